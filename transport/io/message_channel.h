@@ -1,0 +1,148 @@
+// Seam 1: reliable, tagged, ordered messages to one peer. The Gloo adapter knows nothing below it; a
+// back-end (DPDK sessions, RDMA queue pairs) implements it and passes the conformance suite.
+//
+// Exclusive access. All of a back-end's channels share one ProgressEngine. Every method of Transport and
+// MessageChannel, and every call of a ChannelObserver, happens with the engine's exclusive access
+// held (ProgressEngine::exclusive, or inside an observer call). So an adapter whose state is touched
+// under exclusive access only needs no further lock. The two exceptions are named below.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "transport/base/status.h"
+#include "transport/base/time.h"
+
+namespace gloo_bypass {
+
+class ProgressEngine;
+
+// Two name spaces of tags: Gloo's unbound buffers (64-bit slots) and its older bound buffers (int slots).
+enum class MessageKind : std::uint8_t { kUnbound = 0, kBound = 1 };
+
+struct MessageKey {
+  MessageKind kind = MessageKind::kUnbound;
+  std::uint64_t tag = 0;
+  bool operator==(const MessageKey&) const = default;
+};
+
+// Chosen by the caller, unique among the channel's live operations of that direction (a pointer, say).
+using OperationToken = std::uint64_t;
+
+struct SendRequest {
+  OperationToken token = 0;
+  MessageKey key;
+  const std::byte* data = nullptr;  // readable until onSendComplete or cancelSend
+  std::size_t length = 0;           // zero is a message like any other
+  std::uint64_t remoteOffset = 0;   // where in a persistent receive's region it goes; 0 for unbound
+};
+
+struct ReceiveRequest {
+  OperationToken token = 0;
+  MessageKey key;
+  std::byte* data = nullptr;  // writable until onReceiveComplete or cancelReceive
+  std::size_t capacity = 0;   // a longer message fails the CHANNEL with kMessageTooLong, as Gloo's TCP does
+  // A bound buffer: stays posted, and every message of the key is written at data + its remoteOffset; one
+  // onReceiveComplete for each. At most one persistent receive a key, and no other receive with it.
+  bool persistent = false;
+};
+
+enum class ChannelState : std::uint8_t {
+  kUnconnected,
+  kConnecting,
+  kConnected,
+  kPeerClosed,  // the peer closed in good order; what it had sent before can still be received
+  kFailed,      // see MessageChannel::error
+  kClosed,      // close() was called
+};
+
+// Matching: messages of one key match receives of that key in the order sent and posted. Different
+// keys are independent: a message nobody receives never blocks another key's.
+class ChannelObserver {
+ public:
+  virtual ~ChannelObserver() = default;
+  // The buffer may be reused; the peer need not have received the message yet.
+  virtual void onSendComplete(OperationToken token) noexcept = 0;
+  virtual void onReceiveComplete(OperationToken token, std::size_t length) noexcept = 0;
+  // A message has been announced for which no receive was posted. The observer may call postReceive
+  // from here (recv-from-any). Each message is announced once at most, in the peer's order of sending.
+  virtual void onMessageAnnounced(MessageKey key, std::size_t length) noexcept = 0;
+  // kConnected, kPeerClosed or kFailed was reached. After kFailed, every pending operation has been
+  // forgotten (no completion will come, no buffer is touched). After kPeerClosed, pending sends are
+  // forgotten; receives whose message had fully arrived are completed first, the others forgotten.
+  virtual void onStateChange(ChannelState state) noexcept = 0;
+};
+
+struct ChannelCounters {
+  std::uint64_t messagesSent = 0, messagesReceived = 0;
+  std::uint64_t payloadBytesSent = 0, payloadBytesReceived = 0;  // first transmissions only
+  std::uint64_t packetsSent = 0, packetsReceived = 0;
+  std::uint64_t wireBytesSent = 0, wireBytesReceived = 0;  // datagrams, our header on
+  std::uint64_t retransmits = 0, retransmitTimeouts = 0, tailLossProbes = 0;
+  std::uint64_t duplicatesReceived = 0;
+  std::uint64_t eagerMessages = 0, rendezvousMessages = 0, bufferedSends = 0, stagedReceives = 0;
+  Duration smoothedRtt{0}, minRtt{0};
+  std::uint64_t congestionWindowBytes = 0;
+};
+
+class MessageChannel {
+ public:
+  // Closes if close() was not called. Needs exclusive access as every method does.
+  virtual ~MessageChannel() = default;
+
+  // What the peer's connect needs; opaque, at most kMaxAddressBytes, known from construction on.
+  virtual std::vector<std::byte> localAddress() const = 0;
+  static constexpr std::size_t kMaxAddressBytes = 512;
+
+  // Begins to connect to the channel whose localAddress() is `remoteAddress` (hostile bytes); the end is told by
+  // onStateChange. Both sides call it. Settings that cannot talk end in kFailed with both values named.
+  virtual Status connect(std::span<const std::byte> remoteAddress) = 0;
+
+  // Before kConnected: accepted and queued. In kPeerClosed, kFailed and kClosed: an error. May complete
+  // (call the observer) before it returns.
+  virtual Status postSend(const SendRequest& request) = 0;
+  virtual Status postReceive(const ReceiveRequest& request) = 0;
+  // After these the buffer is not touched any more and no completion comes. False: no such operation (complete already).
+  // A cancelled send whose bytes have partly gone out fails the channel (as an aborted TCP stream would).
+  // A cancelled receive whose message has partly arrived lets the rest arrive into nowhere.
+  virtual bool cancelSend(OperationToken token) = 0;
+  virtual bool cancelReceive(OperationToken token) = 0;
+
+  virtual ChannelState state() const = 0;
+  virtual const Error& error() const = 0;  // only in kFailed
+  // Names the peer for error messages: "10.0.0.2:4711", "memif peer pid 123 on host a".
+  virtual std::string describePeer() const = 0;
+  virtual ChannelCounters counters() const = 0;
+
+  // Good order: what was sent before is delivered first if the peer still listens (in the background, bounded by a
+  // linger time); the peer sees kPeerClosed. `abort` drops what is unsent; the peer sees kFailed.
+  // No observer call comes after it; user buffers are not touched any more (unsent data is copied first).
+  virtual void close(bool abort) = 0;
+};
+
+struct ChannelOptions {
+  int localRank = -1, peerRank = -1;  // for messages and logs
+  Duration connectTimeout = std::chrono::seconds(30);  // handshake ends in kFailed (kTimedOut) after it
+};
+
+// A back-end in this process. Made once a process (and configuration), shared by all Devices.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  // Exception to the rule: any thread, no exclusive access needed.
+  virtual ProgressEngine& progress() = 0;
+  // Exception to the rule: any thread, no exclusive access needed. "dpdk memif in /tmp/x", for Device::str().
+  virtual std::string describe() const = 0;
+  // `observer` must outlive the channel or its close().
+  virtual Result<std::unique_ptr<MessageChannel>> openChannel(const ChannelOptions& options,
+                                                              ChannelObserver* observer) = 0;
+  // Counters of the port and the sum of all channels, closed ones included, as a JSON object.
+  virtual std::string countersJson() const = 0;
+};
+
+}  // namespace gloo_bypass

@@ -1,0 +1,65 @@
+// Who drives progress. Whoever waits polls inline; an engine thread covers the time when nobody waits, spins
+// briefly, then blocks. A rank that stands still costs no core.
+//
+//   user thread, waitUntil:  [exclusive] pred? -> drive: poll ... poll -> idle > spin -> arm, poll once, block
+//   second waiter:           sleeps on its own condition; the driver checks its pred after each poll that
+//                            changed something, and hands over the driving when it leaves
+//   engine thread:           drives while nobody waits, steps aside for any waiter
+//
+// Exclusive access is a mutex: at most one thread is inside poll(), an observer call or exclusive().
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "transport/base/time.h"
+
+namespace gloo_bypass {
+
+// Reads the monotonic clock; the only place of transport/ that does.
+TimePoint monotonicNow();
+
+// What an engine drives. Methods run with exclusive access, except block() and wake().
+class Pollable {
+ public:
+  virtual ~Pollable() = default;
+  // One round: receive, timers, transmit, observer calls. True if anything happened.
+  virtual bool poll(TimePoint now) noexcept = 0;
+  // Sends what operations posted under exclusive access have made ready. Called when exclusive() ends.
+  virtual void flush(TimePoint now) noexcept = 0;
+  // When poll() must be called at the latest although nothing arrives; kNever for no timer.
+  virtual TimePoint nextDeadline() const noexcept = 0;
+  virtual void armWakeup() noexcept = 0;
+  virtual void disarmWakeup() noexcept = 0;
+  virtual void block(Duration timeout) noexcept = 0;
+  virtual void wake() noexcept = 0;
+};
+
+struct ProgressOptions {
+  Duration spin = std::chrono::microseconds(50);  // polling without result before blocking
+  int engineCpu = -1;                             // pin the engine thread; -1: not pinned
+};
+
+class ProgressEngine {
+ public:
+  // `target` must outlive the engine. Starts the engine thread.
+  ProgressEngine(Pollable& target, const ProgressOptions& options);
+  ~ProgressEngine();
+  ProgressEngine(const ProgressEngine&) = delete;
+  ProgressEngine& operator=(const ProgressEngine&) = delete;
+
+  // Runs `f` with exclusive access, then flushes. Any thread; not from inside an observer call or
+  // another exclusive(). If `f` throws, access is released and the exception passes on.
+  void exclusive(const std::function<void()>& f);
+
+  // Drives or waits until `pred` is true or `deadline` passes; `pred` runs with exclusive access, and so does what the
+  // caller puts into it. Returns whether pred became true. Any thread.
+  // `busyPoll`: never blocks while waiting (Gloo's setSync(true, true)).
+  bool waitUntil(const std::function<bool()>& pred, TimePoint deadline, bool busyPoll = false);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gloo_bypass
