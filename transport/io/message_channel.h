@@ -17,40 +17,11 @@
 
 #include "transport/base/status.h"
 #include "transport/base/time.h"
+#include "transport/core/message.h"
 
 namespace gloo_bypass {
 
 class ProgressEngine;
-
-// Two name spaces of tags: Gloo's unbound buffers (64-bit slots) and its older bound buffers (int slots).
-enum class MessageKind : std::uint8_t { kUnbound = 0, kBound = 1 };
-
-struct MessageKey {
-  MessageKind kind = MessageKind::kUnbound;
-  std::uint64_t tag = 0;
-  bool operator==(const MessageKey&) const = default;
-};
-
-// Chosen by the caller, unique among the channel's live operations of that direction (a pointer, say).
-using OperationToken = std::uint64_t;
-
-struct SendRequest {
-  OperationToken token = 0;
-  MessageKey key;
-  const std::byte* data = nullptr;  // readable until onSendComplete or cancelSend
-  std::size_t length = 0;           // zero is a message like any other
-  std::uint64_t remoteOffset = 0;   // where in a persistent receive's region it goes; 0 for unbound
-};
-
-struct ReceiveRequest {
-  OperationToken token = 0;
-  MessageKey key;
-  std::byte* data = nullptr;  // writable until onReceiveComplete or cancelReceive
-  std::size_t capacity = 0;   // a longer message fails the CHANNEL with kMessageTooLong, as Gloo's TCP does
-  // A bound buffer: stays posted, and every message of the key is written at data + its remoteOffset; one
-  // onReceiveComplete for each. At most one persistent receive a key, and no other receive with it.
-  bool persistent = false;
-};
 
 enum class ChannelState : std::uint8_t {
   kUnconnected,
@@ -76,18 +47,6 @@ class ChannelObserver {
   // forgotten (no completion will come, no buffer is touched). After kPeerClosed, pending sends are
   // forgotten; receives whose message had fully arrived are completed first, the others forgotten.
   virtual void onStateChange(ChannelState state) noexcept = 0;
-};
-
-struct ChannelCounters {
-  std::uint64_t messagesSent = 0, messagesReceived = 0;
-  std::uint64_t payloadBytesSent = 0, payloadBytesReceived = 0;  // first transmissions only
-  std::uint64_t packetsSent = 0, packetsReceived = 0;
-  std::uint64_t wireBytesSent = 0, wireBytesReceived = 0;  // datagrams, our header on
-  std::uint64_t retransmits = 0, retransmitTimeouts = 0, tailLossProbes = 0;
-  std::uint64_t duplicatesReceived = 0;
-  std::uint64_t eagerMessages = 0, rendezvousMessages = 0, bufferedSends = 0, stagedReceives = 0;
-  Duration smoothedRtt{0}, minRtt{0};
-  std::uint64_t congestionWindowBytes = 0;
 };
 
 class MessageChannel {

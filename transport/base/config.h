@@ -1,0 +1,72 @@
+// The one validated configuration of the transports. Filled from GLOO_BYPASS_* by plugin/environment.cc (the only
+// place that reads the environment) or by a C++ program. Ranges are stated there, in one table.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "transport/base/time.h"
+
+namespace gloo_bypass {
+
+enum class LinkMode : std::uint8_t {
+  kMemif = 0,   // shared memory between processes of one machine or pod
+  kNetdev = 1,  // a Linux network interface, through af_packet or af_xdp
+  kPci = 2,     // a NIC with a DPDK driver
+};
+enum class NetdevDriver : std::uint8_t { kAfPacket, kAfXdp };
+enum class CongestionControl : std::uint8_t {
+  kAuto = 0,  // fixed window on lossless links, else by measured RTT: Swift below longPathRtt, BBR above
+  kFixed = 1,
+  kSwift = 2,  // delay-based, for racks
+  kBbr = 3,    // model-based, loss-tolerant, for long-haul paths
+};
+enum class PayloadChecksum : std::uint8_t {
+  kAuto = 0,  // none on lossless memory links, CRC-32C elsewhere
+  kOff = 1,
+  kOn = 2,
+};
+enum class HugePages : std::uint8_t { kAuto = 0, kOff = 1, kOn = 2 };
+
+// The protocol's part: all that transport/core needs to know.
+struct SessionConfig {
+  std::size_t maxDatagramBytes = 1472;   // the link's; the session may use less until the path is probed
+  bool losslessLink = false;
+  CongestionControl congestionControl = CongestionControl::kAuto;
+  PayloadChecksum payloadChecksum = PayloadChecksum::kAuto;
+  std::size_t rendezvousBytes = 32 * 1024;      // short paths: longer messages wait for the receiver's grant and are not copied
+  Duration longPathRtt = std::chrono::milliseconds(1);  // from this RTT on: sends are buffered, data flows ahead of receives
+  std::size_t shortPathEagerBytes = 1 << 20;            // eager (unmatched) bytes a peer may have in flight to us, short paths
+  std::size_t maxBufferBytes = 64u << 20;               // cap of each peer's send buffer, and of its receive buffer, long paths
+  std::size_t fixedWindowBytes = 8u << 20;              // congestion window of kFixed
+  Duration minRto = std::chrono::milliseconds(5);
+  Duration maxRto = std::chrono::seconds(2);
+  Duration keepAlive = std::chrono::seconds(1);         // silence after which an idle session probes; on lossless links none
+  Duration peerTimeout = std::chrono::seconds(120);     // silence after which the peer has vanished; on lossless links the link tells
+  Duration connectTimeout = std::chrono::seconds(30);
+};
+
+struct TransportConfig {
+  LinkMode link = LinkMode::kMemif;
+  std::string memifDirectory;        // sockets of memif links; empty: $XDG_RUNTIME_DIR or /tmp, + /gloo-bypass-UID
+  std::size_t memifBufferBytes = 32 * 1024;  // one ring slot and so the largest frame
+  unsigned memifLog2Slots = 5;               // ring slots: 2^n
+  NetdevDriver netdevDriver = NetdevDriver::kAfPacket;
+  std::string interface;             // netdev: name; empty: the one that Gloo's interface or host name resolves to
+  std::string pciAddress;            // pci: 0000:00:04.0, or a vdev string such as net_virtio_user0,path=...
+  std::string ipv4;                  // pci: address/prefix of this port, since no kernel interface has one
+  std::string gateway;               // pci: next hop for peers outside the prefix
+  std::uint16_t udpPort = 0;         // 0: any free one
+  std::size_t mtu = 0;               // 0: discovered from the interface or driver
+  std::string ealArguments;          // appended to the EAL's, as a shell would split them
+  HugePages hugePages = HugePages::kAuto;
+  std::size_t memoryMiB = 64;        // EAL memory without huge pages, and mempools' bound
+  Duration spin = std::chrono::microseconds(50);
+  int engineCpu = -1;
+  std::string stats;                 // at exit: "" nothing, "stderr", or a file that gets JSON
+  std::string logLevel = "warn";
+  SessionConfig session;
+};
+
+}  // namespace gloo_bypass

@@ -1,0 +1,99 @@
+// One reliable, message-oriented conversation with one peer over unreliable datagrams. Pure: no I/O, clock, thread, lock,
+// environment or random numbers. Time and entropy come in as arguments; datagrams and events leave by polling.
+//
+//   handleDatagram(now, bytes)  when one arrived for this session        \   after any of these:
+//   handleTimeout(now)          when now >= pollTimeout()                 >  pollTransmit until nothing,
+//   postSend/postReceive/...    the user's operations                    /   pollEvent until nothing, pollTimeout
+//
+// Owner: whoever made it; one thread at a time. Sizes in bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "transport/base/config.h"
+#include "transport/base/status.h"
+#include "transport/base/time.h"
+#include "transport/core/message.h"
+
+namespace gloo_bypass {
+
+// A datagram to send. `header` is valid until the next non-const call; `payload` points into the sender's buffer
+// or the session's own send buffer and is valid until then too.
+struct SessionDatagram {
+  std::span<const std::byte> header;
+  std::span<const std::byte> payload;
+};
+
+enum class SessionState : std::uint8_t { kIdle, kConnecting, kEstablished, kPeerClosed, kClosing, kClosed, kFailed };
+
+struct SessionEvent {
+  enum class Type : std::uint8_t { kSendComplete, kReceiveComplete, kMessageAnnounced, kStateChange };
+  Type type;
+  OperationToken token = 0;  // kSendComplete, kReceiveComplete
+  MessageKey key;            // kMessageAnnounced
+  std::size_t length = 0;    // kReceiveComplete, kMessageAnnounced
+  SessionState state = SessionState::kIdle;  // kStateChange
+};
+
+// Identities: 64 random bits each, exchanged out of band (the rendezvous store). A datagram carries its RECEIVER's id.
+struct SessionIds {
+  std::uint64_t local = 0;
+  std::uint64_t remote = 0;
+};
+
+class Session {
+ public:
+  // `entropy`: random bits for jitter and initial sequence numbers.
+  Session(const SessionConfig& config, std::uint64_t localId, std::uint64_t entropy);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // The id of the session a datagram is for, without further checks; nullopt: not ours (magic, version, too short).
+  // For an endpoint that demultiplexes.
+  static std::optional<std::uint64_t> receiverId(std::span<const std::byte> datagram);
+
+  // Handshake begins (both sides call it). `maxDatagramBytes`: what the link to this peer carries now.
+  void connect(TimePoint now, std::uint64_t remoteId, std::size_t maxDatagramBytes);
+  // Good order: sent messages are delivered first; `abort`: the peer fails at once (one RESET datagram is tried).
+  // Unsent payload of user buffers is copied into the session (bounded) before close returns.
+  void close(TimePoint now, bool abort);
+  // From outside: the link broke. Pending operations are forgotten, the state becomes kFailed.
+  void fail(const Error& error);
+
+  Status postSend(TimePoint now, const SendRequest& request);
+  Status postReceive(TimePoint now, const ReceiveRequest& request);
+  bool cancelSend(TimePoint now, OperationToken token);
+  bool cancelReceive(TimePoint now, OperationToken token);
+
+  void handleDatagram(TimePoint now, std::span<const std::byte> datagram);
+  void handleTimeout(TimePoint now);
+  // Next datagram, or false: nothing may go out now (nothing to send, window or pacing: see pollTimeout).
+  bool pollTransmit(TimePoint now, SessionDatagram* out);
+  // The port took nothing: the datagram of the last pollTransmit was NOT sent. The session gives it again.
+  void undoTransmit(TimePoint now);
+  bool pollEvent(SessionEvent* out);
+  // When handleTimeout or pollTransmit is due although nothing arrives (RTO, probe, delayed ack, pacing, keep-alive).
+  TimePoint pollTimeout() const;
+
+  SessionState state() const;
+  const Error& error() const;  // only in kFailed
+  // Nothing left to send or to be acknowledged, and the close handshake is over: the owner may destroy it.
+  bool drained() const;
+  ChannelCounters counters() const;
+  // Bytes held now: send buffer, staged receives, bookkeeping. For tests of the memory bound.
+  std::size_t memoryBytes() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gloo_bypass
