@@ -1,0 +1,342 @@
+#include "transport/io/progress_engine.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <list>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "transport/base/check.h"
+
+namespace gloo_bypass {
+namespace {
+
+// The engine thread looks this often whether the waiters have left; its cost while ranks are busy is one short
+// wake-up per interval, and the longest that an unwaited operation stands still.
+constexpr auto kWatchInterval = std::chrono::milliseconds(1);
+// While one waiter drives for long there is nothing to take over; it tells the engine when it leaves.
+constexpr auto kLongestWatchInterval = std::chrono::milliseconds(64);
+// A gap between two waits that is no idleness.
+constexpr auto kTakeOverAfter = std::chrono::microseconds(500);
+// Idle polls before the poller offers its core to whoever is runnable there (2 cores are the norm).
+constexpr int kPollsBeforeYield = 64;
+// A poll round takes microseconds: worth this many tries before sleeping on the mutex.
+constexpr int kLockTries = 200;
+// A driver that was asked for access waits this many yields for the other thread to take it.
+constexpr int kHandOverYields = 100;
+// Bounds every block(), should a wake-up ever be lost.
+constexpr auto kLongestBlock = std::chrono::seconds(1);
+
+inline void cpuPause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+}  // namespace
+
+TimePoint monotonicNow() { return TimePoint(std::chrono::steady_clock::now().time_since_epoch()); }
+
+//   Waiter:  (new) --no driver, or the driver is blocked or the engine--> DRIVING --spin over--> BLOCKED (in the port)
+//              |                                                            ^  |                    |   |
+//              +--another waiter drives--> PASSIVE --promoted---------------+  +--pred--> done      |   +-- woken --> DRIVING
+//                                             ^----------------- another waiter took over ----------+
+class ProgressEngine::Impl {
+ public:
+  Impl(Pollable& target, const ProgressOptions& options) : target_(target), options_(options), pid_(getpid()) {
+    engineThread_ = std::thread([this] { engineLoop(); });
+    pthread_setname_np(engineThread_.native_handle(), "gloo-bypass");
+    if (options_.engineCpu >= 0) {
+      cpu_set_t cpus;
+      CPU_ZERO(&cpus);
+      CPU_SET(static_cast<unsigned>(options_.engineCpu), &cpus);
+      // A CPU that is not there was refused when the configuration was read; a cpuset may still forbid it.
+      (void)pthread_setaffinity_np(engineThread_.native_handle(), sizeof(cpus), &cpus);
+    }
+  }
+
+  ~Impl() {
+    if (getpid() != pid_) {
+      engineThread_.detach();  // a forked child: the thread exists in the parent only
+      return;
+    }
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      stop_ = true;
+      engineCondition_.notify_all();
+      target_.wake();
+    }
+    engineThread_.join();
+  }
+
+  void exclusive(const std::function<void()>& f) {
+    std::unique_lock<std::mutex> lock = acquire();
+    f();
+    target_.flush(monotonicNow());
+    settle();
+  }
+
+  bool waitUntil(const std::function<bool()>& pred, TimePoint deadline, bool busyPoll) {
+    std::unique_lock<std::mutex> lock = acquire();
+    if (pred()) return true;
+    Waiter self(pred, deadline, busyPoll);
+    bool reached = false;
+    bool overtaken = false;
+    for (;;) {
+      // A newcomer takes over from a blocked driver, since it will spin for a while; once overtaken itself it
+      // leaves a blocked driver alone, or two waiters would wake each other without end.
+      if (anotherDrives() && (overtaken || !driver_->blocked)) {
+        const Passive outcome = waitPassively(self, lock);
+        if (outcome != Passive::kPromoted) {
+          reached = outcome == Passive::kDone || pred();
+          break;
+        }
+      }
+      takeOver(self);
+      const Driving outcome = drive(self, lock);
+      if (outcome == Driving::kLost) {
+        overtaken = true;
+        continue;
+      }
+      reached = outcome == Driving::kDone;
+      stopDriving(self);
+      break;
+    }
+    return reached;
+  }
+
+ private:
+  struct Waiter {
+    Waiter(const std::function<bool()>& predicate, TimePoint limit, bool busy)
+        : pred(predicate), deadline(limit), busyPoll(busy) {}
+    const std::function<bool()>& pred;
+    const TimePoint deadline;
+    const bool busyPoll;
+    std::condition_variable condition;
+    bool done = false;      // pred was seen true by another driver
+    bool promoted = false;  // asked to drive
+    bool blocked = false;   // inside target_.block()
+  };
+  enum class Passive { kDone, kPromoted, kTimedOut };
+  enum class Driving { kDone, kTimedOut, kLost };
+
+  // A waiter drives; from the engine anybody takes over.
+  bool anotherDrives() const { return driver_ != nullptr && driver_ != &engine_; }
+
+  std::unique_lock<std::mutex> acquire() {
+    std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+    if (lock.owns_lock()) return lock;
+    contenders_.fetch_add(1, std::memory_order_relaxed);
+    for (int i = 0; i < kLockTries && !lock.owns_lock(); ++i) {
+      cpuPause();
+      (void)lock.try_lock();
+    }
+    if (!lock.owns_lock()) lock.lock();
+    contenders_.fetch_sub(1, std::memory_order_relaxed);
+    return lock;
+  }
+
+  // Lets a thread that asked for exclusive access have it: an unlock followed by a lock would win the race for ever.
+  void handOver(std::unique_lock<std::mutex>& lock) {
+    lock.unlock();
+    for (int i = 0; i < kHandOverYields && contenders_.load(std::memory_order_relaxed) > 0; ++i) {
+      if (i < kHandOverYields / 2) {
+        cpuPause();
+      } else {
+        sched_yield();
+      }
+    }
+    lock.lock();
+  }
+
+  // Tells other waiters what has become true.
+  void settle() {
+    for (Waiter* waiter : passive_) {
+      if (!waiter->done && waiter->pred()) {
+        waiter->done = true;
+        notify(*waiter);
+      }
+    }
+    if (driver_ != nullptr && driver_->blocked &&
+        (driver_->pred() || target_.nextDeadline() < blockedUntil_)) {
+      target_.wake();
+    }
+  }
+
+  void disarm() {
+    if (!armed_) return;
+    armed_ = false;
+    target_.disarmWakeup();
+  }
+
+  void takeOver(Waiter& self) {
+    if (driver_ != nullptr && driver_ != &self) {
+      if (driver_ != &engine_) passive_.push_back(driver_);
+      if (driver_->blocked) target_.wake();
+    }
+    driver_ = &self;
+    disarm();
+  }
+
+  void stopDriving(Waiter& self) {
+    GLOO_BYPASS_CHECK(driver_ == &self);
+    driver_ = nullptr;
+    lastDriven_ = monotonicNow();
+    promoteNext();
+    if (watchInterval_ > kWatchInterval) engineCondition_.notify_one();
+  }
+
+  Passive waitPassively(Waiter& self, std::unique_lock<std::mutex>& lock) {
+    if (std::find(passive_.begin(), passive_.end(), &self) == passive_.end()) passive_.push_back(&self);
+    const auto limit = steadyTime(self.deadline);
+    bool timedOut = false;
+    while (!self.done && !timedOut && !(self.promoted && !anotherDrives())) {
+      self.promoted = false;  // somebody else began to drive since
+      timedOut = self.condition.wait_until(lock, limit) == std::cv_status::timeout;
+    }
+    std::erase(passive_, &self);
+    if (self.promoted && (self.done || self.pred())) {
+      promoteNext();
+      return Passive::kDone;
+    }
+    if (self.done) return Passive::kDone;
+    return self.promoted ? Passive::kPromoted : Passive::kTimedOut;
+  }
+
+  // Nobody drives: asks the longest waiting one.
+  void promoteNext() {
+    if (driver_ != nullptr) return;
+    for (Waiter* waiter : passive_) {
+      if (waiter->done || waiter->promoted) continue;
+      waiter->promoted = true;
+      notify(*waiter);
+      return;
+    }
+  }
+
+  void notify(Waiter& waiter) {
+    if (waiter.blocked) {
+      target_.wake();
+    } else {
+      waiter.condition.notify_one();
+    }
+  }
+
+  Driving drive(Waiter& self, std::unique_lock<std::mutex>& lock) {
+    TimePoint idleSince = monotonicNow();
+    int idlePolls = 0;
+    for (;;) {
+      const TimePoint now = monotonicNow();
+      if (target_.poll(now)) {
+        idleSince = now;
+        idlePolls = 0;
+        settle();
+      }
+      if (self.pred()) return Driving::kDone;
+      if (now >= self.deadline) return Driving::kTimedOut;
+      if (contenders_.load(std::memory_order_relaxed) > 0) {
+        handOver(lock);
+        if (driver_ != &self) return Driving::kLost;
+        continue;
+      }
+      if (self.busyPoll || now - idleSince < options_.spin) {
+        if (++idlePolls > kPollsBeforeYield) {
+          lock.unlock();
+          sched_yield();
+          lock.lock();
+          if (driver_ != &self) return Driving::kLost;
+        } else {
+          cpuPause();
+        }
+        continue;
+      }
+      if (!blockOnce(self, lock)) return Driving::kLost;
+      // Woken for nothing: block again without spinning.
+      idleSince = monotonicNow() - options_.spin;
+      idlePolls = 0;
+    }
+  }
+
+  // False: another waiter took over meanwhile.
+  bool blockOnce(Waiter& self, std::unique_lock<std::mutex>& lock) {
+    target_.armWakeup();
+    armed_ = true;
+    const TimePoint now = monotonicNow();
+    if (target_.poll(now)) {
+      disarm();
+      settle();
+      return true;
+    }
+    blockedUntil_ = std::min({self.deadline, target_.nextDeadline(), now + Duration(kLongestBlock)});
+    if (blockedUntil_ > now) {
+      self.blocked = true;
+      lock.unlock();
+      target_.block(blockedUntil_ - now);
+      lock.lock();
+      self.blocked = false;
+    }
+    if (driver_ != &self) return false;
+    disarm();
+    return true;
+  }
+
+  static std::chrono::steady_clock::time_point steadyTime(TimePoint t) {
+    // Far-off deadlines overflow in the system calls below condition_variable: a day is for ever here.
+    const TimePoint latest = monotonicNow() + std::chrono::hours(24);
+    return std::chrono::steady_clock::time_point(std::min(t, latest).time_since_epoch());
+  }
+
+  void engineLoop() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (!stop_) {
+      if (driver_ != nullptr || monotonicNow() - lastDriven_ < kTakeOverAfter) {
+        engineCondition_.wait_for(lock, watchInterval_);
+        watchInterval_ = driver_ != nullptr ? std::min<Duration>(watchInterval_ * 2, kLongestWatchInterval)
+                                            : Duration(kWatchInterval);
+        continue;
+      }
+      watchInterval_ = kWatchInterval;
+      takeOver(engine_);
+      if (drive(engine_, lock) != Driving::kLost) {
+        driver_ = nullptr;
+        promoteNext();
+      }
+    }
+    disarm();
+  }
+
+  Pollable& target_;
+  const ProgressOptions options_;
+  const pid_t pid_;
+  std::mutex mutex_;  // exclusive access; guards all below
+  std::atomic<int> contenders_{0};
+  Waiter* driver_ = nullptr;
+  std::list<Waiter*> passive_;
+  bool armed_ = false;
+  TimePoint blockedUntil_{};
+  TimePoint lastDriven_{};
+  Duration watchInterval_ = kWatchInterval;
+  bool stop_ = false;
+  const std::function<bool()> stopPredicate_ = [this] { return stop_; };
+  Waiter engine_{stopPredicate_, kNever, false};
+  std::condition_variable engineCondition_;
+  std::thread engineThread_;  // last: starts when all else is there
+};
+
+ProgressEngine::ProgressEngine(Pollable& target, const ProgressOptions& options)
+    : impl_(std::make_unique<Impl>(target, options)) {}
+ProgressEngine::~ProgressEngine() = default;
+
+void ProgressEngine::exclusive(const std::function<void()>& f) { impl_->exclusive(f); }
+
+bool ProgressEngine::waitUntil(const std::function<bool()>& pred, TimePoint deadline, bool busyPoll) {
+  return impl_->waitUntil(pred, deadline, busyPoll);
+}
+
+}  // namespace gloo_bypass
