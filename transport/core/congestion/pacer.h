@@ -1,0 +1,45 @@
+// Spreads datagrams over time at a given rate. Pure; owned by a session. Times are the caller's, sizes in bytes.
+//
+//   if (pacer.releaseTime() > now) wait until then;   // pollTimeout
+//   send; pacer.onSent(now, bytes);
+//
+// A leaky bucket kept as one point in time (the "theoretical arrival time" of ITU-T I.371's GCRA): `next_` is when the
+// bucket would be empty. A burst of up to burstBytes() passes at once, so a timer that fires late by less than the
+// burst's duration costs no throughput.
+#pragma once
+
+#include <cstddef>
+#include <limits>
+
+#include "transport/base/time.h"
+
+namespace gloo_bypass {
+
+class Pacer {
+ public:
+  // Bytes per second; infinity (the start): not paced. Cheap when the rate is as before. `datagramBytes`: the largest one.
+  void setRate(double bytesPerSecond, std::size_t datagramBytes);
+  // The next datagram may go at this time or later; a time in the past means now.
+  TimePoint releaseTime() const { return next_ - tolerance_; }
+  bool mayReleaseAt(TimePoint now) const { return releaseTime() <= now; }
+  void onSent(TimePoint now, std::size_t bytes);
+  // The port did not take the datagram of the last onSent.
+  void undo(std::size_t bytes);
+
+  double rate() const { return bytesPerSecond_; }
+  // What may leave back to back. As BBR's send quantum: one millisecond's worth, at least two datagrams, at most 64 KiB
+  // (draft-cardwell-iccrg-bbr-congestion-control-02, "Send Quantum").
+  std::size_t burstBytes() const { return burstBytes_; }
+
+ private:
+  Duration timeFor(std::size_t bytes) const;
+
+  double bytesPerSecond_ = std::numeric_limits<double>::infinity();
+  double nanosecondsPerByte_ = 0;
+  std::size_t datagramBytes_ = 0;
+  std::size_t burstBytes_ = 0;
+  Duration tolerance_{0};
+  TimePoint next_ = TimePoint{} - std::chrono::hours(24);  // long ago: nothing is held back at the start
+};
+
+}  // namespace gloo_bypass

@@ -1,0 +1,122 @@
+#include "transport/core/congestion/swift.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace gloo_bypass {
+namespace {
+
+constexpr double kInitialWindowDatagrams = 16;
+constexpr double kMinWindowDatagrams = 2;
+// No path that this controller is for holds more; it bounds the growth of a flow that never sees delay.
+constexpr double kMaxWindowBytes = 256.0 * 1024 * 1024;
+// Swift's beta and max_mdf (section 3.1).
+constexpr double kDecreaseSlope = 0.8;
+constexpr double kMaxDecrease = 0.5;
+// Swift's flow-based scaling (section 3.1.2): full range at 4 datagrams and fewer, none at 256 and more.
+constexpr Duration kFlowScalingRange = std::chrono::microseconds(50);
+constexpr double kFlowScalingMinDatagrams = 4;
+constexpr double kFlowScalingMaxDatagrams = 256;
+constexpr Duration kHostDelay = std::chrono::microseconds(50);
+// Timely's hyperactive increase: after this many rounds under the target, faster by one datagram a round for each
+// further round, to at most kMaxHyperactive.
+constexpr int kHyperactiveAfterRounds = 5;
+constexpr int kMaxHyperactive = 32;
+constexpr int kFloorRoundsUntilNewPath = 8;
+// Swift's retransmission rule: this many timeouts in a row bring the window to its floor.
+constexpr int kTimeoutsUntilFloor = 3;
+
+double nanoseconds(Duration d) { return static_cast<double>(d.count()); }
+
+}  // namespace
+
+Swift::Swift(std::size_t mss)
+    : mss_(static_cast<double>(mss)), window_(kInitialWindowDatagrams * static_cast<double>(mss)) {}
+
+void Swift::onSent(TimePoint, std::size_t bytes, std::size_t inFlightBytes) {
+  if (static_cast<double>(inFlightBytes + bytes) + mss_ > window_) windowLimited_ = true;
+}
+
+void Swift::onAck(const AckSample& sample) {
+  if (sample.ackedBytes > 0) timeouts_ = 0;
+  if (sample.smoothedRtt > Duration{0}) smoothedRtt_ = sample.smoothedRtt;
+  if (sample.rtt > Duration{0}) updateMinimalRtt(sample.rtt);
+  if (sample.lostBytes > 0) {
+    starting_ = false;
+    if (mayDecrease(sample.now)) decrease(1 - kMaxDecrease, sample.now);
+  } else if (sample.rtt > Duration{0}) {
+    const Duration target = targetDelay();
+    if (sample.rtt <= target) {
+      increase(sample.ackedBytes);
+    } else {
+      starting_ = false;
+      roundsUnderTarget_ = 0;
+      const double excess = nanoseconds(sample.rtt - target) / nanoseconds(sample.rtt);
+      if (mayDecrease(sample.now)) decrease(std::max(1 - kDecreaseSlope * excess, 1 - kMaxDecrease), sample.now);
+    }
+  }
+  if (sample.ackedBytes > 0 && sample.priorDeliveredBytes >= roundEndDelivered_) endRound(sample);
+}
+
+void Swift::onTimeout(TimePoint now) {
+  starting_ = false;
+  roundsUnderTarget_ = 0;
+  ++timeouts_;
+  if (timeouts_ >= kTimeoutsUntilFloor) {
+    window_ = kMinWindowDatagrams * mss_;
+  } else {
+    decrease(1 - kMaxDecrease, now);
+  }
+}
+
+Duration Swift::targetDelay() const {
+  static const double kAlpha = nanoseconds(kFlowScalingRange) /
+                               (1 / std::sqrt(kFlowScalingMinDatagrams) - 1 / std::sqrt(kFlowScalingMaxDatagrams));
+  static const double kBeta = -kAlpha / std::sqrt(kFlowScalingMaxDatagrams);
+  const double scaling =
+      std::clamp(kAlpha / std::sqrt(window_ / mss_) + kBeta, 0.0, nanoseconds(kFlowScalingRange));
+  return minRtt_ + minRtt_ / 2 + kHostDelay + Duration(static_cast<Duration::rep>(scaling));
+}
+
+void Swift::updateMinimalRtt(Duration rtt) {
+  if (minRtt_ == Duration{0} || rtt < minRtt_) minRtt_ = rtt;
+  if (smoothedRtt_ == Duration{0}) smoothedRtt_ = rtt;
+  if (roundMinRtt_ == Duration{0} || rtt < roundMinRtt_) roundMinRtt_ = rtt;
+}
+
+// A path that became longer keeps the delay over the target however small the window: then the minimum is history.
+void Swift::endRound(const AckSample& sample) {
+  roundEndDelivered_ = sample.deliveredBytes;
+  const bool atFloor = window_ <= kMinWindowDatagrams * mss_;
+  if (atFloor && roundMinRtt_ > targetDelay()) {
+    if (++roundsAtFloor_ >= kFloorRoundsUntilNewPath) {
+      minRtt_ = roundMinRtt_;
+      roundsAtFloor_ = 0;
+    }
+  } else {
+    roundsAtFloor_ = 0;
+    if (windowLimited_ && roundMinRtt_ > Duration{0} && roundMinRtt_ <= targetDelay()) ++roundsUnderTarget_;
+  }
+  roundMinRtt_ = Duration{0};
+  lastRoundLimited_ = windowLimited_;
+  windowLimited_ = false;
+}
+
+void Swift::increase(std::size_t ackedBytes) {
+  if (!windowLimited_ && !lastRoundLimited_) return;
+  const double acked = static_cast<double>(ackedBytes);
+  if (starting_) {
+    window_ += acked;
+  } else {
+    const int datagrams = std::clamp(roundsUnderTarget_ - kHyperactiveAfterRounds + 1, 1, kMaxHyperactive);
+    window_ += datagrams * mss_ * acked / window_;
+  }
+  window_ = std::min(window_, kMaxWindowBytes);
+}
+
+void Swift::decrease(double factor, TimePoint now) {
+  window_ = std::max(window_ * factor, kMinWindowDatagrams * mss_);
+  lastDecrease_ = now;
+}
+
+}  // namespace gloo_bypass

@@ -1,0 +1,59 @@
+// Delay-based congestion control for racks, after Swift (Kumar et al., SIGCOMM 2020, section 3) and Timely (Mittal et al.,
+// SIGCOMM 2015, section 4.3 for the hyperactive increase): the window grows while the round trip stays under a target, and
+// shrinks, once a round trip at most, in proportion to the excess.
+//
+//   target = minimal RTT x 1.5 + 50 us + flow scaling (up to 50 us more for small windows, so that many flows share)
+//
+// What differs from the paper, and why:
+// - One delay, end to end: there are no NIC timestamps to tell the fabric's from the host's. The 50 us cover our own
+//   batching, delayed acknowledgements and the scheduling of a polling thread.
+// - The base of the target is measured (minimal RTT), not configured from the topology.
+// - A doubling start until the target is first passed; the paper's flows start in a warm fabric.
+// - No window under two datagrams, so no pacing: incast of more flows than the queue has datagrams is left to the RTO.
+//
+// Pure. Sizes in bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "transport/core/congestion.h"
+
+namespace gloo_bypass {
+
+class Swift final : public CongestionController {
+ public:
+  explicit Swift(std::size_t mss);
+
+  void onSent(TimePoint now, std::size_t bytes, std::size_t inFlightBytes) override;
+  void onAck(const AckSample& sample) override;
+  void onTimeout(TimePoint now) override;
+  std::size_t windowBytes() const override { return static_cast<std::size_t>(window_); }
+  std::string_view name() const override { return "swift"; }
+
+  // The round trip that the window is steered to. Zero before the first sample.
+  Duration targetDelay() const;
+
+ private:
+  void updateMinimalRtt(Duration rtt);
+  void endRound(const AckSample& sample);
+  void increase(std::size_t ackedBytes);
+  void decrease(double factor, TimePoint now);
+  bool mayDecrease(TimePoint now) const { return now - lastDecrease_ >= smoothedRtt_; }
+
+  const double mss_;
+  double window_;
+  Duration minRtt_{0};
+  Duration smoothedRtt_{0};
+  TimePoint lastDecrease_ = TimePoint{} - std::chrono::hours(24);
+  bool starting_ = true;         // doubling, until the target is first passed
+  bool windowLimited_ = false;   // this round filled the window; without that, growth would be unfounded
+  bool lastRoundLimited_ = false;
+  std::uint64_t roundEndDelivered_ = 0;
+  int roundsUnderTarget_ = 0;    // in a row
+  int roundsAtFloor_ = 0;        // in a row: at the minimal window, yet over the target
+  Duration roundMinRtt_{0};      // of the rounds counted in roundsAtFloor_
+  int timeouts_ = 0;             // in a row
+};
+
+}  // namespace gloo_bypass
