@@ -46,6 +46,8 @@ struct ChannelCounters {
   std::uint64_t wireBytesSent = 0, wireBytesReceived = 0;  // datagrams, our header on
   std::uint64_t retransmits = 0, retransmitTimeouts = 0, tailLossProbes = 0;
   std::uint64_t duplicatesReceived = 0;
+  std::uint64_t corruptedReceived = 0;  // bad checksum: dropped
+  std::uint64_t invalidReceived = 0;    // fields out of range, or of another version: dropped
   std::uint64_t eagerMessages = 0, rendezvousMessages = 0, bufferedSends = 0, stagedReceives = 0;
   Duration smoothedRtt{0}, minRtt{0};
   std::uint64_t congestionWindowBytes = 0;

@@ -181,6 +181,8 @@ class ProgressEngine::Impl {
       if (driver_->blocked) target_.wake();
     }
     driver_ = &self;
+    std::erase(passive_, &self);  // listed there by whoever took over while it was blocked
+    self.promoted = false;
     disarm();
   }
 
@@ -276,8 +278,9 @@ class ProgressEngine::Impl {
     blockedUntil_ = std::min({self.deadline, target_.nextDeadline(), now + Duration(kLongestBlock)});
     if (blockedUntil_ > now) {
       self.blocked = true;
+      const Duration timeout = blockedUntil_ - now;
       lock.unlock();
-      target_.block(blockedUntil_ - now);
+      target_.block(timeout);
       lock.lock();
       self.blocked = false;
     }

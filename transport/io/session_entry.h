@@ -1,0 +1,29 @@
+// Private to datagram_transport: one session, the channel that uses it, and where it stands in the poll loop.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "transport/core/session.h"
+#include "transport/io/message_channel.h"
+#include "transport/io/packet_port.h"
+
+namespace gloo_bypass {
+
+struct SessionEntry {
+  SessionEntry(const SessionConfig& config, std::uint64_t id, std::uint64_t entropy, const ChannelOptions& channelOptions)
+      : localId(id), options(channelOptions), session(config, id, entropy) {}
+
+  const std::uint64_t localId;
+  const ChannelOptions options;
+  Session session;
+  ChannelObserver* observer = nullptr;  // null once the channel is closed
+  std::optional<LinkId> link;
+  std::string peer;         // for messages
+  TimePoint deadline = kNever;  // session.pollTimeout() when last pumped
+  bool dirty = false;       // in DatagramTransport's dirty list
+  bool closed = false;      // the channel is gone; destroyed when drained
+};
+
+}  // namespace gloo_bypass
