@@ -1,0 +1,22 @@
+// Gloo devices over DPDK, for the plug-in, the benchmark and any C++ program. Knows no PyTorch.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <gloo/transport/device.h>
+
+#include "transport/base/config.h"
+
+namespace gloo_bypass {
+
+// A light handle on the process's one DPDK transport, which the first call makes (EAL, port, engine thread: tens of
+// milliseconds) and which lives until the process exits. Thread: any.
+// Throws ::gloo::InvalidOperationException with one line that says what is wrong: a value of the configuration; a configuration other
+// than the first device's (both values named); a missing device or right; a fork after DPDK was started.
+std::shared_ptr<::gloo::transport::Device> makeDpdkDevice(const TransportConfig& config);
+
+// The transport's counters as a JSON object; "{}" before the first device. Thread: any but the transport's own callbacks.
+std::string dpdkCountersJson();
+
+}  // namespace gloo_bypass

@@ -1,0 +1,64 @@
+#include "plugin/environment.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "plugin/settings.h"
+
+extern char** environ;
+
+namespace gloo_bypass {
+namespace {
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+std::vector<SettingText> settingTexts() {
+  std::vector<SettingText> texts;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view line(*entry);
+    const std::size_t equals = line.find('=');
+    if (equals == std::string_view::npos || line.substr(0, kSettingPrefix.size()) != kSettingPrefix) continue;
+    texts.emplace_back(line.substr(0, equals), line.substr(equals + 1));
+  }
+  return texts;
+}
+
+// XDG_RUNTIME_DIR is set in some containers to a directory that is not there.
+std::string defaultMemifDirectory() {
+  std::string parent = variable("XDG_RUNTIME_DIR");
+  if (parent.empty() || parent.front() != '/' || access(parent.c_str(), W_OK | X_OK) != 0) parent = "/tmp";
+  return fmt::format("{}/gloo-bypass-{}", parent, getuid());
+}
+
+}  // namespace
+
+Result<TransportConfig> configurationFromEnvironment() {
+  const std::vector<SettingText> texts = settingTexts();
+  Result<TransportConfig> result = configurationFromTexts(texts);
+  if (!result) return result;
+  TransportConfig& config = result.value();
+  if (config.memifDirectory.empty()) config.memifDirectory = defaultMemifDirectory();
+  if (const std::size_t at = config.stats.find("%r"); at != std::string::npos) {
+    const std::string rank = variable("RANK");
+    if (rank.empty() || rank.find('/') != std::string::npos) {
+      return Error{ErrorScope::kDevice, ErrorCode::kConfiguration,
+                   fmt::format("GLOO_BYPASS_STATS='{}' is not allowed: %r stands for RANK, which is '{}'; set RANK or use %p",
+                               config.stats, rank)};
+    }
+    config.stats.replace(at, 2, rank);
+  }
+  if (Status status = validate(config); !status) return status.error();
+  return result;
+}
+
+std::string requestedDeviceTransport() { return variable("GLOO_DEVICE_TRANSPORT"); }
+
+}  // namespace gloo_bypass

@@ -1,0 +1,19 @@
+// What PyTorch tells a transport about where to communicate: an interface's name (from GLOO_SOCKET_IFNAME) or a host name.
+#pragma once
+
+#include <string>
+
+#include "transport/base/config.h"
+#include "transport/base/status.h"
+
+namespace gloo_bypass {
+
+// `config` with its interface filled in from what PyTorch gave, one of the two being empty. Only netdev links look at it: memory
+// links have no interface, and a PCI device is named by its address. Errors (one line): the interface contradicts
+// GLOO_BYPASS_INTERFACE; the host name has no IPv4 address, or one that is on no interface or on the loopback.
+Result<TransportConfig> withGlooAddress(TransportConfig config, const std::string& interface, const std::string& hostName);
+
+// The name of the interface of this machine that has an IPv4 address of `hostName`.
+Result<std::string> interfaceOfHost(const std::string& hostName);
+
+}  // namespace gloo_bypass

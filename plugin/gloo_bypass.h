@@ -1,0 +1,23 @@
+/* What libgloo_bypass.so offers to programs that load it at run time (dlopen + dlsym), from C or C++. */
+#ifndef GLOO_BYPASS_H_
+#define GLOO_BYPASS_H_
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * Writes the transport's counters, a JSON object, as a string of at most `capacity` bytes with its terminating zero; cuts it if
+ * it is longer. Returns the bytes the whole needs, terminating zero included, so a call with (NULL, 0) asks for the size; the
+ * counters move on, so ask for some more than that. "{}" before the first device was made. -1: the counters cannot be had.
+ * Thread: any, but not from inside one of the transport's own callbacks. `buffer` stays the caller's.
+ */
+int gloo_bypass_stats_json(char* buffer, size_t capacity);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,181 @@
+#include "plugin/process_transport.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+#include <thread>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "plugin/settings.h"
+#include "transport/io/progress_engine.h"
+
+namespace gloo_bypass {
+namespace {
+
+// Lives in storage of its own so that no static destructor touches it.
+alignas(ProcessTransport) unsigned char storage[sizeof(ProcessTransport)];
+ProcessTransport* theInstance = nullptr;
+pid_t parentBeforeFork = 0;
+
+std::string countersOf(Transport& transport) {
+  std::string json;
+  transport.progress().exclusive([&] { json = transport.countersJson(); });
+  return json;
+}
+
+std::string withProcessId(std::string path) {
+  if (const std::size_t at = path.find("%p"); at != std::string::npos) path.replace(at, 2, std::to_string(getpid()));
+  return path;
+}
+
+// Whole or not at all: written beside the target, then renamed.
+void writeFile(const std::string& path, const std::string& text) {
+  const std::string temporary = fmt::format("{}.{}.tmp", path, getpid());
+  std::FILE* file = std::fopen(temporary.c_str(), "w");
+  bool ok = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  if (file != nullptr && std::fclose(file) != 0) ok = false;
+  if (ok && std::rename(temporary.c_str(), path.c_str()) == 0) return;
+  std::fprintf(stderr, "gloo-bypass: GLOO_BYPASS_STATS='%s' could not be written: %m\n", path.c_str());
+  if (file != nullptr) unlink(temporary.c_str());
+}
+
+void writeStatistics(Transport& transport, const std::string& target) {
+  if (target.empty()) return;
+  const std::string json = countersOf(transport);
+  if (target == "stderr") {
+    std::fprintf(stderr, "gloo-bypass statistics of process %d\n%s", getpid(), countersAsText(json).c_str());
+  } else {
+    writeFile(withProcessId(target), json + "\n");
+  }
+}
+
+void flatten(const nlohmann::json& value, const std::string& name, std::string& text) {
+  if (value.is_object()) {
+    for (const auto& [key, inner] : value.items()) flatten(inner, name.empty() ? key : name + "." + key, text);
+  } else if (value.is_array()) {
+    for (std::size_t i = 0; i < value.size(); ++i) flatten(value[i], fmt::format("{}[{}]", name, i), text);
+  } else {
+    text += fmt::format("  {:<36} {}\n", name, value.is_string() ? value.get<std::string>() : value.dump());
+  }
+}
+
+// What the waiting thread and the worker of shutDown share; freed by whoever leaves last.
+struct ShutDownWork {
+  std::mutex mutex;
+  std::condition_variable finished;
+  bool done = false;
+};
+
+}  // namespace
+
+ProcessTransport& ProcessTransport::instance() {
+  static const bool once = [] {
+    theInstance = new (storage) ProcessTransport();
+    std::atexit([] { theInstance->shutDown(); });
+    pthread_atfork([] { parentBeforeFork = getpid(); }, nullptr,
+                   [] { theInstance->becomeChildOf(parentBeforeFork); });
+    return true;
+  }();
+  static_cast<void>(once);
+  return *theInstance;
+}
+
+Result<std::shared_ptr<Transport>> ProcessTransport::acquire(const TransportConfig& config, const Factory& factory) {
+  std::lock_guard lock(mutex_);
+  if (inheritedFrom_ != 0) {
+    return Error{ErrorScope::kDevice, ErrorCode::kUnavailable,
+                 fmt::format("process {} was forked from process {}, which had already started DPDK, and DPDK cannot be started "
+                             "anew after that: make the first device after the fork, or start processes with the spawn method",
+                             getpid(), inheritedFrom_)};
+  }
+  if (ended_) {
+    return Error{ErrorScope::kDevice, ErrorCode::kUnavailable, "the process is exiting: no new device can be made"};
+  }
+  if (transport_) {
+    const auto different = differences(config_, config);
+    if (different.empty()) return transport_;
+    return Error{ErrorScope::kDevice, ErrorCode::kConfiguration,
+                 fmt::format("a process has one configuration, but the first device and this one differ in {}",
+                             fmt::join(different, "; "))};
+  }
+  if (Status status = validate(config); !status) return status.error();
+  begun_ = true;
+  auto made = factory(config);
+  if (!made) return made;
+  transport_ = made.value();
+  config_ = config;
+  return transport_;
+}
+
+std::string ProcessTransport::countersJson() {
+  std::shared_ptr<Transport> transport;
+  {
+    std::lock_guard lock(mutex_);
+    transport = transport_;
+  }
+  return transport ? countersOf(*transport) : "{}";
+}
+
+void ProcessTransport::shutDown() noexcept {
+  try {
+    std::shared_ptr<Transport> transport;
+    std::string target;
+    {
+      std::lock_guard lock(mutex_);
+      ended_ = true;
+      transport = std::move(transport_);
+      target = config_.stats;
+    }
+    if (!transport) return;
+    const auto work = std::make_shared<ShutDownWork>();
+    // On a thread of its own, because exit() may have been called where the transport can never answer.
+    std::thread([work, transport = std::move(transport), target]() mutable {
+      try {
+        writeStatistics(*transport, target);
+      } catch (const std::exception& error) {
+        std::fprintf(stderr, "gloo-bypass: no statistics: %s\n", error.what());
+      }
+      if (transport.use_count() > 1) {
+        new std::shared_ptr<Transport>(std::move(transport));  // a device is still in use: it must not go before its user
+      } else {
+        transport.reset();
+      }
+      std::lock_guard lock(work->mutex);
+      work->done = true;
+      work->finished.notify_all();
+    }).detach();
+    std::unique_lock lock(work->mutex);
+    if (!work->finished.wait_for(lock, kShutDownBound, [&] { return work->done; })) {
+      std::fprintf(stderr, "gloo-bypass: the transport did not stop within %d s at exit; left as it is\n",
+                   static_cast<int>(kShutDownBound.count()));
+    }
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "gloo-bypass: at exit: %s\n", error.what());
+  }
+}
+
+void ProcessTransport::becomeChildOf(pid_t parent) noexcept {
+  // The mutex may be held by a thread that does not exist here, and the transport's destructor would wait for such threads: a
+  // fresh object takes the place, what the parent had stays as it is.
+  const bool unusable = begun_ || inheritedFrom_ != 0;
+  const pid_t from = inheritedFrom_ != 0 ? inheritedFrom_ : parent;
+  auto* fresh = new (this) ProcessTransport();
+  if (unusable) fresh->inheritedFrom_ = from;
+}
+
+std::string countersAsText(const std::string& json) {
+  const auto value = nlohmann::json::parse(json, nullptr, false);
+  if (value.is_discarded()) return json + "\n";
+  std::string text;
+  flatten(value, "", text);
+  return text;
+}
+
+}  // namespace gloo_bypass

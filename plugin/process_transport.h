@@ -1,0 +1,64 @@
+// The one Transport of this process. PyTorch makes a Device for every process group, but the EAL starts once a process: so all
+// devices share one Transport, made with the first device and kept until the process exits.
+//
+//   none --acquire--> live --exit--> statistics written, transport destroyed (or left alone if a device still uses it)
+//     |                 |
+//     +----- fork ------+--> the child starts at `none`; if the parent had begun to make its transport, the child's acquire fails
+//
+// Thread: any. Nothing here is ever destroyed, so that exit handlers, static destructors and Python's finalisation may come in any
+// order.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "transport/base/config.h"
+#include "transport/base/status.h"
+#include "transport/io/message_channel.h"
+
+namespace gloo_bypass {
+
+class ProcessTransport {
+ public:
+  using Factory = std::function<Result<std::shared_ptr<Transport>>(const TransportConfig&)>;
+
+  // The process's own. A forked child has another one than its parent. Registers the exit handler.
+  static ProcessTransport& instance();
+
+  // For tests; a process uses instance().
+  ProcessTransport() = default;
+  ProcessTransport(const ProcessTransport&) = delete;
+  ProcessTransport& operator=(const ProcessTransport&) = delete;
+
+  // The live transport, or a new one from `factory`. Errors: kConfiguration if the live one has another configuration (both values
+  // named); kUnavailable in a forked child whose parent had begun to make its own; the factory's.
+  Result<std::shared_ptr<Transport>> acquire(const TransportConfig& config, const Factory& factory);
+
+  // Transport::countersJson of the live transport; "{}" if there is none.
+  std::string countersJson();
+
+  // Writes the statistics that the configuration asks for and lets go of the transport. Bounded: a transport that does not answer
+  // within kShutDownBound is left alone with a line on stderr.
+  void shutDown() noexcept;
+  static constexpr std::chrono::seconds kShutDownBound{5};
+
+  // As after fork, in the child: forgets (without destroying) what the parent had.
+  void becomeChildOf(pid_t parent) noexcept;
+
+ private:
+  std::mutex mutex_;                      // guards all below
+  std::shared_ptr<Transport> transport_;  // null: none yet, or shut down
+  TransportConfig config_;                // of transport_
+  bool begun_ = false;                    // the factory has been called in this process
+  bool ended_ = false;                    // shutDown ran
+  pid_t inheritedFrom_ = 0;               // the ancestor whose transport this process may not use; 0: none
+};
+
+// The object `countersJson` gave, one "name value" a line, nested names joined by dots; for people.
+std::string countersAsText(const std::string& json);
+
+}  // namespace gloo_bypass

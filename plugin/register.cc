@@ -1,0 +1,101 @@
+// Registers our transports with PyTorch when libgloo_bypass.so is loaded, by LD_PRELOAD, `import gloo_bypass`, or
+// torch.ops.load_library. GLOO_DEVICE_TRANSPORT then chooses among them and PyTorch's own.
+//
+// A key that cannot work (not in this build, or unknown) gets a creator that throws one clear line: PyTorch's own line names
+// neither the key nor what is known, and nothing may ever fall back to TCP silently.
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gloo/common/error.h>
+#include <torch/csrc/distributed/c10d/GlooDeviceFactory.hpp>
+
+#include "plugin/environment.h"
+#include "plugin/gloo_address.h"
+#include "plugin/gloo_bypass.h"
+#ifdef GLOO_BYPASS_HAVE_DPDK
+#include "plugin/dpdk_device.h"
+#endif
+
+namespace c10d {
+namespace {
+
+using DeviceRegistry = std::remove_reference_t<decltype(*GlooDeviceRegistry())>;
+using DevicePointer = std::shared_ptr<::gloo::transport::Device>;
+
+constexpr const char* kDpdkKey = "DPDK";
+
+[[noreturn]] void fail(const std::string& message) { throw ::gloo::InvalidOperationException(message); }
+
+// PyTorch gives an interface (GLOO_SOCKET_IFNAME) and "", or "" and a host name.
+DevicePointer makeDpdk(const std::string& interface, const std::string& hostName) {
+#ifdef GLOO_BYPASS_HAVE_DPDK
+  const auto environment = gloo_bypass::configurationFromEnvironment();
+  if (!environment) fail("DPDK transport: " + environment.error().message);
+  const auto config = gloo_bypass::withGlooAddress(environment.value(), interface, hostName);
+  if (!config) fail("DPDK transport: " + config.error().message);
+  return gloo_bypass::makeDpdkDevice(config.value());
+#else
+  static_cast<void>(interface);
+  static_cast<void>(hostName);
+  fail("GLOO_DEVICE_TRANSPORT='DPDK': the DPDK transport is not in this build (" GLOO_BYPASS_NO_DPDK ")");
+#endif
+}
+
+// From PyTorch 2.8 on creators take one argument more: `auto&&...` fits both.
+template <typename Make>
+DeviceRegistry::Creator creatorOf(Make make) {
+  return [make](const std::string& interface, const std::string& hostName, auto&&...) -> DevicePointer {
+    return make(interface, hostName);
+  };
+}
+
+void registerRefusal(const std::string& key, const std::string& reason) {
+  if (key.empty() || GlooDeviceRegistry()->Has(key)) return;
+  // Fallback: a plug-in that brings this key after us takes the place.
+  GlooDeviceRegistry()->Register(
+      key,
+      creatorOf([message = fmt::format("GLOO_DEVICE_TRANSPORT='{}': {}", key, reason)](
+                    const std::string&, const std::string&) -> DevicePointer { fail(message); }),
+      c10::REGISTRY_FALLBACK);
+}
+
+void registerTransports() {
+  if (GlooDeviceRegistry()->Has(kDpdkKey)) return;  // loaded before, perhaps from another path
+  GlooDeviceRegistry()->Register(kDpdkKey, creatorOf(makeDpdk));
+  std::vector<std::string> known = GlooDeviceRegistry()->Keys();
+  std::sort(known.begin(), known.end());
+  registerRefusal("RDMA", "the RDMA transport is not in this build");
+  std::string names;
+  for (const std::string& key : known) names += (names.empty() ? "" : ", ") + key;
+  const std::string unknown = "no such transport; known are " + names + " (capitals matter)";
+  for (const char* key : {"dpdk", "Dpdk", "rdma", "tcp", "Tcp"}) registerRefusal(key, unknown);
+  registerRefusal(gloo_bypass::requestedDeviceTransport(), unknown);
+}
+
+// Runs when the library is loaded.
+[[maybe_unused]] const bool registered = (registerTransports(), true);
+
+}  // namespace
+}  // namespace c10d
+
+extern "C" __attribute__((visibility("default"))) int gloo_bypass_stats_json(char* buffer, size_t capacity) {
+  try {
+#ifdef GLOO_BYPASS_HAVE_DPDK
+    const std::string json = gloo_bypass::dpdkCountersJson();
+#else
+    const std::string json = "{}";
+#endif
+    if (buffer != nullptr && capacity > 0) {
+      const std::size_t copied = std::min(json.size(), capacity - 1);
+      std::memcpy(buffer, json.data(), copied);
+      buffer[copied] = '\0';
+    }
+    return static_cast<int>(json.size() + 1);
+  } catch (...) {
+    return -1;
+  }
+}
