@@ -1,0 +1,167 @@
+// all_reduce_perf: how fast Gloo's all-reduce is over one transport or several. See tools/README.md.
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+
+#include <fmt/format.h>
+#include <gloo/rendezvous/file_store.h>
+#include <nlohmann/json.hpp>
+
+#include "tools/key_value_store.h"
+#include "tools/perf_error.h"
+#include "tools/perf_options.h"
+#include "tools/perf_report.h"
+#include "tools/rank_launcher.h"
+#include "tools/rank_session.h"
+
+namespace gloo_bypass {
+namespace {
+
+void complain(const std::string& message) { fmt::print(stderr, "all_reduce_perf: {}\n", oneLine(message)); }
+
+std::chrono::milliseconds timeoutOf(const PerfOptions& options) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(options.timeoutSeconds * 1000));
+}
+
+std::vector<char> bytesOf(const std::string& text) { return {text.begin(), text.end()}; }
+
+// Exit status of a finished run.
+int conclude(const PerfOptions& options, const nlohmann::json& report) {
+  if (!options.jsonPath.empty()) writeAtomically(options.jsonPath, report.dump(2) + "\n");
+  const auto wrong = report.value("wrong_total", std::uint64_t{0});
+  if (wrong == 0) return 0;
+  complain(fmt::format("{} elements were wrong", wrong));
+  return kExitFailure;
+}
+
+// In a child. The launcher prints what went wrong, so that N ranks do not say the same thing N times.
+int runSpawnedRank(const PerfOptions& options, int rank, std::uint16_t port) {
+  std::string failure;
+  try {
+    KeyValueClient store("127.0.0.1", port, timeoutOf(options));
+    try {
+      const nlohmann::json report =
+          RankSession(options, rank, static_cast<int>(options.ranks), store).run();
+      if (rank == 0) store.set("report", bytesOf(report.dump()));
+      return 0;
+    } catch (const std::exception& error) {
+      failure = error.what();
+      store.set(fmt::format("failure/{}", rank), bytesOf(failure));
+    }
+  } catch (const std::exception& error) {
+    complain(fmt::format("rank {}: {}", rank, failure.empty() ? error.what() : failure));
+  }
+  return kExitFailure;
+}
+
+// What the ranks said before they ended, the same text once.
+void printFailures(const KeyValueServer& server, unsigned ranks) {
+  std::map<std::string, int> seen;
+  for (unsigned rank = 0; rank < ranks; ++rank) {
+    const auto text = server.value(fmt::format("failure/{}", rank));
+    if (!text) continue;
+    std::string message(text->begin(), text->end());
+    const std::string prefix = fmt::format("rank {}, ", rank);
+    const std::string bare = message.rfind(prefix, 0) == 0 ? message.substr(prefix.size()) : message;
+    if (seen[bare]++ == 0) complain(message);
+  }
+}
+
+nlohmann::json runRanksOnce(const PerfOptions& options) {
+  KeyValueServer server(KeyValueServer::Reach::kThisMachine, 0);
+  RankProcesses ranks(static_cast<int>(options.ranks),
+                      [&](int rank) { return runSpawnedRank(options, rank, server.port()); });
+  server.start();
+  const std::string problem = ranks.supervise(std::chrono::duration<double>(options.deadlineSeconds));
+  if (!problem.empty()) {
+    printFailures(server, options.ranks);
+    throw PerfError(problem);
+  }
+  const auto report = server.value("report");
+  if (!report) throw PerfError("rank 0 ended without a report");
+  return nlohmann::json::parse(report->begin(), report->end());
+}
+
+int runRanksHere(const PerfOptions& options) {
+  if (options.idleSeconds <= 0) return conclude(options, runRanksOnce(options));
+  // A transport's threads may outlive its devices: each transport is measured in processes of its own.
+  nlohmann::json report;
+  for (const std::string& transport : options.transports) {
+    PerfOptions one = options;
+    one.transports = {transport};
+    nlohmann::json part = runRanksOnce(one);
+    if (report.is_null())
+      report = std::move(part);
+    else
+      report["idle"].push_back(part["idle"].at(0));
+  }
+  report["parameters"] = toJson(options);
+  return conclude(options, report);
+}
+
+// A whole number from the environment.
+int integerFromEnvironment(const char* name, int low, int high) {
+  const char* text = std::getenv(name);
+  if (text == nullptr || *text == '\0')
+    throw UsageError(fmt::format("{} is not set; say --ranks N to start the ranks here, or set RANK, WORLD_SIZE, "
+                                 "MASTER_ADDR and MASTER_PORT", name));
+  char* end = nullptr;
+  const long value = std::strtol(text, &end, 10);
+  if (*end != '\0' || value < low || value > high)
+    throw UsageError(fmt::format("{}={} must be a whole number from {} to {}", name, text, low, high));
+  return static_cast<int>(value);
+}
+
+int runGivenRank(const PerfOptions& options) {
+  const int size = integerFromEnvironment("WORLD_SIZE", 1, 256);
+  const int rank = integerFromEnvironment("RANK", 0, size - 1);
+  std::unique_ptr<KeyValueServer> server;
+  std::unique_ptr<::gloo::rendezvous::Store> store;
+  if (!options.storeDirectory.empty()) {
+    std::error_code error;
+    std::filesystem::create_directories(options.storeDirectory, error);
+    if (!std::filesystem::is_directory(options.storeDirectory, error))
+      throw UsageError(fmt::format("--store-dir: {} cannot be made a folder", options.storeDirectory));
+    store = std::make_unique<::gloo::rendezvous::FileStore>(options.storeDirectory);
+  } else {
+    const auto port = static_cast<std::uint16_t>(integerFromEnvironment("MASTER_PORT", 1, 65535));
+    const char* address = std::getenv("MASTER_ADDR");
+    if (address == nullptr || *address == '\0')
+      throw UsageError("MASTER_ADDR is not set; it names the host of rank 0");
+    if (rank == 0) {
+      server = std::make_unique<KeyValueServer>(KeyValueServer::Reach::kNetwork, port);
+      server->start();
+    }
+    store = std::make_unique<KeyValueClient>(address, port, timeoutOf(options));
+  }
+  const nlohmann::json report = RankSession(options, rank, size, *store).run();
+  return rank == 0 ? conclude(options, report) : 0;
+}
+
+int run(int argc, const char* const* argv) {
+  try {
+    const CommandLine commandLine = parseCommandLine(argc, argv);
+    if (const auto* text = std::get_if<std::string>(&commandLine)) {
+      fmt::print("{}", *text);
+      return 0;
+    }
+    const auto& options = std::get<PerfOptions>(commandLine);
+    if (!options.jsonPath.empty()) checkWritable(options.jsonPath);
+    return options.ranks > 0 ? runRanksHere(options) : runGivenRank(options);
+  } catch (const UsageError& error) {
+    complain(error.what());
+    return kExitUsage;
+  } catch (const std::exception& error) {
+    complain(error.what());
+    return kExitFailure;
+  }
+}
+
+}  // namespace
+}  // namespace gloo_bypass
+
+int main(int argc, char** argv) { return gloo_bypass::run(argc, argv); }

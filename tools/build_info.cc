@@ -1,0 +1,22 @@
+#include "tools/build_info.h"
+
+#include <CLI/Version.hpp>
+#include <fmt/format.h>
+#include <gloo/config.h>
+
+#include "tools/commit.h"
+
+namespace gloo_bypass {
+
+std::string buildVersion() { return fmt::format("{} (commit {})", GLOO_BYPASS_VERSION, GLOO_BYPASS_COMMIT); }
+
+nlohmann::json buildInfo() {
+  return {{"version", GLOO_BYPASS_VERSION},
+          {"commit", GLOO_BYPASS_COMMIT},
+          {"compiler", fmt::format("g++ {}", __VERSION__)},
+          {"libraries",
+           {{"gloo", fmt::format("{}.{}.{}", GLOO_VERSION_MAJOR, GLOO_VERSION_MINOR, GLOO_VERSION_PATCH)},
+            {"dpdk", GLOO_BYPASS_DPDK_VERSION}}}};
+}
+
+}  // namespace gloo_bypass

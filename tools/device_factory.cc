@@ -1,0 +1,55 @@
+#include "tools/device_factory.h"
+
+#include <fmt/format.h>
+#include <gloo/transport/tcp/device.h>
+
+#include "tools/perf_error.h"
+#ifdef GLOO_BYPASS_WITH_DPDK_DEVICE
+#include "plugin/dpdk_device.h"
+#include "plugin/environment.h"
+#endif
+
+namespace gloo_bypass {
+namespace {
+
+std::shared_ptr<::gloo::transport::Device> makeTcpDevice(const DeviceOptions& options) {
+  ::gloo::transport::tcp::attr attributes;
+  attributes.iface = options.interface;
+  attributes.hostname = options.hostname;
+  return ::gloo::transport::tcp::CreateDevice(attributes);
+}
+
+#ifdef GLOO_BYPASS_WITH_DPDK_DEVICE
+std::shared_ptr<::gloo::transport::Device> makeDpdk(const DeviceOptions& options) {
+  Result<TransportConfig> config = configurationFromEnvironment();
+  if (!config.ok()) throw PerfError(config.error().message);
+  if (config.value().interface.empty()) config.value().interface = options.interface;
+  return makeDpdkDevice(config.value());
+}
+#endif
+
+}  // namespace
+
+std::string knownTransports() { return "TCP, DPDK"; }
+
+std::string transportProblem(std::string_view transport) {
+  if (transport == "TCP") return {};
+  if (transport == "DPDK") {
+#ifdef GLOO_BYPASS_WITH_DPDK_DEVICE
+    return {};
+#else
+    return "DPDK was not built into this program; install libdpdk-dev and build with -Ddpdk=enabled";
+#endif
+  }
+  return fmt::format("unknown transport '{}'; known are {}", transport, knownTransports());
+}
+
+std::shared_ptr<::gloo::transport::Device> makeDevice(std::string_view transport, const DeviceOptions& options) {
+  if (const std::string problem = transportProblem(transport); !problem.empty()) throw PerfError(problem);
+#ifdef GLOO_BYPASS_WITH_DPDK_DEVICE
+  if (transport == "DPDK") return makeDpdk(options);
+#endif
+  return makeTcpDevice(options);
+}
+
+}  // namespace gloo_bypass

@@ -1,0 +1,98 @@
+// The ranks' meeting place without files: a server (in the launcher, or in rank 0) and a Gloo Store that asks it.
+// A few keys of a few hundred bytes, and the samples at the end of each size; nothing of it runs while time is taken.
+//
+// Server: one thread accepts, one serves each connection; state under one mutex. Client: any thread, one request at a time.
+// Bytes on the wire: request {u8 operation, u32 key length, u32 value length or timeout in ms}, key, value; reply
+// {u8 found, u32 length}, value; big-endian. There is no secrecy: use it on trusted networks only, as c10d's TCPStore.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <gloo/rendezvous/store.h>
+
+namespace gloo_bypass {
+
+// Owns a file descriptor.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd = -1) : fd_(fd) {}
+  ~Descriptor() { reset(); }
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    if (this != &other) {
+      reset();
+      fd_ = std::exchange(other.fd_, -1);
+    }
+    return *this;
+  }
+  int get() const { return fd_; }
+  void reset();
+
+ private:
+  int fd_;
+};
+
+class KeyValueServer {
+ public:
+  enum class Reach : std::uint8_t { kThisMachine, kNetwork };
+  // Listens from here on; port 0 takes any free one. Starts no thread, so the process may still fork. Throws PerfError.
+  KeyValueServer(Reach reach, std::uint16_t port);
+  // Ends all connections and threads.
+  ~KeyValueServer();
+  KeyValueServer(const KeyValueServer&) = delete;
+  KeyValueServer& operator=(const KeyValueServer&) = delete;
+
+  std::uint16_t port() const { return port_; }
+  void start();
+  // For the process that hosts the server; does not wait.
+  std::optional<std::vector<char>> value(const std::string& key) const;
+
+ private:
+  void acceptConnections();
+  void serve(int fd);
+  bool answer(int fd);
+
+  static constexpr std::size_t kMaxConnections = 1024;  // further ones are closed
+
+  Descriptor listener_;
+  std::uint16_t port_ = 0;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopping_ = false;                          // guarded by mutex_
+  std::map<std::string, std::vector<char>> data_;  // guarded by mutex_
+  std::vector<Descriptor> connections_;            // guarded by mutex_; closed after the threads have ended
+  std::vector<std::thread> threads_;               // touched by the accepting thread, then by the destructor
+  std::thread acceptor_;
+};
+
+class KeyValueClient : public ::gloo::rendezvous::Store {
+ public:
+  // Tries to connect until `timeout`, since rank 0 may start last. Throws PerfError.
+  KeyValueClient(const std::string& host, std::uint16_t port, std::chrono::milliseconds timeout);
+
+  void set(const std::string& key, const std::vector<char>& data) override;
+  // Waits as long as the constructor's timeout says. Throws ::gloo::IoException.
+  std::vector<char> get(const std::string& key) override;
+  void wait(const std::vector<std::string>& keys) override { wait(keys, timeout_); }
+  void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override;
+
+ private:
+  std::optional<std::vector<char>> request(std::uint8_t operation, const std::string& key, const std::vector<char>& value,
+                                           std::chrono::milliseconds timeout);
+
+  std::mutex mutex_;
+  std::chrono::milliseconds timeout_;
+  std::string peer_;
+  Descriptor socket_;
+};
+
+}  // namespace gloo_bypass

@@ -1,0 +1,277 @@
+#include "tools/perf_report.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+
+#include <fmt/format.h>
+
+#include "tools/build_info.h"
+#include "tools/perf_error.h"
+#include "tools/statistics.h"
+
+namespace gloo_bypass {
+namespace {
+
+// Three to five significant digits, as narrow as nccl-tests' columns.
+std::string number(double value) {
+  if (value < 100) return fmt::format("{:.2f}", value);
+  if (value < 10'000) return fmt::format("{:.1f}", value);
+  return fmt::format("{:.0f}", value);
+}
+
+struct Column {
+  const char* name;
+  const char* unit;
+  int width;
+  std::function<std::string(const SizeResult&, const TransportResult&)> text;
+};
+
+std::vector<Column> tableColumns(const PerfOptions& options) {
+  const bool several = options.transports.size() > 1;
+  std::vector<Column> columns{
+      {"size", "(B)", 12, [](auto& size, auto&) { return std::to_string(size.bytes); }},
+      {"count", "(elements)", 12, [](auto& size, auto&) { return std::to_string(size.count); }},
+      {"type", "", 7, [type = std::string(nameOf(options.dataType))](auto&, auto&) { return type; }},
+      {"redop", "", 6, [op = std::string(nameOf(options.reduceOp))](auto&, auto&) { return op; }}};
+  if (several)
+    columns.push_back({"transport", "", 10, [](auto&, auto& result) { return result.transport; }});
+  columns.push_back({"time", "(us)", 9, [](auto&, auto& result) { return number(result.timeUs); }});
+  columns.push_back({"algbw", "(GB/s)", 7, [](auto&, auto& result) { return number(result.algbwGBs); }});
+  columns.push_back({"busbw", "(GB/s)", 7, [](auto&, auto& result) { return number(result.busbwGBs); }});
+  columns.push_back({"#wrong", "", 7, [](auto&, auto& result) {
+                       return result.wrong ? std::to_string(*result.wrong) : std::string("N/A");
+                     }});
+  columns.push_back({"p50", "(us)", 9, [](auto&, auto& result) { return number(result.p50Us); }});
+  columns.push_back({"p99", "(us)", 9, [](auto&, auto& result) { return number(result.p99Us); }});
+  if (several)
+    columns.push_back({"ratio", "(p50)", 7, [](auto&, auto& result) {
+                         return result.ratio > 0 ? number(result.ratio) : std::string("N/A");
+                       }});
+  if (options.cpuColumn)
+    columns.push_back({"cpu", "(%)", 7, [](auto&, auto& result) { return number(result.cpuPercent); }});
+  return columns;
+}
+
+TransportResult summarizeTransport(const PerfOptions& options, std::uint64_t bytes, std::string transport,
+                                   const std::vector<RankMeasurement>& ranks) {
+  TransportResult result{.transport = std::move(transport)};
+  std::vector<double> allUs, cpuShare;
+  std::uint64_t wrong = 0;
+  for (const RankMeasurement& rank : ranks) {
+    double cpu = 0, wall = 0;
+    for (const RankSample& round : rank.rounds) {
+      cpu += round.cpuSeconds;
+      wall += round.wallSeconds;
+      for (const std::int64_t ns : round.iterationNs) allUs.push_back(static_cast<double>(ns) / 1e3);
+    }
+    result.cpuSeconds.push_back(cpu);
+    cpuShare.push_back(wall > 0 ? 100 * cpu / wall : 0);
+    wrong += rank.wrong;
+  }
+  for (unsigned round = 0; round < options.effectiveRounds(); ++round) {
+    std::vector<double> meansUs;
+    for (const RankMeasurement& rank : ranks)
+      if (round < rank.rounds.size()) meansUs.push_back(rank.rounds[round].wallSeconds * 1e6 / options.iterations);
+    result.roundUs.push_back(mean(meansUs));
+  }
+  std::sort(allUs.begin(), allUs.end());
+  result.timeUs = mean(result.roundUs);
+  result.p50Us = percentile(allUs, 50);
+  result.p99Us = percentile(allUs, 99);
+  result.minUs = percentile(allUs, 0);
+  result.maxUs = percentile(allUs, 100);
+  const Bandwidth bandwidth = allReduceBandwidth(bytes, result.timeUs / 1e6, static_cast<int>(ranks.size()));
+  result.algbwGBs = bandwidth.algorithmGBs;
+  result.busbwGBs = bandwidth.busGBs;
+  if (options.checkIterations > 0) result.wrong = wrong;
+  result.cpuPercent = mean(cpuShare);
+  return result;
+}
+
+[[noreturn]] void cannotWrite(const std::string& path, int error) {
+  throw PerfError(fmt::format("--json: cannot write {}: {}", path, std::strerror(error)));
+}
+
+}  // namespace
+
+void to_json(nlohmann::json& json, const RankSample& sample) {
+  json = {{"wall", sample.wallSeconds}, {"cpu", sample.cpuSeconds}, {"ns", sample.iterationNs}};
+}
+void from_json(const nlohmann::json& json, RankSample& sample) {
+  json.at("wall").get_to(sample.wallSeconds);
+  json.at("cpu").get_to(sample.cpuSeconds);
+  json.at("ns").get_to(sample.iterationNs);
+}
+void to_json(nlohmann::json& json, const RankMeasurement& measurement) {
+  json = {{"rounds", measurement.rounds}, {"wrong", measurement.wrong}};
+}
+void from_json(const nlohmann::json& json, RankMeasurement& measurement) {
+  json.at("rounds").get_to(measurement.rounds);
+  json.at("wrong").get_to(measurement.wrong);
+}
+
+SizeResult summarize(const PerfOptions& options, std::uint64_t bytes,
+                     const std::vector<std::vector<RankMeasurement>>& byTransport) {
+  SizeResult result{.bytes = bytes, .count = bytes / elementBytes(options.dataType)};
+  for (std::size_t i = 0; i < byTransport.size(); ++i)
+    result.transports.push_back(summarizeTransport(options, bytes, options.transports.at(i), byTransport[i]));
+  for (TransportResult& transport : result.transports) {
+    const TransportResult& first = result.transports.front();
+    transport.ratio = transport.p50Us > 0 ? first.p50Us / transport.p50Us : 0;
+    transport.ratioOfMeans = transport.timeUs > 0 ? first.timeUs / transport.timeUs : 0;
+  }
+  return result;
+}
+
+nlohmann::json toJson(const SizeResult& result) {
+  nlohmann::json transports = nlohmann::json::array();
+  for (const TransportResult& transport : result.transports) {
+    transports.push_back({{"transport", transport.transport},
+                          {"time_us", transport.timeUs},
+                          {"p50_us", transport.p50Us},
+                          {"p99_us", transport.p99Us},
+                          {"min_us", transport.minUs},
+                          {"max_us", transport.maxUs},
+                          {"round_time_us", transport.roundUs},
+                          {"algbw_gb_s", transport.algbwGBs},
+                          {"busbw_gb_s", transport.busbwGBs},
+                          {"wrong", transport.wrong ? nlohmann::json(*transport.wrong) : nlohmann::json(nullptr)},
+                          {"ratio_p50", transport.ratio},
+                          {"ratio_time", transport.ratioOfMeans},
+                          {"cpu_seconds_of_rank", transport.cpuSeconds},
+                          {"cpu_percent", transport.cpuPercent}});
+  }
+  return {{"size", result.bytes}, {"count", result.count}, {"transports", transports}};
+}
+
+std::vector<double> averageBusBandwidth(std::span<const SizeResult> results) {
+  std::vector<double> averages;
+  for (std::size_t i = 0; !results.empty() && i < results.front().transports.size(); ++i) {
+    std::vector<double> values;
+    for (const SizeResult& result : results) values.push_back(result.transports.at(i).busbwGBs);
+    averages.push_back(mean(values));
+  }
+  return averages;
+}
+
+std::uint64_t totalWrong(std::span<const SizeResult> results) {
+  std::uint64_t wrong = 0;
+  for (const SizeResult& result : results)
+    for (const TransportResult& transport : result.transports) wrong += transport.wrong.value_or(0);
+  return wrong;
+}
+
+std::string headerText(const PerfOptions& options, const nlohmann::json& ranks) {
+  const nlohmann::json build = buildInfo();
+  std::string text = fmt::format("# all_reduce_perf {}, Gloo {}, DPDK {}, {}\n", buildVersion(),
+                                 build["libraries"]["gloo"].get<std::string>(),
+                                 build["libraries"]["dpdk"].get<std::string>(), build["compiler"].get<std::string>());
+  const std::string step = options.stepFactor > 1 ? fmt::format("{}(factor)", options.stepFactor)
+                                                  : fmt::format("{}(bytes)", options.stepBytes);
+  const std::string segment = options.segmentBytes == 0 ? "default" : std::to_string(options.segmentBytes);
+  text += fmt::format(
+      "# nThread 1 nRanks {} minBytes {} maxBytes {} step: {} warmup iters: {} iters: {} rounds: {} validation: {}"
+      " algorithm: {} segment: {}\n#\n# Using devices\n",
+      ranks.size(), options.minBytes, options.maxBytes, step, options.warmupIterations, options.iterations,
+      options.effectiveRounds(), options.checkIterations, nameOf(options.algorithm), segment);
+  for (const nlohmann::json& rank : ranks) {
+    const nlohmann::json& machine = rank.at("machine");
+    text += fmt::format("#  Rank {:2} Pid {:6} on {}, {}, {} cores, {}\n", rank.at("rank").get<int>(),
+                        rank.at("pid").get<int>(), machine.at("hostname").get<std::string>(),
+                        machine.at("cpu").get<std::string>(), machine.at("cores").get<long>(),
+                        machine.at("kernel").get<std::string>());
+    if (!rank.contains("devices")) continue;
+    for (const auto& [transport, device] : rank.at("devices").items())
+      text += fmt::format("#           {}: {}\n", transport, oneLine(device.get<std::string>()));
+  }
+  return text + "#\n";
+}
+
+std::string columnsText(const PerfOptions& options) {
+  std::string names = "#", units = "#";
+  bool first = true;
+  for (const Column& column : tableColumns(options)) {
+    const int width = first ? column.width - 1 : column.width + 1;  // "#" or a blank stands before it
+    names += fmt::format("{:>{}}", column.name, width);
+    units += fmt::format("{:>{}}", column.unit, width);
+    first = false;
+  }
+  return names + "\n" + units + "\n";
+}
+
+std::string rowsText(const PerfOptions& options, const SizeResult& result) {
+  const std::vector<Column> columns = tableColumns(options);
+  std::string text;
+  for (const TransportResult& transport : result.transports) {
+    std::string row;
+    for (const Column& column : columns)
+      row += fmt::format("{}{:>{}}", row.empty() ? "" : " ", column.text(result, transport), column.width);
+    text += row + "\n";
+  }
+  return text;
+}
+
+std::string footerText(const PerfOptions& options, std::span<const SizeResult> results) {
+  std::string text;
+  if (options.checkIterations > 0) {
+    const std::uint64_t wrong = totalWrong(results);
+    text += fmt::format("# Out of bounds values : {} {}\n", wrong, wrong == 0 ? "OK" : "FAILED");
+  }
+  const std::vector<double> averages = averageBusBandwidth(results);
+  for (std::size_t i = 0; i < averages.size(); ++i) {
+    const std::string of = averages.size() > 1 ? fmt::format(" ({})", options.transports.at(i)) : std::string();
+    text += fmt::format("# Avg bus bandwidth    : {:.6g}{}\n", averages[i], of);
+  }
+  return text + "#\n";
+}
+
+std::string idleText(const nlohmann::json& idle) {
+  constexpr double kMiB = 1 << 20;
+  std::string text = "#  transport   rank     cpu   rss(MiB)   pss(MiB)  +rss(MiB)  +pss(MiB)\n"
+                     "#                       (%)                         since before the device was made\n";
+  for (const nlohmann::json& rank : idle.at("ranks")) {
+    text += fmt::format("{:>12} {:>6} {:>7.3f} {:>10.2f} {:>10.2f} {:>10.2f} {:>10.2f}\n",
+                        idle.at("transport").get<std::string>(), rank.at("rank").get<int>(),
+                        rank.at("cpu_percent").get<double>(), rank.at("rss_bytes").get<double>() / kMiB,
+                        rank.at("pss_bytes").get<double>() / kMiB, rank.at("rss_growth_bytes").get<double>() / kMiB,
+                        rank.at("pss_growth_bytes").get<double>() / kMiB);
+  }
+  return text;
+}
+
+void checkWritable(const std::string& path) {
+  const std::filesystem::path file(path);
+  const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
+  std::error_code ignored;
+  if (std::filesystem::is_directory(file, ignored)) cannotWrite(path, EISDIR);
+  if (!std::filesystem::is_directory(folder, ignored)) cannotWrite(path, ENOENT);
+  if (::access(folder.c_str(), W_OK) != 0) cannotWrite(path, errno);
+}
+
+void writeAtomically(const std::string& path, const std::string& text) {
+  const std::string temporary = fmt::format("{}.{}.tmp", path, ::getpid());
+  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd < 0) cannotWrite(path, errno);
+  int error = 0;
+  for (std::size_t done = 0; done < text.size() && error == 0;) {
+    const ssize_t written = ::write(fd, text.data() + done, text.size() - done);
+    if (written < 0 && errno != EINTR) error = errno;
+    if (written > 0) done += static_cast<std::size_t>(written);
+  }
+  if (error == 0 && ::fsync(fd) != 0 && errno != EINVAL) error = errno;
+  if (::close(fd) != 0 && error == 0) error = errno;
+  if (error == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
+  if (error != 0) {
+    ::unlink(temporary.c_str());
+    cannotWrite(path, error);
+  }
+}
+
+}  // namespace gloo_bypass

@@ -1,0 +1,71 @@
+// What a run found, as nccl-tests' table and as JSON. Pure: numbers in, text out; writeAtomically alone touches the disk.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "tools/perf_options.h"
+
+namespace gloo_bypass {
+
+// One round of one transport, as one rank saw it.
+struct RankSample {
+  double wallSeconds = 0;  // of all iterations together
+  double cpuSeconds = 0;   // of all threads of the rank meanwhile
+  std::vector<std::int64_t> iterationNs;
+};
+// One size of one transport, as one rank saw it.
+struct RankMeasurement {
+  std::vector<RankSample> rounds;
+  std::uint64_t wrong = 0;
+};
+void to_json(nlohmann::json& json, const RankSample& sample);
+void from_json(const nlohmann::json& json, RankSample& sample);
+void to_json(nlohmann::json& json, const RankMeasurement& measurement);
+void from_json(const nlohmann::json& json, RankMeasurement& measurement);
+
+struct TransportResult {
+  std::string transport;
+  double timeUs = 0, p50Us = 0, p99Us = 0, minUs = 0, maxUs = 0;
+  std::vector<double> roundUs;         // mean over iterations and ranks of each round
+  double algbwGBs = 0, busbwGBs = 0;   // from timeUs
+  std::optional<std::uint64_t> wrong;  // none: not checked
+  double ratio = 1;                    // p50 of the first transport / p50 of this one; 0 if unknown
+  double ratioOfMeans = 1;             // the same of timeUs
+  std::vector<double> cpuSeconds;      // of each rank, all rounds
+  double cpuPercent = 0;               // of a core, mean over ranks
+};
+struct SizeResult {
+  std::uint64_t bytes = 0;
+  std::uint64_t count = 0;
+  std::vector<TransportResult> transports;
+};
+
+// byTransport[t][r]: rank r's measurement of options.transports[t].
+SizeResult summarize(const PerfOptions& options, std::uint64_t bytes,
+                     const std::vector<std::vector<RankMeasurement>>& byTransport);
+nlohmann::json toJson(const SizeResult& result);
+
+// Mean of the bus bandwidths of all sizes, one for each transport, as nccl-tests' last line.
+std::vector<double> averageBusBandwidth(std::span<const SizeResult> results);
+std::uint64_t totalWrong(std::span<const SizeResult> results);
+
+// Text, each ending in a line break. `ranks` are what rank_session.cc gathers of each rank.
+std::string headerText(const PerfOptions& options, const nlohmann::json& ranks);
+std::string columnsText(const PerfOptions& options);
+std::string rowsText(const PerfOptions& options, const SizeResult& result);
+std::string footerText(const PerfOptions& options, std::span<const SizeResult> results);
+std::string idleText(const nlohmann::json& idle);
+
+// Throws PerfError if `path` can surely not be written: found out before an hour of measuring.
+void checkWritable(const std::string& path);
+// Whole or not at all. Throws PerfError.
+void writeAtomically(const std::string& path, const std::string& text);
+
+}  // namespace gloo_bypass

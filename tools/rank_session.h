@@ -1,0 +1,93 @@
+// What one rank does: meet the others in the store, connect every transport, measure, hand the numbers to rank 0.
+// One thread; transports bring their own.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gloo/context.h>
+#include <gloo/rendezvous/store.h>
+#include <nlohmann/json.hpp>
+
+#include "tools/collective.h"
+#include "tools/device_factory.h"
+#include "tools/perf_options.h"
+#include "tools/perf_report.h"
+
+namespace gloo_bypass {
+
+// JSON values from all ranks to rank 0 and back, by the store. Every wait is bounded.
+class RankExchange {
+ public:
+  RankExchange(::gloo::rendezvous::Store& store, int rank, int size, std::chrono::milliseconds timeout);
+
+  // Rank 0 gets all ranks' values in order; the others get none and do not wait. `name` is used once in a run.
+  std::vector<nlohmann::json> gather(const std::string& name, const nlohmann::json& mine);
+  // All get rank 0's value.
+  nlohmann::json broadcast(const std::string& name, const nlohmann::json& ofRankZero);
+  // Returns after all ranks have called it.
+  void meet(const std::string& name);
+  // Throws PerfError if this rank has already been in this store: a rank started twice, or files of an earlier run.
+  void claimRank();
+
+ private:
+  void set(const std::string& key, const nlohmann::json& value);
+  nlohmann::json get(const std::string& key);
+
+  ::gloo::rendezvous::Store& store_;
+  int rank_;
+  int size_;
+  std::chrono::milliseconds timeout_;
+};
+
+class RankSession {
+ public:
+  // `options` and `store` must outlive it.
+  RankSession(const PerfOptions& options, int rank, int size, ::gloo::rendezvous::Store& store);
+
+  // Rank 0 prints the table to stdout and returns the report; the others return null. Throws PerfError, which names the
+  // rank, transport and size.
+  nlohmann::json run();
+
+ private:
+  // A transport's device and context, connected to all ranks.
+  struct Link {
+    std::string transport;
+    std::shared_ptr<::gloo::transport::Device> device;
+    std::shared_ptr<::gloo::Context> context;
+    std::uint32_t nextTag = 0;  // counts collectives; the same on all ranks
+  };
+  struct FreeDeleter {
+    void operator()(void* data) const;
+  };
+
+  nlohmann::json runStages();
+  void introduce();
+  void allocate();
+  void connect(const std::string& transport);
+  void describeDevices();
+  nlohmann::json measureAll();
+  std::vector<RankMeasurement> measureSize(std::uint64_t bytes);
+  RankSample sample(Link& link, Collective& collective);
+  std::uint64_t check(Collective& collective, std::size_t count);
+  void barrier(Link& link);
+  nlohmann::json measureIdle();
+  nlohmann::json reportFrame() const;
+
+  const PerfOptions& options_;
+  int rank_;
+  int size_;
+  ::gloo::rendezvous::Store& store_;
+  std::chrono::milliseconds timeout_;
+  RankExchange exchange_;
+  DeviceOptions deviceOptions_;
+  CollectiveOptions collectiveOptions_;
+  std::unique_ptr<void, FreeDeleter> data_;  // options_.maxBytes, shared by all transports; outlives links_
+  std::vector<Link> links_;
+  nlohmann::json ranks_;  // on rank 0: who and where each rank is
+  std::string stage_;     // for error messages: what is being done
+};
+
+}  // namespace gloo_bypass
