@@ -1,0 +1,244 @@
+#include "trainer/communicator.h"
+
+#include <dlfcn.h>
+
+#include <condition_variable>
+#include <cstdlib>
+#include <filesystem>
+#include <mutex>
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <gloo/allreduce.h>
+#include <gloo/math.h>
+#include <nlohmann/json.hpp>
+#include <torch/csrc/distributed/c10d/GlooDeviceFactory.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+
+#include "trainer/error.h"
+#include "trainer/program_path.h"
+#include "trainer/rendezvous.h"
+
+namespace gloo_bypass::trainer {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr int kThreadsADevice = 2; // as torch.distributed does
+
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+}
+
+// Timestamps of the gradient all-reduces. Handed-over stamps come from the training thread, done stamps from the
+// group's workers.
+class WindowClock {
+ public:
+  void begin() {
+    const std::lock_guard lock(mutex_);
+    window_ = {};
+    isOpen_ = true;
+  }
+  // Returns whether the operation belongs to the window.
+  bool handedOver(int64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    if (!isOpen_) {
+      return false;
+    }
+    window_.lastHandedOver = Clock::now();
+    if (window_.buckets++ == 0) {
+      window_.firstHandedOver = window_.lastHandedOver;
+    }
+    window_.bytes += bytes;
+    ++pending_;
+    return true;
+  }
+  void done() {
+    const std::lock_guard lock(mutex_);
+    window_.lastDone = Clock::now();
+    --pending_;
+    changed_.notify_all();
+  }
+  AllReduceWindow end() {
+    std::unique_lock lock(mutex_);
+    isOpen_ = false;
+    constexpr std::chrono::seconds kStampsArriveWithin{10};
+    if (!changed_.wait_for(lock, kStampsArriveWithin, [&] { return pending_ == 0; })) {
+      throw runFailed("an all-reduce of this step has not completed although backward returned");
+    }
+    return window_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  AllReduceWindow window_;
+  int pending_ = 0;
+  bool isOpen_ = false;
+};
+
+// c10d's all-reduce of one dense tensor, with a segment size of our choosing.
+class SegmentedAllReduce : public c10d::ProcessGroupGloo::AsyncWork {
+ public:
+  SegmentedAllReduce(std::shared_ptr<::gloo::Context> context, std::vector<at::Tensor> tensors, uint32_t tag,
+      size_t segmentBytes)
+      : AsyncWork({tensors}, "gloo:all_reduce", tensors),
+        context_(std::move(context)),
+        tensors_(std::move(tensors)),
+        tag_(tag),
+        segmentBytes_(segmentBytes) {}
+
+  void run() override {
+    if (tensors_[0].scalar_type() == at::kDouble) {
+      reduce<double>();
+    } else {
+      reduce<float>();
+    }
+  }
+
+ private:
+  template <typename T>
+  void reduce() {
+    ::gloo::AllreduceOptions options(context_);
+    options.setOutput(tensors_[0].data_ptr<T>(), static_cast<size_t>(tensors_[0].numel()));
+    options.setReduceFunction(static_cast<void (*)(void*, const void*, const void*, size_t)>(&::gloo::sum<T>));
+    options.setTag(tag_);
+    options.setMaxSegmentSize(segmentBytes_);
+    ::gloo::allreduce(options);
+  }
+
+  std::shared_ptr<::gloo::Context> context_;
+  std::vector<at::Tensor> tensors_;
+  uint32_t tag_;
+  size_t segmentBytes_;
+};
+
+class TimedProcessGroup : public c10d::ProcessGroupGloo {
+ public:
+  TimedProcessGroup(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+      c10::intrusive_ptr<Options> options, std::shared_ptr<WindowClock> clock, size_t segmentBytes)
+      : ProcessGroupGloo(store, rank, size, std::move(options)),
+        clock_(std::move(clock)),
+        segmentBytes_(segmentBytes) {}
+
+  c10::intrusive_ptr<c10d::Work> allreduce(
+      std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options) override {
+    const bool timed = clock_->handedOver(static_cast<int64_t>(tensors[0].nbytes()));
+    auto work = timed && segmentBytes_ != 0 ? segmented(tensors) : ProcessGroupGloo::allreduce(tensors, options);
+    if (timed) {
+      work->getFuture()->addCallback([clock = clock_](at::ivalue::Future&) { clock->done(); });
+    }
+    return work;
+  }
+
+ private:
+  c10::intrusive_ptr<c10d::Work> segmented(std::vector<at::Tensor>& tensors) {
+    const auto tag = nextTag();
+    auto work = c10::make_intrusive<SegmentedAllReduce>(getContext(tag), tensors, tag, segmentBytes_);
+    enqueue(work);
+    return work;
+  }
+
+  std::shared_ptr<WindowClock> clock_;
+  size_t segmentBytes_;
+};
+
+// As torch.distributed chooses: the interfaces of GLOO_SOCKET_IFNAME, or the address of the host's name.
+std::vector<std::shared_ptr<::gloo::transport::Device>> makeDevices() {
+  std::vector<std::shared_ptr<::gloo::transport::Device>> devices;
+  const char* interfaces = std::getenv("GLOO_SOCKET_IFNAME");
+  if (interfaces == nullptr || *interfaces == '\0') {
+    devices.push_back(c10d::ProcessGroupGloo::createDefaultDevice());
+    return devices;
+  }
+  std::string_view rest(interfaces);
+  while (!rest.empty()) {
+    const size_t comma = rest.find(',');
+    devices.push_back(c10d::ProcessGroupGloo::createDeviceForInterface(std::string(rest.substr(0, comma))));
+    rest.remove_prefix(comma == std::string_view::npos ? rest.size() : comma + 1);
+  }
+  return devices;
+}
+
+bool isKernelTcp(const std::string& transport) {
+  return transport == "TCP" || transport == "TCP_TLS" || transport == "UV";
+}
+
+} // namespace
+
+std::string prepareTransport(const Options& options) {
+  const char* variable = std::getenv("GLOO_DEVICE_TRANSPORT");
+  const std::string transport = variable != nullptr ? variable : "TCP";
+  const bool isKnown = c10d::GlooDeviceRegistry()->Has(transport);
+  if (options.pluginPath.empty() && (isKnown || variable == nullptr)) {
+    return transport;
+  }
+  const std::string path = options.pluginPath.empty()
+      ? (std::filesystem::path(programFolder()).parent_path() / "plugin/libgloo_bypass.so").string()
+      : options.pluginPath;
+  // Global, so that the counters' symbol is found; never unloaded, since its devices live as long as the process.
+  if (::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
+    throw badInput(fmt::format("GLOO_DEVICE_TRANSPORT={} needs a plug-in that cannot be loaded: {} (--plugin FILE "
+        "names another)", transport, ::dlerror()));
+  }
+  if (!c10d::GlooDeviceRegistry()->Has(transport)) {
+    throw badInput(fmt::format("GLOO_DEVICE_TRANSPORT={}: no such transport, {} loaded; there are: {}", transport,
+        path, fmt::join(c10d::GlooDeviceRegistry()->Keys(), ", ")));
+  }
+  return transport;
+}
+
+struct Communicator::Group {
+  std::shared_ptr<WindowClock> clock = std::make_shared<WindowClock>();
+  c10::intrusive_ptr<c10d::Store> store;
+  c10::intrusive_ptr<TimedProcessGroup> processGroup;
+};
+
+Communicator::Communicator(
+    const RankEnvironment& environment, const Options& options, const nlohmann::json& trajectory)
+    : transport_(prepareTransport(options)), group_(std::make_unique<Group>()) {
+  const auto rendezvousTimeout = milliseconds(options.rendezvousTimeoutSeconds);
+  group_->store = connectStore(environment, rendezvousTimeout);
+  meetRanks(*group_->store, environment, trajectory, rendezvousTimeout);
+  const auto before = openTcpSockets();
+  auto groupOptions = c10d::ProcessGroupGloo::Options::create(milliseconds(options.timeoutSeconds));
+  groupOptions->devices = makeDevices();
+  groupOptions->threads = static_cast<int>(groupOptions->devices.size()) * kThreadsADevice;
+  group_->processGroup = c10::make_intrusive<TimedProcessGroup>(group_->store, environment.rank,
+      environment.worldSize, groupOptions, group_->clock, static_cast<size_t>(options.segmentBytes));
+  byteCounter_ = isKernelTcp(transport_) ? makeTcpCounter(before) : makePluginCounter();
+}
+
+Communicator::~Communicator() = default;
+
+int Communicator::rank() const { return group_->processGroup->getRank(); }
+int Communicator::worldSize() const { return group_->processGroup->getSize(); }
+c10d::ProcessGroup& Communicator::processGroup() { return *group_->processGroup; }
+
+void Communicator::barrier() { group_->processGroup->barrier()->wait(); }
+
+double Communicator::meanOverRanks(double value) {
+  std::vector<at::Tensor> tensors{at::full({1}, value, at::kDouble)};
+  group_->processGroup->allreduce(tensors, {})->wait();
+  return tensors[0].item<double>() / worldSize();
+}
+
+std::vector<std::string> Communicator::gather(const std::string& value) {
+  const auto length = static_cast<int64_t>(value.size());
+  std::vector<at::Tensor> inputs{at::empty({length}, at::kByte)};
+  std::copy(value.begin(), value.end(), static_cast<char*>(inputs[0].data_ptr()));
+  std::vector<std::vector<at::Tensor>> outputs(1);
+  for (int rank = 0; rank < worldSize(); ++rank) {
+    outputs[0].push_back(at::empty({length}, at::kByte));
+  }
+  group_->processGroup->allgather(outputs, inputs)->wait();
+  std::vector<std::string> values;
+  for (const auto& output : outputs[0]) {
+    values.emplace_back(static_cast<const char*>(output.data_ptr()), value.size());
+  }
+  return values;
+}
+
+void Communicator::beginWindow() { group_->clock->begin(); }
+AllReduceWindow Communicator::endWindow() { return group_->clock->end(); }
+
+} // namespace gloo_bypass::trainer

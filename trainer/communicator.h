@@ -1,0 +1,71 @@
+// Rendezvous and the process group of one rank.
+//
+// The process group is PyTorch's own ProcessGroupGloo on the device that c10d's registry makes, so that
+// GLOO_DEVICE_TRANSPORT and GLOO_SOCKET_IFNAME mean what they mean in Python. It is derived from only to take
+// timestamps of the gradient all-reduces and, when asked, to hand Gloo another segment size than c10d does.
+// The owner calls from one thread; the group's worker threads call back into the timer only.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "trainer/byte_counter.h"
+#include "trainer/options.h"
+#include "trainer/rank_environment.h"
+
+namespace c10d {
+class ProcessGroup;
+}
+
+namespace gloo_bypass::trainer {
+
+// The all-reduces between two beginWindow() calls. All zero when there were none.
+struct AllReduceWindow {
+  std::chrono::steady_clock::time_point firstHandedOver, lastHandedOver, lastDone;
+  int64_t buckets = 0;
+  int64_t bytes = 0; // of gradients handed over
+};
+
+// Makes sure that c10d's registry knows the transport that GLOO_DEVICE_TRANSPORT names, loading the plug-in when
+// it does not; returns the transport's name ("TCP" when the variable is unset). Throws TrainerError, never falls
+// back to another transport. Loading twice is harmless.
+std::string prepareTransport(const Options& options);
+
+class Communicator {
+ public:
+  // Meets the other ranks and connects to them. Throws TrainerError when they do not come in time, disagree on
+  // world size or options, or the port is taken. All waits are bounded by the options' two timeouts.
+  Communicator(const RankEnvironment& environment, const Options& options, const nlohmann::json& trajectory);
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  int rank() const;
+  int worldSize() const;
+  const std::string& transport() const { return transport_; }
+  c10d::ProcessGroup& processGroup();
+
+  void barrier();
+  double meanOverRanks(double value);
+  // Every rank's value, by rank; all must have the same length.
+  std::vector<std::string> gather(const std::string& value);
+
+  void beginWindow();
+  // Call after backward returned: every all-reduce has completed then, its timestamp may be microseconds away.
+  AllReduceWindow endWindow();
+
+  ByteCounter& byteCounter() { return *byteCounter_; }
+
+ private:
+  struct Group; // keeps c10d's headers out of this one
+  std::string transport_;
+  std::unique_ptr<Group> group_;
+  std::unique_ptr<ByteCounter> byteCounter_;
+};
+
+} // namespace gloo_bypass::trainer

@@ -1,0 +1,29 @@
+// The training text as samples of seqLength tokens, each with its targets (the same tokens, one further on).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "trainer/tokenizer.h"
+
+namespace gloo_bypass::trainer {
+
+class Corpus {
+ public:
+  // Takes the first maxSamples samples of the text file (0: all). Throws TrainerError for an unreadable or empty
+  // file, or one too short for a single sample.
+  Corpus(const std::string& path, Tokenizer& tokenizer, int64_t seqLength, int64_t maxSamples);
+
+  int64_t sampleCount() const { return sampleCount_; }
+  // Tokens i x T ... (i + 1) x T inclusive: T inputs and, one further on, T targets.
+  std::span<const int32_t> sample(int64_t index) const;
+
+ private:
+  std::vector<int32_t> tokens_;
+  int64_t seqLength_;
+  int64_t sampleCount_ = 0;
+};
+
+} // namespace gloo_bypass::trainer

@@ -1,0 +1,70 @@
+#include "trainer/data_parallel.h"
+
+#include <algorithm>
+
+#include <ATen/ATen.h>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+
+namespace gloo_bypass::trainer {
+namespace {
+
+constexpr size_t kBroadcastBytes = size_t{250} << 20; // DDP's _DDP_BROADCAST_BUCKET size
+constexpr double kMebibyte = 1 << 20;
+
+c10::intrusive_ptr<c10d::ProcessGroup> share(Communicator& communicator) {
+  return c10::intrusive_ptr<c10d::ProcessGroup>::reclaim_copy(&communicator.processGroup());
+}
+
+} // namespace
+
+struct DataParallel::Torch {
+  std::unique_ptr<c10d::Reducer> reducer;
+};
+
+DataParallel::DataParallel(const Gpt2& model, Communicator& communicator, const Options& options)
+    : torch_(std::make_unique<Torch>()) {
+  const auto parameters = model.parameters();
+  c10d::verify_params_across_processes(share(communicator), parameters, c10::nullopt);
+  broadcast(communicator, parameters);
+
+  const auto first = static_cast<size_t>(options.firstBucketMb * kMebibyte);
+  const auto cap = static_cast<size_t>(options.bucketCapMb * kMebibyte);
+  const std::vector<bool> sparse(parameters.size(), false);
+  auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(parameters, {first, cap}, sparse);
+  // Backward finishes the last parameters first.
+  std::reverse(buckets.begin(), buckets.end());
+  std::reverse(limits.begin(), limits.end());
+  std::unordered_map<size_t, std::string> names;
+  for (size_t i = 0; i < model.named().size(); ++i) {
+    names[i] = model.named()[i].first;
+  }
+  torch_->reducer = std::make_unique<c10d::Reducer>(parameters, std::move(buckets), std::move(limits),
+      share(communicator), sparse, static_cast<int64_t>(cap), /*find_unused_parameters=*/false,
+      options.gradientAsBucketView, std::move(names), static_cast<int64_t>(first));
+}
+
+DataParallel::~DataParallel() = default;
+
+void DataParallel::beforeForward(bool synchronise) {
+  if (synchronise) {
+    torch_->reducer->prepare_for_forward();
+  }
+  // After the first synchronised backward: buckets in the order in which gradients really became ready.
+  torch_->reducer->rebuild_buckets();
+}
+
+void DataParallel::afterForward(bool synchronise) {
+  if (synchronise) {
+    torch_->reducer->prepare_for_backward({});
+  }
+}
+
+void DataParallel::broadcast(Communicator& communicator, const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> detached;
+  for (const auto& tensor : tensors) {
+    detached.push_back(tensor.detach());
+  }
+  c10d::broadcast_coalesced(share(communicator), detached, kBroadcastBytes, 0);
+}
+
+} // namespace gloo_bypass::trainer

@@ -1,0 +1,38 @@
+// Distributed data parallelism by PyTorch's own reducer, driven as torch.nn.parallel.DistributedDataParallel does.
+//
+// At construction: checks that all ranks have the same parameters' shapes and broadcasts rank 0's values. Then, for
+// every micro-batch: beforeForward(), forward, afterForward(), backward. With synchronise = false (no_sync)
+// gradients only accumulate. One thread.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "trainer/communicator.h"
+#include "trainer/gpt2.h"
+#include "trainer/options.h"
+
+namespace gloo_bypass::trainer {
+
+class DataParallel {
+ public:
+  // Keeps references to the model's parameters and the communicator, which must outlive it.
+  DataParallel(const Gpt2& model, Communicator& communicator, const Options& options);
+  ~DataParallel();
+  DataParallel(const DataParallel&) = delete;
+  DataParallel& operator=(const DataParallel&) = delete;
+
+  void beforeForward(bool synchronise);
+  void afterForward(bool synchronise);
+
+  // Rank 0's values to all ranks, in messages of at most 250 MiB, as DDP broadcasts.
+  static void broadcast(Communicator& communicator, const std::vector<at::Tensor>& tensors);
+
+ private:
+  struct Torch; // keeps c10d's headers out of this one
+  std::unique_ptr<Torch> torch_;
+};
+
+} // namespace gloo_bypass::trainer

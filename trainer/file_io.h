@@ -1,0 +1,85 @@
+// Files, so that a crash or a full disk never leaves half a result behind.
+//
+// Every function and constructor throws TrainerError naming the path and the system's reason. None is
+// thread-safe for one object; different objects are independent.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace gloo_bypass::trainer {
+
+// Owns a file descriptor.
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int fd = -1) : fd_(fd) {}
+  ~FileDescriptor();
+  FileDescriptor(FileDescriptor&& other) noexcept : fd_(other.release()) {}
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept;
+  int get() const { return fd_; }
+  int release();
+
+ private:
+  int fd_;
+};
+
+// A file mapped read-only; bytes() stays valid as long as the object lives.
+class MappedFile {
+ public:
+  explicit MappedFile(const std::string& path);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  const std::byte* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+// Reads a whole file, which must be a regular one of at most maxBytes.
+std::string readFile(const std::string& path, size_t maxBytes);
+
+// Writes to a temporary file beside `path`; commit() syncs it, renames it over `path` and syncs the folder.
+// Destroyed without commit(), it removes the temporary file: `path` is either the old or the whole new file.
+class AtomicFile {
+ public:
+  explicit AtomicFile(const std::string& path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+  void write(std::span<const std::byte> bytes);
+  void write(std::string_view text);
+  void commit();
+
+ private:
+  std::string path_;
+  std::string temporary_;
+  FileDescriptor file_;
+  bool committed_ = false;
+};
+
+// A log of lines. Each line leaves in one write(2), so that a killed process loses none it had written, and is
+// forced to the disk at most once each kSyncInterval, so that a machine that loses power loses little.
+class LineWriter {
+ public:
+  // "-" is the standard output; anything else is created or truncated.
+  explicit LineWriter(const std::string& path);
+  void writeLine(std::string line);
+  // Forces everything to the disk and reports errors that only closing would show.
+  void close();
+
+ private:
+  static constexpr std::chrono::seconds kSyncInterval{1};
+  std::string path_;
+  FileDescriptor file_;
+  bool isStandardOutput_ = false;
+  std::chrono::steady_clock::time_point lastSync_;
+};
+
+} // namespace gloo_bypass::trainer

@@ -1,0 +1,46 @@
+// What a training step is measured by, and the records that a run writes.
+//
+// README.md in this folder defines every field. Durations are seconds, as their names say.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace gloo_bypass::trainer {
+
+struct StepMetrics {
+  int64_t step = 0, epoch = 0; // the step counts from 1
+  double loss = 0;             // this rank's mean over its samples
+  std::optional<double> meanLoss; // over all ranks; only known when steps end in a barrier
+  double stepSeconds = 0, forwardSeconds = 0, backwardSeconds = 0, optimizerSeconds = 0, barrierSeconds = 0;
+  double allReduceSeconds = 0; // first bucket handed over to last bucket done
+  double exposedSeconds = 0;   // of it, after the last gradient was ready
+  int64_t buckets = 0, gradientBytes = 0;
+  std::optional<double> gradientNorm;
+  std::optional<uint64_t> bytesSent, bytesReceived;
+  std::string bytesSource;
+  int64_t tokens = 0; // of all ranks
+  double flops = 0;   // of all ranks
+  std::string digest; // only with --verify-ranks
+};
+
+nlohmann::json toJson(const StepMetrics& metrics);
+
+// Collects steps and summarises them, the first `skipFirst` left out (unless nothing else is left).
+class MetricsSummary {
+ public:
+  explicit MetricsSummary(int64_t skipFirst) : skipFirst_(skipFirst) {}
+  void add(const StepMetrics& metrics);
+  // {"measured_steps", "median": {...}, "p99": {...}, "loss_first", "loss_last"}; medians are absent without steps.
+  nlohmann::json toJson() const;
+
+ private:
+  int64_t skipFirst_;
+  std::vector<StepMetrics> steps_;
+};
+
+} // namespace gloo_bypass::trainer

@@ -1,0 +1,172 @@
+#include "trainer/options.h"
+
+#include <cstdio>
+#include <map>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "trainer/commit.h"
+#include "trainer/error.h"
+
+namespace gloo_bypass::trainer {
+namespace {
+
+constexpr double kMaxSeconds = 86'400;
+
+void addRunOptions(CLI::App& app, Options& o) {
+  app.add_option("--spawn", o.spawn, "start N ranks on this machine and wait for them (otherwise RANK, WORLD_SIZE, "
+      "MASTER_ADDR and MASTER_PORT say who this rank is; none of them: a single rank)")
+      ->check(CLI::Range(1, 1024))->type_name("N")->group("Run");
+  static const std::map<std::string, ModelKind> kModels{
+      {"distilgpt2", ModelKind::kDistilGpt2}, {"tiny", ModelKind::kTiny}};
+  app.add_option("--model", o.model, "distilgpt2 (81,912,576 parameters) or tiny, for quick tests")
+      ->transform(CLI::CheckedTransformer(kModels))->type_name("NAME")->group("Run")->default_str("distilgpt2");
+  static const std::map<std::string, Precision> kPrecisions{
+      {"fp32", Precision::kFloat32}, {"fp64", Precision::kFloat64}};
+  app.add_option("--precision", o.precision, "fp32 or fp64")
+      ->transform(CLI::CheckedTransformer(kPrecisions))->type_name("NAME")->group("Run")->default_str("fp32");
+  app.add_option("--batch-size", o.batchSize, "samples a rank and step (and micro-batch)")
+      ->check(CLI::Range(1, 65536))->group("Run");
+  app.add_option("--seq-length", o.seqLength, "tokens a sample")->check(CLI::Range(1, 1024))->group("Run");
+  app.add_option("--epochs", o.epochs, "passes over the samples")->check(CLI::Range(1, 1'000'000))->group("Run");
+  app.add_option("--steps", o.steps, "optimiser steps instead of epochs (0: by epochs)")
+      ->check(CLI::Range(int64_t{0}, int64_t{1'000'000'000}))->group("Run");
+  app.add_option("--accumulate", o.accumulate, "micro-batches a step; only the last one synchronises (no_sync)")
+      ->check(CLI::Range(1, 65536))->group("Run");
+  app.add_option("--seed", o.seed, "of the initial weights, the shuffle and dropout")->group("Run");
+  app.add_option("--dropout", o.dropout, "probability; the published DistilGPT2 was trained with 0.1")
+      ->check(CLI::Range(0.0, 0.99))->group("Run");
+}
+
+void addDataOptions(CLI::App& app, Options& o) {
+  app.add_option("--data", o.dataPath, "text file to train on (default: the sample text that comes along)")
+      ->type_name("FILE")->group("Data");
+  app.add_option("--samples", o.samples, "use the first N samples of the text (0: all)")
+      ->check(CLI::Range(int64_t{0}, int64_t{1'000'000'000}))->group("Data");
+  auto* vocab = app.add_option("--vocab", o.vocabPath, "GPT-2's vocab.json (without: one token a byte)")
+      ->type_name("FILE")->group("Data");
+  auto* merges = app.add_option("--merges", o.mergesPath, "GPT-2's merges.txt")->type_name("FILE")->group("Data");
+  vocab->needs(merges);
+  merges->needs(vocab);
+  app.add_option("--weights", o.weightsPath, "Hugging Face model.safetensors to start from (rank 0 reads it)")
+      ->type_name("FILE")->group("Data");
+}
+
+void addOptimizerOptions(CLI::App& app, Options& o) {
+  app.add_option("--lr", o.learningRate, "AdamW's learning rate")->check(CLI::Range(0.0, 1e3))->group("Optimiser");
+  app.add_option("--weight-decay", o.weightDecay)->check(CLI::Range(0.0, 1e3))->group("Optimiser");
+  app.add_option("--beta1", o.beta1)->check(CLI::Range(0.0, 0.999999))->group("Optimiser");
+  app.add_option("--beta2", o.beta2)->check(CLI::Range(0.0, 0.999999999))->group("Optimiser");
+  app.add_option("--epsilon", o.epsilon)->check(CLI::Range(0.0, 1.0))->group("Optimiser");
+  app.add_option("--clip-norm", o.clipNorm, "clip the gradient's norm to this (0: off)")
+      ->check(CLI::Range(0.0, 1e9))->group("Optimiser");
+}
+
+void addSyncOptions(CLI::App& app, Options& o) {
+  const char* group = "Gradient synchronisation (GLOO_DEVICE_TRANSPORT chooses the transport)";
+  app.add_flag("!--no-ddp", o.ddp, "train a single rank without the reducer, for comparison")->group(group);
+  app.add_flag("--barrier,!--no-barrier", o.barrier, "barrier at the end of each step (default on)")->group(group);
+  app.add_option("--bucket-cap-mb", o.bucketCapMb, "gradient bucket size in MiB")
+      ->check(CLI::Range(0.0001, 2047.0))->group(group);
+  app.add_option("--first-bucket-mb", o.firstBucketMb, "size of the first bucket to be ready, in MiB")
+      ->check(CLI::Range(0.0001, 2047.0))->group(group);
+  app.add_flag("--gradient-as-bucket-view", o.gradientAsBucketView, "gradients live in the buckets (saves a copy)")
+      ->group(group);
+  app.add_option("--segment-bytes", o.segmentBytes, "Gloo's all-reduce segment size (0: Gloo's default, 1 MiB)")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 31))->group(group);
+  app.add_option("--plugin", o.pluginPath, "shared library that registers the transport (default: "
+      "../plugin/libgloo_bypass.so beside this program, when the transport is not built into PyTorch)")
+      ->type_name("FILE")->group(group);
+  app.add_option("--timeout", o.timeoutSeconds, "seconds a collective may take")
+      ->check(CLI::Range(0.1, kMaxSeconds))->group(group);
+  app.add_option("--rendezvous-timeout", o.rendezvousTimeoutSeconds, "seconds to wait for all ranks at the start")
+      ->check(CLI::Range(0.1, kMaxSeconds))->group(group);
+}
+
+void addResultOptions(CLI::App& app, Options& o) {
+  app.add_option("--metrics", o.metricsPath, "file for the JSON lines of rank 0, - for standard output; with {rank} "
+      "in the name, one file a rank")->type_name("FILE")->group("Results");
+  app.add_option("--checkpoint", o.checkpointPath, "file for checkpoints, replaced atomically (rank 0 writes it)")
+      ->type_name("FILE")->group("Results");
+  app.add_option("--checkpoint-every", o.checkpointEvery, "steps between checkpoints (0: at the end only)")
+      ->check(CLI::Range(int64_t{0}, int64_t{1'000'000'000}))->group("Results");
+  app.add_option("--resume", o.resumePath, "checkpoint to continue from, bit for bit (rank 0 reads it)")
+      ->type_name("FILE")->group("Results");
+  app.add_option("--save-model", o.saveModelPath, "write the final weights as a Hugging Face model.safetensors")
+      ->type_name("FILE")->group("Results");
+  app.add_option("--skip-first", o.skipFirst, "steps left out of medians and percentiles")
+      ->check(CLI::Range(int64_t{0}, int64_t{1'000'000}))->group("Results");
+  app.add_flag("--verify-ranks", o.verifyRanks, "compare all ranks' parameter digests after every step")
+      ->group("Results");
+  app.add_flag("!--no-progress", o.progress, "no progress bar on a terminal")->group("Results");
+}
+
+std::string crossCheck(const Options& o) {
+  if (o.checkpointEvery > 0 && o.checkpointPath.empty()) {
+    return "--checkpoint-every needs --checkpoint FILE";
+  }
+  if (!o.resumePath.empty() && !o.weightsPath.empty()) {
+    return "--resume and --weights exclude each other: a checkpoint holds the weights";
+  }
+  if (o.segmentBytes != 0 && o.segmentBytes < 64) {
+    return "--segment-bytes: 0, or at least 64";
+  }
+  return {};
+}
+
+} // namespace
+
+const char* name(ModelKind kind) { return kind == ModelKind::kDistilGpt2 ? "distilgpt2" : "tiny"; }
+const char* name(Precision precision) { return precision == Precision::kFloat32 ? "fp32" : "fp64"; }
+
+nlohmann::json trajectoryOptions(const Options& o) {
+  return {{"model", name(o.model)}, {"precision", name(o.precision)}, {"batch_size", o.batchSize},
+      {"seq_length", o.seqLength}, {"samples", o.samples}, {"accumulate", o.accumulate}, {"seed", o.seed},
+      {"dropout", o.dropout}, {"lr", o.learningRate}, {"weight_decay", o.weightDecay}, {"beta1", o.beta1},
+      {"beta2", o.beta2}, {"epsilon", o.epsilon}, {"clip_norm", o.clipNorm}, {"bucket_cap_mb", o.bucketCapMb},
+      {"first_bucket_mb", o.firstBucketMb}, {"segment_bytes", o.segmentBytes}, {"ddp", o.ddp}};
+}
+
+std::string firstDifference(
+    const nlohmann::json& here, const nlohmann::json& there, const std::string& thereName) {
+  for (const auto& [key, value] : here.items()) {
+    const std::string other = there.contains(key) ? there[key].dump() : "nothing";
+    if (value.dump() != other) {
+      return fmt::format("{}: {} here, {} {}", key, value.dump(), other, thereName);
+    }
+  }
+  return {};
+}
+
+ParsedOptions parseOptions(int argc, const char* const* argv) {
+  ParsedOptions parsed;
+  CLI::App app("Trains GPT-2 data-parallel in C++ with PyTorch's own reducer over Gloo. GLOO_DEVICE_TRANSPORT=TCP or "
+      "DPDK chooses the transport; nothing else changes.", "ddp_train");
+  app.get_formatter()->column_width(34);
+  app.option_defaults()->always_capture_default();
+  app.set_version_flag("--version", std::string("ddp_train ") + commitName());
+  addRunOptions(app, parsed.options);
+  addDataOptions(app, parsed.options);
+  addOptimizerOptions(app, parsed.options);
+  addSyncOptions(app, parsed.options);
+  addResultOptions(app, parsed.options);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& done) { // --help, --version
+    parsed.exitCode = app.exit(done);
+    return parsed;
+  } catch (const CLI::ParseError& error) {
+    fmt::print(stderr, "ddp_train: {} (ddp_train --help lists the options)\n", error.what());
+    parsed.exitCode = kBadInput;
+    return parsed;
+  }
+  if (const std::string fault = crossCheck(parsed.options); !fault.empty()) {
+    fmt::print(stderr, "ddp_train: {}\n", fault);
+    parsed.exitCode = kBadInput;
+  }
+  return parsed;
+}
+
+} // namespace gloo_bypass::trainer

@@ -1,0 +1,76 @@
+// What a run is asked to do: the command line, validated once.
+//
+// parseOptions() is the only place that knows flags; RankEnvironment (rank_environment.h) the only one that reads
+// who this process is.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include <nlohmann/json_fwd.hpp>
+
+namespace gloo_bypass::trainer {
+
+enum class ModelKind { kDistilGpt2, kTiny };
+enum class Precision { kFloat32, kFloat64 };
+
+struct Options {
+  // The run.
+  int spawn = 0; // ranks to start here; 0: this process is one rank
+  ModelKind model = ModelKind::kDistilGpt2;
+  Precision precision = Precision::kFloat32;
+  int64_t batchSize = 8; // samples a rank and micro-batch
+  int64_t seqLength = 64;
+  int64_t samples = 400; // 0: the whole text
+  int64_t epochs = 1;
+  int64_t steps = 0; // 0: as many as the epochs hold
+  int64_t accumulate = 1;
+  uint64_t seed = 42;
+  double dropout = 0.0;
+  // Data.
+  std::string dataPath; // empty: the sample text beside the program
+  std::string vocabPath, mergesPath;
+  std::string weightsPath; // model.safetensors; empty: random
+  // Optimiser.
+  double learningRate = 3e-4, weightDecay = 0.01, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+  double clipNorm = 0; // 0: off
+  // Gradient synchronisation.
+  bool ddp = true;
+  bool barrier = true;
+  double bucketCapMb = 25, firstBucketMb = 1; // MB of 2^20 bytes, as PyTorch counts them
+  bool gradientAsBucketView = false;
+  int64_t segmentBytes = 0; // 0: Gloo's own default (1 MiB)
+  std::string pluginPath;   // empty: ../plugin/libgloo_bypass.so beside the program, when needed
+  double timeoutSeconds = 300;
+  double rendezvousTimeoutSeconds = 120;
+  // Results.
+  std::string metricsPath = "-";
+  std::string checkpointPath;
+  int64_t checkpointEvery = 0; // steps; 0: at the end only
+  std::string resumePath;
+  std::string saveModelPath;
+  int64_t skipFirst = 1; // steps left out of the medians
+  bool verifyRanks = false;
+  bool progress = true;
+};
+
+// What decides the numbers a run computes: ranks must agree on it, and a checkpoint continues only under the same.
+nlohmann::json trajectoryOptions(const Options& options);
+
+// Names the first difference between two trajectoryOptions() as "batch_size: 8 here, 16 there"; empty if none.
+std::string firstDifference(
+    const nlohmann::json& here, const nlohmann::json& there, const std::string& thereName);
+
+struct ParsedOptions {
+  Options options;
+  std::optional<int> exitCode; // set when the program is to end now (--help, --version or bad flags; printed already)
+};
+
+// Parses and validates; prints help or a one-line error itself.
+ParsedOptions parseOptions(int argc, const char* const* argv);
+
+const char* name(ModelKind kind);
+const char* name(Precision precision);
+
+} // namespace gloo_bypass::trainer

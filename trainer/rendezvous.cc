@@ -1,0 +1,145 @@
+#include "trainer/rendezvous.h"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+#include <thread>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "trainer/error.h"
+#include "trainer/file_io.h"
+#include "trainer/options.h"
+
+namespace gloo_bypass::trainer {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds kPollInterval{10};
+// How long rank 0 keeps serving the store after a disagreement, so that the others read what it was.
+constexpr std::chrono::milliseconds kLinger{1000};
+
+const char* const kConfigKey = "ddp_train/config";
+const char* const kFaultKey = "ddp_train/fault";
+const char* const kArrivedKey = "ddp_train/arrived";
+
+std::string rankKey(int rank) { return fmt::format("ddp_train/rank/{}", rank); }
+std::vector<uint8_t> toBytes(const std::string& text) { return {text.begin(), text.end()}; }
+std::string toText(const std::vector<uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
+
+// TCPStore says at length what a taken port means; find out first and say it in a line.
+void checkPortIsFree(uint16_t port) {
+  FileDescriptor socket(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in6 six{};
+  six.sin6_family = AF_INET6;
+  six.sin6_port = htons(port);
+  sockaddr_in four{};
+  four.sin_family = AF_INET;
+  four.sin_port = htons(port);
+  const bool isSix = socket.get() >= 0;
+  if (!isSix) {
+    socket = FileDescriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  }
+  const int on = 1;
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  const auto* address = isSix ? reinterpret_cast<const sockaddr*>(&six) : reinterpret_cast<const sockaddr*>(&four);
+  const socklen_t length = isSix ? sizeof(six) : sizeof(four);
+  if (::bind(socket.get(), address, length) != 0 || ::listen(socket.get(), 1) != 0) {
+    throw badInput(fmt::format("rank 0 cannot listen on MASTER_PORT={}: {}; choose another port", port,
+        std::strerror(errno)));
+  }
+}
+
+[[noreturn]] void reportFault(c10d::Store& store, const RankEnvironment& environment, const std::string& fault) {
+  store.set(kFaultKey, toBytes(fault));
+  if (environment.rank == 0) {
+    std::this_thread::sleep_for(kLinger);
+  }
+  throw badInput(fault);
+}
+
+std::string missingRanks(c10d::Store& store, int worldSize) {
+  constexpr int kMaxNamed = 8;
+  std::string missing;
+  int count = 0;
+  for (int rank = 0; rank < worldSize; ++rank) {
+    if (store.add(rankKey(rank), 0) == 0 && ++count <= kMaxNamed) {
+      missing += fmt::format("{}{}", missing.empty() ? "" : ", ", rank);
+    }
+  }
+  return count > kMaxNamed ? missing + ", ..." : missing;
+}
+
+} // namespace
+
+c10::intrusive_ptr<c10d::Store> connectStore(
+    const RankEnvironment& environment, std::chrono::milliseconds timeout) {
+  if (!environment.launched) {
+    return c10::make_intrusive<c10d::HashStore>();
+  }
+  const bool serves = environment.rank == 0 && !environment.agentStore;
+  if (serves) {
+    checkPortIsFree(environment.masterPort);
+  }
+  c10d::TCPStoreOptions options;
+  options.port = environment.masterPort;
+  options.isServer = serves;
+  options.waitWorkers = false;
+  options.timeout = timeout;
+  try {
+    c10::intrusive_ptr<c10d::Store> store =
+        c10::make_intrusive<c10d::TCPStore>(environment.masterAddress, options);
+    if (!environment.storePrefix.empty()) {
+      store = c10::make_intrusive<c10d::PrefixStore>(environment.storePrefix, store);
+    }
+    return store;
+  } catch (const std::exception& error) {
+    const std::string text = error.what();
+    throw runFailed(fmt::format("rank {} cannot reach rank 0 at MASTER_ADDR={} MASTER_PORT={} within {:.0f} s: {}",
+        environment.rank, environment.masterAddress, environment.masterPort,
+        std::chrono::duration<double>(timeout).count(), text.substr(0, text.find('\n'))));
+  }
+}
+
+void meetRanks(c10d::Store& store, const RankEnvironment& environment, const nlohmann::json& trajectory,
+    std::chrono::milliseconds timeout) {
+  if (!environment.launched) {
+    return;
+  }
+  const auto deadline = Clock::now() + timeout;
+  nlohmann::json mine = trajectory;
+  mine["world_size"] = environment.worldSize;
+  // The first to come says what the run is; nobody else's word counts, so ranks cannot disagree on who is wrong.
+  const auto winning =
+      nlohmann::json::parse(toText(store.compareSet(kConfigKey, {}, toBytes(mine.dump()))), nullptr, false);
+  if (const auto difference = firstDifference(mine, winning, "on the rank that came first"); !difference.empty()) {
+    reportFault(store, environment, fmt::format("rank {} does not fit the run: {}", environment.rank, difference));
+  }
+  if (store.add(rankKey(environment.rank), 1) > 1) {
+    reportFault(store, environment, fmt::format("two processes run as rank {}", environment.rank));
+  }
+  store.add(kArrivedKey, 1);
+  for (;;) {
+    if (store.check({kFaultKey})) {
+      throw badInput(toText(store.get(kFaultKey)));
+    }
+    const int64_t arrived = store.add(kArrivedKey, 0);
+    if (arrived >= environment.worldSize) {
+      return;
+    }
+    if (Clock::now() >= deadline) {
+      throw runFailed(fmt::format("only {} of {} ranks came within {:.0f} s; missing: {}", arrived,
+          environment.worldSize, std::chrono::duration<double>(timeout).count(),
+          missingRanks(store, environment.worldSize)));
+    }
+    std::this_thread::sleep_for(kPollInterval);
+  }
+}
+
+} // namespace gloo_bypass::trainer

@@ -1,0 +1,186 @@
+#include "trainer/safetensors.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "trainer/error.h"
+
+namespace gloo_bypass::trainer {
+namespace {
+
+constexpr size_t kLengthBytes = 8;
+constexpr uint64_t kMaxHeaderBytes = 100'000'000; // the format's own limit
+constexpr size_t kHeaderAlignment = 8;
+constexpr uint64_t kMaxElements = uint64_t{1} << 48;
+
+uint64_t readLength(std::span<const std::byte> bytes) {
+  uint64_t value = 0;
+  for (size_t i = 0; i < kLengthBytes; ++i) {
+    value |= static_cast<uint64_t>(bytes[i]) << (8 * i);
+  }
+  return value;
+}
+
+uint64_t unsignedOr(const nlohmann::json& value, const std::string& what) {
+  if (!value.is_number_unsigned()) {
+    throw badInput(what + " is not a non-negative integer");
+  }
+  return value.get<uint64_t>();
+}
+
+// Parses one header entry; `where` names file and tensor in errors. `dataBegin` receives the first offset.
+TensorView parseTensor(
+    const nlohmann::json& entry, std::span<const std::byte> data, const std::string& where, uint64_t& dataBegin) {
+  if (!entry.is_object() || !entry.contains("dtype") || !entry["dtype"].is_string() ||
+      !entry.contains("shape") || !entry["shape"].is_array() || !entry.contains("data_offsets") ||
+      !entry["data_offsets"].is_array() || entry["data_offsets"].size() != 2) {
+    throw badInput(where + ": the header entry lacks dtype, shape or data_offsets");
+  }
+  TensorView view;
+  view.dtype = entry["dtype"].get<std::string>();
+  const size_t width = elementBytes(view.dtype);
+  if (width == 0) {
+    throw badInput(fmt::format("{}: unknown dtype {:?}", where, view.dtype));
+  }
+  uint64_t elements = 1;
+  for (const auto& dimension : entry["shape"]) {
+    const uint64_t d = unsignedOr(dimension, where + ": a dimension");
+    if (d > kMaxElements || (d != 0 && elements > kMaxElements / d)) {
+      throw badInput(where + ": the shape is too large");
+    }
+    elements *= d;
+    view.shape.push_back(static_cast<int64_t>(d));
+  }
+  const uint64_t begin = unsignedOr(entry["data_offsets"][0], where + ": data_offsets");
+  const uint64_t end = unsignedOr(entry["data_offsets"][1], where + ": data_offsets");
+  if (begin > end || end > data.size()) {
+    throw badInput(fmt::format(
+        "{}: bytes {} to {} lie outside the file's {} bytes of data: the file is truncated or damaged", where, begin,
+        end, data.size()));
+  }
+  if (end - begin != elements * width) {
+    throw badInput(fmt::format(
+        "{}: {} bytes where its shape and dtype need {}", where, end - begin, elements * width));
+  }
+  view.bytes = data.subspan(begin, end - begin);
+  dataBegin = begin;
+  return view;
+}
+
+std::map<std::string, std::string> parseMetadata(const nlohmann::json& entry, const std::string& path) {
+  std::map<std::string, std::string> metadata;
+  if (!entry.is_object()) {
+    throw badInput(path + ": __metadata__ is not an object");
+  }
+  for (const auto& [key, value] : entry.items()) {
+    if (!value.is_string()) {
+      throw badInput(fmt::format("{}: __metadata__ {:?} is not a string", path, key));
+    }
+    metadata.emplace(key, value.get<std::string>());
+  }
+  return metadata;
+}
+
+} // namespace
+
+size_t elementBytes(std::string_view dtype) {
+  struct Width {
+    std::string_view name;
+    size_t bytes;
+  };
+  static constexpr std::array<Width, 13> kWidths{{{"F64", 8}, {"F32", 4}, {"F16", 2}, {"BF16", 2}, {"I64", 8},
+      {"I32", 4}, {"I16", 2}, {"I8", 1}, {"U8", 1}, {"BOOL", 1}, {"U16", 2}, {"U32", 4}, {"U64", 8}}};
+  for (const auto& width : kWidths) {
+    if (width.name == dtype) {
+      return width.bytes;
+    }
+  }
+  return 0;
+}
+
+SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
+  const auto bytes = file_.bytes();
+  if (bytes.size() < kLengthBytes) {
+    throw badInput(fmt::format("{}: not a safetensors file: {} bytes, the header length alone takes 8", path,
+        bytes.size()));
+  }
+  const uint64_t headerBytes = readLength(bytes);
+  if (headerBytes > kMaxHeaderBytes) {
+    throw badInput(fmt::format("{}: not a safetensors file: it begins with a header length of {} bytes", path,
+        headerBytes));
+  }
+  if (headerBytes > bytes.size() - kLengthBytes) {
+    throw badInput(fmt::format("{}: truncated: {} bytes, its header alone needs {}", path, bytes.size(),
+        headerBytes + kLengthBytes));
+  }
+  const auto* text = reinterpret_cast<const char*>(bytes.data()) + kLengthBytes;
+  const auto header = nlohmann::json::parse(text, text + headerBytes, nullptr, false);
+  if (!header.is_object()) {
+    throw badInput(path + ": not a safetensors file: the header is not a JSON object");
+  }
+  const auto data = bytes.subspan(kLengthBytes + headerBytes);
+  std::vector<std::pair<uint64_t, uint64_t>> ranges;
+  for (const auto& [name, entry] : header.items()) {
+    if (name == "__metadata__") {
+      metadata_ = parseMetadata(entry, path);
+      continue;
+    }
+    uint64_t begin = 0;
+    auto view = parseTensor(entry, data, fmt::format("{}: tensor {:?}", path, name), begin);
+    ranges.emplace_back(begin, begin + view.bytes.size());
+    tensors_.emplace(name, std::move(view));
+  }
+  // The format allows neither holes nor overlaps: checking it also finds a file cut in its last tensor.
+  std::sort(ranges.begin(), ranges.end());
+  uint64_t covered = 0;
+  for (const auto& [begin, end] : ranges) {
+    if (begin != covered) {
+      throw badInput(fmt::format("{}: tensors overlap or leave a hole at byte {} of the data", path, covered));
+    }
+    covered = end;
+  }
+  if (covered != data.size()) {
+    throw badInput(fmt::format("{}: {} bytes of data, the tensors need {}", path, data.size(), covered));
+  }
+}
+
+void writeSafetensors(
+    const std::string& path, const std::map<std::string, TensorView>& tensors,
+    const std::map<std::string, std::string>& metadata) {
+  nlohmann::json header = nlohmann::json::object();
+  if (!metadata.empty()) {
+    header["__metadata__"] = metadata;
+  }
+  uint64_t offset = 0;
+  for (const auto& [name, view] : tensors) {
+    uint64_t expected = elementBytes(view.dtype);
+    for (const int64_t dimension : view.shape) {
+      expected *= static_cast<uint64_t>(dimension);
+    }
+    if (expected != view.bytes.size()) {
+      throw std::logic_error("writeSafetensors: bytes of " + name + " do not match its shape");
+    }
+    header[name] = {{"dtype", view.dtype}, {"shape", view.shape},
+        {"data_offsets", {offset, offset + view.bytes.size()}}};
+    offset += view.bytes.size();
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + kHeaderAlignment - 1) / kHeaderAlignment * kHeaderAlignment, ' ');
+  std::string length;
+  for (size_t i = 0; i < kLengthBytes; ++i) {
+    length.push_back(static_cast<char>(static_cast<uint64_t>(text.size()) >> (8 * i) & 0xFF));
+  }
+  AtomicFile file(path);
+  file.write(length);
+  file.write(text);
+  for (const auto& [name, view] : tensors) {
+    file.write(view.bytes);
+  }
+  file.commit();
+}
+
+} // namespace gloo_bypass::trainer

@@ -1,0 +1,48 @@
+// The safetensors file format: 8 bytes of little-endian header length, a JSON header, then the tensors' bytes.
+//
+// Reading trusts nothing: every length, shape and offset is checked before use, and a truncated or foreign file is
+// refused with the reason (TrainerError). Writing is atomic (AtomicFile). No torch in here: tensors are byte ranges.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trainer/file_io.h"
+
+namespace gloo_bypass::trainer {
+
+struct TensorView {
+  std::string dtype; // as the format writes it: F32, F64, F16, BF16, I64, U8, ...
+  std::vector<int64_t> shape;
+  std::span<const std::byte> bytes;
+};
+
+// Owns the mapped file; the views stay valid as long as it lives.
+class SafetensorsFile {
+ public:
+  explicit SafetensorsFile(const std::string& path);
+  const std::map<std::string, TensorView>& tensors() const { return tensors_; }
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  const std::string& path() const { return file_.path(); }
+
+ private:
+  MappedFile file_;
+  std::map<std::string, TensorView> tensors_;
+  std::map<std::string, std::string> metadata_;
+};
+
+// Writes name -> view in the map's order. The views' bytes must match dtype and shape (checked).
+void writeSafetensors(
+    const std::string& path, const std::map<std::string, TensorView>& tensors,
+    const std::map<std::string, std::string>& metadata);
+
+// Bytes of one element, or 0 for a dtype the format does not know.
+size_t elementBytes(std::string_view dtype);
+
+} // namespace gloo_bypass::trainer

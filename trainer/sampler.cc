@@ -1,0 +1,39 @@
+#include "trainer/sampler.h"
+
+#include <numeric>
+#include <random>
+#include <utility>
+
+namespace gloo_bypass::trainer {
+
+std::vector<int64_t> torchPermutation(int64_t count, uint64_t seed) {
+  // PyTorch seeds the same MT19937 with the seed's low 32 bits and draws one word an element.
+  std::mt19937 generator(static_cast<uint32_t>(seed));
+  std::vector<int64_t> order(static_cast<size_t>(count));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  for (int64_t i = 0; i + 1 < count; ++i) {
+    const int64_t z = static_cast<int64_t>(generator()) % (count - i);
+    std::swap(order[static_cast<size_t>(i)], order[static_cast<size_t>(i + z)]);
+  }
+  return order;
+}
+
+DistributedSampler::DistributedSampler(
+    int64_t sampleCount, int worldSize, int rank, int64_t batchSize, uint64_t seed)
+    : sampleCount_(sampleCount), worldSize_(worldSize), rank_(rank), batchSize_(batchSize), seed_(seed) {}
+
+std::vector<int64_t> DistributedSampler::batch(int64_t epoch, int64_t batch) {
+  if (epoch != permutedEpoch_) {
+    permutation_ = torchPermutation(sampleCount_, seed_ + static_cast<uint64_t>(epoch));
+    permutedEpoch_ = epoch;
+  }
+  std::vector<int64_t> indices;
+  indices.reserve(static_cast<size_t>(batchSize_));
+  for (int64_t j = 0; j < batchSize_; ++j) {
+    const int64_t position = (batch * batchSize_ + j) * worldSize_ + rank_;
+    indices.push_back(permutation_[static_cast<size_t>(position)]);
+  }
+  return indices;
+}
+
+} // namespace gloo_bypass::trainer

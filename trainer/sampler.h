@@ -1,0 +1,38 @@
+// Which samples a rank trains on, in which order: torch.utils.data.DistributedSampler's order, without its padding.
+//
+// Each epoch's permutation is exactly torch.randperm(samples) under manual_seed(seed + epoch), so a Python script
+// with the same seed visits the same samples. Rank r takes every worldSize-th entry from r on; the incomplete last
+// batch is dropped, so every rank has the same number of batches. The ranks' b samples at batch s are together the
+// N x b samples that a single rank with batch N x b takes at s.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace gloo_bypass::trainer {
+
+class DistributedSampler {
+ public:
+  // worldSize and batchSize at least 1, rank below worldSize.
+  DistributedSampler(int64_t sampleCount, int worldSize, int rank, int64_t batchSize, uint64_t seed);
+
+  // floor(samples / (batch x ranks)); the same for every rank and epoch.
+  int64_t batchesPerEpoch() const { return sampleCount_ / (batchSize_ * worldSize_); }
+
+  // This rank's sample indices for one batch. `batch` below batchesPerEpoch().
+  std::vector<int64_t> batch(int64_t epoch, int64_t batch);
+
+ private:
+  int64_t sampleCount_;
+  int64_t worldSize_;
+  int64_t rank_;
+  int64_t batchSize_;
+  uint64_t seed_;
+  int64_t permutedEpoch_ = -1;
+  std::vector<int64_t> permutation_;
+};
+
+// torch.randperm(count) of a CPU generator seeded with `seed`.
+std::vector<int64_t> torchPermutation(int64_t count, uint64_t seed);
+
+} // namespace gloo_bypass::trainer

@@ -1,0 +1,406 @@
+#include "trainer/training.h"
+
+#include <sys/resource.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "trainer/commit.h"
+#include "trainer/communicator.h"
+#include "trainer/corpus.h"
+#include "trainer/data_parallel.h"
+#include "trainer/error.h"
+#include "trainer/file_io.h"
+#include "trainer/gpt2.h"
+#include "trainer/metrics.h"
+#include "trainer/optimizer.h"
+#include "trainer/program_path.h"
+#include "trainer/progress.h"
+#include "trainer/safetensors.h"
+#include "trainer/sampler.h"
+#include "trainer/weights.h"
+
+namespace gloo_bypass::trainer {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double secondsBetween(Clock::time_point from, Clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+// Dropout's randomness is a function of where in the run a rank is, not of what ran before: a resumed run needs no
+// generator state to go on exactly. (SplitMix64's finaliser, so that neighbouring inputs share nothing.)
+uint64_t microBatchSeed(uint64_t seed, int rank, int64_t microBatch) {
+  uint64_t z = seed + 0x9E3779B97F4A7C15u * (static_cast<uint64_t>(microBatch) * 65536 + static_cast<uint64_t>(rank) + 1);
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
+}
+
+std::string processorName() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("model name") && line.find(':') != std::string::npos) {
+      return line.substr(line.find(':') + 2);
+    }
+  }
+  return "unknown";
+}
+
+double peakMemoryMb() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) * 1024 / 1e6;
+}
+
+std::string dataPath(const Options& options) {
+  return options.dataPath.empty() ? programFolder() + "/sample.txt" : options.dataPath;
+}
+
+Corpus loadCorpus(const Options& options) {
+  auto tokenizer = options.vocabPath.empty() ? Tokenizer::bytes()
+                                             : Tokenizer::bytePairs(options.vocabPath, options.mergesPath);
+  const auto config = Gpt2Config::of(options.model);
+  if (tokenizer.idBound() > config.vocabulary) {
+    throw badInput(fmt::format("{} has token ids up to {}, the model {} takes {}: use --model distilgpt2, or bytes",
+        options.vocabPath, tokenizer.idBound() - 1, name(options.model), config.vocabulary));
+  }
+  if (options.seqLength > config.positions) {
+    throw badInput(fmt::format("--seq-length {}: the model {} has {} positions", options.seqLength,
+        name(options.model), config.positions));
+  }
+  return Corpus(dataPath(options), tokenizer, options.seqLength, options.samples);
+}
+
+int64_t stepsPerEpoch(const Options& options, int64_t samples, int worldSize) {
+  const int64_t batches = samples / (options.batchSize * worldSize);
+  if (batches < options.accumulate) {
+    throw badInput(fmt::format("{} samples do not fill one step of {} ranks x batch size {} x {} micro-batches", samples,
+        worldSize, options.batchSize, options.accumulate));
+  }
+  return batches / options.accumulate;
+}
+
+std::string metricsPathOf(const Options& options, int rank) {
+  constexpr std::string_view kPlaceholder = "{rank}";
+  std::string path = options.metricsPath;
+  const size_t at = path.find(kPlaceholder);
+  if (at != std::string::npos) {
+    return path.replace(at, kPlaceholder.size(), std::to_string(rank));
+  }
+  return rank == 0 ? path : std::string();
+}
+
+class Run {
+ public:
+  Run(const Options& options, const RankEnvironment& environment)
+      : options_(options),
+        environment_(environment),
+        trajectory_(trajectoryOptions(options)),
+        corpus_(loadCorpus(options)),
+        sampler_(corpus_.sampleCount(), environment.worldSize, environment.rank, options.batchSize, options.seed),
+        stepsPerEpoch_(stepsPerEpoch(options, corpus_.sampleCount(), environment.worldSize)),
+        lastStep_(options.steps > 0 ? options.steps : options.epochs * stepsPerEpoch_),
+        model_(Gpt2Config::of(options.model), options.precision == Precision::kFloat64 ? at::kDouble : at::kFloat),
+        optimizer_(model_.parameters(), options),
+        summary_(options.skipFirst) {
+    trajectory_["world_size"] = environment.worldSize;
+    trajectory_["corpus_samples"] = corpus_.sampleCount();
+  }
+
+  void execute();
+
+ private:
+  struct Batch {
+    at::Tensor ids, targets;
+  };
+  void loadState();
+  void connect();
+  Batch makeBatch(int64_t step, int64_t micro);
+  double microBatch(const Batch& batch, int64_t step, int64_t micro, StepMetrics& metrics);
+  StepMetrics trainStep(int64_t step);
+  void repeatBucketRebuild();
+  void verifyRanks(StepMetrics& metrics);
+  void maybeCheckpoint(int64_t step);
+  void writeStart();
+  void writeSummary(double wallSeconds);
+  std::optional<ByteCounts> readBytes() {
+    return communicator_ ? communicator_->byteCounter().read() : std::nullopt;
+  }
+  bool isRoot() const { return environment_.rank == 0; }
+
+  const Options& options_;
+  const RankEnvironment& environment_;
+  nlohmann::json trajectory_;
+  Corpus corpus_;
+  DistributedSampler sampler_;
+  int64_t stepsPerEpoch_, lastStep_;
+  Gpt2 model_;
+  AdamW optimizer_;
+  std::optional<Communicator> communicator_;
+  std::optional<DataParallel> parallel_;
+  TrainingPosition position_;
+  MetricsSummary summary_;
+  std::optional<LineWriter> metrics_;
+};
+
+void Run::loadState() {
+  if (!isRoot()) {
+    return; // rank 0's values arrive by broadcast
+  }
+  if (!options_.resumePath.empty()) {
+    position_ = loadCheckpoint(options_.resumePath, model_, optimizer_, trajectory_);
+    if (position_.step >= lastStep_) {
+      throw badInput(fmt::format("{} has done {} steps already, of {} asked for: raise --steps or --epochs",
+          options_.resumePath, position_.step, lastStep_));
+    }
+  } else if (!options_.weightsPath.empty()) {
+    loadWeights(model_, options_.weightsPath);
+  } else {
+    model_.initialize(options_.seed);
+  }
+}
+
+void Run::connect() {
+  if (!options_.ddp) {
+    return;
+  }
+  nlohmann::json agreed = trajectory_;
+  agreed["steps"] = lastStep_;
+  agreed["barrier"] = options_.barrier;
+  agreed["verify_ranks"] = options_.verifyRanks;
+  agreed["resume"] = !options_.resumePath.empty();
+  communicator_.emplace(environment_, options_, agreed);
+  parallel_.emplace(model_, *communicator_, options_);
+  if (!options_.resumePath.empty()) {
+    auto step = at::full({1}, position_.step, at::kLong);
+    DataParallel::broadcast(*communicator_, {step});
+    DataParallel::broadcast(*communicator_, optimizer_.firstMoments());
+    DataParallel::broadcast(*communicator_, optimizer_.secondMoments());
+    position_.step = step.item<int64_t>();
+    optimizer_.setStepCount(position_.step);
+    repeatBucketRebuild();
+  }
+}
+
+// The reducer rebuilds its buckets once, after the first backward. Where bucket boundaries lie decides the order of
+// the ring's additions, so a resumed run must have rebuilt before its first step: one backward, gradients dropped.
+void Run::repeatBucketRebuild() {
+  StepMetrics unused;
+  microBatch(makeBatch(0, options_.accumulate - 1), 0, options_.accumulate - 1, unused);
+  optimizer_.clearGradients();
+}
+
+Run::Batch Run::makeBatch(int64_t step, int64_t micro) {
+  const int64_t batch = step % stepsPerEpoch_ * options_.accumulate + micro;
+  const auto indices = sampler_.batch(step / stepsPerEpoch_, batch);
+  const auto rows = static_cast<int64_t>(indices.size()), length = options_.seqLength;
+  Batch result{at::empty({rows, length}, at::kLong), at::empty({rows, length}, at::kLong)};
+  auto* ids = result.ids.data_ptr<int64_t>();
+  auto* targets = result.targets.data_ptr<int64_t>();
+  for (const int64_t index : indices) {
+    const auto tokens = corpus_.sample(index);
+    ids = std::copy(tokens.begin(), tokens.end() - 1, ids);
+    targets = std::copy(tokens.begin() + 1, tokens.end(), targets);
+  }
+  return result;
+}
+
+// Forward and backward of one micro-batch; returns its loss.
+double Run::microBatch(const Batch& batch, int64_t step, int64_t micro, StepMetrics& metrics) {
+  const bool synchronise = micro + 1 == options_.accumulate;
+  if (options_.dropout > 0) {
+    at::manual_seed(microBatchSeed(options_.seed, environment_.rank, step * options_.accumulate + micro));
+  }
+  const auto start = Clock::now();
+  if (parallel_) {
+    parallel_->beforeForward(synchronise);
+  }
+  auto loss = model_.loss(batch.ids, batch.targets, options_.dropout);
+  const auto forwardDone = Clock::now();
+  if (parallel_) {
+    parallel_->afterForward(synchronise);
+    if (synchronise) {
+      communicator_->beginWindow();
+    }
+  }
+  (options_.accumulate > 1 ? loss / options_.accumulate : loss).backward();
+  const auto backwardDone = Clock::now();
+  if (parallel_ && synchronise) {
+    const auto window = communicator_->endWindow();
+    metrics.buckets = window.buckets;
+    metrics.gradientBytes = window.bytes;
+    metrics.allReduceSeconds = secondsBetween(window.firstHandedOver, window.lastDone);
+    metrics.exposedSeconds = secondsBetween(window.lastHandedOver, window.lastDone);
+  }
+  metrics.forwardSeconds += secondsBetween(start, forwardDone);
+  metrics.backwardSeconds += secondsBetween(forwardDone, backwardDone);
+  return loss.item<double>();
+}
+
+StepMetrics Run::trainStep(int64_t step) {
+  StepMetrics metrics;
+  metrics.step = step + 1;
+  metrics.epoch = step / stepsPerEpoch_;
+  const auto before = readBytes();
+  const auto start = Clock::now();
+  for (int64_t micro = 0; micro < options_.accumulate; ++micro) {
+    metrics.loss += microBatch(makeBatch(step, micro), step, micro, metrics) / static_cast<double>(options_.accumulate);
+  }
+  // What is left of backward is computation, plus the reducer's copying of gradients into and out of buckets.
+  metrics.backwardSeconds -= metrics.exposedSeconds;
+  const auto backwardDone = Clock::now();
+  if (options_.clipNorm > 0) {
+    metrics.gradientNorm = optimizer_.clipGradients(options_.clipNorm);
+  }
+  optimizer_.step();
+  optimizer_.clearGradients();
+  const auto optimizerDone = Clock::now();
+  if (communicator_ && options_.barrier) {
+    communicator_->barrier();
+  }
+  const auto end = Clock::now();
+  metrics.optimizerSeconds = secondsBetween(backwardDone, optimizerDone);
+  metrics.barrierSeconds = secondsBetween(optimizerDone, end);
+  metrics.stepSeconds = secondsBetween(start, end);
+  metrics.tokens = options_.batchSize * options_.seqLength * options_.accumulate * environment_.worldSize;
+  metrics.flops = model_.trainingFlops(metrics.tokens, options_.seqLength);
+  metrics.bytesSource = communicator_ ? communicator_->byteCounter().source() : "none";
+  if (const auto after = readBytes(); before && after) {
+    metrics.bytesSent = after->sent - before->sent;
+    metrics.bytesReceived = after->received - before->received;
+  }
+  return metrics;
+}
+
+void Run::verifyRanks(StepMetrics& metrics) {
+  metrics.digest = parameterDigest(model_);
+  if (!communicator_) {
+    return;
+  }
+  const auto digests = communicator_->gather(metrics.digest);
+  for (size_t rank = 0; rank < digests.size(); ++rank) {
+    if (digests[rank] != digests[0]) {
+      throw runFailed(fmt::format("after step {} rank {} holds other parameters than rank 0 ({} and {})", metrics.step,
+          rank, digests[rank], digests[0]));
+    }
+  }
+}
+
+void Run::maybeCheckpoint(int64_t step) {
+  const bool isDue = options_.checkpointEvery > 0 && (step + 1) % options_.checkpointEvery == 0;
+  if (isRoot() && !options_.checkpointPath.empty() && (isDue || step + 1 == lastStep_)) {
+    saveCheckpoint(options_.checkpointPath, model_, optimizer_, {.step = step + 1}, trajectory_);
+  }
+}
+
+void Run::writeStart() {
+  if (!metrics_) {
+    return;
+  }
+  nlohmann::json record{{"event", "start"}, {"rank", environment_.rank}, {"world_size", environment_.worldSize},
+      {"transport", communicator_ ? communicator_->transport() : "none"}, {"options", trajectory_},
+      {"parameters", model_.parameterCount()}, {"steps", lastStep_}, {"first_step", position_.step + 1},
+      {"steps_per_epoch", stepsPerEpoch_}, {"samples", corpus_.sampleCount()}, {"barrier", options_.barrier},
+      {"threads", at::get_num_threads()}, {"cpu", processorName()},
+      {"cores", std::thread::hardware_concurrency()}, {"commit", commitName()}};
+  metrics_->writeLine(record.dump());
+}
+
+void Run::writeSummary(double wallSeconds) {
+  const std::string digest = parameterDigest(model_);
+  nlohmann::json record = summary_.toJson();
+  record["event"] = "summary";
+  record["sha256"] = digest;
+  record["rank"] = environment_.rank;
+  record["world_size"] = environment_.worldSize;
+  record["transport"] = communicator_ ? communicator_->transport() : "none";
+  record["commit"] = commitName();
+  record["cpu"] = processorName();
+  record["threads"] = at::get_num_threads();
+  record["wall_s"] = wallSeconds;
+  record["peak_memory_mb"] = peakMemoryMb();
+  if (metrics_) {
+    metrics_->writeLine(record.dump());
+    metrics_->close();
+  }
+  if (isRoot() && options_.metricsPath != "-") {
+    const auto& median = record["median"];
+    fmt::print("{} steps over {}, {} ranks: loss {:.4f} to {:.4f}, t_step {:.3f} s, t_ar {:.3f} s ({:.3f} s exposed), "
+               "{:.0f} tokens/s (medians); sha256 {}\n",
+        record["steps"].get<int64_t>(), record["transport"].get<std::string>(), environment_.worldSize,
+        record["loss_first"].get<double>(), record["loss_last"].get<double>(), median["t_step_s"].get<double>(),
+        median["t_ar_s"].get<double>(), median["t_ar_exposed_s"].get<double>(), median["tokens_per_s"].get<double>(),
+        digest);
+  }
+}
+
+void Run::execute() {
+  loadState();
+  const std::string path = metricsPathOf(options_, environment_.rank);
+  if (!path.empty()) {
+    metrics_.emplace(path);
+  }
+  connect();
+  writeStart();
+  const auto start = Clock::now();
+  {
+    ProgressBar bar(options_.progress && isRoot(), position_.step + 1, lastStep_);
+    for (int64_t step = position_.step; step < lastStep_; ++step) {
+      auto metrics = trainStep(step);
+      if (communicator_ && options_.barrier) {
+        metrics.meanLoss = communicator_->meanOverRanks(metrics.loss);
+      }
+      if (options_.verifyRanks) {
+        verifyRanks(metrics);
+      }
+      summary_.add(metrics);
+      if (metrics_) {
+        metrics_->writeLine(toJson(metrics).dump());
+      }
+      bar.show(metrics);
+      maybeCheckpoint(step);
+    }
+  }
+  const double wallSeconds = secondsBetween(start, Clock::now());
+  if (isRoot() && !options_.saveModelPath.empty()) {
+    saveWeights(model_, options_.saveModelPath);
+  }
+  writeSummary(wallSeconds);
+  if (communicator_) {
+    communicator_->barrier(); // nobody leaves while another rank still needs its store or its answers
+  }
+}
+
+} // namespace
+
+void checkInput(const Options& options) {
+  loadCorpus(options);
+  for (const std::string& path : {options.weightsPath, options.resumePath}) {
+    if (!path.empty()) {
+      const SafetensorsFile file(path);
+    }
+  }
+  if (options.ddp) {
+    prepareTransport(options);
+  }
+}
+
+void train(const Options& options, const RankEnvironment& environment) {
+  if (!options.ddp && environment.worldSize > 1) {
+    throw badInput(fmt::format("--no-ddp is for a single rank, not for {}", environment.worldSize));
+  }
+  Run(options, environment).execute();
+}
+
+} // namespace gloo_bypass::trainer

@@ -1,0 +1,17 @@
+// One rank's training run, from options to the last record.
+#pragma once
+
+#include "trainer/options.h"
+#include "trainer/rank_environment.h"
+
+namespace gloo_bypass::trainer {
+
+// Checks all input that can be checked without the other ranks, so that --spawn says what is wrong once instead of
+// once a rank. Throws TrainerError.
+void checkInput(const Options& options);
+
+// Trains and writes metrics, checkpoints and the final record. Throws TrainerError, c10::Error, or what Gloo throws
+// when a peer is lost; connections may then still be open, so the caller ends the process without unwinding further.
+void train(const Options& options, const RankEnvironment& environment);
+
+} // namespace gloo_bypass::trainer

@@ -1,0 +1,168 @@
+#include "trainer/weights.h"
+
+#include <array>
+#include <map>
+#include <memory>
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <openssl/evp.h>
+
+#include "trainer/error.h"
+#include "trainer/safetensors.h"
+
+namespace gloo_bypass::trainer {
+namespace {
+
+constexpr const char* kCheckpointFormat = "gloo-bypass checkpoint 1";
+
+std::span<const std::byte> bytesOf(const at::Tensor& tensor) {
+  return {static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()};
+}
+
+TensorView viewOf(const at::Tensor& tensor) {
+  return {tensor.scalar_type() == at::kDouble ? "F64" : "F32", tensor.sizes().vec(), bytesOf(tensor)};
+}
+
+at::ScalarType scalarType(const std::string& dtype, const std::string& where) {
+  if (dtype == "F32") return at::kFloat;
+  if (dtype == "F64") return at::kDouble;
+  if (dtype == "F16") return at::kHalf;
+  if (dtype == "BF16") return at::kBFloat16;
+  throw badInput(fmt::format("{}: dtype {} holds no weights (F16, BF16, F32 and F64 do)", where, dtype));
+}
+
+void checkShape(const TensorView& view, const at::Tensor& target, const std::string& where) {
+  if (at::IntArrayRef(view.shape) != target.sizes()) {
+    throw badInput(fmt::format("{}: shape [{}], this model needs [{}]", where, fmt::join(view.shape, ", "),
+        fmt::join(target.sizes().begin(), target.sizes().end(), ", ")));
+  }
+}
+
+void copyInto(at::Tensor target, const TensorView& view, const std::string& where) {
+  const at::NoGradGuard noGrad;
+  // from_blob wants a mutable pointer; copy_ only reads through it. Data in the file need not be aligned: clone bytes.
+  auto raw = at::empty(view.shape, at::TensorOptions().dtype(scalarType(view.dtype, where)));
+  std::copy(view.bytes.begin(), view.bytes.end(), static_cast<std::byte*>(raw.data_ptr()));
+  target.copy_(raw);
+}
+
+// Buffers and ties that Hugging Face files may carry and that hold nothing of ours to learn.
+bool isNoParameter(const std::string& name) {
+  return name == "lm_head.weight" ||
+      (name.starts_with("h.") && (name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias")));
+}
+
+} // namespace
+
+void loadWeights(Gpt2& model, const std::string& path) {
+  constexpr std::string_view kPrefix = "transformer.";
+  const SafetensorsFile file(path);
+  std::map<std::string, const TensorView*> found;
+  for (const auto& [fullName, view] : file.tensors()) {
+    const std::string name = fullName.starts_with(kPrefix) ? fullName.substr(kPrefix.size()) : fullName;
+    if (!isNoParameter(name) && !found.emplace(name, &view).second) {
+      throw badInput(fmt::format("{}: tensor {} twice, with and without \"transformer.\"", path, name));
+    }
+  }
+  for (const auto& [name, tensor] : model.named()) {
+    const std::string where = fmt::format("{}: tensor {}", path, name);
+    const auto entry = found.find(name);
+    if (entry == found.end()) {
+      throw badInput(where + " is missing: not the weights of this GPT-2 model");
+    }
+    checkShape(*entry->second, tensor, where);
+    scalarType(entry->second->dtype, where);
+  }
+  if (found.size() != model.named().size()) {
+    for (const auto& [name, tensor] : model.named()) {
+      found.erase(name);
+    }
+    throw badInput(fmt::format("{}: tensor {} is none of this model's (a larger GPT-2?)", path, found.begin()->first));
+  }
+  for (const auto& [name, tensor] : model.named()) {
+    copyInto(tensor, *found.at(name), name);
+  }
+}
+
+void saveWeights(const Gpt2& model, const std::string& path) {
+  std::map<std::string, TensorView> tensors;
+  for (const auto& [name, tensor] : model.named()) {
+    tensors.emplace("transformer." + name, viewOf(tensor));
+  }
+  writeSafetensors(path, tensors, {{"format", "pt"}});
+}
+
+void saveCheckpoint(const std::string& path, const Gpt2& model, const AdamW& optimizer,
+    const TrainingPosition& position, const nlohmann::json& trajectory) {
+  std::map<std::string, TensorView> tensors;
+  for (size_t i = 0; i < model.named().size(); ++i) {
+    const auto& [name, tensor] = model.named()[i];
+    tensors.emplace("model." + name, viewOf(tensor));
+    tensors.emplace("exp_avg." + name, viewOf(optimizer.firstMoments()[i]));
+    tensors.emplace("exp_avg_sq." + name, viewOf(optimizer.secondMoments()[i]));
+  }
+  writeSafetensors(path, tensors,
+      {{"format", kCheckpointFormat}, {"step", std::to_string(position.step)}, {"options", trajectory.dump()}});
+}
+
+TrainingPosition loadCheckpoint(
+    const std::string& path, Gpt2& model, AdamW& optimizer, const nlohmann::json& trajectory) {
+  const SafetensorsFile file(path);
+  const auto text = [&](const std::string& key) {
+    const auto found = file.metadata().find(key);
+    return found == file.metadata().end() ? std::string() : found->second;
+  };
+  if (text("format") != kCheckpointFormat) {
+    throw badInput(fmt::format("{}: not a checkpoint of this program (its format is {:?})", path, text("format")));
+  }
+  const auto saved = nlohmann::json::parse(text("options"), nullptr, false);
+  const auto step = nlohmann::json::parse(text("step"), nullptr, false);
+  if (!saved.is_object() || !step.is_number_unsigned()) {
+    throw badInput(path + ": the checkpoint's options or step are unreadable");
+  }
+  if (const auto difference = firstDifference(trajectory, saved, "in the checkpoint"); !difference.empty()) {
+    throw badInput(fmt::format("{}: cannot continue under other options: {}", path, difference));
+  }
+  std::vector<std::pair<const TensorView*, at::Tensor>> copies;
+  for (size_t i = 0; i < model.named().size(); ++i) {
+    const auto& [name, tensor] = model.named()[i];
+    const std::pair<const char*, at::Tensor> parts[] = {{"model.", tensor},
+        {"exp_avg.", optimizer.firstMoments()[i]}, {"exp_avg_sq.", optimizer.secondMoments()[i]}};
+    for (const auto& [prefix, target] : parts) {
+      const auto found = file.tensors().find(prefix + name);
+      const std::string where = fmt::format("{}: tensor {}{}", path, prefix, name);
+      if (found == file.tensors().end()) {
+        throw badInput(where + " is missing");
+      }
+      checkShape(found->second, target, where);
+      if (scalarType(found->second.dtype, where) != target.scalar_type()) {
+        throw badInput(where + " has another precision");
+      }
+      copies.emplace_back(&found->second, target);
+    }
+  }
+  for (const auto& [view, target] : copies) {
+    copyInto(target, *view, path);
+  }
+  const TrainingPosition position{.step = step.get<int64_t>()};
+  optimizer.setStepCount(position.step);
+  return position;
+}
+
+std::string parameterDigest(const Gpt2& model) {
+  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(), &EVP_MD_CTX_free);
+  if (!context || EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) != 1) {
+    throw runFailed("OpenSSL offers no SHA-256");
+  }
+  for (const auto& [name, tensor] : model.named()) {
+    const auto bytes = bytesOf(tensor);
+    EVP_DigestUpdate(context.get(), bytes.data(), bytes.size());
+  }
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+  unsigned length = 0;
+  EVP_DigestFinal_ex(context.get(), digest.data(), &length);
+  return fmt::format("{:02x}", fmt::join(digest.begin(), digest.begin() + length, ""));
+}
+
+} // namespace gloo_bypass::trainer

@@ -1,0 +1,37 @@
+// Tensors between memory and safetensors files: model weights, checkpoints, and the digest of all parameters.
+//
+// Files are read and written by one rank; c10d's broadcast brings the others along.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "trainer/gpt2.h"
+#include "trainer/optimizer.h"
+
+namespace gloo_bypass::trainer {
+
+// Fills the model from Hugging Face's model.safetensors (names with or without "transformer."; F16, BF16, F32 or
+// F64, converted). Names, shapes and completeness are checked before the first value is copied.
+void loadWeights(Gpt2& model, const std::string& path);
+// Writes what loadWeights reads, in the model's own precision.
+void saveWeights(const Gpt2& model, const std::string& path);
+
+struct TrainingPosition {
+  int64_t step = 0; // optimiser steps done
+};
+
+// A checkpoint is a safetensors file: "model.NAME", "exp_avg.NAME", "exp_avg_sq.NAME", and the run's options and
+// position as metadata. No generator state: every step seeds its own (see training.cc).
+void saveCheckpoint(const std::string& path, const Gpt2& model, const AdamW& optimizer,
+    const TrainingPosition& position, const nlohmann::json& trajectory);
+// Throws TrainerError for a file that is no checkpoint of this model or was made under other options.
+TrainingPosition loadCheckpoint(
+    const std::string& path, Gpt2& model, AdamW& optimizer, const nlohmann::json& trajectory);
+
+// SHA-256 over all parameters' bytes in named() order, as 64 hex digits.
+std::string parameterDigest(const Gpt2& model);
+
+} // namespace gloo_bypass::trainer
