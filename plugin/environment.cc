@@ -35,7 +35,7 @@ std::vector<SettingText> settingTexts() {
 std::string defaultMemifDirectory() {
   std::string parent = variable("XDG_RUNTIME_DIR");
   if (parent.empty() || parent.front() != '/' || access(parent.c_str(), W_OK | X_OK) != 0) parent = "/tmp";
-  return fmt::format("{}/gloo-bypass-{}", parent, getuid());
+  return fmt::format("{}/gloo-bypass-{}", parent, geteuid());
 }
 
 }  // namespace

@@ -3,10 +3,12 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 #include <thread>
 
@@ -42,7 +44,7 @@ void writeFile(const std::string& path, const std::string& text) {
   bool ok = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
   if (file != nullptr && std::fclose(file) != 0) ok = false;
   if (ok && std::rename(temporary.c_str(), path.c_str()) == 0) return;
-  std::fprintf(stderr, "gloo-bypass: GLOO_BYPASS_STATS='%s' could not be written: %m\n", path.c_str());
+  std::fprintf(stderr, "gloo-bypass: GLOO_BYPASS_STATS='%s' could not be written: %s\n", path.c_str(), std::strerror(errno));
   if (file != nullptr) unlink(temporary.c_str());
 }
 

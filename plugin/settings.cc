@@ -122,7 +122,7 @@ bool isPrintable(std::string_view text) {
 
 bool isDirectory(std::string_view text) {
   return text.front() == '/' && text.size() <= kMaxDirectoryLength && isPrintable(text) &&
-         text.find(',') == std::string_view::npos;  // a comma would end the driver's argument
+         text.find_first_of(",=[]\"' ") == std::string_view::npos;  // what DPDK's device arguments cannot carry
 }
 
 bool isInterfaceName(std::string_view text) {
@@ -330,9 +330,12 @@ std::size_t editDistance(std::string_view from, std::string_view to) {
 }
 
 Error unknownVariable(std::string_view name) {
-  const auto nearest = std::min_element(settings().begin(), settings().end(), [&](const auto& a, const auto& b) {
-    return editDistance(name, a.name) < editDistance(name, b.name);
-  });
+  // A name cut short (the unit forgotten) is nearer than one of other words.
+  const auto distance = [&](const Setting& setting) {
+    return setting.name.starts_with(name) ? 1 : editDistance(name, setting.name);
+  };
+  const auto nearest = std::min_element(settings().begin(), settings().end(),
+                                        [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
   return wrong(fmt::format("{} is not a known setting: did you mean {}? (gloo_bypass_config lists all)", name, nearest->name));
 }
 

@@ -1,0 +1,106 @@
+#include "plugin/environment.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "plugin/gloo_address.h"
+#include "plugin/settings.h"
+
+extern char** environ;
+
+namespace gloo_bypass {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// Sets variables for one test and takes them back.
+class Environment : public ::testing::Test {
+ protected:
+  Environment() {
+    for (const Setting& setting : settings()) unsetenv(setting.name.c_str());
+    for (const char* name : {"RANK", "XDG_RUNTIME_DIR", "GLOO_DEVICE_TRANSPORT"}) unsetenv(name);
+  }
+  ~Environment() override {
+    for (const std::string& name : set_) unsetenv(name.c_str());
+  }
+  void set(const std::string& name, const std::string& value) {
+    setenv(name.c_str(), value.c_str(), 1);
+    set_.push_back(name);
+  }
+
+ private:
+  std::vector<std::string> set_;
+};
+
+TEST_F(Environment, NothingSet_DefaultsWithDirectoryFilledIn) {
+  const auto config = configurationFromEnvironment();
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config.value().link, LinkMode::kMemif);
+  EXPECT_EQ(config.value().memifDirectory, "/tmp/gloo-bypass-" + std::to_string(geteuid()));
+  EXPECT_EQ(requestedDeviceTransport(), "");
+}
+
+TEST_F(Environment, VariablesSet_AreTaken) {
+  set("GLOO_BYPASS_LINK", "netdev");
+  set("GLOO_BYPASS_SPIN_US", "7");
+  set("GLOO_DEVICE_TRANSPORT", "DPDK");
+  const auto config = configurationFromEnvironment();
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config.value().link, LinkMode::kNetdev);
+  EXPECT_EQ(config.value().spin, std::chrono::microseconds(7));
+  EXPECT_EQ(requestedDeviceTransport(), "DPDK");
+}
+
+TEST_F(Environment, UnknownVariable_IsRefused) {
+  set("GLOO_BYPASS_SPINN_US", "7");
+  EXPECT_THAT(configurationFromEnvironment().error().message, AllOf(HasSubstr("GLOO_BYPASS_SPINN_US"), HasSubstr("GLOO_BYPASS_SPIN_US")));
+}
+
+TEST_F(Environment, RuntimeDirectoryMissing_TmpIsTaken) {
+  set("XDG_RUNTIME_DIR", "/nowhere/at/all");
+  EXPECT_TRUE(configurationFromEnvironment().value().memifDirectory.starts_with("/tmp/"));
+}
+
+TEST_F(Environment, StatsWithRank_RankIsFilledInOrMissed) {
+  set("GLOO_BYPASS_STATS", "/x/rank-%r.json");
+  EXPECT_THAT(configurationFromEnvironment().error().message, AllOf(HasSubstr("GLOO_BYPASS_STATS"), HasSubstr("RANK")));
+  set("RANK", "3");
+  EXPECT_EQ(configurationFromEnvironment().value().stats, "/x/rank-3.json");
+}
+
+TEST(GlooAddress_Memif, InterfaceOrHostGiven_IsIgnored) {
+  const auto config = withGlooAddress(TransportConfig(), "eth7", "");
+  ASSERT_TRUE(config);
+  EXPECT_EQ(config.value().interface, "");
+}
+
+TEST(GlooAddress_Netdev, InterfaceGiven_IsTaken) {
+  TransportConfig config;
+  config.link = LinkMode::kNetdev;
+  EXPECT_EQ(withGlooAddress(config, "eth7", "").value().interface, "eth7");
+}
+
+TEST(GlooAddress_Netdev, InterfacesContradict_BothAreNamed) {
+  TransportConfig config;
+  config.link = LinkMode::kNetdev;
+  config.interface = "eth1";
+  EXPECT_THAT(withGlooAddress(config, "eth2", "").error().message, AllOf(HasSubstr("'eth1'"), HasSubstr("'eth2'")));
+  EXPECT_EQ(withGlooAddress(config, "", "nowhere.invalid").value().interface, "eth1");
+}
+
+TEST(GlooAddress_Netdev, HostOnLoopbackOrUnknown_SaysWhatToSet) {
+  TransportConfig config;
+  config.link = LinkMode::kNetdev;
+  EXPECT_THAT(withGlooAddress(config, "", "127.0.1.1").error().message, AllOf(HasSubstr("127.0.1.1"), HasSubstr("GLOO_SOCKET_IFNAME")));
+  // 192.0.2.0/24 is reserved for documentation: no machine has it.
+  EXPECT_THAT(withGlooAddress(config, "", "192.0.2.77").error().message, AllOf(HasSubstr("192.0.2.77"), HasSubstr("GLOO_SOCKET_IFNAME")));
+}
+
+}  // namespace
+}  // namespace gloo_bypass

@@ -1,0 +1,240 @@
+#include "plugin/process_transport.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <sstream>
+#include <thread>
+
+#include "transport/io/progress_engine.h"
+
+namespace gloo_bypass {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class IdlePollable : public Pollable {
+ public:
+  bool poll(TimePoint) noexcept override { return false; }
+  void flush(TimePoint) noexcept override {}
+  TimePoint nextDeadline() const noexcept override { return kNever; }
+  void armWakeup() noexcept override {}
+  void disarmWakeup() noexcept override {}
+  void block(Duration timeout) noexcept override {
+    std::unique_lock lock(mutex_);
+    wake_.wait_for(lock, std::min<Duration>(timeout, std::chrono::milliseconds(100)), [&] { return woken_; });
+    woken_ = false;
+  }
+  void wake() noexcept override {
+    std::lock_guard lock(mutex_);
+    woken_ = true;
+    wake_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool woken_ = false;
+};
+
+class FakeTransport : public Transport {
+ public:
+  explicit FakeTransport(std::atomic<int>* alive = nullptr) : alive_(alive), engine_(pollable_, {}) {
+    if (alive_ != nullptr) ++*alive_;
+  }
+  ~FakeTransport() override {
+    if (alive_ != nullptr) --*alive_;
+  }
+  ProgressEngine& progress() override { return engine_; }
+  std::string describe() const override { return "fake"; }
+  Result<std::unique_ptr<MessageChannel>> openChannel(const ChannelOptions&, ChannelObserver*) override {
+    return Error{ErrorScope::kDevice, ErrorCode::kUnavailable, "fake"};
+  }
+  std::string countersJson() const override { return R"({"bytes_sent": 42, "port": {"packets_sent": 7}})"; }
+
+ private:
+  std::atomic<int>* alive_;
+  IdlePollable pollable_;
+  ProgressEngine engine_;
+};
+
+Result<std::shared_ptr<Transport>> makeFake(const TransportConfig&) { return std::shared_ptr<Transport>(new FakeTransport); }
+
+std::string contentsOf(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// A folder that goes with the test.
+struct TemporaryFolder {
+  TemporaryFolder() {
+    char name[] = "/tmp/gloo-bypass-test-XXXXXX";
+    path = mkdtemp(name);
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path); }
+  std::string path;
+};
+
+TEST(ProcessTransport_Acquire, ManyThreadsAtOnce_OneTransport) {
+  ProcessTransport process;
+  std::atomic<int> made = 0;
+  const auto factory = [&](const TransportConfig& config) {
+    ++made;
+    return makeFake(config);
+  };
+  std::vector<std::thread> threads;
+  std::vector<std::shared_ptr<Transport>> got(8);
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    threads.emplace_back([&, i] { got[i] = process.acquire({}, factory).value(); });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(made, 1);
+  for (const auto& transport : got) EXPECT_EQ(transport, got[0]);
+}
+
+TEST(ProcessTransport_Acquire, OtherConfiguration_IsRefusedNamingBothValues) {
+  ProcessTransport process;
+  ASSERT_TRUE(process.acquire({}, makeFake));
+  TransportConfig other;
+  other.session.minRto = std::chrono::milliseconds(7);
+  other.link = LinkMode::kNetdev;
+  const auto refused = process.acquire(other, makeFake);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kConfiguration);
+  EXPECT_THAT(refused.error().message, AllOf(HasSubstr("GLOO_BYPASS_LINK: 'memif' and 'netdev'"),
+                                             HasSubstr("GLOO_BYPASS_MIN_RTO_US: '5000' and '7000'")));
+  EXPECT_TRUE(process.acquire({}, makeFake));
+}
+
+TEST(ProcessTransport_Acquire, InvalidConfiguration_FactoryIsNotCalled) {
+  ProcessTransport process;
+  TransportConfig config;
+  config.memoryMiB = 1;
+  const auto factory = [](const TransportConfig&) -> Result<std::shared_ptr<Transport>> {
+    ADD_FAILURE() << "called";
+    return std::shared_ptr<Transport>();
+  };
+  EXPECT_THAT(process.acquire(config, factory).error().message, HasSubstr("GLOO_BYPASS_MEMORY_MIB"));
+}
+
+TEST(ProcessTransport_Acquire, FactoryFails_NextCallTriesAgain) {
+  ProcessTransport process;
+  const auto failing = [](const TransportConfig&) -> Result<std::shared_ptr<Transport>> {
+    return Error{ErrorScope::kDevice, ErrorCode::kUnavailable, "no such interface"};
+  };
+  EXPECT_EQ(process.acquire({}, failing).error().message, "no such interface");
+  EXPECT_TRUE(process.acquire({}, makeFake));
+}
+
+TEST(ProcessTransport_Fork, ParentHadStarted_ChildIsRefusedNamingParent) {
+  ProcessTransport process;
+  ASSERT_TRUE(process.acquire({}, makeFake));
+  process.becomeChildOf(4711);
+  const auto refused = process.acquire({}, makeFake);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, AllOf(HasSubstr("4711"), HasSubstr("fork")));
+  process.becomeChildOf(4712);  // a grandchild
+  EXPECT_THAT(process.acquire({}, makeFake).error().message, HasSubstr("4711"));
+  EXPECT_EQ(process.countersJson(), "{}");
+}
+
+TEST(ProcessTransport_Fork, ParentHadNotStarted_ChildMakesItsOwn) {
+  ProcessTransport process;
+  process.becomeChildOf(4711);
+  EXPECT_TRUE(process.acquire({}, makeFake));
+}
+
+TEST(ProcessTransport_ShutDown, StatsFile_HoldsCountersAndNothingElseRemains) {
+  TemporaryFolder folder;
+  ProcessTransport process;
+  TransportConfig config;
+  config.stats = folder.path + "/rank-%p.json";
+  ASSERT_TRUE(process.acquire(config, makeFake));
+  process.shutDown();
+  EXPECT_THAT(contentsOf(folder.path + "/rank-" + std::to_string(getpid()) + ".json"), HasSubstr("\"bytes_sent\": 42"));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path), {}), 1);
+}
+
+TEST(ProcessTransport_ShutDown, StatsFileNotWritable_OneLineAndNoCrash) {
+  ProcessTransport process;
+  TransportConfig config;
+  config.stats = "/nowhere/at/all.json";
+  ASSERT_TRUE(process.acquire(config, makeFake));
+  ::testing::internal::CaptureStderr();
+  process.shutDown();
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), AllOf(HasSubstr("GLOO_BYPASS_STATS='/nowhere/at/all.json'"), HasSubstr("No such file")));
+}
+
+TEST(ProcessTransport_ShutDown, TransportStillInUse_LivesOn) {
+  std::atomic<int> alive = 0;
+  ProcessTransport process;
+  auto user = process.acquire({}, [&](const TransportConfig&) -> Result<std::shared_ptr<Transport>> {
+    return std::shared_ptr<Transport>(new FakeTransport(&alive));
+  }).value();
+  process.shutDown();
+  user.reset();
+  EXPECT_EQ(alive, 1) << "must not be destroyed while the process comes apart";
+  EXPECT_THAT(process.acquire({}, makeFake).error().message, HasSubstr("exiting"));
+}
+
+TEST(ProcessTransport_ShutDown, NobodyUsesTransport_IsDestroyed) {
+  std::atomic<int> alive = 0;
+  ProcessTransport process;
+  ASSERT_TRUE(process.acquire({}, [&](const TransportConfig&) -> Result<std::shared_ptr<Transport>> {
+    return std::shared_ptr<Transport>(new FakeTransport(&alive));
+  }));
+  EXPECT_EQ(alive, 1);
+  process.shutDown();
+  EXPECT_EQ(alive, 0);
+}
+
+// exit() called where the transport can never answer: the wait is bounded.
+TEST(ProcessTransport_ShutDown, ExitInsideExclusiveAccess_Ends) {
+  auto* process = new ProcessTransport;  // its worker never ends
+  TransportConfig config;
+  config.stats = "stderr";
+  const auto transport = process->acquire(config, makeFake).value();
+  ::testing::internal::CaptureStderr();
+  transport->progress().exclusive([&] { process->shutDown(); });
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("did not stop within"));
+}
+
+TEST(ProcessTransport_Exit, RealProcessAndForkedChild_OnlyTheOwnerWrites) {
+  TemporaryFolder folder;
+  const pid_t owner = fork();
+  ASSERT_GE(owner, 0);
+  if (owner == 0) {
+    TransportConfig config;
+    config.stats = folder.path + "/%p.json";
+    if (!ProcessTransport::instance().acquire(config, makeFake)) _exit(2);
+    const pid_t child = fork();
+    if (child == 0) std::exit(0);
+    int status = 0;
+    waitpid(child, &status, 0);
+    std::exit(WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : 3);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(owner, &status, 0), owner);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path), {}), 1);
+  EXPECT_TRUE(std::filesystem::exists(folder.path + "/" + std::to_string(owner) + ".json"));
+}
+
+TEST(CountersAsText, NestedObject_OneNameAndValueALine) {
+  const std::string text = countersAsText(R"({"a": 1, "b": {"c": 2.5, "d": "x"}, "e": [3]})");
+  EXPECT_THAT(text, AllOf(HasSubstr("a "), HasSubstr("b.c "), HasSubstr("2.5"), HasSubstr("b.d "), HasSubstr("e[0]")));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4);
+}
+
+}  // namespace
+}  // namespace gloo_bypass
