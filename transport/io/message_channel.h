@@ -32,7 +32,8 @@ enum class ChannelState : std::uint8_t {
   kClosed,      // close() was called
 };
 
-// Matching: messages of one key match receives of that key in the order sent and posted. Different
+// Matching: messages of one key match receives of that key in the order sent and posted, and receives complete in that
+// order (Gloo's ring has two on one buffer and counts completions); sends complete in any order. Different
 // keys are independent: a message nobody receives never blocks another key's.
 class ChannelObserver {
  public:
@@ -62,8 +63,9 @@ class MessageChannel {
   // onStateChange. Both sides call it. Settings that cannot talk end in kFailed with both values named.
   virtual Status connect(std::span<const std::byte> remoteAddress) = 0;
 
-  // Before kConnected: accepted and queued. In kPeerClosed, kFailed and kClosed: an error. May complete
-  // (call the observer) before it returns.
+  // Before kConnected: accepted and queued. In kFailed and kClosed: an error; in kPeerClosed too, but for a receive whose
+  // message has fully arrived. After an error there is no such operation. May complete (call the observer) before it
+  // returns.
   virtual Status postSend(const SendRequest& request) = 0;
   virtual Status postReceive(const ReceiveRequest& request) = 0;
   // After these the buffer is not touched any more and no completion comes. False: no such operation (complete already).

@@ -1,0 +1,129 @@
+#include "tests/conformance/backend.h"
+
+#include <atomic>
+#include <thread>
+#include <utility>
+
+#include <gloo/common/error.h>
+#include <gloo/rendezvous/context.h>
+#include <gloo/rendezvous/prefix_store.h>
+#include <gloo/transport/pair.h>
+#include <gloo/transport/tcp/device.h>
+
+#include "tests/support/memory_transport.h"
+#include "transport/gloo/device.h"
+
+namespace gloo_bypass::test {
+namespace {
+
+Backend glooTcp() {
+  return {"GlooTcp", [] { return ::gloo::transport::tcp::CreateDevice(::gloo::transport::tcp::attr("127.0.0.1")); },
+          /*reference=*/true};
+}
+
+// A process a rank.
+Backend memory(const std::string& name, const MemoryTransportOptions& options) {
+  auto fabric = MemoryFabric::make();
+  return {name, [fabric, options] { return makeDevice(fabric->makeTransport(options)); }};
+}
+
+// All ranks in one process: they share one transport, and so its progress engine.
+Backend sharedMemory() {
+  auto fabric = MemoryFabric::make();
+  auto shared = std::make_shared<std::weak_ptr<Transport>>();
+  auto mutex = std::make_shared<std::mutex>();
+  return {"MemoryShared", [fabric, shared, mutex] {
+            std::lock_guard<std::mutex> lock(*mutex);
+            std::shared_ptr<Transport> transport = shared->lock();
+            if (transport == nullptr) *shared = transport = fabric->makeTransport();
+            return makeDevice(transport);
+          }};
+}
+
+}  // namespace
+
+std::vector<Backend> backends() {
+  MemoryTransportOptions slow;
+  slow.delay = std::chrono::microseconds(200);
+  slow.rendezvousBytes = 256;
+  return {glooTcp(), memory("Memory", {}), memory("MemoryDelayed", slow), sharedMemory()};
+}
+
+void inThreads(int count, const std::function<void(int)>& body) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < count; ++i) {
+    threads.emplace_back([&body, i] {
+      try {
+        body(i);
+      } catch (const std::exception& e) {
+        ADD_FAILURE() << "thread " << i << ": " << e.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+void spawn(const Backend& backend, int size, const std::function<void(ContextPtr)>& body, Milliseconds timeout) {
+  ::gloo::rendezvous::HashStore store;
+  // A rank that fails must not pull its pairs away from others that are about to finish.
+  std::barrier done(size);
+  inThreads(size, [&](int rank) {
+    ContextPtr kept;
+    try {
+      auto device = backend.makeDevice();
+      auto context = std::make_shared<::gloo::rendezvous::Context>(rank, size);
+      context->setTimeout(timeout);
+      context->connectFullMesh(store, device);
+      kept = context;
+      context.reset();
+      body(kept);
+    } catch (const std::exception& e) {
+      ADD_FAILURE() << "rank " << rank << ": " << e.what();
+    }
+    done.arrive_and_wait();
+  });
+}
+
+std::vector<ContextPtr> connectedContexts(const Backend& backend, int size, Milliseconds timeout) {
+  std::vector<ContextPtr> contexts(static_cast<std::size_t>(size));
+  spawn(backend, size, [&](ContextPtr c) { contexts[static_cast<std::size_t>(c->rank)] = c; }, timeout);
+  return contexts;
+}
+
+Mesh connectedMesh(const Backend& backend, int size, Milliseconds timeout) {
+  Mesh mesh;
+  using Addresses = std::vector<std::vector<char>>;
+  std::vector<Addresses> addresses(static_cast<std::size_t>(size), Addresses(static_cast<std::size_t>(size)));
+  for (int rank = 0; rank < size; ++rank) {
+    mesh.devices.push_back(backend.makeDevice());
+    mesh.contexts.push_back(mesh.devices.back()->createContext(rank, size));
+    mesh.contexts.back()->setTimeout(timeout);
+    for (int peer = 0; peer < size; ++peer) {
+      if (peer == rank) continue;
+      addresses[static_cast<std::size_t>(rank)][static_cast<std::size_t>(peer)] =
+          mesh.contexts.back()->createPair(peer)->address().bytes();
+    }
+  }
+  inThreads(size, [&](int rank) {
+    for (int peer = 0; peer < size; ++peer) {
+      if (peer == rank) continue;
+      mesh.contexts[static_cast<std::size_t>(rank)]->getPair(peer)->connect(
+          addresses[static_cast<std::size_t>(peer)][static_cast<std::size_t>(rank)]);
+    }
+  });
+  return mesh;
+}
+
+std::string ioExceptionOf(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const ::gloo::IoException& e) {
+    EXPECT_STRNE(e.what(), "");
+    return e.what();
+  } catch (const std::exception& e) {
+    ADD_FAILURE() << "not an IoException: " << e.what();
+  }
+  return "";
+}
+
+}  // namespace gloo_bypass::test

@@ -1,0 +1,116 @@
+// Private to memory_transport: one channel, and what two of them say to each other.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "transport/io/message_channel.h"
+
+namespace gloo_bypass::test {
+
+//   eager:       kEager ->
+//   rendezvous:  kOffer ->   <- kGrant   kPayload ->    (kPayload without a grant when the sender closes)
+enum class ParcelType : std::uint8_t { kHello, kEager, kOffer, kGrant, kPayload, kWithdraw, kClose, kReset, kGone, kCorrupt };
+
+struct Parcel {
+  ParcelType type = ParcelType::kHello;
+  std::uint64_t toChannel = 0;
+  std::uint64_t fromTransport = 0;  // also kGone: who is gone
+  std::uint64_t offer = 0;
+  MessageKey key;
+  std::size_t length = 0;
+  std::uint64_t remoteOffset = 0;
+  std::vector<std::byte> payload;  // kHello: the dialect
+  TimePoint due{};
+};
+
+// What a channel needs of its transport.
+class ParcelSender {
+ public:
+  virtual ~ParcelSender() = default;
+  virtual void deliver(std::uint64_t transport, Parcel parcel) = 0;
+  virtual void forget(std::uint64_t channel) = 0;
+  virtual std::size_t rendezvousBytes() const = 0;
+  virtual const std::string& dialect() const = 0;
+};
+
+class MemoryChannel final : public MessageChannel {
+ public:
+  MemoryChannel(ParcelSender& sender, std::uint64_t transport, std::uint64_t id, ChannelObserver* observer)
+      : sender_(sender), transport_(transport), id_(id), observer_(observer) {}
+  ~MemoryChannel() override;
+
+  std::vector<std::byte> localAddress() const override;
+  Status connect(std::span<const std::byte> remoteAddress) override;
+  Status postSend(const SendRequest& request) override;
+  Status postReceive(const ReceiveRequest& request) override;
+  bool cancelSend(OperationToken token) override;
+  bool cancelReceive(OperationToken token) override;
+  ChannelState state() const override { return state_; }
+  const Error& error() const override { return error_; }
+  std::string describePeer() const override;
+  ChannelCounters counters() const override { return counters_; }
+  void close(bool abort) override;
+
+  void receive(Parcel& parcel);
+  std::uint64_t remoteTransport() const { return remoteTransport_; }
+  void fail(ErrorCode code, std::string message, bool tellPeer);
+
+ private:
+  // A message that nobody has asked for yet.
+  struct Arrived {
+    std::uint64_t offer = 0;  // 0: the payload is here
+    std::size_t length = 0;
+    std::uint64_t remoteOffset = 0;
+    std::vector<std::byte> payload;
+  };
+  struct Slot {
+    std::deque<ReceiveRequest> posted;
+    std::deque<Arrived> arrived;
+    std::optional<ReceiveRequest> always;  // persistent
+  };
+  using Slots = std::map<std::pair<MessageKind, std::uint64_t>, Slot>;
+  struct Granted {
+    ReceiveRequest request;
+    std::uint64_t remoteOffset = 0;
+    bool cancelled = false;
+  };
+
+  void send(Parcel parcel);
+  void transmit(const SendRequest& request);
+  void becomeConnected();
+  void peerClosed();
+  // False: the message is too long and the channel has failed.
+  bool accept(const ReceiveRequest& request, Arrived& message, MessageKey key);
+  bool land(const ReceiveRequest& request, std::uint64_t remoteOffset, const std::vector<std::byte>& payload);
+  void arrived(Arrived message, MessageKey key);
+  void payloadArrived(Parcel& parcel);
+  Slot& slot(const MessageKey& key) { return slots_[{key.kind, key.tag}]; }
+  void tidy(const MessageKey& key);
+  void forgetEverything();
+  Status closedStatus() const;
+
+  ParcelSender& sender_;
+  const std::uint64_t transport_;
+  const std::uint64_t id_;
+  ChannelObserver* observer_;
+  ChannelState state_ = ChannelState::kUnconnected;
+  Error error_;
+  ChannelCounters counters_;
+  std::uint64_t remoteTransport_ = 0;
+  std::uint64_t remoteChannel_ = 0;
+  bool heardHello_ = false;
+  std::deque<SendRequest> early_;                   // posted before the connection was made
+  std::uint64_t nextOffer_ = 1;
+  std::map<std::uint64_t, SendRequest> offered_;    // of ours
+  std::map<std::uint64_t, Granted> granted_;        // of the peer's
+  Slots slots_;
+};
+
+}  // namespace gloo_bypass::test

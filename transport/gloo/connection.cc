@@ -1,0 +1,227 @@
+#include "transport/gloo/connection.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <gloo/common/error.h>
+#include <gloo/common/string.h>
+
+#include "transport/gloo/group.h"
+
+namespace gloo_bypass::adapter {
+namespace {
+
+// The handshake of a pair without a timeout ends some day, so that a wait stays bounded (Gloo's own bound).
+constexpr auto kLongestConnect = std::chrono::hours(100);
+
+template <typename... Parts>
+Failure makeFailure(Parts&&... parts) {
+  return std::make_shared<const std::string>(::gloo::MakeString(std::forward<Parts>(parts)...));
+}
+
+// The peer's process or path is gone, as opposed to: it closed, or the two of us disagree.
+bool hasVanished(const Error& error) {
+  return error.code == ErrorCode::kPeerVanished || error.code == ErrorCode::kTimedOut ||
+         error.scope == ErrorScope::kDevice;
+}
+
+}  // namespace
+
+Connection::Connection(Group& group, int peer, std::chrono::milliseconds pairTimeout)
+    : peerRank(peer), timeout(pairTimeout), group_(group) {}
+
+std::string Connection::describePeer() const {
+  return channel_ == nullptr ? ::gloo::MakeString("rank ", peerRank)
+                             : ::gloo::MakeString("rank ", peerRank, " (", channel_->describePeer(), ")");
+}
+
+Failure Connection::open() {
+  ChannelOptions options;
+  options.localRank = group_.rank();
+  options.peerRank = peerRank;
+  const bool bounded = timeout > std::chrono::milliseconds::zero() && timeout < kLongestConnect;
+  options.connectTimeout = bounded ? Duration(timeout) : Duration(kLongestConnect);
+  auto channel = group_.transport().openChannel(options, this);
+  if (!channel) {
+    failure_ = makeFailure(GLOO_ERROR_MSG("Rank ", group_.rank(), " cannot make a pair for rank ", peerRank, " over ",
+                                          group_.transport().describe(), ": ", channel.error().message));
+    return failure_;
+  }
+  channel_ = std::move(channel).value();
+  localAddress_ = channel_->localAddress();
+  return nullptr;
+}
+
+Failure Connection::connect(std::span<const std::byte> remoteAddress) {
+  if (failure_) return failure_;
+  const Status status = channel_->connect(remoteAddress);
+  if (status.ok()) return nullptr;
+  abort(makeFailure(GLOO_ERROR_MSG("Rank ", group_.rank(), " cannot connect to ", describePeer(), ": ",
+                                   status.error().message)));
+  return failure_;
+}
+
+Failure Connection::send(BufferState& buffer, MessageKey key, const std::byte* data, std::size_t length,
+                         std::uint64_t remoteOffset) {
+  if (failure_) return failure_;
+  Operation* operation = group_.operations().acquire(buffer, Direction::kSend);
+  operation->connection = this;
+  operation->key = key;
+  buffer.of(Direction::kSend).pending++;
+  pending_.append(operation->byPlace);
+  const OperationToken token = operation->token();
+  const Status status = channel_->postSend({token, key, data, length, remoteOffset});
+  // On success it may be complete, and released, already.
+  return status.ok() ? nullptr : postFailed(operation, token, "send to ", status.error());
+}
+
+Failure Connection::receive(BufferState& buffer, std::uint64_t slot, std::byte* data, std::size_t length) {
+  if (failure_ && !(closedByPeer_ && group_.hasAnnouncement(peerRank, slot))) return failure_;
+  Operation* operation = group_.operations().acquire(buffer, Direction::kReceive);
+  operation->key = {MessageKind::kUnbound, slot};
+  operation->data = data;
+  operation->length = length;
+  buffer.of(Direction::kReceive).pending++;
+  return receive(operation);
+}
+
+Failure Connection::receive(Operation* operation) {
+  group_.dropAnnouncement(peerRank, operation->key.tag);
+  operation->connection = this;
+  pending_.append(operation->byPlace);
+  const OperationToken token = operation->token();
+  const Status status =
+      channel_->postReceive({token, operation->key, operation->data, operation->length, /*persistent=*/false});
+  return status.ok() ? nullptr : postFailed(operation, token, "receive from ", status.error());
+}
+
+void Connection::receiveAlways(BufferState& buffer, std::uint64_t slot, std::byte* region, std::size_t length) {
+  if (channel_ != nullptr && (failure_ == nullptr || closedByPeer_)) {
+    Operation* operation = group_.operations().acquire(buffer, Direction::kReceive);
+    operation->persistent = true;
+    operation->connection = this;
+    pending_.append(operation->byPlace);
+    const MessageKey key{MessageKind::kBound, slot};
+    const OperationToken token = operation->token();
+    const Status status = channel_->postReceive({token, key, region, length, /*persistent=*/true});
+    if (!status.ok()) buffer.failure = postFailed(operation, token, "receive from ", status.error());
+  }
+  // After the messages that had arrived before the peer closed, there will be none.
+  if (!buffer.failure) buffer.failure = failure_;
+}
+
+// The channel refused an operation. If it failed meanwhile, the operation has ended with it.
+Failure Connection::postFailed(Operation* operation, OperationToken token, const char* what, const Error& error) {
+  if (operation->token() == token) {
+    if (!operation->persistent) operation->buffer->of(operation->direction).pending--;
+    group_.operations().release(operation);
+  }
+  if (failure_) return failure_;
+  return makeFailure(
+      GLOO_ERROR_MSG("Rank ", group_.rank(), " cannot ", what, describePeer(), ": ", error.message));
+}
+
+void Connection::cancel(Operation* operation) {
+  // Out of the list first: the channel may fail on a half-sent message and end what is pending.
+  operation->byPlace.unlink();
+  if (!operation->persistent) operation->buffer->of(operation->direction).pending--;
+  if (channel_ != nullptr && !operation->sent) {
+    if (operation->direction == Direction::kSend) {
+      (void)channel_->cancelSend(operation->token());
+    } else {
+      (void)channel_->cancelReceive(operation->token());
+    }
+  }
+  group_.operations().release(operation);
+}
+
+void Connection::fail(Failure failure) {
+  if (!failure_) failure_ = std::move(failure);
+  while (Operation* operation = pending_.next()) {
+    BufferState& buffer = *operation->buffer;
+    if (!operation->persistent) buffer.of(operation->direction).pending--;
+    if (!buffer.failure) buffer.failure = failure_;
+    group_.operations().release(operation);
+  }
+  if (!closedByPeer_) group_.dropAnnouncements(peerRank);
+  group_.connectionFailed(*this);
+}
+
+void Connection::abort(Failure failure) {
+  if (channel_ != nullptr && (failure_ == nullptr || closedByPeer_)) {
+    channel_->close(/*abort=*/true);
+    closedByPeer_ = false;
+  }
+  fail(std::move(failure));
+}
+
+void Connection::close(const char* reason) {
+  if (channel_ == nullptr) return;
+  Failure failure = makeFailure(
+      GLOO_ERROR_MSG("Socket closed: rank ", group_.rank(), " ", reason, " to ", describePeer()));
+  channel_->close(/*abort=*/false);
+  channel_.reset();
+  closedByPeer_ = false;  // nothing can be received any more
+  fail(std::move(failure));
+}
+
+void Connection::onSendComplete(OperationToken token) noexcept {
+  Operation& completed = Operation::fromToken(token);
+  completed.sent = true;
+  // Channels complete sends in any order, but a wait takes a completion for that of the send posted first.
+  const MessageKey key = completed.key;
+  for (Operation* o = completed.buffer->operations.next(); o != nullptr;) {
+    Operation* following = o->byBuffer.next();
+    if (o->direction == Direction::kSend && o->connection == this && o->key == key) {
+      if (!o->sent) return;
+      finish(o);  // after the last one the buffer may be gone
+    }
+    o = following;
+  }
+}
+
+void Connection::onReceiveComplete(OperationToken token, std::size_t /*length*/) noexcept {
+  finish(&Operation::fromToken(token));
+}
+
+void Connection::finish(Operation* operation) {
+  Progress& progress = operation->buffer->of(operation->direction);
+  progress.completions++;
+  progress.rank = peerRank;
+  if (operation->persistent) return;
+  progress.pending--;
+  group_.operations().release(operation);
+}
+
+void Connection::onMessageAnnounced(MessageKey key, std::size_t /*length*/) noexcept {
+  // A bound message waits in the channel for its buffer to be made.
+  if (key.kind == MessageKind::kUnbound) group_.announced(*this, key.tag);
+}
+
+void Connection::onStateChange(ChannelState state) noexcept {
+  switch (state) {
+    case ChannelState::kConnected:
+      connected_ = true;
+      break;
+    case ChannelState::kPeerClosed:
+      closedByPeer_ = true;
+      fail(makeFailure(
+          GLOO_ERROR_MSG("Connection closed by peer: ", describePeer(), ", seen by rank ", group_.rank())));
+      break;
+    case ChannelState::kFailed:
+      channelFailed();
+      break;
+    default:
+      break;
+  }
+}
+
+void Connection::channelFailed() {
+  const Error& error = channel_->error();
+  const char* what = connected_ ? " lost its connection to " : " cannot connect to ";
+  closedByPeer_ = false;
+  fail(makeFailure(GLOO_ERROR_MSG("Rank ", group_.rank(), what, describePeer(), ": ", error.message)));
+  if (connected_ && hasVanished(error)) group_.setVanished(failure_);
+}
+
+}  // namespace gloo_bypass::adapter

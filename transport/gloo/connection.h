@@ -1,0 +1,93 @@
+// The state of one pair: its channel, its pending operations, and why it failed. Belongs to its group; the Pair is
+// Gloo's handle on it.
+//
+//   opened --connect--> connecting --> connected --+--> closed by the peer  (sends fail; what has arrived can be received)
+//      |                    |              |       +--> failed              (everything fails)
+//      +--------------------+--------------+----------> closed by us        (everything fails)
+//
+// Thread: every method needs the progress engine's exclusive access, const members excepted.
+// Failures come back as text and are thrown by the caller when it has left exclusive access.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "transport/gloo/operation.h"
+#include "transport/io/message_channel.h"
+
+namespace gloo_bypass::adapter {
+
+class Group;
+
+class Connection final : private ChannelObserver {
+ public:
+  Connection(Group& group, int peerRank, std::chrono::milliseconds timeout);
+  ~Connection() override = default;
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  const int peerRank;
+  // Of the context when the pair was made; for connecting and for bound buffers, as over TCP.
+  const std::chrono::milliseconds timeout;
+
+  Failure open();
+  const std::vector<std::byte>& localAddress() const { return localAddress_; }
+  Failure connect(std::span<const std::byte> remoteAddress);
+
+  Failure send(BufferState& buffer, MessageKey key, const std::byte* data, std::size_t length,
+               std::uint64_t remoteOffset);
+  Failure receive(BufferState& buffer, std::uint64_t slot, std::byte* data, std::size_t length);
+  // Posts an operation that stands in no place; it is released if that fails.
+  Failure receive(Operation* operation);
+  // Every message of the slot lands in the region. Failure is stored in `buffer`, for its waits to find.
+  void receiveAlways(BufferState& buffer, std::uint64_t slot, std::byte* region, std::size_t length);
+  // A slot may have one receiving bound buffer. False: it has one.
+  bool claimSlot(int slot) { return slots_.insert(slot).second; }
+  void releaseSlot(int slot) { slots_.erase(slot); }
+
+  // The buffer is not touched any more and nothing completes.
+  void cancel(Operation* operation);
+
+  bool connected() const { return connected_ && failure_ == nullptr; }
+  const Failure& failure() const { return failure_; }
+  // Any thread, no exclusive access needed.
+  bool busyPoll() const { return busyPoll_.load(std::memory_order_relaxed); }
+  void setBusyPoll(bool busyPoll) { busyPoll_.store(busyPoll, std::memory_order_relaxed); }
+
+  // First failure wins; pending operations end with it.
+  void fail(Failure failure);
+  // As over TCP after a timeout: what is unsent is dropped, no buffer is touched any more.
+  void abort(Failure failure);
+  // Good order. The connection stays failed; the channel is gone.
+  void close(const char* reason);
+
+  // "rank 1 (10.0.0.2:4711)"
+  std::string describePeer() const;
+
+ private:
+  void onSendComplete(OperationToken token) noexcept override;
+  void onReceiveComplete(OperationToken token, std::size_t length) noexcept override;
+  void onMessageAnnounced(MessageKey key, std::size_t length) noexcept override;
+  void onStateChange(ChannelState state) noexcept override;
+  void finish(Operation* operation);
+  void channelFailed();
+  Failure postFailed(Operation* operation, OperationToken token, const char* what, const Error& error);
+
+  Group& group_;
+  std::unique_ptr<MessageChannel> channel_;
+  std::vector<std::byte> localAddress_;
+  ListHook pending_;
+  std::set<int> slots_;
+  Failure failure_;
+  bool connected_ = false;
+  bool closedByPeer_ = false;
+  std::atomic<bool> busyPoll_{false};
+};
+
+}  // namespace gloo_bypass::adapter

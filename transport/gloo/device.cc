@@ -1,0 +1,36 @@
+#include "transport/gloo/device.h"
+
+#include <string>
+#include <utility>
+
+#include "transport/gloo/context.h"
+
+namespace gloo_bypass {
+namespace adapter {
+namespace {
+
+class Device final : public ::gloo::transport::Device, public std::enable_shared_from_this<Device> {
+ public:
+  explicit Device(std::shared_ptr<Transport> transport) : transport_(std::move(transport)) {}
+
+  std::string str() const override { return transport_->describe(); }
+  // Only CUDA algorithms ask, to find a near device; there is none to name.
+  const std::string& getPCIBusID() const override { return pciBusId_; }
+
+  std::shared_ptr<::gloo::transport::Context> createContext(int rank, int size) override {
+    return std::make_shared<Context>(shared_from_this(), transport_, rank, size);
+  }
+
+ private:
+  const std::shared_ptr<Transport> transport_;
+  const std::string pciBusId_;
+};
+
+}  // namespace
+}  // namespace adapter
+
+std::shared_ptr<::gloo::transport::Device> makeDevice(std::shared_ptr<Transport> transport) {
+  return std::make_shared<adapter::Device>(std::move(transport));
+}
+
+}  // namespace gloo_bypass

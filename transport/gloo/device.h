@@ -1,0 +1,21 @@
+// The way in: a Gloo device over any of this project's transports. Everything that a program sees of it equals
+// Gloo's TCP transport, except where transport/gloo/group.h says otherwise.
+//
+// Thread: Gloo's objects may be used from any thread, as over TCP.
+// Errors: ::gloo::IoException names rank, peer and cause; ::gloo::InvalidOperationException and ::gloo::EnforceNotMet
+// as over TCP. This folder is the only one that throws.
+#pragma once
+
+#include <memory>
+
+#include <gloo/transport/device.h>
+
+#include "transport/io/message_channel.h"
+
+namespace gloo_bypass {
+
+// A light handle: any number of devices may share one transport. The transport lives until the last device,
+// context, pair and buffer made from it is gone.
+std::shared_ptr<::gloo::transport::Device> makeDevice(std::shared_ptr<Transport> transport);
+
+}  // namespace gloo_bypass

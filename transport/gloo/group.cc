@@ -1,0 +1,131 @@
+#include "transport/gloo/group.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace gloo_bypass::adapter {
+namespace {
+
+bool contains(const std::vector<int>& ranks, int rank) {
+  return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+}
+
+}  // namespace
+
+Group::Group(std::shared_ptr<Transport> transport, int rank, int size)
+    : transport_(std::move(transport)),
+      progress_(transport_->progress()),
+      rank_(rank),
+      byRank_(static_cast<std::size_t>(size), nullptr) {}
+
+Group::~Group() {
+  auto close = [this] {
+    for (Connection& connection : connections_) connection.close("dropped its connection");
+  };
+  exclusive(close);
+}
+
+Connection* Group::connection(int rank) const {
+  return rank >= 0 && static_cast<std::size_t>(rank) < byRank_.size() ? byRank_[static_cast<std::size_t>(rank)]
+                                                                      : nullptr;
+}
+
+Connection& Group::addConnection(int peerRank, std::chrono::milliseconds timeout) {
+  Connection& connection = connections_.emplace_back(*this, peerRank, timeout);
+  byRank_.at(static_cast<std::size_t>(peerRank)) = &connection;
+  return connection;
+}
+
+Failure Group::receiveFromAny(BufferState& buffer, std::uint64_t slot, std::byte* data, std::size_t length,
+                              std::vector<int> sources) {
+  for (;;) {
+    const auto first = std::find_if(announcements_.begin(), announcements_.end(), [&](const Announcement& a) {
+      return a.slot == slot && contains(sources, a.rank);
+    });
+    if (first == announcements_.end()) break;
+    const int rank = first->rank;
+    // Drops the announcement, also when the message turns out to be gone with its sender.
+    Failure failure = byRank_[static_cast<std::size_t>(rank)]->receive(buffer, slot, data, length);
+    if (!failure) return nullptr;
+    dropAnnouncement(rank, slot);
+  }
+  if (Failure failure = failureOfSources(sources)) return failure;
+  Operation* operation = operations_.acquire(buffer, Direction::kReceive);
+  operation->key = {MessageKind::kUnbound, slot};
+  operation->data = data;
+  operation->length = length;
+  operation->sources = std::move(sources);
+  buffer.of(Direction::kReceive).pending++;
+  receivesFromAny_.append(operation->byPlace);
+  return nullptr;
+}
+
+void Group::announced(Connection& connection, std::uint64_t slot) {
+  announcements_.push_back({slot, connection.peerRank});
+  for (Operation* o = receivesFromAny_.next(); o != nullptr; o = o->byPlace.next()) {
+    if (o->key.tag != slot || !contains(o->sources, connection.peerRank)) continue;
+    o->byPlace.unlink();
+    BufferState& buffer = *o->buffer;
+    if (Failure failure = connection.receive(o)) buffer.failure = failure;
+    return;
+  }
+}
+
+bool Group::hasAnnouncement(int rank, std::uint64_t slot) const {
+  return std::any_of(announcements_.begin(), announcements_.end(),
+                     [&](const Announcement& a) { return a.slot == slot && a.rank == rank; });
+}
+
+void Group::dropAnnouncement(int rank, std::uint64_t slot) {
+  const auto first = std::find_if(announcements_.begin(), announcements_.end(),
+                                  [&](const Announcement& a) { return a.slot == slot && a.rank == rank; });
+  if (first != announcements_.end()) announcements_.erase(first);
+}
+
+void Group::dropAnnouncements(int rank) {
+  std::erase_if(announcements_, [&](const Announcement& a) { return a.rank == rank; });
+}
+
+void Group::cancel(Operation* operation) {
+  if (operation->connection != nullptr) {
+    operation->connection->cancel(operation);
+    return;
+  }
+  operation->buffer->of(Direction::kReceive).pending--;
+  operations_.release(operation);
+}
+
+Failure Group::failureOfSources(const std::vector<int>& sources) const {
+  Failure failure;
+  for (const int rank : sources) {
+    const Connection* source = connection(rank);
+    if (source == nullptr) continue;  // ourselves
+    if (!source->failure()) return nullptr;
+    failure = source->failure();
+  }
+  return failure;
+}
+
+void Group::connectionFailed(const Connection& connection) {
+  for (Operation* o = receivesFromAny_.next(); o != nullptr;) {
+    Operation* following = o->byPlace.next();
+    if (contains(o->sources, connection.peerRank)) {
+      if (Failure failure = failureOfSources(o->sources)) {
+        o->buffer->of(Direction::kReceive).pending--;
+        if (!o->buffer->failure) o->buffer->failure = failure;
+        operations_.release(o);
+      }
+    }
+    o = following;
+  }
+}
+
+void Group::failAll(const Failure& failure) {
+  for (Connection& connection : connections_) connection.abort(failure);
+}
+
+void Group::setVanished(Failure failure) {
+  if (!vanished_) vanished_ = std::move(failure);
+}
+
+}  // namespace gloo_bypass::adapter

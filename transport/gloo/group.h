@@ -1,0 +1,104 @@
+// What is behind one Gloo context: its connections, the receives from any rank, and the order in which senders
+// announced themselves. Outlives the context until the last bound buffer is gone.
+//
+//   Context, Pair, Buffer, UnboundBuffer  (Gloo's handles)  ->  Group  ->  Connection  ->  MessageChannel
+//
+// Thread: unless a method says otherwise it needs the progress engine's exclusive access.
+//
+// Where it differs from Gloo's TCP transport, on purpose:
+// - A small send completes once the channel has taken it, whether or not the peer has posted its receive. What a
+//   peer sent before it closed in good order can still be received.
+// - When a peer vanishes (its process or path is gone, nothing was closed), every wait of the context that would
+//   block fails with that peer's name, also waits for others: they cannot complete a collective any more.
+// - A receive from any fails once all its sources are gone, instead of timing out.
+// - A message that is too long for its receive fails the pair; over TCP it ends the process.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "transport/gloo/connection.h"
+#include "transport/gloo/operation.h"
+#include "transport/io/message_channel.h"
+#include "transport/io/progress_engine.h"
+
+namespace gloo_bypass::adapter {
+
+class Group {
+ public:
+  Group(std::shared_ptr<Transport> transport, int rank, int size);
+  // Any thread, without exclusive access.
+  ~Group();
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  // Any thread, no exclusive access needed.
+  int rank() const { return rank_; }
+  Transport& transport() const { return *transport_; }
+  ProgressEngine& progress() const { return progress_; }
+  // Any thread; `f` lives on the caller's stack, so nothing is allocated.
+  template <typename F>
+  void exclusive(F&& f) const {
+    progress_.exclusive(std::ref(f));
+  }
+  // The pair to `rank`, null if there is none. The pairs are logically constant once made, as in Gloo's own
+  // contexts: any thread, no exclusive access needed.
+  Connection* connection(int rank) const;
+
+  // Takes the place of an earlier connection to that rank, which lives on.
+  Connection& addConnection(int peerRank, std::chrono::milliseconds timeout);
+  OperationPool& operations() { return operations_; }
+
+  // Posts a receive from the first of `sources` that announced, or keeps it until one does. Null: it is on its way.
+  Failure receiveFromAny(BufferState& buffer, std::uint64_t slot, std::byte* data, std::size_t length,
+                         std::vector<int> sources);
+  // `connection` has an unbound message for which nothing is posted: gives it a waiting receive, or remembers it.
+  void announced(Connection& connection, std::uint64_t slot);
+  bool hasAnnouncement(int rank, std::uint64_t slot) const;
+  // A receive was posted for the oldest such message, if there is one.
+  void dropAnnouncement(int rank, std::uint64_t slot);
+  void dropAnnouncements(int rank);
+
+  // The operation's buffer is not touched any more and nothing completes.
+  void cancel(Operation* operation);
+
+  // `connection` has failed: receives from any that only it could serve fail with it.
+  void connectionFailed(const Connection& connection);
+  // Fails and aborts every connection: an operation of this context timed out.
+  void failAll(const Failure& failure);
+
+  // Waits for unbound buffers never sleep: a pair was told so by setSync. Any thread, no exclusive access needed.
+  bool busyPoll() const { return busyPoll_.load(std::memory_order_relaxed); }
+  void setBusyPoll() { busyPoll_.store(true, std::memory_order_relaxed); }
+
+  // The first peer that vanished, or null.
+  const Failure& vanished() const { return vanished_; }
+  void setVanished(Failure failure);
+
+ private:
+  struct Announcement {
+    std::uint64_t slot;
+    int rank;
+  };
+  // Null while some source may still send.
+  Failure failureOfSources(const std::vector<int>& sources) const;
+
+  const std::shared_ptr<Transport> transport_;
+  ProgressEngine& progress_;
+  const int rank_;
+  OperationPool operations_;
+  std::deque<Connection> connections_;
+  std::vector<Connection*> byRank_;
+  ListHook receivesFromAny_;  // in the order posted
+  // In the order of arrival. Searched from the front, where the match nearly always is; bounded by the messages
+  // that the channels hold for us.
+  std::deque<Announcement> announcements_;
+  Failure vanished_;
+  std::atomic<bool> busyPoll_{false};
+};
+
+}  // namespace gloo_bypass::adapter

@@ -1,0 +1,113 @@
+#include "transport/gloo/pair.h"
+
+#include <utility>
+
+#include <gloo/common/error.h>
+#include <gloo/common/logging.h>
+
+#include "transport/gloo/buffer.h"
+#include "transport/gloo/unbound_buffer.h"
+#include "transport/gloo/wait.h"
+
+namespace gloo_bypass::adapter {
+namespace {
+
+// As over TCP, where no timeout of a connecting pair means no end.
+constexpr auto kLongestWait = std::chrono::hours(100);
+
+}  // namespace
+
+Pair::Pair(std::shared_ptr<Group> group, int peerRank, std::chrono::milliseconds timeout) : group_(std::move(group)) {
+  Failure failure;
+  auto open = [&] {
+    connection_ = &group_->addConnection(peerRank, timeout);
+    failure = connection_->open();
+    if (!failure) address_ = Address(encodeAddress(connection_->localAddress()), group_->transport().describe());
+  };
+  group_->exclusive(open);
+  if (failure) throwIo(failure);
+}
+
+Pair::~Pair() {
+  auto close = [this] { connection_->close("destroyed its pair"); };
+  group_->exclusive(close);
+}
+
+void Pair::connect(const std::vector<char>& bytes) {
+  const std::vector<std::byte> remote = decodeAddress(bytes);
+  Failure failure;
+  auto begin = [&] {
+    failure = connection_->failure();
+    if (failure) return;
+    if (remote.empty()) {
+      failure = std::make_shared<const std::string>(GLOO_ERROR_MSG(
+          "Rank ", group_->rank(), " cannot connect to rank ", connection_->peerRank, ": its address (", bytes.size(),
+          " bytes) is not one of this transport (", group_->transport().describe(),
+          "): start every rank with the same GLOO_DEVICE_TRANSPORT and version"));
+      connection_->abort(failure);
+      return;
+    }
+    failure = connection_->connect(remote);
+  };
+  group_->exclusive(begin);
+  if (failure) throwIo(failure);
+  waitUntilConnected();
+}
+
+void Pair::waitUntilConnected() {
+  Failure failure;
+  auto arrived = [&] {
+    failure = connection_->failure();
+    return failure != nullptr || connection_->connected();
+  };
+  const bool bounded = connection_->timeout > ::gloo::kNoTimeout && connection_->timeout < kLongestWait;
+  const auto timeout = bounded ? connection_->timeout : std::chrono::milliseconds(kLongestWait);
+  if (!group_->progress().waitUntil(std::ref(arrived), deadlineAfter(timeout))) {
+    auto giveUp = [&] {
+      if (arrived()) return;
+      connection_->abort(std::make_shared<const std::string>(
+          GLOO_ERROR_MSG("Connect timeout ", connection_->describePeer(), ": rank ", group_->rank(), " waited ",
+                         timeout.count(), "ms")));
+      failure = connection_->failure();
+    };
+    group_->exclusive(giveUp);
+  }
+  if (failure) throwIo(failure);
+}
+
+void Pair::close() {
+  auto close = [this] { connection_->close("closed its connection"); };
+  group_->exclusive(close);
+}
+
+void Pair::setSync(bool enable, bool busyPoll) {
+  if (!enable) GLOO_THROW_INVALID_OPERATION_EXCEPTION("Can only switch to sync mode");
+  waitUntilConnected();
+  connection_->setBusyPoll(busyPoll);
+  if (busyPoll) group_->setBusyPoll();
+}
+
+std::unique_ptr<::gloo::transport::Buffer> Pair::createSendBuffer(int slot, void* ptr, std::size_t size) {
+  return std::make_unique<Buffer>(group_, *connection_, slot, ptr, size, Direction::kSend);
+}
+
+std::unique_ptr<::gloo::transport::Buffer> Pair::createRecvBuffer(int slot, void* ptr, std::size_t size) {
+  return std::make_unique<Buffer>(group_, *connection_, slot, ptr, size, Direction::kReceive);
+}
+
+void Pair::send(::gloo::transport::UnboundBuffer* buffer, std::uint64_t tag, std::size_t offset, std::size_t nbytes) {
+  static_cast<UnboundBuffer*>(buffer)->send(*connection_, tag, offset, nbytes);
+}
+
+void Pair::recv(::gloo::transport::UnboundBuffer* buffer, std::uint64_t tag, std::size_t offset, std::size_t nbytes) {
+  static_cast<UnboundBuffer*>(buffer)->recv(*connection_, tag, offset, nbytes);
+}
+
+bool Pair::connectedNow() {
+  bool connected = false;
+  auto look = [&] { connected = connection_->connected(); };
+  group_->exclusive(look);
+  return connected;
+}
+
+}  // namespace gloo_bypass::adapter

@@ -1,0 +1,148 @@
+#include "transport/gloo/unbound_buffer.h"
+
+#include <sstream>
+#include <utility>
+
+#include <gloo/common/error.h>
+#include <gloo/common/logging.h>
+
+#include "transport/gloo/wait.h"
+
+namespace gloo_bypass::adapter {
+// Gloo's checking macros are written for its own namespace.
+using ::gloo::EnforceNotMet;
+using ::gloo::MakeString;
+
+namespace {
+
+// A send that nobody waited for may stand between its last byte and its acknowledgement; longer it is not wanted.
+constexpr auto kSendLinger = std::chrono::milliseconds(100);
+
+}  // namespace
+
+UnboundBuffer::UnboundBuffer(std::shared_ptr<Context> context, void* memory, std::size_t bytes)
+    : ::gloo::transport::UnboundBuffer(memory, bytes), context_(std::move(context)), group_(context_->group()) {}
+
+UnboundBuffer::~UnboundBuffer() { withdraw(group_, state_, kSendLinger); }
+
+bool UnboundBuffer::waitRecv(int* rank, std::chrono::milliseconds timeout) {
+  return wait(Direction::kReceive, rank, timeout);
+}
+
+bool UnboundBuffer::waitSend(int* rank, std::chrono::milliseconds timeout) {
+  return wait(Direction::kSend, rank, timeout);
+}
+
+bool UnboundBuffer::wait(Direction direction, int* rank, std::chrono::milliseconds timeout) {
+  if (timeout == ::gloo::transport::kUnsetTimeout) timeout = context_->getTimeout();
+  Wait wait(group_, state_, direction);
+  if (wait.until(deadlineAfter(timeout), group_.busyPoll()) == WaitOutcome::kPending) {
+    // It may have completed between the deadline and now.
+    auto lookAgain = [&] { (void)wait(); };
+    group_.exclusive(lookAgain);
+  }
+  switch (wait.outcome()) {
+    case WaitOutcome::kCompleted:
+      if (rank != nullptr) *rank = wait.rank();
+      return true;
+    case WaitOutcome::kAborted:
+      return false;
+    case WaitOutcome::kFailed:
+      throwIo(wait.failure());
+    default:
+      timedOut(direction, timeout);
+  }
+}
+
+// As over TCP, all pairs of the context are closed: the program will not wait for what is under way.
+void UnboundBuffer::timedOut(Direction direction, std::chrono::milliseconds timeout) {
+  const bool sending = direction == Direction::kSend;
+  std::ostringstream peers;
+  auto failAll = [&] {
+    for (Operation* o = state_.operations.next(); o != nullptr; o = o->byBuffer.next()) {
+      if (o->direction != direction) continue;
+      if (o->connection != nullptr) peers << " " << o->connection->describePeer();
+      for (const int source : o->sources) peers << " rank " << source;
+    }
+    group_.failAll(std::make_shared<const std::string>(
+        GLOO_ERROR_MSG("Application timeout caused pair closure (rank ", group_.rank(), ")")));
+  };
+  group_.exclusive(failAll);
+  throw ::gloo::IoException(GLOO_ERROR_MSG(
+      "Timed out waiting ", timeout.count(), "ms for ", sending ? "send" : "recv", " operation to complete: rank ",
+      group_.rank(), sending ? ", to" : ", from", peers.str().empty() ? " no one, nothing is pending" : peers.str()));
+}
+
+void UnboundBuffer::abortWaitRecv() { abortWait(Direction::kReceive); }
+
+void UnboundBuffer::abortWaitSend() { abortWait(Direction::kSend); }
+
+void UnboundBuffer::abortWait(Direction direction) {
+  auto abort = [&] { state_.of(direction).abort = true; };
+  group_.exclusive(abort);
+}
+
+Connection& UnboundBuffer::connection(int rank) const {
+  Connection* connection = group_.connection(rank);
+  GLOO_ENFORCE(connection != nullptr, "Rank ", group_.rank(), " has no pair for rank ", rank);
+  return *connection;
+}
+
+// As over TCP: an empty message may have any offset.
+std::byte* UnboundBuffer::checkedRange(std::size_t offset, std::size_t nbytes) const {
+  auto* begin = static_cast<std::byte*>(ptr);
+  if (nbytes == 0) return begin;
+  GLOO_ENFORCE_LE(offset, size);
+  GLOO_ENFORCE_LE(nbytes, size - offset);
+  return begin + offset;
+}
+
+void UnboundBuffer::send(int dstRank, std::uint64_t slot, std::size_t offset, std::size_t nbytes) {
+  if (nbytes == kUnspecifiedByteCount) {
+    GLOO_ENFORCE_LE(offset, size);
+    nbytes = size - offset;
+  }
+  send(connection(dstRank), slot, offset, nbytes);
+}
+
+void UnboundBuffer::recv(int srcRank, std::uint64_t slot, std::size_t offset, std::size_t nbytes) {
+  if (nbytes == kUnspecifiedByteCount) {
+    GLOO_ENFORCE_LE(offset, size);
+    nbytes = size - offset;
+  }
+  recv(connection(srcRank), slot, offset, nbytes);
+}
+
+void UnboundBuffer::recv(std::vector<int> srcRanks, std::uint64_t slot, std::size_t offset, std::size_t nbytes) {
+  if (nbytes == kUnspecifiedByteCount) {
+    GLOO_ENFORCE_LT(offset, size);
+    nbytes = size - offset;
+  }
+  std::byte* data = checkedRange(offset, nbytes);
+  Failure failure;
+  auto post = [&] {
+    failure = group_.receiveFromAny(state_, slot, data, nbytes, std::move(srcRanks));
+  };
+  group_.exclusive(post);
+  if (failure) throwIo(failure);
+}
+
+void UnboundBuffer::send(Connection& connection, std::uint64_t slot, std::size_t offset, std::size_t nbytes) {
+  std::byte* data = checkedRange(offset, nbytes);
+  Failure failure;
+  auto post = [&] {
+    failure = connection.send(state_, {MessageKind::kUnbound, slot}, data, nbytes, /*remoteOffset=*/0);
+  };
+  group_.exclusive(post);
+  if (failure) throwIo(failure);
+}
+
+void UnboundBuffer::recv(Connection& connection, std::uint64_t slot, std::size_t offset, std::size_t nbytes) {
+  std::byte* data = checkedRange(offset, nbytes);
+  Failure failure;
+  auto post = [&] { failure = connection.receive(state_, slot, data, nbytes); };
+  group_.exclusive(post);
+  if (failure) throwIo(failure);
+}
+
+}  // namespace gloo_bypass::adapter
