@@ -29,6 +29,9 @@ constexpr int kFullPipeRounds = 3;
 constexpr double kLossThreshold = 0.08;
 constexpr double kLossMinDatagrams = 8;
 constexpr double kLossReduction = 0.7;  // [BBR2] BBRBeta
+// A round whose smallest round trip is over this much of the minimum stood in a queue: only then is loss congestion.
+constexpr double kQueuedRttFactor = 1.05;
+constexpr double kMaxNoiseLoss = 0.4;
 constexpr Duration kMinRttExpiry = std::chrono::seconds(5);
 constexpr Duration kProbeRttTime = std::chrono::milliseconds(200);
 
@@ -89,13 +92,17 @@ void Bbr::updateLoss(bool roundStart, const AckSample& sample) {
     const double lost = static_cast<double>(roundLostBytes_);
     const double all = lost + static_cast<double>(roundAckedBytes_);
     heavyLoss_ = lost > kLossThreshold * all && lost >= kLossMinDatagrams * mss_;
-    const bool probing = state_ == State::kProbeBandwidth && phase_ <= 1;
-    if (heavyLoss_ && pipeFull_ && !probing) {
+    const bool cruising = state_ == State::kProbeBandwidth && phase_ > 1;
+    const bool queued = seconds(roundMinRtt_) > kQueuedRttFactor * seconds(minRtt_);
+    if (cruising && all > 0) noiseLoss_ += (lost / all - noiseLoss_) / 4;
+    if (cruising && heavyLoss_ && queued) {
       bandwidthLow_ = std::max(roundBandwidth_, kLossReduction * bandwidth());
     }
     roundLostBytes_ = roundAckedBytes_ = 0;
     roundBandwidth_ = 0;
+    roundMinRtt_ = Duration{0};
   }
+  if (sample.rtt > Duration{0} && (roundMinRtt_ == Duration{0} || sample.rtt < roundMinRtt_)) roundMinRtt_ = sample.rtt;
   roundLostBytes_ += sample.lostBytes;
   roundAckedBytes_ += sample.ackedBytes;
 }
@@ -111,16 +118,12 @@ void Bbr::updateBandwidth(const AckSample& sample) {
 // [BBR1] "Estimating When Startup has Filled the Pipe"; [BBR2] "Exiting Startup Based on Packet Loss".
 void Bbr::checkFullPipe(bool roundStart, const AckSample& sample) {
   if (pipeFull_ || !roundStart || sample.appLimited) return;
-  if (heavyLoss_) {
-    pipeFull_ = true;
-    return;
-  }
   if (maxBandwidth_.maximum() >= fullBandwidth_ * kFullPipeGrowth) {
     fullBandwidth_ = maxBandwidth_.maximum();
     roundsWithoutGrowth_ = 0;
     return;
   }
-  pipeFull_ = ++roundsWithoutGrowth_ >= kFullPipeRounds;
+  pipeFull_ = ++roundsWithoutGrowth_ >= kFullPipeRounds || heavyLoss_;
 }
 
 void Bbr::checkDrain(const AckSample& sample) {
@@ -147,7 +150,11 @@ void Bbr::startPhase(int phase, TimePoint now) {
   phase_ = phase;
   phaseStart_ = now;
   pacingGain_ = kPhaseGains[phase];
-  if (phase == 0) bandwidthLow_ = kInfinity;
+  if (phase == 0) {
+    // What noise takes of a probe must not hide that there is more to have.
+    pacingGain_ /= 1 - std::min(noiseLoss_, kMaxNoiseLoss);
+    bandwidthLow_ = kInfinity;
+  }
 }
 
 // [BBR1] "Gain Cycling Algorithm": the probing phase lasts until it filled the pipe to its gain or lost, the draining one
@@ -226,8 +233,8 @@ void Bbr::updateControl(const AckSample& sample) {
   if (bandwidth() > 0 && minRtt_ > Duration{0} && pipeFull_) {
     const double allowance = kAllowanceDatagrams * mss_ + bandwidth() * kAllowanceSeconds;
     window_ = std::min(window_ + acked, bdpBytes(windowGain_) + allowance);
-  } else if (window_ < 2 * static_cast<double>(sample.inFlightBytes + sample.ackedBytes)) {
-    window_ += acked;  // startup: doubles each round that uses it
+  } else if (window_ < bdpBytes(windowGain_) || window_ < kInitialWindowDatagrams * mss_ || round_ <= 1) {
+    window_ += acked;  // startup: doubles each round
   }
   window_ = std::max(window_, minWindow());
 }

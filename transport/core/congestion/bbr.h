@@ -11,9 +11,11 @@
 //                  +-- pipe never filled -- PROBE_RTT <-- minRtt is old -+   |  (from every state)
 //                                               +------- 200 ms and a round -+
 //
-// What differs from [BBR2]: a loss rate below kLossThreshold (8 % of a round; the draft has 2 %) is taken for the path's
-// noise, because the paths this is for (continents, tunnels, radio) lose without being full. Above it, the rate falls to
-// what is delivered until the next probe.
+// What differs from [BBR2], because the paths this is for (continents, tunnels, radio) lose without being full:
+// - A loss rate below kLossThreshold (8 % of a round; the draft has 2 %), or without a queue, is taken for the path's noise.
+//   Loss above it, with a queue, holds the rate to what is delivered until the next probe.
+// - The probing gain makes up for the noise (only while probing: a policer's losses stop when the probe does), so that
+//   the estimate does not sink cycle by cycle where 1.25 x (1 - loss) < 1.
 //
 // Pure. Sizes in bytes, rates in bytes per second.
 #pragma once
@@ -80,7 +82,9 @@ class Bbr final : public CongestionController {
   std::uint64_t roundEndDelivered_ = 0;
   double roundBandwidth_ = 0;  // largest rate of this round
   std::size_t roundAckedBytes_ = 0, roundLostBytes_ = 0;
+  Duration roundMinRtt_{0};
   bool heavyLoss_ = false;     // the round that just ended lost more than kLossThreshold
+  double noiseLoss_ = 0;       // smoothed loss rate of rounds that did not probe
 
   // STARTUP.
   bool pipeFull_ = false;

@@ -17,8 +17,10 @@ void Pacer::setRate(double bytesPerSecond, std::size_t datagramBytes) {
   if (bytesPerSecond == bytesPerSecond_ && datagramBytes == datagramBytes_) return;
   bytesPerSecond_ = bytesPerSecond;
   datagramBytes_ = datagramBytes;
+  const double nanosecondsPerByteBefore = nanosecondsPerByte_;
   if (std::isinf(bytesPerSecond)) {
     nanosecondsPerByte_ = 0;
+    next_ = std::min(next_, lastSent_);
     burstBytes_ = 0;
     tolerance_ = Duration{0};
     return;
@@ -29,9 +31,15 @@ void Pacer::setRate(double bytesPerSecond, std::size_t datagramBytes) {
   burstBytes_ = std::max(wanted, 2 * datagramBytes);
   // One datagram always conforms, so the tolerance covers the rest of the burst.
   tolerance_ = timeFor(burstBytes_ - std::min(burstBytes_, datagramBytes));
+  // What the bucket holds are bytes: at another rate they take another time.
+  if (nanosecondsPerByteBefore > 0 && next_ > lastSent_) {
+    const double held = static_cast<double>((next_ - lastSent_).count()) / nanosecondsPerByteBefore;
+    next_ = lastSent_ + timeFor(static_cast<std::size_t>(held));
+  }
 }
 
 void Pacer::onSent(TimePoint now, std::size_t bytes) {
+  lastSent_ = now;
   next_ = std::max(next_, now) + timeFor(bytes);
 }
 

@@ -39,6 +39,7 @@ class Pacer {
   std::size_t datagramBytes_ = 0;
   std::size_t burstBytes_ = 0;
   Duration tolerance_{0};
+  TimePoint lastSent_ = TimePoint{} - std::chrono::hours(24);
   TimePoint next_ = TimePoint{} - std::chrono::hours(24);  // long ago: nothing is held back at the start
 };
 

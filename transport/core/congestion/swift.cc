@@ -40,7 +40,7 @@ void Swift::onSent(TimePoint, std::size_t bytes, std::size_t inFlightBytes) {
 void Swift::onAck(const AckSample& sample) {
   if (sample.ackedBytes > 0) timeouts_ = 0;
   if (sample.smoothedRtt > Duration{0}) smoothedRtt_ = sample.smoothedRtt;
-  if (sample.rtt > Duration{0}) updateMinimalRtt(sample.rtt);
+  if (sample.rtt > Duration{0}) updateMinimalRtt(sample);
   if (sample.lostBytes > 0) {
     starting_ = false;
     if (mayDecrease(sample.now)) decrease(1 - kMaxDecrease, sample.now);
@@ -78,8 +78,12 @@ Duration Swift::targetDelay() const {
   return minRtt_ + minRtt_ / 2 + kHostDelay + Duration(static_cast<Duration::rep>(scaling));
 }
 
-void Swift::updateMinimalRtt(Duration rtt) {
+// The session's minimum goes back to the handshake, before this flow and, in a job whose ranks all connect first, most
+// others had filled a queue. After a change of path it is history.
+void Swift::updateMinimalRtt(const AckSample& sample) {
+  const Duration rtt = sample.rtt;
   if (minRtt_ == Duration{0} || rtt < minRtt_) minRtt_ = rtt;
+  if (!pathChanged_ && sample.minRtt > Duration{0}) minRtt_ = std::min(minRtt_, sample.minRtt);
   if (smoothedRtt_ == Duration{0}) smoothedRtt_ = rtt;
   if (roundMinRtt_ == Duration{0} || rtt < roundMinRtt_) roundMinRtt_ = rtt;
 }
@@ -91,6 +95,7 @@ void Swift::endRound(const AckSample& sample) {
   if (atFloor && roundMinRtt_ > targetDelay()) {
     if (++roundsAtFloor_ >= kFloorRoundsUntilNewPath) {
       minRtt_ = roundMinRtt_;
+      pathChanged_ = true;
       roundsAtFloor_ = 0;
     }
   } else {

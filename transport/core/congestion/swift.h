@@ -35,7 +35,7 @@ class Swift final : public CongestionController {
   Duration targetDelay() const;
 
  private:
-  void updateMinimalRtt(Duration rtt);
+  void updateMinimalRtt(const AckSample& sample);
   void endRound(const AckSample& sample);
   void increase(std::size_t ackedBytes);
   void decrease(double factor, TimePoint now);
@@ -44,6 +44,7 @@ class Swift final : public CongestionController {
   const double mss_;
   double window_;
   Duration minRtt_{0};
+  bool pathChanged_ = false;     // the session's own minimum is of another path
   Duration smoothedRtt_{0};
   TimePoint lastDecrease_ = TimePoint{} - std::chrono::hours(24);
   bool starting_ = true;         // doubling, until the target is first passed

@@ -1,0 +1,326 @@
+#include "tests/sim/conversation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace gloo_bypass::sim {
+namespace {
+
+constexpr std::byte kUntouched{0xa5};
+constexpr std::byte kScribble{0xee};  // written over a buffer that the session has given back
+constexpr std::size_t kGuardBytes = 64;
+constexpr std::size_t kMaxFaults = 8;
+constexpr OperationToken kPersistentToken = 1'000'000'000;
+constexpr OperationToken kWithdrawnToken = 2'000'000'000;  // + index
+
+enum Tag : std::uint64_t { kAnnouncedTag = 1000, kWithdrawnTag = 2000 };
+
+bool all(std::span<const std::byte> bytes, std::byte value) {
+  return std::all_of(bytes.begin(), bytes.end(), [value](std::byte b) { return b == value; });
+}
+
+}  // namespace
+
+void fillPattern(std::span<std::byte> buffer, std::uint64_t seed) {
+  Random random(seed);
+  for (std::size_t i = 0; i < buffer.size(); i += 8) {
+    const std::uint64_t word = random.next();
+    std::memcpy(buffer.data() + i, &word, std::min<std::size_t>(8, buffer.size() - i));
+  }
+}
+
+bool matchesPattern(std::span<const std::byte> buffer, std::uint64_t seed) {
+  Random random(seed);
+  for (std::size_t i = 0; i < buffer.size(); i += 8) {
+    const std::uint64_t word = random.next();
+    if (std::memcmp(buffer.data() + i, &word, std::min<std::size_t>(8, buffer.size() - i)) != 0) return false;
+  }
+  return true;
+}
+
+Conversation::Conversation(Simulation& simulation, Host& sender, Host& receiver, const TrafficModel& model,
+                           std::uint64_t seed)
+    : simulation_(simulation), sender_(sender), receiver_(receiver), model_(model), random_(seed) {
+  plan();
+}
+
+void Conversation::plan() {
+  // Tags use all 64 bits, and the persistent key has the tag of an ordinary one: only the kind tells them apart.
+  tagBase_ = random_.next();
+  for (int i = 0; i < model_.messages && plannedBytes_ < model_.totalBytes; ++i) {
+    planMessage(model_.totalBytes - plannedBytes_);
+  }
+  std::stable_sort(messages_.begin(), messages_.end(),
+                   [](const Message& a, const Message& b) { return a.sendAt < b.sendAt; });
+  orderReceives();
+  layOutRegion();
+}
+
+void Conversation::planMessage(std::size_t budget) {
+  Message m;
+  const double choice = random_.uniform();
+  if (choice < 0.15 && model_.announced) {
+    m.kind = KeyKind::kAnnounced;
+    m.key = {MessageKind::kUnbound, tagBase_ + kAnnouncedTag};
+    m.cancelSend = random_.chance(0.3);
+  } else if (choice < 0.3 && model_.persistent) {
+    m.kind = KeyKind::kPersistent;
+    m.key = {MessageKind::kBound, tagBase_};
+  } else if (choice < 0.4 && model_.withdrawn) {
+    m.kind = KeyKind::kWithdrawn;
+    m.key = {MessageKind::kUnbound, tagBase_ + kWithdrawnTag + messages_.size()};
+  } else {
+    m.key = {MessageKind::kUnbound, tagBase_ + random_.below(static_cast<std::uint64_t>(model_.ordinaryKeys))};
+  }
+  const std::size_t maximum = std::max<std::size_t>(2, std::min(model_.maxMessageBytes, budget));
+  m.length = random_.chance(0.05) ? 0 : static_cast<std::size_t>(random_.logUniform(1, static_cast<double>(maximum)));
+  m.capacity = m.length + (random_.chance(0.5) ? 0 : random_.below(1000));
+  m.sendAt = Duration(static_cast<Duration::rep>(random_.uniform() * static_cast<double>(model_.spread.count())));
+  m.receiveAt = Duration(static_cast<Duration::rep>(random_.uniform() * static_cast<double>(model_.spread.count())));
+  m.pattern = random_.next();
+  plannedBytes_ += m.length;
+  messages_.push_back(std::move(m));
+}
+
+// Receives of one key are posted in the order in which they must match; over keys, in any order.
+void Conversation::orderReceives() {
+  std::map<std::uint64_t, std::vector<std::size_t>> keys;
+  for (std::size_t i = 0; i < messages_.size(); ++i) {
+    if (messages_[i].kind == KeyKind::kOrdinary) keys[messages_[i].key.tag].push_back(i);
+  }
+  for (auto& [tag, indices] : keys) {
+    std::vector<Duration> times;
+    for (const std::size_t i : indices) times.push_back(messages_[i].receiveAt);
+    std::sort(times.begin(), times.end());
+    for (std::size_t k = 0; k < indices.size(); ++k) messages_[indices[k]].receiveAt = times[k];
+  }
+}
+
+void Conversation::layOutRegion() {
+  std::size_t end = 0;
+  for (std::size_t i = 0; i < messages_.size(); ++i) {
+    Message& m = messages_[i];
+    if (m.kind != KeyKind::kPersistent) continue;
+    end += kGuardBytes;
+    m.remoteOffset = end;
+    end += m.length;
+    persistentOrder_.push_back(i);
+  }
+  if (end > 0) region_.assign(end + kGuardBytes, kUntouched);
+}
+
+void Conversation::start() {
+  // A bound buffer is made before its peer can know of it.
+  if (!region_.empty()) postPersistent();
+  for (std::size_t i = 0; i < messages_.size(); ++i) {
+    Message& m = messages_[i];
+    ++openSends_;
+    ++openReceives_;
+    m.sendOpen = true;
+    m.sendBuffer.resize(m.length);
+    fillPattern(m.sendBuffer, m.pattern);
+    simulation_.after(m.sendAt, [this, i] { postSend(i); });
+    if (m.kind == KeyKind::kOrdinary) simulation_.after(m.receiveAt, [this, i] { postReceive(i); });
+    if (m.kind == KeyKind::kWithdrawn) {
+      simulation_.after(m.receiveAt / 2, [this, i] { postWithdrawn(i); });
+      simulation_.after(m.receiveAt, [this, i] { withdraw(i); });
+    }
+  }
+}
+
+void Conversation::postSend(std::size_t index) {
+  sender_.operate([this, index](Session& session, TimePoint now) {
+    Message& m = messages_[index];
+    const SendRequest request{index, m.key, m.sendBuffer.data(), m.length, m.remoteOffset};
+    if (m.kind == KeyKind::kAnnounced) announcedOrder_.push_back(index);
+    if (const Status posted = session.postSend(now, request); !posted.ok()) {
+      fault("postSend of message " + std::to_string(index) + ": " + posted.error().message);
+      return;
+    }
+    if (!m.cancelSend || !session.cancelSend(now, index)) return;
+    // Nothing can have gone out yet, so the receiver must never hear of it.
+    m.sendCancelled = true;
+    std::fill(m.sendBuffer.begin(), m.sendBuffer.end(), kScribble);
+    announcedOrder_.pop_back();
+    m.sendOpen = false;
+    --openSends_;
+    --openReceives_;
+  });
+}
+
+void Conversation::postReceive(std::size_t index) {
+  receiver_.operate([this, index](Session& session, TimePoint now) {
+    Message& m = messages_[index];
+    m.receiveBuffer.assign(m.capacity + kGuardBytes, kUntouched);
+    const Status posted = session.postReceive(now, {index, m.key, m.receiveBuffer.data(), m.capacity, false});
+    if (!posted.ok()) fault("postReceive of message " + std::to_string(index) + ": " + posted.error().message);
+  });
+}
+
+void Conversation::postPersistent() {
+  receiver_.operate([this](Session& session, TimePoint now) {
+    const MessageKey key{MessageKind::kBound, tagBase_};
+    const Status posted = session.postReceive(now, {kPersistentToken, key, region_.data(), region_.size(), true});
+    if (!posted.ok()) fault("persistent postReceive: " + posted.error().message);
+  });
+}
+
+void Conversation::postWithdrawn(std::size_t index) {
+  receiver_.operate([this, index](Session& session, TimePoint now) {
+    Message& m = messages_[index];
+    m.withdrawnBuffer.assign(m.capacity + kGuardBytes, kUntouched);
+    m.withdrawnOpen = true;
+    const Status posted =
+        session.postReceive(now, {kWithdrawnToken + index, m.key, m.withdrawnBuffer.data(), m.capacity, false});
+    if (!posted.ok()) fault("postReceive (withdrawn): " + posted.error().message);
+  });
+}
+
+// Before its message has come, a cancelled receive is as if it had never been, and the message is announced. Later, the
+// message may arrive into nowhere. Either way the buffer stays as it is from now on.
+void Conversation::withdraw(std::size_t index) {
+  receiver_.operate([this, index](Session& session, TimePoint now) {
+    Message& m = messages_[index];
+    const bool cancelled = session.cancelReceive(now, kWithdrawnToken + index);
+    if (!m.withdrawnOpen) {
+      if (cancelled) fault("cancelReceive of a completed receive returned true");
+      return;
+    }
+    if (!cancelled) return;  // its completion is on the way
+    m.withdrawnOpen = false;
+    m.withdrawnCopy = m.withdrawnBuffer;
+    m.withdrawnCancelled = true;
+    --openReceives_;
+  });
+}
+
+void Conversation::onSenderEvent(const SessionEvent& event) {
+  if (event.type != SessionEvent::Type::kSendComplete) return;
+  if (event.token >= messages_.size() || !messages_[event.token].sendOpen) {
+    fault(fmt::format("send {} completed without being open", event.token));
+    return;
+  }
+  Message& m = messages_[event.token];
+  m.sendOpen = false;
+  --openSends_;
+  std::fill(m.sendBuffer.begin(), m.sendBuffer.end(), kScribble);
+}
+
+void Conversation::onReceiverEvent(const SessionEvent& event) {
+  if (event.type == SessionEvent::Type::kReceiveComplete) onReceived(event.token, event.length);
+  if (event.type == SessionEvent::Type::kMessageAnnounced) onAnnounced(event.key, event.length);
+}
+
+void Conversation::onReceived(OperationToken token, std::size_t length) {
+  if (token == kPersistentToken) {
+    onPersistentReceived(length);
+    return;
+  }
+  const bool withdrawn = token >= kWithdrawnToken;
+  const std::size_t index = withdrawn ? token - kWithdrawnToken : token;
+  if (index >= messages_.size()) {
+    fault(fmt::format("receive of unknown token {} completed", token));
+    return;
+  }
+  Message& m = messages_[index];
+  if (withdrawn) {
+    if (!m.withdrawnOpen) {
+      fault(fmt::format("receive {} completed after it was cancelled", index));
+      return;
+    }
+    m.withdrawnOpen = false;
+    m.receiveBuffer.swap(m.withdrawnBuffer);
+  }
+  judge(m, m.receiveBuffer, length);
+}
+
+void Conversation::onPersistentReceived(std::size_t length) {
+  if (persistentOrder_.empty()) {
+    fault("the persistent receive completed more often than messages were sent");
+    return;
+  }
+  Message& m = messages_[persistentOrder_.front()];
+  persistentOrder_.pop_front();
+  judge(m, std::span(region_).subspan(m.remoteOffset, m.length), length);
+}
+
+void Conversation::onAnnounced(MessageKey key, std::size_t length) {
+  const std::uint64_t withdrawn = key.tag - tagBase_ - kWithdrawnTag;
+  if (key.kind == MessageKind::kUnbound && withdrawn < static_cast<std::uint64_t>(model_.messages)) {
+    onWithdrawnAnnounced(key);
+    return;
+  }
+  if (key != MessageKey{MessageKind::kUnbound, tagBase_ + kAnnouncedTag}) return;
+  if (announcedOrder_.empty()) {
+    fault("a message was announced that was not sent");
+    return;
+  }
+  const std::size_t index = announcedOrder_.front();
+  announcedOrder_.pop_front();
+  Message& m = messages_[index];
+  if (length != m.length) fault(fmt::format("message {}: announced with {} bytes, sent with {}", index, length, m.length));
+  if (random_.chance(0.5)) {
+    postReceive(index);
+  } else {
+    simulation_.after(m.receiveAt / 4, [this, index] { postReceive(index); });
+  }
+}
+
+void Conversation::onWithdrawnAnnounced(MessageKey key) {
+  const auto m = std::find_if(messages_.begin(), messages_.end(), [&](const Message& each) { return each.key == key; });
+  if (m == messages_.end()) {
+    fault("a message was announced that was not sent");
+    return;
+  }
+  // Announced before its first receive was posted: that one will match it.
+  if (!m->withdrawnCancelled) return;
+  ++openReceives_;
+  postReceive(static_cast<std::size_t>(m - messages_.begin()));
+}
+
+void Conversation::judge(Message& message, std::span<const std::byte> bytes, std::size_t length) {
+  if (message.received) fault(fmt::format("message with tag {:x} arrived twice", message.key.tag));
+  if (length != message.length) {
+    fault(fmt::format("message with tag {:x}: {} bytes arrived of {}", message.key.tag, length, message.length));
+  } else if (!matchesPattern(bytes.first(length), message.pattern)) {
+    fault(fmt::format("message with tag {:x}, {} bytes: the wrong bytes arrived", message.key.tag, length));
+  }
+  message.received = true;
+  --openReceives_;
+  ++messagesDelivered_;
+  bytesDelivered_ += length;
+}
+
+void Conversation::checkBuffers() {
+  for (const Message& m : messages_) {
+    if (!m.sendOpen && !all(m.sendBuffer, kScribble)) fault("a send buffer was written to");
+    if (m.kind == KeyKind::kPersistent) {
+      if (m.received && !matchesPattern(std::span(region_).subspan(m.remoteOffset, m.length), m.pattern)) {
+        fault("the persistent region changed after its message was complete");
+      }
+      if (!all(std::span(region_).subspan(m.remoteOffset - kGuardBytes, kGuardBytes), kUntouched)) {
+        fault("bytes between two messages of the persistent region were written to");
+      }
+    } else if (m.received) {
+      const std::span<const std::byte> buffer = m.receiveBuffer;
+      if (!matchesPattern(buffer.first(m.length), m.pattern)) fault("a receive buffer changed after its completion");
+      if (!all(buffer.subspan(m.length), kUntouched)) fault("a receive buffer was written to beyond its message");
+    }
+    if (!m.withdrawnCopy.empty() && m.withdrawnCopy != m.withdrawnBuffer) {
+      fault("the buffer of a cancelled receive was written to");
+    }
+  }
+}
+
+std::string Conversation::progress() const {
+  return fmt::format("{} of {} messages delivered, {} sends and {} receives open", messagesDelivered_, messages_.size(),
+                     openSends_, openReceives_);
+}
+
+void Conversation::fault(std::string text) {
+  if (faults_.size() < kMaxFaults) faults_.push_back(std::move(text));
+}
+
+}  // namespace gloo_bypass::sim

@@ -1,0 +1,107 @@
+// One direction of traffic between two hosts, planned at random from a seed, and the judge of what arrives: every message
+// bit-exact, in order of its key, once; buffers untouched outside the time in which they are lent.
+//
+// Kinds of keys, by what the receiver does:
+//   ordinary    receives posted at random times, before or after the message arrives
+//   announced   a receive is posted only when the message is announced (recv-from-any); some sends are cancelled
+//   persistent  a bound region; each message lands at its offset
+//   withdrawn   every message's first receive is cancelled at a random moment
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/sim/host.h"
+#include "tests/sim/random.h"
+
+namespace gloo_bypass::sim {
+
+struct TrafficModel {
+  int messages = 20;
+  std::size_t maxMessageBytes = 1 << 20;
+  std::size_t totalBytes = 4 << 20;  // no further messages are planned beyond
+  int ordinaryKeys = 4;
+  bool announced = true, persistent = true, withdrawn = true;
+  Duration spread = std::chrono::milliseconds(10);  // sends and receives are posted within it
+};
+
+// Bytes that depend on seed and position: a shifted, swapped or stale block shows.
+void fillPattern(std::span<std::byte> buffer, std::uint64_t seed);
+bool matchesPattern(std::span<const std::byte> buffer, std::uint64_t seed);
+
+class Conversation {
+ public:
+  Conversation(Simulation& simulation, Host& sender, Host& receiver, const TrafficModel& model, std::uint64_t seed);
+  Conversation(const Conversation&) = delete;
+  Conversation& operator=(const Conversation&) = delete;
+
+  // Plans everything from now on. The hosts' observers must pass events on.
+  void start();
+  void onSenderEvent(const SessionEvent& event);
+  void onReceiverEvent(const SessionEvent& event);
+
+  bool done() const { return openSends_ == 0 && openReceives_ == 0; }
+  // After the end: buffers stayed as they were when they were handed back. Empty: all is well.
+  void checkBuffers();
+  const std::vector<std::string>& faults() const { return faults_; }
+  std::string progress() const;
+
+  std::uint64_t messagesDelivered() const { return messagesDelivered_; }
+  std::uint64_t bytesDelivered() const { return bytesDelivered_; }
+
+ private:
+  enum class KeyKind : std::uint8_t { kOrdinary, kAnnounced, kPersistent, kWithdrawn };
+
+  struct Message {
+    KeyKind kind = KeyKind::kOrdinary;
+    MessageKey key;
+    std::size_t length = 0;
+    std::size_t capacity = 0;
+    std::uint64_t remoteOffset = 0;
+    Duration sendAt{0}, receiveAt{0};
+    bool cancelSend = false;
+    std::uint64_t pattern = 0;
+    std::vector<std::byte> sendBuffer, receiveBuffer;
+    bool sendOpen = false, sendCancelled = false, received = false;
+    // kWithdrawn: the buffer of the receive that is cancelled, and what it held then.
+    std::vector<std::byte> withdrawnBuffer, withdrawnCopy;
+    bool withdrawnOpen = false, withdrawnCancelled = false;
+  };
+
+  void plan();
+  void planMessage(std::size_t budget);
+  void orderReceives();
+  void layOutRegion();
+  void postSend(std::size_t index);
+  void postReceive(std::size_t index);
+  void postPersistent();
+  void postWithdrawn(std::size_t index);
+  void withdraw(std::size_t index);
+  void onReceived(OperationToken token, std::size_t length);
+  void onPersistentReceived(std::size_t length);
+  void onAnnounced(MessageKey key, std::size_t length);
+  void onWithdrawnAnnounced(MessageKey key);
+  void judge(Message& message, std::span<const std::byte> bytes, std::size_t length);
+  void fault(std::string text);
+
+  Simulation& simulation_;
+  Host& sender_;
+  Host& receiver_;
+  const TrafficModel model_;
+  Random random_;
+  std::deque<Message> messages_;  // in the order of sending; a deque keeps buffers where they are
+  std::vector<std::byte> region_;
+  std::deque<std::size_t> persistentOrder_;  // messages of the persistent key not yet received
+  std::deque<std::size_t> announcedOrder_;   // sent on the announced key, not yet announced
+  std::uint64_t tagBase_ = 0;
+  std::size_t plannedBytes_ = 0;
+  std::size_t openSends_ = 0, openReceives_ = 0;
+  std::uint64_t messagesDelivered_ = 0, bytesDelivered_ = 0;
+  std::vector<std::string> faults_;
+};
+
+}  // namespace gloo_bypass::sim

@@ -1,0 +1,92 @@
+#include "tests/sim/host.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace gloo_bypass::sim {
+
+Host::Host(Simulation& simulation, const SessionConfig& config, std::uint64_t id, std::uint64_t entropy)
+    : simulation_(simulation), id_(id), session_(config, id, entropy) {}
+
+void Host::operate(const std::function<void(Session&, TimePoint)>& operation) {
+  if (vanished_) return;
+  if (stopped_) {
+    deferred_.push_back(operation);
+    return;
+  }
+  operation(session_, simulation_.now());
+  pump();
+}
+
+void Host::connect(const Host& peer, std::size_t maxDatagramBytes) {
+  operate([&](Session& session, TimePoint now) { session.connect(now, peer.id(), maxDatagramBytes); });
+}
+
+void Host::resume() {
+  stopped_ = false;
+  for (const std::vector<std::byte>& datagram : std::exchange(socketBuffer_, {})) {
+    session_.handleDatagram(simulation_.now(), datagram);
+  }
+  if (session_.pollTimeout() <= simulation_.now()) session_.handleTimeout(simulation_.now());
+  for (const auto& operation : std::exchange(deferred_, {})) operation(session_, simulation_.now());
+  pump();
+}
+
+TimePoint Host::nextWake() const {
+  if (stopped_ || vanished_) return kNever;
+  return std::min(session_.pollTimeout(), refusedUntil_);
+}
+
+void Host::wake(TimePoint now) {
+  if (refusedUntil_ <= now) refusedUntil_ = kNever;
+  if (session_.pollTimeout() <= now) session_.handleTimeout(now);
+  pump();
+}
+
+void Host::onDatagram(TimePoint now, std::span<const std::byte> datagram) {
+  if (vanished_) return;
+  if (stopped_) {
+    if (socketBuffer_.size() < kSocketBufferDatagrams) socketBuffer_.emplace_back(datagram.begin(), datagram.end());
+    return;
+  }
+  session_.handleDatagram(now, datagram);
+  pump();
+}
+
+void Host::pump() {
+  if (pumping_) return;  // called from the observer: the loop below goes on with what it did
+  pumping_ = true;
+  while (pumpEvents() | pumpDatagrams()) {
+  }
+  maxMemoryBytes_ = std::max(maxMemoryBytes_, session_.memoryBytes());
+  pumping_ = false;
+  simulation_.reschedule(*this);
+}
+
+bool Host::pumpEvents() {
+  bool any = false;
+  SessionEvent event;
+  while (session_.pollEvent(&event)) {
+    any = true;
+    if (observer_) observer_(event);
+  }
+  return any;
+}
+
+bool Host::pumpDatagrams() {
+  if (out_ == nullptr || refusedUntil_ != kNever) return false;
+  bool any = false;
+  const TimePoint now = simulation_.now();
+  SessionDatagram datagram;
+  while (session_.pollTransmit(now, &datagram)) {
+    if (!out_->send(now, *peer_, datagram.header, datagram.payload)) {
+      session_.undoTransmit(now);
+      refusedUntil_ = out_->roomAt();
+      break;
+    }
+    any = true;
+  }
+  return any;
+}
+
+}  // namespace gloo_bypass::sim

@@ -1,0 +1,48 @@
+// Two hosts, a link each way, and what a test asks of them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tests/sim/conversation.h"
+#include "tests/sim/host.h"
+#include "tests/sim/link.h"
+#include "tests/sim/simulation.h"
+
+namespace gloo_bypass::sim {
+
+struct PathModel {
+  LinkModel forth, back;
+  std::size_t maxDatagramBytes = 1472;
+
+  static PathModel symmetric(const LinkModel& link, std::size_t maxDatagramBytes) {
+    return {link, link, maxDatagramBytes};
+  }
+};
+
+class Pair {
+ public:
+  Pair(const PathModel& path, const SessionConfig& config, std::uint64_t seed);
+
+  void connect();
+  // Both are kEstablished within `limit`.
+  bool connectWithin(Duration limit);
+  // Carries `forth` from a to b and `back` from b to a at once; both may be null.
+  void observe(Conversation* forth, Conversation* back);
+  // Empty, or what is wrong with the counters and the memory after an undisturbed run.
+  std::vector<std::string> audit(const Conversation& forth, const Conversation& back) const;
+
+  Simulation simulation;
+  Link linkForth, linkBack;
+  Host a, b;
+
+ private:
+  const PathModel path_;
+  const SessionConfig config_;
+};
+
+// The bound on Session::memoryBytes that a configuration promises: both buffers, what the eager credit lets a peer put
+// there, and bookkeeping.
+std::size_t memoryBound(const SessionConfig& config, bool longPath);
+
+}  // namespace gloo_bypass::sim
