@@ -58,17 +58,23 @@ int runSpawnedRank(const PerfOptions& options, int rank, std::uint16_t port) {
   return kExitFailure;
 }
 
-// What the ranks said before they ended, the same text once.
-void printFailures(const KeyValueServer& server, unsigned ranks) {
-  std::map<std::string, int> seen;
+// Why a run failed. What the ranks themselves said comes first, one line for each different text; the launcher's own finding
+// follows where a rank could not say anything (it was killed).
+[[noreturn]] void throwFailure(const KeyValueServer& server, unsigned ranks, const RankProcesses::Failure& failure) {
+  std::map<std::string, std::string> lines;  // text without the rank's number -> text
   for (unsigned rank = 0; rank < ranks; ++rank) {
-    const auto text = server.value(fmt::format("failure/{}", rank));
-    if (!text) continue;
-    std::string message(text->begin(), text->end());
+    const auto said = server.value(fmt::format("failure/{}", rank));
+    if (!said) continue;
+    const std::string text(said->begin(), said->end());
     const std::string prefix = fmt::format("rank {}, ", rank);
-    const std::string bare = message.rfind(prefix, 0) == 0 ? message.substr(prefix.size()) : message;
-    if (seen[bare]++ == 0) complain(message);
+    lines.emplace(text.rfind(prefix, 0) == 0 ? text.substr(prefix.size()) : text, text);
   }
+  const bool firstSpoke = failure.rank >= 0 && server.value(fmt::format("failure/{}", failure.rank)).has_value();
+  std::vector<std::string> messages;
+  for (const auto& [bare, text] : lines) messages.push_back(text);
+  if (!firstSpoke || messages.empty()) messages.push_back(failure.message);
+  for (std::size_t i = 0; i + 1 < messages.size(); ++i) complain(messages[i]);
+  throw PerfError(messages.back());
 }
 
 nlohmann::json runRanksOnce(const PerfOptions& options) {
@@ -76,11 +82,8 @@ nlohmann::json runRanksOnce(const PerfOptions& options) {
   RankProcesses ranks(static_cast<int>(options.ranks),
                       [&](int rank) { return runSpawnedRank(options, rank, server.port()); });
   server.start();
-  const std::string problem = ranks.supervise(std::chrono::duration<double>(options.deadlineSeconds));
-  if (!problem.empty()) {
-    printFailures(server, options.ranks);
-    throw PerfError(problem);
-  }
+  const auto failure = ranks.supervise(std::chrono::duration<double>(options.deadlineSeconds));
+  if (failure) throwFailure(server, options.ranks, *failure);
   const auto report = server.value("report");
   if (!report) throw PerfError("rank 0 ended without a report");
   return nlohmann::json::parse(report->begin(), report->end());

@@ -1,5 +1,7 @@
 #include "tools/device_factory.h"
 
+#include <netdb.h>
+
 #include <fmt/format.h>
 #include <gloo/transport/tcp/device.h>
 
@@ -12,7 +14,16 @@
 namespace gloo_bypass {
 namespace {
 
+// Gloo 2022 crashes on a host name that does not resolve.
+void checkResolves(const std::string& hostname) {
+  addrinfo* found = nullptr;
+  const int code = ::getaddrinfo(hostname.c_str(), nullptr, nullptr, &found);
+  if (code != 0) throw PerfError(fmt::format("host name '{}': {}; use --hostname or --interface", hostname, gai_strerror(code)));
+  ::freeaddrinfo(found);
+}
+
 std::shared_ptr<::gloo::transport::Device> makeTcpDevice(const DeviceOptions& options) {
+  if (!options.hostname.empty()) checkResolves(options.hostname);
   ::gloo::transport::tcp::attr attributes;
   attributes.iface = options.interface;
   attributes.hostname = options.hostname;

@@ -210,6 +210,9 @@ CommandLine parseCommandLine(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& error) {
     throw UsageError(oneLine(error.what()) + " (see --help)");
   }
+  // A default never contradicts the other bound.
+  if (app.count("--minbytes") == 0) options.minBytes = std::min(options.minBytes, options.maxBytes);
+  if (app.count("--maxbytes") == 0) options.maxBytes = std::max(options.minBytes, options.maxBytes);
   checkOptions(options);
   return options;
 }

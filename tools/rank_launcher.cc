@@ -73,7 +73,7 @@ int RankProcesses::reap(std::vector<int>* failures) {
   return running;
 }
 
-std::string RankProcesses::supervise(std::chrono::duration<double> deadline) {
+std::optional<RankProcesses::Failure> RankProcesses::supervise(std::chrono::duration<double> deadline) {
   const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(deadline);
   std::optional<Clock::time_point> graceEnd;
   std::vector<int> failures;
@@ -84,16 +84,17 @@ std::string RankProcesses::supervise(std::chrono::duration<double> deadline) {
     if (graceEnd && now >= *graceEnd) break;
     if (now >= end) {
       killRest();
-      return fmt::format("not done after {} s (--deadline); all ranks were ended", deadline.count());
+      return Failure{-1, fmt::format("not done after {} s (--deadline); all ranks were ended", deadline.count())};
     }
     const timespec wait{0, std::chrono::nanoseconds(kPollInterval).count()};
     sigtimedwait(&signals, nullptr, &wait);
   }
-  if (failures.empty()) return {};
+  if (failures.empty()) return std::nullopt;
   killRest();
   const auto bySignal =
       std::find_if(failures.begin(), failures.end(), [this](int rank) { return WIFSIGNALED(ranks_[rank].status); });
-  return describe(bySignal != failures.end() ? *bySignal : failures.front());
+  const int first = bySignal != failures.end() ? *bySignal : failures.front();
+  return Failure{first, describe(first)};
 }
 
 void RankProcesses::killRest() {

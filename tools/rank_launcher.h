@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,9 +21,13 @@ class RankProcesses {
   RankProcesses(const RankProcesses&) = delete;
   RankProcesses& operator=(const RankProcesses&) = delete;
 
-  // Waits for all. Once a rank fails the others get kGrace to say what they saw, and are killed then. Empty if all ended
-  // well; else one line which names the rank that failed first (one ended by a signal before one that exited).
-  std::string supervise(std::chrono::duration<double> deadline);
+  struct Failure {
+    int rank = -1;        // -1: none in particular
+    std::string message;  // one line, naming the rank
+  };
+  // Waits for all. Once a rank fails the others get kGrace to say what they saw, and are killed then. None if all ended
+  // well; else the rank that failed first (one ended by a signal goes before one that exited).
+  std::optional<Failure> supervise(std::chrono::duration<double> deadline);
 
   static constexpr std::chrono::milliseconds kGrace{1500};
 

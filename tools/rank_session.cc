@@ -147,11 +147,15 @@ nlohmann::json RankSession::runStages() {
 void RankSession::introduce() {
   stage_ = "meeting the other ranks";
   exchange_.claimRank();
-  const nlohmann::json mine = {{"size", size_}, {"options", toJson(options_)}};
+  nlohmann::json mine = toJson(options_);
+  mine["world_size"] = size_;
   const nlohmann::json agreed = exchange_.broadcast("options", mine);
-  if (agreed != mine)
-    throw PerfError(fmt::format("started with {} but rank 0 with {}; start all ranks with the same flags", mine.dump(),
-                                agreed.dump()));
+  for (const auto& [name, value] : mine.items()) {
+    const nlohmann::json ofRankZero = agreed.value(name, nlohmann::json());
+    if (ofRankZero != value)
+      throw PerfError(fmt::format("{} is {} here but {} on rank 0; start all ranks with the same flags", name,
+                                  value.dump(), ofRankZero.dump()));
+  }
   ranks_ = exchange_.gather("ranks", {{"rank", rank_}, {"pid", ::getpid()}, {"machine", describeMachine()}});
   if (rank_ == 0) print(headerText(options_, ranks_));
 }

@@ -1,0 +1,377 @@
+// The benchmark as its users run it: real processes, real transports.
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <regex>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/tools/program.h"
+#include "tools/device_factory.h"
+
+namespace gloo_bypass {
+namespace {
+
+using ::testing::HasSubstr;
+using Words = std::vector<std::string>;
+
+const std::string kPath = ALL_REDUCE_PERF_PATH;
+constexpr std::chrono::seconds kPrompt{15};  // generous for a busy machine; the timeouts in play are 60 s
+
+ProgramResult perf(const Words& arguments, const std::map<std::string, std::string>& environment = {}) {
+  return runProgram(kPath, arguments, environment);
+}
+
+// The table's rows, in words.
+std::vector<Words> rowsOf(const std::string& out) {
+  std::vector<Words> rows;
+  std::istringstream lines(out);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    std::istringstream words(line);
+    rows.emplace_back(std::istream_iterator<std::string>(words), std::istream_iterator<std::string>());
+  }
+  return rows;
+}
+
+long lineCount(const std::string& text) { return std::count(text.begin(), text.end(), '\n'); }
+
+pid_t pidOfRank(const std::string& out, int rank) {
+  std::smatch match;
+  const std::regex pattern("Rank +" + std::to_string(rank) + " Pid +([0-9]+)");
+  return std::regex_search(out, match, pattern) ? std::stoi(match[1]) : -1;
+}
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "all_reduce_perf_XXXXXX").string();
+    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
+    path_ = pattern;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  std::string operator/(const std::string& name) const { return path_ / name; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+nlohmann::json readJson(const std::string& path) {
+  std::ifstream file(path);
+  return nlohmann::json::parse(file);
+}
+
+TEST(AllReducePerf, TwoRanksOverTcp_PrintsOneCheckedRowASize) {
+  const ProgramResult result = perf({"--ranks", "2", "-b", "4", "-e", "64K", "-f", "16", "-n", "3", "-c", "2"});
+  ASSERT_EQ(result.exitStatus, 0) << result.err;
+  const auto rows = rowsOf(result.out);
+  ASSERT_EQ(rows.size(), 4u) << result.out;
+  for (const Words& row : rows) {
+    ASSERT_EQ(row.size(), 10u);
+    EXPECT_EQ(std::stoul(row[0]), 4 * std::stoul(row[1]));
+    EXPECT_EQ(row[2], "float");
+    EXPECT_EQ(row[3], "sum");
+    EXPECT_GT(std::stod(row[4]), 0);
+    EXPECT_EQ(row[7], "0");
+    EXPECT_LE(std::stod(row[8]), std::stod(row[9]));
+  }
+  EXPECT_EQ(rows[0][0], "4");
+  EXPECT_THAT(result.out, HasSubstr("# Out of bounds values : 0 OK"));
+  EXPECT_THAT(result.out, HasSubstr("# Avg bus bandwidth"));
+  EXPECT_THAT(result.out, HasSubstr("TCP: tcp, "));
+  EXPECT_EQ(result.err, "");
+}
+
+TEST(AllReducePerf, OneRank_Works) {
+  const ProgramResult result = perf({"--ranks", "1", "-b", "4", "-e", "4", "-n", "2"});
+  EXPECT_EQ(result.exitStatus, 0) << result.err;
+  EXPECT_EQ(rowsOf(result.out).size(), 1u);
+}
+
+struct Variant {
+  const char* algorithm;
+  const char* type;
+  const char* op;
+  const char* ranks;
+};
+class AllReducePerfVariant : public ::testing::TestWithParam<Variant> {};
+INSTANTIATE_TEST_SUITE_P(
+    Tcp, AllReducePerfVariant,
+    ::testing::Values(Variant{"ring", "double", "sum", "4"}, Variant{"ring", "int8", "max", "3"},
+                      Variant{"bcube", "half", "sum", "4"}, Variant{"bcube", "int64", "min", "2"},
+                      Variant{"halving_doubling", "int32", "prod", "4"}, Variant{"halving_doubling", "half", "max", "3"},
+                      Variant{"ring_chunked", "uint8", "sum", "4"}, Variant{"ring_chunked", "float", "prod", "2"}),
+    [](const auto& info) {
+      return std::string(info.param.algorithm) + "_" + info.param.type + "_" + info.param.op + "_" + info.param.ranks;
+    });
+
+TEST_P(AllReducePerfVariant, SeveralSizes_ExactResults) {
+  const Variant& variant = GetParam();
+  const ProgramResult result =
+      perf({"--ranks", variant.ranks, "--algorithm", variant.algorithm, "-d", variant.type, "-o", variant.op, "-b", "8",
+            "-e", "200000", "-f", "25", "-n", "2", "-w", "1", "-c", "2"});
+  ASSERT_EQ(result.exitStatus, 0) << result.err;
+  const auto rows = rowsOf(result.out);
+  ASSERT_EQ(rows.size(), 4u);
+  for (const Words& row : rows) EXPECT_EQ(row[7], "0");
+}
+
+TEST(AllReducePerf, SmallSegments_ExactResults) {
+  const ProgramResult result =
+      perf({"--ranks", "2", "-b", "1M", "-e", "1M", "-n", "2", "-c", "1", "--segment-bytes", "4K"});
+  EXPECT_EQ(result.exitStatus, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("segment: 4096"));
+}
+
+TEST(AllReducePerf, NoCheck_SaysNotAvailable) {
+  const ProgramResult result = perf({"--ranks", "2", "-b", "4", "-e", "4", "-n", "2", "-c", "0"});
+  ASSERT_EQ(result.exitStatus, 0) << result.err;
+  EXPECT_EQ(rowsOf(result.out).at(0).at(7), "N/A");
+}
+
+TEST(AllReducePerf, Json_HasWhatTheTableHas) {
+  const TemporaryFolder folder;
+  const ProgramResult result = perf({"--ranks", "2", "-b", "4", "-e", "1K", "-f", "256", "-n", "3", "--rounds", "2",
+                                     "--json", folder / "out.json"});
+  ASSERT_EQ(result.exitStatus, 0) << result.err;
+  const nlohmann::json json = readJson(folder / "out.json");
+  EXPECT_EQ(json.at("schema"), "gloo-bypass/all_reduce_perf/1");
+  EXPECT_EQ(json.at("parameters").at("algorithm"), "ring");
+  EXPECT_EQ(json.at("wrong_total"), 0);
+  EXPECT_GT(json.at("average_busbw_gb_s").at("TCP").get<double>(), 0);
+  EXPECT_TRUE(json.at("build").at("commit").is_string());
+  ASSERT_EQ(json.at("ranks").size(), 2u);
+  EXPECT_GT(json["ranks"][1].at("machine").at("cores").get<int>(), 0);
+  EXPECT_THAT(json["ranks"][1].at("devices").at("TCP").get<std::string>(), HasSubstr("tcp"));
+  ASSERT_EQ(json.at("results").size(), 2u);
+  const nlohmann::json& row = json["results"][1];
+  EXPECT_EQ(row.at("size"), 1024);
+  EXPECT_EQ(row.at("count"), 256);
+  const nlohmann::json& tcp = row.at("transports").at(0);
+  EXPECT_EQ(tcp.at("transport"), "TCP");
+  for (const char* name : {"time_us", "p50_us", "p99_us", "min_us", "max_us", "algbw_gb_s", "busbw_gb_s"})
+    EXPECT_GT(tcp.at(name).get<double>(), 0) << name;
+  EXPECT_EQ(tcp.at("wrong"), 0);
+  EXPECT_EQ(tcp.at("ratio_p50"), 1.0);
+  EXPECT_EQ(tcp.at("round_time_us").size(), 2u);
+  EXPECT_EQ(tcp.at("cpu_seconds_of_rank").size(), 2u);
+}
+
+TEST(AllReducePerf, BadArguments_OneLineAndNothingStarted) {
+  for (const Words& arguments : std::vector<Words>{{"--ranks", "2", "-b", "3x"},
+                                                   {"--ranks", "2", "--transports", "RDMA"},
+                                                   {"--ranks", "2", "-d", "quad"},
+                                                   {"--no-such-flag"}}) {
+    const ProgramResult result = perf(arguments);
+    EXPECT_EQ(result.exitStatus, 2) << result.err;
+    EXPECT_EQ(result.out, "");
+    EXPECT_EQ(lineCount(result.err), 1) << result.err;
+  }
+}
+
+TEST(AllReducePerf, JsonCannotBeWritten_FailsBeforeMeasuring) {
+  const ProgramResult result = perf({"--ranks", "2", "-b", "4", "-e", "4", "--json", "/nonexistent/out.json"});
+  EXPECT_EQ(result.exitStatus, 1);
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err, HasSubstr("/nonexistent/out.json"));
+}
+
+TEST(AllReducePerf, InterfaceDoesNotExist_OneLineForAllRanks) {
+  const ProgramResult result = perf({"--ranks", "2", "-b", "4", "-e", "4", "--interface", "nosuch0"});
+  EXPECT_EQ(result.exitStatus, 1);
+  EXPECT_THAT(result.err, HasSubstr("nosuch0"));
+  EXPECT_EQ(lineCount(result.err), 1) << result.err;
+}
+
+TEST(AllReducePerf, HostNameDoesNotResolve_OneLineForAllRanks) {
+  const ProgramResult result = perf({"--ranks", "2", "-b", "4", "-e", "4", "--hostname", "nosuch.invalid"});
+  EXPECT_EQ(result.exitStatus, 1);
+  EXPECT_THAT(result.err, HasSubstr("nosuch.invalid"));
+  EXPECT_EQ(lineCount(result.err), 1) << result.err;
+}
+
+TEST(AllReducePerf, RankKilled_EndsPromptlyAndNamesIt) {
+  const TemporaryFolder folder;
+  Program program(kPath, {"--ranks", "3", "-b", "256K", "-e", "256K", "-n", "1000000", "--timeout", "60", "--json",
+                          folder / "out.json"});
+  ASSERT_TRUE(program.waitForOutput("(GB/s)", kPrompt));  // connected: the columns are printed
+  const pid_t victim = pidOfRank(program.out(), 1);
+  ASSERT_GT(victim, 0);
+  ASSERT_EQ(::kill(victim, SIGKILL), 0);
+  const ProgramResult result = program.finish(kPrompt);
+  EXPECT_FALSE(result.timedOut);
+  EXPECT_EQ(result.exitStatus, 1);
+  EXPECT_THAT(result.err, HasSubstr("rank 1 (pid " + std::to_string(victim) + ") was ended by signal 9"));
+  for (const int rank : {0, 2}) EXPECT_NE(::kill(pidOfRank(program.out(), rank), 0), 0) << "rank " << rank;
+  EXPECT_FALSE(std::filesystem::exists(folder / "out.json"));
+}
+
+TEST(AllReducePerf, LauncherKilled_RanksEndToo) {
+  Program program(kPath, {"--ranks", "2", "-b", "256K", "-e", "256K", "-n", "1000000", "--timeout", "60"});
+  ASSERT_TRUE(program.waitForOutput("(GB/s)", kPrompt));
+  ASSERT_EQ(::kill(program.pid(), SIGKILL), 0);
+  // The ranks hold the other ends of the pipes: the streams end only when they have.
+  EXPECT_FALSE(program.finish(kPrompt).timedOut);
+}
+
+TEST(AllReducePerf, RankStopped_EndsAtTheTimeout) {
+  Program program(kPath, {"--ranks", "2", "-b", "256K", "-e", "256K", "-n", "1000000", "--timeout", "2"});
+  ASSERT_TRUE(program.waitForOutput("(GB/s)", kPrompt));
+  ASSERT_EQ(::kill(pidOfRank(program.out(), 1), SIGSTOP), 0);
+  const ProgramResult result = program.finish(std::chrono::seconds(30));
+  EXPECT_FALSE(result.timedOut);
+  EXPECT_EQ(result.exitStatus, 1);
+  EXPECT_THAT(result.err, HasSubstr("rank 0, TCP, "));
+}
+
+TEST(AllReducePerf, Deadline_EndsAllRanks) {
+  const ProgramResult result =
+      perf({"--ranks", "2", "-b", "256K", "-e", "256K", "-n", "1000000", "--deadline", "1"});
+  EXPECT_EQ(result.exitStatus, 1);
+  EXPECT_THAT(result.err, HasSubstr("--deadline"));
+}
+
+// Both ranks with the given arguments, started as a scheduler would.
+std::array<ProgramResult, 2> runGiven(const Words& ofRank0, const Words& ofRank1,
+                                      std::map<std::string, std::string> environment) {
+  environment["WORLD_SIZE"] = "2";
+  environment["RANK"] = "1";
+  Program one(kPath, ofRank1, environment);
+  environment["RANK"] = "0";
+  Program zero(kPath, ofRank0, environment);
+  return {zero.finish(std::chrono::seconds(40)), one.finish(std::chrono::seconds(40))};
+}
+
+std::string freePort() {
+  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
+  socklen_t length = sizeof(address);
+  ::bind(fd, reinterpret_cast<sockaddr*>(&address), length);
+  ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length);
+  ::close(fd);
+  return std::to_string(ntohs(address.sin_port));
+}
+
+TEST(AllReducePerf, RanksFromEnvironment_MeetAtMaster) {
+  const Words arguments{"-b", "4", "-e", "4", "-n", "3", "--hostname", "127.0.0.1"};
+  const auto [zero, one] =
+      runGiven(arguments, arguments, {{"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", freePort()}});
+  EXPECT_EQ(zero.exitStatus, 0) << zero.err;
+  EXPECT_EQ(one.exitStatus, 0) << one.err;
+  EXPECT_EQ(rowsOf(zero.out).size(), 1u);
+  EXPECT_EQ(one.out, "");
+}
+
+TEST(AllReducePerf, RanksFromEnvironment_MeetInAFolderThatIsUsedOnce) {
+  const TemporaryFolder folder;
+  const Words arguments{"-b", "4", "-e", "4", "-n", "3", "--hostname", "127.0.0.1", "--store-dir", folder / "store"};
+  const auto [zero, one] = runGiven(arguments, arguments, {});
+  EXPECT_EQ(zero.exitStatus, 0) << zero.err;
+  EXPECT_EQ(one.exitStatus, 0) << one.err;
+  const auto [again, other] = runGiven(arguments, arguments, {});
+  EXPECT_EQ(again.exitStatus, 1);
+  EXPECT_THAT(again.err, HasSubstr("fresh folder"));
+}
+
+TEST(AllReducePerf, RanksWithDifferentFlags_NameTheDifference) {
+  const Words common{"-e", "64", "--hostname", "127.0.0.1", "--timeout", "2"};
+  Words ofRank0 = common, ofRank1 = common;
+  ofRank0.insert(ofRank0.end(), {"-b", "4"});
+  ofRank1.insert(ofRank1.end(), {"-b", "8"});
+  const auto [zero, one] = runGiven(ofRank0, ofRank1, {{"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", freePort()}});
+  EXPECT_NE(zero.exitStatus, 0);
+  EXPECT_EQ(one.exitStatus, 1);
+  EXPECT_THAT(one.err, HasSubstr("min_bytes is 8 here but 4 on rank 0"));
+}
+
+TEST(AllReducePerf, EnvironmentIncomplete_SaysWhatIsMissing) {
+  const std::map<std::string, std::string> none{{"RANK", ""}, {"WORLD_SIZE", ""}};
+  const ProgramResult result = perf({"-b", "4", "-e", "4"}, none);
+  EXPECT_EQ(result.exitStatus, 2);
+  EXPECT_THAT(result.err, HasSubstr("--ranks N"));
+  EXPECT_THAT(perf({"-b", "4", "-e", "4"}, {{"WORLD_SIZE", "2"}, {"RANK", "2"}}).err, HasSubstr("RANK=2"));
+}
+
+TEST(AllReducePerf, Idle_ReportsCpuAndMemoryOfEachRank) {
+  const TemporaryFolder folder;
+  const ProgramResult result =
+      perf({"--ranks", "2", "--idle", "1", "-e", "64K", "--json", folder / "out.json"});
+  ASSERT_EQ(result.exitStatus, 0) << result.err;
+  EXPECT_EQ(rowsOf(result.out).size(), 2u);
+  const nlohmann::json idle = readJson(folder / "out.json").at("idle").at(0);
+  EXPECT_EQ(idle.at("transport"), "TCP");
+  ASSERT_EQ(idle.at("ranks").size(), 2u);
+  EXPECT_GE(idle["ranks"][1].at("cpu_percent").get<double>(), 0);
+  EXPECT_GE(idle["ranks"][1].at("seconds").get<double>(), 1);
+  EXPECT_GT(idle["ranks"][1].at("rss_bytes").get<std::uint64_t>(), 0u);
+}
+
+// Runs where DPDK is built in; its default, memif, needs neither NIC nor huge pages nor root.
+class AllReducePerfDpdk : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string problem = transportProblem("DPDK"); !problem.empty()) GTEST_SKIP() << problem;
+  }
+};
+
+TEST_F(AllReducePerfDpdk, InterleavedWithTcp_ExactResultsAndARatio) {
+  const TemporaryFolder folder;
+  const ProgramResult result = perf({"--ranks", "2", "--transports", "TCP,DPDK", "-b", "4", "-e", "1M", "-f", "512", "-n",
+                                     "5", "--rounds", "2", "-c", "2", "--json", folder / "out.json"});
+  ASSERT_EQ(result.exitStatus, 0) << result.err;
+  const auto rows = rowsOf(result.out);
+  ASSERT_EQ(rows.size(), 6u) << result.out;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_EQ(rows[i].at(4), i % 2 == 0 ? "TCP" : "DPDK");
+    EXPECT_EQ(rows[i].at(8), "0");
+    EXPECT_GT(std::stod(rows[i].at(11)), 0);
+  }
+  EXPECT_THAT(result.out, HasSubstr("(DPDK)"));
+  const nlohmann::json json = readJson(folder / "out.json");
+  EXPECT_GT(json.at("average_busbw_gb_s").at("DPDK").get<double>(), 0);
+}
+
+TEST_F(AllReducePerfDpdk, EachAlgorithmOnFourRanks_ExactResults) {
+  for (const char* algorithm : {"ring", "halving_doubling", "bcube", "ring_chunked"}) {
+    const ProgramResult result = perf({"--ranks", "4", "--transports", "DPDK", "--algorithm", algorithm, "-b", "4", "-e",
+                                       "256K", "-f", "256", "-n", "3", "-c", "2"});
+    EXPECT_EQ(result.exitStatus, 0) << algorithm << ": " << result.err;
+  }
+}
+
+TEST_F(AllReducePerfDpdk, RankKilled_EndsPromptlyAndNamesIt) {
+  Program program(kPath, {"--ranks", "2", "--transports", "DPDK", "-b", "256K", "-e", "256K", "-n", "1000000", "--timeout",
+                          "60"});
+  ASSERT_TRUE(program.waitForOutput("(GB/s)", kPrompt));
+  const pid_t victim = pidOfRank(program.out(), 1);
+  ASSERT_GT(victim, 0);
+  ASSERT_EQ(::kill(victim, SIGKILL), 0);
+  const ProgramResult result = program.finish(kPrompt);
+  EXPECT_FALSE(result.timedOut);
+  EXPECT_THAT(result.err, HasSubstr("was ended by signal 9"));
+}
+
+TEST_F(AllReducePerfDpdk, WrongSetting_OneLine) {
+  const ProgramResult result = perf({"--ranks", "2", "--transports", "DPDK", "-b", "4", "-e", "4"},
+                                    {{"GLOO_BYPASS_LINK", "carrier-pigeon"}});
+  EXPECT_EQ(result.exitStatus, 1);
+  EXPECT_THAT(result.err, HasSubstr("carrier-pigeon"));
+  EXPECT_EQ(lineCount(result.err), 1) << result.err;
+}
+
+}  // namespace
+}  // namespace gloo_bypass

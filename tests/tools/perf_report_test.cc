@@ -1,0 +1,165 @@
+#include "tools/perf_report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "tools/perf_error.h"
+
+namespace gloo_bypass {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// One round of `iterations` equal iterations of `us` each.
+RankMeasurement equalIterations(double us, unsigned iterations, std::uint64_t wrong = 0) {
+  RankSample sample{.wallSeconds = us * 1e-6 * iterations, .cpuSeconds = us * 0.5e-6 * iterations};
+  sample.iterationNs.assign(iterations, static_cast<std::int64_t>(us * 1000));
+  return {.rounds = {sample}, .wrong = wrong};
+}
+
+PerfOptions twoTransports() {
+  PerfOptions options;
+  options.transports = {"TCP", "DPDK"};
+  options.rounds = 1;
+  options.iterations = 4;
+  return options;
+}
+
+TEST(Summarize, TwoTransports_ComputesTimesBandwidthAndRatio) {
+  const SizeResult result = summarize(twoTransports(), 4000, {{equalIterations(100, 4), equalIterations(300, 4)},
+                                                              {equalIterations(50, 4), equalIterations(50, 4)}});
+  EXPECT_EQ(result.count, 1000u);
+  const TransportResult& tcp = result.transports.at(0);
+  const TransportResult& dpdk = result.transports.at(1);
+  EXPECT_DOUBLE_EQ(tcp.timeUs, 200);  // mean over ranks
+  EXPECT_DOUBLE_EQ(tcp.p50Us, 200);   // between four of 100 and four of 300
+  EXPECT_DOUBLE_EQ(tcp.p99Us, 300);
+  EXPECT_DOUBLE_EQ(tcp.algbwGBs, 4000 / 200e-6 / 1e9);
+  EXPECT_DOUBLE_EQ(tcp.busbwGBs, tcp.algbwGBs);
+  EXPECT_DOUBLE_EQ(tcp.ratio, 1);
+  EXPECT_DOUBLE_EQ(dpdk.ratio, 4);
+  EXPECT_DOUBLE_EQ(dpdk.ratioOfMeans, 4);
+  EXPECT_DOUBLE_EQ(dpdk.cpuPercent, 50);
+}
+
+TEST(Summarize, WrongElements_AreSummedOverRanks) {
+  PerfOptions options = twoTransports();
+  options.transports = {"TCP"};
+  const std::vector<std::vector<RankMeasurement>> measured{{equalIterations(1, 4, 2), equalIterations(1, 4, 3)}};
+  EXPECT_EQ(summarize(options, 4, measured).transports[0].wrong, 5u);
+  options.checkIterations = 0;
+  EXPECT_EQ(summarize(options, 4, measured).transports[0].wrong, std::nullopt);
+}
+
+TEST(RankMeasurementJson, RoundTrip_KeepsEverything) {
+  const RankMeasurement before = equalIterations(12.5, 3, 7);
+  const auto after = nlohmann::json::parse(nlohmann::json(before).dump()).get<RankMeasurement>();
+  EXPECT_EQ(after.wrong, 7u);
+  ASSERT_EQ(after.rounds.size(), 1u);
+  EXPECT_EQ(after.rounds[0].iterationNs, before.rounds[0].iterationNs);
+  EXPECT_DOUBLE_EQ(after.rounds[0].wallSeconds, before.rounds[0].wallSeconds);
+  EXPECT_DOUBLE_EQ(after.rounds[0].cpuSeconds, before.rounds[0].cpuSeconds);
+}
+
+TEST(Table, SeveralTransports_HaveTransportAndRatioColumns) {
+  const PerfOptions options = twoTransports();
+  const std::string columns = columnsText(options);
+  EXPECT_THAT(columns, HasSubstr("transport"));
+  EXPECT_THAT(columns, HasSubstr("ratio"));
+  const SizeResult result = summarize(options, 4000, {{equalIterations(100, 4), equalIterations(100, 4)},
+                                                      {equalIterations(50, 4), equalIterations(50, 4)}});
+  std::istringstream row(rowsText(options, result));
+  std::vector<std::string> words{std::istream_iterator<std::string>(row), {}};
+  EXPECT_THAT(words, ::testing::ElementsAre("4000", "1000", "float", "sum", "TCP", "100.0", "0.04", "0.04", "0", "100.0",
+                                            "100.0", "1.00", "4000", "1000", "float", "sum", "DPDK", "50.00", "0.08",
+                                            "0.08", "0", "50.00", "50.00", "2.00"));
+}
+
+TEST(Table, OneTransport_HasNcclTestsColumns) {
+  PerfOptions options;
+  const std::string columns = columnsText(options);
+  EXPECT_THAT(columns, Not(HasSubstr("transport")));
+  EXPECT_THAT(columns, Not(HasSubstr("ratio")));
+  for (const char* name : {"size", "count", "type", "redop", "time", "algbw", "busbw", "#wrong", "p50", "p99"})
+    EXPECT_THAT(columns, HasSubstr(name));
+}
+
+TEST(Table, HeaderAndRows_HaveTheSameWidth) {
+  for (const bool cpu : {false, true}) {
+    PerfOptions options = twoTransports();
+    options.cpuColumn = cpu;
+    const std::string columns = columnsText(options);
+    const std::string rows = rowsText(
+        options, summarize(options, 4, {{equalIterations(1, 4)}, {equalIterations(1, 4)}}));
+    EXPECT_EQ(columns.find('\n'), rows.find('\n'));
+  }
+}
+
+TEST(Table, Footer_AveragesBusBandwidthAndTellsWrong) {
+  PerfOptions options = twoTransports();
+  SizeResult small, large;
+  small.transports = {{.busbwGBs = 1, .wrong = 0}, {.busbwGBs = 2, .wrong = 0}};
+  large.transports = {{.busbwGBs = 3, .wrong = 0}, {.busbwGBs = 6, .wrong = 9}};
+  const std::vector<SizeResult> results{small, large};
+  const std::string text = footerText(options, results);
+  EXPECT_THAT(text, HasSubstr("# Avg bus bandwidth    : 2 (TCP)"));
+  EXPECT_THAT(text, HasSubstr("# Avg bus bandwidth    : 4 (DPDK)"));
+  EXPECT_THAT(text, HasSubstr("9 FAILED"));
+}
+
+class WriteAtomically : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (std::filesystem::temp_directory_path() / "perf_report_XXXXXX").string();
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::size_t files() const {
+    return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder_), {}));
+  }
+  std::filesystem::path folder_;
+};
+
+TEST_F(WriteAtomically, ExistingFile_IsReplacedWhole) {
+  const std::string path = folder_ / "out.json";
+  writeAtomically(path, "old");
+  writeAtomically(path, "new");
+  std::ifstream file(path);
+  std::string text;
+  file >> text;
+  EXPECT_EQ(text, "new");
+  EXPECT_EQ(files(), 1u);
+}
+
+TEST_F(WriteAtomically, TargetCannotBeReplaced_LeavesNothingBehind) {
+  std::filesystem::create_directories(folder_ / "out.json");
+  EXPECT_THROW(writeAtomically(folder_ / "out.json", "text"), PerfError);
+  EXPECT_EQ(files(), 1u);
+}
+
+TEST_F(WriteAtomically, FullDisk_IsAnError) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
+  // The temporary file's name cannot be /dev/full itself, so a link leads there.
+  const std::string path = folder_ / "out.json";
+  std::filesystem::create_symlink("/dev/full", path + "." + std::to_string(::getpid()) + ".tmp");
+  EXPECT_THROW(writeAtomically(path, "text"), PerfError);
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST_F(WriteAtomically, PathThatCannotBeWritten_IsFoundBeforehand) {
+  EXPECT_THROW(checkWritable(folder_ / "missing" / "out.json"), PerfError);
+  EXPECT_THROW(checkWritable(folder_), PerfError);
+  EXPECT_NO_THROW(checkWritable(folder_ / "out.json"));
+}
+
+}  // namespace
+}  // namespace gloo_bypass
