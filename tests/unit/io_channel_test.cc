@@ -1,0 +1,183 @@
+// Channels over the loopback port, with the real sessions and engine underneath.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <vector>
+
+#include "transport/io/channel_address.h"
+#include "transport/io/datagram_transport.h"
+#include "transport/io/progress_engine.h"
+
+namespace gloo_bypass {
+namespace {
+
+using std::chrono::seconds;
+
+struct Recorder final : ChannelObserver {
+  void onSendComplete(OperationToken token) noexcept override { ++sent[token]; }
+  void onReceiveComplete(OperationToken token, std::size_t length) noexcept override { received[token] = length; }
+  void onMessageAnnounced(MessageKey key, std::size_t) noexcept override { announced.push_back(key.tag); }
+  void onStateChange(ChannelState next) noexcept override { state = next; }
+
+  std::map<OperationToken, int> sent;
+  std::map<OperationToken, std::size_t> received;
+  std::vector<std::uint64_t> announced;
+  ChannelState state = ChannelState::kUnconnected;
+};
+
+class ChannelPair : public ::testing::Test {
+ protected:
+  void open(const LoopbackImpairment& impairment = {}) {
+    TransportConfig config;
+    config.session.losslessLink = impairment.loss == 0 && impairment.corruption == 0;
+    transport = makeDatagramTransport(config, makeLoopbackPort(8192, 256, impairment));
+    exclusive([&] {
+      a = std::move(transport->openChannel({.localRank = 0, .peerRank = 1}, &atA).value());
+      b = std::move(transport->openChannel({.localRank = 1, .peerRank = 0}, &atB).value());
+      ASSERT_TRUE(a->connect(b->localAddress()).ok());
+      ASSERT_TRUE(b->connect(a->localAddress()).ok());
+    });
+    ASSERT_TRUE(wait([&] { return atA.state == ChannelState::kConnected && atB.state == ChannelState::kConnected; }));
+  }
+  void TearDown() override {
+    if (!transport) return;
+    exclusive([&] {
+      a.reset();
+      b.reset();
+    });
+  }
+
+  void exclusive(const std::function<void()>& f) { transport->progress().exclusive(f); }
+  bool wait(const std::function<bool()>& pred) { return transport->progress().waitUntil(pred, monotonicNow() + seconds(30)); }
+  std::uint64_t counter(const char* section, const char* name) {
+    std::string text;
+    exclusive([&] { text = transport->countersJson(); });
+    const auto json = nlohmann::json::parse(text);
+    return *section == 0 ? json[name].get<std::uint64_t>() : json[section][name].get<std::uint64_t>();
+  }
+
+  std::shared_ptr<Transport> transport;
+  Recorder atA, atB;
+  std::unique_ptr<MessageChannel> a, b;
+};
+
+std::vector<std::byte> pattern(std::size_t size, unsigned seed) {
+  std::vector<std::byte> bytes(size);
+  for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<std::byte>((i * 131 + seed * 17 + (i >> 8)) & 0xff);
+  return bytes;
+}
+
+TEST_F(ChannelPair, MessagesOfManySizes_ArriveBitExact) {
+  open();
+  unsigned seed = 0;
+  for (std::size_t size : {0u, 1u, 63u, 4096u, 8192u, 100000u, 3000000u}) {
+    const auto out = pattern(size, ++seed);
+    std::vector<std::byte> in(size);
+    exclusive([&] {
+      ASSERT_TRUE(b->postReceive({.token = seed, .key = {MessageKind::kUnbound, 7}, .data = in.data(), .capacity = size}).ok());
+      ASSERT_TRUE(a->postSend({.token = seed, .key = {MessageKind::kUnbound, 7}, .data = out.data(), .length = size}).ok());
+    });
+    ASSERT_TRUE(wait([&] { return atB.received.contains(seed) && atA.sent.contains(seed); })) << size;
+    EXPECT_EQ(atB.received[seed], size);
+    EXPECT_EQ(in, out);
+  }
+}
+
+TEST_F(ChannelPair, LossDuplicationReorderingCorruption_StillBitExact) {
+  open({.loss = 0.05, .duplication = 0.02, .reordering = 0.05, .corruption = 0.02, .seed = 42});
+  const auto out = pattern(2000000, 3);
+  std::vector<std::byte> in(out.size());
+  exclusive([&] {
+    ASSERT_TRUE(a->postSend({.token = 1, .key = {MessageKind::kUnbound, ~0ull}, .data = out.data(), .length = out.size()}).ok());
+    ASSERT_TRUE(b->postReceive({.token = 1, .key = {MessageKind::kUnbound, ~0ull}, .data = in.data(), .capacity = in.size()}).ok());
+  });
+  ASSERT_TRUE(wait([&] { return atB.received.contains(1) && atA.sent.contains(1); }));
+  EXPECT_EQ(in, out);
+  EXPECT_GT(counter("", "retransmits"), 0u);
+  EXPECT_GT(counter("", "corrupted_received") + counter("port", "dropped_not_ours") + counter("port", "dropped_unknown_session"), 0u);
+}
+
+TEST_F(ChannelPair, MessageWithoutReceive_IsAnnouncedAndReceivedLater) {
+  open();
+  const auto out = pattern(500000, 9);
+  std::vector<std::byte> in(out.size());
+  exclusive([&] { ASSERT_TRUE(a->postSend({.token = 5, .key = {MessageKind::kUnbound, 99}, .data = out.data(), .length = out.size()}).ok()); });
+  ASSERT_TRUE(wait([&] { return !atB.announced.empty(); }));
+  EXPECT_EQ(atB.announced.front(), 99u);
+  exclusive([&] {
+    ASSERT_TRUE(b->postReceive({.token = 6, .key = {MessageKind::kUnbound, 99}, .data = in.data(), .capacity = in.size()}).ok());
+  });
+  ASSERT_TRUE(wait([&] { return atB.received.contains(6) && atA.sent.contains(5); }));
+  EXPECT_EQ(in, out);
+}
+
+TEST_F(ChannelPair, PeerClosesInGoodOrder_WhatWasSentArrivesFirst) {
+  open();
+  auto out = pattern(200000, 4);
+  const auto expected = out;
+  std::vector<std::byte> in(out.size());
+  exclusive([&] {
+    ASSERT_TRUE(b->postReceive({.token = 1, .key = {}, .data = in.data(), .capacity = in.size()}).ok());
+    ASSERT_TRUE(a->postSend({.token = 1, .key = {}, .data = out.data(), .length = out.size()}).ok());
+    a->close(false);
+    a.reset();
+    out.assign(out.size(), std::byte{0});  // the buffer is the user's again
+  });
+  ASSERT_TRUE(wait([&] { return atB.state == ChannelState::kPeerClosed; }));
+  EXPECT_EQ(atB.received.count(1), 1u);
+  EXPECT_EQ(in, expected);
+  exclusive([&] { EXPECT_FALSE(b->postSend({.token = 2, .key = {}, .data = nullptr, .length = 0}).ok()); });
+}
+
+TEST_F(ChannelPair, PeerAborts_ChannelFailsWithReason) {
+  open();
+  exclusive([&] { a->close(true); });
+  ASSERT_TRUE(wait([&] { return atB.state == ChannelState::kFailed; }));
+  exclusive([&] { EXPECT_FALSE(b->error().message.empty()); });
+}
+
+TEST_F(ChannelPair, CancelledReceive_BufferIsNotTouched) {
+  open();
+  std::vector<std::byte> in(1000, std::byte{0x5a});
+  const auto untouched = in;
+  const auto out = pattern(1000, 1);
+  exclusive([&] {
+    ASSERT_TRUE(b->postReceive({.token = 1, .key = {MessageKind::kUnbound, 1}, .data = in.data(), .capacity = in.size()}).ok());
+    EXPECT_TRUE(b->cancelReceive(1));
+    EXPECT_FALSE(b->cancelReceive(1));
+    ASSERT_TRUE(a->postSend({.token = 1, .key = {MessageKind::kUnbound, 1}, .data = out.data(), .length = out.size()}).ok());
+  });
+  ASSERT_TRUE(wait([&] { return !atB.announced.empty(); }));
+  EXPECT_EQ(in, untouched);
+}
+
+TEST(ChannelAddress, RoundTrip_KeepsEveryField) {
+  const ChannelAddress address{.sessionId = 0x0123456789abcdef, .portAddress = pattern(100, 2), .description = "rank 1"};
+  const auto decoded = decodeChannelAddress(encodeChannelAddress(address));
+  ASSERT_TRUE(decoded.ok());
+  EXPECT_EQ(decoded.value().sessionId, address.sessionId);
+  EXPECT_EQ(decoded.value().portAddress, address.portAddress);
+  EXPECT_EQ(decoded.value().description, address.description);
+}
+
+TEST(ChannelAddress, EveryTruncationAndExtension_IsRefused) {
+  const auto bytes = encodeChannelAddress({.sessionId = 1, .portAddress = pattern(10, 2), .description = "x"});
+  for (std::size_t n = 0; n < bytes.size(); ++n) {
+    EXPECT_FALSE(decodeChannelAddress(std::span(bytes).first(n)).ok()) << n;
+  }
+  auto longer = bytes;
+  longer.push_back(std::byte{0});
+  EXPECT_FALSE(decodeChannelAddress(longer).ok());
+}
+
+TEST(ChannelAddress, UnprintableDescription_IsMadePrintable) {
+  const auto decoded = decodeChannelAddress(encodeChannelAddress({.sessionId = 1, .portAddress = {}, .description = "a\x1b[2J\n"}));
+  ASSERT_TRUE(decoded.ok());
+  EXPECT_EQ(decoded.value().description, "a?[2J?");
+}
+
+}  // namespace
+}  // namespace gloo_bypass
