@@ -1,0 +1,405 @@
+// Two sessions against each other in virtual time.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "session_pair.h"
+
+namespace gloo_bypass::test {
+namespace {
+
+SessionConfig lossless() {
+  SessionConfig config;
+  config.losslessLink = true;
+  config.keepAlive = milliseconds(0);
+  return config;
+}
+
+WireModel memoryLink() {
+  WireModel wire;
+  wire.maxDatagramBytes = 32768;
+  return wire;
+}
+
+void send(SessionPair& pair, Side& side, OperationToken token, MessageKey key, const Bytes& data) {
+  ASSERT_TRUE(side.session->postSend(pair.now, {.token = token, .key = key, .data = data.data(), .length = data.size()}).ok());
+}
+void receive(SessionPair& pair, Side& side, OperationToken token, MessageKey key, Bytes& data) {
+  ASSERT_TRUE(side.session->postReceive(pair.now, {.token = token, .key = key, .data = data.data(), .capacity = data.size()}).ok());
+}
+MessageKey tag(std::uint64_t value) { return {MessageKind::kUnbound, value}; }
+
+// Messages of all sizes both ways, posted in the order that `receiveFirst` says; bit-exact at the end.
+void exchange(SessionPair& pair, int count, std::size_t maxLength, bool receiveFirst, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  struct Transfer { Bytes out, in; MessageKey key; };
+  std::vector<Transfer> transfers[2];
+  for (auto& list : transfers) {
+    for (int i = 0; i < count; ++i) {
+      const std::size_t length = i % 7 == 0 ? 0 : random() % (i % 3 == 0 ? maxLength : std::min<std::size_t>(maxLength, 3000));
+      list.push_back({pattern(length, random()), Bytes(length), tag(random() % 5)});
+    }
+  }
+  Side* sides[2] = {&pair.a, &pair.b};
+  const auto post = [&](bool receives) {
+    for (int s = 0; s < 2; ++s) {
+      for (int i = 0; i < count; ++i) {
+        Transfer& t = transfers[s][static_cast<std::size_t>(i)];
+        if (receives) receive(pair, *sides[1 - s], static_cast<OperationToken>(i), t.key, t.in);
+        else send(pair, *sides[s], static_cast<OperationToken>(i), t.key, t.out);
+      }
+    }
+  };
+  post(receiveFirst);
+  if (!receiveFirst) pair.runFor(milliseconds(300));
+  post(!receiveFirst);
+  const auto n = static_cast<std::size_t>(count);
+  ASSERT_TRUE(pair.runUntil([&] {
+    return pair.a.sendsCompleted == n && pair.b.sendsCompleted == n && pair.a.receivesCompleted == n && pair.b.receivesCompleted == n;
+  }, seconds(600)))
+      << pair.a.sendsCompleted << " " << pair.b.sendsCompleted << " " << pair.a.receivesCompleted << " "
+      << pair.b.receivesCompleted << " states " << int(pair.a.session->state()) << " " << int(pair.b.session->state())
+      << " " << (pair.a.session->state() == SessionState::kFailed ? pair.a.session->error().message : "")
+      << " " << (pair.b.session->state() == SessionState::kFailed ? pair.b.session->error().message : "");
+  for (const auto& list : transfers) {
+    for (const Transfer& t : list) ASSERT_EQ(t.out, t.in);
+  }
+}
+
+TEST(Session, BothConnect_BecomeEstablished) {
+  SessionPair pair(1, lossless(), memoryLink());
+  pair.connectBoth();
+  ASSERT_TRUE(pair.runUntil([&] { return pair.established(); }, seconds(1)));
+  EXPECT_EQ(pair.a.states, std::vector{SessionState::kEstablished});
+}
+
+TEST(Session, HelloBeforeConnect_IsAnsweredOnConnect) {
+  SessionPair pair(2, lossless(), memoryLink());
+  pair.a.session->connect(pair.now, SessionPair::kIdB, 32768);
+  pair.runFor(seconds(2));
+  EXPECT_EQ(pair.b.session->state(), SessionState::kIdle);
+  pair.b.session->connect(pair.now, SessionPair::kIdA, 32768);
+  ASSERT_TRUE(pair.runUntil([&] { return pair.established(); }, milliseconds(5)));
+}
+
+TEST(Session, LosslessBothOrders_BitExact) {
+  for (bool receiveFirst : {false, true}) {
+    SessionPair pair(3, lossless(), memoryLink());
+    pair.connectBoth();
+    exchange(pair, 200, 300000, receiveFirst, 7);
+    EXPECT_EQ(pair.a.session->counters().retransmits, 0u);
+    EXPECT_EQ(pair.b.session->counters().retransmits, 0u);
+  }
+}
+
+TEST(Session, PortRefusesDatagrams_NothingIsLost) {
+  for (std::size_t every : {2, 3, 7}) {
+    WireModel wire = memoryLink();
+    wire.refuseEvery = every;
+    SessionPair pair(4, lossless(), wire);
+    pair.connectBoth();
+    exchange(pair, 200, 300000, true, every);
+    EXPECT_EQ(pair.a.session->counters().retransmits, 0u);
+    EXPECT_GT(pair.a.refused, 50u);
+  }
+}
+
+struct Faults {
+  const char* name;
+  WireModel wire;
+};
+
+TEST(Session, FaultyNetworks_BitExact) {
+  std::vector<Faults> cases;
+  cases.push_back({"loss 1 %", {.delay = microseconds(50), .loss = 0.01}});
+  cases.push_back({"loss 30 %", {.delay = microseconds(50), .loss = 0.3}});
+  cases.push_back({"duplicates", {.delay = microseconds(50), .duplicate = 0.3}});
+  cases.push_back({"reordering", {.delay = microseconds(50), .jitter = microseconds(200)}});
+  cases.push_back({"corruption", {.delay = microseconds(50), .corrupt = 0.05}});
+  cases.push_back({"all", {.delay = microseconds(100), .jitter = microseconds(300), .loss = 0.05, .duplicate = 0.05, .corrupt = 0.02}});
+  cases.push_back({"long", {.delay = milliseconds(50), .loss = 0.01}});
+  cases.push_back({"long, all", {.delay = milliseconds(30), .jitter = milliseconds(20), .loss = 0.05, .duplicate = 0.05, .corrupt = 0.02}});
+  cases.push_back({"narrow", {.delay = milliseconds(1), .bytesPerSecond = 1e7, .queueLimit = milliseconds(5)}});
+  cases.push_back({"narrow, refusing", {.delay = milliseconds(1), .loss = 0.02, .bytesPerSecond = 1e7, .queueLimit = milliseconds(5), .refuseEvery = 3}});
+  for (const Faults& faults : cases) {
+    for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+      SCOPED_TRACE(std::string(faults.name) + ", seed " + std::to_string(seed));
+      SessionPair pair(seed, {}, faults.wire);
+      pair.connectBoth();
+      exchange(pair, 60, 200000, seed % 2 == 0, seed);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST(Session, UnreceivedMessage_DoesNotBlockOtherKeys) {
+  SessionPair pair(5, lossless(), memoryLink());
+  pair.connectBoth();
+  // More than the eager credit, never received.
+  std::vector<Bytes> stuck;
+  for (int i = 0; i < 100; ++i) stuck.push_back(pattern(30000, 1));
+  for (int i = 0; i < 100; ++i) send(pair, pair.a, 1000 + static_cast<OperationToken>(i), tag(1), stuck[static_cast<std::size_t>(i)]);
+  const Bytes large = pattern(5 << 20, 2), small = pattern(100, 3);
+  send(pair, pair.a, 1, tag(2), large);
+  send(pair, pair.a, 2, tag(3), small);
+  Bytes in(large.size()), in2(small.size());
+  pair.runFor(milliseconds(10));
+  receive(pair, pair.b, 1, tag(2), in);
+  receive(pair, pair.b, 2, tag(3), in2);
+  ASSERT_TRUE(pair.runUntil([&] { return pair.b.receivesCompleted == 2; }, seconds(1)));
+  EXPECT_EQ(in, large);
+  EXPECT_EQ(in2, small);
+  ASSERT_EQ(pair.b.announced.size(), 102u);
+  EXPECT_EQ(pair.b.announced[0].key, tag(1));
+  EXPECT_EQ(pair.b.announced[101].key, tag(3));
+  // And the stuck ones still come, in order.
+  std::vector<Bytes> late(100, Bytes(30000));
+  for (int i = 0; i < 100; ++i) receive(pair, pair.b, 100 + static_cast<OperationToken>(i), tag(1), late[static_cast<std::size_t>(i)]);
+  ASSERT_TRUE(pair.runUntil([&] { return pair.b.receivesCompleted == 102; }, seconds(1)));
+  for (const Bytes& bytes : late) ASSERT_EQ(bytes, stuck[0]);
+}
+
+TEST(Session, TenThousandTags_MemoryReturns) {
+  SessionPair pair(6, lossless(), memoryLink());
+  pair.connectBoth();
+  const auto round = [&](std::uint64_t base) {
+    const Bytes out = pattern(64, 1);
+    for (std::uint64_t i = 0; i < 10000; ++i) {
+      Bytes in(64);
+      receive(pair, pair.b, i, tag(base + i), in);
+      send(pair, pair.a, i, tag(base + i), out);
+      pair.flush();
+      if (i % 16 == 15) ASSERT_TRUE(pair.runUntil([&] { return pair.b.receivesCompleted == base + i + 1; }, seconds(1)));
+      else ASSERT_TRUE(pair.runUntil([&] { return pair.b.receivesCompleted > base + i; }, seconds(1)));
+    }
+  };
+  round(0);
+  const std::size_t memory = pair.b.session->memoryBytes() + pair.a.session->memoryBytes();
+  round(10000);
+  EXPECT_LE(pair.b.session->memoryBytes() + pair.a.session->memoryBytes(), memory);
+}
+
+TEST(Session, PersistentReceive_PlacesAtOffsets) {
+  SessionPair pair(7, lossless(), memoryLink());
+  pair.connectBoth();
+  const MessageKey key{MessageKind::kBound, 9};
+  Bytes region(300000);
+  const Bytes early = pattern(100000, 1), late = pattern(1000, 2);
+  ASSERT_TRUE(pair.a.session->postSend(pair.now, {1, key, early.data(), early.size(), 200000}).ok());
+  pair.runFor(milliseconds(1));
+  ASSERT_TRUE(pair.b.session->postReceive(pair.now, {5, key, region.data(), region.size(), true}).ok());
+  ASSERT_TRUE(pair.a.session->postSend(pair.now, {2, key, late.data(), late.size(), 17}).ok());
+  ASSERT_TRUE(pair.runUntil([&] { return pair.b.receivesCompleted == 2; }, seconds(1)));
+  EXPECT_TRUE(std::equal(early.begin(), early.end(), region.begin() + 200000));
+  EXPECT_TRUE(std::equal(late.begin(), late.end(), region.begin() + 17));
+  EXPECT_EQ(pair.b.received, (std::vector<OperationToken>{5, 5}));
+  ASSERT_TRUE(pair.a.session->postSend(pair.now, {3, key, late.data(), late.size(), region.size() - 999}).ok());
+  ASSERT_TRUE(pair.runUntil([&] { return pair.b.session->state() == SessionState::kFailed; }, seconds(1)));
+  ASSERT_TRUE(pair.runUntil([&] { return pair.a.session->state() == SessionState::kFailed; }, seconds(1)));
+}
+
+TEST(Session, MessageLongerThanReceive_FailsBothSides) {
+  SessionPair pair(8, lossless(), memoryLink());
+  pair.connectBoth();
+  const Bytes out = pattern(65, 1);
+  Bytes in(64);
+  receive(pair, pair.b, 1, tag(1), in);
+  send(pair, pair.a, 1, tag(1), out);
+  ASSERT_TRUE(pair.runUntil([&] { return pair.a.session->state() == SessionState::kFailed; }, seconds(1)));
+  EXPECT_EQ(pair.b.session->error().code, ErrorCode::kMessageTooLong);
+}
+
+TEST(Session, SettingsDiffer_BothNameThem) {
+  SessionConfig a, b;
+  a.payloadChecksum = PayloadChecksum::kOn;
+  b.payloadChecksum = PayloadChecksum::kOff;
+  WireModel wire{.loss = 0.2};
+  SessionPair pair(9, a, b, wire);
+  pair.connectBoth();
+  ASSERT_TRUE(pair.runUntil([&] {
+    return pair.a.session->state() == SessionState::kFailed && pair.b.session->state() == SessionState::kFailed;
+  }));
+  EXPECT_EQ(pair.a.session->error().code, ErrorCode::kConfiguration);
+  EXPECT_EQ(pair.b.session->error().code, ErrorCode::kConfiguration);
+  EXPECT_NE(pair.a.session->error().message.find("on here and off"), std::string::npos) << pair.a.session->error().message;
+}
+
+TEST(Session, NobodyAnswers_ConnectTimesOut) {
+  SessionConfig config;
+  config.connectTimeout = seconds(3);
+  SessionPair pair(10, config, WireModel{.loss = 1});
+  pair.connectBoth();
+  ASSERT_TRUE(pair.runUntil([&] { return pair.a.session->state() == SessionState::kFailed; }, milliseconds(3010)));
+  EXPECT_EQ(pair.a.session->error().code, ErrorCode::kTimedOut);
+}
+
+TEST(Session, PeerVanishes_FailsAfterTimeout) {
+  SessionConfig config;
+  config.peerTimeout = seconds(5);
+  SessionPair pair(11, config);
+  pair.connectBoth();
+  ASSERT_TRUE(pair.runUntil([&] { return pair.established(); }));
+  pair.runFor(seconds(60));
+  EXPECT_TRUE(pair.established());  // keep-alives hold it
+  pair.wire.loss = 1;
+  ASSERT_TRUE(pair.runUntil([&] { return pair.a.session->state() == SessionState::kFailed; }, milliseconds(6100)));
+  EXPECT_EQ(pair.a.session->error().code, ErrorCode::kPeerVanished);
+}
+
+TEST(Session, Close_DeliversWhatWasSentFirst) {
+  for (const double loss : {0.0, 0.2}) {
+    SessionPair pair(12, {}, WireModel{.delay = microseconds(100), .loss = loss});
+    pair.connectBoth();
+    Bytes large = pattern(1 << 20, 1), small = pattern(500, 2);
+    const Bytes wantLarge = large, wantSmall = small;
+    Bytes in(large.size()), in2(small.size());
+    send(pair, pair.a, 1, tag(1), large);
+    send(pair, pair.a, 2, tag(2), small);
+    receive(pair, pair.b, 1, tag(1), in);
+    ASSERT_TRUE(pair.runUntil([&] { return pair.established(); }));
+    pair.a.session->close(pair.now, false);
+    std::fill(large.begin(), large.end(), std::byte{0});
+    ASSERT_TRUE(pair.runUntil([&] { return pair.b.session->state() == SessionState::kPeerClosed; }, seconds(20)));
+    EXPECT_EQ(pair.b.receivesCompleted, 1u);
+    EXPECT_EQ(in, wantLarge);
+    receive(pair, pair.b, 2, tag(2), in2);  // had arrived before the close
+    pair.flush();
+    EXPECT_EQ(pair.b.receivesCompleted, 2u);
+    EXPECT_EQ(in2, wantSmall);
+    EXPECT_FALSE(pair.b.session->postReceive(pair.now, {3, tag(2), in2.data(), in2.size()}).ok());
+    EXPECT_FALSE(pair.b.session->postSend(pair.now, {3, tag(2), in2.data(), in2.size()}).ok());
+    pair.b.session->close(pair.now, false);
+    ASSERT_TRUE(pair.runUntil([&] { return pair.a.session->drained() && pair.b.session->drained(); }, seconds(40)));
+    EXPECT_EQ(pair.a.events.back().type, SessionEvent::Type::kStateChange);  // nothing after close
+  }
+}
+
+TEST(Session, BothClose_BothDrain) {
+  for (std::uint64_t seed = 1; seed < 20; ++seed) {
+    SessionPair pair(seed, {}, WireModel{.delay = microseconds(100), .loss = seed % 2 == 0 ? 0.3 : 0});
+    pair.connectBoth();
+    const Bytes out = pattern(100000, 1);
+    Bytes in(out.size());
+    send(pair, pair.a, 1, tag(1), out);
+    receive(pair, pair.b, 1, tag(1), in);
+    ASSERT_TRUE(pair.runUntil([&] { return pair.established(); }));
+    pair.a.session->close(pair.now, false);
+    pair.b.session->close(pair.now, false);
+    ASSERT_TRUE(pair.runUntil([&] { return pair.a.session->drained() && pair.b.session->drained(); }, seconds(40)));
+  }
+}
+
+TEST(Session, Abort_PeerFails) {
+  SessionPair pair(13, lossless(), memoryLink());
+  pair.connectBoth();
+  ASSERT_TRUE(pair.runUntil([&] { return pair.established(); }));
+  pair.a.session->close(pair.now, true);
+  EXPECT_FALSE(pair.a.session->drained());
+  ASSERT_TRUE(pair.runUntil([&] { return pair.b.session->state() == SessionState::kFailed; }, seconds(1)));
+  EXPECT_TRUE(pair.a.session->drained());
+}
+
+TEST(Session, CancelReceive_BufferUntouchedMessageGoesOn) {
+  SessionPair pair(14, lossless(), memoryLink());
+  pair.connectBoth();
+  Bytes first(1000), second(1000);
+  const Bytes out = pattern(1000, 1);
+  receive(pair, pair.b, 1, tag(1), first);
+  receive(pair, pair.b, 2, tag(1), second);
+  EXPECT_TRUE(pair.b.session->cancelReceive(pair.now, 1));
+  EXPECT_FALSE(pair.b.session->cancelReceive(pair.now, 1));
+  send(pair, pair.a, 1, tag(1), out);
+  ASSERT_TRUE(pair.runUntil([&] { return pair.b.receivesCompleted == 1; }, seconds(1)));
+  EXPECT_EQ(second, out);
+  EXPECT_EQ(first, Bytes(1000));
+}
+
+TEST(Session, CancelReceiveInTransit_RestIsThrownAway) {
+  SessionPair pair(15, {}, WireModel{.delay = microseconds(100), .bytesPerSecond = 1e8});
+  pair.connectBoth();
+  Bytes in(1 << 20), next(100);
+  const Bytes out = pattern(1 << 20, 1), small = pattern(100, 2);
+  receive(pair, pair.b, 1, tag(1), in);
+  send(pair, pair.a, 1, tag(1), out);
+  ASSERT_TRUE(pair.runUntil([&] { return pair.b.session->counters().payloadBytesReceived > 100000; }));
+  EXPECT_TRUE(pair.b.session->cancelReceive(pair.now, 1));
+  const Bytes before = in;
+  send(pair, pair.a, 2, tag(1), small);
+  receive(pair, pair.b, 2, tag(1), next);
+  ASSERT_TRUE(pair.runUntil([&] { return pair.b.receivesCompleted == 1 && pair.a.sendsCompleted == 2; }));
+  EXPECT_EQ(next, small);
+  EXPECT_EQ(in, before);
+}
+
+TEST(Session, CancelAnnouncedSend_NextMessageMatchesInstead) {
+  for (const bool posted : {false, true}) {
+    for (std::uint64_t seed = 1; seed < 10; ++seed) {
+      SessionPair pair(seed, {}, WireModel{.delay = microseconds(100), .jitter = microseconds(100), .loss = 0.2});
+      pair.connectBoth();
+      ASSERT_TRUE(pair.runUntil([&] { return pair.established(); }));
+      pair.runFor(milliseconds(50));
+      const Bytes large = pattern(1 << 20, 1), other = pattern(200000, 2);
+      Bytes in(1 << 20);
+      if (posted) receive(pair, pair.b, 1, tag(1), in);
+      send(pair, pair.a, 1, tag(1), large);
+      pair.runFor(microseconds(50));
+      ASSERT_TRUE(pair.a.session->cancelSend(pair.now, 1));
+      send(pair, pair.a, 2, tag(1), other);
+      if (!posted) receive(pair, pair.b, 1, tag(1), in);
+      ASSERT_TRUE(pair.runUntil([&] { return pair.b.receivesCompleted == 1 && pair.a.sendsCompleted == 1; }));
+      in.resize(other.size());
+      EXPECT_EQ(in, other);
+      EXPECT_TRUE(pair.established());
+    }
+  }
+}
+
+TEST(Session, CancelHalfSentSend_FailsTheChannel) {
+  SessionPair pair(16, {}, WireModel{.delay = microseconds(100), .bytesPerSecond = 1e8});
+  pair.connectBoth();
+  Bytes in(1 << 20);
+  const Bytes out = pattern(1 << 20, 1);
+  receive(pair, pair.b, 1, tag(1), in);
+  send(pair, pair.a, 1, tag(1), out);
+  ASSERT_TRUE(pair.runUntil([&] { return pair.b.session->counters().payloadBytesReceived > 100000; }));
+  EXPECT_TRUE(pair.a.session->cancelSend(pair.now, 1));
+  EXPECT_EQ(pair.a.session->state(), SessionState::kFailed);
+  ASSERT_TRUE(pair.runUntil([&] { return pair.b.session->state() == SessionState::kFailed; }));
+}
+
+TEST(Session, LongPath_SendsCompleteWhenCopied) {
+  SessionPair pair(17, {}, WireModel{.delay = milliseconds(50)});
+  pair.connectBoth();
+  ASSERT_TRUE(pair.runUntil([&] { return pair.established(); }));
+  const Bytes out = pattern(1 << 20, 1);
+  send(pair, pair.a, 1, tag(1), out);
+  pair.flush();
+  EXPECT_EQ(pair.a.sendsCompleted, 1u);
+  // The data flows although no receive is posted.
+  pair.runFor(seconds(2));
+  EXPECT_EQ(pair.b.session->counters().payloadBytesReceived, out.size());
+  Bytes in(out.size());
+  receive(pair, pair.b, 1, tag(1), in);
+  pair.flush();
+  EXPECT_EQ(pair.b.receivesCompleted, 1u);
+  EXPECT_EQ(in, out);
+}
+
+TEST(Session, JumboPath_IsFoundOut) {
+  WireModel wire{.delay = microseconds(50), .maxDatagramBytes = 16000, .carriesBytes = 9000};
+  SessionPair pair(18, {}, wire);
+  pair.connectBoth();
+  ASSERT_TRUE(pair.runUntil([&] { return pair.established(); }));
+  pair.runFor(seconds(1));
+  const Bytes out = pattern(1 << 20, 1);
+  Bytes in(out.size());
+  receive(pair, pair.b, 1, tag(1), in);
+  const auto before = pair.a.session->counters().packetsSent;
+  send(pair, pair.a, 1, tag(1), out);
+  ASSERT_TRUE(pair.runUntil([&] { return pair.b.receivesCompleted == 1; }));
+  EXPECT_EQ(in, out);
+  EXPECT_LT(pair.a.session->counters().packetsSent - before, 200u);  // 118 of 8,972 bytes
+}
+
+}  // namespace
+}  // namespace gloo_bypass::test

@@ -1,0 +1,34 @@
+// Memory for copied payload: small buffers in power-of-two classes that are kept for the next taker, larger ones from
+// the heap. Takes part in no bound of its own but the cache's; the owner counts what it holds.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+namespace gloo_bypass {
+
+struct PooledBuffer {
+  std::unique_ptr<std::byte[]> data;
+  std::size_t capacity = 0;
+};
+
+class BufferPool {
+ public:
+  // At least `bytes` (> 0), contents unspecified.
+  PooledBuffer take(std::size_t bytes);
+  void give(PooledBuffer buffer);
+  std::size_t cachedBytes() const { return cachedBytes_; }
+  void clear();
+
+ private:
+  static constexpr std::size_t kSmallest = 64, kLargest = 64 * 1024, kClasses = 11;
+  // Enough for a window of small messages; more would only be kept for a burst that does not come back.
+  static constexpr std::size_t kMaxCachedBytes = 1 << 20;
+
+  std::array<std::vector<std::unique_ptr<std::byte[]>>, kClasses> free_;
+  std::size_t cachedBytes_ = 0;
+};
+
+}  // namespace gloo_bypass

@@ -1,0 +1,25 @@
+// Sequence arithmetic: the wire carries the low 32 bits of a 64-bit counter, and the receiver finds the whole number
+// again from one that it knows to be near.
+#pragma once
+
+#include <cstdint>
+
+namespace gloo_bypass {
+
+constexpr std::uint32_t truncateSequence(std::uint64_t sequence) { return static_cast<std::uint32_t>(sequence); }
+
+// The number nearest to `near` (less than 2^31 away) with the low bits `wire`; 0 where that would be negative.
+constexpr std::uint64_t expandSequence(std::uint32_t wire, std::uint64_t near) {
+  const auto delta = static_cast<std::int32_t>(wire - static_cast<std::uint32_t>(near));
+  if (delta < 0 && near < static_cast<std::uint64_t>(-static_cast<std::int64_t>(delta))) return 0;
+  return near + static_cast<std::uint64_t>(static_cast<std::int64_t>(delta));
+}
+
+// The smallest power of two that is at least `n` (n <= 2^63).
+constexpr std::uint64_t ceilPowerOfTwo(std::uint64_t n) {
+  std::uint64_t power = 1;
+  while (power < n) power <<= 1;
+  return power;
+}
+
+}  // namespace gloo_bypass

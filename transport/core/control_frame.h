@@ -1,0 +1,15 @@
+// A reliable frame without payload that waits to be given a sequence number.
+#pragma once
+
+#include <cstdint>
+
+#include "transport/wire/packet.h"
+
+namespace gloo_bypass {
+
+struct ControlFrame {
+  FrameType type = FrameType::kCredit;
+  std::uint64_t number = 0;  // as in SentFrame
+};
+
+}  // namespace gloo_bypass

@@ -1,0 +1,36 @@
+// Which frames in flight are lost: those that enough later-sent frames have overtaken, or that were overtaken longer than
+// a reordering may last (RFC 9002, 6.1). A loss that turns out to be mere reordering widens both thresholds. Pure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "transport/base/time.h"
+#include "transport/core/rto_estimator.h"
+#include "transport/core/send_scoreboard.h"
+
+namespace gloo_bypass {
+
+class LossDetector {
+ public:
+  // Marks what is lost; returns its bytes. Sets deadline() where time alone will decide the next one.
+  std::size_t detect(TimePoint now, const RtoEstimator& rtt, SendScoreboard* board);
+  TimePoint deadline() const { return deadline_; }
+  // A frame declared lost had arrived after all. At most one step a round trip.
+  void onSpuriousLoss(TimePoint now, const RtoEstimator& rtt);
+  void reset() { deadline_ = kNever; }
+  std::uint64_t orderThreshold() const { return orderThreshold_; }
+
+ private:
+  static constexpr std::uint64_t kOrderThreshold = 3;   // RFC 9002
+  static constexpr std::uint64_t kMaxOrderThreshold = 4096;
+  static constexpr int kTimeEighths = 9, kMaxTimeEighths = 16;  // of the RTT; RFC 9002: 9/8
+  static constexpr Duration kGranularity = std::chrono::microseconds(20);
+
+  std::uint64_t orderThreshold_ = kOrderThreshold;
+  int timeEighths_ = kTimeEighths;
+  TimePoint deadline_ = kNever;
+  TimePoint widenedAt_{};
+};
+
+}  // namespace gloo_bypass

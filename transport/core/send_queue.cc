@@ -1,0 +1,282 @@
+#include "transport/core/send_queue.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace gloo_bypass {
+
+void SendQueue::post(const SendRequest& request) {
+  const SlotIndex slot = messages_.take();
+  Message& message = messages_[slot];
+  message.serial = nextSerial_++;
+  message.token = request.token;
+  message.key = request.key;
+  message.data = request.data;
+  message.length = request.length;
+  message.remoteOffset = request.remoteOffset;
+  message.sent = message.eagerEnd = 0;
+  message.frames = 0;
+  message.state = State::kQueued;
+  message.completed = message.granted = false;
+  ++unsent_;
+  queue_.pushBack(slot);
+  if (!longPath_ && message.length > config_.rendezvousBytes) return;
+  // Behind messages that wait for room nothing small slips into the buffer: completions keep their order.
+  if ((longPath_ && !uncopied_.empty()) || !copy(message)) {
+    if (longPath_) uncopied_.pushBack({slot, message.serial});
+  }
+}
+
+bool SendQueue::copy(Message& message) {
+  if (message.length > 0) {
+    if (bufferedBytes_ >= bufferLimit_ || message.length > bufferLimit_ - bufferedBytes_) return false;
+    message.buffer = pool_.take(message.length);
+    bufferedBytes_ += message.buffer.capacity;
+    std::memcpy(message.buffer.data.get(), message.data, message.length);
+    message.data = message.buffer.data.get();
+  }
+  ++counters_->bufferedSends;
+  complete(message);
+  return true;
+}
+
+void SendQueue::complete(Message& message) {
+  if (message.completed) return;
+  message.completed = true;
+  events_->pushBack({.type = SessionEvent::Type::kSendComplete, .token = message.token});
+}
+
+void SendQueue::copyWaiting() {
+  while (!uncopied_.empty()) {
+    const Reference first = uncopied_.front();
+    Message& message = messages_[first.slot];
+    const bool gone = message.serial != first.serial || message.completed || message.state == State::kFree ||
+                      message.state == State::kCancelled;
+    if (!gone && !copy(message)) return;
+    uncopied_.popFront();
+  }
+}
+
+void SendQueue::setBufferLimit(std::size_t bytes) {
+  bufferLimit_ = bytes;
+  if (!uncopied_.empty()) copyWaiting();
+}
+
+void SendQueue::setLongPath(bool longPath) {
+  if (longPath_ == longPath) return;
+  longPath_ = longPath;
+  if (!longPath) return uncopied_.clear();
+  for (std::size_t i = 0; i < queue_.size(); ++i) {
+    const SlotIndex slot = queue_.at(i);
+    const Message& message = messages_[slot];
+    if (message.state == State::kQueued && !message.completed) uncopied_.pushBack({slot, message.serial});
+  }
+  copyWaiting();
+}
+
+bool SendQueue::introduce(Message& message) {
+  if (nextId_ >= messageLimit_) return false;
+  const std::uint64_t available = byteLimit_ > eagerSent_ ? byteLimit_ - eagerSent_ : 0;
+  if (message.length <= config_.rendezvousBytes) {
+    message.eagerEnd = message.length <= available ? message.length : 0;
+  } else {
+    message.eagerEnd = longPath_ ? std::min(message.length, available) : 0;
+  }
+  eagerSent_ += message.eagerEnd;
+  message.id = nextId_++;
+  message.state = State::kIntroducing;
+  ++counters_->messagesSent;
+  ++(message.eagerEnd == message.length ? counters_->eagerMessages : counters_->rendezvousMessages);
+  return true;
+}
+
+void SendQueue::fillChunk(SlotIndex slot, std::uint64_t end, std::size_t maxChunk, FramePlan* plan) {
+  Message& message = messages_[slot];
+  plan->type = FrameType::kData;
+  plan->message = slot;
+  plan->offset = message.sent;
+  plan->length = static_cast<std::uint16_t>(std::min<std::uint64_t>(end - message.sent, maxChunk));
+  plan->flags = 0;
+  message.sent += plan->length;
+  ++message.frames;
+  plan->ackRequested = message.sent == message.length && !message.completed;
+  counters_->payloadBytesSent += plan->length;
+}
+
+// The front of queue_ has sent all it may without a grant.
+void SendQueue::leaveQueue(SlotIndex slot) {
+  queue_.popFront();
+  Message& message = messages_[slot];
+  if (message.sent == message.length) {
+    message.state = State::kSent;
+    --unsent_;
+  } else if (message.granted) {
+    message.state = State::kGranted;
+    granted_.pushBack(slot);
+  } else {
+    message.state = State::kAwaitingGrant;
+  }
+}
+
+bool SendQueue::nextIntroduced(std::size_t maxChunk, FramePlan* plan) {
+  while (!queue_.empty()) {
+    const SlotIndex slot = queue_.front();
+    Message& message = messages_[slot];
+    if (message.state == State::kCancelled) {
+      queue_.popFront();
+      release(slot);
+      continue;
+    }
+    if (message.state == State::kQueued) {
+      if (!introduce(message)) return false;
+      if (message.eagerEnd < message.length) {
+        *plan = {.type = FrameType::kAnnounce, .message = slot};
+        ++message.frames;
+        awaiting_.at(message.id) = slot;
+        if (message.eagerEnd == 0) leaveQueue(slot);
+        return true;
+      }
+    }
+    fillChunk(slot, message.eagerEnd, maxChunk, plan);
+    if (message.sent == message.eagerEnd) leaveQueue(slot);
+    return true;
+  }
+  return false;
+}
+
+bool SendQueue::nextGranted(std::size_t maxChunk, FramePlan* plan) {
+  if (granted_.empty()) return false;
+  const SlotIndex slot = granted_.front();
+  Message& message = messages_[slot];
+  fillChunk(slot, message.length, maxChunk, plan);
+  plan->flags = kFlagGranted;
+  if (message.sent == message.length) {
+    granted_.popFront();
+    message.state = State::kSent;
+    --unsent_;
+  }
+  return true;
+}
+
+bool SendQueue::next(std::size_t maxChunk, FramePlan* plan) {
+  // By turns: announcements are not held up by a long granted message, nor that by a stream of small ones.
+  grantedTurn_ = !grantedTurn_;
+  if (grantedTurn_) return nextGranted(maxChunk, plan) || nextIntroduced(maxChunk, plan);
+  return nextIntroduced(maxChunk, plan) || nextGranted(maxChunk, plan);
+}
+
+bool SendQueue::ready() const {
+  if (!granted_.empty()) return true;
+  if (queue_.empty()) return false;
+  return messages_[queue_.front()].state != State::kQueued || nextId_ < messageLimit_;
+}
+
+MessageHeader SendQueue::describe(SlotIndex slot) const {
+  const Message& message = messages_[slot];
+  MessageHeader header;
+  header.id = message.id;
+  header.tag = message.key.tag;
+  header.kind = static_cast<std::uint8_t>(message.key.kind);
+  header.totalLength = message.length;
+  header.remoteOffset = message.remoteOffset;
+  return header;
+}
+
+bool SendQueue::onGrant(std::uint64_t id) {
+  if (id >= nextId_) return false;
+  const SlotIndex* slot = awaiting_.find(id);
+  if (slot == nullptr) return true;  // withdrawn meanwhile
+  Message& message = messages_[*slot];
+  message.granted = true;
+  if (message.state == State::kAwaitingGrant) {
+    message.state = State::kGranted;
+    granted_.pushBack(*slot);
+  }
+  awaiting_.eraseFound(slot);
+  return true;
+}
+
+void SendQueue::onLimits(std::uint64_t byteLimit, std::uint64_t messageLimit) {
+  byteLimit_ = std::max(byteLimit_, byteLimit);
+  messageLimit_ = std::max(messageLimit_, messageLimit);
+}
+
+void SendQueue::onFrameAcked(SlotIndex slot) {
+  --messages_[slot].frames;
+  finishIfDone(slot);
+}
+
+void SendQueue::finishIfDone(SlotIndex slot) {
+  Message& message = messages_[slot];
+  if (message.frames != 0 || (message.state != State::kSent && message.state != State::kWithdrawn)) return;
+  complete(message);
+  release(slot);
+  if (!uncopied_.empty()) copyWaiting();
+}
+
+void SendQueue::release(SlotIndex slot) {
+  Message& message = messages_[slot];
+  if (message.buffer.data) {
+    bufferedBytes_ -= message.buffer.capacity;
+    pool_.give(std::move(message.buffer));
+    message.buffer = {};
+  }
+  message.state = State::kFree;
+  message.data = nullptr;
+  messages_.give(slot);
+}
+
+SendQueue::Cancel SendQueue::cancel(OperationToken token, std::uint64_t* id) {
+  for (SlotIndex slot = 0; slot < messages_.size(); ++slot) {
+    Message& message = messages_[slot];
+    if (message.token != token || message.completed) continue;
+    if (message.state == State::kFree || message.state == State::kCancelled) continue;
+    if (message.state == State::kQueued) {
+      message.state = State::kCancelled;
+      message.completed = true;
+      --unsent_;
+      return Cancel::kDone;
+    }
+    if (message.sent != 0 || message.eagerEnd != 0 || message.state == State::kSent) return Cancel::kPartlySent;
+    *id = message.id;
+    if (message.state == State::kGranted) {
+      // Granted, nothing sent yet: leave the queue of those being sent.
+      for (std::size_t n = granted_.size(); n > 0; --n) {
+        const SlotIndex other = granted_.popFront();
+        if (other != slot) granted_.pushBack(other);
+      }
+    }
+    awaiting_.erase(message.id);
+    message.state = State::kWithdrawn;
+    message.completed = true;
+    message.data = nullptr;
+    --unsent_;
+    finishIfDone(slot);
+    return Cancel::kWithdraw;
+  }
+  return Cancel::kUnknown;
+}
+
+bool SendQueue::adoptAll() {
+  bufferLimit_ = bufferedBytes_ + config_.maxBufferBytes;
+  for (SlotIndex slot = 0; slot < messages_.size(); ++slot) {
+    Message& message = messages_[slot];
+    if (message.state == State::kFree || message.completed) continue;
+    if (!copy(message)) return false;
+  }
+  uncopied_.clear();
+  return true;
+}
+
+void SendQueue::clear() {
+  messages_.clear();
+  pool_.clear();
+  queue_.clear();
+  granted_.clear();
+  uncopied_.clear();
+  awaiting_.clear();
+  bufferedBytes_ = 0;
+  unsent_ = 0;
+}
+
+}  // namespace gloo_bypass

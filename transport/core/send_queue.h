@@ -1,0 +1,122 @@
+// Messages on their way out: which may go eagerly, which wait for a grant, and how they are cut into frames. Pure.
+//
+//   post -> kQueued -> kIntroducing (eager chunks) ----------------------> kSent -> all acknowledged -> gone
+//                |            \ credit ran out: kAnnounce went first        ^
+//                |             -> kAwaitingGrant -- kGrant --> kGranted ----+
+//                `- announced, nothing eager ---^    `- cancelled: kWithdrawn (kWithdraw) -> gone
+//
+// Ids are given when a message is introduced, in order, without holes. Copied messages complete when posted (or when room
+// appears), the others when every byte is acknowledged. Bounds: payload copied <= the buffer limit; messages introduced
+// and not matched by the peer <= the peer's message limit.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "transport/base/buffer_pool.h"
+#include "transport/base/config.h"
+#include "transport/base/flat_map.h"
+#include "transport/base/ring_queue.h"
+#include "transport/base/slot_pool.h"
+#include "transport/core/session.h"
+#include "transport/wire/packet.h"
+
+namespace gloo_bypass {
+
+// The next frame's content.
+struct FramePlan {
+  FrameType type = FrameType::kData;
+  SlotIndex message = kNoSlot;
+  std::uint64_t offset = 0;
+  std::uint16_t length = 0;
+  std::uint8_t flags = 0;
+  bool ackRequested = false;  // somebody waits for this acknowledgement
+};
+
+class SendQueue {
+ public:
+  // Both borrowed for the queue's lifetime.
+  SendQueue(const SessionConfig& config, RingQueue<SessionEvent>* events, ChannelCounters* counters)
+      : config_(config), events_(events), counters_(counters) {}
+
+  void post(const SendRequest& request);
+  enum class Cancel : std::uint8_t { kUnknown, kDone, kWithdraw, kPartlySent };
+  // kWithdraw: the caller must send kWithdraw for `*id`.
+  Cancel cancel(OperationToken token, std::uint64_t* id);
+
+  // From the peer. onGrant false: no such message was ever announced.
+  bool onGrant(std::uint64_t id);
+  void onLimits(std::uint64_t byteLimit, std::uint64_t messageLimit);
+  void onFrameAcked(SlotIndex message);
+
+  // True: `*plan` is committed and must be given a sequence number.
+  bool next(std::size_t maxChunk, FramePlan* plan);
+  // Whether next() would give anything.
+  bool ready() const;
+  MessageHeader describe(SlotIndex message) const;  // chunk fields 0
+  std::uint64_t eagerEnd(SlotIndex message) const { return messages_[message].eagerEnd; }
+  const std::byte* payload(SlotIndex message, std::uint64_t offset) const { return messages_[message].data + offset; }
+
+  void setLongPath(bool longPath);
+  void setBufferLimit(std::size_t bytes);
+  bool allSent() const { return unsent_ == 0; }
+  std::uint64_t introduced() const { return nextId_; }
+  // Takes copies of everything that still points into user memory; false: more than maxBufferBytes.
+  bool adoptAll();
+  void clear();
+  std::size_t memoryBytes() const {
+    return bufferedBytes_ + pool_.cachedBytes() + messages_.memoryBytes() + awaiting_.memoryBytes() +
+           queue_.memoryBytes() + granted_.memoryBytes() + uncopied_.memoryBytes();
+  }
+
+ private:
+  enum class State : std::uint8_t {
+    kFree, kQueued, kCancelled, kIntroducing, kAwaitingGrant, kGranted, kSent, kWithdrawn
+  };
+  struct Message {
+    std::uint64_t id = 0, serial = 0;
+    OperationToken token = 0;
+    MessageKey key;
+    const std::byte* data = nullptr;
+    std::uint64_t length = 0, remoteOffset = 0;
+    std::uint64_t sent = 0;      // bytes given to frames
+    std::uint64_t eagerEnd = 0;  // bytes that go without a grant
+    PooledBuffer buffer;
+    std::uint32_t frames = 0;    // not acknowledged
+    State state = State::kFree;
+    bool completed = false;      // the user has been told, or does not want to know
+    bool granted = false;
+  };
+  struct Reference {
+    SlotIndex slot = kNoSlot;
+    std::uint64_t serial = 0;
+  };
+  bool introduce(Message& message);
+  bool nextIntroduced(std::size_t maxChunk, FramePlan* plan);
+  bool nextGranted(std::size_t maxChunk, FramePlan* plan);
+  void fillChunk(SlotIndex slot, std::uint64_t end, std::size_t maxChunk, FramePlan* plan);
+  void leaveQueue(SlotIndex slot);
+  void finishIfDone(SlotIndex slot);
+  void release(SlotIndex slot);
+  bool copy(Message& message);
+  void complete(Message& message);
+  void copyWaiting();
+
+  const SessionConfig& config_;
+  RingQueue<SessionEvent>* events_;
+  ChannelCounters* counters_;
+  SlotPool<Message> messages_;
+  BufferPool pool_;
+  RingQueue<SlotIndex> queue_;      // to be introduced, in order of posting
+  RingQueue<SlotIndex> granted_;    // being sent on grants, in order of granting
+  RingQueue<Reference> uncopied_;   // long paths: wait for room in the buffer
+  FlatMap<std::uint64_t, SlotIndex> awaiting_;  // announced, by id
+  std::uint64_t nextId_ = 0, nextSerial_ = 0;
+  std::uint64_t byteLimit_ = 0, messageLimit_ = 0, eagerSent_ = 0;
+  std::size_t bufferedBytes_ = 0, bufferLimit_ = 0;
+  std::size_t unsent_ = 0;
+  bool longPath_ = false;
+  bool grantedTurn_ = false;
+};
+
+}  // namespace gloo_bypass

@@ -1,0 +1,295 @@
+// The user's calls and the life cycle.
+#include "transport/core/session.h"
+
+#include <algorithm>
+
+#include "transport/base/check.h"
+#include "transport/base/sequence.h"
+#include "transport/core/session_impl.h"
+
+namespace gloo_bypass {
+namespace {
+
+SessionConfig adjusted(SessionConfig config, Duration losslessMinRto) {
+  if (config.losslessLink) {
+    config.minRto = std::max(config.minRto, losslessMinRto);
+    config.maxRto = std::max(config.maxRto, config.minRto);
+  }
+  return config;
+}
+
+bool wantsChecksum(const SessionConfig& config) {
+  return config.payloadChecksum == PayloadChecksum::kOn ||
+         (config.payloadChecksum == PayloadChecksum::kAuto && !config.losslessLink);
+}
+
+// Above 2^32, so that expanding a number from before it cannot underflow.
+std::uint64_t firstSequence(std::uint32_t initial) { return (1ull << 32) + initial; }
+
+}  // namespace
+
+Session::Impl::Impl(const SessionConfig& config, std::uint64_t localId, std::uint64_t entropy)
+    : config_(adjusted(config, kLosslessMinRto)),
+      localId_(localId),
+      entropy_(entropy),
+      checksum_(wantsChecksum(config)),
+      rto_(config_.minRto, config_.maxRto),
+      acks_(config_.losslessLink ? kLosslessAckEvery : kAckEvery,
+            config_.losslessLink ? kLosslessAckDelay : kPeerAckDelay),
+      initialSequence_(static_cast<std::uint32_t>(mixBits(entropy))),
+      board_(firstSequence(initialSequence_)),
+      sends_(config_, &events_, &counters_),
+      incoming_(CreditWindow(config_.shortPathEagerBytes, std::max(config_.maxBufferBytes, config_.shortPathEagerBytes)),
+                &events_, &controls_, &counters_) {
+  sends_.setBufferLimit(std::min(kShortPathSendBuffer, config_.maxBufferBytes));
+}
+
+Hello Session::Impl::localHello() const {
+  Hello hello;
+  hello.senderId = localId_;
+  hello.rendezvousBytes = config_.rendezvousBytes;
+  hello.maxBufferBytes = config_.maxBufferBytes;
+  hello.initialSequence = initialSequence_;
+  hello.maxDatagramBytes = static_cast<std::uint32_t>(linkDatagramBytes_);
+  hello.lossless = config_.losslessLink;
+  hello.payloadChecksum = checksum_;
+  return hello;
+}
+
+void Session::Impl::setState(SessionState state) {
+  state_ = state;
+  events_.pushBack({.type = SessionEvent::Type::kStateChange, .state = state});
+}
+
+void Session::Impl::connect(TimePoint now, std::uint64_t remoteId, std::size_t maxDatagramBytes) {
+  if (state_ != SessionState::kIdle) return;
+  remoteId_ = remoteId;
+  linkDatagramBytes_ = std::clamp(maxDatagramBytes, kMinDatagramBytes, kMaxDatagramBytes);
+  state_ = SessionState::kConnecting;
+  lastReceivedAt_ = now;
+  if (handshake_.heard() && handshake_.remote()->senderId != remoteId) handshake_.forgetRemote();
+  handshake_.start(now, config_.connectTimeout);
+  if (!handshake_.heard()) return;
+  if (auto error = compareSettings(localHello(), *handshake_.remote())) return fail(*error, false);
+  acks_.start(firstSequence(handshake_.remote()->initialSequence));
+}
+
+void Session::Impl::establish(TimePoint now) {
+  handshake_.finish();
+  const Hello& remote = *handshake_.remote();
+  const std::size_t largest =
+      std::clamp<std::size_t>(remote.maxDatagramBytes, kMinDatagramBytes, linkDatagramBytes_);
+  constexpr std::size_t kEthernetDatagram = 1472;
+  probe_.start(now, config_.losslessLink ? largest : std::min(largest, kEthernetDatagram), largest);
+  choosePath(now);
+  timerSince_ = lastSentAt_ = now;
+  if (state_ == SessionState::kConnecting) setState(SessionState::kEstablished);
+}
+
+// Which of the two ways of sending, and which congestion controller, fit the measured round trip.
+void Session::Impl::choosePath(TimePoint now) {
+  const bool isLong = !config_.losslessLink && rto_.minimum() >= config_.longPathRtt;
+  if (congestion_ && isLong == longPath_) return;
+  CongestionControl kind = config_.congestionControl;
+  const bool fresh = congestion_ == nullptr;
+  if (kind == CongestionControl::kAuto) {
+    kind = config_.losslessLink ? CongestionControl::kFixed
+                                : (isLong ? CongestionControl::kBbr : CongestionControl::kSwift);
+    congestion_ = makeCongestionController(kind, config_, probe_.confirmed(), entropy_);
+  } else if (fresh) {
+    congestion_ = makeCongestionController(kind, config_, probe_.confirmed(), entropy_);
+  }
+  pacer_.setRate(congestion_->pacingRate(), probe_.confirmed());
+  longPath_ = isLong;
+  if (isLong) incoming_.credit().raiseTo(kLongPathFirstWindow);
+  resizeBuffers();
+  sends_.setLongPath(isLong);
+  (void)now;
+}
+
+// Four windows: what is in flight, what was just written behind it, and room for the window to double.
+void Session::Impl::resizeBuffers() {
+  const std::size_t wanted =
+      longPath_ ? std::max(kLongPathFirstWindow, 4 * congestion_->windowBytes()) : kShortPathSendBuffer;
+  sends_.setBufferLimit(std::min(wanted, config_.maxBufferBytes));
+}
+
+Status Session::Impl::postSend(TimePoint, const SendRequest& request) {
+  if (state_ == SessionState::kFailed) return error_;
+  if (state_ != SessionState::kIdle && state_ != SessionState::kConnecting && state_ != SessionState::kEstablished) {
+    return {ErrorScope::kSession, ErrorCode::kPeerClosed, "the connection is closed; nothing can be sent any more"};
+  }
+  if (request.length > kMaxMessageBytes) {
+    return {ErrorScope::kOperation, ErrorCode::kInvalidArgument, "a message is longer than 2^62 bytes"};
+  }
+  sends_.post(request);
+  return {};
+}
+
+Status Session::Impl::postReceive(TimePoint, const ReceiveRequest& request) {
+  if (state_ == SessionState::kFailed) return error_;
+  const bool open = state_ == SessionState::kIdle || state_ == SessionState::kConnecting ||
+                    state_ == SessionState::kEstablished;
+  const bool leftOver = state_ == SessionState::kPeerClosed && incoming_.hasComplete(request.key);
+  if (!open && !leftOver) {
+    return {ErrorScope::kSession, ErrorCode::kPeerClosed, "the connection is closed; nothing more will arrive"};
+  }
+  Status status = incoming_.post(request);
+  if (!status && status.error().scope == ErrorScope::kSession) fail(status.error(), true);
+  return status;
+}
+
+bool Session::Impl::cancelSend(TimePoint, OperationToken token) {
+  std::uint64_t id = 0;
+  switch (sends_.cancel(token, &id)) {
+    case SendQueue::Cancel::kUnknown:
+      return false;
+    case SendQueue::Cancel::kDone:
+      return true;
+    case SendQueue::Cancel::kWithdraw:
+      controls_.pushBack({FrameType::kWithdraw, id});
+      return true;
+    case SendQueue::Cancel::kPartlySent:
+      fail({ErrorScope::kSession, ErrorCode::kCancelled,
+            "a send was cancelled after part of it had gone out; the connection cannot go on"}, true);
+      return true;
+  }
+  return false;
+}
+
+bool Session::Impl::cancelReceive(OperationToken token) { return incoming_.cancel(token); }
+
+void Session::Impl::dropEverything() {
+  sends_.clear();
+  incoming_.clear();
+  board_.clear();
+  controls_.clear();
+  undone_.reset();
+  closeSequence_.reset();
+  tailProbeDue_ = pingDue_ = false;
+  losses_.reset();
+  probe_.stop();
+}
+
+void Session::Impl::fail(const Error& error, bool tellPeer) {
+  if (!live()) return;
+  error_ = error;
+  dropEverything();
+  resetDue_ = tellPeer && remoteId_ != 0 && handshake_.heard();
+  if (state_ == SessionState::kClosing) {
+    state_ = SessionState::kClosed;  // after close() nobody listens
+    endsAt_ = kNever;
+  } else {
+    setState(SessionState::kFailed);
+  }
+}
+
+void Session::Impl::violate(const std::string& what) {
+  fail({ErrorScope::kSession, ErrorCode::kPeerViolatedProtocol, what + "; the connection is closed"}, true);
+}
+
+void Session::Impl::close(TimePoint now, bool abort) {
+  const SessionState before = state_;
+  if (before == SessionState::kClosed || before == SessionState::kClosing) {
+    if (abort && before == SessionState::kClosing) {
+      dropEverything();
+      resetDue_ = handshake_.heard();
+      state_ = SessionState::kClosed;
+    }
+    return;
+  }
+  discarding_ = true;
+  if (before == SessionState::kFailed || before == SessionState::kIdle) {
+    dropEverything();
+    state_ = SessionState::kClosed;
+  } else if (before == SessionState::kPeerClosed) {
+    becomeClosed(now);
+  } else if (abort || !sends_.adoptAll() || (!handshake_.heard() && sends_.allSent())) {
+    // Before the peer was heard of nobody waits for a reset either: its own connect times out.
+    dropEverything();
+    resetDue_ = remoteId_ != 0;
+    state_ = SessionState::kClosed;
+  } else {
+    incoming_.clear();
+    state_ = SessionState::kClosing;
+    endsAt_ = now + std::min(kLinger, config_.peerTimeout);
+  }
+  events_.clear();
+}
+
+// The peer is done with us: only its repeated datagrams still want an answer.
+void Session::Impl::becomeClosed(TimePoint now) {
+  dropEverything();
+  state_ = SessionState::kClosed;
+  endsAt_ = config_.losslessLink ? now : now + std::min(3 * rto(), kMaxTimeWait);
+}
+
+// Everything the peer sent has arrived and it listens no more.
+void Session::Impl::enterPeerClosed(TimePoint now) {
+  acks_.requestAck();
+  if (state_ == SessionState::kClosing) return becomeClosed(now);
+  sends_.clear();
+  board_.clear();
+  controls_.clear();
+  undone_.reset();
+  tailProbeDue_ = false;
+  probe_.stop();
+  incoming_.forgetReceives();
+  setState(SessionState::kPeerClosed);
+}
+
+bool Session::Impl::pollEvent(SessionEvent* out) {
+  if (events_.empty()) return false;
+  *out = events_.popFront();
+  return true;
+}
+
+bool Session::Impl::drained() const {
+  if (resetDue_) return false;
+  if (state_ == SessionState::kFailed) return !handshake_.due();
+  if (state_ != SessionState::kClosed) return false;
+  return endsAt_ == kNever && !acks_.ackDue(TimePoint{});
+}
+
+ChannelCounters Session::Impl::counters() const {
+  ChannelCounters counters = counters_;
+  counters.smoothedRtt = rto_.smoothed();
+  counters.minRtt = rto_.minimum();
+  counters.congestionWindowBytes = congestion_ ? congestion_->windowBytes() : 0;
+  return counters;
+}
+
+std::size_t Session::Impl::memoryBytes() const {
+  return sizeof(Impl) + sends_.memoryBytes() + incoming_.memoryBytes() + board_.memoryBytes() + acks_.memoryBytes() +
+         events_.memoryBytes() + controls_.memoryBytes();
+}
+
+Session::Session(const SessionConfig& config, std::uint64_t localId, std::uint64_t entropy)
+    : impl_(std::make_unique<Impl>(config, localId, entropy)) {}
+Session::~Session() = default;
+
+std::optional<std::uint64_t> Session::receiverId(std::span<const std::byte> datagram) {
+  return peekReceiverId(datagram);
+}
+void Session::connect(TimePoint now, std::uint64_t remoteId, std::size_t maxDatagramBytes) {
+  impl_->connect(now, remoteId, maxDatagramBytes);
+}
+void Session::close(TimePoint now, bool abort) { impl_->close(now, abort); }
+void Session::fail(const Error& error) { impl_->fail(error, false); }
+Status Session::postSend(TimePoint now, const SendRequest& request) { return impl_->postSend(now, request); }
+Status Session::postReceive(TimePoint now, const ReceiveRequest& request) { return impl_->postReceive(now, request); }
+bool Session::cancelSend(TimePoint now, OperationToken token) { return impl_->cancelSend(now, token); }
+bool Session::cancelReceive(TimePoint, OperationToken token) { return impl_->cancelReceive(token); }
+void Session::handleDatagram(TimePoint now, std::span<const std::byte> datagram) { impl_->handleDatagram(now, datagram); }
+void Session::handleTimeout(TimePoint now) { impl_->handleTimeout(now); }
+bool Session::pollTransmit(TimePoint now, SessionDatagram* out) { return impl_->pollTransmit(now, out); }
+void Session::undoTransmit(TimePoint now) { impl_->undoTransmit(now); }
+bool Session::pollEvent(SessionEvent* out) { return impl_->pollEvent(out); }
+TimePoint Session::pollTimeout() const { return impl_->pollTimeout(); }
+SessionState Session::state() const { return impl_->state(); }
+const Error& Session::error() const { return impl_->error(); }
+bool Session::drained() const { return impl_->drained(); }
+ChannelCounters Session::counters() const { return impl_->counters(); }
+std::size_t Session::memoryBytes() const { return impl_->memoryBytes(); }
+
+}  // namespace gloo_bypass

@@ -1,0 +1,99 @@
+// What happens although nothing arrives.
+#include <algorithm>
+
+#include "transport/core/session_impl.h"
+
+namespace gloo_bypass {
+
+TimePoint Session::Impl::retransmitDeadline() const {
+  return board_.anyInFlight() ? timerSince_ + rto() : kNever;
+}
+
+TimePoint Session::Impl::probeDeadline() const {
+  if (config_.losslessLink || tailProbeUsed_ || !board_.anyInFlight()) return kNever;
+  return std::max(lastSentAt_, timerSince_) + rto_.probeTimeout(kPeerAckDelay);
+}
+
+TimePoint Session::Impl::silenceDeadline() const {
+  if (config_.losslessLink || !handshake_.done() || !live()) return kNever;
+  return std::min(std::max(lastReceivedAt_, lastPingAt_) + config_.keepAlive, lastReceivedAt_ + config_.peerTimeout);
+}
+
+void Session::Impl::onRetransmitTimeout(TimePoint now) {
+  ++counters_.retransmitTimeouts;
+  std::uint64_t sequence;
+  bool first = true;
+  while (board_.oldestInFlight(&sequence)) {
+    if (first) board_.frame(sequence).ackRequested = true;
+    first = false;
+    board_.markLost(sequence);
+    // A memory link loses nothing: one datagram asks a slow peer for its acknowledgement, no more.
+    if (config_.losslessLink) break;
+  }
+  if (!config_.losslessLink) congestion_->onTimeout(now);
+  pacer_.setRate(congestion_->pacingRate(), probe_.confirmed());
+  rto_.backOff();
+  losses_.reset();
+  timerSince_ = now;
+}
+
+void Session::Impl::onTailProbe(TimePoint) {
+  tailProbeUsed_ = true;
+  tailProbeDue_ = true;
+}
+
+void Session::Impl::checkSilence(TimePoint now) {
+  if (now < silenceDeadline()) return;
+  if (now >= lastReceivedAt_ + config_.peerTimeout) {
+    const auto seconds = std::chrono::duration_cast<std::chrono::milliseconds>(now - lastReceivedAt_).count() / 1000.0;
+    return fail({ErrorScope::kSession, ErrorCode::kPeerVanished,
+                 "nothing was heard from the peer for " + std::to_string(seconds) + " s"}, true);
+  }
+  lastPingAt_ = now;
+  pingDue_ = true;
+}
+
+void Session::Impl::handleTimeout(TimePoint now) {
+  if (state_ == SessionState::kIdle || state_ == SessionState::kFailed) return;
+  if (now >= endsAt_) {  // linger or time wait is over
+    endsAt_ = kNever;
+    if (state_ == SessionState::kClosing) {
+      dropEverything();
+      resetDue_ = handshake_.heard();
+      state_ = SessionState::kClosed;
+    }
+  }
+  if (state_ == SessionState::kClosed) return;
+  if (handshake_.expired(now) && state_ == SessionState::kConnecting) {
+    const auto seconds = std::chrono::duration_cast<std::chrono::milliseconds>(config_.connectTimeout).count() / 1000.0;
+    return fail({ErrorScope::kSession, ErrorCode::kTimedOut,
+                 "the peer did not answer within " + std::to_string(seconds) + " s of connecting"}, true);
+  }
+  handshake_.onTimeout(now);
+  if (!handshake_.done()) return;
+  checkSilence(now);
+  if (!live() || state_ == SessionState::kPeerClosed) return;
+  probe_.onTimeout(now);
+  if (now >= losses_.deadline()) {
+    board_.beginSample();
+    finishAcknowledgement(now, losses_.detect(now, rto_, &board_));
+  }
+  if (now >= retransmitDeadline()) {
+    onRetransmitTimeout(now);
+  } else if (now >= probeDeadline()) {
+    onTailProbe(now);
+  }
+}
+
+TimePoint Session::Impl::pollTimeout() const {
+  if (state_ == SessionState::kIdle || state_ == SessionState::kFailed) return kNever;
+  TimePoint next = endsAt_;
+  if (state_ == SessionState::kClosed) return next;
+  if (!handshake_.done()) return std::min({next, handshake_.deadline(), handshake_.expiry()});
+  next = std::min({next, silenceDeadline(), acks_.ackDeadline()});
+  if (state_ == SessionState::kPeerClosed) return next;
+  if (pacingBlocked_) next = std::min(next, pacer_.releaseTime());
+  return std::min({next, losses_.deadline(), retransmitDeadline(), probeDeadline(), probe_.deadline()});
+}
+
+}  // namespace gloo_bypass

@@ -1,0 +1,255 @@
+// What goes out. Order: a datagram the port refused, acknowledgements that report gaps, repetitions, control frames, then
+// messages; every datagram carries the cumulative acknowledgement and the limits, so a pure acknowledgement goes out only
+// where nothing else does.
+#include <algorithm>
+
+#include "transport/base/sequence.h"
+#include "transport/core/session_impl.h"
+#include "transport/wire/crc32c.h"
+
+namespace gloo_bypass {
+
+std::uint32_t Session::Impl::ticks(TimePoint now) const {
+  return static_cast<std::uint32_t>(now.time_since_epoch().count() / kTickNanoseconds);
+}
+
+void Session::Impl::beginHeader(TimePoint now, FrameType type, PacketHeader* header) const {
+  header->type = type;
+  header->receiverId = remoteId_;
+  header->sequence = truncateSequence(board_.next());
+  header->timestamp = ticks(now);
+  header->messageLimit = truncateSequence(incoming_.messageLimit());
+  header->byteLimit = const_cast<IncomingMessages&>(incoming_).credit().limit();
+  acks_.fillHeader(now, header);
+}
+
+bool Session::Impl::give(SessionDatagram* out, Sent what, std::span<const std::byte> payload) {
+  out->header = writer_.finish();
+  out->payload = payload;
+  last_ = what;
+  lastBytes_ = out->header.size() + payload.size();
+  ++counters_.packetsSent;
+  counters_.wireBytesSent += lastBytes_;
+  return true;
+}
+
+bool Session::Impl::sendHello(TimePoint now, SessionDatagram* out) {
+  PacketHeader header;
+  beginHeader(now, FrameType::kHello, &header);
+  if (handshake_.heard()) header.flags |= kFlagHelloSeen;
+  writer_.begin(header);
+  writer_.hello(localHello());
+  handshake_.onSent(now);
+  return give(out, Sent::kHello);
+}
+
+bool Session::Impl::sendReset(TimePoint now, SessionDatagram* out) {
+  PacketHeader header;
+  beginHeader(now, FrameType::kReset, &header);
+  writer_.begin(header);
+  writer_.reason(static_cast<std::uint32_t>(state_ == SessionState::kFailed ? error_.code : ErrorCode::kCancelled));
+  resetDue_ = false;
+  return give(out, Sent::kReset);
+}
+
+bool Session::Impl::sendAck(TimePoint now, SessionDatagram* out) {
+  PacketHeader header;
+  beginHeader(now, FrameType::kAck, &header);
+  if (pingDue_) header.flags |= kFlagAckRequested;
+  pingDue_ = false;
+  writer_.begin(header);
+  acks_.writeRanges(&writer_);
+  acks_.onAckSent();
+  return give(out, Sent::kAck);
+}
+
+bool Session::Impl::sendProbe(TimePoint now, SessionDatagram* out) {
+  static constexpr std::array<std::byte, kMaxDatagramBytes> kPadding{};
+  PacketHeader header;
+  beginHeader(now, FrameType::kProbe, &header);
+  writer_.begin(header);
+  writer_.size(static_cast<std::uint16_t>(probe_.candidate()));
+  probe_.onSent(now, std::max<Duration>(rto(), std::chrono::milliseconds(20)));
+  constexpr std::size_t kProbeHeaderBytes = kCommonHeaderBytes + 2;
+  return give(out, Sent::kProbe, std::span(kPadding).first(probe_.candidate() - kProbeHeaderBytes));
+}
+
+bool Session::Impl::sendProbeReply(TimePoint now, SessionDatagram* out) {
+  PacketHeader header;
+  beginHeader(now, FrameType::kProbeReply, &header);
+  writer_.begin(header);
+  writer_.size(probeReplyDue_);
+  probeReplyDue_ = 0;
+  return give(out, Sent::kProbeReply);
+}
+
+// Memory links acknowledge rarely: ask before the window is full.
+void Session::Impl::requestAckWhereUseful(SentFrame* frame) {
+  sentSinceAckRequest_ += frame->wireBytes;
+  if (config_.losslessLink && sentSinceAckRequest_ >= congestion_->windowBytes() / 4) frame->ackRequested = true;
+  if (frame->ackRequested) sentSinceAckRequest_ = 0;
+}
+
+bool Session::Impl::sendFrame(TimePoint now, std::uint64_t sequence, SessionDatagram* out) {
+  SentFrame& frame = board_.frame(sequence);
+  PacketHeader header;
+  beginHeader(now, frame.type, &header);
+  header.sequence = truncateSequence(sequence);
+  std::span<const std::byte> payload;
+  MessageHeader message;
+  if (frame.message != kNoSlot) {
+    message = sends_.describe(frame.message);
+    message.chunkOffset = frame.type == FrameType::kAnnounce ? sends_.eagerEnd(frame.message) : frame.number;
+    message.chunkLength = frame.length;
+    message.flags = frame.flags;
+    if (frame.length > 0) payload = {sends_.payload(frame.message, frame.number), frame.length};
+    if (checksum_ && frame.type == FrameType::kData) {
+      header.flags |= kFlagPayloadChecksum;
+      header.payloadCrc = crc32c(payload);
+    }
+    frame.wireBytes = static_cast<std::uint16_t>(kDataHeaderBytes + frame.length);
+  } else {
+    frame.wireBytes = kCommonHeaderBytes + 8;
+  }
+  requestAckWhereUseful(&frame);
+  if (frame.ackRequested) header.flags |= kFlagAckRequested;
+  writer_.begin(header);
+  if (frame.message != kNoSlot) {
+    writer_.messageHeader(message);
+  } else if (frame.type != FrameType::kCredit) {
+    writer_.number(frame.number);
+  }
+  if (!board_.anyInFlight()) timerSince_ = now;
+  board_.onSent(now, sequence);
+  if (frame.retransmitted) ++counters_.retransmits;
+  congestion_->onSent(now, frame.wireBytes, board_.inFlightBytes());
+  pacer_.onSent(now, frame.wireBytes);
+  lastSentAt_ = now;
+  lastSequence_ = sequence;
+  if (!acks_.hasGaps()) acks_.onAckSent();
+  return give(out, Sent::kFrame, payload);
+}
+
+bool Session::Impl::mayTransmitFrame(TimePoint now) {
+  if (board_.anyInFlight() && board_.inFlightBytes() + probe_.confirmed() > congestion_->windowBytes()) return false;
+  if (pacer_.mayReleaseAt(now)) return true;
+  pacingBlocked_ = true;
+  return false;
+}
+
+void Session::Impl::queueControls() {
+  if (!discarding_ && !creditQueued_ && incoming_.credit().updateDue()) {
+    creditQueued_ = true;
+    incoming_.credit().onTold();
+    controls_.pushBack({FrameType::kCredit, 0});
+  }
+  if (state_ == SessionState::kClosing && !closeQueued_ && sends_.allSent()) {
+    closeQueued_ = true;
+    controls_.pushBack({FrameType::kClose, sends_.introduced()});
+  }
+}
+
+bool Session::Impl::openControl(std::uint64_t* sequence) {
+  if (controls_.empty() || board_.full()) return false;
+  const ControlFrame control = controls_.popFront();
+  *sequence = board_.open();
+  SentFrame& frame = board_.frame(*sequence);
+  frame.type = control.type;
+  frame.number = control.number;
+  if (control.type == FrameType::kClose) {
+    closeSequence_ = *sequence;
+    frame.ackRequested = true;
+  }
+  return true;
+}
+
+bool Session::Impl::openPlanned(std::uint64_t* sequence) {
+  FramePlan plan;
+  if (board_.full() || !sends_.next(chunkBytes(), &plan)) return false;
+  *sequence = board_.open();
+  SentFrame& frame = board_.frame(*sequence);
+  frame.type = plan.type;
+  frame.message = plan.message;
+  frame.number = plan.offset;
+  frame.length = plan.length;
+  frame.flags = plan.flags;
+  frame.ackRequested = plan.ackRequested;
+  return true;
+}
+
+// The next frame with a sequence number; false: none, or none may go now.
+bool Session::Impl::nextFrame(TimePoint now, std::uint64_t* sequence) {
+  if (undone_) {
+    *sequence = *undone_;
+    undone_.reset();
+    if (*sequence >= board_.base() && board_.frame(*sequence).state != FrameState::kAcknowledged) return true;
+  }
+  if (tailProbeDue_) {
+    tailProbeDue_ = false;
+    ++counters_.tailLossProbes;
+    if (openControl(sequence) || openPlanned(sequence) || board_.highestInFlight(sequence)) {
+      board_.frame(*sequence).ackRequested = true;
+      return true;
+    }
+  }
+  queueControls();
+  const bool lost = board_.anyLost();
+  if (!lost && controls_.empty() && !sends_.ready()) {
+    if (board_.inFlightBytes() + probe_.confirmed() <= congestion_->windowBytes()) board_.markAppLimited();
+    return false;
+  }
+  if (!mayTransmitFrame(now)) return false;
+  if (lost) return board_.nextLost(sequence);
+  return openControl(sequence) || openPlanned(sequence);
+}
+
+bool Session::Impl::pollTransmit(TimePoint now, SessionDatagram* out) {
+  last_ = Sent::kNothing;
+  pacingBlocked_ = false;
+  if (resetDue_) return sendReset(now, out);
+  if (handshake_.due() && remoteId_ != 0) return sendHello(now, out);
+  if (state_ == SessionState::kFailed || state_ == SessionState::kIdle || !handshake_.done()) return false;
+  if (acks_.ackDue(now) && acks_.hasGaps()) return sendAck(now, out);
+  if (probeReplyDue_ != 0) return sendProbeReply(now, out);
+  std::uint64_t sequence;
+  if (state_ != SessionState::kClosed && state_ != SessionState::kPeerClosed) {
+    if (nextFrame(now, &sequence)) return sendFrame(now, sequence, out);
+    if (probe_.candidate() != 0 && probe_.due(now)) return sendProbe(now, out);
+  }
+  if (acks_.ackDue(now) || pingDue_) return sendAck(now, out);
+  return false;
+}
+
+void Session::Impl::undoTransmit(TimePoint) {
+  const Sent undone = last_;
+  last_ = Sent::kNothing;
+  if (undone == Sent::kNothing) return;
+  --counters_.packetsSent;
+  counters_.wireBytesSent -= lastBytes_;
+  switch (undone) {
+    case Sent::kFrame:
+      if (!live() || lastSequence_ < board_.base()) return;
+      if (board_.frame(lastSequence_).retransmitted) --counters_.retransmits;
+      board_.undo(lastSequence_);
+      pacer_.undo(lastBytes_);
+      undone_ = lastSequence_;
+      break;
+    case Sent::kAck:
+      break;
+    case Sent::kHello:
+      handshake_.makeDue();
+      break;
+    case Sent::kProbe:
+      break;  // as if lost: the next try comes
+    case Sent::kProbeReply:
+      break;
+    case Sent::kReset:
+      resetDue_ = true;
+      return;
+    case Sent::kNothing:
+      return;
+  }
+  acks_.requestAck();  // the acknowledgement on it did not go out
+}
+
+}  // namespace gloo_bypass

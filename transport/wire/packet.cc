@@ -1,0 +1,199 @@
+#include "transport/wire/packet.h"
+
+#include "transport/base/check.h"
+#include "transport/wire/byte_order.h"
+#include "transport/wire/crc32c.h"
+
+namespace gloo_bypass {
+namespace {
+
+// Offsets within the common header; the table is in packet.h.
+constexpr std::size_t kAtVersion = 2, kAtType = 3, kAtCrc = 4, kAtReceiver = 8, kAtFlags = 16, kAtRanges = 17,
+                      kAtHeaderLength = 18, kAtPayloadCrc = 20, kAtSequence = 24, kAtAcknowledged = 28,
+                      kAtTimestamp = 32, kAtEcho = 36, kAtEchoDelay = 40, kAtMessageLimit = 44, kAtByteLimit = 48;
+static_assert(kAtByteLimit + 8 == kCommonHeaderBytes);
+static_assert(kMaxHeaderBytes <= kMinDatagramBytes);
+static_assert(kCommonHeaderBytes + kHelloBytes <= kMaxHeaderBytes);
+
+std::uint32_t headerChecksum(const std::byte* header, std::size_t length) {
+  const std::uint32_t first = crc32c({header, kAtCrc});
+  return crc32c({header + kAtReceiver, length - kAtReceiver}, first);
+}
+
+bool knownType(std::uint8_t type) {
+  return (type >= static_cast<std::uint8_t>(FrameType::kHello) && type <= static_cast<std::uint8_t>(FrameType::kReset)) ||
+         (type >= static_cast<std::uint8_t>(FrameType::kData) && type <= static_cast<std::uint8_t>(FrameType::kCredit));
+}
+
+void loadCommon(const std::byte* p, PacketHeader* header) {
+  header->version = loadLittle<std::uint8_t>(p + kAtVersion);
+  header->type = static_cast<FrameType>(loadLittle<std::uint8_t>(p + kAtType));
+  header->receiverId = loadLittle<std::uint64_t>(p + kAtReceiver);
+  header->flags = loadLittle<std::uint8_t>(p + kAtFlags);
+  header->payloadCrc = loadLittle<std::uint32_t>(p + kAtPayloadCrc);
+  header->sequence = loadLittle<std::uint32_t>(p + kAtSequence);
+  header->acknowledged = loadLittle<std::uint32_t>(p + kAtAcknowledged);
+  header->timestamp = loadLittle<std::uint32_t>(p + kAtTimestamp);
+  header->timestampEcho = loadLittle<std::uint32_t>(p + kAtEcho);
+  header->echoDelay = loadLittle<std::uint32_t>(p + kAtEchoDelay);
+  header->messageLimit = loadLittle<std::uint32_t>(p + kAtMessageLimit);
+  header->byteLimit = loadLittle<std::uint64_t>(p + kAtByteLimit);
+}
+
+}  // namespace
+
+SackRange ParsedPacket::sackRange(std::size_t i) const {
+  const std::byte* p = sackBytes.data() + i * 8;
+  return {loadLittle<std::uint32_t>(p), loadLittle<std::uint32_t>(p + 4)};
+}
+
+std::optional<std::uint64_t> peekReceiverId(std::span<const std::byte> datagram) {
+  if (datagram.size() < kCommonHeaderBytes || loadLittle<std::uint16_t>(datagram.data()) != kWireMagic) return {};
+  return loadLittle<std::uint64_t>(datagram.data() + kAtReceiver);
+}
+
+ParseResult parsePacket(std::span<const std::byte> datagram, ParsedPacket* out) {
+  const std::byte* p = datagram.data();
+  if (datagram.size() < kCommonHeaderBytes || datagram.size() > kMaxDatagramBytes ||
+      loadLittle<std::uint16_t>(p) != kWireMagic) {
+    return ParseResult::kForeign;
+  }
+  const std::size_t headerBytes = loadLittle<std::uint16_t>(p + kAtHeaderLength);
+  // A wrong length makes the checksum's extent wrong: corruption until the checksum says otherwise.
+  if (headerBytes < kCommonHeaderBytes || headerBytes > datagram.size()) return ParseResult::kCorrupted;
+  if (headerChecksum(p, headerBytes) != loadLittle<std::uint32_t>(p + kAtCrc)) return ParseResult::kCorrupted;
+  loadCommon(p, &out->header);
+  if (out->header.version != kWireVersion) return ParseResult::kOtherVersion;
+  const std::size_t sackBytes = 8 * std::size_t{loadLittle<std::uint8_t>(p + kAtRanges)};
+  if (sackBytes > 8 * kMaxSackRanges || sackBytes > headerBytes - kCommonHeaderBytes) return ParseResult::kMalformed;
+  if (!knownType(static_cast<std::uint8_t>(out->header.type))) return ParseResult::kMalformed;
+  out->sackBytes = datagram.subspan(kCommonHeaderBytes, sackBytes);
+  out->body = datagram.subspan(kCommonHeaderBytes + sackBytes, headerBytes - kCommonHeaderBytes - sackBytes);
+  out->payload = datagram.subspan(headerBytes);
+  if ((out->header.flags & kFlagPayloadChecksum) != 0 && crc32c(out->payload) != out->header.payloadCrc) {
+    return ParseResult::kCorrupted;
+  }
+  return ParseResult::kOk;
+}
+
+bool decodeMessageHeader(std::span<const std::byte> body, MessageHeader* out) {
+  if (body.size() != kMessageHeaderBytes) return false;
+  const std::byte* p = body.data();
+  out->id = loadLittle<std::uint64_t>(p);
+  out->tag = loadLittle<std::uint64_t>(p + 8);
+  out->totalLength = loadLittle<std::uint64_t>(p + 16);
+  out->remoteOffset = loadLittle<std::uint64_t>(p + 24);
+  out->chunkOffset = loadLittle<std::uint64_t>(p + 32);
+  out->chunkLength = loadLittle<std::uint16_t>(p + 40);
+  out->kind = loadLittle<std::uint8_t>(p + 42);
+  out->flags = loadLittle<std::uint8_t>(p + 43);
+  return true;
+}
+
+bool decodeNumber(std::span<const std::byte> body, std::uint64_t* out) {
+  if (body.size() != 8) return false;
+  *out = loadLittle<std::uint64_t>(body.data());
+  return true;
+}
+
+bool decodeSize(std::span<const std::byte> body, std::uint16_t* out) {
+  if (body.size() != 2) return false;
+  *out = loadLittle<std::uint16_t>(body.data());
+  return true;
+}
+
+bool decodeReason(std::span<const std::byte> body, std::uint32_t* out) {
+  if (body.size() != 4) return false;
+  *out = loadLittle<std::uint32_t>(body.data());
+  return true;
+}
+
+bool decodeHello(std::span<const std::byte> body, Hello* out) {
+  if (body.size() != kHelloBytes) return false;
+  const std::byte* p = body.data();
+  out->senderId = loadLittle<std::uint64_t>(p);
+  out->rendezvousBytes = loadLittle<std::uint64_t>(p + 8);
+  out->maxBufferBytes = loadLittle<std::uint64_t>(p + 16);
+  out->initialSequence = loadLittle<std::uint32_t>(p + 24);
+  out->maxDatagramBytes = loadLittle<std::uint32_t>(p + 28);
+  out->lossless = loadLittle<std::uint8_t>(p + 32);
+  out->payloadChecksum = loadLittle<std::uint8_t>(p + 33);
+  return true;
+}
+
+void PacketWriter::begin(const PacketHeader& header) {
+  std::byte* p = bytes_.data();
+  storeLittle(p, kWireMagic);
+  storeLittle(p + kAtVersion, header.version);
+  storeLittle(p + kAtType, static_cast<std::uint8_t>(header.type));
+  storeLittle(p + kAtReceiver, header.receiverId);
+  storeLittle(p + kAtFlags, header.flags);
+  storeLittle(p + kAtPayloadCrc, header.payloadCrc);
+  storeLittle(p + kAtSequence, header.sequence);
+  storeLittle(p + kAtAcknowledged, header.acknowledged);
+  storeLittle(p + kAtTimestamp, header.timestamp);
+  storeLittle(p + kAtEcho, header.timestampEcho);
+  storeLittle(p + kAtEchoDelay, header.echoDelay);
+  storeLittle(p + kAtMessageLimit, header.messageLimit);
+  storeLittle(p + kAtByteLimit, header.byteLimit);
+  length_ = kCommonHeaderBytes;
+  ranges_ = 0;
+}
+
+void PacketWriter::addSackRange(SackRange range) {
+  GLOO_BYPASS_CHECK(ranges_ < kMaxSackRanges && length_ == kCommonHeaderBytes + 8u * ranges_);
+  storeLittle(bytes_.data() + length_, range.begin);
+  storeLittle(bytes_.data() + length_ + 4, range.end);
+  length_ += 8;
+  ++ranges_;
+}
+
+void PacketWriter::messageHeader(const MessageHeader& message) {
+  std::byte* p = bytes_.data() + length_;
+  storeLittle(p, message.id);
+  storeLittle(p + 8, message.tag);
+  storeLittle(p + 16, message.totalLength);
+  storeLittle(p + 24, message.remoteOffset);
+  storeLittle(p + 32, message.chunkOffset);
+  storeLittle(p + 40, message.chunkLength);
+  storeLittle(p + 42, message.kind);
+  storeLittle(p + 43, message.flags);
+  length_ += kMessageHeaderBytes;
+}
+
+void PacketWriter::number(std::uint64_t value) {
+  storeLittle(bytes_.data() + length_, value);
+  length_ += 8;
+}
+
+void PacketWriter::size(std::uint16_t value) {
+  storeLittle(bytes_.data() + length_, value);
+  length_ += 2;
+}
+
+void PacketWriter::reason(std::uint32_t value) {
+  storeLittle(bytes_.data() + length_, value);
+  length_ += 4;
+}
+
+void PacketWriter::hello(const Hello& hello) {
+  std::byte* p = bytes_.data() + length_;
+  storeLittle(p, hello.senderId);
+  storeLittle(p + 8, hello.rendezvousBytes);
+  storeLittle(p + 16, hello.maxBufferBytes);
+  storeLittle(p + 24, hello.initialSequence);
+  storeLittle(p + 28, hello.maxDatagramBytes);
+  storeLittle(p + 32, hello.lossless);
+  storeLittle(p + 33, hello.payloadChecksum);
+  for (std::size_t i = 34; i < kHelloBytes; ++i) p[i] = std::byte{0};
+  length_ += kHelloBytes;
+}
+
+std::span<const std::byte> PacketWriter::finish() {
+  storeLittle(bytes_.data() + kAtRanges, ranges_);
+  storeLittle(bytes_.data() + kAtHeaderLength, static_cast<std::uint16_t>(length_));
+  storeLittle(bytes_.data() + kAtCrc, headerChecksum(bytes_.data(), length_));
+  return {bytes_.data(), length_};
+}
+
+}  // namespace gloo_bypass

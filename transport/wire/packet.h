@@ -1,0 +1,160 @@
+// What a datagram looks like, and functions that write and read it. Pure. Little-endian, fixed offsets, no padding.
+//
+//   offset size  field                                                            every datagram
+//        0    2  magic 0x4267 ("gB")
+//        2    1  version
+//        3    1  type (FrameType)
+//        4    4  CRC-32C of the header without this field
+//        8    8  session id of the RECEIVER
+//       16    1  flags (PacketFlag)
+//       17    1  number of SACK ranges, 0..64
+//       18    2  header length: 56 + 8 x ranges + body
+//       20    4  CRC-32C of the payload (flag kPayloadChecksum), else 0
+//       24    4  sequence number of this frame; of a frame without one: the next to be used
+//       28    4  acknowledgement: every frame before this number has arrived
+//       32    4  timestamp of sending, 64 ns ticks of the sender's clock
+//       36    4  timestamp echo: of the newest-sent datagram that arrived (flag kEcho)
+//       40    4  time since that one arrived, 64 ns ticks
+//       44    4  message limit: messages with an id below it may be announced
+//       48    8  byte limit: eager payload bytes that may be sent in total
+//       56  8 n  SACK ranges [begin, end), newest first
+//
+//   body, by type
+//   kData      message id 8, tag 8, total length 8, remote offset 8, chunk offset 8, chunk length 2, kind 1, flags 1;
+//              then the chunk itself as the payload
+//   kAnnounce  the same; chunk offset = bytes that come eagerly, chunk length 0: the rest waits for a grant
+//   kGrant     message id 8: send the rest, a receive is matched
+//   kWithdraw  message id 8: an announced message will not come
+//   kClose     number of messages sent in total 8
+//   kCredit    nothing (the limits in the header are the news)
+//   kAck       nothing; flag kAckRequested makes it a keep-alive probe
+//   kHello     Hello below (not sequenced, sent until answered)
+//   kProbe     size 2, padded to that size: does a datagram of this size pass?      kProbeReply  size 2
+//   kReset     reason 4 (ErrorCode): the sender of this has failed or aborted
+//
+// kData, kAnnounce, kGrant, kWithdraw, kClose and kCredit take a sequence number and are repeated, under the same number,
+// until acknowledged. The other types take none.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+namespace gloo_bypass {
+
+inline constexpr std::uint16_t kWireMagic = 0x4267;
+inline constexpr std::uint8_t kWireVersion = 1;
+inline constexpr std::size_t kCommonHeaderBytes = 56;
+inline constexpr std::size_t kMessageHeaderBytes = 44;
+inline constexpr std::size_t kDataHeaderBytes = kCommonHeaderBytes + kMessageHeaderBytes;
+// Enough that one acknowledgement repeats each gap of a lossy window many times; half a minimal datagram.
+inline constexpr std::size_t kMaxSackRanges = 64;
+inline constexpr std::size_t kMaxHeaderBytes = kCommonHeaderBytes + kMaxSackRanges * 8 + kMessageHeaderBytes + 64;
+// Every path carries it (IPv4's guaranteed 576 bytes are never the limit today; 1200 is QUIC's choice).
+inline constexpr std::size_t kMinDatagramBytes = 1200;
+// Lengths of chunks and datagrams are 16 bits.
+inline constexpr std::size_t kMaxDatagramBytes = 65535;
+inline constexpr std::int64_t kTickNanoseconds = 64;
+
+enum class FrameType : std::uint8_t {
+  kHello = 1, kAck, kProbe, kProbeReply, kReset,          // without sequence number
+  kData = 16, kAnnounce, kGrant, kWithdraw, kClose, kCredit,  // with one
+};
+constexpr bool isSequenced(FrameType type) { return type >= FrameType::kData; }
+
+enum PacketFlag : std::uint8_t {
+  kFlagAckRequested = 1,     // answer with an acknowledgement at once
+  kFlagEcho = 2,             // the echo fields are valid
+  kFlagPayloadChecksum = 4,
+  kFlagHelloSeen = 8,        // kHello: the sender has yours
+};
+enum MessageFlag : std::uint8_t {
+  kFlagGranted = 1,  // kData: sent on a grant, not out of eager credit
+};
+
+struct SackRange {
+  std::uint32_t begin = 0, end = 0;
+};
+
+struct PacketHeader {
+  std::uint8_t version = kWireVersion;
+  FrameType type = FrameType::kAck;
+  std::uint64_t receiverId = 0;
+  std::uint8_t flags = 0;
+  std::uint32_t payloadCrc = 0;
+  std::uint32_t sequence = 0, acknowledged = 0;
+  std::uint32_t timestamp = 0, timestampEcho = 0, echoDelay = 0;
+  std::uint32_t messageLimit = 0;
+  std::uint64_t byteLimit = 0;
+};
+
+struct MessageHeader {
+  std::uint64_t id = 0, tag = 0, totalLength = 0, remoteOffset = 0, chunkOffset = 0;
+  std::uint16_t chunkLength = 0;
+  std::uint8_t kind = 0, flags = 0;
+};
+
+// What each side tells the other before anything else. 40 bytes.
+struct Hello {
+  std::uint64_t senderId = 0;
+  std::uint64_t rendezvousBytes = 0;
+  std::uint64_t maxBufferBytes = 0;
+  std::uint32_t initialSequence = 0;
+  std::uint32_t maxDatagramBytes = 0;
+  std::uint8_t lossless = 0, payloadChecksum = 0;  // must agree
+};
+inline constexpr std::size_t kHelloBytes = 40;
+
+// A received datagram, cut into its parts; spans point into it.
+struct ParsedPacket {
+  PacketHeader header;
+  std::span<const std::byte> sackBytes;  // 8 a range
+  std::span<const std::byte> body;
+  std::span<const std::byte> payload;    // what follows the header
+  std::size_t sackCount() const { return sackBytes.size() / 8; }
+  SackRange sackRange(std::size_t i) const;
+};
+
+enum class ParseResult : std::uint8_t {
+  kOk,
+  kForeign,        // not our magic, or too short to tell
+  kOtherVersion,   // header checksum right, version not ours; of kHello only `header` is filled
+  kCorrupted,      // a checksum is wrong
+  kMalformed,      // checksums right, lengths or type are not: no correct peer sends it
+};
+
+// Checks magic, lengths, header checksum and, where present, the payload's.
+ParseResult parsePacket(std::span<const std::byte> datagram, ParsedPacket* out);
+// Magic, length and the receiver's id only.
+std::optional<std::uint64_t> peekReceiverId(std::span<const std::byte> datagram);
+
+// The body as its type says; false: wrong length.
+bool decodeMessageHeader(std::span<const std::byte> body, MessageHeader* out);
+bool decodeNumber(std::span<const std::byte> body, std::uint64_t* out);  // kGrant, kWithdraw, kClose
+bool decodeSize(std::span<const std::byte> body, std::uint16_t* out);    // kProbe, kProbeReply
+bool decodeReason(std::span<const std::byte> body, std::uint32_t* out);  // kReset
+bool decodeHello(std::span<const std::byte> body, Hello* out);
+
+// Writes one header into its own memory.
+class PacketWriter {
+ public:
+  // Common part; ranges and body follow in this order.
+  void begin(const PacketHeader& header);
+  void addSackRange(SackRange range);
+  void messageHeader(const MessageHeader& message);
+  void number(std::uint64_t value);
+  void size(std::uint16_t value);
+  void reason(std::uint32_t value);
+  void hello(const Hello& hello);
+  // Fills in lengths and checksum. Valid until the next begin().
+  std::span<const std::byte> finish();
+
+ private:
+  std::array<std::byte, kMaxHeaderBytes> bytes_;
+  std::size_t length_ = 0;
+  std::uint8_t ranges_ = 0;
+};
+
+}  // namespace gloo_bypass
