@@ -261,10 +261,13 @@ void Conversation::onAnnounced(MessageKey key, std::size_t length) {
   announcedOrder_.pop_front();
   Message& m = messages_[index];
   if (length != m.length) fault(fmt::format("message {}: announced with {} bytes, sent with {}", index, length, m.length));
-  if (random_.chance(0.5)) {
+  // At once, from the event, or later; but in the order of the announcements.
+  const TimePoint now = simulation_.now();
+  announcedPostsUntil_ = std::max(announcedPostsUntil_, now + (random_.chance(0.5) ? Duration{0} : m.receiveAt / 4));
+  if (announcedPostsUntil_ == now) {
     postReceive(index);
   } else {
-    simulation_.after(m.receiveAt / 4, [this, index] { postReceive(index); });
+    simulation_.at(announcedPostsUntil_, [this, index] { postReceive(index); });
   }
 }
 

@@ -97,6 +97,7 @@ class Conversation {
   std::vector<std::byte> region_;
   std::deque<std::size_t> persistentOrder_;  // messages of the persistent key not yet received
   std::deque<std::size_t> announcedOrder_;   // sent on the announced key, not yet announced
+  TimePoint announcedPostsUntil_{};
   std::uint64_t tagBase_ = 0;
   std::size_t plannedBytes_ = 0;
   std::size_t openSends_ = 0, openReceives_ = 0;

@@ -34,7 +34,8 @@ void Host::resume() {
 
 TimePoint Host::nextWake() const {
   if (stopped_ || vanished_) return kNever;
-  return std::min(session_.pollTimeout(), refusedUntil_);
+  // While the link is full, the session keeps asking to be polled for the datagram that it took back.
+  return refusedUntil_ != kNever ? refusedUntil_ : session_.pollTimeout();
 }
 
 void Host::wake(TimePoint now) {
