@@ -40,6 +40,7 @@ int conclude(const PerfOptions& options, const nlohmann::json& report) {
 
 // In a child. The launcher prints what went wrong, so that N ranks do not say the same thing N times.
 int runSpawnedRank(const PerfOptions& options, int rank, std::uint16_t port) {
+  ::setenv("RANK", std::to_string(rank).c_str(), 1);  // as with any launcher; names a transport's statistics file, for one
   std::string failure;
   try {
     KeyValueClient store("127.0.0.1", port, timeoutOf(options));

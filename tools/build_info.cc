@@ -8,12 +8,20 @@
 
 namespace gloo_bypass {
 
+namespace {
+#ifdef __clang__
+constexpr const char* kCompiler = __VERSION__;  // begins with "Clang"
+#else
+constexpr const char* kCompiler = "g++ " __VERSION__;
+#endif
+}  // namespace
+
 std::string buildVersion() { return fmt::format("{} (commit {})", GLOO_BYPASS_VERSION, GLOO_BYPASS_COMMIT); }
 
 nlohmann::json buildInfo() {
   return {{"version", GLOO_BYPASS_VERSION},
           {"commit", GLOO_BYPASS_COMMIT},
-          {"compiler", fmt::format("g++ {}", __VERSION__)},
+          {"compiler", kCompiler},
           {"libraries",
            {{"gloo", fmt::format("{}.{}.{}", GLOO_VERSION_MAJOR, GLOO_VERSION_MINOR, GLOO_VERSION_PATCH)},
             {"dpdk", GLOO_BYPASS_DPDK_VERSION}}}};

@@ -9,6 +9,7 @@
 #ifdef GLOO_BYPASS_WITH_DPDK_DEVICE
 #include "plugin/dpdk_device.h"
 #include "plugin/environment.h"
+#include "plugin/gloo_address.h"
 #endif
 
 namespace gloo_bypass {
@@ -32,9 +33,10 @@ std::shared_ptr<::gloo::transport::Device> makeTcpDevice(const DeviceOptions& op
 
 #ifdef GLOO_BYPASS_WITH_DPDK_DEVICE
 std::shared_ptr<::gloo::transport::Device> makeDpdk(const DeviceOptions& options) {
-  Result<TransportConfig> config = configurationFromEnvironment();
-  if (!config.ok()) throw PerfError(config.error().message);
-  if (config.value().interface.empty()) config.value().interface = options.interface;
+  const Result<TransportConfig> environment = configurationFromEnvironment();
+  if (!environment) throw PerfError(environment.error().message);
+  const Result<TransportConfig> config = withGlooAddress(environment.value(), options.interface, options.hostname);
+  if (!config) throw PerfError(config.error().message);
   return makeDpdkDevice(config.value());
 }
 #endif
