@@ -1,0 +1,60 @@
+// Port tests between real processes. The test's own process never starts the EAL: every end runs in a forked child,
+// and a child's failed expectations fail the test.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "transport/base/config.h"
+#include "transport/io/packet_port.h"
+
+namespace gloo_bypass {
+
+// One end's line to the other, beside the ports under test. Every wait is bounded and ends in a failed expectation.
+class Partner {
+ public:
+  explicit Partner(int fd) : fd_(fd) {}
+  void send(std::span<const std::byte> bytes) const;
+  std::vector<std::byte> receive() const;
+  // Returns once the other end has called it too.
+  void meet() const;
+
+ private:
+  int fd_;
+};
+
+struct ProcessEnd {
+  std::function<void(Partner&)> body;
+  bool killed = false;  // expected to end by SIGKILL
+};
+
+// Runs each body in a child of its own and waits for both, at most a minute.
+void runProcesses(const ProcessEnd& a, const ProcessEnd& b);
+void runProcess(const std::function<void()>& body);
+
+// A configuration for memif in a directory of this test's process, removed by removeTestDirectory().
+TransportConfig memifTestConfig();
+std::string testDirectory();
+void removeTestDirectory();
+
+// Exchanges addresses and opens the link.
+LinkId linkPorts(PacketPort& port, Partner& partner);
+
+// Monotonic, bounded by `limit`: false when it ran out.
+bool waitFor(const std::function<bool()>& condition, Duration limit = std::chrono::seconds(20));
+
+// Keeps what arrives.
+class CollectingSink : public PacketSink {
+ public:
+  void onDatagram(LinkId link, std::span<const std::byte> datagram) noexcept override;
+  void onLinkDown(LinkId link, const Error& error) noexcept override;
+  std::vector<std::vector<std::byte>> datagrams;
+  std::vector<std::pair<LinkId, Error>> down;
+};
+
+}  // namespace gloo_bypass

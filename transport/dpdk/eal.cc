@@ -1,0 +1,202 @@
+#include "transport/dpdk/eal.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <pthread.h>
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_log.h>
+#include <sched.h>
+#include <signal.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <mutex>
+#include <optional>
+#include <string_view>
+#include <thread>
+
+#include "transport/dpdk/eal_arguments.h"
+#include "transport/dpdk/file_descriptor.h"
+
+namespace gloo_bypass {
+namespace {
+
+struct EalState {
+  std::mutex mutex;
+  std::optional<Status> outcome;  // of the one start
+  pid_t pid = 0;
+  bool scannedPci = false;
+  // A log line may come from any thread, also while `mutex` is held.
+  std::mutex logMutex;
+  std::string lastError;
+};
+
+EalState& state() {
+  static auto* const s = new EalState;  // never destroyed: EAL threads may log at exit
+  return *s;
+}
+
+std::shared_ptr<spdlog::logger> logger() {
+  if (auto existing = spdlog::get("gloo-bypass")) return existing;
+  return spdlog::stderr_logger_mt("gloo-bypass");
+}
+
+// DPDK warns and errs about much that is normal here; what matters of it is quoted in our own errors.
+spdlog::level::level_enum ourLevel(int dpdkLevel) {
+  if (dpdkLevel <= static_cast<int>(RTE_LOG_CRIT)) return spdlog::level::err;
+  if (dpdkLevel <= static_cast<int>(RTE_LOG_WARNING)) return spdlog::level::debug;
+  return spdlog::level::trace;
+}
+
+ssize_t writeLogLine(void*, const char* text, std::size_t size) {
+  std::string_view line(text, size);
+  while (!line.empty() && line.back() == '\n') line.remove_suffix(1);
+  const int level = rte_log_cur_msg_loglevel();
+  if (level <= static_cast<int>(RTE_LOG_ERR)) {
+    std::lock_guard<std::mutex> lock(state().logMutex);
+    state().lastError = line;
+  }
+  logger()->log(ourLevel(level), "dpdk: {}", line);
+  return static_cast<ssize_t>(size);
+}
+
+void redirectLog() {
+  cookie_io_functions_t functions{};
+  functions.write = writeLogLine;
+  std::FILE* stream = fopencookie(nullptr, "w", functions);
+  if (stream == nullptr) return;
+  std::setvbuf(stream, nullptr, _IOLBF, 1024);
+  (void)rte_openlog_stream(stream);
+}
+
+std::string allowedCpus() {
+  cpu_set_t cpus;
+  std::string list;
+  if (sched_getaffinity(0, sizeof(cpus), &cpus) != 0) return "0";
+  for (unsigned cpu = 0; cpu < CPU_SETSIZE && cpu < RTE_MAX_LCORE; ++cpu) {
+    if (!CPU_ISSET(cpu, &cpus)) continue;
+    if (!list.empty()) list.push_back(',');
+    list.append(std::to_string(cpu));
+  }
+  return list.empty() ? "0" : list;
+}
+
+// Whether this user can have `bytes` of huge pages, found out by asking for them.
+bool hugePagesAvailable(std::size_t bytes) {
+  constexpr std::size_t kPageBytes = 2u << 20;
+  bytes = (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+  void* address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+  if (address == MAP_FAILED) return false;
+  ::munmap(address, bytes);
+  return true;
+}
+
+bool contains(const std::vector<std::string>& words, std::string_view word) {
+  for (const std::string& w : words) {
+    if (w == word) return true;
+  }
+  return false;
+}
+
+// DPDK prints its usage to stdout when a value is wrong; that is not ours to show.
+class QuietStdout {
+ public:
+  QuietStdout() {
+    std::fflush(stdout);
+    saved_.reset(::dup(STDOUT_FILENO));
+    const FileDescriptor null(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+    if (saved_ && null) ::dup2(null.get(), STDOUT_FILENO);
+  }
+  ~QuietStdout() {
+    std::fflush(stdout);
+    if (saved_) ::dup2(saved_.get(), STDOUT_FILENO);
+  }
+
+ private:
+  FileDescriptor saved_;
+};
+
+Status runInit(std::vector<std::string> words, bool userArguments) {
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  int result = -1;
+  int cause = 0;
+  // In a thread of its own: the EAL pins the thread that starts it, and its threads inherit this one's signal mask.
+  std::thread starter([&] {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, nullptr);
+    std::optional<QuietStdout> quiet;
+    if (userArguments) quiet.emplace();
+    result = rte_eal_init(static_cast<int>(words.size()), argv.data());
+    cause = rte_errno;
+  });
+  starter.join();
+  if (result >= 0) return {};
+  return Status(ErrorScope::kDevice, userArguments ? ErrorCode::kConfiguration : ErrorCode::kUnavailable,
+                fmt::format("DPDK's EAL does not start: {}{}; its arguments were: {}", rte_strerror(cause),
+                            Eal::lastErrorSuffix(), fmt::join(words.begin() + 1, words.end(), " ")));
+}
+
+Status startOnce(const TransportConfig& config) {
+  auto words = splitShellWords(config.ealArguments);
+  if (!words) return words.error();
+  const Status checked = checkEalArguments(words.value());
+  if (!checked) return checked;
+  const bool asked = contains(words.value(), "--in-memory");
+  const bool refused = contains(words.value(), "--no-huge") || config.hugePages == HugePages::kOff;
+  const bool available = !refused && hugePagesAvailable(config.memoryMiB << 20);
+  if (config.hugePages == HugePages::kOn && !available && !asked) {
+    return Status(ErrorScope::kDevice, ErrorCode::kUnavailable,
+                  fmt::format("huge pages are asked for, but {} MiB of them are not free: reserve some "
+                              "(sysctl vm.nr_hugepages), or set GLOO_BYPASS_HUGE_PAGES=auto", config.memoryMiB));
+  }
+  // Words of ours that the user gave too would be contradictions for the EAL.
+  std::erase(words.value(), "--no-huge");
+  std::erase(words.value(), "--in-memory");
+  state().scannedPci = config.link == LinkMode::kPci && !isVirtualDeviceString(config.pciAddress);
+  redirectLog();
+  return runInit(buildEalArguments(config, words.value(), asked || available, allowedCpus()), !words.value().empty());
+}
+
+}  // namespace
+
+Status Eal::start(const TransportConfig& config) {
+  EalState& s = state();
+  std::lock_guard<std::mutex> lock(s.mutex);
+  if (!s.outcome) {
+    s.pid = ::getpid();
+    s.outcome = startOnce(config);
+    return *s.outcome;
+  }
+  if (s.pid != ::getpid()) {
+    return Status(ErrorScope::kDevice, ErrorCode::kUnavailable,
+                  fmt::format("this process was forked from process {}, which had already started DPDK; DPDK cannot be "
+                              "used on both sides of a fork: create the first Gloo device after forking, or start "
+                              "workers with 'spawn' or 'forkserver'", s.pid));
+  }
+  if (!s.outcome->ok()) return *s.outcome;
+  if (config.link == LinkMode::kPci && !isVirtualDeviceString(config.pciAddress) && !s.scannedPci) {
+    return Status(ErrorScope::kDevice, ErrorCode::kConfiguration,
+                  "DPDK was started in this process for another link mode, without PCI: use one link mode a process");
+  }
+  return {};
+}
+
+std::string Eal::lastErrorSuffix() {
+  std::lock_guard<std::mutex> lock(state().logMutex);
+  return state().lastError.empty() ? "" : fmt::format(" ({})", state().lastError);
+}
+
+void Eal::forgetLastError() {
+  std::lock_guard<std::mutex> lock(state().logMutex);
+  state().lastError.clear();
+}
+
+}  // namespace gloo_bypass

@@ -1,0 +1,115 @@
+#include "transport/dpdk/ethernet_device.h"
+
+#include <fmt/format.h>
+#include <rte_bus_vdev.h>
+#include <rte_errno.h>
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+
+#include "transport/dpdk/eal.h"
+
+namespace gloo_bypass {
+namespace {
+
+std::mutex& deviceMutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+Error deviceError(const std::string& name, const char* what, int code) {
+  return Error{ErrorScope::kDevice, ErrorCode::kUnavailable,
+               fmt::format("DPDK device {}: {}: {}{}", name, what, rte_strerror(code < 0 ? -code : code),
+                           Eal::lastErrorSuffix())};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<EthernetDevice>> EthernetDevice::create(const EthernetDeviceOptions& options) {
+  std::lock_guard<std::mutex> lock(deviceMutex());
+  std::unique_ptr<EthernetDevice> device(new EthernetDevice);
+  device->name_ = options.name;
+  Eal::forgetLastError();
+  if (!options.existing) {
+    if (rte_eth_dev_count_avail() >= RTE_MAX_ETHPORTS) {
+      return Error{ErrorScope::kDevice, ErrorCode::kExhausted,
+                   fmt::format("DPDK allows {} devices in one process and all are in use: no more peers can be linked",
+                               RTE_MAX_ETHPORTS)};
+    }
+    const int made = rte_vdev_init(options.name.c_str(), options.vdevArguments.c_str());
+    if (made != 0) return deviceError(options.name, "cannot be made", made);
+    device->virtual_ = true;
+  }
+  const int found = rte_eth_dev_get_port_by_name(options.name.c_str(), &device->port_);
+  if (found != 0) return deviceError(options.name, "not found", found);
+  const Status configured = device->configure(options);
+  if (!configured) return configured.error();
+  return device;
+}
+
+Status EthernetDevice::configure(const EthernetDeviceOptions& options) {
+  rte_eth_dev_info info{};
+  int code = rte_eth_dev_info_get(port_, &info);
+  if (code != 0) return deviceError(name_, "cannot be queried", code);
+  rte_eth_conf configuration{};
+  std::uint64_t wanted = RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+  if (options.offloadChecksums) wanted |= RTE_ETH_TX_OFFLOAD_IPV4_CKSUM | RTE_ETH_TX_OFFLOAD_UDP_CKSUM;
+  configuration.txmode.offloads = info.tx_offload_capa & wanted;
+  if (options.mtu != 0) configuration.rxmode.mtu = static_cast<std::uint32_t>(options.mtu);
+  configuration.intr_conf.rxq = options.receiveInterrupts ? 1 : 0;
+  code = rte_eth_dev_configure(port_, 1, 1, &configuration);
+  if (code != 0 && options.receiveInterrupts) {
+    configuration.intr_conf.rxq = 0;
+    code = rte_eth_dev_configure(port_, 1, 1, &configuration);
+  }
+  if (code != 0) return deviceError(name_, "cannot be configured", code);
+  transmitOffloads_ = configuration.txmode.offloads;
+  const auto socket = static_cast<unsigned>(std::max(0, rte_eth_dev_socket_id(port_)));
+  code = rte_eth_rx_queue_setup(port_, 0, options.receiveDescriptors, socket, nullptr, options.receivePool);
+  if (code != 0) return deviceError(name_, "cannot set up its receive queue", code);
+  code = rte_eth_tx_queue_setup(port_, 0, options.transmitDescriptors, socket, nullptr);
+  if (code != 0) return deviceError(name_, "cannot set up its transmit queue", code);
+  code = rte_eth_dev_start(port_);
+  if (code != 0) return deviceError(name_, "cannot be started", code);
+  started_ = true;
+  receiveInterrupts_ = configuration.intr_conf.rxq != 0;
+  return {};
+}
+
+EthernetDevice::~EthernetDevice() {
+  std::lock_guard<std::mutex> lock(deviceMutex());
+  if (started_) (void)rte_eth_dev_stop(port_);
+  // Removing a virtual device closes its port too.
+  if (virtual_) {
+    (void)rte_vdev_uninit(name_.c_str());
+  } else if (port_ != RTE_MAX_ETHPORTS) {
+    (void)rte_eth_dev_close(port_);
+  }
+}
+
+bool EthernetDevice::linkUp() const {
+  rte_eth_link link{};
+  return rte_eth_link_get_nowait(port_, &link) == 0 && link.link_status == RTE_ETH_LINK_UP;
+}
+
+MacAddress EthernetDevice::mac() const {
+  rte_ether_addr address{};
+  (void)rte_eth_macaddr_get(port_, &address);
+  MacAddress mac;
+  std::memcpy(mac.data(), address.addr_bytes, mac.size());
+  return mac;
+}
+
+std::size_t EthernetDevice::mtu() const {
+  std::uint16_t mtu = 0;
+  return rte_eth_dev_get_mtu(port_, &mtu) == 0 ? mtu : 0;
+}
+
+std::uint64_t EthernetDevice::missed() const {
+  rte_eth_stats stats{};
+  if (rte_eth_stats_get(port_, &stats) != 0) return 0;
+  return stats.imissed + stats.rx_nombuf;
+}
+
+}  // namespace gloo_bypass

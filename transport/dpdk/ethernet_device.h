@@ -1,0 +1,61 @@
+// One DPDK Ethernet device with one receive and one transmit queue: made from a virtual device's arguments
+// or adopted by name, configured, started; stopped, closed and removed at the end.
+//
+// Thread: one owner at a time. Making and removing devices is serialised inside.
+#pragma once
+
+#include <rte_ethdev.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "transport/base/status.h"
+#include "transport/dpdk/frame.h"
+
+namespace gloo_bypass {
+
+struct EthernetDeviceOptions {
+  std::string name;          // of the device; unique in the process
+  std::string vdevArguments; // "key=value,..."; unused with existing
+  bool existing = false;     // a device that the EAL has probed already (PCI)
+  rte_mempool* receivePool = nullptr;
+  std::uint16_t receiveDescriptors = 0, transmitDescriptors = 0;  // 0: the driver's choice
+  std::size_t mtu = 0;              // 0: leave; else set it and allow frames of that size
+  bool offloadChecksums = false;    // IPv4 and UDP, where the driver offers them
+  bool receiveInterrupts = false;   // try; see hasReceiveInterrupts
+};
+
+class EthernetDevice {
+ public:
+  static Result<std::unique_ptr<EthernetDevice>> create(const EthernetDeviceOptions& options);
+  ~EthernetDevice();
+  EthernetDevice(const EthernetDevice&) = delete;
+  EthernetDevice& operator=(const EthernetDevice&) = delete;
+
+  std::uint16_t receive(rte_mbuf** mbufs, std::uint16_t count) { return rte_eth_rx_burst(port_, 0, mbufs, count); }
+  // Takes ownership of a prefix of the mbufs; the rest stays the caller's.
+  std::uint16_t transmit(rte_mbuf** mbufs, std::uint16_t count) { return rte_eth_tx_burst(port_, 0, mbufs, count); }
+
+  std::uint16_t port() const { return port_; }
+  bool linkUp() const;
+  MacAddress mac() const;
+  std::size_t mtu() const;
+  std::uint64_t transmitOffloads() const { return transmitOffloads_; }
+  bool hasReceiveInterrupts() const { return receiveInterrupts_; }
+  // Frames the driver dropped for want of buffers or ring space.
+  std::uint64_t missed() const;
+
+ private:
+  EthernetDevice() = default;
+  Status configure(const EthernetDeviceOptions& options);
+
+  std::string name_;
+  bool virtual_ = false;
+  bool started_ = false;
+  bool receiveInterrupts_ = false;
+  std::uint16_t port_ = RTE_MAX_ETHPORTS;
+  std::uint64_t transmitOffloads_ = 0;
+};
+
+}  // namespace gloo_bypass

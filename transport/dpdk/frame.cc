@@ -1,0 +1,101 @@
+#include "transport/dpdk/frame.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "transport/base/check.h"
+
+namespace gloo_bypass {
+namespace {
+
+constexpr std::uint8_t kVersionAndLength = 0x45;
+constexpr std::uint16_t kDontFragment = 0x4000;
+constexpr std::uint16_t kFragmentMask = 0x3fff;  // more-fragments bit and offset
+constexpr std::uint8_t kTimeToLive = 64;
+constexpr std::size_t kIpLengthAt = kEthernetHeaderBytes + 2;
+constexpr std::size_t kIpChecksumAt = kEthernetHeaderBytes + 10;
+constexpr std::size_t kUdpLengthAt = kEthernetHeaderBytes + kIpv4HeaderBytes + 4;
+
+std::uint32_t sumWords(std::span<const std::byte> bytes) {
+  std::uint32_t sum = 0;
+  std::size_t i = 0;
+  for (; i + 1 < bytes.size(); i += 2) sum += readBe16(&bytes[i]);
+  if (i < bytes.size()) sum += std::to_integer<std::uint32_t>(bytes[i]) << 8;
+  return sum;
+}
+
+std::uint16_t foldAndInvert(std::uint32_t sum) {
+  sum = (sum & 0xffff) + (sum >> 16);
+  sum = (sum & 0xffff) + (sum >> 16);
+  return static_cast<std::uint16_t>(~sum);
+}
+
+}  // namespace
+
+std::uint16_t internetChecksum(std::span<const std::byte> bytes) { return foldAndInvert(sumWords(bytes)); }
+
+FrameTemplate::FrameTemplate(const UdpFlow& flow) {
+  std::memcpy(&bytes_[0], flow.destinationMac.data(), 6);
+  std::memcpy(&bytes_[6], flow.sourceMac.data(), 6);
+  auto* out = reinterpret_cast<std::byte*>(bytes_.data());
+  writeBe16(out + 12, kEtherTypeIpv4);
+  std::byte* ip = out + kEthernetHeaderBytes;
+  ip[0] = std::byte{kVersionAndLength};
+  writeBe16(ip + 6, kDontFragment);
+  ip[8] = std::byte{kTimeToLive};
+  ip[9] = std::byte{kProtocolUdp};
+  writeBe32(ip + 12, flow.sourceIp);
+  writeBe32(ip + 16, flow.destinationIp);
+  std::byte* udp = ip + kIpv4HeaderBytes;
+  writeBe16(udp, flow.sourcePort);
+  writeBe16(udp + 2, flow.destinationPort);
+  checksumBase_ = sumWords({ip, kIpv4HeaderBytes});
+}
+
+void FrameTemplate::write(std::byte* out, std::size_t datagramBytes) const {
+  const std::size_t ipBytes = datagramBytes + kMtuOverheadBytes;
+  GLOO_BYPASS_CHECK(ipBytes <= 0xffff);
+  std::memcpy(out, bytes_.data(), bytes_.size());
+  writeBe16(out + kIpLengthAt, static_cast<std::uint16_t>(ipBytes));
+  writeBe16(out + kIpChecksumAt, foldAndInvert(checksumBase_ + static_cast<std::uint32_t>(ipBytes)));
+  writeBe16(out + kUdpLengthAt, static_cast<std::uint16_t>(ipBytes - kIpv4HeaderBytes));
+}
+
+std::optional<Ipv4Packet> parseIpv4Frame(std::span<const std::byte> frame) {
+  if (frame.size() < kEthernetHeaderBytes + kIpv4HeaderBytes || readBe16(&frame[12]) != kEtherTypeIpv4) return {};
+  const std::span<const std::byte> ip = frame.subspan(kEthernetHeaderBytes);
+  const std::uint8_t versionAndLength = std::to_integer<std::uint8_t>(ip[0]);
+  if (versionAndLength >> 4 != 4) return {};
+  const std::size_t headerBytes = (versionAndLength & 0xfU) * 4;
+  const std::size_t totalBytes = readBe16(&ip[2]);
+  if (headerBytes < kIpv4HeaderBytes || totalBytes < headerBytes || totalBytes > ip.size()) return {};
+  if ((readBe16(&ip[6]) & kFragmentMask) != 0) return {};
+  if (internetChecksum(ip.first(headerBytes)) != 0) return {};
+  Ipv4Packet packet;
+  std::memcpy(packet.destinationMac.data(), frame.data(), 6);
+  std::memcpy(packet.sourceMac.data(), frame.data() + 6, 6);
+  packet.sourceIp = readBe32(&ip[12]);
+  packet.destinationIp = readBe32(&ip[16]);
+  packet.protocol = std::to_integer<std::uint8_t>(ip[9]);
+  packet.payload = ip.subspan(headerBytes, totalBytes - headerBytes);
+  return packet;
+}
+
+std::optional<UdpDatagram> parseUdp(std::span<const std::byte> payload) {
+  if (payload.size() < kUdpHeaderBytes) return {};
+  const std::size_t length = readBe16(&payload[4]);
+  if (length < kUdpHeaderBytes || length > payload.size()) return {};
+  return UdpDatagram{readBe16(&payload[0]), readBe16(&payload[2]),
+                     payload.subspan(kUdpHeaderBytes, length - kUdpHeaderBytes)};
+}
+
+std::string toString(Ipv4Address a) {
+  return fmt::format("{}.{}.{}.{}", a >> 24, (a >> 16) & 0xff, (a >> 8) & 0xff, a & 0xff);
+}
+
+std::string toString(const MacAddress& m) {
+  return fmt::format("{:02x}:{:02x}:{:02x}:{:02x}:{:02x}:{:02x}", m[0], m[1], m[2], m[3], m[4], m[5]);
+}
+
+}  // namespace gloo_bypass

@@ -1,0 +1,89 @@
+// The 42 bytes before a datagram: Ethernet II, IPv4 without options, UDP. Pure functions on bytes.
+//
+// UDP checksum: 0 (allowed over IPv4: "none"), unless the port computes or offloads one. The protocol above has its own
+// CRC where a link can corrupt. DF is always set: a datagram is never fragmented.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace gloo_bypass {
+
+using MacAddress = std::array<std::uint8_t, 6>;
+using Ipv4Address = std::uint32_t;  // host byte order
+
+inline constexpr std::size_t kEthernetHeaderBytes = 14;
+inline constexpr std::size_t kIpv4HeaderBytes = 20;
+inline constexpr std::size_t kUdpHeaderBytes = 8;
+inline constexpr std::size_t kFrameHeaderBytes = kEthernetHeaderBytes + kIpv4HeaderBytes + kUdpHeaderBytes;
+// What an MTU must carry beside the datagram.
+inline constexpr std::size_t kMtuOverheadBytes = kIpv4HeaderBytes + kUdpHeaderBytes;
+
+inline constexpr std::uint16_t kEtherTypeIpv4 = 0x0800;
+inline constexpr std::uint16_t kEtherTypeArp = 0x0806;
+inline constexpr std::uint8_t kProtocolIcmp = 1;
+inline constexpr std::uint8_t kProtocolUdp = 17;
+inline constexpr MacAddress kBroadcastMac{0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
+
+struct UdpFlow {
+  MacAddress sourceMac{}, destinationMac{};
+  Ipv4Address sourceIp = 0, destinationIp = 0;
+  std::uint16_t sourcePort = 0, destinationPort = 0;
+};
+
+// Headers of one flow, written once; each frame then costs a copy of 42 bytes and two lengths.
+class FrameTemplate {
+ public:
+  FrameTemplate() = default;
+  explicit FrameTemplate(const UdpFlow& flow);
+  // Writes kFrameHeaderBytes to `out`. `datagramBytes` at most 65,507.
+  void write(std::byte* out, std::size_t datagramBytes) const;
+
+ private:
+  std::array<std::uint8_t, kFrameHeaderBytes> bytes_{};
+  std::uint32_t checksumBase_ = 0;  // sum over the IPv4 header without the total length
+};
+
+// Reads 16 and 32 bits, big endian.
+inline std::uint16_t readBe16(const std::byte* p) {
+  return static_cast<std::uint16_t>(std::to_integer<unsigned>(p[0]) << 8 | std::to_integer<unsigned>(p[1]));
+}
+inline std::uint32_t readBe32(const std::byte* p) {
+  return static_cast<std::uint32_t>(readBe16(p)) << 16 | readBe16(p + 2);
+}
+inline void writeBe16(std::byte* p, std::uint16_t v) {
+  p[0] = static_cast<std::byte>(v >> 8);
+  p[1] = static_cast<std::byte>(v & 0xff);
+}
+inline void writeBe32(std::byte* p, std::uint32_t v) {
+  writeBe16(p, static_cast<std::uint16_t>(v >> 16));
+  writeBe16(p + 2, static_cast<std::uint16_t>(v & 0xffff));
+}
+
+// What is in a received IPv4 frame, checked term by term. Nothing for what is not IPv4, is cut short, is a fragment or
+// has a wrong header checksum.
+struct Ipv4Packet {
+  MacAddress sourceMac{}, destinationMac{};
+  Ipv4Address sourceIp = 0, destinationIp = 0;
+  std::uint8_t protocol = 0;
+  std::span<const std::byte> payload;  // behind the IPv4 header, as long as the header says
+};
+std::optional<Ipv4Packet> parseIpv4Frame(std::span<const std::byte> frame);
+
+struct UdpDatagram {
+  std::uint16_t sourcePort = 0, destinationPort = 0;
+  std::span<const std::byte> data;
+};
+std::optional<UdpDatagram> parseUdp(std::span<const std::byte> payload);
+
+// RFC 1071 over `bytes`, folded and inverted.
+std::uint16_t internetChecksum(std::span<const std::byte> bytes);
+
+std::string toString(Ipv4Address address);
+std::string toString(const MacAddress& mac);
+
+}  // namespace gloo_bypass

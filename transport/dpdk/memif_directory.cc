@@ -1,0 +1,98 @@
+#include "transport/dpdk/memif_directory.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <set>
+
+#include "transport/dpdk/packet_socket.h"
+#include "transport/dpdk/port_address.h"
+
+namespace gloo_bypass {
+namespace {
+
+constexpr std::size_t kIdHexBytes = 2 * std::tuple_size_v<PortId>;
+// "/" + id + the longest suffix: ".sock.tmp" or ".c" with a link number.
+constexpr std::size_t kNameBytes = 1 + kIdHexBytes + 12;
+// A socket still being made has no .sock yet: leave young ones alone.
+constexpr std::time_t kYoungSeconds = 60;
+
+Error refuse(const std::string& directory, const std::string& why) {
+  return Error{ErrorScope::kDevice, ErrorCode::kConfiguration,
+               fmt::format("memif directory '{}' {}: set GLOO_BYPASS_MEMIF_DIRECTORY to one of your own", directory, why)};
+}
+
+std::string defaultDirectory() {
+  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
+  const std::string base = runtime != nullptr && runtime[0] == '/' ? runtime : "/tmp";
+  return fmt::format("{}/gloo-bypass-{}", base, ::geteuid());
+}
+
+bool isOurName(const std::string& name) {
+  return name.size() > kIdHexBytes + 1 && name[kIdHexBytes] == '.' &&
+         name.find_first_not_of("0123456789abcdef") == kIdHexBytes;
+}
+
+bool isYoung(const std::string& path) {
+  struct stat status {};
+  return ::lstat(path.c_str(), &status) != 0 || std::time(nullptr) - status.st_mtime < kYoungSeconds;
+}
+
+// A live port listens on its .sock from before anything else of it exists until after everything else is gone.
+bool ownerIsDead(const std::string& base) {
+  FileDescriptor ignored;
+  return connectPacketSocket(base + ".sock", ignored) == ConnectResult::kRefused;
+}
+
+void sweep(const std::string& directory) {
+  std::set<std::string> dead;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (!isOurName(name)) continue;
+    const std::string path = entry.path().string();
+    const std::string base = directory + "/" + name.substr(0, kIdHexBytes);
+    const bool hasMain = ::access((base + ".sock").c_str(), F_OK) == 0;
+    if (!hasMain && isYoung(path)) continue;
+    if (dead.contains(base) || ownerIsDead(base)) {
+      dead.insert(base);
+      if (!name.ends_with(".sock")) ::unlink(path.c_str());
+    }
+  }
+  for (const std::string& base : dead) ::unlink((base + ".sock").c_str());
+}
+
+}  // namespace
+
+Result<std::string> prepareMemifDirectory(const TransportConfig& config) {
+  std::string directory = config.memifDirectory.empty() ? defaultDirectory() : config.memifDirectory;
+  while (directory.size() > 1 && directory.back() == '/') directory.pop_back();
+  if (directory.front() != '/') return refuse(directory, "is not an absolute path");
+  if (directory.find_first_of(",=[]\"' \t\n") != std::string::npos) {
+    return refuse(directory, "contains a character that DPDK's device arguments cannot carry");
+  }
+  if (directory.size() + kNameBytes > kMaxSocketPathBytes) {
+    return refuse(directory, fmt::format("is longer than {} bytes", kMaxSocketPathBytes - kNameBytes));
+  }
+  if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) {
+    return refuse(directory, fmt::format("cannot be made ({})", std::strerror(errno)));
+  }
+  struct stat status {};
+  if (::lstat(directory.c_str(), &status) != 0) return refuse(directory, std::strerror(errno));
+  if (!S_ISDIR(status.st_mode)) return refuse(directory, "is not a directory");
+  if (status.st_uid != ::geteuid()) return refuse(directory, fmt::format("belongs to user {}", status.st_uid));
+  if ((status.st_mode & 0077) != 0) {
+    return refuse(directory, fmt::format("is open to other users (mode {:o}, needed 700)", status.st_mode & 0777));
+  }
+  if (::access(directory.c_str(), R_OK | W_OK | X_OK) != 0) return refuse(directory, "cannot be written");
+  sweep(directory);
+  return directory;
+}
+
+}  // namespace gloo_bypass

@@ -1,0 +1,18 @@
+// The directory that memory links meet in: private to one user, and swept of what dead processes left.
+//
+//   <port id in hex>.sock   where peers connect; exists while the port lives
+//   <port id in hex>.drv    socket of the driver's server end; .cN of its client end N, for a moment
+#pragma once
+
+#include <string>
+
+#include "transport/base/config.h"
+#include "transport/base/status.h"
+
+namespace gloo_bypass {
+
+// Makes it (0700) when it is missing, checks that it is ours alone, that paths in it fit a socket address and the
+// driver's arguments, then removes sockets of processes that have ended.
+Result<std::string> prepareMemifDirectory(const TransportConfig& config);
+
+}  // namespace gloo_bypass

@@ -1,0 +1,115 @@
+// One shared-memory link to one peer process, over DPDK's net_memif driver.
+//
+// The driver tells its two ends apart as client (owns the shared memory) and server, and makes them meet over a Unix
+// socket. When that socket breaks, its interrupt thread unmaps the rings AT ONCE, also while another thread is copying
+// out of them: a killed peer would crash every survivor. So the drivers never talk directly: each talks to its own
+// process over a local socket, and the two processes relay the dozen packets of the handshake over a socket of
+// theirs ("cross"). The driver never sees the peer go; we do, drain what is left in the ring, then close the device
+// from the owner's thread. The same relay authenticates the peer, hands over the wake-up page, and ends reconnects.
+//
+//   connector (smaller port id, driver's client)       acceptor (driver's server)
+//   kLocating --connect, hello--> kGreeting            kAwaiting --hello arrives, hello back--+
+//                                     | hello                                                  |
+//                                     v                                                        v
+//                                 kAttaching  <------- relays the drivers' handshake -----> kAttaching
+//                                     | driver's link up                                       |
+//                                     v                                                        v
+//                                   kUp ---- peer's end of `cross` closed, or bye ----> kDraining --ring empty--> kDown
+//   every state but kUp: a failure leads to kDown at once.
+//
+// Thread: the port's owner. Nothing here waits.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "transport/base/config.h"
+#include "transport/base/status.h"
+#include "transport/dpdk/ethernet_device.h"
+#include "transport/dpdk/file_descriptor.h"
+#include "transport/dpdk/frame.h"
+#include "transport/dpdk/packet_buffers.h"
+#include "transport/dpdk/packet_socket.h"
+#include "transport/dpdk/port_address.h"
+#include "transport/dpdk/wake_page.h"
+#include "transport/io/packet_port.h"
+
+namespace gloo_bypass {
+
+// What all links of one port share. Outlives them.
+struct MemifShared {
+  MemifAddress self;
+  std::string base;  // directory and port id: the sockets' common beginning
+  WakePage page;
+  std::unique_ptr<PacketBuffers> buffers;
+  FileDescriptor epoll;  // sockets whose events must wake the owner
+};
+
+// First packet on a cross connection, both ways; the sender's wake-up page rides along.
+struct MemifHello {
+  PortId senderId{};
+  PortId targetSecret{};
+  std::uint32_t deviceId = 0;  // chosen by the acceptor: the drivers' interface id
+};
+PacketIo sendHello(int fd, const MemifHello& hello, int pageFd);
+// kClosed also for what is no hello.
+PacketIo receiveHello(int fd, MemifHello& hello, FileDescriptor& pageFd);
+
+class MemifLink {
+ public:
+  enum class State : std::uint8_t { kLocating, kAwaiting, kGreeting, kAttaching, kUp, kDraining, kDown };
+
+  MemifLink(MemifShared& shared, LinkId id, MemifAddress peer);
+  // Tells the peer goodbye and closes the device.
+  ~MemifLink();
+  MemifLink(const MemifLink&) = delete;
+  MemifLink& operator=(const MemifLink&) = delete;
+
+  LinkId id() const { return id_; }
+  const MemifAddress& peer() const { return peer_; }
+  State state() const { return state_; }
+  // Waits for something that raises no event: service() must be called about each millisecond.
+  bool needsTicks() const { return state_ == State::kLocating || state_ == State::kAttaching; }
+  const Error& error() const { return error_; }  // in kDraining and kDown
+
+  // Acceptor: a connection that said hello in the peer's name.
+  void adopt(FileDescriptor cross, WakePage peerPage);
+  // Does what can be done without waiting.
+  void service();
+  // kDraining -> kDown, the ring being empty: closes the device.
+  void finishDraining();
+
+  // Only in kUp and (receive) kDraining.
+  std::uint16_t receive(rte_mbuf** mbufs, std::uint16_t count) { return device_->receive(mbufs, count); }
+  std::uint16_t transmit(rte_mbuf** mbufs, std::uint16_t count) { return device_->transmit(mbufs, count); }
+  WakePage& peerPage() { return peerPage_; }
+  const FrameTemplate& headers() const { return headers_; }
+
+ private:
+  void locate();
+  void greet();
+  void attach();
+  void connectServerEnd();
+  void relay();
+  // False: one side is closed.
+  bool pump(int from, int to);
+  void watchCross();
+  bool watch(int fd);
+  void peerGone(bool saidGoodbye);
+  void fail(ErrorCode code, std::string message);
+  Result<std::unique_ptr<EthernetDevice>> makeDevice(const std::string& role, const std::string& socketPath);
+
+  MemifShared& shared_;
+  const LinkId id_;
+  const MemifAddress peer_;
+  State state_;
+  Error error_;
+  std::uint32_t deviceId_ = 0;
+  FileDescriptor cross_;  // to the peer's process
+  FileDescriptor local_;  // to our own driver
+  WakePage peerPage_;
+  FrameTemplate headers_;
+  std::unique_ptr<EthernetDevice> device_;
+};
+
+}  // namespace gloo_bypass

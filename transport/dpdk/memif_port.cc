@@ -1,0 +1,407 @@
+#include "transport/dpdk/memif_port.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+
+#include "transport/base/check.h"
+#include "transport/dpdk/memif_directory.h"
+
+namespace gloo_bypass {
+namespace {
+
+constexpr LinkId kFirstLink = 1;
+// Frames copied out of a ring before they are handed up: few, so that they are still in L2 then.
+constexpr std::uint16_t kReceiveBurst = 8;
+constexpr std::uint16_t kTransmitBurst = 32;
+constexpr unsigned kBuffers = 64;
+// Connections of peers that this process has not linked to yet; more are refused and end as "peer gone" there.
+constexpr std::size_t kMaxStrangers = 256;
+// While a link is being made, the driver's progress raises no event.
+constexpr Duration kSetUpPollInterval = std::chrono::milliseconds(1);
+constexpr std::size_t kMinBufferBytes = 2048;
+
+Status fillRandom(PortId& id) {
+  if (::getrandom(id.data(), id.size(), 0) == static_cast<ssize_t>(id.size())) return {};
+  return Status(ErrorScope::kDevice, ErrorCode::kUnavailable, "the kernel gives no random bytes");
+}
+
+// The same for all containers and pods on one kernel, another after each boot.
+PortId readMachineId() {
+  PortId id{};
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string text;
+  file >> text;
+  std::erase(text, '-');
+  for (std::size_t i = 0; i < id.size() && 2 * i + 1 < text.size(); ++i) {
+    id[i] = static_cast<std::uint8_t>(std::strtoul(text.substr(2 * i, 2).c_str(), nullptr, 16));
+  }
+  return id;
+}
+
+bool addToEpoll(int epoll, int fd) {
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLET;
+  return ::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+Status checkSizes(const TransportConfig& config) {
+  constexpr std::size_t kMaxBufferBytes = 0xffff - 2 * RTE_PKTMBUF_HEADROOM;
+  if (config.memifBufferBytes < kMinBufferBytes || config.memifBufferBytes > kMaxBufferBytes) {
+    return Status(ErrorScope::kDevice, ErrorCode::kConfiguration,
+                  fmt::format("memif buffer size is {} bytes, allowed are {} to {}", config.memifBufferBytes, kMinBufferBytes,
+                              kMaxBufferBytes));
+  }
+  if (config.memifLog2Slots < 1 || config.memifLog2Slots > 14) {
+    return Status(ErrorScope::kDevice, ErrorCode::kConfiguration,
+                  fmt::format("memif ring size is 2^{} slots, allowed are 2^1 to 2^14", config.memifLog2Slots));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<PacketPort>> makeMemifPort(const TransportConfig& config) {
+  const Status sizes = checkSizes(config);
+  if (!sizes) return sizes.error();
+  auto directory = prepareMemifDirectory(config);
+  if (!directory) return directory.error();
+  auto shared = std::make_unique<MemifShared>();
+  for (PortId* id : {&shared->self.portId, &shared->self.secret}) {
+    const Status filled = fillRandom(*id);
+    if (!filled) return filled.error();
+  }
+  shared->self.machineId = readMachineId();
+  shared->self.pid = static_cast<std::uint32_t>(::getpid());
+  shared->self.bufferBytes = static_cast<std::uint16_t>(config.memifBufferBytes);
+  shared->self.log2Slots = static_cast<std::uint8_t>(config.memifLog2Slots);
+  shared->self.directory = directory.value();
+  shared->base = directory.value() + "/" + toHex(shared->self.portId);
+  auto page = WakePage::create();
+  if (!page) return page.error();
+  shared->page = std::move(page).value();
+  // Room beyond the frame makes the driver (24.11 on) copy a chained packet into ONE ring buffer: its fast path, taken
+  // when the room does not exceed the ring buffer, uses one per segment and leaves stale chain flags behind.
+  auto buffers = PacketBuffers::create({.maxFrameBytes = config.memifBufferBytes,
+                                        .receiveBuffers = kBuffers,
+                                        .transmitBuffers = kBuffers,
+                                        .transmitRoomBytes = config.memifBufferBytes + 64});
+  if (!buffers) return buffers.error();
+  shared->buffers = std::move(buffers).value();
+  shared->epoll.reset(::epoll_create1(EPOLL_CLOEXEC));
+  FileDescriptor stopEvent(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  auto listener = listenPacketSocket(shared->base + ".sock");
+  if (!listener) return listener.error();
+  auto port = std::make_unique<MemifPort>(std::move(shared), std::move(listener).value(), std::move(stopEvent));
+  const Status started = port->start();
+  if (!started) return started.error();
+  return std::unique_ptr<PacketPort>(std::move(port));
+}
+
+bool SelfRing::push(const OutgoingDatagram& datagram) {
+  if (tail_ - head_ == slots_.size()) return false;
+  Slot& slot = slots_[tail_ % slots_.size()];
+  if (slot.bytes.empty()) slot.bytes.resize(slotBytes_);
+  slot.length = datagram.header.size() + datagram.payload.size();
+  GLOO_BYPASS_CHECK(slot.length <= slot.bytes.size());
+  std::copy(datagram.header.begin(), datagram.header.end(), slot.bytes.begin());
+  std::copy(datagram.payload.begin(), datagram.payload.end(),
+            slot.bytes.begin() + static_cast<std::ptrdiff_t>(datagram.header.size()));
+  ++tail_;
+  return true;
+}
+
+std::span<const std::byte> SelfRing::front() const {
+  const Slot& slot = slots_[head_ % slots_.size()];
+  return std::span(slot.bytes).first(slot.length);
+}
+
+MemifPort::MemifPort(std::unique_ptr<MemifShared> shared, FileDescriptor listener, FileDescriptor stopEvent)
+    : shared_(std::move(shared)),
+      pid_(::getpid()),
+      maxDatagramBytes_(shared_->self.bufferBytes - kFrameHeaderBytes),
+      listener_(std::move(listener)),
+      stopEvent_(std::move(stopEvent)),
+      self_(std::size_t{1} << shared_->self.log2Slots, shared_->self.bufferBytes) {}
+
+Status MemifPort::start() {
+  if (!shared_->epoll || !stopEvent_ || !addToEpoll(shared_->epoll.get(), listener_.get()) ||
+      !addToEpoll(shared_->epoll.get(), stopEvent_.get())) {
+    return Status(ErrorScope::kDevice, ErrorCode::kUnavailable,
+                  fmt::format("cannot watch the sockets of a memif port: {}", std::strerror(errno)));
+  }
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are the application's threads' business
+  control_ = std::thread([this] { watchSockets(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_setname_np(control_.native_handle(), "gb-memif");
+  return {};
+}
+
+MemifPort::~MemifPort() {
+  if (::getpid() != pid_) {
+    // A forked child: thread, devices and sockets are the parent's. Leave them alone, memory included.
+    if (control_.joinable()) control_.detach();
+    for (auto& link : links_) (void)link.release();
+    return;
+  }
+  if (control_.joinable()) {
+    const std::uint64_t one = 1;
+    (void)!::write(stopEvent_.get(), &one, sizeof(one));
+    control_.join();
+  }
+  links_.clear();
+  strangers_.clear();
+  ::unlink((shared_->base + ".drv").c_str());
+  ::unlink((shared_->base + ".sock").c_str());  // last: marks the port as alive
+}
+
+std::string MemifPort::describe() const { return "memif in " + shared_->self.directory; }
+
+void MemifPort::watchSockets() {
+  for (;;) {
+    std::array<epoll_event, 16> events;
+    const int count = ::epoll_wait(shared_->epoll.get(), events.data(), static_cast<int>(events.size()), -1);
+    std::uint64_t stop = 0;
+    if (::read(stopEvent_.get(), &stop, sizeof(stop)) == sizeof(stop)) return;
+    if (count <= 0) continue;
+    controlPending_.store(true, std::memory_order_release);
+    shared_->page.wakeIfSleeping();
+  }
+}
+
+Result<LinkId> MemifPort::openLink(std::span<const std::byte> remoteAddress) {
+  auto decoded = decodeMemifAddress(remoteAddress);
+  if (!decoded) return decoded.error();
+  const MemifAddress& peer = decoded.value();
+  const MemifAddress& self = shared_->self;
+  const auto refuse = [](std::string message) {
+    return Error{ErrorScope::kSession, ErrorCode::kConfiguration, std::move(message)};
+  };
+  if (peer.machineId != self.machineId) {
+    return refuse("the peer is on another machine, and link mode memif joins processes of one: set GLOO_BYPASS_LINK=netdev "
+                  "(or pci) on all ranks");
+  }
+  if (peer.directory != self.directory) {
+    return refuse(fmt::format("memif directory is '{}' here, '{}' at the peer: set the same GLOO_BYPASS_MEMIF_DIRECTORY",
+                              self.directory, peer.directory));
+  }
+  if (peer.bufferBytes != self.bufferBytes || peer.log2Slots != self.log2Slots) {
+    return refuse(fmt::format("memif rings are 2^{} x {} bytes here, 2^{} x {} at the peer: set the same sizes on all ranks",
+                              self.log2Slots, self.bufferBytes, peer.log2Slots, peer.bufferBytes));
+  }
+  if (peer.portId == self.portId) {
+    if (selfLink_ == 0) {
+      links_.push_back(nullptr);
+      selfLink_ = static_cast<LinkId>(links_.size() - 1 + kFirstLink);
+    }
+    return selfLink_;
+  }
+  for (const MemifLink* link : polled_) {
+    if (link->peer().portId == peer.portId) return link->id();
+  }
+  const auto id = static_cast<LinkId>(links_.size() + kFirstLink);
+  links_.push_back(std::make_unique<MemifLink>(*shared_, id, peer));
+  polled_.push_back(links_.back().get());
+  introduce(*polled_.back());
+  controlPending_.store(true, std::memory_order_relaxed);  // the next receive makes the first step
+  return id;
+}
+
+MemifLink* MemifPort::find(LinkId id) const {
+  GLOO_BYPASS_CHECK(id >= kFirstLink && id - kFirstLink < links_.size());
+  return links_[id - kFirstLink].get();
+}
+
+void MemifPort::closeLink(LinkId id) {
+  MemifLink* const link = find(id);
+  if (link == nullptr) return;
+  std::erase(polled_, link);
+  links_[id - kFirstLink].reset();
+}
+
+LinkProperties MemifPort::linkProperties(LinkId) const {
+  return LinkProperties{.maxDatagramBytes = maxDatagramBytes_, .lossless = true, .local = true};
+}
+
+// A stranger may already be waiting for this link.
+void MemifPort::introduce(MemifLink& link) {
+  if (link.state() != MemifLink::State::kAwaiting) return;
+  for (std::size_t i = 0; i < strangers_.size(); ++i) {
+    Stranger& stranger = strangers_[i];
+    if (!stranger.greeted || stranger.hello.senderId != link.peer().portId) continue;
+    link.adopt(std::move(stranger.fd), std::move(stranger.page));
+    strangers_.erase(strangers_.begin() + static_cast<std::ptrdiff_t>(i));
+    return;
+  }
+}
+
+bool MemifPort::greetStranger(Stranger& stranger) {
+  if (stranger.greeted) return true;
+  FileDescriptor pageFd;
+  const PacketIo io = receiveHello(stranger.fd.get(), stranger.hello, pageFd);
+  if (io == PacketIo::kWouldBlock) return true;
+  if (io == PacketIo::kClosed || stranger.hello.targetSecret != shared_->self.secret) return false;
+  auto page = WakePage::map(std::move(pageFd));
+  if (!page) return false;
+  stranger.page = std::move(page).value();
+  stranger.greeted = true;
+  return true;
+}
+
+void MemifPort::serviceStrangers() {
+  while (FileDescriptor fd = acceptPacketSocket(listener_.get())) {
+    if (strangers_.size() >= kMaxStrangers || !peerIsSameUser(fd.get()) ||
+        !addToEpoll(shared_->epoll.get(), fd.get())) {
+      ++counters_.droppedForeign;
+      continue;
+    }
+    strangers_.push_back(Stranger{.fd = std::move(fd), .greeted = false, .hello = {}, .page = {}});
+  }
+  std::erase_if(strangers_, [this](Stranger& s) { return !greetStranger(s); });
+  if (strangers_.empty()) return;
+  for (MemifLink* link : polled_) introduce(*link);
+}
+
+void MemifPort::serviceControl() {
+  controlPending_.store(false, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_acquire);
+  serviceStrangers();
+  bool needsTicks = false;
+  for (MemifLink* link : polled_) {
+    link->service();
+    needsTicks |= link->needsTicks();
+  }
+  needsTicks_.store(needsTicks, std::memory_order_relaxed);
+}
+
+void MemifPort::onTick(TimePoint) {
+  if (needsTicks_.load(std::memory_order_relaxed)) serviceControl();
+}
+
+void MemifPort::block(Duration timeout) {
+  if (needsTicks_.load(std::memory_order_relaxed)) timeout = std::min(timeout, kSetUpPollInterval);
+  shared_->page.block(timeout);
+}
+
+std::size_t MemifPort::receive(PacketSink& sink, std::size_t maxDatagrams) {
+  if (controlPending_.load(std::memory_order_relaxed)) serviceControl();
+  std::size_t received = receiveSelf(sink, maxDatagrams);
+  // One burst of each link in turn, so that a busy one does not starve the others.
+  for (std::size_t visited = 0; visited < polled_.size() && received < maxDatagrams; ++visited) {
+    if (nextPolled_ >= polled_.size()) nextPolled_ = 0;
+    MemifLink* const link = polled_[nextPolled_++];
+    if (link->state() >= MemifLink::State::kUp) received += receiveLink(*link, sink, maxDatagrams - received);
+  }
+  return received;
+}
+
+std::size_t MemifPort::receiveSelf(PacketSink& sink, std::size_t maxDatagrams) {
+  std::size_t received = 0;
+  for (; received < maxDatagrams && !self_.empty(); ++received) {
+    const std::span<const std::byte> datagram = self_.front();
+    ++counters_.packetsReceived;
+    counters_.bytesReceived += datagram.size() + kFrameHeaderBytes;
+    sink.onDatagram(selfLink_, datagram);
+    self_.pop();
+  }
+  return received;
+}
+
+std::size_t MemifPort::receiveLink(MemifLink& link, PacketSink& sink, std::size_t maxDatagrams) {
+  if (link.state() == MemifLink::State::kDown) {
+    reportDown(link, sink);
+    return 0;
+  }
+  std::array<rte_mbuf*, kReceiveBurst> mbufs;
+  const auto wanted = static_cast<std::uint16_t>(std::min<std::size_t>(maxDatagrams, mbufs.size()));
+  const std::uint16_t count = link.receive(mbufs.data(), wanted);
+  if (count == 0) {
+    if (link.state() == MemifLink::State::kDraining) {
+      link.finishDraining();
+      reportDown(link, sink);
+    }
+    return 0;
+  }
+  for (std::uint16_t i = 0; i < count; ++i) deliver(link, sink, mbufs[i]);
+  rte_pktmbuf_free_bulk(mbufs.data(), count);
+  link.peerPage().wakeIfWaitingForSpace();
+  return count;
+}
+
+void MemifPort::deliver(MemifLink& link, PacketSink& sink, rte_mbuf* mbuf) {
+  ++counters_.packetsReceived;
+  counters_.bytesReceived += mbuf->pkt_len;
+  const std::span frame(rte_pktmbuf_mtod(mbuf, const std::byte*), mbuf->data_len);
+  const auto packet = mbuf->nb_segs == 1 ? parseIpv4Frame(frame) : std::nullopt;
+  const auto udp = packet && packet->protocol == kProtocolUdp ? parseUdp(packet->payload) : std::nullopt;
+  if (!udp) {
+    ++counters_.droppedMalformed;
+    return;
+  }
+  sink.onDatagram(link.id(), udp->data);
+}
+
+void MemifPort::reportDown(MemifLink& link, PacketSink& sink) {
+  std::erase(polled_, &link);
+  sink.onLinkDown(link.id(), link.error());
+}
+
+std::size_t MemifPort::transmit(LinkId id, std::span<const OutgoingDatagram> datagrams) {
+  if (selfLink_ != 0 && id == selfLink_) return transmitSelf(datagrams);
+  MemifLink* const link = find(id);
+  if (link == nullptr || link->state() != MemifLink::State::kUp) return 0;
+  std::size_t sent = 0;
+  while (sent < datagrams.size()) {
+    const std::size_t wanted = std::min<std::size_t>(datagrams.size() - sent, kTransmitBurst);
+    const std::size_t accepted = transmitBurst(*link, datagrams.subspan(sent, wanted));
+    sent += accepted;
+    if (accepted < wanted) break;
+  }
+  const bool full = sent < datagrams.size();
+  if (full) ++counters_.transmitFull;
+  shared_->page.setWaitsForSpace(full);
+  if (sent > 0) link->peerPage().wakeIfSleeping();
+  return sent;
+}
+
+std::uint16_t MemifPort::transmitBurst(MemifLink& link, std::span<const OutgoingDatagram> datagrams) {
+  std::array<rte_mbuf*, kTransmitBurst> mbufs;
+  std::uint16_t built = 0;
+  for (const OutgoingDatagram& datagram : datagrams) {
+    GLOO_BYPASS_CHECK(datagram.header.size() + datagram.payload.size() <= maxDatagramBytes_);
+    rte_mbuf* const mbuf = shared_->buffers->build(link.headers(), datagram, true);
+    if (mbuf == nullptr) break;  // cannot be: the driver keeps no buffer beyond its burst
+    mbufs[built++] = mbuf;
+  }
+  const std::uint16_t accepted = link.transmit(mbufs.data(), built);
+  for (std::uint16_t i = 0; i < accepted; ++i) {
+    counters_.bytesSent += kFrameHeaderBytes + datagrams[i].header.size() + datagrams[i].payload.size();
+  }
+  counters_.packetsSent += accepted;
+  if (accepted < built) rte_pktmbuf_free_bulk(&mbufs[accepted], built - accepted);
+  return accepted;
+}
+
+std::size_t MemifPort::transmitSelf(std::span<const OutgoingDatagram> datagrams) {
+  std::size_t sent = 0;
+  for (; sent < datagrams.size() && self_.push(datagrams[sent]); ++sent) {
+    ++counters_.packetsSent;
+    counters_.bytesSent += kFrameHeaderBytes + datagrams[sent].header.size() + datagrams[sent].payload.size();
+  }
+  if (sent < datagrams.size()) ++counters_.transmitFull;
+  if (sent > 0) shared_->page.wakeIfSleeping();
+  return sent;
+}
+
+PortCounters MemifPort::counters() const { return counters_; }
+
+}  // namespace gloo_bypass

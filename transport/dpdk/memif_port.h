@@ -1,0 +1,105 @@
+// Link mode memif: a port of shared-memory links, one to each peer process, made on demand.
+//
+// Memory of a port: 64 receive and 64 transmit buffers of a little over one frame (about 4.2 MiB at 32 KiB), shared by
+// all links; of a link: two rings of 2^n frames (2 MiB at 32 x 32 KiB) shared with the peer.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "transport/base/config.h"
+#include "transport/dpdk/memif_link.h"
+#include "transport/io/packet_port.h"
+
+namespace gloo_bypass {
+
+// The EAL runs.
+Result<std::unique_ptr<PacketPort>> makeMemifPort(const TransportConfig& config);
+
+// Datagrams a port sends to itself: ranks that are threads of one process.
+class SelfRing {
+ public:
+  SelfRing(std::size_t slots, std::size_t slotBytes) : slotBytes_(slotBytes), slots_(slots) {}
+  // False: full.
+  bool push(const OutgoingDatagram& datagram);
+  bool empty() const { return head_ == tail_; }
+  std::span<const std::byte> front() const;
+  void pop() { ++head_; }
+
+ private:
+  struct Slot {
+    std::vector<std::byte> bytes;
+    std::size_t length = 0;
+  };
+  const std::size_t slotBytes_;
+  std::vector<Slot> slots_;  // a slot's memory is made when first used
+  std::size_t head_ = 0, tail_ = 0;
+};
+
+class MemifPort final : public PacketPort {
+ public:
+  // `listener` is the socket of `shared->base` + ".sock".
+  MemifPort(std::unique_ptr<MemifShared> shared, FileDescriptor listener, FileDescriptor stopEvent);
+  ~MemifPort() override;
+  // Starts listening for events. Once, before anything else.
+  Status start();
+
+  std::vector<std::byte> localAddress() const override { return encodeAddress(shared_->self); }
+  std::string describe() const override;
+  Result<LinkId> openLink(std::span<const std::byte> remoteAddress) override;
+  void closeLink(LinkId link) override;
+  LinkProperties linkProperties(LinkId link) const override;
+  std::size_t receive(PacketSink& sink, std::size_t maxDatagrams) override;
+  std::size_t transmit(LinkId link, std::span<const OutgoingDatagram> datagrams) override;
+  void onTick(TimePoint now) override;
+  void armWakeup() override { shared_->page.arm(); }
+  void block(Duration timeout) override;
+  void disarmWakeup() override { shared_->page.disarm(); }
+  void wake() override { shared_->page.wakeIfSleeping(); }
+  PortCounters counters() const override;
+
+ private:
+  // A connection whose peer we have not been asked to link to yet.
+  struct Stranger {
+    FileDescriptor fd;
+    bool greeted = false;
+    MemifHello hello;
+    WakePage page;
+  };
+
+  void watchSockets();  // body of the control thread
+  void serviceControl();
+  void serviceStrangers();
+  // False: drop it.
+  bool greetStranger(Stranger& stranger);
+  void introduce(MemifLink& link);
+  std::size_t receiveSelf(PacketSink& sink, std::size_t maxDatagrams);
+  std::size_t receiveLink(MemifLink& link, PacketSink& sink, std::size_t maxDatagrams);
+  void deliver(MemifLink& link, PacketSink& sink, rte_mbuf* mbuf);
+  void reportDown(MemifLink& link, PacketSink& sink);
+  std::size_t transmitSelf(std::span<const OutgoingDatagram> datagrams);
+  std::uint16_t transmitBurst(MemifLink& link, std::span<const OutgoingDatagram> datagrams);
+  MemifLink* find(LinkId id) const;
+
+  const std::unique_ptr<MemifShared> shared_;
+  const pid_t pid_;
+  const std::size_t maxDatagramBytes_;
+  FileDescriptor listener_;
+  FileDescriptor stopEvent_;
+  std::vector<std::unique_ptr<MemifLink>> links_;  // by id - kFirstLink; empty: closed
+  std::vector<MemifLink*> polled_;                 // not yet reported down
+  std::vector<Stranger> strangers_;
+  SelfRing self_;
+  LinkId selfLink_ = 0;
+  std::size_t nextPolled_ = 0;
+  PortCounters counters_;
+  std::atomic<bool> controlPending_{false};  // set by the control thread
+  std::atomic<bool> needsTicks_{false};      // read by block()
+  std::thread control_;
+};
+
+}  // namespace gloo_bypass

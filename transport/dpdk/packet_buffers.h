@@ -1,0 +1,54 @@
+// The mbufs of one port. One owner at a time; pools are shared by all links of the port.
+//
+// Pools are of the "stack" kind and without per-lcore caches: a LIFO keeps the few buffers in use warm in L2, and any
+// thread of the application may call in without being an EAL thread.
+#pragma once
+
+#include <rte_mbuf.h>
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include "transport/base/status.h"
+#include "transport/dpdk/frame.h"
+#include "transport/io/packet_port.h"
+
+namespace gloo_bypass {
+
+struct MempoolFree {
+  void operator()(rte_mempool* pool) const { rte_mempool_free(pool); }
+};
+using MempoolHandle = std::unique_ptr<rte_mempool, MempoolFree>;
+
+class PacketBuffers {
+ public:
+  struct Sizes {
+    std::size_t maxFrameBytes = 0;
+    unsigned receiveBuffers = 0;
+    unsigned transmitBuffers = 0;
+    // Bytes of a transmit buffer behind the headroom; at least maxFrameBytes unless payloads are always attached.
+    std::size_t transmitRoomBytes = 0;
+  };
+  static Result<std::unique_ptr<PacketBuffers>> create(const Sizes& sizes);
+
+  rte_mempool* receivePool() const { return receive_.get(); }
+
+  // A frame whose first segment holds the headers; a large payload is attached in place (a second segment that points
+  // into the user's buffer) when `attach`, so that the driver's copy is the only one. The driver must be done with it
+  // when its burst returns. nullptr: pool empty.
+  rte_mbuf* build(const FrameTemplate& headers, const OutgoingDatagram& datagram, bool attach);
+  // A frame of given bytes (ARP). nullptr: pool empty.
+  rte_mbuf* copy(std::span<const std::byte> frame);
+
+  PacketBuffers(const PacketBuffers&) = delete;
+  PacketBuffers& operator=(const PacketBuffers&) = delete;
+
+ private:
+  PacketBuffers();
+
+  MempoolHandle receive_, transmit_, attached_;
+  rte_mbuf_ext_shared_info userMemory_{};  // never reaches 0: user buffers are not ours to free
+};
+
+}  // namespace gloo_bypass

@@ -1,0 +1,120 @@
+#include "transport/dpdk/packet_socket.h"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+namespace gloo_bypass {
+namespace {
+
+// Peers that connect while the owner computes wait here; more see kBusy and come again.
+constexpr int kBacklog = 64;
+
+bool fillAddress(const std::string& path, sockaddr_un& address) {
+  if (path.empty() || path.size() > kMaxSocketPathBytes) return false;
+  address = {};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  return true;
+}
+
+FileDescriptor newSocket() {
+  return FileDescriptor(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+}
+
+}  // namespace
+
+Result<FileDescriptor> listenPacketSocket(const std::string& path) {
+  const std::string temporary = path + ".tmp";
+  sockaddr_un address;
+  if (!fillAddress(temporary, address)) {
+    return Error{ErrorScope::kDevice, ErrorCode::kConfiguration,
+                 fmt::format("socket path '{}' is longer than {} bytes: choose a shorter directory", path,
+                             kMaxSocketPathBytes - 4)};
+  }
+  FileDescriptor fd = newSocket();
+  if (!fd || ::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 ||
+      ::listen(fd.get(), kBacklog) != 0 || std::rename(temporary.c_str(), path.c_str()) != 0) {
+    const int cause = errno;
+    ::unlink(temporary.c_str());
+    return Error{ErrorScope::kDevice, ErrorCode::kUnavailable,
+                 fmt::format("cannot listen on socket '{}': {}", path, std::strerror(cause))};
+  }
+  return fd;
+}
+
+ConnectResult connectPacketSocket(const std::string& path, FileDescriptor& out) {
+  sockaddr_un address;
+  if (!fillAddress(path, address)) return ConnectResult::kRefused;
+  FileDescriptor fd = newSocket();
+  if (!fd) return ConnectResult::kBusy;  // out of descriptors: may pass
+  if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
+    return errno == EAGAIN || errno == EINTR ? ConnectResult::kBusy : ConnectResult::kRefused;
+  }
+  out = std::move(fd);
+  return ConnectResult::kConnected;
+}
+
+FileDescriptor acceptPacketSocket(int listener) {
+  return FileDescriptor(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+}
+
+PacketIo sendPacket(int fd, std::span<const std::byte> packet, int attachedFd) {
+  iovec vector{const_cast<std::byte*>(packet.data()), packet.size()};
+  msghdr message{};
+  message.msg_iov = &vector;
+  message.msg_iovlen = 1;
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  if (attachedFd >= 0) {
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(header), &attachedFd, sizeof(int));
+  }
+  for (;;) {
+    const ssize_t sent = ::sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent == static_cast<ssize_t>(packet.size())) return PacketIo::kDone;
+    if (sent < 0 && errno == EINTR) continue;
+    return sent < 0 && errno == EAGAIN ? PacketIo::kWouldBlock : PacketIo::kClosed;
+  }
+}
+
+PacketIo receivePacket(int fd, std::span<std::byte> buffer, std::size_t& length, FileDescriptor& attached) {
+  iovec vector{buffer.data(), buffer.size()};
+  msghdr message{};
+  message.msg_iov = &vector;
+  message.msg_iovlen = 1;
+  // Room for credentials too: the driver's sockets ask for them.
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(ucred))] = {};
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  ssize_t received;
+  do {
+    received = ::recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  } while (received < 0 && errno == EINTR);
+  if (received < 0) return errno == EAGAIN ? PacketIo::kWouldBlock : PacketIo::kClosed;
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+    int receivedFd;
+    std::memcpy(&receivedFd, CMSG_DATA(header), sizeof(int));
+    attached.reset(receivedFd);
+  }
+  if (received == 0 || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) return PacketIo::kClosed;
+  length = static_cast<std::size_t>(received);
+  return PacketIo::kDone;
+}
+
+bool peerIsSameUser(int fd) {
+  ucred credentials{};
+  socklen_t length = sizeof(credentials);
+  return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) == 0 && credentials.uid == ::geteuid();
+}
+
+}  // namespace gloo_bypass

@@ -1,0 +1,36 @@
+// Unix sockets that keep packet borders (SOCK_SEQPACKET) and carry a file descriptor beside the bytes.
+// All are non-blocking and close-on-exec. Errors: Status with the path; I/O ends in PacketIo.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "transport/base/status.h"
+#include "transport/dpdk/file_descriptor.h"
+
+namespace gloo_bypass {
+
+// Longest path a socket can have here: sun_path is 108 bytes with its terminator.
+inline constexpr std::size_t kMaxSocketPathBytes = 107;
+
+enum class PacketIo { kDone, kWouldBlock, kClosed };
+
+// The path appears only once the socket listens, so a refused connect always means a dead owner.
+Result<FileDescriptor> listenPacketSocket(const std::string& path);
+
+enum class ConnectResult { kConnected, kBusy, kRefused };
+// kBusy: the listener's backlog is full, try again. kRefused: nobody listens (any more).
+ConnectResult connectPacketSocket(const std::string& path, FileDescriptor& out);
+// Empty when nobody is waiting.
+FileDescriptor acceptPacketSocket(int listener);
+
+// `attachedFd` -1: none. The caller keeps it.
+PacketIo sendPacket(int fd, std::span<const std::byte> packet, int attachedFd = -1);
+// Sets `length`; a packet longer than `buffer` ends in kClosed, since no correct peer sends one.
+PacketIo receivePacket(int fd, std::span<std::byte> buffer, std::size_t& length, FileDescriptor& attached);
+
+// Whether the process at the other end runs under our user id.
+bool peerIsSameUser(int fd);
+
+}  // namespace gloo_bypass

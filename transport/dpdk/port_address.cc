@@ -1,0 +1,129 @@
+#include "transport/dpdk/port_address.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <string_view>
+
+#include "transport/dpdk/packet_socket.h"
+
+namespace gloo_bypass {
+namespace {
+
+// "GBP", the kind of port, the format's version.
+constexpr std::array<std::byte, 3> kMagic{std::byte{'G'}, std::byte{'B'}, std::byte{'P'}};
+constexpr char kMemifKind = 'M';
+constexpr char kUdpKind = 'U';
+constexpr std::uint8_t kVersion = 1;
+constexpr std::size_t kPrefixBytes = 5;
+constexpr std::size_t kMemifFixedBytes = kPrefixBytes + 3 * 16 + 4 + 2 + 1;
+constexpr std::size_t kUdpBytes = kPrefixBytes + 4 + 2;
+
+std::string kindName(char kind) {
+  if (kind == kMemifKind) return "link mode memif (shared memory of one machine)";
+  if (kind == kUdpKind) return "link mode netdev or pci (UDP over IPv4)";
+  return "an unknown link mode";
+}
+
+std::vector<std::byte> prefix(char kind) {
+  std::vector<std::byte> bytes(kMagic.begin(), kMagic.end());
+  bytes.push_back(static_cast<std::byte>(kind));
+  bytes.push_back(std::byte{kVersion});
+  return bytes;
+}
+
+Error refuse(std::string message) {
+  return Error{ErrorScope::kSession, ErrorCode::kConfiguration, std::move(message)};
+}
+
+Status checkPrefix(std::span<const std::byte> bytes, char wanted) {
+  if (bytes.size() < kPrefixBytes || std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0) {
+    return refuse(fmt::format("this rank uses {}, the peer's address is of no DPDK port: use the same transport on all ranks",
+                              kindName(wanted)));
+  }
+  const char kind = static_cast<char>(bytes[3]);
+  if (kind != wanted) {
+    return refuse(fmt::format("this rank uses {}, the peer uses {}: set the same GLOO_BYPASS_LINK on all ranks",
+                              kindName(wanted), kindName(kind)));
+  }
+  const auto version = std::to_integer<unsigned>(bytes[4]);
+  if (version != kVersion) {
+    return refuse(fmt::format("this rank's address format is version {}, the peer's {}: use the same release on all ranks",
+                              kVersion, version));
+  }
+  return {};
+}
+
+void appendId(std::vector<std::byte>& out, const PortId& id) {
+  for (const std::uint8_t b : id) out.push_back(static_cast<std::byte>(b));
+}
+
+Error malformed() {
+  return Error{ErrorScope::kSession, ErrorCode::kPeerViolatedProtocol, "the peer's port address is malformed"};
+}
+
+}  // namespace
+
+std::vector<std::byte> encodeAddress(const MemifAddress& address) {
+  std::vector<std::byte> out = prefix(kMemifKind);
+  appendId(out, address.portId);
+  appendId(out, address.secret);
+  appendId(out, address.machineId);
+  std::array<std::byte, 7> tail{};
+  writeBe32(&tail[0], address.pid);
+  writeBe16(&tail[4], address.bufferBytes);
+  tail[6] = static_cast<std::byte>(address.log2Slots);
+  out.insert(out.end(), tail.begin(), tail.end());
+  for (const char c : address.directory) out.push_back(static_cast<std::byte>(c));
+  return out;
+}
+
+Result<MemifAddress> decodeMemifAddress(std::span<const std::byte> bytes) {
+  const Status prefixOk = checkPrefix(bytes, kMemifKind);
+  if (!prefixOk) return prefixOk.error();
+  if (bytes.size() <= kMemifFixedBytes || bytes.size() > kMemifFixedBytes + kMaxSocketPathBytes) return malformed();
+  MemifAddress address;
+  const std::byte* p = bytes.data() + kPrefixBytes;
+  for (PortId* id : {&address.portId, &address.secret, &address.machineId}) {
+    std::memcpy(id->data(), p, id->size());
+    p += id->size();
+  }
+  address.pid = readBe32(p);
+  address.bufferBytes = readBe16(p + 4);
+  address.log2Slots = std::to_integer<std::uint8_t>(p[6]);
+  p += 7;
+  address.directory.assign(reinterpret_cast<const char*>(p), bytes.size() - kMemifFixedBytes);
+  if (address.directory.front() != '/' || address.directory.find('\0') != std::string::npos) return malformed();
+  return address;
+}
+
+std::vector<std::byte> encodeAddress(const UdpAddress& address) {
+  std::vector<std::byte> out = prefix(kUdpKind);
+  out.resize(kUdpBytes);
+  writeBe32(&out[kPrefixBytes], address.ip);
+  writeBe16(&out[kPrefixBytes + 4], address.port);
+  return out;
+}
+
+Result<UdpAddress> decodeUdpAddress(std::span<const std::byte> bytes) {
+  const Status prefixOk = checkPrefix(bytes, kUdpKind);
+  if (!prefixOk) return prefixOk.error();
+  if (bytes.size() != kUdpBytes) return malformed();
+  UdpAddress address{readBe32(&bytes[kPrefixBytes]), readBe16(&bytes[kPrefixBytes + 4])};
+  const unsigned firstByte = address.ip >> 24;
+  // No unicast address of a host begins like this.
+  if (firstByte == 0 || firstByte >= 224 || address.port == 0) return malformed();
+  return address;
+}
+
+std::string toHex(const PortId& id) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text;
+  for (const std::uint8_t byte : id) {
+    text.push_back(kDigits[byte >> 4]);
+    text.push_back(kDigits[byte & 0xf]);
+  }
+  return text;
+}
+
+}  // namespace gloo_bypass

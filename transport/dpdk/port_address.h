@@ -1,0 +1,42 @@
+// What a port tells its peers: opaque bytes to everybody else, hostile bytes to whoever decodes them.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "transport/base/status.h"
+#include "transport/dpdk/frame.h"
+
+namespace gloo_bypass {
+
+using PortId = std::array<std::uint8_t, 16>;  // random
+
+// A memory link's end. 60 bytes and the directory.
+struct MemifAddress {
+  PortId portId{};
+  PortId secret{};     // whoever knows it may connect
+  PortId machineId{};  // the kernel's boot id: memory links stay within one
+  std::uint32_t pid = 0;
+  std::uint16_t bufferBytes = 0;
+  std::uint8_t log2Slots = 0;
+  std::string directory;
+};
+
+struct UdpAddress {
+  Ipv4Address ip = 0;
+  std::uint16_t port = 0;
+};
+
+std::vector<std::byte> encodeAddress(const MemifAddress& address);
+std::vector<std::byte> encodeAddress(const UdpAddress& address);
+// Another kind of port, or bytes that are none: kConfiguration that names both kinds.
+Result<MemifAddress> decodeMemifAddress(std::span<const std::byte> bytes);
+Result<UdpAddress> decodeUdpAddress(std::span<const std::byte> bytes);
+
+std::string toHex(const PortId& id);
+
+}  // namespace gloo_bypass

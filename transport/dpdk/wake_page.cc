@@ -1,0 +1,106 @@
+#include "transport/dpdk/wake_page.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <ctime>
+#include <utility>
+
+namespace gloo_bypass {
+namespace {
+
+constexpr std::size_t kPageBytes = 4096;
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+Error systemError(const char* what) {
+  return Error{ErrorScope::kDevice, ErrorCode::kUnavailable, std::string(what) + ": " + std::strerror(errno)};
+}
+
+}  // namespace
+
+Result<WakePage> WakePage::create() {
+  FileDescriptor fd(::memfd_create("gloo-bypass-wake", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd || ::ftruncate(fd.get(), kPageBytes) != 0 || ::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) {
+    return systemError("cannot make a shared memory page for wake-ups");
+  }
+  return map(std::move(fd));
+}
+
+Result<WakePage> WakePage::map(FileDescriptor fd) {
+  struct stat status {};
+  const int seals = fd ? ::fcntl(fd.get(), F_GET_SEALS) : -1;
+  if (!fd || ::fstat(fd.get(), &status) != 0 || status.st_size != static_cast<off_t>(kPageBytes) || seals < 0 ||
+      (seals & F_SEAL_SHRINK) == 0) {
+    return Error{ErrorScope::kSession, ErrorCode::kPeerViolatedProtocol, "peer's wake-up page is not a sealed memory page"};
+  }
+  void* address = ::mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  if (address == MAP_FAILED) return systemError("cannot map a wake-up page");
+  WakePage page;
+  page.fd_ = std::move(fd);
+  page.shared_ = static_cast<Shared*>(address);  // zero-filled by the kernel: valid initial values
+  return page;
+}
+
+WakePage::WakePage(WakePage&& other) noexcept : fd_(std::move(other.fd_)), shared_(std::exchange(other.shared_, nullptr)) {}
+
+WakePage& WakePage::operator=(WakePage&& other) noexcept {
+  if (this != &other) {
+    unmap();
+    fd_ = std::move(other.fd_);
+    shared_ = std::exchange(other.shared_, nullptr);
+  }
+  return *this;
+}
+
+WakePage::~WakePage() { unmap(); }
+
+void WakePage::unmap() {
+  if (shared_ != nullptr) ::munmap(shared_, kPageBytes);
+  shared_ = nullptr;
+}
+
+void WakePage::arm() {
+  shared_->sleeping.store(1, std::memory_order_seq_cst);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+void WakePage::disarm() { shared_->sleeping.store(0, std::memory_order_seq_cst); }
+
+void WakePage::block(Duration timeout) {
+  if (timeout <= Duration::zero()) return;
+  // Bounded, so that a peer that scribbles over the page can cost a delay at most.
+  timeout = std::min<Duration>(timeout, std::chrono::hours(1));
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(timeout);
+  timespec relative{};
+  relative.tv_sec = seconds.count();
+  relative.tv_nsec = (timeout - seconds).count();
+  ::syscall(SYS_futex, &shared_->sleeping, FUTEX_WAIT, 1U, &relative, nullptr, 0);
+}
+
+void WakePage::wakeIfSleeping() {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (shared_->sleeping.load(std::memory_order_relaxed) == 1) wakeSlowly();
+}
+
+void WakePage::wakeIfWaitingForSpace() {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (shared_->waitsForSpace.load(std::memory_order_relaxed) != 0 &&
+      shared_->sleeping.load(std::memory_order_relaxed) == 1) {
+    wakeSlowly();
+  }
+}
+
+void WakePage::wakeSlowly() {
+  if (shared_->sleeping.exchange(0, std::memory_order_seq_cst) == 1) {
+    ::syscall(SYS_futex, &shared_->sleeping, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  }
+}
+
+}  // namespace gloo_bypass

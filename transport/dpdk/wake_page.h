@@ -1,0 +1,70 @@
+// Sleeping and waking across processes without a system call while nobody sleeps.
+//
+// Each port owns one page of shared memory (a sealed memfd: its size cannot change under a peer that has
+// mapped it). Peers map it and look at it after each burst.
+//
+// Why no wake-up is lost. The owner: (1) sleeping = 1, (2) full fence, (3) looks at its rings once more,
+// (4) FUTEX_WAIT while sleeping == 1. A peer: (a) publishes into the ring, (b) full fence, (c) reads sleeping;
+// if 1, exchanges it for 0 and wakes. Of the two fences one is first in the single total order: if the
+// owner's, the peer's read (c) sees 1, and either the owner is in FUTEX_WAIT and is woken, or reaches it later and
+// finds 0, which the kernel compares atomically with queueing. If the peer's fence is first, look (3) sees the
+// packet. So a packet is seen by (3) or ends (4). The same holds for a free ring slot that a sender waits for.
+//
+// Several threads may be inside block(). disarm() does not wake them: a later arm() covers them again, so a
+// thread that drives for a moment can take over from a blocked one without a system call.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "transport/base/status.h"
+#include "transport/base/time.h"
+#include "transport/dpdk/file_descriptor.h"
+
+namespace gloo_bypass {
+
+class WakePage {
+ public:
+  // A new page of this process.
+  static Result<WakePage> create();
+  // Maps a peer's page; refuses what is not a sealed memory file of the right size (hostile descriptor).
+  static Result<WakePage> map(FileDescriptor fd);
+
+  WakePage() = default;
+  WakePage(WakePage&& other) noexcept;
+  WakePage& operator=(WakePage&& other) noexcept;
+  ~WakePage();
+
+  int fd() const { return fd_.get(); }
+
+  // Owner's side.
+  void arm();
+  void disarm();
+  void block(Duration timeout);
+  // Whether the owner has unsent packets and wants to hear of free ring slots too.
+  void setWaitsForSpace(bool waits) {
+    if (shared_->waitsForSpace.load(std::memory_order_relaxed) != (waits ? 1U : 0U)) {
+      shared_->waitsForSpace.store(waits ? 1 : 0, std::memory_order_relaxed);
+    }
+  }
+
+  // Either side, after publishing something for the owner.
+  void wakeIfSleeping();
+  // After freeing ring slots.
+  void wakeIfWaitingForSpace();
+
+ private:
+  struct Shared {
+    std::atomic<std::uint32_t> sleeping;       // the futex
+    std::atomic<std::uint32_t> waitsForSpace;
+  };
+  static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
+
+  void wakeSlowly();
+  void unmap();
+
+  FileDescriptor fd_;
+  Shared* shared_ = nullptr;
+};
+
+}  // namespace gloo_bypass
