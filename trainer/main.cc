@@ -1,4 +1,5 @@
 // ddp_train: see README.md in this folder.
+#include <malloc.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -10,6 +11,7 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
+#include "trainer/blas.h"
 #include "trainer/error.h"
 #include "trainer/launcher.h"
 #include "trainer/options.h"
@@ -33,9 +35,17 @@ std::string describe(const std::exception& error) {
   return oneLine(torchError != nullptr ? torchError->what_without_backtrace() : error.what());
 }
 
+// Every step allocates and frees the same hundreds of megabytes. By default glibc gives large blocks back to the
+// kernel at once, and faulting them in again took 0.4 s of a 2.5 s step; keep them instead.
+void keepFreedMemory() {
+  ::mallopt(M_MMAP_MAX, 0);
+  ::mallopt(M_TRIM_THRESHOLD, -1);
+}
+
 int runRank(const Options& options, const RankEnvironment& environment) {
   const std::string who = environment.launched ? fmt::format("rank {}: ", environment.rank) : "";
   int code = kRunFailed;
+  keepFreedMemory();
   try {
     train(options, environment);
     return 0;
@@ -55,6 +65,7 @@ int run(int argc, char** argv) {
   if (parsed.exitCode) {
     return *parsed.exitCode;
   }
+  restartWithBetterBlas(argv);
   ::signal(SIGXFSZ, SIG_IGN); // a file-size limit is an error of write, as a full disk is
   ::signal(SIGPIPE, SIG_IGN);
   try {

@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "trainer/blas.h"
 #include "trainer/commit.h"
 #include "trainer/communicator.h"
 #include "trainer/corpus.h"
@@ -312,7 +313,7 @@ void Run::writeStart() {
       {"transport", communicator_ ? communicator_->transport() : "none"}, {"options", trajectory_},
       {"parameters", model_.parameterCount()}, {"steps", lastStep_}, {"first_step", position_.step + 1},
       {"steps_per_epoch", stepsPerEpoch_}, {"samples", corpus_.sampleCount()}, {"barrier", options_.barrier},
-      {"threads", at::get_num_threads()}, {"cpu", processorName()},
+      {"threads", at::get_num_threads()}, {"cpu", processorName()}, {"blas", blasName()},
       {"cores", std::thread::hardware_concurrency()}, {"commit", commitName()}};
   metrics_->writeLine(record.dump());
 }
@@ -327,6 +328,7 @@ void Run::writeSummary(double wallSeconds) {
   record["transport"] = communicator_ ? communicator_->transport() : "none";
   record["commit"] = commitName();
   record["cpu"] = processorName();
+  record["blas"] = blasName();
   record["threads"] = at::get_num_threads();
   record["wall_s"] = wallSeconds;
   record["peak_memory_mb"] = peakMemoryMb();

@@ -1,0 +1,147 @@
+#include <map>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "process.h"
+#include "trainer/error.h"
+#include "trainer/file_io.h"
+#include "trainer/options.h"
+#include "trainer/rank_environment.h"
+
+namespace gloo_bypass::trainer {
+namespace {
+
+RankEnvironment read(const std::map<std::string, std::string>& variables) {
+  return readRankEnvironment([&](const char* name) -> const char* {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  });
+}
+
+void expectRefused(const std::map<std::string, std::string>& variables, const std::string& reason) {
+  try {
+    read(variables);
+    FAIL() << "accepted; expected " << reason;
+  } catch (const TrainerError& error) {
+    EXPECT_EQ(error.code(), kBadInput);
+    EXPECT_NE(std::string(error.what()).find(reason), std::string::npos) << error.what();
+  }
+}
+
+TEST(RankEnvironment, Nothing_IsASingleRank) {
+  const auto environment = read({});
+  EXPECT_FALSE(environment.launched);
+  EXPECT_EQ(environment.worldSize, 1);
+}
+
+TEST(RankEnvironment, TorchVariables_AreRead) {
+  const auto environment =
+      read({{"RANK", "2"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "1234"}});
+  EXPECT_TRUE(environment.launched);
+  EXPECT_EQ(environment.rank, 2);
+  EXPECT_EQ(environment.worldSize, 4);
+  EXPECT_EQ(environment.masterAddress, "10.0.0.1");
+  EXPECT_EQ(environment.masterPort, 1234);
+}
+
+TEST(RankEnvironment, TorchrunAgent_ServesTheStore) {
+  const auto environment = read({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"},
+      {"TORCHELASTIC_USE_AGENT_STORE", "True"}, {"TORCHELASTIC_RESTART_COUNT", "3"}});
+  EXPECT_TRUE(environment.agentStore);
+  EXPECT_EQ(environment.storePrefix, "/worker/attempt_3");
+}
+
+TEST(RankEnvironment, SlurmAndOpenMpi_StandIn) {
+  EXPECT_EQ(read({{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}, {"MASTER_ADDR", "a"}}).rank, 1);
+  const auto mpi = read({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"},
+      {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}});
+  EXPECT_EQ(mpi.rank, 1);
+  EXPECT_EQ(mpi.masterAddress, "127.0.0.1");
+}
+
+TEST(RankEnvironment, WrongValues_NameVariableAndRange) {
+  expectRefused({{"RANK", "0"}}, "RANK and WORLD_SIZE must be set together");
+  expectRefused({{"RANK", "2"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}}, "ranks count from 0 to 1");
+  expectRefused({{"RANK", "x"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}}, "RANK=x: must be a whole number");
+  expectRefused({{"RANK", "-1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}}, "RANK=-1: must be");
+  expectRefused({{"RANK", "0"}, {"WORLD_SIZE", "2 "}, {"MASTER_ADDR", "a"}}, "WORLD_SIZE=2 : must be");
+  expectRefused({{"RANK", "0"}, {"WORLD_SIZE", "2"}}, "MASTER_ADDR is not set");
+  expectRefused({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "70000"}},
+      "MASTER_PORT=70000");
+}
+
+ParsedOptions parse(std::vector<const char*> arguments) {
+  arguments.insert(arguments.begin(), "ddp_train");
+  return parseOptions(static_cast<int>(arguments.size()), arguments.data());
+}
+
+TEST(Options, Defaults_AreTheReferenceRun) {
+  const auto parsed = parse({});
+  ASSERT_FALSE(parsed.exitCode);
+  EXPECT_EQ(parsed.options.batchSize, 8);
+  EXPECT_EQ(parsed.options.seqLength, 64);
+  EXPECT_EQ(parsed.options.samples, 400);
+  EXPECT_EQ(parsed.options.bucketCapMb, 25);
+  EXPECT_EQ(parsed.options.firstBucketMb, 1);
+  EXPECT_EQ(parsed.options.clipNorm, 0);
+  EXPECT_TRUE(parsed.options.barrier);
+}
+
+TEST(Options, Flags_AreRead) {
+  const auto parsed = parse({"--model", "tiny", "--precision", "fp64", "--no-barrier", "--no-ddp", "--accumulate=3"});
+  ASSERT_FALSE(parsed.exitCode);
+  EXPECT_EQ(parsed.options.model, ModelKind::kTiny);
+  EXPECT_EQ(parsed.options.precision, Precision::kFloat64);
+  EXPECT_FALSE(parsed.options.barrier);
+  EXPECT_FALSE(parsed.options.ddp);
+  EXPECT_EQ(parsed.options.accumulate, 3);
+}
+
+TEST(Options, WrongValues_EndTheProgram) {
+  EXPECT_EQ(parse({"--batch-size", "0"}).exitCode, kBadInput);
+  EXPECT_EQ(parse({"--model", "gpt9"}).exitCode, kBadInput);
+  EXPECT_EQ(parse({"--vocab", "vocab.json"}).exitCode, kBadInput);
+  EXPECT_EQ(parse({"--checkpoint-every", "5"}).exitCode, kBadInput);
+  EXPECT_EQ(parse({"--resume", "a", "--weights", "b"}).exitCode, kBadInput);
+  EXPECT_EQ(parse({"--nonsense"}).exitCode, kBadInput);
+}
+
+TEST(Options, Difference_NamesTheFirstFieldThatDiffers) {
+  Options one, other;
+  other.batchSize = 16;
+  EXPECT_EQ(firstDifference(trajectoryOptions(one), trajectoryOptions(other), "there"),
+      "batch_size: 8 here, 16 there");
+  EXPECT_EQ(firstDifference(trajectoryOptions(one), trajectoryOptions(one), "there"), "");
+}
+
+TEST(AtomicFile, WithoutCommit_LeavesNothing) {
+  const testing::TemporaryFolder folder;
+  testing::write(folder.path("a"), "old");
+  {
+    AtomicFile file(folder.path("a"));
+    file.write("new");
+  }
+  EXPECT_EQ(testing::contents(folder.path("a")), "old");
+  {
+    AtomicFile file(folder.path("a"));
+    file.write("new");
+    file.commit();
+  }
+  EXPECT_EQ(testing::contents(folder.path("a")), "new");
+}
+
+TEST(LineWriter, Lines_AreInTheFileAtOnce) {
+  const testing::TemporaryFolder folder;
+  LineWriter writer(folder.path("log"));
+  writer.writeLine("one");
+  EXPECT_EQ(testing::contents(folder.path("log")), "one\n");
+}
+
+TEST(LineWriter, FullDisk_IsReported) {
+  LineWriter writer("/dev/full");
+  EXPECT_THROW(writer.writeLine("one"), TrainerError);
+}
+
+} // namespace
+} // namespace gloo_bypass::trainer

@@ -1,0 +1,300 @@
+// Real ranks, started as users start them. Everything runs the tiny model; DDP_TRAIN names the program.
+#include <arpa/inet.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <sstream>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "process.h"
+
+namespace gloo_bypass::trainer::testing {
+namespace {
+
+using Json = nlohmann::json;
+using Environment = std::map<std::string, std::string>;
+constexpr std::chrono::seconds kLimit{40};
+
+const Environment kNoLauncher{{"RANK", ""}, {"WORLD_SIZE", ""}, {"MASTER_ADDR", ""}, {"MASTER_PORT", ""},
+    {"GLOO_DEVICE_TRANSPORT", ""}, {"TORCH_CPP_LOG_LEVEL", "ERROR"}};
+
+std::vector<std::string> command(std::vector<std::string> flags) {
+  std::vector<std::string> arguments{std::getenv("DDP_TRAIN"), "--model", "tiny", "--seq-length", "16"};
+  arguments.insert(arguments.end(), flags.begin(), flags.end());
+  return arguments;
+}
+
+Environment with(Environment extra) {
+  extra.insert(kNoLauncher.begin(), kNoLauncher.end());
+  return extra;
+}
+
+Finished train(const std::vector<std::string>& flags, const Environment& extra = {}) {
+  return run(command(flags), with(extra));
+}
+
+std::vector<Json> records(const std::string& text) {
+  std::vector<Json> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) {
+    lines.push_back(Json::parse(line));
+  }
+  return lines;
+}
+
+Json summaryOf(const Finished& finished) {
+  EXPECT_EQ(finished.code, 0) << finished.err;
+  const auto lines = records(finished.out);
+  EXPECT_TRUE(!lines.empty() && lines.back()["event"] == "summary") << finished.out;
+  return lines.empty() ? Json() : lines.back();
+}
+
+std::string digestOf(const Finished& finished) { return summaryOf(finished).value("sha256", "none"); }
+
+// One line, naming what is wrong.
+void expectRefused(const Finished& finished, const std::string& reason) {
+  EXPECT_GT(finished.code, 0) << finished.out;
+  EXPECT_NE(finished.err.find(reason), std::string::npos) << finished.err;
+  EXPECT_EQ(std::count(finished.err.begin(), finished.err.end(), '\n'), 1) << finished.err;
+}
+
+Environment rankOf(int rank, int worldSize, uint16_t port) {
+  return with({{"RANK", std::to_string(rank)}, {"WORLD_SIZE", std::to_string(worldSize)},
+      {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", std::to_string(port)}});
+}
+
+// A listening socket; its port is taken as long as it lives.
+class Listener {
+ public:
+  Listener() : fd_(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in6 address{};
+    address.sin6_family = AF_INET6;
+    socklen_t length = sizeof(address);
+    EXPECT_EQ(::bind(fd_, reinterpret_cast<sockaddr*>(&address), length), 0);
+    EXPECT_EQ(::listen(fd_, 1), 0);
+    ::getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &length);
+    port_ = ntohs(address.sin6_port);
+  }
+  ~Listener() { ::close(fd_); }
+  uint16_t port() const { return port_; }
+
+ private:
+  int fd_;
+  uint16_t port_ = 0;
+};
+
+uint16_t freePort() { return Listener().port(); }
+
+TEST(Training, OneRank_EqualsTheLoopWithoutDdp) {
+  const auto ddp = digestOf(train({"--steps", "6"}));
+  EXPECT_EQ(ddp, digestOf(train({"--steps", "6", "--no-ddp"})));
+  EXPECT_NE(ddp, digestOf(train({"--steps", "6", "--no-ddp", "--seed", "1"})));
+}
+
+TEST(Training, OneRankWithAccumulation_EqualsTheLoopWithoutDdp) {
+  EXPECT_EQ(digestOf(train({"--steps", "3", "--accumulate", "3"})),
+      digestOf(train({"--steps", "3", "--accumulate", "3", "--no-ddp"})));
+}
+
+std::vector<double> losses(const Finished& finished) {
+  summaryOf(finished);
+  std::vector<double> values;
+  for (const auto& record : records(finished.out)) {
+    if (record["event"] == "step") {
+      values.push_back(record["loss_mean"].get<double>());
+    }
+  }
+  return values;
+}
+
+TEST(Training, RanksTogether_EqualOneRankWithTheWholeBatch) {
+  const auto one = losses(train({"--steps", "8", "--batch-size", "8", "--precision", "fp64"}));
+  const auto two = losses(train({"--steps", "8", "--batch-size", "4", "--precision", "fp64", "--spawn", "2"}));
+  const auto four = losses(train({"--steps", "8", "--batch-size", "2", "--precision", "fp64", "--spawn", "4"}));
+  // Accumulation groups samples differently only in the order of additions.
+  ASSERT_EQ(one.size(), 8u);
+  ASSERT_EQ(two.size(), 8u);
+  ASSERT_EQ(four.size(), 8u);
+  for (size_t i = 0; i < one.size(); ++i) {
+    EXPECT_NEAR(one[i], two[i], 1e-9) << i;
+    EXPECT_NEAR(one[i], four[i], 1e-9) << i;
+  }
+  EXPECT_LT(one.back(), one.front());
+}
+
+TEST(Training, ManyBucketsAndRanks_StayBitIdentical) {
+  const auto finished = train({"--spawn", "3", "--steps", "5", "--verify-ranks", "--bucket-cap-mb", "0.02",
+      "--first-bucket-mb", "0.005", "--accumulate", "2", "--clip-norm", "0.5", "--dropout", "0.1"});
+  const auto summary = summaryOf(finished);
+  EXPECT_GT(records(finished.out)[3]["buckets"].get<int>(), 3);
+}
+
+TEST(Training, BucketsSegmentsAndViews_DoNotChangeTwoRanksResult) {
+  const auto plain = digestOf(train({"--spawn", "2", "--steps", "4"}));
+  EXPECT_EQ(plain, digestOf(train({"--spawn", "2", "--steps", "4", "--segment-bytes", "4096"})));
+  EXPECT_EQ(plain, digestOf(train({"--spawn", "2", "--steps", "4", "--gradient-as-bucket-view"})));
+  EXPECT_EQ(plain, digestOf(train({"--spawn", "2", "--steps", "4", "--bucket-cap-mb", "0.02", "--no-barrier"})));
+}
+
+TEST(Metrics, Steps_CarryEveryField) {
+  const auto finished = train({"--spawn", "2", "--steps", "2"});
+  const auto summary = summaryOf(finished);
+  const auto step = records(finished.out).at(2);
+  for (const char* field : {"loss", "t_step_s", "t_forward_s", "t_backward_s", "t_optimizer_s", "t_ar_s",
+           "t_ar_exposed_s", "tokens_per_s", "model_flops_per_s", "bytes_sent", "bytes_received"}) {
+    EXPECT_TRUE(step.contains(field) && step[field].is_number()) << field;
+    if (std::string(field) != "loss") {
+      EXPECT_TRUE(summary["median"].contains(field) && summary["p99"].contains(field)) << field;
+    }
+  }
+  // What the kernel counted is the ring's volume, 2 (N-1)/N of the gradient, plus a little.
+  const auto gradient = step["gradient_bytes"].get<double>();
+  EXPECT_EQ(step["bytes_source"], "tcp_info");
+  EXPECT_GE(step["bytes_sent"].get<double>(), gradient);
+  EXPECT_LT(step["bytes_sent"].get<double>(), gradient * 1.1);
+  EXPECT_LE(step["t_ar_exposed_s"].get<double>(), step["t_ar_s"].get<double>());
+  EXPECT_LE(step["t_ar_s"].get<double>(), step["t_step_s"].get<double>());
+}
+
+TEST(Checkpoint, ResumedRun_EndsBitIdentical) {
+  const TemporaryFolder folder;
+  const std::vector<std::string> common{"--spawn", "3", "--dropout", "0.1", "--bucket-cap-mb", "0.02",
+      "--first-bucket-mb", "0.005", "--batch-size", "4"};
+  auto flags = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), common.begin(), common.end());
+    return more;
+  };
+  const auto straight = digestOf(train(flags({"--steps", "40"})));
+  digestOf(train(flags({"--steps", "36", "--checkpoint", folder.path("c")})));
+  EXPECT_EQ(straight, digestOf(train(flags({"--steps", "40", "--resume", folder.path("c")}))));
+}
+
+TEST(Checkpoint, OtherOptions_AreRefused) {
+  const TemporaryFolder folder;
+  digestOf(train({"--steps", "2", "--checkpoint", folder.path("c")}));
+  expectRefused(train({"--steps", "4", "--resume", folder.path("c"), "--lr", "0.1"}), "lr: 0.1 here, 0.0003");
+  expectRefused(train({"--steps", "2", "--resume", folder.path("c")}), "has done 2 steps already");
+  write(folder.path("cut"), contents(folder.path("c")).substr(0, 50'000));
+  expectRefused(train({"--steps", "4", "--resume", folder.path("cut")}), "truncated");
+}
+
+TEST(Failure, RankKilled_EndsTheRunPromptly) {
+  Process process(command({"--spawn", "3", "--steps", "1000000", "--timeout", "300"}), kNoLauncher);
+  ASSERT_TRUE(process.waitForOutput("\"step\":3", kLimit));
+  // The child with RANK=1, found by its parent and environment.
+  const std::string tasks = contents("/proc/" + std::to_string(process.pid()) + "/task/" +
+      std::to_string(process.pid()) + "/children");
+  std::istringstream children(tasks);
+  pid_t victim = 0;
+  for (pid_t child; children >> child;) {
+    if (contents("/proc/" + std::to_string(child) + "/environ").find(std::string("\0RANK=1\0", 8)) !=
+        std::string::npos) {
+      victim = child;
+    }
+  }
+  ASSERT_GT(victim, 0) << tasks;
+  ASSERT_EQ(::kill(victim, SIGKILL), 0);
+  const auto finished = process.wait(kLimit);
+  EXPECT_EQ(finished.code, 128 + SIGKILL);
+  EXPECT_NE(finished.err.find("rank 1 was killed by signal 9"), std::string::npos) << finished.err;
+}
+
+TEST(Failure, Terminated_PassesTheSignalOn) {
+  Process process(command({"--spawn", "2", "--steps", "1000000"}), kNoLauncher);
+  ASSERT_TRUE(process.waitForOutput("\"step\":3", kLimit));
+  ::kill(process.pid(), SIGTERM);
+  EXPECT_EQ(process.wait(kLimit).code, 128 + SIGTERM);
+}
+
+TEST(Failure, WorldSizesDiffer_EveryRankSaysSo) {
+  const uint16_t port = freePort();
+  Process first(command({"--steps", "1"}), rankOf(0, 2, port));
+  Process second(command({"--steps", "1"}), rankOf(1, 3, port));
+  const auto one = first.wait(kLimit), two = second.wait(kLimit);
+  EXPECT_GT(one.code, 0);
+  EXPECT_GT(two.code, 0);
+  EXPECT_NE(one.err.find("world_size: "), std::string::npos) << one.err;
+  EXPECT_NE(two.err.find("world_size: "), std::string::npos) << two.err;
+}
+
+TEST(Failure, OptionsDiffer_AreNamed) {
+  const uint16_t port = freePort();
+  Process first(command({"--steps", "1", "--batch-size", "2"}), rankOf(0, 2, port));
+  Process second(command({"--steps", "1", "--batch-size", "4"}), rankOf(1, 2, port));
+  const auto one = first.wait(kLimit), two = second.wait(kLimit);
+  EXPECT_NE((one.err + two.err).find("batch_size: "), std::string::npos) << one.err << two.err;
+}
+
+TEST(Failure, RankMissing_IsNamedAtTheTimeout) {
+  Process process(command({"--steps", "1", "--rendezvous-timeout", "1"}), rankOf(0, 2, freePort()));
+  expectRefused(process.wait(kLimit), "only 1 of 2 ranks came within 1 s; missing: 1");
+}
+
+TEST(Failure, NoRankZero_IsBounded) {
+  Process process(command({"--steps", "1", "--rendezvous-timeout", "1"}), rankOf(1, 2, freePort()));
+  const auto finished = process.wait(kLimit);
+  EXPECT_GT(finished.code, 0);
+  EXPECT_NE(finished.err.find("rank 1 cannot reach rank 0"), std::string::npos) << finished.err;
+}
+
+TEST(Failure, PortInUse_IsNamed) {
+  const Listener taken;
+  Process process(command({"--steps", "1"}), rankOf(0, 2, taken.port()));
+  expectRefused(process.wait(kLimit), "cannot listen on MASTER_PORT=" + std::to_string(taken.port()));
+}
+
+TEST(BadInput, UnreadableData_IsRefusedOnce) {
+  expectRefused(train({"--spawn", "3", "--data", "/no/such/text"}), "cannot read /no/such/text");
+  expectRefused(train({"--data", "/"}), "cannot read /");
+  expectRefused(train({"--steps", "1", "--batch-size", "500"}), "400 samples do not fill one step");
+  expectRefused(train({"--seq-length", "200"}), "has 128 positions");
+}
+
+TEST(BadInput, ForeignWeights_AreRefused) {
+  const TemporaryFolder folder;
+  write(folder.path("w"), "this is no model");
+  expectRefused(train({"--weights", folder.path("w")}), "not a safetensors file");
+}
+
+TEST(BadInput, UnknownTransport_IsRefusedOnce) {
+  expectRefused(train({"--spawn", "2", "--plugin", "/no/such.so"}, {{"GLOO_DEVICE_TRANSPORT", "PIGEON"}}),
+      "GLOO_DEVICE_TRANSPORT=PIGEON needs a plug-in that cannot be loaded");
+  // A library that registers nothing.
+  expectRefused(train({"--plugin", "libm.so.6"}, {{"GLOO_DEVICE_TRANSPORT", "PIGEON"}}),
+      "GLOO_DEVICE_TRANSPORT=PIGEON: no such transport");
+}
+
+TEST(FullDisk, Metrics_EndTheRun) {
+  expectRefused(train({"--steps", "2", "--metrics", "/dev/full"}), "cannot write /dev/full: No space left on device");
+}
+
+TEST(FullDisk, Checkpoint_KeepsTheOldOne) {
+  const TemporaryFolder folder;
+  digestOf(train({"--steps", "1", "--checkpoint", folder.path("c")}));
+  const std::string before = contents(folder.path("c"));
+  Process process(command({"--steps", "2", "--checkpoint", folder.path("c")}), kNoLauncher, 100'000);
+  expectRefused(process.wait(kLimit), "cannot write");
+  EXPECT_EQ(contents(folder.path("c")), before);
+  EXPECT_EQ(contents(folder.path("c") + ".tmp." + std::to_string(process.pid())), "");
+}
+
+TEST(Transport, DpdkAndTcp_EndWithTheSameDigest) {
+  const char* plugin = std::getenv("GLOO_BYPASS_PLUGIN");
+  if (plugin == nullptr) {
+    GTEST_SKIP() << "the plug-in or its DPDK transport is not part of this build";
+  }
+  const std::vector<std::string> flags{"--spawn", "2", "--steps", "6", "--verify-ranks", "--plugin", plugin};
+  const auto tcp = summaryOf(train(flags));
+  const auto dpdk = summaryOf(train(flags, {{"GLOO_DEVICE_TRANSPORT", "DPDK"}}));
+  EXPECT_EQ(tcp["transport"], "TCP");
+  EXPECT_EQ(dpdk["transport"], "DPDK");
+  EXPECT_EQ(tcp["sha256"], dpdk["sha256"]);
+}
+
+} // namespace
+} // namespace gloo_bypass::trainer::testing

@@ -1,0 +1,108 @@
+#!/usr/bin/python3
+"""Trains the tiny model in plain Python and compares every loss with ddp_train's.
+
+An independent implementation (Hugging Face's formulas on torch.nn.functional, torch's DistributedSampler and AdamW)
+must follow the same trajectory: data order, tokens, model, loss and optimiser are all checked at once.
+
+usage: reference_run.py DDP_TRAIN SAMPLE_TEXT
+"""
+import json
+import struct
+import subprocess
+import sys
+import tempfile
+
+try:
+    import torch
+    import torch.nn.functional as F
+    from torch.utils.data import DistributedSampler
+except ImportError:
+    print("skipped: python3-torch is not installed")
+    sys.exit(77)
+
+LAYERS, HIDDEN, HEADS, LENGTH, BATCH, SAMPLES, STEPS, SEED = 2, 32, 4, 16, 4, 40, 6, 42
+
+
+def read_safetensors(path):
+    with open(path, "rb") as file:
+        header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+        data = bytearray(file.read())
+    header.pop("__metadata__", None)
+    return {
+        name.removeprefix("transformer."): torch.frombuffer(
+            data, dtype=torch.float64, offset=entry["data_offsets"][0],
+            count=(entry["data_offsets"][1] - entry["data_offsets"][0]) // 8,
+        ).reshape(entry["shape"]).clone()
+        for name, entry in header.items()
+    }
+
+
+def loss_of(p, ids, targets):
+    x = p["wte.weight"][ids] + p["wpe.weight"][: ids.shape[1]]
+    mask = torch.ones(ids.shape[1], ids.shape[1], dtype=torch.bool).tril()
+    for i in range(LAYERS):
+        def w(name):
+            return p[f"h.{i}.{name}"]
+        y = F.layer_norm(x, (HIDDEN,), w("ln_1.weight"), w("ln_1.bias"))
+        q, k, v = (y @ w("attn.c_attn.weight") + w("attn.c_attn.bias")).split(HIDDEN, dim=-1)
+        q, k, v = (t.view(*t.shape[:2], HEADS, HIDDEN // HEADS).transpose(1, 2) for t in (q, k, v))
+        scores = (q @ k.transpose(-1, -2)) / (HIDDEN // HEADS) ** 0.5
+        y = scores.masked_fill(~mask, float("-inf")).softmax(-1) @ v
+        y = y.transpose(1, 2).reshape(x.shape)
+        x = x + y @ w("attn.c_proj.weight") + w("attn.c_proj.bias")
+        y = F.layer_norm(x, (HIDDEN,), w("ln_2.weight"), w("ln_2.bias"))
+        y = y @ w("mlp.c_fc.weight") + w("mlp.c_fc.bias")
+        y = 0.5 * y * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (y + 0.044715 * y**3)))
+        x = x + y @ w("mlp.c_proj.weight") + w("mlp.c_proj.bias")
+    x = F.layer_norm(x, (HIDDEN,), p["ln_f.weight"], p["ln_f.bias"])
+    return F.cross_entropy((x @ p["wte.weight"].T).flatten(0, 1), targets.flatten())
+
+
+def byte_ids(data):
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    order = printable + [byte for byte in range(256) if byte not in printable]
+    table = {byte: index for index, byte in enumerate(order)}
+    return torch.tensor([table[byte] for byte in data])
+
+
+def trainer(program, *flags):
+    arguments = [program, "--model", "tiny", "--precision", "fp64", "--seq-length", str(LENGTH), "--samples",
+                 str(SAMPLES), "--seed", str(SEED), *flags]
+    output = subprocess.run(arguments, check=True, capture_output=True, text=True, timeout=50).stdout
+    return [json.loads(line) for line in output.splitlines()]
+
+
+def main():
+    program, text = sys.argv[1:3]
+    with tempfile.TemporaryDirectory() as folder:
+        weights = folder + "/model.safetensors"
+        trainer(program, "--steps", "1", "--lr", "0", "--batch-size", "1", "--save-model", weights)
+        records = trainer(program, "--spawn", "2", "--steps", str(STEPS), "--batch-size", str(BATCH), "--weights",
+                          weights)
+        parameters = read_safetensors(weights)
+    for parameter in parameters.values():
+        parameter.requires_grad_(True)
+    optimizer = torch.optim.AdamW(parameters.values(), lr=3e-4, weight_decay=0.01)
+    with open(text, "rb") as file:
+        tokens = byte_ids(file.read(SAMPLES * LENGTH + 1))
+    samplers = [DistributedSampler(range(SAMPLES), num_replicas=2, rank=rank, seed=SEED) for rank in (0, 1)]
+    losses = [record["loss_mean"] for record in records if record["event"] == "step"]
+    assert len(losses) == STEPS, records
+    steps_per_epoch = SAMPLES // (2 * BATCH)
+    for step, loss in enumerate(losses):
+        epoch, position = divmod(step, steps_per_epoch)
+        rows = []
+        for sampler in samplers:
+            sampler.set_epoch(epoch)
+            rows += list(sampler)[position * BATCH : (position + 1) * BATCH]
+        windows = torch.stack([tokens[row * LENGTH : row * LENGTH + LENGTH + 1] for row in rows])
+        expected = loss_of(parameters, windows[:, :-1], windows[:, 1:])
+        print(f"step {step + 1}: {loss:.12f}, reference {expected.item():.12f}")
+        assert abs(loss - expected.item()) < 1e-9, f"step {step + 1} differs by {loss - expected.item()}"
+        optimizer.zero_grad()
+        expected.backward()
+        optimizer.step()
+
+
+if __name__ == "__main__":
+    main()

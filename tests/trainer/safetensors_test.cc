@@ -1,0 +1,131 @@
+#include "trainer/safetensors.h"
+
+#include <cstring>
+
+#include <gtest/gtest.h>
+
+#include "process.h"
+#include "trainer/error.h"
+
+namespace gloo_bypass::trainer {
+namespace {
+
+std::string lengthPrefix(uint64_t length) {
+  std::string bytes;
+  for (int i = 0; i < 8; ++i) {
+    bytes.push_back(static_cast<char>(length >> (8 * i)));
+  }
+  return bytes;
+}
+
+std::string file(const std::string& header, const std::string& data) {
+  return lengthPrefix(header.size()) + header + data;
+}
+
+class Safetensors : public ::testing::Test {
+ protected:
+  void expectRefused(const std::string& bytes, const std::string& reason) {
+    testing::write(path_, bytes);
+    try {
+      const SafetensorsFile opened(path_);
+      FAIL() << "accepted; expected " << reason;
+    } catch (const TrainerError& error) {
+      EXPECT_NE(std::string(error.what()).find(reason), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find(path_), std::string::npos) << error.what();
+    }
+  }
+  std::string writeGood() {
+    const std::vector<float> floats{1, 2, 3, 4, 5, 6};
+    const std::vector<double> doubles{7, 8};
+    writeSafetensors(path_,
+        {{"b", {"F32", {2, 3}, std::as_bytes(std::span(floats))}},
+            {"a", {"F64", {2}, std::as_bytes(std::span(doubles))}}, {"empty", {"F32", {0, 4}, {}}}},
+        {{"format", "pt"}});
+    return testing::contents(path_);
+  }
+
+  testing::TemporaryFolder folder_;
+  std::string path_ = folder_.path("model.safetensors");
+};
+
+TEST_F(Safetensors, RoundTrip_KeepsNamesShapesBytesAndMetadata) {
+  writeGood();
+  const SafetensorsFile opened(path_);
+  ASSERT_EQ(opened.tensors().size(), 3u);
+  const auto& b = opened.tensors().at("b");
+  EXPECT_EQ(b.dtype, "F32");
+  EXPECT_EQ(b.shape, (std::vector<int64_t>{2, 3}));
+  float last = 0;
+  std::memcpy(&last, b.bytes.data() + 20, sizeof(last));
+  EXPECT_EQ(last, 6);
+  EXPECT_EQ(opened.metadata().at("format"), "pt");
+}
+
+TEST_F(Safetensors, EveryTruncation_IsRefused) {
+  const std::string good = writeGood();
+  for (size_t length = 0; length < good.size(); ++length) {
+    testing::write(path_, good.substr(0, length));
+    EXPECT_THROW(SafetensorsFile{path_}, TrainerError) << length;
+  }
+}
+
+TEST_F(Safetensors, EveryFlippedByteOfTheHeader_IsReadOrRefused) {
+  const std::string good = writeGood();
+  const size_t headerEnd = good.find("}}") + 2;
+  for (size_t i = 0; i < headerEnd; ++i) {
+    for (const char flip : {'\x01', '\x20', '\x80'}) {
+      std::string bad = good;
+      bad[i] = static_cast<char>(bad[i] ^ flip);
+      testing::write(path_, bad);
+      try {
+        const SafetensorsFile opened(path_);
+        for (const auto& [name, view] : opened.tensors()) {
+          size_t elements = 1;
+          for (const int64_t d : view.shape) {
+            elements *= static_cast<size_t>(d);
+          }
+          EXPECT_EQ(view.bytes.size(), elements * elementBytes(view.dtype));
+        }
+      } catch (const TrainerError&) {
+      }
+    }
+  }
+}
+
+TEST_F(Safetensors, ForeignFiles_AreRefusedWithTheReason) {
+  expectRefused("", "not a safetensors file");
+  expectRefused("PK\x03\x04 a zip archive, as torch.save writes", "not a safetensors file: it begins with");
+  expectRefused(lengthPrefix(1000) + "{}", "truncated");
+  expectRefused(file("[1]", ""), "the header is not a JSON object");
+  expectRefused(file("{\"a\": ", ""), "the header is not a JSON object");
+}
+
+TEST_F(Safetensors, HostileHeaders_AreRefusedWithTheReason) {
+  const auto tensor = [](const std::string& dtype, const std::string& shape, const std::string& offsets) {
+    return "{\"a\":{\"dtype\":\"" + dtype + "\",\"shape\":" + shape + ",\"data_offsets\":" + offsets + "}}";
+  };
+  expectRefused(file("{\"a\":3}", ""), "lacks dtype, shape or data_offsets");
+  expectRefused(file(tensor("X9", "[1]", "[0,4]"), "1234"), "unknown dtype");
+  expectRefused(file(tensor("F32", "[-1]", "[0,4]"), "1234"), "is not a non-negative integer");
+  expectRefused(file(tensor("F32", "[1.5]", "[0,4]"), "1234"), "is not a non-negative integer");
+  expectRefused(file(tensor("F32", "[1]", "[4,0]"), "1234"), "lie outside");
+  expectRefused(file(tensor("F32", "[1]", "[0,400]"), "1234"), "lie outside");
+  expectRefused(file(tensor("F32", "[1]", "[18446744073709551612,4]"), "1234"), "lie outside");
+  expectRefused(file(tensor("F32", "[2]", "[0,4]"), "1234"), "4 bytes where its shape and dtype need 8");
+  expectRefused(file(tensor("F32", "[4294967296,4294967296]", "[0,0]"), ""), "the shape is too large");
+  expectRefused(file(tensor("F32", "[18446744073709551615]", "[0,4]"), "1234"), "the shape is too large");
+  expectRefused(file(tensor("F32", "[1]", "[0,4]"), "12345678"), "8 bytes of data, the tensors need 4");
+  expectRefused(file("{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},"
+                     "\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[1,3]}}", "123"), "overlap");
+  expectRefused(file("{\"__metadata__\":{\"a\":1}}", ""), "is not a string");
+}
+
+TEST_F(Safetensors, FailedWrite_LeavesTheOldFile) {
+  const std::string good = writeGood();
+  const std::vector<float> floats{1};
+  EXPECT_THROW(writeSafetensors(path_, {{"a", {"F32", {2}, std::as_bytes(std::span(floats))}}}, {}), std::logic_error);
+  EXPECT_EQ(testing::contents(path_), good);
+}
+
+} // namespace
+} // namespace gloo_bypass::trainer

@@ -1,0 +1,152 @@
+#include "trainer/tokenizer.h"
+
+#include <map>
+#include <utility>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "process.h"
+#include "trainer/corpus.h"
+#include "trainer/error.h"
+
+namespace gloo_bypass::trainer {
+namespace {
+
+using Merges = std::vector<std::pair<std::string, std::string>>;
+
+// A vocabulary in GPT-2's format: its 256 byte tokens under GPT-2's ids, then one token a merge.
+struct SmallVocabulary {
+  explicit SmallVocabulary(const Merges& pairs) {
+    int next = 256, id = 0;
+    std::map<int, std::string> characters;
+    for (const bool printable : {true, false}) {
+      for (int byte = 0; byte < 256; ++byte) {
+        const bool isPrintable =
+            (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || (byte >= 174 && byte <= 255);
+        if (isPrintable == printable) {
+          const int code = printable ? byte : next++;
+          const std::string text = code < 128
+              ? std::string(1, static_cast<char>(code))
+              : std::string{static_cast<char>(0xC0 | (code >> 6)), static_cast<char>(0x80 | (code & 63))};
+          vocab[text] = id++;
+        }
+      }
+    }
+    merges = "#version: 0.2\n";
+    for (const auto& [left, right] : pairs) {
+      vocab[left + right] = id++;
+      merges += left + " " + right + "\n";
+    }
+  }
+  Tokenizer tokenizer() const { return Tokenizer::bytePairsFromText(vocab.dump(), merges, "vocab.json", "merges.txt"); }
+  int id(const std::string& token) const { return vocab.at(token).get<int>(); }
+
+  nlohmann::json vocab;
+  std::string merges;
+};
+
+const std::string kSpace = "\xC4\xA0"; // how GPT-2 writes a space inside a token (U+0120)
+
+TEST(Tokenizer, Bytes_HaveGpt2Ids) {
+  auto tokenizer = Tokenizer::bytes();
+  // Known ids of GPT-2: "!" 0, "A" 32, "a" 64, newline 198, space 220.
+  EXPECT_EQ(tokenizer.encode("!Aa\n "), (std::vector<int32_t>{0, 32, 64, 198, 220}));
+  EXPECT_EQ(tokenizer.encode(std::string_view("\0\xFF", 2)), (std::vector<int32_t>{188, 187}));
+}
+
+TEST(Tokenizer, Merges_ApplyInOrderOfRank) {
+  const SmallVocabulary small(Merges{{"h", "e"}, {"l", "l"}, {"he", "ll"}, {"hell", "o"}, {kSpace, "w"}, {"o", "r"},
+      {kSpace + "w", "or"}});
+  auto tokenizer = small.tokenizer();
+  EXPECT_EQ(tokenizer.encode("hello world"),
+      (std::vector<int32_t>{small.id("hello"), small.id(kSpace + "wor"), small.id("l"), small.id("d")}));
+}
+
+TEST(Tokenizer, LowerRank_WinsOverLeftmost) {
+  const SmallVocabulary small(Merges{{"b", "c"}, {"a", "b"}});
+  auto tokenizer = small.tokenizer();
+  EXPECT_EQ(tokenizer.encode("abc"), (std::vector<int32_t>{small.id("a"), small.id("bc")}));
+}
+
+TEST(Tokenizer, RepeatedPair_MergesLeftToRight) {
+  const SmallVocabulary small(Merges{{"a", "a"}});
+  auto tokenizer = small.tokenizer();
+  EXPECT_EQ(tokenizer.encode("aaa"), (std::vector<int32_t>{small.id("aa"), small.id("a")}));
+}
+
+TEST(Tokenizer, Pieces_FollowGpt2Pattern) {
+  // Merges that would join across pieces show where the cuts are: none may apply.
+  const SmallVocabulary small(Merges{{"s", "'"}, {"e", "1"}, {"1", "."}, {kSpace, kSpace}, {"'", "s"}, {kSpace, "x"}});
+  auto tokenizer = small.tokenizer();
+  EXPECT_EQ(tokenizer.encode("s's"), (std::vector<int32_t>{small.id("s"), small.id("'s")}));
+  EXPECT_EQ(tokenizer.encode("e1."), (std::vector<int32_t>{small.id("e"), small.id("1"), small.id(".")}));
+  // Of three spaces before a word, the last belongs to the word.
+  EXPECT_EQ(tokenizer.encode("   x"), (std::vector<int32_t>{small.id(kSpace + kSpace), small.id(kSpace + "x")}));
+  // Trailing spaces are one piece.
+  EXPECT_EQ(tokenizer.encode("x  "), (std::vector<int32_t>{small.id("x"), small.id(kSpace + kSpace)}));
+}
+
+TEST(Tokenizer, LettersOfAllScripts_AreOnePiece) {
+  // U+00E9 is the bytes C3 A9, in GPT-2's alphabet the characters U+00C3 and U+00A9.
+  const SmallVocabulary small(Merges{{"\xC3\x83", "\xC2\xA9"}, {"\xC3\x83\xC2\xA9", "t"}});
+  auto tokenizer = small.tokenizer();
+  EXPECT_EQ(tokenizer.encode("\xC3\xA9t"), (std::vector<int32_t>{small.id("\xC3\x83\xC2\xA9t")}));
+}
+
+TEST(Tokenizer, IllFormedUtf8_KeepsItsBytes) {
+  const SmallVocabulary small(Merges{});
+  auto tokenizer = small.tokenizer();
+  EXPECT_EQ(tokenizer.encode("a\xFF\xC3z"), Tokenizer::bytes().encode("a\xFF\xC3z"));
+}
+
+TEST(Tokenizer, Limit_CutsTheResult) {
+  const SmallVocabulary small(Merges{{"a", "b"}});
+  auto tokenizer = small.tokenizer();
+  EXPECT_EQ(tokenizer.encode("ab c d e", 3).size(), 3u);
+  EXPECT_EQ(Tokenizer::bytes().encode("abcdef", 4).size(), 4u);
+}
+
+void expectRefused(const std::string& vocab, const std::string& merges, const std::string& reason) {
+  try {
+    Tokenizer::bytePairsFromText(vocab, merges, "vocab.json", "merges.txt");
+    FAIL() << "accepted; expected " << reason;
+  } catch (const TrainerError& error) {
+    EXPECT_NE(std::string(error.what()).find(reason), std::string::npos) << error.what();
+  }
+}
+
+TEST(Tokenizer, ForeignFiles_AreRefusedWithTheReason) {
+  const SmallVocabulary good(Merges{{"a", "b"}});
+  expectRefused("[1, 2]", good.merges, "vocab.json: not a JSON object");
+  expectRefused("{\"a\": 1", good.merges, "vocab.json: not a JSON object");
+  expectRefused("{\"a\": -1}", good.merges, "vocab.json: the id of token \"a\"");
+  expectRefused("{\"a\": 1}", good.merges, "no token for byte");
+  expectRefused(good.vocab.dump(), "#version: 0.2\na b c\n", "merges.txt:2: not two tokens");
+  expectRefused(good.vocab.dump(), "a c\n", "merges.txt:1: a token of this merge is not in vocab.json");
+}
+
+TEST(Corpus, Samples_AreConsecutiveWithTargetsOneFurther) {
+  const testing::TemporaryFolder folder;
+  testing::write(folder.path("text"), "abcdefghij");
+  auto tokenizer = Tokenizer::bytes();
+  const Corpus corpus(folder.path("text"), tokenizer, 3, 0);
+  ASSERT_EQ(corpus.sampleCount(), 3);
+  const auto sample = corpus.sample(1);
+  EXPECT_EQ(std::vector<int32_t>(sample.begin(), sample.end()), tokenizer.encode("defg"));
+  EXPECT_EQ(Corpus(folder.path("text"), tokenizer, 3, 2).sampleCount(), 2);
+}
+
+TEST(Corpus, UnusableText_IsRefused) {
+  const testing::TemporaryFolder folder;
+  auto tokenizer = Tokenizer::bytes();
+  testing::write(folder.path("empty"), "");
+  testing::write(folder.path("short"), "abc");
+  EXPECT_THROW(Corpus(folder.path("missing"), tokenizer, 3, 0), TrainerError);
+  EXPECT_THROW(Corpus(folder.path("empty"), tokenizer, 3, 0), TrainerError);
+  EXPECT_THROW(Corpus(folder.path("short"), tokenizer, 3, 0), TrainerError);
+  EXPECT_THROW(Corpus("/dev/null", tokenizer, 3, 0), TrainerError);
+}
+
+} // namespace
+} // namespace gloo_bypass::trainer
