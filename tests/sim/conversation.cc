@@ -262,13 +262,20 @@ void Conversation::onAnnounced(MessageKey key, std::size_t length) {
   Message& m = messages_[index];
   if (length != m.length) fault(fmt::format("message {}: announced with {} bytes, sent with {}", index, length, m.length));
   // At once, from the event, or later; but in the order of the announcements.
-  const TimePoint now = simulation_.now();
-  announcedPostsUntil_ = std::max(announcedPostsUntil_, now + (random_.chance(0.5) ? Duration{0} : m.receiveAt / 4));
-  if (announcedPostsUntil_ == now) {
-    postReceive(index);
+  announcedToPost_.push_back(index);
+  if (random_.chance(0.5)) {
+    postAnnounced();
   } else {
-    simulation_.at(announcedPostsUntil_, [this, index] { postReceive(index); });
+    simulation_.after(m.receiveAt / 4, [this] { postAnnounced(); });
   }
+}
+
+void Conversation::postAnnounced() {
+  receiver_.operate([this](Session&, TimePoint) {
+    const std::size_t index = announcedToPost_.front();
+    announcedToPost_.pop_front();
+    postReceive(index);
+  });
 }
 
 void Conversation::onWithdrawnAnnounced(MessageKey key) {

@@ -50,6 +50,7 @@ class Conversation {
   const std::vector<std::string>& faults() const { return faults_; }
   std::string progress() const;
 
+  bool allReceived() const { return openReceives_ == 0; }
   std::uint64_t messagesDelivered() const { return messagesDelivered_; }
   std::uint64_t bytesDelivered() const { return bytesDelivered_; }
 
@@ -84,6 +85,7 @@ class Conversation {
   void onReceived(OperationToken token, std::size_t length);
   void onPersistentReceived(std::size_t length);
   void onAnnounced(MessageKey key, std::size_t length);
+  void postAnnounced();
   void onWithdrawnAnnounced(MessageKey key);
   void judge(Message& message, std::span<const std::byte> bytes, std::size_t length);
   void fault(std::string text);
@@ -97,7 +99,7 @@ class Conversation {
   std::vector<std::byte> region_;
   std::deque<std::size_t> persistentOrder_;  // messages of the persistent key not yet received
   std::deque<std::size_t> announcedOrder_;   // sent on the announced key, not yet announced
-  TimePoint announcedPostsUntil_{};
+  std::deque<std::size_t> announcedToPost_;  // announced, their receive not yet posted
   std::uint64_t tagBase_ = 0;
   std::size_t plannedBytes_ = 0;
   std::size_t openSends_ = 0, openReceives_ = 0;

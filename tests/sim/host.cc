@@ -28,8 +28,8 @@ void Host::resume() {
     session_.handleDatagram(simulation_.now(), datagram);
   }
   if (session_.pollTimeout() <= simulation_.now()) session_.handleTimeout(simulation_.now());
-  for (const auto& operation : std::exchange(deferred_, {})) operation(session_, simulation_.now());
   pump();
+  for (const auto& operation : std::exchange(deferred_, {})) operate(operation);
 }
 
 TimePoint Host::nextWake() const {

@@ -64,7 +64,7 @@ void Session::Impl::handleTimeout(TimePoint now) {
     }
   }
   if (state_ == SessionState::kClosed) return;
-  if (handshake_.expired(now) && state_ == SessionState::kConnecting) {
+  if (handshake_.expired(now)) {  // connecting, or closing before the peer was heard
     const auto seconds = std::chrono::duration_cast<std::chrono::milliseconds>(config_.connectTimeout).count() / 1000.0;
     return fail({ErrorScope::kSession, ErrorCode::kTimedOut,
                  "the peer did not answer within " + std::to_string(seconds) + " s of connecting"}, true);
