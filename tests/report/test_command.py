@@ -1,0 +1,173 @@
+"""The commands as a user runs them, with doubles of the programs that they start."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+
+import pytest
+from conftest import ROOT
+from program_doubles import make_build
+from test_children import gone
+
+from gloo_bypass_report import command
+
+QUICK = ["--steps", "3", "--repeats", "2", "--sizes", "4:1M:16", "--idle", "1"]
+
+
+@dataclass(frozen=True)
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def compare(tmp_path, capsys):
+    """Runs the command in this process: its modules are loaded once, and its children are real."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+
+    def run(*arguments, faults=None):
+        build = make_build(tmp_path / "build", faults)
+        status = command.compare([*QUICK, "--build", str(build), "--output", str(tmp_path / "out"), *arguments])
+        return Done(status, *capsys.readouterr())
+    yield run
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def record_of(tmp_path):
+    return json.loads((tmp_path / "out" / "results.json").read_text())
+
+
+def test_compare_two_transports_prints_one_table_and_writes_a_folder(tmp_path, compare):
+    done = compare()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Step, T_step, s" in done.stdout and "identical results" in done.stdout and "40 MB, 10M elements" in done.stdout
+    record = record_of(tmp_path)
+    assert record["state"] == "complete"
+    assert [(one["transport"], one["repeat"]) for one in record["training"]] == [("TCP", 1), ("DPDK", 1), ("TCP", 2), ("DPDK", 2)]
+    assert (tmp_path / "out" / "index.html").exists()
+    assert not list((tmp_path / "out").rglob("*.partial"))
+    command_line = record["stages"][0]["command"]
+    assert command_line.startswith("GLOO_DEVICE_TRANSPORT=TCP ") and "--seed 1" in command_line
+    assert record["repeat_command"].startswith("scripts/compare --steps 3") and "--output" not in record["repeat_command"]
+
+
+def test_compare_out_of_time_leaves_repeats_out_but_not_the_first(tmp_path, compare):
+    assert compare("--minutes", "0.1", "--no-benchmark").returncode == 0
+    assert [(one["transport"], one["repeat"]) for one in record_of(tmp_path)["training"]] == [("TCP", 1), ("DPDK", 1)]
+
+
+def test_compare_failing_training_names_it_and_reports_the_rest(tmp_path, compare):
+    done = compare(faults={"DPDK": "fail"})
+    assert done.returncode == command.FAILED
+    assert "train over DPDK, repeat 1 exited with status 1" in done.stdout
+    assert "the reason it failed" in done.stdout and "logs/training-1-DPDK.log" in done.stdout
+    record = record_of(tmp_path)
+    assert record["state"] == "failed" and len(record["failures"]) == 1
+    assert [one["transport"] for one in record["training"]] == ["TCP", "TCP"] and record["all_reduce"]
+    assert (tmp_path / "out" / "index.html").exists()
+
+
+def test_compare_different_bits_fails_and_says_so(tmp_path, compare):
+    done = compare("--no-benchmark", faults={"DPDK": "other bits"})
+    assert done.returncode == command.FAILED
+    assert "DIFFERENT results" in done.stdout
+
+
+def test_compare_silent_fallback_is_a_failure(tmp_path, compare):
+    done = compare("--no-benchmark", faults={"DPDK": "other transport"})
+    assert done.returncode == command.FAILED
+    assert "the run used transport TCP, not DPDK" in done.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_compare_interrupted_ends_its_children_and_keeps_results(tmp_path, number):
+    build = make_build(tmp_path / "build", {"DPDK": "hang"})
+    pid_file = tmp_path / "pid"
+    child = subprocess.Popen([ROOT / "scripts" / "compare", *QUICK, "--no-benchmark", "--build", build, "--output",
+                              tmp_path / "out"],
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                             env=os.environ | {"DOUBLE_PID_FILE": str(pid_file)})
+    try:
+        until = time.monotonic() + 60
+        while not (pid_file.exists() and pid_file.read_text().endswith("\n")):
+            assert time.monotonic() < until and child.poll() is None
+            time.sleep(0.02)
+        child.send_signal(number)
+        output, _ = child.communicate(timeout=60)
+    finally:
+        child.kill()
+    assert child.returncode == command.INTERRUPTED, output
+    assert gone(int(pid_file.read_text()))
+    assert record_of(tmp_path)["state"] == "interrupted"
+    assert (tmp_path / "out" / "raw" / "training-1-TCP-rank0.jsonl").exists()
+    assert "it was interrupted" in (tmp_path / "out" / "index.html").read_text()
+
+
+def test_compare_existing_output_is_refused(tmp_path, compare):
+    (tmp_path / "out").mkdir()
+    done = compare()
+    assert done.returncode == command.BAD_INPUT
+    assert done.stderr.count("\n") == 1 and "exists already" in done.stderr
+    assert os.listdir(tmp_path / "out") == []
+
+
+def test_compare_without_programs_says_what_to_run(tmp_path):
+    done = subprocess.run([ROOT / "scripts" / "compare", "--build", tmp_path], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == command.BAD_INPUT and "run scripts/build first" in done.stderr
+
+
+def test_report_draws_a_folder_again(measurement, capsys):
+    assert command.report([str(measurement.path)]) == 0
+    assert "identical results" in capsys.readouterr().out
+    assert measurement.place("index.html").exists()
+
+
+def test_report_of_no_results_is_one_line(tmp_path):
+    done = subprocess.run([ROOT / "scripts" / "report", tmp_path], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == command.BAD_INPUT
+    assert done.stderr.count("\n") == 1 and "results.json: cannot be read" in done.stderr
+
+
+def test_quickstart_runs_on_what_is_built(tmp_path):
+    build = make_build(tmp_path / "build")
+    done = subprocess.run([ROOT / "scripts" / "quickstart", "--no-install", "--no-build", *QUICK, "--build", build, "--output",
+                           tmp_path / "out"], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Results go to" in done.stdout and "identical results" in done.stdout
+
+
+def test_quickstart_failing_build_names_stage_and_log(tmp_path):
+    (tmp_path / "file").write_text("")
+    done = subprocess.run([ROOT / "scripts" / "quickstart", "--no-install", "--build", tmp_path / "file" / "x", "--output",
+                           tmp_path / "out"], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == command.FAILED
+    assert "build exited with status" in done.stdout and "logs/build.log" in done.stdout
+    assert record_of(tmp_path)["state"] == "failed"
+
+
+@pytest.mark.parametrize("arguments", [
+    ["--sizes", "4:64M"], ["--sizes", "8M:4:4"], ["--sizes", "x:4:4"], ["--transports", "TCP,TCP"], ["--transports", "TCP,"],
+    ["--ranks", "1"], ["--steps", "1"], ["--minutes", "nan"], ["--warm-up", "6"], ["--no-training", "--no-benchmark"]])
+def test_options_out_of_range_are_refused(arguments, capsys):
+    with pytest.raises(SystemExit) as refused:
+        command.compare(arguments)
+    assert refused.value.code == command.BAD_INPUT
+    assert "error:" in capsys.readouterr().err
+
+
+def test_sizes_are_read_as_the_benchmark_reads_them():
+    assert command.sizes_of("4:64M:4") == (4, 64 * 2**20, 4)
+
+
+def test_repeat_command_leaves_the_output_folder_out():
+    assert command.without_output(["--steps", "3", "--output", "x", "--output=y", "--idle", "1"]) == ["--steps", "3", "--idle", "1"]
+
+
+def test_quickstart_help_needs_nothing_installed():
+    done = subprocess.run([ROOT / "scripts" / "quickstart", "--help"], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0 and "--minutes" in done.stdout
