@@ -65,7 +65,9 @@ int run(int argc, char** argv) {
   if (parsed.exitCode) {
     return *parsed.exitCode;
   }
-  restartWithBetterBlas(argv);
+  if (parsed.options.model == ModelKind::kDistilGpt2) { // not worth a second start for the tiny one
+    restartWithBetterBlas(argv);
+  }
   ::signal(SIGXFSZ, SIG_IGN); // a file-size limit is an error of write, as a full disk is
   ::signal(SIGPIPE, SIG_IGN);
   try {

@@ -1,7 +1,6 @@
 #include "trainer/options.h"
 
 #include <cstdio>
-#include <map>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -19,14 +18,14 @@ void addRunOptions(CLI::App& app, Options& o) {
   app.add_option("--spawn", o.spawn, "start N ranks on this machine and wait for them (otherwise RANK, WORLD_SIZE, "
       "MASTER_ADDR and MASTER_PORT say who this rank is; none of them: a single rank)")
       ->check(CLI::Range(1, 1024))->type_name("N")->group("Run");
-  static const std::map<std::string, ModelKind> kModels{
-      {"distilgpt2", ModelKind::kDistilGpt2}, {"tiny", ModelKind::kTiny}};
-  app.add_option("--model", o.model, "distilgpt2 (81,912,576 parameters) or tiny, for quick tests")
-      ->transform(CLI::CheckedTransformer(kModels))->type_name("NAME")->group("Run")->default_str("distilgpt2");
-  static const std::map<std::string, Precision> kPrecisions{
-      {"fp32", Precision::kFloat32}, {"fp64", Precision::kFloat64}};
-  app.add_option("--precision", o.precision, "fp32 or fp64")
-      ->transform(CLI::CheckedTransformer(kPrecisions))->type_name("NAME")->group("Run")->default_str("fp32");
+  app.add_option_function<std::string>("--model",
+      [&o](const std::string& text) { o.model = text == "tiny" ? ModelKind::kTiny : ModelKind::kDistilGpt2; },
+      "distilgpt2 (81,912,576 parameters) or tiny, for quick tests")
+      ->check(CLI::IsMember({"distilgpt2", "tiny"}))->group("Run")->default_str("distilgpt2");
+  app.add_option_function<std::string>("--precision",
+      [&o](const std::string& text) { o.precision = text == "fp64" ? Precision::kFloat64 : Precision::kFloat32; },
+      "of parameters, gradients and arithmetic")
+      ->check(CLI::IsMember({"fp32", "fp64"}))->group("Run")->default_str("fp32");
   app.add_option("--batch-size", o.batchSize, "samples a rank and step (and micro-batch)")
       ->check(CLI::Range(1, 65536))->group("Run");
   app.add_option("--seq-length", o.seqLength, "tokens a sample")->check(CLI::Range(1, 1024))->group("Run");
@@ -146,6 +145,7 @@ ParsedOptions parseOptions(int argc, const char* const* argv) {
       "DPDK chooses the transport; nothing else changes.", "ddp_train");
   app.get_formatter()->column_width(34);
   app.option_defaults()->always_capture_default();
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.set_version_flag("--version", std::string("ddp_train ") + commitName());
   addRunOptions(app, parsed.options);
   addDataOptions(app, parsed.options);
