@@ -1,0 +1,26 @@
+"""All-reduces until one fails; prints the error and how long the failing one took. Arguments: timeout in seconds, rounds."""
+import datetime
+import sys
+import time
+
+import load  # noqa: F401
+import torch
+import torch.distributed as dist
+
+timeout, rounds = float(sys.argv[1]), int(sys.argv[2])
+dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=timeout))
+size = dist.get_world_size()
+for number in range(rounds):
+    begin = time.monotonic()
+    try:
+        tensor = torch.full((20_000,), float(number + dist.get_rank()))
+        dist.all_reduce(tensor)
+    except RuntimeError as error:
+        print(f"seconds={time.monotonic() - begin:.3f}")
+        print(f"failed_at={time.time():.3f}")
+        print("error=" + str(error).replace("\n", " "))
+        sys.exit(3)
+    assert (tensor == size * number + size * (size - 1) // 2).all(), "a wrong sum"
+    if number == 20:
+        print("going=yes")
+print("done=yes")

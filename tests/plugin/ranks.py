@@ -1,0 +1,109 @@
+"""Starts the ranks of a PyTorch program as processes, and ends them whatever happens. Every wait has a bound."""
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+LIBRARY = os.environ.get("PLUGIN_LIBRARY", "")
+PACKAGE_PATH = os.environ.get("PLUGIN_PYTHON_PATH", "")
+PYTHON = "/usr/bin/python3"  # Debian's: the one that python3-torch belongs to
+# Two busy cores and PyTorch's import: a bound that only a hang reaches.
+HANG_SECONDS = 90
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def clean_environment():
+    return {name: value for name, value in os.environ.items()
+            if not name.startswith(("GLOO_", "MASTER_", "LD_PRELOAD", "RANK", "WORLD_SIZE", "PYTHONPATH"))}
+
+
+class Ranks:
+    """`with Ranks("train.py", 2, transport="DPDK") as ranks: ranks.wait()`. Output of rank r: ranks.output(r)."""
+
+    def __init__(self, program, size, transport="DPDK", load="preload", arguments=(), environment=None, per_rank=None):
+        self.folder = tempfile.TemporaryDirectory(prefix="gbt")
+        self.processes = []
+        port = str(free_port())
+        for rank in range(size):
+            env = clean_environment()
+            env.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port, RANK=str(rank), WORLD_SIZE=str(size), OMP_NUM_THREADS="1",
+                       PYTHONUNBUFFERED="1")
+            if transport:
+                env["GLOO_DEVICE_TRANSPORT"] = transport
+            if transport == "DPDK":
+                env["GLOO_BYPASS_MEMIF_DIRECTORY"] = os.path.join(self.folder.name, "m")
+            if load == "preload":
+                env["LD_PRELOAD"] = LIBRARY  # for Python alone: it pulls PyTorch into whatever starts under it
+            elif load == "import":
+                env["PYTHONPATH"] = PACKAGE_PATH
+            env["LOAD"] = load or ""
+            env["PLUGIN_LIBRARY"] = LIBRARY
+            env.update(environment or {})
+            env.update((per_rank or {}).get(rank, {}))
+            output = open(self._path(rank), "wb")
+            self.processes.append(subprocess.Popen(
+                [PYTHON, os.path.join(FOLDER, "programs", program), *map(str, arguments)], env=env, cwd=self.folder.name,
+                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True))
+            output.close()
+
+    def _path(self, rank):
+        return os.path.join(self.folder.name, f"output-{rank}")
+
+    def output(self, rank):
+        with open(self._path(rank), errors="replace") as file:
+            return file.read()
+
+    def value(self, rank, name):
+        """What the program printed as `name=value`."""
+        for line in self.output(rank).splitlines():
+            if line.startswith(name + "="):
+                return line[len(name) + 1:]
+        raise AssertionError(f"rank {rank} printed no {name}=:\n{self.output(rank)}")
+
+    def wait_for_line(self, rank, text):
+        end = time.monotonic() + HANG_SECONDS
+        while text not in self.output(rank):
+            assert self.processes[rank].poll() is None, f"rank {rank} ended without '{text}':\n{self.output(rank)}"
+            assert time.monotonic() < end, f"rank {rank} never printed '{text}':\n{self.output(rank)}"
+            time.sleep(0.02)
+
+    def wait(self, ranks=None):
+        """Exit statuses of the given ranks, or of all."""
+        end = time.monotonic() + HANG_SECONDS
+        statuses = []
+        for rank in range(len(self.processes)) if ranks is None else ranks:
+            try:
+                statuses.append(self.processes[rank].wait(max(0.1, end - time.monotonic())))
+            except subprocess.TimeoutExpired:
+                raise AssertionError(f"rank {rank} hangs:\n{self.output(rank)}") from None
+        return statuses
+
+    def succeed(self):
+        statuses = self.wait()
+        assert statuses == [0] * len(statuses), "\n".join(
+            f"rank {rank}: exit status {status}\n{self.output(rank)}" for rank, status in enumerate(statuses))
+        return self
+
+    def signal(self, rank, number):
+        self.processes[rank].send_signal(number)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        for process in self.processes:
+            if process.poll() is None:
+                try:
+                    os.killpg(process.pid, signal.SIGKILL)  # the session that Popen made for it
+                except ProcessLookupError:
+                    pass
+            process.wait()
+        self.folder.cleanup()

@@ -1,0 +1,42 @@
+"""Ranks that are killed or stopped: what the others see, and when."""
+import re
+import signal
+import time
+
+from ranks import Ranks
+
+LONG = 60  # a timeout that no test waits for
+
+
+def test_Kill_OneOfThree_OthersNameItLongBeforeTheTimeout():
+    with Ranks("until_failure.py", 3, arguments=[LONG, 10**9]) as ranks:
+        for rank in range(3):
+            ranks.wait_for_line(rank, "going=yes")
+        killed_at = time.time()
+        ranks.signal(2, signal.SIGKILL)
+        assert ranks.wait([0, 1]) == [3, 3], ranks.output(0) + ranks.output(1)
+        for rank in (0, 1):
+            assert float(ranks.value(rank, "failed_at")) - killed_at < LONG / 3
+            assert re.search(r"rank 2\b", ranks.value(rank, "error")), ranks.value(rank, "error")
+
+
+def test_Stop_LongerThanTheTimeout_TimeoutErrorAtTheConfiguredTime():
+    timeout = 3
+    with Ranks("until_failure.py", 2, arguments=[timeout, 10**9]) as ranks:
+        for rank in range(2):
+            ranks.wait_for_line(rank, "going=yes")
+        ranks.signal(1, signal.SIGSTOP)
+        assert ranks.wait([0]) == [3]
+        seconds = float(ranks.value(0, "seconds"))
+        assert timeout * 0.9 <= seconds < timeout + 10, ranks.output(0)
+        assert "imed out" in ranks.value(0, "error"), ranks.value(0, "error")
+
+
+def test_Stop_RankResumesInTime_NothingIsLost():
+    with Ranks("until_failure.py", 2, arguments=[LONG, 3000]) as ranks:
+        for rank in range(2):
+            ranks.wait_for_line(rank, "going=yes")
+        ranks.signal(1, signal.SIGSTOP)
+        time.sleep(2)  # the length of the stop is the test, not a wait for something
+        ranks.signal(1, signal.SIGCONT)
+        ranks.succeed()

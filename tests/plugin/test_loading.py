@@ -1,0 +1,100 @@
+"""The three ways to load the plug-in, and what a user sees when something about it is wrong."""
+import json
+import os
+import subprocess
+
+import pytest
+from ranks import HANG_SECONDS, LIBRARY, PYTHON, Ranks
+
+
+def refused(*parts, **options):
+    """Runs one rank that must fail with one line holding all parts; no traceback line but PyTorch's own counts."""
+    with Ranks("add.py", 1, **options) as ranks:
+        statuses = ranks.wait()
+        output = ranks.output(0)
+    assert statuses[0] not in (0, None) and statuses[0] > 0, f"did not fail in good order: {statuses}\n{output}"
+    last = output.strip().splitlines()[-1]
+    for part in parts:
+        assert part in last, f"'{part}' is not in: {output}"
+    assert "sum=" not in output
+
+
+@pytest.mark.parametrize("load", ["preload", "import", "load_library", "preload+", "import+load_library", "load_library+load_library"])
+def test_Load_EachWay_AllReduceGoesOverDpdk(load):
+    environment = {"GLOO_BYPASS_STATS": "./stats-%r.json"}
+    if load == "preload+":  # twice, and two more ways on top
+        load, environment["LOAD"] = "preload", "import+load_library"
+        environment["PYTHONPATH"] = os.environ["PLUGIN_PYTHON_PATH"]
+    elif "import" in load:
+        environment["PYTHONPATH"] = os.environ["PLUGIN_PYTHON_PATH"]
+    with Ranks("add.py", 2, load=load, environment=environment) as ranks:
+        ranks.succeed()
+        assert [ranks.value(r, "sum") for r in range(2)] == ["3", "3"]
+        for rank in range(2):
+            with open(os.path.join(ranks.folder.name, f"stats-{rank}.json")) as file:
+                assert json.load(file)["bytes_sent"] > 4000
+
+
+def test_Load_NotLoaded_PyTorchRefusesDpdk():
+    refused("unsupported gloo device", load=None)
+
+
+@pytest.mark.without_dpdk
+def test_Load_ByTcpProgram_NothingChanges():
+    with Ranks("add.py", 2, transport="TCP") as ranks:
+        ranks.succeed()
+        assert [ranks.value(r, "sum") for r in range(2)] == ["3", "3"]
+
+
+@pytest.mark.without_dpdk
+@pytest.mark.parametrize("transport", ["dpdk", "DPDK ", "ROCE"])
+def test_Transport_Unknown_NamesItAndTheKnownOnes(transport):
+    refused(f"GLOO_DEVICE_TRANSPORT='{transport}'", "known are DPDK", "TCP", transport=transport)
+
+
+@pytest.mark.without_dpdk
+def test_Transport_NotInThisBuild_IsSaid():
+    refused("RDMA", "not in this build", transport="RDMA")
+
+
+@pytest.mark.parametrize("variable, value, parts", [
+    ("GLOO_BYPASS_SPIN_US", "fast", ["GLOO_BYPASS_SPIN_US='fast'", "0 to 1000000 us"]),
+    ("GLOO_BYPASS_LINK", "mmif", ["GLOO_BYPASS_LINK='mmif'", "memif, netdev or pci"]),
+    ("GLOO_BYPASS_SPINS_US", "5", ["GLOO_BYPASS_SPINS_US", "did you mean GLOO_BYPASS_SPIN_US?"]),
+])
+def test_Configuration_Wrong_NamesVariableValueAndAllowed(variable, value, parts):
+    refused(*parts, environment={variable: value})
+
+
+@pytest.mark.parametrize("environment, parts", [
+    ({"GLOO_BYPASS_LINK": "netdev", "GLOO_SOCKET_IFNAME": "nosuch0"}, ["nosuch0"]),
+    ({"GLOO_BYPASS_LINK": "netdev", "GLOO_BYPASS_INTERFACE": "nosuch0"}, ["nosuch0"]),
+    ({"GLOO_BYPASS_EAL_ARGUMENTS": "--no-such-argument"}, ["--no-such-argument"]),
+    ({"GLOO_BYPASS_LINK": "pci", "GLOO_BYPASS_PCI_ADDRESS": "ffff:ff:1f.7", "GLOO_BYPASS_IPV4": "10.9.9.2/24"}, ["ffff:ff:1f.7"]),
+    ({"GLOO_BYPASS_MEMIF_DIRECTORY": "/proc/nowhere"}, ["/proc/nowhere"]),
+])
+def test_Device_CannotBeMade_OneLineSaysWhat(environment, parts):
+    refused(*parts, environment=environment)
+
+
+def test_Configuration_RanksCannotTalk_BothValuesAreNamedAtConnect():
+    with Ranks("add.py", 2, per_rank={0: {"GLOO_BYPASS_PAYLOAD_CHECKSUM": "on"}, 1: {"GLOO_BYPASS_PAYLOAD_CHECKSUM": "off"}}) as ranks:
+        statuses = ranks.wait()
+        outputs = [ranks.output(r) for r in range(2)]
+    assert 0 not in statuses, outputs
+    assert any("on" in o.splitlines()[-1] and "off" in o.splitlines()[-1] and "checksum" in o.lower() for o in outputs), outputs
+
+
+@pytest.mark.without_dpdk
+def test_Library_Symbols_OnlyOurOwnAreVisible():
+    symbols = subprocess.run(["nm", "-D", "--defined-only", LIBRARY], capture_output=True, text=True, timeout=HANG_SECONDS, check=True)
+    names = [line.split()[-1] for line in symbols.stdout.splitlines()]
+    assert names == ["gloo_bypass_stats_json"]
+
+
+@pytest.mark.without_dpdk
+def test_Package_Statistics_EmptyBeforeFirstDevice():
+    program = "import gloo_bypass; print(gloo_bypass.statistics())"
+    environment = dict(os.environ, PYTHONPATH=os.environ["PLUGIN_PYTHON_PATH"])
+    result = subprocess.run([PYTHON, "-c", program], env=environment, capture_output=True, text=True, timeout=HANG_SECONDS)
+    assert result.stdout == "{}\n", result.stderr
