@@ -1,6 +1,6 @@
 #include "tests/conformance/backend.h"
 
-#include <atomic>
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -12,6 +12,7 @@
 
 #include "tests/support/memory_transport.h"
 #include "transport/gloo/device.h"
+#include "transport/io/datagram_transport.h"
 
 namespace gloo_bypass::test {
 namespace {
@@ -27,17 +28,27 @@ Backend memory(const std::string& name, const MemoryTransportOptions& options) {
   return {name, [fabric, options] { return makeDevice(fabric->makeTransport(options)); }};
 }
 
-// All ranks in one process: they share one transport, and so its progress engine.
-Backend sharedMemory() {
-  auto fabric = MemoryFabric::make();
-  auto shared = std::make_shared<std::weak_ptr<Transport>>();
+// All ranks in one process: they share one transport, and so its progress engine. It lives as long as a device of it.
+Backend shared(const std::string& name, const std::function<std::shared_ptr<Transport>()>& makeTransport) {
+  auto current = std::make_shared<std::weak_ptr<Transport>>();
   auto mutex = std::make_shared<std::mutex>();
-  return {"MemoryShared", [fabric, shared, mutex] {
+  return {name, [=] {
             std::lock_guard<std::mutex> lock(*mutex);
-            std::shared_ptr<Transport> transport = shared->lock();
-            if (transport == nullptr) *shared = transport = fabric->makeTransport();
+            std::shared_ptr<Transport> transport = current->lock();
+            if (transport == nullptr) *current = transport = makeTransport();
             return makeDevice(transport);
           }};
+}
+
+// Sessions over datagrams that an in-memory port delivers, or does not.
+Backend loopback(const std::string& name, const LoopbackImpairment& impairment, const SessionConfig& session) {
+  constexpr std::size_t kDatagramBytes = 8192, kQueueDatagrams = 256;
+  TransportConfig config;
+  config.session = session;
+  config.session.maxDatagramBytes = kDatagramBytes;
+  return shared(name, [=] {
+    return makeDatagramTransport(config, makeLoopbackPort(kDatagramBytes, kQueueDatagrams, impairment));
+  });
 }
 
 }  // namespace
@@ -46,7 +57,22 @@ std::vector<Backend> backends() {
   MemoryTransportOptions slow;
   slow.delay = std::chrono::microseconds(200);
   slow.rendezvousBytes = 256;
-  return {glooTcp(), memory("Memory", {}), memory("MemoryDelayed", slow), sharedMemory()};
+  auto fabric = MemoryFabric::make();
+  LoopbackImpairment lossy;
+  lossy.loss = lossy.duplication = lossy.reordering = lossy.corruption = 0.01;
+  SessionConfig checked;
+  checked.payloadChecksum = PayloadChecksum::kOn;
+  SessionConfig longPath;
+  longPath.longPathRtt = Duration(0);
+  Backend buffered = loopback("LoopbackLongPath", {}, longPath);
+  buffered.largeSendWaits = false;
+  return {glooTcp(),
+          memory("Memory", {}),
+          memory("MemoryDelayed", slow),
+          shared("MemoryShared", [fabric] { return fabric->makeTransport(); }),
+          loopback("Loopback", {}, {}),
+          loopback("LoopbackLossy", lossy, checked),
+          buffered};
 }
 
 void inThreads(int count, const std::function<void(int)>& body) {

@@ -34,6 +34,7 @@ Pair::~Pair() {
 }
 
 void Pair::connect(const std::vector<char>& bytes) {
+  if (bytes == address_.bytes()) GLOO_THROW_INVALID_OPERATION_EXCEPTION("cannot connect to self");
   const std::vector<std::byte> remote = decodeAddress(bytes);
   Failure failure;
   auto begin = [&] {

@@ -1,0 +1,205 @@
+// Contexts, devices and buffers in every order of going, many of them, and what they cost.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <fstream>
+#include <vector>
+
+#include <gloo/allreduce.h>
+#include <gloo/barrier.h>
+#include <gloo/math.h>
+#include <gloo/rendezvous/context.h>
+#include <gloo/rendezvous/prefix_store.h>
+#include <gloo/transport/buffer.h>
+#include <gloo/transport/pair.h>
+#include <gloo/transport/unbound_buffer.h>
+
+#include "tests/conformance/backend.h"
+
+namespace gloo_bypass::test {
+namespace {
+
+constexpr std::uint64_t kSlot = 9;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;  // they keep freed memory
+#else
+constexpr bool kSanitized = false;
+#endif
+
+std::size_t residentBytes() {
+  std::ifstream statm("/proc/self/statm");
+  std::size_t total = 0, resident = 0;
+  statm >> total >> resident;
+  return resident * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
+void allreduceOnce(const ContextPtr& context, std::size_t count) {
+  std::vector<float> data(count, static_cast<float>(context->rank + 1));
+  ::gloo::AllreduceOptions options(context);
+  options.setOutput(data.data(), count);
+  options.setReduceFunction(
+      [](void* c, const void* a, const void* b, std::size_t n) { ::gloo::sum<float>(c, a, b, n); });
+  ::gloo::allreduce(options);
+  const float sum = static_cast<float>(context->size * (context->size + 1)) / 2;
+  for (const float x : data) ASSERT_EQ(sum, x);
+}
+
+class Lifetime : public Conformance {};
+
+TEST_P(Lifetime, TopLevelContextGoesFirst_UnboundBuffersGoOn) {
+  Mesh mesh = connectedMesh(GetParam(), 2);
+  int in = 1, out = 0;
+  auto send = mesh.contexts[0]->createUnboundBuffer(&in, sizeof(in));
+  auto receive = mesh.contexts[1]->createUnboundBuffer(&out, sizeof(out));
+  // Local variable here, and the transport context: no one else holds a device.
+  EXPECT_EQ(2, mesh.devices[0].use_count());
+  mesh.contexts.clear();
+  mesh.devices.clear();
+  send->send(1, kSlot);
+  receive->recv(0, kSlot);
+  send->waitSend();
+  receive->waitRecv();
+  EXPECT_EQ(1, out);
+}
+
+TEST_P(Lifetime, UnboundBuffersWithPendingOperations_GoInAnyOrder) {
+  for (int order = 0; order < 3; ++order) {
+    Mesh mesh = connectedMesh(GetParam(), 2);
+    std::vector<char> memory(1 << 20);
+    auto small = mesh.contexts[0]->createUnboundBuffer(memory.data(), 16);
+    auto large = mesh.contexts[0]->createUnboundBuffer(memory.data(), memory.size());
+    auto receive = mesh.contexts[1]->createUnboundBuffer(memory.data(), 16);
+    auto any = mesh.contexts[1]->createUnboundBuffer(memory.data(), 16);
+    small->send(1, kSlot);
+    large->send(1, kSlot + 1);
+    receive->recv(0, kSlot + 2);
+    any->recv(std::vector<int>{0}, kSlot + 3);
+    if (order == 0) mesh.contexts.clear();
+    if (order == 1) {
+      receive.reset();
+      mesh.contexts[1].reset();
+    }
+    large.reset();
+    any.reset();
+    if (order == 2) mesh.devices.clear();
+    small.reset();
+  }
+}
+
+TEST_P(Lifetime, BoundBuffers_OutliveTheirPairContextAndDevice) {
+  if (GetParam().reference) GTEST_SKIP() << "over TCP the buffer uses its dead pair";
+  Mesh mesh = connectedMesh(GetParam(), 2);
+  int value = 0;
+  auto& pair = mesh.contexts[0]->getPair(1);
+  auto receive = pair->createRecvBuffer(1, &value, sizeof(value));
+  auto send = pair->createSendBuffer(2, &value, sizeof(value));
+  send->send();
+  mesh.contexts[0].reset();
+  mesh.devices.clear();
+  EXPECT_NE("", ioExceptionOf([&] { receive->waitRecv(); }));
+  EXPECT_NE("", ioExceptionOf([&] { send->send(); }));
+  mesh.contexts.clear();
+}
+
+TEST_P(Lifetime, ContextReplacesAPair_OldOneCloses) {
+  if (GetParam().reference) GTEST_SKIP() << "an accident there";
+  Mesh mesh = connectedMesh(GetParam(), 2);
+  auto first = mesh.contexts[0]->createPair(1)->address().bytes();
+  auto second = mesh.contexts[1]->createPair(0)->address().bytes();
+  inThreads(2, [&](int rank) {
+    mesh.contexts[static_cast<std::size_t>(rank)]->getPair(1 - rank)->connect(rank == 0 ? second : first);
+  });
+  int in = 5, out = 0;
+  auto send = mesh.contexts[0]->createUnboundBuffer(&in, sizeof(in));
+  auto receive = mesh.contexts[1]->createUnboundBuffer(&out, sizeof(out));
+  send->send(1, kSlot);
+  receive->recv(0, kSlot);
+  send->waitSend();
+  receive->waitRecv();
+  EXPECT_EQ(5, out);
+}
+
+TEST_P(Lifetime, ReceiveDestroyed_MessageForItCanBeReceivedLater) {
+  if (GetParam().reference) GTEST_SKIP() << "over TCP the pair is stuck after it";
+  Mesh mesh = connectedMesh(GetParam(), 2);
+  auto gone = std::make_unique<std::vector<char>>(64);
+  auto receive = mesh.contexts[1]->createUnboundBuffer(gone->data(), gone->size());
+  receive->recv(0, kSlot);
+  receive.reset();
+  gone.reset();
+  int in = 5, out = 0;
+  auto send = mesh.contexts[0]->createUnboundBuffer(&in, sizeof(in));
+  auto later = mesh.contexts[1]->createUnboundBuffer(&out, sizeof(out));
+  send->send(1, kSlot);
+  later->recv(0, kSlot);
+  send->waitSend();
+  later->waitRecv();
+  EXPECT_EQ(5, out);
+}
+
+// As PyTorch does: a device for every process group.
+TEST_P(Lifetime, ManyProcessGroups_OneAfterTheOtherAndAtOnce_Work) {
+  constexpr int kGroups = 12;
+  ::gloo::rendezvous::HashStore store;
+  inThreads(2, [&](int rank) {
+    std::vector<ContextPtr> kept;
+    for (int i = 0; i < kGroups; ++i) {
+      ::gloo::rendezvous::PrefixStore prefix("group" + std::to_string(i), store);
+      auto device = GetParam().makeDevice();
+      auto context = std::make_shared<::gloo::rendezvous::Context>(rank, 2);
+      context->setTimeout(kPatience);
+      context->connectFullMesh(prefix, device);
+      allreduceOnce(context, 100);
+      if (i % 2 == 0) kept.push_back(context);
+      for (const ContextPtr& old : kept) allreduceOnce(old, 10);
+      ::gloo::BarrierOptions options(context);
+      ::gloo::barrier(options);
+    }
+  });
+}
+
+TEST_P(Lifetime, OneDevice_SeveralContextsAndThreads_DoNotMix) {
+  constexpr int kGroups = 4;
+  std::vector<std::shared_ptr<::gloo::transport::Device>> devices = {GetParam().makeDevice(), GetParam().makeDevice()};
+  ::gloo::rendezvous::HashStore store;
+  inThreads(2 * kGroups, [&](int thread) {
+    const int rank = thread % 2, group = thread / 2;
+    ::gloo::rendezvous::PrefixStore prefix("group" + std::to_string(group), store);
+    auto context = std::make_shared<::gloo::rendezvous::Context>(rank, 2);
+    context->setTimeout(kPatience);
+    auto device = devices[static_cast<std::size_t>(rank)];
+    context->connectFullMesh(prefix, device);
+    for (int round = 0; round < 20; ++round) allreduceOnce(context, static_cast<std::size_t>(1 + round * (group + 1)));
+    ::gloo::BarrierOptions options(context);
+    ::gloo::barrier(options);
+  });
+}
+
+TEST_P(Lifetime, ManySlots_MemoryDoesNotGrow) {
+  constexpr std::uint64_t kWarmUp = 2000, kSlots = 20000;
+  constexpr std::size_t kAllowedBytes = 512 * 1024;  // 26 bytes a slot
+  Mesh mesh = connectedMesh(GetParam(), 2);
+  int in = 1, out = 0;
+  auto send = mesh.contexts[0]->createUnboundBuffer(&in, sizeof(in));
+  auto receive = mesh.contexts[1]->createUnboundBuffer(&out, sizeof(out));
+  std::size_t before = 0;
+  for (std::uint64_t slot = 0; slot < kWarmUp + kSlots; ++slot) {
+    if (slot == kWarmUp) before = residentBytes();
+    if (slot % 3 == 0) receive->recv(0, slot << 20);
+    send->send(1, slot << 20);
+    if (slot % 3 == 1) receive->recv(0, slot << 20);
+    if (slot % 3 == 2) receive->recv(std::vector<int>{0}, slot << 20);
+    send->waitSend();
+    receive->waitRecv();
+  }
+  const std::size_t after = residentBytes();
+  if (kSanitized) GTEST_SKIP() << "sanitizers keep freed memory";
+  EXPECT_LE(after, before + kAllowedBytes);
+}
+
+GLOO_BYPASS_CONFORMANCE(Lifetime);
+
+}  // namespace
+}  // namespace gloo_bypass::test
