@@ -195,7 +195,10 @@ void MemifLink::relay() {
   if (!local_) connectServerEnd();
   if (state_ != State::kAttaching || !local_) return;
   if (!pump(local_.get(), cross_.get()) || !pump(cross_.get(), local_.get())) return;  // failed, and said why
-  if (device_->linkUp()) state_ = State::kUp;
+  if (!device_->linkUp()) return;
+  state_ = State::kUp;
+  // The client's first poll hands its empty buffers to the server, which can send nothing before.
+  (void)device_->receive(nullptr, 0);
 }
 
 bool MemifLink::pump(int from, int to) {

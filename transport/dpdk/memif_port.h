@@ -53,6 +53,7 @@ class MemifPort final : public PacketPort {
   Result<LinkId> openLink(std::span<const std::byte> remoteAddress) override;
   void closeLink(LinkId link) override;
   LinkProperties linkProperties(LinkId link) const override;
+  bool lossless() const override { return true; }
   std::size_t receive(PacketSink& sink, std::size_t maxDatagrams) override;
   std::size_t transmit(LinkId link, std::span<const OutgoingDatagram> datagrams) override;
   void onTick(TimePoint now) override;
