@@ -32,7 +32,6 @@ class ChannelPair : public ::testing::Test {
  protected:
   void open(const LoopbackImpairment& impairment = {}) {
     TransportConfig config;
-    config.session.losslessLink = impairment.loss == 0 && impairment.corruption == 0;
     transport = makeDatagramTransport(config, makeLoopbackPort(8192, 256, impairment));
     exclusive([&] {
       a = std::move(transport->openChannel({.localRank = 0, .peerRank = 1}, &atA).value());

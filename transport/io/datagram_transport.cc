@@ -18,14 +18,17 @@
 namespace gloo_bypass {
 namespace {
 
-constexpr std::size_t kReceiveBurst = 32;
+constexpr std::size_t kReceiveBurst = 4;
 // Datagrams of one session before the next session has its turn.
 constexpr int kTransmitQuantum = 64;
 constexpr auto kTickInterval = std::chrono::milliseconds(1);
-// A full port says nothing when it has room again: look this often.
-constexpr auto kRetryFullPort = std::chrono::microseconds(20);
+// A full port says nothing when it has room again. A frame takes microseconds to be copied out of a memory link: look
+// this often while polling...
+constexpr auto kRetryFullPort = std::chrono::microseconds(3);
+// ...and this often while asleep.
+constexpr auto kRetryFullPortAsleep = std::chrono::microseconds(50);
 // At the end of the process: how long to wait for acknowledgements of what was sent.
-constexpr auto kDrainTime = std::chrono::seconds(5);
+constexpr auto kDrainTime = std::chrono::seconds(3);
 
 std::string hostName() {
   char name[65] = {};
@@ -172,7 +175,7 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
   }
 
   TimePoint nextDeadline() const noexcept override {
-    return dirty_.empty() ? nextDeadline_ : std::min(nextDeadline_, now_ + Duration(kRetryFullPort));
+    return dirty_.empty() ? nextDeadline_ : std::min(nextDeadline_, now_ + Duration(kRetryFullPortAsleep));
   }
 
   void armWakeup() noexcept override { port_->armWakeup(); }
@@ -256,12 +259,14 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
   // True: the port was full or the quantum is over, come again.
   bool transmitSome(SessionEntry& entry, TimePoint now, bool* progressed) {
     if (!entry.link) return false;
+    if (now < entry.transmitFrom) return true;
     SessionDatagram datagram;
     for (int i = 0; i < kTransmitQuantum; ++i) {
       if (!entry.session.pollTransmit(now, &datagram)) return false;
       const OutgoingDatagram outgoing{datagram.header, datagram.payload};
       if (port_->transmit(*entry.link, std::span(&outgoing, 1)) == 0) {
         entry.session.undoTransmit(now);
+        entry.transmitFrom = now + Duration(kRetryFullPort);
         return true;
       }
       *progressed = true;
@@ -409,6 +414,7 @@ Result<std::unique_ptr<MessageChannel>> DatagramTransport::openChannel(const Cha
   while (id == 0 || entries_.contains(id)) id = draw();
   SessionConfig sessionConfig = config_.session;
   sessionConfig.connectTimeout = options.connectTimeout;
+  sessionConfig.losslessLink = port_->lossless();
   auto entry = std::make_unique<SessionEntry>(sessionConfig, id, draw(), options);
   entry->observer = observer;
   SessionEntry& reference = *entry;

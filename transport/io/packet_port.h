@@ -66,6 +66,8 @@ class PacketPort {
   virtual Result<LinkId> openLink(std::span<const std::byte> remoteAddress) = 0;
   virtual void closeLink(LinkId link) = 0;
   virtual LinkProperties linkProperties(LinkId link) const = 0;
+  // Whether every link of this port is lossless (LinkProperties). Known before any link is opened.
+  virtual bool lossless() const { return false; }
 
   // Hands up to `maxDatagrams` received datagrams (over all links) to `sink`; returns how many.
   virtual std::size_t receive(PacketSink& sink, std::size_t maxDatagrams) = 0;

@@ -26,6 +26,10 @@ constexpr auto kLongestWatchInterval = std::chrono::milliseconds(64);
 constexpr auto kTakeOverAfter = std::chrono::microseconds(500);
 // Idle polls before the poller offers its core to whoever is runnable there (2 cores are the norm).
 constexpr int kPollsBeforeYield = 64;
+// A yield that comes back later than this gave the core to somebody who computes. Spinning then costs that thread its
+// time and us our claim to be scheduled promptly when woken: sleep at once instead, for a while.
+constexpr auto kYieldOfBusyCore = std::chrono::microseconds(30);
+constexpr auto kBusyCoreMemory = std::chrono::milliseconds(5);
 // A poll round takes microseconds: worth this many tries before sleeping on the mutex.
 constexpr int kLockTries = 200;
 // A driver that was asked for access waits this many yields for the other thread to take it.
@@ -248,11 +252,15 @@ class ProgressEngine::Impl {
         continue;
       }
       if (self.busyPoll || now - idleSince < options_.spin) {
-        if (++idlePolls > kPollsBeforeYield) {
+        if (!self.busyPoll && now < coreBusyUntil_) {
+          idleSince = now - options_.spin;
+        } else if (++idlePolls > kPollsBeforeYield) {
           lock.unlock();
           sched_yield();
           lock.lock();
           if (driver_ != &self) return Driving::kLost;
+          const TimePoint later = monotonicNow();
+          if (later - now > Duration(kYieldOfBusyCore)) coreBusyUntil_ = later + Duration(kBusyCoreMemory);
         } else {
           cpuPause();
         }
@@ -324,6 +332,7 @@ class ProgressEngine::Impl {
   bool armed_ = false;
   TimePoint blockedUntil_{};
   TimePoint lastDriven_{};
+  TimePoint coreBusyUntil_{};
   Duration watchInterval_ = kWatchInterval;
   bool stop_ = false;
   const std::function<bool()> stopPredicate_ = [this] { return stop_; };

@@ -22,6 +22,7 @@ struct SessionEntry {
   std::optional<LinkId> link;
   std::string peer;         // for messages
   TimePoint deadline = kNever;  // session.pollTimeout() when last pumped
+  TimePoint transmitFrom{};     // the port was full: not before this
   bool dirty = false;       // in DatagramTransport's dirty list
   bool closed = false;      // the channel is gone; destroyed when drained
 };
