@@ -67,7 +67,7 @@ class FlatMap {
     }
   }
   void clear() {
-    cells_ = {};
+    std::vector<Cell>().swap(cells_);  // gives the memory back, which assigning {} does not
     size_ = 0;
   }
 

@@ -35,7 +35,7 @@ class SlotPool {
   std::size_t memoryBytes() const { return size() * (sizeof(T) + sizeof(SlotIndex)); }
   void clear() {
     blocks_.clear();
-    free_ = {};
+    std::vector<SlotIndex>().swap(free_);
     taken_ = 0;
   }
 

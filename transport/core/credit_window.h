@@ -14,7 +14,7 @@ namespace gloo_bypass {
 class CreditWindow {
  public:
   CreditWindow(std::size_t windowBytes, std::size_t maxBytes)
-      : window_(windowBytes), max_(std::max(windowBytes, maxBytes)) {}
+      : window_(windowBytes), max_(std::max(windowBytes, maxBytes)), told_(windowBytes) {}
 
   std::uint64_t limit() const { return consumed_ + window_; }
   std::size_t windowBytes() const { return window_; }
@@ -46,7 +46,8 @@ class CreditWindow {
 
  private:
   std::size_t window_, max_;
-  std::uint64_t received_ = 0, consumed_ = 0, told_ = 0;
+  std::uint64_t told_;
+  std::uint64_t received_ = 0, consumed_ = 0;
   std::uint64_t epochReceived_ = 0;
   TimePoint epochBegan_{};
 };

@@ -48,6 +48,12 @@ class IncomingMessages {
 
   CreditWindow& credit() { return credit_; }
   std::uint64_t messageLimit() const { return finished_ + kMaxOpenMessages; }
+  // Limits moved so far that the peer must be told reliably.
+  bool limitsDue() const { return credit_.updateDue() || finished_ - toldFinished_ >= kMaxOpenMessages / 4; }
+  void onLimitsTold() {
+    credit_.onTold();
+    toldFinished_ = finished_;
+  }
   std::uint64_t introduced() const { return nextId_; }
   // Receives are forgotten, messages that are here completely are kept.
   void forgetReceives();
@@ -133,6 +139,7 @@ class IncomingMessages {
   FlatMap<std::uint64_t, SlotIndex> known_;  // by id
   std::uint64_t nextId_ = 0;   // every message before it is introduced
   std::uint64_t finished_ = 0; // completed, thrown away or withdrawn
+  std::uint64_t toldFinished_ = 0;
   std::size_t ahead_ = 0;      // known messages with an id >= nextId_
   std::uint64_t stagedExtents_ = 0;
   std::size_t stagingBytes_ = 0;

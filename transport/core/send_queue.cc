@@ -115,7 +115,36 @@ void SendQueue::leaveQueue(SlotIndex slot) {
     granted_.pushBack(slot);
   } else {
     message.state = State::kAwaitingGrant;
+    if (longPath_ || message.length <= config_.rendezvousBytes) starved_.pushBack({slot, message.serial});
   }
+}
+
+// The oldest message that was announced only because credit had run out, and can go on without a grant now that there is
+// some. Without this a sender that once fell behind would pay the grant's round trip for every message from then on.
+SendQueue::Message* SendQueue::oldestStarved(std::size_t maxChunk) {
+  while (!starved_.empty()) {
+    const Reference first = starved_.front();
+    Message& message = messages_[first.slot];
+    if (message.serial == first.serial && message.state == State::kAwaitingGrant) {
+      // Whole chunks only: crumbs of credit would make crumbs of datagrams.
+      const std::uint64_t wanted = std::min<std::uint64_t>(maxChunk, message.length - message.sent);
+      return byteLimit_ >= eagerSent_ + wanted ? &message : nullptr;
+    }
+    starved_.popFront();
+  }
+  return nullptr;
+}
+
+bool SendQueue::nextStarved(std::size_t maxChunk, FramePlan* plan) {
+  Message* const message = oldestStarved(maxChunk);
+  if (message == nullptr) return false;
+  fillChunk(starved_.front().slot, message->length, maxChunk, plan);
+  eagerSent_ += plan->length;
+  if (message->sent < message->length) return true;
+  message->state = State::kSent;
+  --unsent_;
+  awaiting_.erase(message->id);  // its grant, should one come, means nothing any more
+  return true;
 }
 
 bool SendQueue::nextIntroduced(std::size_t maxChunk, FramePlan* plan) {
@@ -161,12 +190,12 @@ bool SendQueue::nextGranted(std::size_t maxChunk, FramePlan* plan) {
 bool SendQueue::next(std::size_t maxChunk, FramePlan* plan) {
   // By turns: announcements are not held up by a long granted message, nor that by a stream of small ones.
   grantedTurn_ = !grantedTurn_;
-  if (grantedTurn_) return nextGranted(maxChunk, plan) || nextIntroduced(maxChunk, plan);
-  return nextIntroduced(maxChunk, plan) || nextGranted(maxChunk, plan);
+  if (grantedTurn_ && nextGranted(maxChunk, plan)) return true;
+  return nextStarved(maxChunk, plan) || nextIntroduced(maxChunk, plan) || nextGranted(maxChunk, plan);
 }
 
-bool SendQueue::ready() const {
-  if (!granted_.empty()) return true;
+bool SendQueue::ready(std::size_t maxChunk) {
+  if (!granted_.empty() || oldestStarved(maxChunk) != nullptr) return true;
   if (queue_.empty()) return false;
   return messages_[queue_.front()].state != State::kQueued || nextId_ < messageLimit_;
 }
@@ -274,6 +303,7 @@ void SendQueue::clear() {
   queue_.clear();
   granted_.clear();
   uncopied_.clear();
+  starved_.clear();
   awaiting_.clear();
   bufferedBytes_ = 0;
   unsent_ = 0;

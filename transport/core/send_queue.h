@@ -5,6 +5,8 @@
 //                |             -> kAwaitingGrant -- kGrant --> kGranted ----+
 //                `- announced, nothing eager ---^    `- cancelled: kWithdrawn (kWithdraw) -> gone
 //
+// A message that awaits a grant only for want of credit goes on eagerly when credit comes first (starved_).
+//
 // Ids are given when a message is introduced, in order, without holes. Copied messages complete when posted (or when room
 // appears), the others when every byte is acknowledged. Bounds: payload copied <= the buffer limit; messages introduced
 // and not matched by the peer <= the peer's message limit.
@@ -52,7 +54,7 @@ class SendQueue {
   // True: `*plan` is committed and must be given a sequence number.
   bool next(std::size_t maxChunk, FramePlan* plan);
   // Whether next() would give anything.
-  bool ready() const;
+  bool ready(std::size_t maxChunk);
   MessageHeader describe(SlotIndex message) const;  // chunk fields 0
   std::uint64_t eagerEnd(SlotIndex message) const { return messages_[message].eagerEnd; }
   const std::byte* payload(SlotIndex message, std::uint64_t offset) const { return messages_[message].data + offset; }
@@ -66,7 +68,7 @@ class SendQueue {
   void clear();
   std::size_t memoryBytes() const {
     return bufferedBytes_ + pool_.cachedBytes() + messages_.memoryBytes() + awaiting_.memoryBytes() +
-           queue_.memoryBytes() + granted_.memoryBytes() + uncopied_.memoryBytes();
+           queue_.memoryBytes() + granted_.memoryBytes() + uncopied_.memoryBytes() + starved_.memoryBytes();
   }
 
  private:
@@ -93,6 +95,8 @@ class SendQueue {
   };
   bool introduce(Message& message);
   bool nextIntroduced(std::size_t maxChunk, FramePlan* plan);
+  Message* oldestStarved(std::size_t maxChunk);
+  bool nextStarved(std::size_t maxChunk, FramePlan* plan);
   bool nextGranted(std::size_t maxChunk, FramePlan* plan);
   void fillChunk(SlotIndex slot, std::uint64_t end, std::size_t maxChunk, FramePlan* plan);
   void leaveQueue(SlotIndex slot);
@@ -110,6 +114,7 @@ class SendQueue {
   RingQueue<SlotIndex> queue_;      // to be introduced, in order of posting
   RingQueue<SlotIndex> granted_;    // being sent on grants, in order of granting
   RingQueue<Reference> uncopied_;   // long paths: wait for room in the buffer
+  RingQueue<Reference> starved_;    // announced for want of credit only, oldest first; those that got a grant linger here
   FlatMap<std::uint64_t, SlotIndex> awaiting_;  // announced, by id
   std::uint64_t nextId_ = 0, nextSerial_ = 0;
   std::uint64_t byteLimit_ = 0, messageLimit_ = 0, eagerSent_ = 0;

@@ -81,14 +81,16 @@ void Session::Impl::establish(TimePoint now) {
       std::clamp<std::size_t>(remote.maxDatagramBytes, kMinDatagramBytes, linkDatagramBytes_);
   constexpr std::size_t kEthernetDatagram = 1472;
   probe_.start(now, config_.losslessLink ? largest : std::min(largest, kEthernetDatagram), largest);
-  choosePath(now);
+  choosePath();
   timerSince_ = lastSentAt_ = now;
   if (state_ == SessionState::kConnecting) setState(SessionState::kEstablished);
 }
 
 // Which of the two ways of sending, and which congestion controller, fit the measured round trip.
-void Session::Impl::choosePath(TimePoint now) {
-  const bool isLong = !config_.losslessLink && rto_.minimum() >= config_.longPathRtt;
+void Session::Impl::choosePath() {
+  // Back to short only well below the threshold, so that a path at its edge does not go to and fro.
+  const Duration threshold = longPath_ ? config_.longPathRtt * 3 / 4 : config_.longPathRtt;
+  const bool isLong = !config_.losslessLink && rto_.minimum() >= threshold;
   if (congestion_ && isLong == longPath_) return;
   CongestionControl kind = config_.congestionControl;
   const bool fresh = congestion_ == nullptr;
@@ -104,7 +106,12 @@ void Session::Impl::choosePath(TimePoint now) {
   if (isLong) incoming_.credit().raiseTo(kLongPathFirstWindow);
   resizeBuffers();
   sends_.setLongPath(isLong);
-  (void)now;
+}
+
+// The probe found a larger size: the controller counts in datagrams, and it is early enough to begin again.
+void Session::Impl::onLargerDatagrams() {
+  congestion_.reset();
+  choosePath();
 }
 
 // Four windows: what is in flight, what was just written behind it, and room for the window to double.
@@ -275,7 +282,10 @@ void Session::connect(TimePoint now, std::uint64_t remoteId, std::size_t maxData
   impl_->connect(now, remoteId, maxDatagramBytes);
 }
 void Session::close(TimePoint now, bool abort) { impl_->close(now, abort); }
-void Session::fail(const Error& error) { impl_->fail(error, false); }
+void Session::fail(const Error& error) {
+  // After the peer's close the link may well end; what has arrived can still be received.
+  if (impl_->state() != SessionState::kPeerClosed) impl_->fail(error, false);
+}
 Status Session::postSend(TimePoint now, const SendRequest& request) { return impl_->postSend(now, request); }
 Status Session::postReceive(TimePoint now, const ReceiveRequest& request) { return impl_->postReceive(now, request); }
 bool Session::cancelSend(TimePoint now, OperationToken token) { return impl_->cancelSend(now, token); }

@@ -62,7 +62,8 @@ class Session::Impl {
   void setState(SessionState state);
   void violate(const std::string& what);
   void establish(TimePoint now);
-  void choosePath(TimePoint now);
+  void choosePath();
+  void onLargerDatagrams();
   void resizeBuffers();
   void enterPeerClosed(TimePoint now);
   void becomeClosed(TimePoint now);

@@ -33,6 +33,7 @@ void Session::Impl::handleDatagram(TimePoint now, std::span<const std::byte> dat
   if (result == ParseResult::kMalformed) return violate("the peer sent a malformed datagram");
   if (state_ == SessionState::kFailed) return;
   if (header.type == FrameType::kReset) {
+    if (state_ == SessionState::kPeerClosed) return;  // it had closed in good order
     std::uint32_t reason = 0;
     if (!decodeReason(packet.body, &reason)) return violate("the peer sent a malformed reset");
     return fail({ErrorScope::kSession, ErrorCode::kPeerVanished,
@@ -58,7 +59,10 @@ void Session::Impl::handleDatagram(TimePoint now, std::span<const std::byte> dat
     case FrameType::kProbeReply: {
       std::uint16_t size = 0;
       if (!decodeSize(packet.body, &size)) return violate("the peer sent a malformed probe reply");
-      return probe_.onReply(size);
+      const std::size_t before = probe_.confirmed();
+      probe_.onReply(size);
+      if (probe_.confirmed() != before) onLargerDatagrams();
+      return;
     }
     default:
       return handleFrame(now, packet);
@@ -186,7 +190,7 @@ void Session::Impl::finishAcknowledgement(TimePoint now, std::size_t lostBytes) 
   }
   congestion_->onAck(sample);
   if (config_.losslessLink) return;
-  choosePath(now);
+  choosePath();
   pacer_.setRate(congestion_->pacingRate(), probe_.confirmed());
   if (longPath_) resizeBuffers();
 }

@@ -15,8 +15,10 @@ TimePoint Session::Impl::probeDeadline() const {
 }
 
 TimePoint Session::Impl::silenceDeadline() const {
-  if (config_.losslessLink || !handshake_.done() || !live()) return kNever;
-  return std::min(std::max(lastReceivedAt_, lastPingAt_) + config_.keepAlive, lastReceivedAt_ + config_.peerTimeout);
+  if (config_.losslessLink || !handshake_.done()) return kNever;
+  if (state_ != SessionState::kEstablished && state_ != SessionState::kClosing) return kNever;
+  const Duration keepAlive = config_.keepAlive.count() > 0 ? config_.keepAlive : config_.peerTimeout;
+  return std::min(std::max(lastReceivedAt_, lastPingAt_) + keepAlive, lastReceivedAt_ + config_.peerTimeout);
 }
 
 void Session::Impl::onRetransmitTimeout(TimePoint now) {

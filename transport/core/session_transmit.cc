@@ -83,10 +83,14 @@ bool Session::Impl::sendProbeReply(TimePoint now, SessionDatagram* out) {
   return give(out, Sent::kProbeReply);
 }
 
-// Memory links acknowledge rarely: ask before the window is full.
+// Memory links acknowledge rarely: ask before the window is full. And a window of a datagram or two must not wait for a
+// delayed acknowledgement.
 void Session::Impl::requestAckWhereUseful(SentFrame* frame) {
+  const std::size_t window = congestion_->windowBytes();
   sentSinceAckRequest_ += frame->wireBytes;
-  if (config_.losslessLink && sentSinceAckRequest_ >= congestion_->windowBytes() / 4) frame->ackRequested = true;
+  if (config_.losslessLink ? sentSinceAckRequest_ >= window / 4 : window < 4 * std::size_t{frame->wireBytes}) {
+    frame->ackRequested = true;
+  }
   if (frame->ackRequested) sentSinceAckRequest_ = 0;
 }
 
@@ -131,16 +135,17 @@ bool Session::Impl::sendFrame(TimePoint now, std::uint64_t sequence, SessionData
 }
 
 bool Session::Impl::mayTransmitFrame(TimePoint now) {
-  if (board_.anyInFlight() && board_.inFlightBytes() + probe_.confirmed() > congestion_->windowBytes()) return false;
+  // The last datagram may reach over the window's end: its size is not known here, and may be far below the largest.
+  if (board_.anyInFlight() && board_.inFlightBytes() >= congestion_->windowBytes()) return false;
   if (pacer_.mayReleaseAt(now)) return true;
   pacingBlocked_ = true;
   return false;
 }
 
 void Session::Impl::queueControls() {
-  if (!discarding_ && !creditQueued_ && incoming_.credit().updateDue()) {
+  if (!discarding_ && !creditQueued_ && incoming_.limitsDue()) {
     creditQueued_ = true;
-    incoming_.credit().onTold();
+    incoming_.onLimitsTold();
     controls_.pushBack({FrameType::kCredit, 0});
   }
   if (state_ == SessionState::kClosing && !closeQueued_ && sends_.allSent()) {
@@ -194,8 +199,8 @@ bool Session::Impl::nextFrame(TimePoint now, std::uint64_t* sequence) {
   }
   queueControls();
   const bool lost = board_.anyLost();
-  if (!lost && controls_.empty() && !sends_.ready()) {
-    if (board_.inFlightBytes() + probe_.confirmed() <= congestion_->windowBytes()) board_.markAppLimited();
+  if (!lost && controls_.empty() && !sends_.ready(chunkBytes())) {
+    if (board_.inFlightBytes() < congestion_->windowBytes()) board_.markAppLimited();
     return false;
   }
   if (!mayTransmitFrame(now)) return false;

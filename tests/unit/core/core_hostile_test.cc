@@ -1,0 +1,275 @@
+// Bytes that no correct peer sends: nothing crashes, nothing grows, a well-addressed violation ends the session.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "session_pair.h"
+#include "transport/base/sequence.h"
+#include "transport/wire/crc32c.h"
+#include "transport/wire/packet.h"
+
+namespace gloo_bypass::test {
+namespace {
+
+SessionConfig lossless() {
+  SessionConfig config;
+  config.losslessLink = true;
+  return config;
+}
+
+// A session that has shaken hands with a peer played by the test.
+class Victim : public ::testing::Test {
+ protected:
+  static constexpr std::uint64_t kMine = 7, kTheirs = 9;
+  static constexpr std::uint32_t kFirst = 0xfffffff0u;  // so that the numbers wrap soon
+
+  Victim() : session_(lossless(), kTheirs, 1) {
+    session_.connect(now_, kMine, 32768);
+    Hello hello;
+    hello.senderId = kMine;
+    hello.initialSequence = kFirst;
+    hello.maxDatagramBytes = 32768;
+    hello.lossless = 1;
+    PacketHeader header = makeHeader(FrameType::kHello);
+    header.flags = kFlagHelloSeen;
+    writer_.begin(header);
+    writer_.hello(hello);
+    deliver(writer_.finish());
+    EXPECT_EQ(session_.state(), SessionState::kEstablished);
+    SessionDatagram datagram;
+    while (session_.pollTransmit(now_, &datagram)) {
+      ParsedPacket packet;
+      EXPECT_EQ(parsePacket(datagram.header, &packet), ParseResult::kOk);
+      acknowledged_ = packet.header.sequence;
+    }
+  }
+  PacketHeader makeHeader(FrameType type) {
+    PacketHeader header;
+    header.type = type;
+    header.receiverId = kTheirs;
+    header.sequence = kFirst + sent_;
+    header.acknowledged = acknowledged_;
+    header.byteLimit = 1 << 20;
+    header.messageLimit = 65536;
+    return header;
+  }
+  void deliver(std::span<const std::byte> header, const Bytes& payload = {}) {
+    Bytes bytes(header.begin(), header.end());
+    bytes.insert(bytes.end(), payload.begin(), payload.end());
+    session_.handleDatagram(now_, bytes);
+  }
+  void message(FrameType type, const MessageHeader& message, std::size_t payload = 0) {
+    writer_.begin(makeHeader(type));
+    writer_.messageHeader(message);
+    ++sent_;
+    deliver(writer_.finish(), Bytes(payload));
+  }
+  void number(FrameType type, std::uint64_t value) {
+    writer_.begin(makeHeader(type));
+    writer_.number(value);
+    ++sent_;
+    deliver(writer_.finish());
+  }
+  void expectViolation() {
+    ASSERT_EQ(session_.state(), SessionState::kFailed);
+    EXPECT_EQ(session_.error().code, ErrorCode::kPeerViolatedProtocol) << session_.error().message;
+    SessionDatagram datagram;
+    ASSERT_TRUE(session_.pollTransmit(now_, &datagram));
+    ParsedPacket packet;
+    ASSERT_EQ(parsePacket(datagram.header, &packet), ParseResult::kOk);
+    EXPECT_EQ(packet.header.type, FrameType::kReset);
+    EXPECT_FALSE(session_.pollTransmit(now_, &datagram));
+    EXPECT_LT(session_.memoryBytes(), 1u << 20);
+  }
+  void expectAlive() { EXPECT_EQ(session_.state(), SessionState::kEstablished) << session_.error().message; }
+
+  TimePoint now_{seconds(5)};
+  Session session_;
+  PacketWriter writer_;
+  std::uint32_t sent_ = 0, acknowledged_ = 0;
+};
+
+MessageHeader header(std::uint64_t id, std::uint64_t total, std::uint64_t offset, std::uint16_t length) {
+  MessageHeader message;
+  message.id = id;
+  message.totalLength = total;
+  message.chunkOffset = offset;
+  message.chunkLength = length;
+  return message;
+}
+
+TEST_F(Victim, CorrectMessage_IsStaged) {
+  message(FrameType::kData, header(0, 10, 0, 10), 10);
+  expectAlive();
+  EXPECT_EQ(session_.counters().stagedReceives, 1u);
+}
+TEST_F(Victim, ChunkBeyondMessage_Fails) { message(FrameType::kData, header(0, 10, 5, 6), 6); expectViolation(); }
+TEST_F(Victim, ChunkOffsetOverflows_Fails) { message(FrameType::kData, header(0, 10, ~0ull, 6), 6); expectViolation(); }
+TEST_F(Victim, ChunkLengthLies_Fails) { message(FrameType::kData, header(0, 100, 0, 6), 7); expectViolation(); }
+TEST_F(Victim, HugeMessage_Fails) { message(FrameType::kData, header(0, ~0ull, 0, 6), 6); expectViolation(); }
+TEST_F(Victim, HugeMessageLastByte_AllocatesNothing) {
+  message(FrameType::kData, header(0, 1ull << 40, (1ull << 40) - 1, 1), 1);
+  expectViolation();
+}
+TEST_F(Victim, MessageIdBeyondCredit_Fails) { message(FrameType::kData, header(65536, 1, 0, 1), 1); expectViolation(); }
+TEST_F(Victim, MessageIdMaximal_Fails) { message(FrameType::kData, header(~0ull, 1, 0, 1), 1); expectViolation(); }
+TEST_F(Victim, FinishedMessageAgain_Fails) {
+  std::byte in[4];
+  ASSERT_TRUE(session_.postReceive(now_, {1, {}, in, 4}).ok());
+  message(FrameType::kData, header(0, 4, 0, 4), 4);
+  expectAlive();
+  message(FrameType::kData, header(0, 4, 0, 4), 4);
+  expectViolation();
+}
+TEST_F(Victim, ChunkTwice_Fails) {
+  message(FrameType::kData, header(0, 10, 0, 6), 6);
+  message(FrameType::kData, header(0, 10, 0, 6), 6);
+  expectViolation();
+}
+TEST_F(Victim, ContradictoryChunks_Fail) {
+  message(FrameType::kData, header(0, 10, 0, 6), 6);
+  message(FrameType::kData, header(0, 11, 6, 4), 4);
+  expectViolation();
+}
+TEST_F(Victim, UnknownKind_Fails) {
+  MessageHeader bad = header(0, 1, 0, 1);
+  bad.kind = 2;
+  message(FrameType::kData, bad, 1);
+  expectViolation();
+}
+TEST_F(Victim, PayloadWithoutGrant_Fails) {
+  MessageHeader bad = header(0, 100, 0, 1);
+  bad.flags = kFlagGranted;
+  message(FrameType::kData, bad, 1);
+  expectViolation();
+}
+TEST_F(Victim, MoreThanCredit_Fails) {
+  for (std::uint64_t i = 0; i < 33 && session_.state() == SessionState::kEstablished; ++i) {
+    message(FrameType::kData, header(i, 32000, 0, 32000), 32000);
+  }
+  EXPECT_EQ(sent_, 33u);  // 32 x 32,000 bytes are within 1 MiB
+  expectViolation();
+}
+TEST_F(Victim, AnnouncedTwice_Fails) {
+  message(FrameType::kAnnounce, header(0, 100, 0, 0));
+  expectAlive();
+  message(FrameType::kAnnounce, header(0, 100, 0, 0));
+  expectViolation();
+}
+TEST_F(Victim, AnnouncedEmpty_Fails) { message(FrameType::kAnnounce, header(0, 0, 0, 0)); expectViolation(); }
+TEST_F(Victim, GrantOfNothing_Fails) { number(FrameType::kGrant, 0); expectViolation(); }
+TEST_F(Victim, WithdrawalBeyondCredit_Fails) { number(FrameType::kWithdraw, 70000); expectViolation(); }
+TEST_F(Victim, WithdrawalsWithoutAnnouncement_AreBounded) {
+  std::uint64_t id = 0;
+  for (; session_.state() == SessionState::kEstablished && id < 100000; ++id) number(FrameType::kWithdraw, id);
+  EXPECT_EQ(id, 65537u);
+  expectViolation();
+}
+TEST_F(Victim, ClosedTwice_Fails) {
+  sent_ = 1;  // a gap before, so that the first one waits
+  number(FrameType::kClose, 0);
+  number(FrameType::kClose, 0);
+  expectViolation();
+}
+TEST_F(Victim, AcknowledgesTheFuture_Fails) {
+  acknowledged_ += 100;
+  message(FrameType::kAnnounce, header(0, 100, 0, 0));
+  expectViolation();
+}
+TEST_F(Victim, SackOfTheFuture_Fails) {
+  writer_.begin(makeHeader(FrameType::kAck));
+  writer_.addSackRange({acknowledged_ + 5, acknowledged_ + 9});
+  deliver(writer_.finish());
+  expectViolation();
+}
+TEST_F(Victim, SackBackwards_Fails) {
+  writer_.begin(makeHeader(FrameType::kAck));
+  writer_.addSackRange({acknowledged_ + 9, acknowledged_ + 5});
+  deliver(writer_.finish());
+  expectViolation();
+}
+TEST_F(Victim, FarSequence_IsDropped) {
+  sent_ = 200000;
+  message(FrameType::kData, header(0, 1, 0, 1), 1);
+  expectAlive();
+  EXPECT_EQ(session_.counters().invalidReceived, 1u);
+}
+TEST_F(Victim, WrongBodyLength_Fails) {
+  writer_.begin(makeHeader(FrameType::kData));
+  writer_.number(5);
+  deliver(writer_.finish());
+  expectViolation();
+}
+TEST_F(Victim, ForeignSession_IsDropped) {
+  PacketHeader other = makeHeader(FrameType::kReset);
+  other.receiverId = kTheirs + 1;
+  writer_.begin(other);
+  writer_.reason(1);
+  deliver(writer_.finish());
+  expectAlive();
+  EXPECT_EQ(session_.counters().invalidReceived, 1u);
+}
+TEST_F(Victim, HelloOfAStranger_IsDropped) {
+  writer_.begin(makeHeader(FrameType::kHello));
+  Hello hello;
+  hello.senderId = 1234;
+  hello.maxDatagramBytes = 1472;
+  writer_.hello(hello);
+  deliver(writer_.finish());
+  expectAlive();
+}
+
+// Well-formed datagrams with random fields, checksums right: whatever comes, no crash and bounded memory.
+TEST(Hostile, RandomFields_NoCrash) {
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    std::mt19937_64 random(seed);
+    SessionPair pair(seed, lossless());
+    pair.connectBoth();
+    ASSERT_TRUE(pair.runUntil([&] { return pair.established(); }));
+    Bytes in(1000);
+    for (OperationToken i = 0; i < 4; ++i) ASSERT_TRUE(pair.b.session->postReceive(pair.now, {i, {MessageKind::kUnbound, i}, in.data(), in.size()}).ok());
+    const auto small = [&] { return random() % 4 == 0 ? random() : random() % 5; };
+    std::uint32_t firstSequence = 0;
+    {
+      SessionDatagram datagram;
+      ASSERT_TRUE(pair.a.session->postSend(pair.now, {1, {MessageKind::kUnbound, 99}, in.data(), 1}).ok());
+      ASSERT_TRUE(pair.a.session->pollTransmit(pair.now, &datagram));
+      ParsedPacket packet;
+      ASSERT_EQ(parsePacket(datagram.header, &packet), ParseResult::kOk);
+      firstSequence = packet.header.sequence;
+    }
+    for (int i = 0; i < 200; ++i) {
+      PacketWriter writer;
+      PacketHeader header;
+      constexpr FrameType kTypes[] = {FrameType::kHello, FrameType::kAck, FrameType::kProbe, FrameType::kProbeReply,
+                                      FrameType::kData, FrameType::kData, FrameType::kAnnounce, FrameType::kGrant,
+                                      FrameType::kWithdraw, FrameType::kClose, FrameType::kCredit};
+      header.type = kTypes[random() % std::size(kTypes)];
+      header.receiverId = SessionPair::kIdB;
+      header.flags = static_cast<std::uint8_t>(random() % 16) & static_cast<std::uint8_t>(~kFlagPayloadChecksum);
+      header.sequence = firstSequence + static_cast<std::uint32_t>(small());
+      header.timestamp = static_cast<std::uint32_t>(random());
+      header.byteLimit = small();
+      header.messageLimit = static_cast<std::uint32_t>(small());
+      writer.begin(header);
+      MessageHeader message{small(), small(), small() % 3000, small(), small(), static_cast<std::uint16_t>(small()),
+                            static_cast<std::uint8_t>(small() % 3), static_cast<std::uint8_t>(small() % 2)};
+      if (header.type == FrameType::kData || header.type == FrameType::kAnnounce) writer.messageHeader(message);
+      else if (header.type == FrameType::kHello) writer.hello({small(), small(), small(), 0, 1472, 1, 0});
+      else if (header.type != FrameType::kCredit && header.type != FrameType::kAck) writer.number(small());
+      const auto span = writer.finish();
+      Bytes bytes(span.begin(), span.end());
+      if (header.type == FrameType::kData) bytes.resize(bytes.size() + message.chunkLength % 3000);
+      pair.b.session->handleDatagram(pair.now, bytes);
+      SessionDatagram out;
+      for (int n = 0; n < 20 && pair.b.session->pollTransmit(pair.now, &out); ++n) {
+      }
+      pair.now += microseconds(random() % 1000);
+      pair.b.session->handleTimeout(pair.now);
+    }
+    EXPECT_LT(pair.b.session->memoryBytes(), 8u << 20);
+  }
+}
+
+}  // namespace
+}  // namespace gloo_bypass::test
