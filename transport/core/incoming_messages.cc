@@ -193,6 +193,8 @@ bool IncomingMessages::stage(Message& message, const MessageHeader& header, std:
 
 bool IncomingMessages::onAnnounce(const MessageHeader& header) {
   if (header.chunkOffset >= header.totalLength) return violation("the peer announced a message with nothing to grant");
+  // Credit came before a grant, and all of the message has overtaken its announcement.
+  if (header.id < nextId_ && known_.find(header.id) == nullptr) return true;
   const SlotIndex slot = findOrMake(header);
   if (slot == kNoSlot) return false;
   Message& message = messages_[slot];

@@ -22,9 +22,42 @@ void SendQueue::post(const SendRequest& request) {
   queue_.pushBack(slot);
   if (!longPath_ && message.length > config_.rendezvousBytes) return;
   // Behind messages that wait for room nothing small slips into the buffer: completions keep their order.
-  if ((longPath_ && !uncopied_.empty()) || !copy(message)) {
-    if (longPath_) uncopied_.pushBack({slot, message.serial});
+  if (longPath_ && !uncopied_.empty()) return waitForRoom(slot);
+  if (!copy(message) && longPath_) waitForRoom(slot);
+}
+
+// What will never fit does not stand in the way of what will.
+void SendQueue::waitForRoom(SlotIndex slot) {
+  const Message& message = messages_[slot];
+  if (message.length > config_.maxBufferBytes) return;
+  pushCompacting(&uncopied_, {slot, message.serial}, &compactUncopiedAt_,
+                 [this](const Reference& reference) { return waitsForRoom(reference); });
+}
+
+bool SendQueue::waitsForRoom(const Reference& reference) const {
+  const Message& message = messages_[reference.slot];
+  return message.serial == reference.serial && !message.completed && message.state != State::kFree &&
+         message.state != State::kCancelled;
+}
+
+bool SendQueue::starves(const Reference& reference) const {
+  const Message& message = messages_[reference.slot];
+  return message.serial == reference.serial && message.state == State::kAwaitingGrant;
+}
+
+// References to messages that went another way stay behind a front that does not move: they are dropped each time the
+// queue has doubled.
+template <typename Keep>
+void SendQueue::pushCompacting(RingQueue<Reference>* queue, Reference reference, std::size_t* compactAt, Keep&& keep) {
+  constexpr std::size_t kSmall = 64;
+  if (queue->size() >= std::max(*compactAt, kSmall)) {
+    for (std::size_t n = queue->size(); n > 0; --n) {
+      const Reference oldest = queue->popFront();
+      if (keep(oldest)) queue->pushBack(oldest);
+    }
+    *compactAt = 2 * queue->size();
   }
+  queue->pushBack(reference);
 }
 
 bool SendQueue::copy(Message& message) {
@@ -49,10 +82,7 @@ void SendQueue::complete(Message& message) {
 void SendQueue::copyWaiting() {
   while (!uncopied_.empty()) {
     const Reference first = uncopied_.front();
-    Message& message = messages_[first.slot];
-    const bool gone = message.serial != first.serial || message.completed || message.state == State::kFree ||
-                      message.state == State::kCancelled;
-    if (!gone && !copy(message)) return;
+    if (waitsForRoom(first) && !copy(messages_[first.slot])) return;
     uncopied_.popFront();
   }
 }
@@ -69,7 +99,7 @@ void SendQueue::setLongPath(bool longPath) {
   for (std::size_t i = 0; i < queue_.size(); ++i) {
     const SlotIndex slot = queue_.at(i);
     const Message& message = messages_[slot];
-    if (message.state == State::kQueued && !message.completed) uncopied_.pushBack({slot, message.serial});
+    if (message.state == State::kQueued && !message.completed) waitForRoom(slot);
   }
   copyWaiting();
 }
@@ -115,7 +145,10 @@ void SendQueue::leaveQueue(SlotIndex slot) {
     granted_.pushBack(slot);
   } else {
     message.state = State::kAwaitingGrant;
-    if (longPath_ || message.length <= config_.rendezvousBytes) starved_.pushBack({slot, message.serial});
+    if (longPath_ || message.length <= config_.rendezvousBytes) {
+      pushCompacting(&starved_, {slot, message.serial}, &compactStarvedAt_,
+                     [this](const Reference& reference) { return starves(reference); });
+    }
   }
 }
 
@@ -124,8 +157,8 @@ void SendQueue::leaveQueue(SlotIndex slot) {
 SendQueue::Message* SendQueue::oldestStarved(std::size_t maxChunk) {
   while (!starved_.empty()) {
     const Reference first = starved_.front();
-    Message& message = messages_[first.slot];
-    if (message.serial == first.serial && message.state == State::kAwaitingGrant) {
+    if (starves(first)) {
+      Message& message = messages_[first.slot];
       // Whole chunks only: crumbs of credit would make crumbs of datagrams.
       const std::uint64_t wanted = std::min<std::uint64_t>(maxChunk, message.length - message.sent);
       return byteLimit_ >= eagerSent_ + wanted ? &message : nullptr;

@@ -105,6 +105,11 @@ class SendQueue {
   bool copy(Message& message);
   void complete(Message& message);
   void copyWaiting();
+  void waitForRoom(SlotIndex slot);
+  bool waitsForRoom(const Reference& reference) const;
+  bool starves(const Reference& reference) const;
+  template <typename Keep>
+  static void pushCompacting(RingQueue<Reference>* queue, Reference reference, std::size_t* compactAt, Keep&& keep);
 
   const SessionConfig& config_;
   RingQueue<SessionEvent>* events_;
@@ -115,6 +120,7 @@ class SendQueue {
   RingQueue<SlotIndex> granted_;    // being sent on grants, in order of granting
   RingQueue<Reference> uncopied_;   // long paths: wait for room in the buffer
   RingQueue<Reference> starved_;    // announced for want of credit only, oldest first; those that got a grant linger here
+  std::size_t compactUncopiedAt_ = 0, compactStarvedAt_ = 0;
   FlatMap<std::uint64_t, SlotIndex> awaiting_;  // announced, by id
   std::uint64_t nextId_ = 0, nextSerial_ = 0;
   std::uint64_t byteLimit_ = 0, messageLimit_ = 0, eagerSent_ = 0;

@@ -217,15 +217,12 @@ void Bbr::checkProbeRtt(bool roundStart, const AckSample& sample) {
 // [BBR1] "Pacing Rate", "Congestion Window".
 void Bbr::updateControl(const AckSample& sample) {
   const double acked = static_cast<double>(sample.ackedBytes);
-  double bandwidthNow = bandwidth();
-  if (bandwidthNow <= 0) {
-    // No rate yet: as if the initial window were delivered each round trip.
-    if (sample.smoothedRtt > Duration{0}) bandwidthNow = window_ / seconds(sample.smoothedRtt);
+  double rate = pacingGain_ * bandwidth() * kPacingMargin;
+  // Until the pipe has been full, the window is the better guess: the first rates measured are those of a few small messages.
+  if (!pipeFull_ && sample.smoothedRtt > Duration{0}) {
+    rate = std::max({rate, pacingGain_ * window_ / seconds(sample.smoothedRtt), std::isinf(pacingRate_) ? 0 : pacingRate_});
   }
-  if (bandwidthNow > 0) {
-    const double rate = pacingGain_ * bandwidthNow * kPacingMargin;
-    if (pipeFull_ || std::isinf(pacingRate_) || rate > pacingRate_) pacingRate_ = rate;
-  }
+  if (rate > 0) pacingRate_ = rate;
   if (windowBeforeTimeout_ > 0 && acked > 0 && round_ > timeoutRound_ + 1) {
     window_ = std::max(window_, windowBeforeTimeout_);
     windowBeforeTimeout_ = 0;
@@ -233,7 +230,7 @@ void Bbr::updateControl(const AckSample& sample) {
   if (bandwidth() > 0 && minRtt_ > Duration{0} && pipeFull_) {
     const double allowance = kAllowanceDatagrams * mss_ + bandwidth() * kAllowanceSeconds;
     window_ = std::min(window_ + acked, bdpBytes(windowGain_) + allowance);
-  } else if (window_ < bdpBytes(windowGain_) || window_ < kInitialWindowDatagrams * mss_ || round_ <= 1) {
+  } else if (bandwidth() <= 0 || window_ < bdpBytes(windowGain_) || window_ < kInitialWindowDatagrams * mss_ || round_ <= 1) {
     window_ += acked;  // startup: doubles each round
   }
   window_ = std::max(window_, minWindow());
