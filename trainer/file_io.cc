@@ -149,13 +149,15 @@ void AtomicFile::commit() {
   }
 }
 
-LineWriter::LineWriter(const std::string& path) : path_(path), lastSync_(std::chrono::steady_clock::now()) {
+LineWriter::LineWriter(const std::string& path, Existing existing)
+    : path_(path), lastSync_(std::chrono::steady_clock::now()) {
   isStandardOutput_ = path == "-";
   if (isStandardOutput_) {
     path_ = "the standard output";
     file_ = FileDescriptor(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
   } else {
-    file_ = FileDescriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644));
+    const int truncate = existing == Existing::kReplace ? O_TRUNC : 0;
+    file_ = FileDescriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | truncate, 0644));
   }
   if (file_.get() < 0) {
     throw badInput(fmt::format("cannot write {}: {}", path_, reason(errno)));

@@ -68,8 +68,9 @@ class AtomicFile {
 // forced to the disk at most once each kSyncInterval, so that a machine that loses power loses little.
 class LineWriter {
  public:
-  // "-" is the standard output; anything else is created or truncated.
-  explicit LineWriter(const std::string& path);
+  enum class Existing { kReplace, kAppendTo };
+  // "-" is the standard output; anything else is a file, and `existing` says what becomes of one that is there.
+  explicit LineWriter(const std::string& path, Existing existing = Existing::kReplace);
   void writeLine(std::string line);
   // Forces everything to the disk and reports errors that only closing would show.
   void close();

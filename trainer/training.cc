@@ -351,7 +351,8 @@ void Run::execute() {
   loadState();
   const std::string path = metricsPathOf(options_, environment_.rank);
   if (!path.empty()) {
-    metrics_.emplace(path);
+    metrics_.emplace(
+        path, options_.resumePath.empty() ? LineWriter::Existing::kReplace : LineWriter::Existing::kAppendTo);
   }
   connect();
   writeStart();

@@ -162,7 +162,11 @@ std::string parameterDigest(const Gpt2& model) {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned length = 0;
   EVP_DigestFinal_ex(context.get(), digest.data(), &length);
-  return fmt::format("{:02x}", fmt::join(digest.begin(), digest.begin() + length, ""));
+  std::string hex;
+  for (unsigned i = 0; i < length; ++i) {
+    hex += fmt::format("{:02x}", digest[i]);
+  }
+  return hex;
 }
 
 } // namespace gloo_bypass::trainer

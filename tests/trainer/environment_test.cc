@@ -138,6 +138,15 @@ TEST(LineWriter, Lines_AreInTheFileAtOnce) {
   EXPECT_EQ(testing::contents(folder.path("log")), "one\n");
 }
 
+TEST(LineWriter, ExistingFile_IsReplacedOrAppendedTo) {
+  const testing::TemporaryFolder folder;
+  LineWriter(folder.path("log")).writeLine("one");
+  LineWriter(folder.path("log"), LineWriter::Existing::kAppendTo).writeLine("two");
+  EXPECT_EQ(testing::contents(folder.path("log")), "one\ntwo\n");
+  LineWriter(folder.path("log")).writeLine("three");
+  EXPECT_EQ(testing::contents(folder.path("log")), "three\n");
+}
+
 TEST(LineWriter, FullDisk_IsReported) {
   LineWriter writer("/dev/full");
   EXPECT_THROW(writer.writeLine("one"), TrainerError);

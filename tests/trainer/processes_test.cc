@@ -284,7 +284,7 @@ TEST(FullDisk, Checkpoint_KeepsTheOldOne) {
 }
 
 TEST(Transport, DpdkAndTcp_EndWithTheSameDigest) {
-  const char* plugin = std::getenv("GLOO_BYPASS_PLUGIN");
+  const char* plugin = std::getenv("DDP_TRAIN_PLUGIN");
   if (plugin == nullptr) {
     GTEST_SKIP() << "the plug-in or its DPDK transport is not part of this build";
   }
