@@ -169,8 +169,8 @@ class Comparison:
         def tick():
             done, last = records.finished_steps(live)
             if last:
-                self.display.advance(done, f"step {done} of {plan.steps}, loss {last.get('loss', 0):.3f}, "
-                                           f"{last.get('t_step_s', 0):.2f} s a step")
+                self.display.advance(done, note=f"step {done} of {plan.steps}, loss {last.get('loss', 0):.3f}, "
+                                                f"{last.get('t_step_s', 0):.2f} s a step")
 
         program = self.build / "trainer" / "ddp_train"
         if not self.stage(f"train over {turn.transport}, repeat {turn.repeat}", slug,

@@ -48,13 +48,12 @@ class Display:
                 self._progress = None
             self.console.print(f"{mark} {escape(name):<26} {wording.duration(time.monotonic() - started):>12}")
 
-    def advance(self, completed=None, note=""):
-        """The present stage has come so far; the note is shown on a terminal only."""
+    def advance(self, completed=None, total=None, note=""):
+        """The present stage has come so far; shown on a terminal only."""
         if self._progress is None:
             return
         fields = {"note": escape(note)} if note else {}
-        if completed is not None:
-            fields["completed"] = completed
+        fields |= {key: value for key, value in (("completed", completed), ("total", total)) if value is not None}
         self._progress.update(self._task, **fields)
 
     def line(self, text, style=""):

@@ -70,7 +70,8 @@ def all_reduce_lines(measurement):
         ratios = [summary.times_better(medians.get(transports[0]), medians.get(transport), "lower")
                   for transport in transports[1:]]
         wrong = [cell["wrong"] for cell in cells if cell and cell["wrong"] is not None]
-        lines.append({"size": summary.size_text(int(size)), "cells": cells, "wrong": int(sum(wrong)) if wrong else "not checked",
+        lines.append({"size": summary.size_text(int(size)), "cells": cells,
+                      "wrong": int(sum(wrong)) if wrong else "not checked",
                       "ratios": ["" if value is None else f"{value:.2f}\u202f\u00d7" for value in ratios]})
     return lines
 
@@ -93,9 +94,10 @@ def notes(measurement, made):
         done = repeats_done(measurement)
         each = min(done.values()) if done else 0
         measured = plan["steps"] - plan["warm_up"]
-        found.append(f"Training ran in the order {order}, {'once' if each == 1 else f'{each} times over'}, each run in fresh processes with the same seed: "
-                     f"{plan['steps']} steps, of which the first {plan['warm_up']} count as warm-up, so {measured} are "
-                     f"measured. Figures are medians over all measured steps of all ranks and runs.")
+        times = "once" if each == 1 else f"{each} times over"
+        found.append(f"Training ran in the order {order}, {times}, each run in fresh processes with the same seed: "
+                     f"{plan['steps']} steps, {plan['warm_up']} of them warm-up, {measured} measured. Figures are medians "
+                     "over all measured steps of all ranks and runs.")
         found.append(f"With {samples_text(made.training)} samples a quantity, the 99th percentile of the training is close to "
                      "its slowest step: read it as that. For rates the 1st percentile stands in its place.")
         if each > 1:
@@ -104,8 +106,8 @@ def notes(measurement, made):
         found.append("T_ar runs from the moment the first bucket of gradients is handed over until the last one is done, on each "
                      "rank; the part not hidden runs from the moment the last bucket is handed over. It includes waiting for "
                      "the slower rank.")
-        sources = sorted(set(measurement.runs["bytes_source"]))
-        found.append("Bytes are payload, counted by what moved them (" + ", ".join(sources) + "), headers not included.")
+        found.append("Bytes are what each transport counts itself: the kernel's counters of the TCP connections, which leave headers "
+                     "out and retransmissions in, and the plug-in's counters.")
     if made.all_reduce:
         rounds = int(measurement.reduces["rounds"].max())
         found.append(f"All-reduces are Gloo's ring on float sums, driven directly. The transports alternated in {rounds} rounds in the "

@@ -77,8 +77,8 @@ def titled(axes, theme, title, subtitle=""):
 
 
 def unit_of(seconds):
-    """The factor and the name of the unit in which times up to `seconds` read well."""
-    return (1.0, "s") if seconds >= 0.3 else (1e3, "ms")
+    """The factor, the sign and the name of the unit in which times up to `seconds` read well."""
+    return (1.0, "s", "seconds") if seconds >= 0.3 else (1e3, "ms", "milliseconds")
 
 
 def step_breakdown(steps, transports, theme):
@@ -96,7 +96,7 @@ def step_breakdown(steps, transports, theme):
         pieces["other"] = max(0.0, medians["step_s"] - sum(pieces.values()))
         ends.append((position, transport, pieces, part["step_s"]))
     longest = max(max(sum(pieces.values()), series.quantile(0.99)) for _, _, pieces, series in ends)
-    scale, unit = unit_of(longest)
+    scale, unit, name_of_unit = unit_of(longest)
     for position, transport, pieces, series in ends:
         left = 0.0
         for name, seconds in pieces.items():
@@ -118,7 +118,7 @@ def step_breakdown(steps, transports, theme):
     axes.spines["left"].set_visible(False)
     axes.set_xlim(0, longest * 1.17)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value * scale:g}"))
-    axes.set_xlabel(f"{unit} a step (median; whisker to the 99th percentile)", fontsize=10)
+    axes.set_xlabel(f"{name_of_unit} a step (median; whisker to the 99th percentile)", fontsize=10)
     axes.grid(axis="x", color=theme.grid, linewidth=0.8)
     axes.set_title("Where a training step's time goes", loc="left", color=theme.ink, fontsize=12, fontweight="bold",
                    pad=26)
@@ -135,14 +135,14 @@ def all_reduce_time(steps, transports, theme):
     columns = (("all_reduce_s", "all-reduce, T_ar"), ("exposed_s", "of it not hidden\nbehind backward"))
     width = 0.8 / max(1, len(present))
     top = max(measured[column].max() for column, _ in columns)
-    scale, unit = unit_of(top)
+    scale, unit, name_of_unit = unit_of(top)
     for group, (column, _) in enumerate(columns):
         for index, transport in enumerate(present):
             values = measured[measured["transport"] == transport][column].to_numpy()
             centre = group + (index - (len(present) - 1) / 2) * width
             # Points spread by their order in time, left to right, not at random.
             spread = [centre + width * 0.5 * ((i + 0.5) / len(values) - 0.5) for i in range(len(values))]
-            axes.plot(spread, values, linestyle="none", marker=MARKERS[index % 4], markersize=3.6, alpha=0.45,
+            axes.plot(spread, values, linestyle="none", marker=MARKERS[index % 4], markersize=3.8, alpha=0.45 if theme.name == "light" else 0.7,
                       markeredgewidth=0, color=theme.series[index % 4])
             median = summary.figure_of(values).median
             axes.plot([centre - width * 0.36, centre + width * 0.36], [median, median], linewidth=2.6,
@@ -155,7 +155,7 @@ def all_reduce_time(steps, transports, theme):
     axes.set_xlim(-0.55, len(columns) - 0.45)
     axes.set_ylim(0, top * 1.22)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value * scale:g}"))
-    axes.set_ylabel(f"{unit} a step", fontsize=10)
+    axes.set_ylabel(f"{name_of_unit} a step", fontsize=10)
     axes.grid(axis="y", color=theme.grid, linewidth=0.8)
     titled(axes, theme, "All-reduce in training", "each point a step, each bar the median")
     return png_of(figure)

@@ -37,6 +37,7 @@ class Summary:
     digests: dict
     targets: list
     beside: list
+    doubt: str
 
 
 def load(folder):
@@ -71,7 +72,8 @@ def summarise(measurement):
     return Summary(
         training, reduces, summary.all_reduce_rows(measurement.reduces, transports, summary.HEADLINE_BYTES), idle,
         summary.identical(measurement.runs, transports), summary.digests(measurement.runs), reached,
-        published.beside(training, transports, plan["ranks"]) if training and published.comparable(plan) else [])
+        published.beside(training, transports, plan["ranks"]) if training and published.comparable(plan) else [],
+        summary.doubt(training, transports))
 
 
 def row_records(rows, transports):
@@ -113,6 +115,8 @@ def show(measurement, made, console):
         if len(measurement.transports) > 1:
             console.print(f"\nRatio: how many times better than {measurement.transports[0]}, in times as in rates.",
                           style="dim", highlight=False)
+    if made.doubt:
+        console.print(made.doubt, style="yellow", highlight=False, soft_wrap=True)
     text, style = verdict(made.same_bits, made.digests)
     if text:
         console.print(text, style=style, highlight=False, soft_wrap=True)

@@ -5,7 +5,7 @@ FIXED = {"MB": 2, "%": 1, "% of a core": 2, "MiB": 1}
 
 
 def number(value, unit=""):
-    """About three significant digits; thousands with a separator."""
+    """About three significant digits; thousands with a separator; '<0.001' for what is less."""
     if unit in FIXED:
         return f"{value:,.{FIXED[unit]}f}"
     size = abs(value)
@@ -15,7 +15,7 @@ def number(value, unit=""):
         return f"{value:.1f}"
     if size >= 0.095 or value == 0:
         return f"{value:.2f}"
-    return f"{value:.3g}"
+    return f"{value:.3g}" if size >= 0.001 else "<0.001"
 
 
 def ratio_range(one):

@@ -1,6 +1,7 @@
 """Readers of what the trainer and the benchmark write: right files are read whole, wrong ones refused with place and reason."""
 
 import json
+from pathlib import Path
 
 import pytest
 from conftest import DIGEST, benchmark_report, idle_entry, reduce_result, training_records, write_lines
@@ -102,3 +103,15 @@ def test_idle_report_gives_a_row_for_each_rank(tmp_path):
 
 def test_frame_without_rows_has_its_columns():
     assert list(records.frame_of([], records.STEP_COLUMNS).columns) == list(records.STEP_COLUMNS)
+
+
+def test_files_that_the_programs_really_wrote_are_read():
+    """fixtures/ holds what ddp_train and all_reduce_perf wrote: a change of their output shows here."""
+    fixtures = Path(__file__).parent / "fixtures"
+    steps, run = records.read_training(fixtures / "ddp_train.jsonl", "DPDK", 1, 1)
+    assert len(steps) == 4 and run["parameters"] == 81912576 and len(run["sha256"]) == 64
+    assert all(row["step_s"] > row["forward_s"] > 0 and row["sent_bytes"] > 327e6 for row in steps)
+    rows = records.read_all_reduce(fixtures / "all_reduce_perf.json")
+    assert [(row["transport"], row["bytes"], row["wrong"]) for row in rows] == [("TCP", 40_000_000, 0), ("DPDK", 40_000_000, 0)]
+    idle = records.read_idle(fixtures / "idle.json")
+    assert [(row["transport"], row["rank"]) for row in idle] == [("TCP", 0), ("TCP", 1), ("DPDK", 0), ("DPDK", 1)]

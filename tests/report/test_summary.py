@@ -41,7 +41,8 @@ def test_training_rows_leave_warm_up_out_and_pair_repeats():
     assert one.ratios["DPDK"] == summary.Ratio(2.0, 1.5, 2.0)
     rate = row(summary.training_rows(steps, BOTH), "tokens_per_s")
     assert rate.ratios["DPDK"].value == pytest.approx(2.0)
-    assert row(summary.training_rows(steps, BOTH), "share_percent").figures["TCP"].median == 50.0
+    share = row(summary.training_rows(steps, BOTH), "share_percent")
+    assert share.figures["TCP"].median == 50.0 and share.ratios == {}
 
 
 def test_training_rows_of_one_repeat_have_no_range():
@@ -103,3 +104,12 @@ def test_identical_needs_every_rank_of_every_run_and_transport():
     (summary.Ratio(0.99, 0.97, 1.01), 1.0, None), (summary.Ratio(0.9, 0.8, 1.01), 1.0, False), (summary.Ratio(2.9), 3.0, False)])
 def test_target_is_undecided_only_near_it_with_repeats_on_both_sides(ratio, least, met):
     assert summary.target_of("a", "b", ratio, least).met is met
+
+
+@pytest.mark.parametrize("forward, doubtful", [(1.0, False), (1.04, False), (1.2, True), (0.8, True)])
+def test_doubt_when_forward_differs_between_transports(forward, doubtful):
+    steps = steps_of([("TCP", 1, False, 3.0), ("DPDK", 1, False, 3.0)])
+    steps.loc[steps["transport"] == "DPDK", "forward_s"] = forward
+    said = summary.doubt(summary.training_rows(steps, BOTH), BOTH)
+    assert bool(said) == doubtful
+    assert summary.doubt([], BOTH) == ""
