@@ -1,6 +1,7 @@
 #include "transport/dpdk/dpdk_port.h"
 
 #include "transport/dpdk/eal.h"
+#include "transport/dpdk/ip_port.h"
 #include "transport/dpdk/memif_port.h"
 
 namespace gloo_bypass {
@@ -12,10 +13,11 @@ Result<std::unique_ptr<PacketPort>> makeDpdkPort(const TransportConfig& config) 
     case LinkMode::kMemif:
       return makeMemifPort(config);
     case LinkMode::kNetdev:
+      return makeNetdevPort(config);
     case LinkMode::kPci:
-      break;
+      return makePciPort(config);
   }
-  return Error{ErrorScope::kDevice, ErrorCode::kConfiguration, "this link mode is not built in"};
+  return Error{ErrorScope::kDevice, ErrorCode::kInvalidArgument, "no such link mode"};
 }
 
 }  // namespace gloo_bypass

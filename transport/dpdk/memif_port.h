@@ -13,32 +13,13 @@
 
 #include "transport/base/config.h"
 #include "transport/dpdk/memif_link.h"
+#include "transport/dpdk/self_ring.h"
 #include "transport/io/packet_port.h"
 
 namespace gloo_bypass {
 
 // The EAL runs.
 Result<std::unique_ptr<PacketPort>> makeMemifPort(const TransportConfig& config);
-
-// Datagrams a port sends to itself: ranks that are threads of one process.
-class SelfRing {
- public:
-  SelfRing(std::size_t slots, std::size_t slotBytes) : slotBytes_(slotBytes), slots_(slots) {}
-  // False: full.
-  bool push(const OutgoingDatagram& datagram);
-  bool empty() const { return head_ == tail_; }
-  std::span<const std::byte> front() const;
-  void pop() { ++head_; }
-
- private:
-  struct Slot {
-    std::vector<std::byte> bytes;
-    std::size_t length = 0;
-  };
-  const std::size_t slotBytes_;
-  std::vector<Slot> slots_;  // a slot's memory is made when first used
-  std::size_t head_ = 0, tail_ = 0;
-};
 
 class MemifPort final : public PacketPort {
  public:

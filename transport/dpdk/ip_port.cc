@@ -1,0 +1,336 @@
+#include "transport/dpdk/ip_port.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <array>
+
+#include "transport/base/check.h"
+
+namespace gloo_bypass {
+namespace {
+
+constexpr LinkId kFirstLink = 1;
+constexpr std::uint16_t kBurst = 32;
+constexpr std::size_t kSelfSlots = 64;
+// Without an interrupt: how often a sleeper looks. A thousand looks a second cost well under 1 % of a core.
+constexpr Duration kPollInterval = std::chrono::milliseconds(1);
+// While ARP is under way its timers must run.
+constexpr Duration kSearchInterval = std::chrono::milliseconds(10);
+// ICMP port unreachable without a datagram from that peer in between: one may be forged or late.
+constexpr int kUnreachableLimit = 2;
+constexpr std::uint8_t kIcmpUnreachable = 3;
+constexpr std::uint8_t kIcmpPortUnreachable = 3;
+
+}  // namespace
+
+Result<Ipv4Address> IpRouting::nextHop(Ipv4Address ownIp, Ipv4Address destination) const {
+  if (kernel) return gloo_bypass::nextHop(*kernel, destination);
+  if ((destination & prefixMask) == (ownIp & prefixMask)) return destination;
+  if (gateway != 0) return gateway;
+  return Error{ErrorScope::kSession, ErrorCode::kConfiguration,
+               fmt::format("{} is outside this port's prefix and there is no gateway: set GLOO_BYPASS_GATEWAY",
+                           toString(destination))};
+}
+
+IpPort::IpPort(IpPortParts parts, FileDescriptor wakeEvent)
+    : parts_(std::move(parts)),
+      maxDatagramBytes_(parts_.mtu - kMtuOverheadBytes),
+      neighbours_(parts_.mac, parts_.self.ip, !parts_.routing.kernel),
+      wakeEvent_(std::move(wakeEvent)),
+      self_(kSelfSlots, maxDatagramBytes_) {
+  if (parts_.device->hasReceiveInterrupts()) interrupt_ = rte_eth_dev_rx_intr_ctl_q_get_fd(parts_.device->port(), 0);
+}
+
+IpPort::~IpPort() = default;
+
+std::string IpPort::describe() const {
+  return fmt::format("{} {}:{}", parts_.description, toString(parts_.self.ip), parts_.self.port);
+}
+
+Result<LinkId> IpPort::openLink(std::span<const std::byte> remoteAddress) {
+  auto decoded = decodeUdpAddress(remoteAddress);
+  if (!decoded) return decoded.error();
+  const UdpAddress peer = decoded.value();
+  if (peer.ip == parts_.self.ip && peer.port == parts_.self.port) {
+    if (selfLink_ == 0) {
+      links_.push_back(Link{.peer = peer, .open = true, .self = true});
+      selfLink_ = static_cast<LinkId>(links_.size() - 1 + kFirstLink);
+    }
+    return selfLink_;
+  }
+  if (const Link* known = findByPeer(peer.ip, peer.port)) {
+    return static_cast<LinkId>(static_cast<std::size_t>(known - links_.data()) + kFirstLink);
+  }
+  const auto hop = parts_.routing.nextHop(parts_.self.ip, peer.ip);
+  if (!hop) return hop.error();
+  neighbours_.want(hop.value());
+  searching_.store(true, std::memory_order_relaxed);
+  links_.push_back(Link{.peer = peer, .hop = hop.value(), .open = true});
+  return static_cast<LinkId>(links_.size() - 1 + kFirstLink);
+}
+
+void IpPort::closeLink(LinkId id) {
+  GLOO_BYPASS_CHECK(id >= kFirstLink && id - kFirstLink < links_.size());
+  links_[id - kFirstLink].open = false;
+  if (id == selfLink_) selfLink_ = 0;
+}
+
+LinkProperties IpPort::linkProperties(LinkId id) const {
+  return LinkProperties{
+      .maxDatagramBytes = maxDatagramBytes_, .lossless = id == selfLink_, .local = id == selfLink_};
+}
+
+IpPort::Link* IpPort::findByPeer(Ipv4Address ip, std::uint16_t port) {
+  const auto matches = [&](const Link& link) {
+    return link.open && !link.self && link.peer.ip == ip && link.peer.port == port;
+  };
+  if (lastFound_ < links_.size() && matches(links_[lastFound_])) return &links_[lastFound_];
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    if (!matches(links_[i])) continue;
+    lastFound_ = i;
+    return &links_[i];
+  }
+  return nullptr;
+}
+
+// Sending ---------------------------------------------------------------------------------------
+
+bool IpPort::resolve(Link& link) {
+  const auto mac = neighbours_.find(link.hop);
+  if (!mac) return false;
+  if (link.mac != mac) {
+    link.mac = mac;
+    UdpFlow flow;
+    flow.sourceMac = parts_.mac;
+    flow.destinationMac = *mac;
+    flow.sourceIp = parts_.self.ip;
+    flow.destinationIp = link.peer.ip;
+    flow.sourcePort = parts_.self.port;
+    flow.destinationPort = link.peer.port;
+    link.headers = FrameTemplate(flow);
+  }
+  return true;
+}
+
+std::size_t IpPort::transmit(LinkId id, std::span<const OutgoingDatagram> datagrams) {
+  GLOO_BYPASS_CHECK(id >= kFirstLink && id - kFirstLink < links_.size());
+  Link& link = links_[id - kFirstLink];
+  if (!link.open) return 0;
+  std::size_t sent = 0;
+  if (link.self) {
+    for (; sent < datagrams.size() && self_.push(datagrams[sent]); ++sent) {
+      ++counters_.packetsSent;
+      counters_.bytesSent += kFrameHeaderBytes + datagrams[sent].header.size() + datagrams[sent].payload.size();
+    }
+    if (sent > 0) wake();
+  } else if (resolve(link)) {
+    while (sent < datagrams.size()) {
+      const std::size_t wanted = std::min<std::size_t>(datagrams.size() - sent, kBurst);
+      const std::size_t accepted = transmitBurst(link, datagrams.subspan(sent, wanted));
+      sent += accepted;
+      if (accepted < wanted) break;
+    }
+  } else {
+    return 0;
+  }
+  if (sent < datagrams.size()) ++counters_.transmitFull;
+  return sent;
+}
+
+std::uint16_t IpPort::transmitBurst(Link& link, std::span<const OutgoingDatagram> datagrams) {
+  std::array<rte_mbuf*, kBurst> mbufs;
+  std::uint16_t built = 0;
+  for (const OutgoingDatagram& datagram : datagrams) {
+    GLOO_BYPASS_CHECK(datagram.header.size() + datagram.payload.size() <= maxDatagramBytes_);
+    rte_mbuf* const mbuf = parts_.buffers->build(link.headers, datagram, parts_.attachPayload);
+    if (mbuf == nullptr) break;  // all in the driver's ring: back-pressure
+    mbufs[built++] = mbuf;
+  }
+  const std::uint16_t accepted = parts_.device->transmit(mbufs.data(), built);
+  for (std::uint16_t i = 0; i < accepted; ++i) {
+    counters_.bytesSent += kFrameHeaderBytes + datagrams[i].header.size() + datagrams[i].payload.size();
+  }
+  counters_.packetsSent += accepted;
+  if (accepted < built) rte_pktmbuf_free_bulk(&mbufs[accepted], built - accepted);
+  return accepted;
+}
+
+void IpPort::sendArp(const ArpFrame& frame) {
+  rte_mbuf* mbuf = parts_.buffers->copy(frame);
+  if (mbuf != nullptr && parts_.device->transmit(&mbuf, 1) == 0) rte_pktmbuf_free(mbuf);
+}
+
+// Receiving -------------------------------------------------------------------------------------
+
+std::size_t IpPort::receive(PacketSink& sink, std::size_t maxDatagrams) {
+  if (anyDown_) reportDown(sink);
+  std::size_t received = receiveSelf(sink, maxDatagrams);
+  while (received < maxDatagrams) {
+    std::array<rte_mbuf*, kBurst> mbufs;
+    const auto wanted = static_cast<std::uint16_t>(std::min<std::size_t>(maxDatagrams - received, kBurst));
+    const std::uint16_t count = parts_.device->receive(mbufs.data(), wanted);
+    for (std::uint16_t i = 0; i < count; ++i) {
+      const std::span frame(rte_pktmbuf_mtod(mbufs[i], const std::byte*), mbufs[i]->data_len);
+      if (mbufs[i]->nb_segs != 1) {
+        ++counters_.droppedMalformed;
+      } else if (deliver(sink, frame)) {
+        ++received;
+      }
+    }
+    if (count > 0) rte_pktmbuf_free_bulk(mbufs.data(), count);
+    if (count < wanted) break;
+  }
+  return received;
+}
+
+std::size_t IpPort::receiveSelf(PacketSink& sink, std::size_t maxDatagrams) {
+  std::size_t received = 0;
+  for (; received < maxDatagrams && !self_.empty(); ++received) {
+    ++counters_.packetsReceived;
+    counters_.bytesReceived += self_.front().size() + kFrameHeaderBytes;
+    sink.onDatagram(selfLink_, self_.front());
+    self_.pop();
+  }
+  return received;
+}
+
+void IpPort::reportDown(PacketSink& sink) {
+  anyDown_ = false;
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    if (!links_[i].reportDown) continue;
+    links_[i].reportDown = false;
+    sink.onLinkDown(static_cast<LinkId>(i + kFirstLink), links_[i].error);
+  }
+}
+
+bool IpPort::deliver(PacketSink& sink, std::span<const std::byte> frame) {
+  if (frame.size() >= kEthernetHeaderBytes && readBe16(&frame[12]) == kEtherTypeArp) {
+    answerOrLearnArp(frame);
+    return false;
+  }
+  const auto packet = parseIpv4Frame(frame);
+  if (!packet) {
+    ++counters_.droppedMalformed;
+    return false;
+  }
+  if (packet->destinationIp != parts_.self.ip) {
+    ++counters_.droppedForeign;
+    return false;
+  }
+  if (packet->protocol == kProtocolIcmp) {
+    handleIcmp(*packet);
+    return false;
+  }
+  if (packet->protocol != kProtocolUdp || !deliverUdp(sink, *packet)) {
+    ++counters_.droppedForeign;
+    return false;
+  }
+  ++counters_.packetsReceived;
+  counters_.bytesReceived += frame.size();
+  return true;
+}
+
+bool IpPort::deliverUdp(PacketSink& sink, const Ipv4Packet& packet) {
+  const auto udp = parseUdp(packet.payload);
+  if (!udp || udp->destinationPort != parts_.self.port) return false;
+  Link* const link = findByPeer(packet.sourceIp, udp->sourcePort);
+  if (link == nullptr) return false;
+  link->unreachableSeen = 0;
+  if (!link->mac) neighbours_.learn(link->hop, packet.sourceMac, now_);
+  sink.onDatagram(static_cast<LinkId>(static_cast<std::size_t>(link - links_.data()) + kFirstLink), udp->data);
+  return true;
+}
+
+void IpPort::answerOrLearnArp(std::span<const std::byte> frame) {
+  if (const auto reply = neighbours_.handle(frame, now_)) sendArp(*reply);
+  searching_.store(neighbours_.searching(), std::memory_order_relaxed);
+}
+
+// Port unreachable that quotes a datagram of ours: the peer's kernel says that nobody holds its port any more.
+void IpPort::handleIcmp(const Ipv4Packet& packet) {
+  const std::span<const std::byte> icmp = packet.payload;
+  constexpr std::size_t kIcmpHeaderBytes = 8;
+  if (icmp.size() < kIcmpHeaderBytes + kIpv4HeaderBytes + kUdpHeaderBytes ||
+      std::to_integer<std::uint8_t>(icmp[0]) != kIcmpUnreachable ||
+      std::to_integer<std::uint8_t>(icmp[1]) != kIcmpPortUnreachable) {
+    return;
+  }
+  const std::span<const std::byte> quoted = icmp.subspan(kIcmpHeaderBytes);
+  const std::span<const std::byte> quotedUdp = quoted.subspan(kIpv4HeaderBytes);
+  if (std::to_integer<std::uint8_t>(quoted[0]) != 0x45 || std::to_integer<std::uint8_t>(quoted[9]) != kProtocolUdp ||
+      readBe32(&quoted[12]) != parts_.self.ip || readBe16(&quotedUdp[0]) != parts_.self.port ||
+      packet.sourceIp != readBe32(&quoted[16])) {
+    return;
+  }
+  Link* const link = findByPeer(readBe32(&quoted[16]), readBe16(&quotedUdp[2]));
+  if (link == nullptr || ++link->unreachableSeen < kUnreachableLimit) return;
+  failLink(*link, "its machine says that the port is closed: the process ended, or was killed");
+}
+
+void IpPort::failLink(Link& link, std::string message) {
+  link.error = Error{ErrorScope::kSession, ErrorCode::kPeerVanished,
+                     fmt::format("{}:{}: {}", toString(link.peer.ip), link.peer.port, message)};
+  link.open = false;
+  link.reportDown = true;
+  anyDown_ = true;
+}
+
+// Time and sleep --------------------------------------------------------------------------------
+
+void IpPort::onTick(TimePoint now) {
+  now_ = now;
+  for (const ArpFrame& request : neighbours_.tick(now)) sendArp(request);
+  if (!searching_.load(std::memory_order_relaxed)) return;
+  for (Link& link : links_) {
+    if (link.open && !link.self && neighbours_.failed(link.hop)) {
+      failLink(link, fmt::format("no answer to ARP for next hop {}", toString(link.hop)));
+    }
+  }
+  searching_.store(neighbours_.searching(), std::memory_order_relaxed);
+}
+
+void IpPort::armWakeup() {
+  armed_.store(true, std::memory_order_seq_cst);
+  if (parts_.reservation) parts_.reservation->arm();
+  if (interrupt_ >= 0) (void)rte_eth_dev_rx_intr_enable(parts_.device->port(), 0);
+}
+
+void IpPort::block(Duration timeout) {
+  if (timeout <= Duration::zero()) return;
+  std::array<pollfd, 2> polled{pollfd{wakeEvent_.get(), POLLIN, 0}, pollfd{-1, POLLIN, 0}};
+  polled[1].fd = parts_.reservation ? parts_.reservation->fd() : interrupt_;
+  if (polled[1].fd < 0) timeout = std::min(timeout, kPollInterval);
+  if (searching_.load(std::memory_order_relaxed)) timeout = std::min(timeout, kSearchInterval);
+  timeout = std::min<Duration>(timeout, std::chrono::hours(1));
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(timeout);
+  timespec limit{};
+  limit.tv_sec = seconds.count();
+  limit.tv_nsec = (timeout - seconds).count();
+  (void)::ppoll(polled.data(), polled.size(), &limit, nullptr);
+}
+
+void IpPort::disarmWakeup() {
+  armed_.store(false, std::memory_order_seq_cst);
+  std::uint64_t count = 0;
+  (void)!::read(wakeEvent_.get(), &count, sizeof(count));
+  if (parts_.reservation) parts_.reservation->disarm();
+  if (interrupt_ >= 0) (void)rte_eth_dev_rx_intr_disable(parts_.device->port(), 0);
+}
+
+void IpPort::wake() {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (!armed_.load(std::memory_order_relaxed)) return;
+  const std::uint64_t one = 1;
+  (void)!::write(wakeEvent_.get(), &one, sizeof(one));
+}
+
+PortCounters IpPort::counters() const {
+  PortCounters counters = counters_;
+  counters.droppedNoBuffer = parts_.device->missed();
+  return counters;
+}
+
+}  // namespace gloo_bypass

@@ -1,0 +1,115 @@
+// Link modes netdev and pci: datagrams in UDP over IPv4 over one Ethernet device, to any number of peers.
+//
+// netdev: a Linux interface through net_af_packet or net_af_xdp; address, MTU and routes are the kernel's, a kernel socket
+// holds the UDP port (port_reservation.h) and wakes a sleeper. pci: a device of DPDK's own; address and gateway come from
+// the configuration, ARP requests are answered here, a sleeper is woken by receive interrupts where the driver has
+// them and else looks every kPollInterval.
+//
+// UDP checksum: 0 (none). The session has its own CRC-32C on links that are not lossless; the IPv4 header's is computed.
+// The path to a peer opens once its next hop's MAC is known: until then transmit accepts nothing.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "transport/base/config.h"
+#include "transport/dpdk/ethernet_device.h"
+#include "transport/dpdk/kernel_interface.h"
+#include "transport/dpdk/neighbour_table.h"
+#include "transport/dpdk/packet_buffers.h"
+#include "transport/dpdk/port_address.h"
+#include "transport/dpdk/port_reservation.h"
+#include "transport/dpdk/self_ring.h"
+#include "transport/io/packet_port.h"
+
+namespace gloo_bypass {
+
+// The EAL runs.
+Result<std::unique_ptr<PacketPort>> makeNetdevPort(const TransportConfig& config);
+Result<std::unique_ptr<PacketPort>> makePciPort(const TransportConfig& config);
+
+// How an IpPort finds the way: by the kernel's routing table, or by a prefix and a gateway.
+struct IpRouting {
+  std::optional<KernelInterface> kernel;
+  Ipv4Address prefixMask = 0;
+  Ipv4Address gateway = 0;  // 0: none
+  Result<Ipv4Address> nextHop(Ipv4Address ownIp, Ipv4Address destination) const;
+};
+
+struct IpPortParts {
+  std::string description;  // "af_packet on eth0"
+  MacAddress mac{};
+  UdpAddress self;
+  std::size_t mtu = 0;
+  bool attachPayload = false;  // the driver copies during its burst
+  IpRouting routing;
+  std::optional<PortReservation> reservation;  // netdev
+  std::unique_ptr<PacketBuffers> buffers;
+  std::unique_ptr<EthernetDevice> device;
+};
+
+class IpPort final : public PacketPort {
+ public:
+  IpPort(IpPortParts parts, FileDescriptor wakeEvent);
+  ~IpPort() override;
+
+  std::vector<std::byte> localAddress() const override { return encodeAddress(parts_.self); }
+  std::string describe() const override;
+  Result<LinkId> openLink(std::span<const std::byte> remoteAddress) override;
+  void closeLink(LinkId link) override;
+  LinkProperties linkProperties(LinkId link) const override;
+  std::size_t receive(PacketSink& sink, std::size_t maxDatagrams) override;
+  std::size_t transmit(LinkId link, std::span<const OutgoingDatagram> datagrams) override;
+  void onTick(TimePoint now) override;
+  void armWakeup() override;
+  void block(Duration timeout) override;
+  void disarmWakeup() override;
+  void wake() override;
+  PortCounters counters() const override;
+
+ private:
+  struct Link {
+    UdpAddress peer;
+    Ipv4Address hop = 0;
+    bool open = false;
+    bool self = false;
+    bool reportDown = false;
+    int unreachableSeen = 0;          // ICMP port unreachable since the last datagram
+    std::optional<MacAddress> mac;    // as in `headers`
+    FrameTemplate headers;
+    Error error;
+  };
+
+  std::size_t receiveSelf(PacketSink& sink, std::size_t maxDatagrams);
+  void reportDown(PacketSink& sink);
+  // True: handed up.
+  bool deliver(PacketSink& sink, std::span<const std::byte> frame);
+  bool deliverUdp(PacketSink& sink, const Ipv4Packet& packet);
+  void handleIcmp(const Ipv4Packet& packet);
+  void failLink(Link& link, std::string message);
+  bool resolve(Link& link);
+  Link* findByPeer(Ipv4Address ip, std::uint16_t port);
+  void sendArp(const ArpFrame& frame);
+  void answerOrLearnArp(std::span<const std::byte> frame);
+  std::uint16_t transmitBurst(Link& link, std::span<const OutgoingDatagram> datagrams);
+
+  IpPortParts parts_;
+  const std::size_t maxDatagramBytes_;
+  NeighbourTable neighbours_;
+  FileDescriptor wakeEvent_;
+  int interrupt_ = -1;  // descriptor of the receive interrupt, the driver's; -1: none
+  std::vector<Link> links_;     // by id - kFirstLink
+  std::size_t lastFound_ = 0;
+  LinkId selfLink_ = 0;
+  SelfRing self_;
+  bool anyDown_ = false;
+  TimePoint now_{};
+  PortCounters counters_;
+  std::atomic<bool> armed_{false};
+  std::atomic<bool> searching_{false};  // read by block(): ARP is under way
+};
+
+}  // namespace gloo_bypass

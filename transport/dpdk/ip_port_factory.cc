@@ -1,0 +1,171 @@
+// Makes ports of link modes netdev and pci from a configuration.
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <charconv>
+
+#include "transport/dpdk/eal_arguments.h"
+#include "transport/dpdk/ip_port.h"
+
+namespace gloo_bypass {
+namespace {
+
+// Frames must fit the 16-bit lengths of DPDK's buffers with room to spare; jumbo frames end at 9216 in practice.
+constexpr std::size_t kLargestMtu = 32 * 1024;
+constexpr std::size_t kSmallestMtu = 576;  // what every IPv4 host must accept
+constexpr std::uint16_t kDefaultUdpPort = 47777;
+constexpr unsigned kReceiveBuffers = 512;
+constexpr unsigned kTransmitBuffers = 512;
+// af_packet's rings: bytes of each of its two.
+constexpr std::size_t kRingBytes = 4u << 20;
+constexpr std::size_t kLargestFrameSlot = 64 * 1024;
+// TPACKET2 header, link-layer address and alignment before the frame in its slot.
+constexpr std::size_t kSlotOverheadBytes = 128;
+constexpr std::uint16_t kDescriptors = 256;
+
+Error refuse(std::string message) {
+  return Error{ErrorScope::kDevice, ErrorCode::kConfiguration, std::move(message)};
+}
+
+std::string uniqueName(const char* driver) {
+  static std::atomic<unsigned> counter{0};
+  return fmt::format("{}_gb{}", driver, counter.fetch_add(1));
+}
+
+Result<std::size_t> chooseMtu(const TransportConfig& config, std::size_t devices) {
+  const std::size_t mtu = std::min({config.mtu != 0 ? config.mtu : devices, devices, kLargestMtu});
+  if (mtu < kSmallestMtu) return refuse(fmt::format("an MTU of {} is less than {}", mtu, kSmallestMtu));
+  return mtu;
+}
+
+struct RingShape {
+  std::size_t slotBytes, blockBytes, slots;
+};
+RingShape packetRing(std::size_t mtu) {
+  const std::size_t slot = std::bit_ceil(mtu + kEthernetHeaderBytes + kSlotOverheadBytes);
+  return {slot, kLargestFrameSlot, kRingBytes / slot};
+}
+
+Result<std::unique_ptr<PacketPort>> assemble(IpPortParts parts) {
+  FileDescriptor event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!event) return Error{ErrorScope::kDevice, ErrorCode::kUnavailable, "no descriptor for an eventfd"};
+  return std::unique_ptr<PacketPort>(std::make_unique<IpPort>(std::move(parts), std::move(event)));
+}
+
+struct Prefix {
+  Ipv4Address ip = 0, mask = 0;
+};
+
+Result<Ipv4Address> parseIp(const std::string& text, const char* what) {
+  in_addr address{};
+  if (::inet_pton(AF_INET, text.c_str(), &address) != 1) {
+    return refuse(fmt::format("{} '{}' is no IPv4 address", what, text));
+  }
+  return ntohl(address.s_addr);
+}
+
+Result<Prefix> parsePrefix(const std::string& text) {
+  const std::size_t slash = text.find('/');
+  const std::string bits = slash == std::string::npos ? "" : text.substr(slash + 1);
+  unsigned length = 0;
+  const auto [end, error] = std::from_chars(bits.data(), bits.data() + bits.size(), length);
+  if (bits.empty() || error != std::errc() || end != bits.data() + bits.size() || length < 1 || length > 32) {
+    return refuse(fmt::format("GLOO_BYPASS_IPV4 is '{}', needed is ADDRESS/PREFIX such as 10.0.0.2/24", text));
+  }
+  const auto ip = parseIp(text.substr(0, slash), "GLOO_BYPASS_IPV4");
+  if (!ip) return ip.error();
+  return Prefix{ip.value(), ~Ipv4Address{0} << (32 - length)};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<PacketPort>> makeNetdevPort(const TransportConfig& config) {
+  auto interface = readKernelInterface(config.interface);
+  if (!interface) return interface.error();
+  const auto mtu = chooseMtu(config, interface.value().mtu);
+  if (!mtu) return mtu.error();
+  IpPortParts parts;
+  auto reservation = PortReservation::create(interface.value().ip, config.udpPort);
+  if (!reservation) return reservation.error();
+  parts.reservation = std::move(reservation).value();
+  const bool xdp = config.netdevDriver == NetdevDriver::kAfXdp;
+  const RingShape ring = packetRing(std::max(mtu.value(), std::min(interface.value().mtu, kLargestMtu)));
+  EthernetDeviceOptions options;
+  if (xdp) {
+    options.name = uniqueName("net_af_xdp");
+    options.vdevArguments = fmt::format("iface={}", config.interface);
+  } else {
+    options.name = uniqueName("net_af_packet");
+    options.vdevArguments = fmt::format("iface={},blocksz={},framesz={},framecnt={},qdisc_bypass=1", config.interface,
+                                        ring.blockBytes, ring.slotBytes, ring.slots);
+  }
+  // The driver copies a whole slot without a look at the buffer's size.
+  auto buffers = PacketBuffers::create({.maxFrameBytes = std::min<std::size_t>(ring.slotBytes, 0xffff - RTE_PKTMBUF_HEADROOM),
+                                        .receiveBuffers = xdp ? 8192U : kReceiveBuffers / 4,
+                                        .transmitBuffers = xdp ? 4096U : kReceiveBuffers / 4,
+                                        .transmitRoomBytes = mtu.value() + kEthernetHeaderBytes});
+  if (!buffers) return buffers.error();
+  parts.buffers = std::move(buffers).value();
+  options.receivePool = parts.buffers->receivePool();
+  auto device = EthernetDevice::create(options);
+  if (!device) {
+    Error error = device.error();
+    error.message += fmt::format(": interface '{}' needs the right to open raw sockets (root or CAP_NET_RAW{})",
+                                 config.interface, xdp ? ", CAP_BPF" : "");
+    return error;
+  }
+  parts.device = std::move(device).value();
+  parts.description = fmt::format("{} on {}", xdp ? "af_xdp" : "af_packet", config.interface);
+  parts.mac = interface.value().mac;
+  parts.self = UdpAddress{interface.value().ip, parts.reservation->port()};
+  parts.mtu = mtu.value();
+  parts.attachPayload = (parts.device->transmitOffloads() & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0 && !xdp;
+  parts.routing.kernel = interface.value();
+  return assemble(std::move(parts));
+}
+
+Result<std::unique_ptr<PacketPort>> makePciPort(const TransportConfig& config) {
+  const auto prefix = parsePrefix(config.ipv4);
+  if (!prefix) return prefix.error();
+  IpPortParts parts;
+  parts.routing.prefixMask = prefix.value().mask;
+  if (!config.gateway.empty()) {
+    const auto gateway = parseIp(config.gateway, "GLOO_BYPASS_GATEWAY");
+    if (!gateway) return gateway.error();
+    parts.routing.gateway = gateway.value();
+  }
+  const std::size_t wantedMtu = std::min(config.mtu != 0 ? config.mtu : 1500, kLargestMtu);
+  auto buffers = PacketBuffers::create({.maxFrameBytes = std::max<std::size_t>(wantedMtu + 64, 2048),
+                                        .receiveBuffers = 2 * kReceiveBuffers,
+                                        .transmitBuffers = kTransmitBuffers,
+                                        .transmitRoomBytes = std::max<std::size_t>(wantedMtu + 64, 2048)});
+  if (!buffers) return buffers.error();
+  parts.buffers = std::move(buffers).value();
+  EthernetDeviceOptions options;
+  const bool isVirtual = isVirtualDeviceString(config.pciAddress);
+  const std::size_t comma = config.pciAddress.find(',');
+  options.name = config.pciAddress.substr(0, comma);
+  options.existing = !isVirtual;
+  if (isVirtual && comma != std::string::npos) options.vdevArguments = config.pciAddress.substr(comma + 1);
+  options.receivePool = parts.buffers->receivePool();
+  options.receiveDescriptors = options.transmitDescriptors = kDescriptors;
+  options.mtu = wantedMtu;
+  options.receiveInterrupts = true;
+  auto device = EthernetDevice::create(options);
+  if (!device) return device.error();
+  parts.device = std::move(device).value();
+  const std::size_t deviceMtu = parts.device->mtu();
+  const auto mtu = chooseMtu(config, deviceMtu != 0 ? std::min(deviceMtu, wantedMtu) : wantedMtu);
+  if (!mtu) return mtu.error();
+  parts.mtu = mtu.value();
+  parts.mac = parts.device->mac();
+  parts.self = UdpAddress{prefix.value().ip, config.udpPort != 0 ? config.udpPort : kDefaultUdpPort};
+  parts.description = fmt::format("DPDK device {}", options.name);
+  return assemble(std::move(parts));
+}
+
+}  // namespace gloo_bypass

@@ -1,0 +1,58 @@
+#include "transport/dpdk/port_reservation.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <linux/filter.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace gloo_bypass {
+namespace {
+
+constexpr int kReceiveBufferBytes = 2048;  // the kernel's minimum: what passes the filter only counts
+constexpr int kDrainLimit = 64;
+
+}  // namespace
+
+Result<PortReservation> PortReservation::create(Ipv4Address ip, std::uint16_t port) {
+  PortReservation reservation;
+  reservation.fd_.reset(::socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  const int fd = reservation.fd_.get();
+  if (fd < 0) {
+    return Error{ErrorScope::kDevice, ErrorCode::kUnavailable, fmt::format("no UDP socket: {}", std::strerror(errno))};
+  }
+  (void)::setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &kReceiveBufferBytes, sizeof(kReceiveBufferBytes));
+  reservation.setFilter(0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(ip);
+  address.sin_port = htons(port);
+  socklen_t length = sizeof(address);
+  if (::bind(fd, reinterpret_cast<sockaddr*>(&address), length) != 0 ||
+      ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
+    return Error{ErrorScope::kDevice, errno == EADDRINUSE ? ErrorCode::kConfiguration : ErrorCode::kUnavailable,
+                 fmt::format("cannot reserve UDP port {} of {}: {}: set GLOO_BYPASS_UDP_PORT to a free one, or 0", port,
+                             toString(ip), std::strerror(errno))};
+  }
+  reservation.port_ = ntohs(address.sin_port);
+  return reservation;
+}
+
+void PortReservation::setFilter(std::uint32_t acceptedBytes) const {
+  sock_filter instruction = BPF_STMT(BPF_RET | BPF_K, acceptedBytes);
+  const sock_fprog program{1, &instruction};
+  (void)::setsockopt(fd_.get(), SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program));
+}
+
+void PortReservation::arm() const { setFilter(1); }
+
+void PortReservation::disarm() const {
+  setFilter(0);
+  char byte;
+  for (int i = 0; i < kDrainLimit && ::recv(fd_.get(), &byte, 1, MSG_DONTWAIT | MSG_TRUNC) >= 0; ++i) {
+  }
+}
+
+}  // namespace gloo_bypass

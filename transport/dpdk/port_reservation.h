@@ -1,0 +1,35 @@
+// A kernel UDP socket that holds our port while DPDK moves the packets.
+//
+// It keeps the port ours, keeps the kernel from answering our packets with ICMP port unreachable, and, when the port goes
+// away, lets the kernel give just that answer to a peer that still sends. It can also wake a sleeper: a socket filter
+// drops everything, but while armed lets one byte of each packet pass, which makes the socket readable. The kernel hands a
+// packet to packet sockets before it hands it to UDP, so what did not make the socket readable before arm() is in our
+// ring already when the owner looks once more.
+#pragma once
+
+#include <cstdint>
+
+#include "transport/base/status.h"
+#include "transport/dpdk/file_descriptor.h"
+#include "transport/dpdk/frame.h"
+
+namespace gloo_bypass {
+
+class PortReservation {
+ public:
+  // `port` 0: any free one.
+  static Result<PortReservation> create(Ipv4Address ip, std::uint16_t port);
+
+  int fd() const { return fd_.get(); }
+  std::uint16_t port() const { return port_; }
+  void arm() const;
+  void disarm() const;
+
+ private:
+  void setFilter(std::uint32_t acceptedBytes) const;
+
+  FileDescriptor fd_;
+  std::uint16_t port_ = 0;
+};
+
+}  // namespace gloo_bypass

@@ -1,0 +1,31 @@
+// Datagrams a port sends to itself: ranks that are threads of one process. One owner.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "transport/io/packet_port.h"
+
+namespace gloo_bypass {
+
+class SelfRing {
+ public:
+  SelfRing(std::size_t slots, std::size_t slotBytes) : slotBytes_(slotBytes), slots_(slots) {}
+  // False: full.
+  bool push(const OutgoingDatagram& datagram);
+  bool empty() const { return head_ == tail_; }
+  std::span<const std::byte> front() const;
+  void pop() { ++head_; }
+
+ private:
+  struct Slot {
+    std::vector<std::byte> bytes;
+    std::size_t length = 0;
+  };
+  const std::size_t slotBytes_;
+  std::vector<Slot> slots_;  // a slot's memory is made when first used
+  std::size_t head_ = 0, tail_ = 0;
+};
+
+}  // namespace gloo_bypass
