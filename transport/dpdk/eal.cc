@@ -103,22 +103,29 @@ bool contains(const std::vector<std::string>& words, std::string_view word) {
   return false;
 }
 
-// DPDK prints its usage to stdout when a value is wrong; that is not ours to show.
-class QuietStdout {
+// DPDK prints its usage to stdout, and an alarm to stderr, when a value is wrong: we say it in our own line.
+class QuietOutput {
  public:
-  QuietStdout() {
-    std::fflush(stdout);
-    saved_.reset(::dup(STDOUT_FILENO));
+  QuietOutput() {
+    std::fflush(nullptr);
     const FileDescriptor null(::open("/dev/null", O_WRONLY | O_CLOEXEC));
-    if (saved_ && null) ::dup2(null.get(), STDOUT_FILENO);
+    for (std::size_t i = 0; i < kStreams.size(); ++i) {
+      saved_[i].reset(::fcntl(kStreams[i], F_DUPFD_CLOEXEC, 3));
+      if (saved_[i] && null) ::dup2(null.get(), kStreams[i]);
+    }
   }
-  ~QuietStdout() {
+  ~QuietOutput() {
     std::fflush(stdout);
-    if (saved_) ::dup2(saved_.get(), STDOUT_FILENO);
+    for (std::size_t i = 0; i < kStreams.size(); ++i) {
+      if (saved_[i]) ::dup2(saved_[i].get(), kStreams[i]);
+    }
   }
+  QuietOutput(const QuietOutput&) = delete;
+  QuietOutput& operator=(const QuietOutput&) = delete;
 
  private:
-  FileDescriptor saved_;
+  static constexpr std::array<int, 2> kStreams{STDOUT_FILENO, STDERR_FILENO};
+  std::array<FileDescriptor, 2> saved_;
 };
 
 Status runInit(std::vector<std::string> words, bool userArguments) {
@@ -132,7 +139,7 @@ Status runInit(std::vector<std::string> words, bool userArguments) {
     sigset_t all;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, nullptr);
-    std::optional<QuietStdout> quiet;
+    std::optional<QuietOutput> quiet;
     if (userArguments) quiet.emplace();
     result = rte_eal_init(static_cast<int>(words.size()), argv.data());
     cause = rte_errno;

@@ -1,0 +1,206 @@
+// Starting DPDK inside an application: arguments, affinity, signals, fork, huge pages.
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+
+#include "tests/unit/dpdk/port_process.h"
+#include "transport/dpdk/dpdk_port.h"
+#include "transport/dpdk/eal_arguments.h"
+
+namespace gloo_bypass {
+namespace {
+
+class Eal : public ::testing::Test {
+ protected:
+  void SetUp() override { (void)testDirectory(); }
+  void TearDown() override { removeTestDirectory(); }
+};
+
+std::string errorOf(const TransportConfig& config) {
+  const auto port = makeDpdkPort(config);
+  EXPECT_FALSE(port.ok());
+  return port.ok() ? std::string() : port.error().message;
+}
+
+bool isOneLine(const std::string& text) { return !text.empty() && text.find('\n') == std::string::npos; }
+
+TEST(SplitShellWords, QuotesAndBackslashes_AsAShell) {
+  const auto words = splitShellWords(R"(  --a 'b c' "d \"e" f\ g --x='1 2'"3" '' )");
+  ASSERT_TRUE(words.ok());
+  EXPECT_EQ(words.value(), (std::vector<std::string>{"--a", "b c", "d \"e", "f g", "--x=1 23", ""}));
+  EXPECT_EQ(splitShellWords("$(touch /tmp/x) `id` $HOME").value(),
+            (std::vector<std::string>{"$(touch", "/tmp/x)", "`id`", "$HOME"}));
+  EXPECT_TRUE(splitShellWords("").value().empty());
+  EXPECT_FALSE(splitShellWords("'open").ok());
+  EXPECT_FALSE(splitShellWords("end\\").ok());
+}
+
+TEST(CheckEalArguments, WhatWouldEndTheProcess_IsRefused) {
+  for (const char* word : {"--help", "-h", "--version", "-v", "--lcores=0-3", "-l", "--proc-type=secondary", "--nonsense",
+                           "-x", "stray", "--no-huge=1", "--socket-mem", "-d"}) {
+    const Status status = checkEalArguments({word});
+    EXPECT_FALSE(status.ok()) << word;
+    EXPECT_TRUE(status.ok() || isOneLine(status.error().message)) << word;
+  }
+  EXPECT_TRUE(checkEalArguments({"--socket-mem", "64", "-n", "4", "-a0000:00:04.0", "--vdev=net_null0", "--in-memory"}).ok());
+}
+
+TEST_F(Eal, BadArguments_OneClearLineAndNothingOnStdout) {
+  const std::string output = testDirectory() + ".out";
+  for (const std::string arguments : {"--nonsense", "--socket-mem=abc", "--vdev=net_nonesuch0", "--iova-mode=xx", "'"}) {
+    runProcess([&] {
+      ASSERT_NE(std::freopen(output.c_str(), "w", stdout), nullptr);
+      TransportConfig config = memifTestConfig();
+      config.ealArguments = arguments;
+      const std::string error = errorOf(config);
+      EXPECT_TRUE(isOneLine(error)) << arguments << ": " << error;
+      // The same answer again, and not a second start.
+      EXPECT_EQ(errorOf(config), error);
+      std::fflush(stdout);
+      struct stat status {};
+      ASSERT_EQ(::stat(output.c_str(), &status), 0);
+      EXPECT_EQ(status.st_size, 0) << arguments;
+    });
+  }
+  std::filesystem::remove(output);
+}
+
+TEST_F(Eal, Start_LeavesAffinityAndSignalsAlone) {
+  runProcess([] {
+    cpu_set_t before, after;
+    ASSERT_EQ(::sched_getaffinity(0, sizeof(before), &before), 0);
+    sigset_t maskBefore, maskAfter;
+    ::pthread_sigmask(SIG_SETMASK, nullptr, &maskBefore);
+    const auto port = makeDpdkPort(memifTestConfig());
+    ASSERT_TRUE(port.ok()) << port.error().message;
+    ASSERT_EQ(::sched_getaffinity(0, sizeof(after), &after), 0);
+    EXPECT_TRUE(CPU_EQUAL(&before, &after));
+    ::pthread_sigmask(SIG_SETMASK, nullptr, &maskAfter);
+    for (int signal = 1; signal < SIGRTMIN; ++signal) {
+      EXPECT_EQ(sigismember(&maskBefore, signal), sigismember(&maskAfter, signal)) << signal;
+      struct sigaction action {};
+      if (::sigaction(signal, nullptr, &action) == 0) {
+        EXPECT_TRUE(action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN) << signal;
+      }
+    }
+    // Its threads may run wherever we may, and take no signals.
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+      const auto tid = static_cast<pid_t>(std::stoi(task.path().filename().string()));
+      cpu_set_t cpus;
+      ASSERT_EQ(::sched_getaffinity(tid, sizeof(cpus), &cpus), 0);
+      EXPECT_TRUE(CPU_EQUAL(&before, &cpus)) << tid;
+    }
+  });
+}
+
+TEST_F(Eal, ForkAfterStart_ChildIsToldWhatToDo) {
+  runProcess([] {
+    const auto port = makeDpdkPort(memifTestConfig());
+    ASSERT_TRUE(port.ok()) << port.error().message;
+    runProcess([] {
+      const std::string error = errorOf(memifTestConfig());
+      EXPECT_NE(error.find("fork"), std::string::npos);
+      EXPECT_NE(error.find("spawn"), std::string::npos);
+    });
+  });
+}
+
+TEST_F(Eal, ForkAfterStart_ParentsPortDestroyedInChildHarmsNothing) {
+  runProcess([] {
+    auto port = makeDpdkPort(memifTestConfig());
+    ASSERT_TRUE(port.ok()) << port.error().message;
+    runProcess([&] { std::move(port).value().reset(); });
+    const auto link = port.value()->openLink(port.value()->localAddress());
+    EXPECT_TRUE(link.ok());
+    EXPECT_FALSE(std::filesystem::is_empty(testDirectory()));
+  });
+}
+
+TEST_F(Eal, HugePagesAskedForButMissing_OneClearLine) {
+  runProcess([] {
+    TransportConfig config = memifTestConfig();
+    config.hugePages = HugePages::kOn;
+    config.memoryMiB = 1u << 20;
+    EXPECT_NE(errorOf(config).find("huge pages"), std::string::npos);
+  });
+}
+
+TEST_F(Eal, MemifDirectory_UnusableOnesAreRefusedByName) {
+  runProcess([] {
+    TransportConfig config = memifTestConfig();
+    const auto expectRefused = [&](const std::string& directory, const char* why) {
+      config.memifDirectory = directory;
+      const std::string error = errorOf(config);
+      EXPECT_TRUE(isOneLine(error));
+      EXPECT_NE(error.find(why), std::string::npos) << error;
+    };
+    expectRefused("relative/path", "absolute");
+    expectRefused("/nonesuch/deeper", "cannot be made");
+    expectRefused("/tmp/with,comma", "character");
+    expectRefused("/tmp/" + std::string(90, 'x'), "longer");
+    expectRefused("/proc/version", "not a directory");
+    const std::string open = testDirectory() + "-open";
+    std::filesystem::create_directory(open);
+    ::chmod(open.c_str(), 0777);
+    expectRefused(open, "open to other users");
+    std::filesystem::remove(open);
+  });
+}
+
+TEST_F(Eal, MemifDirectory_WhatDeadProcessesLeftIsSwept) {
+  runProcesses({[](Partner&) {
+                  const auto port = makeDpdkPort(memifTestConfig());
+                  ASSERT_TRUE(port.ok());
+                  ::kill(::getpid(), SIGKILL);
+                }, true},
+               {[](Partner&) {}});
+  ASSERT_FALSE(std::filesystem::is_empty(testDirectory()));
+  runProcess([] {
+    auto port = makeDpdkPort(memifTestConfig());
+    ASSERT_TRUE(port.ok());
+    std::size_t files = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(testDirectory())) {
+      (void)entry;
+      ++files;
+    }
+    EXPECT_EQ(files, 1U);
+  });
+  // The last port was destroyed in its process, before the end.
+  EXPECT_TRUE(std::filesystem::is_empty(testDirectory()));
+}
+
+TEST_F(Eal, HostileAddresses_AreErrorsNotCrashes) {
+  runProcess([] {
+    const auto port = makeDpdkPort(memifTestConfig());
+    ASSERT_TRUE(port.ok());
+    const auto good = port.value()->localAddress();
+    unsigned seed = 1;
+    for (int i = 0; i < 3000; ++i) {
+      auto bytes = good;
+      bytes.resize(static_cast<std::size_t>(rand_r(&seed)) % (good.size() + 200), std::byte{'/'});
+      for (int flips = rand_r(&seed) % 4; flips > 0 && !bytes.empty(); --flips) {
+        bytes[static_cast<std::size_t>(rand_r(&seed)) % std::min<std::size_t>(bytes.size(), 5)] = static_cast<std::byte>(rand_r(&seed));
+      }
+      if (bytes == good) continue;
+      const auto link = port.value()->openLink(bytes);
+      EXPECT_FALSE(link.ok());
+    }
+    auto otherMachine = good;
+    otherMachine[40] ^= std::byte{1};
+    EXPECT_NE(port.value()->openLink(otherMachine).error().message.find("another machine"), std::string::npos);
+    auto otherKind = good;
+    otherKind[3] = std::byte{'U'};
+    const std::string mismatch = port.value()->openLink(otherKind).error().message;
+    EXPECT_NE(mismatch.find("memif"), std::string::npos);
+    EXPECT_NE(mismatch.find("netdev"), std::string::npos);
+  });
+}
+
+}  // namespace
+}  // namespace gloo_bypass
