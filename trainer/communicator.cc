@@ -16,6 +16,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "trainer/error.h"
+#include "trainer/joined.h"
 #include "trainer/program_path.h"
 #include "trainer/rendezvous.h"
 
@@ -182,7 +183,7 @@ std::string prepareTransport(const Options& options) {
   }
   if (!c10d::GlooDeviceRegistry()->Has(transport)) {
     throw badInput(fmt::format("GLOO_DEVICE_TRANSPORT={}: no such transport, {} loaded; there are: {}", transport,
-        path, fmt::join(c10d::GlooDeviceRegistry()->Keys(), ", ")));
+        path, joined(c10d::GlooDeviceRegistry()->Keys(), ", ")));
   }
   return transport;
 }

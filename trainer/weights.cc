@@ -9,6 +9,7 @@
 #include <openssl/evp.h>
 
 #include "trainer/error.h"
+#include "trainer/joined.h"
 #include "trainer/safetensors.h"
 
 namespace gloo_bypass::trainer {
@@ -34,8 +35,8 @@ at::ScalarType scalarType(const std::string& dtype, const std::string& where) {
 
 void checkShape(const TensorView& view, const at::Tensor& target, const std::string& where) {
   if (at::IntArrayRef(view.shape) != target.sizes()) {
-    throw badInput(fmt::format("{}: shape [{}], this model needs [{}]", where, fmt::join(view.shape, ", "),
-        fmt::join(target.sizes().begin(), target.sizes().end(), ", ")));
+    throw badInput(fmt::format("{}: shape [{}], this model needs [{}]", where, joined(view.shape, ", "),
+        joined(target.sizes(), ", ")));
   }
 }
 
