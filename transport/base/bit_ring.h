@@ -41,7 +41,7 @@ class BitRing {
   // The first n in [from, limit) whose bit is `value`; `limit` if none. base() <= from.
   std::uint64_t findNext(std::uint64_t from, std::uint64_t limit, bool value) const {
     while (from < limit) {
-      std::uint64_t word = from - base_ < span() ? words_[index(from)] : 0;
+      std::uint64_t word = wordOf(from);
       if (!value) word = ~word;
       word >>= from % 64;
       if (word != 0) {
@@ -56,7 +56,7 @@ class BitRing {
   std::uint64_t findPreviousEnd(std::uint64_t from, std::uint64_t limit, bool value) const {
     while (from > limit) {
       const std::uint64_t last = from - 1;
-      std::uint64_t word = last - base_ < span() ? words_[index(last)] : 0;
+      std::uint64_t word = wordOf(last);
       if (!value) word = ~word;
       word <<= 63 - last % 64;
       if (word != 0) {
@@ -72,6 +72,7 @@ class BitRing {
   static constexpr std::size_t kMinimumWords = 4;
   // One word less than there are: base() may lie in the middle of the first.
   std::uint64_t span() const { return (words_.size() - 1) * 64; }
+  std::uint64_t wordOf(std::uint64_t n) const { return n / 64 - base_ / 64 < words_.size() ? words_[index(n)] : 0; }
   std::size_t index(std::uint64_t n) const { return (n / 64) & (words_.size() - 1); }
   void grow(std::uint64_t bits) {
     std::vector<std::uint64_t> words(ceilPowerOfTwo(bits / 64 + 2));

@@ -259,7 +259,7 @@ TEST(Hostile, RandomFields_NoCrash) {
       else if (header.type != FrameType::kCredit && header.type != FrameType::kAck) writer.number(small());
       const auto span = writer.finish();
       Bytes bytes(span.begin(), span.end());
-      if (header.type == FrameType::kData) bytes.resize(bytes.size() + message.chunkLength % 3000);
+      if (header.type == FrameType::kData) bytes.insert(bytes.end(), message.chunkLength % 3000u, std::byte{});
       pair.b.session->handleDatagram(pair.now, bytes);
       SessionDatagram out;
       for (int n = 0; n < 20 && pair.b.session->pollTransmit(pair.now, &out); ++n) {
