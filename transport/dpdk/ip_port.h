@@ -3,7 +3,7 @@
 // netdev: a Linux interface through net_af_packet or net_af_xdp; address, MTU and routes are the kernel's, a kernel socket
 // holds the UDP port (port_reservation.h) and wakes a sleeper. pci: a device of DPDK's own; address and gateway come from
 // the configuration, ARP requests are answered here, a sleeper is woken by receive interrupts where the driver has
-// them and else looks every kPollInterval.
+// them and else looks every 0.1 to 4 ms.
 //
 // UDP checksum: 0 (none). The session has its own CRC-32C on links that are not lossless; the IPv4 header's is computed.
 // The path to a peer opens once its next hop's MAC is known: until then transmit accepts nothing.
@@ -109,6 +109,7 @@ class IpPort final : public PacketPort {
   TimePoint now_{};
   PortCounters counters_;
   std::atomic<bool> armed_{false};
+  std::atomic<Duration::rep> pollIntervalNs_{100'000};  // of a sleeper without interrupt; see ip_port.cc
   std::atomic<bool> searching_{false};  // read by block(): ARP is under way
 };
 
