@@ -32,6 +32,7 @@ void Session::Impl::handleDatagram(TimePoint now, std::span<const std::byte> dat
   if (!handshake_.heard() || state_ == SessionState::kIdle) return;
   if (result == ParseResult::kMalformed) return violate("the peer sent a malformed datagram");
   if (state_ == SessionState::kFailed) return;
+  if (state_ == SessionState::kClosed && !handshake_.done()) return;  // closed before it was connected
   if (header.type == FrameType::kReset) {
     if (state_ == SessionState::kPeerClosed) return;  // it had closed in good order
     std::uint32_t reason = 0;
