@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
@@ -28,11 +27,8 @@ Error refuse(const std::string& directory, const std::string& why) {
                fmt::format("memif directory '{}' {}: set GLOO_BYPASS_MEMIF_DIRECTORY to one of your own", directory, why)};
 }
 
-std::string defaultDirectory() {
-  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
-  const std::string base = runtime != nullptr && runtime[0] == '/' ? runtime : "/tmp";
-  return fmt::format("{}/gloo-bypass-{}", base, ::geteuid());
-}
+// For programs that fill in no configuration; plugin/environment.cc, which reads the environment, prefers XDG_RUNTIME_DIR.
+std::string defaultDirectory() { return fmt::format("/tmp/gloo-bypass-{}", ::geteuid()); }
 
 bool isOurName(const std::string& name) {
   return name.size() > kIdHexBytes + 1 && name[kIdHexBytes] == '.' &&
