@@ -146,9 +146,11 @@ Status runInit(std::vector<std::string> words, bool userArguments) {
   });
   starter.join();
   if (result >= 0) return {};
+  std::string line;
+  for (std::size_t i = 1; i < words.size(); ++i) line += " " + words[i];
   return Status(ErrorScope::kDevice, userArguments ? ErrorCode::kConfiguration : ErrorCode::kUnavailable,
-                fmt::format("DPDK's EAL does not start: {}{}; its arguments were: {}", rte_strerror(cause),
-                            Eal::lastErrorSuffix(), fmt::join(words.begin() + 1, words.end(), " ")));
+                fmt::format("DPDK's EAL does not start: {}{}; its arguments were:{}", rte_strerror(cause),
+                            Eal::lastErrorSuffix(), line));
 }
 
 Status startOnce(const TransportConfig& config) {

@@ -27,8 +27,9 @@ Error deviceError(const std::string& name, const char* what, int code) {
 }  // namespace
 
 Result<std::unique_ptr<EthernetDevice>> EthernetDevice::create(const EthernetDeviceOptions& options) {
-  std::lock_guard<std::mutex> lock(deviceMutex());
+  // Before the lock: on failure it is destroyed, and the destructor locks too.
   std::unique_ptr<EthernetDevice> device(new EthernetDevice);
+  std::lock_guard<std::mutex> lock(deviceMutex());
   device->name_ = options.name;
   Eal::forgetLastError();
   if (!options.existing) {

@@ -63,7 +63,7 @@ rte_mbuf* PacketBuffers::build(const FrameTemplate& headers, const OutgoingDatag
   if (head == nullptr) return nullptr;
   auto* out = rte_pktmbuf_mtod(head, std::byte*);
   headers.write(out, datagramBytes);
-  std::memcpy(out + kFrameHeaderBytes, datagram.header.data(), datagram.header.size());
+  if (!datagram.header.empty()) std::memcpy(out + kFrameHeaderBytes, datagram.header.data(), datagram.header.size());
   std::size_t headBytes = kFrameHeaderBytes + datagram.header.size();
   if (!attach || datagram.payload.size() < kAttachFromBytes) {
     GLOO_BYPASS_CHECK(headBytes + datagram.payload.size() <= rte_pktmbuf_tailroom(head));
