@@ -382,7 +382,10 @@ std::span<const Setting> settings() {
 Result<TransportConfig> configurationFromTexts(std::span<const SettingText> texts) {
   TransportConfig config;
   for (const auto& [name, text] : texts) {
-    if (std::string_view(name).substr(0, kSettingPrefix.size()) != kSettingPrefix) continue;
+    if (!name.starts_with(kSettingPrefix)) continue;
+    if (std::any_of(std::begin(kTestPrefixes), std::end(kTestPrefixes), [&](auto prefix) { return name.starts_with(prefix); })) {
+      continue;
+    }
     const auto setting = std::find_if(settings().begin(), settings().end(), [&](const auto& s) { return s.name == name; });
     if (setting == settings().end()) return unknownVariable(name);
     if (text.empty()) continue;

@@ -17,6 +17,8 @@
 namespace gloo_bypass {
 
 inline constexpr std::string_view kSettingPrefix = "GLOO_BYPASS_";
+// Variables of the project's own tests (seeds, numbers of runs): no settings, and no mistake.
+inline constexpr std::string_view kTestPrefixes[] = {"GLOO_BYPASS_SIM_", "GLOO_BYPASS_TEST_"};
 
 struct Setting {
   std::string name;         // GLOO_BYPASS_LINK

@@ -85,6 +85,7 @@ TEST(Settings_Parse, UnknownName_NearestIsNamed) {
   EXPECT_THAT(errorOf({{"GLOO_BYPASS_LNK", "memif"}}), AllOf(HasSubstr("GLOO_BYPASS_LNK"), HasSubstr("did you mean GLOO_BYPASS_LINK?")));
   EXPECT_THAT(errorOf({{"GLOO_BYPASS_SPIN", "5"}}), HasSubstr("GLOO_BYPASS_SPIN_US"));
   EXPECT_EQ(errorOf({{"GLOO_SOCKET_IFNAME", "eth0"}}), "") << "only our own prefix is looked at";
+  EXPECT_EQ(errorOf({{"GLOO_BYPASS_SIM_RUNS", "5"}}), "") << "of the project's own tests";
 }
 
 TEST(Settings_Parse, EmptyText_LeavesDefault) {
