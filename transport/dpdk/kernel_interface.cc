@@ -28,13 +28,15 @@ std::string candidates() {
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) return "none";
   std::set<std::string> names;
+  std::string line;
   for (const ifaddrs* i = list; i != nullptr; i = i->ifa_next) {
     if (i->ifa_addr != nullptr && i->ifa_addr->sa_family == AF_INET && (i->ifa_flags & IFF_LOOPBACK) == 0) {
       names.insert(i->ifa_name);
     }
   }
   ::freeifaddrs(list);
-  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
+  for (const std::string& name : names) line += (line.empty() ? "" : ", ") + name;
+  return line.empty() ? "none" : line;
 }
 
 struct Route {

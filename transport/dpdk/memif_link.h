@@ -22,6 +22,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "transport/base/config.h"
 #include "transport/base/status.h"
@@ -82,7 +83,20 @@ class MemifLink {
   // Only in kUp and (receive) kDraining.
   std::uint16_t receive(rte_mbuf** mbufs, std::uint16_t count) { return device_->receive(mbufs, count); }
   std::uint16_t transmit(rte_mbuf** mbufs, std::uint16_t count) { return device_->transmit(mbufs, count); }
-  WakePage& peerPage() { return peerPage_; }
+  // After transmit(): the peer is to be woken. True: it was not before.
+  bool markForWake() { return !std::exchange(wakePending_, true); }
+  void wakePeer() {
+    wakePending_ = false;
+    if (state_ == State::kUp) peerPage_.wakeIfSleeping();
+  }
+  // After receive(). A peer that waits for room is worth waking for a good part of the ring (`ringSlots`), or when nothing
+  // is left to receive: on a shared core it would otherwise run for a few slots at a time.
+  void onSlotsFreed(std::size_t count, bool drained, std::size_t ringSlots) {
+    freedSlots_ += count;
+    if (!drained && freedSlots_ < ringSlots / 2) return;
+    freedSlots_ = 0;
+    peerPage_.wakeIfWaitingForSpace();
+  }
   const FrameTemplate& headers() const { return headers_; }
 
  private:
@@ -108,6 +122,8 @@ class MemifLink {
   FileDescriptor cross_;  // to the peer's process
   FileDescriptor local_;  // to our own driver
   WakePage peerPage_;
+  bool wakePending_ = false;
+  std::size_t freedSlots_ = 0;  // since the peer was last woken for room
   FrameTemplate headers_;
   std::unique_ptr<EthernetDevice> device_;
 };

@@ -315,7 +315,7 @@ std::size_t MemifPort::receiveLink(MemifLink& link, PacketSink& sink, std::size_
   }
   for (std::uint16_t i = 0; i < count; ++i) deliver(link, sink, mbufs[i]);
   rte_pktmbuf_free_bulk(mbufs.data(), count);
-  link.peerPage().wakeIfWaitingForSpace();
+  link.onSlotsFreed(count, count < wanted, std::size_t{1} << shared_->self.log2Slots);
   return count;
 }
 
@@ -351,8 +351,15 @@ std::size_t MemifPort::transmit(LinkId id, std::span<const OutgoingDatagram> dat
   const bool full = sent < datagrams.size();
   if (full) ++counters_.transmitFull;
   shared_->page.setWaitsForSpace(full);
-  if (sent > 0) link->peerPage().wakeIfSleeping();
+  if (sent > 0 && link->markForWake()) wakePending_.push_back(id);
   return sent;
+}
+
+void MemifPort::wakePeers() {
+  for (const LinkId id : wakePending_) {
+    if (MemifLink* const link = find(id)) link->wakePeer();
+  }
+  wakePending_.clear();
 }
 
 std::uint16_t MemifPort::transmitBurst(MemifLink& link, std::span<const OutgoingDatagram> datagrams) {

@@ -37,6 +37,8 @@ class MemifPort final : public PacketPort {
   bool lossless() const override { return true; }
   std::size_t receive(PacketSink& sink, std::size_t maxDatagrams) override;
   std::size_t transmit(LinkId link, std::span<const OutgoingDatagram> datagrams) override;
+  void wakePeers() override;
+  bool wakesForRoom() const override { return true; }
   void onTick(TimePoint now) override;
   void armWakeup() override { shared_->page.arm(); }
   void block(Duration timeout) override;
@@ -80,6 +82,7 @@ class MemifPort final : public PacketPort {
   std::size_t nextPolled_ = 0;
   PortCounters counters_;
   std::atomic<bool> controlPending_{false};  // set by the control thread
+  std::vector<LinkId> wakePending_;  // links that transmit() used since wakePeers()
   std::atomic<bool> needsTicks_{false};      // read by block()
   std::thread control_;
 };
