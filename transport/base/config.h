@@ -37,7 +37,7 @@ struct SessionConfig {
   PayloadChecksum payloadChecksum = PayloadChecksum::kAuto;
   std::size_t rendezvousBytes = 32 * 1024;      // short paths: longer messages wait for the receiver's grant and are not copied
   Duration longPathRtt = std::chrono::milliseconds(1);  // from this RTT on: sends are buffered, data flows ahead of receives
-  std::size_t shortPathEagerBytes = 1 << 20;            // eager (unmatched) bytes a peer may have in flight to us, short paths
+  std::size_t shortPathEagerBytes = 4 << 20;            // eager (unmatched) bytes a peer may have in flight to us, short paths
   std::size_t maxBufferBytes = 64u << 20;               // cap of each peer's send buffer, and of its receive buffer, long paths
   std::size_t fixedWindowBytes = 8u << 20;              // congestion window of kFixed
   Duration minRto = std::chrono::milliseconds(5);
@@ -51,7 +51,7 @@ struct TransportConfig {
   LinkMode link = LinkMode::kMemif;
   std::string memifDirectory;        // sockets of memif links; empty: $XDG_RUNTIME_DIR or /tmp, + /gloo-bypass-UID
   std::size_t memifBufferBytes = 32 * 1024;  // one ring slot and so the largest frame
-  unsigned memifLog2Slots = 5;               // ring slots: 2^n
+  unsigned memifLog2Slots = 7;               // ring slots: 2^n; 128 x 32 KiB hold the segments that Gloo's ring has under way
   NetdevDriver netdevDriver = NetdevDriver::kAfPacket;
   std::string interface;             // netdev: name; empty: the one that Gloo's interface or host name resolves to
   std::string pciAddress;            // pci: 0000:00:04.0, or a vdev string such as net_virtio_user0,path=...

@@ -14,7 +14,7 @@ void SendQueue::post(const SendRequest& request) {
   message.data = request.data;
   message.length = request.length;
   message.remoteOffset = request.remoteOffset;
-  message.sent = message.eagerEnd = 0;
+  message.sent = message.handedOver = message.eagerEnd = 0;
   message.frames = 0;
   message.state = State::kQueued;
   message.completed = message.granted = false;
@@ -110,7 +110,7 @@ bool SendQueue::introduce(Message& message) {
   if (message.length <= config_.rendezvousBytes) {
     message.eagerEnd = message.length <= available ? message.length : 0;
   } else {
-    message.eagerEnd = longPath_ ? std::min(message.length, available) : 0;
+    message.eagerEnd = eagerWhateverLength() ? std::min(message.length, available) : 0;
   }
   eagerSent_ += message.eagerEnd;
   message.id = nextId_++;
@@ -129,7 +129,7 @@ void SendQueue::fillChunk(SlotIndex slot, std::uint64_t end, std::size_t maxChun
   plan->flags = 0;
   message.sent += plan->length;
   ++message.frames;
-  plan->ackRequested = message.sent == message.length && !message.completed;
+  plan->ackRequested = message.sent == message.length && !message.completed && !config_.losslessLink;
   counters_->payloadBytesSent += plan->length;
 }
 
@@ -145,7 +145,7 @@ void SendQueue::leaveQueue(SlotIndex slot) {
     granted_.pushBack(slot);
   } else {
     message.state = State::kAwaitingGrant;
-    if (longPath_ || message.length <= config_.rendezvousBytes) {
+    if (eagerWhateverLength() || message.length <= config_.rendezvousBytes) {
       pushCompacting(&starved_, {slot, message.serial}, &compactStarvedAt_,
                      [this](const Reference& reference) { return starves(reference); });
     }
@@ -266,6 +266,12 @@ void SendQueue::onLimits(std::uint64_t byteLimit, std::uint64_t messageLimit) {
 void SendQueue::onFrameAcked(SlotIndex slot) {
   --messages_[slot].frames;
   finishIfDone(slot);
+}
+
+void SendQueue::onHandedOver(SlotIndex slot, std::size_t length) {
+  Message& message = messages_[slot];
+  message.handedOver += length;
+  if (message.handedOver == message.length) complete(message);
 }
 
 void SendQueue::finishIfDone(SlotIndex slot) {

@@ -8,7 +8,8 @@
 // A message that awaits a grant only for want of credit goes on eagerly when credit comes first (starved_).
 //
 // Ids are given when a message is introduced, in order, without holes. Copied messages complete when posted (or when room
-// appears), the others when every byte is acknowledged. Bounds: payload copied <= the buffer limit; messages introduced
+// appears), the others when every byte is acknowledged; on a lossless link already when the port has taken every byte,
+// since nothing is ever sent again there. Bounds: payload copied <= the buffer limit; messages introduced
 // and not matched by the peer <= the peer's message limit.
 #pragma once
 
@@ -50,6 +51,8 @@ class SendQueue {
   bool onGrant(std::uint64_t id);
   void onLimits(std::uint64_t byteLimit, std::uint64_t messageLimit);
   void onFrameAcked(SlotIndex message);
+  // Lossless links: the port has copied a chunk of `length` bytes of it.
+  void onHandedOver(SlotIndex message, std::size_t length);
 
   // True: `*plan` is committed and must be given a sequence number.
   bool next(std::size_t maxChunk, FramePlan* plan);
@@ -82,6 +85,7 @@ class SendQueue {
     const std::byte* data = nullptr;
     std::uint64_t length = 0, remoteOffset = 0;
     std::uint64_t sent = 0;      // bytes given to frames
+    std::uint64_t handedOver = 0;  // bytes the port has taken; lossless links only
     std::uint64_t eagerEnd = 0;  // bytes that go without a grant
     PooledBuffer buffer;
     std::uint32_t frames = 0;    // not acknowledged
@@ -93,6 +97,9 @@ class SendQueue {
     SlotIndex slot = kNoSlot;
     std::uint64_t serial = 0;
   };
+  // Large messages go without waiting for a grant as far as credit allows: a round trip is dear on long paths, and on a
+  // memory link it takes both processes to be scheduled twice more.
+  bool eagerWhateverLength() const { return longPath_ || config_.losslessLink; }
   bool introduce(Message& message);
   bool nextIntroduced(std::size_t maxChunk, FramePlan* plan);
   Message* oldestStarved(std::size_t maxChunk);

@@ -94,6 +94,7 @@ class Session::Impl {
   bool nextFrame(TimePoint now, std::uint64_t* sequence);
   bool openControl(std::uint64_t* sequence);
   bool openPlanned(std::uint64_t* sequence);
+  void settleLast();
   void queueControls();
   void requestAckWhereUseful(SentFrame* frame);
   std::size_t chunkBytes() const { return probe_.confirmed() - kDataHeaderBytes; }

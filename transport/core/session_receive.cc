@@ -198,6 +198,9 @@ void Session::Impl::finishAcknowledgement(TimePoint now, std::size_t lostBytes) 
 
 void Session::Impl::handleFrame(TimePoint now, const ParsedPacket& packet) {
   const std::uint64_t sequence = expandSequence(packet.header.sequence, acks_.next());
+  if (config_.losslessLink && sequence != acks_.next()) {
+    return violate("a datagram is missing on a link that loses none");
+  }
   switch (acks_.onFrame(now, sequence, (packet.header.flags & kFlagAckRequested) != 0)) {
     case AckTracker::Arrival::kDuplicate:
       ++counters_.duplicatesReceived;

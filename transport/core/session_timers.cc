@@ -22,6 +22,13 @@ TimePoint Session::Impl::silenceDeadline() const {
 }
 
 void Session::Impl::onRetransmitTimeout(TimePoint now) {
+  if (config_.losslessLink) {
+    // Nothing was lost, and the payload may be gone from the user's buffer: a slow peer is asked for its acknowledgement.
+    pingDue_ = true;
+    rto_.backOff();
+    timerSince_ = now;
+    return;
+  }
   ++counters_.retransmitTimeouts;
   std::uint64_t sequence;
   bool first = true;
@@ -29,10 +36,8 @@ void Session::Impl::onRetransmitTimeout(TimePoint now) {
     if (first) board_.frame(sequence).ackRequested = true;
     first = false;
     board_.markLost(sequence);
-    // A memory link loses nothing: one datagram asks a slow peer for its acknowledgement, no more.
-    if (config_.losslessLink) break;
   }
-  if (!config_.losslessLink) congestion_->onTimeout(now);
+  congestion_->onTimeout(now);
   pacer_.setRate(congestion_->pacingRate(), probe_.confirmed());
   rto_.backOff();
   losses_.reset();

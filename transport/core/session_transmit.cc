@@ -2,6 +2,7 @@
 // messages; every datagram carries the cumulative acknowledgement and the limits, so a pure acknowledgement goes out only
 // where nothing else does.
 #include <algorithm>
+#include <utility>
 
 #include "transport/base/sequence.h"
 #include "transport/core/session_impl.h"
@@ -208,8 +209,19 @@ bool Session::Impl::nextFrame(TimePoint now, std::uint64_t* sequence) {
   return openControl(sequence) || openPlanned(sequence);
 }
 
+// The datagram given last was not refused. On a lossless link it will not be sent again either: its part of the user's
+// buffer is free.
+void Session::Impl::settleLast() {
+  if (std::exchange(last_, Sent::kNothing) != Sent::kFrame || !config_.losslessLink) return;
+  if (!live() || lastSequence_ < board_.base()) return;
+  const SentFrame& frame = board_.frame(lastSequence_);
+  if (frame.type == FrameType::kData && frame.state == FrameState::kInFlight) {
+    sends_.onHandedOver(frame.message, frame.length);
+  }
+}
+
 bool Session::Impl::pollTransmit(TimePoint now, SessionDatagram* out) {
-  last_ = Sent::kNothing;
+  settleLast();
   pacingBlocked_ = false;
   if (resetDue_) return sendReset(now, out);
   if (handshake_.due() && remoteId_ != 0) return sendHello(now, out);

@@ -11,7 +11,7 @@ namespace gloo_bypass::adapter {
 
 Context::Context(std::shared_ptr<::gloo::transport::Device> device, std::shared_ptr<Transport> transport, int rank,
                  int size)
-    : VersionedContext(rank, size),
+    : ::gloo::transport::Context(rank, size),
       device_(std::move(device)),
       group_(std::make_shared<Group>(std::move(transport), rank, size)) {}
 

@@ -3,14 +3,14 @@
 
 #include <memory>
 
+#include <gloo/transport/context.h>
 #include <gloo/transport/device.h>
 
-#include "transport/gloo/gloo_version.h"
 #include "transport/gloo/group.h"
 
 namespace gloo_bypass::adapter {
 
-class Context final : public VersionedContext, public std::enable_shared_from_this<Context> {
+class Context final : public ::gloo::transport::Context, public std::enable_shared_from_this<Context> {
  public:
   Context(std::shared_ptr<::gloo::transport::Device> device, std::shared_ptr<Transport> transport, int rank, int size);
   ~Context() override;

@@ -18,15 +18,17 @@
 namespace gloo_bypass {
 namespace {
 
+// Few, so that a memory link's buffers are still in the cache when they are copied out and used again.
 constexpr std::size_t kReceiveBurst = 4;
-// Datagrams of one session before the next session has its turn.
-constexpr int kTransmitQuantum = 64;
+// Datagrams of one session before the next session has its turn, and peers are woken.
+constexpr int kTransmitQuantum = 16;
 constexpr auto kTickInterval = std::chrono::milliseconds(1);
 // A full port says nothing when it has room again. A frame takes microseconds to be copied out of a memory link: look
 // this often while polling...
 constexpr auto kRetryFullPort = std::chrono::microseconds(3);
-// ...and this often while asleep.
+// ...and this often while asleep; rarely where the port wakes us for room.
 constexpr auto kRetryFullPortAsleep = std::chrono::microseconds(50);
+constexpr auto kRetryWakingPort = std::chrono::milliseconds(2);
 // At the end of the process: how long to wait for acknowledgements of what was sent.
 constexpr auto kDrainTime = std::chrono::seconds(3);
 
@@ -105,6 +107,7 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
       : config_(config),
         port_(std::move(port)),
         description_(port_->describe()),
+        retryAsleep_(port_->wakesForRoom() ? Duration(kRetryWakingPort) : Duration(kRetryFullPortAsleep)),
         engine_(*this, ProgressOptions{.spin = config.spin, .engineCpu = config.engineCpu}) {}
 
   ~DatagramTransport() override {
@@ -175,10 +178,14 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
   }
 
   TimePoint nextDeadline() const noexcept override {
-    return dirty_.empty() ? nextDeadline_ : std::min(nextDeadline_, now_ + Duration(kRetryFullPortAsleep));
+    return dirty_.empty() ? nextDeadline_ : std::min(nextDeadline_, now_ + retryAsleep_);
   }
 
-  void armWakeup() noexcept override { port_->armWakeup(); }
+  void armWakeup() noexcept override {
+    // The poll that follows must ask a full port once more, or its answer to our flag could be missed.
+    for (SessionEntry* entry : dirty_) entry->transmitFrom = {};
+    port_->armWakeup();
+  }
   void disarmWakeup() noexcept override { port_->disarmWakeup(); }
   void block(Duration timeout) noexcept override { port_->block(timeout); }
   void wake() noexcept override { port_->wake(); }
@@ -253,6 +260,7 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
       if (entry->closed && !entry->dirty && entry->session.drained()) retire(*entry);
     }
     pumping_.clear();
+    port_->wakePeers();
     return progressed;
   }
 
@@ -308,6 +316,7 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
   const TransportConfig config_;
   const std::unique_ptr<PacketPort> port_;
   const std::string description_;
+  const Duration retryAsleep_;
   std::unordered_map<std::uint64_t, std::unique_ptr<SessionEntry>> entries_;
   SessionEntry* lastFound_ = nullptr;
   std::vector<SessionEntry*> dirty_, pumping_;

@@ -73,6 +73,11 @@ class PacketPort {
   virtual std::size_t receive(PacketSink& sink, std::size_t maxDatagrams) = 0;
   // Sends a prefix of `datagrams`; returns its length. Short is back-pressure: keep the rest.
   virtual std::size_t transmit(LinkId link, std::span<const OutgoingDatagram> datagrams) = 0;
+  // Wakes the sleeping peers that transmit() has put something for since the last call. A peer is woken once a batch, not
+  // for its first datagram: on a shared core it would run, find one, and sleep again.
+  virtual void wakePeers() {}
+  // True: armWakeup() also covers room for what transmit() refused. False: look again now and then.
+  virtual bool wakesForRoom() const { return false; }
   // Timers of the port itself (ARP, link set-up). Cheap; called in every poll round about each millisecond.
   virtual void onTick(TimePoint now) = 0;
 

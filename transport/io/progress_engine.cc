@@ -1,7 +1,6 @@
 #include "transport/io/progress_engine.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 #include <utility>
 
 #include "transport/base/check.h"
+#include "transport/io/prompt_wakeup.h"
 
 namespace gloo_bypass {
 namespace {
@@ -24,16 +24,16 @@ constexpr auto kWatchInterval = std::chrono::milliseconds(1);
 constexpr auto kLongestWatchInterval = std::chrono::milliseconds(64);
 // A gap between two waits that is no idleness.
 constexpr auto kTakeOverAfter = std::chrono::microseconds(500);
-// Idle polls before the poller offers its core to whoever is runnable there (2 cores are the norm).
-constexpr int kPollsBeforeYield = 64;
-// A yield that comes back later than this gave the core to somebody who computes. Spinning then costs that thread its
-// time and us our claim to be scheduled promptly when woken: sleep at once instead, for a while.
-constexpr auto kYieldOfBusyCore = std::chrono::microseconds(30);
+// A poll round that takes this long was interrupted by somebody who computes on this core. Spinning then costs that thread
+// its time and us our claim to be scheduled promptly when woken: sleep at once instead, for a while. (Yielding
+// is no way out: Linux 6.18 makes a yielding thread forfeit a whole slice.)
+constexpr auto kPreempted = std::chrono::microseconds(300);
 constexpr auto kBusyCoreMemory = std::chrono::milliseconds(5);
 // A poll round takes microseconds: worth this many tries before sleeping on the mutex.
 constexpr int kLockTries = 200;
-// A driver that was asked for access waits this many yields for the other thread to take it.
-constexpr int kHandOverYields = 100;
+// A driver that was asked for access looks this often whether the other thread has it, then sleeps until it has.
+constexpr int kHandOverTries = 100;
+constexpr auto kLongestHandOver = std::chrono::milliseconds(1);
 // Bounds every block(), should a wake-up ever be lost.
 constexpr auto kLongestBlock = std::chrono::seconds(1);
 
@@ -90,6 +90,7 @@ class ProgressEngine::Impl {
     std::unique_lock<std::mutex> lock = acquire();
     if (pred()) return true;
     Waiter self(pred, deadline, busyPoll);
+    const PromptWakeup::Scope restoreSlice;
     bool reached = false;
     bool overtaken = false;
     for (;;) {
@@ -143,20 +144,19 @@ class ProgressEngine::Impl {
     }
     if (!lock.owns_lock()) lock.lock();
     contenders_.fetch_sub(1, std::memory_order_relaxed);
+    if (handingOver_) handOverCondition_.notify_one();
     return lock;
   }
 
   // Lets a thread that asked for exclusive access have it: an unlock followed by a lock would win the race for ever.
   void handOver(std::unique_lock<std::mutex>& lock) {
     lock.unlock();
-    for (int i = 0; i < kHandOverYields && contenders_.load(std::memory_order_relaxed) > 0; ++i) {
-      if (i < kHandOverYields / 2) {
-        cpuPause();
-      } else {
-        sched_yield();
-      }
-    }
+    for (int i = 0; i < kHandOverTries && contenders_.load(std::memory_order_relaxed) > 0; ++i) cpuPause();
     lock.lock();
+    if (contenders_.load(std::memory_order_relaxed) == 0) return;
+    handingOver_ = true;
+    handOverCondition_.wait_for(lock, kLongestHandOver);
+    handingOver_ = false;
   }
 
   // Tells other waiters what has become true.
@@ -203,6 +203,7 @@ class ProgressEngine::Impl {
     const auto limit = steadyTime(self.deadline);
     bool timedOut = false;
     while (!self.done && !timedOut && !(self.promoted && !anotherDrives())) {
+      PromptWakeup::request();
       self.promoted = false;  // somebody else began to drive since
       timedOut = self.condition.wait_until(lock, limit) == std::cv_status::timeout;
     }
@@ -235,13 +236,13 @@ class ProgressEngine::Impl {
   }
 
   Driving drive(Waiter& self, std::unique_lock<std::mutex>& lock) {
-    TimePoint idleSince = monotonicNow();
-    int idlePolls = 0;
+    TimePoint now = monotonicNow();
+    TimePoint idleSince = now;
     for (;;) {
-      const TimePoint now = monotonicNow();
+      const TimePoint before = std::exchange(now, monotonicNow());
+      if (now - before > Duration(kPreempted)) coreBusyUntil_ = now + Duration(kBusyCoreMemory);
       if (target_.poll(now)) {
         idleSince = now;
-        idlePolls = 0;
         settle();
       }
       if (self.pred()) return Driving::kDone;
@@ -249,27 +250,19 @@ class ProgressEngine::Impl {
       if (contenders_.load(std::memory_order_relaxed) > 0) {
         handOver(lock);
         if (driver_ != &self) return Driving::kLost;
+        now = monotonicNow();
         continue;
       }
       if (self.busyPoll || now - idleSince < options_.spin) {
-        if (!self.busyPoll && now < coreBusyUntil_) {
-          idleSince = now - options_.spin;
-        } else if (++idlePolls > kPollsBeforeYield) {
-          lock.unlock();
-          sched_yield();
-          lock.lock();
-          if (driver_ != &self) return Driving::kLost;
-          const TimePoint later = monotonicNow();
-          if (later - now > Duration(kYieldOfBusyCore)) coreBusyUntil_ = later + Duration(kBusyCoreMemory);
-        } else {
+        if (self.busyPoll || now >= coreBusyUntil_) {
           cpuPause();
+          continue;
         }
-        continue;
       }
       if (!blockOnce(self, lock)) return Driving::kLost;
       // Woken for nothing: block again without spinning.
-      idleSince = monotonicNow() - options_.spin;
-      idlePolls = 0;
+      now = monotonicNow();
+      idleSince = now - options_.spin;
     }
   }
 
@@ -288,6 +281,7 @@ class ProgressEngine::Impl {
       self.blocked = true;
       const Duration timeout = blockedUntil_ - now;
       lock.unlock();
+      PromptWakeup::request();
       target_.block(timeout);
       lock.lock();
       self.blocked = false;
@@ -327,6 +321,8 @@ class ProgressEngine::Impl {
   const pid_t pid_;
   std::mutex mutex_;  // exclusive access; guards all below
   std::atomic<int> contenders_{0};
+  bool handingOver_ = false;
+  std::condition_variable handOverCondition_;
   Waiter* driver_ = nullptr;
   std::list<Waiter*> passive_;
   bool armed_ = false;
