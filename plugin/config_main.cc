@@ -13,7 +13,8 @@ int main(int argc, char** argv) {
   app.add_flag("--markdown", asMarkdown, "the table as Markdown");
   app.add_flag("--text", asText, "the table as text (default)")->excludes("--markdown");
   app.add_flag("--effective", effective, "the configuration from the environment, checked")
-      ->excludes("--markdown")->excludes("--text");
+      ->excludes("--markdown")
+      ->excludes("--text");
   CLI11_PARSE(app, argc, argv);
 
   if (!effective) {

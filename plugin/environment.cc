@@ -49,9 +49,10 @@ Result<TransportConfig> configurationFromEnvironment() {
   if (const std::size_t at = config.stats.find("%r"); at != std::string::npos) {
     const std::string rank = variable("RANK");
     if (rank.empty() || rank.find('/') != std::string::npos) {
-      return Error{ErrorScope::kDevice, ErrorCode::kConfiguration,
-                   fmt::format("GLOO_BYPASS_STATS='{}' is not allowed: %r stands for RANK, which is '{}'; set RANK or use %p",
-                               config.stats, rank)};
+      return Error{
+          ErrorScope::kDevice, ErrorCode::kConfiguration,
+          fmt::format("GLOO_BYPASS_STATS='{}' is not allowed: %r stands for RANK, which is '{}'; set RANK or use %p",
+                      config.stats, rank)};
     }
     config.stats.replace(at, 2, rank);
   }

@@ -42,18 +42,22 @@ Result<std::string> interfaceOfHost(const std::string& hostName) {
     }
     for (const ifaddrs* entry = interfaces.get(); entry != nullptr; entry = entry->ifa_next) {
       if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET) continue;
-      if (reinterpret_cast<const sockaddr_in*>(entry->ifa_addr)->sin_addr.s_addr == wanted.s_addr) return std::string(entry->ifa_name);
+      if (reinterpret_cast<const sockaddr_in*>(entry->ifa_addr)->sin_addr.s_addr == wanted.s_addr)
+        return std::string(entry->ifa_name);
     }
   }
-  return wrong(fmt::format("host name '{}' is {}, which no interface of this machine has: {}", hostName, text, kWhatToDo));
+  return wrong(
+      fmt::format("host name '{}' is {}, which no interface of this machine has: {}", hostName, text, kWhatToDo));
 }
 
-Result<TransportConfig> withGlooAddress(TransportConfig config, const std::string& interface, const std::string& hostName) {
+Result<TransportConfig> withGlooAddress(TransportConfig config, const std::string& interface,
+                                        const std::string& hostName) {
   if (config.link != LinkMode::kNetdev) return config;
   if (!interface.empty()) {
     if (!config.interface.empty() && config.interface != interface) {
-      return wrong(fmt::format("GLOO_BYPASS_INTERFACE='{}' contradicts GLOO_SOCKET_IFNAME='{}': set one of them, or both alike",
-                               config.interface, interface));
+      return wrong(
+          fmt::format("GLOO_BYPASS_INTERFACE='{}' contradicts GLOO_SOCKET_IFNAME='{}': set one of them, or both alike",
+                      config.interface, interface));
     }
     config.interface = interface;
     return config;

@@ -44,7 +44,8 @@ void writeFile(const std::string& path, const std::string& text) {
   bool ok = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
   if (file != nullptr && std::fclose(file) != 0) ok = false;
   if (ok && std::rename(temporary.c_str(), path.c_str()) == 0) return;
-  std::fprintf(stderr, "gloo-bypass: GLOO_BYPASS_STATS='%s' could not be written: %s\n", path.c_str(), std::strerror(errno));
+  std::fprintf(stderr, "gloo-bypass: GLOO_BYPASS_STATS='%s' could not be written: %s\n", path.c_str(),
+               std::strerror(errno));
   if (file != nullptr) unlink(temporary.c_str());
 }
 
@@ -81,8 +82,7 @@ ProcessTransport& ProcessTransport::instance() {
   static const bool once = [] {
     theInstance = new (storage) ProcessTransport();
     std::atexit([] { theInstance->shutDown(); });
-    pthread_atfork([] { parentBeforeFork = getpid(); }, nullptr,
-                   [] { theInstance->becomeChildOf(parentBeforeFork); });
+    pthread_atfork([] { parentBeforeFork = getpid(); }, nullptr, [] { theInstance->becomeChildOf(parentBeforeFork); });
     return true;
   }();
   static_cast<void>(once);
@@ -92,10 +92,11 @@ ProcessTransport& ProcessTransport::instance() {
 Result<std::shared_ptr<Transport>> ProcessTransport::acquire(const TransportConfig& config, const Factory& factory) {
   std::lock_guard lock(mutex_);
   if (inheritedFrom_ != 0) {
-    return Error{ErrorScope::kDevice, ErrorCode::kUnavailable,
-                 fmt::format("process {} was forked from process {}, which had already started DPDK, and DPDK cannot be started "
-                             "anew after that: make the first device after the fork, or start processes with the spawn method",
-                             getpid(), inheritedFrom_)};
+    return Error{
+        ErrorScope::kDevice, ErrorCode::kUnavailable,
+        fmt::format("process {} was forked from process {}, which had already started DPDK, and DPDK cannot be started "
+                    "anew after that: make the first device after the fork, or start processes with the spawn method",
+                    getpid(), inheritedFrom_)};
   }
   if (ended_) {
     return Error{ErrorScope::kDevice, ErrorCode::kUnavailable, "the process is exiting: no new device can be made"};
@@ -103,9 +104,10 @@ Result<std::shared_ptr<Transport>> ProcessTransport::acquire(const TransportConf
   if (transport_) {
     const auto different = differences(config_, config);
     if (different.empty()) return transport_;
+    std::string list;
+    for (const std::string& difference : different) list += (list.empty() ? "" : "; ") + difference;
     return Error{ErrorScope::kDevice, ErrorCode::kConfiguration,
-                 fmt::format("a process has one configuration, but the first device and this one differ in {}",
-                             fmt::join(different, "; "))};
+                 "a process has one configuration, but the first device and this one differ in " + list};
   }
   if (Status status = validate(config); !status) return status.error();
   begun_ = true;
@@ -145,7 +147,8 @@ void ProcessTransport::shutDown() noexcept {
         std::fprintf(stderr, "gloo-bypass: no statistics: %s\n", error.what());
       }
       if (transport.use_count() > 1) {
-        new std::shared_ptr<Transport>(std::move(transport));  // a device is still in use: it must not go before its user
+        new std::shared_ptr<Transport>(
+            std::move(transport));  // a device is still in use: it must not go before its user
       } else {
         transport.reset();
       }

@@ -31,7 +31,10 @@ std::optional<std::int64_t> parseInteger(std::string_view text) {
 template <typename Access>
 Setting integerSetting(std::string name, std::string unit, std::int64_t lowest, std::int64_t highest,
                        std::string description, Access access) {
-  return {std::move(name), std::move(unit), fmt::format("{} to {}", lowest, highest), std::move(description),
+  return {std::move(name),
+          std::move(unit),
+          fmt::format("{} to {}", lowest, highest),
+          std::move(description),
           [=](std::string_view text, TransportConfig& config) {
             const auto value = parseInteger(text);
             if (!value || *value < lowest || *value > highest) return false;
@@ -49,7 +52,10 @@ template <typename Unit, typename Access>
 Setting durationSetting(std::string name, std::int64_t lowest, std::int64_t highest, std::string description,
                         Access access) {
   const std::string unit = std::is_same_v<Unit, std::chrono::microseconds> ? "us" : "ms";
-  return {std::move(name), unit, fmt::format("{} to {}", lowest, highest), std::move(description),
+  return {std::move(name),
+          unit,
+          fmt::format("{} to {}", lowest, highest),
+          std::move(description),
           [=](std::string_view text, TransportConfig& config) {
             const auto value = parseInteger(text);
             if (!value || *value < lowest || *value > highest) return false;
@@ -83,7 +89,10 @@ Setting choiceSetting(std::string name, std::initializer_list<Choice<Value>> cho
   const std::vector<Choice<Value>> known(choices);
   std::vector<std::string> words;
   for (const auto& choice : known) words.emplace_back(choice.text);
-  return {std::move(name), "", listOf(words), std::move(description),
+  return {std::move(name),
+          "",
+          listOf(words),
+          std::move(description),
           [=](std::string_view text, TransportConfig& config) {
             for (const auto& choice : known) {
               if (text != choice.text) continue;
@@ -104,7 +113,10 @@ Setting choiceSetting(std::string name, std::initializer_list<Choice<Value>> cho
 template <typename Access>
 Setting textSetting(std::string name, std::string allowed, bool (*isAllowed)(std::string_view), std::string description,
                     Access access) {
-  return {std::move(name), "", std::move(allowed), std::move(description),
+  return {std::move(name),
+          "",
+          std::move(allowed),
+          std::move(description),
           [=](std::string_view text, TransportConfig& config) {
             if (!text.empty() && !isAllowed(text)) return false;
             access(config) = std::string(text);
@@ -134,8 +146,10 @@ bool isPciOrVirtualDevice(std::string_view text) {
   if (text.substr(0, 4) == "net_") return true;
   std::size_t hexDigits = 0;
   for (const char c : text.substr(0, text.find(','))) {
-    if (std::string_view("0123456789abcdefABCDEF").find(c) != std::string_view::npos) ++hexDigits;
-    else if (c != ':' && c != '.') return false;
+    if (std::string_view("0123456789abcdefABCDEF").find(c) != std::string_view::npos)
+      ++hexDigits;
+    else if (c != ':' && c != '.')
+      return false;
   }
   return hexDigits >= 5 && text.find(':') != std::string_view::npos && text.find('.') != std::string_view::npos;
 }
@@ -155,9 +169,12 @@ bool isAddressWithPrefix(std::string_view text) {
 bool hasBalancedQuotes(std::string_view text) {
   char open = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\\' && open != '\'') ++i;
-    else if (open == 0 && (text[i] == '"' || text[i] == '\'')) open = text[i];
-    else if (text[i] == open) open = 0;
+    if (text[i] == '\\' && open != '\'')
+      ++i;
+    else if (open == 0 && (text[i] == '"' || text[i] == '\''))
+      open = text[i];
+    else if (text[i] == open)
+      open = 0;
   }
   return open == 0 && isPrintable(text);
 }
@@ -169,46 +186,46 @@ bool isStatsTarget(std::string_view text) {
 std::vector<Setting> linkSettings() {
   return {
       choiceSetting<LinkMode>(
-          "GLOO_BYPASS_LINK",
-          {{"memif", LinkMode::kMemif}, {"netdev", LinkMode::kNetdev}, {"pci", LinkMode::kPci}},
-          "How packets travel: shared memory of one machine or pod, a Linux network interface, or a NIC with a DPDK driver",
-          [](TransportConfig& c) -> auto& { return c.link; }),
+          "GLOO_BYPASS_LINK", {{"memif", LinkMode::kMemif}, {"netdev", LinkMode::kNetdev}, {"pci", LinkMode::kPci}},
+          "How packets travel: shared memory of one machine or pod, a Linux network interface, or a NIC with a DPDK "
+          "driver",
+          [](TransportConfig & c) -> auto& { return c.link; }),
       textSetting(
           "GLOO_BYPASS_MEMIF_DIRECTORY", fmt::format("an absolute path, at most {} characters", kMaxDirectoryLength),
           isDirectory, "memif: where the links' sockets lie; empty: gloo-bypass-UID in $XDG_RUNTIME_DIR or /tmp",
-          [](TransportConfig& c) -> auto& { return c.memifDirectory; }),
+          [](TransportConfig & c) -> auto& { return c.memifDirectory; }),
       integerSetting(
           "GLOO_BYPASS_MEMIF_BUFFER_BYTES", "bytes", 2048, 65000, "memif: one ring slot, and so the largest frame",
-          [](TransportConfig& c) -> auto& { return c.memifBufferBytes; }),
+          [](TransportConfig & c) -> auto& { return c.memifBufferBytes; }),
       integerSetting(
           "GLOO_BYPASS_MEMIF_LOG2_SLOTS", "", 1, 12, "memif: a ring has 2 to the power of this many slots",
-          [](TransportConfig& c) -> auto& { return c.memifLog2Slots; }),
+          [](TransportConfig & c) -> auto& { return c.memifLog2Slots; }),
       choiceSetting<NetdevDriver>(
-          "GLOO_BYPASS_NETDEV_DRIVER",
-          {{"af_packet", NetdevDriver::kAfPacket}, {"af_xdp", NetdevDriver::kAfXdp}},
-          "netdev: how DPDK reaches the interface",
-          [](TransportConfig& c) -> auto& { return c.netdevDriver; }),
+          "GLOO_BYPASS_NETDEV_DRIVER", {{"af_packet", NetdevDriver::kAfPacket}, {"af_xdp", NetdevDriver::kAfXdp}},
+          "netdev: how DPDK reaches the interface", [](TransportConfig & c) -> auto& { return c.netdevDriver; }),
       textSetting(
           "GLOO_BYPASS_INTERFACE", fmt::format("an interface's name, at most {} characters", kMaxInterfaceName),
-          isInterfaceName, "netdev: the interface; empty: GLOO_SOCKET_IFNAME, else the one with the host name's address",
-          [](TransportConfig& c) -> auto& { return c.interface; }),
+          isInterfaceName,
+          "netdev: the interface; empty: GLOO_SOCKET_IFNAME, else the one with the host name's address",
+          [](TransportConfig & c) -> auto& { return c.interface; }),
       textSetting(
-          "GLOO_BYPASS_PCI_ADDRESS", "an address like 0000:00:04.0, or a DPDK virtual device like net_virtio_user0,path=/x",
-          isPciOrVirtualDevice, "pci: the device; device arguments may follow after a comma",
-          [](TransportConfig& c) -> auto& { return c.pciAddress; }),
+          "GLOO_BYPASS_PCI_ADDRESS",
+          "an address like 0000:00:04.0, or a DPDK virtual device like net_virtio_user0,path=/x", isPciOrVirtualDevice,
+          "pci: the device; device arguments may follow after a comma",
+          [](TransportConfig & c) -> auto& { return c.pciAddress; }),
       textSetting(
           "GLOO_BYPASS_IPV4", "an address with prefix, like 10.0.0.2/24", isAddressWithPrefix,
           "pci: this port's address, since no kernel interface has one",
-          [](TransportConfig& c) -> auto& { return c.ipv4; }),
+          [](TransportConfig & c) -> auto& { return c.ipv4; }),
       textSetting(
           "GLOO_BYPASS_GATEWAY", "an IPv4 address", isAddress, "pci: next hop to peers outside the prefix",
-          [](TransportConfig& c) -> auto& { return c.gateway; }),
+          [](TransportConfig & c) -> auto& { return c.gateway; }),
       integerSetting(
           "GLOO_BYPASS_UDP_PORT", "", 0, 65535, "UDP port of this process; 0: any free one",
-          [](TransportConfig& c) -> auto& { return c.udpPort; }),
+          [](TransportConfig & c) -> auto& { return c.udpPort; }),
       integerSetting(
           "GLOO_BYPASS_MTU", "bytes", 0, 65535, "IP packet size, at least 576; 0: discovered from the interface",
-          [](TransportConfig& c) -> auto& { return c.mtu; }),
+          [](TransportConfig & c) -> auto& { return c.mtu; }),
   };
 }
 
@@ -217,30 +234,32 @@ std::vector<Setting> processSettings() {
       textSetting(
           "GLOO_BYPASS_EAL_ARGUMENTS", "words as a shell would split them, quotes closed", hasBalancedQuotes,
           "Added to the arguments of DPDK's environment abstraction layer",
-          [](TransportConfig& c) -> auto& { return c.ealArguments; }),
+          [](TransportConfig & c) -> auto& { return c.ealArguments; }),
       choiceSetting<HugePages>(
-          "GLOO_BYPASS_HUGE_PAGES",
-          {{"auto", HugePages::kAuto}, {"off", HugePages::kOff}, {"on", HugePages::kOn}},
-          "Use huge pages; auto: when there are any",
-          [](TransportConfig& c) -> auto& { return c.hugePages; }),
+          "GLOO_BYPASS_HUGE_PAGES", {{"auto", HugePages::kAuto}, {"off", HugePages::kOff}, {"on", HugePages::kOn}},
+          "Use huge pages; auto: when there are any", [](TransportConfig & c) -> auto& { return c.hugePages; }),
       integerSetting(
           "GLOO_BYPASS_MEMORY_MIB", "MiB", 16, 65536, "DPDK's memory without huge pages, and the packet pools' bound",
-          [](TransportConfig& c) -> auto& { return c.memoryMiB; }),
+          [](TransportConfig & c) -> auto& { return c.memoryMiB; }),
       durationSetting<std::chrono::microseconds>(
           "GLOO_BYPASS_SPIN_US", 0, 1'000'000, "Polling without result before a waiter blocks",
-          [](TransportConfig& c) -> auto& { return c.spin; }),
+          [](TransportConfig & c) -> auto& { return c.spin; }),
       integerSetting(
           "GLOO_BYPASS_ENGINE_CPU", "", -1, 1023, "CPU the engine thread is pinned to; -1: not pinned",
-          [](TransportConfig& c) -> auto& { return c.engineCpu; }),
+          [](TransportConfig & c) -> auto& { return c.engineCpu; }),
       textSetting(
           "GLOO_BYPASS_STATS", "stderr, or a file's path with a / in it", isStatsTarget,
           "Counters at exit: text to stderr, or JSON to a file (%p: process id, %r: RANK); empty: none",
-          [](TransportConfig& c) -> auto& { return c.stats; }),
+          [](TransportConfig & c) -> auto& { return c.stats; }),
       choiceSetting<std::string>(
           "GLOO_BYPASS_LOG_LEVEL",
-          {{"trace", "trace"}, {"debug", "debug"}, {"info", "info"}, {"warn", "warn"}, {"error", "error"}, {"off", "off"}},
-          "Least severity that is logged to stderr",
-          [](TransportConfig& c) -> auto& { return c.logLevel; }),
+          {{"trace", "trace"},
+           {"debug", "debug"},
+           {"info", "info"},
+           {"warn", "warn"},
+           {"error", "error"},
+           {"off", "off"}},
+          "Least severity that is logged to stderr", [](TransportConfig & c) -> auto& { return c.logLevel; }),
   };
 }
 
@@ -250,49 +269,53 @@ std::vector<Setting> protocolSettings() {
   return {
       choiceSetting<CongestionControl>(
           "GLOO_BYPASS_CONGESTION_CONTROL",
-          {{"auto", CongestionControl::kAuto}, {"fixed", CongestionControl::kFixed},
-           {"swift", CongestionControl::kSwift}, {"bbr", CongestionControl::kBbr}},
+          {{"auto", CongestionControl::kAuto},
+           {"fixed", CongestionControl::kFixed},
+           {"swift", CongestionControl::kSwift},
+           {"bbr", CongestionControl::kBbr}},
           "auto: fixed window on memory links, swift on short paths, bbr on long ones",
-          [](TransportConfig& c) -> auto& { return c.session.congestionControl; }),
+          [](TransportConfig & c) -> auto& { return c.session.congestionControl; }),
       choiceSetting<PayloadChecksum>(
           "GLOO_BYPASS_PAYLOAD_CHECKSUM",
           {{"auto", PayloadChecksum::kAuto}, {"off", PayloadChecksum::kOff}, {"on", PayloadChecksum::kOn}},
           "CRC-32C over each packet's payload; auto: not on memory links",
-          [](TransportConfig& c) -> auto& { return c.session.payloadChecksum; }),
+          [](TransportConfig & c) -> auto& { return c.session.payloadChecksum; }),
       integerSetting(
           "GLOO_BYPASS_RENDEZVOUS_BYTES", "bytes", 1024, kGiB,
           "Short paths: longer messages wait for the receiver's grant and are not copied",
-          [](TransportConfig& c) -> auto& { return c.session.rendezvousBytes; }),
+          [](TransportConfig & c) -> auto& { return c.session.rendezvousBytes; }),
       durationSetting<microseconds>(
           "GLOO_BYPASS_LONG_PATH_RTT_US", 0, 60'000'000,
           "From this round-trip time on sends are buffered and data flows ahead of receives",
-          [](TransportConfig& c) -> auto& { return c.session.longPathRtt; }),
+          [](TransportConfig & c) -> auto& { return c.session.longPathRtt; }),
       integerSetting(
           "GLOO_BYPASS_EAGER_BYTES", "bytes", 64 * 1024, kGiB,
           "Short paths: bytes a peer may send before a receive asks for them",
-          [](TransportConfig& c) -> auto& { return c.session.shortPathEagerBytes; }),
+          [](TransportConfig & c) -> auto& { return c.session.shortPathEagerBytes; }),
       integerSetting(
           "GLOO_BYPASS_MAX_BUFFER_BYTES", "bytes", kMiB, 16 * kGiB,
           "Long paths: cap of each peer's send buffer, and of its receive buffer",
-          [](TransportConfig& c) -> auto& { return c.session.maxBufferBytes; }),
+          [](TransportConfig & c) -> auto& { return c.session.maxBufferBytes; }),
       integerSetting(
           "GLOO_BYPASS_FIXED_WINDOW_BYTES", "bytes", 64 * 1024, kGiB, "Window of the fixed congestion control",
-          [](TransportConfig& c) -> auto& { return c.session.fixedWindowBytes; }),
+          [](TransportConfig & c) -> auto& { return c.session.fixedWindowBytes; }),
       durationSetting<microseconds>(
           "GLOO_BYPASS_MIN_RTO_US", 100, 10'000'000, "Floor of the retransmission time-out",
-          [](TransportConfig& c) -> auto& { return c.session.minRto; }),
+          [](TransportConfig & c) -> auto& { return c.session.minRto; }),
       durationSetting<milliseconds>(
           "GLOO_BYPASS_MAX_RTO_MS", 1, 60'000, "Cap of the retransmission time-out, back-off included",
-          [](TransportConfig& c) -> auto& { return c.session.maxRto; }),
+          [](TransportConfig & c) -> auto& { return c.session.maxRto; }),
       durationSetting<milliseconds>(
-          "GLOO_BYPASS_KEEP_ALIVE_MS", 10, kDayMs, "Silence after which an idle connection is probed; memory links need none",
-          [](TransportConfig& c) -> auto& { return c.session.keepAlive; }),
+          "GLOO_BYPASS_KEEP_ALIVE_MS", 10, kDayMs,
+          "Silence after which an idle connection is probed; memory links need none",
+          [](TransportConfig & c) -> auto& { return c.session.keepAlive; }),
       durationSetting<milliseconds>(
-          "GLOO_BYPASS_PEER_TIMEOUT_MS", 100, kDayMs, "Silence after which a peer has vanished; memory links notice by themselves",
-          [](TransportConfig& c) -> auto& { return c.session.peerTimeout; }),
+          "GLOO_BYPASS_PEER_TIMEOUT_MS", 100, kDayMs,
+          "Silence after which a peer has vanished; memory links notice by themselves",
+          [](TransportConfig & c) -> auto& { return c.session.peerTimeout; }),
       durationSetting<milliseconds>(
           "GLOO_BYPASS_CONNECT_TIMEOUT_MS", 100, kDayMs, "Longest time to connect to a peer",
-          [](TransportConfig& c) -> auto& { return c.session.connectTimeout; }),
+          [](TransportConfig & c) -> auto& { return c.session.connectTimeout; }),
   };
 }
 
@@ -336,7 +359,8 @@ Error unknownVariable(std::string_view name) {
   };
   const auto nearest = std::min_element(settings().begin(), settings().end(),
                                         [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
-  return wrong(fmt::format("{} is not a known setting: did you mean {}? (gloo_bypass_config lists all)", name, nearest->name));
+  return wrong(
+      fmt::format("{} is not a known setting: did you mean {}? (gloo_bypass_config lists all)", name, nearest->name));
 }
 
 // What must hold between settings; each error names both.
@@ -353,16 +377,18 @@ Status validateTogether(const TransportConfig& config) {
   }
   const std::size_t ringBytes = config.memifBufferBytes << config.memifLog2Slots;
   if (ringBytes > std::size_t{16} * kMiB) {
-    return wrong(fmt::format(
-        "GLOO_BYPASS_MEMIF_BUFFER_BYTES='{}' times 2^GLOO_BYPASS_MEMIF_LOG2_SLOTS='{}' is {} bytes: at most {} are allowed",
-        config.memifBufferBytes, config.memifLog2Slots, ringBytes, 16 * kMiB));
+    return wrong(
+        fmt::format("GLOO_BYPASS_MEMIF_BUFFER_BYTES='{}' times 2^GLOO_BYPASS_MEMIF_LOG2_SLOTS='{}' is {} bytes: at "
+                    "most {} are allowed",
+                    config.memifBufferBytes, config.memifLog2Slots, ringBytes, 16 * kMiB));
   }
   const auto ordered = [](const char* low, Duration lowValue, const char* high, Duration highValue) -> Status {
     if (lowValue <= highValue) return {};
     const auto ms = [](Duration d) { return std::chrono::duration<double, std::milli>(d).count(); };
     return wrong(fmt::format("{} ({} ms) must not exceed {} ({} ms)", low, ms(lowValue), high, ms(highValue)));
   };
-  if (Status s = ordered("GLOO_BYPASS_MIN_RTO_US", session.minRto, "GLOO_BYPASS_MAX_RTO_MS", session.maxRto); !s) return s;
+  if (Status s = ordered("GLOO_BYPASS_MIN_RTO_US", session.minRto, "GLOO_BYPASS_MAX_RTO_MS", session.maxRto); !s)
+    return s;
   return ordered("GLOO_BYPASS_KEEP_ALIVE_MS", session.keepAlive, "GLOO_BYPASS_PEER_TIMEOUT_MS", session.peerTimeout);
 }
 
@@ -383,10 +409,12 @@ Result<TransportConfig> configurationFromTexts(std::span<const SettingText> text
   TransportConfig config;
   for (const auto& [name, text] : texts) {
     if (!name.starts_with(kSettingPrefix)) continue;
-    if (std::any_of(std::begin(kTestPrefixes), std::end(kTestPrefixes), [&](auto prefix) { return name.starts_with(prefix); })) {
+    if (std::any_of(std::begin(kTestPrefixes), std::end(kTestPrefixes),
+                    [&](auto prefix) { return name.starts_with(prefix); })) {
       continue;
     }
-    const auto setting = std::find_if(settings().begin(), settings().end(), [&](const auto& s) { return s.name == name; });
+    const auto setting =
+        std::find_if(settings().begin(), settings().end(), [&](const auto& s) { return s.name == name; });
     if (setting == settings().end()) return unknownVariable(name);
     if (text.empty()) continue;
     if (!setting->parse(text, config)) return wrongValue(*setting, text);
@@ -416,8 +444,8 @@ std::vector<std::string> differences(const TransportConfig& first, const Transpo
 std::string settingsAsText() {
   std::string text;
   for (const Setting& setting : settings()) {
-    text += fmt::format("{}\n    {}\n    default {}, allowed: {}\n", setting.name, setting.description, defaultOf(setting),
-                        withUnit(setting));
+    text += fmt::format("{}\n    {}\n    default {}, allowed: {}\n", setting.name, setting.description,
+                        defaultOf(setting), withUnit(setting));
   }
   return text;
 }
@@ -425,8 +453,8 @@ std::string settingsAsText() {
 std::string settingsAsMarkdown() {
   std::string text = "| variable | default | unit | allowed | meaning |\n| --- | --- | --- | --- | --- |\n";
   for (const Setting& setting : settings()) {
-    text += fmt::format("| `{}` | {} | {} | {} | {} |\n", setting.name, defaultOf(setting), setting.unit, setting.allowed,
-                        setting.description);
+    text += fmt::format("| `{}` | {} | {} | {} | {} |\n", setting.name, defaultOf(setting), setting.unit,
+                        setting.allowed, setting.description);
   }
   return text;
 }

@@ -59,7 +59,8 @@ TEST_F(Environment, VariablesSet_AreTaken) {
 
 TEST_F(Environment, UnknownVariable_IsRefused) {
   set("GLOO_BYPASS_SPINN_US", "7");
-  EXPECT_THAT(configurationFromEnvironment().error().message, AllOf(HasSubstr("GLOO_BYPASS_SPINN_US"), HasSubstr("GLOO_BYPASS_SPIN_US")));
+  EXPECT_THAT(configurationFromEnvironment().error().message,
+              AllOf(HasSubstr("GLOO_BYPASS_SPINN_US"), HasSubstr("GLOO_BYPASS_SPIN_US")));
 }
 
 TEST_F(Environment, RuntimeDirectoryMissing_TmpIsTaken) {
@@ -97,9 +98,11 @@ TEST(GlooAddress_Netdev, InterfacesContradict_BothAreNamed) {
 TEST(GlooAddress_Netdev, HostOnLoopbackOrUnknown_SaysWhatToSet) {
   TransportConfig config;
   config.link = LinkMode::kNetdev;
-  EXPECT_THAT(withGlooAddress(config, "", "127.0.1.1").error().message, AllOf(HasSubstr("127.0.1.1"), HasSubstr("GLOO_SOCKET_IFNAME")));
+  EXPECT_THAT(withGlooAddress(config, "", "127.0.1.1").error().message,
+              AllOf(HasSubstr("127.0.1.1"), HasSubstr("GLOO_SOCKET_IFNAME")));
   // 192.0.2.0/24 is reserved for documentation: no machine has it.
-  EXPECT_THAT(withGlooAddress(config, "", "192.0.2.77").error().message, AllOf(HasSubstr("192.0.2.77"), HasSubstr("GLOO_SOCKET_IFNAME")));
+  EXPECT_THAT(withGlooAddress(config, "", "192.0.2.77").error().message,
+              AllOf(HasSubstr("192.0.2.77"), HasSubstr("GLOO_SOCKET_IFNAME")));
 }
 
 }  // namespace

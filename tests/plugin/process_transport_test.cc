@@ -66,7 +66,9 @@ class FakeTransport : public Transport {
   ProgressEngine engine_;
 };
 
-Result<std::shared_ptr<Transport>> makeFake(const TransportConfig&) { return std::shared_ptr<Transport>(new FakeTransport); }
+Result<std::shared_ptr<Transport>> makeFake(const TransportConfig&) {
+  return std::shared_ptr<Transport>(new FakeTransport);
+}
 
 std::string contentsOf(const std::string& path) {
   std::ifstream file(path);
@@ -172,15 +174,19 @@ TEST(ProcessTransport_ShutDown, StatsFileNotWritable_OneLineAndNoCrash) {
   ASSERT_TRUE(process.acquire(config, makeFake));
   ::testing::internal::CaptureStderr();
   process.shutDown();
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(), AllOf(HasSubstr("GLOO_BYPASS_STATS='/nowhere/at/all.json'"), HasSubstr("No such file")));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("GLOO_BYPASS_STATS='/nowhere/at/all.json'"), HasSubstr("No such file")));
 }
 
 TEST(ProcessTransport_ShutDown, TransportStillInUse_LivesOn) {
   std::atomic<int> alive = 0;
   ProcessTransport process;
-  auto user = process.acquire({}, [&](const TransportConfig&) -> Result<std::shared_ptr<Transport>> {
-    return std::shared_ptr<Transport>(new FakeTransport(&alive));
-  }).value();
+  auto user = process
+                  .acquire({},
+                           [&](const TransportConfig&) -> Result<std::shared_ptr<Transport>> {
+                             return std::shared_ptr<Transport>(new FakeTransport(&alive));
+                           })
+                  .value();
   process.shutDown();
   user.reset();
   EXPECT_EQ(alive, 1) << "must not be destroyed while the process comes apart";

@@ -45,18 +45,36 @@ TEST(Settings_Table, Defaults_AreAllowedAndSurviveTextAndBack) {
 
 // Every row writes a field of its own: a copied accessor would show here.
 TEST(Settings_Table, OneValueChanged_ExactlyThatSettingDiffers) {
-  const std::vector<SettingText> others = {
-      {"GLOO_BYPASS_LINK", "netdev"}, {"GLOO_BYPASS_MEMIF_DIRECTORY", "/run/x"}, {"GLOO_BYPASS_MEMIF_BUFFER_BYTES", "4096"},
-      {"GLOO_BYPASS_MEMIF_LOG2_SLOTS", "3"}, {"GLOO_BYPASS_NETDEV_DRIVER", "af_xdp"}, {"GLOO_BYPASS_INTERFACE", "eth1"},
-      {"GLOO_BYPASS_PCI_ADDRESS", "0000:00:04.0"}, {"GLOO_BYPASS_IPV4", "10.0.0.2/24"}, {"GLOO_BYPASS_GATEWAY", "10.0.0.1"},
-      {"GLOO_BYPASS_UDP_PORT", "4711"}, {"GLOO_BYPASS_MTU", "9000"}, {"GLOO_BYPASS_EAL_ARGUMENTS", "-l 1 --log-level 'a b'"},
-      {"GLOO_BYPASS_HUGE_PAGES", "off"}, {"GLOO_BYPASS_MEMORY_MIB", "128"}, {"GLOO_BYPASS_SPIN_US", "0"},
-      {"GLOO_BYPASS_ENGINE_CPU", "1"}, {"GLOO_BYPASS_STATS", "stderr"}, {"GLOO_BYPASS_LOG_LEVEL", "debug"},
-      {"GLOO_BYPASS_CONGESTION_CONTROL", "bbr"}, {"GLOO_BYPASS_PAYLOAD_CHECKSUM", "on"},
-      {"GLOO_BYPASS_RENDEZVOUS_BYTES", "65536"}, {"GLOO_BYPASS_LONG_PATH_RTT_US", "2000"}, {"GLOO_BYPASS_EAGER_BYTES", "65536"},
-      {"GLOO_BYPASS_MAX_BUFFER_BYTES", "1048576"}, {"GLOO_BYPASS_FIXED_WINDOW_BYTES", "65536"}, {"GLOO_BYPASS_MIN_RTO_US", "100"},
-      {"GLOO_BYPASS_MAX_RTO_MS", "60000"}, {"GLOO_BYPASS_KEEP_ALIVE_MS", "10"}, {"GLOO_BYPASS_PEER_TIMEOUT_MS", "5000"},
-      {"GLOO_BYPASS_CONNECT_TIMEOUT_MS", "100"}};
+  const std::vector<SettingText> others = {{"GLOO_BYPASS_LINK", "netdev"},
+                                           {"GLOO_BYPASS_MEMIF_DIRECTORY", "/run/x"},
+                                           {"GLOO_BYPASS_MEMIF_BUFFER_BYTES", "4096"},
+                                           {"GLOO_BYPASS_MEMIF_LOG2_SLOTS", "3"},
+                                           {"GLOO_BYPASS_NETDEV_DRIVER", "af_xdp"},
+                                           {"GLOO_BYPASS_INTERFACE", "eth1"},
+                                           {"GLOO_BYPASS_PCI_ADDRESS", "0000:00:04.0"},
+                                           {"GLOO_BYPASS_IPV4", "10.0.0.2/24"},
+                                           {"GLOO_BYPASS_GATEWAY", "10.0.0.1"},
+                                           {"GLOO_BYPASS_UDP_PORT", "4711"},
+                                           {"GLOO_BYPASS_MTU", "9000"},
+                                           {"GLOO_BYPASS_EAL_ARGUMENTS", "-l 1 --log-level 'a b'"},
+                                           {"GLOO_BYPASS_HUGE_PAGES", "off"},
+                                           {"GLOO_BYPASS_MEMORY_MIB", "128"},
+                                           {"GLOO_BYPASS_SPIN_US", "0"},
+                                           {"GLOO_BYPASS_ENGINE_CPU", "1"},
+                                           {"GLOO_BYPASS_STATS", "stderr"},
+                                           {"GLOO_BYPASS_LOG_LEVEL", "debug"},
+                                           {"GLOO_BYPASS_CONGESTION_CONTROL", "bbr"},
+                                           {"GLOO_BYPASS_PAYLOAD_CHECKSUM", "on"},
+                                           {"GLOO_BYPASS_RENDEZVOUS_BYTES", "65536"},
+                                           {"GLOO_BYPASS_LONG_PATH_RTT_US", "2000"},
+                                           {"GLOO_BYPASS_EAGER_BYTES", "65536"},
+                                           {"GLOO_BYPASS_MAX_BUFFER_BYTES", "1048576"},
+                                           {"GLOO_BYPASS_FIXED_WINDOW_BYTES", "65536"},
+                                           {"GLOO_BYPASS_MIN_RTO_US", "100"},
+                                           {"GLOO_BYPASS_MAX_RTO_MS", "60000"},
+                                           {"GLOO_BYPASS_KEEP_ALIVE_MS", "10"},
+                                           {"GLOO_BYPASS_PEER_TIMEOUT_MS", "5000"},
+                                           {"GLOO_BYPASS_CONNECT_TIMEOUT_MS", "100"}};
   EXPECT_EQ(others.size(), settings().size()) << "a setting without a value here";
   for (const auto& other : others) {
     const auto config = configurationFromTexts({&other, 1});
@@ -68,21 +86,35 @@ TEST(Settings_Table, OneValueChanged_ExactlyThatSettingDiffers) {
 }
 
 TEST(Settings_Parse, WrongValue_NamesVariableValueAndWhatIsAllowed) {
-  const std::vector<SettingText> wrong = {
-      {"GLOO_BYPASS_LINK", "MEMIF"}, {"GLOO_BYPASS_SPIN_US", "-1"}, {"GLOO_BYPASS_SPIN_US", "5us"}, {"GLOO_BYPASS_SPIN_US", "1e3"},
-      {"GLOO_BYPASS_SPIN_US", " 5"}, {"GLOO_BYPASS_UDP_PORT", "65536"}, {"GLOO_BYPASS_MEMORY_MIB", "99999999999999999999999"},
-      {"GLOO_BYPASS_MTU", "575"}, {"GLOO_BYPASS_INTERFACE", "a/b"}, {"GLOO_BYPASS_INTERFACE", "sixteencharacter"},
-      {"GLOO_BYPASS_MEMIF_DIRECTORY", "relative"}, {"GLOO_BYPASS_MEMIF_DIRECTORY", "/a,b"}, {"GLOO_BYPASS_IPV4", "10.0.0.2"},
-      {"GLOO_BYPASS_IPV4", "10.0.0.256/24"}, {"GLOO_BYPASS_IPV4", "10.0.0.2/33"}, {"GLOO_BYPASS_GATEWAY", "here"},
-      {"GLOO_BYPASS_EAL_ARGUMENTS", "-l '1"}, {"GLOO_BYPASS_STATS", "yes"}, {"GLOO_BYPASS_LOG_LEVEL", "loud"},
-      {"GLOO_BYPASS_PCI_ADDRESS", "eth0"}};
+  const std::vector<SettingText> wrong = {{"GLOO_BYPASS_LINK", "MEMIF"},
+                                          {"GLOO_BYPASS_SPIN_US", "-1"},
+                                          {"GLOO_BYPASS_SPIN_US", "5us"},
+                                          {"GLOO_BYPASS_SPIN_US", "1e3"},
+                                          {"GLOO_BYPASS_SPIN_US", " 5"},
+                                          {"GLOO_BYPASS_UDP_PORT", "65536"},
+                                          {"GLOO_BYPASS_MEMORY_MIB", "99999999999999999999999"},
+                                          {"GLOO_BYPASS_MTU", "575"},
+                                          {"GLOO_BYPASS_INTERFACE", "a/b"},
+                                          {"GLOO_BYPASS_INTERFACE", "sixteencharacter"},
+                                          {"GLOO_BYPASS_MEMIF_DIRECTORY", "relative"},
+                                          {"GLOO_BYPASS_MEMIF_DIRECTORY", "/a,b"},
+                                          {"GLOO_BYPASS_IPV4", "10.0.0.2"},
+                                          {"GLOO_BYPASS_IPV4", "10.0.0.256/24"},
+                                          {"GLOO_BYPASS_IPV4", "10.0.0.2/33"},
+                                          {"GLOO_BYPASS_GATEWAY", "here"},
+                                          {"GLOO_BYPASS_EAL_ARGUMENTS", "-l '1"},
+                                          {"GLOO_BYPASS_STATS", "yes"},
+                                          {"GLOO_BYPASS_LOG_LEVEL", "loud"},
+                                          {"GLOO_BYPASS_PCI_ADDRESS", "eth0"}};
   for (const auto& [name, text] : wrong) {
-    EXPECT_THAT(errorOf({{name, text}}), AllOf(HasSubstr(name), HasSubstr("'" + text + "'"), HasSubstr("must be"), Not(HasSubstr("\n"))));
+    EXPECT_THAT(errorOf({{name, text}}),
+                AllOf(HasSubstr(name), HasSubstr("'" + text + "'"), HasSubstr("must be"), Not(HasSubstr("\n"))));
   }
 }
 
 TEST(Settings_Parse, UnknownName_NearestIsNamed) {
-  EXPECT_THAT(errorOf({{"GLOO_BYPASS_LNK", "memif"}}), AllOf(HasSubstr("GLOO_BYPASS_LNK"), HasSubstr("did you mean GLOO_BYPASS_LINK?")));
+  EXPECT_THAT(errorOf({{"GLOO_BYPASS_LNK", "memif"}}),
+              AllOf(HasSubstr("GLOO_BYPASS_LNK"), HasSubstr("did you mean GLOO_BYPASS_LINK?")));
   EXPECT_THAT(errorOf({{"GLOO_BYPASS_SPIN", "5"}}), HasSubstr("GLOO_BYPASS_SPIN_US"));
   EXPECT_EQ(errorOf({{"GLOO_SOCKET_IFNAME", "eth0"}}), "") << "only our own prefix is looked at";
   EXPECT_EQ(errorOf({{"GLOO_BYPASS_SIM_RUNS", "5"}}), "") << "of the project's own tests";
@@ -94,7 +126,8 @@ TEST(Settings_Parse, EmptyText_LeavesDefault) {
 
 TEST(Settings_Together, ValuesThatContradict_BothAreNamed) {
   EXPECT_THAT(errorOf({{"GLOO_BYPASS_LINK", "pci"}}), AllOf(HasSubstr("GLOO_BYPASS_PCI_ADDRESS"), HasSubstr("'pci'")));
-  EXPECT_THAT(errorOf({{"GLOO_BYPASS_LINK", "pci"}, {"GLOO_BYPASS_PCI_ADDRESS", "00:04.0"}}), HasSubstr("GLOO_BYPASS_IPV4"));
+  EXPECT_THAT(errorOf({{"GLOO_BYPASS_LINK", "pci"}, {"GLOO_BYPASS_PCI_ADDRESS", "00:04.0"}}),
+              HasSubstr("GLOO_BYPASS_IPV4"));
   EXPECT_THAT(errorOf({{"GLOO_BYPASS_MIN_RTO_US", "3000000"}}),
               AllOf(HasSubstr("GLOO_BYPASS_MIN_RTO_US (3000 ms)"), HasSubstr("GLOO_BYPASS_MAX_RTO_MS (2000 ms)")));
   EXPECT_THAT(errorOf({{"GLOO_BYPASS_KEEP_ALIVE_MS", "10000"}, {"GLOO_BYPASS_PEER_TIMEOUT_MS", "5000"}}),
@@ -106,7 +139,8 @@ TEST(Settings_Together, ValuesThatContradict_BothAreNamed) {
 TEST(Settings_Validate, FieldSetByProgramOutOfRange_IsNamed) {
   TransportConfig config;
   config.memoryMiB = 3;
-  EXPECT_THAT(validate(config).error().message, AllOf(HasSubstr("GLOO_BYPASS_MEMORY_MIB='3'"), HasSubstr("16 to 65536 MiB")));
+  EXPECT_THAT(validate(config).error().message,
+              AllOf(HasSubstr("GLOO_BYPASS_MEMORY_MIB='3'"), HasSubstr("16 to 65536 MiB")));
 }
 
 TEST(Settings_Print, Tables_HoldEveryRow) {
