@@ -97,7 +97,11 @@ class Session::Impl {
   void settleLast();
   void queueControls();
   void requestAckWhereUseful(SentFrame* frame);
-  std::size_t chunkBytes() const { return probe_.confirmed() - kDataHeaderBytes; }
+  std::size_t chunkBytes() const {
+    if (!config_.losslessLink) return probe_.confirmed() - kDataHeaderBytes;
+    // Whole cache lines, so that every chunk of a message is aligned as its first one.
+    return (probe_.confirmed() - kDataHeaderBytes - kMaxPaddingBytes) / 64 * 64;
+  }
 
   // session_timers.cc
   Duration rto() const { return rto_.rto(kPeerAckDelay); }
@@ -117,6 +121,10 @@ class Session::Impl {
   static constexpr std::size_t kShortPathSendBuffer = 4u << 20;
   // First credit and send buffer of a long path: TCP's tcp_rmem maximum is 6 MiB; autotuning goes on from here.
   static constexpr std::size_t kLongPathFirstWindow = 4u << 20;
+  // Before our header in a frame: Ethernet, IPv4 and UDP.
+  static constexpr std::size_t kOuterHeaderBytes = 42;
+  // A chunk below this is not worth aligning.
+  static constexpr std::size_t kAlignFromBytes = 1024;
   static constexpr Duration kLinger = std::chrono::seconds(30);
   // How long a closed session answers what the peer repeats because our last acknowledgement was lost.
   static constexpr Duration kMaxTimeWait = std::chrono::seconds(1);

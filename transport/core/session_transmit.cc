@@ -101,6 +101,7 @@ bool Session::Impl::sendFrame(TimePoint now, std::uint64_t sequence, SessionData
   beginHeader(now, frame.type, &header);
   header.sequence = truncateSequence(sequence);
   std::span<const std::byte> payload;
+  std::size_t padding = 0;
   MessageHeader message;
   if (frame.message != kNoSlot) {
     message = sends_.describe(frame.message);
@@ -112,7 +113,10 @@ bool Session::Impl::sendFrame(TimePoint now, std::uint64_t sequence, SessionData
       header.flags |= kFlagPayloadChecksum;
       header.payloadCrc = crc32c(payload);
     }
-    frame.wireBytes = static_cast<std::uint16_t>(kDataHeaderBytes + frame.length);
+    if (config_.losslessLink && payload.size() >= kAlignFromBytes) {
+      padding = (reinterpret_cast<std::uintptr_t>(payload.data()) - kOuterHeaderBytes - kDataHeaderBytes) % 64;
+    }
+    frame.wireBytes = static_cast<std::uint16_t>(kDataHeaderBytes + padding + frame.length);
   } else {
     frame.wireBytes = kCommonHeaderBytes + 8;
   }
@@ -121,6 +125,7 @@ bool Session::Impl::sendFrame(TimePoint now, std::uint64_t sequence, SessionData
   writer_.begin(header);
   if (frame.message != kNoSlot) {
     writer_.messageHeader(message);
+    writer_.padding(padding);
   } else if (frame.type != FrameType::kCredit) {
     writer_.number(frame.number);
   }

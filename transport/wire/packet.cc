@@ -1,5 +1,7 @@
 #include "transport/wire/packet.h"
 
+#include <algorithm>
+
 #include "transport/base/check.h"
 #include "transport/wire/byte_order.h"
 #include "transport/wire/crc32c.h"
@@ -77,7 +79,7 @@ ParseResult parsePacket(std::span<const std::byte> datagram, ParsedPacket* out) 
 }
 
 bool decodeMessageHeader(std::span<const std::byte> body, MessageHeader* out) {
-  if (body.size() != kMessageHeaderBytes) return false;
+  if (body.size() < kMessageHeaderBytes || body.size() > kMessageHeaderBytes + kMaxPaddingBytes) return false;
   const std::byte* p = body.data();
   out->id = loadLittle<std::uint64_t>(p);
   out->tag = loadLittle<std::uint64_t>(p + 8);
@@ -159,6 +161,12 @@ void PacketWriter::messageHeader(const MessageHeader& message) {
   storeLittle(p + 42, message.kind);
   storeLittle(p + 43, message.flags);
   length_ += kMessageHeaderBytes;
+}
+
+void PacketWriter::padding(std::size_t bytes) {
+  GLOO_BYPASS_CHECK(bytes <= kMaxPaddingBytes);
+  std::fill_n(bytes_.data() + length_, bytes, std::byte{0});
+  length_ += bytes;
 }
 
 void PacketWriter::number(std::uint64_t value) {

@@ -21,7 +21,8 @@
 //
 //   body, by type
 //   kData      message id 8, tag 8, total length 8, remote offset 8, chunk offset 8, chunk length 2, kind 1, flags 1;
-//              then the chunk itself as the payload
+//              then 0..63 bytes of padding (zero) that align the chunk in the frame as it is aligned in the sender's memory,
+//              so that memory links copy whole words; then the chunk itself as the payload
 //   kAnnounce  the same; chunk offset = bytes that come eagerly, chunk length 0: the rest waits for a grant
 //   kGrant     message id 8: send the rest, a receive is matched
 //   kWithdraw  message id 8: an announced message will not come
@@ -51,7 +52,9 @@ inline constexpr std::size_t kMessageHeaderBytes = 44;
 inline constexpr std::size_t kDataHeaderBytes = kCommonHeaderBytes + kMessageHeaderBytes;
 // Enough that one acknowledgement repeats each gap of a lossy window many times; half a minimal datagram.
 inline constexpr std::size_t kMaxSackRanges = 64;
-inline constexpr std::size_t kMaxHeaderBytes = kCommonHeaderBytes + kMaxSackRanges * 8 + kMessageHeaderBytes + 64;
+inline constexpr std::size_t kMaxPaddingBytes = 63;
+inline constexpr std::size_t kMaxHeaderBytes =
+    kCommonHeaderBytes + kMaxSackRanges * 8 + kMessageHeaderBytes + kMaxPaddingBytes + 1;
 // Every path carries it (IPv4's guaranteed 576 bytes are never the limit today; 1200 is QUIC's choice).
 inline constexpr std::size_t kMinDatagramBytes = 1200;
 // Lengths of chunks and datagrams are 16 bits.
@@ -144,6 +147,8 @@ class PacketWriter {
   void begin(const PacketHeader& header);
   void addSackRange(SackRange range);
   void messageHeader(const MessageHeader& message);
+  // Right after messageHeader of kData; at most kMaxPaddingBytes.
+  void padding(std::size_t bytes);
   void number(std::uint64_t value);
   void size(std::uint16_t value);
   void reason(std::uint32_t value);
