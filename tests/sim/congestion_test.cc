@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/sim/flow.h"
+#include "tests/sim/settings.h"
 #include "transport/core/congestion/bbr.h"
 #include "transport/core/congestion/swift.h"
 
@@ -17,6 +18,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr double kGigabit = 1e9 / 8;
+constexpr double kLongGigabit = kGigabit * kLongPathScale;
 
 struct Outcome {
   double utilisation = 0;           // payload delivered of what the link could carry
@@ -166,7 +168,7 @@ TEST(Bbr, LongPathWithLoss_UsesMostOfTheLink) {
   // 1 Gbit/s, 100 ms, 0.1 % loss; also 1 % and 5 %, and queues from a tenth of the bandwidth-delay product to twice it.
   for (const double loss : {0.001, 0.01, 0.05}) {
     for (const double queue : {0.1, 1.0, 2.0}) {
-      const double rate = loss > 0.001 ? kGigabit / 5 : kGigabit;
+      const double rate = loss > 0.001 ? kLongGigabit / 5 : kLongGigabit;
       const Outcome outcome =
           runFlows(CongestionControl::kBbr, 1, linkOf(rate, milliseconds(50), loss, queue), seconds(3), seconds(12));
       EXPECT_GT(outcome.utilisation, 0.85 * (1 - loss)) << "loss " << loss << ", queue " << queue;
@@ -176,25 +178,25 @@ TEST(Bbr, LongPathWithLoss_UsesMostOfTheLink) {
 
 TEST(Bbr, HeavyLoss_KeepsGoing) {
   const Outcome outcome =
-      runFlows(CongestionControl::kBbr, 1, linkOf(kGigabit / 10, milliseconds(50), 0.3, 1.0), seconds(3), seconds(20));
+      runFlows(CongestionControl::kBbr, 1, linkOf(kLongGigabit / 10, milliseconds(50), 0.3, 1.0), seconds(3), seconds(20));
   EXPECT_GT(outcome.utilisation, 0.05);
 }
 
 TEST(Bbr, IntercontinentalPath_UsesMostOfTheLink) {
   const Outcome outcome =
-      runFlows(CongestionControl::kBbr, 1, linkOf(kGigabit, milliseconds(150), 0.001, 1.0), seconds(6), seconds(20));
+      runFlows(CongestionControl::kBbr, 1, linkOf(kLongGigabit, milliseconds(150), 0.001, 1.0), seconds(6), seconds(20));
   EXPECT_GT(outcome.utilisation, 0.8);
 }
 
 TEST(Bbr, OneFlow_KeepsTheQueueBelowTheBandwidthDelayProduct) {
   const Outcome outcome =
-      runFlows(CongestionControl::kBbr, 1, linkOf(kGigabit, milliseconds(20), 0, 4.0), seconds(3), seconds(12));
+      runFlows(CongestionControl::kBbr, 1, linkOf(kLongGigabit, milliseconds(20), 0, 4.0), seconds(3), seconds(12));
   EXPECT_LT(outcome.meanQueueing, milliseconds(10));  // a quarter of the round trip; the queue would hold 160 ms
   EXPECT_GT(outcome.utilisation, 0.9);
 }
 
 TEST(Bbr, TwoFlows_ShareOneLink) {
-  const Outcome outcome = runFlows(CongestionControl::kBbr, 2, linkOf(kGigabit / 4, milliseconds(20), 0.0005, 1.5), seconds(15),
+  const Outcome outcome = runFlows(CongestionControl::kBbr, 2, linkOf(kLongGigabit / 4, milliseconds(20), 0.0005, 1.5), seconds(15),
                                    seconds(20), seconds(2));
   EXPECT_GT(outcome.utilisation, 0.85);
   for (const double share : outcome.shares) EXPECT_GT(share, 0.25);
@@ -202,14 +204,14 @@ TEST(Bbr, TwoFlows_ShareOneLink) {
 
 TEST(Bbr, ApplicationLimited_DoesNotForgetTheBandwidth) {
   Simulation simulation;
-  Link link(simulation, linkOf(kGigabit, milliseconds(20), 0, 1.0), 7);
+  Link link(simulation, linkOf(kLongGigabit, milliseconds(20), 0, 1.0), 7);
   auto controller = std::make_unique<Bbr>(Flow::kDatagramBytes, 1);
   const Bbr* const bbr = controller.get();
   Flow flow(simulation, link, milliseconds(20), std::move(controller));
   flow.start();
   simulation.runFor(seconds(2));
   const double full = bbr->bandwidth();
-  EXPECT_GT(full, 0.9 * kGigabit * 0.95);
+  EXPECT_GT(full, 0.9 * kLongGigabit * 0.95);
   flow.setOfferedRate(1);  // all but silent from now on
   simulation.runFor(seconds(4));
   EXPECT_GT(bbr->bandwidth(), 0.9 * full);
@@ -217,7 +219,7 @@ TEST(Bbr, ApplicationLimited_DoesNotForgetTheBandwidth) {
 
 TEST(Bbr, MinimalRtt_FollowsALongerPath) {
   Simulation simulation;
-  const LinkModel before = linkOf(kGigabit / 10, milliseconds(10), 0, 1.0);
+  const LinkModel before = linkOf(kLongGigabit / 10, milliseconds(10), 0, 1.0);
   Link link(simulation, before, 7);
   auto controller = std::make_unique<Bbr>(Flow::kDatagramBytes, 1);
   const Bbr* const bbr = controller.get();

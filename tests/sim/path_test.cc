@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tests/sim/pair.h"
+#include "tests/sim/settings.h"
 #include "tests/sim/stream.h"
 
 namespace gloo_bypass::sim {
@@ -15,6 +16,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr double kGigabit = 1e9 / 8;
+constexpr double kLongGigabit = kGigabit * kLongPathScale;
 
 LinkModel linkOf(double bytesPerSecond, Duration oneWay, double loss, double queueBdp) {
   LinkModel model;
@@ -85,7 +87,7 @@ TEST_P(LongPath, GigabitHundredMillisecondsLossy_IsUsedAboveEightyPercent) {
   if (GetParam() == CongestionControl::kAuto) datagrams.push_back(1472);
   for (const std::size_t datagram : datagrams) {
     const Measured measured =
-        measure(linkOf(kGigabit, milliseconds(50), 0.001, 1.0), config, 1, 1 << 20, datagram, seconds(4), seconds(10));
+        measure(linkOf(kLongGigabit, milliseconds(50), 0.001, 1.0), config, 1, 1 << 20, datagram, seconds(4), seconds(10));
     EXPECT_GT(measured.utilisation, 0.8) << "datagrams of " << datagram;
     EXPECT_LE(measured.maxMemoryBytes, memoryBound(config, true));
     RecordProperty("utilisation", std::to_string(measured.utilisation));
@@ -96,25 +98,25 @@ INSTANTIATE_TEST_SUITE_P(Controllers, LongPath, testing::Values(CongestionContro
                          [](const auto& info) { return info.param == CongestionControl::kAuto ? "Auto" : "Bbr"; });
 
 TEST(LongPathLoss, OnePercent_StillCarriesMost) {
-  const Measured measured = measure(linkOf(kGigabit / 4, milliseconds(50), 0.01, 1.0), SessionConfig{}, 1, 1 << 20, 1472,
+  const Measured measured = measure(linkOf(kLongGigabit / 4, milliseconds(50), 0.01, 1.0), SessionConfig{}, 1, 1 << 20, 1472,
                                     seconds(4), seconds(8));
   EXPECT_GT(measured.utilisation, 0.75);
 }
 
 TEST(LongPathShortQueue, TenthOfTheBandwidthDelayProduct_StillCarriesMost) {
-  const Measured measured = measure(linkOf(kGigabit / 4, milliseconds(50), 0.0001, 0.1), SessionConfig{}, 1, 1 << 20, 1472,
+  const Measured measured = measure(linkOf(kLongGigabit / 4, milliseconds(50), 0.0001, 0.1), SessionConfig{}, 1, 1 << 20, 1472,
                                     seconds(4), seconds(8));
   EXPECT_GT(measured.utilisation, 0.75);
 }
 
 TEST(IntercontinentalPath, ThreeHundredMilliseconds_CarriesMost) {
-  const Measured measured = measure(linkOf(kGigabit / 4, milliseconds(150), 0.001, 1.0), SessionConfig{}, 1, 1 << 20, 1472,
+  const Measured measured = measure(linkOf(kLongGigabit / 4, milliseconds(150), 0.001, 1.0), SessionConfig{}, 1, 1 << 20, 1472,
                                     seconds(8), seconds(12));
   EXPECT_GT(measured.utilisation, 0.75);
 }
 
 TEST(Fairness, TwoBbrSessions_ShareALongPath) {
-  const Measured measured = measure(linkOf(kGigabit / 10, milliseconds(20), 0.0001, 1.5), SessionConfig{}, 2, 1 << 20, 1472,
+  const Measured measured = measure(linkOf(kLongGigabit / 10, milliseconds(20), 0.0001, 1.5), SessionConfig{}, 2, 1 << 20, 1472,
                                     seconds(15), seconds(20));
   EXPECT_GT(measured.utilisation, 0.8);
   EXPECT_GT(measured.share, 0.25);

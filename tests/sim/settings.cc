@@ -12,12 +12,7 @@ namespace {
 
 // The number of runs of which GLOO_BYPASS_SIM_RUNS is the replacement; other tests scale in proportion.
 constexpr std::uint64_t kNominalRuns = 3000;
-// Sanitizers make a run some twenty times slower.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::uint64_t kDefaultRuns = 200;
-#else
-constexpr std::uint64_t kDefaultRuns = kNominalRuns;
-#endif
+constexpr std::uint64_t kDefaultRuns = kSanitized ? 200 : kNominalRuns;
 
 Settings values;
 

@@ -7,6 +7,16 @@
 
 namespace gloo_bypass::sim {
 
+// Sanitizers make a virtual second some twenty times dearer: fewer runs then, and long paths of a tenth of the rate.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kSanitized = true;
+#elif defined(__has_feature)
+inline constexpr bool kSanitized = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
+#else
+inline constexpr bool kSanitized = false;
+#endif
+inline constexpr double kLongPathScale = kSanitized ? 0.1 : 1;
+
 struct Settings {
   std::optional<std::uint64_t> seed;
   std::optional<std::uint64_t> runs;
