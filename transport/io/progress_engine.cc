@@ -34,6 +34,9 @@ constexpr int kLockTries = 200;
 // A driver that was asked for access looks this often whether the other thread has it, then sleeps until it has.
 constexpr int kHandOverTries = 100;
 constexpr auto kLongestHandOver = std::chrono::milliseconds(1);
+// A busily polling driver never blocks; waiters beside it whose deadline passes need the mutex now and then.
+constexpr auto kLongestHold = std::chrono::milliseconds(1);
+constexpr auto kBreath = std::chrono::microseconds(50);
 // Bounds every block(), should a wake-up ever be lost.
 constexpr auto kLongestBlock = std::chrono::seconds(1);
 
@@ -127,6 +130,7 @@ class ProgressEngine::Impl {
     bool done = false;      // pred was seen true by another driver
     bool promoted = false;  // asked to drive
     bool blocked = false;   // inside target_.block()
+    bool waking = false;    // its condition was notified; counts as a contender until it has the mutex
   };
   enum class Passive { kDone, kPromoted, kTimedOut };
   enum class Driving { kDone, kTimedOut, kLost };
@@ -143,9 +147,13 @@ class ProgressEngine::Impl {
       (void)lock.try_lock();
     }
     if (!lock.owns_lock()) lock.lock();
+    noLongerContending();
+    return lock;
+  }
+
+  void noLongerContending() {
     contenders_.fetch_sub(1, std::memory_order_relaxed);
     if (handingOver_) handOverCondition_.notify_one();
-    return lock;
   }
 
   // Lets a thread that asked for exclusive access have it: an unlock followed by a lock would win the race for ever.
@@ -206,6 +214,7 @@ class ProgressEngine::Impl {
       PromptWakeup::request();
       self.promoted = false;  // somebody else began to drive since
       timedOut = self.condition.wait_until(lock, limit) == std::cv_status::timeout;
+      if (std::exchange(self.waking, false)) noLongerContending();
     }
     std::erase(passive_, &self);
     if (self.promoted && (self.done || self.pred())) {
@@ -230,14 +239,20 @@ class ProgressEngine::Impl {
   void notify(Waiter& waiter) {
     if (waiter.blocked) {
       target_.wake();
-    } else {
-      waiter.condition.notify_one();
+      return;
     }
+    // It needs the mutex to go on: a driver that polls busily must give it up, as to any other contender.
+    if (!waiter.waking) {
+      waiter.waking = true;
+      contenders_.fetch_add(1, std::memory_order_relaxed);
+    }
+    waiter.condition.notify_one();
   }
 
   Driving drive(Waiter& self, std::unique_lock<std::mutex>& lock) {
     TimePoint now = monotonicNow();
     TimePoint idleSince = now;
+    TimePoint lastBreath = now;
     for (;;) {
       const TimePoint before = std::exchange(now, monotonicNow());
       if (now - before > Duration(kPreempted)) coreBusyUntil_ = now + Duration(kBusyCoreMemory);
@@ -251,6 +266,14 @@ class ProgressEngine::Impl {
         handOver(lock);
         if (driver_ != &self) return Driving::kLost;
         now = monotonicNow();
+        continue;
+      }
+      if (self.busyPoll && !passive_.empty() && now - lastBreath > Duration(kLongestHold)) {
+        handingOver_ = true;
+        handOverCondition_.wait_for(lock, kBreath);
+        handingOver_ = false;
+        if (driver_ != &self) return Driving::kLost;
+        lastBreath = now = monotonicNow();
         continue;
       }
       if (self.busyPoll || now - idleSince < options_.spin) {
@@ -268,6 +291,12 @@ class ProgressEngine::Impl {
 
   // False: another waiter took over meanwhile.
   bool blockOnce(Waiter& self, std::unique_lock<std::mutex>& lock) {
+    // One thread at a time inside block(): arming again for ourselves would undo the wake-up of a driver that was taken
+    // over from and has not left yet, and either could take what was meant for the other.
+    if (insideBlock_) {
+      leftBlock_.wait_for(lock, kLongestHandOver);
+      return driver_ == &self;
+    }
     target_.armWakeup();
     armed_ = true;
     const TimePoint now = monotonicNow();
@@ -278,13 +307,18 @@ class ProgressEngine::Impl {
     }
     blockedUntil_ = std::min({self.deadline, target_.nextDeadline(), now + Duration(kLongestBlock)});
     if (blockedUntil_ > now) {
-      self.blocked = true;
+      self.blocked = insideBlock_ = true;
       const Duration timeout = blockedUntil_ - now;
       lock.unlock();
       PromptWakeup::request();
       target_.block(timeout);
-      lock.lock();
-      self.blocked = false;
+      if (!lock.try_lock()) {
+        contenders_.fetch_add(1, std::memory_order_relaxed);
+        lock.lock();
+        noLongerContending();
+      }
+      self.blocked = insideBlock_ = false;
+      leftBlock_.notify_one();
     }
     if (driver_ != &self) return false;
     disarm();
@@ -326,6 +360,8 @@ class ProgressEngine::Impl {
   Waiter* driver_ = nullptr;
   std::list<Waiter*> passive_;
   bool armed_ = false;
+  bool insideBlock_ = false;
+  std::condition_variable leftBlock_;
   TimePoint blockedUntil_{};
   TimePoint lastDriven_{};
   TimePoint coreBusyUntil_{};
