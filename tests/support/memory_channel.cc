@@ -54,11 +54,16 @@ Status MemoryChannel::connect(std::span<const std::byte> remoteAddress) {
   const auto* dialect = reinterpret_cast<const std::byte*>(sender_.dialect().data());
   hello.payload.assign(dialect, dialect + sender_.dialect().size());
   send(std::move(hello));
-  if (heardHello_) becomeConnected();
+  if (heardDialect_) greet();
   return {};
 }
 
-void MemoryChannel::becomeConnected() {
+// Both hellos are under way or here. Ours went out first, so that the peer learns of a mismatch too.
+void MemoryChannel::greet() {
+  if (*heardDialect_ != sender_.dialect()) {
+    fail(ErrorCode::kConfiguration, "dialect here is " + sender_.dialect() + ", there it is " + *heardDialect_, false);
+    return;
+  }
   state_ = ChannelState::kConnected;
   while (!early_.empty()) {
     const SendRequest request = early_.front();
@@ -200,16 +205,10 @@ void MemoryChannel::receive(Parcel& parcel) {
   counters_.packetsReceived++;
   if (state_ == ChannelState::kFailed || state_ == ChannelState::kClosed || state_ == ChannelState::kPeerClosed) return;
   switch (parcel.type) {
-    case ParcelType::kHello: {
-      const std::string theirs(reinterpret_cast<const char*>(parcel.payload.data()), parcel.payload.size());
-      if (theirs != sender_.dialect()) {
-        fail(ErrorCode::kConfiguration, "dialect here is " + sender_.dialect() + ", there it is " + theirs, false);
-        return;
-      }
-      heardHello_ = true;
-      if (state_ == ChannelState::kConnecting) becomeConnected();
+    case ParcelType::kHello:
+      heardDialect_.emplace(reinterpret_cast<const char*>(parcel.payload.data()), parcel.payload.size());
+      if (state_ == ChannelState::kConnecting) greet();
       return;
-    }
     case ParcelType::kEager:
       arrived({0, parcel.payload.size(), parcel.remoteOffset, std::move(parcel.payload)}, parcel.key);
       return;

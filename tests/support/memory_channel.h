@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "transport/io/message_channel.h"
@@ -84,7 +85,7 @@ class MemoryChannel final : public MessageChannel {
 
   void send(Parcel parcel);
   void transmit(const SendRequest& request);
-  void becomeConnected();
+  void greet();
   void peerClosed();
   // False: the message is too long and the channel has failed.
   bool accept(const ReceiveRequest& request, Arrived& message, MessageKey key);
@@ -105,7 +106,7 @@ class MemoryChannel final : public MessageChannel {
   ChannelCounters counters_;
   std::uint64_t remoteTransport_ = 0;
   std::uint64_t remoteChannel_ = 0;
-  bool heardHello_ = false;
+  std::optional<std::string> heardDialect_;  // of the peer's hello
   std::deque<SendRequest> early_;                   // posted before the connection was made
   std::uint64_t nextOffer_ = 1;
   std::map<std::uint64_t, SendRequest> offered_;    // of ours
