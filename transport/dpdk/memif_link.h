@@ -93,7 +93,7 @@ class MemifLink {
   // is left to receive: on a shared core it would otherwise run for a few slots at a time.
   void onSlotsFreed(std::size_t count, bool drained, std::size_t ringSlots) {
     freedSlots_ += count;
-    if (!drained && freedSlots_ < ringSlots / 2) return;
+    if (freedSlots_ == 0 || (!drained && freedSlots_ < ringSlots / 2)) return;
     freedSlots_ = 0;
     peerPage_.wakeIfWaitingForSpace();
   }

@@ -306,7 +306,9 @@ std::size_t MemifPort::receiveLink(MemifLink& link, PacketSink& sink, std::size_
   std::array<rte_mbuf*, kReceiveBurst> mbufs;
   const auto wanted = static_cast<std::uint16_t>(std::min<std::size_t>(maxDatagrams, mbufs.size()));
   const std::uint16_t count = link.receive(mbufs.data(), wanted);
+  const std::size_t ringSlots = std::size_t{1} << shared_->self.log2Slots;
   if (count == 0) {
+    link.onSlotsFreed(0, true, ringSlots);
     if (link.state() == MemifLink::State::kDraining) {
       link.finishDraining();
       reportDown(link, sink);
@@ -315,7 +317,7 @@ std::size_t MemifPort::receiveLink(MemifLink& link, PacketSink& sink, std::size_
   }
   for (std::uint16_t i = 0; i < count; ++i) deliver(link, sink, mbufs[i]);
   rte_pktmbuf_free_bulk(mbufs.data(), count);
-  link.onSlotsFreed(count, count < wanted, std::size_t{1} << shared_->self.log2Slots);
+  link.onSlotsFreed(count, count < wanted, ringSlots);
   return count;
 }
 

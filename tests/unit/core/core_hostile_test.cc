@@ -144,10 +144,11 @@ TEST_F(Victim, PayloadWithoutGrant_Fails) {
   expectViolation();
 }
 TEST_F(Victim, MoreThanCredit_Fails) {
-  for (std::uint64_t i = 0; i < 33 && session_.state() == SessionState::kEstablished; ++i) {
+  const std::size_t within = SessionConfig{}.shortPathEagerBytes / 32000;
+  for (std::uint64_t i = 0; i <= within && session_.state() == SessionState::kEstablished; ++i) {
     message(FrameType::kData, header(i, 32000, 0, 32000), 32000);
   }
-  EXPECT_EQ(sent_, 33u);  // 32 x 32,000 bytes are within 1 MiB
+  EXPECT_EQ(sent_, within + 1);
   expectViolation();
 }
 TEST_F(Victim, AnnouncedTwice_Fails) {

@@ -173,9 +173,11 @@ TEST(Session, TenThousandTags_MemoryReturns) {
       else ASSERT_TRUE(pair.runUntil([&] { return pair.b.receivesCompleted > base + i; }, seconds(1)));
     }
   };
+  // Rings and pools reach their working size within the first rounds, which depends on when acknowledgements come.
   round(0);
-  const std::size_t memory = pair.b.session->memoryBytes() + pair.a.session->memoryBytes();
   round(10000);
+  const std::size_t memory = pair.b.session->memoryBytes() + pair.a.session->memoryBytes();
+  round(20000);
   EXPECT_LE(pair.b.session->memoryBytes() + pair.a.session->memoryBytes(), memory);
 }
 
