@@ -219,7 +219,7 @@ TEST(Bbr, ApplicationLimited_DoesNotForgetTheBandwidth) {
 
 TEST(Bbr, MinimalRtt_FollowsALongerPath) {
   Simulation simulation;
-  const LinkModel before = linkOf(kLongGigabit / 10, milliseconds(10), 0, 1.0);
+  const LinkModel before = linkOf(kGigabit / 10, milliseconds(10), 0, 1.0);
   Link link(simulation, before, 7);
   auto controller = std::make_unique<Bbr>(Flow::kDatagramBytes, 1);
   const Bbr* const bbr = controller.get();
