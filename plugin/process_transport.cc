@@ -147,8 +147,10 @@ void ProcessTransport::shutDown() noexcept {
         std::fprintf(stderr, "gloo-bypass: no statistics: %s\n", error.what());
       }
       if (transport.use_count() > 1) {
-        new std::shared_ptr<Transport>(
-            std::move(transport));  // a device is still in use: it must not go before its user
+        // A device is still in use: the transport must not go before its user, but its peers must not take the end of this
+        // process for a failure.
+        transport->closeAll();
+        new std::shared_ptr<Transport>(std::move(transport));
       } else {
         transport.reset();
       }

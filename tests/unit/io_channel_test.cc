@@ -131,6 +131,21 @@ TEST_F(ChannelPair, PeerClosesInGoodOrder_WhatWasSentArrivesFirst) {
   exclusive([&] { EXPECT_FALSE(b->postSend({.token = 2, .key = {}, .data = nullptr, .length = 0}).ok()); });
 }
 
+TEST_F(ChannelPair, CloseAll_ClosesBothEndsInGoodOrderAtOnce) {
+  open();
+  const auto out = pattern(1000, 8);
+  exclusive([&] {
+    ASSERT_TRUE(a->postSend({.token = 1, .key = {}, .data = out.data(), .length = out.size()}).ok());
+  });
+  const TimePoint begin = monotonicNow();
+  transport->closeAll();
+  EXPECT_LT(monotonicNow() - begin, seconds(2)) << "waited for its bound, not for the peers";
+  exclusive([&] {
+    EXPECT_EQ(a->state(), ChannelState::kClosed);
+    EXPECT_EQ(b->state(), ChannelState::kClosed);
+  });
+}
+
 TEST_F(ChannelPair, PeerAborts_ChannelFailsWithReason) {
   open();
   exclusive([&] { a->close(true); });

@@ -110,9 +110,18 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
         retryAsleep_(port_->wakesForRoom() ? Duration(kRetryWakingPort) : Duration(kRetryFullPortAsleep)),
         engine_(*this, ProgressOptions{.spin = config.spin, .engineCpu = config.engineCpu}) {}
 
-  ~DatagramTransport() override {
-    const TimePoint limit = monotonicNow() + Duration(kDrainTime);
-    (void)engine_.waitUntil([this] { return entries_.empty(); }, limit);
+  ~DatagramTransport() override { waitUntilDrained(); }
+
+  void closeAll() override {
+    engine_.exclusive([this] {
+      for (auto& [id, entry] : entries_) {
+        if (entry->closed) continue;
+        entry->observer = nullptr;
+        entry->session.close(monotonicNow(), false);
+        markDirty(*entry);
+      }
+    });
+    waitUntilDrained();
   }
 
   ProgressEngine& progress() override { return engine_; }
@@ -157,6 +166,13 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
 
  private:
   friend class DatagramChannel;
+
+  void waitUntilDrained() {
+    const auto drained = [this] {
+      return std::all_of(entries_.begin(), entries_.end(), [](const auto& item) { return item.second->session.drained(); });
+    };
+    (void)engine_.waitUntil(drained, monotonicNow() + Duration(kDrainTime));
+  }
 
   // Pollable ------------------------------------------------------------------------------------
 
@@ -255,6 +271,8 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
       const bool more = transmitSome(*entry, now, &progressed);
       progressed |= dispatchEvents(*entry);
       entry->deadline = entry->session.pollTimeout();
+      // What is overdue because the port took nothing is no reason to stay awake.
+      if (more) entry->deadline = std::max(entry->deadline, now + retryAsleep_);
       nextDeadline_ = std::min(nextDeadline_, entry->deadline);
       if (more) markDirty(*entry);
       if (entry->closed && !entry->dirty && entry->session.drained()) retire(*entry);

@@ -102,6 +102,9 @@ class Transport {
   // `observer` must outlive the channel or its close().
   virtual Result<std::unique_ptr<MessageChannel>> openChannel(const ChannelOptions& options,
                                                               ChannelObserver* observer) = 0;
+  // The process ends while channels are open: closes them in good order and waits a bounded time until the peers have
+  // what was sent. Operations that still wait never complete. Exception to the rule: any thread, no exclusive access.
+  virtual void closeAll() {}
   // Counters of the port and the sum of all channels, closed ones included, as a JSON object.
   virtual std::string countersJson() const = 0;
 };
