@@ -1,6 +1,8 @@
 #include "tests/conformance/backend.h"
 
+#include <array>
 #include <mutex>
+#include <stdexcept>
 #include <thread>
 #include <utility>
 
@@ -13,6 +15,9 @@
 #include "tests/support/memory_transport.h"
 #include "transport/gloo/device.h"
 #include "transport/io/datagram_transport.h"
+#ifdef GLOO_BYPASS_TEST_DPDK
+#include "transport/dpdk/dpdk_port.h"
+#endif
 
 namespace gloo_bypass::test {
 namespace {
@@ -51,6 +56,33 @@ Backend loopback(const std::string& name, const LoopbackImpairment& impairment, 
   });
 }
 
+#ifdef GLOO_BYPASS_TEST_DPDK
+// Real memif links. Devices take turns between two ports, as if every second rank lived in another process: two ranks
+// meet over shared memory, or over a port's link to itself.
+Backend dpdkMemif() {
+  struct Ports {
+    std::mutex mutex;
+    std::array<std::weak_ptr<Transport>, 2> transports;
+    std::size_t turn = 0;
+  };
+  auto ports = std::make_shared<Ports>();
+  Backend backend{"DpdkMemif", [ports] {
+                    std::lock_guard<std::mutex> lock(ports->mutex);
+                    std::weak_ptr<Transport>& place = ports->transports[ports->turn++ % ports->transports.size()];
+                    std::shared_ptr<Transport> transport = place.lock();
+                    if (transport == nullptr) {
+                      const TransportConfig config;
+                      auto port = makeDpdkPort(config);
+                      if (!port.ok()) throw std::runtime_error(port.error().message);
+                      place = transport = makeDatagramTransport(config, std::move(port).value());
+                    }
+                    return makeDevice(transport);
+                  }};
+  backend.largeSendWaits = false;
+  return backend;
+}
+#endif
+
 }  // namespace
 
 std::vector<Backend> backends() {
@@ -66,7 +98,11 @@ std::vector<Backend> backends() {
   longPath.longPathRtt = Duration(0);
   Backend buffered = loopback("LoopbackLongPath", {}, longPath);
   buffered.largeSendWaits = false;
-  return {glooTcp(),
+  return {
+#ifdef GLOO_BYPASS_TEST_DPDK
+          dpdkMemif(),
+#endif
+          glooTcp(),
           memory("Memory", {}),
           memory("MemoryDelayed", slow),
           shared("MemoryShared", [fabric] { return fabric->makeTransport(); }),
