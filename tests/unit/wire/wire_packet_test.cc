@@ -1,7 +1,7 @@
 // Packet codec and checksums.
-#include <algorithm>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 #include <string_view>
 #include <vector>
