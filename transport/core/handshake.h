@@ -36,6 +36,10 @@ class Handshake {
   // One Hello is to go out.
   bool due() const { return due_; }
   void makeDue() { due_ = true; }
+  void stop() {
+    due_ = false;
+    repeatAt_ = kNever;
+  }
   void onSent(TimePoint now);
   void onTimeout(TimePoint now) { due_ = due_ || now >= repeatAt_; }
   TimePoint deadline() const { return repeatAt_; }

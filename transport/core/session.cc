@@ -70,7 +70,10 @@ void Session::Impl::connect(TimePoint now, std::uint64_t remoteId, std::size_t m
   if (handshake_.heard() && handshake_.remote()->senderId != remoteId) handshake_.forgetRemote();
   handshake_.start(now, config_.connectTimeout);
   if (!handshake_.heard()) return;
-  if (auto error = compareSettings(localHello(), *handshake_.remote())) return fail(*error, false);
+  if (auto error = compareSettings(localHello(), *handshake_.remote())) {
+    fail(*error, false);
+    return handshake_.makeDue();
+  }
   acks_.start(firstSequence(handshake_.remote()->initialSequence));
 }
 
@@ -147,6 +150,7 @@ Status Session::Impl::postReceive(TimePoint, const ReceiveRequest& request) {
 }
 
 bool Session::Impl::cancelSend(TimePoint, OperationToken token) {
+  settleLast();
   std::uint64_t id = 0;
   switch (sends_.cancel(token, &id)) {
     case SendQueue::Cancel::kUnknown:
@@ -182,6 +186,7 @@ void Session::Impl::fail(const Error& error, bool tellPeer) {
   if (!live()) return;
   error_ = error;
   dropEverything();
+  handshake_.stop();  // who fails over the peer's settings makes a last Hello due, for the peer to fail as well
   resetDue_ = tellPeer && remoteId_ != 0 && handshake_.heard();
   if (state_ == SessionState::kClosing) {
     state_ = SessionState::kClosed;  // after close() nobody listens
@@ -205,6 +210,7 @@ void Session::Impl::close(TimePoint now, bool abort) {
     }
     return;
   }
+  settleLast();
   discarding_ = true;
   if (before == SessionState::kFailed || before == SessionState::kIdle) {
     dropEverything();
@@ -214,7 +220,7 @@ void Session::Impl::close(TimePoint now, bool abort) {
   } else if (abort || !sends_.adoptAll() || (!handshake_.heard() && sends_.allSent())) {
     // Before the peer was heard of nobody waits for a reset either: its own connect times out.
     dropEverything();
-    resetDue_ = remoteId_ != 0;
+    resetDue_ = handshake_.heard();
     state_ = SessionState::kClosed;
   } else {
     incoming_.clear();

@@ -178,6 +178,7 @@ class Session::Impl {
   Sent last_ = Sent::kNothing;
   std::uint64_t lastSequence_ = 0;
   std::size_t lastBytes_ = 0;
+  bool lastPinged_ = false;  // the acknowledgement given last asked for one
 };
 
 }  // namespace gloo_bypass

@@ -5,6 +5,7 @@
 namespace gloo_bypass {
 
 void Session::Impl::handleDatagram(TimePoint now, std::span<const std::byte> datagram) {
+  settleLast();  // or this datagram's acknowledgement would hide that the port has taken it
   ParsedPacket packet;
   const ParseResult result = parsePacket(datagram, &packet);
   if (result == ParseResult::kForeign || result == ParseResult::kCorrupted) {

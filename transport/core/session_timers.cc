@@ -61,6 +61,7 @@ void Session::Impl::checkSilence(TimePoint now) {
 }
 
 void Session::Impl::handleTimeout(TimePoint now) {
+  settleLast();
   if (state_ == SessionState::kIdle || state_ == SessionState::kFailed) return;
   if (now >= endsAt_) {  // linger or time wait is over
     endsAt_ = kNever;

@@ -57,7 +57,7 @@ bool Session::Impl::sendAck(TimePoint now, SessionDatagram* out) {
   PacketHeader header;
   beginHeader(now, FrameType::kAck, &header);
   if (pingDue_) header.flags |= kFlagAckRequested;
-  pingDue_ = false;
+  lastPinged_ = std::exchange(pingDue_, false);
   writer_.begin(header);
   acks_.writeRanges(&writer_);
   acks_.onAckSent();
@@ -257,6 +257,7 @@ void Session::Impl::undoTransmit(TimePoint) {
       undone_ = lastSequence_;
       break;
     case Sent::kAck:
+      pingDue_ = pingDue_ || lastPinged_;
       break;
     case Sent::kHello:
       handshake_.makeDue();

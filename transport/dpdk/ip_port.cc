@@ -319,7 +319,12 @@ void IpPort::block(Duration timeout) {
   timespec limit{};
   limit.tv_sec = seconds.count();
   limit.tv_nsec = (timeout - seconds).count();
-  if (::ppoll(polled.data(), polled.size(), &limit, nullptr) > 0 && interrupt_ >= 0 && polled[1].revents != 0) {
+  const bool ready = ::ppoll(polled.data(), polled.size(), &limit, nullptr) > 0;
+  if (ready && polled[0].revents != 0) {
+    std::uint64_t wakes = 0;
+    (void)!::read(wakeEvent_.get(), &wakes, sizeof(wakes));
+  }
+  if (ready && interrupt_ >= 0 && polled[1].revents != 0) {
     // Takes the event, or the next sleep would end at once. UIO devices want reads of 4 bytes, all others of 8.
     std::uint64_t count = 0;
     if (::read(interrupt_, &count, 8) < 0 && errno == EINVAL) (void)!::read(interrupt_, &count, 4);
@@ -327,9 +332,8 @@ void IpPort::block(Duration timeout) {
 }
 
 void IpPort::disarmWakeup() {
+  // The wake event is left to block(): taken here, it could be gone before the thread that sleeps has seen it.
   armed_.store(false, std::memory_order_seq_cst);
-  std::uint64_t count = 0;
-  (void)!::read(wakeEvent_.get(), &count, sizeof(count));
   if (parts_.reservation) parts_.reservation->disarm();
   if (interrupt_ >= 0) (void)rte_eth_dev_rx_intr_disable(parts_.device->port(), 0);
 }

@@ -89,6 +89,8 @@ class MemifLink {
     wakePending_ = false;
     if (state_ == State::kUp) peerPage_.wakeIfSleeping();
   }
+  // Whether transmit() was refused last time. True: that has changed.
+  bool setRefused(bool refused) { return std::exchange(refused_, refused) != refused; }
   // After receive(). A peer that waits for room is worth waking for a good part of the ring (`ringSlots`), or when nothing
   // is left to receive: on a shared core it would otherwise run for a few slots at a time.
   void onSlotsFreed(std::size_t count, bool drained, std::size_t ringSlots) {
@@ -123,6 +125,7 @@ class MemifLink {
   FileDescriptor local_;  // to our own driver
   WakePage peerPage_;
   bool wakePending_ = false;
+  bool refused_ = false;
   std::size_t freedSlots_ = 0;  // since the peer was last woken for room
   FrameTemplate headers_;
   std::unique_ptr<EthernetDevice> device_;

@@ -207,6 +207,7 @@ void MemifPort::closeLink(LinkId id) {
   MemifLink* const link = find(id);
   if (link == nullptr) return;
   std::erase(polled_, link);
+  noteRefused(*link, false);
   links_[id - kFirstLink].reset();
 }
 
@@ -336,6 +337,7 @@ void MemifPort::deliver(MemifLink& link, PacketSink& sink, rte_mbuf* mbuf) {
 
 void MemifPort::reportDown(MemifLink& link, PacketSink& sink) {
   std::erase(polled_, &link);
+  noteRefused(link, false);
   sink.onLinkDown(link.id(), link.error());
 }
 
@@ -350,11 +352,25 @@ std::size_t MemifPort::transmit(LinkId id, std::span<const OutgoingDatagram> dat
     sent += accepted;
     if (accepted < wanted) break;
   }
-  const bool full = sent < datagrams.size();
+  bool full = sent < datagrams.size();
+  if (noteRefused(*link, full) && full) {
+    // The peer may have emptied the ring before it could see that we wait for room: look once more.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    sent += transmitBurst(*link, datagrams.subspan(sent, std::min<std::size_t>(datagrams.size() - sent, kTransmitBurst)));
+    full = sent < datagrams.size();
+    noteRefused(*link, full);
+  }
   if (full) ++counters_.transmitFull;
-  shared_->page.setWaitsForSpace(full);
   if (sent > 0 && link->markForWake()) wakePending_.push_back(id);
   return sent;
+}
+
+// The page's flag says whether ANY link waits for room. True: this link's state has changed.
+bool MemifPort::noteRefused(MemifLink& link, bool refused) {
+  if (!link.setRefused(refused)) return false;
+  refusedLinks_ += refused ? 1 : -1;
+  shared_->page.setWaitsForSpace(refusedLinks_ > 0);
+  return true;
 }
 
 void MemifPort::wakePeers() {

@@ -67,6 +67,7 @@ class MemifPort final : public PacketPort {
   void reportDown(MemifLink& link, PacketSink& sink);
   std::size_t transmitSelf(std::span<const OutgoingDatagram> datagrams);
   std::uint16_t transmitBurst(MemifLink& link, std::span<const OutgoingDatagram> datagrams);
+  bool noteRefused(MemifLink& link, bool refused);
   MemifLink* find(LinkId id) const;
 
   const std::unique_ptr<MemifShared> shared_;
@@ -82,6 +83,7 @@ class MemifPort final : public PacketPort {
   std::size_t nextPolled_ = 0;
   PortCounters counters_;
   std::atomic<bool> controlPending_{false};  // set by the control thread
+  int refusedLinks_ = 0;             // links whose ring was full when last tried
   std::vector<LinkId> wakePending_;  // links that transmit() used since wakePeers()
   std::atomic<bool> needsTicks_{false};      // read by block()
   std::thread control_;

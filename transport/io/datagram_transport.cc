@@ -169,7 +169,7 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
 
   void waitUntilDrained() {
     const auto drained = [this] {
-      return std::all_of(entries_.begin(), entries_.end(), [](const auto& item) { return item.second->session.drained(); });
+      return std::all_of(entries_.begin(), entries_.end(), [](const auto& item) { return item.second->finished(); });
     };
     (void)engine_.waitUntil(drained, monotonicNow() + Duration(kDrainTime));
   }
@@ -229,6 +229,7 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
       Error named = error;
       named.message = fmt::format("{}: {}", entry->peer, error.message);
       entry->session.fail(named);
+      entry->linkDown = true;
       markDirty(*entry);
     }
   }
@@ -275,7 +276,9 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
       if (more) entry->deadline = std::max(entry->deadline, now + retryAsleep_);
       nextDeadline_ = std::min(nextDeadline_, entry->deadline);
       if (more) markDirty(*entry);
-      if (entry->closed && !entry->dirty && entry->session.drained()) retire(*entry);
+      if (!entry->finished()) continue;
+      progressed = true;  // for who waits until all are
+      if (entry->closed && !entry->dirty) retire(*entry);
     }
     pumping_.clear();
     port_->wakePeers();
@@ -284,7 +287,7 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
 
   // True: the port was full or the quantum is over, come again.
   bool transmitSome(SessionEntry& entry, TimePoint now, bool* progressed) {
-    if (!entry.link) return false;
+    if (!entry.link || entry.linkDown) return false;
     if (now < entry.transmitFrom) return true;
     SessionDatagram datagram;
     for (int i = 0; i < kTransmitQuantum; ++i) {

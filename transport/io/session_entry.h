@@ -25,6 +25,13 @@ struct SessionEntry {
   TimePoint transmitFrom{};     // the port was full: not before this
   bool dirty = false;       // in DatagramTransport's dirty list
   bool closed = false;      // the channel is gone; destroyed when drained
+  bool linkDown = false;    // the link carries nothing any more
+
+  // Nothing is left to do for the peer, or nothing can be done.
+  bool finished() const {
+    const SessionState state = session.state();
+    return session.drained() || (linkDown && (state == SessionState::kClosed || state == SessionState::kFailed));
+  }
 };
 
 }  // namespace gloo_bypass
