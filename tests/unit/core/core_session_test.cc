@@ -403,5 +403,66 @@ TEST(Session, JumboPath_IsFoundOut) {
   EXPECT_LT(pair.a.session->counters().packetsSent - before, 200u);  // 118 of 8,972 bytes
 }
 
+// Datagrams of `from`, delivered one by one, each answered before the next is asked for.
+void deliverOneByOne(TimePoint now, Session& from, Session& to, int limit) {
+  SessionDatagram datagram;
+  const auto carry = [&](Session& sender, Session& receiver) {
+    if (!sender.pollTransmit(now, &datagram)) return false;
+    Bytes bytes(datagram.header.begin(), datagram.header.end());
+    bytes.insert(bytes.end(), datagram.payload.begin(), datagram.payload.end());
+    receiver.handleDatagram(now, bytes);
+    return true;
+  };
+  for (int i = 0; i < limit && carry(from, to); ++i) (void)carry(to, from);
+}
+
+TEST(Session, AcknowledgedBeforeSettled_SendStillCompletesAtHandOver) {
+  const TimePoint now{std::chrono::seconds(1)};
+  const SessionConfig config = lossless();
+  Session a(config, 1, 11), b(config, 2, 22);
+  a.connect(now, 2, 8192);
+  b.connect(now, 1, 8192);
+  deliverOneByOne(now, a, b, 4);
+  deliverOneByOne(now, b, a, 4);
+  ASSERT_EQ(a.state(), SessionState::kEstablished);
+  const Bytes out = pattern(100000, 5);
+  Bytes in(out.size());
+  ASSERT_TRUE(b.postReceive(now, {.token = 1, .key = tag(1), .data = in.data(), .capacity = in.size()}).ok());
+  ASSERT_TRUE(a.postSend(now, {.token = 7, .key = tag(1), .data = out.data(), .length = out.size()}).ok());
+  // All but the last few chunks are acknowledged, as asked for here, before the sender looks again.
+  SessionDatagram datagram;
+  std::vector<Bytes> wire;
+  const auto sent = [&] {
+    SessionEvent event;
+    while (a.pollEvent(&event)) {
+      if (event.type == SessionEvent::Type::kSendComplete && event.token == 7) return true;
+    }
+    return false;
+  };
+  for (int chunk = 0; a.pollTransmit(now, &datagram); ++chunk) {
+    Bytes bytes(datagram.header.begin(), datagram.header.end());
+    bytes.insert(bytes.end(), datagram.payload.begin(), datagram.payload.end());
+    b.handleDatagram(now, bytes);
+    if (chunk >= 8) continue;
+    // Anything that b sends acknowledges: a small message of its own.
+    ASSERT_TRUE(b.postSend(now, {.token = 100u + static_cast<OperationToken>(chunk), .key = tag(2), .data = nullptr, .length = 0}).ok());
+    SessionDatagram answer;
+    while (b.pollTransmit(now, &answer)) {
+      Bytes back(answer.header.begin(), answer.header.end());
+      a.handleDatagram(now, back);
+    }
+  }
+  EXPECT_EQ(in, out);
+  EXPECT_TRUE(sent()) << "the port has every byte";
+}
+
+TEST(Session, AbortedBeforeThePeerWasHeard_NothingIsLeftToSend) {
+  const TimePoint now{std::chrono::seconds(1)};
+  Session session(lossless(), 1, 11);
+  session.connect(now, 2, 8192);
+  session.close(now, true);
+  EXPECT_TRUE(session.drained());
+}
+
 }  // namespace
 }  // namespace gloo_bypass::test
