@@ -120,18 +120,8 @@ bool SendQueue::introduce(Message& message) {
   return true;
 }
 
-// On a memory link both ends copy: a message of one or two large frames would be copied in and out one after the other. In
-// about eight pieces the two overlap.
-std::size_t SendQueue::chunkLimit(const Message& message, std::size_t maxChunk) const {
-  constexpr std::uint64_t kPieces = 8, kSmallestPiece = 8 * 1024, kCacheLine = 64;
-  if (!config_.losslessLink) return maxChunk;
-  const std::uint64_t piece = (message.length / kPieces + kCacheLine - 1) / kCacheLine * kCacheLine;
-  return std::min<std::uint64_t>(maxChunk, std::max(kSmallestPiece, piece));
-}
-
 void SendQueue::fillChunk(SlotIndex slot, std::uint64_t end, std::size_t maxChunk, FramePlan* plan) {
   Message& message = messages_[slot];
-  maxChunk = chunkLimit(message, maxChunk);
   plan->type = FrameType::kData;
   plan->message = slot;
   plan->offset = message.sent;

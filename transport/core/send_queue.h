@@ -105,7 +105,6 @@ class SendQueue {
   Message* oldestStarved(std::size_t maxChunk);
   bool nextStarved(std::size_t maxChunk, FramePlan* plan);
   bool nextGranted(std::size_t maxChunk, FramePlan* plan);
-  std::size_t chunkLimit(const Message& message, std::size_t maxChunk) const;
   void fillChunk(SlotIndex slot, std::uint64_t end, std::size_t maxChunk, FramePlan* plan);
   void leaveQueue(SlotIndex slot);
   void finishIfDone(SlotIndex slot);
