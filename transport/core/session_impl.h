@@ -165,7 +165,6 @@ class Session::Impl {
   std::optional<std::uint64_t> closeSequence_;      // ours
   std::optional<std::uint64_t> peerCloseSequence_;  // theirs, waiting for what is before it
   std::optional<std::uint64_t> undone_;             // goes out before anything else
-  bool undoneBypasses_ = false;
 
   std::uint32_t lastEcho_ = 0;
   bool haveLastEcho_ = false;
