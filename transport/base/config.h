@@ -47,6 +47,21 @@ struct SessionConfig {
   Duration connectTimeout = std::chrono::seconds(30);
 };
 
+// The RDMA back-end's part.
+struct RdmaConfig {
+  std::string devices;                 // names of verbs devices, comma between; several are striped; empty: the one whose GID is on the interface
+  unsigned port = 0;                   // of each device; 0: its first active one
+  int gidIndex = -1;                   // -1: the RoCEv2 GID that maps the interface's IPv4 address
+  std::size_t eagerBytes = 8 * 1024;   // up to here a message is copied and sent at once; longer ones are read by the receiver
+  unsigned credits = 64;               // receives posted for each peer
+  std::size_t chunkBytes = 1u << 20;   // of one RDMA READ
+  unsigned trafficClass = 0;
+  unsigned serviceLevel = 0;
+  unsigned timeoutExponent = 16;       // wait for an acknowledgement: 4.096 us * 2^n (InfiniBand, Local ACK Timeout)
+  unsigned retryCount = 7;             // retransmissions before the connection is lost
+  std::size_t registrationCacheBytes = std::size_t{4} << 30;  // registered, and so pinned, memory that is kept for the next use
+};
+
 struct TransportConfig {
   LinkMode link = LinkMode::kMemif;
   std::string memifDirectory;        // sockets of memif links; empty: $XDG_RUNTIME_DIR or /tmp, + /gloo-bypass-UID
@@ -67,6 +82,7 @@ struct TransportConfig {
   std::string stats;                 // at exit: "" nothing, "stderr", or a file that gets JSON
   std::string logLevel = "warn";
   SessionConfig session;
+  RdmaConfig rdma;
 };
 
 }  // namespace gloo_bypass

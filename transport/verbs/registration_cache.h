@@ -1,0 +1,71 @@
+// Registered memory: what an adapter may read or write, kept for the next use of the same buffer.
+//
+//   acquire --hit--> in use --release--> cached --evicted (bound reached), or its memory was unmapped--> deregistered
+//      `----miss: ibv_reg_mr of the whole pages, on every rail
+//
+// A registration pins physical pages. When the program unmaps memory and maps other memory at the same address, an old
+// registration would still reach the old pages: silent corruption. UnmapMonitor tells of it before munmap returns; where it cannot
+// watch (no userfaultfd, or not that kind of memory), nothing is cached and every acquire registers anew. Counters tell which.
+//
+// Owner: the transport. Thread: every method needs the progress engine's exclusive access.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "transport/base/status.h"
+#include "transport/verbs/verbs_api.h"
+
+namespace gloo_bypass {
+
+struct Registration {
+  std::byte* begin = nullptr;  // whole pages
+  std::size_t length = 0;
+  std::vector<ibv_mr*> regions;  // one for each protection domain, in their order
+};
+
+// What the adapter may do. A program may send from memory that it cannot write.
+enum class RegistrationUse : std::uint8_t { kRemoteRead, kLocalWrite };
+
+struct RegistrationCounters {
+  std::uint64_t registrations = 0;    // calls of ibv_reg_mr that succeeded, of one rail
+  std::uint64_t hits = 0, misses = 0;  // acquires
+  std::uint64_t uncached = 0;          // misses of memory that cannot be watched
+  std::uint64_t invalidations = 0;     // entries that went because their memory was unmapped
+  std::uint64_t evictions = 0;         // entries that went for the bound
+  std::uint64_t pinnedBytes = 0;       // of one rail, now
+  std::uint64_t peakPinnedBytes = 0;
+};
+
+class RegistrationCache {
+ public:
+  // `api` and `domains` must outlive the cache. `maxBytes` bounds what is kept and not in use; what is in use is bounded by the
+  // program's own buffers.
+  RegistrationCache(const VerbsApi& api, std::vector<ibv_pd*> domains, std::size_t maxBytes);
+  ~RegistrationCache();
+  RegistrationCache(const RegistrationCache&) = delete;
+  RegistrationCache& operator=(const RegistrationCache&) = delete;
+
+  // A registration that covers [data, data + length), length > 0. Valid until release(), called once for each acquire.
+  // Errors: kExhausted when the memory cannot be locked, naming RLIMIT_MEMLOCK, its value and what is needed, after
+  // everything unused was given back; kInvalidArgument for memory that is not mapped.
+  Result<const Registration*> acquire(const std::byte* data, std::size_t length, RegistrationUse use);
+  void release(const Registration* registration);
+
+  // Deregisters what was unmapped since the last call. acquire() does it by itself; call it now and then, so that the pages of
+  // unmapped memory do not stay pinned while nothing is sent.
+  void dropUnmapped();
+
+  const RegistrationCounters& counters() const;
+  // False: this process cannot watch memory; the reason for people.
+  bool watching() const;
+  const std::string& whyNotWatching() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gloo_bypass
