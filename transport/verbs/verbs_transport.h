@@ -1,0 +1,19 @@
+// The back-end over RDMA verbs: reliable-connected queue pairs as MessageChannels.
+//
+// One a process (and configuration). Owns the devices it opened, the progress engine, the shared receive queue and every queue
+// pair; a queue pair outlives its closed channel until what was sent has been acknowledged.
+#pragma once
+
+#include <memory>
+
+#include "transport/base/config.h"
+#include "transport/io/message_channel.h"
+#include "transport/verbs/verbs_api.h"
+
+namespace gloo_bypass {
+
+// `api` must outlive the transport: systemVerbs(), or a test's. Errors: those of the choice of device, port and GID; kExhausted
+// when memory cannot be locked.
+Result<std::shared_ptr<Transport>> makeVerbsTransport(const VerbsApi& api, const TransportConfig& config);
+
+}  // namespace gloo_bypass
