@@ -21,7 +21,7 @@
 #include <thread>
 
 #include "transport/dpdk/eal_arguments.h"
-#include "transport/dpdk/file_descriptor.h"
+#include "transport/base/file_descriptor.h"
 
 namespace gloo_bypass {
 namespace {

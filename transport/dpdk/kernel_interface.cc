@@ -14,7 +14,7 @@
 #include <cstring>
 #include <set>
 
-#include "transport/dpdk/file_descriptor.h"
+#include "transport/base/file_descriptor.h"
 
 namespace gloo_bypass {
 namespace {

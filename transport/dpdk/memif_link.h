@@ -27,7 +27,7 @@
 #include "transport/base/config.h"
 #include "transport/base/status.h"
 #include "transport/dpdk/ethernet_device.h"
-#include "transport/dpdk/file_descriptor.h"
+#include "transport/base/file_descriptor.h"
 #include "transport/dpdk/frame.h"
 #include "transport/dpdk/packet_buffers.h"
 #include "transport/dpdk/packet_socket.h"

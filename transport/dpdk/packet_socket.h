@@ -7,7 +7,7 @@
 #include <string>
 
 #include "transport/base/status.h"
-#include "transport/dpdk/file_descriptor.h"
+#include "transport/base/file_descriptor.h"
 
 namespace gloo_bypass {
 

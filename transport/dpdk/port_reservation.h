@@ -10,7 +10,7 @@
 #include <cstdint>
 
 #include "transport/base/status.h"
-#include "transport/dpdk/file_descriptor.h"
+#include "transport/base/file_descriptor.h"
 #include "transport/dpdk/frame.h"
 
 namespace gloo_bypass {

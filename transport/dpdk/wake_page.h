@@ -19,7 +19,7 @@
 
 #include "transport/base/status.h"
 #include "transport/base/time.h"
-#include "transport/dpdk/file_descriptor.h"
+#include "transport/base/file_descriptor.h"
 
 namespace gloo_bypass {
 
