@@ -2,39 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
+
+#include "transport/core/receive_fit.h"
 
 namespace gloo_bypass {
-
-template <typename Pool>
-void IncomingMessages::append(Pool& pool, List* list, SlotIndex slot) {
-  pool[slot].next = kNoSlot;
-  if (list->empty()) {
-    list->head = slot;
-  } else {
-    pool[list->tail].next = slot;
-  }
-  list->tail = slot;
-}
-
-template <typename Pool>
-SlotIndex IncomingMessages::takeFirst(Pool& pool, List* list) {
-  const SlotIndex slot = list->head;
-  list->head = pool[slot].next;
-  if (list->empty()) list->tail = kNoSlot;
-  return slot;
-}
-
-template <typename Pool>
-bool IncomingMessages::remove(Pool& pool, List* list, SlotIndex slot) {
-  SlotIndex previous = kNoSlot;
-  for (SlotIndex i = list->head; i != kNoSlot; previous = i, i = pool[i].next) {
-    if (i != slot) continue;
-    (previous == kNoSlot ? list->head : pool[previous].next) = pool[i].next;
-    if (list->tail == slot) list->tail = previous;
-    return true;
-  }
-  return false;
-}
 
 bool IncomingMessages::fail(ErrorCode code, std::string what) {
   error_ = {ErrorScope::kSession, code, std::move(what)};
@@ -50,16 +22,8 @@ void IncomingMessages::eraseIfEmpty(Key* key) {
 
 bool IncomingMessages::checkFits(const Receive& receive, const MessageKey& key, std::uint64_t length,
                                  std::uint64_t remoteOffset) {
-  if (receive.persistent) {
-    if (remoteOffset <= receive.capacity && length <= receive.capacity - remoteOffset) return true;
-    return fail(ErrorCode::kMessageTooLong, "a message of " + std::to_string(length) + " bytes for offset " +
-                std::to_string(remoteOffset) + " does not fit the bound buffer of " + std::to_string(receive.capacity) +
-                " bytes (slot " + std::to_string(key.tag) + "); use the same sizes on both ranks");
-  }
-  if (length <= receive.capacity) return true;
-  return fail(ErrorCode::kMessageTooLong, "a message of " + std::to_string(length) +
-              " bytes does not fit the receive of " + std::to_string(receive.capacity) + " bytes it matched (slot " +
-              std::to_string(key.tag) + "); use the same sizes on both ranks");
+  std::string problem = misfit(key, receive.capacity, receive.persistent, length, remoteOffset);
+  return problem.empty() || fail(ErrorCode::kMessageTooLong, std::move(problem));
 }
 
 // The common case without any bookkeeping: a whole message in one frame, in order, its receive posted.
@@ -87,7 +51,7 @@ bool IncomingMessages::tryFastPath(const MessageHeader& header, std::span<const 
   counters_->payloadBytesReceived += payload.size();
   events_->pushBack({.type = SessionEvent::Type::kReceiveComplete, .token = receive.token, .length = payload.size()});
   if (!receive.persistent) {
-    takeFirst(receives_, &key->receives);
+    key->receives.takeFirst(receives_);
     receive.live = false;
     receives_.give(slot);
     eraseIfEmpty(key);
@@ -229,7 +193,7 @@ bool IncomingMessages::introduce(SlotIndex slot) {
   }
   Key& key = keys_.at(message.key);
   if (key.receives.empty()) {
-    append(messages_, &key.unmatched, slot);
+    key.unmatched.append(messages_, slot);
     events_->pushBack({.type = SessionEvent::Type::kMessageAnnounced, .key = message.key, .length = message.length});
     return true;
   }
@@ -246,14 +210,14 @@ bool IncomingMessages::match(Key* key, SlotIndex slot) {
   message.matched = true;
   message.destination = receive.data + (receive.persistent ? message.remoteOffset : 0);
   if (!receive.persistent) {
-    takeFirst(receives_, &key->receives);
+    key->receives.takeFirst(receives_);
     receive.live = false;
     receives_.give(receiveSlot);
   }
   if (message.extent > 0) std::memcpy(message.destination, message.staging.data.get(), message.extent);
   unstage(message);
   grantIfWanted(message);
-  append(messages_, &key->active, slot);
+  key->active.append(messages_, slot);
   if (message.complete()) completeInOrder(key);
   return true;
 }
@@ -275,7 +239,7 @@ void IncomingMessages::grantIfWanted(Message& message) {
 
 void IncomingMessages::completeInOrder(Key* key) {
   while (!key->active.empty() && messages_[key->active.head].complete()) {
-    const SlotIndex slot = takeFirst(messages_, &key->active);
+    const SlotIndex slot = key->active.takeFirst(messages_);
     const Message& message = messages_[slot];
     if (!message.discarded) {
       ++counters_->messagesReceived;
@@ -306,9 +270,9 @@ Status IncomingMessages::post(const ReceiveRequest& request) {
   }
   const SlotIndex slot = receives_.take();
   receives_[slot] = Receive{request.token, name, request.data, request.capacity, request.persistent, true, kNoSlot};
-  append(receives_, &key->receives, slot);
+  key->receives.append(receives_, slot);
   while (key != nullptr && !key->receives.empty() && !key->unmatched.empty()) {
-    if (!match(key, takeFirst(messages_, &key->unmatched))) return error_;
+    if (!match(key, key->unmatched.takeFirst(messages_))) return error_;
     key = keys_.find(name);
   }
   return {};
@@ -325,7 +289,7 @@ bool IncomingMessages::cancel(OperationToken token) {
     Receive& receive = receives_[slot];
     if (!receive.live || receive.token != token) continue;
     Key* key = keys_.find(receive.key);
-    remove(receives_, &key->receives, slot);
+    key->receives.remove(receives_, slot);
     receive.live = false;
     receives_.give(slot);
     eraseIfEmpty(key);
@@ -356,12 +320,12 @@ bool IncomingMessages::onWithdraw(std::uint64_t id) {
   if (!message.introduced) return introduceReady();
   Key* key = keys_.find(message.key);
   if (!message.matched) {
-    remove(messages_, &key->unmatched, slot);
+    key->unmatched.remove(messages_, slot);
     release(slot);
     eraseIfEmpty(key);
     return true;
   }
-  remove(messages_, &key->active, slot);
+  key->active.remove(messages_, slot);
   const Receive receive = message.receive;
   const bool back = !message.discarded && !receive.persistent;
   release(slot);
@@ -380,7 +344,7 @@ bool IncomingMessages::returnReceive(Key* key, const Receive& receive) {
   key->receives.head = slot;
   const MessageKey name = receive.key;
   while (key != nullptr && !key->receives.empty() && !key->unmatched.empty()) {
-    if (!match(key, takeFirst(messages_, &key->unmatched))) return false;
+    if (!match(key, key->unmatched.takeFirst(messages_))) return false;
     key = keys_.find(name);
   }
   if (key != nullptr) completeInOrder(key);
@@ -392,7 +356,7 @@ void IncomingMessages::forgetReceives() {
     Message& message = messages_[slot];
     if (!message.live || (message.introduced && !message.matched && message.complete())) continue;
     if (Key* key = message.introduced ? keys_.find(message.key) : nullptr; key != nullptr) {
-      remove(messages_, message.matched ? &key->active : &key->unmatched, slot);
+      (message.matched ? key->active : key->unmatched).remove(messages_, slot);
       eraseIfEmpty(key);
     }
     release(slot);
@@ -401,7 +365,7 @@ void IncomingMessages::forgetReceives() {
     Receive& receive = receives_[slot];
     if (!receive.live) continue;
     Key* key = keys_.find(receive.key);
-    remove(receives_, &key->receives, slot);
+    key->receives.remove(receives_, slot);
     eraseIfEmpty(key);
     receive.live = false;
     receives_.give(slot);

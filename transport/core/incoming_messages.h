@@ -16,6 +16,7 @@
 #include "transport/base/buffer_pool.h"
 #include "transport/base/flat_map.h"
 #include "transport/base/ring_queue.h"
+#include "transport/base/slot_list.h"
 #include "transport/base/slot_pool.h"
 #include "transport/core/control_frame.h"
 #include "transport/core/credit_window.h"
@@ -64,10 +65,6 @@ class IncomingMessages {
   }
 
  private:
-  struct List {
-    SlotIndex head = kNoSlot, tail = kNoSlot;
-    bool empty() const { return head == kNoSlot; }
-  };
   struct Receive {
     OperationToken token = 0;
     MessageKey key;
@@ -91,24 +88,12 @@ class IncomingMessages {
     bool wantsGrant = false, granted = false, withdrawn = false, discarded = false;
     bool complete() const { return described && arrived == length && (length != 0 || emptyArrived); }
   };
-  struct KeyHash {
-    std::uint64_t operator()(const MessageKey& key) const {
-      return mixBits(key.tag + 0x9e3779b97f4a7c15ull * (static_cast<std::uint64_t>(key.kind) + 1));
-    }
-  };
   struct Key {
-    List receives;   // posted, unmatched
-    List unmatched;  // introduced messages without receive
-    List active;     // matched messages, completed in this order
+    SlotList receives;   // posted, unmatched
+    SlotList unmatched;  // introduced messages without receive
+    SlotList active;     // matched messages, completed in this order
     bool empty() const { return receives.empty() && unmatched.empty() && active.empty(); }
   };
-
-  template <typename Pool>
-  static void append(Pool& pool, List* list, SlotIndex slot);
-  template <typename Pool>
-  static SlotIndex takeFirst(Pool& pool, List* list);
-  template <typename Pool>
-  static bool remove(Pool& pool, List* list, SlotIndex slot);
 
   bool fail(ErrorCode code, std::string what);
   bool violation(const char* what) { return fail(ErrorCode::kPeerViolatedProtocol, what); }
@@ -135,7 +120,7 @@ class IncomingMessages {
   SlotPool<Message> messages_;
   SlotPool<Receive> receives_;
   BufferPool pool_;
-  FlatMap<MessageKey, Key, KeyHash> keys_;
+  FlatMap<MessageKey, Key, MessageKeyHash> keys_;
   FlatMap<std::uint64_t, SlotIndex> known_;  // by id
   std::uint64_t nextId_ = 0;   // every message before it is introduced
   std::uint64_t finished_ = 0; // completed, thrown away or withdrawn

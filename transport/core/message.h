@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "transport/base/flat_map.h"
 #include "transport/base/time.h"
 
 namespace gloo_bypass {
@@ -16,6 +17,12 @@ struct MessageKey {
   MessageKind kind = MessageKind::kUnbound;
   std::uint64_t tag = 0;
   bool operator==(const MessageKey&) const = default;
+};
+
+struct MessageKeyHash {
+  std::uint64_t operator()(const MessageKey& key) const {
+    return mixBits(key.tag + 0x9e3779b97f4a7c15ull * (static_cast<std::uint64_t>(key.kind) + 1));
+  }
 };
 
 // Chosen by the caller, unique among the channel's live operations of that direction (a pointer, say).

@@ -1,0 +1,45 @@
+// A singly linked list of slots of a SlotPool, through each element's member `next`: no allocation, and an element can move from
+// list to list.
+#pragma once
+
+#include "transport/base/slot_pool.h"
+
+namespace gloo_bypass {
+
+struct SlotList {
+  SlotIndex head = kNoSlot, tail = kNoSlot;
+  bool empty() const { return head == kNoSlot; }
+
+  template <typename T>
+  void append(SlotPool<T>& pool, SlotIndex slot) {
+    pool[slot].next = kNoSlot;
+    if (empty()) {
+      head = slot;
+    } else {
+      pool[tail].next = slot;
+    }
+    tail = slot;
+  }
+  // Only when !empty().
+  template <typename T>
+  SlotIndex takeFirst(SlotPool<T>& pool) {
+    const SlotIndex slot = head;
+    head = pool[slot].next;
+    if (empty()) tail = kNoSlot;
+    return slot;
+  }
+  // False: it is not in this list.
+  template <typename T>
+  bool remove(SlotPool<T>& pool, SlotIndex slot) {
+    SlotIndex previous = kNoSlot;
+    for (SlotIndex i = head; i != kNoSlot; previous = i, i = pool[i].next) {
+      if (i != slot) continue;
+      (previous == kNoSlot ? head : pool[previous].next) = pool[i].next;
+      if (tail == slot) tail = previous;
+      return true;
+    }
+    return false;
+  }
+};
+
+}  // namespace gloo_bypass
