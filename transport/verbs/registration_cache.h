@@ -7,21 +7,26 @@
 // registration would still reach the old pages: silent corruption. UnmapMonitor tells of it before munmap returns; where it cannot
 // watch (no userfaultfd, or not that kind of memory), nothing is cached and every acquire registers anew. Counters tell which.
 //
+// A buffer is often sent from and received into: what the program can write is registered for both. No registration lets a peer
+// write: peers only read, and what arrives is written by this side's own reads and receives.
+//
 // Owner: the transport. Thread: every method needs the progress engine's exclusive access.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "transport/base/status.h"
+#include "transport/verbs/unmap_monitor.h"
 #include "transport/verbs/verbs_api.h"
 
 namespace gloo_bypass {
 
 struct Registration {
-  std::byte* begin = nullptr;  // whole pages
+  std::byte* begin = nullptr;  // whole pages, around what was asked for
   std::size_t length = 0;
   std::vector<ibv_mr*> regions;  // one for each protection domain, in their order
 };
@@ -30,27 +35,33 @@ struct Registration {
 enum class RegistrationUse : std::uint8_t { kRemoteRead, kLocalWrite };
 
 struct RegistrationCounters {
-  std::uint64_t registrations = 0;    // calls of ibv_reg_mr that succeeded, of one rail
+  std::uint64_t registrations = 0;     // calls of ibv_reg_mr that succeeded, of one rail
   std::uint64_t hits = 0, misses = 0;  // acquires
-  std::uint64_t uncached = 0;          // misses of memory that cannot be watched
+  std::uint64_t uncached = 0;          // misses that were not kept: cannot be watched, or just being unmapped elsewhere
   std::uint64_t invalidations = 0;     // entries that went because their memory was unmapped
-  std::uint64_t evictions = 0;         // entries that went for the bound
-  std::uint64_t pinnedBytes = 0;       // of one rail, now
+  std::uint64_t evictions = 0;  // entries that went for a bound: the cache's, or what the kernel lets this process pin
+  std::uint64_t pinnedBytes = 0;  // of one rail, now
   std::uint64_t peakPinnedBytes = 0;
 };
 
 class RegistrationCache {
  public:
+  // Entries that are kept at most: each may split a mapping of the program in three, and there is a bound on mappings.
+  static constexpr std::size_t kMaxEntries = 4096;
+
   // `api` and `domains` must outlive the cache. `maxBytes` bounds what is kept and not in use; what is in use is bounded by the
   // program's own buffers.
   RegistrationCache(const VerbsApi& api, std::vector<ibv_pd*> domains, std::size_t maxBytes);
+  // With a test's monitor, or the reason why there is none.
+  RegistrationCache(const VerbsApi& api, std::vector<ibv_pd*> domains, std::size_t maxBytes,
+                    Result<std::unique_ptr<UnmapMonitor>> monitor);
   ~RegistrationCache();
   RegistrationCache(const RegistrationCache&) = delete;
   RegistrationCache& operator=(const RegistrationCache&) = delete;
 
   // A registration that covers [data, data + length), length > 0. Valid until release(), called once for each acquire.
   // Errors: kExhausted when the memory cannot be locked, naming RLIMIT_MEMLOCK, its value and what is needed, after
-  // everything unused was given back; kInvalidArgument for memory that is not mapped.
+  // everything unused was given back; kInvalidArgument for memory that is not mapped, or not writable for kLocalWrite.
   Result<const Registration*> acquire(const std::byte* data, std::size_t length, RegistrationUse use);
   void release(const Registration* registration);
 
@@ -61,7 +72,7 @@ class RegistrationCache {
   const RegistrationCounters& counters() const;
   // False: this process cannot watch memory; the reason for people.
   bool watching() const;
-  const std::string& whyNotWatching() const;
+  const std::string& whyNotWatching() const;  // empty while watching
 
  private:
   class Impl;

@@ -1,0 +1,43 @@
+// Which device, port and GID to use: as configured, else those that belong to the interface.
+//
+//   devices configured   exactly those, in their order, one rail each
+//   else                 the device with a RoCEv2 GID on the interface; without an interface the only one that has an active port
+//   port                 as configured, else the first active one (with that GID, if the device was found by it)
+//   GID                  as configured, else of RoCEv2: the interface's IPv4 address, another IPv4 address, a global IPv6 address.
+//                        On InfiniBand: 0
+//
+// Owner: the transport, at its start. Thread: any, one at a time. Devices that are not chosen are closed again.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "transport/base/config.h"
+#include "transport/base/status.h"
+#include "transport/verbs/verbs_api.h"
+
+namespace gloo_bypass {
+
+// Closes the device. Everything made on it must be gone before.
+struct DeviceCloser {
+  const VerbsApi* api = nullptr;
+  void operator()(ibv_context* context) const { api->closeDevice(context); }
+};
+using DeviceContext = std::unique_ptr<ibv_context, DeviceCloser>;
+
+struct Rail {
+  DeviceContext context;
+  std::string deviceName;
+  std::uint8_t port = 0;       // from 1 on
+  ibv_port_attr attributes{};  // active_mtu, lid, link_layer; as they were when the rail was chosen
+  std::uint8_t gidIndex = 0;   // verbs has 8 bits for it
+  ibv_gid gid{};
+};
+
+// At least one rail. `interface` may be empty. `api` must outlive the rails.
+// Errors (kUnavailable, kConfiguration): one line with what was found and what to do.
+Result<std::vector<Rail>> selectRails(const VerbsApi& api, const RdmaConfig& config, const std::string& interface);
+
+}  // namespace gloo_bypass

@@ -1,0 +1,376 @@
+#include "transport/verbs/registration_cache.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <spdlog/spdlog.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <iterator>
+#include <list>
+#include <map>
+#include <utility>
+
+#include "transport/base/check.h"
+
+namespace gloo_bypass {
+namespace {
+
+constexpr int kReadAndWrite = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ;
+// Looks at the monitor while another thread is in the middle of unmapping, a yield between; then the cache is not relied upon.
+constexpr int kSettleTries = 100;
+constexpr std::size_t kRangesATime = 64;
+
+struct Entry : Registration {
+  std::list<Entry>::iterator self;
+  bool writable = false;
+  bool indexed = false;  // acquire may find it
+  unsigned users = 0;
+
+  std::byte* end() const { return begin + length; }
+  bool covers(const std::byte* first, const std::byte* last) const { return begin <= first && last <= end(); }
+};
+
+// Entries by address, none within another: ends ascend as begins do. So the last that begins at or before an address
+// is the one that reaches farthest from there.
+class AddressIndex {
+ public:
+  Entry* covering(const std::byte* first, const std::byte* last) const {
+    const auto after = byBegin_.upper_bound(first);
+    if (after == byBegin_.begin()) return nullptr;
+    Entry* entry = std::prev(after)->second;
+    return entry->covers(first, last) ? entry : nullptr;
+  }
+  // Any of those that touch [first, last), or null.
+  Entry* touching(const std::byte* first, const std::byte* last) const {
+    const auto after = byBegin_.lower_bound(last);
+    if (after == byBegin_.begin()) return nullptr;
+    Entry* entry = std::prev(after)->second;
+    return entry->end() > first ? entry : nullptr;
+  }
+  // One that lies within [first, last), or null.
+  Entry* within(const std::byte* first, const std::byte* last) const {
+    const auto at = byBegin_.lower_bound(first);
+    return at != byBegin_.end() && at->second->end() <= last ? at->second : nullptr;
+  }
+  // Where the first entry after `address` begins, or `limit` if that comes before.
+  std::byte* nextBegin(std::byte* address, std::byte* limit) const {
+    const auto after = byBegin_.upper_bound(address);
+    return after == byBegin_.end() ? limit : std::min(limit, after->second->begin);
+  }
+  Entry* any() const { return byBegin_.empty() ? nullptr : byBegin_.begin()->second; }
+  void add(Entry* entry) { GLOO_BYPASS_CHECK(byBegin_.emplace(entry->begin, entry).second); }
+  void remove(Entry* entry) { GLOO_BYPASS_CHECK(byBegin_.erase(entry->begin) == 1); }
+  std::size_t size() const { return byBegin_.size(); }
+
+ private:
+  std::map<const std::byte*, Entry*> byBegin_;
+};
+
+std::string inMiB(std::uint64_t bytes) { return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20)); }
+
+}  // namespace
+
+class RegistrationCache::Impl {
+ public:
+  Impl(const VerbsApi& api, std::vector<ibv_pd*> domains, std::size_t maxBytes,
+       Result<std::unique_ptr<UnmapMonitor>> monitor);
+  ~Impl();
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  Result<const Registration*> acquire(const std::byte* data, std::size_t length, RegistrationUse use);
+  void release(Entry* entry);
+  void dropUnmapped();
+  const RegistrationCounters& counters() const { return counters_; }
+  const std::string& whyNotWatching() const { return whyNotWatching_; }
+
+ private:
+  bool settled();
+  Entry* find(const std::byte* first, const std::byte* last, RegistrationUse use) const;
+  Status registerPages(Entry* entry, RegistrationUse use);
+  int registerOnRails(Entry* entry, int access);
+  Status refusal(const Entry& entry, int error) const;
+  void deregister(Entry* entry);
+  void keep(Entry* entry);
+  void forget(Entry* entry);
+  void invalidate(const std::byte* first, const std::byte* last);
+  void evict(Entry* entry);
+  void evictBeyondBounds();
+  void unwatchAlone(std::byte* first, std::byte* last);
+  AddressIndex& indexOf(const Entry& entry) { return entry.writable ? writable_ : readable_; }
+
+  const VerbsApi& api_;
+  const std::vector<ibv_pd*> domains_;
+  const std::size_t maxBytes_;
+  const std::uintptr_t pageBytes_ = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  std::unique_ptr<UnmapMonitor> monitor_;
+  std::string whyNotWatching_;
+
+  std::list<Entry> inUse_;
+  std::list<Entry> unused_;  // indexed, all of them; the one longest unused comes first
+  std::size_t unusedBytes_ = 0;
+  AddressIndex writable_, readable_;
+  RegistrationCounters counters_;
+};
+
+RegistrationCache::Impl::Impl(const VerbsApi& api, std::vector<ibv_pd*> domains, std::size_t maxBytes,
+                              Result<std::unique_ptr<UnmapMonitor>> monitor)
+    : api_(api), domains_(std::move(domains)), maxBytes_(maxBytes) {
+  GLOO_BYPASS_CHECK(!domains_.empty());
+  if (monitor)
+    monitor_ = std::move(monitor).value();
+  else
+    whyNotWatching_ = monitor.error().message;
+}
+
+RegistrationCache::Impl::~Impl() {
+  for (std::list<Entry>* entries : {&inUse_, &unused_})
+    for (Entry& entry : *entries) deregister(&entry);
+}
+
+// Whether the index can be relied upon: everything that was unmapped has been dropped from it. False when another thread stays in
+// the middle of unmapping: its addresses may be in use again already.
+bool RegistrationCache::Impl::settled() {
+  if (!monitor_) return true;
+  for (int i = 0; i < kSettleTries; ++i) {
+    if (!monitor_->anyUnmapped()) return true;
+    dropUnmapped();
+    ::sched_yield();
+  }
+  return false;
+}
+
+Entry* RegistrationCache::Impl::find(const std::byte* first, const std::byte* last, RegistrationUse use) const {
+  if (Entry* entry = writable_.covering(first, last)) return entry;
+  return use == RegistrationUse::kRemoteRead ? readable_.covering(first, last) : nullptr;
+}
+
+Result<const Registration*> RegistrationCache::Impl::acquire(const std::byte* data, std::size_t length,
+                                                             RegistrationUse use) {
+  GLOO_BYPASS_CHECK(length > 0);
+  const auto address = reinterpret_cast<std::uintptr_t>(data);
+  if (address > UINTPTR_MAX - length || address + length > UINTPTR_MAX - pageBytes_)
+    return Error{ErrorScope::kOperation, ErrorCode::kInvalidArgument,
+                 fmt::format("{} bytes at {:#x} reach beyond the address space", length, address)};
+  const std::uintptr_t first = address & ~(pageBytes_ - 1);
+  const std::uintptr_t last = (address + length + pageBytes_ - 1) & ~(pageBytes_ - 1);
+
+  const bool reliable = settled();
+  if (Entry* entry = reliable ? find(data, data + length, use) : nullptr) {
+    ++counters_.hits;
+    if (entry->users++ == 0) {
+      unusedBytes_ -= entry->length;
+      inUse_.splice(inUse_.end(), unused_, entry->self);
+    }
+    return entry;
+  }
+  ++counters_.misses;
+  const auto self = inUse_.emplace(inUse_.end());
+  self->self = self;
+  self->begin = reinterpret_cast<std::byte*>(first);
+  self->length = last - first;
+  // Watched before it is registered, so that no unmapping falls between.
+  const bool watched = reliable && monitor_ && monitor_->watch(self->begin, self->length);
+  if (Status registered = registerPages(&*self, use); !registered) {
+    if (watched) unwatchAlone(self->begin, self->end());
+    inUse_.erase(self);
+    return registered.error();
+  }
+  self->users = 1;
+  if (watched)
+    keep(&*self);
+  else
+    ++counters_.uncached;
+  return &*self;
+}
+
+void RegistrationCache::Impl::release(Entry* entry) {
+  GLOO_BYPASS_CHECK(entry->users > 0);
+  if (--entry->users > 0) return;
+  if (!entry->indexed) {
+    deregister(entry);
+    inUse_.erase(entry->self);
+    return;
+  }
+  unused_.splice(unused_.end(), inUse_, entry->self);
+  unusedBytes_ += entry->length;
+  evictBeyondBounds();
+}
+
+Status RegistrationCache::Impl::registerPages(Entry* entry, RegistrationUse use) {
+  int access = kReadAndWrite;
+  for (;;) {
+    const int error = registerOnRails(entry, access);
+    if (error == 0) break;
+    if (error == ENOMEM && !unused_.empty()) {
+      // At least as much as is wanted now, or all there is.
+      std::size_t freed = 0;
+      while (freed < entry->length && !unused_.empty()) {
+        freed += unused_.front().length;
+        evict(&unused_.front());
+      }
+      continue;
+    }
+    // A program may send what it cannot write.
+    const bool mayBeReadOnly = error == EFAULT || error == EACCES || error == EPERM;
+    if (!mayBeReadOnly || use != RegistrationUse::kRemoteRead || access != kReadAndWrite) return refusal(*entry, error);
+    access = IBV_ACCESS_REMOTE_READ;
+  }
+  entry->writable = access == kReadAndWrite;
+  ++counters_.registrations;
+  counters_.pinnedBytes += entry->length;
+  counters_.peakPinnedBytes = std::max(counters_.peakPinnedBytes, counters_.pinnedBytes);
+  return {};
+}
+
+// All or none. 0, or the errno.
+int RegistrationCache::Impl::registerOnRails(Entry* entry, int access) {
+  entry->regions.reserve(domains_.size());
+  for (ibv_pd* domain : domains_) {
+    errno = 0;
+    ibv_mr* region = api_.registerMemory(domain, entry->begin, entry->length, access);
+    if (region == nullptr) {
+      const int error = errno != 0 ? errno : EIO;
+      for (ibv_mr* done : entry->regions) api_.deregisterMemory(done);
+      entry->regions.clear();
+      return error;
+    }
+    entry->regions.push_back(region);
+  }
+  return 0;
+}
+
+Status RegistrationCache::Impl::refusal(const Entry& entry, int error) const {
+  const std::string what = fmt::format("cannot register {} of memory at {} for RDMA", inMiB(entry.length),
+                                       static_cast<const void*>(entry.begin));
+  if (error == EFAULT || error == EACCES || error == EPERM)
+    return {ErrorScope::kOperation, ErrorCode::kInvalidArgument,
+            fmt::format("{}: it is not mapped, or not writable where it is to be received into ({})", what,
+                        std::strerror(error))};
+  if (error != ENOMEM)
+    return {ErrorScope::kOperation, ErrorCode::kUnavailable, fmt::format("{}: {}", what, std::strerror(error))};
+  const std::string pinned =
+      fmt::format("{} of {} adapter(s) are registered", inMiB(counters_.pinnedBytes), domains_.size());
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+    return {ErrorScope::kOperation, ErrorCode::kExhausted,
+            fmt::format("{}: {} and the limit of locked memory (RLIMIT_MEMLOCK) is {}; raise it: ulimit -l unlimited, "
+                        "LimitMEMLOCK=infinity in a systemd unit, --ulimit memlock=-1:-1 for a container",
+                        what, pinned, inMiB(limit.rlim_cur))};
+  return {
+      ErrorScope::kOperation, ErrorCode::kExhausted,
+      fmt::format("{}: {}, locked memory is not limited (RLIMIT_MEMLOCK), so memory or the adapter's memory regions "
+                  "are used up",
+                  what, pinned)};
+}
+
+void RegistrationCache::Impl::deregister(Entry* entry) {
+  for (ibv_mr* region : entry->regions) {
+    const int error = api_.deregisterMemory(region);
+    if (error != 0)
+      spdlog::warn("RDMA: {} at {} stay registered: {}", inMiB(entry->length), static_cast<const void*>(entry->begin),
+                   std::strerror(error));
+  }
+  entry->regions.clear();
+  counters_.pinnedBytes -= entry->length;
+}
+
+// From here on acquire finds it, in place of what it covers.
+void RegistrationCache::Impl::keep(Entry* entry) {
+  for (AddressIndex* index : {&readable_, &writable_}) {
+    if (index == &writable_ && !entry->writable) break;
+    while (Entry* inner = index->within(entry->begin, entry->end())) forget(inner);
+  }
+  entry->indexed = true;
+  indexOf(*entry).add(entry);
+  evictBeyondBounds();
+}
+
+// Never found again; deregistered now or, if it is in use, at its release.
+void RegistrationCache::Impl::forget(Entry* entry) {
+  indexOf(*entry).remove(entry);
+  entry->indexed = false;
+  if (entry->users > 0) return;
+  deregister(entry);
+  unusedBytes_ -= entry->length;
+  unused_.erase(entry->self);
+}
+
+void RegistrationCache::Impl::dropUnmapped() {
+  if (!monitor_) return;
+  std::array<UnmapMonitor::Range, kRangesATime> ranges;
+  std::size_t taken = 0;
+  do {
+    bool overflowed = false;
+    taken = monitor_->takeUnmapped(ranges.data(), ranges.size(), &overflowed);
+    for (std::size_t i = 0; i < taken; ++i) invalidate(ranges[i].begin, ranges[i].begin + ranges[i].length);
+    if (overflowed) invalidate(nullptr, reinterpret_cast<const std::byte*>(UINTPTR_MAX));
+  } while (taken == ranges.size());
+}
+
+// What is left of the entry stays watched: its addresses may be another's by now, and an event too many does no harm.
+void RegistrationCache::Impl::invalidate(const std::byte* first, const std::byte* last) {
+  for (AddressIndex* index : {&writable_, &readable_}) {
+    while (Entry* entry = index->touching(first, last)) {
+      forget(entry);
+      ++counters_.invalidations;
+    }
+  }
+}
+
+void RegistrationCache::Impl::evict(Entry* entry) {
+  std::byte *const first = entry->begin, *const last = entry->end();
+  forget(entry);
+  unwatchAlone(first, last);
+  ++counters_.evictions;
+}
+
+void RegistrationCache::Impl::evictBeyondBounds() {
+  while (!unused_.empty() && (unusedBytes_ > maxBytes_ || writable_.size() + readable_.size() > kMaxEntries))
+    evict(&unused_.front());
+}
+
+// Ends the watch over those pages that belong to no entry.
+void RegistrationCache::Impl::unwatchAlone(std::byte* first, std::byte* last) {
+  while (first < last) {
+    std::byte* covered = first;
+    for (const AddressIndex* index : {&writable_, &readable_})
+      if (const Entry* entry = index->covering(first, first + 1)) covered = std::max(covered, entry->end());
+    if (covered > first) {
+      first = covered;
+      continue;
+    }
+    std::byte* next = readable_.nextBegin(first, writable_.nextBegin(first, last));
+    monitor_->unwatch(first, static_cast<std::size_t>(next - first));
+    first = next;
+  }
+}
+
+RegistrationCache::RegistrationCache(const VerbsApi& api, std::vector<ibv_pd*> domains, std::size_t maxBytes)
+    : RegistrationCache(api, std::move(domains), maxBytes, UnmapMonitor::make()) {}
+
+RegistrationCache::RegistrationCache(const VerbsApi& api, std::vector<ibv_pd*> domains, std::size_t maxBytes,
+                                     Result<std::unique_ptr<UnmapMonitor>> monitor)
+    : impl_(std::make_unique<Impl>(api, std::move(domains), maxBytes, std::move(monitor))) {}
+
+RegistrationCache::~RegistrationCache() = default;
+
+Result<const Registration*> RegistrationCache::acquire(const std::byte* data, std::size_t length, RegistrationUse use) {
+  return impl_->acquire(data, length, use);
+}
+
+void RegistrationCache::release(const Registration* registration) {
+  impl_->release(static_cast<Entry*>(const_cast<Registration*>(registration)));
+}
+
+void RegistrationCache::dropUnmapped() { impl_->dropUnmapped(); }
+const RegistrationCounters& RegistrationCache::counters() const { return impl_->counters(); }
+bool RegistrationCache::watching() const { return impl_->whyNotWatching().empty(); }
+const std::string& RegistrationCache::whyNotWatching() const { return impl_->whyNotWatching(); }
+
+}  // namespace gloo_bypass
