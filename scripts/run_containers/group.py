@@ -1,0 +1,231 @@
+"""The ranks of one run: their network, volumes and containers, from the first to be made to the last to be removed.
+
+Everything carries the run's label, by which close() finds all of it, whatever ended the run.
+"""
+
+import secrets
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .engine import ContainerError
+from .recipes import MASTER_PORT, RESULTS_DIRECTORY, SHARED_DIRECTORY
+
+LABEL = "gloo-bypass.run"
+POLL_S = 0.1
+# When a rank has failed, the others say what they saw within this time, or never.
+GRACE_S = 10.0
+# A container engine's client that has been told of its container's end.
+CLIENT_S = 5.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to run. Without `image` the ranks see the root file system `rootfs` (podman only), and write to a copy."""
+
+    recipe: object
+    ranks: int
+    program: list
+    output: Path
+    timeout_s: float
+    image: str = ""
+    rootfs: str = ""
+    environment: dict = field(default_factory=dict)
+    data: Path | None = None
+
+
+@dataclass
+class Rank:
+    number: int
+    name: str
+    process: subprocess.Popen
+    log: Path
+    status: int | None = None
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return probe.getsockname()[1]
+
+
+def last_lines(path, count):
+    """The last lines of a log, of its last 16 KiB."""
+    with open(path, "rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - 16384))
+        return file.read().decode(errors="replace").splitlines()[-count:]
+
+
+class RankGroup:
+    """Makes what the ranks share, starts them, waits for them. Use as a context: leaving it removes everything that was made."""
+
+    def __init__(self, engine, job):
+        self.engine = engine
+        self.job = job
+        self.id = "gloo-bypass-" + secrets.token_hex(4)
+        self.ranks = []
+        self.network = ""
+        self.volumes = {}
+        self.shown = 0
+
+    def __enter__(self):
+        try:
+            self.make_shared()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    # What the ranks share.
+
+    def make_shared(self):
+        if not self.job.recipe.host_network:
+            self.network = self.id
+            self.engine.answer("network", "create", "--label", f"{LABEL}={self.id}", self.network)
+        self.make_volume("results", RESULTS_DIRECTORY)
+        if self.job.recipe.shares_memif:
+            self.make_volume("memif", SHARED_DIRECTORY)
+
+    def make_volume(self, purpose, mount_point):
+        """A volume that takes its owner and mode from the image's folder; of a root file system podman is told the owner."""
+        name = f"{self.id}-{purpose}"
+        owner = []
+        if self.job.rootfs:
+            user = self.job.recipe.user
+            owner = ["--opt", f"o=uid={user},gid={user}"]
+        self.volumes[mount_point] = name
+        self.engine.answer("volume", "create", "--label", f"{LABEL}={self.id}", *owner, name)
+
+    # The ranks.
+
+    def rank_name(self, number):
+        return f"{self.id}-rank{number}"
+
+    def environment_of(self, number):
+        """Who the rank is, what the transport needs, then what the caller says."""
+        master = "127.0.0.1" if self.job.recipe.host_network else self.rank_name(0)
+        return {"RANK": number, "WORLD_SIZE": self.job.ranks, "MASTER_ADDR": master, "MASTER_PORT": self.master_port,
+                **self.job.recipe.environment, **self.job.environment}
+
+    def command_of(self, number):
+        recipe = self.job.recipe
+        words = [*self.engine.prefix, "run", *self.engine.run_options, "--name", self.rank_name(number), "--label", f"{LABEL}={self.id}",
+                 "--cap-drop", "ALL", "--security-opt", "no-new-privileges", *self.engine.read_only(), "--log-driver",
+                 "none", "--user", f"{recipe.user}:{recipe.user}", *self.engine.limits()]
+        words += ["--network", "host"] if recipe.host_network else ["--network", self.network, "--hostname", self.rank_name(number)]
+        for capability in recipe.granted("capability"):
+            words += ["--cap-add", capability]
+        for device in recipe.granted("device"):
+            words += ["--device", device]
+        for limit in recipe.granted("limit"):
+            words += ["--ulimit", self.engine.limit(limit)]
+        for mount_point, volume in self.volumes.items():
+            words += ["--volume", f"{volume}:{mount_point}"]
+        if self.job.data:
+            words += ["--volume", f"{self.job.data}:/data:ro"]
+        for name, value in self.environment_of(number).items():
+            words += ["--env", f"{name}={value}"]
+        if self.job.rootfs:
+            words += ["--workdir", RESULTS_DIRECTORY, "--rootfs", f"{self.job.rootfs}:O"]
+        else:
+            words += ["--pull", "never", self.job.image]
+        return words + self.job.program
+
+    def start(self):
+        self.master_port = free_port() if self.job.recipe.host_network else MASTER_PORT
+        for number in range(self.job.ranks):
+            log = self.job.output / f"rank-{number}.log"
+            # Sessions of their own: Ctrl-C reaches this program only, which ends them in order.
+            with open(log, "wb") as file:
+                process = subprocess.Popen(self.command_of(number), stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
+                                           start_new_session=True)
+            self.ranks.append(Rank(number, self.rank_name(number), process, log))
+
+    def wait(self):
+        """Until all ranks have ended, showing what rank 0 says. Raises ContainerError unless all ended well and in time."""
+        deadline = time.monotonic() + self.job.timeout_s
+        first_failed = None
+        while True:
+            for rank in self.ranks:
+                if rank.status is None and (status := rank.process.poll()) is not None:
+                    rank.status = status
+                    if status != 0 and first_failed is None:
+                        first_failed = rank
+                        deadline = min(deadline, time.monotonic() + GRACE_S)
+            self.show_rank_0()
+            if all(rank.status is not None for rank in self.ranks):
+                break
+            if time.monotonic() > deadline:
+                if first_failed is None:
+                    running = ", ".join(str(rank.number) for rank in self.ranks if rank.status is None)
+                    raise ContainerError(f"stopped after --timeout {self.job.timeout_s:g} s: still running: rank {running}")
+                break
+            time.sleep(POLL_S)
+        if first_failed is not None:
+            said = "".join(f"\n  {line}" for line in last_lines(first_failed.log, 8))
+            raise ContainerError(f"rank {first_failed.number} failed first, with status {first_failed.status}; "
+                                 f"the end of {first_failed.log}:{said}")
+
+    def show_rank_0(self):
+        with open(self.ranks[0].log, "rb") as file:
+            file.seek(self.shown)
+            new = file.read()
+        self.shown += len(new)
+        sys.stdout.buffer.write(new)
+        sys.stdout.buffer.flush()
+
+    def collect(self):
+        """Copies what the ranks left in /results into the output folder."""
+        self.engine.answer(*self.copy_command())
+
+    def quietly_collect(self):
+        """The same of ranks that have failed, or still run."""
+        self.stop()
+        self.quietly(*self.copy_command())
+
+    def copy_command(self):
+        results = self.job.output / "results"
+        results.mkdir(exist_ok=True)
+        return "cp", f"{self.ranks[0].name}:{RESULTS_DIRECTORY}/.", results
+
+    # The end.
+
+    def stop(self):
+        """Ends the containers that still run, and the engine's clients that wait for them."""
+        running = [rank for rank in self.ranks if rank.process.poll() is None]
+        if not running:
+            return
+        self.quietly("kill", *(rank.name for rank in running))
+        deadline = time.monotonic() + CLIENT_S
+        for rank in running:
+            try:
+                rank.process.wait(timeout=max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                rank.process.kill()
+                rank.process.wait()
+
+    def close(self):
+        self.stop()
+        # By label, not by name: a client that was ended while it made its container may have made it nevertheless.
+        containers = self.quietly("ps", "--all", "--quiet", "--filter", f"label={LABEL}={self.id}").split()
+        if containers:
+            self.quietly("rm", "--force", "--volumes", *containers)
+        if self.volumes:
+            self.quietly("volume", "rm", "--force", *self.volumes.values())
+        if self.network:
+            self.quietly("network", "rm", self.network)
+
+    def quietly(self, *words):
+        """For the way out, where one failure must not keep the rest from being done: it is said, and that is all."""
+        try:
+            return self.engine.answer(*words)
+        except ContainerError as error:
+            print(f"run-containers: while cleaning up: {error}", file=sys.stderr)
+            return ""
