@@ -21,11 +21,9 @@ Result<std::shared_ptr<Transport>> makeDpdkTransport(const TransportConfig& conf
 }  // namespace
 
 std::shared_ptr<::gloo::transport::Device> makeDpdkDevice(const TransportConfig& config) {
-  auto transport = ProcessTransport::instance().acquire(config, makeDpdkTransport);
+  auto transport = ProcessTransport::instance().acquire(BackEnd::kDpdk, config, makeDpdkTransport);
   if (!transport) throw ::gloo::InvalidOperationException("DPDK transport: " + transport.error().message);
   return makeDevice(std::move(transport).value());
 }
-
-std::string dpdkCountersJson() { return ProcessTransport::instance().countersJson(); }
 
 }  // namespace gloo_bypass

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include <gloo/transport/device.h>
 
@@ -15,8 +14,5 @@ namespace gloo_bypass {
 // Throws ::gloo::InvalidOperationException with one line that says what is wrong: a value of the configuration; a configuration other
 // than the first device's (both values named); a missing device or right; a fork after DPDK was started.
 std::shared_ptr<::gloo::transport::Device> makeDpdkDevice(const TransportConfig& config);
-
-// The transport's counters as a JSON object; "{}" before the first device. Thread: any but the transport's own callbacks.
-std::string dpdkCountersJson();
 
 }  // namespace gloo_bypass

@@ -17,6 +17,11 @@ Error wrong(std::string message) { return {ErrorScope::kDevice, ErrorCode::kConf
 
 constexpr const char* kWhatToDo = "set GLOO_SOCKET_IFNAME or GLOO_BYPASS_INTERFACE to the interface to use";
 
+Error contradiction(const std::string& ours, const std::string& gloos) {
+  return wrong(fmt::format(
+      "GLOO_BYPASS_INTERFACE='{}' contradicts GLOO_SOCKET_IFNAME='{}': set one of them, or both alike", ours, gloos));
+}
+
 }  // namespace
 
 Result<std::string> interfaceOfHost(const std::string& hostName) {
@@ -54,11 +59,7 @@ Result<TransportConfig> withGlooAddress(TransportConfig config, const std::strin
                                         const std::string& hostName) {
   if (config.link != LinkMode::kNetdev) return config;
   if (!interface.empty()) {
-    if (!config.interface.empty() && config.interface != interface) {
-      return wrong(
-          fmt::format("GLOO_BYPASS_INTERFACE='{}' contradicts GLOO_SOCKET_IFNAME='{}': set one of them, or both alike",
-                      config.interface, interface));
-    }
+    if (!config.interface.empty() && config.interface != interface) return contradiction(config.interface, interface);
     config.interface = interface;
     return config;
   }
@@ -66,6 +67,18 @@ Result<TransportConfig> withGlooAddress(TransportConfig config, const std::strin
   auto found = interfaceOfHost(hostName);
   if (!found) return found.error();
   config.interface = std::move(found).value();
+  return config;
+}
+
+Result<TransportConfig> withGlooAddressForRdma(TransportConfig config, const std::string& interface,
+                                               const std::string& hostName) {
+  if (!interface.empty()) {
+    if (!config.interface.empty() && config.interface != interface) return contradiction(config.interface, interface);
+    config.interface = interface;
+    return config;
+  }
+  if (!config.interface.empty() || hostName.empty()) return config;
+  if (auto found = interfaceOfHost(hostName)) config.interface = std::move(found).value();
   return config;
 }
 

@@ -11,7 +11,8 @@ extern "C" {
 /*
  * Writes the transport's counters, a JSON object, as a string of at most `capacity` bytes with its terminating zero; cuts it if
  * it is longer. Returns the bytes the whole needs, terminating zero included, so a call with (NULL, 0) asks for the size; the
- * counters move on, so ask for some more than that. "{}" before the first device was made. -1: the counters cannot be had.
+ * counters move on, so ask for some more than that. "{}" before the first device was made; in a program
+ * that has made devices of several transports, an object with each one's counters under its name. -1: the counters cannot be had.
  * Thread: any, but not from inside one of the transport's own callbacks. `buffer` stays the caller's.
  */
 int gloo_bypass_stats_json(char* buffer, size_t capacity);

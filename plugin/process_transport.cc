@@ -4,13 +4,14 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <new>
 #include <thread>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -26,10 +27,28 @@ alignas(ProcessTransport) unsigned char storage[sizeof(ProcessTransport)];
 ProcessTransport* theInstance = nullptr;
 pid_t parentBeforeFork = 0;
 
+// A back-end and its transport, taken out of the table for the time of a call.
+struct Live {
+  BackEnd backEnd;
+  std::shared_ptr<Transport> transport;
+  std::string statsTarget;
+};
+
 std::string countersOf(Transport& transport) {
   std::string json;
   transport.progress().exclusive([&] { json = transport.countersJson(); });
   return json;
+}
+
+// One transport's object as it is; those of several under the back-ends' names.
+std::string countersOf(const std::vector<Live>& lives) {
+  if (lives.empty()) return "{}";
+  if (lives.size() == 1) return countersOf(*lives.front().transport);
+  std::string all;
+  for (const Live& live : lives) {
+    all += fmt::format("{}\"{}\": {}", all.empty() ? "{" : ", ", nameOf(live.backEnd), countersOf(*live.transport));
+  }
+  return all + "}";
 }
 
 std::string withProcessId(std::string path) {
@@ -49,13 +68,19 @@ void writeFile(const std::string& path, const std::string& text) {
   if (file != nullptr) unlink(temporary.c_str());
 }
 
-void writeStatistics(Transport& transport, const std::string& target) {
-  if (target.empty()) return;
-  const std::string json = countersOf(transport);
-  if (target == "stderr") {
-    std::fprintf(stderr, "gloo-bypass statistics of process %d\n%s", getpid(), countersAsText(json).c_str());
-  } else {
-    writeFile(withProcessId(target), json + "\n");
+// Transports that name the same target share a report.
+void writeStatistics(const std::vector<Live>& lives) {
+  std::map<std::string, std::vector<Live>> byTarget;
+  for (const Live& live : lives) {
+    if (!live.statsTarget.empty()) byTarget[live.statsTarget].push_back(live);
+  }
+  for (const auto& [target, group] : byTarget) {
+    const std::string json = countersOf(group);
+    if (target == "stderr") {
+      std::fprintf(stderr, "gloo-bypass statistics of process %d\n%s", getpid(), countersAsText(json).c_str());
+    } else {
+      writeFile(withProcessId(target), json + "\n");
+    }
   }
 }
 
@@ -69,6 +94,29 @@ void flatten(const nlohmann::json& value, const std::string& name, std::string& 
   }
 }
 
+void letGo(std::shared_ptr<Transport> transport) {
+  if (transport.use_count() == 1) return;  // destroyed here
+  // A device is still in use: the transport must not go before its user, but its peers must not take the end of this process for a
+  // failure.
+  transport->closeAll();
+  new std::shared_ptr<Transport>(std::move(transport));
+}
+
+Error alreadyStartedBefore(BackEnd backEnd, pid_t parent) {
+  return {
+      ErrorScope::kDevice, ErrorCode::kUnavailable,
+      fmt::format("process {} was forked from process {}, which had already started {}, and it cannot be started anew "
+                  "after that: make the first device after the fork, or start processes with the spawn method",
+                  getpid(), parent, nameOf(backEnd))};
+}
+
+Error otherConfiguration(const std::vector<std::string>& different) {
+  std::string list;
+  for (const std::string& difference : different) list += (list.empty() ? "" : "; ") + difference;
+  return {ErrorScope::kDevice, ErrorCode::kConfiguration,
+          "a process has one configuration, but the first device and this one differ in " + list};
+}
+
 // What the waiting thread and the worker of shutDown share; freed by whoever leaves last.
 struct ShutDownWork {
   std::mutex mutex;
@@ -77,6 +125,8 @@ struct ShutDownWork {
 };
 
 }  // namespace
+
+const char* nameOf(BackEnd backEnd) { return backEnd == BackEnd::kDpdk ? "DPDK" : "RDMA"; }
 
 ProcessTransport& ProcessTransport::instance() {
   static const bool once = [] {
@@ -89,71 +139,60 @@ ProcessTransport& ProcessTransport::instance() {
   return *theInstance;
 }
 
-Result<std::shared_ptr<Transport>> ProcessTransport::acquire(const TransportConfig& config, const Factory& factory) {
+Result<std::shared_ptr<Transport>> ProcessTransport::acquire(BackEnd backEnd, const TransportConfig& config,
+                                                             const Factory& factory) {
   std::lock_guard lock(mutex_);
-  if (inheritedFrom_ != 0) {
-    return Error{
-        ErrorScope::kDevice, ErrorCode::kUnavailable,
-        fmt::format("process {} was forked from process {}, which had already started DPDK, and DPDK cannot be started "
-                    "anew after that: make the first device after the fork, or start processes with the spawn method",
-                    getpid(), inheritedFrom_)};
-  }
+  Slot& slot = slots_[static_cast<std::size_t>(backEnd)];
+  if (slot.inheritedFrom != 0) return alreadyStartedBefore(backEnd, slot.inheritedFrom);
   if (ended_) {
     return Error{ErrorScope::kDevice, ErrorCode::kUnavailable, "the process is exiting: no new device can be made"};
   }
-  if (transport_) {
-    const auto different = differences(config_, config);
-    if (different.empty()) return transport_;
-    std::string list;
-    for (const std::string& difference : different) list += (list.empty() ? "" : "; ") + difference;
-    return Error{ErrorScope::kDevice, ErrorCode::kConfiguration,
-                 "a process has one configuration, but the first device and this one differ in " + list};
+  if (slot.transport) {
+    const auto different = differences(slot.config, config);
+    if (different.empty()) return slot.transport;
+    return otherConfiguration(different);
   }
   if (Status status = validate(config); !status) return status.error();
-  begun_ = true;
+  slot.begun = true;
   auto made = factory(config);
   if (!made) return made;
-  transport_ = made.value();
-  config_ = config;
-  return transport_;
+  slot.transport = made.value();
+  slot.config = config;
+  return slot.transport;
 }
 
 std::string ProcessTransport::countersJson() {
-  std::shared_ptr<Transport> transport;
+  std::vector<Live> lives;
   {
     std::lock_guard lock(mutex_);
-    transport = transport_;
+    for (std::size_t i = 0; i < kBackEnds; ++i) {
+      if (slots_[i].transport) lives.push_back({static_cast<BackEnd>(i), slots_[i].transport, slots_[i].config.stats});
+    }
   }
-  return transport ? countersOf(*transport) : "{}";
+  return countersOf(lives);
 }
 
 void ProcessTransport::shutDown() noexcept {
   try {
-    std::shared_ptr<Transport> transport;
-    std::string target;
+    std::vector<Live> lives;
     {
       std::lock_guard lock(mutex_);
       ended_ = true;
-      transport = std::move(transport_);
-      target = config_.stats;
+      for (std::size_t i = 0; i < kBackEnds; ++i) {
+        if (!slots_[i].transport) continue;
+        lives.push_back({static_cast<BackEnd>(i), std::move(slots_[i].transport), slots_[i].config.stats});
+      }
     }
-    if (!transport) return;
+    if (lives.empty()) return;
     const auto work = std::make_shared<ShutDownWork>();
-    // On a thread of its own, because exit() may have been called where the transport can never answer.
-    std::thread([work, transport = std::move(transport), target]() mutable {
+    // On a thread of its own, because exit() may have been called where a transport can never answer.
+    std::thread([work, lives = std::move(lives)]() mutable {
       try {
-        writeStatistics(*transport, target);
+        writeStatistics(lives);
       } catch (const std::exception& error) {
         std::fprintf(stderr, "gloo-bypass: no statistics: %s\n", error.what());
       }
-      if (transport.use_count() > 1) {
-        // A device is still in use: the transport must not go before its user, but its peers must not take the end of this
-        // process for a failure.
-        transport->closeAll();
-        new std::shared_ptr<Transport>(std::move(transport));
-      } else {
-        transport.reset();
-      }
+      for (Live& live : lives) letGo(std::move(live.transport));
       std::lock_guard lock(work->mutex);
       work->done = true;
       work->finished.notify_all();
@@ -169,12 +208,18 @@ void ProcessTransport::shutDown() noexcept {
 }
 
 void ProcessTransport::becomeChildOf(pid_t parent) noexcept {
-  // The mutex may be held by a thread that does not exist here, and the transport's destructor would wait for such threads: a
+  // The mutex may be held by a thread that does not exist here, and the transports' destructors would wait for such threads: a
   // fresh object takes the place, what the parent had stays as it is.
-  const bool unusable = begun_ || inheritedFrom_ != 0;
-  const pid_t from = inheritedFrom_ != 0 ? inheritedFrom_ : parent;
+  std::array<pid_t, kBackEnds> from{};
+  for (std::size_t i = 0; i < kBackEnds; ++i) {
+    if (slots_[i].inheritedFrom != 0) {
+      from[i] = slots_[i].inheritedFrom;
+    } else if (slots_[i].begun) {
+      from[i] = parent;
+    }
+  }
   auto* fresh = new (this) ProcessTransport();
-  if (unusable) fresh->inheritedFrom_ = from;
+  for (std::size_t i = 0; i < kBackEnds; ++i) fresh->slots_[i].inheritedFrom = from[i];
 }
 
 std::string countersAsText(const std::string& json) {

@@ -1,5 +1,6 @@
-// The one Transport of this process. PyTorch makes a Device for every process group, but the EAL starts once a process: so all
-// devices share one Transport, made with the first device and kept until the process exits.
+// The transports of this process, one a back-end. PyTorch makes a Device for every process group, but DPDK's environment starts once
+// a process, and an adapter's queues and registered memory are worth sharing: so all devices of a back-end share one Transport,
+// made with the first device and kept until the process exits.
 //
 //   none --acquire--> live --exit--> statistics written, transport destroyed (or left alone if a device still uses it)
 //     |                 |
@@ -11,6 +12,8 @@
 
 #include <sys/types.h>
 
+#include <array>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -21,6 +24,11 @@
 #include "transport/io/message_channel.h"
 
 namespace gloo_bypass {
+
+enum class BackEnd : std::uint8_t { kDpdk, kRdma };
+inline constexpr std::size_t kBackEnds = 2;
+// As GLOO_DEVICE_TRANSPORT has it: "DPDK".
+const char* nameOf(BackEnd backEnd);
 
 class ProcessTransport {
  public:
@@ -34,15 +42,16 @@ class ProcessTransport {
   ProcessTransport(const ProcessTransport&) = delete;
   ProcessTransport& operator=(const ProcessTransport&) = delete;
 
-  // The live transport, or a new one from `factory`. Errors: kConfiguration if the live one has another configuration (both values
-  // named); kUnavailable in a forked child whose parent had begun to make its own; the factory's.
-  Result<std::shared_ptr<Transport>> acquire(const TransportConfig& config, const Factory& factory);
+  // The back-end's live transport, or a new one from `factory`. Errors: kConfiguration if the live one has another configuration
+  // (both values named); kUnavailable in a forked child whose parent had begun to make its own; the factory's.
+  Result<std::shared_ptr<Transport>> acquire(BackEnd backEnd, const TransportConfig& config, const Factory& factory);
 
-  // Transport::countersJson of the live transport; "{}" if there is none.
+  // Transport::countersJson of the live transport; "{}" if there is none; of several, an object with each one's under the
+  // back-end's name.
   std::string countersJson();
 
-  // Writes the statistics that the configuration asks for and lets go of the transport. Bounded: a transport that does not answer
-  // within kShutDownBound is left alone with a line on stderr.
+  // Writes the statistics that the configuration asks for and lets go of the transports. Bounded: a transport that does not
+  // answer within kShutDownBound is left alone with a line on stderr.
   void shutDown() noexcept;
   static constexpr std::chrono::seconds kShutDownBound{5};
 
@@ -50,12 +59,16 @@ class ProcessTransport {
   void becomeChildOf(pid_t parent) noexcept;
 
  private:
-  std::mutex mutex_;                      // guards all below
-  std::shared_ptr<Transport> transport_;  // null: none yet, or shut down
-  TransportConfig config_;                // of transport_
-  bool begun_ = false;                    // the factory has been called in this process
-  bool ended_ = false;                    // shutDown ran
-  pid_t inheritedFrom_ = 0;               // the ancestor whose transport this process may not use; 0: none
+  struct Slot {
+    std::shared_ptr<Transport> transport;  // null: none yet, or shut down
+    TransportConfig config;                // of transport
+    bool begun = false;                    // the factory has been called in this process
+    pid_t inheritedFrom = 0;               // the ancestor whose transport this process may not use; 0: none
+  };
+
+  std::mutex mutex_;  // guards all below
+  std::array<Slot, kBackEnds> slots_;
+  bool ended_ = false;  // shutDown ran
 };
 
 // The object `countersJson` gave, one "name value" a line, nested names joined by dots; for people.

@@ -16,8 +16,12 @@
 #include "plugin/environment.h"
 #include "plugin/gloo_address.h"
 #include "plugin/gloo_bypass.h"
+#include "plugin/process_transport.h"
 #ifdef GLOO_BYPASS_HAVE_DPDK
 #include "plugin/dpdk_device.h"
+#endif
+#ifdef GLOO_BYPASS_HAVE_RDMA
+#include "plugin/rdma_device.h"
 #endif
 
 namespace c10d {
@@ -27,6 +31,7 @@ using DeviceRegistry = std::remove_reference_t<decltype(*GlooDeviceRegistry())>;
 using DevicePointer = std::shared_ptr<::gloo::transport::Device>;
 
 constexpr const char* kDpdkKey = "DPDK";
+constexpr const char* kRdmaKey = "RDMA";
 
 [[noreturn]] void fail(const std::string& message) { throw ::gloo::InvalidOperationException(message); }
 
@@ -42,6 +47,20 @@ DevicePointer makeDpdk(const std::string& interface, const std::string& hostName
   static_cast<void>(interface);
   static_cast<void>(hostName);
   fail("GLOO_DEVICE_TRANSPORT='DPDK': the DPDK transport is not in this build (" GLOO_BYPASS_NO_DPDK ")");
+#endif
+}
+
+DevicePointer makeRdma(const std::string& interface, const std::string& hostName) {
+#ifdef GLOO_BYPASS_HAVE_RDMA
+  const auto environment = gloo_bypass::configurationFromEnvironment();
+  if (!environment) fail("RDMA transport: " + environment.error().message);
+  const auto config = gloo_bypass::withGlooAddressForRdma(environment.value(), interface, hostName);
+  if (!config) fail("RDMA transport: " + config.error().message);
+  return gloo_bypass::makeRdmaDevice(config.value());
+#else
+  static_cast<void>(interface);
+  static_cast<void>(hostName);
+  fail("GLOO_DEVICE_TRANSPORT='RDMA': the RDMA transport is not in this build (" GLOO_BYPASS_NO_RDMA ")");
 #endif
 }
 
@@ -66,13 +85,13 @@ void registerRefusal(const std::string& key, const std::string& reason) {
 void registerTransports() {
   if (GlooDeviceRegistry()->Has(kDpdkKey)) return;  // loaded before, perhaps from another path
   GlooDeviceRegistry()->Register(kDpdkKey, creatorOf(makeDpdk));
+  if (!GlooDeviceRegistry()->Has(kRdmaKey)) GlooDeviceRegistry()->Register(kRdmaKey, creatorOf(makeRdma));
   std::vector<std::string> known = GlooDeviceRegistry()->Keys();
   std::sort(known.begin(), known.end());
-  registerRefusal("RDMA", "the RDMA transport is not in this build");
   std::string names;
   for (const std::string& key : known) names += (names.empty() ? "" : ", ") + key;
   const std::string unknown = "no such transport; known are " + names + " (capitals matter)";
-  for (const char* key : {"dpdk", "Dpdk", "rdma", "tcp", "Tcp"}) registerRefusal(key, unknown);
+  for (const char* key : {"dpdk", "Dpdk", "rdma", "Rdma", "tcp", "Tcp"}) registerRefusal(key, unknown);
   registerRefusal(gloo_bypass::requestedDeviceTransport(), unknown);
 }
 
@@ -84,11 +103,7 @@ void registerTransports() {
 
 extern "C" __attribute__((visibility("default"))) int gloo_bypass_stats_json(char* buffer, size_t capacity) {
   try {
-#ifdef GLOO_BYPASS_HAVE_DPDK
-    const std::string json = gloo_bypass::dpdkCountersJson();
-#else
-    const std::string json = "{}";
-#endif
+    const std::string json = gloo_bypass::ProcessTransport::instance().countersJson();
     if (buffer != nullptr && capacity > 0) {
       const std::size_t copied = std::min(json.size(), capacity - 1);
       std::memcpy(buffer, json.data(), copied);

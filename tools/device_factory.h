@@ -15,10 +15,12 @@ struct DeviceOptions {
   std::string hostname;
 };
 
-// "TCP, DPDK"
+// "TCP, DPDK, RDMA, GLOO_IBVERBS"; the last is Gloo's own transport over verbs, to compare with.
 std::string knownTransports();
 // One line if `transport` is unknown or was not built in; empty if it can be made. Names are matched exactly, as PyTorch does.
 std::string transportProblem(std::string_view transport);
+// Whether its devices know bound buffers only: no gloo::allreduce, no gloo::barrier.
+bool hasBoundBuffersOnly(std::string_view transport);
 // Throws PerfError (bad configuration, missing device) or what Gloo throws.
 std::shared_ptr<::gloo::transport::Device> makeDevice(std::string_view transport, const DeviceOptions& options);
 

@@ -165,9 +165,7 @@ void checkSizes(const PerfOptions& options) {
       throw UsageError(fmt::format("--stepbytes {} makes more than {} sizes; use a larger step or --stepfactor",
                                    options.stepBytes, kMaxSizes));
   }
-  const bool bound = options.algorithm == AllReduceAlgorithm::kHalvingDoubling ||
-                     options.algorithm == AllReduceAlgorithm::kRingChunked;
-  if (bound && options.maxBytes > kMaxBoundBytes)
+  if (usesBoundBuffers(options.algorithm) && options.maxBytes > kMaxBoundBytes)
     throw UsageError(fmt::format("--maxbytes {}: Gloo's {} takes less than 2G", options.maxBytes,
                                  nameOf(options.algorithm)));
 }
@@ -187,6 +185,9 @@ void checkOptions(const PerfOptions& options) {
   for (const std::string& transport : options.transports) {
     if (const auto problem = transportProblem(transport); !problem.empty())
       throw UsageError("--transports: " + problem);
+    if (hasBoundBuffersOnly(transport) && !usesBoundBuffers(options.algorithm))
+      throw UsageError(fmt::format("--transports: {} has bound buffers only: it runs --algorithm ring_chunked and "
+                                   "halving_doubling, not {}", transport, nameOf(options.algorithm)));
     if (!seen.insert(transport).second) throw UsageError(fmt::format("--transports names {} twice", transport));
   }
   if (options.idleSeconds > 0 && options.ranks == 0 && options.transports.size() > 1)
@@ -232,6 +233,10 @@ std::size_t elementBytes(DataType type) {
       return 8;
   }
   return 0;
+}
+
+bool usesBoundBuffers(AllReduceAlgorithm algorithm) {
+  return algorithm == AllReduceAlgorithm::kHalvingDoubling || algorithm == AllReduceAlgorithm::kRingChunked;
 }
 
 std::string_view nameOf(DataType type) { return find(kDataTypes, type); }

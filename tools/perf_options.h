@@ -50,6 +50,8 @@ using CommandLine = std::variant<PerfOptions, std::string>;
 CommandLine parseCommandLine(int argc, const char* const* argv);
 
 std::size_t elementBytes(DataType type);
+// Gloo's older algorithms, which run over every transport; the others need unbound buffers.
+bool usesBoundBuffers(AllReduceAlgorithm algorithm);
 std::string_view nameOf(DataType type);
 std::string_view nameOf(ReduceOp op);
 std::string_view nameOf(AllReduceAlgorithm algorithm);

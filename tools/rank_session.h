@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <gloo/algorithm.h>
 #include <gloo/context.h>
 #include <gloo/rendezvous/store.h>
 #include <nlohmann/json.hpp>
@@ -57,7 +58,8 @@ class RankSession {
     std::string transport;
     std::shared_ptr<::gloo::transport::Device> device;
     std::shared_ptr<::gloo::Context> context;
-    std::uint32_t nextTag = 0;  // counts collectives; the same on all ranks
+    std::unique_ptr<::gloo::Algorithm> boundBarrier;  // where the transport has bound buffers only
+    std::uint32_t nextTag = 0;                        // counts collectives; the same on all ranks
   };
   struct FreeDeleter {
     void operator()(void* data) const;

@@ -105,5 +105,27 @@ TEST(GlooAddress_Netdev, HostOnLoopbackOrUnknown_SaysWhatToSet) {
               AllOf(HasSubstr("192.0.2.77"), HasSubstr("GLOO_SOCKET_IFNAME")));
 }
 
+TEST(GlooAddress_Rdma, InterfaceGiven_IsTakenAndMayNotContradict) {
+  TransportConfig config;
+  EXPECT_EQ(withGlooAddressForRdma(config, "eth7", "").value().interface, "eth7");
+  config.interface = "eth1";
+  EXPECT_THAT(withGlooAddressForRdma(config, "eth2", "").error().message,
+              AllOf(HasSubstr("'eth1'"), HasSubstr("'eth2'"), HasSubstr("GLOO_SOCKET_IFNAME")));
+}
+
+TEST(GlooAddress_Rdma, HostLeadsToNoInterface_LeftToTheChoiceOfDevice) {
+  for (const char* host : {"127.0.1.1", "192.0.2.77", "nosuch.invalid", ""}) {
+    const auto config = withGlooAddressForRdma(TransportConfig(), "", host);
+    ASSERT_TRUE(config) << host << ": " << config.error().message;
+    EXPECT_EQ(config.value().interface, "") << host;
+  }
+}
+
+TEST(GlooAddress_Rdma, InterfaceConfigured_HostDoesNotMatter) {
+  TransportConfig config;
+  config.interface = "eth1";
+  EXPECT_EQ(withGlooAddressForRdma(config, "", "127.0.0.1").value().interface, "eth1");
+}
+
 }  // namespace
 }  // namespace gloo_bypass

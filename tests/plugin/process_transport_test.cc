@@ -97,7 +97,7 @@ TEST(ProcessTransport_Acquire, ManyThreadsAtOnce_OneTransport) {
   std::vector<std::thread> threads;
   std::vector<std::shared_ptr<Transport>> got(8);
   for (std::size_t i = 0; i < got.size(); ++i) {
-    threads.emplace_back([&, i] { got[i] = process.acquire({}, factory).value(); });
+    threads.emplace_back([&, i] { got[i] = process.acquire(BackEnd::kDpdk, {}, factory).value(); });
   }
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(made, 1);
@@ -106,16 +106,16 @@ TEST(ProcessTransport_Acquire, ManyThreadsAtOnce_OneTransport) {
 
 TEST(ProcessTransport_Acquire, OtherConfiguration_IsRefusedNamingBothValues) {
   ProcessTransport process;
-  ASSERT_TRUE(process.acquire({}, makeFake));
+  ASSERT_TRUE(process.acquire(BackEnd::kDpdk, {}, makeFake));
   TransportConfig other;
   other.session.minRto = std::chrono::milliseconds(7);
   other.link = LinkMode::kNetdev;
-  const auto refused = process.acquire(other, makeFake);
+  const auto refused = process.acquire(BackEnd::kDpdk, other, makeFake);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::kConfiguration);
   EXPECT_THAT(refused.error().message, AllOf(HasSubstr("GLOO_BYPASS_LINK: 'memif' and 'netdev'"),
                                              HasSubstr("GLOO_BYPASS_MIN_RTO_US: '5000' and '7000'")));
-  EXPECT_TRUE(process.acquire({}, makeFake));
+  EXPECT_TRUE(process.acquire(BackEnd::kDpdk, {}, makeFake));
 }
 
 TEST(ProcessTransport_Acquire, InvalidConfiguration_FactoryIsNotCalled) {
@@ -126,7 +126,7 @@ TEST(ProcessTransport_Acquire, InvalidConfiguration_FactoryIsNotCalled) {
     ADD_FAILURE() << "called";
     return std::shared_ptr<Transport>();
   };
-  EXPECT_THAT(process.acquire(config, factory).error().message, HasSubstr("GLOO_BYPASS_MEMORY_MIB"));
+  EXPECT_THAT(process.acquire(BackEnd::kDpdk, config, factory).error().message, HasSubstr("GLOO_BYPASS_MEMORY_MIB"));
 }
 
 TEST(ProcessTransport_Acquire, FactoryFails_NextCallTriesAgain) {
@@ -134,26 +134,70 @@ TEST(ProcessTransport_Acquire, FactoryFails_NextCallTriesAgain) {
   const auto failing = [](const TransportConfig&) -> Result<std::shared_ptr<Transport>> {
     return Error{ErrorScope::kDevice, ErrorCode::kUnavailable, "no such interface"};
   };
-  EXPECT_EQ(process.acquire({}, failing).error().message, "no such interface");
-  EXPECT_TRUE(process.acquire({}, makeFake));
+  EXPECT_EQ(process.acquire(BackEnd::kDpdk, {}, failing).error().message, "no such interface");
+  EXPECT_TRUE(process.acquire(BackEnd::kDpdk, {}, makeFake));
 }
 
 TEST(ProcessTransport_Fork, ParentHadStarted_ChildIsRefusedNamingParent) {
   ProcessTransport process;
-  ASSERT_TRUE(process.acquire({}, makeFake));
+  ASSERT_TRUE(process.acquire(BackEnd::kDpdk, {}, makeFake));
   process.becomeChildOf(4711);
-  const auto refused = process.acquire({}, makeFake);
+  const auto refused = process.acquire(BackEnd::kDpdk, {}, makeFake);
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message, AllOf(HasSubstr("4711"), HasSubstr("fork")));
   process.becomeChildOf(4712);  // a grandchild
-  EXPECT_THAT(process.acquire({}, makeFake).error().message, HasSubstr("4711"));
+  EXPECT_THAT(process.acquire(BackEnd::kDpdk, {}, makeFake).error().message, HasSubstr("4711"));
   EXPECT_EQ(process.countersJson(), "{}");
+}
+
+TEST(ProcessTransport_BackEnds, BothInUse_EachHasItsOwnTransportAndConfiguration) {
+  ProcessTransport process;
+  TransportConfig other;
+  other.spin = std::chrono::microseconds(7);
+  const auto dpdk = process.acquire(BackEnd::kDpdk, {}, makeFake);
+  const auto rdma = process.acquire(BackEnd::kRdma, other, makeFake);
+  ASSERT_TRUE(dpdk);
+  ASSERT_TRUE(rdma) << rdma.error().message;
+  EXPECT_NE(dpdk.value(), rdma.value());
+  EXPECT_EQ(process.acquire(BackEnd::kRdma, other, makeFake).value(), rdma.value());
+  EXPECT_THAT(process.acquire(BackEnd::kRdma, {}, makeFake).error().message,
+              HasSubstr("GLOO_BYPASS_SPIN_US: '7' and '50'"));
+}
+
+TEST(ProcessTransport_BackEnds, CountersJson_OneAsItIsBothByName) {
+  ProcessTransport process;
+  ASSERT_TRUE(process.acquire(BackEnd::kRdma, {}, makeFake));
+  EXPECT_TRUE(process.countersJson().starts_with("{\"bytes_sent\": 42")) << process.countersJson();
+  ASSERT_TRUE(process.acquire(BackEnd::kDpdk, {}, makeFake));
+  EXPECT_TRUE(process.countersJson().starts_with("{\"DPDK\": {\"bytes_sent\": 42")) << process.countersJson();
+  EXPECT_THAT(countersAsText(process.countersJson()),
+              AllOf(HasSubstr("DPDK.bytes_sent"), HasSubstr("RDMA.port.packets_sent")));
+}
+
+TEST(ProcessTransport_BackEnds, OneStatsFile_HoldsBothCounters) {
+  TemporaryFolder folder;
+  ProcessTransport process;
+  TransportConfig config;
+  config.stats = folder.path + "/stats.json";
+  ASSERT_TRUE(process.acquire(BackEnd::kDpdk, config, makeFake));
+  ASSERT_TRUE(process.acquire(BackEnd::kRdma, config, makeFake));
+  process.shutDown();
+  EXPECT_THAT(contentsOf(config.stats), AllOf(HasSubstr("\"DPDK\": {"), HasSubstr("\"RDMA\": {")));
+}
+
+TEST(ProcessTransport_BackEnds, ForkAfterOneStarted_OnlyThatOneIsRefused) {
+  ProcessTransport process;
+  ASSERT_TRUE(process.acquire(BackEnd::kRdma, {}, makeFake));
+  process.becomeChildOf(4711);
+  EXPECT_THAT(process.acquire(BackEnd::kRdma, {}, makeFake).error().message,
+              AllOf(HasSubstr("4711"), HasSubstr("RDMA")));
+  EXPECT_TRUE(process.acquire(BackEnd::kDpdk, {}, makeFake));
 }
 
 TEST(ProcessTransport_Fork, ParentHadNotStarted_ChildMakesItsOwn) {
   ProcessTransport process;
   process.becomeChildOf(4711);
-  EXPECT_TRUE(process.acquire({}, makeFake));
+  EXPECT_TRUE(process.acquire(BackEnd::kDpdk, {}, makeFake));
 }
 
 TEST(ProcessTransport_ShutDown, StatsFile_HoldsCountersAndNothingElseRemains) {
@@ -161,7 +205,7 @@ TEST(ProcessTransport_ShutDown, StatsFile_HoldsCountersAndNothingElseRemains) {
   ProcessTransport process;
   TransportConfig config;
   config.stats = folder.path + "/rank-%p.json";
-  ASSERT_TRUE(process.acquire(config, makeFake));
+  ASSERT_TRUE(process.acquire(BackEnd::kDpdk, config, makeFake));
   process.shutDown();
   EXPECT_THAT(contentsOf(folder.path + "/rank-" + std::to_string(getpid()) + ".json"), HasSubstr("\"bytes_sent\": 42"));
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path), {}), 1);
@@ -171,7 +215,7 @@ TEST(ProcessTransport_ShutDown, StatsFileNotWritable_OneLineAndNoCrash) {
   ProcessTransport process;
   TransportConfig config;
   config.stats = "/nowhere/at/all.json";
-  ASSERT_TRUE(process.acquire(config, makeFake));
+  ASSERT_TRUE(process.acquire(BackEnd::kDpdk, config, makeFake));
   ::testing::internal::CaptureStderr();
   process.shutDown();
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
@@ -182,7 +226,7 @@ TEST(ProcessTransport_ShutDown, TransportStillInUse_LivesOn) {
   std::atomic<int> alive = 0;
   ProcessTransport process;
   auto user = process
-                  .acquire({},
+                  .acquire(BackEnd::kDpdk, {},
                            [&](const TransportConfig&) -> Result<std::shared_ptr<Transport>> {
                              return std::shared_ptr<Transport>(new FakeTransport(&alive));
                            })
@@ -190,13 +234,13 @@ TEST(ProcessTransport_ShutDown, TransportStillInUse_LivesOn) {
   process.shutDown();
   user.reset();
   EXPECT_EQ(alive, 1) << "must not be destroyed while the process comes apart";
-  EXPECT_THAT(process.acquire({}, makeFake).error().message, HasSubstr("exiting"));
+  EXPECT_THAT(process.acquire(BackEnd::kDpdk, {}, makeFake).error().message, HasSubstr("exiting"));
 }
 
 TEST(ProcessTransport_ShutDown, NobodyUsesTransport_IsDestroyed) {
   std::atomic<int> alive = 0;
   ProcessTransport process;
-  ASSERT_TRUE(process.acquire({}, [&](const TransportConfig&) -> Result<std::shared_ptr<Transport>> {
+  ASSERT_TRUE(process.acquire(BackEnd::kDpdk, {}, [&](const TransportConfig&) -> Result<std::shared_ptr<Transport>> {
     return std::shared_ptr<Transport>(new FakeTransport(&alive));
   }));
   EXPECT_EQ(alive, 1);
@@ -209,7 +253,7 @@ TEST(ProcessTransport_ShutDown, ExitInsideExclusiveAccess_Ends) {
   auto* process = new ProcessTransport;  // its worker never ends
   TransportConfig config;
   config.stats = "stderr";
-  const auto transport = process->acquire(config, makeFake).value();
+  const auto transport = process->acquire(BackEnd::kDpdk, config, makeFake).value();
   ::testing::internal::CaptureStderr();
   transport->progress().exclusive([&] { process->shutDown(); });
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("did not stop within"));
@@ -222,7 +266,7 @@ TEST(ProcessTransport_Exit, RealProcessAndForkedChild_OnlyTheOwnerWrites) {
   if (owner == 0) {
     TransportConfig config;
     config.stats = folder.path + "/%p.json";
-    if (!ProcessTransport::instance().acquire(config, makeFake)) _exit(2);
+    if (!ProcessTransport::instance().acquire(BackEnd::kDpdk, config, makeFake)) _exit(2);
     const pid_t child = fork();
     if (child == 0) std::exit(0);
     int status = 0;

@@ -30,7 +30,7 @@ TEST(Settings_Table, EveryRow_HasUniqueNameUnitInNameAndText) {
       EXPECT_TRUE(setting.name.ends_with(setting.unit == "us" ? "_US" : "_MS")) << setting.name;
     }
   }
-  EXPECT_GE(names.size(), 29u);
+  EXPECT_GE(names.size(), 40u);
 }
 
 TEST(Settings_Table, Defaults_AreAllowedAndSurviveTextAndBack) {
@@ -74,7 +74,18 @@ TEST(Settings_Table, OneValueChanged_ExactlyThatSettingDiffers) {
                                            {"GLOO_BYPASS_MAX_RTO_MS", "60000"},
                                            {"GLOO_BYPASS_KEEP_ALIVE_MS", "10"},
                                            {"GLOO_BYPASS_PEER_TIMEOUT_MS", "5000"},
-                                           {"GLOO_BYPASS_CONNECT_TIMEOUT_MS", "100"}};
+                                           {"GLOO_BYPASS_CONNECT_TIMEOUT_MS", "100"},
+                                           {"GLOO_BYPASS_RDMA_DEVICES", "mlx5_0,mlx5_1"},
+                                           {"GLOO_BYPASS_RDMA_PORT", "2"},
+                                           {"GLOO_BYPASS_RDMA_GID_INDEX", "3"},
+                                           {"GLOO_BYPASS_RDMA_EAGER_BYTES", "65536"},
+                                           {"GLOO_BYPASS_RDMA_CREDITS", "8"},
+                                           {"GLOO_BYPASS_RDMA_CHUNK_BYTES", "8388608"},
+                                           {"GLOO_BYPASS_RDMA_TRAFFIC_CLASS", "106"},
+                                           {"GLOO_BYPASS_RDMA_SERVICE_LEVEL", "3"},
+                                           {"GLOO_BYPASS_RDMA_TIMEOUT", "31"},
+                                           {"GLOO_BYPASS_RDMA_RETRY_COUNT", "0"},
+                                           {"GLOO_BYPASS_RDMA_REGISTRATION_CACHE_BYTES", "0"}};
   EXPECT_EQ(others.size(), settings().size()) << "a setting without a value here";
   for (const auto& other : others) {
     const auto config = configurationFromTexts({&other, 1});
@@ -105,7 +116,18 @@ TEST(Settings_Parse, WrongValue_NamesVariableValueAndWhatIsAllowed) {
                                           {"GLOO_BYPASS_EAL_ARGUMENTS", "-l '1"},
                                           {"GLOO_BYPASS_STATS", "yes"},
                                           {"GLOO_BYPASS_LOG_LEVEL", "loud"},
-                                          {"GLOO_BYPASS_PCI_ADDRESS", "eth0"}};
+                                          {"GLOO_BYPASS_PCI_ADDRESS", "eth0"},
+                                          {"GLOO_BYPASS_RDMA_DEVICES", "rxe0,"},
+                                          {"GLOO_BYPASS_RDMA_DEVICES", "rxe0,rxe0"},
+                                          {"GLOO_BYPASS_RDMA_DEVICES", "rxe0, rxe1"},
+                                          {"GLOO_BYPASS_RDMA_GID_INDEX", "-2"},
+                                          {"GLOO_BYPASS_RDMA_EAGER_BYTES", "255"},
+                                          {"GLOO_BYPASS_RDMA_CREDITS", "7"},
+                                          {"GLOO_BYPASS_RDMA_CHUNK_BYTES", "65535"},
+                                          {"GLOO_BYPASS_RDMA_CHUNK_BYTES", "8388609"},
+                                          {"GLOO_BYPASS_RDMA_TRAFFIC_CLASS", "256"},
+                                          {"GLOO_BYPASS_RDMA_TIMEOUT", "0"},
+                                          {"GLOO_BYPASS_RDMA_RETRY_COUNT", "8"}};
   for (const auto& [name, text] : wrong) {
     EXPECT_THAT(errorOf({{name, text}}),
                 AllOf(HasSubstr(name), HasSubstr("'" + text + "'"), HasSubstr("must be"), Not(HasSubstr("\n"))));

@@ -53,8 +53,28 @@ def test_Transport_Unknown_NamesItAndTheKnownOnes(transport):
 
 
 @pytest.mark.without_dpdk
+@pytest.mark.skipif(not os.environ.get("PLUGIN_NO_RDMA"), reason="the RDMA transport is in this build")
 def test_Transport_NotInThisBuild_IsSaid():
     refused("RDMA", "not in this build", transport="RDMA")
+
+
+@pytest.mark.rdma
+@pytest.mark.without_dpdk
+@pytest.mark.skipif(os.path.isdir("/sys/class/infiniband") and bool(os.listdir("/sys/class/infiniband")),
+                    reason="this machine has an RDMA device")
+def test_Rdma_NoDevice_OneLineSaysWhatToDo():
+    refused("RDMA transport: ", "device", transport="RDMA")
+
+
+@pytest.mark.rdma
+@pytest.mark.without_dpdk
+@pytest.mark.parametrize("environment, parts", [
+    ({"GLOO_BYPASS_RDMA_DEVICES": "nosuch0"}, ["RDMA transport: "]),
+    ({"GLOO_BYPASS_RDMA_CREDITS": "7"}, ["RDMA transport: ", "GLOO_BYPASS_RDMA_CREDITS='7'", "8 to 1024"]),
+    ({"GLOO_SOCKET_IFNAME": "eth2", "GLOO_BYPASS_INTERFACE": "eth1"}, ["RDMA transport: ", "'eth1'", "'eth2'"]),
+])
+def test_Rdma_CannotBeMade_OneLineSaysWhat(environment, parts):
+    refused(*parts, transport="RDMA", environment=environment)
 
 
 @pytest.mark.parametrize("variable, value, parts", [

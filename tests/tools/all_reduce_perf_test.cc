@@ -173,7 +173,7 @@ TEST(AllReducePerf, Json_HasWhatTheTableHas) {
 
 TEST(AllReducePerf, BadArguments_OneLineAndNothingStarted) {
   for (const Words& arguments : std::vector<Words>{{"--ranks", "2", "-b", "3x"},
-                                                   {"--ranks", "2", "--transports", "RDMA"},
+                                                   {"--ranks", "2", "--transports", "ROCE"},
                                                    {"--ranks", "2", "-d", "quad"},
                                                    {"--no-such-flag"}}) {
     const ProgramResult result = perf(arguments);
@@ -370,6 +370,44 @@ TEST_F(AllReducePerfDpdk, WrongSetting_OneLine) {
                                     {{"GLOO_BYPASS_LINK", "carrier-pigeon"}});
   EXPECT_EQ(result.exitStatus, 1);
   EXPECT_THAT(result.err, HasSubstr("carrier-pigeon"));
+  EXPECT_EQ(lineCount(result.err), 1) << result.err;
+}
+
+// Needs an RDMA device, as scripts/softroce and scripts/rdma-guest make one: the suite "guest" runs it there.
+class AllReducePerfRdma : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string problem = transportProblem("RDMA"); !problem.empty()) GTEST_SKIP() << problem;
+    std::error_code none;
+    if (std::filesystem::directory_iterator("/sys/class/infiniband", none) == std::filesystem::directory_iterator())
+      GTEST_SKIP() << "this machine has no RDMA device";
+  }
+};
+
+TEST_F(AllReducePerfRdma, EachAlgorithmOnThreeRanks_ExactResults) {
+  for (const char* algorithm : {"ring", "halving_doubling", "bcube", "ring_chunked"}) {
+    const ProgramResult result = perf({"--ranks", "3", "--transports", "RDMA", "--algorithm", algorithm, "-b", "4", "-e",
+                                       "256K", "-f", "256", "-n", "3", "-c", "2"});
+    EXPECT_EQ(result.exitStatus, 0) << algorithm << ": " << result.err;
+  }
+}
+
+TEST_F(AllReducePerfRdma, BesideGloosOwnIbverbs_ExactResultsAndARatio) {
+  if (const std::string problem = transportProblem("GLOO_IBVERBS"); !problem.empty()) GTEST_SKIP() << problem;
+  const ProgramResult result =
+      perf({"--ranks", "2", "--transports", "TCP,RDMA,GLOO_IBVERBS", "--algorithm", "ring_chunked", "-b", "4", "-e", "1M",
+            "-f", "512", "-n", "5", "--rounds", "2", "-c", "2"});
+  ASSERT_EQ(result.exitStatus, 0) << result.err;
+  const auto rows = rowsOf(result.out);
+  ASSERT_EQ(rows.size(), 9u) << result.out;
+  for (const Words& row : rows) EXPECT_EQ(row.at(8), "0");
+}
+
+TEST_F(AllReducePerfRdma, DeviceDoesNotExist_OneLineForAllRanks) {
+  const ProgramResult result = perf({"--ranks", "2", "--transports", "RDMA", "-b", "4", "-e", "4"},
+                                    {{"GLOO_BYPASS_RDMA_DEVICES", "nosuch0"}});
+  EXPECT_EQ(result.exitStatus, 1);
+  EXPECT_THAT(result.err, HasSubstr("nosuch0"));
   EXPECT_EQ(lineCount(result.err), 1) << result.err;
 }
 

@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tools/device_factory.h"
 #include "tools/perf_error.h"
 
 namespace gloo_bypass {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -69,7 +71,7 @@ TEST(PerfOptions, EachWrongValue_IsNamedWithWhatIsAllowed) {
   EXPECT_THAT(problemOf({"-d", "quad"}), HasSubstr("'quad' is none of int8"));
   EXPECT_THAT(problemOf({"-o", "avg"}), HasSubstr("none of sum, prod, min, max"));
   EXPECT_THAT(problemOf({"--algorithm", "tree"}), HasSubstr("halving_doubling"));
-  EXPECT_THAT(problemOf({"--transports", "RDMA"}), HasSubstr("unknown transport 'RDMA'; known are TCP"));
+  EXPECT_THAT(problemOf({"--transports", "ROCE"}), HasSubstr("unknown transport 'ROCE'; known are TCP, DPDK, RDMA, GLOO_IBVERBS"));
   EXPECT_THAT(problemOf({"--transports", "tcp"}), HasSubstr("unknown transport 'tcp'"));
   EXPECT_THAT(problemOf({"--transports", "TCP,TCP"}), HasSubstr("twice"));
   EXPECT_THAT(problemOf({"-f", "1"}), HasSubstr("--stepfactor"));
@@ -82,6 +84,14 @@ TEST(PerfOptions, EachWrongValue_IsNamedWithWhatIsAllowed) {
   EXPECT_THAT(problemOf({"-n", "1000000", "--rounds", "2"}), HasSubstr("samples"));
   EXPECT_THAT(problemOf({"--no-such-flag"}), HasSubstr("--no-such-flag"));
   EXPECT_THAT(problemOf({"surplus"}), HasSubstr("surplus"));
+}
+
+TEST(PerfOptions, TransportWithBoundBuffersOnly_WantsAnAlgorithmThatUsesThem) {
+  if (const std::string problem = transportProblem("GLOO_IBVERBS"); !problem.empty()) GTEST_SKIP() << problem;
+  EXPECT_THAT(problemOf({"--transports", "TCP,GLOO_IBVERBS"}),
+              AllOf(HasSubstr("GLOO_IBVERBS"), HasSubstr("--algorithm ring_chunked"), HasSubstr("not ring")));
+  EXPECT_THAT(problemOf({"--transports", "GLOO_IBVERBS", "--algorithm", "bcube"}), HasSubstr("not bcube"));
+  EXPECT_EQ(problemOf({"--transports", "TCP,GLOO_IBVERBS", "--algorithm", "ring_chunked"}), "accepted");
 }
 
 TEST(PerfOptions, EveryProblem_IsOneLine) {
