@@ -1,0 +1,312 @@
+// Which device, port and GID is taken, and what is said when none can be. On devices made up here; the interface is lo.
+#include "transport/verbs/device_selection.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <net/if.h>
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace gloo_bypass {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+struct Gid {
+  std::string address;  // dotted: mapped IPv4; else IPv6
+  unsigned interface = 0;
+  unsigned type = IBV_GID_TYPE_ROCE_V2;
+  unsigned port = 1;
+  int index = -1;  // -1: its place in the list
+};
+
+struct FakeDevice {
+  std::string name;
+  std::vector<Gid> gids;
+  std::vector<ibv_port_state> ports = {IBV_PORT_ACTIVE};
+  std::uint8_t linkLayer = IBV_LINK_LAYER_ETHERNET;
+  int openError = 0;
+};
+
+ibv_gid gidOf(const std::string& address) {
+  ibv_gid gid{};
+  const bool ipv4 = address.find(':') == std::string::npos;
+  if (::inet_pton(AF_INET6, (ipv4 ? "::ffff:" + address : address).c_str(), gid.raw) != 1) std::abort();
+  return gid;
+}
+
+// The machine's devices, as libibverbs shows them.
+class FakeMachine {
+ public:
+  FakeMachine() {
+    current = this;
+    api.getDeviceList = [](int* count) { return current->list(count); };
+    api.freeDeviceList = [](ibv_device** list) { delete[] list; };
+    api.getDeviceName = [](ibv_device* device) -> const char* { return device->name; };
+    api.openDevice = [](ibv_device* device) { return current->open(device); };
+    api.closeDevice = [](ibv_context* context) {
+      delete context;
+      --current->open_;
+      return 0;
+    };
+    api.queryDevice = [](ibv_context* context, ibv_device_attr* attributes) {
+      attributes->phys_port_cnt = static_cast<std::uint8_t>(current->of(context).ports.size());
+      return 0;
+    };
+    api.queryPort = [](ibv_context* context, std::uint8_t port, ibv_port_attr* attributes) {
+      attributes->state = current->of(context).ports.at(port - 1u);
+      attributes->link_layer = current->of(context).linkLayer;
+      attributes->active_mtu = IBV_MTU_4096;
+      attributes->lid = 7;
+      attributes->gid_tbl_len = 16;
+      return 0;
+    };
+    api.queryGidTable = [](ibv_context* context, ibv_gid_entry* entries, std::size_t capacity, std::uint32_t,
+                           std::size_t) { return current->gids(context, entries, capacity); };
+  }
+  ~FakeMachine() { current = nullptr; }
+  FakeMachine(const FakeMachine&) = delete;
+  FakeMachine& operator=(const FakeMachine&) = delete;
+
+  VerbsApi api;
+  std::vector<FakeDevice> devices;
+  int listError = 0;
+  int openContexts() const { return open_; }
+
+ private:
+  inline static FakeMachine* current = nullptr;
+
+  ibv_device** list(int* count) {
+    errno = listError;
+    if (listError != 0) return nullptr;
+    handles_ = std::vector<ibv_device>(devices.size());
+    auto** list = new ibv_device*[devices.size() + 1]();
+    for (std::size_t i = 0; i < devices.size(); ++i) {
+      std::strncpy(handles_[i].name, devices[i].name.c_str(), sizeof handles_[i].name - 1);
+      list[i] = &handles_[i];
+    }
+    *count = static_cast<int>(devices.size());
+    return list;
+  }
+  ibv_context* open(ibv_device* device) {
+    errno = devices.at(static_cast<std::size_t>(device - handles_.data())).openError;
+    if (errno != 0) return nullptr;
+    ++open_;
+    auto* context = new ibv_context{};
+    context->device = device;
+    return context;
+  }
+  const FakeDevice& of(ibv_context* context) const {
+    return devices.at(static_cast<std::size_t>(context->device - handles_.data()));
+  }
+  ssize_t gids(ibv_context* context, ibv_gid_entry* entries, std::size_t capacity) const {
+    const auto& gids = of(context).gids;
+    if (gids.size() > capacity) return -EINVAL;
+    for (std::size_t i = 0; i < gids.size(); ++i) {
+      const Gid& gid = gids[i];
+      entries[i] = {gidOf(gid.address),
+                    gid.index < 0 ? static_cast<std::uint32_t>(i) : static_cast<std::uint32_t>(gid.index), gid.port,
+                    gid.type, gid.interface};
+    }
+    return static_cast<ssize_t>(gids.size());
+  }
+
+  std::vector<ibv_device> handles_;
+  int open_ = 0;
+};
+
+class DeviceSelectionTest : public ::testing::Test {
+ protected:
+  void TearDown() override { EXPECT_EQ(machine_.openContexts(), 0); }
+
+  Result<std::vector<Rail>> select(const std::string& interface = "") {
+    return selectRails(machine_.api, config_, interface);
+  }
+  // The error's words; fails the test where there is no error.
+  std::string refusal(const std::string& interface = "") {
+    const auto selected = select(interface);
+    EXPECT_FALSE(selected);
+    return selected ? "" : selected.error().message;
+  }
+
+  const unsigned lo_ = ::if_nametoindex("lo");
+  const unsigned other_ = lo_ + 1000;
+  FakeMachine machine_;
+  RdmaConfig config_;
+};
+
+TEST_F(DeviceSelectionTest, Interface_DeviceWithGidOnIt_IsTaken) {
+  machine_.devices = {{"other0", {{"10.0.0.1", other_}}},
+                      {"rxe0", {{"fe80::1", lo_}, {"127.0.0.1", lo_, IBV_GID_TYPE_ROCE_V1}, {"127.0.0.1", lo_}}}};
+  const auto selected = select("lo");
+  ASSERT_TRUE(selected) << selected.error().message;
+  ASSERT_EQ(selected.value().size(), 1u);
+  const Rail& rail = selected.value()[0];
+  EXPECT_EQ(rail.deviceName, "rxe0");
+  EXPECT_EQ(rail.port, 1);
+  EXPECT_EQ(rail.gidIndex, 2);
+  EXPECT_EQ(std::memcmp(rail.gid.raw, gidOf("127.0.0.1").raw, 16), 0);
+  EXPECT_EQ(rail.attributes.active_mtu, IBV_MTU_4096);
+  EXPECT_EQ(rail.attributes.lid, 7);
+  EXPECT_EQ(machine_.openContexts(), 1);  // the other is closed again
+}
+
+TEST_F(DeviceSelectionTest, Interface_GidWithoutInterface_FoundByItsAddress) {
+  machine_.devices = {{"other0", {{"10.0.0.1"}}}, {"rxe0", {{"127.0.0.1"}}}};
+  const auto selected = select("lo");
+  ASSERT_TRUE(selected) << selected.error().message;
+  EXPECT_EQ(selected.value()[0].deviceName, "rxe0");
+}
+
+TEST_F(DeviceSelectionTest, Interface_SeveralGids_ItsOwnIpv4First) {
+  machine_.devices = {{"rxe0", {{"fd00::1", lo_}, {"10.0.0.1", other_}, {"127.0.0.2", lo_}, {"127.0.0.1", lo_}}}};
+  EXPECT_EQ(select("lo").value()[0].gidIndex, 3);
+  machine_.devices[0].gids.pop_back();
+  EXPECT_EQ(select("lo").value()[0].gidIndex, 2);
+  machine_.devices[0].gids.pop_back();
+  EXPECT_EQ(select("lo").value()[0].gidIndex, 1);
+  machine_.devices[0].gids.pop_back();
+  EXPECT_EQ(select("lo").value()[0].gidIndex, 0);
+}
+
+TEST_F(DeviceSelectionTest, Interface_GidOnSecondPort_ThatPortIsTaken) {
+  machine_.devices = {{"mlx0",
+                       {{"10.0.0.1", other_}, {"127.0.0.1", lo_, IBV_GID_TYPE_ROCE_V2, 2}},
+                       {IBV_PORT_ACTIVE, IBV_PORT_ACTIVE}}};
+  const auto selected = select("lo");
+  EXPECT_EQ(selected.value()[0].port, 2);
+  EXPECT_EQ(selected.value()[0].gidIndex, 1);
+}
+
+TEST_F(DeviceSelectionTest, Interface_NoDeviceOnIt_ErrorListsDevices) {
+  machine_.devices = {{"rxe7", {{"10.0.0.1", other_}}}};
+  EXPECT_THAT(refusal("lo"), AllOf(HasSubstr("lo"), HasSubstr("rxe7 (port 1 active)"),
+                                   HasSubstr("GLOO_BYPASS_RDMA_DEVICES"), HasSubstr("scripts/softroce")));
+}
+
+TEST_F(DeviceSelectionTest, Interface_Unknown_ErrorNamesIt) {
+  machine_.devices = {{"rxe0", {{"127.0.0.1", lo_}}}};
+  EXPECT_THAT(refusal("nosuchif0"), HasSubstr("nosuchif0"));
+}
+
+TEST_F(DeviceSelectionTest, NoInterface_OneActiveDevice_IsTaken) {
+  machine_.devices = {{"down0", {{"10.0.0.1"}}, {IBV_PORT_DOWN}}, {"rxe0", {{"10.0.0.2"}}}};
+  const auto selected = select();
+  ASSERT_TRUE(selected) << selected.error().message;
+  EXPECT_EQ(selected.value()[0].deviceName, "rxe0");
+}
+
+TEST_F(DeviceSelectionTest, NoInterface_SeveralActive_ErrorSaysHowToNameOne) {
+  machine_.devices = {{"rxe0", {{"10.0.0.1", lo_}}}, {"rxe1", {{"10.0.0.2"}}}};
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("rxe0 (on lo, port 1 active), rxe1 (port 1 active)"),
+                               HasSubstr("GLOO_BYPASS_RDMA_DEVICES"), HasSubstr("GLOO_SOCKET_IFNAME")));
+}
+
+TEST_F(DeviceSelectionTest, NoInterface_NoneActive_ErrorNamesStates) {
+  machine_.devices = {{"rxe0", {{"10.0.0.1"}}, {IBV_PORT_DOWN, IBV_PORT_INIT}}};
+  EXPECT_THAT(refusal(), HasSubstr("rxe0 (port 1 down, port 2 initialising)"));
+}
+
+TEST_F(DeviceSelectionTest, Devices_Listed_ExactlyThoseInTheirOrder) {
+  config_.devices = "rxe2,rxe0";
+  machine_.devices = {{"rxe0", {{"10.0.0.1"}}}, {"rxe1", {{"127.0.0.1", lo_}}}, {"rxe2", {{"10.0.2.1"}}}};
+  const auto selected = select("lo");
+  ASSERT_TRUE(selected) << selected.error().message;
+  ASSERT_EQ(selected.value().size(), 2u);
+  EXPECT_EQ(selected.value()[0].deviceName, "rxe2");
+  EXPECT_EQ(selected.value()[1].deviceName, "rxe0");
+  EXPECT_EQ(machine_.openContexts(), 2);
+}
+
+TEST_F(DeviceSelectionTest, Devices_UnknownName_ErrorListsThoseThereAre) {
+  config_.devices = "rxe0,rxe9";
+  machine_.devices = {{"rxe0", {{"10.0.0.1"}}}};
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("'rxe9'"), HasSubstr("rxe0 (port 1 active)")));
+}
+
+TEST_F(DeviceSelectionTest, Devices_NamedTwiceOrEmpty_Refused) {
+  machine_.devices = {{"rxe0", {{"10.0.0.1"}}}};
+  config_.devices = "rxe0,rxe0";
+  EXPECT_THAT(refusal(), HasSubstr("twice"));
+  config_.devices = "rxe0,";
+  EXPECT_THAT(refusal(), HasSubstr("''"));
+}
+
+TEST_F(DeviceSelectionTest, Devices_CannotBeOpened_ErrorSaysWhy) {
+  config_.devices = "rxe0";
+  machine_.devices = {{"rxe0", {}, {}, IBV_LINK_LAYER_ETHERNET, EACCES}};
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("rxe0"), HasSubstr("Permission denied"), HasSubstr("/dev/infiniband")));
+}
+
+TEST_F(DeviceSelectionTest, Devices_NoneOnTheMachine_ErrorNamesSoftRoce) {
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("no RDMA device"), HasSubstr("scripts/softroce")));
+  machine_.listError = ENOSYS;
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("Function not implemented"), HasSubstr("scripts/softroce")));
+}
+
+TEST_F(DeviceSelectionTest, Port_Automatic_FirstActive) {
+  machine_.devices = {{"mlx0",
+                       {{"10.0.0.1", 0, IBV_GID_TYPE_ROCE_V2, 1}, {"10.0.0.2", 0, IBV_GID_TYPE_ROCE_V2, 2}},
+                       {IBV_PORT_DOWN, IBV_PORT_ACTIVE}}};
+  EXPECT_EQ(select().value()[0].port, 2);
+}
+
+TEST_F(DeviceSelectionTest, Port_Configured_TakenOrRefusedWithItsState) {
+  machine_.devices = {
+      {"mlx0", {{"10.0.0.1", 0, IBV_GID_TYPE_ROCE_V2, 3}}, {IBV_PORT_ACTIVE, IBV_PORT_ARMED, IBV_PORT_ACTIVE}}};
+  config_.port = 3;
+  EXPECT_EQ(select().value()[0].port, 3);
+  config_.port = 2;
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("mlx0"), HasSubstr("port 2 is armed")));
+  config_.port = 4;
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("no port 4"), HasSubstr("GLOO_BYPASS_RDMA_PORT")));
+}
+
+TEST_F(DeviceSelectionTest, Port_NoneActive_ErrorNamesStates) {
+  config_.devices = "rxe0";
+  machine_.devices = {{"rxe0", {{"10.0.0.1"}}, {IBV_PORT_DOWN}}};
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("rxe0"), HasSubstr("no active port"), HasSubstr("port 1 down")));
+}
+
+TEST_F(DeviceSelectionTest, GidIndex_Configured_TakenWhateverItIs) {
+  machine_.devices = {{"rxe0", {{"fe80::1", lo_}, {"127.0.0.1", lo_}}}};
+  config_.gidIndex = 0;
+  const auto selected = select("lo");
+  ASSERT_TRUE(selected) << selected.error().message;
+  EXPECT_EQ(selected.value()[0].gidIndex, 0);
+}
+
+TEST_F(DeviceSelectionTest, GidIndex_EmptyOrOutOfRange_Refused) {
+  machine_.devices = {{"rxe0", {{"10.0.0.1"}, {"::"}}}};
+  for (const int empty : {1, 5}) {
+    config_.gidIndex = empty;
+    EXPECT_THAT(refusal(), AllOf(HasSubstr("GID " + std::to_string(empty) + " is empty"),
+                                 HasSubstr("GLOO_BYPASS_RDMA_GID_INDEX")));
+  }
+  config_.gidIndex = 16;
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("no GID 16"), HasSubstr("last is 15")));
+}
+
+TEST_F(DeviceSelectionTest, Gid_OnlyLinkLocalOrRoceV1_ErrorSaysWhatToDo) {
+  machine_.devices = {{"rxe0", {{"fe80::1"}, {"10.0.0.1", 0, IBV_GID_TYPE_ROCE_V1}}}};
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("rxe0"), HasSubstr("RoCEv2"), HasSubstr("GLOO_BYPASS_RDMA_GID_INDEX")));
+}
+
+TEST_F(DeviceSelectionTest, Gid_InfiniBand_IndexZero) {
+  machine_.devices = {{"mlx0",
+                       {{"fe80::2:c903:1:2345", 0, IBV_GID_TYPE_IB}, {"fec0::1", 0, IBV_GID_TYPE_IB}},
+                       {IBV_PORT_ACTIVE},
+                       IBV_LINK_LAYER_INFINIBAND}};
+  const auto selected = select();
+  ASSERT_TRUE(selected) << selected.error().message;
+  EXPECT_EQ(selected.value()[0].gidIndex, 0);
+}
+
+}  // namespace
+}  // namespace gloo_bypass
