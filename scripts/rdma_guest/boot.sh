@@ -1,4 +1,5 @@
 #!/bin/busybox sh
+# shellcheck shell=dash
 # The guest's init, first half: reaches the host's files and changes over to them. The root is an overlay: the host's whole
 # file system, read-only, below one in memory. What the kernel's command line says:
 #   guest.run=PATH      the host's folder with this run's settings
@@ -20,7 +21,8 @@ while read -r module; do
   insmod "/modules/$module" || die "module $module does not load"
 done < /modules/order
 
-for word in $(cat /proc/cmdline); do
+read -r words < /proc/cmdline
+for word in $words; do
   case $word in
     guest.run=*) run=${word#*=} ;;
     guest.modules=*) modules=${word#*=} ;;
@@ -34,7 +36,10 @@ mkdir /space/upper /space/work
 mount -t overlay -o lowerdir=/host,upperdir=/space/upper,workdir=/space/work root /new || die "no overlay over the host's files"
 
 mount -t tmpfs -o mode=755 run /new/run
-mkdir -p /new/run/guest
+mkdir /new/run/guest
+mkdir /new/run/guest/bin
+cp /bin/busybox /new/run/guest/bin/
+/bin/busybox --install -s /new/run/guest/bin
 cp "/host$run"/* /new/run/guest/ || die "the settings of this run cannot be read"
 mkdir -p "/new/lib/modules/$(uname -r)"
 mount -o bind "/host$modules" "/new/lib/modules/$(uname -r)" || die "the kernel's modules cannot be reached"
@@ -47,5 +52,6 @@ while read -r folder; do
 done < /new/run/guest/writable
 
 for place in proc sys dev; do mount -o move /$place /new/$place; done
-exec switch_root /new /bin/sh /run/guest/inside.sh
+# shellcheck disable=SC2093
+exec switch_root /new /run/guest/bin/busybox sh /run/guest/inside.sh
 die "no shell on the host's root"

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from .failures import GuestError, kMissing
-from .initramfs import busyboxPath, initramfsFor
+from .boot_files import bootFilesFor, busyboxPath
 from .kernel import fetchKernel, findKernel
 from .machine import Run, kQemu, runInGuest
 
@@ -55,7 +55,7 @@ def runCommand(arguments):
     run = Run(command=command, directory=directory, timeoutSeconds=arguments.timeout, cpus=arguments.cpus, memoryMib=arguments.memory,
               environment=dict(arguments.env), writable=[directory, *(path.resolve() for path in arguments.writable)],
               rxeDevices=arguments.rxe, kvm=arguments.kvm, dmesg=arguments.dmesg)
-    return runInGuest(run, kernel, initramfsFor(kernel))
+    return runInGuest(run, kernel, bootFilesFor(kernel))
 
 
 def check():

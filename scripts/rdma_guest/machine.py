@@ -43,6 +43,7 @@ class Run:
     environment: dict = field(default_factory=dict)
     writable: list = field(default_factory=list)
     rxeDevices: int = 1
+    pciNics: int = 0
     kvm: bool = False
     dmesg: Path = None
 
@@ -56,17 +57,18 @@ def commandScript(run):
 
 
 def writeSettings(run, folder, token):
-    settings = {"RXE_DEVICES": run.rxeDevices, "SCRIPTS": kInside.parent.parent, "END_TOKEN": token}
+    settings = {"RXE_DEVICES": run.rxeDevices, "SCRIPTS": kInside.parent.parent, "END_TOKEN": token,
+                "PCI_NICS": run.pciNics, "ADDRESS": "10.77.0.1" if run.rxeDevices else "127.0.1.1"}
     (folder / "settings").write_text("".join(f"{name}={shlex.quote(str(value))}\n" for name, value in settings.items()))
     (folder / "command").write_text(commandScript(run))
     (folder / "writable").write_text("".join(f"{path}\n" for path in run.writable))
     shutil.copy(kInside, folder / "inside.sh")
 
 
-def qemuCommand(run, kernel, initramfs, folder, ports):
+def qemuCommand(run, kernel, files, folder, ports):
     append = f"console=ttyS0 panic=-1 mitigations=off guest.run={folder} guest.modules={kernel.modules}"
     command = [kQemu, "-machine", "q35", "-smp", str(run.cpus), "-m", str(run.memoryMib), "-nodefaults", "-display", "none", "-no-reboot",
-               "-kernel", str(kernel.image), "-initrd", str(initramfs), "-append", append,
+               "-kernel", str(files.image), "-initrd", str(files.initramfs), "-append", append,
                "-serial", f"file:{folder / 'console'}",
                "-device", "virtio-serial-pci"]
     command += ["-accel", "kvm", "-cpu", "host"] if run.kvm else ["-accel", "tcg,thread=multi", "-cpu", "max"]
@@ -88,7 +90,7 @@ def dieWithParent():
 class Guest:
     """A started QEMU. Owned by one thread; close() ends it."""
 
-    def __init__(self, run, kernel, initramfs, folder):
+    def __init__(self, run, kernel, files, folder):
         self.run_ = run
         self.folder_ = folder
         self.started_ = False
@@ -97,7 +99,7 @@ class Guest:
         writeSettings(run, folder, token)
         pairs = {name: socket.socketpair() for name in kPorts}
         ends = {name: pair[1] for name, pair in pairs.items()}
-        command = qemuCommand(run, kernel, initramfs, folder, ends)
+        command = qemuCommand(run, kernel, files, folder, ends)
         try:
             self.qemu_ = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=open(folder / "qemu", "wb"),
                                           pass_fds=[end.fileno() for end in ends.values()], preexec_fn=dieWithParent, start_new_session=True)
@@ -177,10 +179,10 @@ def writeAll(descriptor, data):
         data = data[os.write(descriptor, data):]
 
 
-def runInGuest(run, kernel, initramfs):
+def runInGuest(run, kernel, files):
     """Runs the command in a guest of its own; its exit status. Raises GuestError."""
     with tempfile.TemporaryDirectory(prefix="rdma-guest.") as folder:
-        guest = Guest(run, kernel, initramfs, Path(folder))
+        guest = Guest(run, kernel, files, Path(folder))
         try:
             return guest.finish()
         finally:
