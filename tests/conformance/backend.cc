@@ -18,6 +18,10 @@
 #ifdef GLOO_BYPASS_TEST_DPDK
 #include "transport/dpdk/dpdk_port.h"
 #endif
+#ifdef GLOO_BYPASS_TEST_VERBS
+#include "tests/support/software_rnic.h"
+#include "transport/verbs/verbs_transport.h"
+#endif
 
 namespace gloo_bypass::test {
 namespace {
@@ -83,6 +87,31 @@ Backend dpdkMemif() {
 }
 #endif
 
+#ifdef GLOO_BYPASS_TEST_VERBS
+// Queue pairs of the software adapter; a process a rank, as it were.
+Backend verbs(const std::string& name, const RdmaConfig& rdma) {
+  TransportConfig config;
+  config.rdma = rdma;
+  return {name, [config] {
+            auto transport = makeVerbsTransport(softwareVerbs(), config);
+            if (!transport.ok()) throw std::runtime_error(transport.error().message);
+            return makeDevice(std::move(transport).value());
+          }};
+}
+
+std::vector<Backend> verbsBackends() {
+  RdmaConfig one, two;
+  one.devices = "soft0";
+  // Everything small: credits run out, windows fill, messages are cut.
+  two.devices = "soft0,soft1";
+  two.credits = 4;
+  two.eagerBytes =
+      4096;  // Gloo's ReduceScatterHalvingDoubling overwrites what it sends without a wait: its messages stay eager
+  two.chunkBytes = 64 * 1024;
+  return {verbs("VerbsSoftware", one), verbs("VerbsSoftwareRails", two)};
+}
+#endif
+
 }  // namespace
 
 std::vector<Backend> backends() {
@@ -98,17 +127,21 @@ std::vector<Backend> backends() {
   longPath.longPathRtt = Duration(0);
   Backend buffered = loopback("LoopbackLongPath", {}, longPath);
   buffered.largeSendWaits = false;
-  return {
+  std::vector<Backend> all = {
 #ifdef GLOO_BYPASS_TEST_DPDK
-          dpdkMemif(),
+      dpdkMemif(),
 #endif
-          glooTcp(),
-          memory("Memory", {}),
-          memory("MemoryDelayed", slow),
-          shared("MemoryShared", [fabric] { return fabric->makeTransport(); }),
-          loopback("Loopback", {}, {}),
-          loopback("LoopbackLossy", lossy, checked),
-          buffered};
+      glooTcp(),
+      memory("Memory", {}),
+      memory("MemoryDelayed", slow),
+      shared("MemoryShared", [fabric] { return fabric->makeTransport(); }),
+      loopback("Loopback", {}, {}),
+      loopback("LoopbackLossy", lossy, checked),
+      buffered};
+#ifdef GLOO_BYPASS_TEST_VERBS
+  for (Backend& backend : verbsBackends()) all.push_back(std::move(backend));
+#endif
+  return all;
 }
 
 void inThreads(int count, const std::function<void(int)>& body) {
@@ -148,7 +181,8 @@ void spawn(const Backend& backend, int size, const std::function<void(ContextPtr
 
 std::vector<ContextPtr> connectedContexts(const Backend& backend, int size, Milliseconds timeout) {
   std::vector<ContextPtr> contexts(static_cast<std::size_t>(size));
-  spawn(backend, size, [&](ContextPtr c) { contexts[static_cast<std::size_t>(c->rank)] = c; }, timeout);
+  spawn(
+      backend, size, [&](ContextPtr c) { contexts[static_cast<std::size_t>(c->rank)] = c; }, timeout);
   return contexts;
 }
 

@@ -1,5 +1,8 @@
 #include "transport/io/channel_address.h"
 
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -45,6 +48,12 @@ class Reader {
 
 }  // namespace
 
+std::string describeSelf(int rank) {
+  char host[65] = {};
+  if (gethostname(host, sizeof(host) - 1) != 0) return fmt::format("rank {}, process {}", rank, getpid());
+  return fmt::format("rank {}, process {} on {}", rank, getpid(), host);
+}
+
 std::vector<std::byte> encodeChannelAddress(const ChannelAddress& address) {
   GLOO_BYPASS_CHECK(address.portAddress.size() <= kMaxFieldBytes);
   std::vector<std::byte> out;
@@ -59,9 +68,10 @@ std::vector<std::byte> encodeChannelAddress(const ChannelAddress& address) {
 }
 
 Result<ChannelAddress> decodeChannelAddress(std::span<const std::byte> bytes) {
-  const Error malformed{ErrorScope::kSession, ErrorCode::kPeerViolatedProtocol,
-                        "the peer's address in the rendezvous store is not one of this transport: are all ranks started "
-                        "with the same GLOO_DEVICE_TRANSPORT and the same version of gloo-bypass?"};
+  const Error malformed{
+      ErrorScope::kSession, ErrorCode::kPeerViolatedProtocol,
+      "the peer's address in the rendezvous store is not one of this transport: are all ranks started "
+      "with the same GLOO_DEVICE_TRANSPORT and the same version of gloo-bypass?"};
   Reader reader(bytes);
   for (char c : kMagic) {
     const auto byte = reader.integer(1);

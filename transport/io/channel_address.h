@@ -18,6 +18,8 @@ struct ChannelAddress {
   std::string description;
 };
 
+// "rank 1, process 123 on a host": how a channel describes itself to its peer.
+std::string describeSelf(int rank);
 std::vector<std::byte> encodeChannelAddress(const ChannelAddress& address);
 // Hostile bytes: every length is checked; unprintable characters of the description are replaced.
 Result<ChannelAddress> decodeChannelAddress(std::span<const std::byte> bytes);

@@ -1,7 +1,6 @@
 #include "transport/io/datagram_transport.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -12,6 +11,7 @@
 
 #include "transport/base/check.h"
 #include "transport/io/channel_address.h"
+#include "transport/io/channel_counters.h"
 #include "transport/io/progress_engine.h"
 #include "transport/io/session_entry.h"
 
@@ -31,54 +31,6 @@ constexpr auto kRetryFullPortAsleep = std::chrono::microseconds(50);
 constexpr auto kRetryWakingPort = std::chrono::milliseconds(2);
 // At the end of the process: how long to wait for acknowledgements of what was sent.
 constexpr auto kDrainTime = std::chrono::seconds(3);
-
-std::string hostName() {
-  char name[65] = {};
-  return gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown host";
-}
-
-ChannelCounters& operator+=(ChannelCounters& sum, const ChannelCounters& c) {
-  sum.messagesSent += c.messagesSent;
-  sum.messagesReceived += c.messagesReceived;
-  sum.payloadBytesSent += c.payloadBytesSent;
-  sum.payloadBytesReceived += c.payloadBytesReceived;
-  sum.packetsSent += c.packetsSent;
-  sum.packetsReceived += c.packetsReceived;
-  sum.wireBytesSent += c.wireBytesSent;
-  sum.wireBytesReceived += c.wireBytesReceived;
-  sum.retransmits += c.retransmits;
-  sum.retransmitTimeouts += c.retransmitTimeouts;
-  sum.tailLossProbes += c.tailLossProbes;
-  sum.duplicatesReceived += c.duplicatesReceived;
-  sum.corruptedReceived += c.corruptedReceived;
-  sum.invalidReceived += c.invalidReceived;
-  sum.eagerMessages += c.eagerMessages;
-  sum.rendezvousMessages += c.rendezvousMessages;
-  sum.bufferedSends += c.bufferedSends;
-  sum.stagedReceives += c.stagedReceives;
-  return sum;
-}
-
-nlohmann::json toJson(const ChannelCounters& c) {
-  return {{"messages_sent", c.messagesSent},
-          {"messages_received", c.messagesReceived},
-          {"payload_bytes_sent", c.payloadBytesSent},
-          {"payload_bytes_received", c.payloadBytesReceived},
-          {"packets_sent", c.packetsSent},
-          {"packets_received", c.packetsReceived},
-          {"wire_bytes_sent", c.wireBytesSent},
-          {"wire_bytes_received", c.wireBytesReceived},
-          {"retransmits", c.retransmits},
-          {"retransmit_timeouts", c.retransmitTimeouts},
-          {"tail_loss_probes", c.tailLossProbes},
-          {"duplicates_received", c.duplicatesReceived},
-          {"corrupted_received", c.corruptedReceived},
-          {"invalid_received", c.invalidReceived},
-          {"eager_messages", c.eagerMessages},
-          {"rendezvous_messages", c.rendezvousMessages},
-          {"buffered_sends", c.bufferedSends},
-          {"staged_receives", c.stagedReceives}};
-}
 
 ChannelState channelState(SessionState state) {
   switch (state) {
@@ -358,8 +310,7 @@ class DatagramChannel final : public MessageChannel {
   std::vector<std::byte> localAddress() const override {
     return encodeChannelAddress({.sessionId = entry_->localId,
                                  .portAddress = transport_.port_->localAddress(),
-                                 .description = fmt::format("rank {}, process {} on {}", entry_->options.localRank,
-                                                            getpid(), hostName())});
+                                 .description = describeSelf(entry_->options.localRank)});
   }
 
   Status connect(std::span<const std::byte> remoteAddress) override {

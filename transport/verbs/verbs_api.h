@@ -33,8 +33,8 @@ struct VerbsApi {
   // The exported function fills what its first version had: zero the structure before.
   int (*queryPort)(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes) = nullptr;
   // How many of `entries` were filled, or a negative errno. Calls _ibv_query_gid_table.
-  ssize_t (*queryGidTable)(ibv_context* context, ibv_gid_entry* entries, std::size_t maxEntries,
-                           std::uint32_t flags, std::size_t entrySize) = nullptr;
+  ssize_t (*queryGidTable)(ibv_context* context, ibv_gid_entry* entries, std::size_t maxEntries, std::uint32_t flags,
+                           std::size_t entrySize) = nullptr;
   decltype(&::ibv_get_async_event) getAsyncEvent = nullptr;
   decltype(&::ibv_ack_async_event) ackAsyncEvent = nullptr;
   decltype(&::ibv_event_type_str) eventTypeName = nullptr;

@@ -1,0 +1,305 @@
+#include "transport/verbs/control_plane.h"
+
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "transport/base/check.h"
+#include "transport/wire/byte_order.h"
+
+namespace gloo_bypass {
+namespace {
+
+constexpr std::array<char, 4> kMagic = {'G', 'B', 'C', '1'};
+constexpr char kReady = 'R', kAbort = 'A';
+constexpr std::uint64_t kListenerKey = 0;
+// A connection that does not say hello is no peer of ours.
+constexpr auto kHelloTimeout = std::chrono::seconds(10);
+constexpr std::size_t kMaxStrangers = 256;
+// A host that went down without a word is noticed after 5 + 5 * 2 s.
+constexpr int kKeepAliveIdleSeconds = 5, kKeepAliveIntervalSeconds = 2, kKeepAliveProbes = 5;
+
+bool isMappedIpv4(const GidBytes& ip) {
+  constexpr std::array<std::uint8_t, 12> kPrefix = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+  return std::equal(kPrefix.begin(), kPrefix.end(), ip.begin());
+}
+
+socklen_t socketAddress(const GidBytes& ip, std::uint16_t port, sockaddr_storage* out) {
+  std::memset(out, 0, sizeof *out);
+  if (isMappedIpv4(ip)) {
+    auto* v4 = reinterpret_cast<sockaddr_in*>(out);
+    v4->sin_family = AF_INET;
+    v4->sin_port = htons(port);
+    std::memcpy(&v4->sin_addr, ip.data() + 12, 4);
+    return sizeof *v4;
+  }
+  auto* v6 = reinterpret_cast<sockaddr_in6*>(out);
+  v6->sin6_family = AF_INET6;
+  v6->sin6_port = htons(port);
+  std::memcpy(&v6->sin6_addr, ip.data(), 16);
+  return sizeof *v6;
+}
+
+void setOption(int fd, int level, int name, int value) { (void)setsockopt(fd, level, name, &value, sizeof value); }
+
+void watchForDeadHosts(int fd) {
+  setOption(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  setOption(fd, IPPROTO_TCP, TCP_KEEPIDLE, kKeepAliveIdleSeconds);
+  setOption(fd, IPPROTO_TCP, TCP_KEEPINTVL, kKeepAliveIntervalSeconds);
+  setOption(fd, IPPROTO_TCP, TCP_KEEPCNT, kKeepAliveProbes);
+  setOption(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+}
+
+Status failed(const char* what) {
+  return Status(ErrorScope::kSession, ErrorCode::kUnavailable,
+                fmt::format("the control connection: {}: {}", what, std::strerror(errno)));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ControlPlane>> ControlPlane::make(const GidBytes& ip) {
+  std::unique_ptr<ControlPlane> plane(new ControlPlane());
+  if (Status status = plane->listen(ip); !status) return status;
+  return plane;
+}
+
+ControlPlane::~ControlPlane() = default;
+
+Status ControlPlane::listen(const GidBytes& ip) {
+  sockaddr_storage address;
+  socklen_t length = socketAddress(ip, 0, &address);
+  epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
+  listener_.reset(socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!epoll_ || !listener_) return failed("no socket");
+  if (bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 ||
+      ::listen(listener_.get(), SOMAXCONN) != 0) {
+    return failed("cannot listen on the address of the RDMA device's GID (is it still an address of this machine?)");
+  }
+  length = sizeof address;
+  if (getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0) return failed("no port");
+  port_ = ntohs(address.ss_family == AF_INET ? reinterpret_cast<sockaddr_in*>(&address)->sin_port
+                                             : reinterpret_cast<sockaddr_in6*>(&address)->sin6_port);
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = kListenerKey;
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listener_.get(), &event) != 0) return failed("epoll");
+  return {};
+}
+
+void ControlPlane::open(std::uint64_t session, ControlObserver* observer) { sessions_[session].observer = observer; }
+
+Status ControlPlane::connect(std::uint64_t sessionId, std::uint64_t peer, const GidBytes& ip, std::uint16_t port) {
+  Session& session = sessions_.at(sessionId);
+  session.peer = peer;
+  if (session.socket != 0) {
+    // It dialled before we knew whom to expect.
+    Socket& socket = sockets_.at(session.socket);
+    if (socket.helloFrom == peer) {
+      listenTo(session.socket, socket, EPOLLIN | EPOLLRDHUP);
+      return say(socket, kReady) ? Status() : failed("the peer has hung up");
+    }
+    refuse(std::exchange(session.socket, 0));
+  }
+  if (sessionId > peer) return {};
+  sockaddr_storage address;
+  const socklen_t length = socketAddress(ip, port, &address);
+  Socket socket;
+  socket.fd.reset(::socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket.fd) return failed("no socket");
+  watchForDeadHosts(socket.fd.get());
+  if (::connect(socket.fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 && errno != EINPROGRESS) {
+    return failed("cannot reach the peer");
+  }
+  socket.session = sessionId;
+  socket.helloFrom = peer;
+  socket.dialling = true;
+  session.socket = add(std::move(socket), EPOLLOUT);
+  return {};
+}
+
+void ControlPlane::close(std::uint64_t sessionId, bool abort) {
+  const auto it = sessions_.find(sessionId);
+  if (it == sessions_.end()) return;
+  const std::uint64_t key = it->second.socket;
+  sessions_.erase(it);
+  if (key == 0) return;
+  if (abort) (void)say(sockets_.at(key), kAbort);
+  sockets_.erase(key);
+}
+
+std::uint64_t ControlPlane::add(Socket socket, std::uint32_t events) {
+  const std::uint64_t key = nextKey_++;
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = key;
+  // Failure leaves the socket unheard: the channel's own time-outs end it.
+  (void)epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, socket.fd.get(), &event);
+  sockets_.emplace(key, std::move(socket));
+  return key;
+}
+
+bool ControlPlane::poll(TimePoint now) {
+  if (strangers_ > 0) dropStrangers(now);
+  std::array<epoll_event, 32> events;
+  const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
+  for (int i = 0; i < count; ++i) {
+    const epoll_event& event = events[static_cast<std::size_t>(i)];
+    if (event.data.u64 == kListenerKey) {
+      acceptAll(now);
+    } else {
+      handle(event.data.u64);
+    }
+  }
+  return count > 0;
+}
+
+void ControlPlane::acceptAll(TimePoint now) {
+  for (;;) {
+    FileDescriptor fd(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!fd) return;
+    if (strangers_ >= kMaxStrangers) {
+      ++refused_;
+      continue;
+    }
+    watchForDeadHosts(fd.get());
+    Socket socket;
+    socket.fd = std::move(fd);
+    socket.since = now;
+    add(std::move(socket), EPOLLIN | EPOLLRDHUP);
+    ++strangers_;
+  }
+}
+
+void ControlPlane::handle(std::uint64_t key) {
+  const auto it = sockets_.find(key);
+  if (it == sockets_.end()) return;  // closed by what an earlier event of this round led to
+  Socket& socket = it->second;
+  if (socket.session == 0) {
+    readHello(key, socket);
+  } else if (socket.dialling) {
+    onDialled(key, socket);
+  } else {
+    readMessages(socket);
+  }
+}
+
+void ControlPlane::onDialled(std::uint64_t key, Socket& socket) {
+  int error = 0;
+  socklen_t length = sizeof error;
+  (void)getsockopt(socket.fd.get(), SOL_SOCKET, SO_ERROR, &error, &length);
+  if (error != 0) {
+    lost(socket.session, false, fmt::format("the control connection cannot be made: {}", std::strerror(error)));
+    return;
+  }
+  socket.dialling = false;
+  std::array<std::byte, 25> hello{};
+  std::memcpy(hello.data(), kMagic.data(), kMagic.size());
+  storeLittle(hello.data() + 8, socket.helloFrom);
+  storeLittle(hello.data() + 16, socket.session);
+  hello[24] = static_cast<std::byte>(kReady);
+  if (send(socket.fd.get(), hello.data(), hello.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(hello.size())) {
+    lost(socket.session, false, fmt::format("the control connection broke: {}", std::strerror(errno)));
+    return;
+  }
+  listenTo(key, socket, EPOLLIN | EPOLLRDHUP);
+}
+
+void ControlPlane::listenTo(std::uint64_t key, const Socket& socket, std::uint32_t events) {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = key;
+  (void)epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, socket.fd.get(), &event);
+}
+
+void ControlPlane::readHello(std::uint64_t key, Socket& socket) {
+  const ssize_t got =
+      recv(socket.fd.get(), socket.hello.data() + socket.helloBytes, socket.hello.size() - socket.helloBytes, 0);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (got <= 0) {
+    refuse(key);
+    return;
+  }
+  socket.helloBytes += static_cast<std::size_t>(got);
+  if (socket.helloBytes < socket.hello.size()) return;
+  const auto target = loadLittle<std::uint64_t>(socket.hello.data() + 8);
+  const auto from = loadLittle<std::uint64_t>(socket.hello.data() + 16);
+  const auto it = sessions_.find(target);
+  const bool known = std::memcmp(socket.hello.data(), kMagic.data(), kMagic.size()) == 0 && target != 0 &&
+                     it != sessions_.end() && it->second.socket == 0 &&
+                     (it->second.peer == 0 || (it->second.peer == from && from < target));
+  if (!known) {
+    refuse(key);
+    return;
+  }
+  --strangers_;
+  socket.session = target;
+  socket.helloFrom = from;
+  it->second.socket = key;
+  if (it->second.peer == 0) {
+    listenTo(key, socket, 0);  // what it says further is read when we know whom to expect
+  } else if (!say(socket, kReady)) {
+    lost(target, false, "the peer hung up while connecting");
+  }
+}
+
+void ControlPlane::readMessages(Socket& socket) {
+  const std::uint64_t id = socket.session;
+  ControlObserver* observer = sessions_.at(id).observer;
+  if (sessions_.at(id).peer == 0) {  // it hung up before we knew whom to expect
+    refuse(std::exchange(sessions_.at(id).socket, 0));
+    return;
+  }
+  char said[16];
+  const ssize_t got = recv(socket.fd.get(), said, sizeof said, 0);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (got <= 0) {
+    lost(id, false,
+         got == 0 ? "the peer's process closed its control connection"
+                  : fmt::format("the control connection broke: {}", std::strerror(errno)));
+    return;
+  }
+  for (ssize_t i = 0; i < got; ++i) {
+    if (said[i] == kAbort) {
+      lost(id, true, "the peer aborted the connection");
+      return;
+    }
+    if (said[i] == kReady) observer->onPeerReady();
+    if (!sessions_.contains(id)) return;
+  }
+}
+
+bool ControlPlane::say(Socket& socket, char what) {
+  return send(socket.fd.get(), &what, 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
+}
+
+void ControlPlane::refuse(std::uint64_t key) {
+  const auto it = sockets_.find(key);
+  if (it == sockets_.end()) return;
+  if (it->second.session == 0) --strangers_;
+  ++refused_;
+  sockets_.erase(it);
+}
+
+void ControlPlane::lost(std::uint64_t sessionId, bool aborted, const std::string& cause) {
+  const auto it = sessions_.find(sessionId);
+  if (it == sessions_.end()) return;
+  sockets_.erase(std::exchange(it->second.socket, 0));
+  it->second.observer->onPeerGone(aborted, cause);
+}
+
+void ControlPlane::dropStrangers(TimePoint now) {
+  std::vector<std::uint64_t> late;
+  for (const auto& [key, socket] : sockets_) {
+    if (socket.session == 0 && now - socket.since > Duration(kHelloTimeout)) late.push_back(key);
+  }
+  for (const std::uint64_t key : late) refuse(key);
+}
+
+}  // namespace gloo_bypass

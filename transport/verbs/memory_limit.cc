@@ -1,0 +1,30 @@
+#include "transport/verbs/memory_limit.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace gloo_bypass {
+namespace {
+
+std::string inMiB(std::size_t bytes) { return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20)); }
+
+}  // namespace
+
+std::string registrationFailure(int error, std::size_t wantedBytes, std::size_t pinnedBytes, const char* what) {
+  const std::string failed = fmt::format("cannot register {} of memory for RDMA ({})", inMiB(wantedBytes), what);
+  if (error != ENOMEM) return fmt::format("{}: {}", failed, std::strerror(error));
+  const std::string pinned = fmt::format("{}: {} are registered", failed, inMiB(pinnedBytes));
+  rlimit limit{};
+  if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+    return fmt::format(
+        "{} and the limit of locked memory (RLIMIT_MEMLOCK) is {}; raise it: ulimit -l unlimited, "
+        "LimitMEMLOCK=infinity in a systemd unit, --ulimit memlock=-1:-1 for a container",
+        pinned, inMiB(limit.rlim_cur));
+  }
+  return pinned + ", locked memory is not limited (RLIMIT_MEMLOCK): memory or the adapter's memory regions are used up";
+}
+
+}  // namespace gloo_bypass

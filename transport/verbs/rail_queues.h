@@ -1,0 +1,104 @@
+// What every channel shares on one device: protection domain, completion queue and its events. RAII, in the order that verbs asks
+// for. And one reliable-connected queue pair.
+//
+// Thread: every method needs the progress engine's exclusive access; the descriptors may be polled by any thread.
+// Source: InfiniBand Architecture Specification, volume 1, 10.3.1 (states of a queue pair); ibv_modify_qp(3).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "transport/base/config.h"
+#include "transport/base/status.h"
+#include "transport/verbs/device_selection.h"
+#include "transport/verbs/rdma_address.h"
+#include "transport/verbs/verbs_api.h"
+
+namespace gloo_bypass {
+
+class RailQueues {
+ public:
+  static Result<std::unique_ptr<RailQueues>> make(const VerbsApi& api, Rail rail);
+  ~RailQueues();
+  RailQueues(const RailQueues&) = delete;
+  RailQueues& operator=(const RailQueues&) = delete;
+
+  const Rail& rail() const { return rail_; }
+  const ibv_device_attr& limits() const { return limits_; }
+  ibv_pd* domain() const { return domain_; }
+  ibv_cq* completions() const { return completions_; }
+
+  // The completion queue cannot overflow: room is reserved for every work request that can be outstanding. Grows it.
+  // Errors: kExhausted when the device allows no more.
+  Status reserveCompletions(unsigned count);
+  void unreserveCompletions(unsigned count) { reserved_ -= count; }
+
+  // Arms the completion channel for the next completion; consumeNotifications() takes what came.
+  void requestNotification() { (void)ibv_req_notify_cq(completions_, 0); }
+  void consumeNotifications();
+  int completionFd() const { return channel_->fd; }
+  int eventFd() const { return rail_.context->async_fd; }
+  // Next asynchronous event, already acknowledged. False: none waits.
+  bool takeEvent(ibv_async_event* event);
+
+ private:
+  RailQueues(const VerbsApi& api, Rail rail) : api_(api), rail_(std::move(rail)) {}
+  Status open();
+  Status failed(const char* what) const;
+
+  const VerbsApi& api_;
+  Rail rail_;
+  ibv_device_attr limits_{};
+  ibv_pd* domain_ = nullptr;
+  ibv_comp_channel* channel_ = nullptr;
+  ibv_cq* completions_ = nullptr;
+  unsigned capacity_ = 0, reserved_ = 0;
+  unsigned unacknowledged_ = 0;  // completion events; the queue cannot be destroyed before they are acknowledged
+};
+
+class QueuePair {
+ public:
+  struct Depths {
+    unsigned sends = 0;           // work requests
+    ibv_srq* receives = nullptr;  // null: nothing is ever received on it
+    unsigned inlineBytes = 0;     // asked for; the device may give less
+  };
+  // In INIT: messages of the peer are dropped until connect().
+  static Result<std::unique_ptr<QueuePair>> make(const VerbsApi& api, RailQueues& queues, const Depths& depths,
+                                                 const RdmaConfig& config);
+  // Nothing touches the user's memory any more when it returns.
+  ~QueuePair();
+  QueuePair(const QueuePair&) = delete;
+  QueuePair& operator=(const QueuePair&) = delete;
+
+  RailAddress address() const;
+  std::uint32_t number() const { return pair_->qp_num; }
+  unsigned inlineBytes() const { return inlineBytes_; }
+  // READs that may be outstanding to this peer.
+  unsigned readDepth() const { return readDepth_; }
+
+  // To RTR and RTS: from now on it receives and may send.
+  Status connect(const RailAddress& peer);
+  // All or the error; a list linked by `next`.
+  Status post(ibv_send_wr* list);
+  // To ERR: nothing is sent any more, what is outstanding completes with an error.
+  void stop();
+
+ private:
+  QueuePair(const VerbsApi& api, RailQueues& queues, const RdmaConfig& config)
+      : api_(api), queues_(queues), config_(config) {}
+  Status failed(const char* what, int error) const;
+  unsigned ownReadDepth() const;
+
+  const VerbsApi& api_;
+  RailQueues& queues_;
+  const RdmaConfig config_;
+  ibv_qp* pair_ = nullptr;
+  std::uint32_t firstPsn_ = 0;
+  unsigned inlineBytes_ = 0;
+  unsigned readDepth_ = 0;
+};
+
+}  // namespace gloo_bypass

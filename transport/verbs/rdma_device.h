@@ -1,0 +1,46 @@
+// What the sessions of one transport share, and what they ask of it. Private to transport/verbs.
+//
+// Thread: the progress engine's exclusive access.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "transport/base/buffer_pool.h"
+#include "transport/base/config.h"
+#include "transport/base/time.h"
+#include "transport/verbs/control_plane.h"
+#include "transport/verbs/rail_queues.h"
+#include "transport/verbs/receive_slots.h"
+#include "transport/verbs/registered_slots.h"
+#include "transport/verbs/registration_cache.h"
+
+namespace gloo_bypass {
+
+class RdmaSession;
+
+class RdmaDevice {
+ public:
+  // Comes to pump() soon.
+  virtual void markDirty(RdmaSession& session) = 0;
+  // Handles completions of this session alone until `done` or the time is over; those of others wait. For the calls that must not
+  // return while the adapter still touches the user's memory. Returns whether `done` came true.
+  virtual bool drain(RdmaSession& session, const std::function<bool()>& done, Duration timeout) = 0;
+
+  const VerbsApi& api;
+  const TransportConfig config;
+  // Destroyed in reverse order: what is made on a rail goes before it.
+  std::vector<std::unique_ptr<RailQueues>> rails;
+  std::unique_ptr<ReceiveSlots> receives;   // on rail 0
+  std::unique_ptr<RegisteredSlots> frames;  // to send, on rail 0
+  std::unique_ptr<RegistrationCache> registrations;
+  std::unique_ptr<ControlPlane> control;
+  BufferPool staging;
+
+ protected:
+  RdmaDevice(const VerbsApi& verbs, const TransportConfig& configuration) : api(verbs), config(configuration) {}
+  virtual ~RdmaDevice() = default;
+};
+
+}  // namespace gloo_bypass

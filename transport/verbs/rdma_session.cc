@@ -1,0 +1,328 @@
+#include "transport/verbs/rdma_session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "transport/base/check.h"
+
+namespace gloo_bypass {
+namespace {
+
+constexpr unsigned kSendDepth = 256;
+constexpr unsigned kInlineBytes = 220;  // a frame with a few elements
+constexpr auto kLinger = std::chrono::seconds(3);
+// The peer has said goodbye: so long its adapter may take to hear that we heard.
+constexpr auto kShortLinger = std::chrono::milliseconds(50);
+// A large message that nobody waited for may stand between its last byte and the peer's word for it.
+constexpr auto kLargeLinger = std::chrono::milliseconds(100);
+
+}  // namespace
+
+RdmaSession::RdmaSession(RdmaDevice& device, std::uint32_t index, std::uint64_t id, const ChannelOptions& options,
+                         ChannelObserver* observer)
+    : device_(device), index_(index), id_(id), options_(options), observer_(observer) {}
+
+RdmaSession::~RdmaSession() {
+  stopTraffic();
+  device_.control->close(id_, false);
+}
+
+Status RdmaSession::open() {
+  const RdmaConfig& config = device_.config.rdma;
+  if (Status status = device_.receives->reserve(config.credits); !status) return status;
+  reservedCredits_ = config.credits;
+  sendDepth_ = std::min(kSendDepth, static_cast<unsigned>(std::max(2, device_.rails[0]->limits().max_qp_wr)));
+  if (Status status = device_.rails[0]->reserveCompletions(sendDepth_); !status) return status;
+  auto frames =
+      QueuePair::make(device_.api, *device_.rails[0], {sendDepth_, device_.receives->queue(), kInlineBytes}, config);
+  if (!frames) {
+    device_.rails[0]->unreserveCompletions(sendDepth_);
+    return frames.error();
+  }
+  frames_ = std::move(frames).value();
+  for (auto& queues : device_.rails) {
+    if (Status status = queues->reserveCompletions(kMaxReadsUnderWay); !status) return status;
+    reads_.emplace_back();
+    auto pair = QueuePair::make(device_.api, *queues, {kMaxReadsUnderWay, nullptr, 0}, config);
+    if (!pair) return pair.error();
+    reads_.back().pair = std::move(pair).value();
+  }
+  device_.control->open(id_, this);
+  return {};
+}
+
+RdmaAddress RdmaSession::address() const {
+  RdmaAddress address;
+  std::copy_n(std::begin(device_.rails[0]->rail().gid.raw), address.controlIp.size(), address.controlIp.begin());
+  address.controlPort = device_.control->port();
+  address.eagerBytes = static_cast<std::uint32_t>(device_.config.rdma.eagerBytes);
+  address.credits = device_.config.rdma.credits;
+  address.eagerWindow = device_.config.session.shortPathEagerBytes;
+  address.frames = frames_->address();
+  for (const ReadsRail& rail : reads_) address.rails.push_back(rail.pair->address());
+  return address;
+}
+
+Status RdmaSession::connect(TimePoint now, std::uint64_t peerId, const RdmaAddress& peer, const std::string& peerName) {
+  peerId_ = peerId;
+  peer_ = peer;
+  peerName_ = peerName;
+  eagerLimit_ = std::min<std::size_t>(device_.config.rdma.eagerBytes, peer.eagerBytes);
+  if (peer.rails.size() != reads_.size()) {
+    return Status(ErrorScope::kSession, ErrorCode::kConfiguration,
+                  fmt::format("this rank uses {} RDMA devices, the peer {}: set GLOO_BYPASS_RDMA_DEVICES to as many on "
+                              "both",
+                              reads_.size(), peer.rails.size()));
+  }
+  for (std::size_t i = 0; i < reads_.size(); ++i) {
+    const auto own = device_.rails[i]->rail().attributes.link_layer;
+    if (own == peer.rails[i].linkLayer) continue;
+    const auto name = [](int layer) { return layer == IBV_LINK_LAYER_ETHERNET ? "Ethernet (RoCE)" : "InfiniBand"; };
+    return Status(ErrorScope::kSession, ErrorCode::kConfiguration,
+                  fmt::format("RDMA device {} of this rank is on {}, the peer's on {}: choose devices of one kind with "
+                              "GLOO_BYPASS_RDMA_DEVICES",
+                              device_.rails[i]->rail().deviceName, name(own), name(peer.rails[i].linkLayer)));
+  }
+  if (Status status = frames_->connect(peer.frames); !status) return status;
+  for (std::size_t i = 0; i < reads_.size(); ++i) {
+    if (Status status = reads_[i].pair->connect(peer.rails[i]); !status) return status;
+  }
+  state_ = ChannelState::kConnecting;
+  connectDeadline_ = now + options_.connectTimeout;
+  return device_.control->connect(id_, peerId, peer.controlIp, peer.controlPort);
+}
+
+bool RdmaSession::hasQueuePair(std::uint32_t number) const {
+  return (frames_ && frames_->number() == number) ||
+         std::any_of(reads_.begin(), reads_.end(),
+                     [&](const ReadsRail& rail) { return rail.pair && rail.pair->number() == number; });
+}
+
+Status RdmaSession::refusal() const {
+  if (state_ == ChannelState::kFailed) return Status(error_);
+  return Status(
+      ErrorScope::kSession, ErrorCode::kPeerClosed,
+      state_ == ChannelState::kPeerClosed ? "the peer has closed the connection" : "the channel has been closed");
+}
+
+Status RdmaSession::postSend(const SendRequest& request) {
+  if (closing_ || (state_ != ChannelState::kUnconnected && state_ != ChannelState::kConnecting &&
+                   state_ != ChannelState::kConnected)) {
+    return refusal();
+  }
+  outgoing_.pushBack({request, {}, false});
+  device_.markDirty(*this);
+  return {};
+}
+
+bool RdmaSession::cancelSend(OperationToken token) {
+  for (std::size_t i = 0; i < outgoing_.size(); ++i) {
+    PendingSend& send = outgoing_.at(i);
+    if (send.cancelled || send.request.token != token) continue;
+    send.cancelled = true;
+    return true;
+  }
+  bool announced = false;
+  announced_.forEach([&](std::uint64_t, const AnnouncedSend& send) { announced = announced || send.token == token; });
+  if (!announced) return false;
+  // The peer may be reading the buffer at this moment: only the end of the queue pairs stops it.
+  fail({ErrorScope::kSession, ErrorCode::kCancelled, "a send was cancelled after it had been offered to the peer"});
+  return true;
+}
+
+void RdmaSession::onPeerReady() noexcept {
+  if (state_ != ChannelState::kConnecting) return;
+  connectDeadline_ = kNever;
+  setState(ChannelState::kConnected);
+  device_.markDirty(*this);
+}
+
+void RdmaSession::onPeerGone(bool aborted, const std::string& cause) noexcept {
+  gone_ = true;
+  goneAborted_ = aborted;
+  goneCause_ = cause;
+  // What its adapter had delivered before comes first: looked at when all completions have been.
+  device_.markDirty(*this);
+}
+
+bool RdmaSession::pump(TimePoint now) {
+  bool any = pumpEnd(now);
+  if (state_ == ChannelState::kConnected || (closing_ && frames_)) {
+    any |= pumpDone();
+    if (frames_) any |= pumpOutgoing();
+    any |= pumpReads();
+    if (frames_) pumpCredit();
+    if (frames_) pumpBye();
+    if (frames_ && batchSize_ > 0) any |= flushFrames();
+  }
+  return any;
+}
+
+TimePoint RdmaSession::deadline() const { return std::min(connectDeadline_, lingerUntil_); }
+
+// Time-outs, the peer's end, and our own. True if anything changed.
+bool RdmaSession::pumpEnd(TimePoint now) {
+  if (state_ == ChannelState::kConnecting && now >= connectDeadline_) {
+    fail({ErrorScope::kSession, ErrorCode::kTimedOut, "the peer did not answer in time"});
+    return true;
+  }
+  if (gone_ && !goneHandled_) {
+    goneHandled_ = true;
+    const bool open = state_ == ChannelState::kConnected || state_ == ChannelState::kConnecting;
+    if (open && !closing_) {
+      fail(goneAborted_ ? Error{ErrorScope::kSession, ErrorCode::kPeerClosed, goneCause_}
+                        : Error{ErrorScope::kSession, ErrorCode::kPeerVanished, goneCause_});
+    }
+    finished_ = finished_ || state_ == ChannelState::kClosed;
+    return true;
+  }
+  if (state_ == ChannelState::kClosed && !finished_ &&
+      (gone_ || now >= lingerUntil_ || (byeAcknowledged_ && byeReceived_))) {
+    finished_ = true;
+    return true;
+  }
+  return false;
+}
+
+void RdmaSession::onWorkFailed(WorkKind kind, ibv_wc_status status) {
+  device_.markDirty(*this);
+  if (state_ == ChannelState::kClosed) {
+    byeAcknowledged_ = true;  // it never will be
+    finished_ = true;
+    return;
+  }
+  if (state_ != ChannelState::kConnected || gone_) return;
+  const char* what = kind == WorkKind::kRead ? "RDMA READ" : "SEND";
+  const bool unanswered = status == IBV_WC_RETRY_EXC_ERR || status == IBV_WC_RNR_RETRY_EXC_ERR;
+  Error error{ErrorScope::kSession, unanswered ? ErrorCode::kPeerVanished : ErrorCode::kPeerViolatedProtocol,
+              fmt::format("RDMA device {}: a {} failed: {}{}", device_.rails[0]->rail().deviceName, what,
+                          device_.api.completionStatusName(status),
+                          unanswered ? fmt::format(" (no answer after {} tries of {} ms; "
+                                                   "GLOO_BYPASS_RDMA_TIMEOUT, GLOO_BYPASS_RDMA_RETRY_COUNT)",
+                                                   device_.config.rdma.retryCount + 1,
+                                                   (4096ull << device_.config.rdma.timeoutExponent) / 1000000)
+                                     : "")};
+  fail(std::move(error));
+}
+
+bool RdmaSession::violation(const char* what) {
+  fail({ErrorScope::kSession, ErrorCode::kPeerViolatedProtocol, fmt::format("the peer broke the protocol: {}", what)});
+  return false;
+}
+
+void RdmaSession::setState(ChannelState state) {
+  state_ = state;
+  if (observer_ != nullptr) observer_->onStateChange(state);
+}
+
+void RdmaSession::fail(Error error) {
+  if (state_ == ChannelState::kFailed || state_ == ChannelState::kClosed) {
+    if (state_ == ChannelState::kClosed) finished_ = byeAcknowledged_ = true;
+    device_.markDirty(*this);
+    return;
+  }
+  error_ = std::move(error);
+  stopTraffic();
+  device_.control->close(id_, !gone_);
+  gone_ = goneHandled_ = true;
+  connectDeadline_ = kNever;
+  outgoing_.clear();
+  toConfirm_.clear();
+  toRead_.clear();
+  matcher_.clear();
+  setState(ChannelState::kFailed);
+  device_.markDirty(*this);
+}
+
+// After it no adapter touches the user's memory.
+void RdmaSession::stopTraffic() {
+  // Nothing of the peer is under way: it said goodbye, is gone and all completions were read, or was never connected.
+  const bool inGoodOrder = byeReceived_ || gone_ || peerId_ == 0;
+  if (frames_) {
+    frames_.reset();
+    device_.rails[0]->unreserveCompletions(sendDepth_);
+  }
+  for (std::size_t i = 0; i < reads_.size(); ++i) {
+    reads_[i].pair.reset();
+    device_.rails[i]->unreserveCompletions(kMaxReadsUnderWay);
+  }
+  releaseMemory();
+  reads_.clear();
+  if (reservedCredits_ > 0) device_.receives->release(std::exchange(reservedCredits_, 0), inGoodOrder);
+  while (!postedSlots_.empty()) {
+    if (const std::uint32_t slot = postedSlots_.popFront(); slot != kNoSlot) device_.frames->give(slot);
+  }
+  for (std::size_t i = 0; i < batchInlineSize_; ++i) device_.frames->give(batchInline_[i]);
+  batchSize_ = batchInlineSize_ = 0;
+}
+
+// Only once the queue pairs of READs are gone.
+void RdmaSession::releaseMemory() {
+  announced_.forEach([&](std::uint64_t, AnnouncedSend& send) {
+    if (send.registration != nullptr) device_.registrations->release(send.registration);
+  });
+  announced_.clear();
+  matcher_.forEachActive([&](Matcher::Message& message) {
+    const Registration* registration = std::exchange(message.body.registration, nullptr);
+    if (registration != nullptr) device_.registrations->release(registration);
+  });
+  toRead_.clear();
+  for (ReadsRail& rail : reads_) rail.underWay.clear();
+}
+
+bool RdmaSession::lingerForLarge() {
+  const auto calm = [this] {
+    if (state_ != ChannelState::kConnected) return true;
+    (void)pumpOutgoing();
+    (void)pumpDone();
+    if (batchSize_ > 0) (void)flushFrames();
+    const bool readsOver =
+        std::all_of(reads_.begin(), reads_.end(), [](const ReadsRail& r) { return r.underWay.empty(); });
+    bool large = !announced_.empty();
+    for (std::size_t i = 0; i < outgoing_.size(); ++i) large = large || outgoing_.at(i).request.length > eagerLimit_;
+    return readsOver && !large;
+  };
+  return calm() || device_.drain(*this, calm, Duration(kLargeLinger));
+}
+
+void RdmaSession::close(TimePoint now, bool abort) {
+  observer_ = nullptr;
+  if (state_ == ChannelState::kClosed) return;
+  const bool goodOrder = !abort && state_ == ChannelState::kConnected && !gone_;
+  toRead_.clear();  // receives are forgotten; READs under way are waited for
+  if (goodOrder && lingerForLarge() && state_ == ChannelState::kConnected) {
+    releaseMemory();
+    matcher_.clear();
+    for (std::size_t i = 0; i < outgoing_.size(); ++i) {
+      PendingSend& send = outgoing_.at(i);
+      if (send.cancelled || send.request.length == 0) continue;
+      send.owned = device_.staging.take(send.request.length);
+      std::copy_n(send.request.data, send.request.length, send.owned.data.get());
+      send.request.data = send.owned.data.get();
+    }
+    closing_ = true;
+    state_ = ChannelState::kClosed;
+    lingerUntil_ = now + Duration(kLinger);
+    device_.markDirty(*this);
+    return;
+  }
+  if (!abort && state_ == ChannelState::kPeerClosed && !gone_) {
+    device_.control->close(id_, false);
+    state_ = ChannelState::kClosed;
+    lingerUntil_ = now + Duration(kShortLinger);
+    matcher_.clear();
+    device_.markDirty(*this);
+    return;
+  }
+  stopTraffic();
+  matcher_.clear();
+  outgoing_.clear();
+  device_.control->close(id_, state_ != ChannelState::kFailed && state_ != ChannelState::kPeerClosed);
+  state_ = ChannelState::kClosed;
+  finished_ = true;
+  device_.markDirty(*this);
+}
+
+}  // namespace gloo_bypass

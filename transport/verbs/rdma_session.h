@@ -1,0 +1,205 @@
+// One channel's life over queue pairs, without the handle that its user holds (verbs_transport.cc).
+//
+//   frames queue pair, rail 0     SENDs into the shared receive queue, under credits: small messages whole, announcements of large
+//                                 ones, and that those have been read
+//   reads queue pair, each rail   RDMA READs of announced messages, from the sender's buffer into the receiver's, cut into chunks.
+//                                 Apart from the frames, so that no frame waits behind a megabyte
+//
+//   message    small: copied, sent, complete at once
+//              large, or the receiver's window is full: registered, announced; the receiver reads it when a receive matches, then
+//              says done: complete
+//   unconnected --connect--> connecting --peer says ready--> connected --> peer closed (bye) | failed | closed
+//
+// Thread: every method needs the progress engine's exclusive access.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "transport/base/buffer_pool.h"
+#include "transport/base/flat_map.h"
+#include "transport/base/ring_queue.h"
+#include "transport/io/message_channel.h"
+#include "transport/verbs/control_plane.h"
+#include "transport/verbs/message_matcher.h"
+#include "transport/verbs/rail_queues.h"
+#include "transport/verbs/rdma_address.h"
+#include "transport/verbs/rdma_device.h"
+#include "transport/verbs/rdma_frame.h"
+#include "transport/verbs/work_id.h"
+
+namespace gloo_bypass {
+
+class RdmaSession final : private ControlObserver {
+ public:
+  // `index`: never used again in this transport; `id`: random, exchanged through the rendezvous store.
+  RdmaSession(RdmaDevice& device, std::uint32_t index, std::uint64_t id, const ChannelOptions& options,
+              ChannelObserver* observer);
+  ~RdmaSession() override;
+  RdmaSession(const RdmaSession&) = delete;
+  RdmaSession& operator=(const RdmaSession&) = delete;
+
+  // Queue pairs, credits. Errors: the device's limits.
+  Status open();
+  RdmaAddress address() const;
+  Status connect(TimePoint now, std::uint64_t peerId, const RdmaAddress& peer, const std::string& peerName);
+
+  Status postSend(const SendRequest& request);
+  Status postReceive(const ReceiveRequest& request);
+  bool cancelSend(OperationToken token);
+  bool cancelReceive(OperationToken token);
+  // As MessageChannel::close. The observer is never called again.
+  void close(TimePoint now, bool abort);
+  // Everything pending is forgotten and the observer told. Not after close().
+  void fail(Error error);
+
+  // Completions.
+  void onFrame(std::span<const std::byte> bytes);
+  void onSent(WorkKind kind, std::uint32_t number);
+  void onWorkFailed(WorkKind kind, ibv_wc_status status);
+
+  // Sends what may be sent, and looks at timers and at the peer's end. True if anything happened.
+  bool pump(TimePoint now);
+  TimePoint deadline() const;
+
+  ChannelState state() const { return state_; }
+  const Error& error() const { return error_; }
+  const std::string& peerName() const { return peerName_; }
+  ChannelCounters counters() const { return counters_; }
+  const ChannelOptions& options() const { return options_; }
+  std::uint32_t index() const { return index_; }
+  std::uint64_t id() const { return id_; }
+  // Of the frames queue pair; 0 when it is gone.
+  std::uint32_t queuePairNumber() const { return frames_ ? frames_->number() : 0; }
+  bool hasQueuePair(std::uint32_t number) const;
+  // All that peers should get before the process ends has been acknowledged.
+  bool drained() const { return !closing_ || byeAcknowledged_ || gone_; }
+  // Closed, and nothing is left to do.
+  bool finished() const { return finished_; }
+
+  bool dirty = false;  // in the transport's list
+
+ private:
+  struct PendingSend {
+    SendRequest request;
+    PooledBuffer owned;  // after close(): the copy that `request` points to
+    bool cancelled = false;
+  };
+  struct AnnouncedSend {
+    OperationToken token = 0;
+    std::uint64_t length = 0;
+    const Registration* registration = nullptr;
+  };
+  // A message that was announced, or that came before its receive.
+  struct Incoming {
+    bool announced = false;
+    std::uint64_t id = 0, length = 0, remoteOffset = 0, address = 0;
+    std::array<std::uint32_t, kMaxRails> remoteKeys{};
+    PooledBuffer staged;          // not announced: the payload
+    std::uint64_t requested = 0;  // bytes for which READs were posted
+    std::uint32_t underWay = 0;   // READs posted and not complete
+    const Registration* registration = nullptr;
+    std::byte* destination = nullptr;
+  };
+  using Matcher = MessageMatcher<Incoming>;
+  struct ReadsRail {
+    std::unique_ptr<QueuePair> pair;
+    RingQueue<SlotIndex> underWay;  // READs of a queue pair complete in order
+  };
+
+  // ControlObserver
+  void onPeerReady() noexcept override;
+  void onPeerGone(bool aborted, const std::string& cause) noexcept override;
+
+  // Sending (rdma_session_send.cc)
+  bool haveCredit(bool forData) const;
+  bool pumpOutgoing();
+  bool pumpDone();
+  void pumpCredit();
+  void pumpBye();
+  bool fitsWindow(std::uint64_t length) const;
+  void sendEager(const PendingSend& send);
+  bool announce(const PendingSend& send);
+  bool pushFrame(RdmaFrame frame, std::span<const std::byte> payload);
+  bool flushFrames();
+  void takeReturned(const RdmaFrame& frame);
+  void onDone(std::uint64_t id);
+  std::uint64_t windowCharge(std::uint64_t length) const;
+
+  // Receiving (rdma_session_receive.cc)
+  void onEager(const RdmaFrame& frame, std::span<const std::byte> payload);
+  void onAnnounce(const RdmaFrame& frame);
+  void onBye();
+  void begin(SlotIndex slot);
+  void deliverStaged(SlotIndex slot);
+  bool fits(const Matcher::Message& message);
+  bool pumpReads();
+  bool postRead(SlotIndex slot, std::size_t rail);
+  std::size_t chunkOf(const Incoming& incoming) const;
+  void finishRead(SlotIndex slot);
+  void complete(SlotIndex slot);
+  void consumed(std::uint64_t length);
+
+  Status refusal() const;
+  bool violation(const char* what);
+  bool pumpEnd(TimePoint now);
+  void stopTraffic();
+  void releaseMemory();
+  void setState(ChannelState state);
+  bool lingerForLarge();
+
+  RdmaDevice& device_;
+  const std::uint32_t index_;
+  const std::uint64_t id_;
+  const ChannelOptions options_;
+  ChannelObserver* observer_;
+  ChannelState state_ = ChannelState::kUnconnected;
+  Error error_;
+  std::string peerName_;
+  std::uint64_t peerId_ = 0;
+  RdmaAddress peer_;
+  TimePoint connectDeadline_ = kNever, lingerUntil_ = kNever;
+
+  std::unique_ptr<QueuePair> frames_;
+  std::vector<ReadsRail> reads_;
+  unsigned sendDepth_ = 0;  // of the frames queue pair
+  unsigned reservedCredits_ = 0;
+
+  // Sending
+  RingQueue<PendingSend> outgoing_;
+  FlatMap<std::uint64_t, AnnouncedSend> announced_;
+  std::uint64_t nextAnnounceId_ = 1;
+  std::size_t eagerLimit_ = 0;
+  std::uint32_t framesSent_ = 0, slotsReturned_ = 0;   // totals, modulo 2^32
+  std::uint64_t windowUsed_ = 0, windowReturned_ = 0;  // totals
+  RingQueue<std::uint32_t> postedSlots_;  // of frames posted and not known to be sent; kNoSlot: sent inline
+  std::uint32_t sentFrames_ = 0;          // frames known to be sent; the oldest in postedSlots_ has this number
+  std::uint32_t lastSignalled_ = 0;
+  static constexpr unsigned kMaxReadsUnderWay = 16;  // of each rail
+  static constexpr std::size_t kBatch = 16;
+  std::array<ibv_send_wr, kBatch> batch_{};
+  std::array<ibv_sge, kBatch> batchPieces_{};
+  std::array<std::uint32_t, kBatch> batchInline_{};  // slots to give back once posted
+  std::size_t batchSize_ = 0, batchInlineSize_ = 0;
+
+  // Receiving
+  Matcher matcher_;
+  RingQueue<SlotIndex> toRead_;         // matched, with bytes to ask for
+  RingQueue<std::uint64_t> toConfirm_;  // ids of messages that were read
+  std::size_t announcedHere_ = 0;       // announced to us and not confirmed
+  std::uint32_t framesReceived_ = 0, toldFrames_ = 0;
+  std::uint64_t windowReceived_ = 0, windowConsumed_ = 0, toldWindow_ = 0;
+
+  // The end
+  bool gone_ = false, goneHandled_ = false, goneAborted_ = false;
+  std::string goneCause_;
+  bool closing_ = false, byeSent_ = false, byeAcknowledged_ = false, byeReceived_ = false, finished_ = false;
+  std::uint32_t byeNumber_ = 0;
+  ChannelCounters counters_;
+};
+
+}  // namespace gloo_bypass

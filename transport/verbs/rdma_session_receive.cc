@@ -1,0 +1,290 @@
+// The receiving half of rdma_session.h. Every field of a frame comes from the peer and is checked before use.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "transport/core/receive_fit.h"
+#include "transport/verbs/rdma_session.h"
+
+namespace gloo_bypass {
+namespace {
+
+constexpr std::size_t kMaxAnnounced = 65536;
+// A READ is not cut finer than this for the sake of several rails.
+constexpr std::size_t kMinStripe = 64 * 1024;
+constexpr std::size_t kStripeAlignment = 4096;
+
+}  // namespace
+
+void RdmaSession::onFrame(std::span<const std::byte> bytes) {
+  ++framesReceived_;
+  ++counters_.packetsReceived;
+  counters_.wireBytesReceived += bytes.size();
+  const auto decoded = decodeFrame(bytes);
+  if (!decoded) {
+    ++counters_.invalidReceived;
+    (void)violation("it sent a frame that no correct peer sends");
+    return;
+  }
+  if (framesReceived_ - toldFrames_ > device_.config.rdma.credits) {
+    (void)violation("it sent more frames than it had credits for");
+    return;
+  }
+  const RdmaFrame& frame = decoded->frame;
+  if (frame.session != static_cast<std::uint32_t>(id_)) {
+    ++counters_.invalidReceived;
+    (void)violation("it sent a frame of another session");
+    return;
+  }
+  device_.markDirty(*this);
+  takeReturned(frame);
+  if (state_ == ChannelState::kConnecting) onPeerReady();  // its word on the control connection is still on its way
+  if (state_ != ChannelState::kConnected && !closing_) return;
+  switch (frame.type) {
+    case FrameType::kEager:
+      if (!closing_) onEager(frame, decoded->payload);
+      break;
+    case FrameType::kAnnounce:
+      if (!closing_) onAnnounce(frame);
+      break;
+    case FrameType::kDone:
+      onDone(frame.id);
+      break;
+    case FrameType::kCredit:
+      break;
+    case FrameType::kBye:
+      onBye();
+      break;
+  }
+}
+
+void RdmaSession::consumed(std::uint64_t length) { windowConsumed_ += windowCharge(length); }
+
+bool RdmaSession::fits(const Matcher::Message& message) {
+  const ReceiveRequest& receive = message.receive;
+  std::string problem =
+      misfit(message.key, receive.capacity, receive.persistent, message.body.length, message.body.remoteOffset);
+  if (problem.empty()) return true;
+  fail({ErrorScope::kSession, ErrorCode::kMessageTooLong, std::move(problem)});
+  return false;
+}
+
+void RdmaSession::onEager(const RdmaFrame& frame, std::span<const std::byte> payload) {
+  windowReceived_ += windowCharge(payload.size());
+  if (windowReceived_ - windowConsumed_ > device_.config.session.shortPathEagerBytes) {
+    (void)violation("it sent more than the window that it was given");
+    return;
+  }
+  const SlotIndex slot = matcher_.arrive(frame.key);
+  Matcher::Message& message = matcher_[slot];
+  message.body.length = payload.size();
+  message.body.remoteOffset = frame.remoteOffset;
+  if (message.matched) {
+    if (!fits(message)) return;
+    std::byte* to = message.receive.data + (message.receive.persistent ? frame.remoteOffset : 0);
+    if (!payload.empty()) std::memcpy(to, payload.data(), payload.size());
+    consumed(payload.size());
+    complete(slot);
+    return;
+  }
+  if (!payload.empty()) {
+    message.body.staged = device_.staging.take(payload.size());
+    std::memcpy(message.body.staged.data.get(), payload.data(), payload.size());
+  }
+  ++counters_.stagedReceives;
+  if (observer_ != nullptr) observer_->onMessageAnnounced(frame.key, payload.size());
+}
+
+void RdmaSession::onAnnounce(const RdmaFrame& frame) {
+  if (frame.rails != reads_.size() || ++announcedHere_ > kMaxAnnounced) {
+    (void)violation("it announced more messages than a correct peer does, or for other devices");
+    return;
+  }
+  const SlotIndex slot = matcher_.arrive(frame.key);
+  Matcher::Message& message = matcher_[slot];
+  Incoming& body = message.body;
+  body.announced = true;
+  body.id = frame.id;
+  body.length = frame.length;
+  body.remoteOffset = frame.remoteOffset;
+  body.address = frame.address;
+  body.remoteKeys = frame.remoteKeys;
+  if (message.matched) {
+    begin(slot);
+  } else if (observer_ != nullptr) {
+    observer_->onMessageAnnounced(frame.key, static_cast<std::size_t>(frame.length));
+  }
+}
+
+Status RdmaSession::postReceive(const ReceiveRequest& request) {
+  const bool closedButHere = state_ == ChannelState::kPeerClosed && matcher_.hasUnmatched(request.key);
+  if ((state_ != ChannelState::kConnected && state_ != ChannelState::kUnconnected &&
+       state_ != ChannelState::kConnecting && !closedButHere) ||
+      closing_) {
+    return refusal();
+  }
+  while (const auto slot = matcher_.post(request)) {
+    const bool staged = !matcher_[*slot].body.announced;
+    staged ? deliverStaged(*slot) : begin(*slot);
+    if (state_ == ChannelState::kFailed) return Status(error_);
+    if (!request.persistent) break;
+    if (state_ == ChannelState::kPeerClosed && !matcher_.hasUnmatched(request.key)) break;  // nothing more will come
+  }
+  device_.markDirty(*this);
+  return {};
+}
+
+// A message that had come before its receive.
+void RdmaSession::deliverStaged(SlotIndex slot) {
+  Matcher::Message& message = matcher_[slot];
+  if (!fits(message)) return;
+  Incoming& body = message.body;
+  std::byte* to = message.receive.data + (message.receive.persistent ? body.remoteOffset : 0);
+  if (body.length > 0) {
+    std::memcpy(to, body.staged.data.get(), static_cast<std::size_t>(body.length));
+    device_.staging.give(std::move(body.staged));
+  }
+  consumed(body.length);
+  complete(slot);
+}
+
+// An announced message has met its receive.
+void RdmaSession::begin(SlotIndex slot) {
+  Matcher::Message& message = matcher_[slot];
+  if (!fits(message)) return;
+  Incoming& body = message.body;
+  if (body.length == 0) {
+    toConfirm_.pushBack(body.id);
+    complete(slot);
+    return;
+  }
+  body.destination = message.receive.data + (message.receive.persistent ? body.remoteOffset : 0);
+  auto registration = device_.registrations->acquire(body.destination, static_cast<std::size_t>(body.length),
+                                                     RegistrationUse::kLocalWrite);
+  if (!registration) {
+    fail({ErrorScope::kSession, registration.error().code, registration.error().message});
+    return;
+  }
+  body.registration = registration.value();
+  toRead_.pushBack(slot);
+}
+
+std::size_t RdmaSession::chunkOf(const Incoming& incoming) const {
+  std::size_t chunk =
+      std::min<std::size_t>(device_.config.rdma.chunkBytes, device_.rails[0]->rail().attributes.max_msg_sz);
+  if (reads_.size() > 1) {
+    const auto share = static_cast<std::size_t>((incoming.length + reads_.size() - 1) / reads_.size());
+    const std::size_t stripe = (share + kStripeAlignment - 1) / kStripeAlignment * kStripeAlignment;
+    chunk = std::min(chunk, std::max(stripe, kMinStripe));
+  }
+  return static_cast<std::size_t>(std::min<std::uint64_t>(chunk, incoming.length - incoming.requested));
+}
+
+bool RdmaSession::pumpReads() {
+  bool any = false;
+  while (!toRead_.empty() && state_ == ChannelState::kConnected) {
+    const auto freest = std::min_element(reads_.begin(), reads_.end(), [](const ReadsRail& a, const ReadsRail& b) {
+      return a.underWay.size() < b.underWay.size();
+    });
+    if (freest->underWay.size() >= freest->pair->readDepth()) break;
+    const SlotIndex slot = toRead_.front();
+    if (!postRead(slot, static_cast<std::size_t>(freest - reads_.begin()))) return true;
+    const Incoming& body = matcher_[slot].body;
+    if (body.requested == body.length) (void)toRead_.popFront();
+    any = true;
+  }
+  return any;
+}
+
+// False: the session has failed.
+bool RdmaSession::postRead(SlotIndex slot, std::size_t rail) {
+  Incoming& body = matcher_[slot].body;
+  const std::size_t bytes = chunkOf(body);
+  ibv_sge piece{reinterpret_cast<std::uintptr_t>(body.destination) + body.requested, static_cast<std::uint32_t>(bytes),
+                body.registration->regions[rail]->lkey};
+  ibv_send_wr work{};
+  work.opcode = IBV_WR_RDMA_READ;
+  work.wr_id = sendWorkId(index_, WorkKind::kRead, static_cast<std::uint32_t>(rail));
+  work.sg_list = &piece;
+  work.num_sge = 1;
+  work.send_flags = IBV_SEND_SIGNALED;
+  work.wr.rdma.remote_addr = body.address + body.requested;
+  work.wr.rdma.rkey = body.remoteKeys[rail];
+  if (Status status = reads_[rail].pair->post(&work); !status) {
+    fail(status.error());
+    return false;
+  }
+  body.requested += bytes;
+  ++body.underWay;
+  reads_[rail].underWay.pushBack(slot);
+  ++counters_.packetsSent;
+  return true;
+}
+
+void RdmaSession::finishRead(SlotIndex slot) {
+  device_.markDirty(*this);
+  Incoming& body = matcher_[slot].body;
+  --body.underWay;
+  if (body.underWay > 0 || body.requested < body.length) return;
+  device_.registrations->release(std::exchange(body.registration, nullptr));
+  counters_.wireBytesReceived += body.length;
+  toConfirm_.pushBack(body.id);
+  complete(slot);
+}
+
+void RdmaSession::complete(SlotIndex slot) {
+  matcher_.complete(slot, [this](const Matcher::Message& message) {
+    ++counters_.messagesReceived;
+    counters_.payloadBytesReceived += message.body.length;
+    if (observer_ != nullptr) {
+      observer_->onReceiveComplete(message.receive.token, static_cast<std::size_t>(message.body.length));
+    }
+  });
+}
+
+bool RdmaSession::cancelReceive(OperationToken token) {
+  bool found = matcher_.cancelWaiting(token);
+  std::vector<SlotIndex> active;
+  matcher_.forEachActiveOf(token, [&](SlotIndex slot) { active.push_back(slot); });
+  for (const SlotIndex slot : active) {
+    found = true;
+    Matcher::Message& message = matcher_[slot];
+    message.orphaned = true;
+    if (message.complete || !message.body.announced) continue;
+    // The rest is not fetched; what is under way must have landed before the buffer is given back.
+    for (std::size_t i = toRead_.size(); i > 0; --i) {
+      if (const SlotIndex other = toRead_.popFront(); other != slot) toRead_.pushBack(other);
+    }
+    message.body.length = message.body.requested;
+    if (message.body.underWay == 0) {
+      ++message.body.underWay;
+      finishRead(slot);
+      continue;
+    }
+    constexpr auto kPatience = std::chrono::seconds(2);
+    const std::uint64_t id = message.body.id;
+    const auto landed = [&] {
+      const Incoming& body = matcher_[slot].body;
+      return state_ != ChannelState::kConnected || body.id != id || body.underWay == 0;
+    };
+    if (!device_.drain(*this, landed, kPatience)) {
+      fail({ErrorScope::kSession, ErrorCode::kCancelled,
+            "a receive was cancelled while the device wrote to its buffer, and the device did not finish"});
+      return true;
+    }
+  }
+  return found;
+}
+
+void RdmaSession::onBye() {
+  byeReceived_ = true;
+  if (closing_ || state_ != ChannelState::kConnected) return;
+  // What has arrived whole can still be received; READs would fail, and must not land after this.
+  for (ReadsRail& rail : reads_) rail.pair.reset();
+  releaseMemory();
+  outgoing_.clear();
+  matcher_.forgetReceives([](const Matcher::Message& message) { return !message.body.announced; });
+  setState(ChannelState::kPeerClosed);
+}
+
+}  // namespace gloo_bypass

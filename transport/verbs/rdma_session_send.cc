@@ -1,0 +1,227 @@
+// The sending half of rdma_session.h.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "transport/base/check.h"
+#include "transport/verbs/rdma_session.h"
+
+namespace gloo_bypass {
+namespace {
+
+// Every so many frames one is signalled: its completion tells of those before it.
+constexpr std::uint32_t kSignalEvery = 16;
+// A message costs its receiver memory besides its bytes; an empty one too.
+constexpr std::uint64_t kMessageCharge = 64;
+constexpr std::size_t kMaxAnnounced = 65536;
+
+}  // namespace
+
+std::uint64_t RdmaSession::windowCharge(std::uint64_t length) const { return length + kMessageCharge; }
+
+// The last credit is kept for a frame that brings credits back: else two full sides could wait for each other for ever.
+bool RdmaSession::haveCredit(bool forData) const {
+  const std::uint32_t underWay = framesSent_ - slotsReturned_;
+  return underWay + (forData ? 1 : 0) < peer_.credits && postedSlots_.size() < sendDepth_;
+}
+
+bool RdmaSession::fitsWindow(std::uint64_t length) const {
+  return windowUsed_ - windowReturned_ + windowCharge(length) <= peer_.eagerWindow;
+}
+
+bool RdmaSession::pumpOutgoing() {
+  bool any = false;
+  while (!outgoing_.empty() && haveCredit(/*forData=*/true)) {
+    if (outgoing_.front().cancelled) {
+      (void)outgoing_.popFront();
+      continue;
+    }
+    const std::size_t length = outgoing_.front().request.length;
+    if (length <= eagerLimit_ && fitsWindow(length)) {
+      // Out of the queue first: its completion may post the next.
+      const PendingSend send = outgoing_.popFront();
+      sendEager(send);
+    } else {
+      if (announced_.size() >= kMaxAnnounced) break;
+      if (!announce(outgoing_.front())) return true;
+      (void)outgoing_.popFront();
+    }
+    any = true;
+    if (state_ != ChannelState::kConnected && !closing_) break;
+  }
+  return any;
+}
+
+void RdmaSession::sendEager(const PendingSend& send) {
+  const SendRequest& request = send.request;
+  RdmaFrame frame;
+  frame.type = FrameType::kEager;
+  frame.key = request.key;
+  frame.length = request.length;
+  frame.remoteOffset = request.remoteOffset;
+  windowUsed_ += windowCharge(request.length);
+  if (!pushFrame(frame, {request.data, request.length})) return;
+  ++counters_.messagesSent;
+  ++counters_.eagerMessages;
+  counters_.payloadBytesSent += request.length;
+  if (observer_ != nullptr) observer_->onSendComplete(request.token);
+}
+
+// False: the session has failed.
+bool RdmaSession::announce(const PendingSend& send) {
+  const SendRequest& request = send.request;
+  AnnouncedSend announced{.token = request.token, .length = request.length};
+  RdmaFrame frame;
+  frame.type = FrameType::kAnnounce;
+  frame.key = request.key;
+  frame.length = request.length;
+  frame.remoteOffset = request.remoteOffset;
+  frame.id = nextAnnounceId_++;
+  frame.address = reinterpret_cast<std::uintptr_t>(request.data);
+  frame.rails = static_cast<std::uint8_t>(reads_.size());
+  if (request.length > 0) {
+    auto registration = device_.registrations->acquire(request.data, request.length, RegistrationUse::kRemoteRead);
+    if (!registration) {
+      fail({ErrorScope::kSession, registration.error().code, registration.error().message});
+      return false;
+    }
+    announced.registration = registration.value();
+    for (std::size_t i = 0; i < reads_.size(); ++i) frame.remoteKeys[i] = announced.registration->regions[i]->rkey;
+  }
+  announced_.at(frame.id) = announced;
+  if (!pushFrame(frame, {})) return false;
+  ++counters_.rendezvousMessages;
+  return true;
+}
+
+// Tells senders that their buffers are free.
+bool RdmaSession::pumpDone() {
+  bool any = false;
+  while (!toConfirm_.empty() && haveCredit(/*forData=*/true)) {
+    RdmaFrame frame;
+    frame.type = FrameType::kDone;
+    frame.id = toConfirm_.popFront();
+    --announcedHere_;
+    if (!pushFrame(frame, {})) return true;
+    any = true;
+  }
+  return any;
+}
+
+// The peer learns in passing how much it may send; it must be told apart when nothing goes its way.
+void RdmaSession::pumpCredit() {
+  const bool slotsDue = framesReceived_ - toldFrames_ >= std::max(1u, device_.config.rdma.credits / 2);
+  const bool windowDue = windowConsumed_ - toldWindow_ >= device_.config.session.shortPathEagerBytes / 4;
+  if ((slotsDue || windowDue) && haveCredit(/*forData=*/false)) (void)pushFrame({}, {});
+}
+
+void RdmaSession::pumpBye() {
+  if (!closing_ || byeSent_ || !outgoing_.empty() || !toConfirm_.empty() || !haveCredit(/*forData=*/true)) return;
+  byeSent_ = true;
+  byeNumber_ = framesSent_;
+  RdmaFrame frame;
+  frame.type = FrameType::kBye;
+  (void)pushFrame(frame, {});
+}
+
+// False: the session has failed.
+bool RdmaSession::pushFrame(RdmaFrame frame, std::span<const std::byte> payload) {
+  const auto slot = device_.frames->take();
+  if (!slot) {
+    fail(slot.error());
+    return false;
+  }
+  frame.session = static_cast<std::uint32_t>(peerId_);
+  frame.slotsReturned = toldFrames_ = framesReceived_;
+  frame.windowReturned = toldWindow_ = windowConsumed_;
+  const auto bytes = device_.frames->bytes(slot.value());
+  const std::size_t header = encodeFrame(frame, bytes);
+  GLOO_BYPASS_CHECK(header + payload.size() <= bytes.size());
+  if (!payload.empty()) std::memcpy(bytes.data() + header, payload.data(), payload.size());
+  const std::size_t length = header + payload.size();
+
+  ibv_send_wr& work = batch_[batchSize_];
+  ibv_sge& piece = batchPieces_[batchSize_];
+  piece = {reinterpret_cast<std::uintptr_t>(bytes.data()), static_cast<std::uint32_t>(length),
+           device_.frames->localKey(slot.value())};
+  work = {};
+  work.opcode = IBV_WR_SEND;
+  work.wr_id = sendWorkId(index_, WorkKind::kFrame, framesSent_);
+  work.sg_list = &piece;
+  work.num_sge = 1;
+  if (framesSent_ - lastSignalled_ >= kSignalEvery || frame.type == FrameType::kBye) {
+    work.send_flags |= IBV_SEND_SIGNALED;
+    lastSignalled_ = framesSent_;
+  }
+  if (length <= frames_->inlineBytes()) {
+    work.send_flags |= IBV_SEND_INLINE;
+    batchInline_[batchInlineSize_++] = slot.value();
+    postedSlots_.pushBack(kNoSlot);
+  } else {
+    postedSlots_.pushBack(slot.value());
+  }
+  ++framesSent_;
+  ++counters_.packetsSent;
+  counters_.wireBytesSent += length;
+  return ++batchSize_ < kBatch || flushFrames();
+}
+
+// False: the session has failed.
+bool RdmaSession::flushFrames() {
+  if (batchSize_ == 0) return true;
+  // The credits that these frames bring must be good.
+  Status status = device_.receives->flush();
+  for (std::size_t i = 0; i + 1 < batchSize_; ++i) batch_[i].next = &batch_[i + 1];
+  batch_[batchSize_ - 1].next = nullptr;
+  if (status.ok()) status = frames_->post(batch_.data());
+  batchSize_ = 0;
+  for (std::size_t i = 0; i < batchInlineSize_; ++i) device_.frames->give(batchInline_[i]);
+  batchInlineSize_ = 0;
+  if (status.ok()) return true;
+  fail(status.error());
+  return false;
+}
+
+void RdmaSession::onSent(WorkKind kind, std::uint32_t number) {
+  if (kind == WorkKind::kRead) {
+    if (number >= reads_.size() || reads_[number].underWay.empty()) return;  // of queue pairs that are gone
+    finishRead(reads_[number].underWay.popFront());
+    return;
+  }
+  while (!postedSlots_.empty()) {
+    const std::uint32_t slot = postedSlots_.popFront();
+    if (slot != kNoSlot) device_.frames->give(slot);
+    if (((sentFrames_++) & kWorkNumberMask) == number) break;
+  }
+  if (byeSent_ && sentFrames_ == byeNumber_ + 1) byeAcknowledged_ = true;
+  device_.markDirty(*this);
+}
+
+// What every frame carries.
+void RdmaSession::takeReturned(const RdmaFrame& frame) {
+  const std::uint32_t slots = frame.slotsReturned - slotsReturned_;
+  const std::uint64_t window = frame.windowReturned - windowReturned_;
+  if (slots > framesSent_ - slotsReturned_ || window > windowUsed_ - windowReturned_) {
+    (void)violation("it gave back more credit than it was sent");
+    return;
+  }
+  slotsReturned_ = frame.slotsReturned;
+  windowReturned_ = frame.windowReturned;
+}
+
+void RdmaSession::onDone(std::uint64_t id) {
+  const AnnouncedSend* found = announced_.find(id);
+  if (found == nullptr) {
+    (void)violation("it confirmed a message that was not announced");
+    return;
+  }
+  const AnnouncedSend done = *found;
+  announced_.eraseFound(found);
+  if (done.registration != nullptr) device_.registrations->release(done.registration);
+  ++counters_.messagesSent;
+  counters_.payloadBytesSent += done.length;
+  counters_.wireBytesSent += done.length;
+  if (observer_ != nullptr) observer_->onSendComplete(done.token);
+}
+
+}  // namespace gloo_bypass

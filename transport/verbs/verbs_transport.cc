@@ -1,0 +1,514 @@
+#include "transport/verbs/verbs_transport.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <spdlog/spdlog.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <unordered_map>
+#include <utility>
+
+#include "transport/base/check.h"
+#include "transport/base/file_descriptor.h"
+#include "transport/io/channel_address.h"
+#include "transport/io/channel_counters.h"
+#include "transport/io/progress_engine.h"
+#include "transport/verbs/rdma_session.h"
+
+namespace gloo_bypass {
+namespace {
+
+constexpr int kPollBatch = 16;
+// Completions taken in one round before sessions have their turn.
+constexpr int kPollRounds = 4;
+constexpr auto kTickInterval = std::chrono::milliseconds(1);
+// At the end of the process: how long to wait until peers have what was sent.
+constexpr auto kDrainTime = std::chrono::seconds(3);
+
+Error systemError(const char* what) {
+  return {ErrorScope::kDevice, ErrorCode::kUnavailable, fmt::format("{}: {}", what, std::strerror(errno))};
+}
+
+std::string nameOf(const RailQueues& queues) {
+  return fmt::format("{} port {}", queues.rail().deviceName, queues.rail().port);
+}
+
+}  // namespace
+
+class VerbsTransport final : public Transport, private Pollable, private RdmaDevice {
+ public:
+  static Result<std::shared_ptr<Transport>> make(const VerbsApi& api, const TransportConfig& config) {
+    auto transport = std::shared_ptr<VerbsTransport>(new VerbsTransport(api, config));
+    if (Status status = transport->open(); !status) return status;
+    return std::shared_ptr<Transport>(std::move(transport));
+  }
+  ~VerbsTransport() override;
+
+  ProgressEngine& progress() override { return *engine_; }
+  std::string describe() const override { return description_; }
+  Result<std::unique_ptr<MessageChannel>> openChannel(const ChannelOptions& options,
+                                                      ChannelObserver* observer) override;
+  void closeAll() override;
+  std::string countersJson() const override;
+
+ private:
+  friend class VerbsChannel;
+
+  VerbsTransport(const VerbsApi& verbs, const TransportConfig& configuration) : RdmaDevice(verbs, configuration) {}
+  Status open();
+  Status watch(int fd);
+
+  // Pollable
+  bool poll(TimePoint now) noexcept override;
+  void flush(TimePoint now) noexcept override;
+  TimePoint nextDeadline() const noexcept override { return nextDeadline_; }
+  void armWakeup() noexcept override;
+  void disarmWakeup() noexcept override;
+  void block(Duration timeout) noexcept override;
+  void wake() noexcept override;
+
+  // RdmaDevice
+  void markDirty(RdmaSession& session) override;
+  bool drain(RdmaSession& session, const std::function<bool()>& done, Duration timeout) override;
+
+  bool pollCompletions(RdmaSession* only);
+  bool handleDeferred(RdmaSession* only);
+  void handle(const ibv_wc& completion, RdmaSession* only);
+  RdmaSession* sessionOf(const ibv_wc& completion);
+  void handleEvents();
+  void handleEvent(RailQueues& queues, const ibv_async_event& event);
+  void failAll(const std::string& cause);
+  bool pumpDirty(TimePoint now);
+  void fireTimers(TimePoint now);
+  void retire(RdmaSession& session);
+  void waitUntilDrained();
+  nlohmann::json portJson() const;
+
+  std::string description_;
+  FileDescriptor epoll_, wakeup_;
+  std::unordered_map<std::uint32_t, std::unique_ptr<RdmaSession>> sessions_;  // by index
+  std::unordered_map<std::uint32_t, RdmaSession*> byQueuePair_;               // by number of the frames queue pair
+  std::uint32_t nextIndex_ = 1;
+  std::vector<RdmaSession*> dirty_, pumping_;
+  std::deque<ibv_wc> deferred_;  // of other sessions than the one that was drained
+  TimePoint nextTick_{};
+  TimePoint nextDeadline_ = kNever;
+  ChannelCounters closedCounters_;
+  std::uint64_t strayCompletions_ = 0, portDowns_ = 0;
+  std::random_device random_;
+  std::unique_ptr<ProgressEngine> engine_;  // last: its thread uses all of the above
+};
+
+class VerbsChannel final : public MessageChannel {
+ public:
+  VerbsChannel(VerbsTransport& transport, RdmaSession& session) : transport_(transport), session_(&session) {}
+  ~VerbsChannel() override { VerbsChannel::close(false); }
+
+  std::vector<std::byte> localAddress() const override {
+    return encodeChannelAddress({.sessionId = session_->id(),
+                                 .portAddress = encodeRdmaAddress(session_->address()),
+                                 .description = describeSelf(session_->options().localRank)});
+  }
+
+  Status connect(std::span<const std::byte> remoteAddress) override {
+    if (session_ == nullptr || session_->state() != ChannelState::kUnconnected) {
+      return Status(ErrorScope::kSession, ErrorCode::kInvalidArgument, "connect: already called, or closed");
+    }
+    auto address = decodeChannelAddress(remoteAddress);
+    if (!address) return address.error();
+    if (address.value().sessionId == session_->id()) {
+      return Status(ErrorScope::kSession, ErrorCode::kInvalidArgument, "cannot connect to self");
+    }
+    const auto peer = decodeRdmaAddress(address.value().portAddress);
+    if (!peer) return peer.error();
+    const TimePoint now = monotonicNow();
+    Status status = session_->connect(now, address.value().sessionId, peer.value(), address.value().description);
+    transport_.markDirty(*session_);
+    return status;
+  }
+
+  Status postSend(const SendRequest& request) override {
+    return session_ == nullptr ? closedStatus() : session_->postSend(request);
+  }
+  Status postReceive(const ReceiveRequest& request) override {
+    return session_ == nullptr ? closedStatus() : session_->postReceive(request);
+  }
+  bool cancelSend(OperationToken token) override { return session_ != nullptr && session_->cancelSend(token); }
+  bool cancelReceive(OperationToken token) override { return session_ != nullptr && session_->cancelReceive(token); }
+
+  ChannelState state() const override { return session_ == nullptr ? ChannelState::kClosed : session_->state(); }
+  const Error& error() const override {
+    GLOO_BYPASS_CHECK(session_ != nullptr);
+    return session_->error();
+  }
+  std::string describePeer() const override {
+    return session_ == nullptr || session_->peerName().empty() ? "(not connected)" : session_->peerName();
+  }
+  ChannelCounters counters() const override { return session_ == nullptr ? ChannelCounters{} : session_->counters(); }
+
+  void close(bool abort) override {
+    if (session_ == nullptr) return;
+    std::exchange(session_, nullptr)->close(monotonicNow(), abort);
+  }
+
+ private:
+  static Status closedStatus() {
+    return Status(ErrorScope::kSession, ErrorCode::kInvalidArgument, "the channel has been closed");
+  }
+
+  VerbsTransport& transport_;
+  RdmaSession* session_;
+};
+
+Status VerbsTransport::open() {
+  auto selected = selectRails(api, config.rdma, config.interface);
+  if (!selected) return selected.error();
+  for (Rail& rail : selected.value()) {
+    auto queues = RailQueues::make(api, std::move(rail));
+    if (!queues) return queues.error();
+    rails.push_back(std::move(queues).value());
+  }
+  if (rails.size() > kMaxRails) {
+    return Status(
+        ErrorScope::kDevice, ErrorCode::kConfiguration,
+        fmt::format("GLOO_BYPASS_RDMA_DEVICES names {} devices: at most {} are striped", rails.size(), kMaxRails));
+  }
+  const std::size_t slotBytes = std::max(kMaxFrameBytes, kFrameHeaderBytes + config.rdma.eagerBytes);
+  auto slots = ReceiveSlots::make(api, *rails[0], slotBytes);
+  if (!slots) return slots.error();
+  receives = std::move(slots).value();
+  frames = std::make_unique<RegisteredSlots>(api, rails[0]->domain(), slotBytes);
+  std::vector<ibv_pd*> domains;
+  for (const auto& queues : rails) domains.push_back(queues->domain());
+  registrations = std::make_unique<RegistrationCache>(api, std::move(domains), config.rdma.registrationCacheBytes);
+  if (!registrations->watching()) {
+    spdlog::warn("RDMA: registered memory is not kept, every large message registers its buffer anew: {}",
+                 registrations->whyNotWatching());
+  }
+  GidBytes ip;
+  std::copy_n(std::begin(rails[0]->rail().gid.raw), ip.size(), ip.begin());
+  auto plane = ControlPlane::make(ip);
+  if (!plane) return plane.error();
+  control = std::move(plane).value();
+
+  epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
+  wakeup_.reset(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  if (!epoll_ || !wakeup_) return systemError("no event descriptor");
+  if (Status status = watch(wakeup_.get()); !status) return status;
+  if (Status status = watch(control->fd()); !status) return status;
+  for (const auto& queues : rails) {
+    if (Status status = watch(queues->completionFd()); !status) return status;
+    if (Status status = watch(queues->eventFd()); !status) return status;
+    description_ += (description_.empty() ? "RDMA device " : ", ") + nameOf(*queues);
+  }
+  engine_ = std::make_unique<ProgressEngine>(static_cast<Pollable&>(*this),
+                                             ProgressOptions{.spin = config.spin, .engineCpu = config.engineCpu});
+  return {};
+}
+
+Status VerbsTransport::watch(int fd) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = fd;
+  return epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0 ? Status() : Status(systemError("epoll_ctl"));
+}
+
+VerbsTransport::~VerbsTransport() {
+  if (engine_ != nullptr) waitUntilDrained();
+  engine_.reset();
+  // Before the queues that they stand on.
+  byQueuePair_.clear();
+  sessions_.clear();
+  control.reset();
+  registrations.reset();
+  frames.reset();
+  receives.reset();
+  rails.clear();
+}
+
+void VerbsTransport::closeAll() {
+  engine_->exclusive([this] {
+    const TimePoint now = monotonicNow();
+    for (auto& [index, session] : sessions_) session->close(now, false);
+  });
+  waitUntilDrained();
+}
+
+void VerbsTransport::waitUntilDrained() {
+  const auto drained = [this] {
+    return std::all_of(sessions_.begin(), sessions_.end(), [](const auto& item) { return item.second->drained(); });
+  };
+  (void)engine_->waitUntil(drained, monotonicNow() + Duration(kDrainTime));
+}
+
+Result<std::unique_ptr<MessageChannel>> VerbsTransport::openChannel(const ChannelOptions& options,
+                                                                    ChannelObserver* observer) {
+  if (nextIndex_ == kMaxSessionIndex) {
+    return Status(ErrorScope::kDevice, ErrorCode::kExhausted, "this process has made too many RDMA connections");
+  }
+  std::uint64_t id = 0;
+  while (id == 0) id = (static_cast<std::uint64_t>(random_()) << 32) | random_();
+  auto session = std::make_unique<RdmaSession>(static_cast<RdmaDevice&>(*this), nextIndex_, id, options, observer);
+  if (Status status = session->open(); !status) return status;
+  RdmaSession& reference = *session;
+  byQueuePair_[session->queuePairNumber()] = session.get();
+  sessions_.emplace(nextIndex_++, std::move(session));
+  return std::unique_ptr<MessageChannel>(std::make_unique<VerbsChannel>(*this, reference));
+}
+
+// Pollable ----------------------------------------------------------------------------------------------------------
+
+bool VerbsTransport::poll(TimePoint now) noexcept {
+  bool progressed = false;
+  if (now >= nextTick_) {
+    nextTick_ = now + Duration(kTickInterval);
+    progressed |= control->poll(now);
+    handleEvents();
+    registrations->dropUnmapped();
+  }
+  progressed |= pollCompletions(nullptr);
+  if (now >= nextDeadline_) fireTimers(now);
+  if (!dirty_.empty()) progressed |= pumpDirty(now);
+  (void)receives->flush();
+  return progressed;
+}
+
+void VerbsTransport::flush(TimePoint now) noexcept {
+  if (!dirty_.empty()) (void)pumpDirty(now);
+}
+
+void VerbsTransport::armWakeup() noexcept {
+  for (const auto& queues : rails) queues->requestNotification();
+  nextTick_ = {};  // the poll that follows looks at everything
+}
+
+void VerbsTransport::disarmWakeup() noexcept {
+  for (const auto& queues : rails) queues->consumeNotifications();
+  nextTick_ = {};
+}
+
+void VerbsTransport::block(Duration timeout) noexcept {
+  std::array<epoll_event, 8> events;
+  const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(timeout).count();
+  const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
+                               static_cast<int>(std::min<std::int64_t>(milliseconds, 60'000)));
+  for (int i = 0; i < count; ++i) {
+    if (events[static_cast<std::size_t>(i)].data.fd != wakeup_.get()) continue;
+    std::uint64_t woken = 0;
+    (void)!read(wakeup_.get(), &woken, sizeof woken);
+  }
+}
+
+void VerbsTransport::wake() noexcept {
+  const std::uint64_t one = 1;
+  (void)!write(wakeup_.get(), &one, sizeof one);
+}
+
+// Completions -------------------------------------------------------------------------------------------------------
+
+void VerbsTransport::markDirty(RdmaSession& session) {
+  if (session.dirty) return;
+  session.dirty = true;
+  dirty_.push_back(&session);
+}
+
+RdmaSession* VerbsTransport::sessionOf(const ibv_wc& completion) {
+  const WorkId work = decodeWorkId(completion.wr_id);
+  if (work.receive) {
+    const auto it = byQueuePair_.find(completion.qp_num);
+    return it == byQueuePair_.end() ? nullptr : it->second;
+  }
+  const auto it = sessions_.find(work.session);
+  return it == sessions_.end() ? nullptr : it->second.get();
+}
+
+// True if there were any. `only`: those of other sessions are kept for later.
+bool VerbsTransport::pollCompletions(RdmaSession* only) {
+  bool any = !deferred_.empty() && handleDeferred(only);
+  std::array<ibv_wc, kPollBatch> completions;
+  for (const auto& queues : rails) {
+    for (int round = 0; round < kPollRounds; ++round) {
+      const int count = ibv_poll_cq(queues->completions(), kPollBatch, completions.data());
+      for (int i = 0; i < count; ++i) handle(completions[static_cast<std::size_t>(i)], only);
+      any |= count > 0;
+      if (count < kPollBatch) break;
+    }
+  }
+  return any;
+}
+
+bool VerbsTransport::handleDeferred(RdmaSession* only) {
+  std::deque<ibv_wc> deferred = std::exchange(deferred_, {});
+  const std::size_t before = deferred.size();
+  for (const ibv_wc& completion : deferred) handle(completion, only);  // puts aside again what is not `only`'s
+  return deferred_.size() < before;
+}
+
+void VerbsTransport::handle(const ibv_wc& completion, RdmaSession* only) {
+  RdmaSession* session = sessionOf(completion);
+  if (only != nullptr && session != only) {
+    deferred_.push_back(completion);
+    return;
+  }
+  const WorkId work = decodeWorkId(completion.wr_id);
+  if (work.receive) {
+    if (completion.status == IBV_WC_SUCCESS && session != nullptr) {
+      const std::size_t length = std::min<std::size_t>(completion.byte_len, receives->slotBytes());
+      session->onFrame(receives->received(work.slot, length));
+    } else {
+      ++strayCompletions_;
+    }
+    receives->repost(work.slot);
+  } else if (session == nullptr) {
+    ++strayCompletions_;  // of queue pairs that are gone
+  } else if (completion.status == IBV_WC_SUCCESS) {
+    session->onSent(work.kind, work.number);
+  } else {
+    session->onWorkFailed(work.kind, completion.status);
+  }
+}
+
+bool VerbsTransport::drain(RdmaSession& session, const std::function<bool()>& done, Duration timeout) {
+  const TimePoint deadline = monotonicNow() + timeout;
+  while (!done()) {
+    if (monotonicNow() >= deadline) return false;
+    (void)pollCompletions(&session);
+    (void)receives->flush();
+  }
+  return true;
+}
+
+bool VerbsTransport::pumpDirty(TimePoint now) {
+  bool progressed = false;
+  pumping_.swap(dirty_);
+  for (RdmaSession* session : pumping_) {
+    session->dirty = false;
+    progressed |= session->pump(now);
+    nextDeadline_ = std::min(nextDeadline_, session->deadline());
+    if (!session->finished()) continue;
+    progressed = true;  // for who waits until all are
+    if (!session->dirty) retire(*session);
+  }
+  pumping_.clear();
+  return progressed;
+}
+
+void VerbsTransport::fireTimers(TimePoint now) {
+  nextDeadline_ = kNever;
+  for (auto& [index, session] : sessions_) {
+    if (session->deadline() <= now) {
+      markDirty(*session);
+    } else {
+      nextDeadline_ = std::min(nextDeadline_, session->deadline());
+    }
+  }
+}
+
+void VerbsTransport::retire(RdmaSession& session) {
+  closedCounters_ += session.counters();
+  std::erase_if(byQueuePair_, [&](const auto& item) { return item.second == &session; });
+  sessions_.erase(session.index());
+}
+
+// Events ------------------------------------------------------------------------------------------------------------
+
+void VerbsTransport::handleEvents() {
+  for (const auto& queues : rails) {
+    pollfd readable{queues->eventFd(), POLLIN, 0};
+    while (::poll(&readable, 1, 0) == 1) {
+      ibv_async_event event{};
+      if (!queues->takeEvent(&event)) break;
+      handleEvent(*queues, event);
+    }
+  }
+}
+
+void VerbsTransport::failAll(const std::string& cause) {
+  for (auto& [index, session] : sessions_) session->fail({ErrorScope::kDevice, ErrorCode::kUnavailable, cause});
+}
+
+void VerbsTransport::handleEvent(RailQueues& queues, const ibv_async_event& event) {
+  const std::string what = fmt::format("RDMA device {}: {}", nameOf(queues), api.eventTypeName(event.event_type));
+  switch (event.event_type) {
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+      for (auto& [index, session] : sessions_) {
+        // Completions that were there before say it more exactly.
+        if (session->hasQueuePair(event.element.qp->qp_num)) {
+          session->fail({ErrorScope::kSession, ErrorCode::kPeerViolatedProtocol, what});
+        }
+      }
+      break;
+    case IBV_EVENT_CQ_ERR:
+    case IBV_EVENT_SRQ_ERR:
+    case IBV_EVENT_DEVICE_FATAL:
+      failAll(what);
+      break;
+    case IBV_EVENT_PORT_ERR:
+      ++portDowns_;
+      spdlog::warn("{}: connections break if it does not come back within the retries", what);
+      break;
+    default:
+      spdlog::debug("{}", what);
+      break;
+  }
+}
+
+// Counters ----------------------------------------------------------------------------------------------------------
+
+nlohmann::json VerbsTransport::portJson() const {
+  const RegistrationCounters& r = registrations->counters();
+  return {{"description", description_},
+          {"rails", rails.size()},
+          {"active_mtu_bytes", 128u << rails[0]->rail().attributes.active_mtu},
+          {"slot_bytes_registered", receives->registeredBytes() + frames->registeredBytes()},
+          {"memory_registrations", r.registrations},
+          {"registration_hits", r.hits},
+          {"registration_misses", r.misses},
+          {"registrations_not_kept", r.uncached},
+          {"registration_invalidations", r.invalidations},
+          {"registration_evictions", r.evictions},
+          {"pinned_bytes", r.pinnedBytes},
+          {"peak_pinned_bytes", r.peakPinnedBytes},
+          {"stray_completions", strayCompletions_},
+          {"port_downs", portDowns_},
+          {"refused_control_connections", control->refusedConnections()}};
+}
+
+std::string VerbsTransport::countersJson() const {
+  ChannelCounters sum = closedCounters_;
+  nlohmann::json peers = nlohmann::json::array();
+  for (const auto& [index, session] : sessions_) {
+    const ChannelCounters c = session->counters();
+    sum += c;
+    nlohmann::json peer = toJson(c);
+    peer["peer"] = session->peerName();
+    peer["local_rank"] = session->options().localRank;
+    peer["peer_rank"] = session->options().peerRank;
+    peers.push_back(std::move(peer));
+  }
+  nlohmann::json json = toJson(sum);
+  json["port"] = portJson();
+  // Frames and the data of READs; the adapter adds RoCE's headers.
+  json["bytes_sent"] = sum.wireBytesSent;
+  json["bytes_received"] = sum.wireBytesReceived;
+  json["open_channels"] = std::move(peers);
+  return json.dump();
+}
+
+Result<std::shared_ptr<Transport>> makeVerbsTransport(const VerbsApi& api, const TransportConfig& config) {
+  return VerbsTransport::make(api, config);
+}
+
+}  // namespace gloo_bypass
