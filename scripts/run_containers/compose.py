@@ -21,17 +21,22 @@ x-rank: &rank
 """
 
 
+def reason_of(grant):
+    return grant.reason[0].upper() + grant.reason[1:]
+
+
 def commented(grant, line):
-    return [f"  # {grant.reason}", f"  {line}"]
+    return [f"  # {reason_of(grant)}", f"  {line}"]
 
 
 def rank_options(recipe):
     """The lines of x-rank that the transport adds, each under its reason."""
     lines = []
+    capabilities = [grant for grant in recipe.grants if grant.kind == "capability"]
+    if capabilities:
+        lines += ["  cap_add:"] + [line for grant in capabilities for line in (f"    # {reason_of(grant)}", f"    - {grant.value}")]
     for grant in recipe.grants:
-        if grant.kind == "capability":
-            lines += commented(grant, f"cap_add: [{grant.value}]")
-        elif grant.kind == "user":
+        if grant.kind == "user":
             lines += commented(grant, f'user: "{grant.value}:{grant.value}"')
         elif grant.kind == "network":
             lines += commented(grant, f"network_mode: {grant.value}")
@@ -40,11 +45,11 @@ def rank_options(recipe):
         elif grant.kind == "limit":
             name, _, values = grant.value.partition("=")
             soft, _, hard = values.partition(":")
-            lines += [f"  # {grant.reason}", "  ulimits:", f"    {name}: {{soft: {soft}, hard: {hard}}}"]
+            lines += [f"  # {reason_of(grant)}", "  ulimits:", f"    {name}: {{soft: {soft}, hard: {hard}}}"]
     lines += ["  volumes:", f'    - "results:{RESULTS_DIRECTORY}"']
     for grant in recipe.grants:
         if grant.kind == "volume":
-            lines += [f"    # {grant.reason}", f'    - "{grant.value}:{SHARED_DIRECTORY}"']
+            lines += [f"    # {reason_of(grant)}", f'    - "{grant.value}:{SHARED_DIRECTORY}"']
     return lines
 
 

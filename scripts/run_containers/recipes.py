@@ -60,7 +60,9 @@ RECIPES = {recipe.transport: recipe for recipe in (
     Recipe("DPDK-netdev", "DPDK over the container network (af_packet)",
            {"GLOO_DEVICE_TRANSPORT": "DPDK", "GLOO_BYPASS_LINK": "netdev"},
            (Grant("capability", "NET_RAW", "opens a packet socket on the container's interface; it sees this container's traffic only"),
-            Grant("user", "0", "docker and Kubernetes give capabilities to root alone; of root's powers it has NET_RAW only"))),
+            Grant("capability", "NET_ADMIN", "DPDK sets the interface's flags when it starts its driver; of the container's own network only"),
+            Grant("capability", "IPC_LOCK", "the packet socket's rings, 16 MiB and more, are locked in memory; the usual limit is 8 MiB"),
+            Grant("user", "0", "docker and Kubernetes give capabilities to root alone; of root's powers it has these three only"))),
     Recipe("RDMA", "RDMA verbs: an adapter, or SoftRoCE",
            {"GLOO_DEVICE_TRANSPORT": "RDMA"},
            (Grant("network", "host", "a RoCE device belongs to the network namespace that holds its interface (rdma system netns shows "

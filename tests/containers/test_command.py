@@ -1,0 +1,141 @@
+"""scripts/run-containers with podman played by a double: what it asks for, how it ends, and that nothing is left."""
+
+import json
+import os
+import signal
+import time
+
+import podman_double
+import pytest
+from conftest import Command
+
+
+@pytest.fixture
+def double(tmp_path):
+    def make(rank_script="echo rank $RANK of $WORLD_SIZE", image=True):
+        folder = podman_double.make(tmp_path / "double", rank_script)
+        if image:
+            (folder / "state" / "image").touch()
+        command = Command(tmp_path / "output", f"{folder}:{os.environ['PATH']}")
+        command.state = folder / "state"
+        return command
+    return make
+
+
+def calls(command, verb):
+    lines = (command.state / "calls").read_text().splitlines()
+    return [words for words in map(json.loads, lines) if words[0] == verb]
+
+
+def left_over(command):
+    return [path.name for kind in ("container", "network", "volume") for path in (command.state / kind).iterdir()]
+
+
+def test_Run_AllRanksWell_ShowsRank0AndRemovesAll(double):
+    command = double()
+    status, out, err = command.ranks("TCP", "--ranks", 3)
+    assert status == 0, err
+    assert out == "rank 0 of 3\n"
+    assert [(command.output / f"rank-{n}.log").read_text() for n in (1, 2)] == ["rank 1 of 3\n", "rank 2 of 3\n"]
+    assert (command.output / "results" / "calls").exists()
+    assert left_over(command) == []
+
+
+def test_Run_OneRankFails_SaysWhichAndEndsTheOthers(double):
+    command = double("[ $RANK = 0 ] && sleep 600; echo the reason; exit 7")
+    started = time.monotonic()
+    status, _, err = command.ranks("TCP")
+    assert status == 1
+    assert "rank 1 failed first, with status 7" in err and "the reason" in err
+    assert time.monotonic() - started < 60
+    assert left_over(command) == []
+
+
+def test_Run_NoEnd_IsStoppedAtTimeout(double):
+    command = double("sleep 600")
+    status, _, err = command.ranks("DPDK", "--timeout", 1)
+    assert status == 1
+    assert "--timeout 1 s: still running: rank 0, 1" in err
+    assert left_over(command) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_Run_Signal_RemovesAll(double, number):
+    command = double("echo up; sleep 600")
+    with command.start("--transport", "DPDK", "--output", command.output) as process:
+        assert process.stdout.readline() == "up\n"
+        process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert f"ended by {number.name}" in err
+    assert left_over(command) == []
+
+
+def test_Run_NoImage_SaysHowToMakeIt(double):
+    command = double(image=False)
+    status, _, err = command.ranks("TCP")
+    assert (status, len(err.splitlines())) == (1, 1)
+    assert "scripts/run-containers --build" in err
+    assert not command.output.exists()
+
+
+def test_Run_NoEngine_SaysSoInOneLine(tmp_path):
+    (tmp_path / "empty").mkdir()
+    for name in ("env", "python3"):
+        (tmp_path / "empty" / name).symlink_to(f"/usr/bin/{name}")
+    status, _, err = Command(tmp_path / "output", str(tmp_path / "empty")).ranks("TCP")
+    assert (status, len(err.splitlines())) == (1, 1)
+    assert "podman is not installed; docker is not installed" in err
+
+
+def test_Run_OutputExists_IsKept(double):
+    command = double()
+    command.output.mkdir()
+    status, _, err = command.ranks("TCP")
+    assert status == 1 and "choose another --output" in err
+    assert list(command.output.iterdir()) == [] and left_over(command) == []
+
+
+@pytest.mark.parametrize("arguments, says", [
+    (["--transport", "UDP"], "invalid choice"),
+    (["--transport", "TCP", "--ranks", "0"], "from 1 to 64"),
+    (["--transport", "TCP", "--env", "A"], "NAME=VALUE"),
+    (["--transport", "TCP", "--rootfs", "/nowhere"], "no folder"),
+    (["--transport", "TCP", "--package", "python3-torch"], "--build"),
+    ([], "--transport"),
+])
+def test_CommandLine_Wrong_StatusTwoAndReason(command, arguments, says):
+    status, _, err = command.run(*arguments)
+    assert status == 2 and says in err
+
+
+def options(words, name):
+    return podman_double.values(words, name)
+
+
+@pytest.mark.parametrize("transport, capabilities, user", [
+    ("TCP", [], "1000:1000"), ("DPDK", [], "1000:1000"), ("DPDK-netdev", ["NET_RAW", "NET_ADMIN", "IPC_LOCK"], "0:0")])
+def test_Rank_EachTransport_GetsNoMoreThanItNeeds(double, transport, capabilities, user):
+    command = double()
+    assert command.ranks(transport, "--env", "GLOO_BYPASS_LOG_LEVEL=info")[0] == 0
+    for words in calls(command, "run"):
+        assert options(words, "--cap-drop") == ["ALL"] and "--read-only" in words
+        assert options(words, "--security-opt") == ["no-new-privileges"]
+        assert options(words, "--cap-add") == capabilities
+        assert options(words, "--user") == [user]
+        assert options(words, "--network") != ["host"] and options(words, "--device") == []
+        assert "GLOO_BYPASS_LOG_LEVEL=info" in options(words, "--env")
+        assert not {"--privileged", "--ipc", "--pid"} & set(words)
+
+
+def test_Rank_Memif_SharesOneVolume(double):
+    command = double()
+    assert command.ranks("DPDK")[0] == 0
+    shared = [[v for v in options(words, "--volume") if v.endswith(":/run/gloo-bypass")] for words in calls(command, "run")]
+    assert len(shared) == 2 and len(shared[0]) == 1 and shared[0] == shared[1]
+
+
+def test_Rank_Benchmark_GetsItsTransportAsArgument(double):
+    command = double()
+    assert command.ranks("DPDK", "--program", "all_reduce_perf", program=["-b", "4"])[0] == 0
+    assert calls(command, "run")[0][-5:] == ["all_reduce_perf", "-b", "4", "--transports", "DPDK"]

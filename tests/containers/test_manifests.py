@@ -1,0 +1,182 @@
+"""The files that other launchers read: Kubernetes manifests, compose files, the Slurm script. Linters, and what linters do not know: that
+they ask for the same as scripts/run-containers does.
+
+The Kubernetes linter is Debian's Python client: each document must survive being read into the API's models and written back, which finds
+unknown and misplaced fields, wrong types and missing ones. It knows no schema of values and no cluster: device plugins, quotas and
+admission are not judged.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+from conftest import ROOT
+
+from run_containers.compose import compose_file
+from run_containers.recipes import RECIPES
+
+yaml = pytest.importorskip("yaml", reason="python3-yaml is not installed: run scripts/install-packages")
+CONTAINERS = ROOT / "containers"
+COMPOSE = {"TCP": "tcp", "DPDK": "memif", "DPDK-netdev": "netdev", "RDMA": "rdma"}
+MANIFESTS = {"DPDK": "memif", "DPDK-netdev": "netdev", "RDMA": "rdma"}
+MODELS = {("batch/v1", "Job"): "V1Job", ("v1", "Service"): "V1Service"}
+
+
+def tool(name):
+    if not shutil.which(name):
+        pytest.skip(f"{name} is not installed: run scripts/install-packages")
+    return name
+
+
+def documents(name):
+    return list(yaml.safe_load_all((CONTAINERS / "kubernetes" / f"{name}.yaml").read_text()))
+
+
+class Answer:
+    """What the client's reader takes: an HTTP answer."""
+
+    def __init__(self, document):
+        self.data = json.dumps(document)
+
+
+def model_fault(document):
+    """Why the API's models do not take this document; empty if they do."""
+    client = pytest.importorskip("kubernetes.client", reason="python3-kubernetes is not installed: run scripts/install-packages")
+    model = MODELS.get((document.get("apiVersion"), document.get("kind")))
+    if not model:
+        return f"unknown kind {document.get('apiVersion')} {document.get('kind')}"
+    api = client.ApiClient()
+    try:
+        back = api.sanitize_for_serialization(api.deserialize(Answer(document), model))
+    except (ValueError, TypeError, client.ApiException) as error:
+        return str(error)
+    return "" if back == document else "a field is unknown, misplaced or of another type"
+
+
+@pytest.mark.parametrize("name", MANIFESTS.values())
+def test_Kubernetes_EachDocument_FitsTheApi(name):
+    for document in documents(name):
+        assert model_fault(document) == ""
+
+
+@pytest.mark.parametrize("break_it", [
+    lambda job: job["spec"].update(backofLimit=1),
+    lambda job: job["spec"].update(completions="2"),
+    lambda job: job["spec"].pop("template"),
+    lambda job: job["spec"]["template"]["spec"]["containers"][0].pop("name"),
+    lambda job: job["spec"]["template"].update(restartPolicy="Never"),
+    lambda job: job.update(kind="Jop"),
+])
+def test_KubernetesLinter_FaultPlanted_IsFound(break_it):
+    job = documents("netdev")[1]
+    break_it(job)
+    assert model_fault(job)
+
+
+def ranks_of(job):
+    """Container specifications, one for each rank or one for all."""
+    return job["spec"]["template"]["spec"]["containers"]
+
+
+def plain_environment(container):
+    return {entry["name"]: entry["value"] for entry in container["env"] if "value" in entry}
+
+
+@pytest.mark.parametrize("transport, name", MANIFESTS.items())
+def test_Kubernetes_Transport_IsTheLaunchers(transport, name):
+    recipe = RECIPES[transport]
+    job = documents(name)[-1]
+    for container in ranks_of(job):
+        assert recipe.environment.items() <= plain_environment(container).items()
+        capabilities = container["securityContext"]["capabilities"]
+        assert capabilities["drop"] == ["ALL"]
+        # Pods cannot raise the limit on locked memory: the capability stands in its place.
+        expected = recipe.granted("capability") or (["IPC_LOCK"] if recipe.granted("limit") else [])
+        assert capabilities.get("add", []) == expected
+        assert "privileged" not in container["securityContext"]
+        assert container["securityContext"]["allowPrivilegeEscalation"] is False
+    assert job["spec"]["template"]["spec"].get("hostNetwork", False) == recipe.host_network
+
+
+@pytest.mark.parametrize("name", ["netdev", "rdma"])
+def test_Kubernetes_IndexedJob_RanksFindRankZero(name):
+    service, job = documents(name)
+    spec, pod = job["spec"], job["spec"]["template"]["spec"]
+    environment = plain_environment(ranks_of(job)[0])
+    assert spec["completionMode"] == "Indexed" and spec["completions"] == spec["parallelism"] == int(environment["WORLD_SIZE"])
+    assert service["spec"]["selector"] == {"job-name": job["metadata"]["name"]}
+    assert pod["subdomain"] == service["metadata"]["name"]
+    assert environment["MASTER_ADDR"] == f"{job['metadata']['name']}-0.{service['metadata']['name']}"
+
+
+def test_Kubernetes_OnePodOfRanks_CountsThem():
+    containers = ranks_of(documents("memif")[0])
+    assert [plain_environment(container)["RANK"] for container in containers] == [str(n) for n in range(len(containers))]
+    assert {plain_environment(container)["WORLD_SIZE"] for container in containers} == {str(len(containers))}
+
+
+@pytest.mark.parametrize("transport, name", COMPOSE.items())
+def test_ComposeFile_Committed_IsWhatTheCommandPrints(transport, name):
+    assert (CONTAINERS / "compose" / f"{name}.yaml").read_text() == compose_file(RECIPES[transport], 2)
+
+
+@pytest.mark.parametrize("transport", RECIPES)
+def test_ComposeFile_AnyNumberOfRanks_NamesEachRankOnce(transport):
+    services = yaml.safe_load(compose_file(RECIPES[transport], 5))["services"]
+    assert [service["environment"]["RANK"] for service in services.values()] == ["0", "1", "2", "3", "4"]
+    assert all(service["cap_drop"] == ["ALL"] for service in services.values())
+
+
+def test_Yaml_AllFiles_LintClean():
+    done = subprocess.run([tool("yamllint"), "--strict", "-c", CONTAINERS / "yamllint.yaml", CONTAINERS], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_Shell_AllScripts_ShellcheckClean():
+    scripts = [CONTAINERS / "slurm" / "train.sbatch", CONTAINERS / "stage-programs", ROOT / "scripts" / "install-packages"]
+    done = subprocess.run([tool("shellcheck"), "--severity=warning", *scripts], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+# The Slurm script's own logic, with srun and scontrol played by doubles.
+
+SRUN = """#!/bin/bash
+while [[ $1 == --* ]]; do shift; done
+for ((task = 0; task < 2; task++)); do SLURM_PROCID=$task SLURM_NTASKS=2 "$@" || exit; done
+"""
+
+
+@pytest.fixture
+def slurm(tmp_path):
+    doubles = {"srun": SRUN, "scontrol": "#!/bin/sh\nprintf 'node7\\nnode8\\n'\n",
+               "program": '#!/bin/sh\necho "$RANK/$WORLD_SIZE $MASTER_ADDR:$MASTER_PORT $GLOO_DEVICE_TRANSPORT $GLOO_BYPASS_LINK $*"\n'}
+    for name, text in doubles.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+
+    def run(*arguments, **variables):
+        environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PROGRAM": "program", "SLURM_JOB_ID": "20005",
+                       "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_NODELIST": "node[7-8]", "SLURM_SUBMIT_DIR": str(ROOT), **variables}
+        done = subprocess.run(["bash", CONTAINERS / "slurm" / "train.sbatch", *arguments], env=environment, capture_output=True,
+                              text=True, timeout=30)
+        return done.returncode, done.stdout.splitlines(), done.stderr
+    return run
+
+
+def test_Slurm_TwoTasks_AreTwoRanks(slurm):
+    status, out, err = slurm("--steps", "3", TRANSPORT="DPDK-netdev")
+    assert status == 0, err
+    assert out == [f"{rank}/2 node7:20005 DPDK netdev --steps 3" for rank in range(2)]
+
+
+@pytest.mark.parametrize("variables, says", [
+    ({"TRANSPORT": "DPDK"}, "--nodes 1"),
+    ({"TRANSPORT": "UDP"}, "TCP, DPDK, DPDK-netdev or RDMA"),
+    ({"SLURM_JOB_ID": ""}, "sbatch"),
+    ({"PROGRAM": "not-there"}, "not-there is not there"),
+])
+def test_Slurm_WrongSetting_OneLineAndStatusTwo(slurm, variables, says):
+    status, out, err = slurm(**variables)
+    assert (status, out, len(err.splitlines())) == (2, [], 1) and says in err
