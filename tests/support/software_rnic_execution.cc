@@ -189,12 +189,12 @@ class Stepper {
   }
 
   Step send(SoftQueuePair& peer) {
+    Spans from, to;
+    if (!gather(from)) return failRequest(IBV_WC_LOC_PROT_ERR);
     if (!takeReceive(peer)) return receiverNotReady(peer);
     if (request().length > total(peer.receiving->segments)) {
       return refuse(peer, IBV_WC_REM_INV_REQ_ERR, std::nullopt, IBV_WC_LOC_LEN_ERR);
     }
-    Spans from, to;
-    if (!gather(from)) return failRequest(IBV_WC_LOC_PROT_ERR);
     const ibv_pd* domain = peer.srq != nullptr ? peer.srq->pd : peer.pd;
     if (!resolve(peer.receiving->segments, domain, IBV_ACCESS_LOCAL_WRITE, to)) {
       return refuse(peer, IBV_WC_REM_OP_ERR, std::nullopt, IBV_WC_LOC_PROT_ERR);
@@ -238,10 +238,11 @@ class Stepper {
       return refuse(peer, IBV_WC_REM_INV_REQ_ERR, IBV_EVENT_QP_REQ_ERR);
     }
     Spans from, to;
-    if (!resolve(request().segments, qp_.pd, IBV_ACCESS_LOCAL_WRITE, to)) return failRequest(IBV_WC_LOC_PROT_ERR);
     if (!resolveRemote(peer, IBV_ACCESS_REMOTE_READ, from)) {
       return refuse(peer, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
     }
+    // Where the data go is looked at when they come back.
+    if (!resolve(request().segments, qp_.pd, IBV_ACCESS_LOCAL_WRITE, to)) return failRequest(IBV_WC_LOC_PROT_ERR);
     copy(from, to);
     return qp_.execution->offset < request().length ? Step::kAgain : succeed();
   }
