@@ -32,8 +32,6 @@ constexpr std::size_t kNotes = 1024;
 constexpr std::size_t kEventsARead = 16;
 constexpr std::uint64_t kFeatures =
     UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_EVENT_UNMAP | UFFD_FEATURE_EVENT_REMOVE | UFFD_FEATURE_EVENT_REMAP;
-// Huge pages are watched whole. 1 GiB pages are not: they are not cached.
-constexpr std::uintptr_t kHugePage = std::uintptr_t{2} << 20;
 
 Error unavailable(std::string message) {
   return Error{ErrorScope::kDevice, ErrorCode::kUnavailable, std::move(message)};
@@ -85,7 +83,7 @@ class UnmapWatcher {
   bool ofAnotherProcess() const { return ::getpid() != process_; }
 
   const pid_t process_ = ::getpid();
-  const FileDescriptor events_;
+  FileDescriptor events_;  // closed by the thread as it ends, which lets go whoever waits in munmap
   const FileDescriptor stop_;
   pthread_t thread_{};
   bool started_ = false;
@@ -139,14 +137,17 @@ UnmapWatcher::~UnmapWatcher() {
   const std::uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = ::write(stop_.get(), &one, sizeof one);
   pthread_join(thread_, nullptr);
-  // Closing the descriptor lets go whoever waits in munmap.
 }
 
 void UnmapWatcher::run() {
   for (;;) {
     pollfd wanted[2] = {{events_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}};
     if (::poll(wanted, 2, -1) < 0 && errno != EINTR) break;
-    if (wanted[1].revents != 0) return;
+    if (wanted[1].revents != 0) {
+      // Before the thread ends: an allocator may unmap what it kept for the thread, and nobody would take that event.
+      events_.reset();
+      return;
+    }
     if (wanted[0].revents != 0 && !readEvents()) break;
   }
   // Only if the program closed a descriptor that is not its own; the number may be another file's by now.
@@ -199,11 +200,6 @@ bool UnmapWatcher::watch(std::byte* begin, std::size_t length) {
   uffdio_register request{};
   request.range = {reinterpret_cast<std::uintptr_t>(begin), length};
   request.mode = UFFDIO_REGISTER_MODE_WP;
-  if (::ioctl(events_.get(), UFFDIO_REGISTER, &request) == 0) return true;
-  if (errno != EINVAL) return false;
-  const std::uintptr_t first = reinterpret_cast<std::uintptr_t>(begin) & ~(kHugePage - 1);
-  const std::uintptr_t last = (reinterpret_cast<std::uintptr_t>(begin) + length + kHugePage - 1) & ~(kHugePage - 1);
-  request.range = {first, last - first};
   return ::ioctl(events_.get(), UFFDIO_REGISTER, &request) == 0;
 }
 
@@ -212,7 +208,6 @@ void UnmapWatcher::unwatch(std::byte* begin, std::size_t length) {
   const std::lock_guard lock(watchMutex_);
   if (monitors_ != 1) return;  // another may be interested in the same page
   uffdio_range range{reinterpret_cast<std::uintptr_t>(begin), length};
-  // Fails for part of a huge page, which then stays watched.
   ::ioctl(events_.get(), UFFDIO_UNREGISTER, &range);
 }
 

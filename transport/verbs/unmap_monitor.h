@@ -28,8 +28,8 @@ class UnmapMonitor {
   static Result<std::unique_ptr<UnmapMonitor>> make();
   virtual ~UnmapMonitor() = default;
 
-  // From now on unmapping any of these whole pages is noted. False: this memory cannot be watched (a file's, a device's, another
-  // userfaultfd's). Watching twice is harmless.
+  // From now on unmapping any of these whole pages is noted. False: this memory cannot be watched (a file's, a device's, part of a
+  // huge page, another userfaultfd's). Watching twice is harmless.
   virtual bool watch(std::byte* begin, std::size_t length) = 0;
   // These whole pages, still mapped, are of no interest any more. Their events may go on.
   virtual void unwatch(std::byte* begin, std::size_t length) = 0;

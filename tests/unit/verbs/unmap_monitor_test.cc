@@ -176,13 +176,14 @@ TEST_F(UnmapMonitorTest, Munmap_SharedMemory_Noted) {
   EXPECT_TRUE(tookUnmapped(*monitor_, memory, 4 * kPage));
 }
 
-TEST_F(UnmapMonitorTest, Munmap_HugePages_NotedThoughWatchedInPart) {
+TEST_F(UnmapMonitorTest, Munmap_HugePages_NotedIfWatchedWhole) {
   constexpr std::size_t kHuge = 2 << 20;
   std::byte* memory = mapMemory(2 * kHuge, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB);
   if (memory == nullptr) GTEST_SKIP() << "no huge pages are reserved (vm.nr_hugepages)";
-  ASSERT_TRUE(monitor_->watch(memory + kPage, kPage));
+  EXPECT_FALSE(monitor_->watch(memory + kPage, kPage));
+  ASSERT_TRUE(monitor_->watch(memory, kHuge));
   ::munmap(memory, kHuge);
-  EXPECT_TRUE(tookUnmapped(*monitor_, memory + kPage, kPage));
+  EXPECT_TRUE(tookUnmapped(*monitor_, memory, kHuge));
   ::munmap(memory + kHuge, kHuge);
 }
 
