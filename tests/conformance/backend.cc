@@ -88,12 +88,12 @@ Backend dpdkMemif() {
 #endif
 
 #ifdef GLOO_BYPASS_TEST_VERBS
-// Queue pairs of the software adapter; a process a rank, as it were.
-Backend verbs(const std::string& name, const RdmaConfig& rdma) {
+// A process a rank, as it were.
+Backend verbs(const std::string& name, const VerbsApi& api, const RdmaConfig& rdma) {
   TransportConfig config;
   config.rdma = rdma;
-  return {name, [config] {
-            auto transport = makeVerbsTransport(softwareVerbs(), config);
+  return {name, [&api, config] {
+            auto transport = makeVerbsTransport(api, config);
             if (!transport.ok()) throw std::runtime_error(transport.error().message);
             return makeDevice(std::move(transport).value());
           }};
@@ -108,7 +108,13 @@ std::vector<Backend> verbsBackends() {
   two.eagerBytes =
       4096;  // Gloo's ReduceScatterHalvingDoubling overwrites what it sends without a wait: its messages stay eager
   two.chunkBytes = 64 * 1024;
-  return {verbs("VerbsSoftware", one), verbs("VerbsSoftwareRails", two)};
+  std::vector<Backend> all = {verbs("VerbsSoftware", softwareVerbs(), one),
+                              verbs("VerbsSoftwareRails", softwareVerbs(), two)};
+  // What this machine has: SoftRoCE in the guest, or a real adapter. Left out where there is none.
+  if (const auto system = systemVerbs(); system.ok() && makeVerbsTransport(*system.value(), {}).ok()) {
+    all.push_back(verbs("Rdma", *system.value(), {}));
+  }
+  return all;
 }
 #endif
 
