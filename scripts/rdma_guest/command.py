@@ -9,7 +9,7 @@ from pathlib import Path
 from .failures import GuestError, kMissing
 from .boot_files import bootFilesFor, busyboxPath
 from .kernel import fetchKernel, findKernel
-from .machine import Run, kQemu, runInGuest
+from .machine import Run, kPciDrivers, kQemu, runInGuest
 
 
 def positive(text):
@@ -36,6 +36,8 @@ def parser():
     run.add_argument("--env", type=assignment, action="append", default=[], metavar="NAME=VALUE")
     run.add_argument("--writable", type=Path, action="append", default=[], metavar="DIR")
     run.add_argument("--rxe", type=int, default=1, metavar="N")
+    run.add_argument("--pci-nics", type=int, default=0, metavar="N")
+    run.add_argument("--pci-driver", choices=kPciDrivers, default=kPciDrivers[0])
     run.add_argument("--kvm", action="store_true")
     run.add_argument("--dmesg", type=Path, metavar="FILE")
     run.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND...")
@@ -54,7 +56,7 @@ def runCommand(arguments):
     directory = Path.cwd()
     run = Run(command=command, directory=directory, timeoutSeconds=arguments.timeout, cpus=arguments.cpus, memoryMib=arguments.memory,
               environment=dict(arguments.env), writable=[directory, *(path.resolve() for path in arguments.writable)],
-              rxeDevices=arguments.rxe, kvm=arguments.kvm, dmesg=arguments.dmesg)
+              rxeDevices=arguments.rxe, pciNics=arguments.pci_nics, pciDriver=arguments.pci_driver, kvm=arguments.kvm, dmesg=arguments.dmesg)
     return runInGuest(run, kernel, bootFilesFor(kernel))
 
 

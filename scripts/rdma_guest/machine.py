@@ -26,6 +26,9 @@ kBootSeconds = 120       # from QEMU's start to the command's; 4 to 8 s on a qui
 kDrainSeconds = 10       # for the rest of the output once the exit status is there
 kPorts = ("control", "out", "err")
 kInside = Path(__file__).with_name("inside.sh")
+kPciDrivers = ("vfio-pci", "uio_pci_generic")
+kFirstPciSlot = 0x10     # NIC n is 0000:00:1n.0 in the guest
+kHugePages = 256         # of 2 MiB, reserved with --pci-nics
 # Of the caller's environment: what has a meaning on the host only.
 kHostOnly = {"TMPDIR", "TMP", "TEMP", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "SSH_AUTH_SOCK", "PWD", "OLDPWD",
              "SHLVL", "_", "LD_PRELOAD"}
@@ -44,6 +47,7 @@ class Run:
     writable: list = field(default_factory=list)
     rxeDevices: int = 1
     pciNics: int = 0
+    pciDriver: str = kPciDrivers[0]
     kvm: bool = False
     dmesg: Path = None
 
@@ -58,16 +62,41 @@ def commandScript(run):
 
 def writeSettings(run, folder, token):
     settings = {"RXE_DEVICES": run.rxeDevices, "SCRIPTS": kInside.parent.parent, "END_TOKEN": token,
-                "PCI_NICS": run.pciNics, "ADDRESS": "10.77.0.1" if run.rxeDevices else "127.0.1.1"}
+                "PCI_NICS": run.pciNics, "PCI_DRIVER": run.pciDriver, "HUGE_PAGES": kHugePages,
+                "PCI_ADDRESSES": " ".join(pciAddresses(run)), "ADDRESS": "10.77.0.1" if run.rxeDevices else "127.0.1.1"}
     (folder / "settings").write_text("".join(f"{name}={shlex.quote(str(value))}\n" for name, value in settings.items()))
     (folder / "command").write_text(commandScript(run))
     (folder / "writable").write_text("".join(f"{path}\n" for path in run.writable))
-    shutil.copy(kInside, folder / "inside.sh")
+    for script in (kInside, kInside.with_name("pci_nics.sh")):
+        shutil.copy(script, folder)
+
+
+def pciAddresses(run):
+    return [f"0000:00:{kFirstPciSlot + number:02x}.0" for number in range(run.pciNics)]
+
+
+def needsIommu(run):
+    return run.pciNics > 0 and run.pciDriver == "vfio-pci"
+
+
+def nicOptions(run):
+    """NICs on one hub; for vfio-pci behind an IOMMU (which uio_pci_generic's DMA would not pass)."""
+    options = ["-device", "intel-iommu,intremap=on,device-iotlb=on,aw-bits=48"] if needsIommu(run) else []
+    features = "iommu_platform=on,ats=on,disable-legacy=on," if needsIommu(run) else ""
+    for number in range(run.pciNics):
+        options += ["-netdev", f"hubport,id=nic{number},hubid=1", "-device",
+                    f"virtio-net-pci,netdev=nic{number},mac=52:54:00:00:00:{number + 1:02x},addr={kFirstPciSlot + number:#x},"
+                    f"{features}romfile="]
+    return options
 
 
 def qemuCommand(run, kernel, files, folder, ports):
     append = f"console=ttyS0 panic=-1 mitigations=off guest.run={folder} guest.modules={kernel.modules}"
-    command = [kQemu, "-machine", "q35", "-smp", str(run.cpus), "-m", str(run.memoryMib), "-nodefaults", "-display", "none", "-no-reboot",
+    machine = "q35"
+    if needsIommu(run):
+        machine += ",kernel-irqchip=split"  # for the IOMMU's interrupt remapping
+        append += " intel_iommu=on"
+    command = [kQemu, "-machine", machine, "-smp", str(run.cpus), "-m", str(run.memoryMib), "-nodefaults", "-display", "none", "-no-reboot",
                "-kernel", str(files.image), "-initrd", str(files.initramfs), "-append", append,
                "-serial", f"file:{folder / 'console'}",
                "-device", "virtio-serial-pci"]
@@ -79,7 +108,7 @@ def qemuCommand(run, kernel, files, folder, ports):
         quoted = str(path).replace(",", ",,")
         command += ["-fsdev", f"local,id={tag},path={quoted},security_model=none,multidevs=remap{options}",
                     "-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}"]
-    return command
+    return command + nicOptions(run)
 
 
 def dieWithParent():
