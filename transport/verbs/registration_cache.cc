@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <sched.h>
 #include <spdlog/spdlog.h>
-#include <sys/resource.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "transport/base/check.h"
+#include "transport/verbs/memory_limit.h"
 
 namespace gloo_bypass {
 namespace {
@@ -71,7 +72,8 @@ class AddressIndex {
   std::map<const std::byte*, Entry*> byBegin_;
 };
 
-std::string inMiB(std::uint64_t bytes) { return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20)); }
+// The kernel says ENOMEM of memory that is not mapped, too. MS_ASYNC looks at the mappings and does nothing.
+bool isMapped(std::byte* begin, std::size_t length) { return ::msync(begin, length, MS_ASYNC) == 0 || errno != ENOMEM; }
 
 }  // namespace
 
@@ -235,7 +237,8 @@ int RegistrationCache::Impl::registerOnRails(Entry* entry, int access) {
     errno = 0;
     ibv_mr* region = api_.registerMemory(domain, entry->begin, entry->length, access);
     if (region == nullptr) {
-      const int error = errno != 0 ? errno : EIO;
+      int error = errno != 0 ? errno : EIO;
+      if (error == ENOMEM && !isMapped(entry->begin, entry->length)) error = EFAULT;
       for (ibv_mr* done : entry->regions) api_.deregisterMemory(done);
       entry->regions.clear();
       return error;
@@ -246,34 +249,20 @@ int RegistrationCache::Impl::registerOnRails(Entry* entry, int access) {
 }
 
 Status RegistrationCache::Impl::refusal(const Entry& entry, int error) const {
-  const std::string what = fmt::format("cannot register {} of memory at {} for RDMA", inMiB(entry.length),
-                                       static_cast<const void*>(entry.begin));
   if (error == EFAULT || error == EACCES || error == EPERM)
     return {ErrorScope::kOperation, ErrorCode::kInvalidArgument,
-            fmt::format("{}: it is not mapped, or not writable where it is to be received into ({})", what,
-                        std::strerror(error))};
-  if (error != ENOMEM)
-    return {ErrorScope::kOperation, ErrorCode::kUnavailable, fmt::format("{}: {}", what, std::strerror(error))};
-  const std::string pinned =
-      fmt::format("{} of {} adapter(s) are registered", inMiB(counters_.pinnedBytes), domains_.size());
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-    return {ErrorScope::kOperation, ErrorCode::kExhausted,
-            fmt::format("{}: {} and the limit of locked memory (RLIMIT_MEMLOCK) is {}; raise it: ulimit -l unlimited, "
-                        "LimitMEMLOCK=infinity in a systemd unit, --ulimit memlock=-1:-1 for a container",
-                        what, pinned, inMiB(limit.rlim_cur))};
-  return {
-      ErrorScope::kOperation, ErrorCode::kExhausted,
-      fmt::format("{}: {}, locked memory is not limited (RLIMIT_MEMLOCK), so memory or the adapter's memory regions "
-                  "are used up",
-                  what, pinned)};
+            fmt::format("cannot register {} bytes of memory at {} for RDMA: it is not mapped, or not writable where it "
+                        "is to be received into ({})",
+                        entry.length, static_cast<const void*>(entry.begin), std::strerror(error))};
+  return {ErrorScope::kOperation, error == ENOMEM ? ErrorCode::kExhausted : ErrorCode::kUnavailable,
+          registrationFailure(error, entry.length, counters_.pinnedBytes, "a message's buffer")};
 }
 
 void RegistrationCache::Impl::deregister(Entry* entry) {
   for (ibv_mr* region : entry->regions) {
     const int error = api_.deregisterMemory(region);
     if (error != 0)
-      spdlog::warn("RDMA: {} at {} stay registered: {}", inMiB(entry->length), static_cast<const void*>(entry->begin),
+      spdlog::warn("RDMA: {} bytes at {} stay registered: {}", entry->length, static_cast<const void*>(entry->begin),
                    std::strerror(error));
   }
   entry->regions.clear();
