@@ -132,7 +132,7 @@ Result<std::vector<Device>> openDevices(const VerbsApi& api) {
   errno = 0;
   ibv_device** list = api.getDeviceList(&count);
   if (list == nullptr || count == 0) {
-    const int error = list == nullptr ? errno : 0;
+    const int error = list == nullptr && errno != ENOSYS ? errno : 0;  // ENOSYS: the kernel has no RDMA at all
     if (list != nullptr) api.freeDeviceList(list);
     return unavailable(fmt::format(
         "no RDMA device found{}{}; 'scripts/softroce up' makes one in software where the kernel has rdma_rxe",

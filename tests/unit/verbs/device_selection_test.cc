@@ -247,7 +247,9 @@ TEST_F(DeviceSelectionTest, Devices_CannotBeOpened_ErrorSaysWhy) {
 TEST_F(DeviceSelectionTest, Devices_NoneOnTheMachine_ErrorNamesSoftRoce) {
   EXPECT_THAT(refusal(), AllOf(HasSubstr("no RDMA device"), HasSubstr("scripts/softroce")));
   machine_.listError = ENOSYS;
-  EXPECT_THAT(refusal(), AllOf(HasSubstr("Function not implemented"), HasSubstr("scripts/softroce")));
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("no RDMA device"), HasSubstr("scripts/softroce")));
+  machine_.listError = EPERM;
+  EXPECT_THAT(refusal(), HasSubstr("Operation not permitted"));
 }
 
 TEST_F(DeviceSelectionTest, Port_Automatic_FirstActive) {

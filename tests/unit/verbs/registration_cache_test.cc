@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <deque>
 #include <memory>
@@ -25,8 +26,12 @@ constexpr std::size_t kPage = 4096;
 constexpr std::size_t kPlenty = std::size_t{1} << 40;
 constexpr int kBoth = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ;
 
-// Nothing is mapped at these addresses, and nothing reads them.
-std::byte* page(std::size_t number) { return reinterpret_cast<std::byte*>((std::size_t{1} << 32) + number * kPage); }
+// Addresses that nothing reads or writes.
+std::byte* page(std::size_t number) {
+  static void* const reserved =
+      ::mmap(nullptr, 16384 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return static_cast<std::byte*>(reserved) + number * kPage;
+}
 
 // What the test says was unmapped. Shared with the monitor that the cache owns.
 struct FakeUnmapping {
@@ -377,6 +382,19 @@ TEST_F(RegistrationCacheTest, Acquire_MemoryNotMapped_ErrorAndNothingLeft) {
   }
   EXPECT_EQ(counters().pinnedBytes, 0u);
   EXPECT_EQ(unmapping_.unwatched.size(), 2u);
+}
+
+// Linux says ENOMEM of it; that is no reason to give anything back.
+TEST_F(RegistrationCacheTest, Acquire_NotMappedButKernelSaysNoMemory_ErrorSaysNotMappedAndNothingIsEvicted) {
+  cachePages(0, 4);
+  auto* hole = static_cast<std::byte*>(::mmap(nullptr, kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  ::munmap(hole, kPage);
+  adapter_.fail = [](ibv_pd*, std::byte*, std::size_t, int) { return ENOMEM; };
+  const auto refused = cache_->acquire(hole, kPage, RegistrationUse::kLocalWrite);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(refused.error().message, HasSubstr("not mapped"));
+  EXPECT_EQ(counters().evictions, 0u);
 }
 
 TEST_F(RegistrationCacheTest, Acquire_BeyondAddressSpace_Refused) {

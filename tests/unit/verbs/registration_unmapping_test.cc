@@ -128,7 +128,7 @@ TEST_F(RegistrationUnmappingTest, Free_InsideExclusiveAccessAndAllocator_Returns
 // The hard case: an address goes to another thread while the one that unmapped it is still in munmap, before the event is there.
 // A registration must never be older than the mapping it is asked for.
 TEST_F(RegistrationUnmappingTest, Acquire_ManyThreadsMapAndUnmap_NeverOlderThanTheMapping) {
-  constexpr int kThreads = 4, kRounds = 1500;
+  constexpr int kThreads = 4, kRounds = 400;
   std::mutex exclusive;
   std::atomic<int> stale{0};
   std::vector<std::thread> threads;
