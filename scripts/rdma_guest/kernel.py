@@ -77,6 +77,10 @@ def fetchKernel():
     kernel = findKernel()
     if kernel:
         return kernel
+    for program in ("apt-get", "apt-cache", "dpkg-deb", "tar"):
+        if not shutil.which(program):
+            raise GuestError(f"{program} is not there: on another system than Debian, put a Debian kernel package's boot/ and lib/ "
+                             f"into {cacheFolder() / 'kernel'} (dpkg-deb -x, depmod -b)")
     listed = run(["apt-cache", "depends", "--important", kPackage])
     names = re.findall(r"Depends: (linux-image-\S+)", listed)
     if not names:
@@ -98,7 +102,9 @@ def unpackKernel(package, root):
     root.mkdir()
     excluded = [f"--exclude=*/kernel/{name}" for name in kLeftOut]
     with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", str(package)], stdout=subprocess.PIPE) as source:
-        subprocess.run(["tar", "-x", "--no-same-owner", "-C", str(root), *excluded, "--wildcards", "./boot/vmlinuz-*", "./lib/modules"],
-                       stdin=source.stdout, check=True, timeout=kDownloadSeconds)
+        unpacked = subprocess.run(["tar", "-x", "--no-same-owner", "-C", str(root), *excluded, "--wildcards", "./boot/vmlinuz-*",
+                                   "./lib/modules"], stdin=source.stdout, stderr=subprocess.PIPE, text=True, timeout=kDownloadSeconds)
+    if unpacked.returncode != 0 or source.returncode != 0:
+        raise GuestError(f"{package.name} cannot be unpacked into {root.parent.parent}: {unpacked.stderr.strip() or 'damaged package'}")
     version = next((root / "boot").glob("vmlinuz-*")).name.removeprefix("vmlinuz-")
     run(["/sbin/depmod", "-b", str(root), version])

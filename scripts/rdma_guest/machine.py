@@ -22,7 +22,7 @@ from .failures import GuestError, kTimeLimit
 from .streams import EndedStream, Lines
 
 kQemu = "qemu-system-x86_64"
-kBootSeconds = 120       # from QEMU's start to the command's; 4 to 8 s on a quiet machine in software emulation
+kBootSeconds = 180       # from QEMU's start to the command's; 5 s on a quiet machine in software emulation
 kDrainSeconds = 10       # for the rest of the output once the exit status is there
 kPorts = ("control", "out", "err")
 kInside = Path(__file__).with_name("inside.sh")
@@ -129,11 +129,10 @@ class Guest:
         pairs = {name: socket.socketpair() for name in kPorts}
         ends = {name: pair[1] for name, pair in pairs.items()}
         command = qemuCommand(run, kernel, files, folder, ends)
-        try:
-            self.qemu_ = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=open(folder / "qemu", "wb"),
+        with open(folder / "qemu", "wb") as messages:
+            # A session of its own, so that Ctrl-C reaches this process alone, which then ends QEMU.
+            self.qemu_ = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=messages,
                                           pass_fds=[end.fileno() for end in ends.values()], preexec_fn=dieWithParent, start_new_session=True)
-        except FileNotFoundError:
-            raise GuestError(f"{kQemu} is not installed: run scripts/install-packages") from None
         for end in ends.values():
             end.close()
         self.out_ = EndedStream(token.encode(), lambda data: writeAll(1, data))
@@ -185,8 +184,9 @@ class Guest:
 
     def finish(self):
         """Boots, runs the command, passes its output on; its exit status."""
-        begin = time.monotonic()
-        self.until(lambda: self.started_, begin + kBootSeconds, GuestError(f"the guest did not come up within {kBootSeconds} s"))
+        advice = " with KVM: run it without --kvm" if self.run_.kvm else ""
+        self.until(lambda: self.started_, time.monotonic() + kBootSeconds,
+                   GuestError(f"the guest did not come up within {kBootSeconds} s{advice}"))
         limit = GuestError(f"time limit: the command ran longer than {self.run_.timeoutSeconds:g} s and was ended", kTimeLimit)
         self.until(lambda: self.status_ is not None, time.monotonic() + self.run_.timeoutSeconds, limit)
         self.until(lambda: self.out_.ended and self.err_.ended, time.monotonic() + kDrainSeconds,
