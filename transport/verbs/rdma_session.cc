@@ -195,16 +195,31 @@ void RdmaSession::onWorkFailed(WorkKind kind, ibv_wc_status status) {
   }
   if (state_ != ChannelState::kConnected || gone_) return;
   const char* what = kind == WorkKind::kRead ? "RDMA READ" : "SEND";
-  const bool unanswered = status == IBV_WC_RETRY_EXC_ERR || status == IBV_WC_RNR_RETRY_EXC_ERR;
-  Error error{ErrorScope::kSession, unanswered ? ErrorCode::kPeerVanished : ErrorCode::kPeerViolatedProtocol,
-              fmt::format("RDMA device {}: a {} failed: {}{}", device_.rails[0]->rail().deviceName, what,
-                          device_.api.completionStatusName(status),
-                          unanswered ? fmt::format(" (no answer after {} tries of {} ms; "
-                                                   "GLOO_BYPASS_RDMA_TIMEOUT, GLOO_BYPASS_RDMA_RETRY_COUNT)",
-                                                   device_.config.rdma.retryCount + 1,
-                                                   (4096ull << device_.config.rdma.timeoutExponent) / 1000000)
-                                     : "")};
-  fail(std::move(error));
+  std::string message = fmt::format("RDMA device {}: a {} failed: {}", device_.rails[0]->rail().deviceName, what,
+                                    device_.api.completionStatusName(status));
+  ErrorCode code = ErrorCode::kPeerVanished;
+  switch (status) {
+    case IBV_WC_RETRY_EXC_ERR:
+    case IBV_WC_RNR_RETRY_EXC_ERR:
+      message += fmt::format(" (no answer after {} tries of {} ms: GLOO_BYPASS_RDMA_RETRY_COUNT, "
+                             "GLOO_BYPASS_RDMA_TIMEOUT)",
+                             device_.config.rdma.retryCount + 1,
+                             (4096ull << device_.config.rdma.timeoutExponent) / 1'000'000);
+      break;
+    case IBV_WC_LOC_LEN_ERR:
+    case IBV_WC_LOC_PROT_ERR:
+      code = ErrorCode::kInternal;
+      break;
+    case IBV_WC_REM_INV_REQ_ERR:
+    case IBV_WC_REM_ACCESS_ERR:
+    case IBV_WC_REM_OP_ERR:
+      code = ErrorCode::kPeerViolatedProtocol;
+      break;
+    default:  // SoftRoCE says "local QP operation error" when its interface is down
+      message += "; is the device's interface up?";
+      break;
+  }
+  fail({ErrorScope::kSession, code, std::move(message)});
 }
 
 bool RdmaSession::violation(const char* what) {
