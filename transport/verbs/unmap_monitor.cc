@@ -144,6 +144,8 @@ void UnmapWatcher::run() {
     pollfd wanted[2] = {{events_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}};
     if (::poll(wanted, 2, -1) < 0 && errno != EINTR) break;
     if (wanted[1].revents != 0) {
+      std::uint64_t stop = 0;  // read for ThreadSanitizer, which does not know that poll() orders
+      [[maybe_unused]] const ssize_t got = ::read(stop_.get(), &stop, sizeof stop);
       // Before the thread ends: an allocator may unmap what it kept for the thread, and nobody would take that event.
       events_.reset();
       return;
