@@ -11,6 +11,7 @@ from pathlib import Path
 from . import images
 from .compose import compose_file
 from .engine import ContainerError, find_engine
+from .guest import become_guest
 from .group import Job, RankGroup
 from .recipes import RECIPES
 
@@ -24,6 +25,7 @@ Rank 0's output is shown; every rank's goes to OUTPUT/rank-N.log, and what ranks
 EPILOG = """\
   scripts/run-containers --build                                                  makes the image
   scripts/run-containers --build --base-image mmdebstrap                          the same where no registry can be reached
+  scripts/run-containers --transport RDMA --guest -- --model tiny --steps 20           SoftRoCE on any machine
   scripts/run-containers --transport DPDK --ranks 2 -- --model tiny --steps 20 --metrics /results/metrics.jsonl
 
 exit status: 0; 1 a rank failed, or the engine; 2 bad input; 128 + N ended by signal N"""
@@ -78,6 +80,8 @@ def parse(arguments):
     parser.add_argument("--image", default=IMAGE, metavar="NAME", help=f"default {IMAGE}")
     parser.add_argument("--rootfs", type=folder, metavar="DIR",
                         help="podman only: no image, but this root file system under an overlay; / is this machine's own")
+    parser.add_argument("--guest", action="store_true",
+                        help="in the guest of scripts/rdma-guest, with this machine's podman images: SoftRoCE where this kernel has none")
     parser.add_argument("--program", default="ddp_train", metavar="PATH", help="default ddp_train")
     parser.add_argument("--env", type=assignment, action="append", default=[], metavar="NAME=VALUE", help="for every rank; may be repeated")
     parser.add_argument("--interface", metavar="NAME", help="the ranks' network interface (GLOO_SOCKET_IFNAME)")
@@ -93,20 +97,25 @@ def parse(arguments):
         parser.error("--compose needs --transport")
     if options.rootfs and options.build:
         parser.error("--rootfs needs no image: leave out --build")
+    if options.guest and (options.build or options.engine == "docker"):
+        parser.error("--guest uses podman, and an image that was built before")
     if options.package and not options.build:
         parser.error("--package changes the image: it needs --build")
     return options
 
 
+def output_path(options):
+    return (options.output or ROOT / "results" / time.strftime("containers-%Y%m%d-%H%M%S")).absolute()
+
+
 def new_output(path):
-    path = path or ROOT / "results" / time.strftime("containers-%Y%m%d-%H%M%S")
     try:
         path.mkdir(parents=True)
     except FileExistsError as error:
         raise ContainerError(f"{path} exists already: choose another --output") from error
     except OSError as error:
         raise ContainerError(f"cannot make {path}: {error.strerror}: choose another --output") from error
-    return path.resolve()
+    return path
 
 
 def environment_of(options):
@@ -127,7 +136,8 @@ def program_of(options):
 def check_devices(recipe):
     for device in recipe.granted("device"):
         if not Path(device).is_dir() or not any(Path(device).iterdir()):
-            raise ContainerError(f"{device} has no device: scripts/softroce up makes a SoftRoCE one where the kernel has rdma_rxe")
+            raise ContainerError(f"{device} has no device: scripts/softroce up makes a SoftRoCE one where the kernel has rdma_rxe, "
+                                 "and --guest runs all this where it has none")
 
 
 def run_ranks(engine, options):
@@ -138,7 +148,7 @@ def run_ranks(engine, options):
         raise ContainerError(f"{engine.name} has no image {options.image}: make it with scripts/run-containers --build "
                              "(no registry in reach: --build --base-image mmdebstrap)")
     check_devices(recipe)
-    output = new_output(options.output)
+    output = new_output(output_path(options))
     job = Job(recipe, options.ranks, program_of(options), output, options.timeout, image=options.image,
               rootfs=str(options.rootfs or ""), environment=environment_of(options), data=options.data)
     with RankGroup(engine, job) as group:
@@ -160,6 +170,7 @@ def interrupt_once(number, _frame):
 
 
 def main(arguments=None):
+    arguments = sys.argv[1:] if arguments is None else arguments
     options = parse(arguments)
     if options.compose:
         print(compose_file(RECIPES[options.transport], options.ranks), end="")
@@ -167,6 +178,8 @@ def main(arguments=None):
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, interrupt_once)
     try:
+        if options.guest:
+            become_guest(arguments, output_path(options), options.timeout)
         engine = find_engine(options.engine, options.runtime)
         if options.base_image:
             images.make_base_image(engine)

@@ -102,6 +102,7 @@ def test_Run_OutputExists_IsKept(double):
     (["--transport", "TCP", "--env", "A"], "NAME=VALUE"),
     (["--transport", "TCP", "--rootfs", "/nowhere"], "no folder"),
     (["--transport", "TCP", "--package", "python3-torch"], "--build"),
+    (["--transport", "RDMA", "--guest", "--build"], "built before"),
     ([], "--transport"),
 ])
 def test_CommandLine_Wrong_StatusTwoAndReason(command, arguments, says):
@@ -139,3 +140,21 @@ def test_Rank_Benchmark_GetsItsTransportAsArgument(double):
     command = double()
     assert command.ranks("DPDK", "--program", "all_reduce_perf", program=["-b", "4"])[0] == 0
     assert calls(command, "run")[0][-5:] == ["all_reduce_perf", "-b", "4", "--transports", "DPDK"]
+
+
+def test_Guest_Command_RunsTheSameInTheGuest(tmp_path):
+    from run_containers.guest import guest_command
+    words = guest_command(["--transport", "RDMA", "--guest", "--", "--guest", "x"], tmp_path / "output", 60.0)
+    assert words[0].endswith("/scripts/rdma-guest") and words[words.index("--writable") + 1] == str(tmp_path)
+    inside = words[words.index("--") + 1:]
+    assert inside[0].endswith("/containers/guest-storage") and inside[1].endswith("/scripts/run-containers")
+    assert inside[2:] == ["--transport", "RDMA", "--engine", "podman", "--output", str(tmp_path / "output"), "--", "--guest", "x"]
+
+
+def test_Rdma_NoDevice_SaysHowToGetOne(double):
+    if os.path.isdir("/dev/infiniband") and os.listdir("/dev/infiniband"):
+        pytest.skip("this machine has verbs devices")
+    command = double()
+    status, _, err = command.ranks("RDMA")
+    assert (status, len(err.splitlines())) == (1, 1)
+    assert "scripts/softroce up" in err and not command.output.exists()

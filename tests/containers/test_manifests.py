@@ -135,7 +135,8 @@ def test_Yaml_AllFiles_LintClean():
 
 
 def test_Shell_AllScripts_ShellcheckClean():
-    scripts = [CONTAINERS / "slurm" / "train.sbatch", CONTAINERS / "stage-programs", ROOT / "scripts" / "install-packages"]
+    scripts = [CONTAINERS / "slurm" / "train.sbatch", CONTAINERS / "stage-programs", CONTAINERS / "guest-storage",
+               ROOT / "scripts" / "install-packages"]
     done = subprocess.run([tool("shellcheck"), "--severity=warning", *scripts], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
 
