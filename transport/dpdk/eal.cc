@@ -41,9 +41,15 @@ EalState& state() {
   return *s;
 }
 
-std::shared_ptr<spdlog::logger> logger() {
+std::shared_ptr<spdlog::logger> findLogger() {
   if (auto existing = spdlog::get("gloo-bypass")) return existing;
   return spdlog::stderr_logger_mt("gloo-bypass");
+}
+
+// Never destroyed: the engine may close a device, whose driver logs, after spdlog's registry is gone.
+spdlog::logger& logger() {
+  static auto* const kept = new std::shared_ptr<spdlog::logger>(findLogger());
+  return **kept;
 }
 
 // DPDK warns and errs about much that is normal here; what matters of it is quoted in our own errors.
@@ -61,7 +67,7 @@ ssize_t writeLogLine(void*, const char* text, std::size_t size) {
     std::lock_guard<std::mutex> lock(state().logMutex);
     state().lastError = line;
   }
-  logger()->log(ourLevel(level), "dpdk: {}", line);
+  logger().log(ourLevel(level), "dpdk: {}", line);
   return static_cast<ssize_t>(size);
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <rte_bus_vdev.h>
+#include <rte_dev.h>
 #include <rte_errno.h>
 
 #include <algorithm>
@@ -42,7 +43,12 @@ Result<std::unique_ptr<EthernetDevice>> EthernetDevice::create(const EthernetDev
     if (made != 0) return deviceError(options.name, "cannot be made", made);
     device->virtual_ = true;
   }
-  const int found = rte_eth_dev_get_port_by_name(options.name.c_str(), &device->port_);
+  int found = rte_eth_dev_get_port_by_name(options.name.c_str(), &device->port_);
+  if (found != 0 && options.existing) {
+    // The EAL probes once, when it starts; a device that was removed since is probed anew.
+    found = rte_dev_probe(options.name.c_str());
+    if (found == 0) found = rte_eth_dev_get_port_by_name(options.name.c_str(), &device->port_);
+  }
   if (found != 0) return deviceError(options.name, "not found", found);
   const Status configured = device->configure(options);
   if (!configured) return configured.error();
@@ -85,7 +91,10 @@ EthernetDevice::~EthernetDevice() {
   if (virtual_) {
     (void)rte_vdev_uninit(name_.c_str());
   } else if (port_ != RTE_MAX_ETHPORTS) {
+    rte_eth_dev_info info{};
+    const int known = rte_eth_dev_info_get(port_, &info);
     (void)rte_eth_dev_close(port_);
+    if (known == 0) (void)rte_dev_remove(info.device);  // so that it can be probed again
   }
 }
 

@@ -18,7 +18,7 @@ namespace gloo_bypass {
 struct EthernetDeviceOptions {
   std::string name;          // of the device; unique in the process
   std::string vdevArguments; // "key=value,..."; unused with existing
-  bool existing = false;     // a device that the EAL has probed already (PCI)
+  bool existing = false;     // a device on a bus (PCI), which the EAL probes and need not make
   rte_mempool* receivePool = nullptr;
   std::uint16_t receiveDescriptors = 0, transmitDescriptors = 0;  // 0: the driver's choice
   std::size_t mtu = 0;              // 0: leave; else set it and allow frames of that size
