@@ -1,0 +1,179 @@
+"""scripts/rdma-guest: its arguments, what it says when something is missing, and what a run leaves behind."""
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "scripts" / "rdma-guest"
+sys.path.insert(0, str(ROOT / "scripts"))
+from rdma_guest.kernel import kernelsIn, kNeeded  # noqa: E402
+from rdma_guest.streams import EndedStream, Lines  # noqa: E402
+
+kAnswersWithin = 60   # seconds; what does not boot takes a fraction of one
+kRunsWithin = 240     # seconds; boot included, on a busy machine
+
+
+def guest(*words, timeout=kAnswersWithin, **options):
+    return subprocess.run([sys.executable, SCRIPT, *words], text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, timeout=timeout, **options)
+
+
+@pytest.fixture(scope="module")
+def machine():
+    checked = guest("check")
+    if checked.returncode != 0:
+        pytest.skip(checked.stdout.splitlines()[0])
+
+
+@pytest.mark.parametrize("words, text", [
+    (["run"], "run needs a command"),
+    (["run", "--"], "run needs a command"),
+    (["run", "--cpus", "many", "--", "true"], "'many': it must be a whole number from 1 to 64"),
+    (["run", "--timeout", "0", "--", "true"], "'0': it must be a whole number"),
+    (["run", "--memory", "1", "--", "true"], "'1': it must be a whole number from 1024"),
+    (["run", "--rxe", "-1", "--", "true"], "'-1': it must be a whole number from 0"),
+    (["run", "--env", "NOTHING", "--", "true"], "'NOTHING' is not NAME=VALUE"),
+    (["run", "--env", "a b=c", "--", "true"], "'a b=c' is not NAME=VALUE"),
+    (["run", "--writable", "/no/such", "--", "true"], "'/no/such' is no folder"),
+    (["run", "--writable", "/", "--", "true"], "'/' cannot be shared for writing"),
+    (["run", "--pci-driver", "none", "--", "true"], "invalid choice: 'none'"),
+    (["sideways"], "invalid choice: 'sideways'"),
+])
+def test_CommandLine_Wrong_IsRefusedWithTheReason(words, text):
+    done = guest(*words)
+    assert done.returncode == 2
+    assert text in done.stderr.splitlines()[-1]
+    assert done.stdout == ""
+
+
+def test_Help_Run_SaysWhatIsShared():
+    done = guest("run", "--help")
+    assert done.returncode == 0
+    assert "--writable" in done.stdout and "Exit status" in done.stdout
+
+
+def only(folder, *programs):
+    """A PATH with nothing but these programs."""
+    folder.mkdir()
+    for program in programs:
+        (folder / program).symlink_to(shutil.which(program) or "/bin/true")
+    return dict(os.environ, PATH=str(folder))
+
+
+def test_Run_WithoutQemu_NamesThePackage(tmp_path):
+    done = guest("run", "--", "true", env=only(tmp_path / "bin", "cpio"))
+    assert done.returncode == 125
+    assert done.stderr.splitlines() == [
+        "rdma-guest: qemu-system-x86_64 is not installed: run scripts/install-packages (Debian package qemu-system-x86)"]
+
+
+def test_Check_WithoutQemuAndCpio_NamesBoth(tmp_path):
+    done = guest("check", env=only(tmp_path / "bin"))
+    assert done.returncode == 1
+    assert "qemu-system-x86" in done.stdout and "Debian package cpio" in done.stdout
+
+
+@pytest.mark.skipif(bool(kernelsIn(Path("/"))), reason="a Debian kernel is installed here")
+def test_Run_WithoutKernel_NamesTheCommand(tmp_path):
+    programs = only(tmp_path / "bin", "cpio", "qemu-system-x86_64")
+    done = guest("run", "--", "true", env=dict(programs, XDG_CACHE_HOME=str(tmp_path)))
+    assert done.returncode == 125
+    assert "run scripts/rdma-guest fetch-kernel" in done.stderr
+
+
+def test_Kernels_SeveralAndUnfit_NewestFitOneIsLast(tmp_path):
+    for version, fit in (("6.1.0-9-amd64", True), ("6.1.0-56-amd64", True), ("6.1.0-70-amd64", False)):
+        (tmp_path / "boot").mkdir(exist_ok=True)
+        (tmp_path / "boot" / f"vmlinuz-{version}").touch()
+        modules = tmp_path / "lib" / "modules" / version
+        modules.mkdir(parents=True)
+        (modules / "modules.dep").touch()
+        if fit:
+            (modules / kNeeded).parent.mkdir(parents=True)
+            (modules / kNeeded).touch()
+    assert [kernel.version for kernel in kernelsIn(tmp_path)] == ["6.1.0-9-amd64", "6.1.0-56-amd64"]
+
+
+@pytest.mark.parametrize("pieces, passed, ended", [
+    ([b"out", b"putTOKEN"], b"output", True),
+    ([b"output", b"TO", b"KE", b"N"], b"output", True),
+    ([b"TOTOKEN", b"after"], b"TO", True),
+    ([b"a TOKE", b"N"], b"a ", True),
+    ([b"a TOK", b"Yo"], b"a TOKYo", False),
+    ([b"a TOKE"], b"a TOKE", False),
+    ([b"TOKEN"], b"", True),
+])
+def test_EndedStream_TokenInPieces_IsCutOffAndNothingElse(pieces, passed, ended):
+    got = []
+    stream = EndedStream(b"TOKEN", got.append)
+    for piece in pieces:
+        stream.feed(piece)
+    stream.flush()
+    assert b"".join(got) == passed
+    assert stream.ended == ended
+
+
+def test_EndedStream_NoTokenInSight_IsPassedOnAtOnce():
+    got = []
+    EndedStream(b"TOKEN", got.append).feed(b"line\n")
+    assert got == [b"line\n"]
+
+
+def test_Lines_InPieces_AreWhole():
+    got = []
+    lines = Lines(got.append)
+    for piece in (b"sta", b"rt\nend", b" 3\n"):
+        lines.feed(piece)
+    assert got == ["start", "end 3"]
+
+
+def test_Run_Command_HasItsFolderEnvironmentStreamsAndStatus(machine, tmp_path):
+    work, other = tmp_path / "a folder, with 'signs'", tmp_path / "other"
+    work.mkdir()
+    other.mkdir()
+    log = tmp_path / "dmesg"
+    command = (r'echo "$GIVEN|$INHERITED|$1"; echo problem >&2; echo result > made; echo more > "$2/made"; echo lost > /etc/lost; '
+               r'cat /sys/class/infiniband/rxe0/ports/1/state; ulimit -l; tc -V; seq 100000; exit 7')
+    done = guest("run", "--env", "GIVEN=a 'b' \"c\" $d", "--writable", str(other), "--dmesg", str(log), "--",
+                 "bash", "-c", command, "bash", "word with 'quotes'", str(other), cwd=work, env=dict(os.environ, INHERITED="yes"),
+                 timeout=kRunsWithin)
+    lines = done.stdout.splitlines()
+    assert done.stderr.splitlines() == ["problem"]
+    assert lines[0] == "a 'b' \"c\" $d|yes|word with 'quotes'"
+    assert "ACTIVE" in lines[1] and lines[2] == "unlimited"
+    assert lines[-100000:] == [str(number) for number in range(1, 100001)]
+    assert done.returncode == 7
+    assert (work / "made").read_text() == "result\n" and (other / "made").read_text() == "more\n"
+    assert not Path("/etc/lost").exists()
+    assert "rxe0" in log.read_text()
+
+
+def test_Run_LongerThanAllowed_IsEndedWithItsOutputKept(machine, tmp_path):
+    done = guest("run", "--rxe", "0", "--timeout", "2", "--", "bash", "-c", "echo begun; sleep 1000", cwd=tmp_path, timeout=kRunsWithin,
+                 env=dict(os.environ, TMPDIR=str(tmp_path)))
+    assert done.returncode == 124
+    assert done.stdout == "begun\n"
+    assert done.stderr.splitlines() == ["rdma-guest: time limit: the command ran longer than 2 s and was ended"]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_Run_EndedBySignal_LeavesNothing(machine, tmp_path, number):
+    run = subprocess.Popen([sys.executable, SCRIPT, "run", "--", "true"], cwd=tmp_path, env=dict(os.environ, TMPDIR=str(tmp_path)),
+                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    children = Path(f"/proc/{run.pid}/task/{run.pid}/children")
+    end = time.monotonic() + kAnswersWithin
+    while not (qemu := children.read_text().split()) or "qemu" not in Path(f"/proc/{qemu[0]}/comm").read_text():
+        assert run.poll() is None and time.monotonic() < end, run.communicate()
+        time.sleep(0.02)
+    run.send_signal(number)
+    run.communicate(timeout=kAnswersWithin)
+    assert run.returncode == 128 + number
+    assert not Path(f"/proc/{qemu[0]}").exists()
+    assert list(tmp_path.iterdir()) == []
