@@ -5,6 +5,7 @@
 #include <gloo/config.h>
 
 #include "tools/commit.h"
+#include "tools/device_factory.h"
 
 namespace gloo_bypass {
 
@@ -19,9 +20,14 @@ constexpr const char* kCompiler = "g++ " __VERSION__;
 std::string buildVersion() { return fmt::format("{} (commit {})", GLOO_BYPASS_VERSION, GLOO_BYPASS_COMMIT); }
 
 nlohmann::json buildInfo() {
+  nlohmann::json transports = nlohmann::json::array();
+  for (const std::string_view transport : kTransports) {
+    if (transportProblem(transport).empty()) transports.push_back(transport);
+  }
   return {{"version", GLOO_BYPASS_VERSION},
           {"commit", GLOO_BYPASS_COMMIT},
           {"compiler", kCompiler},
+          {"transports", transports},
           {"libraries",
            {{"gloo", fmt::format("{}.{}.{}", GLOO_VERSION_MAJOR, GLOO_VERSION_MINOR, GLOO_VERSION_PATCH)},
             {"dpdk", GLOO_BYPASS_DPDK_VERSION}}}};

@@ -3,6 +3,7 @@
 #include <netdb.h>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gloo/transport/tcp/device.h>
 
 #include "plugin/environment.h"
@@ -65,7 +66,7 @@ DevicePointer makeGlooIbverbsDevice(const DeviceOptions& options) {
 
 }  // namespace
 
-std::string knownTransports() { return "TCP, DPDK, RDMA, GLOO_IBVERBS"; }
+std::string knownTransports() { return fmt::format("{}", fmt::join(kTransports, ", ")); }
 
 std::string transportProblem(std::string_view transport) {
   if (transport == "TCP") return {};

@@ -15,7 +15,9 @@ struct DeviceOptions {
   std::string hostname;
 };
 
-// "TCP, DPDK, RDMA, GLOO_IBVERBS"; the last is Gloo's own transport over verbs, to compare with.
+// The last is Gloo's own transport over verbs, to compare with.
+inline constexpr std::string_view kTransports[] = {"TCP", "DPDK", "RDMA", "GLOO_IBVERBS"};
+// "TCP, DPDK, RDMA, GLOO_IBVERBS"
 std::string knownTransports();
 // One line if `transport` is unknown or was not built in; empty if it can be made. Names are matched exactly, as PyTorch does.
 std::string transportProblem(std::string_view transport);

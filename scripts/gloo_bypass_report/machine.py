@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 
 # Debian packages whose versions bear on the figures.
-PACKAGES = ("libtorch-dev", "libgloo-dev", "libdpdk-dev", "libibverbs-dev", "libopenblas0-pthread", "g++", "meson",
-            "python3-torch")
+PACKAGES = ("libtorch-dev", "libgloo-dev", "libdpdk-dev", "libibverbs-dev", "ibverbs-providers", "perftest", "libopenblas0-pthread",
+            "g++", "meson", "python3-torch")
 UNKNOWN = "unknown"
 QUERY_LIMIT_S = 10
 
@@ -69,25 +69,33 @@ def commit_of(root):
     return commit + (" with uncommitted changes" if changed else "")
 
 
-def describe(root):
-    """All of it, as a JSON object."""
-    query = ["dpkg-query", "-W", "-f", "${Package}\t${Version}\t${db:Status-Status}\n", *PACKAGES]
-    try:
-        dpkg = subprocess.run(query, capture_output=True, text=True, timeout=QUERY_LIMIT_S, check=False).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        dpkg = ""
+def describe_system():
+    """What a measurement runs on, from the kernel alone: quick even where every program takes seconds to start."""
     return {
         "processor": processor_name(text_of("/proc/cpuinfo")),
         "cores": len(os.sched_getaffinity(0)),
         "memory_gib": memory_gib(text_of("/proc/meminfo")),
         "operating_system": operating_system(text_of("/etc/os-release")),
         "kernel": platform.release(),
-        "virtualisation": output_of(["systemd-detect-virt"]) or UNKNOWN,
         "load_before": round(os.getloadavg()[0], 2),
-        "commit": commit_of(root),
-        "packages": package_versions(dpkg),
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
     }
+
+
+def describe_software(root):
+    """What is measured: commit and packages; and what kind of machine this is."""
+    query = ["dpkg-query", "-W", "-f", "${Package}\t${Version}\t${db:Status-Status}\n", *PACKAGES]
+    try:
+        dpkg = subprocess.run(query, capture_output=True, text=True, timeout=QUERY_LIMIT_S, check=False).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        dpkg = ""
+    return {"virtualisation": output_of(["systemd-detect-virt"]) or UNKNOWN, "commit": commit_of(root),
+            "packages": package_versions(dpkg)}
+
+
+def describe(root):
+    """All of it, as a JSON object."""
+    return describe_system() | describe_software(root)
 
 
 def in_words(described):

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import jinja2
 
-from . import machine, plots, published, summary, wording
+from . import machine, place, plots, published, summary, wording
 
 FOLDER = Path(__file__).parent
 # Which plots stand beside which table.
 TRAINING_PLOTS = ("step_breakdown", "all_reduce_time")
 ALL_REDUCE_PLOTS = ("bandwidth", "latency")
+GUEST_PLOTS = ("guest_bandwidth", "guest_latency")
 
 
 def data_uri(png):
@@ -51,9 +52,8 @@ def tiles(measurement, made):
     return found
 
 
-def all_reduce_lines(measurement):
+def all_reduce_lines(frame, transports):
     """The whole sweep: for each size, each transport's median and 99th percentile, bandwidth, ratio and wrong elements."""
-    frame, transports = measurement.reduces, measurement.transports
     lines = []
     for size in sorted(frame["bytes"].unique()):
         cells, medians = [], {}
@@ -84,6 +84,28 @@ def samples_text(rows):
 def repeats_done(measurement):
     return {transport: int(measurement.runs[measurement.runs["transport"] == transport]["repeat"].nunique())
             for transport in measurement.transports}
+
+
+def rdma_notes(measurement, made):
+    """Of RDMA: what it stands beside, and on what kind of device."""
+    found = []
+    if len(measurement.beside):
+        found.append("perftest's ib_write_bw ran before, between and after the all-reduces that it stands beside, on the same device, "
+                     "with 1 MiB messages and both directions busy; the figure is half of what it reports for both directions together.")
+    if made.bound:
+        found.append("Gloo's own transport over verbs knows bound buffers only, on which no collective of PyTorch runs. It is compared in "
+                     "Gloo's ring-chunked algorithm, which every transport runs, with the transports in turn as above.")
+    if made.remark:
+        found.append(made.remark)
+    return found
+
+
+def place_note(measurement):
+    where = measurement.place
+    if where.kind == place.GUEST:
+        return (f"Everything was measured {where.in_words()}, because {where.why}. Each instruction takes about ten times as long there: "
+                "compare these figures with each other, and with no other machine's.")
+    return "Both ranks share this machine's processors and memory with the transport; nothing here went over a wire."
 
 
 def notes(measurement, made):
@@ -122,7 +144,9 @@ def notes(measurement, made):
         busy = load > 0.5
         found.append(f"The machine's load was {load:g} when the measurement began" +
                      (": something else was running, so take the figures as provisional." if busy else "."))
-    found.append("Both ranks share this machine's processors and memory with the transport; nothing here went over a wire.")
+    found += rdma_notes(measurement, made)
+    found.append(place_note(measurement))
+    found += [f"{one['what']} was left out: {one['why']}." for one in measurement.record.get("left_out", [])]
     return found
 
 
@@ -132,9 +156,20 @@ def machine_lines(record):
     lines = [("Processor", found.get("processor")), ("Cores", found.get("cores")),
              ("Memory", f"{memory} GiB" if memory else None), ("System", found.get("operating_system")),
              ("Kernel", found.get("kernel")), ("Virtualisation", found.get("virtualisation")),
-             ("Commit", found.get("commit")), ("Date", found.get("date"))]
+             ("RDMA", measured_device(record)), ("Commit", found.get("commit")), ("Date", found.get("date"))]
+    if "host" in record:
+        host = record["host"]
+        lines.append(("Host of the guest", f"{machine.in_words(host)}, {host.get('operating_system')}, kernel {host.get('kernel')}, load "
+                                           f"{host.get('load_before')} before"))
     lines += list(found.get("packages", {}).items())
     return [(key, value) for key, value in lines if value]
+
+
+def measured_device(record):
+    where = place.from_record(record)
+    if where.kind == place.GUEST:
+        return "SoftRoCE (rdma_rxe) in the guest"
+    return f"{where.device}{', in software' if where.in_software else ''}" if where.device else None
 
 
 def run_lines(measurement):
@@ -155,6 +190,7 @@ def html_of(measurement, made, light, dark):
     return environment.get_template("page.html.j2").render(
         record=record, plan=record["plan"], transports=measurement.transports, made=made,
         tiles=tiles(measurement, made), pictures=pictures(light, dark), training_plots=TRAINING_PLOTS,
-        all_reduce_plots=ALL_REDUCE_PLOTS, all_reduce_lines=all_reduce_lines(measurement), run_lines=run_lines(measurement),
-        notes=notes(measurement, made), machine_lines=machine_lines(record), machine=machine.in_words(record["machine"]),
+        all_reduce_plots=ALL_REDUCE_PLOTS, all_reduce_lines=all_reduce_lines, run_lines=run_lines(measurement), headings=wording.heading,
+        measurement=measurement, guest=measurement.guest, guest_plots=GUEST_PLOTS, in_words=machine.in_words,
+        guest_notes=notes(measurement.guest, made.guest) if measurement.guest else [], notes=notes(measurement, made), machine_lines=machine_lines(record), machine=machine.in_words(record["machine"]),
         source=published.SOURCE, parameters=int(measurement.runs["parameters"].max()) if len(measurement.runs) else 0)

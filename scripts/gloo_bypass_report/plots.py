@@ -41,6 +41,12 @@ DARK = Theme("dark", "#16181c", "#e8eaed", "#a4a9b1", "#30343b",
               "other": "#4a4f57"})
 MARKERS = ("o", "s", "^", "D")
 DASHES = ("-", "-", "--", ":")
+# A transport looks the same in every plot, whichever others stand beside it; others take the places by their order.
+PLACES = {"TCP": 0, "DPDK": 1, "RDMA": 2, "GLOO_IBVERBS": 3}
+
+
+def place_of(transport, index):
+    return PLACES.get(transport, index % 4)
 
 
 def figure_with(theme, height_in=HEIGHT_IN):
@@ -142,14 +148,15 @@ def all_reduce_time(steps, transports, theme):
             centre = group + (index - (len(present) - 1) / 2) * width
             # Points spread by their order in time, left to right, not at random.
             spread = [centre + width * 0.5 * ((i + 0.5) / len(values) - 0.5) for i in range(len(values))]
-            axes.plot(spread, values, linestyle="none", marker=MARKERS[index % 4], markersize=3.8, alpha=0.45 if theme.name == "light" else 0.7,
-                      markeredgewidth=0, color=theme.series[index % 4])
+            look = place_of(transport, index)
+            axes.plot(spread, values, linestyle="none", marker=MARKERS[look], markersize=3.8, alpha=0.45 if theme.name == "light" else 0.7,
+                      markeredgewidth=0, color=theme.series[look])
             median = summary.figure_of(values).median
             axes.plot([centre - width * 0.36, centre + width * 0.36], [median, median], linewidth=2.6,
-                      solid_capstyle="butt", color=theme.series[index % 4])
+                      solid_capstyle="butt", color=theme.series[look])
             axes.annotate(f"{transport}\n{wording.number(median * scale)} {unit}", (centre, max(values)), xytext=(0, 5),
                           textcoords="offset points", ha="center", va="bottom", fontsize=9.5, fontweight="bold",
-                          color=theme.series[index % 4], linespacing=1.15)
+                          color=theme.series[look], linespacing=1.15)
     axes.set_xticks(range(len(columns)), [label for _, label in columns])
     axes.tick_params(axis="x", length=0, labelsize=10.5, labelcolor=theme.ink)
     axes.set_xlim(-0.55, len(columns) - 0.45)
@@ -187,11 +194,12 @@ def by_size(reduces, transports, theme, column, tail_column, title, subtitle, y_
         part = shown[shown["transport"] == transport].sort_values("bytes")
         if not len(part):
             continue
-        colour = theme.series[index % 4]
+        look = place_of(transport, index)
+        colour = theme.series[look]
         middle, tail = part[column].to_numpy(), part[tail_column].to_numpy()
         axes.errorbar(part["bytes"], middle, yerr=[(middle - tail).clip(min=0), (tail - middle).clip(min=0)],
                       color=colour, ecolor=colour, elinewidth=1, capsize=2.2, linewidth=2, markersize=5.5,
-                      marker=MARKERS[index % 4], linestyle=DASHES[index % 4], markeredgecolor=theme.paper,
+                      marker=MARKERS[look], linestyle=DASHES[look], markeredgecolor=theme.paper,
                       markeredgewidth=0.8)
         ends.append((transport, part["bytes"].iloc[-1], middle[-1], colour))
     axes.set_yscale("log")
@@ -253,9 +261,9 @@ def loss(steps, transports, theme, same_bits):
         part = first[(first["transport"] == transport) & (first["rank"] == first["rank"].min())].sort_values("step")
         if not len(part):
             continue
-        broad = index == 0
-        axes.plot(part["step"], part[column], color=theme.series[index % 4], linewidth=7 if broad else 1.8,
-                  alpha=0.45 if broad else 1, marker=None if broad else MARKERS[index % 4], markersize=4.5,
+        broad, look = index == 0, place_of(transport, index)
+        axes.plot(part["step"], part[column], color=theme.series[look], linewidth=7 if broad else 1.8,
+                  alpha=0.45 if broad else 1, marker=None if broad else MARKERS[look], markersize=4.5,
                   label=transport, solid_capstyle="round")
         curves.append(part.set_index("step")[column])
     largest = max((float((curve - curves[0]).abs().max()) for curve in curves[1:]), default=None)
@@ -278,6 +286,8 @@ DESCRIPTIONS = {
     "bandwidth": "Bus bandwidth of the ring all-reduce over the message size for each transport.",
     "latency": "Time of the ring all-reduce of small messages over the message size for each transport.",
     "loss": "Loss over the steps for each transport, drawn over each other.",
+    "guest_bandwidth": "In the guest: bus bandwidth of the ring all-reduce over the message size for each transport.",
+    "guest_latency": "In the guest: time of the ring all-reduce of small messages over the message size for each transport.",
 }
 
 

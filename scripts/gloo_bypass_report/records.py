@@ -1,4 +1,4 @@
-"""Reads what build/trainer/ddp_train and build/tools/all_reduce_perf write into data frames.
+"""Reads what build/trainer/ddp_train, build/tools/all_reduce_perf and write_bandwidth write into data frames.
 
 Every reader refuses a file that it does not understand with RecordError, which names the file, the place and what is
 wrong there. Times are in seconds unless a column's name ends in _us; sizes are in bytes; GB means 1e9 bytes.
@@ -7,8 +7,6 @@ wrong there. Times are in seconds unless a column's name ends in _us; sizes are 
 import json
 import math
 from pathlib import Path
-
-import pandas
 
 # Column here -> key of a step in the trainer's file.
 STEP_KEYS = {
@@ -37,6 +35,8 @@ REDUCE_COLUMNS = ("transport", "algorithm", "ranks", "bytes", "elements", "sampl
 IDLE_KEYS = {"cpu_percent": "cpu_percent", "seconds": "seconds", "memory_bytes": "pss_growth_bytes"}
 IDLE_COLUMNS = ("transport", "repeat", "rank", *IDLE_KEYS)
 REDUCE_SCHEMA = "gloo-bypass/all_reduce_perf/1"
+WRITE_SCHEMA = "gloo-bypass/write_bandwidth/1"
+WRITE_COLUMNS = ("repeat", "transport", "ranks", "bytes", "p50_us", "write_gbps")
 
 
 class RecordError(Exception):
@@ -153,13 +153,19 @@ def finished_steps(path):
     return done, last
 
 
-def benchmark_report(path):
-    """A report of all_reduce_perf, of the schema that this reader knows."""
+def benchmark_report(path, wanted=REDUCE_SCHEMA):
+    """A report of all_reduce_perf, or another program's, of the schema that this reader knows."""
     report = json_object(path)
     schema = value_at(path, report, "schema", str)
-    if schema != REDUCE_SCHEMA:
-        raise RecordError(f"{path}: schema {schema!r}, not {REDUCE_SCHEMA!r}")
+    if schema != wanted:
+        raise RecordError(f"{path}: schema {schema!r}, not {wanted!r}")
     return report
+
+
+def transports_built_in(path):
+    """The transports that the program that wrote a report knows; of a report that does not say so, all."""
+    build = json_object(path).get("build", {})
+    return build.get("transports", ("TCP", "DPDK", "RDMA", "GLOO_IBVERBS"))
 
 
 def read_all_reduce(path):
@@ -197,6 +203,21 @@ def read_idle(path):
     return rows
 
 
+def read_write_bandwidth(path):
+    """GB/s of each direction that ib_write_bw reached with both busy."""
+    return number_at(path, benchmark_report(path, WRITE_SCHEMA), "direction_gb_s")
+
+
+def read_beside_write(reduce_path, write_paths, repeat):
+    """Rows for the frame of all-reduces that ran between runs of ib_write_bw: each with the mean of those next to it."""
+    writes = [read_write_bandwidth(path) for path in write_paths]
+    mean = sum(writes) / len(writes)
+    return [{"repeat": repeat, "transport": row["transport"], "ranks": row["ranks"], "bytes": row["bytes"], "p50_us": row["p50_us"],
+             "write_gbps": mean} for row in read_all_reduce(reduce_path)]
+
+
 def frame_of(rows, columns):
     """A frame that has all the columns even without rows."""
+    # Here, since measuring needs no pandas and a guest in software emulation takes a minute to load it.
+    import pandas
     return pandas.DataFrame(rows, columns=list(columns))

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import pandas
 
-from . import machine, page, plots, published, records, summary
-from .table import comparison_table, verdict
+from . import machine, page, place, plots, published, records, summary
+from .results import ResultsFolder
+from .table import comparison_table, target_line, verdict
 
 SCHEMA = "gloo-bypass/comparison/1"
 
@@ -19,10 +20,18 @@ class Measurement:
     runs: pandas.DataFrame
     reduces: pandas.DataFrame
     idle: pandas.DataFrame
+    beside: pandas.DataFrame
+    bound: pandas.DataFrame
+    # What quickstart measured in the guest besides: another machine, whose figures are compared only with each other.
+    guest: "Measurement | None" = None
 
     @property
     def transports(self):
         return list(self.record["plan"]["transports"])
+
+    @property
+    def place(self):
+        return place.from_record(self.record)
 
 
 @dataclass(frozen=True)
@@ -38,6 +47,11 @@ class Summary:
     targets: list
     beside: list
     doubt: str
+    bound: list
+    bound_transports: list
+    # Said where RDMA in software loses to TCP in bandwidth.
+    remark: str
+    guest: "Summary | None" = None
 
 
 def load(folder):
@@ -57,8 +71,15 @@ def load(folder):
         reduces += records.read_all_reduce(folder.place(name))
     for name in records.value_at(path, record, "idle", list):
         idle += records.read_idle(folder.place(name))
+    # Folders of earlier versions have none of the rest.
+    beside = [row for one in record.get("beside_write", []) for row in records.read_beside_write(
+        folder.place(one["all_reduce"]), [folder.place(name) for name in one["write"]], one["repeat"])]
+    bound = [row for name in record.get("bound", []) for row in records.read_all_reduce(folder.place(name))]
+    inner = record.get("guest", {}).get("folder")
     return Measurement(record, records.frame_of(steps, records.STEP_COLUMNS), records.frame_of(runs, records.RUN_COLUMNS),
-                       records.frame_of(reduces, records.REDUCE_COLUMNS), records.frame_of(idle, records.IDLE_COLUMNS))
+                       records.frame_of(reduces, records.REDUCE_COLUMNS), records.frame_of(idle, records.IDLE_COLUMNS),
+                       records.frame_of(beside, records.WRITE_COLUMNS), records.frame_of(bound, records.REDUCE_COLUMNS),
+                       load(ResultsFolder(folder.place(inner))) if inner else None)
 
 
 def summarise(measurement):
@@ -66,14 +87,21 @@ def summarise(measurement):
     training = summary.training_rows(measurement.steps, transports)
     reduces = summary.all_reduce_rows(measurement.reduces, transports)
     idle = summary.idle_rows(measurement.idle, transports)
+    bound_transports = summary.columns_of(measurement.bound, transports)
+    bound = summary.bound_rows(measurement.bound, bound_transports)
     reached = []
-    if len(transports) > 1 and plan["ranks"] == 2:
-        reached = summary.targets(training, reduces, idle, transports[1], transports[0])
+    if plan["ranks"] == 2:
+        if len(transports) > 1 and transports[1] != "RDMA" and not measurement.place.emulated:
+            reached += summary.targets(training, reduces, idle, transports[1], transports[0])
+        if "RDMA" in transports and len(measurement.reduces):
+            reached += summary.rdma_targets(measurement.beside, bound, idle)
     return Summary(
-        training, reduces, summary.all_reduce_rows(measurement.reduces, transports, summary.HEADLINE_BYTES), idle,
+        training, reduces, summary.headline_rows(reduces), idle,
         summary.identical(measurement.runs, transports), summary.digests(measurement.runs), reached,
         published.beside(training, transports, plan["ranks"]) if training and published.comparable(plan) else [],
-        summary.doubt(training, transports))
+        summary.doubt(training, transports), bound, bound_transports,
+        place.remark(measurement.place) if summary.slower_than_baseline(reduces, "RDMA") else "",
+        summarise(measurement.guest) if measurement.guest else None)
 
 
 def row_records(rows, transports):
@@ -101,42 +129,78 @@ def terminal_rows(made):
 
 def title_of(measurement):
     plan = measurement.record["plan"]
-    return (f"{plan['ranks']} ranks on {machine.in_words(measurement.record['machine'])}; {plan['model']}, batch size "
+    where = "" if measurement.place == place.Place(place.HOST) else f", {measurement.place.in_words()}"
+    return (f"{plan['ranks']} ranks on {machine.in_words(measurement.record['machine'])}{where}; {plan['model']}, batch size "
             f"{plan['batch_size']}, sequence length {plan['seq_len']}")
 
 
 def show(measurement, made, console):
-    """The table and the verdict on the terminal."""
+    """The table and the verdict on the terminal; the guest's own after it."""
+    def say(text, style=""):
+        console.print(text, style=style, highlight=False, soft_wrap=True, markup=False)
+
     rows = terminal_rows(made)
     if rows:
         console.print()
-        console.print(title_of(measurement), style="bold", highlight=False, soft_wrap=True)
+        say(title_of(measurement), "bold")
         console.print(comparison_table(rows, measurement.transports))
+        if made.bound:
+            console.print()
+            console.print(comparison_table(made.bound, made.bound_transports, tails=False))
         if len(measurement.transports) > 1:
-            console.print(f"\nRatio: how many times better than {measurement.transports[0]}, in times as in rates.",
-                          style="dim", highlight=False)
-    if made.doubt:
-        console.print(made.doubt, style="yellow", highlight=False, soft_wrap=True)
+            say(f"\nRatio: how many times better than {measurement.transports[0]}, in times as in rates."
+                + (" ibverbs: Gloo's own transport over verbs." if "GLOO_IBVERBS" in made.bound_transports else ""), "dim")
+    for target in made.targets:
+        if target.label.startswith("RDMA"):
+            say(*target_line(target))
+    for text in (made.remark, made.doubt):
+        if text:
+            say(text, "yellow")
     text, style = verdict(made.same_bits, made.digests)
     if text:
-        console.print(text, style=style, highlight=False, soft_wrap=True)
+        say(text, style)
+    show_guest(measurement, made, console, say)
+
+
+def show_guest(measurement, made, console, say):
+    if measurement.guest:
+        say(f"\nAnother machine, so compare its figures only with each other: {measurement.guest.place.in_words()}.")
+        show(measurement.guest, made.guest, console)
+    elif why_not := measurement.record.get("guest", {}).get("why_not"):
+        say(f"RDMA: not measured: this machine has no RDMA device, and the guest cannot be had: {why_not}", "yellow")
+
+
+def write_csv(folder, measurement, made):
+    transports = made.bound_transports
+    rows = [*made.training, *made.all_reduce, *made.bound, *made.idle]
+    columns = ("section", "quantity", "unit", "transport", "median", "tail", "samples", "times_better",
+               "times_better_low", "times_better_high")
+    for name, frame in (("steps.csv", measurement.steps), ("runs.csv", measurement.runs),
+                        ("all_reduce.csv", measurement.reduces), ("idle.csv", measurement.idle),
+                        ("beside_write.csv", measurement.beside), ("bound.csv", measurement.bound),
+                        ("summary.csv", records.frame_of(row_records(rows, transports), columns))):
+        if len(frame):
+            folder.write_text(name, csv_of(frame))
+
+
+def pictures(measurement, made, theme):
+    """File name -> PNG; the guest's all-reduces under names of their own."""
+    found = plots.all_of(measurement.steps, measurement.reduces, measurement.transports, theme, made.same_bits)
+    if measurement.guest:
+        within = measurement.guest
+        inner = plots.all_of(within.steps, within.reduces, within.transports, theme, made.guest.same_bits)
+        found |= {f"guest_{name}": inner[name] for name in ("bandwidth", "latency") if name in inner}
+    return found
 
 
 def render(folder):
     """Writes CSV files, plots and the page. Returns (Measurement, Summary)."""
     measurement = load(folder)
     made = summarise(measurement)
-    transports = measurement.transports
-    rows = [*made.training, *made.all_reduce, *made.idle]
-    columns = ("section", "quantity", "unit", "transport", "median", "tail", "samples", "times_better",
-               "times_better_low", "times_better_high")
-    for name, frame in (("steps.csv", measurement.steps), ("runs.csv", measurement.runs),
-                        ("all_reduce.csv", measurement.reduces), ("idle.csv", measurement.idle),
-                        ("summary.csv", records.frame_of(row_records(rows, transports), columns))):
-        if len(frame):
-            folder.write_text(name, csv_of(frame))
-    light = plots.all_of(measurement.steps, measurement.reduces, transports, plots.LIGHT, made.same_bits)
-    dark = plots.all_of(measurement.steps, measurement.reduces, transports, plots.DARK, made.same_bits)
+    write_csv(folder, measurement, made)
+    if measurement.guest:
+        write_csv(ResultsFolder(folder.place(measurement.record["guest"]["folder"])), measurement.guest, made.guest)
+    light, dark = pictures(measurement, made, plots.LIGHT), pictures(measurement, made, plots.DARK)
     for name, content in light.items():
         folder.write_bytes(f"plots/{name}.png", content)
     folder.write_text("index.html", page.html_of(measurement, made, light, dark))

@@ -5,7 +5,7 @@ A ratio says how many times better a transport is than the first one, the baseli
 the same repeat of the other, since those ran next to each other.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy
 import pandas
@@ -14,6 +14,8 @@ import pandas
 SMALL_BYTES = 65536
 # The sizes of the short table, where they were measured: 1 element, a small and a middle one, 10M floats.
 HEADLINE_BYTES = (4, 1024, 65536, 2**20, 40_000_000)
+# So many are all shown.
+FEW_SIZES = 6
 ONE_ELEMENT_BYTES, TEN_MILLION_BYTES = 4, 40_000_000
 
 
@@ -167,16 +169,14 @@ def busbw(size, microseconds, ranks):
     return size / microseconds / 1e3 * 2 * (ranks - 1) / ranks
 
 
-def all_reduce_rows(reduces, transports, sizes=None):
-    """A Row for each size, or for those of `sizes` that were measured: microseconds up to SMALL_BYTES, else GB/s.
+def all_reduce_rows(reduces, transports, section="Ring all-reduce", key="all_reduce"):
+    """A Row for each size: microseconds up to SMALL_BYTES, else GB/s.
 
     The benchmark has made medians and percentiles of its samples already; bandwidths here are those of the median and of
     the 99th percentile of the time.
     """
     rows = []
     for size in sorted(reduces["bytes"].unique()):
-        if sizes is not None and size not in sizes:
-            continue
         figures = {}
         for transport in transports:
             part = reduces[(reduces["bytes"] == size) & (reduces["transport"] == transport)]
@@ -194,7 +194,7 @@ def all_reduce_rows(reduces, transports, sizes=None):
                 if value is not None:
                     ratios[transport] = Ratio(value)
         elements = int(reduces[reduces["bytes"] == size]["elements"].iloc[0])
-        rows.append(Row("Ring all-reduce", f"all_reduce_{size}", f"{size_text(int(size))}, {count_text(elements)}", unit,
+        rows.append(Row(section, f"{key}_{size}", f"{size_text(int(size))}, {count_text(elements)}", unit,
                         better, figures, ratios))
     return rows
 
@@ -244,7 +244,7 @@ def doubt(training, transports):
 
 @dataclass(frozen=True)
 class Target:
-    """What the project set out to reach; `met` is None where it was not measured or the repeats cannot tell."""
+    """What the project set out to reach over a transport; `met` is None where it was not measured or the repeats cannot tell."""
 
     label: str
     wanted: str
@@ -263,6 +263,71 @@ def target_of(label, wanted, one, least):
     if one.value >= 0.95 * least and one.high is not None and one.high >= least:
         return Target(label, wanted, measured, None, "reached in some repeats only")
     return Target(label, wanted, measured, False, "not reached")
+
+
+def headline_rows(rows):
+    """The rows of the short table."""
+    keys = {f"all_reduce_{size}" for size in HEADLINE_BYTES}
+    return rows if len(rows) <= FEW_SIZES else [row for row in rows if row.key in keys]
+
+
+def bound_rows(bound, transports):
+    """Rows of the algorithm on bound buffers, which every transport runs, Gloo's own over verbs included."""
+    return all_reduce_rows(bound, transports, "Ring-chunked all-reduce", "bound") if len(bound) else []
+
+
+def columns_of(bound, transports):
+    """The transports of the bound rows: those compared, and what was measured beside them."""
+    return [*transports, *(one for one in bound["transport"].unique() if one not in transports)] if len(bound) else list(transports)
+
+
+def share_of_write(beside, transport):
+    """The Ratio of a transport's bus bandwidth to that of ib_write_bw in one direction with both busy, and both in GB/s; or None."""
+    part = beside[beside["transport"] == transport]
+    if not len(part):
+        return None
+    ours = part.apply(lambda one: busbw(one["bytes"], one["p50_us"], one["ranks"]), axis=1)
+    each = ours / part["write_gbps"]
+    low, high = (float(each.min()), float(each.max())) if len(part) > 1 else (None, None)
+    return (Ratio(float(ours.median() / part["write_gbps"].median()), low, high), float(ours.median()),
+            float(part["write_gbps"].median()))
+
+
+def ratio_between(rows, key, transport, other):
+    """How many times better `transport` was than `other` in one row; the Ratio, or None."""
+    for row in rows:
+        if row.key == key and transport in row.figures and other in row.figures:
+            value = times_better(row.figures[other].median, row.figures[transport].median, row.better)
+            return None if value is None else Ratio(value)
+    return None
+
+
+def rdma_targets(beside, bound, idle):
+    """The project's targets for RDMA: beside what the adapter can do, and beside Gloo's own transport over verbs."""
+    found = []
+    share = share_of_write(beside, "RDMA")
+    size = size_text(int(beside["bytes"].iloc[0])) if len(beside) else "4 MiB"
+    one = target_of(f"RDMA, ring all-reduce of {size}, bus bandwidth", "at least 0.85 x ib_write_bw's, one direction with both busy",
+                    share[0] if share else None, 0.85)
+    if share:
+        one = replace(one, measured=f"{share[0].value:.2f} x ({share[1]:.3g} of {share[2]:.3g} GB/s)")
+    found.append(one)
+    for row in bound:
+        least = 10.0 if row.unit == "us" else 1.4
+        found.append(target_of(f"RDMA, ring-chunked all-reduce of {row.label.partition(',')[0]}",
+                               f"at least {least:g} x Gloo's own ibverbs transport",
+                               ratio_between(bound, row.key, "RDMA", "GLOO_IBVERBS"), least))
+    cpu = figure_at(idle, "cpu_percent", "RDMA")
+    if cpu is not None:
+        found.append(Target("RDMA, idle, connected rank", "under 1 % of a core", f"{cpu.median:.2f} %", cpu.median < 1.0,
+                            "reached" if cpu.median < 1.0 else "not reached"))
+    return found
+
+
+def slower_than_baseline(rows, transport):
+    """Whether the transport lost to the first one in bandwidth at the largest size."""
+    rated = [row.ratios[transport] for row in rows if row.unit == "GB/s" and transport in row.ratios]
+    return bool(rated) and rated[-1].value < 1.0
 
 
 def targets(training, reduces, idle, transport, baseline):

@@ -6,15 +6,16 @@ from rich.text import Text
 from . import wording
 
 
-def comparison_table(rows, transports):
-    """All rows, a section after another; a ratio above 1 is better than the first transport."""
+def comparison_table(rows, transports, tails=True):
+    """All rows, a section after another; a ratio above 1 is better than the first transport. Without `tails` medians only."""
     table = Table(header_style="bold", box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("median, and 99th percentile", no_wrap=True)
+    table.add_column("median, and 99th percentile" if tails else "median", no_wrap=True)
     for transport in transports:
-        table.add_column(transport, justify="right", no_wrap=True)
-        table.add_column("p99", justify="right", no_wrap=True, style="dim", header_style="dim")
+        table.add_column(wording.heading(transport), justify="right", no_wrap=True)
+        if tails:
+            table.add_column("p99", justify="right", no_wrap=True, style="dim", header_style="dim")
     for transport in transports[1:]:
-        table.add_column(transport if len(transports) > 2 else "ratio", justify="right", no_wrap=True)
+        table.add_column(f"{wording.heading(transport)} x" if len(transports) > 2 else "ratio", justify="right", no_wrap=True)
     section = None
     for row in rows:
         if row.section != section:
@@ -22,7 +23,7 @@ def comparison_table(rows, transports):
                 table.add_row()
             table.add_row(Text(row.section, style="bold"))
             section = row.section
-        cells = [text for transport in transports for text in cell(row, transport)]
+        cells = [text for transport in transports for text in cell(row, transport)[:2 if tails else 1]]
         cells += [ratio_cell(row, transport) for transport in transports[1:]]
         table.add_row("  " + wording.label(row), *cells)
     return table
@@ -42,6 +43,12 @@ def ratio_cell(row, transport):
         return Text("")
     style = "green" if one.value >= 1.02 else "red" if one.value < 0.98 else ""
     return Text(f"{one.value:.2f}", style=style)
+
+
+def target_line(target):
+    """A target beside what was measured, with its style."""
+    style = {True: "green", False: "red", None: "yellow"}[target.met]
+    return f"{target.label}: {target.measured}; wanted {target.wanted}" + (f": {target.said}" if target.said else ""), style
 
 
 def verdict(same_bits, found):

@@ -23,6 +23,14 @@ def ratio_range(one):
     return "" if one.low is None else f"{one.low:.2f} to {one.high:.2f}"
 
 
+# What a transport is called in a table, where its name is long.
+HEADINGS = {"GLOO_IBVERBS": "ibverbs"}
+
+
+def heading(transport):
+    return HEADINGS.get(transport, transport)
+
+
 def label(row):
     """With the unit, unless the label says it."""
     unit = {"us": "\u00b5s"}.get(row.unit, row.unit)

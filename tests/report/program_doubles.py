@@ -1,7 +1,8 @@
-"""Doubles of ddp_train and all_reduce_perf: they take the real command line and write the real shape of files, quickly.
+"""Doubles of ddp_train, all_reduce_perf, ib_write_bw and rdma-guest: they take the real command line and write the real shape of
+files, quickly.
 
-Made as executables in a build folder by make_build(). `faults` maps a transport to what its training does:
-'fail', 'hang', 'other bits' or 'other transport'.
+Made as executables in a build folder by make_build(), or one by one by make_program(). `faults` maps a transport to what its training
+does: 'fail', 'hang', 'other bits' or 'other transport'; or a program to what it does.
 """
 
 import json
@@ -11,14 +12,22 @@ import time
 from pathlib import Path
 
 
-def make_build(folder, faults=None):
+def make_program(path, faults=None):
     here = Path(__file__).resolve()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\nDOUBLE_FAULTS='{json.dumps(faults or {})}' exec {sys.executable} {here} {path.name} \"$@\"\n")
+    path.chmod(0o755)
+    return path
+
+
+def make_build(folder, faults=None):
     for name in ("trainer/ddp_train", "tools/all_reduce_perf"):
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"#!/bin/sh\nDOUBLE_FAULTS='{json.dumps(faults or {})}' exec {sys.executable} {here} {path.name} \"$@\"\n")
-        path.chmod(0o755)
+        make_program(folder / name, faults)
     return folder
+
+
+def fault_of(name):
+    return json.loads(os.environ["DOUBLE_FAULTS"]).get(name)
 
 
 def value_of(arguments, flag):
@@ -28,7 +37,7 @@ def value_of(arguments, flag):
 def train(arguments):
     import conftest
     transport = os.environ["GLOO_DEVICE_TRANSPORT"]
-    fault = json.loads(os.environ["DOUBLE_FAULTS"]).get(transport)
+    fault = fault_of(transport)
     if fault == "fail":
         print("ddp_train: rank 1: the reason it failed")
         return 1
@@ -52,15 +61,53 @@ def reduce(arguments):
     if "--idle" in arguments:
         report = conftest.benchmark_report(idle=[conftest.idle_entry(transport, 0.2) for transport in transports])
     else:
-        low, high, factor = (int(value_of(arguments, flag)) for flag in ("-b", "-e", "-f"))
+        low, high = int(value_of(arguments, "-b")), int(value_of(arguments, "-e"))
+        factor = int(value_of(arguments, "-f")) if "-f" in arguments else 2
         results = []
         while low <= high:
             results.append(conftest.reduce_result(low, {transport: 50.0 + low / 1e3 for transport in transports}))
             low *= factor
         report = conftest.benchmark_report(results)
+        report["build"] = {"transports": ["TCP", "DPDK", "RDMA"] + ([] if fault_of("GLOO_IBVERBS") else ["GLOO_IBVERBS"])}
     path.write_text(json.dumps(report))
     return 0
 
 
+def write(arguments):
+    """As server listens and waits for its client; as client prints the table."""
+    import socket
+    if fault_of("ib_write_bw") == "fail":
+        print("Unable to find the Infiniband/RoCE device")
+        return 1
+    port = int(value_of(arguments, "-p"))
+    if arguments[-1] != "127.0.0.1":
+        with socket.create_server(("127.0.0.1", port)) as server:
+            server.settimeout(30)
+            connection, _ = server.accept()
+            connection.close()
+        return 0
+    socket.create_connection(("127.0.0.1", port), 10).close()
+    if fault_of("ib_write_bw") == "hang":
+        time.sleep(600)
+    print(" #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]")
+    if fault_of("ib_write_bw") != "no table":
+        print(f" {value_of(arguments, '-s')}    {value_of(arguments, '-n')}           1.840352            1.600000            0.000020")
+    return 0
+
+
+def guest(arguments):
+    """Runs the command on this machine."""
+    if fault_of("rdma-guest") == "missing":
+        print("missing: qemu-system-x86_64")
+        return 1
+    if arguments[0] != "run":
+        return 0
+    if fault_of("rdma-guest") == "does not boot":
+        print("rdma-guest: the guest did not come up within 120 s", file=sys.stderr)
+        return 125
+    command = arguments[arguments.index("--") + 1:]
+    os.execv(command[0], command)
+
+
 if __name__ == "__main__":
-    sys.exit({"ddp_train": train, "all_reduce_perf": reduce}[sys.argv[1]](sys.argv[2:]))
+    sys.exit({"ddp_train": train, "all_reduce_perf": reduce, "ib_write_bw": write, "rdma-guest": guest}[sys.argv[1]](sys.argv[2:]))

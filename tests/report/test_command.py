@@ -14,7 +14,7 @@ from test_children import gone
 
 from gloo_bypass_report import command
 
-QUICK = ["--steps", "3", "--repeats", "2", "--sizes", "4:1M:16", "--idle", "1"]
+QUICK = ["--transports", "TCP,DPDK", "--steps", "3", "--repeats", "2", "--sizes", "4:1M:16", "--idle", "1"]
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def test_compare_two_transports_prints_one_table_and_writes_a_folder(tmp_path, c
     assert not list((tmp_path / "out").rglob("*.partial"))
     command_line = record["stages"][0]["command"]
     assert command_line.startswith("GLOO_DEVICE_TRANSPORT=TCP ") and "--seed 1" in command_line
-    assert record["repeat_command"].startswith("scripts/compare --steps 3") and "--output" not in record["repeat_command"]
+    assert record["repeat_command"].startswith("scripts/compare --transports TCP,DPDK --steps 3") and "--output" not in record["repeat_command"]
 
 
 def test_compare_out_of_time_leaves_repeats_out_but_not_the_first(tmp_path, compare):
@@ -135,7 +135,7 @@ def test_report_of_no_results_is_one_line(tmp_path):
 
 def test_quickstart_runs_on_what_is_built(tmp_path):
     build = make_build(tmp_path / "build")
-    done = subprocess.run([ROOT / "scripts" / "quickstart", "--no-install", "--no-build", *QUICK, "--build", build, "--output",
+    done = subprocess.run([ROOT / "scripts" / "quickstart", "--no-install", "--no-build", "--no-guest", *QUICK, "--build", build, "--output",
                            tmp_path / "out"], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Results go to" in done.stdout and "identical results" in done.stdout

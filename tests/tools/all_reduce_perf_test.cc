@@ -154,6 +154,7 @@ TEST(AllReducePerf, Json_HasWhatTheTableHas) {
   EXPECT_EQ(json.at("wrong_total"), 0);
   EXPECT_GT(json.at("average_busbw_gb_s").at("TCP").get<double>(), 0);
   EXPECT_TRUE(json.at("build").at("commit").is_string());
+  EXPECT_EQ(json.at("build").at("transports").at(0), "TCP");
   ASSERT_EQ(json.at("ranks").size(), 2u);
   EXPECT_GT(json["ranks"][1].at("machine").at("cores").get<int>(), 0);
   EXPECT_THAT(json["ranks"][1].at("devices").at("TCP").get<std::string>(), HasSubstr("tcp"));
