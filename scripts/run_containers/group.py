@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from . import seccomp
 from .engine import ContainerError
 from .recipes import MASTER_PORT, RESULTS_DIRECTORY, SHARED_DIRECTORY
 
@@ -71,6 +72,7 @@ class RankGroup:
         self.network = ""
         self.volumes = {}
         self.shown = 0
+        self.profile = []
 
     def __enter__(self):
         try:
@@ -92,6 +94,10 @@ class RankGroup:
         self.make_volume("results", RESULTS_DIRECTORY)
         if self.job.recipe.shares_memif:
             self.make_volume("memif", SHARED_DIRECTORY)
+        calls = self.job.recipe.granted("syscall")
+        path = self.job.output / "seccomp.json"
+        if calls and seccomp.write_profile(calls, path):
+            self.profile = ["--security-opt", f"seccomp={path}"]
 
     def make_volume(self, purpose, mount_point):
         """A volume that takes its owner and mode from the image's folder; of a root file system podman is told the owner."""
@@ -117,7 +123,7 @@ class RankGroup:
     def command_of(self, number):
         recipe = self.job.recipe
         words = [*self.engine.prefix, "run", *self.engine.run_options, "--name", self.rank_name(number), "--label", f"{LABEL}={self.id}",
-                 "--cap-drop", "ALL", "--security-opt", "no-new-privileges", *self.engine.read_only(), "--log-driver",
+                 "--cap-drop", "ALL", "--security-opt", "no-new-privileges", *self.profile, *self.engine.read_only(), "--log-driver",
                  "none", "--user", f"{recipe.user}:{recipe.user}", *self.engine.limits()]
         words += ["--network", "host"] if recipe.host_network else ["--network", self.network, "--hostname", self.rank_name(number)]
         for capability in recipe.granted("capability"):

@@ -18,7 +18,7 @@ MASTER_PORT = 29500
 
 @dataclass(frozen=True)
 class Grant:
-    """One thing that a rank gets. `kind` is capability, device, user, limit, network or volume."""
+    """One thing that a rank gets. `kind` is capability, device, user, limit, network, syscall or volume."""
 
     kind: str
     value: str
@@ -68,5 +68,6 @@ RECIPES = {recipe.transport: recipe for recipe in (
            (Grant("network", "host", "a RoCE device belongs to the network namespace that holds its interface (rdma system netns shows "
                                      "the mode)"),
             Grant("device", "/dev/infiniband", "the verbs' character devices"),
-            Grant("limit", "memlock=-1:-1", "the adapter reads and writes registered memory, which may not be paged out"))),
+            Grant("limit", "memlock=-1:-1", "the adapter reads and writes registered memory, which may not be paged out"),
+            Grant("syscall", "userfaultfd", "registered memory is kept for its next use only if the kernel can tell when it is unmapped"))),
 )}

@@ -158,3 +158,23 @@ def test_Rdma_NoDevice_SaysHowToGetOne(double):
     status, _, err = command.ranks("RDMA")
     assert (status, len(err.splitlines())) == (1, 1)
     assert "scripts/softroce up" in err and not command.output.exists()
+
+
+def test_Seccomp_CallGranted_IsAllowedForUserModeOnlyAndNothingElseChanges(tmp_path):
+    from run_containers.seccomp import write_profile
+    default = tmp_path / "default.json"
+    deny = {"names": ["userfaultfd", "vm86"], "action": "SCMP_ACT_ERRNO"}
+    allow = {"names": ["read"], "action": "SCMP_ACT_ALLOW"}
+    default.write_text(json.dumps({"defaultAction": "SCMP_ACT_ERRNO", "syscalls": [deny, allow]}))
+    assert write_profile(["userfaultfd"], tmp_path / "made.json", [tmp_path / "none.json", default])
+    made = json.loads((tmp_path / "made.json").read_text())
+    assert made["defaultAction"] == "SCMP_ACT_ERRNO"
+    assert made["syscalls"][:2] == [{"names": ["vm86"], "action": "SCMP_ACT_ERRNO"}, allow]
+    assert made["syscalls"][2]["names"] == ["userfaultfd"] and made["syscalls"][2]["action"] == "SCMP_ACT_ALLOW"
+    assert made["syscalls"][2]["args"][0]["op"] == "SCMP_CMP_MASKED_EQ"
+
+
+def test_Seccomp_NoDefaultProfile_NothingIsWritten(tmp_path):
+    from run_containers.seccomp import write_profile
+    assert not write_profile(["userfaultfd"], tmp_path / "made.json", [tmp_path / "none.json"])
+    assert not (tmp_path / "made.json").exists()
