@@ -129,6 +129,13 @@ def test_ComposeFile_AnyNumberOfRanks_NamesEachRankOnce(transport):
     assert all(service["cap_drop"] == ["ALL"] for service in services.values())
 
 
+def test_Readme_EveryGrant_IsExplained():
+    readme = (CONTAINERS / "README.md").read_text()
+    for recipe in RECIPES.values():
+        for grant in recipe.grants:
+            assert grant.reason in readme, f"{recipe.transport}, {grant.value}: {grant.reason}"
+
+
 def test_Yaml_AllFiles_LintClean():
     done = subprocess.run([tool("yamllint"), "--strict", "-c", CONTAINERS / "yamllint.yaml", CONTAINERS], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
