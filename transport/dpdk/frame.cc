@@ -90,6 +90,19 @@ std::optional<UdpDatagram> parseUdp(std::span<const std::byte> payload) {
                      payload.subspan(kUdpHeaderBytes, length - kUdpHeaderBytes)};
 }
 
+std::optional<std::size_t> udpDatagramBytes(std::span<const std::byte, kFrameHeaderBytes> headers, std::size_t frameBytes) {
+  const auto ip = headers.subspan<kEthernetHeaderBytes, kIpv4HeaderBytes>();
+  const std::size_t ipBytes = readBe16(&headers[kIpLengthAt]);
+  const std::size_t udpBytes = readBe16(&headers[kUdpLengthAt]);
+  if (readBe16(&headers[12]) != kEtherTypeIpv4 || ip[0] != std::byte{kVersionAndLength} ||
+      std::to_integer<std::uint8_t>(ip[9]) != kProtocolUdp || (readBe16(&ip[6]) & kFragmentMask) != 0 ||
+      ipBytes > frameBytes - kEthernetHeaderBytes || udpBytes < kUdpHeaderBytes || udpBytes > ipBytes - kIpv4HeaderBytes ||
+      ipBytes < kMtuOverheadBytes || internetChecksum(ip) != 0) {
+    return {};
+  }
+  return udpBytes - kUdpHeaderBytes;
+}
+
 std::string toString(Ipv4Address a) {
   return fmt::format("{}.{}.{}.{}", a >> 24, (a >> 16) & 0xff, (a >> 8) & 0xff, a & 0xff);
 }

@@ -80,6 +80,10 @@ struct UdpDatagram {
 };
 std::optional<UdpDatagram> parseUdp(std::span<const std::byte> payload);
 
+// Of a frame of `frameBytes` that begins with these headers, all of them without options: the length of the datagram behind
+// them. Nothing for any other frame.
+std::optional<std::size_t> udpDatagramBytes(std::span<const std::byte, kFrameHeaderBytes> headers, std::size_t frameBytes);
+
 // RFC 1071 over `bytes`, folded and inverted.
 std::uint16_t internetChecksum(std::span<const std::byte> bytes);
 

@@ -17,8 +17,6 @@ namespace {
 constexpr std::uint32_t kHelloMagic = 0x4742686c;  // "GBhl"
 constexpr std::size_t kHelloBytes = 4 + 16 + 16 + 4;
 constexpr std::byte kGoodbye{'b'};  // a packet of this one byte: the port is being closed in good order
-// One packet of the drivers' own handshake (memif_msg_t).
-constexpr std::size_t kMemifMessageBytes = 128;
 // The handshake takes about ten packets each way; a peer that sends more at once waits for the next round.
 constexpr int kRelayRound = 32;
 
@@ -64,7 +62,8 @@ MemifLink::MemifLink(MemifShared& shared, LinkId id, MemifAddress peer)
     : shared_(shared),
       id_(id),
       peer_(std::move(peer)),
-      state_(shared.self.portId < peer_.portId ? State::kLocating : State::kAwaiting) {
+      state_(role() == MemifRole::kClient ? State::kLocating : State::kAwaiting),
+      received_(role(), {.bufferBytes = shared.self.bufferBytes, .log2Slots = shared.self.log2Slots}) {
   UdpFlow flow;
   flow.sourceMac = macOf(shared.self.portId);
   flow.destinationMac = macOf(peer_.portId);
@@ -161,7 +160,7 @@ Result<std::unique_ptr<EthernetDevice>> MemifLink::makeDevice(const std::string&
 
 void MemifLink::attach() {
   state_ = State::kAttaching;
-  if (shared_.self.portId < peer_.portId) {
+  if (role() == MemifRole::kClient) {
     // The driver connects when it starts: to a listener of ours that lives just that long.
     const std::string path = fmt::format("{}.c{}", shared_.base, id_);
     auto listener = listenPacketSocket(path);
@@ -196,9 +195,8 @@ void MemifLink::relay() {
   if (state_ != State::kAttaching || !local_) return;
   if (!pump(local_.get(), cross_.get()) || !pump(cross_.get(), local_.get())) return;  // failed, and said why
   if (!device_->linkUp()) return;
+  if (!received_.start()) return fail(ErrorCode::kInternal, "the drivers' handshake describes no ring");
   state_ = State::kUp;
-  // The client's first poll hands its empty buffers to the server, which can send nothing before.
-  (void)device_->receive(nullptr, 0);
 }
 
 bool MemifLink::pump(int from, int to) {
@@ -215,6 +213,10 @@ bool MemifLink::pump(int from, int to) {
       } else {
         fail(ErrorCode::kUnavailable, "our own driver ended the handshake" + Eal::lastErrorSuffix());
       }
+      return false;
+    }
+    if (fromPeer == (role() == MemifRole::kServer) && !received_.overhear(packet, attached.get())) {
+      fail(fromPeer ? ErrorCode::kPeerViolatedProtocol : ErrorCode::kInternal, "the drivers do not agree on their memory");
       return false;
     }
     // Both sockets hold more than the whole handshake: full means that nobody reads any more.
@@ -263,6 +265,12 @@ void MemifLink::fail(ErrorCode code, std::string message) {
     local_.reset();
   }
   state_ = State::kDown;
+}
+
+void MemifLink::ringBroken() {
+  fail(ErrorCode::kPeerViolatedProtocol, "it wrote nonsense into the shared ring");
+  device_.reset();
+  local_.reset();
 }
 
 void MemifLink::finishDraining() {

@@ -29,6 +29,7 @@
 #include "transport/dpdk/ethernet_device.h"
 #include "transport/base/file_descriptor.h"
 #include "transport/dpdk/frame.h"
+#include "transport/dpdk/memif_ring.h"
 #include "transport/dpdk/packet_buffers.h"
 #include "transport/dpdk/packet_socket.h"
 #include "transport/dpdk/port_address.h"
@@ -80,8 +81,11 @@ class MemifLink {
   // kDraining -> kDown, the ring being empty: closes the device.
   void finishDraining();
 
-  // Only in kUp and (receive) kDraining.
-  std::uint16_t receive(rte_mbuf** mbufs, std::uint16_t count) { return device_->receive(mbufs, count); }
+  // Only in kUp and kDraining.
+  MemifReceiveRing& received() { return received_; }
+  // The peer has scribbled over the ring's counters: kDown.
+  void ringBroken();
+  // Only in kUp.
   std::uint16_t transmit(rte_mbuf** mbufs, std::uint16_t count) { return device_->transmit(mbufs, count); }
   // After transmit(): the peer is to be woken. True: it was not before.
   bool markForWake() { return !std::exchange(wakePending_, true); }
@@ -109,6 +113,7 @@ class MemifLink {
   void relay();
   // False: one side is closed.
   bool pump(int from, int to);
+  MemifRole role() const { return shared_.self.portId < peer_.portId ? MemifRole::kClient : MemifRole::kServer; }
   void watchCross();
   bool watch(int fd);
   void peerGone(bool saidGoodbye);
@@ -128,6 +133,7 @@ class MemifLink {
   bool refused_ = false;
   std::size_t freedSlots_ = 0;  // since the peer was last woken for room
   FrameTemplate headers_;
+  MemifReceiveRing received_;
   std::unique_ptr<EthernetDevice> device_;
 };
 

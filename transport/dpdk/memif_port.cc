@@ -18,10 +18,10 @@ namespace gloo_bypass {
 namespace {
 
 constexpr LinkId kFirstLink = 1;
-// Frames copied out of a ring before they are handed up: few, so that they are still in L2 then.
-constexpr std::uint16_t kReceiveBurst = 8;
 constexpr std::uint16_t kTransmitBurst = 32;
-constexpr unsigned kBuffers = 64;
+constexpr unsigned kTransmitBuffers = 2 * kTransmitBurst;
+// The driver asks for a pool, and never uses it (memif_ring.h).
+constexpr unsigned kReceiveBuffers = 1;
 // Connections of peers that this process has not linked to yet; more are refused and end as "peer gone" there.
 constexpr std::size_t kMaxStrangers = 256;
 // While a link is being made, the driver's progress raises no event.
@@ -90,8 +90,8 @@ Result<std::unique_ptr<PacketPort>> makeMemifPort(const TransportConfig& config)
   // Room beyond the frame makes the driver (24.11 on) copy a chained packet into ONE ring buffer: its fast path, taken
   // when the room does not exceed the ring buffer, uses one per segment and leaves stale chain flags behind.
   auto buffers = PacketBuffers::create({.maxFrameBytes = config.memifBufferBytes,
-                                        .receiveBuffers = kBuffers,
-                                        .transmitBuffers = kBuffers,
+                                        .receiveBuffers = kReceiveBuffers,
+                                        .transmitBuffers = kTransmitBuffers,
                                         .transmitRoomBytes = config.memifBufferBytes + 64});
   if (!buffers) return buffers.error();
   shared->buffers = std::move(buffers).value();
@@ -304,9 +304,14 @@ std::size_t MemifPort::receiveLink(MemifLink& link, PacketSink& sink, std::size_
     reportDown(link, sink);
     return 0;
   }
-  std::array<rte_mbuf*, kReceiveBurst> mbufs;
-  const auto wanted = static_cast<std::uint16_t>(std::min<std::size_t>(maxDatagrams, mbufs.size()));
-  const std::uint16_t count = link.receive(mbufs.data(), wanted);
+  MemifReceiveRing& ring = link.received();
+  const std::optional<std::size_t> waiting = ring.waiting();
+  if (!waiting) {
+    link.ringBroken();
+    reportDown(link, sink);
+    return 0;
+  }
+  const std::size_t count = std::min(maxDatagrams, *waiting);
   const std::size_t ringSlots = std::size_t{1} << shared_->self.log2Slots;
   if (count == 0) {
     link.onSlotsFreed(0, true, ringSlots);
@@ -316,23 +321,29 @@ std::size_t MemifPort::receiveLink(MemifLink& link, PacketSink& sink, std::size_
     }
     return 0;
   }
-  for (std::uint16_t i = 0; i < count; ++i) deliver(link, sink, mbufs[i]);
-  rte_pktmbuf_free_bulk(mbufs.data(), count);
-  link.onSlotsFreed(count, count < wanted, ringSlots);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (i + 1 < *waiting) ring.prefetch(i + 1);
+    deliver(link, sink, ring.frame(i));
+  }
+  ring.release(count);
+  link.onSlotsFreed(count, count < maxDatagrams, ringSlots);
   return count;
 }
 
-void MemifPort::deliver(MemifLink& link, PacketSink& sink, rte_mbuf* mbuf) {
+void MemifPort::deliver(MemifLink& link, PacketSink& sink, std::span<const std::byte> frame) {
   ++counters_.packetsReceived;
-  counters_.bytesReceived += mbuf->pkt_len;
-  const std::span frame(rte_pktmbuf_mtod(mbuf, const std::byte*), mbuf->data_len);
-  const auto packet = mbuf->nb_segs == 1 ? parseIpv4Frame(frame) : std::nullopt;
-  const auto udp = packet && packet->protocol == kProtocolUdp ? parseUdp(packet->payload) : std::nullopt;
-  if (!udp) {
+  counters_.bytesReceived += frame.size();
+  std::optional<std::size_t> datagramBytes;
+  if (frame.size() >= kFrameHeaderBytes) {
+    std::array<std::byte, kFrameHeaderBytes> headers;  // the peer may change what lies in the ring
+    std::memcpy(headers.data(), frame.data(), headers.size());
+    datagramBytes = udpDatagramBytes(headers, frame.size());
+  }
+  if (!datagramBytes) {
     ++counters_.droppedMalformed;
     return;
   }
-  sink.onDatagram(link.id(), udp->data);
+  sink.onDatagram(link.id(), frame.subspan(kFrameHeaderBytes, *datagramBytes));
 }
 
 void MemifPort::reportDown(MemifLink& link, PacketSink& sink) {

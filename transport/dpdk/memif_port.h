@@ -1,7 +1,9 @@
 // Link mode memif: a port of shared-memory links, one to each peer process, made on demand.
 //
-// Memory of a port: 64 receive and 64 transmit buffers of a little over one frame (about 4.2 MiB at 32 KiB), shared by
-// all links; of a link: two rings of 2^n frames (2 MiB at 32 x 32 KiB) shared with the peer.
+// Sends through the driver, whose copy is the only one; what arrives is handed up where it lies in the ring (memif_ring.h).
+//
+// Memory of a port: 64 transmit buffers of a little over one frame (about 2.1 MiB at 32 KiB), shared by all links; of a
+// link: two rings of 2^n frames (8 MiB at 128 x 32 KiB) shared with the peer.
 #pragma once
 
 #include <array>
@@ -63,7 +65,7 @@ class MemifPort final : public PacketPort {
   void introduce(MemifLink& link);
   std::size_t receiveSelf(PacketSink& sink, std::size_t maxDatagrams);
   std::size_t receiveLink(MemifLink& link, PacketSink& sink, std::size_t maxDatagrams);
-  void deliver(MemifLink& link, PacketSink& sink, rte_mbuf* mbuf);
+  void deliver(MemifLink& link, PacketSink& sink, std::span<const std::byte> frame);
   void reportDown(MemifLink& link, PacketSink& sink);
   std::size_t transmitSelf(std::span<const OutgoingDatagram> datagrams);
   std::uint16_t transmitBurst(MemifLink& link, std::span<const OutgoingDatagram> datagrams);

@@ -30,7 +30,8 @@ struct OutgoingDatagram {
 class PacketSink {
  public:
   virtual ~PacketSink() = default;
-  // `datagram` is valid during the call only.
+  // `datagram` is valid during the call only. It may lie in memory that the peer can write to meanwhile: read a byte once
+  // before trusting what it says.
   virtual void onDatagram(LinkId link, std::span<const std::byte> datagram) noexcept = 0;
   // The link will carry nothing any more: the peer's process ended, its port is closed, or the device is gone.
   virtual void onLinkDown(LinkId link, const Error& error) noexcept = 0;

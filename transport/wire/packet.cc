@@ -1,6 +1,7 @@
 #include "transport/wire/packet.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "transport/base/check.h"
 #include "transport/wire/byte_order.h"
@@ -55,22 +56,25 @@ std::optional<std::uint64_t> peekReceiverId(std::span<const std::byte> datagram)
 }
 
 ParseResult parsePacket(std::span<const std::byte> datagram, ParsedPacket* out) {
-  const std::byte* p = datagram.data();
-  if (datagram.size() < kCommonHeaderBytes || datagram.size() > kMaxDatagramBytes ||
-      loadLittle<std::uint16_t>(p) != kWireMagic) {
-    return ParseResult::kForeign;
-  }
+  if (datagram.size() < kCommonHeaderBytes || datagram.size() > kMaxDatagramBytes) return ParseResult::kForeign;
+  std::byte* const p = out->headerBytes.data();
+  std::memcpy(p, datagram.data(), kCommonHeaderBytes);
+  if (loadLittle<std::uint16_t>(p) != kWireMagic) return ParseResult::kForeign;
   const std::size_t headerBytes = loadLittle<std::uint16_t>(p + kAtHeaderLength);
   // A wrong length makes the checksum's extent wrong: corruption until the checksum says otherwise.
-  if (headerBytes < kCommonHeaderBytes || headerBytes > datagram.size()) return ParseResult::kCorrupted;
+  if (headerBytes < kCommonHeaderBytes || headerBytes > std::min(datagram.size(), kMaxHeaderBytes)) {
+    return ParseResult::kCorrupted;
+  }
+  std::memcpy(p + kCommonHeaderBytes, datagram.data() + kCommonHeaderBytes, headerBytes - kCommonHeaderBytes);
   if (headerChecksum(p, headerBytes) != loadLittle<std::uint32_t>(p + kAtCrc)) return ParseResult::kCorrupted;
   loadCommon(p, &out->header);
   if (out->header.version != kWireVersion) return ParseResult::kOtherVersion;
   const std::size_t sackBytes = 8 * std::size_t{loadLittle<std::uint8_t>(p + kAtRanges)};
   if (sackBytes > 8 * kMaxSackRanges || sackBytes > headerBytes - kCommonHeaderBytes) return ParseResult::kMalformed;
   if (!knownType(static_cast<std::uint8_t>(out->header.type))) return ParseResult::kMalformed;
-  out->sackBytes = datagram.subspan(kCommonHeaderBytes, sackBytes);
-  out->body = datagram.subspan(kCommonHeaderBytes + sackBytes, headerBytes - kCommonHeaderBytes - sackBytes);
+  const std::span<const std::byte> copied(p, headerBytes);
+  out->sackBytes = copied.subspan(kCommonHeaderBytes, sackBytes);
+  out->body = copied.subspan(kCommonHeaderBytes + sackBytes);
   out->payload = datagram.subspan(headerBytes);
   if ((out->header.flags & kFlagPayloadChecksum) != 0 && crc32c(out->payload) != out->header.payloadCrc) {
     return ParseResult::kCorrupted;

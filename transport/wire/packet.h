@@ -110,12 +110,17 @@ struct Hello {
 };
 inline constexpr std::size_t kHelloBytes = 40;
 
-// A received datagram, cut into its parts; spans point into it.
+// A received datagram, cut into its parts. The header is copied out before it is looked at, since a datagram may lie in
+// memory that the peer can still write to.
 struct ParsedPacket {
+  ParsedPacket() {}  // leaves headerBytes alone
+  ParsedPacket(const ParsedPacket&) = delete;
+  ParsedPacket& operator=(const ParsedPacket&) = delete;
+  std::array<std::byte, kMaxHeaderBytes> headerBytes;
   PacketHeader header;
-  std::span<const std::byte> sackBytes;  // 8 a range
-  std::span<const std::byte> body;
-  std::span<const std::byte> payload;    // what follows the header
+  std::span<const std::byte> sackBytes;  // 8 a range; in headerBytes
+  std::span<const std::byte> body;       // in headerBytes
+  std::span<const std::byte> payload;    // what follows the header; in the datagram
   std::size_t sackCount() const { return sackBytes.size() / 8; }
   SackRange sackRange(std::size_t i) const;
 };

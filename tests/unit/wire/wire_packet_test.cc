@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "transport/wire/byte_order.h"
 #include "transport/wire/crc32c.h"
 #include "transport/wire/packet.h"
 
@@ -142,6 +143,36 @@ TEST(Packet, OtherVersion_IsTold) {
   ParsedPacket packet;
   EXPECT_EQ(parsePacket(writer.finish(), &packet), ParseResult::kOtherVersion);
   EXPECT_EQ(packet.header.version, 2);
+}
+
+// A memory link's datagram can change while it is looked at.
+TEST(Packet, DatagramOverwrittenAfterParsing_HeaderAndBodyStay) {
+  auto datagram = sampleDatagram("hello");
+  ParsedPacket packet;
+  ASSERT_EQ(parsePacket(datagram, &packet), ParseResult::kOk);
+  std::fill(datagram.begin(), datagram.end(), std::byte{0xff});
+  EXPECT_EQ(packet.sackRange(0).begin, 10u);
+  MessageHeader message;
+  ASSERT_TRUE(decodeMessageHeader(packet.body, &message));
+  EXPECT_EQ(message.totalLength, 100u);
+  EXPECT_EQ(message.chunkOffset, 50u);
+}
+
+TEST(Packet, HeaderLongerThanAny_IsNotAccepted) {
+  std::vector<std::byte> datagram(4096);
+  PacketWriter writer;
+  writer.begin(sampleHeader());
+  const auto header = writer.finish();
+  std::copy(header.begin(), header.end(), datagram.begin());
+  ParsedPacket packet;
+  ASSERT_EQ(parsePacket(datagram, &packet), ParseResult::kOk);
+  // With a checksum that fits, as only a hostile sender would make it.
+  for (const std::size_t length : {kMaxHeaderBytes, kMaxHeaderBytes + 1, datagram.size()}) {
+    storeLittle(&datagram[18], static_cast<std::uint16_t>(length));
+    const std::uint32_t first = crc32c(std::span(datagram).first(4));
+    storeLittle(&datagram[4], crc32c(std::span(datagram).subspan(8, length - 8), first));
+    EXPECT_EQ(parsePacket(datagram, &packet), length <= kMaxHeaderBytes ? ParseResult::kOk : ParseResult::kCorrupted);
+  }
 }
 
 TEST(Packet, UnknownType_IsMalformed) {

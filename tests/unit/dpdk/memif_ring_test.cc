@@ -1,0 +1,239 @@
+// The receiving ring against a peer played by the test: memory and handshake as DPDK's driver makes them, then as none does.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+#include <numeric>
+#include <random>
+#include <string>
+
+#include "transport/dpdk/memif_ring.h"
+
+namespace gloo_bypass {
+namespace {
+
+constexpr MemifRingShape kShape{.bufferBytes = 2048, .log2Slots = 3};
+constexpr std::size_t kRingBytes = 2 * RTE_CACHE_LINE_SIZE + 16 * 8;
+constexpr std::size_t kRegionBytes = 2 * (kRingBytes + 8 * 2048);
+
+using Message = std::array<std::byte, kMemifMessageBytes>;
+
+template <typename T>
+void put(std::byte* at, T value) {
+  std::memcpy(at, &value, sizeof(value));
+}
+
+Message addRegion(std::uint64_t bytes = kRegionBytes, std::uint16_t index = 0) {
+  Message message{};
+  put<std::uint16_t>(&message[0], 4);
+  put<std::uint16_t>(&message[2], index);
+  put<std::uint64_t>(&message[4], bytes);
+  return message;
+}
+
+Message addRing(bool toServer, std::uint32_t offset, std::uint8_t log2Slots = 3, std::uint16_t region = 0) {
+  Message message{};
+  put<std::uint16_t>(&message[0], 5);
+  put<std::uint16_t>(&message[2], toServer ? 1 : 0);
+  put<std::uint16_t>(&message[6], region);
+  put<std::uint32_t>(&message[8], offset);
+  put<std::uint8_t>(&message[12], log2Slots);
+  return message;
+}
+
+// The client's shared memory, and the sending end of the ring that the test's subject receives from.
+class Memory {
+ public:
+  explicit Memory(MemifRole receiver, bool sealed = true, std::size_t bytes = kRegionBytes)
+      : receiver_(receiver), fd_(::memfd_create("memif_region_0", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
+    EXPECT_EQ(::ftruncate(fd_.get(), static_cast<off_t>(bytes)), 0);
+    if (sealed) {
+      EXPECT_EQ(::fcntl(fd_.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    }
+    base_ = static_cast<std::byte*>(::mmap(nullptr, kRegionBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0));
+    for (std::uint32_t slot = 0; bytes == kRegionBytes && slot < 8; ++slot) {
+      put<std::uint32_t>(descriptor(slot) + 4, 2048);
+      put<std::uint32_t>(descriptor(slot) + 8, static_cast<std::uint32_t>(bufferAt(slot)));
+    }
+  }
+  ~Memory() { ::munmap(base_, kRegionBytes); }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  int fd() const { return fd_.get(); }
+  std::byte* base() { return base_; }
+  std::byte* ring() { return base_ + (receiver_ == MemifRole::kServer ? 0 : kRingBytes); }
+  std::byte* descriptor(std::size_t slot) { return ring() + 2 * RTE_CACHE_LINE_SIZE + 16 * (slot % 8); }
+  std::size_t bufferAt(std::size_t slot) const {
+    return 2 * kRingBytes + 2048 * (slot % 8 + (receiver_ == MemifRole::kServer ? 0 : 8));
+  }
+  std::uint16_t head() { return counter(6); }
+  std::uint16_t tail() { return counter(RTE_CACHE_LINE_SIZE); }
+  void setSent(std::uint16_t position) {
+    put(ring() + (receiver_ == MemifRole::kServer ? 6 : RTE_CACHE_LINE_SIZE), position);
+  }
+  void send(std::uint16_t position, const std::string& text) {
+    std::memcpy(base_ + bufferAt(position), text.data(), text.size());
+    put<std::uint32_t>(descriptor(position) + 4, static_cast<std::uint32_t>(text.size()));
+    setSent(static_cast<std::uint16_t>(position + 1));
+  }
+
+ private:
+  std::uint16_t counter(std::size_t at) {
+    std::uint16_t value;
+    std::memcpy(&value, ring() + at, sizeof(value));
+    return value;
+  }
+
+  const MemifRole receiver_;
+  FileDescriptor fd_;
+  std::byte* base_ = nullptr;
+};
+
+void attach(MemifReceiveRing& ring, Memory& memory) {
+  ASSERT_TRUE(ring.overhear(addRegion(), memory.fd()));
+  ASSERT_TRUE(ring.overhear(addRing(true, 0), -1));
+  ASSERT_TRUE(ring.overhear(addRing(false, kRingBytes), -1));
+  ASSERT_TRUE(ring.start());
+}
+
+std::string text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+class MemifRing : public ::testing::TestWithParam<MemifRole> {};
+INSTANTIATE_TEST_SUITE_P(Roles, MemifRing, ::testing::Values(MemifRole::kClient, MemifRole::kServer),
+                         [](const auto& info) { return info.param == MemifRole::kClient ? "Client" : "Server"; });
+
+TEST_P(MemifRing, FramesOverSeveralCounterWraps_ArriveInOrderInPlace) {
+  Memory memory(GetParam());
+  MemifReceiveRing ring(GetParam(), kShape);
+  attach(ring, memory);
+  EXPECT_EQ(ring.waiting(), 0U);
+  std::uint16_t sent = 0;
+  for (int round = 0; round < 30'000; ++round) {
+    const std::size_t count = 1 + round % 8;
+    const std::uint16_t first = sent;
+    for (std::size_t i = 0; i < count; ++i, ++sent) memory.send(sent, std::to_string(round + i));
+    ASSERT_EQ(ring.waiting(), count);
+    for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(text(ring.frame(i)), std::to_string(round + i));
+    ring.release(count);
+    ASSERT_EQ(ring.waiting(), 0U);
+    // What the sender may fill next.
+    if (GetParam() == MemifRole::kServer) {
+      ASSERT_EQ(memory.tail(), sent);
+    } else {
+      ASSERT_EQ(memory.head(), static_cast<std::uint16_t>(sent + 8));
+      std::uint32_t length = 0;
+      std::memcpy(&length, memory.descriptor(first) + 4, sizeof(length));
+      ASSERT_EQ(length, 2048U);
+    }
+  }
+}
+
+TEST_P(MemifRing, CountersBeyondTheRing_AreImpossible) {
+  Memory memory(GetParam());
+  MemifReceiveRing ring(GetParam(), kShape);
+  attach(ring, memory);
+  memory.setSent(8);
+  EXPECT_EQ(ring.waiting(), 8U);
+  memory.setSent(9);
+  EXPECT_EQ(ring.waiting(), std::nullopt);
+  memory.setSent(0xffff);
+  EXPECT_EQ(ring.waiting(), std::nullopt);
+}
+
+TEST_P(MemifRing, DescriptorOutsideTheMemory_GivesNothing) {
+  Memory memory(GetParam());
+  MemifReceiveRing ring(GetParam(), kShape);
+  attach(ring, memory);
+  memory.send(0, "frame");
+  std::byte* const d = memory.descriptor(0);
+  ASSERT_EQ(text(ring.frame(0)), "frame");
+  const auto empty = [&](std::size_t at, auto value) {
+    std::array<std::byte, 16> before;
+    std::memcpy(before.data(), d, before.size());
+    put(d + at, value);
+    const bool result = ring.frame(0).empty();
+    std::memcpy(d, before.data(), before.size());
+    return result;
+  };
+  EXPECT_TRUE(empty(0, std::uint16_t{1})) << "chained";
+  EXPECT_TRUE(empty(2, std::uint16_t{1})) << "another region";
+  EXPECT_TRUE(empty(4, std::uint32_t{2049})) << "longer than a buffer";
+  EXPECT_TRUE(empty(4, std::uint32_t{0xffffffff}));
+  EXPECT_TRUE(empty(8, static_cast<std::uint32_t>(kRegionBytes - 4))) << "over the end";
+  EXPECT_TRUE(empty(8, std::uint32_t{0xffffffff}));
+  EXPECT_FALSE(empty(8, static_cast<std::uint32_t>(kRegionBytes - 5)));
+}
+
+TEST_P(MemifRing, PeerScribblesOverEverything_NothingOutsideTheMemoryIsTouched) {
+  Memory memory(GetParam());
+  MemifReceiveRing ring(GetParam(), kShape);
+  attach(ring, memory);
+  std::minstd_rand random(7);
+  std::size_t sum = 0;
+  std::uint16_t position = 0;
+  for (int round = 0; round < 20'000; ++round) {
+    for (int i = 0; i < 4; ++i) memory.base()[random() % (2 * kRingBytes)] = static_cast<std::byte>(random());
+    std::byte* const d = memory.descriptor(random());
+    put(d, static_cast<std::uint32_t>(random() % 8 == 0 ? random() : 0));
+    put(d + 4, static_cast<std::uint32_t>(random() % 4096));
+    put(d + 8, static_cast<std::uint32_t>(random() % (2 * kRegionBytes)));
+    memory.setSent(static_cast<std::uint16_t>(position + random() % 12));
+    const std::size_t count = ring.waiting().value_or(0);
+    ASSERT_LE(count, 8U);
+    for (std::size_t i = 0; i < count; ++i) {
+      ring.prefetch(i);
+      const auto frame = ring.frame(i);
+      ASSERT_LE(frame.size(), 2048U);
+      for (const std::byte b : frame) sum += std::to_integer<std::size_t>(b);
+    }
+    ring.release(count);
+    position = static_cast<std::uint16_t>(position + count);
+  }
+  EXPECT_GT(sum, 0U);
+}
+
+TEST(MemifHandshake, MemoryThatCouldShrink_IsRefused) {
+  Memory memory(MemifRole::kServer, /*sealed=*/false);
+  MemifReceiveRing ring(MemifRole::kServer, kShape);
+  EXPECT_FALSE(ring.overhear(addRegion(), memory.fd()));
+  EXPECT_FALSE(ring.overhear(addRegion(), -1));
+  EXPECT_FALSE(ring.overhear(addRegion(), STDIN_FILENO));
+}
+
+TEST(MemifHandshake, MemoryOfAnotherSizeOrTwice_IsRefused) {
+  Memory small(MemifRole::kServer, true, kRegionBytes - 1);
+  Memory memory(MemifRole::kServer);
+  MemifReceiveRing ring(MemifRole::kServer, kShape);
+  EXPECT_FALSE(ring.overhear(addRegion(), small.fd()));
+  EXPECT_FALSE(ring.overhear(addRegion(kRegionBytes - 1), memory.fd()));
+  EXPECT_FALSE(ring.overhear(addRegion(kRegionBytes + 1), memory.fd()));
+  EXPECT_FALSE(ring.overhear(addRegion(kRegionBytes, 1), memory.fd()));
+  EXPECT_FALSE(ring.overhear(addRing(true, 0), -1)) << "a ring before its memory";
+  EXPECT_TRUE(ring.overhear(addRegion(), memory.fd()));
+  EXPECT_FALSE(ring.overhear(addRegion(), memory.fd()));
+}
+
+TEST(MemifHandshake, RingOutsideTheMemoryOrOfAnotherShape_IsRefused) {
+  Memory memory(MemifRole::kServer);
+  MemifReceiveRing ring(MemifRole::kServer, kShape);
+  ASSERT_TRUE(ring.overhear(addRegion(), memory.fd()));
+  EXPECT_FALSE(ring.overhear(addRing(true, kRegionBytes - kRingBytes + 16), -1));
+  EXPECT_FALSE(ring.overhear(addRing(true, 0xfffffff0), -1));
+  EXPECT_FALSE(ring.overhear(addRing(true, 1), -1));
+  EXPECT_FALSE(ring.overhear(addRing(true, 0, 4), -1));
+  EXPECT_FALSE(ring.overhear(addRing(true, 0, 3, 1), -1));
+  EXPECT_FALSE(ring.start());
+  EXPECT_TRUE(ring.overhear(addRing(false, kRingBytes), -1));
+  EXPECT_FALSE(ring.start()) << "that one is for the client";
+  EXPECT_TRUE(ring.overhear(addRing(true, 0), -1));
+  EXPECT_TRUE(ring.start());
+}
+
+}  // namespace
+}  // namespace gloo_bypass
