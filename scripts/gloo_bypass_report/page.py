@@ -34,18 +34,18 @@ def tiles(measurement, made):
     if len(transports) < 2:
         return []
     first, other = transports[0], transports[1]
+    sweep = (("10M floats", summary.TEN_MILLION_BYTES), ("1 element", summary.ONE_ELEMENT_BYTES))
+    compared = [(made.training, "step_s", "training step", other), (made.training, "all_reduce_s", "all-reduce in training", other)]
+    compared += [(made.all_reduce, f"all_reduce_{size}", f"ring all-reduce, {label}", transport)
+                 for transport in transports[1:] for label, size in sweep]
     found = []
     if made.same_bits is not None:
         found.append(tile("identical" if made.same_bits else "different", "trained parameters, bit for bit", made.same_bits))
-    for rows, key, label in (
-            (made.training, "step_s", "training step"),
-            (made.training, "all_reduce_s", "all-reduce in training"),
-            (made.all_reduce, f"all_reduce_{summary.TEN_MILLION_BYTES}", "ring all-reduce, 10M floats"),
-            (made.all_reduce, f"all_reduce_{summary.ONE_ELEMENT_BYTES}", "ring all-reduce, 1 element")):
-        one = summary.ratio_at(rows, key, other)
+    for rows, key, label, transport in compared:
+        one = summary.ratio_at(rows, key, transport)
         if one is not None:
             good = True if one.value >= 1.02 else False if one.value < 0.95 else None
-            found.append(tile(f"{one.value:.2f}\u202f\u00d7", f"{label}: {other} as fast as {first}", good))
+            found.append(tile(f"{one.value:.2f}\u202f\u00d7", f"{label}: {transport} as fast as {first}", good))
     cpu = summary.figure_at(made.idle, "cpu_percent", other)
     if cpu is not None:
         found.append(tile(f"{cpu.median:.2f} %", f"of a core for an idle rank over {other}", cpu.median < 1.0))

@@ -10,8 +10,8 @@ FOLDER = os.path.dirname(os.path.abspath(__file__))
 LIBRARY = os.environ.get("PLUGIN_LIBRARY", "")
 PACKAGE_PATH = os.environ.get("PLUGIN_PYTHON_PATH", "")
 PYTHON = "/usr/bin/python3"  # Debian's: the one that python3-torch belongs to
-# Two busy cores and PyTorch's import: a bound that only a hang reaches.
-HANG_SECONDS = 90
+# Two busy cores and PyTorch's import: a bound that only a hang reaches. In a guest under emulation that takes longer.
+HANG_SECONDS = float(os.environ.get("PLUGIN_HANG_SECONDS", 90))
 
 
 def free_port():
