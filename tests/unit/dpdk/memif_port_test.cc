@@ -8,8 +8,10 @@
 #include <atomic>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <random>
+#include <string>
 #include <thread>
 
 #include "tests/unit/dpdk/port_process.h"
@@ -249,6 +251,52 @@ TEST_F(MemifPort, PeerKilledWhileBothStream_LinkGoesDownWithinASecondAndNothingC
   // Either end may be the driver's client: the ids are random, so several rounds see both.
   for (int i = 0; i < 4; ++i) {
     runProcesses({[&](Partner& p) { flood(p, true); }, true}, {[&](Partner& p) { flood(p, false); }});
+  }
+}
+
+// Every mapping that the driver and we have of links' memory.
+void overwriteSharedMemory() {
+  std::ifstream maps("/proc/self/maps");
+  std::size_t found = 0;
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("memif_region") == std::string::npos) continue;
+    const std::size_t dash = line.find('-');
+    auto* const begin = reinterpret_cast<void*>(std::stoul(line.substr(0, dash), nullptr, 16));
+    auto* const end = reinterpret_cast<void*>(std::stoul(line.substr(dash + 1), nullptr, 16));
+    std::memset(begin, 0xff, static_cast<std::size_t>(static_cast<char*>(end) - static_cast<char*>(begin)));
+    ++found;
+  }
+  EXPECT_GT(found, 0U);
+}
+
+// The receiving end only: the driver's transmit function trusts the ring's descriptors.
+TEST_F(MemifPort, PeerOverwritesTheSharedMemory_LinkGoesDownAndNothingCrashes) {
+  // Either end may be the driver's client: the ids are random, so several rounds see both.
+  for (int i = 0; i < 4; ++i) {
+    runProcesses({[](Partner& partner) {
+                    const auto port = openPort();
+                    const LinkId link = linkPorts(*port, partner);
+                    transmitOne(*port, link, std::array<std::byte, 8>{});
+                    partner.meet();
+                    overwriteSharedMemory();
+                    partner.meet();
+                  }},
+                 {[](Partner& partner) {
+                    const auto port = openPort();
+                    linkPorts(*port, partner);
+                    CollectingSink sink;
+                    const auto take = [&] {
+                      port->onTick(now());
+                      (void)port->receive(sink, 32);
+                    };
+                    EXPECT_TRUE(waitFor([&] { return take(), !sink.datagrams.empty(); }));
+                    partner.meet();
+                    EXPECT_TRUE(waitFor([&] { return take(), !sink.down.empty(); }));
+                    if (!sink.down.empty()) {
+                      EXPECT_EQ(sink.down.front().second.code, ErrorCode::kPeerViolatedProtocol);
+                    }
+                    partner.meet();
+                  }});
   }
 }
 
