@@ -23,6 +23,7 @@ from .streams import EndedStream, Lines
 
 kQemu = "qemu-system-x86_64"
 kBootSeconds = 180       # from QEMU's start to the command's; 5 s on a quiet machine in software emulation
+kKvmBootSeconds = 30     # the same with KVM; some machines have a /dev/kvm that does not run a stock kernel
 kDrainSeconds = 10       # for the rest of the output once the exit status is there
 kPorts = ("control", "out", "err")
 kInside = Path(__file__).with_name("inside.sh")
@@ -184,9 +185,9 @@ class Guest:
 
     def finish(self):
         """Boots, runs the command, passes its output on; its exit status."""
-        advice = " with KVM: run it without --kvm" if self.run_.kvm else ""
-        self.until(lambda: self.started_, time.monotonic() + kBootSeconds,
-                   GuestError(f"the guest did not come up within {kBootSeconds} s{advice}"))
+        seconds, advice = (kKvmBootSeconds, " with KVM: run it without --kvm") if self.run_.kvm else (kBootSeconds, "")
+        self.until(lambda: self.started_, time.monotonic() + seconds,
+                   GuestError(f"the guest did not come up within {seconds} s{advice}"))
         limit = GuestError(f"time limit: the command ran longer than {self.run_.timeoutSeconds:g} s and was ended", kTimeLimit)
         self.until(lambda: self.status_ is not None, time.monotonic() + self.run_.timeoutSeconds, limit)
         self.until(lambda: self.out_.ended and self.err_.ended, time.monotonic() + kDrainSeconds,
