@@ -30,7 +30,8 @@ using DevicePointer = std::shared_ptr<::gloo::transport::Device>;
 void checkResolves(const std::string& hostname) {
   addrinfo* found = nullptr;
   const int code = ::getaddrinfo(hostname.c_str(), nullptr, nullptr, &found);
-  if (code != 0) throw PerfError(fmt::format("host name '{}': {}; use --hostname or --interface", hostname, gai_strerror(code)));
+  if (code != 0)
+    throw PerfError(fmt::format("host name '{}': {}; use --hostname or --interface", hostname, gai_strerror(code)));
   ::freeaddrinfo(found);
 }
 
@@ -43,7 +44,8 @@ DevicePointer makeTcpDevice(const DeviceOptions& options) {
 }
 
 // The environment's configuration with the interface that the options name.
-[[maybe_unused]] TransportConfig configurationWith(decltype(&withGlooAddress) addAddress, const DeviceOptions& options) {
+[[maybe_unused]] TransportConfig configurationWith(decltype(&withGlooAddress) addAddress,
+                                                   const DeviceOptions& options) {
   const Result<TransportConfig> environment = configurationFromEnvironment();
   if (!environment) throw PerfError(environment.error().message);
   Result<TransportConfig> config = addAddress(environment.value(), options.interface, options.hostname);

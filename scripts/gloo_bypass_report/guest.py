@@ -12,7 +12,7 @@ from .stages import Stages, telling
 CHECK_LIMIT_S, FETCH_LIMIT_S = 60.0, 600.0
 BOOT_LIMIT_S = 150.0
 # Beyond the time that repeats are planned for, after which the guest counts as stuck.
-OVERTIME_S = 600.0
+OVERTIME_S = 300.0
 
 
 def problem(program):
