@@ -143,6 +143,9 @@ int runGivenRank(const PerfOptions& options) {
     store = std::make_unique<KeyValueClient>(address, port, timeoutOf(options));
   }
   const nlohmann::json report = RankSession(options, rank, size, *store).run();
+  store.reset();
+  // The others may still be reading the last key.
+  if (server != nullptr) (void)server->waitForClients(timeoutOf(options));
   return rank == 0 ? conclude(options, report) : 0;
 }
 

@@ -3,7 +3,6 @@
 #include <netdb.h>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <gloo/transport/tcp/device.h>
 
 #include "plugin/environment.h"
@@ -68,7 +67,11 @@ DevicePointer makeGlooIbverbsDevice(const DeviceOptions& options) {
 
 }  // namespace
 
-std::string knownTransports() { return fmt::format("{}", fmt::join(kTransports, ", ")); }
+std::string knownTransports() {
+  std::string list;
+  for (const std::string_view transport : kTransports) list.append(list.empty() ? "" : ", ").append(transport);
+  return list;
+}
 
 std::string transportProblem(std::string_view transport) {
   if (transport == "TCP") return {};

@@ -185,6 +185,7 @@ void KeyValueServer::acceptConnections() {
     if (stopping_) return;
     if (accepted.get() < 0 || connections_.size() >= kMaxConnections) continue;
     setNoDelay(accepted.get());
+    ++serving_;
     threads_.emplace_back([this, fd = accepted.get()] { serve(fd); });
     connections_.push_back(std::move(accepted));
   }
@@ -194,6 +195,14 @@ void KeyValueServer::serve(int fd) {
   while (answer(fd)) {
   }
   ::shutdown(fd, SHUT_RDWR);
+  const std::lock_guard lock(mutex_);
+  --serving_;
+  changed_.notify_all();
+}
+
+bool KeyValueServer::waitForClients(milliseconds timeout) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, timeout, [&] { return serving_ == 0; });
 }
 
 bool KeyValueServer::answer(int fd) {

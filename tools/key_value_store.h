@@ -53,6 +53,8 @@ class KeyValueServer {
 
   std::uint16_t port() const { return port_; }
   void start();
+  // Waits until every client has hung up, so that the last answers reach them. False: not within `timeout`.
+  bool waitForClients(std::chrono::milliseconds timeout);
   // For the process that hosts the server; does not wait.
   std::optional<std::vector<char>> value(const std::string& key) const;
 
@@ -68,6 +70,7 @@ class KeyValueServer {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool stopping_ = false;                          // guarded by mutex_
+  std::size_t serving_ = 0;                        // connections whose client has not hung up; guarded by mutex_
   std::map<std::string, std::vector<char>> data_;  // guarded by mutex_
   std::vector<Descriptor> connections_;            // guarded by mutex_; closed after the threads have ended
   std::vector<std::thread> threads_;               // touched by the accepting thread, then by the destructor
