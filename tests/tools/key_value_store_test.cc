@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <future>
+#include <memory>
 
 #include "tools/perf_error.h"
 
@@ -53,6 +54,15 @@ TEST_F(KeyValueStore, NeverSet_ThrowsAtTheTimeout) {
   EXPECT_THROW(client.wait({"never"}, milliseconds(10)), ::gloo::IoException);
   client.set("never", bytes("now"));  // the connection is still good
   EXPECT_EQ(client.get("never"), bytes("now"));
+}
+
+TEST_F(KeyValueStore, WaitForClients_OneConnected_UntilItHangsUp) {
+  auto client = std::make_unique<KeyValueClient>("127.0.0.1", server_.port(), milliseconds(5000));
+  client->set("key", bytes("value"));
+  EXPECT_FALSE(server_.waitForClients(milliseconds(20)));
+  auto gone = std::async(std::launch::async, [&] { return server_.waitForClients(milliseconds(20'000)); });
+  client.reset();
+  EXPECT_TRUE(gone.get());
 }
 
 TEST(KeyValueServerEnd, ClientsWaiting_AreReleased) {

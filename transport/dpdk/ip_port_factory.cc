@@ -114,8 +114,9 @@ Result<std::unique_ptr<PacketPort>> makeNetdevPort(const TransportConfig& config
   auto device = EthernetDevice::create(options);
   if (!device) {
     Error error = device.error();
-    error.message += fmt::format(": interface '{}' needs the right to open raw sockets (root or CAP_NET_RAW{})",
-                                 config.interface, xdp ? ", CAP_BPF" : "");
+    error.message += fmt::format(": interface '{}' needs root, or CAP_NET_RAW and CAP_NET_ADMIN{}, and locked memory for the "
+                                 "driver's rings (CAP_IPC_LOCK, or ulimit -l unlimited)",
+                                 config.interface, xdp ? " and CAP_BPF" : "");
     return error;
   }
   parts.device = std::move(device).value();

@@ -1,10 +1,12 @@
 #include "transport/dpdk/packet_buffers.h"
 
+
 #include <fmt/format.h>
 #include <rte_errno.h>
 #include <rte_mempool.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstring>
 
 #include "transport/base/check.h"
@@ -27,9 +29,12 @@ Result<MempoolHandle> makePool(const char* what, unsigned count, std::size_t roo
   MempoolHandle pool(rte_pktmbuf_pool_create_by_ops(name.c_str(), count, 0, 0, static_cast<std::uint16_t>(roomBytes),
                                                     static_cast<int>(SOCKET_ID_ANY), "stack"));
   if (!pool) {
-    return Error{ErrorScope::kDevice, ErrorCode::kExhausted,
-                 fmt::format("cannot make a pool of {} packet buffers of {} bytes: {}: raise GLOO_BYPASS_MEMORY_MIB", count,
-                             roomBytes, rte_strerror(rte_errno))};
+    const bool outOfMemory = rte_errno == ENOMEM;
+    return Error{ErrorScope::kDevice, outOfMemory ? ErrorCode::kExhausted : ErrorCode::kUnavailable,
+                 fmt::format("cannot make a pool of {} packet buffers of {} bytes: {}: {}", count, roomBytes,
+                             rte_strerror(rte_errno),
+                             outOfMemory ? "raise GLOO_BYPASS_MEMORY_MIB"
+                                         : "is DPDK's driver librte_mempool_stack installed?")};
   }
   return pool;
 }
