@@ -1,6 +1,5 @@
 #include "transport/dpdk/packet_buffers.h"
 
-
 #include <fmt/format.h>
 #include <rte_errno.h>
 #include <rte_mempool.h>
