@@ -70,7 +70,8 @@ def parser():
                      help="in the command's environment, beside the caller's own; may be repeated")
     run.add_argument("--writable", type=folder, action="append", default=[], metavar="DIR",
                      help="what the command writes below DIR appears here; may be repeated")
-    run.add_argument("--rxe", type=integer(0, kMostDevices), default=1, metavar="N", help="SoftRoCE devices, each on an interface of its own (default 1)")
+    run.add_argument("--rxe", type=integer(0, kMostDevices), default=1, metavar="N",
+                     help="SoftRoCE devices, each on an interface of its own (default 1)")
     run.add_argument("--pci-nics", type=integer(0, kMostDevices), default=0, metavar="N",
                      help="emulated virtio NICs on one hub, for DPDK; huge pages are reserved then (default 0)")
     run.add_argument("--pci-driver", choices=kPciDrivers, default=kPciDrivers[0], help="what those NICs are bound to (default %(default)s)")
