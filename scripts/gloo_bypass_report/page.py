@@ -87,7 +87,7 @@ def repeats_done(measurement):
 
 
 def rdma_notes(measurement, made):
-    """Of RDMA: what it stands beside, and on what kind of device."""
+    """Of RDMA: what it stands beside."""
     found = []
     if len(measurement.beside):
         found.append("perftest's ib_write_bw ran before, between and after the all-reduces that it stands beside, on the same device, "
@@ -95,8 +95,6 @@ def rdma_notes(measurement, made):
     if made.bound:
         found.append("Gloo's own transport over verbs knows bound buffers only, on which no collective of PyTorch runs. It is compared in "
                      "Gloo's ring-chunked algorithm, which every transport runs, with the transports in turn as above.")
-    if made.remark:
-        found.append(made.remark)
     return found
 
 
@@ -139,7 +137,8 @@ def notes(measurement, made):
     if made.idle:
         found.append(f"An idle rank is connected, has reduced a few times, and then does nothing for {plan['idle_s']:g} seconds. Memory "
                      "is what it holds more than before it had a device (its proportional share of shared pages).")
-    load = measurement.record["machine"].get("load_before")
+    # A guest's own load says nothing of the machine that it runs on.
+    load = measurement.record.get("host", measurement.record["machine"]).get("load_before")
     if load is not None:
         busy = load > 0.5
         found.append(f"The machine's load was {load:g} when the measurement began" +
