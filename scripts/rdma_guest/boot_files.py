@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .failures import GuestError
-from .kernel import cacheFolder
+from .kernel import cache_folder
 
-kBoot = Path(__file__).with_name("boot.sh")
-kModules = ("virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay")
-kKept = 4  # sets of boot files kept in the cache: some kernels and versions of this script side by side
-kXzMagic = b"\xfd7zXZ\0"
+BOOT = Path(__file__).with_name("boot.sh")
+MODULES = ("virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay")
+KEPT = 4  # sets of boot files kept in the cache: some kernels and versions of this script side by side
+XZ_MAGIC = b"\xfd7zXZ\0"
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class BootFiles:
     initramfs: Path
 
 
-def busyboxPath():
+def busybox_path():
     """A busybox that is statically linked, as Debian's busybox-static is."""
     for folder in ("/bin", "/usr/bin"):
         path = Path(folder) / "busybox"
@@ -37,11 +37,11 @@ def busyboxPath():
     return None
 
 
-def moduleFiles(kernel):
-    """The modules of kModules with what they depend on, in an order in which they can be loaded."""
+def module_files(kernel):
+    """The modules of MODULES with what they depend on, in an order in which they can be loaded."""
     command = ["/sbin/modprobe", "-d", str(kernel.root), "-S", kernel.version, "--show-depends"]
     files = []
-    for name in kModules:
+    for name in MODULES:
         try:
             answer = subprocess.run([*command, name], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=30)
         except FileNotFoundError:
@@ -55,15 +55,15 @@ def moduleFiles(kernel):
     return [Path(file) for file in files]
 
 
-def buildInitramfs(kernel, busybox, folder):
+def build_initramfs(kernel, busybox, folder):
     """The archive's path in folder."""
     root = folder / "root"
     for name in ("bin", "dev", "proc", "sys", "modules", "host", "space", "new"):
         (root / name).mkdir(parents=True)
     shutil.copy(busybox, root / "bin" / "busybox")
-    shutil.copy(kBoot, root / "init")
+    shutil.copy(BOOT, root / "init")
     (root / "init").chmod(0o755)
-    files = moduleFiles(kernel)
+    files = module_files(kernel)
     for file in files:
         shutil.copy(file, root / "modules" / file.name)
     (root / "modules" / "order").write_text("".join(f"{file.name}\n" for file in files))
@@ -81,11 +81,11 @@ def buildInitramfs(kernel, busybox, folder):
     return archive
 
 
-def unpackImage(kernel, folder):
+def unpack_image(kernel, folder):
     """The ELF kernel inside vmlinuz, which unpacks itself some seconds slower in software emulation. If it is not packed as Debian's
     are, vmlinuz itself."""
     packed = kernel.image.read_bytes()
-    at = packed.find(kXzMagic)
+    at = packed.find(XZ_MAGIC)
     image = folder / "kernel"
     try:
         unpacked = lzma.LZMADecompressor().decompress(packed[at:]) if at >= 0 else b""
@@ -95,32 +95,32 @@ def unpackImage(kernel, folder):
     return image
 
 
-def bootFilesFor(kernel):
+def boot_files_for(kernel):
     """The files for this kernel; made when the cache has none."""
-    busybox = busyboxPath()
+    busybox = busybox_path()
     if not busybox:
         raise GuestError("no statically linked busybox: run scripts/install-packages (Debian package busybox-static)")
-    state = hashlib.sha256(f"{kernel.image} {kernel.image.stat().st_mtime_ns} {kModules}".encode())
-    for path in (kBoot, Path(__file__), busybox):
+    state = hashlib.sha256(f"{kernel.image} {kernel.image.stat().st_mtime_ns} {MODULES}".encode())
+    for path in (BOOT, Path(__file__), busybox):
         state.update(path.read_bytes())
-    cache = cacheFolder() / "boot"
+    cache = cache_folder() / "boot"
     cache.mkdir(parents=True, exist_ok=True)
     target = cache / f"{kernel.version}-{state.hexdigest()[:16]}"
     if not target.exists():
         with tempfile.TemporaryDirectory(dir=cache, prefix="new.") as folder:
-            unpackImage(kernel, Path(folder))
-            buildInitramfs(kernel, busybox, Path(folder))
+            unpack_image(kernel, Path(folder))
+            build_initramfs(kernel, busybox, Path(folder))
             try:
                 os.rename(folder, target)
                 os.mkdir(folder)  # for TemporaryDirectory to remove
             except OSError:
                 if not target.exists():  # else another run was first
                     raise
-        removeOld(cache)
+        remove_old(cache)
     return BootFiles(target / "kernel", target / "initramfs")
 
 
-def removeOld(cache):
+def remove_old(cache):
     sets = [path for path in cache.iterdir() if not path.name.startswith("new.")]
-    for old in sorted(sets, key=lambda path: path.stat().st_mtime)[:-kKept]:
+    for old in sorted(sets, key=lambda path: path.stat().st_mtime)[:-KEPT]:
         shutil.rmtree(old, ignore_errors=True)

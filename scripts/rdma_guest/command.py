@@ -6,25 +6,25 @@ import signal
 import sys
 from pathlib import Path
 
-from .boot_files import bootFilesFor, busyboxPath
-from .failures import GuestError, kMissing
-from .kernel import fetchKernel, findKernel
-from .machine import Run, kPciDrivers, kQemu, runInGuest
+from .boot_files import boot_files_for, busybox_path
+from .failures import GuestError, MISSING
+from .kernel import fetch_kernel, find_kernel
+from .machine import Run, PCI_DRIVERS, QEMU_PROGRAM, run_in_guest
 
-kInstall = "run scripts/install-packages"
-kMostDevices = 8  # of --rxe and of --pci-nics
-kLeastMemoryMib = 1024
-kMostCpus = 4     # of the default: software emulation gains little from more
+INSTALL = "run scripts/install-packages"
+MOST_DEVICES = 8  # of --rxe and of --pci-nics
+LEAST_MEMORY_MIB = 1024
+MOST_CPUS = 4     # of the default: software emulation gains little from more
 
-kDescription = """Boots Debian's stock kernel in QEMU, with SoftRoCE (RDMA in software), netem and userfaultfd ready, and runs a command
+DESCRIPTION = """Boots Debian's stock kernel in QEMU, with SoftRoCE (RDMA in software), netem and userfaultfd ready, and runs a command
 in it on this machine's files. Works without KVM and without root; nothing is installed or changed outside the cache folder."""
-kNotes = f"""In the guest: the command runs as root in the folder, and with the environment, that it was started with. Every file of this
+NOTES = f"""In the guest: the command runs as root in the folder, and with the environment, that it was started with. Every file of this
 machine can be read as the user who started the guest may read it. Written through to this machine are only the current folder (unless that
 is /) and those given with --writable; whatever is changed elsewhere is gone at the end. rxe0 lies on the interface roce0, 10.77.0.1/24,
 which is also what the host name rdma-guest means; rxe1 on roce1, 10.77.1.1/24, and so on. NICs of --pci-nics have the PCI addresses
 0000:00:10.0, 0000:00:11.0, ...
 
-Exit status: the command's; 124 when the time limit ended it, {kMissing} when the guest could not be had (the line on stderr says why)."""
+Exit status: the command's; 124 when the time limit ended it, {MISSING} when the guest could not be had (the line on stderr says why)."""
 
 
 def integer(least, most):
@@ -57,24 +57,24 @@ def folder(text):
 
 
 def parser():
-    top = argparse.ArgumentParser(prog="rdma-guest", description=kDescription, allow_abbrev=False)
+    top = argparse.ArgumentParser(prog="rdma-guest", description=DESCRIPTION, allow_abbrev=False)
     verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB")
-    run = verbs.add_parser("run", help="boot, run COMMAND in the current folder, return its output and exit status", epilog=kNotes,
-                           description=kDescription, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
+    run = verbs.add_parser("run", help="boot, run COMMAND in the current folder, return its output and exit status", epilog=NOTES,
+                           description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
                            usage="rdma-guest run [options] -- COMMAND...")
     run.add_argument("--timeout", type=integer(1, 86400), default=600, metavar="S", help="end the command after S seconds (default 600)")
-    run.add_argument("--cpus", type=integer(1, 64), default=min(os.cpu_count() or 1, kMostCpus), metavar="N",
-                     help=f"virtual CPUs (default: as many as here, {kMostCpus} at most)")
-    run.add_argument("--memory", type=integer(kLeastMemoryMib, 1 << 20), default=4096, metavar="MIB", help="default 4096; taken as it is used")
+    run.add_argument("--cpus", type=integer(1, 64), default=min(os.cpu_count() or 1, MOST_CPUS), metavar="N",
+                     help=f"virtual CPUs (default: as many as here, {MOST_CPUS} at most)")
+    run.add_argument("--memory", type=integer(LEAST_MEMORY_MIB, 1 << 20), default=4096, metavar="MIB", help="default 4096; taken as it is used")
     run.add_argument("--env", type=assignment, action="append", default=[], metavar="NAME=VALUE",
                      help="in the command's environment, beside the caller's own; may be repeated")
     run.add_argument("--writable", type=folder, action="append", default=[], metavar="DIR",
                      help="what the command writes below DIR appears here; may be repeated")
-    run.add_argument("--rxe", type=integer(0, kMostDevices), default=1, metavar="N",
+    run.add_argument("--rxe", type=integer(0, MOST_DEVICES), default=1, metavar="N",
                      help="SoftRoCE devices, each on an interface of its own (default 1)")
-    run.add_argument("--pci-nics", type=integer(0, kMostDevices), default=0, metavar="N",
+    run.add_argument("--pci-nics", type=integer(0, MOST_DEVICES), default=0, metavar="N",
                      help="emulated virtio NICs on one hub, for DPDK; huge pages are reserved then (default 0)")
-    run.add_argument("--pci-driver", choices=kPciDrivers, default=kPciDrivers[0], help="what those NICs are bound to (default %(default)s)")
+    run.add_argument("--pci-driver", choices=PCI_DRIVERS, default=PCI_DRIVERS[0], help="what those NICs are bound to (default %(default)s)")
     run.add_argument("--kvm", action="store_true", help="use KVM; software emulation, the default, runs everywhere")
     run.add_argument("--dmesg", type=Path, metavar="FILE", help="save the guest's kernel log there")
     run.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
@@ -86,14 +86,14 @@ def parser():
 def missing():
     """What run needs and is not here, one sentence each."""
     sentences = []
-    for program, package in ((kQemu, "qemu-system-x86"), ("cpio", "cpio")):
+    for program, package in ((QEMU_PROGRAM, "qemu-system-x86"), ("cpio", "cpio")):
         if not shutil.which(program):
-            sentences.append(f"{program} is not installed: {kInstall} (Debian package {package})")
+            sentences.append(f"{program} is not installed: {INSTALL} (Debian package {package})")
     if not os.access("/sbin/modprobe", os.X_OK):
-        sentences.append(f"modprobe is not installed: {kInstall} (Debian package kmod)")
-    if not busyboxPath():
-        sentences.append(f"there is no statically linked busybox: {kInstall} (Debian package busybox-static)")
-    if not findKernel():
+        sentences.append(f"modprobe is not installed: {INSTALL} (Debian package kmod)")
+    if not busybox_path():
+        sentences.append(f"there is no statically linked busybox: {INSTALL} (Debian package busybox-static)")
+    if not find_kernel():
         sentences.append("there is no Debian kernel with SoftRoCE, neither installed nor in the cache: run scripts/rdma-guest fetch-kernel")
     return sentences
 
@@ -103,7 +103,7 @@ def outermost(folders):
     return [path for path in dict.fromkeys(folders) if not any(other in path.parents for other in folders)]
 
 
-def runCommand(arguments):
+def run_command(arguments):
     for sentence in missing():
         raise GuestError(sentence)
     if arguments.kvm and not os.access("/dev/kvm", os.R_OK | os.W_OK):
@@ -112,11 +112,11 @@ def runCommand(arguments):
         raise GuestError(f"--dmesg: there is no folder {arguments.dmesg.absolute().parent}")
     here = Path.cwd()
     shared = [path for path in (here, *arguments.writable) if path != Path("/")]
-    run = Run(command=arguments.command, directory=here, timeoutSeconds=arguments.timeout, cpus=arguments.cpus,
-              memoryMib=arguments.memory, environment=dict(arguments.env), writable=outermost(shared), rxeDevices=arguments.rxe,
-              pciNics=arguments.pci_nics, pciDriver=arguments.pci_driver, kvm=arguments.kvm, dmesg=arguments.dmesg)
-    kernel = findKernel()
-    return runInGuest(run, kernel, bootFilesFor(kernel))
+    run = Run(command=arguments.command, directory=here, timeout_seconds=arguments.timeout, cpus=arguments.cpus,
+              memory_mib=arguments.memory, environment=dict(arguments.env), writable=outermost(shared), rxe_devices=arguments.rxe,
+              pci_nics=arguments.pci_nics, pci_driver=arguments.pci_driver, kvm=arguments.kvm, dmesg=arguments.dmesg)
+    kernel = find_kernel()
+    return run_in_guest(run, kernel, boot_files_for(kernel))
 
 
 def check():
@@ -124,12 +124,12 @@ def check():
     for sentence in sentences:
         print(f"rdma-guest: {sentence}")
     if not sentences:
-        kernel = findKernel()
+        kernel = find_kernel()
         print(f"rdma-guest: nothing is missing; kernel {kernel.version} in {kernel.root}")
     return 1 if sentences else 0
 
 
-def endBySignal(number, _):
+def end_by_signal(number, _):
     sys.exit(128 + number)
 
 
@@ -142,14 +142,14 @@ def main():
         if not arguments.command:
             top.error("run needs a command: rdma-guest run [options] -- COMMAND...")
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, endBySignal)
+        signal.signal(number, end_by_signal)
     try:
         if arguments.verb == "check":
             return check()
         if arguments.verb == "fetch-kernel":
-            print(f"rdma-guest: kernel {fetchKernel().version}")
+            print(f"rdma-guest: kernel {fetch_kernel().version}")
             return 0
-        return runCommand(arguments)
+        return run_command(arguments)
     except GuestError as error:
         print(f"rdma-guest: {error}", file=sys.stderr)
         return error.status

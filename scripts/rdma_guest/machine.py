@@ -18,22 +18,22 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .failures import GuestError, kTimeLimit
+from .failures import GuestError, TIME_LIMIT
 from .streams import EndedStream, Lines
 
-kQemu = "qemu-system-x86_64"
-kBootSeconds = 180       # from QEMU's start to the command's; 5 s on a quiet machine in software emulation
-kKvmBootSeconds = 30     # the same with KVM; some machines have a /dev/kvm that does not run a stock kernel
-kDrainSeconds = 10       # for the rest of the output once the exit status is there
-kPorts = ("control", "out", "err")
-kInside = Path(__file__).with_name("inside.sh")
-kPciDrivers = ("vfio-pci", "uio_pci_generic")
-kFirstPciSlot = 0x10     # NIC n is 0000:00:1n.0 in the guest
-kHugePages = 256         # of 2 MiB, reserved with --pci-nics
+QEMU_PROGRAM = "qemu-system-x86_64"
+BOOT_SECONDS = 180       # from QEMU's start to the command's; 5 s on a quiet machine in software emulation
+KVM_BOOT_SECONDS = 30     # the same with KVM; some machines have a /dev/kvm that does not run a stock kernel
+DRAIN_SECONDS = 10       # for the rest of the output once the exit status is there
+PORTS = ("control", "out", "err")
+INSIDE = Path(__file__).with_name("inside.sh")
+PCI_DRIVERS = ("vfio-pci", "uio_pci_generic")
+FIRST_PCI_SLOT = 0x10     # NIC n is 0000:00:1n.0 in the guest
+HUGE_PAGES = 256         # of 2 MiB, reserved with --pci-nics
 # Of the caller's environment: what has a meaning on the host only.
-kHostOnly = {"TMPDIR", "TMP", "TEMP", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "SSH_AUTH_SOCK", "PWD", "OLDPWD",
+HOST_ONLY = {"TMPDIR", "TMP", "TEMP", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "SSH_AUTH_SOCK", "PWD", "OLDPWD",
              "SHLVL", "_", "LD_PRELOAD"}
-kPrSetPdeathsig = 1
+PR_SET_PDEATHSIG = 1
 
 
 @dataclass
@@ -41,63 +41,63 @@ class Run:
     """What to run, and in which guest."""
     command: list
     directory: Path
-    timeoutSeconds: float = 600
+    timeout_seconds: float = 600
     cpus: int = 2
-    memoryMib: int = 4096
+    memory_mib: int = 4096
     environment: dict = field(default_factory=dict)
     writable: list = field(default_factory=list)
-    rxeDevices: int = 1
-    pciNics: int = 0
-    pciDriver: str = kPciDrivers[0]
+    rxe_devices: int = 1
+    pci_nics: int = 0
+    pci_driver: str = PCI_DRIVERS[0]
     kvm: bool = False
     dmesg: Path = None
 
 
-def commandScript(run):
-    environment = {name: value for name, value in os.environ.items() if name.isidentifier() and name not in kHostOnly}
+def command_script(run):
+    environment = {name: value for name, value in os.environ.items() if name.isidentifier() and name not in HOST_ONLY}
     environment.update(run.environment)
     lines = [f"export {name}={shlex.quote(value)}" for name, value in sorted(environment.items())]
     lines += [f"cd {shlex.quote(str(run.directory))} || exit 125", f"exec {shlex.join(run.command)}"]
     return "\n".join(lines) + "\n"
 
 
-def writeSettings(run, folder, token):
-    settings = {"RXE_DEVICES": run.rxeDevices, "SCRIPTS": kInside.parent.parent, "END_TOKEN": token,
-                "PCI_NICS": run.pciNics, "PCI_DRIVER": run.pciDriver, "HUGE_PAGES": kHugePages,
-                "PCI_ADDRESSES": " ".join(pciAddresses(run)), "ADDRESS": "10.77.0.1" if run.rxeDevices else "127.0.1.1"}
+def write_settings(run, folder, token):
+    settings = {"RXE_DEVICES": run.rxe_devices, "SCRIPTS": INSIDE.parent.parent, "END_TOKEN": token,
+                "PCI_NICS": run.pci_nics, "PCI_DRIVER": run.pci_driver, "HUGE_PAGES": HUGE_PAGES,
+                "PCI_ADDRESSES": " ".join(pci_addresses(run)), "ADDRESS": "10.77.0.1" if run.rxe_devices else "127.0.1.1"}
     (folder / "settings").write_text("".join(f"{name}={shlex.quote(str(value))}\n" for name, value in settings.items()))
-    (folder / "command").write_text(commandScript(run))
+    (folder / "command").write_text(command_script(run))
     (folder / "writable").write_text("".join(f"{path}\n" for path in run.writable))
-    for script in (kInside, kInside.with_name("pci_nics.sh")):
+    for script in (INSIDE, INSIDE.with_name("pci_nics.sh")):
         shutil.copy(script, folder)
 
 
-def pciAddresses(run):
-    return [f"0000:00:{kFirstPciSlot + number:02x}.0" for number in range(run.pciNics)]
+def pci_addresses(run):
+    return [f"0000:00:{FIRST_PCI_SLOT + number:02x}.0" for number in range(run.pci_nics)]
 
 
-def needsIommu(run):
-    return run.pciNics > 0 and run.pciDriver == "vfio-pci"
+def needs_iommu(run):
+    return run.pci_nics > 0 and run.pci_driver == "vfio-pci"
 
 
-def nicOptions(run):
+def nic_options(run):
     """NICs on one hub; for vfio-pci behind an IOMMU (which uio_pci_generic's DMA would not pass)."""
-    options = ["-device", "intel-iommu,intremap=on,device-iotlb=on,aw-bits=48"] if needsIommu(run) else []
-    features = "iommu_platform=on,ats=on,disable-legacy=on," if needsIommu(run) else ""
-    for number in range(run.pciNics):
+    options = ["-device", "intel-iommu,intremap=on,device-iotlb=on,aw-bits=48"] if needs_iommu(run) else []
+    features = "iommu_platform=on,ats=on,disable-legacy=on," if needs_iommu(run) else ""
+    for number in range(run.pci_nics):
         options += ["-netdev", f"hubport,id=nic{number},hubid=1", "-device",
-                    f"virtio-net-pci,netdev=nic{number},mac=52:54:00:00:00:{number + 1:02x},addr={kFirstPciSlot + number:#x},"
+                    f"virtio-net-pci,netdev=nic{number},mac=52:54:00:00:00:{number + 1:02x},addr={FIRST_PCI_SLOT + number:#x},"
                     f"{features}romfile="]
     return options
 
 
-def qemuCommand(run, kernel, files, folder, ports):
+def qemu_command(run, kernel, files, folder, ports):
     append = f"console=ttyS0 panic=-1 mitigations=off guest.run={folder} guest.modules={kernel.modules}"
     machine = "q35"
-    if needsIommu(run):
+    if needs_iommu(run):
         machine += ",kernel-irqchip=split"  # for the IOMMU's interrupt remapping
         append += " intel_iommu=on"
-    command = [kQemu, "-machine", machine, "-smp", str(run.cpus), "-m", str(run.memoryMib), "-nodefaults", "-display", "none", "-no-reboot",
+    command = [QEMU_PROGRAM, "-machine", machine, "-smp", str(run.cpus), "-m", str(run.memory_mib), "-nodefaults", "-display", "none", "-no-reboot",
                "-kernel", str(files.image), "-initrd", str(files.initramfs), "-append", append,
                "-serial", f"file:{folder / 'console'}",
                "-device", "virtio-serial-pci"]
@@ -109,12 +109,12 @@ def qemuCommand(run, kernel, files, folder, ports):
         quoted = str(path).replace(",", ",,")
         command += ["-fsdev", f"local,id={tag},path={quoted},security_model=none,multidevs=remap{options}",
                     "-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}"]
-    return command + nicOptions(run)
+    return command + nic_options(run)
 
 
-def dieWithParent():
+def die_with_parent():
     """In the child before exec: QEMU ends when this process does, however it does."""
-    ctypes.CDLL(None).prctl(kPrSetPdeathsig, signal.SIGKILL)
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class Guest:
@@ -126,24 +126,24 @@ class Guest:
         self.started_ = False
         self.status_ = None
         token = secrets.token_hex(16)
-        writeSettings(run, folder, token)
-        pairs = {name: socket.socketpair() for name in kPorts}
+        write_settings(run, folder, token)
+        pairs = {name: socket.socketpair() for name in PORTS}
         ends = {name: pair[1] for name, pair in pairs.items()}
-        command = qemuCommand(run, kernel, files, folder, ends)
+        command = qemu_command(run, kernel, files, folder, ends)
         with open(folder / "qemu", "wb") as messages:
             # A session of its own, so that Ctrl-C reaches this process alone, which then ends QEMU.
             self.qemu_ = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=messages,
-                                          pass_fds=[end.fileno() for end in ends.values()], preexec_fn=dieWithParent, start_new_session=True)
+                                          pass_fds=[end.fileno() for end in ends.values()], preexec_fn=die_with_parent, start_new_session=True)
         for end in ends.values():
             end.close()
-        self.out_ = EndedStream(token.encode(), lambda data: writeAll(1, data))
-        self.err_ = EndedStream(token.encode(), lambda data: writeAll(2, data))
-        feeds = {"control": Lines(self.handleControl), "out": self.out_, "err": self.err_}
+        self.out_ = EndedStream(token.encode(), lambda data: write_all(1, data))
+        self.err_ = EndedStream(token.encode(), lambda data: write_all(2, data))
+        feeds = {"control": Lines(self.handle_control), "out": self.out_, "err": self.err_}
         self.selector_ = selectors.DefaultSelector()
         for name, (mine, _) in pairs.items():
             self.selector_.register(mine, selectors.EVENT_READ, feeds[name])
 
-    def handleControl(self, line):
+    def handle_control(self, line):
         word, _, rest = line.strip().partition(" ")
         if word == "start":
             self.started_ = True
@@ -169,28 +169,28 @@ class Guest:
             if left <= 0:
                 raise expired
             if not self.poll(left):
-                self.qemu_.wait(kDrainSeconds)
-                raise GuestError(self.whyGone())
+                self.qemu_.wait(DRAIN_SECONDS)
+                raise GuestError(self.why_gone())
 
-    def whyGone(self):
+    def why_gone(self):
         qemu = (self.folder_ / "qemu").read_text(errors="replace").strip().splitlines()
-        console = self.consoleLines()
+        console = self.console_lines()
         failure = next((line for line in console if "guest-failure:" in line or "Kernel panic" in line), None)
         last = failure or (qemu[-1] if qemu else console[-1] if console else "no message")
         return f"the guest ended by itself: {last}"
 
-    def consoleLines(self):
+    def console_lines(self):
         path = self.folder_ / "console"
         return [line.strip() for line in path.read_text(errors="replace").splitlines() if line.strip()] if path.exists() else []
 
     def finish(self):
         """Boots, runs the command, passes its output on; its exit status."""
-        seconds, advice = (kKvmBootSeconds, " with KVM: run it without --kvm") if self.run_.kvm else (kBootSeconds, "")
+        seconds, advice = (KVM_BOOT_SECONDS, " with KVM: run it without --kvm") if self.run_.kvm else (BOOT_SECONDS, "")
         self.until(lambda: self.started_, time.monotonic() + seconds,
                    GuestError(f"the guest did not come up within {seconds} s{advice}"))
-        limit = GuestError(f"time limit: the command ran longer than {self.run_.timeoutSeconds:g} s and was ended", kTimeLimit)
-        self.until(lambda: self.status_ is not None, time.monotonic() + self.run_.timeoutSeconds, limit)
-        self.until(lambda: self.out_.ended and self.err_.ended, time.monotonic() + kDrainSeconds,
+        limit = GuestError(f"time limit: the command ran longer than {self.run_.timeout_seconds:g} s and was ended", TIME_LIMIT)
+        self.until(lambda: self.status_ is not None, time.monotonic() + self.run_.timeout_seconds, limit)
+        self.until(lambda: self.out_.ended and self.err_.ended, time.monotonic() + DRAIN_SECONDS,
                    GuestError("the command's output broke off"))
         return self.status_
 
@@ -201,15 +201,15 @@ class Guest:
         for stream in (self.out_, self.err_):
             stream.flush()
         if self.run_.dmesg:
-            self.run_.dmesg.write_text("".join(f"{line}\n" for line in self.consoleLines()))
+            self.run_.dmesg.write_text("".join(f"{line}\n" for line in self.console_lines()))
 
 
-def writeAll(descriptor, data):
+def write_all(descriptor, data):
     while data:
         data = data[os.write(descriptor, data):]
 
 
-def runInGuest(run, kernel, files):
+def run_in_guest(run, kernel, files):
     """Runs the command in a guest of its own; its exit status. Raises GuestError."""
     with tempfile.TemporaryDirectory(prefix="rdma-guest.") as folder:
         guest = Guest(run, kernel, files, Path(folder))

@@ -18,9 +18,9 @@ import xml.etree.ElementTree as xml
 from dataclasses import dataclass
 from pathlib import Path
 
-kSkipped = 77
-kBesideSteps = 60  # seconds a run may take beside its steps: loading programs the first time
-kKernelFaults = re.compile(r"WARNING: |BUG: |Oops|general protection|Call Trace|blocked for more than|refcount_t")
+SKIPPED = 77
+BESIDE_STEPS = 60  # seconds a run may take beside its steps: loading programs the first time
+KERNEL_FAULTS = re.compile(r"WARNING: |BUG: |Oops|general protection|Call Trace|blocked for more than|refcount_t")
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Step:
         return int(path.read_text()) if path.exists() else None
 
 
-def parseStep(text):
+def parse_step(text):
     name, seconds, command = text.split("|", 2)
     return Step(name, int(seconds), command)
 
@@ -67,7 +67,7 @@ def case(name, failure=None, skipped=None):
     return element
 
 
-def casesOf(step):
+def cases_of(step):
     """The cases of a step's own report, or one for the whole step; one more if it failed in a way its report does not show."""
     cases = []
     try:
@@ -79,19 +79,19 @@ def casesOf(step):
         return cases + [case(step.name, failure="was not run to its end")]
     if step.status == 124:
         return cases + [case(step.name, failure=f"took longer than {step.seconds} s: {lines[-1]}")]
-    if step.status == kSkipped and not cases:
+    if step.status == SKIPPED and not cases:
         return [case(step.name, skipped=lines[-1])]
     if step.status == 0 or (cases and any(c.find("failure") is not None for c in cases)):
         return cases or [case(step.name)]
     return cases + [case(step.name, failure=f"exit status {step.status}: {lines[-1]}")]
 
 
-def kernelCase(log):
-    faults = [line for line in log.read_text(errors="replace").splitlines() if kKernelFaults.search(line)] if log.exists() else ["no log"]
+def kernel_case(log):
+    faults = [line for line in log.read_text(errors="replace").splitlines() if KERNEL_FAULTS.search(line)] if log.exists() else ["no log"]
     return case("kernel log is clean", failure=faults[0] if faults else None)
 
 
-def writeReport(cases):
+def write_report(cases):
     suite = xml.Element("testsuite", name="guest")
     suite.extend(cases)
     kind, _, path = os.environ.get("GTEST_OUTPUT", "").partition(":")
@@ -105,29 +105,29 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--guest", required=True)
     parser.add_argument("--option", action="append", default=[])
-    parser.add_argument("steps", nargs="+", type=parseStep)
+    parser.add_argument("steps", nargs="+", type=parse_step)
     arguments = parser.parse_args()
 
     checked = subprocess.run([arguments.guest, "check"], text=True, stdout=subprocess.PIPE, timeout=60)
     print(checked.stdout, end="")
     if checked.returncode != 0:
-        return kSkipped
+        return SKIPPED
     with tempfile.TemporaryDirectory(prefix="guest-test.") as folder:
         for number, step in enumerate(arguments.steps):
             step.folder = Path(folder) / str(number)
             step.folder.mkdir()
         (Path(folder) / "script").write_text(script(arguments.steps))
         log = Path(folder) / "dmesg"
-        limit = sum(step.seconds + 5 for step in arguments.steps) + kBesideSteps
+        limit = sum(step.seconds + 5 for step in arguments.steps) + BESIDE_STEPS
         run = subprocess.run([arguments.guest, "run", "--timeout", str(limit), "--writable", folder, "--dmesg", str(log), *arguments.option,
                               "--", "bash", f"{folder}/script"], stdin=subprocess.DEVNULL)
-        cases = [case for step in arguments.steps for case in casesOf(step)] + [kernelCase(log)]
+        cases = [case for step in arguments.steps for case in cases_of(step)] + [kernel_case(log)]
         if run.returncode != 0:
             cases.append(case("guest", failure=f"rdma-guest: exit status {run.returncode}"))
         for step in arguments.steps:
             if step.status != 0:
                 print(f"---- {step.name}\n{step.output}")
-        writeReport(cases)
+        write_report(cases)
     failures = [element for element in cases if element.find("failure") is not None or element.find("error") is not None]
     for element in failures:
         print(f"FAILED {element.get('name')}: {(element.find('failure').get('message') or '').splitlines()[0]}")

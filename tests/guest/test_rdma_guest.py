@@ -13,14 +13,14 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "scripts" / "rdma-guest"
 sys.path.insert(0, str(ROOT / "scripts"))
-from rdma_guest.kernel import kernelsIn, kNeeded  # noqa: E402
+from rdma_guest.kernel import kernels_in, NEEDED  # noqa: E402
 from rdma_guest.streams import EndedStream, Lines  # noqa: E402
 
-kAnswersWithin = 60   # seconds; what does not boot takes a fraction of one
-kRunsWithin = 240     # seconds; boot included, on a busy machine
+ANSWERS_WITHIN = 60   # seconds; what does not boot takes a fraction of one
+RUNS_WITHIN = 240     # seconds; boot included, on a busy machine
 
 
-def guest(*words, timeout=kAnswersWithin, **options):
+def guest(*words, timeout=ANSWERS_WITHIN, **options):
     return subprocess.run([sys.executable, SCRIPT, *words], text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, timeout=timeout, **options)
 
@@ -80,7 +80,7 @@ def test_Check_WithoutQemuAndCpio_NamesBoth(tmp_path):
     assert "qemu-system-x86" in done.stdout and "Debian package cpio" in done.stdout
 
 
-@pytest.mark.skipif(bool(kernelsIn(Path("/"))), reason="a Debian kernel is installed here")
+@pytest.mark.skipif(bool(kernels_in(Path("/"))), reason="a Debian kernel is installed here")
 def test_Run_WithoutKernel_NamesTheCommand(tmp_path):
     programs = only(tmp_path / "bin", "cpio", "qemu-system-x86_64")
     done = guest("run", "--", "true", env=dict(programs, XDG_CACHE_HOME=str(tmp_path)))
@@ -96,9 +96,9 @@ def test_Kernels_SeveralAndUnfit_NewestFitOneIsLast(tmp_path):
         modules.mkdir(parents=True)
         (modules / "modules.dep").touch()
         if fit:
-            (modules / kNeeded).parent.mkdir(parents=True)
-            (modules / kNeeded).touch()
-    assert [kernel.version for kernel in kernelsIn(tmp_path)] == ["6.1.0-9-amd64", "6.1.0-56-amd64"]
+            (modules / NEEDED).parent.mkdir(parents=True)
+            (modules / NEEDED).touch()
+    assert [kernel.version for kernel in kernels_in(tmp_path)] == ["6.1.0-9-amd64", "6.1.0-56-amd64"]
 
 
 @pytest.mark.parametrize("pieces, passed, ended", [
@@ -143,7 +143,7 @@ def test_Run_Command_HasItsFolderEnvironmentStreamsAndStatus(machine, tmp_path):
                r'cat /sys/class/infiniband/rxe0/ports/1/state; ulimit -l; tc -V; seq 100000; exit 7')
     done = guest("run", "--env", "GIVEN=a 'b' \"c\" $d", "--writable", str(other), "--dmesg", str(log), "--",
                  "bash", "-c", command, "bash", "word with 'quotes'", str(other), cwd=work, env=dict(os.environ, INHERITED="yes"),
-                 timeout=kRunsWithin)
+                 timeout=RUNS_WITHIN)
     lines = done.stdout.splitlines()
     assert done.stderr.splitlines() == ["problem"]
     assert lines[0] == "a 'b' \"c\" $d|yes|word with 'quotes'"
@@ -156,7 +156,7 @@ def test_Run_Command_HasItsFolderEnvironmentStreamsAndStatus(machine, tmp_path):
 
 
 def test_Run_LongerThanAllowed_IsEnded(machine, tmp_path):
-    done = guest("run", "--rxe", "0", "--timeout", "1", "--", "sleep", "1000", cwd=tmp_path, timeout=kRunsWithin,
+    done = guest("run", "--rxe", "0", "--timeout", "1", "--", "sleep", "1000", cwd=tmp_path, timeout=RUNS_WITHIN,
                  env=dict(os.environ, TMPDIR=str(tmp_path)))
     assert done.returncode == 124
     assert done.stderr.splitlines() == ["rdma-guest: time limit: the command ran longer than 1 s and was ended"]
@@ -164,15 +164,15 @@ def test_Run_LongerThanAllowed_IsEnded(machine, tmp_path):
 
 
 def test_Run_WhileItRuns_OutputIsPassedOn(machine, tmp_path):
-    run = subprocess.Popen([sys.executable, SCRIPT, "run", "--rxe", "0", "--timeout", str(kRunsWithin), "--", "bash", "-c",
+    run = subprocess.Popen([sys.executable, SCRIPT, "run", "--rxe", "0", "--timeout", str(RUNS_WITHIN), "--", "bash", "-c",
                             "echo begun; sleep 1000"], cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
     try:
-        assert select.select([run.stdout], [], [], kRunsWithin)[0], "no output"
+        assert select.select([run.stdout], [], [], RUNS_WITHIN)[0], "no output"
         assert run.stdout.readline() == b"begun\n"
         assert run.poll() is None
     finally:
         run.terminate()
-        run.communicate(timeout=kAnswersWithin)
+        run.communicate(timeout=ANSWERS_WITHIN)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -180,12 +180,12 @@ def test_Run_EndedBySignal_LeavesNothing(machine, tmp_path, number):
     run = subprocess.Popen([sys.executable, SCRIPT, "run", "--", "true"], cwd=tmp_path, env=dict(os.environ, TMPDIR=str(tmp_path)),
                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     children = Path(f"/proc/{run.pid}/task/{run.pid}/children")
-    end = time.monotonic() + kAnswersWithin
+    end = time.monotonic() + ANSWERS_WITHIN
     while not (qemu := children.read_text().split()) or "qemu" not in Path(f"/proc/{qemu[0]}/comm").read_text():
         assert run.poll() is None and time.monotonic() < end, run.communicate()
         time.sleep(0.02)
     run.send_signal(number)
-    run.communicate(timeout=kAnswersWithin)
+    run.communicate(timeout=ANSWERS_WITHIN)
     assert run.returncode == 128 + number
     assert not Path(f"/proc/{qemu[0]}").exists()
     assert list(tmp_path.iterdir()) == []
