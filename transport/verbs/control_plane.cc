@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -77,7 +78,8 @@ Status ControlPlane::listen(const GidBytes& ip) {
   socklen_t length = socketAddress(ip, 0, &address);
   epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
   listener_.reset(socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!epoll_ || !listener_) return failed("no socket");
+  spare_.reset(eventfd(0, EFD_CLOEXEC));
+  if (!epoll_ || !listener_ || !spare_) return failed("no socket");
   if (bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 ||
       ::listen(listener_.get(), SOMAXCONN) != 0) {
     return failed("cannot listen on the address of the RDMA device's GID (is it still an address of this machine?)");
@@ -160,9 +162,21 @@ bool ControlPlane::poll(TimePoint now) {
   return count > 0;
 }
 
+// No descriptor is left: a connection that waits for ever would keep poll() busy for ever.
+void ControlPlane::turnAwayOne() {
+  spare_.reset();
+  { const FileDescriptor refused(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)); }
+  spare_.reset(eventfd(0, EFD_CLOEXEC));
+  ++refused_;
+}
+
 void ControlPlane::acceptAll(TimePoint now) {
   for (;;) {
     FileDescriptor fd(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!fd && (errno == EMFILE || errno == ENFILE) && spare_) {
+      turnAwayOne();
+      continue;
+    }
     if (!fd) return;
     if (strangers_ >= kMaxStrangers) {
       ++refused_;

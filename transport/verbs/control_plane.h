@@ -77,6 +77,7 @@ class ControlPlane {
   Status listen(const GidBytes& ip);
   std::uint64_t add(Socket socket, std::uint32_t events);
   void acceptAll(TimePoint now);
+  void turnAwayOne();
   void handle(std::uint64_t key);
   void listenTo(std::uint64_t key, const Socket& socket, std::uint32_t events);
   void onDialled(std::uint64_t key, Socket& socket);
@@ -88,6 +89,7 @@ class ControlPlane {
   void dropStrangers(TimePoint now);
 
   FileDescriptor listener_, epoll_;
+  FileDescriptor spare_;  // given up for a moment when no other is left
   std::uint16_t port_ = 0;
   std::uint64_t nextKey_ = 1;
   std::unordered_map<std::uint64_t, Session> sessions_;
