@@ -28,6 +28,11 @@ class RdmaDevice {
   // return while the adapter still touches the user's memory. Returns whether `done` came true.
   virtual bool drain(RdmaSession& session, const std::function<bool()>& done, Duration timeout) = 0;
 
+  // All that the adapters had completed when this round began has been handled.
+  virtual bool caughtUp() const = 0;
+  // Takes all that the adapters have completed, to be handled later. Before a queue pair goes, and its completions with it.
+  virtual void takeCompletions() = 0;
+
   const VerbsApi& api;
   const TransportConfig config;
   // Destroyed in reverse order: what is made on a rail goes before it.

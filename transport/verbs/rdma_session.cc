@@ -11,6 +11,8 @@ namespace gloo_bypass {
 namespace {
 
 constexpr unsigned kSendDepth = 256;
+// One for data, one that may stand unconfirmed, and one for the frame that confirms.
+constexpr unsigned kMinCredits = 3;
 constexpr unsigned kInlineBytes = 220;  // a frame with a few elements
 constexpr auto kLinger = std::chrono::seconds(3);
 // The peer has said goodbye: so long its adapter may take to hear that we heard.
@@ -31,6 +33,10 @@ RdmaSession::~RdmaSession() {
 
 Status RdmaSession::open() {
   const RdmaConfig& config = device_.config.rdma;
+  if (config.credits < kMinCredits) {
+    return Status(ErrorScope::kDevice, ErrorCode::kConfiguration,
+                  fmt::format("GLOO_BYPASS_RDMA_CREDITS is {}: at least {} are needed", config.credits, kMinCredits));
+  }
   if (Status status = device_.receives->reserve(config.credits); !status) return status;
   reservedCredits_ = config.credits;
   sendDepth_ = std::min(kSendDepth, static_cast<unsigned>(std::max(2, device_.rails[0]->limits().max_qp_wr)));
@@ -169,6 +175,10 @@ bool RdmaSession::pumpEnd(TimePoint now) {
     return true;
   }
   if (gone_ && !goneHandled_) {
+    if (!device_.caughtUp()) {
+      device_.markDirty(*this);
+      return false;
+    }
     goneHandled_ = true;
     const bool open = state_ == ChannelState::kConnected || state_ == ChannelState::kConnecting;
     if (open && !closing_) {
@@ -201,10 +211,10 @@ void RdmaSession::onWorkFailed(WorkKind kind, ibv_wc_status status) {
   switch (status) {
     case IBV_WC_RETRY_EXC_ERR:
     case IBV_WC_RNR_RETRY_EXC_ERR:
-      message += fmt::format(" (no answer after {} tries of {} ms: GLOO_BYPASS_RDMA_RETRY_COUNT, "
-                             "GLOO_BYPASS_RDMA_TIMEOUT)",
-                             device_.config.rdma.retryCount + 1,
-                             (4096ull << device_.config.rdma.timeoutExponent) / 1'000'000);
+      message += fmt::format(
+          " (no answer after {} tries of {} ms: GLOO_BYPASS_RDMA_RETRY_COUNT, "
+          "GLOO_BYPASS_RDMA_TIMEOUT)",
+          device_.config.rdma.retryCount + 1, (4096ull << device_.config.rdma.timeoutExponent) / 1'000'000);
       break;
     case IBV_WC_LOC_LEN_ERR:
     case IBV_WC_LOC_PROT_ERR:
@@ -220,6 +230,13 @@ void RdmaSession::onWorkFailed(WorkKind kind, ibv_wc_status status) {
       break;
   }
   fail({ErrorScope::kSession, code, std::move(message)});
+}
+
+void RdmaSession::onReceiveFailed(ibv_wc_status status) {
+  if (state_ != ChannelState::kConnected || gone_ || status == IBV_WC_WR_FLUSH_ERR) return;
+  fail({ErrorScope::kSession, ErrorCode::kPeerViolatedProtocol,
+        fmt::format("RDMA device {}: what the peer sent could not be received: {}", device_.rails[0]->rail().deviceName,
+                    device_.api.completionStatusName(status))});
 }
 
 bool RdmaSession::violation(const char* what) {
@@ -256,6 +273,10 @@ void RdmaSession::stopTraffic() {
   // Nothing of the peer is under way: it said goodbye, is gone and all completions were read, or was never connected.
   const bool inGoodOrder = byeReceived_ || gone_ || peerId_ == 0;
   if (frames_) {
+    if (!inGoodOrder) {
+      frames_->stop();
+      device_.takeCompletions();
+    }
     frames_.reset();
     device_.rails[0]->unreserveCompletions(sendDepth_);
   }
@@ -296,7 +317,10 @@ bool RdmaSession::lingerForLarge() {
     const bool readsOver =
         std::all_of(reads_.begin(), reads_.end(), [](const ReadsRail& r) { return r.underWay.empty(); });
     bool large = !announced_.empty();
-    for (std::size_t i = 0; i < outgoing_.size(); ++i) large = large || outgoing_.at(i).request.length > eagerLimit_;
+    for (std::size_t i = 0; i < outgoing_.size(); ++i) {
+      const PendingSend& send = outgoing_.at(i);
+      large = large || (!send.cancelled && send.request.length > eagerLimit_);
+    }
     return readsOver && !large;
   };
   return calm() || device_.drain(*this, calm, Duration(kLargeLinger));
@@ -306,6 +330,7 @@ void RdmaSession::close(TimePoint now, bool abort) {
   observer_ = nullptr;
   if (state_ == ChannelState::kClosed) return;
   const bool goodOrder = !abort && state_ == ChannelState::kConnected && !gone_;
+  leaving_ = true;
   toRead_.clear();  // receives are forgotten; READs under way are waited for
   if (goodOrder && lingerForLarge() && state_ == ChannelState::kConnected) {
     releaseMemory();

@@ -61,6 +61,7 @@ class RdmaSession final : private ControlObserver {
   void onFrame(std::span<const std::byte> bytes);
   void onSent(WorkKind kind, std::uint32_t number);
   void onWorkFailed(WorkKind kind, ibv_wc_status status);
+  void onReceiveFailed(ibv_wc_status status);
 
   // Sends what may be sent, and looks at timers and at the peer's end. True if anything happened.
   bool pump(TimePoint now);
@@ -141,6 +142,7 @@ class RdmaSession final : private ControlObserver {
   bool postRead(SlotIndex slot, std::size_t rail);
   std::size_t chunkOf(const Incoming& incoming) const;
   void finishRead(SlotIndex slot);
+  void awaitLanding(const std::vector<SlotIndex>& slots);
   void complete(SlotIndex slot);
   void consumed(std::uint64_t length);
 
@@ -197,6 +199,7 @@ class RdmaSession final : private ControlObserver {
   // The end
   bool gone_ = false, goneHandled_ = false, goneAborted_ = false;
   std::string goneCause_;
+  bool leaving_ = false;  // close() was called; from then on small messages wait for the window
   bool closing_ = false, byeSent_ = false, byeAcknowledged_ = false, byeReceived_ = false, finished_ = false;
   std::uint32_t byeNumber_ = 0;
   ChannelCounters counters_;

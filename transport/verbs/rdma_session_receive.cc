@@ -243,37 +243,48 @@ void RdmaSession::complete(SlotIndex slot) {
 }
 
 bool RdmaSession::cancelReceive(OperationToken token) {
-  bool found = matcher_.cancelWaiting(token);
+  const bool waiting = matcher_.cancelWaiting(token);
   std::vector<SlotIndex> active;
   matcher_.forEachActiveOf(token, [&](SlotIndex slot) { active.push_back(slot); });
+  // All of them first: when one is over, those behind it must not be told of.
+  for (const SlotIndex slot : active) matcher_[slot].orphaned = true;
+  for (std::size_t i = toRead_.size(); i > 0; --i) {
+    // The rest is not fetched.
+    if (const SlotIndex slot = toRead_.popFront(); !matcher_[slot].orphaned) toRead_.pushBack(slot);
+  }
+  std::vector<SlotIndex> landing;
   for (const SlotIndex slot : active) {
-    found = true;
-    Matcher::Message& message = matcher_[slot];
-    message.orphaned = true;
-    if (message.complete || !message.body.announced) continue;
-    // The rest is not fetched; what is under way must have landed before the buffer is given back.
-    for (std::size_t i = toRead_.size(); i > 0; --i) {
-      if (const SlotIndex other = toRead_.popFront(); other != slot) toRead_.pushBack(other);
-    }
-    message.body.length = message.body.requested;
-    if (message.body.underWay == 0) {
-      ++message.body.underWay;
-      finishRead(slot);
+    Incoming& body = matcher_[slot].body;
+    if (!body.announced || matcher_[slot].complete) continue;
+    body.length = body.requested;
+    if (body.underWay > 0) {
+      landing.push_back(slot);
       continue;
     }
-    constexpr auto kPatience = std::chrono::seconds(2);
-    const std::uint64_t id = message.body.id;
-    const auto landed = [&] {
-      const Incoming& body = matcher_[slot].body;
-      return state_ != ChannelState::kConnected || body.id != id || body.underWay == 0;
-    };
-    if (!device_.drain(*this, landed, kPatience)) {
-      fail({ErrorScope::kSession, ErrorCode::kCancelled,
-            "a receive was cancelled while the device wrote to its buffer, and the device did not finish"});
-      return true;
-    }
+    ++body.underWay;
+    finishRead(slot);
+    if (state_ != ChannelState::kConnected) return true;
   }
-  return found;
+  awaitLanding(landing);
+  return waiting || !active.empty();
+}
+
+// What is under way must have landed before the buffers are given back.
+void RdmaSession::awaitLanding(const std::vector<SlotIndex>& slots) {
+  constexpr auto kPatience = std::chrono::seconds(2);
+  // A slot may be another message's once it is over; no READ of that one is posted meanwhile.
+  const auto underWay = [&](ReadsRail& rail) {
+    for (std::size_t i = 0; i < rail.underWay.size(); ++i) {
+      if (std::find(slots.begin(), slots.end(), rail.underWay.at(i)) != slots.end()) return true;
+    }
+    return false;
+  };
+  const auto landed = [&] {
+    return state_ != ChannelState::kConnected || std::none_of(reads_.begin(), reads_.end(), underWay);
+  };
+  if (slots.empty() || device_.drain(*this, landed, kPatience)) return;
+  fail({ErrorScope::kSession, ErrorCode::kCancelled,
+        "a receive was cancelled while the device wrote to its buffer, and the device did not finish"});
 }
 
 void RdmaSession::onBye() {

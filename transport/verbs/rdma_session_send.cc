@@ -37,7 +37,10 @@ bool RdmaSession::pumpOutgoing() {
       continue;
     }
     const std::size_t length = outgoing_.front().request.length;
-    if (length <= eagerLimit_ && fitsWindow(length)) {
+    const bool small = length <= eagerLimit_;
+    // What is sent after the close is a copy, which does not live long enough to be read.
+    if (small && leaving_ && !fitsWindow(length)) break;
+    if (small && fitsWindow(length)) {
       // Out of the queue first: its completion may post the next.
       const PendingSend send = outgoing_.popFront();
       sendEager(send);
@@ -110,8 +113,10 @@ bool RdmaSession::pumpDone() {
 
 // The peer learns in passing how much it may send; it must be told apart when nothing goes its way.
 void RdmaSession::pumpCredit() {
-  const bool slotsDue = framesReceived_ - toldFrames_ >= std::max(1u, device_.config.rdma.credits / 2);
-  const bool windowDue = windowConsumed_ - toldWindow_ >= device_.config.session.shortPathEagerBytes / 4;
+  // Two at least: else each such frame would call for the next one, to and fro for ever.
+  const bool slotsDue = framesReceived_ - toldFrames_ >= std::max(2u, device_.config.rdma.credits / 2);
+  const bool windowDue =
+      windowConsumed_ - toldWindow_ >= std::max<std::uint64_t>(1, device_.config.session.shortPathEagerBytes / 4);
   if ((slotsDue || windowDue) && haveCredit(/*forData=*/false)) (void)pushFrame({}, {});
 }
 
@@ -149,7 +154,7 @@ bool RdmaSession::pushFrame(RdmaFrame frame, std::span<const std::byte> payload)
   work.wr_id = sendWorkId(index_, WorkKind::kFrame, framesSent_);
   work.sg_list = &piece;
   work.num_sge = 1;
-  if (framesSent_ - lastSignalled_ >= kSignalEvery || frame.type == FrameType::kBye) {
+  if (framesSent_ - lastSignalled_ >= std::min(kSignalEvery, sendDepth_ / 2) || frame.type == FrameType::kBye) {
     work.send_flags |= IBV_SEND_SIGNALED;
     lastSignalled_ = framesSent_;
   }

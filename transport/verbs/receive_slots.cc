@@ -15,6 +15,9 @@ namespace {
 constexpr unsigned kWantedReceives = 32768;
 // A queue pair that goes in the middle of a frame takes its receive with it, also in good order.
 constexpr unsigned kSpare = 16;
+// A queue pair that was stopped, and whose completions were then taken, holds the receive of the frame in the middle of which it was
+// stopped, and no other; one more for an adapter that takes receives ahead.
+constexpr unsigned kLostWithQueuePair = 2;
 
 }  // namespace
 
@@ -51,7 +54,10 @@ Status ReceiveSlots::reserve(unsigned credits) {
   }
   while (posted_ < wanted) {
     const auto slot = slots_.take();
-    if (!slot) return slot.error();
+    if (!slot) {
+      queues_.unreserveCompletions(wanted - posted_);
+      return slot.error();
+    }
     ++posted_;
     repost(slot.value());
   }
@@ -61,7 +67,7 @@ Status ReceiveSlots::reserve(unsigned credits) {
 
 void ReceiveSlots::release(unsigned credits, bool inGoodOrder) {
   reserved_ -= credits;
-  if (!inGoodOrder) lost_ += credits;
+  if (!inGoodOrder) lost_ += kLostWithQueuePair;
 }
 
 void ReceiveSlots::repost(std::uint32_t slot) {

@@ -27,8 +27,8 @@ class ReceiveSlots {
 
   // Posts receives for one more channel. Errors: kExhausted when the device's limits, or locked memory, are used up.
   Status reserve(unsigned credits);
-  // The channel is gone. `inGoodOrder`: its receives are all accounted for; else the device may have kept some of them when the queue
-  // pair was destroyed, and they are not counted on any more.
+  // The channel is gone. `inGoodOrder`: its receives are all accounted for; else its queue pair was stopped and its completions
+  // were taken before it was destroyed: the few that the device may have kept are not counted on any more.
   void release(unsigned credits, bool inGoodOrder);
 
   std::span<const std::byte> received(std::uint32_t slot, std::size_t length) {

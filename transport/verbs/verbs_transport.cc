@@ -80,14 +80,21 @@ class VerbsTransport final : public Transport, private Pollable, private RdmaDev
   // RdmaDevice
   void markDirty(RdmaSession& session) override;
   bool drain(RdmaSession& session, const std::function<bool()>& done, Duration timeout) override;
+  void takeCompletions() override {
+    while (fetchCompletions()) {
+    }
+  }
+  bool caughtUp() const override { return caughtUp_ && fetched_.empty(); }
 
-  bool pollCompletions(RdmaSession* only);
-  bool handleDeferred(RdmaSession* only);
-  void handle(const ibv_wc& completion, RdmaSession* only);
+  bool fetchCompletions();
+  bool handleCompletions();
+  void handleCompletionsOf(const RdmaSession& session);
+  void handle(const ibv_wc& completion);
   RdmaSession* sessionOf(const ibv_wc& completion);
   void handleEvents();
   void handleEvent(RailQueues& queues, const ibv_async_event& event);
   void failAll(const std::string& cause);
+  void failOwnerOf(std::uint32_t queuePair, const std::string& cause);
   bool pumpDirty(TimePoint now);
   void fireTimers(TimePoint now);
   void retire(RdmaSession& session);
@@ -100,7 +107,9 @@ class VerbsTransport final : public Transport, private Pollable, private RdmaDev
   std::unordered_map<std::uint32_t, RdmaSession*> byQueuePair_;               // by number of the frames queue pair
   std::uint32_t nextIndex_ = 1;
   std::vector<RdmaSession*> dirty_, pumping_;
-  std::deque<ibv_wc> deferred_;  // of other sessions than the one that was drained
+  // Taken from the adapter, not handled yet, the oldest first. Bounded by what the completion queues are reserved for.
+  std::deque<ibv_wc> fetched_;
+  bool caughtUp_ = false;  // the last round left nothing in the completion queues
   TimePoint nextTick_{};
   TimePoint nextDeadline_ = kNever;
   ChannelCounters closedCounters_;
@@ -111,14 +120,15 @@ class VerbsTransport final : public Transport, private Pollable, private RdmaDev
 
 class VerbsChannel final : public MessageChannel {
  public:
-  VerbsChannel(VerbsTransport& transport, RdmaSession& session) : transport_(transport), session_(&session) {}
+  VerbsChannel(VerbsTransport& transport, RdmaSession& session)
+      : transport_(transport),
+        session_(&session),
+        address_(encodeChannelAddress({.sessionId = session.id(),
+                                       .portAddress = encodeRdmaAddress(session.address()),
+                                       .description = describeSelf(session.options().localRank)})) {}
   ~VerbsChannel() override { VerbsChannel::close(false); }
 
-  std::vector<std::byte> localAddress() const override {
-    return encodeChannelAddress({.sessionId = session_->id(),
-                                 .portAddress = encodeRdmaAddress(session_->address()),
-                                 .description = describeSelf(session_->options().localRank)});
-  }
+  std::vector<std::byte> localAddress() const override { return address_; }
 
   Status connect(std::span<const std::byte> remoteAddress) override {
     if (session_ == nullptr || session_->state() != ChannelState::kUnconnected) {
@@ -168,6 +178,7 @@ class VerbsChannel final : public MessageChannel {
 
   VerbsTransport& transport_;
   RdmaSession* session_;
+  const std::vector<std::byte> address_;
 };
 
 Status VerbsTransport::open() {
@@ -276,7 +287,7 @@ bool VerbsTransport::poll(TimePoint now) noexcept {
     handleEvents();
     registrations->dropUnmapped();
   }
-  progressed |= pollCompletions(nullptr);
+  progressed |= handleCompletions();
   if (now >= nextDeadline_) fireTimers(now);
   if (!dirty_.empty()) progressed |= pumpDirty(now);
   (void)receives->flush();
@@ -332,48 +343,62 @@ RdmaSession* VerbsTransport::sessionOf(const ibv_wc& completion) {
   return it == sessions_.end() ? nullptr : it->second.get();
 }
 
-// True if there were any. `only`: those of other sessions are kept for later.
-bool VerbsTransport::pollCompletions(RdmaSession* only) {
-  bool any = !deferred_.empty() && handleDeferred(only);
-  std::array<ibv_wc, kPollBatch> completions;
+// Takes what the adapter has completed, at most some rounds of it. True if there may be more.
+bool VerbsTransport::fetchCompletions() {
+  bool more = false;
+  std::array<ibv_wc, kPollBatch> batch;
   for (const auto& queues : rails) {
+    int count = 0;
     for (int round = 0; round < kPollRounds; ++round) {
-      const int count = ibv_poll_cq(queues->completions(), kPollBatch, completions.data());
-      for (int i = 0; i < count; ++i) handle(completions[static_cast<std::size_t>(i)], only);
-      any |= count > 0;
+      count = ibv_poll_cq(queues->completions(), kPollBatch, batch.data());
+      if (count > 0) fetched_.insert(fetched_.end(), batch.begin(), batch.begin() + count);
       if (count < kPollBatch) break;
     }
+    more |= count == kPollBatch;
+  }
+  return more;
+}
+
+// True if there were any. Handling one may lead to drain(), which takes those of its session out of the middle.
+bool VerbsTransport::handleCompletions() {
+  caughtUp_ = !fetchCompletions();
+  const bool any = !fetched_.empty();
+  while (!fetched_.empty()) {
+    const ibv_wc completion = fetched_.front();
+    fetched_.pop_front();
+    handle(completion);
   }
   return any;
 }
 
-bool VerbsTransport::handleDeferred(RdmaSession* only) {
-  std::deque<ibv_wc> deferred = std::exchange(deferred_, {});
-  const std::size_t before = deferred.size();
-  for (const ibv_wc& completion : deferred) handle(completion, only);  // puts aside again what is not `only`'s
-  return deferred_.size() < before;
+void VerbsTransport::handleCompletionsOf(const RdmaSession& session) {
+  (void)fetchCompletions();
+  for (;;) {
+    const auto next = std::find_if(fetched_.begin(), fetched_.end(),
+                                   [&](const ibv_wc& completion) { return sessionOf(completion) == &session; });
+    if (next == fetched_.end()) return;
+    const ibv_wc completion = *next;
+    fetched_.erase(next);
+    handle(completion);
+  }
 }
 
-void VerbsTransport::handle(const ibv_wc& completion, RdmaSession* only) {
+void VerbsTransport::handle(const ibv_wc& completion) {
   RdmaSession* session = sessionOf(completion);
-  if (only != nullptr && session != only) {
-    deferred_.push_back(completion);
-    return;
-  }
   const WorkId work = decodeWorkId(completion.wr_id);
+  const bool success = completion.status == IBV_WC_SUCCESS;
+  if (session == nullptr) ++strayCompletions_;  // of queue pairs that are gone
   if (work.receive) {
-    if (completion.status == IBV_WC_SUCCESS && session != nullptr) {
+    if (session != nullptr && success) {
       const std::size_t length = std::min<std::size_t>(completion.byte_len, receives->slotBytes());
       session->onFrame(receives->received(work.slot, length));
-    } else {
-      ++strayCompletions_;
+    } else if (session != nullptr) {
+      session->onReceiveFailed(completion.status);
     }
     receives->repost(work.slot);
-  } else if (session == nullptr) {
-    ++strayCompletions_;  // of queue pairs that are gone
-  } else if (completion.status == IBV_WC_SUCCESS) {
+  } else if (session != nullptr && success) {
     session->onSent(work.kind, work.number);
-  } else {
+  } else if (session != nullptr) {
     session->onWorkFailed(work.kind, completion.status);
   }
 }
@@ -382,7 +407,7 @@ bool VerbsTransport::drain(RdmaSession& session, const std::function<bool()>& do
   const TimePoint deadline = monotonicNow() + timeout;
   while (!done()) {
     if (monotonicNow() >= deadline) return false;
-    (void)pollCompletions(&session);
+    handleCompletionsOf(session);
     (void)receives->flush();
   }
   return true;
@@ -437,18 +462,21 @@ void VerbsTransport::failAll(const std::string& cause) {
   for (auto& [index, session] : sessions_) session->fail({ErrorScope::kDevice, ErrorCode::kUnavailable, cause});
 }
 
+// The queue pair, and the event's pointer to it, are gone afterwards.
+void VerbsTransport::failOwnerOf(std::uint32_t queuePair, const std::string& cause) {
+  const auto owner = std::find_if(sessions_.begin(), sessions_.end(),
+                                  [&](const auto& item) { return item.second->hasQueuePair(queuePair); });
+  if (owner == sessions_.end()) return;
+  owner->second->fail({ErrorScope::kSession, ErrorCode::kPeerViolatedProtocol, cause});
+}
+
 void VerbsTransport::handleEvent(RailQueues& queues, const ibv_async_event& event) {
   const std::string what = fmt::format("RDMA device {}: {}", nameOf(queues), api.eventTypeName(event.event_type));
   switch (event.event_type) {
     case IBV_EVENT_QP_FATAL:
     case IBV_EVENT_QP_REQ_ERR:
     case IBV_EVENT_QP_ACCESS_ERR:
-      for (auto& [index, session] : sessions_) {
-        // Completions that were there before say it more exactly.
-        if (session->hasQueuePair(event.element.qp->qp_num)) {
-          session->fail({ErrorScope::kSession, ErrorCode::kPeerViolatedProtocol, what});
-        }
-      }
+      failOwnerOf(event.element.qp->qp_num, what);
       break;
     case IBV_EVENT_CQ_ERR:
     case IBV_EVENT_SRQ_ERR:
