@@ -141,8 +141,8 @@ std::string firstDifference(
 
 ParsedOptions parseOptions(int argc, const char* const* argv) {
   ParsedOptions parsed;
-  CLI::App app("Trains GPT-2 data-parallel in C++ with PyTorch's own reducer over Gloo. GLOO_DEVICE_TRANSPORT=TCP or "
-      "DPDK chooses the transport; nothing else changes.", "ddp_train");
+  CLI::App app("Trains GPT-2 data-parallel in C++ with PyTorch's own reducer over Gloo. GLOO_DEVICE_TRANSPORT=TCP, "
+      "DPDK or RDMA chooses the transport; nothing else changes.", "ddp_train");
   app.get_formatter()->column_width(34);
   app.option_defaults()->always_capture_default();
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);

@@ -39,7 +39,7 @@ Result<Interface> lookUpInterface(const std::string& name) {
   if (name.empty()) return found;
   found.name = name;
   found.index = ::if_nametoindex(name.c_str());
-  if (found.index == 0) return misconfigured(fmt::format("RDMA: there is no network interface '{}'", name));
+  if (found.index == 0) return misconfigured(fmt::format("there is no network interface '{}'", name));
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) return found;
   for (const ifaddrs* at = list; at != nullptr; at = at->ifa_next) {
