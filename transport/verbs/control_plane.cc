@@ -162,20 +162,22 @@ bool ControlPlane::poll(TimePoint now) {
   return count > 0;
 }
 
-// No descriptor is left: a connection that waits for ever would keep poll() busy for ever.
-void ControlPlane::turnAwayOne() {
+// No descriptor is left: a connection that waits for ever would keep poll() busy for ever. False: none waits (accept says that no
+// descriptor is left in that case too).
+bool ControlPlane::turnAwayOne() {
   spare_.reset();
-  { const FileDescriptor refused(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)); }
+  const bool refused = static_cast<bool>(FileDescriptor(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)));
   spare_.reset(eventfd(0, EFD_CLOEXEC));
-  ++refused_;
+  if (refused) ++refused_;
+  return refused;
 }
 
 void ControlPlane::acceptAll(TimePoint now) {
   for (;;) {
     FileDescriptor fd(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!fd && (errno == EMFILE || errno == ENFILE) && spare_) {
-      turnAwayOne();
-      continue;
+      if (turnAwayOne()) continue;
+      return;
     }
     if (!fd) return;
     if (strangers_ >= kMaxStrangers) {

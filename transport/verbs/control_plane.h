@@ -77,7 +77,7 @@ class ControlPlane {
   Status listen(const GidBytes& ip);
   std::uint64_t add(Socket socket, std::uint32_t events);
   void acceptAll(TimePoint now);
-  void turnAwayOne();
+  bool turnAwayOne();
   void handle(std::uint64_t key);
   void listenTo(std::uint64_t key, const Socket& socket, std::uint32_t events);
   void onDialled(std::uint64_t key, Socket& socket);
