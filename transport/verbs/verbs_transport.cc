@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <deque>
@@ -18,12 +17,11 @@
 #include <unordered_map>
 #include <utility>
 
-#include "transport/base/check.h"
 #include "transport/base/file_descriptor.h"
-#include "transport/io/channel_address.h"
 #include "transport/io/channel_counters.h"
 #include "transport/io/progress_engine.h"
 #include "transport/verbs/rdma_session.h"
+#include "transport/verbs/verbs_channel.h"
 
 namespace gloo_bypass {
 namespace {
@@ -62,8 +60,6 @@ class VerbsTransport final : public Transport, private Pollable, private RdmaDev
   std::string countersJson() const override;
 
  private:
-  friend class VerbsChannel;
-
   VerbsTransport(const VerbsApi& verbs, const TransportConfig& configuration) : RdmaDevice(verbs, configuration) {}
   Status open();
   Status watch(int fd);
@@ -93,6 +89,7 @@ class VerbsTransport final : public Transport, private Pollable, private RdmaDev
   RdmaSession* sessionOf(const ibv_wc& completion);
   void handleEvents();
   void handleEvent(RailQueues& queues, const ibv_async_event& event);
+  std::vector<RdmaSession*> allSessions() const;
   void failAll(const std::string& cause);
   void failOwnerOf(std::uint32_t queuePair, const std::string& cause);
   bool pumpDirty(TimePoint now);
@@ -116,69 +113,6 @@ class VerbsTransport final : public Transport, private Pollable, private RdmaDev
   std::uint64_t strayCompletions_ = 0, portDowns_ = 0;
   std::random_device random_;
   std::unique_ptr<ProgressEngine> engine_;  // last: its thread uses all of the above
-};
-
-class VerbsChannel final : public MessageChannel {
- public:
-  VerbsChannel(VerbsTransport& transport, RdmaSession& session)
-      : transport_(transport),
-        session_(&session),
-        address_(encodeChannelAddress({.sessionId = session.id(),
-                                       .portAddress = encodeRdmaAddress(session.address()),
-                                       .description = describeSelf(session.options().localRank)})) {}
-  ~VerbsChannel() override { VerbsChannel::close(false); }
-
-  std::vector<std::byte> localAddress() const override { return address_; }
-
-  Status connect(std::span<const std::byte> remoteAddress) override {
-    if (session_ == nullptr || session_->state() != ChannelState::kUnconnected) {
-      return Status(ErrorScope::kSession, ErrorCode::kInvalidArgument, "connect: already called, or closed");
-    }
-    auto address = decodeChannelAddress(remoteAddress);
-    if (!address) return address.error();
-    if (address.value().sessionId == session_->id()) {
-      return Status(ErrorScope::kSession, ErrorCode::kInvalidArgument, "cannot connect to self");
-    }
-    const auto peer = decodeRdmaAddress(address.value().portAddress);
-    if (!peer) return peer.error();
-    const TimePoint now = monotonicNow();
-    Status status = session_->connect(now, address.value().sessionId, peer.value(), address.value().description);
-    transport_.markDirty(*session_);
-    return status;
-  }
-
-  Status postSend(const SendRequest& request) override {
-    return session_ == nullptr ? closedStatus() : session_->postSend(request);
-  }
-  Status postReceive(const ReceiveRequest& request) override {
-    return session_ == nullptr ? closedStatus() : session_->postReceive(request);
-  }
-  bool cancelSend(OperationToken token) override { return session_ != nullptr && session_->cancelSend(token); }
-  bool cancelReceive(OperationToken token) override { return session_ != nullptr && session_->cancelReceive(token); }
-
-  ChannelState state() const override { return session_ == nullptr ? ChannelState::kClosed : session_->state(); }
-  const Error& error() const override {
-    GLOO_BYPASS_CHECK(session_ != nullptr);
-    return session_->error();
-  }
-  std::string describePeer() const override {
-    return session_ == nullptr || session_->peerName().empty() ? "(not connected)" : session_->peerName();
-  }
-  ChannelCounters counters() const override { return session_ == nullptr ? ChannelCounters{} : session_->counters(); }
-
-  void close(bool abort) override {
-    if (session_ == nullptr) return;
-    std::exchange(session_, nullptr)->close(monotonicNow(), abort);
-  }
-
- private:
-  static Status closedStatus() {
-    return Status(ErrorScope::kSession, ErrorCode::kInvalidArgument, "the channel has been closed");
-  }
-
-  VerbsTransport& transport_;
-  RdmaSession* session_;
-  const std::vector<std::byte> address_;
 };
 
 Status VerbsTransport::open() {
@@ -274,7 +208,7 @@ Result<std::unique_ptr<MessageChannel>> VerbsTransport::openChannel(const Channe
   RdmaSession& reference = *session;
   byQueuePair_[session->queuePairNumber()] = session.get();
   sessions_.emplace(nextIndex_++, std::move(session));
-  return std::unique_ptr<MessageChannel>(std::make_unique<VerbsChannel>(*this, reference));
+  return makeVerbsChannel(*this, reference);
 }
 
 // Pollable ----------------------------------------------------------------------------------------------------------
@@ -458,8 +392,17 @@ void VerbsTransport::handleEvents() {
   }
 }
 
+// Failing tells observers, which may open channels: not while going through the map itself.
+std::vector<RdmaSession*> VerbsTransport::allSessions() const {
+  std::vector<RdmaSession*> all;
+  for (const auto& [index, session] : sessions_) all.push_back(session.get());
+  return all;
+}
+
 void VerbsTransport::failAll(const std::string& cause) {
-  for (auto& [index, session] : sessions_) session->fail({ErrorScope::kDevice, ErrorCode::kUnavailable, cause});
+  for (RdmaSession* session : allSessions()) {
+    session->fail({ErrorScope::kDevice, ErrorCode::kUnavailable, cause});
+  }
 }
 
 // The queue pair, and the event's pointer to it, are gone afterwards.
