@@ -77,7 +77,7 @@ struct TransportConfig {
   std::string ealArguments;          // appended to the EAL's, as a shell would split them
   HugePages hugePages = HugePages::kAuto;
   std::size_t memoryMiB = 64;        // EAL memory without huge pages, and mempools' bound
-  Duration spin = std::chrono::microseconds(50);
+  Duration spin = std::chrono::microseconds(200);
   int engineCpu = -1;
   std::string stats;                 // at exit: "" nothing, "stderr", or a file that gets JSON
   std::string logLevel = "warn";

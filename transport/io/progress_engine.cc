@@ -1,6 +1,7 @@
 #include "transport/io/progress_engine.h"
 
 #include <pthread.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,8 +25,8 @@ constexpr auto kWatchInterval = std::chrono::milliseconds(1);
 constexpr auto kLongestWatchInterval = std::chrono::milliseconds(64);
 // A gap between two waits that is no idleness.
 constexpr auto kTakeOverAfter = std::chrono::microseconds(500);
-// A poll round that takes this long was interrupted by somebody who computes on this core. Spinning then costs that thread
-// its time and us our claim to be scheduled promptly when woken: sleep at once instead, for a while. (Yielding
+// A poll round that takes this long may have been interrupted by somebody who computes on this core. Spinning then costs that
+// thread its time and us our claim to be scheduled promptly when woken: sleep at once instead, for a while. (Yielding
 // is no way out: Linux 6.18 makes a yielding thread forfeit a whole slice.)
 constexpr auto kPreempted = std::chrono::microseconds(300);
 constexpr auto kBusyCoreMemory = std::chrono::milliseconds(5);
@@ -44,6 +45,15 @@ inline void cpuPause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #endif
+}
+
+// Whether another thread took this core since the last call of this thread. A long round alone does not say so: the
+// kernel's packet work (SoftRoCE's above all) and a hypervisor interrupt too, and give the core back by themselves.
+bool wasPreempted() {
+  thread_local long seen = -1;
+  rusage usage{};
+  if (getrusage(RUSAGE_THREAD, &usage) != 0) return true;
+  return std::exchange(seen, usage.ru_nivcsw) != usage.ru_nivcsw;
 }
 
 }  // namespace
@@ -255,7 +265,7 @@ class ProgressEngine::Impl {
     TimePoint lastBreath = now;
     for (;;) {
       const TimePoint before = std::exchange(now, monotonicNow());
-      if (now - before > Duration(kPreempted)) coreBusyUntil_ = now + Duration(kBusyCoreMemory);
+      if (now - before > Duration(kPreempted) && wasPreempted()) coreBusyUntil_ = now + Duration(kBusyCoreMemory);
       if (target_.poll(now)) {
         idleSince = now;
         settle();

@@ -36,7 +36,7 @@ class Pollable {
 };
 
 struct ProgressOptions {
-  Duration spin = std::chrono::microseconds(50);  // polling without result before blocking
+  Duration spin = std::chrono::microseconds(200);  // polling without result before blocking
   int engineCpu = -1;                             // pin the engine thread; -1: not pinned
 };
 
