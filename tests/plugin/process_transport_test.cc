@@ -161,7 +161,7 @@ TEST(ProcessTransport_BackEnds, BothInUse_EachHasItsOwnTransportAndConfiguration
   EXPECT_NE(dpdk.value(), rdma.value());
   EXPECT_EQ(process.acquire(BackEnd::kRdma, other, makeFake).value(), rdma.value());
   EXPECT_THAT(process.acquire(BackEnd::kRdma, {}, makeFake).error().message,
-              HasSubstr("GLOO_BYPASS_SPIN_US: '7' and '50'"));
+              HasSubstr("GLOO_BYPASS_SPIN_US: '7' and '200'"));
 }
 
 TEST(ProcessTransport_BackEnds, CountersJson_OneAsItIsBothByName) {
