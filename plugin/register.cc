@@ -6,13 +6,12 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include <fmt/format.h>
 #include <gloo/common/error.h>
-#include <torch/csrc/distributed/c10d/GlooDeviceFactory.hpp>
 
+#include "compatibility/torch/device_registry.h"
 #include "plugin/environment.h"
 #include "plugin/gloo_address.h"
 #include "plugin/gloo_bypass.h"
@@ -27,7 +26,7 @@
 namespace c10d {
 namespace {
 
-using DeviceRegistry = std::remove_reference_t<decltype(*GlooDeviceRegistry())>;
+using gloo_bypass::torch_version::deviceCreator;
 using DevicePointer = std::shared_ptr<::gloo::transport::Device>;
 
 constexpr const char* kDpdkKey = "DPDK";
@@ -36,7 +35,7 @@ constexpr const char* kRdmaKey = "RDMA";
 [[noreturn]] void fail(const std::string& message) { throw ::gloo::InvalidOperationException(message); }
 
 // PyTorch gives an interface (GLOO_SOCKET_IFNAME) and "", or "" and a host name.
-DevicePointer makeDpdk(const std::string& interface, const std::string& hostName) {
+DevicePointer makeDpdk(const std::string& interface, const std::string& hostName, bool /*lazy*/) {
 #ifdef GLOO_BYPASS_HAVE_DPDK
   const auto environment = gloo_bypass::configurationFromEnvironment();
   if (!environment) fail("DPDK transport: " + environment.error().message);
@@ -50,7 +49,7 @@ DevicePointer makeDpdk(const std::string& interface, const std::string& hostName
 #endif
 }
 
-DevicePointer makeRdma(const std::string& interface, const std::string& hostName) {
+DevicePointer makeRdma(const std::string& interface, const std::string& hostName, bool /*lazy*/) {
 #ifdef GLOO_BYPASS_HAVE_RDMA
   const auto environment = gloo_bypass::configurationFromEnvironment();
   if (!environment) fail("RDMA transport: " + environment.error().message);
@@ -64,28 +63,20 @@ DevicePointer makeRdma(const std::string& interface, const std::string& hostName
 #endif
 }
 
-// From PyTorch 2.8 on creators take one argument more: `auto&&...` fits both.
-template <typename Make>
-DeviceRegistry::Creator creatorOf(Make make) {
-  return [make](const std::string& interface, const std::string& hostName, auto&&...) -> DevicePointer {
-    return make(interface, hostName);
-  };
-}
-
 void registerRefusal(const std::string& key, const std::string& reason) {
   if (key.empty() || GlooDeviceRegistry()->Has(key)) return;
   // Fallback: a plug-in that brings this key after us takes the place.
   GlooDeviceRegistry()->Register(
       key,
-      creatorOf([message = fmt::format("GLOO_DEVICE_TRANSPORT='{}': {}", key, reason)](
-                    const std::string&, const std::string&) -> DevicePointer { fail(message); }),
+      deviceCreator([message = fmt::format("GLOO_DEVICE_TRANSPORT='{}': {}", key, reason)](
+                    const std::string&, const std::string&, bool) -> DevicePointer { fail(message); }),
       c10::REGISTRY_FALLBACK);
 }
 
 void registerTransports() {
   if (GlooDeviceRegistry()->Has(kDpdkKey)) return;  // loaded before, perhaps from another path
-  GlooDeviceRegistry()->Register(kDpdkKey, creatorOf(makeDpdk));
-  if (!GlooDeviceRegistry()->Has(kRdmaKey)) GlooDeviceRegistry()->Register(kRdmaKey, creatorOf(makeRdma));
+  GlooDeviceRegistry()->Register(kDpdkKey, deviceCreator(makeDpdk));
+  if (!GlooDeviceRegistry()->Has(kRdmaKey)) GlooDeviceRegistry()->Register(kRdmaKey, deviceCreator(makeRdma));
   std::vector<std::string> known = GlooDeviceRegistry()->Keys();
   std::sort(known.begin(), known.end());
   std::string names;
