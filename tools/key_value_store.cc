@@ -78,8 +78,8 @@ void setNoDelay(int fd) {
 }
 
 // A listening socket, or none with `error` set to the errno.
-Descriptor tryListen(int family, KeyValueServer::Reach reach, std::uint16_t port, int* error) {
-  Descriptor fd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+FileDescriptor tryListen(int family, KeyValueServer::Reach reach, std::uint16_t port, int* error) {
+  FileDescriptor fd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (fd.get() < 0) {
     *error = errno;
     return fd;
@@ -113,16 +113,16 @@ struct AddressListDeleter {
 };
 
 // A connected socket; none, with `problem` saying why.
-Descriptor tryConnect(const std::string& host, std::uint16_t port, std::string* problem) {
+FileDescriptor tryConnect(const std::string& host, std::uint16_t port, std::string* problem) {
   addrinfo hints{.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
   addrinfo* found = nullptr;
   if (const int code = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found); code != 0) {
     *problem = gai_strerror(code);
-    return Descriptor();
+    return FileDescriptor();
   }
   const std::unique_ptr<addrinfo, AddressListDeleter> list(found);
   for (const addrinfo* entry = found; entry != nullptr; entry = entry->ai_next) {
-    Descriptor fd(::socket(entry->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    FileDescriptor fd(::socket(entry->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (fd.get() < 0) continue;
     setTimeout(fd.get(), SO_SNDTIMEO, kReplySlack);  // bounds connect, too
     if (::connect(fd.get(), entry->ai_addr, entry->ai_addrlen) == 0) {
@@ -131,15 +131,10 @@ Descriptor tryConnect(const std::string& host, std::uint16_t port, std::string* 
     }
     *problem = std::strerror(errno);
   }
-  return Descriptor();
+  return FileDescriptor();
 }
 
 }  // namespace
-
-void Descriptor::reset() {
-  if (fd_ >= 0) ::close(fd_);
-  fd_ = -1;
-}
 
 KeyValueServer::KeyValueServer(Reach reach, std::uint16_t port) {
   int error = 0;
@@ -160,7 +155,7 @@ KeyValueServer::~KeyValueServer() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
-    for (const Descriptor& connection : connections_) ::shutdown(connection.get(), SHUT_RDWR);
+    for (const FileDescriptor& connection : connections_) ::shutdown(connection.get(), SHUT_RDWR);
   }
   changed_.notify_all();
   if (acceptor_.joinable()) acceptor_.join();
@@ -180,7 +175,7 @@ void KeyValueServer::acceptConnections() {
   for (;;) {
     pollfd poll{.fd = listener_.get(), .events = POLLIN, .revents = 0};
     const int ready = ::poll(&poll, 1, static_cast<int>(kStopCheck.count()));
-    Descriptor accepted(ready > 0 ? ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC) : -1);
+    FileDescriptor accepted(ready > 0 ? ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC) : -1);
     const std::lock_guard lock(mutex_);
     if (stopping_) return;
     if (accepted.get() < 0 || connections_.size() >= kMaxConnections) continue;

@@ -14,32 +14,13 @@
 #include <optional>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include <gloo/rendezvous/store.h>
 
+#include "transport/base/file_descriptor.h"
+
 namespace gloo_bypass {
-
-// Owns a file descriptor.
-class Descriptor {
- public:
-  explicit Descriptor(int fd = -1) : fd_(fd) {}
-  ~Descriptor() { reset(); }
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    if (this != &other) {
-      reset();
-      fd_ = std::exchange(other.fd_, -1);
-    }
-    return *this;
-  }
-  int get() const { return fd_; }
-  void reset();
-
- private:
-  int fd_;
-};
 
 class KeyValueServer {
  public:
@@ -65,14 +46,14 @@ class KeyValueServer {
 
   static constexpr std::size_t kMaxConnections = 1024;  // further ones are closed
 
-  Descriptor listener_;
+  FileDescriptor listener_;
   std::uint16_t port_ = 0;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool stopping_ = false;                          // guarded by mutex_
   std::size_t serving_ = 0;                        // connections whose client has not hung up; guarded by mutex_
   std::map<std::string, std::vector<char>> data_;  // guarded by mutex_
-  std::vector<Descriptor> connections_;            // guarded by mutex_; closed after the threads have ended
+  std::vector<FileDescriptor> connections_;        // guarded by mutex_; closed after the threads have ended
   std::vector<std::thread> threads_;               // touched by the accepting thread, then by the destructor
   std::thread acceptor_;
 };
@@ -95,7 +76,7 @@ class KeyValueClient : public ::gloo::rendezvous::Store {
   std::mutex mutex_;
   std::chrono::milliseconds timeout_;
   std::string peer_;
-  Descriptor socket_;
+  FileDescriptor socket_;
 };
 
 }  // namespace gloo_bypass
