@@ -41,6 +41,8 @@ struct RdmaFrame {
 inline constexpr std::size_t kFrameHeaderBytes = 48;
 inline constexpr std::size_t kMaxFrameBytes =
     kFrameHeaderBytes + 16 + 4 * kMaxRails;  // payload of eager frames not counted
+// Messages that one side may have announced and not been told to be done. A peer that announces more breaks the protocol.
+inline constexpr std::size_t kMaxAnnouncedMessages = 65536;
 
 // Writes header and list of keys; returns how many bytes (the payload of an eager frame goes behind them).
 std::size_t encodeFrame(const RdmaFrame& frame, std::span<std::byte> to);

@@ -239,9 +239,8 @@ void RdmaSession::onReceiveFailed(ibv_wc_status status) {
                     device_.api.completionStatusName(status))});
 }
 
-bool RdmaSession::violation(const char* what) {
+void RdmaSession::violation(const char* what) {
   fail({ErrorScope::kSession, ErrorCode::kPeerViolatedProtocol, fmt::format("the peer broke the protocol: {}", what)});
-  return false;
 }
 
 void RdmaSession::setState(ChannelState state) {

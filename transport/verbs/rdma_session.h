@@ -136,7 +136,8 @@ class RdmaSession final : private ControlObserver {
   void onAnnounce(const RdmaFrame& frame);
   void onBye();
   void begin(SlotIndex slot);
-  void deliverStaged(SlotIndex slot);
+  static std::byte* destinationOf(const Matcher::Message& message);
+  void deliver(SlotIndex slot, std::span<const std::byte> payload);
   bool fits(const Matcher::Message& message);
   bool pumpReads();
   bool postRead(SlotIndex slot, std::size_t rail);
@@ -147,7 +148,7 @@ class RdmaSession final : private ControlObserver {
   void consumed(std::uint64_t length);
 
   Status refusal() const;
-  bool violation(const char* what);
+  void violation(const char* what);
   bool pumpEnd(TimePoint now);
   void stopTraffic();
   void releaseMemory();

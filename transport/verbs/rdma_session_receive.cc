@@ -9,7 +9,6 @@
 namespace gloo_bypass {
 namespace {
 
-constexpr std::size_t kMaxAnnounced = 65536;
 // A READ is not cut finer than this for the sake of several rails.
 constexpr std::size_t kMinStripe = 64 * 1024;
 constexpr std::size_t kStripeAlignment = 4096;
@@ -23,17 +22,17 @@ void RdmaSession::onFrame(std::span<const std::byte> bytes) {
   const auto decoded = decodeFrame(bytes);
   if (!decoded) {
     ++counters_.invalidReceived;
-    (void)violation("it sent a frame that no correct peer sends");
+    violation("it sent a frame that no correct peer sends");
     return;
   }
   if (framesReceived_ - toldFrames_ > device_.config.rdma.credits) {
-    (void)violation("it sent more frames than it had credits for");
+    violation("it sent more frames than it had credits for");
     return;
   }
   const RdmaFrame& frame = decoded->frame;
   if (frame.session != static_cast<std::uint32_t>(id_)) {
     ++counters_.invalidReceived;
-    (void)violation("it sent a frame of another session");
+    violation("it sent a frame of another session");
     return;
   }
   device_.markDirty(*this);
@@ -72,7 +71,7 @@ bool RdmaSession::fits(const Matcher::Message& message) {
 void RdmaSession::onEager(const RdmaFrame& frame, std::span<const std::byte> payload) {
   windowReceived_ += windowCharge(payload.size());
   if (windowReceived_ - windowConsumed_ > device_.config.session.shortPathEagerBytes) {
-    (void)violation("it sent more than the window that it was given");
+    violation("it sent more than the window that it was given");
     return;
   }
   const SlotIndex slot = matcher_.arrive(frame.key);
@@ -80,11 +79,7 @@ void RdmaSession::onEager(const RdmaFrame& frame, std::span<const std::byte> pay
   message.body.length = payload.size();
   message.body.remoteOffset = frame.remoteOffset;
   if (message.matched) {
-    if (!fits(message)) return;
-    std::byte* to = message.receive.data + (message.receive.persistent ? frame.remoteOffset : 0);
-    if (!payload.empty()) std::memcpy(to, payload.data(), payload.size());
-    consumed(payload.size());
-    complete(slot);
+    deliver(slot, payload);
     return;
   }
   if (!payload.empty()) {
@@ -96,8 +91,8 @@ void RdmaSession::onEager(const RdmaFrame& frame, std::span<const std::byte> pay
 }
 
 void RdmaSession::onAnnounce(const RdmaFrame& frame) {
-  if (frame.rails != reads_.size() || ++announcedHere_ > kMaxAnnounced) {
-    (void)violation("it announced more messages than a correct peer does, or for other devices");
+  if (frame.rails != reads_.size() || ++announcedHere_ > kMaxAnnouncedMessages) {
+    violation("it announced more messages than a correct peer does, or for other devices");
     return;
   }
   const SlotIndex slot = matcher_.arrive(frame.key);
@@ -124,8 +119,13 @@ Status RdmaSession::postReceive(const ReceiveRequest& request) {
     return refusal();
   }
   while (const auto slot = matcher_.post(request)) {
-    const bool staged = !matcher_[*slot].body.announced;
-    staged ? deliverStaged(*slot) : begin(*slot);
+    if (Incoming& body = matcher_[*slot].body; body.announced) {
+      begin(*slot);
+    } else {
+      PooledBuffer staged = std::move(body.staged);
+      deliver(*slot, {staged.data.get(), static_cast<std::size_t>(body.length)});
+      device_.staging.give(std::move(staged));
+    }
     if (state_ == ChannelState::kFailed) return Status(error_);
     if (!request.persistent) break;
     if (state_ == ChannelState::kPeerClosed && !matcher_.hasUnmatched(request.key)) break;  // nothing more will come
@@ -134,17 +134,17 @@ Status RdmaSession::postReceive(const ReceiveRequest& request) {
   return {};
 }
 
-// A message that had come before its receive.
-void RdmaSession::deliverStaged(SlotIndex slot) {
-  Matcher::Message& message = matcher_[slot];
+// Where a message goes; valid once fits() said that it does.
+std::byte* RdmaSession::destinationOf(const Matcher::Message& message) {
+  return message.receive.data + (message.receive.persistent ? message.body.remoteOffset : 0);
+}
+
+// A small message has met its receive.
+void RdmaSession::deliver(SlotIndex slot, std::span<const std::byte> payload) {
+  const Matcher::Message& message = matcher_[slot];
   if (!fits(message)) return;
-  Incoming& body = message.body;
-  std::byte* to = message.receive.data + (message.receive.persistent ? body.remoteOffset : 0);
-  if (body.length > 0) {
-    std::memcpy(to, body.staged.data.get(), static_cast<std::size_t>(body.length));
-    device_.staging.give(std::move(body.staged));
-  }
-  consumed(body.length);
+  if (!payload.empty()) std::memcpy(destinationOf(message), payload.data(), payload.size());
+  consumed(payload.size());
   complete(slot);
 }
 
@@ -158,7 +158,7 @@ void RdmaSession::begin(SlotIndex slot) {
     complete(slot);
     return;
   }
-  body.destination = message.receive.data + (message.receive.persistent ? body.remoteOffset : 0);
+  body.destination = destinationOf(message);
   auto registration = device_.registrations->acquire(body.destination, static_cast<std::size_t>(body.length),
                                                      RegistrationUse::kLocalWrite);
   if (!registration) {

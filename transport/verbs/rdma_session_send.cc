@@ -13,7 +13,6 @@ namespace {
 constexpr std::uint32_t kSignalEvery = 16;
 // A message costs its receiver memory besides its bytes; an empty one too.
 constexpr std::uint64_t kMessageCharge = 64;
-constexpr std::size_t kMaxAnnounced = 65536;
 
 }  // namespace
 
@@ -45,7 +44,7 @@ bool RdmaSession::pumpOutgoing() {
       const PendingSend send = outgoing_.popFront();
       sendEager(send);
     } else {
-      if (announced_.size() >= kMaxAnnounced) break;
+      if (announced_.size() >= kMaxAnnouncedMessages) break;
       if (!announce(outgoing_.front())) return true;
       (void)outgoing_.popFront();
     }
@@ -207,7 +206,7 @@ void RdmaSession::takeReturned(const RdmaFrame& frame) {
   const std::uint32_t slots = frame.slotsReturned - slotsReturned_;
   const std::uint64_t window = frame.windowReturned - windowReturned_;
   if (slots > framesSent_ - slotsReturned_ || window > windowUsed_ - windowReturned_) {
-    (void)violation("it gave back more credit than it was sent");
+    violation("it gave back more credit than it was sent");
     return;
   }
   slotsReturned_ = frame.slotsReturned;
@@ -217,7 +216,7 @@ void RdmaSession::takeReturned(const RdmaFrame& frame) {
 void RdmaSession::onDone(std::uint64_t id) {
   const AnnouncedSend* found = announced_.find(id);
   if (found == nullptr) {
-    (void)violation("it confirmed a message that was not announced");
+    violation("it confirmed a message that was not announced");
     return;
   }
   const AnnouncedSend done = *found;
