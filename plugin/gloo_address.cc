@@ -17,9 +17,15 @@ Error wrong(std::string message) { return {ErrorScope::kDevice, ErrorCode::kConf
 
 constexpr const char* kWhatToDo = "set GLOO_SOCKET_IFNAME or GLOO_BYPASS_INTERFACE to the interface to use";
 
-Error contradiction(const std::string& ours, const std::string& gloos) {
-  return wrong(fmt::format(
-      "GLOO_BYPASS_INTERFACE='{}' contradicts GLOO_SOCKET_IFNAME='{}': set one of them, or both alike", ours, gloos));
+// GLOO_SOCKET_IFNAME's interface if there is one, else what the configuration has.
+Result<TransportConfig> withInterface(TransportConfig config, const std::string& gloos) {
+  if (gloos.empty()) return config;
+  if (!config.interface.empty() && config.interface != gloos) {
+    return wrong(fmt::format("GLOO_BYPASS_INTERFACE='{}' contradicts GLOO_SOCKET_IFNAME='{}': set one of them, or both alike",
+                             config.interface, gloos));
+  }
+  config.interface = gloos;
+  return config;
 }
 
 }  // namespace
@@ -58,28 +64,20 @@ Result<std::string> interfaceOfHost(const std::string& hostName) {
 Result<TransportConfig> withGlooAddress(TransportConfig config, const std::string& interface,
                                         const std::string& hostName) {
   if (config.link != LinkMode::kNetdev) return config;
-  if (!interface.empty()) {
-    if (!config.interface.empty() && config.interface != interface) return contradiction(config.interface, interface);
-    config.interface = interface;
-    return config;
-  }
-  if (!config.interface.empty()) return config;
+  auto named = withInterface(std::move(config), interface);
+  if (!named || !named.value().interface.empty()) return named;
   auto found = interfaceOfHost(hostName);
   if (!found) return found.error();
-  config.interface = std::move(found).value();
-  return config;
+  named.value().interface = std::move(found).value();
+  return named;
 }
 
 Result<TransportConfig> withGlooAddressForRdma(TransportConfig config, const std::string& interface,
                                                const std::string& hostName) {
-  if (!interface.empty()) {
-    if (!config.interface.empty() && config.interface != interface) return contradiction(config.interface, interface);
-    config.interface = interface;
-    return config;
-  }
-  if (!config.interface.empty() || hostName.empty()) return config;
-  if (auto found = interfaceOfHost(hostName)) config.interface = std::move(found).value();
-  return config;
+  auto named = withInterface(std::move(config), interface);
+  if (!named || !named.value().interface.empty() || hostName.empty()) return named;
+  if (auto found = interfaceOfHost(hostName)) named.value().interface = std::move(found).value();
+  return named;
 }
 
 }  // namespace gloo_bypass
