@@ -9,6 +9,8 @@ import signal
 import sys
 from pathlib import Path
 
+from argument_types import number_in
+
 from . import children
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,40 +53,28 @@ def names_of(text):
     return tuple(names)
 
 
-def ranged(kind, low, high):
-    def parse(text):
-        try:
-            value = kind(text)
-        except ValueError:
-            value = None
-        if value is None or not low <= value <= high:
-            raise argparse.ArgumentTypeError(f"'{text}' must be a number from {low} to {high}")
-        return value
-    return parse
-
-
 def add_measurement_options(parser, minutes):
     parser.add_argument("--transports", type=names_of, metavar="A,B",
                         help="what to compare; ratios are to the first (default TCP,DPDK, and RDMA where there is a device)")
     parser.add_argument("--where", choices=("auto", "host", "guest"), default="auto",
                         help="measure all of it on this machine or in the guest of scripts/rdma-guest; auto: in the guest if RDMA is "
                              "compared and this machine has no RDMA device")
-    parser.add_argument("--ranks", type=ranged(int, 2, 64), default=2, metavar="N", help="ranks on this machine (default 2)")
+    parser.add_argument("--ranks", type=number_in(int, 2, 64), default=2, metavar="N", help="ranks on this machine (default 2)")
     parser.add_argument("--sizes", type=sizes_of, metavar="B:E:F",
                         help="all-reduce sizes: smallest, largest, factor (default 4:64M:4, and 10M floats are added; in the guest 4:4M:32)")
-    parser.add_argument("--repeats", type=ranged(int, 1, 100), default=3, metavar="N",
+    parser.add_argument("--repeats", type=number_in(int, 1, 100), default=3, metavar="N",
                         help="at most so many trainings of each transport, in turn (default 3)")
-    parser.add_argument("--minutes", type=ranged(float, 0.1, 1440), default=minutes, metavar="M",
+    parser.add_argument("--minutes", type=number_in(float, 0.1, 1440), default=minutes, metavar="M",
                         help=f"time for everything but package download: repeats are left out to keep it (default {minutes:g})")
-    parser.add_argument("--steps", type=ranged(int, 2, 100000), default=6, metavar="N",
+    parser.add_argument("--steps", type=number_in(int, 2, 100000), default=6, metavar="N",
                         help="steps of each training, warm-up included (default 6)")
-    parser.add_argument("--warm-up", type=ranged(int, 0, 1000), default=1, metavar="N",
+    parser.add_argument("--warm-up", type=number_in(int, 0, 1000), default=1, metavar="N",
                         help="first steps that are not measured (default 1)")
     parser.add_argument("--model", choices=("distilgpt2", "tiny"), help="default distilgpt2, in the guest tiny")
-    parser.add_argument("--batch-size", type=ranged(int, 1, 65536), default=8, metavar="N", help="samples a rank (default 8)")
-    parser.add_argument("--seq-length", type=ranged(int, 1, 1024), default=64, metavar="N", help="tokens a sample (default 64)")
-    parser.add_argument("--seed", type=ranged(int, 0, 2**63 - 1), default=1, metavar="N")
-    parser.add_argument("--idle", type=ranged(float, 0, 3600), metavar="S",
+    parser.add_argument("--batch-size", type=number_in(int, 1, 65536), default=8, metavar="N", help="samples a rank (default 8)")
+    parser.add_argument("--seq-length", type=number_in(int, 1, 1024), default=64, metavar="N", help="tokens a sample (default 64)")
+    parser.add_argument("--seed", type=number_in(int, 0, 2**63 - 1), default=1, metavar="N")
+    parser.add_argument("--idle", type=number_in(float, 0, 3600), metavar="S",
                         help="seconds of standing still to measure; 0: leave out (default 5)")
     parser.add_argument("--no-training", action="store_true", help="leave the training out")
     parser.add_argument("--no-benchmark", action="store_true", help="leave all-reduces and idle ranks out")

@@ -6,6 +6,8 @@ import signal
 import sys
 from pathlib import Path
 
+from argument_types import assignment, number_in
+
 from .boot_files import boot_files_for, busybox_path
 from .failures import GuestError, MISSING
 from .kernel import fetch_kernel, find_kernel
@@ -27,25 +29,6 @@ which is also what the host name rdma-guest means; rxe1 on roce1, 10.77.1.1/24, 
 Exit status: the command's; 124 when the time limit ended it, {MISSING} when the guest could not be had (the line on stderr says why)."""
 
 
-def integer(least, most):
-    def parse(text):
-        try:
-            value = int(text)
-        except ValueError:
-            value = None
-        if value is None or not least <= value <= most:
-            raise argparse.ArgumentTypeError(f"'{text}': it must be a whole number from {least} to {most}")
-        return value
-    return parse
-
-
-def assignment(text):
-    name, equals, value = text.partition("=")
-    if not equals or not name.isidentifier() or not name.isascii():
-        raise argparse.ArgumentTypeError(f"'{text}' is not NAME=VALUE")
-    return name, value
-
-
 def folder(text):
     path = Path(text)
     if not path.is_dir():
@@ -62,17 +45,17 @@ def parser():
     run = verbs.add_parser("run", help="boot, run COMMAND in the current folder, return its output and exit status", epilog=NOTES,
                            description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
                            usage="rdma-guest run [options] -- COMMAND...")
-    run.add_argument("--timeout", type=integer(1, 86400), default=600, metavar="S", help="end the command after S seconds (default 600)")
-    run.add_argument("--cpus", type=integer(1, 64), default=min(os.cpu_count() or 1, MOST_CPUS), metavar="N",
+    run.add_argument("--timeout", type=number_in(int, 1, 86400), default=600, metavar="S", help="end the command after S seconds (default 600)")
+    run.add_argument("--cpus", type=number_in(int, 1, 64), default=min(os.cpu_count() or 1, MOST_CPUS), metavar="N",
                      help=f"virtual CPUs (default: as many as here, {MOST_CPUS} at most)")
-    run.add_argument("--memory", type=integer(LEAST_MEMORY_MIB, 1 << 20), default=4096, metavar="MIB", help="default 4096; taken as it is used")
+    run.add_argument("--memory", type=number_in(int, LEAST_MEMORY_MIB, 1 << 20), default=4096, metavar="MIB", help="default 4096; taken as it is used")
     run.add_argument("--env", type=assignment, action="append", default=[], metavar="NAME=VALUE",
                      help="in the command's environment, beside the caller's own; may be repeated")
     run.add_argument("--writable", type=folder, action="append", default=[], metavar="DIR",
                      help="what the command writes below DIR appears here; may be repeated")
-    run.add_argument("--rxe", type=integer(0, MOST_DEVICES), default=1, metavar="N",
+    run.add_argument("--rxe", type=number_in(int, 0, MOST_DEVICES), default=1, metavar="N",
                      help="SoftRoCE devices, each on an interface of its own (default 1)")
-    run.add_argument("--pci-nics", type=integer(0, MOST_DEVICES), default=0, metavar="N",
+    run.add_argument("--pci-nics", type=number_in(int, 0, MOST_DEVICES), default=0, metavar="N",
                      help="emulated virtio NICs on one hub, for DPDK; huge pages are reserved then (default 0)")
     run.add_argument("--pci-driver", choices=PCI_DRIVERS, default=PCI_DRIVERS[0], help="what those NICs are bound to (default %(default)s)")
     run.add_argument("--kvm", action="store_true", help="use KVM; software emulation, the default, runs everywhere")

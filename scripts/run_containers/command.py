@@ -2,11 +2,12 @@
 
 import argparse
 import os
-import re
 import signal
 import sys
 import time
 from pathlib import Path
+
+from argument_types import assignment, number_in
 
 from . import images
 from .compose import compose_file
@@ -35,25 +36,6 @@ class Interrupted(Exception):
     def __init__(self, number):
         super().__init__(signal.Signals(number).name)
         self.status = 128 + number
-
-
-def number_in(kind, low, high):
-    def parse(text):
-        try:
-            value = kind(text)
-        except ValueError:
-            value = None
-        if value is None or not low <= value <= high:
-            raise argparse.ArgumentTypeError(f"'{text}' must be a number from {low} to {high}")
-        return value
-    return parse
-
-
-def assignment(text):
-    name, equals, value = text.partition("=")
-    if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-        raise argparse.ArgumentTypeError(f"'{text}' is not NAME=VALUE")
-    return name, value
 
 
 def folder(text):
