@@ -28,6 +28,11 @@ enum class PayloadChecksum : std::uint8_t {
   kOn = 2,
 };
 enum class HugePages : std::uint8_t { kAuto = 0, kOff = 1, kOn = 2 };
+enum class Histograms : std::uint8_t {
+  kAuto = 0,  // where something asks for numbers: stats, metrics or telemetry
+  kOff = 1,
+  kOn = 2,
+};
 
 // The protocol's part: all that transport/core needs to know.
 struct SessionConfig {
@@ -80,9 +85,19 @@ struct TransportConfig {
   Duration spin = std::chrono::microseconds(200);
   int engineCpu = -1;
   std::string stats;                 // at exit: "" nothing, "stderr", or a file that gets JSON
+  Histograms histograms = Histograms::kAuto;
+  std::string metrics;               // while it runs: "" nothing, "file:PATH" or "http://ADDRESS:PORT", Prometheus's text format
+  Duration metricsInterval = std::chrono::seconds(10);  // between two writings of that file
+  bool telemetry = false;            // DPDK's telemetry socket
+  std::string rank;                  // RANK, for labels of metrics; may be empty. No setting of its own
   std::string logLevel = "warn";
   SessionConfig session;
   RdmaConfig rdma;
 };
+
+inline bool measuresLatencies(const TransportConfig& config) {
+  if (config.histograms != Histograms::kAuto) return config.histograms == Histograms::kOn;
+  return config.telemetry || !config.metrics.empty() || !config.stats.empty();
+}
 
 }  // namespace gloo_bypass

@@ -306,6 +306,7 @@ SessionState Session::state() const { return impl_->state(); }
 const Error& Session::error() const { return impl_->error(); }
 bool Session::drained() const { return impl_->drained(); }
 ChannelCounters Session::counters() const { return impl_->counters(); }
+void Session::recordRttIn(DurationHistogram* histogram) { impl_->recordRttIn(histogram); }
 std::size_t Session::memoryBytes() const { return impl_->memoryBytes(); }
 
 }  // namespace gloo_bypass

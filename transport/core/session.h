@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "transport/base/config.h"
+#include "transport/base/duration_histogram.h"
 #include "transport/base/status.h"
 #include "transport/base/time.h"
 #include "transport/core/message.h"
@@ -88,6 +89,8 @@ class Session {
   // Nothing left to send or to be acknowledged, and the close handshake is over: the owner may destroy it.
   bool drained() const;
   ChannelCounters counters() const;
+  // Round-trip times measured from now on are added to `histogram` too, which must outlive the session; null: no longer.
+  void recordRttIn(DurationHistogram* histogram);
   // Bytes held now: send buffer, staged receives, bookkeeping. For tests of the memory bound.
   std::size_t memoryBytes() const;
 

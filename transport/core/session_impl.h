@@ -44,6 +44,7 @@ class Session::Impl {
   bool drained() const;
   ChannelCounters counters() const;
   std::size_t memoryBytes() const;
+  void recordRttIn(DurationHistogram* histogram) { rttHistogram_ = histogram; }
   SessionState state() const { return state_; }
   const Error& error() const { return error_; }
 
@@ -142,6 +143,7 @@ class Session::Impl {
 
   Handshake handshake_;
   RtoEstimator rto_;
+  DurationHistogram* rttHistogram_ = nullptr;
   AckTracker acks_;
   const std::uint32_t initialSequence_;
   SendScoreboard board_;

@@ -118,7 +118,9 @@ void Session::Impl::handleEcho(TimePoint now, const PacketHeader& header) {
   if (elapsed < 0 || rttTicks < 0) return;
   haveLastEcho_ = true;
   lastEcho_ = header.timestampEcho;
-  rto_.addSample(now, Duration(rttTicks * kTickNanoseconds + kTickNanoseconds / 2));
+  const Duration rtt(rttTicks * kTickNanoseconds + kTickNanoseconds / 2);
+  rto_.addSample(now, rtt);
+  if (rttHistogram_ != nullptr) rttHistogram_->add(rtt);
 }
 
 // Acknowledges what of [begin, end) is not yet; false: never sent.

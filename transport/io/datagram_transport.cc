@@ -12,6 +12,7 @@
 #include "transport/base/check.h"
 #include "transport/io/channel_address.h"
 #include "transport/io/channel_counters.h"
+#include "transport/io/latency_json.h"
 #include "transport/io/progress_engine.h"
 #include "transport/io/session_entry.h"
 
@@ -89,6 +90,7 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
       const ChannelCounters c = entry->session.counters();
       sum += c;
       nlohmann::json peer = toJson(c);
+      peer["channel"] = entry->number;
       peer["peer"] = entry->peer;
       peer["local_rank"] = entry->options.localRank;
       peer["peer_rank"] = entry->options.peerRank;
@@ -113,6 +115,7 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
     json["bytes_sent"] = p.bytesSent;
     json["bytes_received"] = p.bytesReceived;
     json["open_channels"] = std::move(peers);
+    if (measuresLatencies(config_)) json["latencies"]["rtt"] = histogramJson(rtts_);
     return json.dump();
   }
 
@@ -297,6 +300,8 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
   TimePoint nextTick_{};
   TimePoint nextDeadline_ = kNever;
   ChannelCounters closedCounters_;
+  DurationHistogram rtts_;
+  std::uint64_t channelsOpened_ = 0;
   std::uint64_t droppedNotOurs_ = 0, droppedUnknownSession_ = 0;
   std::random_device random_;
   ProgressEngine engine_;  // last: its thread uses all of the above
@@ -396,7 +401,8 @@ Result<std::unique_ptr<MessageChannel>> DatagramTransport::openChannel(const Cha
   SessionConfig sessionConfig = config_.session;
   sessionConfig.connectTimeout = options.connectTimeout;
   sessionConfig.losslessLink = port_->lossless();
-  auto entry = std::make_unique<SessionEntry>(sessionConfig, id, draw(), options);
+  auto entry = std::make_unique<SessionEntry>(sessionConfig, id, draw(), options, channelsOpened_++);
+  if (measuresLatencies(config_)) entry->session.recordRttIn(&rtts_);
   entry->observer = observer;
   SessionEntry& reference = *entry;
   entries_.emplace(id, std::move(entry));

@@ -12,10 +12,12 @@
 namespace gloo_bypass {
 
 struct SessionEntry {
-  SessionEntry(const SessionConfig& config, std::uint64_t id, std::uint64_t entropy, const ChannelOptions& channelOptions)
-      : localId(id), options(channelOptions), session(config, id, entropy) {}
+  SessionEntry(const SessionConfig& config, std::uint64_t id, std::uint64_t entropy, const ChannelOptions& channelOptions,
+               std::uint64_t channelNumber)
+      : localId(id), number(channelNumber), options(channelOptions), session(config, id, entropy) {}
 
   const std::uint64_t localId;
+  const std::uint64_t number;  // in the order of opening: the channel's name in counters
   const ChannelOptions options;
   Session session;
   ChannelObserver* observer = nullptr;  // null once the channel is closed
