@@ -4,7 +4,6 @@
 // A key that cannot work (not in this build, or unknown) gets a creator that throws one clear line: PyTorch's own line names
 // neither the key nor what is known, and nothing may ever fall back to TCP silently.
 #include <algorithm>
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -14,8 +13,6 @@
 #include "compatibility/torch/device_registry.h"
 #include "plugin/environment.h"
 #include "plugin/gloo_address.h"
-#include "plugin/gloo_bypass.h"
-#include "plugin/process_transport.h"
 #ifdef GLOO_BYPASS_HAVE_DPDK
 #include "plugin/dpdk_device.h"
 #endif
@@ -91,17 +88,3 @@ void registerTransports() {
 
 }  // namespace
 }  // namespace c10d
-
-extern "C" __attribute__((visibility("default"))) int gloo_bypass_stats_json(char* buffer, size_t capacity) {
-  try {
-    const std::string json = gloo_bypass::ProcessTransport::instance().countersJson();
-    if (buffer != nullptr && capacity > 0) {
-      const std::size_t copied = std::min(json.size(), capacity - 1);
-      std::memcpy(buffer, json.data(), copied);
-      buffer[copied] = '\0';
-    }
-    return static_cast<int>(json.size() + 1);
-  } catch (...) {
-    return -1;
-  }
-}
