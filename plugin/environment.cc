@@ -8,8 +8,6 @@
 
 #include <fmt/format.h>
 
-#include "plugin/settings.h"
-
 extern char** environ;
 
 namespace gloo_bypass {
@@ -18,17 +16,6 @@ namespace {
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
-}
-
-std::vector<SettingText> settingTexts() {
-  std::vector<SettingText> texts;
-  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-    const std::string_view line(*entry);
-    const std::size_t equals = line.find('=');
-    if (equals == std::string_view::npos || line.substr(0, kSettingPrefix.size()) != kSettingPrefix) continue;
-    texts.emplace_back(line.substr(0, equals), line.substr(equals + 1));
-  }
-  return texts;
 }
 
 // XDG_RUNTIME_DIR is set in some containers to a directory that is not there.
@@ -40,8 +27,18 @@ std::string defaultMemifDirectory() {
 
 }  // namespace
 
-Result<TransportConfig> configurationFromEnvironment() {
-  const std::vector<SettingText> texts = settingTexts();
+std::vector<SettingText> settingsInEnvironment() {
+  std::vector<SettingText> texts;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view line(*entry);
+    const std::size_t equals = line.find('=');
+    if (equals == std::string_view::npos || line.substr(0, kSettingPrefix.size()) != kSettingPrefix) continue;
+    texts.emplace_back(line.substr(0, equals), line.substr(equals + 1));
+  }
+  return texts;
+}
+
+Result<TransportConfig> configurationFrom(std::span<const SettingText> texts) {
   Result<TransportConfig> result = configurationFromTexts(texts);
   if (!result) return result;
   TransportConfig& config = result.value();
@@ -59,6 +56,8 @@ Result<TransportConfig> configurationFromEnvironment() {
   if (Status status = validate(config); !status) return status.error();
   return result;
 }
+
+Result<TransportConfig> configurationFromEnvironment() { return configurationFrom(settingsInEnvironment()); }
 
 std::string requestedDeviceTransport() { return variable("GLOO_DEVICE_TRANSPORT"); }
 

@@ -2,8 +2,11 @@
 // Thread: any, as long as nobody changes the environment meanwhile (getenv's rule).
 #pragma once
 
+#include <span>
 #include <string>
+#include <vector>
 
+#include "plugin/settings.h"
 #include "transport/base/config.h"
 #include "transport/base/status.h"
 
@@ -13,6 +16,11 @@ namespace gloo_bypass {
 // been replaced by RANK. An empty memifDirectory has been filled in. Errors: kConfiguration, one line naming the variable, its
 // value and what is allowed.
 Result<TransportConfig> configurationFromEnvironment();
+
+// The two steps of it, for a program that puts settings of its own between them: the GLOO_BYPASS_* variables as they are, unchecked; and
+// the configuration from any such texts, with errors as above. RANK, and the directory for memif, come from the environment.
+std::vector<SettingText> settingsInEnvironment();
+Result<TransportConfig> configurationFrom(std::span<const SettingText> texts);
 
 // GLOO_DEVICE_TRANSPORT, which PyTorch reads to choose a transport; empty if not set.
 std::string requestedDeviceTransport();

@@ -19,6 +19,8 @@ MAY_INCLUDE = {
     "transport/verbs": ["transport/base", "transport/wire", "transport/core", "transport/io"],
     "transport/gloo": ["transport/base", "transport/wire", "transport/core", "transport/io"],
     "plugin": ["transport"],
+    "include/gloo_bypass": [],  # what users compile against: nothing of the sources
+    "device": ["transport", "plugin"],
     "tools": ["transport", "plugin"],
     "trainer": ["transport", "plugin"],
 }
@@ -78,7 +80,7 @@ def purity_faults(root):
 def environment_faults(root):
     """The environment is read in one file; what starts ranks (trainer/, tools/) may look at RANK and its like."""
     faults = []
-    for folder in ("transport", "plugin"):
+    for folder in ("transport", "plugin", "device", "include/gloo_bypass"):
         for path in sources(root, folder):
             if path.relative_to(root).as_posix() == "plugin/environment.cc":
                 continue
@@ -110,6 +112,7 @@ def test_Sources_TransportAndPlugin_ReadEnvironmentInOneFile():
     ("transport/core", '#include "transport/io/packet_port.h"', direction_faults),
     ("transport/gloo", '#include "transport/dpdk/dpdk_port.h"', direction_faults),
     ("transport/dpdk", '#include "plugin/settings.h"', direction_faults),
+    ("include/gloo_bypass", '#include "plugin/settings.h"', direction_faults),
     ("transport/dpdk", 'std::getenv("HOME");', environment_faults),
 ])
 def test_Checker_FaultPlanted_IsFound(tmp_path, folder, line, check):
