@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string>
 
+#include "plugin/availability.h"
 #include "plugin/process_transport.h"
 
 namespace {
@@ -26,6 +27,14 @@ int copyOut(const std::string& text, char* buffer, size_t capacity) {
 GLOO_BYPASS_VISIBLE int gloo_bypass_stats_json(char* buffer, size_t capacity) {
   try {
     return copyOut(gloo_bypass::ProcessTransport::instance().countersJson(), buffer, capacity);
+  } catch (...) {
+    return -1;
+  }
+}
+
+GLOO_BYPASS_VISIBLE int gloo_bypass_available_json(char* buffer, size_t capacity) {
+  try {
+    return copyOut(gloo_bypass::availabilityJson(), buffer, capacity);
   } catch (...) {
     return -1;
   }

@@ -12,10 +12,21 @@ extern "C" {
  * Writes the transport's counters, a JSON object, as a string of at most `capacity` bytes with its terminating zero; cuts it if
  * it is longer. Returns the bytes the whole needs, terminating zero included, so a call with (NULL, 0) asks for the size; the
  * counters move on, so ask for some more than that. "{}" before the first device was made; in a program
- * that has made devices of several transports, an object with each one's counters under its name. -1: the counters cannot be had.
+ * that has made devices of several transports, an object with each one's counters under its name. Each one's counters name it:
+ * "transport": "DPDK". -1: the counters cannot be had.
  * Thread: any, but not from inside one of the transport's own callbacks. `buffer` stays the caller's.
  */
 int gloo_bypass_stats_json(char* buffer, size_t capacity);
+
+/*
+ * Writes, in the same way, which transports would work for this process, here and with its environment:
+ * {"TCP": {"available": true, "device": "what it would use", "reason": ""}, "DPDK": {...}, "RDMA": {...}}; for one that does not
+ * work `reason` is one line that says what is missing and what to do. Every call really makes each transport, in a child process
+ * that has ended when this returns, and leaves nothing behind: it takes a fraction of a second, at most a minute. Ask with some room
+ * (16 KiB is plenty) instead of with (NULL, 0). -1: out of memory.
+ * Thread: any, but not from inside one of the transport's own callbacks. `buffer` stays the caller's.
+ */
+int gloo_bypass_available_json(char* buffer, size_t capacity);
 
 #ifdef __cplusplus
 }

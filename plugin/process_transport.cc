@@ -34,19 +34,20 @@ struct Live {
   std::string statsTarget;
 };
 
-std::string countersOf(Transport& transport) {
+std::string countersOf(const Live& live) {
   std::string json;
-  transport.progress().exclusive([&] { json = transport.countersJson(); });
-  return json;
+  live.transport->progress().exclusive([&] { json = live.transport->countersJson(); });
+  json.pop_back();
+  return json + fmt::format("{}\"transport\": \"{}\"}}", json == "{" ? "" : ", ", nameOf(live.backEnd));
 }
 
 // One transport's object as it is; those of several under the back-ends' names.
 std::string countersOf(const std::vector<Live>& lives) {
   if (lives.empty()) return "{}";
-  if (lives.size() == 1) return countersOf(*lives.front().transport);
+  if (lives.size() == 1) return countersOf(lives.front());
   std::string all;
   for (const Live& live : lives) {
-    all += fmt::format("{}\"{}\": {}", all.empty() ? "{" : ", ", nameOf(live.backEnd), countersOf(*live.transport));
+    all += fmt::format("{}\"{}\": {}", all.empty() ? "{" : ", ", nameOf(live.backEnd), countersOf(live));
   }
   return all + "}";
 }
@@ -159,6 +160,12 @@ Result<std::shared_ptr<Transport>> ProcessTransport::acquire(BackEnd backEnd, co
   slot.transport = made.value();
   slot.config = config;
   return slot.transport;
+}
+
+bool ProcessTransport::begun(BackEnd backEnd) {
+  std::lock_guard lock(mutex_);
+  const Slot& slot = slots_[static_cast<std::size_t>(backEnd)];
+  return slot.begun || slot.inheritedFrom != 0;
 }
 
 std::string ProcessTransport::countersJson() {

@@ -46,8 +46,11 @@ class ProcessTransport {
   // (both values named); kUnavailable in a forked child whose parent had begun to make its own; the factory's.
   Result<std::shared_ptr<Transport>> acquire(BackEnd backEnd, const TransportConfig& config, const Factory& factory);
 
-  // Transport::countersJson of the live transport; "{}" if there is none; of several, an object with each one's under the
-  // back-end's name.
+  // Whether this process, or one that it was forked from, has asked for a transport of this back-end, with or without success.
+  bool begun(BackEnd backEnd);
+
+  // Transport::countersJson of the live transport, with "transport" naming the back-end; "{}" if there is none; of several, an object
+  // with each one's under the back-end's name.
   std::string countersJson();
 
   // Writes the statistics that the configuration asks for and lets go of the transports. Bounded: a transport that does not

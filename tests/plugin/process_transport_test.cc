@@ -168,10 +168,22 @@ TEST(ProcessTransport_BackEnds, CountersJson_OneAsItIsBothByName) {
   ProcessTransport process;
   ASSERT_TRUE(process.acquire(BackEnd::kRdma, {}, makeFake));
   EXPECT_TRUE(process.countersJson().starts_with("{\"bytes_sent\": 42")) << process.countersJson();
+  EXPECT_TRUE(process.countersJson().ends_with(", \"transport\": \"RDMA\"}")) << process.countersJson();
   ASSERT_TRUE(process.acquire(BackEnd::kDpdk, {}, makeFake));
   EXPECT_TRUE(process.countersJson().starts_with("{\"DPDK\": {\"bytes_sent\": 42")) << process.countersJson();
   EXPECT_THAT(countersAsText(process.countersJson()),
               AllOf(HasSubstr("DPDK.bytes_sent"), HasSubstr("RDMA.port.packets_sent")));
+}
+
+TEST(ProcessTransport_BackEnds, Begun_AskedForHereOrInParent_ThatOneOnly) {
+  ProcessTransport process;
+  EXPECT_FALSE(process.begun(BackEnd::kDpdk));
+  ASSERT_TRUE(process.acquire(BackEnd::kDpdk, {}, makeFake));
+  EXPECT_TRUE(process.begun(BackEnd::kDpdk));
+  EXPECT_FALSE(process.begun(BackEnd::kRdma));
+  process.becomeChildOf(4711);
+  EXPECT_TRUE(process.begun(BackEnd::kDpdk));
+  EXPECT_FALSE(process.begun(BackEnd::kRdma));
 }
 
 TEST(ProcessTransport_BackEnds, OneStatsFile_HoldsBothCounters) {

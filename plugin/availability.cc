@@ -1,0 +1,186 @@
+#include "plugin/availability.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <climits>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+#include <gloo/common/error.h>
+#include <gloo/transport/device.h>
+#include <gloo/transport/tcp/device.h>
+#include <nlohmann/json.hpp>
+
+#include "plugin/child_answer.h"
+#include "plugin/environment.h"
+#include "plugin/gloo_address.h"
+#include "plugin/process_transport.h"
+#ifdef GLOO_BYPASS_HAVE_DPDK
+#include "plugin/dpdk_device.h"
+#endif
+#ifdef GLOO_BYPASS_HAVE_RDMA
+#include "plugin/rdma_device.h"
+#endif
+
+namespace gloo_bypass {
+namespace {
+
+using DevicePointer = std::shared_ptr<::gloo::transport::Device>;
+
+// Where PyTorch would communicate: the first of GLOO_SOCKET_IFNAME's interfaces, or else this machine's name.
+struct Place {
+  std::string interface;
+  std::string hostName;
+};
+
+Place placeOfProcess() {
+  Place place{requestedInterface(), ""};
+  char name[HOST_NAME_MAX + 1] = "";
+  if (place.interface.empty() && ::gethostname(name, sizeof(name) - 1) == 0) place.hostName = name;
+  return place;
+}
+
+// Thrown and not returned, since that is how the makers of devices say it as well.
+[[noreturn]] void refuse(const std::string& reason) { throw ::gloo::InvalidOperationException(reason); }
+
+// Gloo's texts begin with the source line that threw.
+std::string withoutSourceLine(std::string text) {
+  if (!text.starts_with('[')) return text;
+  const std::size_t end = text.find("] ");
+  return end == std::string::npos ? text : text.substr(end + 2);
+}
+
+std::string askInChild(const std::function<std::string()>& ask) {
+  ChildAnswer answer = answerOfChild(ask, kAvailabilityBound);
+  if (!answer.answered) refuse(answer.text);
+  return std::move(answer.text);
+}
+
+std::string tryTcp() {
+  const Place place = placeOfProcess();
+  return askInChild([&] {
+    const auto made = [](const std::string& interface, const std::string& hostName) {
+      ::gloo::transport::tcp::attr attributes;
+      attributes.iface = interface;
+      attributes.hostname = hostName;
+      return ::gloo::transport::tcp::CreateDevice(attributes)->str();
+    };
+    if (!place.interface.empty()) return made(place.interface, "");
+    try {
+      return made("", place.hostName);
+    } catch (const std::exception&) {
+      return made("", "127.0.0.1");  // as PyTorch does, with a warning
+    }
+  });
+}
+
+[[maybe_unused]] std::string tryDevice(BackEnd backEnd, const TransportConfig& config,
+                                       const std::function<DevicePointer(const TransportConfig&)>& make) {
+  ProcessTransport& process = ProcessTransport::instance();
+  if (process.begun(backEnd)) return make(config)->str();
+  return askInChild([&] {
+    const std::string text = make(config)->str();
+    ProcessTransport::instance().shutDown();
+    return text;
+  });
+}
+
+[[maybe_unused]] TransportConfig configurationOfProcess() {
+  auto config = configurationFromEnvironment();
+  if (!config) refuse(config.error().message);
+  return std::move(config).value();
+}
+
+#ifdef GLOO_BYPASS_HAVE_DPDK
+// A memif directory that is not there yet: a child makes one beside it, as long as this lives. Not the real one, which would have to be
+// removed again, perhaps from under a rank that starts at that moment.
+class ProbeDirectory {
+ public:
+  explicit ProbeDirectory(TransportConfig& config) : real_(config.memifDirectory) {
+    struct stat status {};
+    if (config.link != LinkMode::kMemif || ::lstat(real_.c_str(), &status) == 0) return;
+    path_ = std::filesystem::path(real_ + "/").parent_path().parent_path() / fmt::format(".gb{}", ::getpid());
+    config.memifDirectory = path_;
+  }
+  ~ProbeDirectory() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  ProbeDirectory(const ProbeDirectory&) = delete;
+  ProbeDirectory& operator=(const ProbeDirectory&) = delete;
+
+  // `text` with the real directory's name.
+  std::string named(std::string text) const {
+    if (path_.empty()) return text;
+    for (std::size_t at = text.find(path_); at != std::string::npos; at = text.find(path_, at + real_.size())) {
+      text.replace(at, path_.size(), real_);
+    }
+    return text;
+  }
+
+ private:
+  const std::string real_;
+  std::string path_;  // empty: the real one is used
+};
+#endif
+
+std::string tryDpdk() {
+#ifdef GLOO_BYPASS_HAVE_DPDK
+  const Place place = placeOfProcess();
+  auto config = withGlooAddress(configurationOfProcess(), place.interface, place.hostName);
+  if (!config) refuse(config.error().message);
+  if (ProcessTransport::instance().begun(BackEnd::kDpdk)) return tryDevice(BackEnd::kDpdk, config.value(), makeDpdkDevice);
+  config.value().stats.clear();
+  const ProbeDirectory directory(config.value());
+  try {
+    return directory.named(tryDevice(BackEnd::kDpdk, config.value(), makeDpdkDevice));
+  } catch (const std::exception& error) {
+    refuse(directory.named(error.what()));
+  }
+#else
+  refuse("not in this build (" GLOO_BYPASS_NO_DPDK "): install libdpdk-dev and build again");
+#endif
+}
+
+std::string tryRdma() {
+#ifdef GLOO_BYPASS_HAVE_RDMA
+  const Place place = placeOfProcess();
+  auto config = withGlooAddressForRdma(configurationOfProcess(), place.interface, place.hostName);
+  if (!config) refuse(config.error().message);
+  if (!ProcessTransport::instance().begun(BackEnd::kRdma)) config.value().stats.clear();
+  return tryDevice(BackEnd::kRdma, config.value(), makeRdmaDevice);
+#else
+  refuse("not in this build (" GLOO_BYPASS_NO_RDMA "): install libibverbs-dev and build again");
+#endif
+}
+
+nlohmann::ordered_json answerOf(const std::string& transport, const std::function<std::string()>& attempt) {
+  std::string device;
+  std::string reason;
+  try {
+    device = attempt();
+  } catch (const std::exception& error) {
+    reason = withoutSourceLine(error.what());
+    const std::string prefix = transport + " transport: ";
+    if (reason.starts_with(prefix)) reason.erase(0, prefix.size());
+    if (reason.empty()) reason = "unknown error";
+  }
+  return {{"available", reason.empty()}, {"device", device}, {"reason", reason}};
+}
+
+}  // namespace
+
+std::string availabilityJson() {
+  const nlohmann::ordered_json all = {
+      {"TCP", answerOf("TCP", tryTcp)}, {"DPDK", answerOf("DPDK", tryDpdk)}, {"RDMA", answerOf("RDMA", tryRdma)}};
+  // A host name or path may be no UTF-8.
+  return all.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+}  // namespace gloo_bypass

@@ -1,0 +1,33 @@
+"""`python3 -m gloo_bypass`: which transports work here, and what the others lack."""
+import argparse
+import dataclasses
+import json
+import sys
+from typing import Optional, Sequence
+
+from . import BUILT_FOR_TORCH, __version__, available
+
+NAMES = ("TCP", "DPDK", "RDMA")
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    parser = argparse.ArgumentParser(prog="python3 -m gloo_bypass", description="Says which transports work here, and what the others lack.",
+                                     epilog="Exit status 1 if a transport that was named does not work; else 0.")
+    parser.add_argument("transports", metavar="TRANSPORT", nargs="*", help=f"those that have to work: {', '.join(NAMES)}")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument("--version", action="version", version=f"gloo_bypass {__version__}, built for PyTorch {BUILT_FOR_TORCH}")
+    options = parser.parse_args(arguments)
+    for name in options.transports:
+        if name not in NAMES:
+            parser.error(f"'{name}' is no transport; there are {', '.join(NAMES)}")
+    answers = available()
+    if options.json:
+        print(json.dumps({name: dataclasses.asdict(answer) for name, answer in answers.items()}))
+    else:
+        for answer in answers.values():
+            print(answer)
+    return 0 if all(answers[name] for name in options.transports) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+"""Counters of what this process has sent and received."""
+from typing import Any, Dict, List, TypedDict
+
+from . import _library
+
+
+class Counters(TypedDict):
+    """Counts since the first device was made. A message is one send of Gloo's; bytes are those of the payload unless said otherwise."""
+
+    messages_sent: int
+    messages_received: int
+    payload_bytes_sent: int
+    payload_bytes_received: int
+    packets_sent: int
+    packets_received: int
+    wire_bytes_sent: int  #: with this project's headers
+    wire_bytes_received: int
+    retransmits: int
+    retransmit_timeouts: int
+    tail_loss_probes: int
+    duplicates_received: int
+    corrupted_received: int  #: checksum failures
+    invalid_received: int  #: packets that no correct peer sends
+    eager_messages: int  #: sent ahead of the peer's receive
+    rendezvous_messages: int  #: waited for the peer's receive, and not copied
+    buffered_sends: int
+    staged_receives: int  #: copied once more because they came before their receive
+
+
+class ChannelStats(Counters, total=False):
+    """Counters of the connection to one peer."""
+
+    peer: str
+    local_rank: int
+    peer_rank: int
+
+
+class PortStats(TypedDict, total=False):
+    """The port below the connections. DPDK and RDMA have further counters of their own here."""
+
+    description: str
+    bytes_sent: int
+    bytes_received: int
+    packets_sent: int
+    packets_received: int
+
+
+class TransportStats(Counters, total=False):
+    """Counters of one transport: the sums over all connections, open ones and closed ones. Later versions may add keys."""
+
+    transport: str  #: "DPDK" or "RDMA"
+    bytes_sent: int  #: whole frames with all headers and repetitions; RDMA: without the adapter's own headers
+    bytes_received: int
+    port: PortStats
+    open_channels: List[ChannelStats]  #: one for each connected peer of each process group
+    latencies: Dict[str, Any]  #: histograms; only where GLOO_BYPASS_ settings ask for them
+
+
+def stats() -> Dict[str, TransportStats]:
+    """Counters by the transport's name, "DPDK" or "RDMA"; {} before this process made its first device of either.
+
+        gloo_bypass.stats()["DPDK"]["bytes_sent"]
+    """
+    counters = _library.json_of(_library.handle.gloo_bypass_stats_json, 16384)
+    # The plug-in names each transport's counters only if there are several.
+    return {counters["transport"]: counters} if "transport" in counters else counters
