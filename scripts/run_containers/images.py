@@ -6,6 +6,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from debian_mirror import apt_options, debian_mirror
+
 from .engine import ContainerError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,14 +36,16 @@ def run_visibly(command, limit_s, what, environment=None):
 
 
 def make_base_image(engine):
-    """debian:bookworm from a Debian mirror by mmdebstrap, unless there is one."""
+    """debian:bookworm from this machine's Debian mirror by mmdebstrap, unless there is one."""
     if engine.has_image(BASE_IMAGE):
         return
     if not shutil.which("mmdebstrap"):
         raise ContainerError("mmdebstrap is not installed: run scripts/install-packages containers")
     with tempfile.TemporaryDirectory(prefix="gloo-bypass-base-") as folder:
         archive = Path(folder) / "base.tar"
-        run_visibly(["mmdebstrap", "--quiet", "--variant=minbase", "--include=ca-certificates", SUITE, str(archive)],
+        # This machine's settings of apt are for the making: in a container, an address in them may mean another machine.
+        run_visibly(["mmdebstrap", "--quiet", "--variant=minbase", "--include=ca-certificates", *apt_options(),
+                     '--customize-hook=rm -f "$1/etc/apt/apt.conf.d/99mmdebstrap"', SUITE, str(archive), debian_mirror()],
                     BASE_LIMIT_S, "mmdebstrap")
         engine.answer("import", archive, BASE_IMAGE, limit_s=BASE_LIMIT_S)
 

@@ -1,0 +1,1 @@
+"""What scripts/release-root does: keeps a root file system of each Debian release and runs commands in it."""
