@@ -43,15 +43,15 @@ int runSpawnedRank(const PerfOptions& options, int rank, std::uint16_t port) {
   ::setenv("RANK", std::to_string(rank).c_str(), 1);  // as with any launcher; names a transport's statistics file, for one
   std::string failure;
   try {
-    KeyValueClient store("127.0.0.1", port, timeoutOf(options));
+    const auto store = std::make_shared<KeyValueClient>("127.0.0.1", port, timeoutOf(options));
     try {
       const nlohmann::json report =
           RankSession(options, rank, static_cast<int>(options.ranks), store).run();
-      if (rank == 0) store.set("report", bytesOf(report.dump()));
+      if (rank == 0) store->set("report", bytesOf(report.dump()));
       return 0;
     } catch (const std::exception& error) {
       failure = error.what();
-      store.set(fmt::format("failure/{}", rank), bytesOf(failure));
+      store->set(fmt::format("failure/{}", rank), bytesOf(failure));
     }
   } catch (const std::exception& error) {
     complain(fmt::format("rank {}: {}", rank, failure.empty() ? error.what() : failure));
@@ -124,13 +124,13 @@ int runGivenRank(const PerfOptions& options) {
   const int size = integerFromEnvironment("WORLD_SIZE", 1, 256);
   const int rank = integerFromEnvironment("RANK", 0, size - 1);
   std::unique_ptr<KeyValueServer> server;
-  std::unique_ptr<::gloo::rendezvous::Store> store;
+  gloo_version::StorePointer store;
   if (!options.storeDirectory.empty()) {
     std::error_code error;
     std::filesystem::create_directories(options.storeDirectory, error);
     if (!std::filesystem::is_directory(options.storeDirectory, error))
       throw UsageError(fmt::format("--store-dir: {} cannot be made a folder", options.storeDirectory));
-    store = std::make_unique<::gloo::rendezvous::FileStore>(options.storeDirectory);
+    store = std::make_shared<::gloo::rendezvous::FileStore>(options.storeDirectory);
   } else {
     const auto port = static_cast<std::uint16_t>(integerFromEnvironment("MASTER_PORT", 1, 65535));
     const char* address = std::getenv("MASTER_ADDR");
@@ -140,9 +140,9 @@ int runGivenRank(const PerfOptions& options) {
       server = std::make_unique<KeyValueServer>(KeyValueServer::Reach::kNetwork, port);
       server->start();
     }
-    store = std::make_unique<KeyValueClient>(address, port, timeoutOf(options));
+    store = std::make_shared<KeyValueClient>(address, port, timeoutOf(options));
   }
-  const nlohmann::json report = RankSession(options, rank, size, *store).run();
+  const nlohmann::json report = RankSession(options, rank, size, store).run();
   store.reset();
   // The others may still be reading the last key.
   if (server != nullptr) (void)server->waitForClients(timeoutOf(options));

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <gloo/transport/tcp/device.h>
 
+#include "compatibility/gloo/own_transports.h"
 #include "plugin/environment.h"
 #include "plugin/gloo_address.h"
 #include "tools/perf_error.h"
@@ -99,7 +100,9 @@ std::string transportProblem(std::string_view transport) {
   return fmt::format("unknown transport '{}'; known are {}", transport, knownTransports());
 }
 
-bool hasBoundBuffersOnly(std::string_view transport) { return transport == "GLOO_IBVERBS"; }
+bool hasBoundBuffersOnly(std::string_view transport) {
+  return transport == "GLOO_IBVERBS" && !gloo_version::kIbverbsHasUnboundBuffers;
+}
 
 DevicePointer makeDevice(std::string_view transport, const DeviceOptions& options) {
   if (const std::string problem = transportProblem(transport); !problem.empty()) throw PerfError(problem);

@@ -21,7 +21,7 @@ inline constexpr std::string_view kTransports[] = {"TCP", "DPDK", "RDMA", "GLOO_
 std::string knownTransports();
 // One line if `transport` is unknown or was not built in; empty if it can be made. Names are matched exactly, as PyTorch does.
 std::string transportProblem(std::string_view transport);
-// Whether its devices know bound buffers only: no gloo::allreduce, no gloo::barrier.
+// Whether its devices know bound buffers only, as an older Gloo's over verbs: no gloo::allreduce, no gloo::barrier.
 bool hasBoundBuffersOnly(std::string_view transport);
 // Throws PerfError (bad configuration, missing device) or what Gloo throws.
 std::shared_ptr<::gloo::transport::Device> makeDevice(std::string_view transport, const DeviceOptions& options);

@@ -8,12 +8,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include <fmt/format.h>
 #include <gloo/barrier.h>
 #include <gloo/barrier_all_to_all.h>
-#include <gloo/rendezvous/context.h>
-#include <gloo/rendezvous/prefix_store.h>
 
 #include "tools/build_info.h"
 #include "tools/machine.h"
@@ -57,17 +56,17 @@ DeviceOptions deviceOptions(const PerfOptions& options) {
 
 }  // namespace
 
-RankExchange::RankExchange(::gloo::rendezvous::Store& store, int rank, int size, milliseconds timeout)
-    : store_(store), rank_(rank), size_(size), timeout_(timeout) {}
+RankExchange::RankExchange(gloo_version::StorePointer store, int rank, int size, milliseconds timeout)
+    : store_(std::move(store)), rank_(rank), size_(size), timeout_(timeout) {}
 
 void RankExchange::set(const std::string& key, const nlohmann::json& value) {
   const std::string text = value.dump();
-  store_.set(key, std::vector<char>(text.begin(), text.end()));
+  store_->set(key, std::vector<char>(text.begin(), text.end()));
 }
 
 nlohmann::json RankExchange::get(const std::string& key) {
-  store_.wait({key}, timeout_);
-  const std::vector<char> text = store_.get(key);
+  store_->wait({key}, timeout_);
+  const std::vector<char> text = store_->get(key);
   return nlohmann::json::parse(text.begin(), text.end());
 }
 
@@ -96,7 +95,7 @@ void RankExchange::claimRank() {
   const std::string key = fmt::format("claimed/{}", rank_);
   bool claimed = true;
   try {
-    store_.wait({key}, milliseconds(1));
+    store_->wait({key}, milliseconds(1));
   } catch (const std::exception&) {
     claimed = false;  // the good case: nobody set it
   }
@@ -108,7 +107,7 @@ void RankExchange::claimRank() {
 
 void RankSession::FreeDeleter::operator()(void* data) const { std::free(data); }
 
-RankSession::RankSession(const PerfOptions& options, int rank, int size, ::gloo::rendezvous::Store& store)
+RankSession::RankSession(const PerfOptions& options, int rank, int size, const gloo_version::StorePointer& store)
     : options_(options),
       rank_(rank),
       size_(size),
@@ -174,8 +173,8 @@ void RankSession::connect(const std::string& transport) {
   Link link{.transport = transport, .device = makeDevice(transport, deviceOptions_)};
   auto context = std::make_shared<::gloo::rendezvous::Context>(rank_, size_);
   context->setTimeout(timeout_);
-  ::gloo::rendezvous::PrefixStore store("connect/" + transport, store_);
-  context->connectFullMesh(store, link.device);
+  const auto store = gloo_version::withPrefix("connect/" + transport, store_);
+  gloo_version::connectFullMesh(*context, store, link.device);
   if (hasBoundBuffersOnly(transport)) {
     exchange_.meet("connected/" + transport);  // Gloo's ibverbs gives up on a peer that is not ready within half a second
     std::shared_ptr<::gloo::Context> whole = context;

@@ -9,9 +9,9 @@
 
 #include <gloo/algorithm.h>
 #include <gloo/context.h>
-#include <gloo/rendezvous/store.h>
 #include <nlohmann/json.hpp>
 
+#include "compatibility/gloo/rendezvous.h"
 #include "tools/collective.h"
 #include "tools/device_factory.h"
 #include "tools/perf_options.h"
@@ -22,7 +22,7 @@ namespace gloo_bypass {
 // JSON values from all ranks to rank 0 and back, by the store. Every wait is bounded.
 class RankExchange {
  public:
-  RankExchange(::gloo::rendezvous::Store& store, int rank, int size, std::chrono::milliseconds timeout);
+  RankExchange(gloo_version::StorePointer store, int rank, int size, std::chrono::milliseconds timeout);
 
   // Rank 0 gets all ranks' values in order; the others get none and do not wait. `name` is used once in a run.
   std::vector<nlohmann::json> gather(const std::string& name, const nlohmann::json& mine);
@@ -37,7 +37,7 @@ class RankExchange {
   void set(const std::string& key, const nlohmann::json& value);
   nlohmann::json get(const std::string& key);
 
-  ::gloo::rendezvous::Store& store_;
+  gloo_version::StorePointer store_;
   int rank_;
   int size_;
   std::chrono::milliseconds timeout_;
@@ -45,8 +45,8 @@ class RankExchange {
 
 class RankSession {
  public:
-  // `options` and `store` must outlive it.
-  RankSession(const PerfOptions& options, int rank, int size, ::gloo::rendezvous::Store& store);
+  // `options` must outlive it.
+  RankSession(const PerfOptions& options, int rank, int size, const gloo_version::StorePointer& store);
 
   // Rank 0 prints the table to stdout and returns the report; the others return null. Throws PerfError, which names the
   // rank, transport and size.
@@ -81,7 +81,7 @@ class RankSession {
   const PerfOptions& options_;
   int rank_;
   int size_;
-  ::gloo::rendezvous::Store& store_;
+  gloo_version::StorePointer store_;
   std::chrono::milliseconds timeout_;
   RankExchange exchange_;
   DeviceOptions deviceOptions_;

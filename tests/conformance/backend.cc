@@ -7,11 +7,11 @@
 #include <utility>
 
 #include <gloo/common/error.h>
-#include <gloo/rendezvous/context.h>
-#include <gloo/rendezvous/prefix_store.h>
+#include <gloo/rendezvous/hash_store.h>
 #include <gloo/transport/pair.h>
 #include <gloo/transport/tcp/device.h>
 
+#include "compatibility/gloo/rendezvous.h"
 #include "tests/support/memory_transport.h"
 #include "transport/gloo/device.h"
 #include "transport/io/datagram_transport.h"
@@ -165,7 +165,7 @@ void inThreads(int count, const std::function<void(int)>& body) {
 }
 
 void spawn(const Backend& backend, int size, const std::function<void(ContextPtr)>& body, Milliseconds timeout) {
-  ::gloo::rendezvous::HashStore store;
+  const auto store = std::make_shared<::gloo::rendezvous::HashStore>();
   // A rank that fails must not pull its pairs away from others that are about to finish.
   std::barrier done(size);
   inThreads(size, [&](int rank) {
@@ -174,7 +174,7 @@ void spawn(const Backend& backend, int size, const std::function<void(ContextPtr
       auto device = backend.makeDevice();
       auto context = std::make_shared<::gloo::rendezvous::Context>(rank, size);
       context->setTimeout(timeout);
-      context->connectFullMesh(store, device);
+      gloo_version::connectFullMesh(*context, store, device);
       kept = context;
       context.reset();
       body(kept);

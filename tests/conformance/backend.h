@@ -10,7 +10,6 @@
 #include <vector>
 
 #include <gloo/context.h>
-#include <gloo/rendezvous/hash_store.h>
 #include <gloo/transport/context.h>
 #include <gloo/transport/device.h>
 #include <gtest/gtest.h>

@@ -9,12 +9,12 @@
 #include <gloo/allreduce.h>
 #include <gloo/barrier.h>
 #include <gloo/math.h>
-#include <gloo/rendezvous/context.h>
-#include <gloo/rendezvous/prefix_store.h>
+#include <gloo/rendezvous/hash_store.h>
 #include <gloo/transport/buffer.h>
 #include <gloo/transport/pair.h>
 #include <gloo/transport/unbound_buffer.h>
 
+#include "compatibility/gloo/rendezvous.h"
 #include "tests/conformance/backend.h"
 
 namespace gloo_bypass::test {
@@ -142,15 +142,15 @@ TEST_P(Lifetime, ReceiveDestroyed_MessageForItCanBeReceivedLater) {
 // As PyTorch does: a device for every process group.
 TEST_P(Lifetime, ManyProcessGroups_OneAfterTheOtherAndAtOnce_Work) {
   constexpr int kGroups = 12;
-  ::gloo::rendezvous::HashStore store;
+  const auto store = std::make_shared<::gloo::rendezvous::HashStore>();
   inThreads(2, [&](int rank) {
     std::vector<ContextPtr> kept;
     for (int i = 0; i < kGroups; ++i) {
-      ::gloo::rendezvous::PrefixStore prefix("group" + std::to_string(i), store);
+      const auto prefix = gloo_version::withPrefix("group" + std::to_string(i), store);
       auto device = GetParam().makeDevice();
       auto context = std::make_shared<::gloo::rendezvous::Context>(rank, 2);
       context->setTimeout(kPatience);
-      context->connectFullMesh(prefix, device);
+      gloo_version::connectFullMesh(*context, prefix, device);
       allreduceOnce(context, 100);
       if (i % 2 == 0) kept.push_back(context);
       for (const ContextPtr& old : kept) allreduceOnce(old, 10);
@@ -163,14 +163,14 @@ TEST_P(Lifetime, ManyProcessGroups_OneAfterTheOtherAndAtOnce_Work) {
 TEST_P(Lifetime, OneDevice_SeveralContextsAndThreads_DoNotMix) {
   constexpr int kGroups = 4;
   std::vector<std::shared_ptr<::gloo::transport::Device>> devices = {GetParam().makeDevice(), GetParam().makeDevice()};
-  ::gloo::rendezvous::HashStore store;
+  const auto store = std::make_shared<::gloo::rendezvous::HashStore>();
   inThreads(2 * kGroups, [&](int thread) {
     const int rank = thread % 2, group = thread / 2;
-    ::gloo::rendezvous::PrefixStore prefix("group" + std::to_string(group), store);
+    const auto prefix = gloo_version::withPrefix("group" + std::to_string(group), store);
     auto context = std::make_shared<::gloo::rendezvous::Context>(rank, 2);
     context->setTimeout(kPatience);
     auto device = devices[static_cast<std::size_t>(rank)];
-    context->connectFullMesh(prefix, device);
+    gloo_version::connectFullMesh(*context, prefix, device);
     for (int round = 0; round < 20; ++round) allreduceOnce(context, static_cast<std::size_t>(1 + round * (group + 1)));
     ::gloo::BarrierOptions options(context);
     ::gloo::barrier(options);

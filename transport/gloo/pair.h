@@ -5,13 +5,13 @@
 #include <memory>
 #include <vector>
 
+#include "compatibility/gloo/transport.h"
 #include "transport/gloo/address.h"
-#include "transport/gloo/gloo_version.h"
 #include "transport/gloo/group.h"
 
 namespace gloo_bypass::adapter {
 
-class Pair final : public VersionedPair {
+class Pair final : public gloo_version::Pair {
  public:
   Pair(std::shared_ptr<Group> group, int peerRank, std::chrono::milliseconds timeout);
   // Closes in good order: what was sent is delivered.

@@ -1,0 +1,50 @@
+// Bases for a transport's classes, with one face for every generation of Gloo's virtual interface.
+//
+//   GLOO_BYPASS_GLOO_PAIR_IS_CONNECTED  Pair::isConnected is pure virtual
+//   GLOO_BYPASS_GLOO_SHARED_STORE       Context::createAndConnectAllPairs takes a store that the context may keep
+//
+// Thread and errors: as Gloo's own.
+#pragma once
+
+#include <memory>
+
+#include <gloo/rendezvous/store.h>
+#include <gloo/transport/context.h>
+#include <gloo/transport/pair.h>
+
+namespace gloo_bypass::gloo_version {
+
+// What a transport may ask of the store that a context is connected through: set, get, wait.
+#if GLOO_BYPASS_GLOO_SHARED_STORE
+using ContextStore = ::gloo::IStore;
+#else
+using ContextStore = ::gloo::rendezvous::Store;
+#endif
+
+class Pair : public ::gloo::transport::Pair {
+ public:
+#if GLOO_BYPASS_GLOO_PAIR_IS_CONNECTED
+  bool isConnected() override { return connectedNow(); }
+#endif
+
+ protected:
+  virtual bool connectedNow() = 0;
+};
+
+class Context : public ::gloo::transport::Context {
+ public:
+  using ::gloo::transport::Context::Context;
+
+#if GLOO_BYPASS_GLOO_SHARED_STORE
+  void createAndConnectAllPairs(std::shared_ptr<::gloo::IStore> store) override {
+    if (!connectOnDemand(store)) ::gloo::transport::Context::createAndConnectAllPairs(std::move(store));
+  }
+#endif
+
+ protected:
+  // The context is to be connected. True: it keeps the store, and connects each pair when that is first used. False:
+  // Gloo makes all pairs and connects them now. Not asked by a Gloo whose contexts cannot keep a store.
+  virtual bool connectOnDemand(std::shared_ptr<ContextStore> store) = 0;
+};
+
+}  // namespace gloo_bypass::gloo_version
