@@ -183,7 +183,7 @@ TEST(ChannelAddress, EveryTruncationAndExtension_IsRefused) {
     EXPECT_FALSE(decodeChannelAddress(std::span(bytes).first(n)).ok()) << n;
   }
   auto longer = bytes;
-  longer.push_back(std::byte{0});
+  longer.resize(bytes.size() + 1);
   EXPECT_FALSE(decodeChannelAddress(longer).ok());
 }
 

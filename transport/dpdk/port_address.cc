@@ -73,7 +73,7 @@ std::vector<std::byte> encodeAddress(const MemifAddress& address) {
   writeBe32(&tail[0], address.pid);
   writeBe16(&tail[4], address.bufferBytes);
   tail[6] = static_cast<std::byte>(address.log2Slots);
-  out.insert(out.end(), tail.begin(), tail.end());
+  for (const std::byte b : tail) out.push_back(b);
   for (const char c : address.directory) out.push_back(static_cast<std::byte>(c));
   return out;
 }

@@ -60,7 +60,7 @@ std::vector<std::byte> encodeChannelAddress(const ChannelAddress& address) {
   for (char c : kMagic) out.push_back(static_cast<std::byte>(c));
   putInteger(out, address.sessionId, 8);
   putInteger(out, address.portAddress.size(), 2);
-  out.insert(out.end(), address.portAddress.begin(), address.portAddress.end());
+  for (const std::byte b : address.portAddress) out.push_back(b);
   const std::size_t described = std::min(address.description.size(), kMaxDescriptionBytes);
   putInteger(out, described, 2);
   for (std::size_t i = 0; i < described; ++i) out.push_back(static_cast<std::byte>(address.description[i]));
