@@ -25,6 +25,19 @@ std::string defaultMemifDirectory() {
   return fmt::format("{}/gloo-bypass-{}", parent, geteuid());
 }
 
+// %r in a setting's text becomes RANK.
+Status putRank(const char* setting, const char* instead, const std::string& rank, std::string& text) {
+  const std::size_t at = text.find("%r");
+  if (at == std::string::npos) return {};
+  if (rank.empty() || rank.find('/') != std::string::npos) {
+    return {ErrorScope::kDevice, ErrorCode::kConfiguration,
+            fmt::format("{}='{}' is not allowed: %r stands for RANK, which is '{}'; set RANK or {}", setting, text, rank,
+                        instead)};
+  }
+  text.replace(at, 2, rank);
+  return {};
+}
+
 }  // namespace
 
 std::vector<SettingText> settingsInEnvironment() {
@@ -43,15 +56,10 @@ Result<TransportConfig> configurationFrom(std::span<const SettingText> texts) {
   if (!result) return result;
   TransportConfig& config = result.value();
   if (config.memifDirectory.empty()) config.memifDirectory = defaultMemifDirectory();
-  if (const std::size_t at = config.stats.find("%r"); at != std::string::npos) {
-    const std::string rank = variable("RANK");
-    if (rank.empty() || rank.find('/') != std::string::npos) {
-      return Error{
-          ErrorScope::kDevice, ErrorCode::kConfiguration,
-          fmt::format("GLOO_BYPASS_STATS='{}' is not allowed: %r stands for RANK, which is '{}'; set RANK or use %p",
-                      config.stats, rank)};
-    }
-    config.stats.replace(at, 2, rank);
+  config.rank = variable("RANK");
+  if (Status status = putRank("GLOO_BYPASS_STATS", "use %p", config.rank, config.stats); !status) return status.error();
+  if (Status status = putRank("GLOO_BYPASS_METRICS", "use %p or auto", config.rank, config.metrics); !status) {
+    return status.error();
   }
   if (Status status = validate(config); !status) return status.error();
   return result;

@@ -3,11 +3,9 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <map>
 #include <new>
 #include <thread>
@@ -16,8 +14,11 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "plugin/metrics_text.h"
 #include "plugin/settings.h"
+#include "plugin/whole_file.h"
 #include "transport/io/progress_engine.h"
+#include "transport/io/timed_transport.h"
 
 namespace gloo_bypass {
 namespace {
@@ -27,12 +28,7 @@ alignas(ProcessTransport) unsigned char storage[sizeof(ProcessTransport)];
 ProcessTransport* theInstance = nullptr;
 pid_t parentBeforeFork = 0;
 
-// A back-end and its transport, taken out of the table for the time of a call.
-struct Live {
-  BackEnd backEnd;
-  std::shared_ptr<Transport> transport;
-  std::string statsTarget;
-};
+using Live = ProcessTransport::Live;
 
 std::string countersOf(const Live& live) {
   std::string json;
@@ -52,21 +48,19 @@ std::string countersOf(const std::vector<Live>& lives) {
   return all + "}";
 }
 
-std::string withProcessId(std::string path) {
-  if (const std::size_t at = path.find("%p"); at != std::string::npos) path.replace(at, 2, std::to_string(getpid()));
-  return path;
+void writeFile(const std::string& path, const std::string& text) {
+  const Status written = writeWholeFile(path, text);
+  if (written) return;
+  std::fprintf(stderr, "gloo-bypass: GLOO_BYPASS_STATS='%s' could not be written: %s\n", path.c_str(),
+               written.error().message.c_str());
 }
 
-// Whole or not at all: written beside the target, then renamed.
-void writeFile(const std::string& path, const std::string& text) {
-  const std::string temporary = fmt::format("{}.{}.tmp", path, getpid());
-  std::FILE* file = std::fopen(temporary.c_str(), "w");
-  bool ok = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  if (file != nullptr && std::fclose(file) != 0) ok = false;
-  if (ok && std::rename(temporary.c_str(), path.c_str()) == 0) return;
-  std::fprintf(stderr, "gloo-bypass: GLOO_BYPASS_STATS='%s' could not be written: %s\n", path.c_str(),
-               std::strerror(errno));
-  if (file != nullptr) unlink(temporary.c_str());
+std::string metricsOf(const std::vector<Live>& lives, const std::string& rank) {
+  std::vector<nlohmann::json> counters;
+  for (const Live& live : lives) counters.push_back(nlohmann::json::parse(countersOf(live)));
+  std::vector<TransportCounters> transports;
+  for (std::size_t i = 0; i < lives.size(); ++i) transports.push_back({nameOf(lives[i].backEnd), counters[i]});
+  return metricsText(transports, rank);
 }
 
 // Transports that name the same target share a report.
@@ -87,6 +81,11 @@ void writeStatistics(const std::vector<Live>& lives) {
 
 void flatten(const nlohmann::json& value, const std::string& name, std::string& text) {
   if (value.is_object()) {
+    if (value.contains("buckets")) {  // a histogram: its summary is what people read
+      nlohmann::json summary = value;
+      summary.erase("buckets");
+      return flatten(summary, name, text);
+    }
     for (const auto& [key, inner] : value.items()) flatten(inner, name.empty() ? key : name + "." + key, text);
   } else if (value.is_array()) {
     for (std::size_t i = 0; i < value.size(); ++i) flatten(value[i], fmt::format("{}[{}]", name, i), text);
@@ -142,7 +141,7 @@ ProcessTransport& ProcessTransport::instance() {
 
 Result<std::shared_ptr<Transport>> ProcessTransport::acquire(BackEnd backEnd, const TransportConfig& config,
                                                              const Factory& factory) {
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   Slot& slot = slots_[static_cast<std::size_t>(backEnd)];
   if (slot.inheritedFrom != 0) return alreadyStartedBefore(backEnd, slot.inheritedFrom);
   if (ended_) {
@@ -154,10 +153,15 @@ Result<std::shared_ptr<Transport>> ProcessTransport::acquire(BackEnd backEnd, co
     return otherConfiguration(different);
   }
   if (Status status = validate(config); !status) return status.error();
+  const bool hadExporter = exporter_ != nullptr;
+  if (Status status = startExporter(config); !status) return status.error();
   slot.begun = true;
   auto made = factory(config);
-  if (!made) return made;
-  slot.transport = made.value();
+  if (!made) {
+    if (!hadExporter) stopExporter(lock);
+    return made;
+  }
+  slot.transport = measuresLatencies(config) ? makeTimedTransport(made.value()) : made.value();
   slot.config = config;
   return slot.transport;
 }
@@ -168,33 +172,62 @@ bool ProcessTransport::begun(BackEnd backEnd) {
   return slot.begun || slot.inheritedFrom != 0;
 }
 
-std::string ProcessTransport::countersJson() {
-  std::vector<Live> lives;
-  {
-    std::lock_guard lock(mutex_);
-    for (std::size_t i = 0; i < kBackEnds; ++i) {
-      if (slots_[i].transport) lives.push_back({static_cast<BackEnd>(i), slots_[i].transport, slots_[i].config.stats});
-    }
+// One for the whole process, although each transport has a configuration: the first that asks decides.
+Status ProcessTransport::startExporter(const TransportConfig& config) {
+  if (config.metrics.empty()) return {};
+  if (exporter_) {
+    if (config.metrics == exportedTo_) return {};
+    return otherConfiguration({fmt::format("GLOO_BYPASS_METRICS: '{}' and '{}'", exportedTo_, config.metrics)});
   }
-  return countersOf(lives);
+  auto started = MetricsExporter::start(config, metricsText({}, config.rank),
+                                        [this, rank = config.rank] { return metricsOf(liveTransports(), rank); });
+  if (!started) return started.error();
+  exporter_ = std::move(started).value();
+  exportedTo_ = config.metrics;
+  return {};
 }
+
+// Its thread may be waiting for the mutex.
+void ProcessTransport::stopExporter(std::unique_lock<std::mutex>& lock) {
+  const auto stopping = std::move(exporter_);
+  if (!stopping) return;
+  lock.unlock();
+  stopping->stop(metricsText({}, ""));
+  lock.lock();
+}
+
+std::vector<ProcessTransport::Live> ProcessTransport::liveTransports() {
+  std::vector<Live> lives;
+  std::lock_guard lock(mutex_);
+  for (std::size_t i = 0; i < kBackEnds; ++i) {
+    if (slots_[i].transport) lives.push_back({static_cast<BackEnd>(i), slots_[i].transport, slots_[i].config.stats});
+  }
+  return lives;
+}
+
+std::string ProcessTransport::countersJson() { return countersOf(liveTransports()); }
 
 void ProcessTransport::shutDown() noexcept {
   try {
     std::vector<Live> lives;
+    std::unique_ptr<MetricsExporter> exporter;
+    std::string rank;
     {
       std::lock_guard lock(mutex_);
       ended_ = true;
+      exporter = std::move(exporter_);
       for (std::size_t i = 0; i < kBackEnds; ++i) {
         if (!slots_[i].transport) continue;
+        rank = slots_[i].config.rank;
         lives.push_back({static_cast<BackEnd>(i), std::move(slots_[i].transport), slots_[i].config.stats});
       }
     }
-    if (lives.empty()) return;
+    if (lives.empty() && !exporter) return;
     const auto work = std::make_shared<ShutDownWork>();
     // On a thread of its own, because exit() may have been called where a transport can never answer.
-    std::thread([work, lives = std::move(lives)]() mutable {
+    std::thread([work, lives = std::move(lives), exporter = std::move(exporter), rank]() mutable {
       try {
+        if (exporter) exporter->stop(metricsOf(lives, rank));
         writeStatistics(lives);
       } catch (const std::exception& error) {
         std::fprintf(stderr, "gloo-bypass: no statistics: %s\n", error.what());
@@ -215,6 +248,7 @@ void ProcessTransport::shutDown() noexcept {
 }
 
 void ProcessTransport::becomeChildOf(pid_t parent) noexcept {
+  if (exporter_) exporter_->leaveToParent();
   // The mutex may be held by a thread that does not exist here, and the transports' destructors would wait for such threads: a
   // fresh object takes the place, what the parent had stays as it is.
   std::array<pid_t, kBackEnds> from{};

@@ -18,7 +18,9 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
+#include "plugin/metrics_exporter.h"
 #include "transport/base/config.h"
 #include "transport/base/status.h"
 #include "transport/io/message_channel.h"
@@ -42,8 +44,9 @@ class ProcessTransport {
   ProcessTransport(const ProcessTransport&) = delete;
   ProcessTransport& operator=(const ProcessTransport&) = delete;
 
-  // The back-end's live transport, or a new one from `factory`. Errors: kConfiguration if the live one has another configuration
-  // (both values named); kUnavailable in a forked child whose parent had begun to make its own; the factory's.
+  // The back-end's live transport, or a new one from `factory`, whose operations are timed if the configuration asks for histograms.
+  // The first configuration with a target for metrics starts their export. Errors: kConfiguration if the live one has another configuration
+  // (both values named); kUnavailable in a forked child whose parent had begun to make its own; the exporter's; the factory's.
   Result<std::shared_ptr<Transport>> acquire(BackEnd backEnd, const TransportConfig& config, const Factory& factory);
 
   // Whether this process, or one that it was forked from, has asked for a transport of this back-end, with or without success.
@@ -53,13 +56,20 @@ class ProcessTransport {
   // with each one's under the back-end's name.
   std::string countersJson();
 
-  // Writes the statistics that the configuration asks for and lets go of the transports. Bounded: a transport that does not
-  // answer within kShutDownBound is left alone with a line on stderr.
+  // Writes the statistics and metrics that the configuration asks for, ends their export, and lets go of the transports. Bounded: a
+  // transport that does not answer within kShutDownBound is left alone with a line on stderr.
   void shutDown() noexcept;
   static constexpr std::chrono::seconds kShutDownBound{5};
 
   // As after fork, in the child: forgets (without destroying) what the parent had.
   void becomeChildOf(pid_t parent) noexcept;
+
+  // A back-end and its transport, held for the time of a call.
+  struct Live {
+    BackEnd backEnd;
+    std::shared_ptr<Transport> transport;
+    std::string statsTarget;
+  };
 
  private:
   struct Slot {
@@ -69,8 +79,14 @@ class ProcessTransport {
     pid_t inheritedFrom = 0;               // the ancestor whose transport this process may not use; 0: none
   };
 
+  Status startExporter(const TransportConfig& config);
+  void stopExporter(std::unique_lock<std::mutex>& lock);
+  std::vector<Live> liveTransports();
+
   std::mutex mutex_;  // guards all below
   std::array<Slot, kBackEnds> slots_;
+  std::unique_ptr<MetricsExporter> exporter_;  // null: no metrics are asked for
+  std::string exportedTo_;
   bool ended_ = false;  // shutDown ran
 };
 

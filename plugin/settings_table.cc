@@ -11,6 +11,8 @@
 
 #include <fmt/format.h>
 
+#include "plugin/metrics_target.h"
+
 namespace gloo_bypass {
 namespace {
 
@@ -200,6 +202,12 @@ bool isStatsTarget(std::string_view text) {
   return text == "stderr" || (isPrintable(text) && text.find('/') != std::string_view::npos && text.back() != '/');
 }
 
+bool isMetricsTarget(std::string_view text) {
+  std::string replaced(text);
+  if (const std::size_t at = replaced.find("%r"); at != std::string::npos) replaced.replace(at, 2, 1, '0');
+  return parseMetricsTarget(replaced).has_value();
+}
+
 std::vector<Setting> linkSettings() {
   return {
       choiceSetting<LinkMode>(
@@ -268,6 +276,22 @@ std::vector<Setting> processSettings() {
           "GLOO_BYPASS_STATS", "stderr, or a file's path with a / in it", isStatsTarget,
           "Counters at exit: text to stderr, or JSON to a file (%p: process id, %r: RANK); empty: none",
           [](TransportConfig & c) -> auto& { return c.stats; }),
+      choiceSetting<Histograms>(
+          "GLOO_BYPASS_HISTOGRAMS", {{"auto", Histograms::kAuto}, {"off", Histograms::kOff}, {"on", Histograms::kOn}},
+          "Measure how long sends, receives and connecting take; auto: with GLOO_BYPASS_STATS, _METRICS or _TELEMETRY",
+          [](TransportConfig & c) -> auto& { return c.histograms; }),
+      textSetting(
+          "GLOO_BYPASS_METRICS", kMetricsTargetForms, isMetricsTarget,
+          "Prometheus metrics while it runs: to a file (%p: process id, %r: RANK), or served; no ADDRESS: 127.0.0.1; "
+          "empty: none",
+          [](TransportConfig & c) -> auto& { return c.metrics; }),
+      durationSetting<std::chrono::milliseconds>(
+          "GLOO_BYPASS_METRICS_INTERVAL_MS", 100, 3'600'000, "Time after which the metrics file is written anew",
+          [](TransportConfig & c) -> auto& { return c.metricsInterval; }),
+      choiceSetting<bool>(
+          "GLOO_BYPASS_TELEMETRY", {{"off", false}, {"on", true}},
+          "DPDK's telemetry socket, with /gloo_bypass/stats, /gloo_bypass/peers and /gloo_bypass/histograms",
+          [](TransportConfig & c) -> auto& { return c.telemetry; }),
       choiceSetting<std::string>(
           "GLOO_BYPASS_LOG_LEVEL",
           {{"trace", "trace"},

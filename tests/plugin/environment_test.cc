@@ -57,6 +57,20 @@ TEST_F(Environment, VariablesSet_AreTaken) {
   EXPECT_EQ(requestedDeviceTransport(), "DPDK");
 }
 
+TEST_F(Environment, MetricsWithRank_PortIsTheRanksOwn) {
+  set("GLOO_BYPASS_METRICS", "http://127.0.0.1:9400+%r");
+  EXPECT_FALSE(configurationFromEnvironment()) << "RANK is not set";
+  set("RANK", "3");
+  const auto config = configurationFromEnvironment();
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config.value().metrics, "http://127.0.0.1:9400+3");
+  EXPECT_EQ(config.value().rank, "3");
+  set("RANK", "x");
+  const auto wrong = configurationFromEnvironment();
+  ASSERT_FALSE(wrong);
+  EXPECT_EQ(wrong.error().message.find("GLOO_BYPASS_METRICS='http://127.0.0.1:9400+x'"), 0u) << wrong.error().message;
+}
+
 TEST_F(Environment, UnknownVariable_IsRefused) {
   set("GLOO_BYPASS_SPINN_US", "7");
   EXPECT_THAT(configurationFromEnvironment().error().message,

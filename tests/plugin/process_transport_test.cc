@@ -13,6 +13,8 @@
 #include <sstream>
 #include <thread>
 
+#include <nlohmann/json.hpp>
+
 #include "transport/io/progress_engine.h"
 
 namespace gloo_bypass {
@@ -219,7 +221,9 @@ TEST(ProcessTransport_ShutDown, StatsFile_HoldsCountersAndNothingElseRemains) {
   config.stats = folder.path + "/rank-%p.json";
   ASSERT_TRUE(process.acquire(BackEnd::kDpdk, config, makeFake));
   process.shutDown();
-  EXPECT_THAT(contentsOf(folder.path + "/rank-" + std::to_string(getpid()) + ".json"), HasSubstr("\"bytes_sent\": 42"));
+  const auto json = nlohmann::json::parse(contentsOf(folder.path + "/rank-" + std::to_string(getpid()) + ".json"));
+  EXPECT_EQ(json.at("bytes_sent"), 42);
+  EXPECT_EQ(json.at("latencies").at("connect").at("count"), 0) << "with statistics come histograms";
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path), {}), 1);
 }
 
@@ -290,6 +294,51 @@ TEST(ProcessTransport_Exit, RealProcessAndForkedChild_OnlyTheOwnerWrites) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path), {}), 1);
   EXPECT_TRUE(std::filesystem::exists(folder.path + "/" + std::to_string(owner) + ".json"));
+}
+
+TEST(ProcessTransport_Metrics, File_HoldsLastCountersAfterShutDown) {
+  TemporaryFolder folder;
+  ProcessTransport process;
+  TransportConfig config;
+  config.metrics = "file:" + folder.path + "/x.prom";
+  config.rank = "5";
+  ASSERT_TRUE(process.acquire(BackEnd::kRdma, config, makeFake));
+  process.shutDown();
+  EXPECT_THAT(contentsOf(folder.path + "/x.prom"),
+              AllOf(HasSubstr("gloo_bypass_port_sent_bytes_total{rank=\"5\",transport=\"RDMA\"} 42\n"),
+                    HasSubstr("gloo_bypass_connect_seconds_count{rank=\"5\",transport=\"RDMA\"} 0\n")));
+}
+
+TEST(ProcessTransport_Metrics, TargetCannotWork_DeviceIsRefusedAndNoTransportMade) {
+  ProcessTransport process;
+  TransportConfig config;
+  config.metrics = "file:/nowhere/at/all.prom";
+  const auto factory = [](const TransportConfig&) -> Result<std::shared_ptr<Transport>> {
+    ADD_FAILURE() << "called";
+    return std::shared_ptr<Transport>();
+  };
+  EXPECT_THAT(process.acquire(BackEnd::kDpdk, config, factory).error().message, HasSubstr("GLOO_BYPASS_METRICS="));
+}
+
+TEST(ProcessTransport_Metrics, FactoryFails_ExportEndsAndOtherTargetIsFree) {
+  TemporaryFolder folder;
+  ProcessTransport process;
+  TransportConfig config;
+  config.metrics = "file:" + folder.path + "/a.prom";
+  const auto failing = [](const TransportConfig&) -> Result<std::shared_ptr<Transport>> {
+    return Error{ErrorScope::kDevice, ErrorCode::kUnavailable, "no such interface"};
+  };
+  EXPECT_FALSE(process.acquire(BackEnd::kDpdk, config, failing));
+  config.metrics = "file:" + folder.path + "/b.prom";
+  EXPECT_TRUE(process.acquire(BackEnd::kDpdk, config, makeFake));
+  config.metrics = "file:" + folder.path + "/c.prom";
+  EXPECT_THAT(process.acquire(BackEnd::kRdma, config, makeFake).error().message,
+              AllOf(HasSubstr("b.prom"), HasSubstr("c.prom")));
+}
+
+TEST(CountersAsText, Histogram_IsItsSummaryOnly) {
+  const std::string text = countersAsText(R"({"a": {"count": 3, "p50": 1.5, "buckets": [[1.024, 3]]}})");
+  EXPECT_THAT(text, AllOf(HasSubstr("a.p50 "), ::testing::Not(HasSubstr("buckets"))));
 }
 
 TEST(CountersAsText, NestedObject_OneNameAndValueALine) {

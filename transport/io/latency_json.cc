@@ -12,6 +12,7 @@ double inMicroseconds(Duration duration) { return static_cast<double>(duration.c
 nlohmann::json summaryJson(const DurationHistogram& h) {
   return {{"unit", "us"},
           {"count", h.count()},
+          {"sum", inMicroseconds(h.sum())},
           {"mean", inMicroseconds(h.mean())},
           {"p50", inMicroseconds(h.quantile(0.50))},
           {"p90", inMicroseconds(h.quantile(0.90))},
@@ -21,7 +22,6 @@ nlohmann::json summaryJson(const DurationHistogram& h) {
 
 nlohmann::json histogramJson(const DurationHistogram& h) {
   nlohmann::json json = summaryJson(h);
-  json["sum"] = inMicroseconds(h.sum());
   nlohmann::json buckets = nlohmann::json::array();
   std::uint64_t below = 0;
   for (unsigned bits = kFirstEdgeBits; bits <= kLastEdgeBits && below < h.count(); ++bits) {

@@ -11,9 +11,9 @@ namespace gloo_bypass {
 // what several ranks tell can be added up.
 inline constexpr unsigned kFirstEdgeBits = 10, kLastEdgeBits = 36;
 
-// {"unit": "us", "count", "mean", "p50", "p90", "p99", "max"}; durations as numbers in that unit.
+// {"unit": "us", "count", "sum", "mean", "p50", "p90", "p99", "max"}; durations as numbers in that unit.
 nlohmann::json summaryJson(const DurationHistogram& histogram);
-// The same with "sum" and "buckets": [[edge, how many were below it], ...], up to the first edge that all are below; those that
+// The same with "buckets": [[edge, how many were below it], ...], up to the first edge that all are below; those that
 // are longer than the last edge are in "count" only.
 nlohmann::json histogramJson(const DurationHistogram& histogram);
 

@@ -1,0 +1,303 @@
+// Metrics without a real transport: where they go, how they are written, and who may ask for them.
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "plugin/metrics_endpoint.h"
+#include "plugin/metrics_exporter.h"
+#include "plugin/metrics_target.h"
+#include "plugin/metrics_text.h"
+#include "transport/base/file_descriptor.h"
+#include "transport/io/channel_counters.h"
+#include "transport/io/latency_json.h"
+
+namespace gloo_bypass {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+using nlohmann::json;
+
+struct TemporaryFolder {
+  TemporaryFolder() {
+    char name[] = "/tmp/gloo-bypass-test-XXXXXX";
+    path = mkdtemp(name);
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path); }
+  std::string path;
+};
+
+std::string contentsOf(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+TEST(MetricsTarget_Parse, EveryForm_IsTakenApart) {
+  EXPECT_EQ(parseMetricsTarget("file:/run/a_%p.prom")->path, "/run/a_%p.prom");
+  for (const char* loopback : {"http://127.0.0.1:9400", "http://:9400", "http://localhost:9400"}) {
+    ASSERT_TRUE(parseMetricsTarget(loopback)) << loopback;
+    EXPECT_EQ(parseMetricsTarget(loopback)->address, "127.0.0.1");
+    EXPECT_EQ(parseMetricsTarget(loopback)->port, 9400);
+  }
+  EXPECT_EQ(parseMetricsTarget("http://0.0.0.0:9400+3")->port, 9403);
+  EXPECT_EQ(parseMetricsTarget("http://10.0.0.1:auto")->port, 0);
+}
+
+TEST(MetricsTarget_Parse, Nonsense_IsRefused) {
+  for (const char* text : {"", "file:", "file:x", "file:/run/", "http://", "http://127.0.0.1", "http://127.0.0.1:", "http://:65536",
+                           "http://:65535+1", "http://:0+1", "http://:-1", "http://host.example:1", "https://:9400",
+                           "http://:9400/metrics", "http://[::1]:9400", "/run/x", "file:/a\nb"}) {
+    EXPECT_FALSE(parseMetricsTarget(text)) << text;
+  }
+}
+
+json channelJson(int number, const std::string& peer) {
+  ChannelCounters c;
+  c.messagesSent = 5;
+  json channel = toJson(c);
+  channel["channel"] = number;
+  channel["peer"] = peer;
+  channel["peer_rank"] = 1;
+  channel["local_rank"] = 0;
+  channel["smoothed_rtt_us"] = 12.5;
+  return channel;
+}
+
+json countersWithEverything() {
+  ChannelCounters c;
+  c.messagesSent = 7;
+  c.payloadBytesSent = 18446744073709551615u;
+  json all = toJson(c);
+  all["port"] = {{"description", "memif in \"/tmp\\x\""}, {"packets_sent", 3}};
+  all["bytes_sent"] = 99;
+  all["open_channels"] = {channelJson(0, "rank 1\nof \"b\"")};
+  DurationHistogram h;
+  h.add(std::chrono::microseconds(3));
+  h.add(std::chrono::hours(1));
+  all["latencies"] = {{"send", {{"up_to_1KiB", histogramJson(h)}}},
+                      {"receive", {{"up_to_1KiB", histogramJson(h)}}},
+                      {"connect", histogramJson(DurationHistogram())},
+                      {"peers", json::array({{{"peer", "b"}, {"send", summaryJson(h)}, {"receive", summaryJson(h)}}})}};
+  return all;
+}
+
+std::string textOf(const json& counters, const std::string& rank = "3") {
+  const TransportCounters transports[] = {{"DPDK", counters}};
+  return metricsText(transports, rank);
+}
+
+TEST(MetricsText_Counters, Numbers_AreExactWithLabelsAndType) {
+  EXPECT_THAT(textOf(countersWithEverything()),
+              AllOf(HasSubstr("# TYPE gloo_bypass_messages_sent_total counter\n"
+                              "gloo_bypass_messages_sent_total{rank=\"3\",transport=\"DPDK\"} 7\n"),
+                    HasSubstr("gloo_bypass_payload_sent_bytes_total{rank=\"3\",transport=\"DPDK\"} 18446744073709551615\n"),
+                    HasSubstr("gloo_bypass_port_sent_bytes_total{rank=\"3\",transport=\"DPDK\"} 99\n"),
+                    HasSubstr("gloo_bypass_channel_smoothed_rtt_seconds{rank=\"3\",transport=\"DPDK\",channel=\"0\",")));
+  EXPECT_THAT(textOf(json::object(), ""), Not(HasSubstr("rank=")));
+}
+
+TEST(MetricsText_Labels, HostileNames_AreEscaped) {
+  EXPECT_THAT(textOf(countersWithEverything()), AllOf(HasSubstr("peer=\"rank 1\\nof \\\"b\\\"\""),
+                                                      HasSubstr("port=\"memif in \\\"/tmp\\\\x\\\"\"")));
+}
+
+TEST(MetricsText_Histogram, Buckets_AreCumulativeAndEndInCount) {
+  const std::string text = textOf(countersWithEverything());
+  const std::string name = "gloo_bypass_send_seconds";
+  const std::string labels = "{rank=\"3\",transport=\"DPDK\",size=\"up_to_1KiB\"";
+  EXPECT_THAT(text, AllOf(HasSubstr("# TYPE " + name + " histogram\n"), HasSubstr(name + "_bucket" + labels + ",le=\"2.048e-06\"} 0\n"),
+                          HasSubstr(name + "_bucket" + labels + ",le=\"4.096e-06\"} 1\n"),
+                          HasSubstr(name + "_bucket" + labels + ",le=\"68.719476736\"} 1\n"),
+                          HasSubstr(name + "_bucket" + labels + ",le=\"+Inf\"} 2\n"),
+                          HasSubstr(name + "_sum" + labels + "} 3600.000003\n"), HasSubstr(name + "_count" + labels + "} 2\n")));
+  EXPECT_THAT(text, HasSubstr("gloo_bypass_connect_seconds_count{rank=\"3\",transport=\"DPDK\"} 0\n"));
+  EXPECT_THAT(text, HasSubstr("gloo_bypass_peer_send_seconds{rank=\"3\",transport=\"DPDK\",peer=\"b\",quantile=\"0.5\"} 3.071e-06\n"));
+}
+
+TEST(MetricsText_TwoTransports, EachMetric_StandsTogetherUnderOneType) {
+  const json counters = countersWithEverything();
+  const TransportCounters transports[] = {{"DPDK", counters}, {"RDMA", counters}};
+  std::istringstream lines(metricsText(transports, "0"));
+  std::set<std::string> finished;
+  std::string line, current;
+  int samples = 0;
+  while (std::getline(lines, line)) {
+    if (line.starts_with("# HELP ")) continue;
+    if (line.starts_with("# TYPE ")) {
+      EXPECT_TRUE(finished.insert(current).second) << current;
+      current = line.substr(7, line.find(' ', 7) - 7);
+      EXPECT_FALSE(finished.contains(current)) << current << " appears in two places";
+      continue;
+    }
+    ++samples;
+    EXPECT_THAT(line, StartsWith(current));
+  }
+  EXPECT_GT(samples, 100);
+}
+
+TEST(MetricsText_ManyChannels, Series_AreBoundedAndTheRestIsCounted) {
+  json counters = json::object();
+  for (int i = 0; i < 300; ++i) counters["open_channels"].push_back(channelJson(i, "p"));
+  const std::string text = textOf(counters);
+  EXPECT_THAT(text, AllOf(HasSubstr("gloo_bypass_open_channels{rank=\"3\",transport=\"DPDK\"} 300\n"), HasSubstr("channel=\"255\""),
+                          Not(HasSubstr("channel=\"256\"")),
+                          HasSubstr("gloo_bypass_channels_left_out{rank=\"3\",transport=\"DPDK\"} 44\n")));
+}
+
+// A counter that somebody adds must not be forgotten here.
+TEST(MetricsText_Counters, EveryNumberOfChannelCounters_IsExported) {
+  json counters = toJson(ChannelCounters{});
+  int value = 1000;
+  for (auto& item : counters.items()) item.value() = ++value;
+  const std::string text = textOf(counters);
+  for (const auto& [name, number] : counters.items()) EXPECT_THAT(text, HasSubstr("} " + number.dump() + "\n")) << name;
+}
+
+TEST(MetricsExporter_File, Written_AtStartAtIntervalsAndAtTheEnd) {
+  TemporaryFolder folder;
+  TransportConfig config;
+  config.metrics = "file:" + folder.path + "/%p.prom";
+  config.metricsInterval = std::chrono::milliseconds(100);
+  const std::string path = folder.path + "/" + std::to_string(getpid()) + ".prom";
+  std::atomic<int> calls = 0;
+  auto started = MetricsExporter::start(config, "first", [&] { return fmt::format("call {}", ++calls); });
+  ASSERT_TRUE(started) << started.error().message;
+  EXPECT_EQ(contentsOf(path), "first");
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (calls < 2 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  EXPECT_GE(calls, 2);
+  started.value()->stop("last");
+  EXPECT_EQ(contentsOf(path), "last");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path), {}), 1) << "a temporary file was left";
+}
+
+TEST(MetricsExporter_File, FolderMissing_IsToldAtStart) {
+  TransportConfig config;
+  config.metrics = "file:/nowhere/at/all.prom";
+  const auto started = MetricsExporter::start(config, "first", [] { return std::string(); });
+  ASSERT_FALSE(started);
+  EXPECT_THAT(started.error().message, AllOf(HasSubstr("GLOO_BYPASS_METRICS='file:/nowhere/at/all.prom'"), HasSubstr("No such file")));
+}
+
+FileDescriptor connectTo(std::uint16_t port) {
+  FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in name{};
+  name.sin_family = AF_INET;
+  name.sin_port = htons(port);
+  name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const timeval bound{.tv_sec = 20, .tv_usec = 0};
+  setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &bound, sizeof(bound));
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&name), sizeof(name)) != 0) return FileDescriptor();
+  return socket;
+}
+
+std::string ask(std::uint16_t port, const std::string& request) {
+  const FileDescriptor socket = connectTo(port);
+  std::string answer;
+  if (!socket || ::send(socket.get(), request.data(), request.size(), MSG_NOSIGNAL) < 0) return answer;
+  char piece[4096];
+  for (ssize_t got; (got = ::recv(socket.get(), piece, sizeof(piece), 0)) > 0;) answer.append(piece, static_cast<std::size_t>(got));
+  return answer;
+}
+
+std::string get(std::uint16_t port, const std::string& path, const std::string& method = "GET") {
+  return ask(port, method + " " + path + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+}
+
+class Endpoint : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto opened = MetricsEndpoint::open("127.0.0.1", 0, [] { return std::string("a_metric 1\n"); });
+    if (!opened && opened.error().message.find("not in this build") != std::string::npos) GTEST_SKIP() << opened.error().message;
+    ASSERT_TRUE(opened) << opened.error().message;
+    endpoint = std::move(opened).value();
+  }
+  std::unique_ptr<MetricsEndpoint> endpoint;
+};
+
+TEST_F(Endpoint, Metrics_AreServedWithTheirType) {
+  const std::string answer = get(endpoint->port(), "/metrics");
+  EXPECT_THAT(answer, AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("text/plain; version=0.0.4"), HasSubstr("\r\n\r\na_metric 1\n")));
+  EXPECT_THAT(get(endpoint->port(), "/metrics?x=1"), StartsWith("HTTP/1.1 200"));
+}
+
+TEST_F(Endpoint, AnythingElse_IsRefused) {
+  for (const char* path : {"/", "/metrics/", "/metrics/../etc/passwd", "/etc/passwd", "//metrics"}) {
+    EXPECT_THAT(get(endpoint->port(), path), StartsWith("HTTP/1.1 404")) << path;
+  }
+  EXPECT_THAT(get(endpoint->port(), "/metrics", "DELETE"), StartsWith("HTTP/1.1 405"));
+  EXPECT_THAT(ask(endpoint->port(), "POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n"), StartsWith("HTTP/1.1 405"));
+}
+
+TEST_F(Endpoint, HostileRequests_AreRefusedAndTheNextIsServed) {
+  EXPECT_THAT(ask(endpoint->port(), "GET /" + std::string(1'000'000, 'a') + " HTTP/1.1\r\n\r\n"), Not(StartsWith("HTTP/1.1 200")));
+  EXPECT_THAT(ask(endpoint->port(), std::string(64, '\0') + "\r\n\r\n"), Not(StartsWith("HTTP/1.1 200")));
+  std::string headers = "GET /metrics HTTP/1.1\r\n";
+  for (int i = 0; i < 10'000; ++i) headers += fmt::format("X{}: y\r\n", i);
+  EXPECT_THAT(ask(endpoint->port(), headers + "\r\n"), Not(StartsWith("HTTP/1.1 200")));
+  EXPECT_THAT(get(endpoint->port(), "/metrics"), StartsWith("HTTP/1.1 200"));
+}
+
+// Connections that say nothing take all places; they go after kIdleSeconds.
+TEST_F(Endpoint, SilentConnections_AreClosedAndTheNextIsServed) {
+  std::vector<FileDescriptor> silent;
+  for (unsigned i = 0; i < MetricsEndpoint::kMaxConnections; ++i) silent.push_back(connectTo(endpoint->port()));
+  char byte;
+  EXPECT_EQ(::recv(silent.front().get(), &byte, 1, 0), 0) << "not closed";
+  EXPECT_THAT(get(endpoint->port(), "/metrics"), StartsWith("HTTP/1.1 200"));
+}
+
+TEST_F(Endpoint, PortInUse_OneLineWithAddressAndAdvice) {
+  const auto second = MetricsEndpoint::open("127.0.0.1", endpoint->port(), [] { return std::string(); });
+  ASSERT_FALSE(second);
+  EXPECT_THAT(second.error().message, AllOf(HasSubstr("127.0.0.1:" + std::to_string(endpoint->port())), HasSubstr("in use"),
+                                            HasSubstr("PORT+%r or auto"), Not(HasSubstr("\n"))));
+  EXPECT_THAT(MetricsEndpoint::open("192.0.2.1", 0, [] { return std::string(); }).error().message, HasSubstr("192.0.2.1"));
+}
+
+TEST_F(Endpoint, ForkedChild_DoesNotKeepThePort) {
+  const std::uint16_t port = endpoint->port();
+  int ready[2], done[2];
+  ASSERT_EQ(pipe(ready), 0);
+  ASSERT_EQ(pipe(done), 0);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    endpoint->leaveToParent();
+    ::close(ready[1]);
+    ::close(done[1]);
+    char byte;
+    _exit(::read(done[0], &byte, 1) == 0 ? 0 : 1);  // lives until the parent is done
+  }
+  ::close(ready[1]);
+  char byte;
+  EXPECT_EQ(::read(ready[0], &byte, 1), 0);
+  endpoint.reset();
+  EXPECT_FALSE(connectTo(port)) << "somebody still listens";
+  EXPECT_TRUE(MetricsEndpoint::open("127.0.0.1", port, [] { return std::string(); }));
+  for (const int fd : {ready[0], done[0], done[1]}) ::close(fd);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+}  // namespace
+}  // namespace gloo_bypass
