@@ -464,6 +464,7 @@ std::string VerbsTransport::countersJson() const {
     const ChannelCounters c = session->counters();
     sum += c;
     nlohmann::json peer = toJson(c);
+    peer["channel"] = index;
     peer["peer"] = session->peerName();
     peer["local_rank"] = session->options().localRank;
     peer["peer_rank"] = session->options().peerRank;
