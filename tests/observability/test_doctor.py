@@ -1,0 +1,238 @@
+"""gloo-bypass-doctor on made-up machines: what it finds, what it advises, and its exit status."""
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from made_up_machine import COMPLETE_ENVIRONMENT, LIBRARIES, bare, complete
+
+DOCTOR = Path(__file__).resolve().parents[2] / "scripts" / "gloo-bypass-doctor"
+sys.path.insert(0, str(DOCTOR.parent))
+from gloo_bypass_doctor.paths import TITLES  # noqa: E402
+from gloo_bypass_doctor.shared_object import needed_libraries  # noqa: E402
+
+
+def run(machine, *arguments, **environment):
+    return subprocess.run(["/usr/bin/python3", str(DOCTOR), "--sysroot", str(machine.root), *arguments], capture_output=True, text=True,
+                          timeout=60, env={"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1", **environment})
+
+
+def findings(machine, path, **environment):
+    """By name."""
+    result = run(machine, "--json", "--path", path, **environment)
+    report = json.loads(result.stdout)[path]
+    assert result.returncode == (0 if report["works"] else 1)
+    return {finding["name"]: finding for finding in report["findings"]}
+
+
+def states(machine, path, **environment):
+    return {name: finding["state"] for name, finding in findings(machine, path, **environment).items()}
+
+
+@pytest.mark.parametrize("path", TITLES)
+def test_Doctor_CompleteMachine_EverythingIsOk(tmp_path, path):
+    assert set(states(complete(tmp_path), path, **COMPLETE_ENVIRONMENT).values()) == {"ok"}
+
+
+@pytest.mark.parametrize("path, lacking", [
+    ("memif", {"DPDK driver net_memif"}),
+    ("netdev", {"DPDK driver net_af_packet", "network interface", "capabilities", "locked memory"}),
+    ("pci", {"DPDK driver bus_pci", "NIC", "IOMMU", "vfio", "locked memory"}),
+    ("rdma", {"libibverbs", "RDMA devices", "GID", "locked memory"}),
+    ("softroce", {"tools", "module rdma_rxe", "SoftRoCE device", "libibverbs", "locked memory"}),
+    ("training", {"PyTorch", "Gloo", "BLAS"}),
+])
+def test_Doctor_BareMachine_NamesWhatIsMissing(tmp_path, path, lacking):
+    found = findings(bare(tmp_path), path)
+    assert {name for name, finding in found.items() if finding["state"] == "missing"} == lacking
+    for name in lacking - {"GID"}:
+        assert found[name]["mend"] and found[name]["why"], f"{name}: says neither why nor what to do"
+
+
+def test_Doctor_BareMachine_ExitStatusSaysThatNothingWorks(tmp_path):
+    result = run(bare(tmp_path))
+    assert result.returncode == 1
+    assert "memif: lacks 1 thing\n" in result.stdout and "sudo apt-get install libdpdk-dev" in result.stdout
+
+
+def test_Doctor_NoFilesAtAll_StillAnswers(tmp_path):
+    (tmp_path / "empty").mkdir()
+    machine = bare(tmp_path)
+    machine.root = tmp_path / "empty"
+    result = run(machine)
+    assert result.returncode == 1 and result.stderr == ""
+    assert all(f"{path}: " in result.stdout for path in TITLES)
+
+
+def test_HugePages_ReservedButNoneFree_SaysWhoHasThem(tmp_path):
+    machine = complete(tmp_path)
+    machine.huge_pages(512, 0)
+    found = findings(machine, "pci", **COMPLETE_ENVIRONMENT)["huge pages"]
+    assert found["state"] == "warning" and found["found"] == "0 of 512 free of 2048kB"
+    assert "numa_maps" in found["mend"][0]
+
+
+def test_HugePages_NoneWithUio_AreMissing(tmp_path):
+    machine = complete(tmp_path)
+    machine.huge_pages(0, 0)
+    machine.nic("0000:00:04.0", "uio_pci_generic")
+    assert states(machine, "pci", **COMPLETE_ENVIRONMENT)["huge pages"] == "missing"
+
+
+def test_Rdma_PortDown_NamesItAndTheCommand(tmp_path):
+    machine = complete(tmp_path)
+    machine.rdma_device("mlx5_0", state="1: DOWN")
+    found = findings(machine, "rdma", GLOO_BYPASS_RDMA_DEVICES="mlx5_0")["RDMA devices"]
+    assert found["state"] == "missing" and "mlx5_0: port 1 DOWN, Ethernet" in found["found"]
+    assert found["mend"][0] == "sudo ip link set ens1 up"
+
+
+@pytest.mark.parametrize("gids, kind", [
+    (("fe80:0000:0000:0000:0202:c9ff:fe00:0001",), "RoCE v2"),
+    (("0000:0000:0000:0000:0000:ffff:0a00:0001",), "IB/RoCE v1"),
+    (("0000:0000:0000:0000:0000:0000:0000:0000",), "RoCE v2"),
+])
+def test_Rdma_NoUsableGid_IsMissing(tmp_path, gids, kind):
+    machine = complete(tmp_path)
+    machine.rdma_device("mlx5_0", gids=gids, kind=kind)
+    found = findings(machine, "rdma", GLOO_BYPASS_RDMA_DEVICES="mlx5_0")["GID"]
+    assert found["state"] == "missing" and "dev ens1" in found["mend"][0]
+
+
+def test_Rdma_DeviceNamedWrongly_NamesThoseThere(tmp_path):
+    found = findings(complete(tmp_path), "rdma", GLOO_BYPASS_RDMA_DEVICES="mlx4_0")["RDMA devices"]
+    assert found["state"] == "missing" and "mlx5_0, rxe0" in found["found"]
+
+
+def test_Rdma_DeviceFileClosed_IsMissing(tmp_path):
+    machine = complete(tmp_path)
+    machine.process(uid=os.getuid() + 1, locked=1 << 40)
+    (machine.root / "dev/infiniband/uverbs0").chmod(0o600)
+    assert states(machine, "rdma")["/dev/infiniband"] == "missing"
+
+
+def test_Netdev_InterfaceNamedWrongly_NamesThoseThere(tmp_path):
+    found = findings(complete(tmp_path), "netdev", GLOO_SOCKET_IFNAME="eth7")["network interface"]
+    assert found["state"] == "missing" and "'eth7'" in found["found"] and "ens1" in found["found"]
+
+
+def test_Netdev_InterfaceDownOrSmall_SaysSo(tmp_path):
+    machine = complete(tmp_path)
+    machine.interface("ens1", mtu=1400)
+    found = findings(machine, "netdev")["network interface"]
+    assert found["state"] == "warning" and found["mend"] == ["export GLOO_BYPASS_MTU=1400"]
+    machine.interface("ens1", state="down")
+    assert states(machine, "netdev")["network interface"] == "missing"
+
+
+def test_Netdev_ContainerWithoutRights_AdvisesTheEnginesOptions(tmp_path):
+    machine = complete(tmp_path)
+    machine.process(capabilities=0)
+    machine.write("run/.containerenv")
+    found = findings(machine, "netdev")
+    assert "--cap-add NET_RAW" in found["capabilities"]["mend"][0]
+    assert "--ulimit memlock=-1:-1" in found["locked memory"]["mend"][0]
+
+
+def test_Pci_CardStillTheKernels_WarnsBeforeTheCommand(tmp_path):
+    machine = complete(tmp_path)
+    machine.nic("0000:00:04.0", "ixgbe", interface="ens1")
+    found = findings(machine, "pci", **COMPLETE_ENVIRONMENT)["NIC"]
+    assert found["state"] == "missing" and "0000:00:04.0 on ixgbe (ens1)" in found["found"]
+    assert found["mend"][0].startswith("#") and found["mend"][-1] == "sudo dpdk-devbind.py --bind=vfio-pci 0000:00:04.0"
+
+
+def test_Pci_NvidiaCard_NeedsNoBinding(tmp_path):
+    machine = complete(tmp_path)
+    machine.nic("0000:00:04.0", "mlx5_core", vendor="0x15b3", interface="ens1")
+    assert states(machine, "pci", **COMPLETE_ENVIRONMENT)["NIC"] == "ok"
+
+
+def test_Memif_DirectoryOpenToOthersOrStale_IsTold(tmp_path):
+    machine = complete(tmp_path)
+    machine.process(uid=os.getuid(), capabilities=0)
+    machine.write(f"tmp/gloo-bypass-{os.getuid()}/00aa.sock")
+    folder = machine.root / f"tmp/gloo-bypass-{os.getuid()}"
+    folder.chmod(0o700)
+    found = findings(machine, "memif")["socket directory"]
+    assert found["state"] == "ok" and "0 ranks run, 1 left by ended processes" in found["found"]
+    folder.chmod(0o755)
+    found = findings(machine, "memif")["socket directory"]
+    assert found["state"] == "missing" and found["mend"] == [f"chmod 700 /tmp/gloo-bypass-{os.getuid()}"]
+
+
+def test_Plugin_LibraryOfAnotherVersion_IsNamed(tmp_path):
+    machine = complete(tmp_path)
+    machine.remove(f"{LIBRARIES}/librte_eal.so.23")
+    machine.write(f"{LIBRARIES}/librte_eal.so.25")
+    found = findings(machine, "training")["plug-in"]
+    assert found["state"] == "missing" and found["found"].endswith("needs librte_eal.so.23")
+
+
+def test_Plugin_Damaged_IsTold(tmp_path):
+    machine = complete(tmp_path)
+    whole = (machine.root / LIBRARIES / "libgloo_bypass.so").read_bytes()
+    for size in (0, 7, 70, 0x1008):
+        (machine.root / LIBRARIES / "libgloo_bypass.so").write_bytes(whole[:size])
+        assert states(machine, "training")["plug-in"] == "missing", size
+
+
+def test_SharedObject_ThisPython_NeedsTheCLibrary():
+    assert "libc.so.6" in needed_libraries(Path("/usr/bin/python3").resolve())
+
+
+def test_Training_HostNameIsLoopback_WarnsWithTheInterface(tmp_path):
+    machine = complete(tmp_path)
+    machine.write("etc/hosts", "127.0.1.1 node1\n")
+    found = findings(machine, "training", **COMPLETE_ENVIRONMENT)["address"]
+    assert found["state"] == "warning" and found["mend"] == ["export GLOO_SOCKET_IFNAME=ens1"]
+
+
+def test_Training_WrongCapitals_AreTold(tmp_path):
+    found = findings(complete(tmp_path), "training", GLOO_DEVICE_TRANSPORT="rdma")["GLOO_DEVICE_TRANSPORT"]
+    assert found["state"] == "missing" and found["mend"] == ["export GLOO_DEVICE_TRANSPORT=RDMA"]
+
+
+def test_Training_SlowMachine_IsWarnedOf(tmp_path):
+    machine = complete(tmp_path)
+    machine.link("etc/alternatives/libblas.so.3-x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu/blas/libblas.so.3")
+    machine.write("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave\n")
+    machine.write("sys/fs/cgroup/cpu.max", "200000 100000\n")
+    machine.write("proc/mounts", "shm /dev/shm tmpfs rw,size=65536k 0 0\n")
+    found = findings(machine, "training", **COMPLETE_ENVIRONMENT)
+    assert {name for name, f in found.items() if f["state"] == "warning"} == {"BLAS", "CPU governor", "cores", "/dev/shm"}
+    assert found["cores"]["mend"][0].startswith("export OMP_NUM_THREADS=2")
+
+
+def test_Training_UnknownProcessorModel_AdvisesTheCoreType(tmp_path):
+    machine = complete(tmp_path)
+    machine.write("proc/cpuinfo", "model name\t: Intel(R) Xeon(R) Processor\nflags\t\t: sse4_2 avx2 fma\n")
+    assert findings(machine, "training", **COMPLETE_ENVIRONMENT)["BLAS"]["mend"] == ["export OPENBLAS_CORETYPE=Haswell"]
+    assert states(machine, "training", OPENBLAS_CORETYPE="Haswell", **COMPLETE_ENVIRONMENT)["BLAS"] == "ok"
+
+
+def test_Command_SeveralPaths_ExitStatusIsOfAll(tmp_path):
+    machine = complete(tmp_path)
+    machine.remove("sys/module/rdma_rxe/initstate")
+    (machine.root / "sys/module/rdma_rxe").rmdir()
+    assert run(machine, "--path", "memif").returncode == 0
+    assert run(machine, "--path", "memif", "--path", "softroce").returncode == 1
+
+
+def test_Command_Brief_LeavesOkOut(tmp_path):
+    assert "release" not in run(complete(tmp_path), "--path", "memif", "--brief").stdout
+
+
+@pytest.mark.parametrize("arguments", [("--path", "tcp"), ("--sysroot", "/nowhere"), ("--color", "blue")])
+def test_Command_BadInput_OneLineAndStatus2(tmp_path, arguments):
+    result = run(bare(tmp_path), *arguments)
+    assert result.returncode == 2 and result.stdout == ""
+    assert "gloo-bypass-doctor: error:" in result.stderr.splitlines()[-1]
+
+
+def test_Command_ThisMachine_Answers():
+    result = subprocess.run([str(DOCTOR), "--json"], capture_output=True, text=True, timeout=60)
+    assert result.returncode in (0, 1) and result.stderr == ""
+    assert set(json.loads(result.stdout)) == set(TITLES)
