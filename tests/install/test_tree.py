@@ -1,0 +1,102 @@
+"""What is installed, that it works from where it lies, and that nothing stays of it."""
+import fnmatch
+import os
+import pathlib
+import shutil
+
+import pytest
+
+from conftest import BUILD, FEATURES, SOURCE, VERSION, install, install_log_kept, run
+
+EXPECTED = pathlib.Path(__file__).with_name("expected_files.txt")
+
+
+def expected_patterns(folders):
+    for line in EXPECTED.read_text().splitlines():
+        if line and not line.startswith("#"):
+            features, pattern = line.split()
+            if all(feature == "always" or feature in FEATURES for feature in features.split("+")):
+                yield pattern.format(version=VERSION, **folders)
+
+
+def files_in(root):
+    found = ("/" + str(path.relative_to(root)) for path in root.rglob("*") if path.is_symlink() or not path.is_dir())
+    return sorted(path for path in found if "/__pycache__/" not in path)
+
+
+def test_Tree_Installed_HoldsWhatIsExpectedAndNothingElse(tree):
+    patterns = list(expected_patterns(tree.folders))
+    files = files_in(tree.root)
+    assert [file for file in files if not any(fnmatch.fnmatchcase(file, pattern) for pattern in patterns)] == [], "not in expected_files.txt"
+    assert [pattern for pattern in patterns if not fnmatch.filter(files, pattern)] == [], "not installed"
+
+
+def test_Links_OnPath_LeadIntoTheTree(tree):
+    links = [path for path in tree.folder("bindir").iterdir() if path.is_symlink()]
+    assert links
+    for link in links:
+        assert link.name.startswith("gloo-bypass-")
+        assert link.resolve(strict=True).is_relative_to(tree.root), link
+
+
+def test_Programs_CalledByTheirLinks_Help(tree):
+    for link in tree.folder("bindir").iterdir():
+        text = run(link, "--help", env={**os.environ, "PATH": f"{link.parent}:{os.environ['PATH']}"})
+        assert len(text.splitlines()) > 5, text
+
+
+def test_ManualPages_EachProgram_HasOneThatMatchesItsHelp(tree):
+    if "man" not in FEATURES:
+        pytest.skip("no manual pages in this build: help2man was not found, or -Dman=disabled")
+    for link in tree.folder("bindir").iterdir():
+        pages = list(tree.folder("mandir").glob(f"man*/{link.name}.*"))
+        assert len(pages) == 1, link.name
+        text = pages[0].read_text().replace("\\-", "-").replace("\\fB", "").replace("\\fR", "")
+        for option in {word for word in run(link, "--help").replace(",", " ").split() if word.startswith("--") and word[2:].isalpha()}:
+            assert option in text, f"{option} is not in {pages[0].name}"
+        if shutil.which("lexgrog"):
+            assert f"{link.name} - " in run("lexgrog", pages[0])
+
+
+def test_ManualPages_OfTheConfiguration_HasEverySetting(tree):
+    if not {"man", "config"} <= FEATURES:
+        pytest.skip("no manual page of gloo-bypass-config in this build")
+    page = (tree.folder("mandir") / "man1" / "gloo-bypass-config.1").read_text()
+    names = [line for line in run(tree.folder("bindir") / "gloo-bypass-config").splitlines() if line.startswith("GLOO_BYPASS_")]
+    assert len(names) > 20
+    assert [name for name in names if f".B {name}\n" not in page] == []
+
+
+def test_Uninstall_AfterOneInstallation_LeavesNothing(tmp_path):
+    root = tmp_path / "root"
+    (root / "usr").mkdir(parents=True)
+    with install_log_kept():
+        install(root)
+        assert files_in(root)
+        run("ninja", "-C", BUILD, "uninstall")
+    assert list(root.rglob("*")) in ([root / "usr"], [])
+
+
+def test_Uninstall_AfterTwoInstallationsAndPython_LeavesNoFileAndNoFolderOfOurs(tmp_path):
+    with install_log_kept():
+        install(tmp_path)
+        install(tmp_path)
+        for module in list(tmp_path.rglob("gloo_bypass/*.py")):
+            (module.parent / "__pycache__").mkdir(exist_ok=True)
+            (module.parent / "__pycache__" / f"{module.stem}.cpython-311.pyc").write_text("")
+        run(SOURCE / "scripts" / "uninstall", "--dir", BUILD)
+    assert [path for path in tmp_path.rglob("*") if not path.is_dir() or "bypass" in path.name] == []
+
+
+def test_Uninstall_OthersFileInOurFolder_IsKeptAndNamed(tree, tmp_path):
+    with install_log_kept():
+        install(tmp_path)
+        folder = tmp_path / tree.folders["libexecdir"].relative_to("/") / "gloo-bypass"
+        (folder / "mine").write_text("not yours")
+        said = run(SOURCE / "scripts" / "uninstall", "--dir", BUILD)
+    assert (folder / "mine").exists()
+    assert f"left, because others' files are in it: {folder}" in said
+
+
+def test_Uninstall_NothingInstalled_SaysSo(tmp_path):
+    assert "nothing has been installed" in run(SOURCE / "scripts" / "uninstall", "--dir", tmp_path, check=False)
