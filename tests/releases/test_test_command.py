@@ -1,4 +1,4 @@
-"""scripts/test --release: what it refuses, and what it asks of scripts/release-root."""
+"""scripts/test: what it refuses, and what it asks of scripts/release-root."""
 import pytest
 
 from conftest import executable
@@ -22,6 +22,7 @@ def fixture_test_command(release_root):
     (["--release", "trixie", "--suite", "guest"], "leave out --release"),
     (["--release", "trixie", "--sanitize", "all"], "--sanitize 'all': it must be address or thread"),
     (["--dir"], "--dir needs a folder"),
+    (["--sanitize", "thread", "--suite", "sim"], "--suite sim has one thread"),
 ])
 def test_Arguments_Wrong_AreRefusedBeforeAnythingIsMade(test_command, words, text):
     done = test_command(*words, script="test")
