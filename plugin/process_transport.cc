@@ -207,6 +207,12 @@ std::vector<ProcessTransport::Live> ProcessTransport::liveTransports() {
 
 std::string ProcessTransport::countersJson() { return countersOf(liveTransports()); }
 
+std::string ProcessTransport::countersJson(BackEnd backEnd) {
+  std::vector<Live> lives = liveTransports();
+  std::erase_if(lives, [backEnd](const Live& live) { return live.backEnd != backEnd; });
+  return countersOf(lives);
+}
+
 void ProcessTransport::shutDown() noexcept {
   try {
     std::vector<Live> lives;

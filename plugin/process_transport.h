@@ -55,6 +55,8 @@ class ProcessTransport {
   // Transport::countersJson of the live transport, with "transport" naming the back-end; "{}" if there is none; of several, an object
   // with each one's under the back-end's name.
   std::string countersJson();
+  // Of this back-end only; "{}" if it has no live transport.
+  std::string countersJson(BackEnd backEnd);
 
   // Writes the statistics and metrics that the configuration asks for, ends their export, and lets go of the transports. Bounded: a
   // transport that does not answer within kShutDownBound is left alone with a line on stderr.

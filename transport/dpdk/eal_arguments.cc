@@ -125,8 +125,8 @@ bool isVirtualDeviceString(const std::string& address) {
 
 std::vector<std::string> buildEalArguments(const TransportConfig& config, const std::vector<std::string>& userWords,
                                            bool useHugePages, const std::string& cpus) {
-  std::vector<std::string> words{"gloo-bypass", "--no-telemetry", "--lcores=0@(" + cpus + ")", "-m",
-                                 std::to_string(config.memoryMiB)};
+  std::vector<std::string> words{"gloo-bypass", config.telemetry ? "--telemetry" : "--no-telemetry",
+                                 "--lcores=0@(" + cpus + ")", "-m", std::to_string(config.memoryMiB)};
   if (useHugePages) {
     words.push_back("--in-memory");  // no files in hugetlbfs, nothing to clean up
   } else {
