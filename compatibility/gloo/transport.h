@@ -21,6 +21,17 @@ using ContextStore = ::gloo::IStore;
 using ContextStore = ::gloo::rendezvous::Store;
 #endif
 
+// Connects `context` as connectFullMesh would. False: it borrows its store in this Gloo, and is left as it is.
+inline bool connectKeepingStore([[maybe_unused]] ::gloo::transport::Context& context,
+                                [[maybe_unused]] const std::shared_ptr<ContextStore>& store) {
+#if GLOO_BYPASS_GLOO_SHARED_STORE
+  context.createAndConnectAllPairs(store);
+  return true;
+#else
+  return false;
+#endif
+}
+
 class Pair : public ::gloo::transport::Pair {
  public:
 #if GLOO_BYPASS_GLOO_PAIR_IS_CONNECTED

@@ -1,6 +1,7 @@
 #include "tests/conformance/backend.h"
 
 #include <array>
+#include <atomic>
 #include <mutex>
 #include <stdexcept>
 #include <thread>
@@ -11,7 +12,9 @@
 #include <gloo/transport/pair.h>
 #include <gloo/transport/tcp/device.h>
 
+#include "compatibility/gloo/own_transports.h"
 #include "compatibility/gloo/rendezvous.h"
+#include "tests/conformance/on_demand_backends.h"
 #include "tests/support/memory_transport.h"
 #include "transport/gloo/device.h"
 #include "transport/io/datagram_transport.h"
@@ -26,51 +29,61 @@
 namespace gloo_bypass::test {
 namespace {
 
+// What makes a device of a transport: makeDevice, or something that looks on.
+using Wrap = std::function<std::shared_ptr<::gloo::transport::Device>(std::shared_ptr<Transport>)>;
+
+std::shared_ptr<::gloo::transport::Device> connectingAtOnce(std::shared_ptr<Transport> transport) {
+  return makeDevice(std::move(transport));
+}
+
 Backend glooTcp() {
   return {"GlooTcp", [] { return ::gloo::transport::tcp::CreateDevice(::gloo::transport::tcp::attr("127.0.0.1")); },
           /*reference=*/true};
 }
 
 // A process a rank.
-Backend memory(const std::string& name, const MemoryTransportOptions& options) {
+Backend memory(const std::string& name, const MemoryTransportOptions& options, const Wrap& wrap = connectingAtOnce) {
   auto fabric = MemoryFabric::make();
-  return {name, [fabric, options] { return makeDevice(fabric->makeTransport(options)); }};
+  return {name, [=] { return wrap(fabric->makeTransport(options)); }};
 }
 
 // All ranks in one process: they share one transport, and so its progress engine. It lives as long as a device of it.
-Backend shared(const std::string& name, const std::function<std::shared_ptr<Transport>()>& makeTransport) {
+Backend shared(const std::string& name, const std::function<std::shared_ptr<Transport>()>& makeTransport,
+               const Wrap& wrap = connectingAtOnce) {
   auto current = std::make_shared<std::weak_ptr<Transport>>();
   auto mutex = std::make_shared<std::mutex>();
   return {name, [=] {
             std::lock_guard<std::mutex> lock(*mutex);
             std::shared_ptr<Transport> transport = current->lock();
             if (transport == nullptr) *current = transport = makeTransport();
-            return makeDevice(transport);
+            return wrap(transport);
           }};
 }
 
 // Sessions over datagrams that an in-memory port delivers, or does not.
-Backend loopback(const std::string& name, const LoopbackImpairment& impairment, const SessionConfig& session) {
+Backend loopback(const std::string& name, const LoopbackImpairment& impairment, const SessionConfig& session,
+                 const Wrap& wrap = connectingAtOnce) {
   constexpr std::size_t kDatagramBytes = 8192, kQueueDatagrams = 256;
   TransportConfig config;
   config.session = session;
   config.session.maxDatagramBytes = kDatagramBytes;
-  return shared(name, [=] {
+  const auto makeTransport = [=] {
     return makeDatagramTransport(config, makeLoopbackPort(kDatagramBytes, kQueueDatagrams, impairment));
-  });
+  };
+  return shared(name, makeTransport, wrap);
 }
 
 #ifdef GLOO_BYPASS_TEST_DPDK
 // Real memif links. Devices take turns between two ports, as if every second rank lived in another process: two ranks
 // meet over shared memory, or over a port's link to itself.
-Backend dpdkMemif() {
+Backend dpdkMemif(const Wrap& wrap = connectingAtOnce) {
   struct Ports {
     std::mutex mutex;
     std::array<std::weak_ptr<Transport>, 2> transports;
     std::size_t turn = 0;
   };
   auto ports = std::make_shared<Ports>();
-  Backend backend{"DpdkMemif", [ports] {
+  Backend backend{"DpdkMemif", [ports, wrap] {
                     std::lock_guard<std::mutex> lock(ports->mutex);
                     std::weak_ptr<Transport>& place = ports->transports[ports->turn++ % ports->transports.size()];
                     std::shared_ptr<Transport> transport = place.lock();
@@ -80,7 +93,7 @@ Backend dpdkMemif() {
                       if (!port.ok()) throw std::runtime_error(port.error().message);
                       place = transport = makeDatagramTransport(config, std::move(port).value());
                     }
-                    return makeDevice(transport);
+                    return wrap(transport);
                   }};
   backend.largeSendWaits = false;
   return backend;
@@ -89,13 +102,14 @@ Backend dpdkMemif() {
 
 #ifdef GLOO_BYPASS_TEST_VERBS
 // A process a rank, as it were.
-Backend verbs(const std::string& name, const VerbsApi& api, const RdmaConfig& rdma) {
+Backend verbs(const std::string& name, const VerbsApi& api, const RdmaConfig& rdma,
+              const Wrap& wrap = connectingAtOnce) {
   TransportConfig config;
   config.rdma = rdma;
-  return {name, [&api, config] {
+  return {name, [&api, config, wrap] {
             auto transport = makeVerbsTransport(api, config);
             if (!transport.ok()) throw std::runtime_error(transport.error().message);
-            return makeDevice(std::move(transport).value());
+            return wrap(std::move(transport).value());
           }};
 }
 
@@ -118,7 +132,60 @@ std::vector<Backend> verbsBackends() {
 }
 #endif
 
+// A transport that counts the channels it opens.
+class Counting final : public Transport {
+ public:
+  Counting(std::shared_ptr<Transport> inner, std::shared_ptr<std::atomic<int>> channels)
+      : inner_(std::move(inner)), channels_(std::move(channels)) {}
+
+  ProgressEngine& progress() override { return inner_->progress(); }
+  std::string describe() const override { return inner_->describe(); }
+  Result<std::unique_ptr<MessageChannel>> openChannel(const ChannelOptions& options,
+                                                      ChannelObserver* observer) override {
+    channels_->fetch_add(1);
+    return inner_->openChannel(options, observer);
+  }
+  void closeAll() override { inner_->closeAll(); }
+  std::string countersJson() const override { return inner_->countersJson(); }
+
+ private:
+  const std::shared_ptr<Transport> inner_;
+  const std::shared_ptr<std::atomic<int>> channels_;
+};
+
 }  // namespace
+
+std::vector<OnDemandBackend> onDemandBackends() {
+  std::vector<OnDemandBackend> all;
+  const ::gloo::transport::tcp::attr loopbackInterface("127.0.0.1");
+  if (gloo_version::makeLazyTcpDevice(loopbackInterface) != nullptr) {
+    const auto make = [=] { return gloo_version::makeLazyTcpDevice(loopbackInterface); };
+    all.push_back({{"GlooTcp", make, /*reference=*/true}, nullptr});
+  }
+  const auto add = [&](const std::function<Backend(const Wrap&)>& make) {
+    auto channels = std::make_shared<std::atomic<int>>(0);
+    const Wrap onDemand = [channels](std::shared_ptr<Transport> transport) {
+      return makeDevice(std::make_shared<Counting>(std::move(transport), channels), ConnectMode::kOnDemand);
+    };
+    all.push_back({make(onDemand), channels});
+  };
+  MemoryTransportOptions slow;
+  slow.delay = std::chrono::microseconds(200);
+  add([](const Wrap& wrap) { return memory("Memory", {}, wrap); });
+  add([&](const Wrap& wrap) { return memory("MemoryDelayed", slow, wrap); });
+  add([](const Wrap& wrap) { return loopback("Loopback", {}, {}, wrap); });
+#ifdef GLOO_BYPASS_TEST_DPDK
+  add([](const Wrap& wrap) { return dpdkMemif(wrap); });
+#endif
+#ifdef GLOO_BYPASS_TEST_VERBS
+  add([](const Wrap& wrap) {
+    RdmaConfig one;
+    one.devices = "soft0";
+    return verbs("VerbsSoftware", softwareVerbs(), one, wrap);
+  });
+#endif
+  return all;
+}
 
 std::vector<Backend> backends() {
   MemoryTransportOptions slow;

@@ -57,7 +57,7 @@ void Buffer::send(std::size_t offset, std::size_t length, std::size_t roffset) {
   Failure failure;
   bool connected = false;
   auto post = [&] {
-    connected = connection_.connected();
+    connected = connection_.connected() || connection_.onDemand();
     failure = connection_.failure();
     if (failure || !connected) return;
     failure = connection_.send(state_, {MessageKind::kBound, tagOf(slot_)}, static_cast<std::byte*>(ptr_) + offset,

@@ -6,6 +6,7 @@
 #include <gloo/common/error.h>
 #include <gloo/common/string.h>
 
+#include "transport/gloo/address.h"
 #include "transport/gloo/group.h"
 
 namespace gloo_bypass::adapter {
@@ -39,8 +40,7 @@ Failure Connection::open() {
   ChannelOptions options;
   options.localRank = group_.rank();
   options.peerRank = peerRank;
-  const bool bounded = timeout > std::chrono::milliseconds::zero() && timeout < kLongestConnect;
-  options.connectTimeout = bounded ? Duration(timeout) : Duration(kLongestConnect);
+  options.connectTimeout = connectTimeout();
   auto channel = group_.transport().openChannel(options, this);
   if (!channel) {
     failure_ = makeFailure(GLOO_ERROR_MSG("Rank ", group_.rank(), " cannot make a pair for rank ", peerRank, " over ",
@@ -61,9 +61,51 @@ Failure Connection::connect(std::span<const std::byte> remoteAddress) {
   return failure_;
 }
 
+std::chrono::milliseconds Connection::connectTimeout() const {
+  const bool bounded = timeout > std::chrono::milliseconds::zero() && timeout < kLongestConnect;
+  return bounded ? timeout : kLongestConnect;
+}
+
+Failure Connection::wake() {
+  if (!dormant_ || failure_) return failure_;
+  dormant_ = false;
+  if (Failure failure = open()) {
+    fail(failure);
+    return failure;
+  }
+  group_.addressExchange().begin(*this);
+  return nullptr;
+}
+
+void Connection::connectTo(std::span<const char> address) {
+  if (failure_) return;
+  const std::vector<std::byte> remote = decodeAddress(address);
+  if (remote.empty()) {
+    abort(makeFailure(GLOO_ERROR_MSG(
+        "Rank ", group_.rank(), " cannot connect to rank ", peerRank, ": its address (", address.size(),
+        " bytes) is not one of this transport (", group_.transport().describe(),
+        "): start every rank with the same GLOO_DEVICE_TRANSPORT and version")));
+    return;
+  }
+  (void)connect(remote);  // kept in failure_
+}
+
+void Connection::failFirstUse(const std::string& storeError) {
+  abort(makeFailure(GLOO_ERROR_MSG("Connect timeout ", describePeer(), ": rank ", group_.rank(), " waited ",
+                                   connectTimeout().count(), "ms for rank ", peerRank,
+                                   " to use this pair too; it may have ended (store: ", storeError, ")")));
+}
+
+bool Connection::hasPending() const {
+  for (const Operation* o = pending_.next(); o != nullptr; o = o->byPlace.next()) {
+    if (!o->persistent) return true;
+  }
+  return false;
+}
+
 Failure Connection::send(BufferState& buffer, MessageKey key, const std::byte* data, std::size_t length,
                          std::uint64_t remoteOffset) {
-  if (failure_) return failure_;
+  if (Failure failure = wake()) return failure;
   Operation* operation = group_.operations().acquire(buffer, Direction::kSend);
   operation->connection = this;
   operation->key = key;
@@ -76,6 +118,7 @@ Failure Connection::send(BufferState& buffer, MessageKey key, const std::byte* d
 }
 
 Failure Connection::receive(BufferState& buffer, std::uint64_t slot, std::byte* data, std::size_t length) {
+  (void)wake();
   if (failure_ && !(closedByPeer_ && group_.hasAnnouncement(peerRank, slot))) return failure_;
   Operation* operation = group_.operations().acquire(buffer, Direction::kReceive);
   operation->key = {MessageKind::kUnbound, slot};
@@ -96,6 +139,7 @@ Failure Connection::receive(Operation* operation) {
 }
 
 void Connection::receiveAlways(BufferState& buffer, std::uint64_t slot, std::byte* region, std::size_t length) {
+  (void)wake();
   if (channel_ != nullptr && (failure_ == nullptr || closedByPeer_)) {
     Operation* operation = group_.operations().acquire(buffer, Direction::kReceive);
     operation->persistent = true;
@@ -156,11 +200,12 @@ void Connection::abort(Failure failure) {
 }
 
 void Connection::close(const char* reason) {
-  if (channel_ == nullptr) return;
+  if (channel_ == nullptr && !dormant_) return;
   Failure failure = makeFailure(
       GLOO_ERROR_MSG("Socket closed: rank ", group_.rank(), " ", reason, " to ", describePeer()));
-  channel_->close(/*abort=*/false);
+  if (channel_ != nullptr) channel_->close(/*abort=*/false);
   channel_.reset();
+  dormant_ = false;
   closedByPeer_ = false;  // nothing can be received any more
   fail(std::move(failure));
 }
@@ -168,9 +213,12 @@ void Connection::close(const char* reason) {
 void Connection::onSendComplete(OperationToken token) noexcept {
   Operation& completed = Operation::fromToken(token);
   completed.sent = true;
+  if (connected_) finishSends(*completed.buffer, completed.key);
+}
+
+void Connection::finishSends(BufferState& buffer, MessageKey key) {
   // Channels complete sends in any order, but a wait takes a completion for that of the send posted first.
-  const MessageKey key = completed.key;
-  for (Operation* o = completed.buffer->operations.next(); o != nullptr;) {
+  for (Operation* o = buffer.operations.next(); o != nullptr;) {
     Operation* following = o->byBuffer.next();
     if (o->direction == Direction::kSend && o->connection == this && o->key == key) {
       if (!o->sent) return;
@@ -178,6 +226,25 @@ void Connection::onSendComplete(OperationToken token) noexcept {
     }
     o = following;
   }
+}
+
+void Connection::finishEarlySends() {
+  const auto early = [this]() -> Operation* {
+    for (Operation* o = pending_.next(); o != nullptr; o = o->byPlace.next()) {
+      if (o->direction == Direction::kSend && o->sent && firstOfItsKey(*o)) return o;
+    }
+    return nullptr;
+  };
+  // Each call ends at least the one that was found, and may end others; so the search begins anew.
+  while (Operation* o = early()) finishSends(*o->buffer, o->key);
+}
+
+// No earlier send of the same buffer and key is pending.
+bool Connection::firstOfItsKey(const Operation& operation) const {
+  for (const Operation* o = operation.buffer->operations.next(); o != &operation; o = o->byBuffer.next()) {
+    if (o->direction == Direction::kSend && o->connection == this && o->key == operation.key) return false;
+  }
+  return true;
 }
 
 void Connection::onReceiveComplete(OperationToken token, std::size_t /*length*/) noexcept {
@@ -202,6 +269,7 @@ void Connection::onStateChange(ChannelState state) noexcept {
   switch (state) {
     case ChannelState::kConnected:
       connected_ = true;
+      finishEarlySends();
       break;
     case ChannelState::kPeerClosed:
       closedByPeer_ = true;

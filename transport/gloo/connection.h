@@ -1,9 +1,14 @@
 // The state of one pair: its channel, its pending operations, and why it failed. Belongs to its group; the Pair is
 // Gloo's handle on it.
 //
-//   opened --connect--> connecting --> connected --+--> closed by the peer  (sends fail; what has arrived can be received)
+//   dormant --first use--> opened                     (on demand only)
+//                            |
+//   opened --connect--> connecting --> connected --+--> closed by the peer  (sends fail, what has arrived is received)
 //      |                    |              |       +--> failed              (everything fails)
 //      +--------------------+--------------+----------> closed by us        (everything fails)
+//
+// Operations may be posted from the first use on; they wait in the channel until it is connected. A channel may copy a
+// send and call it complete before that; the program is told when the peer is there, since who never comes gets nothing.
 //
 // Thread: every method needs the progress engine's exclusive access, const members excepted.
 // Failures come back as text and are thrown by the caller when it has left exclusive access.
@@ -37,6 +42,19 @@ class Connection final : private ChannelObserver {
   const std::chrono::milliseconds timeout;
 
   Failure open();
+  // Instead of open: there is no channel until the first operation, which opens it and has the addresses exchanged.
+  void sleep() { dormant_ = onDemand_ = true; }
+  // A use begins. Null: there is a channel.
+  Failure wake();
+  bool onDemand() const { return onDemand_; }
+  // The peer's address is here, as the rendezvous carries it (hostile bytes); failure ends the connection.
+  void connectTo(std::span<const char> address);
+  // The peer's address has not come in time.
+  void failFirstUse(const std::string& storeError);
+  // For connecting; bounded.
+  std::chrono::milliseconds connectTimeout() const;
+  // A send or receive waits, one that a bound buffer has posted for good excepted.
+  bool hasPending() const;
   const std::vector<std::byte>& localAddress() const { return localAddress_; }
   Failure connect(std::span<const std::byte> remoteAddress);
 
@@ -75,6 +93,11 @@ class Connection final : private ChannelObserver {
   void onReceiveComplete(OperationToken token, std::size_t length) noexcept override;
   void onMessageAnnounced(MessageKey key, std::size_t length) noexcept override;
   void onStateChange(ChannelState state) noexcept override;
+  // Tells `buffer` of its complete sends of this key, in the order posted. The buffer may be gone when it returns.
+  void finishSends(BufferState& buffer, MessageKey key);
+  // Those that were complete before the connection was.
+  void finishEarlySends();
+  bool firstOfItsKey(const Operation& operation) const;
   void finish(Operation* operation);
   void channelFailed();
   Failure postFailed(Operation* operation, OperationToken token, const char* what, const Error& error);
@@ -85,6 +108,8 @@ class Connection final : private ChannelObserver {
   ListHook pending_;
   std::set<int> slots_;
   Failure failure_;
+  bool dormant_ = false;
+  bool onDemand_ = false;
   bool connected_ = false;
   bool closedByPeer_ = false;
   std::atomic<bool> busyPoll_{false};

@@ -10,12 +10,18 @@
 
 #include <gloo/transport/device.h>
 
+#include "transport/gloo/connect_mode.h"
 #include "transport/io/message_channel.h"
 
 namespace gloo_bypass {
 
 // A light handle: any number of devices may share one transport. The transport lives until the last device,
 // context, pair and buffer made from it is gone.
-std::shared_ptr<::gloo::transport::Device> makeDevice(std::shared_ptr<Transport> transport);
+//
+// kOnDemand is for PyTorch's lazyInit: each pair connects when it is first used, through the store that the context was
+// connected with, which the context keeps. A Gloo that cannot let a context keep its store (before 2025) connects all
+// pairs at once all the same.
+std::shared_ptr<::gloo::transport::Device> makeDevice(std::shared_ptr<Transport> transport,
+                                                      ConnectMode mode = ConnectMode::kAtOnce);
 
 }  // namespace gloo_bypass

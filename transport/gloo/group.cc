@@ -19,6 +19,7 @@ Group::Group(std::shared_ptr<Transport> transport, int rank, int size)
       byRank_(static_cast<std::size_t>(size), nullptr) {}
 
 Group::~Group() {
+  addressExchange_.reset();
   auto close = [this] {
     for (Connection& connection : connections_) connection.close("dropped its connection");
   };
@@ -36,8 +37,15 @@ Connection& Group::addConnection(int peerRank, std::chrono::milliseconds timeout
   return connection;
 }
 
+void Group::connectThrough(std::shared_ptr<gloo_version::ContextStore> store) {
+  addressExchange_ = std::make_unique<AddressExchange>(*this, std::move(store));
+}
+
 Failure Group::receiveFromAny(BufferState& buffer, std::uint64_t slot, std::byte* data, std::size_t length,
                               std::vector<int> sources) {
+  for (const int rank : sources) {
+    if (Connection* source = connection(rank)) (void)source->wake();
+  }
   for (;;) {
     const auto first = std::find_if(announcements_.begin(), announcements_.end(), [&](const Announcement& a) {
       return a.slot == slot && contains(sources, a.rank);

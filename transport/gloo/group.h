@@ -21,6 +21,7 @@
 #include <memory>
 #include <vector>
 
+#include "transport/gloo/address_exchange.h"
 #include "transport/gloo/connection.h"
 #include "transport/gloo/operation.h"
 #include "transport/io/message_channel.h"
@@ -52,8 +53,13 @@ class Group {
   // Takes the place of an earlier connection to that rank, which lives on.
   Connection& addConnection(int peerRank, std::chrono::milliseconds timeout);
   OperationPool& operations() { return operations_; }
+  // Connections made from now on may be on demand. Once, before the first of them; no exclusive access needed.
+  void connectThrough(std::shared_ptr<gloo_version::ContextStore> store);
+  // Only where connections are on demand.
+  AddressExchange& addressExchange() const { return *addressExchange_; }
 
   // Posts a receive from the first of `sources` that announced, or keeps it until one does. Null: it is on its way.
+  // A use of every source's connection.
   Failure receiveFromAny(BufferState& buffer, std::uint64_t slot, std::byte* data, std::size_t length,
                          std::vector<int> sources);
   // `connection` has an unbound message for which nothing is posted: gives it a waiting receive, or remembers it.
@@ -99,6 +105,7 @@ class Group {
   std::deque<Announcement> announcements_;
   Failure vanished_;
   std::atomic<bool> busyPoll_{false};
+  std::unique_ptr<AddressExchange> addressExchange_;
 };
 
 }  // namespace gloo_bypass::adapter

@@ -17,10 +17,15 @@ constexpr auto kLongestWait = std::chrono::hours(100);
 
 }  // namespace
 
-Pair::Pair(std::shared_ptr<Group> group, int peerRank, std::chrono::milliseconds timeout) : group_(std::move(group)) {
+Pair::Pair(std::shared_ptr<Group> group, int peerRank, std::chrono::milliseconds timeout, ConnectMode mode)
+    : group_(std::move(group)) {
   Failure failure;
   auto open = [&] {
     connection_ = &group_->addConnection(peerRank, timeout);
+    if (mode == ConnectMode::kOnDemand) {
+      connection_->sleep();
+      return;
+    }
     failure = connection_->open();
     if (!failure) address_ = Address(encodeAddress(connection_->localAddress()), group_->transport().describe());
   };
@@ -34,21 +39,12 @@ Pair::~Pair() {
 }
 
 void Pair::connect(const std::vector<char>& bytes) {
+  if (connection_->onDemand()) GLOO_THROW_INVALID_OPERATION_EXCEPTION("this pair connects when it is first used");
   if (bytes == address_.bytes()) GLOO_THROW_INVALID_OPERATION_EXCEPTION("cannot connect to self");
-  const std::vector<std::byte> remote = decodeAddress(bytes);
   Failure failure;
   auto begin = [&] {
+    connection_->connectTo(bytes);
     failure = connection_->failure();
-    if (failure) return;
-    if (remote.empty()) {
-      failure = std::make_shared<const std::string>(GLOO_ERROR_MSG(
-          "Rank ", group_->rank(), " cannot connect to rank ", connection_->peerRank, ": its address (", bytes.size(),
-          " bytes) is not one of this transport (", group_->transport().describe(),
-          "): start every rank with the same GLOO_DEVICE_TRANSPORT and version"));
-      connection_->abort(failure);
-      return;
-    }
-    failure = connection_->connect(remote);
   };
   group_->exclusive(begin);
   if (failure) throwIo(failure);
@@ -83,6 +79,8 @@ void Pair::close() {
 
 void Pair::setSync(bool enable, bool busyPoll) {
   if (!enable) GLOO_THROW_INVALID_OPERATION_EXCEPTION("Can only switch to sync mode");
+  auto use = [this] { (void)connection_->wake(); };
+  group_->exclusive(use);
   waitUntilConnected();
   connection_->setBusyPoll(busyPoll);
   if (busyPoll) group_->setBusyPoll();

@@ -7,13 +7,16 @@
 
 #include "compatibility/gloo/transport.h"
 #include "transport/gloo/address.h"
+#include "transport/gloo/connect_mode.h"
 #include "transport/gloo/group.h"
 
 namespace gloo_bypass::adapter {
 
 class Pair final : public gloo_version::Pair {
  public:
-  Pair(std::shared_ptr<Group> group, int peerRank, std::chrono::milliseconds timeout);
+  // At once: its address is known, connect is next. On demand: it opens and connects with its first use; its address
+  // stays empty, and connect is not called.
+  Pair(std::shared_ptr<Group> group, int peerRank, std::chrono::milliseconds timeout, ConnectMode mode);
   // Closes in good order: what was sent is delivered.
   ~Pair() override;
 

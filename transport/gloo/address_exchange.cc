@@ -1,0 +1,137 @@
+#include "transport/gloo/address_exchange.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <exception>
+#include <iterator>
+#include <utility>
+
+#include <gloo/common/string.h>
+
+#include "transport/gloo/address.h"
+#include "transport/gloo/group.h"
+#include "transport/gloo/wait.h"
+
+namespace gloo_bypass::adapter {
+namespace {
+
+using std::chrono::milliseconds;
+
+// The store is asked in slices: a pair that is used meanwhile waits for the end of one. Stores answer as soon as the key
+// is set, so a longer slice costs the waiting pair nothing; it spares the store questions by pairs that wait long.
+constexpr milliseconds kFirstSlice{20}, kLongestSlice{100};
+constexpr auto kSoon = std::chrono::seconds(1);  // how long a pair counts as just begun
+
+std::string keyOf(int from, int to) { return ::gloo::MakeString("lazy/", from, "/", to); }
+
+}  // namespace
+
+AddressExchange::AddressExchange(Group& group, std::shared_ptr<gloo_version::ContextStore> store)
+    : group_(group), store_(std::move(store)) {}
+
+AddressExchange::~AddressExchange() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_one();
+  if (thread_.joinable()) thread_.join();
+}
+
+void AddressExchange::begin(Connection& connection) {
+  Introduction introduction;
+  introduction.connection = &connection;
+  introduction.ownKey = keyOf(group_.rank(), connection.peerRank);
+  introduction.peerKey = keyOf(connection.peerRank, group_.rank());
+  introduction.ownAddress = encodeAddress(connection.localAddress());
+  introduction.begun = monotonicNow();
+  introduction.deadline = deadlineAfter(connection.connectTimeout());
+  std::lock_guard<std::mutex> lock(mutex_);
+  new_.push_back(std::move(introduction));
+  if (running_) {
+    changed_.notify_one();
+    return;
+  }
+  if (thread_.joinable()) thread_.join();  // it has left its loop
+  thread_ = std::thread([this] { run(); });
+  pthread_setname_np(thread_.native_handle(), "gloo-bypass-ask");
+  running_ = true;
+}
+
+void AddressExchange::run() {
+  std::vector<Introduction> open;
+  while (takeNew(open)) {
+    for (Introduction& introduction : open) {
+      if (!introduction.told) tell(introduction);
+    }
+    const milliseconds each = slice(open);
+    const TimePoint begun = monotonicNow();
+    std::erase_if(open, [&](Introduction& introduction) { return look(introduction, each); });
+    // A store that refuses at once is not asked in a tight loop.
+    if (!open.empty() && monotonicNow() - begun < each) pause(begun + each);
+  }
+}
+
+bool AddressExchange::takeNew(std::vector<Introduction>& open) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::move(new_.begin(), new_.end(), std::back_inserter(open));
+  new_.clear();
+  running_ = !stopping_ && !open.empty();
+  return running_;
+}
+
+void AddressExchange::tell(Introduction& introduction) {
+  try {
+    store_->set(introduction.ownKey, introduction.ownAddress);
+    introduction.told = true;
+  } catch (const std::exception& e) {
+    introduction.error = e.what();
+  }
+}
+
+milliseconds AddressExchange::slice(const std::vector<Introduction>& open) const {
+  const TimePoint now = monotonicNow();
+  const bool soon = std::any_of(open.begin(), open.end(), [&](const Introduction& i) { return now - i.begun < kSoon; });
+  return std::max(milliseconds(1), (soon ? kFirstSlice : kLongestSlice) / static_cast<int>(open.size()));
+}
+
+bool AddressExchange::look(Introduction& introduction, milliseconds slice) {
+  std::vector<char> bytes;
+  try {
+    store_->wait({introduction.peerKey}, slice);
+    bytes = store_->get(introduction.peerKey);
+  } catch (const std::exception& e) {
+    // Also what a store throws when the key was not set in time.
+    introduction.error = e.what();
+    return giveUp(introduction);
+  }
+  auto connect = [&] { introduction.connection->connectTo(bytes); };
+  group_.exclusive(connect);
+  return true;
+}
+
+bool AddressExchange::giveUp(Introduction& introduction) {
+  bool over = false;
+  auto judge = [&] {
+    Connection& connection = *introduction.connection;
+    over = connection.failure() != nullptr;
+    if (over || monotonicNow() < introduction.deadline) return;
+    if (!connection.hasPending()) {
+      // Nobody waits for this peer in particular (a receive from any has its own timeout).
+      introduction.deadline = deadlineAfter(connection.connectTimeout());
+      return;
+    }
+    connection.failFirstUse(introduction.error);
+    over = true;
+  };
+  group_.exclusive(judge);
+  return over;
+}
+
+void AddressExchange::pause(TimePoint end) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait_for(lock, end - monotonicNow(), [this] { return stopping_ || !new_.empty(); });
+}
+
+}  // namespace gloo_bypass::adapter

@@ -1,0 +1,75 @@
+// Connections on demand: tells peers this rank's channel addresses through the context's store, and waits for theirs.
+//
+//   first use of a pair --begin--> told (lazy/<this rank>/<peer> is set) --> lazy/<peer>/<this rank> appears --> connect
+//                                    |
+//                                    `--> nothing within the pair's timeout, while an operation waits: the pair fails
+//
+// Both ranks do the same, whoever is first, so it does not matter who is. The key appears once the peer has used its
+// side: what is posted before waits in the channel.
+//
+// Thread: one of its own while a pair waits for its peer; none otherwise. The store is asked from it alone, without
+// exclusive access, so a slow store delays nobody but the pair it is asked for.
+// Errors: a store that does not answer counts as a peer that has not come; its last error is named.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "compatibility/gloo/transport.h"
+#include "transport/base/time.h"
+
+namespace gloo_bypass::adapter {
+
+class Connection;
+class Group;
+
+class AddressExchange {
+ public:
+  // `group` must outlive it.
+  AddressExchange(Group& group, std::shared_ptr<gloo_version::ContextStore> store);
+  // Without exclusive access. Waits for the question that the store is being asked, kLongestSlice at most.
+  ~AddressExchange();
+  AddressExchange(const AddressExchange&) = delete;
+  AddressExchange& operator=(const AddressExchange&) = delete;
+
+  // `connection` is open and is to be connected. Needs exclusive access.
+  void begin(Connection& connection);
+
+ private:
+  struct Introduction {
+    Connection* connection;
+    std::string ownKey, peerKey;
+    std::vector<char> ownAddress;
+    TimePoint begun, deadline;
+    bool told = false;
+    std::string error;  // the store's last one
+  };
+
+  void run();
+  // False: the destructor was called, or nothing is left to do.
+  bool takeNew(std::vector<Introduction>& open);
+  void tell(Introduction& introduction);
+  // How long the store may be asked for one address.
+  std::chrono::milliseconds slice(const std::vector<Introduction>& open) const;
+  // True: over, with success or without.
+  bool look(Introduction& introduction, std::chrono::milliseconds slice);
+  bool giveUp(Introduction& introduction);
+  // Sleeps until `end`, or until there is something new.
+  void pause(TimePoint end);
+
+  Group& group_;
+  const std::shared_ptr<gloo_version::ContextStore> store_;
+  std::mutex mutex_;  // taken with or without exclusive access; exclusive access is never asked for under it
+  std::condition_variable changed_;
+  std::vector<Introduction> new_;  // guarded by mutex_
+  bool running_ = false;           // guarded by mutex_
+  bool stopping_ = false;          // guarded by mutex_
+  std::thread thread_;             // touched with exclusive access, then by the destructor
+};
+
+}  // namespace gloo_bypass::adapter
