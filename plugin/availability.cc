@@ -71,7 +71,14 @@ std::string tryTcp() {
       attributes.hostname = hostName;
       return ::gloo::transport::tcp::CreateDevice(attributes)->str();
     };
-    if (!place.interface.empty()) return made(place.interface, "");
+    if (!place.interface.empty()) {
+      try {
+        return made(place.interface, "");
+      } catch (const std::exception& error) {
+        refuse(fmt::format("GLOO_SOCKET_IFNAME='{}': {}: name an interface that is up and has an address",
+                           place.interface, withoutSourceLine(error.what())));
+      }
+    }
     try {
       return made("", place.hostName);
     } catch (const std::exception&) {
@@ -91,10 +98,16 @@ std::string tryTcp() {
   });
 }
 
-[[maybe_unused]] TransportConfig configurationOfProcess() {
-  auto config = configurationFromEnvironment();
-  if (!config) refuse(config.error().message);
-  return std::move(config).value();
+[[maybe_unused]] TransportConfig configurationOfProcess(BackEnd backEnd) {
+  auto read = configurationFromEnvironment();
+  if (!read) refuse(read.error().message);
+  TransportConfig config = std::move(read).value();
+  if (!ProcessTransport::instance().begun(backEnd)) {  // nobody shall see what the child counts
+    config.stats.clear();
+    config.metrics.clear();
+    config.telemetry = false;
+  }
+  return config;
 }
 
 #ifdef GLOO_BYPASS_HAVE_DPDK
@@ -133,10 +146,10 @@ class ProbeDirectory {
 std::string tryDpdk() {
 #ifdef GLOO_BYPASS_HAVE_DPDK
   const Place place = placeOfProcess();
-  auto config = withGlooAddress(configurationOfProcess(), place.interface, place.hostName);
+  auto config = withGlooAddress(configurationOfProcess(BackEnd::kDpdk), place.interface, place.hostName);
   if (!config) refuse(config.error().message);
-  if (ProcessTransport::instance().begun(BackEnd::kDpdk)) return tryDevice(BackEnd::kDpdk, config.value(), makeDpdkDevice);
-  config.value().stats.clear();
+  if (ProcessTransport::instance().begun(BackEnd::kDpdk))
+    return tryDevice(BackEnd::kDpdk, config.value(), makeDpdkDevice);
   const ProbeDirectory directory(config.value());
   try {
     return directory.named(tryDevice(BackEnd::kDpdk, config.value(), makeDpdkDevice));
@@ -151,9 +164,8 @@ std::string tryDpdk() {
 std::string tryRdma() {
 #ifdef GLOO_BYPASS_HAVE_RDMA
   const Place place = placeOfProcess();
-  auto config = withGlooAddressForRdma(configurationOfProcess(), place.interface, place.hostName);
+  auto config = withGlooAddressForRdma(configurationOfProcess(BackEnd::kRdma), place.interface, place.hostName);
   if (!config) refuse(config.error().message);
-  if (!ProcessTransport::instance().begun(BackEnd::kRdma)) config.value().stats.clear();
   return tryDevice(BackEnd::kRdma, config.value(), makeRdmaDevice);
 #else
   refuse("not in this build (" GLOO_BYPASS_NO_RDMA "): install libibverbs-dev and build again");

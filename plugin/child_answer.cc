@@ -106,8 +106,9 @@ ChildAnswer answerOfChild(const std::function<std::string()>& ask, std::chrono::
   const int status = endOf(child);
   if (read == Read::kTooLate) return {false, fmt::format("no answer within {} s", bound.count() / 1000.0)};
   if (read == Read::kEnded || line.empty()) {
-    return {false, WIFSIGNALED(status) ? fmt::format("ended by signal {} ({})", WTERMSIG(status), ::strsignal(WTERMSIG(status)))
-                                       : std::string("ended without an answer")};
+    return {false, WIFSIGNALED(status)
+                       ? fmt::format("ended by signal {} ({})", WTERMSIG(status), ::strsignal(WTERMSIG(status)))
+                       : std::string("ended without an answer")};
   }
   return {line.front() == kAnswer, line.substr(1)};
 }

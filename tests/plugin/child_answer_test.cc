@@ -14,9 +14,9 @@
 namespace gloo_bypass {
 namespace {
 
-using ::testing::HasSubstr;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using ::testing::HasSubstr;
 
 // What only a hang reaches.
 constexpr seconds kBound{30};
@@ -35,7 +35,9 @@ TEST(ChildAnswer_Ask, LongerThanThePipe_ComesWhole) {
   EXPECT_EQ(answerOfChild([&] { return text; }, kBound).text, text);
 }
 
-TEST(ChildAnswer_Ask, Empty_IsAnAnswer) { EXPECT_TRUE(answerOfChild([] { return ""; }, kBound).answered); }
+TEST(ChildAnswer_Ask, Empty_IsAnAnswer) {
+  EXPECT_TRUE(answerOfChild([] { return ""; }, kBound).answered);
+}
 
 TEST(ChildAnswer_Ask, Throws_NotAnsweredWithItsText) {
   const ChildAnswer answer = answerOfChild([]() -> std::string { throw std::runtime_error("no such device"); }, kBound);

@@ -30,9 +30,13 @@ class Counters(TypedDict):
 class ChannelStats(Counters, total=False):
     """Counters of the connection to one peer."""
 
+    channel: int
     peer: str
     local_rank: int
     peer_rank: int
+    smoothed_rtt_us: float  #: this one and the next two: DPDK only
+    min_rtt_us: float
+    congestion_window_bytes: int
 
 
 class PortStats(TypedDict, total=False):
@@ -61,6 +65,6 @@ def stats() -> Dict[str, TransportStats]:
 
         gloo_bypass.stats()["DPDK"]["bytes_sent"]
     """
-    counters = _library.json_of(_library.handle.gloo_bypass_stats_json, 16384)
-    # The plug-in names each transport's counters only if there are several.
-    return {counters["transport"]: counters} if "transport" in counters else counters
+    counters: Dict[str, Any] = _library.json_of(_library.handle.gloo_bypass_stats_json, 16384)
+    # The plug-in puts each transport's counters under its name only if there are several.
+    return {counters["transport"]: counters} if "transport" in counters else counters  # type: ignore[dict-item]

@@ -1,0 +1,62 @@
+#!/usr/bin/python3
+"""Data-parallel training with DistributedDataParallel, checked against the same training in one process.
+
+    GLOO_DEVICE_TRANSPORT=DPDK python3 -m torch.distributed.run --nproc_per_node 2 examples/ddp.py
+"""
+import argparse
+
+import gloo_bypass  # the only line that this project adds
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+
+def new_model():
+    torch.manual_seed(1)  # every rank, and the check below, start with the same parameters
+    return torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.Tanh(), torch.nn.Linear(64, 8))
+
+
+def batch(step, size):
+    generator = torch.Generator().manual_seed(1000 + step)
+    return torch.randn(size, 32, generator=generator), torch.randn(size, 8, generator=generator)
+
+
+def train(model, steps, size, part=slice(None)):
+    """SGD on `part` of each batch of `size` samples."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    for step in range(steps):
+        inputs, targets = batch(step, size)
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(model(inputs[part]), targets[part]).backward()  # DDP averages the gradients meanwhile
+        optimizer.step()
+    return torch.nn.utils.parameters_to_vector(model.parameters()).detach()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=10, help="training steps (10)")
+    parser.add_argument("--batch", type=int, default=8, help="samples of each rank in a step (8)")
+    options = parser.parse_args()
+
+    dist.init_process_group("gloo")
+    rank, size = dist.get_rank(), dist.get_world_size()
+    mine = slice(rank * options.batch, (rank + 1) * options.batch)
+    trained = train(DistributedDataParallel(new_model()), options.steps, size * options.batch, mine)
+
+    # Every rank must have the same bits, and one process that sees the whole batch the same numbers up to rounding.
+    everyone = [torch.empty_like(trained) for _ in range(size)]
+    dist.all_gather(everyone, trained)
+    assert all(torch.equal(trained, other) for other in everyone), "ranks have different parameters"
+    alone = train(new_model(), options.steps, size * options.batch)
+    torch.testing.assert_close(trained, alone, rtol=1e-4, atol=1e-5)
+    dist.barrier()
+    if rank == 0:
+        sent = {name: counters["bytes_sent"] for name, counters in gloo_bypass.stats().items()}
+        print(f"bytes sent by rank 0: {sent or 'not counted over TCP'}")
+        print(f"sum of the parameters: {trained.double().sum().item():.12f}")
+        print(f"checked: {size} ranks trained the model that one process trains")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+#!/usr/bin/python3
+"""Fully sharded data parallel: each rank keeps a part of every parameter; checked against DistributedDataParallel.
+
+    GLOO_DEVICE_TRANSPORT=DPDK python3 -m torch.distributed.run --nproc_per_node 2 examples/fsdp.py
+
+Needs a PyTorch whose FSDP runs on CPUs: 2.6 does, 1.13 does not (exit status 77, which test drivers read as skipped).
+"""
+import argparse
+import sys
+
+import gloo_bypass  # noqa: F401  the only line that this project adds
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+NOT_IN_THIS_RELEASE = 77
+
+
+def new_model():
+    torch.manual_seed(3)
+    return torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.Tanh(), torch.nn.Linear(64, 8))
+
+
+def train(model, steps, rank):
+    """Outputs of the trained model for inputs that are the same on all ranks."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    generator = torch.Generator().manual_seed(rank)  # each rank has data of its own
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(torch.randn(8, 32, generator=generator)).square().mean().backward()
+        optimizer.step()
+    with torch.no_grad():
+        return model(torch.linspace(-1, 1, 4 * 32).reshape(4, 32))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=5, help="training steps (5)")
+    options = parser.parse_args()
+    if tuple(int(word) for word in torch.__version__.split(".")[:2]) < (2, 6):
+        print(f"not checked: FSDP of PyTorch {torch.__version__} needs a GPU")
+        sys.exit(NOT_IN_THIS_RELEASE)
+    from torch.distributed.fsdp import FullyShardedDataParallel
+
+    dist.init_process_group("gloo")
+    rank, size = dist.get_rank(), dist.get_world_size()
+    expected = train(DistributedDataParallel(new_model()), options.steps, rank)
+    model = FullyShardedDataParallel(new_model(), device_id=torch.device("cpu"))
+    whole = sum(parameter.numel() for parameter in new_model().parameters())
+    kept = sum(parameter.numel() for parameter in model.parameters())
+    trained = train(model, options.steps, rank)
+
+    assert kept == -(-whole // size), f"rank {rank} keeps {kept} of {whole} parameters"
+    torch.testing.assert_close(trained, expected, rtol=1e-4, atol=1e-5)
+    dist.barrier()
+    if rank == 0:
+        print(f"parameters: {kept} of {whole} on rank 0")
+        print(f"sum of the outputs: {trained.double().sum().item():.12f}")
+        print(f"checked: {size} ranks with sharded parameters trained what they train with whole ones")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""Every example runs with two ranks over TCP and DPDK, checks its result, and prints the same numbers over both."""
+import os
+import pathlib
+import sys
+import tempfile
+
+import pytest
+from conftest import environment_for, run
+from ranks import Ranks
+
+EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
+PROGRAMS = sorted(path.name for path in EXAMPLES.glob("*.py"))
+TRANSPORTS = ["TCP"] if os.environ.get("PLUGIN_NO_DPDK") else ["TCP", "DPDK"]
+NOT_IN_THIS_RELEASE = 77
+
+
+def outcome_of(example, transport):
+    """What rank 0 printed but for what is counted: the numbers and the last line."""
+    with Ranks(EXAMPLES / example, 2, transport=transport, load="import") as ranks:
+        if ranks.wait() == [NOT_IN_THIS_RELEASE] * 2:
+            pytest.skip(ranks.output(0).strip())
+        ranks.succeed()
+        lines = [line for line in ranks.output(0).splitlines() if line.startswith(("sum ", "parameters", "optimiser", "words", "checked"))]
+        if transport == "DPDK" and example == "ddp.py":
+            assert "{'DPDK': " in ranks.output(0)
+    assert lines[-1].startswith("checked: 2 ranks "), lines
+    assert len(lines) > 1, lines
+    return lines
+
+
+@pytest.mark.parametrize("example", [name for name in PROGRAMS if name != "two_nodes.py"])
+def test_Example_TwoRanks_ChecksItselfAndAgreesOverAllTransports(example):
+    outcomes = [outcome_of(example, transport) for transport in TRANSPORTS]
+    assert all(outcome == outcomes[0] for outcome in outcomes), outcomes
+
+
+def test_TwoNodes_Ddp_BothAgentsEndWell(tmp_path):
+    with tempfile.TemporaryDirectory(prefix="gbt") as short:  # sockets have short names
+        result = run([EXAMPLES / "two_nodes.py", EXAMPLES / "ddp.py", "--steps", "3"],
+                     environment_for(pathlib.Path(short), GLOO_DEVICE_TRANSPORT=TRANSPORTS[-1], USE_LIBUV="0", TMPDIR=tmp_path))
+    assert "checked: 2 ranks trained" in result.stdout
+    assert result.stdout.splitlines()[-1] == "checked: 2 agents with 1 rank each ended well"
+    assert not list(tmp_path.glob("two-nodes-*"))
+
+
+@pytest.mark.parametrize("program, options, said", [
+    ("import sys; sys.exit(3)", [], "exit statuses are ["),
+    ("import time; time.sleep(600)", ["--seconds", "1"], "[None, None] (None: still running after 1 s)"),
+])
+def test_TwoNodes_ProgramFailsOrHangs_SaysSo(tmp_path, program, options, said):
+    (tmp_path / "program.py").write_text(program)
+    result = run([EXAMPLES / "two_nodes.py", *options, tmp_path / "program.py"],
+                 environment_for(tmp_path, USE_LIBUV="0", TMPDIR=tmp_path), status=1)
+    assert said in result.stderr.splitlines()[-1]
+    assert "checked" not in result.stdout
+    assert not list(tmp_path.glob("two-nodes-*"))
+
+
+@pytest.mark.parametrize("arguments, said", [(["no-such-program.py"], "there is no program 'no-such-program.py'"), ([], "required: program")])
+def test_TwoNodes_WrongArguments_OneClearLine(tmp_path, arguments, said):
+    result = run([EXAMPLES / "two_nodes.py", *arguments], environment_for(tmp_path), python=sys.executable, status=2)
+    assert said in result.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("example", PROGRAMS)
+def test_Example_Source_SaysHowToRunIt(example):
+    path = EXAMPLES / example
+    assert os.access(path, os.X_OK)
+    assert f"examples/{example}" in path.read_text().split('"""')[1]
+
+
+def test_Example_Help_IsPrinted(tmp_path):
+    # One of those that import PyTorch is enough: all make their parser in the same way.
+    for example in ("two_nodes.py", "ddp.py"):
+        assert run([EXAMPLES / example, "--help"], environment_for(tmp_path)).stdout.startswith("usage: " + example)
