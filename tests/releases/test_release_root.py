@@ -63,8 +63,8 @@ def test_Make_ListChanged_IsMadeAnew(namespaces, release_root):
 def test_Make_NoMmdebstrap_NamesTheCommand(namespaces, release_root, tmp_path):
     programs = tmp_path / "programs"
     programs.mkdir()
-    for name in ("bash", "env", "unshare", "true", "rm", "dirname", "cat"):
-        (programs / name).symlink_to(shutil.which(name))
+    for name in ("bash", "env", "unshare", "true", "rm", "dirname", "cat", "newuidmap", "newgidmap"):
+        (programs / name).symlink_to(shutil.which(name) or "/no/such")
     done = release_root("make", "trixie", PATH=str(programs))
     assert done.returncode == MISSING
     assert done.stderr.splitlines() == ["release-root: mmdebstrap is not installed: run scripts/install-packages releases"]
