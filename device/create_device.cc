@@ -14,6 +14,7 @@
 #include "plugin/gloo_address.h"
 #include "plugin/process_transport.h"
 #include "plugin/settings.h"
+#include "transport/gloo/connect_mode.h"
 #ifdef GLOO_BYPASS_HAVE_DPDK
 #include "plugin/dpdk_device.h"
 #endif
@@ -57,6 +58,10 @@ std::string ownHostName() {
   return std::move(complete).value();
 }
 
+[[maybe_unused]] ConnectMode connectMode(const DeviceOptions& options) {
+  return options.connectOnDemand ? ConnectMode::kOnDemand : ConnectMode::kAtOnce;
+}
+
 template <typename Options>
 Options optionsFromEnvironment() {
   Options options;
@@ -71,7 +76,7 @@ RdmaOptions RdmaOptions::fromEnvironment() { return optionsFromEnvironment<RdmaO
 
 std::shared_ptr<::gloo::transport::Device> createDpdkDevice([[maybe_unused]] const DpdkOptions& options) {
 #ifdef GLOO_BYPASS_HAVE_DPDK
-  return makeDpdkDevice(configurationOf(options, "DPDK", withGlooAddress));
+  return makeDpdkDevice(configurationOf(options, "DPDK", withGlooAddress), connectMode(options));
 #else
   fail("DPDK", "it is not in this build of libgloo_bypass_device (libdpdk was missing or disabled)");
 #endif
@@ -79,7 +84,7 @@ std::shared_ptr<::gloo::transport::Device> createDpdkDevice([[maybe_unused]] con
 
 std::shared_ptr<::gloo::transport::Device> createRdmaDevice([[maybe_unused]] const RdmaOptions& options) {
 #ifdef GLOO_BYPASS_HAVE_RDMA
-  return makeRdmaDevice(configurationOf(options, "RDMA", withGlooAddressForRdma));
+  return makeRdmaDevice(configurationOf(options, "RDMA", withGlooAddressForRdma), connectMode(options));
 #else
   fail("RDMA", "it is not in this build of libgloo_bypass_device (libibverbs-dev was missing or disabled)");
 #endif

@@ -43,10 +43,10 @@ Result<std::shared_ptr<Transport>> makeDpdkTransport(const TransportConfig& conf
 
 }  // namespace
 
-std::shared_ptr<::gloo::transport::Device> makeDpdkDevice(const TransportConfig& config) {
+std::shared_ptr<::gloo::transport::Device> makeDpdkDevice(const TransportConfig& config, ConnectMode mode) {
   auto transport = ProcessTransport::instance().acquire(BackEnd::kDpdk, config, makeDpdkTransport);
   if (!transport) throw ::gloo::InvalidOperationException("DPDK transport: " + transport.error().message);
-  return makeDevice(std::move(transport).value());
+  return makeDevice(std::move(transport).value(), mode);
 }
 
 }  // namespace gloo_bypass

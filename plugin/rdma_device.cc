@@ -20,10 +20,10 @@ Result<std::shared_ptr<Transport>> makeRdmaTransport(const TransportConfig& conf
 
 }  // namespace
 
-std::shared_ptr<::gloo::transport::Device> makeRdmaDevice(const TransportConfig& config) {
+std::shared_ptr<::gloo::transport::Device> makeRdmaDevice(const TransportConfig& config, ConnectMode mode) {
   auto transport = ProcessTransport::instance().acquire(BackEnd::kRdma, config, makeRdmaTransport);
   if (!transport) throw ::gloo::InvalidOperationException("RDMA transport: " + transport.error().message);
-  return makeDevice(std::move(transport).value());
+  return makeDevice(std::move(transport).value(), mode);
 }
 
 }  // namespace gloo_bypass

@@ -13,6 +13,7 @@
 #include "compatibility/torch/device_registry.h"
 #include "plugin/environment.h"
 #include "plugin/gloo_address.h"
+#include "transport/gloo/connect_mode.h"
 #ifdef GLOO_BYPASS_HAVE_DPDK
 #include "plugin/dpdk_device.h"
 #endif
@@ -31,14 +32,18 @@ constexpr const char* kRdmaKey = "RDMA";
 
 [[noreturn]] void fail(const std::string& message) { throw ::gloo::InvalidOperationException(message); }
 
+[[maybe_unused]] gloo_bypass::ConnectMode connectMode(bool lazy) {
+  return lazy ? gloo_bypass::ConnectMode::kOnDemand : gloo_bypass::ConnectMode::kAtOnce;
+}
+
 // PyTorch gives an interface (GLOO_SOCKET_IFNAME) and "", or "" and a host name.
-DevicePointer makeDpdk(const std::string& interface, const std::string& hostName, bool /*lazy*/) {
+DevicePointer makeDpdk(const std::string& interface, const std::string& hostName, [[maybe_unused]] bool lazy) {
 #ifdef GLOO_BYPASS_HAVE_DPDK
   const auto environment = gloo_bypass::configurationFromEnvironment();
   if (!environment) fail("DPDK transport: " + environment.error().message);
   const auto config = gloo_bypass::withGlooAddress(environment.value(), interface, hostName);
   if (!config) fail("DPDK transport: " + config.error().message);
-  return gloo_bypass::makeDpdkDevice(config.value());
+  return gloo_bypass::makeDpdkDevice(config.value(), connectMode(lazy));
 #else
   static_cast<void>(interface);
   static_cast<void>(hostName);
@@ -46,13 +51,13 @@ DevicePointer makeDpdk(const std::string& interface, const std::string& hostName
 #endif
 }
 
-DevicePointer makeRdma(const std::string& interface, const std::string& hostName, bool /*lazy*/) {
+DevicePointer makeRdma(const std::string& interface, const std::string& hostName, [[maybe_unused]] bool lazy) {
 #ifdef GLOO_BYPASS_HAVE_RDMA
   const auto environment = gloo_bypass::configurationFromEnvironment();
   if (!environment) fail("RDMA transport: " + environment.error().message);
   const auto config = gloo_bypass::withGlooAddressForRdma(environment.value(), interface, hostName);
   if (!config) fail("RDMA transport: " + config.error().message);
-  return gloo_bypass::makeRdmaDevice(config.value());
+  return gloo_bypass::makeRdmaDevice(config.value(), connectMode(lazy));
 #else
   static_cast<void>(interface);
   static_cast<void>(hostName);

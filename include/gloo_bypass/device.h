@@ -46,6 +46,10 @@ struct DeviceOptions {
   // An empty text is the default, too. Unknown names and values that are not allowed are errors when the device is made.
   std::map<std::string, std::string> settings;
 
+  // Pairs connect when they are first used, as those of gloo::transport::tcp::CreateLazyDevice, instead of all at once. Needs a Gloo
+  // whose contexts keep their store (2025 or later); with an earlier one all pairs connect at once all the same.
+  bool connectOnDemand = false;
+
   // The same, typed: set(setting::kSpinUs, 50us).
   void set(SettingName<std::int64_t> name, std::int64_t value) { settings[name.text] = std::to_string(value); }
   void set(SettingName<std::string_view> name, std::string_view value) { settings[name.text] = value; }
