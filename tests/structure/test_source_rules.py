@@ -11,17 +11,18 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # Which folders a folder may include from (itself always). Siblings do not know each other.
 MAY_INCLUDE = {
+    "compatibility/gloo": [],
     "transport/base": [],
     "transport/wire": ["transport/base"],
     "transport/core": ["transport/base", "transport/wire"],
     "transport/io": ["transport/base", "transport/wire", "transport/core"],
     "transport/dpdk": ["transport/base", "transport/wire", "transport/core", "transport/io"],
     "transport/verbs": ["transport/base", "transport/wire", "transport/core", "transport/io"],
-    "transport/gloo": ["transport/base", "transport/wire", "transport/core", "transport/io"],
+    "transport/gloo": ["transport/base", "transport/wire", "transport/core", "transport/io", "compatibility/gloo"],
     "plugin": ["transport"],
     "include/gloo_bypass": [],  # what users compile against: nothing of the sources
     "device": ["transport", "plugin"],
-    "tools": ["transport", "plugin"],
+    "tools": ["transport", "plugin", "compatibility/gloo"],
     "trainer": ["transport", "plugin"],
 }
 PURE = ["transport/core", "transport/wire"]
@@ -34,6 +35,10 @@ IMPURE_INCLUDES = re.compile(
 IMPURE_WORDS = re.compile(
     r"\b(steady_clock|system_clock|high_resolution_clock|clock_gettime|gettimeofday|monotonicNow|getenv|setenv|environ|rand|srand|"
     r"random_device|mt19937|thread_local|socket|sleep_for|usleep|nanosleep|__rdtsc|rte_\w+)\b")
+# What a build of Gloo or PyTorch can do, or which one it is: for the headers of compatibility/ only.
+VERSION_CONDITION = re.compile(
+    r"^\s*#\s*(?:if|ifdef|ifndef|elif)\b.*\b((?:GLOO|TORCH)_(?:VERSION|STORE|SHARED)\w*|GLOO_BYPASS_(?:GLOO|TORCH)_\w+)")
+VERSION_FREE = ["transport", "plugin", "include", "device", "tools", "trainer", "tests", "examples"]
 READS_ENVIRONMENT = re.compile(r"\b(getenv|secure_getenv|environ)\b")
 
 
@@ -94,6 +99,21 @@ def test_Sources_AllFolders_IncludeInOneDirection():
     assert direction_faults(ROOT) == []
 
 
+def version_faults(root):
+    faults = []
+    for folder in VERSION_FREE:
+        for path in sources(root, folder):
+            for number, line in enumerate(path.read_text().splitlines(), 1):
+                match = VERSION_CONDITION.match(line)
+                if match:
+                    faults.append(f"{path.relative_to(root)}:{number} depends on {match.group(1)}")
+    return faults
+
+
+def test_Sources_AllFoldersButCompatibility_AskForNoVersion():
+    assert version_faults(ROOT) == []
+
+
 def test_Sources_CoreAndWire_ArePure():
     assert all(sources(ROOT, folder) for folder in PURE), "nothing to check: were the folders moved?"
     assert purity_faults(ROOT) == []
@@ -114,6 +134,11 @@ def test_Sources_TransportAndPlugin_ReadEnvironmentInOneFile():
     ("transport/dpdk", '#include "plugin/settings.h"', direction_faults),
     ("include/gloo_bypass", '#include "plugin/settings.h"', direction_faults),
     ("transport/dpdk", 'std::getenv("HOME");', environment_faults),
+    ("compatibility/gloo", '#include "transport/gloo/device.h"', direction_faults),
+    ("transport/verbs", '#include "compatibility/gloo/transport.h"', direction_faults),
+    ("transport/gloo", "#if GLOO_BYPASS_GLOO_SHARED_STORE", version_faults),
+    ("tests/plugin", "#ifdef GLOO_BYPASS_TORCH_LAZY_INIT", version_faults),
+    ("tools", "#if GLOO_VERSION > 500", version_faults),
 ])
 def test_Checker_FaultPlanted_IsFound(tmp_path, folder, line, check):
     (tmp_path / folder).mkdir(parents=True)
