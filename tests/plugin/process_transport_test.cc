@@ -1,7 +1,10 @@
 #include "plugin/process_transport.h"
 
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -334,6 +337,57 @@ TEST(ProcessTransport_Metrics, FactoryFails_ExportEndsAndOtherTargetIsFree) {
   config.metrics = "file:" + folder.path + "/c.prom";
   EXPECT_THAT(process.acquire(BackEnd::kRdma, config, makeFake).error().message,
               AllOf(HasSubstr("b.prom"), HasSubstr("c.prom")));
+}
+
+bool somebodyListens(int port) {
+  const int connection = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in name{};
+  name.sin_family = AF_INET;
+  name.sin_port = htons(static_cast<std::uint16_t>(port));
+  name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const bool connected = ::connect(connection, reinterpret_cast<const sockaddr*>(&name), sizeof(name)) == 0;
+  ::close(connection);
+  return connected;
+}
+
+TEST(ProcessTransport_Metrics, ForkedChild_NeitherExportsNorKeepsThePort) {
+  ProcessTransport process;
+  TransportConfig config;
+  config.metrics = "http://:auto";
+  ::testing::internal::CaptureStderr();
+  const auto transport = process.acquire(BackEnd::kDpdk, config, makeFake);
+  const std::string line = ::testing::internal::GetCapturedStderr();
+  if (!transport && transport.error().message.find("not in this build") != std::string::npos) {
+    GTEST_SKIP() << transport.error().message;
+  }
+  ASSERT_TRUE(transport) << transport.error().message;
+  int port = 0;
+  ASSERT_EQ(std::sscanf(line.c_str(), "gloo-bypass: process %*d: metrics at http://127.0.0.1:%d/metrics", &port), 1) << line;
+  EXPECT_TRUE(somebodyListens(port));
+  int ready[2], done[2];
+  ASSERT_EQ(pipe(ready), 0);
+  ASSERT_EQ(pipe(done), 0);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    process.becomeChildOf(getppid());
+    ::close(ready[1]);
+    ::close(done[1]);
+    char byte;
+    const bool parentDone = ::read(done[0], &byte, 1) == 0;
+    process.shutDown();  // has nothing to stop
+    _exit(parentDone ? 0 : 1);
+  }
+  ::close(ready[1]);
+  char byte;
+  EXPECT_EQ(::read(ready[0], &byte, 1), 0);
+  EXPECT_TRUE(somebodyListens(port)) << "the child has taken it from the parent";
+  process.shutDown();
+  EXPECT_FALSE(somebodyListens(port)) << "the child keeps it";
+  for (const int fd : {ready[0], done[0], done[1]}) ::close(fd);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST(CountersAsText, Histogram_IsItsSummaryOnly) {
