@@ -63,7 +63,9 @@ MemifLink::MemifLink(MemifShared& shared, LinkId id, MemifAddress peer)
       id_(id),
       peer_(std::move(peer)),
       state_(role() == MemifRole::kClient ? State::kLocating : State::kAwaiting),
-      received_(role(), {.bufferBytes = shared.self.bufferBytes, .log2Slots = shared.self.log2Slots}) {
+      memory_({.bufferBytes = shared.self.bufferBytes, .log2Slots = shared.self.log2Slots}),
+      received_(memory_, role()),
+      toSend_(memory_, role()) {
   UdpFlow flow;
   flow.sourceMac = macOf(shared.self.portId);
   flow.destinationMac = macOf(peer_.portId);
@@ -154,7 +156,7 @@ Result<std::unique_ptr<EthernetDevice>> MemifLink::makeDevice(const std::string&
       fmt::format("role={},id={},socket={},socket-abstract=no,bsize={},rsize={},secret={}", role, deviceId_, socketPath,
                   shared_.self.bufferBytes, shared_.self.log2Slots,
                   secretOf(role == "server" ? shared_.self.secret : peer_.secret));
-  options.receivePool = shared_.buffers->receivePool();
+  options.receivePool = shared_.receivePool.get();
   return EthernetDevice::create(options);
 }
 
@@ -195,7 +197,7 @@ void MemifLink::relay() {
   if (state_ != State::kAttaching || !local_) return;
   if (!pump(local_.get(), cross_.get()) || !pump(cross_.get(), local_.get())) return;  // failed, and said why
   if (!device_->linkUp()) return;
-  if (!received_.start()) return fail(ErrorCode::kInternal, "the drivers' handshake describes no ring");
+  if (!toSend_.start() || !received_.start()) return fail(ErrorCode::kInternal, "the drivers' handshake describes no ring");
   state_ = State::kUp;
 }
 
@@ -215,7 +217,7 @@ bool MemifLink::pump(int from, int to) {
       }
       return false;
     }
-    if (fromPeer == (role() == MemifRole::kServer) && !received_.overhear(packet, attached.get())) {
+    if (fromPeer == (role() == MemifRole::kServer) && !memory_.overhear(packet, attached.get())) {
       fail(fromPeer ? ErrorCode::kPeerViolatedProtocol : ErrorCode::kInternal, "the drivers do not agree on their memory");
       return false;
     }
@@ -268,7 +270,7 @@ void MemifLink::fail(ErrorCode code, std::string message) {
 }
 
 void MemifLink::ringBroken() {
-  fail(ErrorCode::kPeerViolatedProtocol, "it wrote nonsense into the shared ring");
+  fail(ErrorCode::kPeerViolatedProtocol, "it wrote nonsense into the shared memory");
   device_.reset();
   local_.reset();
 }

@@ -43,7 +43,7 @@ struct MemifShared {
   MemifAddress self;
   std::string base;  // directory and port id: the sockets' common beginning
   WakePage page;
-  std::unique_ptr<PacketBuffers> buffers;
+  MempoolHandle receivePool;  // the driver asks for one, and never uses it (memif_ring.h)
   FileDescriptor epoll;  // sockets whose events must wake the owner
 };
 
@@ -83,19 +83,19 @@ class MemifLink {
 
   // Only in kUp and kDraining.
   MemifReceiveRing& received() { return received_; }
-  // The peer has scribbled over the ring's counters: kDown.
-  void ringBroken();
   // Only in kUp.
-  std::uint16_t transmit(rte_mbuf** mbufs, std::uint16_t count) { return device_->transmit(mbufs, count); }
-  // After transmit(): the peer is to be woken. True: it was not before.
+  MemifSendRing& toSend() { return toSend_; }
+  // The peer has scribbled over a ring: kDown.
+  void ringBroken();
+  // After something was published: the peer is to be woken. True: it was not before.
   bool markForWake() { return !std::exchange(wakePending_, true); }
   void wakePeer() {
     wakePending_ = false;
     if (state_ == State::kUp) peerPage_.wakeIfSleeping();
   }
-  // Whether transmit() was refused last time. True: that has changed.
+  // Whether the ring was full last time. True: that has changed.
   bool setRefused(bool refused) { return std::exchange(refused_, refused) != refused; }
-  // After receive(). A peer that waits for room is worth waking for a good part of the ring (`ringSlots`), or when nothing
+  // After frames were released. A peer that waits for room is worth waking for a good part of the ring (`ringSlots`), or when nothing
   // is left to receive: on a shared core it would otherwise run for a few slots at a time.
   void onSlotsFreed(std::size_t count, bool drained, std::size_t ringSlots) {
     freedSlots_ += count;
@@ -133,7 +133,9 @@ class MemifLink {
   bool refused_ = false;
   std::size_t freedSlots_ = 0;  // since the peer was last woken for room
   FrameTemplate headers_;
+  MemifMemory memory_;
   MemifReceiveRing received_;
+  MemifSendRing toSend_;
   std::unique_ptr<EthernetDevice> device_;
 };
 

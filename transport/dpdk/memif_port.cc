@@ -18,10 +18,8 @@ namespace gloo_bypass {
 namespace {
 
 constexpr LinkId kFirstLink = 1;
-constexpr std::uint16_t kTransmitBurst = 32;
-constexpr unsigned kTransmitBuffers = 2 * kTransmitBurst;
-// The driver asks for a pool, and never uses it (memif_ring.h).
-constexpr unsigned kReceiveBuffers = 1;
+// The peer may begin to copy out what is this long while we copy on; small frames are shown together.
+constexpr std::size_t kPublishBytes = 16 * 1024;
 // Connections of peers that this process has not linked to yet; more are refused and end as "peer gone" there.
 constexpr std::size_t kMaxStrangers = 256;
 // While a link is being made, the driver's progress raises no event.
@@ -87,14 +85,9 @@ Result<std::unique_ptr<PacketPort>> makeMemifPort(const TransportConfig& config)
   auto page = WakePage::create();
   if (!page) return page.error();
   shared->page = std::move(page).value();
-  // Room beyond the frame makes the driver (24.11 on) copy a chained packet into ONE ring buffer: its fast path, taken
-  // when the room does not exceed the ring buffer, uses one per segment and leaves stale chain flags behind.
-  auto buffers = PacketBuffers::create({.maxFrameBytes = config.memifBufferBytes,
-                                        .receiveBuffers = kReceiveBuffers,
-                                        .transmitBuffers = kTransmitBuffers,
-                                        .transmitRoomBytes = config.memifBufferBytes + 64});
-  if (!buffers) return buffers.error();
-  shared->buffers = std::move(buffers).value();
+  auto pool = makePacketPool("rx", 1, config.memifBufferBytes + RTE_PKTMBUF_HEADROOM);
+  if (!pool) return pool.error();
+  shared->receivePool = std::move(pool).value();
   shared->epoll.reset(::epoll_create1(EPOLL_CLOEXEC));
   FileDescriptor stopEvent(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   auto listener = listenPacketSocket(shared->base + ".sock");
@@ -356,18 +349,13 @@ std::size_t MemifPort::transmit(LinkId id, std::span<const OutgoingDatagram> dat
   if (selfLink_ != 0 && id == selfLink_) return transmitSelf(datagrams);
   MemifLink* const link = find(id);
   if (link == nullptr || link->state() != MemifLink::State::kUp) return 0;
-  std::size_t sent = 0;
-  while (sent < datagrams.size()) {
-    const std::size_t wanted = std::min<std::size_t>(datagrams.size() - sent, kTransmitBurst);
-    const std::size_t accepted = transmitBurst(*link, datagrams.subspan(sent, wanted));
-    sent += accepted;
-    if (accepted < wanted) break;
-  }
+  std::size_t sent = fill(*link, datagrams);
   bool full = sent < datagrams.size();
+  if (link->state() != MemifLink::State::kUp) return sent;
   if (noteRefused(*link, full) && full) {
     // The peer may have emptied the ring before it could see that we wait for room: look once more.
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    sent += transmitBurst(*link, datagrams.subspan(sent, std::min<std::size_t>(datagrams.size() - sent, kTransmitBurst)));
+    sent += fill(*link, datagrams.subspan(sent));
     full = sent < datagrams.size();
     noteRefused(*link, full);
   }
@@ -391,22 +379,41 @@ void MemifPort::wakePeers() {
   wakePending_.clear();
 }
 
-std::uint16_t MemifPort::transmitBurst(MemifLink& link, std::span<const OutgoingDatagram> datagrams) {
-  std::array<rte_mbuf*, kTransmitBurst> mbufs;
-  std::uint16_t built = 0;
-  for (const OutgoingDatagram& datagram : datagrams) {
-    GLOO_BYPASS_CHECK(datagram.header.size() + datagram.payload.size() <= maxDatagramBytes_);
-    rte_mbuf* const mbuf = shared_->buffers->build(link.headers(), datagram, true);
-    if (mbuf == nullptr) break;  // cannot be: the driver keeps no buffer beyond its burst
-    mbufs[built++] = mbuf;
+std::size_t MemifPort::fill(MemifLink& link, std::span<const OutgoingDatagram> datagrams) {
+  MemifSendRing& ring = link.toSend();
+  const std::optional<std::size_t> room = ring.room();
+  const std::size_t count = std::min(datagrams.size(), room.value_or(0));
+  std::size_t unpublished = 0;
+  bool broken = !room;
+  std::size_t sent = 0;
+  for (; sent < count; ++sent) {
+    const auto& [header, payload] = datagrams[sent];
+    const std::size_t datagramBytes = header.size() + payload.size();
+    GLOO_BYPASS_CHECK(datagramBytes <= maxDatagramBytes_);
+    const std::span<std::byte> slot = ring.slot();
+    if (slot.empty()) {
+      broken = true;
+      break;
+    }
+    link.headers().write(slot.data(), datagramBytes);
+    std::byte* const out = slot.data() + kFrameHeaderBytes;
+    if (!header.empty()) std::memcpy(out, header.data(), header.size());
+    if (!payload.empty()) std::memcpy(out + header.size(), payload.data(), payload.size());
+    ring.push(kFrameHeaderBytes + datagramBytes);
+    counters_.bytesSent += kFrameHeaderBytes + datagramBytes;
+    unpublished += datagramBytes;
+    if (unpublished >= kPublishBytes) {
+      ring.publish();
+      unpublished = 0;
+    }
   }
-  const std::uint16_t accepted = link.transmit(mbufs.data(), built);
-  for (std::uint16_t i = 0; i < accepted; ++i) {
-    counters_.bytesSent += kFrameHeaderBytes + datagrams[i].header.size() + datagrams[i].payload.size();
+  if (sent > 0) ring.publish();
+  counters_.packetsSent += sent;
+  if (broken) {
+    link.ringBroken();
+    shared_->page.wakeIfSleeping();  // for receive(), which reports it
   }
-  counters_.packetsSent += accepted;
-  if (accepted < built) rte_pktmbuf_free_bulk(&mbufs[accepted], built - accepted);
-  return accepted;
+  return sent;
 }
 
 std::size_t MemifPort::transmitSelf(std::span<const OutgoingDatagram> datagrams) {

@@ -1,9 +1,8 @@
 // Link mode memif: a port of shared-memory links, one to each peer process, made on demand.
 //
-// Sends through the driver, whose copy is the only one; what arrives is handed up where it lies in the ring (memif_ring.h).
+// Frames are written where they lie in the ring, and handed up from there (memif_ring.h).
 //
-// Memory of a port: 64 transmit buffers of a little over one frame (about 2.1 MiB at 32 KiB), shared by all links; of a
-// link: two rings of 2^n frames (8 MiB at 128 x 32 KiB) shared with the peer.
+// Memory of a link: two rings of 2^n frames (8 MiB at 128 x 32 KiB) shared with the peer.
 #pragma once
 
 #include <array>
@@ -68,7 +67,7 @@ class MemifPort final : public PacketPort {
   void deliver(MemifLink& link, PacketSink& sink, std::span<const std::byte> frame);
   void reportDown(MemifLink& link, PacketSink& sink);
   std::size_t transmitSelf(std::span<const OutgoingDatagram> datagrams);
-  std::uint16_t transmitBurst(MemifLink& link, std::span<const OutgoingDatagram> datagrams);
+  std::size_t fill(MemifLink& link, std::span<const OutgoingDatagram> datagrams);
   bool noteRefused(MemifLink& link, bool refused);
   MemifLink* find(LinkId id) const;
 

@@ -1,57 +1,42 @@
-// The receiving side of a memif link, read in place: what the peer's driver has put into a ring of the shared memory is
-// handed up where it lies, so that a payload is copied once, to the user's buffer. (The driver's own receive function
-// copies every frame into a packet buffer first, and trusts the lengths and offsets that it finds.)
+// The two rings of a memif link, filled and read in place: a payload is copied once into the shared memory, and once out of it, to the
+// user's buffer. (The driver's own receive function copies every frame into a packet buffer first; its transmit function shows a burst
+// only when all of it is copied; and both trust the lengths and offsets that they find.) The driver makes the link; its receive and
+// transmit functions must never be called: a ring has one producer and one consumer.
 //
-// Where the ring is, the drivers tell each other in their handshake, which we relay and overhear. Layout and protocol:
-// memif 2.0 (DPDK's guide "Memif Poll Mode Driver"; libmemif's documentation). The driver's receive function must then
-// never be called: there is one consumer of a ring.
-//
-//   client's memory, region 0:   ring client to server | ring server to client | buffers of both
-//   a ring: head and tail, 16-bit counters that wrap, and 2^n descriptors of 16 bytes
-//     client to server   sender moves head past what it has filled; receiver moves tail past what it has read
-//     server to client   receiver moves head past the empty buffers that it offers; sender moves tail past the filled ones
-//
-// Everything in the memory is the peer's to write at any time: a value is read once, checked, then used.
-// Thread: one owner at a time.
+// Where the rings are, what they look like, and whom to trust: memif_memory.h. Thread: one owner at a time.
 #pragma once
-
-#include <rte_common.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 
-#include "transport/base/file_descriptor.h"
-#include "transport/base/status.h"
+#include "transport/dpdk/memif_memory.h"
 
 namespace gloo_bypass {
 
-enum class MemifRole : std::uint8_t { kClient, kServer };
+// What both ends of a ring have in common. `memory` outlives it.
+class MemifRing {
+ protected:
+  MemifRing(const MemifMemory& memory, bool toServer) : memory_(memory), toServer_(toServer) {}
+  bool attach();
+  std::size_t slots() const { return memory_.shape().slots(); }
+  // How far the counter `at` (head or tail) is ahead of next_, or, `behind`, behind it; nullopt: further than a ring is long.
+  std::optional<std::size_t> distanceTo(std::size_t at, bool behind) const;
+  std::byte* descriptor(std::uint16_t position) const;
 
-// What both ends have agreed on before.
-struct MemifRingShape {
-  std::size_t bufferBytes = 0;
-  unsigned log2Slots = 0;
-  std::size_t slots() const { return std::size_t{1} << log2Slots; }
+  const MemifMemory& memory_;
+  const bool toServer_;
+  std::byte* ring_ = nullptr;
+  std::uint16_t next_ = 0;  // receiver: first frame not released; sender: first slot not filled
 };
 
-// One packet of the drivers' handshake (memif_msg_t).
-inline constexpr std::size_t kMemifMessageBytes = 128;
-
-class MemifReceiveRing {
+class MemifReceiveRing : private MemifRing {
  public:
-  MemifReceiveRing(MemifRole role, const MemifRingShape& shape) : role_(role), shape_(shape) {}
-  ~MemifReceiveRing();
-  MemifReceiveRing(const MemifReceiveRing&) = delete;
-  MemifReceiveRing& operator=(const MemifReceiveRing&) = delete;
+  MemifReceiveRing(const MemifMemory& memory, MemifRole role) : MemifRing(memory, role == MemifRole::kServer) {}
 
-  // A packet that the client's driver sends to the server's, and its descriptor (-1: none; borrowed). False: what no driver
-  // with our shape sends, or memory that could shrink under us; it must not reach a driver.
-  bool overhear(std::span<const std::byte, kMemifMessageBytes> message, int fd);
-  // Both drivers are connected: begins to receive. False: the handshake has described no ring.
+  // Both drivers are connected: begins to receive. False: the handshake has not described the ring.
   bool start();
-
   // How many frames wait; nullopt: the counters are impossible.
   std::optional<std::size_t> waiting() const;
   // The `index`th waiting frame, in memory that the peer can still write to; empty: an impossible descriptor.
@@ -60,18 +45,22 @@ class MemifReceiveRing {
   void prefetch(std::size_t index) const;
   // Gives the first `count` back to the sender.
   void release(std::size_t count);
+};
 
- private:
-  bool addRegion(std::span<const std::byte, kMemifMessageBytes> message, int fd);
-  bool addRing(std::span<const std::byte, kMemifMessageBytes> message);
-  std::byte* descriptor(std::uint16_t position) const;
+class MemifSendRing : private MemifRing {
+ public:
+  MemifSendRing(const MemifMemory& memory, MemifRole role) : MemifRing(memory, role == MemifRole::kClient) {}
 
-  const MemifRole role_;
-  const MemifRingShape shape_;
-  std::byte* region_ = nullptr;  // mapped
-  std::size_t regionBytes_ = 0;
-  std::byte* ring_ = nullptr;
-  std::uint16_t next_ = 0;  // first frame not released
+  // Both drivers are connected. False: the handshake has not described the ring.
+  bool start() { return attach(); }
+  // How many slots can be filled; nullopt: the counters are impossible.
+  std::optional<std::size_t> room() const;
+  // The next slot's whole buffer, there being room; empty: an impossible descriptor.
+  std::span<std::byte> slot() const;
+  // That slot holds a frame of so many bytes.
+  void push(std::size_t bytes);
+  // Shows the receiver what was pushed.
+  void publish();
 };
 
 }  // namespace gloo_bypass

@@ -23,7 +23,9 @@ std::string poolName(const char* what) {
   return fmt::format("gb-{}-{}", what, counter.fetch_add(1));
 }
 
-Result<MempoolHandle> makePool(const char* what, unsigned count, std::size_t roomBytes) {
+}  // namespace
+
+Result<MempoolHandle> makePacketPool(const char* what, unsigned count, std::size_t roomBytes) {
   const std::string name = poolName(what);
   MempoolHandle pool(rte_pktmbuf_pool_create_by_ops(name.c_str(), count, 0, 0, static_cast<std::uint16_t>(roomBytes),
                                                     static_cast<int>(SOCKET_ID_ANY), "stack"));
@@ -38,8 +40,6 @@ Result<MempoolHandle> makePool(const char* what, unsigned count, std::size_t roo
   return pool;
 }
 
-}  // namespace
-
 PacketBuffers::PacketBuffers() {
   userMemory_.free_cb = keepUserMemory;
   rte_mbuf_ext_refcnt_set(&userMemory_, 1);
@@ -49,11 +49,11 @@ Result<std::unique_ptr<PacketBuffers>> PacketBuffers::create(const Sizes& sizes)
   GLOO_BYPASS_CHECK(sizes.maxFrameBytes + RTE_PKTMBUF_HEADROOM <= 0xffff);
   GLOO_BYPASS_CHECK(sizes.transmitRoomBytes + RTE_PKTMBUF_HEADROOM <= 0xffff);
   std::unique_ptr<PacketBuffers> buffers(new PacketBuffers);
-  auto receive = makePool("rx", sizes.receiveBuffers, sizes.maxFrameBytes + RTE_PKTMBUF_HEADROOM);
+  auto receive = makePacketPool("rx", sizes.receiveBuffers, sizes.maxFrameBytes + RTE_PKTMBUF_HEADROOM);
   if (!receive) return receive.error();
-  auto transmit = makePool("tx", sizes.transmitBuffers, sizes.transmitRoomBytes + RTE_PKTMBUF_HEADROOM);
+  auto transmit = makePacketPool("tx", sizes.transmitBuffers, sizes.transmitRoomBytes + RTE_PKTMBUF_HEADROOM);
   if (!transmit) return transmit.error();
-  auto attached = makePool("ext", sizes.transmitBuffers, 0);
+  auto attached = makePacketPool("ext", sizes.transmitBuffers, 0);
   if (!attached) return attached.error();
   buffers->receive_ = std::move(receive).value();
   buffers->transmit_ = std::move(transmit).value();

@@ -21,6 +21,9 @@ struct MempoolFree {
 };
 using MempoolHandle = std::unique_ptr<rte_mempool, MempoolFree>;
 
+// `count` buffers with room for so many bytes each, headroom included. `what` is for its name.
+Result<MempoolHandle> makePacketPool(const char* what, unsigned count, std::size_t roomBytes);
+
 class PacketBuffers {
  public:
   struct Sizes {

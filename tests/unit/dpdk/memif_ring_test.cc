@@ -1,4 +1,4 @@
-// The receiving ring against a peer played by the test: memory and handshake as DPDK's driver makes them, then as none does.
+// Both rings against a peer played by the test: memory and handshake as DPDK's driver makes them, then as none does.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -10,6 +10,7 @@
 #include <random>
 #include <string>
 
+#include "transport/base/file_descriptor.h"
 #include "transport/dpdk/memif_ring.h"
 
 namespace gloo_bypass {
@@ -44,7 +45,9 @@ Message addRing(bool toServer, std::uint32_t offset, std::uint8_t log2Slots = 3,
   return message;
 }
 
-// The client's shared memory, and the sending end of the ring that the test's subject receives from.
+MemifRole otherThan(MemifRole role) { return role == MemifRole::kClient ? MemifRole::kServer : MemifRole::kClient; }
+
+// The client's shared memory, and the peer's end of one ring: that which `receiver` receives from.
 class Memory {
  public:
   explicit Memory(MemifRole receiver, bool sealed = true, std::size_t bytes = kRegionBytes)
@@ -75,6 +78,20 @@ class Memory {
   void setSent(std::uint16_t position) {
     put(ring() + (receiver_ == MemifRole::kServer ? 6 : RTE_CACHE_LINE_SIZE), position);
   }
+  // Plays the receiver: everything before `position` is read, and offered again.
+  void setReceived(std::uint16_t position) {
+    if (receiver_ == MemifRole::kServer) {
+      put(ring() + RTE_CACHE_LINE_SIZE, position);
+    } else {
+      put(ring() + 6, static_cast<std::uint16_t>(position + 8));
+    }
+  }
+  std::uint16_t sent() { return receiver_ == MemifRole::kServer ? head() : tail(); }
+  std::string text(std::uint16_t position) {
+    std::uint32_t length = 0;
+    std::memcpy(&length, descriptor(position) + 4, sizeof(length));
+    return {reinterpret_cast<const char*>(base_ + bufferAt(position)), length};
+  }
   void send(std::uint16_t position, const std::string& text) {
     std::memcpy(base_ + bufferAt(position), text.data(), text.size());
     put<std::uint32_t>(descriptor(position) + 4, static_cast<std::uint32_t>(text.size()));
@@ -93,25 +110,54 @@ class Memory {
   std::byte* base_ = nullptr;
 };
 
-void attach(MemifReceiveRing& ring, Memory& memory) {
-  ASSERT_TRUE(ring.overhear(addRegion(), memory.fd()));
-  ASSERT_TRUE(ring.overhear(addRing(true, 0), -1));
-  ASSERT_TRUE(ring.overhear(addRing(false, kRingBytes), -1));
-  ASSERT_TRUE(ring.start());
+void overhear(MemifMemory& shared, Memory& memory) {
+  ASSERT_TRUE(shared.overhear(addRegion(), memory.fd()));
+  ASSERT_FALSE(shared.complete());
+  ASSERT_TRUE(shared.overhear(addRing(true, 0), -1));
+  ASSERT_FALSE(shared.complete());
+  ASSERT_TRUE(shared.overhear(addRing(false, kRingBytes), -1));
+  ASSERT_TRUE(shared.complete());
+}
+
+// The test's subject receives.
+struct Receiving {
+  explicit Receiving(MemifRole role) : memory(role), ring(shared, role) {
+    overhear(shared, memory);
+    EXPECT_TRUE(ring.start());
+  }
+  Memory memory;
+  MemifMemory shared{kShape};
+  MemifReceiveRing ring;
+};
+// It sends.
+struct Sending {
+  explicit Sending(MemifRole role) : memory(otherThan(role)), ring(shared, role) {
+    overhear(shared, memory);
+    EXPECT_TRUE(ring.start());
+  }
+  Memory memory;
+  MemifMemory shared{kShape};
+  MemifSendRing ring;
+};
+
+void push(MemifSendRing& ring, const std::string& text) {
+  const std::span<std::byte> slot = ring.slot();
+  ASSERT_EQ(slot.size(), kShape.bufferBytes);
+  std::memcpy(slot.data(), text.data(), text.size());
+  ring.push(text.size());
 }
 
 std::string text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-class MemifRing : public ::testing::TestWithParam<MemifRole> {};
-INSTANTIATE_TEST_SUITE_P(Roles, MemifRing, ::testing::Values(MemifRole::kClient, MemifRole::kServer),
+class MemifRingTest : public ::testing::TestWithParam<MemifRole> {};
+INSTANTIATE_TEST_SUITE_P(Roles, MemifRingTest, ::testing::Values(MemifRole::kClient, MemifRole::kServer),
                          [](const auto& info) { return info.param == MemifRole::kClient ? "Client" : "Server"; });
 
-TEST_P(MemifRing, FramesOverSeveralCounterWraps_ArriveInOrderInPlace) {
-  Memory memory(GetParam());
-  MemifReceiveRing ring(GetParam(), kShape);
-  attach(ring, memory);
+TEST_P(MemifRingTest, FramesOverSeveralCounterWraps_ArriveInOrderInPlace) {
+  Receiving end(GetParam());
+  auto& [memory, shared, ring] = end;
   EXPECT_EQ(ring.waiting(), 0U);
   std::uint16_t sent = 0;
   for (int round = 0; round < 30'000; ++round) {
@@ -134,10 +180,9 @@ TEST_P(MemifRing, FramesOverSeveralCounterWraps_ArriveInOrderInPlace) {
   }
 }
 
-TEST_P(MemifRing, CountersBeyondTheRing_AreImpossible) {
-  Memory memory(GetParam());
-  MemifReceiveRing ring(GetParam(), kShape);
-  attach(ring, memory);
+TEST_P(MemifRingTest, CountersBeyondTheRing_AreImpossible) {
+  Receiving end(GetParam());
+  auto& [memory, shared, ring] = end;
   memory.setSent(8);
   EXPECT_EQ(ring.waiting(), 8U);
   memory.setSent(9);
@@ -146,10 +191,9 @@ TEST_P(MemifRing, CountersBeyondTheRing_AreImpossible) {
   EXPECT_EQ(ring.waiting(), std::nullopt);
 }
 
-TEST_P(MemifRing, DescriptorOutsideTheMemory_GivesNothing) {
-  Memory memory(GetParam());
-  MemifReceiveRing ring(GetParam(), kShape);
-  attach(ring, memory);
+TEST_P(MemifRingTest, DescriptorOutsideTheMemory_GivesNothing) {
+  Receiving end(GetParam());
+  auto& [memory, shared, ring] = end;
   memory.send(0, "frame");
   std::byte* const d = memory.descriptor(0);
   ASSERT_EQ(text(ring.frame(0)), "frame");
@@ -170,10 +214,9 @@ TEST_P(MemifRing, DescriptorOutsideTheMemory_GivesNothing) {
   EXPECT_FALSE(empty(8, static_cast<std::uint32_t>(kRegionBytes - 5)));
 }
 
-TEST_P(MemifRing, PeerScribblesOverEverything_NothingOutsideTheMemoryIsTouched) {
-  Memory memory(GetParam());
-  MemifReceiveRing ring(GetParam(), kShape);
-  attach(ring, memory);
+TEST_P(MemifRingTest, PeerScribblesOverEverything_NothingOutsideTheMemoryIsTouched) {
+  Receiving end(GetParam());
+  auto& [memory, shared, ring] = end;
   std::minstd_rand random(7);
   std::size_t sum = 0;
   std::uint16_t position = 0;
@@ -198,41 +241,105 @@ TEST_P(MemifRing, PeerScribblesOverEverything_NothingOutsideTheMemoryIsTouched) 
   EXPECT_GT(sum, 0U);
 }
 
+TEST_P(MemifRingTest, SentOverSeveralCounterWraps_AreSeenWhenPublishedAndInOrder) {
+  Sending end(GetParam());
+  auto& [memory, shared, ring] = end;
+  memory.setReceived(0);
+  std::uint16_t sent = 0;
+  for (int round = 0; round < 30'000; ++round) {
+    ASSERT_EQ(ring.room(), 8U);
+    const int count = 1 + round % 8;
+    for (int i = 0; i < count; ++i) push(ring, std::to_string(round + i));
+    ASSERT_EQ(ring.room(), static_cast<std::size_t>(8 - count));
+    ASSERT_EQ(memory.sent(), sent) << "before it was published";
+    ring.publish();
+    for (int i = 0; i < count; ++i) ASSERT_EQ(memory.text(sent++), std::to_string(round + i));
+    ASSERT_EQ(memory.sent(), sent);
+    memory.setReceived(sent);
+  }
+}
+
+TEST_P(MemifRingTest, SendingIntoAFullRing_HasNoRoomUntilTheReceiverHasRead) {
+  Sending end(GetParam());
+  auto& [memory, shared, ring] = end;
+  memory.setReceived(0);
+  for (int i = 0; i < 8; ++i) push(ring, "frame");
+  ring.publish();
+  EXPECT_EQ(ring.room(), 0U);
+  memory.setReceived(3);
+  EXPECT_EQ(ring.room(), 3U);
+}
+
+TEST_P(MemifRingTest, ReceiverCountersBeyondTheRing_AreImpossible) {
+  Sending end(GetParam());
+  auto& [memory, shared, ring] = end;
+  memory.setReceived(0);
+  push(ring, "frame");
+  ring.publish();
+  memory.setReceived(1);
+  EXPECT_EQ(ring.room(), 8U);
+  memory.setReceived(2);
+  EXPECT_EQ(ring.room(), std::nullopt) << "has read what was not sent";
+  memory.setReceived(static_cast<std::uint16_t>(1 - 9));
+  EXPECT_EQ(ring.room(), std::nullopt) << "has unread";
+}
+
+TEST_P(MemifRingTest, SlotOutsideTheMemory_IsNotWrittenTo) {
+  Sending end(GetParam());
+  auto& [memory, shared, ring] = end;
+  memory.setReceived(0);
+  std::byte* const d = memory.descriptor(0);
+  ASSERT_EQ(ring.slot().size(), 2048U);
+  put(d + 2, std::uint16_t{1});
+  EXPECT_TRUE(ring.slot().empty()) << "another region";
+  put(d + 2, std::uint16_t{0});
+  put(d + 8, static_cast<std::uint32_t>(kRegionBytes - 2047));
+  EXPECT_TRUE(ring.slot().empty()) << "over the end";
+  put(d + 8, std::uint32_t{0xffffffff});
+  EXPECT_TRUE(ring.slot().empty());
+  put(d + 8, static_cast<std::uint32_t>(kRegionBytes - 2048));
+  EXPECT_EQ(ring.slot().size(), 2048U);
+}
+
 TEST(MemifHandshake, MemoryThatCouldShrink_IsRefused) {
   Memory memory(MemifRole::kServer, /*sealed=*/false);
-  MemifReceiveRing ring(MemifRole::kServer, kShape);
-  EXPECT_FALSE(ring.overhear(addRegion(), memory.fd()));
-  EXPECT_FALSE(ring.overhear(addRegion(), -1));
-  EXPECT_FALSE(ring.overhear(addRegion(), STDIN_FILENO));
+  MemifMemory shared(kShape);
+  EXPECT_FALSE(shared.overhear(addRegion(), memory.fd()));
+  EXPECT_FALSE(shared.overhear(addRegion(), -1));
+  EXPECT_FALSE(shared.overhear(addRegion(), STDIN_FILENO));
 }
 
 TEST(MemifHandshake, MemoryOfAnotherSizeOrTwice_IsRefused) {
   Memory small(MemifRole::kServer, true, kRegionBytes - 1);
   Memory memory(MemifRole::kServer);
-  MemifReceiveRing ring(MemifRole::kServer, kShape);
-  EXPECT_FALSE(ring.overhear(addRegion(), small.fd()));
-  EXPECT_FALSE(ring.overhear(addRegion(kRegionBytes - 1), memory.fd()));
-  EXPECT_FALSE(ring.overhear(addRegion(kRegionBytes + 1), memory.fd()));
-  EXPECT_FALSE(ring.overhear(addRegion(kRegionBytes, 1), memory.fd()));
-  EXPECT_FALSE(ring.overhear(addRing(true, 0), -1)) << "a ring before its memory";
-  EXPECT_TRUE(ring.overhear(addRegion(), memory.fd()));
-  EXPECT_FALSE(ring.overhear(addRegion(), memory.fd()));
+  MemifMemory shared(kShape);
+  EXPECT_FALSE(shared.overhear(addRegion(), small.fd()));
+  EXPECT_FALSE(shared.overhear(addRegion(kRegionBytes - 1), memory.fd()));
+  EXPECT_FALSE(shared.overhear(addRegion(kRegionBytes + 1), memory.fd()));
+  EXPECT_FALSE(shared.overhear(addRegion(kRegionBytes, 1), memory.fd()));
+  EXPECT_FALSE(shared.overhear(addRing(true, 0), -1)) << "a ring before its memory";
+  EXPECT_TRUE(shared.overhear(addRegion(), memory.fd()));
+  EXPECT_FALSE(shared.overhear(addRegion(), memory.fd()));
 }
 
 TEST(MemifHandshake, RingOutsideTheMemoryOrOfAnotherShape_IsRefused) {
   Memory memory(MemifRole::kServer);
-  MemifReceiveRing ring(MemifRole::kServer, kShape);
-  ASSERT_TRUE(ring.overhear(addRegion(), memory.fd()));
-  EXPECT_FALSE(ring.overhear(addRing(true, kRegionBytes - kRingBytes + 16), -1));
-  EXPECT_FALSE(ring.overhear(addRing(true, 0xfffffff0), -1));
-  EXPECT_FALSE(ring.overhear(addRing(true, 1), -1));
-  EXPECT_FALSE(ring.overhear(addRing(true, 0, 4), -1));
-  EXPECT_FALSE(ring.overhear(addRing(true, 0, 3, 1), -1));
-  EXPECT_FALSE(ring.start());
-  EXPECT_TRUE(ring.overhear(addRing(false, kRingBytes), -1));
-  EXPECT_FALSE(ring.start()) << "that one is for the client";
-  EXPECT_TRUE(ring.overhear(addRing(true, 0), -1));
-  EXPECT_TRUE(ring.start());
+  MemifMemory shared(kShape);
+  ASSERT_TRUE(shared.overhear(addRegion(), memory.fd()));
+  EXPECT_FALSE(shared.overhear(addRing(true, kRegionBytes - kRingBytes + 16), -1));
+  EXPECT_FALSE(shared.overhear(addRing(true, 0xfffffff0), -1));
+  EXPECT_FALSE(shared.overhear(addRing(true, 1), -1));
+  EXPECT_FALSE(shared.overhear(addRing(true, 0, 4), -1));
+  EXPECT_FALSE(shared.overhear(addRing(true, 0, 3, 1), -1));
+  MemifReceiveRing received(shared, MemifRole::kServer);
+  MemifSendRing toSend(shared, MemifRole::kServer);
+  EXPECT_TRUE(shared.overhear(addRing(false, kRingBytes), -1));
+  EXPECT_FALSE(shared.complete());
+  EXPECT_FALSE(received.start()) << "that one is the client's";
+  EXPECT_TRUE(toSend.start());
+  EXPECT_FALSE(shared.overhear(addRing(false, kRingBytes), -1)) << "twice";
+  EXPECT_TRUE(shared.overhear(addRing(true, 0), -1));
+  EXPECT_TRUE(received.start());
 }
 
 }  // namespace
