@@ -21,6 +21,7 @@
 #include "plugin/environment.h"
 #include "plugin/gloo_address.h"
 #include "plugin/process_transport.h"
+#include "transport/gloo/connect_mode.h"
 #ifdef GLOO_BYPASS_HAVE_DPDK
 #include "plugin/dpdk_device.h"
 #endif
@@ -98,6 +99,12 @@ std::string tryTcp() {
   });
 }
 
+// makeDpdkDevice or makeRdmaDevice, which have a second argument.
+template <auto kMake>
+DevicePointer atOnce(const TransportConfig& config) {
+  return kMake(config, ConnectMode::kAtOnce);
+}
+
 [[maybe_unused]] TransportConfig configurationOfProcess(BackEnd backEnd) {
   auto read = configurationFromEnvironment();
   if (!read) refuse(read.error().message);
@@ -149,10 +156,10 @@ std::string tryDpdk() {
   auto config = withGlooAddress(configurationOfProcess(BackEnd::kDpdk), place.interface, place.hostName);
   if (!config) refuse(config.error().message);
   if (ProcessTransport::instance().begun(BackEnd::kDpdk))
-    return tryDevice(BackEnd::kDpdk, config.value(), makeDpdkDevice);
+    return tryDevice(BackEnd::kDpdk, config.value(), atOnce<makeDpdkDevice>);
   const ProbeDirectory directory(config.value());
   try {
-    return directory.named(tryDevice(BackEnd::kDpdk, config.value(), makeDpdkDevice));
+    return directory.named(tryDevice(BackEnd::kDpdk, config.value(), atOnce<makeDpdkDevice>));
   } catch (const std::exception& error) {
     refuse(directory.named(error.what()));
   }
@@ -166,7 +173,7 @@ std::string tryRdma() {
   const Place place = placeOfProcess();
   auto config = withGlooAddressForRdma(configurationOfProcess(BackEnd::kRdma), place.interface, place.hostName);
   if (!config) refuse(config.error().message);
-  return tryDevice(BackEnd::kRdma, config.value(), makeRdmaDevice);
+  return tryDevice(BackEnd::kRdma, config.value(), atOnce<makeRdmaDevice>);
 #else
   refuse("not in this build (" GLOO_BYPASS_NO_RDMA "): install libibverbs-dev and build again");
 #endif
