@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <climits>
+#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -118,15 +119,17 @@ DevicePointer atOnce(const TransportConfig& config) {
 }
 
 #ifdef GLOO_BYPASS_HAVE_DPDK
-// A memif directory that is not there yet: a child makes one beside it, as long as this lives. Not the real one, which would have to be
+// For a memif directory that is not there yet: one beside it, as long as this lives. Not the real one, which would have to be
 // removed again, perhaps from under a rank that starts at that moment.
 class ProbeDirectory {
  public:
   explicit ProbeDirectory(TransportConfig& config) : real_(config.memifDirectory) {
     struct stat status {};
     if (config.link != LinkMode::kMemif || ::lstat(real_.c_str(), &status) == 0) return;
-    path_ = std::filesystem::path(real_ + "/").parent_path().parent_path() / fmt::format(".gb{}", ::getpid());
-    config.memifDirectory = path_;
+    std::string path = std::filesystem::path(real_ + "/").parent_path().parent_path() / ".gbXXXXXX";
+    if (::mkdtemp(path.data()) == nullptr) return;  // the child will find the same about the real one, and say it
+    path_ = path;
+    config.memifDirectory = path;
   }
   ~ProbeDirectory() {
     std::error_code ignored;
