@@ -56,7 +56,8 @@ bool MemifMemory::addRegion(std::span<const std::byte, kMemifMessageBytes> messa
       field<std::uint64_t>(message, kAtRegionBytes) != bytes || !isSealed(fd, bytes)) {
     return false;
   }
-  void* const address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  // All pages at once: a ring comes round to each of them, and page faults on the way would triple the time of the first messages.
+  void* const address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
   if (address == MAP_FAILED) return false;
   region_ = static_cast<std::byte*>(address);
   regionBytes_ = bytes;

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <numeric>
@@ -299,6 +300,20 @@ TEST_P(MemifRingTest, SlotOutsideTheMemory_IsNotWrittenTo) {
   EXPECT_TRUE(ring.slot().empty());
   put(d + 8, static_cast<std::uint32_t>(kRegionBytes - 2048));
   EXPECT_EQ(ring.slot().size(), 2048U);
+}
+
+// Else the first messages would wait for page faults.
+TEST(MemifHandshake, Memory_IsAllThereBeforeTheFirstMessage) {
+  Memory memory(MemifRole::kServer);
+  MemifMemory shared(kShape);
+  std::array<unsigned char, kRegionBytes / 4096 + 1> resident{};
+  const auto missing = [&] {
+    EXPECT_EQ(::mincore(memory.base(), kRegionBytes, resident.data()), 0);
+    return std::count_if(resident.begin(), resident.end(), [](unsigned char page) { return (page & 1) == 0; });
+  };
+  ASSERT_GT(missing(), 0) << "nothing has been touched yet but the descriptors";
+  ASSERT_TRUE(shared.overhear(addRegion(), memory.fd()));
+  EXPECT_EQ(missing(), 0);
 }
 
 TEST(MemifHandshake, MemoryThatCouldShrink_IsRefused) {
