@@ -12,9 +12,9 @@
 #include <gloo/allreduce.h>
 #include <gloo/math.h>
 #include <nlohmann/json.hpp>
-#include <torch/csrc/distributed/c10d/GlooDeviceFactory.hpp>
-#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include "compatibility/torch/device_registry.h"
+#include "compatibility/torch/gloo_process_group.h"
 #include "trainer/error.h"
 #include "trainer/joined.h"
 #include "trainer/program_path.h"
@@ -78,18 +78,17 @@ class WindowClock {
 };
 
 // c10d's all-reduce of one dense tensor, with a segment size of our choosing.
-class SegmentedAllReduce : public c10d::ProcessGroupGloo::AsyncWork {
+class SegmentedAllReduce : public torch_version::GlooAllReduceWork {
  public:
-  SegmentedAllReduce(std::shared_ptr<::gloo::Context> context, std::vector<at::Tensor> tensors, uint32_t tag,
-      size_t segmentBytes)
-      : AsyncWork({tensors}, "gloo:all_reduce", tensors),
-        context_(std::move(context)),
-        tensors_(std::move(tensors)),
+  SegmentedAllReduce(const std::shared_ptr<::gloo::Context>& context, const std::vector<at::Tensor>& tensors,
+      uint64_t sequence, std::chrono::milliseconds timeout, uint32_t tag, size_t segmentBytes)
+      : GlooAllReduceWork(context, tensors, sequence, timeout),
+        timeout_(timeout),
         tag_(tag),
         segmentBytes_(segmentBytes) {}
 
   void run() override {
-    if (tensors_[0].scalar_type() == at::kDouble) {
+    if (reduced()[0].scalar_type() == at::kDouble) {
       reduce<double>();
     } else {
       reduce<float>();
@@ -99,25 +98,25 @@ class SegmentedAllReduce : public c10d::ProcessGroupGloo::AsyncWork {
  private:
   template <typename T>
   void reduce() {
-    ::gloo::AllreduceOptions options(context_);
-    options.setOutput(tensors_[0].data_ptr<T>(), static_cast<size_t>(tensors_[0].numel()));
+    ::gloo::AllreduceOptions options(glooContext());
+    options.setOutput(reduced()[0].data_ptr<T>(), static_cast<size_t>(reduced()[0].numel()));
     options.setReduceFunction(static_cast<void (*)(void*, const void*, const void*, size_t)>(&::gloo::sum<T>));
     options.setTag(tag_);
     options.setMaxSegmentSize(segmentBytes_);
+    options.setTimeout(timeout_);
     ::gloo::allreduce(options);
   }
 
-  std::shared_ptr<::gloo::Context> context_;
-  std::vector<at::Tensor> tensors_;
+  std::chrono::milliseconds timeout_;
   uint32_t tag_;
   size_t segmentBytes_;
 };
 
-class TimedProcessGroup : public c10d::ProcessGroupGloo {
+class TimedProcessGroup : public torch_version::GlooProcessGroup {
  public:
   TimedProcessGroup(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
       c10::intrusive_ptr<Options> options, std::shared_ptr<WindowClock> clock, size_t segmentBytes)
-      : ProcessGroupGloo(store, rank, size, std::move(options)),
+      : GlooProcessGroup(store, rank, size, std::move(options)),
         clock_(std::move(clock)),
         segmentBytes_(segmentBytes) {}
 
@@ -134,7 +133,8 @@ class TimedProcessGroup : public c10d::ProcessGroupGloo {
  private:
   c10::intrusive_ptr<c10d::Work> segmented(std::vector<at::Tensor>& tensors) {
     const auto tag = nextTag();
-    auto work = c10::make_intrusive<SegmentedAllReduce>(getContext(tag), tensors, tag, segmentBytes_);
+    auto work = c10::make_intrusive<SegmentedAllReduce>(
+        getContext(tag), tensors, nextSequence(), timeout(), tag, segmentBytes_);
     enqueue(work);
     return work;
   }
@@ -148,13 +148,13 @@ std::vector<std::shared_ptr<::gloo::transport::Device>> makeDevices() {
   std::vector<std::shared_ptr<::gloo::transport::Device>> devices;
   const char* interfaces = std::getenv("GLOO_SOCKET_IFNAME");
   if (interfaces == nullptr || *interfaces == '\0') {
-    devices.push_back(c10d::ProcessGroupGloo::createDefaultDevice());
+    devices.push_back(torch_version::defaultDevice());
     return devices;
   }
   std::string_view rest(interfaces);
   while (!rest.empty()) {
     const size_t comma = rest.find(',');
-    devices.push_back(c10d::ProcessGroupGloo::createDeviceForInterface(std::string(rest.substr(0, comma))));
+    devices.push_back(torch_version::deviceForInterface(std::string(rest.substr(0, comma))));
     rest.remove_prefix(comma == std::string_view::npos ? rest.size() : comma + 1);
   }
   return devices;
@@ -192,6 +192,7 @@ struct Communicator::Group {
   std::shared_ptr<WindowClock> clock = std::make_shared<WindowClock>();
   c10::intrusive_ptr<c10d::Store> store;
   c10::intrusive_ptr<TimedProcessGroup> processGroup;
+  c10::intrusive_ptr<c10d::ProcessGroup> forReducer; // the same group
 };
 
 Communicator::Communicator(
@@ -206,6 +207,7 @@ Communicator::Communicator(
   groupOptions->threads = static_cast<int>(groupOptions->devices.size()) * kThreadsADevice;
   group_->processGroup = c10::make_intrusive<TimedProcessGroup>(group_->store, environment.rank,
       environment.worldSize, groupOptions, group_->clock, static_cast<size_t>(options.segmentBytes));
+  group_->forReducer = torch_version::asProcessGroup(group_->store, group_->processGroup);
   byteCounter_ = isKernelTcp(transport_) ? makeTcpCounter(before) : makePluginCounter();
 }
 
@@ -213,7 +215,7 @@ Communicator::~Communicator() = default;
 
 int Communicator::rank() const { return group_->processGroup->getRank(); }
 int Communicator::worldSize() const { return group_->processGroup->getSize(); }
-c10d::ProcessGroup& Communicator::processGroup() { return *group_->processGroup; }
+c10d::ProcessGroup& Communicator::processGroup() { return *group_->forReducer; }
 
 void Communicator::barrier() { group_->processGroup->barrier()->wait(); }
 

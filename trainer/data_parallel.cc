@@ -1,9 +1,11 @@
 #include "trainer/data_parallel.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include <ATen/ATen.h>
-#include <torch/csrc/distributed/c10d/reducer.hpp>
+
+#include "compatibility/torch/reducer.h"
 
 namespace gloo_bypass::trainer {
 namespace {
@@ -24,23 +26,25 @@ struct DataParallel::Torch {
 DataParallel::DataParallel(const Gpt2& model, Communicator& communicator, const Options& options)
     : torch_(std::make_unique<Torch>()) {
   const auto parameters = model.parameters();
-  c10d::verify_params_across_processes(share(communicator), parameters, c10::nullopt);
+  c10d::verify_params_across_processes(share(communicator), parameters, {});
   broadcast(communicator, parameters);
 
   const auto first = static_cast<size_t>(options.firstBucketMb * kMebibyte);
   const auto cap = static_cast<size_t>(options.bucketCapMb * kMebibyte);
   const std::vector<bool> sparse(parameters.size(), false);
-  auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(parameters, {first, cap}, sparse);
+  torch_version::ReducerOptions reducer;
+  std::tie(reducer.buckets, reducer.bucketLimits) =
+      c10d::compute_bucket_assignment_by_size(parameters, {first, cap}, sparse);
   // Backward finishes the last parameters first.
-  std::reverse(buckets.begin(), buckets.end());
-  std::reverse(limits.begin(), limits.end());
-  std::unordered_map<size_t, std::string> names;
+  std::reverse(reducer.buckets.begin(), reducer.buckets.end());
+  std::reverse(reducer.bucketLimits.begin(), reducer.bucketLimits.end());
   for (size_t i = 0; i < model.named().size(); ++i) {
-    names[i] = model.named()[i].first;
+    reducer.parameterNames[i] = model.named()[i].first;
   }
-  torch_->reducer = std::make_unique<c10d::Reducer>(parameters, std::move(buckets), std::move(limits),
-      share(communicator), sparse, static_cast<int64_t>(cap), /*find_unused_parameters=*/false,
-      options.gradientAsBucketView, std::move(names), static_cast<int64_t>(first));
+  reducer.bucketCapBytes = static_cast<int64_t>(cap);
+  reducer.firstBucketBytes = static_cast<int64_t>(first);
+  reducer.gradientAsBucketView = options.gradientAsBucketView;
+  torch_->reducer = torch_version::makeReducer(parameters, share(communicator), std::move(reducer));
 }
 
 DataParallel::~DataParallel() = default;

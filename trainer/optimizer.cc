@@ -4,6 +4,8 @@
 // After adamw.h: in 1.13 it does not include what it uses.
 #include <torch/nn/utils/clip_grad.h>
 
+#include "compatibility/torch/optimizer_state.h"
+
 namespace gloo_bypass::trainer {
 
 struct AdamW::Torch {
@@ -19,10 +21,6 @@ torch::optim::AdamWOptions adamWOptions(const Options& options) {
       .weight_decay(options.weightDecay);
 }
 
-std::string stateKey(const at::Tensor& parameter) { // the key that torch::optim uses
-  return c10::guts::to_string(parameter.unsafeGetTensorImpl());
-}
-
 } // namespace
 
 AdamW::AdamW(std::vector<at::Tensor> parameters, const Options& options)
@@ -34,7 +32,8 @@ AdamW::AdamW(std::vector<at::Tensor> parameters, const Options& options)
     state->exp_avg_sq(at::zeros_like(parameter, at::MemoryFormat::Preserve).set_requires_grad(false));
     firstMoments_.push_back(state->exp_avg());
     secondMoments_.push_back(state->exp_avg_sq());
-    torch_->optimizer.state()[stateKey(parameter)] = std::move(state);
+    auto& states = torch_->optimizer.state();
+    states[torch_version::stateKey(states, parameter)] = std::move(state);
   }
 }
 
@@ -52,7 +51,8 @@ void AdamW::clearGradients() {
 
 void AdamW::setStepCount(int64_t steps) {
   for (const auto& parameter : parameters_) {
-    auto& state = *torch_->optimizer.state().at(stateKey(parameter));
+    auto& states = torch_->optimizer.state();
+    auto& state = *states.at(torch_version::stateKey(states, parameter));
     static_cast<torch::optim::AdamWParamState&>(state).step(steps);
   }
 }

@@ -11,8 +11,8 @@
 #include <nlohmann/json.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include "compatibility/torch/tcp_store.h"
 #include "trainer/error.h"
 #include "trainer/file_io.h"
 #include "trainer/options.h"
@@ -92,6 +92,7 @@ c10::intrusive_ptr<c10d::Store> connectStore(
   options.isServer = serves;
   options.waitWorkers = false;
   options.timeout = timeout;
+  torch_version::serveWithoutLibuv(options);
   try {
     c10::intrusive_ptr<c10d::Store> store =
         c10::make_intrusive<c10d::TCPStore>(environment.masterAddress, options);

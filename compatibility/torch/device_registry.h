@@ -1,6 +1,7 @@
 // c10d's registry of Gloo devices. PyTorch asks it for a device under the name in GLOO_DEVICE_TRANSPORT.
 //
-//   GLOO_BYPASS_TORCH_LAZY_INIT  creators take a third argument, lazyInit (from PyTorch 2.8)
+//   GLOO_BYPASS_TORCH_GLOO_FOLDER  c10d's Gloo headers lie in a folder of their own (PyTorch 2.14 has them there, 2.6 not)
+//   GLOO_BYPASS_TORCH_LAZY_INIT    creators take a third argument, lazyInit (from PyTorch 2.8)
 //
 // Thread: registering belongs to the start of the program or of a library; c10d creates devices from any thread.
 #pragma once
@@ -9,7 +10,11 @@
 #include <string>
 #include <type_traits>
 
+#if GLOO_BYPASS_TORCH_GLOO_FOLDER
+#include <torch/csrc/distributed/c10d/gloo/GlooDeviceFactory.hpp>
+#else
 #include <torch/csrc/distributed/c10d/GlooDeviceFactory.hpp>
+#endif
 
 namespace gloo_bypass::torch_version {
 
