@@ -35,7 +35,8 @@ class Ranks:
         for rank in range(size):
             env = clean_environment()
             env.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port, RANK=str(rank), WORLD_SIZE=str(size), OMP_NUM_THREADS="1",
-                       PYTHONUNBUFFERED="1")
+                       PYTHONUNBUFFERED="1",
+                       USE_LIBUV="0")  # Debian 13's PyTorch asks for libuv by default, and has none
             if transport:
                 env["GLOO_DEVICE_TRANSPORT"] = transport
             if transport == "DPDK":
