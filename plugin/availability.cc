@@ -1,5 +1,7 @@
 #include "plugin/availability.h"
 
+#include <netdb.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,6 +24,7 @@
 #include "plugin/environment.h"
 #include "plugin/gloo_address.h"
 #include "plugin/process_transport.h"
+#include "transport/base/file_descriptor.h"
 #include "transport/gloo/connect_mode.h"
 #ifdef GLOO_BYPASS_HAVE_DPDK
 #include "plugin/dpdk_device.h"
@@ -64,6 +67,20 @@ std::string askInChild(const std::function<std::string()>& ask) {
   return std::move(answer.text);
 }
 
+// Whether the name has an address that a socket can be bound to. Gloo of 2023 reads unset memory when a name has none.
+bool isUsable(const std::string& hostName) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (hostName.empty() || ::getaddrinfo(hostName.c_str(), nullptr, &hints, &found) != 0) return false;
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(found, freeaddrinfo);
+  for (const addrinfo* address = addresses.get(); address != nullptr; address = address->ai_next) {
+    const FileDescriptor bound(::socket(address->ai_family, address->ai_socktype | SOCK_CLOEXEC, address->ai_protocol));
+    if (bound && ::bind(bound.get(), address->ai_addr, address->ai_addrlen) == 0) return true;
+  }
+  return false;
+}
+
 std::string tryTcp() {
   const Place place = placeOfProcess();
   return askInChild([&] {
@@ -81,11 +98,7 @@ std::string tryTcp() {
                            place.interface, withoutSourceLine(error.what())));
       }
     }
-    try {
-      return made("", place.hostName);
-    } catch (const std::exception&) {
-      return made("", "127.0.0.1");  // as PyTorch does, with a warning
-    }
+    return made("", isUsable(place.hostName) ? place.hostName : "127.0.0.1");  // as PyTorch does, with a warning
   });
 }
 

@@ -42,7 +42,7 @@ def asked(tmp_path_factory):
     }
     results = answers_in(list(environments.values()), folder)
     left = sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
-    return {**dict(zip(environments, results)), "left in the folder": left}
+    return {**dict(zip(environments, results)), "left in the folder": left, "threads": results[-1]}
 
 
 def answer(asked, environment, transport):
@@ -94,6 +94,11 @@ def test_Available_NoHugePages_SaysWhatToDo(asked):
     assert not works and "vm.nr_hugepages" in text, text
 
 
+def test_Available_ThreeThreadsAtOnce_AllAreToldTheSame(asked):
+    assert asked["threads"] == [asked["threads"][0]] * 3
+    assert asked["threads"][0][1].startswith("DPDK: no" if NO_DPDK else "DPDK: yes")
+
+
 def test_Available_TcpInterfaceMissing_SaysWhy(asked):
     works, text = answer(asked, "no such interface", "TCP")
     assert not works and "GLOO_SOCKET_IFNAME='nosuch0'" in text, text
@@ -120,7 +125,7 @@ def test_Available_NotInThisBuild_IsSaid(asked):
 
 
 def test_Available_Asked_LeavesNothingBehind(asked):
-    assert [result["left"] for result in asked.values() if isinstance(result, dict)] == [[]] * (len(asked) - 1)
+    assert [result["left"] for result in asked.values() if isinstance(result, dict)] == [[]] * (len(asked) - 2)
     assert asked["left in the folder"] == ["open", "own", "unwritable"]
 
 
