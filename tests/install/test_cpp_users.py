@@ -46,6 +46,7 @@ int main() {
   std::cout << "counters before: " << gloo_bypass::countersJson() << "\n";
 
   gloo_bypass::DpdkOptions options;
+  options.connectOnDemand = true;
 @SETTINGS@
   for (const auto& [name, text] : options.settings) std::cout << name << "=" << text << "\n";
   auto device = gloo_bypass::createDpdkDevice(options);
