@@ -11,7 +11,20 @@ LEAST_FREE_MIB = 256
 NETDEV_LOCKED_BYTES = 16 << 20
 # Where a build and an installation put the plug-in.
 PLUGIN = "libgloo_bypass.so"
-PLUGIN_FOLDERS = (f"{MULTIARCH}/gloo-bypass", MULTIARCH, "usr/local/lib/x86_64-linux-gnu", "usr/local/lib")
+PACKAGE_PARENTS = ("usr/lib/python3", *(f"{prefix}/lib/{python}" for prefix in ("usr/local", "usr") for python in
+                                         ("python3.11", "python3.13", "python3.14")))
+PLUGIN_FOLDERS = tuple(f"{parent}/{kind}-packages/gloo_bypass" for parent in PACKAGE_PARENTS for kind in ("dist", "site"))
+# Beside this folder in the source tree; installed, programs have names of their own on PATH.
+SOURCE_TREE = Path(__file__).resolve().parents[2]
+IN_SOURCE_TREE = (SOURCE_TREE / "scripts" / "gloo-bypass-doctor").exists()
+
+
+def tool(name):
+    """How a script of this project is called here."""
+    return f"scripts/{name}" if IN_SOURCE_TREE else f"gloo-bypass-{name}"
+
+
+BUILD = "scripts/build" if IN_SOURCE_TREE else "sudo apt-get install --reinstall python3-gloo-bypass"
 
 
 def release(machine):
@@ -64,8 +77,8 @@ def plugin_path(machine, given=None):
     """The plug-in that would be looked at: the one given, one of a build beside this script, or the installed one."""
     if given:
         return Path(given)
-    build = Path(__file__).resolve().parents[2] / "build" / "plugin" / PLUGIN
-    if machine.root == Path("/") and build.exists():
+    build = SOURCE_TREE / "build" / "plugin" / PLUGIN
+    if machine.root == Path("/") and IN_SOURCE_TREE and build.exists():
         return build
     return next((machine.path(f"{folder}/{PLUGIN}") for folder in PLUGIN_FOLDERS if machine.exists(f"{folder}/{PLUGIN}")), None)
 
@@ -76,18 +89,18 @@ def plugin(given=None):
         path = plugin_path(machine, given)
         if path is None:
             return warning("plug-in", f"{PLUGIN} was not found", "PyTorch gets the transports from it",
-                           "scripts/build   # or name it with --plugin")
+                           f"{BUILD}   # or name it with --plugin")
         try:
             needed = needed_libraries(path)
         except (OSError, ValueError) as error:
-            return missing("plug-in", str(error), "PyTorch gets the transports from it", "scripts/build")
+            return missing("plug-in", str(error), "PyTorch gets the transports from it", BUILD)
         local = set(machine.names(path.parent)) if machine.root == Path("/") else set()
         absent = [name for name in needed if name not in local and not name.startswith("ld-linux") and machine.library(name) is None
                   and not any(machine.names(f"{f}/dpdk/{p}").count(name) for f in LIBRARY_FOLDERS for p in machine.names(f"{f}/dpdk"))]
         if absent:
             return missing("plug-in", f"{path} needs {', '.join(absent)}",
                            "it was built for other versions of PyTorch, Gloo or DPDK than those installed",
-                           "scripts/install-packages && rm -rf build && scripts/build")
+                           "scripts/install-packages && rm -rf build && scripts/build" if IN_SOURCE_TREE else BUILD)
         return ok("plug-in", f"{path}: every library it needs is there")
     return check
 

@@ -9,7 +9,7 @@ TITLES = {
     "netdev": "DPDK over a Linux interface: GLOO_DEVICE_TRANSPORT=DPDK GLOO_BYPASS_LINK=netdev",
     "pci": "DPDK over a NIC: GLOO_DEVICE_TRANSPORT=DPDK GLOO_BYPASS_LINK=pci",
     "rdma": "RDMA: GLOO_DEVICE_TRANSPORT=RDMA",
-    "softroce": "RDMA without an adapter, on this machine's own kernel: scripts/softroce",
+    "softroce": f"RDMA without an adapter, on this machine's own kernel: {common.tool('softroce')}",
     "training": "Training with PyTorch, over any transport",
 }
 

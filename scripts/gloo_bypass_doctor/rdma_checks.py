@@ -1,13 +1,13 @@
 """Checks of RDMA: libibverbs, devices, ports and GIDs, rights; and of SoftRoCE, which makes a device without an adapter."""
-from .common_checks import locked_memory
+from .common_checks import locked_memory, tool
 from .finding import missing, ok, warning
 from .machine import LIBRARY_FOLDERS
 
 DEVICES = "/sys/class/infiniband"
 IPV4_MAPPED = "0000:0000:0000:0000:0000:ffff:"
 LEAST_LOCKED_BYTES = 64 << 20
-SOFTROCE_UP = "sudo scripts/softroce up"
-GUEST = "scripts/rdma-guest run -- COMMAND   # SoftRoCE in a guest, on any machine"
+SOFTROCE_UP = f"sudo {tool('softroce')} up"
+GUEST = f"{tool('rdma-guest')} run -- COMMAND   # SoftRoCE in a guest, on any machine"
 
 pinned_memory = locked_memory(LEAST_LOCKED_BYTES, "RDMA registers, and so locks, the buffers it sends from")
 
@@ -42,7 +42,8 @@ def devices(machine):
     why = "RDMA needs a device with an active port"
     absent = [d for d in wanted if d not in there]
     if absent:
-        return missing(name, f"no {', '.join(absent)}; there are: {', '.join(there) or 'none'}", why, f"export GLOO_BYPASS_RDMA_DEVICES={','.join(there)}")
+        return missing(name, f"no {', '.join(absent)}; there are: {', '.join(there) or 'none'}", why,
+                       f"export GLOO_BYPASS_RDMA_DEVICES={','.join(there)}")
     if not there:
         return missing(name, "none", why, f"{SOFTROCE_UP}   # makes one in software, where the kernel can", GUEST)
     every = {device: ports(machine, device) for device in wanted}
@@ -97,7 +98,7 @@ def device_files(machine):
 def registration_cache(machine):
     if machine.process("Seccomp") == "2" and not machine.may("sys_admin"):
         return warning("registration cache", "a seccomp filter is on", "if it forbids userfaultfd, no registration is kept: slower, never wrong",
-                       "# podman: --security-opt seccomp=FILE, a profile that allows userfaultfd; scripts/run-containers does it")
+                       "# podman: --security-opt seccomp=FILE, a profile that allows userfaultfd (as run-containers does)")
     return ok("registration cache", "nothing forbids userfaultfd, as far as can be seen")
 
 
@@ -106,22 +107,23 @@ def softroce_module(machine):
         return ok("module rdma_rxe", "loaded")
     kernel = machine.kernel()
     if "/rdma_rxe.ko" in (machine.text(f"/lib/modules/{kernel}/modules.dep") or ""):
-        return ok("module rdma_rxe", f"there for Linux {kernel}; scripts/softroce loads it")
+        return ok("module rdma_rxe", f"there for Linux {kernel}; {tool('softroce')} loads it")
     if "/rdma_rxe.ko" in (machine.text(f"/lib/modules/{kernel}/modules.builtin") or ""):
         return ok("module rdma_rxe", "built in")
-    return missing("module rdma_rxe", f"not there for Linux {kernel}", "it is SoftRoCE", "sudo apt-get install linux-image-amd64   # and start it", GUEST)
+    return missing("module rdma_rxe", f"not there for Linux {kernel}", "it is SoftRoCE",
+                   "sudo apt-get install linux-image-amd64   # and start it", GUEST)
 
 
 def softroce_device(machine):
     soft = [d for d in machine.names(DEVICES) if is_softroce(machine, d)]
     if soft:
         return ok("SoftRoCE device", ", ".join(soft))
-    return missing("SoftRoCE device", "none", "scripts/softroce makes one on an interface of its own", SOFTROCE_UP)
+    return missing("SoftRoCE device", "none", f"{tool('softroce')} makes one on an interface of its own", SOFTROCE_UP)
 
 
 def softroce_tools(machine):
     folders = ("usr/bin", "usr/sbin", "bin", "sbin")
     absent = [t for t in ("ip", "rdma", "modprobe") if not any(machine.exists(f"{f}/{t}") for f in folders)]
     if absent:
-        return missing("tools", f"no {', '.join(absent)}", "scripts/softroce calls them", "sudo apt-get install iproute2 kmod")
+        return missing("tools", f"no {', '.join(absent)}", f"{tool('softroce')} calls them", "sudo apt-get install iproute2 kmod")
     return ok("tools", "ip, rdma, modprobe")

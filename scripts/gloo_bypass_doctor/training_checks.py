@@ -18,7 +18,7 @@ def torch(machine):
                        "sudo apt-get install python3-torch")
     short = ".".join(version.split(":")[-1].split("+")[0].split(".")[:2])
     if short not in KNOWN_TORCH:
-        return warning("PyTorch", version, f"tried with {', '.join(KNOWN_TORCH)}", "scripts/test   # says whether it works with yours")
+        return warning("PyTorch", version, f"tried with {', '.join(KNOWN_TORCH)}", "# the source tree's scripts/test says whether it works with yours")
     return ok("PyTorch", version)
 
 

@@ -1,12 +1,13 @@
 """gloo-bypass-doctor on made-up machines: what it finds, what it advises, and its exit status."""
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from made_up_machine import COMPLETE_ENVIRONMENT, LIBRARIES, bare, complete
+from made_up_machine import COMPLETE_ENVIRONMENT, LIBRARIES, PLUGIN, bare, complete
 
 DOCTOR = Path(__file__).resolve().parents[2] / "scripts" / "gloo-bypass-doctor"
 sys.path.insert(0, str(DOCTOR.parent))
@@ -173,9 +174,9 @@ def test_Plugin_LibraryOfAnotherVersion_IsNamed(tmp_path):
 
 def test_Plugin_Damaged_IsTold(tmp_path):
     machine = complete(tmp_path)
-    whole = (machine.root / LIBRARIES / "libgloo_bypass.so").read_bytes()
+    whole = (machine.root / PLUGIN).read_bytes()
     for size in (0, 7, 70, 0x1008):
-        (machine.root / LIBRARIES / "libgloo_bypass.so").write_bytes(whole[:size])
+        (machine.root / PLUGIN).write_bytes(whole[:size])
         assert states(machine, "training")["plug-in"] == "missing", size
 
 
@@ -230,6 +231,18 @@ def test_Command_BadInput_OneLineAndStatus2(tmp_path, arguments):
     result = run(bare(tmp_path), *arguments)
     assert result.returncode == 2 and result.stdout == ""
     assert "gloo-bypass-doctor: error:" in result.stderr.splitlines()[-1]
+
+
+def test_Command_Installed_NamesTheInstalledPrograms(tmp_path):
+    """Away from the source tree, scripts/softroce is gloo-bypass-softroce."""
+    place = tmp_path / "libexec" / "gloo-bypass"
+    shutil.copytree(DOCTOR.parent / "gloo_bypass_doctor", place / "gloo_bypass_doctor", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(DOCTOR, place)
+    (tmp_path / "gloo-bypass-doctor").symlink_to(place / "gloo-bypass-doctor")
+    (tmp_path / "machine").mkdir()
+    machine = bare(tmp_path / "machine")
+    result = subprocess.run([str(tmp_path / "gloo-bypass-doctor"), "--sysroot", str(machine.root)], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 1 and "sudo gloo-bypass-softroce up" in result.stdout and "scripts/" not in result.stdout
 
 
 def test_Command_ThisMachine_Answers():
