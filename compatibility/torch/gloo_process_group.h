@@ -86,8 +86,8 @@ class GlooAllReduceWork : public c10d::ProcessGroupGloo::AsyncWork {
 // The group as the reducer and c10d's functions want it. Up to PyTorch 1.13 a ProcessGroupGloo is a ProcessGroup; since then it is a
 // Backend, and a ProcessGroup hands tensors on CPU to it.
 template <typename Group>
-c10::intrusive_ptr<c10d::ProcessGroup> asProcessGroup(
-    const c10::intrusive_ptr<c10d::Store>& store, const c10::intrusive_ptr<Group>& group) {
+c10::intrusive_ptr<c10d::ProcessGroup> asProcessGroup(const c10::intrusive_ptr<c10d::Store>& store,
+                                                      const c10::intrusive_ptr<Group>& group) {
   if constexpr (std::is_base_of_v<c10d::ProcessGroup, Group>) {
     return group;
   } else {
