@@ -6,7 +6,10 @@
 // Thread and errors: as Gloo's own.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <string>
+#include <utility>
 
 #include <gloo/rendezvous/store.h>
 #include <gloo/transport/context.h>
@@ -20,6 +23,26 @@ using ContextStore = ::gloo::IStore;
 #else
 using ContextStore = ::gloo::rendezvous::Store;
 #endif
+
+// Stores that count: a counter's value is known at once, where waiting for a key with a short timeout is an error that
+// some stores log (c10d's TCPStore).
+inline bool canCount([[maybe_unused]] ContextStore& store) {
+#if GLOO_BYPASS_GLOO_SHARED_STORE
+  return store.has_v2_support();
+#else
+  return false;
+#endif
+}
+
+// Adds to the counter, which begins at 0; returns its value. Only where canCount.
+inline std::int64_t count([[maybe_unused]] ContextStore& store, [[maybe_unused]] const std::string& counter,
+                          [[maybe_unused]] std::int64_t addend) {
+#if GLOO_BYPASS_GLOO_SHARED_STORE
+  return store.add(counter, addend);
+#else
+  return 0;
+#endif
+}
 
 // Connects `context` as connectFullMesh would. False: it borrows its store in this Gloo, and is left as it is.
 inline bool connectKeepingStore([[maybe_unused]] ::gloo::transport::Context& context,

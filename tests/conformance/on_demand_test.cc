@@ -4,6 +4,9 @@
 #include <barrier>
 #include <chrono>
 #include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -154,6 +157,45 @@ TEST_P(OnDemand, ReceiverFirst_MessageArrives) {
   waitForChannels(1);
   sendInt(*contexts[1], 0, 12);
   receiver.join();
+}
+
+// A store that counts, as c10d's TCPStore does: waits with a short timeout would fill its log.
+class CountingStore : public ::gloo::rendezvous::HashStore {
+ public:
+  bool has_v2_support() { return true; }
+  std::int64_t add(const std::string& key, std::int64_t value) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return counters_[key] += value;
+  }
+  void wait(const std::vector<std::string>& keys, const Milliseconds& timeout) override {
+    waits_++;
+    ::gloo::rendezvous::HashStore::wait(keys, timeout);
+  }
+  using ::gloo::rendezvous::HashStore::wait;
+  int waits() const { return waits_; }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::int64_t> counters_;
+  std::atomic<int> waits_{0};
+};
+
+TEST_P(OnDemand, StoreThatCounts_IsNeverWaitedFor) {
+  auto counting = std::make_shared<CountingStore>();
+  store_ = counting;
+  if (!ours()) GTEST_SKIP() << "the reference waits";
+  if (!gloo_version::canCount(*counting)) GTEST_SKIP() << "this Gloo's stores do not count";
+  auto contexts = joinAll(2, kShort);
+  std::thread sender([&] { sendInt(*contexts[0], 1, 14); });
+  waitForChannels(1);
+  EXPECT_EQ(14, receiveInt(*contexts[1], 0));
+  sender.join();
+  startGroup();
+  store_ = counting = std::make_shared<CountingStore>();
+  auto alone = join(0, 2, kShort);
+  const std::string text = ioExceptionOf([&] { sendInt(*alone, 1, 1); });
+  EXPECT_NE(std::string::npos, text.find("rank 1")) << text;
+  EXPECT_EQ(0, counting->waits());
 }
 
 TEST_P(OnDemand, PeerJoinsLater_MessageArrives) {

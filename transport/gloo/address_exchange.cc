@@ -18,17 +18,21 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// The store is asked in slices: a pair that is used meanwhile waits for the end of one. Stores answer as soon as the key
-// is set, so a longer slice costs the waiting pair nothing; it spares the store questions by pairs that wait long.
+// The store is asked in slices: a pair that is used meanwhile waits for the end of one. Stores answer as soon as the
+// key is set, so a longer slice costs the waiting pair nothing; it spares the store questions by pairs that wait long.
 constexpr milliseconds kFirstSlice{20}, kLongestSlice{100};
-constexpr auto kSoon = std::chrono::seconds(1);  // how long a pair counts as just begun
+// A counter is asked again and again: often while the peer is probably about to use the pair too.
+constexpr milliseconds kFirstPause{1}, kLaterPause{10};
+constexpr milliseconds kAtOnce{50}, kSoon{1000};  // ages of the youngest pair that waits
+
+constexpr const char* kTold = "/told";
 
 std::string keyOf(int from, int to) { return ::gloo::MakeString("lazy/", from, "/", to); }
 
 }  // namespace
 
 AddressExchange::AddressExchange(Group& group, std::shared_ptr<gloo_version::ContextStore> store)
-    : group_(group), store_(std::move(store)) {}
+    : group_(group), store_(std::move(store)), counts_(gloo_version::canCount(*store_)) {}
 
 AddressExchange::~AddressExchange() {
   {
@@ -84,6 +88,7 @@ bool AddressExchange::takeNew(std::vector<Introduction>& open) {
 void AddressExchange::tell(Introduction& introduction) {
   try {
     store_->set(introduction.ownKey, introduction.ownAddress);
+    if (counts_) gloo_version::count(*store_, introduction.ownKey + kTold, 1);
     introduction.told = true;
   } catch (const std::exception& e) {
     introduction.error = e.what();
@@ -91,15 +96,23 @@ void AddressExchange::tell(Introduction& introduction) {
 }
 
 milliseconds AddressExchange::slice(const std::vector<Introduction>& open) const {
-  const TimePoint now = monotonicNow();
-  const bool soon = std::any_of(open.begin(), open.end(), [&](const Introduction& i) { return now - i.begun < kSoon; });
-  return std::max(milliseconds(1), (soon ? kFirstSlice : kLongestSlice) / static_cast<int>(open.size()));
+  TimePoint youngest = open.front().begun;
+  for (const Introduction& introduction : open) youngest = std::max(youngest, introduction.begun);
+  const Duration age = monotonicNow() - youngest;
+  if (counts_) return age < kAtOnce ? kFirstPause : age < kSoon ? kLaterPause : kLongestSlice;
+  return std::max(milliseconds(1), (age < kSoon ? kFirstSlice : kLongestSlice) / static_cast<int>(open.size()));
+}
+
+bool AddressExchange::isTold(const std::string& key, milliseconds slice) {
+  if (counts_) return gloo_version::count(*store_, key + kTold, 0) > 0;
+  store_->wait({key}, slice);
+  return true;
 }
 
 bool AddressExchange::look(Introduction& introduction, milliseconds slice) {
   std::vector<char> bytes;
   try {
-    store_->wait({introduction.peerKey}, slice);
+    if (!isTold(introduction.peerKey, slice)) return giveUp(introduction);
     bytes = store_->get(introduction.peerKey);
   } catch (const std::exception& e) {
     // Also what a store throws when the key was not set in time.

@@ -1,8 +1,11 @@
 // Connections on demand: tells peers this rank's channel addresses through the context's store, and waits for theirs.
 //
-//   first use of a pair --begin--> told (lazy/<this rank>/<peer> is set) --> lazy/<peer>/<this rank> appears --> connect
-//                                    |
-//                                    `--> nothing within the pair's timeout, while an operation waits: the pair fails
+//   first use --begin--> told (lazy/<this rank>/<peer> is set) --> lazy/<peer>/<this rank> appears --> connect
+//                          |
+//                          `--> nothing within the pair's timeout, while an operation waits: the pair fails
+//
+// Where the store counts, the key's counter lazy/.../told is looked at, since it answers at once; else the key is waited
+// for, in slices.
 //
 // Both ranks do the same, whoever is first, so it does not matter who is. The key appears once the peer has used its
 // side: what is posted before waits in the channel.
@@ -54,8 +57,10 @@ class AddressExchange {
   // False: the destructor was called, or nothing is left to do.
   bool takeNew(std::vector<Introduction>& open);
   void tell(Introduction& introduction);
-  // How long the store may be asked for one address.
+  // How long the store may be asked for one address; where it counts: from one question to the next.
   std::chrono::milliseconds slice(const std::vector<Introduction>& open) const;
+  // Throws what the store throws. False: not yet.
+  bool isTold(const std::string& key, std::chrono::milliseconds slice);
   // True: over, with success or without.
   bool look(Introduction& introduction, std::chrono::milliseconds slice);
   bool giveUp(Introduction& introduction);
@@ -64,6 +69,7 @@ class AddressExchange {
 
   Group& group_;
   const std::shared_ptr<gloo_version::ContextStore> store_;
+  const bool counts_;
   std::mutex mutex_;  // taken with or without exclusive access; exclusive access is never asked for under it
   std::condition_variable changed_;
   std::vector<Introduction> new_;  // guarded by mutex_

@@ -91,9 +91,10 @@ void Connection::connectTo(std::span<const char> address) {
 }
 
 void Connection::failFirstUse(const std::string& storeError) {
+  const std::string asked = storeError.empty() ? "" : " (store: " + storeError + ")";
   abort(makeFailure(GLOO_ERROR_MSG("Connect timeout ", describePeer(), ": rank ", group_.rank(), " waited ",
                                    connectTimeout().count(), "ms for rank ", peerRank,
-                                   " to use this pair too; it may have ended (store: ", storeError, ")")));
+                                   " to use this pair too; it may have ended", asked)));
 }
 
 bool Connection::hasPending() const {
