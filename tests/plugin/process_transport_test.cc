@@ -339,6 +339,19 @@ TEST(ProcessTransport_Metrics, FactoryFails_ExportEndsAndOtherTargetIsFree) {
               AllOf(HasSubstr("b.prom"), HasSubstr("c.prom")));
 }
 
+TEST(ProcessTransport_Telemetry, AskedForWithRdma_SaysThatThereIsNone) {
+  ProcessTransport process;
+  TransportConfig config;
+  config.telemetry = true;
+  ::testing::internal::CaptureStderr();
+  ASSERT_TRUE(process.acquire(BackEnd::kDpdk, config, makeFake));
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+  ::testing::internal::CaptureStderr();
+  ASSERT_TRUE(process.acquire(BackEnd::kRdma, config, makeFake));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("GLOO_BYPASS_TELEMETRY='on'"), HasSubstr("use GLOO_BYPASS_METRICS")));
+}
+
 bool somebodyListens(int port) {
   const int connection = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in name{};

@@ -1,6 +1,8 @@
 // Channels over queue pairs: messages, credits, cancelling and closing, on the software adapter.
 #include <algorithm>
 
+#include <nlohmann/json.hpp>
+
 #include "tests/unit/verbs/rdma_end.h"
 
 namespace gloo_bypass::test {
@@ -50,6 +52,19 @@ TEST_F(RdmaChannel, MessagesOfManySizes_ArriveBothWays) {
 TEST_F(RdmaChannel, TwoRails_LargeMessageIsStripedAndWhole) {
   open(rdmaConfig("soft0,soft1"), rdmaConfig("soft0,soft1"));
   exchange(kLarge, 1);
+}
+
+// What metrics and telemetry tell channels apart by.
+TEST_F(RdmaChannel, CountersJson_EachOpenChannel_HasNumberPeerAndRanks) {
+  open(withCredits("soft0", 8), withCredits("soft1", 8));
+  flood(3);
+  const auto channels = a->counters().at("open_channels");
+  ASSERT_EQ(channels.size(), 1u);
+  EXPECT_TRUE(channels[0].at("channel").is_number_unsigned());
+  EXPECT_FALSE(channels[0].at("peer").get<std::string>().empty());
+  EXPECT_TRUE(channels[0].at("peer_rank").is_number_integer());
+  EXPECT_GE(channels[0].at("messages_sent"), 3u);
+  destroy();
 }
 
 TEST_F(RdmaChannel, FewCreditsAndFloodBothWays_NoDeadlockAndReceivesNeverRunDry) {
