@@ -48,7 +48,7 @@ def write_filter(target, symbols, filtees):
     for name, (kind, size) in sorted(symbols.items()):
         text += [f".globl {name}", f".type {name}, @{'function' if kind == 'FUNC' else 'object'}", f".size {name}, {size}", f"{name}:"]
     text += [".zero 16", '.section .note.GNU-stack,"",@progbits', ""]
-    filters = [f"-Wl,--filter,{soname}" for soname in filtees]
+    filters = [f"-Wl,--auxiliary,{soname}" for soname in filtees]  # of --filter the linker keeps the last only
     subprocess.run(["gcc", "-shared", "-nostdlib", "-x", "assembler", "-", "-o", str(target), f"-Wl,-soname,{target.name}", *filters],
                    input="\n".join(text), text=True, check=True, timeout=60)
 
