@@ -375,7 +375,8 @@ TEST(ProcessTransport_Metrics, ForkedChild_NeitherExportsNorKeepsThePort) {
   }
   ASSERT_TRUE(transport) << transport.error().message;
   int port = 0;
-  ASSERT_EQ(std::sscanf(line.c_str(), "gloo-bypass: process %*d: metrics at http://127.0.0.1:%d/metrics", &port), 1) << line;
+  ASSERT_EQ(std::sscanf(line.c_str(), "gloo-bypass: process %*d: metrics at http://127.0.0.1:%d/metrics", &port), 1)
+      << line;
   EXPECT_TRUE(somebodyListens(port));
   int ready[2], done[2];
   ASSERT_EQ(pipe(ready), 0);

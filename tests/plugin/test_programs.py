@@ -1,4 +1,7 @@
 """Unmodified PyTorch programs over DPDK: the same results as over TCP."""
+import json
+import os
+
 import pytest
 from ranks import Ranks
 
@@ -30,3 +33,18 @@ def test_Fork_DeviceInChildOfStartedParent_ClearError():
     with Ranks("fork.py", 2, arguments=["after"]) as ranks:
         ranks.succeed()
         assert "fork" in ranks.value(0, "child_error")
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_LazyInit_OfThreeRanksTwoTalk_ThirdConnectsOnlyWhenNotLazy(asked):
+    """Lazy where PyTorch and Gloo can be, as the build found out; else the wish changes nothing."""
+    lazy = asked and os.environ["PLUGIN_LAZY_INIT"] == "yes"
+    environment = {"TORCH_GLOO_LAZY_INIT": "1" if asked else "0", "GLOO_BYPASS_STATS": "./stats-%r.json"}
+    with Ranks("pair.py", 3, environment=environment) as ranks:
+        ranks.succeed()
+        connected = []
+        for rank in range(3):
+            with open(os.path.join(ranks.folder.name, f"stats-{rank}.json")) as file:
+                connected.append(json.load(file)["latencies"]["connect"]["count"])
+    assert connected[0] > 0 and connected[1] > 0, connected
+    assert (connected[2] == 0) == lazy, connected
