@@ -46,8 +46,10 @@ Error unavailable(std::string message) {
 Result<HttpLibrary> loadLibrary() {
   void* handle = ::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (handle == nullptr) {
-    return unavailable(fmt::format("the HTTP endpoint needs libmicrohttpd: {}; install libmicrohttpd12 (in newer Debian releases "
-                                   "libmicrohttpd12t64), or use file:/PATH", ::dlerror()));
+    return unavailable(
+        fmt::format("the HTTP endpoint needs libmicrohttpd: {}; install libmicrohttpd12 (in newer Debian releases "
+                    "libmicrohttpd12t64), or use file:/PATH",
+                    ::dlerror()));
   }
   HttpLibrary library;
   const char* missing = nullptr;
@@ -77,8 +79,9 @@ Result<FileDescriptor> listenOn(const std::string& address, std::uint16_t port) 
       ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&name), sizeof(name)) != 0 ||
       ::listen(socket.get(), kBacklog) != 0) {
     const int cause = errno;
-    return unavailable(fmt::format("{}:{}: {}{}", address, port, std::strerror(cause),
-                                   cause == EADDRINUSE ? "; ranks of one machine need a port each: PORT+%r or auto" : ""));
+    return unavailable(
+        fmt::format("{}:{}: {}{}", address, port, std::strerror(cause),
+                    cause == EADDRINUSE ? "; ranks of one machine need a port each: PORT+%r or auto" : ""));
   }
   return socket;
 }
@@ -86,7 +89,8 @@ Result<FileDescriptor> listenOn(const std::string& address, std::uint16_t port) 
 std::uint16_t portOf(int socket) {
   sockaddr_in name{};
   socklen_t length = sizeof(name);
-  return ::getsockname(socket, reinterpret_cast<sockaddr*>(&name), &length) == 0 ? ntohs(name.sin_port) : std::uint16_t{0};
+  return ::getsockname(socket, reinterpret_cast<sockaddr*>(&name), &length) == 0 ? ntohs(name.sin_port)
+                                                                                 : std::uint16_t{0};
 }
 
 // The application's signals go to the application's threads.
@@ -117,11 +121,11 @@ class HttpEndpoint final : public MetricsEndpoint {
         given_(::fcntl(socket_.get(), F_DUPFD_CLOEXEC, 0)) {
     if (given_ < 0) return;
     const SignalsBlocked blocked;
-    daemon_ = library_.start(MHD_USE_POLL_INTERNAL_THREAD | MHD_USE_ITC | MHD_USE_ERROR_LOG, 0, nullptr, nullptr, &answer, this,
-                             MHD_OPTION_EXTERNAL_LOGGER, &ignoreLog, static_cast<void*>(nullptr),  // must come first
-                             MHD_OPTION_LISTEN_SOCKET, given_, MHD_OPTION_CONNECTION_LIMIT, kMaxConnections,
-                             MHD_OPTION_CONNECTION_TIMEOUT, kIdleSeconds, MHD_OPTION_CONNECTION_MEMORY_LIMIT, kConnectionMemory,
-                             MHD_OPTION_END);
+    daemon_ = library_.start(
+        MHD_USE_POLL_INTERNAL_THREAD | MHD_USE_ITC | MHD_USE_ERROR_LOG, 0, nullptr, nullptr, &answer, this,
+        MHD_OPTION_EXTERNAL_LOGGER, &ignoreLog, static_cast<void*>(nullptr),  // must come first
+        MHD_OPTION_LISTEN_SOCKET, given_, MHD_OPTION_CONNECTION_LIMIT, kMaxConnections, MHD_OPTION_CONNECTION_TIMEOUT,
+        kIdleSeconds, MHD_OPTION_CONNECTION_MEMORY_LIMIT, kConnectionMemory, MHD_OPTION_END);
   }
   ~HttpEndpoint() override {
     if (daemon_ != nullptr) library_.stop(daemon_);
@@ -155,8 +159,7 @@ class HttpEndpoint final : public MetricsEndpoint {
 
   MHD_Result reply(MHD_Connection* connection, unsigned status, const std::string& text,
                    const char* type = "text/plain; charset=utf-8") {
-    MHD_Response* response =
-        library_.makeResponse(text.size(), const_cast<char*>(text.data()), MHD_RESPMEM_MUST_COPY);
+    MHD_Response* response = library_.makeResponse(text.size(), const_cast<char*>(text.data()), MHD_RESPMEM_MUST_COPY);
     if (response == nullptr) return MHD_NO;
     library_.addHeader(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
     if (status == MHD_HTTP_METHOD_NOT_ALLOWED) library_.addHeader(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");

@@ -20,7 +20,8 @@ namespace gloo_bypass {
 namespace {
 
 Error unavailable(const TransportConfig& config, const std::string& what) {
-  return {ErrorScope::kDevice, ErrorCode::kUnavailable, fmt::format("GLOO_BYPASS_METRICS='{}': {}", config.metrics, what)};
+  return {ErrorScope::kDevice, ErrorCode::kUnavailable,
+          fmt::format("GLOO_BYPASS_METRICS='{}': {}", config.metrics, what)};
 }
 
 class FileExporter final : public MetricsExporter {

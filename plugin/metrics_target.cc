@@ -38,7 +38,8 @@ std::optional<MetricsTarget> parseMetricsTarget(std::string_view text) {
   MetricsTarget target;
   if (text.starts_with(kFile)) {
     target.path = text.substr(kFile.size());
-    if (target.path.empty() || target.path.front() != '/' || target.path.back() == '/' || target.path.size() > kMaxPath) {
+    if (target.path.empty() || target.path.front() != '/' || target.path.back() == '/' ||
+        target.path.size() > kMaxPath) {
       return std::nullopt;
     }
     return target;

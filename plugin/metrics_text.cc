@@ -193,14 +193,16 @@ void addLatencies(Families& families, const nlohmann::json& latencies, const Lab
       addHistogram(families, d.metric, d.help, histogram, with(labels, "size", size));
     }
     for (const auto& peer : latencies.at("peers")) {
-      addSummary(families, d.peerMetric, d.help, peer.at(d.key), with(labels, "peer", peer.at("peer").get<std::string>()));
+      addSummary(families, d.peerMetric, d.help, peer.at(d.key),
+                 with(labels, "peer", peer.at("peer").get<std::string>()));
     }
   }
   if (latencies.contains("connect")) {
     addHistogram(families, "connect_seconds", "Time to connect to a peer", latencies.at("connect"), labels);
   }
   if (latencies.contains("rtt")) {
-    addHistogram(families, "rtt_seconds", "Round-trip times, as acknowledgements show them", latencies.at("rtt"), labels);
+    addHistogram(families, "rtt_seconds", "Round-trip times, as acknowledgements show them", latencies.at("rtt"),
+                 labels);
   }
 }
 
@@ -214,8 +216,9 @@ void addChannels(Families& families, const nlohmann::json& channels, const Label
     own = with(std::move(own), "peer", channel.at("peer").get<std::string>());
     addRows(families, kChannelRows, channel, with(std::move(own), "peer_rank", channel.at("peer_rank").dump()));
   }
-  families.add("channels_left_out", "gauge", "Open channels that have no metrics of their own, since there are too many", "",
-               labels, std::to_string(channels.size() - shown));
+  families.add("channels_left_out", "gauge",
+               "Open channels that have no metrics of their own, since there are too many", "", labels,
+               std::to_string(channels.size() - shown));
 }
 
 }  // namespace

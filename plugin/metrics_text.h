@@ -9,7 +9,7 @@
 namespace gloo_bypass {
 
 struct TransportCounters {
-  std::string transport;          // label "transport": "DPDK"
+  std::string transport;           // label "transport": "DPDK"
   const nlohmann::json& counters;  // what Transport::countersJson gave
 };
 

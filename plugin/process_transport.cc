@@ -162,7 +162,9 @@ Result<std::shared_ptr<Transport>> ProcessTransport::acquire(BackEnd backEnd, co
     return made;
   }
   if (config.telemetry && backEnd == BackEnd::kRdma) {
-    std::fprintf(stderr, "gloo-bypass: GLOO_BYPASS_TELEMETRY='on' does nothing for RDMA, which runs without DPDK: use GLOO_BYPASS_METRICS\n");
+    std::fprintf(stderr,
+                 "gloo-bypass: GLOO_BYPASS_TELEMETRY='on' does nothing for RDMA, which runs without DPDK: use "
+                 "GLOO_BYPASS_METRICS\n");
   }
   slot.transport = measuresLatencies(config) ? makeTimedTransport(made.value()) : made.value();
   slot.config = config;

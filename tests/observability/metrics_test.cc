@@ -28,11 +28,11 @@
 namespace gloo_bypass {
 namespace {
 
+using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
-using nlohmann::json;
 
 struct TemporaryFolder {
   TemporaryFolder() {
@@ -62,9 +62,9 @@ TEST(MetricsTarget_Parse, EveryForm_IsTakenApart) {
 }
 
 TEST(MetricsTarget_Parse, Nonsense_IsRefused) {
-  for (const char* text : {"", "file:", "file:x", "file:/run/", "http://", "http://127.0.0.1", "http://127.0.0.1:", "http://:65536",
-                           "http://:65535+1", "http://:0+1", "http://:-1", "http://host.example:1", "https://:9400",
-                           "http://:9400/metrics", "http://[::1]:9400", "/run/x", "file:/a\nb"}) {
+  for (const char* text : {"", "file:", "file:x", "file:/run/", "http://", "http://127.0.0.1", "http://127.0.0.1:",
+                           "http://:65536", "http://:65535+1", "http://:0+1", "http://:-1", "http://host.example:1",
+                           "https://:9400", "http://:9400/metrics", "http://[::1]:9400", "/run/x", "file:/a\nb"}) {
     EXPECT_FALSE(parseMetricsTarget(text)) << text;
   }
 }
@@ -105,31 +105,37 @@ std::string textOf(const json& counters, const std::string& rank = "3") {
 }
 
 TEST(MetricsText_Counters, Numbers_AreExactWithLabelsAndType) {
-  EXPECT_THAT(textOf(countersWithEverything()),
-              AllOf(HasSubstr("# TYPE gloo_bypass_messages_sent_total counter\n"
-                              "gloo_bypass_messages_sent_total{rank=\"3\",transport=\"DPDK\"} 7\n"),
-                    HasSubstr("gloo_bypass_payload_sent_bytes_total{rank=\"3\",transport=\"DPDK\"} 18446744073709551615\n"),
-                    HasSubstr("gloo_bypass_port_sent_bytes_total{rank=\"3\",transport=\"DPDK\"} 99\n"),
-                    HasSubstr("gloo_bypass_channel_smoothed_rtt_seconds{rank=\"3\",transport=\"DPDK\",channel=\"0\",")));
+  EXPECT_THAT(
+      textOf(countersWithEverything()),
+      AllOf(HasSubstr("# TYPE gloo_bypass_messages_sent_total counter\n"
+                      "gloo_bypass_messages_sent_total{rank=\"3\",transport=\"DPDK\"} 7\n"),
+            HasSubstr("gloo_bypass_payload_sent_bytes_total{rank=\"3\",transport=\"DPDK\"} 18446744073709551615\n"),
+            HasSubstr("gloo_bypass_port_sent_bytes_total{rank=\"3\",transport=\"DPDK\"} 99\n"),
+            HasSubstr("gloo_bypass_channel_smoothed_rtt_seconds{rank=\"3\",transport=\"DPDK\",channel=\"0\",")));
   EXPECT_THAT(textOf(json::object(), ""), Not(HasSubstr("rank=")));
 }
 
 TEST(MetricsText_Labels, HostileNames_AreEscaped) {
-  EXPECT_THAT(textOf(countersWithEverything()), AllOf(HasSubstr("peer=\"rank 1\\nof \\\"b\\\"\""),
-                                                      HasSubstr("port=\"memif in \\\"/tmp\\\\x\\\"\"")));
+  EXPECT_THAT(textOf(countersWithEverything()),
+              AllOf(HasSubstr("peer=\"rank 1\\nof \\\"b\\\"\""), HasSubstr("port=\"memif in \\\"/tmp\\\\x\\\"\"")));
 }
 
 TEST(MetricsText_Histogram, Buckets_AreCumulativeAndEndInCount) {
   const std::string text = textOf(countersWithEverything());
   const std::string name = "gloo_bypass_send_seconds";
   const std::string labels = "{rank=\"3\",transport=\"DPDK\",size=\"up_to_1KiB\"";
-  EXPECT_THAT(text, AllOf(HasSubstr("# TYPE " + name + " histogram\n"), HasSubstr(name + "_bucket" + labels + ",le=\"2.048e-06\"} 0\n"),
+  EXPECT_THAT(text, AllOf(HasSubstr("# TYPE " + name + " histogram\n"),
+                          HasSubstr(name + "_bucket" + labels + ",le=\"2.048e-06\"} 0\n"),
                           HasSubstr(name + "_bucket" + labels + ",le=\"4.096e-06\"} 1\n"),
                           HasSubstr(name + "_bucket" + labels + ",le=\"68.719476736\"} 1\n"),
                           HasSubstr(name + "_bucket" + labels + ",le=\"+Inf\"} 2\n"),
-                          HasSubstr(name + "_sum" + labels + "} 3600.000003\n"), HasSubstr(name + "_count" + labels + "} 2\n")));
+                          HasSubstr(name + "_sum" + labels + "} 3600.000003\n"),
+                          HasSubstr(name + "_count" + labels + "} 2\n")));
   EXPECT_THAT(text, HasSubstr("gloo_bypass_connect_seconds_count{rank=\"3\",transport=\"DPDK\"} 0\n"));
-  EXPECT_THAT(text, HasSubstr("gloo_bypass_peer_send_seconds{rank=\"3\",transport=\"DPDK\",peer=\"b\",quantile=\"0.5\"} 3.071e-06\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          "gloo_bypass_peer_send_seconds{rank=\"3\",transport=\"DPDK\",peer=\"b\",quantile=\"0.5\"} 3.071e-06\n"));
 }
 
 TEST(MetricsText_TwoTransports, EachMetric_StandsTogetherUnderOneType) {
@@ -157,8 +163,8 @@ TEST(MetricsText_ManyChannels, Series_AreBoundedAndTheRestIsCounted) {
   json counters = json::object();
   for (int i = 0; i < 300; ++i) counters["open_channels"].push_back(channelJson(i, "p"));
   const std::string text = textOf(counters);
-  EXPECT_THAT(text, AllOf(HasSubstr("gloo_bypass_open_channels{rank=\"3\",transport=\"DPDK\"} 300\n"), HasSubstr("channel=\"255\""),
-                          Not(HasSubstr("channel=\"256\"")),
+  EXPECT_THAT(text, AllOf(HasSubstr("gloo_bypass_open_channels{rank=\"3\",transport=\"DPDK\"} 300\n"),
+                          HasSubstr("channel=\"255\""), Not(HasSubstr("channel=\"256\"")),
                           HasSubstr("gloo_bypass_channels_left_out{rank=\"3\",transport=\"DPDK\"} 44\n")));
 }
 
@@ -194,7 +200,8 @@ TEST(MetricsExporter_File, FolderMissing_IsToldAtStart) {
   config.metrics = "file:/nowhere/at/all.prom";
   const auto started = MetricsExporter::start(config, "first", [] { return std::string(); });
   ASSERT_FALSE(started);
-  EXPECT_THAT(started.error().message, AllOf(HasSubstr("GLOO_BYPASS_METRICS='file:/nowhere/at/all.prom'"), HasSubstr("No such file")));
+  EXPECT_THAT(started.error().message,
+              AllOf(HasSubstr("GLOO_BYPASS_METRICS='file:/nowhere/at/all.prom'"), HasSubstr("No such file")));
 }
 
 FileDescriptor connectTo(std::uint16_t port) {
@@ -214,7 +221,8 @@ std::string ask(std::uint16_t port, const std::string& request) {
   std::string answer;
   if (!socket || ::send(socket.get(), request.data(), request.size(), MSG_NOSIGNAL) < 0) return answer;
   char piece[4096];
-  for (ssize_t got; (got = ::recv(socket.get(), piece, sizeof(piece), 0)) > 0;) answer.append(piece, static_cast<std::size_t>(got));
+  for (ssize_t got; (got = ::recv(socket.get(), piece, sizeof(piece), 0)) > 0;)
+    answer.append(piece, static_cast<std::size_t>(got));
   return answer;
 }
 
@@ -226,7 +234,8 @@ class Endpoint : public ::testing::Test {
  protected:
   void SetUp() override {
     auto opened = MetricsEndpoint::open("127.0.0.1", 0, [] { return std::string("a_metric 1\n"); });
-    if (!opened && opened.error().message.find("not in this build") != std::string::npos) GTEST_SKIP() << opened.error().message;
+    if (!opened && opened.error().message.find("not in this build") != std::string::npos)
+      GTEST_SKIP() << opened.error().message;
     ASSERT_TRUE(opened) << opened.error().message;
     endpoint = std::move(opened).value();
   }
@@ -235,7 +244,8 @@ class Endpoint : public ::testing::Test {
 
 TEST_F(Endpoint, Metrics_AreServedWithTheirType) {
   const std::string answer = get(endpoint->port(), "/metrics");
-  EXPECT_THAT(answer, AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("text/plain; version=0.0.4"), HasSubstr("\r\n\r\na_metric 1\n")));
+  EXPECT_THAT(answer, AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("text/plain; version=0.0.4"),
+                            HasSubstr("\r\n\r\na_metric 1\n")));
   EXPECT_THAT(get(endpoint->port(), "/metrics?x=1"), StartsWith("HTTP/1.1 200"));
 }
 
@@ -244,11 +254,13 @@ TEST_F(Endpoint, AnythingElse_IsRefused) {
     EXPECT_THAT(get(endpoint->port(), path), StartsWith("HTTP/1.1 404")) << path;
   }
   EXPECT_THAT(get(endpoint->port(), "/metrics", "DELETE"), StartsWith("HTTP/1.1 405"));
-  EXPECT_THAT(ask(endpoint->port(), "POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n"), StartsWith("HTTP/1.1 405"));
+  EXPECT_THAT(ask(endpoint->port(), "POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n"),
+              StartsWith("HTTP/1.1 405"));
 }
 
 TEST_F(Endpoint, HostileRequests_AreRefusedAndTheNextIsServed) {
-  EXPECT_THAT(ask(endpoint->port(), "GET /" + std::string(1'000'000, 'a') + " HTTP/1.1\r\n\r\n"), Not(StartsWith("HTTP/1.1 200")));
+  EXPECT_THAT(ask(endpoint->port(), "GET /" + std::string(1'000'000, 'a') + " HTTP/1.1\r\n\r\n"),
+              Not(StartsWith("HTTP/1.1 200")));
   EXPECT_THAT(ask(endpoint->port(), std::string(64, '\0') + "\r\n\r\n"), Not(StartsWith("HTTP/1.1 200")));
   std::string headers = "GET /metrics HTTP/1.1\r\n";
   for (int i = 0; i < 10'000; ++i) headers += fmt::format("X{}: y\r\n", i);
@@ -268,9 +280,10 @@ TEST_F(Endpoint, SilentConnections_AreClosedAndTheNextIsServed) {
 TEST_F(Endpoint, PortInUse_OneLineWithAddressAndAdvice) {
   const auto second = MetricsEndpoint::open("127.0.0.1", endpoint->port(), [] { return std::string(); });
   ASSERT_FALSE(second);
-  EXPECT_THAT(second.error().message, AllOf(HasSubstr("127.0.0.1:" + std::to_string(endpoint->port())), HasSubstr("in use"),
-                                            HasSubstr("PORT+%r or auto"), Not(HasSubstr("\n"))));
-  EXPECT_THAT(MetricsEndpoint::open("192.0.2.1", 0, [] { return std::string(); }).error().message, HasSubstr("192.0.2.1"));
+  EXPECT_THAT(second.error().message, AllOf(HasSubstr("127.0.0.1:" + std::to_string(endpoint->port())),
+                                            HasSubstr("in use"), HasSubstr("PORT+%r or auto"), Not(HasSubstr("\n"))));
+  EXPECT_THAT(MetricsEndpoint::open("192.0.2.1", 0, [] { return std::string(); }).error().message,
+              HasSubstr("192.0.2.1"));
 }
 
 TEST_F(Endpoint, ForkedChild_DoesNotKeepThePort) {

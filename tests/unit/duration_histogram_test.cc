@@ -21,8 +21,9 @@ TEST(DurationHistogram_Empty, Everything_IsZero) {
 }
 
 TEST(DurationHistogram_OneValue, EveryQuantile_IsThatValue) {
-  for (const std::int64_t ns : {std::int64_t{0}, std::int64_t{1}, std::int64_t{15}, std::int64_t{16}, std::int64_t{17},
-                                std::int64_t{1023}, std::int64_t{3'500}, std::int64_t{1} << 39, std::int64_t{1} << 62}) {
+  for (const std::int64_t ns :
+       {std::int64_t{0}, std::int64_t{1}, std::int64_t{15}, std::int64_t{16}, std::int64_t{17}, std::int64_t{1023},
+        std::int64_t{3'500}, std::int64_t{1} << 39, std::int64_t{1} << 62}) {
     DurationHistogram h;
     h.add(Duration(ns));
     for (const double q : {0.0, 0.5, 1.0}) EXPECT_EQ(h.quantile(q), Duration(ns)) << q;

@@ -80,8 +80,7 @@ TEST_F(TimedPair, MessagesOfFourSizes_EachIsCountedInItsClass) {
   exchange(5, 1 << 20);
   exchange(6, (1 << 20) + 1);
   const auto json = latencies();
-  const std::map<std::string, int> expected = {
-      {"up_to_1KiB", 2}, {"up_to_32KiB", 2}, {"up_to_1MiB", 1}, {"larger", 1}};
+  const std::map<std::string, int> expected = {{"up_to_1KiB", 2}, {"up_to_32KiB", 2}, {"up_to_1MiB", 1}, {"larger", 1}};
   for (const auto& [name, count] : expected) {
     EXPECT_EQ(json["send"][name]["count"], count) << name;
     EXPECT_EQ(json["receive"][name]["count"], count) << name;

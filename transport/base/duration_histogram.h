@@ -38,7 +38,8 @@ class DurationHistogram {
   // The least duration that at least `fraction` (0 to 1) of all do not exceed, rounded up to a bucket's upper edge, but never
   // above max(). Zero if there is none.
   Duration quantile(double fraction) const {
-    const auto wanted = std::max<std::uint64_t>(1, static_cast<std::uint64_t>(fraction * static_cast<double>(count_) + 0.999999));
+    const auto wanted =
+        std::max<std::uint64_t>(1, static_cast<std::uint64_t>(fraction * static_cast<double>(count_) + 0.999999));
     std::uint64_t seen = 0;
     for (std::size_t i = 0; i < kBuckets && count_ > 0; ++i) {
       seen += buckets_[i];

@@ -152,7 +152,8 @@ Status offerTelemetry(std::function<std::string()> countersJson) {
   if (offer().countersJson) return {};
   offer().countersJson = std::move(countersJson);
   const int failed =
-      rte_telemetry_register_cmd("/gloo_bypass/stats", callback<answerStats>, "Counters of gloo-bypass. No parameters") |
+      rte_telemetry_register_cmd("/gloo_bypass/stats", callback<answerStats>,
+                                 "Counters of gloo-bypass. No parameters") |
       rte_telemetry_register_cmd("/gloo_bypass/peers", callback<answerPeers>,
                                  "Counters of each connection. Parameter: a channel's number, for that one only") |
       rte_telemetry_register_cmd("/gloo_bypass/histograms", callback<answerHistograms>,
