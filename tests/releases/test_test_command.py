@@ -54,3 +54,15 @@ def test_Release_FolderElsewhere_IsShared(test_command, tmp_path):
     assert done.returncode == 0, done.stderr
     assert test_command.asked("release-root")[:5] == ["run", "forky", "--only-existing", "--share", str(tmp_path / "elsewhere")]
     assert (tmp_path / "elsewhere").is_dir()
+
+
+@pytest.mark.parametrize("folder", ["build-x", "{tmp_path}/elsewhere"])
+def test_Folder_Given_HoldsTheReports(test_command, tmp_path, folder):
+    folder = folder.format(tmp_path=tmp_path)
+    for name in ("build", "count-tests"):
+        executable(test_command.tree / "scripts" / name, ECHO)
+    executable(test_command.folder / "bin" / "meson", '#!/bin/sh\ntouch "$TEST_REPORTS/here.xml"\n')
+    done = test_command("--no-install", "--dir", folder, script="test")
+    assert done.returncode == 0, done.stderr
+    assert (test_command.tree / folder / "test-reports" / "here.xml").exists()
+    assert test_command.asked("count-tests") == [str(test_command.tree / folder / "test-reports")]
