@@ -55,7 +55,7 @@ def main():
         print(f"bytes sent by rank 0: {sent or 'not counted over TCP'}")
         print(f"sum of the parameters: {trained.double().sum().item():.12f}")
         print(f"checked: {size} ranks trained the model that one process trains")
-    dist.destroy_process_group()
+    # No destroy_process_group: over TCP, PyTorch 2.6's hangs now and then if another rank has ended before.
 
 
 if __name__ == "__main__":

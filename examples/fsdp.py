@@ -57,7 +57,7 @@ def main():
         print(f"parameters: {kept} of {whole} on rank 0")
         print(f"sum of the outputs: {trained.double().sum().item():.12f}")
         print(f"checked: {size} ranks with sharded parameters trained what they train with whole ones")
-    dist.destroy_process_group()
+    # No destroy_process_group: over TCP, PyTorch 2.6's hangs now and then if another rank has ended before.
 
 
 if __name__ == "__main__":

@@ -39,10 +39,11 @@ def main():
 
     checked = [None] * size
     dist.all_gather_object(checked, True)
+    dist.barrier()
     if rank == 0:
         print(f"words gathered: {sum(len(report['words']) for report in reports)}")
         print(f"checked: {len(checked)} ranks have all reports, the settings and their part")
-    dist.destroy_process_group()
+    # No destroy_process_group: over TCP, PyTorch 2.6's hangs now and then if another rank has ended before.
 
 
 if __name__ == "__main__":

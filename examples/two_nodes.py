@@ -3,8 +3,9 @@
 
     GLOO_DEVICE_TRANSPORT=DPDK examples/two_nodes.py examples/ddp.py
 
-Prints the command of each agent first: on two machines, give each its own one, with the first machine's address as --master_addr, and
-GLOO_SOCKET_IFNAME naming the interface between them. DPDK between machines needs GLOO_BYPASS_LINK=netdev or pci there.
+Prints the command of each agent first: on two machines, give each its own one, with the first machine's address as --master_addr (or its
+own as --local_addr, and a file that both can write as --rdzv_endpoint), and GLOO_SOCKET_IFNAME naming the interface between them.
+DPDK between machines needs GLOO_BYPASS_LINK=netdev or pci there.
 """
 import argparse
 import importlib.metadata
@@ -25,16 +26,37 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def output_options(log_folder):
+def store_works():
+    """Whether the agents can meet over TCP: torchrun of PyTorch 2.4 and later wants libuv for that, and Debian's PyTorch has none."""
+    from torch.distributed import TCPStore  # takes seconds
+    try:
+        TCPStore("127.0.0.1", free_port(), 1, True)
+    except RuntimeError:
+        return False
+    return True
+
+
+def meeting(folder):
+    """What tells the agents where to meet, but for the node's rank; and variables for that."""
+    if store_works():
+        return ["--master_addr", "127.0.0.1", "--master_port", str(free_port())], {}
+    return (["--rdzv_backend", "c10d", "--rdzv_id", "two-nodes", "--rdzv_endpoint", os.path.join(folder, "meeting"),
+             "--rdzv_conf", "store_type=file", "--local_addr", "127.0.0.1"],
+            {"USE_LIBUV": "0", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"})
+
+
+def output_options(folder):
     """PyTorch 1.13's torchrun fails under Python 3.11 (Debian 12) unless it writes the ranks' output to files; -t shows it as well."""
     old = importlib.metadata.version("torch").startswith("1.")
-    return ["-r", "1", "-t", "1", "--log_dir", log_folder] if old else []
+    return ["-r", "1", "-t", "1", "--log_dir", folder] if old else []
 
 
-def agent(node, options, port, log_folder):
-    return [sys.executable, "-m", "torch.distributed.run", "--nnodes", str(NODES), "--node_rank", str(node),
-            "--nproc_per_node", str(options.ranks), "--master_addr", "127.0.0.1", "--master_port", str(port),
-            *output_options(log_folder), options.program, *options.arguments]
+def agents_of(options, folder):
+    """The agents' commands, and the variables that they need."""
+    meet, variables = meeting(folder)
+    return [[sys.executable, "-m", "torch.distributed.run", "--nnodes", str(NODES), "--node_rank", str(node),
+             "--nproc_per_node", str(options.ranks), *meet, *output_options(folder), options.program, *options.arguments]
+            for node in range(NODES)], variables
 
 
 def wait_for_all(agents, seconds):
@@ -48,10 +70,10 @@ def wait_for_all(agents, seconds):
     return [process.poll() for process in agents]
 
 
-def run(commands, seconds):
+def run(commands, variables, seconds):
     for node, command in enumerate(commands):
-        print(f"node {node}: {shlex.join(command)}", flush=True)
-    environment = dict(os.environ, OMP_NUM_THREADS=os.environ.get("OMP_NUM_THREADS", "1"))
+        print(f"node {node}: {' '.join([f'{name}={value}' for name, value in variables.items()] + [shlex.join(command)])}", flush=True)
+    environment = {"OMP_NUM_THREADS": "1", **os.environ, **variables}
     agents = [subprocess.Popen(command, env=environment) for command in commands]
     try:
         return wait_for_all(agents, seconds)
@@ -77,9 +99,8 @@ def main():
     if not os.path.exists(options.program):
         parser.error(f"there is no program '{options.program}'")
 
-    with tempfile.TemporaryDirectory(prefix="two-nodes-") as log_folder:
-        port = free_port()
-        statuses = run([agent(node, options, port, log_folder) for node in range(NODES)], options.seconds)
+    with tempfile.TemporaryDirectory(prefix="two-nodes-") as folder:
+        statuses = run(*agents_of(options, folder), options.seconds)
     if statuses != [0] * NODES:
         sys.exit(f"{sys.argv[0]}: the agents' exit statuses are {statuses} (None: still running after {options.seconds:g} s)")
     print(f"checked: {NODES} agents with {options.ranks} rank{'s' if options.ranks > 1 else ''} each ended well")

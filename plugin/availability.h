@@ -13,7 +13,7 @@
 
 namespace gloo_bypass {
 
-inline constexpr std::chrono::seconds kAvailabilityBound{20};
+inline constexpr std::chrono::seconds kAvailabilityBound{60};  // an emulated machine needs a third of it
 
 // {"TCP": {"available": true, "device": "what it would use", "reason": ""}, "DPDK": ..., "RDMA": ...}; not available: `device` is
 // empty, and `reason` one line that says what is missing and what to do.

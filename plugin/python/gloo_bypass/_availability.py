@@ -26,7 +26,7 @@ def available() -> Dict[str, Availability]:
 
     Each is really made, as the environment says (GLOO_BYPASS_*, GLOO_SOCKET_IFNAME), in a child process that ends at once: this
     process starts neither DPDK nor RDMA, and may fork afterwards. No process, file or folder stays behind. A transport that this
-    process uses already is available. Takes a fraction of a second; at most 20 s for each transport, after which it counts as not
+    process uses already is available. Takes a fraction of a second; at most 60 s for each transport, after which it counts as not
     available.
     """
     answers = _library.json_of(_library.handle.gloo_bypass_available_json, 16384)
