@@ -7,6 +7,7 @@
 // Everything but the line with createDpdkDevice is Gloo's usual code. RANK SIZE FOLDER may be followed by RDMA.
 #include <cstdlib>
 #include <iostream>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,21 @@ bool reduceOnes(const std::shared_ptr<gloo::Context>& context) {
   return true;
 }
 
+using Context = gloo::rendezvous::Context;
+using Store = gloo::rendezvous::Store;
+using DevicePointer = std::shared_ptr<gloo::transport::Device>;
+
+// connectFullMesh takes a reference to the store before 2025, and shares it since.
+[[maybe_unused]] void connect(Context& context, void (Context::*connectFullMesh)(Store&, DevicePointer&),
+                              const std::shared_ptr<Store>& store, DevicePointer& device) {
+  (context.*connectFullMesh)(*store, device);
+}
+
+[[maybe_unused]] void connect(Context& context, void (Context::*connectFullMesh)(std::shared_ptr<Store>, DevicePointer&),
+                              const std::shared_ptr<Store>& store, DevicePointer& device) {
+  (context.*connectFullMesh)(store, device);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -47,10 +63,10 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    auto context = std::make_shared<gloo::rendezvous::Context>(std::atoi(argv[1]), std::atoi(argv[2]));
-    gloo::rendezvous::FileStore store(argv[3]);
+    auto context = std::make_shared<Context>(std::atoi(argv[1]), std::atoi(argv[2]));
+    const auto store = std::make_shared<gloo::rendezvous::FileStore>(argv[3]);
     auto device = makeDevice(argc > 4 && std::string(argv[4]) == "RDMA");
-    context->connectFullMesh(store, device);
+    connect(*context, &Context::connectFullMesh, store, device);
     const bool right = reduceOnes(context);
     std::cout << "rank " << context->rank << " of " << context->size << " over " << device->str() << ": "
               << (right ? "the sum is right" : "THE SUM IS WRONG") << std::endl;
