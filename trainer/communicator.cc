@@ -4,7 +4,6 @@
 
 #include <condition_variable>
 #include <cstdlib>
-#include <filesystem>
 #include <mutex>
 
 #include <ATen/ATen.h>
@@ -173,9 +172,7 @@ std::string prepareTransport(const Options& options) {
   if (options.pluginPath.empty() && (isKnown || variable == nullptr)) {
     return transport;
   }
-  const std::string path = options.pluginPath.empty()
-      ? (std::filesystem::path(programFolder()).parent_path() / "plugin/libgloo_bypass.so").string()
-      : options.pluginPath;
+  const std::string path = options.pluginPath.empty() ? defaultPluginPath() : options.pluginPath;
   // Global, so that the counters' symbol is found; never unloaded, since its devices live as long as the process.
   if (::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
     throw badInput(fmt::format("GLOO_DEVICE_TRANSPORT={} needs a plug-in that cannot be loaded: {} (--plugin FILE "

@@ -76,7 +76,7 @@ void addSyncOptions(CLI::App& app, Options& o) {
   app.add_option("--segment-bytes", o.segmentBytes, "Gloo's all-reduce segment size (0: Gloo's default, 1 MiB)")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 31))->group(group);
   app.add_option("--plugin", o.pluginPath, "shared library that registers the transport (default: "
-      "../plugin/libgloo_bypass.so beside this program, when the transport is not built into PyTorch)")
+      "libgloo_bypass.so beside this program or in ../plugin, when the transport is not built into PyTorch)")
       ->type_name("FILE")->group(group);
   app.add_option("--timeout", o.timeoutSeconds, "seconds a collective may take")
       ->check(CLI::Range(0.1, kMaxSeconds))->group(group);

@@ -41,7 +41,7 @@ struct Options {
   double bucketCapMb = 25, firstBucketMb = 1; // MB of 2^20 bytes, as PyTorch counts them
   bool gradientAsBucketView = false;
   int64_t segmentBytes = 0; // 0: Gloo's own default (1 MiB)
-  std::string pluginPath;   // empty: ../plugin/libgloo_bypass.so beside the program, when needed
+  std::string pluginPath;   // empty: defaultPluginPath(), when needed
   double timeoutSeconds = 300;
   double rendezvousTimeoutSeconds = 120;
   // Results.

@@ -34,8 +34,10 @@ def test_Tree_Installed_HoldsWhatIsExpectedAndNothingElse(tree):
 def test_Links_OnPath_LeadIntoTheTree(tree):
     links = [path for path in tree.folder("bindir").iterdir() if path.is_symlink()]
     assert links
-    for link in links:
-        assert link.name.startswith("gloo-bypass-")
+    assert [link.name for link in links if not link.name.startswith("gloo-bypass-")] == []
+    plugin = tree.folder("libexecdir") / "gloo-bypass" / "libgloo_bypass.so"
+    assert plugin.is_symlink() == ("plugin" in FEATURES)
+    for link in links + [plugin] * plugin.is_symlink():
         assert link.resolve(strict=True).is_relative_to(tree.root), link
 
 
