@@ -11,7 +11,9 @@ class RdmaHostilePeer : public RdmaChannelTest {
  protected:
   // A channel that `attack` breaks; `error` is what its user is told.
   void attack(const std::function<void(HostilePeer&, RdmaEnd&)>& attack, std::uint32_t credits = 64) {
-    RdmaEnd victim(rdmaConfig("soft0"));
+    TransportConfig config = rdmaConfig("soft0");
+    config.rdma.timeoutExponent = 13;  // as the peer's
+    RdmaEnd victim(config);
     victim.open({.localRank = 0, .peerRank = 1});
     {
       HostilePeer peer(victim, credits);
