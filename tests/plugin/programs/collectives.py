@@ -114,6 +114,15 @@ def asynchronous():
         assert (tensor == size * (size - 1) // 2 + size * i).all()
 
 
+def leave():
+    """PyTorch 2.6 joins the group's workers with the interpreter's lock held, and hangs if one of them drops the last reference to a tensor
+    then, for which it wants that lock. All-reduces of a tensor that stays give the workers time, since waiting gives the lock away."""
+    stays = torch.ones(1)
+    for _ in range(20):
+        dist.all_reduce(stays, op=dist.ReduceOp.MAX)
+    dist.destroy_process_group()
+
+
 collectives()
 objects()
 point_to_point()
@@ -121,4 +130,4 @@ asynchronous()
 many_groups()
 collectives()
 print("all=right")
-dist.destroy_process_group()
+leave()
