@@ -19,11 +19,12 @@ def outcome_of(example, transport):
     with Ranks(EXAMPLES / example, 2, transport=transport, load="import") as ranks:
         if ranks.wait() == [NOT_IN_THIS_RELEASE] * 2:
             pytest.skip(ranks.output(0).strip())
-        ranks.succeed()
+        if transport != "TCP":  # the reference: now and then PyTorch 2.6 aborts at its end, after the last line, with or without us
+            ranks.succeed()
         lines = [line for line in ranks.output(0).splitlines() if line.startswith(("sum ", "parameters", "optimiser", "words", "checked"))]
         if transport == "DPDK" and example == "ddp.py":
             assert "{'DPDK': " in ranks.output(0)
-    assert lines[-1].startswith("checked: 2 ranks "), lines
+        assert lines and lines[-1].startswith("checked: 2 ranks "), ranks.output(0) + ranks.output(1)
     assert len(lines) > 1, lines
     return lines
 
