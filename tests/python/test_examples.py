@@ -19,7 +19,7 @@ def outcome_of(example, transport):
     with Ranks(EXAMPLES / example, 2, transport=transport, load="import") as ranks:
         if ranks.wait() == [NOT_IN_THIS_RELEASE] * 2:
             pytest.skip(ranks.output(0).strip())
-        if transport != "TCP":  # the reference: now and then PyTorch 2.6 aborts at its end, after the last line, with or without us
+        if transport != "TCP":  # the reference: now and then a rank of PyTorch 2.6 aborts at its end, after the last line
             ranks.succeed()
         lines = [line for line in ranks.output(0).splitlines() if line.startswith(("sum ", "parameters", "optimiser", "words", "checked"))]
         if transport == "DPDK" and example == "ddp.py":
