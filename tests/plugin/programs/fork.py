@@ -51,7 +51,7 @@ if case == "after":
     sys.exit(0 if in_child(again) == 4 else 5)
 status = in_child(lambda: None)
 assert status == 0, status
-assert sum(int(batch) for batch in torch.utils.data.DataLoader(range(8), num_workers=2)) == 28
+assert sum(int(batch) for batch in torch.utils.data.DataLoader(range(8), num_workers=2, multiprocessing_context="fork")) == 28
 tensor = torch.ones(1000)
 dist.all_reduce(tensor)
 assert (tensor == dist.get_world_size()).all()
