@@ -70,8 +70,8 @@ struct RdmaConfig {
 struct TransportConfig {
   LinkMode link = LinkMode::kMemif;
   std::string memifDirectory;        // sockets of memif links; empty: $XDG_RUNTIME_DIR or /tmp, + /gloo-bypass-UID
-  std::size_t memifBufferBytes = 32 * 1024;  // one ring slot and so the largest frame
-  unsigned memifLog2Slots = 7;               // ring slots: 2^n; 128 x 32 KiB hold the segments that Gloo's ring has under way
+  std::size_t memifBufferBytes = 60 * 1024;  // one ring slot and so the largest frame
+  unsigned memifLog2Slots = 6;               // ring slots: 2^n; 64 x 60 KiB hold the segments that Gloo's ring has under way
   NetdevDriver netdevDriver = NetdevDriver::kAfPacket;
   std::string interface;             // netdev: name; empty: the one that Gloo's interface or host name resolves to
   std::string pciAddress;            // pci: 0000:00:04.0, or a vdev string such as net_virtio_user0,path=...

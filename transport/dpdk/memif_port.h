@@ -2,7 +2,7 @@
 //
 // Frames are written where they lie in the ring, and handed up from there (memif_ring.h).
 //
-// Memory of a link: two rings of 2^n frames (8 MiB at 128 x 32 KiB) shared with the peer.
+// Memory of a link: two rings of 2^n frames (7.5 MiB at 64 x 60 KiB) shared with the peer.
 #pragma once
 
 #include <array>
