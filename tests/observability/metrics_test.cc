@@ -9,7 +9,6 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <set>
 #include <sstream>
 #include <thread>
@@ -21,6 +20,7 @@
 #include "plugin/metrics_exporter.h"
 #include "plugin/metrics_target.h"
 #include "plugin/metrics_text.h"
+#include "tests/support/temporary_folder.h"
 #include "transport/base/file_descriptor.h"
 #include "transport/io/channel_counters.h"
 #include "transport/io/latency_json.h"
@@ -33,22 +33,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
-
-struct TemporaryFolder {
-  TemporaryFolder() {
-    char name[] = "/tmp/gloo-bypass-test-XXXXXX";
-    path = mkdtemp(name);
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path); }
-  std::string path;
-};
-
-std::string contentsOf(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 TEST(MetricsTarget_Parse, EveryForm_IsTakenApart) {
   EXPECT_EQ(parseMetricsTarget("file:/run/a_%p.prom")->path, "/run/a_%p.prom");

@@ -11,13 +11,12 @@
 #include <atomic>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <future>
-#include <sstream>
 #include <thread>
 
 #include <nlohmann/json.hpp>
 
+#include "tests/support/temporary_folder.h"
 #include "transport/io/progress_engine.h"
 
 namespace gloo_bypass {
@@ -74,23 +73,6 @@ class FakeTransport : public Transport {
 Result<std::shared_ptr<Transport>> makeFake(const TransportConfig&) {
   return std::shared_ptr<Transport>(new FakeTransport);
 }
-
-std::string contentsOf(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-// A folder that goes with the test.
-struct TemporaryFolder {
-  TemporaryFolder() {
-    char name[] = "/tmp/gloo-bypass-test-XXXXXX";
-    path = mkdtemp(name);
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path); }
-  std::string path;
-};
 
 TEST(ProcessTransport_Acquire, ManyThreadsAtOnce_OneTransport) {
   ProcessTransport process;
