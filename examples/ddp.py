@@ -2,6 +2,8 @@
 """Data-parallel training with DistributedDataParallel, checked against the same training in one process.
 
     GLOO_DEVICE_TRANSPORT=DPDK python3 -m torch.distributed.run --nproc_per_node 2 examples/ddp.py
+
+Debian's PyTorch needs some options more: see the README.
 """
 import argparse
 

@@ -2,6 +2,8 @@
 """Collectives of Python objects: gather, broadcast and scatter of dictionaries, checked on every rank.
 
     GLOO_DEVICE_TRANSPORT=DPDK python3 -m torch.distributed.run --nproc_per_node 2 examples/object_collectives.py
+
+Debian's PyTorch needs some options more: see the README.
 """
 import argparse
 

@@ -2,6 +2,8 @@
 """ZeRO's sharded optimiser: each rank keeps the state for a part of the parameters; checked against the optimiser unsharded.
 
     GLOO_DEVICE_TRANSPORT=DPDK python3 -m torch.distributed.run --nproc_per_node 2 examples/sharded_optimizer.py
+
+Debian's PyTorch needs some options more: see the README.
 """
 import argparse
 

@@ -21,9 +21,9 @@ def environment_for(folder, **more):
             **{name: str(value) for name, value in more.items()}}
 
 
-def run(arguments, environment, python=PYTHON, status=0):
+def run(arguments, environment, python=PYTHON, status=0, cwd=None):
     result = subprocess.run([str(python), *map(str, arguments)], env=environment, capture_output=True, text=True, timeout=HANG_SECONDS,
-                            stdin=subprocess.DEVNULL)
+                            stdin=subprocess.DEVNULL, cwd=cwd)
     if status is not None:
         assert result.returncode == status, f"exit status {result.returncode}\n{result.stdout}{result.stderr}"
     return result

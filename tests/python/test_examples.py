@@ -1,12 +1,13 @@
 """Every example runs with two ranks over TCP and DPDK, checks its result, and prints the same numbers over both."""
 import os
 import pathlib
+import re
 import sys
 import tempfile
 
 import pytest
 from conftest import environment_for, run
-from ranks import Ranks
+from ranks import PYTHON, Ranks
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
 PROGRAMS = sorted(path.name for path in EXAMPLES.glob("*.py"))
@@ -33,6 +34,20 @@ def outcome_of(example, transport):
 def test_Example_TwoRanks_ChecksItselfAndAgreesOverAllTransports(example):
     outcomes = [outcome_of(example, transport) for transport in TRANSPORTS]
     assert all(outcome == outcomes[0] for outcome in outcomes), outcomes
+
+
+def test_ReadmesTorchrun_TwoRanks_ChecksItself(tmp_path, installed_torch):
+    """The README's lines for this release, as they stand there."""
+    text = (EXAMPLES.parent / "README.md").read_text()
+    one_by_release = re.findall(r"^python3 -m torch\.distributed\.run .*examples/ddp\.py$", text, re.MULTILINE)
+    exports = re.search(r"^export (USE_LIBUV=0 .*)$", text, re.MULTILINE).group(1)
+    assert len(one_by_release) == 2
+    old = installed_torch < (2, 0)
+    line = one_by_release[0] if old else f"export {exports}; {one_by_release[1]}"
+    with tempfile.TemporaryDirectory(prefix="gbt") as short:
+        result = run(["-c", line.replace("python3", PYTHON).replace("/tmp/meeting", f"{tmp_path}/meeting")],
+                     environment_for(pathlib.Path(short), GLOO_DEVICE_TRANSPORT=TRANSPORTS[-1]), python="/bin/bash", cwd=EXAMPLES.parent)
+    assert "checked: 2 ranks trained" in result.stdout
 
 
 def test_TwoNodes_Ddp_BothAgentsEndWell(tmp_path):
