@@ -102,7 +102,8 @@ def pci_device(machine):
     free = next((d for d in chosen if not d[3]), chosen[-1])
     caution = ("# this takes the interface away from the kernel: not the one you log in over!",) if free[3] else ()
     return missing(name, found, why, *caution, "sudo modprobe vfio-pci",
-                   *(f"sudo ip link set {i} down" for i in free[3]), f"sudo dpdk-devbind.py --bind=vfio-pci {free[0]}")
+                   *(f"sudo ip link set {i} down" for i in free[3]), "sudo apt-get install dpdk",
+                   f"sudo dpdk-devbind.py --bind=vfio-pci {free[0]}")
 
 
 def bound_drivers(machine):
