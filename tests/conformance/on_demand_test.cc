@@ -20,6 +20,7 @@
 #include <gloo/transport/unbound_buffer.h>
 
 #include "tests/conformance/on_demand_backends.h"
+#include "tests/support/no_more_threads.h"
 #include "transport/gloo/context.h"
 
 namespace gloo_bypass::test {
@@ -325,6 +326,54 @@ TEST_P(OnDemand, PeerNeverComes_WaitIsLongerThanTheTimeout_ConnectFailsNamingBot
   for (const char* part : {"Connect timeout", "rank 0", "rank 1", "300ms"}) {
     EXPECT_NE(std::string::npos, text.find(part)) << text;
   }
+}
+
+// The pair was woken early, by what nobody waits for; the peer's time begins with what is posted late.
+TEST_P(OnDemand, PostedLongAfterThePairWoke_GetsTheWholeTimeout) {
+  if (!ours()) GTEST_SKIP() << "the reference counts from the pair's first use";
+  enum class WokenBy { kReceiveFromAny, kBoundBuffer, kWithdrawnReceive };
+  for (const WokenBy by : {WokenBy::kReceiveFromAny, WokenBy::kBoundBuffer, WokenBy::kWithdrawnReceive}) {
+    startGroup();
+    auto elsewhere = join(0, 2);
+    startGroup();
+    auto context = join(0, 2, kShort);
+    int value = 1, early = 0;
+    auto first = context->createUnboundBuffer(&early, sizeof(early));
+    std::unique_ptr<::gloo::transport::Buffer> bound;
+    if (by == WokenBy::kReceiveFromAny) first->recv(std::vector<int>{1}, kSlot);
+    if (by == WokenBy::kBoundBuffer) bound = context->getPair(1)->createRecvBuffer(1, &early, sizeof(early));
+    if (by == WokenBy::kWithdrawnReceive) first->recv(1, kSlot);
+    // Lets most of the timeout pass, in a wait of another context.
+    EXPECT_NE("", ioExceptionOf([&] {
+                auto buffer = elsewhere->createUnboundBuffer(&value, sizeof(value));
+                buffer->recv(1, kSlot);
+                buffer->waitRecv(nullptr, kShort * 3 / 4);
+              }));
+    if (by == WokenBy::kWithdrawnReceive) first.reset();
+    const auto posted = std::chrono::steady_clock::now();
+    const std::string text = ioExceptionOf([&] {
+      auto buffer = context->createUnboundBuffer(&value, sizeof(value));
+      buffer->send(1, kSlot + 1);
+      buffer->waitSend(kPatience);
+    });
+    EXPECT_LE(kShort, std::chrono::steady_clock::now() - posted) << static_cast<int>(by) << ": " << text;
+    EXPECT_NE(std::string::npos, text.find("Connect timeout")) << text;
+  }
+}
+
+TEST_P(OnDemand, NoThreadCanBeStarted_OperationFailsNamingThePeer) {
+  if (!ours()) GTEST_SKIP() << "the reference starts no thread";
+  auto contexts = joinAll(3);
+  {
+    NoMoreThreads guard;
+    for (int i = 0; i < 2; ++i) {
+      const std::string text = ioExceptionOf([&] { sendInt(*contexts[0], 1, 1); });
+      for (const char* part : {"Rank 0", "rank 1", "no thread"}) EXPECT_NE(std::string::npos, text.find(part)) << text;
+    }
+  }
+  std::thread sender([&] { sendInt(*contexts[0], 2, 23); });
+  EXPECT_EQ(23, receiveInt(*contexts[2], 0));
+  sender.join();
 }
 
 TEST_P(OnDemand, WaitTimesOut_PairsNotYetUsedAreClosedToo) {

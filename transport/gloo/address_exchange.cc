@@ -5,13 +5,14 @@
 #include <algorithm>
 #include <exception>
 #include <iterator>
+#include <system_error>
 #include <utility>
 
+#include <gloo/common/error.h>
 #include <gloo/common/string.h>
 
 #include "transport/gloo/address.h"
 #include "transport/gloo/group.h"
-#include "transport/gloo/wait.h"
 
 namespace gloo_bypass::adapter {
 namespace {
@@ -43,24 +44,31 @@ AddressExchange::~AddressExchange() {
   if (thread_.joinable()) thread_.join();
 }
 
-void AddressExchange::begin(Connection& connection) {
+Failure AddressExchange::begin(Connection& connection) {
   Introduction introduction;
   introduction.connection = &connection;
   introduction.ownKey = keyOf(group_.rank(), connection.peerRank);
   introduction.peerKey = keyOf(connection.peerRank, group_.rank());
   introduction.ownAddress = encodeAddress(connection.localAddress());
   introduction.begun = monotonicNow();
-  introduction.deadline = deadlineAfter(connection.connectTimeout());
   std::lock_guard<std::mutex> lock(mutex_);
   new_.push_back(std::move(introduction));
   if (running_) {
     changed_.notify_one();
-    return;
+    return nullptr;
   }
   if (thread_.joinable()) thread_.join();  // it has left its loop
-  thread_ = std::thread([this] { run(); });
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& e) {
+    new_.pop_back();  // the only one: nothing is left where no thread runs
+    return std::make_shared<const std::string>(GLOO_ERROR_MSG(
+        "Rank ", group_.rank(), " cannot connect to ", connection.describePeer(),
+        ": no thread can be started to ask for its address: ", e.what(), "; raise the limit of threads or memory"));
+  }
   pthread_setname_np(thread_.native_handle(), "gloo-bypass-ask");
   running_ = true;
+  return nullptr;
 }
 
 void AddressExchange::run() {
@@ -129,12 +137,7 @@ bool AddressExchange::giveUp(Introduction& introduction) {
   auto judge = [&] {
     Connection& connection = *introduction.connection;
     over = connection.failure() != nullptr;
-    if (over || monotonicNow() < introduction.deadline) return;
-    if (!connection.hasPending()) {
-      // Nobody waits for this peer in particular (a receive from any has its own timeout).
-      introduction.deadline = deadlineAfter(connection.connectTimeout());
-      return;
-    }
+    if (over || monotonicNow() < connection.firstUseDeadline()) return;
     connection.failFirstUse(introduction.error);
     over = true;
   };

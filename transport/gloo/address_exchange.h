@@ -2,7 +2,7 @@
 //
 //   first use --begin--> told (lazy/<this rank>/<peer> is set) --> lazy/<peer>/<this rank> appears --> connect
 //                          |
-//                          `--> nothing within the pair's timeout, while an operation waits: the pair fails
+//                          `--> nothing, and an operation has waited for the pair's timeout: the pair fails
 //
 // Where the store counts, the key's counter lazy/.../told is looked at, since it answers at once; else the key is waited
 // for, in slices.
@@ -25,6 +25,7 @@
 
 #include "compatibility/gloo/transport.h"
 #include "transport/base/time.h"
+#include "transport/gloo/operation.h"
 
 namespace gloo_bypass::adapter {
 
@@ -40,15 +41,16 @@ class AddressExchange {
   AddressExchange(const AddressExchange&) = delete;
   AddressExchange& operator=(const AddressExchange&) = delete;
 
-  // `connection` is open and is to be connected. Needs exclusive access.
-  void begin(Connection& connection);
+  // `connection` is open and is to be connected. Needs exclusive access. Failure: no thread can be started, and nothing
+  // has begun.
+  Failure begin(Connection& connection);
 
  private:
   struct Introduction {
     Connection* connection;
     std::string ownKey, peerKey;
     std::vector<char> ownAddress;
-    TimePoint begun, deadline;
+    TimePoint begun;
     bool told = false;
     std::string error;  // the store's last one
   };

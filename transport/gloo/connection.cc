@@ -73,8 +73,8 @@ Failure Connection::wake() {
     fail(failure);
     return failure;
   }
-  group_.addressExchange().begin(*this);
-  return nullptr;
+  if (Failure failure = group_.addressExchange().begin(*this)) abort(std::move(failure));
+  return failure_;
 }
 
 void Connection::connectTo(std::span<const char> address) {
@@ -97,6 +97,13 @@ void Connection::failFirstUse(const std::string& storeError) {
                                    " to use this pair too; it may have ended", asked)));
 }
 
+TimePoint Connection::firstUseDeadline() const { return hasPending() ? waitingSince_ + connectTimeout() : kNever; }
+
+void Connection::appendPending(Operation& operation) {
+  if (onDemand_ && !connected_ && !hasPending()) waitingSince_ = monotonicNow();
+  pending_.append(operation.byPlace);
+}
+
 bool Connection::hasPending() const {
   for (const Operation* o = pending_.next(); o != nullptr; o = o->byPlace.next()) {
     if (!o->persistent) return true;
@@ -111,7 +118,7 @@ Failure Connection::send(BufferState& buffer, MessageKey key, const std::byte* d
   operation->connection = this;
   operation->key = key;
   buffer.of(Direction::kSend).pending++;
-  pending_.append(operation->byPlace);
+  appendPending(*operation);
   const OperationToken token = operation->token();
   const Status status = channel_->postSend({token, key, data, length, remoteOffset});
   // On success it may be complete, and released, already.
@@ -132,7 +139,7 @@ Failure Connection::receive(BufferState& buffer, std::uint64_t slot, std::byte* 
 Failure Connection::receive(Operation* operation) {
   group_.dropAnnouncement(peerRank, operation->key.tag);
   operation->connection = this;
-  pending_.append(operation->byPlace);
+  appendPending(*operation);
   const OperationToken token = operation->token();
   const Status status =
       channel_->postReceive({token, operation->key, operation->data, operation->length, /*persistent=*/false});

@@ -23,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "transport/base/time.h"
 #include "transport/gloo/operation.h"
 #include "transport/io/message_channel.h"
 
@@ -53,8 +54,9 @@ class Connection final : private ChannelObserver {
   void failFirstUse(const std::string& storeError);
   // For connecting; bounded.
   std::chrono::milliseconds connectTimeout() const;
-  // A send or receive waits, one that a bound buffer has posted for good excepted.
-  bool hasPending() const;
+  // On demand, not connected: when the peer's address must be here. Never while no operation waits (a receive from any
+  // has its own timeout; what a bound buffer has posted for good does not count).
+  TimePoint firstUseDeadline() const;
   const std::vector<std::byte>& localAddress() const { return localAddress_; }
   Failure connect(std::span<const std::byte> remoteAddress);
 
@@ -99,6 +101,9 @@ class Connection final : private ChannelObserver {
   void finishEarlySends();
   bool firstOfItsKey(const Operation& operation) const;
   void finish(Operation* operation);
+  // In the order posted; not for persistent ones.
+  void appendPending(Operation& operation);
+  bool hasPending() const;  // a persistent receive does not count
   void channelFailed();
   Failure postFailed(Operation* operation, OperationToken token, const char* what, const Error& error);
 
@@ -108,6 +113,7 @@ class Connection final : private ChannelObserver {
   ListHook pending_;
   std::set<int> slots_;
   Failure failure_;
+  TimePoint waitingSince_{};  // on demand, until connected: hasPending since then
   bool dormant_ = false;
   bool onDemand_ = false;
   bool connected_ = false;
