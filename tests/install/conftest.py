@@ -13,7 +13,6 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ["INSTALL_BUILD"])
 FEATURES = set(os.environ["INSTALL_FEATURES"].split())
 VERSION = os.environ["INSTALL_VERSION"]
-LOG = BUILD / "meson-logs" / "install-log.txt"
 
 
 def run(*command, check=True, **keywords):
@@ -24,23 +23,38 @@ def run(*command, check=True, **keywords):
     return done.stdout
 
 
-def install(destdir):
-    # As little as possible of the caller's environment: DESTDIR and MESON_* would change what is installed.
-    environment = {name: value for name, value in os.environ.items() if name != "DESTDIR" and not name.startswith("MESON")}
-    run("meson", "install", "-C", BUILD, "--no-rebuild", "--destdir", destdir, env=environment)
+RECORDS = ("install-log.txt", "installed-last.txt", "installed-earlier.txt")
 
 
 @contextlib.contextmanager
-def install_log_kept():
-    """The build folder may have been installed for good: what that wrote down must outlive these tests."""
-    kept = LOG.read_bytes() if LOG.exists() else None
+def records_aside():
+    """The build folder may have been installed for good: what that wrote down is out of reach of these tests, and outlives them."""
+    logs = BUILD / "meson-logs"
+    aside = logs / "aside-for-tests"
+
+    def restore():
+        for name in RECORDS:
+            (logs / name).unlink(missing_ok=True)
+            if (aside / name).exists():
+                (aside / name).rename(logs / name)
+        aside.rmdir()
+
+    if aside.exists():  # of tests that were killed
+        restore()
+    aside.mkdir()
+    for name in RECORDS:
+        if (logs / name).exists():
+            (logs / name).rename(aside / name)
     try:
-        yield
+        yield BUILD
     finally:
-        if kept is None:
-            LOG.unlink(missing_ok=True)
-        else:
-            LOG.write_bytes(kept)
+        restore()
+
+
+def install(build, destdir, *arguments):
+    # As little as possible of the caller's environment: DESTDIR and MESON_* would change what is installed.
+    environment = {name: value for name, value in os.environ.items() if name != "DESTDIR" and not name.startswith("MESON")}
+    run("meson", "install", "-C", build, "--no-rebuild", "--destdir", destdir, *arguments, env=environment)
 
 
 class Tree:
@@ -65,9 +79,15 @@ class Tree:
 @pytest.fixture(scope="session")
 def tree(tmp_path_factory):
     root = tmp_path_factory.mktemp("destdir")
-    with install_log_kept():
-        install(root)
+    with records_aside() as build:
+        install(build, root)
     return Tree(root)
+
+
+@pytest.fixture
+def build():
+    with records_aside() as folder:
+        yield folder
 
 
 @pytest.fixture

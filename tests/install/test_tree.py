@@ -1,4 +1,4 @@
-"""What is installed, that it works from where it lies, and that nothing stays of it."""
+"""What is installed, and that it works from where it lies."""
 import fnmatch
 import os
 import pathlib
@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from conftest import BUILD, FEATURES, SOURCE, VERSION, install, install_log_kept, run
+from conftest import FEATURES, VERSION, run
 
 EXPECTED = pathlib.Path(__file__).with_name("expected_files.txt")
 
@@ -67,38 +67,3 @@ def test_ManualPages_OfTheConfiguration_HasEverySetting(tree):
     names = [line for line in run(tree.folder("bindir") / "gloo-bypass-config").splitlines() if line.startswith("GLOO_BYPASS_")]
     assert len(names) > 20
     assert [name for name in names if f".B {name}\n" not in page] == []
-
-
-def test_Uninstall_AfterOneInstallation_LeavesNothing(tmp_path):
-    root = tmp_path / "root"
-    (root / "usr").mkdir(parents=True)
-    with install_log_kept():
-        install(root)
-        assert files_in(root)
-        run("ninja", "-C", BUILD, "uninstall")
-    assert list(root.rglob("*")) in ([root / "usr"], [])
-
-
-def test_Uninstall_AfterTwoInstallationsAndPython_LeavesNoFileAndNoFolderOfOurs(tmp_path):
-    with install_log_kept():
-        install(tmp_path)
-        install(tmp_path)
-        for module in list(tmp_path.rglob("gloo_bypass/*.py")):
-            (module.parent / "__pycache__").mkdir(exist_ok=True)
-            (module.parent / "__pycache__" / f"{module.stem}.cpython-311.pyc").write_text("")
-        run(SOURCE / "scripts" / "uninstall", "--dir", BUILD)
-    assert [path for path in tmp_path.rglob("*") if not path.is_dir() or "bypass" in path.name] == []
-
-
-def test_Uninstall_OthersFileInOurFolder_IsKeptAndNamed(tree, tmp_path):
-    with install_log_kept():
-        install(tmp_path)
-        folder = tmp_path / tree.folders["libexecdir"].relative_to("/") / "gloo-bypass"
-        (folder / "mine").write_text("not yours")
-        said = run(SOURCE / "scripts" / "uninstall", "--dir", BUILD)
-    assert (folder / "mine").exists()
-    assert f"left, because others' files are in it: {folder}" in said
-
-
-def test_Uninstall_NothingInstalled_SaysSo(tmp_path):
-    assert "nothing has been installed" in run(SOURCE / "scripts" / "uninstall", "--dir", tmp_path, check=False)
