@@ -1,14 +1,18 @@
 // Files that others read while we write: whole or not at all.
 #pragma once
 
+#include <chrono>
 #include <string>
 
 #include "transport/base/status.h"
 
 namespace gloo_bypass {
 
-// Written beside `path` and renamed: a reader sees the old text or the new one. The error is errno's text; nothing is left behind.
+// Written beside `path` and renamed: a reader sees the old text or the new one. A character device or a FIFO, also where a symbolic
+// link leads to it (/dev/stdout), is kept and written to directly; a reader who takes nothing is waited for kReaderBound. All else that
+// is not a regular file is refused, a link to one included. The error says why, in errno's text or ours; nothing is left behind.
 Status writeWholeFile(const std::string& path, const std::string& text);
+inline constexpr std::chrono::seconds kReaderBound{1};
 
 // %p in a path is the process id.
 std::string withProcessId(std::string path);
