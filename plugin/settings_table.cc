@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "plugin/metrics_target.h"
+#include "transport/dpdk/memif_directory.h"
 
 namespace gloo_bypass {
 namespace {
@@ -20,8 +21,6 @@ constexpr std::int64_t kKiB = 1 << 10;
 constexpr std::int64_t kMiB = 1 << 20;
 constexpr std::int64_t kGiB = std::int64_t{1} << 30;
 constexpr std::int64_t kDayMs = 24 * 3600 * 1000;
-// sockaddr_un holds 107 characters; the file names of memif's sockets need the rest.
-constexpr std::size_t kMaxDirectoryLength = 64;
 constexpr std::size_t kMaxInterfaceName = 15;    // IFNAMSIZ without its zero
 constexpr std::size_t kMaxVerbsDeviceName = 63;  // IBV_SYSFS_NAME_MAX without its zero
 
@@ -137,7 +136,7 @@ bool isPrintable(std::string_view text) {
 }
 
 bool isDirectory(std::string_view text) {
-  return text.front() == '/' && text.size() <= kMaxDirectoryLength && isPrintable(text) &&
+  return text.front() == '/' && text.size() <= kMaxMemifDirectoryBytes && isPrintable(text) &&
          text.find_first_of(",=[]\"' ") == std::string_view::npos;  // what DPDK's device arguments cannot carry
 }
 
@@ -216,7 +215,7 @@ std::vector<Setting> linkSettings() {
           "driver",
           [](TransportConfig & c) -> auto& { return c.link; }),
       textSetting(
-          "GLOO_BYPASS_MEMIF_DIRECTORY", fmt::format("an absolute path, at most {} characters", kMaxDirectoryLength),
+          "GLOO_BYPASS_MEMIF_DIRECTORY", fmt::format("an absolute path, at most {} bytes", kMaxMemifDirectoryBytes),
           isDirectory, "memif: where the links' sockets lie; empty: gloo-bypass-UID in $XDG_RUNTIME_DIR or /tmp",
           [](TransportConfig & c) -> auto& { return c.memifDirectory; }),
       integerSetting(

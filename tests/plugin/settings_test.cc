@@ -113,6 +113,7 @@ TEST(Settings_Parse, WrongValue_NamesVariableValueAndWhatIsAllowed) {
                                           {"GLOO_BYPASS_INTERFACE", "sixteencharacter"},
                                           {"GLOO_BYPASS_MEMIF_DIRECTORY", "relative"},
                                           {"GLOO_BYPASS_MEMIF_DIRECTORY", "/a,b"},
+                                          {"GLOO_BYPASS_MEMIF_DIRECTORY", "/" + std::string(62, 'a')},
                                           {"GLOO_BYPASS_IPV4", "10.0.0.2"},
                                           {"GLOO_BYPASS_IPV4", "10.0.0.256/24"},
                                           {"GLOO_BYPASS_IPV4", "10.0.0.2/33"},
@@ -140,6 +141,10 @@ TEST(Settings_Parse, WrongValue_NamesVariableValueAndWhatIsAllowed) {
     EXPECT_THAT(errorOf({{name, text}}),
                 AllOf(HasSubstr(name), HasSubstr("'" + text + "'"), HasSubstr("must be"), Not(HasSubstr("\n"))));
   }
+}
+
+TEST(Settings_Parse, LongestMemifDirectory_IsTaken) {
+  EXPECT_EQ(errorOf({{"GLOO_BYPASS_MEMIF_DIRECTORY", "/" + std::string(61, 'a')}}), "");
 }
 
 TEST(Settings_Parse, UnknownName_NearestIsNamed) {

@@ -19,6 +19,7 @@ namespace {
 constexpr std::size_t kIdHexBytes = 2 * std::tuple_size_v<PortId>;
 // "/" + id + the longest suffix: ".sock.tmp" or ".c" with a link number.
 constexpr std::size_t kNameBytes = 1 + kIdHexBytes + 12;
+static_assert(kMaxMemifDirectoryBytes + kNameBytes == kMaxSocketPathBytes);
 // A socket still being made has no .sock yet: leave young ones alone.
 constexpr std::time_t kYoungSeconds = 60;
 
@@ -73,8 +74,8 @@ Result<std::string> prepareMemifDirectory(const TransportConfig& config) {
   if (directory.find_first_of(",=[]\"' \t\n") != std::string::npos) {
     return refuse(directory, "contains a character that DPDK's device arguments cannot carry");
   }
-  if (directory.size() + kNameBytes > kMaxSocketPathBytes) {
-    return refuse(directory, fmt::format("is longer than {} bytes", kMaxSocketPathBytes - kNameBytes));
+  if (directory.size() > kMaxMemifDirectoryBytes) {
+    return refuse(directory, fmt::format("is longer than {} bytes", kMaxMemifDirectoryBytes));
   }
   if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) {
     return refuse(directory, fmt::format("cannot be made ({})", std::strerror(errno)));

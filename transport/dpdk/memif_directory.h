@@ -4,12 +4,16 @@
 //   <port id in hex>.drv    socket of the driver's server end; .cN of its client end N, for a moment
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "transport/base/config.h"
 #include "transport/base/status.h"
 
 namespace gloo_bypass {
+
+// A socket's path has room for 107 bytes; the names in the directory need the rest.
+inline constexpr std::size_t kMaxMemifDirectoryBytes = 62;
 
 // Makes it (0700) when it is missing, checks that it is ours alone, that paths in it fit a socket address and the
 // driver's arguments, then removes sockets of processes that have ended.
