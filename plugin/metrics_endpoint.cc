@@ -5,8 +5,6 @@
 #include <fcntl.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -20,6 +18,7 @@
 #include <fmt/format.h>
 
 #include "plugin/metrics_text.h"
+#include "plugin/signals_blocked.h"
 #include "transport/base/file_descriptor.h"
 
 namespace gloo_bypass {
@@ -92,22 +91,6 @@ std::uint16_t portOf(int socket) {
   return ::getsockname(socket, reinterpret_cast<sockaddr*>(&name), &length) == 0 ? ntohs(name.sin_port)
                                                                                  : std::uint16_t{0};
 }
-
-// The application's signals go to the application's threads.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_{};
-};
 
 void ignoreLog(void*, const char*, va_list) {}
 

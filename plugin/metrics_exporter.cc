@@ -1,12 +1,11 @@
 #include "plugin/metrics_exporter.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <condition_variable>
 #include <cstdio>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -14,6 +13,7 @@
 
 #include "plugin/metrics_endpoint.h"
 #include "plugin/metrics_target.h"
+#include "plugin/signals_blocked.h"
 #include "plugin/whole_file.h"
 
 namespace gloo_bypass {
@@ -26,30 +26,25 @@ Error unavailable(const TransportConfig& config, const std::string& what) {
 
 class FileExporter final : public MetricsExporter {
  public:
+  // std::system_error: the system gives no thread.
   FileExporter(const TransportConfig& config, std::string path, std::function<std::string()> text)
       : target_(config.metrics), path_(std::move(path)), interval_(config.metricsInterval), text_(std::move(text)) {
+    const SignalsBlocked blocked;
     thread_ = std::thread([this] { run(); });
   }
   ~FileExporter() override { end(); }
 
-  void stop(const std::string& lastText) noexcept override {
+  void stop(const std::function<std::string()>& lastText) noexcept override {
     end();
     write(lastText);
   }
 
  private:
   void run() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, nullptr);
     std::unique_lock lock(mutex_);
     while (!ending_.wait_for(lock, interval_, [this] { return end_; })) {
       lock.unlock();
-      try {
-        write(text_());
-      } catch (const std::exception&) {
-        // The numbers cannot be had now; perhaps the next time.
-      }
+      write(text_);
       lock.lock();
     }
   }
@@ -63,18 +58,21 @@ class FileExporter final : public MetricsExporter {
     if (thread_.joinable()) thread_.join();
   }
 
-  // A disk may be full for a while: said once, tried again.
-  void write(const std::string& text) noexcept {
+  // A disk may be full for a while, or the numbers not to be had: said once, tried again.
+  void write(const std::function<std::string()>& text) noexcept {
     try {
-      const Status written = writeWholeFile(path_, text);
-      if (!written && !std::exchange(complained_, true)) {
-        std::fprintf(stderr, "gloo-bypass: GLOO_BYPASS_METRICS='%s': %s could not be written: %s\n", target_.c_str(),
-                     path_.c_str(), written.error().message.c_str());
-      }
-      if (written) complained_ = false;
-    } catch (const std::exception&) {
-      // No memory for a path: nothing to say it with either.
+      const Status written = writeWholeFile(path_, text());
+      if (!written) return complain(written.error().message.c_str());
+      complained_ = false;
+    } catch (const std::exception& error) {
+      complain(error.what());
     }
+  }
+
+  void complain(const char* why) noexcept {
+    if (std::exchange(complained_, true)) return;
+    std::fprintf(stderr, "gloo-bypass: GLOO_BYPASS_METRICS='%s': %s could not be written: %s\n", target_.c_str(),
+                 path_.c_str(), why);
   }
 
   const std::string target_, path_;
@@ -99,7 +97,7 @@ class HttpExporter final : public MetricsExporter {
   }
   std::uint16_t port() const { return endpoint_->port(); }
 
-  void stop(const std::string&) noexcept override { endpoint_.reset(); }
+  void stop(const std::function<std::string()>&) noexcept override { endpoint_.reset(); }
   void leaveToParent() noexcept override {
     if (endpoint_) endpoint_->leaveToParent();
   }
@@ -131,7 +129,11 @@ Result<std::unique_ptr<MetricsExporter>> MetricsExporter::start(const TransportC
     std::string path = withProcessId(target->path);
     const Status written = writeWholeFile(path, firstText);
     if (!written) return unavailable(config, fmt::format("{} cannot be written: {}", path, written.error().message));
-    return std::unique_ptr<MetricsExporter>(new FileExporter(config, std::move(path), std::move(text)));
+    try {
+      return std::unique_ptr<MetricsExporter>(new FileExporter(config, std::move(path), std::move(text)));
+    } catch (const std::system_error& error) {
+      return unavailable(config, fmt::format("the thread that writes it cannot be started: {}", error.what()));
+    }
   }
   auto exporter = std::make_unique<HttpExporter>(std::move(text));
   if (Status opened = exporter->open(*target); !opened) return unavailable(config, opened.error().message);

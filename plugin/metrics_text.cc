@@ -94,6 +94,12 @@ std::string escaped(std::string_view text, bool quotes) {
   return out;
 }
 
+// What is not UTF-8 becomes U+FFFD. Texts out of the JSON are well-formed already.
+std::string wellFormed(const std::string& text) {
+  using nlohmann::json;
+  return json::parse(json(text).dump(-1, ' ', false, json::error_handler_t::replace)).get<std::string>();
+}
+
 std::string inBraces(const Labels& labels) {
   std::string text;
   for (const auto& [name, value] : labels) {
@@ -225,7 +231,7 @@ void addChannels(Families& families, const nlohmann::json& channels, const Label
 
 std::string metricsText(std::span<const TransportCounters> transports, const std::string& rank) {
   Labels common;
-  if (!rank.empty()) common.emplace_back("rank", rank);
+  if (!rank.empty()) common.emplace_back("rank", wellFormed(rank));
   Families families;
   families.add("info", "gauge", "1; its label is the version of gloo-bypass", "",
                with(common, "version", GLOO_BYPASS_VERSION), "1");

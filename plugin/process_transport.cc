@@ -171,10 +171,10 @@ Result<std::shared_ptr<Transport>> ProcessTransport::acquire(BackEnd backEnd, co
   return slot.transport;
 }
 
-bool ProcessTransport::begun(BackEnd backEnd) {
+bool ProcessTransport::settled(BackEnd backEnd) {
   std::lock_guard lock(mutex_);
   const Slot& slot = slots_[static_cast<std::size_t>(backEnd)];
-  return slot.begun || slot.inheritedFrom != 0;
+  return slot.transport || slot.inheritedFrom != 0;
 }
 
 // One for the whole process, although each transport has a configuration: the first that asks decides.
@@ -187,6 +187,7 @@ Status ProcessTransport::startExporter(const TransportConfig& config) {
   auto started = MetricsExporter::start(config, metricsText({}, config.rank),
                                         [this, rank = config.rank] { return metricsOf(liveTransports(), rank); });
   if (!started) return started.error();
+  exportedRank_ = config.rank;
   exporter_ = std::move(started).value();
   exportedTo_ = config.metrics;
   return {};
@@ -196,8 +197,9 @@ Status ProcessTransport::startExporter(const TransportConfig& config) {
 void ProcessTransport::stopExporter(std::unique_lock<std::mutex>& lock) {
   const auto stopping = std::move(exporter_);
   if (!stopping) return;
+  const std::string rank = exportedRank_;
   lock.unlock();
-  stopping->stop(metricsText({}, ""));
+  stopping->stop([&rank] { return metricsText({}, rank); });
   lock.lock();
 }
 
@@ -227,9 +229,9 @@ void ProcessTransport::shutDown() noexcept {
       std::lock_guard lock(mutex_);
       ended_ = true;
       exporter = std::move(exporter_);
+      rank = exportedRank_;
       for (std::size_t i = 0; i < kBackEnds; ++i) {
         if (!slots_[i].transport) continue;
-        rank = slots_[i].config.rank;
         lives.push_back({static_cast<BackEnd>(i), std::move(slots_[i].transport), slots_[i].config.stats});
       }
     }
@@ -237,8 +239,9 @@ void ProcessTransport::shutDown() noexcept {
     const auto work = std::make_shared<ShutDownWork>();
     // On a thread of its own, because exit() may have been called where a transport can never answer.
     std::thread([work, lives = std::move(lives), exporter = std::move(exporter), rank]() mutable {
+      // The endpoint's thread ends before the transport is asked for anything, for it may never answer.
+      if (exporter) exporter->stop([&] { return metricsOf(lives, rank); });
       try {
-        if (exporter) exporter->stop(metricsOf(lives, rank));
         writeStatistics(lives);
       } catch (const std::exception& error) {
         std::fprintf(stderr, "gloo-bypass: no statistics: %s\n", error.what());

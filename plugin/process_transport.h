@@ -49,8 +49,8 @@ class ProcessTransport {
   // (both values named); kUnavailable in a forked child whose parent had begun to make its own; the exporter's; the factory's.
   Result<std::shared_ptr<Transport>> acquire(BackEnd backEnd, const TransportConfig& config, const Factory& factory);
 
-  // Whether this process, or one that it was forked from, has asked for a transport of this back-end, with or without success.
-  bool begun(BackEnd backEnd);
+  // Whether acquire would call no factory: the back-end's transport is live, or was begun by a process that this one was forked from.
+  bool settled(BackEnd backEnd);
 
   // Transport::countersJson of the live transport, with "transport" naming the back-end; "{}" if there is none; of several, an object
   // with each one's under the back-end's name.
@@ -88,8 +88,8 @@ class ProcessTransport {
   std::mutex mutex_;  // guards all below
   std::array<Slot, kBackEnds> slots_;
   std::unique_ptr<MetricsExporter> exporter_;  // null: no metrics are asked for
-  std::string exportedTo_;
-  bool ended_ = false;  // shutDown ran
+  std::string exportedTo_, exportedRank_;      // of the last exporter
+  bool ended_ = false;                         // shutDown ran
 };
 
 // The object `countersJson` gave, one "name value" a line, nested names joined by dots; for people.

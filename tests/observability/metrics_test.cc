@@ -1,8 +1,12 @@
 // Metrics without a real transport: where they go, how they are written, and who may ask for them.
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <pthread.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,6 +24,7 @@
 #include "plugin/metrics_exporter.h"
 #include "plugin/metrics_target.h"
 #include "plugin/metrics_text.h"
+#include "plugin/whole_file.h"
 #include "tests/support/temporary_folder.h"
 #include "transport/base/file_descriptor.h"
 #include "transport/io/channel_counters.h"
@@ -104,6 +109,14 @@ TEST(MetricsText_Labels, HostileNames_AreEscaped) {
               AllOf(HasSubstr("peer=\"rank 1\\nof \\\"b\\\"\""), HasSubstr("port=\"memif in \\\"/tmp\\\\x\\\"\"")));
 }
 
+TEST(MetricsText_Labels, RankOfNoUtf8_BecomesWellFormed) {
+  EXPECT_THAT(textOf(json::object(),
+                     "a\xff"
+                     "b\xc3"),
+              HasSubstr("{rank=\"a\xef\xbf\xbd"
+                        "b\xef\xbf\xbd\","));
+}
+
 TEST(MetricsText_Histogram, Buckets_AreCumulativeAndEndInCount) {
   const std::string text = textOf(countersWithEverything());
   const std::string name = "gloo_bypass_send_seconds";
@@ -174,7 +187,7 @@ TEST(MetricsExporter_File, Written_AtStartAtIntervalsAndAtTheEnd) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   while (calls < 2 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
   EXPECT_GE(calls, 2);
-  started.value()->stop("last");
+  started.value()->stop([] { return std::string("last"); });
   EXPECT_EQ(contentsOf(path), "last");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path), {}), 1) << "a temporary file was left";
 }
@@ -186,6 +199,112 @@ TEST(MetricsExporter_File, FolderMissing_IsToldAtStart) {
   ASSERT_FALSE(started);
   EXPECT_THAT(started.error().message,
               AllOf(HasSubstr("GLOO_BYPASS_METRICS='file:/nowhere/at/all.prom'"), HasSubstr("No such file")));
+}
+
+TEST(MetricsExporter_File, TextFails_IsToldOnce) {
+  TemporaryFolder folder;
+  TransportConfig config;
+  config.metrics = "file:" + folder.path + "/x";
+  config.metricsInterval = std::chrono::milliseconds(100);
+  std::atomic<int> calls = 0;
+  ::testing::internal::CaptureStderr();
+  auto started = MetricsExporter::start(config, "first", [&]() -> std::string {
+    ++calls;
+    throw std::runtime_error("no numbers");
+  });
+  ASSERT_TRUE(started) << started.error().message;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (calls < 2 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  EXPECT_GE(calls, 2);
+  started.value()->stop([]() -> std::string { throw std::runtime_error("none at the end either"); });
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            fmt::format("gloo-bypass: GLOO_BYPASS_METRICS='{}': {}/x could not be written: no numbers\n",
+                        config.metrics, folder.path));
+  EXPECT_EQ(contentsOf(folder.path + "/x"), "first");
+}
+
+TEST(MetricsExporter_File, NoThreadToBeHad_IsToldAtStart) {
+  TemporaryFolder folder;
+  TransportConfig config;
+  config.metrics = "file:" + folder.path + "/x";
+  pthread_attr_t before, greedy;  // asks for a stack that no address space holds
+  ASSERT_EQ(pthread_getattr_default_np(&before), 0);
+  ASSERT_EQ(pthread_attr_init(&greedy), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&greedy, std::size_t{1} << 60), 0);
+  ASSERT_EQ(pthread_setattr_default_np(&greedy), 0);
+  const auto start = [&] { return MetricsExporter::start(config, "first", [] { return std::string(); }); };
+  std::string message = "started";
+  EXPECT_NO_THROW(if (const auto started = start(); !started) message = started.error().message);
+  EXPECT_EQ(pthread_setattr_default_np(&before), 0);
+  EXPECT_THAT(message,
+              AllOf(StartsWith("GLOO_BYPASS_METRICS='" + config.metrics + "': the thread"), Not(HasSubstr("\n"))));
+  pthread_attr_destroy(&greedy);
+  pthread_attr_destroy(&before);
+}
+
+bool isA(mode_t kind, const std::string& path) {
+  struct stat status {};
+  return ::lstat(path.c_str(), &status) == 0 && (status.st_mode & S_IFMT) == kind;
+}
+
+TEST(WholeFile_Write, CharacterDevice_IsWrittenToAndStays) {
+  EXPECT_TRUE(writeWholeFile("/dev/null", "x"));
+  EXPECT_TRUE(isA(S_IFCHR, "/dev/null"));
+  TemporaryFolder folder;
+  const std::string link = folder.path + "/link";
+  ASSERT_EQ(::symlink("/dev/null", link.c_str()), 0);
+  EXPECT_TRUE(writeWholeFile(link, "x"));
+  EXPECT_TRUE(isA(S_IFLNK, link));
+}
+
+TEST(WholeFile_Write, Fifo_ReaderGetsTheTextAndNobodyIsWaitedForInVain) {
+  TemporaryFolder folder;
+  const std::string path = folder.path + "/fifo";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  EXPECT_THAT(writeWholeFile(path, "x").error().message, HasSubstr("nobody reads"));
+  FileDescriptor reader(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  EXPECT_TRUE(writeWholeFile(path, "text"));
+  char got[8];
+  EXPECT_EQ(::read(reader.get(), got, sizeof(got)), 4);
+  EXPECT_THAT(writeWholeFile(path, std::string(1 << 20, 'x')).error().message, HasSubstr("does not take"));
+  EXPECT_TRUE(isA(S_IFIFO, path));
+}
+
+TEST(WholeFile_Write, ReaderOfFifoGoesAmidst_IsAnErrorAndNoSignal) {
+  TemporaryFolder folder;
+  const std::string path = folder.path + "/fifo";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  FileDescriptor reader(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  std::thread leaving([&reader] {
+    pollfd something{.fd = reader.get(), .events = POLLIN, .revents = 0};
+    EXPECT_EQ(::poll(&something, 1, 30'000), 1);
+    reader.reset();
+  });
+  EXPECT_THAT(writeWholeFile(path, std::string(1 << 20, 'x')).error().message, HasSubstr("Broken pipe"));
+  leaving.join();
+}
+
+TEST(WholeFile_Write, LinkToFileOrFolder_IsRefusedAndBothStay) {
+  TemporaryFolder folder;
+  const std::string file = folder.path + "/file", link = folder.path + "/link";
+  ASSERT_TRUE(writeWholeFile(file, "before"));
+  ASSERT_EQ(::symlink(file.c_str(), link.c_str()), 0);
+  EXPECT_THAT(writeWholeFile(link, "x").error().message, HasSubstr("symbolic link"));
+  EXPECT_TRUE(isA(S_IFLNK, link));
+  EXPECT_EQ(contentsOf(file), "before");
+  EXPECT_THAT(writeWholeFile(folder.path, "x").error().message, HasSubstr("neither a file"));
+}
+
+// Somebody who guesses the temporary file's name must not have us write elsewhere.
+TEST(WholeFile_Write, LinkInPlaceOfTheTemporaryFile_IsNotFollowed) {
+  TemporaryFolder folder;
+  const std::string path = folder.path + "/file", other = folder.path + "/other";
+  ASSERT_TRUE(writeWholeFile(other, "before"));
+  ASSERT_EQ(::symlink(other.c_str(), fmt::format("{}.{}.tmp", path, getpid()).c_str()), 0);
+  EXPECT_TRUE(writeWholeFile(path, "x"));
+  EXPECT_EQ(contentsOf(path), "x");
+  EXPECT_TRUE(isA(S_IFREG, path));
+  EXPECT_EQ(contentsOf(other), "before");
 }
 
 FileDescriptor connectTo(std::uint16_t port) {

@@ -51,7 +51,9 @@ class IdlePollable : public Pollable {
 
 class FakeTransport : public Transport {
  public:
-  explicit FakeTransport(std::atomic<int>* alive = nullptr) : alive_(alive), engine_(pollable_, {}) {
+  explicit FakeTransport(std::atomic<int>* alive = nullptr,
+                         std::string json = R"({"bytes_sent": 42, "port": {"packets_sent": 7}})")
+      : alive_(alive), json_(std::move(json)), engine_(pollable_, {}) {
     if (alive_ != nullptr) ++*alive_;
   }
   ~FakeTransport() override {
@@ -62,10 +64,11 @@ class FakeTransport : public Transport {
   Result<std::unique_ptr<MessageChannel>> openChannel(const ChannelOptions&, ChannelObserver*) override {
     return Error{ErrorScope::kDevice, ErrorCode::kUnavailable, "fake"};
   }
-  std::string countersJson() const override { return R"({"bytes_sent": 42, "port": {"packets_sent": 7}})"; }
+  std::string countersJson() const override { return json_; }
 
  private:
   std::atomic<int>* alive_;
+  const std::string json_;
   IdlePollable pollable_;
   ProgressEngine engine_;
 };
@@ -162,15 +165,26 @@ TEST(ProcessTransport_BackEnds, CountersJson_OneAsItIsBothByName) {
               AllOf(HasSubstr("DPDK.bytes_sent"), HasSubstr("RDMA.port.packets_sent")));
 }
 
-TEST(ProcessTransport_BackEnds, Begun_AskedForHereOrInParent_ThatOneOnly) {
+TEST(ProcessTransport_BackEnds, Settled_LiveOrBegunByParent_ThatOneOnly) {
   ProcessTransport process;
-  EXPECT_FALSE(process.begun(BackEnd::kDpdk));
+  EXPECT_FALSE(process.settled(BackEnd::kDpdk));
   ASSERT_TRUE(process.acquire(BackEnd::kDpdk, {}, makeFake));
-  EXPECT_TRUE(process.begun(BackEnd::kDpdk));
-  EXPECT_FALSE(process.begun(BackEnd::kRdma));
+  EXPECT_TRUE(process.settled(BackEnd::kDpdk));
+  EXPECT_FALSE(process.settled(BackEnd::kRdma));
   process.becomeChildOf(4711);
-  EXPECT_TRUE(process.begun(BackEnd::kDpdk));
-  EXPECT_FALSE(process.begun(BackEnd::kRdma));
+  EXPECT_TRUE(process.settled(BackEnd::kDpdk));
+  EXPECT_FALSE(process.settled(BackEnd::kRdma));
+}
+
+TEST(ProcessTransport_BackEnds, Settled_FactoryFailed_OnlyForChildren) {
+  ProcessTransport process;
+  const auto failing = [](const TransportConfig&) -> Result<std::shared_ptr<Transport>> {
+    return Error{ErrorScope::kDevice, ErrorCode::kUnavailable, "no such interface"};
+  };
+  ASSERT_FALSE(process.acquire(BackEnd::kDpdk, {}, failing));
+  EXPECT_FALSE(process.settled(BackEnd::kDpdk)) << "the next acquire calls the factory";
+  process.becomeChildOf(4711);
+  EXPECT_TRUE(process.settled(BackEnd::kDpdk));
 }
 
 TEST(ProcessTransport_BackEnds, OneStatsFile_HoldsBothCounters) {
@@ -249,15 +263,42 @@ TEST(ProcessTransport_ShutDown, NobodyUsesTransport_IsDestroyed) {
   EXPECT_EQ(alive, 0);
 }
 
+// The port of the line that an endpoint says at its start; 0 without one.
+int announcedPort(const std::string& line) {
+  int port = 0;
+  (void)std::sscanf(line.c_str(), "gloo-bypass: process %*d: metrics at http://127.0.0.1:%d/metrics", &port);
+  return port;
+}
+
+bool somebodyListens(int port) {
+  const int connection = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in name{};
+  name.sin_family = AF_INET;
+  name.sin_port = htons(static_cast<std::uint16_t>(port));
+  name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const bool connected = ::connect(connection, reinterpret_cast<const sockaddr*>(&name), sizeof(name)) == 0;
+  ::close(connection);
+  return connected;
+}
+
 // exit() called where the transport can never answer: the wait is bounded.
 TEST(ProcessTransport_ShutDown, ExitInsideExclusiveAccess_Ends) {
   auto* process = new ProcessTransport;  // its worker never ends
   TransportConfig config;
   config.stats = "stderr";
-  const auto transport = process->acquire(BackEnd::kDpdk, config, makeFake).value();
+  config.metrics = "http://:auto";
   ::testing::internal::CaptureStderr();
-  transport->progress().exclusive([&] { process->shutDown(); });
+  auto acquired = process->acquire(BackEnd::kDpdk, config, makeFake);
+  const int port = announcedPort(::testing::internal::GetCapturedStderr());
+  if (!acquired) {  // built without the endpoint
+    config.metrics.clear();
+    acquired = process->acquire(BackEnd::kDpdk, config, makeFake);
+  }
+  ASSERT_TRUE(acquired) << acquired.error().message;
+  ::testing::internal::CaptureStderr();
+  acquired.value()->progress().exclusive([&] { process->shutDown(); });
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("did not stop within"));
+  EXPECT_FALSE(somebodyListens(port)) << "the endpoint's thread outlives the exit handlers";
 }
 
 TEST(ProcessTransport_Exit, RealProcessAndForkedChild_OnlyTheOwnerWrites) {
@@ -313,12 +354,46 @@ TEST(ProcessTransport_Metrics, FactoryFails_ExportEndsAndOtherTargetIsFree) {
   const auto failing = [](const TransportConfig&) -> Result<std::shared_ptr<Transport>> {
     return Error{ErrorScope::kDevice, ErrorCode::kUnavailable, "no such interface"};
   };
+  config.rank = "5";
   EXPECT_FALSE(process.acquire(BackEnd::kDpdk, config, failing));
+  EXPECT_THAT(contentsOf(folder.path + "/a.prom"), HasSubstr("gloo_bypass_info{rank=\"5\",")) << "another series";
   config.metrics = "file:" + folder.path + "/b.prom";
   EXPECT_TRUE(process.acquire(BackEnd::kDpdk, config, makeFake));
   config.metrics = "file:" + folder.path + "/c.prom";
   EXPECT_THAT(process.acquire(BackEnd::kRdma, config, makeFake).error().message,
               AllOf(HasSubstr("b.prom"), HasSubstr("c.prom")));
+}
+
+TEST(ProcessTransport_Metrics, NoTransportWasMade_LastTextHasTheRank) {
+  TemporaryFolder folder;
+  ProcessTransport process;
+  TransportConfig config;
+  config.metrics = "file:" + folder.path + "/a.prom";
+  config.rank = "5";
+  const auto throwing = [](const TransportConfig&) -> Result<std::shared_ptr<Transport>> {
+    throw std::runtime_error("out of something");
+  };
+  EXPECT_THROW((void)process.acquire(BackEnd::kDpdk, config, throwing), std::runtime_error);
+  std::filesystem::remove(folder.path + "/a.prom");
+  process.shutDown();
+  EXPECT_THAT(contentsOf(folder.path + "/a.prom"), HasSubstr("gloo_bypass_info{rank=\"5\","));
+}
+
+TEST(ProcessTransport_Metrics, CannotBeMadeAtExit_OneLineAndStatisticsAreThere) {
+  TemporaryFolder folder;
+  ProcessTransport process;
+  TransportConfig config;
+  config.histograms = Histograms::kOff;
+  config.metrics = "file:" + folder.path + "/a.prom";
+  config.stats = folder.path + "/stats.json";
+  const auto broken = [](const TransportConfig&) -> Result<std::shared_ptr<Transport>> {
+    return std::shared_ptr<Transport>(new FakeTransport(nullptr, "{\"name\": \"\xff\"}"));
+  };
+  ASSERT_TRUE(process.acquire(BackEnd::kDpdk, config, broken));
+  ::testing::internal::CaptureStderr();
+  process.shutDown();
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("GLOO_BYPASS_METRICS='" + config.metrics + "'"));
+  EXPECT_THAT(contentsOf(config.stats), HasSubstr("\"name\""));
 }
 
 TEST(ProcessTransport_Telemetry, AskedForWithRdma_SaysThatThereIsNone) {
@@ -334,17 +409,6 @@ TEST(ProcessTransport_Telemetry, AskedForWithRdma_SaysThatThereIsNone) {
               AllOf(HasSubstr("GLOO_BYPASS_TELEMETRY='on'"), HasSubstr("use GLOO_BYPASS_METRICS")));
 }
 
-bool somebodyListens(int port) {
-  const int connection = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in name{};
-  name.sin_family = AF_INET;
-  name.sin_port = htons(static_cast<std::uint16_t>(port));
-  name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  const bool connected = ::connect(connection, reinterpret_cast<const sockaddr*>(&name), sizeof(name)) == 0;
-  ::close(connection);
-  return connected;
-}
-
 TEST(ProcessTransport_Metrics, ForkedChild_NeitherExportsNorKeepsThePort) {
   ProcessTransport process;
   TransportConfig config;
@@ -356,9 +420,8 @@ TEST(ProcessTransport_Metrics, ForkedChild_NeitherExportsNorKeepsThePort) {
     GTEST_SKIP() << transport.error().message;
   }
   ASSERT_TRUE(transport) << transport.error().message;
-  int port = 0;
-  ASSERT_EQ(std::sscanf(line.c_str(), "gloo-bypass: process %*d: metrics at http://127.0.0.1:%d/metrics", &port), 1)
-      << line;
+  const int port = announcedPort(line);
+  ASSERT_NE(port, 0) << line;
   EXPECT_TRUE(somebodyListens(port));
   int ready[2], done[2];
   ASSERT_EQ(pipe(ready), 0);

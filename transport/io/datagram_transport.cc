@@ -116,7 +116,8 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
     json["bytes_received"] = p.bytesReceived;
     json["open_channels"] = std::move(peers);
     if (measuresLatencies(config_)) json["latencies"]["rtt"] = histogramJson(rtts_);
-    return json.dump();
+    // Names, of folders and hosts, may be of any bytes.
+    return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   }
 
  private:

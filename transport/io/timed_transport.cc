@@ -188,7 +188,8 @@ class TimedTransport final : public Transport {
   std::string countersJson() const override {
     auto json = nlohmann::json::parse(inner_->countersJson());
     times_->writeTo(json["latencies"]);
-    return json.dump();
+    // Names, of folders and hosts, may be of any bytes.
+    return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   }
 
  private:

@@ -476,7 +476,8 @@ std::string VerbsTransport::countersJson() const {
   json["bytes_sent"] = sum.wireBytesSent;
   json["bytes_received"] = sum.wireBytesReceived;
   json["open_channels"] = std::move(peers);
-  return json.dump();
+  // Names, of folders and hosts, may be of any bytes.
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 Result<std::shared_ptr<Transport>> makeVerbsTransport(const VerbsApi& api, const TransportConfig& config) {
