@@ -21,8 +21,8 @@ namespace {
 
 using nlohmann::json;
 
-// DPDK cuts an answer at 16 KiB; a peer takes half a KiB.
-constexpr std::size_t kMaxPeersInAnswer = 24;
+// DPDK's answers end at 16 KiB, and what does not fit is gone without a word. Room for the command's name and what is left out.
+constexpr std::size_t kMaxPeersBytes = 15 * 1024;
 constexpr std::size_t kMaxString = RTE_TEL_MAX_STRING_LEN - 1;
 
 struct Offer {
@@ -104,18 +104,24 @@ void answerStats(const json& all, const char*, rte_tel_data* data) {
   if (all.contains("port")) addFields(data, all.at("port"), "port_");
 }
 
+// At most: names change by a letter, and microseconds with their fraction become nanoseconds.
+std::size_t bytesInAnswer(const json& channel) {
+  constexpr std::size_t kMoreDigits = 3, kNameOfChannel = 32;
+  return channel.dump().size() + channel.size() * kMoreDigits + kNameOfChannel;
+}
+
 void answerPeers(const json& all, const char* parameters, rte_tel_data* data) {
   if (!all.contains("open_channels")) return;
   const std::string_view wanted = parameters == nullptr ? "" : parameters;
-  std::size_t shown = 0, leftOut = 0;
+  std::size_t bytes = 0, leftOut = 0;
   for (const json& channel : all.at("open_channels")) {
     const std::string number = channel.at("channel").dump();
     if (!wanted.empty() && wanted != number) continue;
-    if (shown == kMaxPeersInAnswer) {
+    bytes += bytesInAnswer(channel);
+    if (bytes > kMaxPeersBytes) {  // this one, and all after it
       ++leftOut;
       continue;
     }
-    ++shown;
     addObject(data, "channel_" + number, [&](rte_tel_data* inner) { addFields(inner, channel); });
   }
   if (wanted.empty()) addNumber(data, "left_out", leftOut);
@@ -159,6 +165,7 @@ Status offerTelemetry(std::function<std::string()> countersJson) {
       rte_telemetry_register_cmd("/gloo_bypass/histograms", callback<answerHistograms>,
                                  "Latencies in nanoseconds. No parameters");
   if (failed == 0) return {};
+  offer().countersJson = nullptr;
   return {ErrorScope::kDevice, ErrorCode::kUnavailable, "GLOO_BYPASS_TELEMETRY: DPDK does not take the commands"};
 }
 
