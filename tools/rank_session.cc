@@ -60,7 +60,8 @@ RankExchange::RankExchange(gloo_version::StorePointer store, int rank, int size,
     : store_(std::move(store)), rank_(rank), size_(size), timeout_(timeout) {}
 
 void RankExchange::set(const std::string& key, const nlohmann::json& value) {
-  const std::string text = value.dump();
+  // A device's description may name a folder, which may be of any bytes.
+  const std::string text = value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   store_->set(key, std::vector<char>(text.begin(), text.end()));
 }
 

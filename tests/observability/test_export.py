@@ -126,7 +126,7 @@ def test_Http_PortInUse_OneLineAndFailure(folder):
 def test_File_TwoRanks_AreWrittenWhileRunningAndAtTheEnd(folder):
     (folder / "out").mkdir()
     environment = {**os.environ, "GLOO_BYPASS_METRICS": f"file:{folder}/out/rank%r.prom", "GLOO_BYPASS_METRICS_INTERVAL_MS": "100",
-                   "GLOO_BYPASS_MEMIF_DIRECTORY": str(folder / "m"), "GLOO_BYPASS_STATS": f"{folder}/stats%r.json"}
+                   "GLOO_BYPASS_MEMIF_DIRECTORY": f"{folder}/m\udcff", "GLOO_BYPASS_STATS": f"{folder}/stats%r.json"}
     process = subprocess.Popen([PERF, "--ranks", "2", "--transports", "DPDK", "-b", "1M", "-e", "1M", "--iters", "1500"],
                                env=environment, stdout=subprocess.DEVNULL)
     try:
