@@ -28,6 +28,10 @@
 #include "transport/gloo/connect_mode.h"
 #ifdef GLOO_BYPASS_HAVE_DPDK
 #include "plugin/dpdk_device.h"
+#include "transport/dpdk/dpdk_port.h"
+#include "transport/dpdk/eal.h"
+#include "transport/gloo/device.h"
+#include "transport/io/datagram_transport.h"
 #endif
 #ifdef GLOO_BYPASS_HAVE_RDMA
 #include "plugin/rdma_device.h"
@@ -102,12 +106,27 @@ std::string tryTcp() {
   });
 }
 
-[[maybe_unused]] std::string tryDevice(BackEnd backEnd, const TransportConfig& config,
-                                       const std::function<DevicePointer(const TransportConfig&)>& make) {
-  ProcessTransport& process = ProcessTransport::instance();
-  if (process.begun(backEnd)) return make(config)->str();
+// withGlooAddress or withGlooAddressForRdma: they may ask a name server, which may take minutes.
+using Resolve = Result<TransportConfig> (*)(TransportConfig, const std::string&, const std::string&);
+
+[[maybe_unused]] TransportConfig resolved(Resolve resolve, const TransportConfig& config, const Place& place) {
+  auto whole = resolve(config, place.interface, place.hostName);
+  if (!whole) refuse(whole.error().message);
+  return std::move(whole).value();
+}
+
+// What `make` says in this process; only the address is asked for in a child.
+[[maybe_unused]] std::string tryHere(const TransportConfig& config, Resolve resolve, const Place& place,
+                                     const std::function<DevicePointer(const TransportConfig&)>& make) {
+  TransportConfig whole = config;
+  whole.interface = askInChild([&] { return resolved(resolve, config, place).interface; });
+  return make(whole)->str();
+}
+
+[[maybe_unused]] std::string tryInChild(const TransportConfig& config, Resolve resolve, const Place& place,
+                                        const std::function<DevicePointer(const TransportConfig&)>& make) {
   return askInChild([&] {
-    const std::string text = make(config)->str();
+    const std::string text = make(resolved(resolve, config, place))->str();
     ProcessTransport::instance().shutDown();
     return text;
   });
@@ -123,7 +142,7 @@ DevicePointer atOnce(const TransportConfig& config) {
   auto read = configurationFromEnvironment();
   if (!read) refuse(read.error().message);
   TransportConfig config = std::move(read).value();
-  if (!ProcessTransport::instance().begun(backEnd)) {  // nobody shall see what the child counts
+  if (!ProcessTransport::instance().settled(backEnd)) {  // nobody shall see what the attempt counts
     config.stats.clear();
     config.metrics.clear();
     config.telemetry = false;
@@ -132,6 +151,13 @@ DevicePointer atOnce(const TransportConfig& config) {
 }
 
 #ifdef GLOO_BYPASS_HAVE_DPDK
+// Over a transport that goes with it: the process's own is made by the first process group, with its whole configuration.
+DevicePointer dpdkDeviceOfItsOwn(const TransportConfig& config) {
+  auto port = makeDpdkPort(config);
+  if (!port) refuse(port.error().message);
+  return makeDevice(makeDatagramTransport(config, std::move(port).value()), ConnectMode::kAtOnce);
+}
+
 // For a memif directory that is not there yet: one beside it, as long as this lives. Not the real one, which would have to be
 // removed again, perhaps from under a rank that starts at that moment.
 class ProbeDirectory {
@@ -169,13 +195,15 @@ class ProbeDirectory {
 std::string tryDpdk() {
 #ifdef GLOO_BYPASS_HAVE_DPDK
   const Place place = placeOfProcess();
-  auto config = withGlooAddress(configurationOfProcess(BackEnd::kDpdk), place.interface, place.hostName);
-  if (!config) refuse(config.error().message);
-  if (ProcessTransport::instance().begun(BackEnd::kDpdk))
-    return tryDevice(BackEnd::kDpdk, config.value(), atOnce<makeDpdkDevice>);
-  const ProbeDirectory directory(config.value());
+  TransportConfig config = configurationOfProcess(BackEnd::kDpdk);
+  if (ProcessTransport::instance().settled(BackEnd::kDpdk)) {
+    return tryHere(config, withGlooAddress, place, atOnce<makeDpdkDevice>);
+  }
+  const ProbeDirectory directory(config);
   try {
-    return directory.named(tryDevice(BackEnd::kDpdk, config.value(), atOnce<makeDpdkDevice>));
+    // After a device that failed DPDK itself may run, or be known not to: no child could start it again.
+    return directory.named(Eal::decided() ? tryHere(config, withGlooAddress, place, dpdkDeviceOfItsOwn)
+                                          : tryInChild(config, withGlooAddress, place, atOnce<makeDpdkDevice>));
   } catch (const std::exception& error) {
     refuse(directory.named(error.what()));
   }
@@ -187,9 +215,9 @@ std::string tryDpdk() {
 std::string tryRdma() {
 #ifdef GLOO_BYPASS_HAVE_RDMA
   const Place place = placeOfProcess();
-  auto config = withGlooAddressForRdma(configurationOfProcess(BackEnd::kRdma), place.interface, place.hostName);
-  if (!config) refuse(config.error().message);
-  return tryDevice(BackEnd::kRdma, config.value(), atOnce<makeRdmaDevice>);
+  const TransportConfig config = configurationOfProcess(BackEnd::kRdma);
+  const bool here = ProcessTransport::instance().settled(BackEnd::kRdma);
+  return (here ? tryHere : tryInChild)(config, withGlooAddressForRdma, place, atOnce<makeRdmaDevice>);
 #else
   refuse("not in this build (" GLOO_BYPASS_NO_RDMA "): install libibverbs-dev and build again");
 #endif

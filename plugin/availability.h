@@ -2,8 +2,10 @@
 //
 // Each is really made, with the settings and the address that PyTorch's process group would use: in a forked child, so that this
 // process starts no DPDK and opens no RDMA device, and stays free to fork. One that this process (or the one it was forked
-// from) has already begun to use is asked for in the process itself, since it alone knows.
-// Nothing stays behind: no process, no file, no folder.
+// from) uses already is asked for in the process itself, since it alone knows; and so is DPDK after a device that failed, since it
+// may run since then.
+// No process and no file stays behind, and no folder but DPDK's own empty one: dpdk/gloo-bypass in $XDG_RUNTIME_DIR or /tmp, for
+// root in /var/run. It is left, since a rank that starts at that moment has found it there.
 //
 // Thread: any. Time: usually a fraction of a second, at most kAvailabilityBound for each transport.
 #pragma once

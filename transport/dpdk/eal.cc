@@ -113,7 +113,9 @@ bool contains(const std::vector<std::string>& words, std::string_view word) {
 class QuietOutput {
  public:
   QuietOutput() {
-    std::fflush(nullptr);
+    // Not all files: what a forked process has from its parent is the parent's to write.
+    std::fflush(stdout);
+    std::fflush(stderr);
     const FileDescriptor null(::open("/dev/null", O_WRONLY | O_CLOEXEC));
     for (std::size_t i = 0; i < kStreams.size(); ++i) {
       saved_[i].reset(::fcntl(kStreams[i], F_DUPFD_CLOEXEC, 3));
@@ -202,6 +204,11 @@ Status Eal::start(const TransportConfig& config) {
                   "DPDK was started in this process for another link mode, without PCI: use one link mode a process");
   }
   return {};
+}
+
+bool Eal::decided() {
+  std::lock_guard<std::mutex> lock(state().mutex);
+  return state().outcome.has_value();
 }
 
 std::string Eal::lastErrorSuffix() {

@@ -18,6 +18,9 @@ class Eal {
   // start every call returns the same error. In a child forked after the start: an error that says so.
   static Status start(const TransportConfig& config);
 
+  // Whether start has been called, with or without success, here or before the fork: a forked child cannot try it again.
+  static bool decided();
+
   // " (what the driver said)" of the last error line logged by DPDK on this thread's behalf, or "".
   static std::string lastErrorSuffix();
   static void forgetLastError();

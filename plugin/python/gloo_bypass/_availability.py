@@ -25,7 +25,8 @@ def available() -> Dict[str, Availability]:
     """Which of "TCP", "DPDK" and "RDMA" init_process_group("gloo") could use in this process, by name.
 
     Each is really made, as the environment says (GLOO_BYPASS_*, GLOO_SOCKET_IFNAME), in a child process that ends at once: this
-    process starts neither DPDK nor RDMA, and may fork afterwards. No process, file or folder stays behind. A transport that this
+    process starts neither DPDK nor RDMA, and may fork afterwards. No process or file stays behind, and no folder but the empty
+    dpdk/gloo-bypass that DPDK makes in $XDG_RUNTIME_DIR or /tmp (for root: /var/run). A transport that this
     process uses already is available. Takes a fraction of a second; at most 60 s for each transport, after which it counts as not
     available.
     """
