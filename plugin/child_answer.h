@@ -15,7 +15,8 @@ struct ChildAnswer {
   std::string text;  // what `ask` returned; if not answered: what it threw, or how the child ended
 };
 
-// Runs `ask` in a child for at most `bound`; then the child is killed. Nothing of the child is left when this returns.
+// Runs `ask` in a child for at most `bound`; then the child is killed. Nothing of the child is left when this returns,
+// unless the kernel keeps it for seconds longer.
 ChildAnswer answerOfChild(const std::function<std::string()>& ask, std::chrono::milliseconds bound);
 
 }  // namespace gloo_bypass

@@ -1,12 +1,14 @@
 // Questions that a forked child answers: what comes back, whatever becomes of the child.
 #include "plugin/child_answer.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <stdexcept>
 #include <string>
@@ -55,6 +57,28 @@ TEST(ChildAnswer_Ask, Crashes_NotAnsweredWithTheSignal) {
   EXPECT_FALSE(answer.answered);
   EXPECT_THAT(answer.text, HasSubstr("signal 9"));
   EXPECT_FALSE(hasChildren());
+}
+
+// As one that another thread forks at the wrong moment: it has the pipe, and outlives the child.
+TEST(ChildAnswer_Ask, CrashesWhileAnotherProcessHoldsThePipe_IsSeenAtOnce) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+  const ChildAnswer answer = answerOfChild(
+      [&]() -> std::string {
+        const pid_t holder = ::fork();
+        if (holder == 0) {
+          ::close(ends[1]);
+          char byte;
+          [[maybe_unused]] const ssize_t count = ::read(ends[0], &byte, 1);  // until the test ends
+          ::_exit(0);
+        }
+        ::raise(SIGKILL);
+        return "";
+      },
+      kBound);
+  ::close(ends[0]);
+  ::close(ends[1]);
+  EXPECT_THAT(answer.text, HasSubstr("signal 9")) << "took the end of the pipe for the child's";
 }
 
 TEST(ChildAnswer_Ask, NeverReturns_IsKilledAtTheBound) {
