@@ -126,11 +126,12 @@ bool isVirtualDeviceString(const std::string& address) {
 std::vector<std::string> buildEalArguments(const TransportConfig& config, const std::vector<std::string>& userWords,
                                            bool useHugePages, const std::string& cpus) {
   std::vector<std::string> words{"gloo-bypass", config.telemetry ? "--telemetry" : "--no-telemetry",
-                                 "--lcores=0@(" + cpus + ")", "-m", std::to_string(config.memoryMiB)};
+                                 "--lcores=0@(" + cpus + ")", "-m", std::to_string(config.memoryMiB),
+                                 "--file-prefix=gloo-bypass"};  // also where telemetry is found
   if (useHugePages) {
     words.push_back("--in-memory");  // no files in hugetlbfs, nothing to clean up
   } else {
-    words.insert(words.end(), {"--no-huge", "--no-shconf", "--file-prefix=gloo-bypass"});
+    words.insert(words.end(), {"--no-huge", "--no-shconf"});
   }
   if (config.link == LinkMode::kPci && !isVirtualDeviceString(config.pciAddress)) {
     words.insert(words.end(), {"-a", config.pciAddress});

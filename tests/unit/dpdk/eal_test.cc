@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <filesystem>
@@ -50,6 +51,13 @@ TEST(CheckEalArguments, WhatWouldEndTheProcess_IsRefused) {
     EXPECT_TRUE(status.ok() || isOneLine(status.error().message)) << word;
   }
   EXPECT_TRUE(checkEalArguments({"--socket-mem", "64", "-n", "4", "-a0000:00:04.0", "--vdev=net_null0", "--in-memory"}).ok());
+}
+
+TEST(BuildEalArguments, WithHugePagesOrWithout_FilesHaveOurPrefix) {
+  for (const bool hugePages : {false, true}) {
+    const auto words = buildEalArguments({}, {}, hugePages, "0");
+    EXPECT_EQ(std::count(words.begin(), words.end(), "--file-prefix=gloo-bypass"), 1) << hugePages;
+  }
 }
 
 TEST_F(Eal, BadArguments_OneClearLineAndNothingOnStdout) {
