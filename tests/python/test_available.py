@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import shutil
 
 import pytest
 from conftest import PROGRAMS, answers_in, environment_for, run
@@ -155,6 +156,31 @@ def test_InUse_DpdkBeforeWhileAndInChild_AnswersAndCountersAreTrue():
             assert ranks.value(rank, "in_child").startswith("DPDK: no, ") and "fork" in ranks.value(rank, "in_child")
             assert ranks.value(rank, "transports") == "['DPDK']"
         check_counters(json.loads(ranks.value(0, "stats")))
+
+
+@needs_dpdk
+def test_AfterFailure_ProcessGroupCouldNotBeMade_AsksWithoutStartingAnything(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("f")  # short, for sockets
+    metrics = folder / "metrics.prom"
+    environment = environment_for(
+        folder, GLOO_DEVICE_TRANSPORT="DPDK", GLOO_BYPASS_MEMIF_DIRECTORY="/proc/nowhere", GLOO_BYPASS_METRICS=f"file:{metrics}",
+        MASTER_ADDR="127.0.0.1", MASTER_PORT=free_port(), SECOND_PORT=free_port(), RANK=0, WORLD_SIZE=1,
+        GOOD_DIRECTORY=folder / "m", METRICS_FILE=metrics)
+    result = json.loads(run([PROGRAMS / "after_failure.py"], environment).stdout.splitlines()[-1])
+    assert "/proc/nowhere" in result["failure"]
+    assert not result["still wrong"]["works"] and "/proc/nowhere" in result["still wrong"]["text"]
+    assert result["mended"]["works"], result["mended"]["text"]
+    for answer in (result["still wrong"], result["mended"]):
+        assert answer["stats"] == {} and not answer["metrics"], answer
+    assert result["transports"] == ["DPDK"] and result["metrics in use"]
+
+
+def test_Preloaded_AnotherFileOfThePlugIn_NoSecondCopyIsLoaded(tmp_path):
+    preloaded = tmp_path / "libgloo_bypass.so"
+    shutil.copy(os.environ["PLUGIN_LIBRARY"], preloaded)
+    show = "import gloo_bypass; print({line.split()[-1] for line in open('/proc/self/maps') if 'libgloo_bypass' in line}, gloo_bypass.stats())"
+    result = run(["-c", show], environment_for(tmp_path, LD_PRELOAD=preloaded))
+    assert result.stdout.strip() == f"{{'{preloaded}'}} {{}}"
 
 
 def check_counters(stats):

@@ -31,8 +31,10 @@ def _load(path: str) -> ctypes.CDLL:
         raise ImportError(f"gloo_bypass was built for PyTorch {BUILT_FOR_TORCH}, this is {running} from "
                           f"{os.path.dirname(torch.__file__)}: build it again for this PyTorch")
     try:
-        torch.ops.load_library(path)
-        handle = ctypes.CDLL(path)
+        handle = ctypes.CDLL(None)  # of LD_PRELOAD: another copy would count nothing
+        if not hasattr(handle, "gloo_bypass_stats_json"):
+            torch.ops.load_library(path)
+            handle = ctypes.CDLL(path)
     except OSError as error:
         raise ImportError(f"gloo_bypass: the plug-in cannot be loaded: {error}") from error
     for function in (handle.gloo_bypass_stats_json, handle.gloo_bypass_available_json):
