@@ -30,6 +30,7 @@
 #include "plugin/dpdk_device.h"
 #include "transport/dpdk/dpdk_port.h"
 #include "transport/dpdk/eal.h"
+#include "transport/dpdk/memif_directory.h"
 #include "transport/gloo/device.h"
 #include "transport/io/datagram_transport.h"
 #endif
@@ -165,7 +166,13 @@ class ProbeDirectory {
   explicit ProbeDirectory(TransportConfig& config) : real_(config.memifDirectory) {
     struct stat status {};
     if (config.link != LinkMode::kMemif || ::lstat(real_.c_str(), &status) == 0) return;
-    std::string path = std::filesystem::path(real_ + "/").parent_path().parent_path() / ".gbXXXXXX";
+    const std::filesystem::path parent = std::filesystem::path(real_ + "/").parent_path().parent_path();
+    std::string path = parent / ".gbXXXXXX";
+    // A name longer than the real one's might be refused where that is not.
+    if (path.size() > kMaxMemifDirectoryBytes && real_.size() <= kMaxMemifDirectoryBytes) {
+      if (::access(parent.c_str(), W_OK | X_OK) != 0) return;
+      path = "/tmp/.gbXXXXXX";
+    }
     if (::mkdtemp(path.data()) == nullptr) return;  // the child will find the same about the real one, and say it
     path_ = path;
     config.memifDirectory = path;
