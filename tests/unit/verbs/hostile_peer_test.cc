@@ -25,6 +25,19 @@ class RdmaHostilePeer : public RdmaChannelTest {
     EXPECT_EQ(error.scope, ErrorScope::kSession);
     EXPECT_FALSE(error.message.empty());
   }
+  // Up to `frames` frames, until the victim's channel fails. Not faster than the victim takes them: a peer that finds no receive posted
+  // loses its own queue pair, and the victim would see silence instead of the attack.
+  static void flood(HostilePeer& peer, RdmaEnd& victim, FrameType type, std::uint64_t frames, std::size_t payload = 0) {
+    bool failed = false;
+    for (std::uint64_t i = 0; i < frames && !failed; ++i) {
+      peer.say(type, {}, payload);
+      EXPECT_TRUE(victim.wait([&] {
+        failed = victim[0].record.has(ChannelState::kFailed);
+        return failed || victim[0].handle->counters().packetsReceived + 16 > i;
+      }));
+    }
+  }
+
   Error error;
 };
 
@@ -57,29 +70,14 @@ TEST_F(RdmaHostilePeer, FrameLargerThanAnyReceive_FailsTheChannel) {
 }
 
 TEST_F(RdmaHostilePeer, MoreFramesThanCredits_FailTheChannel) {
-  attack(
-      [](HostilePeer& p, RdmaEnd& victim) {
-        // The victim has nobody to tell: its peer gives no credit back, and the victim's run out.
-        for (int i = 0; i < 600; ++i) p.say(FrameType::kCredit);
-        (void)victim;
-      },
-      2);
+  // The victim has nobody to tell: its peer gives no credit back, and the victim's run out.
+  attack([](HostilePeer& p, RdmaEnd& victim) { flood(p, victim, FrameType::kCredit, 600); }, 2);
   EXPECT_EQ(error.code, ErrorCode::kPeerViolatedProtocol) << error.message;
 }
 
 TEST_F(RdmaHostilePeer, MoreThanTheWindow_FailsTheChannel) {
-  attack([](HostilePeer& p, RdmaEnd& victim) {
-    // 4 MiB is the window; what nobody receives stays in it.
-    bool failed = false;
-    for (std::uint64_t i = 0; i < 700 && !failed; ++i) {
-      p.say(FrameType::kEager, {}, 8000);
-      // Not faster than the credits come.
-      EXPECT_TRUE(victim.wait([&] {
-        failed = victim[0].record.has(ChannelState::kFailed);
-        return failed || victim[0].handle->counters().packetsReceived + 16 > i;
-      }));
-    }
-  });
+  // 4 MiB is the window; what nobody receives stays in it.
+  attack([](HostilePeer& p, RdmaEnd& victim) { flood(p, victim, FrameType::kEager, 700, 8000); });
   EXPECT_EQ(error.code, ErrorCode::kPeerViolatedProtocol) << error.message;
 }
 
