@@ -1,9 +1,6 @@
 // What include/gloo_bypass/device.h promises, by the parts that the PyTorch plug-in uses as well.
 #include "gloo_bypass/device.h"
 
-#include <unistd.h>
-
-#include <climits>
 #include <utility>
 #include <vector>
 
@@ -29,12 +26,6 @@ using AddAddress = decltype(withGlooAddress);
 
 [[noreturn]] void fail(const char* transport, const std::string& message) {
   throw ::gloo::InvalidOperationException(fmt::format("{} transport: {}", transport, message));
-}
-
-// As Gloo's TCP transport does when it is told neither interface nor host name.
-std::string ownHostName() {
-  char name[HOST_NAME_MAX + 1] = "";
-  return gethostname(name, sizeof(name)) == 0 ? name : "";
 }
 
 [[maybe_unused]] TransportConfig configurationOf(const DeviceOptions& options, const char* transport,

@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <climits>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
@@ -51,8 +50,7 @@ struct Place {
 
 Place placeOfProcess() {
   Place place{requestedInterface(), ""};
-  char name[HOST_NAME_MAX + 1] = "";
-  if (place.interface.empty() && ::gethostname(name, sizeof(name) - 1) == 0) place.hostName = name;
+  if (place.interface.empty()) place.hostName = ownHostName();
   return place;
 }
 

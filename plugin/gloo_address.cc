@@ -5,7 +5,9 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include <climits>
 #include <memory>
 
 #include <fmt/format.h>
@@ -29,6 +31,11 @@ Result<TransportConfig> withInterface(TransportConfig config, const std::string&
 }
 
 }  // namespace
+
+std::string ownHostName() {
+  char name[HOST_NAME_MAX + 1] = "";
+  return gethostname(name, sizeof(name) - 1) == 0 ? name : "";
+}
 
 Result<std::string> interfaceOfHost(const std::string& hostName) {
   addrinfo hints{};

@@ -19,6 +19,9 @@ Result<TransportConfig> withGlooAddress(TransportConfig config, const std::strin
 Result<TransportConfig> withGlooAddressForRdma(TransportConfig config, const std::string& interface,
                                                const std::string& hostName);
 
+// This machine's name, or "" if it has none: what Gloo's TCP transport looks up when it is told neither interface nor host name.
+std::string ownHostName();
+
 // The name of the interface of this machine that has an IPv4 address of `hostName`.
 Result<std::string> interfaceOfHost(const std::string& hostName);
 

@@ -77,6 +77,11 @@ Result<std::shared_ptr<Transport>> makeFake(const TransportConfig&) {
   return std::shared_ptr<Transport>(new FakeTransport);
 }
 
+Result<std::shared_ptr<Transport>> neverCalled(const TransportConfig&) {
+  ADD_FAILURE() << "called";
+  return std::shared_ptr<Transport>();
+}
+
 TEST(ProcessTransport_Acquire, ManyThreadsAtOnce_OneTransport) {
   ProcessTransport process;
   std::atomic<int> made = 0;
@@ -112,11 +117,7 @@ TEST(ProcessTransport_Acquire, InvalidConfiguration_FactoryIsNotCalled) {
   ProcessTransport process;
   TransportConfig config;
   config.memoryMiB = 1;
-  const auto factory = [](const TransportConfig&) -> Result<std::shared_ptr<Transport>> {
-    ADD_FAILURE() << "called";
-    return std::shared_ptr<Transport>();
-  };
-  EXPECT_THAT(process.acquire(BackEnd::kDpdk, config, factory).error().message, HasSubstr("GLOO_BYPASS_MEMORY_MIB"));
+  EXPECT_THAT(process.acquire(BackEnd::kDpdk, config, neverCalled).error().message, HasSubstr("GLOO_BYPASS_MEMORY_MIB"));
 }
 
 TEST(ProcessTransport_Acquire, FactoryFails_NextCallTriesAgain) {
@@ -339,11 +340,7 @@ TEST(ProcessTransport_Metrics, TargetCannotWork_DeviceIsRefusedAndNoTransportMad
   ProcessTransport process;
   TransportConfig config;
   config.metrics = "file:/nowhere/at/all.prom";
-  const auto factory = [](const TransportConfig&) -> Result<std::shared_ptr<Transport>> {
-    ADD_FAILURE() << "called";
-    return std::shared_ptr<Transport>();
-  };
-  EXPECT_THAT(process.acquire(BackEnd::kDpdk, config, factory).error().message, HasSubstr("GLOO_BYPASS_METRICS="));
+  EXPECT_THAT(process.acquire(BackEnd::kDpdk, config, neverCalled).error().message, HasSubstr("GLOO_BYPASS_METRICS="));
 }
 
 TEST(ProcessTransport_Metrics, FactoryFails_ExportEndsAndOtherTargetIsFree) {

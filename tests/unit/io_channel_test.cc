@@ -7,60 +7,23 @@
 #include <numeric>
 #include <vector>
 
+#include "tests/support/channel_pair.h"
 #include "transport/io/channel_address.h"
-#include "transport/io/datagram_transport.h"
-#include "transport/io/progress_engine.h"
 
 namespace gloo_bypass {
 namespace {
 
 using std::chrono::seconds;
 
-struct Recorder final : ChannelObserver {
-  void onSendComplete(OperationToken token) noexcept override { ++sent[token]; }
-  void onReceiveComplete(OperationToken token, std::size_t length) noexcept override { received[token] = length; }
-  void onMessageAnnounced(MessageKey key, std::size_t) noexcept override { announced.push_back(key.tag); }
-  void onStateChange(ChannelState next) noexcept override { state = next; }
-
-  std::map<OperationToken, int> sent;
-  std::map<OperationToken, std::size_t> received;
-  std::vector<std::uint64_t> announced;
-  ChannelState state = ChannelState::kUnconnected;
-};
-
-class ChannelPair : public ::testing::Test {
+class ChannelPair : public test::ChannelPairTest {
  protected:
   void open(const LoopbackImpairment& impairment = {}) {
-    TransportConfig config;
-    transport = makeDatagramTransport(config, makeLoopbackPort(8192, 256, impairment));
-    exclusive([&] {
-      a = std::move(transport->openChannel({.localRank = 0, .peerRank = 1}, &atA).value());
-      b = std::move(transport->openChannel({.localRank = 1, .peerRank = 0}, &atB).value());
-      ASSERT_TRUE(a->connect(b->localAddress()).ok());
-      ASSERT_TRUE(b->connect(a->localAddress()).ok());
-    });
-    ASSERT_TRUE(wait([&] { return atA.state == ChannelState::kConnected && atB.state == ChannelState::kConnected; }));
+    connect(makeDatagramTransport({}, makeLoopbackPort(8192, 256, impairment)));
   }
-  void TearDown() override {
-    if (!transport) return;
-    exclusive([&] {
-      a.reset();
-      b.reset();
-    });
-  }
-
-  void exclusive(const std::function<void()>& f) { transport->progress().exclusive(f); }
-  bool wait(const std::function<bool()>& pred) { return transport->progress().waitUntil(pred, monotonicNow() + seconds(30)); }
   std::uint64_t counter(const char* section, const char* name) {
-    std::string text;
-    exclusive([&] { text = transport->countersJson(); });
-    const auto json = nlohmann::json::parse(text);
+    const auto json = counters();
     return *section == 0 ? json[name].get<std::uint64_t>() : json[section][name].get<std::uint64_t>();
   }
-
-  std::shared_ptr<Transport> transport;
-  Recorder atA, atB;
-  std::unique_ptr<MessageChannel> a, b;
 };
 
 std::vector<std::byte> pattern(std::size_t size, unsigned seed) {
