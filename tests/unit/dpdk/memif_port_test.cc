@@ -26,6 +26,9 @@ using Clock = std::chrono::steady_clock;
 
 TimePoint now() { return TimePoint(Clock::now().time_since_epoch()); }
 
+// By the event itself, for which a busy machine needs a second at most; not by a bound on a wait, the least of which is 10 s here.
+constexpr seconds kPromptly{5};
+
 class MemifPort : public ::testing::Test {
  protected:
   void SetUp() override { (void)testDirectory(); }  // named after this process, before any child is forked
@@ -159,16 +162,24 @@ TEST_F(MemifPort, PingPongWithBothEndsBlocking_NoWakeUpIsLost) {
       const auto port = openPort();
       const LinkId link = linkPorts(*port, partner);
       CollectingSink sink;
-      const std::array<std::byte, 8> ping{};
-      const auto limit = Clock::now() + seconds(40);
+      std::array<std::byte, 8> ping{};
+      constexpr std::byte kLast{1};
+      // Each round waits for the scheduler twice: on a busy machine fewer must do. The first end says which is the last.
+      const auto enough = Clock::now() + seconds(15);
       if (first) transmitOne(*port, link, ping);
-      for (int i = 0; i < kRounds; ++i) {
+      for (int i = 1; ping[0] != kLast; ++i) {
         const auto before = Clock::now();
-        ASSERT_TRUE(blockForDatagram(*port, sink, limit)) << "round " << i;
+        ASSERT_TRUE(blockForDatagram(*port, sink, before + seconds(25))) << "round " << i;
         // block() is called with 10 s: a lost wake-up would take that long.
-        ASSERT_LT(Clock::now() - before, seconds(5)) << "round " << i;
+        ASSERT_LT(Clock::now() - before, seconds(8)) << "round " << i;
+        ASSERT_EQ(sink.datagrams.front().size(), ping.size());
+        if (first) {
+          if (i == kRounds || Clock::now() > enough) ping[0] = kLast;
+        } else {
+          ping[0] = sink.datagrams.front()[0];
+        }
         sink.datagrams.clear();
-        if (!(first && i == kRounds - 1)) transmitOne(*port, link, ping);
+        if (first || ping[0] != kLast) transmitOne(*port, link, ping);
       }
       partner.meet();
     };
@@ -192,10 +203,17 @@ TEST_F(MemifPort, SenderBlockedOnFullRing_WakesWhenReceiverTakes) {
         ASSERT_EQ(port->transmit(link, std::span(&datagram, 1)), 0U);
         partner.meet();
         const auto before = Clock::now();
-        port->block(seconds(20));
+        std::size_t sent = 0;
+        while (sent == 0 && Clock::now() - before < seconds(10)) {
+          port->block(seconds(20));  // a late packet of the handshake ends it, too
+          port->disarmWakeup();
+          ASSERT_EQ(port->receive(sink, 32), 0U);
+          port->armWakeup();
+          sent = port->transmit(link, std::span(&datagram, 1));
+        }
         EXPECT_LT(Clock::now() - before, seconds(10));
         port->disarmWakeup();
-        EXPECT_EQ(port->transmit(link, std::span(&datagram, 1)), 1U);
+        EXPECT_EQ(sent, 1U);
         partner.meet();
       }},
       {[](Partner& partner) {
@@ -220,7 +238,7 @@ TEST_F(MemifPort, SenderBlockedOnFullRing_WakesWhenReceiverTakes) {
       }});
 }
 
-TEST_F(MemifPort, PeerKilledWhileBothStream_LinkGoesDownWithinASecondAndNothingCrashes) {
+TEST_F(MemifPort, PeerKilledWhileBothStream_LinkGoesDownPromptlyAndNothingCrashes) {
   const auto flood = [](Partner& partner, bool victim) {
     const auto port = openPort();
     const LinkId link = linkPorts(*port, partner);
@@ -242,7 +260,7 @@ TEST_F(MemifPort, PeerKilledWhileBothStream_LinkGoesDownWithinASecondAndNothingC
       return !sink.down.empty();
     });
     ASSERT_TRUE(down);
-    EXPECT_LT(Clock::now() - lastActivity, seconds(1));
+    EXPECT_LT(Clock::now() - lastActivity, kPromptly);
     EXPECT_EQ(sink.down.front().first, link);
     EXPECT_EQ(sink.down.front().second.code, ErrorCode::kPeerVanished);
     EXPECT_NE(sink.down.front().second.message.find("process"), std::string::npos);
@@ -318,7 +336,7 @@ TEST_F(MemifPort, PeerKilledWhileWeBlock_WakesAndReportsLinkDown) {
                   const auto before = Clock::now();
                   EXPECT_FALSE(blockForDatagram(*port, sink, before + seconds(15)));
                   ASSERT_EQ(sink.down.size(), 1U);
-                  EXPECT_LT(Clock::now() - before, seconds(1));
+                  EXPECT_LT(Clock::now() - before, kPromptly);
                 }});
 }
 
@@ -369,12 +387,12 @@ TEST_F(MemifPort, PeerGoneBeforeLinking_LinkGoesDown) {
                   ASSERT_TRUE(link.ok());
                   CollectingSink sink;
                   // Only the connector can know; the acceptor's wait is bounded by the session's connect timeout.
+                  const bool connector = std::memcmp(port->localAddress().data() + 5, address.data() + 5, 16) < 0;
                   (void)waitFor([&] {
                     port->onTick(now());
                     (void)port->receive(sink, 1);
                     return !sink.down.empty();
-                  }, milliseconds(300));
-                  const bool connector = std::memcmp(port->localAddress().data() + 5, address.data() + 5, 16) < 0;
+                  }, connector ? milliseconds(20'000) : milliseconds(300));
                   EXPECT_EQ(sink.down.size(), connector ? 1U : 0U);
                 }});
 }
