@@ -76,12 +76,16 @@ SoftwareDeviceOptions SoftwareRnic::device(const std::string& name) const {
 void SoftwareRnic::setPort(const std::string& name, bool up) {
   Fabric& fabric = Fabric::instance();
   const Fabric::Lock lock(fabric);
+  fabric.setPort(*fabric.findDevice(name), up);
+}
+
+void SoftwareRnic::losePort(const std::string& name, std::uint64_t tries) {
+  Fabric& fabric = Fabric::instance();
+  const Fabric::Lock lock(fabric);
+  GLOO_BYPASS_CHECK(tries > 0);
   SoftDevice& device = *fabric.findDevice(name);
-  if (device.options.portUp == up) return;
-  device.options.portUp = up;
-  for (const auto& [address, context] : fabric.contexts) {
-    if (Fabric::onDevice(*context, device)) fabric.raise(*context, up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR, 1);
-  }
+  fabric.setPort(device, false);
+  device.triesUntilUp = tries;
 }
 
 void SoftwareRnic::removeDevice(const std::string& name) {

@@ -124,6 +124,9 @@ class SoftwareRnic {
   // Down: packets to and from the device are lost, so that requests are repeated and at last fail with IBV_WC_RETRY_EXC_ERR. Opened
   // contexts get IBV_EVENT_PORT_ERR or IBV_EVENT_PORT_ACTIVE.
   void setPort(const std::string& name, bool up);
+  // The port goes down, and comes up again once `tries` tries of whatever requests have been lost: by the adapter itself, since a test
+  // that is kept waiting would bring it up when all retries are over.
+  void losePort(const std::string& name, std::uint64_t tries);
   // As when the device is unplugged or its driver unloaded: IBV_EVENT_DEVICE_FATAL, every queue pair in error, the device not listed
   // any more, and every verb that makes or changes something fails with EIO.
   void removeDevice(const std::string& name);

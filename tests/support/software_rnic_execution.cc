@@ -149,6 +149,7 @@ class Stepper {
   }
 
   Step lost() {
+    fabric_.tryLost();
     qp_.execution->timerRunning = true;
     if (qp_.attributes.timeout == 0) {  // no timer: for ever
       qp_.resumeAt = kNever;

@@ -166,6 +166,21 @@ void Fabric::raiseOverruns() {
   }
 }
 
+void Fabric::setPort(SoftDevice& device, bool up) {
+  device.triesUntilUp = 0;
+  if (device.options.portUp == up) return;
+  device.options.portUp = up;
+  for (const auto& [address, context] : contexts) {
+    if (onDevice(*context, device)) raise(*context, up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR, 1);
+  }
+}
+
+void Fabric::tryLost() {
+  for (const auto& device : devices) {
+    if (device->triesUntilUp > 0 && --device->triesUntilUp == 0) setPort(*device, true);
+  }
+}
+
 void Fabric::remove(SoftDevice& device) {
   device.removed = true;
   for (const auto& [address, context] : contexts) {

@@ -55,6 +55,8 @@ class Fabric {
   void complete(ibv_cq* cq, Completion completion);
   void raise(SoftContext& context, ibv_event_type type, int port = 0);
   void raise(SoftQueuePair& qp, ibv_event_type type);
+  void setPort(SoftDevice& device, bool up);
+  void tryLost();  // some request has got no answer
   void remove(SoftDevice& device);
   LiveObjects liveObjects() const;
   static bool onDevice(const SoftContext& context, const SoftDevice& device) { return context.soft == &device; }

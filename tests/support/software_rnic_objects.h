@@ -89,6 +89,7 @@ struct EventLedger {
 struct SoftDevice : ibv_device {
   SoftwareDeviceOptions options;
   bool removed = false;
+  std::uint64_t triesUntilUp = 0;  // 0: a port that is down stays down
 
   bool reachable() const { return options.portUp && !removed; }
 };
