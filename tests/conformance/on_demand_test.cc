@@ -83,17 +83,21 @@ class OnDemand : public ::testing::TestWithParam<OnDemandBackend> {
   int before_ = 0;
 };
 
-void sendInt(::gloo::transport::Context& context, int to, int value, std::uint64_t slot = kSlot) {
+constexpr auto kOfContext = ::gloo::transport::kUnsetTimeout;
+
+void sendInt(::gloo::transport::Context& context, int to, int value, std::uint64_t slot = kSlot,
+             Milliseconds timeout = kOfContext) {
   auto buffer = context.createUnboundBuffer(&value, sizeof(value));
   buffer->send(to, slot);
-  buffer->waitSend();
+  buffer->waitSend(timeout);
 }
 
-int receiveInt(::gloo::transport::Context& context, int from, std::uint64_t slot = kSlot) {
+int receiveInt(::gloo::transport::Context& context, int from, std::uint64_t slot = kSlot,
+               Milliseconds timeout = kOfContext) {
   int value = -1;
   auto buffer = context.createUnboundBuffer(&value, sizeof(value));
   buffer->recv(from, slot);
-  buffer->waitRecv();
+  buffer->waitRecv(timeout);
   return value;
 }
 
@@ -186,7 +190,7 @@ TEST_P(OnDemand, StoreThatCounts_IsNeverWaitedFor) {
   store_ = counting;
   if (!ours()) GTEST_SKIP() << "the reference waits";
   if (!gloo_version::canCount(*counting)) GTEST_SKIP() << "this Gloo's stores do not count";
-  auto contexts = joinAll(2, kShort);
+  auto contexts = joinAll(2);
   std::thread sender([&] { sendInt(*contexts[0], 1, 14); });
   waitForChannels(1);
   EXPECT_EQ(14, receiveInt(*contexts[1], 0));
@@ -281,15 +285,17 @@ TEST_P(OnDemand, ReceiveFromAny_OneSourceOnlyEverComes_GetsIt) {
 
 TEST_P(OnDemand, SourceOfReceiveFromAny_SilentPastTheTimeout_MayStillCome) {
   if (!ours()) GTEST_SKIP() << "the reference fails such a pair at its timeout";
-  auto contexts = joinAll(3, kShort);
+  // Rank 0's pairs have it for their handshakes too, which a busy machine may keep waiting; nothing else here is bounded by it.
+  constexpr Milliseconds kSilence{1000};
+  std::vector<TransportContext> contexts = {join(0, 3, kSilence), join(1, 3), join(2, 3)};
   int value = -1;
   auto receive = contexts[0]->createUnboundBuffer(&value, sizeof(value));
   receive->recv(std::vector<int>{1, 2}, kSlot);
-  const auto end = std::chrono::steady_clock::now() + 2 * kShort;
+  const auto end = std::chrono::steady_clock::now() + kSilence * 5 / 4;
   std::uint64_t slot = 100;
   while (std::chrono::steady_clock::now() < end) {
-    std::thread sender([&] { sendInt(*contexts[1], 0, 1, slot); });
-    EXPECT_EQ(1, receiveInt(*contexts[0], 1, slot));
+    std::thread sender([&] { sendInt(*contexts[1], 0, 1, slot, kPatience); });
+    EXPECT_EQ(1, receiveInt(*contexts[0], 1, slot, kPatience));
     sender.join();
     ++slot;
   }
@@ -332,31 +338,40 @@ TEST_P(OnDemand, PeerNeverComes_WaitIsLongerThanTheTimeout_ConnectFailsNamingBot
 TEST_P(OnDemand, PostedLongAfterThePairWoke_GetsTheWholeTimeout) {
   if (!ours()) GTEST_SKIP() << "the reference counts from the pair's first use";
   enum class WokenBy { kReceiveFromAny, kBoundBuffer, kWithdrawnReceive };
+  using Clock = std::chrono::steady_clock;
   for (const WokenBy by : {WokenBy::kReceiveFromAny, WokenBy::kBoundBuffer, WokenBy::kWithdrawnReceive}) {
-    startGroup();
-    auto elsewhere = join(0, 2);
-    startGroup();
-    auto context = join(0, 2, kShort);
-    int value = 1, early = 0;
-    auto first = context->createUnboundBuffer(&early, sizeof(early));
+    TransportContext context;
+    std::unique_ptr<::gloo::transport::UnboundBuffer> first;
     std::unique_ptr<::gloo::transport::Buffer> bound;
-    if (by == WokenBy::kReceiveFromAny) first->recv(std::vector<int>{1}, kSlot);
-    if (by == WokenBy::kBoundBuffer) bound = context->getPair(1)->createRecvBuffer(1, &early, sizeof(early));
-    if (by == WokenBy::kWithdrawnReceive) first->recv(1, kSlot);
-    // Lets most of the timeout pass, in a wait of another context.
-    EXPECT_NE("", ioExceptionOf([&] {
-                auto buffer = elsewhere->createUnboundBuffer(&value, sizeof(value));
-                buffer->recv(1, kSlot);
-                buffer->waitRecv(nullptr, kShort * 3 / 4);
-              }));
-    if (by == WokenBy::kWithdrawnReceive) first.reset();
-    const auto posted = std::chrono::steady_clock::now();
+    int value = 1, early = 0;
+    Clock::time_point woken, posted;
+    do {
+      bound.reset();
+      startGroup();
+      auto elsewhere = join(0, 2);
+      startGroup();
+      context = join(0, 2, kShort);
+      woken = Clock::now();
+      first = context->createUnboundBuffer(&early, sizeof(early));
+      if (by == WokenBy::kReceiveFromAny) first->recv(std::vector<int>{1}, kSlot);
+      if (by == WokenBy::kBoundBuffer) bound = context->getPair(1)->createRecvBuffer(1, &early, sizeof(early));
+      if (by == WokenBy::kWithdrawnReceive) first->recv(1, kSlot);
+      // Lets most of the timeout pass, in a wait of another context.
+      EXPECT_NE("", ioExceptionOf([&] {
+                  auto buffer = elsewhere->createUnboundBuffer(&value, sizeof(value));
+                  buffer->recv(1, kSlot);
+                  buffer->waitRecv(nullptr, kShort * 3 / 4);
+                }));
+      if (by == WokenBy::kWithdrawnReceive) first.reset();
+      posted = Clock::now();
+      // Where this thread was kept waiting, the receive's own time may have been over before it was withdrawn.
+    } while (by == WokenBy::kWithdrawnReceive && posted - woken >= kShort);
     const std::string text = ioExceptionOf([&] {
       auto buffer = context->createUnboundBuffer(&value, sizeof(value));
       buffer->send(1, kSlot + 1);
       buffer->waitSend(kPatience);
     });
-    EXPECT_LE(kShort, std::chrono::steady_clock::now() - posted) << static_cast<int>(by) << ": " << text;
+    EXPECT_LE(kShort, Clock::now() - posted) << static_cast<int>(by) << ": " << text;
     EXPECT_NE(std::string::npos, text.find("Connect timeout")) << text;
   }
 }
