@@ -110,7 +110,8 @@ TEST_P(Failure, WaitSend_LargeAndNobodyReceives_TimesOut) {
 }
 
 TEST_P(Failure, BoundWaitRecv_Timeout_FailsThatPairOnly) {
-  Mesh mesh = connectedMesh(GetParam(), 3, /*timeout=*/Milliseconds(200));
+  // A pair has one timeout, to connect and to wait.
+  Mesh mesh = connectedMesh(GetParam(), 3, /*timeout=*/Milliseconds(1500));
   int value = 0, other = 0, sent = 11;
   auto buffer = mesh.contexts[0]->getPair(1)->createRecvBuffer(3, &value, sizeof(value));
   const std::string text = ioExceptionOf([&] { buffer->waitRecv(); });
@@ -209,9 +210,10 @@ TEST_P(Failure, ClosedByUs_LaterOperations_Fail) {
 // A collective that fails takes its buffers with it; under ASan and with late messages this shows whether they are let go.
 TEST_P(Failure, Allreduce_RankMissing_FailsEveryoneAndFreesTheBuffers) {
   Mesh mesh = connectedMesh(GetParam(), 2);
-  auto contexts = connectedContexts(GetParam(), 3, Milliseconds(300));
+  auto contexts = connectedContexts(GetParam(), 3);
   inThreads(2, [&](int rank) {
     const auto& context = contexts[static_cast<std::size_t>(rank)];
+    context->setTimeout(Milliseconds(300));
     auto data = std::make_unique<std::vector<float>>(1 << 18, 1.0f);
     ::gloo::AllreduceOptions options(context);
     options.setOutput(data->data(), data->size());
