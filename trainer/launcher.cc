@@ -1,8 +1,6 @@
 #include "trainer/launcher.h"
 
-#include <arpa/inet.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,7 +17,7 @@
 #include <fmt/format.h>
 
 #include "trainer/error.h"
-#include "trainer/file_io.h"
+#include "trainer/free_port.h"
 #include "trainer/program_path.h"
 
 extern char** environ;
@@ -30,20 +28,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr int kForwarded[] = {SIGINT, SIGTERM, SIGHUP};
 constexpr std::chrono::milliseconds kPollInterval{100}; // bound on noticing a deadline; signals wake at once
-
-// A port nobody listens on now. Another program can take it before rank 0 does; rank 0 then says so and ends.
-uint16_t freePort() {
-  FileDescriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof(address);
-  if (listener.get() < 0 || ::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 ||
-      ::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0) {
-    throw runFailed(fmt::format("cannot find a free TCP port on 127.0.0.1: {}", std::strerror(errno)));
-  }
-  return ntohs(address.sin_port);
-}
 
 class EnvironmentBlock {
  public:
@@ -113,26 +97,37 @@ class Family {
   }
   // Collects every child that has ended.
   void reap() {
+    struct Ended {
+      int rank, status;
+    };
+    std::vector<Ended> ended;
     int status = 0;
     for (pid_t pid; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
-      const auto found = alive_.find(pid);
-      if (found == alive_.end()) {
-        continue;
+      if (const auto found = alive_.find(pid); found != alive_.end()) {
+        ended.push_back({found->second, status});
+        alive_.erase(found);
       }
-      const int rank = found->second;
-      alive_.erase(found);
-      const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-      if (code != 0 && !firstFailure_) {
-        firstFailure_ = code;
-        const std::string how = WIFSIGNALED(status)
-            ? fmt::format("was killed by signal {} ({})", WTERMSIG(status), ::strsignal(WTERMSIG(status)))
-            : fmt::format("exited with status {}", code);
-        fmt::print(stderr, "ddp_train: rank {} {}{}\n", rank, how, alive_.empty() ? "" : "; stopping the others");
-      }
+    }
+    // Where several have ended since the last time: whom a signal ended took the others along, not the other way round.
+    std::stable_partition(ended.begin(), ended.end(), [](const Ended& e) { return WIFSIGNALED(e.status); });
+    for (const Ended& e : ended) {
+      note(e.rank, e.status);
     }
   }
 
  private:
+  void note(int rank, int status) {
+    const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    if (code == 0 || firstFailure_) {
+      return;
+    }
+    firstFailure_ = code;
+    const std::string how = WIFSIGNALED(status)
+        ? fmt::format("was killed by signal {} ({})", WTERMSIG(status), ::strsignal(WTERMSIG(status)))
+        : fmt::format("exited with status {}", code);
+    fmt::print(stderr, "ddp_train: rank {} {}{}\n", rank, how, alive_.empty() ? "" : "; stopping the others");
+  }
+
   std::map<pid_t, int> alive_;
   std::optional<int> firstFailure_;
 };
@@ -183,6 +178,7 @@ int launchRanks(const std::vector<std::string>& arguments, int ranks, const Laun
   environment.set("WORLD_SIZE", std::to_string(ranks));
   environment.set("LOCAL_WORLD_SIZE", std::to_string(ranks));
   environment.set("MASTER_ADDR", "127.0.0.1");
+  // Another program can still take it before rank 0 does; rank 0 then says so and ends.
   environment.set("MASTER_PORT", std::to_string(freePort()));
   environment.set("TORCHELASTIC_USE_AGENT_STORE", "False"); // a --spawn inside torchrun has its own store
   Family family;

@@ -1,8 +1,11 @@
 #include "trainer/launcher.h"
 
+#include <fstream>
+
 #include <gtest/gtest.h>
 
 #include "process.h"
+#include "trainer/free_port.h"
 
 namespace gloo_bypass::trainer {
 namespace {
@@ -34,6 +37,19 @@ TEST(Launcher, OneIsKilled_ReturnsSignalStatus) {
 TEST(Launcher, OthersIgnoreTerm_AreKilled) {
   const LaunchTimes times{std::chrono::milliseconds(10), std::chrono::milliseconds(50)};
   EXPECT_EQ(launchRanks(shell("test $RANK = 1 && exit 3; trap '' TERM; while :; do sleep 1; done"), 2, times), 3);
+}
+
+TEST(FreePort, RangeThatTheKernelGivesAway_IsAvoided) {
+  int low = 0;
+  std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> low;
+  if (low < 2048) {
+    GTEST_SKIP() << "this machine gives away nearly all ports";
+  }
+  for (int i = 0; i < 20; ++i) {
+    const int port = freePort();
+    EXPECT_GE(port, 1024);
+    EXPECT_LT(port, low);
+  }
 }
 
 TEST(Launcher, ProgramMissing_Fails) { EXPECT_EQ(launchRanks({"/no/such/program"}, 1), 127); }

@@ -17,7 +17,7 @@ namespace gloo_bypass::trainer::testing {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::seconds kDefaultLimit{50};
+constexpr std::chrono::seconds kDefaultLimit{100}; // only a hang reaches it
 
 // Appends what is there; false at the end of the stream.
 bool drain(int fd, std::string& into) {

@@ -12,13 +12,14 @@
 #include <nlohmann/json.hpp>
 
 #include "process.h"
+#include "trainer/free_port.h"
 
 namespace gloo_bypass::trainer::testing {
 namespace {
 
 using Json = nlohmann::json;
 using Environment = std::map<std::string, std::string>;
-constexpr std::chrono::seconds kLimit{40};
+constexpr std::chrono::seconds kLimit{100}; // only a hang reaches it
 
 const Environment kNoLauncher{{"RANK", ""}, {"WORLD_SIZE", ""}, {"MASTER_ADDR", ""}, {"MASTER_PORT", ""},
     {"GLOO_DEVICE_TRANSPORT", ""}, {"TORCH_CPP_LOG_LEVEL", "ERROR"}};
@@ -87,8 +88,6 @@ class Listener {
   int fd_;
   uint16_t port_ = 0;
 };
-
-uint16_t freePort() { return Listener().port(); }
 
 TEST(Training, OneRank_EqualsTheLoopWithoutDdp) {
   const auto ddp = digestOf(train({"--steps", "6"}));

@@ -68,7 +68,7 @@ def byte_ids(data):
 def trainer(program, *flags):
     arguments = [program, "--model", "tiny", "--precision", "fp64", "--seq-length", str(LENGTH), "--samples",
                  str(SAMPLES), "--seed", str(SEED), *flags]
-    output = subprocess.run(arguments, check=True, capture_output=True, text=True, timeout=50).stdout
+    output = subprocess.run(arguments, check=True, capture_output=True, text=True, timeout=100).stdout
     return [json.loads(line) for line in output.splitlines()]
 
 
