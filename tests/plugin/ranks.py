@@ -1,5 +1,6 @@
 """Starts the ranks of a PyTorch program as processes, and ends them whatever happens. Every wait has a bound."""
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -15,9 +16,17 @@ HANG_SECONDS = float(os.environ.get("PLUGIN_HANG_SECONDS", 90))
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """One that nobody uses, out of the range from which the kernel gives ports to whoever wants any: rank 0 listens seconds later."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
+        end = int(file.read().split()[0])
+    for _ in range(100):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("", random.randrange(1024, end) if end > 2048 else 0))
+            except OSError:
+                continue
+            return probe.getsockname()[1]
+    raise AssertionError("no free port in 100 tries")
 
 
 def clean_environment():
@@ -68,6 +77,11 @@ class Ranks:
             if line.startswith(name + "="):
                 return line[len(name) + 1:]
         raise AssertionError(f"rank {rank} printed no {name}=:\n{self.output(rank)}")
+
+    def write_file(self, name):
+        """In the folder that the ranks run in."""
+        with open(os.path.join(self.folder.name, name), "w"):
+            pass
 
     def wait_for_line(self, rank, text):
         end = time.monotonic() + HANG_SECONDS
