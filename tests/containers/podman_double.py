@@ -35,8 +35,9 @@ def values(words, option):
 def run(words):
     name = values(words, "--name")[0]
     environment = dict(os.environ, **dict(pair.split("=", 1) for pair in values(words, "--env")))
-    process = subprocess.Popen([os.environ["DOUBLE_RANK"]], env=environment, start_new_session=True)
-    (STATE / "container" / name).write_text(str(process.pid))
+    # As with podman, there is a container before its program says its first word.
+    process = subprocess.Popen([os.environ["DOUBLE_RANK"]], env=environment, start_new_session=True,
+                               preexec_fn=lambda: (STATE / "container" / name).write_text(str(os.getpid())))
     status = process.wait()
     return 128 - status if status < 0 else status
 
