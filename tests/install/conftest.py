@@ -17,7 +17,7 @@ VERSION = os.environ["INSTALL_VERSION"]
 
 def run(*command, check=True, **keywords):
     """Text of stdout and stderr; a failure shows it."""
-    done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=50, **keywords)
+    done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=150, **keywords)
     if check:
         assert done.returncode == 0, f"{command} ended with {done.returncode}:\n{done.stdout}"
     return done.stdout
