@@ -126,6 +126,7 @@ Status MemoryChannel::postReceive(const ReceiveRequest& request) {
     Arrived message = std::move(s.arrived.front());
     s.arrived.pop_front();
     if (!accept(request, message, request.key)) return closedStatus();
+    if (state_ == ChannelState::kClosed) return {};  // by the observer; what was posted has been forgotten
   }
   if (first && !request.persistent) s.posted.push_back(request);
   tidy(request.key);
