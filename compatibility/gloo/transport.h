@@ -15,6 +15,8 @@
 #include <gloo/transport/context.h>
 #include <gloo/transport/pair.h>
 
+#include "compatibility/gloo/remote_key.h"
+
 namespace gloo_bypass::gloo_version {
 
 // What a transport may ask of the store that a context is connected through: set, get, wait.
@@ -65,9 +67,9 @@ class Pair : public ::gloo::transport::Pair {
   virtual bool connectedNow() = 0;
 };
 
-class Context : public ::gloo::transport::Context {
+class Context : public RemoteKeyContext {
  public:
-  using ::gloo::transport::Context::Context;
+  using RemoteKeyContext::RemoteKeyContext;
 
 #if GLOO_BYPASS_GLOO_SHARED_STORE
   void createAndConnectAllPairs(std::shared_ptr<::gloo::IStore> store) override {

@@ -236,22 +236,6 @@ TEST_P(Failure, Connect_ToItself_IsInvalid) {
   }
 }
 
-// Gloo of 2025 has remote keys, and its TCP transport none.
-template <typename Buffer>
-void expectNoRemoteKey(Buffer& buffer) {
-  if constexpr (requires { buffer.getRemoteKey(); }) {
-    EXPECT_THROW((void)buffer.getRemoteKey(), std::runtime_error);
-  } else {
-    GTEST_SKIP() << "this Gloo has no remote keys";
-  }
-}
-
-TEST_P(Failure, RemoteKey_NotImplemented_Throws) {
-  auto context = GetParam().makeDevice()->createContext(0, 2);
-  int value = 0;
-  expectNoRemoteKey(*context->createUnboundBuffer(&value, sizeof(value)));
-}
-
 TEST_P(Failure, Connect_ToNonsense_Throws) {
   if (GetParam().reference) GTEST_SKIP() << "over TCP a well-sized address of nonsense is connected to";
   for (const std::size_t size : {0, 1, 2, 100, 136, 192, 514, 1000}) {

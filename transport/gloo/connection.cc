@@ -8,6 +8,7 @@
 
 #include "transport/gloo/address.h"
 #include "transport/gloo/group.h"
+#include "transport/gloo/remote_traffic.h"
 
 namespace gloo_bypass::adapter {
 namespace {
@@ -30,6 +31,10 @@ bool hasVanished(const Error& error) {
 
 Connection::Connection(Group& group, int peer, std::chrono::milliseconds pairTimeout)
     : peerRank(peer), timeout(pairTimeout), group_(group) {}
+
+Connection::~Connection() = default;
+
+int Connection::rank() const { return group_.rank(); }
 
 std::string Connection::describePeer() const {
   return channel_ == nullptr ? ::gloo::MakeString("rank ", peerRank)
@@ -162,6 +167,27 @@ void Connection::receiveAlways(BufferState& buffer, std::uint64_t slot, std::byt
   if (!buffer.failure) buffer.failure = failure_;
 }
 
+RemoteTraffic& Connection::remote() {
+  if (remote_ == nullptr) remote_ = std::make_unique<RemoteTraffic>(group_, *this);
+  return *remote_;
+}
+
+Failure Connection::access(BufferState& buffer, const RemoteMessage& request, std::byte* local) {
+  if (Failure failure = wake()) return failure;
+  Operation* operation = group_.operations().acquire(buffer, Direction::kSend);
+  operation->connection = this;
+  operation->key = remoteControlKey();
+  operation->remote = true;
+  buffer.of(Direction::kSend).pending++;
+  appendPending(*operation);
+  remote().requests().ask(*operation, request, local);
+  return nullptr;
+}
+
+void Connection::conceal(std::uint64_t region) {
+  if (remote_ != nullptr) remote_->service().conceal(region);
+}
+
 // The channel refused an operation. If it failed meanwhile, the operation has ended with it.
 Failure Connection::postFailed(Operation* operation, OperationToken token, const char* what, const Error& error) {
   if (operation->token() == token) {
@@ -177,7 +203,9 @@ void Connection::cancel(Operation* operation) {
   // Out of the list first: the channel may fail on a half-sent message and end what is pending.
   operation->byPlace.unlink();
   if (!operation->persistent) operation->buffer->of(operation->direction).pending--;
-  if (channel_ != nullptr && !operation->sent) {
+  if (operation->remote) {
+    remote().requests().withdraw(*operation);
+  } else if (channel_ != nullptr && !operation->sent) {
     if (operation->direction == Direction::kSend) {
       (void)channel_->cancelSend(operation->token());
     } else {
@@ -189,14 +217,17 @@ void Connection::cancel(Operation* operation) {
 
 void Connection::fail(Failure failure) {
   if (!failure_) failure_ = std::move(failure);
-  while (Operation* operation = pending_.next()) {
-    BufferState& buffer = *operation->buffer;
-    if (!operation->persistent) buffer.of(operation->direction).pending--;
-    if (!buffer.failure) buffer.failure = failure_;
-    group_.operations().release(operation);
-  }
+  if (remote_ != nullptr) remote_->forget();
+  while (Operation* operation = pending_.next()) failOperation(operation, failure_);
   if (!closedByPeer_) group_.dropAnnouncements(peerRank);
   group_.connectionFailed(*this);
+}
+
+void Connection::failOperation(Operation* operation, const Failure& failure) {
+  BufferState& buffer = *operation->buffer;
+  if (!operation->persistent) buffer.of(operation->direction).pending--;
+  if (!buffer.failure) buffer.failure = failure;
+  group_.operations().release(operation);
 }
 
 void Connection::abort(Failure failure) {
@@ -219,6 +250,10 @@ void Connection::close(const char* reason) {
 }
 
 void Connection::onSendComplete(OperationToken token) noexcept {
+  if (RemoteTraffic::owns(token)) {
+    remote().onSendComplete(token);
+    return;
+  }
   Operation& completed = Operation::fromToken(token);
   completed.sent = true;
   if (connected_) finishSends(*completed.buffer, completed.key);
@@ -255,7 +290,11 @@ bool Connection::firstOfItsKey(const Operation& operation) const {
   return true;
 }
 
-void Connection::onReceiveComplete(OperationToken token, std::size_t /*length*/) noexcept {
+void Connection::onReceiveComplete(OperationToken token, std::size_t length) noexcept {
+  if (RemoteTraffic::owns(token)) {
+    remote().onReceiveComplete(token, length);
+    return;
+  }
   finish(&Operation::fromToken(token));
 }
 
@@ -268,8 +307,9 @@ void Connection::finish(Operation* operation) {
   group_.operations().release(operation);
 }
 
-void Connection::onMessageAnnounced(MessageKey key, std::size_t /*length*/) noexcept {
+void Connection::onMessageAnnounced(MessageKey key, std::size_t length) noexcept {
   // A bound message waits in the channel for its buffer to be made.
+  if (isRemoteKey(key)) remote().onAnnounced(key, length);
   if (key.kind == MessageKind::kUnbound) group_.announced(*this, key.tag);
 }
 

@@ -25,16 +25,18 @@
 
 #include "transport/base/time.h"
 #include "transport/gloo/operation.h"
+#include "transport/gloo/remote_message.h"
 #include "transport/io/message_channel.h"
 
 namespace gloo_bypass::adapter {
 
 class Group;
+class RemoteTraffic;
 
 class Connection final : private ChannelObserver {
  public:
   Connection(Group& group, int peerRank, std::chrono::milliseconds timeout);
-  ~Connection() override = default;
+  ~Connection() override;
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
@@ -67,12 +69,23 @@ class Connection final : private ChannelObserver {
   Failure receive(Operation* operation);
   // Every message of the slot lands in the region. Failure is stored in `buffer`, for its waits to find.
   void receiveAlways(BufferState& buffer, std::uint64_t slot, std::byte* region, std::size_t length);
+  // A put or get: `request` says what of the peer's memory, all but its number. `local` is this rank's side of it. Waited for
+  // as a send; refusals of the peer are stored in `buffer`.
+  Failure access(BufferState& buffer, const RemoteMessage& request, std::byte* local);
+  // The peer's puts and gets do not touch this region of ours any more. May fail the connection.
+  void conceal(std::uint64_t region);
   // A slot may have one receiving bound buffer. False: it has one.
   bool claimSlot(int slot) { return slots_.insert(slot).second; }
   void releaseSlot(int slot) { slots_.erase(slot); }
 
   // The buffer is not touched any more and nothing completes.
   void cancel(Operation* operation);
+
+  // For RemoteTraffic and what it consists of.
+  int rank() const;
+  MessageChannel* channel() const { return channel_.get(); }
+  void finish(Operation* operation);
+  void failOperation(Operation* operation, const Failure& failure);
 
   bool connected() const { return connected_ && failure_ == nullptr; }
   const Failure& failure() const { return failure_; }
@@ -100,10 +113,10 @@ class Connection final : private ChannelObserver {
   // Those that were complete before the connection was.
   void finishEarlySends();
   bool firstOfItsKey(const Operation& operation) const;
-  void finish(Operation* operation);
   // In the order posted; not for persistent ones.
   void appendPending(Operation& operation);
   bool hasPending() const;  // a persistent receive does not count
+  RemoteTraffic& remote();
   void channelFailed();
   Failure postFailed(Operation* operation, OperationToken token, const char* what, const Error& error);
 
@@ -112,6 +125,7 @@ class Connection final : private ChannelObserver {
   std::vector<std::byte> localAddress_;
   ListHook pending_;
   std::set<int> slots_;
+  std::unique_ptr<RemoteTraffic> remote_;  // null: no put or get yet, of either side
   Failure failure_;
   TimePoint waitingSince_{};  // on demand, until connected: hasPending since then
   bool dormant_ = false;

@@ -5,9 +5,13 @@
 #include <gloo/common/logging.h>
 
 #include "transport/gloo/pair.h"
+#include "transport/gloo/remote_key.h"
 #include "transport/gloo/unbound_buffer.h"
 
 namespace gloo_bypass::adapter {
+// Gloo's checking macros are written for its own namespace.
+using ::gloo::EnforceNotMet;
+using ::gloo::MakeString;
 
 Context::Context(std::shared_ptr<::gloo::transport::Device> device, std::shared_ptr<Transport> transport,
                  ConnectMode mode, int rank, int size)
@@ -39,6 +43,13 @@ bool Context::connectOnDemand(std::shared_ptr<gloo_version::ContextStore> store)
 
 std::unique_ptr<::gloo::transport::UnboundBuffer> Context::createUnboundBuffer(void* ptr, std::size_t bytes) {
   return std::make_unique<UnboundBuffer>(shared_from_this(), ptr, bytes);
+}
+
+std::unique_ptr<gloo_version::RemoteKey> Context::deserializeRemoteKey(const std::string& serialized) {
+  auto key = parseRemoteKey(serialized);
+  GLOO_ENFORCE(key != nullptr, "Rank ", rank, ": not a remote key of this transport (", serialized.size(),
+               " bytes): hand over what RemoteKey::serialize gave, unchanged");
+  return key;
 }
 
 }  // namespace gloo_bypass::adapter

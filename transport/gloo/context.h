@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include <gloo/transport/device.h>
 
@@ -23,6 +24,7 @@ class Context final : public gloo_version::Context, public std::enable_shared_fr
   // done: the device is not a lazy one. Where Gloo's contexts can keep a store, connectFullMesh comes here.
   bool connectOnDemand(std::shared_ptr<gloo_version::ContextStore> store) override;
   std::unique_ptr<::gloo::transport::UnboundBuffer> createUnboundBuffer(void* ptr, std::size_t size) override;
+  std::unique_ptr<gloo_version::RemoteKey> deserializeRemoteKey(const std::string& serialized) override;
 
   Group& group() const { return *group_; }
 

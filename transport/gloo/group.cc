@@ -94,6 +94,31 @@ void Group::dropAnnouncements(int rank) {
   std::erase_if(announcements_, [&](const Announcement& a) { return a.rank == rank; });
 }
 
+std::uint64_t Group::expose(std::byte* data, std::size_t size) {
+  for (Connection* peer : byRank_) {
+    if (peer != nullptr) (void)peer->wake();
+  }
+  return exposedMemory_.expose(data, size);
+}
+
+void Group::conceal(std::uint64_t region, std::chrono::milliseconds linger) {
+  bool inUse = false;
+  auto hide = [&] {
+    exposedMemory_.conceal(region);
+    inUse = exposedMemory_.inUse(region);
+  };
+  exclusive(hide);
+  if (inUse) {
+    auto calm = [&] { return !exposedMemory_.inUse(region) || vanished_ != nullptr; };
+    (void)progress_.waitUntil(std::ref(calm), monotonicNow() + linger);
+  }
+  auto end = [&] {
+    for (Connection& connection : connections_) connection.conceal(region);
+    exposedMemory_.forget(region);
+  };
+  exclusive(end);
+}
+
 void Group::cancel(Operation* operation) {
   if (operation->connection != nullptr) {
     operation->connection->cancel(operation);

@@ -23,6 +23,7 @@
 
 #include "transport/gloo/address_exchange.h"
 #include "transport/gloo/connection.h"
+#include "transport/gloo/exposed_memory.h"
 #include "transport/gloo/operation.h"
 #include "transport/io/message_channel.h"
 #include "transport/io/progress_engine.h"
@@ -69,6 +70,12 @@ class Group {
   void dropAnnouncement(int rank, std::uint64_t slot);
   void dropAnnouncements(int rank);
 
+  // Exposes a buffer to the peers' puts and gets, until it is concealed. A use of every connection: any peer may come.
+  std::uint64_t expose(std::byte* data, std::size_t size);
+  // No peer touches the region any more, when it returns. Without exclusive access: what is under way gets up to `linger` to end.
+  void conceal(std::uint64_t region, std::chrono::milliseconds linger);
+  ExposedMemory& exposedMemory() { return exposedMemory_; }
+
   // The operation's buffer is not touched any more and nothing completes.
   void cancel(Operation* operation);
 
@@ -97,6 +104,7 @@ class Group {
   ProgressEngine& progress_;
   const int rank_;
   OperationPool operations_;
+  ExposedMemory exposedMemory_;
   std::deque<Connection> connections_;
   std::vector<Connection*> byRank_;
   ListHook receivesFromAny_;  // in the order posted

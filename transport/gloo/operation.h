@@ -85,7 +85,9 @@ struct alignas(64) Operation {
 
   Direction direction = Direction::kSend;
   bool persistent = false;
-  bool sent = false;  // complete, but behind an earlier send of the same buffer, peer and key
+  bool sent = false;               // complete, but behind an earlier send of the same buffer, peer and key
+  bool remote = false;             // a put or get; those are waited for as sends
+  std::uint64_t remoteNumber = 0;  // of a put or get: 0 until it has been asked of the peer
   MessageKey key;
   std::byte* data = nullptr;
   std::size_t length = 0;
@@ -121,7 +123,8 @@ class OperationPool {
     operation->sources.clear();
     operation->buffer = nullptr;
     operation->connection = nullptr;
-    operation->persistent = operation->sent = false;
+    operation->persistent = operation->sent = operation->remote = false;
+    operation->remoteNumber = 0;
     ++operation->generation;
     operation->nextFree = free_;
     free_ = operation;

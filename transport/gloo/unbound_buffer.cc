@@ -1,11 +1,13 @@
 #include "transport/gloo/unbound_buffer.h"
 
+#include <cstring>
 #include <sstream>
 #include <utility>
 
 #include <gloo/common/error.h>
 #include <gloo/common/logging.h>
 
+#include "transport/gloo/remote_key.h"
 #include "transport/gloo/wait.h"
 
 namespace gloo_bypass::adapter {
@@ -17,13 +19,18 @@ namespace {
 
 // A send that nobody waited for may stand between its last byte and its acknowledgement; longer it is not wanted.
 constexpr auto kSendLinger = std::chrono::milliseconds(100);
+// So long may a put or get of a peer go on when the buffer is destroyed.
+constexpr auto kServiceLinger = std::chrono::milliseconds(100);
 
 }  // namespace
 
 UnboundBuffer::UnboundBuffer(std::shared_ptr<Context> context, void* memory, std::size_t bytes)
-    : ::gloo::transport::UnboundBuffer(memory, bytes), context_(std::move(context)), group_(context_->group()) {}
+    : gloo_version::RemoteKeyBuffer(memory, bytes), context_(std::move(context)), group_(context_->group()) {}
 
-UnboundBuffer::~UnboundBuffer() { withdraw(group_, state_, kSendLinger); }
+UnboundBuffer::~UnboundBuffer() {
+  if (region_ != 0) group_.conceal(region_, kServiceLinger);
+  withdraw(group_, state_, kSendLinger);
+}
 
 bool UnboundBuffer::waitRecv(int* rank, std::chrono::milliseconds timeout) {
   return wait(Direction::kReceive, rank, timeout);
@@ -143,6 +150,68 @@ void UnboundBuffer::recv(Connection& connection, std::uint64_t slot, std::size_t
   auto post = [&] { failure = connection.receive(state_, slot, data, nbytes); };
   group_.exclusive(post);
   if (failure) throwIo(failure);
+}
+
+std::unique_ptr<gloo_version::RemoteKey> UnboundBuffer::getRemoteKey() const {
+  std::uint64_t context = 0, region = 0;
+  auto expose = [&] {
+    if (region_ == 0) region_ = group_.expose(static_cast<std::byte*>(ptr), size);
+    region = region_;
+    context = group_.exposedMemory().context();
+  };
+  group_.exclusive(expose);
+  return std::make_unique<RemoteKey>(group_.rank(), size, context, region);
+}
+
+void UnboundBuffer::put(const gloo_version::RemoteKey& key, std::uint64_t /*slot*/, std::size_t offset,
+                        std::size_t roffset, std::size_t nbytes) {
+  access(RemoteMessageType::kPut, key, offset, roffset, nbytes);
+}
+
+void UnboundBuffer::get(const gloo_version::RemoteKey& key, std::uint64_t /*slot*/, std::size_t offset,
+                        std::size_t roffset, std::size_t nbytes) {
+  access(RemoteMessageType::kGet, key, offset, roffset, nbytes);
+}
+
+void UnboundBuffer::access(RemoteMessageType type, const gloo_version::RemoteKey& key, std::size_t offset,
+                           std::size_t roffset, std::size_t nbytes) {
+  const auto* own = dynamic_cast<const RemoteKey*>(&key);
+  GLOO_ENFORCE(own != nullptr, "Rank ", group_.rank(), ": not a remote key of this transport");
+  GLOO_ENFORCE_LE(offset, size);
+  GLOO_ENFORCE_LE(nbytes, size - offset);
+  GLOO_ENFORCE_LE(roffset, key.size);
+  GLOO_ENFORCE_LE(nbytes, key.size - roffset);
+  const RemoteMessage request{
+      .type = type, .context = own->context, .region = own->region, .offset = roffset, .length = nbytes};
+  std::byte* local = checkedRange(offset, nbytes);
+  if (key.rank == group_.rank()) {
+    accessOwn(request, local);
+    return;
+  }
+  Connection& peer = connection(key.rank);
+  Failure failure;
+  auto ask = [&] { failure = peer.access(state_, request, local); };
+  group_.exclusive(ask);
+  if (failure) throwIo(failure);
+}
+
+// A refusal is found by waitSend, as that of another rank would be.
+void UnboundBuffer::accessOwn(const RemoteMessage& request, std::byte* local) {
+  auto copy = [&] {
+    const ExposedMemory::Place place = group_.exposedMemory().find(request);
+    if (place.refusal != RemoteRefusal::kNone) {
+      state_.failure = std::make_shared<const std::string>(
+          GLOO_ERROR_MSG("Rank ", group_.rank(), ": put or get on its own memory of ", request.length,
+                         " bytes at offset ", request.offset, " was refused: ", describe(place.refusal)));
+      return;
+    }
+    const bool put = request.type == RemoteMessageType::kPut;
+    if (request.length > 0) std::memmove(put ? place.data : local, put ? local : place.data, request.length);
+    Progress& progress = state_.of(Direction::kSend);
+    progress.completions++;
+    progress.rank = group_.rank();
+  };
+  group_.exclusive(copy);
 }
 
 }  // namespace gloo_bypass::adapter

@@ -1,4 +1,13 @@
-// Gloo's buffer of the newer API: sends to and receives from any pair of its context, by 64-bit slot.
+// Gloo's buffer of the newer API: sends to and receives from any pair of its context, by 64-bit slot. Its remote key lets
+// other ranks put into it and get from it while this rank does nothing.
+//
+// What holds for put and get:
+// - waitSend waits for both. When it returns after a put, the bytes are in the other rank's buffer; after a get, in this one.
+// - Those of this rank on the same bytes of one buffer take effect in the order in which they were called; others in any.
+// - The slot means nothing: they match no send and no receive.
+// - What the other rank refuses (its buffer is gone, a key of another context) fails this buffer's waits; the pair goes on.
+// - A key of this rank's own buffer copies at once.
+// - Once a buffer whose key was taken has been destroyed, nobody touches its memory. What is under way may end before.
 #pragma once
 
 #include <chrono>
@@ -7,12 +16,13 @@
 
 #include <gloo/transport/unbound_buffer.h>
 
+#include "compatibility/gloo/remote_key.h"
 #include "transport/gloo/context.h"
 #include "transport/gloo/operation.h"
 
 namespace gloo_bypass::adapter {
 
-class UnboundBuffer final : public ::gloo::transport::UnboundBuffer {
+class UnboundBuffer final : public gloo_version::RemoteKeyBuffer {
  public:
   UnboundBuffer(std::shared_ptr<Context> context, void* ptr, std::size_t size);
   // Withdraws what is pending: the memory is not touched any more. Keeps the context and its pairs alive until then.
@@ -29,6 +39,13 @@ class UnboundBuffer final : public ::gloo::transport::UnboundBuffer {
   void recv(int srcRank, std::uint64_t slot, std::size_t offset, std::size_t nbytes) override;
   void recv(std::vector<int> srcRanks, std::uint64_t slot, std::size_t offset, std::size_t nbytes) override;
 
+  // A use of every pair: any rank that is given the key may come.
+  std::unique_ptr<gloo_version::RemoteKey> getRemoteKey() const override;
+  void put(const gloo_version::RemoteKey& key, std::uint64_t slot, std::size_t offset, std::size_t roffset,
+           std::size_t nbytes) override;
+  void get(const gloo_version::RemoteKey& key, std::uint64_t slot, std::size_t offset, std::size_t roffset,
+           std::size_t nbytes) override;
+
   void send(Connection& connection, std::uint64_t slot, std::size_t offset, std::size_t nbytes);
   void recv(Connection& connection, std::uint64_t slot, std::size_t offset, std::size_t nbytes);
 
@@ -38,10 +55,14 @@ class UnboundBuffer final : public ::gloo::transport::UnboundBuffer {
   void abortWait(Direction direction);
   Connection& connection(int rank) const;
   std::byte* checkedRange(std::size_t offset, std::size_t nbytes) const;
+  void access(RemoteMessageType type, const gloo_version::RemoteKey& key, std::size_t offset, std::size_t roffset,
+              std::size_t nbytes);
+  void accessOwn(const RemoteMessage& request, std::byte* local);
 
   const std::shared_ptr<Context> context_;
   Group& group_;
   BufferState state_;
+  mutable std::uint64_t region_ = 0;  // 0: its key was not asked for; written with exclusive access
 };
 
 }  // namespace gloo_bypass::adapter
