@@ -33,7 +33,7 @@ struct ProcessEnd {
   bool killed = false;  // expected to end by SIGKILL
 };
 
-// Runs each body in a child of its own and waits for both, at most a minute.
+// Runs each body in a child of its own and waits for both, at most four minutes.
 void runProcesses(const ProcessEnd& a, const ProcessEnd& b);
 void runProcess(const std::function<void()>& body);
 
