@@ -81,6 +81,7 @@ def test_Check_WithoutQemuAndCpio_NamesBoth(tmp_path):
 
 
 @pytest.mark.skipif(bool(kernels_in(Path("/"))), reason="a Debian kernel is installed here")
+@pytest.mark.skipif(not os.access("/sbin/modprobe", os.X_OK), reason="kmod is not installed, which is said first")
 def test_Run_WithoutKernel_NamesTheCommand(tmp_path):
     programs = only(tmp_path / "bin", "cpio", "qemu-system-x86_64")
     done = guest("run", "--", "true", env=dict(programs, XDG_CACHE_HOME=str(tmp_path)))

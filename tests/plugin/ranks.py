@@ -30,8 +30,10 @@ def free_port():
 
 
 def clean_environment():
-    return {name: value for name, value in os.environ.items()
+    """The variables of a user who has set none of ours."""
+    kept = {name: value for name, value in os.environ.items()
             if not name.startswith(("GLOO_", "MASTER_", "LD_PRELOAD", "RANK", "WORLD_SIZE", "PYTHONPATH"))}
+    return {**kept, "USE_LIBUV": "0"}  # Debian 13's PyTorch asks for libuv by default, and has none
 
 
 class Ranks:
@@ -44,8 +46,7 @@ class Ranks:
         for rank in range(size):
             env = clean_environment()
             env.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port, RANK=str(rank), WORLD_SIZE=str(size), OMP_NUM_THREADS="1",
-                       PYTHONUNBUFFERED="1",
-                       USE_LIBUV="0")  # Debian 13's PyTorch asks for libuv by default, and has none
+                       PYTHONUNBUFFERED="1")
             if transport:
                 env["GLOO_DEVICE_TRANSPORT"] = transport
             if transport == "DPDK":

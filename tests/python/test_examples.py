@@ -45,15 +45,17 @@ def test_ReadmesTorchrun_TwoRanks_ChecksItself(tmp_path, installed_torch):
     old = installed_torch < (2, 0)
     line = one_by_release[0] if old else f"export {exports}; {one_by_release[1]}"
     with tempfile.TemporaryDirectory(prefix="gbt") as short:
-        result = run(["-c", line.replace("python3", PYTHON).replace("/tmp/meeting", f"{tmp_path}/meeting")],
-                     environment_for(pathlib.Path(short), GLOO_DEVICE_TRANSPORT=TRANSPORTS[-1]), python="/bin/bash", cwd=EXAMPLES.parent)
+        environment = environment_for(pathlib.Path(short), GLOO_DEVICE_TRANSPORT=TRANSPORTS[-1])
+        del environment["USE_LIBUV"]  # the README's own lines must do
+        result = run(["-c", line.replace("python3", PYTHON).replace("/tmp/meeting", f"{tmp_path}/meeting")], environment, python="/bin/bash",
+                     cwd=EXAMPLES.parent)
     assert "checked: 2 ranks trained" in result.stdout
 
 
 def test_TwoNodes_Ddp_BothAgentsEndWell(tmp_path):
     with tempfile.TemporaryDirectory(prefix="gbt") as short:  # sockets have short names
         result = run([EXAMPLES / "two_nodes.py", EXAMPLES / "ddp.py", "--steps", "3"],
-                     environment_for(pathlib.Path(short), GLOO_DEVICE_TRANSPORT=TRANSPORTS[-1], USE_LIBUV="0", TMPDIR=tmp_path))
+                     environment_for(pathlib.Path(short), GLOO_DEVICE_TRANSPORT=TRANSPORTS[-1], TMPDIR=tmp_path))
     assert "checked: 2 ranks trained" in result.stdout
     assert result.stdout.splitlines()[-1] == "checked: 2 agents with 1 rank each ended well"
     assert not list(tmp_path.glob("two-nodes-*"))
@@ -66,7 +68,7 @@ def test_TwoNodes_Ddp_BothAgentsEndWell(tmp_path):
 def test_TwoNodes_ProgramFailsOrHangs_SaysSo(tmp_path, program, options, said):
     (tmp_path / "program.py").write_text(program)
     result = run([EXAMPLES / "two_nodes.py", *options, tmp_path / "program.py"],
-                 environment_for(tmp_path, USE_LIBUV="0", TMPDIR=tmp_path), status=1)
+                 environment_for(tmp_path, TMPDIR=tmp_path), status=1)
     assert said in result.stderr.splitlines()[-1]
     assert "checked" not in result.stdout
     assert not list(tmp_path.glob("two-nodes-*"))
