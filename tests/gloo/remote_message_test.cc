@@ -4,7 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <random>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "transport/gloo/exposed_memory.h"
