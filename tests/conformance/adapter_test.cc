@@ -9,6 +9,7 @@
 #include <gloo/transport/pair.h>
 #include <gloo/transport/unbound_buffer.h>
 
+#include "compatibility/gloo/remote_key.h"
 #include "tests/conformance/backend.h"
 #include "tests/support/memory_transport.h"
 #include "transport/gloo/device.h"
@@ -83,6 +84,51 @@ TEST_F(Adapter, PeerStopped_WaitTimesOut_ResumedLosesNothing) {
   send->send(1, kSlot);
   EXPECT_TRUE(contains(ioExceptionOf([&] { send->waitSend(Milliseconds(30)); }), "Timed out waiting 30ms for send"));
   fabric_->setPaused(transport(1), false);
+}
+
+gloo_version::RemoteKeyBuffer& withRemoteKey(::gloo::transport::UnboundBuffer& buffer) {
+  return dynamic_cast<gloo_version::RemoteKeyBuffer&>(buffer);
+}
+
+TEST_F(Adapter, TargetOfPutAndGetStopped_WaitIsAborted_ResumedLosesNothing) {
+  for (const std::size_t size : {100u, 1u << 20}) {
+    transports_.clear();
+    Mesh mesh = connect(2);
+    std::vector<char> in(size, 'a'), target(size), back(size);
+    auto exposed = mesh.contexts[1]->createUnboundBuffer(target.data(), size);
+    auto put = mesh.contexts[0]->createUnboundBuffer(in.data(), size);
+    auto get = mesh.contexts[0]->createUnboundBuffer(back.data(), size);
+    const auto key = withRemoteKey(*exposed).getRemoteKey();
+    fabric_->setPaused(transport(1), true);
+    withRemoteKey(*put).put(*key, kSlot, 0, 0, size);
+    withRemoteKey(*get).get(*key, kSlot, 0, 0, size);
+    put->abortWaitSend();
+    EXPECT_FALSE(put->waitSend());
+    EXPECT_EQ(std::vector<char>(size), target);
+    fabric_->setPaused(transport(1), false);
+    EXPECT_TRUE(put->waitSend());
+    EXPECT_TRUE(get->waitSend());
+    EXPECT_EQ(in, target);
+    EXPECT_EQ(in, back);
+  }
+}
+
+TEST_F(Adapter, TargetOfPutAndGetVanishes_BothFailNamingIt) {
+  Mesh mesh = connect(3);
+  std::vector<char> in(1 << 20, 'a'), target(1 << 20), back(1 << 20);
+  auto exposed = mesh.contexts[1]->createUnboundBuffer(target.data(), target.size());
+  auto put = mesh.contexts[0]->createUnboundBuffer(in.data(), in.size());
+  auto get = mesh.contexts[0]->createUnboundBuffer(back.data(), back.size());
+  const auto key = withRemoteKey(*exposed).getRemoteKey();
+  fabric_->setPaused(transport(1), true);
+  withRemoteKey(*put).put(*key, kSlot, 0, 0, in.size());
+  withRemoteKey(*get).get(*key, kSlot, 0, 0, in.size());
+  fabric_->vanish(transport(1));
+  for (auto* buffer : {&put, &get}) {
+    const std::string text = ioExceptionOf([&] { (*buffer)->waitSend(); });
+    EXPECT_TRUE(contains(text, "Rank 0") && contains(text, "rank 1") && contains(text, "process is gone")) << text;
+  }
+  EXPECT_EQ(std::vector<char>(1 << 20), target);
 }
 
 TEST_F(Adapter, MismatchedSettings_FailAtConnectNamingBoth) {
