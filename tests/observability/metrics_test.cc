@@ -329,12 +329,17 @@ FileDescriptor connectTo(std::uint16_t port) {
   return socket;
 }
 
+// A process that is stopped and continued has its receives with a time limit interrupted.
+ssize_t receive(const FileDescriptor& socket, char* bytes, std::size_t size) {
+  return TEMP_FAILURE_RETRY(::recv(socket.get(), bytes, size, 0));
+}
+
 std::string ask(std::uint16_t port, const std::string& request) {
   const FileDescriptor socket = connectTo(port);
   std::string answer;
   if (!socket || ::send(socket.get(), request.data(), request.size(), MSG_NOSIGNAL) < 0) return answer;
   char piece[4096];
-  for (ssize_t got; (got = ::recv(socket.get(), piece, sizeof(piece), 0)) > 0;)
+  for (ssize_t got; (got = receive(socket, piece, sizeof(piece))) > 0;)
     answer.append(piece, static_cast<std::size_t>(got));
   return answer;
 }
@@ -386,7 +391,7 @@ TEST_F(Endpoint, SilentConnections_AreClosedAndTheNextIsServed) {
   std::vector<FileDescriptor> silent;
   for (unsigned i = 0; i < MetricsEndpoint::kMaxConnections; ++i) silent.push_back(connectTo(endpoint->port()));
   char byte;
-  EXPECT_EQ(::recv(silent.front().get(), &byte, 1, 0), 0) << "not closed";
+  EXPECT_EQ(receive(silent.front(), &byte, 1), 0) << "not closed";
   EXPECT_THAT(get(endpoint->port(), "/metrics"), StartsWith("HTTP/1.1 200"));
 }
 
