@@ -56,6 +56,7 @@ struct SoftwareDeviceOptions {
   int maxSharedReceives = 4096;  // of one shared receive queue
   int maxRegions = 65536;
   int maxProtectionDomains = 1024;
+  std::uint32_t vendor = 0;
 };
 // Two devices: soft0 at 127.0.0.1 and soft1 at 127.0.0.2, both up.
 std::vector<SoftwareDeviceOptions> defaultSoftwareDevices();

@@ -117,6 +117,7 @@ int queryDevice(ibv_context* context, ibv_device_attr* attributes) {
   attributes->max_srq_wr = options.maxSharedReceives;
   attributes->max_srq_sge = options.maxScatterGather;
   attributes->max_pkeys = 1;
+  attributes->vendor_id = options.vendor;
   attributes->phys_port_cnt = 1;
   return 0;
 }

@@ -36,6 +36,7 @@ class FakePort final : public Pollable {
   }
   void flush(TimePoint) noexcept override { ++flushes; }
   TimePoint nextDeadline() const noexcept override { return kNever; }
+  void drivenBy(bool waiter) noexcept override { (waiter ? waiterDrove : engineDrove).store(true); }
   void armWakeup() noexcept override {
     std::lock_guard<std::mutex> lock(mutex_);
     armed_ = true;
@@ -63,6 +64,7 @@ class FakePort final : public Pollable {
   int seen = 0;  // under exclusive access
   int flushes = 0;
   std::atomic<int> polls{0}, blocks{0}, timeouts{0};
+  std::atomic<bool> waiterDrove{false}, engineDrove{false};
 
  private:
   std::atomic<int> arrived_{0};
@@ -180,6 +182,23 @@ TEST(ProgressEngine_EngineThread, NobodyWaits_ArrivalsAreHandled) {
     ASSERT_EQ(seen, i + 1);
     while (port.blocks.load() == before && monotonicNow() < limit) std::this_thread::yield();
   }
+}
+
+TEST(ProgressEngine_EngineThread, WaiterThenNobody_PortIsToldWhoDrives) {
+  FakePort port;
+  ProgressEngine engine(port, {});
+  const auto toldOf = [](const std::atomic<bool>& who) {
+    const TimePoint until = monotonicNow() + kLostWakeUp;
+    while (!who && monotonicNow() < until) std::this_thread::yield();
+    return who.load();
+  };
+  EXPECT_TRUE(toldOf(port.engineDrove));
+  const auto waiterDrives = [&] {
+    port.engineDrove = false;
+    return port.waiterDrove.load();
+  };
+  EXPECT_TRUE(engine.waitUntil(waiterDrives, monotonicNow() + kLostWakeUp));
+  EXPECT_TRUE(toldOf(port.engineDrove));
 }
 
 TEST(ProgressEngine_EngineThread, Idle_BlocksInsteadOfPolling) {

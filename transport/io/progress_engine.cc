@@ -205,6 +205,7 @@ class ProgressEngine::Impl {
     driver_ = &self;
     std::erase(passive_, &self);  // listed there by whoever took over while it was blocked
     self.promoted = false;
+    target_.drivenBy(&self != &engine_);
     disarm();
   }
 

@@ -27,6 +27,9 @@ class Pollable {
   virtual bool poll(TimePoint now) noexcept = 0;
   // Sends what operations posted under exclusive access have made ready. Called when exclusive() ends.
   virtual void flush(TimePoint now) noexcept = 0;
+  // Who polls from now on: a thread that waits for an operation and has nothing better to do, or the engine's, beside a program that
+  // may be about to post more.
+  virtual void drivenBy(bool /*waiter*/) noexcept {}
   // When poll() must be called at the latest although nothing arrives; kNever for no timer.
   virtual TimePoint nextDeadline() const noexcept = 0;
   virtual void armWakeup() noexcept = 0;

@@ -17,8 +17,9 @@ constexpr unsigned kFirstCompletions = 1024;
 constexpr unsigned kAcknowledgeAt = 64;
 constexpr unsigned kMaxReadDepth = 16;
 constexpr std::uint8_t kHopLimit = 64;
-constexpr std::uint8_t kMinRnrTimer = 12;  // 0.64 ms; credits keep a receive posted, so it is never used
-constexpr std::uint8_t kRnrRetries = 6;    // finite (7 would be for ever)
+constexpr std::uint8_t kMinRnrTimer = 12;            // 0.64 ms; credits keep a receive posted, so it is never used
+constexpr std::uint8_t kRnrRetries = 6;              // finite (7 would be for ever)
+constexpr std::uint32_t kSoftRoceVendor = 0xffffff;  // Linux' rxe_param.h: RXE_VENDOR_ID
 
 void setNonBlocking(int fd) { (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK); }
 
@@ -48,6 +49,8 @@ Status RailQueues::open() {
   if (completions_ == nullptr) return failed("no completion queue");
   return {};
 }
+
+bool RailQueues::inSoftware() const { return limits_.vendor_id == kSoftRoceVendor; }
 
 RailQueues::~RailQueues() {
   if (completions_ != nullptr) {

@@ -27,6 +27,8 @@ class RailQueues {
 
   const Rail& rail() const { return rail_; }
   const ibv_device_attr& limits() const { return limits_; }
+  // SoftRoCE: requests are carried out by the processor that posts them, mostly before ibv_post_send returns.
+  bool inSoftware() const;
   ibv_pd* domain() const { return domain_; }
   ibv_cq* completions() const { return completions_; }
 

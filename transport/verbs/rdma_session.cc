@@ -153,15 +153,16 @@ void RdmaSession::onPeerGone(bool aborted, const std::string& cause) noexcept {
   device_.markDirty(*this);
 }
 
-bool RdmaSession::pump(TimePoint now) {
+bool RdmaSession::pump(TimePoint now, bool mayRead) {
   bool any = pumpEnd(now);
   if (state_ == ChannelState::kConnected || (closing_ && frames_)) {
     any |= pumpDone();
     if (frames_) any |= pumpOutgoing();
-    any |= pumpReads();
     if (frames_) pumpCredit();
     if (frames_) pumpBye();
+    // Before the READs, which a device in software carries out while they are posted: what the peer can do meanwhile must not wait.
     if (frames_ && batchSize_ > 0) any |= flushFrames();
+    if (mayRead) any |= pumpReads();
   }
   return any;
 }

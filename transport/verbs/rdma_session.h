@@ -63,8 +63,11 @@ class RdmaSession final : private ControlObserver {
   void onWorkFailed(WorkKind kind, ibv_wc_status status);
   void onReceiveFailed(ibv_wc_status status);
 
-  // Sends what may be sent, and looks at timers and at the peer's end. True if anything happened.
-  bool pump(TimePoint now);
+  // Sends what may be sent, and looks at timers and at the peer's end; asks for the data of announced messages if it `mayRead`. True
+  // if anything happened.
+  bool pump(TimePoint now, bool mayRead);
+  // Has READs to post.
+  bool wantsToRead() const { return state_ == ChannelState::kConnected && !toRead_.empty(); }
   TimePoint deadline() const;
 
   ChannelState state() const { return state_; }

@@ -30,6 +30,9 @@ constexpr int kPollBatch = 16;
 // Completions taken in one round before sessions have their turn.
 constexpr int kPollRounds = 4;
 constexpr auto kTickInterval = std::chrono::milliseconds(1);
+// A device in software carries out a READ before its posting returns, milliseconds later. A program that does not wait may be about to
+// send, and its peer waits for that: so long READs are left to who waits for an operation. What nobody waits for has time.
+constexpr auto kReadGrace = std::chrono::milliseconds(5);
 // At the end of the process: how long to wait until peers have what was sent.
 constexpr auto kDrainTime = std::chrono::seconds(3);
 
@@ -67,7 +70,10 @@ class VerbsTransport final : public Transport, private Pollable, private RdmaDev
   // Pollable
   bool poll(TimePoint now) noexcept override;
   void flush(TimePoint now) noexcept override;
-  TimePoint nextDeadline() const noexcept override { return nextDeadline_; }
+  void drivenBy(bool waiter) noexcept override { waiterDrives_ = waiter; }
+  TimePoint nextDeadline() const noexcept override {
+    return readsDeferred_ ? std::min(nextDeadline_, readsFrom_) : nextDeadline_;
+  }
   void armWakeup() noexcept override;
   void disarmWakeup() noexcept override;
   void block(Duration timeout) noexcept override;
@@ -92,7 +98,7 @@ class VerbsTransport final : public Transport, private Pollable, private RdmaDev
   std::vector<RdmaSession*> allSessions() const;
   void failAll(const std::string& cause);
   void failOwnerOf(std::uint32_t queuePair, const std::string& cause);
-  bool pumpDirty(TimePoint now);
+  bool pumpDirty(TimePoint now, bool waits);
   void fireTimers(TimePoint now);
   void retire(RdmaSession& session);
   void waitUntilDrained();
@@ -109,6 +115,9 @@ class VerbsTransport final : public Transport, private Pollable, private RdmaDev
   bool caughtUp_ = false;  // the last round left nothing in the completion queues
   TimePoint nextTick_{};
   TimePoint nextDeadline_ = kNever;
+  bool inSoftware_ = false, waiterDrives_ = false;
+  bool readsDeferred_ = false;  // of sessions that are dirty, until a waiter polls, or anybody from readsFrom_ on
+  TimePoint readsFrom_{};
   ChannelCounters closedCounters_;
   std::uint64_t strayCompletions_ = 0, portDowns_ = 0;
   std::random_device random_;
@@ -122,6 +131,7 @@ Status VerbsTransport::open() {
     auto queues = RailQueues::make(api, std::move(rail));
     if (!queues) return queues.error();
     rails.push_back(std::move(queues).value());
+    inSoftware_ = inSoftware_ || rails.back()->inSoftware();
   }
   if (rails.size() > kMaxRails) {
     return Status(
@@ -223,13 +233,13 @@ bool VerbsTransport::poll(TimePoint now) noexcept {
   }
   progressed |= handleCompletions();
   if (now >= nextDeadline_) fireTimers(now);
-  if (!dirty_.empty()) progressed |= pumpDirty(now);
+  if (!dirty_.empty()) progressed |= pumpDirty(now, waiterDrives_);
   (void)receives->flush();
   return progressed;
 }
 
 void VerbsTransport::flush(TimePoint now) noexcept {
-  if (!dirty_.empty()) (void)pumpDirty(now);
+  if (!dirty_.empty()) (void)pumpDirty(now, false);
 }
 
 void VerbsTransport::armWakeup() noexcept {
@@ -347,18 +357,25 @@ bool VerbsTransport::drain(RdmaSession& session, const std::function<bool()>& do
   return true;
 }
 
-bool VerbsTransport::pumpDirty(TimePoint now) {
+bool VerbsTransport::pumpDirty(TimePoint now, bool waits) {
   bool progressed = false;
+  const bool deferredBefore = std::exchange(readsDeferred_, false);
+  const bool mayRead = !inSoftware_ || waits || (deferredBefore && now >= readsFrom_);
   pumping_.swap(dirty_);
   for (RdmaSession* session : pumping_) {
     session->dirty = false;
-    progressed |= session->pump(now);
+    progressed |= session->pump(now, mayRead);
     nextDeadline_ = std::min(nextDeadline_, session->deadline());
+    if (!mayRead && session->wantsToRead()) {
+      readsDeferred_ = true;
+      markDirty(*session);
+    }
     if (!session->finished()) continue;
     progressed = true;  // for who waits until all are
     if (!session->dirty) retire(*session);
   }
   pumping_.clear();
+  if (readsDeferred_ && !deferredBefore) readsFrom_ = now + Duration(kReadGrace);
   return progressed;
 }
 
