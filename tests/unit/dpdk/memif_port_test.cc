@@ -90,7 +90,9 @@ void streamBothWays(Partner& partner, unsigned seedOut, unsigned seedIn, std::si
   ComparingSink sink(seedIn, maxBytes);
   std::size_t sent = 0;
   std::span<const std::byte> pending;
-  const bool done = waitFor([&] {
+  bool done = false;
+  for (const auto limit = Clock::now() + seconds(100); !done && Clock::now() < limit;) {
+    const std::size_t before = sent + sink.received;
     port->onTick(now());
     // Sends until the ring is full, then takes less than it sends: full rings both ways most of the time.
     for (int i = 0; i < 100 && sent < frames; ++i) {
@@ -102,8 +104,10 @@ void streamBothWays(Partner& partner, unsigned seedOut, unsigned seedIn, std::si
       ++sent;
     }
     (void)port->receive(sink, 16);
-    return sent == frames && sink.received == frames;
-  }, seconds(100));
+    done = sent == frames && sink.received == frames;
+    // Only where there is nothing to do: beside others Linux 6.18 gives a yielding thread its core back milliseconds later.
+    if (sent + sink.received == before) std::this_thread::yield();
+  }
   EXPECT_TRUE(done) << "sent " << sent << " received " << sink.received << " " << sink.down;
   EXPECT_EQ(sink.wrong, 0U);
   EXPECT_EQ(sink.down, "");
@@ -123,8 +127,8 @@ TEST_F(MemifPort, TinyRing_EveryFrameArrives) {
   TransportConfig config = memifTestConfig();
   config.memifLog2Slots = 1;
   config.memifBufferBytes = 2048;
-  runProcesses({[&](Partner& p) { streamBothWays(p, 1, 2, 5'000, config); }},
-               {[&](Partner& p) { streamBothWays(p, 2, 1, 5'000, config); }});
+  runProcesses({[&](Partner& p) { streamBothWays(p, 1, 2, 2'000, config); }},
+               {[&](Partner& p) { streamBothWays(p, 2, 1, 2'000, config); }});
 }
 
 // Waits for one datagram, blocking as the engine does.
