@@ -42,6 +42,7 @@ class RdmaDevice {
   std::unique_ptr<RegistrationCache> registrations;
   std::unique_ptr<ControlPlane> control;
   BufferPool staging;
+  bool completedSome = false;  // an observer was told so in this round
 
  protected:
   RdmaDevice(const VerbsApi& verbs, const TransportConfig& configuration) : api(verbs), config(configuration) {}

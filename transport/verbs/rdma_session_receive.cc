@@ -237,6 +237,7 @@ void RdmaSession::complete(SlotIndex slot) {
     ++counters_.messagesReceived;
     counters_.payloadBytesReceived += message.body.length;
     if (observer_ != nullptr) {
+      device_.completedSome = true;
       observer_->onReceiveComplete(message.receive.token, static_cast<std::size_t>(message.body.length));
     }
   });

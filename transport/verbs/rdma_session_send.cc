@@ -225,6 +225,7 @@ void RdmaSession::onDone(std::uint64_t id) {
   ++counters_.messagesSent;
   counters_.payloadBytesSent += done.length;
   counters_.wireBytesSent += done.length;
+  device_.completedSome = true;
   if (observer_ != nullptr) observer_->onSendComplete(done.token);
 }
 

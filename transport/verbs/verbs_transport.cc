@@ -231,9 +231,10 @@ bool VerbsTransport::poll(TimePoint now) noexcept {
     handleEvents();
     registrations->dropUnmapped();
   }
+  completedSome = false;
   progressed |= handleCompletions();
   if (now >= nextDeadline_) fireTimers(now);
-  if (!dirty_.empty()) progressed |= pumpDirty(now, waiterDrives_);
+  if (!dirty_.empty()) progressed |= pumpDirty(now, waiterDrives_ && !completedSome);
   (void)receives->flush();
   return progressed;
 }
