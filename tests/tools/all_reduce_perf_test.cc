@@ -18,6 +18,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/gloo_notes.h"
 #include "tests/tools/program.h"
 #include "tools/device_factory.h"
 
@@ -94,7 +95,7 @@ TEST(AllReducePerf, TwoRanksOverTcp_PrintsOneCheckedRowASize) {
   EXPECT_THAT(result.out, HasSubstr("# Out of bounds values : 0 OK"));
   EXPECT_THAT(result.out, HasSubstr("# Avg bus bandwidth"));
   EXPECT_THAT(result.out, HasSubstr("TCP: tcp, "));
-  EXPECT_EQ(result.err, "");
+  EXPECT_EQ(test::withoutGloosNotes(result.err), "");
 }
 
 TEST(AllReducePerf, OneRank_Works) {
@@ -181,7 +182,7 @@ TEST(AllReducePerf, BadArguments_OneLineAndNothingStarted) {
     const ProgramResult result = perf(arguments);
     EXPECT_EQ(result.exitStatus, 2) << result.err;
     EXPECT_EQ(result.out, "");
-    EXPECT_EQ(lineCount(result.err), 1) << result.err;
+    EXPECT_EQ(lineCount(test::withoutGloosNotes(result.err)), 1) << result.err;
   }
 }
 
@@ -196,14 +197,14 @@ TEST(AllReducePerf, InterfaceDoesNotExist_OneLineForAllRanks) {
   const ProgramResult result = perf({"--ranks", "2", "-b", "4", "-e", "4", "--interface", "nosuch0"});
   EXPECT_EQ(result.exitStatus, 1);
   EXPECT_THAT(result.err, HasSubstr("nosuch0"));
-  EXPECT_EQ(lineCount(result.err), 1) << result.err;
+  EXPECT_EQ(lineCount(test::withoutGloosNotes(result.err)), 1) << result.err;
 }
 
 TEST(AllReducePerf, HostNameDoesNotResolve_OneLineForAllRanks) {
   const ProgramResult result = perf({"--ranks", "2", "-b", "4", "-e", "4", "--hostname", "nosuch.invalid"});
   EXPECT_EQ(result.exitStatus, 1);
   EXPECT_THAT(result.err, HasSubstr("nosuch.invalid"));
-  EXPECT_EQ(lineCount(result.err), 1) << result.err;
+  EXPECT_EQ(lineCount(test::withoutGloosNotes(result.err)), 1) << result.err;
 }
 
 TEST(AllReducePerf, RankKilled_EndsPromptlyAndNamesIt) {
@@ -381,7 +382,7 @@ TEST_F(AllReducePerfDpdk, WrongSetting_OneLine) {
                                     {{"GLOO_BYPASS_LINK", "carrier-pigeon"}});
   EXPECT_EQ(result.exitStatus, 1);
   EXPECT_THAT(result.err, HasSubstr("carrier-pigeon"));
-  EXPECT_EQ(lineCount(result.err), 1) << result.err;
+  EXPECT_EQ(lineCount(test::withoutGloosNotes(result.err)), 1) << result.err;
 }
 
 // Needs an RDMA device, as scripts/softroce and scripts/rdma-guest make one: the suite "guest" runs it there.
@@ -423,7 +424,7 @@ TEST_F(AllReducePerfRdma, DeviceDoesNotExist_OneLineForAllRanks) {
                                     {{"GLOO_BYPASS_RDMA_DEVICES", "nosuch0"}});
   EXPECT_EQ(result.exitStatus, 1);
   EXPECT_THAT(result.err, HasSubstr("nosuch0"));
-  EXPECT_EQ(lineCount(result.err), 1) << result.err;
+  EXPECT_EQ(lineCount(test::withoutGloosNotes(result.err)), 1) << result.err;
 }
 
 }  // namespace

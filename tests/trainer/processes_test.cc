@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "process.h"
+#include "tests/support/gloo_notes.h"
 #include "trainer/free_port.h"
 
 namespace gloo_bypass::trainer::testing {
@@ -19,7 +20,7 @@ namespace {
 
 using Json = nlohmann::json;
 using Environment = std::map<std::string, std::string>;
-constexpr std::chrono::seconds kLimit{100}; // only a hang reaches it
+constexpr std::chrono::seconds kLimit{100};  // only a hang reaches it
 
 const Environment kNoLauncher{{"RANK", ""}, {"WORLD_SIZE", ""}, {"MASTER_ADDR", ""}, {"MASTER_PORT", ""},
     {"GLOO_DEVICE_TRANSPORT", ""}, {"TORCH_CPP_LOG_LEVEL", "ERROR"}};
@@ -61,7 +62,8 @@ std::string digestOf(const Finished& finished) { return summaryOf(finished).valu
 void expectRefused(const Finished& finished, const std::string& reason) {
   EXPECT_GT(finished.code, 0) << finished.out;
   EXPECT_NE(finished.err.find(reason), std::string::npos) << finished.err;
-  EXPECT_EQ(std::count(finished.err.begin(), finished.err.end(), '\n'), 1) << finished.err;
+  const std::string said = test::withoutGloosNotes(finished.err);
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << finished.err;
 }
 
 Environment rankOf(int rank, int worldSize, uint16_t port) {
