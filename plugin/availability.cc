@@ -25,6 +25,7 @@
 #include "plugin/process_transport.h"
 #include "transport/base/file_descriptor.h"
 #include "transport/gloo/connect_mode.h"
+#include "transport/io/json_text.h"
 #ifdef GLOO_BYPASS_HAVE_DPDK
 #include "plugin/dpdk_device.h"
 #include "transport/dpdk/dpdk_port.h"
@@ -247,8 +248,7 @@ nlohmann::ordered_json answerOf(const std::string& transport, const std::functio
 std::string availabilityJson() {
   const nlohmann::ordered_json all = {
       {"TCP", answerOf("TCP", tryTcp)}, {"DPDK", answerOf("DPDK", tryDpdk)}, {"RDMA", answerOf("RDMA", tryRdma)}};
-  // A host name or path may be no UTF-8.
-  return all.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return jsonText(all);
 }
 
 }  // namespace gloo_bypass

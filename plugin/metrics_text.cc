@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "transport/io/json_text.h"
 #include "transport/io/latency_json.h"
 
 namespace gloo_bypass {
@@ -97,7 +98,7 @@ std::string escaped(std::string_view text, bool quotes) {
 // What is not UTF-8 becomes U+FFFD. Texts out of the JSON are well-formed already.
 std::string wellFormed(const std::string& text) {
   using nlohmann::json;
-  return json::parse(json(text).dump(-1, ' ', false, json::error_handler_t::replace)).get<std::string>();
+  return json::parse(jsonText(json(text))).get<std::string>();
 }
 
 std::string inBraces(const Labels& labels) {

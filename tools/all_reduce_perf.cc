@@ -17,6 +17,7 @@
 #include "tools/perf_report.h"
 #include "tools/rank_launcher.h"
 #include "tools/rank_session.h"
+#include "transport/io/json_text.h"
 
 namespace gloo_bypass {
 namespace {
@@ -31,7 +32,7 @@ std::vector<char> bytesOf(const std::string& text) { return {text.begin(), text.
 
 // Exit status of a finished run.
 int conclude(const PerfOptions& options, const nlohmann::json& report) {
-  if (!options.jsonPath.empty()) writeAtomically(options.jsonPath, report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  if (!options.jsonPath.empty()) writeAtomically(options.jsonPath, jsonText(report, 2) + "\n");
   const auto wrong = report.value("wrong_total", std::uint64_t{0});
   if (wrong == 0) return 0;
   complain(fmt::format("{} elements were wrong", wrong));
@@ -47,7 +48,7 @@ int runSpawnedRank(const PerfOptions& options, int rank, std::uint16_t port) {
     try {
       const nlohmann::json report =
           RankSession(options, rank, static_cast<int>(options.ranks), store).run();
-      if (rank == 0) store->set("report", bytesOf(report.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
+      if (rank == 0) store->set("report", bytesOf(jsonText(report)));
       return 0;
     } catch (const std::exception& error) {
       failure = error.what();

@@ -17,6 +17,7 @@
 #include "tools/build_info.h"
 #include "tools/machine.h"
 #include "tools/perf_error.h"
+#include "transport/io/json_text.h"
 
 namespace gloo_bypass {
 namespace {
@@ -60,8 +61,7 @@ RankExchange::RankExchange(gloo_version::StorePointer store, int rank, int size,
     : store_(std::move(store)), rank_(rank), size_(size), timeout_(timeout) {}
 
 void RankExchange::set(const std::string& key, const nlohmann::json& value) {
-  // A device's description may name a folder, which may be of any bytes.
-  const std::string text = value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const std::string text = jsonText(value);
   store_->set(key, std::vector<char>(text.begin(), text.end()));
 }
 

@@ -12,6 +12,7 @@
 #include "transport/base/check.h"
 #include "transport/io/channel_address.h"
 #include "transport/io/channel_counters.h"
+#include "transport/io/json_text.h"
 #include "transport/io/latency_json.h"
 #include "transport/io/progress_engine.h"
 #include "transport/io/session_entry.h"
@@ -116,8 +117,7 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
     json["bytes_received"] = p.bytesReceived;
     json["open_channels"] = std::move(peers);
     if (measuresLatencies(config_)) json["latencies"]["rtt"] = histogramJson(rtts_);
-    // Names, of folders and hosts, may be of any bytes.
-    return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    return jsonText(json);
   }
 
  private:

@@ -8,6 +8,7 @@
 
 #include "transport/base/duration_histogram.h"
 #include "transport/base/flat_map.h"
+#include "transport/io/json_text.h"
 #include "transport/io/latency_json.h"
 #include "transport/io/progress_engine.h"
 
@@ -188,8 +189,7 @@ class TimedTransport final : public Transport {
   std::string countersJson() const override {
     auto json = nlohmann::json::parse(inner_->countersJson());
     times_->writeTo(json["latencies"]);
-    // Names, of folders and hosts, may be of any bytes.
-    return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    return jsonText(json);
   }
 
  private:

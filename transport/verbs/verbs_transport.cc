@@ -19,6 +19,7 @@
 
 #include "transport/base/file_descriptor.h"
 #include "transport/io/channel_counters.h"
+#include "transport/io/json_text.h"
 #include "transport/io/progress_engine.h"
 #include "transport/verbs/rdma_session.h"
 #include "transport/verbs/verbs_channel.h"
@@ -494,8 +495,7 @@ std::string VerbsTransport::countersJson() const {
   json["bytes_sent"] = sum.wireBytesSent;
   json["bytes_received"] = sum.wireBytesReceived;
   json["open_channels"] = std::move(peers);
-  // Names, of folders and hosts, may be of any bytes.
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return jsonText(json);
 }
 
 Result<std::shared_ptr<Transport>> makeVerbsTransport(const VerbsApi& api, const TransportConfig& config) {
