@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <fstream>
 #include <optional>
@@ -13,7 +14,6 @@
 #include <fmt/format.h>
 
 #include "trainer/error.h"
-#include "trainer/file_io.h"
 
 namespace gloo_bypass::trainer {
 namespace {
@@ -22,29 +22,45 @@ constexpr int kFirstUnprivileged = 1024;
 constexpr int kLinuxFirstEphemeral = 32768;
 constexpr int kTries = 100; // of ports, nearly all of which are free
 
-// The port that a socket bound to `wanted` has (0: any); nothing, with errno set, if it cannot be had on every address.
-std::optional<uint16_t> bindTo(uint16_t wanted) {
-  FileDescriptor socket(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in6 six{};
-  six.sin6_family = AF_INET6;
-  six.sin6_port = htons(wanted);
-  sockaddr_in four{};
-  four.sin_family = AF_INET;
-  four.sin_port = htons(wanted);
-  auto* address = reinterpret_cast<sockaddr*>(&six);
-  socklen_t length = sizeof(six);
-  if (socket.get() < 0) { // no IPv6 here
-    socket = FileDescriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    address = reinterpret_cast<sockaddr*>(&four);
-    length = sizeof(four);
-  }
-  if (::bind(socket.get(), address, length) != 0 || ::getsockname(socket.get(), address, &length) != 0) {
+// The port of a socket on `wanted` (0: any); nothing, with errno set, if it cannot be had.
+std::optional<uint16_t> portOf(uint16_t wanted) {
+  const FileDescriptor socket = socketOnPort(wanted, /*reuse=*/false);
+  sockaddr_in6 address{}; // both families have the port at the same place
+  static_assert(offsetof(sockaddr_in6, sin6_port) == offsetof(sockaddr_in, sin_port));
+  socklen_t length = sizeof(address);
+  if (socket.get() < 0 || ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0) {
     return std::nullopt;
   }
-  return ntohs(address == reinterpret_cast<sockaddr*>(&six) ? six.sin6_port : four.sin_port);
+  return ntohs(address.sin6_port);
 }
 
 } // namespace
+
+FileDescriptor socketOnPort(uint16_t port, bool reuse) {
+  FileDescriptor socket(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in6 six{};
+  six.sin6_family = AF_INET6;
+  six.sin6_port = htons(port);
+  sockaddr_in four{};
+  four.sin_family = AF_INET;
+  four.sin_port = htons(port);
+  const bool isSix = socket.get() >= 0;
+  if (!isSix) {
+    socket = FileDescriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  }
+  if (reuse) {
+    const int on = 1;
+    ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  }
+  const auto* address = isSix ? reinterpret_cast<const sockaddr*>(&six) : reinterpret_cast<const sockaddr*>(&four);
+  const socklen_t length = isSix ? sizeof(six) : sizeof(four);
+  if (::bind(socket.get(), address, length) != 0) {
+    const int error = errno;
+    socket = FileDescriptor(); // closing may change errno
+    errno = error;
+  }
+  return socket;
+}
 
 uint16_t freePort() {
   int firstEphemeral = kLinuxFirstEphemeral;
@@ -54,13 +70,13 @@ uint16_t freePort() {
     std::random_device entropy;
     std::uniform_int_distribution<int> ports(first, firstEphemeral - 1);
     for (int i = 0; i < kTries; ++i) {
-      if (const auto port = bindTo(static_cast<uint16_t>(ports(entropy)))) {
+      if (const auto port = portOf(static_cast<uint16_t>(ports(entropy)))) {
         return *port;
       }
     }
   }
   // This machine gives out nearly all of its ports, or uses them.
-  if (const auto port = bindTo(0)) {
+  if (const auto port = portOf(0)) {
     return *port;
   }
   throw runFailed(fmt::format("cannot find a free TCP port: {}", std::strerror(errno)));

@@ -1,6 +1,5 @@
 #include "trainer/rendezvous.h"
 
-#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -14,7 +13,7 @@
 
 #include "compatibility/torch/tcp_store.h"
 #include "trainer/error.h"
-#include "trainer/file_io.h"
+#include "trainer/free_port.h"
 #include "trainer/options.h"
 
 namespace gloo_bypass::trainer {
@@ -35,22 +34,8 @@ std::string toText(const std::vector<uint8_t>& bytes) { return {bytes.begin(), b
 
 // TCPStore says at length what a taken port means; find out first and say it in a line.
 void checkPortIsFree(uint16_t port) {
-  FileDescriptor socket(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in6 six{};
-  six.sin6_family = AF_INET6;
-  six.sin6_port = htons(port);
-  sockaddr_in four{};
-  four.sin_family = AF_INET;
-  four.sin_port = htons(port);
-  const bool isSix = socket.get() >= 0;
-  if (!isSix) {
-    socket = FileDescriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  }
-  const int on = 1;
-  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  const auto* address = isSix ? reinterpret_cast<const sockaddr*>(&six) : reinterpret_cast<const sockaddr*>(&four);
-  const socklen_t length = isSix ? sizeof(six) : sizeof(four);
-  if (::bind(socket.get(), address, length) != 0 || ::listen(socket.get(), 1) != 0) {
+  const FileDescriptor socket = socketOnPort(port, /*reuse=*/true);
+  if (socket.get() < 0 || ::listen(socket.get(), 1) != 0) {
     throw badInput(fmt::format("rank 0 cannot listen on MASTER_PORT={}: {}; choose another port", port,
         std::strerror(errno)));
   }
