@@ -60,6 +60,14 @@ class RemoteKeys : public Conformance {
     return *mesh_.contexts[0];
   }
   ::gloo::transport::Context& context(std::size_t rank) { return *mesh_.contexts[rank]; }
+  // `size` bytes of the source, from `from` on, are in the target at `at`, and nothing else of it was touched.
+  static void expectOnly(const Memory& source, std::size_t from, const Memory& target, std::size_t at,
+                         std::size_t size) {
+    for (std::size_t i = 0; i < target.bytes.size(); ++i) {
+      const bool inside = i >= at && i < at + size;
+      ASSERT_EQ(inside ? source.bytes[i - at + from] : kUntouched, target.bytes[i]) << size << " at " << i;
+    }
+  }
   // The pair between ranks 0 and 1 carries an ordinary message.
   void expectPairWorks() {
     int in = 77, out = 0;
@@ -86,10 +94,7 @@ TEST_P(RemoteKeys, Put_AnySize_IsInPlaceWhenWaitSendReturns) {
     int rank = -1;
     ASSERT_TRUE(source->waitSend(&rank));
     EXPECT_EQ(1, rank);
-    for (std::size_t i = 0; i < target.bytes.size(); ++i) {
-      const bool inside = i >= kBefore && i < kBefore + size;
-      ASSERT_EQ(inside ? source.bytes[i - kBefore + kOffset] : kUntouched, target.bytes[i]) << size << " at " << i;
-    }
+    expectOnly(source, kOffset, target, kBefore, size);
   }
 }
 
@@ -104,10 +109,7 @@ TEST_P(RemoteKeys, Get_AnySize_BringsTheBytes) {
     int rank = -1;
     ASSERT_TRUE(target->waitSend(&rank));
     EXPECT_EQ(1, rank);
-    for (std::size_t i = 0; i < target.bytes.size(); ++i) {
-      const bool inside = i >= kBefore && i < kBefore + size;
-      ASSERT_EQ(inside ? source.bytes[i - kBefore + kOffset] : kUntouched, target.bytes[i]) << size << " at " << i;
-    }
+    expectOnly(source, kOffset, target, kBefore, size);
   }
 }
 

@@ -77,6 +77,10 @@ Result<std::shared_ptr<Transport>> makeFake(const TransportConfig&) {
   return std::shared_ptr<Transport>(new FakeTransport);
 }
 
+Result<std::shared_ptr<Transport>> noSuchInterface(const TransportConfig&) {
+  return Error{ErrorScope::kDevice, ErrorCode::kUnavailable, "no such interface"};
+}
+
 Result<std::shared_ptr<Transport>> neverCalled(const TransportConfig&) {
   ADD_FAILURE() << "called";
   return std::shared_ptr<Transport>();
@@ -122,10 +126,7 @@ TEST(ProcessTransport_Acquire, InvalidConfiguration_FactoryIsNotCalled) {
 
 TEST(ProcessTransport_Acquire, FactoryFails_NextCallTriesAgain) {
   ProcessTransport process;
-  const auto failing = [](const TransportConfig&) -> Result<std::shared_ptr<Transport>> {
-    return Error{ErrorScope::kDevice, ErrorCode::kUnavailable, "no such interface"};
-  };
-  EXPECT_EQ(process.acquire(BackEnd::kDpdk, {}, failing).error().message, "no such interface");
+  EXPECT_EQ(process.acquire(BackEnd::kDpdk, {}, noSuchInterface).error().message, "no such interface");
   EXPECT_TRUE(process.acquire(BackEnd::kDpdk, {}, makeFake));
 }
 
@@ -179,10 +180,7 @@ TEST(ProcessTransport_BackEnds, Settled_LiveOrBegunByParent_ThatOneOnly) {
 
 TEST(ProcessTransport_BackEnds, Settled_FactoryFailed_OnlyForChildren) {
   ProcessTransport process;
-  const auto failing = [](const TransportConfig&) -> Result<std::shared_ptr<Transport>> {
-    return Error{ErrorScope::kDevice, ErrorCode::kUnavailable, "no such interface"};
-  };
-  ASSERT_FALSE(process.acquire(BackEnd::kDpdk, {}, failing));
+  ASSERT_FALSE(process.acquire(BackEnd::kDpdk, {}, noSuchInterface));
   EXPECT_FALSE(process.settled(BackEnd::kDpdk)) << "the next acquire calls the factory";
   process.becomeChildOf(4711);
   EXPECT_TRUE(process.settled(BackEnd::kDpdk));
@@ -348,11 +346,8 @@ TEST(ProcessTransport_Metrics, FactoryFails_ExportEndsAndOtherTargetIsFree) {
   ProcessTransport process;
   TransportConfig config;
   config.metrics = "file:" + folder.path + "/a.prom";
-  const auto failing = [](const TransportConfig&) -> Result<std::shared_ptr<Transport>> {
-    return Error{ErrorScope::kDevice, ErrorCode::kUnavailable, "no such interface"};
-  };
   config.rank = "5";
-  EXPECT_FALSE(process.acquire(BackEnd::kDpdk, config, failing));
+  EXPECT_FALSE(process.acquire(BackEnd::kDpdk, config, noSuchInterface));
   EXPECT_THAT(contentsOf(folder.path + "/a.prom"), HasSubstr("gloo_bypass_info{rank=\"5\",")) << "another series";
   config.metrics = "file:" + folder.path + "/b.prom";
   EXPECT_TRUE(process.acquire(BackEnd::kDpdk, config, makeFake));
