@@ -1,0 +1,42 @@
+// The timed changes of a fabric's edges. Pure: time is an argument, counted from the fabric's start.
+//
+// At any time an edge has its model at the start with every change applied that has begun and not ended, in the order of the
+// description. So changes that overlap need no order of undoing: a link that comes up again has the delay it was given
+// while it was down.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "fabric/description.h"
+
+namespace gloo_bypass::fabric {
+
+struct EdgeUpdate {
+  EdgeId edge;
+  EdgeModel model;  // from now on
+};
+
+class Schedule {
+ public:
+  // Keeps what it needs of the description.
+  explicit Schedule(const Description& description);
+
+  // When due() has something next; none: never again.
+  std::optional<Duration> next() const;
+  // The edges whose model has changed since the last call, each once, with its model as of `elapsed`, which must not be before
+  // that of an earlier call. A change that began and ended between two calls is not seen.
+  std::vector<EdgeUpdate> due(Duration elapsed);
+
+ private:
+  EdgeModel modelAt(std::size_t edge, Duration elapsed) const;
+
+  std::size_t hosts_;
+  std::vector<EdgeModel> start_, current_;
+  std::vector<ScheduledChange> changes_;
+  std::vector<Duration> moments_;  // ascending, each once
+  std::size_t nextMoment_ = 0;
+};
+
+}  // namespace gloo_bypass::fabric
