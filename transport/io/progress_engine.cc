@@ -13,18 +13,12 @@
 #include <utility>
 
 #include "transport/base/check.h"
+#include "transport/io/driver_watch.h"
 #include "transport/io/prompt_wakeup.h"
 
 namespace gloo_bypass {
 namespace {
 
-// The engine thread looks this often whether the waiters have left; its cost while ranks are busy is one short
-// wake-up per interval, and the longest that an unwaited operation stands still.
-constexpr auto kWatchInterval = std::chrono::milliseconds(1);
-// While one waiter drives for long there is nothing to take over; it tells the engine when it leaves.
-constexpr auto kLongestWatchInterval = std::chrono::milliseconds(64);
-// A gap between two waits that is no idleness.
-constexpr auto kTakeOverAfter = std::chrono::microseconds(500);
 // A poll round that takes this long may have been interrupted by somebody who computes on this core. Spinning then costs that
 // thread its time and us our claim to be scheduled promptly when woken: sleep at once instead, for a while. (Yielding
 // is no way out: Linux 6.18 makes a yielding thread forfeit a whole slice.)
@@ -86,7 +80,7 @@ class ProgressEngine::Impl {
     {
       std::lock_guard<std::mutex> lock(mutex_);
       stop_ = true;
-      engineCondition_.notify_all();
+      watch_.stop();
       target_.wake();
     }
     engineThread_.join();
@@ -203,6 +197,7 @@ class ProgressEngine::Impl {
       if (driver_->blocked) target_.wake();
     }
     driver_ = &self;
+    if (&self != &engine_) watch_.began();
     std::erase(passive_, &self);  // listed there by whoever took over while it was blocked
     self.promoted = false;
     target_.drivenBy(&self != &engine_);
@@ -212,9 +207,8 @@ class ProgressEngine::Impl {
   void stopDriving(Waiter& self) {
     GLOO_BYPASS_CHECK(driver_ == &self);
     driver_ = nullptr;
-    lastDriven_ = monotonicNow();
+    watch_.ended(monotonicNow());
     promoteNext();
-    if (watchInterval_ > kWatchInterval) engineCondition_.notify_one();
   }
 
   Passive waitPassively(Waiter& self, std::unique_lock<std::mutex>& lock) {
@@ -343,22 +337,19 @@ class ProgressEngine::Impl {
   }
 
   void engineLoop() {
-    std::unique_lock<std::mutex> lock(mutex_);
-    while (!stop_) {
-      if (driver_ != nullptr || monotonicNow() - lastDriven_ < kTakeOverAfter) {
-        engineCondition_.wait_for(lock, watchInterval_);
-        watchInterval_ = driver_ != nullptr ? std::min<Duration>(watchInterval_ * 2, kLongestWatchInterval)
-                                            : Duration(kWatchInterval);
-        continue;
+    for (;;) {
+      watch_.awaitStandstill();
+      std::unique_lock<std::mutex> lock = acquire();
+      if (stop_) {
+        disarm();
+        return;
       }
-      watchInterval_ = kWatchInterval;
+      if (!watch_.standsStill(monotonicNow())) continue;  // somebody came in between
       takeOver(engine_);
-      if (drive(engine_, lock) != Driving::kLost) {
-        driver_ = nullptr;
-        promoteNext();
-      }
+      if (drive(engine_, lock) == Driving::kLost) continue;
+      driver_ = nullptr;
+      promoteNext();
     }
-    disarm();
   }
 
   Pollable& target_;
@@ -374,13 +365,11 @@ class ProgressEngine::Impl {
   bool insideBlock_ = false;
   std::condition_variable leftBlock_;
   TimePoint blockedUntil_{};
-  TimePoint lastDriven_{};
   TimePoint coreBusyUntil_{};
-  Duration watchInterval_ = kWatchInterval;
   bool stop_ = false;
   const std::function<bool()> stopPredicate_ = [this] { return stop_; };
   Waiter engine_{stopPredicate_, kNever, false};
-  std::condition_variable engineCondition_;
+  DriverWatch watch_;
   std::thread engineThread_;  // last: starts when all else is there
 };
 
