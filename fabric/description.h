@@ -11,6 +11,7 @@
 #pragma once
 
 #include <array>
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -51,15 +52,27 @@ struct EdgeId {
   friend bool operator==(const EdgeId&, const EdgeId&) = default;
 };
 
+inline constexpr std::size_t kMaxHosts = 256;
+inline constexpr std::size_t kMaxEvents = 1000;
+
+// The edges from some hosts to some.
+struct EdgeSelection {
+  std::bitset<kMaxHosts> from, to;
+  bool both = false;  // and those back
+
+  bool contains(EdgeId edge) const {
+    return edge.from != edge.to && ((from[edge.from] && to[edge.to]) || (both && from[edge.to] && to[edge.from]));
+  }
+};
+
 struct ScheduledChange {
-  Duration at{0};                // since the fabric's start
-  std::optional<Duration> lasts; // none: for good
+  Duration at{0};                 // since the fabric's start
+  std::optional<Duration> lasts;  // none: for good
   EdgeChange change;
-  std::vector<EdgeId> edges;     // not empty
+  EdgeSelection edges;            // at least one
 };
 
 struct Description {
-  static constexpr std::size_t kMaxHosts = 256;
 
   std::uint64_t seed = 1;
   std::vector<HostDescription> hosts;   // in the order of ranks, 2 to kMaxHosts

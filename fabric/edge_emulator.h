@@ -37,7 +37,7 @@ struct EdgeModel {
   Duration reorderDelay{0};
   double corruption = 0;                // of each frame that arrives: see corruptFrame
   std::uint64_t queueBytes = 0;         // not yet sent, the frame being sent included; 0: no limit. An empty queue takes any frame
-  std::uint32_t overheadBytes = 0;      // counted for each frame beside its own bytes
+  std::uint16_t overheadBytes = 0;      // counted for each frame beside its own bytes
   bool up = true;                       // down: frames offered are lost; those accepted before arrive
 
   friend bool operator==(const EdgeModel&, const EdgeModel&) = default;
@@ -77,7 +77,9 @@ struct EdgeCounters {
 
 class EdgeEmulator {
  public:
+  // Bounds that keep nanoseconds times bits within 64 bits.
   static constexpr std::size_t kMaxFrameBytes = std::size_t{1} << 24;
+  static constexpr std::uint64_t kMaxRateBitsPerSecond = 100'000'000'000'000'000;
 
   EdgeEmulator(const EdgeModel& model, std::uint64_t seed);
 
@@ -100,7 +102,7 @@ class EdgeEmulator {
     std::uint64_t bytes;
   };
 
-  FrameFate lossOf();
+  FrameFate fateOf(std::uint64_t bytes);
   TimePoint send(TimePoint now, std::uint64_t bytes);
   Delivery deliver(TimePoint arrival, std::size_t frameBytes);
   Duration upTo(Duration most);

@@ -18,7 +18,7 @@ struct EdgeChange {
   std::optional<Duration> delay, jitter, reorderDelay;
   std::optional<double> loss, burstEnter, burstLeave, burstLoss, duplication, reordering, corruption;
   std::optional<std::uint64_t> queueBytes;
-  std::optional<std::uint32_t> overheadBytes;
+  std::optional<std::uint16_t> overheadBytes;
   std::optional<bool> up;
 
   bool empty() const { return *this == EdgeChange{}; }

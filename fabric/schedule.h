@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "fabric/description.h"
@@ -17,6 +18,9 @@ struct EdgeUpdate {
   EdgeId edge;
   EdgeModel model;  // from now on
 };
+
+// An edge's model at a time, from its model at the start and the fabric's changes in the order of time.
+EdgeModel modelAt(const EdgeModel& start, std::span<const ScheduledChange> changes, EdgeId edge, Duration elapsed);
 
 class Schedule {
  public:
@@ -30,12 +34,15 @@ class Schedule {
   std::vector<EdgeUpdate> due(Duration elapsed);
 
  private:
-  EdgeModel modelAt(std::size_t edge, Duration elapsed) const;
+  struct Moment {
+    Duration time;
+    std::size_t change;
+  };
 
   std::size_t hosts_;
   std::vector<EdgeModel> start_, current_;
   std::vector<ScheduledChange> changes_;
-  std::vector<Duration> moments_;  // ascending, each once
+  std::vector<Moment> moments_;  // ascending
   std::size_t nextMoment_ = 0;
 };
 
