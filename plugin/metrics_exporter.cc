@@ -14,7 +14,7 @@
 #include "plugin/metrics_endpoint.h"
 #include "plugin/metrics_target.h"
 #include "plugin/signals_blocked.h"
-#include "plugin/whole_file.h"
+#include "transport/base/whole_file.h"
 
 namespace gloo_bypass {
 namespace {

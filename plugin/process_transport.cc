@@ -16,7 +16,7 @@
 
 #include "plugin/metrics_text.h"
 #include "plugin/settings.h"
-#include "plugin/whole_file.h"
+#include "transport/base/whole_file.h"
 #include "transport/io/progress_engine.h"
 #include "transport/io/timed_transport.h"
 

@@ -1,7 +1,5 @@
 #include "tools/perf_report.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +13,7 @@
 #include "tools/build_info.h"
 #include "tools/perf_error.h"
 #include "tools/statistics.h"
+#include "transport/base/whole_file.h"
 
 namespace gloo_bypass {
 namespace {
@@ -95,9 +94,10 @@ TransportResult summarizeTransport(const PerfOptions& options, std::uint64_t byt
   return result;
 }
 
-[[noreturn]] void cannotWrite(const std::string& path, int error) {
-  throw PerfError(fmt::format("--json: cannot write {}: {}", path, std::strerror(error)));
+[[noreturn]] void cannotWrite(const std::string& path, const std::string& why) {
+  throw PerfError(fmt::format("--json: cannot write {}: {}", path, why));
 }
+[[noreturn]] void cannotWrite(const std::string& path, int error) { cannotWrite(path, std::string(std::strerror(error))); }
 
 }  // namespace
 
@@ -251,27 +251,17 @@ void checkWritable(const std::string& path) {
   const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
   std::error_code ignored;
   if (std::filesystem::is_directory(file, ignored)) cannotWrite(path, EISDIR);
+  if (std::filesystem::is_character_file(file, ignored) || std::filesystem::is_fifo(file, ignored)) {
+    if (::access(file.c_str(), W_OK) != 0) cannotWrite(path, errno);
+    return;  // written to, not replaced
+  }
   if (!std::filesystem::is_directory(folder, ignored)) cannotWrite(path, ENOENT);
   if (::access(folder.c_str(), W_OK) != 0) cannotWrite(path, errno);
 }
 
 void writeAtomically(const std::string& path, const std::string& text) {
-  const std::string temporary = fmt::format("{}.{}.tmp", path, ::getpid());
-  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (fd < 0) cannotWrite(path, errno);
-  int error = 0;
-  for (std::size_t done = 0; done < text.size() && error == 0;) {
-    const ssize_t written = ::write(fd, text.data() + done, text.size() - done);
-    if (written < 0 && errno != EINTR) error = errno;
-    if (written > 0) done += static_cast<std::size_t>(written);
-  }
-  if (error == 0 && ::fsync(fd) != 0 && errno != EINVAL) error = errno;
-  if (::close(fd) != 0 && error == 0) error = errno;
-  if (error == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
-  if (error != 0) {
-    ::unlink(temporary.c_str());
-    cannotWrite(path, error);
-  }
+  const Status written = writeWholeFile(path, text, Durability::kDurable);
+  if (!written) cannotWrite(path, written.error().message);
 }
 
 }  // namespace gloo_bypass

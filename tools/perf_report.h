@@ -65,7 +65,7 @@ std::string idleText(const nlohmann::json& idle);
 
 // Throws PerfError if `path` can surely not be written: found out before an hour of measuring.
 void checkWritable(const std::string& path);
-// Whole or not at all. Throws PerfError.
+// Whole or not at all; a device or a FIFO stays what it is. Throws PerfError.
 void writeAtomically(const std::string& path, const std::string& text);
 
 }  // namespace gloo_bypass

@@ -112,8 +112,20 @@ std::string readFile(const std::string& path, size_t maxBytes) {
   return text;
 }
 
+void checkReplaceable(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+    throw badInput(fmt::format("cannot write {}: it is there and is not a regular file", path));
+  }
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  if (::access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) != 0) {
+    throw badInput(fmt::format("cannot write {}: its folder: {}", path, reason(errno)));
+  }
+}
+
 AtomicFile::AtomicFile(const std::string& path)
     : path_(path), temporary_(fmt::format("{}.tmp.{}", path, ::getpid())) {
+  checkReplaceable(path);
   file_ = FileDescriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (file_.get() < 0) {
     throw runFailed(fmt::format("cannot create {}: {}", temporary_, reason(errno)));

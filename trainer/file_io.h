@@ -45,6 +45,10 @@ class MappedFile {
 // Reads a whole file, which must be a regular one of at most maxBytes.
 std::string readFile(const std::string& path, size_t maxBytes);
 
+// Refuses a `path` that AtomicFile cannot write: a folder that is not there or may not be written, and what is no regular file, a
+// device above all, which would be replaced. To be asked before hours of work.
+void checkReplaceable(const std::string& path);
+
 // Writes to a temporary file beside `path`; commit() syncs it, renames it over `path` and syncs the folder.
 // Destroyed without commit(), it removes the temporary file: `path` is either the old or the whole new file.
 class AtomicFile {

@@ -159,6 +159,9 @@ void Run::loadState() {
   if (!isRoot()) {
     return; // rank 0's values arrive by broadcast
   }
+  if (!options_.checkpointPath.empty()) {
+    checkReplaceable(options_.checkpointPath);
+  }
   if (!options_.resumePath.empty()) {
     position_ = loadCheckpoint(options_.resumePath, model_, optimizer_, trajectory_);
     if (position_.step >= lastStep_) {

@@ -24,9 +24,9 @@
 #include "plugin/metrics_exporter.h"
 #include "plugin/metrics_target.h"
 #include "plugin/metrics_text.h"
-#include "plugin/whole_file.h"
 #include "tests/support/temporary_folder.h"
 #include "transport/base/file_descriptor.h"
+#include "transport/base/whole_file.h"
 #include "transport/io/channel_counters.h"
 #include "transport/io/latency_json.h"
 

@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -146,13 +150,34 @@ TEST_F(WriteAtomically, TargetCannotBeReplaced_LeavesNothingBehind) {
   EXPECT_EQ(files(), 1u);
 }
 
-TEST_F(WriteAtomically, FullDisk_IsAnError) {
-  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
-  // The temporary file's name cannot be /dev/full itself, so a link leads there.
+TEST_F(WriteAtomically, FullDisk_LeavesTheOldFile) {
   const std::string path = folder_ / "out.json";
-  std::filesystem::create_symlink("/dev/full", path + "." + std::to_string(::getpid()) + ".tmp");
+  writeAtomically(path, "old");
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+  const rlimit full{.rlim_cur = 2, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &full), 0);
   EXPECT_THROW(writeAtomically(path, "text"), PerfError);
-  EXPECT_FALSE(std::filesystem::exists(path));
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  ::signal(SIGXFSZ, handler);
+  EXPECT_EQ(std::filesystem::file_size(path), 3u);
+  EXPECT_EQ(files(), 1u);
+}
+
+TEST_F(WriteAtomically, Device_IsWrittenToAndStaysOne) {
+  // A device of the test's own: if it were replaced, nothing of the machine's would be.
+  const std::string full = folder_ / "full", null = folder_ / "null";
+  if (::mknod(full.c_str(), S_IFCHR | 0666, makedev(1, 7)) != 0 || ::mknod(null.c_str(), S_IFCHR | 0666, makedev(1, 3)) != 0) {
+    GTEST_SKIP() << "making a device node is not allowed here";
+  }
+  if (::access(null.c_str(), W_OK) != 0) GTEST_SKIP() << "this file system does not open devices";
+  EXPECT_NO_THROW(checkWritable(full));
+  EXPECT_THROW(writeAtomically(full, "text"), PerfError);
+  EXPECT_NO_THROW(writeAtomically(null, "text"));
+  EXPECT_TRUE(std::filesystem::is_character_file(full));
+  EXPECT_TRUE(std::filesystem::is_character_file(null));
+  EXPECT_EQ(files(), 2u);
 }
 
 TEST_F(WriteAtomically, PathThatCannotBeWritten_IsFoundBeforehand) {

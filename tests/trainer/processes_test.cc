@@ -2,10 +2,12 @@
 #include <arpa/inet.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <sstream>
 
 #include <gtest/gtest.h>
@@ -268,6 +270,16 @@ TEST(BadInput, UnknownTransport_IsRefusedOnce) {
   // A library that registers nothing.
   expectRefused(train({"--plugin", "libm.so.6"}, {{"GLOO_DEVICE_TRANSPORT", "PIGEON"}}),
       "GLOO_DEVICE_TRANSPORT=PIGEON: no such transport");
+}
+
+TEST(BadInput, CheckpointThatCannotBeWritten_IsRefusedBeforeTheFirstStep) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(::mkfifo(folder.path("pipe").c_str(), 0600), 0);
+  for (const std::string& path : {folder.path("missing/c"), folder.path("pipe"), std::string("/")}) {
+    expectRefused(train({"--steps", "1", "--metrics", folder.path("m"), "--checkpoint", path}), "cannot write " + path);
+    EXPECT_FALSE(std::filesystem::exists(folder.path("m"))) << "steps were run";
+  }
+  EXPECT_TRUE(std::filesystem::is_fifo(folder.path("pipe")));
 }
 
 TEST(FullDisk, Metrics_EndTheRun) {

@@ -1,4 +1,4 @@
-#include "plugin/whole_file.h"
+#include "transport/base/whole_file.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -14,8 +14,6 @@
 #include <ctime>
 #include <string_view>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "transport/base/file_descriptor.h"
 
@@ -83,14 +81,15 @@ Status writeInPlace(const std::string& path, const std::string& text) {
 
 }  // namespace
 
-Status writeWholeFile(const std::string& path, const std::string& text) {
+Status writeWholeFile(const std::string& path, const std::string& text, Durability durability) {
   struct stat status {};
   if (::lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) return writeInPlace(path, text);
-  const std::string temporary = fmt::format("{}.{}.tmp", path, getpid());
+  const std::string temporary = path + "." + std::to_string(::getpid()) + ".tmp";
   ::unlink(temporary.c_str());  // of a process that had our number
   const int file = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (file < 0) return failedAs(errno);
   Status written = writeAll(file, text);
+  if (written && durability == Durability::kDurable && ::fsync(file) != 0) written = failedAs(errno);
   if (::close(file) != 0 && written) written = failedAs(errno);
   if (written && std::rename(temporary.c_str(), path.c_str()) != 0) written = failedAs(errno);
   if (!written) ::unlink(temporary.c_str());
