@@ -33,8 +33,9 @@ enum class PortKind : std::uint8_t {
 
 struct PortDescription {
   PortKind kind = PortKind::kUnspecified;
-  std::string name;               // the socket's absolute path, or the interface's name
-  std::string networkNamespace;   // kUnspecified, kTap: where the host's end belongs; empty: not said. It is no other host's
+  std::string name;  // the socket's absolute path, or the interface's name
+  std::string
+      networkNamespace;  // kUnspecified, kTap: where the host's end belongs; empty: not said. It is no other host's
 };
 
 struct HostDescription {
@@ -69,11 +70,10 @@ struct ScheduledChange {
   Duration at{0};                 // since the fabric's start
   std::optional<Duration> lasts;  // none: for good
   EdgeChange change;
-  EdgeSelection edges;            // at least one
+  EdgeSelection edges;  // at least one
 };
 
 struct Description {
-
   std::uint64_t seed = 1;
   std::vector<HostDescription> hosts;   // in the order of ranks, 2 to kMaxHosts
   std::vector<EdgeModel> edges;         // hosts * hosts, at the start; those of a host to itself mean nothing

@@ -28,17 +28,18 @@ namespace gloo_bypass::fabric {
 struct EdgeModel {
   std::uint64_t rateBitsPerSecond = 0;  // 0: no limit
   Duration delay{0};
-  Duration jitter{0};                   // uniform from 0 to this, added to the delay; keeps the order
+  Duration jitter{0};  // uniform from 0 to this, added to the delay; keeps the order
   double loss = 0;
   // Bursts (Gilbert-Elliott): each frame may enter the bad state, is lost in it with burstLoss, may leave it.
   double burstEnter = 0, burstLeave = 0.2, burstLoss = 0.8;
-  double duplication = 0;               // the second one arrives reorderDelay / 2 after the first, and takes no room in the queue
-  double reordering = 0;                // such frames take up to reorderDelay longer and are overtaken
+  double duplication = 0;  // the second one arrives reorderDelay / 2 after the first, and takes no room in the queue
+  double reordering = 0;   // such frames take up to reorderDelay longer and are overtaken
   Duration reorderDelay{0};
-  double corruption = 0;                // of each frame that arrives: see corruptFrame
-  std::uint64_t queueBytes = 0;         // not yet sent, the frame being sent included; 0: no limit. An empty queue takes any frame
-  std::uint16_t overheadBytes = 0;      // counted for each frame beside its own bytes
-  bool up = true;                       // down: frames offered are lost; those accepted before arrive
+  double corruption = 0;  // of each frame that arrives: see corruptFrame
+  // Of what is not yet sent, the frame being sent included; 0: no limit. An empty queue takes any frame.
+  std::uint64_t queueBytes = 0;
+  std::uint16_t overheadBytes = 0;  // counted for each frame beside its own bytes
+  bool up = true;                   // down: frames offered are lost; those accepted before arrive
 
   friend bool operator==(const EdgeModel&, const EdgeModel&) = default;
 };
@@ -53,11 +54,12 @@ struct Delivery {
 
 struct Verdict {
   FrameFate fate = FrameFate::kDelivered;
-  TimePoint departure{};                  // when its last bit leaves the queue; only when delivered
-  std::uint8_t deliveryCount = 0;         // 0, 1, or 2 for a duplicated frame
-  std::array<Delivery, 2> deliveries{};   // not in the order of arrival of other frames: keep them in a heap
+  TimePoint departure{};                 // when its last bit leaves the queue; only when delivered
+  std::uint8_t deliveryCount = 0;        // 0, 1, or 2 for a duplicated frame
+  std::array<Delivery, 2> deliveries{};  // not in the order of arrival of other frames: keep them in a heap
 
-  std::span<const Delivery> delivered() const { return {deliveries.data(), deliveryCount}; }
+  std::span<const Delivery> delivered() const& { return {deliveries.data(), deliveryCount}; }
+  std::span<const Delivery> delivered() const&& = delete;  // would dangle
 };
 
 // Frames and their own bytes (without overhead) since the start. Delivered ones are counted when the verdict is given.
@@ -111,7 +113,7 @@ class EdgeEmulator {
   EdgeModel model_;
   Random random_;
   bool inBurst_ = false;
-  TimePoint busyUntil_{};          // rounded down; the rest is busyRemainder_ / rate nanoseconds
+  TimePoint busyUntil_{};  // rounded down; the rest is busyRemainder_ / rate nanoseconds
   std::uint64_t busyRemainder_ = 0;
   TimePoint lastArrival_{};
   std::deque<Queued> queue_;       // ascending departures; empty without a rate

@@ -54,7 +54,7 @@ Outcome runFlows(CongestionControl kind, int flows, const LinkModel& model, Dura
   for (double& share : outcome.shares) share /= total;
   const double framing = static_cast<double>(Flow::kDatagramBytes) / (Flow::kDatagramBytes + Link::kFrameOverheadBytes);
   outcome.utilisation =
-      total / (model.bytesPerSecond * std::chrono::duration<double>(measured).count() * framing);
+      total / (model.bytesPerSecond() * std::chrono::duration<double>(measured).count() * framing);
   const auto sent = static_cast<Duration::rep>(link.counters().offered - start.offered);
   outcome.meanQueueing = (link.counters().totalQueueing - start.totalQueueing) / std::max<Duration::rep>(sent, 1);
   return outcome;
@@ -62,7 +62,7 @@ Outcome runFlows(CongestionControl kind, int flows, const LinkModel& model, Dura
 
 LinkModel linkOf(double bytesPerSecond, Duration oneWay, double loss, double queueBdp) {
   LinkModel model;
-  model.bytesPerSecond = bytesPerSecond;
+  model.setBytesPerSecond(bytesPerSecond);
   model.delay = oneWay;
   model.loss = loss;
   const double bdp = bytesPerSecond * 2e-9 * static_cast<double>(oneWay.count());

@@ -19,7 +19,7 @@ LinkModel link(Duration oneWay, double loss) {
   LinkModel model;
   model.delay = oneWay;
   model.loss = loss;
-  model.bytesPerSecond = 1e9 / 8;
+  model.setBytesPerSecond(1e9 / 8);
   return model;
 }
 

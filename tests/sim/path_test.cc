@@ -20,7 +20,7 @@ constexpr double kLongGigabit = kGigabit * kLongPathScale;
 
 LinkModel linkOf(double bytesPerSecond, Duration oneWay, double loss, double queueBdp) {
   LinkModel model;
-  model.bytesPerSecond = bytesPerSecond;
+  model.setBytesPerSecond(bytesPerSecond);
   model.delay = oneWay;
   model.loss = loss;
   const double bdp = bytesPerSecond * 2e-9 * static_cast<double>(oneWay.count());
@@ -52,7 +52,7 @@ Measured measure(const LinkModel& model, const SessionConfig& config, int sessio
     b.attach(back, a);
     a.connect(b, maxDatagramBytes);
     b.connect(a, maxDatagramBytes);
-    const std::size_t bdp = static_cast<std::size_t>(model.bytesPerSecond * 2e-9 * static_cast<double>(model.delay.count()));
+    const std::size_t bdp = static_cast<std::size_t>(model.bytesPerSecond() * 2e-9 * static_cast<double>(model.delay.count()));
     streams.push_back(std::make_unique<Stream>(a, b, messageBytes, 4 + 4 * bdp / messageBytes));
   }
   simulation.runFor(4 * model.delay + milliseconds(500));
@@ -70,7 +70,7 @@ Measured measure(const LinkModel& model, const SessionConfig& config, int sessio
     total += bytes;
   }
   measured.share /= total;
-  measured.utilisation = total / (model.bytesPerSecond * std::chrono::duration<double>(duration).count());
+  measured.utilisation = total / (model.bytesPerSecond() * std::chrono::duration<double>(duration).count());
   measured.meanQueueing = (forth.counters().totalQueueing - start.totalQueueing) /
                           static_cast<Duration::rep>(std::max<std::uint64_t>(1, forth.counters().offered - start.offered));
   for (const auto& host : hosts) measured.maxMemoryBytes = std::max(measured.maxMemoryBytes, host->maxMemoryBytes());
@@ -143,7 +143,7 @@ TEST(Rack, HundredMicroseconds_SwiftKeepsTheQueueShort) {
 
 TEST(MemoryLink, LargeMessages_FillIt) {
   LinkModel link;
-  link.bytesPerSecond = 10e9;
+  link.setBytesPerSecond(10e9);
   link.delay = microseconds(1);
   link.queueBytes = 32 * 32 * 1024;
   link.backPressure = true;

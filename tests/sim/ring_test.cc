@@ -113,10 +113,10 @@ TEST_P(RingSchedule, OneLongEdge_RunsAtTwoIterationsARankAndDelay) {
   const std::size_t ranks = GetParam();
   constexpr Duration kOneWay = milliseconds(300);
   LinkModel local;
-  local.bytesPerSecond = 1.25e9;
+  local.setBytesPerSecond(1.25e9);
   local.delay = microseconds(25);
   LinkModel wan;
-  wan.bytesPerSecond = 1.25e9;
+  wan.setBytesPerSecond(1.25e9);
   wan.delay = kOneWay;
   wan.queueBytes = 64 << 20;
   std::vector<LinkModel> edges(ranks, local);
@@ -142,7 +142,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, RingSchedule, testing::Values(std::size_t{4}, st
 
 TEST(Ring, EightRanksInARack_Finish) {
   LinkModel local;
-  local.bytesPerSecond = 1.25e9;
+  local.setBytesPerSecond(1.25e9);
   local.delay = microseconds(25);
   local.queueBytes = 1 << 20;
   Ring ring(std::vector<LinkModel>(8, local), SessionConfig{}, 1 << 20, 64);

@@ -36,10 +36,10 @@ LinkModel lossyLink(Random& random, Duration rtt) {
   if (random.chance(0.3)) link.corruption = random.logUniform(0.001, 0.1);
   if (random.chance(0.4)) link.jitter = rtt / 8;
   static constexpr double kRates[] = {0, 1e7 / 8, 1e8 / 8, 1e9 / 8, 1e10 / 8};
-  link.bytesPerSecond = random.pick(kRates);
-  if (link.bytesPerSecond > 0) {
+  link.setBytesPerSecond(random.pick(kRates));
+  if (link.rateBitsPerSecond > 0) {
     // From a queue that overflows all the time to one that never does.
-    const double bdp = link.bytesPerSecond * static_cast<double>(rtt.count()) * 1e-9;
+    const double bdp = link.bytesPerSecond() * static_cast<double>(rtt.count()) * 1e-9;
     link.queueBytes = static_cast<std::size_t>(std::max(bdp * random.logUniform(0.1, 4), 40e3));
   }
   return link;
@@ -171,7 +171,7 @@ Scenario losslessScenario(std::uint64_t seed) {
   scenario.seed = seed;
   LinkModel link;
   link.delay = Duration(static_cast<Duration::rep>(random.logUniform(200, 50e3)));
-  link.bytesPerSecond = random.logUniform(1e8, 2e10);
+  link.setBytesPerSecond(random.logUniform(1e8, 2e10));
   link.backPressure = true;
   static constexpr std::size_t kDatagrams[] = {1472, 8972, 32000, 65000};
   scenario.path.maxDatagramBytes = random.pick(kDatagrams);
