@@ -53,7 +53,7 @@ class TomlReader {
         return status;
       }
     }
-    entries_.push_back(std::move(top));
+    entries_.insert(entries_.begin(), std::move(top));
     return {};
   }
 

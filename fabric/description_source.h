@@ -27,7 +27,8 @@ struct Entry {
   const Field* find(std::string_view key) const;
 };
 
-// The file's entries in their order, then those of flags. Sections are known ones; keys may be anything.
+// The file's plain values as one entry, which is always there; its other entries in their order; then those of flags. Sections are
+// known ones; keys may be anything.
 Result<std::vector<Entry>> readEntries(const DescriptionInput& input);
 
 // "PLACE: MESSAGE", one line whatever bytes the input had.

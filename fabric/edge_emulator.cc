@@ -168,7 +168,7 @@ std::string describe(const EdgeModel& model) {
   add(!model.up, "down");
   add(model.rateBitsPerSecond > 0, "rate " + rateText(model.rateBitsPerSecond));
   add(model.overheadBytes > 0, "overhead " + bytesText(model.overheadBytes));
-  add(model.queueBytes > 0, "queue " + bytesText(model.queueBytes));
+  add(model.queueBytes > 0 && model.rateBitsPerSecond > 0, "queue " + bytesText(model.queueBytes));
   add(model.delay > Duration{0}, "delay " + durationText(model.delay));
   add(model.jitter > Duration{0}, "jitter " + durationText(model.jitter));
   share("loss", model.loss);
