@@ -12,6 +12,10 @@ namespace {
 constexpr std::size_t kAtFlags = 0, kAtBufferRegion = 2, kAtLength = 4, kAtOffset = 8;
 constexpr std::uint16_t kChained = 1;
 
+// Of memif_ring_t.
+constexpr std::size_t kAtRingFlags = 4;
+constexpr std::uint16_t kNoEvents = 1;
+
 // The headers of a frame.
 constexpr std::size_t kPrefetchBytes = 4 * RTE_CACHE_LINE_SIZE;
 
@@ -85,6 +89,12 @@ void MemifReceiveRing::release(std::size_t count) {
     store(ring_ + kMemifHeadAt, static_cast<std::uint16_t>(end + slots()), std::memory_order_release);
   }
   next_ = end;
+}
+
+void MemifReceiveRing::askForEvents(bool wanted) {
+  store(ring_ + kAtRingFlags, wanted ? std::uint16_t{0} : kNoEvents);
+  // Before the caller looks at the ring once more.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
 std::optional<std::size_t> MemifSendRing::room() const {

@@ -45,6 +45,9 @@ class MemifReceiveRing : private MemifRing {
   void prefetch(std::size_t index) const;
   // Gives the first `count` back to the sender.
   void release(std::size_t count);
+  // Whether the sender's driver shall write to the ring's event descriptor after each burst. One that publishes a burst at the same
+  // moment may still go by the former answer, so nobody sleeps without a bound.
+  void askForEvents(bool wanted);
 };
 
 class MemifSendRing : private MemifRing {

@@ -1,0 +1,1 @@
+"""Ranks on an emulated fabric; the command line is in command.py."""

@@ -1,0 +1,63 @@
+"""The namespaces that a run lives in, and that take all of it away at the end.
+
+    fabric-run (outside)                waits, hands on signals
+      unshare                           makes namespaces: network, mounts, processes; without root also users
+        fabric-run --inside             process 1 of them: makes interfaces, starts the fabric and the ranks
+          fabric, rank 0, rank 1, ...
+
+When process 1 ends, for whatever reason, the kernel ends every process in its namespace, and with the last of them go the network
+namespaces, interfaces and mounts. Nothing of it is visible outside, so nothing can be left behind; a killed fabric-run takes its
+child with it (parent-death signals).
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+from .failures import FabricRunError
+
+INSIDE = "--inside"
+TOOLS = ("unshare", "setpriv", "nsenter", "mount", "ip", "ethtool")
+
+
+def check_tools():
+    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
+    if missing:
+        raise FabricRunError(f"{', '.join(missing)} not found: scripts/install-packages brings them", 2)
+
+
+def unshare_words():
+    words = ["setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc"]
+    return words if os.geteuid() == 0 else [*words, "--user", "--map-root-user"]
+
+
+def check_right():
+    """Whether these namespaces, and an interface in them, can be made."""
+    answer = subprocess.run([*unshare_words(), "ip", "link", "add", "v0", "type", "veth", "peer", "name", "v1"], stdin=subprocess.DEVNULL,
+                            capture_output=True, text=True, errors="replace", timeout=60, check=False)
+    if answer.returncode != 0:
+        why = (answer.stderr.strip().splitlines() or [f"status {answer.returncode}"])[-1]
+        raise FabricRunError(f"no right to make network namespaces here ({why}): run it as root, or where users may make user namespaces "
+                             "(sysctl kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns); in a container "
+                             "with --cap-add SYS_ADMIN --cap-add NET_ADMIN")
+
+
+def run_inside(folder, arguments):
+    """This command again, in the namespaces; `folder` is an empty one that it may mount something on. Its exit status."""
+    words = [*unshare_words(), sys.executable, sys.argv[0], INSIDE, folder, *arguments]
+    # A session of its own: Ctrl-C reaches this process only, which hands it on.
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True)
+
+    def hand_on(number, _frame):
+        # unshare has the signal blocked; its child, in the same group, ends in order and says so.
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            pass
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, hand_on)
+    status = process.wait()
+    return 128 - status if status < 0 else status

@@ -1,0 +1,98 @@
+"""The interfaces of ranks over kernel TCP, made inside the enclosure.
+
+    namespace of rank i                      the enclosure's own
+      fab0  10.77.0.x/24  <== veth ==>  fab-i     fabric (af_packet)
+      ctl0  169.254.0.x   <== veth ==>  ctl-i --- bridge `control`
+
+Ranks meet (MASTER_ADDR) over the control network, so that nothing but their collectives crosses the emulated edges.
+"""
+
+import os
+import subprocess
+from pathlib import Path
+
+from .failures import FabricRunError
+
+INTERFACE = "fab0"
+CONTROL_BRIDGE = "control"
+COMMAND_S = 60.0
+
+
+def answer(*words, text=None):
+    """What a command says; a failure ends the run with its last line."""
+    done = subprocess.run([str(word) for word in words], input=text, capture_output=True, text=True, errors="replace", timeout=COMMAND_S,
+                          check=False)
+    if done.returncode != 0:
+        why = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[0]
+        raise FabricRunError(f"{' '.join(str(word) for word in words[:6])} failed: {why}")
+    return done.stdout
+
+
+def mac_of(index):
+    """Of hosts that the description gives none: local, unicast."""
+    return f"02:67:62:00:{index // 256:02x}:{index % 256:02x}"
+
+
+def control_address(index):
+    return f"169.254.{(index + 1) // 256}.{(index + 1) % 256}"
+
+
+def fabric_interface(index):
+    return f"fab-{index}"
+
+
+class RankNamespace:
+    """The network namespace of one rank, with an interface on the fabric and, if wanted, one on the control network."""
+
+    def __init__(self, index, host, mtu, sysctls, folder):
+        self.index, self.host, self.mtu, self.sysctls = index, host, mtu, sysctls
+        self.path = Path(folder) / f"rank{index}.net"
+
+    def make(self, control):
+        inner = fabric_interface(self.index)
+        self.path.touch()
+        answer("unshare", f"--net={self.path}", "true")
+        self.inside("sh", "-c", "echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6; echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6; exit 0")
+        outside = [f"link add {inner} mtu {self.mtu} type veth peer name {INTERFACE} netns {self.path} mtu {self.mtu}", f"link set {inner} up"]
+        rank = [f"link set {INTERFACE} address {self.host['mac'] or mac_of(self.index)}",
+                f"addr add {self.host['ipv4']}/{self.host['prefix_length']} dev {INTERFACE}", "link set lo up", f"link set {INTERFACE} up"]
+        if control:
+            outside += [f"link add ctl-{self.index} type veth peer name ctl0 netns {self.path}",
+                        f"link set ctl-{self.index} master {CONTROL_BRIDGE} up"]
+            rank += [f"addr add {control_address(self.index)}/16 dev ctl0", "link set ctl0 up"]
+        answer("ip", "-batch", "-", text="\n".join(outside) + "\n")
+        # Frames must leave whole: a switch between veths does not finish segments and checksums.
+        self.inside("ethtool", "-K", INTERFACE, "tx", "off", "tso", "off", "gso", "off", "gro", "off")
+        answer(*self.prefix(), "ip", "-batch", "-", text="\n".join(rank) + "\n")
+        for name, value in self.sysctls:
+            self.set_sysctl(name, value)
+
+    def set_sysctl(self, name, value):
+        path = "/proc/sys/" + name.replace(".", "/")
+        try:
+            self.inside("sh", "-c", 'printf %s "$1" > "$2"', "sysctl", value, path)
+        except FabricRunError as error:
+            raise FabricRunError(f"--sysctl {name}={value}: {error}", 2) from error
+
+    def inside(self, *words):
+        return answer(*self.prefix(), *words)
+
+    def prefix(self):
+        return ["nsenter", f"--net={self.path}", "--"]
+
+
+def prepare(hosts, folder, control):
+    """The enclosure itself: `folder` for sockets and namespaces, the loopback, names of hosts, the control network."""
+    answer("mount", "-t", "tmpfs", "fabric-run", folder)
+    for kind in ("all", "default"):
+        path = Path(f"/proc/sys/net/ipv6/conf/{kind}/disable_ipv6")
+        if path.exists():
+            path.write_text("1")
+    answer("ip", "link", "set", "lo", "up")
+    names = Path(folder) / "hosts"
+    lines = ["127.0.0.1 localhost", f"127.0.1.1 {os.uname().nodename}"] + [f"{host['ipv4']} {host['name']}" for host in hosts]
+    names.write_text("\n".join(lines) + "\n")
+    answer("mount", "--bind", names, "/etc/hosts")
+    if control:
+        answer("ip", "link", "add", CONTROL_BRIDGE, "type", "bridge")
+        answer("ip", "link", "set", CONTROL_BRIDGE, "up")

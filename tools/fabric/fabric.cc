@@ -1,0 +1,225 @@
+// fabric: a switch in user space that emulates the links between hosts. See README.md in this folder.
+#include <fmt/format.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+
+#include "fabric/description_file.h"
+#include "tools/fabric/fabric_loop.h"
+#include "tools/fabric/fabric_options.h"
+#include "tools/fabric/fabric_report.h"
+#include "tools/fabric/port_factory.h"
+#include "transport/base/file_descriptor.h"
+#include "transport/base/whole_file.h"
+#include "transport/dpdk/frame.h"
+#include "transport/io/json_text.h"
+
+namespace gloo_bypass::fabric {
+namespace {
+
+constexpr int kFailure = 1, kUsage = 2;
+constexpr std::size_t kTableEdges = 30;
+
+std::atomic<bool> stopWanted{false}, tableWanted{false};
+
+void onSignal(int number) {
+  if (number == SIGUSR1) {
+    tableWanted.store(true, std::memory_order_relaxed);
+  } else {
+    stopWanted.store(true, std::memory_order_relaxed);
+  }
+}
+
+void handleSignals() {
+  struct sigaction action {};
+  action.sa_handler = onSignal;
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) (void)::sigaction(number, &action, nullptr);
+  (void)std::signal(SIGPIPE, SIG_IGN);
+}
+
+int complain(const std::string& message, int status) {
+  fmt::print(stderr, "fabric: {}\n", message);
+  return status;
+}
+
+// What the counters go to while the fabric runs.
+class Output {
+ public:
+  Output(const FabricOptions& options, FabricReport& report)
+      : options_(options), report_(report), inPlace_(options.live && ::isatty(STDOUT_FILENO) == 1) {}
+  ~Output() {
+    if (samples_ != nullptr) std::fclose(samples_);
+  }
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
+
+  // Whether both files can be written. Nothing has been made that would have to be removed.
+  Status open(TimePoint now) {
+    if (!options_.samplesPath.empty()) {
+      samples_ = std::fopen(options_.samplesPath.c_str(), "wxe");
+      if (samples_ == nullptr) return failed("--samples", options_.samplesPath, std::strerror(errno));
+    }
+    return writeStats(now);
+  }
+
+  void onInterval(TimePoint now) {
+    if (options_.live) print(now);
+    if (samples_ != nullptr) sample(now);
+    if (const Status written = writeStats(now); !written && !complained_) {
+      complained_ = true;  // once; the last one, at the end, decides
+      (void)complain(written.error().message, 0);
+    }
+  }
+
+  void print(TimePoint now) {
+    if (inPlace_) fmt::print("\x1b[H\x1b[J");
+    fmt::print("{}{}", inPlace_ ? "" : "\n", report_.table(now, kTableEdges));
+    std::fflush(stdout);
+  }
+
+  Status close(TimePoint now) {
+    if (samples_ != nullptr) {
+      sample(now);
+      const bool lost = std::ferror(samples_) != 0;
+      if (std::fclose(std::exchange(samples_, nullptr)) != 0 || lost)
+        return failed("--samples", options_.samplesPath, "lines are missing");
+    }
+    return writeStats(now);
+  }
+
+ private:
+  static Status failed(const char* flag, const std::string& path, const std::string& why) {
+    return Status(ErrorScope::kDevice, ErrorCode::kUnavailable,
+                  fmt::format("{}: cannot write {}: {}", flag, path, why));
+  }
+  void sample(TimePoint now) {
+    const std::string line = jsonText(report_.sample(now)) + "\n";
+    (void)std::fwrite(line.data(), 1, line.size(), samples_);
+    std::fflush(samples_);
+  }
+  Status writeStats(TimePoint now) {
+    if (options_.statsPath.empty()) return {};
+    const Status written = writeWholeFile(options_.statsPath, jsonText(report_.json(now), 1) + "\n");
+    if (!written) return failed("--stats", options_.statsPath, written.error().message);
+    return {};
+  }
+
+  const FabricOptions& options_;
+  FabricReport& report_;
+  const bool inPlace_;
+  std::FILE* samples_ = nullptr;
+  bool complained_ = false;
+};
+
+void printDescription(const Description& description) {
+  fmt::print("{} hosts, seed {}\n", description.hosts.size(), description.seed);
+  for (std::size_t i = 0; i < description.hosts.size(); ++i) {
+    const HostDescription& host = description.hosts[i];
+    fmt::print("{:>3}  {:<12} {}/{}{}\n", i, host.name, ipv4Text(host.ipv4), host.prefixLength,
+               host.site.empty() ? "" : "  " + host.site);
+  }
+  for (std::size_t from = 0; from < description.hosts.size(); ++from) {
+    for (std::size_t to = 0; to < description.hosts.size(); ++to) {
+      if (from == to || description.edge(from, to) == EdgeModel{}) continue;
+      fmt::print("{:<14} {}\n", description.edgeName(from, to), describe(description.edge(from, to)));
+    }
+  }
+  fmt::print("{} timed changes\n", description.events.size());
+}
+
+void printDescriptionAsJson(const Description& description) {
+  nlohmann::ordered_json hosts = nlohmann::ordered_json::array(), edges = nlohmann::ordered_json::array();
+  for (const HostDescription& host : description.hosts) {
+    constexpr std::array kKinds{"", "memif", "interface", "tap"};
+    hosts.push_back({{"name", host.name},
+                     {"ipv4", ipv4Text(host.ipv4)},
+                     {"prefix_length", host.prefixLength},
+                     {"mac", host.mac ? toString(*host.mac) : ""},
+                     {"site", host.site},
+                     {"port", kKinds[static_cast<std::size_t>(host.port.kind)]},
+                     {"port_name", host.port.name},
+                     {"namespace", host.port.networkNamespace}});
+  }
+  for (std::size_t from = 0; from < description.hosts.size(); ++from) {
+    for (std::size_t to = 0; to < description.hosts.size(); ++to) {
+      if (from == to) continue;
+      edges.push_back({{"from", description.hosts[from].name},
+                       {"to", description.hosts[to].name},
+                       {"emulates", describe(description.edge(from, to))}});
+    }
+  }
+  const nlohmann::ordered_json all{
+      {"seed", description.seed}, {"hosts", hosts}, {"edges", edges}, {"timed_changes", description.events.size()}};
+  fmt::print("{}\n", jsonText(all, 1));
+}
+
+TimePoint endOf(TimePoint start, double seconds) {
+  return seconds > 0 ? start + std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds)) : kNever;
+}
+
+int emulate(const FabricOptions& options, const Description& description) {
+  const FileDescriptor epoll(::epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll) return complain(std::strerror(errno), kFailure);
+  handleSignals();
+  auto ports = makePorts(description, options.mtu + kEthernetHeaderBytes, options.ealArguments, epoll.get());
+  if (!ports) return complain(ports.error().message, kFailure);
+  const TimePoint start = monotonicTime();
+  FabricSwitch fabricSwitch(description, std::move(ports).value(), options.limits, start);
+  FabricReport report(description, fabricSwitch, start);
+  Output output(options, report);
+  if (const Status opened = output.open(start); !opened) return complain(opened.error().message, kFailure);
+  const bool before = !options.normalPriority && goBeforeOthers();
+  fmt::print("fabric: ready, {} hosts, MTU {}, {} priority\n", description.hosts.size(), options.mtu,
+             before ? "real-time" : "normal");
+  std::fflush(stdout);
+  FabricLoop loop(fabricSwitch, epoll.get());
+  loop.run(stopWanted, endOf(start, options.durationSeconds),
+           std::chrono::duration_cast<Duration>(std::chrono::duration<double>(options.intervalSeconds)),
+           [&](TimePoint now) {
+             output.onInterval(now);
+             if (tableWanted.exchange(false, std::memory_order_relaxed)) output.print(now);
+           });
+  const TimePoint end = monotonicTime();
+  output.print(end);
+  if (const std::string complaints = report.complaints(); !complaints.empty()) fmt::print("{}", complaints);
+  std::fflush(stdout);
+  if (const Status closed = output.close(end); !closed) return complain(closed.error().message, kFailure);
+  return 0;
+}
+
+int run(int argc, const char* const* argv) {
+  spdlog::set_default_logger(spdlog::stderr_logger_mt("fabric"));
+  spdlog::set_pattern("%v");
+  try {
+    const auto parsed = parseFabricOptions(argc, argv);
+    if (const auto* text = std::get_if<std::string>(&parsed)) {
+      fmt::print("{}", *text);
+      return 0;
+    }
+    const auto& options = std::get<FabricOptions>(parsed);
+    const auto description = loadDescription(options.configPath, options.flags);
+    if (!description) return complain(description.error().message, kUsage);
+    if (options.checkOnly) {
+      options.json ? printDescriptionAsJson(description.value()) : printDescription(description.value());
+      return 0;
+    }
+    return emulate(options, description.value());
+  } catch (const FabricUsageError& error) {
+    return complain(error.what(), kUsage);
+  } catch (const std::exception& error) {
+    return complain(error.what(), kFailure);
+  }
+}
+
+}  // namespace
+}  // namespace gloo_bypass::fabric
+
+int main(int argc, char** argv) { return gloo_bypass::fabric::run(argc, argv); }

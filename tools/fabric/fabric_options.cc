@@ -1,0 +1,100 @@
+#include "tools/fabric/fabric_options.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "tools/perf_error.h"
+
+namespace gloo_bypass::fabric {
+namespace {
+
+constexpr const char* kDescription =
+    "A switch in user space that emulates the links between hosts: rate, delay, jitter, loss, duplication, reordering, "
+    "corruption and\n"
+    "queue limit of each directed edge, and when they change. Hosts are attached by memif sockets (ranks over DPDK) or "
+    "by network\n"
+    "interfaces (kernel TCP); both cross the same emulated edges. scripts/fabric-run sets up interfaces and ranks "
+    "around it.\n"
+    "Says 'fabric: ready' on stdout once hosts can be attached. SIGINT and SIGTERM end it in good order: what it made "
+    "is removed,\n"
+    "the counters are printed. SIGUSR1 prints them at once.";
+constexpr const char* kFooter =
+    "Descriptions: fabric/README.md, examples/fabric/. Flags stand behind the file, with the same keys:\n"
+    "  fabric --config FILE --host name=r0,memif=/run/r0.sock --host name=r1,interface=veth1 --edge "
+    "from=r0,to=*,delay=300ms\n"
+    "  fabric --check FILE\n"
+    "Exit status: 0; 1 a port could not be made, or counters not be written; 2 bad input, nothing was started.";
+
+}  // namespace
+
+std::variant<FabricOptions, std::string> parseFabricOptions(int argc, const char* const* argv) {
+  FabricOptions options;
+  std::string checkPath;
+  std::size_t memoryMiB = options.limits.memoryBytes >> 20, queueMiB = options.limits.portQueueBytes >> 20;
+  CLI::App app{kDescription, "fabric"};
+  app.footer(kFooter);
+  app.set_version_flag("--version", std::string("fabric ") + GLOO_BYPASS_VERSION);
+  auto* config = app.add_option("--config", options.configPath, "the description, a TOML file");
+  auto* check = app.add_option("--check", checkPath,
+                               "check this description (without FILE, the flags alone), print what it says, and end")
+                    ->expected(0, 1)
+                    ->option_text("[FILE]")
+                    ->excludes(config);
+  app.add_flag("--json", options.json, "what --check prints is JSON")->needs(check);
+  std::vector<std::vector<std::string>> values(sectionNames().size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    app.add_option("--" + sectionNames()[i], values[i], "of the description; may be repeated")
+        ->expected(1)
+        ->take_all()
+        ->delimiter('\0')
+        ->allow_extra_args(false);
+  }
+  app.add_option("--mtu", options.mtu, "longest IP packet; frames are 14 bytes longer")
+      ->check(CLI::Range(576, 32768))
+      ->capture_default_str();
+  app.add_option("--memory", memoryMiB,
+                 "MiB for frames under way, at most: rate times delay of all edges; taken when needed")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--port-queue", queueMiB, "MiB of arrived frames that a host has not taken, at most")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app.add_flag("--live", options.live, "print the counters of the edges each interval; on a terminal in place");
+  app.add_option("--stats", options.statsPath,
+                 "write all counters to this file as JSON, each interval and at the end, whole or not at all");
+  app.add_option("--samples", options.samplesPath, "append a line of JSON to this new file each interval");
+  app.add_option("--interval", options.intervalSeconds, "seconds")
+      ->check(CLI::Range(0.1, 3600.0))
+      ->capture_default_str();
+  app.add_option("--duration", options.durationSeconds, "end after so many seconds; 0: when a signal says so")
+      ->check(CLI::Range(0.0, 1e7))
+      ->capture_default_str();
+  app.add_flag("--normal-priority", options.normalPriority,
+               "do not go before other processes; else the fabric has real-time priority where "
+               "it may, so that frames are in time while ranks compute");
+  app.add_option("--eal-arguments", options.ealArguments,
+                 "added to those of DPDK's environment abstraction layer (interfaces only)");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    return app.help();
+  } catch (const CLI::CallForVersion&) {
+    return app.version() + "\n";
+  } catch (const CLI::ParseError& error) {
+    throw FabricUsageError(oneLine(error.what()) + " (see --help)");
+  }
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    for (std::string& value : values[i]) options.flags.push_back({sectionNames()[i], std::move(value)});
+  }
+  options.checkOnly = app.count("--check") > 0;
+  if (options.checkOnly) options.configPath = checkPath;
+  if (options.configPath.empty() && options.flags.empty()) {
+    throw FabricUsageError("what is to be emulated? give --config FILE, or --host and --edge (see --help)");
+  }
+  options.limits.memoryBytes = memoryMiB << 20;
+  options.limits.portQueueBytes = queueMiB << 20;
+  return options;
+}
+
+}  // namespace gloo_bypass::fabric

@@ -1,0 +1,37 @@
+// The command line of `fabric`.
+#pragma once
+
+#include <chrono>
+#include <stdexcept>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "fabric/description.h"
+#include "tools/fabric/fabric_switch.h"
+
+namespace gloo_bypass::fabric {
+
+struct FabricOptions {
+  std::string configPath;  // empty: flags alone
+  bool checkOnly = false;
+  bool json = false;  // what --check prints
+  std::vector<DescriptionFlag> flags;
+  std::size_t mtu = 1500;
+  SwitchLimits limits;
+  bool live = false;
+  std::string statsPath, samplesPath;  // empty: none
+  double intervalSeconds = 1;
+  double durationSeconds = 0;  // 0: until a signal
+  bool normalPriority = false;
+  std::string ealArguments;
+};
+
+struct FabricUsageError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// The options, or text to print (--help, --version). Throws FabricUsageError, one line.
+std::variant<FabricOptions, std::string> parseFabricOptions(int argc, const char* const* argv);
+
+}  // namespace gloo_bypass::fabric
