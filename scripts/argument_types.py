@@ -17,6 +17,15 @@ def number_in(kind, low, high):
     return parse
 
 
+def numbers_in(kind, low, high):
+    """Numbers of `kind` from low to high with commas between, as a tuple."""
+    one = number_in(kind, low, high)
+
+    def parse(text):
+        return tuple(one(part.strip()) for part in text.split(","))
+    return parse
+
+
 def assignment(text):
     """NAME=VALUE, the name one that environment variables may have."""
     name, equals, value = text.partition("=")

@@ -13,6 +13,23 @@ class ResultsError(Exception):
     """The folder or a file in it cannot be written; the text is one line for the user."""
 
 
+def write_whole(target, content):
+    """Writes bytes beside a path and renames them into it. OSError, which leaves nothing behind."""
+    partial = target.with_name(target.name + ".partial")
+    try:
+        with open(partial, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, target)
+    except OSError:
+        try:
+            partial.unlink(missing_ok=True)
+        except OSError:
+            pass
+        raise
+
+
 class ResultsFolder:
     """Owns one folder of results. Single-threaded."""
 
@@ -50,18 +67,9 @@ class ResultsFolder:
 
     def write_bytes(self, name, content):
         target = self.path / name
-        partial = target.with_name(target.name + ".partial")
         try:
-            with open(partial, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(partial, target)
+            write_whole(target, content)
         except OSError as error:
-            try:
-                partial.unlink(missing_ok=True)
-            except OSError:
-                pass
             raise ResultsError(f"cannot write {target}: {error.strerror}: make room, or choose another --output") from error
         return target
 
