@@ -7,8 +7,7 @@ schedule      Gloo's ring, iteration by iteration, over described edges         
 overlap       buckets against backward: T_ar, the exposed part, T_step            (pure)
 fitting       alpha and beta from measured times                                  (pure)
 planner       the bandwidth that training over several sites needs                (pure)
-measurements  the published figures, read and checked
-prediction    the model's figure for a published one                              (pure)
+prediction    the model's figure for a published one (gloo_bypass_report.measurements)
 quantities    numbers with units, as text                                         (pure)
 plot          a fit as a picture                                                  (pure)
 output        tables on the terminal, JSON to a file

@@ -22,10 +22,10 @@ def parser():
 
 def main(arguments=None):
     options = parser().parse_args(arguments)
+    from gloo_bypass_report.measurements import PublishedError
     from gloo_bypass_report.records import RecordError
 
     from .fitting import FitError
-    from .measurements import PublishedError
     from .output import OutputError
     name = f"model {options.subcommand}"
     try:

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from argument_types import number_in, numbers_in
+from gloo_bypass_report import measurements
 
-from . import buckets, measurements, output, overlap, prediction, quantities, ring, schedule, vector
+from . import buckets, output, overlap, prediction, quantities, ring, schedule, vector
 
 DESCRIPTION = """T_ar of one all-reduce of S bytes over N ranks, and of a training step's buckets, with one edge of the ring slowed down.
 

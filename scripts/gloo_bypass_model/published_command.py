@@ -4,7 +4,9 @@ import argparse
 from dataclasses import asdict
 from pathlib import Path
 
-from . import measurements, output, prediction, quantities
+from gloo_bypass_report import measurements
+
+from . import output, prediction, quantities
 
 DESCRIPTION = """The published figures of DDP over Gloo's TCP (studies/published-measurements.csv) beside what the model says.
 ratio = published / model.

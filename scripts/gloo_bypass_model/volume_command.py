@@ -3,8 +3,9 @@
 import argparse
 
 from argument_types import number_in
+from gloo_bypass_report import measurements
 
-from . import framing, measurements, output, prediction, quantities, ring, schedule, vector
+from . import framing, output, prediction, quantities, ring, schedule, vector
 
 DESCRIPTION = """Bytes of one training step's all-reduce, of S bytes of gradients over N ranks.
 

@@ -1,6 +1,7 @@
 """Runs the comparison of transports and turns what it measured into tables, plots and one page.
 
 records     reads the trainer's and the benchmark's files into data frames      (pure but for reading)
+published   the published figures that ours stand beside, of which measurements reads and checks the file
 summary     medians, 99th percentiles, ratios                                   (pure)
 place       where all transports compared are measured: here, or in the guest   (pure)
 schedule    who runs when, and how much of it fits the time given               (pure)

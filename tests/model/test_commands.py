@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 from conftest import ROOT
-from gloo_bypass_model import measurements
+from gloo_bypass_report import measurements
 
 SUBCOMMANDS = ("volume", "fit", "predict", "plan", "published")
 

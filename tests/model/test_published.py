@@ -2,7 +2,8 @@
 
 import pytest
 from conftest import ROOT
-from gloo_bypass_model import measurements, prediction
+from gloo_bypass_model import prediction
+from gloo_bypass_report import measurements
 
 HEADER = "table,study,variant,metric,statistic,unit,value\n"
 
