@@ -63,7 +63,11 @@ Status EthernetDevice::configure(const EthernetDeviceOptions& options) {
   std::uint64_t wanted = RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
   if (options.offloadChecksums) wanted |= RTE_ETH_TX_OFFLOAD_IPV4_CKSUM | RTE_ETH_TX_OFFLOAD_UDP_CKSUM;
   configuration.txmode.offloads = info.tx_offload_capa & wanted;
-  if (options.mtu != 0) configuration.rxmode.mtu = static_cast<std::uint32_t>(options.mtu);
+  if (info.driver_name != nullptr && std::strcmp(info.driver_name, "net_memif") == 0) {
+    assumedMtu_ = options.mtu;
+  } else if (options.mtu != 0) {
+    configuration.rxmode.mtu = static_cast<std::uint32_t>(options.mtu);
+  }
   configuration.intr_conf.rxq = options.receiveInterrupts ? 1 : 0;
   code = rte_eth_dev_configure(port_, 1, 1, &configuration);
   if (code != 0 && options.receiveInterrupts) {
@@ -112,6 +116,7 @@ MacAddress EthernetDevice::mac() const {
 }
 
 std::size_t EthernetDevice::mtu() const {
+  if (assumedMtu_ != 0) return assumedMtu_;
   std::uint16_t mtu = 0;
   return rte_eth_dev_get_mtu(port_, &mtu) == 0 ? mtu : 0;
 }

@@ -21,7 +21,9 @@ struct EthernetDeviceOptions {
   bool existing = false;     // a device on a bus (PCI), which the EAL probes and need not make
   rte_mempool* receivePool = nullptr;
   std::uint16_t receiveDescriptors = 0, transmitDescriptors = 0;  // 0: the driver's choice
-  std::size_t mtu = 0;              // 0: leave; else set it and allow frames of that size
+  // 0: leave; else set it and allow frames of that size. memif's driver claims 1,518 bytes, and carries what its buffers (bsize) hold:
+  // it is not asked, and mtu() says this.
+  std::size_t mtu = 0;
   bool offloadChecksums = false;    // IPv4 and UDP, where the driver offers them
   bool receiveInterrupts = false;   // try; see hasReceiveInterrupts
 };
@@ -54,6 +56,7 @@ class EthernetDevice {
   bool virtual_ = false;
   bool started_ = false;
   bool receiveInterrupts_ = false;
+  std::size_t assumedMtu_ = 0;  // 0: the driver's own
   std::uint16_t port_ = RTE_MAX_ETHPORTS;
   std::uint64_t transmitOffloads_ = 0;
 };

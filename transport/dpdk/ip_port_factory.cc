@@ -7,6 +7,7 @@
 #include <atomic>
 #include <bit>
 #include <charconv>
+#include <string_view>
 
 #include "transport/dpdk/eal_arguments.h"
 #include "transport/dpdk/ip_port.h"
@@ -54,6 +55,21 @@ Result<std::unique_ptr<PacketPort>> assemble(IpPortParts parts) {
   FileDescriptor event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!event) return Error{ErrorScope::kDevice, ErrorCode::kUnavailable, "no descriptor for an eventfd"};
   return std::unique_ptr<PacketPort>(std::make_unique<IpPort>(std::move(parts), std::move(event)));
+}
+
+// A frame that does not fit a buffer of memif's ring is chained, which corrupts streams when the ring is full.
+Status checkMemifBuffers(const std::string& device, std::size_t mtu) {
+  constexpr std::size_t kDefaultBufferBytes = 2048;
+  constexpr std::string_view kKey = ",bsize=";
+  if (device.rfind("net_memif", 0) != 0) return {};
+  std::size_t bytes = kDefaultBufferBytes;
+  if (const std::size_t at = device.find(kKey); at != std::string::npos) {
+    const char* const begin = device.data() + at + kKey.size();
+    (void)std::from_chars(begin, device.data() + device.size(), bytes);  // the driver refuses what is no number
+  }
+  if (bytes >= mtu + kEthernetHeaderBytes) return {};
+  return refuse(fmt::format("GLOO_BYPASS_PCI_ADDRESS: memif's bsize={} is less than a frame of an MTU of {}: give bsize={} or more", bytes,
+                            mtu, mtu + kEthernetHeaderBytes));
 }
 
 struct Prefix {
@@ -140,6 +156,7 @@ Result<std::unique_ptr<PacketPort>> makePciPort(const TransportConfig& config) {
     parts.routing.gateway = gateway.value();
   }
   const std::size_t wantedMtu = std::min(config.mtu != 0 ? config.mtu : 1500, kLargestMtu);
+  if (const Status checked = checkMemifBuffers(config.pciAddress, wantedMtu); !checked) return checked.error();
   auto buffers = PacketBuffers::create({.maxFrameBytes = std::max<std::size_t>(wantedMtu + 64, 2048),
                                         .receiveBuffers = 2 * kReceiveBuffers,
                                         .transmitBuffers = kTransmitBuffers,
