@@ -235,4 +235,14 @@ def ratios():
               / ring.event_bytes(2, size), "one shared machine carries 3 x the bytes; a link for each rank: 1.5"),
         Ratio("step outside T_ar, 4 ranks / 2", outside("ws=4") / outside("ws=2"), 2.0,
               "twice the ranks on 4 virtual processors: why the duration grows beyond the bytes"),
+        edge_ratio("5.17", "edge-bandwidth", "50Mbit", "the edge is busy all the time, from the first bucket on"),
+        edge_ratio("5.20", "edge-latency", "300ms", "Gloo's TCP waits for the receiver's notice; without that: {buffered:.2f}"),
     ]
+
+
+def edge_ratio(table, study, variant, how):
+    """Event duration over a slow edge against none; `how` may tell what it would be if data did not wait for the receive."""
+    base_s = measurements.published(table, study, "base", "event_duration", "median")
+    setting = setting_of(study, variant)
+    return Ratio(f"event duration, {variant} / no limit", measurements.published(table, study, variant, "event_duration", "median") / base_s,
+                 all_reduce_s(setting, base_s) / base_s, how.format(buffered=all_reduce_s(setting, base_s, "buffered") / base_s))
