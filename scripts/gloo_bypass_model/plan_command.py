@@ -38,10 +38,15 @@ DESCRIPTION = """The bandwidth that synchronous training over several sites need
   T_prop = length x us/km                        T_hop = hops x hop delay
   BW_min = S / (alpha_net T_batch - T_prop - T_hop)
 
-BW_min counts one time round the ring. What a ring all-reduce over N sites really does is shown beside it, with T_1 = (T_prop + T_hop) / N:
-  one-way        2(N-1) T_1 + 2(N-1)/N S/BW      bidirectional  (N-1)(T_1 + S/(N BW)), BW in each direction
+This BW_min counts one time round the ring (--topology once-round, as the source does). A ring all-reduce over N sites takes more rounds;
+with T_1 = (T_prop + T_hop) / N and BW in each direction of each edge, T_sync is
+  one-way        2(N-1) T_1 + 2(N-1)/N S/BW      bidirectional  (N-1)(T_1 + S/(N BW))
   site fabric    pods x trays x ports x Gbit/s"""
-# The table's lines: field of planner.Plan, its name, its formula, unit.
+# The last formulas, by topology.
+LAST_FORMULAS = {"once-round": ("T_sync - T_prop - T_hop", "S / (T_sync - T_prop - T_hop)"),
+                 "one-way": ("T_sync - 2(N-1) T_1", "2(N-1)/N S / (T_sync - 2(N-1) T_1)"),
+                 "bidirectional": ("T_sync - (N-1) T_1", "(N-1)/N S / (T_sync - (N-1) T_1)")}
+# The table's lines: field of planner.Plan, its name, its formula (None: by topology), unit.
 ROWS = (
     ("pods", "pods", "power / pod power", None),
     ("pods_a_site", "pods a site", "pods / sites", None),
@@ -53,8 +58,8 @@ ROWS = (
     ("sync_s", "T_sync at most", "alpha_net T_batch", "s"),
     ("propagation_s", "T_prop", "length x us/km", "s"),
     ("hop_s", "T_hop", "hops x hop delay", "s"),
-    ("serialisation_s", "left for S / BW", "T_sync - T_prop - T_hop", "s"),
-    ("bandwidth", "BW_min", "S / (T_sync - T_prop - T_hop)", "bit/s"),
+    ("serialisation_s", "left for bytes", None, "s"),
+    ("bandwidth", "BW_min", None, "bit/s"),
     ("fabric", "a site's own fabric", "pods x trays x ports x rate", "bit/s"),
 )
 
@@ -66,8 +71,11 @@ def add_parser(parsers):
         default = getattr(planner.Inputs(), field) / unit if kind is float else getattr(planner.Inputs(), field)
         parser.add_argument(flag, dest=field, type=number_in(kind, low, high), metavar="X" if kind is float else "N",
                             help=meaning if "default" in meaning else f"{meaning} (default {default:g})")
+    parser.add_argument("--critical-batch-k", type=number_in(float, 1e-12, 1e24), metavar="X", help="k itself, in place of "
+                        "--critical-batch-tokens and --calibration-tokens")
+    parser.add_argument("--topology", choices=planner.TOPOLOGIES, default="once-round", help="how the sites synchronise (default once-round)")
     output.add_option(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, refuse=parser.error)
 
 
 def inputs_of(options):
@@ -76,9 +84,14 @@ def inputs_of(options):
         value = getattr(options, field)
         if value is not None:
             given[field] = value * unit if kind is float else value
+    if options.critical_batch_k is not None:
+        for flag, field in (("--critical-batch-tokens", "critical_tokens"), ("--calibration-tokens", "calibration_tokens")):
+            if field in given:
+                options.refuse(f"--critical-batch-k and {flag}: k is B_crit / sqrt(tokens), give it or what it follows from")
+        given |= {"critical_tokens": options.critical_batch_k, "calibration_tokens": 1.0}
     if "sites" in given:
         given.setdefault("hops", given["sites"])
-    return planner.Inputs(**given)
+    return planner.Inputs(**given, topology=options.topology)
 
 
 def value_text(value, unit):
@@ -89,20 +102,23 @@ def value_text(value, unit):
     return quantities.si(value, unit) if unit != "s" else ("-" if value < 0 else "") + quantities.seconds(abs(value))
 
 
-def ring_text(one):
+def topology_text(one):
     return quantities.si(one.bandwidth, "bit/s") if one.bandwidth is not None else "none: its rounds alone take longer"
 
 
 def tables_of(made, reference):
     columns = ["<", "<formula", "value"] + (["source prints"] if reference else [])
     table = output.table("Synchronous training over several sites", *columns)
+    last = iter(LAST_FORMULAS[made.topology])
     for field, name, formula, unit in ROWS:
         printed = [value_text(planner.SOURCE[field], unit) if field in planner.SOURCE else ""] if reference else []
-        output.add_row(table, name, formula, value_text(getattr(made, field), unit), *printed, style="bold" if field == "bandwidth" else None)
-    rings = output.table("A ring all-reduce over the sites, each direction of each edge", "<", "<time", "rounds' latency", "BW needed")
-    for one in made.rings:
-        output.add_row(rings, one.name, one.formula, quantities.seconds(one.latency_s), ring_text(one))
-    return [table, rings]
+        output.add_row(table, name, next(last) if formula is None else formula, value_text(getattr(made, field), unit), *printed,
+                       style="bold" if field == "bandwidth" else None)
+    shapes = output.table("Ways to synchronise the sites: bandwidth of each direction of each edge", "<topology", "<T_sync", "latency",
+                          "BW needed")
+    for one in made.topologies:
+        output.add_row(shapes, one.name, one.formula, quantities.seconds(one.latency_s), topology_text(one))
+    return [table, shapes]
 
 
 def lines_of(made, inputs, reference):

@@ -5,6 +5,9 @@ T_prop = length x us/km            T_hop = hops x hop delay                S = p
 B_crit = k sqrt(tokens)            updates = tokens / B_crit               T_batch = time / updates
 pods = power / power of a pod      FLOPS = pods x FLOPS of a pod
 
+A ring all-reduce over N sites takes more rounds than one time round: with T_1 = (T_prop + T_hop) / N,
+one-way 2(N-1) T_1 + 2(N-1)/N S/BW, bidirectional (N-1)(T_1 + S/(N BW)). BW_min is of the topology asked for, "once-round" if none is.
+
 The defaults are the reference case of "Distributed AI fabrics: a network-side perspective": 10 GW over 23 sites on a ring of 4,800 km.
 """
 
@@ -14,6 +17,7 @@ from dataclasses import asdict, dataclass
 from . import quantities, ring
 
 SECONDS_A_DAY = 86400.0
+TOPOLOGIES = ("once-round", "one-way", "bidirectional")
 # What the source prints; where it differs from the formulas, ROUNDING says why.
 SOURCE = {"pods": 50000, "pods_a_site": 2200, "flops": 1.8e22, "gradient_bits": 1.15e15, "updates": 1.8e6, "batch_s": 4.9,
           "sync_s": 0.245, "propagation_s": 0.024, "hop_s": 0.64e-3, "bandwidth": 5.23e15, "fabric": 57.6e15}
@@ -44,16 +48,18 @@ class Inputs:
     pod_trays: int = 18
     tray_ports: int = 4
     port_bits_s: float = 400e9
+    topology: str = "once-round"
 
 
 @dataclass(frozen=True)
-class Ring:
-    """An all-reduce over the sites as a ring really does it: latency of all rounds, and bandwidth of each direction of each edge (None:
-    no bandwidth is enough)."""
+class Topology:
+    """A way to synchronise the sites: latency of all its rounds, share of S that each direction of each edge carries, and the bandwidth of
+    that direction (None: no bandwidth is enough)."""
 
     name: str
     formula: str
     latency_s: float
+    share: float
     bandwidth: float | None
 
 
@@ -75,7 +81,12 @@ class Plan:
     serialisation_s: float
     bandwidth: float | None
     fabric: float
-    rings: tuple
+    topology: str
+    topologies: tuple
+
+    @property
+    def chosen(self):
+        return next(one for one in self.topologies if one.name == self.topology)
 
     @property
     def feasible(self):
@@ -89,13 +100,16 @@ def bandwidth_of(bits, seconds):
     return bits / seconds if seconds > 0 else None
 
 
-def rings_of(inputs, bits, sync_s):
-    """Both rings over the sites; a hop between neighbours is a part of the length and of the hops' delay."""
+def topologies_of(inputs, bits, sync_s):
+    """All of them; a hop between neighbours is a part of the length and of the hops' delay."""
     ranks = inputs.sites
-    hop_s = (inputs.ring_km * inputs.us_per_km + inputs.hops * inputs.hop_us) * 1e-6 / ranks
-    one_way, both = ring.rounds(ranks) * hop_s, (ranks - 1) * hop_s
-    return (Ring("one-way ring", "2(N-1) T_1 + 2(N-1)/N S/BW", one_way, bandwidth_of(ring.rank_bytes(ranks, bits), sync_s - one_way)),
-            Ring("bidirectional ring", "(N-1)(T_1 + S/(N BW))", both, bandwidth_of((ranks - 1) / ranks * bits, sync_s - both)))
+    once_s = (inputs.ring_km * inputs.us_per_km + inputs.hops * inputs.hop_us) * 1e-6
+    hop_s = once_s / ranks
+    shapes = (("once-round", "T_prop + T_hop + S/BW", once_s, 1.0),
+              ("one-way", "2(N-1) T_1 + 2(N-1)/N S/BW", ring.rounds(ranks) * hop_s, ring.rank_bytes(ranks, 1.0)),
+              ("bidirectional", "(N-1)(T_1 + S/(N BW))", (ranks - 1) * hop_s, (ranks - 1) / ranks))
+    return tuple(Topology(name, formula, latency_s, share, bandwidth_of(share * bits, sync_s - latency_s))
+                 for name, formula, latency_s, share in shapes)
 
 
 def plan(inputs):
@@ -107,12 +121,13 @@ def plan(inputs):
     batch_s = inputs.days * SECONDS_A_DAY / updates
     sync_s = inputs.alpha_net * batch_s
     propagation_s, hop_s = inputs.ring_km * inputs.us_per_km * 1e-6, inputs.hops * inputs.hop_us * 1e-6
-    left_s = sync_s - propagation_s - hop_s
+    topologies = topologies_of(inputs, bits, sync_s)
+    chosen = next(one for one in topologies if one.name == inputs.topology)
     return Plan(pods=pods, pods_a_site=pods / inputs.sites, flops=pods * inputs.pod_flops, gradient_bits=bits, k=k, critical_tokens=critical,
-                updates=updates, batch_s=batch_s, sync_s=sync_s, propagation_s=propagation_s, hop_s=hop_s, serialisation_s=left_s,
-                bandwidth=bandwidth_of(bits, left_s),
+                updates=updates, batch_s=batch_s, sync_s=sync_s, propagation_s=propagation_s, hop_s=hop_s,
+                serialisation_s=sync_s - chosen.latency_s, bandwidth=chosen.bandwidth,
                 fabric=float(inputs.fabric_pods) * inputs.pod_trays * inputs.tray_ports * inputs.port_bits_s,
-                rings=rings_of(inputs, bits, sync_s))
+                topology=inputs.topology, topologies=topologies)
 
 
 def with_rounded_steps(made):
@@ -121,12 +136,12 @@ def with_rounded_steps(made):
     steps = ((f"T_batch rounded to {quantities.rounded(made.batch_s, 2):g} s", from_batch),
              (f"T_sync of that rounded to {1e3 * quantities.rounded(quantities.rounded(from_batch, 3), 2):g} ms",
               quantities.rounded(quantities.rounded(from_batch, 3), 2)))
-    taken_s = made.propagation_s + made.hop_s
-    return [(said, sync_s, bandwidth_of(made.gradient_bits, sync_s - taken_s)) for said, sync_s in steps]
+    chosen = made.chosen
+    return [(said, sync_s, bandwidth_of(chosen.share * made.gradient_bits, sync_s - chosen.latency_s)) for said, sync_s in steps]
 
 
 def impossibility(made):
     """Why there is no bandwidth, in one line."""
-    taken_s = made.propagation_s + made.hop_s
-    return (f"cannot be: propagation and hops take {quantities.seconds(taken_s)}, and T_sync may take {quantities.seconds(made.sync_s)}: no "
-            "bandwidth is enough; a shorter ring, fewer hops, larger batches (--critical-batch-tokens), more days or a larger --alpha-net are")
+    return (f"cannot be: propagation and hops take {quantities.seconds(made.chosen.latency_s)}, and T_sync may take "
+            f"{quantities.seconds(made.sync_s)}: no bandwidth is enough; a shorter ring, fewer hops, larger batches (--critical-batch-tokens), more "
+            "days or a larger --alpha-net are")

@@ -1,4 +1,4 @@
-"""Gloo's ring all-reduce (gloo/allreduce.cc), iteration by iteration in virtual time, over described edges. Pure.
+"""Gloo's ring all-reduce (gloo/allreduce.cc), iteration by iteration in virtual time, over described edges. Pure; numpy.
 
 A vector is cut into N x m segments (m at least 2, a segment at most 1 MiB). Both halves of the ring take (N-1) m iterations; iteration i
 waits for the receive and the send of iteration i-2, sums (first half), then posts its own. What a transport adds depends on when
@@ -14,10 +14,12 @@ acknowledged  as granted, and the send is complete when the peer has it: this pr
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 COMPLETIONS = ("buffered", "granted", "acknowledged")
 SEGMENT_BYTES = 2**20
-# Rank-iterations computed one by one; what is longer is in a steady state long before and is extrapolated.
-MAX_STEPS = 200_000
+# Iterations computed one by one; what is longer is in a steady state long before and is extrapolated.
+MAX_ITERATIONS = 20_000
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ def time_s(size, edges, completion="buffered", gamma=0.0, segment_bytes=SEGMENT_
         raise ValueError(f"completion {completion!r} is none of {', '.join(COMPLETIONS)}")
     ranks = len(edges)
     parts = cut(size, ranks, segment_bytes, element_bytes)
-    most = max(4, MAX_STEPS // (iterations(ranks, 1) * ranks))
+    most = max(4, MAX_ITERATIONS // iterations(ranks, 1))
     if parts.per_rank <= most:
         return run(ranks, parts.per_rank, parts.segment, edges, completion, gamma)
     half = run(ranks, most // 2, parts.segment, edges, completion, gamma)
@@ -83,31 +85,28 @@ def time_s(size, edges, completion="buffered", gamma=0.0, segment_bytes=SEGMENT_
 
 
 def run(ranks, per_rank, segment, edges, completion, gamma):
-    """Every iteration of every rank, with segments of one size. A rank's own iterations follow one another; index r of each
-    list is rank r's."""
+    """Every iteration of every rank, with segments of one size; a rank's iterations follow one another. Element r of each array is rank r's."""
+    rank = np.arange(ranks)
+    to, origin = (rank - 1) % ranks, (rank + 1) % ranks
+    serialise = np.array([segment / edge.rate for edge in edges])
+    delay, back = np.array([edge.delay_s for edge in edges]), np.array([edge.back_s for edge in edges])
+    now = free = np.zeros(ranks)                      # free: when the edge has put out what it was given
+    arrived, sent = [now, now], [now, now]            # of the last two iterations: data here, and the send complete
     each = (ranks - 1) * per_rank
-    now = [0.0] * ranks
-    free = [0.0] * ranks                                   # when the edge has put out what it was given
-    arrived = [[0.0] * ranks, [0.0] * ranks]               # of the last two iterations: data at rank r
-    sent = [[0.0] * ranks, [0.0] * ranks]                  # and when rank r's send was complete
-    serialise = [segment / edge.rate for edge in edges]
     for half in range(2):
         summing = gamma * segment if half == 0 else 0.0
         # Two iterations more wait for what the last two posted.
         for i in range(each + 2):
             if i >= 2:
-                now = [max(max(now[r], arrived[i % 2][r]) + summing, sent[i % 2][r]) for r in range(ranks)]
+                now = np.maximum(np.maximum(now, arrived[i % 2]) + summing, sent[i % 2])
             if i >= each:
                 continue
-            came, complete = [0.0] * ranks, [0.0] * ranks
-            for r in range(ranks):
-                to, edge = r - 1 if r else ranks - 1, edges[r]
-                start = now[r] if completion == "buffered" else max(now[r], now[to] + edge.back_s)
-                free[r] = max(start, free[r]) + serialise[r]
-                came[to] = free[r] + edge.delay_s
-                complete[r] = start if completion != "acknowledged" else came[to] + edge.back_s
-            arrived[i % 2], sent[i % 2] = came, complete
-    return max(now)
+            start = now if completion == "buffered" else np.maximum(now, now[to] + back)
+            free = np.maximum(start, free) + serialise
+            there = free + delay
+            arrived[i % 2] = there[origin]
+            sent[i % 2] = there + back if completion == "acknowledged" else start
+    return float(now.max())
 
 
 def ring_of(ranks, rate, delay_s=0.0, slow=None):

@@ -40,14 +40,35 @@ def test_reference_case_site_fabric():
     assert REFERENCE.fabric == pytest.approx(57.6e15)                   # 2,000 x 18 x 4 x 400 Gbit/s
 
 
-def test_reference_case_rings_by_hand():
-    one_way, both = REFERENCE.rings
+def test_reference_case_topologies_by_hand():
+    once, one_way, both = REFERENCE.topologies
+    assert once.bandwidth == REFERENCE.bandwidth and once.latency_s == pytest.approx(0.024644)
     hop_s = 0.024644 / 23
     assert one_way.latency_s == pytest.approx(44 * hop_s) and both.latency_s == pytest.approx(22 * hop_s)
     assert one_way.bandwidth == pytest.approx(44 / 23 * 1.152e15 / (0.24408 - 44 * hop_s))
     # At that bandwidth the source's own formula takes just what it may.
     from gloo_bypass_model import ring
     assert ring.bidirectional_time_s(23, 1.152e15, hop_s, both.bandwidth) == pytest.approx(REFERENCE.sync_s)
+
+
+@pytest.mark.parametrize("topology, bandwidth", [("once-round", 5.25e15), ("one-way", 11.19e15), ("bidirectional", 4.997e15)])
+def test_plan_command_topology_decides_the_bandwidth(answer, topology, bandwidth):
+    made = answer("plan", "--topology", topology)
+    assert made["bandwidth"] == pytest.approx(bandwidth, rel=1e-3) and made["topology"] == topology
+
+
+def test_plan_command_one_way_ring_that_cannot_be_where_once_round_can(model):
+    # 44 of 23 hops of 20,000 km: 191 ms of 244 ms; 44 of 30,000 km: 287 ms.
+    assert "cannot be" not in model("plan", "--ring-km", "20000", "--topology", "one-way")[1]
+    output = model("plan", "--ring-km", "30000", "--topology", "one-way")[1]
+    assert "cannot be: propagation and hops take 288 ms" in output
+
+
+def test_plan_command_k_is_the_calibration(model, answer):
+    k = 1.13e9 / 2e15 ** 0.5
+    assert answer("plan", "--critical-batch-k", k)["bandwidth"] == pytest.approx(REFERENCE.bandwidth)
+    status, _, errors = model("plan", "--critical-batch-k", k, "--calibration-tokens", "1e15")
+    assert status == 2 and "--critical-batch-k and --calibration-tokens" in errors
 
 
 def test_critical_batch_grows_with_the_root_of_the_tokens():
