@@ -2,7 +2,7 @@
 //
 // 300 ms of a 10 Gbit/s edge are 375 MB, so the limit is a setting; where it is reached a frame is refused, and the caller drops
 // and counts it. A frame is written once and then shared: a broadcast, or a duplicate, refers to it again.
-// Thread: one owner. A slab stays with the size that it was first cut for.
+// Thread: one owner. A slab holds blocks of one size; once all of them are free it can be cut anew for another size.
 #pragma once
 
 #include <array>
@@ -17,8 +17,8 @@ namespace gloo_bypass::fabric {
 // The bytes follow the header.
 struct Frame {
   std::uint32_t length = 0;
-  std::uint16_t references = 0;
-  std::uint8_t sizeClass = 0;
+  std::uint32_t slab = 0;
+  std::uint32_t references = 0;
 
   std::byte* data() { return reinterpret_cast<std::byte*>(this) + kFrameArenaHeaderBytes; }
   const std::byte* data() const { return reinterpret_cast<const std::byte*>(this) + kFrameArenaHeaderBytes; }
@@ -58,12 +58,23 @@ class FrameArena {
   static constexpr std::array<std::uint32_t, 12> kSizes{128,  256,  512,   1024,  1536,  2304,
                                                         4608, 9216, 13056, 20864, 34944, 65536};
 
-  bool addSlab(std::size_t sizeClass);
-  Frame* allocate(std::size_t length);
+  struct Slab {
+    std::unique_ptr<std::byte[]> memory;
+    std::size_t sizeClass = 0;
+    std::size_t used = 0;  // blocks
+    FreeBlock* free = nullptr;
+    bool listed = false;  // in roomy_ of its size
+  };
+
+  Slab* roomySlab(std::size_t sizeClass);
+  Slab* cutSlab(std::size_t sizeClass);
+  Slab* slabFor(std::size_t sizeClass);
 
   const std::size_t limitSlabs_;
-  std::vector<std::unique_ptr<std::byte[]>> slabs_;
-  std::array<FreeBlock*, kSizes.size()> free_{};
+  std::vector<Slab> slabs_;
+  // Slabs of each size that may have a free block; an entry whose slab has been cut anew since is passed over.
+  std::array<std::vector<std::uint32_t>, kSizes.size()> roomy_;
+  std::size_t emptySlabs_ = 0;  // with no block in use
   std::size_t usedBytes_ = 0, peakBytes_ = 0;
 };
 
