@@ -38,6 +38,17 @@ Result<Description> parseDescription(const DescriptionInput& input) {
   return description;
 }
 
+std::optional<std::size_t> Description::findHost(std::string_view nameOrRank) const {
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    if (hosts[i].name == nameOrRank) return i;
+  }
+  std::size_t rank = 0;
+  const char* const end = nameOrRank.data() + nameOrRank.size();
+  const auto [stop, error] = std::from_chars(nameOrRank.data(), end, rank);
+  if (error != std::errc{} || stop != end || rank >= hosts.size()) return std::nullopt;
+  return rank;
+}
+
 std::string ipv4Text(std::uint32_t address) {
   return fmt::format("{}.{}.{}.{}", address >> 24, address >> 16 & 255, address >> 8 & 255, address & 255);
 }

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fabric/edge_emulator.h"
@@ -82,6 +83,8 @@ struct Description {
   const EdgeModel& edge(std::size_t from, std::size_t to) const { return edges[from * hosts.size() + to]; }
   // "r0->r1"
   std::string edgeName(std::size_t from, std::size_t to) const { return hosts[from].name + "->" + hosts[to].name; }
+  // A host's name, or its rank in digits; none: no such host.
+  std::optional<std::size_t> findHost(std::string_view nameOrRank) const;
   // An emulator with the edge's model and a random stream of its own, which depends on the seed and the two names alone.
   EdgeEmulator makeEdge(std::size_t from, std::size_t to) const {
     return EdgeEmulator(edge(from, to), seedOf(seed, edgeName(from, to)));

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
+#include <optional>
 
 #include "fabric/quantity.h"
 #include "fabric/schedule.h"
@@ -196,23 +196,17 @@ class EdgeReader {
       for (std::size_t i = 0; i < hosts_; ++i) chosen.set(i);
       return {};
     }
-    for (std::size_t i = 0; i < hosts_; ++i) {
-      if (hosts[i].name != text) continue;
-      chosen.set(i);
-      exactness += 2;
-      return {};
-    }
-    for (std::size_t i = 0; i < hosts_; ++i) {
+    const std::optional<std::size_t> host = description_.findHost(text);
+    const bool isName = host && hosts[*host].name == text;
+    for (std::size_t i = 0; i < hosts_ && !isName; ++i) {
       if (!text.empty() && hosts[i].site == text) chosen.set(i);
     }
     if (chosen.any()) {
       exactness += 1;
       return {};
     }
-    std::size_t rank = 0;
-    const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), rank);
-    if (error == std::errc{} && stop == text.data() + text.size() && rank < hosts_) {
-      chosen.set(rank);
+    if (host) {
+      chosen.set(*host);
       exactness += 2;
       return {};
     }

@@ -16,7 +16,9 @@ constexpr std::size_t kMaxFlips = 3;
 
 }  // namespace
 
-EdgeEmulator::EdgeEmulator(const EdgeModel& model, std::uint64_t seed) : random_(seed) { setModel(model); }
+EdgeEmulator::EdgeEmulator(const EdgeModel& model, std::uint64_t seed) : loss_(seedOf(seed, "loss")), random_(seed) {
+  setModel(model);
+}
 
 void EdgeEmulator::setModel(const EdgeModel& model) {
   GLOO_BYPASS_CHECK(model.rateBitsPerSecond <= kMaxRateBitsPerSecond);
@@ -57,15 +59,15 @@ FrameFate EdgeEmulator::fateOf(std::uint64_t bytes) {
     return FrameFate::kLinkDown;
   }
   if (model_.burstEnter > 0) {
-    inBurst_ = inBurst_ ? !random_.chance(model_.burstLeave) : random_.chance(model_.burstEnter);
-    if (inBurst_ && random_.chance(model_.burstLoss)) {
+    inBurst_ = inBurst_ ? !loss_.chance(model_.burstLeave) : loss_.chance(model_.burstEnter);
+    if (inBurst_ && loss_.chance(model_.burstLoss)) {
       ++counters_.lostInBurst;
       return FrameFate::kLostInBurst;
     }
   } else {
     inBurst_ = false;
   }
-  if (random_.chance(model_.loss)) {
+  if (loss_.chance(model_.loss)) {
     ++counters_.lostRandomly;
     return FrameFate::kLostRandomly;
   }

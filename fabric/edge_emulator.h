@@ -111,7 +111,8 @@ class EdgeEmulator {
   void forgetSent(TimePoint now);
 
   EdgeModel model_;
-  Random random_;
+  Random loss_;    // of its own, so that the n-th frame offered is lost or not whatever queues and delays do meanwhile
+  Random random_;  // of frames that are accepted
   bool inBurst_ = false;
   TimePoint busyUntil_{};  // rounded down; the rest is busyRemainder_ / rate nanoseconds
   std::uint64_t busyRemainder_ = 0;

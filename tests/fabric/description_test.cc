@@ -144,6 +144,15 @@ TEST(Description, Selectors_MayBeRanks) {
   EXPECT_EQ(description.edge(2, 3).delay, Duration{0});
 }
 
+TEST(Description, FindHost_TakesNamesBeforeRanks) {
+  const Description description = good("", {{"host", "name=x"}, {"host", "name=0"}});
+  EXPECT_EQ(description.findHost("x"), 0u);
+  EXPECT_EQ(description.findHost("0"), 1u);
+  EXPECT_EQ(description.findHost("1"), 1u);
+  for (const char* const text : {"", "2", "-1", "y", "1x", "99999999999999999999"})
+    EXPECT_EQ(description.findHost(text), std::nullopt);
+}
+
 TEST(Description, SiteToItself_IsItsHostsWithEachOther) {
   const Description description = good(twoSitesAnd("[[edge]]\nfrom = \"west\"\nto = \"west\"\ndelay = \"1ms\""));
   EXPECT_EQ(description.edge(0, 1).delay, milliseconds(1));

@@ -446,6 +446,19 @@ TEST(EdgeEmulator, SameSeedAndOffers_GiveTheSameVerdicts) {
   EXPECT_NE(outcome(1), outcome(2));
 }
 
+TEST(EdgeEmulator, OtherTimesAndSizes_LoseTheSameFrames) {
+  const auto lost = [](Duration apart, std::size_t bytes) {
+    EdgeEmulator edge(everything(), 6);
+    std::string text;
+    for (const Verdict& verdict : offerAll(edge, 20'000, apart, bytes)) {
+      text += verdict.fate == FrameFate::kLostRandomly || verdict.fate == FrameFate::kLostInBurst ? '0' : '1';
+    }
+    EXPECT_EQ(edge.counters().lostInQueue > 0, apart < microseconds(50));
+    return text;
+  };
+  EXPECT_EQ(lost(microseconds(20), 1'514), lost(microseconds(200), 60)) << "one with a full queue, the other without";
+}
+
 TEST(EdgeEmulator, Counters_AddUp) {
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     EdgeEmulator edge(everything(), seed);

@@ -5,14 +5,17 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 
 #include "fabric/description_file.h"
+#include "fabric/netem.h"
 #include "tools/fabric/fabric_loop.h"
 #include "tools/fabric/fabric_options.h"
 #include "tools/fabric/fabric_report.h"
@@ -165,6 +168,21 @@ TimePoint endOf(TimePoint start, double seconds) {
   return seconds > 0 ? start + std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds)) : kNever;
 }
 
+int printNetem(const Description& description, const std::string& hostAndInterface) {
+  const std::size_t equals = std::min(hostAndInterface.find('='), hostAndInterface.size());
+  const std::optional<std::size_t> host = description.findHost(hostAndInterface.substr(0, equals));
+  if (!host || equals == hostAndInterface.size()) {
+    return complain(
+        fmt::format("--netem {}: give a host (its name, or a rank from 0 to {}) and its interface, such as {}=eth0",
+                    hostAndInterface, description.hosts.size() - 1, description.hosts.front().name),
+        kUsage);
+  }
+  const auto plan = netemPlan(description, *host, hostAndInterface.substr(equals + 1));
+  if (!plan) return complain(plan.error().message, kUsage);
+  fmt::print("{}", netemScript(plan.value()));
+  return 0;
+}
+
 int emulate(const FabricOptions& options, const Description& description) {
   const FileDescriptor epoll(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll) return complain(std::strerror(errno), kFailure);
@@ -211,6 +229,7 @@ int run(int argc, const char* const* argv) {
       options.json ? printDescriptionAsJson(description.value()) : printDescription(description.value());
       return 0;
     }
+    if (!options.netem.empty()) return printNetem(description.value(), options.netem);
     return emulate(options, description.value());
   } catch (const FabricUsageError& error) {
     return complain(error.what(), kUsage);

@@ -42,6 +42,11 @@ std::variant<FabricOptions, std::string> parseFabricOptions(int argc, const char
                     ->option_text("[FILE]")
                     ->excludes(config);
   app.add_flag("--json", options.json, "what --check prints is JSON")->needs(check);
+  app.add_option(
+         "--netem", options.netem,
+         "print a script for sh that gives this interface of this host its edges by the kernel's netem, and end")
+      ->option_text("HOST=INTERFACE")
+      ->excludes(check);
   std::vector<std::vector<std::string>> values(sectionNames().size());
   for (std::size_t i = 0; i < values.size(); ++i) {
     app.add_option("--" + sectionNames()[i], values[i], "of the description; may be repeated")
