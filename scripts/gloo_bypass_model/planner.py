@@ -134,7 +134,7 @@ def with_rounded_steps(made):
     """What rounding in between makes of BW_min, as the source does it: [(what is rounded, T_sync, BW_min)]."""
     from_batch = made.sync_s / made.batch_s * quantities.rounded(made.batch_s, 2)
     steps = ((f"T_batch rounded to {quantities.rounded(made.batch_s, 2):g} s", from_batch),
-             (f"T_sync of that rounded to {1e3 * quantities.rounded(quantities.rounded(from_batch, 3), 2):g} ms",
+             (f"that T_sync rounded to {1e3 * quantities.rounded(quantities.rounded(from_batch, 3), 2):g} ms",
               quantities.rounded(quantities.rounded(from_batch, 3), 2)))
     chosen = made.chosen
     return [(said, sync_s, bandwidth_of(chosen.share * made.gradient_bits, sync_s - chosen.latency_s)) for said, sync_s in steps]
@@ -143,5 +143,5 @@ def with_rounded_steps(made):
 def impossibility(made):
     """Why there is no bandwidth, in one line."""
     return (f"cannot be: propagation and hops take {quantities.seconds(made.chosen.latency_s)}, and T_sync may take "
-            f"{quantities.seconds(made.sync_s)}: no bandwidth is enough; a shorter ring, fewer hops, larger batches (--critical-batch-tokens), more "
-            "days or a larger --alpha-net are")
+            f"{quantities.seconds(made.sync_s)}: no bandwidth is enough; a shorter ring, fewer hops, larger batches (--critical-batch-tokens), "
+            "more days or a larger --alpha-net are")

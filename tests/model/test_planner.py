@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from conftest import ROOT
 from gloo_bypass_model import planner, quantities
 
 REFERENCE = planner.plan(planner.Inputs())
@@ -99,6 +100,12 @@ def test_plan_command_prints_the_reference_case(model):
     for said in ("50,000", "2,174", "1.8e+22", "1.15 Pbit", "4.88 s", "244 ms", "24.0 ms", "644 \u00b5s", "5.25 Pbit/s", "5.23 Pbit/s",
                  "57.6 Pbit/s", "T_batch rounded to 4.9 s: T_sync 245 ms, BW_min 5.23 Pbit/s", "slip"):
         assert said in output, said
+
+
+def test_readme_shows_the_reference_case_as_it_is_printed(model):
+    text = (ROOT / "scripts" / "gloo_bypass_model" / "README.md").read_text()
+    for line in model("plan")[1].splitlines():
+        assert line.rstrip() in text
 
 
 def test_plan_command_every_flag_changes_the_answer(answer):
