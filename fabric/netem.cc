@@ -19,12 +19,14 @@ constexpr std::uint64_t kOrderKeepingRate = 100'000'000'000;
 // What tbf may send at once: above the largest frame it must be, above the rate in one timer's lateness it should be.
 constexpr std::uint64_t kMinBurstBytes = 16 * 1024;
 constexpr std::uint64_t kBurstsPerSecond = 10'000;
+constexpr Duration kMaxDelay = std::chrono::seconds(250);  // tc has 32 bits of ticks of 64 ns
 constexpr std::uint64_t kUnlimitedQueueBytes = 0xffff'ffff;
 constexpr std::uint64_t kMinQueueBytes = 10'000;  // a frame, jumbo ones included
 
 Error refuse(std::string message) { return Error{ErrorScope::kDevice, ErrorCode::kConfiguration, std::move(message)}; }
 
-std::string exactly(Duration duration) { return fmt::format("{}ns", duration.count()); }
+// tc of 2023 knows no nanoseconds, but parts of a microsecond.
+std::string exactly(Duration duration) { return fmt::format("{}us", static_cast<double>(duration.count()) / 1e3); }
 std::string share(double probability) { return fmt::format("{:.9g}%", probability * 100); }
 
 class Plan {
@@ -111,21 +113,26 @@ class Plan {
     return {};
   }
 
-  Status checkExpressible(std::size_t to, const EdgeModel& model) const {
-    const char* const fault = model.duplication > 0 ? "duplication: its copies would go through all queues again"
-                              : model.reordering > 0
-                                  ? "reordering: it sends some frames early, where a fabric's are late"
-                                  : nullptr;
-    const bool limited = model.rateBitsPerSecond > 0 && model.queueBytes > 0;
-    if (limited && model.queueBytes < kMinQueueBytes) {
-      return refuse(fmt::format(
-          "edge {}: netem on {} cannot do a queue of {}: tbf would lose every frame longer than that; give at least {}",
-          description_.edgeName(host_, to), interface_, bytesText(model.queueBytes), bytesText(kMinQueueBytes)));
+  // What the kernel cannot do of this model; empty if it can all.
+  static std::string beyondNetem(const EdgeModel& model) {
+    if (model.duplication > 0) return "duplication: its copies would go through all queues again; leave it out";
+    if (model.reordering > 0) return "reordering: it sends some frames early, where a fabric's are late; leave it out";
+    if (model.delay + model.jitter > kMaxDelay) {
+      return fmt::format("a delay of {}; give at most {}", durationText(model.delay + model.jitter),
+                         durationText(kMaxDelay));
     }
-    if (fault == nullptr) return {};
-    return refuse(
-        fmt::format("edge {}: netem on {} cannot do {}; leave it out, or use a transport whose frames cross the fabric",
-                    description_.edgeName(host_, to), interface_, fault));
+    if (model.rateBitsPerSecond > 0 && model.queueBytes > 0 && model.queueBytes < kMinQueueBytes) {
+      return fmt::format("a queue of {}: tbf would lose every frame longer than that; give at least {}",
+                         bytesText(model.queueBytes), bytesText(kMinQueueBytes));
+    }
+    return "";
+  }
+
+  Status checkExpressible(std::size_t to, const EdgeModel& model) const {
+    const std::string fault = beyondNetem(model);
+    if (fault.empty()) return {};
+    return refuse(fmt::format("edge {}: netem on {} cannot do {}, or use a transport whose frames cross the fabric",
+                              description_.edgeName(host_, to), interface_, fault));
   }
 
   // A change puts back all that it does not mention, but these two.

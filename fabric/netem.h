@@ -6,8 +6,8 @@
 //
 // What netem does otherwise than the emulator: delay comes before the rate, which is the same but for jitter; corruption flips one
 // bit of the whole frame; its random numbers have no seed. What it cannot do is refused: duplication (its copies go through
-// the whole queue again, and newer kernels refuse it beside other edges), reordering (it sends early, not late), and more than 15
-// other hosts.
+// the whole queue again, and newer kernels refuse it beside other edges), reordering (it sends early, not late), delays over 250 s,
+// queues shorter than a frame, and more than 15 other hosts.
 #pragma once
 
 #include <cstddef>

@@ -43,9 +43,9 @@ TEST(Netem, SlowEdge_IsOneOfSeveralBands) {
   EXPECT_THAT(
       plan.setUp,
       ElementsAre("tc qdisc add dev eth0 root handle 1: prio bands 3 priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0",
-                  "tc qdisc add dev eth0 parent 1:2 handle 102: netem limit 10000000 delay 20000ns",
+                  "tc qdisc add dev eth0 parent 1:2 handle 102: netem limit 10000000 delay 20us",
                   "tc filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip dst 10.32.0.2/32 flowid 1:2",
-                  "tc qdisc add dev eth0 parent 1:3 handle 103: netem limit 10000000 delay 300000000ns",
+                  "tc qdisc add dev eth0 parent 1:3 handle 103: netem limit 10000000 delay 300000us",
                   "tc qdisc add dev eth0 parent 103:1 handle 203: tbf rate 1000000000bit burst 16384b limit 4194304b",
                   "tc filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip dst 10.32.0.4/32 flowid 1:3"));
   EXPECT_TRUE(plan.changes.empty());
@@ -53,13 +53,12 @@ TEST(Netem, SlowEdge_IsOneOfSeveralBands) {
 }
 
 TEST(Netem, Settings_BecomeItsWords) {
-  EXPECT_EQ(netemWords("loss=0.1%"), "delay 0ns loss 0.1%");
-  EXPECT_EQ(netemWords("delay=10ms,jitter=4ms"), "delay 12000000ns 2000000ns rate 100000000000bit")
-      << "uniform, in order";
-  EXPECT_EQ(netemWords("burst_enter=1%"), "delay 0ns loss gemodel 1% 20% 80% 0%");
+  EXPECT_EQ(netemWords("loss=0.1%"), "delay 0us loss 0.1%");
+  EXPECT_EQ(netemWords("delay=10ms,jitter=4ms"), "delay 12000us 2000us rate 100000000000bit") << "uniform, in order";
+  EXPECT_EQ(netemWords("burst_enter=1%"), "delay 0us loss gemodel 1% 20% 80% 0%");
   EXPECT_EQ(netemWords("burst_enter=1%,burst_leave=10%,burst_loss=50%,loss=10%"),
-            "delay 0ns loss gemodel 1% 10% 55% 10%");
-  EXPECT_EQ(netemWords("corruption=0.01%"), "delay 0ns corrupt 0.01%");
+            "delay 0us loss gemodel 1% 10% 55% 10%");
+  EXPECT_EQ(netemWords("corruption=0.01%"), "delay 0us corrupt 0.01%");
 }
 
 TEST(Netem, RateAndQueue_BecomeTbfs) {
@@ -81,14 +80,14 @@ TEST(Netem, Schedule_BecomesTimedChanges) {
                                                    {"event", "at=5s,from=r0,to=r1,down=200ms"},
                                                    {"event", "at=6s,from=r0,to=r1,rate=unlimited,corruption=0%"}}));
   const std::string netem = "tc qdisc change dev eth0 parent 1:2 handle 102: netem limit 10000000 ";
-  const std::string jitter = "delay 1001000ns 1000ns rate 100000000000bit";
+  const std::string jitter = "delay 1001us 1us rate 100000000000bit";
   const std::string oneMegabit = "tbf rate 1000000bit burst 16384b limit 1048576b";
   const std::string changeTbf = "tc qdisc change dev eth0 parent 102:1 handle 202: ";
   ASSERT_EQ(plan.changes.size(), 6u) << "what r1 sends is for its own interface";
   EXPECT_EQ(plan.changes[0].at, seconds(1));
   EXPECT_THAT(plan.changes[0].commands, ElementsAre(netem + jitter + " corrupt 1%",
                                                     "tc qdisc add dev eth0 parent 102:1 handle 202: " + oneMegabit));
-  EXPECT_THAT(plan.changes[1].commands, ElementsAre(netem + "delay 1000000ns corrupt 1% rate 0bit",
+  EXPECT_THAT(plan.changes[1].commands, ElementsAre(netem + "delay 1000us corrupt 1% rate 0bit",
                                                     changeTbf + "tbf rate 2000000bit burst 16384b limit 1048576b"));
   EXPECT_EQ(plan.changes[2].at, seconds(3));
   EXPECT_THAT(plan.changes[2].commands, ElementsAre(netem + jitter + " corrupt 1%", changeTbf + oneMegabit));
@@ -103,26 +102,25 @@ TEST(Netem, Script_WaitsBetweenChanges) {
   EXPECT_EQ(script,
             "# for root; tc qdisc del dev eth0 root removes it\nset -e\n"
             "tc qdisc add dev eth0 root handle 1: prio bands 2 priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n"
-            "tc qdisc add dev eth0 parent 1:2 handle 102: netem limit 10000000 delay 0ns\n"
+            "tc qdisc add dev eth0 parent 1:2 handle 102: netem limit 10000000 delay 0us\n"
             "tc filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip dst 10.77.0.3/32 flowid 1:2\n"
             "sleep 5.000000  # until 5 s\n"
             "tc qdisc change dev eth0 parent 1:2 handle 102: netem limit 10000000 loss 100%\n"
             "sleep 0.200000  # until 5.2 s\n"
-            "tc qdisc change dev eth0 parent 1:2 handle 102: netem limit 10000000 delay 0ns\n");
+            "tc qdisc change dev eth0 parent 1:2 handle 102: netem limit 10000000 delay 0us\n");
 }
 
 TEST(Netem, WhatItCannotDo_IsRefused) {
+  const auto fault = [](const std::string& what) {
+    return "edge r0->r1: netem on eth0 cannot do " + what + ", or use a transport whose frames cross the fabric";
+  };
   EXPECT_EQ(faultOf("duplication=1%"),
-            "edge r0->r1: netem on eth0 cannot do duplication: its copies would go through all queues again; leave it "
-            "out, or use a "
-            "transport whose frames cross the fabric");
+            fault("duplication: its copies would go through all queues again; leave it out"));
   EXPECT_EQ(faultOf("reordering=1%,reorder_delay=1ms"),
-            "edge r0->r1: netem on eth0 cannot do reordering: it sends some frames early, where a fabric's are late; "
-            "leave it out, or use "
-            "a transport whose frames cross the fabric");
+            fault("reordering: it sends some frames early, where a fabric's are late; leave it out"));
   EXPECT_EQ(faultOf("rate=1Mbit/s,queue=1kB"),
-            "edge r0->r1: netem on eth0 cannot do a queue of 1 kB: tbf would lose every frame longer than that; give "
-            "at least 10 kB");
+            fault("a queue of 1 kB: tbf would lose every frame longer than that; give at least 10 kB"));
+  EXPECT_EQ(faultOf("delay=5min"), fault("a delay of 300 s; give at most 250 s"));
   const Result<NetemPlan> later =
       netemPlan(good("ranks = 2", {{"event", "at=1s,from=*,to=*,duplication=1%"}}), 1, "eth0");
   ASSERT_FALSE(later.ok()) << "a change too";
