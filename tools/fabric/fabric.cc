@@ -131,8 +131,8 @@ void printDescription(const Description& description) {
   }
   for (std::size_t from = 0; from < description.hosts.size(); ++from) {
     for (std::size_t to = 0; to < description.hosts.size(); ++to) {
-      if (from == to || description.edge(from, to) == EdgeModel{}) continue;
-      fmt::print("{:<14} {}\n", description.edgeName(from, to), describe(description.edge(from, to)));
+      const std::string effect = describe(description.edge(from, to));
+      if (from != to && effect != "nothing") fmt::print("{:<14} {}\n", description.edgeName(from, to), effect);
     }
   }
   fmt::print("{} timed changes\n", description.events.size());

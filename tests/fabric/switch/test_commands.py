@@ -1,0 +1,271 @@
+"""`fabric` and scripts/fabric-run as commands: bad input, endings, and what is left behind."""
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from fabric_programs import FABRIC, FABRIC_RUN, LIMIT_S, counters, enclosure_words, fabric, fabric_run, needs_namespaces, one_line, run
+
+BOUND_S = 60
+
+
+def wait_for(condition, what):
+    deadline = time.monotonic() + BOUND_S
+    while not condition():
+        assert time.monotonic() < deadline, f"{what}: not within {BOUND_S} s"
+        time.sleep(0.02)
+
+
+def processes_naming(text):
+    """The command lines that have `text` in them."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (folder / "cmdline").read_bytes().decode(errors="replace")
+        except OSError:
+            continue
+        if text in line:
+            found.append(line.replace("\0", " "))
+    return found
+
+
+# fabric: input -------------------------------------------------------------------------------
+
+def test_Check_Description_PrintsHostsAndEdges():
+    answer = fabric("--check", "--ranks", "3", "--edge", "from=r0,to=r1,delay=300ms")
+    assert answer.returncode == 0
+    assert "r0->r1" in answer.stdout and "delay 300 ms" in answer.stdout and "r0->r2" not in answer.stdout
+    as_json = json.loads(fabric("--check", "--ranks", "3", "--json").stdout)
+    assert [host["ipv4"] for host in as_json["hosts"]] == ["10.77.0.2", "10.77.0.3", "10.77.0.4"]
+    assert len(as_json["edges"]) == 6
+
+
+@pytest.mark.parametrize("words, said", [
+    ([], "what is to be emulated"),
+    (["--config", "/none/such.toml"], "/none/such.toml"),
+    (["--ranks", "2", "--mtu", "20"], "--mtu"),
+    (["--ranks", "2", "--edge", "from=r0,to=r9,delay=1ms"], "r9"),
+    (["--ranks", "2", "--defaults", "rate=-5Mbit/s"], "-5Mbit/s"),
+    (["--ranks", "2", "--colour", "red"], "--colour"),
+    (["--check", "--json", "--config", "x"], "--config"),
+])
+def test_Command_BadInput_IsOneLineAndStatusTwo(words, said):
+    answer = fabric(*words)
+    assert answer.returncode == 2 and answer.stdout == ""
+    assert said in one_line(answer)
+
+
+@pytest.mark.parametrize("host, said", [
+    ("name=r0", "nothing says how it is attached"),
+    ("name=r0,interface=gbnone0", "interface 'gbnone0': there is none of this name"),
+    ("name=r0,memif=/none/such/place.sock", "/none/such/place.sock"),
+])
+def test_Command_PortCannotBeMade_SaysWhyAndWhose(tmp_path, host, said):
+    answer = fabric("--ranks", "2", "--host", host, "--host", f"name=r1,memif={tmp_path}/r1.sock")
+    assert answer.returncode == 1 and answer.stdout == ""
+    assert "host r0" in one_line(answer) and said in one_line(answer)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_Command_BadEalArguments_IsOneLine(tmp_path):
+    answer = run([*enclosure_words(), "sh", "-c", f"ip link set lo up; exec {FABRIC} --ranks 2 --host name=r0,interface=lo "
+                  f"--host name=r1,memif={tmp_path}/r1.sock --eal-arguments=--nonsense"]) if os.geteuid() == 0 else None
+    if answer is None:
+        pytest.skip("needs root")
+    assert answer.returncode == 1
+    assert "unknown option --nonsense" in one_line(answer)
+
+
+@needs_namespaces
+def test_Command_InterfaceUnfit_SaysWhatToDo(tmp_path):
+    make = "ip link add v0 type veth peer name v1; ip link set v0 up; ip link set v1 up;"
+    start = f"exec {FABRIC} --host name=a,interface=v0 --host name=b,memif={tmp_path}/b.sock"
+    for change, flags, said in (("ip link set v0 down;", "", "it is down: ip link set v0 up"),
+                                ("", "--mtu 9000", "its MTU is 1500, the fabric's 9000")):
+        answer = run([*enclosure_words(), "sh", "-c", f"{make} {change} {start} {flags}"])
+        assert answer.returncode == 1, answer.stdout
+        assert said in one_line(answer)
+
+
+@needs_namespaces
+def test_Command_NoRightToRawSockets_SaysWhatIsNeeded(tmp_path):
+    script = (f"ip link add v0 type veth peer name v1; ip link set v0 up; ip link set v1 up; exec setpriv --bounding-set -net_raw "
+              f"--inh-caps -net_raw -- sh -c 'exec {FABRIC} --host name=a,interface=v0 --host name=b,memif={tmp_path}/b.sock'")
+    answer = run([*enclosure_words(), "sh", "-c", script])
+    assert answer.returncode == 1
+    assert "no right to open raw sockets" in one_line(answer)
+
+
+def test_Command_CounterFileCannotBeWritten_StartsNothing(tmp_path):
+    hosts = ["--host", f"name=a,memif={tmp_path}/a.sock", "--host", f"name=b,memif={tmp_path}/b.sock"]
+    for flag in ("--stats", "--samples"):
+        answer = fabric(*hosts, flag, "/none/such/file")
+        assert answer.returncode == 1 and flag in one_line(answer)
+    kept = tmp_path / "kept"
+    kept.write_text("older")
+    assert "File exists" in one_line(fabric(*hosts, "--samples", kept))
+    assert kept.read_text() == "older" and list(tmp_path.iterdir()) == [kept]
+
+
+# fabric: running --------------------------------------------------------------------------------
+
+class RunningFabric:
+    """Two memif ports, nobody attached."""
+
+    def __init__(self, folder, *words):
+        self.sockets = [folder / "a.sock", folder / "b.sock"]
+        self.process = subprocess.Popen([FABRIC, "--host", f"name=a,memif={self.sockets[0]}", "--host", f"name=b,memif={self.sockets[1]}",
+                                         *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert self.process.stdout.readline().startswith("fabric: ready, 2 hosts")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+
+    def end(self, number):
+        self.process.send_signal(number)
+        output, errors = self.process.communicate(timeout=BOUND_S)
+        return self.process.returncode, output, errors
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_Fabric_Signal_RemovesSocketsAndWritesCounters(tmp_path, number):
+    stats, samples = tmp_path / "stats.json", tmp_path / "samples.jsonl"
+    with RunningFabric(tmp_path, "--stats", stats, "--samples", samples) as running:
+        assert all(path.is_socket() for path in running.sockets)
+        status, output, errors = running.end(number)
+    assert (status, errors) == (0, "") and "edge" in output
+    assert not any(path.exists() for path in running.sockets)
+    assert json.loads(stats.read_text())["schema"] == "gloo-bypass/fabric/1"
+    assert all("seconds" in json.loads(line) for line in samples.read_text().splitlines())
+
+
+def test_Fabric_SocketInUse_SecondOneIsRefusedAndFirstGoesOn(tmp_path):
+    with RunningFabric(tmp_path) as running:
+        answer = fabric("--host", f"name=a,memif={running.sockets[0]}", "--host", f"name=b,memif={tmp_path}/c.sock")
+        assert answer.returncode == 1 and "another process listens there" in one_line(answer)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+            client.settimeout(BOUND_S)
+            client.connect(str(running.sockets[0]))
+            assert len(client.recv(128)) == 128  # memif's hello
+        assert running.end(signal.SIGINT)[0] == 0
+
+
+def test_Fabric_Live_PrintsEachInterval(tmp_path):
+    with RunningFabric(tmp_path, "--live", "--interval", 0.1, "--duration", 1) as running:
+        output, _ = running.process.communicate(timeout=BOUND_S)
+    assert len(re.findall(r"^[\d.]+ s; 0 frames under way", output, re.MULTILINE)) >= 2
+
+
+# fabric-run -------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("words, said", [
+    (["--ranks", 2, "--", "true"], "--transport"),
+    (["--transport", "TCP", "--", "true"], "--config FILE, or --ranks"),
+    (["--transport", "TCP", "--ranks", 2, "--", "/none/such"], "there is no program '/none/such'"),
+    (["--transport", "TCP", "--ranks", 2, "--sysctl", "kernel.x=1", "--", "true"], "net.NAME=VALUE"),
+    (["--transport", "TCP", "--ranks", 1, "--", "true"], "2 to 256"),
+    (["--transport", "TCP", "--ranks", 2, "--defaults", "delay=5", "--", "true"], "delay"),
+])
+def test_FabricRun_BadInput_IsStatusTwo(tmp_path, words, said):
+    answer = fabric_run(tmp_path / "run", *words)
+    assert answer.returncode == 2
+    assert said in answer.stderr.strip().splitlines()[-1]
+    assert not (tmp_path / "run").exists()
+
+
+def test_FabricRun_OutputExists_IsRefusedAndKept(tmp_path):
+    (tmp_path / "kept").write_text("older")
+    answer = fabric_run(tmp_path, "--transport", "DPDK", "--ranks", 2, "--", "true")
+    assert answer.returncode in (1, 2) and answer.stdout == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+
+
+@needs_namespaces
+def test_FabricRun_NoRightToMakeNamespaces_SaysSo(tmp_path):
+    words = ["unshare", "--user", "--map-root-user", "sh", "-c", 'echo 0 > /proc/sys/user/max_net_namespaces && exec "$@"', "sh"]
+    answer = run([*words, FABRIC_RUN, "--fabric", FABRIC, "--output", tmp_path / "run", "--transport", "TCP", "--ranks", 2, "--", "true"])
+    if "max_net_namespaces" in answer.stderr:
+        pytest.skip("this limit cannot be set here")
+    assert answer.returncode == 1
+    assert "no right to make network namespaces" in one_line(answer)
+    assert not (tmp_path / "run").exists()
+
+
+@needs_namespaces
+@pytest.mark.parametrize("transport", ["TCP", "DPDK", "DPDK-netdev"])
+def test_FabricRun_Ranks_KnowWhoAndWhereTheyAre(tmp_path, transport):
+    script = ('echo "$RANK $WORLD_SIZE $MASTER_ADDR $GLOO_DEVICE_TRANSPORT ${GLOO_BYPASS_LINK-} ${GLOO_BYPASS_IPV4-}"; ip -br addr; '
+              'getent hosts r1')
+    answer = fabric_run(tmp_path / "run", "--transport", transport, "--ranks", 3, "--env", "COLOUR=red", "--", "sh", "-c", script)
+    # Nothing crossed the fabric, which is what a run whose program ignored the transport looks like.
+    assert answer.returncode == 1 and "nothing crossed the fabric" in one_line(answer)
+    for rank in range(3):
+        said = (tmp_path / "run" / f"rank-{rank}.log").read_text()
+        kind, _, link = transport.partition("-")
+        link = {"TCP": "", "DPDK": "pci", "DPDK-netdev": "netdev"}[transport]
+        address = "127.0.0.1" if transport == "DPDK" else "169.254.0.1"
+        assert said.startswith(f"{rank} 3 {address} {kind} {link}")
+        assert (f"10.77.0.{rank + 2}" in said)
+        assert "10.77.0.3" in said and "r1" in said
+
+
+@needs_namespaces
+def test_FabricRun_RankFails_ItsStatusAndLastWordsAreTold(tmp_path):
+    answer = fabric_run(tmp_path / "run", "--transport", "TCP", "--ranks", 2, "--", "sh", "-c", 'test "$RANK" = 0 || { echo my last words; exit 7; }')
+    assert answer.returncode == 7
+    assert "rank 1 failed first, status 7" in answer.stderr and "my last words" in answer.stderr
+    assert counters(tmp_path / "run")["schema"] == "gloo-bypass/fabric/1"
+
+
+@needs_namespaces
+def test_FabricRun_FabricEndsEarly_IsSaid(tmp_path):
+    wrapper = tmp_path / "short-lived"
+    wrapper.write_text(f'#!/bin/sh\ncase "$*" in *--check*) exec {FABRIC} "$@";; *) exec {FABRIC} "$@" --duration 0.2;; esac\n')
+    wrapper.chmod(0o755)
+    answer = fabric_run(tmp_path / "run", "--fabric", wrapper, "--transport", "DPDK", "--ranks", 2, "--", "sleep", 600)
+    assert answer.returncode == 1
+    assert "the fabric ended before the ranks" in one_line(answer)
+
+
+@needs_namespaces
+def test_FabricRun_Timeout_EndsRanks(tmp_path):
+    answer = fabric_run(tmp_path / "run", "--timeout", 1, "--transport", "DPDK", "--ranks", 2, "--", "sleep", 600)
+    assert answer.returncode == 1
+    assert "stopped after --timeout 1 s: still running: rank 0, 1" in one_line(answer)
+
+
+@needs_namespaces
+@pytest.mark.parametrize("number, status", [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+def test_FabricRun_SignalMidRun_LeavesNothing(tmp_path, number, status):
+    output = tmp_path / "run"
+    before = run(["ip", "-br", "link"]).stdout
+    process = subprocess.Popen([FABRIC_RUN, "--fabric", FABRIC, "--output", output, "--transport", "TCP", "--ranks", "2", "--",
+                                "sh", "-c", "echo started; exec sleep 600"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                               env={**os.environ, "TMPDIR": str(tmp_path)})
+    try:
+        wait_for(lambda: all((output / f"rank-{rank}.log").exists() and (output / f"rank-{rank}.log").stat().st_size for rank in range(2)), "ranks")
+        process.send_signal(number)
+        assert process.wait(BOUND_S) == status
+        assert number == signal.SIGKILL or "ended by" in process.stderr.read()
+    finally:
+        process.kill()
+        process.wait(BOUND_S)
+        process.stderr.close()
+    wait_for(lambda: not processes_naming(str(output)), "the end of all processes")
+    assert run(["ip", "-br", "link"]).stdout == before
+    # A folder, empty, is all that a killed one may leave.
+    assert all(not any(path.iterdir()) for path in tmp_path.glob("fabric-run-*"))
+    assert number == signal.SIGKILL or not list(tmp_path.glob("fabric-run-*"))
+    if number != signal.SIGKILL:
+        assert counters(output)["seconds"] > 0
