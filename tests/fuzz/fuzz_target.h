@@ -15,6 +15,9 @@ void fuzzPacket(std::span<const std::uint8_t> input);
 // up datagrams. Aborts on a broken invariant.
 void fuzzSession(std::span<const std::uint8_t> input);
 
+// The bytes are a file, pcap or pcapng: read and analysed as capture_analyser does. Aborts if bytes are lost between the kinds.
+void fuzzCapture(std::span<const std::uint8_t> input);
+
 // Makes both checksums of a datagram right, so that what lies behind them is reached.
 void fixChecksums(std::vector<std::byte>& datagram);
 

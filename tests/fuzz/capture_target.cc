@@ -1,0 +1,31 @@
+#include <cstdio>
+
+#include "tests/fuzz/fuzz_target.h"
+#include "tools/capture/capture_file.h"
+#include "tools/capture/capture_report.h"
+#include "transport/base/check.h"
+
+namespace gloo_bypass::fuzz {
+
+void fuzzCapture(std::span<const std::uint8_t> input) {
+  if (input.empty()) return;
+  std::vector<std::uint8_t> bytes(input.begin(), input.end());
+  auto file = capture::CaptureFile::open(::fmemopen(bytes.data(), bytes.size(), "rb"), "input", "");
+  if (!file) return;
+  capture::AnalysedCapture analysed{{"input"}, file.value().linkName(), file.value().snapLength(), "", {}, capture::Analysis({})};
+  std::uint64_t frames = 0;
+  while (const auto captured = file.value().next()) {
+    const auto frame = capture::dissect(file.value().linkLayer(), captured->bytes, captured->originalLength);
+    GLOO_BYPASS_CHECK(frame.payloadBytes <= frame.wireBytes);
+    analysed.analysis.add(captured->time, frame);
+    GLOO_BYPASS_CHECK(++frames <= bytes.size());
+  }
+  analysed.analysis.finish();
+  std::uint64_t sum = 0;
+  for (const std::uint64_t kind : analysed.analysis.totals().bytesOfKind) sum += kind;
+  GLOO_BYPASS_CHECK(sum == analysed.analysis.totals().bytes);
+  (void)capture::captureTable(analysed, true);
+  (void)capture::captureJson(analysed);
+}
+
+}  // namespace gloo_bypass::fuzz

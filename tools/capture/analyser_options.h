@@ -1,0 +1,30 @@
+// The command line of capture_analyser.
+#pragma once
+
+#include <chrono>
+#include <stdexcept>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "tools/capture/analysis.h"
+
+namespace gloo_bypass::capture {
+
+struct AnalyserOptions {
+  std::vector<std::string> files;
+  bool join = false;
+  std::string filter;
+  AnalysisSettings analysis;
+  bool everyStep = false;
+  std::string jsonPath, throughputPath, stepsPath;  // empty: none
+};
+
+struct AnalyserUsageError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// The options, or text to print (--help, --version). Throws AnalyserUsageError, one line.
+std::variant<AnalyserOptions, std::string> parseAnalyserOptions(int argc, const char* const* argv);
+
+}  // namespace gloo_bypass::capture

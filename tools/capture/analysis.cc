@@ -1,0 +1,151 @@
+#include "tools/capture/analysis.h"
+
+#include <algorithm>
+
+#include "transport/wire/step_marker.h"
+
+namespace gloo_bypass::capture {
+
+void TrafficMatrix::add(Direction direction, const FlowTotals& totals) {
+  FlowTotals* place = &others_;
+  if (const auto known = directions_.find(direction); known != directions_.end()) {
+    place = &known->second;
+  } else if (directions_.size() < kMaxDirections) {
+    place = &directions_[direction];
+  }
+  place->bytes += totals.bytes;
+  place->frames += totals.frames;
+  place->payloadBytes += totals.payloadBytes;
+}
+
+void TrafficMatrix::add(const TrafficMatrix& other) {
+  for (const auto& [direction, totals] : other.directions_) add(direction, totals);
+  others_.bytes += other.others_.bytes;
+  others_.frames += other.others_.frames;
+  others_.payloadBytes += other.others_.payloadBytes;
+}
+
+void TrafficMatrix::clear() {
+  directions_.clear();
+  others_ = {};
+}
+
+std::size_t Analysis::FlowHash::operator()(const FlowKey& key) const {
+  // SplitMix64's finaliser.
+  std::uint64_t z = key.addresses ^ (key.session * 0x9E3779B97F4A7C15u) ^ (std::uint64_t{key.ports} << 17);
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return static_cast<std::size_t>(z ^ (z >> 31));
+}
+
+bool Analysis::isMarker(const DissectedFrame& frame) const {
+  return frame.isUdp && frame.destinationPort == settings_.markerPort && frame.sourcePort >= kStepMarkerSourcePort;
+}
+
+void Analysis::noteTime(CaptureTime time) {
+  if (!any_) {
+    any_ = true;
+    start_ = totals_.first = totals_.last = time;
+  } else if (time < previous_) {
+    ++totals_.backwards;
+  }
+  previous_ = time;
+  totals_.first = std::min(totals_.first, time);
+  totals_.last = std::max(totals_.last, time);
+}
+
+void Analysis::add(CaptureTime time, const DissectedFrame& frame) {
+  noteTime(time);
+  if (isMarker(frame)) {
+    steps_.onMarker(frame, time);
+    training_.add(after_);
+    after_.clear();
+    if (!trainingTime_) trainingTime_.emplace(time, time);
+    trainingTime_->second = time;
+    return;
+  }
+  ++totals_.frames;
+  totals_.bytes += frame.wireBytes;
+  series_.add(time - start_, frame.wireBytes);
+  countKinds(frame);
+  std::size_t index = StepWindows::kMaxDirections;
+  if (frame.hasAddresses) {
+    const Direction direction(frame.source, frame.destination);
+    (trainingTime_ ? after_ : before_).add(direction, {frame.wireBytes, 1, frame.payloadBytes});
+    index = trackedIndex(direction);
+  }
+  steps_.onFrame(frame.wireBytes, index);
+}
+
+void Analysis::finish() { steps_.finish(); }
+
+std::size_t Analysis::trackedIndex(Direction direction) {
+  if (const auto known = trackedIndices_.find(direction); known != trackedIndices_.end()) return known->second;
+  if (tracked_.size() >= StepWindows::kMaxDirections) return tracked_.size();
+  tracked_.push_back(direction);
+  trackedIndices_.emplace(direction, tracked_.size() - 1);
+  return tracked_.size() - 1;
+}
+
+void Analysis::countKinds(const DissectedFrame& frame) {
+  switch (frame.kind) {
+    case FrameKind::kTcp:
+    case FrameKind::kBypass: {
+      const bool tcp = frame.kind == FrameKind::kTcp;
+      if (tcp) totals_.largestTcpFrame = std::max(totals_.largestTcpFrame, frame.wireBytes);
+      const std::uint64_t repeated = repeatedBytes(frame);
+      count(tcp ? ByteKind::kTcpRepeated : ByteKind::kBypassRepeated, repeated);
+      count(tcp ? ByteKind::kTcpPayload : ByteKind::kBypassPayload, frame.payloadBytes - repeated);
+      count(ByteKind::kHeaders, frame.wireBytes - frame.payloadBytes);
+      return;
+    }
+    case FrameKind::kRoce:
+      count(ByteKind::kRocePayload, frame.payloadBytes);
+      count(ByteKind::kHeaders, frame.wireBytes - frame.payloadBytes);
+      return;
+    case FrameKind::kBypassControl:
+      count(ByteKind::kHeaders, frame.wireBytes);
+      return;
+    case FrameKind::kTcpAck:
+    case FrameKind::kBypassAck:
+    case FrameKind::kRoceAck:
+      count(ByteKind::kAcknowledgements, frame.wireBytes);
+      return;
+    case FrameKind::kCut:
+      ++totals_.cut;
+      count(ByteKind::kNotDissected, frame.wireBytes);
+      return;
+    case FrameKind::kFragment:
+      ++totals_.fragments;
+      [[fallthrough]];
+    case FrameKind::kUdp:
+    case FrameKind::kOtherIpv4:
+    case FrameKind::kNotIpv4:
+      count(ByteKind::kOther, frame.wireBytes);
+  }
+}
+
+// TCP numbers bytes, our protocol frames.
+std::uint64_t Analysis::repeatedBytes(const DissectedFrame& frame) {
+  const bool tcp = frame.kind == FrameKind::kTcp;
+  const std::uint64_t advance = tcp ? frame.payloadBytes + (frame.opens ? 1 : 0) : 1;
+  if (advance == 0) return 0;
+  const FlowKey key{std::uint64_t{frame.source} << 32 | frame.destination, tcp ? 0 : frame.session,
+                    std::uint32_t{frame.sourcePort} << 16 | frame.destinationPort};
+  const std::uint32_t end = frame.sequence + static_cast<std::uint32_t>(advance);
+  const auto known = next_.find(key);
+  if (known == next_.end() || frame.opens) {
+    if (known != next_.end()) {
+      known->second = end;
+    } else if (next_.size() < kMaxSequences) {
+      next_.emplace(key, end);
+    }
+    return 0;
+  }
+  const auto overlap = static_cast<std::int32_t>(known->second - frame.sequence);
+  if (static_cast<std::int32_t>(end - known->second) > 0) known->second = end;
+  if (overlap <= 0) return 0;
+  return tcp ? std::min<std::uint64_t>(frame.payloadBytes, static_cast<std::uint64_t>(overlap)) : frame.payloadBytes;
+}
+
+}  // namespace gloo_bypass::capture

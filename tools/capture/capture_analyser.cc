@@ -1,0 +1,111 @@
+// capture_analyser: figures of distributed training from captures of its traffic. See README.md here.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <nlohmann/json.hpp>
+
+#include "tools/capture/analyser_options.h"
+#include "tools/capture/capture_file.h"
+#include "tools/capture/capture_report.h"
+#include "transport/base/whole_file.h"
+#include "transport/io/json_text.h"
+
+namespace gloo_bypass::capture {
+namespace {
+
+enum ExitCode : int { kAllRead = 0, kNotWritten = 1, kNoCapture = 2, kDamaged = 3 };
+
+int complain(const std::string& message, ExitCode code) {
+  fmt::print(stderr, "capture_analyser: {}\n", message);
+  return code;
+}
+
+// All frames of one file into `capture`.
+void read(CaptureFile& file, AnalysedCapture& capture) {
+  capture.link = file.linkName();
+  capture.snapLength = std::max(capture.snapLength, file.snapLength());
+  while (const auto captured = file.next()) {
+    const DissectedFrame frame = dissect(file.linkLayer(), captured->bytes, captured->originalLength);
+    if (captured->passesFilter || capture.analysis.isMarker(frame)) capture.analysis.add(captured->time, frame);
+  }
+  if (file.fault()) capture.faults.emplace_back(capture.files.back(), *file.fault());
+}
+
+Status writeNamed(const std::string& path, const std::string& text) {
+  const Status written = writeWholeFile(path, text);
+  if (written) return written;
+  return {written.error().scope, written.error().code, fmt::format("{}: {}", path, written.error().message)};
+}
+
+Status writeResults(const AnalyserOptions& options, const std::vector<AnalysedCapture>& captures) {
+  if (!options.jsonPath.empty()) {
+    nlohmann::ordered_json all = nlohmann::ordered_json::array();
+    for (const AnalysedCapture& capture : captures) all.push_back(captureJson(capture));
+    const nlohmann::ordered_json report{{"schema", "gloo-bypass/capture/1"}, {"captures", all}};
+    if (Status written = writeNamed(options.jsonPath, jsonText(report) + "\n"); !written) return written;
+  }
+  if (!options.throughputPath.empty()) {
+    if (Status written = writeNamed(options.throughputPath, throughputCsv(captures)); !written) return written;
+  }
+  return options.stepsPath.empty() ? Status() : writeNamed(options.stepsPath, stepsCsv(captures));
+}
+
+// All of the files that can be read. A line for each fault; the exit status that they make.
+ExitCode readAll(const AnalyserOptions& options, std::vector<AnalysedCapture>& captures) {
+  ExitCode code = kAllRead;
+  for (const std::string& path : options.files) {
+    auto file = CaptureFile::open(path, options.filter);
+    if (!file) {
+      complain(file.error().message, code = kNoCapture);
+      continue;
+    }
+    if (captures.empty() || !options.join) captures.push_back({{}, "", 0, options.filter, {}, Analysis(options.analysis)});
+    AnalysedCapture& capture = captures.back();
+    if (!capture.files.empty() && capture.link != file.value().linkName()) {
+      complain(fmt::format("{}: its frames begin with {}, those of {} with {}: they cannot be joined", path, file.value().linkName(),
+                           capture.files.front(), capture.link), code = kNoCapture);
+      continue;
+    }
+    capture.files.push_back(path);
+    read(file.value(), capture);
+    if (!file.value().fault()) continue;
+    complain(faultLine(path, *file.value().fault()), kDamaged);
+    if (code == kAllRead) code = kDamaged;
+  }
+  return code;
+}
+
+int analyse(const AnalyserOptions& options) {
+  std::vector<AnalysedCapture> captures;
+  const ExitCode code = readAll(options, captures);
+  if (captures.empty()) return code;
+  for (std::size_t i = 0; i < captures.size(); ++i) {
+    captures[i].analysis.finish();
+    fmt::print("{}{}", i > 0 ? "\n" : "", captureTable(captures[i], options.everyStep));
+  }
+  if (std::fflush(stdout) != 0) return complain("standard output could not be written", kNotWritten);
+  if (const Status written = writeResults(options, captures); !written) return complain(written.error().message, kNotWritten);
+  return code;
+}
+
+int run(int argc, const char* const* argv) {
+  try {
+    const auto parsed = parseAnalyserOptions(argc, argv);
+    if (const auto* text = std::get_if<std::string>(&parsed)) {
+      fmt::print("{}", *text);
+      return kAllRead;
+    }
+    return analyse(std::get<AnalyserOptions>(parsed));
+  } catch (const AnalyserUsageError& error) {
+    return complain(error.what(), kNoCapture);
+  } catch (const std::exception& error) {
+    return complain(error.what(), kNotWritten);
+  }
+}
+
+}  // namespace
+}  // namespace gloo_bypass::capture
+
+int main(int argc, char** argv) { return gloo_bypass::capture::run(argc, argv); }

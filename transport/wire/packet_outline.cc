@@ -1,0 +1,29 @@
+#include "transport/wire/packet_outline.h"
+
+#include <algorithm>
+
+#include "transport/wire/byte_order.h"
+
+namespace gloo_bypass {
+
+// The offsets are in the table of packet.h.
+std::optional<PacketOutline> outlinePacket(std::span<const std::byte> captured, std::size_t length) {
+  if (captured.size() < kOutlineBytes || length < kCommonHeaderBytes || length > kMaxDatagramBytes) return {};
+  const std::byte* const p = captured.data();
+  if (loadLittle<std::uint16_t>(p) != kWireMagic || loadLittle<std::uint8_t>(p + 2) != kWireVersion) return {};
+  PacketOutline outline;
+  outline.type = static_cast<FrameType>(loadLittle<std::uint8_t>(p + 3));
+  outline.receiverId = loadLittle<std::uint64_t>(p + 8);
+  outline.headerBytes = loadLittle<std::uint16_t>(p + 18);
+  outline.sequence = loadLittle<std::uint32_t>(p + 24);
+  const std::size_t ranges = loadLittle<std::uint8_t>(p + 17);
+  const bool known = (outline.type >= FrameType::kHello && outline.type <= FrameType::kReset) ||
+                     (outline.type >= FrameType::kData && outline.type <= FrameType::kCredit);
+  if (!known || ranges > kMaxSackRanges || outline.headerBytes < kCommonHeaderBytes + 8 * ranges ||
+      outline.headerBytes > std::min(length, kMaxHeaderBytes)) {
+    return {};
+  }
+  return outline;
+}
+
+}  // namespace gloo_bypass

@@ -1,0 +1,27 @@
+// What can be told of a datagram of which only the beginning was kept, as captures with a snap length do. Pure.
+//
+// No checksum is looked at, so an outline is a guess, good enough for counting: magic, version, type and lengths agree.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "transport/wire/packet.h"
+
+namespace gloo_bypass {
+
+struct PacketOutline {
+  FrameType type = FrameType::kAck;
+  std::uint64_t receiverId = 0;
+  std::uint32_t sequence = 0;
+  std::size_t headerBytes = 0;
+};
+// Enough of a datagram to tell.
+inline constexpr std::size_t kOutlineBytes = 28;
+
+// `captured`: the beginning; `length`: of the whole datagram. nullopt: not of this protocol, or of another version.
+std::optional<PacketOutline> outlinePacket(std::span<const std::byte> captured, std::size_t length);
+
+}  // namespace gloo_bypass
