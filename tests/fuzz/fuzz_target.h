@@ -18,6 +18,10 @@ void fuzzSession(std::span<const std::uint8_t> input);
 // The bytes are a file, pcap or pcapng: read and analysed as capture_analyser does. Aborts if bytes are lost between the kinds.
 void fuzzCapture(std::span<const std::uint8_t> input);
 
+// The bytes are a description of an emulated fabric, and behind a zero byte flags, a line each: parsed, and if accepted, driven through
+// its schedule. Aborts on a value out of range, or an error that is not one printable line.
+void fuzzDescription(std::span<const std::uint8_t> input);
+
 // Makes both checksums of a datagram right, so that what lies behind them is reached.
 void fixChecksums(std::vector<std::byte>& datagram);
 

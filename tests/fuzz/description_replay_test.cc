@@ -1,0 +1,69 @@
+// Descriptions of fabrics without a fuzzer: the examples, and mutations of them from a fixed seed. scripts/fuzz looks further.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "tests/fuzz/fuzz_target.h"
+#include "tests/sim/random.h"
+#include "tests/sim/settings.h"
+
+namespace gloo_bypass::fuzz {
+namespace {
+
+using Input = std::vector<std::uint8_t>;
+
+std::vector<Input> corpus() {
+  std::vector<std::filesystem::path> paths;
+  for (const char* const folder : {GLOO_BYPASS_FUZZ_CORPUS "/description", FABRIC_EXAMPLES}) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) paths.push_back(entry.path());
+  }
+  std::sort(paths.begin(), paths.end());
+  std::vector<Input> inputs;
+  for (const auto& path : paths) {
+    std::ifstream file(path, std::ios::binary);
+    inputs.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+  }
+  return inputs;
+}
+
+TEST(FuzzReplay, DescriptionCorpus_IsHandled) {
+  const std::vector<Input> inputs = corpus();
+  ASSERT_GE(inputs.size(), 8u);
+  for (const Input& input : inputs) fuzzDescription(input);
+}
+
+// Bytes changed, pieces cut out, doubled, or taken from another input: most still parse far enough to reach what lies behind TOML.
+TEST(FuzzReplay, DescriptionMutations_AreHandled) {
+  const std::vector<Input> inputs = corpus();
+  sim::forEachSeed(2'000, 1, [&](std::uint64_t seed) {
+    sim::Random random(seed);
+    Input input = inputs[random.below(inputs.size())];
+    const auto piece = [&](const Input& from) {
+      const std::size_t begin = random.below(from.size());
+      const std::size_t end = begin + random.below(std::min<std::size_t>(from.size() - begin, 80)) + 1;
+      return Input(from.begin() + static_cast<std::ptrdiff_t>(begin), from.begin() + static_cast<std::ptrdiff_t>(end));
+    };
+    for (std::uint64_t i = 1 + random.below(4); i > 0 && !input.empty(); --i) {
+      const auto at = input.begin() + static_cast<std::ptrdiff_t>(random.below(input.size()));
+      const std::uint64_t kind = random.below(3);
+      if (kind == 0) {
+        *at = static_cast<std::uint8_t>(random.chance(0.5) ? "0123456789.-%\"[]=,"[random.below(18)] : random.next());
+      } else if (kind == 1) {
+        input.erase(at, at + static_cast<std::ptrdiff_t>(
+                                 random.below(std::min<std::size_t>(40, static_cast<std::size_t>(input.end() - at)))));
+      } else {
+        const Input extra = piece(inputs[random.below(inputs.size())]);
+        input.insert(at, extra.begin(), extra.end());
+      }
+    }
+    fuzzDescription(input);
+  });
+}
+
+}  // namespace
+}  // namespace gloo_bypass::fuzz
