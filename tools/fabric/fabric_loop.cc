@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace gloo_bypass::fabric {
 namespace {
@@ -72,6 +73,7 @@ void FabricLoop::run(const std::atomic<bool>& stop, TimePoint end, Duration inte
     }
     if (switch_.poll(now)) {
       lastMoved = now;
+      setArmed(false);
     } else {
       idle(now, std::min({switch_.nextDue(), nextReport, end}), now - lastMoved);
     }
@@ -85,10 +87,15 @@ void FabricLoop::idle(TimePoint now, TimePoint limit, Duration sinceMoved) {
     nap(std::min(left, kNap));
     return;
   }
-  switch_.wakeOnFrames(true);
-  // What came before the ports knew that they are to wake us.
-  if (!switch_.poll(monotonicTime())) waitForPorts(std::min(left, kLongestSleep));
-  switch_.wakeOnFrames(false);
+  if (!armed_) {
+    setArmed(true);
+    return;  // to what came before the ports knew that they are to wake us
+  }
+  waitForPorts(std::min(left, kLongestSleep));
+}
+
+void FabricLoop::setArmed(bool armed) {
+  if (std::exchange(armed_, armed) != armed) switch_.wakeOnFrames(armed);
 }
 
 void FabricLoop::waitForPorts(Duration limit) {

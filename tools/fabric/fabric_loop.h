@@ -35,9 +35,11 @@ class FabricLoop {
  private:
   void idle(TimePoint now, TimePoint limit, Duration sinceMoved);
   void waitForPorts(Duration limit);
+  void setArmed(bool armed);
 
   FabricSwitch& switch_;
   const int epoll_;
+  bool armed_ = false;  // frames wake us; kept while nothing moves, since it costs a port some system calls
 };
 
 }  // namespace gloo_bypass::fabric

@@ -119,7 +119,7 @@ void MemifServerPort::establish() {
     spdlog::warn("fabric: {}: a client was refused: its event descriptor cannot be waited for", describe());
     return closeClient("the event descriptor cannot be waited for");
   }
-  link_->received.askForEvents(false);
+  link_->received.askForEvents(wakeWanted_);
 }
 
 void MemifServerPort::closeClient(const std::string& reason) {
@@ -182,6 +182,7 @@ std::size_t MemifServerPort::transmit(std::span<Frame* const> frames) {
 }
 
 void MemifServerPort::wakeOnFrames(bool wanted) {
+  wakeWanted_ = wanted;
   if (link_) link_->received.askForEvents(wanted);
 }
 

@@ -55,6 +55,7 @@ class MemifServerPort final : public FabricPort {
   FileDescriptor client_;
   std::optional<MemifHandshake> handshake_;  // while client_ is open
   std::optional<Link> link_;
+  bool wakeWanted_ = false;
   bool hungUp_ = false;  // the client has gone; its ring is not empty yet
   FabricPortCounters counters_;
 };
