@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <mutex>
+#include <optional>
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -29,14 +30,22 @@ std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
 }
 
-// Timestamps of the gradient all-reduces. Handed-over stamps come from the training thread, done stamps from the
-// group's workers.
+// Timestamps of the gradient all-reduces, and the markers at the first and the last of them. Handed-over stamps come from the training
+// thread, done stamps from the group's workers.
 class WindowClock {
  public:
-  void begin() {
+  void sendMarkers(const std::string& address) { markers_.emplace(address); }
+  const StepMarkers* markers() const { return markers_ ? &*markers_ : nullptr; }
+
+  void begin(uint64_t step, int64_t gradientBytes) {
     const std::lock_guard lock(mutex_);
     window_ = {};
     isOpen_ = true;
+    gradientBytes_ = gradientBytes;
+    isMarking_ = markers_ && step != 0;
+    if (isMarking_) {
+      markers_->prepare(step);
+    }
   }
   // Returns whether the operation belongs to the window.
   bool handedOver(int64_t bytes) {
@@ -47,6 +56,9 @@ class WindowClock {
     window_.lastHandedOver = Clock::now();
     if (window_.buckets++ == 0) {
       window_.firstHandedOver = window_.lastHandedOver;
+      if (isMarking_) {
+        markers_->sendFirst();
+      }
     }
     window_.bytes += bytes;
     ++pending_;
@@ -55,7 +67,9 @@ class WindowClock {
   void done() {
     const std::lock_guard lock(mutex_);
     window_.lastDone = Clock::now();
-    --pending_;
+    if (--pending_ == 0 && window_.bytes >= gradientBytes_) {
+      markLast();
+    }
     changed_.notify_all();
   }
   AllReduceWindow end() {
@@ -65,15 +79,25 @@ class WindowClock {
     if (!changed_.wait_for(lock, kStampsArriveWithin, [&] { return pending_ == 0; })) {
       throw runFailed("an all-reduce of this step has not completed although backward returned");
     }
+    markLast(); // where parameters had no part in the loss, fewer bytes were handed over
     return window_;
   }
 
  private:
+  void markLast() {
+    if (isMarking_ && window_.buckets > 0) {
+      markers_->sendLast();
+    }
+    isMarking_ = false;
+  }
+
   std::mutex mutex_;
   std::condition_variable changed_;
   AllReduceWindow window_;
+  std::optional<StepMarkers> markers_;
+  int64_t gradientBytes_ = 0;
   int pending_ = 0;
-  bool isOpen_ = false;
+  bool isOpen_ = false, isMarking_ = false; // isMarking_: the last marker of this window is still to be sent
 };
 
 // c10d's all-reduce of one dense tensor, with a segment size of our choosing.
@@ -196,6 +220,9 @@ Communicator::Communicator(
     const RankEnvironment& environment, const Options& options, const nlohmann::json& trajectory)
     : transport_(prepareTransport(options)), group_(std::make_unique<Group>()) {
   const auto rendezvousTimeout = milliseconds(options.rendezvousTimeoutSeconds);
+  if (environment.rank == 0 && !options.stepMarkers.empty()) {
+    group_->clock->sendMarkers(options.stepMarkers);
+  }
   group_->store = connectStore(environment, rendezvousTimeout);
   meetRanks(*group_->store, environment, trajectory, rendezvousTimeout);
   const auto before = openTcpSockets();
@@ -238,7 +265,8 @@ std::vector<std::string> Communicator::gather(const std::string& value) {
   return values;
 }
 
-void Communicator::beginWindow() { group_->clock->begin(); }
+void Communicator::beginWindow(uint64_t step, int64_t gradientBytes) { group_->clock->begin(step, gradientBytes); }
+const StepMarkers* Communicator::stepMarkers() const { return group_->clock->markers(); }
 AllReduceWindow Communicator::endWindow() { return group_->clock->end(); }
 
 } // namespace gloo_bypass::trainer

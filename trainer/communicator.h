@@ -17,6 +17,7 @@
 #include "trainer/byte_counter.h"
 #include "trainer/options.h"
 #include "trainer/rank_environment.h"
+#include "trainer/step_markers.h"
 
 namespace c10d {
 class ProcessGroup;
@@ -55,9 +56,13 @@ class Communicator {
   // Every rank's value, by rank; all must have the same length.
   std::vector<std::string> gather(const std::string& value);
 
-  void beginWindow();
+  // `step` 0: of no step, never marked. `gradientBytes`: what all buckets of a step hold together, by which the last one is known.
+  void beginWindow(uint64_t step, int64_t gradientBytes);
   // Call after backward returned: every all-reduce has completed then, its timestamp may be microseconds away.
   AllReduceWindow endWindow();
+
+  // Null unless this rank marks steps. To be looked at between windows.
+  const StepMarkers* stepMarkers() const;
 
   ByteCounter& byteCounter() { return *byteCounter_; }
 

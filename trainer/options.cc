@@ -8,6 +8,7 @@
 
 #include "trainer/commit.h"
 #include "trainer/error.h"
+#include "trainer/step_markers.h"
 
 namespace gloo_bypass::trainer {
 namespace {
@@ -95,6 +96,9 @@ void addResultOptions(CLI::App& app, Options& o) {
       ->type_name("FILE")->group("Results");
   app.add_option("--save-model", o.saveModelPath, "write the final weights as a Hugging Face model.safetensors")
       ->type_name("FILE")->group("Results");
+  app.add_option("--step-markers", o.stepMarkers, "mark each step in captures: rank 0 sends a UDP datagram there (port 9999 unless "
+      "given), from port 40000 + step modulo 25536, when the step's first bucket is handed over and when its last one is done")
+      ->type_name("ADDRESS[:PORT]")->group("Results");
   app.add_option("--skip-first", o.skipFirst, "steps left out of medians and percentiles")
       ->check(CLI::Range(int64_t{0}, int64_t{1'000'000}))->group("Results");
   app.add_flag("--verify-ranks", o.verifyRanks, "compare all ranks' parameter digests after every step")
@@ -111,6 +115,12 @@ std::string crossCheck(const Options& o) {
   }
   if (o.segmentBytes != 0 && o.segmentBytes < 64) {
     return "--segment-bytes: 0, or at least 64";
+  }
+  if (!o.stepMarkers.empty() && !parseMarkerAddress(o.stepMarkers)) {
+    return fmt::format("--step-markers {}: neither an IPv4 address nor ADDRESS:PORT", o.stepMarkers);
+  }
+  if (!o.stepMarkers.empty() && !o.ddp) {
+    return "--step-markers marks all-reduces, of which there are none with --no-ddp";
   }
   return {};
 }

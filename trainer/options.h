@@ -50,6 +50,7 @@ struct Options {
   int64_t checkpointEvery = 0; // steps; 0: at the end only
   std::string resumePath;
   std::string saveModelPath;
+  std::string stepMarkers; // address[:port] that rank 0 marks steps to; empty: none
   int64_t skipFirst = 1; // steps left out of the medians
   bool verifyRanks = false;
   bool progress = true;

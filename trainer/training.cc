@@ -145,7 +145,7 @@ class Run {
   nlohmann::json trajectory_;
   Corpus corpus_;
   DistributedSampler sampler_;
-  int64_t stepsPerEpoch_, lastStep_;
+  int64_t stepsPerEpoch_, lastStep_, gradientBytes_ = 0;
   Gpt2 model_;
   AdamW optimizer_;
   std::optional<Communicator> communicator_;
@@ -186,6 +186,9 @@ void Run::connect() {
   agreed["resume"] = !options_.resumePath.empty();
   communicator_.emplace(environment_, options_, agreed);
   parallel_.emplace(model_, *communicator_, options_);
+  for (const auto& parameter : model_.parameters()) {
+    gradientBytes_ += static_cast<int64_t>(parameter.nbytes());
+  }
   if (!options_.resumePath.empty()) {
     auto step = at::full({1}, position_.step, at::kLong);
     DataParallel::broadcast(*communicator_, {step});
@@ -235,7 +238,7 @@ double Run::microBatch(const Batch& batch, int64_t step, int64_t micro, StepMetr
   if (parallel_) {
     parallel_->afterForward(synchronise);
     if (synchronise) {
-      communicator_->beginWindow();
+      communicator_->beginWindow(static_cast<uint64_t>(metrics.step), gradientBytes_);
     }
   }
   (options_.accumulate > 1 ? loss / options_.accumulate : loss).backward();
@@ -335,6 +338,13 @@ void Run::writeSummary(double wallSeconds) {
   record["threads"] = at::get_num_threads();
   record["wall_s"] = wallSeconds;
   record["peak_memory_mb"] = peakMemoryMb();
+  if (const StepMarkers* markers = communicator_ ? communicator_->stepMarkers() : nullptr) {
+    record["step_markers"] = markers->toJson();
+    if (markers->failed() > 0) {
+      fmt::print(stderr, "ddp_train: {} step markers were not sent to {}; the last reason: {}\n", markers->failed(), options_.stepMarkers,
+          markers->lastError());
+    }
+  }
   if (metrics_) {
     metrics_->writeLine(record.dump());
     metrics_->close();
@@ -399,6 +409,9 @@ void checkInput(const Options& options) {
   }
   if (options.ddp) {
     prepareTransport(options);
+  }
+  if (!options.stepMarkers.empty()) {
+    const StepMarkers markers(options.stepMarkers);
   }
 }
 

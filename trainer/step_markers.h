@@ -1,0 +1,46 @@
+// Sends the two datagrams that mark a step's all-reduce in captures (transport/wire/step_marker.h).
+//
+// One socket a step, bound to the step's source port. Sending never waits: what cannot be sent is counted, and training goes on.
+// Any thread, one at a time: the owner serialises the calls.
+#pragma once
+
+#include <cstdint>
+#include <netinet/in.h>
+#include <optional>
+#include <string>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "trainer/file_io.h"
+
+namespace gloo_bypass::trainer {
+
+// "10.32.0.1" or "10.32.0.1:9999"; nullopt: neither.
+std::optional<sockaddr_in> parseMarkerAddress(const std::string& text);
+
+class StepMarkers {
+ public:
+  // Throws TrainerError where the address is wrong or no route leads there.
+  explicit StepMarkers(const std::string& address);
+
+  // Before a step: what can fail and take time.
+  void prepare(uint64_t step);
+  void sendFirst() { send(false); }
+  void sendLast() { send(true); }
+
+  uint64_t failed() const { return failed_; }
+  // {"sent", "failed", "last_error"}
+  nlohmann::json toJson() const;
+  const std::string& lastError() const { return lastError_; }
+
+ private:
+  void send(bool last);
+  void fail(const char* what, int error);
+
+  sockaddr_in destination_;
+  FileDescriptor socket_;
+  uint64_t step_ = 0, sent_ = 0, failed_ = 0;
+  std::string lastError_;
+};
+
+} // namespace gloo_bypass::trainer
