@@ -1,0 +1,158 @@
+// Writes a capture of this protocol's frames, made by the codec that the transport uses, one of every kind and some that no correct
+// peer sends: sample_capture FILE SNAPLENGTH. The order is what test_dissector.py expects.
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "tests/capture/capture_builder.h"
+#include "transport/wire/byte_order.h"
+#include "transport/wire/crc32c.h"
+#include "transport/wire/packet.h"
+
+namespace {
+
+using namespace gloo_bypass;
+using capture::test::Octets;
+
+constexpr std::uint64_t kSession = 0x1122334455667788;
+
+class Sample {
+ public:
+  explicit Sample(std::uint32_t snapLength) : pcap_(1, snapLength) {}
+
+  void add(const Octets& datagram, std::uint16_t port = 7000) {
+    namespace make = capture::test;
+    pcap_.add(++frames_ * 1'000'000, make::udpDatagram({make::host(2), port}, {make::host(3), 7001}, datagram));
+  }
+  const Octets& bytes() const { return pcap_.bytes(); }
+
+ private:
+  capture::test::PcapFile pcap_;
+  std::uint64_t frames_ = 0;
+};
+
+PacketHeader headerOf(FrameType type, std::uint32_t sequence) {
+  PacketHeader header;
+  header.type = type;
+  header.receiverId = kSession;
+  header.flags = kFlagEcho;
+  header.sequence = sequence;
+  header.acknowledged = 41;
+  header.timestamp = 1'000;
+  header.timestampEcho = 2'000;
+  header.echoDelay = 3;
+  header.messageLimit = 99;
+  header.byteLimit = 123'456'789'012;
+  return header;
+}
+
+Octets finished(PacketWriter& writer, const Octets& payload = {}) {
+  Octets out;
+  for (const std::byte byte : writer.finish()) out.push_back(std::to_integer<std::uint8_t>(byte));
+  out.insert(out.end(), payload.begin(), payload.end());
+  return out;
+}
+
+Octets message(FrameType type, std::uint32_t sequence, const Octets& payload, bool checksum = false, std::size_t padding = 5) {
+  PacketHeader header = headerOf(type, sequence);
+  if (checksum) {
+    header.flags |= kFlagPayloadChecksum;
+    header.payloadCrc = crc32c(std::as_bytes(std::span(payload)));
+  }
+  PacketWriter writer;
+  writer.begin(header);
+  writer.addSackRange({50, 53});
+  writer.addSackRange({45, 47});
+  MessageHeader about;
+  about.id = 7;
+  about.tag = 0xabcdef;
+  about.totalLength = 327'680;
+  about.remoteOffset = 64;
+  about.chunkOffset = 4'096;
+  about.chunkLength = static_cast<std::uint16_t>(payload.size());
+  about.kind = 2;
+  about.flags = kFlagGranted;
+  writer.messageHeader(about);
+  if (padding > 0) writer.padding(padding);
+  return finished(writer, payload);
+}
+
+template <typename Body>
+Octets control(FrameType type, std::uint32_t sequence, Body body) {
+  PacketWriter writer;
+  writer.begin(headerOf(type, sequence));
+  body(writer);
+  return finished(writer);
+}
+
+void addEveryKind(Sample& sample) {
+  const Octets payload(300, 0x5a);
+  sample.add(control(FrameType::kHello, 10, [](PacketWriter& w) { w.hello({0x99, 65'536, 1 << 20, 10, 1'472, 0, 1}); }));
+  sample.add(control(FrameType::kAck, 10, [](PacketWriter&) {}));
+  Octets probe = control(FrameType::kProbe, 10, [](PacketWriter& w) { w.size(1'400); });
+  probe.resize(1'400);
+  sample.add(probe);
+  sample.add(control(FrameType::kProbeReply, 10, [](PacketWriter& w) { w.size(1'400); }));
+  sample.add(message(FrameType::kData, 10, payload, true));
+  sample.add(message(FrameType::kAnnounce, 11, {}, false, 0));
+  sample.add(control(FrameType::kGrant, 12, [](PacketWriter& w) { w.number(7); }));
+  sample.add(control(FrameType::kWithdraw, 13, [](PacketWriter& w) { w.number(8); }));
+  sample.add(control(FrameType::kCredit, 14, [](PacketWriter&) {}));
+  sample.add(message(FrameType::kData, 10, payload));  // again
+  sample.add(control(FrameType::kClose, 15, [](PacketWriter& w) { w.number(2); }));
+  sample.add(control(FrameType::kReset, 16, [](PacketWriter& w) { w.reason(5); }));
+}
+
+void fixChecksum(Octets& datagram) {
+  const std::size_t length = static_cast<std::size_t>(datagram[18] | datagram[19] << 8);
+  const auto bytes = std::as_writable_bytes(std::span(datagram));
+  const std::uint32_t crc = crc32c(bytes.subspan(8, length - 8), crc32c(bytes.first(4)));
+  storeLittle(bytes.data() + 4, crc);
+}
+
+void addFaulty(Sample& sample) {
+  const Octets payload(30, 0x5a);
+  Octets corrupted = message(FrameType::kData, 17, payload);
+  corrupted[60] ^= 1;
+  sample.add(corrupted);
+  Octets wrongPayload = message(FrameType::kData, 18, payload, true);
+  wrongPayload.back() ^= 1;
+  sample.add(wrongPayload);
+  Octets otherVersion = message(FrameType::kData, 19, payload);
+  otherVersion[2] = 2;
+  fixChecksum(otherVersion);
+  sample.add(otherVersion);
+  Octets unknownType = control(FrameType::kAck, 20, [](PacketWriter&) {});
+  unknownType[3] = 9;
+  fixChecksum(unknownType);
+  sample.add(unknownType);
+  sample.add(control(FrameType::kGrant, 21, [](PacketWriter& w) { w.size(1); }));             // half a number
+  sample.add(control(FrameType::kGrant, 22, [](PacketWriter& w) { w.number(1); w.number(1); }));  // two
+  Octets longHeader = control(FrameType::kAck, 23, [](PacketWriter&) {});
+  longHeader[18] = 200;
+  sample.add(longHeader);
+  Octets manyRanges = control(FrameType::kAck, 24, [](PacketWriter&) {});
+  manyRanges[17] = 200;
+  fixChecksum(manyRanges);
+  sample.add(manyRanges);
+  Octets shortChunk = message(FrameType::kData, 25, payload);
+  shortChunk.pop_back();
+  sample.add(shortChunk);
+  Octets foreign(80, 0x11);
+  foreign[0] = 0x67;
+  foreign[1] = 0x42;
+  sample.add(foreign);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3) return 2;
+  Sample sample(static_cast<std::uint32_t>(std::atoi(argv[2])));
+  addEveryKind(sample);
+  addFaulty(sample);
+  std::FILE* file = std::fopen(argv[1], "wb");
+  if (file == nullptr) return 1;
+  const bool written = std::fwrite(sample.bytes().data(), 1, sample.bytes().size(), file) == sample.bytes().size();
+  return std::fclose(file) == 0 && written ? 0 : 1;
+}
