@@ -62,6 +62,8 @@ struct EdgeSelection {
   std::bitset<kMaxHosts> from, to;
   bool both = false;  // and those back
 
+  // Whether any edge may begin at this host: most selections are of few.
+  bool mayBegin(std::size_t host) const { return from[host] || (both && to[host]); }
   bool contains(EdgeId edge) const {
     return edge.from != edge.to && ((from[edge.from] && to[edge.to]) || (both && from[edge.to] && to[edge.from]));
   }

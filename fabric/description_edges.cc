@@ -129,11 +129,11 @@ class EdgeReader {
     std::stable_sort(list.begin(), list.end(), [](const EdgeEntry& a, const EdgeEntry& b) {
       return a.selection.exactness < b.selection.exactness;
     });
-    for (std::size_t i = 0; i < hosts_ * hosts_; ++i) {
-      const EdgeId id{i / hosts_, i % hosts_};
-      for (const EdgeEntry& edge : list) {
-        if (edge.selection.edges.contains(id)) edge.change.applyTo(description_.edges[i]);
-      }
+    for (const EdgeEntry& entry : list) {
+      forEachEdge(entry.selection.edges, [&](EdgeId id) {
+        entry.change.applyTo(description_.edges[id.from * hosts_ + id.to]);
+        return true;
+      });
     }
     return checkEdges();
   }
@@ -183,9 +183,9 @@ class EdgeReader {
       if (both->value != "true" && both->value != "false") return faultIn(entry, *both, "is neither true nor false");
       selection.edges.both = both->value == "true";
     }
-    for (std::size_t i = 0; i < hosts_ * hosts_; ++i) {
-      if (selection.edges.contains({i / hosts_, i % hosts_})) return {};
-    }
+    bool any = false;
+    forEachEdge(selection.edges, [&](EdgeId) { return !(any = true); });
+    if (any) return {};
     return faultIn(entry, *entry.find("to"), "selects no edge: there is none from a host to itself");
   }
 
@@ -310,33 +310,37 @@ class EdgeReader {
     const ScheduledChange& event = events.back();
     const std::span<const ScheduledChange> before(events.data(), events.size() - 1);
     bool effect = false;
-    for (std::size_t i = 0; i < hosts_ * hosts_; ++i) {
-      const EdgeId id{i / hosts_, i % hosts_};
-      if (!event.edges.contains(id)) continue;
-      const EdgeModel old = modelAt(description_.edges[i], before, id, event.at);
+    std::string without;  // an edge that would have reordering without reorder_delay
+    std::string first;    // what one of the edges does already
+    forEachEdge(event.edges, [&](EdgeId id) {
+      const EdgeModel old = modelAt(description_.edge(id.from, id.to), before, id, event.at);
       EdgeModel changed = old;
       event.change.applyTo(changed);
-      effect = effect || changed != old;
-      if (changed.reordering > 0 && changed.reorderDelay == Duration{0}) {
-        return faultAt(entry.place,
-                       fmt::format("event: reordering has no effect without reorder_delay; edge {} has none then",
-                                   description_.edgeName(id.from, id.to)));
-      }
-      if (effect) return {};
+      effect = changed != old;
+      if (changed.reordering > 0 && changed.reorderDelay == Duration{0})
+        without = description_.edgeName(id.from, id.to);
+      if (first.empty()) first = fmt::format("{}: {}", description_.edgeName(id.from, id.to), describe(old));
+      return !effect && without.empty();
+    });
+    if (!without.empty()) {
+      return faultAt(
+          entry.place,
+          fmt::format("event: reordering has no effect without reorder_delay; edge {} has none then", without));
     }
+    if (effect) return {};
     return faultAt(entry.place, fmt::format("event: has no effect: at {} every edge it selects is already so ({})",
-                                            durationText(event.at), firstModel(event)));
+                                            durationText(event.at), first));
   }
 
-  // Of the first edge that the event selects, at its time.
-  std::string firstModel(const ScheduledChange& event) const {
-    for (std::size_t i = 0; i < hosts_ * hosts_; ++i) {
-      const EdgeId id{i / hosts_, i % hosts_};
-      if (!event.edges.contains(id)) continue;
-      return fmt::format("{}: {}", description_.edgeName(id.from, id.to),
-                         describe(modelAt(description_.edges[i], description_.events, id, event.at)));
+  // Until `visit` returns false. Rows without any are skipped: most selections are of few edges.
+  template <typename Visit>
+  void forEachEdge(const EdgeSelection& selection, const Visit& visit) const {
+    for (std::size_t from = 0; from < hosts_; ++from) {
+      if (!selection.mayBegin(from)) continue;
+      for (std::size_t to = 0; to < hosts_; ++to) {
+        if (selection.contains({from, to}) && !visit(EdgeId{from, to})) return;
+      }
     }
-    return "";
   }
 
   const std::vector<Entry>& entries_;

@@ -45,7 +45,6 @@ void checkModel(const EdgeModel& model) {
   for (const Duration each : {model.delay, model.jitter, model.reorderDelay}) {
     GLOO_BYPASS_CHECK(each >= Duration{0} && each <= std::chrono::hours(3));
   }
-  GLOO_BYPASS_CHECK(model.reordering == 0 || model.reorderDelay > Duration{0});
   GLOO_BYPASS_CHECK(model.rateBitsPerSecond <= EdgeEmulator::kMaxRateBitsPerSecond);
 }
 
