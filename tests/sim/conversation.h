@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/sim/host.h"
+#include "simulation/host.h"
 #include "tests/sim/random.h"
 
 namespace gloo_bypass::sim {

@@ -6,8 +6,8 @@
 #include <deque>
 #include <memory>
 
-#include "tests/sim/link.h"
-#include "tests/sim/simulation.h"
+#include "simulation/link.h"
+#include "simulation/simulation.h"
 #include "transport/core/congestion.h"
 #include "transport/core/congestion/pacer.h"
 

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "tests/sim/conversation.h"
-#include "tests/sim/host.h"
-#include "tests/sim/link.h"
-#include "tests/sim/simulation.h"
+#include "simulation/host.h"
+#include "simulation/link.h"
+#include "simulation/simulation.h"
 
 namespace gloo_bypass::sim {
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "tests/sim/host.h"
+#include "simulation/host.h"
 #include "tests/sim/pair.h"
 
 namespace gloo_bypass::sim {

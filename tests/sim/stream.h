@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "tests/sim/host.h"
+#include "simulation/host.h"
 
 namespace gloo_bypass::sim {
 

@@ -23,10 +23,11 @@ MAY_INCLUDE = {
     "include/gloo_bypass": [],  # what users compile against: nothing of the sources
     "device": ["transport", "plugin"],
     "fabric": ["transport/base"],
-    "tools": ["transport", "plugin", "compatibility/gloo", "fabric"],
+    "simulation": ["transport/base", "transport/wire", "transport/core", "fabric"],
+    "tools": ["transport", "plugin", "compatibility/gloo", "fabric", "simulation"],
     "trainer": ["transport", "plugin"],
 }
-PURE = ["transport/core", "transport/wire", "fabric"]
+PURE = ["transport/core", "transport/wire", "fabric", "simulation"]
 IMPURE_FILES = ["fabric/description_file.cc"]  # reads the file that the others get as text
 # Time arrives as an argument (std::chrono's durations are fine, its clocks are not), so does entropy; nothing blocks.
 IMPURE_INCLUDES = re.compile(
@@ -40,7 +41,7 @@ IMPURE_WORDS = re.compile(
 # What a build of Gloo or PyTorch can do, or which one it is: for the headers of compatibility/ only.
 VERSION_CONDITION = re.compile(
     r"^\s*#\s*(?:if|ifdef|ifndef|elif)\b.*\b((?:GLOO|TORCH)_(?:VERSION|STORE|SHARED)\w*|GLOO_BYPASS_(?:GLOO|TORCH)_\w+)")
-VERSION_FREE = ["transport", "fabric", "plugin", "include", "device", "tools", "trainer", "tests", "examples"]
+VERSION_FREE = ["transport", "fabric", "simulation", "plugin", "include", "device", "tools", "trainer", "tests", "examples"]
 READS_ENVIRONMENT = re.compile(r"\b(getenv|secure_getenv|environ)\b")
 
 
@@ -89,7 +90,7 @@ def purity_faults(root):
 def environment_faults(root):
     """The environment is read in one file; what starts ranks (trainer/, tools/) may look at RANK and its like."""
     faults = []
-    for folder in ("transport", "fabric", "plugin", "device", "include/gloo_bypass"):
+    for folder in ("transport", "fabric", "simulation", "plugin", "device", "include/gloo_bypass"):
         for path in sources(root, folder):
             if path.relative_to(root).as_posix() == "plugin/environment.cc":
                 continue
@@ -118,7 +119,7 @@ def test_Sources_AllFoldersButCompatibility_AskForNoVersion():
     assert version_faults(ROOT) == []
 
 
-def test_Sources_CoreWireAndFabric_ArePure():
+def test_Sources_CoreWireFabricAndSimulation_ArePure():
     assert all(sources(ROOT, folder) for folder in PURE), "nothing to check: were the folders moved?"
     assert purity_faults(ROOT) == []
 
@@ -135,6 +136,8 @@ def test_Sources_TransportAndPlugin_ReadEnvironmentInOneFile():
     ("transport/core", "#include <rte_mbuf.h>", purity_faults),
     ("fabric", "#include <thread>", purity_faults),
     ("fabric", '#include "tools/fabric/mac_table.h"', direction_faults),
+    ("simulation", '#include "transport/io/packet_port.h"', direction_faults),
+    ("simulation", "#include <atomic>", purity_faults),
     ("transport/core", '#include "transport/io/packet_port.h"', direction_faults),
     ("transport/gloo", '#include "transport/dpdk/dpdk_port.h"', direction_faults),
     ("transport/dpdk", '#include "plugin/settings.h"', direction_faults),

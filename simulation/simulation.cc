@@ -1,4 +1,4 @@
-#include "tests/sim/simulation.h"
+#include "simulation/simulation.h"
 
 #include <algorithm>
 

@@ -5,8 +5,8 @@
 #include <functional>
 #include <vector>
 
-#include "tests/sim/link.h"
-#include "tests/sim/simulation.h"
+#include "simulation/link.h"
+#include "simulation/simulation.h"
 #include "transport/core/session.h"
 
 namespace gloo_bypass::sim {

@@ -1,4 +1,4 @@
-#include "tests/sim/link.h"
+#include "simulation/link.h"
 
 namespace gloo_bypass::sim {
 

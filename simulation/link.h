@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "fabric/edge_emulator.h"
-#include "tests/sim/simulation.h"
+#include "simulation/simulation.h"
 
 namespace gloo_bypass::sim {
 

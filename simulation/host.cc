@@ -1,4 +1,4 @@
-#include "tests/sim/host.h"
+#include "simulation/host.h"
 
 #include <algorithm>
 #include <utility>
