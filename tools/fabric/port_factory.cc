@@ -6,6 +6,7 @@
 
 #include "tools/fabric/interface_port.h"
 #include "tools/fabric/memif_server_port.h"
+#include "tools/fabric/tap_port.h"
 #include "transport/dpdk/eal.h"
 
 namespace gloo_bypass::fabric {
@@ -26,15 +27,16 @@ Result<std::unique_ptr<FabricPort>> makePort(const HostDescription& host, std::s
     case PortKind::kInterface:
       return widened(InterfacePort::create(host.port.name, longestFrame, epoll));
     case PortKind::kTap:
+      return widened(TapPort::create(host, longestFrame, epoll));
     case PortKind::kUnspecified:
       break;
   }
   return Error{
       ErrorScope::kDevice, ErrorCode::kConfiguration,
       fmt::format(
-          "nothing says how it is attached: add --host name={},memif=/PATH or --host name={},interface=NAME, or let "
+          "nothing says how it is attached: add --host name={},memif=/PATH, or interface=NAME or tap=NAME, or let "
           "scripts/fabric-run do it",
-          host.name, host.name)};
+          host.name)};
 }
 
 Status startEal(std::size_t interfaces, const std::string& ealArguments) {

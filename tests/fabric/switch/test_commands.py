@@ -5,12 +5,13 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from fabric_programs import FABRIC, FABRIC_RUN, LIMIT_S, counters, enclosure_words, fabric, fabric_run, needs_namespaces, one_line, run
+from fabric_programs import FABRIC, FABRIC_RUN, PERF, counters, enclosure_words, fabric, fabric_run, needs_namespaces, one_line, run
 
 BOUND_S = 60
 
@@ -167,6 +168,54 @@ def test_Fabric_Live_PrintsEachInterval(tmp_path):
     assert len(re.findall(r"^[\d.]+ s; 0 frames under way", output, re.MULTILINE)) >= 2
 
 
+TAP_SCRIPT = """
+set -eu
+mount -t tmpfs test /run/netns
+ip netns add a
+ip netns add b
+"$FABRIC" --mtu 4000 --host name=a,tap=fab-a,namespace=a --host name=b,tap=fab-b,namespace=b,mac=02:00:00:00:00:0b \\
+  --edge from=a,to=b,delay=30ms > "$OUT/log" 2> "$OUT/err" &
+fabric=$!
+until grep -q ready "$OUT/log"; do kill -0 $fabric; sleep 0.05; done
+ip -n a -br addr show fab-a; ip -n b link show fab-b
+nsenter --net=/run/netns/b "$PYTHON" -c '
+import socket
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind(("", 9000))
+server.settimeout(30)
+print("listening", flush=True)
+data, sender = server.recvfrom(10000)
+server.sendto(data, sender)' > "$OUT/echo" &
+until grep -q listening "$OUT/echo"; do sleep 0.05; done
+nsenter --net=/run/netns/a "$PYTHON" -c '
+import socket, time
+client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+client.settimeout(30)
+client.sendto(bytes(3900), ("10.77.0.3", 9000))
+client.settimeout(30)
+begin = time.monotonic()
+assert len(client.recv(10000)) == 3900
+print("arrived")'
+kill -INT $fabric
+wait $fabric
+ip -n a -br link | grep -c fab-a || true
+"""
+
+
+@needs_namespaces
+def test_Fabric_TapsInNamespaces_CarryFramesAndGoWithIt(tmp_path):
+    if os.geteuid() != 0 or not os.path.isdir("/run/netns"):
+        pytest.skip("needs root, and /run/netns")
+    environment = {**os.environ, "FABRIC": FABRIC, "OUT": str(tmp_path), "PYTHON": sys.executable}
+    answer = run([*enclosure_words(), "bash", "-c", TAP_SCRIPT], env=environment)
+    assert answer.returncode == 0, answer.stdout + answer.stderr + (tmp_path / "err").read_text()
+    assert "10.77.0.2/24" in answer.stdout and "mtu 4000" in answer.stdout and "02:00:00:00:00:0b" in answer.stdout
+    assert answer.stdout.strip().splitlines()[-2:] == ["arrived", "0"]
+    # ARP, whose answer needs no second way, and the datagram: each a frame that crossed.
+    line = next(line for line in (tmp_path / "log").read_text().splitlines() if line.startswith("a->b"))
+    assert int(line.split()[2]) >= 2 and "delay 30 ms" in line
+
+
 # fabric-run -------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("words, said", [
@@ -226,6 +275,20 @@ def test_FabricRun_RankFails_ItsStatusAndLastWordsAreTold(tmp_path):
     assert answer.returncode == 7
     assert "rank 1 failed first, status 7" in answer.stderr and "my last words" in answer.stderr
     assert counters(tmp_path / "run")["schema"] == "gloo-bypass/fabric/1"
+
+
+@needs_namespaces
+@pytest.mark.parametrize("transport", ["TCP", "DPDK"])
+def test_FabricRun_RankKilledAmidTraffic_FabricGoesOnAndRunEnds(tmp_path, transport):
+    script = ('if [ "$RANK" = 1 ]; then exec timeout -s KILL 1 "$0" "$@"; else exec "$0" "$@"; fi')
+    interface = [] if transport == "DPDK" else ["--interface", "fab0"]
+    answer = fabric_run(tmp_path / "run", "--transport", transport, "--ranks", 2, "--env", "GLOO_BYPASS_PEER_TIMEOUT_MS=3000", "--", "sh", "-c", script,
+                        PERF, "--transports", "{transport}", *interface, "--timeout", 5, "-b", "4M", "-e", "4M", "-n", 100000, "-c", 0)
+    assert answer.returncode not in (0, 2), answer.stderr
+    assert "failed first" in answer.stderr
+    # In order: a fabric that had died with the rank would have left the counters of its last full second.
+    log = (tmp_path / "run" / "fabric.log").read_text()
+    assert "r0->r1" in log and (tmp_path / "run" / "fabric.err").read_text() == ""
 
 
 @needs_namespaces
