@@ -459,6 +459,19 @@ TEST(EdgeEmulator, OtherTimesAndSizes_LoseTheSameFrames) {
   EXPECT_EQ(lost(microseconds(20), 1'514), lost(microseconds(200), 60)) << "one with a full queue, the other without";
 }
 
+TEST(EdgeEmulator, WhatIsLostAndWhatIsDuplicated_AreUnrelated) {
+  EdgeModel losing, doubling;
+  losing.loss = doubling.duplication = 0.5;
+  EdgeEmulator loses(losing, 3), doubles(doubling, 3);
+  std::uint64_t alike = 0;
+  for (int i = 0; i < 10'000; ++i) {
+    const bool lost = loses.offer(kStart, 100).deliveryCount == 0;
+    const bool doubled = doubles.offer(kStart, 100).deliveryCount == 2;
+    alike += lost == doubled ? 1 : 0;
+  }
+  expectShare(0.5, alike, 10'000, "lost in one and doubled in the other");
+}
+
 TEST(EdgeEmulator, Counters_AddUp) {
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     EdgeEmulator edge(everything(), seed);
