@@ -19,7 +19,7 @@ LinkCounters Link::counters() const {
 
 bool Link::send(TimePoint now, DatagramSink& sink, std::span<const std::byte> header,
                 std::span<const std::byte> payload) {
-  const std::size_t bytes = header.size() + payload.size() + kFrameOverheadBytes;
+  const std::size_t bytes = header.size() + payload.size() + model_.frameOverheadBytes;
   if (model_.backPressure) {
     const TimePoint room = edge_.roomAt(now, bytes);
     if (room > now) {

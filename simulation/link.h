@@ -20,8 +20,14 @@ class DatagramSink {
   virtual void onDatagram(TimePoint now, std::span<const std::byte> datagram) = 0;
 };
 
+// What is counted for a datagram beside its own bytes: UDP, IPv4 and Ethernet header as the fabric's switch counts them, or also checksum,
+// preamble and gap.
+inline constexpr std::size_t kLayer2OverheadBytes = 8 + 20 + 14;
+inline constexpr std::size_t kWireOverheadBytes = kLayer2OverheadBytes + 4 + 20;
+
 struct LinkModel : fabric::EdgeModel {
   bool backPressure = false;  // a full queue refuses (memory link) where otherwise it drops
+  std::size_t frameOverheadBytes = kWireOverheadBytes;
 
   LinkModel() { delay = std::chrono::microseconds(5); }
   double bytesPerSecond() const { return static_cast<double>(rateBitsPerSecond) / 8; }
@@ -38,9 +44,6 @@ struct LinkCounters {
 
 class Link final : public Actor {
  public:
-  // What UDP, IPv4, Ethernet, preamble and gap add to a datagram on the wire.
-  static constexpr std::size_t kFrameOverheadBytes = 8 + 20 + 18 + 20;
-
   Link(Simulation& simulation, const LinkModel& model, std::uint64_t seed);
 
   // False: refused (only with backPressure); try again at roomAt(). Else the link has it, or has lost it.
@@ -50,6 +53,8 @@ class Link final : public Actor {
   void setModel(const LinkModel& model);
   const LinkModel& model() const { return model_; }
   LinkCounters counters() const;
+  // Refused datagrams are not among them.
+  const fabric::EdgeCounters& edgeCounters() const { return edge_.counters(); }
 
   TimePoint nextWake() const override { return flights_.empty() ? kNever : flights_.top().arrival; }
   void wake(TimePoint now) override;

@@ -52,7 +52,7 @@ Outcome runFlows(CongestionControl kind, int flows, const LinkModel& model, Dura
     total += outcome.shares.back();
   }
   for (double& share : outcome.shares) share /= total;
-  const double framing = static_cast<double>(Flow::kDatagramBytes) / (Flow::kDatagramBytes + Link::kFrameOverheadBytes);
+  const double framing = static_cast<double>(Flow::kDatagramBytes) / (Flow::kDatagramBytes + kWireOverheadBytes);
   outcome.utilisation =
       total / (model.bytesPerSecond() * std::chrono::duration<double>(measured).count() * framing);
   const auto sent = static_cast<Duration::rep>(link.counters().offered - start.offered);

@@ -1,11 +1,10 @@
-// Gloo's ring schedule over one long edge (transport/README.md): what a transport must not add to it.
+// Gloo's ring schedule over sessions (transport/README.md): what a transport must not add to it.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <memory>
 #include <vector>
 
-#include "simulation/host.h"
+#include "simulation/ring_bounds.h"
+#include "simulation/ring_group.h"
 #include "tests/sim/pair.h"
 
 namespace gloo_bypass::sim {
@@ -15,141 +14,146 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// One rank of Gloo's ring all-reduce (gloo/allreduce.cc): iteration i waits for the receive and the send of iteration
-// i - 2, then posts its own. Reduction costs nothing here.
-class RingRank {
- public:
-  RingRank(Host& toNext, Host& fromPrevious, std::size_t segmentBytes, int iterations)
-      : toNext_(toNext),
-        fromPrevious_(fromPrevious),
-        iterations_(iterations),
-        data_(segmentBytes),
-        sink_(segmentBytes) {
-    toNext_.setObserver([this](const SessionEvent& event) {
-      if (event.type != SessionEvent::Type::kSendComplete) return;
-      ++sent_;
-      advance();
-    });
-    fromPrevious_.setObserver([this](const SessionEvent& event) {
-      if (event.type != SessionEvent::Type::kReceiveComplete) return;
-      ++received_;
-      advance();
-    });
-  }
+LinkModel rackLink() {
+  LinkModel link;
+  link.setBytesPerSecond(1.25e9);
+  link.delay = microseconds(25);
+  return link;
+}
 
-  void advance() {
-    while (posted_ < iterations_ && std::min(sent_, received_) >= posted_ - 1) {
-      const auto token = static_cast<OperationToken>(posted_++);
-      fromPrevious_.operate([&](Session& session, TimePoint now) {
-        ASSERT_TRUE(session.postReceive(now, {token, kKey, sink_.data(), sink_.size(), false}).ok());
-      });
-      toNext_.operate([&](Session& session, TimePoint now) {
-        ASSERT_TRUE(session.postSend(now, {token, kKey, data_.data(), data_.size(), 0}).ok());
-      });
-    }
-  }
-  bool done() const { return sent_ >= iterations_ && received_ >= iterations_; }
-  int received() const { return received_; }
-
- private:
-  static constexpr MessageKey kKey{MessageKind::kUnbound, 77};
-
-  Host& toNext_;
-  Host& fromPrevious_;
-  const int iterations_;
-  std::vector<std::byte> data_, sink_;
-  int posted_ = 0, sent_ = 0, received_ = 0;
-};
-
-// A ring of sessions: edge i joins rank i to rank i + 1.
+// A ring of equal links, of which the one from rank 0 to the rank before it, both ways, may be another.
 class Ring {
  public:
-  Ring(const std::vector<LinkModel>& edges, const SessionConfig& config, std::size_t segmentBytes, int iterations) {
-    const std::size_t size = edges.size();
-    for (std::size_t i = 0; i < size; ++i) {
-      links_.push_back(std::make_unique<Link>(simulation, edges[i], 2 * i + 1));
-      links_.push_back(std::make_unique<Link>(simulation, edges[i], 2 * i + 2));
-      hosts_.push_back(std::make_unique<Host>(simulation, config, 2 * i + 1, Random(2 * i + 1).next()));
-      hosts_.push_back(std::make_unique<Host>(simulation, config, 2 * i + 2, Random(2 * i + 2).next()));
-      Host& left = *hosts_[2 * i];
-      Host& right = *hosts_[2 * i + 1];
-      left.attach(*links_[2 * i], right);
-      right.attach(*links_[2 * i + 1], left);
-      left.connect(right, 8972);
-      right.connect(left, 8972);
-    }
-    for (std::size_t i = 0; i < size; ++i) {
-      const std::size_t previousEdge = (i + size - 1) % size;
-      ranks_.push_back(std::make_unique<RingRank>(*hosts_[2 * i], *hosts_[2 * previousEdge + 1], segmentBytes, iterations));
-    }
+  Ring(const RingSchedule& schedule, const LinkModel& link, const LinkModel& first)
+      : schedule_(schedule),
+        links_(simulation, schedule.ranks(), [&](std::size_t from, std::size_t to) {
+          const bool isFirst = (from == 0 && to == schedule.ranks() - 1) || (to == 0 && from == schedule.ranks() - 1);
+          return RingLinks::Edge{isFirst ? first : link, 2 * from + (to == schedule.previous(from) ? 0 : 1) + 1};
+        }),
+        group(simulation, links_, schedule_, {.maxDatagramBytes = 8972}) {
+    group.connect();
+    simulation.runFor(seconds(2));
   }
-  void start() {
-    simulation.runFor(seconds(2));  // all connected
-    for (auto& rank : ranks_) rank->advance();
-  }
-  bool done() const {
-    return std::all_of(ranks_.begin(), ranks_.end(), [](const auto& rank) { return rank->done(); });
-  }
-  int progress() const { return ranks_.front()->received(); }
-  std::size_t maxMemoryBytes() const {
-    std::size_t most = 0;
-    for (const auto& host : hosts_) most = std::max(most, host->maxMemoryBytes());
-    return most;
+  bool runUntilDone(Duration limit) {
+    return simulation.runUntil(simulation.now() + limit, [this] { return group.done(); });
   }
 
   Simulation simulation;
 
  private:
-  std::vector<std::unique_ptr<Link>> links_;
-  std::vector<std::unique_ptr<Host>> hosts_;
-  std::vector<std::unique_ptr<RingRank>> ranks_;
+  const RingSchedule schedule_;
+  RingLinks links_;
+
+ public:
+  RingGroup group;
 };
 
-class RingSchedule : public testing::TestWithParam<std::size_t> {};
+class RingSteadyState : public testing::TestWithParam<std::size_t> {};
 
 // The bound is 2 N iterations in each one-way delay of the long edge. A transport that waits for acknowledgements or grants
 // gets 2 or fewer, whatever N.
-TEST_P(RingSchedule, OneLongEdge_RunsAtTwoIterationsARankAndDelay) {
+TEST_P(RingSteadyState, OneLongEdge_RunsAtTwoIterationsARankAndDelay) {
   const std::size_t ranks = GetParam();
   constexpr Duration kOneWay = milliseconds(300);
-  LinkModel local;
-  local.setBytesPerSecond(1.25e9);
-  local.delay = microseconds(25);
-  LinkModel wan;
-  wan.setBytesPerSecond(1.25e9);
+  LinkModel wan = rackLink();
   wan.delay = kOneWay;
   wan.queueBytes = 64 << 20;
-  std::vector<LinkModel> edges(ranks, local);
-  edges[0] = wan;
-  const int iterations = static_cast<int>(ranks) * 2 * 24;
-  const SessionConfig config;
-  Ring ring(edges, config, 1 << 20, iterations);
-  ring.start();
+  // Long enough that the first half lasts until after the measurement.
+  const RingSchedule schedule(ranks, std::uint64_t{80} * ranks << 20);
+  Ring ring(schedule, rackLink(), wan);
+  ring.group.start();
   // The congestion window opens first; the steady state counts.
   ring.simulation.runFor(20 * kOneWay);
-  const int before = ring.progress();
+  const int before = ring.group.rank(0).receives();
   ring.simulation.runFor(8 * kOneWay);
-  const double perDelay = (ring.progress() - before) / 8.0;
+  const int after = ring.group.rank(0).receives();
+  ASSERT_LT(after, schedule.iterations());
+  const double perDelay = (after - before) / 8.0;
   const double bound = 2.0 * static_cast<double>(ranks);
   EXPECT_GT(perDelay, 0.75 * bound);
   EXPECT_LE(perDelay, 1.05 * bound);
-  ASSERT_TRUE(ring.simulation.runUntil(ring.simulation.now() + 60 * kOneWay, [&] { return ring.done(); }));
-  EXPECT_LE(ring.maxMemoryBytes(), memoryBound(config, true));
+  ASSERT_TRUE(ring.runUntilDone(200 * kOneWay));
+  EXPECT_LE(ring.group.maxMemoryBytes(), memoryBound(SessionConfig{}, true));
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, RingSchedule, testing::Values(std::size_t{4}, std::size_t{8}),
+INSTANTIATE_TEST_SUITE_P(Ranks, RingSteadyState, testing::Values(std::size_t{4}, std::size_t{8}),
                          [](const auto& info) { return std::to_string(info.param); });
 
 TEST(Ring, EightRanksInARack_Finish) {
-  LinkModel local;
-  local.setBytesPerSecond(1.25e9);
-  local.delay = microseconds(25);
-  local.queueBytes = 1 << 20;
-  Ring ring(std::vector<LinkModel>(8, local), SessionConfig{}, 1 << 20, 64);
-  ring.start();
-  // 64 MiB through each link take 54 ms at line rate.
-  EXPECT_TRUE(ring.simulation.runUntil(ring.simulation.now() + milliseconds(100), [&] { return ring.done(); }))
-      << ring.progress() << " of 64 iterations";
+  LinkModel link = rackLink();
+  link.queueBytes = 1 << 20;
+  const RingSchedule schedule(8, std::uint64_t{32} << 20);
+  Ring ring(schedule, link, link);
+  ring.group.start();
+  // 56 MiB through each link take 48 ms at line rate.
+  EXPECT_TRUE(ring.runUntilDone(milliseconds(100))) << ring.group.progress();
+  EXPECT_EQ(ring.group.receivedBytes(), 2 * 7 * schedule.bytes());
+  EXPECT_EQ(ring.group.error(), "");
+}
+
+TEST(RingSchedule, AnySize_MovesTwiceAllButOnceEachByteFromRankToRank) {
+  for (const std::size_t ranks : {2u, 3u, 8u, 23u, 128u}) {
+    for (const std::uint64_t bytes : {4u, 400u, 1u << 20, 10'000'000u, 40'000'004u}) {
+      const RingSchedule schedule(ranks, bytes);
+      EXPECT_GE(schedule.segmentsPerRank(), 2u);
+      EXPECT_LE(schedule.segmentBytes(), RingSchedule::kGlooSegmentBytes);
+      std::uint64_t sent = 0, received = 0;
+      for (int half = 0; half < RingSchedule::kHalves; ++half) {
+        for (int i = 0; i < schedule.iterations(); ++i) {
+          for (std::size_t rank = 0; rank < ranks; ++rank) {
+            sent += schedule.sendBytes(rank, half, i);
+            received += schedule.receiveBytes(rank, half, i);
+            EXPECT_EQ(schedule.sendBytes(rank, half, i), schedule.receiveBytes(schedule.previous(rank), half, i));
+          }
+        }
+      }
+      EXPECT_EQ(sent, 2 * (ranks - 1) * bytes) << ranks << " ranks";
+      EXPECT_EQ(received, sent);
+    }
+  }
+}
+
+TEST(RingSchedule, LargeVector_IsCutAsGlooCutsIt) {
+  const RingSchedule schedule(4, std::uint64_t{64} << 20);
+  EXPECT_EQ(schedule.segmentsPerRank(), 16u);
+  EXPECT_EQ(schedule.segmentBytes(), std::size_t{1} << 20);
+  EXPECT_EQ(schedule.iterations(), 48);
+  EXPECT_EQ(RingSchedule(4, std::uint64_t{64} << 20, 8 << 20).segmentsPerRank(), 2u);
+}
+
+// The reduce-scatter's last segment arrives at its owner: rank r ends with segments r, and begins the all-gather with them.
+TEST(RingSchedule, Halves_FitTogether) {
+  const RingSchedule schedule(3, 12 * 100 - 40, 200);  // segments of 196 bytes, the last one shorter
+  ASSERT_EQ(schedule.segmentsPerRank(), 2u);
+  const std::size_t last = schedule.sendBytes(2, 1, 1);  // rank 2's second segment is the vector's last one
+  EXPECT_LT(last, schedule.segmentBytes());
+  EXPECT_EQ(schedule.receiveBytes(2, 0, schedule.iterations() - 1), last);
+}
+
+TEST(RingBounds, OneLongEdge_ApproachesTwoIterationsARankAndDelay) {
+  std::vector<IdealEdge> edges(4);
+  edges[3].delay = milliseconds(300);
+  const RingSchedule schedule(4, std::uint64_t{400} << 20);
+  const RingBounds bounds = ringBounds(schedule, edges);
+  EXPECT_EQ(bounds.pipeline, milliseconds(300) * (2 * schedule.iterations()) / 8);
+  EXPECT_GE(bounds.schedule, bounds.pipeline * 95 / 100);
+  EXPECT_LE(bounds.schedule, bounds.pipeline * 105 / 100);
+  EXPECT_EQ(bounds.propagation, milliseconds(600));
+  EXPECT_EQ(bounds.serialisation, Duration{0});
+  EXPECT_EQ(bounds.alphaBeta, milliseconds(450));
+}
+
+TEST(RingBounds, SlowEdge_IsItsSerialisation) {
+  std::vector<IdealEdge> edges(4);
+  for (IdealEdge& edge : edges) edge.rateBitsPerSecond = 10'000'000'000;
+  edges[3].rateBitsPerSecond = 50'000'000;
+  const RingSchedule schedule(4, 10'000'000);
+  const RingBounds one = ringBounds(schedule, edges), two = ringBounds(schedule, edges, 2);
+  const double frames = 10e6 / 1372, seconds = 1.5 * 8 * (10e6 + frames * 142) / 50e6;
+  EXPECT_NEAR(std::chrono::duration<double>(one.serialisation).count(), seconds, 0.001);
+  EXPECT_NEAR(std::chrono::duration<double>(one.schedule).count(), seconds, 0.05 * seconds);
+  EXPECT_NEAR(std::chrono::duration<double>(two.schedule).count(), 2 * seconds, 0.1 * seconds);
+  EXPECT_NEAR(std::chrono::duration<double>(one.alphaBeta).count(), 1.5 * 8 * 10e6 / 50e6, 0.001);
 }
 
 }  // namespace

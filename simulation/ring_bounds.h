@@ -1,0 +1,41 @@
+// What a ring all-reduce should take over edges of known delay and rate, for simulated times to stand beside. Pure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "simulation/ring_schedule.h"
+#include "transport/base/time.h"
+
+namespace gloo_bypass::sim {
+
+// From a rank to the one before it. What a frame carries beside payload counts at the edge's rate.
+struct IdealEdge {
+  std::uint64_t rateBitsPerSecond = 0;  // 0: no limit
+  Duration delay{0};
+  std::size_t payloadBytes = 1372;  // of a full frame
+  std::size_t headerBytes = 142;    // of each frame
+
+  // How long a segment occupies the edge.
+  Duration serialisation(std::uint64_t bytes) const;
+};
+
+struct RingBounds {
+  // Gloo's schedule iteration by iteration over a transport that adds nothing: data leaves when it is posted, the send is complete then.
+  // Where one edge's delay D dwarfs all else, 2 N iterations in each D.
+  Duration schedule{0};
+  // The same in the limit of long delays: iterations / 2N rounds of the ring, each as long as all delays together.
+  Duration pipeline{0};
+  // What no schedule goes below by much: the slowest way of a segment through 2(N-1) edges, and all bytes of the slowest edge.
+  Duration propagation{0}, serialisation{0};
+  // 2(N-1) alpha + 2(N-1)/N S / beta: alpha the mean delay, beta the lowest rate, no headers.
+  Duration alphaBeta{0};
+
+  Duration physics() const { return propagation + serialisation; }
+};
+
+// edges[r] leads from rank r to the one before it. `groups` rings at once have an equal share of each edge's rate.
+RingBounds ringBounds(const RingSchedule& schedule, std::span<const IdealEdge> edges, std::size_t groups = 1);
+
+}  // namespace gloo_bypass::sim
