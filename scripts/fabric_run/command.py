@@ -155,7 +155,7 @@ class Run:
         if not self.own_namespaces:
             return program
         # A host name of its own, that of its interface on the fabric: by it Gloo finds the interface where nothing else says.
-        named = ["unshare", "--uts", "sh", "-c", 'echo "$1" > /proc/sys/kernel/hostname; shift; exec "$@"', "rank", self.hosts[index]["name"]]
+        named = ["unshare", "--uts", "sh", "-c", 'hostname "$1" && shift && exec "$@"', "rank", self.hosts[index]["name"]]
         return [*self.namespaces[index].prefix(), *named, *program]
 
     def run(self):

@@ -19,7 +19,7 @@ import sys
 from .failures import FabricRunError
 
 INSIDE = "--inside"
-TOOLS = ("unshare", "setpriv", "nsenter", "mount", "ip", "ethtool")
+TOOLS = ("unshare", "setpriv", "nsenter", "mount", "hostname", "ip", "ethtool")
 
 
 def check_tools():

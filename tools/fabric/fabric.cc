@@ -12,10 +12,12 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <optional>
 
 #include "fabric/description_file.h"
 #include "fabric/netem.h"
+#include "tools/fabric/fabric_capture.h"
 #include "tools/fabric/fabric_loop.h"
 #include "tools/fabric/fabric_options.h"
 #include "tools/fabric/fabric_report.h"
@@ -46,6 +48,7 @@ void handleSignals() {
   action.sa_handler = onSignal;
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) (void)::sigaction(number, &action, nullptr);
   (void)std::signal(SIGPIPE, SIG_IGN);
+  (void)std::signal(SIGXFSZ, SIG_IGN);  // a limit on files is an error of writing, as a full disk is
 }
 
 int complain(const std::string& message, int status) {
@@ -56,8 +59,8 @@ int complain(const std::string& message, int status) {
 // What the counters go to while the fabric runs.
 class Output {
  public:
-  Output(const FabricOptions& options, FabricReport& report)
-      : options_(options), report_(report), inPlace_(options.live && ::isatty(STDOUT_FILENO) == 1) {}
+  Output(const FabricOptions& options, FabricReport& report, const FabricCapture* capture)
+      : options_(options), report_(report), capture_(capture), inPlace_(options.live && ::isatty(STDOUT_FILENO) == 1) {}
   ~Output() {
     if (samples_ != nullptr) std::fclose(samples_);
   }
@@ -75,6 +78,7 @@ class Output {
 
   void onInterval(TimePoint now) {
     if (options_.live) print(now);
+    complainOfCapture();
     if (samples_ != nullptr) sample(now);
     if (const Status written = writeStats(now); !written && !complained_) {
       complained_ = true;  // once; the last one, at the end, decides
@@ -110,16 +114,28 @@ class Output {
   }
   Status writeStats(TimePoint now) {
     if (options_.statsPath.empty()) return {};
-    const Status written = writeWholeFile(options_.statsPath, jsonText(report_.json(now), 1) + "\n");
+    nlohmann::ordered_json all = report_.json(now);
+    if (capture_ != nullptr) all["capture"] = capture_->json();
+    const Status written = writeWholeFile(options_.statsPath, jsonText(all, 1) + "\n");
     if (!written) return failed("--stats", options_.statsPath, written.error().message);
     return {};
   }
 
+  // At once, since what is missing cannot be had later: the first time that anything is.
+  void complainOfCapture() {
+    if (capture_ == nullptr || complainedOfCapture_) return;
+    const std::string complaint = capture_->complaint();
+    if (complaint.empty()) return;
+    complainedOfCapture_ = true;
+    fmt::print(stderr, "fabric: {}", complaint);
+  }
+
   const FabricOptions& options_;
   FabricReport& report_;
+  const FabricCapture* capture_;
   const bool inPlace_;
   std::FILE* samples_ = nullptr;
-  bool complained_ = false;
+  bool complained_ = false, complainedOfCapture_ = false;
 };
 
 void printDescription(const Description& description) {
@@ -192,7 +208,14 @@ int emulate(const FabricOptions& options, const Description& description) {
   const TimePoint start = monotonicTime();
   FabricSwitch fabricSwitch(description, std::move(ports).value(), options.limits, start);
   FabricReport report(description, fabricSwitch, start);
-  Output output(options, report);
+  std::unique_ptr<FabricCapture> capture;
+  if (!options.capture.path.empty()) {
+    auto created = FabricCapture::create(options.capture, description, epoll.get(), start);
+    if (!created) return complain(created.error().message, kFailure);
+    capture = std::move(created).value();
+    fabricSwitch.observe(*capture);
+  }
+  Output output(options, report, capture.get());
   if (const Status opened = output.open(start); !opened) return complain(opened.error().message, kFailure);
   const bool before = !options.normalPriority && goBeforeOthers();
   fmt::print("fabric: ready, {} hosts, MTU {}, {} priority\n", description.hosts.size(), options.mtu,
@@ -206,11 +229,13 @@ int emulate(const FabricOptions& options, const Description& description) {
              if (tableWanted.exchange(false, std::memory_order_relaxed)) output.print(now);
            });
   const TimePoint end = monotonicTime();
+  const Status captured = capture ? capture->finish(end) : Status();
   output.print(end);
   if (const std::string complaints = report.complaints(); !complaints.empty()) fmt::print("{}", complaints);
+  if (capture) fmt::print("{}", capture->complaint());
   std::fflush(stdout);
   if (const Status closed = output.close(end); !closed) return complain(closed.error().message, kFailure);
-  return 0;
+  return captured ? 0 : complain("--capture " + captured.error().message, kFailure);
 }
 
 int run(int argc, const char* const* argv) {

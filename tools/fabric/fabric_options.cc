@@ -69,6 +69,17 @@ std::variant<FabricOptions, std::string> parseFabricOptions(int argc, const char
   app.add_option("--stats", options.statsPath,
                  "write all counters to this file as JSON, each interval and at the end, whole or not at all");
   app.add_option("--samples", options.samplesPath, "append a line of JSON to this new file each interval");
+  auto* capture = app.add_option("--capture", options.capture.path,
+                                 "write each frame as it enters at a port to this new pcapng file, an interface for each host");
+  app.add_option("--snap", options.capture.snapLength, "keep so many bytes of each frame; 0: all")
+      ->check(CLI::Range(0, 65536))
+      ->capture_default_str()
+      ->needs(capture);
+  app.add_option("--markers", options.capture.markersAddress,
+                 "take step markers (ddp_train --step-markers) from the kernel's network here, port 9999 unless given, and put them into "
+                 "the capture: for ranks on memif sockets, whose own markers do not cross the fabric")
+      ->option_text("ADDRESS[:PORT]")
+      ->needs(capture);
   app.add_option("--interval", options.intervalSeconds, "seconds")
       ->check(CLI::Range(0.1, 3600.0))
       ->capture_default_str();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fabric/description.h"
+#include "tools/fabric/fabric_capture.h"
 #include "tools/fabric/fabric_switch.h"
 
 namespace gloo_bypass::fabric {
@@ -22,6 +23,7 @@ struct FabricOptions {
   SwitchLimits limits;
   bool live = false;
   std::string statsPath, samplesPath;  // empty: none
+  CaptureOptions capture;
   double intervalSeconds = 1;
   double durationSeconds = 0;  // 0: until a signal
   bool normalPriority = false;

@@ -37,6 +37,7 @@ FabricSwitch::FabricSwitch(const Description& description, std::vector<std::uniq
 bool FabricSwitch::poll(TimePoint now) {
   now_ = now;
   applyChanges();
+  if (observer_ != nullptr) observer_->onRound(now);
   bool moved = false;
   for (source_ = 0; source_ < ports_.size(); ++source_) {
     if (ports_[source_]->receive(*this, kFramesARound) > 0) moved = true;
@@ -74,6 +75,7 @@ void FabricSwitch::wakeOnFrames(bool wanted) {
 }
 
 void FabricSwitch::onFrame(std::span<const std::byte> frame) {
+  if (observer_ != nullptr) observer_->onFrame(source_, frame, now_);
   // Copied first: in a memif ring the sender can still write to the frame.
   MacAddress destination, sender;
   std::memcpy(destination.data(), frame.data(), destination.size());

@@ -19,6 +19,7 @@
 #include "fabric/schedule.h"
 #include "tools/fabric/fabric_port.h"
 #include "tools/fabric/frame_arena.h"
+#include "tools/fabric/frame_observer.h"
 #include "tools/fabric/held_frames.h"
 #include "tools/fabric/mac_table.h"
 #include "transport/base/duration_histogram.h"
@@ -48,6 +49,9 @@ class FabricSwitch final : private FrameSink {
                const SwitchLimits& limits, TimePoint start);
   FabricSwitch(const FabricSwitch&) = delete;
   FabricSwitch& operator=(const FabricSwitch&) = delete;
+
+  // Sees every frame from now on; outlives this.
+  void observe(FrameObserver& observer) { observer_ = &observer; }
 
   // One round: changes that are due, a burst from each port, frames that are due. True: a frame moved. `now` never goes back.
   bool poll(TimePoint now);
@@ -86,6 +90,7 @@ class FabricSwitch final : private FrameSink {
   std::vector<std::deque<Frame*>> outgoing_;  // by host: due, in the order of arrival
   std::vector<HostCounters> hostCounters_;
   DurationHistogram lateness_;
+  FrameObserver* observer_ = nullptr;
   bool blocked_ = false;
   TimePoint now_;
   std::size_t source_ = 0;  // the host whose frames are being received

@@ -9,6 +9,7 @@
 #include <net/if_arp.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -20,8 +21,7 @@
 namespace gloo_bypass::fabric {
 namespace {
 
-// Bytes of each of the driver's two rings: what comes while the fabric's process has no processor waits there.
-constexpr std::size_t kRingBytes = 8u << 20;
+constexpr std::size_t kMostRingBytes = 8u << 20, kLeastRingBytes = 256 * 1024;
 constexpr std::size_t kBlockBytes = 64 * 1024;
 // TPACKET2 header, link-layer address and alignment before the frame in its slot.
 constexpr std::size_t kSlotOverheadBytes = 128;
@@ -60,15 +60,30 @@ Result<Interface> inspect(const std::string& name) {
   return interface;
 }
 
-std::string deviceArguments(const std::string& interface, std::size_t slotBytes) {
+std::string deviceArguments(const std::string& interface, std::size_t slotBytes, std::size_t ringBytes) {
   return fmt::format("iface={},blocksz={},framesz={},framecnt={},qdisc_bypass=1", interface,
-                     std::max(kBlockBytes, slotBytes), slotBytes, kRingBytes / slotBytes);
+                     std::max(kBlockBytes, slotBytes), slotBytes,
+                     std::max<std::size_t>(ringBytes, 4 * slotBytes) / slotBytes);
+}
+
+bool mayLock(std::size_t bytes) {
+  void* const address = ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (address == MAP_FAILED) return false;
+  const bool locked = ::mlock2(address, bytes, MLOCK_ONFAULT) == 0;
+  ::munmap(address, bytes);
+  return locked;
 }
 
 }  // namespace
 
+std::size_t InterfacePort::ringBytesFor(std::size_t interfaces) {
+  std::size_t bytes = kMostRingBytes;
+  while (bytes > kLeastRingBytes && !mayLock(2 * bytes * interfaces)) bytes /= 2;
+  return bytes;
+}
+
 Result<std::unique_ptr<InterfacePort>> InterfacePort::create(const std::string& interface, std::size_t longestFrame,
-                                                             int epoll) {
+                                                             std::size_t ringBytes, int epoll) {
   const auto found = inspect(interface);
   if (!found) return found.error();
   const std::size_t mtu = longestFrame - kEthernetHeaderBytes;
@@ -91,7 +106,7 @@ Result<std::unique_ptr<InterfacePort>> InterfacePort::create(const std::string& 
   port->toSend_ = std::move(toSend).value();
   EthernetDeviceOptions options;
   options.name = fmt::format("net_af_packet_{}", interface);
-  options.vdevArguments = deviceArguments(interface, slotBytes);
+  options.vdevArguments = deviceArguments(interface, slotBytes, ringBytes);
   options.receivePool = port->received_.get();
   auto device = EthernetDevice::create(options);
   if (!device) {

@@ -20,9 +20,12 @@ namespace gloo_bypass::fabric {
 
 class InterfacePort final : public FabricPort {
  public:
+  // Bytes of each of the driver's two rings: what comes while the fabric's process has no processor waits there. They are locked in
+  // memory, which a user may do up to a limit: with so many interfaces, this is what each can have.
+  static std::size_t ringBytesFor(std::size_t interfaces);
   // The EAL runs. `epoll` outlives the port. Errors: no such interface, down, an MTU below the fabric's, no right.
   static Result<std::unique_ptr<InterfacePort>> create(const std::string& interface, std::size_t longestFrame,
-                                                       int epoll);
+                                                       std::size_t ringBytes, int epoll);
 
   std::string describe() const override { return "interface " + interface_; }
   bool connected() const override { return connected_; }

@@ -20,12 +20,13 @@ Result<std::unique_ptr<FabricPort>> widened(auto made) {
   return std::unique_ptr<FabricPort>(std::move(made).value());
 }
 
-Result<std::unique_ptr<FabricPort>> makePort(const HostDescription& host, std::size_t longestFrame, int epoll) {
+Result<std::unique_ptr<FabricPort>> makePort(const HostDescription& host, std::size_t longestFrame,
+                                             std::size_t ringBytes, int epoll) {
   switch (host.port.kind) {
     case PortKind::kMemif:
       return widened(MemifServerPort::create(host.port.name, longestFrame, epoll));
     case PortKind::kInterface:
-      return widened(InterfacePort::create(host.port.name, longestFrame, epoll));
+      return widened(InterfacePort::create(host.port.name, longestFrame, ringBytes, epoll));
     case PortKind::kTap:
       return widened(TapPort::create(host, longestFrame, epoll));
     case PortKind::kUnspecified:
@@ -59,9 +60,10 @@ Result<std::vector<std::unique_ptr<FabricPort>>> makePorts(const Description& de
     if (const Status started = startEal(static_cast<std::size_t>(interfaces), ealArguments); !started)
       return started.error();
   }
+  const std::size_t ringBytes = InterfacePort::ringBytesFor(static_cast<std::size_t>(interfaces));
   std::vector<std::unique_ptr<FabricPort>> ports;
   for (const HostDescription& host : description.hosts) {
-    auto port = makePort(host, longestFrame, epoll);
+    auto port = makePort(host, longestFrame, ringBytes, epoll);
     if (!port) {
       Error error = port.error();
       error.message = fmt::format("host {}: {}", host.name, error.message);

@@ -1,10 +1,13 @@
 """Ranks over kernel TCP and over DPDK on one fabric: real processes, namespaces and sockets. Bounds on time are one-sided: a busy machine
 is slower, and fails nothing."""
 import json
+import os
+import subprocess
+import tempfile
 
 import pytest
 
-from fabric_programs import PERF, counters, fabric_run, needs_namespaces
+from fabric_programs import FABRIC, FABRIC_RUN, PERF, counters, fabric_run, needs_namespaces, run
 
 pytestmark = needs_namespaces
 TRANSPORTS = ("TCP", "DPDK", "DPDK-netdev")
@@ -68,6 +71,24 @@ def test_AllReduce_LinkGoesDownAndComesBack_Finishes(tmp_path, transport):
     assert report["wrong_total"] == 0
     assert edge(counted, "r0", "r1")["lost_while_down"] > 0
     assert edge(counted, "r1", "r0")["lost_while_down"] == 0
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_AllReduce_UserWithoutRights_RunsTheSame(transport):
+    if os.geteuid() != 0:
+        pytest.skip("every other test here shows it")
+    user = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
+    if subprocess.run([*user, "unshare", "--user", "--map-root-user", "--net", "true"], check=False, capture_output=True).returncode != 0:
+        pytest.skip("users may make no user namespaces here")
+    if any(subprocess.run([*user, "test", "-x", program], check=False).returncode != 0 for program in (FABRIC, PERF)):
+        pytest.skip("the build folder is closed to other users")
+    with tempfile.TemporaryDirectory(prefix="fabric-test-") as folder:
+        os.chown(folder, 65534, 65534)
+        environment = {**os.environ, "HOME": folder, "TMPDIR": folder}
+        answer = run([*user, FABRIC_RUN, "--fabric", FABRIC, "--output", f"{folder}/run", "--timeout", 60, "--ranks", 2, "--transport", transport,
+                      "--defaults", "delay=2ms", "--", PERF, "--transports", "{transport}", "-b", 4, "-e", "256K", "-f", 65536, "-n", 2], env=environment)
+        assert answer.returncode == 0, answer.stdout + answer.stderr
+        assert "Out of bounds values : 0 OK" in answer.stdout
 
 
 def test_AllReduce_JumboFramesOverMemif_AreFewAndRight(tmp_path):
