@@ -79,6 +79,7 @@ TransportResult summarizeTransport(const PerfOptions& options, std::uint64_t byt
     for (const RankMeasurement& rank : ranks)
       if (round < rank.rounds.size()) meansUs.push_back(rank.rounds[round].wallSeconds * 1e6 / options.iterations);
     result.roundUs.push_back(mean(meansUs));
+    result.roundSlowestUs.push_back(meansUs.empty() ? 0 : *std::max_element(meansUs.begin(), meansUs.end()));
   }
   std::sort(allUs.begin(), allUs.end());
   result.timeUs = mean(result.roundUs);
@@ -140,6 +141,7 @@ nlohmann::json toJson(const SizeResult& result) {
                           {"min_us", transport.minUs},
                           {"max_us", transport.maxUs},
                           {"round_time_us", transport.roundUs},
+                          {"round_slowest_us", transport.roundSlowestUs},
                           {"algbw_gb_s", transport.algbwGBs},
                           {"busbw_gb_s", transport.busbwGBs},
                           {"wrong", transport.wrong ? nlohmann::json(*transport.wrong) : nlohmann::json(nullptr)},

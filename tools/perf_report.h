@@ -34,6 +34,7 @@ struct TransportResult {
   std::string transport;
   double timeUs = 0, p50Us = 0, p99Us = 0, minUs = 0, maxUs = 0;
   std::vector<double> roundUs;         // mean over iterations and ranks of each round
+  std::vector<double> roundSlowestUs;  // mean over iterations of each round, of its slowest rank
   double algbwGBs = 0, busbwGBs = 0;   // from timeUs
   std::optional<std::uint64_t> wrong;  // none: not checked
   double ratio = 1;                    // p50 of the first transport / p50 of this one; 0 if unknown

@@ -171,6 +171,11 @@ TEST(AllReducePerf, Json_HasWhatTheTableHas) {
   EXPECT_EQ(tcp.at("wrong"), 0);
   EXPECT_EQ(tcp.at("ratio_p50"), 1.0);
   EXPECT_EQ(tcp.at("round_time_us").size(), 2u);
+  ASSERT_EQ(tcp.at("round_slowest_us").size(), 2u);
+  for (std::size_t round = 0; round < 2; ++round) {
+    EXPECT_GE(tcp.at("round_slowest_us").at(round), tcp.at("round_time_us").at(round));
+    EXPECT_GE(tcp.at("max_us"), tcp.at("round_slowest_us").at(round));
+  }
   EXPECT_EQ(tcp.at("cpu_seconds_of_rank").size(), 2u);
 }
 
