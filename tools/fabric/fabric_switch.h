@@ -50,7 +50,7 @@ class FabricSwitch final : private FrameSink {
   FabricSwitch(const FabricSwitch&) = delete;
   FabricSwitch& operator=(const FabricSwitch&) = delete;
 
-  // Sees every frame from now on; outlives this.
+  // Sees every frame from now on; must live as long as poll() is called.
   void observe(FrameObserver& observer) { observer_ = &observer; }
 
   // One round: changes that are due, a burst from each port, frames that are due. True: a frame moved. `now` never goes back.
