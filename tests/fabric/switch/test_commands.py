@@ -55,11 +55,22 @@ def test_Check_Description_PrintsHostsAndEdges():
     (["--ranks", "2", "--defaults", "rate=-5Mbit/s"], "-5Mbit/s"),
     (["--ranks", "2", "--colour", "red"], "--colour"),
     (["--check", "--json", "--config", "x"], "--config"),
+    (["--ranks", "2", "--netem", "r9=eth0"], "--netem r9=eth0: give a host (its name, or a rank from 0 to 1) and its interface"),
+    (["--ranks", "2", "--netem", "r0"], "--netem r0: give a host"),
+    (["--ranks", "2", "--netem", "r0=a b"], "is no interface's name"),
+    (["--ranks", "2", "--defaults", "duplication=1%", "--netem", "r0=eth0"], "cannot do duplication"),
 ])
 def test_Command_BadInput_IsOneLineAndStatusTwo(words, said):
     answer = fabric(*words)
     assert answer.returncode == 2 and answer.stdout == ""
     assert said in one_line(answer)
+
+
+def test_Netem_Host_PrintsAScriptForItsInterface():
+    answer = fabric("--ranks", "2", "--edge", "from=1,to=0,delay=300ms", "--event", "at=1s,from=1,to=0,down=200ms", "--netem", "1=eth7")
+    assert answer.returncode == 0 and answer.stderr == ""
+    assert "dev eth7 parent 1:2 handle 102: netem limit 10000000 delay 300000us\n" in answer.stdout
+    assert answer.stdout.index("sleep 1.000000") < answer.stdout.index("loss 100%") < answer.stdout.index("sleep 0.200000")
 
 
 @pytest.mark.parametrize("host, said", [
