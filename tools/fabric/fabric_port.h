@@ -26,6 +26,7 @@ struct FabricPortCounters {
   std::uint64_t malformed = 0;                // shorter than an Ethernet header, chained, or an impossible descriptor
   std::uint64_t tooLong = 0;                  // longer than the fabric's MTU: dropped
   std::uint64_t missed = 0;                   // lost before the fabric could read them (the driver's ring was full)
+  std::uint64_t unfinished = 0;               // of the first frames: without a right TCP or UDP checksum; passed on
 };
 
 class FabricPort {

@@ -78,6 +78,9 @@ std::string FabricReport::complaints() const {
         "from it were longer than the MTU, and dropped: give its host the fabric's MTU, and of a veth pair switch off "
         "at "
         "the host's end what cuts segments late: ethtool -K DEV tx off tso off gso off");
+    say(port.unfinished,
+        "from it, of the first 64 of TCP or UDP, had no right checksum, and will be refused where they go: at the "
+        "host's end of a veth pair, ethtool -K DEV tx off");
     say(port.malformed, "from it were malformed, and dropped");
     say(port.missed, "from it were lost before the fabric could take them: it had too little processor time");
     say(c.foreignSource, "from it had another host's MAC address, and were dropped: see 'mac' in the description");
@@ -128,6 +131,7 @@ nlohmann::ordered_json FabricReport::hostJson(std::size_t host) const {
           {"malformed", p.malformed},
           {"too_long", p.tooLong},
           {"missed", p.missed},
+          {"unfinished_checksums", p.unfinished},
           {"not_forwarded", c.notForwarded},
           {"foreign_source", c.foreignSource},
           {"no_memory", c.noMemory},

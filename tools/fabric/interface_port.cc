@@ -18,6 +18,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "tools/fabric/transport_checksum.h"
+
 namespace gloo_bypass::fabric {
 namespace {
 
@@ -28,6 +30,8 @@ constexpr std::size_t kSlotOverheadBytes = 128;
 constexpr std::uint16_t kBurst = 32;
 constexpr unsigned kBuffers = 128;
 constexpr int kDrainLimit = 64;
+// Enough to tell how the other end is set up.
+constexpr unsigned kChecksumsToLookAt = 64;
 constexpr int kAlarmBufferBytes = 2048;  // the kernel's minimum: that something came is all that counts
 
 Error interfaceError(const std::string& name, const std::string& what) {
@@ -159,6 +163,13 @@ void InterfacePort::wakeOnFrames(bool wanted) {
   }
 }
 
+void InterfacePort::lookAtChecksum(std::span<const std::byte> frame) {
+  const TransportChecksum checksum = transportChecksumOf(frame);
+  if (checksum == TransportChecksum::kNone) return;
+  ++checksumsLooked_;
+  if (checksum == TransportChecksum::kWrong) ++counters_.unfinished;
+}
+
 std::size_t InterfacePort::receive(FrameSink& sink, std::size_t maxFrames) {
   std::size_t taken = 0;
   while (taken < maxFrames) {
@@ -174,6 +185,7 @@ std::size_t InterfacePort::receive(FrameSink& sink, std::size_t maxFrames) {
       } else {
         ++counters_.framesIn;
         counters_.bytesIn += frame.size();
+        if (checksumsLooked_ < kChecksumsToLookAt) lookAtChecksum(frame);
         sink.onFrame(frame);
       }
     }

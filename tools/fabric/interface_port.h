@@ -38,6 +38,7 @@ class InterfacePort final : public FabricPort {
  private:
   InterfacePort(std::string interface, std::size_t longestFrame)
       : interface_(std::move(interface)), longestFrame_(longestFrame) {}
+  void lookAtChecksum(std::span<const std::byte> frame);
   Status openAlarm(int index, int epoll);
   void setAlarmFilter(std::uint32_t acceptedBytes) const;
 
@@ -48,6 +49,7 @@ class InterfacePort final : public FabricPort {
   MempoolHandle received_, toSend_;
   std::unique_ptr<EthernetDevice> device_;
   bool connected_ = true;
+  unsigned checksumsLooked_ = 0;
   FabricPortCounters counters_;
 };
 

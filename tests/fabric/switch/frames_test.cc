@@ -4,11 +4,14 @@
 #include <algorithm>
 #include <cstring>
 #include <random>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "tools/fabric/frame_arena.h"
 #include "tools/fabric/held_frames.h"
 #include "tools/fabric/mac_table.h"
+#include "tools/fabric/transport_checksum.h"
 
 namespace gloo_bypass::fabric {
 namespace {
@@ -170,6 +173,40 @@ TEST(MacTable, FixedAddressAtAnotherPort_IsRefused) {
   EXPECT_FALSE(table.learn(macOf(5), 1));
   EXPECT_TRUE(table.learn(macOf(5), 3));
   EXPECT_EQ(table.find(macOf(5)), 3U);
+}
+
+// A TCP SYN from 10.0.0.2 to 10.0.0.1 as tcpdump -xx shows it.
+std::vector<std::byte> synFrame() {
+  constexpr std::string_view kHex =
+      "0200000000010200000000020800450000283039400040066c950a0000020a0000011f90005000000001000000005002ffff"
+      "0000"
+      "0000";
+  std::vector<std::byte> frame;
+  for (std::size_t i = 0; i + 1 < kHex.size(); i += 2) {
+    frame.push_back(static_cast<std::byte>(std::stoi(std::string(kHex.substr(i, 2)), nullptr, 16)));
+  }
+  return frame;
+}
+
+TEST(TransportChecksum, SegmentWithoutAndWithChecksum_IsToldApart) {
+  std::vector<std::byte> frame = synFrame();
+  // The header's own checksum is computed, so that this test holds the other one alone.
+  frame[24] = frame[25] = std::byte{0};
+  const std::uint16_t header = internetChecksum(std::span(frame).subspan(14, 20));
+  writeBe16(&frame[24], header);
+  EXPECT_EQ(transportChecksumOf(frame), TransportChecksum::kWrong);
+  // RFC 1071 by hand: pseudo header and segment.
+  std::uint32_t sum = 0x0a00 + 0x0002 + 0x0a00 + 0x0001 + 6 + 20;
+  for (std::size_t i = 34; i < 54; i += 2) sum += readBe16(&frame[i]);
+  while (sum > 0xffff) sum = (sum & 0xffff) + (sum >> 16);
+  writeBe16(&frame[50], static_cast<std::uint16_t>(~sum));
+  EXPECT_EQ(transportChecksumOf(frame), TransportChecksum::kRight);
+  frame[40] ^= std::byte{1};
+  EXPECT_EQ(transportChecksumOf(frame), TransportChecksum::kWrong);
+  EXPECT_EQ(transportChecksumOf(std::span(frame).first(50)), TransportChecksum::kNone);
+  frame[23] = std::byte{1};  // ICMP, with a header's checksum that is wrong now
+  EXPECT_EQ(transportChecksumOf(frame), TransportChecksum::kNone);
+  EXPECT_EQ(transportChecksumOf({}), TransportChecksum::kNone);
 }
 
 }  // namespace

@@ -179,6 +179,40 @@ def test_Fabric_Live_PrintsEachInterval(tmp_path):
     assert len(re.findall(r"^[\d.]+ s; 0 frames under way", output, re.MULTILINE)) >= 2
 
 
+VETH_SCRIPT = """
+set -eu
+ip link add fab-a type veth peer name a0; ip link set fab-a up
+ip link add fab-b type veth peer name b0; ip link set fab-b up
+touch "$OUT/a.net" "$OUT/b.net"
+for n in a b; do unshare --net="$OUT/$n.net" true; ip link set ${n}0 netns "$OUT/$n.net"; done
+nsenter --net="$OUT/a.net" sh -c 'ip addr add 10.77.0.2/24 dev a0; ip link set a0 up'
+nsenter --net="$OUT/b.net" sh -c 'ip addr add 10.77.0.3/24 dev b0; ip link set b0 up'
+"$FABRIC" --host name=a,interface=fab-a --host name=b,interface=fab-b > "$OUT/log" 2>&1 &
+fabric=$!
+until grep -q ready "$OUT/log"; do kill -0 $fabric; sleep 0.05; done
+nsenter --net="$OUT/a.net" "$PYTHON" -c '
+import socket
+client = socket.socket()
+client.settimeout(1.5)
+try:
+    client.connect(("10.77.0.3", 9000))
+except TimeoutError:
+    print("no answer")' || true
+kill -INT $fabric
+wait $fabric
+"""
+
+
+@needs_namespaces
+def test_Fabric_VethThatLeavesChecksums_IsSaidAtTheEnd(tmp_path):
+    environment = {**os.environ, "FABRIC": FABRIC, "OUT": str(tmp_path), "PYTHON": sys.executable}
+    answer = run([*enclosure_words(), "bash", "-c", VETH_SCRIPT], env=environment)
+    log = (tmp_path / "log").read_text()
+    assert answer.returncode == 0, answer.stderr + log
+    assert "no answer" in answer.stdout
+    assert re.search(r"a \(interface fab-a\): \d+ frames from it, .* had no right checksum.*ethtool -K DEV tx off", log), log
+
+
 TAP_SCRIPT = """
 set -eu
 mount -t tmpfs test /run/netns
