@@ -70,21 +70,22 @@ def bound_s(ranks, per_rank, edge, completion):
     return iterations(ranks, per_rank) / 2 * (edge.delay_s + edge.back_s)
 
 
-def time_s(size, edges, completion="buffered", gamma=0.0, segment_bytes=SEGMENT_BYTES, element_bytes=4):
-    """When the last rank has the whole sum. edges[r] leads from rank r to rank r-1."""
+def time_s(size, edges, completion="buffered", gamma=0.0, segment_bytes=SEGMENT_BYTES, element_bytes=4, late=None):
+    """When the last rank has the whole sum. edges[r] leads from rank r to rank r-1. late(), if given, is asked in each iteration: an array of the
+    seconds by which what each rank sends comes later (what was lost of it comes once more)."""
     if completion not in COMPLETIONS:
         raise ValueError(f"completion {completion!r} is none of {', '.join(COMPLETIONS)}")
     ranks = len(edges)
     parts = cut(size, ranks, segment_bytes, element_bytes)
     most = max(4, MAX_ITERATIONS // iterations(ranks, 1))
     if parts.per_rank <= most:
-        return run(ranks, parts.per_rank, parts.segment, edges, completion, gamma)
-    half = run(ranks, most // 2, parts.segment, edges, completion, gamma)
-    whole = run(ranks, most, parts.segment, edges, completion, gamma)
+        return run(ranks, parts.per_rank, parts.segment, edges, completion, gamma, late)
+    half = run(ranks, most // 2, parts.segment, edges, completion, gamma, late)
+    whole = run(ranks, most, parts.segment, edges, completion, gamma, late)
     return whole + (whole - half) / (most - most // 2) * (parts.per_rank - most)
 
 
-def run(ranks, per_rank, segment, edges, completion, gamma):
+def run(ranks, per_rank, segment, edges, completion, gamma, late=None):
     """Every iteration of every rank, with segments of one size; a rank's iterations follow one another. Element r of each array is rank r's."""
     rank = np.arange(ranks)
     to, origin = (rank - 1) % ranks, (rank + 1) % ranks
@@ -103,7 +104,7 @@ def run(ranks, per_rank, segment, edges, completion, gamma):
                 continue
             start = now if completion == "buffered" else np.maximum(now, now[to] + back)
             free = np.maximum(start, free) + serialise
-            there = free + delay
+            there = free + delay + (late() if late else 0.0)
             arrived[i % 2] = there[origin]
             sent[i % 2] = there + back if completion == "acknowledged" else start
     return float(now.max())

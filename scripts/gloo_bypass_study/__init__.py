@@ -1,0 +1,17 @@
+"""The published studies, measured over several transports through the same emulated links, beside the model.
+
+catalogue   the studies: their edges, sizes and published tables                       (pure)
+cells       what is measured when: one cell a variant, segment size, loss, transport   (pure)
+prediction  the model's times of a cell                                                (pure)
+reading     what one run of a cell left behind: times, TCP's state, counters, frames lost
+attribution how much of a slow edge's cost is the transport's, how much Gloo's pipeline's (pure)
+tables      cells and runs to tables of published, measured and modelled figures       (pure)
+plots       the same as pictures                                                       (pure)
+page        everything as one HTML page                                                (pure)
+rendering   a results folder to tables, CSV, plots and page; run again, it draws the same again
+rank_probe  a program of its own: runs a rank, and samples its CPU, memory, traffic and TCP connections
+measurement the study itself, run by run; a run that fails is said and the others go on
+command     the command line of scripts/study
+
+Units: seconds and bytes unless a name says otherwise; delays are of one way.
+"""

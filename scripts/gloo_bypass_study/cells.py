@@ -1,0 +1,144 @@
+"""What a study measures, cell by cell, and how a cell is run. Pure.
+
+A cell is one variant of the edge, one loss, one segment size and one transport. Repeats go over all cells in turn, so that transports
+alternate and a slow spell of the machine hits each alike.
+"""
+
+from dataclasses import dataclass
+
+from . import catalogue
+
+# The program's own limits follow from the model: so many times as long, and this much more.
+PATIENCE, START_S, LEAST_OPERATION_S = 12.0, 60.0, 60.0
+PROBE_INTERVAL_S = 0.5
+# Delay-based control (Swift) takes the wait for one of a few cores, which four ranks and the fabric share, for congestion: its windows
+# stay at two datagrams and edges without any delay become the slow ones. BBR measures rates.
+SETTINGS = {"GLOO_BYPASS_CONGESTION_CONTROL": "bbr"}
+
+
+@dataclass(frozen=True)
+class Cell:
+    variant: str
+    transport: str
+    segment: str
+    loss_percent: float
+
+    @property
+    def slug(self):
+        loss = f"-loss{self.loss_percent:g}" if self.loss_percent else ""
+        return f"{self.variant}{loss}-{self.segment}-{self.transport}"
+
+    @property
+    def about(self):
+        loss = f", {self.loss_percent:g} % loss" if self.loss_percent else ""
+        return f"{self.variant}{loss}, segments {catalogue.SEGMENT_NAMES[self.segment]}, {self.transport}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be measured. `bytes` and the rest as of the scale unless the user said otherwise."""
+
+    study: str
+    scale: str
+    transports: tuple = ("TCP", "DPDK")
+    variants: tuple = ()
+    segments: tuple = catalogue.SEGMENTS
+    losses: tuple = (0.0,)
+    lossy: tuple = ()
+    repeats: int = 2
+    ranks: int = 4
+    bytes: int = 16 * catalogue.MIB
+    rounds: int = 2
+    warm_up: int = 1
+    mtu: int = 1500
+    seed: int = 1
+    settings: tuple = tuple(SETTINGS.items())
+    sysctls: tuple = ()
+
+    def as_record(self):
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
+
+    @staticmethod
+    def from_record(record):
+        names = Plan.__dataclass_fields__
+        return Plan(**{name: tuple(tuple(one) if isinstance(one, list) else one for one in value) if isinstance(value, list) else value
+                       for name, value in record.items() if name in names})
+
+
+def cells_of(plan):
+    """In the order of measuring: the transports of one cell one after another."""
+    found = []
+    for variant in plan.variants:
+        for loss in plan.losses:
+            if loss and variant not in plan.lossy:
+                continue
+            found += [Cell(variant, transport, segment, loss) for segment in plan.segments for transport in plan.transports]
+    return found
+
+
+def segment_bytes(plan, segment):
+    """Gloo's largest segment in bytes, of whole floats; 0: Gloo's own. Two segments a rank: 2 N of them in all."""
+    if segment == "default":
+        return 0
+    return max(4, -(-plan.bytes // (2 * plan.ranks * 4)) * 4)
+
+
+def quantity(value, unit):
+    return f"{value:g}{unit}"
+
+
+def edge_flags(plan, study, cell):
+    """The fabric's description, as flags of fabric-run."""
+    variant = study.variant(cell.variant)
+    flags = ["--ranks", str(plan.ranks), "--seed", str(plan.seed), "--defaults",
+             f"rate={catalogue.FAST_RATE_MBIT:g}Mbit/s,delay={catalogue.FAST_DELAY_MS:g}ms,queue={catalogue.FAST_QUEUE}"]
+    settings = []
+    if variant.rate_mbit is not None:
+        settings += [f"rate={variant.rate_mbit:g}Mbit/s", f"queue={catalogue.SLOW_QUEUE}"]
+    if variant.delay_ms is not None:
+        settings += [f"delay={variant.delay_ms:g}ms", f"queue={catalogue.FAR_QUEUE}"]
+    if cell.loss_percent:
+        settings.append(f"loss={cell.loss_percent:g}%")
+    if settings:
+        start, end = slow_edge(plan.ranks)
+        flags += ["--edge", ",".join([f"from=r{start}", f"to=r{end}", *settings])]
+    return flags
+
+
+def slow_edge(ranks):
+    """From the last rank to the one before it, as published."""
+    return ranks - 1, ranks - 2
+
+
+def operation_limit_s(model_s):
+    return max(LEAST_OPERATION_S, PATIENCE * model_s)
+
+
+def run_limit_s(plan, model_s):
+    # Connecting, one all-reduce that is checked, those that warm up, those that are timed.
+    return START_S + (1 + plan.warm_up + plan.rounds) * (PATIENCE * model_s + 10.0)
+
+
+@dataclass(frozen=True)
+class Programs:
+    fabric_run: object
+    fabric: object
+    all_reduce_perf: object
+    python: object
+    probe: object
+
+
+def command_of(plan, study, cell, model_s, programs, output, perf_json):
+    """fabric-run with the ranks of one run; its `output` is a folder that does not exist yet."""
+    words = [programs.fabric_run, "--transport", cell.transport, *edge_flags(plan, study, cell), "--mtu", plan.mtu, "--fabric", programs.fabric,
+             "--output", output, "--samples", "--timeout", round(run_limit_s(plan, model_s))]
+    if cell.transport != "TCP":
+        stats = f"GLOO_BYPASS_STATS={output}/stats-%r.json"
+        words += [part for setting in (stats, *(f"{name}={value}" for name, value in plan.settings)) for part in ("--env", setting)]
+    else:
+        words += [part for name, value in plan.sysctls for part in ("--sysctl", f"{name}={value}")]
+    words += ["--", programs.python, programs.probe, "--output", output, "--interval", PROBE_INTERVAL_S, "--", programs.all_reduce_perf,
+              "--transports", cell.transport.partition("-")[0], "-b", plan.bytes, "-e", plan.bytes, "-n", 1, "-w", plan.warm_up,
+              "--rounds", plan.rounds, "--segment-bytes", segment_bytes(plan, cell.segment), "--timeout", round(operation_limit_s(model_s)),
+              "--json", perf_json]
+    return [str(word) for word in words]

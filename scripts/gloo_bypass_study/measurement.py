@@ -1,0 +1,67 @@
+"""The study, run by run. A run that fails is written down and said, and the others go on; after each the folder is complete as far as
+it goes.
+"""
+
+import os
+from dataclasses import asdict
+
+from gloo_bypass_report import machine
+from gloo_bypass_report.records import RecordError
+from gloo_bypass_report.stages import Stages, telling
+
+from . import cells, prediction, reading
+
+SCHEMA = "gloo-bypass/study/1"
+# fabric-run has the limit itself, and ends its ranks in order.
+GRACE_S = 60.0
+MAX_TCP_BUFFER = "/proc/sys/net/ipv4/tcp_rmem", "/proc/sys/net/ipv4/tcp_wmem"
+
+
+def kernel_tcp():
+    """What bounds TCP's windows here: default congestion control and buffers. New network namespaces begin with these."""
+    return {"congestion_control": machine.text_of("/proc/sys/net/ipv4/tcp_congestion_control").strip() or machine.UNKNOWN,
+            **{path.rpartition("/")[2]: " ".join(machine.text_of(path).split()) for path in MAX_TCP_BUFFER}}
+
+
+class StudyMeasurement(Stages):
+    """One study into one results folder. Single-threaded; owns its children while a run lasts."""
+
+    def __init__(self, root, plan, study, programs, folder, display, repeat_command):
+        super().__init__(root, folder, display, {
+            "schema": SCHEMA, "study": study.name, "plan": plan.as_record(), "machine": machine.describe(root), "kernel_tcp": kernel_tcp(),
+            "environment": telling(os.environ), "repeat_command": repeat_command, "runs": []})
+        self.plan, self.study, self.programs = plan, study, programs
+
+    def run(self):
+        """All runs. Returns whether none failed. KeyboardInterrupt passes through once the state is saved."""
+        try:
+            self.save()
+            listed = cells.cells_of(self.plan)
+            for repeat in range(1, self.plan.repeats + 1):
+                for number, cell in enumerate(listed, start=1):
+                    self.run_cell(cell, repeat, f"{number} of {len(listed)}")
+            self.record["state"] = "failed" if self.record["failures"] else "complete"
+        except KeyboardInterrupt:
+            self.record["state"] = "interrupted"
+            raise
+        finally:
+            self.save()
+        return not self.record["failures"]
+
+    def run_cell(self, cell, repeat, place):
+        plan, slug = self.plan, f"{repeat}-{cell.slug}"
+        name = f"repeat {repeat}, {place}: {cell.about}"
+        output, perf = self.folder.place(f"raw/{slug}").absolute(), self.folder.place(f"raw/{slug}.json").absolute()
+        model_s = prediction.model_of(plan, self.study, cell).schedule_s
+        command = cells.command_of(plan, self.study, cell, model_s, self.programs, output, perf)
+        limit_s = cells.run_limit_s(plan, model_s) + GRACE_S
+        if not self.stage(name, slug, command, limit_s, dict(os.environ)):
+            return
+        try:
+            found = reading.run_of(output, perf, plan, cell)
+        except RecordError as error:
+            self.fail(name, str(error), self.folder.place(f"logs/{slug}.log"))
+            self.save()
+            return
+        self.record["runs"].append({"cell": asdict(cell), "repeat": repeat, "folder": f"raw/{slug}", **found})
+        self.save()

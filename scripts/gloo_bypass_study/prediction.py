@@ -1,0 +1,100 @@
+"""The model's times of a cell. Pure.
+
+schedule   Gloo's ring (gloo_bypass_model.schedule) over the cell's edges, with the headers of the transport's frames: over TCP data waits for the
+           notice of a posted receive (granted), over the others it does not where the path is long (buffered)
+repeated   the same schedule where the frames that are lost come once more, and those of them that are lost again: a segment is complete one round trip
+           later for each time that any of its frames has to be sent again. What a transport can do that repairs losses by sending again
+floor      what no schedule can beat: on an edge that is far, one delay in each half of the ring, and the bytes that cross it at its rate
+
+Neither knows the processor: where ranks share cores, as here, the time without limit is the processor's and comes beside it.
+"""
+
+import functools
+import math
+import random
+import statistics
+from dataclasses import dataclass
+
+import numpy as np
+
+from gloo_bypass_model import framing, schedule
+
+from . import catalogue, cells
+
+LONG_PATH_RTT_MS = 1.0   # GLOO_BYPASS_LONG_PATH_RTT_US
+DRAWS = 15               # of losses: their mean is steady to a few per cent
+
+
+@dataclass(frozen=True)
+class Model:
+    """Seconds. schedule_s: Gloo's ring as this transport completes; repeated_s: with the cell's loss, the same without any; floor_s: propagation
+    and serialisation."""
+
+    schedule_s: float
+    repeated_s: float
+    floor_s: float
+    completion: str
+
+
+def path_of(plan, transport):
+    name = "TCP" if transport == "TCP" else "DPDK netdev, pci"
+    return next(one for one in framing.paths(plan.mtu) if one.name == name)
+
+
+def payload_share(plan, transport):
+    """Of the bytes on an edge: how many are the vector's."""
+    size = catalogue.MIB
+    return size / path_of(plan, transport).message(size, both_ways=plan.ranks == 2).forward
+
+
+def frame_payload(plan, transport):
+    path = path_of(plan, transport)
+    return path.frame_payload if transport == "TCP" else path.chunk
+
+
+def completion_of(transport, delay_ms):
+    if transport == "TCP":
+        return "granted"
+    return "buffered" if delay_ms + catalogue.FAST_DELAY_MS >= LONG_PATH_RTT_MS else "acknowledged"
+
+
+def model_of(plan, study, cell):
+    variant = study.variant(cell.variant)
+    share = payload_share(plan, cell.transport)
+    fast = catalogue.FAST_RATE_MBIT * 1e6 / 8 * share
+    rate = fast if variant.rate_mbit is None else variant.rate_mbit * 1e6 / 8 * share
+    fast_s = catalogue.FAST_DELAY_MS * 1e-3
+    delay_ms = catalogue.FAST_DELAY_MS if variant.delay_ms is None else variant.delay_ms
+    completion = completion_of(cell.transport, delay_ms)
+    edges = tuple(schedule.ring_of(plan.ranks, fast, fast_s, slow=schedule.Edge(rate, delay_ms * 1e-3, fast_s)))
+    segment = cells.segment_bytes(plan, cell.segment) or schedule.SEGMENT_BYTES
+    lossless = schedule.time_s(plan.bytes, edges, completion, segment_bytes=segment)
+    return Model(lossless, repeated_s(plan, cell, edges, completion, segment) if cell.loss_percent else lossless,
+                 floor_s(plan, rate, delay_ms * 1e-3), completion)
+
+
+def trips_of(frames, loss, chance):
+    """How often any of so many frames has to be sent until all have arrived, with this much luck (0 to 1)."""
+    trips = 1
+    while (1 - loss ** trips) ** frames < chance:
+        trips += 1
+    return trips
+
+
+@functools.lru_cache(maxsize=None)
+def repeated_s(plan, cell, edges, completion, segment):
+    """Mean over DRAWS seeded draws."""
+    start, _ = cells.slow_edge(plan.ranks)
+    edge, loss = edges[start], cell.loss_percent / 100
+    luck = random.Random(plan.seed)
+    frames = math.ceil(schedule.cut(plan.bytes, plan.ranks, segment).segment / frame_payload(plan, cell.transport))
+    on_edge = np.arange(plan.ranks) == start
+
+    def late():
+        return on_edge * (trips_of(frames, loss, luck.random()) - 1) * (edge.delay_s + edge.back_s)
+    return statistics.mean(schedule.time_s(plan.bytes, edges, completion, segment_bytes=segment, late=late) for _ in range(DRAWS))
+
+
+def floor_s(plan, rate, delay_s):
+    """With two ranks every byte crosses the edge once in each half too."""
+    return 2 * delay_s + 2 * (plan.ranks - 1) / plan.ranks * plan.bytes / rate

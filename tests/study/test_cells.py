@@ -1,0 +1,105 @@
+"""Which cells a plan has, in which order, how a cell is run, and what the model says of it."""
+
+import pytest
+from conftest import STUDY, plan_for
+from gloo_bypass_study import catalogue, cells, prediction
+
+PROGRAMS = cells.Programs("fabric-run", "fabric", "all_reduce_perf", "python3", "rank_probe.py")
+
+
+def words(plan, cell, study=STUDY):
+    return cells.command_of(plan, study, cell, 2.0, PROGRAMS, "/out", "/out.json")
+
+
+def value(listed, flag):
+    return listed[listed.index(flag) + 1]
+
+
+def test_cells_transportsOfACell_FollowOneAnother():
+    found = cells.cells_of(plan_for(losses=(0.0,)))
+    assert [(one.variant, one.segment, one.transport) for one in found] == [
+        (variant, segment, transport) for variant in ("base", "300ms") for segment in ("default", "two") for transport in ("TCP", "DPDK")]
+
+
+def test_cells_loss_IsMeasuredWhereThePlanSaysSo():
+    found = cells.cells_of(plan_for())
+    assert {one.variant for one in found if one.loss_percent} == {"300ms"}
+    assert len({one.slug for one in found}) == len(found)
+
+
+def test_segments_two_AreTwoARankAndWholeFloats():
+    plan = plan_for(bytes=16 * 2**20)
+    assert cells.segment_bytes(plan, "two") == 2 * 2**20
+    odd = cells.segment_bytes(plan_for(bytes=catalogue.PUBLISHED_BYTES + 4), "two")
+    assert odd % 4 == 0 and 8 * odd >= catalogue.PUBLISHED_BYTES + 4
+    assert cells.segment_bytes(plan, "default") == 0
+
+
+def test_command_farEdge_HasDelayLossAndRoom():
+    listed = words(plan_for(), cells.Cell("300ms", "DPDK", "two", 1.0))
+    assert value(listed, "--edge") == "from=r3,to=r2,delay=300ms,queue=256MiB,loss=1%"
+    assert value(listed, "--segment-bytes") == str(2 * 2**20)
+    assert "GLOO_BYPASS_CONGESTION_CONTROL=bbr" in listed and "GLOO_BYPASS_STATS=/out/stats-%r.json" in listed
+
+
+def test_command_baseOverTcp_HasNoEdgeAndNoSettingsOfOurs():
+    listed = words(plan_for(sysctls=(("net.ipv4.tcp_congestion_control", "cubic"),)), cells.Cell("base", "TCP", "default", 0.0))
+    assert "--edge" not in listed and "--env" not in listed
+    assert value(listed, "--sysctl") == "net.ipv4.tcp_congestion_control=cubic"
+    assert value(listed, "--transports") == "TCP"
+
+
+def test_command_slowEdge_HasRateAndARoutersQueue():
+    listed = words(plan_for(study="edge-bandwidth"), cells.Cell("50Mbit", "DPDK-netdev", "default", 0.0), catalogue.EDGE_BANDWIDTH)
+    assert value(listed, "--edge") == "from=r3,to=r2,rate=50Mbit/s,queue=1MiB"
+    assert value(listed, "--transport") == "DPDK-netdev" and value(listed, "--transports") == "DPDK"
+
+
+def test_limits_longerModel_WaitsLonger():
+    plan = plan_for()
+    assert cells.run_limit_s(plan, 70.0) > 70.0 * (1 + plan.warm_up + plan.rounds)
+    assert cells.operation_limit_s(0.001) == cells.LEAST_OPERATION_S
+
+
+def test_plan_throughItsRecord_IsTheSame():
+    plan = plan_for(sysctls=(("net.a", "b"),))
+    assert cells.Plan.from_record(plan.as_record()) == plan
+
+
+def model(transport, segment="default", loss=0.0, study=STUDY, variant="300ms", **changes):
+    return prediction.model_of(plan_for(**changes), study, cells.Cell(variant, transport, segment, loss))
+
+
+def test_model_300ms_IsTheArchitecturesArithmetic():
+    # 16 segments, 4 a rank: 24 iterations; 8 in a delay where sends are buffered, 2 where data waits for the notice.
+    assert model("DPDK").schedule_s == pytest.approx(3 * 0.3, rel=0.03)
+    assert model("TCP").schedule_s == pytest.approx(12 * 0.3, rel=0.03)
+    assert (model("TCP").completion, model("DPDK").completion, model("DPDK", variant="base").completion) == ("granted", "buffered", "acknowledged")
+
+
+def test_model_twoSegmentsARank_ReachesTheFloor():
+    found = model("DPDK", "two")
+    assert found.floor_s == pytest.approx(2 * 0.3 + 1.5 * 16 * 2**20 / 1.25e9, rel=0.01)
+    assert found.schedule_s == pytest.approx(found.floor_s, rel=0.02)
+
+
+def test_model_slowEdge_IsSerialisation():
+    found = model("TCP", study=catalogue.EDGE_BANDWIDTH, variant="50Mbit")
+    assert found.floor_s == pytest.approx(1.5 * 16 * 2**20 * 8 / 50e6 * 1514 / 1448, rel=0.01)
+    assert found.schedule_s == pytest.approx(found.floor_s, rel=0.05)
+
+
+def test_model_loss_AddsTripsAndMoreForMoreLoss():
+    none, little, much = (model("DPDK", loss=loss) for loss in (0.0, 0.1, 1.0))
+    assert none.repeated_s == none.schedule_s == little.schedule_s
+    # 765 frames a segment: half of all segments lose one at 0.1 %, nearly all at 1 %, some of those twice.
+    assert 1.7 * none.schedule_s < little.repeated_s < 2.0 * none.schedule_s + 0.1 < much.repeated_s < 3 * none.schedule_s
+
+
+def test_model_loss_IsTheSameForTheSameSeed():
+    assert model("DPDK", loss=1.0) == model("DPDK", loss=1.0)
+
+
+def test_trips_certainAndHopelessLuck_AreOneAndMany():
+    assert prediction.trips_of(100, 0.01, 0.0) == 1
+    assert prediction.trips_of(100, 0.01, 0.999999) >= 4

@@ -1,0 +1,194 @@
+"""scripts/study: options and refusals, runs that fail, Ctrl-C; and a small study with the programs themselves."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, RUNS, study_folder
+from gloo_bypass_study import cells, command
+
+BUILD = os.environ.get("STUDY_BUILD")
+
+
+@pytest.fixture
+def study(capsys):
+    """Runs scripts/study in this process: (exit status, standard output, standard error)."""
+    def run(*arguments):
+        try:
+            status = command.main([str(argument) for argument in arguments])
+        except SystemExit as ended:
+            status = ended.code
+        return status, *capsys.readouterr()
+    return run
+
+
+@pytest.fixture
+def doubled(monkeypatch, tmp_path):
+    """scripts/study with a double of fabric-run, and programs that are there."""
+    def make(faults=None):
+        double = tmp_path / "fabric-run"
+        double.write_text(f"#!/bin/sh\nexec {sys.executable} {Path(__file__).with_name('fabric_run_double.py')} \"$@\"\n")
+        double.chmod(0o755)
+        monkeypatch.setenv("FAULTS", json.dumps(faults or {}))
+        monkeypatch.setattr(command, "programs_of", lambda options: cells.Programs(double, "/bin/true", "/bin/true", sys.executable, "probe.py"))
+        monkeypatch.setattr(command.enclosure, "check_tools", lambda: None)
+        monkeypatch.setattr(command.enclosure, "check_right", lambda: None)
+        return tmp_path / "results"
+    return make
+
+
+@pytest.mark.parametrize("arguments, said", [
+    ((), "required: NAME"), (("edge-colour",), "invalid choice: 'edge-colour'"),
+    (("edge-latency", "--variants", "base,400ms"), "'400ms' is none of base, 100ms, 200ms, 300ms"),
+    (("edge-latency", "--transports", "TCP,TCP"), "names one twice"), (("edge-latency", "--transports", "RDMA"), "'RDMA' is none of TCP, DPDK"),
+    (("edge-latency", "--losses", "0,51"), "it must be a number from 0 to 50"), (("edge-latency", "--segments", "three"), "'three' is none of"),
+    (("edge-latency", "--repeats", "0"), "from 1 to 100"), (("edge-latency", "--sysctl", "kernel.x=1"), "is not net.NAME=VALUE"),
+    (("edge-latency", "--env", "x"), "is not NAME=VALUE"), (("edge-latency", "--bytes", "30"), "--bytes 30: it must be a multiple of 4, and 32"),
+    (("edge-latency", "--variants", "base", "--losses", "1"), "nothing to measure"),
+    (("edge-latency", "--build", "/nowhere"), "/nowhere/tools/fabric/fabric is missing: run scripts/build first"),
+    (("draw", "/nowhere"), "/nowhere/results.json: cannot be read")])
+def test_command_badInput_IsOneLineAndStatus2(study, arguments, said):
+    status, output, errors = study(*arguments)
+    assert status == 2 and output == ""
+    assert said in errors.splitlines()[-1]
+
+
+def test_command_noRight_SaysWhatToDo(study, doubled, monkeypatch):
+    results = doubled()
+
+    def refuse():
+        raise command.FabricRunError("no right to make network namespaces here (x): run it as root")
+    monkeypatch.setattr(command.enclosure, "check_right", refuse)
+    status, _, errors = study("edge-latency", "--output", results)
+    assert (status, errors) == (2, "study: no right to make network namespaces here (x): run it as root\n")
+    assert not results.exists()
+
+
+def test_command_folderThatExists_IsRefused(study, doubled):
+    results = doubled()
+    results.mkdir()
+    status, _, errors = study("edge-latency", "--output", results)
+    assert status == 2 and "exists already: choose another --output" in errors
+
+
+def test_command_allRunsWell_WritesTablesAndStatus0(study, doubled):
+    results = doubled()
+    status, output, _ = study("edge-latency", "--variants", "base,300ms", "--repeats", 2, "--output", results, "--losses", "0")
+    assert status == 0
+    record = json.loads((results / "results.json").read_text())
+    order = [(run["repeat"], run["cell"]["transport"]) for run in record["runs"]]
+    assert order == [(repeat, transport) for repeat in (1, 2) for _ in range(4) for transport in ("TCP", "DPDK")]
+    assert record["state"] == "complete" and (results / "index.html").exists()
+    assert "300 ms" in output and "within 1.25 x of what Gloo's schedule allows" in output
+
+
+@pytest.mark.parametrize("fault, said", [("fail", "DPDK has the reason it failed"), ("wrong", "3 elements of the all-reduce are wrong")])
+def test_command_oneTransportFails_OthersGoOn(study, doubled, fault, said):
+    results = doubled({"DPDK": fault})
+    status, output, _ = study("edge-latency", "--variants", "300ms", "--segments", "default", "--losses", "0", "--repeats", 2, "--output", results)
+    record = json.loads((results / "results.json").read_text())
+    assert status == 1 and said in output
+    assert [run["cell"]["transport"] for run in record["runs"]] == ["TCP", "TCP"] and len(record["failures"]) == 2
+    assert said in (results / "index.html").read_text()
+
+
+def test_command_nothingMeasured_IsStatus1AndNamesTheLogs(study, doubled):
+    results = doubled({"DPDK": "fail"})
+    status, output, _ = study("edge-latency", "--transports", "DPDK", "--variants", "base", "--repeats", 1, "--output", results)
+    assert status == 1 and "nothing was measured; logs are in" in output
+
+
+def test_command_interrupted_KeepsWhatThereIs(study, doubled, monkeypatch, tmp_path):
+    results, pid_file = doubled({"DPDK": "hang"}), tmp_path / "pid"
+    monkeypatch.setenv("PID_FILE", str(pid_file))
+    from gloo_bypass_report import children
+    waited = children.time.monotonic
+
+    def interrupt_when_it_hangs():
+        if pid_file.exists() and pid_file.read_text():
+            monkeypatch.setattr(children.time, "monotonic", waited)
+            raise KeyboardInterrupt
+        return waited()
+    monkeypatch.setattr(children.time, "monotonic", interrupt_when_it_hangs)
+    status, output, _ = study("edge-latency", "--variants", "300ms", "--segments", "default", "--losses", "0", "--output", results)
+    record = json.loads((results / "results.json").read_text())
+    assert status == 130 and "everything started here has been ended" in output
+    assert record["state"] == "interrupted" and [run["cell"]["transport"] for run in record["runs"]] == ["TCP"]
+    assert (results / "index.html").exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid_file.read_text()), 0)
+
+
+def test_command_draw_ShowsARecordedStudy(study, tmp_path):
+    folder = study_folder(tmp_path / "study", runs=RUNS)
+    status, output, _ = study("draw", folder.path)
+    assert status == 0 and "3.89 s" in output and "75 % are TCP's" in output
+
+
+def test_command_program_HelpsAndNamesEveryStudy():
+    done = subprocess.run([ROOT / "scripts" / "study", "--help"], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0 and "edge-latency" in done.stdout and "edge-bandwidth" in done.stdout
+
+
+def test_probe_program_SamplesAndPassesTheStatusOn(tmp_path):
+    probe = ROOT / "scripts" / "gloo_bypass_study" / "rank_probe.py"
+    environment = {name: text for name, text in os.environ.items() if name != "GLOO_SOCKET_IFNAME"} | {"RANK": "2"}
+    done = subprocess.run([sys.executable, probe, "--output", tmp_path, "--interval", "0.01", "--", sys.executable, "-c",
+                           "import sys, time; time.sleep(0.2); sys.exit(7)"], env=environment, timeout=60, check=False)
+    record = json.loads((tmp_path / "probe-2.json").read_text())
+    assert done.returncode == 7 and record["status"] == 7 and record["rank"] == 2
+    assert len(record["samples"]) > 1 and record["samples"][-1]["resident_bytes"] > 0
+
+
+def right_to_namespaces():
+    try:
+        command.enclosure.check_tools()
+        command.enclosure.check_right()
+    except command.FabricRunError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.skipif(not BUILD, reason="no build folder given in STUDY_BUILD")
+def test_study_ofTheProgramsThemselves_MeasuresBothTransports(tmp_path):
+    if problem := right_to_namespaces():
+        pytest.skip(problem)
+    results = tmp_path / "results"
+    done = subprocess.run([ROOT / "scripts" / "study", "edge-latency", "--ranks", "2", "--bytes", "64K", "--variants", "100ms", "--segments", "default",
+                           "--losses", "0", "--repeats", "1", "--rounds", "1", "--warm-up", "0", "--build", BUILD, "--output", results],
+                          capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    record = json.loads((results / "results.json").read_text())
+    found = {run["cell"]["transport"]: run for run in record["runs"]}
+    # Two halves of the ring, each over the edge once: nothing is faster than that. How much slower is the machine's affair.
+    assert all(run["times_s"][0] > 0.19 for run in found.values())
+    assert found["TCP"]["tcp"]["cwnd_max"] > 0 and found["TCP"]["tcp"]["control"]
+    assert found["DPDK"]["bypass"]["packets_sent"] > 0
+    assert all(run["fabric"]["slow"]["mean_delay_ms"] > 99 for run in found.values())
+    assert (results / "index.html").exists() and (results / "samples.csv").exists()
+
+
+@pytest.mark.skipif(not BUILD, reason="no build folder given in STUDY_BUILD")
+def test_study_interrupted_LeavesNothingRunning(tmp_path):
+    if problem := right_to_namespaces():
+        pytest.skip(problem)
+    results = tmp_path / "results"
+    process = subprocess.Popen([ROOT / "scripts" / "study", "edge-latency", "--ranks", "2", "--bytes", "64K", "--variants", "300ms", "--transports",
+                                "TCP", "--rounds", "10000", "--build", BUILD, "--output", results], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    try:
+        deadline = time.monotonic() + 60
+        while not list(results.glob("raw/*/rank-1.log")):
+            assert time.monotonic() < deadline and process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        output = process.communicate(timeout=60)[0].decode()
+    finally:
+        process.kill()
+    assert process.returncode == 130, output
+    lines = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, timeout=20, check=True).stdout.splitlines()
+    assert not [line for line in lines if str(results) in line]
