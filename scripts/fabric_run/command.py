@@ -24,6 +24,7 @@ MASTER_PORT = 29500
 # A memif ring: 2^10 slots of 2 KiB, or fewer of jumbo frames.
 LOG2_SLOTS, LOG2_JUMBO_SLOTS = 10, 9
 CHECK_S = 30.0
+MARKERS_OVER_LOOPBACK = "127.0.0.1"
 ETHERNET_HEADER = 14
 
 DESCRIPTION = """\
@@ -64,6 +65,9 @@ def parse(arguments):
     parser.add_argument("--mtu", type=number_in(int, 576, 32768), default=1500, metavar="N", help="longest IP packet (default 1500)")
     parser.add_argument("--memory", type=number_in(int, 1, 1 << 20), default=512, metavar="MIB", help="for frames under way (default 512)")
     parser.add_argument("--samples", action="store_true", help="the edges' counters each second to OUTPUT/samples.jsonl")
+    parser.add_argument("--capture", action="store_true", help="every frame, as it enters the fabric, to OUTPUT/capture.pcapng, with step markers: "
+                        "{markers} in the program's arguments is where they go, as in ddp_train --step-markers {markers}")
+    parser.add_argument("--snap", type=number_in(int, 0, 65536), default=128, metavar="N", help="bytes kept of each frame; 0: all (default 128)")
     parser.add_argument("--rendezvous", choices=("control", "fabric"), default="control",
                         help="not DPDK: where MASTER_ADDR is: in a network of its own (default), or on the emulated links")
     parser.add_argument("--sysctl", type=sysctl, action="append", default=[], metavar="NAME=VALUE",
@@ -120,6 +124,10 @@ class Run:
         for index, host in enumerate(self.hosts):
             port = f"interface={network.fabric_interface(index)}" if self.own_namespaces else f"memif={self.socket(index)}"
             words += ["--host", f"name={host['name']},{port}"]
+        if options.capture:
+            words += ["--capture", options.output / "capture.pcapng", "--snap", options.snap]
+            if not self.own_namespaces:
+                words += ["--markers", MARKERS_OVER_LOOPBACK]
         if options.samples:
             words += ["--samples", options.output / "samples.jsonl"]
         return [str(word) for word in words]
@@ -150,8 +158,15 @@ class Run:
                        "GLOO_BYPASS_IPV4": f"{host['ipv4']}/{host['prefix_length']}", "GLOO_BYPASS_MTU": self.options.mtu}
         return {**os.environ, **{name: str(value) for name, value in values.items()}, **dict(self.options.env)}
 
+    def markers_address(self):
+        """Where rank 0 sends step markers: over the fabric to another rank, or to the fabric itself where the kernel does not cross it."""
+        return self.hosts[1]["ipv4"] if self.own_namespaces and len(self.hosts) > 1 else MARKERS_OVER_LOOPBACK
+
     def words_of(self, index):
-        program = [word.replace("{transport}", self.options.transport.partition("-")[0]) for word in self.options.program]
+        values = {"{transport}": self.options.transport.partition("-")[0], "{markers}": self.markers_address()}
+        program = self.options.program
+        for name, value in values.items():
+            program = [word.replace(name, value) for word in program]
         if not self.own_namespaces:
             return program
         # A host name of its own, that of its interface on the fabric: by it Gloo finds the interface where nothing else says.
