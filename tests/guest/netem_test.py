@@ -85,10 +85,10 @@ class Path:
     def send(self, rank, payload):
         self.sender.sendto(payload, (PEERS[rank - 1], PORT))
 
-    def receive_all(self, rank):
-        """(time, payload) of what arrives, until nothing has for QUIET_SECONDS."""
+    def receive_all(self, rank, quiet=QUIET_SECONDS):
+        """(time, payload) of what arrives, until nothing has for `quiet` seconds."""
         receiver = self.receivers[rank - 1]
-        receiver.settimeout(QUIET_SECONDS)
+        receiver.settimeout(quiet)
         arrived = []
         while True:
             try:
@@ -98,11 +98,20 @@ class Path:
             arrived.append((time.monotonic(), payload))
 
 
-@pytest.fixture
-def path():
+@pytest.fixture(scope="module")
+def network():
     made = Path()
     yield made
     made.close()
+
+
+@pytest.fixture
+def path(network):
+    """Without a qdisc, and with nothing under way."""
+    yield network
+    subprocess.run(["tc", "qdisc", "del", "dev", NEAR, "root"], check=False, stderr=subprocess.DEVNULL)
+    for rank in (1, 2):
+        network.receive_all(rank, quiet=0.01)
 
 
 def test_Netem_DelayAndJitter_FramesAreLateEnoughAndInOrder(path):
@@ -119,11 +128,11 @@ def test_Netem_DelayAndJitter_FramesAreLateEnoughAndInOrder(path):
 
 def test_Netem_Loss_IsItsShareOfThatEdgeAlone(path):
     path.emulate("--edge", "from=r0,to=r1,loss=20%")
-    for number in range(2000):
+    for number in range(800):
         for rank in (1, 2):
             path.send(rank, str(number).encode())
-    assert abs(len(path.receive_all(1)) - 1600) < 6 * math.sqrt(2000 * 0.2 * 0.8)
-    assert len(path.receive_all(2)) == 2000
+    assert abs(len(path.receive_all(1)) - 640) < 6 * math.sqrt(800 * 0.2 * 0.8)
+    assert len(path.receive_all(2)) == 800
 
 
 def test_Netem_Rate_TakesItsTime(path):
