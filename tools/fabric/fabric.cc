@@ -80,10 +80,6 @@ class Output {
     if (options_.live) print(now);
     complainOfCapture();
     if (samples_ != nullptr) sample(now);
-    if (const Status written = writeStats(now); !written && !complained_) {
-      complained_ = true;  // once; the last one, at the end, decides
-      (void)complain(written.error().message, 0);
-    }
   }
 
   void print(TimePoint now) {

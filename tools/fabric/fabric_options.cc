@@ -18,7 +18,7 @@ constexpr const char* kDescription =
     "around it.\n"
     "Says 'fabric: ready' on stdout once hosts can be attached. SIGINT and SIGTERM end it in good order: what it made "
     "is removed,\n"
-    "the counters are printed. SIGUSR1 prints them at once.";
+    "the counters are printed. SIGUSR1 prints them within an interval.";
 constexpr const char* kFooter =
     "Descriptions: fabric/README.md, examples/fabric/. Flags stand behind the file, with the same keys:\n"
     "  fabric --config FILE --host name=r0,memif=/run/r0.sock --host name=r1,interface=veth1 --edge "
@@ -67,8 +67,8 @@ std::variant<FabricOptions, std::string> parseFabricOptions(int argc, const char
       ->capture_default_str();
   app.add_flag("--live", options.live, "print the counters of the edges each interval; on a terminal in place");
   app.add_option("--stats", options.statsPath,
-                 "write all counters to this file as JSON, each interval and at the end, whole or not at all");
-  app.add_option("--samples", options.samplesPath, "append a line of JSON to this new file each interval");
+                 "write all counters to this file as JSON at the end, whole or not at all");
+  app.add_option("--samples", options.samplesPath, "write a line of JSON to this new file each interval: the edges that have been used in it");
   auto* capture = app.add_option("--capture", options.capture.path,
                                  "write each frame as it enters at a port to this new pcapng file, an interface for each host");
   app.add_option("--snap", options.capture.snapLength, "keep so many bytes of each frame; 0: all")

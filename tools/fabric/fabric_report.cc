@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace gloo_bypass::fabric {
 namespace {
@@ -158,11 +159,13 @@ nlohmann::ordered_json FabricReport::json(TimePoint now) const {
           {"hosts", hosts}};
 }
 
-nlohmann::ordered_json FabricReport::sample(TimePoint now) const {
+nlohmann::ordered_json FabricReport::sample(TimePoint now) {
   nlohmann::ordered_json edges = nlohmann::ordered_json::array();
   for (const Row& row : usedEdges()) {
     const EdgeEmulator& edge = switch_.edge(row.from, row.to);
     const EdgeCounters& c = edge.counters();
+    std::uint64_t& last = lastOffered_[row.from * switch_.hosts() + row.to];
+    if (std::exchange(last, c.offered) == c.offered) continue;
     edges.push_back({{"from", description_.hosts[row.from].name},
                      {"to", description_.hosts[row.to].name},
                      {"offered_bytes", c.offeredBytes},

@@ -15,7 +15,11 @@ class FabricReport {
  public:
   // Both outlive it.
   FabricReport(const Description& description, const FabricSwitch& fabricSwitch, TimePoint start)
-      : description_(description), switch_(fabricSwitch), start_(start), lastBytes_(description.edges.size()) {}
+      : description_(description),
+        switch_(fabricSwitch),
+        start_(start),
+        lastBytes_(description.edges.size()),
+        lastOffered_(description.edges.size()) {}
 
   // A line for each edge that has been used, at most `maxEdges` of them, those with the most bytes. Rates are of the time since the
   // last call.
@@ -24,8 +28,8 @@ class FabricReport {
   std::string complaints() const;
   // Everything. The README of this folder lists the keys.
   nlohmann::ordered_json json(TimePoint now) const;
-  // One line of the samples: the counters that grow, of the edges that have been used.
-  nlohmann::ordered_json sample(TimePoint now) const;
+  // One line of the samples: the counters that grow, of the edges that have been used since the last call.
+  nlohmann::ordered_json sample(TimePoint now);
 
  private:
   struct Row {
@@ -39,7 +43,8 @@ class FabricReport {
   const FabricSwitch& switch_;
   const TimePoint start_;
   TimePoint last_{};
-  std::vector<std::uint64_t> lastBytes_;  // delivered, by edge, at the last table
+  std::vector<std::uint64_t> lastBytes_;    // delivered, by edge, at the last table
+  std::vector<std::uint64_t> lastOffered_;  // by edge, at the last sample
 };
 
 }  // namespace gloo_bypass::fabric

@@ -304,6 +304,12 @@ TEST(FabricReport, CountersOfARun_AreInTableJsonAndComplaints) {
   EXPECT_THAT(report.table(now, 1), HasSubstr("and 1 more edges"));
   EXPECT_THAT(report.complaints(), HasSubstr("r0 (memory): 3 frames from it were longer than the MTU"));
   EXPECT_EQ(report.sample(now)["edges"][0]["offered_bytes"], 1014U);
+  EXPECT_EQ(report.sample(now)["edges"].size(), 0U);
+  fabric.sendTo(1, 0);
+  fabric.pollAt(kLater + milliseconds(7));
+  const auto sample = report.sample(now + milliseconds(1));
+  ASSERT_EQ(sample["edges"].size(), 1U);
+  EXPECT_EQ(sample["edges"][0]["from"], "r1");
 }
 
 }  // namespace
