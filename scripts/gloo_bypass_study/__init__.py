@@ -8,6 +8,8 @@ attribution how much of a slow edge's cost is the transport's, how much Gloo's p
 tables      cells and runs to tables of published, measured and modelled figures       (pure)
 plots       the same as pictures                                                       (pure)
 page        everything as one HTML page                                                (pure)
+training, training_reading, training_tables, training_rendering
+            the same for the studies of training: ddp_train under capture, beside the published tables
 rendering   a results folder to tables, CSV, plots and page; run again, it draws the same again
 rank_probe  a program of its own: runs a rank, and samples its CPU, memory, traffic and TCP connections
 measurement the study itself, run by run; a run that fails is said and the others go on

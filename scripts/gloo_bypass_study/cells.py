@@ -60,9 +60,13 @@ class Plan:
 
     @staticmethod
     def from_record(record):
-        names = Plan.__dataclass_fields__
-        return Plan(**{name: tuple(tuple(one) if isinstance(one, list) else one for one in value) if isinstance(value, list) else value
-                       for name, value in record.items() if name in names})
+        return plan_from(Plan, record)
+
+
+def plan_from(kind, record):
+    """A plan of this kind from what its as_record() gave. TypeError where something is missing."""
+    return kind(**{name: tuple(tuple(one) if isinstance(one, list) else one for one in value) if isinstance(value, list) else value
+                   for name, value in record.items() if name in kind.__dataclass_fields__})
 
 
 def cells_of(plan):
@@ -126,6 +130,8 @@ class Programs:
     all_reduce_perf: object
     python: object
     probe: object
+    trainer: object = None
+    analyser: object = None
 
 
 def command_of(plan, study, cell, model_s, programs, output, perf_json):

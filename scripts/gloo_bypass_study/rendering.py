@@ -9,7 +9,7 @@ from gloo_bypass_report import plots as report_plots
 from gloo_bypass_report import records
 from rich.text import Text
 
-from . import catalogue, page, plots, tables
+from . import catalogue, page, plots, tables, training, training_rendering, training_tables
 from .cells import Plan
 from .measurement import SCHEMA
 
@@ -28,12 +28,14 @@ def load(folder):
     record = records.json_object(path)
     if record.get("schema") != SCHEMA:
         raise records.RecordError(f"{path}: schema {record.get('schema')!r}, not {SCHEMA!r}")
-    study = catalogue.STUDIES.get(record.get("study"))
+    known = catalogue.STUDIES | training.STUDIES
+    study = known.get(record.get("study"))
     if study is None:
-        raise records.RecordError(f"{path}: study {record.get('study')!r} is none of {', '.join(catalogue.STUDIES)}")
+        raise records.RecordError(f"{path}: study {record.get('study')!r} is none of {', '.join(known)}")
     records.value_at(path, record, "runs", list)
     try:
-        plan = Plan.from_record(records.value_at(path, record, "plan", dict))
+        kind = Plan if study.name in catalogue.STUDIES else training.TrainingPlan
+        plan = kind.from_record(records.value_at(path, record, "plan", dict))
     except TypeError as error:
         raise records.RecordError(f"{path}: the plan is not whole: {error}") from error
     return record, plan, study
@@ -67,13 +69,21 @@ def sample_lines(folder, record):
     return lines
 
 
+def write_csv(folder, record, summary):
+    for name, lines in (("summary.csv", summary), ("samples.csv", sample_lines(folder, record))):
+        if lines:
+            folder.write_text(name, csv_text(lines))
+
+
 def render(folder):
     """Writes CSV files, plots and the page. Returns (record, plan, study, Summary)."""
     record, plan, study = load(folder)
+    if study.name in training.STUDIES:
+        made = training_rendering.render(folder, record, plan, study)
+        write_csv(folder, record, training_tables.csv_lines(made.rows))
+        return record, plan, study, made
     made = summarise(record, plan, study)
-    for name, lines in (("summary.csv", tables.csv_lines(made.rows)), ("samples.csv", sample_lines(folder, record))):
-        if lines:
-            folder.write_text(name, csv_text(lines))
+    write_csv(folder, record, tables.csv_lines(made.rows))
     light, dark = (plots.all_of(made.rows, plan, study, theme) for theme in (report_plots.LIGHT, report_plots.DARK))
     for name, content in light.items():
         folder.write_bytes(f"plots/{name}.png", content)
@@ -98,20 +108,28 @@ def study_table(plan, study, rows):
 
 def show(record, plan, study, made, console):
     """The tables on the terminal."""
-    if not made.rows:
-        return
-    table = study_table(plan, study, made.rows)
-    title, table.title = table.title, None
-    console.print()
-    console.print(Text(title, style="bold"), soft_wrap=True)
-    console.print(table)
-    say = lambda text, style="": console.print(Text(text), style=style, soft_wrap=True)  # noqa: E731
-    say("\nmodel: Gloo's schedule at this segment size, as the transport completes, lost frames sent again; x: measured / model; floor: propagation and serialisation; published: "
-        "T_ar in training over TCP, scaled to this size", "dim")
-    for one in made.shares:
-        say(f"{one.label}: of TCP's {quantities.seconds(one.total_s)}, {100 * one.share(one.transport_s):.0f} % are TCP's, "
-            f"{100 * one.share(one.pipeline_s):.0f} % Gloo's pipeline's, {100 * one.share(one.rest_s):.0f} % propagation, serialisation and processor")
+    def say(text, style=""):
+        console.print(Text(text), style=style, soft_wrap=True)
+
+    if study.name in training.STUDIES:
+        training_rendering.show(plan, study, made, say, console)
+    else:
+        show_edge(plan, study, made, say, console)
     for target in made.targets:
         style = {True: "green", False: "red", None: "yellow"}[target.met]
         verdict = {True: ": reached", False: ": not reached", None: ""}[target.met]
         say(f"{target.label}: {target.measured}; wanted {target.wanted}{verdict}", style)
+
+
+def show_edge(plan, study, made, say, console):
+    if not made.rows:
+        return
+    table = study_table(plan, study, made.rows)
+    title, table.title = table.title, None
+    say(f"\n{title}", "bold")
+    console.print(table)
+    say("\nmodel: Gloo's schedule at this segment size, as the transport completes, lost frames sent again; x: measured / model; floor: propagation "
+        "and serialisation; published: T_ar in training over TCP, scaled to this size", "dim")
+    for one in made.shares:
+        say(f"{one.label}: of TCP's {quantities.seconds(one.total_s)}, {100 * one.share(one.transport_s):.0f} % are TCP's, "
+            f"{100 * one.share(one.pipeline_s):.0f} % Gloo's pipeline's, {100 * one.share(one.rest_s):.0f} % propagation, serialisation and processor")

@@ -1,0 +1,144 @@
+"""The studies of training: DistilGPT2, data parallel, through the fabric, with step markers in a capture. Pure.
+
+A variant's epoch is the published one: 400 samples, so floor(400 / (batch x ranks)) steps; at small size the first steps of it.
+"""
+
+from dataclasses import dataclass
+
+from gloo_bypass_model import buckets, framing, schedule
+
+from . import catalogue, cells
+
+MODEL = "distilgpt2"
+SAMPLES, SEQUENCE_LENGTH = 400, 64
+TRANSPORT_PATHS = {"TCP": "TCP", "DPDK": "DPDK netdev, pci", "DPDK-netdev": "DPDK netdev, pci"}
+# A step of the slowest variant on two busy cores takes a minute; this bounds what is stuck.
+STEP_LIMIT_S, START_S = 180.0, 180.0
+# Within so much of 2(N-1) S and headers the bytes of an event have to be.
+BYTES_TOLERANCE = 0.005
+
+
+@dataclass(frozen=True)
+class TrainingVariant:
+    """`name` is that of the published file."""
+
+    name: str
+    ranks: int = 2
+    batch: int = 8
+    bits: int = 32
+    barrier: bool = False
+
+    @property
+    def epoch_steps(self):
+        return SAMPLES // (self.batch * self.ranks)
+
+
+@dataclass(frozen=True)
+class TrainingStudy:
+    name: str
+    title: str
+    about: str
+    variants: tuple
+
+    def variant(self, name):
+        return next(one for one in self.variants if one.name == name)
+
+
+STUDIES = {one.name: one for one in (
+    TrainingStudy("barrier", "With and without a barrier after each step", "Two ranks, which wait for each other at the end of each step, or do not.",
+                  (TrainingVariant("no-barrier"), TrainingVariant("barrier", barrier=True))),
+    TrainingStudy("batch-size", "Local batch size 8 and 16", "Two ranks; twice the samples a step, and so half the steps.",
+                  (TrainingVariant("bs=8"), TrainingVariant("bs=16", batch=16))),
+    TrainingStudy("precision", "FP32 and FP64", "Two ranks; gradients of twice the bytes.", (TrainingVariant("fp32"), TrainingVariant("fp64", bits=64))),
+    TrainingStudy("world-size", "Two ranks and four", "Three times the bytes an event, half the events.",
+                  (TrainingVariant("ws=2"), TrainingVariant("ws=4", ranks=4))),
+)}
+
+
+@dataclass(frozen=True)
+class TrainingCell:
+    variant: str
+    transport: str
+
+    @property
+    def slug(self):
+        return f"{self.variant.replace('=', '')}-{self.transport}"
+
+    @property
+    def about(self):
+        return f"{self.variant}, {self.transport}"
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """`steps` 0: the epoch. `model` other than DistilGPT2 has nothing published beside it."""
+
+    study: str
+    scale: str
+    transports: tuple = ("TCP", "DPDK")
+    variants: tuple = ()
+    repeats: int = 1
+    model: str = MODEL
+    steps: int = 4
+    warm_up: int = 1
+    mtu: int = 1500
+    seed: int = 1
+    settings: tuple = tuple(cells.SETTINGS.items())
+    sysctls: tuple = ()
+
+    as_record = cells.Plan.as_record
+
+    @staticmethod
+    def from_record(record):
+        return cells.plan_from(TrainingPlan, record)
+
+
+def cells_of(plan):
+    return [TrainingCell(variant, transport) for variant in plan.variants for transport in plan.transports]
+
+
+def steps_of(plan, variant):
+    return min(plan.steps, variant.epoch_steps) if plan.steps else variant.epoch_steps
+
+
+def run_limit_s(plan, variant):
+    return START_S + STEP_LIMIT_S * steps_of(plan, variant)
+
+
+def command_of(plan, variant, cell, programs, output):
+    """fabric-run with the trainers of one run, captured."""
+    words = [programs.fabric_run, "--transport", cell.transport, "--ranks", variant.ranks, "--seed", plan.seed, "--defaults",
+             f"rate={catalogue.FAST_RATE_MBIT:g}Mbit/s,delay={catalogue.FAST_DELAY_MS:g}ms,queue={catalogue.FAST_QUEUE}", "--mtu", plan.mtu,
+             "--fabric", programs.fabric, "--output", output, "--samples", "--capture", "--timeout", round(run_limit_s(plan, variant))]
+    if cell.transport == "TCP":
+        words += [part for name, value in plan.sysctls for part in ("--sysctl", f"{name}={value}")]
+    else:
+        words += [part for name, value in plan.settings for part in ("--env", f"{name}={value}")]
+    words += ["--", programs.python, programs.probe, "--output", output, "--", programs.trainer, "--model", plan.model, "--batch-size", variant.batch,
+              "--seq-length", SEQUENCE_LENGTH, "--precision", f"fp{variant.bits}", "--steps", steps_of(plan, variant), "--seed", plan.seed,
+              "--skip-first", plan.warm_up, "--barrier" if variant.barrier else "--no-barrier", "--no-progress", "--step-markers", "{markers}",
+              "--metrics", f"{output}/metrics-{{rank}}.jsonl"]
+    if plan.model == MODEL:
+        words += ["--samples", SAMPLES]
+    return [str(word) for word in words]
+
+
+@dataclass(frozen=True)
+class EventBytes:
+    """Of one event, by model: all ranks' payload 2(N-1) S, and all frames with their headers and acknowledgements."""
+
+    payload: float
+    frames: float
+
+
+def event_bytes(plan, variant, transport):
+    """None for a model whose buckets are not known here."""
+    if plan.model not in buckets.MODELS:
+        return None
+    path = next(one for one in framing.paths(plan.mtu) if one.name == TRANSPORT_PATHS[transport])
+    total, payload = framing.NOTHING, 0
+    for bucket in buckets.of_model(buckets.MODELS[plan.model], variant.bits // 8):
+        parts = schedule.cut(bucket.size, variant.ranks, element_bytes=variant.bits // 8)
+        total += framing.event_cost(path, variant.ranks, parts.segments())
+        payload += 2 * (variant.ranks - 1) * bucket.size
+    return EventBytes(payload, total.total)

@@ -1,0 +1,130 @@
+"""Runs of training to the published tables: each figure as published, as measured over each transport, and by model. Pure.
+
+A published figure is computed from our capture and metrics by the same definition: medians and extremes over all events of all runs, sums of
+an epoch from the mean of the runs. Where a run is not a whole epoch, sums and counts say nothing and are left out.
+"""
+
+import statistics
+from dataclasses import dataclass
+
+from gloo_bypass_report import measurements
+
+from . import training
+from .tables import Target
+
+
+@dataclass(frozen=True)
+class Row:
+    """A figure of the published file; `measured` and `model` by transport, in the published unit."""
+
+    table: str
+    variant: str
+    metric: str
+    statistic: str
+    unit: str
+    published: float
+    measured: dict
+    model: dict
+
+
+def quantile(values, share):
+    """As numpy and the published figures have it: linear between neighbours."""
+    ordered = sorted(values)
+    at = share * (len(ordered) - 1)
+    low = int(at)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (at - low) * (ordered[high] - ordered[low])
+
+
+STATISTICS = {"min": min, "max": max, "median": statistics.median, "p25": lambda values: quantile(values, 0.25),
+              "p75": lambda values: quantile(values, 0.75), "mean": statistics.mean, "sum": statistics.mean, "count": statistics.mean,
+              "epoch-mean": statistics.mean}
+
+
+def samples_of(metric, runs, whole_epoch):
+    """The samples that a figure is taken of, in bytes, seconds, bit/s, shares; empty where it was not measured."""
+    events = [event for run in runs for event in run["capture"]["events"]]
+    steps = [(step, reduce) for run in runs for step, reduce in zip(run["t_step_s"], run["t_ar_s"])]
+    if metric == "allreduce_events":
+        return [len(run["capture"]["events"]) for run in runs] if whole_epoch else []
+    if metric in ("total_bytes", "total_duration"):
+        return [run["capture"]["total_bytes" if metric == "total_bytes" else "total_s"] for run in runs] if whole_epoch else []
+    found = {"bytes_per_event": lambda: [event["bytes"] for event in events], "event_duration": lambda: [event["seconds"] for event in events],
+             "th_peak": lambda: [8 * event["bytes"] / event["seconds"] for event in events],
+             "th_avg_overall": lambda: [8 * run["capture"]["total_bytes"] / run["capture"]["total_s"] for run in runs],
+             "t_step": lambda: [step for step, _ in steps], "t_ar": lambda: [reduce for _, reduce in steps],
+             "oh_ar": lambda: [reduce / step for step, reduce in steps],
+             "train_loss": lambda: [run["loss"] for run in runs] if whole_epoch else []}.get(metric)
+    return found() if found else []
+
+
+def runs_of(record_runs, variant, transport):
+    return [run for run in record_runs if run["cell"] == {"variant": variant, "transport": transport}]
+
+
+def model_of(plan, variant, metric, transport):
+    """Bytes alone: times are the processor's."""
+    if metric != "bytes_per_event":
+        return None
+    found = training.event_bytes(plan, variant, transport)
+    return None if found is None else found.frames
+
+
+def rows_of(plan, study, record_runs):
+    rows = []
+    for figure in measurements.read():
+        if figure.study != study.name or figure.variant not in plan.variants or plan.model != training.MODEL:
+            continue
+        variant = study.variant(figure.variant)
+        whole = training.steps_of(plan, variant) == variant.epoch_steps
+        unit = measurements.UNITS[figure.unit]
+        measured, model = {}, {}
+        for transport in plan.transports:
+            samples = samples_of(figure.metric, runs_of(record_runs, figure.variant, transport), whole)
+            if samples:
+                measured[transport] = STATISTICS[figure.statistic](samples) / unit
+            made = model_of(plan, variant, figure.metric, transport)
+            if made is not None:
+                model[transport] = made / unit
+        if measured:
+            rows.append(Row(figure.table, figure.variant, figure.metric, figure.statistic, figure.unit, figure.value, measured, model))
+    return rows
+
+
+def targets_of(plan, study, record_runs):
+    """Bytes per event against 2(N-1) S and headers."""
+    found = []
+    for name in plan.variants:
+        for transport in plan.transports:
+            made = training.event_bytes(plan, study.variant(name), transport)
+            samples = samples_of("bytes_per_event", runs_of(record_runs, name, transport), False)
+            if made is None or not samples:
+                continue
+            off = statistics.median(samples) / made.frames - 1
+            share = 100 * (made.frames / made.payload - 1)
+            found.append(Target(f"{name} over {transport}, bytes of an event", f"within 0.5 % of 2(N-1) S and {share:.2f} % of headers", f"{100 * off:+.2f} %",
+                                abs(off) <= training.BYTES_TOLERANCE))
+    return found
+
+
+def flows_of(plan, study, record_runs):
+    """(variant, transport, phase, [(from, to, MB)]) of each cell's first run, the flow matrix as a list of what is not small."""
+    found = []
+    for name in plan.variants:
+        for transport in plan.transports:
+            for run in runs_of(record_runs, name, transport)[:1]:
+                for phase, edges in run["capture"]["matrix"].items():
+                    listed = sorted(((rank_at(edge["from"]), rank_at(edge["to"]), edge["bytes"] / 1e6) for edge in edges), key=lambda one: (one[0], one[1]))
+                    found.append((name, transport, phase, listed))
+    return found
+
+
+def rank_at(address):
+    """r1 of 10.77.0.3: the first rank has .2."""
+    last = address.rpartition(".")[2]
+    return f"r{int(last) - 2}" if last.isdigit() and int(last) >= 2 else address
+
+
+def csv_lines(rows):
+    return [{"table": row.table, "variant": row.variant, "metric": row.metric, "statistic": row.statistic, "unit": row.unit, "transport": transport,
+             "published": row.published, "measured": value, "model": row.model.get(transport)} for row in rows for transport, value in row.measured.items()]

@@ -1,0 +1,160 @@
+"""The studies of training: how a run is started, what is read of it, its tables, and one with the programs themselves."""
+
+import json
+import os
+import subprocess
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from conftest import MACHINE, ROOT, edge, probe
+from gloo_bypass_report.records import RecordError
+from gloo_bypass_report.results import ResultsFolder
+from gloo_bypass_study import cells, command, rendering, training, training_reading, training_tables
+
+STUDY = training.STUDIES["world-size"]
+TCP2 = training.TrainingCell("ws=2", "TCP")
+PROGRAMS = cells.Programs("fabric-run", "fabric", "all_reduce_perf", "python3", "rank_probe.py", "ddp_train", "capture_analyser")
+
+
+def plan_for(**changes):
+    return training.TrainingPlan(**({"study": STUDY.name, "scale": "small", "variants": ("ws=2", "ws=4")} | changes))
+
+
+def event(size=656e6, seconds=4.0):
+    return {"bytes": size, "seconds": seconds}
+
+
+def run_record(variant, transport, events, sha="a" * 64):
+    return {"cell": {"variant": variant, "transport": transport}, "repeat": 1, "folder": "raw/none", "t_step_s": [10.0, 20.0], "t_ar_s": [5.0, 4.0],
+            "loss": 3.0, "sha256": sha, "lost_frames": 0, "ranks": [], "capture": {
+                "events": events, "total_bytes": 2e9, "total_s": 40.0, "faults": [], "bytes_by_kind": {},
+                "matrix": {"before": [{"from": "10.77.0.2", "to": "10.77.0.3", "bytes": 327e6}], "training": [{"from": "10.77.0.3", "to": "10.77.0.2", "bytes": 1e9}]}}}
+
+
+def row(rows, variant, metric, statistic):
+    return next((one for one in rows if (one.variant, one.metric, one.statistic) == (variant, metric, statistic)), None)
+
+
+def test_command_variant_IsTheTrainersOptions():
+    listed = training.command_of(plan_for(), training.TrainingVariant("x", ranks=4, batch=16, bits=64, barrier=True), training.TrainingCell("x", "DPDK"), PROGRAMS, "/out")
+    for flag, value in (("--ranks", "4"), ("--batch-size", "16"), ("--precision", "fp64"), ("--step-markers", "{markers}"), ("--metrics", "/out/metrics-{rank}.jsonl")):
+        assert listed[listed.index(flag) + 1] == value
+    assert "--barrier" in listed and "--capture" in listed and "GLOO_BYPASS_CONGESTION_CONTROL=bbr" in listed
+
+
+@pytest.mark.parametrize("study, variant, steps", [("batch-size", "bs=8", 25), ("batch-size", "bs=16", 12), ("world-size", "ws=4", 12)])
+def test_steps_epoch_AreThePublishedOnes(study, variant, steps):
+    one = training.STUDIES[study].variant(variant)
+    assert training.steps_of(plan_for(steps=0), one) == steps and training.steps_of(plan_for(steps=4), one) == 4
+    assert training.steps_of(plan_for(steps=99), one) == steps
+
+
+def test_eventBytes_twoRanks_ArePayloadAndHeaders():
+    found = training.event_bytes(plan_for(), STUDY.variant("ws=2"), "TCP")
+    assert found.payload == 2 * 327_650_304
+    # 66 bytes of header for 1,448 of data, and a few acknowledgements.
+    assert 1 + 66 / 1448 < found.frames / found.payload < 1.06
+    assert training.event_bytes(plan_for(model="tiny"), STUDY.variant("ws=2"), "TCP") is None
+
+
+def test_rows_sampledFigures_StandBesideThePublished():
+    plan = plan_for(variants=("ws=2",))
+    rows = training_tables.rows_of(plan, STUDY, [run_record("ws=2", "TCP", [event(100e6, 1.0), event(200e6, 4.0), event(600e6, 6.0)])])
+    one = row(rows, "ws=2", "bytes_per_event", "median")
+    assert (one.published, one.measured["TCP"]) == (656.271, 200.0) and one.model["TCP"] == pytest.approx(685, rel=0.01)
+    assert row(rows, "ws=2", "th_peak", "max").measured["TCP"] == pytest.approx(800.0)
+    assert row(rows, "ws=2", "th_avg_overall", "mean").measured["TCP"] == pytest.approx(0.4)
+    assert row(rows, "ws=2", "oh_ar", "median").measured["TCP"] == pytest.approx(35.0)
+    assert row(rows, "ws=2", "t_step", "p75").measured["TCP"] == pytest.approx(17500)
+
+
+def test_rows_partOfAnEpoch_HaveNoSumsAndCounts():
+    runs = [run_record("ws=2", "TCP", [event()] * 25)]
+    assert row(training_tables.rows_of(plan_for(), STUDY, runs), "ws=2", "total_bytes", "sum") is None
+    whole = training_tables.rows_of(plan_for(steps=0), STUDY, runs)
+    assert row(whole, "ws=2", "total_bytes", "sum").measured == {"TCP": 2000.0}
+    assert row(whole, "ws=2", "allreduce_events", "count").measured == {"TCP": 25}
+
+
+def test_targets_bytesOfAnEvent_WithinHalfAPercent():
+    plan, frames = plan_for(variants=("ws=2",)), training.event_bytes(plan_for(), STUDY.variant("ws=2"), "TCP").frames
+    near, = training_tables.targets_of(plan, STUDY, [run_record("ws=2", "TCP", [event(frames * 1.004)])])
+    far, = training_tables.targets_of(plan, STUDY, [run_record("ws=2", "TCP", [event(frames * 0.993)])])
+    assert (near.met, near.measured, far.met, far.measured) == (True, "+0.40 %", False, "-0.70 %")
+
+
+@pytest.mark.parametrize("other, said", [("a" * 64, "bit for bit the same"), ("b" * 64, "different")])
+def test_render_bothTransports_SaysWhetherTheBitsAgree(tmp_path, other, said):
+    folder = ResultsFolder.create(tmp_path / "study")
+    runs = [run_record("ws=2", "TCP", [event()]), run_record("ws=2", "DPDK", [event(700e6)], sha=other)]
+    folder.write_json("results.json", {"schema": "gloo-bypass/study/1", "study": "world-size", "state": "complete", "plan": plan_for().as_record(),
+                                       "machine": MACHINE, "failures": [], "kernel_tcp": {}, "environment": {}, "stages": [], "repeat_command": "scripts/study world-size",
+                                       "runs": runs})
+    _, plan, _, made = rendering.render(folder)
+    page = folder.place("index.html").read_text()
+    assert f"the parameters end {said}" in page and "r0→r1: 327.0" in page and plan == plan_for()
+    assert folder.place("summary.csv").exists() and folder.place("plots/events.png").exists() and len(made.rows) > 5
+
+
+def write_run(folder, events=3, complete=True, digests=("a" * 64, "a" * 64)):
+    folder.mkdir()
+    step = {"event": "step", "step": 1, "t_step_s": 2.0, "t_forward_s": 1.0, "t_backward_s": 1.0, "t_optimizer_s": 0.1, "t_barrier_s": 0.0, "t_ar_s": 0.5,
+            "t_ar_exposed_s": 0.1, "tokens_per_s": 1.0, "model_flops_per_s": 1.0, "loss": 3.0, "loss_mean": None, "bytes_sent": 1, "bytes_received": 1}
+    for rank, digest in enumerate(digests):
+        lines = [{"event": "start", "transport": "TCP", "parameters": 1}, *[step] * events,
+                 {"event": "summary", "rank": rank, "sha256": digest, "bytes_source": "x", "threads": 1, "peak_memory_mb": 1.0}]
+        (folder / f"metrics-{rank}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        (folder / f"probe-{rank}.json").write_text(json.dumps(probe(rank)))
+    (folder / "fabric.json").write_text(json.dumps({"edges": [edge("r0", "r1")]}))
+    (folder / "analysis.json").write_text(json.dumps({"schema": "gloo-bypass/capture/1", "captures": [{
+        "bytes": 9, "duration_s": 3.0, "matrix": {"before": {"directions": []}, "training": {"directions": []}},
+        "steps": [{"step": n, "bytes": 5, "duration_s": 1.0, "complete": complete} for n in range(events)]}]}))
+    return folder
+
+
+def test_reading_run_LeavesWarmUpOutOfTimes(tmp_path):
+    found = training_reading.run_of(write_run(tmp_path / "run"), plan_for(), STUDY.variant("ws=2"), TCP2, 3)
+    assert len(found["t_step_s"]) == 2 * 2 and len(found["capture"]["events"]) == 3 and found["lost_frames"] == 2
+
+
+@pytest.mark.parametrize("changes, said", [({"complete": False}, "0 whole events between markers, not 3"), ({"events": 2}, "2 whole events"),
+                                           ({"digests": ("a" * 64, "b" * 64)}, "different parameters")])
+def test_reading_brokenRun_IsRefused(tmp_path, changes, said):
+    with pytest.raises(RecordError, match=said):
+        training_reading.run_of(write_run(tmp_path / "run", **changes), plan_for(), STUDY.variant("ws=2"), TCP2, 3)
+
+
+def test_command_warmUpOfAllSteps_IsRefused(capsys):
+    with pytest.raises(SystemExit) as ended:
+        command.main(["world-size", "--steps", "2", "--warm-up", "2"])
+    assert ended.value.code == 2 and "leaves none of the 2 steps of ws=2" in capsys.readouterr().err
+
+
+def programs_problem():
+    build = Path(os.environ.get("STUDY_BUILD", "/nowhere"))
+    for name in ("trainer/ddp_train", "plugin/libgloo_bypass.so", "tools/fabric/fabric", "tools/capture/capture_analyser"):
+        if not (build / name).exists():
+            return f"{name} is not built (STUDY_BUILD)"
+    try:
+        command.enclosure.check_tools()
+        command.enclosure.check_right()
+    except command.FabricRunError as error:
+        return str(error)
+    return ""
+
+
+def test_study_ofTheProgramsThemselves_SeesTheSameEventsOverBoth(tmp_path):
+    if problem := programs_problem():
+        pytest.skip(problem)
+    results = tmp_path / "results"
+    done = subprocess.run([ROOT / "scripts" / "study", "barrier", "--model", "tiny", "--variants", "barrier", "--steps", "3", "--build", os.environ["STUDY_BUILD"],
+                           "--output", results], capture_output=True, text=True, timeout=110, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "bit for bit the same over all transports" in done.stdout
+    record = json.loads((results / "results.json").read_text())
+    for run in record["runs"]:
+        # The tiny model's gradient has 183,808 bytes: each rank sends as many.
+        assert all(2 * 183_808 < one["bytes"] < 1.3 * 2 * 183_808 for one in run["capture"]["events"])
+    assert [run["cell"] for run in record["runs"]] == [asdict(training.TrainingCell("barrier", transport)) for transport in ("TCP", "DPDK")]
+    assert not list(results.glob("raw/*/capture.pcapng"))
