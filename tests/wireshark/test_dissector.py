@@ -2,20 +2,39 @@
 import json
 import os
 import pathlib
+import shutil
 import subprocess
+import tempfile
 
 import pytest
 
 DISSECTOR = pathlib.Path(__file__).resolve().parents[2] / "tools/wireshark/gloo_bypass.lua"
 TSHARK, SAMPLE = os.environ["TSHARK"], os.environ["SAMPLE_CAPTURE"]
 KINDS = ["HELLO", "ACK", "PROBE", "PROBE-REPLY", "DATA", "ANNOUNCE", "GRANT", "WITHDRAW", "CREDIT", "DATA", "CLOSE", "RESET"]
-RIGHT, WRONG, CUT = "1", "0", "2"
+RIGHT, CUT = "1", "2"
+NOBODY = 65534
+
+
+def unprivileged():
+    """As who tshark runs: later ones run no Lua scripts as root."""
+    if os.geteuid() != 0:
+        return {}
+    who = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+    try:
+        subprocess.run(["true"], check=True, **who)
+    except (OSError, subprocess.SubprocessError):
+        return {}  # a user namespace without such a user
+    return who
 
 
 def tshark(capture, *options):
-    home = capture.parent  # nobody's own settings
-    result = subprocess.run([TSHARK, "-X", f"lua_script:{DISSECTOR}", "-r", capture, *options], capture_output=True, text=True, timeout=50,
-                            check=False, env={**os.environ, "HOME": str(home), "XDG_CONFIG_HOME": str(home)})
+    with tempfile.TemporaryDirectory(prefix="gloo-bypass-tshark-") as home:  # nobody's own settings; open to any user, unlike tmp_path
+        os.chmod(home, 0o755)
+        script = shutil.copy(DISSECTOR, home)
+        os.chmod(script, 0o644)
+        with capture.open("rb") as frames:
+            result = subprocess.run([TSHARK, "-X", f"lua_script:{script}", "-r", "-", *options], stdin=frames, capture_output=True, text=True,
+                                    timeout=50, check=False, cwd=home, env={**os.environ, "HOME": home, "XDG_CONFIG_HOME": home}, **unprivileged())
     assert result.returncode == 0, result.stderr
     assert "lua" not in result.stderr.lower() and "Lua Error" not in result.stdout, result.stderr + result.stdout
     return result.stdout

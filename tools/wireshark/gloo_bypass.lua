@@ -1,10 +1,10 @@
 -- Wireshark dissector of gloo-bypass's protocol over UDP: every field of transport/wire/packet.h, on any port, known by its magic.
 --
 --   tshark -X lua_script:tools/wireshark/gloo_bypass.lua -r capture.pcapng
---   or copy the file into Wireshark's folder of personal Lua plug-ins (Help, About, Folders).
+--   or copy the file into Wireshark's folder of personal Lua plug-ins (Help, About, Folders). Later Wiresharks run no Lua scripts as root.
 --
 -- Captures with a snap length are read as far as they go: what was cut off is said, and a checksum that cannot be computed is
--- "not checked". A wrong checksum or an impossible length is an expert item, never a Lua error. Wireshark 3.6 and later.
+-- "not checked". A wrong checksum or an impossible length is an expert item, never a Lua error. Tried with Wireshark 4.0 (Lua 5.2), 4.4 and 4.6 (5.4).
 
 local gloo_bypass = Proto("gloo_bypass", "gloo-bypass")
 
