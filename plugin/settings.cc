@@ -6,11 +6,14 @@
 #include <fmt/format.h>
 
 #include "plugin/settings_table.h"
+#include "transport/wire/packet.h"
 
 namespace gloo_bypass {
 namespace {
 
 constexpr std::size_t kMaxMemifRingBytes = std::size_t{16} << 20;
+// The protocol's smallest datagram with IPv4's and UDP's headers.
+constexpr std::size_t kMinMtu = kMinDatagramBytes + 28;
 
 Error wrong(std::string message) { return {ErrorScope::kDevice, ErrorCode::kConfiguration, std::move(message)}; }
 
@@ -58,8 +61,9 @@ Status validateTogether(const TransportConfig& config) {
   if (config.link == LinkMode::kPci && config.ipv4.empty()) {
     return wrong("GLOO_BYPASS_IPV4 is not set: GLOO_BYPASS_LINK='pci' needs it, like 10.0.0.2/24");
   }
-  if (config.mtu != 0 && config.mtu < 576) {
-    return wrong(fmt::format("GLOO_BYPASS_MTU='{}' is not allowed: it must be 0, or 576 to 65535 bytes", config.mtu));
+  if (config.mtu != 0 && config.mtu < kMinMtu) {
+    return wrong(
+        fmt::format("GLOO_BYPASS_MTU='{}' is not allowed: it must be 0, or {} to 65535 bytes", config.mtu, kMinMtu));
   }
   const std::size_t ringBytes = config.memifBufferBytes << config.memifLog2Slots;
   if (ringBytes > kMaxMemifRingBytes) {

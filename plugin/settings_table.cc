@@ -248,7 +248,7 @@ std::vector<Setting> linkSettings() {
           "GLOO_BYPASS_UDP_PORT", "", 0, 65535, "UDP port of this process; 0: any free one",
           [](TransportConfig & c) -> auto& { return c.udpPort; }),
       integerSetting(
-          "GLOO_BYPASS_MTU", "bytes", 0, 65535, "IP packet size, at least 576; 0: discovered from the interface",
+          "GLOO_BYPASS_MTU", "bytes", 0, 65535, "IP packet size, at least 1228; 0: discovered from the interface",
           [](TransportConfig & c) -> auto& { return c.mtu; }),
   };
 }

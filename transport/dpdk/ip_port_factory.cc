@@ -11,13 +11,15 @@
 
 #include "transport/dpdk/eal_arguments.h"
 #include "transport/dpdk/ip_port.h"
+#include "transport/wire/packet.h"
 
 namespace gloo_bypass {
 namespace {
 
-// Frames must fit the 16-bit lengths of DPDK's buffers with room to spare; jumbo frames end at 9216 in practice.
-constexpr std::size_t kLargestMtu = 32 * 1024;
-constexpr std::size_t kSmallestMtu = 576;  // what every IPv4 host must accept
+// Frames must fit the 16-bit lengths of DPDK's buffers with room to spare, and a slot of af_packet's ring, a power of two, must too;
+// jumbo frames end at 9216 in practice.
+constexpr std::size_t kLargestMtu = 32'000;
+constexpr std::size_t kSmallestMtu = kMinDatagramBytes + kMtuOverheadBytes;
 constexpr std::uint16_t kDefaultUdpPort = 47777;
 constexpr unsigned kReceiveBuffers = 512;
 constexpr unsigned kTransmitBuffers = 512;
