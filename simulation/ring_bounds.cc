@@ -2,22 +2,43 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <vector>
+
+#include "fabric/random.h"
 
 namespace gloo_bypass::sim {
 namespace {
+
+constexpr int kDraws = 16;
+constexpr int kMostRepetitions = 100;
 
 Duration scaled(Duration duration, double factor) {
   return Duration(static_cast<Duration::rep>(static_cast<double>(duration.count()) * factor));
 }
 
-// All ranks' iterations, one after the other: iteration i needs what iteration i-2 sent, and the edge free.
+// How often a segment of so many frames waits for a repetition: the unluckiest frame's losses in a row. The chance of at most k
+// is (1 - loss^(k+1))^frames.
+int repetitions(fabric::Random& random, double loss, std::uint64_t frames) {
+  if (loss <= 0) return 0;
+  const double drawn = random.uniform();
+  int times = 0;
+  for (double lostSoOften = loss; times < kMostRepetitions; lostSoOften *= loss, ++times) {
+    if (std::pow(1 - lostSoOften, static_cast<double>(frames)) >= drawn) break;
+  }
+  return times;
+}
+
+// All ranks' iterations, one after the other: iteration i needs what iteration i-2 sent, and the edge free. `random` null: nothing
+// is lost.
 class IdealRing {
  public:
-  IdealRing(const RingSchedule& schedule, std::span<const IdealEdge> edges, std::size_t groups)
+  IdealRing(const RingSchedule& schedule, std::span<const IdealEdge> edges, std::size_t groups,
+            fabric::Random* random = nullptr)
       : schedule_(schedule),
         edges_(edges),
         groups_(groups),
+        random_(random),
         now_(schedule.ranks()),
         edgeFree_(schedule.ranks()) {
     arrived_.fill(now_);
@@ -45,12 +66,15 @@ class IdealRing {
       const Duration sending = edges_[rank].serialisation(bytes) * static_cast<Duration::rep>(groups_);
       edgeFree_[rank] = std::max(edgeFree_[rank], now_[rank]) + sending;
       there = edgeFree_[rank] + edges_[rank].delay;
+      if (random_ == nullptr) continue;
+      there += edges_[rank].roundTrip * repetitions(*random_, edges_[rank].loss, edges_[rank].frames(bytes));
     }
   }
 
   const RingSchedule& schedule_;
   const std::span<const IdealEdge> edges_;
   const std::size_t groups_;
+  fabric::Random* const random_;
   std::vector<Duration> now_, edgeFree_;
   std::array<std::vector<Duration>, RingSchedule::kAhead> arrived_;
 };
@@ -69,16 +93,24 @@ Duration slowestWay(std::span<const IdealEdge> edges) {
 
 Duration IdealEdge::serialisation(std::uint64_t bytes) const {
   if (rateBitsPerSecond == 0) return Duration{0};
-  const std::uint64_t frames = (bytes + payloadBytes - 1) / payloadBytes;
-  const double bits = 8.0 * static_cast<double>(bytes + frames * headerBytes);
+  const double bits = 8.0 * static_cast<double>(bytes + frames(bytes) * headerBytes);
   return Duration(static_cast<Duration::rep>(bits / static_cast<double>(rateBitsPerSecond) * 1e9));
 }
+
+std::uint64_t IdealEdge::frames(std::uint64_t bytes) const { return (bytes + payloadBytes - 1) / payloadBytes; }
 
 RingBounds ringBounds(const RingSchedule& schedule, std::span<const IdealEdge> edges, std::size_t groups) {
   const auto ranks = static_cast<double>(schedule.ranks());
   const double rankShare = 2 * (ranks - 1) / ranks;
   RingBounds bounds;
   bounds.schedule = IdealRing(schedule, edges, groups).run();
+  bounds.scheduleWithLoss = bounds.schedule;
+  if (std::any_of(edges.begin(), edges.end(), [](const IdealEdge& edge) { return edge.loss > 0; })) {
+    fabric::Random random(1);
+    Duration sum{0};
+    for (int i = 0; i < kDraws; ++i) sum += IdealRing(schedule, edges, groups, &random).run();
+    bounds.scheduleWithLoss = sum / kDraws;
+  }
   bounds.propagation = slowestWay(edges);
   Duration round{0}, payloadOnly{0};
   for (const IdealEdge& edge : edges) {

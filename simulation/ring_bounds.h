@@ -16,7 +16,10 @@ struct IdealEdge {
   Duration delay{0};
   std::size_t payloadBytes = 1372;  // of a full frame
   std::size_t headerBytes = 142;    // of each frame
+  double loss = 0;                  // of frames, each by itself
+  Duration roundTrip{0};            // what a repetition takes at least: the news of the loss, and the frame again
 
+  std::uint64_t frames(std::uint64_t bytes) const;
   // How long a segment occupies the edge.
   Duration serialisation(std::uint64_t bytes) const;
 };
@@ -27,7 +30,11 @@ struct RingBounds {
   Duration schedule{0};
   // The same in the limit of long delays: iterations / 2N rounds of the ring, each as long as all delays together.
   Duration pipeline{0};
-  // What no schedule goes below by much: the slowest way of a segment through 2(N-1) edges, and all bytes of the slowest edge.
+  // The same over edges that lose frames: a segment is there a round trip later for each time that one of its frames must be
+  // repeated, as often as chance has it (the mean of several draws). What a transport without redundancy cannot go below by much.
+  Duration scheduleWithLoss{0};
+  // The slowest way of a segment through 2(N-1) edges, and all bytes at the lowest rate. Where both matter they overlap, so that a
+  // time may lie below their sum.
   Duration propagation{0}, serialisation{0};
   // 2(N-1) alpha + 2(N-1)/N S / beta: alpha the mean delay, beta the lowest rate, no headers.
   Duration alphaBeta{0};

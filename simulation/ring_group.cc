@@ -130,8 +130,13 @@ void RingGroup::startNext() {
 void RingGroup::onRankDone() {
   if (--ranksRunning_ > 0) return;
   times_.push_back(simulation_.now() - startedAt_);
-  if (!done()) return startNext();
+  if (!done() || goesOn_) return startNext();
   if (onDone_) onDone_();
+}
+
+void RingGroup::goOn() {
+  goesOn_ = true;
+  startNext();
 }
 
 std::uint64_t RingGroup::receivedBytes() const {

@@ -51,12 +51,14 @@ class RingGroup {
   bool connected() const;
   // Begins the first all-reduce. `onDone` is called when the last one is over.
   void start(std::function<void()> onDone = nullptr);
-  bool done() const { return times_.size() == static_cast<std::size_t>(settings_.allReduces); }
+  // From `onDone`: all-reduces go on without end, so that other groups are not alone.
+  void goOn();
+  bool done() const { return times_.size() >= static_cast<std::size_t>(settings_.allReduces); }
   // Of each all-reduce that is over: from its beginning until the last rank has all.
   const std::vector<Duration>& times() const { return times_; }
   const RingRank& rank(std::size_t index) const { return *ranks_[index]; }
   std::uint64_t receivedBytes() const;
-  // Of all that it will receive.
+  // Of its all-reduces; over 1 where it goes on.
   double progress() const;
   // Sum over all sessions.
   ChannelCounters counters() const;
@@ -77,6 +79,7 @@ class RingGroup {
   std::vector<std::unique_ptr<RingRank>> ranks_;
   std::function<void()> onDone_;
   std::size_t ranksRunning_ = 0;
+  bool goesOn_ = false;
   TimePoint startedAt_{};
   std::vector<Duration> times_;
 };

@@ -143,6 +143,19 @@ TEST(RingBounds, OneLongEdge_ApproachesTwoIterationsARankAndDelay) {
   EXPECT_EQ(bounds.alphaBeta, milliseconds(450));
 }
 
+TEST(RingBounds, EdgeThatLosesFrames_CostsRoundTrips) {
+  std::vector<IdealEdge> edges(4);
+  edges[3].delay = edges[3].roundTrip = milliseconds(300);
+  const RingSchedule schedule(4, std::uint64_t{400} << 20);
+  EXPECT_EQ(ringBounds(schedule, edges).scheduleWithLoss, ringBounds(schedule, edges).schedule);
+  // Of 4 segments that follow one another in a delay, of 765 frames each, nearly always one waits for a repetition, and it seldom for
+  // a second one.
+  edges[3].loss = 0.001;
+  const RingBounds bounds = ringBounds(schedule, edges);
+  EXPECT_GT(bounds.scheduleWithLoss, bounds.schedule * 17 / 10);
+  EXPECT_LT(bounds.scheduleWithLoss, bounds.schedule * 21 / 10);
+}
+
 TEST(RingBounds, SlowEdge_IsItsSerialisation) {
   std::vector<IdealEdge> edges(4);
   for (IdealEdge& edge : edges) edge.rateBitsPerSecond = 10'000'000'000;

@@ -1,0 +1,132 @@
+// fabric_simulation: ring all-reduces over a described fabric in virtual time. See README.md of this folder.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <exception>
+
+#include "tools/perf_error.h"
+#include "tools/simulation/simulation_report.h"
+#include "transport/base/whole_file.h"
+#include "transport/io/json_text.h"
+
+namespace gloo_bypass::sim {
+namespace {
+
+constexpr int kInterrupted = 130;
+constexpr std::chrono::milliseconds kBetweenProgress{500};
+
+std::atomic<bool> stopWanted{false};
+
+// The second signal ends the process as it would have without us.
+void handleSignals() {
+  struct sigaction action {};
+  action.sa_handler = [](int) { stopWanted.store(true, std::memory_order_relaxed); };
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) (void)::sigaction(number, &action, nullptr);
+  (void)std::signal(SIGPIPE, SIG_IGN);
+  (void)std::signal(SIGXFSZ, SIG_IGN);  // a limit on files is an error of writing, as a full disk is
+}
+
+int complain(const std::string& message, int status) {
+  fmt::print(stderr, "fabric_simulation: {}\n", message);
+  return status;
+}
+
+// One line on a terminal, written over and over; nothing elsewhere.
+class ProgressLine {
+ public:
+  explicit ProgressLine(bool wanted) : shown_(wanted && ::isatty(STDERR_FILENO) == 1) {}
+  ~ProgressLine() { clear(); }
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
+
+  void show(std::size_t ranks, const RingProgress& progress) {
+    const auto now = std::chrono::steady_clock::now();
+    if (!shown_ || now < next_) return;
+    next_ = now + kBetweenProgress;
+    fmt::print(stderr, "\r\033[K{} ranks: {:.1f} %, {:.4g} s of virtual time, {:.1f} million events", ranks, 100 * progress.share,
+               std::chrono::duration<double>(progress.elapsed).count(), static_cast<double>(progress.events) * 1e-6);
+    (void)std::fflush(stderr);
+    written_ = true;
+  }
+  void clear() {
+    if (written_) fmt::print(stderr, "\r\033[K");
+    written_ = false;
+  }
+
+ private:
+  const bool shown_;
+  bool written_ = false;
+  std::chrono::steady_clock::time_point next_{};
+};
+
+Status writeNamed(const char* flag, const std::string& path, const std::string& text) {
+  if (path.empty()) return {};
+  const Status written = writeWholeFile(path, text);
+  if (written) return written;
+  return {written.error().scope, written.error().code, fmt::format("{} {}: {}", flag, path, written.error().message)};
+}
+
+Status writeResults(const SimulationOptions& options, const std::vector<RingRunResult>& results) {
+  if (Status written = writeNamed("--json", options.jsonPath, jsonText(reportJson(options, results)) + "\n"); !written) return written;
+  return writeNamed("--csv", options.csvPath, reportCsv(results));
+}
+
+int simulate(const SimulationOptions& options) {
+  // All descriptions are looked at before the first is run.
+  std::vector<fabric::Description> fabrics;
+  for (const std::size_t ranks : options.ranks.empty() ? std::vector<std::size_t>{0} : options.ranks) {
+    fabrics.push_back(describedFabric(options, ranks));
+  }
+  handleSignals();
+  int status = 0;
+  std::vector<RingRunResult> results;
+  fmt::print("{}", tableHead(options));
+  for (const fabric::Description& fabric : fabrics) {
+    (void)std::fflush(stdout);
+    ProgressLine line(!options.quiet);
+    results.push_back(runRing(fabric, options.run, [&](const RingProgress& progress) {
+      line.show(fabric.hosts.size(), progress);
+      return !stopWanted.load(std::memory_order_relaxed);
+    }));
+    line.clear();
+    const RingRunResult& result = results.back();
+    fmt::print("{}", tableRow(result, options.run.bytes));
+    if (result.end == RingRunEnd::kFailed) status = complain(fmt::format("{} ranks: {}", result.ranks, result.error), kExitFailure);
+    if (result.end == RingRunEnd::kInterrupted || stopWanted.load(std::memory_order_relaxed)) {
+      status = complain(fmt::format("interrupted: {} of {} numbers of ranks are done", results.size() - (result.end != RingRunEnd::kDone),
+                                    fabrics.size()), kInterrupted);
+      break;
+    }
+    // What there is, in case that this process is killed.
+    if (const Status written = writeResults(options, results); !written) return complain(written.error().message, kExitFailure);
+  }
+  fmt::print("{}", tableFoot(results));
+  if (std::fflush(stdout) != 0) return complain("standard output could not be written", kExitFailure);
+  if (const Status written = writeResults(options, results); !written) return complain(written.error().message, kExitFailure);
+  return status;
+}
+
+int run(int argc, const char* const* argv) {
+  try {
+    const auto parsed = parseSimulationOptions(argc, argv);
+    if (const auto* const text = std::get_if<std::string>(&parsed)) {
+      fmt::print("{}", *text);
+      return 0;
+    }
+    return simulate(std::get<SimulationOptions>(parsed));
+  } catch (const UsageError& error) {
+    return complain(error.what(), kExitUsage);
+  } catch (const std::exception& error) {
+    return complain(oneLine(error.what()), kExitFailure);
+  }
+}
+
+}  // namespace
+}  // namespace gloo_bypass::sim
+
+int main(int argc, char** argv) { return gloo_bypass::sim::run(argc, argv); }

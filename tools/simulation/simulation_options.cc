@@ -1,0 +1,181 @@
+#include "tools/simulation/simulation_options.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <map>
+
+#include "fabric/description_file.h"
+#include "fabric/edge_settings.h"
+#include "fabric/quantity.h"
+#include "tools/perf_error.h"
+
+namespace gloo_bypass::sim {
+namespace {
+
+constexpr std::size_t kMostRanks = 128;
+constexpr std::uint64_t kMostBytes = 16'000'000'000;
+
+constexpr const char* kDescription =
+    "Ring all-reduces over a described fabric in virtual time: the sessions are those that run over DPDK, the links are the emulator's "
+    "that the\nfabric switch has, the schedule is Gloo's. Nothing is sent, no real time passes but what computing takes.";
+constexpr const char* kFooter = R"(Each rank is a host of the description, and sends to the one before it as in Gloo. With --ranks another number than it has, `ranks` of
+the description is replaced: on a [ring], N sites at equal distances; with --sites M, N ranks in M sites at equal distances.
+
+What simulated times stand beside:
+  schedule    Gloo's own schedule, iteration by iteration, over a transport that adds nothing: iteration i waits for the receive and the
+              send of i-2, data leaves when posted. One edge of one-way delay D: 2 N iterations in each D. Where edges lose
+              frames, a second line has it with repetitions, each of which takes a round trip: no transport can do without
+  physics     propagation through 2(N-1) edges, the slowest way, plus 2(N-1)/N S with headers at the lowest rate; a time may lie
+              below this, since the two overlap
+  alpha-beta  2(N-1) alpha + 2(N-1)/N S / beta, alpha the mean delay, beta the lowest rate, no headers
+With K groups each has 1/K of each rate. Jitter, queues and timed changes are in none of them. Times are medians over the measured
+all-reduces of all groups, each of which goes on until the last one is done. Bytes sent are of one all-reduce; repetitions and losses of
+all, warm-ups too. Frames count as in the switch: from the Ethernet header on. Fairness is Jain's index of what the groups received by
+the time when the first is done: 1, equal shares; 1/K, one has all. An all-reduce begins on all ranks at once, when the one before it is done on all; sums take no time. Payload is
+carried and checked, but is the same buffer for every message. Timed changes count from the first all-reduce's beginning.
+
+Descriptions: fabric/README.md, examples/fabric/. Exit status: 0; 1, a run failed or a result could not be written; 2, bad input; 130,
+interrupted: results so far are printed and written.)";
+
+const std::map<std::string, CongestionControl> kCongestionControls{{"auto", CongestionControl::kAuto},
+                                                                   {"fixed", CongestionControl::kFixed},
+                                                                   {"swift", CongestionControl::kSwift},
+                                                                   {"bbr", CongestionControl::kBbr}};
+
+// The texts of quantities as given, before they are looked at.
+struct Texts {
+  std::string bytes = "10MB", segmentBytes = "1MiB", timeLimit = "1h", longPathRtt = "1ms";
+  std::vector<std::vector<std::string>> sections;
+};
+
+template <typename T>
+T checked(const char* flag, const std::string& text, Result<T> parsed) {
+  if (!parsed) throw UsageError(fmt::format("{} {}: {}", flag, text, parsed.error().message));
+  return parsed.value();
+}
+
+// Of the description; --ranks is a list here.
+std::vector<std::string> sections() {
+  std::vector<std::string> names;
+  for (const std::string& name : fabric::sectionNames()) {
+    if (name != "ranks") names.push_back(name);
+  }
+  return names;
+}
+
+void addOptions(CLI::App& app, SimulationOptions& options, Texts& texts) {
+  RingRunSettings& run = options.run;
+  app.add_option("--config", options.configPath, "the description, a TOML file")->type_name("FILE")->capture_default_str();
+  const std::vector<std::string> names = sections();
+  texts.sections.resize(names.size());
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    app.add_option("--" + names[i], texts.sections[i], "of the description; may be repeated")
+        ->expected(1)->take_all()->delimiter('\0')->allow_extra_args(false)->type_name("TEXT");
+  }
+  app.add_option("--ranks", options.ranks, "numbers of ranks, commas between; else as many as hosts are described")
+      ->delimiter(',')->check(CLI::Range(std::size_t{2}, kMostRanks))->type_name("N,...");
+  app.add_option("--sites", options.sites, "put the ranks into so many sites, one after the other; 0: as described")
+      ->check(CLI::Range(std::size_t{0}, kMostRanks))->type_name("M")->capture_default_str();
+  app.add_option("--loss", options.loss, "of every edge, whatever is described, such as 0.1%")->type_name("SHARE");
+  app.add_option("--bytes", texts.bytes, "of the vector")->type_name("SIZE")->capture_default_str();
+  app.add_option("--segment-bytes", texts.segmentBytes, "longest segment; \"two\": two segments a rank")
+      ->type_name("SIZE")->capture_default_str();
+  app.add_option("--groups", run.groups, "process groups at once, each over all ranks and the same edges")
+      ->check(CLI::Range(1, 16))->type_name("K")->capture_default_str();
+  app.add_option("--warm-ups", run.warmUps, "all-reduces that are not measured")->check(CLI::Range(0, 1000))->capture_default_str();
+  app.add_option("--iterations", run.measured, "all-reduces that are")->check(CLI::Range(1, 1000))->capture_default_str();
+  app.add_option("--mtu", run.mtu, "longest IP packet")->check(CLI::Range(576, 32768))->capture_default_str();
+  app.add_option("--congestion-control", run.session.congestionControl, "auto, fixed, swift or bbr; auto: by round-trip time")
+      ->transform(CLI::Transformer(kCongestionControls, CLI::ignore_case))
+      ->check(CLI::IsMember({0, 1, 2, 3}).description("").name(""))
+      ->option_text("NAME [auto]");
+  app.add_option("--long-path-rtt", texts.longPathRtt, "from this round-trip time on sends are buffered, and data does not wait for a grant")
+      ->type_name("TIME")->capture_default_str();
+  app.add_option("--time-limit", texts.timeLimit, "of virtual time, for all all-reduces of one number of ranks")
+      ->type_name("TIME")->capture_default_str();
+  app.add_option("--json", options.jsonPath, "write everything as JSON")->type_name("FILE");
+  app.add_option("--csv", options.csvPath, "write a line for each number of ranks")->type_name("FILE");
+  app.add_flag("--quiet", options.quiet, "no progress on standard error");
+}
+
+void readTexts(const Texts& texts, SimulationOptions& options) {
+  RingRunSettings& run = options.run;
+  constexpr Duration kMostTime = std::chrono::hours(24);
+  run.bytes = checked("--bytes", texts.bytes, fabric::parseBytes(texts.bytes, RingSchedule::kElementBytes, kMostBytes));
+  run.maxSegmentBytes = texts.segmentBytes == "two" ? 0 : checked("--segment-bytes", texts.segmentBytes,
+      fabric::parseBytes(texts.segmentBytes, RingSchedule::kElementBytes, std::uint64_t{1} << 30));
+  run.timeLimit = checked("--time-limit", texts.timeLimit,
+                          fabric::parseDuration(texts.timeLimit, std::chrono::microseconds(1), kMostTime));
+  run.session.longPathRtt = checked("--long-path-rtt", texts.longPathRtt,
+                                    fabric::parseDuration(texts.longPathRtt, Duration{0}, kMostTime));
+  if (!options.loss.empty()) {
+    fabric::EdgeChange change;
+    if (const Status set = fabric::setEdge(change, "loss", options.loss); !set) {
+      throw UsageError(fmt::format("--loss {}: {}", options.loss, set.error().message));
+    }
+  }
+  const std::vector<std::string> names = sections();
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    for (const std::string& value : texts.sections[i]) options.flags.push_back({names[i], value});
+  }
+  if (options.configPath.empty() && options.flags.empty()) {
+    throw UsageError("over what fabric? give --config FILE, or --ranks and --defaults (see --help)");
+  }
+}
+
+}  // namespace
+
+std::variant<SimulationOptions, std::string> parseSimulationOptions(int argc, const char* const* argv) {
+  SimulationOptions options;
+  Texts texts;
+  CLI::App app(kDescription, "fabric_simulation");
+  app.footer(kFooter);
+  app.get_formatter()->column_width(34);
+  app.set_version_flag("--version", "fabric_simulation " GLOO_BYPASS_VERSION);
+  addOptions(app, options, texts);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    return app.help();
+  } catch (const CLI::CallForVersion& version) {
+    return std::string(version.what()) + "\n";
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(oneLine(error.what()) + " (fabric_simulation --help lists the options)");
+  }
+  readTexts(texts, options);
+  return options;
+}
+
+fabric::Description describedFabric(const SimulationOptions& options, std::size_t ranks) {
+  std::vector<fabric::DescriptionFlag> flags = options.flags;
+  if (ranks > 0) flags.insert(flags.begin(), {"ranks", std::to_string(ranks)});
+  for (std::size_t rank = 0; options.sites > 0 && rank < ranks; ++rank) {
+    flags.push_back({"host", fmt::format("name=r{},site=s{}", rank, rank * options.sites / ranks)});
+  }
+  auto loaded = fabric::loadDescription(options.configPath, flags);
+  if (!loaded) throw UsageError(oneLine(loaded.error().message));
+  fabric::Description description = std::move(loaded).value();
+  if (ranks > 0 && description.hosts.size() != ranks) {
+    throw UsageError(fmt::format("--ranks {}: the description has {} hosts, which its [[host]] entries name; leave --ranks out", ranks,
+                                 description.hosts.size()));
+  }
+  if (description.hosts.size() > kMostRanks) {
+    throw UsageError(fmt::format("the description has {} hosts; at most {} ranks are simulated", description.hosts.size(), kMostRanks));
+  }
+  if (!options.loss.empty()) {
+    fabric::EdgeChange change;
+    if (const Status set = fabric::setEdge(change, "loss", options.loss); !set) throw UsageError(set.error().message);
+    for (fabric::EdgeModel& edge : description.edges) change.applyTo(edge);
+  }
+  return description;
+}
+
+std::string congestionControlName(CongestionControl control) {
+  for (const auto& [name, value] : kCongestionControls) {
+    if (value == control) return name;
+  }
+  return "unknown";
+}
+
+}  // namespace gloo_bypass::sim
