@@ -62,7 +62,7 @@ def parse(arguments):
     parser.add_argument("--config", type=Path, metavar="FILE", help="the fabric's description; fabric/README.md says what is in it")
     for section in SECTIONS:
         parser.add_argument(f"--{section}", action="append", default=[], metavar="VALUE", help="of the description; as build/tools/fabric/fabric")
-    parser.add_argument("--mtu", type=number_in(int, 576, 32768), default=1500, metavar="N", help="longest IP packet (default 1500)")
+    parser.add_argument("--mtu", type=number_in(int, 576, 32000), default=1500, metavar="N", help="longest IP packet (default 1500)")
     parser.add_argument("--memory", type=number_in(int, 1, 1 << 20), default=512, metavar="MIB", help="for frames under way (default 512)")
     parser.add_argument("--samples", action="store_true", help="the edges' counters each second to OUTPUT/samples.jsonl")
     parser.add_argument("--capture", action="store_true", help="every frame, as it enters the fabric, to OUTPUT/capture.pcapng, with step markers: "

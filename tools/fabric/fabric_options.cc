@@ -56,7 +56,7 @@ std::variant<FabricOptions, std::string> parseFabricOptions(int argc, const char
         ->allow_extra_args(false);
   }
   app.add_option("--mtu", options.mtu, "longest IP packet; frames are 14 bytes longer")
-      ->check(CLI::Range(576, 32768))
+      ->check(CLI::Range(576, 32000))
       ->capture_default_str();
   app.add_option("--memory", memoryMiB,
                  "MiB for frames under way, at most: rate times delay of all edges; taken when needed")
