@@ -9,9 +9,9 @@ fitting       alpha and beta from measured times                                
 planner       the bandwidth that training over several sites needs                (pure)
 prediction    the model's figure for a published one (gloo_bypass_report.measurements)
 quantities    numbers with units, as text                                         (pure)
-plot          a fit as a picture                                                  (pure)
+plot          a fit, and simulated times, as pictures                             (pure)
 output        tables on the terminal, JSON to a file
-volume_command, fit_command, predict_command, plan_command, published_command
+volume_command, fit_command, predict_command, plan_command, published_command, simulated_command
               the subcommands: options, what is computed, what is shown
 command       the command line of scripts/model
 

@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 
-from . import fit_command, plan_command, predict_command, published_command, volume_command
+from . import fit_command, plan_command, predict_command, published_command, simulated_command, volume_command
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 DESCRIPTION = """What an all-reduce carries and how long it takes, by model: to stand beside measured and published figures.
@@ -15,7 +15,7 @@ Each subcommand's --help states its formulas and units."""
 def parser():
     made = argparse.ArgumentParser(prog="model", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
     parsers = made.add_subparsers(dest="subcommand", required=True, metavar="SUBCOMMAND")
-    for module in (volume_command, fit_command, predict_command, plan_command, published_command):
+    for module in (volume_command, fit_command, predict_command, plan_command, published_command, simulated_command):
         module.add_parser(parsers)
     return made
 

@@ -8,7 +8,7 @@ import pytest
 from conftest import ROOT
 from gloo_bypass_report import measurements
 
-SUBCOMMANDS = ("volume", "fit", "predict", "plan", "published")
+SUBCOMMANDS = ("volume", "fit", "predict", "plan", "published", "simulated")
 
 
 def test_model_runs_as_a_program_and_names_its_subcommands():
