@@ -23,8 +23,8 @@ ROOT = Path(__file__).resolve().parents[2]
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 TRANSPORTS = ("TCP", "DPDK", "DPDK-netdev")
 TRAINING_STEPS = 4   # at small size
-DESCRIPTION = """Runs a published study over kernel TCP and over DPDK, in turn, through the same emulated links, and prints its tables with what was published, what
-was measured and what the model says. Writes a folder with JSON, CSV, plots and a page."""
+DESCRIPTION = """Runs a published study over kernel TCP and over DPDK, in turn, through the same emulated links, and prints its tables
+with what was published, what was measured and what the model says. Writes a folder with JSON, CSV, plots and a page."""
 EPILOG = """\
   scripts/study edge-latency --repeats 1                      small, some minutes
   scripts/study edge-latency --variants base,300ms --segments two
@@ -42,8 +42,9 @@ def add_options(parser, study):
     add_common_options(parser, names, repeats=2)
     parser.add_argument("--segments", type=subset_of(catalogue.SEGMENTS), default=catalogue.SEGMENTS, metavar="A,B",
                         help="largest segments of Gloo's ring: default (1 MiB), two (two a rank); default both")
-    parser.add_argument("--losses", type=losses_of, metavar="P,P", help="per cent of the slow edge's frames, of all variants but base, as in 0,0.1,1 (default "
-                        + ", ".join(f"{one:g}" for one in study.losses) + (f", with loss {' and '.join(study.lossy['small'])} alone)" if study.lossy["small"] else ")"))
+    lossy = f", with loss {' and '.join(study.lossy['small'])} alone" if study.lossy["small"] else ""
+    parser.add_argument("--losses", type=losses_of, metavar="P,P", help="per cent of the slow edge's frames, of all variants but base, as in "
+                        f"0,0.1,1 (default {', '.join(f'{one:g}' for one in study.losses)}{lossy})")
     parser.add_argument("--ranks", type=number_in(int, 2, 64), default=study.ranks, metavar="N", help=f"published: {study.ranks} (default)")
     parser.add_argument("--bytes", type=size_of, metavar="S", help="of the vector, as 16M, instead of the scale's")
     parser.add_argument("--rounds", type=number_in(int, 1, 10000), metavar="N", help="all-reduces timed in a run, instead of the scale's")

@@ -22,34 +22,49 @@ def ratio(value):
     return "\u2013" if value is None else f"{value:.2f}"
 
 
+def plural(count, noun):
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def turns(rows):
+    """How often each cell was run."""
+    runs = sorted({len(one.runs) for row in rows for one in row.measured.values()})
+    return plural(runs[0], "time") if len(runs) == 1 else f"{runs[0]} to {runs[-1]} times"
+
+
+def settings_text(settings):
+    return ", ".join(f"{name}={value}" for name, value in settings)
+
+
+def load_note(record):
+    load = record["machine"].get("load_before")
+    if load is None or load <= 0.5:
+        return []
+    return [f"The machine's load was {load:g} when the study began: something else was running, so take times as provisional."]
+
+
 def notes(record, plan, study, rows):
     """What was measured and how, each a sentence or two; honest about what the numbers cannot say."""
-    cores = record["machine"].get("cores")
-    runs = sorted({len(one.runs) for row in rows for one in row.measured.values()})
-    found = [f"{study.about} {plan.ranks} ranks on this machine, each behind the emulated fabric; every frame of either transport crosses the same "
-             "links. One all-reduce of one vector at a time, by all_reduce_perf: Gloo's ring, float sums, results checked.",
-             f"Each run is fresh processes and a fresh fabric: {plan.warm_up} all-reduce{'s' if plan.warm_up != 1 else ''} to warm up, "
-             f"{plan.rounds} timed, a barrier before each; the time is that of the slowest rank. The transports ran in turn, cell by cell, {runs[0]}{f' to {runs[-1]}' if len(runs) > 1 else ''} "
-             f"time{'s' if runs[-1] != 1 else ''} each. Medians are over all timed all-reduces; the 99th percentile of so few is the "
-             "slowest.",
-             "Schedule: what Gloo's ring allows at this segment size, as this transport completes its sends, over edges that do nothing but delay and "
-             "serialise. Floor: one delay in each half of the ring and the bytes at the edge's rate, which no schedule beats. Neither knows the processor. With loss the model "
-             "sends lost frames again: a segment comes one round trip later for each time. That alone doubles the time where every window of two iterations a rank loses a "
-             "frame; only a transport that sends redundantly could do better.",
-             f"Published: median T_ar of training DistilGPT2, whose {catalogue.PUBLISHED_BYTES / 1e6:.2f} MB go in buckets against backward. "
-             "Scaled: by bytes to the vector reduced here. Its base, 21 s for what the bytes themselves need little time for, is the processor's: ratios to a base "
-             "compare with ratios only."]
-    if record["kernel_tcp"].get("congestion_control"):
-        kernel = record["kernel_tcp"]
-        found.append(f"TCP: {kernel['congestion_control']} congestion control, tcp_rmem {kernel['tcp_rmem']}, tcp_wmem {kernel['tcp_wmem']}"
-                     + (f"; changed in the ranks' namespaces: {', '.join('='.join(one) for one in plan.sysctls)}" if plan.sysctls else "") + ".")
+    kernel = record["kernel_tcp"]
+    found = [
+        f"{study.about} {plan.ranks} ranks on this machine, each behind the emulated fabric: every frame of either transport crosses the same links. "
+        "One all-reduce of one vector at a time, by all_reduce_perf: Gloo's ring, float sums, results checked.",
+        f"Each run is fresh processes and a fresh fabric: {plural(plan.warm_up, 'all-reduce')} to warm up, {plan.rounds} timed, a barrier before each; "
+        f"the time is that of the slowest rank. The transports ran in turn, cell by cell, {turns(rows)} each. Medians are over all timed "
+        "all-reduces; the 99th percentile of so few is the slowest.",
+        "Schedule: what Gloo's ring allows at this segment size, as this transport completes its sends, over edges that do nothing but delay and "
+        "serialise. Floor: one delay in each half of the ring and the bytes at the edge's rate, which no schedule beats. Neither knows the processor.",
+        "With loss the model sends lost frames again: a segment comes one round trip later for each time. That alone doubles the time where every "
+        "window of two iterations a rank loses a frame; only a transport that sends redundantly could do better.",
+        f"Published: median T_ar of training DistilGPT2, whose {catalogue.PUBLISHED_BYTES / 1e6:.2f} MB go in buckets against backward. Scaled: by "
+        "bytes to the vector reduced here. Its base, 21 s for bytes that need little time themselves, is the processor's: compare growth with care.",
+        f"TCP: {kernel['congestion_control']} congestion control, tcp_rmem {kernel['tcp_rmem']}, tcp_wmem {kernel['tcp_wmem']}"
+        + (f"; changed in the ranks' namespaces: {settings_text(plan.sysctls)}." if plan.sysctls else ".")]
     if plan.settings:
-        found.append("Bypass ranks ran with " + ", ".join(f"{name}={value}" for name, value in plan.settings) + ".")
-    found.append(f"{plan.ranks} ranks and the fabric share {cores} cores: what takes processor time takes longer here than on {plan.ranks} machines.")
-    load = record["machine"].get("load_before")
-    if load is not None and load > 0.5:
-        found.append(f"The machine's load was {load:g} when the study began: something else was running, so take the figures as provisional.")
-    return found
+        found.append(f"Bypass ranks ran with {settings_text(plan.settings)}.")
+    found.append(f"{plan.ranks} ranks and the fabric share {plural(record['machine'].get('cores'), 'core')}: what takes processor time takes longer "
+                 f"here than on {plan.ranks} machines.")
+    return found + load_note(record)
 
 
 def html_of(record, plan, study, rows, found, light, dark):
@@ -59,6 +74,6 @@ def html_of(record, plan, study, rows, found, light, dark):
     environment.filters |= {"seconds": quantities.seconds, "ratio": ratio, "number": wording.number, "duration": wording.duration}
     return environment.get_template("study.html.j2").render(
         record=record, plan=plan, study=study, rows=rows, found=found, pictures=pictures(light, dark), source=SOURCE,
-        segment_names=catalogue.SEGMENT_NAMES, notes=notes(record, plan, study, rows) if rows else [], others=[one for one in plan.transports if one != plan.transports[0]],
+        segment_names=catalogue.SEGMENT_NAMES, notes=notes(record, plan, study, rows) if rows else [], others=plan.transports[1:],
         machine_lines=page.machine_lines(record), machine=machine.in_words(record["machine"]), megabytes=plan.bytes / 1e6,
         table_number=study.tables["t_ar"])

@@ -247,6 +247,7 @@ def csv_lines(rows):
             lines.append({"variant": row.variant, "loss_percent": row.loss_percent, "segment": row.segment, "transport": transport,
                           "median_s": one.median_s, "p99_s": one.p99_s, "runs": len(one.runs), "samples": one.samples,
                           "schedule_s": model.schedule_s, "completion": model.completion, "floor_s": model.floor_s,
-                          "repeated_s": model.repeated_s, "ratio_to_schedule": row.lossless_ratio(transport), "ratio_to_repeated": row.ratio(transport), "ratio_to_floor": row.floor_ratio(transport),
+                          "repeated_s": model.repeated_s, "ratio_to_schedule": row.lossless_ratio(transport),
+                          "ratio_to_repeated": row.ratio(transport), "ratio_to_floor": row.floor_ratio(transport),
                           "published_s": row.published_as, "published_scaled_s": row.published_s})
     return lines

@@ -21,7 +21,8 @@ class Summary:
 def summarise(record, plan, study):
     runs = record["runs"]
     bits = {name: {run["sha256"] for run in runs if run["cell"]["variant"] == name} for name in plan.variants}
-    return Summary(training_tables.rows_of(plan, study, runs), training_tables.targets_of(plan, study, runs), training_tables.flows_of(plan, study, runs),
+    return Summary(training_tables.rows_of(plan, study, runs), training_tables.targets_of(plan, study, runs),
+                   training_tables.flows_of(plan, study, runs),
                    {name: len(found) == 1 for name, found in bits.items()
                     if len({run["cell"]["transport"] for run in runs if run["cell"]["variant"] == name}) > 1})
 
@@ -38,7 +39,8 @@ def event_plot(record, plan, theme):
         if seconds:
             median = training_tables.statistics.median(seconds)
             axes.plot([at - 0.3, at + 0.3], [median, median], color=colour, linewidth=2.4)
-            axes.annotate(f"{wording.number(median)} s", (at, max(seconds)), xytext=(0, 4), textcoords="offset points", ha="center", fontsize=9, color=colour)
+            axes.annotate(f"{wording.number(median)} s", (at, max(seconds)), xytext=(0, 4), textcoords="offset points", ha="center",
+                          fontsize=9, color=colour)
     axes.set_xticks(range(len(groups)), [f"{name}\n{transport}" for name, transport in groups], fontsize=9)
     axes.set_ylim(bottom=0)
     axes.set_ylabel("seconds between the two markers", fontsize=10)
@@ -48,17 +50,18 @@ def event_plot(record, plan, theme):
 
 
 def notes(record, plan, study):
-    sizes = [f"{name}: {training.steps_of(plan, study.variant(name))} of {study.variant(name).epoch_steps} steps" for name in plan.variants]
-    found = [f"{study.about} {plan.model} trained data parallel through the emulated fabric, batch 8 a rank and sequence length 64 unless the variant says otherwise, FP32 or "
-             f"FP64, 25 MB buckets, published text replaced by the sample text that comes with the trainer. Steps of the epoch: {'; '.join(sizes)}; the first "
-             f"{plan.warm_up} of each run warm{'s' if plan.warm_up == 1 else ''} up and count{'s' if plan.warm_up == 1 else ''} in captures, not in T_step and T_ar.",
-             "Bytes per event, its duration and throughput are of the capture at the fabric's ports, between the two markers of a step, acknowledgements included. Model of bytes: "
-             "2(N-1) S, headers of frames of this MTU, Gloo's preambles or this project's grants, acknowledgements; nothing lost, nothing repeated.",
-             "The published machine had 4 virtual processors, and its times are the processor's for the most part; so are these, of another machine. Bytes compare directly."]
-    load = record["machine"].get("load_before")
-    if load is not None and load > 0.5:
-        found.append(f"The machine's load was {load:g} when the study began: something else was running, so take times as provisional.")
-    return found
+    sizes = "; ".join(f"{name}: {training.steps_of(plan, study.variant(name))} of {study.variant(name).epoch_steps} steps" for name in plan.variants)
+    return [
+        f"{study.about} {plan.model} trained data parallel through the emulated fabric, batch 8 a rank, sequence length 64 and FP32 unless the variant "
+        "says otherwise, 25 MB buckets, on the sample text that comes with the trainer.",
+        f"Of the epoch, {sizes}. The first {plan.warm_up} of each run are left out of T_step and T_ar, not of what is captured. The transports ran in turn, "
+        f"{page.plural(plan.repeats, 'time')} each.",
+        "Bytes per event, its duration and throughput are of the capture at the fabric's ports, between the two markers of a step, acknowledgements "
+        "included. Model of bytes: 2(N-1) S, headers of frames of this MTU, Gloo's preambles or this project's grants, acknowledgements; nothing "
+        "lost, nothing repeated.",
+        "The published machine had 4 virtual processors, and its times are the processor's for the most part; so are these, of another machine. "
+        "Its bytes were captured with larger frames (offloading between containers), and so with fewer headers.",
+        *page.load_note(record)]
 
 
 def render(folder, record, plan, study):
