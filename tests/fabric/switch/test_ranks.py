@@ -66,7 +66,7 @@ def test_AllReduce_Loss_IsRightAndWhatIsMissingIsCounted(tmp_path, transport):
 @pytest.mark.parametrize("transport", ("TCP", "DPDK"))
 def test_AllReduce_LinkGoesDownAndComesBack_Finishes(tmp_path, transport):
     # Several times, so that one of them falls into the run, however late it starts.
-    events = [word for second in range(1, 12) for word in ("--event", f"at={second}s,from=r0,to=r1,down=200ms")]
+    events = [word for second in range(1, 60) for word in ("--event", f"at={second}s,from=r0,to=r1,down=200ms")]
     report, counted = all_reduce(tmp_path, transport, "--ranks", 2, "--defaults", "delay=5ms", *events, perf=["-b", 4, "-e", 4, "-n", 250, "-w", 0])
     assert report["wrong_total"] == 0
     assert edge(counted, "r0", "r1")["lost_while_down"] > 0
