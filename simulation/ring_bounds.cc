@@ -119,7 +119,8 @@ RingBounds ringBounds(const RingSchedule& schedule, std::span<const IdealEdge> e
     bounds.serialisation = std::max(bounds.serialisation, scaled(all, rankShare * static_cast<double>(groups)));
     IdealEdge bare = edge;
     bare.headerBytes = 0;
-    payloadOnly = std::max(payloadOnly, scaled(bare.serialisation(schedule.bytes()), rankShare * static_cast<double>(groups)));
+    payloadOnly =
+        std::max(payloadOnly, scaled(bare.serialisation(schedule.bytes()), rankShare * static_cast<double>(groups)));
   }
   bounds.pipeline = scaled(round, RingSchedule::kHalves * schedule.iterations() / (RingSchedule::kAhead * ranks));
   bounds.alphaBeta = scaled(round, 2 * (ranks - 1) / ranks) + payloadOnly;

@@ -23,7 +23,8 @@ class RingLinks {
     std::uint64_t seed = 1;
   };
   // `edge` says what each directed link is.
-  RingLinks(Simulation& simulation, std::size_t ranks, const std::function<Edge(std::size_t from, std::size_t to)>& edge);
+  RingLinks(Simulation& simulation, std::size_t ranks,
+            const std::function<Edge(std::size_t from, std::size_t to)>& edge);
 
   std::size_t ranks() const { return toPrevious_.size(); }
   // Null: they are not neighbours.
@@ -39,13 +40,14 @@ class RingLinks {
 struct RingGroupSettings {
   SessionConfig config;
   std::size_t maxDatagramBytes = 1472;
-  int allReduces = 1;       // one after the other; each begins on all ranks when the one before it is done on all
-  std::uint64_t seed = 1;   // another for each group
+  int allReduces = 1;      // one after the other; each begins on all ranks when the one before it is done on all
+  std::uint64_t seed = 1;  // another for each group
 };
 
 class RingGroup {
  public:
-  RingGroup(Simulation& simulation, const RingLinks& links, const RingSchedule& schedule, const RingGroupSettings& settings);
+  RingGroup(Simulation& simulation, const RingLinks& links, const RingSchedule& schedule,
+            const RingGroupSettings& settings);
 
   void connect();
   bool connected() const;

@@ -4,8 +4,8 @@
 
 namespace gloo_bypass::sim {
 
-RingRank::RingRank(const RingSchedule& schedule, std::size_t rank, Host& out, Host& in, std::span<const std::byte> source,
-                   std::span<std::byte> sink)
+RingRank::RingRank(const RingSchedule& schedule, std::size_t rank, Host& out, Host& in,
+                   std::span<const std::byte> source, std::span<std::byte> sink)
     : schedule_(schedule), rank_(rank), out_(out), in_(in), source_(source), sink_(sink) {
   for (Host* const host : {&out_, &in_}) {
     host->setObserver([this, host](const SessionEvent& event) { onEvent(event, *host); });

@@ -19,7 +19,8 @@ RingSchedule::RingSchedule(std::size_t ranks, std::uint64_t bytes, std::size_t m
 
 std::size_t RingSchedule::sendBytes(std::size_t rank, int half, int iteration) const {
   const std::size_t first = half == 0 ? next(rank) : rank;
-  const std::size_t segment = (first * segmentsPerRank_ + static_cast<std::size_t>(iteration)) % (ranks_ * segmentsPerRank_);
+  const std::size_t segment =
+      (first * segmentsPerRank_ + static_cast<std::size_t>(iteration)) % (ranks_ * segmentsPerRank_);
   const std::uint64_t offset = static_cast<std::uint64_t>(segment) * segmentBytes_;
   return offset >= bytes_ ? 0 : static_cast<std::size_t>(std::min<std::uint64_t>(segmentBytes_, bytes_ - offset));
 }

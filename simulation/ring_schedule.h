@@ -34,7 +34,9 @@ class RingSchedule {
 
   // Bytes that a rank sends and receives in an iteration of a half (0 or 1); 0: nothing is sent, nor waited for.
   std::size_t sendBytes(std::size_t rank, int half, int iteration) const;
-  std::size_t receiveBytes(std::size_t rank, int half, int iteration) const { return sendBytes(next(rank), half, iteration); }
+  std::size_t receiveBytes(std::size_t rank, int half, int iteration) const {
+    return sendBytes(next(rank), half, iteration);
+  }
 
  private:
   std::size_t ranks_;

@@ -13,13 +13,15 @@ namespace {
 
 const std::string kSites = std::string(FABRIC_EXAMPLES) + "/ring-23-sites.toml";
 
-ProgramResult simulate(const std::vector<std::string>& arguments) { return runProgram(FABRIC_SIMULATION_PATH, arguments); }
+ProgramResult simulate(const std::vector<std::string>& arguments) {
+  return runProgram(FABRIC_SIMULATION_PATH, arguments);
+}
 
 TEST(FabricSimulation, SeveralRanks_AreTableAndJsonAndCsv) {
   const TemporaryFolder folder;
   const std::string json = folder.path + "/s.json", csv = folder.path + "/s.csv";
-  const auto result = simulate({"--config", kSites, "--ranks", "2,4", "--bytes", "1MB", "--loss", "1%", "--groups", "2", "--json", json,
-                                "--csv", csv});
+  const auto result = simulate({"--config", kSites, "--ranks", "2,4", "--bytes", "1MB", "--loss", "1%", "--groups", "2",
+                                "--json", json, "--csv", csv});
   ASSERT_EQ(result.exitStatus, 0) << result.err;
   EXPECT_EQ(result.err, "");  // no terminal, no progress
   EXPECT_NE(result.out.find("schedule with repetitions"), std::string::npos) << result.out;
@@ -57,12 +59,20 @@ TEST(FabricSimulation, ResultsThatCannotBeWritten_AreOne) {
   EXPECT_NE(result.err.find("--json /nowhere/s.json"), std::string::npos) << result.err;
 }
 
+TEST(FabricSimulation, JsonToStandardOutput_IsWrittenOnce) {
+  const auto result = simulate({"--config", kSites, "--ranks", "2,3", "--bytes", "100kB", "--json", "/dev/stdout"});
+  ASSERT_EQ(result.exitStatus, 0) << result.err;
+  const auto first = result.out.find("\"schema\"");
+  ASSERT_NE(first, std::string::npos);
+  EXPECT_EQ(result.out.find("\"schema\"", first + 1), std::string::npos);
+}
+
 TEST(FabricSimulation, Interrupted_KeepsResultsSoFar) {
   const TemporaryFolder folder;
   const std::string json = folder.path + "/s.json";
   // The second number of ranks takes far longer than this test may.
-  Program program(FABRIC_SIMULATION_PATH, {"--config", kSites, "--ranks", "2,64", "--bytes", "400MB", "--iterations", "1", "--warm-ups", "0",
-                                           "--mtu", "9000", "--json", json});
+  Program program(FABRIC_SIMULATION_PATH, {"--config", kSites, "--ranks", "2,64", "--bytes", "400MB", "--iterations",
+                                           "1", "--warm-ups", "0", "--mtu", "9000", "--json", json});
   ASSERT_TRUE(program.waitForOutput("\n    2 ", std::chrono::seconds(40))) << program.out();
   ::kill(program.pid(), SIGINT);
   const auto result = program.finish(std::chrono::seconds(15));

@@ -61,7 +61,8 @@ class RingRunLoss : public testing::TestWithParam<const char*> {};
 // the schedule with repetitions.
 TEST_P(RingRunLoss, LongEdge_IsWithinAQuarterOfTheScheduleWithRepetitions) {
   for (const char* const segment : {"1MiB", "two"}) {
-    const RingRunResult result = run({"--config", kLongEdge, "--bytes", kSize, "--segment-bytes", segment, "--loss", GetParam()});
+    const RingRunResult result =
+        run({"--config", kLongEdge, "--bytes", kSize, "--segment-bytes", segment, "--loss", GetParam()});
     ASSERT_EQ(result.end, RingRunEnd::kDone) << result.error;
     EXPECT_LE(ratio(result, result.bounds.scheduleWithLoss), 1.25) << segment;
     EXPECT_GT(result.bounds.scheduleWithLoss, result.bounds.schedule);
@@ -71,8 +72,9 @@ TEST_P(RingRunLoss, LongEdge_IsWithinAQuarterOfTheScheduleWithRepetitions) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Shares, RingRunLoss, testing::Values("0.1%", "1%"),
-                         [](const auto& info) { return std::string(info.param) == "1%" ? "OnePercent" : "OneInAThousand"; });
+INSTANTIATE_TEST_SUITE_P(Shares, RingRunLoss, testing::Values("0.1%", "1%"), [](const auto& info) {
+  return std::string(info.param) == "1%" ? "OnePercent" : "OneInAThousand";
+});
 
 TEST(RingRunLoss, LongEdgeFewLargeFrames_IsWithinHalfOfTheScheduleWithoutLoss) {
   const RingRunResult result = run({"--config", kLongEdge, "--bytes", kSize, "--loss", "0.1%", "--mtu", "32768"});
@@ -121,16 +123,17 @@ TEST(RingRun, SameSeed_IsTheSameRun) {
 }
 
 TEST(RingRun, LinkDownForAWhile_IsSurvivedAndCounted) {
-  const RingRunResult result = run({"--config", kSites, "--ranks", "4", "--bytes", "40MB", "--event", "at=50ms,from=r2,to=r1,down=100ms",
-                                    "--warm-ups", "0", "--iterations", "1"});
+  const RingRunResult result = run({"--config", kSites, "--ranks", "4", "--bytes", "40MB", "--event",
+                                    "at=50ms,from=r2,to=r1,down=100ms", "--warm-ups", "0", "--iterations", "1"});
   ASSERT_EQ(result.end, RingRunEnd::kDone) << result.error;
   EXPECT_GT(result.edges.lostWhileDown, 0u);
   EXPECT_GE(result.median(), milliseconds(150));
 }
 
 TEST(RingRun, LinkDownForEver_FailsAndSaysWhy) {
-  const RingRunResult result = run({"--config", kSites, "--ranks", "3", "--bytes", "4MB", "--event", "at=1ms,from=r2,to=r1,down=forever",
-                                    "--event", "at=1ms,from=r1,to=r2,down=forever"});
+  const RingRunResult result =
+      run({"--config", kSites, "--ranks", "3", "--bytes", "4MB", "--event", "at=1ms,from=r2,to=r1,down=forever",
+           "--event", "at=1ms,from=r1,to=r2,down=forever"});
   EXPECT_EQ(result.end, RingRunEnd::kFailed);
   EXPECT_NE(result.error.find(": nothing was heard from the peer"), std::string::npos) << result.error;
 }
@@ -185,6 +188,8 @@ TEST(SimulationOptions, BadInput_IsOneLineThatNamesIt) {
       {{"--config", kSites, "--time-limit", "soon"}, "--time-limit soon"},
       {{"--config", kSites, "--edge", "from=r99,to=r1,delay=1ms"}, "r99"},
       {{"--config", kLongEdge, "--ranks", "2"}, "r3"},
+      {{"--config", kSites, "--sites", "4"}, "--sites 4: give --ranks"},
+      {{"--config", kSites, "--sites", "4", "--ranks", "3"}, "--sites 4"},
       {{"--config", kSites, "--host", "name=extra", "--ranks", "4"}, "5 hosts"},
   };
   for (const auto& [arguments, expected] : cases) {

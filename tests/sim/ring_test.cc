@@ -26,10 +26,12 @@ class Ring {
  public:
   Ring(const RingSchedule& schedule, const LinkModel& link, const LinkModel& first)
       : schedule_(schedule),
-        links_(simulation, schedule.ranks(), [&](std::size_t from, std::size_t to) {
-          const bool isFirst = (from == 0 && to == schedule.ranks() - 1) || (to == 0 && from == schedule.ranks() - 1);
-          return RingLinks::Edge{isFirst ? first : link, 2 * from + (to == schedule.previous(from) ? 0 : 1) + 1};
-        }),
+        links_(simulation, schedule.ranks(),
+               [&](std::size_t from, std::size_t to) {
+                 const bool isFirst =
+                     (from == 0 && to == schedule.ranks() - 1) || (to == 0 && from == schedule.ranks() - 1);
+                 return RingLinks::Edge{isFirst ? first : link, 2 * from + (to == schedule.previous(from) ? 0 : 1) + 1};
+               }),
         group(simulation, links_, schedule_, {.maxDatagramBytes = 8972}) {
     group.connect();
     simulation.runFor(seconds(2));

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 
 #include "tools/perf_error.h"
 #include "tools/simulation/simulation_report.h"
@@ -48,8 +49,9 @@ class ProgressLine {
     const auto now = std::chrono::steady_clock::now();
     if (!shown_ || now < next_) return;
     next_ = now + kBetweenProgress;
-    fmt::print(stderr, "\r\033[K{} ranks: {:.1f} %, {:.4g} s of virtual time, {:.1f} million events", ranks, 100 * progress.share,
-               std::chrono::duration<double>(progress.elapsed).count(), static_cast<double>(progress.events) * 1e-6);
+    fmt::print(stderr, "\r\033[K{} ranks: {:.1f} %, {:.4g} s of virtual time, {:.1f} million events", ranks,
+               100 * progress.share, std::chrono::duration<double>(progress.elapsed).count(),
+               static_cast<double>(progress.events) * 1e-6);
     (void)std::fflush(stderr);
     written_ = true;
   }
@@ -64,16 +66,25 @@ class ProgressLine {
   std::chrono::steady_clock::time_point next_{};
 };
 
-Status writeNamed(const char* flag, const std::string& path, const std::string& text) {
+enum class Writing : std::uint8_t { kSoFar, kLast };
+
+// What is no file (/dev/stdout, a pipe) gets the last results only.
+Status writeNamed(const char* flag, const std::string& path, const std::string& text, Writing writing) {
   if (path.empty()) return {};
+  std::error_code ignored;
+  const auto kind = std::filesystem::status(path, ignored).type();
+  if (writing == Writing::kSoFar && kind != std::filesystem::file_type::regular &&
+      kind != std::filesystem::file_type::not_found)
+    return {};
   const Status written = writeWholeFile(path, text);
   if (written) return written;
   return {written.error().scope, written.error().code, fmt::format("{} {}: {}", flag, path, written.error().message)};
 }
 
-Status writeResults(const SimulationOptions& options, const std::vector<RingRunResult>& results) {
-  if (Status written = writeNamed("--json", options.jsonPath, jsonText(reportJson(options, results)) + "\n"); !written) return written;
-  return writeNamed("--csv", options.csvPath, reportCsv(results));
+Status writeResults(const SimulationOptions& options, const std::vector<RingRunResult>& results, Writing writing) {
+  const std::string json = jsonText(reportJson(options, results)) + "\n";
+  if (Status written = writeNamed("--json", options.jsonPath, json, writing); !written) return written;
+  return writeNamed("--csv", options.csvPath, reportCsv(results), writing);
 }
 
 int simulate(const SimulationOptions& options) {
@@ -85,6 +96,9 @@ int simulate(const SimulationOptions& options) {
   handleSignals();
   int status = 0;
   std::vector<RingRunResult> results;
+  // Before minutes of work, whether they can be written at all.
+  if (const Status written = writeResults(options, results, Writing::kSoFar); !written)
+    return complain(written.error().message, kExitFailure);
   fmt::print("{}", tableHead(options));
   for (const fabric::Description& fabric : fabrics) {
     (void)std::fflush(stdout);
@@ -96,18 +110,23 @@ int simulate(const SimulationOptions& options) {
     line.clear();
     const RingRunResult& result = results.back();
     fmt::print("{}", tableRow(result, options.run.bytes));
-    if (result.end == RingRunEnd::kFailed) status = complain(fmt::format("{} ranks: {}", result.ranks, result.error), kExitFailure);
+    if (result.end == RingRunEnd::kFailed)
+      status = complain(fmt::format("{} ranks: {}", result.ranks, result.error), kExitFailure);
     if (result.end == RingRunEnd::kInterrupted || stopWanted.load(std::memory_order_relaxed)) {
-      status = complain(fmt::format("interrupted: {} of {} numbers of ranks are done", results.size() - (result.end != RingRunEnd::kDone),
-                                    fabrics.size()), kInterrupted);
+      status = complain(fmt::format("interrupted: {} of {} numbers of ranks are done",
+                                    results.size() - (result.end != RingRunEnd::kDone), fabrics.size()),
+                        kInterrupted);
       break;
     }
     // What there is, in case that this process is killed.
-    if (const Status written = writeResults(options, results); !written) return complain(written.error().message, kExitFailure);
+    if (const Status written = writeResults(options, results, Writing::kSoFar); !written) {
+      return complain(written.error().message, kExitFailure);
+    }
   }
   fmt::print("{}", tableFoot(results));
   if (std::fflush(stdout) != 0) return complain("standard output could not be written", kExitFailure);
-  if (const Status written = writeResults(options, results); !written) return complain(written.error().message, kExitFailure);
+  if (const Status written = writeResults(options, results, Writing::kLast); !written)
+    return complain(written.error().message, kExitFailure);
   return status;
 }
 

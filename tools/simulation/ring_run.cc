@@ -172,7 +172,8 @@ class RingRun {
   void collect(const fabric::EdgeCounters& before) {
     for (const auto& group : groups_) {
       const auto place = [&](int allReduces) {
-        return static_cast<std::ptrdiff_t>(std::min<std::size_t>(group->times().size(), static_cast<std::size_t>(allReduces)));
+        return static_cast<std::ptrdiff_t>(
+            std::min<std::size_t>(group->times().size(), static_cast<std::size_t>(allReduces)));
       };
       result_.times.emplace_back(group->times().begin() + place(settings_.warmUps),
                                  group->times().begin() + place(settings_.warmUps + settings_.measured));

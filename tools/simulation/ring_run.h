@@ -21,7 +21,7 @@ struct RingRunSettings {
   std::size_t groups = 1;
   int warmUps = 1, measured = 3;  // all-reduces of each group, one after the other
   std::size_t mtu = 1500;
-  SessionConfig session;  // but for the datagrams' size, which the MTU says
+  SessionConfig session;                       // but for the datagrams' size, which the MTU says
   Duration timeLimit = std::chrono::hours(1);  // of virtual time, all all-reduces together
 };
 

@@ -17,9 +17,12 @@ constexpr std::size_t kMostRanks = 128;
 constexpr std::uint64_t kMostBytes = 16'000'000'000;
 
 constexpr const char* kDescription =
-    "Ring all-reduces over a described fabric in virtual time: the sessions are those that run over DPDK, the links are the emulator's "
-    "that the\nfabric switch has, the schedule is Gloo's. Nothing is sent, no real time passes but what computing takes.";
-constexpr const char* kFooter = R"(Each rank is a host of the description, and sends to the one before it as in Gloo. With --ranks another number than it has, `ranks` of
+    "Ring all-reduces over a described fabric in virtual time: the sessions are those that run over DPDK, the links "
+    "are the emulator's "
+    "that the\nfabric switch has, the schedule is Gloo's. Nothing is sent, no real time passes but what computing "
+    "takes.";
+constexpr const char* kFooter =
+    R"(Each rank is a host of the description, and sends to the one before it as in Gloo. With --ranks another number than it has, `ranks` of
 the description is replaced: on a [ring], N sites at equal distances; with --sites M, N ranks in M sites at equal distances.
 
 What simulated times stand beside:
@@ -66,34 +69,55 @@ std::vector<std::string> sections() {
 
 void addOptions(CLI::App& app, SimulationOptions& options, Texts& texts) {
   RingRunSettings& run = options.run;
-  app.add_option("--config", options.configPath, "the description, a TOML file")->type_name("FILE")->capture_default_str();
+  app.add_option("--config", options.configPath, "the description, a TOML file")
+      ->type_name("FILE")
+      ->capture_default_str();
   const std::vector<std::string> names = sections();
   texts.sections.resize(names.size());
   for (std::size_t i = 0; i < names.size(); ++i) {
     app.add_option("--" + names[i], texts.sections[i], "of the description; may be repeated")
-        ->expected(1)->take_all()->delimiter('\0')->allow_extra_args(false)->type_name("TEXT");
+        ->expected(1)
+        ->take_all()
+        ->delimiter('\0')
+        ->allow_extra_args(false)
+        ->type_name("TEXT");
   }
   app.add_option("--ranks", options.ranks, "numbers of ranks, commas between; else as many as hosts are described")
-      ->delimiter(',')->check(CLI::Range(std::size_t{2}, kMostRanks))->type_name("N,...");
+      ->delimiter(',')
+      ->check(CLI::Range(std::size_t{2}, kMostRanks))
+      ->type_name("N,...");
   app.add_option("--sites", options.sites, "put the ranks into so many sites, one after the other; 0: as described")
-      ->check(CLI::Range(std::size_t{0}, kMostRanks))->type_name("M")->capture_default_str();
+      ->check(CLI::Range(std::size_t{0}, kMostRanks))
+      ->type_name("M")
+      ->capture_default_str();
   app.add_option("--loss", options.loss, "of every edge, whatever is described, such as 0.1%")->type_name("SHARE");
   app.add_option("--bytes", texts.bytes, "of the vector")->type_name("SIZE")->capture_default_str();
   app.add_option("--segment-bytes", texts.segmentBytes, "longest segment; \"two\": two segments a rank")
-      ->type_name("SIZE")->capture_default_str();
+      ->type_name("SIZE")
+      ->capture_default_str();
   app.add_option("--groups", run.groups, "process groups at once, each over all ranks and the same edges")
-      ->check(CLI::Range(1, 16))->type_name("K")->capture_default_str();
-  app.add_option("--warm-ups", run.warmUps, "all-reduces that are not measured")->check(CLI::Range(0, 1000))->capture_default_str();
-  app.add_option("--iterations", run.measured, "all-reduces that are")->check(CLI::Range(1, 1000))->capture_default_str();
+      ->check(CLI::Range(1, 16))
+      ->type_name("K")
+      ->capture_default_str();
+  app.add_option("--warm-ups", run.warmUps, "all-reduces that are not measured")
+      ->check(CLI::Range(0, 1000))
+      ->capture_default_str();
+  app.add_option("--iterations", run.measured, "all-reduces that are")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
   app.add_option("--mtu", run.mtu, "longest IP packet")->check(CLI::Range(576, 32768))->capture_default_str();
-  app.add_option("--congestion-control", run.session.congestionControl, "auto, fixed, swift or bbr; auto: by round-trip time")
+  app.add_option("--congestion-control", run.session.congestionControl,
+                 "auto, fixed, swift or bbr; auto: by round-trip time")
       ->transform(CLI::Transformer(kCongestionControls, CLI::ignore_case))
       ->check(CLI::IsMember({0, 1, 2, 3}).description("").name(""))
       ->option_text("NAME [auto]");
-  app.add_option("--long-path-rtt", texts.longPathRtt, "from this round-trip time on sends are buffered, and data does not wait for a grant")
-      ->type_name("TIME")->capture_default_str();
+  app.add_option("--long-path-rtt", texts.longPathRtt,
+                 "from this round-trip time on sends are buffered, and data does not wait for a grant")
+      ->type_name("TIME")
+      ->capture_default_str();
   app.add_option("--time-limit", texts.timeLimit, "of virtual time, for all all-reduces of one number of ranks")
-      ->type_name("TIME")->capture_default_str();
+      ->type_name("TIME")
+      ->capture_default_str();
   app.add_option("--json", options.jsonPath, "write everything as JSON")->type_name("FILE");
   app.add_option("--csv", options.csvPath, "write a line for each number of ranks")->type_name("FILE");
   app.add_flag("--quiet", options.quiet, "no progress on standard error");
@@ -103,12 +127,15 @@ void readTexts(const Texts& texts, SimulationOptions& options) {
   RingRunSettings& run = options.run;
   constexpr Duration kMostTime = std::chrono::hours(24);
   run.bytes = checked("--bytes", texts.bytes, fabric::parseBytes(texts.bytes, RingSchedule::kElementBytes, kMostBytes));
-  run.maxSegmentBytes = texts.segmentBytes == "two" ? 0 : checked("--segment-bytes", texts.segmentBytes,
-      fabric::parseBytes(texts.segmentBytes, RingSchedule::kElementBytes, std::uint64_t{1} << 30));
+  run.maxSegmentBytes =
+      texts.segmentBytes == "two"
+          ? 0
+          : checked("--segment-bytes", texts.segmentBytes,
+                    fabric::parseBytes(texts.segmentBytes, RingSchedule::kElementBytes, std::uint64_t{1} << 30));
   run.timeLimit = checked("--time-limit", texts.timeLimit,
                           fabric::parseDuration(texts.timeLimit, std::chrono::microseconds(1), kMostTime));
-  run.session.longPathRtt = checked("--long-path-rtt", texts.longPathRtt,
-                                    fabric::parseDuration(texts.longPathRtt, Duration{0}, kMostTime));
+  run.session.longPathRtt =
+      checked("--long-path-rtt", texts.longPathRtt, fabric::parseDuration(texts.longPathRtt, Duration{0}, kMostTime));
   if (!options.loss.empty()) {
     fabric::EdgeChange change;
     if (const Status set = fabric::setEdge(change, "loss", options.loss); !set) {
@@ -148,6 +175,9 @@ std::variant<SimulationOptions, std::string> parseSimulationOptions(int argc, co
 }
 
 fabric::Description describedFabric(const SimulationOptions& options, std::size_t ranks) {
+  if (options.sites > 0 && options.sites > ranks) {
+    throw UsageError(fmt::format("--sites {}: give --ranks too, at least as many", options.sites));
+  }
   std::vector<fabric::DescriptionFlag> flags = options.flags;
   if (ranks > 0) flags.insert(flags.begin(), {"ranks", std::to_string(ranks)});
   for (std::size_t rank = 0; options.sites > 0 && rank < ranks; ++rank) {
@@ -157,11 +187,13 @@ fabric::Description describedFabric(const SimulationOptions& options, std::size_
   if (!loaded) throw UsageError(oneLine(loaded.error().message));
   fabric::Description description = std::move(loaded).value();
   if (ranks > 0 && description.hosts.size() != ranks) {
-    throw UsageError(fmt::format("--ranks {}: the description has {} hosts, which its [[host]] entries name; leave --ranks out", ranks,
-                                 description.hosts.size()));
+    throw UsageError(
+        fmt::format("--ranks {}: the description has {} hosts, which its [[host]] entries name; leave --ranks out",
+                    ranks, description.hosts.size()));
   }
   if (description.hosts.size() > kMostRanks) {
-    throw UsageError(fmt::format("the description has {} hosts; at most {} ranks are simulated", description.hosts.size(), kMostRanks));
+    throw UsageError(fmt::format("the description has {} hosts; at most {} ranks are simulated",
+                                 description.hosts.size(), kMostRanks));
   }
   if (!options.loss.empty()) {
     fabric::EdgeChange change;

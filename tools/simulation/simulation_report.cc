@@ -59,7 +59,8 @@ Json ratioJson(Duration time, Duration bound) {
 Json timesJson(const RingRunResult& result) {
   const std::vector<Duration> sorted = result.sortedTimes();
   if (sorted.empty()) return nullptr;
-  return {{"median", secondsOf(result.median())}, {"min", secondsOf(sorted.front())}, {"max", secondsOf(sorted.back())}};
+  return {
+      {"median", secondsOf(result.median())}, {"min", secondsOf(sorted.front())}, {"max", secondsOf(sorted.back())}};
 }
 
 Json resultJson(const RingRunResult& result) {
@@ -79,20 +80,29 @@ Json resultJson(const RingRunResult& result) {
           {"time_s", timesJson(result)},
           {"times_s", groups},
           {"model", boundsJson(result)},
-          {"ratio", {{"schedule", ratioJson(median, result.bounds.schedule)},
-                     {"schedule_with_loss", ratioJson(median, result.bounds.scheduleWithLoss)},
-                     {"physics", ratioJson(median, result.bounds.physics())},
-                     {"alpha_beta", ratioJson(median, result.bounds.alphaBeta)}}},
+          {"ratio",
+           {{"schedule", ratioJson(median, result.bounds.schedule)},
+            {"schedule_with_loss", ratioJson(median, result.bounds.scheduleWithLoss)},
+            {"physics", ratioJson(median, result.bounds.physics())},
+            {"alpha_beta", ratioJson(median, result.bounds.alphaBeta)}}},
           {"fairness", result.groups > 1 && result.end == RingRunEnd::kDone ? Json(result.fairness) : Json(nullptr)},
           {"payload_bytes", result.payloadBytes},
-          {"wire", {{"frames", result.edges.offered}, {"bytes", result.edges.offeredBytes}, {"above_payload", headerShare(result)}}},
-          {"lost", {{"randomly", result.edges.lostRandomly}, {"in_bursts", result.edges.lostInBurst},
-                    {"queue_full", result.edges.lostInQueue}, {"link_down", result.edges.lostWhileDown}}},
-          {"sessions", {{"retransmits", result.sessions.retransmits}, {"retransmit_timeouts", result.sessions.retransmitTimeouts},
-                        {"tail_loss_probes", result.sessions.tailLossProbes},
-                        {"duplicates_received", result.sessions.duplicatesReceived},
-                        {"corrupted_received", result.sessions.corruptedReceived},
-                        {"max_memory_bytes", result.maxSessionMemoryBytes}}},
+          {"wire",
+           {{"frames", result.edges.offered},
+            {"bytes", result.edges.offeredBytes},
+            {"above_payload", headerShare(result)}}},
+          {"lost",
+           {{"randomly", result.edges.lostRandomly},
+            {"in_bursts", result.edges.lostInBurst},
+            {"queue_full", result.edges.lostInQueue},
+            {"link_down", result.edges.lostWhileDown}}},
+          {"sessions",
+           {{"retransmits", result.sessions.retransmits},
+            {"retransmit_timeouts", result.sessions.retransmitTimeouts},
+            {"tail_loss_probes", result.sessions.tailLossProbes},
+            {"duplicates_received", result.sessions.duplicatesReceived},
+            {"corrupted_received", result.sessions.corruptedReceived},
+            {"max_memory_bytes", result.maxSessionMemoryBytes}}},
           {"virtual_s", secondsOf(result.elapsed)},
           {"events", result.events},
           {"cpu_s", result.cpuSeconds}};
@@ -105,27 +115,28 @@ std::string tableHead(const SimulationOptions& options) {
   std::string text = fmt::format(
       "{}: ring all-reduce of {}, segments of {}, {} group{}, congestion control {}{}\n",
       options.configPath.empty() ? "fabric of the flags" : options.configPath, fabric::bytesText(run.bytes),
-      run.maxSegmentBytes == 0 ? "half a rank's share" : "at most " + fabric::bytesText(run.maxSegmentBytes), run.groups,
-      run.groups == 1 ? "" : "s", congestionControlName(run.session.congestionControl),
+      run.maxSegmentBytes == 0 ? "half a rank's share" : "at most " + fabric::bytesText(run.maxSegmentBytes),
+      run.groups, run.groups == 1 ? "" : "s", congestionControlName(run.session.congestionControl),
       options.loss.empty() ? "" : ", loss " + options.loss);
-  return text + fmt::format(kRow, "ranks", "time", "schedule", "ratio", "physics", "ratio", "alpha-beta", "ratio", "MB sent",
-                            "over data", "repeated", "lost", "fairness", "CPU s");
+  return text + fmt::format(kRow, "ranks", "time", "schedule", "ratio", "physics", "ratio", "alpha-beta", "ratio",
+                            "MB sent", "over data", "repeated", "lost", "fairness", "CPU s");
 }
 
 std::string tableRow(const RingRunResult& result, std::uint64_t bytes) {
   const Duration median = result.median();
   const RingBounds& bounds = result.bounds;
   const double payloadEach = 2.0 * static_cast<double>(result.ranks - 1) * static_cast<double>(bytes);
-  std::string text = fmt::format(
-      kRow, result.ranks, median > Duration{0} ? timeText(median) : "-", timeText(bounds.schedule), ratioText(median, bounds.schedule),
-      timeText(bounds.physics()), ratioText(median, bounds.physics()), timeText(bounds.alphaBeta), ratioText(median, bounds.alphaBeta),
-      fmt::format("{:.5g}", payloadEach * (1 + headerShare(result)) * 1e-6),
-      fmt::format("{:.1f} %", 100 * headerShare(result)), result.sessions.retransmits, result.edges.lost(),
-      result.groups > 1 && result.end == RingRunEnd::kDone ? fmt::format("{:.3f}", result.fairness) : "-",
-      fmt::format("{:.2f}", result.cpuSeconds));
+  std::string text =
+      fmt::format(kRow, result.ranks, median > Duration{0} ? timeText(median) : "-", timeText(bounds.schedule),
+                  ratioText(median, bounds.schedule), timeText(bounds.physics()), ratioText(median, bounds.physics()),
+                  timeText(bounds.alphaBeta), ratioText(median, bounds.alphaBeta),
+                  fmt::format("{:.5g}", payloadEach * (1 + headerShare(result)) * 1e-6),
+                  fmt::format("{:.1f} %", 100 * headerShare(result)), result.sessions.retransmits, result.edges.lost(),
+                  result.groups > 1 && result.end == RingRunEnd::kDone ? fmt::format("{:.3f}", result.fairness) : "-",
+                  fmt::format("{:.2f}", result.cpuSeconds));
   if (bounds.scheduleWithLoss > bounds.schedule) {
-    text += fmt::format("      {} schedule with repetitions of what is lost, a round trip each: ratio {}\n", timeText(bounds.scheduleWithLoss),
-                        ratioText(median, bounds.scheduleWithLoss));
+    text += fmt::format("      {} schedule with repetitions of what is lost, a round trip each: ratio {}\n",
+                        timeText(bounds.scheduleWithLoss), ratioText(median, bounds.scheduleWithLoss));
   }
   if (result.end == RingRunEnd::kInterrupted) text += "      interrupted: of the all-reduces until then\n";
   return text;
@@ -159,29 +170,42 @@ nlohmann::ordered_json reportJson(const SimulationOptions& options, const std::v
   for (const RingRunResult& result : results) rows.push_back(resultJson(result));
   return {{"schema", "gloo-bypass/fabric-simulation/1"},
           {"version", GLOO_BYPASS_VERSION},
-          {"inputs", {{"description", options.configPath}, {"flags", flags}, {"sites", options.sites},
-                      {"loss", options.loss.empty() ? Json(nullptr) : Json(options.loss)}, {"bytes", run.bytes},
-                      {"max_segment_bytes", run.maxSegmentBytes == 0 ? Json(nullptr) : Json(run.maxSegmentBytes)},
-                      {"groups", run.groups}, {"warm_ups", run.warmUps}, {"iterations", run.measured}, {"mtu", run.mtu},
-                      {"congestion_control", congestionControlName(run.session.congestionControl)},
-                      {"long_path_rtt_s", secondsOf(run.session.longPathRtt)}}},
+          {"inputs",
+           {{"description", options.configPath},
+            {"flags", flags},
+            {"sites", options.sites},
+            {"loss", options.loss.empty() ? Json(nullptr) : Json(options.loss)},
+            {"bytes", run.bytes},
+            {"max_segment_bytes", run.maxSegmentBytes == 0 ? Json(nullptr) : Json(run.maxSegmentBytes)},
+            {"groups", run.groups},
+            {"warm_ups", run.warmUps},
+            {"iterations", run.measured},
+            {"mtu", run.mtu},
+            {"congestion_control", congestionControlName(run.session.congestionControl)},
+            {"long_path_rtt_s", secondsOf(run.session.longPathRtt)}}},
           {"results", rows}};
 }
 
 std::string reportCsv(const std::vector<RingRunResult>& results) {
   std::string text =
-      "ranks,groups,end,median_s,min_s,max_s,schedule_s,pipeline_s,physics_s,alpha_beta_s,wire_bytes,payload_bytes,frames,retransmits,"
-      "retransmit_timeouts,lost_randomly,lost_in_bursts,lost_queue_full,lost_link_down,fairness,events,events_per_cpu_s,cpu_s\n";
+      "ranks,groups,end,median_s,min_s,max_s,schedule_s,pipeline_s,physics_s,alpha_beta_s,wire_bytes,payload_bytes,"
+      "frames,retransmits,"
+      "retransmit_timeouts,lost_randomly,lost_in_bursts,lost_queue_full,lost_link_down,fairness,events,events_per_cpu_"
+      "s,cpu_s\n";
   for (const RingRunResult& result : results) {
     const std::vector<Duration> sorted = result.sortedTimes();
-    const auto time = [&](Duration value) { return sorted.empty() ? std::string() : fmt::format("{:.9f}", secondsOf(value)); };
-    text += fmt::format("{},{},{},{},{},{},{:.9f},{:.9f},{:.9f},{:.9f},{},{},{},{},{},{},{},{},{},{:.6f},{},{:.0f},{:.3f}\n", result.ranks,
-                        result.groups, endName(result.end), time(result.median()), time(sorted.empty() ? Duration{0} : sorted.front()),
-                        time(sorted.empty() ? Duration{0} : sorted.back()), secondsOf(result.bounds.schedule),
-                        secondsOf(result.bounds.pipeline), secondsOf(result.bounds.physics()), secondsOf(result.bounds.alphaBeta),
-                        result.edges.offeredBytes, result.payloadBytes, result.edges.offered, result.sessions.retransmits,
-                        result.sessions.retransmitTimeouts, result.edges.lostRandomly, result.edges.lostInBurst, result.edges.lostInQueue,
-                        result.edges.lostWhileDown, result.fairness, result.events, eventsPerSecond(result), result.cpuSeconds);
+    const auto time = [&](Duration value) {
+      return sorted.empty() ? std::string() : fmt::format("{:.9f}", secondsOf(value));
+    };
+    text += fmt::format(
+        "{},{},{},{},{},{},{:.9f},{:.9f},{:.9f},{:.9f},{},{},{},{},{},{},{},{},{},{:.6f},{},{:.0f},{:.3f}\n",
+        result.ranks, result.groups, endName(result.end), time(result.median()),
+        time(sorted.empty() ? Duration{0} : sorted.front()), time(sorted.empty() ? Duration{0} : sorted.back()),
+        secondsOf(result.bounds.schedule), secondsOf(result.bounds.pipeline), secondsOf(result.bounds.physics()),
+        secondsOf(result.bounds.alphaBeta), result.edges.offeredBytes, result.payloadBytes, result.edges.offered,
+        result.sessions.retransmits, result.sessions.retransmitTimeouts, result.edges.lostRandomly,
+        result.edges.lostInBurst, result.edges.lostInQueue, result.edges.lostWhileDown, result.fairness, result.events,
+        eventsPerSecond(result), result.cpuSeconds);
   }
   return text;
 }
