@@ -9,6 +9,7 @@
 #include "fabric/edge_settings.h"
 #include "fabric/quantity.h"
 #include "tools/perf_error.h"
+#include "transport/wire/packet.h"
 
 namespace gloo_bypass::sim {
 namespace {
@@ -105,7 +106,7 @@ void addOptions(CLI::App& app, SimulationOptions& options, Texts& texts) {
   app.add_option("--iterations", run.measured, "all-reduces that are")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  app.add_option("--mtu", run.mtu, "longest IP packet")->check(CLI::Range(576, 32768))->capture_default_str();
+  app.add_option("--mtu", run.mtu, "longest IP packet")->check(CLI::Range(kMinDatagramBytes + 28, std::size_t{32768}))->capture_default_str();
   app.add_option("--congestion-control", run.session.congestionControl,
                  "auto, fixed, swift or bbr; auto: by round-trip time")
       ->transform(CLI::Transformer(kCongestionControls, CLI::ignore_case))
