@@ -57,7 +57,8 @@ def add_common_options(parser, names, repeats):
                         help=f"of {', '.join(TRANSPORTS)} (default TCP,DPDK)")
     parser.add_argument("--variants", type=subset_of(names), default=tuple(names), metavar="A,B", help=f"of {', '.join(names)} (default all)")
     parser.add_argument("--repeats", type=number_in(int, 1, 100), default=repeats, metavar="N", help=f"of all runs, in turn (default {repeats})")
-    parser.add_argument("--mtu", type=number_in(int, 576, 32768), default=1500, metavar="N", help="longest IP packet, of all transports (default 1500)")
+    parser.add_argument("--mtu", type=number_in(int, 1228, 32626), default=1500, metavar="N",
+                        help="longest IP packet, of all transports (default 1500)")
     parser.add_argument("--seed", type=number_in(int, 0, 2**63 - 1), default=1, metavar="N", help="of the fabric's losses (default 1)")
     parser.add_argument("--env", type=assignment, action="append", default=[], metavar="NAME=VALUE",
                         help="for the ranks over DPDK; may be repeated (default " + ", ".join(f"{k}={v}" for k, v in cells.SETTINGS.items()) + ")")

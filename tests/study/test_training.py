@@ -84,6 +84,13 @@ def test_targets_bytesOfAnEvent_WithinHalfAPercent():
     assert (near.met, near.measured, far.met, far.measured) == (True, "+0.40 %", False, "-0.70 %")
 
 
+def test_targets_bytesSentAgain_AreSaid():
+    plan, run = plan_for(variants=("ws=2",)), run_record("ws=2", "TCP", [event(700e6)])
+    run["capture"]["bytes_by_kind"] = {"tcp_payload": 95.0, "tcp_repeated": 5.0}
+    one, = training_tables.targets_of(plan, STUDY, [run])
+    assert one.measured.endswith("(5.0 % were sent again)")
+
+
 @pytest.mark.parametrize("other, said", [("a" * 64, "bit for bit the same"), ("b" * 64, "different")])
 def test_render_bothTransports_SaysWhetherTheBitsAgree(tmp_path, other, said):
     folder = ResultsFolder.create(tmp_path / "study")
