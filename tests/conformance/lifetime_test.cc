@@ -205,19 +205,30 @@ TEST_P(Lifetime, ManySlots_MemoryDoesNotGrow) {
   int in = 1, out = 0;
   auto send = mesh.contexts[0]->createUnboundBuffer(&in, sizeof(in));
   auto receive = mesh.contexts[1]->createUnboundBuffer(&out, sizeof(out));
-  std::size_t before = 0;
-  for (std::uint64_t slot = 0; slot < warmUp + slots; ++slot) {
-    if (slot == warmUp) before = privateBytes();
-    if (slot % 3 == 0) receive->recv(0, slot << 20);
-    send->send(1, slot << 20);
-    if (slot % 3 == 1) receive->recv(0, slot << 20);
-    if (slot % 3 == 2) receive->recv(std::vector<int>{0}, slot << 20);
-    send->waitSend();
-    receive->waitRecv();
+  std::uint64_t slot = 0;
+  const auto use = [&](std::uint64_t until) {
+    for (; slot < until; ++slot) {
+      if (slot % 3 == 0) receive->recv(0, slot << 20);
+      send->send(1, slot << 20);
+      if (slot % 3 == 1) receive->recv(0, slot << 20);
+      if (slot % 3 == 2) receive->recv(std::vector<int>{0}, slot << 20);
+      send->waitSend();
+      receive->waitRecv();
+    }
+  };
+  // What slots cost, each of them costs: it shows in every round. A thread that wakes for the first time, with a stack and an arena, or
+  // a ring that a pause fills further than before, shows in one.
+  constexpr int kRounds = 4;
+  std::size_t least = SIZE_MAX;
+  use(warmUp);
+  for (int round = 0; round < kRounds && least > allowedBytes; ++round) {
+    const std::size_t before = privateBytes();
+    use(slot + slots);
+    const std::size_t after = privateBytes();
+    least = std::min(least, after - std::min(before, after));
+    if (kSanitized) GTEST_SKIP() << "sanitizers keep freed memory";
   }
-  const std::size_t after = privateBytes();
-  if (kSanitized) GTEST_SKIP() << "sanitizers keep freed memory";
-  EXPECT_LE(after, before + allowedBytes);
+  EXPECT_LE(least, allowedBytes) << "bytes, for " << slots << " slots";
 }
 
 GLOO_BYPASS_CONFORMANCE(Lifetime);

@@ -165,8 +165,8 @@ def test_study_ofTheProgramsThemselves_MeasuresBothTransports(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     record = json.loads((results / "results.json").read_text())
     found = {run["cell"]["transport"]: run for run in record["runs"]}
-    # Two halves of the ring, each over the edge once: nothing is faster than that. How much slower is the machine's affair.
-    assert all(run["times_s"][0] > 0.19 for run in found.values())
+    # The rank behind the slow edge cannot end before its own half has crossed it, whoever began first. How much slower is the machine's affair.
+    assert all(run["times_s"][0] > 0.099 for run in found.values())
     assert found["TCP"]["tcp"]["cwnd_max"] > 0 and found["TCP"]["tcp"]["control"]
     assert found["DPDK"]["bypass"]["packets_sent"] > 0
     assert all(run["fabric"]["slow"]["mean_delay_ms"] > 99 for run in found.values())
