@@ -14,6 +14,9 @@ constexpr std::uint64_t kNanosecondsPerSecond = 1'000'000'000;
 constexpr double kCutTail = 0.2;  // of the damaged frames; the others have flipped bits
 constexpr std::size_t kMaxFlips = 3;
 
+// Stops at the largest number: a million frames that each wait for a year are more nanoseconds than 63 bits hold.
+void addUpTo(Duration& sum, Duration term) { sum = term > Duration::max() - sum ? Duration::max() : sum + term; }
+
 }  // namespace
 
 EdgeEmulator::EdgeEmulator(const EdgeModel& model, std::uint64_t seed) : loss_(seedOf(seed, "loss")), random_(seed) {
@@ -44,7 +47,7 @@ Verdict EdgeEmulator::offer(TimePoint now, std::size_t frameBytes) {
     ++counters_.reordered;
     arrival += upTo(model_.reorderDelay);
   }
-  counters_.totalDelay += arrival - now;
+  addUpTo(counters_.totalDelay, arrival - now);
   verdict.deliveries[verdict.deliveryCount++] = deliver(arrival, frameBytes);
   if (random_.chance(model_.duplication)) {
     ++counters_.duplicated;
@@ -83,7 +86,7 @@ TimePoint EdgeEmulator::send(TimePoint now, std::uint64_t bytes) {
     busyUntil_ = now;
     busyRemainder_ = 0;
   }
-  counters_.totalQueueing += busyUntil_ - now;
+  addUpTo(counters_.totalQueueing, busyUntil_ - now);
   if (model_.rateBitsPerSecond == 0) return busyUntil_;
   const std::uint64_t scaled = bytes * 8 * kNanosecondsPerSecond + busyRemainder_;
   busyUntil_ += Duration(static_cast<Duration::rep>(scaled / model_.rateBitsPerSecond));

@@ -71,6 +71,7 @@ struct EdgeCounters {
   std::uint64_t lostRandomly = 0, lostInBurst = 0, lostInQueue = 0, lostWhileDown = 0;
   std::uint64_t duplicated = 0, reordered = 0, corrupted = 0;
   std::uint64_t maxQueueBytes = 0;  // with overhead
+  // The two sums stop at Duration::max().
   Duration totalQueueing{0};        // from offer until the frame's own sending begins, over accepted frames
   Duration totalDelay{0};           // from offer until the first arrival, over accepted frames
 

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -112,7 +113,7 @@ class MemifClient {
   MemifSendRing& toServer() { return *toServer_; }
   MemifReceiveRing& fromServer() { return *fromServer_; }
   void sendFrame(std::span<const std::byte> frame) {
-    std::memcpy(toServer_->slot().data(), frame.data(), frame.size());
+    std::copy(frame.begin(), frame.end(), toServer_->slot().begin());
     toServer_->push(frame.size());
     toServer_->publish();
   }
