@@ -15,7 +15,7 @@ from argument_types import assignment, number_in
 
 from . import enclosure, network
 from .failures import FabricRunError
-from .processes import Fabric, Ranks
+from .processes import Fabric, FabricRanks
 
 ROOT = Path(__file__).resolve().parents[2]
 FABRIC = ROOT / "build" / "tools" / "fabric" / "fabric"
@@ -177,11 +177,11 @@ class Run:
         self.make_network()
         fabric = Fabric(self.fabric_words(), self.options.output / "fabric.log", self.options.output / "fabric.json")
         fabric.wait_until_ready()
-        with Ranks(self.options.output) as ranks:
+        with FabricRanks(self.options.output) as ranks:
             try:
                 for index in range(len(self.hosts)):
-                    ranks.start(index, self.words_of(index), self.environment_of(index))
-                ranks.wait(fabric, self.options.timeout)
+                    ranks.start(self.words_of(index), self.environment_of(index))
+                ranks.wait_beside(fabric, self.options.timeout)
             finally:
                 ranks.end()
                 counters = fabric.end()

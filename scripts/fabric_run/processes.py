@@ -3,29 +3,17 @@
 import json
 import signal
 import subprocess
-import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
+
+from rank_processes import POLL_S, Ranks, StillRunning, last_lines
 
 from .failures import FabricRunError
 
-POLL_S = 0.05
 # A fabric makes its sockets and interfaces; DPDK takes a second of that on a busy machine.
 READY_S = 60.0
-# When a rank has failed, the others say what they saw within this time, or never.
-GRACE_S = 10.0
 # The fabric prints its counters and goes.
 END_S = 10.0
-TAIL_LINES = 8
-
-
-def last_lines(path, count):
-    """Of a log, of its last 16 KiB."""
-    with open(path, "rb") as file:
-        size = file.seek(0, 2)
-        file.seek(max(0, size - 16384))
-        return file.read().decode(errors="replace").splitlines()[-count:]
 
 
 def described(status):
@@ -78,21 +66,8 @@ class Fabric:
         return 2 if self.process.returncode == 2 else 1
 
 
-@dataclass
-class Rank:
-    number: int
-    process: subprocess.Popen
-    log: Path
-    status: int | None = None
-
-
-class Ranks:
+class FabricRanks(Ranks):
     """All ranks' processes. Leaving the context ends those that still run."""
-
-    def __init__(self, output):
-        self.output = output
-        self.ranks = []
-        self.shown = 0
 
     def __enter__(self):
         return self
@@ -101,51 +76,19 @@ class Ranks:
         self.end()
 
     def end(self):
-        for rank in self.ranks:
-            if rank.process.poll() is None:
-                rank.process.kill()
-                rank.process.wait()
+        for rank in self.running():
+            rank.process.kill()
+            rank.process.wait()
 
-    def start(self, number, words, environment):
-        log = self.output / f"rank-{number}.log"
-        with open(log, "wb") as file:
-            process = subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
-                                       start_new_session=True)
-        self.ranks.append(Rank(number, process, log))
-
-    def wait(self, fabric, timeout_s):
-        """Until all have ended, showing what rank 0 says. Raises FabricRunError unless all ended well and in time."""
-        deadline = time.monotonic() + timeout_s
-        first_failed = None
-        while True:
-            for rank in self.ranks:
-                if rank.status is None and (status := rank.process.poll()) is not None:
-                    rank.status = status
-                    if status != 0 and first_failed is None:
-                        first_failed = rank
-                        deadline = min(deadline, time.monotonic() + GRACE_S)
-            self.show_rank_0()
-            if all(rank.status is not None for rank in self.ranks):
-                break
+    def wait_beside(self, fabric, timeout_s):
+        """Until all have ended. Raises FabricRunError unless all ended well and in time, and before the fabric."""
+        def check():
             if fabric.ended():
                 raise FabricRunError(f"the fabric ended before the ranks ({described(fabric.process.returncode)}); see {fabric.log}")
-            if time.monotonic() > deadline:
-                if first_failed is None:
-                    running = ", ".join(str(rank.number) for rank in self.ranks if rank.status is None)
-                    raise FabricRunError(f"stopped after --timeout {timeout_s:g} s: still running: rank {running}")
-                break
-            time.sleep(POLL_S)
-        if first_failed is None:
-            return
-        said = "".join(f"\n  {line}" for line in last_lines(first_failed.log, TAIL_LINES))
-        status = first_failed.status
-        raise FabricRunError(f"rank {first_failed.number} failed first, {described(status)}; the end of {first_failed.log}:{said}",
-                             128 - status if status < 0 else status)
-
-    def show_rank_0(self):
-        with open(self.ranks[0].log, "rb") as file:
-            file.seek(self.shown)
-            new = file.read()
-        self.shown += len(new)
-        sys.stdout.buffer.write(new)
-        sys.stdout.buffer.flush()
+        try:
+            failed = self.wait(timeout_s, check)
+        except StillRunning as error:
+            raise FabricRunError(str(error)) from None
+        if failed is not None:
+            raise FabricRunError(f"rank {failed.number} failed first, {described(failed.status)}; the end of {failed.log}:{failed.end_of_log()}",
+                                 128 - failed.status if failed.status < 0 else failed.status)

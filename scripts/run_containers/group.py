@@ -11,14 +11,13 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rank_processes import Ranks, StillRunning
+
 from . import seccomp
 from .engine import ContainerError
 from .recipes import MASTER_PORT, RESULTS_DIRECTORY, SHARED_DIRECTORY
 
 LABEL = "gloo-bypass.run"
-POLL_S = 0.1
-# When a rank has failed, the others say what they saw within this time, or never.
-GRACE_S = 10.0
 # A container engine's client that has been told of its container's end.
 CLIENT_S = 5.0
 
@@ -38,27 +37,10 @@ class Job:
     data: Path | None = None
 
 
-@dataclass
-class Rank:
-    number: int
-    name: str
-    process: subprocess.Popen
-    log: Path
-    status: int | None = None
-
-
 def free_port():
     with socket.socket() as probe:
         probe.bind(("", 0))
         return probe.getsockname()[1]
-
-
-def last_lines(path, count):
-    """The last lines of a log, of its last 16 KiB."""
-    with open(path, "rb") as file:
-        size = file.seek(0, 2)
-        file.seek(max(0, size - 16384))
-        return file.read().decode(errors="replace").splitlines()[-count:]
 
 
 class RankGroup:
@@ -68,10 +50,9 @@ class RankGroup:
         self.engine = engine
         self.job = job
         self.id = "gloo-bypass-" + secrets.token_hex(4)
-        self.ranks = []
+        self.ranks = Ranks(job.output)
         self.network = ""
         self.volumes = {}
-        self.shown = 0
         self.profile = []
 
     def __enter__(self):
@@ -147,45 +128,16 @@ class RankGroup:
     def start(self):
         self.master_port = free_port() if self.job.recipe.host_network else MASTER_PORT
         for number in range(self.job.ranks):
-            log = self.job.output / f"rank-{number}.log"
-            # Sessions of their own: Ctrl-C reaches this program only, which ends them in order.
-            with open(log, "wb") as file:
-                process = subprocess.Popen(self.command_of(number), stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
-                                           start_new_session=True)
-            self.ranks.append(Rank(number, self.rank_name(number), process, log))
+            self.ranks.start(self.command_of(number))
 
     def wait(self):
         """Until all ranks have ended, showing what rank 0 says. Raises ContainerError unless all ended well and in time."""
-        deadline = time.monotonic() + self.job.timeout_s
-        first_failed = None
-        while True:
-            for rank in self.ranks:
-                if rank.status is None and (status := rank.process.poll()) is not None:
-                    rank.status = status
-                    if status != 0 and first_failed is None:
-                        first_failed = rank
-                        deadline = min(deadline, time.monotonic() + GRACE_S)
-            self.show_rank_0()
-            if all(rank.status is not None for rank in self.ranks):
-                break
-            if time.monotonic() > deadline:
-                if first_failed is None:
-                    running = ", ".join(str(rank.number) for rank in self.ranks if rank.status is None)
-                    raise ContainerError(f"stopped after --timeout {self.job.timeout_s:g} s: still running: rank {running}")
-                break
-            time.sleep(POLL_S)
-        if first_failed is not None:
-            said = "".join(f"\n  {line}" for line in last_lines(first_failed.log, 8))
-            raise ContainerError(f"rank {first_failed.number} failed first, with status {first_failed.status}; "
-                                 f"the end of {first_failed.log}:{said}")
-
-    def show_rank_0(self):
-        with open(self.ranks[0].log, "rb") as file:
-            file.seek(self.shown)
-            new = file.read()
-        self.shown += len(new)
-        sys.stdout.buffer.write(new)
-        sys.stdout.buffer.flush()
+        try:
+            failed = self.ranks.wait(self.job.timeout_s)
+        except StillRunning as error:
+            raise ContainerError(str(error)) from None
+        if failed is not None:
+            raise ContainerError(f"rank {failed.number} failed first, with status {failed.status}; the end of {failed.log}:{failed.end_of_log()}")
 
     def collect(self):
         """Copies what the ranks left in /results into the output folder."""
@@ -199,16 +151,16 @@ class RankGroup:
     def copy_command(self):
         results = self.job.output / "results"
         results.mkdir(exist_ok=True)
-        return "cp", f"{self.ranks[0].name}:{RESULTS_DIRECTORY}/.", results
+        return "cp", f"{self.rank_name(0)}:{RESULTS_DIRECTORY}/.", results
 
     # The end.
 
     def stop(self):
         """Ends the containers that still run, and the engine's clients that wait for them."""
-        running = [rank for rank in self.ranks if rank.process.poll() is None]
+        running = self.ranks.running()
         if not running:
             return
-        self.quietly("kill", *(rank.name for rank in running))
+        self.quietly("kill", *(self.rank_name(rank.number) for rank in running))
         deadline = time.monotonic() + CLIENT_S
         for rank in running:
             try:
