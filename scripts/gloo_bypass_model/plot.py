@@ -17,12 +17,7 @@ def size_ticks(axes, sizes):
 
 
 def styled(axes, theme):
-    axes.set_facecolor(theme.paper)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color(theme.faint)
-    axes.tick_params(colors=theme.faint, labelsize=9.5)
+    plots.open_frame(axes, theme)
     axes.grid(color=theme.grid, linewidth=0.8)
     axes.set_axisbelow(True)
 

@@ -123,26 +123,16 @@ class Comparison(Stages):
         self.record["elapsed_s"] = round(self.budget.elapsed_s(), 1)
         super().save()
 
-    def run(self):
-        """All stages. Returns whether none failed. KeyboardInterrupt passes through once the state is saved."""
-        try:
-            self.save()
-            if self.plan.training:
-                self.train_in_turns()
-            if self.plan.benchmark:
-                for part in benchmark_parts(self.plan.sizes, self.plan.emulated):
-                    self.measure_all_reduce(*part)
-                if "RDMA" in self.plan.transports:
-                    self.measure_beside_write()
-                    self.measure_bound()
-                self.measure_idle()
-            self.record["state"] = "failed" if self.record["failures"] else "complete"
-        except KeyboardInterrupt:
-            self.record["state"] = "interrupted"
-            raise
-        finally:
-            self.save()
-        return not self.record["failures"]
+    def run_stages(self):
+        if self.plan.training:
+            self.train_in_turns()
+        if self.plan.benchmark:
+            for part in benchmark_parts(self.plan.sizes, self.plan.emulated):
+                self.measure_all_reduce(*part)
+            if "RDMA" in self.plan.transports:
+                self.measure_beside_write()
+                self.measure_bound()
+            self.measure_idle()
 
     def train_in_turns(self):
         """Repeats A B, at least one and as many as the time allows; a transport that fails is not tried again."""

@@ -49,16 +49,21 @@ def place_of(transport, index):
     return PLACES.get(transport, index % 4)
 
 
-def figure_with(theme, height_in=HEIGHT_IN):
-    """A figure and its axes in this theme: open frame, faint grid."""
-    figure, axes = pyplot.subplots(figsize=(WIDTH_IN, height_in), dpi=DOTS_PER_IN, layout="constrained")
-    figure.set_facecolor(theme.paper)
+def open_frame(axes, theme):
+    """Two sides, and their numbers, in the theme's faint colour."""
     axes.set_facecolor(theme.paper)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
         axes.spines[side].set_color(theme.faint)
     axes.tick_params(colors=theme.faint, labelsize=9.5)
+
+
+def figure_with(theme, height_in=HEIGHT_IN):
+    """A figure and its axes in this theme: open frame, faint grid."""
+    figure, axes = pyplot.subplots(figsize=(WIDTH_IN, height_in), dpi=DOTS_PER_IN, layout="constrained")
+    figure.set_facecolor(theme.paper)
+    open_frame(axes, theme)
     axes.xaxis.label.set_color(theme.ink)
     axes.yaxis.label.set_color(theme.ink)
     axes.set_axisbelow(True)

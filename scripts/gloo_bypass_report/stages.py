@@ -24,7 +24,7 @@ def shell_line(environment, words, root):
 
 class Stages:
     """Runs programs into one results folder. Single-threaded; owns its children while a stage runs. After every stage the folder is
-    complete as far as it goes.
+    complete as far as it goes. What the stages are is the subclass's run_stages().
     """
 
     def __init__(self, root, folder, display, record):
@@ -34,6 +34,19 @@ class Stages:
 
     def save(self):
         self.folder.write_json("results.json", self.record)
+
+    def run(self):
+        """All stages. Returns whether none failed. KeyboardInterrupt passes through once the state is saved."""
+        try:
+            self.save()
+            self.run_stages()
+            self.record["state"] = "failed" if self.record["failures"] else "complete"
+        except KeyboardInterrupt:
+            self.record["state"] = "interrupted"
+            raise
+        finally:
+            self.save()
+        return not self.record["failures"]
 
     def stage(self, name, slug, command, limit_s, environment, on_tick=None, total=None, directory=None):
         """Runs one program as a stage. Returns whether it succeeded; a failure is written down and said."""

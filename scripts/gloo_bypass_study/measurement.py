@@ -35,21 +35,11 @@ class StudyMeasurement(Stages):
             "environment": telling(os.environ), "repeat_command": repeat_command, "runs": []})
         self.plan, self.study, self.programs = plan, study, programs
 
-    def run(self):
-        """All runs. Returns whether none failed. KeyboardInterrupt passes through once the state is saved."""
-        try:
-            self.save()
-            listed = self.cells()
-            for repeat in range(1, self.plan.repeats + 1):
-                for number, cell in enumerate(listed, start=1):
-                    self.run_cell(cell, repeat, f"{number} of {len(listed)}")
-            self.record["state"] = "failed" if self.record["failures"] else "complete"
-        except KeyboardInterrupt:
-            self.record["state"] = "interrupted"
-            raise
-        finally:
-            self.save()
-        return not self.record["failures"]
+    def run_stages(self):
+        listed = self.cells()
+        for repeat in range(1, self.plan.repeats + 1):
+            for number, cell in enumerate(listed, start=1):
+                self.run_cell(cell, repeat, f"{number} of {len(listed)}")
 
     def run_cell(self, cell, repeat, place):
         slug = f"{repeat}-{cell.slug}"

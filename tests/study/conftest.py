@@ -10,11 +10,23 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 
+from fabric_run import enclosure  # noqa: E402
+from fabric_run.failures import FabricRunError  # noqa: E402
 from gloo_bypass_study import catalogue, cells, rank_probe  # noqa: E402
 
 STUDY = catalogue.EDGE_LATENCY
 MACHINE = {"processor": "A Processor <script>", "cores": 2, "memory_gib": 8.0, "operating_system": "Debian", "kernel": "6.1", "virtualisation": "none",
            "load_before": 0.1, "commit": "abc", "packages": {}, "date": "2026-01-01 00:00 UTC"}
+
+
+def right_to_namespaces():
+    """Why no fabric can be had here; empty where it can."""
+    try:
+        enclosure.check_tools()
+        enclosure.check_right()
+    except FabricRunError as error:
+        return str(error)
+    return ""
 
 
 def plan_for(**changes):

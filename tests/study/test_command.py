@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, RUNS, study_folder
+from conftest import ROOT, RUNS, right_to_namespaces, study_folder
 from gloo_bypass_study import cells, command
 
 BUILD = os.environ.get("STUDY_BUILD")
@@ -143,15 +143,6 @@ def test_probe_program_SamplesAndPassesTheStatusOn(tmp_path):
     record = json.loads((tmp_path / "probe-2.json").read_text())
     assert done.returncode == 7 and record["status"] == 7 and record["rank"] == 2
     assert len(record["samples"]) > 1 and record["samples"][-1]["resident_bytes"] > 0
-
-
-def right_to_namespaces():
-    try:
-        command.enclosure.check_tools()
-        command.enclosure.check_right()
-    except command.FabricRunError as error:
-        return str(error)
-    return ""
 
 
 @pytest.mark.skipif(not BUILD, reason="no build folder given in STUDY_BUILD")

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from conftest import MACHINE, ROOT, edge, probe
+from conftest import MACHINE, ROOT, edge, probe, right_to_namespaces
 from gloo_bypass_report.records import RecordError
 from gloo_bypass_report.results import ResultsFolder
 from gloo_bypass_study import cells, command, rendering, training, training_reading, training_tables
@@ -143,12 +143,7 @@ def programs_problem():
     for name in ("trainer/ddp_train", "plugin/libgloo_bypass.so", "tools/fabric/fabric", "tools/capture/capture_analyser"):
         if not (build / name).exists():
             return f"{name} is not built (STUDY_BUILD)"
-    try:
-        command.enclosure.check_tools()
-        command.enclosure.check_right()
-    except command.FabricRunError as error:
-        return str(error)
-    return ""
+    return right_to_namespaces()
 
 
 def test_study_ofTheProgramsThemselves_SeesTheSameEventsOverBoth(tmp_path):
