@@ -205,6 +205,25 @@ TEST(Analysis, TcpSequenceNumbers_WrapWithoutRepetition) {
   EXPECT_EQ(feed.analysis.totals().bytesOfKind[static_cast<std::size_t>(ByteKind::kTcpRepeated)], 0x90u);
 }
 
+TEST(Analysis, LongCapture_HasCoarserSeriesOfItsDirections) {
+  Feed feed;
+  std::uint64_t there = 0;
+  for (int i = 0; i < 3'000; ++i) {
+    feed.segment(milliseconds(100 * i), 100);
+    there += 100;
+  }
+  feed.segment(milliseconds(0), 200, kB, kA);
+  const auto& series = feed.analysis.trackedSeries();
+  ASSERT_EQ(series.size(), 2u);
+  EXPECT_EQ(series[0].interval(), milliseconds(200));
+  EXPECT_EQ(series[0].bins().size(), 1'500u);
+  std::uint64_t binned = 0;
+  for (const auto bytes : series[0].bins()) binned += bytes;
+  EXPECT_EQ(binned, there);
+  EXPECT_EQ(series[1].bins(), std::vector<std::uint64_t>{200});
+  EXPECT_EQ(feed.analysis.series().interval(), milliseconds(100));
+}
+
 TEST(TimeSeries, BytesFallIntoTheirIntervals) {
   TimeSeries series(milliseconds(100));
   series.add(milliseconds(0), 1);

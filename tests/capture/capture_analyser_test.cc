@@ -43,6 +43,9 @@ TEST(CaptureAnalyser, Capture_IsTableAndJsonAndCsv) {
   EXPECT_EQ(report["per_step"]["th_peak_bit_s"]["max"], 16'000.0);
   EXPECT_DOUBLE_EQ(report["th_avg_bit_s"].get<double>(), 2000 * 8 / 1.5);
   EXPECT_EQ(report["matrix"]["training"]["directions"].size(), 2u);
+  const nlohmann::json there{{"from", "10.32.0.2"}, {"to", "10.32.0.3"}, {"interval_s", 0.5}, {"bytes_by_interval", {1000}}},
+      back{{"from", "10.32.0.3"}, {"to", "10.32.0.2"}, {"interval_s", 0.5}, {"bytes_by_interval", {0, 0, 1000}}};
+  EXPECT_EQ(report["directions_over_time"], nlohmann::json({there, back}));
   EXPECT_EQ(report["snap_length"], 128);
   EXPECT_EQ(report["faults"].size(), 0u);
   EXPECT_EQ(contentsOf(throughput), "time_s,bytes,throughput_bit_s,cumulative_bytes\n0,1000,16000,1000\n0.5,0,0,1000\n1,1000,16000,2000\n");

@@ -73,6 +73,7 @@ void Analysis::add(CaptureTime time, const DissectedFrame& frame) {
     const Direction direction(frame.source, frame.destination);
     (trainingTime_ ? after_ : before_).add(direction, {frame.wireBytes, 1, frame.payloadBytes});
     index = trackedIndex(direction);
+    if (index < trackedSeries_.size()) trackedSeries_[index].add(time - start_, frame.wireBytes);
   }
   steps_.onFrame(frame.wireBytes, index);
 }
@@ -83,6 +84,7 @@ std::size_t Analysis::trackedIndex(Direction direction) {
   if (const auto known = trackedIndices_.find(direction); known != trackedIndices_.end()) return known->second;
   if (tracked_.size() >= StepWindows::kMaxDirections) return tracked_.size();
   tracked_.push_back(direction);
+  trackedSeries_.emplace_back(settings_.interval, kMaxDirectionBins);
   trackedIndices_.emplace(direction, tracked_.size() - 1);
   return tracked_.size() - 1;
 }

@@ -93,12 +93,16 @@ class Analysis {
   const TrafficMatrix& after() const { return after_; }
   // Indices of StepWindows::directions().
   const std::vector<Direction>& trackedDirections() const { return tracked_; }
+  // Of each of them, coarser than series() in a long capture.
+  const std::vector<TimeSeries>& trackedSeries() const { return trackedSeries_; }
   // Times of the first and of the last marker.
   const std::optional<std::pair<CaptureTime, CaptureTime>>& trainingTime() const { return trainingTime_; }
 
  private:
   // Connections and sessions whose sequence numbers are known; of more, nothing counts as repeated.
   static constexpr std::size_t kMaxSequences = 65'536;
+  // A plot has no more points; 4 MiB of memory for all directions.
+  static constexpr std::size_t kMaxDirectionBins = 2'048;
   struct FlowKey {
     std::uint64_t addresses, session;
     std::uint32_t ports;
@@ -120,6 +124,7 @@ class Analysis {
   TimeSeries series_;
   TrafficMatrix before_, training_, after_;
   std::vector<Direction> tracked_;
+  std::vector<TimeSeries> trackedSeries_;
   std::map<Direction, std::size_t> trackedIndices_;
   std::unordered_map<FlowKey, std::uint32_t, FlowHash> next_;  // the sequence number after the highest seen
   std::optional<std::pair<CaptureTime, CaptureTime>> trainingTime_;

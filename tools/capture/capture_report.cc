@@ -160,6 +160,23 @@ Json stepsJson(const Analysis& analysis) {
   return steps;
 }
 
+Json seriesJson(const TimeSeries& series) {
+  Json bins = Json::array();
+  for (const std::uint64_t bytes : series.bins()) bins.push_back(bytes);
+  return {{"interval_s", secondsOf(series.interval())}, {"bytes_by_interval", bins}};
+}
+
+Json directionsOverTimeJson(const Analysis& analysis) {
+  Json directions = Json::array();
+  for (std::size_t i = 0; i < analysis.trackedDirections().size(); ++i) {
+    const Direction direction = analysis.trackedDirections()[i];
+    Json line{{"from", ipv4(direction.first)}, {"to", ipv4(direction.second)}};
+    line.update(seriesJson(analysis.trackedSeries()[i]));
+    directions.push_back(std::move(line));
+  }
+  return directions;
+}
+
 Json directionsJson(const Analysis& analysis) {
   Json directions = Json::array();
   const auto& time = analysis.trainingTime();
@@ -231,8 +248,7 @@ Json captureJson(const AnalysedCapture& capture) {
   const AnalysisTotals& totals = analysis.totals();
   Json kinds;
   for (std::size_t i = 0; i < kByteKinds; ++i) kinds[kKindNames[i]] = totals.bytesOfKind[i];
-  Json bins = Json::array();
-  for (const std::uint64_t bytes : analysis.series().bins()) bins.push_back(bytes);
+  Json series = seriesJson(analysis.series());
   return {{"files", capture.files},
           {"faults", faultsJson(capture)},
           {"link_type", capture.link},
@@ -254,8 +270,9 @@ Json captureJson(const AnalysedCapture& capture) {
           {"fragments", totals.fragments},
           {"backwards_frames", totals.backwards},
           {"largest_tcp_frame", totals.largestTcpFrame},
-          {"interval_s", secondsOf(analysis.series().interval())},
-          {"bytes_by_interval", bins},
+          {"interval_s", series["interval_s"]},
+          {"bytes_by_interval", std::move(series["bytes_by_interval"])},
+          {"directions_over_time", directionsOverTimeJson(analysis)},
           {"steps", stepsJson(analysis)}};
 }
 

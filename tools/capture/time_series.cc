@@ -7,7 +7,7 @@ namespace gloo_bypass::capture {
 
 void TimeSeries::add(std::chrono::nanoseconds sinceStart, std::uint64_t bytes) {
   const std::int64_t at = std::max<std::int64_t>(sinceStart.count(), 0);
-  while (static_cast<std::uint64_t>(at / interval_.count()) >= kMaxBins) {
+  while (static_cast<std::uint64_t>(at / interval_.count()) >= maxBins_) {
     if (interval_.count() > std::numeric_limits<std::int64_t>::max() / 2) return;
     for (std::size_t i = 0; i < bins_.size(); ++i) {
       const std::uint64_t value = bins_[i];

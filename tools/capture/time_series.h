@@ -1,4 +1,4 @@
-// Bytes by time, in memory that does not grow with the capture: where more than kMaxBins would be needed, each two become one. Pure.
+// Bytes by time, in memory that does not grow with the capture: where more bins than the most would be needed, each two become one. Pure.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ class TimeSeries {
  public:
   static constexpr std::size_t kMaxBins = 1 << 16;
 
-  // `interval` > 0.
-  explicit TimeSeries(std::chrono::nanoseconds interval) : interval_(interval) {}
+  // `interval` > 0, 2 bins at least.
+  explicit TimeSeries(std::chrono::nanoseconds interval, std::size_t maxBins = kMaxBins) : interval_(interval), maxBins_(maxBins) {}
 
   // `sinceStart` of the first frame; before it counts as at it.
   void add(std::chrono::nanoseconds sinceStart, std::uint64_t bytes);
@@ -24,6 +24,7 @@ class TimeSeries {
 
  private:
   std::chrono::nanoseconds interval_;
+  std::size_t maxBins_;
   std::vector<std::uint64_t> bins_;
 };
 
