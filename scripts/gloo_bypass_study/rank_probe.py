@@ -1,4 +1,4 @@
-"""Runs one rank of a study and samples it: CPU, memory, bytes in and out of its interface, the state of its TCP connections.
+"""Runs one rank of a study and samples it: CPU, memory, bytes in and out, the state of its TCP connections.
 
     rank_probe.py --output DIR [--interval S] -- PROGRAM ARGUMENT...
 
@@ -17,7 +17,11 @@ import time
 from pathlib import Path
 
 SCHEMA = "gloo-bypass/rank-probe/1"
-RANK, INTERFACE = "RANK", "GLOO_SOCKET_IFNAME"
+RANK, INTERFACE, TRANSPORT = "RANK", "GLOO_SOCKET_IFNAME", "GLOO_DEVICE_TRANSPORT"
+# A bypass rank's bytes pass no interface of the kernel: its transport writes its counters to a file, so many times as often as they are read.
+METRICS, METRICS_INTERVAL, WRITTEN_MORE_OFTEN, LEAST_INTERVAL_MS = "GLOO_BYPASS_METRICS", "GLOO_BYPASS_METRICS_INTERVAL_MS", 4, 100
+# (received, sent): of the port, or where there is none of the transport's packets.
+METRIC_PAIRS = tuple((f"gloo_bypass_{of}_received_bytes_total", f"gloo_bypass_{of}_sent_bytes_total") for of in ("port", "wire"))
 QUERY_S = 5.0
 # A day at four a second would be no probe's memory any more: later samples are left out, and counted.
 MAX_SAMPLES = 100_000
@@ -68,19 +72,70 @@ def connections(said):
     return found
 
 
-def tcp_connections(interface):
-    """Connections on the fabric's interface, without those over which the ranks met."""
+def answer_of(*words):
     try:
-        answer = subprocess.run(["ss", "-tinH", "state", "established"], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                                errors="replace", timeout=QUERY_S, check=False)
-        address = subprocess.run(["ip", "-4", "-o", "addr", "show", "dev", interface], stdin=subprocess.DEVNULL, capture_output=True,
-                                 text=True, errors="replace", timeout=QUERY_S, check=False)
+        return subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=QUERY_S, check=False).stdout
     except (OSError, subprocess.TimeoutExpired):
-        return []
+        return ""
+
+
+def address_of(interface):
+    """None where it has none."""
+    said = answer_of("ip", "-4", "-o", "addr", "show", "dev", interface)
+    return next((words[3].partition("/")[0] for words in map(str.split, said.splitlines()) if len(words) > 3), None)
+
+
+def tcp_connections(own):
+    """Connections from the address on the fabric, without those over which the ranks met."""
     # Without the column of states, which `state established` leaves out, the addresses are words 3 and 4.
-    said = "\n".join(line if line[:1].isspace() else "ESTAB " + line for line in answer.stdout.splitlines())
-    own = next((words[3].partition("/")[0] for words in map(str.split, address.stdout.splitlines()) if len(words) > 3), None)
+    said = "\n".join(line if line[:1].isspace() else "ESTAB " + line for line in answer_of("ss", "-tinH", "state", "established").splitlines())
     return [one for one in connections(said) if own is None or one["local"].rpartition(":")[0] == own]
+
+
+class InterfaceTraffic:
+    """Of an interface of the kernel, which all of the rank's bytes pass."""
+
+    def __init__(self, interface):
+        self.interface, self.source = interface, f"the kernel's counters of {interface}"
+
+    def bytes(self):
+        return traffic(self.interface)
+
+
+class TransportTraffic:
+    """Of the rank's own transport, as it counts: its environment is told to write its counters. None, None before it has begun."""
+
+    def __init__(self, environment, output, rank, interval_s):
+        self.source, self.own = "the transport's own counters", METRICS not in environment
+        self.path = output / f"metrics-{rank}.prom"
+        if self.own:
+            milliseconds = max(LEAST_INTERVAL_MS, round(1000 * interval_s / WRITTEN_MORE_OFTEN))
+            environment |= {METRICS: f"file:{self.path.absolute()}", METRICS_INTERVAL: str(milliseconds)}
+        elif environment[METRICS].startswith("file:") and "%p" not in environment[METRICS]:
+            self.path = Path(environment[METRICS].removeprefix("file:").replace("%r", str(rank)))
+        else:
+            self.path = None
+
+    def bytes(self):
+        if self.path is None:
+            return None, None
+        found = metrics_of(text_of(self.path))
+        return next(((found[received], found[sent]) for received, sent in METRIC_PAIRS if received in found and sent in found), (None, None))
+
+    def end(self):
+        if self.own and self.path is not None:
+            self.path.unlink(missing_ok=True)
+
+
+def metrics_of(text):
+    """Counters of Prometheus' text by name, summed over their labels."""
+    found = {}
+    for line in text.splitlines():
+        name, _, value = line.rpartition(" ")
+        if name and not name.startswith("#") and value.isdigit():
+            key = name.partition("{")[0]
+            found[key] = found.get(key, 0) + int(value)
+    return found
 
 
 def traffic(interface):
@@ -102,11 +157,18 @@ def process_use(pid):
 
 
 class Probe:
-    """The samples of one rank. Single-threaded."""
+    """The samples of one rank. Single-threaded. `traffic` has its bytes, or is None."""
 
-    def __init__(self, interface):
-        self.interface, self.samples, self.left_out = interface, [], 0
-        self.began, self.before = time.monotonic(), kernel_counters()
+    def __init__(self, interface, traffic_of_rank):
+        self.interface, self.traffic, self.samples, self.left_out = interface, traffic_of_rank, [], 0
+        self.address = None
+        self.began, self.began_unix, self.before = time.monotonic(), time.time(), kernel_counters()
+
+    def connections(self):
+        if not self.interface:
+            return []
+        self.address = self.address or address_of(self.interface)
+        return tcp_connections(self.address)
 
     def sample(self, pid):
         used = process_use(pid)
@@ -115,36 +177,54 @@ class Probe:
         if len(self.samples) >= MAX_SAMPLES:
             self.left_out += 1
             return
-        received, sent = traffic(self.interface) if self.interface else (None, None)
-        self.samples.append({"at_s": round(time.monotonic() - self.began, 3), "cpu_s": used[0], "resident_bytes": used[1],
-                             "received_bytes": received, "sent_bytes": sent,
-                             "connections": tcp_connections(self.interface) if self.interface else []})
+        at, (received, sent) = time.monotonic() - self.began, self.traffic.bytes() if self.traffic else (None, None)
+        self.samples.append({"at_s": round(at, 3), "cpu_s": used[0], "resident_bytes": used[1], "received_bytes": received, "sent_bytes": sent,
+                             "connections": self.connections()})
 
     def record(self, rank, status):
         after = kernel_counters()
-        return {"schema": SCHEMA, "rank": rank, "status": status, "seconds": round(time.monotonic() - self.began, 3),
+        received, sent = self.traffic.bytes() if self.traffic else (None, None)
+        return {"schema": SCHEMA, "rank": rank, "status": status, "began_unix_s": self.began_unix, "seconds": round(time.monotonic() - self.began, 3),
+                "traffic": {"source": self.traffic.source if self.traffic else None, "received_bytes": received, "sent_bytes": sent},
                 "tcp": {name: count - self.before.get(name, 0) for name, count in after.items()} if self.interface else {},
                 "samples": self.samples, "samples_left_out": self.left_out}
 
 
-def run(program, output, interval_s):
-    rank = int(os.environ[RANK])
-    probe = Probe(os.environ.get(INTERFACE, ""))
-    process = subprocess.Popen(program, stdin=subprocess.DEVNULL)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda given, _frame: process.send_signal(given))
+def traffic_of(environment, output, rank, interval_s):
+    """Where the rank's bytes are counted; None where nobody does. May add to the environment that the rank is to have."""
+    if environment.get(TRANSPORT, "TCP") != "TCP":
+        return TransportTraffic(environment, output, rank, interval_s)
+    return InterfaceTraffic(environment[INTERFACE]) if environment.get(INTERFACE) else None
+
+
+def sample_until_ended(probe, process, interval_s):
+    """At whole intervals since it began, however long a sample takes. Returns how it ended."""
+    intervals = 0
     while True:
         probe.sample(process.pid)
+        elapsed = time.monotonic() - probe.began
+        intervals = max(intervals, int(elapsed // interval_s)) + 1
         try:
-            status = process.wait(interval_s)
-            break
+            return process.wait(max(0.0, intervals * interval_s - elapsed))
         except subprocess.TimeoutExpired:
             pass
+
+
+def run(program, output, interval_s):
+    rank, environment = int(os.environ[RANK]), dict(os.environ)
+    traffic_of_rank = traffic_of(environment, output, rank, interval_s)
+    probe = Probe(environment.get(INTERFACE, ""), traffic_of_rank)
+    process = subprocess.Popen(program, stdin=subprocess.DEVNULL, env=environment)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda given, _frame: process.send_signal(given))
+    status = sample_until_ended(probe, process, interval_s)
     status = 128 - status if status < 0 else status
     target = output / f"probe-{rank}.json"
     partial = target.with_name(target.name + ".partial")
     partial.write_text(json.dumps(probe.record(rank, status)) + "\n")
     os.replace(partial, target)
+    if isinstance(traffic_of_rank, TransportTraffic):
+        traffic_of_rank.end()
     return status
 
 
