@@ -176,9 +176,37 @@ def test_WrongChoice_IsNamed(tmp_path, name, value, expected):
         assert "Traceback" not in ranks.output(0)
 
 
-def test_LockedMemoryTooSmall_NamesLimitAndNeed(tmp_path):
+def test_NoActivePort_IsNamed(tmp_path):
+    interface, device = interface_and_device()
+    subprocess.run(["ip", "link", "set", interface, "down"], check=True)
+    try:
+        with Ranks(tmp_path, environment={"GLOO_BYPASS_RDMA_DEVICES": device}) as ranks:
+            assert ranks.wait(0) != 0
+            assert re.search(device + r".*port", ranks.output(0)), ranks.output(0)
+    finally:
+        subprocess.run(["ip", "link", "set", interface, "up"], check=True)
+    wait_for_gid()
+
+
+def test_NoGidOfAnAddress_IsNamed(tmp_path):
+    """A device on an interface without IPv4 address, so without the GID that is looked for."""
+    run_quietly("ip link add bare0 type veth peer name bare1")
+    try:
+        for link in ("bare0", "bare1"):
+            run_quietly(f"ip link set {link} up")
+        run_quietly("rdma link add rxebare type rxe netdev bare0")
+        with Ranks(tmp_path, environment={"GLOO_BYPASS_RDMA_DEVICES": "rxebare"}) as ranks:
+            assert ranks.wait(0) != 0
+            assert re.search(r"rxebare.*GID", ranks.output(0)), ranks.output(0)
+        run_quietly("rdma link delete rxebare")
+    finally:
+        run_quietly("ip link delete bare0")
+
+
+@pytest.mark.parametrize("mebibytes, what", [(1, "message buffers"), (7, "a message")])
+def test_LockedMemoryTooSmall_NamesLimitAndNeed(tmp_path, mebibytes, what):
     def as_nobody_with_little_locked_memory():
-        resource.setrlimit(resource.RLIMIT_MEMLOCK, (2 << 20, 2 << 20))
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, (mebibytes << 20, mebibytes << 20))
         os.setgroups([])
         os.setgid(65534)
         os.setuid(65534)
@@ -191,7 +219,7 @@ def test_LockedMemoryTooSmall_NamesLimitAndNeed(tmp_path):
         statuses = [ranks.wait(0), ranks.wait(1)]
         text = ranks.output(0) + ranks.output(1)
         assert 0 not in statuses, text
-        assert "RLIMIT_MEMLOCK" in text and "2.0 MiB" in text, text
+        assert "RLIMIT_MEMLOCK" in text and f"{mebibytes}.0 MiB" in text and what in text, text
 
 
 def run_quietly(command):

@@ -115,9 +115,9 @@ def test_datagram_frames_by_hand():
 
 def test_roce_frames_by_hand():
     path = framing.RocePath("x", "", 4096)
-    # Announced, read in two packets, confirmed; each SEND acknowledged.
-    cost = path.message(8193, both_ways=False)
-    assert cost.forward == (68 + 58) + (8193 + 3 * 58 + 2 * 4) + 62
+    # Announced, read in nine packets, confirmed; each SEND acknowledged.
+    cost = path.message(32769, both_ways=False)
+    assert cost.forward == (68 + 58) + (32769 + 9 * 58 + 2 * 4) + 62
     assert cost.backward == 62 + (58 + 16) + (48 + 58)
     assert path.message(100, both_ways=False).total == 148 + 58 + 62
 

@@ -57,7 +57,7 @@ struct RdmaConfig {
   std::string devices;                 // names of verbs devices, comma between; several are striped; empty: the one whose GID is on the interface
   unsigned port = 0;                   // of each device; 0: its first active one
   int gidIndex = -1;                   // -1: the RoCEv2 GID that maps the interface's IPv4 address
-  std::size_t eagerBytes = 8 * 1024;   // up to here a message is copied and sent at once; longer ones are read by the receiver
+  std::size_t eagerBytes = 32 * 1024;  // up to here a message is copied and sent at once; longer ones are read by the receiver
   unsigned credits = 64;               // receives posted for each peer
   std::size_t chunkBytes = 1u << 20;   // of one RDMA READ
   unsigned trafficClass = 0;

@@ -46,7 +46,7 @@ class RdmaChannel : public RdmaChannelTest {
 TEST_F(RdmaChannel, MessagesOfManySizes_ArriveBothWays) {
   open();
   std::uint64_t tag = 0;
-  for (std::size_t size : {0u, 1u, 220u, 8192u, 8193u, 100'000u, 3'000'000u}) exchange(size, ++tag);
+  for (std::size_t size : {0u, 1u, 220u, 32'768u, 32'769u, 100'000u, 3'000'000u}) exchange(size, ++tag);
 }
 
 TEST_F(RdmaChannel, TwoRails_LargeMessageIsStripedAndWhole) {

@@ -67,8 +67,8 @@ TransportConfig rdmaConfig(const std::string& devices) {
   return config;
 }
 
-RdmaEnd::RdmaEnd(const TransportConfig& config) {
-  auto made = makeVerbsTransport(notedVerbs(), config);
+RdmaEnd::RdmaEnd(const TransportConfig& config, const VerbsApi& verbs) {
+  auto made = makeVerbsTransport(verbs, config);
   if (!made) throw std::runtime_error(made.error().message);
   transport = std::move(made).value();
   context = notedContext(config.rdma.devices.substr(0, config.rdma.devices.find(',')));

@@ -1,4 +1,4 @@
-// One process' side of RDMA channels on the software adapter: a transport of its own, channels, and what they told.
+// One process' side of RDMA channels, mostly on the software adapter: a transport of its own, channels, and what they told.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -56,7 +56,7 @@ void forgetNoted();
 
 class RdmaEnd {
  public:
-  explicit RdmaEnd(const TransportConfig& config);
+  explicit RdmaEnd(const TransportConfig& config, const VerbsApi& verbs = notedVerbs());
   ~RdmaEnd();
 
   struct Channel {
@@ -83,7 +83,7 @@ class RdmaEnd {
 
   std::shared_ptr<Transport> transport;
   std::vector<std::unique_ptr<Channel>> channels;
-  ibv_context* context = nullptr;  // of its first device
+  ibv_context* context = nullptr;  // of its first device, on the software adapter
 };
 
 // Two processes with one channel, or several, between them.

@@ -252,7 +252,7 @@ TEST_F(RdmaFaults, ManyChannels_GrowTheQueuesOrSayWhatIsUsedUp) {
   TransportConfig few = rdmaConfig("soft0"), others = rdmaConfig("soft1");
   few.rdma.credits = others.rdma.credits = 8;
   open(few, others, 50);
-  for (std::size_t i = 0; i < 50; i += 7) exchange(20'000, 1, i);
+  for (std::size_t i = 0; i < 50; i += 7) exchange(50'000, 1, i);
   EXPECT_EQ(rnic.counters().rnrNaks, 0u);
 }
 
