@@ -3,6 +3,23 @@
 #include <algorithm>
 
 namespace gloo_bypass::fabric {
+namespace {
+
+// A queue that takes longer to drain counts as one of this: a sum of two must not overflow.
+constexpr Duration kLongestDrain = std::chrono::hours(24);
+
+Duration longestWay(const EdgeModel& model) {
+  Duration drain{0};
+  if (model.rateBitsPerSecond > 0) {
+    const double seconds = static_cast<double>(model.queueBytes) * 8 / static_cast<double>(model.rateBitsPerSecond);
+    const std::chrono::duration<double> bounded(
+        std::min(seconds, std::chrono::duration<double>(kLongestDrain).count()));
+    drain = std::chrono::duration_cast<Duration>(bounded);
+  }
+  return model.delay + model.jitter + model.reorderDelay + drain;
+}
+
+}  // namespace
 
 Schedule::Schedule(const Description& description)
     : hosts_(description.hosts.size()), start_(description.edges), current_(start_), changes_(description.events) {
@@ -48,6 +65,26 @@ EdgeModel modelAt(const EdgeModel& start, std::span<const ScheduledChange> chang
     if (!ended && each.edges.contains(edge)) each.change.applyTo(model);
   }
   return model;
+}
+
+Duration longestRoundTrip(const Description& description) {
+  std::vector<Duration> longest;
+  for (const EdgeModel& model : description.edges) longest.push_back(longestWay(model));
+  Schedule schedule(description);
+  while (const std::optional<Duration> at = schedule.next()) {
+    for (const EdgeUpdate& update : schedule.due(*at)) {
+      Duration& way = longest[update.edge.from * description.hosts.size() + update.edge.to];
+      way = std::max(way, longestWay(update.model));
+    }
+  }
+  Duration found{0};
+  const std::size_t hosts = description.hosts.size();
+  for (std::size_t from = 0; from < hosts; ++from) {
+    for (std::size_t to = from + 1; to < hosts; ++to) {
+      found = std::max(found, longest[from * hosts + to] + longest[to * hosts + from]);
+    }
+  }
+  return found;
 }
 
 }  // namespace gloo_bypass::fabric

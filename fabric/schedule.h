@@ -46,4 +46,8 @@ class Schedule {
   std::size_t nextMoment_ = 0;
 };
 
+// From a host to another and back, of any two and at any time: the longest way of a frame that meets full queues. Queues without a
+// limit count as empty. What must wait longer than that before it counts a frame as lost: the timeouts of queue pairs.
+Duration longestRoundTrip(const Description& description);
+
 }  // namespace gloo_bypass::fabric

@@ -110,5 +110,36 @@ TEST(Schedule, DrivingAnEmulator_LosesWhatIsOfferedWhileDown) {
   EXPECT_EQ(edge.counters().delivered, 9'800u);
 }
 
+TEST(LongestRoundTrip, DelaysAndFullQueuesBothWays_AreTheirSum) {
+  EXPECT_EQ(longestRoundTrip(good("ranks = 3\ndefaults.queue = \"unlimited\"\ndefaults.rate = \"1Mbit/s\"")),
+            seconds(0));
+  EXPECT_EQ(longestRoundTrip(good(R"(
+    ranks = 3
+    defaults.delay = "1ms"
+    [[edge]]
+    from = "r2"
+    to = "r1"
+    delay = "300ms"
+    jitter = "20ms"
+    rate = "1Mbit/s"
+    queue = "10kB"
+  )")),
+            milliseconds(300 + 20 + 80 + 1));
+}
+
+TEST(LongestRoundTrip, EventThatPasses_Counts) {
+  EXPECT_EQ(longestRoundTrip(good(R"(
+    ranks = 2
+    [[event]]
+    at = "5s"
+    for = "1s"
+    from = "r0"
+    to = "r1"
+    both = true
+    delay = "70ms"
+  )")),
+            milliseconds(140));
+}
+
 }  // namespace
 }  // namespace gloo_bypass::fabric

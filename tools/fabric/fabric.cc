@@ -17,6 +17,7 @@
 
 #include "fabric/description_file.h"
 #include "fabric/netem.h"
+#include "fabric/schedule.h"
 #include "tools/fabric/fabric_capture.h"
 #include "tools/fabric/fabric_loop.h"
 #include "tools/fabric/fabric_options.h"
@@ -172,7 +173,11 @@ void printDescriptionAsJson(const Description& description) {
     }
   }
   const nlohmann::ordered_json all{
-      {"seed", description.seed}, {"hosts", hosts}, {"edges", edges}, {"timed_changes", description.events.size()}};
+      {"seed", description.seed},
+      {"hosts", hosts},
+      {"edges", edges},
+      {"timed_changes", description.events.size()},
+      {"longest_round_trip_s", std::chrono::duration<double>(longestRoundTrip(description)).count()}};
   fmt::print("{}\n", jsonText(all, 1));
 }
 
