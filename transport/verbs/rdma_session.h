@@ -1,4 +1,4 @@
-// One channel's life over queue pairs, without the handle that its user holds (verbs_transport.cc).
+// One channel's life over queue pairs, without the handle that its user holds (verbs_channel.cc).
 //
 //   frames queue pair, rail 0     SENDs into the shared receive queue, under credits: small messages whole, announcements of large
 //                                 ones, and that those have been read

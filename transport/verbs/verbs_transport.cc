@@ -11,29 +11,18 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <deque>
-#include <nlohmann/json.hpp>
-#include <random>
-#include <unordered_map>
 #include <utility>
 
-#include "transport/base/file_descriptor.h"
 #include "transport/io/channel_counters.h"
 #include "transport/io/json_text.h"
-#include "transport/io/progress_engine.h"
-#include "transport/verbs/rdma_session.h"
 #include "transport/verbs/verbs_channel.h"
+#include "transport/verbs/verbs_transport_impl.h"
 
 namespace gloo_bypass {
 namespace {
 
-constexpr int kPollBatch = 16;
-// Completions taken in one round before sessions have their turn.
-constexpr int kPollRounds = 4;
+// How often the control connections, the device's events and unmapped memory are looked at.
 constexpr auto kTickInterval = std::chrono::milliseconds(1);
-// A device in software carries out a READ before its posting returns, milliseconds later. A program that does not wait may be about to
-// send, and its peer waits for that: so long READs are left to who waits for an operation. What nobody waits for has time.
-constexpr auto kReadGrace = std::chrono::milliseconds(5);
 // At the end of the process: how long to wait until peers have what was sent.
 constexpr auto kDrainTime = std::chrono::seconds(3);
 
@@ -46,84 +35,6 @@ std::string nameOf(const RailQueues& queues) {
 }
 
 }  // namespace
-
-class VerbsTransport final : public Transport, private Pollable, private RdmaDevice {
- public:
-  static Result<std::shared_ptr<Transport>> make(const VerbsApi& api, const TransportConfig& config) {
-    auto transport = std::shared_ptr<VerbsTransport>(new VerbsTransport(api, config));
-    if (Status status = transport->open(); !status) return status;
-    return std::shared_ptr<Transport>(std::move(transport));
-  }
-  ~VerbsTransport() override;
-
-  ProgressEngine& progress() override { return *engine_; }
-  std::string describe() const override { return description_; }
-  Result<std::unique_ptr<MessageChannel>> openChannel(const ChannelOptions& options,
-                                                      ChannelObserver* observer) override;
-  void closeAll() override;
-  std::string countersJson() const override;
-
- private:
-  VerbsTransport(const VerbsApi& verbs, const TransportConfig& configuration) : RdmaDevice(verbs, configuration) {}
-  Status open();
-  Status watch(int fd);
-
-  // Pollable
-  bool poll(TimePoint now) noexcept override;
-  void flush(TimePoint now) noexcept override;
-  void drivenBy(bool waiter) noexcept override { waiterDrives_ = waiter; }
-  TimePoint nextDeadline() const noexcept override {
-    return readsDeferred_ ? std::min(nextDeadline_, readsFrom_) : nextDeadline_;
-  }
-  void armWakeup() noexcept override;
-  void disarmWakeup() noexcept override;
-  void block(Duration timeout) noexcept override;
-  void wake() noexcept override;
-
-  // RdmaDevice
-  void markDirty(RdmaSession& session) override;
-  bool drain(RdmaSession& session, const std::function<bool()>& done, Duration timeout) override;
-  void takeCompletions() override {
-    while (fetchCompletions()) {
-    }
-  }
-  bool caughtUp() const override { return caughtUp_ && fetched_.empty(); }
-
-  bool fetchCompletions();
-  bool handleCompletions();
-  void handleCompletionsOf(const RdmaSession& session);
-  void handle(const ibv_wc& completion);
-  RdmaSession* sessionOf(const ibv_wc& completion);
-  void handleEvents();
-  void handleEvent(RailQueues& queues, const ibv_async_event& event);
-  std::vector<RdmaSession*> allSessions() const;
-  void failAll(const std::string& cause);
-  void failOwnerOf(std::uint32_t queuePair, const std::string& cause);
-  bool pumpDirty(TimePoint now, bool waits);
-  void fireTimers(TimePoint now);
-  void retire(RdmaSession& session);
-  void waitUntilDrained();
-  nlohmann::json portJson() const;
-
-  std::string description_;
-  FileDescriptor epoll_, wakeup_;
-  std::unordered_map<std::uint32_t, std::unique_ptr<RdmaSession>> sessions_;  // by index
-  std::unordered_map<std::uint32_t, RdmaSession*> byQueuePair_;               // by number of the frames queue pair
-  std::uint32_t nextIndex_ = 1;
-  std::vector<RdmaSession*> dirty_, pumping_;
-  // Taken from the adapter, not handled yet, the oldest first. Bounded by what the completion queues are reserved for.
-  std::deque<ibv_wc> fetched_;
-  bool caughtUp_ = false;  // the last round left nothing in the completion queues
-  TimePoint nextTick_{};
-  TimePoint nextDeadline_ = kNever;
-  bool inSoftware_ = false, waiterDrives_ = false;
-  bool readsDeferred_ = false;  // of sessions that are dirty, until a waiter polls, or anybody from readsFrom_ on
-  TimePoint readsFrom_{};
-  ChannelCounters closedCounters_;
-  std::uint64_t strayCompletions_ = 0, portDowns_ = 0;
-  std::random_device random_;
-  std::unique_ptr<ProgressEngine> engine_;  // last: its thread uses all of the above
-};
 
 Status VerbsTransport::open() {
   auto selected = selectRails(api, config.rdma, config.interface);
@@ -269,133 +180,6 @@ void VerbsTransport::block(Duration timeout) noexcept {
 void VerbsTransport::wake() noexcept {
   const std::uint64_t one = 1;
   (void)!write(wakeup_.get(), &one, sizeof one);
-}
-
-// Completions -------------------------------------------------------------------------------------------------------
-
-void VerbsTransport::markDirty(RdmaSession& session) {
-  if (session.dirty) return;
-  session.dirty = true;
-  dirty_.push_back(&session);
-}
-
-RdmaSession* VerbsTransport::sessionOf(const ibv_wc& completion) {
-  const WorkId work = decodeWorkId(completion.wr_id);
-  if (work.receive) {
-    const auto it = byQueuePair_.find(completion.qp_num);
-    return it == byQueuePair_.end() ? nullptr : it->second;
-  }
-  const auto it = sessions_.find(work.session);
-  return it == sessions_.end() ? nullptr : it->second.get();
-}
-
-// Takes what the adapter has completed, at most some rounds of it. True if there may be more.
-bool VerbsTransport::fetchCompletions() {
-  bool more = false;
-  std::array<ibv_wc, kPollBatch> batch;
-  for (const auto& queues : rails) {
-    int count = 0;
-    for (int round = 0; round < kPollRounds; ++round) {
-      count = ibv_poll_cq(queues->completions(), kPollBatch, batch.data());
-      if (count > 0) fetched_.insert(fetched_.end(), batch.begin(), batch.begin() + count);
-      if (count < kPollBatch) break;
-    }
-    more |= count == kPollBatch;
-  }
-  return more;
-}
-
-// True if there were any. Handling one may lead to drain(), which takes those of its session out of the middle.
-bool VerbsTransport::handleCompletions() {
-  caughtUp_ = !fetchCompletions();
-  const bool any = !fetched_.empty();
-  while (!fetched_.empty()) {
-    const ibv_wc completion = fetched_.front();
-    fetched_.pop_front();
-    handle(completion);
-  }
-  return any;
-}
-
-void VerbsTransport::handleCompletionsOf(const RdmaSession& session) {
-  (void)fetchCompletions();
-  for (;;) {
-    const auto next = std::find_if(fetched_.begin(), fetched_.end(),
-                                   [&](const ibv_wc& completion) { return sessionOf(completion) == &session; });
-    if (next == fetched_.end()) return;
-    const ibv_wc completion = *next;
-    fetched_.erase(next);
-    handle(completion);
-  }
-}
-
-void VerbsTransport::handle(const ibv_wc& completion) {
-  RdmaSession* session = sessionOf(completion);
-  const WorkId work = decodeWorkId(completion.wr_id);
-  const bool success = completion.status == IBV_WC_SUCCESS;
-  if (session == nullptr) ++strayCompletions_;  // of queue pairs that are gone
-  if (work.receive) {
-    if (session != nullptr && success) {
-      const std::size_t length = std::min<std::size_t>(completion.byte_len, receives->slotBytes());
-      session->onFrame(receives->received(work.slot, length));
-    } else if (session != nullptr) {
-      session->onReceiveFailed(completion.status);
-    }
-    receives->repost(work.slot);
-  } else if (session != nullptr && success) {
-    session->onSent(work.kind, work.number);
-  } else if (session != nullptr) {
-    session->onWorkFailed(work.kind, completion.status);
-  }
-}
-
-bool VerbsTransport::drain(RdmaSession& session, const std::function<bool()>& done, Duration timeout) {
-  const TimePoint deadline = monotonicNow() + timeout;
-  while (!done()) {
-    if (monotonicNow() >= deadline) return false;
-    handleCompletionsOf(session);
-    (void)receives->flush();
-  }
-  return true;
-}
-
-bool VerbsTransport::pumpDirty(TimePoint now, bool waits) {
-  bool progressed = false;
-  const bool deferredBefore = std::exchange(readsDeferred_, false);
-  const bool mayRead = !inSoftware_ || waits || (deferredBefore && now >= readsFrom_);
-  pumping_.swap(dirty_);
-  for (RdmaSession* session : pumping_) {
-    session->dirty = false;
-    progressed |= session->pump(now, mayRead);
-    nextDeadline_ = std::min(nextDeadline_, session->deadline());
-    if (!mayRead && session->wantsToRead()) {
-      readsDeferred_ = true;
-      markDirty(*session);
-    }
-    if (!session->finished()) continue;
-    progressed = true;  // for who waits until all are
-    if (!session->dirty) retire(*session);
-  }
-  pumping_.clear();
-  if (readsDeferred_ && !deferredBefore) readsFrom_ = now + Duration(kReadGrace);
-  return progressed;
-}
-
-void VerbsTransport::fireTimers(TimePoint now) {
-  nextDeadline_ = kNever;
-  for (auto& [index, session] : sessions_) {
-    if (session->deadline() <= now) {
-      markDirty(*session);
-    } else {
-      nextDeadline_ = std::min(nextDeadline_, session->deadline());
-    }
-  }
-}
-
-void VerbsTransport::retire(RdmaSession& session) {
-  closedCounters_ += session.counters();
-  std::erase_if(byQueuePair_, [&](const auto& item) { return item.second == &session; });
-  sessions_.erase(session.index());
 }
 
 // Events ------------------------------------------------------------------------------------------------------------

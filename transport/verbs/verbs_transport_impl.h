@@ -1,0 +1,104 @@
+// The transport behind makeVerbsTransport(): its sessions, and the rounds in which completions, timers and events come to them.
+// verbs_transport.cc makes it, sleeps and looks at the device's events; verbs_transport_completions.cc takes completions and lets
+// sessions send. Private to transport/verbs.
+//
+// Thread: the progress engine's exclusive access, but wake() and block().
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "transport/base/file_descriptor.h"
+#include "transport/io/message_channel.h"
+#include "transport/io/progress_engine.h"
+#include "transport/verbs/rdma_device.h"
+#include "transport/verbs/rdma_session.h"
+
+namespace gloo_bypass {
+
+class VerbsTransport final : public Transport, private Pollable, private RdmaDevice {
+ public:
+  static Result<std::shared_ptr<Transport>> make(const VerbsApi& api, const TransportConfig& config) {
+    auto transport = std::shared_ptr<VerbsTransport>(new VerbsTransport(api, config));
+    if (Status status = transport->open(); !status) return status;
+    return std::shared_ptr<Transport>(std::move(transport));
+  }
+  ~VerbsTransport() override;
+
+  ProgressEngine& progress() override { return *engine_; }
+  std::string describe() const override { return description_; }
+  Result<std::unique_ptr<MessageChannel>> openChannel(const ChannelOptions& options,
+                                                      ChannelObserver* observer) override;
+  void closeAll() override;
+  std::string countersJson() const override;
+
+ private:
+  VerbsTransport(const VerbsApi& verbs, const TransportConfig& configuration) : RdmaDevice(verbs, configuration) {}
+  Status open();
+  Status watch(int fd);
+
+  // Pollable
+  bool poll(TimePoint now) noexcept override;
+  void flush(TimePoint now) noexcept override;
+  void drivenBy(bool waiter) noexcept override { waiterDrives_ = waiter; }
+  TimePoint nextDeadline() const noexcept override {
+    return readsDeferred_ ? std::min(nextDeadline_, readsFrom_) : nextDeadline_;
+  }
+  void armWakeup() noexcept override;
+  void disarmWakeup() noexcept override;
+  void block(Duration timeout) noexcept override;
+  void wake() noexcept override;
+
+  // RdmaDevice
+  void markDirty(RdmaSession& session) override;
+  bool drain(RdmaSession& session, const std::function<bool()>& done, Duration timeout) override;
+  void takeCompletions() override {
+    while (fetchCompletions()) {
+    }
+  }
+  bool caughtUp() const override { return caughtUp_ && fetched_.empty(); }
+
+  bool fetchCompletions();
+  bool handleCompletions();
+  void handleCompletionsOf(const RdmaSession& session);
+  void handle(const ibv_wc& completion);
+  RdmaSession* sessionOf(const ibv_wc& completion);
+  void handleEvents();
+  void handleEvent(RailQueues& queues, const ibv_async_event& event);
+  std::vector<RdmaSession*> allSessions() const;
+  void failAll(const std::string& cause);
+  void failOwnerOf(std::uint32_t queuePair, const std::string& cause);
+  bool pumpDirty(TimePoint now, bool waits);
+  void fireTimers(TimePoint now);
+  void retire(RdmaSession& session);
+  void waitUntilDrained();
+  nlohmann::json portJson() const;
+
+  std::string description_;
+  FileDescriptor epoll_, wakeup_;
+  std::unordered_map<std::uint32_t, std::unique_ptr<RdmaSession>> sessions_;  // by index
+  std::unordered_map<std::uint32_t, RdmaSession*> byQueuePair_;               // by number of the frames queue pair
+  std::uint32_t nextIndex_ = 1;
+  std::vector<RdmaSession*> dirty_, pumping_;
+  // Taken from the adapter, not handled yet, the oldest first. Bounded by what the completion queues are reserved for.
+  std::deque<ibv_wc> fetched_;
+  bool caughtUp_ = false;  // the last round left nothing in the completion queues
+  TimePoint nextTick_{};
+  TimePoint nextDeadline_ = kNever;
+  bool inSoftware_ = false, waiterDrives_ = false;
+  bool readsDeferred_ = false;  // of sessions that are dirty, until a waiter polls, or anybody from readsFrom_ on
+  TimePoint readsFrom_{};
+  ChannelCounters closedCounters_;
+  std::uint64_t strayCompletions_ = 0, portDowns_ = 0;
+  std::random_device random_;
+  std::unique_ptr<ProgressEngine> engine_;  // last: its thread uses all of the above
+};
+
+}  // namespace gloo_bypass
