@@ -28,7 +28,8 @@ SMALL_LIMIT_BYTES = 65536
 WRITE_BESIDE_BYTES, LEAST_WRITE_REPEATS, WRITE_MESSAGE_BYTES = 4 * 2**20, 2, 2**20
 WRITE_ITERATIONS, EMULATED_WRITE_ITERATIONS = 2000, 100
 # Gloo's own transport over verbs, and the algorithm that it can run.
-GLOO_IBVERBS, BOUND_ALGORITHM, BOUND_BYTES = "GLOO_IBVERBS", "ring_chunked", 4 * 2**20
+GLOO_IBVERBS, BOUND_ALGORITHM = "GLOO_IBVERBS", "ring_chunked"
+BOUND_SIZES = (("small", 4), ("middle", 64 * 2**10), ("large", 4 * 2**20))
 
 
 @dataclass(frozen=True)
@@ -246,7 +247,7 @@ class Comparison(Stages):
         for file in self.record["all_reduce"]:
             if GLOO_IBVERBS not in records.transports_built_in(self.folder.place(file)):
                 return self.leave_out("Gloo's own ibverbs transport", "all_reduce_perf was built without it")
-        for name, size in (("small", 4), ("large", BOUND_BYTES)):
+        for name, size in BOUND_SIZES:
             count, warm_up = iterations(size, self.plan.emulated)
             self.take("bound", self.benchmark(
                 f"{BOUND_ALGORITHM}, {name}", f"bound-{name}",

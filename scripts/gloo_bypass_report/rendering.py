@@ -94,7 +94,7 @@ def summarise(measurement):
         if len(transports) > 1 and transports[1] != "RDMA" and not measurement.place.emulated:
             reached += summary.targets(training, reduces, idle, transports[1], transports[0])
         if "RDMA" in transports and len(measurement.reduces):
-            reached += summary.rdma_targets(measurement.beside, bound, idle)
+            reached += summary.rdma_targets(measurement.beside, reduces, bound, idle)
     return Summary(
         training, reduces, summary.headline_rows(reduces), idle,
         summary.identical(measurement.runs, transports), summary.digests(measurement.runs), reached,

@@ -42,7 +42,7 @@ def test_compare_with_a_device_puts_rdma_beside_ib_write_bw_and_gloos_own(tmp_pa
     assert status == 0, out + err
     record = record_of(tmp_path / "out")
     assert record["plan"]["transports"] == ["TCP", "DPDK", "RDMA"] and record["place"]["kind"] == "host"
-    assert [one["repeat"] for one in record["beside_write"]] == [1, 2] and len(record["bound"]) == 2
+    assert [one["repeat"] for one in record["beside_write"]] == [1, 2] and len(record["bound"]) == 3
     names = [stage["name"] for stage in record["stages"]]
     at = names.index("ib_write_bw, 0")
     assert names[at:at + 3] == ["ib_write_bw, 0", "all-reduce beside ib_write_bw, 1", "ib_write_bw, 1"]
@@ -57,7 +57,7 @@ def test_compare_ib_write_bw_failing_names_it_and_reports_the_rest(tmp_path, run
     assert status == command.FAILED
     assert "ib_write_bw, 0 exited with status 1" in out and "Unable to find the Infiniband/RoCE device" in out
     record = record_of(tmp_path / "out")
-    assert record["beside_write"] == [] and len(record["bound"]) == 2
+    assert record["beside_write"] == [] and len(record["bound"]) == 3
 
 
 def test_compare_program_without_gloos_ibverbs_leaves_it_out_and_says_so(tmp_path, run):

@@ -113,3 +113,36 @@ def test_doubt_when_forward_differs_between_transports(forward, doubtful):
     said = summary.doubt(summary.training_rows(steps, BOTH), BOTH)
     assert bool(said) == doubtful
     assert summary.doubt([], BOTH) == ""
+
+
+def rdma_rows(ring_us, chunked):
+    """Rows of the ring over RDMA, and of ring-chunked over RDMA and Gloo's ibverbs: {bytes: (RDMA's, Gloo's)} in microseconds."""
+    def line(transport, size, p50):
+        return dict.fromkeys(records.REDUCE_COLUMNS, 0) | {"transport": transport, "bytes": size, "elements": size // 4, "ranks": 2,
+                                                           "p50_us": p50, "p99_us": p50, "samples": 1}
+
+    ring = records.frame_of([line("RDMA", 4, ring_us)], records.REDUCE_COLUMNS)
+    bound = records.frame_of([line(transport, size, p50) for size, pair in chunked.items()
+                              for transport, p50 in zip(("RDMA", "GLOO_IBVERBS"), pair)], records.REDUCE_COLUMNS)
+    return summary.all_reduce_rows(ring, ["RDMA"]), summary.bound_rows(bound, ["RDMA", "GLOO_IBVERBS"])
+
+
+@pytest.mark.parametrize("ring_us, met, said", [(100.0, True, "1/10.0 (100 of 1,000 us)"), (200.0, False, "1/5.0 (200 of 1,000 us)")])
+def test_rdma_targets_one_element_in_the_ring_is_held_against_gloos_ring_chunked(ring_us, met, said):
+    ring, bound = rdma_rows(ring_us, {4: (400.0, 1000.0)})
+    one = summary.one_element_target(ring, bound)
+    assert one.met is met and one.measured == said
+
+
+def test_rdma_targets_ring_chunked_is_held_against_itself_at_each_size():
+    ring, bound = rdma_rows(100.0, {4: (400.0, 1000.0), 65536: (3000.0, 3600.0), 4 * 2**20: (100_000.0, 150_000.0)})
+    nothing = records.frame_of([], records.WRITE_COLUMNS)
+    found = {one.label: one for one in summary.rdma_targets(nothing, ring, bound, [])}
+    chunked = [one for label, one in found.items() if "ring-chunked all-reduce" in label]
+    assert [(one.measured, one.met) for one in chunked] == [("2.50 x", True), ("1.20 x", False), ("1.50 x", True)]
+    assert all("1.4 x" in one.wanted for one in chunked)
+
+
+def test_rdma_targets_without_gloos_transport_are_not_measured():
+    one = summary.one_element_target(*rdma_rows(100.0, {}))
+    assert one.met is None and one.measured == "not measured"
