@@ -1,4 +1,4 @@
-"""The published studies, measured over several transports through the same emulated links, beside the model.
+"""Studies, the published ones and sweeps of one parameter, measured over several transports through the same emulated links, beside the model.
 
 catalogue   the studies: their edges, sizes and published tables                       (pure)
 cells       what is measured when: one cell a variant, segment size, loss, transport   (pure)
@@ -10,6 +10,10 @@ plots       the same as pictures                                                
 page        everything as one HTML page                                                (pure)
 training, training_reading, training_tables, training_rendering
             the same for the studies of training: ddp_train under capture, beside the published tables
+sweeps, sweep_cells, sweep_prediction, sweep_reading, sweep_tables, sweep_plots, sweep_rendering
+            the same for the sweeps, of one parameter each: all-reduces or training, whichever program it takes
+processor_share  how one rank's processor time is held down, for the stragglers
+options     the options of each kind of study, and the plans that they make
 rendering   a results folder to tables, CSV, plots and page; run again, it draws the same again
 rank_probe  a program of its own: runs a rank, and samples its CPU, memory, traffic and TCP connections
 measurement the study itself, run by run; a run that fails is said and the others go on

@@ -94,8 +94,7 @@ def quantity(value, unit):
 def edge_flags(plan, study, cell):
     """The fabric's description, as flags of fabric-run."""
     variant = study.variant(cell.variant)
-    flags = ["--ranks", str(plan.ranks), "--seed", str(plan.seed), "--defaults",
-             f"rate={catalogue.FAST_RATE_MBIT:g}Mbit/s,delay={catalogue.FAST_DELAY_MS:g}ms,queue={catalogue.FAST_QUEUE}"]
+    flags = ["--defaults", f"rate={catalogue.FAST_RATE_MBIT:g}Mbit/s,delay={catalogue.FAST_DELAY_MS:g}ms,queue={catalogue.FAST_QUEUE}"]
     settings = []
     if variant.rate_mbit is not None:
         settings += [f"rate={variant.rate_mbit:g}Mbit/s", f"queue={catalogue.SLOW_QUEUE}"]
@@ -136,15 +135,20 @@ class Programs:
 
 def command_of(plan, study, cell, model_s, programs, output, perf_json):
     """fabric-run with the ranks of one run; its `output` is a folder that does not exist yet."""
-    words = [programs.fabric_run, "--transport", cell.transport, *edge_flags(plan, study, cell), "--mtu", plan.mtu, "--fabric", programs.fabric,
+    return reduce_command(plan, cell.transport, ("--ranks", plan.ranks, *edge_flags(plan, study, cell)), ("--segment-bytes", segment_bytes(plan, cell.segment)),
+                          model_s, programs, output, perf_json)
+
+
+def reduce_command(plan, transport, fabric_flags, perf_flags, model_s, programs, output, perf_json):
+    """fabric-run with all_reduce_perf in each rank, whose one size, rounds and warm-up are the plan's."""
+    words = [programs.fabric_run, "--transport", transport, "--seed", plan.seed, *fabric_flags, "--mtu", plan.mtu, "--fabric", programs.fabric,
              "--output", output, "--samples", "--timeout", round(run_limit_s(plan, model_s))]
-    if cell.transport != "TCP":
+    if transport != "TCP":
         stats = f"GLOO_BYPASS_STATS={output}/stats-%r.json"
         words += [part for setting in (stats, *(f"{name}={value}" for name, value in plan.settings)) for part in ("--env", setting)]
     else:
         words += [part for name, value in plan.sysctls for part in ("--sysctl", f"{name}={value}")]
     words += ["--", programs.python, programs.probe, "--output", output, "--interval", PROBE_INTERVAL_S, "--", programs.all_reduce_perf,
-              "--transports", cell.transport.partition("-")[0], "-b", plan.bytes, "-e", plan.bytes, "-n", 1, "-w", plan.warm_up,
-              "--rounds", plan.rounds, "--segment-bytes", segment_bytes(plan, cell.segment), "--timeout", round(operation_limit_s(model_s)),
-              "--json", perf_json]
+              "--transports", transport.partition("-")[0], "-b", plan.bytes, "-e", plan.bytes, "-n", 1, "-w", plan.warm_up,
+              "--rounds", plan.rounds, *perf_flags, "--timeout", round(operation_limit_s(model_s)), "--json", perf_json]
     return [str(word) for word in words]

@@ -9,7 +9,7 @@ from gloo_bypass_report import machine
 from gloo_bypass_report.records import RecordError
 from gloo_bypass_report.stages import Stages, telling
 
-from . import cells, prediction, reading, training, training_reading
+from . import cells, prediction, processor_share, reading, sweep_cells, sweep_reading, sweeps, training, training_reading
 
 SCHEMA = "gloo-bypass/study/1"
 # fabric-run has the limit itself, and ends its ranks in order.
@@ -80,14 +80,37 @@ class TrainingMeasurement(StudyMeasurement):
 
     def measure(self, cell, name, slug, output):
         plan, variant = self.plan, self.study.variant(cell.variant)
-        if not self.stage(name, slug, training.command_of(plan, variant, cell, self.programs, output), training.run_limit_s(plan, variant) + GRACE_S,
-                          dict(os.environ)):
+        command = training.command_of(plan, variant, cell, self.programs, output)
+        return self.captured(name, slug, command, training.run_limit_s(plan, variant), output,
+                             lambda: training_reading.run_of(output, plan, variant, cell, training.steps_of(plan, variant)))
+
+    def captured(self, name, slug, command, limit_s, output, read):
+        """What `read` makes of the run, once its capture is analysed; None where a program failed."""
+        if not self.stage(name, slug, command, limit_s + GRACE_S, dict(os.environ)):
             return None
         capture = output / "capture.pcapng"
         analysed = self.stage(f"{name}: analysis", f"{slug}-analysis", [self.programs.analyser, capture, "--json", output / "analysis.json"],
                               ANALYSIS_LIMIT_S, dict(os.environ))
         if not analysed:
             return None
-        found = training_reading.run_of(output, plan, variant, cell, training.steps_of(plan, variant))
+        found = read()
         capture.unlink(missing_ok=True)
         return found
+
+
+class SweepMeasurement(TrainingMeasurement):
+    """Of one parameter, by either program."""
+
+    def cells(self):
+        return sweep_cells.cells_of(self.plan)
+
+    def measure(self, cell, name, slug, output):
+        plan, study = self.plan, self.study
+        limit_s = sweep_cells.run_limit_s(plan, study, cell)
+        with processor_share.limited(study.variant(cell.variant).processor_share, sweeps.STRAGGLER) as limit:
+            command = sweep_cells.command_of(plan, study, cell, self.programs, output, limit.flags)
+            if study.workload == sweeps.TRAIN:
+                return self.captured(name, slug, command, limit_s, output, lambda: sweep_reading.run_of(output, plan, study, cell, limit.way))
+            if not self.stage(name, slug, command, limit_s + GRACE_S, dict(os.environ)):
+                return None
+            return sweep_reading.run_of(output, plan, study, cell)

@@ -1,9 +1,10 @@
 """Runs one rank of a study and samples it: CPU, memory, bytes in and out, the state of its TCP connections.
 
-    rank_probe.py --output DIR [--interval S] -- PROGRAM ARGUMENT...
+    rank_probe.py --output DIR [--interval S] [--limit-rank R --limit-group DIR | --limit-rank R --limit-share P] -- PROGRAM ARGUMENT...
 
 Runs beside the rank in the same network namespace. When the rank has ended, DIR/probe-RANK.json (RANK from the environment) holds the
-samples and what the kernel's TCP counted meanwhile; the exit status is the rank's. Nothing but Python's own library: it starts beside
+samples and what the kernel's TCP counted meanwhile; the exit status is the rank's. A rank whose processor time is to be held down starts in a
+control group, or is stopped and continued in turn. Nothing but Python's own library: it starts beside
 every rank.
 """
 
@@ -13,6 +14,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -25,6 +27,10 @@ METRIC_PAIRS = tuple((f"gloo_bypass_{of}_received_bytes_total", f"gloo_bypass_{o
 QUERY_S = 5.0
 # A day at four a second would be no probe's memory any more: later samples are left out, and counted.
 MAX_SAMPLES = 100_000
+# In which a rank without a control group runs for its share, and stands for the rest.
+DUTY_S = 0.05
+# The shell moves itself into the group, and becomes the rank.
+INTO_GROUP = ("sh", "-c", 'echo 0 > "$0/cgroup.procs" && exec "$@"')
 # Of /proc/net/snmp and /proc/net/netstat: what says how TCP met loss.
 COUNTERS = ("Tcp.RetransSegs", "Tcp.OutSegs", "Tcp.InSegs", "TcpExt.TCPTimeouts", "TcpExt.TCPFastRetrans", "TcpExt.TCPSlowStartRetrans",
             "TcpExt.TCPLostRetransmit", "TcpExt.TCPLossProbes", "TcpExt.TCPSpuriousRTOs", "TcpExt.TCPDSACKRecv")
@@ -190,6 +196,14 @@ class Probe:
                 "samples": self.samples, "samples_left_out": self.left_out}
 
 
+def hold_down(process, share):
+    """Until the process has ended: runs for its share of each period. Of a thread of its own."""
+    while process.returncode is None:
+        for number, seconds in ((signal.SIGSTOP, (1 - share) * DUTY_S), (signal.SIGCONT, share * DUTY_S)):
+            process.send_signal(number)
+            time.sleep(seconds)
+
+
 def traffic_of(environment, output, rank, interval_s):
     """Where the rank's bytes are counted; None where nobody does. May add to the environment that the rank is to have."""
     if environment.get(TRANSPORT, "TCP") != "TCP":
@@ -210,11 +224,13 @@ def sample_until_ended(probe, process, interval_s):
             pass
 
 
-def run(program, output, interval_s):
+def run(program, output, interval_s, group=None, share=None):
     rank, environment = int(os.environ[RANK]), dict(os.environ)
     traffic_of_rank = traffic_of(environment, output, rank, interval_s)
     probe = Probe(environment.get(INTERFACE, ""), traffic_of_rank)
-    process = subprocess.Popen(program, stdin=subprocess.DEVNULL, env=environment)
+    process = subprocess.Popen([*INTO_GROUP, group, *program] if group else program, stdin=subprocess.DEVNULL, env=environment)
+    if share is not None:
+        threading.Thread(target=hold_down, args=(process, share), daemon=True).start()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda given, _frame: process.send_signal(given))
     status = sample_until_ended(probe, process, interval_s)
@@ -232,10 +248,15 @@ def main():
     parser = argparse.ArgumentParser(prog="rank_probe.py", description="Runs one rank of a study and samples it.")
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="a folder that exists")
     parser.add_argument("--interval", type=float, default=1.0, metavar="S", help="between two samples (default 1)")
+    parser.add_argument("--limit-rank", type=int, metavar="R", help="the rank whose processor time is held down")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--limit-group", metavar="DIR", help="by starting it in this control group")
+    how.add_argument("--limit-share", type=float, metavar="P", help="by stopping it for all but this share of each 50 ms")
     parser.add_argument("program", nargs="+")
     options = parser.parse_args()
+    limit = (options.limit_group, options.limit_share) if options.limit_rank == int(os.environ[RANK]) else (None, None)
     try:
-        return run(options.program, options.output, options.interval)
+        return run(options.program, options.output, options.interval, *limit)
     except OSError as error:
         print(f"rank_probe: {error.filename or 'probe'}: {error.strerror}", file=sys.stderr)
         return 1

@@ -9,7 +9,7 @@ from gloo_bypass_report import plots as report_plots
 from gloo_bypass_report import records
 from rich.text import Text
 
-from . import catalogue, page, plots, tables, training, training_rendering, training_tables
+from . import catalogue, page, plots, sweep_rendering, sweep_tables, sweeps, tables, training, training_rendering, training_tables
 from .cells import Plan
 from .measurement import SCHEMA
 
@@ -28,13 +28,13 @@ def load(folder):
     record = records.json_object(path)
     if record.get("schema") != SCHEMA:
         raise records.RecordError(f"{path}: schema {record.get('schema')!r}, not {SCHEMA!r}")
-    known = catalogue.STUDIES | training.STUDIES
+    known = catalogue.STUDIES | training.STUDIES | sweeps.STUDIES
     study = known.get(record.get("study"))
     if study is None:
         raise records.RecordError(f"{path}: study {record.get('study')!r} is none of {', '.join(known)}")
     records.value_at(path, record, "runs", list)
     try:
-        kind = Plan if study.name in catalogue.STUDIES else training.TrainingPlan
+        kind = Plan if study.name in catalogue.STUDIES else sweeps.SweepPlan if study.name in sweeps.STUDIES else training.TrainingPlan
         plan = kind.from_record(records.value_at(path, record, "plan", dict))
     except TypeError as error:
         raise records.RecordError(f"{path}: the plan is not whole: {error}") from error
@@ -78,6 +78,10 @@ def write_csv(folder, record, summary):
 def render(folder):
     """Writes CSV files, plots and the page. Returns (record, plan, study, Summary)."""
     record, plan, study = load(folder)
+    if study.name in sweeps.STUDIES:
+        made = sweep_rendering.render(folder, record, plan, study)
+        write_csv(folder, record, sweep_tables.csv_lines(made.rows))
+        return record, plan, study, made
     if study.name in training.STUDIES:
         made = training_rendering.render(folder, record, plan, study)
         write_csv(folder, record, training_tables.csv_lines(made.rows))
@@ -111,7 +115,9 @@ def show(record, plan, study, made, console):
     def say(text, style=""):
         console.print(Text(text), style=style, soft_wrap=True)
 
-    if study.name in training.STUDIES:
+    if study.name in sweeps.STUDIES:
+        sweep_rendering.show(plan, study, made, say, console)
+    elif study.name in training.STUDIES:
         training_rendering.show(plan, study, made, say, console)
     else:
         show_edge(plan, study, made, say, console)

@@ -13,32 +13,46 @@ MODEL = "distilgpt2"
 SAMPLES, SEQUENCE_LENGTH = 400, 64
 TRANSPORT_PATHS = {"TCP": "TCP", "DPDK": "DPDK netdev, pci", "DPDK-netdev": "DPDK netdev, pci"}
 # A step of the slowest variant on two busy cores takes a minute; this bounds what is stuck.
-STEP_LIMIT_S, START_S = 180.0, 180.0
+STEP_LIMIT_S, TINY_STEP_LIMIT_S, START_S = 180.0, 5.0, 180.0
 # Within so much of 2(N-1) S and headers the bytes of an event have to be.
 BYTES_TOLERANCE = 0.005
 
 
 @dataclass(frozen=True)
 class TrainingVariant:
-    """`name` is that of the published file."""
+    """`name` is that of the published file. What the fabric, the probe and the trainer are told besides is a subclass's."""
 
     name: str
     ranks: int = 2
     batch: int = 8
     bits: int = 32
     barrier: bool = False
+    bucket_mb: float | None = None   # largest bucket, MiB; None: DDP's own 25
 
     @property
     def epoch_steps(self):
         return SAMPLES // (self.batch * self.ranks)
 
+    @property
+    def fabric_flags(self):
+        return ("--defaults", f"rate={catalogue.FAST_RATE_MBIT:g}Mbit/s,delay={catalogue.FAST_DELAY_MS:g}ms,queue={catalogue.FAST_QUEUE}")
+
+    @property
+    def trainer_flags(self):
+        if self.bucket_mb is None:
+            return ()
+        return ("--bucket-cap-mb", self.bucket_mb, "--first-bucket-mb", min(1, self.bucket_mb))
+
 
 @dataclass(frozen=True)
 class TrainingStudy:
+    """`flows`: of studies in the published file whose variants are directions, 0->1, the variant that they belong to."""
+
     name: str
     title: str
     about: str
     variants: tuple
+    flows: tuple = ()
 
     def variant(self, name):
         return next(one for one in self.variants if one.name == name)
@@ -52,6 +66,9 @@ STUDIES = {one.name: one for one in (
     TrainingStudy("precision", "FP32 and FP64", "Two ranks; gradients of twice the bytes.", (TrainingVariant("fp32"), TrainingVariant("fp64", bits=64))),
     TrainingStudy("world-size", "Two ranks and four", "Three times the bytes an event, half the events.",
                   (TrainingVariant("ws=2"), TrainingVariant("ws=4", ranks=4))),
+    TrainingStudy("flow-symmetry", "Who sends to whom: two ranks and four",
+                  "Between two ranks each direction carries as much as the other; four ranks send one way round a ring.",
+                  (TrainingVariant("ws=2"), TrainingVariant("ws=4", ranks=4)), flows=(("flow-symmetry", "ws=2"), ("ws4-flows", "ws=4"))),
 )}
 
 
@@ -102,22 +119,21 @@ def steps_of(plan, variant):
 
 
 def run_limit_s(plan, variant):
-    return START_S + STEP_LIMIT_S * steps_of(plan, variant)
+    return START_S + (STEP_LIMIT_S if plan.model == MODEL else TINY_STEP_LIMIT_S) * steps_of(plan, variant)
 
 
-def command_of(plan, variant, cell, programs, output):
-    """fabric-run with the trainers of one run, captured."""
-    words = [programs.fabric_run, "--transport", cell.transport, "--ranks", variant.ranks, "--seed", plan.seed, "--defaults",
-             f"rate={catalogue.FAST_RATE_MBIT:g}Mbit/s,delay={catalogue.FAST_DELAY_MS:g}ms,queue={catalogue.FAST_QUEUE}", "--mtu", plan.mtu,
+def command_of(plan, variant, cell, programs, output, limit=()):
+    """fabric-run with the trainers of one run, captured. `limit`: flags of the probe that hold a rank's processor share down."""
+    words = [programs.fabric_run, "--transport", cell.transport, "--ranks", variant.ranks, "--seed", plan.seed, *variant.fabric_flags, "--mtu", plan.mtu,
              "--fabric", programs.fabric, "--output", output, "--samples", "--capture", "--timeout", round(run_limit_s(plan, variant))]
     if cell.transport == "TCP":
         words += [part for name, value in plan.sysctls for part in ("--sysctl", f"{name}={value}")]
     else:
         words += [part for name, value in plan.settings for part in ("--env", f"{name}={value}")]
-    words += ["--", programs.python, programs.probe, "--output", output, "--", programs.trainer, "--model", plan.model, "--batch-size", variant.batch,
-              "--seq-length", SEQUENCE_LENGTH, "--precision", f"fp{variant.bits}", "--steps", steps_of(plan, variant), "--seed", plan.seed,
+    words += ["--", programs.python, programs.probe, "--output", output, *limit, "--", programs.trainer, "--model", plan.model,
+              "--batch-size", variant.batch, "--seq-length", SEQUENCE_LENGTH, "--precision", f"fp{variant.bits}", "--steps", steps_of(plan, variant), "--seed", plan.seed,
               "--skip-first", plan.warm_up, "--barrier" if variant.barrier else "--no-barrier", "--no-progress", "--step-markers", "{markers}",
-              "--metrics", f"{output}/metrics-{{rank}}.jsonl"]
+              "--metrics", f"{output}/metrics-{{rank}}.jsonl", *variant.trainer_flags]
     if plan.model == MODEL:
         words += ["--samples", SAMPLES]
     return [str(word) for word in words]
@@ -125,20 +141,44 @@ def command_of(plan, variant, cell, programs, output):
 
 @dataclass(frozen=True)
 class EventBytes:
-    """Of one event, by model: all ranks' payload 2(N-1) S, and all frames with their headers and acknowledgements."""
+    """Of one event, by model: all ranks' payload 2(N-1) S, and all frames with their headers and acknowledgements; of these, those that go the
+    ring's way, and those that go back."""
 
     payload: float
-    frames: float
+    forward: float
+    backward: float
+
+    @property
+    def frames(self):
+        return self.forward + self.backward
+
+    def on_edge(self, ranks, start, end):
+        """From one rank to another: the ring goes from each rank to the one before it, and with two ranks both ways are that."""
+        found = 0.0
+        if (start - end) % ranks == 1:
+            found += self.forward / ranks
+        if (end - start) % ranks == 1:
+            found += self.backward / ranks
+        return found
+
+
+def gradient_buckets(plan, variant):
+    """In the order of their all-reduces; None for a model whose buckets are not known here."""
+    if plan.model not in buckets.MODELS:
+        return None
+    limit = buckets.BUCKET_BYTES if variant.bucket_mb is None else int(variant.bucket_mb * buckets.MEBIBYTE)
+    return buckets.of_model(buckets.MODELS[plan.model], variant.bits // 8, min(buckets.FIRST_BUCKET_BYTES, limit), limit)
 
 
 def event_bytes(plan, variant, transport):
     """None for a model whose buckets are not known here."""
-    if plan.model not in buckets.MODELS:
+    listed = gradient_buckets(plan, variant)
+    if listed is None:
         return None
     path = next(one for one in framing.paths(plan.mtu) if one.name == TRANSPORT_PATHS[transport])
     total, payload = framing.NOTHING, 0
-    for bucket in buckets.of_model(buckets.MODELS[plan.model], variant.bits // 8):
+    for bucket in listed:
         parts = schedule.cut(bucket.size, variant.ranks, element_bytes=variant.bits // 8)
         total += framing.event_cost(path, variant.ranks, parts.segments())
         payload += 2 * (variant.ranks - 1) * bucket.size
-    return EventBytes(payload, total.total)
+    return EventBytes(payload, total.forward, total.backward)

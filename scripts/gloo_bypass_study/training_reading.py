@@ -26,8 +26,9 @@ def analysis_of(path, steps):
     matrix = value_at(path, one, "matrix", dict)
     return {"events": [{"bytes": number_at(path, event, "bytes"), "seconds": number_at(path, event, "duration_s")} for event in events],
             "total_bytes": number_at(path, one, "bytes"), "total_s": number_at(path, one, "duration_s"),
+            "directions": [{key: edge[key] for key in ("from", "to", "th_avg_bit_s", "per_step")} for edge in value_at(path, one, "directions", list)],
             "matrix": {phase: [{key: edge[key] for key in ("from", "to", "bytes")} for edge in matrix[phase]["directions"]]
-                       for phase in ("before", "training")}, "faults": one.get("faults", []), "bytes_by_kind": one.get("bytes_by_kind", {})}
+                       for phase in ("before", "training", "after")}, "faults": one.get("faults", []), "bytes_by_kind": one.get("bytes_by_kind", {})}
 
 
 def run_of(folder, plan, variant, cell, steps):
@@ -42,6 +43,7 @@ def run_of(folder, plan, variant, cell, steps):
     analysis = analysis_of(folder / "analysis.json", steps)
     lossy = json_object(folder / "fabric.json")
     return {"t_step_s": [row["step_s"] for row in found], "t_ar_s": [row["all_reduce_s"] for row in found],
+            "t_exposed_s": [row["exposed_s"] for row in found],
             "loss": statistics.mean(row["loss"] for row in found), "sha256": digests.pop(), "capture": analysis,
             "lost_frames": sum(sum(edge.get(key, 0) for key in reading.LOSSES) for edge in lossy.get("edges", [])),
             "ranks": [reading.rank_use(reading.probe_of(folder / f"probe-{rank}.json", rank)) for rank in range(variant.ranks)]}

@@ -71,9 +71,13 @@ def model_of(plan, variant, metric, transport):
 
 
 def rows_of(plan, study, record_runs):
+    if plan.model != training.MODEL:
+        return []
+    if study.flows:
+        return flow_rows(plan, study, record_runs)
     rows = []
     for figure in measurements.read():
-        if figure.study != study.name or figure.variant not in plan.variants or plan.model != training.MODEL:
+        if figure.study != study.name or figure.variant not in plan.variants:
             continue
         variant = study.variant(figure.variant)
         whole = training.steps_of(plan, variant) == variant.epoch_steps
@@ -91,7 +95,76 @@ def rows_of(plan, study, record_runs):
     return rows
 
 
+def flow_rows(plan, study, record_runs):
+    """Of figures whose variant is a direction, as 0->3 or rank0->rank1."""
+    owners, rows = dict(study.flows), []
+    for figure in measurements.read():
+        name = owners.get(figure.study)
+        if name not in plan.variants:
+            continue
+        variant, (start, end) = study.variant(name), ends_of(figure.variant)
+        whole, unit = training.steps_of(plan, variant) == variant.epoch_steps, measurements.UNITS[figure.unit]
+        measured, model = {}, {}
+        for transport in plan.transports:
+            values = [value for run in runs_of(record_runs, name, transport)
+                      if (value := flow_figure(run, start, end, figure.metric, figure.statistic, whole)) is not None]
+            if values:
+                measured[transport] = STATISTICS[figure.statistic](values) / unit
+            made = training.event_bytes(plan, variant, transport)
+            if figure.metric == "bytes_per_event":
+                model[transport] = made.on_edge(variant.ranks, start, end) / unit
+        if measured:
+            rows.append(Row(figure.table, f"{name}, r{start}->r{end}", figure.metric, figure.statistic, figure.unit, figure.value, measured, model))
+    return rows
+
+
+def ends_of(direction):
+    return tuple(int(one.removeprefix("rank")) for one in direction.split("->"))
+
+
+# Of the capture's figures of a direction, each by step.
+FLOW_FIGURES = {"bytes_per_event": "bytes", "event_duration": "duration_s", "th_peak": "th_peak_bit_s"}
+
+
+def flow_figure(run, start, end, metric, statistic, whole_epoch):
+    """In bytes, seconds, bit/s; None where it was not measured, and of totals where the run is not a whole epoch."""
+    def is_it(edge):
+        return (rank_at(edge["from"]), rank_at(edge["to"])) == (f"r{start}", f"r{end}")
+
+    if metric == "total_bytes":
+        return sum(edge["bytes"] for edges in run["capture"]["matrix"].values() for edge in edges if is_it(edge)) if whole_epoch else None
+    found = next((edge for edge in run["capture"].get("directions", ()) if is_it(edge)), None)
+    if found is None:
+        return None
+    return found["th_avg_bit_s"] if metric == "th_avg_overall" else found["per_step"][FLOW_FIGURES[metric]][statistic]
+
+
+def flow_targets(plan, study, record_runs):
+    """Two ranks: as much each way. Four: nearly all of it one way round."""
+    found = []
+    for name in plan.variants:
+        ranks = study.variant(name).ranks
+        for transport in plan.transports:
+            runs = runs_of(record_runs, name, transport)
+            there, back = ([value for run in runs if (value := flow_figure(run, start, end, "bytes_per_event", "median", False)) is not None]
+                           for start, end in ((1, 0), (0, 1)))
+            if not there or not back:
+                continue
+            share = statistics.median(back) / statistics.median(there)
+            if ranks == 2:
+                found.append(Target(f"{name} over {transport}, r0 to r1 against r1 to r0", "the same within 0.5 %", f"{100 * (share - 1):+.2f} %",
+                                    abs(share - 1) <= training.BYTES_TOLERANCE))
+            else:
+                found.append(Target(f"{name} over {transport}, against the ring's way", "less than a tenth of what goes its way", f"{100 * share:.2f} %",
+                                    share < 0.1))
+    return found
+
+
 def targets_of(plan, study, record_runs):
+    return (flow_targets(plan, study, record_runs) if study.flows else []) + byte_targets(plan, study, record_runs)
+
+
+def byte_targets(plan, study, record_runs):
     """Bytes per event against 2(N-1) S and headers."""
     found = []
     for name in plan.variants:
@@ -122,8 +195,8 @@ def flows_of(plan, study, record_runs):
     for name in plan.variants:
         for transport in plan.transports:
             for run in runs_of(record_runs, name, transport)[:1]:
-                for phase, edges in run["capture"]["matrix"].items():
-                    listed = sorted((rank_at(edge["from"]), rank_at(edge["to"]), edge["bytes"] / 1e6) for edge in edges)
+                for phase in ("before", "training"):
+                    listed = sorted((rank_at(edge["from"]), rank_at(edge["to"]), edge["bytes"] / 1e6) for edge in run["capture"]["matrix"][phase])
                     found.append((name, transport, phase, listed))
     return found
 

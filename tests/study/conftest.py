@@ -81,6 +81,23 @@ def run_record(variant, transport, segment, times_s, loss=0.0):
             "bypass": None if sender else {"window_bytes": 5_000_000, "retransmitted": 7, "timeouts": 0}}
 
 
+def write_training_run(folder, events=3, complete=True, digests=("a" * 64, "a" * 64), step_s=2.0):
+    """A run's folder of two trainers, as fabric-run, the trainers, the probes and the analyser leave it."""
+    folder.mkdir(parents=True)
+    step = {"event": "step", "step": 1, "t_step_s": step_s, "t_forward_s": 1.0, "t_backward_s": 1.0, "t_optimizer_s": 0.1, "t_barrier_s": 0.0, "t_ar_s": 0.5,
+            "t_ar_exposed_s": 0.1, "tokens_per_s": 1.0, "model_flops_per_s": 1.0, "loss": 3.0, "loss_mean": None, "bytes_sent": 1, "bytes_received": 1}
+    for rank, digest in enumerate(digests):
+        lines = [{"event": "start", "transport": "TCP", "parameters": 1}, *[step] * events,
+                 {"event": "summary", "rank": rank, "sha256": digest, "bytes_source": "x", "threads": 1, "peak_memory_mb": 1.0}]
+        (folder / f"metrics-{rank}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        (folder / f"probe-{rank}.json").write_text(json.dumps(probe(rank)))
+    (folder / "fabric.json").write_text(json.dumps({"edges": [edge("r0", "r1")]}))
+    (folder / "analysis.json").write_text(json.dumps({"schema": "gloo-bypass/capture/1", "captures": [{
+        "bytes": 9, "duration_s": 3.0, "matrix": {phase: {"directions": []} for phase in ("before", "training", "after")}, "directions": [],
+        "bytes_by_kind": {"tcp_payload": 100, "tcp_repeated": 3000}, "steps": [{"step": n, "bytes": 5, "duration_s": 1.0, "complete": complete} for n in range(events)]}]}))
+    return folder
+
+
 # T_ar by hand: of 16 MiB over 4 ranks, 300 ms: schedule 3.6 s (TCP), 0.92 s (DPDK); floor 0.62 s.
 RUNS = [run_record("base", "TCP", "default", (0.3, 0.5)), run_record("base", "DPDK", "default", (0.2, 0.2)),
         run_record("300ms", "TCP", "default", (4.0, 4.4)), run_record("300ms", "DPDK", "default", (1.0, 1.1)),

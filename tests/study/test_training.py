@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from conftest import MACHINE, ROOT, edge, probe, right_to_namespaces
+from conftest import MACHINE, ROOT, right_to_namespaces, write_training_run
 from gloo_bypass_report.records import RecordError
 from gloo_bypass_report.results import ResultsFolder
 from gloo_bypass_study import cells, command, rendering, training, training_reading, training_tables
@@ -104,24 +104,8 @@ def test_render_bothTransports_SaysWhetherTheBitsAgree(tmp_path, other, said):
     assert folder.place("summary.csv").exists() and folder.place("plots/events.png").exists() and len(made.rows) > 5
 
 
-def write_run(folder, events=3, complete=True, digests=("a" * 64, "a" * 64)):
-    folder.mkdir()
-    step = {"event": "step", "step": 1, "t_step_s": 2.0, "t_forward_s": 1.0, "t_backward_s": 1.0, "t_optimizer_s": 0.1, "t_barrier_s": 0.0, "t_ar_s": 0.5,
-            "t_ar_exposed_s": 0.1, "tokens_per_s": 1.0, "model_flops_per_s": 1.0, "loss": 3.0, "loss_mean": None, "bytes_sent": 1, "bytes_received": 1}
-    for rank, digest in enumerate(digests):
-        lines = [{"event": "start", "transport": "TCP", "parameters": 1}, *[step] * events,
-                 {"event": "summary", "rank": rank, "sha256": digest, "bytes_source": "x", "threads": 1, "peak_memory_mb": 1.0}]
-        (folder / f"metrics-{rank}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-        (folder / f"probe-{rank}.json").write_text(json.dumps(probe(rank)))
-    (folder / "fabric.json").write_text(json.dumps({"edges": [edge("r0", "r1")]}))
-    (folder / "analysis.json").write_text(json.dumps({"schema": "gloo-bypass/capture/1", "captures": [{
-        "bytes": 9, "duration_s": 3.0, "matrix": {"before": {"directions": []}, "training": {"directions": []}},
-        "steps": [{"step": n, "bytes": 5, "duration_s": 1.0, "complete": complete} for n in range(events)]}]}))
-    return folder
-
-
 def test_reading_run_LeavesWarmUpOutOfTimes(tmp_path):
-    found = training_reading.run_of(write_run(tmp_path / "run"), plan_for(), STUDY.variant("ws=2"), TCP2, 3)
+    found = training_reading.run_of(write_training_run(tmp_path / "run"), plan_for(), STUDY.variant("ws=2"), TCP2, 3)
     assert len(found["t_step_s"]) == 2 * 2 and len(found["capture"]["events"]) == 3 and found["lost_frames"] == 2
 
 
@@ -129,7 +113,49 @@ def test_reading_run_LeavesWarmUpOutOfTimes(tmp_path):
                                            ({"digests": ("a" * 64, "b" * 64)}, "different parameters")])
 def test_reading_brokenRun_IsRefused(tmp_path, changes, said):
     with pytest.raises(RecordError, match=said):
-        training_reading.run_of(write_run(tmp_path / "run", **changes), plan_for(), STUDY.variant("ws=2"), TCP2, 3)
+        training_reading.run_of(write_training_run(tmp_path / "run", **changes), plan_for(), STUDY.variant("ws=2"), TCP2, 3)
+
+
+def flow(start, end, median, least=None, rate=1e6):
+    least = median if least is None else least
+    return {"from": f"10.77.0.{2 + start}", "to": f"10.77.0.{2 + end}", "th_avg_bit_s": rate, "per_step": {
+        "bytes": {"min": least, "median": median, "max": median}, "duration_s": {"median": 2.0}, "th_peak_bit_s": {"median": 4e8, "max": 9e8}}}
+
+
+def flow_run(variant, transport, *flows):
+    run = run_record(variant, transport, [event()])
+    run["capture"]["directions"] = list(flows)
+    run["capture"]["matrix"]["after"] = [{"from": "10.77.0.2", "to": "10.77.0.3", "bytes": 1e6}]
+    return run
+
+
+FLOWS = training.STUDIES["flow-symmetry"]
+FLOW_RUNS = [flow_run("ws=2", "TCP", flow(0, 1, 343e6, least=342e6), flow(1, 0, 343.5e6)),
+             flow_run("ws=4", "TCP", flow(0, 3, 514e6), flow(3, 0, 5e6)), flow_run("ws=4", "DPDK", flow(0, 3, 545e6), flow(1, 0, 545e6), flow(0, 1, 60e6))]
+
+
+def test_flows_ofADirection_StandBesideThePublished():
+    rows = training_tables.rows_of(plan_for(study="flow-symmetry"), FLOWS, FLOW_RUNS)
+    one = row(rows, "ws=2, r0->r1", "bytes_per_event", "min")
+    assert (one.table, one.published, one.measured["TCP"]) == ("5.5", 328.112, 342.0)
+    # Each way half of what two ranks send; of four, a quarter of what goes the ring's way.
+    assert one.model["TCP"] == pytest.approx(686.2 / 2, rel=0.002) and one.model["DPDK"] > one.model["TCP"]
+    ring = row(rows, "ws=4, r0->r3", "bytes_per_event", "median")
+    assert (ring.published, ring.measured) == (492.1, {"TCP": 514.0, "DPDK": 545.0}) and ring.model["TCP"] == pytest.approx(514, rel=0.005)
+    assert row(rows, "ws=4, r3->r0", "bytes_per_event", "median").model["TCP"] < 15
+    assert row(rows, "ws=2, r0->r1", "total_bytes", "sum") is None
+
+
+def test_flows_wholeEpoch_HaveTotalsOfAllPhases():
+    rows = training_tables.rows_of(plan_for(study="flow-symmetry", steps=0), FLOWS, FLOW_RUNS)
+    assert row(rows, "ws=2, r0->r1", "total_bytes", "sum").measured == {"TCP": 328.0}
+    assert row(rows, "ws=2, r1->r0", "total_bytes", "sum").measured == {"TCP": 1000.0}
+
+
+def test_targets_ofFlows_AreSymmetryAndOneWay():
+    found = {one.label: one for one in training_tables.targets_of(plan_for(study="flow-symmetry"), FLOWS, FLOW_RUNS) if "bytes of" not in one.label}
+    assert [(label, one.met) for label, one in found.items()] == [("ws=2 over TCP, r0 to r1 against r1 to r0", True), ("ws=4 over DPDK, against the ring's way", False)]
+    assert found["ws=2 over TCP, r0 to r1 against r1 to r0"].measured == "-0.15 %"
 
 
 def test_command_warmUpOfAllSteps_IsRefused(capsys):

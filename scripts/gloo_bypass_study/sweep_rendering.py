@@ -1,0 +1,113 @@
+"""From a sweep's folder to its tables, plots and page; rendering.py's counterpart."""
+
+from dataclasses import dataclass
+
+import jinja2
+from gloo_bypass_model import output
+from gloo_bypass_report import machine, page as report_page, plots as report_plots, wording
+
+from . import page, sweep_plots, sweep_tables, sweeps, training
+
+
+@dataclass(frozen=True)
+class Summary:
+    rows: list
+    targets: list
+
+
+def cores_of(record):
+    cores = record["machine"].get("cores")
+    return cores if isinstance(cores, int) and cores > 0 else 1
+
+
+def summarise(record, plan, study):
+    rows = sweep_tables.rows_of(plan, study, record["runs"], cores_of(record))
+    return Summary(rows, sweep_tables.targets_of(plan, study, record["runs"], rows))
+
+
+def size_of(plan, study):
+    if study.workload == sweeps.TRAIN:
+        steps = ", ".join(dict.fromkeys(str(training.steps_of(plan, study.variant(name))) for name in plan.variants))
+        return f"{plan.model}, {steps} steps a run, the first {plan.warm_up} left out of times"
+    return f"{plan.rounds} all-reduces timed in a run after {plan.warm_up} to warm up; results checked"
+
+
+def notes(record, plan, study):
+    """What was measured and how, a sentence or two each."""
+    found = [study.about, f"Each run is fresh processes and a fresh fabric: {size_of(plan, study)}. The transports ran in turn, point by point, "
+             f"{page.plural(plan.repeats, 'time')} each.", f"Model: {study.model_about}"]
+    if ways := sweep_tables.ways_of(record["runs"]):
+        found.append(f"The second rank's processor time was held down by {', '.join(ways)}.")
+    if plan.settings:
+        found.append(f"Bypass ranks ran with {page.settings_text(plan.settings)}.")
+    kernel = record["kernel_tcp"]
+    found.append(f"TCP: {kernel.get('congestion_control', 'unknown')} congestion control"
+                 + (f"; changed in the ranks' namespaces: {page.settings_text(plan.sysctls)}." if plan.sysctls else "."))
+    found.append(f"All ranks and the fabric share {page.plural(cores_of(record), 'core')}: what takes processor time takes longer than on a machine each.")
+    return found + page.load_note(record)
+
+
+def figure_text(figure):
+    if figure is None:
+        return "-"
+    spread = f" ({wording.number(figure.low)} to {wording.number(figure.high)})" if figure.samples > 1 else ""
+    return wording.number(figure.median) + spread
+
+
+def sections_of(plan, study, rows):
+    """(key, heading, unit, rows) of each quantity that was measured."""
+    found = []
+    for key in study.quantities:
+        of_key = [row for row in rows if row.key == key]
+        if of_key:
+            quantity = sweep_tables.QUANTITIES[key]
+            found.append((key, quantity.label[0].upper() + quantity.label[1:], quantity.unit, of_key))
+    return found
+
+
+def faster(row, plan, transport):
+    """How many times the first transport's figure this one's is."""
+    first, other = row.figures.get(plan.transports[0]), row.figures.get(transport)
+    return other.median / first.median if first and other and first.median else None
+
+
+def render(folder, record, plan, study):
+    """Writes the plots and the page; returns the Summary."""
+    made = summarise(record, plan, study)
+    light, dark = (sweep_plots.all_of(made.rows, plan, study, theme) for theme in (report_plots.LIGHT, report_plots.DARK))
+    for name, content in light.items():
+        folder.write_bytes(f"plots/{name}.png", content)
+    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(page.FOLDERS), autoescape=True, trim_blocks=True, lstrip_blocks=True,
+                                     undefined=jinja2.StrictUndefined)
+    environment.filters |= {"number": wording.number, "duration": wording.duration, "ratio": page.ratio}
+    sections = sections_of(plan, study, made.rows)
+    pictures = {key: {"light": report_page.data_uri(light[key.replace("_", "-")]), "dark": report_page.data_uri(dark[key.replace("_", "-")]),
+                      "alt": f"{heading} over {study.axis}, a line for each transport."} for key, heading, _, _ in sections}
+    folder.write_text("index.html", environment.get_template("sweep.html.j2").render(
+        record=record, plan=plan, study=study, made=made, sections=sections, pictures=pictures, notes=notes(record, plan, study), source=page.SOURCE,
+        has_series=any(study.variant(name).series for name in plan.variants), faster=faster, machine_lines=report_page.machine_lines(record),
+        machine=machine.in_words(record["machine"])))
+    return made
+
+
+def section_table(plan, study, rows):
+    published = any(row.published is not None for row in rows)
+    table = output.table("", f"<{study.axis}", *(["published"] if published else []), *[column for one in plan.transports for column in (one, "model")])
+    for row in rows:
+        point = row.point
+        cells = [f"{point.series} {point.label}".strip(), *(["-" if row.published is None else wording.number(row.published)] if published else [])]
+        for transport in plan.transports:
+            figure = row.figures.get(transport)
+            cells += [figure_text(figure), "-" if figure is None or figure.model is None else wording.number(figure.model)]
+        output.add_row(table, *cells)
+    return table
+
+
+def show(plan, study, made, say, console):
+    for _, heading, unit, rows in sections_of(plan, study, made.rows):
+        say(f"\n{heading}{f', {unit}' if unit else ''}", "bold")
+        table = section_table(plan, study, rows)
+        table.title = None
+        console.print(table)
+    if made.rows:
+        say(f"\nmedians, in brackets the extremes; model: {study.model_about}", "dim")
