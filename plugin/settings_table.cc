@@ -340,10 +340,10 @@ std::vector<Setting> protocolSettings() {
           "GLOO_BYPASS_FIXED_WINDOW_BYTES", "bytes", 64 * 1024, kGiB, "Window of the fixed congestion control",
           [](TransportConfig & c) -> auto& { return c.session.fixedWindowBytes; }),
       durationSetting<microseconds>(
-          "GLOO_BYPASS_MIN_RTO_US", 100, 10'000'000, "Floor of the retransmission time-out",
+          "GLOO_BYPASS_MIN_RTO_US", 100, 10'000'000, "Floor of the wait before a silent peer is asked again",
           [](TransportConfig & c) -> auto& { return c.session.minRto; }),
       durationSetting<milliseconds>(
-          "GLOO_BYPASS_MAX_RTO_MS", 1, 60'000, "Cap of the retransmission time-out, back-off included",
+          "GLOO_BYPASS_MAX_RTO_MS", 1, 60'000, "Cap of the wait between two such questions",
           [](TransportConfig & c) -> auto& { return c.session.maxRto; }),
       durationSetting<milliseconds>(
           "GLOO_BYPASS_KEEP_ALIVE_MS", 10, kDayMs,

@@ -34,6 +34,7 @@ void add(ChannelCounters& sum, const ChannelCounters& one) {
   sum.packetsSent += one.packetsSent;
   sum.wireBytesSent += one.wireBytesSent;
   sum.retransmits += one.retransmits;
+  sum.spuriousRetransmits += one.spuriousRetransmits;
   sum.retransmitTimeouts += one.retransmitTimeouts;
   sum.tailLossProbes += one.tailLossProbes;
   sum.duplicatesReceived += one.duplicatesReceived;

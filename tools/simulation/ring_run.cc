@@ -182,6 +182,7 @@ class RingRun {
       const ChannelCounters sessions = group->counters();
       result_.sessions.packetsSent += sessions.packetsSent;
       result_.sessions.retransmits += sessions.retransmits;
+      result_.sessions.spuriousRetransmits += sessions.spuriousRetransmits;
       result_.sessions.retransmitTimeouts += sessions.retransmitTimeouts;
       result_.sessions.tailLossProbes += sessions.tailLossProbes;
       result_.sessions.duplicatesReceived += sessions.duplicatesReceived;

@@ -98,6 +98,7 @@ Json resultJson(const RingRunResult& result) {
             {"link_down", result.edges.lostWhileDown}}},
           {"sessions",
            {{"retransmits", result.sessions.retransmits},
+            {"spurious_retransmits", result.sessions.spuriousRetransmits},
             {"retransmit_timeouts", result.sessions.retransmitTimeouts},
             {"tail_loss_probes", result.sessions.tailLossProbes},
             {"duplicates_received", result.sessions.duplicatesReceived},

@@ -32,7 +32,8 @@ class CongestionController {
   virtual ~CongestionController() = default;
   virtual void onSent(TimePoint now, std::size_t bytes, std::size_t inFlightBytes) = 0;
   virtual void onAck(const AckSample& sample) = 0;
-  // A retransmission timeout: everything in flight is presumed lost.
+  // Persistent congestion (RFC 9002, 7.6): several questions in a row went unanswered, and the answer to a later one told of losses,
+  // which the call of onAck before this one had.
   virtual void onTimeout(TimePoint now) = 0;
   // Bytes that may be in flight.
   virtual std::size_t windowBytes() const = 0;

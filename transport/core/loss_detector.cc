@@ -11,9 +11,10 @@ std::size_t LossDetector::detect(TimePoint now, const RtoEstimator& rtt, SendSco
   std::uint64_t sequence;
   while (board->oldestInFlight(&sequence)) {
     const SentFrame& sent = board->frame(sequence);
-    if (sent.order >= board->largestAckedOrder()) break;
-    const bool overtaken = board->largestAckedOrder() - sent.order >= orderThreshold_;
-    if (!overtaken && sent.sentAt + window > now) {
+    const bool byFrames = sent.order < board->largestAckedOrder();
+    if (!byFrames && sent.sentAt >= overtakenBefore_) break;
+    const bool byEnough = byFrames && board->largestAckedOrder() - sent.order >= orderThreshold_;
+    if (!byEnough && sent.sentAt + window > now) {
       deadline_ = sent.sentAt + window;
       break;
     }
@@ -21,6 +22,12 @@ std::size_t LossDetector::detect(TimePoint now, const RtoEstimator& rtt, SendSco
     board->markLost(sequence);
   }
   return lostBytes;
+}
+
+bool LossDetector::onArrivalOf(TimePoint sentAt) {
+  if (sentAt <= overtakenBefore_) return false;
+  overtakenBefore_ = sentAt;
+  return true;
 }
 
 void LossDetector::onSpuriousLoss(TimePoint now, const RtoEstimator& rtt) {

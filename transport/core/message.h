@@ -51,7 +51,10 @@ struct ChannelCounters {
   std::uint64_t payloadBytesSent = 0, payloadBytesReceived = 0;  // first transmissions only
   std::uint64_t packetsSent = 0, packetsReceived = 0;
   std::uint64_t wireBytesSent = 0, wireBytesReceived = 0;  // datagrams, our header on
-  std::uint64_t retransmits = 0, retransmitTimeouts = 0, tailLossProbes = 0;
+  std::uint64_t retransmits = 0;
+  std::uint64_t spuriousRetransmits = 0;  // of them: an earlier one had arrived, as far as acknowledgements tell
+  std::uint64_t tailLossProbes = 0;  // silence of some two round trips: the peer was asked what it has
+  std::uint64_t retransmitTimeouts = 0;  // it did not answer, and was asked again
   std::uint64_t duplicatesReceived = 0;
   std::uint64_t corruptedReceived = 0;  // bad checksum: dropped
   std::uint64_t invalidReceived = 0;    // fields out of range, or of another version: dropped

@@ -38,7 +38,10 @@ Duration RtoEstimator::rto(Duration peerAckDelay) const {
 }
 
 Duration RtoEstimator::probeTimeout(Duration peerAckDelay) const {
-  return hasSample() ? 2 * smoothed_ + peerAckDelay : kInitialRto;
+  const Duration first = hasSample() ? smoothed_ + std::max(smoothed_, 4 * variation_) + peerAckDelay : kInitialRto;
+  if (backOffs_ == 0) return first;
+  const Duration next = std::max(2 * first, minRto_) * (std::int64_t{1} << (backOffs_ - 1));
+  return std::max(first, std::min(next, std::max(maxRto_, minRto_)));
 }
 
 void RtoEstimator::backOff() { backOffs_ = std::min(backOffs_ + 1, kMaxBackOffs); }

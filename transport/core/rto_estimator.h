@@ -1,4 +1,4 @@
-// Round-trip time and retransmission timeout (RFC 6298) with a configured floor and ceiling. Pure.
+// Round-trip time, and the timeouts that follow from it (RFC 6298; RFC 9002, 6.2), with a configured floor and ceiling. Pure.
 #pragma once
 
 #include "transport/base/time.h"
@@ -19,9 +19,11 @@ class RtoEstimator {
 
   // The timeout, back-off included. `peerAckDelay`: how long the peer may sit on an acknowledgement.
   Duration rto(Duration peerAckDelay) const;
-  // Time after which the last datagram of a burst is suspect (RFC 8985, 7.2: 2 SRTT).
+  // Silence after which the peer is asked what it has: about two round trips the first time (RFC 8985, 7.2), without a floor, since
+  // asking costs a frame; doubled each time that nothing answers.
   Duration probeTimeout(Duration peerAckDelay) const;
   void backOff();
+  int backOffs() const { return backOffs_; }
   void resetBackOff() { backOffs_ = 0; }
 
  private:

@@ -21,6 +21,7 @@ std::uint64_t SendScoreboard::open() {
   SentFrame& fresh = frame(next_);
   fresh.state = FrameState::kUnsent;
   fresh.retransmitted = false;
+  fresh.declaredLost = false;
   fresh.ackRequested = false;
   fresh.flags = 0;
   fresh.number = 0;
@@ -118,6 +119,7 @@ void SendScoreboard::markLost(std::uint64_t sequence) {
   if (sent.state != FrameState::kInFlight) return;
   leaveFlight(sent);
   sent.state = FrameState::kLost;
+  sent.declaredLost = true;
   lost_.pushBack(sequence);
 }
 

@@ -34,7 +34,8 @@ struct SentFrame {
   FrameType type = FrameType::kCredit;
   std::uint8_t flags = 0;        // MessageFlag
   FrameState state = FrameState::kUnsent;
-  bool retransmitted = false;
+  bool retransmitted = false;    // sent more than once: repeated, or sent as a probe
+  bool declaredLost = false;     // at any time
   bool ackRequested = false;
   // Delivery rate (draft-cheng-iccrg-delivery-rate-estimation).
   bool appLimited = false;
@@ -80,7 +81,7 @@ class SendScoreboard {
   // Next frame to repeat; false: none.
   bool nextLost(std::uint64_t* sequence);
   bool anyLost() { std::uint64_t unused; return nextLost(&unused); }
-  // Highest frame in flight, for a tail-loss probe.
+  // Highest frame in flight, for a loss probe.
   bool highestInFlight(std::uint64_t* sequence);
 
   // Delivery-rate sample of the acknowledgement in progress.

@@ -177,7 +177,7 @@ void Session::Impl::dropEverything() {
   controls_.clear();
   undone_.reset();
   closeSequence_.reset();
-  tailProbeDue_ = pingDue_ = false;
+  lossProbeDue_ = pingDue_ = false;
   losses_.reset();
   probe_.stop();
 }
@@ -245,7 +245,7 @@ void Session::Impl::enterPeerClosed(TimePoint now) {
   board_.clear();
   controls_.clear();
   undone_.reset();
-  tailProbeDue_ = false;
+  lossProbeDue_ = false;
   probe_.stop();
   incoming_.forgetReceives();
   setState(SessionState::kPeerClosed);

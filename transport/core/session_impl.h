@@ -74,6 +74,7 @@ class Session::Impl {
   // session_receive.cc
   void handleHello(TimePoint now, const ParsedPacket& packet);
   void handleEcho(TimePoint now, const PacketHeader& header);
+  bool noteArrivalEchoed(TimePoint now, const ParsedPacket& packet);
   bool handleAcknowledgement(TimePoint now, const ParsedPacket& packet);
   bool acknowledgeRange(TimePoint now, std::uint64_t begin, std::uint64_t end, const PacketHeader& header);
   void finishAcknowledgement(TimePoint now, std::size_t lostBytes);
@@ -93,6 +94,7 @@ class Session::Impl {
   bool sendProbeReply(TimePoint now, SessionDatagram* out);
   bool mayTransmitFrame(TimePoint now);
   bool nextFrame(TimePoint now, std::uint64_t* sequence);
+  bool nextLossProbe(std::uint64_t* sequence);
   bool openControl(std::uint64_t* sequence);
   bool openPlanned(std::uint64_t* sequence);
   void settleLast();
@@ -106,11 +108,9 @@ class Session::Impl {
 
   // session_timers.cc
   Duration rto() const { return rto_.rto(kPeerAckDelay); }
-  TimePoint retransmitDeadline() const;
-  TimePoint probeDeadline() const;
+  TimePoint lossProbeDeadline() const;
   TimePoint silenceDeadline() const;
-  void onRetransmitTimeout(TimePoint now);
-  void onTailProbe(TimePoint now);
+  void onLossProbeTimeout(TimePoint now);
   void checkSilence(TimePoint now);
 
   // Below it an acknowledgement is late only because the peer is busy; on memory links nothing is ever lost, and a
@@ -122,6 +122,11 @@ class Session::Impl {
   static constexpr std::size_t kShortPathSendBuffer = 4u << 20;
   // First credit and send buffer of a long path: TCP's tcp_rmem maximum is 6 MiB; autotuning goes on from here.
   static constexpr std::size_t kLongPathFirstWindow = 4u << 20;
+  // Up to here the first question after a silence is a bare header: a round trip lost to it is less than what a peer waits for a
+  // core, which is the likelier reason, and then a frame would have been sent for nothing.
+  static constexpr Duration kBareQuestionMaxRtt = std::chrono::milliseconds(5);
+  // RFC 9002, 7.6.1: what was sent over three probe timeouts is lost. With back-off these are so many lost questions and one answered.
+  static constexpr unsigned kPersistentQuestions = 2;
   // Before our header in a frame: Ethernet, IPv4 and UDP.
   static constexpr std::size_t kOuterHeaderBytes = 42;
   // A chunk below this is not worth aligning.
@@ -160,8 +165,10 @@ class Session::Impl {
   bool closeQueued_ = false;
   bool creditQueued_ = false;   // one kCredit frame is under way
   bool resetDue_ = false;
-  bool pingDue_ = false;
-  bool tailProbeDue_ = false, tailProbeUsed_ = false;
+  bool pingDue_ = false, pongDue_ = false;
+  bool lossProbeDue_ = false;
+  unsigned unanswered_ = 0;     // loss probes since something was last acknowledged or found lost
+  std::uint32_t askedAt_ = 0;   // ticks: when the latest loss probe fell due
   bool pacingBlocked_ = false;
   std::uint16_t probeReplyDue_ = 0;  // size; 0: none
   std::optional<std::uint64_t> closeSequence_;      // ours
@@ -171,7 +178,7 @@ class Session::Impl {
   std::uint32_t lastEcho_ = 0;
   bool haveLastEcho_ = false;
   TimePoint lastReceivedAt_{}, lastSentAt_{}, lastPingAt_{};
-  TimePoint timerSince_{};      // the retransmission timer runs from here
+  TimePoint timerSince_{};      // the loss probe's timer runs from here or later
   TimePoint endsAt_ = kNever;   // linger (kClosing) or time wait (kClosed)
   std::size_t sentSinceAckRequest_ = 0;
 

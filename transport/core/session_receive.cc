@@ -46,13 +46,14 @@ void Session::Impl::handleDatagram(TimePoint now, std::span<const std::byte> dat
   handleEcho(now, header);
   if (!handshake_.done()) establish(now);
   if (state_ == SessionState::kClosed) {  // time wait: answer what is repeated
-    if (isSequenced(header.type)) acks_.requestAck();
+    if (isSequenced(header.type) || (header.flags & kFlagAckRequested) != 0) acks_.requestAck();
     return;
   }
   if (!handleAcknowledgement(now, packet)) return;
   switch (header.type) {
     case FrameType::kAck:
-      if ((header.flags & kFlagAckRequested) != 0) acks_.requestAck();
+      // The answer is a datagram of its own, with all ranges: that tells what has not arrived.
+      pongDue_ = pongDue_ || (header.flags & kFlagAckRequested) != 0;
       return;
     case FrameType::kProbe:
       if (!decodeSize(packet.body, &probeReplyDue_)) return violate("the peer sent a malformed probe");
@@ -123,6 +124,22 @@ void Session::Impl::handleEcho(TimePoint now, const PacketHeader& header) {
   if (rttHistogram_ != nullptr) rttHistogram_->add(rtt);
 }
 
+// The echo tells when the newest datagram that arrived was sent. True: it is news, and all that the peer has is told with it.
+bool Session::Impl::noteArrivalEchoed(TimePoint now, const ParsedPacket& packet) {
+  const PacketHeader& header = packet.header;
+  if (config_.losslessLink || (header.flags & kFlagEcho) == 0) return false;
+  const auto elapsed = static_cast<std::int32_t>(ticks(now) - header.timestampEcho);
+  if (elapsed < 0) return false;
+  if (rto_.backOffs() > 0 && static_cast<std::int32_t>(header.timestampEcho - askedAt_) >= 0) {
+    rto_.resetBackOff();  // answered
+    timerSince_ = now;
+  }
+  // Of a datagram's cumulative number alone it is not known whether there are gaps, and which.
+  if (header.type != FrameType::kAck || packet.sackCount() == kMaxSackRanges) return false;
+  const std::int64_t sentTick = now.time_since_epoch().count() / kTickNanoseconds - elapsed;
+  return losses_.onArrivalOf(TimePoint(Duration(sentTick * kTickNanoseconds)));
+}
+
 // Acknowledges what of [begin, end) is not yet; false: never sent.
 bool Session::Impl::acknowledgeRange(TimePoint now, std::uint64_t begin, std::uint64_t end,
                                      const PacketHeader& header) {
@@ -136,7 +153,8 @@ bool Session::Impl::acknowledgeRange(TimePoint now, std::uint64_t begin, std::ui
     const bool latest = !sent.retransmitted || (header.flags & kFlagEcho) == 0 ||
                         static_cast<std::int32_t>(header.timestampEcho - ticks(sent.sentAt)) >= 0;
     if (latest && sent.state == FrameState::kInFlight) board_.noteAckedOrder(sent.order);
-    if (sent.state == FrameState::kLost || !latest) losses_.onSpuriousLoss(now, rto_);
+    if (!latest) ++counters_.spuriousRetransmits;
+    if (sent.state == FrameState::kLost || (!latest && sent.declaredLost)) losses_.onSpuriousLoss(now, rto_);
     if (sent.message != kNoSlot) {
       sends_.onFrameAcked(sent.message);
     } else if (sent.type == FrameType::kCredit) {
@@ -153,7 +171,8 @@ bool Session::Impl::handleAcknowledgement(TimePoint now, const ParsedPacket& pac
   if (state_ == SessionState::kPeerClosed) return true;
   const std::uint64_t acknowledged = expandSequence(header.acknowledged, board_.base());
   const bool moved = acknowledged > board_.base();
-  if (!moved && packet.sackBytes.empty()) return true;
+  const bool overtook = noteArrivalEchoed(now, packet);
+  if (!moved && !overtook && packet.sackBytes.empty()) return true;
   board_.beginSample();
   bool sane = acknowledgeRange(now, board_.base(), std::max(acknowledged, board_.base()), header);
   for (std::size_t i = 0; sane && i < packet.sackCount(); ++i) {
@@ -190,9 +209,11 @@ void Session::Impl::finishAcknowledgement(TimePoint now, std::size_t lostBytes) 
   if (sample.ackedBytes > 0) {
     rto_.resetBackOff();
     timerSince_ = now;
-    tailProbeUsed_ = tailProbeDue_ = false;
+    lossProbeDue_ = false;
   }
   congestion_->onAck(sample);
+  if (lostBytes > 0 && unanswered_ > kPersistentQuestions) congestion_->onTimeout(now);
+  unanswered_ = 0;
   if (config_.losslessLink) return;
   choosePath();
   pacer_.setRate(congestion_->pacingRate(), probe_.confirmed());

@@ -5,12 +5,9 @@
 
 namespace gloo_bypass {
 
-TimePoint Session::Impl::retransmitDeadline() const {
-  return board_.anyInFlight() ? timerSince_ + rto() : kNever;
-}
-
-TimePoint Session::Impl::probeDeadline() const {
-  if (config_.losslessLink || tailProbeUsed_ || !board_.anyInFlight()) return kNever;
+TimePoint Session::Impl::lossProbeDeadline() const {
+  if (!board_.anyInFlight()) return kNever;
+  if (config_.losslessLink) return timerSince_ + rto();
   return std::max(lastSentAt_, timerSince_) + rto_.probeTimeout(kPeerAckDelay);
 }
 
@@ -21,32 +18,19 @@ TimePoint Session::Impl::silenceDeadline() const {
   return std::min(std::max(lastReceivedAt_, lastPingAt_) + keepAlive, lastReceivedAt_ + config_.peerTimeout);
 }
 
-void Session::Impl::onRetransmitTimeout(TimePoint now) {
-  if (config_.losslessLink) {
-    // Nothing was lost, and the payload may be gone from the user's buffer: a slow peer is asked for its acknowledgement.
-    pingDue_ = true;
-    rto_.backOff();
-    timerSince_ = now;
-    return;
-  }
-  ++counters_.retransmitTimeouts;
-  std::uint64_t sequence;
-  bool first = true;
-  while (board_.oldestInFlight(&sequence)) {
-    if (first) board_.frame(sequence).ackRequested = true;
-    first = false;
-    board_.markLost(sequence);
-  }
-  congestion_->onTimeout(now);
-  pacer_.setRate(congestion_->pacingRate(), probe_.confirmed());
-  rto_.backOff();
-  losses_.reset();
+// The peer was silent for too long. It is asked what it has (RFC 9002, 6.2); what is lost, its answer tells, and until then nothing is.
+void Session::Impl::onLossProbeTimeout(TimePoint now) {
   timerSince_ = now;
-}
-
-void Session::Impl::onTailProbe(TimePoint) {
-  tailProbeUsed_ = true;
-  tailProbeDue_ = true;
+  if (config_.losslessLink) {
+    // The payload may be gone from the user's buffer, and is not lost.
+    pingDue_ = true;
+  } else {
+    lossProbeDue_ = true;
+    ++(rto_.backOffs() == 0 ? counters_.tailLossProbes : counters_.retransmitTimeouts);
+    ++unanswered_;
+    askedAt_ = ticks(now);
+  }
+  rto_.backOff();
 }
 
 void Session::Impl::checkSilence(TimePoint now) {
@@ -86,11 +70,7 @@ void Session::Impl::handleTimeout(TimePoint now) {
     board_.beginSample();
     finishAcknowledgement(now, losses_.detect(now, rto_, &board_));
   }
-  if (now >= retransmitDeadline()) {
-    onRetransmitTimeout(now);
-  } else if (now >= probeDeadline()) {
-    onTailProbe(now);
-  }
+  if (now >= lossProbeDeadline()) onLossProbeTimeout(now);
 }
 
 TimePoint Session::Impl::pollTimeout() const {
@@ -101,7 +81,7 @@ TimePoint Session::Impl::pollTimeout() const {
   next = std::min({next, silenceDeadline(), acks_.ackDeadline()});
   if (state_ == SessionState::kPeerClosed) return next;
   if (pacingBlocked_) next = std::min(next, pacer_.releaseTime());
-  return std::min({next, losses_.deadline(), retransmitDeadline(), probeDeadline(), probe_.deadline()});
+  return std::min({next, losses_.deadline(), lossProbeDeadline(), probe_.deadline()});
 }
 
 }  // namespace gloo_bypass

@@ -61,6 +61,7 @@ bool Session::Impl::sendAck(TimePoint now, SessionDatagram* out) {
   writer_.begin(header);
   acks_.writeRanges(&writer_);
   acks_.onAckSent();
+  pongDue_ = false;
   return give(out, Sent::kAck);
 }
 
@@ -188,6 +189,22 @@ bool Session::Impl::openPlanned(std::uint64_t* sequence) {
   return true;
 }
 
+// After a silence: something new if there is anything, else, where a round trip is dear or the first question was not answered, a frame
+// under way: the last one, behind which the answer shows all gaps, or from the oldest on.
+bool Session::Impl::nextLossProbe(std::uint64_t* sequence) {
+  const bool again = rto_.backOffs() > 1;
+  const bool bare = rto_.minimum() <= kBareQuestionMaxRtt;
+  queueControls();
+  if (openControl(sequence) || openPlanned(sequence)) {
+    pingDue_ = pingDue_ || again;
+  } else {
+    pingDue_ = pingDue_ || again || bare;
+    if (!(again ? board_.oldestInFlight(sequence) : !bare && board_.highestInFlight(sequence))) return false;
+  }
+  board_.frame(*sequence).ackRequested = true;
+  return true;
+}
+
 // The next frame with a sequence number; false: none, or none may go now.
 bool Session::Impl::nextFrame(TimePoint now, std::uint64_t* sequence) {
   if (undone_) {
@@ -195,14 +212,7 @@ bool Session::Impl::nextFrame(TimePoint now, std::uint64_t* sequence) {
     undone_.reset();
     if (*sequence >= board_.base() && board_.frame(*sequence).state != FrameState::kAcknowledged) return true;
   }
-  if (tailProbeDue_) {
-    tailProbeDue_ = false;
-    ++counters_.tailLossProbes;
-    if (openControl(sequence) || openPlanned(sequence) || board_.highestInFlight(sequence)) {
-      board_.frame(*sequence).ackRequested = true;
-      return true;
-    }
-  }
+  if (std::exchange(lossProbeDue_, false) && nextLossProbe(sequence)) return true;
   queueControls();
   const bool lost = board_.anyLost();
   if (!lost && controls_.empty() && !sends_.ready(chunkBytes())) {
@@ -231,7 +241,7 @@ bool Session::Impl::pollTransmit(TimePoint now, SessionDatagram* out) {
   if (resetDue_) return sendReset(now, out);
   if (handshake_.due() && remoteId_ != 0) return sendHello(now, out);
   if (state_ == SessionState::kFailed || state_ == SessionState::kIdle || !handshake_.done()) return false;
-  if (acks_.ackDue(now) && acks_.hasGaps()) return sendAck(now, out);
+  if (pongDue_ || (acks_.ackDue(now) && acks_.hasGaps())) return sendAck(now, out);
   if (probeReplyDue_ != 0) return sendProbeReply(now, out);
   std::uint64_t sequence;
   if (state_ != SessionState::kClosed && state_ != SessionState::kPeerClosed) {
@@ -258,6 +268,7 @@ void Session::Impl::undoTransmit(TimePoint) {
       break;
     case Sent::kAck:
       pingDue_ = pingDue_ || lastPinged_;
+      pongDue_ = true;
       break;
     case Sent::kHello:
       handshake_.makeDue();

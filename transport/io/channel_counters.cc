@@ -14,6 +14,7 @@ ChannelCounters& operator+=(ChannelCounters& sum, const ChannelCounters& c) {
   sum.wireBytesSent += c.wireBytesSent;
   sum.wireBytesReceived += c.wireBytesReceived;
   sum.retransmits += c.retransmits;
+  sum.spuriousRetransmits += c.spuriousRetransmits;
   sum.retransmitTimeouts += c.retransmitTimeouts;
   sum.tailLossProbes += c.tailLossProbes;
   sum.duplicatesReceived += c.duplicatesReceived;
@@ -36,6 +37,7 @@ nlohmann::json toJson(const ChannelCounters& c) {
           {"wire_bytes_sent", c.wireBytesSent},
           {"wire_bytes_received", c.wireBytesReceived},
           {"retransmits", c.retransmits},
+          {"spurious_retransmits", c.spuriousRetransmits},
           {"retransmit_timeouts", c.retransmitTimeouts},
           {"tail_loss_probes", c.tailLossProbes},
           {"duplicates_received", c.duplicatesReceived},

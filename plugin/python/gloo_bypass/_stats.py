@@ -16,8 +16,9 @@ class Counters(TypedDict):
     wire_bytes_sent: int  #: with this project's headers
     wire_bytes_received: int
     retransmits: int
-    retransmit_timeouts: int
-    tail_loss_probes: int
+    spurious_retransmits: int  #: of frames that had arrived, as far as acknowledgements tell
+    tail_loss_probes: int  #: silences after which the peer was asked what it has
+    retransmit_timeouts: int  #: it did not answer, and was asked again
     duplicates_received: int
     corrupted_received: int  #: checksum failures
     invalid_received: int  #: packets that no correct peer sends

@@ -145,6 +145,21 @@ TEST(RtoEstimator, BackOff_DoublesToTheCeiling) {
   EXPECT_EQ(rto.rto(Duration(0)), milliseconds(5));
 }
 
+TEST(RtoEstimator, ProbeTimeout_HasItsFloorFromTheSecondOn) {
+  RtoEstimator rto(milliseconds(5), milliseconds(100));
+  for (int i = 0; i < 100; ++i) rto.addSample(kStart + milliseconds(i), microseconds(100));
+  EXPECT_LE(rto.probeTimeout(milliseconds(1)), microseconds(1201));
+  for (const int want : {5, 10, 20, 40, 80, 100, 100}) {
+    rto.backOff();
+    EXPECT_EQ(rto.probeTimeout(milliseconds(1)), milliseconds(want));
+  }
+  // A cap below the path's own time does not make the probes overtake their answers.
+  RtoEstimator longPath(milliseconds(5), milliseconds(100));
+  longPath.addSample(kStart, milliseconds(300));
+  longPath.backOff();
+  EXPECT_GE(longPath.probeTimeout(milliseconds(1)), milliseconds(600));
+}
+
 std::vector<SackRange> rangesOf(const AckTracker& acks) {
   PacketWriter writer;
   writer.begin({});
@@ -237,6 +252,22 @@ TEST(LossDetector, ThreeOvertook_IsLostAndRepeated) {
   EXPECT_EQ(losses.detect(kStart + milliseconds(12), rtt, &board), 100u);  // 51, by time
   ASSERT_TRUE(board.nextLost(&lost));
   EXPECT_EQ(lost, 51u);
+}
+
+TEST(LossDetector, LaterDatagramArrived_WhatWasSentBeforeIsLostInTime) {
+  SendScoreboard board(50);
+  LossDetector losses;
+  RtoEstimator rtt(milliseconds(5), seconds(1));
+  rtt.addSample(kStart, milliseconds(10));
+  for (int i = 0; i < 3; ++i) sendOne(board, kStart);
+  sendOne(board, kStart + milliseconds(1));
+  EXPECT_EQ(losses.detect(kStart + seconds(1), rtt, &board), 0u);  // nothing was heard: nothing is lost
+  EXPECT_TRUE(losses.onArrivalOf(kStart + milliseconds(1)));
+  EXPECT_FALSE(losses.onArrivalOf(kStart));  // an older answer teaches nothing
+  EXPECT_EQ(losses.detect(kStart + milliseconds(11), rtt, &board), 0u);
+  EXPECT_EQ(losses.deadline(), kStart + microseconds(11250));
+  EXPECT_EQ(losses.detect(losses.deadline(), rtt, &board), 300u);  // the last may have been sent after what arrived
+  EXPECT_EQ(board.inFlightBytes(), 100u);
 }
 
 TEST(LossDetector, SpuriousLoss_WidensThreshold) {

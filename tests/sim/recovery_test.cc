@@ -1,0 +1,208 @@
+// What is sent again, and when: a receiver that is only slow costs a few frames, a tail that was lost is back within two probe
+// timeouts. Virtual time; what is lost is chosen by the test, the rest by seeds.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "tests/sim/pair.h"
+#include "tests/sim/settings.h"
+#include "tests/sim/stream.h"
+#include "transport/wire/packet.h"
+
+namespace gloo_bypass::sim {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr std::size_t kDatagramBytes = 1472;
+
+LinkModel link(Duration oneWay, double bitsPerSecond) {
+  LinkModel model;
+  model.delay = oneWay;
+  model.setBytesPerSecond(bitsPerSecond / 8);
+  model.queueBytes = 1 << 20;
+  return model;
+}
+
+// Lets through what `passes` says of.
+class Gate final : public DatagramSink {
+ public:
+  explicit Gate(DatagramSink& to) : to_(to) {}
+  void onDatagram(TimePoint now, std::span<const std::byte> datagram) override {
+    ParsedPacket packet;
+    if (parsePacket(datagram, &packet) != ParseResult::kOk || !passes || passes(packet)) to_.onDatagram(now, datagram);
+  }
+  std::function<bool(const ParsedPacket&)> passes;
+
+ private:
+  DatagramSink& to_;
+};
+
+// Two hosts on a path, each behind a gate.
+struct GatedPair {
+  GatedPair(const LinkModel& model, std::uint64_t seed, const SessionConfig& config = {})
+      : pair(PathModel::symmetric(model, kDatagramBytes), config, seed), toB(pair.b), toA(pair.a) {
+    pair.a.attach(pair.linkForth, toB);
+    pair.b.attach(pair.linkBack, toA);
+  }
+  bool connect() {
+    if (!pair.connectWithin(seconds(10))) return false;
+    pair.simulation.runFor(seconds(2));  // settle: probes of the path, the first acknowledgements
+    return true;
+  }
+
+  Pair pair;
+  Gate toB, toA;
+};
+
+struct StallCase {
+  const char* name;
+  Duration oneWay;
+  double bitsPerSecond;
+  Duration settle;  // until the window is what it will be
+};
+class Stall : public testing::TestWithParam<StallCase> {};
+
+// A receiver that waits for a core has lost nothing: its sender asks a few times and sends almost nothing again.
+TEST_P(Stall, FullWindowUnderWay_FewFramesAreSentAgain) {
+  forEachSeed(5, 1, [](std::uint64_t seed) {
+    SCOPED_TRACE("GLOO_BYPASS_SIM_SEED=" + std::to_string(seed));
+    for (const Duration stall : {milliseconds(5), milliseconds(20), milliseconds(100)}) {
+      GatedPair gated(link(GetParam().oneWay, GetParam().bitsPerSecond), seed);
+      ASSERT_TRUE(gated.connect());
+      Pair& pair = gated.pair;
+      Stream stream(pair.a, pair.b, 64 << 10, 64);
+      stream.start();
+      pair.simulation.runFor(GetParam().settle + microseconds(Random(seed).below(2000)));
+      const ChannelCounters before = pair.a.session().counters();
+      pair.b.stop();
+      pair.simulation.runFor(stall);
+      pair.b.resume();
+      const std::uint64_t resumedAt = stream.deliveredBytes();
+      pair.simulation.runFor(milliseconds(200));
+      const ChannelCounters after = pair.a.session().counters();
+      ASSERT_EQ(pair.linkForth.edgeCounters().lostInQueue, 0u);
+      EXPECT_GT(stream.deliveredBytes(), resumedAt + (256 << 10));
+      EXPECT_LE(after.retransmits - before.retransmits, 4u) << "stopped for " << stall.count() / 1000 << " us";
+      EXPECT_LE(pair.b.session().counters().duplicatesReceived, 8u);
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Paths, Stall,
+                         testing::Values(StallCase{"Rack", microseconds(50), 1e9, milliseconds(200)},
+                                         StallCase{"Metro", milliseconds(2), 2e8, seconds(1)},
+                                         StallCase{"Region", milliseconds(10), 5e7, seconds(3)}),
+                         [](const auto& info) { return info.param.name; });
+
+// One message of `frames` frames of which `lost` arrive not at all the first time: how much later is it there?
+Duration delayOfLoss(Duration oneWay, std::uint64_t frames, const std::function<bool(std::uint64_t)>& isLost) {
+  Duration took[2];
+  for (const bool lossy : {false, true}) {
+    GatedPair gated(link(oneWay, 1e9), 1);
+    if (!gated.connect()) return Duration::max();
+    Pair& pair = gated.pair;
+    const std::size_t bytes = frames * (kDatagramBytes - kDataHeaderBytes);
+    std::vector<std::byte> data(bytes), sink(bytes);
+    const MessageKey key{MessageKind::kUnbound, 1};
+    bool received = false;
+    pair.b.setObserver([&](const SessionEvent& event) {
+      received |= event.type == SessionEvent::Type::kReceiveComplete;
+    });
+    std::vector<bool> seen(frames, !lossy);
+    gated.toB.passes = [&](const ParsedPacket& packet) {
+      MessageHeader message;
+      if (packet.header.type != FrameType::kData || !decodeMessageHeader(packet.body, &message)) return true;
+      const auto number = static_cast<std::size_t>(message.chunkOffset / (kDatagramBytes - kDataHeaderBytes));
+      if (seen[number] || !isLost(number)) return true;
+      seen[number] = true;
+      return false;
+    };
+    const TimePoint start = pair.simulation.now();
+    pair.b.operate([&](Session& session, TimePoint now) {
+      ASSERT_TRUE(session.postReceive(now, {1, key, sink.data(), bytes, false}).ok());
+    });
+    pair.a.operate([&](Session& session, TimePoint now) {
+      ASSERT_TRUE(session.postSend(now, {1, key, data.data(), bytes, 0}).ok());
+    });
+    if (!pair.simulation.runUntil(start + seconds(60), [&] { return received; })) return Duration::max();
+    took[lossy ? 1 : 0] = pair.simulation.now() - start;
+  }
+  return took[1] - took[0];
+}
+
+// Twice the round trip and what a receiver may hold an acknowledgement back.
+constexpr Duration kAckDelay = milliseconds(1);
+Duration probeTimeout(Duration oneWay) { return 4 * oneWay + kAckDelay; }
+
+TEST(TailLoss, AnyLength_IsRepairedWithinTwoProbeTimeouts) {
+  for (const Duration oneWay : {Duration(microseconds(50)), Duration(milliseconds(5)), Duration(milliseconds(100))}) {
+    constexpr std::uint64_t kFrames = 12;
+    for (const std::uint64_t lost : {1, 4, 12}) {
+      const Duration delay = delayOfLoss(oneWay, kFrames, [&](std::uint64_t n) { return n >= kFrames - lost; });
+      // The last frame before the loss may be acknowledged late, and the timeout runs from there.
+      EXPECT_LE(delay, 2 * probeTimeout(oneWay) + kAckDelay) << oneWay.count() / 1000 << " us, " << lost << " frames";
+      EXPECT_GE(delay, 2 * oneWay);  // they were lost
+    }
+  }
+}
+
+TEST(TailLoss, HolesBeforeTheTail_AreRepairedWithIt) {
+  for (const Duration oneWay : {Duration(microseconds(50)), Duration(milliseconds(5)), Duration(milliseconds(100))}) {
+    const Duration delay = delayOfLoss(oneWay, 12, [](std::uint64_t n) { return n == 2 || n >= 9; });
+    EXPECT_LE(delay, 2 * probeTimeout(oneWay) + kAckDelay) << oneWay.count() / 1000 << " us";
+  }
+}
+
+// Everything arrives, but for a while the sender does not hear of it.
+TEST(AcknowledgementsLost, ForFiftyMilliseconds_FewFramesAreSentAgain) {
+  for (const Duration oneWay : {Duration(microseconds(50)), Duration(milliseconds(2))}) {
+    GatedPair gated(link(oneWay, 2e8), 1);
+    ASSERT_TRUE(gated.connect());
+    Pair& pair = gated.pair;
+    Stream stream(pair.a, pair.b, 64 << 10, 64);
+    stream.start();
+    pair.simulation.runFor(seconds(2));
+    const std::uint64_t before = pair.a.session().counters().retransmits;
+    const TimePoint until = pair.simulation.now() + milliseconds(50);
+    gated.toA.passes = [&](const ParsedPacket&) { return pair.simulation.now() >= until; };
+    pair.simulation.runFor(milliseconds(50));
+    const std::uint64_t delivered = stream.deliveredBytes();
+    pair.simulation.runFor(seconds(1));
+    EXPECT_LE(pair.a.session().counters().retransmits - before, 4u) << oneWay.count() / 1000 << " us";
+    EXPECT_GT(stream.deliveredBytes(), delivered + (4 << 20));
+  }
+}
+
+// Nothing gets through for a while, on every path: the window that was under way is lost, and traffic goes on soon after.
+TEST(Outage, WholeWindowLost_TrafficGoesOn) {
+  for (const Duration oneWay : {Duration(microseconds(50)), Duration(milliseconds(5)), Duration(milliseconds(50))}) {
+    for (const Duration outage : {milliseconds(2), milliseconds(50), milliseconds(500)}) {
+      GatedPair gated(link(oneWay, 1e8), 1);
+      ASSERT_TRUE(gated.connect());
+      Pair& pair = gated.pair;
+      Stream stream(pair.a, pair.b, 64 << 10, 64);
+      stream.start();
+      pair.simulation.runFor(seconds(3));
+      const TimePoint until = pair.simulation.now() + outage;
+      const auto open = [&](const ParsedPacket&) { return pair.simulation.now() >= until; };
+      gated.toA.passes = gated.toB.passes = open;
+      pair.simulation.runFor(outage);
+      const std::uint64_t before = stream.deliveredBytes();
+      // The probe that gets through is at most as late again as the outage was long.
+      pair.simulation.runFor(outage + 2 * probeTimeout(oneWay) + 4 * oneWay + milliseconds(20));
+      EXPECT_GT(stream.deliveredBytes(), before) << oneWay.count() / 1000 << " us, outage " << outage.count() / 1000;
+      const std::uint64_t then = stream.deliveredBytes();
+      pair.simulation.runFor(seconds(3));
+      EXPECT_GT(static_cast<double>(stream.deliveredBytes() - then), 0.5 * 3 * 1e8 / 8);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gloo_bypass::sim
