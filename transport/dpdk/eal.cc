@@ -80,18 +80,6 @@ void redirectLog() {
   (void)rte_openlog_stream(stream);
 }
 
-std::string allowedCpus() {
-  cpu_set_t cpus;
-  std::string list;
-  if (sched_getaffinity(0, sizeof(cpus), &cpus) != 0) return "0";
-  for (unsigned cpu = 0; cpu < CPU_SETSIZE && cpu < RTE_MAX_LCORE; ++cpu) {
-    if (!CPU_ISSET(cpu, &cpus)) continue;
-    if (!list.empty()) list.push_back(',');
-    list.append(std::to_string(cpu));
-  }
-  return list.empty() ? "0" : list;
-}
-
 // Whether this user can have `bytes` of huge pages, found out by asking for them.
 bool hugePagesAvailable(std::size_t bytes) {
   constexpr std::size_t kPageBytes = 2u << 20;
@@ -174,12 +162,14 @@ Status startOnce(const TransportConfig& config) {
                   fmt::format("huge pages are asked for, but {} MiB of them are not free: reserve some "
                               "(sysctl vm.nr_hugepages), or set GLOO_BYPASS_HUGE_PAGES=auto", config.memoryMiB));
   }
+  const auto cpus = Eal::usableCpus("/sys/devices/system/cpu");
+  if (!cpus) return cpus.error();
   // Words of ours that the user gave too would be contradictions for the EAL.
   std::erase(words.value(), "--no-huge");
   std::erase(words.value(), "--in-memory");
   state().scannedPci = config.link == LinkMode::kPci && !isVirtualDeviceString(config.pciAddress);
   redirectLog();
-  return runInit(buildEalArguments(config, words.value(), asked || available, allowedCpus()), !words.value().empty());
+  return runInit(buildEalArguments(config, words.value(), asked || available, cpus.value()), !words.value().empty());
 }
 
 }  // namespace
@@ -204,6 +194,29 @@ Status Eal::start(const TransportConfig& config) {
                   "DPDK was started in this process for another link mode, without PCI: use one link mode a process");
   }
   return {};
+}
+
+// The EAL takes a processor for present where sysfs has its topology, and prints its usage where the list has another one.
+Result<std::string> Eal::usableCpus(const std::string& folder) {
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  (void)sched_getaffinity(0, sizeof(cpus), &cpus);
+  std::string list, missing;
+  for (unsigned cpu = 0; cpu < CPU_SETSIZE && cpu < RTE_MAX_LCORE; ++cpu) {
+    if (!CPU_ISSET(cpu, &cpus)) continue;
+    const std::string file = fmt::format("{}/cpu{}/topology/core_id", folder, cpu);
+    if (::access(file.c_str(), F_OK) == 0) {
+      list += fmt::format("{}{}", list.empty() ? "" : ",", cpu);
+    } else if (missing.empty()) {
+      missing = file;
+    }
+  }
+  if (!list.empty()) return list;
+  return Error{ErrorScope::kDevice, ErrorCode::kUnavailable,
+               missing.empty() ? fmt::format("DPDK knows processors 0 to {} only, and this process may run on none of them: see taskset",
+                                             RTE_MAX_LCORE - 1)
+                               : fmt::format("DPDK finds out about processors in /sys, and {} is not there: mount it (mount -t sysfs "
+                                             "sysfs /sys), in a chroot or container too", missing)};
 }
 
 bool Eal::decided() {

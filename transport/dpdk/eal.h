@@ -21,6 +21,10 @@ class Eal {
   // Whether start has been called, with or without success, here or before the fork: a forked child cannot try it again.
   static bool decided();
 
+  // The processors that this thread may run on and DPDK can find in `folder`, sysfs's of processors: "0,1". The error, one line, says what
+  // is missing there.
+  static Result<std::string> usableCpus(const std::string& folder);
+
   // " (what the driver said)" of the last error line logged by DPDK on this thread's behalf, or "".
   static std::string lastErrorSuffix();
   static void forgetLastError();

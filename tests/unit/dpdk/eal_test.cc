@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <array>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 
 #include "tests/unit/dpdk/port_process.h"
 #include "transport/dpdk/dpdk_port.h"
@@ -58,6 +60,30 @@ TEST(BuildEalArguments, WithHugePagesOrWithout_FilesHaveOurPrefix) {
     const auto words = buildEalArguments({}, {}, hugePages, "0");
     EXPECT_EQ(std::count(words.begin(), words.end(), "--file-prefix=gloo-bypass"), 1) << hugePages;
   }
+}
+
+// What a root without /sys has, such as a plain chroot.
+TEST_F(Eal, NoSysfs_OneLineThatSaysSoAndNothingOnStdout) {
+  const std::string output = testDirectory() + ".out";
+  runProcess([&] {
+    if (::unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        ::mount("none", "/sys", "tmpfs", 0, nullptr) != 0) {
+      std::ofstream(output) << "no right";
+      return;
+    }
+    ASSERT_NE(std::freopen(output.c_str(), "w", stdout), nullptr);
+    const std::string error = errorOf(memifTestConfig());
+    EXPECT_TRUE(isOneLine(error)) << error;
+    EXPECT_NE(error.find("/sys"), std::string::npos) << error;
+    EXPECT_NE(error.find("mount"), std::string::npos) << error;
+    std::fflush(stdout);
+    struct stat status {};
+    ASSERT_EQ(::stat(output.c_str(), &status), 0);
+    EXPECT_EQ(status.st_size, 0);
+  });
+  const bool possible = std::filesystem::file_size(output) == 0;
+  std::filesystem::remove(output);
+  if (!possible) GTEST_SKIP() << "no right to mount, which the test does in a namespace of its own";
 }
 
 TEST_F(Eal, BadArguments_OneClearLineAndNothingOnStdout) {
