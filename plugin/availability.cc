@@ -145,6 +145,8 @@ DevicePointer atOnce(const TransportConfig& config) {
   if (!ProcessTransport::instance().settled(backEnd)) {  // nobody shall see what the attempt counts
     config.stats.clear();
     config.metrics.clear();
+    config.capture.clear();
+    config.captureMarkers.clear();
     config.telemetry = false;
   }
   return config;

@@ -58,6 +58,7 @@ Result<TransportConfig> configurationFrom(std::span<const SettingText> texts) {
   if (config.memifDirectory.empty()) config.memifDirectory = defaultMemifDirectory();
   config.rank = variable("RANK");
   if (Status status = putRank("GLOO_BYPASS_STATS", "use %p", config.rank, config.stats); !status) return status.error();
+  if (Status status = putRank("GLOO_BYPASS_CAPTURE", "use %p", config.rank, config.capture); !status) return status.error();
   if (Status status = putRank("GLOO_BYPASS_METRICS", "use %p or auto", config.rank, config.metrics); !status) {
     return status.error();
   }

@@ -166,6 +166,12 @@ Result<std::shared_ptr<Transport>> ProcessTransport::acquire(BackEnd backEnd, co
                  "gloo-bypass: GLOO_BYPASS_TELEMETRY='on' does nothing for RDMA, which runs without DPDK: use "
                  "GLOO_BYPASS_METRICS\n");
   }
+  if (!config.capture.empty() && backEnd == BackEnd::kRdma) {
+    std::fprintf(stderr,
+                 "gloo-bypass: GLOO_BYPASS_CAPTURE='%s' does nothing for RDMA, whose frames the adapter makes: use tcpdump on its "
+                 "interface\n",
+                 config.capture.c_str());
+  }
   slot.transport = measuresLatencies(config) ? makeTimedTransport(made.value()) : made.value();
   slot.config = config;
   return slot.transport;

@@ -197,8 +197,17 @@ bool hasBalancedQuotes(std::string_view text) {
   return open == 0 && isPrintable(text);
 }
 
-bool isStatsTarget(std::string_view text) {
-  return text == "stderr" || (isPrintable(text) && text.find('/') != std::string_view::npos && text.back() != '/');
+bool isFilePath(std::string_view text) {
+  return isPrintable(text) && text.find('/') != std::string_view::npos && text.back() != '/';
+}
+
+bool isStatsTarget(std::string_view text) { return text == "stderr" || isFilePath(text); }
+
+bool isMarkersAddress(std::string_view text) {
+  const std::size_t colon = text.find(':');
+  if (colon == std::string_view::npos) return isAddress(text);
+  const auto port = parseInteger(text.substr(colon + 1));
+  return isAddress(text.substr(0, colon)) && port && *port >= 1 && *port <= 65535;
 }
 
 bool isMetricsTarget(std::string_view text) {
@@ -300,6 +309,25 @@ std::vector<Setting> processSettings() {
            {"error", "error"},
            {"off", "off"}},
           "Least severity that is logged to stderr", [](TransportConfig & c) -> auto& { return c.logLevel; }),
+  };
+}
+
+std::vector<Setting> captureSettings() {
+  return {
+      textSetting(
+          "GLOO_BYPASS_CAPTURE", "a file's path with a / in it; no file of that name", isFilePath,
+          "DPDK: pcapng file of every frame at this process's port (%p: process id, %r: RANK); empty: none",
+          [](TransportConfig & c) -> auto& { return c.capture; }),
+      integerSetting(
+          "GLOO_BYPASS_CAPTURE_SNAPLEN", "bytes", 64, 65535, "Kept of each frame's beginning; 65535: all of it",
+          [](TransportConfig & c) -> auto& { return c.captureSnapLength; }),
+      integerSetting(
+          "GLOO_BYPASS_CAPTURE_MAX_MIB", "MiB", 1, kMiB, "Greatest length of the file, where the capture ends",
+          [](TransportConfig & c) -> auto& { return c.captureMaxMiB; }),
+      textSetting(
+          "GLOO_BYPASS_CAPTURE_MARKERS", "an IPv4 address of this machine, or ADDRESS:PORT", isMarkersAddress,
+          "Where rank 0 receives step markers into its capture; without PORT 9999; empty: nowhere",
+          [](TransportConfig & c) -> auto& { return c.captureMarkers; }),
   };
 }
 
@@ -407,6 +435,7 @@ std::vector<Setting> rdmaSettings() {
 std::vector<Setting> makeSettingsTable() {
   std::vector<Setting> table = linkSettings();
   for (auto& setting : processSettings()) table.push_back(std::move(setting));
+  for (auto& setting : captureSettings()) table.push_back(std::move(setting));
   for (auto& setting : protocolSettings()) table.push_back(std::move(setting));
   for (auto& setting : rdmaSettings()) table.push_back(std::move(setting));
   return table;

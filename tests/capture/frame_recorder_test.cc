@@ -1,5 +1,5 @@
 // Frames recorded, and read back by libpcap; a disk that is full or too slow.
-#include "tools/capture/frame_recorder.h"
+#include "transport/capture/frame_recorder.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -17,8 +17,12 @@ namespace {
 
 using test::Octets;
 
+RecorderOptions optionsFor(std::uint32_t snapLength) {
+  return {.interfaces = {{"r0", "memif r0.sock"}, {"r1", ""}}, .snapLength = snapLength, .application = "test"};
+}
+
 std::unique_ptr<FrameRecorder> recorderTo(const std::string& path, std::uint32_t snapLength = 128) {
-  auto recorder = FrameRecorder::create(path, {{"r0", "memif r0.sock"}, {"r1", ""}}, snapLength, "test");
+  auto recorder = FrameRecorder::create(path, optionsFor(snapLength));
   EXPECT_TRUE(recorder.ok()) << (recorder.ok() ? "" : recorder.error().message);
   return recorder.ok() ? std::move(recorder).value() : nullptr;
 }
@@ -81,13 +85,12 @@ TEST(FrameRecorder, SeveralChunks_NoneIsMissingOrOutOfOrder) {
   for (std::size_t i = 0; i < kept; ++i) ASSERT_EQ(read.lengths[i], 1'000 + i);
 }
 
-TEST(FrameRecorder, Flush_FileCanBeReadWhileItGrows) {
+TEST(FrameRecorder, FewFrames_AreInTheFileWhileItGrows) {
   const TemporaryFolder folder;
   const std::string path = folder.path + "/a.pcapng";
   const auto recorder = recorderTo(path);
   const auto before = std::filesystem::file_size(path);
   recorder->record(0, UnixTime(1), spanOf(Octets(60)));
-  recorder->flush();
   for (int i = 0; i < 1'000 && std::filesystem::file_size(path) == before; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_EQ(readAll(path).lengths.size(), 1u);
 }
@@ -96,7 +99,7 @@ TEST(FrameRecorder, WriterThatWaits_FramesAreLostAndCounted) {
   std::array<int, 2> ends;
   ASSERT_EQ(::pipe(ends.data()), 0);
   FileDescriptor readEnd(ends[0]);
-  auto created = FrameRecorder::create(FileDescriptor(ends[1]), "pipe", {{"r0", ""}}, 0, "test");
+  auto created = FrameRecorder::create(FileDescriptor(ends[1]), "pipe", optionsFor(0));
   ASSERT_TRUE(created.ok());
   const auto recorder = std::move(created).value();
   const Octets frame(60'000);
@@ -140,14 +143,65 @@ TEST(FrameRecorder, DiskThatFills_EndsTheCaptureAndLeavesItReadable) {
   EXPECT_GT(read.lengths.size(), 200u);  // two chunks
   EXPECT_LT(read.lengths.size(), 263u);
   EXPECT_FALSE(recorder->counters().failure.empty());
+  EXPECT_EQ(recorder->counters().frames, read.lengths.size());
+  EXPECT_EQ(recorder->counters().frames + recorder->counters().lost, 1'000u);
+}
+
+TEST(FrameRecorder, GreatestLength_EndsTheCaptureAfterAWholeBlockWithItsStatistics) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path + "/a.pcapng";
+  RecorderOptions options = optionsFor(0);
+  options.maxFileBytes = 100'000;
+  auto created = FrameRecorder::create(path, options);
+  ASSERT_TRUE(created.ok());
+  const auto recorder = std::move(created).value();
+  for (int i = 0; i < 100; ++i) recorder->record(0, UnixTime(i), spanOf(Octets(10'000)));
+  EXPECT_TRUE(recorder->ended());
+  const Status finished = recorder->finish(UnixTime(0));
+  ASSERT_FALSE(finished.ok());
+  EXPECT_NE(finished.error().message.find("100000 bytes"), std::string::npos) << finished.error().message;
+  const Read read = readAll(path);
+  EXPECT_FALSE(read.fault.has_value());
+  EXPECT_EQ(read.lengths.size(), 9u);
+  EXPECT_EQ(recorder->counters().frames, 9u);
+  EXPECT_EQ(recorder->counters().lost, 91u);
+  EXPECT_LE(std::filesystem::file_size(path), options.maxFileBytes);
+  EXPECT_EQ(recorder->counters().fileBytes, std::filesystem::file_size(path));
+}
+
+TEST(FrameRecorder, FrameInPieces_IsKeptAsOneUpToTheSnapLength) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path + "/a.pcapng";
+  const auto recorder = recorderTo(path, 100);
+  const Octets first(42, 1), second(30, 2), third(1'000, 3);
+  const std::array pieces{spanOf(first), spanOf(second), spanOf(third)};
+  recorder->record(1, UnixTime(5), FrameDirection::kSent, pieces);
+  recorder->record(1, UnixTime(6), FrameDirection::kReceived, std::span(pieces).first(1), 2'000);
+  ASSERT_TRUE(recorder->finish(UnixTime(7)).ok());
+  EXPECT_EQ(recorder->counters().bytes, 3'072u);
+  auto file = CaptureFile::open(path, "");
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  auto frame = file.value().next();
+  ASSERT_TRUE(frame.has_value());
+  EXPECT_EQ(frame->originalLength, 1'072u);
+  ASSERT_EQ(frame->bytes.size(), 100u);
+  EXPECT_EQ(std::to_integer<int>(frame->bytes[41]), 1);
+  EXPECT_EQ(std::to_integer<int>(frame->bytes[42]), 2);
+  EXPECT_EQ(std::to_integer<int>(frame->bytes[71]), 2);
+  EXPECT_EQ(std::to_integer<int>(frame->bytes[99]), 3);
+  frame = file.value().next();
+  ASSERT_TRUE(frame.has_value());
+  EXPECT_EQ(frame->bytes.size(), 42u);
+  EXPECT_EQ(frame->originalLength, 2'000u);
+  EXPECT_FALSE(file.value().next().has_value());
 }
 
 TEST(FrameRecorder, FileThatExistsOrCannotBeMade_IsRefused) {
   const TemporaryFolder folder;
   const std::string path = test::writeFile(folder.path, "there", test::octets("kept"));
-  EXPECT_FALSE(FrameRecorder::create(path, {{"r0", ""}}, 0, "test").ok());
+  EXPECT_FALSE(FrameRecorder::create(path, optionsFor(0)).ok());
   EXPECT_EQ(contentsOf(path), "kept");
-  EXPECT_FALSE(FrameRecorder::create(folder.path + "/none/a", {{"r0", ""}}, 0, "test").ok());
+  EXPECT_FALSE(FrameRecorder::create(folder.path + "/none/a", optionsFor(0)).ok());
 }
 
 class IgnoredSignals : public ::testing::Environment {

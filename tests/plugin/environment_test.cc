@@ -89,6 +89,13 @@ TEST_F(Environment, StatsWithRank_RankIsFilledInOrMissed) {
   EXPECT_EQ(configurationFromEnvironment().value().stats, "/x/rank-3.json");
 }
 
+TEST_F(Environment, CaptureWithRank_RankIsFilledInOrMissed) {
+  set("GLOO_BYPASS_CAPTURE", "/x/rank-%r-%p.pcapng");
+  EXPECT_THAT(configurationFromEnvironment().error().message, AllOf(HasSubstr("GLOO_BYPASS_CAPTURE"), HasSubstr("RANK")));
+  set("RANK", "3");
+  EXPECT_EQ(configurationFromEnvironment().value().capture, "/x/rank-3-%p.pcapng");
+}
+
 TEST(GlooAddress_Memif, InterfaceOrHostGiven_IsIgnored) {
   const auto config = withGlooAddress(TransportConfig(), "eth7", "");
   ASSERT_TRUE(config);

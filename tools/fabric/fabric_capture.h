@@ -6,15 +6,16 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <nlohmann/json.hpp>
 
 #include "fabric/description.h"
-#include "tools/capture/frame_recorder.h"
 #include "tools/fabric/frame_observer.h"
-#include "transport/base/file_descriptor.h"
 #include "transport/base/status.h"
+#include "transport/capture/frame_recorder.h"
+#include "transport/capture/marker_socket.h"
 
 namespace gloo_bypass::fabric {
 
@@ -40,18 +41,18 @@ class FabricCapture final : public FrameObserver {
   nlohmann::ordered_json json() const;
 
  private:
-  FabricCapture(CaptureOptions options, std::unique_ptr<capture::FrameRecorder> recorder, FileDescriptor markers,
-                std::size_t hosts, TimePoint now);
+  FabricCapture(CaptureOptions options, std::unique_ptr<capture::FrameRecorder> recorder,
+                std::optional<capture::MarkerSocket> markers, std::size_t hosts, TimePoint now);
   capture::UnixTime unixTime(TimePoint now) const { return now.time_since_epoch() + toUnixTime_; }
   void receiveMarkers(TimePoint now);
 
   const CaptureOptions options_;
   const std::unique_ptr<capture::FrameRecorder> recorder_;
-  const FileDescriptor markers_;
+  std::optional<capture::MarkerSocket> markers_;
   const std::size_t markersInterface_;
   const Duration toUnixTime_;
   std::uint64_t markersReceived_ = 0;
-  TimePoint nextLook_{}, nextFlush_{};
+  TimePoint nextLook_{};
 };
 
 }  // namespace gloo_bypass::fabric

@@ -89,6 +89,10 @@ struct TransportConfig {
   std::string metrics;               // while it runs: "" nothing, "file:PATH" or "http://ADDRESS:PORT", Prometheus's text format
   Duration metricsInterval = std::chrono::seconds(10);  // between two writings of that file
   bool telemetry = false;            // DPDK's telemetry socket
+  std::string capture;               // pcapng file of the port's frames; "": none
+  std::size_t captureSnapLength = 128;   // bytes kept of each frame
+  std::size_t captureMaxMiB = 4096;      // the file's greatest length
+  std::string captureMarkers;        // where rank 0 receives step markers into it: ADDRESS or ADDRESS:PORT; "": nowhere
   std::string rank;                  // RANK, for labels of metrics; may be empty. No setting of its own
   std::string logLevel = "warn";
   SessionConfig session;

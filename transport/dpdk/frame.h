@@ -42,6 +42,11 @@ class FrameTemplate {
   explicit FrameTemplate(const UdpFlow& flow);
   // Writes kFrameHeaderBytes to `out`. `datagramBytes` at most 65,507.
   void write(std::byte* out, std::size_t datagramBytes) const;
+  std::array<std::byte, kFrameHeaderBytes> written(std::size_t datagramBytes) const {
+    std::array<std::byte, kFrameHeaderBytes> out;
+    write(out.data(), datagramBytes);
+    return out;
+  }
 
  private:
   std::array<std::uint8_t, kFrameHeaderBytes> bytes_{};

@@ -60,7 +60,9 @@ Result<LinkId> IpPort::openLink(std::span<const std::byte> remoteAddress) {
   const UdpAddress peer = decoded.value();
   if (peer.ip == parts_.self.ip && peer.port == parts_.self.port) {
     if (selfLink_ == 0) {
-      links_.push_back(Link{.peer = peer, .open = true, .self = true});
+      UdpFlow flow{.sourceMac = parts_.mac, .destinationMac = parts_.mac, .sourceIp = peer.ip, .destinationIp = peer.ip};
+      flow.sourcePort = flow.destinationPort = peer.port;
+      links_.push_back(Link{.peer = peer, .open = true, .self = true, .headers = FrameTemplate(flow)});
       selfLink_ = static_cast<LinkId>(links_.size() - 1 + kFirstLink);
     }
     return selfLink_;
@@ -126,8 +128,10 @@ std::size_t IpPort::transmit(LinkId id, std::span<const OutgoingDatagram> datagr
   std::size_t sent = 0;
   if (link.self) {
     for (; sent < datagrams.size() && self_.push(datagrams[sent]); ++sent) {
+      const std::size_t datagramBytes = datagrams[sent].header.size() + datagrams[sent].payload.size();
       ++counters_.packetsSent;
-      counters_.bytesSent += kFrameHeaderBytes + datagrams[sent].header.size() + datagrams[sent].payload.size();
+      counters_.bytesSent += kFrameHeaderBytes + datagramBytes;
+      if (parts_.capture) parts_.capture->sent(link.headers.written(datagramBytes), datagrams[sent]);
     }
     if (sent > 0) wake();
   } else if (resolve(link)) {
@@ -156,6 +160,8 @@ std::uint16_t IpPort::transmitBurst(Link& link, std::span<const OutgoingDatagram
   const std::uint16_t accepted = parts_.device->transmit(mbufs.data(), built);
   for (std::uint16_t i = 0; i < accepted; ++i) {
     counters_.bytesSent += kFrameHeaderBytes + datagrams[i].header.size() + datagrams[i].payload.size();
+    if (!parts_.capture) continue;
+    parts_.capture->sent(link.headers.written(datagrams[i].header.size() + datagrams[i].payload.size()), datagrams[i]);
   }
   counters_.packetsSent += accepted;
   if (accepted < built) rte_pktmbuf_free_bulk(&mbufs[accepted], built - accepted);
@@ -164,7 +170,12 @@ std::uint16_t IpPort::transmitBurst(Link& link, std::span<const OutgoingDatagram
 
 void IpPort::sendArp(const ArpFrame& frame) {
   rte_mbuf* mbuf = parts_.buffers->copy(frame);
-  if (mbuf != nullptr && parts_.device->transmit(&mbuf, 1) == 0) rte_pktmbuf_free(mbuf);
+  if (mbuf == nullptr) return;
+  if (parts_.device->transmit(&mbuf, 1) == 0) {
+    rte_pktmbuf_free(mbuf);
+  } else if (parts_.capture) {
+    parts_.capture->sent(frame);
+  }
 }
 
 // Receiving -------------------------------------------------------------------------------------
@@ -178,6 +189,7 @@ std::size_t IpPort::receive(PacketSink& sink, std::size_t maxDatagrams) {
     const std::uint16_t count = parts_.device->receive(mbufs.data(), wanted);
     for (std::uint16_t i = 0; i < count; ++i) {
       const std::span frame(rte_pktmbuf_mtod(mbufs[i], const std::byte*), mbufs[i]->data_len);
+      if (parts_.capture) parts_.capture->received(frame, mbufs[i]->pkt_len);
       if (mbufs[i]->nb_segs != 1) {
         ++counters_.droppedMalformed;
       } else if (deliver(sink, frame)) {
@@ -289,6 +301,7 @@ void IpPort::failLink(Link& link, std::string message) {
 
 void IpPort::onTick(TimePoint now) {
   now_ = now;
+  if (parts_.capture) parts_.capture->onTick();
   for (const ArpFrame& request : neighbours_.tick(now)) sendArp(request);
   if (!searching_.load(std::memory_order_relaxed)) return;
   for (Link& link : links_) {
@@ -349,7 +362,12 @@ void IpPort::wake() {
 PortCounters IpPort::counters() const {
   PortCounters counters = counters_;
   counters.droppedNoBuffer = parts_.device->missed();
+  if (parts_.capture) parts_.capture->addTo(counters);
   return counters;
+}
+
+void IpPort::finishCapture() {
+  if (parts_.capture) parts_.capture->finish();
 }
 
 }  // namespace gloo_bypass

@@ -20,6 +20,7 @@
 #include "transport/dpdk/kernel_interface.h"
 #include "transport/dpdk/neighbour_table.h"
 #include "transport/dpdk/packet_buffers.h"
+#include "transport/dpdk/port_capture.h"
 #include "transport/dpdk/port_address.h"
 #include "transport/dpdk/port_reservation.h"
 #include "transport/dpdk/self_ring.h"
@@ -49,6 +50,7 @@ struct IpPortParts {
   std::optional<PortReservation> reservation;  // netdev
   std::unique_ptr<PacketBuffers> buffers;
   std::unique_ptr<EthernetDevice> device;
+  std::unique_ptr<PortCapture> capture;  // null: none
 };
 
 class IpPort final : public PacketPort {
@@ -69,6 +71,7 @@ class IpPort final : public PacketPort {
   void disarmWakeup() override;
   void wake() override;
   PortCounters counters() const override;
+  void finishCapture() override;
 
  private:
   struct Link {

@@ -53,9 +53,12 @@ RingShape packetRing(std::size_t mtu) {
   return {slot, kLargestFrameSlot, kRingBytes / slot};
 }
 
-Result<std::unique_ptr<PacketPort>> assemble(IpPortParts parts) {
+Result<std::unique_ptr<PacketPort>> assemble(const TransportConfig& config, const std::string& name, IpPortParts parts) {
   FileDescriptor event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!event) return Error{ErrorScope::kDevice, ErrorCode::kUnavailable, "no descriptor for an eventfd"};
+  auto capture = PortCapture::create(config, name, fmt::format("{}, {}", parts.description, toString(parts.self.ip)));
+  if (!capture) return capture.error();
+  parts.capture = std::move(capture).value();
   return std::unique_ptr<PacketPort>(std::make_unique<IpPort>(std::move(parts), std::move(event)));
 }
 
@@ -144,7 +147,7 @@ Result<std::unique_ptr<PacketPort>> makeNetdevPort(const TransportConfig& config
   parts.mtu = mtu.value();
   parts.attachPayload = (parts.device->transmitOffloads() & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0 && !xdp;
   parts.routing.kernel = interface.value();
-  return assemble(std::move(parts));
+  return assemble(config, config.interface, std::move(parts));
 }
 
 Result<std::unique_ptr<PacketPort>> makePciPort(const TransportConfig& config) {
@@ -186,7 +189,7 @@ Result<std::unique_ptr<PacketPort>> makePciPort(const TransportConfig& config) {
   parts.mac = parts.device->mac();
   parts.self = UdpAddress{prefix.value().ip, config.udpPort != 0 ? config.udpPort : kDefaultUdpPort};
   parts.description = fmt::format("DPDK device {}", options.name);
-  return assemble(std::move(parts));
+  return assemble(config, options.name, std::move(parts));
 }
 
 }  // namespace gloo_bypass

@@ -37,6 +37,16 @@ std::string secretOf(const PortId& id) { return toHex(id).substr(0, 23); }  // t
 
 }  // namespace
 
+UdpFlow memifFlow(const MemifAddress& from, const MemifAddress& to) {
+  UdpFlow flow;
+  flow.sourceMac = macOf(from.portId);
+  flow.destinationMac = macOf(to.portId);
+  flow.sourceIp = addressOf(from.portId);
+  flow.destinationIp = addressOf(to.portId);
+  flow.sourcePort = flow.destinationPort = kUdpPort;
+  return flow;
+}
+
 PacketIo sendHello(int fd, const MemifHello& hello, int pageFd) {
   std::array<std::byte, kHelloBytes> packet{};
   writeBe32(&packet[0], kHelloMagic);
@@ -66,13 +76,7 @@ MemifLink::MemifLink(MemifShared& shared, LinkId id, MemifAddress peer)
       memory_({.bufferBytes = shared.self.bufferBytes, .log2Slots = shared.self.log2Slots}),
       received_(memory_, role()),
       toSend_(memory_, role()) {
-  UdpFlow flow;
-  flow.sourceMac = macOf(shared.self.portId);
-  flow.destinationMac = macOf(peer_.portId);
-  flow.sourceIp = addressOf(shared.self.portId);
-  flow.destinationIp = addressOf(peer_.portId);
-  flow.sourcePort = flow.destinationPort = kUdpPort;
-  headers_ = FrameTemplate(flow);
+  headers_ = FrameTemplate(memifFlow(shared.self, peer_));
 }
 
 MemifLink::~MemifLink() {

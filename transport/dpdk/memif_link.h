@@ -47,6 +47,9 @@ struct MemifShared {
   FileDescriptor epoll;  // sockets whose events must wake the owner
 };
 
+// What the frames of a link carry in front.
+UdpFlow memifFlow(const MemifAddress& from, const MemifAddress& to);
+
 // First packet on a cross connection, both ways; the sender's wake-up page rides along.
 struct MemifHello {
   PortId senderId{};

@@ -92,19 +92,24 @@ Result<std::unique_ptr<PacketPort>> makeMemifPort(const TransportConfig& config)
   FileDescriptor stopEvent(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   auto listener = listenPacketSocket(shared->base + ".sock");
   if (!listener) return listener.error();
-  auto port = std::make_unique<MemifPort>(std::move(shared), std::move(listener).value(), std::move(stopEvent));
+  auto capture = PortCapture::create(config, "memif", "memif in " + directory.value());
+  if (!capture) return capture.error();
+  auto port = std::make_unique<MemifPort>(std::move(shared), std::move(listener).value(), std::move(stopEvent), std::move(capture).value());
   const Status started = port->start();
   if (!started) return started.error();
   return std::unique_ptr<PacketPort>(std::move(port));
 }
 
-MemifPort::MemifPort(std::unique_ptr<MemifShared> shared, FileDescriptor listener, FileDescriptor stopEvent)
+MemifPort::MemifPort(std::unique_ptr<MemifShared> shared, FileDescriptor listener, FileDescriptor stopEvent,
+                     std::unique_ptr<PortCapture> capture)
     : shared_(std::move(shared)),
       pid_(::getpid()),
       maxDatagramBytes_(shared_->self.bufferBytes - kFrameHeaderBytes),
       listener_(std::move(listener)),
       stopEvent_(std::move(stopEvent)),
-      self_(std::size_t{1} << shared_->self.log2Slots, shared_->self.bufferBytes) {}
+      self_(std::size_t{1} << shared_->self.log2Slots, shared_->self.bufferBytes),
+      selfHeaders_(memifFlow(shared_->self, shared_->self)),
+      capture_(std::move(capture)) {}
 
 Status MemifPort::start() {
   if (!shared_->epoll || !stopEvent_ || !addToEpoll(shared_->epoll.get(), listener_.get()) ||
@@ -260,6 +265,7 @@ void MemifPort::serviceControl() {
 }
 
 void MemifPort::onTick(TimePoint) {
+  if (capture_) capture_->onTick();
   if (needsTicks_.load(std::memory_order_relaxed)) serviceControl();
 }
 
@@ -316,7 +322,9 @@ std::size_t MemifPort::receiveLink(MemifLink& link, PacketSink& sink, std::size_
   }
   for (std::size_t i = 0; i < count; ++i) {
     if (i + 1 < *waiting) ring.prefetch(i + 1);
-    deliver(link, sink, ring.frame(i));
+    const std::span<const std::byte> frame = ring.frame(i);
+    if (capture_) capture_->received(frame, frame.size());
+    deliver(link, sink, frame);
   }
   ring.release(count);
   link.onSlotsFreed(count, count < maxDatagrams, ringSlots);
@@ -399,6 +407,7 @@ std::size_t MemifPort::fill(MemifLink& link, std::span<const OutgoingDatagram> d
     std::byte* const out = slot.data() + kFrameHeaderBytes;
     if (!header.empty()) std::memcpy(out, header.data(), header.size());
     if (!payload.empty()) std::memcpy(out + header.size(), payload.data(), payload.size());
+    if (capture_) capture_->sent(slot.first(kFrameHeaderBytes + datagramBytes));
     ring.push(kFrameHeaderBytes + datagramBytes);
     counters_.bytesSent += kFrameHeaderBytes + datagramBytes;
     unpublished += datagramBytes;
@@ -419,6 +428,7 @@ std::size_t MemifPort::fill(MemifLink& link, std::span<const OutgoingDatagram> d
 std::size_t MemifPort::transmitSelf(std::span<const OutgoingDatagram> datagrams) {
   std::size_t sent = 0;
   for (; sent < datagrams.size() && self_.push(datagrams[sent]); ++sent) {
+    if (capture_) capture_->sent(selfHeaders_.written(datagrams[sent].header.size() + datagrams[sent].payload.size()), datagrams[sent]);
     ++counters_.packetsSent;
     counters_.bytesSent += kFrameHeaderBytes + datagrams[sent].header.size() + datagrams[sent].payload.size();
   }
@@ -427,6 +437,14 @@ std::size_t MemifPort::transmitSelf(std::span<const OutgoingDatagram> datagrams)
   return sent;
 }
 
-PortCounters MemifPort::counters() const { return counters_; }
+PortCounters MemifPort::counters() const {
+  PortCounters counters = counters_;
+  if (capture_) capture_->addTo(counters);
+  return counters;
+}
+
+void MemifPort::finishCapture() {
+  if (capture_) capture_->finish();
+}
 
 }  // namespace gloo_bypass

@@ -14,6 +14,7 @@
 
 #include "transport/base/config.h"
 #include "transport/dpdk/memif_link.h"
+#include "transport/dpdk/port_capture.h"
 #include "transport/dpdk/self_ring.h"
 #include "transport/io/packet_port.h"
 
@@ -24,8 +25,8 @@ Result<std::unique_ptr<PacketPort>> makeMemifPort(const TransportConfig& config)
 
 class MemifPort final : public PacketPort {
  public:
-  // `listener` is the socket of `shared->base` + ".sock".
-  MemifPort(std::unique_ptr<MemifShared> shared, FileDescriptor listener, FileDescriptor stopEvent);
+  // `listener` is the socket of `shared->base` + ".sock". `capture` may be null.
+  MemifPort(std::unique_ptr<MemifShared> shared, FileDescriptor listener, FileDescriptor stopEvent, std::unique_ptr<PortCapture> capture);
   ~MemifPort() override;
   // Starts listening for events. Once, before anything else.
   Status start();
@@ -46,6 +47,7 @@ class MemifPort final : public PacketPort {
   void disarmWakeup() override { shared_->page.disarm(); }
   void wake() override { shared_->page.wakeIfSleeping(); }
   PortCounters counters() const override;
+  void finishCapture() override;
 
  private:
   // A connection whose peer we have not been asked to link to yet.
@@ -80,9 +82,11 @@ class MemifPort final : public PacketPort {
   std::vector<MemifLink*> polled_;                 // not yet reported down
   std::vector<Stranger> strangers_;
   SelfRing self_;
+  FrameTemplate selfHeaders_;  // what its frames would begin with
   LinkId selfLink_ = 0;
   std::size_t nextPolled_ = 0;
   PortCounters counters_;
+  const std::unique_ptr<PortCapture> capture_;  // null: none
   std::atomic<bool> controlPending_{false};  // set by the control thread
   int refusedLinks_ = 0;             // links whose ring was full when last tried
   std::vector<LinkId> wakePending_;  // links that transmit() used since wakePeers()

@@ -76,6 +76,7 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
       }
     });
     waitUntilDrained();
+    engine_.exclusive([this] { port_->finishCapture(); });
   }
 
   ProgressEngine& progress() override { return engine_; }
@@ -111,6 +112,9 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
                     {"dropped_malformed", p.droppedMalformed},
                     {"dropped_foreign", p.droppedForeign},
                     {"dropped_no_buffer", p.droppedNoBuffer},
+                    {"capture_frames", p.captureFrames},
+                    {"capture_bytes", p.captureBytes},
+                    {"capture_lost", p.captureLost},
                     {"dropped_not_ours", droppedNotOurs_},
                     {"dropped_unknown_session", droppedUnknownSession_}};
     json["bytes_sent"] = p.bytesSent;

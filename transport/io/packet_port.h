@@ -50,6 +50,8 @@ struct PortCounters {
   std::uint64_t droppedMalformed = 0;              // not Ethernet/IPv4/UDP to us
   std::uint64_t droppedForeign = 0;                // for another address or port
   std::uint64_t droppedNoBuffer = 0;               // mempool empty (the driver's counter included)
+  std::uint64_t captureFrames = 0, captureBytes = 0;  // in the port's capture; bytes of the frames as they were
+  std::uint64_t captureLost = 0;                      // frames that are not in it
 };
 
 class PacketPort {
@@ -93,6 +95,9 @@ class PacketPort {
   virtual void wake() = 0;
 
   virtual PortCounters counters() const = 0;
+
+  // The process ends: a capture of this port's frames, if there is one, is completed; later frames are not in it.
+  virtual void finishCapture() {}
 };
 
 }  // namespace gloo_bypass

@@ -1,6 +1,6 @@
-#include "tools/capture/pcapng_blocks.h"
+#include "transport/capture/pcapng_blocks.h"
 
-#include <cstring>
+#include <algorithm>
 
 #include "transport/wire/byte_order.h"
 
@@ -11,7 +11,7 @@ constexpr std::uint32_t kSectionHeader = 0x0a0d0d0a, kInterfaceDescription = 1, 
 constexpr std::uint32_t kByteOrder = 0x1a2b3c4d;
 constexpr std::uint16_t kLinkEthernet = 1;
 constexpr std::uint16_t kOptionEnd = 0, kUserApplication = 4, kInterfaceName = 2, kInterfaceDescriptionText = 3, kResolution = 9;
-constexpr std::uint16_t kReceived = 4, kDropped = 5;
+constexpr std::uint16_t kReceived = 4, kDropped = 5, kPacketFlags = 2;
 
 template <typename T>
 void append(std::string& to, T value) {
@@ -80,18 +80,25 @@ void appendInterfaceStatistics(std::string& to, std::uint32_t interface, UnixTim
   appendBlock(to, kInterfaceStatistics, body);
 }
 
-void writePacketBlock(std::byte* to, std::uint32_t interface, UnixTime when, std::span<const std::byte> kept, std::size_t originalBytes) {
-  const auto time = static_cast<std::uint64_t>(when.count());
-  const std::size_t length = packetBlockBytes(kept.size());
+void writePacketBlock(std::byte* to, const PacketBlock& block) {
+  const auto time = static_cast<std::uint64_t>(block.time.count());
+  const std::size_t length = block.bytes();
   storeLittle(to, kEnhancedPacket);
   storeLittle(to + 4, static_cast<std::uint32_t>(length));
-  storeLittle(to + 8, interface);
+  storeLittle(to + 8, block.interface);
   storeLittle(to + 12, static_cast<std::uint32_t>(time >> 32));
   storeLittle(to + 16, static_cast<std::uint32_t>(time));
-  storeLittle(to + 20, static_cast<std::uint32_t>(kept.size()));
-  storeLittle(to + 24, static_cast<std::uint32_t>(originalBytes));
-  storeLittle(to + length - 8, std::uint32_t{0});  // the padding, where there is any
-  if (!kept.empty()) std::memcpy(to + 28, kept.data(), kept.size());
+  storeLittle(to + 20, static_cast<std::uint32_t>(block.keptBytes));
+  storeLittle(to + 24, static_cast<std::uint32_t>(block.originalBytes));
+  std::byte* const behind = to + kKeptBytesAt + (block.keptBytes + 3) / 4 * 4;
+  // The padding, where there is any.
+  for (std::byte* at = to + kKeptBytesAt + block.keptBytes; at < behind; ++at) *at = std::byte{0};
+  if (block.direction != FrameDirection::kUnknown) {
+    storeLittle(behind, kPacketFlags);
+    storeLittle(behind + 2, std::uint16_t{4});
+    storeLittle(behind + 4, static_cast<std::uint32_t>(block.direction));
+    storeLittle(behind + 8, std::uint32_t{kOptionEnd});
+  }
   storeLittle(to + length - 4, static_cast<std::uint32_t>(length));
 }
 

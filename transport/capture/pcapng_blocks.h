@@ -17,8 +17,18 @@ void appendSectionHeader(std::string& to, const std::string& application);
 void appendInterface(std::string& to, const std::string& name, const std::string& description, std::uint32_t snapLength);
 void appendInterfaceStatistics(std::string& to, std::uint32_t interface, UnixTime now, std::uint64_t received, std::uint64_t dropped);
 
-constexpr std::size_t packetBlockBytes(std::size_t keptBytes) { return 32 + (keptBytes + 3) / 4 * 4; }
-// Writes packetBlockBytes(kept.size()) bytes.
-void writePacketBlock(std::byte* to, std::uint32_t interface, UnixTime time, std::span<const std::byte> kept, std::size_t originalBytes);
+// As the interface saw the frame; kUnknown: nothing is said about it.
+enum class FrameDirection : std::uint32_t { kUnknown = 0, kReceived = 1, kSent = 2 };
+struct PacketBlock {
+  std::uint32_t interface = 0;
+  UnixTime time{};
+  FrameDirection direction = FrameDirection::kUnknown;
+  std::size_t keptBytes = 0, originalBytes = 0;
+
+  constexpr std::size_t bytes() const { return 32 + (keptBytes + 3) / 4 * 4 + (direction == FrameDirection::kUnknown ? 0 : 12); }
+};
+// Writes block.bytes() bytes to `to`; the frame's beginning, block.keptBytes of it, is the caller's to put at kKeptBytesAt.
+inline constexpr std::size_t kKeptBytesAt = 28;
+void writePacketBlock(std::byte* to, const PacketBlock& block);
 
 }  // namespace gloo_bypass::capture

@@ -1,0 +1,267 @@
+// What a port's capture has: read back by libpcap, against the port's own counters.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+
+#include "tests/unit/dpdk/port_process.h"
+#include "tools/capture/capture_file.h"
+#include "transport/dpdk/dpdk_port.h"
+#include "transport/dpdk/frame.h"
+#include "transport/io/progress_engine.h"
+#include "transport/wire/step_marker.h"
+
+namespace gloo_bypass {
+namespace {
+
+class PortCapture : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::filesystem::create_directories(testDirectory());
+    std::filesystem::permissions(testDirectory(), std::filesystem::perms::owner_all);  // as the port wants it
+  }
+  void TearDown() override { removeTestDirectory(); }
+  static std::string pathOf(const std::string& name) { return testDirectory() + "/" + name + ".pcapng"; }
+  static TransportConfig capturing(const std::string& name) {
+    TransportConfig config = memifTestConfig();
+    config.capture = pathOf(name);
+    return config;
+  }
+};
+
+std::unique_ptr<PacketPort> openPort(const TransportConfig& config) {
+  auto port = makeDpdkPort(config);
+  EXPECT_TRUE(port.ok()) << (port.ok() ? "" : port.error().message);
+  if (!port.ok()) ::_exit(1);
+  return std::move(port).value();
+}
+
+struct Contents {
+  std::uint64_t frames = 0, bytes = 0, arpFrames = 0, markers = 0;
+  std::size_t longestKept = 0;
+  bool whole = true, inOrder = true;
+};
+
+Contents contentsOf(const std::string& path) {
+  Contents contents;
+  auto file = capture::CaptureFile::open(path, "");
+  EXPECT_TRUE(file.ok()) << (file.ok() ? "" : file.error().message);
+  if (!file.ok()) return contents;
+  capture::CaptureTime before{};
+  while (const auto frame = file.value().next()) {
+    contents.inOrder &= frame->time >= before;
+    before = frame->time;
+    contents.longestKept = std::max(contents.longestKept, frame->bytes.size());
+    if (readBe16(&frame->bytes[12]) == kEtherTypeArp) {
+      ++contents.arpFrames;
+    } else if (readBe16(&frame->bytes[kEthernetHeaderBytes + kIpv4HeaderBytes + 2]) == kStepMarkerPort) {
+      ++contents.markers;
+    } else {
+      ++contents.frames;
+      contents.bytes += frame->originalLength;
+    }
+  }
+  contents.whole = !file.value().fault().has_value();
+  return contents;
+}
+
+void sendOne(PacketPort& port, LinkId link, std::size_t bytes) {
+  static const std::vector<std::byte> payload(60'000, std::byte{7});
+  const OutgoingDatagram datagram{std::span(payload).first(40), std::span(payload).first(bytes - 40)};
+  CollectingSink sink;
+  EXPECT_TRUE(waitFor([&] {
+    port.onTick(monotonicNow());
+    (void)port.receive(sink, 64);
+    return port.transmit(link, std::span(&datagram, 1)) == 1;
+  }));
+}
+
+// Sends `count` datagrams and receives as many.
+void exchange(PacketPort& port, LinkId link, std::size_t count, std::size_t bytes) {
+  const std::uint64_t wanted = port.counters().packetsReceived + count;
+  for (std::size_t i = 0; i < count; ++i) sendOne(port, link, bytes - i % 100);
+  CollectingSink sink;
+  EXPECT_TRUE(waitFor([&] {
+    port.onTick(monotonicNow());
+    (void)port.receive(sink, 64);
+    return port.counters().packetsReceived == wanted;
+  }));
+}
+
+TEST_F(PortCapture, MemifBothWays_FramesAndBytesAreThoseOfTheCounters) {
+  const auto end = [](const std::string& name) {
+    return ProcessEnd{[name](Partner& partner) {
+      auto port = openPort(capturing(name));
+      const LinkId link = linkPorts(*port, partner);
+      exchange(*port, link, 2'000, 50'000);
+      partner.meet();
+      const PortCounters counters = port->counters();
+      port.reset();
+      const Contents contents = contentsOf(pathOf(name));
+      EXPECT_TRUE(contents.whole && contents.inOrder);
+      EXPECT_EQ(contents.frames, counters.packetsSent + counters.packetsReceived);
+      EXPECT_EQ(contents.bytes, counters.bytesSent + counters.bytesReceived);
+      EXPECT_EQ(counters.captureFrames, contents.frames);
+      EXPECT_EQ(counters.captureBytes, contents.bytes);
+      EXPECT_EQ(counters.captureLost, 0u);
+      EXPECT_EQ(contents.longestKept, 128u);
+    }};
+  };
+  runProcesses(end("a"), end("b"));
+}
+
+// A virtual device stands for a NIC: frames are DPDK's, and ARP is the port's own business.
+TEST_F(PortCapture, PciBothWays_ArpIsThereToo) {
+  const auto end = [](const std::string& name, const std::string& role, const std::string& address) {
+    return ProcessEnd{[=](Partner& partner) {
+      TransportConfig config = capturing(name);
+      config.link = LinkMode::kPci;
+      config.pciAddress = "net_memif0,role=" + role + ",id=0,socket-abstract=no,socket=" + testDirectory() + "/wire.sock";
+      config.ipv4 = address + "/24";
+      config.mtu = 1500;
+      config.captureSnapLength = 65535;
+      // The client's driver connects when it is made.
+      if (role == "client") partner.meet();
+      auto port = openPort(config);
+      if (role == "server") partner.meet();
+      const LinkId link = linkPorts(*port, partner);
+      exchange(*port, link, 300, 1'400);
+      partner.meet();
+      const PortCounters counters = port->counters();
+      port.reset();
+      const Contents contents = contentsOf(pathOf(name));
+      EXPECT_TRUE(contents.whole && contents.inOrder);
+      EXPECT_EQ(contents.frames, counters.packetsSent + counters.packetsReceived);
+      EXPECT_EQ(contents.bytes, counters.bytesSent + counters.bytesReceived);
+      EXPECT_EQ(counters.captureFrames, contents.frames + contents.arpFrames);
+      EXPECT_GE(contents.arpFrames, 1u);
+      EXPECT_EQ(contents.longestKept, 1'400 + kFrameHeaderBytes);
+    }};
+  };
+  runProcesses(end("a", "server", "10.9.0.1"), end("b", "client", "10.9.0.2"));
+}
+
+TEST_F(PortCapture, PortToItself_IsThereOnceWithHeaders) {
+  runProcess([] {
+    auto port = openPort(capturing("a"));
+    const auto link = port->openLink(port->localAddress());
+    ASSERT_TRUE(link.ok());
+    exchange(*port, link.value(), 10, 1'000);
+    const PortCounters counters = port->counters();
+    port.reset();
+    const Contents contents = contentsOf(pathOf("a"));
+    EXPECT_EQ(contents.frames, 10u);
+    EXPECT_EQ(contents.bytes, counters.bytesSent);
+  });
+}
+
+TEST_F(PortCapture, MarkersOfRankZero_PrecedeTheFramesThatFollow) {
+  for (const std::string rank : {"0", "1"}) {
+    runProcess([&rank] {
+      const int sender = ::socket(AF_INET, SOCK_DGRAM, 0);
+      sockaddr_in to{};
+      to.sin_family = AF_INET;
+      to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+      to.sin_port = htons(kStepMarkerPort);
+      TransportConfig config = capturing("rank" + rank);
+      config.rank = rank;
+      config.captureMarkers = "127.0.0.1";
+      auto port = openPort(config);
+      const auto link = port->openLink(port->localAddress());
+      ASSERT_TRUE(link.ok());
+      for (int i = 0; i < 3; ++i) {
+        const std::string text = stepMarkerText({.step = static_cast<std::uint64_t>(i), .last = false});
+        ASSERT_GT(::sendto(sender, text.data(), text.size(), 0, reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
+        exchange(*port, link.value(), 1, 100);
+      }
+      port.reset();
+      const Contents contents = contentsOf(pathOf("rank" + rank));
+      EXPECT_EQ(contents.markers, rank == "0" ? 3u : 0u);
+      EXPECT_EQ(contents.frames, 3u);
+      EXPECT_TRUE(contents.inOrder);
+    });
+  }
+}
+
+TEST_F(PortCapture, FileThatCannotBeMade_OneLineThatNamesTheSettingAndNoPort) {
+  std::ofstream(pathOf("there")) << "kept";
+  for (const std::string name : {"there", "none/a"}) {
+    runProcess([&name] {
+      const auto port = makeDpdkPort(capturing(name));
+      ASSERT_FALSE(port.ok());
+      EXPECT_NE(port.error().message.find("GLOO_BYPASS_CAPTURE='" + pathOf(name)), std::string::npos) << port.error().message;
+      EXPECT_EQ(port.error().message.find('\n'), std::string::npos);
+    });
+  }
+  std::string kept;
+  std::ifstream(pathOf("there")) >> kept;
+  EXPECT_EQ(kept, "kept");
+  runProcess([] {
+    TransportConfig config = memifTestConfig();
+    config.captureMarkers = "127.0.0.1";
+    const auto port = makeDpdkPort(config);
+    ASSERT_FALSE(port.ok());
+    EXPECT_NE(port.error().message.find("GLOO_BYPASS_CAPTURE is not set"), std::string::npos);
+  });
+}
+
+TEST_F(PortCapture, DiskThatFills_IsSaidOnceAndThePortGoesOn) {
+  runProcess([] {
+    (void)::signal(SIGXFSZ, SIG_IGN);
+    const std::string said = pathOf("a") + ".stderr";
+    ASSERT_NE(std::freopen(said.c_str(), "w", stderr), nullptr);
+    rlimit limit{};
+    ::getrlimit(RLIMIT_FSIZE, &limit);
+    limit.rlim_cur = 100'000;
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    TransportConfig config = capturing("a");
+    config.captureSnapLength = 65535;
+    auto port = openPort(config);
+    const auto link = port->openLink(port->localAddress());
+    ASSERT_TRUE(link.ok());
+    EXPECT_TRUE(waitFor([&] {
+      exchange(*port, link.value(), 20, 40'000);
+      return port->counters().captureLost > 0;
+    }));
+    exchange(*port, link.value(), 20, 40'000);
+    port->finishCapture();
+    const PortCounters counters = port->counters();
+    EXPECT_EQ(counters.packetsReceived, counters.packetsSent);
+    port.reset();
+    std::fflush(stderr);
+    const Contents contents = contentsOf(pathOf("a"));
+    EXPECT_TRUE(contents.whole);
+    EXPECT_EQ(contents.frames, counters.captureFrames);
+    std::string line, text;
+    int early = 0;
+    for (std::ifstream file(said); std::getline(file, line); text += line + "\n") early += line.find("has ended early") != std::string::npos;
+    EXPECT_EQ(early, 1) << text;
+    EXPECT_NE(text.find(pathOf("a")), std::string::npos) << text;
+  });
+}
+
+TEST_F(PortCapture, FinishedWhileThePortLives_FileIsWholeAndLaterFramesAreNotCounted) {
+  runProcess([] {
+    auto port = openPort(capturing("a"));
+    const auto link = port->openLink(port->localAddress());
+    ASSERT_TRUE(link.ok());
+    exchange(*port, link.value(), 5, 100);
+    port->finishCapture();
+    exchange(*port, link.value(), 5, 100);
+    EXPECT_EQ(contentsOf(pathOf("a")).frames, 5u);
+    EXPECT_EQ(port->counters().captureFrames, 5u);
+    EXPECT_EQ(port->counters().captureLost, 0u);
+  });
+}
+
+}  // namespace
+}  // namespace gloo_bypass
