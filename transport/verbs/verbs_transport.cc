@@ -146,7 +146,11 @@ bool VerbsTransport::poll(TimePoint now) noexcept {
   completedSome = false;
   progressed |= handleCompletions();
   if (now >= nextDeadline_) fireTimers(now);
-  if (!dirty_.empty()) progressed |= pumpDirty(now, waiterDrives_ && !completedSome);
+  if (!dirty_.empty() && pumpDirty(now, waiterDrives_ && !completedSome)) {
+    progressed = true;
+    // A device in software has carried out by now what was posted: who waits for it need not go round once more.
+    if (inSoftware_ && handleCompletions() && !dirty_.empty()) (void)pumpDirty(now, false);
+  }
   (void)receives->flush();
   return progressed;
 }
