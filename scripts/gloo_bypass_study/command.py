@@ -33,12 +33,17 @@ EPILOG = """\
 exit status: 0; 1 a run failed; 2 bad input, or no right to make namespaces; 130 interrupted: results so far are kept"""
 
 
+def model_said(study):
+    """Of a sweep, in its --help."""
+    return f" Model: {study.model_about}" if hasattr(study, "model_about") else ""
+
+
 def parser_of():
     parser = argparse.ArgumentParser(prog="study", description=DESCRIPTION, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)
     parsers = parser.add_subparsers(dest="name", required=True, metavar="NAME")
     for kind in KINDS:
         for study in kind.studies.values():
-            one = parsers.add_parser(study.name, help=study.title, description=f"{study.title}. {study.about}")
+            one = parsers.add_parser(study.name, help=study.title, description=f"{study.title}. {study.about}{model_said(study)}")
             kind.add_options(one, study)
             one.set_defaults(study=study)
     draw = parsers.add_parser("draw", help="the tables, plots and page of a folder once more", description="Draws a study's folder again.")

@@ -5,7 +5,9 @@ from gloo_bypass_report.plots import DASHES, MARKERS, figure_with, place_of, png
 from . import sweep_tables
 
 # Of series (random, burst; algorithms), within a transport's colour.
-SERIES_LINES = ("-", "--", ":")
+SERIES_LINES = ("-", "--", "-.")
+# Transports and series stand a little beside each other, so that whiskers do not hide whiskers.
+BESIDE = 0.035
 
 
 def positions_of(points):
@@ -33,13 +35,14 @@ def quantity_plot(rows, key, plan, study, theme):
                       if row.point.series in ("", name) and transport in row.figures]
             if not listed:
                 continue
-            at, figures = [place for place, _ in listed], [one for _, one in listed]
+            shift = BESIDE * (index * len(series) + number - (len(plan.transports) * len(series) - 1) / 2)
+            at, figures = [place + shift for place, _ in listed], [one for _, one in listed]
             values += [value for one in figures for value in (one.low, one.high)]
             axes.errorbar(at, [one.median for one in figures], yerr=[[one.median - one.low for one in figures], [one.high - one.median for one in figures]],
                           color=colour, capsize=2.2, elinewidth=0.9, linewidth=2, marker=MARKERS[number if len(series) > 1 else look], markersize=5.5,
                           linestyle=SERIES_LINES[number % len(SERIES_LINES)] if len(series) > 1 else DASHES[0],
                           label=f"{transport}, {name}" if name else transport)
-            modelled = [(place, one.model) for place, one in listed if one.model]
+            modelled = [(place + shift, one.model) for place, one in listed if one.model]
             axes.plot([place for place, _ in modelled], [model for _, model in modelled], color=colour, linewidth=1.1, linestyle=(0, (1, 1.5)),
                       marker="_", markersize=9, alpha=0.8)
     finish(axes, theme, study, quantity, places, values)
@@ -57,7 +60,7 @@ def finish(axes, theme, study, quantity, places, values):
     axes.set_xlabel(study.axis, fontsize=10)
     axes.set_ylabel(quantity.unit or "number", fontsize=10)
     axes.grid(axis="y", color=theme.grid, linewidth=0.8)
-    axes.legend(frameon=False, fontsize=8.5, labelcolor=theme.ink)
+    axes.legend(frameon=False, fontsize=8.5, labelcolor=theme.ink, handlelength=3.2)
     titled(axes, theme, quantity.label[0].upper() + quantity.label[1:], "median, whiskers to the extremes; fine dots: the model")
 
 

@@ -65,7 +65,7 @@ def sections_of(plan, study, rows):
     return found
 
 
-def faster(row, plan, transport):
+def against_first(row, plan, transport):
     """How many times the first transport's figure this one's is."""
     first, other = row.figures.get(plan.transports[0]), row.figures.get(transport)
     return other.median / first.median if first and other and first.median else None
@@ -85,20 +85,23 @@ def render(folder, record, plan, study):
                       "alt": f"{heading} over {study.axis}, a line for each transport."} for key, heading, _, _ in sections}
     folder.write_text("index.html", environment.get_template("sweep.html.j2").render(
         record=record, plan=plan, study=study, made=made, sections=sections, pictures=pictures, notes=notes(record, plan, study), source=page.SOURCE,
-        has_series=any(study.variant(name).series for name in plan.variants), faster=faster, machine_lines=report_page.machine_lines(record),
+        has_series=any(study.variant(name).series for name in plan.variants), against_first=against_first, machine_lines=report_page.machine_lines(record),
         machine=machine.in_words(record["machine"])))
     return made
 
 
 def section_table(plan, study, rows):
-    published = any(row.published is not None for row in rows)
-    table = output.table("", f"<{study.axis}", *(["published"] if published else []), *[column for one in plan.transports for column in (one, "model")])
+    published, modelled = any(row.published is not None for row in rows), any(row.modelled for row in rows)
+    table = output.table("", f"<{study.axis}", *(["published"] if published else []),
+                         *[column for one in plan.transports for column in ((one, "model") if modelled else (one,))])
     for row in rows:
         point = row.point
         cells = [f"{point.series} {point.label}".strip(), *(["-" if row.published is None else wording.number(row.published)] if published else [])]
         for transport in plan.transports:
             figure = row.figures.get(transport)
-            cells += [figure_text(figure), "-" if figure is None or figure.model is None else wording.number(figure.model)]
+            cells.append(figure_text(figure))
+            if modelled:
+                cells.append("-" if figure is None or figure.model is None else wording.number(figure.model))
         output.add_row(table, *cells)
     return table
 

@@ -51,6 +51,10 @@ class Row:
     figures: dict
     published: float | None
 
+    @property
+    def modelled(self):
+        return any(one.model is not None for one in self.figures.values())
+
 
 def times_down(run, point):
     """How often the link went down while steps were timed: by the time that they took."""
