@@ -6,7 +6,12 @@ prediction  the model's times of a cell                                         
 reading     what one run of a cell left behind: times, TCP's state, counters, frames lost
 attribution how much of a slow edge's cost is the transport's, how much Gloo's pipeline's (pure)
 tables      cells and runs to tables of published, measured and modelled figures       (pure)
-plots       the same as pictures                                                       (pure)
+columns     the transports of a table, and why one has no figures                      (pure)
+traces      what a run's raw files hold over time: samples of ranks, traffic, events
+plots, event_plots, trace_plots, matrix_plot, panels
+            results of edges; events; ranks and traffic over time; who sent to whom    (pure)
+pictures, edge_pictures, training_pictures
+            which pictures a study's page has, in both themes
 page        everything as one HTML page                                                (pure)
 training, training_reading, training_tables, training_rendering
             the same for the studies of training: ddp_train under capture, beside the published tables

@@ -7,15 +7,22 @@ import jinja2
 from gloo_bypass_model import quantities
 from gloo_bypass_report import machine, page, wording
 
-from . import catalogue, plots
+from . import catalogue, columns
 
 FOLDERS = (Path(__file__).parent, page.FOLDER)
 SOURCE = "Distributed AI fabrics: a network-side perspective"
 
 
-def pictures(light, dark):
-    return {name: {"light": page.data_uri(png), "dark": page.data_uri(dark[name]), "alt": plots.DESCRIPTIONS[name]}
-            for name, png in light.items()}
+def environment_with(**filters):
+    """Of the studies' templates; a name that is not given is an error."""
+    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(FOLDERS), autoescape=True, trim_blocks=True, lstrip_blocks=True,
+                                     undefined=jinja2.StrictUndefined)
+    environment.filters |= {"number": wording.number, "duration": wording.duration, "ratio": ratio} | filters
+    return environment
+
+
+def machine_lines(record):
+    return page.machine_lines(record)
 
 
 def ratio(value):
@@ -67,13 +74,13 @@ def notes(record, plan, study, rows):
     return found + load_note(record)
 
 
-def html_of(record, plan, study, rows, found, light, dark):
-    """`found`: what rendering.Summary has besides the rows."""
-    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(FOLDERS), autoescape=True, trim_blocks=True, lstrip_blocks=True,
-                                     undefined=jinja2.StrictUndefined)
-    environment.filters |= {"seconds": quantities.seconds, "ratio": ratio, "number": wording.number, "duration": wording.duration}
+def html_of(record, plan, study, rows, found, pictures):
+    """`found`: what rendering.Summary has besides the rows; `pictures`: of edge_pictures."""
+    environment = environment_with(seconds=quantities.seconds)
     return environment.get_template("study.html.j2").render(
-        record=record, plan=plan, study=study, rows=rows, found=found, pictures=pictures(light, dark), source=SOURCE,
+        record=record, plan=plan, study=study, rows=rows, found=found, source=SOURCE, absent=columns.absent_of(record, plan),
+        sections={name: [one.as_shown() for one in pictures if one.section == name] for name in ("result", "ranks")},
         segment_names=catalogue.SEGMENT_NAMES, notes=notes(record, plan, study, rows) if rows else [], others=plan.transports[1:],
-        machine_lines=page.machine_lines(record), machine=machine.in_words(record["machine"]), megabytes=plan.bytes / 1e6,
-        table_number=study.tables["t_ar"])
+        machine_lines=page.machine_lines(record), table_number=study.tables["t_ar"],
+        opening=f"{plan.ranks} ranks on {machine.in_words(record['machine'])}, over {' and '.join(plan.transports)} through an emulated fabric; ring "
+                f"all-reduce of {wording.number(plan.bytes / 1e6)} MB.")

@@ -1,15 +1,9 @@
-"""A study's rows as pictures, in the report's themes. Pure."""
+"""The rows of a study of one slow edge as pictures, in the report's themes. Pure."""
 
 from gloo_bypass_report import wording
-from gloo_bypass_report.plots import DASHES, MARKERS, figure_with, place_of, png_of, titled
+from gloo_bypass_report.plots import DASHES, MARKERS, figure_with, place_of, plain_log_axis, png_of, titled
 
 from . import catalogue, tables
-
-DESCRIPTIONS = {
-    "time": "Time of the all-reduce over the variants of the slow edge for each transport and segment size, with the model's lines.",
-    "loss": "Time of the all-reduce with loss on the slow edge, for each transport and segment size.",
-}
-
 
 def series_of(rows, variants, segment, transport):
     """(positions, medians, slowest, model) of the variants that were measured."""
@@ -19,10 +13,19 @@ def series_of(rows, variants, segment, transport):
             [row.measured[transport].p99_s for _, row in found], [row.model[transport].schedule_s for _, row in found])
 
 
+def published_points(axes, rows, plan, theme):
+    """Of training over TCP, scaled to these bytes."""
+    found = [(index, row.published_s) for index, variant in enumerate(plan.variants)
+             if (row := tables.row_at(rows, variant, "default")) is not None and row.published_s is not None]
+    if found:
+        axes.plot([at for at, _ in found], [value for _, value in found], linestyle="none", marker="D", markersize=6, markerfacecolor="none",
+                  color=theme.faint, label="published, by bytes")
+
+
 def time(rows, plan, study, theme):
-    """A line each transport and segment size; dotted, the model's."""
+    """A line each transport and segment size; dotted, the model's; and the published points."""
     figure, axes = figure_with(theme)
-    labels, slowest = [study.variant(name).label for name in plan.variants], 0.0
+    labels = [study.variant(name).label for name in plan.variants]
     for index, transport in enumerate(plan.transports):
         colour, look = theme.series[place_of(transport, index)], place_of(transport, index)
         for number, segment in enumerate(plan.segments):
@@ -33,10 +36,10 @@ def time(rows, plan, study, theme):
                           elinewidth=1, linewidth=2, marker=MARKERS[look], markersize=5.5, linestyle=DASHES[0] if number == 0 else "--",
                           label=f"{transport}, {catalogue.SEGMENT_NAMES[segment]}")
             axes.plot(at, model, color=colour, linewidth=1.1, linestyle=":", alpha=0.9 if number == 0 else 0.6)
-            slowest = max(slowest, *tails)
+    published_points(axes, rows, plan, theme)
     axes.set_yscale("log")
     axes.set_xticks(range(len(labels)), labels)
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    plain_log_axis(axes.yaxis)
     axes.set_ylabel("seconds, all-reduce", fontsize=10)
     axes.grid(axis="y", color=theme.grid, linewidth=0.8)
     axes.legend(frameon=False, fontsize=9, labelcolor=theme.ink)
@@ -68,13 +71,3 @@ def loss(rows, plan, study, theme):
     axes.legend(frameon=False, fontsize=9, labelcolor=theme.ink)
     titled(axes, theme, f"Loss on the edge, {study.variant(variant).label}", "random loss, each frame by itself")
     return png_of(figure)
-
-
-def all_of(rows, plan, study, theme):
-    """File name -> PNG, for what there are figures for."""
-    made = {}
-    if rows:
-        made["time"] = time(rows, plan, study, theme)
-    if plan.lossy and any(row.loss_percent and row.variant == plan.lossy[-1] for row in rows):
-        made["loss"] = loss(rows, plan, study, theme)
-    return made

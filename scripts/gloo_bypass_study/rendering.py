@@ -5,11 +5,10 @@ import io
 from dataclasses import dataclass
 
 from gloo_bypass_model import output, quantities
-from gloo_bypass_report import plots as report_plots
 from gloo_bypass_report import records
 from rich.text import Text
 
-from . import catalogue, page, plots, sweep_rendering, sweep_tables, sweeps, tables, training, training_rendering, training_tables
+from . import catalogue, edge_pictures, page, pictures, sweep_rendering, sweep_tables, sweeps, tables, training, training_rendering, training_tables
 from .cells import Plan
 from .measurement import SCHEMA
 
@@ -88,10 +87,9 @@ def render(folder):
         return record, plan, study, made
     made = summarise(record, plan, study)
     write_csv(folder, record, tables.csv_lines(made.rows))
-    light, dark = (plots.all_of(made.rows, plan, study, theme) for theme in (report_plots.LIGHT, report_plots.DARK))
-    for name, content in light.items():
-        folder.write_bytes(f"plots/{name}.png", content)
-    folder.write_text("index.html", page.html_of(record, plan, study, made.rows, made, light, dark))
+    found = edge_pictures.all_of(folder, record, plan, study, made.rows)
+    pictures.write(folder, found)
+    folder.write_text("index.html", page.html_of(record, plan, study, made.rows, made, found))
     return record, plan, study, made
 
 

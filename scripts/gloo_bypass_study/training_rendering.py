@@ -2,12 +2,17 @@
 
 from dataclasses import dataclass
 
-import jinja2
 from gloo_bypass_model import output
-from gloo_bypass_report import machine, page as report_page, plots as report_plots, wording
-from gloo_bypass_report.plots import figure_with, place_of, png_of, titled
+from gloo_bypass_report import machine
 
-from . import page, training, training_tables
+from . import columns, page, pictures, training, training_pictures, training_tables
+
+# Metric of the published file -> what the page calls it.
+METRICS = {"allreduce_events": "events", "total_bytes": "bytes in all", "total_duration": "duration in all", "th_avg_overall": "TH_avg",
+           "bytes_per_event": "bytes of an event", "event_duration": "duration of an event", "th_peak": "TH_peak of an event", "t_step": "T_step",
+           "t_ar": "T_ar", "oh_ar": "OH_ar", "train_loss": "loss"}
+# Statistics that a metric's name implies.
+IMPLIED = ("count", "sum", "mean", "epoch-mean")
 
 
 @dataclass(frozen=True)
@@ -27,28 +32,6 @@ def summarise(record, plan, study):
                     if len({run["cell"]["transport"] for run in runs if run["cell"]["variant"] == name}) > 1})
 
 
-def event_plot(record, plan, theme):
-    """Every event as a point: its duration, by variant and transport."""
-    figure, axes = figure_with(theme)
-    groups = [(name, transport) for name in plan.variants for transport in plan.transports]
-    for at, (name, transport) in enumerate(groups):
-        seconds = [event["seconds"] for run in training_tables.runs_of(record["runs"], name, transport) for event in run["capture"]["events"]]
-        colour = theme.series[place_of(transport, plan.transports.index(transport))]
-        spread = [at + 0.5 * ((i + 0.5) / len(seconds) - 0.5) for i in range(len(seconds))]
-        axes.plot(spread, seconds, linestyle="none", marker="o", markersize=4, alpha=0.6, color=colour, markeredgewidth=0)
-        if seconds:
-            median = training_tables.statistics.median(seconds)
-            axes.plot([at - 0.3, at + 0.3], [median, median], color=colour, linewidth=2.4)
-            axes.annotate(f"{wording.number(median)} s", (at, max(seconds)), xytext=(0, 4), textcoords="offset points", ha="center",
-                          fontsize=9, color=colour)
-    axes.set_xticks(range(len(groups)), [f"{name}\n{transport}" for name, transport in groups], fontsize=9)
-    axes.set_ylim(bottom=0)
-    axes.set_ylabel("seconds between the two markers", fontsize=10)
-    axes.grid(axis="y", color=theme.grid, linewidth=0.8)
-    titled(axes, theme, "An event's duration", "each point an event of the capture, each bar the median")
-    return png_of(figure)
-
-
 def notes(record, plan, study):
     sizes = "; ".join(f"{name}: {training.steps_of(plan, study.variant(name))} of {study.variant(name).epoch_steps} steps" for name in plan.variants)
     return [
@@ -64,20 +47,29 @@ def notes(record, plan, study):
         *page.load_note(record)]
 
 
+def figure_name(row):
+    """With the statistic and the unit."""
+    return ", ".join([METRICS.get(row.metric, row.metric), *([] if row.statistic in IMPLIED else [row.statistic]), *([row.unit] if row.unit != "1" else [])])
+
+
+def sections_of(found):
+    """(heading, what is said under it, pictures, key) of each that has any."""
+    for key, (heading, said) in training_pictures.SECTIONS.items():
+        listed = [one.as_shown() for one in found if one.section == key]
+        if listed:
+            yield heading, said, listed, key
+
+
 def render(folder, record, plan, study):
-    """Writes the CSV file, the plot and the page; returns the Summary."""
+    """Writes the plots and the page; returns the Summary."""
     made = summarise(record, plan, study)
-    light, dark = ({"events": event_plot(record, plan, theme)} if record["runs"] else {} for theme in (report_plots.LIGHT, report_plots.DARK))
-    for name, content in light.items():
-        folder.write_bytes(f"plots/{name}.png", content)
-    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(page.FOLDERS), autoescape=True, trim_blocks=True, lstrip_blocks=True,
-                                     undefined=jinja2.StrictUndefined)
-    environment.filters |= {"number": wording.number, "duration": wording.duration}
-    pictures = {name: {"light": report_page.data_uri(light[name]), "dark": report_page.data_uri(dark[name]),
-                       "alt": "Duration of every event for each variant and transport."} for name in light}
+    found = training_pictures.all_of(folder, record, plan, study, made.flows)
+    pictures.write(folder, found)
+    environment = page.environment_with(figure_name=figure_name)
     folder.write_text("index.html", environment.get_template("training.html.j2").render(
-        record=record, plan=plan, study=study, made=made, pictures=pictures, notes=notes(record, plan, study), source=page.SOURCE,
-        machine_lines=report_page.machine_lines(record), machine=machine.in_words(record["machine"])))
+        record=record, plan=plan, study=study, made=made, sections=list(sections_of(found)), absent=columns.absent_of(record, plan),
+        notes=notes(record, plan, study), source=page.SOURCE, machine_lines=page.machine_lines(record),
+        opening=f"Training on {machine.in_words(record['machine'])}, over {' and '.join(plan.transports)} through an emulated fabric, captured."))
     return made
 
 
