@@ -366,11 +366,11 @@ TEST_P(RemoteKeys, AskersBufferGoesMeanwhile_NothingIsTouchedAfterwards) {
   auto& here = context(0);
   const Key key = keyFor(here, target);
   for (int round = 0; round < 6; ++round) {
-    Memory local(here, kBytes);
+    Memory local(here, 2 * kBytes);  // gets into the one half, puts from the other: what is being written is not read
     try {
       for (int i = 0; i < 3; ++i) {
         local->get(*key, kSlot, 0, 0, i == 1 ? 10 : kBytes);
-        local->put(*key, kSlot, 0, 0, i == 1 ? 10 : kBytes);
+        local->put(*key, kSlot, kBytes, 0, i == 1 ? 10 : kBytes);
       }
     } catch (const ::gloo::IoException&) {
       break;  // a put of the round before was cut off half-way, and that was the pair's end
