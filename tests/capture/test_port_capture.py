@@ -4,6 +4,8 @@ import os
 import pathlib
 import subprocess
 
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+BUILD = os.environ["CAPTURE_BUILD"]
 PERF = os.environ["CAPTURE_PERF"]
 ANALYSER = os.environ["CAPTURE_ANALYSER"]
 
@@ -55,3 +57,29 @@ def test_GreatestLength_EndsTheCaptureAndNotTheRun(tmp_path):
         assert 900_000 < path.stat().st_size <= 1 << 20
         assert f"{path} ended early, it has the greatest length allowed, 1048576 bytes" in run.stdout, run.stdout
         subprocess.run([ANALYSER, str(path)], check=True, timeout=60, stdout=subprocess.DEVNULL)
+
+
+def capture_cost(*arguments):
+    return subprocess.run([SOURCE / "scripts" / "capture-cost", "--place", "own", "--rounds", "2", "--bytes", "65536", "--iterations", "4", *arguments],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=100)
+
+
+def test_CaptureCost_OwnPort_CountsFramesAndLeavesNothing(tmp_path):
+    report = tmp_path / "cost.json"
+    folder = tmp_path / "captures"
+    folder.mkdir()
+    run = capture_cost("--build", BUILD, "--folder", str(folder), "--json", str(report))
+    assert run.returncode == 0, run.stdout
+    (place,) = json.loads(report.read_text())["places"]
+    assert place["place"] == "own" and place["rounds"] == 2 and place["lost"] == 0
+    # Two ranks, two runs, 6 all-reduces of 64 KiB: each rank sends and receives at least its size, in frames of at most 60 KiB.
+    assert place["frames"] >= 2 * 2 * 6 * 4
+    assert place["file_bytes"] > place["frames"] * 80
+    assert place["with_gb_s"] > 0 and place["without_gb_s"] > 0
+    assert list(folder.iterdir()) == []
+
+
+def test_CaptureCost_NothingBuilt_SaysSo(tmp_path):
+    run = capture_cost("--build", str(tmp_path))
+    assert run.returncode == 1
+    assert f"capture-cost: {tmp_path}/tools/all_reduce_perf: No such file or directory: build it first" in run.stdout
