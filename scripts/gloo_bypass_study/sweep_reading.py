@@ -33,12 +33,14 @@ def reduce_run(folder, plan, point, cell):
 
 
 def training_run(folder, plan, point, cell, way):
-    """`way`: what held the straggler down. step_slowest_s: of each step the rank that took longest, in order, without warm-up."""
+    """`way`: what held the straggler down. step_slowest_s, ar_slowest_s: of each step the rank that took longest, in order, without warm-up."""
     steps = training.steps_of(plan, point)
     found = training_reading.run_of(folder, plan, point, cell, steps)
     each = steps - plan.warm_up
-    by_rank = [found["t_step_s"][rank * each:(rank + 1) * each] for rank in range(point.ranks)]
-    return found | {"step_slowest_s": [max(one) for one in zip(*by_rank, strict=True)], "limited_by": way}
+
+    def slowest(key):
+        return [max(one) for one in zip(*(found[key][rank * each:(rank + 1) * each] for rank in range(point.ranks)), strict=True)]
+    return found | {"step_slowest_s": slowest("t_step_s"), "ar_slowest_s": slowest("t_ar_s"), "limited_by": way}
 
 
 def run_of(folder, plan, study, cell, way=""):

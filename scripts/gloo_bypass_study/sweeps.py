@@ -143,7 +143,7 @@ STUDIES = {one.name: one for one in (
           f"Two ranks train a tiny model, some tens of steps a second; both ways of their link are down for 50, 200 or 1000 ms, again and again, and up for {UP_MS / 1000:g} s between.",
           "The time down itself: what any transport loses.",
           "down for", TRAIN, (Point("none", label="never", endless=True), *(Point(f"{ms}ms", label=f"{ms} ms", down_ms=float(ms), endless=True) for ms in (50, 200, 1000))),
-          "none", ("lost_time", "repeated_bytes", "lost_frames", "t_step"), {"small": SweepScale(steps=200), "published": SweepScale(steps=1000)}, model=TINY, same_bits=True),
+          "none", ("lost_time", "repeated_bytes", "lost_frames", "t_ar", "t_step"), {"small": SweepScale(steps=200), "published": SweepScale(steps=1000)}, model=TINY, same_bits=True),
     Sweep("stragglers", "One rank with little processor time",
           "Two ranks; the second may use a whole core, a half or a quarter of one, and the first waits for it.",
           "T_step: the straggler's processor time of a step, as it was without limit, at the share that it has; not less than the step without limit.",

@@ -120,3 +120,21 @@ def coarse_plots(monkeypatch):
     """Drawing takes most of the time; what is drawn does not depend on the resolution."""
     from gloo_bypass_report import plots
     monkeypatch.setattr(plots, "DOTS_PER_IN", 40)
+
+
+@pytest.fixture
+def doubled(monkeypatch, tmp_path):
+    """scripts/study with a double of fabric-run, and programs that are there."""
+    from gloo_bypass_study import command
+
+    def make(faults=None):
+        double = tmp_path / "fabric-run"
+        double.write_text(f"#!/bin/sh\nexec {sys.executable} {Path(__file__).with_name('fabric_run_double.py')} \"$@\"\n")
+        double.chmod(0o755)
+        monkeypatch.setenv("FAULTS", json.dumps(faults or {}))
+        monkeypatch.setattr(command, "programs_of", lambda options: cells.Programs(double, "/bin/true", "/bin/true", sys.executable, "probe.py",
+                                                                                   "/bin/true", "/bin/true"))
+        monkeypatch.setattr(command.enclosure, "check_tools", lambda: None)
+        monkeypatch.setattr(command.enclosure, "check_right", lambda: None)
+        return tmp_path / "results"
+    return make

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, RUNS, right_to_namespaces, study_folder
-from gloo_bypass_study import cells, command
+from gloo_bypass_study import command
 
 BUILD = os.environ.get("STUDY_BUILD")
 
@@ -25,21 +25,6 @@ def study(capsys):
             status = ended.code
         return status, *capsys.readouterr()
     return run
-
-
-@pytest.fixture
-def doubled(monkeypatch, tmp_path):
-    """scripts/study with a double of fabric-run, and programs that are there."""
-    def make(faults=None):
-        double = tmp_path / "fabric-run"
-        double.write_text(f"#!/bin/sh\nexec {sys.executable} {Path(__file__).with_name('fabric_run_double.py')} \"$@\"\n")
-        double.chmod(0o755)
-        monkeypatch.setenv("FAULTS", json.dumps(faults or {}))
-        monkeypatch.setattr(command, "programs_of", lambda options: cells.Programs(double, "/bin/true", "/bin/true", sys.executable, "probe.py"))
-        monkeypatch.setattr(command.enclosure, "check_tools", lambda: None)
-        monkeypatch.setattr(command.enclosure, "check_right", lambda: None)
-        return tmp_path / "results"
-    return make
 
 
 @pytest.mark.parametrize("arguments, said", [
