@@ -148,8 +148,8 @@ bool VerbsTransport::poll(TimePoint now) noexcept {
   if (now >= nextDeadline_) fireTimers(now);
   if (!dirty_.empty() && pumpDirty(now, waiterDrives_ && !completedSome)) {
     progressed = true;
-    // A device in software has carried out by now what was posted: who waits for it need not go round once more.
-    if (inSoftware_ && handleCompletions() && !dirty_.empty()) (void)pumpDirty(now, false);
+    // A device in software has carried out by now what was posted, perhaps for milliseconds: who waits for it need not go round once more.
+    if (inSoftware_ && handleCompletions() && !dirty_.empty()) (void)pumpDirty(monotonicNow(), false);
   }
   (void)receives->flush();
   return progressed;
