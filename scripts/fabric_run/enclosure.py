@@ -22,14 +22,15 @@ INSIDE = "--inside"
 TOOLS = ("unshare", "setpriv", "nsenter", "mount", "hostname", "ip", "ethtool")
 
 
-def check_tools():
-    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
+def check_tools(*more):
+    missing = [tool for tool in (*TOOLS, *more) if shutil.which(tool) is None]
     if missing:
         raise FabricRunError(f"{', '.join(missing)} not found: scripts/install-packages brings them", 2)
 
 
-def unshare_words():
-    words = ["setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc"]
+def unshare_words(own_network=True):
+    words = ["setpriv", "--pdeathsig", "KILL", "unshare", *(["--net"] if own_network else []), "--mount", "--pid", "--fork", "--kill-child=KILL",
+             "--mount-proc"]
     return words if os.geteuid() == 0 else [*words, "--user", "--map-root-user"]
 
 
@@ -44,9 +45,9 @@ def check_right():
                              "with --cap-add SYS_ADMIN --cap-add NET_ADMIN")
 
 
-def run_inside(folder, arguments):
+def run_inside(folder, arguments, own_network=True):
     """This command again, in the namespaces; `folder` is an empty one that it may mount something on. Its exit status."""
-    words = [*unshare_words(), sys.executable, sys.argv[0], INSIDE, folder, *arguments]
+    words = [*unshare_words(own_network), sys.executable, sys.argv[0], INSIDE, folder, *arguments]
     # A session of its own: Ctrl-C reaches this process only, which hands it on.
     process = subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True)
 

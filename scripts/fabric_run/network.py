@@ -28,6 +28,11 @@ def answer(*words, text=None):
     return done.stdout
 
 
+def attempt(*words):
+    """Of what is taken away: whether it worked. What has gone already needs nothing."""
+    return subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL, capture_output=True, timeout=COMMAND_S, check=False).returncode == 0
+
+
 def mac_of(index):
     """Of hosts that the description gives none: local, unicast."""
     return f"02:67:62:00:{index // 256:02x}:{index % 256:02x}"
@@ -48,12 +53,14 @@ class RankNamespace:
         self.index, self.host, self.mtu, self.sysctls = index, host, mtu, sysctls
         self.path = Path(folder) / f"rank{index}.net"
 
-    def make(self, control):
+    def make(self, control, links=None):
+        """`links`: where the other end of its interface belongs; None: into the enclosure's own namespace."""
         inner = fabric_interface(self.index)
         self.path.touch()
         answer("unshare", f"--net={self.path}", "true")
         self.inside("sh", "-c", "echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6; echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6; exit 0")
-        outside = [f"link add {inner} mtu {self.mtu} type veth peer name {INTERFACE} netns {self.path} mtu {self.mtu}", f"link set {inner} up"]
+        outside = [f"link add {inner} mtu {self.mtu} type veth peer name {INTERFACE} netns {self.path} mtu {self.mtu}",
+                   f"link set {inner} netns {links}" if links else f"link set {inner} up"]
         rank = [f"link set {INTERFACE} address {self.host['mac'] or mac_of(self.index)}",
                 f"addr add {self.host['ipv4']}/{self.host['prefix_length']} dev {INTERFACE}", "link set lo up", f"link set {INTERFACE} up"]
         if control:
@@ -81,18 +88,23 @@ class RankNamespace:
         return ["nsenter", f"--net={self.path}", "--"]
 
 
-def prepare(hosts, folder, control):
-    """The enclosure itself: `folder` for sockets and namespaces, the loopback, names of hosts, the control network."""
+def prepare(hosts, folder, own_network, control):
+    """The enclosure itself: `folder` for sockets and namespaces, names of hosts; if the network is its own, the loopback and the control network."""
     answer("mount", "-t", "tmpfs", "fabric-run", folder)
+    if own_network:
+        prepare_network(control)
+    names = Path(folder) / "hosts"
+    lines = ["127.0.0.1 localhost", f"127.0.1.1 {os.uname().nodename}"] + [f"{host['ipv4']} {host['name']}" for host in hosts]
+    names.write_text("\n".join(lines) + "\n")
+    answer("mount", "--bind", names, "/etc/hosts")
+
+
+def prepare_network(control):
     for kind in ("all", "default"):
         path = Path(f"/proc/sys/net/ipv6/conf/{kind}/disable_ipv6")
         if path.exists():
             path.write_text("1")
     answer("ip", "link", "set", "lo", "up")
-    names = Path(folder) / "hosts"
-    lines = ["127.0.0.1 localhost", f"127.0.1.1 {os.uname().nodename}"] + [f"{host['ipv4']} {host['name']}" for host in hosts]
-    names.write_text("\n".join(lines) + "\n")
-    answer("mount", "--bind", names, "/etc/hosts")
     if control:
         answer("ip", "link", "add", CONTROL_BRIDGE, "type", "bridge")
         answer("ip", "link", "set", CONTROL_BRIDGE, "up")

@@ -38,10 +38,17 @@ class Fabric:
                 raise FabricRunError(f"the fabric was not ready within {READY_S:g} s")
             time.sleep(POLL_S)
 
+    def start(self):
+        """Its time began when it was ready."""
+
     def ended(self):
         return self.process.poll() is not None
 
-    def end(self):
+    def why_ended(self):
+        """That it ended too early, in a line; '' while it runs."""
+        return f"the fabric ended before the ranks ({described(self.process.returncode)}); see {self.log}" if self.ended() else ""
+
+    def end(self, _devices=None):
         """Its counters. Raises FabricRunError if it did not end in order."""
         if not self.ended():
             self.process.send_signal(signal.SIGINT)
@@ -80,11 +87,11 @@ class FabricRanks(Ranks):
             rank.process.kill()
             rank.process.wait()
 
-    def wait_beside(self, fabric, timeout_s):
-        """Until all have ended. Raises FabricRunError unless all ended well and in time, and before the fabric."""
+    def wait_beside(self, links, timeout_s):
+        """Until all have ended. Raises FabricRunError unless all ended well and in time, and before the links."""
         def check():
-            if fabric.ended():
-                raise FabricRunError(f"the fabric ended before the ranks ({described(fabric.process.returncode)}); see {fabric.log}")
+            if why := links.why_ended():
+                raise FabricRunError(why)
         try:
             failed = self.wait(timeout_s, check)
         except StillRunning as error:

@@ -1,0 +1,75 @@
+"""Links of the kernel's netem, and where a run with them takes place: what can be known without such a kernel. tests/guest has the kernel do it."""
+import sys
+
+import pytest
+
+from fabric_programs import ROOT, fabric_run, one_line
+
+sys.path.insert(0, str(ROOT / "scripts"))
+from fabric_run import netem_links, place, roce  # noqa: E402
+from fabric_run.failures import FabricRunError  # noqa: E402
+
+
+@pytest.mark.parametrize("transport, words, said", [
+    ("RDMA", ["--links", "switch"], "--links switch: frames of SoftRoCE do not cross the switch"),
+    ("RDMA", ["--samples"], "--samples: only the fabric's switch has them"),
+    ("RDMA", ["--sysctl", "net.ipv4.tcp_sack=1"], "ranks over RDMA have no network namespaces of their own"),
+    ("RDMA", ["--rendezvous", "fabric"], "ranks over RDMA have no network namespaces of their own"),
+    ("DPDK", ["--links", "netem"], "--links netem: memif's frames are not the kernel's; say --transport DPDK-netdev"),
+])
+def test_FabricRun_WhatNetemCannot_IsRefusedBeforeAnything(tmp_path, transport, words, said):
+    answer = fabric_run(tmp_path / "run", "--ranks", 2, "--transport", transport, *words, "--", "true")
+    assert answer.returncode == 2 and said in answer.stderr.splitlines()[-1]
+    assert not (tmp_path / "run").exists()
+
+
+def test_FabricRun_NetemBeyondTheKernel_IsRefusedBeforeTheGuestStarts(tmp_path):
+    answer = fabric_run(tmp_path / "run", "--ranks", 2, "--transport", "RDMA", "--edge", "from=r0,to=r1,duplication=1%", "--where", "guest", "--", "true")
+    assert answer.returncode == 2 and "duplication" in one_line(answer)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("asked, netem, lacking, problem, chosen", [
+    ("auto", False, "no kernel is asked", "", "host"), ("auto", True, "", "", "host"), ("auto", True, "no SoftRoCE", "", "guest"),
+    ("guest", False, "", "", "guest"), ("host", True, "", "no QEMU", "host"),
+])
+def test_Place_WhatTheKernelLacks_Decides(monkeypatch, asked, netem, lacking, problem, chosen):
+    monkeypatch.setattr(place, "lacking", lambda roce: lacking)
+    assert place.choose(asked, netem, True, lambda: problem)[0] == chosen
+
+
+@pytest.mark.parametrize("asked, problem, said", [("host", "", "--where host: no SoftRoCE; --where guest"),
+                                                  ("auto", "no QEMU", "no SoftRoCE, and the guest cannot be had: no QEMU"),
+                                                  ("guest", "no QEMU", "the guest cannot be had: no QEMU")])
+def test_Place_NowhereToRun_IsOneLineAndBadInput(monkeypatch, asked, problem, said):
+    monkeypatch.setattr(place, "lacking", lambda roce: "no SoftRoCE")
+    with pytest.raises(FabricRunError, match=said) as failure:
+        place.choose(asked, True, True, lambda: problem)
+    assert failure.value.status == 2
+
+
+def test_GuestCommand_OwnWordsAndProgram_AreKeptInTheirPlaces(tmp_path):
+    words = place.guest_command(["--output", "o", "--where", "auto", "--transport", "RDMA", "--", "run", "--where", "x"], tmp_path / "o", 100)
+    assert words[:2] == [str(place.GUEST), "run"] and str(tmp_path) == words[words.index("--writable") + 1]
+    inside = words[words.index("--") + 1:]
+    assert inside[-6:] == ["--where", "host", "--", "run", "--where", "x"] and int(words[words.index("--timeout") + 1]) > 100
+
+
+@pytest.mark.parametrize("round_trip_s, power", [(0.0, 16), (0.17, 16), (0.3, 17), (0.6, 18), (1e6, 31)])
+def test_QueuePairTimeout_RoundTrip_IsOutlastedByHalfAsMuch(round_trip_s, power):
+    assert roce.timeout_for(round_trip_s) == power
+    assert power == 31 or 4.096e-6 * 2**power >= 1.5 * round_trip_s
+
+
+def test_SpareAddress_HighestThatNoHostHas_OrNone():
+    def hosts(prefix, *last):
+        return [{"ipv4": f"10.1.2.{one}", "prefix_length": prefix} for one in last]
+    assert roce.spare_address(hosts(24, 2, 3)) == "10.1.2.254"
+    assert roce.spare_address(hosts(24, 254, 253)) == "10.1.2.252"
+    assert roce.spare_address(hosts(30, 1, 2)) is None
+
+
+def test_Edge_LossesOfNetemAndItsQueue_AreToldApart():
+    edge = netem_links.edge_of("r0", "r1", {"packets": 90, "bytes": 9000, "drops": 8, "qlen": 2}, {"drops": 3})
+    assert edge["offered"] == 100 and edge["delivered"] == 90
+    assert (edge["lost_randomly"], edge["lost_in_queue"]) == (5, 3)
