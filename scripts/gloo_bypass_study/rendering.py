@@ -55,21 +55,29 @@ def csv_text(lines):
 
 
 def sample_lines(folder, record):
-    """Every sample of every rank: one line each."""
+    """Every sample of every rank: one line each. at_s since its rank began; at_unix_s where the probe knew the clock."""
     lines = []
     for run in record["runs"]:
         for rank in range(len(run["ranks"])):
             path = folder.place(f"{run['folder']}/probe-{rank}.json")
             if not path.exists():
                 continue
-            for sample in records.json_object(path)["samples"]:
-                lines.append({**run["cell"], "repeat": run["repeat"], "rank": rank,
+            probe = records.json_object(path)
+            for sample in probe["samples"]:
+                began = probe.get("began_unix_s")
+                lines.append({**run["cell"], "repeat": run["repeat"], "rank": rank, "at_unix_s": None if began is None else round(began + sample["at_s"], 3),
                               **{key: sample[key] for key in ("at_s", "cpu_s", "resident_bytes", "received_bytes", "sent_bytes")}})
     return lines
 
 
+def event_lines(record):
+    """Every event of every captured run: one line each."""
+    return [{**run["cell"], "repeat": run["repeat"], "event": number, "bytes": event["bytes"], "seconds": event["seconds"]}
+            for run in record["runs"] if "capture" in run for number, event in enumerate(run["capture"]["events"], start=1)]
+
+
 def write_csv(folder, record, summary):
-    for name, lines in (("summary.csv", summary), ("samples.csv", sample_lines(folder, record))):
+    for name, lines in (("summary.csv", summary), ("samples.csv", sample_lines(folder, record)), ("events.csv", event_lines(record))):
         if lines:
             folder.write_text(name, csv_text(lines))
 

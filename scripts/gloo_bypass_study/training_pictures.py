@@ -17,7 +17,8 @@ SECTIONS = {
 
 
 def slug_of(variant):
-    return variant.replace("=", "")
+    """For a file's name."""
+    return "".join(one for one in variant if one.isalnum() or one in "-._")
 
 
 def traces_of(folder, plan, runs):

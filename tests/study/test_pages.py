@@ -69,6 +69,13 @@ def test_page_training_HasEverySectionAndItsPlots(trained):
     assert text.count("<img ") == 7
 
 
+def test_csv_events_AreOneLineEach(tmp_path):
+    record = {"runs": [training_run("TCP"), {"cell": {"variant": "0.1"}, "ranks": [], "times_s": [1.0]}]}
+    rendering.write_csv(folder := ResultsFolder.create(tmp_path / "study"), record, [])
+    assert folder.place("events.csv").read_text() == "variant,transport,repeat,event,bytes,seconds\nbs=8,TCP,1,1,686000000.0,4.0\n"
+    assert not folder.place("samples.csv").exists()
+
+
 def test_page_trainingWithoutRawFiles_HasWhatTheResultsHave(tmp_path):
     text, names = drawn(training_folder(tmp_path / "study", raw=False))
     assert "<h2>Events</h2>" in text and "<h2>Who sent to whom</h2>" in text and "<h2>The ranks</h2>" not in text
