@@ -10,9 +10,10 @@ import functools
 import math
 import re
 from dataclasses import dataclass
-from pathlib import Path
 
-PATH = Path(__file__).resolve().parents[2] / "studies" / "published-measurements.csv"
+import program_places
+
+PATH = program_places.data("studies/published-measurements.csv")
 COLUMNS = ["table", "study", "variant", "metric", "statistic", "unit", "value"]
 # Unit of the file -> what a figure is multiplied by to be in bytes, seconds, bit/s, shares or as it is.
 UNITS = {"1": 1.0, "MB": 1e6, "s": 1.0, "ms": 1e-3, "Gbps": 1e9, "Mbps": 1e6, "%": 0.01, "nats": 1.0}

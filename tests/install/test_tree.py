@@ -67,3 +67,28 @@ def test_ManualPages_OfTheConfiguration_HasEverySetting(tree):
     names = [line for line in run(tree.folder("bindir") / "gloo-bypass-config").splitlines() if line.startswith("GLOO_BYPASS_")]
     assert len(names) > 20
     assert [name for name in names if f".B {name}\n" not in page] == []
+
+
+def test_Model_Installed_ReadsThePublishedFiguresBesideIt(tree):
+    if "model" not in FEATURES:
+        pytest.skip("no gloo-bypass-model in this build: its Python packages were not found")
+    text = run(tree.folder("bindir") / "gloo-bypass-model", "published", "--table", "5.7", cwd="/")
+    assert "published" in text and "model" in text, text
+
+
+def test_FabricRun_Installed_TakesTheFabricBesideIt(tree, tmp_path):
+    if "fabric" not in FEATURES:
+        pytest.skip("no fabric in this build")
+    programs = tree.folder("libexecdir") / "gloo-bypass"
+    asked = "import fabric_run.command as command, program_places; print(command.FABRIC, program_places.results())"
+    answer = run("/usr/bin/python3", "-B", "-c", asked, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(programs)})
+    assert answer.split() == [str((programs / "fabric").resolve()), str(tmp_path / "results")]
+    assert os.access(programs / "fabric", os.X_OK)
+
+
+def test_CaptureOfARank_Installed_IsReadByTheAnalyser(tree, tmp_path):
+    if not {"perf", "capture", "fabric"} <= FEATURES:  # the fabric is there where DPDK is
+        pytest.skip("no all_reduce_perf over DPDK, or no capture_analyser, in this build")
+    run(tree.folder("bindir") / "gloo-bypass-all-reduce-perf", "--ranks", "2", "--transports", "DPDK", "-b", "4K", "-e", "4K", "-n", "3",
+        env={**os.environ, "GLOO_BYPASS_CAPTURE": str(tmp_path / "rank%r.pcapng")})
+    assert "bypass_payload" in run(tree.folder("bindir") / "gloo-bypass-capture-analyser", tmp_path / "rank0.pcapng", tmp_path / "rank1.pcapng")
