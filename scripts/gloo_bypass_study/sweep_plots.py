@@ -3,6 +3,7 @@
 from gloo_bypass_report.plots import DASHES, MARKERS, figure_with, place_of, png_of, titled
 
 from . import sweep_tables
+from .pictures import in_both
 
 # Of series (random, burst; algorithms), within a transport's colour.
 SERIES_LINES = ("-", "--", "-.")
@@ -60,10 +61,14 @@ def finish(axes, theme, study, quantity, places, values):
     axes.set_xlabel(study.axis, fontsize=10)
     axes.set_ylabel(quantity.unit or "number", fontsize=10)
     axes.grid(axis="y", color=theme.grid, linewidth=0.8)
-    axes.legend(frameon=False, fontsize=8.5, labelcolor=theme.ink, handlelength=3.2)
+    # Below the axes: any place within hides a whisker somewhere.
+    _, labels = axes.get_legend_handles_labels()
+    axes.legend(loc="upper center", bbox_to_anchor=(0.45, -0.2), ncols=3 if len(labels) > 4 else 2, frameon=False, fontsize=8.5, labelcolor=theme.ink, handlelength=3.2)
     titled(axes, theme, quantity.label[0].upper() + quantity.label[1:], "median, whiskers to the extremes; fine dots: the model")
 
 
-def all_of(rows, plan, study, theme):
-    """File name -> PNG, a quantity each."""
-    return {key.replace("_", "-"): quantity_plot(rows, key, plan, study, theme) for key in study.quantities if any(row.key == key for row in rows)}
+def all_of(rows, plan, study):
+    """A quantity each, by its key."""
+    return {key: in_both(key, key.replace("_", "-"), f"{sweep_tables.QUANTITIES[key].label} over {study.axis}, a line for each transport; the table has the same "
+                         "figures.", lambda theme, key=key: quantity_plot(rows, key, plan, study, theme))
+            for key in study.quantities if any(row.key == key for row in rows)}

@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass
 
-import jinja2
 from gloo_bypass_model import output
-from gloo_bypass_report import machine, page as report_page, plots as report_plots, wording
+from gloo_bypass_report import machine, wording
 
-from . import page, sweep_plots, sweep_tables, sweeps, training
+from . import columns, page, pictures, sweep_plots, sweep_tables, sweeps, training, training_pictures, training_rendering, training_tables
 
 
 @dataclass(frozen=True)
@@ -71,22 +70,27 @@ def against_first(row, plan, transport):
     return other.median / first.median if first and other and first.median else None
 
 
+def pictures_of_runs(folder, record, plan, study):
+    """What every study of training shows of its runs; of all-reduces the ranks of one point, since all are alike."""
+    if study.workload == sweeps.TRAIN:
+        return training_pictures.all_of(folder, record, plan, study, training_tables.flows_of(plan, study, record["runs"]))
+    measured = [name for name in plan.variants if any(run["cell"]["variant"] == name for run in record["runs"])]
+    shown = [study.base] if study.base in measured else measured[:1]
+    return list(training_pictures.variant_pictures(plan, shown, training_pictures.traces_of(folder, plan, record["runs"]), {}))
+
+
 def render(folder, record, plan, study):
     """Writes the plots and the page; returns the Summary."""
     made = summarise(record, plan, study)
-    light, dark = (sweep_plots.all_of(made.rows, plan, study, theme) for theme in (report_plots.LIGHT, report_plots.DARK))
-    for name, content in light.items():
-        folder.write_bytes(f"plots/{name}.png", content)
-    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(page.FOLDERS), autoescape=True, trim_blocks=True, lstrip_blocks=True,
-                                     undefined=jinja2.StrictUndefined)
-    environment.filters |= {"number": wording.number, "duration": wording.duration, "ratio": page.ratio}
-    sections = sections_of(plan, study, made.rows)
-    pictures = {key: {"light": report_page.data_uri(light[key.replace("_", "-")]), "dark": report_page.data_uri(dark[key.replace("_", "-")]),
-                      "alt": f"{heading} over {study.axis}, a line for each transport."} for key, heading, _, _ in sections}
-    folder.write_text("index.html", environment.get_template("sweep.html.j2").render(
-        record=record, plan=plan, study=study, made=made, sections=sections, pictures=pictures, notes=notes(record, plan, study), source=page.SOURCE,
-        has_series=any(study.variant(name).series for name in plan.variants), against_first=against_first, machine_lines=report_page.machine_lines(record),
-        machine=machine.in_words(record["machine"])))
+    by_quantity = sweep_plots.all_of(made.rows, plan, study)
+    of_runs = pictures_of_runs(folder, record, plan, study)
+    pictures.write(folder, [*by_quantity.values(), *of_runs])
+    folder.write_text("index.html", page.environment_with().get_template("sweep.html.j2").render(
+        record=record, plan=plan, study=study, made=made, quantities=sections_of(plan, study, made.rows),
+        pictures={key: one.as_shown() for key, one in by_quantity.items()}, sections=list(training_rendering.sections_of(of_runs)),
+        absent=columns.absent_of(record, plan), notes=notes(record, plan, study) if made.rows else [], source=page.SOURCE,
+        has_series=any(study.variant(name).series for name in plan.variants), against_first=against_first, machine_lines=page.machine_lines(record),
+        opening=f"On {machine.in_words(record['machine'])}, over {' and '.join(plan.transports)} through an emulated fabric."))
     return made
 
 

@@ -93,7 +93,8 @@ def write_training_run(folder, events=3, complete=True, digests=("a" * 64, "a" *
         (folder / f"probe-{rank}.json").write_text(json.dumps(probe(rank)))
     (folder / "fabric.json").write_text(json.dumps({"edges": [edge("r0", "r1")]}))
     (folder / "analysis.json").write_text(json.dumps({"schema": "gloo-bypass/capture/1", "captures": [{
-        "bytes": 9, "duration_s": 3.0, "matrix": {phase: {"directions": []} for phase in ("before", "training", "after")}, "directions": [],
+        "bytes": 9, "duration_s": 3.0, "directions": [], "matrix": {
+            phase: {"directions": [{"from": "10.77.0.2", "to": "10.77.0.3", "bytes": 9}]} for phase in ("before", "training", "after")},
         "bytes_by_kind": {"tcp_payload": 100, "tcp_repeated": 3000}, "steps": [{"step": n, "bytes": 5, "duration_s": 1.0, "complete": complete} for n in range(events)]}]}))
     return folder
 
