@@ -11,6 +11,8 @@ from . import catalogue
 # The program's own limits follow from the model: so many times as long, and this much more.
 PATIENCE, START_S, LEAST_OPERATION_S = 12.0, 60.0, 60.0
 PROBE_INTERVAL_S = 0.5
+# Over RDMA the processor may be the guest's, emulated: what its ranks reduce at the least, on a busy machine, and how often they are looked at.
+EMULATED_BYTES_A_SECOND, EMULATED_PROBE_INTERVAL_S = 2e5, 3.0
 # Delay-based control (Swift) takes the wait for one of a few cores, which four ranks and the fabric share, for congestion: its windows
 # stay at two datagrams and edges without any delay become the slow ones. BBR measures rates.
 SETTINGS = {"GLOO_BYPASS_CONGESTION_CONTROL": "bbr"}
@@ -113,13 +115,18 @@ def slow_edge(ranks):
     return ranks - 1, ranks - 2
 
 
-def operation_limit_s(model_s):
-    return max(LEAST_OPERATION_S, PATIENCE * model_s)
+def emulation_s(plan, transport):
+    """What the processor may take for one all-reduce, beyond the model."""
+    return plan.bytes / EMULATED_BYTES_A_SECOND if transport == "RDMA" else 0.0
 
 
-def run_limit_s(plan, model_s):
+def operation_limit_s(plan, transport, model_s):
+    return max(LEAST_OPERATION_S, PATIENCE * model_s) + emulation_s(plan, transport)
+
+
+def run_limit_s(plan, model_s, transport="TCP"):
     # Connecting, one all-reduce that is checked, those that warm up, those that are timed.
-    return START_S + (1 + plan.warm_up + plan.rounds) * (PATIENCE * model_s + 10.0)
+    return START_S + (1 + plan.warm_up + plan.rounds) * (PATIENCE * model_s + 10.0 + emulation_s(plan, transport))
 
 
 @dataclass(frozen=True)
@@ -142,13 +149,14 @@ def command_of(plan, study, cell, model_s, programs, output, perf_json):
 def reduce_command(plan, transport, fabric_flags, perf_flags, model_s, programs, output, perf_json):
     """fabric-run with all_reduce_perf in each rank, whose one size, rounds and warm-up are the plan's."""
     words = [programs.fabric_run, "--transport", transport, "--seed", plan.seed, *fabric_flags, "--mtu", plan.mtu, "--fabric", programs.fabric,
-             "--output", output, "--samples", "--timeout", round(run_limit_s(plan, model_s))]
+             "--output", output, *(["--samples"] if transport != "RDMA" else []), "--timeout", round(run_limit_s(plan, model_s, transport))]
     if transport != "TCP":
         stats = f"GLOO_BYPASS_STATS={output}/stats-%r.json"
         words += [part for setting in (stats, *(f"{name}={value}" for name, value in plan.settings)) for part in ("--env", setting)]
     else:
         words += [part for name, value in plan.sysctls for part in ("--sysctl", f"{name}={value}")]
-    words += ["--", programs.python, programs.probe, "--output", output, "--interval", PROBE_INTERVAL_S, "--", programs.all_reduce_perf,
+    words += ["--", programs.python, programs.probe, "--output", output, "--interval",
+              EMULATED_PROBE_INTERVAL_S if transport == "RDMA" else PROBE_INTERVAL_S, "--", programs.all_reduce_perf,
               "--transports", transport.partition("-")[0], "-b", plan.bytes, "-e", plan.bytes, "-n", 1, "-w", plan.warm_up,
-              "--rounds", plan.rounds, *perf_flags, "--timeout", round(operation_limit_s(model_s)), "--json", perf_json]
+              "--rounds", plan.rounds, *perf_flags, "--timeout", round(operation_limit_s(plan, transport, model_s)), "--json", perf_json]
     return [str(word) for word in words]

@@ -5,6 +5,7 @@ goes.
 import os
 from dataclasses import asdict
 
+from fabric_run import place
 from gloo_bypass_report import machine
 from gloo_bypass_report.records import RecordError
 from gloo_bypass_report.stages import Stages, telling
@@ -66,7 +67,8 @@ class EdgeMeasurement(StudyMeasurement):
         plan, perf = self.plan, output.with_suffix(".json")
         model_s = prediction.model_of(plan, self.study, cell).schedule_s
         command = cells.command_of(plan, self.study, cell, model_s, self.programs, output, perf)
-        if not self.stage(name, slug, command, cells.run_limit_s(plan, model_s) + GRACE_S, dict(os.environ)):
+        limit_s = cells.run_limit_s(plan, model_s, cell.transport) + GRACE_S + (place.GUEST_START_S if cell.transport == "RDMA" else 0.0)
+        if not self.stage(name, slug, command, limit_s, dict(os.environ)):
             return None
         return reading.run_of(output, perf, plan, cell)
 

@@ -12,6 +12,8 @@ from . import catalogue, cells, measurement, prediction, sweep_cells, sweeps, tr
 
 ROOT = Path(__file__).resolve().parents[2]
 TRANSPORTS = ("TCP", "DPDK", "DPDK-netdev")
+# RDMA is measured in the guest where this kernel has no SoftRoCE: too slow a processor to train there.
+EDGE_TRANSPORTS = (*TRANSPORTS, "RDMA")
 TRAINING_STEPS = 4   # at small size
 # As fabric-run has it.
 LARGEST_MTU = 32000
@@ -38,16 +40,16 @@ def losses_of(text):
     return values
 
 
-def add_common(parser, names, repeats):
-    parser.add_argument("--transports", type=subset_of(TRANSPORTS), default=("TCP", "DPDK"), metavar="A,B",
-                        help=f"of {', '.join(TRANSPORTS)} (default TCP,DPDK)")
+def add_common(parser, names, repeats, transports=TRANSPORTS):
+    parser.add_argument("--transports", type=subset_of(transports), default=("TCP", "DPDK"), metavar="A,B",
+                        help=f"of {', '.join(transports)} (default TCP,DPDK)")
     parser.add_argument("--variants", type=subset_of(names), default=tuple(names), metavar="A,B", help=f"of {', '.join(names)} (default all)")
     parser.add_argument("--repeats", type=number_in(int, 1, 100), default=repeats, metavar="N", help=f"of all runs, in turn (default {repeats})")
     parser.add_argument("--mtu", type=number_in(int, 1228, LARGEST_MTU), default=1500, metavar="N",
                         help="longest IP packet, of all transports (default 1500)")
     parser.add_argument("--seed", type=number_in(int, 0, 2**63 - 1), default=1, metavar="N", help="of the fabric's losses (default 1)")
     parser.add_argument("--env", type=assignment, action="append", default=[], metavar="NAME=VALUE",
-                        help="for the ranks over DPDK; may be repeated (default " + ", ".join(f"{k}={v}" for k, v in cells.SETTINGS.items()) + ")")
+                        help="for the ranks over DPDK and RDMA; may be repeated (default " + ", ".join(f"{k}={v}" for k, v in cells.SETTINGS.items()) + ")")
     parser.add_argument("--sysctl", type=sysctl, action="append", default=[], metavar="NAME=VALUE",
                         help="for the ranks over TCP, as net.ipv4.tcp_congestion_control=cubic; may be repeated")
     parser.add_argument("--output", type=Path, metavar="DIR", help="a new folder for the results (default results/study-<name>-<time>)")
@@ -76,7 +78,7 @@ def common_of(options):
 def add_edge(parser, study):
     parser.add_argument("--scale", choices=tuple(study.scales), default="small",
                         help=f"small: {study.scales['small'].bytes // catalogue.MIB} MiB; published: 327.65 MB (default small)")
-    add_common(parser, [variant.name for variant in study.variants], repeats=2)
+    add_common(parser, [variant.name for variant in study.variants], repeats=2, transports=EDGE_TRANSPORTS)
     parser.add_argument("--segments", type=subset_of(catalogue.SEGMENTS), default=catalogue.SEGMENTS, metavar="A,B",
                         help="largest segments of Gloo's ring: default (1 MiB), two (two a rank); default both")
     lossy = f", with loss {' and '.join(study.lossy['small'])} alone" if study.lossy["small"] else ""

@@ -1,7 +1,8 @@
 """The model's times of a cell. Pure.
 
 schedule   Gloo's ring (gloo_bypass_model.schedule) over the cell's edges, with the headers of the transport's frames: over TCP data waits for the
-           notice of a posted receive (granted), over the others it does not where the path is long (buffered)
+           notice of a posted receive (granted), over DPDK it does not where the path is long (buffered), over RDMA it is announced and
+           then read by the receiver (acknowledged, after a way there and back)
 repeated   the same schedule where the frames that are lost come once more, and those of them that are lost again: a segment is complete one round trip
            later for each time that any of its frames has to be sent again. What a transport can do that repairs losses by sending again
 floor      what no schedule can beat: on an edge that is far, one delay in each half of the ring, and the bytes that cross it at its rate
@@ -23,6 +24,7 @@ from . import catalogue, cells
 
 LONG_PATH_RTT_MS = 1.0   # GLOO_BYPASS_LONG_PATH_RTT_US
 DRAWS = 15               # of losses: their mean is steady to a few per cent
+ROCE_4096_LEAST_MTU = 4176   # SoftRoCE keeps 80 bytes of a packet for headers
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ class Model:
 
 def path_of(plan, transport):
     name = "TCP" if transport == "TCP" else "DPDK netdev, pci"
+    if transport == "RDMA":
+        name = f"RDMA, RoCEv2 {4096 if plan.mtu >= ROCE_4096_LEAST_MTU else 1024}"
     return next(one for one in framing.paths(plan.mtu) if one.name == name)
 
 
@@ -49,12 +53,21 @@ def payload_share(plan, transport):
 
 def frame_payload(plan, transport):
     path = path_of(plan, transport)
+    if transport == "RDMA":
+        return path.mtu
     return path.frame_payload if transport == "TCP" else path.chunk
 
 
-def completion_of(transport, delay_ms):
+def is_fetched(transport, segment):
+    """Over RDMA long segments are announced, and read by the receiver: data comes after two ways there and one back."""
+    return transport == "RDMA" and segment > framing.RDMA_EAGER_BYTES
+
+
+def completion_of(transport, delay_ms, segment):
     if transport == "TCP":
         return "granted"
+    if transport == "RDMA":
+        return "acknowledged" if is_fetched(transport, segment) else "buffered"
     return "buffered" if delay_ms + catalogue.FAST_DELAY_MS >= LONG_PATH_RTT_MS else "acknowledged"
 
 
@@ -65,9 +78,13 @@ def model_of(plan, study, cell):
     rate = fast if variant.rate_mbit is None else variant.rate_mbit * 1e6 / 8 * share
     fast_s = catalogue.FAST_DELAY_MS * 1e-3
     delay_ms = catalogue.FAST_DELAY_MS if variant.delay_ms is None else variant.delay_ms
-    completion = completion_of(cell.transport, delay_ms)
-    edges = tuple(schedule.ring_of(plan.ranks, fast, fast_s, slow=schedule.Edge(rate, delay_ms * 1e-3, fast_s)))
-    segment = cells.segment_bytes(plan, cell.segment) or schedule.SEGMENT_BYTES
+    largest = cells.segment_bytes(plan, cell.segment) or schedule.SEGMENT_BYTES
+    segment = schedule.cut(plan.bytes, plan.ranks, largest).segment
+    completion = completion_of(cell.transport, delay_ms, segment)
+    # One way of data in the schedule is three of frames where it is fetched.
+    ahead_s = delay_ms * 1e-3 + fast_s if is_fetched(cell.transport, segment) else 0.0
+    edges = tuple(schedule.ring_of(plan.ranks, fast, fast_s, slow=schedule.Edge(rate, delay_ms * 1e-3 + ahead_s, fast_s)))
+    segment = largest
     lossless = schedule.time_s(plan.bytes, edges, completion, segment_bytes=segment)
     return Model(lossless, repeated_s(plan, cell, edges, completion, segment) if cell.loss_percent else lossless,
                  floor_s(plan, rate, delay_ms * 1e-3), completion)

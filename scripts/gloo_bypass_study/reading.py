@@ -41,8 +41,9 @@ def fabric_of(path, plan):
     for index, one in enumerate(value_at(path, record, "edges", list)):
         place = f"{path}: edges[{index}]"
         edge = {"from": value_at(place, one, "from", str), "to": value_at(place, one, "to", str)}
-        edge |= {key: number_at(place, one, key) for key in ("offered", "offered_bytes", "delivered", "delivered_bytes", "mean_delay_ms",
-                                                             "max_queue_bytes", *LOSSES)}
+        edge |= {key: number_at(place, one, key) for key in ("offered", "delivered", "delivered_bytes", *LOSSES)}
+        # The kernel's netem does not count these.
+        edge |= {key: number_at(place, one, key, nullable=True) for key in ("offered_bytes", "mean_delay_ms", "max_queue_bytes")}
         edge["lost"] = sum(edge[key] for key in LOSSES)
         edges.append(edge)
         if (edge["from"], edge["to"]) == (start, end):
@@ -104,6 +105,24 @@ def bypass_of(path, plan):
             "of_channel": bool(channels)}
 
 
+def rdma_of(path, plan):
+    """Of the two devices at the slow edge, from the kernel's counters: a READ is begun again by whoever asked for it."""
+    names = {f"r{rank}" for rank in cells.slow_edge(plan.ranks)}
+    devices = [one for one in value_at(path, json_object(path), "devices", list) if one.get("host") in names]
+    if len(devices) != len(names):
+        raise RecordError(f"{path}: no counters of the RDMA devices of {' and '.join(sorted(names))}")
+    return {"control": "SoftRoCE", "window_bytes": None, "rtt_ms": None, "retransmitted": None, "probes": None, "of_channel": False,
+            "timeouts": sum(number_at(path, one, "completer_retry_err") for one in devices),
+            "packets_sent": number_at(path, devices[-1], "sent_pkts")}
+
+
+def sender_of(folder, plan, cell, rank):
+    """What a bypass transport says of the sender on the slow edge; None over TCP."""
+    if cell.transport == "TCP":
+        return None
+    return rdma_of(folder / "fabric.json", plan) if cell.transport == "RDMA" else bypass_of(folder / f"stats-{rank}.json", plan)
+
+
 def run_of(folder, perf, plan, cell):
     """One run's record, as results.json keeps it."""
     start, _ = cells.slow_edge(plan.ranks)
@@ -111,4 +130,4 @@ def run_of(folder, perf, plan, cell):
     return {"times_s": times_of(perf, plan, cell.transport), "fabric": fabric_of(folder / "fabric.json", plan),
             "ranks": [rank_use(probe) for probe in probes],
             "tcp": tcp_of(probes[start], plan) if cell.transport == "TCP" else None,
-            "bypass": None if cell.transport == "TCP" else bypass_of(folder / f"stats-{start}.json", plan)}
+            "bypass": sender_of(folder, plan, cell, start)}

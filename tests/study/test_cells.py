@@ -58,7 +58,8 @@ def test_command_slowEdge_HasRateAndARoutersQueue():
 def test_limits_longerModel_WaitsLonger():
     plan = plan_for()
     assert cells.run_limit_s(plan, 70.0) > 70.0 * (1 + plan.warm_up + plan.rounds)
-    assert cells.operation_limit_s(0.001) == cells.LEAST_OPERATION_S
+    assert cells.operation_limit_s(plan, "DPDK", 0.001) == cells.LEAST_OPERATION_S
+    assert cells.operation_limit_s(plan, "RDMA", 0.001) > cells.LEAST_OPERATION_S and cells.run_limit_s(plan, 70.0, "RDMA") > cells.run_limit_s(plan, 70.0)
 
 
 def test_plan_throughItsRecord_IsTheSame():
@@ -75,6 +76,22 @@ def test_model_300ms_IsTheArchitecturesArithmetic():
     assert model("DPDK").schedule_s == pytest.approx(3 * 0.3, rel=0.03)
     assert model("TCP").schedule_s == pytest.approx(12 * 0.3, rel=0.03)
     assert (model("TCP").completion, model("DPDK").completion, model("DPDK", variant="base").completion) == ("granted", "buffered", "acknowledged")
+
+
+def test_model_RdmaFetchesLongSegments_TwoWaysThereAndOneBackEach():
+    # 24 iterations, 2 of them in a way there, one back and one there again.
+    found = model("RDMA")
+    assert found.completion == "acknowledged" and found.schedule_s == pytest.approx(12 * 0.6, rel=0.03)
+    assert found.floor_s == pytest.approx(model("DPDK").floor_s, rel=0.01)
+    # 32 KiB and less are sent at once.
+    assert model("RDMA", bytes=8 * 4 * 4096).completion == "buffered"
+
+
+def test_command_Rdma_HasNoSamplesOfTheSwitchAndLooksSeldom():
+    plan = plan_for(transports=("RDMA",))
+    listed = cells.command_of(plan, STUDY, cells.Cell("300ms", "RDMA", "default", 0.0), 1.0, PROGRAMS, "/out", "/out.json")
+    assert value(listed, "--transport") == value(listed, "--transports") == "RDMA" and "--samples" not in listed
+    assert float(value(listed, "--interval")) > cells.PROBE_INTERVAL_S
 
 
 def test_model_twoSegmentsARank_ReachesTheFloor():

@@ -33,6 +33,34 @@ def test_run_dpdkClosedChannels_HasTheSums(tmp_path):
     assert (found["retransmitted"], found["of_channel"], found["window_bytes"]) == (9, False, None)
 
 
+RDMA = cells.Cell("300ms", "RDMA", "default", 0.0)
+
+
+def rdma_run(folder, devices=("r0", "r1", "r2", "r3")):
+    """Over links of the kernel: netem's counters, and those of the RDMA devices."""
+    folder, perf = write_run(folder, plan_for(), RDMA)
+    for stats in folder.glob("stats-*.json"):
+        stats.write_text("{}")
+    record = json.loads((folder / "fabric.json").read_text())
+    del record["late_us"]
+    for one in record["edges"]:
+        one |= {"offered_bytes": None, "mean_delay_ms": None, "max_queue_bytes": None}
+    record["devices"] = [{"host": host, "completer_retry_err": number, "sent_pkts": 10 * number} for number, host in enumerate(devices)]
+    (folder / "fabric.json").write_text(json.dumps(record))
+    return folder, perf
+
+
+def test_run_rdma_HasTheRetriesOfBothDevicesAtTheSlowEdge(tmp_path):
+    found = reading.run_of(*rdma_run(tmp_path / "run"), plan_for(), RDMA)
+    assert found["times_s"] == [1.0, 2.0] and found["fabric"]["slow"]["lost"] == 2 and found["tcp"] is None
+    assert (found["bypass"]["timeouts"], found["bypass"]["packets_sent"], found["bypass"]["retransmitted"]) == (5, 30, None)
+
+
+def test_run_rdmaWithoutADevicesCounters_IsRefused(tmp_path):
+    with pytest.raises(RecordError, match="no counters of the RDMA devices of r2 and r3"):
+        reading.run_of(*rdma_run(tmp_path / "run", devices=("r0", "r1", "r3")), plan_for(), RDMA)
+
+
 @pytest.mark.parametrize("wrong, said", [(5, "5 elements of the all-reduce are wrong"), (None, "nothing was checked")])
 def test_run_wrongElements_IsRefused(tmp_path, wrong, said):
     with pytest.raises(RecordError, match=said):
