@@ -8,6 +8,7 @@ that, as with the switch. The commands are those of `fabric --netem`. The namesp
 """
 
 import json
+import os
 import subprocess
 import time
 from pathlib import Path
@@ -26,6 +27,15 @@ END_S = 10.0
 def emulating_interface(index):
     """Whose qdiscs do what the edges from this rank do."""
     return f"ifb-{index}"
+
+
+def processor():
+    """What carries the links and ranks out: the guest's says that it is emulated."""
+    for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == "model name":
+            return value.strip()
+    return "unknown"
 
 
 class NetemLinks:
@@ -99,7 +109,8 @@ class NetemLinks:
                 process.kill()
             process.wait()
         self.changes = []
-        self.counters = {"schema": "gloo-bypass/fabric/1", "links": "netem", "seconds": round(time.monotonic() - self.began, 3), "edges": self.edges(),
+        self.counters = {"schema": "gloo-bypass/fabric/1", "links": "netem", "kernel": os.uname().release, "processor": processor(),
+                         "seconds": round(time.monotonic() - self.began, 3), "edges": self.edges(),
                          **({"devices": devices} if devices else {})}
         if self.capture:
             self.counters["capture"] = self.capture.end(END_S)

@@ -7,7 +7,7 @@ import jinja2
 from gloo_bypass_model import quantities
 from gloo_bypass_report import machine, page, wording
 
-from . import catalogue, columns
+from . import catalogue, columns, tables
 
 FOLDERS = (Path(__file__).parent, page.FOLDER)
 SOURCE = "Distributed AI fabrics: a network-side perspective"
@@ -67,6 +67,7 @@ def notes(record, plan, study, rows):
         "bytes to the vector reduced here. Its base, 21 s for bytes that need little time themselves, is the processor's: compare growth with care.",
         f"TCP: {kernel['congestion_control']} congestion control, tcp_rmem {kernel['tcp_rmem']}, tcp_wmem {kernel['tcp_wmem']}"
         + (f"; changed in the ranks' namespaces: {settings_text(plan.sysctls)}." if plan.sysctls else ".")]
+    found += tables.elsewhere_of(rows)
     if plan.settings:
         found.append(f"Bypass ranks ran with {settings_text(plan.settings)}.")
     found.append(f"{plan.ranks} ranks and the fabric share {plural(record['machine'].get('cores'), 'core')}: what takes processor time takes longer "

@@ -51,7 +51,12 @@ def fabric_of(path, plan):
     if slow is None:
         raise RecordError(f"{path}: nothing crossed the edge from {start} to {end}")
     late = record.get("late_us", {})
-    return {"slow": slow, "edges": edges, "late_p99_us": late.get("p99"), "seconds": number_at(path, record, "seconds")}
+    return {"slow": slow, "edges": edges, "late_p99_us": late.get("p99"), "netem": netem_of(record), "seconds": number_at(path, record, "seconds")}
+
+
+def netem_of(record):
+    """Where the kernel's netem made the links, in words; None where the fabric's switch did."""
+    return f"Linux {record.get('kernel')} on {record.get('processor')}" if record.get("links") == "netem" else None
 
 
 def probe_of(path, rank):

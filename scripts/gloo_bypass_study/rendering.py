@@ -142,6 +142,8 @@ def show_edge(plan, study, made, say, console):
     console.print(table)
     say("\nmodel: Gloo's schedule at this segment size, as the transport completes, lost frames sent again; x: measured / model; floor: propagation "
         "and serialisation; published: T_ar in training over TCP, scaled to this size", "dim")
+    for sentence in tables.elsewhere_of(made.rows):
+        say(sentence, "dim")
     for one in made.shares:
         say(f"{one.label}: of TCP's {quantities.seconds(one.total_s)}, {100 * one.share(one.transport_s):.0f} % are TCP's, "
             f"{100 * one.share(one.pipeline_s):.0f} % Gloo's pipeline's, {100 * one.share(one.rest_s):.0f} % propagation, serialisation and processor")

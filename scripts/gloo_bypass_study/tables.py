@@ -107,6 +107,13 @@ def rows_of(plan, study, runs):
     return rows
 
 
+def elsewhere_of(rows):
+    """A sentence for each transport that did not cross the fabric's switch."""
+    places = {transport: run["fabric"]["netem"] for row in rows for transport, one in row.measured.items() for run in one.runs if run["fabric"].get("netem")}
+    return [f"{transport}: ranks, and links made by the kernel's netem, were on {place}: another machine's processor time, the same delays."
+            for transport, place in places.items()]
+
+
 def row_at(rows, variant, segment, loss=0.0):
     return next((row for row in rows if (row.variant, row.segment, row.loss_percent) == (variant, segment, loss)), None)
 

@@ -43,6 +43,7 @@ def rdma_run(folder, devices=("r0", "r1", "r2", "r3")):
         stats.write_text("{}")
     record = json.loads((folder / "fabric.json").read_text())
     del record["late_us"]
+    record |= {"links": "netem", "kernel": "6.1.0", "processor": "QEMU TCG CPU"}
     for one in record["edges"]:
         one |= {"offered_bytes": None, "mean_delay_ms": None, "max_queue_bytes": None}
     record["devices"] = [{"host": host, "completer_retry_err": number, "sent_pkts": 10 * number} for number, host in enumerate(devices)]
@@ -53,6 +54,7 @@ def rdma_run(folder, devices=("r0", "r1", "r2", "r3")):
 def test_run_rdma_HasTheRetriesOfBothDevicesAtTheSlowEdge(tmp_path):
     found = reading.run_of(*rdma_run(tmp_path / "run"), plan_for(), RDMA)
     assert found["times_s"] == [1.0, 2.0] and found["fabric"]["slow"]["lost"] == 2 and found["tcp"] is None
+    assert found["fabric"]["netem"] == "Linux 6.1.0 on QEMU TCG CPU"
     assert (found["bypass"]["timeouts"], found["bypass"]["packets_sent"], found["bypass"]["retransmitted"]) == (5, 30, None)
 
 

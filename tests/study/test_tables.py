@@ -92,6 +92,16 @@ def test_render_folder_WritesEverythingAndTheSameAgain(tmp_path):
     assert folder.place("index.html").read_text() == page and plan == plan_for()
 
 
+def test_render_rdmaInTheGuest_SaysWhereItWas(tmp_path):
+    run = run_record("300ms", "RDMA", "default", [8.0])
+    run["fabric"]["netem"] = "Linux 6.1.0 on QEMU TCG CPU"
+    sentence = tables.elsewhere_of(tables.rows_of(plan_for(transports=("TCP", "RDMA")), STUDY, [run]))
+    assert sentence == ["RDMA: ranks, and links made by the kernel's netem, were on Linux 6.1.0 on QEMU TCG CPU: another machine's processor time, the same delays."]
+    folder = study_folder(tmp_path / "study", plan=plan_for(transports=("TCP", "RDMA")).as_record(), runs=[run])
+    rendering.render(folder)
+    assert "Linux 6.1.0 on QEMU TCG CPU" in folder.place("index.html").read_text()
+
+
 def test_render_interruptedStudy_SaysSo(tmp_path):
     folder = study_folder(tmp_path / "study", runs=RUNS[:1], state="interrupted")
     rendering.render(folder)
