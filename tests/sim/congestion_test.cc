@@ -256,6 +256,46 @@ TEST(Swift, ManyFlows_KeepTheQueueBounded) {
   for (const double share : outcome.shares) EXPECT_GT(share, 0.01);
 }
 
+AckSample swiftSample(TimePoint now, Duration rtt, std::uint64_t delivered, std::uint64_t prior) {
+  AckSample sample;
+  sample.now = now;
+  sample.ackedBytes = Flow::kDatagramBytes;
+  sample.rtt = sample.smoothedRtt = rtt;
+  sample.minRtt = microseconds(100);
+  sample.deliveredBytes = delivered;
+  sample.priorDeliveredBytes = prior;
+  return sample;
+}
+
+TEST(Swift, DelayGoneAfterADecrease_WasAWaitAndIsUndone) {
+  Swift swift(Flow::kDatagramBytes);
+  const TimePoint start = Simulation::kStart;
+  swift.onAck(swiftSample(start, microseconds(100), 1'000, 0));
+  const std::size_t before = swift.windowBytes();
+  const Duration target = swift.targetDelay();
+  swift.onAck(swiftSample(start + milliseconds(4), milliseconds(3), 2'000, 0));
+  EXPECT_LE(swift.windowBytes(), before / 2 + 1);
+  // Was under way at the decrease: proves nothing.
+  swift.onAck(swiftSample(start + milliseconds(4), microseconds(100), 3'000, 1'000));
+  EXPECT_LT(swift.windowBytes(), before);
+  swift.onAck(swiftSample(start + milliseconds(5), microseconds(100), 4'000, 2'000));
+  EXPECT_GE(swift.windowBytes(), before);
+  EXPECT_GT(swift.targetDelay(), target);  // such a host gets more
+  for (int i = 0; i < 20; ++i) swift.onAck(swiftSample(start + milliseconds(100) * i, microseconds(100), 5'000, 4'000));
+  EXPECT_LE(swift.targetDelay(), target);  // and loses it again
+}
+
+TEST(Swift, DelayShrinksAsTheWindow_IsAQueueAndStaysDecreased) {
+  Swift swift(Flow::kDatagramBytes);
+  const TimePoint start = Simulation::kStart;
+  swift.onAck(swiftSample(start, microseconds(100), 1'000, 0));
+  const std::size_t before = swift.windowBytes();
+  swift.onAck(swiftSample(start + milliseconds(4), microseconds(600), 2'000, 0));
+  swift.onAck(swiftSample(start + milliseconds(5), microseconds(300), 3'000, 2'000));
+  swift.onAck(swiftSample(start + milliseconds(6), microseconds(180), 4'000, 3'000));
+  EXPECT_LE(swift.windowBytes(), before / 2);
+}
+
 TEST(Swift, LongerPath_IsLearntAtTheFloor) {
   Simulation simulation;
   const LinkModel before = linkOf(kGigabit, microseconds(50), 0, 20.0);

@@ -17,7 +17,10 @@ constexpr double kMaxDecrease = 0.5;
 constexpr Duration kFlowScalingRange = std::chrono::microseconds(50);
 constexpr double kFlowScalingMinDatagrams = 4;
 constexpr double kFlowScalingMaxDatagrams = 256;
-constexpr Duration kHostDelay = std::chrono::microseconds(50);
+constexpr Duration kMinHostDelay = std::chrono::microseconds(50);
+// As BBR's allowance for acknowledgements that come late.
+constexpr Duration kMaxHostDelay = std::chrono::milliseconds(1);
+constexpr Duration kHostDelayHalvesEach = std::chrono::milliseconds(100);
 // Timely's hyperactive increase: after this many rounds under the target, faster by one datagram a round for each
 // further round, to at most kMaxHyperactive.
 constexpr int kHyperactiveAfterRounds = 5;
@@ -31,7 +34,9 @@ double nanoseconds(Duration d) { return static_cast<double>(d.count()); }
 }  // namespace
 
 Swift::Swift(std::size_t mss)
-    : mss_(static_cast<double>(mss)), window_(kInitialWindowDatagrams * static_cast<double>(mss)) {}
+    : mss_(static_cast<double>(mss)),
+      window_(kInitialWindowDatagrams * static_cast<double>(mss)),
+      hostDelay_(kMinHostDelay) {}
 
 void Swift::onSent(TimePoint, std::size_t bytes, std::size_t inFlightBytes) {
   if (static_cast<double>(inFlightBytes + bytes) + mss_ > window_) windowLimited_ = true;
@@ -41,18 +46,19 @@ void Swift::onAck(const AckSample& sample) {
   if (sample.ackedBytes > 0) timeouts_ = 0;
   if (sample.smoothedRtt > Duration{0}) smoothedRtt_ = sample.smoothedRtt;
   if (sample.rtt > Duration{0}) updateMinimalRtt(sample);
+  judgeDecrease(sample);
   if (sample.lostBytes > 0) {
     starting_ = false;
-    if (mayDecrease(sample.now)) decrease(1 - kMaxDecrease, sample.now);
+    if (mayDecrease(sample.now)) decrease(1 - kMaxDecrease, sample);
+    before_.window = 0;  // a loss is no delay
   } else if (sample.rtt > Duration{0}) {
     const Duration target = targetDelay();
     if (sample.rtt <= target) {
       increase(sample.ackedBytes);
     } else {
-      starting_ = false;
-      roundsUnderTarget_ = 0;
       const double excess = nanoseconds(sample.rtt - target) / nanoseconds(sample.rtt);
-      if (mayDecrease(sample.now)) decrease(std::max(1 - kDecreaseSlope * excess, 1 - kMaxDecrease), sample.now);
+      if (mayDecrease(sample.now)) decrease(std::max(1 - kDecreaseSlope * excess, 1 - kMaxDecrease), sample);
+      roundsUnderTarget_ = 0;
     }
   }
   if (sample.ackedBytes > 0 && sample.priorDeliveredBytes >= roundEndDelivered_) endRound(sample);
@@ -65,8 +71,9 @@ void Swift::onTimeout(TimePoint now) {
   if (timeouts_ >= kTimeoutsUntilFloor) {
     window_ = kMinWindowDatagrams * mss_;
   } else {
-    decrease(1 - kMaxDecrease, now);
+    decrease(1 - kMaxDecrease, {.now = now});
   }
+  before_.window = 0;
 }
 
 Duration Swift::targetDelay() const {
@@ -75,7 +82,7 @@ Duration Swift::targetDelay() const {
   static const double kBeta = -kAlpha / std::sqrt(kFlowScalingMaxDatagrams);
   const double scaling =
       std::clamp(kAlpha / std::sqrt(window_ / mss_) + kBeta, 0.0, nanoseconds(kFlowScalingRange));
-  return minRtt_ + minRtt_ / 2 + kHostDelay + Duration(static_cast<Duration::rep>(scaling));
+  return minRtt_ + minRtt_ / 2 + hostDelay_ + Duration(static_cast<Duration::rep>(scaling));
 }
 
 // The session's minimum goes back to the handshake, before this flow and, in a job whose ranks all connect first, most
@@ -119,9 +126,35 @@ void Swift::increase(std::size_t ackedBytes) {
   window_ = std::min(window_, kMaxWindowBytes);
 }
 
-void Swift::decrease(double factor, TimePoint now) {
+void Swift::decrease(double factor, const AckSample& sample) {
+  if (before_.window == 0) before_ = {window_, starting_, roundsUnderTarget_};
+  expectedDelay_ = Duration(static_cast<Duration::rep>(nanoseconds(sample.rtt) * factor));
+  deliveredAtDecrease_ = sample.deliveredBytes;
   window_ = std::max(window_ * factor, kMinWindowDatagrams * mss_);
-  lastDecrease_ = now;
+  lastDecrease_ = sample.now;
+  starting_ = false;
+}
+
+// The first frame sent after a decrease that is back within the target tells whether the delay before it was a queue.
+void Swift::judgeDecrease(const AckSample& sample) {
+  forgetHostDelay(sample.now);
+  if (before_.window == 0 || sample.ackedBytes == 0 || sample.rtt <= Duration{0}) return;
+  const Duration target = targetDelay();
+  if (sample.priorDeliveredBytes < deliveredAtDecrease_ || sample.rtt > target) return;
+  if (expectedDelay_ > target + target / 4) {
+    window_ = std::max(window_, before_.window);
+    starting_ = before_.starting;
+    roundsUnderTarget_ = before_.roundsUnderTarget;
+    hostDelay_ = std::min(2 * hostDelay_, kMaxHostDelay);
+    hostDelayHalvedAt_ = sample.now;
+  }
+  before_.window = 0;
+}
+
+void Swift::forgetHostDelay(TimePoint now) {
+  if (hostDelay_ == kMinHostDelay || now - hostDelayHalvedAt_ < kHostDelayHalvesEach) return;
+  hostDelay_ = std::max(hostDelay_ / 2, kMinHostDelay);
+  hostDelayHalvedAt_ = now;
 }
 
 }  // namespace gloo_bypass

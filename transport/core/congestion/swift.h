@@ -2,11 +2,14 @@
 // SIGCOMM 2015, section 4.3 for the hyperactive increase): the window grows while the round trip stays under a target, and
 // shrinks, once a round trip at most, in proportion to the excess.
 //
-//   target = minimal RTT x 1.5 + 50 us + flow scaling (up to 50 us more for small windows, so that many flows share)
+//   target = minimal RTT x 1.5 + host delay + flow scaling (up to 50 us more for small windows, so that many flows share)
 //
 // What differs from the paper, and why:
-// - One delay, end to end: there are no NIC timestamps to tell the fabric's from the host's. The 50 us cover our own
-//   batching, delayed acknowledgements and the scheduling of a polling thread.
+// - One delay, end to end: there are no NIC timestamps to tell the fabric's from the host's. The host delay, 50 us to begin with, covers
+//   our own batching, delayed acknowledgements and the scheduling of a polling thread.
+// - A queue that a decrease has cut by a part is shorter by that part a round trip later. Delay that is gone altogether was none: a
+//   host waited for a core. Then the decrease is undone and the host delay doubles, up to 1 ms; it halves each 100 ms. So a flow
+//   between busy hosts keeps enough under way to last through such waits, and one between hosts that poll keeps its queue short.
 // - The base of the target is measured (minimal RTT), not configured from the topology.
 // - A doubling start until the target is first passed; the paper's flows start in a warm fabric.
 // - No window under two datagrams, so no pacing: incast of more flows than the queue has datagrams is left to the RTO.
@@ -38,7 +41,9 @@ class Swift final : public CongestionController {
   void updateMinimalRtt(const AckSample& sample);
   void endRound(const AckSample& sample);
   void increase(std::size_t ackedBytes);
-  void decrease(double factor, TimePoint now);
+  void decrease(double factor, const AckSample& sample);
+  void judgeDecrease(const AckSample& sample);
+  void forgetHostDelay(TimePoint now);
   bool mayDecrease(TimePoint now) const { return now - lastDecrease_ >= smoothedRtt_; }
 
   const double mss_;
@@ -47,6 +52,16 @@ class Swift final : public CongestionController {
   bool pathChanged_ = false;     // the session's own minimum is of another path
   Duration smoothedRtt_{0};
   TimePoint lastDecrease_ = TimePoint{} - std::chrono::hours(24);
+  Duration hostDelay_;
+  TimePoint hostDelayHalvedAt_{};
+  // Before the decreases that are not judged yet; window 0: there are none.
+  struct Before {
+    double window = 0;
+    bool starting = false;
+    int roundsUnderTarget = 0;
+  } before_;
+  Duration expectedDelay_{0};  // what a queue would still make after the latest of them
+  std::uint64_t deliveredAtDecrease_ = 0;  // frames sent after it carry no smaller priorDeliveredBytes
   bool starting_ = true;         // doubling, until the target is first passed
   bool windowLimited_ = false;   // this round filled the window; without that, growth would be unfounded
   bool lastRoundLimited_ = false;
