@@ -2,9 +2,12 @@
 
 from dataclasses import dataclass
 
+from .cells import Plan
+
 # Those of a complete comparison.
 STANDARD = ("TCP", "DPDK", "RDMA")
 NOT_ASKED_FOR = "it was not asked for"
+NOT_OFFERED = "of the studies, those of one slow edge alone run over it"
 
 
 @dataclass(frozen=True)
@@ -21,12 +24,12 @@ def kind_of(transport):
     return transport.partition("-")[0]
 
 
-def why_of(record, transport, planned):
+def why_of(record, plan, transport, planned):
     for one in record.get("left_out", []):
         if transport in one["what"]:
             return one["why"]
     if not planned:
-        return NOT_ASKED_FOR
+        return NOT_ASKED_FOR if transport != "RDMA" or isinstance(plan, Plan) else NOT_OFFERED
     for one in record.get("failures", []):
         if transport in one["stage"]:
             return one["reason"]
@@ -39,4 +42,4 @@ def absent_of(record, plan):
     planned = {kind_of(one) for one in plan.transports}
     listed = [(one, True) for one in plan.transports if one not in measured]
     listed += [(one, False) for one in STANDARD if one not in planned]
-    return [Absent(one, why_of(record, one, is_planned), is_planned) for one, is_planned in listed]
+    return [Absent(one, why_of(record, plan, one, is_planned), is_planned) for one, is_planned in listed]

@@ -108,19 +108,22 @@ def throughput(traces, variants, transports, theme):
 
 
 def large_directions(traces, variant_names):
-    """Of all runs of these variants, in order: those that carry much anywhere."""
-    found = set()
+    """Of all runs of these variants: those that carry much anywhere, the largest first."""
+    found = {}
     for (variant, _), trace in traces.items():
         if variant not in variant_names or not trace.directions:
             continue
         sums = {direction: sum(series.bytes) for direction, series in trace.directions.items()}
-        found |= {direction for direction, size in sums.items() if size > SMALL_SHARE * max(sums.values())}
-    return sorted(found)
+        for direction, size in sums.items():
+            if size > SMALL_SHARE * max(sums.values()):
+                found[direction] = max(size, found.get(direction, 0))
+    # Those of the ring carry the same but for a little: together, in the order of the ranks.
+    return sorted(found, key=lambda direction: (found[direction] < 0.8 * max(found.values()), direction))
 
 
 def direction_look(index, theme):
-    look = panels.look_of(index, theme)
-    return look | {"linewidth": panels.WIDTHS[index % len(panels.WIDTHS)]}
+    """The first ones lie on each other, as a ring's do; the others are alone."""
+    return panels.look_of(index, theme) | {"linewidth": panels.WIDTHS[min(index, len(panels.WIDTHS) - 1)]}
 
 
 def cumulative(traces, variants, transports, theme):
@@ -133,10 +136,11 @@ def cumulative(traces, variants, transports, theme):
         if not trace.directions:
             series = trace.total.coarser()
             one.plot(series.edges_s, [size / factor for size in series.cumulative], linewidth=2, color=theme.series[place])
-        for direction, series in sorted(trace.directions.items()):
-            coarse = series.coarser()
+        # What is small below, then the broadest line first.
+        for direction in sorted(trace.directions, key=lambda each: large.index(each) if each in large else -1):
+            coarse = trace.directions[direction].coarser()
             look = direction_look(large.index(direction), theme) if direction in large else {"color": theme.faint, "linewidth": 0.7}
             one.plot(coarse.edges_s, [size / factor for size in coarse.cumulative], solid_capstyle="butt", **look)
     if large:
-        panels.key_of(figure, theme, [(f"{start}\u2192{end}", direction_look(index, theme)) for index, (start, end) in enumerate(large)])
+        panels.key_of(figure, theme, [(f"{start}\u2192{end}".replace("r", ""), direction_look(index, theme)) for index, (start, end) in enumerate(large)])
     return finish_traffic(figure, axes, variants, theme, f"{prefix}B")

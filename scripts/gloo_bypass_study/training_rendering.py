@@ -52,6 +52,15 @@ def figure_name(row):
     return ", ".join([METRICS.get(row.metric, row.metric), *([] if row.statistic in IMPLIED else [row.statistic]), *([row.unit] if row.unit != "1" else [])])
 
 
+def decimals_of(rows):
+    """(metric, unit) -> digits after the point, as many as published figures of it have: ours have no more."""
+    found = {}
+    for row in rows:
+        digits = len(f"{row.published:.10f}".rstrip("0").partition(".")[2])
+        found[row.metric, row.unit] = max(digits, found.get((row.metric, row.unit), 0))
+    return found
+
+
 def sections_of(found):
     """(heading, what is said under it, pictures, key) of each that has any."""
     for key, (heading, said) in training_pictures.SECTIONS.items():
@@ -65,7 +74,8 @@ def render(folder, record, plan, study):
     made = summarise(record, plan, study)
     found = training_pictures.all_of(folder, record, plan, study, made.flows)
     pictures.write(folder, found)
-    environment = page.environment_with(figure_name=figure_name)
+    decimals = decimals_of(made.rows)
+    environment = page.environment_with(figure_name=figure_name, figure=lambda value, row: f"{value:,.{decimals[row.metric, row.unit]}f}")
     folder.write_text("index.html", environment.get_template("training.html.j2").render(
         record=record, plan=plan, study=study, made=made, sections=list(sections_of(found)), absent=columns.absent_of(record, plan),
         notes=notes(record, plan, study), source=page.SOURCE, machine_lines=page.machine_lines(record),

@@ -71,8 +71,8 @@ def test_series_coarser_KeepsAllBytes(count, most, expected):
 def test_directions_large_LeaveAcknowledgementsOut():
     def series(size):
         return traces.Series(0.0, 1.0, [size])
-    trace = traces.RunTrace([], series(1), {("r0", "r1"): series(1000), ("r1", "r0"): series(19), ("r1", "r2"): series(21)}, [], True)
-    assert trace_plots.large_directions({("ws=2", "TCP"): trace}, ["ws=2"]) == [("r0", "r1"), ("r1", "r2")]
+    trace = traces.RunTrace([], series(1), {("r0", "r1"): series(1000), ("r1", "r0"): series(19), ("r0", "r2"): series(21), ("r1", "r2"): series(990)}, [], True)
+    assert trace_plots.large_directions({("ws=2", "TCP"): trace}, ["ws=2"]) == [("r0", "r1"), ("r1", "r2"), ("r0", "r2")]
     assert trace_plots.large_directions({("ws=4", "TCP"): trace}, ["ws=2"]) == []
 
 
@@ -119,3 +119,9 @@ def test_columns_transportWithoutRuns_IsNamedWithTheReason(record, expected):
 def test_columns_otherLinkOfATransport_IsThatTransport():
     record = {"state": "complete", "runs": [{"cell": {"transport": "DPDK-netdev"}}]}
     assert [one.transport for one in columns.absent_of(record, plan_for(transports=("DPDK-netdev",)))] == ["TCP", "RDMA"]
+
+
+def test_columns_rdmaInTraining_IsNotOffered():
+    record = {"state": "complete", "runs": [{"cell": {"transport": one}} for one in ("TCP", "DPDK")]}
+    one, = columns.absent_of(record, training.TrainingPlan(study="precision", scale="small"))
+    assert (one.transport, one.why) == ("RDMA", "of the studies, those of one slow edge alone run over it")
