@@ -10,9 +10,6 @@
 namespace gloo_bypass::fabric {
 namespace {
 
-// A look at the markers' socket is a system call; frames that come within one such interval of a marker may be on its wrong side.
-constexpr Duration kLookInterval = std::chrono::microseconds(20);
-
 Error captureError(const std::string& what) { return {ErrorScope::kDevice, ErrorCode::kUnavailable, what}; }
 
 Result<capture::MarkerSocket> openMarkers(const std::string& address, int epoll) {
@@ -56,7 +53,7 @@ FabricCapture::FabricCapture(CaptureOptions options, std::unique_ptr<capture::Fr
 void FabricCapture::onRound(TimePoint now) {
   if (markers_ && now >= nextLook_) {
     receiveMarkers(now);
-    nextLook_ = now + kLookInterval;
+    nextLook_ = now + capture::MarkerSocket::kLookInterval;
   }
 }
 

@@ -10,6 +10,7 @@
 
 #include "transport/base/file_descriptor.h"
 #include "transport/base/status.h"
+#include "transport/base/time.h"
 
 namespace gloo_bypass::capture {
 
@@ -24,6 +25,8 @@ class MarkerSocket {
   std::size_t receive(const std::function<void(std::span<const std::byte> frame)>& onMarker);
   // A step has two.
   static constexpr std::size_t kMarkersALook = 16;
+  // How long not to look again: a look is a system call. Frames that come within one such interval of a marker may be on its wrong side.
+  static constexpr Duration kLookInterval = std::chrono::microseconds(20);
 
  private:
   explicit MarkerSocket(FileDescriptor socket) : socket_(std::move(socket)) {}

@@ -14,8 +14,6 @@ namespace gloo_bypass {
 namespace {
 
 constexpr std::size_t kPortInterface = 0, kMarkersInterface = 1;
-// A look at the markers' socket is a system call; frames that come within one such interval of a marker may be on its wrong side.
-constexpr Duration kLookInterval = std::chrono::microseconds(20);
 
 Error refuse(std::string message) { return {ErrorScope::kDevice, ErrorCode::kUnavailable, std::move(message)}; }
 
@@ -80,7 +78,7 @@ void PortCapture::record(capture::FrameDirection direction, std::span<const std:
 }
 
 void PortCapture::lookForMarkers(TimePoint now) {
-  nextLook_ = now + kLookInterval;
+  nextLook_ = now + capture::MarkerSocket::kLookInterval;
   (void)markers_->receive([&](std::span<const std::byte> frame) {
     recorder_->record(kMarkersInterface, now.time_since_epoch() + toUnixTime_, frame);
   });
