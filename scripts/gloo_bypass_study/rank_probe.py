@@ -155,9 +155,9 @@ def traffic(interface):
 
 
 def process_use(pid):
-    """(CPU seconds, resident bytes) of a process, its threads included; None where it has gone."""
+    """(CPU seconds, resident bytes) of a process, its threads included; None where it has gone, or is going and has no memory any more."""
     words = text_of(f"/proc/{pid}/stat").rpartition(")")[2].split()
-    if len(words) < 22:
+    if len(words) < 22 or words[21] == "0":
         return None
     return (int(words[11]) + int(words[12])) / TICKS, int(words[21]) * PAGE
 

@@ -30,7 +30,7 @@ def study(capsys):
 @pytest.mark.parametrize("arguments, said", [
     ((), "required: NAME"), (("edge-colour",), "invalid choice: 'edge-colour'"),
     (("edge-latency", "--variants", "base,400ms"), "'400ms' is none of base, 100ms, 200ms, 300ms"),
-    (("edge-latency", "--transports", "TCP,TCP"), "names one twice"), (("edge-latency", "--transports", "RDMA"), "'RDMA' is none of TCP, DPDK"),
+    (("edge-latency", "--transports", "TCP,TCP"), "names one twice"), (("world-size", "--transports", "RDMA"), "'RDMA' is none of TCP, DPDK"),
     (("edge-latency", "--losses", "0,51"), "it must be a number from 0 to 50"), (("edge-latency", "--segments", "three"), "'three' is none of"),
     (("edge-latency", "--repeats", "0"), "from 1 to 100"), (("edge-latency", "--sysctl", "kernel.x=1"), "is not net.NAME=VALUE"),
     (("edge-latency", "--env", "x"), "is not NAME=VALUE"), (("edge-latency", "--bytes", "30"), "--bytes 30: it must be a multiple of 4, and 32"),

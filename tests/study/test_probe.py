@@ -59,6 +59,15 @@ def test_probe_rankOverTcp_HasTheInterfacesBytes(tmp_path):
     assert record["traffic"]["source"] == "the kernel's counters of lo" and record["samples"][0]["received_bytes"] >= 0
 
 
+def test_probe_processThatHasEnded_IsNotSampled():
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+    try:
+        assert rank_probe.process_use(ended.pid) is None and rank_probe.process_use(os.getpid())[1] > 0
+    finally:
+        ended.wait()
+
+
 def test_probe_samples_AreAtWholeIntervalsOfTheRun(tmp_path):
     before = time.time()
     _, record = probed(tmp_path, "import time; time.sleep(0.5)", {})
