@@ -38,6 +38,11 @@ def processor():
     return "unknown"
 
 
+def lost_by_processors():
+    """Frames that the kernel has thrown away since it started because too many waited for a processor (netdev_max_backlog)."""
+    return sum(int(line.split()[1], 16) for line in Path("/proc/net/softnet_stat").read_text().splitlines())
+
+
 class NetemLinks:
     """Owned by one thread. make() before the ranks' interfaces exist, connect() once they do, start() when the ranks start, end() after them."""
 
@@ -46,7 +51,7 @@ class NetemLinks:
         self.options, self.hosts, self.script_of = options, description["hosts"], script_of
         self.path = Path(folder) / "links.net"
         self.changes, self.capture, self.counters = [], None, None
-        self.began = time.monotonic()
+        self.began, self.lost_before = time.monotonic(), lost_by_processors()
         self.log = options.output / "fabric.log"
 
     def prefix(self):
@@ -111,6 +116,7 @@ class NetemLinks:
         self.changes = []
         self.counters = {"schema": "gloo-bypass/fabric/1", "links": "netem", "kernel": os.uname().release, "processor": processor(),
                          "seconds": round(time.monotonic() - self.began, 3), "edges": self.edges(),
+                         "missed": lost_by_processors() - self.lost_before,
                          **({"devices": devices} if devices else {})}
         if self.capture:
             self.counters["capture"] = self.capture.end(END_S)
@@ -142,6 +148,9 @@ class NetemLinks:
         for edge in self.counters["edges"]:
             rows.append(f"{edge['from'] + '->' + edge['to']:<16}{edge['delivered']:>12}{edge['delivered_bytes']:>16}"
                         f"{edge['lost_randomly']:>10}{edge['lost_in_queue']:>10}")
+        if self.counters["missed"]:
+            rows.append(f"{self.counters['missed']} frames were lost beside the edges: the kernel had too many waiting for a processor "
+                        "(net.core.netdev_max_backlog)")
         lost = self.counters.get("capture", {}).get("lost", 0)
         if lost:
             rows.append(f"the capture lost {lost} frames: it could not keep up; --snap keeps less of each")

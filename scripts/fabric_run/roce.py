@@ -29,6 +29,9 @@ DEVICES = Path("/sys/class/infiniband")
 # 4.096 us times 2 to the power of a queue pair's timeout.
 TIMEOUT_UNIT_S = 4.096e-6
 LEAST_TIMEOUT, MOST_TIMEOUT = 16, 31
+# Frames that may wait for a processor at the other end of a veth pair. SoftRoCE sends the answer to a READ of 1 MiB at once, in up to 4,096 of them,
+# takes a lost one for a device without resources, and may fail the connection for it; the kernel's default is 1,000.
+BACKLOG, BACKLOG_FRAMES = Path("/proc/sys/net/core/netdev_max_backlog"), 65536
 PATIENCE = 1.5        # the peer's own processing, and the timer's coarseness
 
 
@@ -66,7 +69,7 @@ class RoceHosts:
     """Owned by one thread. remove() takes away what make() made, however far it came."""
 
     def __init__(self, hosts, mtu):
-        self.hosts, self.mtu, self.made, self.rules = hosts, mtu, 0, []
+        self.hosts, self.mtu, self.made, self.rules, self.backlog = hosts, mtu, 0, [], None
 
     def rule(self, index):
         return ["pref", 0, "oif", interface_of(index), "lookup", FIRST_TABLE + index]
@@ -75,6 +78,9 @@ class RoceHosts:
         """`links`: the path of the network namespace of the other ends."""
         if Path("/proc/sys/net/ipv4/conf/all/rp_filter").read_text().strip() == "1":
             raise FabricRunError("net.ipv4.conf.all.rp_filter = 1 drops what comes from an address of this machine: set it to 0 or 2")
+        if int(BACKLOG.read_text()) < BACKLOG_FRAMES:
+            self.backlog = BACKLOG.read_text()
+            BACKLOG.write_text(str(BACKLOG_FRAMES))
         for index, host in enumerate(self.hosts):
             name = interface_of(index)
             network.answer("ip", "link", "add", name, "mtu", self.mtu, "address", mac_of(host, index), "type", "veth", "peer", "name",
@@ -129,7 +135,9 @@ class RoceHosts:
             if rule[1] == LOCAL_MOVED_TO:
                 network.attempt("ip", "rule", "add", "pref", 0, "lookup", "local")
             network.attempt("ip", "rule", "del", *rule)
-        self.made, self.rules = 0, []
+        if self.backlog:
+            BACKLOG.write_text(self.backlog)
+        self.made, self.rules, self.backlog = 0, [], None
 
     def counters(self):
         """What each device counted: sent again, out of order, given up."""
