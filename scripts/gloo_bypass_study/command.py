@@ -18,7 +18,7 @@ from . import cells
 from .options import KINDS, ROOT, kind_of
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
-DESCRIPTION = """Runs a study over kernel TCP and over DPDK, in turn, through the same emulated links, and prints its tables with what
+DESCRIPTION = """Runs a study over kernel TCP, over DPDK and (one slow edge) over RDMA, in turn, through the same emulated links, and prints its tables with what
 was published, what was measured and what the model says. Those up to flow-symmetry are the published studies; the others sweep one parameter.
 Writes a folder with JSON, CSV, plots and a page."""
 EPILOG = """\
