@@ -33,6 +33,12 @@ def plural(count, noun):
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
+def in_words(names):
+    """TCP, DPDK and RDMA."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
 def turns(rows):
     """How often each cell was run."""
     runs = sorted({len(one.runs) for row in rows for one in row.measured.values()})
@@ -83,5 +89,5 @@ def html_of(record, plan, study, rows, found, pictures):
         sections={name: [one.as_shown() for one in pictures if one.section == name] for name in ("result", "ranks")},
         segment_names=catalogue.SEGMENT_NAMES, notes=notes(record, plan, study, rows) if rows else [], others=plan.transports[1:],
         machine_lines=page.machine_lines(record), table_number=study.tables["t_ar"],
-        opening=f"{plan.ranks} ranks on {machine.in_words(record['machine'])}, over {' and '.join(plan.transports)} through an emulated fabric; ring "
+        opening=f"{plan.ranks} ranks on {machine.in_words(record['machine'])}, over {in_words(plan.transports)} through an emulated fabric; ring "
                 f"all-reduce of {wording.number(plan.bytes / 1e6)} MB.")

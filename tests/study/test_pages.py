@@ -7,6 +7,7 @@ import pytest
 from conftest import MACHINE, RUNS, probe, study_folder
 from gloo_bypass_report import plots
 from gloo_bypass_report.results import ResultsFolder
+from gloo_bypass_study import page as study_page
 from gloo_bypass_study import rendering, training
 
 EDGES = [{"from": "10.77.0.2", "to": "10.77.0.3", "bytes": 327e6}, {"from": "10.77.0.3", "to": "10.77.0.2", "bytes": 2e4}]
@@ -54,6 +55,11 @@ def trained(tmp_path_factory):
 @pytest.fixture(scope="module")
 def edge(tmp_path_factory):
     return drawn(study_folder(tmp_path_factory.mktemp("edge") / "study", runs=RUNS, left_out=LEFT_OUT))
+
+
+@pytest.mark.parametrize("names, said", [(("TCP",), "TCP"), (("TCP", "DPDK"), "TCP and DPDK"), (("TCP", "DPDK", "RDMA"), "TCP, DPDK and RDMA")])
+def test_page_transports_AreListedInWords(names, said):
+    assert study_page.in_words(names) == said
 
 
 @pytest.fixture(params=["trained", "edge"])
