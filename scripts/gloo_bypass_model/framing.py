@@ -20,9 +20,9 @@ COMMON_HEADER_BYTES, MESSAGE_HEADER_BYTES, MAX_PADDING_BYTES = 56, 44, 63
 DATA_HEADER_BYTES = COMMON_HEADER_BYTES + MESSAGE_HEADER_BYTES
 GRANT_BYTES = COMMON_HEADER_BYTES + 8
 RENDEZVOUS_BYTES = 32768                 # longer messages wait for a grant on short paths with loss
-FRAMES_AN_ACKNOWLEDGEMENT, LOSSLESS_FRAMES_AN_ACKNOWLEDGEMENT = 2, 64
-# Where data goes both ways most acknowledgements ride on it; one for nine frames goes alone (measured between two network namespaces).
-FRAMES_AN_ACKNOWLEDGEMENT_BOTH_WAYS = 9
+FRAMES_AN_ACKNOWLEDGEMENT, LOSSLESS_FRAMES_AN_ACKNOWLEDGEMENT = 8, 64
+# Where data goes both ways most acknowledgements ride on it; one for 10 to 20 frames goes alone (measured through the fabric).
+FRAMES_AN_ACKNOWLEDGEMENT_BOTH_WAYS = 12
 # A memory link gives credit anew after a quarter of GLOO_BYPASS_EAGER_BYTES.
 CREDIT_STEP_BYTES = 2**20
 

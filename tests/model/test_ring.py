@@ -106,10 +106,10 @@ def test_tcp_frames_by_hand():
 
 def test_datagram_frames_by_hand():
     path = framing.DatagramPath("x", "", 1472)
-    cost = path.message(10 * 1372, both_ways=False)
-    assert cost.forward == 10 * (1372 + 142) and cost.backward == 5 * 98
-    granted = path.message(30 * 1372, both_ways=False)
-    assert granted.forward == 30 * 1514 + 142 and granted.backward == 15 * 98 + 106
+    cost = path.message(16 * 1372, both_ways=False)
+    assert cost.forward == 16 * (1372 + 142) and cost.backward == 2 * 98
+    granted = path.message(32 * 1372, both_ways=False)
+    assert granted.forward == 32 * 1514 + 142 and granted.backward == 4 * 98 + 106
     assert framing.DatagramPath("x", "", 61398, lossless=True).chunk == 61184
 
 

@@ -85,14 +85,12 @@ bool Session::Impl::sendProbeReply(TimePoint now, SessionDatagram* out) {
   return give(out, Sent::kProbeReply);
 }
 
-// Memory links acknowledge rarely: ask before the window is full. And a window of a datagram or two must not wait for a
-// delayed acknowledgement.
+// Acknowledgements come rarely: ask before the window is full, four times in it, so that one of a few datagrams waits for no delay.
 void Session::Impl::requestAckWhereUseful(SentFrame* frame) {
   const std::size_t window = congestion_->windowBytes();
   sentSinceAckRequest_ += frame->wireBytes;
-  if (config_.losslessLink ? sentSinceAckRequest_ >= window / 4 : window < 4 * std::size_t{frame->wireBytes}) {
-    frame->ackRequested = true;
-  }
+  const bool rare = config_.losslessLink || window < 4 * kAckEvery * std::size_t{frame->wireBytes};
+  if (rare && sentSinceAckRequest_ >= window / 4) frame->ackRequested = true;
   if (frame->ackRequested) sentSinceAckRequest_ = 0;
 }
 
