@@ -63,7 +63,7 @@ void FabricCapture::onFrame(std::size_t host, std::span<const std::byte> frame, 
 
 void FabricCapture::receiveMarkers(TimePoint now) {
   markersReceived_ +=
-      markers_->receive([&](std::span<const std::byte> frame) { recorder_->record(markersInterface_, unixTime(now), frame); });
+      markers_->receive([&](capture::UnixTime, std::span<const std::byte> frame) { recorder_->record(markersInterface_, unixTime(now), frame); });
 }
 
 Status FabricCapture::finish(TimePoint now) {

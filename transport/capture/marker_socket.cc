@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <time.h>
 
 #include <array>
 #include <cerrno>
@@ -66,6 +67,16 @@ std::vector<std::byte> markerFrame(const sockaddr_in& from, const sockaddr_in& t
   return frame;
 }
 
+// When the kernel received it; where it does not say, now.
+UnixTime timeOf(msghdr& message) {
+  timespec time{};
+  (void)::clock_gettime(CLOCK_REALTIME, &time);
+  for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr; part = CMSG_NXTHDR(&message, part)) {
+    if (part->cmsg_level == SOL_SOCKET && part->cmsg_type == SCM_TIMESTAMPNS) std::memcpy(&time, CMSG_DATA(part), sizeof time);
+  }
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
 }  // namespace
 
 bool MarkerSocket::isAddress(const std::string& address) { return parseAddress(address).has_value(); }
@@ -78,20 +89,29 @@ Result<MarkerSocket> MarkerSocket::open(const std::string& text) {
   if (!socket || ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0) {
     return wrong(fmt::format("cannot be received there: {}", std::strerror(errno)));
   }
+  const int on = 1;
+  (void)::setsockopt(socket.get(), SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on);
   return MarkerSocket(std::move(socket));
 }
 
-std::size_t MarkerSocket::receive(const std::function<void(std::span<const std::byte> frame)>& onMarker) {
+std::size_t MarkerSocket::receive(const std::function<void(UnixTime received, std::span<const std::byte> frame)>& onMarker) {
   std::array<std::byte, kLongestMarker> bytes;
   for (std::size_t i = 0; i < kMarkersALook; ++i) {
     sockaddr_in from{}, to{};
-    socklen_t length = sizeof from;
-    const ssize_t size =
-        ::recvfrom(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT, reinterpret_cast<sockaddr*>(&from), &length);
+    iovec vector{bytes.data(), bytes.size()};
+    alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(timespec))> control;
+    msghdr message{};
+    message.msg_name = &from;
+    message.msg_namelen = sizeof from;
+    message.msg_iov = &vector;
+    message.msg_iovlen = 1;
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    const ssize_t size = ::recvmsg(socket_.get(), &message, MSG_DONTWAIT);
     if (size < 0) return i;
-    length = sizeof to;
+    socklen_t length = sizeof to;
     (void)::getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&to), &length);
-    onMarker(markerFrame(from, to, std::span(bytes).first(static_cast<std::size_t>(size))));
+    onMarker(timeOf(message), markerFrame(from, to, std::span(bytes).first(static_cast<std::size_t>(size))));
   }
   return kMarkersALook;
 }

@@ -11,6 +11,7 @@
 #include "transport/base/file_descriptor.h"
 #include "transport/base/status.h"
 #include "transport/base/time.h"
+#include "transport/capture/pcapng_blocks.h"
 
 namespace gloo_bypass::capture {
 
@@ -21,8 +22,9 @@ class MarkerSocket {
   static bool isAddress(const std::string& address);
 
   int fd() const { return socket_.get(); }
-  // Hands over the frame of each marker that has come, kMarkersALook at most; returns how many. MAC addresses are 02:00:00:00:00:00.
-  std::size_t receive(const std::function<void(std::span<const std::byte> frame)>& onMarker);
+  // Hands over the frame of each marker that has come, and when the kernel received it; kMarkersALook at most; returns how many. MAC
+  // addresses are 02:00:00:00:00:00.
+  std::size_t receive(const std::function<void(UnixTime received, std::span<const std::byte> frame)>& onMarker);
   // A step has two.
   static constexpr std::size_t kMarkersALook = 16;
   // How long not to look again: a look is a system call. Frames that come within one such interval of a marker may be on its wrong side.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <utility>
@@ -74,13 +75,16 @@ void PortCapture::record(capture::FrameDirection direction, std::span<const std:
   if (finished_) return;
   const TimePoint now = monotonicNow();
   if (markers_ && now >= nextLook_) lookForMarkers(now);
-  recorder_->record(kPortInterface, now.time_since_epoch() + toUnixTime_, direction, pieces, wholeBytes);
+  latest_ = now.time_since_epoch() + toUnixTime_;
+  recorder_->record(kPortInterface, latest_, direction, pieces, wholeBytes);
 }
 
+// While nobody drives the port a marker may wait for long: its time is the kernel's, as far as times in the file do not go back.
 void PortCapture::lookForMarkers(TimePoint now) {
   nextLook_ = now + capture::MarkerSocket::kLookInterval;
-  (void)markers_->receive([&](std::span<const std::byte> frame) {
-    recorder_->record(kMarkersInterface, now.time_since_epoch() + toUnixTime_, frame);
+  (void)markers_->receive([&](capture::UnixTime received, std::span<const std::byte> frame) {
+    latest_ = std::max(latest_, std::min(received, now.time_since_epoch() + toUnixTime_));
+    recorder_->record(kMarkersInterface, latest_, frame);
   });
 }
 

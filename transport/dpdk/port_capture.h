@@ -63,6 +63,7 @@ class PortCapture {
   std::optional<capture::MarkerSocket> markers_;
   const Duration toUnixTime_;
   TimePoint nextLook_{};
+  capture::UnixTime latest_{};  // in the file
   bool saidEnded_ = false, finished_ = false;
 };
 

@@ -15,6 +15,7 @@
 
 #include "tests/unit/dpdk/port_process.h"
 #include "tools/capture/capture_file.h"
+#include "transport/base/file_descriptor.h"
 #include "transport/dpdk/dpdk_port.h"
 #include "transport/dpdk/frame.h"
 #include "transport/io/progress_engine.h"
@@ -164,23 +165,30 @@ TEST_F(PortCapture, PortToItself_IsThereOnceWithHeaders) {
   });
 }
 
+// Of this process alone: somebody may have the port at 127.0.0.1.
+std::string markersAddress() { return "127.9." + std::to_string(::getpid() / 250 % 250) + "." + std::to_string(::getpid() % 250 + 1); }
+
+void sendMarker(int step) {
+  const FileDescriptor sender(::socket(AF_INET, SOCK_DGRAM, 0));
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  ASSERT_EQ(::inet_pton(AF_INET, markersAddress().c_str(), &to.sin_addr), 1);
+  to.sin_port = htons(kStepMarkerPort);
+  const std::string text = stepMarkerText({.step = static_cast<std::uint64_t>(step), .last = false});
+  ASSERT_GT(::sendto(sender.get(), text.data(), text.size(), 0, reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
+}
+
 TEST_F(PortCapture, MarkersOfRankZero_PrecedeTheFramesThatFollow) {
   for (const std::string rank : {"0", "1"}) {
     runProcess([&rank] {
-      const int sender = ::socket(AF_INET, SOCK_DGRAM, 0);
-      sockaddr_in to{};
-      to.sin_family = AF_INET;
-      to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-      to.sin_port = htons(kStepMarkerPort);
       TransportConfig config = capturing("rank" + rank);
       config.rank = rank;
-      config.captureMarkers = "127.0.0.1";
+      config.captureMarkers = markersAddress();
       auto port = openPort(config);
       const auto link = port->openLink(port->localAddress());
       ASSERT_TRUE(link.ok());
       for (int i = 0; i < 3; ++i) {
-        const std::string text = stepMarkerText({.step = static_cast<std::uint64_t>(i), .last = false});
-        ASSERT_GT(::sendto(sender, text.data(), text.size(), 0, reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
+        sendMarker(i);
         exchange(*port, link.value(), 1, 100);
       }
       port.reset();
@@ -190,6 +198,33 @@ TEST_F(PortCapture, MarkersOfRankZero_PrecedeTheFramesThatFollow) {
       EXPECT_TRUE(contents.inOrder);
     });
   }
+}
+
+TEST_F(PortCapture, MarkerThatWaits_HasTheTimeAtWhichItCame) {
+  runProcess([] {
+    TransportConfig config = capturing("a");
+    config.captureMarkers = markersAddress();
+    auto port = openPort(config);
+    const auto link = port->openLink(port->localAddress());
+    ASSERT_TRUE(link.ok());
+    exchange(*port, link.value(), 1, 100);
+    sendMarker(0);
+    const auto sent = std::chrono::system_clock::now().time_since_epoch();
+    constexpr std::chrono::milliseconds kIdle{50};
+    EXPECT_TRUE(waitFor([&] { return std::chrono::system_clock::now().time_since_epoch() > sent + kIdle; }));
+    exchange(*port, link.value(), 1, 100);
+    port.reset();
+    auto file = capture::CaptureFile::open(pathOf("a"), "");
+    ASSERT_TRUE(file.ok());
+    ASSERT_TRUE(file.value().next().has_value());
+    const auto marker = file.value().next();
+    ASSERT_TRUE(marker.has_value());
+    const capture::CaptureTime markerTime = marker->time;
+    EXPECT_LE(markerTime, sent + kIdle / 5);
+    const auto later = file.value().next();
+    ASSERT_TRUE(later.has_value());
+    EXPECT_GE(later->time, markerTime + kIdle / 2);
+  });
 }
 
 TEST_F(PortCapture, FileThatCannotBeMade_OneLineThatNamesTheSettingAndNoPort) {
@@ -207,7 +242,7 @@ TEST_F(PortCapture, FileThatCannotBeMade_OneLineThatNamesTheSettingAndNoPort) {
   EXPECT_EQ(kept, "kept");
   runProcess([] {
     TransportConfig config = memifTestConfig();
-    config.captureMarkers = "127.0.0.1";
+    config.captureMarkers = markersAddress();
     const auto port = makeDpdkPort(config);
     ASSERT_FALSE(port.ok());
     EXPECT_NE(port.error().message.find("GLOO_BYPASS_CAPTURE is not set"), std::string::npos);
