@@ -14,6 +14,8 @@ REORDERCAP = "reordercap"
 PROGRAMS = (DUMPCAP, REORDERCAP)
 LEAST_BYTES_A_SECOND = 1e6
 READY_S = 60.0
+# It looks for frames four times a second, and forgets at its end those it has not looked at.
+FLUSH_S = 1.0
 BUFFER_MIB = 16
 LOST = re.compile(r"Packets received/dropped on interface .*: (\d+)/(\d+)")
 
@@ -66,6 +68,7 @@ class KernelCapture:
     def end(self, limit_s):
         """How many frames are in the file, and how many the kernel or dumpcap lost."""
         if not self.ended():
+            time.sleep(FLUSH_S)
             self.process.send_signal(signal.SIGINT)
         try:
             self.process.wait(limit_s)

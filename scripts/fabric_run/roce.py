@@ -32,7 +32,8 @@ LEAST_TIMEOUT, MOST_TIMEOUT = 16, 31
 # Frames that may wait for a processor at the other end of a veth pair. SoftRoCE sends the answer to a READ of 1 MiB at once, in up to 4,096 of them,
 # takes a lost one for a device without resources, and may fail the connection for it; the kernel's default is 1,000.
 BACKLOG, BACKLOG_FRAMES = Path("/proc/sys/net/core/netdev_max_backlog"), 65536
-PATIENCE = 1.5        # the peer's own processing, and the timer's coarseness
+# SoftRoCE does not set its timer anew for what it sends while the timer runs, so that it may strike one trip after a READ was sent late in another.
+PATIENCE = 3.0
 
 
 def interface_of(index):
