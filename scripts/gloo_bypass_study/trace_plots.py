@@ -67,7 +67,7 @@ def ranks(traces, variant, label, transports, theme):
 
 
 def traffic_panels(traces, variants, transports, theme, title, keyed):
-    """A row for each variant; those without traffic say so. Returns (figure, [(axes, trace, transport's place)])."""
+    """A row for each variant; panels without traffic say so. Returns (figure, all axes, [(axes, trace, transport's place)])."""
     figure, axes = panels.panels(theme, len(transports), [1.55] * len(variants), title, keyed)
     panels.name_columns(axes, transports, theme)
     found = []
@@ -88,12 +88,13 @@ def prefix_of(most):
     return (1e9, "G") if most >= 1e9 else (1e6, "M") if most >= 1e6 else (1e3, "k")
 
 
-def finish_traffic(figure, axes, variants, theme, unit):
+def finish_traffic(figure, axes, found, variants, theme, unit):
     for row, variant in enumerate(variants):
         axes[row][0].set_ylabel(f"{variant}\n{unit}", fontsize=9.5)
         axes[row][0].set_ylim(bottom=0)
         axes[row][0].set_xlim(left=0)
-    panels.label_time(figure, theme, SECONDS + "; grey: events, from marker to marker")
+    since = SECONDS if all(trace.one_clock for _, trace, _ in found) else "seconds since the first frame"
+    panels.label_time(figure, theme, since + "; grey: events, from marker to marker")
     return png_of(figure)
 
 
@@ -104,7 +105,7 @@ def throughput(traces, variants, transports, theme):
     factor, prefix = prefix_of(max((8 * max(series.bytes) / series.interval_s for _, series, _ in drawn), default=1.0))
     for one, series, place in drawn:
         one.stairs([8 * size / series.interval_s / factor for size in series.bytes], series.edges_s, fill=True, color=theme.series[place], linewidth=0)
-    return finish_traffic(figure, axes, variants, theme, f"{prefix}bit/s")
+    return finish_traffic(figure, axes, found, variants, theme, f"{prefix}bit/s")
 
 
 def large_directions(traces, variant_names):
@@ -143,4 +144,4 @@ def cumulative(traces, variants, transports, theme):
             one.plot(coarse.edges_s, [size / factor for size in coarse.cumulative], solid_capstyle="butt", **look)
     if large:
         panels.key_of(figure, theme, [(f"{start}\u2192{end}".replace("r", ""), direction_look(index, theme)) for index, (start, end) in enumerate(large)])
-    return finish_traffic(figure, axes, variants, theme, f"{prefix}B")
+    return finish_traffic(figure, axes, found, variants, theme, f"{prefix}B")
