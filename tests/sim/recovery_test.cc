@@ -60,6 +60,19 @@ struct GatedPair {
   Gate toB, toA;
 };
 
+// The first has endless data for the second.
+struct StreamingPair : GatedPair {
+  StreamingPair(const LinkModel& model, std::uint64_t seed) : GatedPair(model, seed), stream(pair.a, pair.b, 64 << 10, 64) {}
+  bool streamFor(Duration time) {
+    if (!connect()) return false;
+    stream.start();
+    pair.simulation.runFor(time);
+    return true;
+  }
+
+  Stream stream;
+};
+
 struct StallCase {
   const char* name;
   Duration oneWay;
@@ -73,21 +86,18 @@ TEST_P(Stall, FullWindowUnderWay_FewFramesAreSentAgain) {
   forEachSeed(5, 1, [](std::uint64_t seed) {
     SCOPED_TRACE("GLOO_BYPASS_SIM_SEED=" + std::to_string(seed));
     for (const Duration stall : {milliseconds(5), milliseconds(20), milliseconds(100)}) {
-      GatedPair gated(link(GetParam().oneWay, GetParam().bitsPerSecond), seed);
-      ASSERT_TRUE(gated.connect());
-      Pair& pair = gated.pair;
-      Stream stream(pair.a, pair.b, 64 << 10, 64);
-      stream.start();
-      pair.simulation.runFor(GetParam().settle + microseconds(Random(seed).below(2000)));
+      StreamingPair streaming(link(GetParam().oneWay, GetParam().bitsPerSecond), seed);
+      ASSERT_TRUE(streaming.streamFor(GetParam().settle + microseconds(Random(seed).below(2000))));
+      Pair& pair = streaming.pair;
       const ChannelCounters before = pair.a.session().counters();
       pair.b.stop();
       pair.simulation.runFor(stall);
       pair.b.resume();
-      const std::uint64_t resumedAt = stream.deliveredBytes();
+      const std::uint64_t resumedAt = streaming.stream.deliveredBytes();
       pair.simulation.runFor(milliseconds(200));
       const ChannelCounters after = pair.a.session().counters();
       ASSERT_EQ(pair.linkForth.edgeCounters().lostInQueue, 0u);
-      EXPECT_GT(stream.deliveredBytes(), resumedAt + (256 << 10));
+      EXPECT_GT(streaming.stream.deliveredBytes(), resumedAt + (256 << 10));
       EXPECT_LE(after.retransmits - before.retransmits, 4u) << "stopped for " << stall.count() / 1000 << " us";
       EXPECT_LE(pair.b.session().counters().duplicatesReceived, 8u);
     }
@@ -162,20 +172,17 @@ TEST(TailLoss, HolesBeforeTheTail_AreRepairedWithIt) {
 // Everything arrives, but for a while the sender does not hear of it.
 TEST(AcknowledgementsLost, ForFiftyMilliseconds_FewFramesAreSentAgain) {
   for (const Duration oneWay : {Duration(microseconds(50)), Duration(milliseconds(2))}) {
-    GatedPair gated(link(oneWay, 2e8), 1);
-    ASSERT_TRUE(gated.connect());
-    Pair& pair = gated.pair;
-    Stream stream(pair.a, pair.b, 64 << 10, 64);
-    stream.start();
-    pair.simulation.runFor(seconds(2));
+    StreamingPair streaming(link(oneWay, 2e8), 1);
+    ASSERT_TRUE(streaming.streamFor(seconds(2)));
+    Pair& pair = streaming.pair;
     const std::uint64_t before = pair.a.session().counters().retransmits;
     const TimePoint until = pair.simulation.now() + milliseconds(50);
-    gated.toA.passes = [&](const ParsedPacket&) { return pair.simulation.now() >= until; };
+    streaming.toA.passes = [&](const ParsedPacket&) { return pair.simulation.now() >= until; };
     pair.simulation.runFor(milliseconds(50));
-    const std::uint64_t delivered = stream.deliveredBytes();
+    const std::uint64_t delivered = streaming.stream.deliveredBytes();
     pair.simulation.runFor(seconds(1));
     EXPECT_LE(pair.a.session().counters().retransmits - before, 4u) << oneWay.count() / 1000 << " us";
-    EXPECT_GT(stream.deliveredBytes(), delivered + (4 << 20));
+    EXPECT_GT(streaming.stream.deliveredBytes(), delivered + (4 << 20));
   }
 }
 
@@ -183,23 +190,20 @@ TEST(AcknowledgementsLost, ForFiftyMilliseconds_FewFramesAreSentAgain) {
 TEST(Outage, WholeWindowLost_TrafficGoesOn) {
   for (const Duration oneWay : {Duration(microseconds(50)), Duration(milliseconds(5)), Duration(milliseconds(50))}) {
     for (const Duration outage : {milliseconds(2), milliseconds(50), milliseconds(500)}) {
-      GatedPair gated(link(oneWay, 1e8), 1);
-      ASSERT_TRUE(gated.connect());
-      Pair& pair = gated.pair;
-      Stream stream(pair.a, pair.b, 64 << 10, 64);
-      stream.start();
-      pair.simulation.runFor(seconds(3));
+      StreamingPair streaming(link(oneWay, 1e8), 1);
+      ASSERT_TRUE(streaming.streamFor(seconds(3)));
+      Pair& pair = streaming.pair;
       const TimePoint until = pair.simulation.now() + outage;
       const auto open = [&](const ParsedPacket&) { return pair.simulation.now() >= until; };
-      gated.toA.passes = gated.toB.passes = open;
+      streaming.toA.passes = streaming.toB.passes = open;
       pair.simulation.runFor(outage);
-      const std::uint64_t before = stream.deliveredBytes();
+      const std::uint64_t before = streaming.stream.deliveredBytes();
       // The probe that gets through is at most as late again as the outage was long.
       pair.simulation.runFor(outage + 2 * probeTimeout(oneWay) + 4 * oneWay + milliseconds(20));
-      EXPECT_GT(stream.deliveredBytes(), before) << oneWay.count() / 1000 << " us, outage " << outage.count() / 1000;
-      const std::uint64_t then = stream.deliveredBytes();
+      EXPECT_GT(streaming.stream.deliveredBytes(), before) << oneWay.count() / 1000 << " us, outage " << outage.count() / 1000;
+      const std::uint64_t then = streaming.stream.deliveredBytes();
       pair.simulation.runFor(seconds(3));
-      EXPECT_GT(static_cast<double>(stream.deliveredBytes() - then), 0.5 * 3 * 1e8 / 8);
+      EXPECT_GT(static_cast<double>(streaming.stream.deliveredBytes() - then), 0.5 * 3 * 1e8 / 8);
     }
   }
 }
