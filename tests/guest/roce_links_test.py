@@ -1,0 +1,75 @@
+"""scripts/fabric-run --transport RDMA: SoftRoCE's frames cross links of netem. Runs inside the guest, whose own devices stay as they are.
+
+    FABRIC=... ALL_REDUCE_PERF=... ANALYSER=... pytest roce_links_test.py
+
+Bounds on time are one-sided, so that a slow machine passes.
+"""
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+FABRIC_RUN = Path(__file__).resolve().parents[2] / "scripts" / "fabric-run"
+FABRIC, PERF, ANALYSER = (os.environ[name] for name in ("FABRIC", "ALL_REDUCE_PERF", "ANALYSER"))
+LIMIT_S = 150
+DELAY_S = 0.1
+
+
+def words(output, *description):
+    return [FABRIC_RUN, "--fabric", FABRIC, "--where", "host", "--transport", "RDMA", "--output", output, "--timeout", "120", *description]
+
+
+def said(*command):
+    return subprocess.run(command, text=True, check=True, stdout=subprocess.PIPE, timeout=60).stdout
+
+
+def network_state():
+    return said("ip", "rule"), [line.split()[:2] for line in said("ip", "-br", "link").splitlines()], sorted(os.listdir("/sys/class/infiniband"))
+
+
+def test_FabricRun_RdmaOverAFarEdge_TakesItsDelayAndIsCapturedAndLeavesNothing(tmp_path):
+    before, output, report = network_state(), tmp_path / "run", tmp_path / "perf.json"
+    edge = f"from=r1,to=r0,delay={DELAY_S:g}s"
+    done = subprocess.run([*words(output, "--ranks", "2", "--edge", edge, "--capture"), "--", PERF, "--transports", "{transport}", "-b", "4", "-e", "4",
+                           "-n", "1", "-w", "1", "--rounds", "2", "--json", report], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          timeout=LIMIT_S, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = json.loads(report.read_text())["results"][0]["transports"][0]
+    assert result["transport"] == "RDMA" and result["wrong"] == 0
+    # The element goes once round the ring and back, so once over this edge at the least.
+    assert all(time_us >= 1e6 * DELAY_S for time_us in result["round_slowest_us"])
+    counters = json.loads((output / "fabric.json").read_text())
+    edges = {(one["from"], one["to"]): one for one in counters["edges"]}
+    assert edges["r1", "r0"]["delivered"] > 0 and edges["r0", "r1"]["delivered"] > 0
+    assert [device["host"] for device in counters["devices"]] == ["r0", "r1"] and counters["devices"][1]["sent_pkts"] > 0
+    assert_capture(output, tmp_path / "figures.json", edges)
+    assert network_state() == before
+
+
+def assert_capture(output, figures, edges):
+    said(ANALYSER, output / "capture.pcapng", "--json", figures)
+    capture = json.loads(figures.read_text())["captures"][0]
+    assert capture["bytes_by_kind"]["roce_payload"] > 0 and capture["backwards_frames"] == 0
+    directions = {(one["from"], one["to"]): one["frames"] for one in capture["matrix"]["before"]["directions"]}
+    assert set(directions) == {("10.77.0.3", "10.77.0.2"), ("10.77.0.2", "10.77.0.3")}
+    # Each frame once, as it enters.
+    assert directions["10.77.0.3", "10.77.0.2"] <= edges["r1", "r0"]["offered"] and directions["10.77.0.2", "10.77.0.3"] <= edges["r0", "r1"]["offered"]
+
+
+def test_FabricRun_RdmaInterrupted_LeavesNothing(tmp_path):
+    before = network_state()
+    running = subprocess.Popen([*words(tmp_path / "run", "--ranks", "2"), "--", "sleep", "100"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                               stderr=subprocess.PIPE, text=True)
+    try:
+        deadline = time.monotonic() + LIMIT_S
+        while not (tmp_path / "run" / "rank-1.log").exists():
+            assert running.poll() is None and time.monotonic() < deadline
+            time.sleep(0.05)
+        running.send_signal(signal.SIGINT)
+        _, errors = running.communicate(timeout=LIMIT_S)
+    finally:
+        running.kill()
+    assert running.returncode == 128 + signal.SIGINT and "ended by SIGINT" in errors
+    assert network_state() == before
