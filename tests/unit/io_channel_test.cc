@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <deque>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -24,6 +25,55 @@ class ChannelPair : public test::ChannelPairTest {
     const auto json = counters();
     return *section == 0 ? json[name].get<std::uint64_t>() : json[section][name].get<std::uint64_t>();
   }
+};
+
+// A long path whose reader is kept from running: a datagram arrives after the clock was read and before the port is.
+class StandingStillPort final : public PacketPort {
+ public:
+  static constexpr Duration kOneWay = std::chrono::milliseconds(10), kStandstill = std::chrono::milliseconds(6);
+
+  std::vector<std::byte> localAddress() const override { return inner_->localAddress(); }
+  std::string describe() const override { return "a long path in memory"; }
+  Result<LinkId> openLink(std::span<const std::byte> remoteAddress) override { return inner_->openLink(remoteAddress); }
+  void closeLink(LinkId link) override { inner_->closeLink(link); }
+  LinkProperties linkProperties(LinkId) const override { return {.maxDatagramBytes = 1472}; }
+  std::size_t receive(PacketSink& sink, std::size_t maxDatagrams) override {
+    if (!underWay_.empty() && underWay_.front().arrival < monotonicNow() + kStandstill) {
+      while (monotonicNow() < underWay_.front().arrival) {}
+    }
+    std::size_t received = 0;
+    const TimePoint now = monotonicNow();
+    for (; received < maxDatagrams && !underWay_.empty() && underWay_.front().arrival <= now; ++received) {
+      const auto bytes = std::move(underWay_.front().bytes);
+      underWay_.pop_front();
+      sink.onDatagram(underWayLink_, bytes);
+    }
+    return received;
+  }
+  std::size_t transmit(LinkId link, std::span<const OutgoingDatagram> datagrams) override {
+    underWayLink_ = link;
+    for (const auto& datagram : datagrams) {
+      std::vector<std::byte> bytes(datagram.header.begin(), datagram.header.end());
+      bytes.insert(bytes.end(), datagram.payload.begin(), datagram.payload.end());
+      underWay_.push_back({monotonicNow() + kOneWay, std::move(bytes)});
+    }
+    return datagrams.size();
+  }
+  void onTick(TimePoint) override {}
+  void armWakeup() override { inner_->armWakeup(); }
+  void block(Duration timeout) override { inner_->block(std::min(timeout, kStandstill / 2)); }  // nothing else wakes it
+  void disarmWakeup() override { inner_->disarmWakeup(); }
+  void wake() override { inner_->wake(); }
+  PortCounters counters() const override { return {}; }
+
+ private:
+  struct UnderWay {
+    TimePoint arrival;
+    std::vector<std::byte> bytes;
+  };
+  const std::unique_ptr<PacketPort> inner_ = makeLoopbackPort(8192, 256);
+  std::deque<UnderWay> underWay_;
+  LinkId underWayLink_ = 0;
 };
 
 std::vector<std::byte> pattern(std::size_t size, unsigned seed) {
@@ -60,6 +110,27 @@ TEST_F(ChannelPair, LossDuplicationReorderingCorruption_StillBitExact) {
   EXPECT_EQ(in, out);
   EXPECT_GT(counter("", "retransmits"), 0u);
   EXPECT_GT(counter("", "corrupted_received") + counter("port", "dropped_not_ours") + counter("port", "dropped_unknown_session"), 0u);
+}
+
+// An arrival's time that is too early lengthens what the echo calls its delay, and so shortens the round trip.
+TEST_F(ChannelPair, ThreadStandsStillBeforeItReceives_RoundTripIsNotTooShort) {
+  connect(makeDatagramTransport({}, std::make_unique<StandingStillPort>()));
+  const auto out = pattern(200000, 1);
+  std::vector<std::byte> inA(out.size()), inB(out.size());
+  for (OperationToken token = 1; token <= 3; ++token) {
+    exclusive([&] {
+      for (auto& [end, in] : {std::pair(&a, &inA), std::pair(&b, &inB)}) {
+        ASSERT_TRUE((*end)->postReceive({.token = token, .key = {}, .data = in->data(), .capacity = in->size()}).ok());
+        ASSERT_TRUE((*end)->postSend({.token = token, .key = {}, .data = out.data(), .length = out.size()}).ok());
+      }
+    });
+    ASSERT_TRUE(wait([&] { return atA.received.contains(token) && atB.received.contains(token); }));
+  }
+  const auto peers = counters()["open_channels"];
+  ASSERT_EQ(peers.size(), 2u);
+  for (const auto& peer : peers) {
+    EXPECT_GE(peer["min_rtt_us"].get<double>(), 2 * StandingStillPort::kOneWay / std::chrono::microseconds(1)) << peer.dump();
+  }
 }
 
 TEST_F(ChannelPair, MessageWithoutReceive_IsAnnouncedAndReceivedLater) {

@@ -61,6 +61,7 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
       : config_(config),
         port_(std::move(port)),
         description_(port_->describe()),
+        lossless_(port_->lossless()),
         retryAsleep_(port_->wakesForRoom() ? Duration(kRetryWakingPort) : Duration(kRetryFullPortAsleep)),
         engine_(*this, ProgressOptions{.spin = config.spin, .engineCpu = config.engineCpu}) {}
 
@@ -143,8 +144,8 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
     }
     now_ = now;
     bool progressed = port_->receive(*this, kReceiveBurst) > 0;
-    if (now >= nextDeadline_) fireTimers(now);
-    if (!dirty_.empty()) progressed |= pumpDirty(now);
+    if (now_ >= nextDeadline_) fireTimers(now_);
+    if (!dirty_.empty()) progressed |= pumpDirty(now_);
     return progressed;
   }
 
@@ -179,6 +180,9 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
       ++droppedUnknownSession_;
       return;
     }
+    // A thread that was kept from running since it read the clock would take what came meanwhile for older than it is, say so in its
+    // echo, and the peer would find a round trip shorter than the path.
+    if (!lossless_) now_ = std::max(now_, monotonicNow());
     entry->session.handleDatagram(now_, datagram);
     markDirty(*entry);
   }
@@ -297,6 +301,7 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
   const TransportConfig config_;
   const std::unique_ptr<PacketPort> port_;
   const std::string description_;
+  const bool lossless_;
   const Duration retryAsleep_;
   std::unordered_map<std::uint64_t, std::unique_ptr<SessionEntry>> entries_;
   SessionEntry* lastFound_ = nullptr;
