@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdint>
 #include <initializer_list>
@@ -128,6 +129,35 @@ Setting textSetting(std::string name, std::string allowed, bool (*isAllowed)(std
           [=](const TransportConfig& config) {
             TransportConfig copy = config;
             return std::string(access(copy));
+          }};
+}
+
+// A mode, or how many repair frames for every hundred.
+Setting repairSetting(std::string name, std::string description) {
+  using Mode = Repair::Mode;
+  static constexpr std::array<Choice<Mode>, 3> kModes{{{"auto", Mode::kAuto}, {"off", Mode::kOff}, {"on", Mode::kOn}}};
+  return {std::move(name),
+          "%",
+          fmt::format("auto, off, on or 1 to {}", Repair::kMostPercent),
+          std::move(description),
+          [](std::string_view text, TransportConfig& config) {
+            for (const auto& mode : kModes) {
+              if (text != mode.text) continue;
+              config.session.repair = {mode.value, 0};
+              return true;
+            }
+            const auto percent = parseInteger(text);
+            if (!percent || *percent < 1 || *percent > Repair::kMostPercent) return false;
+            config.session.repair = {Mode::kOn, static_cast<unsigned>(*percent)};
+            return true;
+          },
+          [](const TransportConfig& config) -> std::string {
+            const Repair& repair = config.session.repair;
+            if (repair.percent > 0) return fmt::format("{}", repair.percent);
+            for (const auto& mode : kModes) {
+              if (repair.mode == mode.value) return mode.text;
+            }
+            return "not a known value";
           }};
 }
 
@@ -348,6 +378,9 @@ std::vector<Setting> protocolSettings() {
           {{"auto", PayloadChecksum::kAuto}, {"off", PayloadChecksum::kOff}, {"on", PayloadChecksum::kOn}},
           "CRC-32C over each packet's payload; auto: not on memory links",
           [](TransportConfig & c) -> auto& { return c.session.payloadChecksum; }),
+      repairSetting("GLOO_BYPASS_FEC",
+                    "Repair frames for every hundred, from which a peer finds lost ones again; auto: on long paths, by the loss "
+                    "measured, none before any; on: by the loss on every network; off: none either way"),
       integerSetting(
           "GLOO_BYPASS_RENDEZVOUS_BYTES", "bytes", 1024, kGiB,
           "Short paths: longer messages wait for the receiver's grant and are not copied",

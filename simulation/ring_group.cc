@@ -37,6 +37,9 @@ void add(ChannelCounters& sum, const ChannelCounters& one) {
   sum.spuriousRetransmits += one.spuriousRetransmits;
   sum.retransmitTimeouts += one.retransmitTimeouts;
   sum.tailLossProbes += one.tailLossProbes;
+  sum.repairFramesSent += one.repairFramesSent;
+  sum.framesRecovered += one.framesRecovered;
+  sum.framesUnrepaired += one.framesUnrepaired;
   sum.duplicatesReceived += one.duplicatesReceived;
   sum.corruptedReceived += one.corruptedReceived;
   sum.invalidReceived += one.invalidReceived;

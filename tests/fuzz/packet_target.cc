@@ -26,6 +26,9 @@ void parse(std::span<const std::byte> datagram) {
   if (decodeSize(packet.body, &size)) sum += size;
   if (decodeReason(packet.body, &reason)) sum += reason;
   if (decodeHello(packet.body, &hello)) sum += hello.senderId;
+  RepairHeader repair;
+  if (decodeRepairHeader(packet.body, &repair)) sum += repair.firstSequence;
+  if (decodeRecovered(packet.body, &reason)) sum += reason;
   // A header that was understood is written as it was.
   PacketWriter writer;
   writer.begin(packet.header);

@@ -48,6 +48,7 @@ SessionConfig configOf(std::uint8_t choice) {
   config.congestionControl = static_cast<CongestionControl>((choice >> 1) & 3);
   config.fixedWindowBytes = 32 << 10;
   if ((choice & 8) != 0) config.longPathRtt = std::chrono::nanoseconds(1);
+  if ((choice & 32) != 0) config.repair = {Repair::Mode::kOn, (choice & 64) != 0 ? 25u : 0u};
   return config;
 }
 
@@ -215,7 +216,8 @@ class FuzzedPair {
     PacketHeader header;
     static constexpr FrameType kTypes[] = {FrameType::kHello, FrameType::kAck, FrameType::kProbe, FrameType::kProbeReply,
                                            FrameType::kReset, FrameType::kData, FrameType::kAnnounce, FrameType::kGrant,
-                                           FrameType::kWithdraw, FrameType::kClose, FrameType::kCredit};
+                                           FrameType::kWithdraw, FrameType::kClose, FrameType::kCredit,
+                                           FrameType::kRepair};
     header.type = kTypes[script.byte() % std::size(kTypes)];
     header.receiverId = to.id;
     PacketWriter writer;

@@ -62,13 +62,25 @@ class RingRunLoss : public testing::TestWithParam<const char*> {};
 TEST_P(RingRunLoss, LongEdge_IsWithinAQuarterOfTheScheduleWithRepetitions) {
   for (const char* const segment : {"1MiB", "two"}) {
     const RingRunResult result =
-        run({"--config", kLongEdge, "--bytes", kSize, "--segment-bytes", segment, "--loss", GetParam()});
+        run({"--config", kLongEdge, "--bytes", kSize, "--segment-bytes", segment, "--loss", GetParam(), "--fec", "off"});
     ASSERT_EQ(result.end, RingRunEnd::kDone) << result.error;
     EXPECT_LE(ratio(result, result.bounds.scheduleWithLoss), 1.25) << segment;
     EXPECT_GT(result.bounds.scheduleWithLoss, result.bounds.schedule);
     EXPECT_GT(result.edges.lostRandomly, 0u);
     EXPECT_GT(result.sessions.retransmits, 0u);
     EXPECT_EQ(result.edges.lost(), result.edges.lostRandomly);
+  }
+}
+
+// With redundancy it is near the schedule without any loss.
+TEST_P(RingRunLoss, LongEdgeWithRepairFrames_IsWithinAQuarterOfTheScheduleWithoutLoss) {
+  for (const char* const segment : {"1MiB", "two"}) {
+    const RingRunResult result =
+        run({"--config", kLongEdge, "--bytes", kSize, "--segment-bytes", segment, "--loss", GetParam()});
+    ASSERT_EQ(result.end, RingRunEnd::kDone) << result.error;
+    EXPECT_LE(ratio(result, result.bounds.schedule), 1.25) << segment;
+    EXPECT_GT(result.sessions.framesRecovered, 0u) << segment;  // the short edges lose too, and repeat
+    EXPECT_GT(result.edges.lostRandomly, 0u);
   }
 }
 

@@ -139,10 +139,11 @@ class ScenarioRun {
 }  // namespace
 
 std::string Scenario::describe() const {
-  return fmt::format("seed {} (repeat with GLOO_BYPASS_SIM_SEED={})\n  forth: {}\n  back: {}\n  datagrams of {} B, congestion control {}, lossless {}\n"
+  return fmt::format("seed {} (repeat with GLOO_BYPASS_SIM_SEED={})\n  forth: {}\n  back: {}\n  datagrams of {} B, congestion control {}, lossless {}, repair mode {} ({} %)\n"
                      "  traffic forth: {}\n  traffic back: {}",
                      seed, seed, path.forth.describe(), path.back.describe(), path.maxDatagramBytes,
-                     static_cast<int>(config.congestionControl), config.losslessLink, describeTraffic(forth),
+                     static_cast<int>(config.congestionControl), config.losslessLink,
+                     static_cast<int>(config.repair.mode), config.repair.percent, describeTraffic(forth),
                      describeTraffic(back));
 }
 
@@ -162,6 +163,9 @@ Scenario lossyScenario(std::uint64_t seed) {
   if (random.chance(0.2)) scenario.config.rendezvousBytes = 1024;
   scenario.forth = anyTraffic(random, rtt);
   scenario.back = anyTraffic(random, rtt);
+  static constexpr Repair kRepairs[] = {{Repair::Mode::kAuto, 0}, {Repair::Mode::kAuto, 0}, {Repair::Mode::kOff, 0},
+                                        {Repair::Mode::kOn, 0},   {Repair::Mode::kOn, 1},   {Repair::Mode::kOn, 25}};
+  scenario.config.repair = random.pick(kRepairs);
   return scenario;
 }
 

@@ -101,6 +101,11 @@ void addEveryKind(Sample& sample) {
   sample.add(message(FrameType::kData, 10, payload));  // again
   sample.add(control(FrameType::kClose, 15, [](PacketWriter& w) { w.number(2); }));
   sample.add(control(FrameType::kReset, 16, [](PacketWriter& w) { w.reason(5); }));
+  PacketWriter repair;
+  repair.begin(headerOf(FrameType::kRepair, 17));
+  repair.repairHeader({10, 6, 1, 2});
+  sample.add(finished(repair, payload));
+  sample.add(control(FrameType::kAck, 17, [](PacketWriter& w) { w.recovered(3); }));
 }
 
 void fixChecksum(Octets& datagram) {

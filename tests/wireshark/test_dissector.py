@@ -10,7 +10,8 @@ import pytest
 
 DISSECTOR = pathlib.Path(__file__).resolve().parents[2] / "tools/wireshark/gloo_bypass.lua"
 TSHARK, SAMPLE = os.environ["TSHARK"], os.environ["SAMPLE_CAPTURE"]
-KINDS = ["HELLO", "ACK", "PROBE", "PROBE-REPLY", "DATA", "ANNOUNCE", "GRANT", "WITHDRAW", "CREDIT", "DATA", "CLOSE", "RESET"]
+KINDS = ["HELLO", "ACK", "PROBE", "PROBE-REPLY", "DATA", "ANNOUNCE", "GRANT", "WITHDRAW", "CREDIT", "DATA", "CLOSE", "RESET",
+         "REPAIR", "ACK"]
 RIGHT, CUT = "1", "2"
 NOBODY = 65534
 
@@ -69,13 +70,15 @@ def flattened(layer):
 
 def test_Dissector_EveryKind_IsNamedWithItsNumbers(tmp_path):
     lines = lines_of(tmp_path)
-    assert [line.split("\t")[0] for line in lines[:12]] == ["gloo-bypass"] * 12
-    assert [line.split("\t")[1].split()[0] for line in lines[:12]] == KINDS
+    assert [line.split("\t")[0] for line in lines[:14]] == ["gloo-bypass"] * 14
+    assert [line.split("\t")[1].split()[0] for line in lines[:14]] == KINDS
     assert lines[4].endswith("DATA seq 10 ack 41 2 sack msg 7 [4096 +300) of 327680 len 300")
     assert lines[6].endswith("GRANT seq 12 ack 41 msg 7")
     assert lines[9].split("\t")[1].startswith("DATA seq 10 (again)")
     assert lines[10].endswith("2 messages in all")
     assert lines[11].endswith("peer vanished")
+    assert lines[12].endswith("2 of 2 for 6 frames from 10 len 300")
+    assert lines[13].endswith("3 found again")
 
 
 def test_Dissector_Data_HasEveryField(tmp_path):
@@ -102,19 +105,21 @@ def test_Dissector_HelloProbeAndClose_HaveTheirBodies(tmp_path):
     assert frames[2]["gloo_bypass.probe.size"] == frames[3]["gloo_bypass.probe.size"] == "1400"
     assert frames[10]["gloo_bypass.close.messages"] == "2"
     assert frames[11]["gloo_bypass.reset.reason"] == "5"
-    assert all(frame["gloo_bypass.checksum.status"] == RIGHT for frame in frames[:12])
+    assert [frames[12][f"gloo_bypass.repair.{name}"] for name in ("first", "sources", "index", "count")] == ["10", "6", "1", "2"]
+    assert frames[13]["gloo_bypass.recovered"] == "3"
+    assert all(frame["gloo_bypass.checksum.status"] == RIGHT for frame in frames[:14])
 
 
 @pytest.mark.parametrize("frame, expert, said", [
-    (12, "checksum", "header's checksum is wrong"),
-    (13, "payload_checksum", "payload's checksum is wrong"),
-    (14, "version", "Another version"),
-    (15, "malformed", "Unknown type 9"),
-    (16, "malformed", "The header ends within the message's id"),
-    (17, "malformed", "8 bytes too many"),
-    (18, "malformed", "Impossible header length 200"),
-    (19, "malformed", "More than 64 SACK ranges"),
-    (20, "malformed", "The chunk has 30 bytes, and 29 follow"),
+    (14, "checksum", "header's checksum is wrong"),
+    (15, "payload_checksum", "payload's checksum is wrong"),
+    (16, "version", "Another version"),
+    (17, "malformed", "Unknown type 9"),
+    (18, "malformed", "The header ends within the message's id"),
+    (19, "malformed", "8 bytes too many"),
+    (20, "malformed", "Impossible header length 200"),
+    (21, "malformed", "More than 64 SACK ranges"),
+    (22, "malformed", "The chunk has 30 bytes, and 29 follow"),
 ])
 def test_Dissector_FaultyFrame_IsFlagged(tmp_path, frame, expert, said):
     capture = tmp_path / "sample.pcap"
@@ -125,7 +130,7 @@ def test_Dissector_FaultyFrame_IsFlagged(tmp_path, frame, expert, said):
 
 def test_Dissector_ForeignDatagramWithTheMagic_IsLeftAlone(tmp_path):
     frames = frames_of(tmp_path, 65535)
-    assert len(frames) == 22 and frames[21] is None
+    assert len(frames) == 24 and frames[23] is None
 
 
 @pytest.mark.parametrize("snap_length", [128, 100, 62, 44])

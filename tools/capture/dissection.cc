@@ -71,6 +71,7 @@ void dissectRoce(const Part& part, DissectedFrame& frame) {
 void dissectBypass(const PacketOutline& outline, const Part& part, DissectedFrame& frame) {
   frame.kind = FrameKind::kBypassControl;
   if (outline.type == FrameType::kAck) frame.kind = FrameKind::kBypassAck;
+  // Repair frames are of what protects data, as headers are, and no data: control.
   if (outline.type != FrameType::kData) return;
   frame.kind = FrameKind::kBypass;
   frame.payloadBytes = part.length - outline.headerBytes;

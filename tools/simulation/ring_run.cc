@@ -185,6 +185,9 @@ class RingRun {
       result_.sessions.spuriousRetransmits += sessions.spuriousRetransmits;
       result_.sessions.retransmitTimeouts += sessions.retransmitTimeouts;
       result_.sessions.tailLossProbes += sessions.tailLossProbes;
+      result_.sessions.repairFramesSent += sessions.repairFramesSent;
+      result_.sessions.framesRecovered += sessions.framesRecovered;
+      result_.sessions.framesUnrepaired += sessions.framesUnrepaired;
       result_.sessions.duplicatesReceived += sessions.duplicatesReceived;
       result_.sessions.corruptedReceived += sessions.corruptedReceived;
     }

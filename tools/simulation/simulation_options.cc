@@ -29,7 +29,8 @@ the description is replaced: on a [ring], N sites at equal distances; with --sit
 What simulated times stand beside:
   schedule    Gloo's own schedule, iteration by iteration, over a transport that adds nothing: iteration i waits for the receive and the
               send of i-2, data leaves when posted. One edge of one-way delay D: 2 N iterations in each D. Where edges lose
-              frames, a second line has it with repetitions, each of which takes a round trip: no transport can do without
+              frames, a second line has it with repetitions, each of which takes a round trip: no transport can do without, unless it
+              sends repair frames (--fec)
   physics     propagation through 2(N-1) edges, the slowest way, plus 2(N-1)/N S with headers at the lowest rate; a time may lie
               below this, since the two overlap
   alpha-beta  2(N-1) alpha + 2(N-1)/N S / beta, alpha the mean delay, beta the lowest rate, no headers
@@ -46,6 +47,9 @@ const std::map<std::string, CongestionControl> kCongestionControls{{"auto", Cong
                                                                    {"fixed", CongestionControl::kFixed},
                                                                    {"swift", CongestionControl::kSwift},
                                                                    {"bbr", CongestionControl::kBbr}};
+
+const std::map<std::string, Repair::Mode> kRepairModes{
+    {"auto", Repair::Mode::kAuto}, {"off", Repair::Mode::kOff}, {"on", Repair::Mode::kOn}};
 
 // The texts of quantities as given, before they are looked at.
 struct Texts {
@@ -112,6 +116,11 @@ void addOptions(CLI::App& app, SimulationOptions& options, Texts& texts) {
       ->transform(CLI::Transformer(kCongestionControls, CLI::ignore_case))
       ->check(CLI::IsMember({0, 1, 2, 3}).description("").name(""))
       ->option_text("NAME [auto]");
+  app.add_option("--fec", run.session.repair.mode,
+                 "repair frames: auto, off or on, as GLOO_BYPASS_FEC; auto: on long paths that lose")
+      ->transform(CLI::Transformer(kRepairModes, CLI::ignore_case))
+      ->check(CLI::IsMember({0, 1, 2}).description("").name(""))
+      ->option_text("MODE [auto]");
   app.add_option("--long-path-rtt", texts.longPathRtt,
                  "from this round-trip time on sends are buffered, and data does not wait for a grant")
       ->type_name("TIME")
@@ -202,6 +211,13 @@ fabric::Description describedFabric(const SimulationOptions& options, std::size_
     for (fabric::EdgeModel& edge : description.edges) change.applyTo(edge);
   }
   return description;
+}
+
+std::string repairModeName(Repair::Mode mode) {
+  for (const auto& [name, value] : kRepairModes) {
+    if (value == mode) return name;
+  }
+  return "unknown";
 }
 
 std::string congestionControlName(CongestionControl control) {

@@ -30,5 +30,7 @@ fabric::Description describedFabric(const SimulationOptions& options, std::size_
 
 // "auto", "fixed", "swift", "bbr"
 std::string congestionControlName(CongestionControl control);
+// "auto", "off", "on"
+std::string repairModeName(Repair::Mode mode);
 
 }  // namespace gloo_bypass::sim

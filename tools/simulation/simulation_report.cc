@@ -101,6 +101,9 @@ Json resultJson(const RingRunResult& result) {
             {"spurious_retransmits", result.sessions.spuriousRetransmits},
             {"retransmit_timeouts", result.sessions.retransmitTimeouts},
             {"tail_loss_probes", result.sessions.tailLossProbes},
+            {"repair_frames_sent", result.sessions.repairFramesSent},
+            {"frames_recovered", result.sessions.framesRecovered},
+            {"frames_unrepaired", result.sessions.framesUnrepaired},
             {"duplicates_received", result.sessions.duplicatesReceived},
             {"corrupted_received", result.sessions.corruptedReceived},
             {"max_memory_bytes", result.maxSessionMemoryBytes}}},
@@ -138,6 +141,11 @@ std::string tableRow(const RingRunResult& result, std::uint64_t bytes) {
   if (bounds.scheduleWithLoss > bounds.schedule) {
     text += fmt::format("      {} schedule with repetitions of what is lost, a round trip each: ratio {}\n",
                         timeText(bounds.scheduleWithLoss), ratioText(median, bounds.scheduleWithLoss));
+  }
+  if (result.sessions.repairFramesSent > 0) {
+    text += fmt::format("      {} repair frames sent, {} lost frames found again from them, {} covered ones sent again\n",
+                        result.sessions.repairFramesSent, result.sessions.framesRecovered,
+                        result.sessions.framesUnrepaired);
   }
   if (result.end == RingRunEnd::kInterrupted) text += "      interrupted: of the all-reduces until then\n";
   return text;
@@ -183,6 +191,7 @@ nlohmann::ordered_json reportJson(const SimulationOptions& options, const std::v
             {"iterations", run.measured},
             {"mtu", run.mtu},
             {"congestion_control", congestionControlName(run.session.congestionControl)},
+            {"fec", repairModeName(run.session.repair.mode)},
             {"long_path_rtt_s", secondsOf(run.session.longPathRtt)}}},
           {"results", rows}};
 }

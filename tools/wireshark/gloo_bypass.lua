@@ -17,7 +17,7 @@ local MAX_RANGES = 64
 local MAX_HEADER = COMMON_BYTES + 8 * MAX_RANGES + MESSAGE_BYTES + MAX_PADDING + 1
 
 local types = {
-  [1] = "HELLO", [2] = "ACK", [3] = "PROBE", [4] = "PROBE-REPLY", [5] = "RESET",
+  [1] = "HELLO", [2] = "ACK", [3] = "PROBE", [4] = "PROBE-REPLY", [5] = "RESET", [6] = "REPAIR",
   [16] = "DATA", [17] = "ANNOUNCE", [18] = "GRANT", [19] = "WITHDRAW", [20] = "CLOSE", [21] = "CREDIT",
 }
 local FIRST_SEQUENCED = 16
@@ -40,6 +40,7 @@ local f = {
   flag_echo = ProtoField.bool("gloo_bypass.flags.echo", "Echo fields are valid", 8, nil, 0x02),
   flag_payload = ProtoField.bool("gloo_bypass.flags.payload_checksum", "Payload has a checksum", 8, nil, 0x04),
   flag_hello = ProtoField.bool("gloo_bypass.flags.hello_seen", "The sender has the receiver's hello", 8, nil, 0x08),
+  flag_covered = ProtoField.bool("gloo_bypass.flags.covered", "Repair frames for it may follow", 8, nil, 0x10),
   ranges = ProtoField.uint8("gloo_bypass.sack.count", "SACK ranges"),
   header_length = ProtoField.uint16("gloo_bypass.header_length", "Header length"),
   payload_checksum = ProtoField.uint32("gloo_bypass.payload_checksum", "Payload checksum (CRC-32C)", base.HEX),
@@ -69,6 +70,11 @@ local f = {
   sent_messages = ProtoField.uint64("gloo_bypass.close.messages", "Messages sent in total"),
   probe_size = ProtoField.uint16("gloo_bypass.probe.size", "Datagram size"),
   reason = ProtoField.uint32("gloo_bypass.reset.reason", "Reason", base.DEC, reasons),
+  repair_first = ProtoField.uint32("gloo_bypass.repair.first", "First frame covered"),
+  repair_sources = ProtoField.uint8("gloo_bypass.repair.sources", "Frames covered"),
+  repair_index = ProtoField.uint8("gloo_bypass.repair.index", "Number of this repair frame"),
+  repair_count = ProtoField.uint8("gloo_bypass.repair.count", "Repair frames of the block"),
+  recovered = ProtoField.uint32("gloo_bypass.recovered", "Frames found again in total"),
   hello_sender = ProtoField.uint64("gloo_bypass.hello.sender", "Session id of the sender", base.HEX),
   hello_rendezvous = ProtoField.uint64("gloo_bypass.hello.rendezvous_bytes", "Rendezvous above (bytes)"),
   hello_buffer = ProtoField.uint64("gloo_bypass.hello.max_buffer_bytes", "Largest buffer (bytes)"),
@@ -76,6 +82,7 @@ local f = {
   hello_datagram = ProtoField.uint32("gloo_bypass.hello.max_datagram_bytes", "Largest datagram (bytes)"),
   hello_lossless = ProtoField.bool("gloo_bypass.hello.lossless", "Lossless link"),
   hello_checksum = ProtoField.bool("gloo_bypass.hello.payload_checksum", "Payload checksums"),
+  hello_repair = ProtoField.bool("gloo_bypass.hello.repair", "Understands repair frames", 8, nil, 0x01),
 }
 local fields = {}
 for _, field in pairs(f) do fields[#fields + 1] = field end
@@ -203,9 +210,22 @@ local function add_hello(reader, tree, info)
   local datagram = reader:add(tree, f.hello_datagram, 4)
   reader:add(tree, f.hello_lossless, 1)
   reader:add(tree, f.hello_checksum, 1)
-  reader:add(tree, nil, 6) -- zero
+  reader:add(tree, f.hello_repair, 1)
+  reader:add(tree, nil, 5) -- zero
   if sender then info[#info + 1] = "session " .. sender:le_uint64():tohex() end
   if datagram then info[#info + 1] = "datagrams up to " .. datagram:le_uint() end
+end
+
+local function add_repair(reader, tree, info)
+  reader.what = "what the repair frame covers"
+  local first = reader:add(tree, f.repair_first, 4)
+  local sources = reader:add(tree, f.repair_sources, 1)
+  local index = reader:add(tree, f.repair_index, 1)
+  local count = reader:add(tree, f.repair_count, 1)
+  reader:add(tree, nil, 1) -- zero
+  if count then
+    info[#info + 1] = string.format("%d of %d for %d frames from %d", index:uint() + 1, count:uint(), sources:uint(), first:le_uint())
+  end
 end
 
 -- What the type says follows the ranges. Returns the length of a chunk, where there is one.
@@ -237,6 +257,12 @@ local function add_body(reader, tree, kind, info)
     local reason = reader:add(tree, f.reason, 4)
     if reason then info[#info + 1] = reasons[reason:le_uint()] or ("reason " .. reason:le_uint()) end
     tree:add_proto_expert_info(e.reset)
+  elseif kind == 6 then
+    add_repair(reader, tree, info)
+  elseif kind == 2 and reader.at < reader.limit then
+    reader.what = "the number of frames found again"
+    local recovered = reader:add(tree, f.recovered, 4)
+    if recovered then info[#info + 1] = recovered:le_uint() .. " found again" end
   end
   if not reader.stopped and reader.at < reader.limit then
     tree:add_proto_expert_info(e.malformed, (reader.limit - reader.at) .. " bytes too many in the header")
@@ -299,7 +325,7 @@ local function add_common(reader, tree, pinfo, kind, info)
   local receiver = reader:add(tree, f.receiver, 8)
   local flags, flags_item = reader:add(tree, f.flags, 1)
   if flags then
-    for _, flag in ipairs({ f.flag_ack, f.flag_echo, f.flag_payload, f.flag_hello }) do flags_item:add(flag, flags) end
+    for _, flag in ipairs({ f.flag_ack, f.flag_echo, f.flag_payload, f.flag_hello, f.flag_covered }) do flags_item:add(flag, flags) end
   end
   reader:add(tree, f.ranges, 1)
   reader:add(tree, f.header_length, 2)

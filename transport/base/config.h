@@ -27,6 +27,17 @@ enum class PayloadChecksum : std::uint8_t {
   kOff = 1,
   kOn = 2,
 };
+// Repair frames: what is lost is found again from them, without a round trip.
+struct Repair {
+  enum class Mode : std::uint8_t {
+    kAuto = 0,  // on long paths once something was lost there, and as long as something is
+    kOff = 1,   // neither sent nor asked for
+    kOn = 2,    // everywhere but on memory links
+  };
+  static constexpr unsigned kMostPercent = 25;
+  Mode mode = Mode::kAuto;
+  unsigned percent = 0;  // kOn: repair frames for every hundred; 0: by the loss that is measured
+};
 enum class HugePages : std::uint8_t { kAuto = 0, kOff = 1, kOn = 2 };
 enum class Histograms : std::uint8_t {
   kAuto = 0,  // where something asks for numbers: stats, metrics or telemetry
@@ -40,6 +51,7 @@ struct SessionConfig {
   bool losslessLink = false;
   CongestionControl congestionControl = CongestionControl::kAuto;
   PayloadChecksum payloadChecksum = PayloadChecksum::kAuto;
+  Repair repair;
   std::size_t rendezvousBytes = 32 * 1024;      // short paths: longer messages wait for the receiver's grant and are not copied
   Duration longPathRtt = std::chrono::milliseconds(1);  // from this RTT on: sends are buffered, data flows ahead of receives
   std::size_t shortPathEagerBytes = 4 << 20;            // eager (unmatched) bytes a peer may have in flight to us, short paths

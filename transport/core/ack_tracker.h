@@ -34,6 +34,7 @@ class AckTracker {
 
   // Every frame before it has arrived.
   std::uint64_t next() const { return next_; }
+  bool hasArrived(std::uint64_t sequence) const { return sequence < next_ || arrived_.test(sequence); }
   bool hasGaps() const { return highestEnd_ > next_; }
   bool ackDue(TimePoint now) const { return dueNow_ || now >= delayedUntil_; }
   TimePoint ackDeadline() const { return dueNow_ ? TimePoint{} : delayedUntil_; }

@@ -13,12 +13,15 @@ std::size_t LossDetector::detect(TimePoint now, const RtoEstimator& rtt, SendSco
     const SentFrame& sent = board->frame(sequence);
     const bool byFrames = sent.order < board->largestAckedOrder();
     if (!byFrames && sent.sentAt >= overtakenBefore_) break;
-    const bool byEnough = byFrames && board->largestAckedOrder() - sent.order >= orderThreshold_;
+    const bool byEnough = byFrames && sent.guard != SendScoreboard::kGuardOpen &&
+                          board->largestAckedOrder() - sent.order >= orderThreshold_ + sent.guard;
     if (!byEnough && sent.sentAt + window > now) {
       deadline_ = sent.sentAt + window;
       break;
     }
     lostBytes += sent.wireBytes;
+    ++lostFrames_;
+    if (sent.guard != 0) ++unrepairedFrames_;
     board->markLost(sequence);
   }
   return lostBytes;

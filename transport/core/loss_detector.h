@@ -1,6 +1,7 @@
 // Which frames in flight are lost: those that enough later-sent frames have overtaken, or that anything sent later has overtaken
 // longer ago than a reordering may last (RFC 9002, 6.1; RFC 8985). Silence alone makes nothing lost: a peer that waits for a core
-// has everything. A loss that turns out to be mere reordering widens both thresholds. Pure.
+// has everything. A frame that repair frames cover is given the time in which they may bring it back: what has overtaken it counts
+// from the last of them. A loss that turns out to be mere reordering widens both thresholds. Pure.
 #pragma once
 
 #include <cstddef>
@@ -23,6 +24,9 @@ class LossDetector {
   // A frame declared lost had arrived after all. At most one step a round trip.
   void onSpuriousLoss(TimePoint now, const RtoEstimator& rtt);
   void reset() { deadline_ = kNever; }
+  // Frames that were lost in total, and those of them that were although repair frames covered them.
+  std::uint64_t lostFrames() const { return lostFrames_; }
+  std::uint64_t unrepairedFrames() const { return unrepairedFrames_; }
   std::uint64_t orderThreshold() const { return orderThreshold_; }
 
  private:
@@ -36,6 +40,7 @@ class LossDetector {
   TimePoint deadline_ = kNever;
   TimePoint widenedAt_{};
   TimePoint overtakenBefore_{};  // what was sent earlier has been overtaken
+  std::uint64_t lostFrames_ = 0, unrepairedFrames_ = 0;
 };
 
 }  // namespace gloo_bypass

@@ -55,6 +55,8 @@ struct ChannelCounters {
   std::uint64_t spuriousRetransmits = 0;  // of them: an earlier one had arrived, as far as acknowledgements tell
   std::uint64_t tailLossProbes = 0;  // silence of some two round trips: the peer was asked what it has
   std::uint64_t retransmitTimeouts = 0;  // it did not answer, and was asked again
+  // Repair frames, frames that were found again from the peer's, and frames that had to be sent again although repair frames covered them.
+  std::uint64_t repairFramesSent = 0, repairFramesReceived = 0, framesRecovered = 0, framesUnrepaired = 0;
   std::uint64_t duplicatesReceived = 0;
   std::uint64_t corruptedReceived = 0;  // bad checksum: dropped
   std::uint64_t invalidReceived = 0;    // fields out of range, or of another version: dropped

@@ -23,6 +23,7 @@ std::uint64_t SendScoreboard::open() {
   fresh.retransmitted = false;
   fresh.declaredLost = false;
   fresh.ackRequested = false;
+  fresh.guard = 0;
   fresh.flags = 0;
   fresh.number = 0;
   fresh.message = kNoSlot;
@@ -143,6 +144,15 @@ bool SendScoreboard::highestInFlight(std::uint64_t* sequence) {
     }
   }
   return false;
+}
+
+void SendScoreboard::endGuard(std::uint64_t first, std::size_t frames) {
+  for (std::uint64_t n = std::max(first, base_); n < std::min(first + frames, next_); ++n) {
+    SentFrame& sent = frame(n);
+    if (sent.guard != kGuardOpen) continue;
+    const std::uint64_t later = nextOrder_ - 1 - std::min(sent.order, nextOrder_ - 1);
+    sent.guard = static_cast<std::uint16_t>(std::clamp<std::uint64_t>(later, 1, kGuardOpen - 1));
+  }
 }
 
 void SendScoreboard::beginSample() { rate_ = {}; }

@@ -30,18 +30,21 @@ struct SentFrame {
   std::uint64_t number = 0;      // kGrant, kWithdraw: message id; kClose: messages; kData: chunk offset
   SlotIndex message = kNoSlot;   // kData, kAnnounce: the outgoing message
   std::uint16_t length = 0;      // kData: chunk length
-  std::uint16_t wireBytes = 0;
+  std::uint16_t wireBytes = 0;   // counted in flight: with the frame's share of its block's repair frames
+  std::uint16_t guard = 0;       // so many transmissions later the block's last repair frame went out; 0: not covered
   FrameType type = FrameType::kCredit;
   std::uint8_t flags = 0;        // MessageFlag
   FrameState state = FrameState::kUnsent;
-  bool retransmitted = false;    // sent more than once: repeated, or sent as a probe
-  bool declaredLost = false;     // at any time
-  bool ackRequested = false;
+  // Bits, for a frame to be a cache line.
+  bool retransmitted : 1 = false;  // sent more than once: repeated, or sent as a probe
+  bool declaredLost : 1 = false;   // at any time
+  bool ackRequested : 1 = false;
   // Delivery rate (draft-cheng-iccrg-delivery-rate-estimation).
-  bool appLimited = false;
+  bool appLimited : 1 = false;
   std::uint64_t delivered = 0;
   TimePoint deliveredAt, firstSentAt;
 };
+static_assert(sizeof(SentFrame) == 64);
 
 class SendScoreboard {
  public:
@@ -86,9 +89,15 @@ class SendScoreboard {
 
   // Delivery-rate sample of the acknowledgement in progress.
   void beginSample();
+  // Of what this acknowledgement has acknowledged so much did not come through itself, and is no part of the path's rate.
+  void discountDelivered(std::size_t bytes) { delivered_ -= bytes < rate_.ackedBytes ? bytes : rate_.ackedBytes; }
   void finishSample(TimePoint now, Duration minRtt, AckSample* sample);
   // The sender has nothing to send although it could.
   void markAppLimited() { appLimitedUntil_ = delivered_ + inFlightBytes_ + 1; }
+
+  // The frames of a block will be covered by repair frames that are still to come; the last of them went out just now.
+  static constexpr std::uint16_t kGuardOpen = 0xffff;
+  void endGuard(std::uint64_t first, std::size_t frames);
 
   std::size_t memoryBytes() const {
     return capacity_ * sizeof(SentFrame) + orders_.memoryBytes() + lost_.memoryBytes() + acknowledged_.memoryBytes();

@@ -38,6 +38,7 @@ Session::Impl::Impl(const SessionConfig& config, std::uint64_t localId, std::uin
             config_.losslessLink ? kLosslessAckDelay : kPeerAckDelay),
       initialSequence_(static_cast<std::uint32_t>(mixBits(entropy))),
       board_(firstSequence(initialSequence_)),
+      firstSent_(board_.next()),
       sends_(config_, &events_, &counters_),
       incoming_(CreditWindow(config_.shortPathEagerBytes, std::max(config_.maxBufferBytes, config_.shortPathEagerBytes)),
                 &events_, &controls_, &counters_) {
@@ -53,6 +54,7 @@ Hello Session::Impl::localHello() const {
   hello.maxDatagramBytes = static_cast<std::uint32_t>(linkDatagramBytes_);
   hello.lossless = config_.losslessLink;
   hello.payloadChecksum = checksum_;
+  if (mayRepair()) hello.capabilities |= kCapabilityRepair;
   return hello;
 }
 
@@ -85,6 +87,7 @@ void Session::Impl::establish(TimePoint now) {
   constexpr std::size_t kEthernetDatagram = 1472;
   probe_.start(now, config_.losslessLink ? largest : std::min(largest, kEthernetDatagram), largest);
   choosePath();
+  chooseRepair();
   timerSince_ = lastSentAt_ = now;
   if (state_ == SessionState::kConnecting) setState(SessionState::kEstablished);
 }
@@ -180,6 +183,7 @@ void Session::Impl::dropEverything() {
   lossProbeDue_ = pingDue_ = false;
   losses_.reset();
   probe_.stop();
+  dropRepair();
 }
 
 void Session::Impl::fail(const Error& error, bool tellPeer) {
@@ -247,6 +251,7 @@ void Session::Impl::enterPeerClosed(TimePoint now) {
   undone_.reset();
   lossProbeDue_ = false;
   probe_.stop();
+  dropRepair();
   incoming_.forgetReceives();
   setState(SessionState::kPeerClosed);
 }
@@ -274,7 +279,8 @@ ChannelCounters Session::Impl::counters() const {
 
 std::size_t Session::Impl::memoryBytes() const {
   return sizeof(Impl) + sends_.memoryBytes() + incoming_.memoryBytes() + board_.memoryBytes() + acks_.memoryBytes() +
-         events_.memoryBytes() + controls_.memoryBytes();
+         events_.memoryBytes() + controls_.memoryBytes() + (encoder_ ? encoder_->memoryBytes() : 0) +
+         (decoder_ ? decoder_->memoryBytes() : 0);
 }
 
 Session::Session(const SessionConfig& config, std::uint64_t localId, std::uint64_t entropy)

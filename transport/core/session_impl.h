@@ -1,5 +1,5 @@
-// The session's state, shared by session.cc (the user's calls and the life cycle), session_receive.cc, session_transmit.cc
-// and session_timers.cc. Not for anybody else.
+// The session's state, shared by session.cc (the user's calls and the life cycle), session_receive.cc, session_transmit.cc,
+// session_repair.cc and session_timers.cc. Not for anybody else.
 //
 //             connect            handshake done                 close, everything delivered, or linger over
 //   kIdle ------------> kConnecting ------------> kEstablished ----> kClosing ----------> kClosed
@@ -21,6 +21,9 @@
 #include "transport/core/incoming_messages.h"
 #include "transport/core/loss_detector.h"
 #include "transport/core/path_probe.h"
+#include "transport/core/repair/redundancy.h"
+#include "transport/core/repair/repair_decoder.h"
+#include "transport/core/repair/repair_encoder.h"
 #include "transport/core/rto_estimator.h"
 #include "transport/core/send_queue.h"
 #include "transport/core/send_scoreboard.h"
@@ -56,7 +59,7 @@ class Session::Impl {
 
  private:
   // What the last pollTransmit gave, for undoTransmit.
-  enum class Sent : std::uint8_t { kNothing, kFrame, kAck, kHello, kProbe, kProbeReply, kReset };
+  enum class Sent : std::uint8_t { kNothing, kFrame, kAck, kHello, kProbe, kProbeReply, kReset, kRepair };
 
   // session.cc
   Hello localHello() const;
@@ -100,11 +103,34 @@ class Session::Impl {
   void settleLast();
   void queueControls();
   void requestAckWhereUseful(SentFrame* frame);
+  void countInFlight(SentFrame* frame, std::size_t wireBytes, bool covered);
   std::size_t chunkBytes() const {
-    if (!config_.losslessLink) return probe_.confirmed() - kDataHeaderBytes;
+    if (!config_.losslessLink) {
+      return probe_.confirmed() - kDataHeaderBytes - (repairing_ ? RepairEncoder::kChunkOverheadBytes : 0);
+    }
     // Whole cache lines, so that every chunk of a message is aligned as its first one.
     return (probe_.confirmed() - kDataHeaderBytes - kMaxPaddingBytes) / 64 * 64;
   }
+
+  // session_repair.cc
+  bool mayRepair() const;
+  void chooseRepair();
+  std::uint64_t sentFrames() const { return board_.next() - firstSent_; }
+  std::size_t repairsFor(std::size_t sources, std::size_t limit) const;
+  void startBlock(TimePoint now, std::uint64_t sequence);
+  void endBlock();
+  bool coverFrame(TimePoint now, std::uint64_t sequence);
+  void addToBlock(TimePoint now, std::uint64_t sequence, std::uint32_t payloadCrc, const SessionDatagram& datagram);
+  TimePoint repairDeadline() const;
+  bool repairDue() const;
+  bool sendRepair(TimePoint now, SessionDatagram* out);
+  void undoRepair();
+  std::size_t detectLosses(TimePoint now);
+  bool noteRepaired(const ParsedPacket& packet, std::size_t* lostBytes);
+  void handleCovered(TimePoint now, const ParsedPacket& packet);
+  void handleRepair(TimePoint now, const ParsedPacket& packet);
+  void takeRecovered(TimePoint now);
+  void dropRepair();
 
   // session_timers.cc
   Duration rto() const { return rto_.rto(kPeerAckDelay); }
@@ -154,6 +180,7 @@ class Session::Impl {
   AckTracker acks_;
   const std::uint32_t initialSequence_;
   SendScoreboard board_;
+  const std::uint64_t firstSent_;
   LossDetector losses_;
   SendQueue sends_;
   IncomingMessages incoming_;
@@ -183,6 +210,20 @@ class Session::Impl {
   TimePoint timerSince_{};      // the loss probe's timer runs from here or later
   TimePoint endsAt_ = kNever;   // linger (kClosing) or time wait (kClosed)
   std::size_t sentSinceAckRequest_ = 0;
+
+  // Repair. Made when first needed.
+  std::unique_ptr<RepairEncoder> encoder_;
+  std::unique_ptr<RepairDecoder> decoder_;
+  bool repairing_ = false;       // new frames are covered
+  double coverFactor_ = 1;       // a frame of the block, with its share of the repair frames, to its own bytes
+  LossEstimate lossEstimate_;
+  LossMargin lossMargin_;
+  RepairBudget repairBudget_;
+  TimePoint marginRaisedAt_{};
+  std::uint64_t recovered_ = 0;  // frames found again; those that were only late are taken off
+  std::uint64_t recoveredTold_ = 0;
+  std::uint64_t peerRecovered_ = 0;
+  std::uint32_t reportedAt_ = 0;  // the peer's timestamp of that
 
   PacketWriter writer_;
   Sent last_ = Sent::kNothing;

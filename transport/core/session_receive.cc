@@ -67,7 +67,10 @@ void Session::Impl::handleDatagram(TimePoint now, std::span<const std::byte> dat
       if (probe_.confirmed() != before) onLargerDatagrams();
       return;
     }
+    case FrameType::kRepair:
+      return handleRepair(now, packet);
     default:
+      if ((header.flags & kFlagCovered) != 0) return handleCovered(now, packet);
       return handleFrame(now, packet);
   }
 }
@@ -154,7 +157,10 @@ bool Session::Impl::acknowledgeRange(TimePoint now, std::uint64_t begin, std::ui
                         static_cast<std::int32_t>(header.timestampEcho - ticks(sent.sentAt)) >= 0;
     if (latest && sent.state == FrameState::kInFlight) board_.noteAckedOrder(sent.order);
     if (!latest) ++counters_.spuriousRetransmits;
-    if (sent.state == FrameState::kLost || (!latest && sent.declaredLost)) losses_.onSpuriousLoss(now, rto_);
+    if (sent.state == FrameState::kLost || (!latest && sent.declaredLost)) {
+      losses_.onSpuriousLoss(now, rto_);
+      lossEstimate_.onArrivedAfterAll(1);
+    }
     if (sent.message != kNoSlot) {
       sends_.onFrameAcked(sent.message);
     } else if (sent.type == FrameType::kCredit) {
@@ -187,7 +193,13 @@ bool Session::Impl::handleAcknowledgement(TimePoint now, const ParsedPacket& pac
     return false;
   }
   board_.slide();
-  finishAcknowledgement(now, losses_.detect(now, rto_, &board_));
+  std::size_t repairedBytes = 0;
+  if (!noteRepaired(packet, &repairedBytes)) {
+    violate("the peer found more frames again than were ever sent");
+    return false;
+  }
+  board_.discountDelivered(repairedBytes);
+  finishAcknowledgement(now, detectLosses(now) + repairedBytes);
   if (closeSequence_ && board_.base() > *closeSequence_) {
     dropEverything();
     state_ = SessionState::kClosed;
@@ -218,6 +230,8 @@ void Session::Impl::finishAcknowledgement(TimePoint now, std::size_t lostBytes) 
   choosePath();
   pacer_.setRate(congestion_->pacingRate(), probe_.confirmed());
   if (longPath_) resizeBuffers();
+  lossEstimate_.onSent(sentFrames());
+  chooseRepair();
 }
 
 void Session::Impl::handleFrame(TimePoint now, const ParsedPacket& packet) {

@@ -68,8 +68,9 @@ void Session::Impl::handleTimeout(TimePoint now) {
   probe_.onTimeout(now);
   if (now >= losses_.deadline()) {
     board_.beginSample();
-    finishAcknowledgement(now, losses_.detect(now, rto_, &board_));
+    finishAcknowledgement(now, detectLosses(now));
   }
+  if (now >= repairDeadline()) endBlock();
   if (now >= lossProbeDeadline()) onLossProbeTimeout(now);
 }
 
@@ -81,7 +82,7 @@ TimePoint Session::Impl::pollTimeout() const {
   next = std::min({next, silenceDeadline(), acks_.ackDeadline()});
   if (state_ == SessionState::kPeerClosed) return next;
   if (pacingBlocked_) next = std::min(next, pacer_.releaseTime());
-  return std::min({next, losses_.deadline(), lossProbeDeadline(), probe_.deadline()});
+  return std::min({next, losses_.deadline(), lossProbeDeadline(), probe_.deadline(), repairDeadline()});
 }
 
 }  // namespace gloo_bypass

@@ -60,6 +60,8 @@ bool Session::Impl::sendAck(TimePoint now, SessionDatagram* out) {
   lastPinged_ = std::exchange(pingDue_, false);
   writer_.begin(header);
   acks_.writeRanges(&writer_);
+  if (recovered_ != 0) writer_.recovered(truncateSequence(recovered_));
+  recoveredTold_ = recovered_;
   acks_.onAckSent();
   pongDue_ = false;
   return give(out, Sent::kAck);
@@ -94,14 +96,25 @@ void Session::Impl::requestAckWhereUseful(SentFrame* frame) {
   if (frame->ackRequested) sentSinceAckRequest_ = 0;
 }
 
+// A covered frame stands for its share of the block's repair frames too, which nobody acknowledges.
+void Session::Impl::countInFlight(SentFrame* frame, std::size_t wireBytes, bool covered) {
+  if (frame->state == FrameState::kInFlight) return;  // a probe: it is counted already
+  frame->guard = covered ? SendScoreboard::kGuardOpen : 0;
+  if (covered) wireBytes = static_cast<std::size_t>(static_cast<double>(wireBytes) * coverFactor_);
+  frame->wireBytes = static_cast<std::uint16_t>(std::min(wireBytes, kMaxDatagramBytes));
+}
+
 bool Session::Impl::sendFrame(TimePoint now, std::uint64_t sequence, SessionDatagram* out) {
   SentFrame& frame = board_.frame(sequence);
+  const bool covered = repairing_ && frame.state == FrameState::kUnsent && coverFrame(now, sequence);
   PacketHeader header;
   beginHeader(now, frame.type, &header);
   header.sequence = truncateSequence(sequence);
+  if (covered) header.flags |= kFlagCovered;
   std::span<const std::byte> payload;
   std::size_t padding = 0;
   MessageHeader message;
+  std::size_t wireBytes = kCommonHeaderBytes + 8;
   if (frame.message != kNoSlot) {
     message = sends_.describe(frame.message);
     message.chunkOffset = frame.type == FrameType::kAnnounce ? sends_.eagerEnd(frame.message) : frame.number;
@@ -115,10 +128,9 @@ bool Session::Impl::sendFrame(TimePoint now, std::uint64_t sequence, SessionData
     if (config_.losslessLink && payload.size() >= kAlignFromBytes) {
       padding = (reinterpret_cast<std::uintptr_t>(payload.data()) - kOuterHeaderBytes - kDataHeaderBytes) % 64;
     }
-    frame.wireBytes = static_cast<std::uint16_t>(kDataHeaderBytes + padding + frame.length);
-  } else {
-    frame.wireBytes = kCommonHeaderBytes + 8;
+    wireBytes = kDataHeaderBytes + padding + frame.length;
   }
+  countInFlight(&frame, wireBytes, covered);
   requestAckWhereUseful(&frame);
   if (frame.ackRequested) header.flags |= kFlagAckRequested;
   writer_.begin(header);
@@ -132,11 +144,13 @@ bool Session::Impl::sendFrame(TimePoint now, std::uint64_t sequence, SessionData
   board_.onSent(now, sequence);
   if (frame.retransmitted) ++counters_.retransmits;
   congestion_->onSent(now, frame.wireBytes, board_.inFlightBytes());
-  pacer_.onSent(now, frame.wireBytes);
+  pacer_.onSent(now, wireBytes);
   lastSentAt_ = now;
   lastSequence_ = sequence;
   if (!acks_.hasGaps()) acks_.onAckSent();
-  return give(out, Sent::kFrame, payload);
+  give(out, Sent::kFrame, payload);
+  if (covered) addToBlock(now, sequence, header.payloadCrc, *out);
+  return true;
 }
 
 bool Session::Impl::mayTransmitFrame(TimePoint now) {
@@ -239,10 +253,14 @@ bool Session::Impl::pollTransmit(TimePoint now, SessionDatagram* out) {
   if (resetDue_) return sendReset(now, out);
   if (handshake_.due() && remoteId_ != 0) return sendHello(now, out);
   if (state_ == SessionState::kFailed || state_ == SessionState::kIdle || !handshake_.done()) return false;
-  if (pongDue_ || (acks_.ackDue(now) && acks_.hasGaps())) return sendAck(now, out);
+  if (pongDue_ || (acks_.ackDue(now) && (acks_.hasGaps() || recovered_ != recoveredTold_))) return sendAck(now, out);
   if (probeReplyDue_ != 0) return sendProbeReply(now, out);
   std::uint64_t sequence;
   if (state_ != SessionState::kClosed && state_ != SessionState::kPeerClosed) {
+    if (repairDue()) {
+      if (pacer_.mayReleaseAt(now)) return sendRepair(now, out);
+      pacingBlocked_ = true;
+    }
     if (nextFrame(now, &sequence)) return sendFrame(now, sequence, out);
     if (probe_.candidate() != 0 && probe_.due(now)) return sendProbe(now, out);
   }
@@ -278,6 +296,9 @@ void Session::Impl::undoTransmit(TimePoint) {
     case Sent::kReset:
       resetDue_ = true;
       return;
+    case Sent::kRepair:
+      undoRepair();
+      break;
     case Sent::kNothing:
       return;
   }

@@ -17,6 +17,10 @@ ChannelCounters& operator+=(ChannelCounters& sum, const ChannelCounters& c) {
   sum.spuriousRetransmits += c.spuriousRetransmits;
   sum.retransmitTimeouts += c.retransmitTimeouts;
   sum.tailLossProbes += c.tailLossProbes;
+  sum.repairFramesSent += c.repairFramesSent;
+  sum.repairFramesReceived += c.repairFramesReceived;
+  sum.framesRecovered += c.framesRecovered;
+  sum.framesUnrepaired += c.framesUnrepaired;
   sum.duplicatesReceived += c.duplicatesReceived;
   sum.corruptedReceived += c.corruptedReceived;
   sum.invalidReceived += c.invalidReceived;
@@ -40,6 +44,10 @@ nlohmann::json toJson(const ChannelCounters& c) {
           {"spurious_retransmits", c.spuriousRetransmits},
           {"retransmit_timeouts", c.retransmitTimeouts},
           {"tail_loss_probes", c.tailLossProbes},
+          {"repair_frames_sent", c.repairFramesSent},
+          {"repair_frames_received", c.repairFramesReceived},
+          {"frames_recovered", c.framesRecovered},
+          {"frames_unrepaired", c.framesUnrepaired},
           {"duplicates_received", c.duplicatesReceived},
           {"corrupted_received", c.corruptedReceived},
           {"invalid_received", c.invalidReceived},

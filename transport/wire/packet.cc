@@ -24,7 +24,7 @@ std::uint32_t headerChecksum(const std::byte* header, std::size_t length) {
 }
 
 bool knownType(std::uint8_t type) {
-  return (type >= static_cast<std::uint8_t>(FrameType::kHello) && type <= static_cast<std::uint8_t>(FrameType::kReset)) ||
+  return (type >= static_cast<std::uint8_t>(FrameType::kHello) && type <= static_cast<std::uint8_t>(FrameType::kRepair)) ||
          (type >= static_cast<std::uint8_t>(FrameType::kData) && type <= static_cast<std::uint8_t>(FrameType::kCredit));
 }
 
@@ -114,6 +114,20 @@ bool decodeReason(std::span<const std::byte> body, std::uint32_t* out) {
   return true;
 }
 
+bool decodeRecovered(std::span<const std::byte> body, std::uint32_t* out) {
+  *out = 0;
+  return body.empty() || decodeReason(body, out);
+}
+
+bool decodeRepairHeader(std::span<const std::byte> body, RepairHeader* out) {
+  if (body.size() != kRepairHeaderBytes) return false;
+  out->firstSequence = loadLittle<std::uint32_t>(body.data());
+  out->sources = loadLittle<std::uint8_t>(body.data() + 4);
+  out->index = loadLittle<std::uint8_t>(body.data() + 5);
+  out->repairs = loadLittle<std::uint8_t>(body.data() + 6);
+  return true;
+}
+
 bool decodeHello(std::span<const std::byte> body, Hello* out) {
   if (body.size() != kHelloBytes) return false;
   const std::byte* p = body.data();
@@ -124,6 +138,7 @@ bool decodeHello(std::span<const std::byte> body, Hello* out) {
   out->maxDatagramBytes = loadLittle<std::uint32_t>(p + 28);
   out->lossless = loadLittle<std::uint8_t>(p + 32);
   out->payloadChecksum = loadLittle<std::uint8_t>(p + 33);
+  out->capabilities = loadLittle<std::uint8_t>(p + 34);
   return true;
 }
 
@@ -188,6 +203,18 @@ void PacketWriter::reason(std::uint32_t value) {
   length_ += 4;
 }
 
+void PacketWriter::recovered(std::uint32_t frames) { reason(frames); }
+
+void PacketWriter::repairHeader(const RepairHeader& repair) {
+  std::byte* p = bytes_.data() + length_;
+  storeLittle(p, repair.firstSequence);
+  storeLittle(p + 4, repair.sources);
+  storeLittle(p + 5, repair.index);
+  storeLittle(p + 6, repair.repairs);
+  storeLittle(p + 7, std::uint8_t{0});
+  length_ += kRepairHeaderBytes;
+}
+
 void PacketWriter::hello(const Hello& hello) {
   std::byte* p = bytes_.data() + length_;
   storeLittle(p, hello.senderId);
@@ -197,7 +224,8 @@ void PacketWriter::hello(const Hello& hello) {
   storeLittle(p + 28, hello.maxDatagramBytes);
   storeLittle(p + 32, hello.lossless);
   storeLittle(p + 33, hello.payloadChecksum);
-  for (std::size_t i = 34; i < kHelloBytes; ++i) p[i] = std::byte{0};
+  storeLittle(p + 34, hello.capabilities);
+  for (std::size_t i = 35; i < kHelloBytes; ++i) p[i] = std::byte{0};
   length_ += kHelloBytes;
 }
 

@@ -28,10 +28,12 @@
 //   kWithdraw  message id 8: an announced message will not come
 //   kClose     number of messages sent in total 8
 //   kCredit    nothing (the limits in the header are the news)
-//   kAck       nothing; flag kAckRequested makes it a keep-alive probe
+//   kAck       nothing, or how many frames were found again from repair frames in total 4; flag kAckRequested makes it a keep-alive probe
 //   kHello     Hello below (not sequenced, sent until answered)
 //   kProbe     size 2, padded to that size: does a datagram of this size pass?      kProbeReply  size 2
 //   kReset     reason 4 (ErrorCode): the sender of this has failed or aborted
+//   kRepair    first sequence number 4, number of frames from there 1, which repair frame 1, of how many 1, zero 1; the payload is a
+//              repair symbol of these frames (core/repair). Only to peers whose Hello says kCapabilityRepair
 //
 // kData, kAnnounce, kGrant, kWithdraw, kClose and kCredit take a sequence number and are repeated, under the same number,
 // until acknowledged. The other types take none.
@@ -49,6 +51,7 @@ inline constexpr std::uint16_t kWireMagic = 0x4267;
 inline constexpr std::uint8_t kWireVersion = 1;
 inline constexpr std::size_t kCommonHeaderBytes = 56;
 inline constexpr std::size_t kMessageHeaderBytes = 44;
+inline constexpr std::size_t kRepairHeaderBytes = 8;
 inline constexpr std::size_t kDataHeaderBytes = kCommonHeaderBytes + kMessageHeaderBytes;
 // Enough that one acknowledgement repeats each gap of a lossy window many times; half a minimal datagram.
 inline constexpr std::size_t kMaxSackRanges = 64;
@@ -62,7 +65,7 @@ inline constexpr std::size_t kMaxDatagramBytes = 65535;
 inline constexpr std::int64_t kTickNanoseconds = 64;
 
 enum class FrameType : std::uint8_t {
-  kHello = 1, kAck, kProbe, kProbeReply, kReset,          // without sequence number
+  kHello = 1, kAck, kProbe, kProbeReply, kReset, kRepair,  // without sequence number
   kData = 16, kAnnounce, kGrant, kWithdraw, kClose, kCredit,  // with one
 };
 constexpr bool isSequenced(FrameType type) { return type >= FrameType::kData; }
@@ -72,6 +75,7 @@ enum PacketFlag : std::uint8_t {
   kFlagEcho = 2,             // the echo fields are valid
   kFlagPayloadChecksum = 4,
   kFlagHelloSeen = 8,        // kHello: the sender has yours
+  kFlagCovered = 16,         // sequenced, first transmission: repair frames for it may follow, keep a copy
 };
 enum MessageFlag : std::uint8_t {
   kFlagGranted = 1,  // kData: sent on a grant, not out of eager credit
@@ -93,6 +97,12 @@ struct PacketHeader {
   std::uint64_t byteLimit = 0;
 };
 
+// What a repair frame covers: frames [firstSequence, firstSequence + sources).
+struct RepairHeader {
+  std::uint32_t firstSequence = 0;
+  std::uint8_t sources = 0, index = 0, repairs = 0;
+};
+
 struct MessageHeader {
   std::uint64_t id = 0, tag = 0, totalLength = 0, remoteOffset = 0, chunkOffset = 0;
   std::uint16_t chunkLength = 0;
@@ -107,8 +117,12 @@ struct Hello {
   std::uint32_t initialSequence = 0;
   std::uint32_t maxDatagramBytes = 0;
   std::uint8_t lossless = 0, payloadChecksum = 0;  // must agree
+  std::uint8_t capabilities = 0;                   // Capability; what is not known is ignored
 };
 inline constexpr std::size_t kHelloBytes = 40;
+enum Capability : std::uint8_t {
+  kCapabilityRepair = 1,  // understands kRepair and kFlagCovered, and counts in kAck what it found again
+};
 
 // A received datagram, cut into its parts. The header is copied out before it is looked at, since a datagram may lie in
 // memory that the peer can still write to.
@@ -143,6 +157,8 @@ bool decodeMessageHeader(std::span<const std::byte> body, MessageHeader* out);
 bool decodeNumber(std::span<const std::byte> body, std::uint64_t* out);  // kGrant, kWithdraw, kClose
 bool decodeSize(std::span<const std::byte> body, std::uint16_t* out);    // kProbe, kProbeReply
 bool decodeReason(std::span<const std::byte> body, std::uint32_t* out);  // kReset
+bool decodeRecovered(std::span<const std::byte> body, std::uint32_t* out);  // kAck; an empty body is 0
+bool decodeRepairHeader(std::span<const std::byte> body, RepairHeader* out);
 bool decodeHello(std::span<const std::byte> body, Hello* out);
 
 // Writes one header into its own memory.
@@ -157,6 +173,8 @@ class PacketWriter {
   void number(std::uint64_t value);
   void size(std::uint16_t value);
   void reason(std::uint32_t value);
+  void recovered(std::uint32_t frames);
+  void repairHeader(const RepairHeader& repair);
   void hello(const Hello& hello);
   // Fills in lengths and checksum. Valid until the next begin().
   std::span<const std::byte> finish();

@@ -19,6 +19,10 @@ class Counters(TypedDict):
     spurious_retransmits: int  #: of frames that had arrived, as far as acknowledgements tell
     tail_loss_probes: int  #: silences after which the peer was asked what it has
     retransmit_timeouts: int  #: it did not answer, and was asked again
+    repair_frames_sent: int
+    repair_frames_received: int
+    frames_recovered: int  #: lost, and found again from the peer's repair frames
+    frames_unrepaired: int  #: sent again although repair frames covered them
     duplicates_received: int
     corrupted_received: int  #: checksum failures
     invalid_received: int  #: packets that no correct peer sends

@@ -175,8 +175,36 @@ TEST(Packet, HeaderLongerThanAny_IsNotAccepted) {
   }
 }
 
+TEST(Packet, RepairFrameAndCountOfRecovered_AreReadAsWritten) {
+  PacketWriter writer;
+  PacketHeader header;
+  header.type = FrameType::kRepair;
+  writer.begin(header);
+  writer.repairHeader({0xfffffffeu, 128, 7, 32});
+  ParsedPacket packet;
+  ASSERT_EQ(parsePacket(writer.finish(), &packet), ParseResult::kOk);
+  RepairHeader repair;
+  ASSERT_TRUE(decodeRepairHeader(packet.body, &repair));
+  EXPECT_EQ(repair.firstSequence, 0xfffffffeu);
+  EXPECT_EQ(repair.sources, 128);
+  EXPECT_EQ(repair.index, 7);
+  EXPECT_EQ(repair.repairs, 32);
+  EXPECT_FALSE(decodeRepairHeader(packet.body.first(7), &repair));
+  header.type = FrameType::kAck;
+  writer.begin(header);
+  writer.addSackRange({1, 2});
+  writer.recovered(77);
+  ASSERT_EQ(parsePacket(writer.finish(), &packet), ParseResult::kOk);
+  std::uint32_t recovered = 0;
+  ASSERT_TRUE(decodeRecovered(packet.body, &recovered));
+  EXPECT_EQ(recovered, 77u);
+  ASSERT_TRUE(decodeRecovered({}, &recovered));
+  EXPECT_EQ(recovered, 0u);
+  EXPECT_FALSE(decodeRecovered(packet.body.first(3), &recovered));
+}
+
 TEST(Packet, UnknownType_IsMalformed) {
-  for (int type : {0, 6, 15, 22, 255}) {
+  for (int type : {0, 7, 15, 22, 255}) {
     PacketWriter writer;
     PacketHeader header;
     header.type = static_cast<FrameType>(type);
