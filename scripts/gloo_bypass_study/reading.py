@@ -107,7 +107,7 @@ def bypass_of(path, plan):
     return {"window_bytes": one.get("congestion_window_bytes"), "rtt_ms": one["smoothed_rtt_us"] * 1e-3 if "smoothed_rtt_us" in one else None,
             "retransmitted": number_at(path, one, "retransmits"), "timeouts": number_at(path, one, "retransmit_timeouts"),
             "probes": number_at(path, one, "tail_loss_probes"), "packets_sent": number_at(path, one, "packets_sent"),
-            "of_channel": bool(channels)}
+            "repair_frames": one.get("repair_frames_sent"), "of_channel": bool(channels)}
 
 
 def rdma_of(path, plan):

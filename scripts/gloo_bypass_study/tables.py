@@ -218,6 +218,7 @@ class Window:
     control: str
     window_bytes: float | None
     retransmitted: float | None
+    repair_frames: float | None
     timeouts: float | None
     lost_frames: float
     queue_frames: float
@@ -238,7 +239,8 @@ def windows_of(rows, settings):
             control = senders[0].get("control") or ("" if transport == "TCP" else dict(settings).get("GLOO_BYPASS_CONGESTION_CONTROL", "auto"))
             cpu = middle([middle([rank["cpu_percent"] for rank in run["ranks"]]) for run in one.runs])
             found.append(Window(row, transport, control, middle([window_bytes_of(run) for run in one.runs]),
-                                middle([retransmitted_of(run) for run in one.runs]), middle([sender.get("timeouts") for sender in senders]),
+                                middle([retransmitted_of(run) for run in one.runs]), middle([sender.get("repair_frames") for sender in senders]),
+                                middle([sender.get("timeouts") for sender in senders]),
                                 middle([run["fabric"]["slow"]["lost"] for run in one.runs]),
                                 middle([run["fabric"]["slow"]["lost_in_queue"] for run in one.runs]),
                                 middle([run["fabric"]["slow"]["delivered_bytes"] for run in one.runs]), cpu))

@@ -68,7 +68,7 @@ def write_run(folder, plan, cell, times_s=(1.0, 2.0), wrong=0):
         (folder / f"stats-{rank}.json").write_text(json.dumps(
             {"retransmits": 9, "retransmit_timeouts": 1, "tail_loss_probes": 2, "packets_sent": 50, "open_channels": [
                 {"peer_rank": 2, "congestion_window_bytes": 5_000_000, "smoothed_rtt_us": 300_200.0, "retransmits": 7, "retransmit_timeouts": 0,
-                 "tail_loss_probes": 1, "packets_sent": 40, "wire_bytes_sent": 99}]}))
+                 "tail_loss_probes": 1, "packets_sent": 40, "repair_frames_sent": 6, "wire_bytes_sent": 99}]}))
     return folder, perf
 
 
@@ -78,7 +78,7 @@ def run_record(variant, transport, segment, times_s, loss=0.0):
     return {"cell": asdict(cells.Cell(variant, transport, segment, loss)), "repeat": 1, "folder": "raw/none", "times_s": list(times_s),
             "fabric": {"slow": edge("r3", "r2", lost=2), "edges": [], "late_p99_us": 3.0, "seconds": 5.0},
             "ranks": [{"rank": 0, "cpu_percent": 50.0, "peak_bytes": 5000}], "tcp": sender,
-            "bypass": None if sender else {"window_bytes": 5_000_000, "retransmitted": 7, "timeouts": 0}}
+            "bypass": None if sender else {"window_bytes": 5_000_000, "retransmitted": 7, "repair_frames": 6, "timeouts": 0}}
 
 
 def write_training_run(folder, events=3, complete=True, digests=("a" * 64, "a" * 64), step_s=2.0):

@@ -23,6 +23,7 @@ def test_run_dpdk_HasTheCountersOfTheChannel(tmp_path):
     found = reading.run_of(*write_run(tmp_path / "run", plan_for(), DPDK), plan_for(), DPDK)
     assert found["tcp"] is None
     assert (found["bypass"]["window_bytes"], found["bypass"]["retransmitted"], found["bypass"]["of_channel"]) == (5_000_000, 7, True)
+    assert found["bypass"]["repair_frames"] == 6
 
 
 def test_run_dpdkClosedChannels_HasTheSums(tmp_path):
@@ -30,7 +31,7 @@ def test_run_dpdkClosedChannels_HasTheSums(tmp_path):
     stats = json.loads((folder / "stats-3.json").read_text())
     (folder / "stats-3.json").write_text(json.dumps(stats | {"open_channels": []}))
     found = reading.run_of(folder, perf, plan_for(), DPDK)["bypass"]
-    assert (found["retransmitted"], found["of_channel"], found["window_bytes"]) == (9, False, None)
+    assert (found["retransmitted"], found["of_channel"], found["window_bytes"], found["repair_frames"]) == (9, False, None, None)
 
 
 RDMA = cells.Cell("300ms", "RDMA", "default", 0.0)

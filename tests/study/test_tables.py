@@ -76,7 +76,8 @@ def test_windows_ofBothTransports_AreBytes():
     found = {(one.row.variant, one.row.segment, one.row.loss_percent, one.transport): one for one in tables.windows_of(rows(), plan_for().settings)}
     tcp, dpdk = found["300ms", "default", 0.0, "TCP"], found["300ms", "default", 0.0, "DPDK"]
     assert (tcp.window_bytes, tcp.control, tcp.retransmitted) == (700 * 1448, "cubic", 2)
-    assert (dpdk.window_bytes, dpdk.control, dpdk.lost_frames) == (5_000_000, "bbr", 2)
+    assert (dpdk.window_bytes, dpdk.control, dpdk.lost_frames, dpdk.repair_frames) == (5_000_000, "bbr", 2, 6)
+    assert tcp.repair_frames is None
 
 
 def test_render_folder_WritesEverythingAndTheSameAgain(tmp_path):
