@@ -97,8 +97,9 @@ TEST_P(LongPath, GigabitHundredMillisecondsLossy_IsUsedAboveEightyPercent) {
 INSTANTIATE_TEST_SUITE_P(Controllers, LongPath, testing::Values(CongestionControl::kAuto, CongestionControl::kBbr),
                          [](const auto& info) { return info.param == CongestionControl::kAuto ? "Auto" : "Bbr"; });
 
+// At this rate under sanitizers too: on slower paths blocks are shorter, and need up to a quarter of the rate for repair frames.
 TEST(LongPathLoss, OnePercent_StillCarriesMost) {
-  const Measured measured = measure(linkOf(kLongGigabit / 4, milliseconds(50), 0.01, 1.0), SessionConfig{}, 1, 1 << 20, 1472,
+  const Measured measured = measure(linkOf(kGigabit / 4, milliseconds(50), 0.01, 1.0), SessionConfig{}, 1, 1 << 20, 1472,
                                     seconds(4), seconds(8));
   EXPECT_GT(measured.utilisation, 0.75);
 }
