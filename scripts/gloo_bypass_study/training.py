@@ -3,7 +3,8 @@
 A variant's epoch is the published one: 400 samples, so floor(400 / (batch x ranks)) steps; at small size the first steps of it.
 """
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 from gloo_bypass_model import buckets, framing, schedule
 
@@ -142,11 +143,13 @@ def command_of(plan, variant, cell, programs, output, limit=()):
 @dataclass(frozen=True)
 class EventBytes:
     """Of one event, by model: all ranks' payload 2(N-1) S, and all frames with their headers and acknowledgements; of these, those that go the
-    ring's way, and those that go back."""
+    ring's way, and those that go back. `fewest`: all frames, where no acknowledgement goes alone if the path leaves that to the receiver: TCP's
+    sends one for two segments at most (RFC 5681, 4.2), and one for many where the kernel hands them up together."""
 
     payload: float
     forward: float
     backward: float
+    fewest: float
 
     @property
     def frames(self):
@@ -176,9 +179,11 @@ def event_bytes(plan, variant, transport):
     if listed is None:
         return None
     path = next(one for one in framing.paths(plan.mtu) if one.name == TRANSPORT_PATHS[transport])
-    total, payload = framing.NOTHING, 0
+    quiet = replace(path, frames_an_acknowledgement=math.inf) if isinstance(path, framing.TcpPath) else path
+    total, fewest, payload = framing.NOTHING, framing.NOTHING, 0
     for bucket in listed:
         parts = schedule.cut(bucket.size, variant.ranks, element_bytes=variant.bits // 8)
         total += framing.event_cost(path, variant.ranks, parts.segments())
+        fewest += framing.event_cost(quiet, variant.ranks, parts.segments())
         payload += 2 * (variant.ranks - 1) * bucket.size
-    return EventBytes(payload, total.forward, total.backward)
+    return EventBytes(payload, total.forward, total.backward, fewest.total)

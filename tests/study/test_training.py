@@ -84,6 +84,16 @@ def test_targets_bytesOfAnEvent_WithinHalfAPercent():
     assert (near.met, near.measured, far.met, far.measured) == (True, "+0.40 %", False, "-0.70 %")
 
 
+def test_targets_bytesWithFewAcknowledgements_AreWithinWhatTcpMaySend():
+    plan, made = plan_for(variants=("ws=4",)), training.event_bytes(plan_for(), STUDY.variant("ws=4"), "TCP")
+    assert made.frames / made.fewest == pytest.approx(1.02, abs=0.005)
+    found = [training_tables.targets_of(plan, STUDY, [run_record("ws=4", "TCP", [event(size)])])[0]
+             for size in (made.frames * 1.004, (made.frames + made.fewest) / 2, made.fewest, made.fewest * 0.993)]
+    assert [(one.met, one.measured) for one in found] == [(True, "+0.40 %"), (True, "+0.00 %"), (True, "+0.00 %"), (False, "-0.70 %")]
+    dpdk = training.event_bytes(plan_for(), STUDY.variant("ws=4"), "DPDK")
+    assert dpdk.fewest == dpdk.frames
+
+
 def test_targets_bytesSentAgain_AreSaid():
     plan, run = plan_for(variants=("ws=2",)), run_record("ws=2", "TCP", [event(700e6)])
     run["capture"]["bytes_by_kind"] = {"tcp_payload": 95.0, "tcp_repeated": 5.0}
