@@ -192,14 +192,16 @@ def repeated_share(runs):
 
 
 def flows_of(plan, study, record_runs):
-    """(variant, transport, phase, [(from, to, MB)]) of each cell's first run, the flow matrix as a list of what is not small."""
+    """(variant, transport, phase, [(from, to, MB)]) of each cell's first run, the flow matrix as a list of what is not small. Between ranks alone: what
+    a kernel sends to groups (IGMP) is in the capture too."""
     found = []
     for name in plan.variants:
+        ranks = {f"r{rank}" for rank in range(study.variant(name).ranks)}
         for transport in plan.transports:
             for run in runs_of(record_runs, name, transport)[:1]:
                 for phase in ("before", "training"):
                     listed = sorted((rank_at(edge["from"]), rank_at(edge["to"]), edge["bytes"] / 1e6) for edge in run["capture"]["matrix"][phase])
-                    found.append((name, transport, phase, listed))
+                    found.append((name, transport, phase, [flow for flow in listed if ranks.issuperset(flow[:2])]))
     return found
 
 

@@ -94,6 +94,14 @@ def test_targets_bytesWithFewAcknowledgements_AreWithinWhatTcpMaySend():
     assert dpdk.fewest == dpdk.frames
 
 
+def test_flows_toGroupsAndOfNobody_AreLeftOut():
+    run = run_record("ws=2", "TCP", [event()])
+    edges = [("10.77.0.2", "10.77.0.3"), ("0.0.0.0", "224.0.0.22"), ("10.77.0.3", "224.0.0.22")]
+    run["capture"]["matrix"] = {phase: [{"from": start, "to": end, "bytes": 5e6} for start, end in edges] for phase in ("before", "training")}
+    found = training_tables.flows_of(plan_for(variants=("ws=2",)), STUDY, [run])
+    assert [flows for *_, flows in found] == [[("r0", "r1", 5.0)]] * 2
+
+
 def test_targets_bytesSentAgain_AreSaid():
     plan, run = plan_for(variants=("ws=2",)), run_record("ws=2", "TCP", [event(700e6)])
     run["capture"]["bytes_by_kind"] = {"tcp_payload": 95.0, "tcp_repeated": 5.0}
