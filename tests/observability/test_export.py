@@ -1,5 +1,6 @@
 """Two ranks of all_reduce_perf over DPDK that tell about themselves while they run: metrics over HTTP and in files, DPDK's telemetry."""
 import contextlib
+import fcntl
 import http.client
 import json
 import os
@@ -162,6 +163,35 @@ class Telemetry:
 
     def close(self):
         self.socket.close()
+
+
+def holds_open(process, directory):
+    """Whether a process has the directory open."""
+    with contextlib.suppress(FileNotFoundError):  # ended, or closed meanwhile
+        return any(descriptor.resolve() == directory for descriptor in Path(f"/proc/{process}/fd").iterdir())
+    return False
+
+
+def test_Telemetry_AnotherProcessIsStarting_WaitsForItsTurn(folder):
+    directory = folder / "dpdk"
+    directory.mkdir()
+    other = os.open(directory, os.O_RDONLY)
+    fcntl.flock(other, fcntl.LOCK_EX)
+    process = subprocess.Popen([PERF, "--ranks", "2", "--transports", "DPDK", "-b", "4", "-e", "4"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                               text=True, start_new_session=True, env={**os.environ, "GLOO_BYPASS_MEMIF_DIRECTORY": str(folder / "m"),
+                                                                       "GLOO_BYPASS_TELEMETRY": "on", "RUNTIME_DIRECTORY": str(folder)})
+    try:
+        children = until(lambda: [int(p) for p in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()])
+        until(lambda: any(holds_open(child, directory) for child in children))
+        assert not list(directory.rglob("dpdk_telemetry*"))
+        os.close(other)  # and with it the lock
+        _, errors = process.communicate(timeout=DEADLINE)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    paths = re.findall(r"telemetry at (\S+)", errors)
+    assert process.returncode == 0 and len(set(paths)) == 2, errors
 
 
 def test_Telemetry_TwoRanksRunning_AnswersOurCommands(folder):

@@ -14,14 +14,16 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <mutex>
 #include <optional>
 #include <string_view>
 #include <thread>
 
-#include "transport/dpdk/eal_arguments.h"
 #include "transport/base/file_descriptor.h"
+#include "transport/dpdk/eal_arguments.h"
+#include "transport/dpdk/telemetry.h"
 
 namespace gloo_bypass {
 namespace {
@@ -169,6 +171,9 @@ Status startOnce(const TransportConfig& config) {
   std::erase(words.value(), "--in-memory");
   state().scannedPci = config.link == LinkMode::kPci && !isVirtualDeviceString(config.pciAddress);
   redirectLog();
+  // More than any number of ranks takes on one machine; without a turn DPDK starts as well.
+  constexpr std::chrono::seconds kTurnLimit(20);
+  const FileDescriptor turn = config.telemetry ? awaitTelemetryTurn(kTurnLimit) : FileDescriptor();
   return runInit(buildEalArguments(config, words.value(), asked || available, cpus.value()), !words.value().empty());
 }
 

@@ -1,10 +1,14 @@
 #include "transport/dpdk/telemetry.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <rte_telemetry.h>
+#include <sys/file.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -12,6 +16,7 @@
 #include <memory>
 #include <mutex>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -151,7 +156,27 @@ int callback(const char*, const char* parameters, rte_tel_data* data) {
   }
 }
 
+// As DPDK chooses it (eal_create_runtime_dir); the folder of a file prefix lies in it.
+std::string dpdkRuntimeDirectory() {
+  const char* directory = std::getenv("RUNTIME_DIRECTORY");
+  if (directory == nullptr && ::getuid() == 0) directory = "/var/run";
+  if (directory == nullptr) directory = std::getenv("XDG_RUNTIME_DIR");
+  return fmt::format("{}/dpdk", directory == nullptr ? "/tmp" : directory);
+}
+
 }  // namespace
+
+FileDescriptor awaitTelemetryTurn(std::chrono::milliseconds limit) {
+  const std::string directory = dpdkRuntimeDirectory();
+  (void)::mkdir(directory.c_str(), 0700);
+  FileDescriptor turn(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const auto end = std::chrono::steady_clock::now() + limit;
+  while (turn && ::flock(turn.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (std::chrono::steady_clock::now() >= end) return {};
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return turn;
+}
 
 Status offerTelemetry(std::function<std::string()> countersJson) {
   std::lock_guard lock(offer().mutex);
