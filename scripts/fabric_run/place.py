@@ -84,6 +84,9 @@ def guest_command(arguments, output, timeout_s):
 
 def become_guest(arguments, output, timeout_s):
     """Replaces this process by the guest's, which shows the run's output and ends with its status."""
+    from rdma_guest.command import MOST_SECONDS
+    if timeout_s > MOST_SECONDS - GUEST_START_S:
+        raise FabricRunError(f"--timeout {timeout_s:g}: in the guest it must be {MOST_SECONDS - GUEST_START_S} at most", 2)
     if output.exists():
         raise FabricRunError(f"--output {output}: File exists: choose a folder that does not exist yet", 2)
     output.parent.mkdir(parents=True, exist_ok=True)

@@ -16,6 +16,7 @@ from .machine import Run, PCI_DRIVERS, QEMU_PROGRAM, run_in_guest
 INSTALL = "run scripts/install-packages"
 MOST_DEVICES = 8  # of --rxe and of --pci-nics
 LEAST_MEMORY_MIB = 1024
+MOST_SECONDS = 86400
 MOST_CPUS = 4     # of the default: software emulation gains little from more
 
 DESCRIPTION = """Boots Debian's stock kernel in QEMU, with SoftRoCE (RDMA in software), netem and userfaultfd ready, and runs a command
@@ -45,7 +46,7 @@ def parser():
     run = verbs.add_parser("run", help="boot, run COMMAND in the current folder, return its output and exit status", epilog=NOTES,
                            description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
                            usage="rdma-guest run [options] -- COMMAND...")
-    run.add_argument("--timeout", type=number_in(int, 1, 86400), default=600, metavar="S", help="end the command after S seconds (default 600)")
+    run.add_argument("--timeout", type=number_in(int, 1, MOST_SECONDS), default=600, metavar="S", help="end the command after S seconds (default 600)")
     run.add_argument("--cpus", type=number_in(int, 1, 64), default=min(os.cpu_count() or 1, MOST_CPUS), metavar="N",
                      help=f"virtual CPUs (default: as many as here, {MOST_CPUS} at most)")
     run.add_argument("--memory", type=number_in(int, LEAST_MEMORY_MIB, 1 << 20), default=4096, metavar="MIB", help="default 4096; taken as it is used")

@@ -55,6 +55,12 @@ def test_GuestCommand_OwnWordsAndProgram_AreKeptInTheirPlaces(tmp_path):
     assert inside[-6:] == ["--where", "host", "--", "run", "--where", "x"] and int(words[words.index("--timeout") + 1]) > 100
 
 
+def test_GuestRun_LongerThanAGuestMayLive_IsRefusedBeforeAnything(tmp_path):
+    with pytest.raises(FabricRunError, match="--timeout 86101: in the guest it must be 86100 at most") as failure:
+        place.become_guest(["--transport", "RDMA"], tmp_path / "new" / "run", 86101.0)
+    assert failure.value.status == 2 and not (tmp_path / "new").exists()
+
+
 @pytest.mark.parametrize("round_trip_s, power", [(0.0, 16), (0.08, 16), (0.1, 17), (0.3, 18), (1e6, 31)])
 def test_QueuePairTimeout_RoundTrip_IsOutlastedThreefold(round_trip_s, power):
     assert roce.timeout_for(round_trip_s) == power
