@@ -31,8 +31,11 @@ class Fabric:
 
     def wait_until_ready(self):
         deadline = time.monotonic() + READY_S
-        while b"fabric: ready" not in self.log.read_bytes():
-            if self.ended():
+        while True:
+            ended = self.ended()  # before the log is read: what it said at its end is there then
+            if b"fabric: ready" in self.log.read_bytes():
+                return
+            if ended:
                 raise FabricRunError(self.last_error() or f"the fabric {described(self.process.returncode)}", self.failure_status())
             if time.monotonic() > deadline:
                 raise FabricRunError(f"the fabric was not ready within {READY_S:g} s")
