@@ -68,9 +68,10 @@ def test_Capture_DiskIsFullAtTheStart_IsOneLineAndNoFile(tmp_path):
 @needs_analyser
 def test_Capture_DiskThatFills_EndsTheCaptureAndNotTheFabric(tmp_path):
     """The limit leaves room for the head and some markers, which come as frames do."""
-    process = start(tmp_path, "--capture", tmp_path / "a.pcapng", "--markers", "127.0.0.1:40999", "--interval", "0.1", file_limit_kib=8)
+    address = f"127.9.{os.getpid() // 250 % 250}.{os.getpid() % 250 + 1}"  # of this process alone: somebody may have the port at 127.0.0.1
+    process = start(tmp_path, "--capture", tmp_path / "a.pcapng", "--markers", f"{address}:40999", "--interval", "0.1", file_limit_kib=8)
     sender = ("import socket, sys\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
-              "for i in range(5000): s.sendto(b'gloo-bypass step 1 first', ('127.0.0.1', 40999)); i % 50 or __import__('time').sleep(0.001)")
+              f"for i in range(5000): s.sendto(b'gloo-bypass step 1 first', ('{address}', 40999)); i % 50 or __import__('time').sleep(0.001)")
     assert run(["/usr/bin/python3", "-c", sender]).returncode == 0
     said = process.stderr.readline()
     assert "has ended early" in said and "File too large" in said, said

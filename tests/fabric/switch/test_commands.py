@@ -174,9 +174,11 @@ def test_Fabric_SocketInUse_SecondOneIsRefusedAndFirstGoesOn(tmp_path):
 
 
 def test_Fabric_Live_PrintsEachInterval(tmp_path):
-    with RunningFabric(tmp_path, "--live", "--interval", 0.1, "--duration", 1) as running:
-        output, _ = running.process.communicate(timeout=BOUND_S)
-    assert len(re.findall(r"^[\d.]+ s; 0 frames under way", output, re.MULTILINE)) >= 2
+    with RunningFabric(tmp_path, "--live", "--interval", 0.1, "--duration", BOUND_S) as running:
+        intervals = 0
+        while intervals < 2 and (line := running.process.stdout.readline()):
+            intervals += re.match(r"[\d.]+ s; 0 frames under way", line) is not None
+        assert intervals == 2 and running.end(signal.SIGINT)[0] == 0
 
 
 VETH_SCRIPT = """
@@ -191,13 +193,16 @@ nsenter --net="$OUT/b.net" sh -c 'ip addr add 10.77.0.3/24 dev b0; ip link set b
 fabric=$!
 until grep -q ready "$OUT/log"; do kill -0 $fabric; sleep 0.05; done
 nsenter --net="$OUT/a.net" "$PYTHON" -c '
-import socket
+import select, socket
 client = socket.socket()
-client.settimeout(1.5)
-try:
-    client.connect(("10.77.0.3", 9000))
-except TimeoutError:
-    print("no answer")' || true
+client.setblocking(False)
+client.connect_ex(("10.77.0.3", 9000))
+# Behind it on the same way, with a checksum of its own making: when this one is answered, the connection would have been.
+echo = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
+echo.settimeout(30)
+echo.sendto(bytes([8, 0, 0xf7, 0xff, 0, 0, 0, 0]), ("10.77.0.3", 0))
+while echo.recv(100)[20] != 0: pass
+print("answered" if select.select([], [client], [], 0)[1] else "no answer")'
 kill -INT $fabric
 wait $fabric
 """
