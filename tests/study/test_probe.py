@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 from conftest import ROOT
@@ -19,12 +20,27 @@ gloo_bypass_wire_sent_bytes_total{transport="DPDK"} 1
 gloo_bypass_wire_received_bytes_total{transport="DPDK"} 2
 gloo_bypass_srtt_seconds{peer="1"} 0.25
 """
-# A rank that writes its counters where the environment says, once the probe has begun.
-RANK = f"""import os, time
+# A rank that writes its counters where the environment says.
+RANK = f"""import os
 path = os.environ["GLOO_BYPASS_METRICS"].removeprefix("file:")
 open(path, "w").write({METRICS!r})
-time.sleep(0.3)
 """
+
+
+class Waited:
+    """A process that is there until it was waited for so many times; the clock is of these waits and of what is added to it."""
+
+    def __init__(self, monkeypatch, times):
+        self.pid, self.left, self.now, self.waits = os.getpid(), times, 100.0, []
+        monkeypatch.setattr(rank_probe, "time", SimpleNamespace(monotonic=lambda: self.now, time=time.time))
+
+    def wait(self, timeout):
+        self.now += timeout
+        self.waits.append(self.now)
+        self.left -= 1
+        if self.left == 0:
+            return 0
+        raise subprocess.TimeoutExpired("it", timeout)
 
 
 def probed(folder, program, environment, interval="0.05"):
@@ -38,8 +54,16 @@ def test_probe_bypassRank_HasTheBytesThatItsTransportCounts(tmp_path):
     status, record = probed(tmp_path, RANK, {"GLOO_DEVICE_TRANSPORT": "DPDK"})
     assert status == 0
     assert record["traffic"] == {"source": "the transport's own counters", "received_bytes": 900, "sent_bytes": 700}
-    assert (record["samples"][-1]["received_bytes"], record["samples"][-1]["sent_bytes"]) == (900, 700)
     assert not list(tmp_path.glob("*.prom"))
+
+
+def test_probe_sampleOfABypassRank_HasWhatItsTransportHasWrittenByThen(tmp_path):
+    traffic = rank_probe.TransportTraffic({}, tmp_path, 1, 1.0)
+    probe = rank_probe.Probe("", traffic)
+    probe.sample(os.getpid())
+    traffic.path.write_text(METRICS)
+    probe.sample(os.getpid())
+    assert [(sample["received_bytes"], sample["sent_bytes"]) for sample in probe.samples] == [(None, None), (900, 700)]
 
 
 def test_probe_metricsOfTheUser_AreReadAndKept(tmp_path):
@@ -68,13 +92,22 @@ def test_probe_processThatHasEnded_IsNotSampled():
         ended.wait()
 
 
-def test_probe_samples_AreAtWholeIntervalsOfTheRun(tmp_path):
+def test_probe_samples_NoneIsAheadOfItsInterval(tmp_path):
     before = time.time()
-    _, record = probed(tmp_path, "import time; time.sleep(0.5)", {})
+    _, record = probed(tmp_path, "import time; time.sleep(0.3)", {})
     assert before <= record["began_unix_s"] <= before + 60
-    times = [sample["at_s"] for sample in record["samples"]]
-    # However late each is, none moves those after it: never more of them than intervals have passed.
-    assert all(at >= 0.05 * index - 0.001 for index, at in enumerate(times)) and len(times) > 2
+    assert record["samples"] and all(sample["at_s"] >= 0.05 * index - 0.001 for index, sample in enumerate(record["samples"]))
+
+
+@pytest.mark.parametrize("takes, between", [(0.0, 1), (0.3, 1), (2.6, 3)])
+def test_probe_samples_AreAtWholeIntervalsHoweverLongOneTakes(monkeypatch, takes, between):
+    process = Waited(monkeypatch, 5)
+    probe = rank_probe.Probe("", None)
+    taken = rank_probe.process_use
+    monkeypatch.setattr(rank_probe, "process_use", lambda pid: setattr(process, "now", process.now + takes) or taken(pid))
+    assert rank_probe.sample_until_ended(probe, process, 1.0) == 0
+    assert process.waits == pytest.approx([100.0 + between * count for count in range(1, 6)])
+    assert [sample["at_s"] for sample in probe.samples] == pytest.approx([between * count + takes for count in range(5)])
 
 
 @pytest.mark.parametrize("text, found", [("", {}), ("a 1\nb{x=\"1\"} 2\nb{x=\"2\"} 3\n# a 9\nc 0.5\n", {"a": 1, "b": 5})])

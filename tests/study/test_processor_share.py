@@ -2,14 +2,16 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from conftest import ROOT
-from gloo_bypass_study import processor_share
+from gloo_bypass_study import processor_share, rank_probe
 
 PROBE = ROOT / "scripts" / "gloo_bypass_study" / "rank_probe.py"
 BUSY = "import time; end = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
@@ -55,10 +57,21 @@ def test_limited_noControlGroups_StopsAndContinues(monkeypatch, tmp_path):
         assert limit == processor_share.Limit(processor_share.STOPPING, ("--limit-rank", 1, "--limit-share", 0.5))
 
 
-def ran(tmp_path, limit, rank=1):
-    """Seconds that 0.3 s of processor time took, under the probe."""
+# Ends well when it has been continued five times.
+CONTINUED = """import signal, sys, time
+times = 0
+def count(*_):
+    global times
+    times += 1
+signal.signal(signal.SIGCONT, count)
+while times < 5 and time.process_time() < 20: pass
+sys.exit(times < 5)"""
+
+
+def ran(tmp_path, limit, program, rank=1):
+    """Seconds that it took under the probe."""
     began = time.monotonic()
-    done = subprocess.run([sys.executable, PROBE, "--output", tmp_path, *map(str, limit.flags), "--", sys.executable, "-c", BUSY],
+    done = subprocess.run([sys.executable, PROBE, "--output", tmp_path, *map(str, limit.flags), "--", sys.executable, "-c", program],
                           env=os.environ | {"RANK": str(rank), "GLOO_SOCKET_IFNAME": "none"}, capture_output=True, text=True, timeout=50, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / f"probe-{rank}.json").read_text())["status"] == 0
@@ -66,15 +79,27 @@ def ran(tmp_path, limit, rank=1):
 
 
 def test_limited_rank_HasItsShareAndLeavesNothing(tmp_path):
-    """By whatever can be had here: however idle the machine, 0.3 s at a fifth take no less than a second and more."""
+    """By whatever can be had here: the kernel keeps to a group's share, however idle or busy the machine."""
     with processor_share.limited(0.2, 1) as limit:
         group = Path(limit.flags[3]) if limit.flags[2] == "--limit-group" else None
-        assert ran(tmp_path, limit) > 1.0
-    assert group is None or not group.exists()
+        took = ran(tmp_path, limit, BUSY if group else CONTINUED)
+    assert group is None or (took > 1.0 and not group.exists())
 
 
-def test_limited_byStopping_HoldsToo(tmp_path):
-    assert ran(tmp_path, processor_share.Limit("x", ("--limit-rank", 1, "--limit-share", 0.2))) > 1.0
+def test_limited_byStopping_RankIsStoppedAgainAndAgain(tmp_path):
+    ran(tmp_path, processor_share.Limit("x", ("--limit-rank", 1, "--limit-share", 0.2)), CONTINUED)
+
+
+def test_holdDown_share_IsOfEachPeriod(monkeypatch):
+    told, process = [], SimpleNamespace(returncode=None)
+    process.send_signal = told.append
+
+    def sleep(seconds):
+        told.append(seconds)
+        process.returncode = 0 if len(told) == 8 else None
+    monkeypatch.setattr(rank_probe, "time", SimpleNamespace(sleep=sleep))
+    rank_probe.hold_down(process, 0.2)
+    assert told == [signal.SIGSTOP, pytest.approx(0.04), signal.SIGCONT, pytest.approx(0.01)] * 2
 
 
 def test_limited_groupThatIsNotThere_FailsAndSaysSo(tmp_path):
