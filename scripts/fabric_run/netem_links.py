@@ -119,7 +119,10 @@ class NetemLinks:
                          "missed": lost_by_processors() - self.lost_before,
                          **({"devices": devices} if devices else {})}
         if self.capture:
-            self.counters["capture"] = self.capture.end(END_S)
+            try:
+                self.counters["capture"] = self.capture.end(END_S)
+            except FabricRunError as error:
+                why = why or str(error)
         partial = self.options.output / "fabric.json.partial"
         partial.write_text(json.dumps(self.counters, indent=1) + "\n")
         partial.rename(partial.with_suffix(""))

@@ -141,11 +141,14 @@ class RoceHosts:
         self.made, self.rules, self.backlog = 0, [], None
 
     def counters(self):
-        """What each device counted: sent again, out of order, given up."""
+        """What each device counted: sent again, out of order, given up. Nothing of one that has gone."""
         found = []
         for index, host in enumerate(self.hosts):
             folder = DEVICES / device_of(index) / "ports" / "1" / "hw_counters"
-            counts = {file.name: int(file.read_text()) for file in sorted(folder.iterdir())} if folder.is_dir() else {}
+            try:
+                counts = {file.name: int(file.read_text()) for file in sorted(folder.iterdir())}
+            except OSError:
+                counts = {}
             counts.pop("lifespan", None)
             found.append({"host": host["name"], **counts})
         return found

@@ -1,5 +1,7 @@
 """Links of the kernel's netem, and where a run with them takes place: what can be known without such a kernel. tests/guest has the kernel do it."""
+import json
 import sys
+import types
 
 import pytest
 
@@ -79,3 +81,28 @@ def test_Edge_LossesOfNetemAndItsQueue_AreToldApart():
     edge = netem_links.edge_of("r0", "r1", {"packets": 90, "bytes": 9000, "drops": 8, "qlen": 2}, {"drops": 3})
     assert edge["offered"] == 100 and edge["delivered"] == 90
     assert (edge["lost_randomly"], edge["lost_in_queue"]) == (5, 3)
+
+
+class CaptureThatFails:
+    def ended(self):
+        return False
+
+    def end(self, limit_s):
+        raise FabricRunError("--capture: reordercap failed")
+
+
+def test_NetemLinks_CaptureFailsAtItsEnd_CountersAreWrittenAndItIsSaid(tmp_path):
+    links = netem_links.NetemLinks(types.SimpleNamespace(output=tmp_path), {"hosts": []}, tmp_path, None)
+    links.capture = CaptureThatFails()
+    with pytest.raises(FabricRunError, match="--capture: reordercap failed"):
+        links.end()
+    assert json.loads((tmp_path / "fabric.json").read_text())["links"] == "netem"
+
+
+def test_RoceCounters_DeviceThatHasGone_IsOnlyNamed(tmp_path, monkeypatch):
+    monkeypatch.setattr(roce, "DEVICES", tmp_path)
+    counters = tmp_path / roce.device_of(1) / "ports" / "1" / "hw_counters"
+    counters.mkdir(parents=True)
+    (counters / "sent_pkts").write_text("7\n")
+    (counters / "lifespan").write_text("10\n")
+    assert roce.RoceHosts([{"name": "r0"}, {"name": "r1"}], 1500).counters() == [{"host": "r0"}, {"host": "r1", "sent_pkts": 7}]
