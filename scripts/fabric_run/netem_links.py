@@ -49,33 +49,24 @@ class NetemLinks:
     def __init__(self, options, description, folder, script_of):
         """`script_of(host, interface)`: what `fabric --netem` says."""
         self.options, self.hosts, self.script_of = options, description["hosts"], script_of
-        self.path = Path(folder) / "links.net"
+        self.namespace = network.NetworkNamespace(Path(folder) / "links.net")
         self.changes, self.capture, self.counters = [], None, None
         self.began, self.lost_before = time.monotonic(), lost_by_processors()
         self.log = options.output / "fabric.log"
 
-    def prefix(self):
-        return ["nsenter", f"--net={self.path}", "--"]
-
-    def inside(self, *words, text=None):
-        return network.answer(*self.prefix(), *words, text=text)
-
     def make(self, address=None):
         """`address`: the bridge's own, with its prefix, for what is sent to the links themselves; None: it has none."""
-        self.path.touch()
-        network.answer("unshare", f"--net={self.path}", "true")
-        # A namespace begins without addresses; those that IPv6 makes by itself would be traffic.
-        self.inside("sh", "-c", "for each in all default; do echo 1 > /proc/sys/net/ipv6/conf/$each/disable_ipv6; done; exit 0")
+        self.namespace.create()
         commands = [f"link add {BRIDGE} type bridge mcast_snooping 0", f"link set {BRIDGE} up",
                     *([f"addr add {address} dev {BRIDGE}"] if address else [])]
         for index in range(len(self.hosts)):
             commands += [f"link add {emulating_interface(index)} type ifb", f"link set {emulating_interface(index)} up"]
-        self.inside("ip", "-batch", "-", text="\n".join(commands) + "\n")
+        self.namespace.inside("ip", "-batch", "-", text="\n".join(commands) + "\n")
 
     def connect(self):
         """The ranks' outer ends are in the namespace; frames cross from here on, as the description says."""
         ports = [network.fabric_interface(index) for index in range(len(self.hosts))]
-        self.inside("ip", "-batch", "-", text="".join(f"link set {port} master {BRIDGE} up\n" for port in ports))
+        self.namespace.inside("ip", "-batch", "-", text="".join(f"link set {port} master {BRIDGE} up\n" for port in ports))
         commands, self.changes = [], []
         for index, (host, port) in enumerate(zip(self.hosts, ports)):
             commands += [f"qdisc add dev {port} ingress",
@@ -84,15 +75,15 @@ class NetemLinks:
             commands += [line.removeprefix("tc ") for line in at_start.splitlines() if line.startswith("tc ")]
             if later:
                 self.changes.append(f"set -e\nsleep {later}")
-        self.inside("tc", "-batch", "-", text="\n".join(commands) + "\n")
+        self.namespace.inside("tc", "-batch", "-", text="\n".join(commands) + "\n")
         if self.options.capture:
-            self.capture = KernelCapture(self.prefix(), ports, self.options.output, self.options.snap)
+            self.capture = KernelCapture(self.namespace.prefix(), ports, self.options.output, self.options.snap)
 
     def start(self):
         """The description's time begins."""
         self.began = time.monotonic()
         with open(self.log, "wb") as log:
-            self.changes = [subprocess.Popen([*self.prefix(), "sh", "-c", script], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            self.changes = [subprocess.Popen([*self.namespace.prefix(), "sh", "-c", script], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                              start_new_session=True) for script in self.changes]
 
     def why_ended(self):
@@ -134,7 +125,7 @@ class NetemLinks:
         """Of each edge that was used: frames and bytes as netem and tbf counted them."""
         found = []
         for index, host in enumerate(self.hosts):
-            qdiscs = json.loads(self.inside("tc", "-s", "-j", "qdisc", "show", "dev", emulating_interface(index)))
+            qdiscs = json.loads(self.namespace.inside("tc", "-s", "-j", "qdisc", "show", "dev", emulating_interface(index)))
             by_handle = {one.get("handle"): one for one in qdiscs}
             others = [other for other in self.hosts if other is not host]
             for band, other in enumerate(others):

@@ -46,19 +46,36 @@ def fabric_interface(index):
     return f"fab-{index}"
 
 
-class RankNamespace:
+class NetworkNamespace:
+    """One that a file holds, and that goes with the file's mount."""
+
+    def __init__(self, path):
+        self.path = Path(path)
+
+    def create(self):
+        """It begins without addresses; those that IPv6 makes by itself would be traffic."""
+        self.path.touch()
+        answer("unshare", f"--net={self.path}", "true")
+        self.inside("sh", "-c", "for each in all default; do echo 1 > /proc/sys/net/ipv6/conf/$each/disable_ipv6; done; exit 0")
+
+    def inside(self, *words, text=None):
+        return answer(*self.prefix(), *words, text=text)
+
+    def prefix(self):
+        return ["nsenter", f"--net={self.path}", "--"]
+
+
+class RankNamespace(NetworkNamespace):
     """The network namespace of one rank, with an interface on the fabric and, if wanted, one on the control network."""
 
     def __init__(self, index, host, mtu, sysctls, folder):
+        super().__init__(Path(folder) / f"rank{index}.net")
         self.index, self.host, self.mtu, self.sysctls = index, host, mtu, sysctls
-        self.path = Path(folder) / f"rank{index}.net"
 
     def make(self, control, links=None):
         """`links`: where the other end of its interface belongs; None: into the enclosure's own namespace."""
         inner = fabric_interface(self.index)
-        self.path.touch()
-        answer("unshare", f"--net={self.path}", "true")
-        self.inside("sh", "-c", "echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6; echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6; exit 0")
+        self.create()
         outside = [f"link add {inner} mtu {self.mtu} type veth peer name {INTERFACE} netns {self.path} mtu {self.mtu}",
                    f"link set {inner} netns {links}" if links else f"link set {inner} up"]
         rank = [f"link set {INTERFACE} address {self.host['mac'] or mac_of(self.index)}",
@@ -70,7 +87,7 @@ class RankNamespace:
         answer("ip", "-batch", "-", text="\n".join(outside) + "\n")
         # Frames must leave whole: a switch between veths does not finish segments and checksums.
         self.inside("ethtool", "-K", INTERFACE, "tx", "off", "tso", "off", "gso", "off", "gro", "off")
-        answer(*self.prefix(), "ip", "-batch", "-", text="\n".join(rank) + "\n")
+        self.inside("ip", "-batch", "-", text="\n".join(rank) + "\n")
         for name, value in self.sysctls:
             self.set_sysctl(name, value)
 
@@ -80,12 +97,6 @@ class RankNamespace:
             self.inside("sh", "-c", 'printf %s "$1" > "$2"', "sysctl", value, path)
         except FabricRunError as error:
             raise FabricRunError(f"--sysctl {name}={value}: {error}", 2) from error
-
-    def inside(self, *words):
-        return answer(*self.prefix(), *words)
-
-    def prefix(self):
-        return ["nsenter", f"--net={self.path}", "--"]
 
 
 def prepare(hosts, folder, own_network, control):

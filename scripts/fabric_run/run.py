@@ -73,9 +73,9 @@ class Run:
             self.netem.make(f"{self.markers_address()}/{self.hosts[0]['prefix_length']}" if self.roce and self.markers_address() != LOOPBACK else None)
         if self.own_namespaces:
             for namespace in self.namespaces:
-                namespace.make(self.control, self.netem and self.netem.path)
+                namespace.make(self.control, self.netem and self.netem.namespace.path)
         if self.roce:
-            self.roce.make(self.netem.path)
+            self.roce.make(self.netem.namespace.path)
         if not self.netem:
             links = Fabric(self.fabric_words(), self.options.output / "fabric.log", self.options.output / "fabric.json")
             links.wait_until_ready()
