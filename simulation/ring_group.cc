@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "fabric/random.h"
+#include "transport/core/channel_counters.h"
 
 namespace gloo_bypass::sim {
 namespace {
@@ -24,27 +25,6 @@ void add(fabric::EdgeCounters& sum, const fabric::EdgeCounters& one) {
   sum.reordered += one.reordered;
   sum.corrupted += one.corrupted;
   sum.maxQueueBytes = std::max(sum.maxQueueBytes, one.maxQueueBytes);
-  sum.totalQueueing += one.totalQueueing;
-  sum.totalDelay += one.totalDelay;
-}
-
-void add(ChannelCounters& sum, const ChannelCounters& one) {
-  sum.messagesSent += one.messagesSent;
-  sum.payloadBytesSent += one.payloadBytesSent;
-  sum.packetsSent += one.packetsSent;
-  sum.wireBytesSent += one.wireBytesSent;
-  sum.retransmits += one.retransmits;
-  sum.spuriousRetransmits += one.spuriousRetransmits;
-  sum.retransmitTimeouts += one.retransmitTimeouts;
-  sum.tailLossProbes += one.tailLossProbes;
-  sum.repairFramesSent += one.repairFramesSent;
-  sum.framesRecovered += one.framesRecovered;
-  sum.framesUnrepaired += one.framesUnrepaired;
-  sum.duplicatesReceived += one.duplicatesReceived;
-  sum.corruptedReceived += one.corruptedReceived;
-  sum.invalidReceived += one.invalidReceived;
-  sum.eagerMessages += one.eagerMessages;
-  sum.rendezvousMessages += one.rendezvousMessages;
 }
 
 }  // namespace
@@ -158,7 +138,7 @@ ChannelCounters RingGroup::counters() const {
   ChannelCounters sum;
   for (const auto* const hosts : {&ends_, &previousEnds_}) {
     for (const auto& host : *hosts) {
-      if (host != nullptr) add(sum, host->session().counters());
+      if (host != nullptr) sum += host->session().counters();
     }
   }
   return sum;

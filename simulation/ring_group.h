@@ -29,7 +29,7 @@ class RingLinks {
   std::size_t ranks() const { return toPrevious_.size(); }
   // Null: they are not neighbours.
   Link* find(std::size_t from, std::size_t to) const;
-  // Sum over all links, or what one of them counted at most.
+  // Sum over all links, or what one of them counted at most; without their delays.
   fabric::EdgeCounters counters() const;
 
  private:

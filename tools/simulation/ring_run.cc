@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "fabric/schedule.h"
+#include "transport/core/channel_counters.h"
 #include "transport/wire/packet.h"
 
 namespace gloo_bypass::sim {
@@ -179,17 +180,7 @@ class RingRun {
                                  group->times().begin() + place(settings_.warmUps + settings_.measured));
       result_.payloadBytes += group->receivedBytes();
       result_.maxSessionMemoryBytes = std::max(result_.maxSessionMemoryBytes, group->maxMemoryBytes());
-      const ChannelCounters sessions = group->counters();
-      result_.sessions.packetsSent += sessions.packetsSent;
-      result_.sessions.retransmits += sessions.retransmits;
-      result_.sessions.spuriousRetransmits += sessions.spuriousRetransmits;
-      result_.sessions.retransmitTimeouts += sessions.retransmitTimeouts;
-      result_.sessions.tailLossProbes += sessions.tailLossProbes;
-      result_.sessions.repairFramesSent += sessions.repairFramesSent;
-      result_.sessions.framesRecovered += sessions.framesRecovered;
-      result_.sessions.framesUnrepaired += sessions.framesUnrepaired;
-      result_.sessions.duplicatesReceived += sessions.duplicatesReceived;
-      result_.sessions.corruptedReceived += sessions.corruptedReceived;
+      result_.sessions += group->counters();
     }
     fabric::EdgeCounters edges = links_.counters();
     edges.offered -= before.offered;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "transport/base/check.h"
+#include "transport/core/channel_counters.h"
 #include "transport/io/channel_address.h"
 #include "transport/io/channel_counters.h"
 #include "transport/io/json_text.h"

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <utility>
 
+#include "transport/core/channel_counters.h"
 #include "transport/io/channel_counters.h"
 #include "transport/io/json_text.h"
 #include "transport/verbs/verbs_channel.h"

@@ -3,7 +3,7 @@
 #include <array>
 #include <utility>
 
-#include "transport/io/channel_counters.h"
+#include "transport/core/channel_counters.h"
 #include "transport/verbs/verbs_transport_impl.h"
 #include "transport/verbs/work_id.h"
 
