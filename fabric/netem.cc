@@ -186,6 +186,18 @@ Result<NetemPlan> netemPlan(const Description& description, std::size_t host, st
   return Plan(description, host, interface).make();
 }
 
+NetemPlan together(const std::vector<NetemPlan>& plans) {
+  NetemPlan all;
+  for (const NetemPlan& plan : plans) {
+    all.setUp.insert(all.setUp.end(), plan.setUp.begin(), plan.setUp.end());
+    all.changes.insert(all.changes.end(), plan.changes.begin(), plan.changes.end());
+    all.removal += (all.removal.empty() ? "" : "; ") + plan.removal;
+  }
+  std::stable_sort(all.changes.begin(), all.changes.end(),
+                   [](const NetemPlan::Change& a, const NetemPlan::Change& b) { return a.at < b.at; });
+  return all;
+}
+
 std::string netemScript(const NetemPlan& plan) {
   std::string script = fmt::format("# for root; {} removes it\nset -e\n", plan.removal);
   const auto add = [&](const std::vector<std::string>& commands) {

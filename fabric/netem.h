@@ -35,6 +35,9 @@ struct NetemPlan {
 // What `host` (its rank) sends, on its `interface`.
 Result<NetemPlan> netemPlan(const Description& description, std::size_t host, std::string_view interface);
 
+// Plans of several interfaces of one machine as one, each change at its time.
+NetemPlan together(const std::vector<NetemPlan>& plans);
+
 // A script for sh that sets the plan up, and then waits for and makes each change; it stops at the first command that fails.
 std::string netemScript(const NetemPlan& plan);
 

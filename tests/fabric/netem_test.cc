@@ -110,6 +110,20 @@ TEST(Netem, Script_WaitsBetweenChanges) {
             "tc qdisc change dev eth0 parent 1:2 handle 102: netem limit 10000000 delay 0us\n");
 }
 
+TEST(Netem, SeveralInterfaces_AreOnePlanInTheOrderOfTime) {
+  const Description description =
+      good("ranks = 2", {{"event", "at=1s,from=r1,to=r0,down=2s"}, {"event", "at=2s,from=r0,to=r1,loss=1%"}});
+  const NetemPlan first = planOf(description, 0), second = planOf(description, 1);
+  const NetemPlan all = together({first, second});
+  EXPECT_EQ(all.setUp.size(), first.setUp.size() + second.setUp.size());
+  ASSERT_EQ(all.changes.size(), 3u);
+  EXPECT_EQ(all.changes[0].at, seconds(1));
+  EXPECT_EQ(all.changes[1].at, seconds(2));
+  EXPECT_EQ(all.changes[1].commands, first.changes[0].commands);
+  EXPECT_EQ(all.changes[2].at, seconds(3));
+  EXPECT_EQ(all.removal, "tc qdisc del dev eth0 root; tc qdisc del dev eth0 root");
+}
+
 TEST(Netem, WhatItCannotDo_IsRefused) {
   const auto fault = [](const std::string& what) {
     return "edge r0->r1: netem on eth0 cannot do " + what + ", or use a transport whose frames cross the fabric";

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "fabric/description_file.h"
 #include "fabric/netem.h"
@@ -185,18 +186,28 @@ TimePoint endOf(TimePoint start, double seconds) {
   return seconds > 0 ? start + std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds)) : kNever;
 }
 
-int printNetem(const Description& description, const std::string& hostAndInterface) {
-  const std::size_t equals = std::min(hostAndInterface.find('='), hostAndInterface.size());
-  const std::optional<std::size_t> host = description.findHost(hostAndInterface.substr(0, equals));
-  if (!host || equals == hostAndInterface.size()) {
-    return complain(
-        fmt::format("--netem {}: give a host (its name, or a rank from 0 to {}) and its interface, such as {}=eth0",
-                    hostAndInterface, description.hosts.size() - 1, description.hosts.front().name),
-        kUsage);
+int printNetem(const Description& description, const std::vector<std::string>& hostsAndInterfaces) {
+  std::vector<NetemPlan> plans;
+  std::set<std::string> interfaces;
+  for (const std::string& one : hostsAndInterfaces) {
+    const std::size_t equals = std::min(one.find('='), one.size());
+    const std::optional<std::size_t> host = description.findHost(one.substr(0, equals));
+    if (!host || equals == one.size()) {
+      return complain(
+          fmt::format("--netem {}: give a host (its name, or a rank from 0 to {}) and its interface, such as {}=eth0",
+                      one, description.hosts.size() - 1, description.hosts.front().name),
+          kUsage);
+    }
+    const std::string interface = one.substr(equals + 1);
+    if (!interfaces.insert(interface).second) {
+      return complain(fmt::format("--netem {}: {} is another's already; give each host its own", one, interface),
+                      kUsage);
+    }
+    auto plan = netemPlan(description, *host, interface);
+    if (!plan) return complain(plan.error().message, kUsage);
+    plans.push_back(std::move(plan).value());
   }
-  const auto plan = netemPlan(description, *host, hostAndInterface.substr(equals + 1));
-  if (!plan) return complain(plan.error().message, kUsage);
-  fmt::print("{}", netemScript(plan.value()));
+  fmt::print("{}", netemScript(together(plans)));
   return 0;
 }
 

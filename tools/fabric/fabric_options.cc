@@ -42,10 +42,14 @@ std::variant<FabricOptions, std::string> parseFabricOptions(int argc, const char
                     ->option_text("[FILE]")
                     ->excludes(config);
   app.add_flag("--json", options.json, "what --check prints is JSON")->needs(check);
-  app.add_option(
-         "--netem", options.netem,
-         "print a script for sh that gives this interface of this host its edges by the kernel's netem, and end")
+  app.add_option("--netem", options.netem,
+                 "print a script for sh that gives this interface of this host its edges by the kernel's netem, and "
+                 "end; may be repeated")
       ->option_text("HOST=INTERFACE")
+      ->expected(1)
+      ->take_all()
+      ->delimiter('\0')
+      ->allow_extra_args(false)
       ->excludes(check);
   std::vector<std::vector<std::string>> values(sectionNames().size());
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -68,15 +72,18 @@ std::variant<FabricOptions, std::string> parseFabricOptions(int argc, const char
   app.add_flag("--live", options.live, "print the counters of the edges each interval; on a terminal in place");
   app.add_option("--stats", options.statsPath,
                  "write all counters to this file as JSON at the end, whole or not at all");
-  app.add_option("--samples", options.samplesPath, "write a line of JSON to this new file each interval: the edges that have been used in it");
-  auto* capture = app.add_option("--capture", options.capture.path,
-                                 "write each frame as it enters at a port to this new pcapng file, an interface for each host");
+  app.add_option("--samples", options.samplesPath,
+                 "write a line of JSON to this new file each interval: the edges that have been used in it");
+  auto* capture =
+      app.add_option("--capture", options.capture.path,
+                     "write each frame as it enters at a port to this new pcapng file, an interface for each host");
   app.add_option("--snap", options.capture.snapLength, "keep so many bytes of each frame; 0: all")
       ->check(CLI::Range(0, 65536))
       ->capture_default_str()
       ->needs(capture);
   app.add_option("--markers", options.capture.markersAddress,
-                 "take step markers (ddp_train --step-markers) from the kernel's network here, port 9999 unless given, and put them into "
+                 "take step markers (ddp_train --step-markers) from the kernel's network here, port 9999 unless given, "
+                 "and put them into "
                  "the capture: for ranks on memif sockets, whose own markers do not cross the fabric")
       ->option_text("ADDRESS[:PORT]")
       ->needs(capture);

@@ -16,8 +16,8 @@ namespace gloo_bypass::fabric {
 struct FabricOptions {
   std::string configPath;  // empty: flags alone
   bool checkOnly = false;
-  bool json = false;  // what --check prints
-  std::string netem;  // HOST=INTERFACE: print that host's script for tc, and end
+  bool json = false;               // what --check prints
+  std::vector<std::string> netem;  // HOST=INTERFACE of each: print these hosts' script for tc, and end
   std::vector<DescriptionFlag> flags;
   std::size_t mtu = 1500;
   SwitchLimits limits;

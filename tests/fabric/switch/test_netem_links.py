@@ -5,7 +5,7 @@ import types
 
 import pytest
 
-from fabric_programs import ROOT, fabric_run, one_line
+from fabric_programs import ROOT, fabric, fabric_run, one_line
 
 sys.path.insert(0, str(ROOT / "scripts"))
 from fabric_run import netem_links, place, roce  # noqa: E402
@@ -29,6 +29,18 @@ def test_FabricRun_NetemBeyondTheKernel_IsRefusedBeforeTheGuestStarts(tmp_path):
     answer = fabric_run(tmp_path / "run", "--ranks", 2, "--transport", "RDMA", "--edge", "from=r0,to=r1,duplication=1%", "--where", "guest", "--", "true")
     assert answer.returncode == 2 and "duplication" in one_line(answer)
     assert not (tmp_path / "run").exists()
+
+
+def test_Netem_SeveralHosts_AreOneScript():
+    answer = fabric("--ranks", 2, "--event", "at=1s,from=1,to=0,down=2s", "--event", "at=2s,from=0,to=1,loss=1%", "--netem", "r0=a", "--netem", "1=b")
+    assert answer.returncode == 0 and answer.stderr == ""
+    places = [answer.stdout.index(what) for what in ("set -e\n", "add dev a root", "add dev b root", "sleep 1.0", "change dev b", "change dev a")]
+    assert places == sorted(places) and answer.stdout.count("set -e\n") == 1
+
+
+def test_Netem_InterfaceOfTwoHosts_IsRefused():
+    answer = fabric("--ranks", 2, "--netem", "r0=a", "--netem", "r1=a")
+    assert answer.returncode == 2 and answer.stdout == "" and "--netem r1=a: a is another's already" in one_line(answer)
 
 
 @pytest.mark.parametrize("asked, netem, lacking, problem, chosen", [
