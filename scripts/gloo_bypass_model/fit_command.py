@@ -135,8 +135,7 @@ def run(options):
               for name, fit in joint.items())
     lines = ["; ".join([said, *halves]), *joint_lines(made)]
     if options.plot:
-        from . import plot
-        output.write_file(options.plot, plot.fits(joint))
+        output.write_file(options.plot, output.drawing().fits(joint))
         lines.append(f"Plot: {options.plot}")
     record = {"schema": "gloo-bypass/model-fit/1", "inputs": {"files": [str(path) for path in options.files], "gamma_s_byte": gamma},
               "fits": [as_record(*one) for one in made]}

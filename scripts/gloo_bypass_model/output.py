@@ -11,7 +11,7 @@ from rich.text import Text
 
 
 class OutputError(Exception):
-    """A file cannot be written; the text is one line for the user."""
+    """A file cannot be written, or a picture drawn; the text is one line for the user."""
 
 
 def add_option(parser):
@@ -30,6 +30,15 @@ def table(title, *columns):
 
 def add_row(made, *cells, style=None):
     made.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in cells), style=style)
+
+
+def drawing():
+    """The module that draws. It alone wants more of Python than a model's figures do."""
+    try:
+        from . import plot
+    except ModuleNotFoundError as error:
+        raise OutputError(f"--plot: there is no Python module {error.name}: install python3-matplotlib and python3-pandas") from None
+    return plot
 
 
 def write_file(path, content):

@@ -124,8 +124,7 @@ def run(options):
         all_series = [replace(one, name=name) for one, name in zip(all_series, options.name)]
     lines = []
     if options.plot:
-        from . import plot
-        output.write_file(options.plot, plot.simulated(all_series))
+        output.write_file(options.plot, output.drawing().simulated(all_series))
         lines.append(f"Plot: {options.plot}")
     output.finish(options, record_of(options, all_series), [table_of(one) for one in all_series], lines)
     return 0

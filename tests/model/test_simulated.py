@@ -2,8 +2,14 @@
 
 import copy
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
+
+MODEL = Path(__file__).resolve().parents[2] / "scripts" / "model"
 
 RUN = {"ranks": 4, "end": "done", "time_s": {"median": 1.2, "min": 1.1, "max": 1.3}, "fairness": None, "sessions": {"retransmits": 7},
        "model": {"schedule_s": 0.5, "schedule_with_loss_s": 1.0, "physics_s": 0.6, "alpha_beta_s": 0.4}}
@@ -42,6 +48,19 @@ def test_plot_is_a_picture_of_all_files(model, written, tmp_path):
     assert picture.read_bytes().startswith(b"\x89PNG")
     status, _, errors = model("simulated", written(REPORT), "--plot", tmp_path / "nowhere" / "x.png")
     assert status == 1 and errors.count("\n") == 1
+
+
+@pytest.mark.parametrize("module", ["matplotlib", "pandas"])
+def test_plot_without_what_draws_is_one_line_and_writes_nothing(written, tmp_path, module):
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    (hidden / f"{module}.py").write_text(f"raise ModuleNotFoundError('hidden', name='{module}')\n")
+    words = [sys.executable, MODEL, "simulated", written(REPORT), "--plot", tmp_path / "x.png", "--json", tmp_path / "x.json"]
+    done = subprocess.run(words, env={**os.environ, "PYTHONPATH": str(hidden)}, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          timeout=60, check=False)
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr == (f"model simulated: --plot: there is no Python module {module}: install python3-matplotlib and python3-pandas\n")
+    assert not (tmp_path / "x.png").exists() and not (tmp_path / "x.json").exists()
 
 
 def test_ticks_keep_their_distance():
