@@ -4,7 +4,6 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import program_places
 from argument_types import number_in
+from gloo_bypass_report import children
 
 RUN_LIMIT_S = 300
 MEGABYTE = 1e6
@@ -45,17 +45,18 @@ def perf_arguments(options, report):
             "-n", str(options.iterations), "-w", "2", "-c", "0", "--json", report]
 
 
-def run(words, environment):
+def run(words, folder, more=None):
+    """One that captures nothing unless `more` of the environment says so; its log goes with the folder."""
+    log = folder / "log"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GLOO_BYPASS_")} | (more or {})
     try:
-        done = subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              text=True, errors="replace", env=environment, timeout=RUN_LIMIT_S, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise CostError(f"{words[0]} has not ended within {RUN_LIMIT_S} s") from error
-    except OSError as error:
-        raise CostError(f"{words[0]}: {error.strerror}: build it first (scripts/build), or name the folder with --build") from error
-    if done.returncode != 0:
-        last = done.stdout.strip().splitlines() or ["it said nothing"]
-        raise CostError(f"{words[0]} ended with status {done.returncode}: {last[-1]}")
+        outcome = children.run(words, log, RUN_LIMIT_S, environment)
+    except children.StageError as error:
+        raise CostError(f"{error}: build it first (scripts/build), or name the folder with --build") from error
+    if outcome.status is None:
+        raise CostError(f"{words[0]} has not ended within {RUN_LIMIT_S} s")
+    if outcome.status != 0:
+        raise CostError(f"{words[0]} {children.describe_status(outcome.status)}: {children.last_line(log)}")
 
 
 def sample_of(report, iterations):
@@ -66,11 +67,9 @@ def sample_of(report, iterations):
 
 
 def own_port(options, folder, capturing):
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GLOO_BYPASS_")}
-    if capturing:
-        environment.update(GLOO_BYPASS_CAPTURE=f"{folder}/rank%r.pcapng", GLOO_BYPASS_CAPTURE_SNAPLEN=str(options.snap),
-                           GLOO_BYPASS_STATS=f"{folder}/rank%r.json")
-    run([*perf_arguments(options, folder / "perf.json"), "--ranks", "2"], environment)
+    capture = {"GLOO_BYPASS_CAPTURE": f"{folder}/rank%r.pcapng", "GLOO_BYPASS_CAPTURE_SNAPLEN": str(options.snap),
+               "GLOO_BYPASS_STATS": f"{folder}/rank%r.json"}
+    run([*perf_arguments(options, folder / "perf.json"), "--ranks", "2"], folder, capture if capturing else None)
     sample = sample_of(folder / "perf.json", options.iterations)
     for rank in (0, 1) if capturing else ():
         port = json.loads((folder / f"rank{rank}.json").read_text())["port"]
@@ -81,11 +80,10 @@ def own_port(options, folder, capturing):
 
 
 def at_fabric(options, folder, capturing):
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GLOO_BYPASS_")}
     output = folder / "run"
     capture = ["--capture", "--snap", options.snap] if capturing else []
     run([program_places.script("fabric-run"), "--fabric", options.build / "tools" / "fabric" / "fabric", "--ranks", "2", "--mtu", options.mtu,
-         "--transport", "DPDK", "--output", output, *capture, "--", *perf_arguments(options, folder / "perf.json")], environment)
+         "--transport", "DPDK", "--output", output, *capture, "--", *perf_arguments(options, folder / "perf.json")], folder)
     sample = sample_of(folder / "perf.json", options.iterations)
     if capturing:
         counted = json.loads((output / "fabric.json").read_text())["capture"]

@@ -82,4 +82,4 @@ def test_CaptureCost_OwnPort_CountsFramesAndLeavesNothing(tmp_path):
 def test_CaptureCost_NothingBuilt_SaysSo(tmp_path):
     run = capture_cost("--build", str(tmp_path))
     assert run.returncode == 1
-    assert f"capture-cost: {tmp_path}/tools/all_reduce_perf: No such file or directory: build it first" in run.stdout
+    assert f"capture-cost: cannot start {tmp_path}/tools/all_reduce_perf: No such file or directory: build it first" in run.stdout
