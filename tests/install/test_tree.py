@@ -2,6 +2,7 @@
 import fnmatch
 import os
 import pathlib
+import re
 import shutil
 
 import pytest
@@ -74,6 +75,16 @@ def test_Model_Installed_ReadsThePublishedFiguresBesideIt(tree):
         pytest.skip("no gloo-bypass-model in this build: its Python packages were not found")
     text = run(tree.folder("bindir") / "gloo-bypass-model", "published", "--table", "5.7", cwd="/")
     assert "published" in text and "model" in text, text
+
+
+def test_FabricRun_Installed_HasNoModuleThatNothingInstalledImports(tree):
+    if "fabric" not in FEATURES:
+        pytest.skip("no fabric in this build")
+    programs = tree.folder("libexecdir") / "gloo-bypass"
+    modules = {path.stem for path in programs.glob("fabric_run/*.py")} - {"__init__"}
+    text = "".join(path.read_text() for path in [programs / "fabric-run", *programs.glob("fabric_run/*.py")])
+    imported = {name for line in re.findall(r"^\s*(?:from|import) .*", text, re.MULTILINE) for name in re.findall(r"\w+", line)}
+    assert modules and modules - imported == set()
 
 
 def test_FabricRun_Installed_TakesTheFabricBesideIt(tree, tmp_path):
