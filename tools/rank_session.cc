@@ -55,6 +55,17 @@ DeviceOptions deviceOptions(const PerfOptions& options) {
   return device;
 }
 
+// Of the first of these options that differs; empty where none does.
+std::string differenceBetween(const nlohmann::json& mine, const nlohmann::json& ofRankZero) {
+  for (const auto& [name, value] : mine.items()) {
+    const nlohmann::json other = ofRankZero.value(name, nlohmann::json());
+    if (other != value)
+      return fmt::format("{} is {} here but {} on rank 0; start all ranks with the same flags", name, value.dump(),
+                         other.dump());
+  }
+  return "";
+}
+
 }  // namespace
 
 RankExchange::RankExchange(gloo_version::StorePointer store, int rank, int size, milliseconds timeout)
@@ -150,14 +161,16 @@ void RankSession::introduce() {
   exchange_.claimRank();
   nlohmann::json mine = toJson(options_);
   mine["world_size"] = size_;
-  const nlohmann::json agreed = exchange_.broadcast("options", mine);
-  for (const auto& [name, value] : mine.items()) {
-    const nlohmann::json ofRankZero = agreed.value(name, nlohmann::json());
-    if (ofRankZero != value)
-      throw PerfError(fmt::format("{} is {} here but {} on rank 0; start all ranks with the same flags", name,
-                                  value.dump(), ofRankZero.dump()));
+  const std::string difference = differenceBetween(mine, exchange_.broadcast("options", mine));
+  // Rank 0 is told of it, and need not wait for one that will never come.
+  ranks_ = exchange_.gather(
+      "ranks", difference.empty() ? nlohmann::json{{"rank", rank_}, {"pid", ::getpid()}, {"machine", describeMachine()}}
+                                  : nlohmann::json{{"difference", difference}});
+  if (!difference.empty()) throw PerfError(difference);
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    if (ranks_[rank].contains("difference"))
+      throw PerfError(fmt::format("rank {} says: {}", rank, ranks_[rank]["difference"].get<std::string>()));
   }
-  ranks_ = exchange_.gather("ranks", {{"rank", rank_}, {"pid", ::getpid()}, {"machine", describeMachine()}});
   if (rank_ == 0) print(headerText(options_, ranks_));
 }
 
