@@ -1,5 +1,6 @@
 """The ranks of one run as processes: each with a log, awaited together, rank 0's output shown."""
 
+import socket
 import subprocess
 import sys
 import time
@@ -18,6 +19,13 @@ def last_lines(path, count):
         size = file.seek(0, 2)
         file.seek(max(0, size - 16384))
         return file.read().decode(errors="replace").splitlines()[-count:]
+
+
+def free_port():
+    """One that nothing listens on now, at any of this machine's addresses: where rank 0 may have its store."""
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return probe.getsockname()[1]
 
 
 class StillRunning(Exception):

@@ -10,12 +10,13 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import program_places
 from argument_types import number_in
 
 from .command import FABRIC
 
-HERE = Path(__file__).resolve().parent
-FABRIC_RUN = HERE.parent / "fabric-run"
+FABRIC_RUN = program_places.script("fabric-run")
+RANK = Path(__file__).resolve().with_name("accuracy_rank.py")
 RUN_S = 120.0
 FRAME_HEADERS = 42
 
@@ -82,7 +83,7 @@ def run_case(case, fabric):
     """The receiver's report, and how late the fabric was by its own account. Raises RuntimeError with what fabric-run said."""
     with tempfile.TemporaryDirectory(prefix="fabric-accuracy-") as folder:
         words = [FABRIC_RUN, "--fabric", fabric, "--output", f"{folder}/run", "--timeout", RUN_S, "--transport", "TCP", "--ranks", 2, "--mtu", case.mtu,
-                 "--edge", f"from=r0,to=r1,{case.edge}", "--", sys.executable, HERE / "accuracy_rank.py", json.dumps(case.plan), f"{folder}/report.json"]
+                 "--edge", f"from=r0,to=r1,{case.edge}", "--", sys.executable, RANK, json.dumps(case.plan), f"{folder}/report.json"]
         answer = subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
                                 check=False)
         if answer.returncode != 0:

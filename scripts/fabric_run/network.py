@@ -33,9 +33,9 @@ def attempt(*words):
     return subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL, capture_output=True, timeout=COMMAND_S, check=False).returncode == 0
 
 
-def mac_of(index):
-    """Of hosts that the description gives none: local, unicast."""
-    return f"02:67:62:00:{index // 256:02x}:{index % 256:02x}"
+def mac_of(host, index):
+    """The description's, or a local, unicast one."""
+    return host["mac"] or f"02:67:62:00:{index // 256:02x}:{index % 256:02x}"
 
 
 def control_address(index):
@@ -78,7 +78,7 @@ class RankNamespace(NetworkNamespace):
         self.create()
         outside = [f"link add {inner} mtu {self.mtu} type veth peer name {INTERFACE} netns {self.path} mtu {self.mtu}",
                    f"link set {inner} netns {links}" if links else f"link set {inner} up"]
-        rank = [f"link set {INTERFACE} address {self.host['mac'] or mac_of(self.index)}",
+        rank = [f"link set {INTERFACE} address {mac_of(self.host, self.index)}",
                 f"addr add {self.host['ipv4']}/{self.host['prefix_length']} dev {INTERFACE}", "link set lo up", f"link set {INTERFACE} up"]
         if control:
             outside += [f"link add ctl-{self.index} type veth peer name ctl0 netns {self.path}",

@@ -49,10 +49,6 @@ def timeout_for(round_trip_s):
     return next((power for power in range(LEAST_TIMEOUT, MOST_TIMEOUT) if TIMEOUT_UNIT_S * 2**power >= PATIENCE * round_trip_s), MOST_TIMEOUT)
 
 
-def mac_of(host, index):
-    return host["mac"] or network.mac_of(index)
-
-
 def network_of(host):
     return ipaddress.ip_interface(f"{host['ipv4']}/{host['prefix_length']}").network
 
@@ -84,7 +80,7 @@ class RoceHosts:
             BACKLOG.write_text(str(BACKLOG_FRAMES))
         for index, host in enumerate(self.hosts):
             name = interface_of(index)
-            network.answer("ip", "link", "add", name, "mtu", self.mtu, "address", mac_of(host, index), "type", "veth", "peer", "name",
+            network.answer("ip", "link", "add", name, "mtu", self.mtu, "address", network.mac_of(host, index), "type", "veth", "peer", "name",
                            network.fabric_interface(index), "netns", links, "mtu", self.mtu)
             self.made += 1
             for setting, value in (("ipv6/conf/{}/disable_ipv6", "1"), ("ipv4/conf/{}/rp_filter", "0"), ("ipv4/conf/{}/accept_local", "1")):
@@ -94,7 +90,7 @@ class RoceHosts:
             # Neighbours are told: each interface would answer for the addresses of all.
             commands = [f"addr add {host['ipv4']}/{host['prefix_length']} dev {name}", f"link set {name} up",
                         f"route add table {FIRST_TABLE + index} {network_of(host)} dev {name} src {host['ipv4']}"]
-            commands += [f"neigh add {other['ipv4']} lladdr {mac_of(other, at)} dev {name} nud permanent"
+            commands += [f"neigh add {other['ipv4']} lladdr {network.mac_of(other, at)} dev {name} nud permanent"
                          for at, other in enumerate(self.hosts) if at != index]
             network.answer("ip", "-batch", "-", text="\n".join(commands) + "\n")
         self.make_rules()

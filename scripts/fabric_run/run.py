@@ -2,9 +2,10 @@
 
 import json
 import os
-import socket
 import subprocess
 from pathlib import Path
+
+from rank_processes import free_port
 
 from . import network, roce
 from .failures import FabricRunError
@@ -46,12 +47,6 @@ def read_description(options):
 def netem_script(options, host, interface):
     """What `tc` is to do so that this host's edges begin at this interface."""
     return said_by_fabric(options, [*(["--config", options.config] if options.config else []), "--netem", f"{host}={interface}"])
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return probe.getsockname()[1]
 
 
 class Run:
@@ -109,7 +104,7 @@ class Run:
     def memif_device(self, index):
         buffer_bytes = max(2048, (self.frame_bytes() + 255) // 256 * 256)
         slots = LOG2_SLOTS if buffer_bytes == 2048 else LOG2_JUMBO_SLOTS
-        mac = self.hosts[index]["mac"] or network.mac_of(index)
+        mac = network.mac_of(self.hosts[index], index)
         return (f"net_memif0,role=client,id=0,socket={self.socket(index)},socket-abstract=no,bsize={buffer_bytes},rsize={slots},mac={mac}")
 
     def environment_of(self, index):

@@ -4,14 +4,13 @@ Everything carries the run's label, by which close() finds all of it, whatever e
 """
 
 import secrets
-import socket
 import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rank_processes import Ranks, StillRunning
+from rank_processes import Ranks, StillRunning, free_port
 
 from . import seccomp
 from .engine import ContainerError
@@ -35,12 +34,6 @@ class Job:
     rootfs: str = ""
     environment: dict = field(default_factory=dict)
     data: Path | None = None
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return probe.getsockname()[1]
 
 
 class RankGroup:
