@@ -25,7 +25,8 @@ has a network namespace with an interface on the fabric. All cross the same emul
 netem makes the links of the same description, and SoftRoCE the RDMA devices: here, or in the guest of scripts/rdma-guest. Ranks meet elsewhere
 (MASTER_ADDR): nothing but their collectives crosses the links. Rank 0's output is shown; every rank's goes to OUTPUT/rank-N.log, the fabric's counters to
 OUTPUT/fabric.json. Nothing outside the run's own namespaces is changed; as root, or as a user who may make user namespaces. Over RDMA
-interfaces, devices and rules of routing named fabric-N are made in the namespace it was started in, by root or in the guest, and removed."""
+interfaces and devices named fabric-N and rxe-fabric-N are made in the namespace it was started in, by root or in the guest, with rules of routing,
+before which that of the table local makes room, and net.core.netdev_max_backlog is raised; all is undone at the end."""
 EPILOG = """\
   scripts/fabric-run --ranks 2 --defaults delay=10ms --transport DPDK -- build/tools/all_reduce_perf --transports {transport} -b 4 -e 1M -f 16
   scripts/fabric-run --config FILE --edge from=r3,to=r2,down=true --transport TCP -- build/trainer/ddp_train --model tiny --steps 20
