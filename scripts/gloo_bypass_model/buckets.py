@@ -48,7 +48,8 @@ class Gpt2:
         return order + [(self.positions * self.hidden, done), (self.vocabulary * self.hidden, done)]
 
 
-MODELS = {"distilgpt2": Gpt2(6, 768), "gpt2": Gpt2(12, 768)}
+# Of `tiny` as ddp_train has it.
+MODELS = {"distilgpt2": Gpt2(6, 768), "gpt2": Gpt2(12, 768), "tiny": Gpt2(2, 32, vocabulary=512, positions=128)}
 
 
 def of_model(model, element_bytes, first=FIRST_BUCKET_BYTES, limit=BUCKET_BYTES):

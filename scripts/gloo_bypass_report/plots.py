@@ -42,7 +42,7 @@ DARK = Theme("dark", "#16181c", "#e8eaed", "#a4a9b1", "#30343b",
 MARKERS = ("o", "s", "^", "D")
 DASHES = ("-", "-", "--", ":")
 # A transport looks the same in every plot, whichever others stand beside it; others take the places by their order.
-PLACES = {"TCP": 0, "DPDK": 1, "RDMA": 2, "GLOO_IBVERBS": 3}
+PLACES = {"TCP": 0, "DPDK": 1, "RDMA": 2, "GLOO_IBVERBS": 3, "TCP-netem": 3}
 
 
 def place_of(transport, index):

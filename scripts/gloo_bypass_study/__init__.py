@@ -1,5 +1,6 @@
 """Studies, the published ones and sweeps of one parameter, measured over several transports through the same emulated links, beside the model.
 
+transports  what a study can run over, where, and what compares with what              (pure)
 catalogue   the studies: their edges, sizes and published tables                       (pure)
 cells       what is measured when: one cell a variant, segment size, loss, transport   (pure)
 prediction  the model's times of a cell                                                (pure)
@@ -22,6 +23,7 @@ options     the options of each kind of study, and the plans that they make
 rendering   a results folder to tables, CSV, plots and page; run again, it draws the same again
 rank_probe  a program of its own: runs a rank, and samples its CPU, memory, traffic and TCP connections
 measurement the study itself, run by run; a run that fails is said and the others go on
+guest_part  what is measured in the guest of scripts/rdma-guest, in one guest for all of it
 command     the command line of scripts/study
 
 Units: seconds and bytes unless a name says otherwise; delays are of one way.

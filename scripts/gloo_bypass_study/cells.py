@@ -6,12 +6,12 @@ alternate and a slow spell of the machine hits each alike.
 
 from dataclasses import dataclass
 
-from . import catalogue
+from . import catalogue, transports
 
 # The program's own limits follow from the model: so many times as long, and this much more.
 PATIENCE, START_S, LEAST_OPERATION_S = 12.0, 60.0, 60.0
 PROBE_INTERVAL_S = 0.5
-# Over RDMA the processor may be the guest's, emulated: what its ranks reduce at the least, on a busy machine, and how often they are looked at.
+# In the guest the processor is emulated: what its ranks reduce at the least, on a busy machine, and how often they are looked at.
 EMULATED_BYTES_A_SECOND, EMULATED_PROBE_INTERVAL_S = 2e5, 3.0
 # Delay-based control (Swift) takes the wait for one of a few cores, which four ranks and the fabric share, for congestion: its windows
 # stay at two datagrams and edges without any delay become the slow ones. BBR measures rates.
@@ -56,6 +56,7 @@ class Plan:
     seed: int = 1
     settings: tuple = tuple(SETTINGS.items())
     sysctls: tuple = ()
+    guest: tuple = ()   # those of the transports that are measured in the guest
 
     def as_record(self):
         return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
@@ -117,7 +118,7 @@ def slow_edge(ranks):
 
 def emulation_s(plan, transport):
     """What the processor may take for one all-reduce, beyond the model."""
-    return plan.bytes / EMULATED_BYTES_A_SECOND if transport == "RDMA" else 0.0
+    return plan.bytes / EMULATED_BYTES_A_SECOND if transport in plan.guest else 0.0
 
 
 def operation_limit_s(plan, transport, model_s):
@@ -138,6 +139,8 @@ class Programs:
     probe: object
     trainer: object = None
     analyser: object = None
+    guest: object = None   # scripts/rdma-guest
+    study: object = None   # scripts/study
 
 
 def command_of(plan, study, cell, model_s, programs, output, perf_json):
@@ -148,15 +151,15 @@ def command_of(plan, study, cell, model_s, programs, output, perf_json):
 
 def reduce_command(plan, transport, fabric_flags, perf_flags, model_s, programs, output, perf_json):
     """fabric-run with all_reduce_perf in each rank, whose one size, rounds and warm-up are the plan's."""
-    words = [programs.fabric_run, "--transport", transport, "--seed", plan.seed, *fabric_flags, "--mtu", plan.mtu, "--fabric", programs.fabric,
-             "--output", output, *(["--samples"] if transport != "RDMA" else []), "--timeout", round(run_limit_s(plan, model_s, transport))]
-    if transport != "TCP":
+    words = [programs.fabric_run, *transports.run_flags(transport), "--seed", plan.seed, *fabric_flags, "--mtu", plan.mtu, "--fabric", programs.fabric,
+             "--output", output, "--timeout", round(run_limit_s(plan, model_s, transport))]
+    if not transports.is_tcp(transport):
         stats = f"GLOO_BYPASS_STATS={output}/stats-%r.json"
         words += [part for setting in (stats, *(f"{name}={value}" for name, value in plan.settings)) for part in ("--env", setting)]
     else:
         words += [part for name, value in plan.sysctls for part in ("--sysctl", f"{name}={value}")]
     words += ["--", programs.python, programs.probe, "--output", output, "--interval",
-              EMULATED_PROBE_INTERVAL_S if transport == "RDMA" else PROBE_INTERVAL_S, "--", programs.all_reduce_perf,
-              "--transports", transport.partition("-")[0], "-b", plan.bytes, "-e", plan.bytes, "-n", 1, "-w", plan.warm_up,
+              EMULATED_PROBE_INTERVAL_S if transport in plan.guest else PROBE_INTERVAL_S, "--", programs.all_reduce_perf,
+              "--transports", transports.kind_of(transport), "-b", plan.bytes, "-e", plan.bytes, "-n", 1, "-w", plan.warm_up,
               "--rounds", plan.rounds, *perf_flags, "--timeout", round(operation_limit_s(plan, transport, model_s)), "--json", perf_json]
     return [str(word) for word in words]

@@ -1,13 +1,13 @@
 """Which transports a study's tables have columns for, and why one of them is empty. Pure."""
 
+import re
 from dataclasses import dataclass
 
-from .cells import Plan
+from .transports import KERNEL_LINKS, kind_of
 
 # Those of a complete comparison.
 STANDARD = ("TCP", "DPDK", "RDMA")
 NOT_ASKED_FOR = "it was not asked for"
-NOT_OFFERED = "of the studies, those of one slow edge alone run over it"
 
 
 @dataclass(frozen=True)
@@ -19,19 +19,14 @@ class Absent:
     planned: bool
 
 
-def kind_of(transport):
-    """DPDK of DPDK-netdev."""
-    return transport.partition("-")[0]
-
-
-def why_of(record, plan, transport, planned):
+def why_of(record, transport, planned):
     for one in record.get("left_out", []):
-        if transport in one["what"]:
+        if transport == one["what"]:
             return one["why"]
     if not planned:
-        return NOT_ASKED_FOR if transport != "RDMA" or isinstance(plan, Plan) else NOT_OFFERED
+        return NOT_ASKED_FOR
     for one in record.get("failures", []):
-        if transport in one["stage"]:
+        if transport in re.split("[:,] ", one["stage"]):
             return one["reason"]
     return {"interrupted": "the study was interrupted before", "running": "the study has not come to it"}.get(record["state"], "nothing of it was measured")
 
@@ -39,7 +34,7 @@ def why_of(record, plan, transport, planned):
 def absent_of(record, plan):
     """Planned and standard transports of which there is no run, in the order of the columns."""
     measured = {run["cell"]["transport"] for run in record["runs"]}
-    planned = {kind_of(one) for one in plan.transports}
+    planned = {one if one in KERNEL_LINKS else kind_of(one) for one in plan.transports}
     listed = [(one, True) for one in plan.transports if one not in measured]
     listed += [(one, False) for one in STANDARD if one not in planned]
-    return [Absent(one, why_of(record, plan, one, is_planned), is_planned) for one, is_planned in listed]
+    return [Absent(one, why_of(record, one, is_planned), is_planned) for one, is_planned in listed]

@@ -5,21 +5,23 @@ import os
 import shlex
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
-from fabric_run import enclosure
+from fabric_run import enclosure, place
 from fabric_run.failures import FabricRunError
 from gloo_bypass_report import children
 from gloo_bypass_report.command import shown
 from gloo_bypass_report.records import RecordError
 from gloo_bypass_report.results import ResultsError, ResultsFolder, default_path
 
-from . import cells
+from . import cells, guest_part, transports
 from .options import KINDS, ROOT, kind_of
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
-DESCRIPTION = """Runs a study over kernel TCP, over DPDK and (one slow edge) over RDMA, in turn, through the same emulated links, and prints its tables with what
-was published, what was measured and what the model says. Those up to flow-symmetry are the published studies; the others sweep one parameter.
+DESCRIPTION = """Runs a study over kernel TCP, over DPDK and over RDMA, in turn, through the same emulated links, and prints its tables with what was published,
+what was measured and what the model says. Those up to flow-symmetry are the published studies; the others sweep one parameter. RDMA runs over
+SoftRoCE, here or in a guest whose processor is emulated: its times there compare with those of TCP-netem, TCP beside it, alone.
 Writes a folder with JSON, CSV, plots and a page."""
 EPILOG = """\
   scripts/study edge-latency --repeats 1                      small, some minutes
@@ -28,6 +30,7 @@ EPILOG = """\
   scripts/study world-size                                    DistilGPT2 over two and four ranks, captured
   scripts/study loss --variants 0,random-1,burst-1            a sweep's points
   scripts/study stragglers --transports DPDK
+  scripts/study world-size --transports TCP,DPDK,TCP-netem,RDMA   the last two in the guest: a smaller model
   scripts/study draw results/study-...                        tables, plots and page once more
 
 exit status: 0; 1 a run failed; 2 bad input, or no right to make namespaces; 130 interrupted: results so far are kept"""
@@ -48,6 +51,7 @@ def parser_of():
             one.set_defaults(study=study)
     draw = parsers.add_parser("draw", help="the tables, plots and page of a folder once more", description="Draws a study's folder again.")
     draw.add_argument("folder", type=Path)
+    parsers.add_parser("in-guest").add_argument("folder", type=Path)  # the guest's part, which guest_part starts
     return parser
 
 
@@ -56,7 +60,26 @@ def programs_of(options):
     return cells.Programs(fabric_run=ROOT / "scripts" / "fabric-run", fabric=build / "tools" / "fabric" / "fabric",
                           all_reduce_perf=build / "tools" / "all_reduce_perf", python="/usr/bin/python3",
                           probe=Path(__file__).with_name("rank_probe.py"), trainer=build / "trainer" / "ddp_train",
-                          analyser=build / "tools" / "capture" / "capture_analyser")
+                          analyser=build / "tools" / "capture" / "capture_analyser", guest=ROOT / "scripts" / "rdma-guest",
+                          study=ROOT / "scripts" / "study")
+
+
+def placed(plan, study, asked):
+    """(the plan, which knows what is measured in the guest; transports that are left out, and why). FabricRunError where that leaves none."""
+    listed = [one for one in plan.transports if one in transports.KERNEL_LINKS]
+    if not listed:
+        return plan, {}
+    left_out = {}
+    try:
+        where, _ = place.choose(asked, True, "RDMA" in listed, place.guest_problem)
+        plan = replace(plan, guest=tuple(listed) if where == place.IN_GUEST else ())
+        if problem := kind_of(study.name).guest_problem(plan, study):
+            left_out = dict.fromkeys(plan.guest, problem)
+    except FabricRunError as error:
+        left_out = dict.fromkeys(listed, str(error))
+    if left_out and len(left_out) == len(plan.transports):
+        raise FabricRunError(f"{', '.join(left_out)}: {next(iter(left_out.values()))}", BAD_INPUT)
+    return plan, left_out
 
 
 def check(parser, options, plan, programs):
@@ -86,7 +109,20 @@ def announcement(options, plan, listed):
     return f"{times}: about {max(1, round(plan.repeats * least_s(plan, options.study) / 60))} min by the model and more on a slow machine"
 
 
-def measure(options, plan, programs, arguments):
+def in_guest(options):
+    """The guest's part of a study; what failed stands in its results."""
+    from gloo_bypass_report.display import Display
+    folder = ResultsFolder(options.folder)
+    name, record, programs = guest_part.read_order(folder)
+    kind = kind_of(name)
+    plan = kind.plan_type.from_record(record)
+    guest_part.allow_quotas()
+    kind.measurement(ROOT, plan, kind.studies[name], cells.Programs(**{key: Path(value) for key, value in programs.items()}), folder, Display(), "",
+                     in_guest=True).run()
+    return 0
+
+
+def measure(options, plan, left_out, programs, arguments):
     from gloo_bypass_report.display import Display
 
     from . import rendering
@@ -95,10 +131,11 @@ def measure(options, plan, programs, arguments):
     default = default_path(ROOT)
     folder = ResultsFolder.create(options.output or default.with_name(f"study-{plan.study}-{default.name}"))
     display, status = Display(), 0
-    measurement = kind_of(options.name).measurement(ROOT, plan, options.study, programs, folder, display, shlex.join(["scripts/study", *arguments]))
+    measurement = kind_of(options.name).measurement(ROOT, plan, options.study, programs, folder, display, shlex.join(["scripts/study", *arguments]),
+                                                   left_out)
     display.line(f"{announcement(options, plan, measurement.cells())}; into {shown(folder.path)}")
     try:
-        status = 0 if measurement.run() else FAILED
+        status = 0 if measurement.run() and not left_out else FAILED
     except KeyboardInterrupt:
         display.line("interrupted; everything started here has been ended", style="yellow")
         status = INTERRUPTED
@@ -118,10 +155,13 @@ def main(arguments=None):
     try:
         if options.name == "draw":
             return draw(options)
+        if options.name == "in-guest":
+            return in_guest(options)
         plan = kind_of(options.name).plan_of(options)
         programs = programs_of(options)
         check(parser, options, plan, programs)
-        return measure(options, plan, programs, arguments)
+        plan, left_out = placed(plan, options.study, options.where)
+        return measure(options, plan, left_out, programs, arguments)
     except FabricRunError as error:
         print(f"study: {error}", file=sys.stderr)
         return BAD_INPUT

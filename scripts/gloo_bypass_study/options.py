@@ -5,15 +5,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from argument_types import assignment, number_in
+from fabric_run import place
 from fabric_run.command import sysctl
 from gloo_bypass_report.command import size_of
 
-from . import catalogue, cells, measurement, prediction, sweep_cells, sweeps, training
+from . import catalogue, cells, measurement, prediction, sweep_cells, sweeps, training, transports
 
 ROOT = Path(__file__).resolve().parents[2]
-TRANSPORTS = ("TCP", "DPDK", "DPDK-netdev")
-# RDMA is measured in the guest where this kernel has no SoftRoCE: too slow a processor to train there.
-EDGE_TRANSPORTS = (*TRANSPORTS, "RDMA")
 TRAINING_STEPS = 4   # at small size
 # As fabric-run has it.
 LARGEST_MTU = 32000
@@ -40,9 +38,11 @@ def losses_of(text):
     return values
 
 
-def add_common(parser, names, repeats, transports=TRANSPORTS):
-    parser.add_argument("--transports", type=subset_of(transports), default=("TCP", "DPDK"), metavar="A,B",
-                        help=f"of {', '.join(transports)} (default TCP,DPDK)")
+def add_common(parser, names, repeats):
+    parser.add_argument("--transports", type=subset_of(transports.ALL), default=("TCP", "DPDK"), metavar="A,B",
+                        help=f"of {', '.join(transports.ALL)} (default TCP,DPDK); RDMA, and TCP beside it (TCP-netem), cross links of the kernel's netem")
+    parser.add_argument("--where", choices=("auto", place.HOST, place.IN_GUEST), default="auto",
+                        help="RDMA, TCP-netem: here, or in one guest of scripts/rdma-guest; auto: there if this kernel has no SoftRoCE or netem")
     parser.add_argument("--variants", type=subset_of(names), default=tuple(names), metavar="A,B", help=f"of {', '.join(names)} (default all)")
     parser.add_argument("--repeats", type=number_in(int, 1, 100), default=repeats, metavar="N", help=f"of all runs, in turn (default {repeats})")
     parser.add_argument("--mtu", type=number_in(int, 1228, LARGEST_MTU), default=1500, metavar="N",
@@ -78,7 +78,7 @@ def common_of(options):
 def add_edge(parser, study):
     parser.add_argument("--scale", choices=tuple(study.scales), default="small",
                         help=f"small: {study.scales['small'].bytes // catalogue.MIB} MiB; published: 327.65 MB (default small)")
-    add_common(parser, [variant.name for variant in study.variants], repeats=2, transports=EDGE_TRANSPORTS)
+    add_common(parser, [variant.name for variant in study.variants], repeats=2)
     parser.add_argument("--segments", type=subset_of(catalogue.SEGMENTS), default=catalogue.SEGMENTS, metavar="A,B",
                         help="largest segments of Gloo's ring: default (1 MiB), two (two a rank); default both")
     lossy = f", with loss {' and '.join(study.lossy['small'])} alone" if study.lossy["small"] else ""
@@ -122,11 +122,19 @@ def add_steps(parser, model):
     parser.add_argument("--warm-up", type=number_in(int, 0, 1000), default=1, metavar="N", help="first steps not in T_step and T_ar (default 1)")
     parser.add_argument("--model", choices=(training.MODEL, sweeps.TINY), default=model,
                         help=f"tiny: to try it; has nothing published beside it (default {model})")
+    parser.add_argument("--guest-model", choices=(training.MODEL, training.TINY), default=training.TINY,
+                        help="of what is trained in the guest, whose processor is emulated (default tiny; distilgpt2 takes many minutes a step)")
+    parser.add_argument("--guest-seq-length", type=number_in(int, 1, 128), default=training.GUEST_SEQUENCE_LENGTH, metavar="N",
+                        help=f"its tokens a sample there (default {training.GUEST_SEQUENCE_LENGTH}; elsewhere {training.SEQUENCE_LENGTH})")
 
 
 def training_plan(options):
     steps = options.steps or (0 if options.scale == "published" else TRAINING_STEPS)
-    return training.TrainingPlan(**common_of(options), model=options.model, steps=steps, warm_up=options.warm_up)
+    return training.TrainingPlan(**common_of(options), **guest_of(options), model=options.model, steps=steps, warm_up=options.warm_up)
+
+
+def guest_of(options):
+    return {"guest_model": options.guest_model, "guest_sequence_length": options.guest_seq_length}
 
 
 def training_problem(plan, study):
@@ -153,13 +161,14 @@ def sweep_plan(options):
     plan = sweeps.SweepPlan(**common_of(options), model=study.model, steps=scale.steps, warm_up=scale.warm_up, bytes=scale.bytes, rounds=scale.rounds)
     if study.workload == sweeps.REDUCE:
         return replace(plan, **sizes_of(options))
-    return replace(plan, model=options.model, steps=options.steps or scale.steps, warm_up=options.warm_up)
+    return replace(plan, **guest_of(options), model=options.model, steps=options.steps or scale.steps, warm_up=options.warm_up)
 
 
 @dataclass(frozen=True)
 class Kind:
     """One kind of study. plan_of(options); problem(plan, study): what is wrong with it, or ''; least_s: of one repeat by the model, None where the
-    processor's time decides; programs: names in cells.Programs, besides the fabric."""
+    processor's time decides; programs: names in cells.Programs, besides the fabric; guest_problem(plan, study): why it cannot be measured in the
+    guest, or ''."""
 
     studies: dict
     add_options: object
@@ -167,7 +176,9 @@ class Kind:
     problem: object
     measurement: type
     programs: object
+    plan_type: type
     least_s: object = None
+    guest_problem: object = lambda plan, study: ""
 
 
 def sweep_programs(study):
@@ -175,9 +186,10 @@ def sweep_programs(study):
 
 
 KINDS = (
-    Kind(catalogue.STUDIES, add_edge, edge_plan, edge_problem, measurement.EdgeMeasurement, lambda study: ("all_reduce_perf",), edge_least_s),
-    Kind(training.STUDIES, add_training, training_plan, training_problem, measurement.TrainingMeasurement, lambda study: ("trainer", "analyser")),
-    Kind(sweeps.STUDIES, add_sweep, sweep_plan, sweep_cells.problem_of, measurement.SweepMeasurement, sweep_programs),
+    Kind(catalogue.STUDIES, add_edge, edge_plan, edge_problem, measurement.EdgeMeasurement, lambda study: ("all_reduce_perf",), cells.Plan, edge_least_s),
+    Kind(training.STUDIES, add_training, training_plan, training_problem, measurement.TrainingMeasurement, lambda study: ("trainer", "analyser"), training.TrainingPlan),
+    Kind(sweeps.STUDIES, add_sweep, sweep_plan, sweep_cells.problem_of, measurement.SweepMeasurement, sweep_programs, sweeps.SweepPlan,
+         guest_problem=sweep_cells.guest_problem_of),
 )
 
 

@@ -7,7 +7,7 @@ import jinja2
 from gloo_bypass_model import quantities
 from gloo_bypass_report import machine, page, wording
 
-from . import catalogue, columns, tables
+from . import catalogue, columns, tables, transports
 
 FOLDERS = (Path(__file__).parent, page.FOLDER)
 SOURCE = "Distributed AI fabrics: a network-side perspective"
@@ -83,11 +83,12 @@ def notes(record, plan, study, rows):
 
 def html_of(record, plan, study, rows, found, pictures):
     """`found`: what rendering.Summary has besides the rows; `pictures`: of edge_pictures."""
-    environment = environment_with(seconds=quantities.seconds)
+    environment = environment_with(seconds=quantities.seconds, heading=lambda one: transports.heading(plan, one))
     return environment.get_template("study.html.j2").render(
         record=record, plan=plan, study=study, rows=rows, found=found, source=SOURCE, absent=columns.absent_of(record, plan),
         sections={name: [one.as_shown() for one in pictures if one.section == name] for name in ("result", "ranks")},
         segment_names=catalogue.SEGMENT_NAMES, notes=notes(record, plan, study, rows) if rows else [], others=plan.transports[1:],
+        compared=transports.compared(plan),
         machine_lines=page.machine_lines(record), table_number=study.tables["t_ar"],
         opening=f"{plan.ranks} ranks on {machine.in_words(record['machine'])}, over {in_words(plan.transports)} through an emulated fabric; ring "
                 f"all-reduce of {wording.number(plan.bytes / 1e6)} MB.")

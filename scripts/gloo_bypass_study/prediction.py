@@ -20,7 +20,7 @@ import numpy as np
 
 from gloo_bypass_model import framing, schedule
 
-from . import catalogue, cells
+from . import catalogue, cells, transports
 
 LONG_PATH_RTT_MS = 1.0   # GLOO_BYPASS_LONG_PATH_RTT_US
 DRAWS = 15               # of losses: their mean is steady to a few per cent
@@ -39,7 +39,7 @@ class Model:
 
 
 def path_of(plan, transport):
-    name = "TCP" if transport == "TCP" else "DPDK netdev, pci"
+    name = "TCP" if transports.is_tcp(transport) else "DPDK netdev, pci"
     if transport == "RDMA":
         name = f"RDMA, RoCEv2 {4096 if plan.mtu >= ROCE_4096_LEAST_MTU else 1024}"
     return next(one for one in framing.paths(plan.mtu) if one.name == name)
@@ -55,7 +55,7 @@ def frame_payload(plan, transport):
     path = path_of(plan, transport)
     if transport == "RDMA":
         return path.mtu
-    return path.frame_payload if transport == "TCP" else path.chunk
+    return path.frame_payload if transports.is_tcp(transport) else path.chunk
 
 
 def is_fetched(transport, segment):
@@ -64,7 +64,7 @@ def is_fetched(transport, segment):
 
 
 def completion_of(transport, delay_ms, segment):
-    if transport == "TCP":
+    if transports.is_tcp(transport):
         return "granted"
     if transport == "RDMA":
         return "acknowledged" if is_fetched(transport, segment) else "buffered"

@@ -7,7 +7,7 @@ reading.
 from gloo_bypass_report import records
 from gloo_bypass_report.records import RecordError, json_object, number_at, value_at
 
-from . import cells, rank_probe
+from . import cells, rank_probe, transports
 
 FABRIC_SCHEMA = "gloo-bypass/fabric/1"
 LOSSES = ("lost_randomly", "lost_in_burst", "lost_in_queue", "lost_while_down")
@@ -20,7 +20,7 @@ def times_of(path, plan, transport):
     results = [one for result in value_at(path, report, "results", list) for one in value_at(path, result, "transports", list)
                if result.get("size") == plan.bytes]
     ranks = len(value_at(path, report, "ranks", list))
-    if ranks != plan.ranks or len(results) != 1 or results[0].get("transport") != transport.partition("-")[0]:
+    if ranks != plan.ranks or len(results) != 1 or results[0].get("transport") != transports.kind_of(transport):
         raise RecordError(f"{path}: not {plan.ranks} ranks, {plan.bytes} bytes over {transport} alone")
     wrong = number_at(path, results[0], "wrong", nullable=True)
     if wrong != 0:
@@ -123,7 +123,7 @@ def rdma_of(path, plan):
 
 def sender_of(folder, plan, cell, rank):
     """What a bypass transport says of the sender on the slow edge; None over TCP."""
-    if cell.transport == "TCP":
+    if transports.is_tcp(cell.transport):
         return None
     return rdma_of(folder / "fabric.json", plan) if cell.transport == "RDMA" else bypass_of(folder / f"stats-{rank}.json", plan)
 
@@ -134,5 +134,5 @@ def run_of(folder, perf, plan, cell):
     probes = [probe_of(folder / f"probe-{rank}.json", rank) for rank in range(plan.ranks)]
     return {"times_s": times_of(perf, plan, cell.transport), "fabric": fabric_of(folder / "fabric.json", plan),
             "ranks": [rank_use(probe) for probe in probes],
-            "tcp": tcp_of(probes[start], plan) if cell.transport == "TCP" else None,
+            "tcp": tcp_of(probes[start], plan) if transports.is_tcp(cell.transport) else None,
             "bypass": sender_of(folder, plan, cell, start)}

@@ -8,7 +8,7 @@ from gloo_bypass_model import output, quantities
 from gloo_bypass_report import records
 from rich.text import Text
 
-from . import catalogue, edge_pictures, page, pictures, sweep_rendering, sweep_tables, sweeps, tables, training, training_rendering, training_tables
+from . import catalogue, edge_pictures, page, pictures, sweep_rendering, sweep_tables, sweeps, tables, training, training_rendering, training_tables, transports
 from .cells import Plan
 from .measurement import SCHEMA
 
@@ -91,7 +91,7 @@ def render(folder):
         return record, plan, study, made
     if study.name in training.STUDIES:
         made = training_rendering.render(folder, record, plan, study)
-        write_csv(folder, record, training_tables.csv_lines(made.rows))
+        write_csv(folder, record, training_tables.csv_lines(made.all_rows))
         return record, plan, study, made
     made = summarise(record, plan, study)
     write_csv(folder, record, tables.csv_lines(made.rows))
@@ -104,7 +104,7 @@ def render(folder):
 def study_table(plan, study, rows):
     columns = ["<edge", "<loss", "<segments", "published"]
     for transport in plan.transports:
-        columns += [transport, "model", "x"]
+        columns += [transports.heading(plan, transport), "model", "x"]
     table = output.table(f"{study.title}: all-reduce of {plan.bytes / 1e6:.1f} MB, {plan.ranks} ranks, seconds", *columns, "floor",
                          *[f"{one}/floor" for one in plan.transports if one != "TCP"])
     for row in rows:

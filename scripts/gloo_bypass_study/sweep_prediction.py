@@ -12,7 +12,7 @@ import numpy as np
 
 from gloo_bypass_model import overlap, ring, schedule
 
-from . import catalogue, prediction, sweeps, training
+from . import catalogue, prediction, sweeps, training, transports
 
 BISECTIONS = 60
 
@@ -47,30 +47,34 @@ def trips_of(frames, point, luck):
 @functools.lru_cache(maxsize=None)
 def ring_s(plan, point, transport):
     """Gloo's ring over equal edges with this point's delay and loss; with loss the mean over seeded draws."""
-    of_one = plan.of_reduce(point)
-    edge = schedule.Edge(edge_rate(of_one, transport), point.delay_ms * 1e-3, point.delay_ms * 1e-3)
-    edges, completion = (edge,) * point.ranks, completion_of(transport, point)
+    of_one, delay_s = plan.of_reduce(point), point.delay_ms * 1e-3
+    # One way of data in the schedule is three of frames where it is announced and fetched.
+    fetched = prediction.is_fetched(transport, schedule.cut(of_one.bytes, point.ranks).segment)
+    edge = schedule.Edge(edge_rate(of_one, transport), delay_s * (3 if fetched else 1), delay_s)
+    edges, completion = (edge,) * point.ranks, completion_of(of_one, transport, point)
     if not point.loss_percent:
         return schedule.time_s(of_one.bytes, edges, completion)
     luck = np.random.default_rng(plan.seed)
     frames = math.ceil(schedule.cut(of_one.bytes, point.ranks).segment / prediction.frame_payload(of_one, transport))
 
     def late():
-        return np.array([trips_of(frames, point, luck) - 1 for _ in range(point.ranks)]) * 2 * edge.delay_s
+        return np.array([trips_of(frames, point, luck) - 1 for _ in range(point.ranks)]) * 2 * delay_s
     return statistics.mean(schedule.time_s(of_one.bytes, edges, completion, late=late) for _ in range(prediction.DRAWS))
 
 
-def completion_of(transport, point):
-    if transport == "TCP":
-        return "granted"
+def completion_of(of_one, transport, point):
+    if transport == "RDMA" or transports.is_tcp(transport):
+        return prediction.completion_of(transport, point.delay_ms, schedule.cut(of_one.bytes, point.ranks).segment)
     return "buffered" if 2 * point.delay_ms >= prediction.LONG_PATH_RTT_MS else "acknowledged"
 
 
 def rounds_s(plan, point, transport):
     """Halving-doubling and bcube: 2 log2 N exchanges. Bound buffers (halving-doubling) need no notice of a posted receive."""
-    waits = point.algorithm == "bcube" and completion_of(transport, point) != "buffered"
     of_one = plan.of_reduce(point)
-    return (2 * math.log2(point.ranks) * point.delay_ms * 1e-3 * (2 if waits else 1)
+    waits = point.algorithm == "bcube" and completion_of(of_one, transport, point) != "buffered"
+    # Over RDMA what is long is announced and read: a way there and back before the data's.
+    ways = 3 if prediction.is_fetched(transport, of_one.bytes // point.ranks) else 2 if waits else 1
+    return (2 * math.log2(point.ranks) * point.delay_ms * 1e-3 * ways
             + ring.serialisation_s(point.ranks, of_one.bytes, edge_rate(of_one, transport)))
 
 
@@ -84,22 +88,22 @@ def time_of_buckets(listed, window_s, byte_s):
                             lambda size, together: size * byte_s * together)
 
 
-def bucket_timeline(plan, point, base_point, base):
+def bucket_timeline(model, point, base_point, base):
     """Of this point's buckets, where the base's T_ar and its visible part say how long backward's window and a byte take."""
     window_s = base["t_ar"] - base["t_exposed"]
-    of_base, total = training.gradient_buckets(plan, base_point), 0.0
-    if of_base is None or base["t_ar"] <= 0:
+    of_base, total = training.gradient_buckets(base_point, model), 0.0
+    if base["t_ar"] <= 0:
         return None
     low, high = 0.0, 2 * base["t_ar"] / sum(bucket.size for bucket in of_base)
     for _ in range(BISECTIONS):
         total = (low + high) / 2
         low, high = (low, total) if time_of_buckets(of_base, window_s, total).ar_s > base["t_ar"] else (total, high)
     # The window is from the first bucket's readiness to the last one's, and a smaller first bucket is ready sooner: by little, left out.
-    return time_of_buckets(training.gradient_buckets(plan, point), window_s, total)
+    return time_of_buckets(training.gradient_buckets(point, model), window_s, total)
 
 
-def bucket_value(plan, study, point, key, base):
-    made = bucket_timeline(plan, point, study.variant(study.base), base)
+def bucket_value(model, study, point, key, base):
+    made = bucket_timeline(model, point, study.variant(study.base), base)
     if made is None:
         return None
     return {"t_ar": made.ar_s, "t_exposed": made.exposed_s, "t_step": base["t_step"] + made.exposed_s - base["t_exposed"]}.get(key)
@@ -132,14 +136,13 @@ def value_of(plan, study, point, transport, key, base, cores):
         time_s = reduce_s(plan, point, transport)
         return {"time": time_s, "busbw": ring.rank_bytes(point.ranks, point.bytes or plan.bytes) / time_s}.get(key)
     if key == "bytes_per_event":
-        made = training.event_bytes(plan, point, transport)
-        return None if made is None else made.frames
+        return training.event_bytes(plan, point, transport).frames
     if key == "lost_time":
         return point.down_ms * 1e-3
     if not base or None in (base.get("t_step"), base.get("t_ar"), base.get("t_exposed")):
         return None
     if study.name == "bucket":
-        return bucket_value(plan, study, point, key, base)
+        return bucket_value(plan.model_over(transport), study, point, key, base)
     if study.name == "stragglers":
         return straggler_value(point, key, base)
     return scaling_value(study, point, key, base, cores) if study.name.endswith("-scaling") else None

@@ -2,7 +2,7 @@
 
 from gloo_bypass_report.records import RecordError, json_object, number_at, value_at
 
-from . import reading, sweeps, training, training_reading
+from . import reading, sweeps, training, training_reading, transports
 
 
 def fabric_totals(path):
@@ -11,13 +11,20 @@ def fabric_totals(path):
     if record.get("schema") != reading.FABRIC_SCHEMA:
         raise RecordError(f"{path}: schema {record.get('schema')!r}, not {reading.FABRIC_SCHEMA!r}")
     edges = value_at(path, record, "edges", list)
-    found = {key: sum(number_at(f"{path}: edges[{index}]", one, key) for index, one in enumerate(edges)) for key in ("offered", "offered_bytes", *reading.LOSSES)}
-    return found | {"lost": sum(found[key] for key in reading.LOSSES), "seconds": number_at(path, record, "seconds")}
+    found = {key: sum(number_at(f"{path}: edges[{index}]", one, key) for index, one in enumerate(edges)) for key in ("offered", *reading.LOSSES)}
+    # The kernel's netem counts the bytes that it delivers alone.
+    offered = [number_at(f"{path}: edges[{index}]", one, "offered_bytes", nullable=True) for index, one in enumerate(edges)]
+    return found | {"offered_bytes": None if None in offered else sum(offered), "lost": sum(found[key] for key in reading.LOSSES),
+                    "seconds": number_at(path, record, "seconds"), "netem": reading.netem_of(record)}
 
 
 def resent(folder, probes, transport):
-    """Segments or packets that all ranks sent again, and their time-outs."""
-    if transport == "TCP":
+    """Segments or packets that all ranks sent again, and their time-outs. Over RDMA the device sends again, and counts its requests that it began
+    anew: READs for the most part, whose answers are many packets; packets are not known."""
+    if transport == "RDMA":
+        path = folder / "fabric.json"
+        return {"retransmitted": None, "timeouts": sum(number_at(path, one, "completer_retry_err") for one in value_at(path, json_object(path), "devices", list))}
+    if transports.is_tcp(transport):
         return {"retransmitted": sum(probe["tcp"].get("Tcp.RetransSegs", 0) for probe in probes),
                 "timeouts": sum(probe["tcp"].get("TcpExt.TCPTimeouts", 0) for probe in probes)}
     stats = {path: json_object(path) for path in (folder / f"stats-{probe['rank']}.json" for probe in probes)}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from gloo_bypass_model import output
 from gloo_bypass_report import machine, wording
 
-from . import columns, page, pictures, sweep_plots, sweep_tables, sweeps, training, training_pictures, training_rendering, training_tables
+from . import columns, page, pictures, sweep_plots, sweep_tables, sweeps, training, training_pictures, training_rendering, training_tables, transports
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ def summarise(record, plan, study):
 def size_of(plan, study):
     if study.workload == sweeps.TRAIN:
         steps = ", ".join(dict.fromkeys(str(training.steps_of(plan, study.variant(name))) for name in plan.variants))
-        return f"{plan.model}, {steps} steps a run, the first {plan.warm_up} left out of times"
+        return f"{training_rendering.models_of(plan, plan.transports)}, {steps} steps a run, the first {plan.warm_up} left out of times"
     return f"{plan.rounds} all-reduces timed in a run after {plan.warm_up} to warm up; results checked"
 
 
@@ -43,7 +43,7 @@ def notes(record, plan, study):
     found.append(f"TCP: {kernel.get('congestion_control', 'unknown')} congestion control"
                  + (f"; changed in the ranks' namespaces: {page.settings_text(plan.sysctls)}." if plan.sysctls else "."))
     found.append(f"All ranks and the fabric share {page.plural(cores_of(record), 'core')}: what takes processor time takes longer than on a machine each.")
-    return found + page.load_note(record)
+    return found + training_rendering.guest_notes(record, plan, study.workload == sweeps.TRAIN) + page.load_note(record)
 
 
 def figure_text(figure):
@@ -64,12 +64,6 @@ def sections_of(plan, study, rows):
     return found
 
 
-def against_first(row, plan, transport):
-    """How many times the first transport's figure this one's is."""
-    first, other = row.figures.get(plan.transports[0]), row.figures.get(transport)
-    return other.median / first.median if first and other and first.median else None
-
-
 def pictures_of_runs(folder, record, plan, study):
     """What every study of training shows of its runs; of all-reduces the ranks of one point, since all are alike."""
     if study.workload == sweeps.TRAIN:
@@ -85,19 +79,20 @@ def render(folder, record, plan, study):
     by_quantity = sweep_plots.all_of(made.rows, plan, study)
     of_runs = pictures_of_runs(folder, record, plan, study)
     pictures.write(folder, [*by_quantity.values(), *of_runs])
-    folder.write_text("index.html", page.environment_with().get_template("sweep.html.j2").render(
+    folder.write_text("index.html", page.environment_with(heading=lambda one: transports.heading(plan, one)).get_template("sweep.html.j2").render(
         record=record, plan=plan, study=study, made=made, quantities=sections_of(plan, study, made.rows),
         pictures={key: one.as_shown() for key, one in by_quantity.items()}, sections=list(training_rendering.sections_of(of_runs)),
         absent=columns.absent_of(record, plan), notes=notes(record, plan, study) if made.rows else [], source=page.SOURCE,
-        has_series=any(study.variant(name).series for name in plan.variants), against_first=against_first, machine_lines=page.machine_lines(record),
-        opening=f"On {machine.in_words(record['machine'])}, over {' and '.join(plan.transports)} through an emulated fabric."))
+        has_series=any(study.variant(name).series for name in plan.variants), against=sweep_tables.against, compared=transports.compared(plan), machine_lines=page.machine_lines(record),
+        opening=f"On {machine.in_words(record['machine'])}, over {page.in_words(plan.transports)} through an emulated fabric."))
     return made
 
 
 def section_table(plan, study, rows):
     published, modelled = any(row.published is not None for row in rows), any(row.modelled for row in rows)
     table = output.table("", f"<{study.axis}", *(["published"] if published else []),
-                         *[column for one in plan.transports for column in ((one, "model") if modelled else (one,))])
+                         *[column for one in plan.transports
+                           for column in ((transports.heading(plan, one), "model") if modelled else (transports.heading(plan, one),))])
     for row in rows:
         point = row.point
         cells = [f"{point.series} {point.label}".strip(), *(["-" if row.published is None else wording.number(row.published)] if published else [])]

@@ -86,7 +86,8 @@ QUANTITIES = {
     "time": Quantity("time of the all-reduce", "s", 1.0, lambda run, plan, point: run["times_s"], logarithmic=True),
     "busbw": Quantity("bus bandwidth, 2(N-1)/N S / time", "MB/s", 1e6, bus_bandwidth, logarithmic=True),
     "sent_again": Quantity("frames sent again, of all that entered the fabric", "%", 0.01,
-                           lambda run, plan, point: [run["resent"]["retransmitted"] / max(1, run["fabric"]["offered"])]),
+                           lambda run, plan, point: [] if run["resent"]["retransmitted"] is None
+                           else [run["resent"]["retransmitted"] / max(1, run["fabric"]["offered"])]),
     "timeouts": Quantity("time-outs, of all ranks in a run", "", 1.0, lambda run, plan, point: [run["resent"]["timeouts"]]),
     "t_step": Quantity("T_step, a step", "s", 1.0, lambda run, plan, point: run["t_step_s"]),
     "t_ar": Quantity("T_ar, first bucket handed over to last one done", "s", 1.0, lambda run, plan, point: run["t_ar_s"]),
@@ -112,6 +113,12 @@ def base_of(plan, study, record_runs, transport):
     point = study.variant(study.base)
     found = {key: [one for run in runs for one in QUANTITIES[key].samples(run, plan, point)] for key in BASE_KEYS}
     return {key: statistics.median(samples) for key, samples in found.items() if samples}
+
+
+def against(row, transport, baseline):
+    """How many times the other transport's figure this one's is."""
+    one, other = row.figures.get(transport), row.figures.get(baseline)
+    return one.median / other.median if one and other and other.median else None
 
 
 def figure_of(key, samples, runs, model):
@@ -151,7 +158,7 @@ def rows_of(plan, study, record_runs, cores):
 
 def published_of(plan, study, point, key):
     """The published median of this point, whatever the table."""
-    if not point.published or plan.model != training.MODEL or study.workload != sweeps.TRAIN:
+    if not point.published or study.workload != sweeps.TRAIN or not training_tables.published_transports(plan):
         return None
     found = next((one for one in measurements.read() if (one.study, one.variant, one.metric, one.statistic) == (*point.published, key, "median")), None)
     return None if found is None else found.base / QUANTITIES[key].per_unit
@@ -160,10 +167,13 @@ def published_of(plan, study, point, key):
 def targets_of(plan, study, record_runs, rows):
     """What must not depend on what is swept, and bytes of an event against 2(N-1) S and headers."""
     found = []
-    digests = {run["sha256"] for run in record_runs if "sha256" in run}
-    if study.same_bits and len(record_runs) > 1 and digests:
-        found.append(Target(f"parameters at the end, {len(record_runs)} runs", "bit for bit the same in all", "the same" if len(digests) == 1
-                            else f"{len(digests)} different ones", len(digests) == 1))
+    # Another machine's processor and model give other parameters.
+    for place in ("", " in the guest"):
+        digests = [run["sha256"] for run in record_runs if "sha256" in run and (run["cell"]["transport"] in plan.guest) == bool(place)]
+        if study.same_bits and len(digests) > 1:
+            same = len(set(digests)) == 1
+            found.append(Target(f"parameters at the end, {len(digests)} runs{place}", "bit for bit the same in all",
+                                "the same" if same else f"{len(set(digests))} different ones", same))
     if "bytes_per_event" in study.quantities:
         found += training_tables.byte_targets(plan, study, record_runs)
     return found

@@ -10,7 +10,7 @@ from . import catalogue, cells, training
 
 MIB = catalogue.MIB
 REDUCE, TRAIN = "reduce", "training"
-TINY = "tiny"
+TINY = training.TINY
 # Of bursts: a frame within one is lost with this chance, and the burst ends with that: five frames a burst in the mean.
 BURST_LOSS_PERCENT, BURST_LEAVE_PERCENT = 80.0, 20.0
 # Between two times that the link is down it is up for so long; they begin when the ranks are about to meet, and end after so many.
@@ -176,4 +176,4 @@ class SweepPlan(training.TrainingPlan):
     def of_reduce(self, point):
         """What the studies of an all-reduce read of a plan, for this point."""
         return cells.Plan(study=self.study, scale=self.scale, ranks=point.ranks, bytes=point.bytes or self.bytes, rounds=self.rounds,
-                          warm_up=self.warm_up, mtu=self.mtu, seed=self.seed, settings=self.settings, sysctls=self.sysctls)
+                          warm_up=self.warm_up, mtu=self.mtu, seed=self.seed, settings=self.settings, sysctls=self.sysctls, guest=self.guest)

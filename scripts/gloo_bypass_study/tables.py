@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from gloo_bypass_report import measurements
 
-from . import attribution, catalogue, prediction
+from . import attribution, catalogue, prediction, transports as paths
 from .cells import Cell
 
 
@@ -127,7 +127,7 @@ def target_of(label, wanted, value, most):
 def far_targets(rows, transports):
     """The 300 ms edge over the bypass: against Gloo's schedule, and with two segments a rank against physics."""
     found = []
-    for transport in (one for one in transports if one != "TCP"):
+    for transport in (one for one in transports if not paths.is_tcp(one)):
         for loss in sorted({row.loss_percent for row in rows} | {0.0}):
             most = 1.5 if loss else 1.25
             label = f"300 ms edge over {transport}" + (f", {loss:g} % loss" if loss else "")
@@ -169,7 +169,7 @@ def median_at(row, transport):
 
 def shares_of(plan, study, rows):
     """For each far edge without loss, whose the time is; of TCP and the first other transport."""
-    other = next((one for one in plan.transports if one != "TCP"), None)
+    other = next((one for one in plan.transports if not paths.is_tcp(one) and paths.is_beside(plan, one, "TCP")), None)
     if other is None or "TCP" not in plan.transports or study.name != "edge-latency":
         return []
     base = row_at(rows, catalogue.BASE, "default")
@@ -236,7 +236,7 @@ def windows_of(rows, settings):
     for row in rows:
         for transport, one in row.measured.items():
             senders = [run["tcp"] or run["bypass"] or {} for run in one.runs]
-            control = senders[0].get("control") or ("" if transport == "TCP" else dict(settings).get("GLOO_BYPASS_CONGESTION_CONTROL", "auto"))
+            control = senders[0].get("control") or ("" if paths.is_tcp(transport) else dict(settings).get("GLOO_BYPASS_CONGESTION_CONTROL", "auto"))
             cpu = middle([middle([rank["cpu_percent"] for rank in run["ranks"]]) for run in one.runs])
             found.append(Window(row, transport, control, middle([window_bytes_of(run) for run in one.runs]),
                                 middle([retransmitted_of(run) for run in one.runs]), middle([sender.get("repair_frames") for sender in senders]),

@@ -8,13 +8,16 @@ from dataclasses import dataclass, replace
 
 from gloo_bypass_model import buckets, framing, schedule
 
-from . import catalogue, cells
+from . import catalogue, cells, prediction, transports
 
-MODEL = "distilgpt2"
+MODEL, TINY = "distilgpt2", "tiny"
 SAMPLES, SEQUENCE_LENGTH = 400, 64
-TRANSPORT_PATHS = {"TCP": "TCP", "DPDK": "DPDK netdev, pci", "DPDK-netdev": "DPDK netdev, pci"}
-# A step of the slowest variant on two busy cores takes a minute; this bounds what is stuck.
+# In the guest, some hundred times slower at computing: with 64 tokens a sample DistilGPT2's step would take an hour, that of the tiny model many seconds.
+GUEST_SEQUENCE_LENGTH = 8
+PROBE_INTERVAL_S = 1.0
+# A step of the slowest variant on two busy cores takes a minute; this bounds what is stuck. In the guest so many times as long.
 STEP_LIMIT_S, TINY_STEP_LIMIT_S, START_S = 180.0, 5.0, 180.0
+GUEST_PATIENCE = 8.0
 # Within so much of 2(N-1) S and headers the bytes of an event have to be.
 BYTES_TOLERANCE = 0.005
 
@@ -89,7 +92,8 @@ class TrainingCell:
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """`steps` 0: the epoch. `model` other than DistilGPT2 has nothing published beside it."""
+    """`steps` 0: the epoch. `model` other than DistilGPT2 has nothing published beside it. `guest`: those of the transports that are measured in the
+    guest, with a model and a sequence length of their own."""
 
     study: str
     scale: str
@@ -103,6 +107,15 @@ class TrainingPlan:
     seed: int = 1
     settings: tuple = tuple(cells.SETTINGS.items())
     sysctls: tuple = ()
+    guest: tuple = ()
+    guest_model: str = TINY
+    guest_sequence_length: int = GUEST_SEQUENCE_LENGTH
+
+    def model_over(self, transport):
+        return self.guest_model if transport in self.guest else self.model
+
+    def sequence_length_over(self, transport):
+        return self.guest_sequence_length if transport in self.guest else SEQUENCE_LENGTH
 
     as_record = cells.Plan.as_record
 
@@ -119,23 +132,26 @@ def steps_of(plan, variant):
     return min(plan.steps, variant.epoch_steps) if plan.steps else variant.epoch_steps
 
 
-def run_limit_s(plan, variant):
-    return START_S + (STEP_LIMIT_S if plan.model == MODEL else TINY_STEP_LIMIT_S) * steps_of(plan, variant)
+def run_limit_s(plan, variant, transport):
+    step_s = STEP_LIMIT_S if plan.model_over(transport) == MODEL else TINY_STEP_LIMIT_S
+    return (START_S + step_s * steps_of(plan, variant)) * (GUEST_PATIENCE if transport in plan.guest else 1.0)
 
 
 def command_of(plan, variant, cell, programs, output, limit=()):
     """fabric-run with the trainers of one run, captured. `limit`: flags of the probe that hold a rank's processor share down."""
-    words = [programs.fabric_run, "--transport", cell.transport, "--ranks", variant.ranks, "--seed", plan.seed, *variant.fabric_flags, "--mtu", plan.mtu,
-             "--fabric", programs.fabric, "--output", output, "--samples", "--capture", "--timeout", round(run_limit_s(plan, variant))]
-    if cell.transport == "TCP":
+    transport, model = cell.transport, plan.model_over(cell.transport)
+    words = [programs.fabric_run, *transports.run_flags(transport), "--ranks", variant.ranks, "--seed", plan.seed, *variant.fabric_flags, "--mtu", plan.mtu,
+             "--fabric", programs.fabric, "--output", output, "--capture", "--timeout", round(run_limit_s(plan, variant, transport))]
+    if transports.is_tcp(transport):
         words += [part for name, value in plan.sysctls for part in ("--sysctl", f"{name}={value}")]
     else:
         words += [part for name, value in plan.settings for part in ("--env", f"{name}={value}")]
-    words += ["--", programs.python, programs.probe, "--output", output, *limit, "--", programs.trainer, "--model", plan.model,
-              "--batch-size", variant.batch, "--seq-length", SEQUENCE_LENGTH, "--precision", f"fp{variant.bits}", "--steps", steps_of(plan, variant), "--seed", plan.seed,
+    words += ["--", programs.python, programs.probe, "--output", output, "--interval",
+              cells.EMULATED_PROBE_INTERVAL_S if transport in plan.guest else PROBE_INTERVAL_S, *limit, "--", programs.trainer, "--model", model,
+              "--batch-size", variant.batch, "--seq-length", plan.sequence_length_over(transport), "--precision", f"fp{variant.bits}", "--steps", steps_of(plan, variant), "--seed", plan.seed,
               "--skip-first", plan.warm_up, "--barrier" if variant.barrier else "--no-barrier", "--no-progress", "--step-markers", "{markers}",
               "--metrics", f"{output}/metrics-{{rank}}.jsonl", *variant.trainer_flags]
-    if plan.model == MODEL:
+    if model == MODEL:
         words += ["--samples", SAMPLES]
     return [str(word) for word in words]
 
@@ -165,23 +181,18 @@ class EventBytes:
         return found
 
 
-def gradient_buckets(plan, variant):
-    """In the order of their all-reduces; None for a model whose buckets are not known here."""
-    if plan.model not in buckets.MODELS:
-        return None
+def gradient_buckets(variant, model):
+    """In the order of their all-reduces."""
     limit = buckets.BUCKET_BYTES if variant.bucket_mb is None else int(variant.bucket_mb * buckets.MEBIBYTE)
-    return buckets.of_model(buckets.MODELS[plan.model], variant.bits // 8, min(buckets.FIRST_BUCKET_BYTES, limit), limit)
+    return buckets.of_model(buckets.MODELS[model], variant.bits // 8, min(buckets.FIRST_BUCKET_BYTES, limit), limit)
 
 
 def event_bytes(plan, variant, transport):
-    """None for a model whose buckets are not known here."""
-    listed = gradient_buckets(plan, variant)
-    if listed is None:
-        return None
-    path = next(one for one in framing.paths(plan.mtu) if one.name == TRANSPORT_PATHS[transport])
+    """Over this transport, and so of the model that it has there."""
+    path = prediction.path_of(plan, transport)
     quiet = replace(path, frames_an_acknowledgement=math.inf) if isinstance(path, framing.TcpPath) else path
     total, fewest, payload = framing.NOTHING, framing.NOTHING, 0
-    for bucket in listed:
+    for bucket in gradient_buckets(variant, plan.model_over(transport)):
         parts = schedule.cut(bucket.size, variant.ranks, element_bytes=variant.bits // 8)
         total += framing.event_cost(path, variant.ranks, parts.segments())
         fewest += framing.event_cost(quiet, variant.ranks, parts.segments())

@@ -38,7 +38,7 @@ def flows_by_key(listed):
 
 
 def event_pictures(plan, study, runs):
-    figures = [figure for figure in measurements.read() if figure.study == study.name] if plan.model == training.MODEL else []
+    figures = [figure for figure in measurements.read() if figure.study == study.name] if training_tables.published_transports(plan) else []
 
     for name, quantity in (("events", event_plots.DURATION), ("throughput-events", event_plots.THROUGHPUT), ("bytes-events", event_plots.BYTES)):
         groups = event_plots.groups_of(quantity, plan, runs, figures, lambda variant, transport: training_tables.model_of(

@@ -5,7 +5,7 @@ import statistics
 from gloo_bypass_report import records
 from gloo_bypass_report.records import RecordError, json_object, number_at, value_at
 
-from . import reading
+from . import reading, transports
 
 CAPTURE_SCHEMA = "gloo-bypass/capture/1"
 STEP_FIELDS = {"t_step": "step_s", "t_ar": "all_reduce_s"}
@@ -35,7 +35,7 @@ def run_of(folder, plan, variant, cell, steps):
     """One run's record, as results.json keeps it."""
     found, digests = [], set()
     for rank in range(variant.ranks):
-        rows, run = records.read_training(folder / f"metrics-{rank}.jsonl", cell.transport.partition("-")[0], 1, plan.warm_up)
+        rows, run = records.read_training(folder / f"metrics-{rank}.jsonl", transports.kind_of(cell.transport), 1, plan.warm_up)
         found += [row for row in rows if not row["warm_up"]]
         digests.add(run["sha256"])
     if len(digests) != 1:
@@ -45,5 +45,5 @@ def run_of(folder, plan, variant, cell, steps):
     return {"t_step_s": [row["step_s"] for row in found], "t_ar_s": [row["all_reduce_s"] for row in found],
             "t_exposed_s": [row["exposed_s"] for row in found],
             "loss": statistics.mean(row["loss"] for row in found), "sha256": digests.pop(), "capture": analysis,
-            "lost_frames": sum(sum(edge.get(key, 0) for key in reading.LOSSES) for edge in lossy.get("edges", [])),
+            "netem": reading.netem_of(lossy), "lost_frames": sum(sum(edge.get(key, 0) for key in reading.LOSSES) for edge in lossy.get("edges", [])),
             "ranks": [reading.rank_use(reading.probe_of(folder / f"probe-{rank}.json", rank)) for rank in range(variant.ranks)]}

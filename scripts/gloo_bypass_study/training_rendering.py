@@ -5,38 +5,64 @@ from dataclasses import dataclass
 from gloo_bypass_model import output
 from gloo_bypass_report import machine
 
-from . import columns, page, pictures, training, training_pictures, training_tables
+from . import columns, page, pictures, training, training_pictures, training_tables, transports
 
 # Metric of the published file -> what the page calls it.
 METRICS = {"allreduce_events": "events", "total_bytes": "bytes in all", "total_duration": "duration in all", "th_avg_overall": "TH_avg",
            "bytes_per_event": "bytes of an event", "event_duration": "duration of an event", "th_peak": "TH_peak of an event", "t_step": "T_step",
            "t_ar": "T_ar", "oh_ar": "OH_ar", "train_loss": "loss"}
 # Statistics that a metric's name implies.
+OWN_DIGITS = 3
 IMPLIED = ("count", "sum", "mean", "epoch-mean")
 
 
 @dataclass(frozen=True)
 class Summary:
     rows: list
+    own_rows: list    # of transports that trained another model than the published
     targets: list
     flows: list
-    same_bits: dict   # by variant: whether all runs over all transports ended with the same parameters
+    same_bits: dict   # by variant: whether all runs over all transports ended with the same parameters, of those on one machine
+
+    @property
+    def all_rows(self):
+        return [*self.rows, *self.own_rows]
+
+
+def same_bits(plan, runs):
+    """Of another machine, with another model too, the parameters are others."""
+    found = {}
+    for name in plan.variants:
+        for place, listed in (("", [one for one in plan.transports if one not in plan.guest]), (", in the guest", plan.guest)):
+            of_place = [run for run in runs if run["cell"]["variant"] == name and run["cell"]["transport"] in listed]
+            if len({run["cell"]["transport"] for run in of_place}) > 1:
+                found[name + place] = len({run["sha256"] for run in of_place}) == 1
+    return found
 
 
 def summarise(record, plan, study):
     runs = record["runs"]
-    bits = {name: {run["sha256"] for run in runs if run["cell"]["variant"] == name} for name in plan.variants}
-    return Summary(training_tables.rows_of(plan, study, runs), training_tables.targets_of(plan, study, runs),
-                   training_tables.flows_of(plan, study, runs),
-                   {name: len(found) == 1 for name, found in bits.items()
-                    if len({run["cell"]["transport"] for run in runs if run["cell"]["variant"] == name}) > 1})
+    return Summary(training_tables.rows_of(plan, study, runs), training_tables.own_rows(plan, study, runs), training_tables.targets_of(plan, study, runs),
+                   training_tables.flows_of(plan, study, runs), same_bits(plan, runs))
+
+
+def guest_notes(record, plan, trained=True):
+    """Of what was measured in the guest, and how that differs; nothing where all was measured here. `trained`: not all-reduces alone."""
+    listed = [one for one in plan.guest if any(run["cell"]["transport"] == one for run in record["runs"])]
+    if not listed:
+        return []
+    described = record.get("guest", {}).get("machine", {})
+    model = f": model {plan.guest_model}, {plan.guest_sequence_length} tokens a sample" if trained else ""
+    return [f"{page.in_words(listed)} ran in the guest ({machine.in_words(described)}, Linux {described.get('kernel', machine.UNKNOWN)}), whose processor is "
+            f"emulated, over links that the kernel's netem makes of the same description{model}. "
+            "Times there compare with each other alone; bytes, with their model."]
 
 
 def notes(record, plan, study):
     sizes = "; ".join(f"{name}: {training.steps_of(plan, study.variant(name))} of {study.variant(name).epoch_steps} steps" for name in plan.variants)
     return [
-        f"{study.about} {plan.model} trained data parallel through the emulated fabric, batch 8 a rank, sequence length 64 and FP32 unless the variant "
-        "says otherwise, 25 MB buckets, on the sample text that comes with the trainer.",
+        f"{study.about} {trained_models(plan)} trained data parallel through the emulated fabric, batch 8 a rank, sequence length 64 and FP32 unless the "
+        "variant or what is said of the guest says otherwise, 25 MB buckets, on the sample text that comes with the trainer.",
         f"Of the epoch, {sizes}. The first {plan.warm_up} of each run are left out of T_step and T_ar, not of what is captured. The transports ran in turn, "
         f"{page.plural(plan.repeats, 'time')} each.",
         "Bytes per event, its duration and throughput are of the capture at the fabric's ports, between the two markers of a step, acknowledgements "
@@ -44,7 +70,7 @@ def notes(record, plan, study):
         "lost, nothing repeated.",
         "The published machine had 4 virtual processors, and its times are the processor's for the most part; so are these, of another machine. "
         "Its bytes were captured with larger frames (offloading between containers), and so with fewer headers.",
-        *page.load_note(record)]
+        *guest_notes(record, plan), *page.load_note(record)]
 
 
 def figure_name(row):
@@ -56,6 +82,9 @@ def decimals_of(rows):
     """(metric, unit) -> digits after the point, as many as published figures of it have: ours have no more."""
     found = {}
     for row in rows:
+        if row.published is None:
+            found.setdefault((row.metric, row.unit), OWN_DIGITS)
+            continue
         digits = len(f"{row.published:.10f}".rstrip("0").partition(".")[2])
         found[row.metric, row.unit] = max(digits, found.get((row.metric, row.unit), 0))
     return found
@@ -74,27 +103,43 @@ def render(folder, record, plan, study):
     made = summarise(record, plan, study)
     found = training_pictures.all_of(folder, record, plan, study, made.flows)
     pictures.write(folder, found)
-    decimals = decimals_of(made.rows)
-    environment = page.environment_with(figure_name=figure_name, figure=lambda value, row: f"{value:,.{decimals[row.metric, row.unit]}f}")
+    decimals = decimals_of(made.all_rows)
+    environment = page.environment_with(figure_name=figure_name, figure=lambda value, row: f"{value:,.{decimals[row.metric, row.unit]}f}", heading=lambda one: transports.heading(plan, one),
+                                        models=lambda listed: models_of(plan, listed))
     folder.write_text("index.html", environment.get_template("training.html.j2").render(
-        record=record, plan=plan, study=study, made=made, sections=list(sections_of(found)), absent=columns.absent_of(record, plan),
+        record=record, plan=plan, study=study, made=made, tables=table_parts(plan, made), sections=list(sections_of(found)), absent=columns.absent_of(record, plan),
         notes=notes(record, plan, study), source=page.SOURCE, machine_lines=page.machine_lines(record),
-        opening=f"Training on {machine.in_words(record['machine'])}, over {' and '.join(plan.transports)} through an emulated fabric, captured."))
+        opening=f"Training on {machine.in_words(record['machine'])}, over {page.in_words(plan.transports)} through an emulated fabric, captured."))
     return made
+
+
+def trained_models(plan):
+    return " and ".join(dict.fromkeys(plan.model_over(one) for one in plan.transports))
+
+
+def models_of(plan, listed):
+    """What these transports trained."""
+    return " and ".join(dict.fromkeys(f"the {plan.model_over(one)} model" for one in listed))
 
 
 def figure_text(value):
     return "-" if value is None else f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.1f}"
 
 
-def study_table(plan, study, rows):
-    columns = ["table", "<variant", "<figure", "<", "unit", "published"]
-    for transport in plan.transports:
-        columns += [transport, "model", "ratio"]
-    table = output.table(study.title, *columns)
+def table_parts(plan, made):
+    """(rows, their transports, whether anything was published of them) of each table that has rows."""
+    own = [one for one in plan.transports if one not in training_tables.published_transports(plan)]
+    return [part for part in ((made.rows, training_tables.published_transports(plan), True), (made.own_rows, own, False)) if part[0]]
+
+
+def study_table(plan, rows, listed, published):
+    columns = [*(["table"] if published else []), "<variant", "<figure", "<", "unit", *(["published"] if published else [])]
+    for transport in listed:
+        columns += [transports.heading(plan, transport), "model", "ratio"]
+    table = output.table("", *columns)
     for row in rows:
-        cells = [row.table, row.variant, row.metric, row.statistic, row.unit, figure_text(row.published)]
-        for transport in plan.transports:
+        cells = [*([row.table] if published else []), row.variant, row.metric, row.statistic, row.unit, *([figure_text(row.published)] if published else [])]
+        for transport in listed:
             value, model = row.measured.get(transport), row.model.get(transport)
             cells += [figure_text(value), figure_text(model), "" if value is None or model is None else f"{value / model:.4f}"]
         output.add_row(table, *cells)
@@ -102,10 +147,10 @@ def study_table(plan, study, rows):
 
 
 def show(plan, study, made, say, console):
-    if made.rows:
-        table = study_table(plan, study, made.rows)
-        title, table.title = table.title, None
-        say(f"\n{title}", "bold")
+    for rows, listed, published in table_parts(plan, made):
+        table = study_table(plan, rows, listed, published)
+        table.title = None
+        say(f"\n{study.title}{'' if published else f', {models_of(plan, listed)}'}", "bold")
         console.print(table)
         say("\nmodel: 2(N-1) S and headers; ratio: measured / model", "dim")
     for name, same in made.same_bits.items():

@@ -9,20 +9,21 @@ from dataclasses import dataclass
 
 from gloo_bypass_report import measurements
 
-from . import training
+from . import training, transports
 from .tables import Target
 
 
 @dataclass(frozen=True)
 class Row:
-    """A figure of the published file; `measured` and `model` by transport, in the published unit."""
+    """A figure of the published file; `measured` and `model` by transport, in the published unit. Of another model than the published: `published`
+    is None."""
 
     table: str
     variant: str
     metric: str
     statistic: str
     unit: str
-    published: float
+    published: float | None
     measured: dict
     model: dict
 
@@ -58,6 +59,10 @@ def samples_of(metric, runs, whole_epoch):
     return found() if found else []
 
 
+# Of a model that has nothing published beside it: the events' and the steps' medians. Metric -> unit.
+OWN_FIGURES = {"bytes_per_event": "MB", "event_duration": "s", "t_step": "s", "t_ar": "s", "oh_ar": "%"}
+
+
 def runs_of(record_runs, variant, transport):
     return [run for run in record_runs if run["cell"] == {"variant": variant, "transport": transport}]
 
@@ -66,12 +71,17 @@ def model_of(plan, variant, metric, transport):
     """Bytes alone: times are the processor's."""
     if metric != "bytes_per_event":
         return None
-    found = training.event_bytes(plan, variant, transport)
-    return None if found is None else found.frames
+    return training.event_bytes(plan, variant, transport).frames
+
+
+def published_transports(plan):
+    """Those that trained the published model."""
+    return tuple(one for one in plan.transports if plan.model_over(one) == training.MODEL)
 
 
 def rows_of(plan, study, record_runs):
-    if plan.model != training.MODEL:
+    """Of the transports that trained the published model, figure by figure."""
+    if not published_transports(plan):
         return []
     if study.flows:
         return flow_rows(plan, study, record_runs)
@@ -83,7 +93,7 @@ def rows_of(plan, study, record_runs):
         whole = training.steps_of(plan, variant) == variant.epoch_steps
         unit = measurements.UNITS[figure.unit]
         measured, model = {}, {}
-        for transport in plan.transports:
+        for transport in published_transports(plan):
             samples = samples_of(figure.metric, runs_of(record_runs, figure.variant, transport), whole)
             if samples:
                 measured[transport] = STATISTICS[figure.statistic](samples) / unit
@@ -92,6 +102,24 @@ def rows_of(plan, study, record_runs):
                 model[transport] = made / unit
         if measured:
             rows.append(Row(figure.table, figure.variant, figure.metric, figure.statistic, figure.unit, figure.value, measured, model))
+    return rows
+
+
+def own_rows(plan, study, record_runs):
+    """Of the transports that trained another model."""
+    rows, listed = [], [one for one in plan.transports if one not in published_transports(plan)]
+    for variant in (study.variant(name) for name in plan.variants):
+        for metric, name in OWN_FIGURES.items():
+            unit, measured, model = measurements.UNITS[name], {}, {}
+            for transport in listed:
+                samples = samples_of(metric, runs_of(record_runs, variant.name, transport), False)
+                if samples:
+                    measured[transport] = statistics.median(samples) / unit
+                made = model_of(plan, variant, metric, transport)
+                if made is not None:
+                    model[transport] = made / unit
+            if measured:
+                rows.append(Row("", variant.name, metric, "median", name, None, measured, model))
     return rows
 
 
@@ -105,7 +133,7 @@ def flow_rows(plan, study, record_runs):
         variant, (start, end) = study.variant(name), ends_of(figure.variant)
         whole, unit = training.steps_of(plan, variant) == variant.epoch_steps, measurements.UNITS[figure.unit]
         measured, model = {}, {}
-        for transport in plan.transports:
+        for transport in published_transports(plan):
             values = [value for run in runs_of(record_runs, name, transport)
                       if (value := flow_figure(run, start, end, figure.metric, figure.statistic, whole)) is not None]
             if values:
@@ -152,10 +180,10 @@ def flow_targets(plan, study, record_runs):
                 continue
             share = statistics.median(back) / statistics.median(there)
             if ranks == 2:
-                found.append(Target(f"{name} over {transport}, r0 to r1 against r1 to r0", "the same within 0.5 %", f"{100 * (share - 1):+.2f} %",
+                found.append(Target(f"{name} over {transports.heading(plan, transport)}, r0 to r1 against r1 to r0", "the same within 0.5 %", f"{100 * (share - 1):+.2f} %",
                                     abs(share - 1) <= training.BYTES_TOLERANCE))
             else:
-                found.append(Target(f"{name} over {transport}, against the ring's way", "less than a tenth of what goes its way", f"{100 * share:.2f} %",
+                found.append(Target(f"{name} over {transports.heading(plan, transport)}, against the ring's way", "less than a tenth of what goes its way", f"{100 * share:.2f} %",
                                     share < 0.1))
     return found
 
@@ -171,14 +199,14 @@ def byte_targets(plan, study, record_runs):
         for transport in plan.transports:
             made = training.event_bytes(plan, study.variant(name), transport)
             samples = samples_of("bytes_per_event", runs_of(record_runs, name, transport), False)
-            if made is None or not samples:
+            if not samples:
                 continue
             median = statistics.median(samples)
             off = median / min(max(median, made.fewest), made.frames) - 1
             shares = [f"{100 * (one / made.payload - 1):.2f}" for one in (made.fewest, made.frames)]
             share = " to ".join(sorted(set(shares), key=float))
             again = repeated_share(runs_of(record_runs, name, transport))
-            found.append(Target(f"{name} over {transport}, bytes of an event", f"within 0.5 % of 2(N-1) S and {share} % of headers",
+            found.append(Target(f"{name} over {transports.heading(plan, transport)}, bytes of an event", f"within 0.5 % of 2(N-1) S and {share} % of headers",
                                 f"{100 * off:+.2f} %{f' ({100 * again:.1f} % were sent again)' if again >= 0.001 else ''}",
                                 abs(off) <= training.BYTES_TOLERANCE))
     return found

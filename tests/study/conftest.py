@@ -58,7 +58,8 @@ def write_run(folder, plan, cell, times_s=(1.0, 2.0), wrong=0):
     folder.mkdir(parents=True)
     perf = folder.with_suffix(".json")
     perf.write_text(json.dumps(perf_report(plan, cell.transport, times_s, wrong)))
-    (folder / "fabric.json").write_text(json.dumps({"schema": "gloo-bypass/fabric/1", "seconds": 5.0, "late_us": {"p99": 3.0},
+    devices = [{"host": f"r{rank}", "completer_retry_err": rank, "sent_pkts": 10 * rank} for rank in range(plan.ranks)] if cell.transport == "RDMA" else []
+    (folder / "fabric.json").write_text(json.dumps({"schema": "gloo-bypass/fabric/1", "seconds": 5.0, "late_us": {"p99": 3.0}, "devices": devices,
                                                     "edges": [edge("r3", "r2"), edge("r0", "r3", lost_randomly=0)]}))
     next_rank = {"local": "10.77.0.5:1", "peer": "10.77.0.4:2", "control": "cubic", "cwnd": 700, "mss": 1448, "rtt_ms": 300.1, "bytes_sent": 10**7,
                  "bytes_retrans": 2896, "retrans": 2}
@@ -81,13 +82,13 @@ def run_record(variant, transport, segment, times_s, loss=0.0):
             "bypass": None if sender else {"window_bytes": 5_000_000, "retransmitted": 7, "repair_frames": 6, "timeouts": 0}}
 
 
-def write_training_run(folder, events=3, complete=True, digests=("a" * 64, "a" * 64), step_s=2.0):
+def write_training_run(folder, events=3, complete=True, digests=("a" * 64, "a" * 64), step_s=2.0, transport="TCP"):
     """A run's folder of two trainers, as fabric-run, the trainers, the probes and the analyser leave it."""
     folder.mkdir(parents=True)
     step = {"event": "step", "step": 1, "t_step_s": step_s, "t_forward_s": 1.0, "t_backward_s": 1.0, "t_optimizer_s": 0.1, "t_barrier_s": 0.0, "t_ar_s": 0.5,
             "t_ar_exposed_s": 0.1, "tokens_per_s": 1.0, "model_flops_per_s": 1.0, "loss": 3.0, "loss_mean": None, "bytes_sent": 1, "bytes_received": 1}
     for rank, digest in enumerate(digests):
-        lines = [{"event": "start", "transport": "TCP", "parameters": 1}, *[step] * events,
+        lines = [{"event": "start", "transport": transport, "parameters": 1}, *[step] * events,
                  {"event": "summary", "rank": rank, "sha256": digest, "bytes_source": "x", "threads": 1, "peak_memory_mb": 1.0}]
         (folder / f"metrics-{rank}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
         (folder / f"probe-{rank}.json").write_text(json.dumps(probe(rank)))
@@ -125,16 +126,20 @@ def coarse_plots(monkeypatch):
 
 @pytest.fixture
 def doubled(monkeypatch, tmp_path):
-    """scripts/study with a double of fabric-run, and programs that are there."""
+    """scripts/study with a double of fabric-run, programs that are there, and a guest that is this machine, or ends with a status instead."""
     from gloo_bypass_study import command
 
-    def make(faults=None):
+    def make(faults=None, guest='while [ "$1" != -- ]; do shift; done; shift; exec "$@"'):
+        guest_double = tmp_path / "rdma-guest"
+        guest_double.write_text(f"#!/bin/sh\n{guest}\n")
+        guest_double.chmod(0o755)
+        monkeypatch.setattr(command.place, "choose", lambda *_: (command.place.IN_GUEST, "asked for"))
         double = tmp_path / "fabric-run"
         double.write_text(f"#!/bin/sh\nexec {sys.executable} {Path(__file__).with_name('fabric_run_double.py')} \"$@\"\n")
         double.chmod(0o755)
         monkeypatch.setenv("FAULTS", json.dumps(faults or {}))
         monkeypatch.setattr(command, "programs_of", lambda options: cells.Programs(double, "/bin/true", "/bin/true", sys.executable, "probe.py",
-                                                                                   "/bin/true", "/bin/true"))
+                                                                                   "/bin/true", "/bin/true", guest_double, ROOT / "scripts" / "study"))
         monkeypatch.setattr(command.enclosure, "check_tools", lambda: None)
         monkeypatch.setattr(command.enclosure, "check_right", lambda: None)
         return tmp_path / "results"

@@ -23,7 +23,7 @@ def main(arguments):
         Path(os.environ["PID_FILE"]).write_text(str(os.getpid()))
         time.sleep(600)
     if "--model" in arguments:
-        conftest.write_training_run(output, events=int(value(arguments, "--steps")))
+        conftest.write_training_run(output, events=int(value(arguments, "--steps")), transport=transport)
         return 0
     plan = conftest.plan_for(bytes=int(value(arguments, "-b")), rounds=int(value(arguments, "--rounds")), ranks=int(value(arguments, "--ranks")))
     cell = conftest.cells.Cell("300ms", transport, "default", 0.0)

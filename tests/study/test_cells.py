@@ -59,6 +59,8 @@ def test_limits_longerModel_WaitsLonger():
     plan = plan_for()
     assert cells.run_limit_s(plan, 70.0) > 70.0 * (1 + plan.warm_up + plan.rounds)
     assert cells.operation_limit_s(plan, "DPDK", 0.001) == cells.LEAST_OPERATION_S
+    assert cells.operation_limit_s(plan, "RDMA", 0.001) == cells.LEAST_OPERATION_S
+    plan = plan_for(guest=("RDMA",))
     assert cells.operation_limit_s(plan, "RDMA", 0.001) > cells.LEAST_OPERATION_S and cells.run_limit_s(plan, 70.0, "RDMA") > cells.run_limit_s(plan, 70.0)
 
 
@@ -88,7 +90,7 @@ def test_model_RdmaFetchesLongSegments_TwoWaysThereAndOneBackEach():
 
 
 def test_command_Rdma_HasNoSamplesOfTheSwitchAndLooksSeldom():
-    plan = plan_for(transports=("RDMA",))
+    plan = plan_for(transports=("RDMA",), guest=("RDMA",))
     listed = cells.command_of(plan, STUDY, cells.Cell("300ms", "RDMA", "default", 0.0), 1.0, PROGRAMS, "/out", "/out.json")
     assert value(listed, "--transport") == value(listed, "--transports") == "RDMA" and "--samples" not in listed
     assert float(value(listed, "--interval")) > cells.PROBE_INTERVAL_S

@@ -43,6 +43,23 @@ class Waited:
         raise subprocess.TimeoutExpired("it", timeout)
 
 
+def asked_of(folder, times, status=0):
+    """A program that ends once the probe has asked for connections so many times, of which each is one of a sample; with its environment."""
+    programs = folder / "programs"
+    programs.mkdir()
+    for name, does in (("ss", 'echo >> "$QUESTIONS"'), ("ip", ":")):
+        (programs / name).write_text(f"#!/bin/sh\n{does}\n")
+        (programs / name).chmod(0o755)
+    environment = {"PATH": f"{programs}:{os.environ['PATH']}", "QUESTIONS": str(folder / "questions"), "GLOO_SOCKET_IFNAME": "lo"}
+    program = f"""import os, sys, time
+path, end = os.environ["QUESTIONS"], time.monotonic() + 50
+while not (os.path.exists(path) and os.path.getsize(path) >= {times}):
+    if time.monotonic() > end: sys.exit("nobody asks")
+    time.sleep(0.01)
+sys.exit({status})"""
+    return program, environment
+
+
 def probed(folder, program, environment, interval="0.05"):
     kept = {name: text for name, text in os.environ.items() if not name.startswith("GLOO_")}
     done = subprocess.run([sys.executable, PROBE, "--output", folder, "--interval", interval, "--", sys.executable, "-c", program],
@@ -74,13 +91,18 @@ def test_probe_metricsOfTheUser_AreReadAndKept(tmp_path):
 
 
 def test_probe_metricsElsewhere_LeaveTheBytesOut(tmp_path):
-    _, record = probed(tmp_path, "pass", {"GLOO_DEVICE_TRANSPORT": "DPDK", "GLOO_BYPASS_METRICS": "http://127.0.0.1:auto"})
-    assert record["traffic"]["sent_bytes"] is None and record["samples"][0]["sent_bytes"] is None
+    elsewhere = {"GLOO_DEVICE_TRANSPORT": "DPDK", "GLOO_BYPASS_METRICS": "http://127.0.0.1:auto"}
+    _, record = probed(tmp_path, "pass", elsewhere)
+    assert record["traffic"]["sent_bytes"] is None
+    assert rank_probe.traffic_of(dict(elsewhere), tmp_path, 1, 1.0).bytes() == (None, None)
 
 
-def test_probe_rankOverTcp_HasTheInterfacesBytes(tmp_path):
-    _, record = probed(tmp_path, "pass", {"GLOO_DEVICE_TRANSPORT": "TCP", "GLOO_SOCKET_IFNAME": "lo"})
-    assert record["traffic"]["source"] == "the kernel's counters of lo" and record["samples"][0]["received_bytes"] >= 0
+def test_probe_rankOverTcp_HasTheInterfacesBytesAndItsStatus(tmp_path):
+    program, environment = asked_of(tmp_path, 2, status=7)
+    status, record = probed(tmp_path, program, environment | {"GLOO_DEVICE_TRANSPORT": "TCP"})
+    assert (status, record["status"], record["rank"]) == (7, 7, 1)
+    assert record["traffic"]["source"] == "the kernel's counters of lo"
+    assert len(record["samples"]) > 1 and record["samples"][0]["received_bytes"] >= 0 and record["samples"][-1]["resident_bytes"] > 0
 
 
 def test_probe_processThatHasEnded_IsNotSampled():
@@ -94,9 +116,9 @@ def test_probe_processThatHasEnded_IsNotSampled():
 
 def test_probe_samples_NoneIsAheadOfItsInterval(tmp_path):
     before = time.time()
-    _, record = probed(tmp_path, "import time; time.sleep(0.3)", {})
+    _, record = probed(tmp_path, *asked_of(tmp_path, 4))
     assert before <= record["began_unix_s"] <= before + 60
-    assert record["samples"] and all(sample["at_s"] >= 0.05 * index - 0.001 for index, sample in enumerate(record["samples"]))
+    assert len(record["samples"]) > 3 and all(sample["at_s"] >= 0.05 * index - 0.001 for index, sample in enumerate(record["samples"]))
 
 
 @pytest.mark.parametrize("takes, between", [(0.0, 1), (0.3, 1), (2.6, 3)])

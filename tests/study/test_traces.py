@@ -119,9 +119,12 @@ def test_columns_transportWithoutRuns_IsNamedWithTheReason(record, expected):
 def test_columns_otherLinkOfATransport_IsThatTransport():
     record = {"state": "complete", "runs": [{"cell": {"transport": "DPDK-netdev"}}]}
     assert [one.transport for one in columns.absent_of(record, plan_for(transports=("DPDK-netdev",)))] == ["TCP", "RDMA"]
+    record = {"state": "complete", "runs": [{"cell": {"transport": "TCP-netem"}}]}
+    assert [one.transport for one in columns.absent_of(record, plan_for(transports=("TCP-netem",)))] == ["TCP", "DPDK", "RDMA"]
 
 
-def test_columns_rdmaInTraining_IsNotOffered():
-    record = {"state": "complete", "runs": [{"cell": {"transport": one}} for one in ("TCP", "DPDK")]}
-    one, = columns.absent_of(record, training.TrainingPlan(study="precision", scale="small"))
-    assert (one.transport, one.why) == ("RDMA", "of the studies, those of one slow edge alone run over it")
+def test_columns_failureOfTcpOverNetem_IsNotThatOfTcp():
+    record = {"state": "failed", "runs": [], "failures": [{"stage": "repeat 1, 1 of 2: ws=2, TCP-netem", "reason": "no memory"}]}
+    found = columns.absent_of(record, training.TrainingPlan(study="precision", scale="small", transports=("TCP", "TCP-netem")))
+    assert [one.transport for one in found] == ["TCP", "TCP-netem", "DPDK", "RDMA"]
+    assert [(one.transport, one.why) for one in found][:2] == [("TCP", "nothing of it was measured"), ("TCP-netem", "no memory")]

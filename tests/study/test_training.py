@@ -55,7 +55,7 @@ def test_eventBytes_twoRanks_ArePayloadAndHeaders():
     assert found.payload == 2 * 327_650_304
     # 66 bytes of header for 1,448 of data, and a few acknowledgements.
     assert 1 + 66 / 1448 < found.frames / found.payload < 1.06
-    assert training.event_bytes(plan_for(model="tiny"), STUDY.variant("ws=2"), "TCP") is None
+    assert training.event_bytes(plan_for(model="tiny"), STUDY.variant("ws=2"), "TCP").payload == 2 * 183_808
 
 
 def test_rows_sampledFigures_StandBesideThePublished():
