@@ -9,7 +9,6 @@ that, as with the switch. The commands are those of `fabric --netem`. The namesp
 
 import json
 import os
-import subprocess
 import time
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from . import network
 from .failures import FabricRunError
 from .kernel_capture import KernelCapture
 from .processes import described, last_lines
+from .timed_changes import TimedChanges, changes_of
 
 BRIDGE = "links"
 # tc's handles of netem and tbf of an edge, as fabric/netem.cc numbers them: the bands from 2 on, in the order of the other hosts.
@@ -50,7 +50,7 @@ class NetemLinks:
         """`script_of(host, interface)`: what `fabric --netem` says."""
         self.options, self.hosts, self.script_of = options, description["hosts"], script_of
         self.namespace = network.NetworkNamespace(Path(folder) / "links.net")
-        self.changes, self.capture, self.counters = [], None, None
+        self.changes, self.changing, self.capture, self.counters = [], [], None, None
         self.began, self.lost_before = time.monotonic(), lost_by_processors()
         self.log = options.output / "fabric.log"
 
@@ -71,10 +71,10 @@ class NetemLinks:
         for index, (host, port) in enumerate(zip(self.hosts, ports)):
             commands += [f"qdisc add dev {port} ingress",
                          f"filter add dev {port} parent ffff: matchall action mirred egress redirect dev {emulating_interface(index)}"]
-            at_start, _, later = self.script_of(host["name"], emulating_interface(index)).partition("\nsleep ")
-            commands += [line.removeprefix("tc ") for line in at_start.splitlines() if line.startswith("tc ")]
-            if later:
-                self.changes.append(f"set -e\nsleep {later}")
+            script = self.script_of(host["name"], emulating_interface(index))
+            commands += [line.removeprefix("tc ") for line in script.partition("\nsleep ")[0].splitlines() if line.startswith("tc ")]
+            if later := changes_of(script):
+                self.changes.append(later)
         self.namespace.inside("tc", "-batch", "-", text="\n".join(commands) + "\n")
         if self.options.capture:
             self.capture = KernelCapture(self.namespace.prefix(), ports, self.options.output, self.options.snap)
@@ -83,15 +83,14 @@ class NetemLinks:
         """The description's time begins."""
         self.began = time.monotonic()
         with open(self.log, "wb") as log:
-            self.changes = [subprocess.Popen([*self.namespace.prefix(), "sh", "-c", script], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                             start_new_session=True) for script in self.changes]
+            self.changing = [TimedChanges(self.namespace.prefix(), changes, log) for changes in self.changes]
 
     def why_ended(self):
         """What ended too early, in a line; '' while all is well."""
-        for process in self.changes:
-            if process.poll() not in (None, 0):
-                said = last_lines(self.log, 1)
-                return f"a timed change of the links failed: {said[0] if said else described(process.returncode)}"
+        for one in self.changing:
+            if (status := one.failed()) is not None:
+                said = last_lines(self.log, 2)
+                return f"a timed change of the links failed: {said[0] if said else described(status)}"
         if self.capture and self.capture.ended():
             return f"the capture ended before the ranks: {self.capture.last_error()}"
         return ""
@@ -100,11 +99,9 @@ class NetemLinks:
         """The counters, as the fabric's; `devices`: what the ranks' RDMA devices counted. Raises FabricRunError if something of the links had
         not worked."""
         why = self.why_ended()
-        for process in self.changes:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
-        self.changes = []
+        for one in self.changing:
+            one.stop()
+        self.changing = []
         self.counters = {"schema": "gloo-bypass/fabric/1", "links": "netem", "kernel": os.uname().release, "processor": processor(),
                          "seconds": round(time.monotonic() - self.began, 3), "edges": self.edges(),
                          "missed": lost_by_processors() - self.lost_before,

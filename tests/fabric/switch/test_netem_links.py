@@ -1,6 +1,7 @@
 """Links of the kernel's netem, and where a run with them takes place: what can be known without such a kernel. tests/guest has the kernel do it."""
 import json
 import sys
+import time
 import types
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from fabric_programs import ROOT, fabric, fabric_run, one_line
 
 sys.path.insert(0, str(ROOT / "scripts"))
-from fabric_run import netem_links, place, roce  # noqa: E402
+from fabric_run import netem_links, place, roce, timed_changes  # noqa: E402
 from fabric_run.failures import FabricRunError  # noqa: E402
 
 
@@ -41,6 +42,47 @@ def test_Netem_SeveralHosts_AreOneScript():
 def test_Netem_InterfaceOfTwoHosts_IsRefused():
     answer = fabric("--ranks", 2, "--netem", "r0=a", "--netem", "r1=a")
     assert answer.returncode == 2 and answer.stdout == "" and "--netem r1=a: a is another's already" in one_line(answer)
+
+
+def test_TimedChanges_OfTheScript_AreMomentsAndCommands():
+    answer = fabric("--ranks", 2, "--event", "at=1s,from=0,to=1,down=200ms", "--event", "at=3.5s,from=0,to=1,loss=1%", "--netem", "r0=a")
+    found = timed_changes.changes_of(answer.stdout)
+    assert [at_s for at_s, _ in found] == [1.0, 1.2, 3.5] and "loss 100%" in found[0][1][0] and "loss 1%" in found[2][1][0]
+    assert all(line.startswith("qdisc change dev a") for _, lines in found for line in lines)
+    assert timed_changes.changes_of("set -e\ntc qdisc add dev a root\n") == []
+
+
+def tc_double(folder, body):
+    double = folder / "tc"
+    double.write_text(f"#!/bin/sh\n{body}\n")
+    double.chmod(0o755)
+    return ["env", f"PATH={folder}:/usr/bin:/bin"]
+
+
+def wait_for(condition, limit_s=60.0):
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_TimedChanges_MomentThatHasCome_IsTold(tmp_path):
+    said = tmp_path / "said"
+    with open(tmp_path / "log", "wb") as log:
+        changes = timed_changes.TimedChanges(tc_double(tmp_path, f'while read -r line; do echo "$line" >> {said}; done'),
+                                             [(0.0, ["first", "second"]), (3600.0, ["third"])], log)
+    wait_for(lambda: said.exists() and said.read_text() == "first\nsecond\n")
+    assert changes.failed() is None
+    changes.stop()
+    assert said.read_text() == "first\nsecond\n"
+
+
+def test_TimedChanges_TcThatFails_IsNoticed(tmp_path):
+    with open(tmp_path / "log", "wb") as log:
+        changes = timed_changes.TimedChanges(tc_double(tmp_path, "read -r line; echo Cannot find device >&2; exit 1"), [(0.0, ["first"]), (0.2, ["second"])], log)
+    wait_for(lambda: changes.failed() == 1)
+    assert (tmp_path / "log").read_text() == "Cannot find device\n"
+    changes.stop()
 
 
 @pytest.mark.parametrize("asked, netem, lacking, problem, chosen", [
