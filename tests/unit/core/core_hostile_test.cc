@@ -3,10 +3,9 @@
 
 #include <functional>
 
-#include "session_pair.h"
 #include "transport/base/sequence.h"
 #include "transport/wire/crc32c.h"
-#include "transport/wire/packet.h"
+#include "victim_session.h"
 
 namespace gloo_bypass::test {
 namespace {
@@ -17,76 +16,32 @@ SessionConfig lossless() {
   return config;
 }
 
-// A session that has shaken hands with a peer played by the test.
-class Victim : public ::testing::Test {
- protected:
-  static constexpr std::uint64_t kMine = 7, kTheirs = 9;
-  static constexpr std::uint32_t kFirst = 0xfffffff0u;  // so that the numbers wrap soon
+Hello losslessPeer() {
+  Hello hello;
+  hello.lossless = 1;
+  return hello;
+}
 
-  Victim() : session_(lossless(), kTheirs, 1) {
-    session_.connect(now_, kMine, 32768);
-    Hello hello;
-    hello.senderId = kMine;
-    hello.initialSequence = kFirst;
-    hello.maxDatagramBytes = 32768;
-    hello.lossless = 1;
-    PacketHeader header = makeHeader(FrameType::kHello);
-    header.flags = kFlagHelloSeen;
-    writer_.begin(header);
-    writer_.hello(hello);
-    deliver(writer_.finish());
-    EXPECT_EQ(session_.state(), SessionState::kEstablished);
-    SessionDatagram datagram;
-    while (session_.pollTransmit(now_, &datagram)) {
-      ParsedPacket packet;
-      EXPECT_EQ(parsePacket(datagram.header, &packet), ParseResult::kOk);
-      acknowledged_ = packet.header.sequence;
-    }
-  }
-  PacketHeader makeHeader(FrameType type) {
-    PacketHeader header;
-    header.type = type;
-    header.receiverId = kTheirs;
-    header.sequence = kFirst + sent_;
-    header.acknowledged = acknowledged_;
-    header.byteLimit = 1 << 20;
-    header.messageLimit = 65536;
-    return header;
-  }
-  void deliver(std::span<const std::byte> header, const Bytes& payload = {}) {
-    Bytes bytes(header.begin(), header.end());
-    bytes.insert(bytes.end(), payload.begin(), payload.end());
-    session_.handleDatagram(now_, bytes);
-  }
+// The peer counts the frames that it sends.
+class Victim : public VictimSession {
+ protected:
+  Victim() : VictimSession(lossless(), 32768, losslessPeer()) {}
+  PacketHeader makeHeader(FrameType type) const { return headerOf(type, sent_); }
   void message(FrameType type, const MessageHeader& message, std::size_t payload = 0) {
     writer_.begin(makeHeader(type));
     writer_.messageHeader(message);
     ++sent_;
-    deliver(writer_.finish(), Bytes(payload));
+    deliver(Bytes(payload));
   }
   void number(FrameType type, std::uint64_t value) {
     writer_.begin(makeHeader(type));
     writer_.number(value);
     ++sent_;
-    deliver(writer_.finish());
-  }
-  void expectViolation() {
-    ASSERT_EQ(session_.state(), SessionState::kFailed);
-    EXPECT_EQ(session_.error().code, ErrorCode::kPeerViolatedProtocol) << session_.error().message;
-    SessionDatagram datagram;
-    ASSERT_TRUE(session_.pollTransmit(now_, &datagram));
-    ParsedPacket packet;
-    ASSERT_EQ(parsePacket(datagram.header, &packet), ParseResult::kOk);
-    EXPECT_EQ(packet.header.type, FrameType::kReset);
-    EXPECT_FALSE(session_.pollTransmit(now_, &datagram));
-    EXPECT_LT(session_.memoryBytes(), 1u << 20);
+    deliver();
   }
   void expectAlive() { EXPECT_EQ(session_.state(), SessionState::kEstablished) << session_.error().message; }
 
-  TimePoint now_{seconds(5)};
-  Session session_;
-  PacketWriter writer_;
-  std::uint32_t sent_ = 0, acknowledged_ = 0;
+  std::uint32_t sent_ = 0;
 };
 
 MessageHeader header(std::uint64_t id, std::uint64_t total, std::uint64_t offset, std::uint16_t length) {
@@ -180,13 +135,13 @@ TEST_F(Victim, AcknowledgesTheFuture_Fails) {
 TEST_F(Victim, SackOfTheFuture_Fails) {
   writer_.begin(makeHeader(FrameType::kAck));
   writer_.addSackRange({acknowledged_ + 5, acknowledged_ + 9});
-  deliver(writer_.finish());
+  deliver();
   expectViolation();
 }
 TEST_F(Victim, SackBackwards_Fails) {
   writer_.begin(makeHeader(FrameType::kAck));
   writer_.addSackRange({acknowledged_ + 9, acknowledged_ + 5});
-  deliver(writer_.finish());
+  deliver();
   expectViolation();
 }
 TEST_F(Victim, FarSequence_IsDropped) {
@@ -198,7 +153,7 @@ TEST_F(Victim, FarSequence_IsDropped) {
 TEST_F(Victim, WrongBodyLength_Fails) {
   writer_.begin(makeHeader(FrameType::kData));
   writer_.number(5);
-  deliver(writer_.finish());
+  deliver();
   expectViolation();
 }
 TEST_F(Victim, ForeignSession_IsDropped) {
@@ -206,7 +161,7 @@ TEST_F(Victim, ForeignSession_IsDropped) {
   other.receiverId = kTheirs + 1;
   writer_.begin(other);
   writer_.reason(1);
-  deliver(writer_.finish());
+  deliver();
   expectAlive();
   EXPECT_EQ(session_.counters().invalidReceived, 1u);
 }
@@ -216,7 +171,7 @@ TEST_F(Victim, HelloOfAStranger_IsDropped) {
   hello.senderId = 1234;
   hello.maxDatagramBytes = 1472;
   writer_.hello(hello);
-  deliver(writer_.finish());
+  deliver();
   expectAlive();
 }
 

@@ -7,7 +7,6 @@
 #include <random>
 #include <vector>
 
-#include "session_pair.h"
 #include "transport/base/sequence.h"
 #include "transport/core/repair/erasure_code.h"
 #include "transport/core/repair/frame_symbol.h"
@@ -15,7 +14,7 @@
 #include "transport/core/repair/repair_decoder.h"
 #include "transport/core/repair/repair_encoder.h"
 #include "transport/wire/crc32c.h"
-#include "transport/wire/packet.h"
+#include "victim_session.h"
 
 namespace gloo_bypass::test {
 namespace {
@@ -382,48 +381,16 @@ TEST_F(Blocks, HostilePeer_IsHeldWithinTheBounds) {
   EXPECT_LT(decoder_.memoryBytes(), 4u << 20);
 }
 
-// A session that has shaken hands with a peer played by the test, which understands repair frames.
-class RepairVictim : public ::testing::Test {
- protected:
-  static constexpr std::uint64_t kMine = 7, kTheirs = 9;
-  static constexpr std::uint32_t kFirst = 0xfffffff0u;  // so that the numbers wrap soon
+Hello repairingPeer() {
+  Hello hello;
+  hello.payloadChecksum = 1;
+  hello.capabilities = kCapabilityRepair;
+  return hello;
+}
 
-  RepairVictim() : session_(SessionConfig{}, kTheirs, 1) {
-    session_.connect(now_, kMine, 1472);
-    Hello hello;
-    hello.senderId = kMine;
-    hello.initialSequence = kFirst;
-    hello.maxDatagramBytes = 1472;
-    hello.payloadChecksum = 1;
-    hello.capabilities = kCapabilityRepair;
-    PacketHeader header = headerOf(FrameType::kHello, 0);
-    header.flags = kFlagHelloSeen;
-    writer_.begin(header);
-    writer_.hello(hello);
-    deliver({});
-    EXPECT_EQ(session_.state(), SessionState::kEstablished);
-    SessionDatagram datagram;
-    ParsedPacket packet;
-    while (session_.pollTransmit(now_, &datagram)) {
-      EXPECT_EQ(parsePacket(datagram.header, &packet), ParseResult::kOk);
-      acknowledged_ = packet.header.sequence;
-    }
-  }
-  PacketHeader headerOf(FrameType type, std::uint32_t ahead) const {
-    PacketHeader header;
-    header.type = type;
-    header.receiverId = kTheirs;
-    header.sequence = kFirst + ahead;
-    header.acknowledged = acknowledged_;
-    header.messageLimit = 65536;
-    return header;
-  }
-  void deliver(const Bytes& payload) {
-    const auto header = writer_.finish();
-    Bytes bytes(header.begin(), header.end());
-    bytes.insert(bytes.end(), payload.begin(), payload.end());
-    session_.handleDatagram(now_, bytes);
-  }
+class RepairVictim : public VictimSession {
+ protected:
+  RepairVictim() : VictimSession(SessionConfig{}, 1472, repairingPeer()) {}
   void repair(const RepairHeader& repair, const Bytes& payload) {
     PacketHeader header = headerOf(FrameType::kRepair, 0);
     header.flags = kFlagPayloadChecksum;
@@ -437,17 +404,8 @@ class RepairVictim : public ::testing::Test {
     header.flags = kFlagCovered;
     writer_.begin(header);
     for (std::size_t i = 0; i < bodyBytes / 8; ++i) writer_.number(0);
-    deliver({});
+    deliver();
   }
-  void expectViolation() {
-    ASSERT_EQ(session_.state(), SessionState::kFailed);
-    EXPECT_EQ(session_.error().code, ErrorCode::kPeerViolatedProtocol) << session_.error().message;
-  }
-
-  TimePoint now_{seconds(1)};
-  Session session_;
-  PacketWriter writer_;
-  std::uint32_t acknowledged_ = 0;
 };
 
 TEST_F(RepairVictim, LostFrame_IsFoundAgainAndReported) {
@@ -490,7 +448,7 @@ TEST_F(RepairVictim, RepairFrameThatGivesNoFrame_EndsTheSession) {
 TEST_F(RepairVictim, MalformedRepairFrame_EndsTheSession) {
   writer_.begin(headerOf(FrameType::kRepair, 0));
   writer_.size(1);
-  deliver({});
+  deliver();
   expectViolation();
 }
 
@@ -499,7 +457,7 @@ TEST_F(RepairVictim, MoreFoundAgainThanWasSent_EndsTheSession) {
   writer_.begin(header);
   writer_.addSackRange({acknowledged_, acknowledged_});
   writer_.recovered(1000);
-  deliver({});
+  deliver();
   expectViolation();
 }
 
