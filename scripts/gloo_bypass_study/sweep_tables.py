@@ -56,17 +56,17 @@ class Row:
         return any(one.model is not None for one in self.figures.values())
 
 
-def times_down(run, point):
+def times_down(run, plan, point):
     """How often the link went down while steps were timed: by the time that they took."""
-    return max(1, min(sweeps.TIMES_DOWN, round(math.fsum(run["step_slowest_s"]) / point.period_s)))
+    return max(1, min(point.times_down(run["cell"]["transport"] in plan.guest), round(math.fsum(run["step_slowest_s"]) / point.period_s)))
 
 
-def lost_times(run, _plan, point):
+def lost_times(run, plan, point):
     """By how much the slowest steps' all-reduces, as many as there were times down, took longer than the middle one. Not the steps: what computing
     loses on a busy machine is no link's fault."""
     reduces = sorted(run["ar_slowest_s"], reverse=True)
     usual = statistics.median(reduces)
-    return [one - usual for one in reduces[:times_down(run, point)]]
+    return [one - usual for one in reduces[:times_down(run, plan, point)]]
 
 
 def repeated_bytes(run):
@@ -97,8 +97,8 @@ QUANTITIES = {
                               lambda run, plan, point: [point.ranks * point.batch / one for one in run["step_slowest_s"]]),
     "efficiency": Quantity("samples a second and rank, against the first point", "%", 0.01, None),
     "lost_time": Quantity("time lost each time the link was down", "s", 1.0, lost_times, logarithmic=True),
-    "repeated_bytes": Quantity("bytes sent again each time", "kB", 1e3, lambda run, plan, point: [repeated_bytes(run) / times_down(run, point)]),
-    "lost_frames": Quantity("frames lost each time", "", 1.0, lambda run, plan, point: [run["lost_frames"] / times_down(run, point)]),
+    "repeated_bytes": Quantity("bytes sent again each time", "kB", 1e3, lambda run, plan, point: [repeated_bytes(run) / times_down(run, plan, point)]),
+    "lost_frames": Quantity("frames lost each time", "", 1.0, lambda run, plan, point: [run["lost_frames"] / times_down(run, plan, point)]),
     "cpu": Quantity("processor of the second rank", "% of a core", 0.01, straggler_use),
 }
 # The model of these starts from the base's.

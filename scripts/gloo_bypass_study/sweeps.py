@@ -13,8 +13,9 @@ REDUCE, TRAIN = "reduce", "training"
 TINY = training.TINY
 # Of bursts: a frame within one is lost with this chance, and the burst ends with that: five frames a burst in the mean.
 BURST_LOSS_PERCENT, BURST_LEAVE_PERCENT = 80.0, 20.0
-# Between two times that the link is down it is up for so long; they begin when the ranks are about to meet, and end after so many.
-UP_MS, FIRST_DOWN_S, TIMES_DOWN = 2000.0, 3.0, 60
+# Between two times that the link is down it is up for so long; they begin when the ranks are about to meet, and end after so many. In the guest it
+# takes minutes until they meet and train.
+UP_MS, FIRST_DOWN_S, TIMES_DOWN, GUEST_TIMES_DOWN = 2000.0, 3.0, 60, 300
 # A straggler: the last rank of two, of which the first waits.
 STRAGGLER = 1
 
@@ -44,15 +45,18 @@ class Point(training.TrainingVariant):
         """So that the mean loss is loss_percent: the share of frames in bursts is enter / (enter + leave)."""
         return BURST_LEAVE_PERCENT * self.loss_percent / (BURST_LOSS_PERCENT - self.loss_percent)
 
-    @property
-    def fabric_flags(self):
+    def times_down(self, in_guest):
+        """At the most: those that are looked at are fewer where the steps take less time."""
+        return GUEST_TIMES_DOWN if in_guest else TIMES_DOWN
+
+    def fabric_flags(self, in_guest=False):
         settings = [f"rate={catalogue.FAST_RATE_MBIT:g}Mbit/s", f"delay={self.delay_ms:g}ms", f"queue={catalogue.FAST_QUEUE}"]
         if self.loss_percent and self.burst:
             settings += [f"burst_enter={self.burst_enter_percent:.6g}%", f"burst_leave={BURST_LEAVE_PERCENT:g}%", f"burst_loss={BURST_LOSS_PERCENT:g}%"]
         elif self.loss_percent:
             settings.append(f"loss={self.loss_percent:g}%")
         flags = ["--defaults", ",".join(settings)]
-        for number in range(TIMES_DOWN if self.down_ms else 0):
+        for number in range(self.times_down(in_guest) if self.down_ms else 0):
             at = FIRST_DOWN_S + number * self.period_s
             flags += ["--event", f"at={at:g}s,from=r0,to=r1,both=true,down={self.down_ms:g}ms"]
         return tuple(flags)

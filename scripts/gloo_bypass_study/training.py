@@ -37,8 +37,7 @@ class TrainingVariant:
     def epoch_steps(self):
         return SAMPLES // (self.batch * self.ranks)
 
-    @property
-    def fabric_flags(self):
+    def fabric_flags(self, _in_guest=False):
         return ("--defaults", f"rate={catalogue.FAST_RATE_MBIT:g}Mbit/s,delay={catalogue.FAST_DELAY_MS:g}ms,queue={catalogue.FAST_QUEUE}")
 
     @property
@@ -140,7 +139,7 @@ def run_limit_s(plan, variant, transport):
 def command_of(plan, variant, cell, programs, output, limit=()):
     """fabric-run with the trainers of one run, captured. `limit`: flags of the probe that hold a rank's processor share down."""
     transport, model = cell.transport, plan.model_over(cell.transport)
-    words = [programs.fabric_run, *transports.run_flags(transport), "--ranks", variant.ranks, "--seed", plan.seed, *variant.fabric_flags, "--mtu", plan.mtu,
+    words = [programs.fabric_run, *transports.run_flags(transport), "--ranks", variant.ranks, "--seed", plan.seed, *variant.fabric_flags(transport in plan.guest), "--mtu", plan.mtu,
              "--fabric", programs.fabric, "--output", output, "--capture", "--timeout", round(run_limit_s(plan, variant, transport))]
     if transports.is_tcp(transport):
         words += [part for name, value in plan.sysctls for part in ("--sysctl", f"{name}={value}")]

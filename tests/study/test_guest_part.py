@@ -6,7 +6,7 @@ import pytest
 from conftest import MACHINE, write_run
 from gloo_bypass_report.records import RecordError
 from gloo_bypass_report.results import ResultsFolder
-from gloo_bypass_study import cells, command, guest_part, rendering, sweep_cells, sweep_prediction, sweep_reading, sweeps, training, transports
+from gloo_bypass_study import cells, command, guest_part, rendering, sweep_cells, sweep_prediction, sweep_reading, sweep_tables, sweeps, training, transports
 
 PROGRAMS = cells.Programs("fabric-run", "fabric", "all_reduce_perf", "python3", "rank_probe.py", "ddp_train", "capture_analyser")
 WORLD_SIZE, LOSS = training.STUDIES["world-size"], sweeps.STUDIES["loss"]
@@ -39,6 +39,16 @@ def test_command_rdmaOnThisMachine_IsTheStudysOwnModel():
     listed = words("RDMA", guest=())
     assert (value(listed, "--model"), value(listed, "--seq-length"), value(listed, "--interval")) == ("distilgpt2", "64", "1.0")
     assert value(words("DPDK"), "--model") == "distilgpt2" and "--where" not in words("DPDK")
+
+
+def test_command_flapInTheGuest_GoesOnUntilTheRanksTrain():
+    plan = sweeps.SweepPlan(study="flap", scale="small", transports=("TCP", "RDMA"), guest=("RDMA",), model="tiny", steps=40)
+    counts = [sum(word.startswith("at=") for word in sweep_cells.command_of(plan, sweeps.STUDIES["flap"], training.TrainingCell("200ms", one), PROGRAMS, "/out"))
+              for one in ("TCP", "RDMA")]
+    assert counts == [sweeps.TIMES_DOWN, sweeps.GUEST_TIMES_DOWN]
+    # Training that lasts as long as that has as many.
+    run = {"cell": {"transport": "RDMA"}, "step_slowest_s": [3.0] * 100}
+    assert sweep_tables.times_down(run, plan, sweeps.STUDIES["flap"].variant("200ms")) == round(300 / 2.2)
 
 
 def test_limits_inTheGuest_AreLonger():
