@@ -1,5 +1,6 @@
 """The ranks of one run as processes: each with a log, awaited together, rank 0's output shown."""
 
+import signal
 import socket
 import subprocess
 import sys
@@ -26,6 +27,19 @@ def free_port():
     with socket.socket() as probe:
         probe.bind(("", 0))
         return probe.getsockname()[1]
+
+
+def interrupted(process, limit_s):
+    """Ends a process as Ctrl-C does, or by force once the limit is over. Whether it ended by itself."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+    try:
+        process.wait(limit_s)
+        return True
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        return False
 
 
 class StillRunning(Exception):

@@ -1,11 +1,10 @@
 """Frames of interfaces of the kernel as they come in, to one pcapng file, by dumpcap."""
 
 import re
-import signal
 import subprocess
 import time
 
-from rank_processes import POLL_S, last_lines
+from rank_processes import POLL_S, interrupted, last_lines
 
 from .failures import FabricRunError
 
@@ -69,13 +68,8 @@ class KernelCapture:
         """How many frames are in the file, and how many the kernel or dumpcap lost."""
         if not self.ended():
             time.sleep(FLUSH_S)
-            self.process.send_signal(signal.SIGINT)
-        try:
-            self.process.wait(limit_s)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-            raise FabricRunError(f"--capture: {DUMPCAP} did not end within {limit_s:g} s; {self.path} may lack its last frames") from None
+        if not interrupted(self.process, limit_s):
+            raise FabricRunError(f"--capture: {DUMPCAP} did not end within {limit_s:g} s; {self.path} may lack its last frames")
         self.put_in_order(limit_s)
         counts = [(int(kept), int(lost)) for kept, lost in LOST.findall(self.log.read_text(errors="replace"))]
         return {"file": str(self.path), "frames": sum(kept for kept, _ in counts), "lost": sum(lost for _, lost in counts)}

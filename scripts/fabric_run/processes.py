@@ -6,7 +6,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from rank_processes import POLL_S, Ranks, StillRunning, last_lines
+from rank_processes import POLL_S, Ranks, StillRunning, interrupted, last_lines
 
 from .failures import FabricRunError
 
@@ -53,13 +53,7 @@ class Fabric:
 
     def end(self, _devices=None):
         """Its counters. Raises FabricRunError if it did not end in order."""
-        if not self.ended():
-            self.process.send_signal(signal.SIGINT)
-        try:
-            self.process.wait(END_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        interrupted(self.process, END_S)
         if self.process.returncode != 0:
             raise FabricRunError(self.last_error() or f"the fabric {described(self.process.returncode)}", self.failure_status())
         return json.loads(Path(self.stats).read_text())
