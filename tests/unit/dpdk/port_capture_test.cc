@@ -12,6 +12,7 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "tests/unit/dpdk/port_process.h"
 #include "tools/capture/capture_file.h"
@@ -98,19 +99,30 @@ void exchange(PacketPort& port, LinkId link, std::size_t count, std::size_t byte
   }));
 }
 
+struct Captured {
+  PortCounters counters;
+  Contents contents;
+};
+
+// Exchanges datagrams with the partner's port and ends; the capture at `path` has then what the port has counted.
+Captured exchangeAndEnd(std::unique_ptr<PacketPort> port, Partner& partner, const std::string& path, std::size_t count,
+                        std::size_t bytes) {
+  const LinkId link = linkPorts(*port, partner);
+  exchange(*port, link, count, bytes);
+  partner.meet();
+  const PortCounters counters = port->counters();
+  port.reset();
+  Captured captured{counters, contentsOf(path)};
+  EXPECT_TRUE(captured.contents.whole && captured.contents.inOrder);
+  EXPECT_EQ(captured.contents.frames, counters.packetsSent + counters.packetsReceived);
+  EXPECT_EQ(captured.contents.bytes, counters.bytesSent + counters.bytesReceived);
+  return captured;
+}
+
 TEST_F(PortCapture, MemifBothWays_FramesAndBytesAreThoseOfTheCounters) {
   const auto end = [](const std::string& name) {
     return ProcessEnd{[name](Partner& partner) {
-      auto port = openPort(capturing(name));
-      const LinkId link = linkPorts(*port, partner);
-      exchange(*port, link, 2'000, 50'000);
-      partner.meet();
-      const PortCounters counters = port->counters();
-      port.reset();
-      const Contents contents = contentsOf(pathOf(name));
-      EXPECT_TRUE(contents.whole && contents.inOrder);
-      EXPECT_EQ(contents.frames, counters.packetsSent + counters.packetsReceived);
-      EXPECT_EQ(contents.bytes, counters.bytesSent + counters.bytesReceived);
+      const auto [counters, contents] = exchangeAndEnd(openPort(capturing(name)), partner, pathOf(name), 2'000, 50'000);
       EXPECT_EQ(counters.captureFrames, contents.frames);
       EXPECT_EQ(counters.captureBytes, contents.bytes);
       EXPECT_EQ(counters.captureLost, 0u);
@@ -134,15 +146,7 @@ TEST_F(PortCapture, PciBothWays_ArpIsThereToo) {
       if (role == "client") partner.meet();
       auto port = openPort(config);
       if (role == "server") partner.meet();
-      const LinkId link = linkPorts(*port, partner);
-      exchange(*port, link, 300, 1'400);
-      partner.meet();
-      const PortCounters counters = port->counters();
-      port.reset();
-      const Contents contents = contentsOf(pathOf(name));
-      EXPECT_TRUE(contents.whole && contents.inOrder);
-      EXPECT_EQ(contents.frames, counters.packetsSent + counters.packetsReceived);
-      EXPECT_EQ(contents.bytes, counters.bytesSent + counters.bytesReceived);
+      const auto [counters, contents] = exchangeAndEnd(std::move(port), partner, pathOf(name), 300, 1'400);
       EXPECT_EQ(counters.captureFrames, contents.frames + contents.arpFrames);
       EXPECT_GE(contents.arpFrames, 1u);
       EXPECT_EQ(contents.longestKept, 1'400 + kFrameHeaderBytes);
