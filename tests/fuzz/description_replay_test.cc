@@ -2,12 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
+#include <array>
 #include <string>
 #include <vector>
 
+#include "tests/fuzz/corpus.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/sim/random.h"
 #include "tests/sim/settings.h"
@@ -15,20 +14,8 @@
 namespace gloo_bypass::fuzz {
 namespace {
 
-using Input = std::vector<std::uint8_t>;
-
 std::vector<Input> corpus() {
-  std::vector<std::filesystem::path> paths;
-  for (const char* const folder : {GLOO_BYPASS_FUZZ_CORPUS "/description", FABRIC_EXAMPLES}) {
-    for (const auto& entry : std::filesystem::directory_iterator(folder)) paths.push_back(entry.path());
-  }
-  std::sort(paths.begin(), paths.end());
-  std::vector<Input> inputs;
-  for (const auto& path : paths) {
-    std::ifstream file(path, std::ios::binary);
-    inputs.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
-  }
-  return inputs;
+  return inputsIn(std::array<std::string, 2>{GLOO_BYPASS_FUZZ_CORPUS "/description", FABRIC_EXAMPLES});
 }
 
 TEST(FuzzReplay, DescriptionCorpus_IsHandled) {

@@ -2,13 +2,11 @@
 // compiler. scripts/fuzz looks further.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
+#include <array>
 #include <string>
 #include <vector>
 
+#include "tests/fuzz/corpus.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/sim/random.h"
 #include "tests/sim/settings.h"
@@ -16,21 +14,10 @@
 namespace gloo_bypass::fuzz {
 namespace {
 
-using Input = std::vector<std::uint8_t>;
 using Target = void (*)(std::span<const std::uint8_t>);
 
 std::vector<Input> corpus(const std::string& name) {
-  std::vector<std::filesystem::path> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(std::string(GLOO_BYPASS_FUZZ_CORPUS) + "/" + name)) {
-    paths.push_back(entry.path());
-  }
-  std::sort(paths.begin(), paths.end());
-  std::vector<Input> inputs;
-  for (const auto& path : paths) {
-    std::ifstream file(path, std::ios::binary);
-    inputs.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
-  }
-  return inputs;
+  return inputsIn(std::array{std::string(GLOO_BYPASS_FUZZ_CORPUS) + "/" + name});
 }
 
 void replay(const std::string& name, Target target, std::size_t minimum) {
