@@ -15,7 +15,7 @@ from gloo_bypass_report.command import shown
 from gloo_bypass_report.records import RecordError
 from gloo_bypass_report.results import ResultsError, ResultsFolder, default_path
 
-from . import cells, guest_part, transports
+from . import cells, estimates, guest_part, transports
 from .options import KINDS, ROOT, kind_of
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
@@ -103,10 +103,9 @@ def draw(options):
 
 def announcement(options, plan, listed):
     times = f"{len(listed)} cells, {plan.repeats} time{'s' if plan.repeats > 1 else ''}"
-    least_s = kind_of(options.name).least_s
-    if least_s is None:
-        return times
-    return f"{times}: about {max(1, round(plan.repeats * least_s(plan, options.study) / 60))} min by the model and more on a slow machine"
+    measured = replace(plan, transports=tuple(one for one in plan.transports if any(cell.transport == one for cell in listed)))
+    least_s = kind_of(options.name).least_s(measured, options.study, len(os.sched_getaffinity(0)))
+    return f"{times}: {estimates.in_words(plan, least_s)} on a quick machine with nothing else to do"
 
 
 def in_guest(options):

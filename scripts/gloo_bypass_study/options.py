@@ -9,7 +9,7 @@ from fabric_run import place
 from fabric_run.command import sysctl
 from gloo_bypass_report.command import size_of
 
-from . import catalogue, cells, measurement, prediction, sweep_cells, sweeps, training, transports
+from . import catalogue, cells, estimates, measurement, sweep_cells, sweeps, training, transports
 
 ROOT = Path(__file__).resolve().parents[2]
 TRAINING_STEPS = 4   # at small size
@@ -106,13 +106,9 @@ def edge_problem(plan, _study):
     return ""
 
 
-def edge_least_s(plan, study):
-    return sum((1 + plan.warm_up + plan.rounds) * prediction.model_of(plan, study, cell).schedule_s + 5.0 for cell in cells.cells_of(plan))
-
-
 def add_training(parser, study):
     parser.add_argument("--scale", choices=("small", "published"), default="small",
-                        help="small: the first 4 steps of the epoch; published: all of it, hours (default small)")
+                        help="small: the first 4 steps of the epoch; published: all of it, minutes a run (default small)")
     add_common(parser, [variant.name for variant in study.variants], repeats=1)
     add_steps(parser, training.MODEL)
 
@@ -145,7 +141,7 @@ def training_problem(plan, study):
 
 
 def add_sweep(parser, study):
-    sizes = {name: f"{scale.bytes / 1e6:.4g} MB, {scale.rounds} rounds" if study.workload == sweeps.REDUCE else f"{scale.steps} steps" if scale.steps else "a whole epoch, hours"
+    sizes = {name: f"{scale.bytes / 1e6:.4g} MB, {scale.rounds} rounds" if study.workload == sweeps.REDUCE else f"{scale.steps} steps" if scale.steps else "a whole epoch"
              for name, scale in study.scales.items()}
     parser.add_argument("--scale", choices=tuple(study.scales), default="small",
                         help=f"small: {sizes['small']}; published: {sizes['published']} (default small)")
@@ -166,8 +162,8 @@ def sweep_plan(options):
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of study. plan_of(options); problem(plan, study): what is wrong with it, or ''; least_s: of one repeat by the model, None where the
-    processor's time decides; programs: names in cells.Programs, besides the fabric; guest_problem(plan, study): why it cannot be measured in the
+    """One kind of study. plan_of(options); problem(plan, study): what is wrong with it, or ''; least_s(plan, study, cores): of one repeat,
+    on a quick machine; programs: names in cells.Programs, besides the fabric; guest_problem(plan, study): why it cannot be measured in the
     guest, or ''."""
 
     studies: dict
@@ -177,7 +173,7 @@ class Kind:
     measurement: type
     programs: object
     plan_type: type
-    least_s: object = None
+    least_s: object
     guest_problem: object = lambda plan, study: ""
 
 
@@ -186,9 +182,11 @@ def sweep_programs(study):
 
 
 KINDS = (
-    Kind(catalogue.STUDIES, add_edge, edge_plan, edge_problem, measurement.EdgeMeasurement, lambda study: ("all_reduce_perf",), cells.Plan, edge_least_s),
-    Kind(training.STUDIES, add_training, training_plan, training_problem, measurement.TrainingMeasurement, lambda study: ("trainer", "analyser"), training.TrainingPlan),
-    Kind(sweeps.STUDIES, add_sweep, sweep_plan, sweep_cells.problem_of, measurement.SweepMeasurement, sweep_programs, sweeps.SweepPlan,
+    Kind(catalogue.STUDIES, add_edge, edge_plan, edge_problem, measurement.EdgeMeasurement, lambda study: ("all_reduce_perf",), cells.Plan,
+         estimates.edge_study_s),
+    Kind(training.STUDIES, add_training, training_plan, training_problem, measurement.TrainingMeasurement, lambda study: ("trainer", "analyser"), training.TrainingPlan,
+         estimates.training_study_s),
+    Kind(sweeps.STUDIES, add_sweep, sweep_plan, sweep_cells.problem_of, measurement.SweepMeasurement, sweep_programs, sweeps.SweepPlan, estimates.sweep_s,
          guest_problem=sweep_cells.guest_problem_of),
 )
 

@@ -1,12 +1,13 @@
 """Studies over RDMA, and TCP beside it: command lines, the guest's part, what is left out and why, and what is compared with what."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from conftest import MACHINE, write_run
 from gloo_bypass_report.records import RecordError
 from gloo_bypass_report.results import ResultsFolder
-from gloo_bypass_study import cells, command, guest_part, rendering, sweep_cells, sweep_prediction, sweep_reading, sweep_tables, sweeps, training, transports
+from gloo_bypass_study import cells, command, estimates, guest_part, rendering, sweep_cells, sweep_prediction, sweep_reading, sweep_tables, sweeps, training, transports
 
 PROGRAMS = cells.Programs("fabric-run", "fabric", "all_reduce_perf", "python3", "rank_probe.py", "ddp_train", "capture_analyser")
 WORLD_SIZE, LOSS = training.STUDIES["world-size"], sweeps.STUDIES["loss"]
@@ -188,3 +189,24 @@ def test_limit_straggler_IsLongerInTheGuestToo():
     study_of = sweeps.STUDIES["stragglers"]
     limits = [sweep_cells.run_limit_s(plan, study_of, training.TrainingCell(name, "RDMA")) for name in ("free", "0.25")]
     assert limits[1] == 4 * limits[0]
+
+
+@pytest.mark.parametrize("changes, study_of, low, high", [
+    # DistilGPT2, 25 steps over two transports; half of it on four ranks; the tiny model in the guest, four steps.
+    ({"transports": ("TCP", "DPDK"), "guest": (), "steps": 0}, WORLD_SIZE, 3, 8), ({"transports": ("TCP",), "guest": (), "steps": 0, "variants": ("ws=4",)}, WORLD_SIZE, 2, 6),
+    ({"transports": THERE}, WORLD_SIZE, 1, 4), ({"transports": ("RDMA",), "guest": ("RDMA",), "guest_model": "distilgpt2", "steps": 0}, WORLD_SIZE, 120, 3000)])
+def test_estimate_training_IsMinutesOrHours(changes, study_of, low, high):
+    plan = training_plan(**changes)
+    found_s = estimates.training_study_s(plan, study_of, 2)
+    assert low <= found_s / 60 <= high
+    assert estimates.in_words(plan, found_s).endswith("hours" if found_s > 7200 else "min")
+
+
+@pytest.mark.parametrize("name", ["flap", "loss", "stragglers"])
+def test_estimate_sweep_IsLongerInTheGuest(name):
+    study_of = sweeps.STUDIES[name]
+    scale = study_of.scales["small"]
+    plan = sweeps.SweepPlan(study=name, scale="small", variants=tuple(point.name for point in study_of.points), transports=("RDMA",), steps=scale.steps or 3, bytes=scale.bytes,
+                            rounds=scale.rounds, model=study_of.model)
+    there = replace(plan, guest=("RDMA",), guest_model=study_of.model)
+    assert estimates.sweep_s(plan, study_of, 2) < estimates.sweep_s(there, study_of, 2)
