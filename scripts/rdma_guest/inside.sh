@@ -13,6 +13,7 @@ mkdir -p /dev/pts /dev/shm
 mount -t devpts -o mode=620,ptmxmode=666 devpts /dev/pts
 mount -t tmpfs -o mode=1777 shm /dev/shm
 mount -t cgroup2 cgroup /sys/fs/cgroup
+echo +cpu > /sys/fs/cgroup/cgroup.subtree_control  # so that groups below may have a quota of processor time
 mount -t debugfs debugfs /sys/kernel/debug
 ln -sf /proc/self/fd /dev/fd
 for stream in 0:in 1:out 2:err; do ln -sf "fd/${stream%:*}" "/dev/std${stream#*:}"; done
