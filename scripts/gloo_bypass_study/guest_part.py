@@ -9,9 +9,7 @@
 Bounded by the limits of all its runs together, and by a day, the guest's longest. Units: seconds, MiB.
 """
 
-import contextlib
 import os
-from pathlib import Path
 
 from fabric_run import place
 from gloo_bypass_report import children, records
@@ -27,7 +25,6 @@ RANK_MIB = {training.MODEL: 3072, training.TINY: 512}
 RANK_OF_REDUCE_MIB = 512
 # Bytes of a rank for each of the vector that it reduces: in and out of the benchmark, what is checked, segments under way.
 VECTORS = 5
-QUOTAS = Path("/sys/fs/cgroup/cgroup.subtree_control")
 
 
 def memory_for_training(ranks, model):
@@ -48,7 +45,7 @@ def command_of(measurement, within, limit_s):
 
 def write_order(measurement, within):
     within.write_json(ORDER, {"schema": SCHEMA, "study": measurement.study.name, "plan": measurement.plan.as_record(),
-                              "programs": {name: str(value) for name, value in vars(measurement.programs).items()}})
+                              "programs": {name: str(value) for name, value in vars(measurement.programs).items() if value is not None}})
 
 
 def read_order(folder):
@@ -92,8 +89,3 @@ def take_over(measurement, within):
     record["guest"] = {"machine": found["machine"], "kernel_tcp": found["kernel_tcp"]}
     measurement.save()
 
-
-def allow_quotas():
-    """The guest is this study's own: its first control group hands processor time on, so that a straggler can have a quota."""
-    with contextlib.suppress(OSError):
-        QUOTAS.write_text("+cpu")

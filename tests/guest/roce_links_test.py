@@ -11,7 +11,8 @@ import subprocess
 import time
 from pathlib import Path
 
-FABRIC_RUN = Path(__file__).resolve().parents[2] / "scripts" / "fabric-run"
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+FABRIC_RUN = SCRIPTS / "fabric-run"
 FABRIC, PERF, ANALYSER = (os.environ[name] for name in ("FABRIC", "ALL_REDUCE_PERF", "ANALYSER"))
 LIMIT_S = 150
 DELAY_S = 0.1
@@ -56,6 +57,27 @@ def assert_capture(output, figures, edges):
     assert set(directions) == {("10.77.0.3", "10.77.0.2"), ("10.77.0.2", "10.77.0.3")}
     # Each frame once, as it enters.
     assert directions["10.77.0.3", "10.77.0.2"] <= edges["r1", "r0"]["offered"] and directions["10.77.0.2", "10.77.0.3"] <= edges["r0", "r1"]["offered"]
+
+
+def test_Study_PartOfTheGuest_MeasuresOverRdmaAndLeavesNothing(tmp_path):
+    before, folder = network_state(), tmp_path / "guest"
+    for name in ("raw", "logs"):
+        (folder / name).mkdir(parents=True)
+    plan = {"study": "edge-latency", "scale": "small", "transports": ["TCP", "RDMA"], "guest": ["RDMA"], "variants": [f"{1000 * DELAY_S:g}ms"], "segments": ["default"],
+            "repeats": 1, "ranks": 2, "bytes": 65536, "rounds": 1, "warm_up": 0}
+    programs = {"fabric_run": FABRIC_RUN, "fabric": FABRIC, "all_reduce_perf": PERF, "python": "/usr/bin/python3",
+                "probe": SCRIPTS / "gloo_bypass_study" / "rank_probe.py"}
+    (folder / "order.json").write_text(json.dumps({"schema": "gloo-bypass/study-order/1", "study": "edge-latency", "plan": plan,
+                                                   "programs": {name: str(path) for name, path in programs.items()}}))
+    done = subprocess.run([SCRIPTS / "study", "in-guest", folder], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    record = json.loads((folder / "results.json").read_text())
+    assert record["state"] == "complete", record["failures"]
+    run, = record["runs"]
+    # The rank behind the slow edge cannot end before its own half has crossed it.
+    assert run["cell"]["transport"] == "RDMA" and run["times_s"][0] >= DELAY_S and len(run["ranks"]) == 2
+    assert run["fabric"]["netem"] and run["bypass"]["packets_sent"] > 0
+    assert network_state() == before
 
 
 def test_FabricRun_RdmaInterrupted_LeavesNothing(tmp_path):

@@ -144,6 +144,16 @@ def test_study_bucketsOfATinyModel_AreLeftOutAndSaid(undrawn, doubled, capsys):
     assert capsys.readouterr().err.startswith("study: RDMA: in the guest the tiny model trains")
 
 
+def test_study_inTheGuestAlone_NeedsNoRightHere(undrawn, doubled, monkeypatch):
+    results = doubled()
+
+    def refuse():
+        raise command.FabricRunError("no right to make network namespaces here")
+    monkeypatch.setattr(command.enclosure, "check_right", refuse)
+    assert study("loss", "--variants", "0", "--transports", "RDMA", "--output", results) == 0
+    assert study("loss", "--variants", "0", "--transports", "TCP,RDMA", "--output", results.with_name("other")) == 2
+
+
 def test_study_withoutAGuest_RunsTheOthersAndSaysWhy(undrawn, doubled, monkeypatch, capsys):
     results = doubled()
 
