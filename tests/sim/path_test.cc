@@ -142,37 +142,6 @@ TEST(Rack, HundredMicroseconds_SwiftKeepsTheQueueShort) {
   }
 }
 
-// Takes the core from a host, and gives it back, for about `each` at a time.
-void interrupt(Simulation& simulation, Host& host, Duration each, Random* random) {
-  const auto next = [each, random] {
-    return Duration(static_cast<Duration::rep>(static_cast<double>(each.count()) * (0.5 + random->uniform())));
-  };
-  simulation.after(next(), [&simulation, &host, each, random, next] {
-    host.stop();
-    simulation.after(next(), [&simulation, &host, each, random] {
-      host.resume();
-      interrupt(simulation, host, each, random);
-    });
-  });
-}
-
-// Hosts that run half of the time, 3 ms on and 3 ms off: a wait for a core is no queue.
-TEST(Rack, HostsWaitForACore_MostOfTheLinkIsUsedWhileBothRun) {
-  Pair pair(PathModel::symmetric(linkOf(kGigabit, microseconds(25), 0, 200), 1472), SessionConfig{}, 1);
-  ASSERT_TRUE(pair.connectWithin(seconds(1)));
-  Stream stream(pair.a, pair.b, 1 << 20, 4);
-  pair.simulation.runFor(milliseconds(100));
-  stream.start();
-  Random random(5);
-  interrupt(pair.simulation, pair.a, milliseconds(3), &random);
-  interrupt(pair.simulation, pair.b, milliseconds(3), &random);
-  pair.simulation.runFor(milliseconds(300));
-  const std::uint64_t before = stream.deliveredBytes();
-  pair.simulation.runFor(seconds(1));
-  // Both run a quarter of the time; a window that fills the link's queue meanwhile gets more. With each wait taken for a queue: 0.22.
-  EXPECT_GT(static_cast<double>(stream.deliveredBytes() - before), 0.3 * kGigabit);
-}
-
 TEST(MemoryLink, LargeMessages_FillIt) {
   LinkModel link;
   link.setBytesPerSecond(10e9);

@@ -95,6 +95,7 @@ class Session::Impl {
   bool sendReset(TimePoint now, SessionDatagram* out);
   bool sendProbe(TimePoint now, SessionDatagram* out);
   bool sendProbeReply(TimePoint now, SessionDatagram* out);
+  bool nextDatagram(TimePoint now, SessionDatagram* out);
   bool mayTransmitFrame(TimePoint now);
   bool nextFrame(TimePoint now, std::uint64_t* sequence);
   bool nextLossProbe(std::uint64_t* sequence);
@@ -159,6 +160,8 @@ class Session::Impl {
   static constexpr std::size_t kOuterHeaderBytes = 42;
   // A chunk below this is not worth aligning.
   static constexpr std::size_t kAlignFromBytes = 1024;
+  // A thread that wants to run waits hardly longer for its core.
+  static constexpr Duration kMostLateness = std::chrono::milliseconds(30);
   static constexpr Duration kLinger = std::chrono::seconds(30);
   // How long a closed session answers what the peer repeats because our last acknowledgement was lost.
   static constexpr Duration kMaxTimeWait = std::chrono::seconds(1);

@@ -229,6 +229,7 @@ void Session::Impl::finishAcknowledgement(TimePoint now, std::size_t lostBytes) 
   if (config_.losslessLink) return;
   choosePath();
   pacer_.setRate(congestion_->pacingRate(), probe_.confirmed());
+  pacer_.setLateness(std::min<Duration>(sample.smoothedRtt, kMostLateness));
   if (longPath_) resizeBuffers();
   lossEstimate_.onSent(sentFrames());
   chooseRepair();

@@ -250,6 +250,12 @@ void Session::Impl::settleLast() {
 bool Session::Impl::pollTransmit(TimePoint now, SessionDatagram* out) {
   settleLast();
   pacingBlocked_ = false;
+  const bool any = nextDatagram(now, out);
+  pacer_.setBacklogged(any || pacingBlocked_);
+  return any;
+}
+
+bool Session::Impl::nextDatagram(TimePoint now, SessionDatagram* out) {
   if (resetDue_) return sendReset(now, out);
   if (handshake_.due() && remoteId_ != 0) return sendHello(now, out);
   if (state_ == SessionState::kFailed || state_ == SessionState::kIdle || !handshake_.done()) return false;

@@ -24,6 +24,7 @@ constexpr double kMinWindowDatagrams = 4;
 // Acknowledgements come late and in clumps: the window has this much on top of gain x BDP ([BBR1] "send quantum" x 3).
 constexpr double kAllowanceDatagrams = 8;
 constexpr double kAllowanceSeconds = 0.001;
+constexpr double kMaxAggregationSeconds = 0.1;
 constexpr double kFullPipeGrowth = 1.25;
 constexpr int kFullPipeRounds = 3;
 constexpr double kLossThreshold = 0.08;
@@ -54,6 +55,7 @@ void Bbr::onAck(const AckSample& sample) {
   const bool roundStart = updateRound(sample);
   updateLoss(roundStart, sample);
   updateBandwidth(sample);
+  updateAggregation(sample);
   checkFullPipe(roundStart, sample);
   checkDrain(sample);
   updateCycle(sample);
@@ -113,6 +115,19 @@ void Bbr::updateBandwidth(const AckSample& sample) {
   roundBandwidth_ = std::max(roundBandwidth_, rate);
   // A sample that the application limited says only "at least this".
   if (!sample.appLimited || rate >= maxBandwidth_.maximum()) maxBandwidth_.update(round_, rate);
+}
+
+// [BBR2] "BBRUpdateACKAggregation".
+void Bbr::updateAggregation(const AckSample& sample) {
+  if (sample.ackedBytes == 0) return;
+  double expected = bandwidth() * seconds(sample.now - aggregationStart_);
+  if (aggregatedBytes_ <= expected) {
+    aggregationStart_ = sample.now;
+    aggregatedBytes_ = expected = 0;
+  }
+  aggregatedBytes_ += static_cast<double>(sample.ackedBytes);
+  const double most = std::min(window_, bandwidth() * kMaxAggregationSeconds);
+  aggregation_.update(round_, std::min(aggregatedBytes_ - expected, most));
 }
 
 // [BBR1] "Estimating When Startup has Filled the Pipe"; [BBR2] "Exiting Startup Based on Packet Loss".
@@ -228,7 +243,7 @@ void Bbr::updateControl(const AckSample& sample) {
     windowBeforeTimeout_ = 0;
   }
   if (bandwidth() > 0 && minRtt_ > Duration{0} && pipeFull_) {
-    const double allowance = kAllowanceDatagrams * mss_ + bandwidth() * kAllowanceSeconds;
+    const double allowance = kAllowanceDatagrams * mss_ + bandwidth() * kAllowanceSeconds + aggregation_.maximum();
     window_ = std::min(window_ + acked, bdpBytes(windowGain_) + allowance);
   } else if (bandwidth() <= 0 || window_ < bdpBytes(windowGain_) || window_ < kInitialWindowDatagrams * mss_ || round_ <= 1) {
     window_ += acked;  // startup: doubles each round

@@ -11,6 +11,9 @@
 //                  +-- pipe never filled -- PROBE_RTT <-- minRtt is old -+   |  (from every state)
 //                                               +------- 200 ms and a round -+
 //
+// Acknowledgements that come in clumps (a peer that waits for its core, a radio link) need more in flight: [BBR2]
+// "BBRUpdateACKAggregation". Without, two processes that share a core would bring each other's rate down, step by step, to almost nothing.
+//
 // What differs from [BBR2], because the paths this is for (continents, tunnels, radio) lose without being full:
 // - A loss rate below kLossThreshold (8 % of a round; the draft has 2 %), or without a queue, is taken for the path's noise.
 //   Loss above it, with a queue, holds the rate to what is delivered until the next probe.
@@ -51,6 +54,7 @@ class Bbr final : public CongestionController {
 
   bool updateRound(const AckSample& sample);
   void updateBandwidth(const AckSample& sample);
+  void updateAggregation(const AckSample& sample);
   void updateLoss(bool roundStart, const AckSample& sample);
   void checkFullPipe(bool roundStart, const AckSample& sample);
   void checkDrain(const AckSample& sample);
@@ -73,6 +77,9 @@ class Bbr final : public CongestionController {
 
   // The model.
   WindowedMaximum<kBandwidthRounds> maxBandwidth_;
+  WindowedMaximum<kBandwidthRounds> aggregation_;  // bytes acknowledged at once beyond what the bandwidth explains
+  TimePoint aggregationStart_{};
+  double aggregatedBytes_ = 0;  // acknowledged since then
   double bandwidthLow_;  // bw_lo: after a round of heavy loss, until the next probe; else infinity
   Duration minRtt_{0};
   TimePoint minRttStamp_{};

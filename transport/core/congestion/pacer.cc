@@ -40,7 +40,7 @@ void Pacer::setRate(double bytesPerSecond, std::size_t datagramBytes) {
 
 void Pacer::onSent(TimePoint now, std::size_t bytes) {
   lastSent_ = now;
-  next_ = std::max(next_, now) + timeFor(bytes);
+  next_ = std::max(next_, backlogged_ ? now - lateness_ : now) + timeFor(bytes);
 }
 
 void Pacer::undo(std::size_t bytes) { next_ -= timeFor(bytes); }

@@ -5,7 +5,8 @@
 //
 // A leaky bucket kept as one point in time (the "theoretical arrival time" of ITU-T I.371's GCRA): `next_` is when the
 // bucket would be empty. A burst of up to burstBytes() passes at once, so a timer that fires late by less than the
-// burst's duration costs no throughput.
+// burst's duration costs no throughput. A sender that is kept from running, though it has something to send, makes up for
+// up to `lateness` of it: else two processes that share a core would send at half of the rate, measure that, and take it for the path's.
 #pragma once
 
 #include <cstddef>
@@ -19,6 +20,10 @@ class Pacer {
  public:
   // Bytes per second; infinity (the start): not paced. Cheap when the rate is as before. `datagramBytes`: the largest one.
   void setRate(double bytesPerSecond, std::size_t datagramBytes);
+  // How much of the time in which it could not run a sender makes up for.
+  void setLateness(Duration most) { lateness_ = most; }
+  // From now on, until it is said otherwise: whether there is something to send that only pacing, or a wait for a core, holds back.
+  void setBacklogged(bool backlogged) { backlogged_ = backlogged; }
   // The next datagram may go at this time or later; a time in the past means now.
   TimePoint releaseTime() const { return next_ - tolerance_; }
   bool mayReleaseAt(TimePoint now) const { return releaseTime() <= now; }
@@ -39,6 +44,8 @@ class Pacer {
   std::size_t datagramBytes_ = 0;
   std::size_t burstBytes_ = 0;
   Duration tolerance_{0};
+  Duration lateness_{0};
+  bool backlogged_ = false;
   TimePoint lastSent_ = TimePoint{} - std::chrono::hours(24);
   TimePoint next_ = TimePoint{} - std::chrono::hours(24);  // long ago: nothing is held back at the start
 };
