@@ -447,6 +447,11 @@ std::vector<Setting> rdmaSettings() {
           "GLOO_BYPASS_RDMA_TRAFFIC_CLASS", "", 0, 255, "RDMA: traffic class; RoCEv2: DSCP times 4, plus ECN",
           [](TransportConfig & c) -> auto& { return c.rdma.trafficClass; }),
       integerSetting(
+      integerSetting(
+          "GLOO_BYPASS_RDMA_READ_BYTES", "bytes", 64 * kKiB, kGiB,
+          "RDMA: most that READs under way carry from one peer together, each at most half; a network that loses what "
+          "waits must hold it",
+          [](TransportConfig & c) -> auto& { return c.rdma.readBytes; }),
           "GLOO_BYPASS_RDMA_SERVICE_LEVEL", "", 0, 15, "RDMA: service level; RoCE: priority, 0 to 7",
           [](TransportConfig & c) -> auto& { return c.rdma.serviceLevel; }),
       integerSetting(

@@ -91,6 +91,7 @@ TEST(Settings_Table, OneValueChanged_ExactlyThatSettingDiffers) {
                                            {"GLOO_BYPASS_RDMA_CREDITS", "8"},
                                            {"GLOO_BYPASS_RDMA_CHUNK_BYTES", "8388608"},
                                            {"GLOO_BYPASS_RDMA_TRAFFIC_CLASS", "106"},
+                                           {"GLOO_BYPASS_RDMA_READ_BYTES", "262144"},
                                            {"GLOO_BYPASS_RDMA_SERVICE_LEVEL", "3"},
                                            {"GLOO_BYPASS_RDMA_TIMEOUT", "31"},
                                            {"GLOO_BYPASS_RDMA_RETRY_COUNT", "0"},
@@ -151,6 +152,7 @@ TEST(Settings_Parse, WrongValue_NamesVariableValueAndWhatIsAllowed) {
                                           {"GLOO_BYPASS_RDMA_CHUNK_BYTES", "65535"},
                                           {"GLOO_BYPASS_RDMA_CHUNK_BYTES", "8388609"},
                                           {"GLOO_BYPASS_RDMA_TRAFFIC_CLASS", "256"},
+                                          {"GLOO_BYPASS_RDMA_READ_BYTES", "65535"},
                                           {"GLOO_BYPASS_RDMA_TIMEOUT", "0"},
                                           {"GLOO_BYPASS_RDMA_RETRY_COUNT", "8"}};
   for (const auto& [name, text] : wrong) {

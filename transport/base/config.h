@@ -71,7 +71,8 @@ struct RdmaConfig {
   int gidIndex = -1;                   // -1: the RoCEv2 GID that maps the interface's IPv4 address
   std::size_t eagerBytes = 32 * 1024;  // up to here a message is copied and sent at once; longer ones are read by the receiver
   unsigned credits = 64;               // receives posted for each peer
-  std::size_t chunkBytes = 1u << 20;   // of one RDMA READ
+  std::size_t chunkBytes = 1u << 20;   // of one RDMA READ, and no more than half of readBytes
+  std::size_t readBytes = 16u << 20;   // of all READs under way from one peer: what its network is sent at once
   unsigned trafficClass = 0;
   unsigned serviceLevel = 0;
   unsigned timeoutExponent = 16;       // wait for an acknowledgement: 4.096 us * 2^n (InfiniBand, Local ACK Timeout)

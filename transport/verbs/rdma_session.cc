@@ -306,6 +306,7 @@ void RdmaSession::releaseMemory() {
   });
   toRead_.clear();
   for (ReadsRail& rail : reads_) rail.underWay.clear();
+  readBytesUnderWay_ = 0;
 }
 
 bool RdmaSession::lingerForLarge() {

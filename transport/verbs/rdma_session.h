@@ -110,9 +110,13 @@ class RdmaSession final : private ControlObserver {
     std::byte* destination = nullptr;
   };
   using Matcher = MessageMatcher<Incoming>;
+  struct ReadUnderWay {
+    SlotIndex slot = kNoSlot;
+    std::size_t bytes = 0;
+  };
   struct ReadsRail {
     std::unique_ptr<QueuePair> pair;
-    RingQueue<SlotIndex> underWay;  // READs of a queue pair complete in order
+    RingQueue<ReadUnderWay> underWay;  // READs of a queue pair complete in order
   };
 
   // ControlObserver
@@ -145,6 +149,7 @@ class RdmaSession final : private ControlObserver {
   bool pumpReads();
   bool postRead(SlotIndex slot, std::size_t rail);
   std::size_t chunkOf(const Incoming& incoming) const;
+  void onRead(ReadsRail& rail);
   void finishRead(SlotIndex slot);
   void awaitLanding(const std::vector<SlotIndex>& slots);
   void complete(SlotIndex slot);
@@ -195,6 +200,7 @@ class RdmaSession final : private ControlObserver {
   // Receiving
   Matcher matcher_;
   RingQueue<SlotIndex> toRead_;         // matched, with bytes to ask for
+  std::size_t readBytesUnderWay_ = 0;   // over all rails; at most readBytes of the settings, or one READ's
   RingQueue<std::uint64_t> toConfirm_;  // ids of messages that were read
   std::size_t announcedHere_ = 0;       // announced to us and not confirmed
   std::uint32_t framesReceived_ = 0, toldFrames_ = 0;

@@ -170,8 +170,10 @@ void RdmaSession::begin(SlotIndex slot) {
 }
 
 std::size_t RdmaSession::chunkOf(const Incoming& incoming) const {
-  std::size_t chunk =
-      std::min<std::size_t>(device_.config.rdma.chunkBytes, device_.rails[0]->rail().attributes.max_msg_sz);
+  const RdmaConfig& config = device_.config.rdma;
+  // Two at a time at the least: while one arrives the next one has been asked for.
+  std::size_t chunk = std::min({config.chunkBytes, std::max<std::size_t>(config.readBytes / 2, 1),
+                                std::size_t{device_.rails[0]->rail().attributes.max_msg_sz}});
   if (reads_.size() > 1) {
     const auto share = static_cast<std::size_t>((incoming.length + reads_.size() - 1) / reads_.size());
     const std::size_t stripe = (share + kStripeAlignment - 1) / kStripeAlignment * kStripeAlignment;
@@ -188,6 +190,9 @@ bool RdmaSession::pumpReads() {
     });
     if (freest->underWay.size() >= freest->pair->readDepth()) break;
     const SlotIndex slot = toRead_.front();
+    if (readBytesUnderWay_ > 0 && readBytesUnderWay_ + chunkOf(matcher_[slot].body) > device_.config.rdma.readBytes) {
+      break;
+    }
     if (!postRead(slot, static_cast<std::size_t>(freest - reads_.begin()))) return true;
     const Incoming& body = matcher_[slot].body;
     if (body.requested == body.length) (void)toRead_.popFront();
@@ -216,9 +221,16 @@ bool RdmaSession::postRead(SlotIndex slot, std::size_t rail) {
   }
   body.requested += bytes;
   ++body.underWay;
-  reads_[rail].underWay.pushBack(slot);
+  reads_[rail].underWay.pushBack({slot, bytes});
+  readBytesUnderWay_ += bytes;
   ++counters_.packetsSent;
   return true;
+}
+
+void RdmaSession::onRead(ReadsRail& rail) {
+  const ReadUnderWay read = rail.underWay.popFront();
+  readBytesUnderWay_ -= read.bytes;
+  finishRead(read.slot);
 }
 
 void RdmaSession::finishRead(SlotIndex slot) {
@@ -276,7 +288,7 @@ void RdmaSession::awaitLanding(const std::vector<SlotIndex>& slots) {
   // A slot may be another message's once it is over; no READ of that one is posted meanwhile.
   const auto underWay = [&](ReadsRail& rail) {
     for (std::size_t i = 0; i < rail.underWay.size(); ++i) {
-      if (std::find(slots.begin(), slots.end(), rail.underWay.at(i)) != slots.end()) return true;
+      if (std::find(slots.begin(), slots.end(), rail.underWay.at(i).slot) != slots.end()) return true;
     }
     return false;
   };

@@ -189,7 +189,7 @@ bool RdmaSession::flushFrames() {
 void RdmaSession::onSent(WorkKind kind, std::uint32_t number) {
   if (kind == WorkKind::kRead) {
     if (number >= reads_.size() || reads_[number].underWay.empty()) return;  // of queue pairs that are gone
-    finishRead(reads_[number].underWay.popFront());
+    onRead(reads_[number]);
     return;
   }
   while (!postedSlots_.empty()) {

@@ -17,6 +17,7 @@ class PostedOrder {
   explicit PostedOrder(RdmaEnd& end) : end_(end) {
     end_.exclusive([this] {
       sendsBeforeRead = reads = sends = 0;
+      readBytes = 0;
       original = std::exchange(end_.context->ops.post_send, count);
     });
   }
@@ -27,11 +28,13 @@ class PostedOrder {
   PostedOrder& operator=(const PostedOrder&) = delete;
 
   static inline std::atomic<int> sendsBeforeRead, reads, sends;
+  static inline std::atomic<std::size_t> readBytes;
 
  private:
   static int count(ibv_qp* pair, ibv_send_wr* list, ibv_send_wr** bad) {
     for (const ibv_send_wr* work = list; work != nullptr; work = work->next) {
       if (work->opcode == IBV_WR_RDMA_READ && reads++ == 0) sendsBeforeRead = sends.load();
+      if (work->opcode == IBV_WR_RDMA_READ) readBytes += work->sg_list[0].length;
       if (work->opcode == IBV_WR_SEND) ++sends;
     }
     return original(pair, list, bad);
@@ -78,6 +81,32 @@ TEST_F(RdmaOrder, ReceiveAndSendAtOnce_FrameGoesBeforeTheRead) {
   EXPECT_GE(PostedOrder::sendsBeforeRead, 1);
   ASSERT_TRUE(a->waitReceived(1));
   EXPECT_EQ(in, out);
+}
+
+// None of them completes: what has been asked for is under way.
+TEST_F(RdmaOrder, ReadBytesAreBounded_TheRestIsAskedForWhenThoseHaveCome) {
+  TransportConfig bounded = rdmaConfig("soft0");
+  bounded.rdma.readBytes = 256 * 1024;
+  open(bounded, rdmaConfig("soft1"));
+  announce(1);
+  announce(2);
+  std::vector<std::byte> second(kLarge);
+  {
+    const PostedOrder order(*a);
+    rnic.setPaused(true);
+    ASSERT_TRUE(a->receive(1, 1, in).ok());
+    ASSERT_TRUE(a->receive(2, 2, second).ok());
+    std::uint64_t polls = 0;
+    (void)a->transport->progress().waitUntil([&] { return ++polls > 2000; }, monotonicNow() + kRnicPatience, true);
+    EXPECT_EQ(PostedOrder::reads, 2);
+    EXPECT_EQ(PostedOrder::readBytes, bounded.rdma.readBytes);
+    rnic.setPaused(false);
+    ASSERT_TRUE(a->waitReceived(1));
+    ASSERT_TRUE(a->waitReceived(2));
+    EXPECT_EQ(PostedOrder::readBytes, 2 * kLarge);
+  }
+  EXPECT_EQ(in, out);
+  EXPECT_EQ(second, out);
 }
 
 // Gloo's ring posts a receive, then a send, then waits. A thread that was kept waiting in between may find the READ posted.
