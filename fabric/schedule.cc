@@ -19,6 +19,17 @@ Duration longestWay(const EdgeModel& model) {
   return model.delay + model.jitter + model.reorderDelay + drain;
 }
 
+// f(edge, model): what each edge is at the start, and each time that it changes.
+template <typename F>
+void forEachModel(const Description& description, F&& f) {
+  const std::size_t hosts = description.hosts.size();
+  for (std::size_t i = 0; i < description.edges.size(); ++i) f(EdgeId{i / hosts, i % hosts}, description.edges[i]);
+  Schedule schedule(description);
+  while (const std::optional<Duration> at = schedule.next()) {
+    for (const EdgeUpdate& update : schedule.due(*at)) f(update.edge, update.model);
+  }
+}
+
 }  // namespace
 
 Schedule::Schedule(const Description& description)
@@ -68,22 +79,31 @@ EdgeModel modelAt(const EdgeModel& start, std::span<const ScheduledChange> chang
 }
 
 Duration longestRoundTrip(const Description& description) {
-  std::vector<Duration> longest;
-  for (const EdgeModel& model : description.edges) longest.push_back(longestWay(model));
-  Schedule schedule(description);
-  while (const std::optional<Duration> at = schedule.next()) {
-    for (const EdgeUpdate& update : schedule.due(*at)) {
-      Duration& way = longest[update.edge.from * description.hosts.size() + update.edge.to];
-      way = std::max(way, longestWay(update.model));
-    }
-  }
-  Duration found{0};
   const std::size_t hosts = description.hosts.size();
+  std::vector<Duration> longest(description.edges.size(), Duration{0});
+  forEachModel(description, [&](EdgeId edge, const EdgeModel& model) {
+    Duration& way = longest[edge.from * hosts + edge.to];
+    way = std::max(way, longestWay(model));
+  });
+  Duration found{0};
   for (std::size_t from = 0; from < hosts; ++from) {
     for (std::size_t to = from + 1; to < hosts; ++to) {
       found = std::max(found, longest[from * hosts + to] + longest[to * hosts + from]);
     }
   }
+  return found;
+}
+
+NarrowestEdges narrowestEdges(const Description& description) {
+  NarrowestEdges found;
+  const auto narrow = [](std::uint64_t& least, std::uint64_t value) {
+    if (value > 0 && (least == 0 || value < least)) least = value;
+  };
+  forEachModel(description, [&](EdgeId edge, const EdgeModel& model) {
+    if (edge.from == edge.to || model.rateBitsPerSecond == 0) return;
+    narrow(found.rateBitsPerSecond, model.rateBitsPerSecond);
+    narrow(found.queueBytes, model.queueBytes);
+  });
   return found;
 }
 

@@ -50,4 +50,10 @@ class Schedule {
 // limit count as empty. What must wait longer than that before it counts a frame as lost: the timeouts of queue pairs.
 Duration longestRoundTrip(const Description& description);
 
+// Of all edges and at any time; 0: none is limited. An edge without a rate has no queue.
+struct NarrowestEdges {
+  std::uint64_t rateBitsPerSecond = 0, queueBytes = 0;
+};
+NarrowestEdges narrowestEdges(const Description& description);
+
 }  // namespace gloo_bypass::fabric

@@ -26,9 +26,16 @@ LOCAL_MOVED_TO = 1
 READY_S = 20.0
 POLL_S = 0.05
 DEVICES = Path("/sys/class/infiniband")
+TIMEOUT, READ_BYTES = "GLOO_BYPASS_RDMA_TIMEOUT", "GLOO_BYPASS_RDMA_READ_BYTES"
 # 4.096 us times 2 to the power of a queue pair's timeout.
 TIMEOUT_UNIT_S = 4.096e-6
-LEAST_TIMEOUT, MOST_TIMEOUT = 16, 31
+MOST_TIMEOUT = 31
+# A second. With the default, a quarter of one, ranks that waited for a processor of the guest began every fifth READ again though nothing was lost.
+LEAST_TIMEOUT = 18
+# Gloo's ring has two segments of 1 MiB under way from one peer.
+LEAST_READ_BYTES, MOST_READ_BYTES = 2**16, 2**22
+# Bytes of frames for each byte that a READ brings, headers included: at the smallest path MTU that fabric-run has, 256 bytes.
+FRAMES_PER_PAYLOAD = 1.25
 # Frames that may wait for a processor at the other end of a veth pair. SoftRoCE sends the answer to a READ of 1 MiB at once, in up to 4,096 of them,
 # takes a lost one for a device without resources, and may fail the connection for it; the kernel's default is 1,000.
 BACKLOG, BACKLOG_FRAMES = Path("/proc/sys/net/core/netdev_max_backlog"), 65536
@@ -44,9 +51,30 @@ def device_of(index):
     return f"rxe-fabric-{index}"
 
 
+def read_bytes_for(description):
+    """GLOO_BYPASS_RDMA_READ_BYTES: half of the smallest queue, since SoftRoCE sends all that was asked for at once; with their headers, and beside the
+    frames of other queue pairs, the answers then fit."""
+    queue = description["smallest_queue_bytes"]
+    return min(MOST_READ_BYTES, max(LEAST_READ_BYTES, queue // 2)) if queue else MOST_READ_BYTES
+
+
+def longest_wait_s(description, read_bytes):
+    """Of a request for its answer: behind full queues, or, where these have no limit, behind all that was asked for of one peer."""
+    rate = description["lowest_rate_bit_s"]
+    return description["longest_round_trip_s"] + (8 * FRAMES_PER_PAYLOAD * read_bytes / rate if rate else 0.0)
+
+
 def timeout_for(round_trip_s):
-    """GLOO_BYPASS_RDMA_TIMEOUT: the least that outlasts this round trip, and no less than its default."""
+    """GLOO_BYPASS_RDMA_TIMEOUT: the least that outlasts this round trip."""
     return next((power for power in range(LEAST_TIMEOUT, MOST_TIMEOUT) if TIMEOUT_UNIT_S * 2**power >= PATIENCE * round_trip_s), MOST_TIMEOUT)
+
+
+def settings_for(description, environment):
+    """What queue pairs are told of these links; `environment` overrides it."""
+    own = {READ_BYTES: read_bytes_for(description)}
+    given = environment.get(READ_BYTES, "")
+    own[TIMEOUT] = timeout_for(longest_wait_s(description, int(given) if given.isdecimal() else own[READ_BYTES]))
+    return own | {name: environment[name] for name in own if name in environment}
 
 
 def network_of(host):

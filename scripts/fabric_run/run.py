@@ -21,7 +21,6 @@ ETHERNET_HEADER = 14
 LOOPBACK = "127.0.0.1"
 # Ranks with a network namespace each.
 OWN_NAMESPACES = ("TCP", "DPDK-netdev")
-RDMA_TIMEOUT = "GLOO_BYPASS_RDMA_TIMEOUT"
 
 
 def description_flags(options):
@@ -117,9 +116,8 @@ class Run:
             if self.options.transport == "DPDK-netdev":
                 values |= {"GLOO_BYPASS_LINK": "netdev", "GLOO_BYPASS_INTERFACE": network.INTERFACE}
         elif self.roce:
-            timeout = os.environ.get(RDMA_TIMEOUT, roce.timeout_for(self.description["longest_round_trip_s"]))
             values |= {"MASTER_ADDR": LOOPBACK, "GLOO_SOCKET_IFNAME": roce.interface_of(index),
-                       "GLOO_BYPASS_RDMA_DEVICES": roce.device_of(index), RDMA_TIMEOUT: timeout}
+                       "GLOO_BYPASS_RDMA_DEVICES": roce.device_of(index), **roce.settings_for(self.description, os.environ | dict(self.options.env))}
         else:
             values |= {"MASTER_ADDR": LOOPBACK, "GLOO_BYPASS_LINK": "pci", "GLOO_BYPASS_PCI_ADDRESS": self.memif_device(index),
                        "GLOO_BYPASS_IPV4": f"{host['ipv4']}/{host['prefix_length']}", "GLOO_BYPASS_MTU": self.options.mtu}

@@ -141,5 +141,32 @@ TEST(LongestRoundTrip, EventThatPasses_Counts) {
             milliseconds(140));
 }
 
+TEST(NarrowestEdges, NoRate_IsNoLimitWhateverTheQueue) {
+  const NarrowestEdges found = narrowestEdges(good("ranks = 3\ndefaults.queue = \"10kB\""));
+  EXPECT_EQ(found.rateBitsPerSecond, 0u);
+  EXPECT_EQ(found.queueBytes, 0u);
+}
+
+TEST(NarrowestEdges, RatesAndQueuesOfSeveralEdgesAndEvents_LeastOfEachIsFound) {
+  const NarrowestEdges found = narrowestEdges(good(R"(
+    ranks = 3
+    defaults.rate = "1Gbit/s"
+    defaults.queue = "1MB"
+    [[edge]]
+    from = "r2"
+    to = "r1"
+    rate = "50Mbit/s"
+    queue = "unlimited"
+    [[event]]
+    at = "5s"
+    for = "1s"
+    from = "r0"
+    to = "r1"
+    queue = "20kB"
+  )"));
+  EXPECT_EQ(found.rateBitsPerSecond, 50'000'000u);
+  EXPECT_EQ(found.queueBytes, 20'000u);
+}
+
 }  // namespace
 }  // namespace gloo_bypass::fabric

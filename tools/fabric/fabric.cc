@@ -173,12 +173,15 @@ void printDescriptionAsJson(const Description& description) {
                        {"emulates", describe(description.edge(from, to))}});
     }
   }
+  const NarrowestEdges narrowest = narrowestEdges(description);
   const nlohmann::ordered_json all{
       {"seed", description.seed},
       {"hosts", hosts},
       {"edges", edges},
       {"timed_changes", description.events.size()},
-      {"longest_round_trip_s", std::chrono::duration<double>(longestRoundTrip(description)).count()}};
+      {"longest_round_trip_s", std::chrono::duration<double>(longestRoundTrip(description)).count()},
+      {"lowest_rate_bit_s", narrowest.rateBitsPerSecond},
+      {"smallest_queue_bytes", narrowest.queueBytes}};
   fmt::print("{}\n", jsonText(all, 1));
 }
 

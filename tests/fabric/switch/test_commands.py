@@ -45,7 +45,7 @@ def test_Check_Description_PrintsHostsAndEdges():
     as_json = json.loads(fabric("--check", "--ranks", "3", "--json").stdout)
     assert [host["ipv4"] for host in as_json["hosts"]] == ["10.77.0.2", "10.77.0.3", "10.77.0.4"]
     assert len(as_json["edges"]) == 6
-    assert as_json["longest_round_trip_s"] == 0
+    assert as_json["longest_round_trip_s"] == 0 and as_json["lowest_rate_bit_s"] == 0 and as_json["smallest_queue_bytes"] == 0
 
 
 @pytest.mark.parametrize("words, said", [

@@ -117,10 +117,28 @@ def test_GuestRun_LongerThanAGuestMayLive_IsRefusedBeforeAnything(tmp_path):
     assert failure.value.status == 2 and not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize("round_trip_s, power", [(0.0, 16), (0.08, 16), (0.1, 17), (0.3, 18), (1e6, 31)])
+@pytest.mark.parametrize("round_trip_s, power", [(0.0, 18), (0.3, 18), (0.4, 19), (1e6, 31)])
 def test_QueuePairTimeout_RoundTrip_IsOutlastedThreefold(round_trip_s, power):
     assert roce.timeout_for(round_trip_s) == power
     assert power == 31 or 4.096e-6 * 2**power >= 3 * round_trip_s
+
+
+@pytest.mark.parametrize("queue, read_bytes", [(0, 2**22), (10_000, 2**16), (2**20, 2**19), (2**30, 2**22)])
+def test_QueuePairSettings_SmallestQueue_HoldsTheAnswersOfAllReads(queue, read_bytes):
+    description = {"longest_round_trip_s": 0.001, "lowest_rate_bit_s": 10**10, "smallest_queue_bytes": queue}
+    assert roce.settings_for(description, {}) == {roce.READ_BYTES: read_bytes, roce.TIMEOUT: 18}
+
+
+def test_QueuePairSettings_SlowEdgeWithoutAQueueLimit_TimeoutOutlastsAllThatWasAskedFor():
+    description = {"longest_round_trip_s": 0.0, "lowest_rate_bit_s": 10**7, "smallest_queue_bytes": 0}
+    assert 4.096e-6 * 2**roce.settings_for(description, {})[roce.TIMEOUT] >= 3 * 8 * 2**22 / 10**7
+    assert 4.096e-6 * 2**roce.settings_for(description, {roce.READ_BYTES: str(2**30)})[roce.TIMEOUT] >= 3 * 8 * 2**30 / 10**7
+
+
+def test_QueuePairSettings_Environment_Overrides():
+    description = {"longest_round_trip_s": 0.0, "lowest_rate_bit_s": 0, "smallest_queue_bytes": 0}
+    given = {roce.READ_BYTES: "many", roce.TIMEOUT: "7", "OTHER": "1"}
+    assert roce.settings_for(description, given) == {roce.READ_BYTES: "many", roce.TIMEOUT: "7"}  # the ranks refuse what is wrong
 
 
 def test_SpareAddress_HighestThatNoHostHas_OrNone():
