@@ -22,7 +22,7 @@ from gloo_bypass_model import framing, schedule
 
 from . import catalogue, cells, transports
 
-LONG_PATH_RTT_MS = 1.0   # GLOO_BYPASS_LONG_PATH_RTT_US
+LONG_PATH_RTT_MS = 0.3   # GLOO_BYPASS_LONG_PATH_RTT_US
 DRAWS = 15               # of losses: their mean is steady to a few per cent
 ROCE_4096_LEAST_MTU = 4176   # SoftRoCE keeps 80 bytes of a packet for headers
 

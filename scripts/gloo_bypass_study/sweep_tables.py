@@ -58,15 +58,16 @@ class Row:
 
 def times_down(run, plan, point):
     """How often the link went down while steps were timed: by the time that they took."""
-    return max(1, min(point.times_down(run["cell"]["transport"] in plan.guest), round(math.fsum(run["step_slowest_s"]) / point.period_s)))
+    in_guest = run["cell"]["transport"] in plan.guest
+    return max(1, min(point.times_down(in_guest), round(math.fsum(run["step_slowest_s"]) / point.period_s(in_guest))))
 
 
 def lost_times(run, plan, point):
     """By how much the slowest steps' all-reduces, as many as there were times down, took longer than the middle one. Not the steps: what computing
-    loses on a busy machine is no link's fault."""
-    reduces = sorted(run["ar_slowest_s"], reverse=True)
+    loses on a busy machine is no link's fault. None where it was down in half of the steps and more: no middle one is then free of it."""
+    reduces, times = sorted(run["ar_slowest_s"], reverse=True), times_down(run, plan, point)
     usual = statistics.median(reduces)
-    return [one - usual for one in reduces[:times_down(run, plan, point)]]
+    return [one - usual for one in reduces[:times]] if 2 * times < len(reduces) else []
 
 
 def repeated_bytes(run):

@@ -13,9 +13,10 @@ REDUCE, TRAIN = "reduce", "training"
 TINY = training.TINY
 # Of bursts: a frame within one is lost with this chance, and the burst ends with that: five frames a burst in the mean.
 BURST_LOSS_PERCENT, BURST_LEAVE_PERCENT = 80.0, 20.0
-# Between two times that the link is down it is up for so long; they begin when the ranks are about to meet, and end after so many. In the guest it
-# takes minutes until they meet and train.
-UP_MS, FIRST_DOWN_S, TIMES_DOWN, GUEST_TIMES_DOWN = 2000.0, 3.0, 60, 300
+# Between two times that the link is down it is up for so long; they begin when the ranks are about to meet, and end after so many. In the guest
+# steps take seconds, and it is minutes until the first.
+UP_MS, FIRST_DOWN_S, TIMES_DOWN = 2000.0, 3.0, 60
+GUEST_UP_MS, GUEST_TIMES_DOWN = 10000.0, 120
 # A straggler: the last rank of two, of which the first waits.
 STRAGGLER = 1
 
@@ -57,14 +58,13 @@ class Point(training.TrainingVariant):
             settings.append(f"loss={self.loss_percent:g}%")
         flags = ["--defaults", ",".join(settings)]
         for number in range(self.times_down(in_guest) if self.down_ms else 0):
-            at = FIRST_DOWN_S + number * self.period_s
+            at = FIRST_DOWN_S + number * self.period_s(in_guest)
             flags += ["--event", f"at={at:g}s,from=r0,to=r1,both=true,down={self.down_ms:g}ms"]
         return tuple(flags)
 
-    @property
-    def period_s(self):
+    def period_s(self, in_guest=False):
         """From one time that the link goes down to the next; without any, that of the shortest, so that both are looked at alike."""
-        return (self.down_ms + UP_MS) / 1000
+        return (self.down_ms + (GUEST_UP_MS if in_guest else UP_MS)) / 1000
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ STUDIES = {one.name: one for one in (
                                              for size in (1.0, 5.0, 25.0, 100.0, 400.0)),
           "25MiB", ("t_step", "t_ar", "t_exposed", "bytes_per_event"), TRAINING_SCALES, same_bits=True),
     Sweep("flap", "A link that goes down and comes back",
-          f"Two ranks train a tiny model, some tens of steps a second; both ways of their link are down for 50, 200 or 1000 ms, again and again, and up for {UP_MS / 1000:g} s between.",
+          f"Two ranks train a tiny model, some tens of steps a second; both ways of their link are down for 50, 200 or 1000 ms, again and again, and up for {UP_MS / 1000:g} s between (in the guest, {GUEST_UP_MS / 1000:g} s).",
           "The time down itself: what any transport loses.",
           "down for", TRAIN, (Point("none", label="never", endless=True), *(Point(f"{ms}ms", label=f"{ms} ms", down_ms=float(ms), endless=True) for ms in (50, 200, 1000))),
           "none", ("lost_time", "repeated_bytes", "lost_frames", "t_ar", "t_step"), {"small": SweepScale(steps=200), "published": SweepScale(steps=1000)}, model=TINY, same_bits=True),

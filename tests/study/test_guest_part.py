@@ -48,8 +48,16 @@ def test_command_flapInTheGuest_GoesOnUntilTheRanksTrain():
               for one in ("TCP", "RDMA")]
     assert counts == [sweeps.TIMES_DOWN, sweeps.GUEST_TIMES_DOWN]
     # Training that lasts as long as that has as many.
-    run = {"cell": {"transport": "RDMA"}, "step_slowest_s": [3.0] * 100}
-    assert sweep_tables.times_down(run, plan, sweeps.STUDIES["flap"].variant("200ms")) == round(300 / 2.2)
+    run = {"cell": {"transport": "RDMA"}, "step_slowest_s": [3.0] * 100, "ar_slowest_s": [0.2] * 99 + [1.2]}
+    point = sweeps.STUDIES["flap"].variant("200ms")
+    assert sweep_tables.times_down(run, plan, point) == round(300 / 10.2)
+    assert max(sweep_tables.lost_times(run, plan, point)) == pytest.approx(1.0)
+
+
+def test_flap_downInMostSteps_HasNoTimeLost():
+    plan, point = sweeps.SweepPlan(study="flap", scale="small"), sweeps.STUDIES["flap"].variant("200ms")
+    run = {"cell": {"transport": "TCP"}, "step_slowest_s": [4.4] * 15, "ar_slowest_s": [0.4] * 15}
+    assert sweep_tables.lost_times(run, plan, point) == []
 
 
 def test_limits_inTheGuest_AreLonger():
