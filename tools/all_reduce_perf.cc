@@ -17,6 +17,7 @@
 #include "tools/perf_report.h"
 #include "tools/rank_launcher.h"
 #include "tools/rank_session.h"
+#include "tools/run_program.h"
 #include "transport/io/json_text.h"
 
 namespace gloo_bypass {
@@ -150,26 +151,14 @@ int runGivenRank(const PerfOptions& options) {
   return rank == 0 ? conclude(options, report) : 0;
 }
 
-int run(int argc, const char* const* argv) {
-  try {
-    const CommandLine commandLine = parseCommandLine(argc, argv);
-    if (const auto* text = std::get_if<std::string>(&commandLine)) {
-      fmt::print("{}", *text);
-      return 0;
-    }
-    const auto& options = std::get<PerfOptions>(commandLine);
-    if (!options.jsonPath.empty()) checkWritable(options.jsonPath);
-    return options.ranks > 0 ? runRanksHere(options) : runGivenRank(options);
-  } catch (const UsageError& error) {
-    complain(error.what());
-    return kExitUsage;
-  } catch (const std::exception& error) {
-    complain(error.what());
-    return kExitFailure;
-  }
+int run(const PerfOptions& options) {
+  if (!options.jsonPath.empty()) checkWritable(options.jsonPath);
+  return options.ranks > 0 ? runRanksHere(options) : runGivenRank(options);
 }
 
 }  // namespace
 }  // namespace gloo_bypass
 
-int main(int argc, char** argv) { return gloo_bypass::run(argc, argv); }
+int main(int argc, char** argv) {
+  return gloo_bypass::runProgram("all_reduce_perf", gloo_bypass::parseCommandLine, gloo_bypass::run, argc, argv);
+}

@@ -1,5 +1,5 @@
-// What ends the benchmark. The message is one line: what, where, and what to do. Thrown anywhere in tools/, caught in
-// main only, which prints it to stderr and exits with kExitFailure or kExitUsage. Gloo's own exceptions end there too.
+// What ends a program of tools/. The message is one line: what, where, and what to do. Thrown anywhere, caught in main only
+// (run_program.h), which prints it to stderr and exits with kExitFailure or kExitUsage. Gloo's own exceptions end there too.
 #pragma once
 
 #include <stdexcept>
@@ -7,7 +7,7 @@
 
 namespace gloo_bypass {
 
-inline constexpr int kExitFailure = 1;  // a rank failed, or elements were wrong
+inline constexpr int kExitFailure = 1;  // a rank failed, elements were wrong, or a result could not be written
 inline constexpr int kExitUsage = 2;    // the command line was wrong; nothing was started
 
 struct PerfError : std::runtime_error {

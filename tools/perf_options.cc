@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "tools/build_info.h"
+#include "tools/command_line.h"
 #include "tools/device_factory.h"
 #include "tools/perf_error.h"
 
@@ -202,15 +203,7 @@ CommandLine parseCommandLine(int argc, const char* const* argv) {
   app.set_version_flag("--version", "all_reduce_perf " + buildVersion());
   addMeasurementOptions(app, options);
   addRunOptions(app, options);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    return app.help();
-  } catch (const CLI::CallForVersion&) {
-    return app.version() + "\n";
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(oneLine(error.what()) + " (see --help)");
-  }
+  if (auto text = readCommandLine(app, argc, argv)) return *std::move(text);
   // A default never contradicts the other bound.
   if (app.count("--minbytes") == 0) options.minBytes = std::min(options.minBytes, options.maxBytes);
   if (app.count("--maxbytes") == 0) options.maxBytes = std::max(options.minBytes, options.maxBytes);

@@ -3,6 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <cmath>
 
+#include "tools/command_line.h"
+
 namespace gloo_bypass::capture {
 namespace {
 
@@ -49,15 +51,7 @@ std::variant<AnalyserOptions, std::string> parseAnalyserOptions(int argc, const 
   app.add_option("--json", options.jsonPath, "write everything as JSON")->type_name("FILE");
   app.add_option("--csv-throughput", options.throughputPath, "write traffic over time as CSV")->type_name("FILE");
   app.add_option("--csv-steps", options.stepsPath, "write the steps as CSV")->type_name("FILE");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    return app.help();
-  } catch (const CLI::CallForVersion& version) {
-    return std::string(version.what()) + "\n";
-  } catch (const CLI::ParseError& error) {
-    throw AnalyserUsageError(std::string(error.what()) + " (capture_analyser --help lists the options)");
-  }
+  if (auto text = readCommandLine(app, argc, argv)) return *std::move(text);
   return checked(std::move(options), intervalSeconds, markerPort);
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <chrono>
-#include <stdexcept>
 #include <string>
 #include <variant>
 #include <vector>
@@ -20,11 +19,7 @@ struct AnalyserOptions {
   std::string jsonPath, throughputPath, stepsPath;  // empty: none
 };
 
-struct AnalyserUsageError : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
-// The options, or text to print (--help, --version). Throws AnalyserUsageError, one line.
+// The options, or text to print (--help, --version). Throws UsageError, one line.
 std::variant<AnalyserOptions, std::string> parseAnalyserOptions(int argc, const char* const* argv);
 
 }  // namespace gloo_bypass::capture

@@ -3,19 +3,19 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <exception>
 #include <nlohmann/json.hpp>
 
 #include "tools/capture/analyser_options.h"
 #include "tools/capture/capture_file.h"
 #include "tools/capture/capture_report.h"
+#include "tools/run_program.h"
 #include "transport/base/whole_file.h"
 #include "transport/io/json_text.h"
 
 namespace gloo_bypass::capture {
 namespace {
 
-enum ExitCode : int { kAllRead = 0, kNotWritten = 1, kNoCapture = 2, kDamaged = 3 };
+enum ExitCode : int { kAllRead = 0, kNotWritten = kExitFailure, kNoCapture = kExitUsage, kDamaged = 3 };
 
 int complain(const std::string& message, ExitCode code) {
   fmt::print(stderr, "capture_analyser: {}\n", message);
@@ -90,22 +90,10 @@ int analyse(const AnalyserOptions& options) {
   return code;
 }
 
-int run(int argc, const char* const* argv) {
-  try {
-    const auto parsed = parseAnalyserOptions(argc, argv);
-    if (const auto* text = std::get_if<std::string>(&parsed)) {
-      fmt::print("{}", *text);
-      return kAllRead;
-    }
-    return analyse(std::get<AnalyserOptions>(parsed));
-  } catch (const AnalyserUsageError& error) {
-    return complain(error.what(), kNoCapture);
-  } catch (const std::exception& error) {
-    return complain(error.what(), kNotWritten);
-  }
-}
-
 }  // namespace
 }  // namespace gloo_bypass::capture
 
-int main(int argc, char** argv) { return gloo_bypass::capture::run(argc, argv); }
+int main(int argc, char** argv) {
+  namespace capture = gloo_bypass::capture;
+  return gloo_bypass::runProgram("capture_analyser", capture::parseAnalyserOptions, capture::analyse, argc, argv);
+}

@@ -24,6 +24,7 @@
 #include "tools/fabric/fabric_options.h"
 #include "tools/fabric/fabric_report.h"
 #include "tools/fabric/port_factory.h"
+#include "tools/run_program.h"
 #include "transport/base/file_descriptor.h"
 #include "transport/base/whole_file.h"
 #include "transport/dpdk/frame.h"
@@ -32,7 +33,6 @@
 namespace gloo_bypass::fabric {
 namespace {
 
-constexpr int kFailure = 1, kUsage = 2;
 constexpr std::size_t kTableEdges = 30;
 
 std::atomic<bool> stopWanted{false}, tableWanted{false};
@@ -199,15 +199,15 @@ int printNetem(const Description& description, const std::vector<std::string>& h
       return complain(
           fmt::format("--netem {}: give a host (its name, or a rank from 0 to {}) and its interface, such as {}=eth0",
                       one, description.hosts.size() - 1, description.hosts.front().name),
-          kUsage);
+          kExitUsage);
     }
     const std::string interface = one.substr(equals + 1);
     if (!interfaces.insert(interface).second) {
       return complain(fmt::format("--netem {}: {} is another's already; give each host its own", one, interface),
-                      kUsage);
+                      kExitUsage);
     }
     auto plan = netemPlan(description, *host, interface);
-    if (!plan) return complain(plan.error().message, kUsage);
+    if (!plan) return complain(plan.error().message, kExitUsage);
     plans.push_back(std::move(plan).value());
   }
   fmt::print("{}", netemScript(together(plans)));
@@ -216,22 +216,22 @@ int printNetem(const Description& description, const std::vector<std::string>& h
 
 int emulate(const FabricOptions& options, const Description& description) {
   const FileDescriptor epoll(::epoll_create1(EPOLL_CLOEXEC));
-  if (!epoll) return complain(std::strerror(errno), kFailure);
+  if (!epoll) return complain(std::strerror(errno), kExitFailure);
   handleSignals();
   auto ports = makePorts(description, options.mtu + kEthernetHeaderBytes, options.ealArguments, epoll.get());
-  if (!ports) return complain(ports.error().message, kFailure);
+  if (!ports) return complain(ports.error().message, kExitFailure);
   const TimePoint start = monotonicTime();
   FabricSwitch fabricSwitch(description, std::move(ports).value(), options.limits, start);
   FabricReport report(description, fabricSwitch, start);
   std::unique_ptr<FabricCapture> capture;
   if (!options.capture.path.empty()) {
     auto created = FabricCapture::create(options.capture, description, epoll.get(), start);
-    if (!created) return complain(created.error().message, kFailure);
+    if (!created) return complain(created.error().message, kExitFailure);
     capture = std::move(created).value();
     fabricSwitch.observe(*capture);
   }
   Output output(options, report, capture.get());
-  if (const Status opened = output.open(start); !opened) return complain(opened.error().message, kFailure);
+  if (const Status opened = output.open(start); !opened) return complain(opened.error().message, kExitFailure);
   const bool before = !options.normalPriority && goBeforeOthers();
   fmt::print("fabric: ready, {} hosts, MTU {}, {} priority\n", description.hosts.size(), options.mtu,
              before ? "real-time" : "normal");
@@ -249,36 +249,27 @@ int emulate(const FabricOptions& options, const Description& description) {
   if (const std::string complaints = report.complaints(); !complaints.empty()) fmt::print("{}", complaints);
   if (capture) fmt::print("{}", capture->complaint());
   std::fflush(stdout);
-  if (const Status closed = output.close(end); !closed) return complain(closed.error().message, kFailure);
-  return captured ? 0 : complain("--capture " + captured.error().message, kFailure);
+  if (const Status closed = output.close(end); !closed) return complain(closed.error().message, kExitFailure);
+  return captured ? 0 : complain("--capture " + captured.error().message, kExitFailure);
 }
 
-int run(int argc, const char* const* argv) {
+int run(const FabricOptions& options) {
   spdlog::set_default_logger(spdlog::stderr_logger_mt("fabric"));
   spdlog::set_pattern("%v");
-  try {
-    const auto parsed = parseFabricOptions(argc, argv);
-    if (const auto* text = std::get_if<std::string>(&parsed)) {
-      fmt::print("{}", *text);
-      return 0;
-    }
-    const auto& options = std::get<FabricOptions>(parsed);
-    const auto description = loadDescription(options.configPath, options.flags);
-    if (!description) return complain(description.error().message, kUsage);
-    if (options.checkOnly) {
-      options.json ? printDescriptionAsJson(description.value()) : printDescription(description.value());
-      return 0;
-    }
-    if (!options.netem.empty()) return printNetem(description.value(), options.netem);
-    return emulate(options, description.value());
-  } catch (const FabricUsageError& error) {
-    return complain(error.what(), kUsage);
-  } catch (const std::exception& error) {
-    return complain(error.what(), kFailure);
+  const auto description = loadDescription(options.configPath, options.flags);
+  if (!description) return complain(description.error().message, kExitUsage);
+  if (options.checkOnly) {
+    options.json ? printDescriptionAsJson(description.value()) : printDescription(description.value());
+    return 0;
   }
+  if (!options.netem.empty()) return printNetem(description.value(), options.netem);
+  return emulate(options, description.value());
 }
 
 }  // namespace
 }  // namespace gloo_bypass::fabric
 
-int main(int argc, char** argv) { return gloo_bypass::fabric::run(argc, argv); }
+int main(int argc, char** argv) {
+  namespace fabric = gloo_bypass::fabric;
+  return gloo_bypass::runProgram("fabric", fabric::parseFabricOptions, fabric::run, argc, argv);
+}

@@ -4,7 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "tools/perf_error.h"
+#include "tools/command_line.h"
 
 namespace gloo_bypass::fabric {
 namespace {
@@ -98,22 +98,14 @@ std::variant<FabricOptions, std::string> parseFabricOptions(int argc, const char
                "it may, so that frames are in time while ranks compute");
   app.add_option("--eal-arguments", options.ealArguments,
                  "added to those of DPDK's environment abstraction layer (interfaces only)");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    return app.help();
-  } catch (const CLI::CallForVersion&) {
-    return app.version() + "\n";
-  } catch (const CLI::ParseError& error) {
-    throw FabricUsageError(oneLine(error.what()) + " (see --help)");
-  }
+  if (auto text = readCommandLine(app, argc, argv)) return *std::move(text);
   for (std::size_t i = 0; i < values.size(); ++i) {
     for (std::string& value : values[i]) options.flags.push_back({sectionNames()[i], std::move(value)});
   }
   options.checkOnly = app.count("--check") > 0;
   if (options.checkOnly) options.configPath = checkPath;
   if (options.configPath.empty() && options.flags.empty()) {
-    throw FabricUsageError("what is to be emulated? give --config FILE, or --host and --edge (see --help)");
+    throw UsageError("what is to be emulated? give --config FILE, or --host and --edge (see --help)");
   }
   options.limits.memoryBytes = memoryMiB << 20;
   options.limits.portQueueBytes = queueMiB << 20;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <chrono>
-#include <stdexcept>
 #include <string>
 #include <variant>
 #include <vector>
@@ -30,11 +29,7 @@ struct FabricOptions {
   std::string ealArguments;
 };
 
-struct FabricUsageError : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
-// The options, or text to print (--help, --version). Throws FabricUsageError, one line.
+// The options, or text to print (--help, --version). Throws UsageError, one line.
 std::variant<FabricOptions, std::string> parseFabricOptions(int argc, const char* const* argv);
 
 }  // namespace gloo_bypass::fabric
