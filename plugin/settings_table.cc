@@ -371,7 +371,7 @@ std::vector<Setting> protocolSettings() {
            {"fixed", CongestionControl::kFixed},
            {"swift", CongestionControl::kSwift},
            {"bbr", CongestionControl::kBbr}},
-          "auto: fixed window on memory links, swift on short paths, bbr on long ones",
+          "auto: fixed window on memory links, else by round-trip time: swift, and bbr from GLOO_BYPASS_BBR_RTT_US on",
           [](TransportConfig & c) -> auto& { return c.session.congestionControl; }),
       choiceSetting<PayloadChecksum>(
           "GLOO_BYPASS_PAYLOAD_CHECKSUM",
@@ -379,8 +379,8 @@ std::vector<Setting> protocolSettings() {
           "CRC-32C over each packet's payload; auto: not on memory links",
           [](TransportConfig & c) -> auto& { return c.session.payloadChecksum; }),
       repairSetting("GLOO_BYPASS_FEC",
-                    "Repair frames for every hundred, from which a peer finds lost ones again; auto: on long paths, by the loss "
-                    "measured, none before any; on: by the loss on every network; off: none either way"),
+                    "Repair frames for every hundred, from which a peer finds lost ones again; auto: from GLOO_BYPASS_BBR_RTT_US "
+                    "on, by the loss measured, none before any; on: by the loss on every network; off: none either way"),
       integerSetting(
           "GLOO_BYPASS_RENDEZVOUS_BYTES", "bytes", 1024, kGiB,
           "Short paths: longer messages wait for the receiver's grant and are not copied",
@@ -389,6 +389,10 @@ std::vector<Setting> protocolSettings() {
           "GLOO_BYPASS_LONG_PATH_RTT_US", 0, 60'000'000,
           "From this round-trip time on sends are buffered and data flows ahead of receives",
           [](TransportConfig & c) -> auto& { return c.session.longPathRtt; }),
+      durationSetting<microseconds>(
+          "GLOO_BYPASS_BBR_RTT_US", 0, 60'000'000,
+          "From this round-trip time on auto has bbr, and repair frames where something is lost",
+          [](TransportConfig & c) -> auto& { return c.session.bbrRtt; }),
       integerSetting(
           "GLOO_BYPASS_EAGER_BYTES", "bytes", 64 * 1024, kGiB,
           "Short paths: bytes a peer may send before a receive asks for them",
@@ -444,14 +448,14 @@ std::vector<Setting> rdmaSettings() {
           "GLOO_BYPASS_RDMA_CHUNK_BYTES", "bytes", 64 * kKiB, 8 * kMiB, "RDMA: most that one RDMA READ carries",
           [](TransportConfig & c) -> auto& { return c.rdma.chunkBytes; }),
       integerSetting(
-          "GLOO_BYPASS_RDMA_TRAFFIC_CLASS", "", 0, 255, "RDMA: traffic class; RoCEv2: DSCP times 4, plus ECN",
-          [](TransportConfig & c) -> auto& { return c.rdma.trafficClass; }),
-      integerSetting(
-      integerSetting(
           "GLOO_BYPASS_RDMA_READ_BYTES", "bytes", 64 * kKiB, kGiB,
           "RDMA: most that READs under way carry from one peer together, each at most half; a network that loses what "
           "waits must hold it",
           [](TransportConfig & c) -> auto& { return c.rdma.readBytes; }),
+      integerSetting(
+          "GLOO_BYPASS_RDMA_TRAFFIC_CLASS", "", 0, 255, "RDMA: traffic class; RoCEv2: DSCP times 4, plus ECN",
+          [](TransportConfig & c) -> auto& { return c.rdma.trafficClass; }),
+      integerSetting(
           "GLOO_BYPASS_RDMA_SERVICE_LEVEL", "", 0, 15, "RDMA: service level; RoCE: priority, 0 to 7",
           [](TransportConfig & c) -> auto& { return c.rdma.serviceLevel; }),
       integerSetting(

@@ -197,7 +197,7 @@ std::vector<Backend> backends() {
   SessionConfig checked;
   checked.payloadChecksum = PayloadChecksum::kOn;
   SessionConfig longPath;
-  longPath.longPathRtt = Duration(0);
+  longPath.longPathRtt = longPath.bbrRtt = Duration(0);
   Backend buffered = loopback("LoopbackLongPath", {}, longPath);
   buffered.largeSendWaits = false;
   std::vector<Backend> all = {

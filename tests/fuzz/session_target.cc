@@ -47,7 +47,7 @@ SessionConfig configOf(std::uint8_t choice) {
   config.rendezvousBytes = 2 << 10;
   config.congestionControl = static_cast<CongestionControl>((choice >> 1) & 3);
   config.fixedWindowBytes = 32 << 10;
-  if ((choice & 8) != 0) config.longPathRtt = std::chrono::nanoseconds(1);
+  if ((choice & 8) != 0) config.longPathRtt = config.bbrRtt = std::chrono::nanoseconds(1);
   if ((choice & 32) != 0) config.repair = {Repair::Mode::kOn, (choice & 64) != 0 ? 25u : 0u};
   return config;
 }

@@ -76,6 +76,7 @@ TEST(Settings_Table, OneValueChanged_ExactlyThatSettingDiffers) {
                                            {"GLOO_BYPASS_FEC", "25"},
                                            {"GLOO_BYPASS_RENDEZVOUS_BYTES", "65536"},
                                            {"GLOO_BYPASS_LONG_PATH_RTT_US", "2000"},
+                                           {"GLOO_BYPASS_BBR_RTT_US", "0"},
                                            {"GLOO_BYPASS_EAGER_BYTES", "65536"},
                                            {"GLOO_BYPASS_MAX_BUFFER_BYTES", "1048576"},
                                            {"GLOO_BYPASS_FIXED_WINDOW_BYTES", "65536"},
@@ -90,8 +91,8 @@ TEST(Settings_Table, OneValueChanged_ExactlyThatSettingDiffers) {
                                            {"GLOO_BYPASS_RDMA_EAGER_BYTES", "65536"},
                                            {"GLOO_BYPASS_RDMA_CREDITS", "8"},
                                            {"GLOO_BYPASS_RDMA_CHUNK_BYTES", "8388608"},
-                                           {"GLOO_BYPASS_RDMA_TRAFFIC_CLASS", "106"},
                                            {"GLOO_BYPASS_RDMA_READ_BYTES", "262144"},
+                                           {"GLOO_BYPASS_RDMA_TRAFFIC_CLASS", "106"},
                                            {"GLOO_BYPASS_RDMA_SERVICE_LEVEL", "3"},
                                            {"GLOO_BYPASS_RDMA_TIMEOUT", "31"},
                                            {"GLOO_BYPASS_RDMA_RETRY_COUNT", "0"},
@@ -151,8 +152,8 @@ TEST(Settings_Parse, WrongValue_NamesVariableValueAndWhatIsAllowed) {
                                           {"GLOO_BYPASS_RDMA_CREDITS", "7"},
                                           {"GLOO_BYPASS_RDMA_CHUNK_BYTES", "65535"},
                                           {"GLOO_BYPASS_RDMA_CHUNK_BYTES", "8388609"},
-                                          {"GLOO_BYPASS_RDMA_TRAFFIC_CLASS", "256"},
                                           {"GLOO_BYPASS_RDMA_READ_BYTES", "65535"},
+                                          {"GLOO_BYPASS_RDMA_TRAFFIC_CLASS", "256"},
                                           {"GLOO_BYPASS_RDMA_TIMEOUT", "0"},
                                           {"GLOO_BYPASS_RDMA_RETRY_COUNT", "8"}};
   for (const auto& [name, text] : wrong) {

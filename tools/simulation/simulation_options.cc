@@ -53,7 +53,7 @@ const std::map<std::string, Repair::Mode> kRepairModes{
 
 // The texts of quantities as given, before they are looked at.
 struct Texts {
-  std::string bytes = "10MB", segmentBytes = "1MiB", timeLimit = "1h", longPathRtt = "1ms";
+  std::string bytes = "10MB", segmentBytes = "1MiB", timeLimit = "1h", longPathRtt = "300us", bbrRtt = "1ms";
   std::vector<std::vector<std::string>> sections;
 };
 
@@ -112,17 +112,20 @@ void addOptions(CLI::App& app, SimulationOptions& options, Texts& texts) {
       ->capture_default_str();
   app.add_option("--mtu", run.mtu, "longest IP packet")->check(CLI::Range(kMinDatagramBytes + 28, std::size_t{32768}))->capture_default_str();
   app.add_option("--congestion-control", run.session.congestionControl,
-                 "auto, fixed, swift or bbr; auto: by round-trip time")
+                 "auto, fixed, swift or bbr; auto: swift, and bbr from --bbr-rtt on")
       ->transform(CLI::Transformer(kCongestionControls, CLI::ignore_case))
       ->check(CLI::IsMember({0, 1, 2, 3}).description("").name(""))
       ->option_text("NAME [auto]");
   app.add_option("--fec", run.session.repair.mode,
-                 "repair frames: auto, off or on, as GLOO_BYPASS_FEC; auto: on long paths that lose")
+                 "repair frames: auto, off or on, as GLOO_BYPASS_FEC; auto: from --bbr-rtt on, where something is lost")
       ->transform(CLI::Transformer(kRepairModes, CLI::ignore_case))
       ->check(CLI::IsMember({0, 1, 2}).description("").name(""))
       ->option_text("MODE [auto]");
   app.add_option("--long-path-rtt", texts.longPathRtt,
                  "from this round-trip time on sends are buffered, and data does not wait for a grant")
+      ->type_name("TIME")
+      ->capture_default_str();
+  app.add_option("--bbr-rtt", texts.bbrRtt, "from this round-trip time on auto has bbr, and repair frames")
       ->type_name("TIME")
       ->capture_default_str();
   app.add_option("--time-limit", texts.timeLimit, "of virtual time, for all all-reduces of one number of ranks")
@@ -146,6 +149,7 @@ void readTexts(const Texts& texts, SimulationOptions& options) {
                           fabric::parseDuration(texts.timeLimit, std::chrono::microseconds(1), kMostTime));
   run.session.longPathRtt =
       checked("--long-path-rtt", texts.longPathRtt, fabric::parseDuration(texts.longPathRtt, Duration{0}, kMostTime));
+  run.session.bbrRtt = checked("--bbr-rtt", texts.bbrRtt, fabric::parseDuration(texts.bbrRtt, Duration{0}, kMostTime));
   if (!options.loss.empty()) {
     fabric::EdgeChange change;
     if (const Status set = fabric::setEdge(change, "loss", options.loss); !set) {

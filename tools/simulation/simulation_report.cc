@@ -192,7 +192,8 @@ nlohmann::ordered_json reportJson(const SimulationOptions& options, const std::v
             {"mtu", run.mtu},
             {"congestion_control", congestionControlName(run.session.congestionControl)},
             {"fec", repairModeName(run.session.repair.mode)},
-            {"long_path_rtt_s", secondsOf(run.session.longPathRtt)}}},
+            {"long_path_rtt_s", secondsOf(run.session.longPathRtt)},
+            {"bbr_rtt_s", secondsOf(run.session.bbrRtt)}}},
           {"results", rows}};
 }
 

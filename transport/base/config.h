@@ -17,7 +17,7 @@ enum class LinkMode : std::uint8_t {
 };
 enum class NetdevDriver : std::uint8_t { kAfPacket, kAfXdp };
 enum class CongestionControl : std::uint8_t {
-  kAuto = 0,  // fixed window on lossless links, else by measured RTT: Swift below longPathRtt, BBR above
+  kAuto = 0,  // fixed window on lossless links, else by measured RTT: Swift below bbrRtt, BBR above
   kFixed = 1,
   kSwift = 2,  // delay-based, for racks
   kBbr = 3,    // model-based, loss-tolerant, for long-haul paths
@@ -53,7 +53,10 @@ struct SessionConfig {
   PayloadChecksum payloadChecksum = PayloadChecksum::kAuto;
   Repair repair;
   std::size_t rendezvousBytes = 32 * 1024;      // short paths: longer messages wait for the receiver's grant and are not copied
-  Duration longPathRtt = std::chrono::milliseconds(1);  // from this RTT on: sends are buffered, data flows ahead of receives
+  // From this RTT on sends are buffered and data flows ahead of receives: between racks of one building it is below, between towns above.
+  Duration longPathRtt = std::chrono::microseconds(300);
+  // kAuto's BBR from here on. It takes what a queue is short of for loss of the path, which is dear where round trips are short.
+  Duration bbrRtt = std::chrono::milliseconds(1);
   std::size_t shortPathEagerBytes = 4 << 20;            // eager (unmatched) bytes a peer may have in flight to us, short paths
   std::size_t maxBufferBytes = 64u << 20;               // cap of each peer's send buffer, and of its receive buffer, long paths
   std::size_t fixedWindowBytes = 8u << 20;              // congestion window of kFixed

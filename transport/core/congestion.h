@@ -1,5 +1,5 @@
 // Congestion control behind one interface. Pure. A session owns one controller and replaces it when the path's
-// RTT crosses SessionConfig::longPathRtt (kAuto).
+// RTT crosses SessionConfig::bbrRtt (kAuto).
 #pragma once
 
 #include <cstddef>

@@ -92,22 +92,32 @@ void Session::Impl::establish(TimePoint now) {
   if (state_ == SessionState::kConnecting) setState(SessionState::kEstablished);
 }
 
-// Which of the two ways of sending, and which congestion controller, fit the measured round trip.
-void Session::Impl::choosePath() {
-  // Back to short only well below the threshold, so that a path at its edge does not go to and fro.
-  const Duration threshold = longPath_ ? config_.longPathRtt * 3 / 4 : config_.longPathRtt;
-  const bool isLong = !config_.losslessLink && rto_.minimum() >= threshold;
-  if (congestion_ && isLong == longPath_) return;
+// Whether the measured round trip is so long. What was beyond it `before` stays there until it is well below, so that a path at its
+// edge does not go to and fro.
+bool Session::Impl::isBeyond(Duration roundTrip, bool before) const {
+  return !config_.losslessLink && rto_.minimum() >= (before ? roundTrip * 3 / 4 : roundTrip);
+}
+
+void Session::Impl::chooseController() {
+  const bool bbrPath = isBeyond(config_.bbrRtt, bbrPath_);
   CongestionControl kind = config_.congestionControl;
-  const bool fresh = congestion_ == nullptr;
+  const bool kept = kind != CongestionControl::kAuto || bbrPath == bbrPath_;
+  bbrPath_ = bbrPath;
+  if (congestion_ && kept) return;
   if (kind == CongestionControl::kAuto) {
     kind = config_.losslessLink ? CongestionControl::kFixed
-                                : (isLong ? CongestionControl::kBbr : CongestionControl::kSwift);
-    congestion_ = makeCongestionController(kind, config_, probe_.confirmed(), entropy_);
-  } else if (fresh) {
-    congestion_ = makeCongestionController(kind, config_, probe_.confirmed(), entropy_);
+                                : (bbrPath ? CongestionControl::kBbr : CongestionControl::kSwift);
   }
+  congestion_ = makeCongestionController(kind, config_, probe_.confirmed(), entropy_);
   pacer_.setRate(congestion_->pacingRate(), probe_.confirmed());
+}
+
+// Which congestion controller, and which of the two ways of sending, fit the measured round trip.
+void Session::Impl::choosePath() {
+  const bool first = congestion_ == nullptr;
+  chooseController();
+  const bool isLong = isBeyond(config_.longPathRtt, longPath_);
+  if (!first && isLong == longPath_) return;
   longPath_ = isLong;
   if (isLong) incoming_.credit().raiseTo(kLongPathFirstWindow);
   resizeBuffers();

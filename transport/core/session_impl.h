@@ -66,7 +66,9 @@ class Session::Impl {
   void setState(SessionState state);
   void violate(const std::string& what);
   void establish(TimePoint now);
+  bool isBeyond(Duration roundTrip, bool before) const;
   void choosePath();
+  void chooseController();
   void onLargerDatagrams();
   void resizeBuffers();
   void enterPeerClosed(TimePoint now);
@@ -192,7 +194,8 @@ class Session::Impl {
   Pacer pacer_;
 
   std::size_t linkDatagramBytes_ = 0;  // what the link carries, told by connect()
-  bool longPath_ = false;
+  bool longPath_ = false;       // from longPathRtt on
+  bool bbrPath_ = false;        // from bbrRtt on
   bool discarding_ = false;     // close() was called: what arrives is acknowledged and thrown away
   bool closeQueued_ = false;
   bool creditQueued_ = false;   // one kCredit frame is under way

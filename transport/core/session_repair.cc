@@ -32,7 +32,7 @@ bool Session::Impl::mayRepair() const { return !config_.losslessLink && config_.
 void Session::Impl::chooseRepair() {
   const bool peerUnderstands = (handshake_.remote()->capabilities & kCapabilityRepair) != 0;
   const bool wanted = mayRepair() && peerUnderstands &&
-                      (config_.repair.mode == Repair::Mode::kOn || (longPath_ && lossEstimate_.lossy()));
+                      (config_.repair.mode == Repair::Mode::kOn || (bbrPath_ && lossEstimate_.lossy()));
   if (wanted == repairing_) return;
   repairing_ = wanted;
   if (wanted) {

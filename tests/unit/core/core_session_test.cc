@@ -334,9 +334,11 @@ TEST(Session, CancelReceiveInTransit_RestIsThrownAway) {
 }
 
 TEST(Session, CancelAnnouncedSend_NextMessageMatchesInstead) {
+  SessionConfig config;
+  config.longPathRtt = milliseconds(10);  // beyond it nothing is announced
   for (const bool posted : {false, true}) {
     for (std::uint64_t seed = 1; seed < 10; ++seed) {
-      SessionPair pair(seed, {}, WireModel{.delay = microseconds(100), .jitter = microseconds(100), .loss = 0.2});
+      SessionPair pair(seed, config, WireModel{.delay = microseconds(100), .jitter = microseconds(100), .loss = 0.2});
       pair.connectBoth();
       ASSERT_TRUE(pair.runUntil([&] { return pair.established(); }));
       pair.runFor(milliseconds(50));
@@ -369,8 +371,11 @@ TEST(Session, CancelHalfSentSend_FailsTheChannel) {
   ASSERT_TRUE(pair.runUntil([&] { return pair.b.session->state() == SessionState::kFailed; }));
 }
 
-TEST(Session, LongPath_SendsCompleteWhenCopied) {
-  SessionPair pair(17, {}, WireModel{.delay = milliseconds(50)});
+// One way: another continent, the next town.
+class SessionLongPath : public testing::TestWithParam<microseconds> {};
+
+TEST_P(SessionLongPath, Send_CompletesWhenCopied) {
+  SessionPair pair(17, {}, WireModel{.delay = GetParam()});
   pair.connectBoth();
   ASSERT_TRUE(pair.runUntil([&] { return pair.established(); }));
   const Bytes out = pattern(1 << 20, 1);
@@ -386,6 +391,9 @@ TEST(Session, LongPath_SendsCompleteWhenCopied) {
   EXPECT_EQ(pair.b.receivesCompleted, 1u);
   EXPECT_EQ(in, out);
 }
+
+INSTANTIATE_TEST_SUITE_P(OneWay, SessionLongPath, testing::Values(microseconds(50'000), microseconds(160)),
+                         [](const auto& info) { return std::to_string(info.param.count()) + "us"; });
 
 TEST(Session, JumboPath_IsFoundOut) {
   WireModel wire{.delay = microseconds(50), .maxDatagramBytes = 16000, .carriesBytes = 9000};
