@@ -162,16 +162,22 @@ void RankSession::introduce() {
   nlohmann::json mine = toJson(options_);
   mine["world_size"] = size_;
   const std::string difference = differenceBetween(mine, exchange_.broadcast("options", mine));
-  // Rank 0 is told of it, and need not wait for one that will never come.
-  ranks_ = exchange_.gather(
-      "ranks", difference.empty() ? nlohmann::json{{"rank", rank_}, {"pid", ::getpid()}, {"machine", describeMachine()}}
-                                  : nlohmann::json{{"difference", difference}});
-  if (!difference.empty()) throw PerfError(difference);
+  if (!difference.empty()) refuse(difference);
+  ranks_ = exchange_.gather("ranks", {{"rank", rank_}, {"pid", ::getpid()}, {"machine", describeMachine()}});
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     if (ranks_[rank].contains("difference"))
       throw PerfError(fmt::format("rank {} says: {}", rank, ranks_[rank]["difference"].get<std::string>()));
   }
   if (rank_ == 0) print(headerText(options_, ranks_));
+}
+
+void RankSession::refuse(const std::string& difference) {
+  try {
+    (void)exchange_.gather("ranks", {{"difference", difference}});
+  } catch (const std::exception&) {
+    // Rank 0 may end before it has answered.
+  }
+  throw PerfError(difference);
 }
 
 void RankSession::allocate() {

@@ -67,6 +67,8 @@ class RankSession {
 
   nlohmann::json runStages();
   void introduce();
+  // Tells rank 0 of flags that differ from its own, so that it does not wait for this one, and throws.
+  [[noreturn]] void refuse(const std::string& difference);
   void allocate();
   void connect(const std::string& transport);
   void describeDevices();
