@@ -25,6 +25,13 @@ std::string defaultMemifDirectory() {
   return fmt::format("{}/gloo-bypass-{}", parent, geteuid());
 }
 
+// As DPDK chooses it (eal_create_runtime_dir); the folder of a file prefix lies in it.
+std::string dpdkDirectory() {
+  std::string parent = variable("RUNTIME_DIRECTORY");
+  if (parent.empty()) parent = getuid() == 0 ? "/var/run" : variable("XDG_RUNTIME_DIR");
+  return (parent.empty() ? "/tmp" : parent) + "/dpdk";
+}
+
 // %r in a setting's text becomes RANK.
 Status putRank(const char* setting, const char* instead, const std::string& rank, std::string& text) {
   const std::size_t at = text.find("%r");
@@ -56,6 +63,7 @@ Result<TransportConfig> configurationFrom(std::span<const SettingText> texts) {
   if (!result) return result;
   TransportConfig& config = result.value();
   if (config.memifDirectory.empty()) config.memifDirectory = defaultMemifDirectory();
+  config.dpdkDirectory = dpdkDirectory();
   config.rank = variable("RANK");
   if (Status status = putRank("GLOO_BYPASS_STATS", "use %p", config.rank, config.stats); !status) return status.error();
   if (Status status = putRank("GLOO_BYPASS_CAPTURE", "use %p", config.rank, config.capture); !status) return status.error();

@@ -24,7 +24,7 @@ class Environment : public ::testing::Test {
  protected:
   Environment() {
     for (const Setting& setting : settings()) unsetenv(setting.name.c_str());
-    for (const char* name : {"RANK", "XDG_RUNTIME_DIR", "GLOO_DEVICE_TRANSPORT"}) unsetenv(name);
+    for (const char* name : {"RANK", "RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR", "GLOO_DEVICE_TRANSPORT"}) unsetenv(name);
   }
   ~Environment() override {
     for (const std::string& name : set_) unsetenv(name.c_str());
@@ -146,6 +146,13 @@ TEST(GlooAddress_Rdma, InterfaceConfigured_HostDoesNotMatter) {
   TransportConfig config;
   config.interface = "eth1";
   EXPECT_EQ(withGlooAddressForRdma(config, "", "127.0.0.1").value().interface, "eth1");
+}
+
+TEST_F(Environment, DpdkDirectory_IsTheOneThatDpdkChooses) {
+  set("XDG_RUNTIME_DIR", "/run/user/7");
+  EXPECT_EQ(configurationFromEnvironment().value().dpdkDirectory, getuid() == 0 ? "/var/run/dpdk" : "/run/user/7/dpdk");
+  set("RUNTIME_DIRECTORY", "/run/unit");
+  EXPECT_EQ(configurationFromEnvironment().value().dpdkDirectory, "/run/unit/dpdk");
 }
 
 }  // namespace

@@ -109,6 +109,7 @@ struct TransportConfig {
   std::size_t captureSnapLength = 128;   // bytes kept of each frame
   std::size_t captureMaxMiB = 4096;      // the file's greatest length
   std::string captureMarkers;        // where rank 0 receives step markers into it: ADDRESS or ADDRESS:PORT; "": nowhere
+  std::string dpdkDirectory = "/tmp/dpdk";  // where DPDK makes its sockets, as it chooses by the environment. No setting of its own
   std::string rank;                  // RANK, for labels of metrics; may be empty. No setting of its own
   std::string logLevel = "warn";
   SessionConfig session;

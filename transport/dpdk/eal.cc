@@ -173,7 +173,7 @@ Status startOnce(const TransportConfig& config) {
   redirectLog();
   // More than any number of ranks takes on one machine; without a turn DPDK starts as well.
   constexpr std::chrono::seconds kTurnLimit(20);
-  const FileDescriptor turn = config.telemetry ? awaitTelemetryTurn(kTurnLimit) : FileDescriptor();
+  const FileDescriptor turn = config.telemetry ? awaitTelemetryTurn(config.dpdkDirectory, kTurnLimit) : FileDescriptor();
   return runInit(buildEalArguments(config, words.value(), asked || available, cpus.value()), !words.value().empty());
 }
 

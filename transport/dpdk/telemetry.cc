@@ -156,18 +156,9 @@ int callback(const char*, const char* parameters, rte_tel_data* data) {
   }
 }
 
-// As DPDK chooses it (eal_create_runtime_dir); the folder of a file prefix lies in it.
-std::string dpdkRuntimeDirectory() {
-  const char* directory = std::getenv("RUNTIME_DIRECTORY");
-  if (directory == nullptr && ::getuid() == 0) directory = "/var/run";
-  if (directory == nullptr) directory = std::getenv("XDG_RUNTIME_DIR");
-  return fmt::format("{}/dpdk", directory == nullptr ? "/tmp" : directory);
-}
-
 }  // namespace
 
-FileDescriptor awaitTelemetryTurn(std::chrono::milliseconds limit) {
-  const std::string directory = dpdkRuntimeDirectory();
+FileDescriptor awaitTelemetryTurn(const std::string& directory, std::chrono::milliseconds limit) {
   (void)::mkdir(directory.c_str(), 0700);
   FileDescriptor turn(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   const auto end = std::chrono::steady_clock::now() + limit;

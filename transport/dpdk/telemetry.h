@@ -13,8 +13,8 @@ namespace gloo_bypass {
 
 // A turn among the processes that start DPDK with telemetry: to be kept from before rte_eal_init until after it. DPDK takes a socket that
 // another process has bound, but does not listen at yet, for one left behind, and removes it: both would have the same path then.
-// Waits at most `limit`. Empty where others had not done by then, or where DPDK can make no runtime directory either.
-FileDescriptor awaitTelemetryTurn(std::chrono::milliseconds limit);
+// `directory` (TransportConfig::dpdkDirectory) is theirs in common. Waits at most `limit`. Empty where others had not done by then, or where DPDK can make no runtime directory either.
+FileDescriptor awaitTelemetryTurn(const std::string& directory, std::chrono::milliseconds limit);
 
 // Registers the commands; the EAL must have been started with its telemetry. Once a process: a second call does nothing.
 // `countersJson`: as Transport::countersJson, or "{}" when there is no transport any more; called on DPDK's telemetry thread
