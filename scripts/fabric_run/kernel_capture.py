@@ -1,11 +1,13 @@
 """Frames of interfaces of the kernel as they come in, to one pcapng file, by dumpcap."""
 
+import json
 import re
 import subprocess
 import time
 
 from rank_processes import POLL_S, interrupted, last_lines
 
+from . import network
 from .failures import FabricRunError
 
 DUMPCAP = "dumpcap"
@@ -13,24 +15,34 @@ REORDERCAP = "reordercap"
 PROGRAMS = (DUMPCAP, REORDERCAP)
 LEAST_BYTES_A_SECOND = 1e6
 READY_S = 60.0
-# It looks for frames four times a second, and forgets at its end those it has not looked at.
-FLUSH_S = 1.0
 BUFFER_MIB = 16
+# What its threads have read and it has not written yet; its default, 1,000 frames, is one READ of 1 MiB.
+QUEUE_BYTES = 256 << 20
+WRITTEN = re.compile(r"Packets: (\d+)")
 LOST = re.compile(r"Packets received/dropped on interface .*: (\d+)/(\d+)")
 
 
 class KernelCapture:
-    """Records from the moment that it is made until end(). `prefix`: words that lead into the interfaces' namespace."""
+    """Records from the moment that it is made until end(). `prefix`: words that lead into the interfaces' namespace; `senders`: of each interface the
+    MAC address of what sends from its other end."""
 
-    def __init__(self, prefix, interfaces, output, snap_bytes):
+    def __init__(self, prefix, senders, output, snap_bytes):
         self.path, self.log = output / "capture.pcapng", output / "capture.log"
-        # Only what comes in: each frame enters once. Told before the interfaces, options hold for all of them.
-        words = [*prefix, DUMPCAP, "-q", "-f", "inbound", "-B", BUFFER_MIB, *(["-s", snap_bytes] if snap_bytes else [])]
-        words += [word for interface in interfaces for word in ("-i", interface)] + ["-w", self.path]
+        self.prefix, self.interfaces = prefix, set(senders)
+        # Only what comes in: each frame enters once. Not by "inbound": libpcap filters the first block of an interface's frames in user space, where
+        # that holds for none. Told before the interfaces, the other options hold for all of them.
+        words = [*prefix, DUMPCAP, "-B", BUFFER_MIB, "-C", QUEUE_BYTES, *(["-s", snap_bytes] if snap_bytes else [])]
+        words += [word for interface, mac in senders.items() for word in ("-i", interface, "-f", f"ether src {mac}")] + ["-w", self.path]
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen([str(word) for word in words], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                             start_new_session=True)
         self.wait_until_ready()
+        self.came_before = self.came_in()
+
+    def came_in(self):
+        """Frames that the kernel has counted at the interfaces."""
+        shown = json.loads(network.answer(*self.prefix, "ip", "-s", "-j", "link", "show"))
+        return sum(one["stats64"]["rx"]["packets"] for one in shown if one["ifname"] in self.interfaces)
 
     def wait_until_ready(self):
         deadline = time.monotonic() + READY_S
@@ -64,12 +76,22 @@ class KernelCapture:
             raise FabricRunError(f"--capture: {self.path} could not be put in the order of time: {why}")
         ordered.rename(self.path)
 
+    def wait_until_written(self, frames, limit_s):
+        """It looks for frames a few times a second, and forgets at its end those it has not looked at."""
+        deadline = time.monotonic() + limit_s
+        while not self.ended() and time.monotonic() < deadline:
+            if int(WRITTEN.findall("Packets: 0" + self.log.read_text(errors="replace"))[-1]) >= frames:
+                return
+            time.sleep(POLL_S)
+
     def end(self, limit_s):
-        """How many frames are in the file, and how many the kernel or dumpcap lost."""
-        if not self.ended():
-            time.sleep(FLUSH_S)
+        """How many frames are in the file, and how many that came in are not: by the kernel's count of the interfaces, since dumpcap does not
+        know of all that it has not read."""
+        came = self.came_in() - self.came_before
+        self.wait_until_written(came, limit_s)
         if not interrupted(self.process, limit_s):
             raise FabricRunError(f"--capture: {DUMPCAP} did not end within {limit_s:g} s; {self.path} may lack its last frames")
         self.put_in_order(limit_s)
         counts = [(int(kept), int(lost)) for kept, lost in LOST.findall(self.log.read_text(errors="replace"))]
-        return {"file": str(self.path), "frames": sum(kept for kept, _ in counts), "lost": sum(lost for _, lost in counts)}
+        kept, lost = (sum(one) for one in zip(*counts)) if counts else (0, 0)
+        return {"file": str(self.path), "frames": kept, "lost": max(lost, came - kept)}

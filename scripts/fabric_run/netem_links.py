@@ -77,7 +77,8 @@ class NetemLinks:
                 self.changes.append(later)
         self.namespace.inside("tc", "-batch", "-", text="\n".join(commands) + "\n")
         if self.options.capture:
-            self.capture = KernelCapture(self.namespace.prefix(), ports, self.options.output, self.options.snap)
+            senders = {port: network.mac_of(host, index) for index, (host, port) in enumerate(zip(self.hosts, ports))}
+            self.capture = KernelCapture(self.namespace.prefix(), senders, self.options.output, self.options.snap)
 
     def start(self):
         """The description's time begins."""

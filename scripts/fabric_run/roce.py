@@ -120,6 +120,9 @@ class RoceHosts:
                         f"route add table {FIRST_TABLE + index} {network_of(host)} dev {name} src {host['ipv4']}"]
             commands += [f"neigh add {other['ipv4']} lladdr {network.mac_of(other, at)} dev {name} nud permanent"
                          for at, other in enumerate(self.hosts) if at != index]
+            if index == 0 and (markers := spare_address(self.hosts)):
+                # Another interface may be in the same network, as SoftRoCE's own by default is.
+                commands.append(f"route add {markers}/32 dev {name} src {host['ipv4']}")
             network.answer("ip", "-batch", "-", text="\n".join(commands) + "\n")
         self.make_rules()
 

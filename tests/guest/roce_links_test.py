@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -15,6 +16,9 @@ SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 FABRIC_RUN = SCRIPTS / "fabric-run"
 FABRIC, PERF, ANALYSER = (os.environ[name] for name in ("FABRIC", "ALL_REDUCE_PERF", "ANALYSER"))
 LIMIT_S = 150
+sys.path.insert(0, str(FABRIC_RUN.parent))
+from gloo_bypass_model import framing, schedule  # noqa: E402
+
 DELAY_S = 0.1
 
 
@@ -78,6 +82,39 @@ def test_Study_PartOfTheGuest_MeasuresOverRdmaAndLeavesNothing(tmp_path):
     assert run["cell"]["transport"] == "RDMA" and run["times_s"][0] >= DELAY_S and len(run["ranks"]) == 2
     assert run["fabric"]["netem"] and run["bypass"]["packets_sent"] > 0
     assert network_state() == before
+
+
+# Rank 0 marks what it runs as a step of training.
+MARKED = '''mark() {
+  [ "$RANK" = 0 ] || return 0
+  "$PYTHON" -S -c 'import socket, sys
+marker = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+marker.bind(("", 40001))
+marker.sendto(b"gloo-bypass step 1 %s\\n" % sys.argv[2].encode(), (sys.argv[1], 9999))' "$1" "$2"
+}
+markers=$1
+shift
+mark "$markers" first && "$@" && mark "$markers" last'''
+EVENT_BYTES = 1 << 20
+
+
+def test_FabricRun_RdmaWithStepMarkers_BytesBetweenThemAreTheRingsAndItsHeaders(tmp_path):
+    output, figures = tmp_path / "run", tmp_path / "figures.json"
+    # Nothing is sent again because a rank waited for a processor: 17 s.
+    settings = ["--env", "GLOO_BYPASS_RDMA_TIMEOUT=22", "--env", f"PYTHON={sys.executable}"]
+    perf = [PERF, "--transports", "{transport}", "-b", str(EVENT_BYTES), "-e", str(EVENT_BYTES), "-n", "1", "-w", "0", "-c", "0"]
+    done = subprocess.run([*words(output, "--ranks", "2", "--capture", *settings), "--", "sh", "-c", MARKED, "sh", "{markers}", *perf],
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    counters = json.loads((output / "fabric.json").read_text())
+    assert counters["capture"]["lost"] == 0 and all(one["completer_retry_err"] == 0 for one in counters["devices"])
+    said(ANALYSER, output / "capture.pcapng", "--json", figures)
+    step, = json.loads(figures.read_text())["captures"][0]["steps"]
+    assert (step["step"], step["complete"]) == (1, True)
+    # One all-reduce; three barriers and the ends of the connections are 0.06 % of it.
+    path = next(one for one in framing.paths() if one.name == "RDMA, RoCEv2 1024")
+    expected = framing.event_cost(path, 2, schedule.cut(EVENT_BYTES, 2).segments()).total
+    assert 2 * EVENT_BYTES < expected and abs(step["bytes"] / expected - 1) < 0.005
 
 
 def test_FabricRun_RdmaInterrupted_LeavesNothing(tmp_path):
