@@ -10,6 +10,7 @@ from . import catalogue, transports
 
 # The program's own limits follow from the model: so many times as long, and this much more.
 PATIENCE, START_S, LEAST_OPERATION_S = 12.0, 60.0, 60.0
+GUEST_PATIENCE_S = 240.0   # in the guest, for programs that load, and ranks that meet
 PROBE_INTERVAL_S = 0.5
 # In the guest the processor is emulated: what its ranks reduce at the least, on a busy machine, and how often they are looked at.
 EMULATED_BYTES_A_SECOND, EMULATED_PROBE_INTERVAL_S = 2e5, 3.0
@@ -127,7 +128,7 @@ def operation_limit_s(plan, transport, model_s):
 
 def run_limit_s(plan, model_s, transport="TCP"):
     # Connecting, one all-reduce that is checked, those that warm up, those that are timed.
-    return START_S + (1 + plan.warm_up + plan.rounds) * (PATIENCE * model_s + 10.0 + emulation_s(plan, transport))
+    return START_S + (GUEST_PATIENCE_S if transport in plan.guest else 0.0) + (1 + plan.warm_up + plan.rounds) * (PATIENCE * model_s + 10.0 + emulation_s(plan, transport))
 
 
 @dataclass(frozen=True)
