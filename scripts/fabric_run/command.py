@@ -115,8 +115,8 @@ def interrupt(number, _frame):
 def run_outside(options, arguments):
     description = read_description(options)
     netem, roce = options.links == "netem", options.transport == "RDMA"
-    for host in description["hosts"] if netem else []:
-        netem_script(options, host["name"], "any")  # what netem cannot do is refused here
+    if netem:
+        netem_script(options, description["hosts"])  # what netem cannot do is refused here
     where, why = place.choose(options.where, netem, roce, place.guest_problem)
     if where == place.IN_GUEST:
         print(f"fabric-run: in the guest: {why}", file=sys.stderr, flush=True)

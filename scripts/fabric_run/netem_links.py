@@ -46,11 +46,11 @@ def lost_by_processors():
 class NetemLinks:
     """Owned by one thread. make() before the ranks' interfaces exist, connect() once they do, start() when the ranks start, end() after them."""
 
-    def __init__(self, options, description, folder, script_of):
-        """`script_of(host, interface)`: what `fabric --netem` says."""
-        self.options, self.hosts, self.script_of = options, description["hosts"], script_of
+    def __init__(self, options, description, folder, script):
+        """`script()`: what `fabric --netem` says of all emulating interfaces."""
+        self.options, self.hosts, self.script = options, description["hosts"], script
         self.namespace = network.NetworkNamespace(Path(folder) / "links.net")
-        self.changes, self.changing, self.capture, self.counters = [], [], None, None
+        self.changes, self.changing, self.capture, self.counters = [], None, None, None
         self.began, self.lost_before = time.monotonic(), lost_by_processors()
         self.log = options.output / "fabric.log"
 
@@ -67,14 +67,14 @@ class NetemLinks:
         """The ranks' outer ends are in the namespace; frames cross from here on, as the description says."""
         ports = [network.fabric_interface(index) for index in range(len(self.hosts))]
         self.namespace.inside("ip", "-batch", "-", text="".join(f"link set {port} master {BRIDGE} up\n" for port in ports))
-        commands, self.changes = [], []
-        for index, (host, port) in enumerate(zip(self.hosts, ports)):
+        commands = []
+        for index, port in enumerate(ports):
+            network.receive_on_one_processor(self.namespace.prefix(), port, index)
             commands += [f"qdisc add dev {port} ingress",
                          f"filter add dev {port} parent ffff: matchall action mirred egress redirect dev {emulating_interface(index)}"]
-            script = self.script_of(host["name"], emulating_interface(index))
-            commands += [line.removeprefix("tc ") for line in script.partition("\nsleep ")[0].splitlines() if line.startswith("tc ")]
-            if later := changes_of(script):
-                self.changes.append(later)
+        script = self.script()
+        commands += [line.removeprefix("tc ") for line in script.partition("\nsleep ")[0].splitlines() if line.startswith("tc ")]
+        self.changes = changes_of(script)
         self.namespace.inside("tc", "-batch", "-", text="\n".join(commands) + "\n")
         if self.options.capture:
             senders = {port: network.mac_of(host, index) for index, (host, port) in enumerate(zip(self.hosts, ports))}
@@ -84,14 +84,14 @@ class NetemLinks:
         """The description's time begins."""
         self.began = time.monotonic()
         with open(self.log, "wb") as log:
-            self.changing = [TimedChanges(self.namespace.prefix(), changes, log) for changes in self.changes]
+            if self.changes:
+                self.changing = TimedChanges(self.namespace.prefix(), self.changes, log)
 
     def why_ended(self):
         """What ended too early, in a line; '' while all is well."""
-        for one in self.changing:
-            if (status := one.failed()) is not None:
-                said = last_lines(self.log, 2)
-                return f"a timed change of the links failed: {said[0] if said else described(status)}"
+        if self.changing and (status := self.changing.failed()) is not None:
+            said = last_lines(self.log, 2)
+            return f"a timed change of the links failed: {said[0] if said else described(status)}"
         if self.capture and self.capture.ended():
             return f"the capture ended before the ranks: {self.capture.last_error()}"
         return ""
@@ -100,9 +100,9 @@ class NetemLinks:
         """The counters, as the fabric's; `devices`: what the ranks' RDMA devices counted. Raises FabricRunError if something of the links had
         not worked."""
         why = self.why_ended()
-        for one in self.changing:
-            one.stop()
-        self.changing = []
+        if self.changing:
+            self.changing.stop()
+            self.changing = None
         self.counters = {"schema": "gloo-bypass/fabric/1", "links": "netem", "kernel": os.uname().release, "processor": processor(),
                          "seconds": round(time.monotonic() - self.began, 3), "edges": self.edges(),
                          "missed": lost_by_processors() - self.lost_before,

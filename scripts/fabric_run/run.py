@@ -9,7 +9,7 @@ from rank_processes import free_port
 
 from . import network, roce
 from .failures import FabricRunError
-from .netem_links import NetemLinks
+from .netem_links import NetemLinks, emulating_interface
 from .processes import Fabric, FabricRanks
 
 SECTIONS = ("ranks", "network", "seed", "defaults", "ring", "host", "edge", "event")
@@ -25,6 +25,10 @@ OWN_NAMESPACES = ("TCP", "DPDK-netdev")
 
 def description_flags(options):
     return [word for section in SECTIONS for value in getattr(options, section) for word in (f"--{section}", value)]
+
+
+def config_flag(options):
+    return ["--config", options.config] if options.config else []
 
 
 def said_by_fabric(options, words):
@@ -43,9 +47,10 @@ def read_description(options):
     return json.loads(said_by_fabric(options, ["--check", *([options.config] if options.config else []), "--json"]))
 
 
-def netem_script(options, host, interface):
-    """What `tc` is to do so that this host's edges begin at this interface."""
-    return said_by_fabric(options, [*(["--config", options.config] if options.config else []), "--netem", f"{host}={interface}"])
+def netem_script(options, hosts):
+    """What `tc` is to do so that each host's edges begin at its emulating interface."""
+    words = [word for index, host in enumerate(hosts) for word in ("--netem", f"{host['name']}={emulating_interface(index)}")]
+    return said_by_fabric(options, [*config_flag(options), *words])
 
 
 class Run:
@@ -58,7 +63,7 @@ class Run:
         self.namespaces = [network.RankNamespace(index, host, options.mtu, options.sysctl, folder) for index, host in enumerate(self.hosts)]
         self.roce = roce.RoceHosts(self.hosts, options.mtu) if options.transport == "RDMA" else None
         self.master_port = free_port() if self.roce else MASTER_PORT
-        self.netem = NetemLinks(options, description, folder, lambda *of: netem_script(options, *of)) if options.links == "netem" else None
+        self.netem = NetemLinks(options, description, folder, lambda: netem_script(options, self.hosts)) if options.links == "netem" else None
 
     def make_links(self):
         """The ranks' interfaces and what joins them, ready for frames."""
@@ -81,8 +86,7 @@ class Run:
 
     def fabric_words(self):
         options = self.options
-        words = [options.fabric, *(["--config", options.config] if options.config else []), *description_flags(options), "--mtu", options.mtu,
-                 "--memory", options.memory]
+        words = [options.fabric, *config_flag(options), *description_flags(options), "--mtu", options.mtu, "--memory", options.memory]
         for index, host in enumerate(self.hosts):
             port = f"interface={network.fabric_interface(index)}" if self.own_namespaces else f"memif={self.socket(index)}"
             words += ["--host", f"name={host['name']},{port}"]

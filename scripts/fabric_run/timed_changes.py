@@ -1,4 +1,4 @@
-"""Changes of the links at their times: one `tc -batch` for each script of `fabric --netem`, told each change when its moment has come.
+"""Changes of the links at their times: one `tc -batch` for a script of `fabric --netem`, told each change when its moment has come.
 
 A process for every change, as the script by itself has it, takes milliseconds to start, in the guest a good part of a second: a link that is to be
 down for 200 ms would be down for twice as long, and every later moment come later. Times are from start(), whatever the changes before
