@@ -6,10 +6,9 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <exception>
 #include <filesystem>
 
-#include "tools/perf_error.h"
+#include "tools/run_program.h"
 #include "tools/simulation/simulation_report.h"
 #include "transport/base/whole_file.h"
 #include "transport/io/json_text.h"
@@ -130,22 +129,10 @@ int simulate(const SimulationOptions& options) {
   return status;
 }
 
-int run(int argc, const char* const* argv) {
-  try {
-    const auto parsed = parseSimulationOptions(argc, argv);
-    if (const auto* const text = std::get_if<std::string>(&parsed)) {
-      fmt::print("{}", *text);
-      return 0;
-    }
-    return simulate(std::get<SimulationOptions>(parsed));
-  } catch (const UsageError& error) {
-    return complain(error.what(), kExitUsage);
-  } catch (const std::exception& error) {
-    return complain(oneLine(error.what()), kExitFailure);
-  }
-}
-
 }  // namespace
 }  // namespace gloo_bypass::sim
 
-int main(int argc, char** argv) { return gloo_bypass::sim::run(argc, argv); }
+int main(int argc, char** argv) {
+  namespace sim = gloo_bypass::sim;
+  return gloo_bypass::runProgram("fabric_simulation", sim::parseSimulationOptions, sim::simulate, argc, argv);
+}

@@ -8,7 +8,7 @@
 #include "fabric/description_file.h"
 #include "fabric/edge_settings.h"
 #include "fabric/quantity.h"
-#include "tools/perf_error.h"
+#include "tools/command_line.h"
 #include "transport/wire/packet.h"
 
 namespace gloo_bypass::sim {
@@ -50,6 +50,14 @@ const std::map<std::string, CongestionControl> kCongestionControls{{"auto", Cong
 
 const std::map<std::string, Repair::Mode> kRepairModes{
     {"auto", Repair::Mode::kAuto}, {"off", Repair::Mode::kOff}, {"on", Repair::Mode::kOn}};
+
+template <typename Value>
+std::string nameOf(Value wanted, const std::map<std::string, Value>& names) {
+  for (const auto& [name, value] : names) {
+    if (value == wanted) return name;
+  }
+  return "unknown";
+}
 
 // The texts of quantities as given, before they are looked at.
 struct Texts {
@@ -175,15 +183,7 @@ std::variant<SimulationOptions, std::string> parseSimulationOptions(int argc, co
   app.get_formatter()->column_width(34);
   app.set_version_flag("--version", "fabric_simulation " GLOO_BYPASS_VERSION);
   addOptions(app, options, texts);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    return app.help();
-  } catch (const CLI::CallForVersion& version) {
-    return std::string(version.what()) + "\n";
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(oneLine(error.what()) + " (fabric_simulation --help lists the options)");
-  }
+  if (auto text = readCommandLine(app, argc, argv)) return *std::move(text);
   readTexts(texts, options);
   return options;
 }
@@ -217,18 +217,8 @@ fabric::Description describedFabric(const SimulationOptions& options, std::size_
   return description;
 }
 
-std::string repairModeName(Repair::Mode mode) {
-  for (const auto& [name, value] : kRepairModes) {
-    if (value == mode) return name;
-  }
-  return "unknown";
-}
+std::string repairModeName(Repair::Mode mode) { return nameOf(mode, kRepairModes); }
 
-std::string congestionControlName(CongestionControl control) {
-  for (const auto& [name, value] : kCongestionControls) {
-    if (value == control) return name;
-  }
-  return "unknown";
-}
+std::string congestionControlName(CongestionControl control) { return nameOf(control, kCongestionControls); }
 
 }  // namespace gloo_bypass::sim
