@@ -69,6 +69,7 @@ class NetemLinks:
         self.namespace.inside("ip", "-batch", "-", text="".join(f"link set {port} master {BRIDGE} up\n" for port in ports))
         commands = []
         for index, port in enumerate(ports):
+            network.receive_on_one_processor(self.namespace.prefix(), port, index)
             commands += [f"qdisc add dev {port} ingress",
                          f"filter add dev {port} parent ffff: matchall action mirred egress redirect dev {emulating_interface(index)}"]
         script = self.script()

@@ -42,6 +42,19 @@ def control_address(index):
     return f"169.254.{(index + 1) // 256}.{(index + 1) % 256}"
 
 
+# sysfs shows the interfaces of the network namespace that it was mounted in. A kernel without RPS has no such file.
+ON_ONE_PROCESSOR = '''[ -e "/sys/class/net/$1" ] || mount -t sysfs sysfs /sys || exit
+file=/sys/class/net/$1/queues/rx-0/rps_cpus
+[ ! -e "$file" ] || echo "$2" > "$file"'''
+
+
+def receive_on_one_processor(prefix, interface, index):
+    """A veth pair hands a frame on where its sender runs, so that frames of a sender that moves from one processor to another overtake each other; SoftRoCE
+    takes that for loss. `prefix`: words that lead into the interface's namespace."""
+    mask = f"{1 << index % min(os.cpu_count() or 1, 32):x}"
+    answer(*prefix, "unshare", "--mount", "sh", "-c", ON_ONE_PROCESSOR, "sh", interface, mask)
+
+
 def fabric_interface(index):
     return f"fab-{index}"
 

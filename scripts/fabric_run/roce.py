@@ -30,7 +30,7 @@ TIMEOUT, READ_BYTES = "GLOO_BYPASS_RDMA_TIMEOUT", "GLOO_BYPASS_RDMA_READ_BYTES"
 # 4.096 us times 2 to the power of a queue pair's timeout.
 TIMEOUT_UNIT_S = 4.096e-6
 MOST_TIMEOUT = 31
-# A second. With the default, a quarter of one, ranks that waited for a processor of the guest began every fifth READ again though nothing was lost.
+# A second: ranks may wait for a processor of the guest, and SoftRoCE's timer strikes early.
 LEAST_TIMEOUT = 18
 # Gloo's ring has two segments of 1 MiB under way from one peer.
 LEAST_READ_BYTES, MOST_READ_BYTES = 2**16, 2**22
@@ -115,6 +115,7 @@ class RoceHosts:
                 path = Path("/proc/sys/net", setting.format(name))
                 if path.exists():
                     path.write_text(value)
+            network.receive_on_one_processor([], name, index)
             # Neighbours are told: each interface would answer for the addresses of all.
             commands = [f"addr add {host['ipv4']}/{host['prefix_length']} dev {name}", f"link set {name} up",
                         f"route add table {FIRST_TABLE + index} {network_of(host)} dev {name} src {host['ipv4']}"]
