@@ -15,8 +15,9 @@ std::size_t LossDetector::detect(TimePoint now, const RtoEstimator& rtt, SendSco
     if (!byFrames && sent.sentAt >= overtakenBefore_) break;
     const bool byEnough = byFrames && sent.guard != SendScoreboard::kGuardOpen &&
                           board->largestAckedOrder() - sent.order >= orderThreshold_ + sent.guard;
-    if (!byEnough && sent.sentAt + window > now) {
-      deadline_ = sent.sentAt + window;
+    const TimePoint until = sent.sentAt + window + (sent.guard != 0 ? rtt.smoothed() / kBlockShare : Duration{0});
+    if (!byEnough && until > now) {
+      deadline_ = until;
       break;
     }
     lostBytes += sent.wireBytes;

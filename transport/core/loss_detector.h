@@ -15,6 +15,9 @@ namespace gloo_bypass {
 
 class LossDetector {
  public:
+  // By time a covered frame is lost this share of the round trip later than another: so long may its block stay open.
+  static constexpr int kBlockShare = 8;
+
   // Marks what is lost; returns its bytes. Sets deadline() where time alone will decide the next one.
   std::size_t detect(TimePoint now, const RtoEstimator& rtt, SendScoreboard* board);
   TimePoint deadline() const { return deadline_; }

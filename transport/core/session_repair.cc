@@ -15,8 +15,6 @@ constexpr int kIdleShare = 64;
 constexpr Duration kMinIdle = std::chrono::microseconds(50), kMaxIdle = std::chrono::milliseconds(5);
 // At the path's rate frames are this many times of their own length apart before that counts as idle.
 constexpr double kIdleDatagrams = 2;
-// Longest time from a block's first frame to its end. Half of what loss detection by time waits beyond a round trip.
-constexpr int kLongestShare = 16;
 constexpr std::size_t kMinBlockSources = 8;
 // A round trip that is longer than the shortest by more than this share of it stood in a queue, as BBR has it.
 constexpr int kQueueShare = 20;
@@ -57,7 +55,7 @@ void Session::Impl::startBlock(TimePoint now, std::uint64_t sequence) {
   const double rate = congestion_->pacingRate();
   std::size_t sources = std::min(kMaxBlockSources, RepairDecoder::kMaxBlockBytes / datagram);
   if (!std::isinf(rate)) {
-    const double within = rate * secondsOf(rto_.smoothed()) / kLongestShare / static_cast<double>(datagram);
+    const double within = rate * secondsOf(rto_.smoothed()) / LossDetector::kBlockShare / static_cast<double>(datagram);
     sources = std::min(sources, static_cast<std::size_t>(std::max(within, double{kMinBlockSources})));
   }
   const std::size_t repairs = repairsFor(sources, RepairBudget::mostRepairs(sources));
@@ -109,7 +107,7 @@ TimePoint Session::Impl::repairDeadline() const {
     const double apart = std::min(kIdleDatagrams * static_cast<double>(probe_.confirmed()) / rate, 1.0);
     idle += Duration(static_cast<Duration::rep>(apart * 1e9));
   }
-  const Duration longest = std::max(rto_.smoothed() / kLongestShare, kMinIdle);
+  const Duration longest = std::max(rto_.smoothed() / LossDetector::kBlockShare, kMinIdle);
   return std::min(encoder_->lastAddedAt() + idle, encoder_->startedAt() + longest);
 }
 
