@@ -130,5 +130,6 @@ def prepare_network(control):
             path.write_text("1")
     answer("ip", "link", "set", "lo", "up")
     if control:
-        answer("ip", "link", "add", CONTROL_BRIDGE, "type", "bridge")
+        # One that looks into groups reports its own (224.0.0.106): frames that a packet socket of the fabric may have before it is bound.
+        answer("ip", "link", "add", CONTROL_BRIDGE, "type", "bridge", "mcast_snooping", "0")
         answer("ip", "link", "set", CONTROL_BRIDGE, "up")
