@@ -67,6 +67,18 @@ TEST(Repair, LongPathThatLoses_HardlyRepeatsAnything) {
   EXPECT_GT(with.stream.deliveredBytes(), without.stream.deliveredBytes() * 8 / 10);
 }
 
+// Of few frames in a round trip a block of half the time would be so short that 18 % of all frames were repair frames.
+TEST(Repair, SlowLongPathThatLoses_HasBlocksLongEnough) {
+  LinkModel link = longLink(0.01);
+  link.setBytesPerSecond(kRate / 4);
+  Streamed streamed(link, kAuto, kAuto);
+  streamed.simulation.runFor(seconds(12));
+  const ChannelCounters sent = streamed.sender();
+  EXPECT_GT(sent.packetsSent, 20'000u);
+  EXPECT_LT(static_cast<double>(sent.repairFramesSent), 0.15 * static_cast<double>(sent.packetsSent));
+  EXPECT_LT(sent.retransmits, sent.packetsSent / 500);
+}
+
 TEST(Repair, LongPathThatLosesNothing_HasNoRepairFrames) {
   Streamed streamed(longLink(0), kAuto, kAuto);
   streamed.simulation.runFor(seconds(3));
