@@ -65,3 +65,11 @@ def timeline(ready, sizes, duration, step=Step(), threads=2):
     end = max(span[1] for span in spans)
     last_ready = max(ready)
     return Timeline(end, end - last_ready, step.before_s + max(end, step.window_s) + step.after_s, tuple(map(tuple, spans)))
+
+
+def stretched(buckets, base_s, unlimited, limited, threads=2):
+    """The timeline where an all-reduce lasts limited(size, n), of a step whose all-reduces took base_s where each lasted unlimited(size, n): from that
+    follows when each bucket was ready."""
+    sizes = [bucket.size for bucket in buckets]
+    window_s = max(0.0, base_s - unlimited(sizes[-1], 1))
+    return timeline([bucket.ready * window_s for bucket in buckets], sizes, limited, threads=threads)

@@ -116,12 +116,8 @@ def edge_duration(setting, completion):
 @functools.lru_cache(maxsize=None)
 def all_reduce_s(setting, base_s, completion="granted"):
     """T_ar over the slow edge, where it takes base_s without: what is ready when is stretched to fit that."""
-    listed = bucket_list(setting.bits)
-    sizes = [bucket.size for bucket in listed]
     unconstrained = Setting(setting.ranks, setting.batch, setting.bits)
-    window_s = max(0.0, base_s - edge_duration(unconstrained, completion)(sizes[-1], 1))
-    return overlap.timeline([bucket.ready * window_s for bucket in listed], sizes, edge_duration(setting, completion),
-                            threads=THREADS).ar_s
+    return overlap.stretched(bucket_list(setting.bits), base_s, edge_duration(unconstrained, completion), edge_duration(setting, completion), THREADS).ar_s
 
 
 def sibling(figure, **changes):

@@ -14,8 +14,8 @@ plots, event_plots, trace_plots, matrix_plot, panels
 pictures, edge_pictures, training_pictures
             which pictures a study's page has, in both themes
 page        everything as one HTML page                                                (pure)
-training, training_reading, training_tables, training_rendering
-            the same for the studies of training: ddp_train under capture, beside the published tables
+training, training_reading, training_prediction, training_tables, training_rendering
+            the same for the studies of training: ddp_train under capture, beside the published tables; over a slow edge its times too
 sweeps, sweep_cells, sweep_prediction, sweep_reading, sweep_tables, sweep_plots, sweep_rendering
             the same for the sweeps, of one parameter each: all-reduces or training, whichever program it takes
 processor_share  how one rank's processor time is held down, for the stragglers

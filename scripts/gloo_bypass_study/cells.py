@@ -96,18 +96,21 @@ def quantity(value, unit):
 
 
 def edge_flags(plan, study, cell):
-    """The fabric's description, as flags of fabric-run."""
-    variant = study.variant(cell.variant)
+    return slow_edge_flags(study.variant(cell.variant), plan.ranks, cell.loss_percent)
+
+
+def slow_edge_flags(variant, ranks, loss_percent=0.0):
+    """The fabric's description, as flags of fabric-run. `variant`: of an edge's study."""
     flags = ["--defaults", f"rate={catalogue.FAST_RATE_MBIT:g}Mbit/s,delay={catalogue.FAST_DELAY_MS:g}ms,queue={catalogue.FAST_QUEUE}"]
     settings = []
     if variant.rate_mbit is not None:
         settings += [f"rate={variant.rate_mbit:g}Mbit/s", f"queue={catalogue.SLOW_QUEUE}"]
     if variant.delay_ms is not None:
         settings += [f"delay={variant.delay_ms:g}ms", f"queue={catalogue.FAR_QUEUE}"]
-    if cell.loss_percent:
-        settings.append(f"loss={cell.loss_percent:g}%")
+    if loss_percent:
+        settings.append(f"loss={loss_percent:g}%")
     if settings:
-        start, end = slow_edge(plan.ranks)
+        start, end = slow_edge(ranks)
         flags += ["--edge", ",".join([f"from=r{start}", f"to=r{end}", *settings])]
     return flags
 

@@ -4,7 +4,7 @@ That machine: 2 cores of an Intel Xeon (Emerald Rapids) with nothing else to do;
 and a busy machine several times as long. Units: seconds, bytes, floating-point operations.
 """
 
-from . import cells, prediction, sweep_prediction, sweeps, training
+from . import cells, prediction, sweep_prediction, sweeps, training, training_prediction
 
 # A run: fabric and processes come up, meet, and go.
 START_S, GUEST_START_S, BOOT_S = 6.0, 40.0, 30.0
@@ -31,7 +31,11 @@ def step_s(plan, variant, transport, cores):
     if transport in plan.guest:
         operations = OPERATIONS_A_TOKEN[model] * variant.batch * plan.sequence_length_over(transport)
         return GUEST_STEP_S + crowd * operations / GUEST_OPERATIONS_A_SECOND + frames / GUEST_BYTES_A_SECOND
-    return TINY_STEP_S * crowd if model == training.TINY else crowd * variant.batch * SAMPLE_S + frames / EVENT_BYTES_A_SECOND
+    crossing_s = frames / EVENT_BYTES_A_SECOND
+    step = TINY_STEP_S * crowd if model == training.TINY else crowd * variant.batch * SAMPLE_S + crossing_s
+    if not training_prediction.has_times(variant):
+        return step
+    return step + training_prediction.reduces_s(plan, variant, transport, crossing_s) - crossing_s
 
 
 def training_s(plan, variant, transport, cores, share=None):

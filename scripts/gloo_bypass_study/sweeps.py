@@ -95,6 +95,7 @@ class Sweep:
     same_bits: bool = False   # the parameters must not depend on what is swept
 
     variants = property(lambda self: self.points)
+    published_name = None   # what was published is its points'
 
     def variant(self, name):
         return next(one for one in self.points if one.name == name)

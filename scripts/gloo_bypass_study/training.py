@@ -48,6 +48,22 @@ class TrainingVariant:
 
 
 @dataclass(frozen=True)
+class SlowEdgeVariant(TrainingVariant):
+    """`edge`: what the ring's last edge is, as where one vector is reduced by itself."""
+
+    edge: catalogue.Variant = catalogue.Variant(catalogue.BASE)
+
+    def fabric_flags(self, _in_guest=False):
+        return tuple(cells.slow_edge_flags(self.edge, self.ranks))
+
+
+def slow_edge_study(study):
+    """Training over the edges of that study, as they were published."""
+    return TrainingStudy(f"{study.name}-training", f"{study.title}: training", study.about, published=study.name,
+                         variants=tuple(SlowEdgeVariant(edge.name, ranks=study.ranks, edge=edge) for edge in study.variants))
+
+
+@dataclass(frozen=True)
 class TrainingStudy:
     """`flows`: of studies in the published file whose variants are directions, 0->1, the variant that they belong to."""
 
@@ -56,6 +72,11 @@ class TrainingStudy:
     about: str
     variants: tuple
     flows: tuple = ()
+    published: str = ""   # its name in the published file, where that is another
+
+    @property
+    def published_name(self):
+        return self.published or self.name
 
     def variant(self, name):
         return next(one for one in self.variants if one.name == name)
@@ -72,6 +93,7 @@ STUDIES = {one.name: one for one in (
     TrainingStudy("flow-symmetry", "Who sends to whom: two ranks and four",
                   "Between two ranks each direction carries as much as the other; four ranks send one way round a ring.",
                   (TrainingVariant("ws=2"), TrainingVariant("ws=4", ranks=4)), flows=(("flow-symmetry", "ws=2"), ("ws4-flows", "ws=4"))),
+    *map(slow_edge_study, catalogue.STUDIES.values()),
 )}
 
 

@@ -38,11 +38,11 @@ def flows_by_key(listed):
 
 
 def event_pictures(plan, study, runs):
-    figures = [figure for figure in measurements.read() if figure.study == study.name] if training_tables.published_transports(plan) else []
+    figures = [figure for figure in measurements.read() if figure.study == study.published_name] if training_tables.published_transports(plan) else []
 
     for name, quantity in (("events", event_plots.DURATION), ("throughput-events", event_plots.THROUGHPUT), ("bytes-events", event_plots.BYTES)):
         groups = event_plots.groups_of(quantity, plan, runs, figures, lambda variant, transport: training_tables.model_of(
-            plan, study.variant(variant), quantity.metric, transport))
+            plan, study.variant(variant), quantity.metric, "median", transport, runs))
         yield in_both(EVENTS, name, f"{quantity.title}, {quantity.unit}, for each variant: published, and each transport.",
                       lambda theme: event_plots.event_plot(quantity, plan, groups, theme))
 

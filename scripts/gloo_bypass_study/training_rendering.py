@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from gloo_bypass_model import output
 from gloo_bypass_report import machine
 
-from . import columns, page, pictures, training, training_pictures, training_tables, transports
+from . import columns, page, pictures, training, training_pictures, training_prediction, training_tables, transports
 
 # Metric of the published file -> what the page calls it.
 METRICS = {"allreduce_events": "events", "total_bytes": "bytes in all", "total_duration": "duration in all", "th_avg_overall": "TH_avg",
            "bytes_per_event": "bytes of an event", "event_duration": "duration of an event", "th_peak": "TH_peak of an event", "t_step": "T_step",
            "t_ar": "T_ar", "oh_ar": "OH_ar", "train_loss": "loss"}
+EDGE_MODEL = ("Model of T_ar over a slow edge: the run without limit over the same transport tells when each bucket is ready; each all-reduce then takes what Gloo's "
+              "ring allows, as the transport completes its sends, two at a time. T_step: what is not T_ar stays as it was.")
 # Statistics that a metric's name implies.
 OWN_DIGITS = 3
 IMPLIED = ("count", "sum", "mean", "epoch-mean")
@@ -68,6 +70,7 @@ def notes(record, plan, study):
         "Bytes per event, its duration and throughput are of the capture at the fabric's ports, between the two markers of a step, acknowledgements "
         "included. Model of bytes: 2(N-1) S, headers of frames of this MTU, Gloo's preambles or this project's grants, acknowledgements; nothing "
         "lost, nothing repeated.",
+        *([EDGE_MODEL] if any(training_prediction.has_times(study.variant(name)) for name in plan.variants) else []),
         "The published machine had 4 virtual processors, and its times are the processor's for the most part; so are these, of another machine. "
         "Its bytes were captured with larger frames (offloading between containers), and so with fewer headers.",
         *guest_notes(record, plan), *page.load_note(record)]
@@ -152,7 +155,8 @@ def show(plan, study, made, say, console):
         table.title = None
         say(f"\n{study.title}{'' if published else f', {models_of(plan, listed)}'}", "bold")
         console.print(table)
-        say("\nmodel: 2(N-1) S and headers; ratio: measured / model", "dim")
+        timed = "; T_ar by Gloo's schedule, from when the run without limit had its buckets ready" if any(row.metric == "t_ar" and row.model for row in rows) else ""
+        say(f"\nmodel: 2(N-1) S and headers{timed}; ratio: measured / model", "dim")
     for name, same in made.same_bits.items():
         say(f"{name}: the parameters end {'bit for bit the same' if same else 'DIFFERENT'} over all transports", "green" if same else "red")
     return made.targets

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from gloo_bypass_report import measurements
 
-from . import training, transports
+from . import catalogue, training, training_prediction, transports
 from .tables import Target
 
 
@@ -67,11 +67,20 @@ def runs_of(record_runs, variant, transport):
     return [run for run in record_runs if run["cell"] == {"variant": variant, "transport": transport}]
 
 
-def model_of(plan, variant, metric, transport):
-    """Bytes alone: times are the processor's."""
-    if metric != "bytes_per_event":
+def base_of(record_runs, transport):
+    """Of the run without limit, whose times are the processor's."""
+    runs = runs_of(record_runs, catalogue.BASE, transport)
+    return training_prediction.Base(*(statistics.median(samples) if (samples := samples_of(metric, runs, False)) else None
+                                      for metric in ("t_ar", "t_step", "event_duration")))
+
+
+def model_of(plan, variant, metric, statistic, transport, record_runs):
+    """Bytes of an event, and over one slow edge the medians of times: others are the processor's."""
+    if metric == "bytes_per_event":
+        return training.event_bytes(plan, variant, transport).frames
+    if statistic != "median":
         return None
-    return training.event_bytes(plan, variant, transport).frames
+    return training_prediction.time_of(plan, variant, transport, metric, base_of(record_runs, transport))
 
 
 def published_transports(plan):
@@ -87,7 +96,7 @@ def rows_of(plan, study, record_runs):
         return flow_rows(plan, study, record_runs)
     rows = []
     for figure in measurements.read():
-        if figure.study != study.name or figure.variant not in plan.variants:
+        if figure.study != study.published_name or figure.variant not in plan.variants:
             continue
         variant = study.variant(figure.variant)
         whole = training.steps_of(plan, variant) == variant.epoch_steps
@@ -97,7 +106,7 @@ def rows_of(plan, study, record_runs):
             samples = samples_of(figure.metric, runs_of(record_runs, figure.variant, transport), whole)
             if samples:
                 measured[transport] = STATISTICS[figure.statistic](samples) / unit
-            made = model_of(plan, variant, figure.metric, transport)
+            made = model_of(plan, variant, figure.metric, figure.statistic, transport, record_runs)
             if made is not None:
                 model[transport] = made / unit
         if measured:
@@ -115,7 +124,7 @@ def own_rows(plan, study, record_runs):
                 samples = samples_of(metric, runs_of(record_runs, variant.name, transport), False)
                 if samples:
                     measured[transport] = statistics.median(samples) / unit
-                made = model_of(plan, variant, metric, transport)
+                made = model_of(plan, variant, metric, "median", transport, record_runs)
                 if made is not None:
                     model[transport] = made / unit
             if measured:
@@ -189,7 +198,27 @@ def flow_targets(plan, study, record_runs):
 
 
 def targets_of(plan, study, record_runs):
-    return (flow_targets(plan, study, record_runs) if study.flows else []) + byte_targets(plan, study, record_runs)
+    return (flow_targets(plan, study, record_runs) if study.flows else []) + slow_edge_targets(plan, study, record_runs) + byte_targets(plan, study, record_runs)
+
+
+# Of what the edge and Gloo's schedule leave, beside the same computation: where the edge is far, and where it is slow.
+FAR_FACTOR, SLOW_FACTOR = 1.25, 1.1
+
+
+def slow_edge_targets(plan, study, record_runs):
+    """T_ar over a slow edge against the model; a far edge over what keeps it busy, not TCP."""
+    found = []
+    for variant in (study.variant(name) for name in plan.variants):
+        for transport in plan.transports:
+            made = model_of(plan, variant, "t_ar", "median", transport, record_runs)
+            samples = samples_of("t_ar", runs_of(record_runs, variant.name, transport), False)
+            far = made is not None and variant.edge.delay_ms is not None
+            if made is None or not samples or (far and transports.is_tcp(transport)):
+                continue
+            ratio, most = statistics.median(samples) / made, FAR_FACTOR if far else SLOW_FACTOR
+            allowed = "what Gloo's schedule allows" if far else "serialisation"
+            found.append(Target(f"{variant.name} over {transports.heading(plan, transport)}, T_ar", f"within {most:g} x of {allowed}, beside the computation", f"{ratio:.2f} x", ratio <= most))
+    return found
 
 
 def byte_targets(plan, study, record_runs):

@@ -10,7 +10,7 @@ import pytest
 from conftest import MACHINE, ROOT, right_to_namespaces, write_training_run
 from gloo_bypass_report.records import RecordError
 from gloo_bypass_report.results import ResultsFolder
-from gloo_bypass_study import cells, command, rendering, training, training_reading, training_tables
+from gloo_bypass_study import cells, command, prediction, rendering, training, training_prediction, training_reading, training_tables
 
 STUDY = training.STUDIES["world-size"]
 TCP2 = training.TrainingCell("ws=2", "TCP")
@@ -145,6 +145,58 @@ def flow_run(variant, transport, *flows):
     run["capture"]["directions"] = list(flows)
     run["capture"]["matrix"]["after"] = [{"from": "10.77.0.2", "to": "10.77.0.3", "bytes": 1e6}]
     return run
+
+
+FAR, SLOW = training.STUDIES["edge-latency-training"], training.STUDIES["edge-bandwidth-training"]
+
+
+def far_plan(**changes):
+    return plan_for(study=FAR.name, **({"variants": ("base", "300ms")} | changes))
+
+
+def timed_run(variant, transport, reduce_s, rest_s=45.0):
+    return run_record(variant, transport, [event(2065e6, reduce_s)]) | {"t_step_s": [rest_s + reduce_s], "t_ar_s": [reduce_s]}
+
+
+def test_slowEdge_command_HasTheEdgeAndFourRanks():
+    listed = training.command_of(far_plan(), FAR.variant("300ms"), training.TrainingCell("300ms", "DPDK"), PROGRAMS, "/out")
+    assert listed[listed.index("--edge") + 1] == "from=r3,to=r2,delay=300ms,queue=256MiB" and listed[listed.index("--ranks") + 1] == "4"
+    assert "--edge" not in training.command_of(far_plan(), FAR.variant("base"), training.TrainingCell("base", "DPDK"), PROGRAMS, "/out")
+
+
+def test_slowEdge_timeOverTcp_IsThatOfThePublishedRunsModel():
+    # As scripts/model predict --study edge-latency has it, with larger frames: 59.4 s where the run without limit took 19.5.
+    assert training_prediction.reduces_s(far_plan(), FAR.variant("300ms"), "TCP", 19.52) == pytest.approx(59.4, rel=0.02)
+    # No computation, and so nothing that hides: the bytes at the edge's rate.
+    crossing = 2 * 3 / 4 * 327_650_304 * 8 / 50e6 / prediction.payload_share(cells.Plan(study="edge-bandwidth", scale="small"), "DPDK")
+    assert training_prediction.reduces_s(plan_for(), SLOW.variant("50Mbit"), "DPDK", 0.0) == pytest.approx(crossing, rel=0.02)
+
+
+def test_slowEdge_rows_StandBesideThePublishedAndTheModel():
+    runs = [timed_run("base", "TCP", 20.0), timed_run("300ms", "TCP", 70.0), timed_run("base", "DPDK", 18.0), timed_run("300ms", "DPDK", 40.0)]
+    rows = training_tables.rows_of(far_plan(), FAR, runs)
+    far, base = row(rows, "300ms", "t_ar", "median"), row(rows, "base", "t_ar", "median")
+    assert (far.published, far.table, far.measured["TCP"]) == (76027, "5.21", 70000.0)
+    assert base.model == {} and far.model["DPDK"] < far.model["TCP"]
+    step = row(rows, "300ms", "t_step", "median")
+    assert step.model["TCP"] - far.model["TCP"] == pytest.approx(45000.0)
+    assert row(rows, "300ms", "oh_ar", "median").model["TCP"] == pytest.approx(100 * far.model["TCP"] / step.model["TCP"])
+    assert row(rows, "300ms", "t_ar", "p75").model == {}
+
+
+def test_slowEdge_withoutItsBase_HasNoModelOfTimes():
+    rows = training_tables.rows_of(far_plan(), FAR, [timed_run("300ms", "TCP", 70.0)])
+    assert row(rows, "300ms", "t_ar", "median").model == {} and row(rows, "300ms", "bytes_per_event", "median").model
+
+
+def test_slowEdge_targets_AreOfWhatTheTransportCanHelp():
+    made = training_prediction.reduces_s(far_plan(), FAR.variant("300ms"), "DPDK", 18.0)
+    runs = [timed_run("base", "TCP", 20.0), timed_run("300ms", "TCP", 70.0), timed_run("base", "DPDK", 18.0), timed_run("300ms", "DPDK", 1.2 * made)]
+    found = {one.label: one for one in training_tables.slow_edge_targets(far_plan(), FAR, runs)}
+    assert set(found) == {"300ms over DPDK, T_ar"} and found["300ms over DPDK, T_ar"].met and found["300ms over DPDK, T_ar"].measured == "1.20 x"
+    plan = plan_for(study=SLOW.name, variants=("base", "50Mbit"))
+    slow = training_tables.slow_edge_targets(plan, SLOW, [timed_run("base", "TCP", 20.0), timed_run("50Mbit", "TCP", 120.0)])
+    assert [one.met for one in slow] == [False]
 
 
 FLOWS = training.STUDIES["flow-symmetry"]
