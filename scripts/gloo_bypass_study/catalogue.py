@@ -27,6 +27,10 @@ class Variant:
     delay_ms: float | None = None
 
     @property
+    def one_way_ms(self):
+        return FAST_DELAY_MS if self.delay_ms is None else self.delay_ms
+
+    @property
     def label(self):
         if self.rate_mbit is not None:
             return f"{self.rate_mbit:g} Mbit/s"

@@ -45,10 +45,10 @@ def path_of(plan, transport):
     return next(one for one in framing.paths(plan.mtu) if one.name == name)
 
 
-def payload_share(plan, transport):
-    """Of the bytes on an edge: how many are the vector's."""
+def payload_share(plan, transport, ranks=None):
+    """Of the bytes on an edge: how many are the vector's. `ranks`: of a plan that has none itself."""
     size = catalogue.MIB
-    return size / path_of(plan, transport).message(size, both_ways=plan.ranks == 2).forward
+    return size / path_of(plan, transport).message(size, both_ways=(ranks or plan.ranks) == 2).forward
 
 
 def frame_payload(plan, transport):
@@ -71,23 +71,26 @@ def completion_of(transport, delay_ms, segment):
     return "buffered" if delay_ms + catalogue.FAST_DELAY_MS >= LONG_PATH_RTT_MS else "acknowledged"
 
 
+def ring_over(variant, ranks, transport, segment, share, together=1):
+    """(edges, completion) of Gloo's ring where its last edge is the variant's: of segments of so many bytes, while `together` all-reduces share
+    each edge; `share`: payload_share()."""
+    fast, rate = (mbit * 1e6 / 8 * share / together for mbit in (catalogue.FAST_RATE_MBIT, variant.rate_mbit or catalogue.FAST_RATE_MBIT))
+    fast_s = catalogue.FAST_DELAY_MS * 1e-3
+    # One way of data in the schedule is three of frames where it is fetched.
+    delay_s = variant.one_way_ms * 1e-3
+    ahead_s = delay_s + fast_s if is_fetched(transport, segment) else 0.0
+    edges = tuple(schedule.ring_of(ranks, fast, fast_s, slow=schedule.Edge(rate, delay_s + ahead_s, fast_s)))
+    return edges, completion_of(transport, variant.one_way_ms, segment)
+
+
 def model_of(plan, study, cell):
     variant = study.variant(cell.variant)
-    share = payload_share(plan, cell.transport)
-    fast = catalogue.FAST_RATE_MBIT * 1e6 / 8 * share
-    rate = fast if variant.rate_mbit is None else variant.rate_mbit * 1e6 / 8 * share
-    fast_s = catalogue.FAST_DELAY_MS * 1e-3
-    delay_ms = catalogue.FAST_DELAY_MS if variant.delay_ms is None else variant.delay_ms
     largest = cells.segment_bytes(plan, cell.segment) or schedule.SEGMENT_BYTES
-    segment = schedule.cut(plan.bytes, plan.ranks, largest).segment
-    completion = completion_of(cell.transport, delay_ms, segment)
-    # One way of data in the schedule is three of frames where it is fetched.
-    ahead_s = delay_ms * 1e-3 + fast_s if is_fetched(cell.transport, segment) else 0.0
-    edges = tuple(schedule.ring_of(plan.ranks, fast, fast_s, slow=schedule.Edge(rate, delay_ms * 1e-3 + ahead_s, fast_s)))
-    segment = largest
-    lossless = schedule.time_s(plan.bytes, edges, completion, segment_bytes=segment)
-    return Model(lossless, repeated_s(plan, cell, edges, completion, segment) if cell.loss_percent else lossless,
-                 floor_s(plan, rate, delay_ms * 1e-3), completion)
+    edges, completion = ring_over(variant, plan.ranks, cell.transport, schedule.cut(plan.bytes, plan.ranks, largest).segment,
+                                  payload_share(plan, cell.transport))
+    lossless = schedule.time_s(plan.bytes, edges, completion, segment_bytes=largest)
+    return Model(lossless, repeated_s(plan, cell, edges, completion, largest) if cell.loss_percent else lossless,
+                 floor_s(plan, edges[cells.slow_edge(plan.ranks)[0]].rate, variant.one_way_ms * 1e-3), completion)
 
 
 def trips_of(frames, loss, chance):

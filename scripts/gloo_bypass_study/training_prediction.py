@@ -26,17 +26,12 @@ def has_times(variant):
 
 def duration_over(plan, variant, transport, edge):
     """duration(size, n) of overlap.timeline: one bucket of `size` bytes while n are reduced at once."""
-    share = 1 / prediction.path_of(plan, transport).message(catalogue.MIB, both_ways=variant.ranks == 2).forward * catalogue.MIB
-    fast_s = catalogue.FAST_DELAY_MS * 1e-3
-    delay_s = fast_s if edge.delay_ms is None else edge.delay_ms * 1e-3
-    rate_mbit = edge.rate_mbit or catalogue.FAST_RATE_MBIT
+    share, element_bytes = prediction.payload_share(plan, transport, variant.ranks), variant.bits // 8
 
     def duration(size, together):
-        fast, slow = (mbit * 1e6 / 8 * share / together for mbit in (catalogue.FAST_RATE_MBIT, rate_mbit))
-        cut = schedule.cut(size, variant.ranks, element_bytes=variant.bits // 8)
-        ahead_s = delay_s + fast_s if prediction.is_fetched(transport, cut.segment) else 0.0
-        edges = tuple(schedule.ring_of(variant.ranks, fast, fast_s, slow=schedule.Edge(slow, delay_s + ahead_s, fast_s)))
-        return schedule.time_s(size, edges, prediction.completion_of(transport, delay_s * 1e3, cut.segment), element_bytes=variant.bits // 8)
+        segment = schedule.cut(size, variant.ranks, element_bytes=element_bytes).segment
+        edges, completion = prediction.ring_over(edge, variant.ranks, transport, segment, share, together)
+        return schedule.time_s(size, edges, completion, element_bytes=element_bytes)
     return duration
 
 
