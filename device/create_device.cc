@@ -7,29 +7,30 @@
 #include <fmt/format.h>
 #include <gloo/common/error.h>
 
-#include "plugin/environment.h"
-#include "plugin/gloo_address.h"
-#include "plugin/process_transport.h"
-#include "plugin/settings.h"
+#include "process/back_ends.h"
+#include "process/environment.h"
+#include "process/gloo_address.h"
+#include "process/gloo_device.h"
+#include "process/process_transport.h"
+#include "process/settings.h"
 #include "transport/gloo/connect_mode.h"
-#ifdef GLOO_BYPASS_HAVE_DPDK
-#include "plugin/dpdk_device.h"
-#endif
-#ifdef GLOO_BYPASS_HAVE_RDMA
-#include "plugin/rdma_device.h"
-#endif
 
 namespace gloo_bypass {
 namespace {
 
-using AddAddress = decltype(withGlooAddress);
-
-[[noreturn]] void fail(const char* transport, const std::string& message) {
+[[noreturn]] void fail(std::string_view transport, const std::string& message) {
   throw ::gloo::InvalidOperationException(fmt::format("{} transport: {}", transport, message));
 }
 
-[[maybe_unused]] TransportConfig configurationOf(const DeviceOptions& options, const char* transport,
-                                                 AddAddress addAddress) {
+const BackEnd& backEndOf(std::string_view transport) {
+  const BackEnd* const found = findBackEnd(transport);
+  if (found != nullptr) return *found;
+  std::string known;
+  for (const BackEnd& backEnd : backEnds()) known += (known.empty() ? "" : ", ") + backEnd.name;
+  fail(transport, fmt::format("no such transport; known are {} (capitals matter)", known));
+}
+
+TransportConfig configurationOf(const DeviceOptions& options, std::string_view transport) {
   const std::vector<SettingText> texts(options.settings.begin(), options.settings.end());
   for (const auto& [name, text] : texts) {
     if (!name.starts_with(kSettingPrefix))
@@ -43,14 +44,7 @@ using AddAddress = decltype(withGlooAddress);
          fmt::format("the option interface is '{}' and GLOO_BYPASS_INTERFACE is '{}': set one of them, or both alike",
                      options.interface, named));
   }
-  const bool nowhere = options.interface.empty() && options.hostname.empty();
-  auto complete = addAddress(std::move(config).value(), options.interface, nowhere ? ownHostName() : options.hostname);
-  if (!complete) fail(transport, complete.error().message);
-  return std::move(complete).value();
-}
-
-[[maybe_unused]] ConnectMode connectMode(const DeviceOptions& options) {
-  return options.connectOnDemand ? ConnectMode::kOnDemand : ConnectMode::kAtOnce;
+  return std::move(config).value();
 }
 
 template <typename Options>
@@ -62,23 +56,24 @@ Options optionsFromEnvironment() {
 
 }  // namespace
 
+DeviceOptions DeviceOptions::fromEnvironment() { return optionsFromEnvironment<DeviceOptions>(); }
 DpdkOptions DpdkOptions::fromEnvironment() { return optionsFromEnvironment<DpdkOptions>(); }
 RdmaOptions RdmaOptions::fromEnvironment() { return optionsFromEnvironment<RdmaOptions>(); }
 
-std::shared_ptr<::gloo::transport::Device> createDpdkDevice([[maybe_unused]] const DpdkOptions& options) {
-#ifdef GLOO_BYPASS_HAVE_DPDK
-  return makeDpdkDevice(configurationOf(options, "DPDK", withGlooAddress), connectMode(options));
-#else
-  fail("DPDK", "it is not in this build of libgloo_bypass_device (libdpdk was missing or disabled)");
-#endif
+std::shared_ptr<::gloo::transport::Device> createDevice(std::string_view transport, const DeviceOptions& options) {
+  const BackEnd& backEnd = backEndOf(transport);
+  if (!backEnd.inThisBuild()) fail(transport, whyMissing(backEnd));
+  const TransportConfig config = configurationOf(options, transport);
+  const bool nowhere = options.interface.empty() && options.hostname.empty();
+  return makeGlooDevice(backEnd, config, {options.interface, nowhere ? ownHostName() : options.hostname},
+                        options.connectOnDemand ? ConnectMode::kOnDemand : ConnectMode::kAtOnce);
 }
 
-std::shared_ptr<::gloo::transport::Device> createRdmaDevice([[maybe_unused]] const RdmaOptions& options) {
-#ifdef GLOO_BYPASS_HAVE_RDMA
-  return makeRdmaDevice(configurationOf(options, "RDMA", withGlooAddressForRdma), connectMode(options));
-#else
-  fail("RDMA", "it is not in this build of libgloo_bypass_device (libibverbs-dev was missing or disabled)");
-#endif
+std::shared_ptr<::gloo::transport::Device> createDpdkDevice(const DpdkOptions& options) {
+  return createDevice("DPDK", options);
+}
+std::shared_ptr<::gloo::transport::Device> createRdmaDevice(const RdmaOptions& options) {
+  return createDevice("RDMA", options);
 }
 
 std::string countersJson() { return ProcessTransport::instance().countersJson(); }

@@ -3,7 +3,7 @@
 
     GLOO_DEVICE_TRANSPORT=DPDK python3 -m torch.distributed.run --nproc_per_node 2 examples/ddp.py
 
-Debian's PyTorch needs some options more: see the README.
+Debian's PyTorch needs some options more: see docs/pytorch.md.
 """
 import argparse
 
@@ -29,7 +29,8 @@ def train(model, steps, size, part=slice(None)):
     for step in range(steps):
         inputs, targets = batch(step, size)
         optimizer.zero_grad()
-        torch.nn.functional.mse_loss(model(inputs[part]), targets[part]).backward()  # DDP averages the gradients meanwhile
+        # DDP averages the gradients meanwhile
+        torch.nn.functional.mse_loss(model(inputs[part]), targets[part]).backward()
         optimizer.step()
     return torch.nn.utils.parameters_to_vector(model.parameters()).detach()
 

@@ -3,7 +3,7 @@
 
     GLOO_DEVICE_TRANSPORT=DPDK python3 -m torch.distributed.run --nproc_per_node 2 examples/fsdp.py
 
-Debian's PyTorch needs some options more: see the README.
+Debian's PyTorch needs some options more: see docs/pytorch.md.
 
 Needs a PyTorch whose FSDP runs on CPUs: 2.6 does, 1.13 does not (exit status 77, which test drivers read as skipped).
 """

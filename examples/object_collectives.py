@@ -3,7 +3,7 @@
 
     GLOO_DEVICE_TRANSPORT=DPDK python3 -m torch.distributed.run --nproc_per_node 2 examples/object_collectives.py
 
-Debian's PyTorch needs some options more: see the README.
+Debian's PyTorch needs some options more: see docs/pytorch.md.
 """
 import argparse
 

@@ -1,9 +1,10 @@
 #!/usr/bin/python3
-"""ZeRO's sharded optimiser: each rank keeps the state for a part of the parameters; checked against the optimiser unsharded.
+"""ZeRO's sharded optimiser: each rank keeps the state for a part of the parameters; checked against the optimiser
+unsharded.
 
     GLOO_DEVICE_TRANSPORT=DPDK python3 -m torch.distributed.run --nproc_per_node 2 examples/sharded_optimizer.py
 
-Debian's PyTorch needs some options more: see the README.
+Debian's PyTorch needs some options more: see docs/pytorch.md.
 """
 import argparse
 
@@ -30,7 +31,8 @@ def train(model, optimizer, steps, rank):
 
 
 def numbers_kept(optimizer):
-    return sum(value.numel() for state in optimizer.state.values() for value in state.values() if torch.is_tensor(value))
+    return sum(value.numel() for state in optimizer.state.values() for value in state.values()
+               if torch.is_tensor(value))
 
 
 def main():

@@ -1,11 +1,13 @@
 #!/usr/bin/python3
-"""Marks each step's all-reduce in captures: a communication hook of DistributedDataParallel that sends two UDP datagrams a step.
+"""Marks each step's all-reduce in captures: a communication hook of DistributedDataParallel that sends two UDP
+datagrams a step.
 
     tcpdump -i IF -s 128 -w run.pcap &
-    GLOO_DEVICE_TRANSPORT=DPDK python3 -m torch.distributed.run --nproc_per_node 2 examples/step_markers.py --to 10.32.0.1
+    GLOO_DEVICE_TRANSPORT=DPDK python3 -m torch.distributed.run --nproc_per_node 2 examples/step_markers.py --to
+    10.32.0.1
 
-capture_analyser (tools/capture) turns the capture into bytes, time and throughput of each step. Without --to the markers go to rank 0
-itself, which checks that they came. Debian's PyTorch needs some options more: see the README.
+capture_analyser (tools/capture) turns the capture into bytes, time and throughput of each step. Without --to the
+markers go to rank 0 itself, which checks that they came. Debian's PyTorch needs some options more: see docs/pytorch.md.
 """
 import argparse
 import socket

@@ -3,9 +3,9 @@
 
     GLOO_DEVICE_TRANSPORT=DPDK examples/two_nodes.py examples/ddp.py
 
-Prints the command of each agent first: on two machines, give each its own one, with the first machine's address as --master_addr (or its
-own as --local_addr, and a file that both can write as --rdzv_endpoint), and GLOO_SOCKET_IFNAME naming the interface between them.
-DPDK between machines needs GLOO_BYPASS_LINK=netdev or pci there.
+Prints the command of each agent first: on two machines, give each its own one, with the first machine's address as
+--master_addr (or its own as --local_addr, and a file that both can write as --rdzv_endpoint), and GLOO_SOCKET_IFNAME
+naming the interface between them. DPDK between machines needs GLOO_BYPASS_LINK=netdev or pci there.
 """
 import argparse
 import importlib.metadata
@@ -27,7 +27,8 @@ def free_port():
 
 
 def store_works():
-    """Whether the agents can meet over TCP: torchrun of PyTorch 2.4 and later wants libuv for that, and Debian's PyTorch has none."""
+    """Whether the agents can meet over TCP: torchrun of PyTorch 2.4 and later wants libuv for that, and Debian's
+    PyTorch has none."""
     from torch.distributed import TCPStore  # takes seconds
     try:
         TCPStore("127.0.0.1", free_port(), 1, True)
@@ -46,7 +47,8 @@ def meeting(folder):
 
 
 def output_options(folder):
-    """PyTorch 1.13's torchrun fails under Python 3.11 (Debian 12) unless it writes the ranks' output to files; -t shows it as well."""
+    """PyTorch 1.13's torchrun fails under Python 3.11 (Debian 12) unless it writes the ranks' output to files; -t shows
+    it as well."""
     old = importlib.metadata.version("torch").startswith("1.")
     return ["-r", "1", "-t", "1", "--log_dir", folder] if old else []
 
@@ -54,8 +56,11 @@ def output_options(folder):
 def agents_of(options, folder):
     """The agents' commands, and the variables that they need."""
     meet, variables = meeting(folder)
-    return [[sys.executable, "-m", "torch.distributed.run", "--nnodes", str(NODES), "--node_rank", str(node),
-             "--nproc_per_node", str(options.ranks), *meet, *output_options(folder), options.program, *options.arguments]
+    return [[
+        sys.executable, "-m", "torch.distributed.run", "--nnodes",
+        str(NODES), "--node_rank",
+        str(node), "--nproc_per_node",
+        str(options.ranks), *meet, *output_options(folder), options.program, *options.arguments]
             for node in range(NODES)], variables
 
 
@@ -72,7 +77,9 @@ def wait_for_all(agents, seconds):
 
 def run(commands, variables, seconds):
     for node, command in enumerate(commands):
-        print(f"node {node}: {' '.join([f'{name}={value}' for name, value in variables.items()] + [shlex.join(command)])}", flush=True)
+        print(
+            f"node {node}: "
+            f"{' '.join([f'{name}={value}' for name, value in variables.items()] + [shlex.join(command)])}", flush=True)
     environment = {"OMP_NUM_THREADS": "1", **os.environ, **variables}
     agents = [subprocess.Popen(command, env=environment) for command in commands]
     try:
@@ -102,7 +109,8 @@ def main():
     with tempfile.TemporaryDirectory(prefix="two-nodes-") as folder:
         statuses = run(*agents_of(options, folder), options.seconds)
     if statuses != [0] * NODES:
-        sys.exit(f"{sys.argv[0]}: the agents' exit statuses are {statuses} (None: still running after {options.seconds:g} s)")
+        sys.exit(f"{sys.argv[0]}: the agents' exit statuses are {statuses} (None: still running after "
+                 f"{options.seconds:g} s)")
     print(f"checked: {NODES} agents with {options.ranks} rank{'s' if options.ranks > 1 else ''} each ended well")
 
 

@@ -2,15 +2,10 @@
 
 #include <netdb.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <functional>
 #include <memory>
-#include <optional>
-#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -20,37 +15,22 @@
 #include <nlohmann/json.hpp>
 
 #include "plugin/child_answer.h"
-#include "plugin/environment.h"
-#include "plugin/gloo_address.h"
-#include "plugin/process_transport.h"
+#include "process/back_ends.h"
+#include "process/environment.h"
+#include "process/gloo_address.h"
+#include "process/gloo_device.h"
+#include "process/json_text.h"
+#include "process/process_transport.h"
 #include "transport/base/file_descriptor.h"
-#include "transport/gloo/connect_mode.h"
-#include "transport/io/json_text.h"
-#ifdef GLOO_BYPASS_HAVE_DPDK
-#include "plugin/dpdk_device.h"
-#include "transport/dpdk/dpdk_port.h"
-#include "transport/dpdk/eal.h"
-#include "transport/dpdk/memif_directory.h"
+#include "transport/channel/message_channel.h"
 #include "transport/gloo/device.h"
-#include "transport/io/datagram_transport.h"
-#endif
-#ifdef GLOO_BYPASS_HAVE_RDMA
-#include "plugin/rdma_device.h"
-#endif
 
 namespace gloo_bypass {
 namespace {
 
-using DevicePointer = std::shared_ptr<::gloo::transport::Device>;
-
 // Where PyTorch would communicate: the first of GLOO_SOCKET_IFNAME's interfaces, or else this machine's name.
-struct Place {
-  std::string interface;
-  std::string hostName;
-};
-
-Place placeOfProcess() {
-  Place place{requestedInterface(), ""};
+GlooPlace placeOfProcess() {
+  GlooPlace place{requestedInterface(), ""};
   if (place.interface.empty()) place.hostName = ownHostName();
   return place;
 }
@@ -86,7 +66,7 @@ bool isUsable(const std::string& hostName) {
 }
 
 std::string tryTcp() {
-  const Place place = placeOfProcess();
+  const GlooPlace place = placeOfProcess();
   return askInChild([&] {
     const auto made = [](const std::string& interface, const std::string& hostName) {
       ::gloo::transport::tcp::attr attributes;
@@ -106,129 +86,64 @@ std::string tryTcp() {
   });
 }
 
-// withGlooAddress or withGlooAddressForRdma: they may ask a name server, which may take minutes.
-using Resolve = Result<TransportConfig> (*)(TransportConfig, const std::string&, const std::string&);
-
-[[maybe_unused]] TransportConfig resolved(Resolve resolve, const TransportConfig& config, const Place& place) {
-  auto whole = resolve(config, place.interface, place.hostName);
+// With the place filled in. It may ask a name server, which may take minutes: in a child only.
+TransportConfig resolved(const BackEnd& backEnd, const TransportConfig& config, const GlooPlace& place) {
+  auto whole = withGlooAddress(backEnd.interfaceRule(config), config, place.interface, place.hostName);
   if (!whole) refuse(whole.error().message);
   return std::move(whole).value();
 }
 
-// What `make` says in this process; only the address is asked for in a child.
-[[maybe_unused]] std::string tryHere(const TransportConfig& config, Resolve resolve, const Place& place,
-                                     const std::function<DevicePointer(const TransportConfig&)>& make) {
-  TransportConfig whole = config;
-  whole.interface = askInChild([&] { return resolved(resolve, config, place).interface; });
-  return make(whole)->str();
+// The device that the process's own transport gives, or would.
+std::string deviceOverProcessTransport(const BackEnd& backEnd, const TransportConfig& config) {
+  return makeGlooDevice(backEnd, config, {config.interface, ""})->str();
 }
 
-[[maybe_unused]] std::string tryInChild(const TransportConfig& config, Resolve resolve, const Place& place,
-                                        const std::function<DevicePointer(const TransportConfig&)>& make) {
+// Over a transport that goes with it: the process's own is made by the first process group, with its whole configuration.
+std::string deviceOfItsOwn(const BackEnd& backEnd, const TransportConfig& config) {
+  auto transport = backEnd.make(config);
+  if (!transport) refuse(transport.error().message);
+  return makeDevice(std::move(transport).value(), ConnectMode::kAtOnce)->str();
+}
+
+using Attempt = std::string (*)(const BackEnd&, const TransportConfig&);
+
+// In this process; only the address is resolved in a child.
+std::string tryHere(const BackEnd& backEnd, const TransportConfig& config, const GlooPlace& place, Attempt attempt) {
+  TransportConfig whole = config;
+  whole.interface = askInChild([&] { return resolved(backEnd, config, place).interface; });
+  return attempt(backEnd, whole);
+}
+
+std::string tryInChild(const BackEnd& backEnd, const TransportConfig& config, const GlooPlace& place) {
   return askInChild([&] {
-    const std::string text = make(resolved(resolve, config, place))->str();
+    std::string text = deviceOverProcessTransport(backEnd, resolved(backEnd, config, place));
     ProcessTransport::instance().shutDown();
     return text;
   });
 }
 
-// makeDpdkDevice or makeRdmaDevice, which have a second argument.
-template <auto kMake>
-DevicePointer atOnce(const TransportConfig& config) {
-  return kMake(config, ConnectMode::kAtOnce);
-}
-
-[[maybe_unused]] TransportConfig configurationOfProcess(BackEnd backEnd) {
+std::string tryBackEnd(const BackEnd& backEnd) {
+  if (!backEnd.inThisBuild()) refuse(whyMissing(backEnd));
+  const GlooPlace place = placeOfProcess();
   auto read = configurationFromEnvironment();
   if (!read) refuse(read.error().message);
   TransportConfig config = std::move(read).value();
-  if (!ProcessTransport::instance().settled(backEnd)) {  // nobody shall see what the attempt counts
-    config.stats.clear();
-    config.metrics.clear();
-    config.capture.clear();
-    config.captureMarkers.clear();
-    config.telemetry = false;
-  }
-  return config;
-}
-
-#ifdef GLOO_BYPASS_HAVE_DPDK
-// Over a transport that goes with it: the process's own is made by the first process group, with its whole configuration.
-DevicePointer dpdkDeviceOfItsOwn(const TransportConfig& config) {
-  auto port = makeDpdkPort(config);
-  if (!port) refuse(port.error().message);
-  return makeDevice(makeDatagramTransport(config, std::move(port).value()), ConnectMode::kAtOnce);
-}
-
-// For a memif directory that is not there yet: one beside it, as long as this lives. Not the real one, which would have to be
-// removed again, perhaps from under a rank that starts at that moment.
-class ProbeDirectory {
- public:
-  explicit ProbeDirectory(TransportConfig& config) : real_(config.memifDirectory) {
-    struct stat status {};
-    if (config.link != LinkMode::kMemif || ::lstat(real_.c_str(), &status) == 0) return;
-    const std::filesystem::path parent = std::filesystem::path(real_ + "/").parent_path().parent_path();
-    std::string path = parent / ".gbXXXXXX";
-    // A name longer than the real one's might be refused where that is not.
-    if (path.size() > kMaxMemifDirectoryBytes && real_.size() <= kMaxMemifDirectoryBytes) {
-      if (::access(parent.c_str(), W_OK | X_OK) != 0) return;
-      path = "/tmp/.gbXXXXXX";
-    }
-    if (::mkdtemp(path.data()) == nullptr) return;  // the child will find the same about the real one, and say it
-    path_ = path;
-    config.memifDirectory = path;
-  }
-  ~ProbeDirectory() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  ProbeDirectory(const ProbeDirectory&) = delete;
-  ProbeDirectory& operator=(const ProbeDirectory&) = delete;
-
-  // `text` with the real directory's name.
-  std::string named(std::string text) const {
-    if (path_.empty()) return text;
-    for (std::size_t at = text.find(path_); at != std::string::npos; at = text.find(path_, at + real_.size())) {
-      text.replace(at, path_.size(), real_);
-    }
-    return text;
-  }
-
- private:
-  const std::string real_;
-  std::string path_;  // empty: the real one is used
-};
-#endif
-
-std::string tryDpdk() {
-#ifdef GLOO_BYPASS_HAVE_DPDK
-  const Place place = placeOfProcess();
-  TransportConfig config = configurationOfProcess(BackEnd::kDpdk);
-  if (ProcessTransport::instance().settled(BackEnd::kDpdk)) {
-    return tryHere(config, withGlooAddress, place, atOnce<makeDpdkDevice>);
-  }
-  const ProbeDirectory directory(config);
+  if (ProcessTransport::instance().settled(backEnd)) return tryHere(backEnd, config, place, deviceOverProcessTransport);
+  // Nobody shall see what the attempt counts.
+  config.stats.clear();
+  config.metrics.clear();
+  config.capture.clear();
+  config.captureMarkers.clear();
+  config.telemetry = false;
+  const auto rehearsal = backEnd.rehearse != nullptr ? backEnd.rehearse(config) : nullptr;
+  const auto named = [&](std::string text) { return rehearsal ? rehearsal->withRealNames(std::move(text)) : text; };
   try {
-    // After a device that failed DPDK itself may run, or be known not to: no child could start it again.
-    return directory.named(Eal::decided() ? tryHere(config, withGlooAddress, place, dpdkDeviceOfItsOwn)
-                                          : tryInChild(config, withGlooAddress, place, atOnce<makeDpdkDevice>));
+    // After a device that failed, what it stands on may run, or be known not to: no child could start it again.
+    const bool here = backEnd.decided != nullptr && backEnd.decided();
+    return named(here ? tryHere(backEnd, config, place, deviceOfItsOwn) : tryInChild(backEnd, config, place));
   } catch (const std::exception& error) {
-    refuse(directory.named(error.what()));
+    refuse(named(error.what()));
   }
-#else
-  refuse("not in this build (" GLOO_BYPASS_NO_DPDK "): install libdpdk-dev and build again");
-#endif
-}
-
-std::string tryRdma() {
-#ifdef GLOO_BYPASS_HAVE_RDMA
-  const Place place = placeOfProcess();
-  const TransportConfig config = configurationOfProcess(BackEnd::kRdma);
-  const bool here = ProcessTransport::instance().settled(BackEnd::kRdma);
-  return (here ? tryHere : tryInChild)(config, withGlooAddressForRdma, place, atOnce<makeRdmaDevice>);
-#else
-  refuse("not in this build (" GLOO_BYPASS_NO_RDMA "): install libibverbs-dev and build again");
-#endif
 }
 
 nlohmann::ordered_json answerOf(const std::string& transport, const std::function<std::string()>& attempt) {
@@ -248,8 +163,10 @@ nlohmann::ordered_json answerOf(const std::string& transport, const std::functio
 }  // namespace
 
 std::string availabilityJson() {
-  const nlohmann::ordered_json all = {
-      {"TCP", answerOf("TCP", tryTcp)}, {"DPDK", answerOf("DPDK", tryDpdk)}, {"RDMA", answerOf("RDMA", tryRdma)}};
+  nlohmann::ordered_json all{{"TCP", answerOf("TCP", tryTcp)}};
+  for (const BackEnd& backEnd : backEnds()) {
+    all[backEnd.name] = answerOf(backEnd.name, [&backEnd] { return tryBackEnd(backEnd); });
+  }
   return jsonText(all);
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "plugin/availability.h"
-#include "plugin/process_transport.h"
+#include "process/process_transport.h"
 
 namespace {
 

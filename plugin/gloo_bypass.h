@@ -20,7 +20,7 @@ int gloo_bypass_stats_json(char* buffer, size_t capacity);
 
 /*
  * Writes, in the same way, which transports would work for this process, here and with its environment:
- * {"TCP": {"available": true, "device": "what it would use", "reason": ""}, "DPDK": {...}, "RDMA": {...}}; for one that does not
+ * {"TCP": {"available": true, "device": "what it would use", "reason": ""}, "DPDK": {...}, ...}; for one that does not
  * work `reason` is one line that says what is missing and what to do. Every call really makes each transport, in a child process
  * that has ended when this returns, and leaves nothing behind but DPDK's empty runtime folder: it takes a fraction of a second, at most 60 s for each. Ask with some room
  * (16 KiB is plenty) instead of with (NULL, 0). -1: out of memory.

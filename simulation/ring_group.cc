@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "fabric/random.h"
-#include "transport/core/channel_counters.h"
+#include "transport/channel/channel_counters.h"
 
 namespace gloo_bypass::sim {
 namespace {

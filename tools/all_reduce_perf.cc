@@ -11,14 +11,15 @@
 #include <gloo/rendezvous/file_store.h>
 #include <nlohmann/json.hpp>
 
+#include "process/json_text.h"
+#include "programs/error.h"
+#include "programs/rank_processes.h"
+#include "programs/result_file.h"
+#include "programs/run_program.h"
 #include "tools/key_value_store.h"
-#include "tools/perf_error.h"
 #include "tools/perf_options.h"
 #include "tools/perf_report.h"
-#include "tools/rank_launcher.h"
 #include "tools/rank_session.h"
-#include "tools/run_program.h"
-#include "transport/io/json_text.h"
 
 namespace gloo_bypass {
 namespace {
@@ -33,7 +34,7 @@ std::vector<char> bytesOf(const std::string& text) { return {text.begin(), text.
 
 // Exit status of a finished run.
 int conclude(const PerfOptions& options, const nlohmann::json& report) {
-  if (!options.jsonPath.empty()) writeAtomically(options.jsonPath, jsonText(report, 2) + "\n");
+  writeResult("--json", options.jsonPath, jsonText(report, 2) + "\n", Durability::kDurable);
   const auto wrong = report.value("wrong_total", std::uint64_t{0});
   if (wrong == 0) return 0;
   complain(fmt::format("{} elements were wrong", wrong));
@@ -42,7 +43,6 @@ int conclude(const PerfOptions& options, const nlohmann::json& report) {
 
 // In a child. The launcher prints what went wrong, so that N ranks do not say the same thing N times.
 int runSpawnedRank(const PerfOptions& options, int rank, std::uint16_t port) {
-  ::setenv("RANK", std::to_string(rank).c_str(), 1);  // as with any launcher; names a transport's statistics file, for one
   std::string failure;
   try {
     const auto store = std::make_shared<KeyValueClient>("127.0.0.1", port, timeoutOf(options));
@@ -63,7 +63,7 @@ int runSpawnedRank(const PerfOptions& options, int rank, std::uint16_t port) {
 
 // Why a run failed. What the ranks themselves said comes first, one line for each different text; the launcher's own finding
 // follows where a rank could not say anything (it was killed).
-[[noreturn]] void throwFailure(const KeyValueServer& server, unsigned ranks, const RankProcesses::Failure& failure) {
+[[noreturn]] void throwFailure(const KeyValueServer& server, unsigned ranks, const RanksEnd& end) {
   std::map<std::string, std::string> lines;  // text without the rank's number -> text
   for (unsigned rank = 0; rank < ranks; ++rank) {
     const auto said = server.value(fmt::format("failure/{}", rank));
@@ -72,12 +72,12 @@ int runSpawnedRank(const PerfOptions& options, int rank, std::uint16_t port) {
     const std::string prefix = fmt::format("rank {}, ", rank);
     lines.emplace(text.rfind(prefix, 0) == 0 ? text.substr(prefix.size()) : text, text);
   }
-  const bool firstSpoke = failure.rank >= 0 && server.value(fmt::format("failure/{}", failure.rank)).has_value();
+  const bool firstSpoke = end.rank >= 0 && server.value(fmt::format("failure/{}", end.rank)).has_value();
   std::vector<std::string> messages;
   for (const auto& [bare, text] : lines) messages.push_back(text);
-  if (!firstSpoke || messages.empty()) messages.push_back(failure.message);
+  if (!firstSpoke || messages.empty()) messages.push_back(end.message);
   for (std::size_t i = 0; i + 1 < messages.size(); ++i) complain(messages[i]);
-  throw PerfError(messages.back());
+  throw ProgramError(messages.back(), end.rank < 0 ? end.exitStatus : kExitFailure);
 }
 
 nlohmann::json runRanksOnce(const PerfOptions& options) {
@@ -85,10 +85,11 @@ nlohmann::json runRanksOnce(const PerfOptions& options) {
   RankProcesses ranks(static_cast<int>(options.ranks),
                       [&](int rank) { return runSpawnedRank(options, rank, server.port()); });
   server.start();
-  const auto failure = ranks.supervise(std::chrono::duration<double>(options.deadlineSeconds));
-  if (failure) throwFailure(server, options.ranks, *failure);
+  const RanksEnd end =
+      ranks.supervise({.limit = std::chrono::duration<double>(options.deadlineSeconds), .limitName = "--deadline"});
+  if (end.exitStatus != 0) throwFailure(server, options.ranks, end);
   const auto report = server.value("report");
-  if (!report) throw PerfError("rank 0 ended without a report");
+  if (!report) throw ProgramError("rank 0 ended without a report");
   return nlohmann::json::parse(report->begin(), report->end());
 }
 
@@ -152,7 +153,7 @@ int runGivenRank(const PerfOptions& options) {
 }
 
 int run(const PerfOptions& options) {
-  if (!options.jsonPath.empty()) checkWritable(options.jsonPath);
+  checkWritable("--json", options.jsonPath);
   return options.ranks > 0 ? runRanksHere(options) : runGivenRank(options);
 }
 

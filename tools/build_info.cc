@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <gloo/config.h>
 
-#include "tools/commit.h"
+#include "programs/version.h"
 #include "tools/device_factory.h"
 
 namespace gloo_bypass {
@@ -17,15 +17,13 @@ constexpr const char* kCompiler = "g++ " __VERSION__;
 #endif
 }  // namespace
 
-std::string buildVersion() { return fmt::format("{} (commit {})", GLOO_BYPASS_VERSION, GLOO_BYPASS_COMMIT); }
-
 nlohmann::json buildInfo() {
   nlohmann::json transports = nlohmann::json::array();
-  for (const std::string_view transport : kTransports) {
+  for (const std::string& transport : transportNames()) {
     if (transportProblem(transport).empty()) transports.push_back(transport);
   }
-  return {{"version", GLOO_BYPASS_VERSION},
-          {"commit", GLOO_BYPASS_COMMIT},
+  return {{"version", versionName()},
+          {"commit", commitName()},
           {"compiler", kCompiler},
           {"transports", transports},
           {"libraries",

@@ -8,8 +8,8 @@
 #include <gloo/allreduce_ring_chunked.h>
 #include <gloo/math.h>
 
+#include "programs/error.h"
 #include "tools/check_pattern.h"
-#include "tools/perf_error.h"
 
 namespace gloo_bypass {
 namespace {
@@ -86,7 +86,7 @@ auto withType(DataType type, Body body) {
     case DataType::kFloat: return body(static_cast<float*>(nullptr));
     case DataType::kDouble: return body(static_cast<double*>(nullptr));
   }
-  throw PerfError("no such element type");
+  throw ProgramError("no such element type");
 }
 
 }  // namespace

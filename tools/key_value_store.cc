@@ -17,7 +17,7 @@
 #include <fmt/format.h>
 #include <gloo/common/error.h>
 
-#include "tools/perf_error.h"
+#include "programs/error.h"
 
 namespace gloo_bypass {
 namespace {
@@ -141,12 +141,13 @@ KeyValueServer::KeyValueServer(Reach reach, std::uint16_t port) {
   if (reach == Reach::kNetwork) listener_ = tryListen(AF_INET6, reach, port, &error);
   if (listener_.get() < 0 && error != EADDRINUSE) listener_ = tryListen(AF_INET, reach, port, &error);
   if (listener_.get() < 0)
-    throw PerfError(fmt::format("rank 0 cannot listen on MASTER_PORT={}: {}; choose another port, or use --store-dir",
-                                port, std::strerror(error)));
+    throw ProgramError(
+        fmt::format("rank 0 cannot listen on MASTER_PORT={}: {}; choose another port, or use --store-dir", port,
+                    std::strerror(error)));
   sockaddr_storage address{};
   socklen_t length = sizeof(address);
   if (::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0)
-    throw PerfError(fmt::format("cannot read the port of a listening socket: {}", std::strerror(errno)));
+    throw ProgramError(fmt::format("cannot read the port of a listening socket: {}", std::strerror(errno)));
   port_ = ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&address)->sin6_port
                                               : reinterpret_cast<sockaddr_in*>(&address)->sin_port);
 }
@@ -238,8 +239,8 @@ KeyValueClient::KeyValueClient(const std::string& host, std::uint16_t port, mill
     socket_ = tryConnect(host, port, &problem);
     if (socket_.get() >= 0) return;
     if (Clock::now() + kConnectRetry > deadline)
-      throw PerfError(fmt::format("cannot reach rank 0 at {} within {} ms: {}; check MASTER_ADDR and MASTER_PORT", peer_,
-                                  timeout.count(), problem));
+      throw ProgramError(fmt::format("cannot reach rank 0 at {} within {} ms: {}; check MASTER_ADDR and MASTER_PORT",
+                                     peer_, timeout.count(), problem));
     std::this_thread::sleep_for(kConnectRetry);
   }
 }

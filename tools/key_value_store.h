@@ -25,7 +25,7 @@ namespace gloo_bypass {
 class KeyValueServer {
  public:
   enum class Reach : std::uint8_t { kThisMachine, kNetwork };
-  // Listens from here on; port 0 takes any free one. Starts no thread, so the process may still fork. Throws PerfError.
+  // Listens from here on; port 0 takes any free one. Starts no thread, so the process may still fork. Throws ProgramError.
   KeyValueServer(Reach reach, std::uint16_t port);
   // Ends all connections and threads.
   ~KeyValueServer();
@@ -60,7 +60,7 @@ class KeyValueServer {
 
 class KeyValueClient : public ::gloo::rendezvous::Store {
  public:
-  // Tries to connect until `timeout`, since rank 0 may start last. Throws PerfError.
+  // Tries to connect until `timeout`, since rank 0 may start last. Throws ProgramError.
   KeyValueClient(const std::string& host, std::uint16_t port, std::chrono::milliseconds timeout);
 
   void set(const std::string& key, const std::vector<char>& data) override;

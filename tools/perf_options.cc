@@ -9,10 +9,10 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "tools/build_info.h"
-#include "tools/command_line.h"
+#include "programs/command_line.h"
+#include "programs/error.h"
+#include "programs/version.h"
 #include "tools/device_factory.h"
-#include "tools/perf_error.h"
 
 namespace gloo_bypass {
 namespace {

@@ -1,19 +1,14 @@
 #include "tools/perf_report.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
 #include <functional>
 
 #include <fmt/format.h>
 
+#include "programs/error.h"
+#include "programs/statistics.h"
+#include "programs/version.h"
 #include "tools/build_info.h"
-#include "tools/perf_error.h"
-#include "tools/statistics.h"
-#include "transport/base/whole_file.h"
 
 namespace gloo_bypass {
 namespace {
@@ -81,7 +76,7 @@ TransportResult summarizeTransport(const PerfOptions& options, std::uint64_t byt
     result.roundUs.push_back(mean(meansUs));
     result.roundSlowestUs.push_back(meansUs.empty() ? 0 : *std::max_element(meansUs.begin(), meansUs.end()));
   }
-  std::sort(allUs.begin(), allUs.end());
+  allUs = sorted(std::move(allUs));
   result.timeUs = mean(result.roundUs);
   result.p50Us = percentile(allUs, 50);
   result.p99Us = percentile(allUs, 99);
@@ -94,11 +89,6 @@ TransportResult summarizeTransport(const PerfOptions& options, std::uint64_t byt
   result.cpuPercent = mean(cpuShare);
   return result;
 }
-
-[[noreturn]] void cannotWrite(const std::string& path, const std::string& why) {
-  throw PerfError(fmt::format("--json: cannot write {}: {}", path, why));
-}
-[[noreturn]] void cannotWrite(const std::string& path, int error) { cannotWrite(path, std::string(std::strerror(error))); }
 
 }  // namespace
 
@@ -116,6 +106,12 @@ void to_json(nlohmann::json& json, const RankMeasurement& measurement) {
 void from_json(const nlohmann::json& json, RankMeasurement& measurement) {
   json.at("rounds").get_to(measurement.rounds);
   json.at("wrong").get_to(measurement.wrong);
+}
+
+Bandwidth allReduceBandwidth(std::size_t bytes, double seconds, int ranks) {
+  if (!(seconds > 0) || ranks < 1) return {};
+  const double algorithm = static_cast<double>(bytes) / seconds / 1e9;
+  return {algorithm, algorithm * 2.0 * (ranks - 1) / ranks};
 }
 
 SizeResult summarize(const PerfOptions& options, std::uint64_t bytes,
@@ -246,24 +242,6 @@ std::string idleText(const nlohmann::json& idle) {
                         rank.at("pss_growth_bytes").get<double>() / kMiB);
   }
   return text;
-}
-
-void checkWritable(const std::string& path) {
-  const std::filesystem::path file(path);
-  const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
-  std::error_code ignored;
-  if (std::filesystem::is_directory(file, ignored)) cannotWrite(path, EISDIR);
-  if (std::filesystem::is_character_file(file, ignored) || std::filesystem::is_fifo(file, ignored)) {
-    if (::access(file.c_str(), W_OK) != 0) cannotWrite(path, errno);
-    return;  // written to, not replaced
-  }
-  if (!std::filesystem::is_directory(folder, ignored)) cannotWrite(path, ENOENT);
-  if (::access(folder.c_str(), W_OK) != 0) cannotWrite(path, errno);
-}
-
-void writeAtomically(const std::string& path, const std::string& text) {
-  const Status written = writeWholeFile(path, text, Durability::kDurable);
-  if (!written) cannotWrite(path, written.error().message);
 }
 
 }  // namespace gloo_bypass

@@ -1,4 +1,4 @@
-// What a run found, as nccl-tests' table and as JSON. Pure: numbers in, text out; writeAtomically alone touches the disk.
+// What a run found, as nccl-tests' table and as JSON. Pure: numbers in, text out.
 #pragma once
 
 #include <cstddef>
@@ -48,6 +48,14 @@ struct SizeResult {
   std::vector<TransportResult> transports;
 };
 
+// What nccl-tests' PERFORMANCE page defines for an all-reduce of `bytes` over `ranks`. GB means 1e9 bytes.
+struct Bandwidth {
+  double algorithmGBs = 0;  // bytes / time
+  double busGBs = 0;        // algorithmGBs * 2 (ranks - 1) / ranks
+};
+// All zero if `seconds` is not positive.
+Bandwidth allReduceBandwidth(std::size_t bytes, double seconds, int ranks);
+
 // byTransport[t][r]: rank r's measurement of options.transports[t].
 SizeResult summarize(const PerfOptions& options, std::uint64_t bytes,
                      const std::vector<std::vector<RankMeasurement>>& byTransport);
@@ -63,10 +71,5 @@ std::string columnsText(const PerfOptions& options);
 std::string rowsText(const PerfOptions& options, const SizeResult& result);
 std::string footerText(const PerfOptions& options, std::span<const SizeResult> results);
 std::string idleText(const nlohmann::json& idle);
-
-// Throws PerfError if `path` can surely not be written: found out before an hour of measuring.
-void checkWritable(const std::string& path);
-// Whole or not at all; a device or a FIFO stays what it is. Throws PerfError.
-void writeAtomically(const std::string& path, const std::string& text);
 
 }  // namespace gloo_bypass

@@ -14,10 +14,10 @@
 #include <gloo/barrier.h>
 #include <gloo/barrier_all_to_all.h>
 
+#include "process/json_text.h"
+#include "programs/error.h"
+#include "programs/machine.h"
 #include "tools/build_info.h"
-#include "tools/machine.h"
-#include "tools/perf_error.h"
-#include "transport/io/json_text.h"
 
 namespace gloo_bypass {
 namespace {
@@ -40,16 +40,16 @@ void print(const std::string& text) {
 }
 
 // As c10d: the host's name if it resolves, else loopback. Ranks started here meet on loopback.
-DeviceOptions deviceOptions(const PerfOptions& options) {
-  DeviceOptions device{options.interface, options.hostname};
-  if (!device.interface.empty() || !device.hostname.empty()) return device;
-  device.hostname = "127.0.0.1";
+GlooPlace placeOf(const PerfOptions& options) {
+  GlooPlace device{options.interface, options.hostname};
+  if (!device.interface.empty() || !device.hostName.empty()) return device;
+  device.hostName = "127.0.0.1";
   if (options.ranks == 0) {
     addrinfo* found = nullptr;
     const std::string name = hostName();
     if (::getaddrinfo(name.c_str(), nullptr, nullptr, &found) == 0) {
       ::freeaddrinfo(found);
-      device.hostname = name;
+      device.hostName = name;
     }
   }
   return device;
@@ -112,8 +112,10 @@ void RankExchange::claimRank() {
     claimed = false;  // the good case: nobody set it
   }
   if (claimed)
-    throw PerfError(fmt::format("rank {} is in the store already: it was started twice, or --store-dir holds an earlier "
-                                "run (give it a fresh folder)", rank_));
+    throw ProgramError(
+        fmt::format("rank {} is in the store already: it was started twice, or --store-dir holds an earlier "
+                    "run (give it a fresh folder)",
+                    rank_));
   set(key, true);
 }
 
@@ -127,14 +129,14 @@ RankSession::RankSession(const PerfOptions& options, int rank, int size, const g
       timeout_(static_cast<std::int64_t>(options.timeoutSeconds * 1000)),
       // A rank may still be in an operation that has its own timeout.
       exchange_(store, rank, size, 2 * timeout_),
-      deviceOptions_(deviceOptions(options)),
+      place_(placeOf(options)),
       collectiveOptions_{options.dataType, options.reduceOp, options.algorithm, options.segmentBytes, timeout_} {}
 
 nlohmann::json RankSession::run() {
   try {
     return runStages();
   } catch (const std::exception& error) {
-    throw PerfError(fmt::format("rank {}, {}: {}", rank_, stage_, oneLine(error.what())));
+    throw ProgramError(fmt::format("rank {}, {}: {}", rank_, stage_, oneLine(error.what())));
   }
 }
 
@@ -166,7 +168,7 @@ void RankSession::introduce() {
   ranks_ = exchange_.gather("ranks", {{"rank", rank_}, {"pid", ::getpid()}, {"machine", describeMachine()}});
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     if (ranks_[rank].contains("difference"))
-      throw PerfError(fmt::format("rank {} says: {}", rank, ranks_[rank]["difference"].get<std::string>()));
+      throw ProgramError(fmt::format("rank {} says: {}", rank, ranks_[rank]["difference"].get<std::string>()));
   }
   if (rank_ == 0) print(headerText(options_, ranks_));
 }
@@ -177,20 +179,20 @@ void RankSession::refuse(const std::string& difference) {
   } catch (const std::exception&) {
     // Rank 0 may end before it has answered.
   }
-  throw PerfError(difference);
+  throw ProgramError(difference);
 }
 
 void RankSession::allocate() {
   stage_ = fmt::format("allocating {} bytes", options_.maxBytes);
   const std::size_t bytes = (options_.maxBytes + kPageBytes - 1) / kPageBytes * kPageBytes;
   data_.reset(std::aligned_alloc(kPageBytes, bytes));
-  if (data_ == nullptr) throw PerfError("not enough memory; use a smaller --maxbytes");
+  if (data_ == nullptr) throw ProgramError("not enough memory; use a smaller --maxbytes");
   std::memset(data_.get(), 0, bytes);  // real pages from here on
 }
 
 void RankSession::connect(const std::string& transport) {
   stage_ = transport + ", connecting";
-  Link link{.transport = transport, .device = makeDevice(transport, deviceOptions_)};
+  Link link{.transport = transport, .device = makeDevice(transport, place_)};
   auto context = std::make_shared<::gloo::rendezvous::Context>(rank_, size_);
   context->setTimeout(timeout_);
   const auto store = gloo_version::withPrefix("connect/" + transport, store_);

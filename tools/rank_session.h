@@ -30,7 +30,7 @@ class RankExchange {
   nlohmann::json broadcast(const std::string& name, const nlohmann::json& ofRankZero);
   // Returns after all ranks have called it.
   void meet(const std::string& name);
-  // Throws PerfError if this rank has already been in this store: a rank started twice, or files of an earlier run.
+  // Throws ProgramError if this rank has already been in this store: a rank started twice, or files of an earlier run.
   void claimRank();
 
  private:
@@ -48,7 +48,7 @@ class RankSession {
   // `options` must outlive it.
   RankSession(const PerfOptions& options, int rank, int size, const gloo_version::StorePointer& store);
 
-  // Rank 0 prints the table to stdout and returns the report; the others return null. Throws PerfError, which names the
+  // Rank 0 prints the table to stdout and returns the report; the others return null. Throws ProgramError, which names the
   // rank, transport and size.
   nlohmann::json run();
 
@@ -86,7 +86,7 @@ class RankSession {
   gloo_version::StorePointer store_;
   std::chrono::milliseconds timeout_;
   RankExchange exchange_;
-  DeviceOptions deviceOptions_;
+  GlooPlace place_;
   CollectiveOptions collectiveOptions_;
   std::unique_ptr<void, FreeDeleter> data_;  // options_.maxBytes, shared by all transports; outlives links_
   std::vector<Link> links_;

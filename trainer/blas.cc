@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "trainer/program_path.h"
+#include "programs/program_path.h"
 
 namespace gloo_bypass::trainer {
 namespace {

@@ -4,6 +4,7 @@
 
 #include <condition_variable>
 #include <cstdlib>
+#include <filesystem>
 #include <mutex>
 #include <optional>
 
@@ -15,9 +16,9 @@
 
 #include "compatibility/torch/device_registry.h"
 #include "compatibility/torch/gloo_process_group.h"
-#include "trainer/error.h"
+#include "programs/error.h"
+#include "programs/program_path.h"
 #include "trainer/joined.h"
-#include "trainer/program_path.h"
 #include "trainer/rendezvous.h"
 
 namespace gloo_bypass::trainer {
@@ -25,6 +26,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr int kThreadsADevice = 2; // as torch.distributed does
+
+// Where the plug-in is when nothing else is said: beside an installed program, in ../plugin/ of one in a build folder.
+std::string defaultPluginPath() {
+  const std::filesystem::path folder = programFolder();
+  const std::filesystem::path installed = folder / "libgloo_bypass.so";
+  return (std::filesystem::exists(installed) ? installed : folder.parent_path() / "plugin/libgloo_bypass.so").string();
+}
+
 
 std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
@@ -77,7 +86,7 @@ class WindowClock {
     isOpen_ = false;
     constexpr std::chrono::seconds kStampsArriveWithin{10};
     if (!changed_.wait_for(lock, kStampsArriveWithin, [&] { return pending_ == 0; })) {
-      throw runFailed("an all-reduce of this step has not completed although backward returned");
+      throw ProgramError("an all-reduce of this step has not completed although backward returned");
     }
     markLast(); // where parameters had no part in the loss, fewer bytes were handed over
     return window_;
@@ -199,11 +208,11 @@ std::string prepareTransport(const Options& options) {
   const std::string path = options.pluginPath.empty() ? defaultPluginPath() : options.pluginPath;
   // Global, so that the counters' symbol is found; never unloaded, since its devices live as long as the process.
   if (::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
-    throw badInput(fmt::format("GLOO_DEVICE_TRANSPORT={} needs a plug-in that cannot be loaded: {} (--plugin FILE "
+    throw UsageError(fmt::format("GLOO_DEVICE_TRANSPORT={} needs a plug-in that cannot be loaded: {} (--plugin FILE "
         "names another)", transport, ::dlerror()));
   }
   if (!c10d::GlooDeviceRegistry()->Has(transport)) {
-    throw badInput(fmt::format("GLOO_DEVICE_TRANSPORT={}: no such transport, {} loaded; there are: {}", transport,
+    throw UsageError(fmt::format("GLOO_DEVICE_TRANSPORT={}: no such transport, {} loaded; there are: {}", transport,
         path, joined(c10d::GlooDeviceRegistry()->Keys(), ", ")));
   }
   return transport;

@@ -33,13 +33,13 @@ struct AllReduceWindow {
 };
 
 // Makes sure that c10d's registry knows the transport that GLOO_DEVICE_TRANSPORT names, loading the plug-in when
-// it does not; returns the transport's name ("TCP" when the variable is unset). Throws TrainerError, never falls
+// it does not; returns the transport's name ("TCP" when the variable is unset). Throws ProgramError, never falls
 // back to another transport. Loading twice is harmless.
 std::string prepareTransport(const Options& options);
 
 class Communicator {
  public:
-  // Meets the other ranks and connects to them. Throws TrainerError when they do not come in time, disagree on
+  // Meets the other ranks and connects to them. Throws ProgramError when they do not come in time, disagree on
   // world size or options, or the port is taken. All waits are bounded by the options' two timeouts.
   Communicator(const RankEnvironment& environment, const Options& options, const nlohmann::json& trajectory);
   ~Communicator();

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "trainer/error.h"
+#include "programs/error.h"
 #include "trainer/file_io.h"
 
 namespace gloo_bypass::trainer {
@@ -15,14 +15,14 @@ Corpus::Corpus(const std::string& path, Tokenizer& tokenizer, int64_t seqLength,
   const auto bytes = file.bytes();
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (text.empty()) {
-    throw badInput(fmt::format("{} is empty: give a text file to train on", path));
+    throw UsageError(fmt::format("{} is empty: give a text file to train on", path));
   }
   const size_t limit = maxSamples == 0 ? std::numeric_limits<size_t>::max()
                                        : static_cast<size_t>(maxSamples * seqLength + 1);
   tokens_ = tokenizer.encode(text, limit);
   sampleCount_ = (static_cast<int64_t>(tokens_.size()) - 1) / seqLength;
   if (sampleCount_ < 1) {
-    throw badInput(fmt::format(
+    throw UsageError(fmt::format(
         "{} holds {} tokens, too few for one sample of {} tokens and its target: lower --seq-length or give a "
         "longer text",
         path, tokens_.size(), seqLength));

@@ -12,7 +12,7 @@ namespace gloo_bypass::trainer {
 
 class Corpus {
  public:
-  // Takes the first maxSamples samples of the text file (0: all). Throws TrainerError for an unreadable or empty
+  // Takes the first maxSamples samples of the text file (0: all). Throws ProgramError for an unreadable or empty
   // file, or one too short for a single sample.
   Corpus(const std::string& path, Tokenizer& tokenizer, int64_t seqLength, int64_t maxSamples);
 

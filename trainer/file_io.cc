@@ -12,7 +12,7 @@
 
 #include <fmt/format.h>
 
-#include "trainer/error.h"
+#include "programs/error.h"
 
 namespace gloo_bypass::trainer {
 namespace {
@@ -27,7 +27,7 @@ void writeAll(int fd, const std::string& path, std::span<const std::byte> bytes)
       continue;
     }
     if (n <= 0) {
-      throw runFailed(fmt::format("cannot write {}: {}", path, reason(n < 0 ? errno : ENOSPC)));
+      throw ProgramError(fmt::format("cannot write {}: {}", path, reason(n < 0 ? errno : ENOSPC)));
     }
     bytes = bytes.subspan(static_cast<size_t>(n));
   }
@@ -41,37 +41,19 @@ struct Opened {
 Opened openRegular(const std::string& path) {
   FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.get() < 0) {
-    throw badInput(fmt::format("cannot read {}: {}", path, reason(errno)));
+    throw UsageError(fmt::format("cannot read {}: {}", path, reason(errno)));
   }
   struct stat info {};
   if (::fstat(file.get(), &info) != 0) {
-    throw badInput(fmt::format("cannot read {}: {}", path, reason(errno)));
+    throw UsageError(fmt::format("cannot read {}: {}", path, reason(errno)));
   }
   if (!S_ISREG(info.st_mode)) {
-    throw badInput(fmt::format("cannot read {}: it is not a regular file", path));
+    throw UsageError(fmt::format("cannot read {}: it is not a regular file", path));
   }
   return {std::move(file), static_cast<size_t>(info.st_size)};
 }
 
 } // namespace
-
-FileDescriptor::~FileDescriptor() {
-  if (fd_ >= 0) {
-    ::close(fd_);
-  }
-}
-
-FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
-  if (this != &other) {
-    if (fd_ >= 0) {
-      ::close(fd_);
-    }
-    fd_ = other.release();
-  }
-  return *this;
-}
-
-int FileDescriptor::release() { return std::exchange(fd_, -1); }
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
   const Opened opened = openRegular(path);
@@ -81,7 +63,7 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
   }
   void* address = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, opened.file.get(), 0);
   if (address == MAP_FAILED) {
-    throw badInput(fmt::format("cannot map {}: {}", path, reason(errno)));
+    throw UsageError(fmt::format("cannot map {}: {}", path, reason(errno)));
   }
   data_ = static_cast<const std::byte*>(address);
 }
@@ -95,7 +77,7 @@ MappedFile::~MappedFile() {
 std::string readFile(const std::string& path, size_t maxBytes) {
   const Opened opened = openRegular(path);
   if (opened.size > maxBytes) {
-    throw badInput(fmt::format("cannot read {}: {} bytes, more than the {} accepted", path, opened.size, maxBytes));
+    throw UsageError(fmt::format("cannot read {}: {} bytes, more than the {} accepted", path, opened.size, maxBytes));
   }
   std::string text(opened.size, '\0');
   size_t done = 0;
@@ -105,7 +87,7 @@ std::string readFile(const std::string& path, size_t maxBytes) {
       continue;
     }
     if (n <= 0) {
-      throw badInput(fmt::format("cannot read {}: {}", path, n < 0 ? reason(errno) : "it shrank while being read"));
+      throw UsageError(fmt::format("cannot read {}: {}", path, n < 0 ? reason(errno) : "it shrank while being read"));
     }
     done += static_cast<size_t>(n);
   }
@@ -115,11 +97,11 @@ std::string readFile(const std::string& path, size_t maxBytes) {
 void checkReplaceable(const std::string& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
-    throw badInput(fmt::format("cannot write {}: it is there and is not a regular file", path));
+    throw UsageError(fmt::format("cannot write {}: it is there and is not a regular file", path));
   }
   const std::string folder = std::filesystem::path(path).parent_path().string();
   if (::access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) != 0) {
-    throw badInput(fmt::format("cannot write {}: its folder: {}", path, reason(errno)));
+    throw UsageError(fmt::format("cannot write {}: its folder: {}", path, reason(errno)));
   }
 }
 
@@ -128,7 +110,7 @@ AtomicFile::AtomicFile(const std::string& path)
   checkReplaceable(path);
   file_ = FileDescriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (file_.get() < 0) {
-    throw runFailed(fmt::format("cannot create {}: {}", temporary_, reason(errno)));
+    throw ProgramError(fmt::format("cannot create {}: {}", temporary_, reason(errno)));
   }
 }
 
@@ -144,13 +126,11 @@ void AtomicFile::write(std::string_view text) { write(std::as_bytes(std::span(te
 
 void AtomicFile::commit() {
   if (::fsync(file_.get()) != 0) {
-    throw runFailed(fmt::format("cannot write {}: {}", temporary_, reason(errno)));
+    throw ProgramError(fmt::format("cannot write {}: {}", temporary_, reason(errno)));
   }
-  if (::close(file_.release()) != 0) {
-    throw runFailed(fmt::format("cannot write {}: {}", temporary_, reason(errno)));
-  }
+  file_.reset();
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
-    throw runFailed(fmt::format("cannot rename {} to {}: {}", temporary_, path_, reason(errno)));
+    throw ProgramError(fmt::format("cannot rename {} to {}: {}", temporary_, path_, reason(errno)));
   }
   committed_ = true;
   // The rename itself must survive a power cut; a file system that cannot sync a folder is not an error.
@@ -172,7 +152,7 @@ LineWriter::LineWriter(const std::string& path, Existing existing)
     file_ = FileDescriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | truncate, 0644));
   }
   if (file_.get() < 0) {
-    throw badInput(fmt::format("cannot write {}: {}", path_, reason(errno)));
+    throw UsageError(fmt::format("cannot write {}: {}", path_, reason(errno)));
   }
 }
 
@@ -182,18 +162,19 @@ void LineWriter::writeLine(std::string line) {
   const auto now = std::chrono::steady_clock::now();
   if (!isStandardOutput_ && now - lastSync_ >= kSyncInterval) {
     lastSync_ = now;
-    if (::fdatasync(file_.get()) != 0 && errno != EINVAL && errno != EROFS) {
-      throw runFailed(fmt::format("cannot write {}: {}", path_, reason(errno)));
-    }
+    sync();
   }
 }
 
 void LineWriter::close() {
-  if (!isStandardOutput_ && ::fdatasync(file_.get()) != 0 && errno != EINVAL && errno != EROFS) {
-    throw runFailed(fmt::format("cannot write {}: {}", path_, reason(errno)));
-  }
-  if (::close(file_.release()) != 0) {
-    throw runFailed(fmt::format("cannot write {}: {}", path_, reason(errno)));
+  sync();
+  file_.reset();
+}
+
+void LineWriter::sync() {
+  // A pipe or a terminal cannot be synced.
+  if (::fdatasync(file_.get()) != 0 && errno != EINVAL && errno != EROFS) {
+    throw ProgramError(fmt::format("cannot write {}: {}", path_, reason(errno)));
   }
 }
 

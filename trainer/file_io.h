@@ -1,6 +1,6 @@
 // Files, so that a crash or a full disk never leaves half a result behind.
 //
-// Every function and constructor throws TrainerError naming the path and the system's reason. None is
+// Every function and constructor throws ProgramError naming the path and the system's reason. None is
 // thread-safe for one object; different objects are independent.
 #pragma once
 
@@ -10,21 +10,9 @@
 #include <string>
 #include <string_view>
 
+#include "transport/base/file_descriptor.h"
+
 namespace gloo_bypass::trainer {
-
-// Owns a file descriptor.
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int fd = -1) : fd_(fd) {}
-  ~FileDescriptor();
-  FileDescriptor(FileDescriptor&& other) noexcept : fd_(other.release()) {}
-  FileDescriptor& operator=(FileDescriptor&& other) noexcept;
-  int get() const { return fd_; }
-  int release();
-
- private:
-  int fd_;
-};
 
 // A file mapped read-only; bytes() stays valid as long as the object lives.
 class MappedFile {
@@ -76,10 +64,11 @@ class LineWriter {
   // "-" is the standard output; anything else is a file, and `existing` says what becomes of one that is there.
   explicit LineWriter(const std::string& path, Existing existing = Existing::kReplace);
   void writeLine(std::string line);
-  // Forces everything to the disk and reports errors that only closing would show.
+  // Forces everything to the disk, which reports the errors of writing that come late.
   void close();
 
  private:
+  void sync();
   static constexpr std::chrono::seconds kSyncInterval{1};
   std::string path_;
   FileDescriptor file_;

@@ -7,7 +7,7 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
-#include "trainer/error.h"
+#include "programs/error.h"
 
 namespace gloo_bypass::trainer {
 namespace {

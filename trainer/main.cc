@@ -2,7 +2,6 @@
 #include <malloc.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -11,8 +10,9 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
+#include "programs/result_file.h"
+#include "programs/run_program.h"
 #include "trainer/blas.h"
-#include "trainer/error.h"
 #include "trainer/launcher.h"
 #include "trainer/options.h"
 #include "trainer/rank_environment.h"
@@ -21,15 +21,7 @@
 namespace gloo_bypass::trainer {
 namespace {
 
-std::string oneLine(std::string text) {
-  const size_t end = text.find_last_not_of(" \n");
-  text.resize(end == std::string::npos ? 0 : end + 1);
-  for (char& c : text) {
-    c = c == '\n' ? ' ' : c;
-  }
-  return text;
-}
-
+// Without the backtrace that what() of libtorch's errors has.
 std::string describe(const std::exception& error) {
   const auto* torchError = dynamic_cast<const c10::Error*>(&error);
   return oneLine(torchError != nullptr ? torchError->what_without_backtrace() : error.what());
@@ -44,46 +36,48 @@ void keepFreedMemory() {
 
 int runRank(const Options& options, const RankEnvironment& environment) {
   const std::string who = environment.launched ? fmt::format("rank {}: ", environment.rank) : "";
-  int code = kRunFailed;
+  int status = kExitFailure;
   keepFreedMemory();
   try {
     train(options, environment);
     return 0;
-  } catch (const TrainerError& error) {
-    fmt::print(stderr, "ddp_train: {}{}\n", who, oneLine(error.what()));
-    code = error.code();
   } catch (const std::exception& error) {
     fmt::print(stderr, "ddp_train: {}{}\n", who, describe(error));
+    status = exitStatusOf(error);
   }
   // Worker threads may hang on a lost peer until their timeout: end without waiting for them.
   std::fflush(nullptr);
-  ::_exit(code);
+  ::_exit(status);
 }
 
-int run(int argc, char** argv) {
-  const auto parsed = parseOptions(argc, argv);
-  if (parsed.exitCode) {
-    return *parsed.exitCode;
+int spawnRanks(const Options& options, int argc, char** argv) {
+  checkInput(options);
+  const RanksEnd end = launchRanks(childArguments(argc, argv), options.spawn);
+  if (end.exitStatus != 0) {
+    throw ProgramError(end.message, end.exitStatus);
   }
-  if (parsed.options.model == ModelKind::kDistilGpt2) { // not worth a second start for the tiny one
+  return 0;
+}
+
+int run(const Options& options, int argc, char** argv) {
+  if (options.model == ModelKind::kDistilGpt2) { // not worth a second start for the tiny one
     restartWithBetterBlas(argv);
   }
-  ::signal(SIGXFSZ, SIG_IGN); // a file-size limit is an error of write, as a full disk is
-  ::signal(SIGPIPE, SIG_IGN);
+  makeWriteSignalsErrors();
   try {
-    if (parsed.options.spawn > 0) {
-      checkInput(parsed.options);
-      return launchRanks(childArguments(argc, argv), parsed.options.spawn);
-    }
-    return runRank(parsed.options, readRankEnvironment([](const char* name) { return std::getenv(name); }));
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "ddp_train: {}\n", describe(error));
-    const auto* known = dynamic_cast<const TrainerError*>(&error);
-    return known != nullptr ? known->code() : kRunFailed;
+    return options.spawn > 0
+        ? spawnRanks(options, argc, argv)
+        : runRank(options, readRankEnvironment([](const char* name) { return std::getenv(name); }));
+  } catch (const c10::Error& error) {
+    throw ProgramError(describe(error));
   }
 }
 
 } // namespace
 } // namespace gloo_bypass::trainer
 
-int main(int argc, char** argv) { return gloo_bypass::trainer::run(argc, argv); }
+int main(int argc, char** argv) {
+  namespace trainer = gloo_bypass::trainer;
+  return gloo_bypass::runProgram("ddp_train", trainer::parseOptions,
+      [&](const trainer::Options& options) { return trainer::run(options, argc, argv); }, argc, argv);
+}

@@ -3,7 +3,7 @@
 #include <functional>
 #include <utility>
 
-#include "trainer/statistics.h"
+#include "programs/statistics.h"
 
 namespace gloo_bypass::trainer {
 namespace {
@@ -81,8 +81,9 @@ nlohmann::json MetricsSummary::toJson() const {
         values.push_back(*value);
       }
     }
-    json["median"][field.name] = values.empty() ? nlohmann::json(nullptr) : nlohmann::json(median(values));
-    json["p99"][field.name] = values.empty() ? nlohmann::json(nullptr) : nlohmann::json(percentile(values, 0.99));
+    values = sorted(std::move(values));
+    json["median"][field.name] = values.empty() ? nlohmann::json(nullptr) : nlohmann::json(percentile(values, 50));
+    json["p99"][field.name] = values.empty() ? nlohmann::json(nullptr) : nlohmann::json(percentile(values, 99));
   }
   return json;
 }

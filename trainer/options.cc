@@ -1,13 +1,11 @@
 #include "trainer/options.h"
 
-#include <cstdio>
-
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "trainer/commit.h"
-#include "trainer/error.h"
+#include "programs/command_line.h"
+#include "programs/version.h"
 #include "trainer/step_markers.h"
 
 namespace gloo_bypass::trainer {
@@ -99,7 +97,7 @@ void addResultOptions(CLI::App& app, Options& o) {
   app.add_option("--step-markers", o.stepMarkers, "mark each step in captures: rank 0 sends a UDP datagram there (port 9999 unless "
       "given), from port 40000 + step modulo 25536, when the step's first bucket is handed over and when its last one is done")
       ->type_name("ADDRESS[:PORT]")->group("Results");
-  app.add_option("--skip-first", o.skipFirst, "steps left out of medians and percentiles")
+  app.add_option("--skip-first", o.skipFirst, "steps left out of medians and percentiles (interpolated, as numpy's)")
       ->check(CLI::Range(int64_t{0}, int64_t{1'000'000}))->group("Results");
   app.add_flag("--verify-ranks", o.verifyRanks, "compare all ranks' parameter digests after every step")
       ->group("Results");
@@ -149,34 +147,26 @@ std::string firstDifference(
   return {};
 }
 
-ParsedOptions parseOptions(int argc, const char* const* argv) {
-  ParsedOptions parsed;
+std::variant<Options, std::string> parseOptions(int argc, const char* const* argv) {
+  Options options;
   CLI::App app("Trains GPT-2 data-parallel in C++ with PyTorch's own reducer over Gloo. GLOO_DEVICE_TRANSPORT=TCP, "
-      "DPDK or RDMA chooses the transport; nothing else changes.", "ddp_train");
+      "DPDK, UDP or RDMA chooses the transport; nothing else changes.", "ddp_train");
   app.get_formatter()->column_width(34);
   app.option_defaults()->always_capture_default();
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.set_version_flag("--version", std::string("ddp_train ") + commitName());
-  addRunOptions(app, parsed.options);
-  addDataOptions(app, parsed.options);
-  addOptimizerOptions(app, parsed.options);
-  addSyncOptions(app, parsed.options);
-  addResultOptions(app, parsed.options);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success& done) { // --help, --version
-    parsed.exitCode = app.exit(done);
-    return parsed;
-  } catch (const CLI::ParseError& error) {
-    fmt::print(stderr, "ddp_train: {} (ddp_train --help lists the options)\n", error.what());
-    parsed.exitCode = kBadInput;
-    return parsed;
+  addRunOptions(app, options);
+  addDataOptions(app, options);
+  addOptimizerOptions(app, options);
+  addSyncOptions(app, options);
+  addResultOptions(app, options);
+  if (auto text = readCommandLine(app, argc, argv)) {
+    return *std::move(text);
   }
-  if (const std::string fault = crossCheck(parsed.options); !fault.empty()) {
-    fmt::print(stderr, "ddp_train: {}\n", fault);
-    parsed.exitCode = kBadInput;
+  if (const std::string fault = crossCheck(options); !fault.empty()) {
+    throw UsageError(fault);
   }
-  return parsed;
+  return options;
 }
 
 } // namespace gloo_bypass::trainer

@@ -5,8 +5,8 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
+#include <variant>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -41,7 +41,7 @@ struct Options {
   double bucketCapMb = 25, firstBucketMb = 1; // MB of 2^20 bytes, as PyTorch counts them
   bool gradientAsBucketView = false;
   int64_t segmentBytes = 0; // 0: Gloo's own default (1 MiB)
-  std::string pluginPath;   // empty: defaultPluginPath(), when needed
+  std::string pluginPath;   // empty: beside the program, when needed
   double timeoutSeconds = 300;
   double rendezvousTimeoutSeconds = 120;
   // Results.
@@ -63,13 +63,8 @@ nlohmann::json trajectoryOptions(const Options& options);
 std::string firstDifference(
     const nlohmann::json& here, const nlohmann::json& there, const std::string& thereName);
 
-struct ParsedOptions {
-  Options options;
-  std::optional<int> exitCode; // set when the program is to end now (--help, --version or bad flags; printed already)
-};
-
-// Parses and validates; prints help or a one-line error itself.
-ParsedOptions parseOptions(int argc, const char* const* argv);
+// The options, validated, or a text to print (--help, --version). Throws UsageError, one line.
+std::variant<Options, std::string> parseOptions(int argc, const char* const* argv);
 
 const char* name(ModelKind kind);
 const char* name(Precision precision);

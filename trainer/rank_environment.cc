@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "trainer/error.h"
+#include "programs/error.h"
 
 namespace gloo_bypass::trainer {
 namespace {
@@ -23,7 +23,7 @@ std::optional<int> number(const Lookup& get, const char* variable, int low, int 
   const char* end = text + std::strlen(text);
   const auto [stop, error] = std::from_chars(text, end, value);
   if (error != std::errc() || stop != end || value < low || value > high) {
-    throw badInput(fmt::format("{}={}: must be a whole number from {} to {}", variable, text, low, high));
+    throw UsageError(fmt::format("{}={}: must be a whole number from {} to {}", variable, text, low, high));
   }
   return value;
 }
@@ -49,7 +49,7 @@ RankEnvironment readRankEnvironment(const Lookup& get) {
     // Slurm sets its variables for the batch script as well; both must be there to count.
     const bool hasRank = get(candidate.rank) != nullptr, hasSize = get(candidate.size) != nullptr;
     if (&candidate == kSources && hasRank != hasSize) {
-      throw badInput("RANK and WORLD_SIZE must be set together (or neither, for a single rank or --spawn N)");
+      throw UsageError("RANK and WORLD_SIZE must be set together (or neither, for a single rank or --spawn N)");
     }
     if (hasRank && hasSize) {
       source = &candidate;
@@ -63,7 +63,7 @@ RankEnvironment readRankEnvironment(const Lookup& get) {
   environment.worldSize = *number(get, source->size, 1, kMaxRanks);
   environment.rank = *number(get, source->rank, 0, kMaxRanks);
   if (environment.rank >= environment.worldSize) {
-    throw badInput(fmt::format("{}={} with {}={}: ranks count from 0 to {}", source->rank, environment.rank,
+    throw UsageError(fmt::format("{}={} with {}={}: ranks count from 0 to {}", source->rank, environment.rank,
         source->size, environment.worldSize, environment.worldSize - 1));
   }
   if (const char* address = get("MASTER_ADDR"); address != nullptr && *address != '\0') {
@@ -71,7 +71,7 @@ RankEnvironment readRankEnvironment(const Lookup& get) {
   } else {
     const char* local = get(source->localSize);
     if (environment.worldSize > 1 && (local == nullptr || std::to_string(environment.worldSize) != local)) {
-      throw badInput(fmt::format(
+      throw UsageError(fmt::format(
           "MASTER_ADDR is not set: set it to the machine of rank 0, as all {} ranks can reach it", environment.worldSize));
     }
   }

@@ -20,7 +20,7 @@ struct RankEnvironment {
   std::string storePrefix;     // torchrun: one a restart
 };
 
-// `get` returns a variable's value or nullptr, as getenv does. Throws TrainerError naming variable, value and what
+// `get` returns a variable's value or nullptr, as getenv does. Throws ProgramError naming variable, value and what
 // is allowed.
 RankEnvironment readRankEnvironment(const std::function<const char*(const char*)>& get);
 

@@ -12,8 +12,8 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "compatibility/torch/tcp_store.h"
-#include "trainer/error.h"
-#include "trainer/free_port.h"
+#include "programs/error.h"
+#include "programs/free_port.h"
 #include "trainer/options.h"
 
 namespace gloo_bypass::trainer {
@@ -36,7 +36,7 @@ std::string toText(const std::vector<uint8_t>& bytes) { return {bytes.begin(), b
 void checkPortIsFree(uint16_t port) {
   const FileDescriptor socket = socketOnPort(port, /*reuse=*/true);
   if (socket.get() < 0 || ::listen(socket.get(), 1) != 0) {
-    throw badInput(fmt::format("rank 0 cannot listen on MASTER_PORT={}: {}; choose another port", port,
+    throw UsageError(fmt::format("rank 0 cannot listen on MASTER_PORT={}: {}; choose another port", port,
         std::strerror(errno)));
   }
 }
@@ -46,7 +46,7 @@ void checkPortIsFree(uint16_t port) {
   if (environment.rank == 0) {
     std::this_thread::sleep_for(kLinger);
   }
-  throw badInput(fault);
+  throw UsageError(fault);
 }
 
 std::string missingRanks(c10d::Store& store, int worldSize) {
@@ -87,7 +87,7 @@ c10::intrusive_ptr<c10d::Store> connectStore(
     return store;
   } catch (const std::exception& error) {
     const std::string text = error.what();
-    throw runFailed(fmt::format("rank {} cannot reach rank 0 at MASTER_ADDR={} MASTER_PORT={} within {:.0f} s: {}",
+    throw ProgramError(fmt::format("rank {} cannot reach rank 0 at MASTER_ADDR={} MASTER_PORT={} within {:.0f} s: {}",
         environment.rank, environment.masterAddress, environment.masterPort,
         std::chrono::duration<double>(timeout).count(), text.substr(0, text.find('\n'))));
   }
@@ -113,14 +113,14 @@ void meetRanks(c10d::Store& store, const RankEnvironment& environment, const nlo
   store.add(kArrivedKey, 1);
   for (;;) {
     if (store.check({kFaultKey})) {
-      throw badInput(toText(store.get(kFaultKey)));
+      throw UsageError(toText(store.get(kFaultKey)));
     }
     const int64_t arrived = store.add(kArrivedKey, 0);
     if (arrived >= environment.worldSize) {
       return;
     }
     if (Clock::now() >= deadline) {
-      throw runFailed(fmt::format("only {} of {} ranks came within {:.0f} s; missing: {}", arrived,
+      throw ProgramError(fmt::format("only {} of {} ranks came within {:.0f} s; missing: {}", arrived,
           environment.worldSize, std::chrono::duration<double>(timeout).count(),
           missingRanks(store, environment.worldSize)));
     }

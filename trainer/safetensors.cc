@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "trainer/error.h"
+#include "programs/error.h"
 
 namespace gloo_bypass::trainer {
 namespace {
@@ -27,7 +27,7 @@ uint64_t readLength(std::span<const std::byte> bytes) {
 
 uint64_t unsignedOr(const nlohmann::json& value, const std::string& what) {
   if (!value.is_number_unsigned()) {
-    throw badInput(what + " is not a non-negative integer");
+    throw UsageError(what + " is not a non-negative integer");
   }
   return value.get<uint64_t>();
 }
@@ -38,19 +38,19 @@ TensorView parseTensor(
   if (!entry.is_object() || !entry.contains("dtype") || !entry["dtype"].is_string() ||
       !entry.contains("shape") || !entry["shape"].is_array() || !entry.contains("data_offsets") ||
       !entry["data_offsets"].is_array() || entry["data_offsets"].size() != 2) {
-    throw badInput(where + ": the header entry lacks dtype, shape or data_offsets");
+    throw UsageError(where + ": the header entry lacks dtype, shape or data_offsets");
   }
   TensorView view;
   view.dtype = entry["dtype"].get<std::string>();
   const size_t width = elementBytes(view.dtype);
   if (width == 0) {
-    throw badInput(fmt::format("{}: unknown dtype {:?}", where, view.dtype));
+    throw UsageError(fmt::format("{}: unknown dtype {:?}", where, view.dtype));
   }
   uint64_t elements = 1;
   for (const auto& dimension : entry["shape"]) {
     const uint64_t d = unsignedOr(dimension, where + ": a dimension");
     if (d > kMaxElements || (d != 0 && elements > kMaxElements / d)) {
-      throw badInput(where + ": the shape is too large");
+      throw UsageError(where + ": the shape is too large");
     }
     elements *= d;
     view.shape.push_back(static_cast<int64_t>(d));
@@ -58,12 +58,12 @@ TensorView parseTensor(
   const uint64_t begin = unsignedOr(entry["data_offsets"][0], where + ": data_offsets");
   const uint64_t end = unsignedOr(entry["data_offsets"][1], where + ": data_offsets");
   if (begin > end || end > data.size()) {
-    throw badInput(fmt::format(
+    throw UsageError(fmt::format(
         "{}: bytes {} to {} lie outside the file's {} bytes of data: the file is truncated or damaged", where, begin,
         end, data.size()));
   }
   if (end - begin != elements * width) {
-    throw badInput(fmt::format(
+    throw UsageError(fmt::format(
         "{}: {} bytes where its shape and dtype need {}", where, end - begin, elements * width));
   }
   view.bytes = data.subspan(begin, end - begin);
@@ -74,11 +74,11 @@ TensorView parseTensor(
 std::map<std::string, std::string> parseMetadata(const nlohmann::json& entry, const std::string& path) {
   std::map<std::string, std::string> metadata;
   if (!entry.is_object()) {
-    throw badInput(path + ": __metadata__ is not an object");
+    throw UsageError(path + ": __metadata__ is not an object");
   }
   for (const auto& [key, value] : entry.items()) {
     if (!value.is_string()) {
-      throw badInput(fmt::format("{}: __metadata__ {:?} is not a string", path, key));
+      throw UsageError(fmt::format("{}: __metadata__ {:?} is not a string", path, key));
     }
     metadata.emplace(key, value.get<std::string>());
   }
@@ -105,22 +105,22 @@ size_t elementBytes(std::string_view dtype) {
 SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
   const auto bytes = file_.bytes();
   if (bytes.size() < kLengthBytes) {
-    throw badInput(fmt::format("{}: not a safetensors file: {} bytes, the header length alone takes 8", path,
+    throw UsageError(fmt::format("{}: not a safetensors file: {} bytes, the header length alone takes 8", path,
         bytes.size()));
   }
   const uint64_t headerBytes = readLength(bytes);
   if (headerBytes > kMaxHeaderBytes) {
-    throw badInput(fmt::format("{}: not a safetensors file: it begins with a header length of {} bytes", path,
+    throw UsageError(fmt::format("{}: not a safetensors file: it begins with a header length of {} bytes", path,
         headerBytes));
   }
   if (headerBytes > bytes.size() - kLengthBytes) {
-    throw badInput(fmt::format("{}: truncated: {} bytes, its header alone needs {}", path, bytes.size(),
+    throw UsageError(fmt::format("{}: truncated: {} bytes, its header alone needs {}", path, bytes.size(),
         headerBytes + kLengthBytes));
   }
   const auto* text = reinterpret_cast<const char*>(bytes.data()) + kLengthBytes;
   const auto header = nlohmann::json::parse(text, text + headerBytes, nullptr, false);
   if (!header.is_object()) {
-    throw badInput(path + ": not a safetensors file: the header is not a JSON object");
+    throw UsageError(path + ": not a safetensors file: the header is not a JSON object");
   }
   const auto data = bytes.subspan(kLengthBytes + headerBytes);
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
@@ -139,12 +139,12 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
   uint64_t covered = 0;
   for (const auto& [begin, end] : ranges) {
     if (begin != covered) {
-      throw badInput(fmt::format("{}: tensors overlap or leave a hole at byte {} of the data", path, covered));
+      throw UsageError(fmt::format("{}: tensors overlap or leave a hole at byte {} of the data", path, covered));
     }
     covered = end;
   }
   if (covered != data.size()) {
-    throw badInput(fmt::format("{}: {} bytes of data, the tensors need {}", path, data.size(), covered));
+    throw UsageError(fmt::format("{}: {} bytes of data, the tensors need {}", path, data.size(), covered));
   }
 }
 

@@ -1,7 +1,7 @@
 // The safetensors file format: 8 bytes of little-endian header length, a JSON header, then the tensors' bytes.
 //
 // Reading trusts nothing: every length, shape and offset is checked before use, and a truncated or foreign file is
-// refused with the reason (TrainerError). Writing is atomic (AtomicFile). No torch in here: tensors are byte ranges.
+// refused with the reason (ProgramError). Writing is atomic (AtomicFile). No torch in here: tensors are byte ranges.
 #pragma once
 
 #include <cstddef>

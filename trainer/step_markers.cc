@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "trainer/error.h"
+#include "programs/error.h"
 #include "transport/wire/step_marker.h"
 
 namespace gloo_bypass::trainer {
@@ -23,7 +23,7 @@ std::optional<sockaddr_in> parseMarkerAddress(const std::string& text) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   const size_t colon = text.find(':');
-  uint16_t port = kStepMarkerPort;
+  uint16_t port = wire::kStepMarkerPort;
   if (colon != std::string::npos) {
     const char* const end = text.data() + text.size();
     const auto parsed = std::from_chars(text.data() + colon + 1, end, port);
@@ -41,14 +41,14 @@ std::optional<sockaddr_in> parseMarkerAddress(const std::string& text) {
 StepMarkers::StepMarkers(const std::string& address) {
   const auto parsed = parseMarkerAddress(address);
   if (!parsed) {
-    throw badInput(fmt::format("--step-markers {}: neither IPv4 address nor ADDRESS:PORT", address));
+    throw UsageError(fmt::format("--step-markers {}: neither IPv4 address nor ADDRESS:PORT", address));
   }
   destination_ = *parsed;
   // Asks for a route and whether it is a broadcast address; the sockets that send stay unconnected, since on a connected one the answer
   // of a host where nobody listens would keep the next marker from being sent.
   const auto probe = makeSocket();
   if (probe.get() < 0 || ::connect(probe.get(), reinterpret_cast<const sockaddr*>(&destination_), sizeof destination_) != 0) {
-    throw badInput(fmt::format("--step-markers {}: cannot be sent to: {}", address, std::strerror(errno)));
+    throw UsageError(fmt::format("--step-markers {}: cannot be sent to: {}", address, std::strerror(errno)));
   }
 }
 
@@ -60,11 +60,11 @@ void StepMarkers::prepare(uint64_t step) {
   }
   sockaddr_in local{};
   local.sin_family = AF_INET;
-  local.sin_port = htons(stepMarkerSourcePort(step));
+  local.sin_port = htons(wire::stepMarkerSourcePort(step));
   if (::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&local), sizeof local) != 0) {
     const int error = errno;
     socket_ = FileDescriptor();
-    fail(fmt::format("bind to port {}", stepMarkerSourcePort(step)).c_str(), error);
+    fail(fmt::format("bind to port {}", wire::stepMarkerSourcePort(step)).c_str(), error);
   }
 }
 
@@ -73,7 +73,7 @@ void StepMarkers::send(bool last) {
     ++failed_;
     return;
   }
-  const std::string text = stepMarkerText({step_, last});
+  const std::string text = wire::stepMarkerText({step_, last});
   const ssize_t sent = ::sendto(socket_.get(), text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL,
       reinterpret_cast<const sockaddr*>(&destination_), sizeof destination_);
   if (sent < 0) {

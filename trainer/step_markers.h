@@ -11,7 +11,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "trainer/file_io.h"
+#include "transport/base/file_descriptor.h"
 
 namespace gloo_bypass::trainer {
 
@@ -20,7 +20,7 @@ std::optional<sockaddr_in> parseMarkerAddress(const std::string& text);
 
 class StepMarkers {
  public:
-  // Throws TrainerError where the address is wrong or no route leads there.
+  // Throws ProgramError where the address is wrong or no route leads there.
   explicit StepMarkers(const std::string& address);
 
   // Before a step: what can fail and take time.

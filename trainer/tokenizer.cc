@@ -6,7 +6,7 @@
 #include <unicode/regex.h>
 #include <unicode/utext.h>
 
-#include "trainer/error.h"
+#include "programs/error.h"
 #include "trainer/file_io.h"
 
 namespace gloo_bypass::trainer {
@@ -57,12 +57,12 @@ uint64_t pairKey(int32_t left, int32_t right) {
 std::unordered_map<std::string, int32_t> parseVocabulary(std::string_view text, const std::string& name) {
   const auto json = nlohmann::json::parse(text, nullptr, false);
   if (!json.is_object()) {
-    throw badInput(fmt::format("{}: not a JSON object of token to id, as GPT-2's vocab.json is", name));
+    throw UsageError(fmt::format("{}: not a JSON object of token to id, as GPT-2's vocab.json is", name));
   }
   std::unordered_map<std::string, int32_t> ids;
   for (const auto& [token, id] : json.items()) {
     if (!id.is_number_unsigned() || id.get<uint64_t>() > 10'000'000) {
-      throw badInput(fmt::format("{}: the id of token {:?} is not a small non-negative integer", name, token));
+      throw UsageError(fmt::format("{}: the id of token {:?} is not a small non-negative integer", name, token));
     }
     ids.emplace(token, id.get<int32_t>());
   }
@@ -93,7 +93,7 @@ Tokenizer Tokenizer::bytePairsFromText(
   for (int byte = 0; byte < 256; ++byte) {
     const auto found = ids.find(utf8(isPrintableByte(byte) ? byte : next++));
     if (found == ids.end()) {
-      throw badInput(fmt::format("{}: no token for byte {:#04x}; not a byte-level vocabulary", vocabName, byte));
+      throw UsageError(fmt::format("{}: no token for byte {:#04x}; not a byte-level vocabulary", vocabName, byte));
     }
     tokenizer.byteIds_[static_cast<size_t>(byte)] = found->second;
   }
@@ -115,12 +115,12 @@ Tokenizer Tokenizer::bytePairsFromText(
     }
     const size_t space = line.find(' ');
     if (space == std::string_view::npos || line.find(' ', space + 1) != std::string_view::npos) {
-      throw badInput(fmt::format("{}:{}: not two tokens separated by one space", mergesName, lineNumber));
+      throw UsageError(fmt::format("{}:{}: not two tokens separated by one space", mergesName, lineNumber));
     }
     const std::string left(line.substr(0, space)), right(line.substr(space + 1));
     const auto leftId = ids.find(left), rightId = ids.find(right), mergedId = ids.find(left + right);
     if (leftId == ids.end() || rightId == ids.end() || mergedId == ids.end()) {
-      throw badInput(fmt::format("{}:{}: a token of this merge is not in {}", mergesName, lineNumber, vocabName));
+      throw UsageError(fmt::format("{}:{}: a token of this merge is not in {}", mergesName, lineNumber, vocabName));
     }
     tokenizer.merges_.try_emplace(pairKey(leftId->second, rightId->second), Merge{rank++, mergedId->second});
   }
@@ -150,7 +150,7 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, size_t limit) {
   }
   utext_close(utext);
   if (U_FAILURE(status)) {
-    throw runFailed(fmt::format("cutting the text into words failed in ICU: {}", u_errorName(status)));
+    throw ProgramError(fmt::format("cutting the text into words failed in ICU: {}", u_errorName(status)));
   }
   ids.resize(std::min(ids.size(), limit));
   return ids;

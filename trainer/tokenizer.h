@@ -21,7 +21,7 @@ class Tokenizer {
  public:
   // One token a byte.
   static Tokenizer bytes();
-  // Throws TrainerError naming the file, and the line of merges.txt, for anything that is not GPT-2's format.
+  // Throws ProgramError naming the file, and the line of merges.txt, for anything that is not GPT-2's format.
   static Tokenizer bytePairs(const std::string& vocabPath, const std::string& mergesPath);
   // The same from the files' contents; `vocabName` and `mergesName` appear in errors.
   static Tokenizer bytePairsFromText(

@@ -14,17 +14,18 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "programs/error.h"
+#include "programs/machine.h"
+#include "programs/program_path.h"
+#include "programs/version.h"
 #include "trainer/blas.h"
-#include "trainer/commit.h"
 #include "trainer/communicator.h"
 #include "trainer/corpus.h"
 #include "trainer/data_parallel.h"
-#include "trainer/error.h"
 #include "trainer/file_io.h"
 #include "trainer/gpt2.h"
 #include "trainer/metrics.h"
 #include "trainer/optimizer.h"
-#include "trainer/program_path.h"
 #include "trainer/progress.h"
 #include "trainer/safetensors.h"
 #include "trainer/sampler.h"
@@ -48,16 +49,6 @@ uint64_t microBatchSeed(uint64_t seed, int rank, int64_t microBatch) {
   return z ^ (z >> 31);
 }
 
-std::string processorName() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("model name") && line.find(':') != std::string::npos) {
-      return line.substr(line.find(':') + 2);
-    }
-  }
-  return "unknown";
-}
-
 double peakMemoryMb() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
@@ -73,11 +64,11 @@ Corpus loadCorpus(const Options& options) {
                                              : Tokenizer::bytePairs(options.vocabPath, options.mergesPath);
   const auto config = Gpt2Config::of(options.model);
   if (tokenizer.idBound() > config.vocabulary) {
-    throw badInput(fmt::format("{} has token ids up to {}, the model {} takes {}: use --model distilgpt2, or bytes",
+    throw UsageError(fmt::format("{} has token ids up to {}, the model {} takes {}: use --model distilgpt2, or bytes",
         options.vocabPath, tokenizer.idBound() - 1, name(options.model), config.vocabulary));
   }
   if (options.seqLength > config.positions) {
-    throw badInput(fmt::format("--seq-length {}: the model {} has {} positions", options.seqLength,
+    throw UsageError(fmt::format("--seq-length {}: the model {} has {} positions", options.seqLength,
         name(options.model), config.positions));
   }
   return Corpus(dataPath(options), tokenizer, options.seqLength, options.samples);
@@ -86,7 +77,7 @@ Corpus loadCorpus(const Options& options) {
 int64_t stepsPerEpoch(const Options& options, int64_t samples, int worldSize) {
   const int64_t batches = samples / (options.batchSize * worldSize);
   if (batches < options.accumulate) {
-    throw badInput(fmt::format("{} samples do not fill one step of {} ranks x batch size {} x {} micro-batches", samples,
+    throw UsageError(fmt::format("{} samples do not fill one step of {} ranks x batch size {} x {} micro-batches", samples,
         worldSize, options.batchSize, options.accumulate));
   }
   return batches / options.accumulate;
@@ -165,7 +156,7 @@ void Run::loadState() {
   if (!options_.resumePath.empty()) {
     position_ = loadCheckpoint(options_.resumePath, model_, optimizer_, trajectory_);
     if (position_.step >= lastStep_) {
-      throw badInput(fmt::format("{} has done {} steps already, of {} asked for: raise --steps or --epochs",
+      throw UsageError(fmt::format("{} has done {} steps already, of {} asked for: raise --steps or --epochs",
           options_.resumePath, position_.step, lastStep_));
     }
   } else if (!options_.weightsPath.empty()) {
@@ -298,7 +289,7 @@ void Run::verifyRanks(StepMetrics& metrics) {
   const auto digests = communicator_->gather(metrics.digest);
   for (size_t rank = 0; rank < digests.size(); ++rank) {
     if (digests[rank] != digests[0]) {
-      throw runFailed(fmt::format("after step {} rank {} holds other parameters than rank 0 ({} and {})", metrics.step,
+      throw ProgramError(fmt::format("after step {} rank {} holds other parameters than rank 0 ({} and {})", metrics.step,
           rank, digests[rank], digests[0]));
     }
   }
@@ -417,7 +408,7 @@ void checkInput(const Options& options) {
 
 void train(const Options& options, const RankEnvironment& environment) {
   if (!options.ddp && environment.worldSize > 1) {
-    throw badInput(fmt::format("--no-ddp is for a single rank, not for {}", environment.worldSize));
+    throw UsageError(fmt::format("--no-ddp is for a single rank, not for {}", environment.worldSize));
   }
   Run(options, environment).execute();
 }

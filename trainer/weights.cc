@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 #include <openssl/evp.h>
 
-#include "trainer/error.h"
+#include "programs/error.h"
 #include "trainer/joined.h"
 #include "trainer/safetensors.h"
 
@@ -31,12 +31,12 @@ at::ScalarType scalarType(const std::string& dtype, const std::string& where) {
   if (dtype == "F64") return at::kDouble;
   if (dtype == "F16") return at::kHalf;
   if (dtype == "BF16") return at::kBFloat16;
-  throw badInput(fmt::format("{}: dtype {} holds no weights (F16, BF16, F32 and F64 do)", where, dtype));
+  throw UsageError(fmt::format("{}: dtype {} holds no weights (F16, BF16, F32 and F64 do)", where, dtype));
 }
 
 void checkShape(const TensorView& view, const at::Tensor& target, const std::string& where) {
   if (at::IntArrayRef(view.shape) != target.sizes()) {
-    throw badInput(fmt::format("{}: shape [{}], this model needs [{}]", where, joined(view.shape, ", "),
+    throw UsageError(fmt::format("{}: shape [{}], this model needs [{}]", where, joined(view.shape, ", "),
         joined(target.sizes(), ", ")));
   }
 }
@@ -64,14 +64,14 @@ void loadWeights(Gpt2& model, const std::string& path) {
   for (const auto& [fullName, view] : file.tensors()) {
     const std::string name = fullName.starts_with(kPrefix) ? fullName.substr(kPrefix.size()) : fullName;
     if (!isNoParameter(name) && !found.emplace(name, &view).second) {
-      throw badInput(fmt::format("{}: tensor {} twice, with and without \"transformer.\"", path, name));
+      throw UsageError(fmt::format("{}: tensor {} twice, with and without \"transformer.\"", path, name));
     }
   }
   for (const auto& [name, tensor] : model.named()) {
     const std::string where = fmt::format("{}: tensor {}", path, name);
     const auto entry = found.find(name);
     if (entry == found.end()) {
-      throw badInput(where + " is missing: not the weights of this GPT-2 model");
+      throw UsageError(where + " is missing: not the weights of this GPT-2 model");
     }
     checkShape(*entry->second, tensor, where);
     scalarType(entry->second->dtype, where);
@@ -80,7 +80,7 @@ void loadWeights(Gpt2& model, const std::string& path) {
     for (const auto& [name, tensor] : model.named()) {
       found.erase(name);
     }
-    throw badInput(fmt::format("{}: tensor {} is none of this model's (a larger GPT-2?)", path, found.begin()->first));
+    throw UsageError(fmt::format("{}: tensor {} is none of this model's (a larger GPT-2?)", path, found.begin()->first));
   }
   for (const auto& [name, tensor] : model.named()) {
     copyInto(tensor, *found.at(name), name);
@@ -116,15 +116,15 @@ TrainingPosition loadCheckpoint(
     return found == file.metadata().end() ? std::string() : found->second;
   };
   if (text("format") != kCheckpointFormat) {
-    throw badInput(fmt::format("{}: not a checkpoint of this program (its format is {:?})", path, text("format")));
+    throw UsageError(fmt::format("{}: not a checkpoint of this program (its format is {:?})", path, text("format")));
   }
   const auto saved = nlohmann::json::parse(text("options"), nullptr, false);
   const auto step = nlohmann::json::parse(text("step"), nullptr, false);
   if (!saved.is_object() || !step.is_number_unsigned()) {
-    throw badInput(path + ": the checkpoint's options or step are unreadable");
+    throw UsageError(path + ": the checkpoint's options or step are unreadable");
   }
   if (const auto difference = firstDifference(trajectory, saved, "in the checkpoint"); !difference.empty()) {
-    throw badInput(fmt::format("{}: cannot continue under other options: {}", path, difference));
+    throw UsageError(fmt::format("{}: cannot continue under other options: {}", path, difference));
   }
   std::vector<std::pair<const TensorView*, at::Tensor>> copies;
   for (size_t i = 0; i < model.named().size(); ++i) {
@@ -135,11 +135,11 @@ TrainingPosition loadCheckpoint(
       const auto found = file.tensors().find(prefix + name);
       const std::string where = fmt::format("{}: tensor {}{}", path, prefix, name);
       if (found == file.tensors().end()) {
-        throw badInput(where + " is missing");
+        throw UsageError(where + " is missing");
       }
       checkShape(found->second, target, where);
       if (scalarType(found->second.dtype, where) != target.scalar_type()) {
-        throw badInput(where + " has another precision");
+        throw UsageError(where + " has another precision");
       }
       copies.emplace_back(&found->second, target);
     }
@@ -155,7 +155,7 @@ TrainingPosition loadCheckpoint(
 std::string parameterDigest(const Gpt2& model) {
   const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(), &EVP_MD_CTX_free);
   if (!context || EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) != 1) {
-    throw runFailed("OpenSSL offers no SHA-256");
+    throw ProgramError("OpenSSL offers no SHA-256");
   }
   for (const auto& [name, tensor] : model.named()) {
     const auto bytes = bytesOf(tensor);

@@ -27,7 +27,7 @@ struct TrainingPosition {
 // position as metadata. No generator state: every step seeds its own (see training.cc).
 void saveCheckpoint(const std::string& path, const Gpt2& model, const AdamW& optimizer,
     const TrainingPosition& position, const nlohmann::json& trajectory);
-// Throws TrainerError for a file that is no checkpoint of this model or was made under other options.
+// Throws ProgramError for a file that is no checkpoint of this model or was made under other options.
 TrainingPosition loadCheckpoint(
     const std::string& path, Gpt2& model, AdamW& optimizer, const nlohmann::json& trajectory);
 

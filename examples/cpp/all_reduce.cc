@@ -1,10 +1,10 @@
-// An all-reduce over DPDK or RDMA in C++, without PyTorch. Start one process a rank:
+// An all-reduce over DPDK, UDP or RDMA in C++, without PyTorch. Start one process a rank:
 //
 //   make
 //   mkdir /tmp/store
 //   ./all_reduce 0 2 /tmp/store & ./all_reduce 1 2 /tmp/store; wait
 //
-// Everything but the line with createDpdkDevice is Gloo's usual code. RANK SIZE FOLDER may be followed by RDMA.
+// Everything but the line with createDevice is Gloo's usual code. RANK SIZE FOLDER may be followed by UDP or RDMA.
 #include <cstdlib>
 #include <iostream>
 #include <memory>
@@ -19,11 +19,10 @@
 
 namespace {
 
-std::shared_ptr<gloo::transport::Device> makeDevice(bool overRdma) {
-  if (overRdma) return gloo_bypass::createRdmaDevice(gloo_bypass::RdmaOptions::fromEnvironment());
-  auto options = gloo_bypass::DpdkOptions::fromEnvironment();
+std::shared_ptr<gloo::transport::Device> makeDevice(const std::string& transport) {
+  auto options = gloo_bypass::DeviceOptions::fromEnvironment();
   options.set(gloo_bypass::setting::kConnectTimeoutMs, std::chrono::seconds(10));
-  return gloo_bypass::createDpdkDevice(options);
+  return gloo_bypass::createDevice(transport, options);
 }
 
 // Rank r contributes r + 1 everywhere; so each element becomes 1 + 2 + ... + size.
@@ -59,13 +58,13 @@ using DevicePointer = std::shared_ptr<gloo::transport::Device>;
 
 int main(int argc, char** argv) {
   if (argc < 4) {
-    std::cerr << "usage: all_reduce RANK SIZE FOLDER-THAT-ALL-RANKS-SHARE [DPDK|RDMA]\n";
+    std::cerr << "usage: all_reduce RANK SIZE FOLDER-THAT-ALL-RANKS-SHARE [DPDK|UDP|RDMA]\n";
     return 2;
   }
   try {
     auto context = std::make_shared<Context>(std::atoi(argv[1]), std::atoi(argv[2]));
     const auto store = std::make_shared<gloo::rendezvous::FileStore>(argv[3]);
-    auto device = makeDevice(argc > 4 && std::string(argv[4]) == "RDMA");
+    auto device = makeDevice(argc > 4 ? argv[4] : "DPDK");
     connect(*context, &Context::connectFullMesh, store, device);
     const bool right = reduceOnes(context);
     std::cout << "rank " << context->rank << " of " << context->size << " over " << device->str() << ": "

@@ -1,18 +1,20 @@
 """What PyTorch 2.5 and later call at the end of `import torch` (entry point group torch.backends), so that
 GLOO_DEVICE_TRANSPORT=DPDK works without an import in the script.
 
-Not part of the package gloo_bypass, because importing that loads the plug-in. An exception that leaves autoload() would break `import
-torch` for every program of the machine: none does. TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps PyTorch from calling it.
+Not part of the package gloo_bypass, because importing that loads the plug-in. An exception that leaves autoload() would
+break `import torch` for every program of the machine: none does. TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps PyTorch from
+calling it.
 """
 import os
 import sys
 
 
 def autoload() -> None:
-    """Imports gloo_bypass if GLOO_DEVICE_TRANSPORT asks for one of its transports; if that fails, one warning says why."""
+    """Imports gloo_bypass if GLOO_DEVICE_TRANSPORT asks for one of its transports; if that fails, one warning says
+    why."""
     # Small letters are a mistake about which the plug-in has a better line than PyTorch.
     transport = os.environ.get("GLOO_DEVICE_TRANSPORT", "")
-    if transport.strip().upper() not in ("DPDK", "RDMA"):
+    if transport.strip().upper() not in ("DPDK", "UDP", "RDMA"):
         return
     try:
         # PyTorch is complete but for its own last line when it calls this, so the package may import it.

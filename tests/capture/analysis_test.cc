@@ -146,8 +146,8 @@ TEST(Analysis, StepsThatWrapThePort_GoOn) {
   }
   ASSERT_EQ(feed.steps().size(), 10u);
   for (std::size_t i = 0; i < 10; ++i) EXPECT_EQ(feed.steps()[i].step, 25'534 + i % 5);
-  EXPECT_EQ(stepMarkerSourcePort(25'535), 65'535);
-  EXPECT_EQ(stepMarkerSourcePort(25'536), 40'000);
+  EXPECT_EQ(wire::stepMarkerSourcePort(25'535), 65'535);
+  EXPECT_EQ(wire::stepMarkerSourcePort(25'536), 40'000);
 }
 
 TEST(Analysis, TimeGoingBackwards_IsCountedAndLeavesTheStepOut) {
@@ -260,15 +260,15 @@ TEST(TimeSeries, ImpossibleTime_IsBounded) {
 TEST(StepMarker, Text_IsReadAsWritten) {
   for (const std::uint64_t step : {std::uint64_t{0}, std::uint64_t{25'536}, ~std::uint64_t{0}}) {
     for (const bool last : {false, true}) {
-      const auto marker = parseStepMarker(stepMarkerText({step, last}));
+      const auto marker = wire::parseStepMarker(wire::stepMarkerText({step, last}));
       ASSERT_TRUE(marker.has_value());
       EXPECT_EQ(marker->step, step);
       EXPECT_EQ(marker->last, last);
     }
   }
-  const std::string text = stepMarkerText({12, true});
-  for (std::size_t kept = 0; kept < text.size(); ++kept) EXPECT_FALSE(parseStepMarker(text.substr(0, kept)).has_value());
-  EXPECT_FALSE(parseStepMarker("gloo-bypass step 99999999999999999999 first\n").has_value());
+  const std::string text = wire::stepMarkerText({12, true});
+  for (std::size_t kept = 0; kept < text.size(); ++kept) EXPECT_FALSE(wire::parseStepMarker(text.substr(0, kept)).has_value());
+  EXPECT_FALSE(wire::parseStepMarker("gloo-bypass step 99999999999999999999 first\n").has_value());
 }
 
 }  // namespace

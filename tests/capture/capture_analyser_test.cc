@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/capture/capture_builder.h"
+#include "tests/support/program.h"
 #include "tests/support/temporary_folder.h"
-#include "tests/tools/program.h"
 
 namespace gloo_bypass::capture {
 namespace {

@@ -73,8 +73,8 @@ Octets udpDatagram(Endpoint from, Endpoint to, const Octets& payload, std::uint1
 }
 
 Octets markerFrame(std::uint64_t step, bool last, bool text, std::uint16_t identification) {
-  return udpDatagram({host(2), stepMarkerSourcePort(step)}, {host(1), kStepMarkerPort},
-                     text ? octets(stepMarkerText({step, last})) : octets("m"), identification);
+  return udpDatagram({host(2), wire::stepMarkerSourcePort(step)}, {host(1), wire::kStepMarkerPort},
+                     text ? octets(wire::stepMarkerText({step, last})) : octets("m"), identification);
 }
 
 PcapFile::PcapFile(std::uint32_t linkType, std::uint32_t snapLength) : snapLength_(snapLength) {

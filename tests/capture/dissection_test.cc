@@ -20,16 +20,16 @@ DissectedFrame dissected(const Octets& frame, LinkLayer link = LinkLayer::kEther
 }
 
 // A datagram by the codec that the transport uses.
-Octets bypassDatagram(FrameType type, std::size_t payloadBytes, std::uint32_t sequence = 7) {
-  PacketHeader header;
+Octets bypassDatagram(wire::FrameType type, std::size_t payloadBytes, std::uint32_t sequence = 7) {
+  wire::PacketHeader header;
   header.type = type;
   header.receiverId = 0x1122334455667788;
   header.sequence = sequence;
-  PacketWriter writer;
+  wire::PacketWriter writer;
   writer.begin(header);
   writer.addSackRange({1, 2});
-  if (type == FrameType::kData) {
-    MessageHeader message;
+  if (type == wire::FrameType::kData) {
+    wire::MessageHeader message;
     message.chunkLength = static_cast<std::uint16_t>(payloadBytes);
     writer.messageHeader(message);
     writer.padding(3);
@@ -85,7 +85,7 @@ TEST(Dissection, EveryPrefix_IsCutUntilTheHeadersEnd) {
 }
 
 TEST(Dissection, BypassData_PayloadIsWithoutHeaderRangesAndPadding) {
-  const auto frame = dissected(test::udpDatagram(kA, kB, bypassDatagram(FrameType::kData, 1200)));
+  const auto frame = dissected(test::udpDatagram(kA, kB, bypassDatagram(wire::FrameType::kData, 1200)));
   EXPECT_EQ(frame.kind, FrameKind::kBypass);
   EXPECT_EQ(frame.payloadBytes, 1200u);
   EXPECT_EQ(frame.wireBytes, 14u + 20 + 8 + 56 + 8 + 44 + 3 + 1200);
@@ -94,13 +94,13 @@ TEST(Dissection, BypassData_PayloadIsWithoutHeaderRangesAndPadding) {
 }
 
 TEST(Dissection, BypassFramesOfOtherTypes_AreAcknowledgementOrControl) {
-  EXPECT_EQ(dissected(test::udpDatagram(kA, kB, bypassDatagram(FrameType::kAck, 0))).kind, FrameKind::kBypassAck);
-  EXPECT_EQ(dissected(test::udpDatagram(kA, kB, bypassDatagram(FrameType::kGrant, 0))).kind, FrameKind::kBypassControl);
-  EXPECT_EQ(dissected(test::udpDatagram(kA, kB, bypassDatagram(FrameType::kProbe, 900))).payloadBytes, 0u);
+  EXPECT_EQ(dissected(test::udpDatagram(kA, kB, bypassDatagram(wire::FrameType::kAck, 0))).kind, FrameKind::kBypassAck);
+  EXPECT_EQ(dissected(test::udpDatagram(kA, kB, bypassDatagram(wire::FrameType::kGrant, 0))).kind, FrameKind::kBypassControl);
+  EXPECT_EQ(dissected(test::udpDatagram(kA, kB, bypassDatagram(wire::FrameType::kProbe, 900))).payloadBytes, 0u);
 }
 
 TEST(Dissection, BypassMagicWithImpossibleLengths_IsOtherUdp) {
-  Octets datagram = bypassDatagram(FrameType::kData, 100);
+  Octets datagram = bypassDatagram(wire::FrameType::kData, 100);
   datagram[18] = 0xff;  // a header longer than the datagram
   datagram[19] = 0xff;
   EXPECT_EQ(dissected(test::udpDatagram(kA, kB, datagram)).kind, FrameKind::kUdp);

@@ -1,9 +1,7 @@
 #include "tests/conformance/backend.h"
 
-#include <array>
 #include <atomic>
 #include <mutex>
-#include <stdexcept>
 #include <thread>
 #include <utility>
 
@@ -15,16 +13,11 @@
 #include "compatibility/gloo/own_transports.h"
 #include "compatibility/gloo/rendezvous.h"
 #include "tests/conformance/on_demand_backends.h"
+#include "tests/support/loopback_port.h"
+#include "tests/support/media/media.h"
 #include "tests/support/memory_transport.h"
+#include "transport/datagram/datagram_transport.h"
 #include "transport/gloo/device.h"
-#include "transport/io/datagram_transport.h"
-#ifdef GLOO_BYPASS_TEST_DPDK
-#include "transport/dpdk/dpdk_port.h"
-#endif
-#ifdef GLOO_BYPASS_TEST_VERBS
-#include "tests/support/software_rnic.h"
-#include "transport/verbs/verbs_transport.h"
-#endif
 
 namespace gloo_bypass::test {
 namespace {
@@ -73,64 +66,11 @@ Backend loopback(const std::string& name, const LoopbackImpairment& impairment, 
   return shared(name, makeTransport, wrap);
 }
 
-#ifdef GLOO_BYPASS_TEST_DPDK
-// Real memif links. Devices take turns between two ports, as if every second rank lived in another process: two ranks
-// meet over shared memory, or over a port's link to itself.
-Backend dpdkMemif(const Wrap& wrap = connectingAtOnce) {
-  struct Ports {
-    std::mutex mutex;
-    std::array<std::weak_ptr<Transport>, 2> transports;
-    std::size_t turn = 0;
-  };
-  auto ports = std::make_shared<Ports>();
-  Backend backend{"DpdkMemif", [ports, wrap] {
-                    std::lock_guard<std::mutex> lock(ports->mutex);
-                    std::weak_ptr<Transport>& place = ports->transports[ports->turn++ % ports->transports.size()];
-                    std::shared_ptr<Transport> transport = place.lock();
-                    if (transport == nullptr) {
-                      const TransportConfig config;
-                      auto port = makeDpdkPort(config);
-                      if (!port.ok()) throw std::runtime_error(port.error().message);
-                      place = transport = makeDatagramTransport(config, std::move(port).value());
-                    }
-                    return wrap(transport);
-                  }};
-  backend.largeSendWaits = false;
+Backend over(const Medium& medium, const Wrap& wrap = connectingAtOnce) {
+  Backend backend{medium.name, [make = medium.makeTransport, wrap] { return wrap(make()); }};
+  backend.largeSendWaits = medium.largeSendWaits;
   return backend;
 }
-#endif
-
-#ifdef GLOO_BYPASS_TEST_VERBS
-// A process a rank, as it were.
-Backend verbs(const std::string& name, const VerbsApi& api, const RdmaConfig& rdma,
-              const Wrap& wrap = connectingAtOnce) {
-  TransportConfig config;
-  config.rdma = rdma;
-  return {name, [&api, config, wrap] {
-            auto transport = makeVerbsTransport(api, config);
-            if (!transport.ok()) throw std::runtime_error(transport.error().message);
-            return wrap(std::move(transport).value());
-          }};
-}
-
-std::vector<Backend> verbsBackends() {
-  RdmaConfig one, two;
-  one.devices = "soft0";
-  // Everything small: credits run out, windows fill, messages are cut.
-  two.devices = "soft0,soft1";
-  two.credits = 4;
-  two.eagerBytes =
-      4096;  // Gloo's ReduceScatterHalvingDoubling overwrites what it sends without a wait: its messages stay eager
-  two.chunkBytes = 64 * 1024;
-  std::vector<Backend> all = {verbs("VerbsSoftware", softwareVerbs(), one),
-                              verbs("VerbsSoftwareRails", softwareVerbs(), two)};
-  // What this machine has: SoftRoCE in the guest, or a real adapter. Left out where there is none.
-  if (const auto system = systemVerbs(); system.ok() && makeVerbsTransport(*system.value(), {}).ok()) {
-    all.push_back(verbs("Rdma", *system.value(), {}));
-  }
-  return all;
-}
-#endif
 
 // A transport that counts the channels it opens.
 class Counting final : public Transport {
@@ -146,7 +86,7 @@ class Counting final : public Transport {
     return inner_->openChannel(options, observer);
   }
   void closeAll() override { inner_->closeAll(); }
-  std::string countersJson() const override { return inner_->countersJson(); }
+  TransportReport report() const override { return inner_->report(); }
 
  private:
   const std::shared_ptr<Transport> inner_;
@@ -174,16 +114,9 @@ std::vector<OnDemandBackend> onDemandBackends() {
   add([](const Wrap& wrap) { return memory("Memory", {}, wrap); });
   add([&](const Wrap& wrap) { return memory("MemoryDelayed", slow, wrap); });
   add([](const Wrap& wrap) { return loopback("Loopback", {}, {}, wrap); });
-#ifdef GLOO_BYPASS_TEST_DPDK
-  add([](const Wrap& wrap) { return dpdkMemif(wrap); });
-#endif
-#ifdef GLOO_BYPASS_TEST_VERBS
-  add([](const Wrap& wrap) {
-    RdmaConfig one;
-    one.devices = "soft0";
-    return verbs("VerbsSoftware", softwareVerbs(), one, wrap);
-  });
-#endif
+  for (const Medium& medium : backEndMedia()) {
+    if (!medium.variant) add([&](const Wrap& wrap) { return over(medium, wrap); });
+  }
   return all;
 }
 
@@ -203,20 +136,14 @@ std::vector<Backend> backends() {
   longPath.longPathRtt = longPath.bbrRtt = Duration(0);
   Backend buffered = loopback("LoopbackLongPath", {}, longPath);
   buffered.largeSendWaits = false;
-  std::vector<Backend> all = {
-#ifdef GLOO_BYPASS_TEST_DPDK
-      dpdkMemif(),
-#endif
-      glooTcp(),
-      memory("Memory", {}),
-      memory("MemoryDelayed", slow),
-      shared("MemoryShared", [fabric] { return fabric->makeTransport(); }),
-      loopback("Loopback", {}, shortPath),
-      loopback("LoopbackLossy", lossy, checked),
-      buffered};
-#ifdef GLOO_BYPASS_TEST_VERBS
-  for (Backend& backend : verbsBackends()) all.push_back(std::move(backend));
-#endif
+  std::vector<Backend> all = {glooTcp(),
+                              memory("Memory", {}),
+                              memory("MemoryDelayed", slow),
+                              shared("MemoryShared", [fabric] { return fabric->makeTransport(); }),
+                              loopback("Loopback", {}, shortPath),
+                              loopback("LoopbackLossy", lossy, checked),
+                              buffered};
+  for (const Medium& medium : backEndMedia()) all.push_back(over(medium));
   return all;
 }
 

@@ -3,9 +3,13 @@
 #include <chrono>
 #include <cstdint>
 #include <exception>
+#include <fstream>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
+
+#include <unistd.h>
 
 #include <gloo/allreduce.h>
 #include <gloo/common/error.h>
@@ -32,6 +36,23 @@ struct IntBuffer {
   std::unique_ptr<int> value;
   std::unique_ptr<::gloo::transport::UnboundBuffer> buffer;
 };
+
+// Whether the thread that announces itself comes to sleep, that is, waits.
+bool fallsAsleep(const std::atomic<pid_t>& announced) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (std::chrono::steady_clock::now() < deadline) {
+    if (const pid_t thread = announced; thread != 0) {
+      std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
+      std::string stat;
+      std::getline(file, stat);
+      // Behind the name, which is in parentheses: the state.
+      const std::size_t nameEnd = stat.rfind(')');
+      if (nameEnd != std::string::npos && nameEnd + 2 < stat.size() && stat[nameEnd + 2] == 'S') return true;
+    }
+    std::this_thread::sleep_for(Milliseconds(1));
+  }
+  return false;
+}
 
 class Failure : public Conformance {};
 
@@ -130,8 +151,12 @@ TEST_P(Failure, AbortWaitRecv_WhileWaiting_ReturnsFalseAndLeavesTheReceivePosted
   IntBuffer buffer(mesh.contexts[0]), sent(mesh.contexts[1], 6);
   buffer->recv(1, kSlot);
   std::atomic<bool> completed{true};
-  std::thread waiter([&] { completed = buffer->waitRecv(); });
-  std::this_thread::sleep_for(Milliseconds(20));
+  std::atomic<pid_t> waiting{0};
+  std::thread waiter([&] {
+    waiting = ::gettid();
+    completed = buffer->waitRecv();
+  });
+  EXPECT_TRUE(fallsAsleep(waiting));
   buffer->abortWaitRecv();
   waiter.join();
   EXPECT_FALSE(completed);

@@ -1,4 +1,4 @@
-"""Makes scripts/run_containers importable, and runs scripts/run-containers."""
+"""Makes gloo_bypass_tools.containers importable, and runs scripts/run-containers."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path.insert(0, str(ROOT / "python"))
 
 RUN_LIMIT_S = 240
 
@@ -22,8 +22,8 @@ class Command:
         self.environment = dict(os.environ, PATH=path)
 
     def start(self, *arguments):
-        return subprocess.Popen([ROOT / "scripts" / "run-containers", *map(str, arguments)], env=self.environment, text=True,
-                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        return subprocess.Popen([ROOT / "scripts" / "run-containers", *map(str, arguments)], env=self.environment,
+                                text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def run(self, *arguments):
         with self.start(*arguments) as process:
@@ -35,7 +35,8 @@ class Command:
         return process.returncode, out, err
 
     def ranks(self, transport, *arguments, program=()):
-        return self.run("--transport", transport, "--output", self.output, *arguments, *(["--", *program] if program else []))
+        return self.run("--transport", transport, "--output", self.output, *arguments,
+                        *(["--", *program] if program else []))
 
 
 @pytest.fixture

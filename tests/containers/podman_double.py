@@ -1,5 +1,5 @@
-"""Plays podman: takes the command lines that scripts/run-containers gives, keeps what exists as files under $DOUBLE_STATE, and runs a
-"container" as a process of this machine: `$DOUBLE_RANK` with the container's environment.
+"""Plays podman: takes the command lines that scripts/run-containers gives, keeps what exists as files under
+$DOUBLE_STATE, and runs a "container" as a process of this machine: `$DOUBLE_RANK` with the container's environment.
 
 Every command line is one line of $DOUBLE_STATE/calls.
 """
@@ -18,8 +18,9 @@ STATE = Path(os.environ.get("DOUBLE_STATE", "."))
 def make(folder, rank_script):
     """An executable `podman` in `folder` whose ranks run `rank_script`; returns its folder for PATH."""
     folder.mkdir(parents=True)
-    (folder / "podman").write_text(f'#!/bin/sh\nexport DOUBLE_STATE="{folder}/state"\nexport DOUBLE_RANK="{folder}/rank"\n'
-                                   f'exec /usr/bin/python3 "{Path(__file__).resolve()}" "$@"\n')
+    (folder / "podman").write_text(
+        f'#!/bin/sh\nexport DOUBLE_STATE="{folder}/state"\nexport DOUBLE_RANK="{folder}/rank"\n'
+        f'exec /usr/bin/python3 "{Path(__file__).resolve()}" "$@"\n')
     (folder / "rank").write_text("#!/bin/bash\n" + rank_script)
     for name in ("podman", "rank"):
         (folder / name).chmod(0o755)

@@ -132,7 +132,8 @@ def test_Rank_EachTransport_GetsNoMoreThanItNeeds(double, transport, capabilitie
 def test_Rank_Memif_SharesOneVolume(double):
     command = double()
     assert command.ranks("DPDK")[0] == 0
-    shared = [[v for v in options(words, "--volume") if v.endswith(":/run/gloo-bypass")] for words in calls(command, "run")]
+    shared = [[v for v in options(words, "--volume") if v.endswith(":/run/gloo-bypass")]
+              for words in calls(command, "run")]
     assert len(shared) == 2 and len(shared[0]) == 1 and shared[0] == shared[1]
 
 
@@ -143,12 +144,14 @@ def test_Rank_Benchmark_GetsItsTransportAsArgument(double):
 
 
 def test_Guest_Command_RunsTheSameInTheGuest(tmp_path):
-    from run_containers.guest import guest_command
+    from gloo_bypass_tools.containers.guest import guest_command
     words = guest_command(["--transport", "RDMA", "--guest", "--", "--guest", "x"], tmp_path / "output", 60.0)
     assert words[0].endswith("/scripts/rdma-guest") and words[words.index("--writable") + 1] == str(tmp_path)
     inside = words[words.index("--") + 1:]
     assert inside[0].endswith("/containers/guest-storage") and inside[1].endswith("/scripts/run-containers")
-    assert inside[2:] == ["--transport", "RDMA", "--engine", "podman", "--output", str(tmp_path / "output"), "--", "--guest", "x"]
+    assert inside[2:] == [
+        "--transport", "RDMA", "--engine", "podman", "--output",
+        str(tmp_path / "output"), "--", "--guest", "x"]
 
 
 def test_Rdma_NoDevice_SaysHowToGetOne(double):
@@ -161,7 +164,7 @@ def test_Rdma_NoDevice_SaysHowToGetOne(double):
 
 
 def test_Seccomp_CallGranted_IsAllowedForUserModeOnlyAndNothingElseChanges(tmp_path):
-    from run_containers.seccomp import write_profile
+    from gloo_bypass_tools.containers.seccomp import write_profile
     default = tmp_path / "default.json"
     deny = {"names": ["userfaultfd", "vm86"], "action": "SCMP_ACT_ERRNO"}
     allow = {"names": ["read"], "action": "SCMP_ACT_ALLOW"}
@@ -175,6 +178,6 @@ def test_Seccomp_CallGranted_IsAllowedForUserModeOnlyAndNothingElseChanges(tmp_p
 
 
 def test_Seccomp_NoDefaultProfile_NothingIsWritten(tmp_path):
-    from run_containers.seccomp import write_profile
+    from gloo_bypass_tools.containers.seccomp import write_profile
     assert not write_profile(["userfaultfd"], tmp_path / "made.json", [tmp_path / "none.json"])
     assert not (tmp_path / "made.json").exists()

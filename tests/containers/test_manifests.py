@@ -1,9 +1,9 @@
-"""The files that other launchers read: Kubernetes manifests, compose files, the Slurm script. Linters, and what linters do not know: that
-they ask for the same as scripts/run-containers does.
+"""The files that other launchers read: Kubernetes manifests, compose files, the Slurm script. Linters, and what linters
+do not know: that they ask for the same as scripts/run-containers does.
 
-The Kubernetes linter is Debian's Python client: each document must survive being read into the API's models and written back, which finds
-unknown and misplaced fields, wrong types and missing ones. It knows no schema of values and no cluster: device plugins, quotas and
-admission are not judged.
+The Kubernetes linter is Debian's Python client: each document must survive being read into the API's models and written
+back, which finds unknown and misplaced fields, wrong types and missing ones. It knows no schema of values and no
+cluster: device plugins, quotas and admission are not judged.
 """
 
 import json
@@ -14,8 +14,8 @@ import subprocess
 import pytest
 from conftest import ROOT
 
-from run_containers.compose import compose_file
-from run_containers.recipes import RECIPES
+from gloo_bypass_tools.containers.compose import compose_file
+from gloo_bypass_tools.containers.recipes import RECIPES
 
 yaml = pytest.importorskip("yaml", reason="python3-yaml is not installed: run scripts/install-packages")
 CONTAINERS = ROOT / "containers"
@@ -43,7 +43,8 @@ class Answer:
 
 def model_fault(document):
     """Why the API's models do not take this document; empty if they do."""
-    client = pytest.importorskip("kubernetes.client", reason="python3-kubernetes is not installed: run scripts/install-packages")
+    client = pytest.importorskip("kubernetes.client",
+                                 reason="python3-kubernetes is not installed: run scripts/install-packages")
     model = MODELS.get((document.get("apiVersion"), document.get("kind")))
     if not model:
         return f"unknown kind {document.get('apiVersion')} {document.get('kind')}"
@@ -105,7 +106,8 @@ def test_Kubernetes_IndexedJob_RanksFindRankZero(name):
     service, job = documents(name)
     spec, pod = job["spec"], job["spec"]["template"]["spec"]
     environment = plain_environment(ranks_of(job)[0])
-    assert spec["completionMode"] == "Indexed" and spec["completions"] == spec["parallelism"] == int(environment["WORLD_SIZE"])
+    assert spec["completionMode"] == "Indexed" and spec["completions"] == spec["parallelism"] == int(
+        environment["WORLD_SIZE"])
     assert service["spec"]["selector"] == {"job-name": job["metadata"]["name"]}
     assert pod["subdomain"] == service["metadata"]["name"]
     assert environment["MASTER_ADDR"] == f"{job['metadata']['name']}-0.{service['metadata']['name']}"
@@ -113,7 +115,8 @@ def test_Kubernetes_IndexedJob_RanksFindRankZero(name):
 
 def test_Kubernetes_OnePodOfRanks_CountsThem():
     containers = ranks_of(documents("memif")[0])
-    assert [plain_environment(container)["RANK"] for container in containers] == [str(n) for n in range(len(containers))]
+    assert [plain_environment(container)["RANK"]
+            for container in containers] == [str(n) for n in range(len(containers))]
     assert {plain_environment(container)["WORLD_SIZE"] for container in containers} == {str(len(containers))}
 
 
@@ -137,7 +140,8 @@ def test_Readme_EveryGrant_IsExplained():
 
 
 def test_Yaml_AllFiles_LintClean():
-    done = subprocess.run([tool("yamllint"), "--strict", "-c", CONTAINERS / "yamllint.yaml", CONTAINERS], capture_output=True, text=True)
+    done = subprocess.run([tool("yamllint"), "--strict", "-c", CONTAINERS / "yamllint.yaml", CONTAINERS],
+                          capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -159,16 +163,18 @@ for ((task = 0; task < 2; task++)); do SLURM_PROCID=$task SLURM_NTASKS=2 "$@" ||
 @pytest.fixture
 def slurm(tmp_path):
     doubles = {"srun": SRUN, "scontrol": "#!/bin/sh\nprintf 'node7\\nnode8\\n'\n",
-               "program": '#!/bin/sh\necho "$RANK/$WORLD_SIZE $MASTER_ADDR:$MASTER_PORT $GLOO_DEVICE_TRANSPORT $GLOO_BYPASS_LINK $*"\n'}
+               "program": '#!/bin/sh\necho "$RANK/$WORLD_SIZE $MASTER_ADDR:$MASTER_PORT $GLOO_DEVICE_TRANSPORT '
+                          '$GLOO_BYPASS_LINK $*"\n'}
     for name, text in doubles.items():
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
 
     def run(*arguments, **variables):
-        environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PROGRAM": "program", "SLURM_JOB_ID": "20005",
-                       "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_NODELIST": "node[7-8]", "SLURM_SUBMIT_DIR": str(ROOT), **variables}
-        done = subprocess.run(["bash", CONTAINERS / "slurm" / "train.sbatch", *arguments], env=environment, capture_output=True,
-                              text=True, timeout=30)
+        environment = {
+            "PATH": f"{tmp_path}:{os.environ['PATH']}", "PROGRAM": "program", "SLURM_JOB_ID": "20005",
+            "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_NODELIST": "node[7-8]", "SLURM_SUBMIT_DIR": str(ROOT), **variables}
+        done = subprocess.run(["bash", CONTAINERS / "slurm" / "train.sbatch", *arguments], env=environment,
+                              capture_output=True, text=True, timeout=30)
         return done.returncode, done.stdout.splitlines(), done.stderr
     return run
 

@@ -1,4 +1,5 @@
-"""Ranks in real containers: this machine's root file system under an overlay and the programs of this build, so that no image is made.
+"""Ranks in real containers: this machine's root file system under an overlay and the programs of this build, so that no
+image is made.
 
 Skipped, with the reason, where podman cannot run a container.
 """
@@ -11,7 +12,7 @@ import subprocess
 
 import pytest
 
-from run_containers.engine import ContainerError, Engine
+from gloo_bypass_tools.containers.engine import ContainerError, Engine
 
 BUILD = os.environ.get("CONTAINERS_BUILD", "")
 LABEL_FILTER = ("--filter", "label=gloo-bypass.run")
@@ -25,7 +26,8 @@ def why_not():
     try:
         engine.answer("network", "create", network)
         try:
-            engine.answer("run", "--rm", *engine.limits(), "--network", network, "--rootfs", "/:O", "/bin/true", limit_s=60)
+            engine.answer("run", "--rm", *engine.limits(), "--network", network, "--rootfs", "/:O", "/bin/true",
+                          limit_s=60)
         finally:
             engine.answer("network", "rm", network)
     except ContainerError as error:
@@ -43,7 +45,8 @@ def podman():
 def things():
     """Names of all containers, networks and volumes that carry a run's label."""
     names = []
-    for words in (("ps", "--all", "--format", "{{.Names}}"), ("network", "ls", "--format", "{{.Name}}"), ("volume", "ls", "--format", "{{.Name}}")):
+    for words in (("ps", "--all", "--format", "{{.Names}}"), ("network", "ls", "--format", "{{.Name}}"),
+                  ("volume", "ls", "--format", "{{.Name}}")):
         done = subprocess.run(["podman", *words, *LABEL_FILTER], capture_output=True, text=True, check=True, timeout=60)
         names += done.stdout.split()
     return set(names)
@@ -94,8 +97,8 @@ def test_Containers_RankFails_StatusIsOneAndNothingIsLeft(command):
 
 def test_Containers_Interrupted_NothingIsLeft(command):
     before = things()
-    with command.start("--transport", "DPDK", "--output", command.output, "--engine", "podman", "--rootfs", "/", "--program", "/bin/sh",
-                       "--", "-c", "echo up; sleep 600") as process:
+    with command.start("--transport", "DPDK", "--output", command.output, "--engine", "podman", "--rootfs", "/",
+                       "--program", "/bin/sh", "--", "-c", "echo up; sleep 600") as process:
         while process.stdout.readline() not in ("up\n", ""):
             pass
         process.send_signal(signal.SIGINT)
@@ -105,10 +108,11 @@ def test_Containers_Interrupted_NothingIsLeft(command):
 
 
 def test_Rank_EachTransport_HasOnlyTheCapabilitiesGranted(command):
-    """What the kernel says, not what was asked for: none; over a network interface NET_ADMIN, NET_RAW and IPC_LOCK (bits 12 to 14)."""
+    """What the kernel says, not what was asked for: none; over a network interface NET_ADMIN, NET_RAW and IPC_LOCK
+    (bits 12 to 14)."""
     for transport, expected in (("TCP", 0), ("DPDK-netdev", 0b111 << 12)):
         command.output = command.output.with_name(transport)
-        status, out, err = command.ranks(transport, "--ranks", 1, "--engine", "podman", "--rootfs", "/", "--program", "/bin/grep",
-                                         program=["^CapEff", "/proc/self/status"])
+        status, out, err = command.ranks(transport, "--ranks", 1, "--engine", "podman", "--rootfs", "/", "--program",
+                                         "/bin/grep", program=["^CapEff", "/proc/self/status"])
         assert status == 0, err
         assert int(out.split()[-1], 16) == expected

@@ -81,7 +81,7 @@ class Side {
       while (session.pollTransmit(now, &out)) {
         more = true;
         GLOO_BYPASS_CHECK(++datagrams < kMaxDatagramsAtOnce);
-        GLOO_BYPASS_CHECK(out.header.size() + out.payload.size() <= kMaxDatagramBytes);
+        GLOO_BYPASS_CHECK(out.header.size() + out.payload.size() <= wire::kMaxDatagramBytes);
         if (refuse_) {  // as a full port does, once
           refuse_ = false;
           session.undoTransmit(now);
@@ -213,24 +213,24 @@ class FuzzedPair {
   }
 
   void invent(Script& script, Side& to) {
-    PacketHeader header;
-    static constexpr FrameType kTypes[] = {FrameType::kHello, FrameType::kAck, FrameType::kProbe, FrameType::kProbeReply,
-                                           FrameType::kReset, FrameType::kData, FrameType::kAnnounce, FrameType::kGrant,
-                                           FrameType::kWithdraw, FrameType::kClose, FrameType::kCredit,
-                                           FrameType::kRepair};
+    wire::PacketHeader header;
+    static constexpr wire::FrameType kTypes[] = {wire::FrameType::kHello, wire::FrameType::kAck, wire::FrameType::kProbe, wire::FrameType::kProbeReply,
+                                           wire::FrameType::kReset, wire::FrameType::kData, wire::FrameType::kAnnounce, wire::FrameType::kGrant,
+                                           wire::FrameType::kWithdraw, wire::FrameType::kClose, wire::FrameType::kCredit,
+                                           wire::FrameType::kRepair};
     header.type = kTypes[script.byte() % std::size(kTypes)];
     header.receiverId = to.id;
-    PacketWriter writer;
+    wire::PacketWriter writer;
     writer.begin(header);
     const std::span<const std::byte> common = writer.finish();
     std::vector<std::byte> datagram(common.begin(), common.end());
     // The rest of the header as the script says; flags and number of ranges included.
-    const auto raw = script.take(kCommonHeaderBytes - 20);
+    const auto raw = script.take(wire::kCommonHeaderBytes - 20);
     std::memcpy(datagram.data() + 20, raw.data(), raw.size());
     datagram[16] = static_cast<std::byte>(script.byte());
     datagram[17] = static_cast<std::byte>(script.byte() % 4);
     const auto rest = script.take(script.byte());
-    const std::size_t headerBytes = kCommonHeaderBytes + std::min<std::size_t>(rest.size(), script.byte());
+    const std::size_t headerBytes = wire::kCommonHeaderBytes + std::min<std::size_t>(rest.size(), script.byte());
     for (const std::uint8_t each : rest) datagram.push_back(static_cast<std::byte>(each));
     datagram[18] = static_cast<std::byte>(headerBytes & 0xff);
     datagram[19] = static_cast<std::byte>(headerBytes >> 8);

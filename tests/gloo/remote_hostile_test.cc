@@ -17,17 +17,15 @@
 #include <gloo/transport/unbound_buffer.h>
 
 #include "compatibility/gloo/remote_key.h"
+#include "tests/support/loopback_port.h"
+#include "tests/support/media/media.h"
 #include "tests/support/memory_transport.h"
-#ifdef GLOO_BYPASS_TEST_VERBS
-#include "tests/support/software_rnic.h"
-#include "transport/verbs/verbs_transport.h"
-#endif
+#include "transport/datagram/datagram_transport.h"
 #include "transport/gloo/address.h"
 #include "transport/gloo/device.h"
 #include "transport/gloo/remote_key.h"
 #include "transport/gloo/remote_message.h"
-#include "transport/io/datagram_transport.h"
-#include "transport/io/progress_engine.h"
+#include "transport/progress/progress_engine.h"
 
 namespace gloo_bypass::adapter {
 namespace {
@@ -57,17 +55,16 @@ std::vector<Medium> media() {
                    TransportConfig config;
                    config.session.maxDatagramBytes = kDatagramBytes;
                    const auto both =
-                       makeDatagramTransport(config, makeLoopbackPort(kDatagramBytes, kQueueDatagrams, {}));
+                       makeDatagramTransport(config, test::makeLoopbackPort(kDatagramBytes, kQueueDatagrams, {}));
                    return std::pair(both, both);
                  }});
-#ifdef GLOO_BYPASS_TEST_VERBS
-  all.push_back({"VerbsSoftware", [] {
-                   TransportConfig config;
-                   config.rdma.devices = "soft0";
-                   const auto make = [&] { return makeVerbsTransport(test::softwareVerbs(), config).value(); };
-                   return std::pair(make(), make());
-                 }});
-#endif
+  for (const test::Medium& medium : test::backEndMedia()) {
+    if (medium.variant) continue;
+    all.push_back({medium.name, [make = medium.makeTransport] {
+                     auto own = make();
+                     return std::pair(own, make());
+                   }});
+  }
   return all;
 }
 

@@ -3,9 +3,9 @@
 
     guest_test.py --guest scripts/rdma-guest [--option WORD]... STEP...     STEP is NAME|SECONDS|SHELL COMMAND
 
-A step that is a GoogleTest or pytest program has its cases reported one by one; of any other, exit status 0 is passed and 77 skipped.
-The last case is the guest's kernel log, in which no warning may be. With $GTEST_OUTPUT=xml:PATH a JUnit report goes there.
-Exit status: 0, 1 when a case failed, 77 when this machine cannot run a guest.
+A step that is a GoogleTest or pytest program has its cases reported one by one; of any other, exit status 0 is passed
+and 77 skipped. The last case is the guest's kernel log, in which no warning may be. With $GTEST_OUTPUT=xml:PATH a JUnit
+report goes there. Exit status: 0, 1 when a case failed, 77 when this machine cannot run a guest.
 """
 import argparse
 import os
@@ -51,10 +51,11 @@ def script(steps):
     lines = []
     for step in steps:
         folder = shlex.quote(str(step.folder))
-        lines += [f"cd {folder}; SECONDS=0",
-                  f"GTEST_OUTPUT=xml:{folder}/report.xml PYTEST_ADDOPTS=--junitxml={folder}/report.xml "
-                  f"timeout --kill-after=5 {step.seconds} bash -c {shlex.quote(step.command)} < /dev/null > output 2>&1",
-                  f"status=$?; echo $status > status; echo \"{step.name}: exit status $status after $SECONDS s\""]
+        lines += [
+            f"cd {folder}; SECONDS=0",
+            f"GTEST_OUTPUT=xml:{folder}/report.xml PYTEST_ADDOPTS=--junitxml={folder}/report.xml "
+            f"timeout --kill-after=5 {step.seconds} bash -c {shlex.quote(step.command)} < /dev/null > output 2>&1",
+            f"status=$?; echo $status > status; echo \"{step.name}: exit status $status after $SECONDS s\""]
     return "\n".join(lines) + "\n"
 
 
@@ -68,7 +69,8 @@ def case(name, failure=None, skipped=None):
 
 
 def cases_of(step):
-    """The cases of a step's own report, or one for the whole step; one more if it failed in a way its report does not show."""
+    """The cases of a step's own report, or one for the whole step; one more if it failed in a way its report does not
+    show."""
     cases = []
     try:
         cases = list(xml.parse(step.folder / "report.xml").getroot().iter("testcase"))
@@ -87,7 +89,8 @@ def cases_of(step):
 
 
 def kernel_case(log):
-    faults = [line for line in log.read_text(errors="replace").splitlines() if KERNEL_FAULTS.search(line)] if log.exists() else ["no log"]
+    faults = [line for line in log.read_text(errors="replace").splitlines()
+              if KERNEL_FAULTS.search(line)] if log.exists() else ["no log"]
     return case("kernel log is clean", failure=faults[0] if faults else None)
 
 
@@ -119,8 +122,10 @@ def main():
         (Path(folder) / "script").write_text(script(arguments.steps))
         log = Path(folder) / "dmesg"
         limit = sum(step.seconds + 5 for step in arguments.steps) + BESIDE_STEPS
-        run = subprocess.run([arguments.guest, "run", "--timeout", str(limit), "--writable", folder, "--dmesg", str(log), *arguments.option,
-                              "--", "bash", f"{folder}/script"], stdin=subprocess.DEVNULL)
+        run = subprocess.run([
+            arguments.guest, "run", "--timeout",
+            str(limit), "--writable", folder, "--dmesg",
+            str(log), *arguments.option, "--", "bash", f"{folder}/script"], stdin=subprocess.DEVNULL)
         cases = [case for step in arguments.steps for case in cases_of(step)] + [kernel_case(log)]
         if run.returncode != 0:
             cases.append(case("guest", failure=f"rdma-guest: exit status {run.returncode}"))
@@ -128,7 +133,8 @@ def main():
             if step.status != 0:
                 print(f"---- {step.name}\n{step.output}")
         write_report(cases)
-    failures = [element for element in cases if element.find("failure") is not None or element.find("error") is not None]
+    failures = [
+        element for element in cases if element.find("failure") is not None or element.find("error") is not None]
     for element in failures:
         print(f"FAILED {element.get('name')}: {(element.find('failure').get('message') or '').splitlines()[0]}")
     print(f"{len(cases)} cases, {len(failures)} failed")

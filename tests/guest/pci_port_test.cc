@@ -31,7 +31,7 @@ class PciPort : public ::testing::Test {
 
 TEST_F(PciPort, MadeClosedAndMadeAgain_Works) {
   for (int round = 0; round < 3; ++round) {
-    const auto port = makeDpdkPort(pciConfig());
+    const auto port = dpdk::makeDpdkPort(pciConfig());
     ASSERT_TRUE(port.ok()) << "round " << round << ": " << port.error().message;
     EXPECT_NE(port.value()->describe().find(kAddress), std::string::npos) << port.value()->describe();
   }
@@ -40,7 +40,7 @@ TEST_F(PciPort, MadeClosedAndMadeAgain_Works) {
 TEST_F(PciPort, AddressWithoutDevice_IsNamed) {
   TransportConfig config = pciConfig();
   config.pciAddress = "0000:00:1e.0";
-  const auto port = makeDpdkPort(config);
+  const auto port = dpdk::makeDpdkPort(config);
   ASSERT_FALSE(port.ok());
   EXPECT_NE(port.error().message.find("0000:00:1e.0"), std::string::npos) << port.error().message;
 }

@@ -45,10 +45,10 @@ class RdmaConnections : public RdmaChannelTest {
  protected:
   void SetUp() override {
     RdmaChannelTest::SetUp();
-    const auto verbs = systemVerbs();
+    const auto verbs = verbs::systemVerbs();
     if (!verbs.ok()) GTEST_SKIP() << verbs.error().message;
     verbs_ = verbs.value();
-    if (const auto transport = makeVerbsTransport(*verbs_, {}); !transport.ok())
+    if (const auto transport = verbs::makeVerbsTransport(*verbs_, {}); !transport.ok())
       GTEST_SKIP() << transport.error().message;
   }
   void makeEnds(const RdmaConfig& rdma) {
@@ -68,12 +68,11 @@ class RdmaConnections : public RdmaChannelTest {
     a->channels.clear();
     b->channels.clear();
     for (RdmaEnd* end : {a.get(), b.get()}) {
-      ASSERT_TRUE(
-          end->wait([&] { return end->transport->countersJson().find("\"open_channels\":[]") != std::string::npos; }));
+      ASSERT_TRUE(end->wait([&] { return end->transport->report().channels.empty(); }));
     }
   }
 
-  const VerbsApi* verbs_ = nullptr;
+  const verbs::VerbsApi* verbs_ = nullptr;
 };
 
 TEST_F(RdmaConnections, Hundreds_LeaveNothingInTheKernel) {

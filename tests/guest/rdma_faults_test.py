@@ -1,4 +1,5 @@
-"""Real processes over SoftRoCE that are killed, stopped, or lose their device. Runs inside the guest: it changes the guest's network.
+"""Real processes over SoftRoCE that are killed, stopped, or lose their device. Runs inside the guest: it changes the
+guest's network.
 
     ALL_REDUCE_PERF=... pytest rdma_faults_test.py
 """
@@ -33,11 +34,13 @@ class Ranks:
         for rank in range(count):
             variables = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(count), **(environment or {}))
             with open(folder / f"output-{rank}", "wb") as output:
-                self.processes.append(subprocess.Popen(
-                    [PROGRAM, "--transports", "RDMA", "-b", size, "-e", size, "-n", str(iterations), "-w", "1", "-c", "1",
-                     "--timeout", str(timeout), "--store-dir", str(folder / "store")],
-                    env=variables, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                    start_new_session=True, preexec_fn=before))
+                self.processes.append(
+                    subprocess.Popen([
+                        PROGRAM, "--transports", "RDMA", "-b", size, "-e", size, "-n",
+                        str(iterations), "-w", "1", "-c", "1", "--timeout",
+                        str(timeout), "--store-dir",
+                        str(folder / "store")], env=variables, cwd=folder, stdin=subprocess.DEVNULL, stdout=output,
+                                     stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=before))
 
     def __enter__(self):
         return self
@@ -55,7 +58,8 @@ class Ranks:
         return self.processes[rank].wait(timeout=HANG_SECONDS)
 
     def wait_until_running(self):
-        """The ranks are connected and reduce: the process moves frames (its CPU time grows). Soon, since some runs here are short."""
+        """The ranks are connected and reduce: the process moves frames (its CPU time grows). Soon, since some runs here
+        are short."""
         end = time.monotonic() + HANG_SECONDS
         while "# size" not in self.output(0) and "#       size" not in self.output(0):
             self.check_alive(end)
@@ -115,7 +119,8 @@ def test_InterfaceDownAndUp_InMidRun_GoesOnOrFailsNamingThePeer(tmp_path):
         if statuses == [0, 0]:
             assert "Out of bounds values : 0 OK" in ranks.output(0), ranks.output(0)
         else:
-            assert re.search(r"rank [01]\b.*(lost|closed)", ranks.output(0) + ranks.output(1)), ranks.output(0) + ranks.output(1)
+            assert re.search(r"rank [01]\b.*(lost|closed)",
+                             ranks.output(0) + ranks.output(1)), ranks.output(0) + ranks.output(1)
     # And the device serves the next run.
     wait_for_gid()
     (tmp_path / "again").mkdir()
@@ -234,7 +239,8 @@ def test_TwoDevices_AreStriped(tmp_path):
             run_quietly(f"ip link set {link} up")
         run_quietly("ip addr add 10.78.0.1/24 dev rail0")
         run_quietly("rdma link add rxerail type rxe netdev rail0")
-        with Ranks(tmp_path, iterations=5, size="4M", environment={"GLOO_BYPASS_RDMA_DEVICES": f"{device},rxerail"}) as ranks:
+        with Ranks(tmp_path, iterations=5, size="4M",
+                   environment={"GLOO_BYPASS_RDMA_DEVICES": f"{device},rxerail"}) as ranks:
             assert [ranks.wait(0), ranks.wait(1)] == [0, 0], ranks.output(0) + ranks.output(1)
             assert "Out of bounds values : 0 OK" in ranks.output(0), ranks.output(0)
         packets = int((Path("/sys/class/infiniband/rxerail/ports/1/hw_counters/sent_pkts")).read_text())

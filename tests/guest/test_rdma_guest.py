@@ -12,9 +12,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "scripts" / "rdma-guest"
-sys.path.insert(0, str(ROOT / "scripts"))
-from rdma_guest.kernel import kernels_in, NEEDED  # noqa: E402
-from rdma_guest.streams import EndedStream, Lines  # noqa: E402
+sys.path.insert(0, str(ROOT / "python"))
+from gloo_bypass_tools.rdma_guest import machine as guest_machine  # noqa: E402
+from gloo_bypass_tools.rdma_guest.kernel import kernels_in, NEEDED  # noqa: E402
+from gloo_bypass_tools.rdma_guest.streams import EndedStream, Lines  # noqa: E402
 
 ANSWERS_WITHIN = 60   # seconds; what does not boot takes a fraction of one
 RUNS_WITHIN = 240     # seconds; boot included, on a busy machine
@@ -53,6 +54,33 @@ def test_CommandLine_Wrong_IsRefusedWithTheReason(words, text):
     assert done.stdout == ""
 
 
+def test_Run_SignalRightAfterTheStartOfQemu_EndsIt(tmp_path, monkeypatch):
+    """Before the guest was recorded, nobody ended its QEMU."""
+    started = []
+
+    class PromptlySignalled(subprocess.Popen):
+        def __init__(self, *words, **options):
+            super().__init__(*words, **options)
+            started.append(self)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def end(number, _):
+        sys.exit(128 + number)
+
+    monkeypatch.setattr(guest_machine, "qemu_command", lambda *_: ["sleep", "600"])
+    monkeypatch.setattr(guest_machine.subprocess, "Popen", PromptlySignalled)
+    monkeypatch.setattr(guest_machine.tempfile, "tempdir", str(tmp_path))
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            guest_machine.run_in_guest(guest_machine.Run(["true"], tmp_path), None, None)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert ended.value.code == 128 + signal.SIGTERM
+    assert [process.returncode for process in started] == [-signal.SIGKILL]
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_Help_Run_SaysWhatIsShared():
     done = guest("run", "--help")
     assert done.returncode == 0
@@ -71,7 +99,8 @@ def test_Run_WithoutQemu_NamesThePackage(tmp_path):
     done = guest("run", "--", "true", env=only(tmp_path / "bin", "cpio"))
     assert done.returncode == 125
     assert done.stderr.splitlines() == [
-        "rdma-guest: qemu-system-x86_64 is not installed: run scripts/install-packages (Debian package qemu-system-x86)"]
+        "rdma-guest: qemu-system-x86_64 is not installed: run scripts/install-packages (Debian package qemu-system-x86)"
+    ]
 
 
 def test_Check_WithoutQemuAndCpio_NamesBoth(tmp_path):
@@ -140,11 +169,12 @@ def test_Run_Command_HasItsFolderEnvironmentStreamsAndStatus(machine, tmp_path):
     work.mkdir()
     other.mkdir()
     log = tmp_path / "dmesg"
-    command = (r'echo "$GIVEN|$INHERITED|$1"; echo problem >&2; echo result > made; echo more > "$2/made"; echo lost > /etc/lost; '
+    command = (r'echo "$GIVEN|$INHERITED|$1"; echo problem >&2; echo result > made; echo more > "$2/made"; '
+               r'echo lost > /etc/lost; '
                r'cat /sys/class/infiniband/rxe0/ports/1/state; ulimit -l; tc -V; seq 100000; exit 7')
-    done = guest("run", "--env", "GIVEN=a 'b' \"c\" $d", "--writable", str(other), "--dmesg", str(log), "--",
-                 "bash", "-c", command, "bash", "word with 'quotes'", str(other), cwd=work, env=dict(os.environ, INHERITED="yes"),
-                 timeout=RUNS_WITHIN)
+    done = guest("run", "--env", "GIVEN=a 'b' \"c\" $d", "--writable", str(other), "--dmesg", str(log), "--", "bash",
+                 "-c", command, "bash", "word with 'quotes'", str(other), cwd=work,
+                 env=dict(os.environ, INHERITED="yes"), timeout=RUNS_WITHIN)
     lines = done.stdout.splitlines()
     assert done.stderr.splitlines() == ["problem"]
     assert lines[0] == "a 'b' \"c\" $d|yes|word with 'quotes'"
@@ -165,8 +195,10 @@ def test_Run_LongerThanAllowed_IsEnded(machine, tmp_path):
 
 
 def test_Run_WhileItRuns_OutputIsPassedOn(machine, tmp_path):
-    run = subprocess.Popen([sys.executable, SCRIPT, "run", "--rxe", "0", "--timeout", str(RUNS_WITHIN), "--", "bash", "-c",
-                            "echo begun; sleep 1000"], cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    run = subprocess.Popen([
+        sys.executable, SCRIPT, "run", "--rxe", "0", "--timeout",
+        str(RUNS_WITHIN), "--", "bash", "-c", "echo begun; sleep 1000"], cwd=tmp_path, stdin=subprocess.DEVNULL,
+                           stdout=subprocess.PIPE)
     try:
         assert select.select([run.stdout], [], [], RUNS_WITHIN)[0], "no output"
         assert run.stdout.readline() == b"begun\n"
@@ -178,8 +210,8 @@ def test_Run_WhileItRuns_OutputIsPassedOn(machine, tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_Run_EndedBySignal_LeavesNothing(machine, tmp_path, number):
-    run = subprocess.Popen([sys.executable, SCRIPT, "run", "--", "true"], cwd=tmp_path, env=dict(os.environ, TMPDIR=str(tmp_path)),
-                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    run = subprocess.Popen([sys.executable, SCRIPT, "run", "--", "true"], cwd=tmp_path, env=dict(
+        os.environ, TMPDIR=str(tmp_path)), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     children = Path(f"/proc/{run.pid}/task/{run.pid}/children")
     end = time.monotonic() + ANSWERS_WITHIN
     while not (qemu := children.read_text().split()) or "qemu" not in Path(f"/proc/{qemu[0]}/comm").read_text():

@@ -1,4 +1,5 @@
-"""After scripts/uninstall everything is as it was before the first installation, however often and in how many places it was installed."""
+"""After scripts/uninstall everything is as it was before the first installation, however often and in how many places
+it was installed."""
 import os
 
 import pytest

@@ -1,4 +1,4 @@
-"""Makes scripts/gloo_bypass_model importable."""
+"""Makes gloo_bypass_tools.model importable."""
 
 import json
 import sys
@@ -7,25 +7,28 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path.insert(0, str(ROOT / "python"))
 
 
 def benchmark_report(ranks, times_us, algorithm="ring"):
     """What all_reduce_perf --json writes; times_us maps a transport to {size: median}."""
     sizes = sorted({size for one in times_us.values() for size in one})
-    return {"schema": "gloo-bypass/all_reduce_perf/1", "parameters": {"algorithm": algorithm, "iterations": 20, "rounds": 5},
-            "ranks": [{"rank": rank} for rank in range(ranks)],
-            "results": [{"size": size, "count": size // 4, "transports": [
-                {"transport": name, "time_us": one[size], "p50_us": one[size], "p99_us": one[size], "min_us": one[size], "max_us": one[size],
-                 "round_time_us": [one[size]], "algbw_gb_s": 1.0, "busbw_gb_s": 1.0, "wrong": 0, "ratio_p50": 1, "ratio_time": 1,
-                 "cpu_seconds_of_rank": [0.1] * ranks, "cpu_percent": 50.0} for name, one in times_us.items() if size in one]}
-                for size in sizes]}
+    return {
+        "schema": "gloo-bypass/all_reduce_perf/1",
+        "parameters": {"algorithm": algorithm, "iterations": 20, "rounds": 5},
+        "ranks": [{"rank": rank} for rank in range(ranks)], "results": [{
+            "size": size, "count": size // 4, "transports": [{
+                "transport": name, "time_us": one[size], "p50_us": one[size], "p99_us": one[size], "min_us": one[size],
+                "max_us": one[size], "round_time_us": [one[size]], "algbw_gb_s": 1.0, "busbw_gb_s": 1.0, "wrong": 0,
+                "ratio_p50": 1, "ratio_time": 1, "cpu_seconds_of_rank": [0.1] * ranks, "cpu_percent": 50.0}
+                                                             for name, one in times_us.items() if size in one]}
+                                                                        for size in sizes]}
 
 
 @pytest.fixture
 def model(capsys):
     """Runs scripts/model in this process: (exit status, standard output, standard error)."""
-    from gloo_bypass_model import command
+    from gloo_bypass_tools.model import command
 
     def run(*arguments):
         try:
@@ -49,5 +52,5 @@ def answer(model):
 @pytest.fixture(autouse=True)
 def coarse_plots(monkeypatch):
     """Drawing takes most of the time; what is drawn does not depend on the resolution."""
-    from gloo_bypass_report import plots
+    from gloo_bypass_tools.report import plots
     monkeypatch.setattr(plots, "DOTS_PER_IN", 40)

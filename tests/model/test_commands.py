@@ -6,18 +6,21 @@ import subprocess
 
 import pytest
 from conftest import ROOT
-from gloo_bypass_report import measurements
+from gloo_bypass_tools.report import measurements
 
 SUBCOMMANDS = ("volume", "fit", "predict", "plan", "published", "simulated")
 
 
 def test_model_runs_as_a_program_and_names_its_subcommands():
-    done = subprocess.run([ROOT / "scripts" / "model", "--help"], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([ROOT / "scripts" / "model", "--help"], capture_output=True, text=True, timeout=60,
+                          check=False)
     assert done.returncode == 0 and all(name in done.stdout for name in SUBCOMMANDS)
 
 
-@pytest.mark.parametrize("name, formulas", [("volume", ("2(N-1) S", "2 (N-1)/N S")), ("fit", ("T = 2 (N-1) alpha",)), ("predict", ("2N iterations",)),
-                                            ("plan", ("BW_min = S / (alpha_net T_batch - T_prop - T_hop)",)), ("published", ("floor(400",))])
+@pytest.mark.parametrize("name, formulas", [("volume", ("2(N-1) S", "2 (N-1)/N S")), ("fit", ("T = 2 (N-1) alpha",)),
+                                            ("predict", ("2N iterations",)),
+                                            ("plan", ("BW_min = S / (alpha_net T_batch - T_prop - T_hop)",)),
+                                            ("published", ("floor(400",))])
 def test_help_states_the_formulas(model, name, formulas):
     status, output, _ = model(name, "--help")
     assert status == 0
@@ -27,7 +30,8 @@ def test_help_states_the_formulas(model, name, formulas):
 
 def test_volume_of_the_published_run(answer):
     made = answer("volume")
-    assert made["gradient_bytes"] == 327_650_304 and made["event_bytes"] == 655_300_608 and made["broadcast_bytes"] == 327_650_304
+    assert made["gradient_bytes"] == 327_650_304 and made["event_bytes"] == 655_300_608 and made[
+        "broadcast_bytes"] == 327_650_304
     paths = {one["path"]: one for one in made["paths"]}
     published = measurements.published("5.14", "world-size", "ws=2", "bytes_per_event", "median")
     assert paths["TCP, offloaded"]["event_bytes"] == pytest.approx(published, rel=2e-4)
@@ -47,7 +51,8 @@ def test_volume_matrix_has_a_one_way_ring_and_a_tree(model):
 
 
 def test_volume_mtu_changes_what_headers_cost(answer):
-    small, large = (next(one["overhead"] for one in answer("volume", "--mtu", mtu)["paths"] if one["path"] == "TCP") for mtu in (1500, 9000))
+    small, large = (next(one["overhead"] for one in answer("volume", "--mtu", mtu)["paths"] if one["path"] == "TCP")
+                    for mtu in (1500, 9000))
     assert large < small / 4
 
 
@@ -61,19 +66,23 @@ def test_predict_published_edges(answer):
 
 
 def test_predict_step_without_overlap_is_the_sum(answer):
-    made = answer("predict", "--bytes", "64M", "--beta-gb-s", "1", "--forward-s", "1", "--backward-s", "2", "--optimizer-s", "0.5")
+    made = answer("predict", "--bytes", "64M", "--beta-gb-s", "1", "--forward-s", "1", "--backward-s", "2",
+                  "--optimizer-s", "0.5")
     one = made["scenarios"][0]
-    assert one["t_step_s"] == pytest.approx(3.5 + one["t_ar_s"]) and one["t_ar_s"] == pytest.approx(made["alpha_beta_s"], rel=0.05)
+    assert one["t_step_s"] == pytest.approx(3.5 + one["t_ar_s"]) and one["t_ar_s"] == pytest.approx(
+        made["alpha_beta_s"], rel=0.05)
 
 
 def test_predict_buckets_hide_behind_backward(answer):
-    one = answer("predict", "--bytes", "64M", "--bucket-mb", "8", "--beta-gb-s", "1", "--backward-s", "10")["scenarios"][0]
+    one = answer("predict", "--bytes", "64M", "--bucket-mb", "8", "--beta-gb-s", "1", "--backward-s",
+                 "10")["scenarios"][0]
     assert one["exposed_s"] < 0.2 * 0.067 and one["t_step_s"] == pytest.approx(10 + one["exposed_s"])
 
 
 def test_predict_rates_and_delays_cross(answer):
     made = answer("predict", "--bytes", "16M", "--edge-rate-mbit", "100,50", "--edge-delay-ms", "1,2")
-    assert [one["name"] for one in made["scenarios"]] == ["no limit", "100 Mbit/s, 1 ms", "100 Mbit/s, 2 ms", "50 Mbit/s, 1 ms", "50 Mbit/s, 2 ms"]
+    assert [one["name"] for one in made["scenarios"]
+            ] == ["no limit", "100 Mbit/s, 1 ms", "100 Mbit/s, 2 ms", "50 Mbit/s, 1 ms", "50 Mbit/s, 2 ms"]
 
 
 def test_predict_window_bounds_a_long_edge(answer):
@@ -110,7 +119,8 @@ def test_predict_refuses_what_is_no_fit(model, tmp_path, content, said):
     assert status == 2 and errors.count("\n") == 1 and said in errors and str(path) in errors
 
 
-@pytest.mark.parametrize("arguments", [("volume",), ("plan",), ("predict", "--bytes", "1M"), ("published", "--table", "5.14")], ids=lambda one: one[0])
+@pytest.mark.parametrize("arguments", [("volume",), ("plan",), ("predict", "--bytes", "1M"),
+                                       ("published", "--table", "5.14")], ids=lambda one: one[0])
 def test_json_goes_beside_its_name_first_and_a_failure_leaves_nothing(model, tmp_path, arguments):
     folder = tmp_path / "there"
     folder.mkdir()
@@ -136,6 +146,6 @@ def test_json_to_a_pipe_goes_through_the_pipe(model, tmp_path):
 
 
 def test_output_cut_short_is_no_crash():
-    done = subprocess.run(f"{ROOT / 'scripts' / 'model'} published --all | head -n 1", shell=True, capture_output=True, text=True, timeout=60,
-                          check=False)
+    done = subprocess.run(f"{ROOT / 'scripts' / 'model'} published --all | head -n 1", shell=True, capture_output=True,
+                          text=True, timeout=60, check=False)
     assert done.returncode == 0 and done.stderr == ""

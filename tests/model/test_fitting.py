@@ -5,7 +5,7 @@ import random
 
 import pytest
 from conftest import benchmark_report
-from gloo_bypass_model import fitting, ring
+from gloo_bypass_tools.model import fitting, ring
 
 SIZES = [4**power for power in range(1, 14)]
 LINK = ring.Link(12e-6, 2.5e9)
@@ -13,7 +13,9 @@ LINK = ring.Link(12e-6, 2.5e9)
 
 def points(link=LINK, ranks=(2,), noise=0.0, seed=1, sizes=SIZES):
     draw = random.Random(seed)
-    return [fitting.Point(n, size, ring.time_s(n, size, link) * 2.718281828 ** draw.gauss(0, noise)) for n in ranks for size in sizes]
+    return [
+        fitting.Point(n, size,
+                      ring.time_s(n, size, link) * 2.718281828**draw.gauss(0, noise)) for n in ranks for size in sizes]
 
 
 def test_exact_times_give_back_alpha_and_beta():
@@ -139,5 +141,6 @@ def test_fit_command_refuses_in_one_line(model, tmp_path, report, said):
 
 def test_fit_command_names_what_is_missing(model, measured, tmp_path):
     assert "nowhere.json: cannot be read" in model("fit", tmp_path / "nowhere.json")[2]
-    assert "--transport RDMA: not in these files, which have TCP, SHARED" in model("fit", *measured, "--transport", "RDMA")[2]
+    assert "--transport RDMA: not in these files, which have TCP, SHARED" in model("fit", *measured, "--transport",
+                                                                                   "RDMA")[2]
     assert "have no size from 1,073,741,824 to" in model("fit", *measured, "--min-bytes", "1G")[2]

@@ -2,8 +2,8 @@
 
 import pytest
 from conftest import ROOT
-from gloo_bypass_model import prediction
-from gloo_bypass_report import measurements
+from gloo_bypass_tools.model import prediction
+from gloo_bypass_tools.report import measurements
 
 HEADER = "table,study,variant,metric,statistic,unit,value\n"
 
@@ -21,14 +21,18 @@ def test_published_gives_bytes_seconds_rates_shares_and_counts():
 def test_all_figures_are_there():
     figures = measurements.read()
     assert len(figures) == 328
-    assert {figure.study for figure in figures} == {"barrier", "flow-symmetry", "batch-size", "precision", "ws4-flows", "world-size",
-                                                    "edge-bandwidth", "edge-latency"}
+    assert {figure.study for figure in figures} == {
+        "barrier", "flow-symmetry", "batch-size", "precision", "ws4-flows", "world-size", "edge-bandwidth",
+        "edge-latency"}
 
 
 def test_figures_of_several_tables_agree():
-    """What is printed twice is the same to the digits printed; the framework's T_ar and OH_ar of table 5.11 are of another run."""
-    base = [measurements.published(table, study, variant, "bytes_per_event", "median") for table, study, variant in (
-        ("5.2", "barrier", "no-barrier"), ("5.7", "batch-size", "bs=8"), ("5.10", "precision", "fp32"), ("5.14", "world-size", "ws=2"))]
+    """What is printed twice is the same to the digits printed; the framework's T_ar and OH_ar of table 5.11 are of
+    another run."""
+    base = [
+        measurements.published(table, study, variant, "bytes_per_event", "median")
+        for table, study, variant in (("5.2", "barrier", "no-barrier"), ("5.7", "batch-size", "bs=8"),
+                                      ("5.10", "precision", "fp32"), ("5.14", "world-size", "ws=2"))]
     assert base == [656.271e6] * 4
 
 
@@ -43,11 +47,14 @@ def test_published_unknown_figure_names_what_there_is(asked, said):
         measurements.published(*asked)
 
 
-@pytest.mark.parametrize("line, said", [
-    ("5.1,a,b,c,median,s,x", "x.csv:2: value 'x'"), ("5.1,a,b,c,median,s,-1", "value '-1'"), ("5.1,a,b,c,median,s,nan", "value 'nan'"),
-    ("5.1,a,b,c,median,furlongs,1", "unit 'furlongs' is none of 1, MB"), ("5.1,a,b,c,mode,s,1", "statistic 'mode'"),
-    ("five,a,b,c,median,s,1", "table 'five'"), ("5.1,,b,c,median,s,1", "column 'study' is ''"), ("5.1,a,b,c,median,s", "7 columns"),
-    ("5.1,a,b,c,median,s,1,2", "7 columns"), ("5.1,a,b,c,median,s,1\n5.1,a,b,c,median,s,2", "x.csv:3: the same figure as in line 2")])
+@pytest.mark.parametrize("line, said",
+                         [("5.1,a,b,c,median,s,x", "x.csv:2: value 'x'"), ("5.1,a,b,c,median,s,-1", "value '-1'"),
+                          ("5.1,a,b,c,median,s,nan", "value 'nan'"),
+                          ("5.1,a,b,c,median,furlongs,1", "unit 'furlongs' is none of 1, MB"),
+                          ("5.1,a,b,c,mode,s,1", "statistic 'mode'"), ("five,a,b,c,median,s,1", "table 'five'"),
+                          ("5.1,,b,c,median,s,1", "column 'study' is ''"), ("5.1,a,b,c,median,s", "7 columns"),
+                          ("5.1,a,b,c,median,s,1,2", "7 columns"),
+                          ("5.1,a,b,c,median,s,1\n5.1,a,b,c,median,s,2", "x.csv:3: the same figure as in line 2")])
 def test_read_refuses_a_wrong_line_with_its_number(tmp_path, line, said):
     path = tmp_path / "x.csv"
     path.write_text(HEADER + line + "\n")
@@ -56,7 +63,8 @@ def test_read_refuses_a_wrong_line_with_its_number(tmp_path, line, said):
     assert said in str(refused.value) and "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("content, said", [(b"", "the first line"), (b"a,b\n", "the first line"), (HEADER.encode(), "no figures"),
+@pytest.mark.parametrize("content, said", [(b"", "the first line"), (b"a,b\n", "the first line"),
+                                           (HEADER.encode(), "no figures"),
                                            (HEADER.encode() + b"\xff\xfe", "not a CSV file")])
 def test_read_refuses_another_file(tmp_path, content, said):
     path = tmp_path / "x.csv"
@@ -66,24 +74,30 @@ def test_read_refuses_another_file(tmp_path, content, said):
 
 
 def test_every_variant_of_the_file_is_known_to_the_model():
-    assert [figure for figure in measurements.read() if prediction.setting_of(figure.study, figure.variant) is None] == []
+    assert [figure for figure in measurements.read()
+            if prediction.setting_of(figure.study, figure.variant) is None] == []
     assert prediction.setting_of("edge-latency", "300ms") == prediction.Setting(ranks=4, delay_s=0.3)
     assert prediction.setting_of("edge-latency", "tomorrow") is None
 
 
-@pytest.mark.parametrize("figure", [one for one in measurements.read() if one.metric == "allreduce_events"], ids=lambda one: one.variant)
+@pytest.mark.parametrize("figure", [one for one in measurements.read() if one.metric == "allreduce_events"],
+                         ids=lambda one: one.variant)
 def test_events_are_exactly_the_published_ones(figure):
     assert prediction.predict(figure).value == figure.value
 
 
-@pytest.mark.parametrize("figure", [one for one in measurements.read() if one.metric == "bytes_per_event" and one.statistic == "median"
-                                    and one.base > 1e6], ids=lambda one: f"{one.table} {one.variant}")
+@pytest.mark.parametrize("figure", [
+    one
+    for one in measurements.read() if one.metric == "bytes_per_event" and one.statistic == "median" and one.base > 1e6],
+                         ids=lambda one: f"{one.table} {one.variant}")
 def test_bytes_per_event_are_within_half_a_per_cent(figure):
     assert figure.value / prediction.predict(figure).value == pytest.approx(1, abs=0.005)
 
 
-@pytest.mark.parametrize("figure", [one for one in measurements.read() if one.metric in ("th_peak", "th_avg_overall")
-                                    and one.statistic in ("mean", "median") and one.value > 1], ids=lambda one: f"{one.table} {one.variant}")
+@pytest.mark.parametrize("figure", [
+    one for one in measurements.read()
+    if one.metric in ("th_peak", "th_avg_overall") and one.statistic in ("mean", "median") and one.value > 1],
+                         ids=lambda one: f"{one.table} {one.variant}")
 def test_rates_are_what_their_definition_says(figure):
     """Except for flows of two ranks, which are printed to four digits."""
     made = prediction.predict(figure)
@@ -120,7 +134,8 @@ def test_published_command_all_shows_every_figure(model, answer):
     assert "train_loss" not in model("published")[1]
 
 
-@pytest.mark.parametrize("arguments, said", [(("--table", "6.1"), "--table 6.1: there are 5.1"), (("--study", "x"), "--study x: there are barrier")])
+@pytest.mark.parametrize("arguments, said", [(("--table", "6.1"), "--table 6.1: there are 5.1"),
+                                             (("--study", "x"), "--study x: there are barrier")])
 def test_published_command_unknown_choice_is_refused(model, arguments, said):
     status, _, errors = model("published", *arguments)
     assert status == 2 and said in errors

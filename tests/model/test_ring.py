@@ -1,11 +1,12 @@
-"""Bytes and time of the ring, buckets, headers: against figures worked out by hand, and against the published capture."""
+"""Bytes and time of the ring, buckets, headers: against figures worked out by hand, and against the published
+capture."""
 
 import re
 
 import pytest
 from conftest import ROOT
-from gloo_bypass_model import buckets, framing, prediction, ring, schedule
-from gloo_bypass_report import measurements
+from gloo_bypass_tools.model import buckets, framing, prediction, ring, schedule
+from gloo_bypass_tools.report import measurements
 
 DISTILGPT2_BYTES = 327_650_304
 
@@ -61,7 +62,8 @@ def test_broadcast_reaches_every_rank_once_from_one_that_has_it(ranks):
 
 def test_buckets_of_distilgpt2_are_those_of_ddp():
     made = buckets.of_model(buckets.MODELS["distilgpt2"], 4)
-    # The last block's second projection alone passes 1 MiB; then a block's worth passes 25 MiB; the embeddings overflow the last.
+    # The last block's second projection alone passes 1 MiB; then a block's worth passes 25 MiB; the embeddings overflow
+    # the last.
     contract, block, embedding = 4 * 768 * 768, 12 * 768 * 768 + 13 * 768, 50257 * 768
     assert made[0].size == 4 * (contract + 768 + 2 * 768)
     assert [bucket.size for bucket in made[1:6]] == [4 * block] * 5
@@ -98,7 +100,8 @@ def test_cut_keeps_every_byte(ranks, size):
 
 def test_tcp_frames_by_hand():
     path = framing.TcpPath("x", "", 1448)
-    # 2,848 bytes with the preamble fill two frames; the notice of the send, the notice of the receive, one acknowledgement.
+    # 2,848 bytes with the preamble fill two frames; the notice of the send, the notice of the receive, one
+    # acknowledgement.
     cost = path.message(2848 - 48, both_ways=False)
     assert cost.forward == 2848 + 2 * 66 + 114 and cost.backward == 114 + 66 and cost.frames == 5
     assert path.message(2848 - 48, both_ways=True).backward == 114

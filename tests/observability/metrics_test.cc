@@ -20,15 +20,14 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "plugin/metrics_endpoint.h"
-#include "plugin/metrics_exporter.h"
-#include "plugin/metrics_target.h"
-#include "plugin/metrics_text.h"
+#include "process/metrics_endpoint.h"
+#include "process/metrics_exporter.h"
+#include "process/metrics_target.h"
+#include "process/metrics_text.h"
+#include "process/report_json.h"
 #include "tests/support/temporary_folder.h"
 #include "transport/base/file_descriptor.h"
 #include "transport/base/whole_file.h"
-#include "transport/io/channel_counters.h"
-#include "transport/io/latency_json.h"
 
 namespace gloo_bypass {
 namespace {
@@ -58,59 +57,52 @@ TEST(MetricsTarget_Parse, Nonsense_IsRefused) {
   }
 }
 
-json channelJson(int number, const std::string& peer) {
-  ChannelCounters c;
-  c.messagesSent = 5;
-  json channel = toJson(c);
-  channel["channel"] = number;
-  channel["peer"] = peer;
-  channel["peer_rank"] = 1;
-  channel["local_rank"] = 0;
-  channel["smoothed_rtt_us"] = 12.5;
+ChannelReport channelReport(std::uint64_t number, const std::string& peer) {
+  ChannelReport channel{
+      .number = number, .peer = peer, .localRank = 0, .peerRank = 1, .counters = {}, .path = PathFigures{}};
+  channel.counters.messagesSent = 5;
+  channel.path->smoothedRtt = std::chrono::nanoseconds(12500);
   return channel;
 }
 
-json countersWithEverything() {
-  ChannelCounters c;
-  c.messagesSent = 7;
-  c.payloadBytesSent = 18446744073709551615u;
-  json all = toJson(c);
-  all["port"] = {{"description", "memif in \"/tmp\\x\""}, {"packets_sent", 3}};
-  all["bytes_sent"] = 99;
-  all["open_channels"] = {channelJson(0, "rank 1\nof \"b\"")};
+TransportReport reportWithEverything() {
+  TransportReport report;
+  report.total.messagesSent = 7;
+  report.total.payloadBytesSent = 18446744073709551615u;
+  report.description = "memif in \"/tmp\\x\"";
+  report.port = {{"packets_sent", "port_packets_sent_total", "Packets the port has sent", 3}};
+  report.bytesSent = 99;
+  report.channels = {channelReport(0, "rank 1\nof \"b\"")};
   DurationHistogram h;
   h.add(std::chrono::microseconds(3));
   h.add(std::chrono::hours(1));
-  all["latencies"] = {{"send", {{"up_to_1KiB", histogramJson(h)}}},
-                      {"receive", {{"up_to_1KiB", histogramJson(h)}}},
-                      {"connect", histogramJson(DurationHistogram())},
-                      {"peers", json::array({{{"peer", "b"}, {"send", summaryJson(h)}, {"receive", summaryJson(h)}}})}};
-  return all;
+  report.operations = OperationTimes{.sizes = {{"up_to_1KiB", h, h}}, .peers = {{"b", h, h}}, .connect = {}};
+  return report;
 }
 
-std::string textOf(const json& counters, const std::string& rank = "3") {
-  const TransportCounters transports[] = {{"DPDK", counters}};
+std::string textOf(const TransportReport& report, const std::string& rank = "3") {
+  const NamedReport transports[] = {{"DPDK", report}};
   return metricsText(transports, rank);
 }
 
 TEST(MetricsText_Counters, Numbers_AreExactWithLabelsAndType) {
   EXPECT_THAT(
-      textOf(countersWithEverything()),
+      textOf(reportWithEverything()),
       AllOf(HasSubstr("# TYPE gloo_bypass_messages_sent_total counter\n"
                       "gloo_bypass_messages_sent_total{rank=\"3\",transport=\"DPDK\"} 7\n"),
             HasSubstr("gloo_bypass_payload_sent_bytes_total{rank=\"3\",transport=\"DPDK\"} 18446744073709551615\n"),
             HasSubstr("gloo_bypass_port_sent_bytes_total{rank=\"3\",transport=\"DPDK\"} 99\n"),
             HasSubstr("gloo_bypass_channel_smoothed_rtt_seconds{rank=\"3\",transport=\"DPDK\",channel=\"0\",")));
-  EXPECT_THAT(textOf(json::object(), ""), Not(HasSubstr("rank=")));
+  EXPECT_THAT(textOf({}, ""), Not(HasSubstr("rank=")));
 }
 
 TEST(MetricsText_Labels, HostileNames_AreEscaped) {
-  EXPECT_THAT(textOf(countersWithEverything()),
+  EXPECT_THAT(textOf(reportWithEverything()),
               AllOf(HasSubstr("peer=\"rank 1\\nof \\\"b\\\"\""), HasSubstr("port=\"memif in \\\"/tmp\\\\x\\\"\"")));
 }
 
 TEST(MetricsText_Labels, RankOfNoUtf8_BecomesWellFormed) {
-  EXPECT_THAT(textOf(json::object(),
+  EXPECT_THAT(textOf({},
                      "a\xff"
                      "b\xc3"),
               HasSubstr("{rank=\"a\xef\xbf\xbd"
@@ -118,7 +110,7 @@ TEST(MetricsText_Labels, RankOfNoUtf8_BecomesWellFormed) {
 }
 
 TEST(MetricsText_Histogram, Buckets_AreCumulativeAndEndInCount) {
-  const std::string text = textOf(countersWithEverything());
+  const std::string text = textOf(reportWithEverything());
   const std::string name = "gloo_bypass_send_seconds";
   const std::string labels = "{rank=\"3\",transport=\"DPDK\",size=\"up_to_1KiB\"";
   EXPECT_THAT(text, AllOf(HasSubstr("# TYPE " + name + " histogram\n"),
@@ -136,8 +128,7 @@ TEST(MetricsText_Histogram, Buckets_AreCumulativeAndEndInCount) {
 }
 
 TEST(MetricsText_TwoTransports, EachMetric_StandsTogetherUnderOneType) {
-  const json counters = countersWithEverything();
-  const TransportCounters transports[] = {{"DPDK", counters}, {"RDMA", counters}};
+  const NamedReport transports[] = {{"DPDK", reportWithEverything()}, {"RDMA", reportWithEverything()}};
   std::istringstream lines(metricsText(transports, "0"));
   std::set<std::string> finished;
   std::string line, current;
@@ -157,21 +148,31 @@ TEST(MetricsText_TwoTransports, EachMetric_StandsTogetherUnderOneType) {
 }
 
 TEST(MetricsText_ManyChannels, Series_AreBoundedAndTheRestIsCounted) {
-  json counters = json::object();
-  for (int i = 0; i < 300; ++i) counters["open_channels"].push_back(channelJson(i, "p"));
-  const std::string text = textOf(counters);
+  TransportReport report;
+  for (std::uint64_t i = 0; i < 300; ++i) report.channels.push_back(channelReport(i, "p"));
+  const std::string text = textOf(report);
   EXPECT_THAT(text, AllOf(HasSubstr("gloo_bypass_open_channels{rank=\"3\",transport=\"DPDK\"} 300\n"),
                           HasSubstr("channel=\"255\""), Not(HasSubstr("channel=\"256\"")),
                           HasSubstr("gloo_bypass_channels_left_out{rank=\"3\",transport=\"DPDK\"} 44\n")));
 }
 
-// A counter that somebody adds must not be forgotten here.
-TEST(MetricsText_Counters, EveryNumberOfChannelCounters_IsExported) {
-  json counters = toJson(ChannelCounters{});
-  int value = 1000;
-  for (auto& item : counters.items()) item.value() = ++value;
-  const std::string text = textOf(counters);
-  for (const auto& [name, number] : counters.items()) EXPECT_THAT(text, HasSubstr("} " + number.dump() + "\n")) << name;
+// Every form is made from the one table; each row must name a field and names of its own.
+TEST(ChannelCounters_Table, EveryRow_IsInJsonMetricsAndSumsByItsOwnNames) {
+  TransportReport report;
+  std::uint64_t value = 1000;
+  for (const ChannelCounterRow& row : channelCounterRows()) report.total.*row.field = ++value;
+  const json written = reportJson("DPDK", report);
+  const std::string text = textOf(report);
+  ChannelCounters doubled = report.total;
+  doubled += report.total;
+  value = 1000;
+  for (const ChannelCounterRow& row : channelCounterRows()) {
+    EXPECT_EQ(report.total.*row.field, ++value) << row.name << ": its field has another row";
+    EXPECT_EQ(written.at(row.name), value);
+    EXPECT_THAT(text,
+                HasSubstr(fmt::format("gloo_bypass_{}{{rank=\"3\",transport=\"DPDK\"}} {}\n", row.metric, value)));
+    EXPECT_EQ(doubled.*row.field, 2 * value);
+  }
 }
 
 TEST(MetricsExporter_File, Written_AtStartAtIntervalsAndAtTheEnd) {

@@ -9,15 +9,18 @@ from pathlib import Path
 import pytest
 from made_up_machine import COMPLETE_ENVIRONMENT, LIBRARIES, PLUGIN, bare, complete
 
-DOCTOR = Path(__file__).resolve().parents[2] / "scripts" / "gloo-bypass-doctor"
-sys.path.insert(0, str(DOCTOR.parent))
-from gloo_bypass_doctor.paths import TITLES  # noqa: E402
-from gloo_bypass_doctor.shared_object import needed_libraries  # noqa: E402
+ROOT = Path(__file__).resolve().parents[2]
+DOCTOR = ROOT / "scripts" / "gloo-bypass-doctor"
+sys.path.insert(0, str(ROOT / "python"))
+from gloo_bypass_tools.doctor.paths import TITLES  # noqa: E402
+from gloo_bypass_tools.doctor.shared_object import needed_libraries  # noqa: E402
 
 
 def run(machine, *arguments, **environment):
-    return subprocess.run(["/usr/bin/python3", str(DOCTOR), "--sysroot", str(machine.root), *arguments], capture_output=True, text=True,
-                          timeout=60, env={"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1", **environment})
+    return subprocess.run(["/usr/bin/python3",
+                           str(DOCTOR), "--sysroot",
+                           str(machine.root), *arguments], capture_output=True, text=True, timeout=60,
+                          env={"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1", **environment})
 
 
 def findings(machine, path, **environment):
@@ -41,6 +44,7 @@ def test_Doctor_CompleteMachine_EverythingIsOk(tmp_path, path):
     ("memif", {"DPDK driver net_memif"}),
     ("netdev", {"DPDK driver net_af_packet", "network interface", "capabilities", "locked memory"}),
     ("pci", {"DPDK driver bus_pci", "NIC", "IOMMU", "vfio", "locked memory"}),
+    ("udp", {"UDP socket"}),
     ("rdma", {"libibverbs", "RDMA devices", "GID", "locked memory"}),
     ("softroce", {"tools", "module rdma_rxe", "SoftRoCE device", "libibverbs", "locked memory"}),
     ("training", {"PyTorch", "Gloo", "BLAS"}),
@@ -203,7 +207,8 @@ def test_Training_SlowMachine_IsWarnedOf(tmp_path):
     machine.write("sys/fs/cgroup/cpu.max", "200000 100000\n")
     machine.write("proc/mounts", "shm /dev/shm tmpfs rw,size=65536k 0 0\n")
     found = findings(machine, "training", **COMPLETE_ENVIRONMENT)
-    assert {name for name, f in found.items() if f["state"] == "warning"} == {"BLAS", "CPU governor", "cores", "/dev/shm"}
+    assert {name for name, f in found.items()
+            if f["state"] == "warning"} == {"BLAS", "CPU governor", "cores", "/dev/shm"}
     assert found["cores"]["mend"][0].startswith("export OMP_NUM_THREADS=2")
 
 
@@ -236,13 +241,15 @@ def test_Command_BadInput_OneLineAndStatus2(tmp_path, arguments):
 def test_Command_Installed_NamesTheInstalledPrograms(tmp_path):
     """Away from the source tree, scripts/softroce is gloo-bypass-softroce."""
     place = tmp_path / "libexec" / "gloo-bypass"
-    shutil.copytree(DOCTOR.parent / "gloo_bypass_doctor", place / "gloo_bypass_doctor", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "python", place, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(DOCTOR, place)
     (tmp_path / "gloo-bypass-doctor").symlink_to(place / "gloo-bypass-doctor")
     (tmp_path / "machine").mkdir()
     machine = bare(tmp_path / "machine")
-    result = subprocess.run([str(tmp_path / "gloo-bypass-doctor"), "--sysroot", str(machine.root)], capture_output=True, text=True, timeout=60)
-    assert result.returncode == 1 and "sudo gloo-bypass-softroce up" in result.stdout and "scripts/" not in result.stdout
+    result = subprocess.run([str(tmp_path / "gloo-bypass-doctor"), "--sysroot",
+                             str(machine.root)], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 1
+    assert "sudo gloo-bypass-softroce up" in result.stdout and "scripts/" not in result.stdout
 
 
 def test_Command_ThisMachine_Answers():

@@ -1,4 +1,4 @@
-#include "plugin/environment.h"
+#include "process/environment.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "plugin/gloo_address.h"
-#include "plugin/settings.h"
+#include "process/gloo_address.h"
+#include "process/settings.h"
 
 extern char** environ;
 
@@ -24,7 +24,9 @@ class Environment : public ::testing::Test {
  protected:
   Environment() {
     for (const Setting& setting : settings()) unsetenv(setting.name.c_str());
-    for (const char* name : {"RANK", "RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR", "GLOO_DEVICE_TRANSPORT"}) unsetenv(name);
+    for (const char* name : {"RANK", "MASTER_ADDR", "RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR", "GLOO_DEVICE_TRANSPORT"}) {
+      unsetenv(name);
+    }
   }
   ~Environment() override {
     for (const std::string& name : set_) unsetenv(name.c_str());
@@ -50,10 +52,12 @@ TEST_F(Environment, VariablesSet_AreTaken) {
   set("GLOO_BYPASS_LINK", "netdev");
   set("GLOO_BYPASS_SPIN_US", "7");
   set("GLOO_DEVICE_TRANSPORT", "DPDK");
+  set("MASTER_ADDR", "10.0.0.1");
   const auto config = configurationFromEnvironment();
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_EQ(config.value().link, LinkMode::kNetdev);
   EXPECT_EQ(config.value().spin, std::chrono::microseconds(7));
+  EXPECT_EQ(config.value().masterAddress, "10.0.0.1");
   EXPECT_EQ(requestedDeviceTransport(), "DPDK");
 }
 
@@ -96,56 +100,59 @@ TEST_F(Environment, CaptureWithRank_RankIsFilledInOrMissed) {
   EXPECT_EQ(configurationFromEnvironment().value().capture, "/x/rank-3-%p.pcapng");
 }
 
-TEST(GlooAddress_Memif, InterfaceOrHostGiven_IsIgnored) {
-  const auto config = withGlooAddress(TransportConfig(), "eth7", "");
+TEST(GlooAddress_Ignored, InterfaceOrHostGiven_IsNotLookedAt) {
+  const auto config = withGlooAddress(InterfaceRule::kIgnored, TransportConfig(), "eth7", "");
   ASSERT_TRUE(config);
   EXPECT_EQ(config.value().interface, "");
 }
 
-TEST(GlooAddress_Netdev, InterfaceGiven_IsTaken) {
+TEST(GlooAddress_Required, InterfaceGiven_IsTaken) {
   TransportConfig config;
-  config.link = LinkMode::kNetdev;
-  EXPECT_EQ(withGlooAddress(config, "eth7", "").value().interface, "eth7");
+  EXPECT_EQ(withGlooAddress(InterfaceRule::kRequired, config, "eth7", "").value().interface, "eth7");
 }
 
-TEST(GlooAddress_Netdev, InterfacesContradict_BothAreNamed) {
+TEST(GlooAddress_Required, InterfacesContradict_BothAreNamed) {
   TransportConfig config;
-  config.link = LinkMode::kNetdev;
   config.interface = "eth1";
-  EXPECT_THAT(withGlooAddress(config, "eth2", "").error().message, AllOf(HasSubstr("'eth1'"), HasSubstr("'eth2'")));
-  EXPECT_EQ(withGlooAddress(config, "", "nowhere.invalid").value().interface, "eth1");
+  EXPECT_THAT(withGlooAddress(InterfaceRule::kRequired, config, "eth2", "").error().message,
+              AllOf(HasSubstr("'eth1'"), HasSubstr("'eth2'")));
+  EXPECT_EQ(withGlooAddress(InterfaceRule::kRequired, config, "", "nowhere.invalid").value().interface, "eth1");
 }
 
-TEST(GlooAddress_Netdev, HostOnLoopbackOrUnknown_SaysWhatToSet) {
+TEST(GlooAddress_Required, HostOnLoopbackOrUnknown_SaysWhatToSet) {
   TransportConfig config;
-  config.link = LinkMode::kNetdev;
-  EXPECT_THAT(withGlooAddress(config, "", "127.0.1.1").error().message,
+  EXPECT_THAT(withGlooAddress(InterfaceRule::kRequired, config, "", "127.0.1.1").error().message,
               AllOf(HasSubstr("127.0.1.1"), HasSubstr("GLOO_SOCKET_IFNAME")));
   // 192.0.2.0/24 is reserved for documentation: no machine has it.
-  EXPECT_THAT(withGlooAddress(config, "", "192.0.2.77").error().message,
+  EXPECT_THAT(withGlooAddress(InterfaceRule::kRequired, config, "", "192.0.2.77").error().message,
               AllOf(HasSubstr("192.0.2.77"), HasSubstr("GLOO_SOCKET_IFNAME")));
 }
 
-TEST(GlooAddress_Rdma, InterfaceGiven_IsTakenAndMayNotContradict) {
+TEST(GlooAddress_Named, HostGiven_IsNotLookedAt) {
+  EXPECT_EQ(withGlooAddress(InterfaceRule::kNamed, {}, "", "localhost").value().interface, "");
+  EXPECT_EQ(withGlooAddress(InterfaceRule::kNamed, {}, "eth7", "").value().interface, "eth7");
+}
+
+TEST(GlooAddress_Optional, InterfaceGiven_IsTakenAndMayNotContradict) {
   TransportConfig config;
-  EXPECT_EQ(withGlooAddressForRdma(config, "eth7", "").value().interface, "eth7");
+  EXPECT_EQ(withGlooAddress(InterfaceRule::kOptional, config, "eth7", "").value().interface, "eth7");
   config.interface = "eth1";
-  EXPECT_THAT(withGlooAddressForRdma(config, "eth2", "").error().message,
+  EXPECT_THAT(withGlooAddress(InterfaceRule::kOptional, config, "eth2", "").error().message,
               AllOf(HasSubstr("'eth1'"), HasSubstr("'eth2'"), HasSubstr("GLOO_SOCKET_IFNAME")));
 }
 
-TEST(GlooAddress_Rdma, HostLeadsToNoInterface_LeftToTheChoiceOfDevice) {
+TEST(GlooAddress_Optional, HostLeadsToNoInterface_LeftToTheChoiceOfDevice) {
   for (const char* host : {"127.0.1.1", "192.0.2.77", "nosuch.invalid", ""}) {
-    const auto config = withGlooAddressForRdma(TransportConfig(), "", host);
+    const auto config = withGlooAddress(InterfaceRule::kOptional, TransportConfig(), "", host);
     ASSERT_TRUE(config) << host << ": " << config.error().message;
     EXPECT_EQ(config.value().interface, "") << host;
   }
 }
 
-TEST(GlooAddress_Rdma, InterfaceConfigured_HostDoesNotMatter) {
+TEST(GlooAddress_Optional, InterfaceConfigured_HostDoesNotMatter) {
   TransportConfig config;
   config.interface = "eth1";
-  EXPECT_EQ(withGlooAddressForRdma(config, "", "127.0.0.1").value().interface, "eth1");
+  EXPECT_EQ(withGlooAddress(InterfaceRule::kOptional, config, "", "127.0.0.1").value().interface, "eth1");
 }
 
 TEST_F(Environment, DpdkDirectory_IsTheOneThatDpdkChooses) {

@@ -1,4 +1,5 @@
-#include "plugin/process_transport.h"
+#include "process/process_transport.h"
+#include "process/report_json.h"
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
@@ -17,7 +18,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/support/temporary_folder.h"
-#include "transport/io/progress_engine.h"
+#include "transport/progress/progress_engine.h"
 
 namespace gloo_bypass {
 namespace {
@@ -51,9 +52,7 @@ class IdlePollable : public Pollable {
 
 class FakeTransport : public Transport {
  public:
-  explicit FakeTransport(std::atomic<int>* alive = nullptr,
-                         std::string json = R"({"bytes_sent": 42, "port": {"packets_sent": 7}})")
-      : alive_(alive), json_(std::move(json)), engine_(pollable_, {}) {
+  explicit FakeTransport(std::atomic<int>* alive = nullptr) : alive_(alive), engine_(pollable_, {}) {
     if (alive_ != nullptr) ++*alive_;
   }
   ~FakeTransport() override {
@@ -64,14 +63,29 @@ class FakeTransport : public Transport {
   Result<std::unique_ptr<MessageChannel>> openChannel(const ChannelOptions&, ChannelObserver*) override {
     return Error{ErrorScope::kDevice, ErrorCode::kUnavailable, "fake"};
   }
-  std::string countersJson() const override { return json_; }
+  TransportReport report() const override {
+    TransportReport report;
+    report.description = "fake";
+    report.bytesSent = 42;
+    report.port = {{"packets_sent", "port_packets_sent_total", "", 7}};
+    return report;
+  }
 
  private:
   std::atomic<int>* alive_;
-  const std::string json_;
   IdlePollable pollable_;
   ProgressEngine engine_;
 };
+
+// Back-ends by the names of real ones. The object must live as long as the ProcessTransport, so they are never destroyed.
+template <typename Make>
+const BackEnd& dpdk(Make make) {
+  return *new BackEnd{.name = "DPDK", .missing = "", .package = "", .make = std::move(make)};
+}
+template <typename Make>
+const BackEnd& rdma(Make make) {
+  return *new BackEnd{.name = "RDMA", .missing = "", .package = "", .make = std::move(make)};
+}
 
 Result<std::shared_ptr<Transport>> makeFake(const TransportConfig&) {
   return std::shared_ptr<Transport>(new FakeTransport);
@@ -96,7 +110,7 @@ TEST(ProcessTransport_Acquire, ManyThreadsAtOnce_OneTransport) {
   std::vector<std::thread> threads;
   std::vector<std::shared_ptr<Transport>> got(8);
   for (std::size_t i = 0; i < got.size(); ++i) {
-    threads.emplace_back([&, i] { got[i] = process.acquire(BackEnd::kDpdk, {}, factory).value(); });
+    threads.emplace_back([&, i] { got[i] = process.acquire(dpdk(factory), {}).value(); });
   }
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(made, 1);
@@ -105,40 +119,40 @@ TEST(ProcessTransport_Acquire, ManyThreadsAtOnce_OneTransport) {
 
 TEST(ProcessTransport_Acquire, OtherConfiguration_IsRefusedNamingBothValues) {
   ProcessTransport process;
-  ASSERT_TRUE(process.acquire(BackEnd::kDpdk, {}, makeFake));
+  ASSERT_TRUE(process.acquire(dpdk(makeFake), {}));
   TransportConfig other;
   other.session.minRto = std::chrono::milliseconds(7);
   other.link = LinkMode::kNetdev;
-  const auto refused = process.acquire(BackEnd::kDpdk, other, makeFake);
+  const auto refused = process.acquire(dpdk(makeFake), other);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::kConfiguration);
   EXPECT_THAT(refused.error().message, AllOf(HasSubstr("GLOO_BYPASS_LINK: 'memif' and 'netdev'"),
                                              HasSubstr("GLOO_BYPASS_MIN_RTO_US: '5000' and '7000'")));
-  EXPECT_TRUE(process.acquire(BackEnd::kDpdk, {}, makeFake));
+  EXPECT_TRUE(process.acquire(dpdk(makeFake), {}));
 }
 
 TEST(ProcessTransport_Acquire, InvalidConfiguration_FactoryIsNotCalled) {
   ProcessTransport process;
   TransportConfig config;
   config.memoryMiB = 1;
-  EXPECT_THAT(process.acquire(BackEnd::kDpdk, config, neverCalled).error().message, HasSubstr("GLOO_BYPASS_MEMORY_MIB"));
+  EXPECT_THAT(process.acquire(dpdk(neverCalled), config).error().message, HasSubstr("GLOO_BYPASS_MEMORY_MIB"));
 }
 
 TEST(ProcessTransport_Acquire, FactoryFails_NextCallTriesAgain) {
   ProcessTransport process;
-  EXPECT_EQ(process.acquire(BackEnd::kDpdk, {}, noSuchInterface).error().message, "no such interface");
-  EXPECT_TRUE(process.acquire(BackEnd::kDpdk, {}, makeFake));
+  EXPECT_EQ(process.acquire(dpdk(noSuchInterface), {}).error().message, "no such interface");
+  EXPECT_TRUE(process.acquire(dpdk(makeFake), {}));
 }
 
 TEST(ProcessTransport_Fork, ParentHadStarted_ChildIsRefusedNamingParent) {
   ProcessTransport process;
-  ASSERT_TRUE(process.acquire(BackEnd::kDpdk, {}, makeFake));
+  ASSERT_TRUE(process.acquire(dpdk(makeFake), {}));
   process.becomeChildOf(4711);
-  const auto refused = process.acquire(BackEnd::kDpdk, {}, makeFake);
+  const auto refused = process.acquire(dpdk(makeFake), {});
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message, AllOf(HasSubstr("4711"), HasSubstr("fork")));
   process.becomeChildOf(4712);  // a grandchild
-  EXPECT_THAT(process.acquire(BackEnd::kDpdk, {}, makeFake).error().message, HasSubstr("4711"));
+  EXPECT_THAT(process.acquire(dpdk(makeFake), {}).error().message, HasSubstr("4711"));
   EXPECT_EQ(process.countersJson(), "{}");
 }
 
@@ -146,44 +160,45 @@ TEST(ProcessTransport_BackEnds, BothInUse_EachHasItsOwnTransportAndConfiguration
   ProcessTransport process;
   TransportConfig other;
   other.spin = std::chrono::microseconds(7);
-  const auto dpdk = process.acquire(BackEnd::kDpdk, {}, makeFake);
-  const auto rdma = process.acquire(BackEnd::kRdma, other, makeFake);
-  ASSERT_TRUE(dpdk);
-  ASSERT_TRUE(rdma) << rdma.error().message;
-  EXPECT_NE(dpdk.value(), rdma.value());
-  EXPECT_EQ(process.acquire(BackEnd::kRdma, other, makeFake).value(), rdma.value());
-  EXPECT_THAT(process.acquire(BackEnd::kRdma, {}, makeFake).error().message,
-              HasSubstr("GLOO_BYPASS_SPIN_US: '7' and '200'"));
+  const auto overDpdk = process.acquire(dpdk(makeFake), {});
+  const auto overRdma = process.acquire(rdma(makeFake), other);
+  ASSERT_TRUE(overDpdk);
+  ASSERT_TRUE(overRdma) << overRdma.error().message;
+  EXPECT_NE(overDpdk.value(), overRdma.value());
+  EXPECT_EQ(process.acquire(rdma(makeFake), other).value(), overRdma.value());
+  EXPECT_THAT(process.acquire(rdma(makeFake), {}).error().message, HasSubstr("GLOO_BYPASS_SPIN_US: '7' and '200'"));
 }
 
 TEST(ProcessTransport_BackEnds, CountersJson_OneAsItIsBothByName) {
   ProcessTransport process;
-  ASSERT_TRUE(process.acquire(BackEnd::kRdma, {}, makeFake));
-  EXPECT_TRUE(process.countersJson().starts_with("{\"bytes_sent\": 42")) << process.countersJson();
-  EXPECT_TRUE(process.countersJson().ends_with(", \"transport\": \"RDMA\"}")) << process.countersJson();
-  ASSERT_TRUE(process.acquire(BackEnd::kDpdk, {}, makeFake));
-  EXPECT_TRUE(process.countersJson().starts_with("{\"DPDK\": {\"bytes_sent\": 42")) << process.countersJson();
-  EXPECT_THAT(countersAsText(process.countersJson()),
-              AllOf(HasSubstr("DPDK.bytes_sent"), HasSubstr("RDMA.port.packets_sent")));
+  ASSERT_TRUE(process.acquire(rdma(makeFake), {}));
+  const auto one = nlohmann::json::parse(process.countersJson());
+  EXPECT_EQ(one.at("bytes_sent"), 42);
+  EXPECT_EQ(one.at("transport"), "RDMA");
+  ASSERT_TRUE(process.acquire(dpdk(makeFake), {}));
+  const auto both = nlohmann::json::parse(process.countersJson());
+  EXPECT_EQ(both.size(), 2u);
+  EXPECT_EQ(both.at("DPDK").at("transport"), "DPDK");
+  EXPECT_THAT(asText(both), AllOf(HasSubstr("DPDK.bytes_sent"), HasSubstr("RDMA.port.packets_sent")));
 }
 
 TEST(ProcessTransport_BackEnds, Settled_LiveOrBegunByParent_ThatOneOnly) {
   ProcessTransport process;
-  EXPECT_FALSE(process.settled(BackEnd::kDpdk));
-  ASSERT_TRUE(process.acquire(BackEnd::kDpdk, {}, makeFake));
-  EXPECT_TRUE(process.settled(BackEnd::kDpdk));
-  EXPECT_FALSE(process.settled(BackEnd::kRdma));
+  EXPECT_FALSE(process.settled(dpdk(makeFake)));
+  ASSERT_TRUE(process.acquire(dpdk(makeFake), {}));
+  EXPECT_TRUE(process.settled(dpdk(makeFake)));
+  EXPECT_FALSE(process.settled(rdma(makeFake)));
   process.becomeChildOf(4711);
-  EXPECT_TRUE(process.settled(BackEnd::kDpdk));
-  EXPECT_FALSE(process.settled(BackEnd::kRdma));
+  EXPECT_TRUE(process.settled(dpdk(makeFake)));
+  EXPECT_FALSE(process.settled(rdma(makeFake)));
 }
 
 TEST(ProcessTransport_BackEnds, Settled_FactoryFailed_OnlyForChildren) {
   ProcessTransport process;
-  ASSERT_FALSE(process.acquire(BackEnd::kDpdk, {}, noSuchInterface));
-  EXPECT_FALSE(process.settled(BackEnd::kDpdk)) << "the next acquire calls the factory";
+  ASSERT_FALSE(process.acquire(dpdk(noSuchInterface), {}));
+  EXPECT_FALSE(process.settled(dpdk(makeFake))) << "the next acquire calls the factory";
   process.becomeChildOf(4711);
-  EXPECT_TRUE(process.settled(BackEnd::kDpdk));
+  EXPECT_TRUE(process.settled(dpdk(makeFake)));
 }
 
 TEST(ProcessTransport_BackEnds, OneStatsFile_HoldsBothCounters) {
@@ -191,25 +206,24 @@ TEST(ProcessTransport_BackEnds, OneStatsFile_HoldsBothCounters) {
   ProcessTransport process;
   TransportConfig config;
   config.stats = folder.path + "/stats.json";
-  ASSERT_TRUE(process.acquire(BackEnd::kDpdk, config, makeFake));
-  ASSERT_TRUE(process.acquire(BackEnd::kRdma, config, makeFake));
+  ASSERT_TRUE(process.acquire(dpdk(makeFake), config));
+  ASSERT_TRUE(process.acquire(rdma(makeFake), config));
   process.shutDown();
-  EXPECT_THAT(contentsOf(config.stats), AllOf(HasSubstr("\"DPDK\": {"), HasSubstr("\"RDMA\": {")));
+  EXPECT_THAT(contentsOf(config.stats), AllOf(HasSubstr("\"DPDK\":{"), HasSubstr("\"RDMA\":{")));
 }
 
 TEST(ProcessTransport_BackEnds, ForkAfterOneStarted_OnlyThatOneIsRefused) {
   ProcessTransport process;
-  ASSERT_TRUE(process.acquire(BackEnd::kRdma, {}, makeFake));
+  ASSERT_TRUE(process.acquire(rdma(makeFake), {}));
   process.becomeChildOf(4711);
-  EXPECT_THAT(process.acquire(BackEnd::kRdma, {}, makeFake).error().message,
-              AllOf(HasSubstr("4711"), HasSubstr("RDMA")));
-  EXPECT_TRUE(process.acquire(BackEnd::kDpdk, {}, makeFake));
+  EXPECT_THAT(process.acquire(rdma(makeFake), {}).error().message, AllOf(HasSubstr("4711"), HasSubstr("RDMA")));
+  EXPECT_TRUE(process.acquire(dpdk(makeFake), {}));
 }
 
 TEST(ProcessTransport_Fork, ParentHadNotStarted_ChildMakesItsOwn) {
   ProcessTransport process;
   process.becomeChildOf(4711);
-  EXPECT_TRUE(process.acquire(BackEnd::kDpdk, {}, makeFake));
+  EXPECT_TRUE(process.acquire(dpdk(makeFake), {}));
 }
 
 TEST(ProcessTransport_ShutDown, StatsFile_HoldsCountersAndNothingElseRemains) {
@@ -217,7 +231,7 @@ TEST(ProcessTransport_ShutDown, StatsFile_HoldsCountersAndNothingElseRemains) {
   ProcessTransport process;
   TransportConfig config;
   config.stats = folder.path + "/rank-%p.json";
-  ASSERT_TRUE(process.acquire(BackEnd::kDpdk, config, makeFake));
+  ASSERT_TRUE(process.acquire(dpdk(makeFake), config));
   process.shutDown();
   const auto json = nlohmann::json::parse(contentsOf(folder.path + "/rank-" + std::to_string(getpid()) + ".json"));
   EXPECT_EQ(json.at("bytes_sent"), 42);
@@ -229,7 +243,7 @@ TEST(ProcessTransport_ShutDown, StatsFileNotWritable_OneLineAndNoCrash) {
   ProcessTransport process;
   TransportConfig config;
   config.stats = "/nowhere/at/all.json";
-  ASSERT_TRUE(process.acquire(BackEnd::kDpdk, config, makeFake));
+  ASSERT_TRUE(process.acquire(dpdk(makeFake), config));
   ::testing::internal::CaptureStderr();
   process.shutDown();
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
@@ -240,23 +254,24 @@ TEST(ProcessTransport_ShutDown, TransportStillInUse_LivesOn) {
   std::atomic<int> alive = 0;
   ProcessTransport process;
   auto user = process
-                  .acquire(BackEnd::kDpdk, {},
-                           [&](const TransportConfig&) -> Result<std::shared_ptr<Transport>> {
+                  .acquire(dpdk([&](const TransportConfig&) -> Result<std::shared_ptr<Transport>> {
                              return std::shared_ptr<Transport>(new FakeTransport(&alive));
-                           })
+                           }),
+                           {})
                   .value();
   process.shutDown();
   user.reset();
   EXPECT_EQ(alive, 1) << "must not be destroyed while the process comes apart";
-  EXPECT_THAT(process.acquire(BackEnd::kDpdk, {}, makeFake).error().message, HasSubstr("exiting"));
+  EXPECT_THAT(process.acquire(dpdk(makeFake), {}).error().message, HasSubstr("exiting"));
 }
 
 TEST(ProcessTransport_ShutDown, NobodyUsesTransport_IsDestroyed) {
   std::atomic<int> alive = 0;
   ProcessTransport process;
-  ASSERT_TRUE(process.acquire(BackEnd::kDpdk, {}, [&](const TransportConfig&) -> Result<std::shared_ptr<Transport>> {
+  const BackEnd& backEnd = dpdk([&](const TransportConfig&) -> Result<std::shared_ptr<Transport>> {
     return std::shared_ptr<Transport>(new FakeTransport(&alive));
-  }));
+  });
+  ASSERT_TRUE(process.acquire(backEnd, {}));
   EXPECT_EQ(alive, 1);
   process.shutDown();
   EXPECT_EQ(alive, 0);
@@ -287,11 +302,11 @@ TEST(ProcessTransport_ShutDown, ExitInsideExclusiveAccess_Ends) {
   config.stats = "stderr";
   config.metrics = "http://:auto";
   ::testing::internal::CaptureStderr();
-  auto acquired = process->acquire(BackEnd::kDpdk, config, makeFake);
+  auto acquired = process->acquire(dpdk(makeFake), config);
   const int port = announcedPort(::testing::internal::GetCapturedStderr());
   if (!acquired) {  // built without the endpoint
     config.metrics.clear();
-    acquired = process->acquire(BackEnd::kDpdk, config, makeFake);
+    acquired = process->acquire(dpdk(makeFake), config);
   }
   ASSERT_TRUE(acquired) << acquired.error().message;
   ::testing::internal::CaptureStderr();
@@ -307,7 +322,7 @@ TEST(ProcessTransport_Exit, RealProcessAndForkedChild_OnlyTheOwnerWrites) {
   if (owner == 0) {
     TransportConfig config;
     config.stats = folder.path + "/%p.json";
-    if (!ProcessTransport::instance().acquire(BackEnd::kDpdk, config, makeFake)) _exit(2);
+    if (!ProcessTransport::instance().acquire(dpdk(makeFake), config)) _exit(2);
     const pid_t child = fork();
     if (child == 0) std::exit(0);
     int status = 0;
@@ -327,7 +342,7 @@ TEST(ProcessTransport_Metrics, File_HoldsLastCountersAfterShutDown) {
   TransportConfig config;
   config.metrics = "file:" + folder.path + "/x.prom";
   config.rank = "5";
-  ASSERT_TRUE(process.acquire(BackEnd::kRdma, config, makeFake));
+  ASSERT_TRUE(process.acquire(rdma(makeFake), config));
   process.shutDown();
   EXPECT_THAT(contentsOf(folder.path + "/x.prom"),
               AllOf(HasSubstr("gloo_bypass_port_sent_bytes_total{rank=\"5\",transport=\"RDMA\"} 42\n"),
@@ -338,7 +353,7 @@ TEST(ProcessTransport_Metrics, TargetCannotWork_DeviceIsRefusedAndNoTransportMad
   ProcessTransport process;
   TransportConfig config;
   config.metrics = "file:/nowhere/at/all.prom";
-  EXPECT_THAT(process.acquire(BackEnd::kDpdk, config, neverCalled).error().message, HasSubstr("GLOO_BYPASS_METRICS="));
+  EXPECT_THAT(process.acquire(dpdk(neverCalled), config).error().message, HasSubstr("GLOO_BYPASS_METRICS="));
 }
 
 TEST(ProcessTransport_Metrics, FactoryFails_ExportEndsAndOtherTargetIsFree) {
@@ -347,13 +362,12 @@ TEST(ProcessTransport_Metrics, FactoryFails_ExportEndsAndOtherTargetIsFree) {
   TransportConfig config;
   config.metrics = "file:" + folder.path + "/a.prom";
   config.rank = "5";
-  EXPECT_FALSE(process.acquire(BackEnd::kDpdk, config, noSuchInterface));
+  EXPECT_FALSE(process.acquire(dpdk(noSuchInterface), config));
   EXPECT_THAT(contentsOf(folder.path + "/a.prom"), HasSubstr("gloo_bypass_info{rank=\"5\",")) << "another series";
   config.metrics = "file:" + folder.path + "/b.prom";
-  EXPECT_TRUE(process.acquire(BackEnd::kDpdk, config, makeFake));
+  EXPECT_TRUE(process.acquire(dpdk(makeFake), config));
   config.metrics = "file:" + folder.path + "/c.prom";
-  EXPECT_THAT(process.acquire(BackEnd::kRdma, config, makeFake).error().message,
-              AllOf(HasSubstr("b.prom"), HasSubstr("c.prom")));
+  EXPECT_THAT(process.acquire(rdma(makeFake), config).error().message, AllOf(HasSubstr("b.prom"), HasSubstr("c.prom")));
 }
 
 TEST(ProcessTransport_Metrics, NoTransportWasMade_LastTextHasTheRank) {
@@ -365,7 +379,7 @@ TEST(ProcessTransport_Metrics, NoTransportWasMade_LastTextHasTheRank) {
   const auto throwing = [](const TransportConfig&) -> Result<std::shared_ptr<Transport>> {
     throw std::runtime_error("out of something");
   };
-  EXPECT_THROW((void)process.acquire(BackEnd::kDpdk, config, throwing), std::runtime_error);
+  EXPECT_THROW((void)process.acquire(dpdk(throwing), config), std::runtime_error);
   std::filesystem::remove(folder.path + "/a.prom");
   process.shutDown();
   EXPECT_THAT(contentsOf(folder.path + "/a.prom"), HasSubstr("gloo_bypass_info{rank=\"5\","));
@@ -378,27 +392,50 @@ TEST(ProcessTransport_Metrics, CannotBeMadeAtExit_OneLineAndStatisticsAreThere) 
   config.histograms = Histograms::kOff;
   config.metrics = "file:" + folder.path + "/a.prom";
   config.stats = folder.path + "/stats.json";
-  const auto broken = [](const TransportConfig&) -> Result<std::shared_ptr<Transport>> {
-    return std::shared_ptr<Transport>(new FakeTransport(nullptr, "{\"name\": \"\xff\"}"));
+  class FailingOnce final : public FakeTransport {
+   public:
+    TransportReport report() const override {
+      if (!std::exchange(failed_, true)) throw std::runtime_error("out of something");
+      return FakeTransport::report();
+    }
+
+   private:
+    mutable bool failed_ = false;
   };
-  ASSERT_TRUE(process.acquire(BackEnd::kDpdk, config, broken));
+  const auto failingOnce = [](const TransportConfig&) -> Result<std::shared_ptr<Transport>> {
+    return std::shared_ptr<Transport>(new FailingOnce);
+  };
+  ASSERT_TRUE(process.acquire(dpdk(failingOnce), config));
   ::testing::internal::CaptureStderr();
   process.shutDown();
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("GLOO_BYPASS_METRICS='" + config.metrics + "'"));
-  EXPECT_THAT(contentsOf(config.stats), HasSubstr("\"name\""));
+  EXPECT_THAT(contentsOf(config.stats), HasSubstr("\"bytes_sent\":42"));
 }
 
-TEST(ProcessTransport_Telemetry, AskedForWithRdma_SaysThatThereIsNone) {
+TEST(ProcessTransport_IgnoredSettings, BackEndNamesThem_EachIsALine) {
   ProcessTransport process;
   TransportConfig config;
   config.telemetry = true;
   ::testing::internal::CaptureStderr();
-  ASSERT_TRUE(process.acquire(BackEnd::kDpdk, config, makeFake));
+  ASSERT_TRUE(process.acquire(dpdk(makeFake), config));
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+  BackEnd ignoring = rdma(makeFake);
+  ignoring.ignoredSettings = [](const TransportConfig& c) {
+    return std::vector<std::string>(c.telemetry ? 1 : 0, "telemetry does nothing");
+  };
   ::testing::internal::CaptureStderr();
-  ASSERT_TRUE(process.acquire(BackEnd::kRdma, config, makeFake));
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              AllOf(HasSubstr("GLOO_BYPASS_TELEMETRY='on'"), HasSubstr("use GLOO_BYPASS_METRICS")));
+  ASSERT_TRUE(process.acquire(ignoring, config));
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "gloo-bypass: telemetry does nothing\n");
+}
+
+TEST(ProcessTransport_Publish, Fails_NoTransportIsKept) {
+  ProcessTransport process;
+  BackEnd unpublished = dpdk(makeFake);
+  unpublished.publish = [](const TransportConfig&, ReportSource) -> Status {
+    return {ErrorScope::kDevice, ErrorCode::kUnavailable, "no socket"};
+  };
+  EXPECT_EQ(process.acquire(unpublished, {}).error().message, "no socket");
+  EXPECT_FALSE(process.settled(unpublished));
 }
 
 TEST(ProcessTransport_Metrics, ForkedChild_NeitherExportsNorKeepsThePort) {
@@ -406,7 +443,7 @@ TEST(ProcessTransport_Metrics, ForkedChild_NeitherExportsNorKeepsThePort) {
   TransportConfig config;
   config.metrics = "http://:auto";
   ::testing::internal::CaptureStderr();
-  const auto transport = process.acquire(BackEnd::kDpdk, config, makeFake);
+  const auto transport = process.acquire(dpdk(makeFake), config);
   const std::string line = ::testing::internal::GetCapturedStderr();
   if (!transport && transport.error().message.find("not in this build") != std::string::npos) {
     GTEST_SKIP() << transport.error().message;
@@ -441,13 +478,13 @@ TEST(ProcessTransport_Metrics, ForkedChild_NeitherExportsNorKeepsThePort) {
   EXPECT_EQ(status, 0);
 }
 
-TEST(CountersAsText, Histogram_IsItsSummaryOnly) {
-  const std::string text = countersAsText(R"({"a": {"count": 3, "p50": 1.5, "buckets": [[1.024, 3]]}})");
+TEST(ReportAsText, Histogram_IsItsSummaryOnly) {
+  const std::string text = asText(nlohmann::json::parse(R"({"a": {"count": 3, "p50": 1.5, "buckets": [[1.024, 3]]}})"));
   EXPECT_THAT(text, AllOf(HasSubstr("a.p50 "), ::testing::Not(HasSubstr("buckets"))));
 }
 
-TEST(CountersAsText, NestedObject_OneNameAndValueALine) {
-  const std::string text = countersAsText(R"({"a": 1, "b": {"c": 2.5, "d": "x"}, "e": [3]})");
+TEST(ReportAsText, NestedObject_OneNameAndValueALine) {
+  const std::string text = asText(nlohmann::json::parse(R"({"a": 1, "b": {"c": 2.5, "d": "x"}, "e": [3]})"));
   EXPECT_THAT(text, AllOf(HasSubstr("a "), HasSubstr("b.c "), HasSubstr("2.5"), HasSubstr("b.d "), HasSubstr("e[0]")));
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4);
 }

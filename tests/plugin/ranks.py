@@ -16,7 +16,8 @@ HANG_SECONDS = float(os.environ.get("PLUGIN_HANG_SECONDS", 90))
 
 
 def free_port():
-    """One that nobody uses, out of the range from which the kernel gives ports to whoever wants any: rank 0 listens seconds later."""
+    """One that nobody uses, out of the range from which the kernel gives ports to whoever wants any: rank 0 listens
+    seconds later."""
     with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
         end = int(file.read().split()[0])
     for _ in range(100):
@@ -45,8 +46,8 @@ class Ranks:
         port = str(free_port())
         for rank in range(size):
             env = clean_environment()
-            env.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port, RANK=str(rank), WORLD_SIZE=str(size), OMP_NUM_THREADS="1",
-                       PYTHONUNBUFFERED="1")
+            env.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port, RANK=str(rank), WORLD_SIZE=str(size),
+                       OMP_NUM_THREADS="1", PYTHONUNBUFFERED="1")
             if transport:
                 env["GLOO_DEVICE_TRANSPORT"] = transport
             if transport == "DPDK":
@@ -60,9 +61,10 @@ class Ranks:
             env.update(environment or {})
             env.update((per_rank or {}).get(rank, {}))
             output = open(self._path(rank), "wb")
-            self.processes.append(subprocess.Popen(
-                [PYTHON, os.path.join(FOLDER, "programs", program), *map(str, arguments)], env=env, cwd=self.folder.name,
-                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True))
+            self.processes.append(
+                subprocess.Popen([PYTHON, os.path.join(FOLDER, "programs", program), *map(str, arguments)], env=env,
+                                 cwd=self.folder.name, stdin=subprocess.DEVNULL, stdout=output,
+                                 stderr=subprocess.STDOUT, start_new_session=True))
             output.close()
 
     def _path(self, rank):

@@ -1,4 +1,4 @@
-#include "plugin/settings.h"
+#include "process/settings.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -4,7 +4,7 @@ import os
 import subprocess
 
 import pytest
-from ranks import HANG_SECONDS, LIBRARY, PYTHON, Ranks
+from ranks import HANG_SECONDS, LIBRARY, Ranks
 
 
 def refused(*parts, **options):
@@ -19,7 +19,8 @@ def refused(*parts, **options):
     assert "sum=" not in output
 
 
-@pytest.mark.parametrize("load", ["preload", "import", "load_library", "preload+", "import+load_library", "load_library+load_library"])
+@pytest.mark.parametrize(
+    "load", ["preload", "import", "load_library", "preload+", "import+load_library", "load_library+load_library"])
 def test_Load_EachWay_AllReduceGoesOverDpdk(load):
     environment = {"GLOO_BYPASS_STATS": "./stats-%r.json"}
     if load == "preload+":  # twice, and two more ways on top
@@ -90,23 +91,26 @@ def test_Configuration_Wrong_NamesVariableValueAndAllowed(variable, value, parts
     ({"GLOO_BYPASS_LINK": "netdev", "GLOO_SOCKET_IFNAME": "nosuch0"}, ["nosuch0"]),
     ({"GLOO_BYPASS_LINK": "netdev", "GLOO_BYPASS_INTERFACE": "nosuch0"}, ["nosuch0"]),
     ({"GLOO_BYPASS_EAL_ARGUMENTS": "--no-such-argument"}, ["--no-such-argument"]),
-    ({"GLOO_BYPASS_LINK": "pci", "GLOO_BYPASS_PCI_ADDRESS": "ffff:ff:1f.7", "GLOO_BYPASS_IPV4": "10.9.9.2/24"}, ["ffff:ff:1f.7"]),
-    ({"GLOO_BYPASS_MEMIF_DIRECTORY": "/proc/nowhere"}, ["/proc/nowhere"]),
-])
+    ({"GLOO_BYPASS_LINK": "pci", "GLOO_BYPASS_PCI_ADDRESS": "ffff:ff:1f.7", "GLOO_BYPASS_IPV4": "10.9.9.2/24"}, [
+        "ffff:ff:1f.7"]), ({"GLOO_BYPASS_MEMIF_DIRECTORY": "/proc/nowhere"}, ["/proc/nowhere"]),])
 def test_Device_CannotBeMade_OneLineSaysWhat(environment, parts):
     refused(*parts, environment=environment)
 
 
 def test_Configuration_RanksCannotTalk_BothValuesAreNamedAtConnect():
-    with Ranks("add.py", 2, per_rank={0: {"GLOO_BYPASS_PAYLOAD_CHECKSUM": "on"}, 1: {"GLOO_BYPASS_PAYLOAD_CHECKSUM": "off"}}) as ranks:
+    with Ranks("add.py", 2,
+               per_rank={0: {"GLOO_BYPASS_PAYLOAD_CHECKSUM": "on"},
+                         1: {"GLOO_BYPASS_PAYLOAD_CHECKSUM": "off"}}) as ranks:
         statuses = ranks.wait()
         outputs = [ranks.output(r) for r in range(2)]
     assert 0 not in statuses, outputs
-    assert any("on" in o.splitlines()[-1] and "off" in o.splitlines()[-1] and "checksum" in o.lower() for o in outputs), outputs
+    assert any("on" in o.splitlines()[-1] and "off" in o.splitlines()[-1] and "checksum" in o.lower()
+               for o in outputs), outputs
 
 
 @pytest.mark.without_dpdk
 def test_Library_Symbols_OnlyOurOwnAreVisible():
-    symbols = subprocess.run(["nm", "-D", "--defined-only", LIBRARY], capture_output=True, text=True, timeout=HANG_SECONDS, check=True)
+    symbols = subprocess.run(["nm", "-D", "--defined-only", LIBRARY], capture_output=True, text=True,
+                             timeout=HANG_SECONDS, check=True)
     names = [line.split()[-1] for line in symbols.stdout.splitlines()]
     assert sorted(names) == ["gloo_bypass_available_json", "gloo_bypass_stats_json"]

@@ -15,7 +15,8 @@ def pretend_package(folder, body):
     """A package gloo_bypass with this body, beside the real module that PyTorch calls."""
     (folder / "gloo_bypass").mkdir()
     (folder / "gloo_bypass" / "__init__.py").write_text(textwrap.dedent(body))
-    (folder / "gloo_bypass_autoload.py").write_text((pathlib.Path(PACKAGE_PATH) / "gloo_bypass_autoload.py").read_text())
+    (folder / "gloo_bypass_autoload.py").write_text(
+        (pathlib.Path(PACKAGE_PATH) / "gloo_bypass_autoload.py").read_text())
     return folder
 
 
@@ -31,8 +32,10 @@ def call_autoload(folder, transport, *options):
     environment = environment_for(folder, PYTHONPATH=folder)
     if transport is not None:
         environment["GLOO_DEVICE_TRANSPORT"] = transport
-    return run([*options, "-c", "import gloo_bypass_autoload as a; a.autoload(); import sys; print('gloo_bypass' in sys.modules)"],
-               environment, python=sys.executable)
+    return run([
+        *options, "-c",
+        "import gloo_bypass_autoload as a; a.autoload(); import sys; print('gloo_bypass' in sys.modules)"], environment,
+               python=sys.executable)
 
 
 @pytest.mark.parametrize("transport", [None, "", "TCP", "UV"])
@@ -41,7 +44,7 @@ def test_Autoload_TransportIsNotOurs_LoadsAndSaysNothing(tmp_path, transport):
     assert (result.stdout, result.stderr) == ("False\n", "")
 
 
-@pytest.mark.parametrize("transport", ["DPDK", "RDMA", "dpdk"])
+@pytest.mark.parametrize("transport", ["DPDK", "UDP", "RDMA", "dpdk"])
 def test_Autoload_TransportIsOurs_LoadsThePackage(tmp_path, transport):
     result = call_autoload(pretend_package(tmp_path, ""), transport)
     assert (result.stdout, result.stderr) == ("True\n", "")
@@ -63,7 +66,8 @@ def test_Autoload_PackageIsBroken_OneWarningSaysWhy(tmp_path, body, said):
 
 
 def test_Autoload_NoPackageAtAll_OnlyWarns(tmp_path):
-    (tmp_path / "gloo_bypass_autoload.py").write_text((pathlib.Path(PACKAGE_PATH) / "gloo_bypass_autoload.py").read_text())
+    (tmp_path / "gloo_bypass_autoload.py").write_text(
+        (pathlib.Path(PACKAGE_PATH) / "gloo_bypass_autoload.py").read_text())
     assert "gloo_bypass" in call_autoload(tmp_path, "RDMA").stderr
 
 
@@ -76,7 +80,8 @@ def test_EntryPoint_OfTheWheelAndOfMesonInstall_AreTheSame():
 
 def needs_autoload(installed_torch):
     if installed_torch < (2, 5):
-        pytest.skip(f"PyTorch {installed_torch[0]}.{installed_torch[1]} loads no backends by itself; 2.5 is the first that does")
+        pytest.skip(f"PyTorch {installed_torch[0]}.{installed_torch[1]} loads no backends by itself; 2.5 is the "
+                    "first that does")
 
 
 def test_ImportTorch_PackageIsBroken_WorksWithOneWarning(tmp_path, installed_torch):

@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 
 import pytest
@@ -31,16 +32,13 @@ def asked(tmp_path_factory):
     unwritable.write_text("no directory")
     environments = {
         "as it is": {"GLOO_BYPASS_STATS": str(folder / "stats.json"), "GLOO_BYPASS_METRICS": f"file:{folder}/metrics"},
-        "directory exists": {"GLOO_BYPASS_MEMIF_DIRECTORY": str(own)},
-        "directory cannot be made": {"GLOO_BYPASS_MEMIF_DIRECTORY": str(unwritable / "m")},
-        "directory open to others": {"GLOO_BYPASS_MEMIF_DIRECTORY": str(open_to_all)},
-        "wrong value": {"GLOO_BYPASS_SPIN_US": "fast"},
-        "no such interface": {"GLOO_SOCKET_IFNAME": "nosuch0,lo", "GLOO_BYPASS_LINK": "netdev"},
-        "no such device": {"GLOO_BYPASS_LINK": "pci", "GLOO_BYPASS_PCI_ADDRESS": "ffff:ff:1f.7", "GLOO_BYPASS_IPV4": "10.9.9.2/24"},
-        "huge pages": {"GLOO_BYPASS_HUGE_PAGES": "on"},
-        "rdma device": {"GLOO_BYPASS_RDMA_DEVICES": "nosuch0"},
-        "afterwards": {},
-    }
+        "directory exists": {"GLOO_BYPASS_MEMIF_DIRECTORY": str(own)}, "directory cannot be made": {
+            "GLOO_BYPASS_MEMIF_DIRECTORY": str(unwritable / "m")}, "directory open to others": {
+                "GLOO_BYPASS_MEMIF_DIRECTORY": str(open_to_all)}, "wrong value": {"GLOO_BYPASS_SPIN_US": "fast"},
+        "no such interface": {"GLOO_SOCKET_IFNAME": "nosuch0,lo", "GLOO_BYPASS_LINK": "netdev"}, "no such device": {
+            "GLOO_BYPASS_LINK": "pci", "GLOO_BYPASS_PCI_ADDRESS": "ffff:ff:1f.7",
+            "GLOO_BYPASS_IPV4": "10.9.9.2/24"}, "huge pages": {"GLOO_BYPASS_HUGE_PAGES": "on"}, "rdma device": {
+                "GLOO_BYPASS_RDMA_DEVICES": "nosuch0"}, "afterwards": {},}
     results = answers_in(list(environments.values()), folder)
     left = sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
     return {**dict(zip(environments, results)), "left in the folder": left, "threads": results[-1]}
@@ -57,7 +55,7 @@ def answer(asked, environment, transport):
 def test_Available_Always_NamesAllTransports(asked):
     for result in asked.values():
         if isinstance(result, dict):
-            assert list(result["answers"]) == ["TCP", "DPDK", "RDMA"]
+            assert list(result["answers"]) == ["TCP", "DPDK", "UDP", "RDMA"]
 
 
 def test_Available_Tcp_WorksHere(asked):
@@ -96,7 +94,9 @@ def test_Available_NoHugePages_SaysWhatToDo(asked):
 
 
 def test_Available_ThreeThreadsAtOnce_AllAreToldTheSame(asked):
-    assert asked["threads"] == [asked["threads"][0]] * 3
+    # Each attempt over UDP has a port of its own.
+    told = [[re.sub(r"(UDP socket \S+):\d+$", r"\1", line) for line in answers] for answers in asked["threads"]]
+    assert told == [told[0]] * 3
     assert asked["threads"][0][1].startswith("DPDK: no" if NO_DPDK else "DPDK: yes")
 
 
@@ -162,10 +162,10 @@ def test_InUse_DpdkBeforeWhileAndInChild_AnswersAndCountersAreTrue():
 def test_AfterFailure_ProcessGroupCouldNotBeMade_AsksWithoutStartingAnything(tmp_path_factory):
     folder = tmp_path_factory.mktemp("f")  # short, for sockets
     metrics = folder / "metrics.prom"
-    environment = environment_for(
-        folder, GLOO_DEVICE_TRANSPORT="DPDK", GLOO_BYPASS_MEMIF_DIRECTORY="/proc/nowhere", GLOO_BYPASS_METRICS=f"file:{metrics}",
-        MASTER_ADDR="127.0.0.1", MASTER_PORT=free_port(), SECOND_PORT=free_port(), RANK=0, WORLD_SIZE=1,
-        GOOD_DIRECTORY=folder / "m", METRICS_FILE=metrics)
+    environment = environment_for(folder, GLOO_DEVICE_TRANSPORT="DPDK", GLOO_BYPASS_MEMIF_DIRECTORY="/proc/nowhere",
+                                  GLOO_BYPASS_METRICS=f"file:{metrics}", MASTER_ADDR="127.0.0.1",
+                                  MASTER_PORT=free_port(), SECOND_PORT=free_port(), RANK=0, WORLD_SIZE=1,
+                                  GOOD_DIRECTORY=folder / "m", METRICS_FILE=metrics)
     result = json.loads(run([PROGRAMS / "after_failure.py"], environment).stdout.splitlines()[-1])
     assert "/proc/nowhere" in result["failure"]
     assert not result["still wrong"]["works"] and "/proc/nowhere" in result["still wrong"]["text"]
@@ -178,7 +178,8 @@ def test_AfterFailure_ProcessGroupCouldNotBeMade_AsksWithoutStartingAnything(tmp
 def test_Preloaded_AnotherFileOfThePlugIn_NoSecondCopyIsLoaded(tmp_path):
     preloaded = tmp_path / "libgloo_bypass.so"
     shutil.copy(os.environ["PLUGIN_LIBRARY"], preloaded)
-    show = "import gloo_bypass; print({line.split()[-1] for line in open('/proc/self/maps') if 'libgloo_bypass' in line}, gloo_bypass.stats())"
+    show = ("import gloo_bypass; print({line.split()[-1] for line in open('/proc/self/maps') if "
+           "'libgloo_bypass' in line}, gloo_bypass.stats())")
     result = run(["-c", show], environment_for(tmp_path, LD_PRELOAD=preloaded))
     assert result.stdout.strip() == f"{{'{preloaded}'}} {{}}"
 
@@ -200,16 +201,17 @@ def check_counters(stats):
 
 def test_Command_Text_OneLineForEachTransport(tmp_path):
     result = run(["-m", "gloo_bypass", "TCP"], environment_for(tmp_path))
-    assert [line.split(":")[0] for line in result.stdout.splitlines()] == ["TCP", "DPDK", "RDMA"]
+    assert [line.split(":")[0] for line in result.stdout.splitlines()] == ["TCP", "DPDK", "UDP", "RDMA"]
     assert result.stdout.startswith("TCP: yes, ")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_Command_NamedTransportDoesNotWork_ExitStatusSaysSo(tmp_path):
-    result = run(["-m", "gloo_bypass", "DPDK"], environment_for(tmp_path, GLOO_BYPASS_MEMIF_DIRECTORY="/proc/nowhere"), status=1)
+    result = run(["-m", "gloo_bypass", "DPDK"], environment_for(tmp_path, GLOO_BYPASS_MEMIF_DIRECTORY="/proc/nowhere"),
+                 status=1)
     assert "DPDK: no, " in result.stdout and result.stderr == ""
 
 
 def test_Command_UnknownTransport_OneClearLine(tmp_path):
     result = run(["-m", "gloo_bypass", "dpdk"], environment_for(tmp_path), status=2)
-    assert "'dpdk' is no transport; there are TCP, DPDK, RDMA" in result.stderr.splitlines()[-1]
+    assert "'dpdk' is no transport; there are TCP, DPDK, UDP, RDMA" in result.stderr.splitlines()[-1]

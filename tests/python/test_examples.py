@@ -20,9 +20,12 @@ def outcome_of(example, transport):
     with Ranks(EXAMPLES / example, 2, transport=transport, load="import") as ranks:
         if ranks.wait() == [NOT_IN_THIS_RELEASE] * 2:
             pytest.skip(ranks.output(0).strip())
-        if transport != "TCP":  # the reference: now and then a rank of PyTorch 2.6 aborts at its end, after the last line
+        # the reference: now and then a rank of PyTorch 2.6 aborts at its end, after the last line
+        if transport != "TCP":
             ranks.succeed()
-        lines = [line for line in ranks.output(0).splitlines() if line.startswith(("sum ", "parameters", "optimiser", "words", "checked"))]
+        lines = [
+            line for line in ranks.output(0).splitlines()
+            if line.startswith(("sum ", "parameters", "optimiser", "words", "checked"))]
         if transport == "DPDK" and example == "ddp.py":
             assert "{'DPDK': " in ranks.output(0)
         assert lines and lines[-1].startswith("checked: 2 ranks "), ranks.output(0) + ranks.output(1)
@@ -36,9 +39,9 @@ def test_Example_TwoRanks_ChecksItselfAndAgreesOverAllTransports(example):
     assert all(outcome == outcomes[0] for outcome in outcomes), outcomes
 
 
-def test_ReadmesTorchrun_TwoRanks_ChecksItself(tmp_path, installed_torch):
-    """The README's lines for this release, as they stand there."""
-    text = (EXAMPLES.parent / "README.md").read_text()
+def test_DocumentedTorchrun_TwoRanks_ChecksItself(tmp_path, installed_torch):
+    """The lines of docs/pytorch.md for this release, as they stand there."""
+    text = (EXAMPLES.parent / "docs" / "pytorch.md").read_text()
     one_by_release = re.findall(r"^python3 -m torch\.distributed\.run .*examples/ddp\.py$", text, re.MULTILINE)
     exports = re.search(r"^export (USE_LIBUV=0 .*)$", text, re.MULTILINE).group(1)
     assert len(one_by_release) == 2
@@ -46,9 +49,9 @@ def test_ReadmesTorchrun_TwoRanks_ChecksItself(tmp_path, installed_torch):
     line = one_by_release[0] if old else f"export {exports}; {one_by_release[1]}"
     with tempfile.TemporaryDirectory(prefix="gbt") as short:
         environment = environment_for(pathlib.Path(short), GLOO_DEVICE_TRANSPORT=TRANSPORTS[-1])
-        del environment["USE_LIBUV"]  # the README's own lines must do
-        result = run(["-c", line.replace("python3", PYTHON).replace("/tmp/meeting", f"{tmp_path}/meeting")], environment, python="/bin/bash",
-                     cwd=EXAMPLES.parent)
+        del environment["USE_LIBUV"]  # the page's own lines must do
+        result = run(["-c", line.replace("python3", PYTHON).replace("/tmp/meeting", f"{tmp_path}/meeting")],
+                     environment, python="/bin/bash", cwd=EXAMPLES.parent)
     assert "checked: 2 ranks trained" in result.stdout
 
 
@@ -74,7 +77,8 @@ def test_TwoNodes_ProgramFailsOrHangs_SaysSo(tmp_path, program, options, said):
     assert not list(tmp_path.glob("two-nodes-*"))
 
 
-@pytest.mark.parametrize("arguments, said", [(["no-such-program.py"], "there is no program 'no-such-program.py'"), ([], "required: program")])
+@pytest.mark.parametrize("arguments, said", [(["no-such-program.py"], "there is no program 'no-such-program.py'"),
+                                             ([], "required: program")])
 def test_TwoNodes_WrongArguments_OneClearLine(tmp_path, arguments, said):
     result = run([EXAMPLES / "two_nodes.py", *arguments], environment_for(tmp_path), python=sys.executable, status=2)
     assert said in result.stderr.splitlines()[-1]

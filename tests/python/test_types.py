@@ -29,8 +29,10 @@ needs_mypy = pytest.mark.skipif(not HAS_MYPY, reason="mypy not found")
 
 
 def mypy(folder, *arguments):
-    result = subprocess.run([PYTHON, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"), "--cache-dir", str(folder / "cache"),
-                             *map(str, arguments)], capture_output=True, text=True, timeout=HANG_SECONDS, cwd=folder,
+    result = subprocess.run([
+        PYTHON, "-m", "mypy", "--config-file",
+        str(ROOT / "pyproject.toml"), "--cache-dir",
+        str(folder / "cache"), *map(str, arguments)], capture_output=True, text=True, timeout=HANG_SECONDS, cwd=folder,
                             env={"MYPYPATH": PACKAGE_PATH, "PATH": "/usr/bin:/bin"})
     return result.returncode, result.stdout + result.stderr
 

@@ -1,6 +1,8 @@
-"""Plays mmdebstrap: notes its command line in $DOUBLE_CALLS and makes a root of a few of this machine's programs, in a moment.
+"""Plays mmdebstrap: notes its command line in $DOUBLE_CALLS and makes a root of a few of this machine's programs, in a
+moment.
 
-$DOUBLE_SAYS is printed as an error instead; $DOUBLE_HANGS makes a part of a root, touches that path, and goes on for ever.
+$DOUBLE_SAYS is printed as an error instead; $DOUBLE_HANGS makes a part of a root, touches that path, and goes on for
+ever.
 """
 import json
 import os
@@ -42,7 +44,8 @@ def main(words):
             time.sleep(1)
     if "DOUBLE_SAYS" in os.environ:
         root.mkdir()
-        print("I: running apt-get update...\n" + os.environ["DOUBLE_SAYS"] + "\nE: mmdebstrap failed to run", file=sys.stderr)
+        print("I: running apt-get update...\n" + os.environ["DOUBLE_SAYS"] + "\nE: mmdebstrap failed to run",
+              file=sys.stderr)
         return 1
     make_root(root)
     return 0

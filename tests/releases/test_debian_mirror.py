@@ -1,9 +1,9 @@
-"""scripts/debian_mirror.py: which of apt's sources is Debian's, and which of apt's settings go along."""
+"""gloo_bypass_tools.common.debian_mirror: which of apt's sources is Debian's, and which of apt's settings go along."""
 import os
 
 import pytest
 
-import debian_mirror
+from gloo_bypass_tools.common import debian_mirror
 from conftest import executable
 
 
@@ -19,13 +19,15 @@ def fixture_apt(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("sources, mirror", [
     (["deb|bookworm|main|http://mirror.test/debian/|Debian"], "http://mirror.test/debian"),
-    (["deb|bookworm-security|main|http://security.test/debian-security/|Debian", "deb-src|trixie|main|http://src.test/debian/|Debian",
-      "deb|trixie|main|https://deb.test/debian/|Debian"], "https://deb.test/debian"),
-    (["deb|stable|main|https://dl.browser.test/deb/|Browser", "deb|bookworm|stable|https://engine.test/debian/|",
-      "deb|bookworm|main|http://never.updated.test/debian/|"], "http://never.updated.test/debian"),
+    ([
+        "deb|bookworm-security|main|http://security.test/debian-security/|Debian",
+        "deb-src|trixie|main|http://src.test/debian/|Debian", "deb|trixie|main|https://deb.test/debian/|Debian"],
+     "https://deb.test/debian"),
+    ([
+        "deb|stable|main|https://dl.browser.test/deb/|Browser", "deb|bookworm|stable|https://engine.test/debian/|",
+        "deb|bookworm|main|http://never.updated.test/debian/|"], "http://never.updated.test/debian"),
     (["deb|noble|main|http://archive.test/ubuntu/|Ubuntu"], debian_mirror.PUBLIC_MIRROR),
-    ([], debian_mirror.PUBLIC_MIRROR),
-])
+    ([], debian_mirror.PUBLIC_MIRROR),])
 def test_Mirror_SourcesOfApt_DebiansOwnIsChosen(apt, sources, mirror):
     apt("apt-get", *sources)
     assert debian_mirror.debian_mirror() == mirror

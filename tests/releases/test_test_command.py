@@ -11,8 +11,8 @@ def fixture_test_command(release_root):
     """scripts/test whose release-root and install-packages only note what they are asked."""
     for name in ("release-root", "install-packages"):
         executable(release_root.tree / "scripts" / name, ECHO)
-    release_root.asked = lambda name: (
-        (release_root.folder / f"calls.{name}").read_text().splitlines() if (release_root.folder / f"calls.{name}").exists() else None)
+    release_root.asked = lambda name: ((release_root.folder / f"calls.{name}").read_text().splitlines()
+                                       if (release_root.folder / f"calls.{name}").exists() else None)
     return release_root
 
 
@@ -33,11 +33,10 @@ def test_Arguments_Wrong_AreRefusedBeforeAnythingIsMade(test_command, words, tex
 
 
 @pytest.mark.parametrize("words, root_options, inner", [
-    ([], [], ["--dir", "build-trixie"]),
-    (["--no-install"], ["--only-existing"], ["--dir", "build-trixie"]),
-    (["--suite", "unit", "--suite", "plugin", "--werror"], [], ["--suite", "unit", "--suite", "plugin", "--werror", "--dir", "build-trixie"]),
-    (["--sanitize", "thread", "--dir", "build-x"], [], ["--sanitize", "thread", "--dir", "build-x"]),
-])
+    ([], [], ["--dir", "build-trixie"]), (["--no-install"], ["--only-existing"], ["--dir", "build-trixie"]),
+    (["--suite", "unit", "--suite", "plugin", "--werror"], [], [
+        "--suite", "unit", "--suite", "plugin", "--werror", "--dir", "build-trixie"]),
+    (["--sanitize", "thread", "--dir", "build-x"], [], ["--sanitize", "thread", "--dir", "build-x"]),])
 def test_Release_Options_ReachTheRunInTheRoot(test_command, words, root_options, inner):
     done = test_command("--release", "trixie", *words, script="test")
     assert done.returncode == 0, done.stderr
@@ -45,14 +44,17 @@ def test_Release_Options_ReachTheRunInTheRoot(test_command, words, root_options,
     command = asked.index("--")
     assert asked[:command] == ["run", "trixie", *root_options]
     assert asked[command + 1] == "scripts/test"
-    assert [word for word in asked[command + 2:] if word != "--no-install"] == inner and "--no-install" in asked[command + 2:]
+    assert [word for word in asked[command + 2:]
+            if word != "--no-install"] == inner and "--no-install" in asked[command + 2:]
     assert test_command.asked("install-packages") == (None if "--no-install" in words else ["releases"])
 
 
 def test_Release_FolderElsewhere_IsShared(test_command, tmp_path):
     done = test_command("--release", "forky", "--no-install", "--dir", tmp_path / "elsewhere", script="test")
     assert done.returncode == 0, done.stderr
-    assert test_command.asked("release-root")[:5] == ["run", "forky", "--only-existing", "--share", str(tmp_path / "elsewhere")]
+    assert test_command.asked("release-root")[:5] == [
+        "run", "forky", "--only-existing", "--share",
+        str(tmp_path / "elsewhere")]
     assert (tmp_path / "elsewhere").is_dir()
 
 

@@ -1,4 +1,4 @@
-"""Makes scripts/gloo_bypass_report importable, and synthetic measurements in the shape that the programs write."""
+"""Makes gloo_bypass_tools.report importable, and synthetic measurements in the shape that the programs write."""
 
 import json
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path.insert(0, str(ROOT / "python"))
 
 DIGEST = "4d338943973d0e13b5cf0703ba08473e31463cde65acefd341807b2c5f159497"
 
@@ -21,7 +21,8 @@ def step_record(step, step_s=3.0, all_reduce_s=1.0, loss=10.9):
 
 
 def training_records(transport="TCP", rank=0, steps=3, digest=DIGEST, step_s=3.0, all_reduce_s=1.0):
-    start = {"event": "start", "rank": rank, "world_size": 2, "transport": transport, "parameters": 81912576, "steps": steps}
+    start = {
+        "event": "start", "rank": rank, "world_size": 2, "transport": transport, "parameters": 81912576, "steps": steps}
     summary = {"event": "summary", "rank": rank, "sha256": digest, "bytes_source": "tcp_info", "threads": 1,
                "peak_memory_mb": 1500.0, "transport": transport}
     # The first step is slow, as a warm-up step is.
@@ -36,10 +37,12 @@ def write_lines(path, records):
 
 def reduce_result(size, times_us):
     """One size; times_us maps a transport to its median."""
-    return {"size": size, "count": size // 4, "transports": [
-        {"transport": transport, "time_us": 1.1 * us, "p50_us": us, "p99_us": 2 * us, "min_us": us / 2, "max_us": 3 * us,
-         "round_time_us": [us], "algbw_gb_s": size / us / 1e3, "busbw_gb_s": size / us / 1e3, "wrong": 0, "ratio_p50": 1,
-         "ratio_time": 1, "cpu_seconds_of_rank": [0.1, 0.1], "cpu_percent": 50.0} for transport, us in times_us.items()]}
+    return {
+        "size": size, "count": size // 4, "transports": [{
+            "transport": transport, "time_us": 1.1 * us, "p50_us": us, "p99_us": 2 * us, "min_us": us / 2,
+            "max_us": 3 * us, "round_time_us": [us], "algbw_gb_s": size / us / 1e3, "busbw_gb_s": size / us / 1e3,
+            "wrong": 0, "ratio_p50": 1, "ratio_time": 1, "cpu_seconds_of_rank": [0.1, 0.1], "cpu_percent": 50.0}
+                                                         for transport, us in times_us.items()]}
 
 
 def benchmark_report(results=None, idle=None):
@@ -57,7 +60,7 @@ def idle_entry(transport, percent):
 
 def write_measurement(path, digests=("TCP", "DPDK"), state="complete", failures=()):
     """A results folder as comparison.py leaves it; `digests` are the transports that were trained, or map them."""
-    from gloo_bypass_report.results import ResultsFolder
+    from gloo_bypass_tools.report.results import ResultsFolder
     folder = ResultsFolder.create(path)
     found = dict.fromkeys(digests, DIGEST) if not isinstance(digests, dict) else digests
     training = []
@@ -73,22 +76,28 @@ def write_measurement(path, digests=("TCP", "DPDK"), state="complete", failures=
     sizes = [4**k for k in range(1, 14)] + [40_000_000]
     results = [reduce_result(size, {"TCP": 97 + size / 1.2e3, "DPDK": 9 + size / 5e3}) for size in sizes]
     folder.place("raw/all-reduce.json").write_text(json.dumps(benchmark_report(results)))
-    folder.place("raw/idle.json").write_text(json.dumps(benchmark_report(idle=[idle_entry("TCP", 0.1), idle_entry("DPDK", 0.3)])))
-    machine = {"processor": "A Processor <script>", "cores": 2, "memory_gib": 8.0, "operating_system": "Debian", "kernel": "6.1",
-               "virtualisation": "none", "load_before": 0.1, "commit": "abc", "packages": {"g++": "12"}, "date": "2026-01-01 00:00 UTC"}
-    folder.write_json("results.json", {
-        "schema": "gloo-bypass/comparison/1", "state": state, "repeat_command": "scripts/compare --steps 4", "machine": machine,
-        "environment": {}, "failures": list(failures), "training": training, "all_reduce": ["raw/all-reduce.json"],
-        "idle": ["raw/idle.json"], "stages": [{"name": "train", "seconds": 61.0, "succeeded": True, "log": "x", "command": "y"}],
-        "plan": {"transports": ["TCP", "DPDK"], "ranks": 2, "model": "distilgpt2", "batch_size": 8, "seq_len": 64, "steps": 4,
-                 "warm_up": 1, "repeats": 2, "seed": 1, "sizes": [4, 2**26, 4], "idle_s": 5.0, "minutes": 9.0}})
+    folder.place("raw/idle.json").write_text(
+        json.dumps(benchmark_report(idle=[idle_entry("TCP", 0.1), idle_entry("DPDK", 0.3)])))
+    machine = {
+        "processor": "A Processor <script>", "cores": 2, "memory_gib": 8.0, "operating_system": "Debian",
+        "kernel": "6.1", "virtualisation": "none", "load_before": 0.1, "commit": "abc", "packages": {"g++": "12"},
+        "date": "2026-01-01 00:00 UTC"}
+    folder.write_json(
+        "results.json", {
+            "schema": "gloo-bypass/comparison/1", "state": state, "repeat_command": "scripts/compare --steps 4",
+            "machine": machine, "environment": {}, "failures": list(failures), "training": training, "all_reduce": [
+                "raw/all-reduce.json"], "idle": ["raw/idle.json"], "stages": [{
+                    "name": "train", "seconds": 61.0, "succeeded": True, "log": "x", "command": "y"}], "plan": {
+                        "transports": ["TCP", "DPDK"], "ranks": 2, "model": "distilgpt2",
+                        "batch_size": 8, "seq_len": 64, "steps": 4, "warm_up": 1, "repeats": 2, "seed": 1, "sizes": [
+                            4, 2**26, 4], "idle_s": 5.0, "minutes": 9.0}})
     return folder
 
 
 @pytest.fixture(autouse=True)
 def coarse_plots(monkeypatch):
     """Drawing takes most of the time; what is drawn does not depend on the resolution."""
-    from gloo_bypass_report import plots
+    from gloo_bypass_tools.report import plots
     monkeypatch.setattr(plots, "DOTS_PER_IN", 40)
 
 

@@ -1,8 +1,8 @@
-"""Doubles of ddp_train, all_reduce_perf, ib_write_bw and rdma-guest: they take the real command line and write the real shape of
-files, quickly.
+"""Doubles of ddp_train, all_reduce_perf, ib_write_bw and rdma-guest: they take the real command line and write the real
+shape of files, quickly.
 
-Made as executables in a build folder by make_build(), or one by one by make_program(). `faults` maps a transport to what its training
-does: 'fail', 'hang', 'other bits' or 'other transport'; or a program to what it does.
+Made as executables in a build folder by make_build(), or one by one by make_program(). `faults` maps a transport to
+what its training does: 'fail', 'hang', 'other bits' or 'other transport'; or a program to what it does.
 """
 
 import json
@@ -15,7 +15,8 @@ from pathlib import Path
 def make_program(path, faults=None):
     here = Path(__file__).resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\nDOUBLE_FAULTS='{json.dumps(faults or {})}' exec {sys.executable} {here} {path.name} \"$@\"\n")
+    path.write_text(f"#!/bin/sh\nDOUBLE_FAULTS='{json.dumps(faults or {})}' exec {sys.executable} {here} "
+                    f"{path.name} \"$@\"\n")
     path.chmod(0o755)
     return path
 
@@ -58,6 +59,15 @@ def reduce(arguments):
     import conftest
     transports = value_of(arguments, "--transports").split(",")
     path = Path(value_of(arguments, "--json"))
+    for transport in transports:
+        fault = fault_of(f"all_reduce_perf {transport}")
+        if fault == "hang":
+            time.sleep(600)
+        if fault == "fail":
+            print(f"all_reduce_perf: rank 0, {transport}, connecting: the reason it failed")
+            return 1
+    if os.environ.get("RANK", "0") != "0":
+        return 0
     if "--idle" in arguments:
         report = conftest.benchmark_report(idle=[conftest.idle_entry(transport, 0.2) for transport in transports])
     else:
@@ -68,7 +78,9 @@ def reduce(arguments):
             results.append(conftest.reduce_result(low, {transport: 50.0 + low / 1e3 for transport in transports}))
             low *= factor
         report = conftest.benchmark_report(results)
-        report["build"] = {"transports": ["TCP", "DPDK", "RDMA"] + ([] if fault_of("GLOO_IBVERBS") else ["GLOO_IBVERBS"])}
+        report["build"] = {
+            "commit": "0123abc4567d",
+            "transports": ["TCP", "DPDK", "RDMA"] + ([] if fault_of("GLOO_IBVERBS") else ["GLOO_IBVERBS"])}
     path.write_text(json.dumps(report))
     return 0
 
@@ -91,7 +103,8 @@ def write(arguments):
         time.sleep(600)
     print(" #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]")
     if fault_of("ib_write_bw") != "no table":
-        print(f" {value_of(arguments, '-s')}    {value_of(arguments, '-n')}           1.840352            1.600000            0.000020")
+        print(f" {value_of(arguments, '-s')}    {value_of(arguments, '-n')}           1.840352            "
+              "1.600000            0.000020")
     return 0
 
 
@@ -110,4 +123,5 @@ def guest(arguments):
 
 
 if __name__ == "__main__":
-    sys.exit({"ddp_train": train, "all_reduce_perf": reduce, "ib_write_bw": write, "rdma-guest": guest}[sys.argv[1]](sys.argv[2:]))
+    sys.exit({"ddp_train": train, "all_reduce_perf": reduce, "ib_write_bw": write,
+              "rdma-guest": guest}[sys.argv[1]](sys.argv[2:]))

@@ -1,5 +1,5 @@
-"""Comparisons with RDMA as a user runs them: on a machine that has a device, in the guest, and where neither can be had. Programs, ib_write_bw
-and the guest are doubles.
+"""Comparisons with RDMA as a user runs them: on a machine that has a device, in the guest, and where neither can be
+had. Programs, ib_write_bw and the guest are doubles.
 """
 
 import json
@@ -7,7 +7,7 @@ import os
 import signal
 
 import pytest
-from gloo_bypass_report import command, guest, rdma_ports
+from gloo_bypass_tools.report import command, guest, rdma_ports
 from program_doubles import make_build, make_program
 
 QUICK = ["--steps", "3", "--repeats", "1", "--sizes", "4:4M:32", "--idle", "1"]
@@ -25,7 +25,11 @@ def run(tmp_path, capsys, monkeypatch):
         make_program(tmp_path / "bin" / "ib_write_bw", faults)
         monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
         program = make_program(tmp_path / "rdma-guest", faults)
-        status = function([*QUICK, "--build", str(build), "--guest-program", str(program), "--output", str(tmp_path / "out"), *arguments])
+        status = function([
+            *QUICK, "--build",
+            str(build), "--guest-program",
+            str(program), "--output",
+            str(tmp_path / "out"), *arguments])
         captured = capsys.readouterr()
         return status, captured.out, captured.err
     yield of
@@ -116,7 +120,8 @@ def test_quickstart_without_a_device_adds_the_guest_and_mixes_no_figures(tmp_pat
 
 
 def test_quickstart_without_a_guest_says_why_and_succeeds(tmp_path, run):
-    status, out, _ = run(command.quickstart, "--no-install", "--no-build", "--no-training", faults={"rdma-guest": "missing"})
+    status, out, _ = run(command.quickstart, "--no-install", "--no-build", "--no-training",
+                         faults={"rdma-guest": "missing"})
     assert status == 0
     assert "RDMA: not measured" in out and "missing: qemu-system-x86_64" in out
     assert "missing: qemu-system-x86_64" in (tmp_path / "out" / "index.html").read_text()
@@ -125,19 +130,21 @@ def test_quickstart_without_a_guest_says_why_and_succeeds(tmp_path, run):
 def test_quickstart_with_a_device_needs_no_guest(tmp_path, run):
     status, _, _ = run(command.quickstart, "--no-install", "--no-build", "--no-training", ports=[PORT])
     assert status == 0
-    assert record_of(tmp_path / "out")["plan"]["transports"] == ["TCP", "DPDK", "RDMA"] and not (tmp_path / "out" / "guest").exists()
+    assert record_of(tmp_path / "out")["plan"]["transports"] == ["TCP", "DPDK", "RDMA"
+                                                                 ] and not (tmp_path / "out" / "guest").exists()
 
 
 def test_arguments_of_a_plan_come_back_as_the_same_plan(tmp_path):
     from dataclasses import replace
 
-    from gloo_bypass_report.comparison import Plan
-    from gloo_bypass_report.results import ResultsFolder
-    plan = Plan(transports=("TCP", "RDMA"), ranks=3, model="tiny", batch_size=2, seq_len=16, steps=4, warm_up=2, repeats=2, seed=7,
-                sizes=(4, 4096, 4), idle_s=1.5, minutes=2.0, benchmark=True, training=False, trainer_arguments=("--bucket-cap-mb", "1"),
-                emulated=True)
+    from gloo_bypass_tools.report.comparison import Plan
+    from gloo_bypass_tools.report.results import ResultsFolder
+    plan = Plan(transports=("TCP", "RDMA"), ranks=3, model="tiny", batch_size=2, seq_len=16, steps=4, warm_up=2,
+                repeats=2, seed=7, sizes=(4, 4096, 4), idle_s=1.5, minutes=2.0, benchmark=True, training=False,
+                trainer_arguments=("--bucket-cap-mb", "1"), emulated=True)
     words = guest.arguments_of(plan, tmp_path, ResultsFolder(tmp_path))
     parsed = command.compare_parser().parse_args(words)
     assert command.plan_of(parsed, parsed.emulated) == plan
-    assert command.plan_of(command.compare_parser().parse_args(guest.arguments_of(replace(plan, training=True, benchmark=False), tmp_path,
-                                                                                  ResultsFolder(tmp_path)))).benchmark is False
+    assert command.plan_of(command.compare_parser().parse_args(
+        guest.arguments_of(replace(plan, training=True, benchmark=False), tmp_path,
+                           ResultsFolder(tmp_path)))).benchmark is False

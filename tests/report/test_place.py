@@ -1,7 +1,7 @@
 """Where a comparison is measured."""
 
 import pytest
-from gloo_bypass_report import place, rdma_ports
+from gloo_bypass_tools.report import place, rdma_ports
 
 PORT = rdma_ports.Port("mlx5_0", 1, 3, "eth0", False)
 ALL = ("TCP", "DPDK", "RDMA")
@@ -35,8 +35,9 @@ def test_choose_guest_is_taken_when_asked_for_even_with_a_device():
     assert place.choose("guest", ALL, [PORT], can_be_had).kind == place.GUEST
 
 
-@pytest.mark.parametrize("asked, said", [("auto", "no RDMA device with an active port, and the guest cannot be had: missing: qemu"),
-                                         ("guest", "the guest cannot be had: missing: qemu"), ("host", "scripts/softroce up")])
+@pytest.mark.parametrize("asked, said",
+                         [("auto", "no RDMA device with an active port, and the guest cannot be had: missing: qemu"),
+                          ("guest", "the guest cannot be had: missing: qemu"), ("host", "scripts/softroce up")])
 def test_choose_nowhere_to_measure_rdma_says_what_to_do(asked, said):
     with pytest.raises(place.PlaceError, match=said):
         place.choose(asked, ALL, [], lambda: "missing: qemu")

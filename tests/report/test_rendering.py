@@ -6,8 +6,8 @@ import re
 
 import pytest
 from conftest import DIGEST, write_measurement
-from gloo_bypass_report import page, records, rendering
-from gloo_bypass_report.results import ResultsFolder
+from gloo_bypass_tools.report import page, records, rendering
+from gloo_bypass_tools.report.results import ResultsFolder
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -52,7 +52,8 @@ def test_page_of_different_bits_says_so(tmp_path):
 
 
 def test_render_what_a_failure_left_says_what_is_missing(tmp_path):
-    folder = write_measurement(tmp_path / "r", ("TCP",), "failed", [{"stage": "train over DPDK", "reason": "train over DPDK exited", "log": "x"}])
+    folder = write_measurement(tmp_path / "r", ("TCP",), "failed",
+                               [{"stage": "train over DPDK", "reason": "train over DPDK exited", "log": "x"}])
     _, made = rendering.render(folder)
     text = folder.place("index.html").read_text()
     assert made.same_bits is None and "This measurement is incomplete." in text and "train over DPDK exited" in text

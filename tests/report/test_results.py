@@ -4,7 +4,7 @@ import errno
 import os
 
 import pytest
-from gloo_bypass_report import results
+from gloo_bypass_tools.report import results
 
 
 def test_create_existing_folder_is_refused_and_left_alone(tmp_path):

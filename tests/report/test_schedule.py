@@ -1,7 +1,7 @@
 """Planning of repeats within the time given."""
 
 import pytest
-from gloo_bypass_report import comparison, schedule
+from gloo_bypass_tools.report import comparison, schedule
 
 
 def test_repeat_turns_alternate_in_the_order_given():
@@ -9,8 +9,9 @@ def test_repeat_turns_alternate_in_the_order_given():
     assert turns == ["TCP", "DPDK", "TCP", "DPDK"]
 
 
-@pytest.mark.parametrize("remaining, one, done, most, wanted", [
-    (100.0, 40.0, 1, 5, 3), (39.0, 40.0, 1, 5, 1), (1000.0, 40.0, 1, 3, 3), (0.0, 40.0, 2, 3, 2), (1000.0, 1.0, 3, 3, 3)])
+@pytest.mark.parametrize("remaining, one, done, most, wanted", [(100.0, 40.0, 1, 5, 3), (39.0, 40.0, 1, 5, 1),
+                                                                (1000.0, 40.0, 1, 3, 3), (0.0, 40.0, 2, 3, 2),
+                                                                (1000.0, 1.0, 3, 3, 3)])
 def test_affordable_repeats_keep_what_is_done_and_stay_in_bounds(remaining, one, done, most, wanted):
     assert schedule.affordable_repeats(remaining, one, done, most) == wanted
 

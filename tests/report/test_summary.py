@@ -2,16 +2,18 @@
 
 import pandas
 import pytest
-from gloo_bypass_report import records, summary
+from gloo_bypass_tools.report import records, summary
 
 BOTH = ["TCP", "DPDK"]
 
 
 def steps_of(values):
     """Rows (transport, repeat, warm_up, step_s) with the rest filled in."""
-    rows = [dict.fromkeys(records.STEP_COLUMNS, 1.0) | {"transport": transport, "repeat": repeat, "rank": 0, "warm_up": warm_up,
-            "step_s": seconds, "all_reduce_s": seconds / 2, "tokens_per_s": 100 / seconds}
-            for transport, repeat, warm_up, seconds in values]
+    rows = [
+        dict.fromkeys(records.STEP_COLUMNS, 1.0) | {
+            "transport": transport, "repeat": repeat, "rank": 0, "warm_up": warm_up, "step_s": seconds,
+            "all_reduce_s": seconds / 2, "tokens_per_s": 100 / seconds}
+        for transport, repeat, warm_up, seconds in values]
     return records.frame_of(rows, records.STEP_COLUMNS)
 
 
@@ -35,7 +37,8 @@ def test_times_better_above_one_is_better_for_times_and_rates(baseline, other, b
 
 def test_training_rows_leave_warm_up_out_and_pair_repeats():
     steps = steps_of([("TCP", 1, True, 90.0), ("TCP", 1, False, 3.0), ("TCP", 2, False, 4.0), ("TCP", 2, False, 4.0),
-                      ("DPDK", 1, True, 90.0), ("DPDK", 1, False, 2.0), ("DPDK", 2, False, 2.0), ("DPDK", 2, False, 2.0)])
+                      ("DPDK", 1, True, 90.0), ("DPDK", 1, False, 2.0), ("DPDK", 2, False, 2.0),
+                      ("DPDK", 2, False, 2.0)])
     one = row(summary.training_rows(steps, BOTH), "step_s")
     assert one.figures["TCP"].median == 4.0 and one.figures["DPDK"].median == 2.0
     assert one.ratios["DPDK"] == summary.Ratio(2.0, 1.5, 2.0)
@@ -61,8 +64,10 @@ def test_training_rows_of_nothing_are_none():
 
 
 def reduces_of(values):
-    rows = [dict.fromkeys(records.REDUCE_COLUMNS, 1.0) | {"transport": transport, "ranks": ranks, "bytes": size, "elements": size // 4,
-            "p50_us": p50, "p99_us": p99, "samples": 200} for transport, ranks, size, p50, p99 in values]
+    rows = [
+        dict.fromkeys(records.REDUCE_COLUMNS, 1.0) | {
+            "transport": transport, "ranks": ranks, "bytes": size, "elements": size // 4, "p50_us": p50, "p99_us": p99,
+            "samples": 200} for transport, ranks, size, p50, p99 in values]
     return records.frame_of(rows, records.REDUCE_COLUMNS)
 
 
@@ -81,14 +86,15 @@ def test_busbw_follows_nccl_tests():
     assert summary.busbw(1_000_000, 1000.0, 4) == pytest.approx(1.5)
 
 
-@pytest.mark.parametrize("size, text", [(4, "4 B"), (1024, "1 KiB"), (65536, "64 KiB"), (2**20, "1 MiB"), (40_000_000, "40 MB")])
+@pytest.mark.parametrize("size, text", [(4, "4 B"), (1024, "1 KiB"), (65536, "64 KiB"), (2**20, "1 MiB"),
+                                        (40_000_000, "40 MB")])
 def test_size_text(size, text):
     assert summary.size_text(size) == text
 
 
 def runs_of(values):
-    return pandas.DataFrame([{"transport": transport, "repeat": 1, "rank": 0, "sha256": digest} for transport, digest in values],
-                            columns=["transport", "repeat", "rank", "sha256"])
+    return pandas.DataFrame([{"transport": transport, "repeat": 1, "rank": 0, "sha256": digest}
+                             for transport, digest in values], columns=["transport", "repeat", "rank", "sha256"])
 
 
 def test_identical_needs_every_rank_of_every_run_and_transport():
@@ -99,9 +105,11 @@ def test_identical_needs_every_rank_of_every_run_and_transport():
     assert summary.identical(runs_of([]), BOTH) is None
 
 
-@pytest.mark.parametrize("ratio, least, met", [
-    (None, 1.0, None), (summary.Ratio(1.0), 1.0, True), (summary.Ratio(0.99), 1.0, False),
-    (summary.Ratio(0.99, 0.97, 1.01), 1.0, None), (summary.Ratio(0.9, 0.8, 1.01), 1.0, False), (summary.Ratio(2.9), 3.0, False)])
+@pytest.mark.parametrize("ratio, least, met", [(None, 1.0, None), (summary.Ratio(1.0), 1.0, True),
+                                               (summary.Ratio(0.99), 1.0, False),
+                                               (summary.Ratio(0.99, 0.97, 1.01), 1.0, None),
+                                               (summary.Ratio(0.9, 0.8, 1.01), 1.0, False),
+                                               (summary.Ratio(2.9), 3.0, False)])
 def test_target_is_undecided_only_near_it_with_repeats_on_both_sides(ratio, least, met):
     assert summary.target_of("a", "b", ratio, least).met is met
 
@@ -116,10 +124,12 @@ def test_doubt_when_forward_differs_between_transports(forward, doubtful):
 
 
 def rdma_rows(ring_us, chunked):
-    """Rows of the ring over RDMA, and of ring-chunked over RDMA and Gloo's ibverbs: {bytes: (RDMA's, Gloo's)} in microseconds."""
+    """Rows of the ring over RDMA, and of ring-chunked over RDMA and Gloo's ibverbs: {bytes: (RDMA's, Gloo's)} in
+    microseconds."""
     def line(transport, size, p50):
-        return dict.fromkeys(records.REDUCE_COLUMNS, 0) | {"transport": transport, "bytes": size, "elements": size // 4, "ranks": 2,
-                                                           "p50_us": p50, "p99_us": p50, "samples": 1}
+        return dict.fromkeys(records.REDUCE_COLUMNS, 0) | {
+            "transport": transport, "bytes": size, "elements": size // 4, "ranks": 2, "p50_us": p50, "p99_us": p50,
+            "samples": 1}
 
     ring = records.frame_of([line("RDMA", 4, ring_us)], records.REDUCE_COLUMNS)
     bound = records.frame_of([line(transport, size, p50) for size, pair in chunked.items()
@@ -127,7 +137,8 @@ def rdma_rows(ring_us, chunked):
     return summary.all_reduce_rows(ring, ["RDMA"]), summary.bound_rows(bound, ["RDMA", "GLOO_IBVERBS"])
 
 
-@pytest.mark.parametrize("ring_us, met, said", [(100.0, True, "1/10.0 (100 of 1,000 us)"), (200.0, False, "1/5.0 (200 of 1,000 us)")])
+@pytest.mark.parametrize("ring_us, met, said", [(100.0, True, "1/10.0 (100 of 1,000 us)"),
+                                                (200.0, False, "1/5.0 (200 of 1,000 us)")])
 def test_rdma_targets_one_element_in_the_ring_is_held_against_gloos_ring_chunked(ring_us, met, said):
     ring, bound = rdma_rows(ring_us, {4: (400.0, 1000.0)})
     one = summary.one_element_target(ring, bound)

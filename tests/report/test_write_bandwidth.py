@@ -6,7 +6,7 @@ import socket
 import time
 
 import pytest
-from gloo_bypass_report import records, write_bandwidth
+from gloo_bypass_tools.report import records, write_bandwidth
 from program_doubles import make_program
 
 
@@ -18,8 +18,9 @@ def measure(tmp_path, monkeypatch, capsys):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = str(probe.getsockname()[1])
-        status = write_bandwidth.main(["--device", "rxe0", "--gid-index", "1", "--tcp-port", port, "--json", str(tmp_path / "out.json"),
-                                       *arguments])
+        status = write_bandwidth.main([
+            "--device", "rxe0", "--gid-index", "1", "--tcp-port", port, "--json",
+            str(tmp_path / "out.json"), *arguments])
         return status, capsys.readouterr().err
     return run
 

@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/program.h"
 #include "tests/support/temporary_folder.h"
-#include "tests/tools/program.h"
 
 namespace gloo_bypass::sim {
 namespace {
@@ -56,7 +56,7 @@ TEST(FabricSimulation, BadInput_IsTwoAndNothingIsWritten) {
 TEST(FabricSimulation, ResultsThatCannotBeWritten_AreOne) {
   const auto result = simulate({"--config", kSites, "--ranks", "2", "--bytes", "100kB", "--json", "/nowhere/s.json"});
   EXPECT_EQ(result.exitStatus, 1);
-  EXPECT_NE(result.err.find("--json /nowhere/s.json"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("--json: cannot write /nowhere/s.json"), std::string::npos) << result.err;
 }
 
 TEST(FabricSimulation, JsonToStandardOutput_IsWrittenOnce) {

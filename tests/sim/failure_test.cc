@@ -126,6 +126,57 @@ TEST(PeerStops, AndResumesInTime_NothingIsLost) {
   });
 }
 
+// A suspend of the whole job, by a scheduler or a laptop's lid.
+TEST(BothStop, ForLongerThanThePeerTimeout_AskBeforeTheyGiveUp) {
+  forEachSeed(300, 1, [](std::uint64_t seed) {
+    SCOPED_TRACE("GLOO_BYPASS_SIM_SEED=" + std::to_string(seed));
+    Random random(seed);
+    const Duration oneWay(static_cast<Duration::rep>(random.logUniform(5e3, 50e6)));
+    SessionConfig config;
+    config.peerTimeout = seconds(3);
+    config.keepAlive = seconds(1);
+    BusyPair busy(PathModel::symmetric(link(oneWay, random.chance(0.5) ? 0.02 : 0), 1472), config,
+                  someTraffic(10 * oneWay + milliseconds(1)), seed);
+    Simulation& simulation = busy.pair.simulation;
+    ASSERT_TRUE(busy.pair.connectWithin(seconds(30)));
+    const bool idle = random.chance(0.5);
+    if (!idle) busy.start();
+    simulation.runFor(Duration(static_cast<Duration::rep>(random.uniform() * 8 * static_cast<double>(oneWay.count()))));
+    busy.pair.a.stop();
+    busy.pair.b.stop();
+    simulation.runFor(Duration(static_cast<Duration::rep>(random.logUniform(3e9, 1e13))));
+    busy.pair.a.resume();
+    simulation.runFor(Duration(static_cast<Duration::rep>(random.uniform() * 1e9)));
+    busy.pair.b.resume();
+    simulation.runFor(seconds(10));
+    EXPECT_EQ(busy.pair.a.session().state(), SessionState::kEstablished) << busy.pair.a.session().error().message;
+    EXPECT_EQ(busy.pair.b.session().state(), SessionState::kEstablished) << busy.pair.b.session().error().message;
+    if (idle) return;
+    ASSERT_TRUE(
+        simulation.runUntil(simulation.now() + seconds(120), [&] { return busy.forth.done() && busy.back.done(); }))
+        << busy.forth.progress() << "; " << busy.back.progress();
+    EXPECT_EQ(busy.faults(), "");
+  });
+}
+
+TEST(BothStop, AndOneVanishes_TheOtherFailsWithinThePeerTimeoutOfItsResume) {
+  SessionConfig config;
+  config.peerTimeout = seconds(3);
+  config.keepAlive = seconds(1);
+  Pair pair(PathModel::symmetric(link(milliseconds(1), 0), 1472), config, 1);
+  ASSERT_TRUE(pair.connectWithin(seconds(5)));
+  pair.a.stop();
+  pair.b.vanish();
+  pair.simulation.runFor(seconds(60));
+  pair.a.resume();
+  const TimePoint resumed = pair.simulation.now();
+  const Session& survivor = pair.a.session();
+  ASSERT_TRUE(
+      pair.simulation.runUntil(resumed + seconds(4), [&] { return survivor.state() == SessionState::kFailed; }));
+  EXPECT_EQ(survivor.error().code, ErrorCode::kPeerVanished);
+  EXPECT_GE(pair.simulation.now() - resumed, config.peerTimeout);
+}
+
 TEST(IdlePair, ForAnHour_StaysConnected) {
   for (const double loss : {0.0, 0.2}) {
     Pair pair(PathModel::symmetric(link(milliseconds(20), loss), 1472), SessionConfig{}, 3);

@@ -34,10 +34,10 @@ class Gate final : public DatagramSink {
  public:
   explicit Gate(DatagramSink& to) : to_(to) {}
   void onDatagram(TimePoint now, std::span<const std::byte> datagram) override {
-    ParsedPacket packet;
-    if (parsePacket(datagram, &packet) != ParseResult::kOk || !passes || passes(packet)) to_.onDatagram(now, datagram);
+    wire::ParsedPacket packet;
+    if (wire::parsePacket(datagram, &packet) != wire::ParseResult::kOk || !passes || passes(packet)) to_.onDatagram(now, datagram);
   }
-  std::function<bool(const ParsedPacket&)> passes;
+  std::function<bool(const wire::ParsedPacket&)> passes;
 
  private:
   DatagramSink& to_;
@@ -117,7 +117,7 @@ Duration delayOfLoss(Duration oneWay, std::uint64_t frames, const std::function<
     GatedPair gated(link(oneWay, 1e9), 1);
     if (!gated.connect()) return Duration::max();
     Pair& pair = gated.pair;
-    const std::size_t bytes = frames * (kDatagramBytes - kDataHeaderBytes);
+    const std::size_t bytes = frames * (kDatagramBytes - wire::kDataHeaderBytes);
     std::vector<std::byte> data(bytes), sink(bytes);
     const MessageKey key{MessageKind::kUnbound, 1};
     bool received = false;
@@ -125,10 +125,10 @@ Duration delayOfLoss(Duration oneWay, std::uint64_t frames, const std::function<
       received |= event.type == SessionEvent::Type::kReceiveComplete;
     });
     std::vector<bool> seen(frames, !lossy);
-    gated.toB.passes = [&](const ParsedPacket& packet) {
-      MessageHeader message;
-      if (packet.header.type != FrameType::kData || !decodeMessageHeader(packet.body, &message)) return true;
-      const auto number = static_cast<std::size_t>(message.chunkOffset / (kDatagramBytes - kDataHeaderBytes));
+    gated.toB.passes = [&](const wire::ParsedPacket& packet) {
+      wire::MessageHeader message;
+      if (packet.header.type != wire::FrameType::kData || !wire::decodeMessageHeader(packet.body, &message)) return true;
+      const auto number = static_cast<std::size_t>(message.chunkOffset / (kDatagramBytes - wire::kDataHeaderBytes));
       if (seen[number] || !isLost(number)) return true;
       seen[number] = true;
       return false;
@@ -177,7 +177,7 @@ TEST(AcknowledgementsLost, ForFiftyMilliseconds_FewFramesAreSentAgain) {
     Pair& pair = streaming.pair;
     const std::uint64_t before = pair.a.session().counters().retransmits;
     const TimePoint until = pair.simulation.now() + milliseconds(50);
-    streaming.toA.passes = [&](const ParsedPacket&) { return pair.simulation.now() >= until; };
+    streaming.toA.passes = [&](const wire::ParsedPacket&) { return pair.simulation.now() >= until; };
     pair.simulation.runFor(milliseconds(50));
     const std::uint64_t delivered = streaming.stream.deliveredBytes();
     pair.simulation.runFor(seconds(1));
@@ -194,7 +194,7 @@ TEST(Outage, WholeWindowLost_TrafficGoesOn) {
       ASSERT_TRUE(streaming.streamFor(seconds(3)));
       Pair& pair = streaming.pair;
       const TimePoint until = pair.simulation.now() + outage;
-      const auto open = [&](const ParsedPacket&) { return pair.simulation.now() >= until; };
+      const auto open = [&](const wire::ParsedPacket&) { return pair.simulation.now() >= until; };
       streaming.toA.passes = streaming.toB.passes = open;
       pair.simulation.runFor(outage);
       const std::uint64_t before = streaming.stream.deliveredBytes();

@@ -3,9 +3,9 @@
 
 #include <chrono>
 
+#include "programs/error.h"
 #include "tests/sim/pair.h"
 #include "tests/sim/settings.h"
-#include "tools/perf_error.h"
 #include "tools/simulation/simulation_options.h"
 
 namespace gloo_bypass::sim {

@@ -1,4 +1,4 @@
-"""The direction of dependencies, and the purity of transport/core and transport/wire, checked on the sources.
+"""The direction of dependencies, and the purity of what knows no clock and no socket, checked on the sources.
 
 A rule that exists only in a document does not hold for long.
 """
@@ -14,21 +14,37 @@ MAY_INCLUDE = {
     "compatibility/gloo": [],
     "transport/base": [],
     "transport/wire": ["transport/base"],
+    "transport/channel": ["transport/base"],
+    "transport/matching": ["transport/base", "transport/channel"],
     "transport/capture": ["transport/base", "transport/wire"],
-    "transport/core": ["transport/base", "transport/wire"],
-    "transport/io": ["transport/base", "transport/wire", "transport/core"],
-    "transport/dpdk": ["transport/base", "transport/wire", "transport/capture", "transport/core", "transport/io"],
-    "transport/verbs": ["transport/base", "transport/wire", "transport/core", "transport/io"],
-    "transport/gloo": ["transport/base", "transport/wire", "transport/core", "transport/io", "compatibility/gloo"],
-    "plugin": ["transport"],
+    "transport/core": ["transport/base", "transport/wire", "transport/channel", "transport/matching"],
+    "transport/progress": ["transport/base"],
+    "transport/sessions": ["transport/base", "transport/channel", "transport/progress"],
+    "transport/timing": ["transport/base", "transport/channel", "transport/progress"],
+    "transport/datagram": [
+        "transport/base", "transport/wire", "transport/channel", "transport/core", "transport/progress",
+        "transport/sessions"],
+    "transport/dpdk": [
+        "transport/base", "transport/wire", "transport/capture", "transport/channel", "transport/core",
+        "transport/datagram", "transport/progress"],
+    "transport/udp": [
+        "transport/base", "transport/wire", "transport/channel", "transport/core", "transport/datagram",
+        "transport/progress"],
+    "transport/verbs": [
+        "transport/base", "transport/channel", "transport/matching", "transport/progress", "transport/sessions"],
+    "transport/gloo": [
+        "transport/base", "transport/wire", "transport/channel", "transport/progress", "compatibility/gloo"],
+    "process": ["transport"],
+    "plugin": ["transport", "process", "compatibility/torch"],
     "include/gloo_bypass": [],  # what users compile against: nothing of the sources
-    "device": ["transport", "plugin"],
+    "device": ["transport", "process"],
     "fabric": ["transport/base"],
-    "simulation": ["transport/base", "transport/wire", "transport/core", "fabric"],
-    "tools": ["transport", "plugin", "compatibility/gloo", "fabric", "simulation"],
-    "trainer": ["transport", "plugin"],
+    "simulation": ["transport/base", "transport/wire", "transport/channel", "transport/core", "fabric"],
+    "programs": ["transport/base"],
+    "tools": ["programs", "transport", "process", "compatibility/gloo", "fabric", "simulation"],
+    "trainer": ["programs", "transport", "process", "plugin/gloo_bypass.h"],
 }
-PURE = ["transport/core", "transport/wire", "fabric", "simulation"]
+PURE = ["transport/core", "transport/matching", "transport/wire", "transport/channel", "fabric", "simulation"]
 IMPURE_FILES = ["fabric/description_file.cc"]  # reads the file that the others get as text
 # Time arrives as an argument (std::chrono's durations are fine, its clocks are not), so does entropy; nothing blocks.
 IMPURE_INCLUDES = re.compile(
@@ -37,12 +53,43 @@ IMPURE_INCLUDES = re.compile(
     r"(thread|mutex|shared_mutex|condition_variable|future|semaphore|latch|barrier|stop_token|atomic|random|ctime|"
     r"iostream|fstream|cstdio|filesystem|csignal)$|spdlog/)")
 IMPURE_WORDS = re.compile(
-    r"\b(steady_clock|system_clock|high_resolution_clock|clock_gettime|gettimeofday|monotonicNow|getenv|setenv|environ|rand|srand|"
+    r"\b(steady_clock|system_clock|high_resolution_clock|clock_gettime|gettimeofday|monotonicNow|getenv|setenv|environ|"
+    r"rand|srand|"
     r"random_device|mt19937|thread_local|socket|sleep_for|usleep|nanosleep|__rdtsc|rte_\w+)\b")
 # What a build of Gloo or PyTorch can do, or which one it is: for the headers of compatibility/ only.
 VERSION_CONDITION = re.compile(
-    r"^\s*#\s*(?:if|ifdef|ifndef|elif)\b.*\b((?:GLOO|TORCH)_(?:VERSION|STORE|SHARED)\w*|GLOO_BYPASS_(?:GLOO|TORCH)_\w+)")
-VERSION_FREE = ["transport", "fabric", "simulation", "plugin", "include", "device", "tools", "trainer", "tests", "examples"]
+    r"^\s*#\s*(?:if|ifdef|ifndef|elif)\b.*\b"
+    r"((?:GLOO|TORCH)_(?:VERSION|STORE|SHARED)\w*|GLOO_BYPASS_(?:GLOO|TORCH)_\w+)"
+)
+VERSION_FREE = [
+    "transport", "fabric", "simulation", "process", "plugin", "include", "device", "programs", "tools", "trainer",
+    "tests", "examples"]
+# Whether a back-end is built in is for Meson: it compiles back_end.cc or back_end_missing.cc, and a test's media.
+BACK_END_FOLDERS = ["transport/dpdk", "transport/udp", "transport/verbs"]
+BACK_END_CONDITION = re.compile(
+    r"^\s*#\s*(?:if|ifdef|ifndef|elif|elifdef|elifndef)\b.*(DPDK|RDMA|UDP|VERBS)", re.IGNORECASE)
+# Gloo's own ibverbs transport is not one of the back-ends.
+GLOOS_OWN = re.compile(r"GLOO_BYPASS_GLOO_\w+|GLOO_(?:HAVE|USE)_\w+")
+CXX_FOLDERS = [*VERSION_FREE, "compatibility", "studies"]
+# Every folder that Python lies in, launchers without a suffix and programs of tests included.
+PYTHON_FOLDERS = ["scripts", "python", "install", "tools", "trainer", "examples", "studies", "compatibility", "plugin",
+                  "tests"]
+PYTHON_COLUMNS = 120
+# Which packages of python/gloo_bypass_tools/ a package may import from (itself always): common/ knows none of them.
+PYTHON_MAY_IMPORT = {
+    "common": [],
+    "doctor": ["common"],
+    "rdma_guest": ["common"],
+    "release_root": ["common"],
+    "containers": ["common"],
+    "report": ["common"],
+    "model": ["common", "report"],
+    "fabric_run": ["common", "rdma_guest"],
+    "compare_links": ["common", "report", "fabric_run"],
+    "study": ["common", "report", "model", "fabric_run"],
+}
+PYTHON_IMPORT = re.compile(r"^\s*(?:from|import) (gloo_bypass_tools[.\w]*|\.[.\w]*)(?: import \(?([\w, ]+))?",
+                           re.MULTILINE)
 READS_ENVIRONMENT = re.compile(r"\b(getenv|secure_getenv|environ)\b")
 
 
@@ -91,9 +138,9 @@ def purity_faults(root):
 def environment_faults(root):
     """The environment is read in one file; what starts ranks (trainer/, tools/) may look at RANK and its like."""
     faults = []
-    for folder in ("transport", "fabric", "simulation", "plugin", "device", "include/gloo_bypass"):
+    for folder in ("transport", "fabric", "simulation", "process", "plugin", "device", "include/gloo_bypass"):
         for path in sources(root, folder):
-            if path.relative_to(root).as_posix() == "plugin/environment.cc":
+            if path.relative_to(root).as_posix() == "process/environment.cc":
                 continue
             for number, line in enumerate(without_comments_and_strings(path.read_text()).splitlines(), 1):
                 if READS_ENVIRONMENT.search(line):
@@ -120,7 +167,101 @@ def test_Sources_AllFoldersButCompatibility_AskForNoVersion():
     assert version_faults(ROOT) == []
 
 
-def test_Sources_CoreWireFabricAndSimulation_ArePure():
+def condition_faults(root):
+    faults = []
+    for folder in CXX_FOLDERS:
+        for path in sources(root, folder):
+            if any(path.is_relative_to(root / own) for own in BACK_END_FOLDERS):
+                continue
+            for number, line in enumerate(path.read_text().splitlines(), 1):
+                match = BACK_END_CONDITION.match(GLOOS_OWN.sub("", line))
+                if match:
+                    faults.append(f"{path.relative_to(root)}:{number} depends on {match.group(1)}")
+    return faults
+
+
+def test_Sources_AllFoldersButTheBackEnds_AskForNoBackEnd():
+    assert all(sources(ROOT, folder) for folder in BACK_END_FOLDERS), "nothing to leave out: were the folders moved?"
+    assert condition_faults(ROOT) == []
+
+
+@pytest.mark.parametrize("folder, line, faults", [
+    ("process", "#ifdef GLOO_BYPASS_HAVE_DPDK", 1), ("tests/conformance", "#if defined(TEST_VERBS) && 1", 1),
+    ("tools", '  #  elif __has_include("transport/udp/udp_port.h")', 1), ("transport/udp", "#ifdef UDP_SEGMENT", 0),
+    ("compatibility/gloo", "#if GLOO_BYPASS_GLOO_IBVERBS_UNBOUND", 0), ("plugin", "// #ifdef DPDK", 0),
+])
+def test_Checker_ConditionAboutABackEnd_IsFoundOutsideTheBackEnds(tmp_path, folder, line, faults):
+    (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / folder / "planted.cc").write_text(f"#include <string>\n{line}\n#endif\n")
+    assert len(condition_faults(tmp_path)) == faults
+
+
+def is_python(path):
+    if path.suffix:
+        return path.suffix == ".py"
+    with path.open("rb") as file:
+        return re.match(rb"#!.*\bpython", file.readline()) is not None
+
+
+def python_files(root):
+    return sorted(path for folder in PYTHON_FOLDERS for path in (root / folder).rglob("*")
+                  if path.is_file() and is_python(path))
+
+
+def column_faults(root):
+    return [f"{path.relative_to(root)}:{number} has {len(line)} columns" for path in python_files(root)
+            for number, line in enumerate(path.read_text().splitlines(), 1) if len(line) > PYTHON_COLUMNS]
+
+
+def import_faults(root):
+    """Imports are absolute, so that one sees whose they are."""
+    tree, faults = root / "python" / "gloo_bypass_tools", []
+    for path in sorted(tree.rglob("*.py")):
+        package = path.relative_to(tree).parts[0]
+        for match in PYTHON_IMPORT.finditer(path.read_text()):
+            module, names = match.groups()
+            targets = module.split(".")[1:2] or [name.strip() for name in (names or "").split(",")]
+            for target in targets:
+                if target not in (package, *PYTHON_MAY_IMPORT.get(package, [])):
+                    faults.append(f"{path.relative_to(root)} imports {module}{f', {target}' if target else ''}")
+    return faults
+
+
+def test_Sources_PythonPackages_ImportInOneDirection():
+    packages = {path.parent.name for path in (ROOT / "python" / "gloo_bypass_tools").glob("*/__init__.py")}
+    assert packages == set(PYTHON_MAY_IMPORT)
+    assert import_faults(ROOT) == []
+
+
+@pytest.mark.parametrize("package, line", [
+    ("common", "from gloo_bypass_tools.report import records"), ("report", "    from gloo_bypass_tools import study"),
+    ("report", "import gloo_bypass_tools.model.ring"), ("model", "from . import ring"),
+    ("study", "from .cells import Cell"),
+])
+def test_Checker_PythonImportPlanted_IsFound(tmp_path, package, line):
+    planted = tmp_path / "python" / "gloo_bypass_tools" / package / "planted.py"
+    planted.parent.mkdir(parents=True)
+    planted.write_text(f"from gloo_bypass_tools.common import processes\nimport re\n{line}\n")
+    assert len(import_faults(tmp_path)) == 1
+
+
+def test_Sources_Python_HasShortLines():
+    found = {path.relative_to(ROOT).as_posix() for path in python_files(ROOT)}
+    assert {"scripts/study", "python/gloo_bypass_tools/study/command.py", "tests/study/conftest.py"} <= found
+    assert column_faults(ROOT) == []
+
+
+@pytest.mark.parametrize("name, text", [("scripts/launcher", "#!/usr/bin/python3\n"), ("tests/x/conftest.py", "")])
+def test_Checker_LongLineOfPython_IsFound(tmp_path, name, text):
+    planted = tmp_path / name
+    planted.parent.mkdir(parents=True)
+    planted.write_text(f"{text}{'x' * PYTHON_COLUMNS}\n")
+    assert column_faults(tmp_path) == []
+    planted.write_text(f"{text}{'x' * (PYTHON_COLUMNS + 1)}\n")
+    assert len(column_faults(tmp_path)) == 1
+
+
+def test_Sources_FoldersWithoutClockAndSocket_ArePure():
     assert all(sources(ROOT, folder) for folder in PURE), "nothing to check: were the folders moved?"
     assert purity_faults(ROOT) == []
 
@@ -132,23 +273,26 @@ def test_Sources_TransportAndPlugin_ReadEnvironmentInOneFile():
 @pytest.mark.parametrize("folder, line, check", [
     ("transport/core", "#include <sys/socket.h>", purity_faults),
     ("transport/wire", "#include <mutex>", purity_faults),
+    ("transport/channel", "#include <unistd.h>", purity_faults),
     ("transport/core", "auto now = std::chrono::steady_clock::now();", purity_faults),
     ("transport/core", 'const char* x = getenv("X");', purity_faults),
     ("transport/core", "#include <rte_mbuf.h>", purity_faults),
     ("fabric", "#include <thread>", purity_faults),
     ("fabric", '#include "tools/fabric/mac_table.h"', direction_faults),
-    ("simulation", '#include "transport/io/packet_port.h"', direction_faults),
+    ("simulation", '#include "transport/datagram/packet_port.h"', direction_faults),
     ("simulation", "#include <atomic>", purity_faults),
-    ("transport/core", '#include "transport/io/packet_port.h"', direction_faults),
+    ("transport/core", '#include "transport/datagram/packet_port.h"', direction_faults),
     ("transport/gloo", '#include "transport/dpdk/dpdk_port.h"', direction_faults),
-    ("transport/dpdk", '#include "plugin/settings.h"', direction_faults),
-    ("include/gloo_bypass", '#include "plugin/settings.h"', direction_faults),
+    ("transport/dpdk", '#include "process/settings.h"', direction_faults),
+    ("include/gloo_bypass", '#include "process/settings.h"', direction_faults),
     ("transport/dpdk", 'std::getenv("HOME");', environment_faults),
     ("compatibility/gloo", '#include "transport/gloo/device.h"', direction_faults),
     ("transport/verbs", '#include "compatibility/gloo/transport.h"', direction_faults),
     ("transport/gloo", "#if GLOO_BYPASS_GLOO_SHARED_STORE", version_faults),
     ("tests/plugin", "#ifdef GLOO_BYPASS_TORCH_LAZY_INIT", version_faults),
     ("tools", "#if GLOO_VERSION > 500", version_faults),
+    ("programs", '#include "tools/perf_options.h"', direction_faults),
+    ("tools", '#include "trainer/options.h"', direction_faults),
 ])
 def test_Checker_FaultPlanted_IsFound(tmp_path, folder, line, check):
     (tmp_path / folder).mkdir(parents=True)
@@ -158,5 +302,6 @@ def test_Checker_FaultPlanted_IsFound(tmp_path, folder, line, check):
 
 def test_Checker_WordInCommentOrString_IsIgnored(tmp_path):
     (tmp_path / "transport/core").mkdir(parents=True)
-    (tmp_path / "transport/core/clean.cc").write_text('// no socket, no rand\nconst char* text = "socket";\n/* getenv\n rand */\n')
+    (tmp_path /
+     "transport/core/clean.cc").write_text('// no socket, no rand\nconst char* text = "socket";\n/* getenv\n rand */\n')
     assert purity_faults(tmp_path) == []

@@ -1,4 +1,5 @@
-"""A double of fabric-run: takes its command line, writes what a run leaves behind. FAULTS maps a transport to 'fail', 'hang' or 'wrong'."""
+"""A double of fabric-run: takes its command line, writes what a run leaves behind. FAULTS maps a transport to 'fail',
+'hang' or 'wrong'."""
 
 import json
 import os
@@ -25,7 +26,8 @@ def main(arguments):
     if "--model" in arguments:
         conftest.write_training_run(output, events=int(value(arguments, "--steps")), transport=transport)
         return 0
-    plan = conftest.plan_for(bytes=int(value(arguments, "-b")), rounds=int(value(arguments, "--rounds")), ranks=int(value(arguments, "--ranks")))
+    plan = conftest.plan_for(bytes=int(value(arguments, "-b")), rounds=int(value(arguments, "--rounds")),
+                             ranks=int(value(arguments, "--ranks")))
     cell = conftest.cells.Cell("300ms", transport, "default", 0.0)
     conftest.write_run(output, plan, cell, [0.5] * plan.rounds, wrong=3 if fault == "wrong" else 0)
     return 0

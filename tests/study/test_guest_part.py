@@ -1,26 +1,32 @@
-"""Studies over RDMA, and TCP beside it: command lines, the guest's part, what is left out and why, and what is compared with what."""
+"""Studies over RDMA, and TCP beside it: command lines, the guest's part, what is left out and why, and what is compared
+with what."""
 
 import json
 from dataclasses import replace
 
 import pytest
 from conftest import MACHINE, write_run
-from gloo_bypass_report.records import RecordError
-from gloo_bypass_report.results import ResultsFolder
-from gloo_bypass_study import cells, command, estimates, guest_part, rendering, sweep_cells, sweep_prediction, sweep_reading, sweep_tables, sweeps, training, transports
+from gloo_bypass_tools.report.records import RecordError
+from gloo_bypass_tools.report.results import ResultsFolder
+from gloo_bypass_tools.study import (catalogue, cells, command, estimates, guest_part, rendering, sweep_cells,
+                                     sweep_prediction, sweep_reading, sweep_tables, sweeps, training, transports)
 
-PROGRAMS = cells.Programs("fabric-run", "fabric", "all_reduce_perf", "python3", "rank_probe.py", "ddp_train", "capture_analyser")
-WORLD_SIZE, LOSS = training.STUDIES["world-size"], sweeps.STUDIES["loss"]
+PROGRAMS = cells.Programs("fabric-run", "fabric", "all_reduce_perf", "python3", "rank_probe.py", "ddp_train",
+                          "capture_analyser")
+WORLD_SIZE, LOSS = catalogue.STUDIES["world-size"], catalogue.STUDIES["loss"]
 ALL_FOUR = ("TCP", "DPDK", "TCP-netem", "RDMA")
 THERE = ("TCP-netem", "RDMA")
 
 
 def training_plan(**changes):
-    return training.TrainingPlan(**({"study": "world-size", "scale": "small", "transports": ALL_FOUR, "variants": ("ws=2",), "guest": THERE} | changes))
+    return training.TrainingPlan(
+        **({"study": "world-size", "scale": "small", "transports": ALL_FOUR, "variants": ("ws=2",), "guest": THERE}
+           | changes))
 
 
 def words(transport, **changes):
-    return training.command_of(training_plan(**changes), WORLD_SIZE.variant("ws=2"), training.TrainingCell("ws=2", transport), PROGRAMS, "/out")
+    return training.command_of(training_plan(**changes), WORLD_SIZE.variant("ws=2"),
+                               training.TrainingCell("ws=2", transport), PROGRAMS, "/out")
 
 
 def value(listed, flag):
@@ -31,31 +37,37 @@ def value(listed, flag):
 def test_command_inTheGuest_HasLinksOfTheKernelAndASmallModel(transport, kind):
     listed = words(transport)
     assert (value(listed, "--transport"), value(listed, "--links"), value(listed, "--where")) == (kind, "netem", "host")
-    assert (value(listed, "--model"), value(listed, "--seq-length"), value(listed, "--interval")) == ("tiny", "8", "3.0")
+    assert (value(listed, "--model"), value(listed, "--seq-length"), value(listed,
+                                                                           "--interval")) == ("tiny", "8", "3.0")
     assert "--samples" not in listed and "--capture" in listed and value(listed, "--step-markers") == "{markers}"
     assert ("--env" in listed) == (kind == "RDMA")
 
 
 def test_command_rdmaOnThisMachine_IsTheStudysOwnModel():
     listed = words("RDMA", guest=())
-    assert (value(listed, "--model"), value(listed, "--seq-length"), value(listed, "--interval")) == ("distilgpt2", "64", "1.0")
+    assert (value(listed, "--model"), value(listed, "--seq-length"), value(listed,
+                                                                           "--interval")) == ("distilgpt2", "64", "1.0")
     assert value(words("DPDK"), "--model") == "distilgpt2" and "--where" not in words("DPDK")
 
 
 def test_command_flapInTheGuest_GoesOnUntilTheRanksTrain():
-    plan = sweeps.SweepPlan(study="flap", scale="small", transports=("TCP", "RDMA"), guest=("RDMA",), model="tiny", steps=40)
-    counts = [sum(word.startswith("at=") for word in sweep_cells.command_of(plan, sweeps.STUDIES["flap"], training.TrainingCell("200ms", one), PROGRAMS, "/out"))
-              for one in ("TCP", "RDMA")]
+    plan = sweeps.SweepPlan(study="flap", scale="small", transports=("TCP", "RDMA"), guest=("RDMA",), model="tiny",
+                            steps=40)
+    counts = [
+        sum(
+            word.startswith("at=") for word in sweep_cells.command_of(
+                plan, catalogue.STUDIES["flap"], training.TrainingCell("200ms", one), PROGRAMS, "/out"))
+        for one in ("TCP", "RDMA")]
     assert counts == [sweeps.TIMES_DOWN, sweeps.GUEST_TIMES_DOWN]
     # Training that lasts as long as that has as many.
     run = {"cell": {"transport": "RDMA"}, "step_slowest_s": [3.0] * 100, "ar_slowest_s": [0.2] * 99 + [1.2]}
-    point = sweeps.STUDIES["flap"].variant("200ms")
+    point = catalogue.STUDIES["flap"].variant("200ms")
     assert sweep_tables.times_down(run, plan, point) == round(300 / 10.2)
     assert max(sweep_tables.lost_times(run, plan, point)) == pytest.approx(1.0)
 
 
 def test_flap_downInMostSteps_HasNoTimeLost():
-    plan, point = sweeps.SweepPlan(study="flap", scale="small"), sweeps.STUDIES["flap"].variant("200ms")
+    plan, point = sweeps.SweepPlan(study="flap", scale="small"), catalogue.STUDIES["flap"].variant("200ms")
     run = {"cell": {"transport": "TCP"}, "step_slowest_s": [4.4] * 15, "ar_slowest_s": [0.4] * 15}
     assert sweep_tables.lost_times(run, plan, point) == []
 
@@ -67,30 +79,38 @@ def test_limits_inTheGuest_AreLonger():
 
 def test_memory_ofTheGuest_IsForTheLargestCell():
     assert guest_part.memory_for_training(2, "tiny") == guest_part.LEAST_MIB == guest_part.memory_for_reduces(4, 2**20)
-    assert guest_part.memory_for_training(4, "distilgpt2") > 4 * 3000 and guest_part.memory_for_reduces(4, 2**30) > 4 * 5 * 1024
+    assert guest_part.memory_for_training(4, "distilgpt2") > 4 * 3000 and guest_part.memory_for_reduces(
+        4, 2**30) > 4 * 5 * 1024
 
 
-@pytest.mark.parametrize("listed, found", [
-    (ALL_FOUR, [("DPDK", "TCP"), ("RDMA", "TCP-netem")]), (("TCP", "RDMA"), []), (("RDMA", "TCP-netem", "DPDK"), [("TCP-netem", "RDMA")])])
+@pytest.mark.parametrize("listed, found", [(ALL_FOUR, [("DPDK", "TCP"), ("RDMA", "TCP-netem")]), (("TCP", "RDMA"), []),
+                                           (("RDMA", "TCP-netem", "DPDK"), [("TCP-netem", "RDMA")])])
 def test_compared_transports_AreThoseOnOneMachine(listed, found):
-    assert transports.compared(training_plan(transports=listed, guest=tuple(one for one in listed if one in THERE))) == found
+    assert transports.compared(training_plan(transports=listed, guest=tuple(one for one in listed
+                                                                            if one in THERE))) == found
 
 
 def test_model_rdmaOverEqualEdges_IsAnnouncedAndRead():
     plan = sweeps.SweepPlan(study="loss", scale="small", bytes=4 * 2**20)
     tcp, netem, rdma = (sweep_prediction.reduce_s(plan, LOSS.variant("0"), one) for one in ("TCP", "TCP-netem", "RDMA"))
-    # A notice and the data: two ways an iteration; announcement, question, data and completion: four of two iterations, and twelve begin and end.
+    # A notice and the data: two ways an iteration; announcement, question, data and completion: four of two iterations,
+    # and twelve begin and end.
     assert tcp == netem == pytest.approx(12 * 5e-3, rel=0.1) and rdma == pytest.approx(30 * 5e-3, rel=0.1)
 
 
 def test_reading_rdmaSweep_CountsWhatTheDevicesBeganAnew(tmp_path):
-    plan, cell = sweeps.SweepPlan(study="loss", scale="small", rounds=2, bytes=4 * 2**20), training.TrainingCell("random-1", "RDMA")
+    plan, cell = sweeps.SweepPlan(study="loss", scale="small", rounds=2,
+                                  bytes=4 * 2**20), training.TrainingCell("random-1", "RDMA")
     folder, _ = write_run(tmp_path / "run", plan.of_reduce(LOSS.variant("random-1")), cell)
     record = json.loads((folder / "fabric.json").read_text())
-    record |= {"links": "netem", "kernel": "6.1", "processor": "QEMU", "edges": [one | {"offered_bytes": None} for one in record["edges"]]}
+    record |= {
+        "links": "netem", "kernel": "6.1", "processor": "QEMU",
+        "edges": [one | {"offered_bytes": None} for one in record["edges"]]}
     (folder / "fabric.json").write_text(json.dumps(record))
     found = sweep_reading.run_of(folder, plan, LOSS, cell)
-    assert found["resent"] == {"retransmitted": None, "timeouts": 6} and found["fabric"]["offered_bytes"] is None and found["fabric"]["netem"] == "Linux 6.1 on QEMU"
+    assert found["resent"] == {
+        "retransmitted": None, "timeouts": 6
+    } and found["fabric"]["offered_bytes"] is None and found["fabric"]["netem"] == "Linux 6.1 on QEMU"
 
 
 @pytest.fixture
@@ -106,21 +126,25 @@ def study(*arguments):
 
 def test_study_withTransportsOfTheGuest_TakesOverItsPart(doubled, capsys):
     results = doubled()
-    assert study("world-size", "--variants", "ws=2", "--steps", 3, "--transports", "TCP,TCP-netem,RDMA", "--repeats", 2, "--output", results) == 0
+    assert study("world-size", "--variants", "ws=2", "--steps", 3, "--transports", "TCP,TCP-netem,RDMA", "--repeats", 2,
+                 "--output", results) == 0
     record = json.loads((results / "results.json").read_text())
     assert [(run["cell"]["transport"], run["repeat"], run["folder"].split("/")[0]) for run in record["runs"]] == [
         ("TCP", 1, "raw"), ("TCP", 2, "raw"), *((one, repeat, "guest") for repeat in (1, 2) for one in THERE)]
-    assert all((results / run["folder"] / "fabric.json").exists() for run in record["runs"]) and record["state"] == "complete"
+    assert all((results / run["folder"] / "fabric.json").exists()
+               for run in record["runs"]) and record["state"] == "complete"
     assert record["guest"]["machine"]["kernel"] and all((results / stage["log"]).exists() for stage in record["stages"])
     assert "--memory 4096" in (results / "logs" / "guest.log").read_text()
     page = (results / "index.html").read_text()
-    assert "Measured and modelled, the tiny model" in page and "<th>RDMA, guest</th>" in page and "whose processor is emulated" in page
+    assert "Measured and modelled, the tiny model" in page and "<th>RDMA, guest</th>" in page and ("whose processor is "
+                                                                                                  "emulated") in page
     assert "ws=2, in the guest: the parameters end bit for bit the same" in capsys.readouterr().out
 
 
 def test_study_ofSlowEdges_HasOneGuestForAllCells(undrawn, doubled):
     results = doubled()
-    assert study("edge-latency", "--variants", "base,300ms", "--losses", "0", "--repeats", 1, "--transports", "TCP,RDMA", "--output", results) == 0
+    assert study("edge-latency", "--variants", "base,300ms", "--losses", "0", "--repeats", 1, "--transports",
+                 "TCP,RDMA", "--output", results) == 0
     record = json.loads((results / "results.json").read_text())
     assert len([stage for stage in record["stages"] if "in the guest" in stage["name"]]) == 1
     assert [run["cell"]["transport"] for run in record["runs"]] == ["TCP"] * 4 + ["RDMA"] * 4
@@ -131,7 +155,8 @@ def test_study_guestThatFails_KeepsTheOthersAndSaysWhy(doubled, capsys):
     assert study("flap", "--variants", "none", "--transports", "TCP,RDMA", "--output", results) == 1
     record = json.loads((results / "results.json").read_text())
     assert [run["cell"]["transport"] for run in record["runs"]] == ["TCP"] and record["state"] == "failed"
-    assert "out of memory" in capsys.readouterr().out and "<b>RDMA</b> was not run: in the guest, 1 runs: RDMA exited" in (results / "index.html").read_text()
+    assert "out of memory" in capsys.readouterr(
+    ).out and "<b>RDMA</b> was not run: in the guest, 1 runs: RDMA exited" in (results / "index.html").read_text()
 
 
 def test_study_runThatFailsInTheGuest_LeavesTheOthersOfIt(undrawn, doubled, capsys):
@@ -139,7 +164,8 @@ def test_study_runThatFailsInTheGuest_LeavesTheOthersOfIt(undrawn, doubled, caps
     assert study("loss", "--variants", "0", "--transports", "TCP-netem,RDMA", "--output", results) == 1
     record = json.loads((results / "results.json").read_text())
     assert [run["cell"]["transport"] for run in record["runs"]] == ["TCP-netem"]
-    assert [one["log"].split("/")[0] for one in record["failures"]] == ["guest"] and "in the guest: repeat 1" in capsys.readouterr().out
+    assert [one["log"].split("/")[0]
+            for one in record["failures"]] == ["guest"] and "in the guest: repeat 1" in capsys.readouterr().out
 
 
 def test_study_bucketsOfATinyModel_AreLeftOutAndSaid(undrawn, doubled, capsys):
@@ -148,7 +174,8 @@ def test_study_bucketsOfATinyModel_AreLeftOutAndSaid(undrawn, doubled, capsys):
     one, = json.loads((results / "results.json").read_text())["left_out"]
     assert one["what"] == "RDMA" and one["why"].startswith("in the guest the tiny model trains")
     assert "RDMA is left out: in the guest the tiny model trains" in capsys.readouterr().out
-    assert study("bucket", "--transports", "RDMA", "--output", results.with_name("other")) == 2 and not results.with_name("other").exists()
+    assert study("bucket", "--transports", "RDMA", "--output",
+                 results.with_name("other")) == 2 and not results.with_name("other").exists()
     assert capsys.readouterr().err.startswith("study: RDMA: in the guest the tiny model trains")
 
 
@@ -170,7 +197,8 @@ def test_study_withoutAGuest_RunsTheOthersAndSaysWhy(undrawn, doubled, monkeypat
     monkeypatch.setattr(command.place, "choose", refuse)
     assert study("flap", "--variants", "none", "--transports", "TCP,RDMA", "--output", results) == 1
     assert "RDMA is left out: the guest cannot be had: no <kernel>" in capsys.readouterr().out
-    assert json.loads((results / "results.json").read_text())["left_out"] == [{"what": "RDMA", "why": "the guest cannot be had: no <kernel>"}]
+    assert json.loads((results / "results.json").read_text())["left_out"] == [{
+        "what": "RDMA", "why": "the guest cannot be had: no <kernel>"}]
     assert study("flap", "--transports", "RDMA", "--output", results.with_name("other")) == 2
     assert capsys.readouterr().err == "study: RDMA: the guest cannot be had: no <kernel>\n"
 
@@ -184,35 +212,48 @@ def test_order_ofAnotherKind_IsRefused(tmp_path):
 
 
 def run_record(transport, sha):
-    return {"cell": {"variant": "none", "transport": transport}, "repeat": 1, "folder": "raw/none", "t_step_s": [0.1] * 3, "t_ar_s": [0.01] * 3, "t_exposed_s": [0.01] * 3,
-            "step_slowest_s": [0.1] * 3, "ar_slowest_s": [0.01] * 3, "sha256": sha, "lost_frames": 0, "limited_by": "", "ranks": [],
-            "capture": {"events": [{"bytes": 4e5, "seconds": 0.1}], "bytes_by_kind": {}, "matrix": {phase: [{"from": "10.77.0.2", "to": "10.77.0.3", "bytes": 4e5}] for phase in ("before", "training")}}}
+    return {
+        "cell": {"variant": "none", "transport": transport}, "repeat": 1, "folder": "raw/none", "t_step_s": [0.1] * 3,
+        "t_ar_s": [0.01] * 3, "t_exposed_s": [0.01] * 3, "step_slowest_s": [0.1] * 3, "ar_slowest_s": [0.01] * 3,
+        "sha256": sha, "lost_frames": 0, "limited_by": "", "ranks": [], "capture": {
+            "events": [{"bytes": 4e5, "seconds": 0.1}], "bytes_by_kind": {}, "matrix": {
+                phase: [{"from": "10.77.0.2", "to": "10.77.0.3", "bytes": 4e5}] for phase in ("before", "training")}}}
 
 
 def test_render_sweep_ComparesOnOneMachineOnly(tmp_path):
-    plan = sweeps.SweepPlan(study="flap", scale="small", transports=ALL_FOUR, variants=("none",), guest=THERE, model="tiny", steps=3)
+    plan = sweeps.SweepPlan(study="flap", scale="small", transports=ALL_FOUR, variants=("none",), guest=THERE,
+                            model="tiny", steps=3)
     folder = ResultsFolder.create(tmp_path / "study")
     runs = [run_record(one, "b" * 64 if one in THERE else "a" * 64) for one in ALL_FOUR]
-    folder.write_json("results.json", {"schema": "gloo-bypass/study/1", "study": "flap", "state": "complete", "plan": plan.as_record(), "machine": MACHINE, "failures": [],
-                                       "kernel_tcp": {"congestion_control": "bbr"}, "environment": {}, "stages": [], "repeat_command": "scripts/study flap", "runs": runs,
-                                       "guest": {"machine": {"cores": 2, "processor": "QEMU <TCG>", "kernel": "6.1"}}})
+    folder.write_json(
+        "results.json", {
+            "schema": "gloo-bypass/study/1", "study": "flap", "state": "complete", "plan": plan.as_record(),
+            "machine": MACHINE, "failures": [], "kernel_tcp": {"congestion_control": "bbr"}, "environment": {},
+            "stages": [], "repeat_command": "scripts/study flap", "runs": runs, "guest": {
+                "machine": {"cores": 2, "processor": "QEMU <TCG>", "kernel": "6.1"}}})
     _, _, _, made = rendering.render(folder)
     page = folder.place("index.html").read_text()
     assert "<th>DPDK / TCP</th><th>RDMA / TCP-netem</th>" in page and "2 cores of QEMU &lt;TCG&gt;, Linux 6.1" in page
-    assert [(one.label, one.met) for one in made.targets] == [("parameters at the end, 2 runs", True), ("parameters at the end, 2 runs in the guest", True)]
+    assert [(one.label, one.met) for one in made.targets] == [("parameters at the end, 2 runs", True),
+                                                              ("parameters at the end, 2 runs in the guest", True)]
 
 
 def test_limit_straggler_IsLongerInTheGuestToo():
     plan = sweeps.SweepPlan(study="stragglers", scale="small", transports=("TCP", "RDMA"), guest=("RDMA",), steps=3)
-    study_of = sweeps.STUDIES["stragglers"]
+    study_of = catalogue.STUDIES["stragglers"]
     limits = [sweep_cells.run_limit_s(plan, study_of, training.TrainingCell(name, "RDMA")) for name in ("free", "0.25")]
     assert limits[1] == 4 * limits[0]
 
 
-@pytest.mark.parametrize("changes, study_of, low, high", [
-    # DistilGPT2, 25 steps over two transports; half of it on four ranks; the tiny model in the guest, four steps.
-    ({"transports": ("TCP", "DPDK"), "guest": (), "steps": 0}, WORLD_SIZE, 3, 8), ({"transports": ("TCP",), "guest": (), "steps": 0, "variants": ("ws=4",)}, WORLD_SIZE, 2, 6),
-    ({"transports": THERE}, WORLD_SIZE, 1, 4), ({"transports": ("RDMA",), "guest": ("RDMA",), "guest_model": "distilgpt2", "steps": 0}, WORLD_SIZE, 120, 3000)])
+@pytest.mark.parametrize(
+    "changes, study_of, low, high",
+    [
+        # DistilGPT2, 25 steps over two transports; half of it on four ranks; the tiny model in the guest, four steps.
+        ({"transports": ("TCP", "DPDK"), "guest": (), "steps": 0}, WORLD_SIZE, 3, 8),
+        ({"transports": ("TCP",), "guest": (), "steps": 0, "variants": ("ws=4",)}, WORLD_SIZE, 2, 6),
+        ({"transports": THERE}, WORLD_SIZE, 1, 4),
+        ({"transports": ("RDMA",), "guest": ("RDMA",), "guest_model": "distilgpt2", "steps": 0}, WORLD_SIZE, 120, 3000)
+    ])
 def test_estimate_training_IsMinutesOrHours(changes, study_of, low, high):
     plan = training_plan(**changes)
     found_s = estimates.training_study_s(plan, study_of, 2)
@@ -222,9 +263,10 @@ def test_estimate_training_IsMinutesOrHours(changes, study_of, low, high):
 
 @pytest.mark.parametrize("name", ["flap", "loss", "stragglers"])
 def test_estimate_sweep_IsLongerInTheGuest(name):
-    study_of = sweeps.STUDIES[name]
+    study_of = catalogue.STUDIES[name]
     scale = study_of.scales["small"]
-    plan = sweeps.SweepPlan(study=name, scale="small", variants=tuple(point.name for point in study_of.points), transports=("RDMA",), steps=scale.steps or 3, bytes=scale.bytes,
-                            rounds=scale.rounds, model=study_of.model)
+    plan = sweeps.SweepPlan(study=name, scale="small", variants=tuple(point.name for point in study_of.variants),
+                            transports=("RDMA",), steps=scale.steps or 3, bytes=scale.bytes, rounds=scale.rounds,
+                            model=study_of.model)
     there = replace(plan, guest=("RDMA",), guest_model=study_of.model)
     assert estimates.sweep_s(plan, study_of, 2) < estimates.sweep_s(there, study_of, 2)

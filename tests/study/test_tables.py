@@ -4,8 +4,8 @@ import csv
 
 import pytest
 from conftest import RUNS, STUDY, plan_for, run_record, study_folder
-from gloo_bypass_report.records import RecordError
-from gloo_bypass_study import catalogue, rendering, tables
+from gloo_bypass_tools.report.records import RecordError
+from gloo_bypass_tools.study import catalogue, rendering, tables
 
 
 def rows(runs=None, **changes):
@@ -20,7 +20,9 @@ def test_rows_recordedRuns_HaveMediansAndTheSlowest():
 
 
 def test_rows_repeats_AreOfAllSamples():
-    found = tables.row_at(rows([run_record("300ms", "TCP", "default", (1.0, 9.0)), run_record("300ms", "TCP", "default", (2.0, 3.0))]), "300ms", "default")
+    found = tables.row_at(
+        rows([run_record("300ms", "TCP", "default", (1.0, 9.0)),
+              run_record("300ms", "TCP", "default", (2.0, 3.0))]), "300ms", "default")
     one = found.measured["TCP"]
     assert (one.median_s, one.p99_s, one.samples, len(one.runs)) == (2.5, 9.0, 4, 2)
 
@@ -54,7 +56,8 @@ def test_targets_farEdge_SayWhatIsReached():
 
 
 def test_targets_slowEdge_AreOfEveryTransport():
-    study, plan = catalogue.EDGE_BANDWIDTH, plan_for(study="edge-bandwidth", variants=("50Mbit",), losses=(0.0,), lossy=())
+    study = catalogue.STUDIES["edge-bandwidth"]
+    plan = plan_for(study="edge-bandwidth", variants=("50Mbit",), losses=(0.0,), lossy=())
     runs = [run_record("50Mbit", "TCP", "default", (4.3,)), run_record("50Mbit", "DPDK", "default", (5.5,))]
     found = tables.targets_of(plan, study, tables.rows_of(plan, study, runs))
     assert [(one.label, one.met) for one in found] == [("50 Mbit/s over TCP", True), ("50 Mbit/s over DPDK", False)]
@@ -62,7 +65,8 @@ def test_targets_slowEdge_AreOfEveryTransport():
 
 def test_shares_ofTcpsTime_AddUpToIt():
     one, = tables.shares_of(plan_for(), STUDY, rows())
-    assert (one.transport_s, one.pipeline_s, one.rest_s) == (pytest.approx(3.15), pytest.approx(0.3), pytest.approx(0.75))
+    assert (one.transport_s, one.pipeline_s, one.rest_s) == (pytest.approx(3.15), pytest.approx(0.3),
+                                                             pytest.approx(0.75))
     assert one.transport_s + one.pipeline_s + one.rest_s == pytest.approx(one.total_s)
     assert one.growth == pytest.approx(4.2 / 0.4) and one.published_growth == pytest.approx(76.027 / 21.010)
     assert one.modelled_growth == pytest.approx(one.published_growth, rel=0.25)
@@ -73,7 +77,9 @@ def test_shares_withoutTcp_AreNone():
 
 
 def test_windows_ofBothTransports_AreBytes():
-    found = {(one.row.variant, one.row.segment, one.row.loss_percent, one.transport): one for one in tables.windows_of(rows(), plan_for().settings)}
+    found = {(one.row.variant, one.row.segment, one.row.loss_percent, one.transport): one
+             for one in tables.windows_of(rows(),
+                                          plan_for().settings)}
     tcp, dpdk = found["300ms", "default", 0.0, "TCP"], found["300ms", "default", 0.0, "DPDK"]
     assert (tcp.window_bytes, tcp.control, tcp.retransmitted) == (700 * 1448, "cubic", 2)
     assert (dpdk.window_bytes, dpdk.control, dpdk.lost_frames, dpdk.repair_frames) == (5_000_000, "bbr", 2, 6)
@@ -84,7 +90,8 @@ def test_render_folder_WritesEverythingAndTheSameAgain(tmp_path):
     folder = study_folder(tmp_path / "study")
     record, plan, _, made = rendering.render(folder)
     page = folder.place("index.html").read_text()
-    assert "A Processor &lt;script&gt;" in page and "<script" not in page and "http" not in page.replace("https://", "http://").split("</style>")[1]
+    assert "A Processor &lt;script&gt;" in page and "<script" not in page and "http" not in page.replace(
+        "https://", "http://").split("</style>")[1]
     assert "76.0 s" in page and "not reached" in page
     lines = list(csv.DictReader(folder.place("summary.csv").open()))
     assert len(lines) == 7 and float(lines[0]["median_s"]) == pytest.approx(0.4)
@@ -97,7 +104,8 @@ def test_render_rdmaInTheGuest_SaysWhereItWas(tmp_path):
     run = run_record("300ms", "RDMA", "default", [8.0])
     run["fabric"]["netem"] = "Linux 6.1.0 on QEMU TCG CPU"
     sentence = tables.elsewhere_of(tables.rows_of(plan_for(transports=("TCP", "RDMA")), STUDY, [run]))
-    assert sentence == ["RDMA: ranks, and links made by the kernel's netem, were on Linux 6.1.0 on QEMU TCG CPU: another machine's processor time, the same delays."]
+    assert sentence == ["RDMA: ranks, and links made by the kernel's netem, were on Linux 6.1.0 on QEMU TCG CPU: "
+                        "another machine's processor time, the same delays."]
     folder = study_folder(tmp_path / "study", plan=plan_for(transports=("TCP", "RDMA")).as_record(), runs=[run])
     rendering.render(folder)
     assert "Linux 6.1.0 on QEMU TCG CPU" in folder.place("index.html").read_text()
@@ -116,7 +124,8 @@ def test_render_nothingMeasured_IsAPageStill(tmp_path):
     assert "Nothing was measured." in folder.place("index.html").read_text()
 
 
-@pytest.mark.parametrize("changes, said", [({"schema": "x"}, "schema 'x'"), ({"study": "other"}, "'other' is none of edge-latency"),
+@pytest.mark.parametrize("changes, said", [({"schema": "x"}, "schema 'x'"),
+                                           ({"study": "other"}, "'other' is none of edge-latency"),
                                            ({"plan": {}}, "the plan is not whole"), ({"runs": 3}, "'runs' is 3")])
 def test_render_otherFolder_IsRefused(tmp_path, changes, said):
     with pytest.raises(RecordError, match=said):

@@ -1,4 +1,5 @@
-"""The studies of training: how a run is started, what is read of it, its tables, and one with the programs themselves."""
+"""The studies of training: how a run is started, what is read of it, its tables, and one with the programs
+themselves."""
 
 import json
 import os
@@ -8,13 +9,15 @@ from pathlib import Path
 
 import pytest
 from conftest import MACHINE, ROOT, right_to_namespaces, write_training_run
-from gloo_bypass_report.records import RecordError
-from gloo_bypass_report.results import ResultsFolder
-from gloo_bypass_study import cells, command, prediction, rendering, training, training_prediction, training_reading, training_tables
+from gloo_bypass_tools.report.records import RecordError
+from gloo_bypass_tools.report.results import ResultsFolder
+from gloo_bypass_tools.study import (catalogue, cells, command, prediction, rendering, training, training_prediction,
+                                     training_reading, training_tables)
 
-STUDY = training.STUDIES["world-size"]
+STUDY = catalogue.STUDIES["world-size"]
 TCP2 = training.TrainingCell("ws=2", "TCP")
-PROGRAMS = cells.Programs("fabric-run", "fabric", "all_reduce_perf", "python3", "rank_probe.py", "ddp_train", "capture_analyser")
+PROGRAMS = cells.Programs("fabric-run", "fabric", "all_reduce_perf", "python3", "rank_probe.py", "ddp_train",
+                          "capture_analyser")
 
 
 def plan_for(**changes):
@@ -26,10 +29,13 @@ def event(size=656e6, seconds=4.0):
 
 
 def run_record(variant, transport, events, sha="a" * 64):
-    return {"cell": {"variant": variant, "transport": transport}, "repeat": 1, "folder": "raw/none", "t_step_s": [10.0, 20.0], "t_ar_s": [5.0, 4.0],
-            "loss": 3.0, "sha256": sha, "lost_frames": 0, "ranks": [], "capture": {
-                "events": events, "total_bytes": 2e9, "total_s": 40.0, "faults": [], "bytes_by_kind": {},
-                "matrix": {"before": [{"from": "10.77.0.2", "to": "10.77.0.3", "bytes": 327e6}], "training": [{"from": "10.77.0.3", "to": "10.77.0.2", "bytes": 1e9}]}}}
+    return {
+        "cell": {"variant": variant,
+                 "transport": transport}, "repeat": 1, "folder": "raw/none", "t_step_s": [10.0, 20.0],
+        "t_ar_s": [5.0, 4.0], "loss": 3.0, "sha256": sha, "lost_frames": 0, "ranks": [], "capture": {
+            "events": events, "total_bytes": 2e9, "total_s": 40.0, "faults": [], "bytes_by_kind": {}, "matrix": {
+                "before": [{"from": "10.77.0.2", "to": "10.77.0.3", "bytes": 327e6}],
+                "training": [{"from": "10.77.0.3", "to": "10.77.0.2", "bytes": 1e9}]}}}
 
 
 def row(rows, variant, metric, statistic):
@@ -37,15 +43,18 @@ def row(rows, variant, metric, statistic):
 
 
 def test_command_variant_IsTheTrainersOptions():
-    listed = training.command_of(plan_for(), training.TrainingVariant("x", ranks=4, batch=16, bits=64, barrier=True), training.TrainingCell("x", "DPDK"), PROGRAMS, "/out")
-    for flag, value in (("--ranks", "4"), ("--batch-size", "16"), ("--precision", "fp64"), ("--step-markers", "{markers}"), ("--metrics", "/out/metrics-{rank}.jsonl")):
+    listed = training.command_of(plan_for(), training.TrainingVariant("x", ranks=4, batch=16, bits=64, barrier=True),
+                                 training.TrainingCell("x", "DPDK"), PROGRAMS, "/out")
+    for flag, value in (("--ranks", "4"), ("--batch-size", "16"), ("--precision", "fp64"),
+                        ("--step-markers", "{markers}"), ("--metrics", "/out/metrics-{rank}.jsonl")):
         assert listed[listed.index(flag) + 1] == value
     assert "--barrier" in listed and "--capture" in listed and "GLOO_BYPASS_CONGESTION_CONTROL=bbr" in listed
 
 
-@pytest.mark.parametrize("study, variant, steps", [("batch-size", "bs=8", 25), ("batch-size", "bs=16", 12), ("world-size", "ws=4", 12)])
+@pytest.mark.parametrize("study, variant, steps", [("batch-size", "bs=8", 25), ("batch-size", "bs=16", 12),
+                                                   ("world-size", "ws=4", 12)])
 def test_steps_epoch_AreThePublishedOnes(study, variant, steps):
-    one = training.STUDIES[study].variant(variant)
+    one = catalogue.STUDIES[study].variant(variant)
     assert training.steps_of(plan_for(steps=0), one) == steps and training.steps_of(plan_for(steps=4), one) == 4
     assert training.steps_of(plan_for(steps=99), one) == steps
 
@@ -60,7 +69,9 @@ def test_eventBytes_twoRanks_ArePayloadAndHeaders():
 
 def test_rows_sampledFigures_StandBesideThePublished():
     plan = plan_for(variants=("ws=2",))
-    rows = training_tables.rows_of(plan, STUDY, [run_record("ws=2", "TCP", [event(100e6, 1.0), event(200e6, 4.0), event(600e6, 6.0)])])
+    rows = training_tables.rows_of(plan, STUDY, [
+        run_record("ws=2", "TCP",
+                   [event(100e6, 1.0), event(200e6, 4.0), event(600e6, 6.0)])])
     one = row(rows, "ws=2", "bytes_per_event", "median")
     assert (one.published, one.measured["TCP"]) == (656.271, 200.0) and one.model["TCP"] == pytest.approx(685, rel=0.01)
     assert row(rows, "ws=2", "th_peak", "max").measured["TCP"] == pytest.approx(800.0)
@@ -89,7 +100,8 @@ def test_targets_bytesWithFewAcknowledgements_AreWithinWhatTcpMaySend():
     assert made.frames / made.fewest == pytest.approx(1.02, abs=0.005)
     found = [training_tables.targets_of(plan, STUDY, [run_record("ws=4", "TCP", [event(size)])])[0]
              for size in (made.frames * 1.004, (made.frames + made.fewest) / 2, made.fewest, made.fewest * 0.993)]
-    assert [(one.met, one.measured) for one in found] == [(True, "+0.40 %"), (True, "+0.00 %"), (True, "+0.00 %"), (False, "-0.70 %")]
+    assert [(one.met, one.measured) for one in found] == [(True, "+0.40 %"), (True, "+0.00 %"), (True, "+0.00 %"),
+                                                          (False, "-0.70 %")]
     dpdk = training.event_bytes(plan_for(), STUDY.variant("ws=4"), "DPDK")
     assert dpdk.fewest == dpdk.frames
 
@@ -97,7 +109,8 @@ def test_targets_bytesWithFewAcknowledgements_AreWithinWhatTcpMaySend():
 def test_flows_toGroupsAndOfNobody_AreLeftOut():
     run = run_record("ws=2", "TCP", [event()])
     edges = [("10.77.0.2", "10.77.0.3"), ("0.0.0.0", "224.0.0.22"), ("10.77.0.3", "224.0.0.22")]
-    run["capture"]["matrix"] = {phase: [{"from": start, "to": end, "bytes": 5e6} for start, end in edges] for phase in ("before", "training")}
+    run["capture"]["matrix"] = {
+        phase: [{"from": start, "to": end, "bytes": 5e6} for start, end in edges] for phase in ("before", "training")}
     found = training_tables.flows_of(plan_for(variants=("ws=2",)), STUDY, [run])
     assert [flows for *_, flows in found] == [[("r0", "r1", 5.0)]] * 2
 
@@ -113,9 +126,11 @@ def test_targets_bytesSentAgain_AreSaid():
 def test_render_bothTransports_SaysWhetherTheBitsAgree(tmp_path, other, said):
     folder = ResultsFolder.create(tmp_path / "study")
     runs = [run_record("ws=2", "TCP", [event()]), run_record("ws=2", "DPDK", [event(700e6)], sha=other)]
-    folder.write_json("results.json", {"schema": "gloo-bypass/study/1", "study": "world-size", "state": "complete", "plan": plan_for().as_record(),
-                                       "machine": MACHINE, "failures": [], "kernel_tcp": {}, "environment": {}, "stages": [], "repeat_command": "scripts/study world-size",
-                                       "runs": runs})
+    folder.write_json(
+        "results.json", {
+            "schema": "gloo-bypass/study/1", "study": "world-size", "state": "complete", "plan": plan_for().as_record(),
+            "machine": MACHINE, "failures": [], "kernel_tcp": {}, "environment": {}, "stages": [],
+            "repeat_command": "scripts/study world-size", "runs": runs})
     _, plan, _, made = rendering.render(folder)
     page = folder.place("index.html").read_text()
     assert f"the parameters end {said}" in page and "r0→r1: 327.0" in page and plan == plan_for()
@@ -127,17 +142,21 @@ def test_reading_run_LeavesWarmUpOutOfTimes(tmp_path):
     assert len(found["t_step_s"]) == 2 * 2 and len(found["capture"]["events"]) == 3 and found["lost_frames"] == 2
 
 
-@pytest.mark.parametrize("changes, said", [({"complete": False}, "0 whole events between markers, not 3"), ({"events": 2}, "2 whole events"),
+@pytest.mark.parametrize("changes, said", [({"complete": False}, "0 whole events between markers, not 3"),
+                                           ({"events": 2}, "2 whole events"),
                                            ({"digests": ("a" * 64, "b" * 64)}, "different parameters")])
 def test_reading_brokenRun_IsRefused(tmp_path, changes, said):
     with pytest.raises(RecordError, match=said):
-        training_reading.run_of(write_training_run(tmp_path / "run", **changes), plan_for(), STUDY.variant("ws=2"), TCP2, 3)
+        training_reading.run_of(write_training_run(tmp_path / "run", **changes), plan_for(), STUDY.variant("ws=2"),
+                                TCP2, 3)
 
 
 def flow(start, end, median, least=None, rate=1e6):
     least = median if least is None else least
-    return {"from": f"10.77.0.{2 + start}", "to": f"10.77.0.{2 + end}", "th_avg_bit_s": rate, "per_step": {
-        "bytes": {"min": least, "median": median, "max": median}, "duration_s": {"median": 2.0}, "th_peak_bit_s": {"median": 4e8, "max": 9e8}}}
+    return {
+        "from": f"10.77.0.{2 + start}", "to": f"10.77.0.{2 + end}", "th_avg_bit_s": rate, "per_step": {
+            "bytes": {"min": least, "median": median, "max": median}, "duration_s": {"median": 2.0},
+            "th_peak_bit_s": {"median": 4e8, "max": 9e8}}}
 
 
 def flow_run(variant, transport, *flows):
@@ -147,7 +166,7 @@ def flow_run(variant, transport, *flows):
     return run
 
 
-FAR, SLOW = training.STUDIES["edge-latency-training"], training.STUDIES["edge-bandwidth-training"]
+FAR, SLOW = catalogue.STUDIES["edge-latency-training"], catalogue.STUDIES["edge-bandwidth-training"]
 
 
 def far_plan(**changes):
@@ -155,32 +174,45 @@ def far_plan(**changes):
 
 
 def timed_run(variant, transport, reduce_s, rest_s=45.0):
-    return run_record(variant, transport, [event(2065e6, reduce_s)]) | {"t_step_s": [rest_s + reduce_s], "t_ar_s": [reduce_s]}
+    return run_record(variant, transport, [event(2065e6, reduce_s)]) | {
+        "t_step_s": [rest_s + reduce_s], "t_ar_s": [reduce_s]}
 
 
 def test_slowEdge_command_HasTheEdgeAndFourRanks():
-    listed = training.command_of(far_plan(), FAR.variant("300ms"), training.TrainingCell("300ms", "DPDK"), PROGRAMS, "/out")
-    assert listed[listed.index("--edge") + 1] == "from=r3,to=r2,delay=300ms,queue=256MiB" and listed[listed.index("--ranks") + 1] == "4"
-    assert "--edge" not in training.command_of(far_plan(), FAR.variant("base"), training.TrainingCell("base", "DPDK"), PROGRAMS, "/out")
+    listed = training.command_of(far_plan(), FAR.variant("300ms"), training.TrainingCell("300ms", "DPDK"), PROGRAMS,
+                                 "/out")
+    assert listed[listed.index("--edge") +
+                  1] == "from=r3,to=r2,delay=300ms,queue=256MiB" and listed[listed.index("--ranks") + 1] == "4"
+    assert "--edge" not in training.command_of(far_plan(), FAR.variant("base"), training.TrainingCell("base", "DPDK"),
+                                               PROGRAMS, "/out")
 
 
 def test_slowEdge_timeOverTcp_IsThatOfThePublishedRunsModel():
-    # As scripts/model predict --study edge-latency has it, with larger frames: 59.4 s where the run without limit took 19.5.
-    assert training_prediction.reduces_s(far_plan(), FAR.variant("300ms"), "TCP", 19.52) == pytest.approx(59.4, rel=0.02)
+    # As scripts/model predict --study edge-latency has it, with larger frames: 59.4 s where the run without limit took
+    # 19.5.
+    assert training_prediction.reduces_s(far_plan(), FAR.variant("300ms"), "TCP",
+                                         19.52) == pytest.approx(59.4, rel=0.02)
     # No computation, and so nothing that hides: the bytes at the edge's rate.
-    crossing = 2 * 3 / 4 * 327_650_304 * 8 / 50e6 / prediction.payload_share(cells.Plan(study="edge-bandwidth", scale="small"), "DPDK")
-    assert training_prediction.reduces_s(plan_for(), SLOW.variant("50Mbit"), "DPDK", 0.0) == pytest.approx(crossing, rel=0.02)
+    crossing = 2 * 3 / 4 * 327_650_304 * 8 / 50e6 / prediction.payload_share(
+        cells.Plan(study="edge-bandwidth", scale="small"), "DPDK")
+    assert training_prediction.reduces_s(plan_for(), SLOW.variant("50Mbit"), "DPDK",
+                                         0.0) == pytest.approx(crossing, rel=0.02)
 
 
 def test_slowEdge_rows_StandBesideThePublishedAndTheModel():
-    runs = [timed_run("base", "TCP", 20.0), timed_run("300ms", "TCP", 70.0), timed_run("base", "DPDK", 18.0), timed_run("300ms", "DPDK", 40.0)]
+    runs = [
+        timed_run("base", "TCP", 20.0),
+        timed_run("300ms", "TCP", 70.0),
+        timed_run("base", "DPDK", 18.0),
+        timed_run("300ms", "DPDK", 40.0)]
     rows = training_tables.rows_of(far_plan(), FAR, runs)
     far, base = row(rows, "300ms", "t_ar", "median"), row(rows, "base", "t_ar", "median")
     assert (far.published, far.table, far.measured["TCP"]) == (76027, "5.21", 70000.0)
     assert base.model == {} and far.model["DPDK"] < far.model["TCP"]
     step = row(rows, "300ms", "t_step", "median")
     assert step.model["TCP"] - far.model["TCP"] == pytest.approx(45000.0)
-    assert row(rows, "300ms", "oh_ar", "median").model["TCP"] == pytest.approx(100 * far.model["TCP"] / step.model["TCP"])
+    assert row(rows, "300ms", "oh_ar",
+               "median").model["TCP"] == pytest.approx(100 * far.model["TCP"] / step.model["TCP"])
     assert row(rows, "300ms", "t_ar", "p75").model == {}
 
 
@@ -191,17 +223,26 @@ def test_slowEdge_withoutItsBase_HasNoModelOfTimes():
 
 def test_slowEdge_targets_AreOfWhatTheTransportCanHelp():
     made = training_prediction.reduces_s(far_plan(), FAR.variant("300ms"), "DPDK", 18.0)
-    runs = [timed_run("base", "TCP", 20.0), timed_run("300ms", "TCP", 70.0), timed_run("base", "DPDK", 18.0), timed_run("300ms", "DPDK", 1.2 * made)]
+    runs = [
+        timed_run("base", "TCP", 20.0),
+        timed_run("300ms", "TCP", 70.0),
+        timed_run("base", "DPDK", 18.0),
+        timed_run("300ms", "DPDK", 1.2 * made)]
     found = {one.label: one for one in training_tables.slow_edge_targets(far_plan(), FAR, runs)}
-    assert set(found) == {"300ms over DPDK, T_ar"} and found["300ms over DPDK, T_ar"].met and found["300ms over DPDK, T_ar"].measured == "1.20 x"
+    assert set(found) == {
+        "300ms over DPDK, T_ar"
+    } and found["300ms over DPDK, T_ar"].met and found["300ms over DPDK, T_ar"].measured == "1.20 x"
     plan = plan_for(study=SLOW.name, variants=("base", "50Mbit"))
-    slow = training_tables.slow_edge_targets(plan, SLOW, [timed_run("base", "TCP", 20.0), timed_run("50Mbit", "TCP", 120.0)])
+    slow = training_tables.slow_edge_targets(
+        plan, SLOW, [timed_run("base", "TCP", 20.0), timed_run("50Mbit", "TCP", 120.0)])
     assert [one.met for one in slow] == [False]
 
 
-FLOWS = training.STUDIES["flow-symmetry"]
-FLOW_RUNS = [flow_run("ws=2", "TCP", flow(0, 1, 343e6, least=342e6), flow(1, 0, 343.5e6)),
-             flow_run("ws=4", "TCP", flow(0, 3, 514e6), flow(3, 0, 5e6)), flow_run("ws=4", "DPDK", flow(0, 3, 545e6), flow(1, 0, 545e6), flow(0, 1, 60e6))]
+FLOWS = catalogue.STUDIES["flow-symmetry"]
+FLOW_RUNS = [
+    flow_run("ws=2", "TCP", flow(0, 1, 343e6, least=342e6), flow(1, 0, 343.5e6)),
+    flow_run("ws=4", "TCP", flow(0, 3, 514e6), flow(3, 0, 5e6)),
+    flow_run("ws=4", "DPDK", flow(0, 3, 545e6), flow(1, 0, 545e6), flow(0, 1, 60e6))]
 
 
 def test_flows_ofADirection_StandBesideThePublished():
@@ -211,7 +252,8 @@ def test_flows_ofADirection_StandBesideThePublished():
     # Each way half of what two ranks send; of four, a quarter of what goes the ring's way.
     assert one.model["TCP"] == pytest.approx(686.2 / 2, rel=0.002) and one.model["DPDK"] > one.model["TCP"]
     ring = row(rows, "ws=4, r0->r3", "bytes_per_event", "median")
-    assert (ring.published, ring.measured) == (492.1, {"TCP": 514.0, "DPDK": 545.0}) and ring.model["TCP"] == pytest.approx(514, rel=0.005)
+    assert (ring.published, ring.measured) == (492.1, {"TCP": 514.0, "DPDK": 545.0
+                                                       }) and ring.model["TCP"] == pytest.approx(514, rel=0.005)
     assert row(rows, "ws=4, r3->r0", "bytes_per_event", "median").model["TCP"] < 15
     assert row(rows, "ws=2, r0->r1", "total_bytes", "sum") is None
 
@@ -223,8 +265,11 @@ def test_flows_wholeEpoch_HaveTotalsOfAllPhases():
 
 
 def test_targets_ofFlows_AreSymmetryAndOneWay():
-    found = {one.label: one for one in training_tables.targets_of(plan_for(study="flow-symmetry"), FLOWS, FLOW_RUNS) if "bytes of" not in one.label}
-    assert [(label, one.met) for label, one in found.items()] == [("ws=2 over TCP, r0 to r1 against r1 to r0", True), ("ws=4 over DPDK, against the ring's way", False)]
+    found = {
+        one.label: one for one in training_tables.targets_of(plan_for(study="flow-symmetry"), FLOWS, FLOW_RUNS)
+        if "bytes of" not in one.label}
+    assert [(label, one.met) for label, one in found.items()] == [("ws=2 over TCP, r0 to r1 against r1 to r0", True),
+                                                                  ("ws=4 over DPDK, against the ring's way", False)]
     assert found["ws=2 over TCP, r0 to r1 against r1 to r0"].measured == "-0.15 %"
 
 
@@ -236,7 +281,8 @@ def test_command_warmUpOfAllSteps_IsRefused(capsys):
 
 def programs_problem():
     build = Path(os.environ.get("STUDY_BUILD", "/nowhere"))
-    for name in ("trainer/ddp_train", "plugin/libgloo_bypass.so", "tools/fabric/fabric", "tools/capture/capture_analyser"):
+    for name in ("trainer/ddp_train", "plugin/libgloo_bypass.so", "tools/fabric/fabric",
+                 "tools/capture/capture_analyser"):
         if not (build / name).exists():
             return f"{name} is not built (STUDY_BUILD)"
     return right_to_namespaces()
@@ -246,15 +292,18 @@ def test_study_ofTheProgramsThemselves_SeesTheSameEventsOverBoth(tmp_path):
     if problem := programs_problem():
         pytest.skip(problem)
     results = tmp_path / "results"
-    done = subprocess.run([ROOT / "scripts" / "study", "barrier", "--model", "tiny", "--variants", "barrier", "--steps", "3", "--build", os.environ["STUDY_BUILD"],
-                           "--output", results], capture_output=True, text=True, timeout=110, check=False)
+    done = subprocess.run([
+        ROOT / "scripts" / "study", "barrier", "--model", "tiny", "--variants", "barrier", "--steps", "3", "--build",
+        os.environ["STUDY_BUILD"], "--output", results], capture_output=True, text=True, timeout=110, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "bit for bit the same over all transports" in done.stdout
     record = json.loads((results / "results.json").read_text())
     for run in record["runs"]:
-        # The tiny model's gradient has 183,808 bytes: each rank sends as many. Within milliseconds, so that frames may reach the fabric before the
-        # marker, which takes another way.
-        assert len(run["capture"]["events"]) == 3 and all(0 < one["bytes"] < 1.3 * 2 * 183_808 for one in run["capture"]["events"])
+        # The tiny model's gradient has 183,808 bytes: each rank sends as many. Within milliseconds, so that frames may
+        # reach the fabric before the marker, which takes another way.
+        assert len(run["capture"]["events"]) == 3 and all(0 < one["bytes"] < 1.3 * 2 * 183_808
+                                                          for one in run["capture"]["events"])
         assert 3 * 2 * 183_808 < run["capture"]["total_bytes"]
-    assert [run["cell"] for run in record["runs"]] == [asdict(training.TrainingCell("barrier", transport)) for transport in ("TCP", "DPDK")]
+    assert [run["cell"] for run in record["runs"]
+            ] == [asdict(training.TrainingCell("barrier", transport)) for transport in ("TCP", "DPDK")]
     assert not list(results.glob("raw/*/capture.pcapng"))

@@ -12,8 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "transport/io/datagram_transport.h"
-#include "transport/io/progress_engine.h"
+#include "process/report_json.h"
+#include "transport/datagram/datagram_transport.h"
+#include "transport/progress/progress_engine.h"
 
 namespace gloo_bypass::test {
 
@@ -55,9 +56,9 @@ class ChannelPairTest : public ::testing::Test {
     return transport->progress().waitUntil(condition, monotonicNow() + std::chrono::seconds(30));
   }
   nlohmann::json counters() {
-    std::string text;
-    exclusive([&] { text = transport->countersJson(); });
-    return nlohmann::json::parse(text);
+    TransportReport report;
+    exclusive([&] { report = transport->report(); });
+    return reportJson("test", report);
   }
 
   std::shared_ptr<Transport> transport;

@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "transport/progress/progress_engine.h"
+
 namespace gloo_bypass::test {
 namespace {
 
@@ -109,97 +111,81 @@ void MemoryChannel::transmit(const SendRequest& request) {
 }
 
 Status MemoryChannel::postReceive(const ReceiveRequest& request) {
-  Slot& s = slot(request.key);
-  if (state_ == ChannelState::kPeerClosed) {
-    // What had arrived can still be had. A persistent receive takes that and then is over.
-    if (s.arrived.empty()) {
-      tidy(request.key);
-      return closedStatus();
-    }
-  } else if (Status status = closedStatus(); !status.ok()) {
-    return status;
-  }
-  if (request.persistent) s.always = request;
-  bool first = true;
-  while (!s.arrived.empty() && (first || request.persistent)) {
-    first = false;
-    Arrived message = std::move(s.arrived.front());
-    s.arrived.pop_front();
-    if (!accept(request, message, request.key)) return closedStatus();
+  // What had arrived can still be had. A persistent receive takes that and then is over.
+  const bool leftOver = state_ == ChannelState::kPeerClosed && matcher_.oldestUnmatched(request.key) != nullptr;
+  if (Status status = closedStatus(); !status.ok() && !leftOver) return status;
+  while (const auto slot = matcher_.post(request)) {
+    begin(*slot);
+    if (state_ == ChannelState::kFailed) return closedStatus();
     if (state_ == ChannelState::kClosed) return {};  // by the observer; what was posted has been forgotten
+    if (!request.persistent) break;
+    if (state_ == ChannelState::kPeerClosed && matcher_.oldestUnmatched(request.key) == nullptr) break;
   }
-  if (first && !request.persistent) s.posted.push_back(request);
-  tidy(request.key);
   return {};
 }
 
-void MemoryChannel::tidy(const MessageKey& key) {
-  const auto it = slots_.find({key.kind, key.tag});
-  if (it != slots_.end() && it->second.posted.empty() && it->second.arrived.empty() && !it->second.always) {
-    slots_.erase(it);
+void MemoryChannel::begin(SlotIndex slot) {
+  Matcher::Message& message = matcher_[slot];
+  if (message.body.offer == 0) {
+    const std::vector<std::byte> payload = std::move(message.body.payload);
+    return land(slot, payload);
   }
-}
-
-bool MemoryChannel::accept(const ReceiveRequest& request, Arrived& message, MessageKey key) {
-  if (message.offer == 0) return land(request, message.remoteOffset, message.payload);
-  granted_[message.offer] = {request, message.remoteOffset, false};
   Parcel grant;
   grant.type = ParcelType::kGrant;
-  grant.key = key;
-  grant.offer = message.offer;
+  grant.key = message.key;
+  grant.offer = message.body.offer;
   send(std::move(grant));
-  return true;
 }
 
-bool MemoryChannel::land(const ReceiveRequest& request, std::uint64_t remoteOffset,
-                         const std::vector<std::byte>& payload) {
-  if (remoteOffset > request.capacity || payload.size() > request.capacity - remoteOffset) {
-    fail(ErrorCode::kMessageTooLong,
-         "message of " + std::to_string(payload.size()) + " bytes for a receive of " + std::to_string(request.capacity),
-         /*tellPeer=*/true);
-    return false;
+void MemoryChannel::land(SlotIndex slot, const std::vector<std::byte>& payload) {
+  Matcher::Message& message = matcher_[slot];
+  if (!message.orphaned) {
+    message.length = payload.size();
+    if (std::string problem = message.misfit(); !problem.empty()) {
+      return fail(ErrorCode::kMessageTooLong, std::move(problem), /*tellPeer=*/true);
+    }
+    if (!payload.empty()) std::memcpy(message.destination(), payload.data(), payload.size());
   }
-  if (!payload.empty()) std::memcpy(request.data + remoteOffset, payload.data(), payload.size());
+  matcher_.complete(slot, [this](const Matcher::Message& done) { end(done); });
+}
+
+void MemoryChannel::end(const Matcher::Message& message) {
+  if (message.orphaned) return;
   counters_.messagesReceived++;
-  counters_.payloadBytesReceived += payload.size();
-  if (observer_ != nullptr) observer_->onReceiveComplete(request.token, payload.size());
-  return true;
+  counters_.payloadBytesReceived += message.length;
+  if (observer_ != nullptr) observer_->onReceiveComplete(message.receive.token, message.length);
 }
 
-void MemoryChannel::arrived(Arrived message, MessageKey key) {
-  Slot& s = slot(key);
-  if (s.always) {
-    const ReceiveRequest request = *s.always;
-    (void)accept(request, message, key);
-    return;
-  }
-  if (!s.posted.empty()) {
-    const ReceiveRequest request = s.posted.front();
-    s.posted.pop_front();
-    tidy(key);
-    (void)accept(request, message, key);
-    return;
-  }
-  const std::size_t length = message.length;
-  s.arrived.push_back(std::move(message));
-  if (observer_ != nullptr) observer_->onMessageAnnounced(key, length);
+void MemoryChannel::arrived(const Parcel& parcel, Incoming incoming) {
+  const SlotIndex slot = matcher_.take();
+  Matcher::Message& message = matcher_[slot];
+  message.key = parcel.key;
+  message.length = parcel.length;
+  message.remoteOffset = parcel.remoteOffset;
+  message.arrived = monotonicNow();
+  message.body = std::move(incoming);
+  if (message.body.offer != 0) offers_[message.body.offer] = slot;
+  if (matcher_.arrive(slot)) return begin(slot);
+  if (observer_ != nullptr) observer_->onMessageAnnounced(parcel.key, parcel.length);
 }
 
 void MemoryChannel::payloadArrived(Parcel& parcel) {
-  const auto granted = granted_.find(parcel.offer);
-  if (granted != granted_.end()) {
-    const Granted grant = granted->second;
-    granted_.erase(granted);
-    if (!grant.cancelled) (void)land(grant.request, grant.remoteOffset, parcel.payload);
-    return;
-  }
+  const auto offer = offers_.find(parcel.offer);
+  if (offer == offers_.end()) return;
+  const SlotIndex slot = offer->second;
+  offers_.erase(offer);
+  if (matcher_[slot].matched) return land(slot, parcel.payload);
   // Sent without being asked for: its sender is closing.
-  for (Arrived& message : slot(parcel.key).arrived) {
-    if (message.offer != parcel.offer) continue;
-    message.offer = 0;
-    message.payload = std::move(parcel.payload);
-  }
-  tidy(parcel.key);
+  matcher_[slot].body = {0, std::move(parcel.payload)};
+}
+
+void MemoryChannel::withdrawn(std::uint64_t offer) {
+  const auto found = offers_.find(offer);
+  if (found == offers_.end()) return;
+  const SlotIndex slot = found->second;
+  offers_.erase(found);
+  const auto met = matcher_.withdraw(slot, [this](const Matcher::Message& done) { end(done); });
+  if (met && state_ == ChannelState::kConnected) begin(*met);
 }
 
 void MemoryChannel::receive(Parcel& parcel) {
@@ -211,10 +197,10 @@ void MemoryChannel::receive(Parcel& parcel) {
       if (state_ == ChannelState::kConnecting) greet();
       return;
     case ParcelType::kEager:
-      arrived({0, parcel.payload.size(), parcel.remoteOffset, std::move(parcel.payload)}, parcel.key);
+      arrived(parcel, {0, std::move(parcel.payload)});
       return;
     case ParcelType::kOffer:
-      arrived({parcel.offer, parcel.length, parcel.remoteOffset, {}}, parcel.key);
+      arrived(parcel, {parcel.offer, {}});
       return;
     case ParcelType::kGrant: {
       const auto offered = offered_.find(parcel.offer);
@@ -233,12 +219,9 @@ void MemoryChannel::receive(Parcel& parcel) {
     case ParcelType::kPayload:
       payloadArrived(parcel);
       return;
-    case ParcelType::kWithdraw: {
-      granted_.erase(parcel.offer);
-      std::erase_if(slot(parcel.key).arrived, [&](const Arrived& m) { return m.offer == parcel.offer; });
-      tidy(parcel.key);
+    case ParcelType::kWithdraw:
+      withdrawn(parcel.offer);
       return;
-    }
     case ParcelType::kClose:
       peerClosed();
       return;
@@ -254,13 +237,8 @@ void MemoryChannel::receive(Parcel& parcel) {
 void MemoryChannel::peerClosed() {
   early_.clear();
   offered_.clear();
-  granted_.clear();
-  for (auto it = slots_.begin(); it != slots_.end();) {
-    it->second.posted.clear();
-    it->second.always.reset();
-    std::erase_if(it->second.arrived, [](const Arrived& m) { return m.offer != 0; });
-    it = it->second.arrived.empty() ? slots_.erase(it) : std::next(it);
-  }
+  offers_.clear();
+  matcher_.forgetReceives([](const Matcher::Message& message) { return message.body.offer == 0; });
   state_ = ChannelState::kPeerClosed;
   if (observer_ != nullptr) observer_->onStateChange(state_);
 }
@@ -282,19 +260,8 @@ bool MemoryChannel::cancelSend(OperationToken token) {
 }
 
 bool MemoryChannel::cancelReceive(OperationToken token) {
-  const auto same = [&](const ReceiveRequest& r) { return r.token == token; };
-  bool found = false;
-  for (auto& [offer, granted] : granted_) {
-    if (same(granted.request)) granted.cancelled = found = true;
-  }
-  for (auto it = slots_.begin(); it != slots_.end(); ++it) {
-    Slot& s = it->second;
-    const bool here = std::erase_if(s.posted, same) > 0 || (s.always && same(*s.always));
-    if (!here) continue;
-    if (s.always && same(*s.always)) s.always.reset();
-    if (s.posted.empty() && s.arrived.empty() && !s.always) slots_.erase(it);
-    return true;
-  }
+  bool found = matcher_.cancelWaiting(token);
+  matcher_.forEachActiveOf(token, [&](SlotIndex slot) { matcher_[slot].orphaned = found = true; });
   return found;
 }
 
@@ -335,8 +302,8 @@ void MemoryChannel::fail(ErrorCode code, std::string message, bool tellPeer) {
 void MemoryChannel::forgetEverything() {
   early_.clear();
   offered_.clear();
-  granted_.clear();
-  slots_.clear();
+  offers_.clear();
+  matcher_.clear();
 }
 
 }  // namespace gloo_bypass::test

@@ -11,7 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "transport/io/message_channel.h"
+#include "transport/channel/message_channel.h"
+#include "transport/matching/message_matcher.h"
 
 namespace gloo_bypass::test {
 
@@ -53,6 +54,7 @@ class MemoryChannel final : public MessageChannel {
   Status postReceive(const ReceiveRequest& request) override;
   bool cancelSend(OperationToken token) override;
   bool cancelReceive(OperationToken token) override;
+  std::optional<TimePoint> oldestUnmatched(MessageKey key) const override { return matcher_.unmatchedSince(key); }
   ChannelState state() const override { return state_; }
   const Error& error() const override { return error_; }
   std::string describePeer() const override;
@@ -64,36 +66,23 @@ class MemoryChannel final : public MessageChannel {
   void fail(ErrorCode code, std::string message, bool tellPeer);
 
  private:
-  // A message that nobody has asked for yet.
-  struct Arrived {
-    std::uint64_t offer = 0;  // 0: the payload is here
-    std::size_t length = 0;
-    std::uint64_t remoteOffset = 0;
+  struct Incoming {
+    std::uint64_t offer = 0;  // 0: the payload is here, or has been
     std::vector<std::byte> payload;
   };
-  struct Slot {
-    std::deque<ReceiveRequest> posted;
-    std::deque<Arrived> arrived;
-    std::optional<ReceiveRequest> always;  // persistent
-  };
-  using Slots = std::map<std::pair<MessageKind, std::uint64_t>, Slot>;
-  struct Granted {
-    ReceiveRequest request;
-    std::uint64_t remoteOffset = 0;
-    bool cancelled = false;
-  };
+  using Matcher = MessageMatcher<Incoming>;
 
   void send(Parcel parcel);
   void transmit(const SendRequest& request);
   void greet();
   void peerClosed();
-  // False: the message is too long and the channel has failed.
-  bool accept(const ReceiveRequest& request, Arrived& message, MessageKey key);
-  bool land(const ReceiveRequest& request, std::uint64_t remoteOffset, const std::vector<std::byte>& payload);
-  void arrived(Arrived message, MessageKey key);
+  void arrived(const Parcel& parcel, Incoming incoming);
+  // The message has met its receive.
+  void begin(SlotIndex slot);
+  void land(SlotIndex slot, const std::vector<std::byte>& payload);
   void payloadArrived(Parcel& parcel);
-  Slot& slot(const MessageKey& key) { return slots_[{key.kind, key.tag}]; }
-  void tidy(const MessageKey& key);
+  void withdrawn(std::uint64_t offer);
+  void end(const Matcher::Message& message);
   void forgetEverything();
   Status closedStatus() const;
 
@@ -110,8 +99,8 @@ class MemoryChannel final : public MessageChannel {
   std::deque<SendRequest> early_;                   // posted before the connection was made
   std::uint64_t nextOffer_ = 1;
   std::map<std::uint64_t, SendRequest> offered_;    // of ours
-  std::map<std::uint64_t, Granted> granted_;        // of the peer's
-  Slots slots_;
+  std::map<std::uint64_t, SlotIndex> offers_;       // of the peer's, granted or not
+  Matcher matcher_;
 };
 
 }  // namespace gloo_bypass::test

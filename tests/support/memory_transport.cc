@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "tests/support/memory_channel.h"
-#include "transport/io/progress_engine.h"
+#include "transport/progress/progress_engine.h"
 
 namespace gloo_bypass::test {
 namespace {
@@ -101,7 +101,7 @@ class MemoryTransport final : public Transport, private Pollable, public ParcelS
   std::uint64_t id() const { return id_; }
   ProgressEngine& progress() override { return progress_; }
   std::string describe() const override { return "memory transport " + std::to_string(id_); }
-  std::string countersJson() const override { return "{}"; }
+  TransportReport report() const override { return {}; }
 
   Result<std::unique_ptr<MessageChannel>> openChannel(const ChannelOptions& /*options*/,
                                                       ChannelObserver* observer) override {

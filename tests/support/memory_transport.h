@@ -8,7 +8,7 @@
 #include <string>
 
 #include "transport/base/time.h"
-#include "transport/io/message_channel.h"
+#include "transport/channel/message_channel.h"
 
 namespace gloo_bypass::test {
 

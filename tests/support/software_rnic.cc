@@ -30,9 +30,9 @@ std::string LiveObjects::describe() const {
   return text.empty() ? "nothing" : text;
 }
 
-const VerbsApi& softwareVerbs() {
-  static const VerbsApi api = [] {
-    VerbsApi filled;
+const verbs::VerbsApi& softwareVerbs() {
+  static const verbs::VerbsApi api = [] {
+    verbs::VerbsApi filled;
     fillDeviceVerbs(filled);
     fillCompletionVerbs(filled);
     fillQueueVerbs(filled);

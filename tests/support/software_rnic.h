@@ -106,7 +106,7 @@ struct LiveObjects {
 };
 
 // The table to hand to the back-end. Valid for the whole process; a copy may be changed.
-const VerbsApi& softwareVerbs();
+const verbs::VerbsApi& softwareVerbs();
 
 // The test's side of the adapter. One a process.
 class SoftwareRnic {

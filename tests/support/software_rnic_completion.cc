@@ -201,7 +201,7 @@ bool isSharedReceiveQueueEvent(ibv_event_type type) {
   return type == IBV_EVENT_SRQ_ERR || type == IBV_EVENT_SRQ_LIMIT_REACHED;
 }
 
-void fillCompletionVerbs(VerbsApi& api) {
+void fillCompletionVerbs(verbs::VerbsApi& api) {
   api.getAsyncEvent = getAsyncEvent;
   api.ackAsyncEvent = acknowledgeAsyncEvent;
   api.eventTypeName = eventTypeName;

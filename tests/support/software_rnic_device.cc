@@ -278,7 +278,7 @@ ibv_gid mappedGid(const std::string& address) {
   return gid;
 }
 
-void fillDeviceVerbs(VerbsApi& api) {
+void fillDeviceVerbs(verbs::VerbsApi& api) {
   api.forkInit = forkInit;
   api.getDeviceList = getDeviceList;
   api.freeDeviceList = freeDeviceList;

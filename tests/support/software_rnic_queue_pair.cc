@@ -241,7 +241,7 @@ int modifyQueuePair(ibv_qp* queuePair, ibv_qp_attr* wanted, int mask) {
 
 }  // namespace
 
-void fillQueueVerbs(VerbsApi& api) {
+void fillQueueVerbs(verbs::VerbsApi& api) {
   api.createSharedReceiveQueue = createSharedReceiveQueue;
   api.destroySharedReceiveQueue = destroySharedReceiveQueue;
   api.createQueuePair = createQueuePair;

@@ -5,10 +5,10 @@
 
 namespace gloo_bypass::test {
 
-void fillDeviceVerbs(VerbsApi& api);  // software_rnic_device.cc: devices, contexts, protection domains, regions
+void fillDeviceVerbs(verbs::VerbsApi& api);  // software_rnic_device.cc: devices, contexts, protection domains, regions
 void fillCompletionVerbs(
-    VerbsApi& api);                  // software_rnic_completion.cc: completion queues, channels, asynchronous events
-void fillQueueVerbs(VerbsApi& api);  // software_rnic_queue_pair.cc: shared receive queues, queue pairs
+    verbs::VerbsApi& api);  // software_rnic_completion.cc: completion queues, channels, asynchronous events
+void fillQueueVerbs(verbs::VerbsApi& api);  // software_rnic_queue_pair.cc: shared receive queues, queue pairs
 
 // Sets errno, for the verbs that return a pointer.
 template <typename Object>

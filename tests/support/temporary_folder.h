@@ -21,8 +21,12 @@ struct TemporaryFolder {
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
 
+  std::string operator/(const std::string& name) const { return path + "/" + name; }
+
   std::string path;
 };
+
+inline void writeText(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
 
 inline std::string contentsOf(const std::string& path) {
   std::ifstream file(path);

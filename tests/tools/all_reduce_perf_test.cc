@@ -1,16 +1,10 @@
 // The benchmark as its users run it: real processes, real transports.
-#include <netinet/in.h>
 #include <signal.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 
 #include <algorithm>
 #include <array>
 #include <filesystem>
 #include <fstream>
-#include <memory>
-#include <random>
 #include <regex>
 #include <sstream>
 
@@ -18,8 +12,10 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "programs/free_port.h"
 #include "tests/support/gloo_notes.h"
-#include "tests/tools/program.h"
+#include "tests/support/program.h"
+#include "tests/support/temporary_folder.h"
 #include "tools/device_factory.h"
 
 namespace gloo_bypass {
@@ -54,23 +50,6 @@ pid_t pidOfRank(const std::string& out, int rank) {
   const std::regex pattern("Rank +" + std::to_string(rank) + " Pid +([0-9]+)");
   return std::regex_search(out, match, pattern) ? std::stoi(match[1]) : -1;
 }
-
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "all_reduce_perf_XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
-    path_ = pattern;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  std::string operator/(const std::string& name) const { return path_ / name; }
-
- private:
-  std::filesystem::path path_;
-};
 
 nlohmann::json readJson(const std::string& path) {
   std::ifstream file(path);
@@ -236,6 +215,17 @@ TEST(AllReducePerf, LauncherKilled_RanksEndToo) {
   EXPECT_FALSE(program.finish(kPrompt).timedOut);
 }
 
+TEST(AllReducePerf, Terminated_PassesTheSignalOn) {
+  Program program(kPath, {"--ranks", "2", "-b", "256K", "-e", "256K", "-n", "1000000", "--timeout", "60"});
+  ASSERT_TRUE(program.waitForOutput("(GB/s)", kPrompt));
+  ASSERT_EQ(::kill(program.pid(), SIGTERM), 0);
+  const ProgramResult result = program.finish(kPrompt);
+  EXPECT_FALSE(result.timedOut);
+  EXPECT_EQ(result.exitStatus, 128 + SIGTERM);
+  EXPECT_THAT(result.err, HasSubstr("signal 15"));
+  for (const int rank : {0, 1}) EXPECT_NE(::kill(pidOfRank(program.out(), rank), 0), 0) << "rank " << rank;
+}
+
 TEST(AllReducePerf, RankStopped_EndsAtTheTimeout) {
   Program program(kPath, {"--ranks", "2", "-b", "256K", "-e", "256K", "-n", "1000000", "--timeout", "5"});  // to connect, too
   ASSERT_TRUE(program.waitForOutput("(GB/s)", kPrompt));
@@ -264,29 +254,10 @@ std::array<ProgramResult, 2> runGiven(const Words& ofRank0, const Words& ofRank1
   return {zero.finish(std::chrono::seconds(40)), one.finish(std::chrono::seconds(40))};
 }
 
-// Out of the range from which the kernel gives ports to whoever wants any: nobody else has it by the time rank 0 listens.
-std::string freePort() {
-  int end = 0;
-  std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> end;
-  std::random_device entropy;
-  for (int i = 0; i < 100; ++i) {
-    const int wanted = end > 2048 ? std::uniform_int_distribution(1024, end - 1)(entropy) : 0;
-    const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address{.sin_family = AF_INET, .sin_port = htons(static_cast<std::uint16_t>(wanted)), .sin_addr = {}};
-    socklen_t length = sizeof(address);
-    const bool bound = ::bind(fd, reinterpret_cast<sockaddr*>(&address), length) == 0;
-    ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length);
-    ::close(fd);
-    if (bound) return std::to_string(ntohs(address.sin_port));
-  }
-  ADD_FAILURE() << "no free port in 100 tries";
-  return "1";
-}
-
 TEST(AllReducePerf, RanksFromEnvironment_MeetAtMaster) {
   const Words arguments{"-b", "4", "-e", "4", "-n", "3", "--hostname", "127.0.0.1"};
   const auto [zero, one] =
-      runGiven(arguments, arguments, {{"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", freePort()}});
+      runGiven(arguments, arguments, {{"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", std::to_string(freePort())}});
   EXPECT_EQ(zero.exitStatus, 0) << zero.err;
   EXPECT_EQ(one.exitStatus, 0) << one.err;
   EXPECT_EQ(rowsOf(zero.out).size(), 1u);
@@ -309,7 +280,8 @@ TEST(AllReducePerf, RanksWithDifferentFlags_NameTheDifference) {
   Words ofRank0 = common, ofRank1 = common;
   ofRank0.insert(ofRank0.end(), {"-b", "4"});
   ofRank1.insert(ofRank1.end(), {"-b", "8"});
-  const auto [zero, one] = runGiven(ofRank0, ofRank1, {{"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", freePort()}});
+  const auto [zero, one] =
+      runGiven(ofRank0, ofRank1, {{"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", std::to_string(freePort())}});
   for (const ProgramResult& result : {zero, one}) {
     EXPECT_FALSE(result.timedOut);
     EXPECT_EQ(result.exitStatus, 1);

@@ -6,7 +6,7 @@
 #include <future>
 #include <memory>
 
-#include "tools/perf_error.h"
+#include "programs/error.h"
 
 namespace gloo_bypass {
 namespace {
@@ -80,7 +80,7 @@ TEST(KeyValueServerPort, InUse_NamesPortAndWayOut) {
   try {
     KeyValueServer second(KeyValueServer::Reach::kThisMachine, first.port());
     FAIL() << "two servers on one port";
-  } catch (const PerfError& error) {
+  } catch (const ProgramError& error) {
     EXPECT_NE(std::string(error.what()).find(std::to_string(first.port())), std::string::npos);
     EXPECT_NE(std::string(error.what()).find("--store-dir"), std::string::npos);
   }
@@ -92,7 +92,7 @@ TEST(KeyValueClientConnect, NobodyListens_ThrowsAtTheTimeout) {
     KeyValueServer gone(KeyValueServer::Reach::kThisMachine, 0);
     port = gone.port();
   }
-  EXPECT_THROW(KeyValueClient("127.0.0.1", port, milliseconds(100)), PerfError);
+  EXPECT_THROW(KeyValueClient("127.0.0.1", port, milliseconds(100)), ProgramError);
 }
 
 }  // namespace

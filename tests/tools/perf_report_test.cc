@@ -3,18 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <signal.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
-#include <unistd.h>
-
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <sstream>
-
-#include "tools/perf_error.h"
 
 namespace gloo_bypass {
 namespace {
@@ -119,71 +108,19 @@ TEST(Table, Footer_AveragesBusBandwidthAndTellsWrong) {
   EXPECT_THAT(text, HasSubstr("9 FAILED"));
 }
 
-class WriteAtomically : public ::testing::Test {
- protected:
-  void SetUp() override {
-    std::string pattern = (std::filesystem::temp_directory_path() / "perf_report_XXXXXX").string();
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-  std::size_t files() const {
-    return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder_), {}));
-  }
-  std::filesystem::path folder_;
-};
-
-TEST_F(WriteAtomically, ExistingFile_IsReplacedWhole) {
-  const std::string path = folder_ / "out.json";
-  writeAtomically(path, "old");
-  writeAtomically(path, "new");
-  std::ifstream file(path);
-  std::string text;
-  file >> text;
-  EXPECT_EQ(text, "new");
-  EXPECT_EQ(files(), 1u);
+TEST(AllReduceBandwidth, TwoRanks_BusEqualsAlgorithm) {
+  const Bandwidth bandwidth = allReduceBandwidth(1'000'000'000, 0.5, 2);
+  EXPECT_DOUBLE_EQ(bandwidth.algorithmGBs, 2);
+  EXPECT_DOUBLE_EQ(bandwidth.busGBs, 2);
 }
-
-TEST_F(WriteAtomically, TargetCannotBeReplaced_LeavesNothingBehind) {
-  std::filesystem::create_directories(folder_ / "out.json");
-  EXPECT_THROW(writeAtomically(folder_ / "out.json", "text"), PerfError);
-  EXPECT_EQ(files(), 1u);
+TEST(AllReduceBandwidth, FourRanks_BusIsOneAndAHalfTimes) {
+  const Bandwidth bandwidth = allReduceBandwidth(3'000'000, 0.001, 4);
+  EXPECT_DOUBLE_EQ(bandwidth.algorithmGBs, 3);
+  EXPECT_DOUBLE_EQ(bandwidth.busGBs, 4.5);
 }
-
-TEST_F(WriteAtomically, FullDisk_LeavesTheOldFile) {
-  const std::string path = folder_ / "out.json";
-  writeAtomically(path, "old");
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
-  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
-  const rlimit full{.rlim_cur = 2, .rlim_max = before.rlim_max};
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &full), 0);
-  EXPECT_THROW(writeAtomically(path, "text"), PerfError);
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
-  ::signal(SIGXFSZ, handler);
-  EXPECT_EQ(std::filesystem::file_size(path), 3u);
-  EXPECT_EQ(files(), 1u);
-}
-
-TEST_F(WriteAtomically, Device_IsWrittenToAndStaysOne) {
-  // A device of the test's own: if it were replaced, nothing of the machine's would be.
-  const std::string full = folder_ / "full", null = folder_ / "null";
-  if (::mknod(full.c_str(), S_IFCHR | 0666, makedev(1, 7)) != 0 || ::mknod(null.c_str(), S_IFCHR | 0666, makedev(1, 3)) != 0) {
-    GTEST_SKIP() << "making a device node is not allowed here";
-  }
-  if (::access(null.c_str(), W_OK) != 0) GTEST_SKIP() << "this file system does not open devices";
-  EXPECT_NO_THROW(checkWritable(full));
-  EXPECT_THROW(writeAtomically(full, "text"), PerfError);
-  EXPECT_NO_THROW(writeAtomically(null, "text"));
-  EXPECT_TRUE(std::filesystem::is_character_file(full));
-  EXPECT_TRUE(std::filesystem::is_character_file(null));
-  EXPECT_EQ(files(), 2u);
-}
-
-TEST_F(WriteAtomically, PathThatCannotBeWritten_IsFoundBeforehand) {
-  EXPECT_THROW(checkWritable(folder_ / "missing" / "out.json"), PerfError);
-  EXPECT_THROW(checkWritable(folder_), PerfError);
-  EXPECT_NO_THROW(checkWritable(folder_ / "out.json"));
+TEST(AllReduceBandwidth, OneRankOrNoTime_IsZero) {
+  EXPECT_DOUBLE_EQ(allReduceBandwidth(1000, 1, 1).busGBs, 0);
+  EXPECT_DOUBLE_EQ(allReduceBandwidth(1000, 0, 2).algorithmGBs, 0);
 }
 
 }  // namespace

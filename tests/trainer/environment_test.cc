@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "process.h"
-#include "trainer/error.h"
+#include "programs/error.h"
+#include "tests/support/temporary_folder.h"
 #include "trainer/file_io.h"
 #include "trainer/options.h"
 #include "trainer/rank_environment.h"
@@ -23,8 +23,8 @@ void expectRefused(const std::map<std::string, std::string>& variables, const st
   try {
     read(variables);
     FAIL() << "accepted; expected " << reason;
-  } catch (const TrainerError& error) {
-    EXPECT_EQ(error.code(), kBadInput);
+  } catch (const ProgramError& error) {
+    EXPECT_EQ(error.exitStatus(), kExitUsage);
     EXPECT_NE(std::string(error.what()).find(reason), std::string::npos) << error.what();
   }
 }
@@ -71,40 +71,38 @@ TEST(RankEnvironment, WrongValues_NameVariableAndRange) {
       "MASTER_PORT=70000");
 }
 
-ParsedOptions parse(std::vector<const char*> arguments) {
+Options parse(std::vector<const char*> arguments) {
   arguments.insert(arguments.begin(), "ddp_train");
-  return parseOptions(static_cast<int>(arguments.size()), arguments.data());
+  return std::get<Options>(parseOptions(static_cast<int>(arguments.size()), arguments.data()));
 }
 
 TEST(Options, Defaults_AreTheReferenceRun) {
-  const auto parsed = parse({});
-  ASSERT_FALSE(parsed.exitCode);
-  EXPECT_EQ(parsed.options.batchSize, 8);
-  EXPECT_EQ(parsed.options.seqLength, 64);
-  EXPECT_EQ(parsed.options.samples, 400);
-  EXPECT_EQ(parsed.options.bucketCapMb, 25);
-  EXPECT_EQ(parsed.options.firstBucketMb, 1);
-  EXPECT_EQ(parsed.options.clipNorm, 0);
-  EXPECT_TRUE(parsed.options.barrier);
+  const auto options = parse({});
+  EXPECT_EQ(options.batchSize, 8);
+  EXPECT_EQ(options.seqLength, 64);
+  EXPECT_EQ(options.samples, 400);
+  EXPECT_EQ(options.bucketCapMb, 25);
+  EXPECT_EQ(options.firstBucketMb, 1);
+  EXPECT_EQ(options.clipNorm, 0);
+  EXPECT_TRUE(options.barrier);
 }
 
 TEST(Options, Flags_AreRead) {
-  const auto parsed = parse({"--model", "tiny", "--precision", "fp64", "--no-barrier", "--no-ddp", "--accumulate=3"});
-  ASSERT_FALSE(parsed.exitCode);
-  EXPECT_EQ(parsed.options.model, ModelKind::kTiny);
-  EXPECT_EQ(parsed.options.precision, Precision::kFloat64);
-  EXPECT_FALSE(parsed.options.barrier);
-  EXPECT_FALSE(parsed.options.ddp);
-  EXPECT_EQ(parsed.options.accumulate, 3);
+  const auto options = parse({"--model", "tiny", "--precision", "fp64", "--no-barrier", "--no-ddp", "--accumulate=3"});
+  EXPECT_EQ(options.model, ModelKind::kTiny);
+  EXPECT_EQ(options.precision, Precision::kFloat64);
+  EXPECT_FALSE(options.barrier);
+  EXPECT_FALSE(options.ddp);
+  EXPECT_EQ(options.accumulate, 3);
 }
 
-TEST(Options, WrongValues_EndTheProgram) {
-  EXPECT_EQ(parse({"--batch-size", "0"}).exitCode, kBadInput);
-  EXPECT_EQ(parse({"--model", "gpt9"}).exitCode, kBadInput);
-  EXPECT_EQ(parse({"--vocab", "vocab.json"}).exitCode, kBadInput);
-  EXPECT_EQ(parse({"--checkpoint-every", "5"}).exitCode, kBadInput);
-  EXPECT_EQ(parse({"--resume", "a", "--weights", "b"}).exitCode, kBadInput);
-  EXPECT_EQ(parse({"--nonsense"}).exitCode, kBadInput);
+TEST(Options, WrongValues_AreRefused) {
+  EXPECT_THROW(parse({"--batch-size", "0"}), UsageError);
+  EXPECT_THROW(parse({"--model", "gpt9"}), UsageError);
+  EXPECT_THROW(parse({"--vocab", "vocab.json"}), UsageError);
+  EXPECT_THROW(parse({"--checkpoint-every", "5"}), UsageError);
+  EXPECT_THROW(parse({"--resume", "a", "--weights", "b"}), UsageError);
+  EXPECT_THROW(parse({"--nonsense"}), UsageError);
 }
 
 TEST(Options, Difference_NamesTheFirstFieldThatDiffers) {
@@ -116,40 +114,40 @@ TEST(Options, Difference_NamesTheFirstFieldThatDiffers) {
 }
 
 TEST(AtomicFile, WithoutCommit_LeavesNothing) {
-  const testing::TemporaryFolder folder;
-  testing::write(folder.path("a"), "old");
+  const TemporaryFolder folder;
+  writeText(folder / "a", "old");
   {
-    AtomicFile file(folder.path("a"));
+    AtomicFile file(folder / "a");
     file.write("new");
   }
-  EXPECT_EQ(testing::contents(folder.path("a")), "old");
+  EXPECT_EQ(contentsOf(folder / "a"), "old");
   {
-    AtomicFile file(folder.path("a"));
+    AtomicFile file(folder / "a");
     file.write("new");
     file.commit();
   }
-  EXPECT_EQ(testing::contents(folder.path("a")), "new");
+  EXPECT_EQ(contentsOf(folder / "a"), "new");
 }
 
 TEST(LineWriter, Lines_AreInTheFileAtOnce) {
-  const testing::TemporaryFolder folder;
-  LineWriter writer(folder.path("log"));
+  const TemporaryFolder folder;
+  LineWriter writer(folder / "log");
   writer.writeLine("one");
-  EXPECT_EQ(testing::contents(folder.path("log")), "one\n");
+  EXPECT_EQ(contentsOf(folder / "log"), "one\n");
 }
 
 TEST(LineWriter, ExistingFile_IsReplacedOrAppendedTo) {
-  const testing::TemporaryFolder folder;
-  LineWriter(folder.path("log")).writeLine("one");
-  LineWriter(folder.path("log"), LineWriter::Existing::kAppendTo).writeLine("two");
-  EXPECT_EQ(testing::contents(folder.path("log")), "one\ntwo\n");
-  LineWriter(folder.path("log")).writeLine("three");
-  EXPECT_EQ(testing::contents(folder.path("log")), "three\n");
+  const TemporaryFolder folder;
+  LineWriter(folder / "log").writeLine("one");
+  LineWriter(folder / "log", LineWriter::Existing::kAppendTo).writeLine("two");
+  EXPECT_EQ(contentsOf(folder / "log"), "one\ntwo\n");
+  LineWriter(folder / "log").writeLine("three");
+  EXPECT_EQ(contentsOf(folder / "log"), "three\n");
 }
 
 TEST(LineWriter, FullDisk_IsReported) {
   LineWriter writer("/dev/full");
-  EXPECT_THROW(writer.writeLine("one"), TrainerError);
+  EXPECT_THROW(writer.writeLine("one"), ProgramError);
 }
 
 } // namespace

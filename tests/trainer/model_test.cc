@@ -4,8 +4,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "process.h"
-#include "trainer/error.h"
+#include "programs/error.h"
+#include "tests/support/temporary_folder.h"
 #include "trainer/gpt2.h"
 #include "trainer/optimizer.h"
 #include "trainer/safetensors.h"
@@ -19,7 +19,7 @@ Gpt2 tiny(at::ScalarType type = at::kFloat) { return Gpt2(Gpt2Config::of(ModelKi
 std::string messageOf(const std::function<void()>& action) {
   try {
     action();
-  } catch (const TrainerError& error) {
+  } catch (const ProgramError& error) {
     return error.what();
   }
   return "";
@@ -73,12 +73,12 @@ TEST(Gpt2, LaterTokens_DoNotReachEarlierPredictions) {
 }
 
 TEST(Weights, RoundTrip_IsExactInBothPrecisions) {
-  const testing::TemporaryFolder folder;
+  const TemporaryFolder folder;
   for (const auto type : {at::kFloat, at::kDouble}) {
     auto saved = tiny(type), loaded = tiny(type);
     saved.initialize(3);
-    saveWeights(saved, folder.path("model.safetensors"));
-    loadWeights(loaded, folder.path("model.safetensors"));
+    saveWeights(saved, folder / "model.safetensors");
+    loadWeights(loaded, folder / "model.safetensors");
     EXPECT_EQ(parameterDigest(saved), parameterDigest(loaded));
   }
 }
@@ -96,8 +96,8 @@ class WeightsFile : public ::testing::Test {
     writeSafetensors(path_, tensors, {});
   }
   Gpt2 model_ = tiny();
-  testing::TemporaryFolder folder_;
-  std::string path_ = folder_.path("model.safetensors");
+  TemporaryFolder folder_;
+  std::string path_ = folder_ / "model.safetensors";
 };
 
 TEST_F(WeightsFile, HuggingFacesExtras_AreIgnored) {
@@ -135,7 +135,7 @@ TEST_F(WeightsFile, ForeignModels_AreRefusedUntouched) {
 }
 
 TEST(Checkpoint, TrainingOnFromIt_IsBitExact) {
-  const testing::TemporaryFolder folder;
+  const TemporaryFolder folder;
   const Options options;
   const nlohmann::json trajectory{{"seed", 1}};
   auto straight = tiny();
@@ -143,29 +143,38 @@ TEST(Checkpoint, TrainingOnFromIt_IsBitExact) {
   AdamW straightOptimizer(straight.parameters(), options);
   trainOnce(straight, straightOptimizer, 1);
   trainOnce(straight, straightOptimizer, 2);
-  saveCheckpoint(folder.path("c"), straight, straightOptimizer, {.step = 2}, trajectory);
+  saveCheckpoint(folder / "c", straight, straightOptimizer, {.step = 2}, trajectory);
   trainOnce(straight, straightOptimizer, 3);
 
   auto resumed = tiny();
   AdamW resumedOptimizer(resumed.parameters(), options);
-  EXPECT_EQ(loadCheckpoint(folder.path("c"), resumed, resumedOptimizer, trajectory).step, 2);
+  EXPECT_EQ(loadCheckpoint(folder / "c", resumed, resumedOptimizer, trajectory).step, 2);
   trainOnce(resumed, resumedOptimizer, 3);
   EXPECT_EQ(parameterDigest(resumed), parameterDigest(straight));
 }
 
 TEST(Checkpoint, OtherOptionsOrFiles_AreRefused) {
-  const testing::TemporaryFolder folder;
+  const TemporaryFolder folder;
   auto model = tiny();
   AdamW optimizer(model.parameters(), Options());
-  saveCheckpoint(folder.path("c"), model, optimizer, {.step = 2}, {{"batch_size", 8}});
-  expectMessage([&] { loadCheckpoint(folder.path("c"), model, optimizer, {{"batch_size", 16}}); },
+  saveCheckpoint(folder / "c", model, optimizer, {.step = 2}, {{"batch_size", 8}});
+  expectMessage(
+      [&] {
+        loadCheckpoint(folder / "c", model, optimizer, {{"batch_size", 16}});
+      },
       "batch_size: 16 here, 8 in the checkpoint");
-  saveWeights(model, folder.path("w"));
-  expectMessage([&] { loadCheckpoint(folder.path("w"), model, optimizer, {{"batch_size", 8}}); },
+  saveWeights(model, folder / "w");
+  expectMessage(
+      [&] {
+        loadCheckpoint(folder / "w", model, optimizer, {{"batch_size", 8}});
+      },
       "not a checkpoint of this program");
   auto other = tiny(at::kDouble);
   AdamW otherOptimizer(other.parameters(), Options());
-  expectMessage([&] { loadCheckpoint(folder.path("c"), other, otherOptimizer, {{"batch_size", 8}}); },
+  expectMessage(
+      [&] {
+        loadCheckpoint(folder / "c", other, otherOptimizer, {{"batch_size", 8}});
+      },
       "has another precision");
 }
 

@@ -1,9 +1,7 @@
 // Real ranks, started as users start them. Everything runs the tiny model; DDP_TRAIN names the program.
-#include <arpa/inet.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -13,34 +11,15 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "process.h"
+#include "programs/free_port.h"
 #include "tests/support/gloo_notes.h"
-#include "trainer/free_port.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/trainer/tiny_training.h"
 
 namespace gloo_bypass::trainer::testing {
 namespace {
 
 using Json = nlohmann::json;
-using Environment = std::map<std::string, std::string>;
-constexpr std::chrono::seconds kLimit{100};  // only a hang reaches it
-
-const Environment kNoLauncher{{"RANK", ""}, {"WORLD_SIZE", ""}, {"MASTER_ADDR", ""}, {"MASTER_PORT", ""},
-    {"GLOO_DEVICE_TRANSPORT", ""}, {"TORCH_CPP_LOG_LEVEL", "ERROR"}};
-
-std::vector<std::string> command(std::vector<std::string> flags) {
-  std::vector<std::string> arguments{std::getenv("DDP_TRAIN"), "--model", "tiny", "--seq-length", "16"};
-  arguments.insert(arguments.end(), flags.begin(), flags.end());
-  return arguments;
-}
-
-Environment with(Environment extra) {
-  extra.insert(kNoLauncher.begin(), kNoLauncher.end());
-  return extra;
-}
-
-Finished train(const std::vector<std::string>& flags, const Environment& extra = {}) {
-  return run(command(flags), with(extra));
-}
 
 std::vector<Json> records(const std::string& text) {
   std::vector<Json> lines;
@@ -51,47 +30,29 @@ std::vector<Json> records(const std::string& text) {
   return lines;
 }
 
-Json summaryOf(const Finished& finished) {
-  EXPECT_EQ(finished.code, 0) << finished.err;
+Json summaryOf(const ProgramResult& finished) {
+  EXPECT_EQ(finished.shellStatus(), 0) << finished.err;
   const auto lines = records(finished.out);
   EXPECT_TRUE(!lines.empty() && lines.back()["event"] == "summary") << finished.out;
   return lines.empty() ? Json() : lines.back();
 }
 
-std::string digestOf(const Finished& finished) { return summaryOf(finished).value("sha256", "none"); }
+std::string digestOf(const ProgramResult& finished) { return summaryOf(finished).value("sha256", "none"); }
 
 // One line, naming what is wrong.
-void expectRefused(const Finished& finished, const std::string& reason) {
-  EXPECT_GT(finished.code, 0) << finished.out;
+void expectRefused(const ProgramResult& finished, const std::string& reason) {
+  EXPECT_GT(finished.shellStatus(), 0) << finished.out;
   EXPECT_NE(finished.err.find(reason), std::string::npos) << finished.err;
   const std::string said = test::withoutGloosNotes(finished.err);
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << finished.err;
 }
 
 Environment rankOf(int rank, int worldSize, uint16_t port) {
-  return with({{"RANK", std::to_string(rank)}, {"WORLD_SIZE", std::to_string(worldSize)},
-      {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", std::to_string(port)}});
+  return {{"RANK", std::to_string(rank)},
+          {"WORLD_SIZE", std::to_string(worldSize)},
+          {"MASTER_ADDR", "127.0.0.1"},
+          {"MASTER_PORT", std::to_string(port)}};
 }
-
-// A listening socket; its port is taken as long as it lives.
-class Listener {
- public:
-  Listener() : fd_(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in6 address{};
-    address.sin6_family = AF_INET6;
-    socklen_t length = sizeof(address);
-    EXPECT_EQ(::bind(fd_, reinterpret_cast<sockaddr*>(&address), length), 0);
-    EXPECT_EQ(::listen(fd_, 1), 0);
-    ::getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &length);
-    port_ = ntohs(address.sin6_port);
-  }
-  ~Listener() { ::close(fd_); }
-  uint16_t port() const { return port_; }
-
- private:
-  int fd_;
-  uint16_t port_ = 0;
-};
 
 TEST(Training, OneRank_EqualsTheLoopWithoutDdp) {
   const auto ddp = digestOf(train({"--steps", "6"}));
@@ -104,7 +65,7 @@ TEST(Training, OneRankWithAccumulation_EqualsTheLoopWithoutDdp) {
       digestOf(train({"--steps", "3", "--accumulate", "3", "--no-ddp"})));
 }
 
-std::vector<double> losses(const Finished& finished) {
+std::vector<double> losses(const ProgramResult& finished) {
   summaryOf(finished);
   std::vector<double> values;
   for (const auto& record : records(finished.out)) {
@@ -173,82 +134,85 @@ TEST(Checkpoint, ResumedRun_EndsBitIdentical) {
     return more;
   };
   const auto straight = digestOf(train(flags({"--steps", "40"})));
-  digestOf(train(flags({"--steps", "36", "--checkpoint", folder.path("c")})));
-  EXPECT_EQ(straight, digestOf(train(flags({"--steps", "40", "--resume", folder.path("c")}))));
+  digestOf(train(flags({"--steps", "36", "--checkpoint", folder / "c"})));
+  EXPECT_EQ(straight, digestOf(train(flags({"--steps", "40", "--resume", folder / "c"}))));
 }
 
 TEST(Checkpoint, OtherOptions_AreRefused) {
   const TemporaryFolder folder;
-  digestOf(train({"--steps", "2", "--checkpoint", folder.path("c")}));
-  expectRefused(train({"--steps", "4", "--resume", folder.path("c"), "--lr", "0.1"}), "lr: 0.1 here, 0.0003");
-  expectRefused(train({"--steps", "2", "--resume", folder.path("c")}), "has done 2 steps already");
-  write(folder.path("cut"), contents(folder.path("c")).substr(0, 50'000));
-  expectRefused(train({"--steps", "4", "--resume", folder.path("cut")}), "truncated");
+  digestOf(train({"--steps", "2", "--checkpoint", folder / "c"}));
+  expectRefused(train({"--steps", "4", "--resume", folder / "c", "--lr", "0.1"}), "lr: 0.1 here, 0.0003");
+  expectRefused(train({"--steps", "2", "--resume", folder / "c"}), "has done 2 steps already");
+  writeText(folder / "cut", contentsOf(folder / "c").substr(0, 50'000));
+  expectRefused(train({"--steps", "4", "--resume", folder / "cut"}), "truncated");
 }
 
 TEST(Failure, RankKilled_EndsTheRunPromptly) {
-  Process process(command({"--spawn", "3", "--steps", "1000000", "--timeout", "300"}), kNoLauncher);
+  Program process = startTraining({"--spawn", "3", "--steps", "1000000", "--timeout", "300"});
   ASSERT_TRUE(process.waitForOutput("\"step\":3", kLimit));
   // The child with RANK=1, found by its parent and environment.
-  const std::string tasks = contents("/proc/" + std::to_string(process.pid()) + "/task/" +
-      std::to_string(process.pid()) + "/children");
+  const std::string tasks =
+      contentsOf("/proc/" + std::to_string(process.pid()) + "/task/" + std::to_string(process.pid()) + "/children");
   std::istringstream children(tasks);
   pid_t victim = 0;
   for (pid_t child; children >> child;) {
-    if (contents("/proc/" + std::to_string(child) + "/environ").find(std::string("\0RANK=1\0", 8)) !=
+    if (contentsOf("/proc/" + std::to_string(child) + "/environ").find(std::string("\0RANK=1\0", 8)) !=
         std::string::npos) {
       victim = child;
     }
   }
   ASSERT_GT(victim, 0) << tasks;
   ASSERT_EQ(::kill(victim, SIGKILL), 0);
-  const auto finished = process.wait(kLimit);
-  EXPECT_EQ(finished.code, 128 + SIGKILL);
-  EXPECT_NE(finished.err.find("rank 1 was killed by signal 9"), std::string::npos) << finished.err;
+  const auto finished = process.finish(kLimit);
+  EXPECT_EQ(finished.shellStatus(), 128 + SIGKILL);
+  EXPECT_NE(finished.err.find("rank 1 (pid " + std::to_string(victim) + ") was ended by signal 9"), std::string::npos)
+      << finished.err;
 }
 
 TEST(Failure, Terminated_PassesTheSignalOn) {
-  Process process(command({"--spawn", "2", "--steps", "1000000"}), kNoLauncher);
+  Program process = startTraining({"--spawn", "2", "--steps", "1000000"});
   ASSERT_TRUE(process.waitForOutput("\"step\":3", kLimit));
   ::kill(process.pid(), SIGTERM);
-  EXPECT_EQ(process.wait(kLimit).code, 128 + SIGTERM);
+  EXPECT_EQ(process.finish(kLimit).shellStatus(), 128 + SIGTERM);
 }
 
 TEST(Failure, WorldSizesDiffer_EveryRankSaysSo) {
   const uint16_t port = freePort();
-  Process first(command({"--steps", "1"}), rankOf(0, 2, port));
-  Process second(command({"--steps", "1"}), rankOf(1, 3, port));
-  const auto one = first.wait(kLimit), two = second.wait(kLimit);
-  EXPECT_GT(one.code, 0);
-  EXPECT_GT(two.code, 0);
+  Program first = startTraining({"--steps", "1"}, rankOf(0, 2, port));
+  Program second = startTraining({"--steps", "1"}, rankOf(1, 3, port));
+  const auto one = first.finish(kLimit), two = second.finish(kLimit);
+  EXPECT_GT(one.shellStatus(), 0);
+  EXPECT_GT(two.shellStatus(), 0);
   EXPECT_NE(one.err.find("world_size: "), std::string::npos) << one.err;
   EXPECT_NE(two.err.find("world_size: "), std::string::npos) << two.err;
 }
 
 TEST(Failure, OptionsDiffer_AreNamed) {
   const uint16_t port = freePort();
-  Process first(command({"--steps", "1", "--batch-size", "2"}), rankOf(0, 2, port));
-  Process second(command({"--steps", "1", "--batch-size", "4"}), rankOf(1, 2, port));
-  const auto one = first.wait(kLimit), two = second.wait(kLimit);
+  Program first = startTraining({"--steps", "1", "--batch-size", "2"}, rankOf(0, 2, port));
+  Program second = startTraining({"--steps", "1", "--batch-size", "4"}, rankOf(1, 2, port));
+  const auto one = first.finish(kLimit), two = second.finish(kLimit);
   EXPECT_NE((one.err + two.err).find("batch_size: "), std::string::npos) << one.err << two.err;
 }
 
 TEST(Failure, RankMissing_IsNamedAtTheTimeout) {
-  Process process(command({"--steps", "1", "--rendezvous-timeout", "1"}), rankOf(0, 2, freePort()));
-  expectRefused(process.wait(kLimit), "only 1 of 2 ranks came within 1 s; missing: 1");
+  Program process = startTraining({"--steps", "1", "--rendezvous-timeout", "1"}, rankOf(0, 2, freePort()));
+  expectRefused(process.finish(kLimit), "only 1 of 2 ranks came within 1 s; missing: 1");
 }
 
 TEST(Failure, NoRankZero_IsBounded) {
-  Process process(command({"--steps", "1", "--rendezvous-timeout", "1"}), rankOf(1, 2, freePort()));
-  const auto finished = process.wait(kLimit);
-  EXPECT_GT(finished.code, 0);
+  Program process = startTraining({"--steps", "1", "--rendezvous-timeout", "1"}, rankOf(1, 2, freePort()));
+  const auto finished = process.finish(kLimit);
+  EXPECT_GT(finished.shellStatus(), 0);
   EXPECT_NE(finished.err.find("rank 1 cannot reach rank 0"), std::string::npos) << finished.err;
 }
 
 TEST(Failure, PortInUse_IsNamed) {
-  const Listener taken;
-  Process process(command({"--steps", "1"}), rankOf(0, 2, taken.port()));
-  expectRefused(process.wait(kLimit), "cannot listen on MASTER_PORT=" + std::to_string(taken.port()));
+  const uint16_t port = freePort();
+  const FileDescriptor taken = socketOnPort(port, /*reuse=*/false);
+  ASSERT_EQ(::listen(taken.get(), 1), 0);
+  Program process = startTraining({"--steps", "1"}, rankOf(0, 2, port));
+  expectRefused(process.finish(kLimit), "cannot listen on MASTER_PORT=" + std::to_string(port));
 }
 
 TEST(BadInput, UnreadableData_IsRefusedOnce) {
@@ -260,8 +224,8 @@ TEST(BadInput, UnreadableData_IsRefusedOnce) {
 
 TEST(BadInput, ForeignWeights_AreRefused) {
   const TemporaryFolder folder;
-  write(folder.path("w"), "this is no model");
-  expectRefused(train({"--weights", folder.path("w")}), "not a safetensors file");
+  writeText(folder / "w", "this is no model");
+  expectRefused(train({"--weights", folder / "w"}), "not a safetensors file");
 }
 
 TEST(BadInput, UnknownTransport_IsRefusedOnce) {
@@ -274,12 +238,12 @@ TEST(BadInput, UnknownTransport_IsRefusedOnce) {
 
 TEST(BadInput, CheckpointThatCannotBeWritten_IsRefusedBeforeTheFirstStep) {
   const TemporaryFolder folder;
-  ASSERT_EQ(::mkfifo(folder.path("pipe").c_str(), 0600), 0);
-  for (const std::string& path : {folder.path("missing/c"), folder.path("pipe"), std::string("/")}) {
-    expectRefused(train({"--steps", "1", "--metrics", folder.path("m"), "--checkpoint", path}), "cannot write " + path);
-    EXPECT_FALSE(std::filesystem::exists(folder.path("m"))) << "steps were run";
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  for (const std::string& path : {folder / "missing/c", folder / "pipe", std::string("/")}) {
+    expectRefused(train({"--steps", "1", "--metrics", folder / "m", "--checkpoint", path}), "cannot write " + path);
+    EXPECT_FALSE(std::filesystem::exists(folder / "m")) << "steps were run";
   }
-  EXPECT_TRUE(std::filesystem::is_fifo(folder.path("pipe")));
+  EXPECT_TRUE(std::filesystem::is_fifo(folder / "pipe"));
 }
 
 TEST(FullDisk, Metrics_EndTheRun) {
@@ -288,12 +252,12 @@ TEST(FullDisk, Metrics_EndTheRun) {
 
 TEST(FullDisk, Checkpoint_KeepsTheOldOne) {
   const TemporaryFolder folder;
-  digestOf(train({"--steps", "1", "--checkpoint", folder.path("c")}));
-  const std::string before = contents(folder.path("c"));
-  Process process(command({"--steps", "2", "--checkpoint", folder.path("c")}), kNoLauncher, 100'000);
-  expectRefused(process.wait(kLimit), "cannot write");
-  EXPECT_EQ(contents(folder.path("c")), before);
-  EXPECT_EQ(contents(folder.path("c") + ".tmp." + std::to_string(process.pid())), "");
+  digestOf(train({"--steps", "1", "--checkpoint", folder / "c"}));
+  const std::string before = contentsOf(folder / "c");
+  Program process = startTraining({"--steps", "2", "--checkpoint", folder / "c"}, {}, 100'000);
+  expectRefused(process.finish(kLimit), "cannot write");
+  EXPECT_EQ(contentsOf(folder / "c"), before);
+  EXPECT_EQ(contentsOf(folder / "c" + ".tmp." + std::to_string(process.pid())), "");
 }
 
 TEST(Transport, DpdkAndTcp_EndWithTheSameDigest) {

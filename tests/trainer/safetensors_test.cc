@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "process.h"
-#include "trainer/error.h"
+#include "programs/error.h"
+#include "tests/support/temporary_folder.h"
 
 namespace gloo_bypass::trainer {
 namespace {
@@ -25,11 +25,11 @@ std::string file(const std::string& header, const std::string& data) {
 class Safetensors : public ::testing::Test {
  protected:
   void expectRefused(const std::string& bytes, const std::string& reason) {
-    testing::write(path_, bytes);
+    writeText(path_, bytes);
     try {
       const SafetensorsFile opened(path_);
       FAIL() << "accepted; expected " << reason;
-    } catch (const TrainerError& error) {
+    } catch (const ProgramError& error) {
       EXPECT_NE(std::string(error.what()).find(reason), std::string::npos) << error.what();
       EXPECT_NE(std::string(error.what()).find(path_), std::string::npos) << error.what();
     }
@@ -41,11 +41,11 @@ class Safetensors : public ::testing::Test {
         {{"b", {"F32", {2, 3}, std::as_bytes(std::span(floats))}},
             {"a", {"F64", {2}, std::as_bytes(std::span(doubles))}}, {"empty", {"F32", {0, 4}, {}}}},
         {{"format", "pt"}});
-    return testing::contents(path_);
+    return contentsOf(path_);
   }
 
-  testing::TemporaryFolder folder_;
-  std::string path_ = folder_.path("model.safetensors");
+  TemporaryFolder folder_;
+  std::string path_ = folder_ / "model.safetensors";
 };
 
 TEST_F(Safetensors, RoundTrip_KeepsNamesShapesBytesAndMetadata) {
@@ -64,8 +64,8 @@ TEST_F(Safetensors, RoundTrip_KeepsNamesShapesBytesAndMetadata) {
 TEST_F(Safetensors, EveryTruncation_IsRefused) {
   const std::string good = writeGood();
   for (size_t length = 0; length < good.size(); ++length) {
-    testing::write(path_, good.substr(0, length));
-    EXPECT_THROW(SafetensorsFile{path_}, TrainerError) << length;
+    writeText(path_, good.substr(0, length));
+    EXPECT_THROW(SafetensorsFile{path_}, ProgramError) << length;
   }
 }
 
@@ -76,7 +76,7 @@ TEST_F(Safetensors, EveryFlippedByteOfTheHeader_IsReadOrRefused) {
     for (const char flip : {'\x01', '\x20', '\x80'}) {
       std::string bad = good;
       bad[i] = static_cast<char>(bad[i] ^ flip);
-      testing::write(path_, bad);
+      writeText(path_, bad);
       try {
         const SafetensorsFile opened(path_);
         for (const auto& [name, view] : opened.tensors()) {
@@ -86,7 +86,7 @@ TEST_F(Safetensors, EveryFlippedByteOfTheHeader_IsReadOrRefused) {
           }
           EXPECT_EQ(view.bytes.size(), elements * elementBytes(view.dtype));
         }
-      } catch (const TrainerError&) {
+      } catch (const ProgramError&) {
       }
     }
   }
@@ -124,7 +124,7 @@ TEST_F(Safetensors, FailedWrite_LeavesTheOldFile) {
   const std::string good = writeGood();
   const std::vector<float> floats{1};
   EXPECT_THROW(writeSafetensors(path_, {{"a", {"F32", {2}, std::as_bytes(std::span(floats))}}}, {}), std::logic_error);
-  EXPECT_EQ(testing::contents(path_), good);
+  EXPECT_EQ(contentsOf(path_), good);
 }
 
 } // namespace

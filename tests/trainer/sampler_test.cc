@@ -4,8 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include "trainer/statistics.h"
-
 namespace gloo_bypass::trainer {
 namespace {
 
@@ -55,22 +53,6 @@ TEST(Sampler, RanksTogether_TakeWhatOneLargerRankTakes) {
     together.insert(part.begin(), part.end());
   }
   EXPECT_EQ(together, expected);
-}
-
-TEST(Statistics, Median_OfOddAndEvenCounts) {
-  EXPECT_EQ(median(std::vector<double>{3, 1, 2}), 2);
-  EXPECT_EQ(median(std::vector<double>{4, 1, 2, 3}), 2.5);
-}
-
-TEST(Statistics, Percentile_IsNearestRank) {
-  std::vector<double> values;
-  for (int i = 200; i >= 1; --i) {
-    values.push_back(i);
-  }
-  EXPECT_EQ(percentile(values, 0.99), 198);
-  EXPECT_EQ(percentile(values, 1.0), 200);
-  EXPECT_EQ(percentile(std::vector<double>{5}, 0.99), 5);
-  EXPECT_THROW(percentile({}, 0.5), std::invalid_argument);
 }
 
 } // namespace

@@ -5,14 +5,13 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <cstdlib>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "marker_receiver.h"
-#include "process.h"
-#include "trainer/error.h"
+#include "programs/error.h"
+#include "tests/trainer/tiny_training.h"
 
 namespace gloo_bypass::trainer::testing {
 namespace {
@@ -77,16 +76,14 @@ TEST(StepMarkers, PortInUse_IsCountedAndTheNextStepGoesOn) {
 }
 
 TEST(StepMarkers, AddressThatCannotBeSentTo_IsRefused) {
-  EXPECT_THROW(StepMarkers("255.255.255.255"), TrainerError);
-  EXPECT_THROW(StepMarkers("nonsense"), TrainerError);
+  EXPECT_THROW(StepMarkers("255.255.255.255"), ProgramError);
+  EXPECT_THROW(StepMarkers("nonsense"), ProgramError);
 }
 
-// The program itself. DDP_TRAIN names it.
-Finished train(std::vector<std::string> flags) {
-  flags.insert(flags.begin(), {std::getenv("DDP_TRAIN"), "--model", "tiny", "--seq-length", "16", "--spawn", "2", "--bucket-cap-mb", "0.02",
-                                  "--first-bucket-mb", "0.005"});
-  return run(flags, {{"RANK", ""}, {"WORLD_SIZE", ""}, {"MASTER_ADDR", ""}, {"MASTER_PORT", ""}, {"GLOO_DEVICE_TRANSPORT", ""},
-                        {"TORCH_CPP_LOG_LEVEL", "ERROR"}});
+// The program itself.
+ProgramResult trainTwoRanks(std::vector<std::string> flags) {
+  flags.insert(flags.end(), {"--spawn", "2", "--bucket-cap-mb", "0.02", "--first-bucket-mb", "0.005"});
+  return train(flags);
 }
 
 nlohmann::json lastLine(const std::string& text) {
@@ -96,8 +93,9 @@ nlohmann::json lastLine(const std::string& text) {
 
 TEST(MarkedTraining, TwoRanks_OnePairOfMarkersAStepWhateverTheBuckets) {
   MarkerReceiver receiver;
-  const auto finished = train({"--steps", "3", "--accumulate", "2", "--step-markers", "127.0.0.1:" + std::to_string(receiver.port())});
-  ASSERT_EQ(finished.code, 0) << finished.err;
+  const auto finished = trainTwoRanks(
+      {"--steps", "3", "--accumulate", "2", "--step-markers", "127.0.0.1:" + std::to_string(receiver.port())});
+  ASSERT_EQ(finished.shellStatus(), 0) << finished.err;
   std::vector<ReceivedMarker> expected;
   for (int step = 1; step <= 3; ++step) {
     for (const char* which : {"first", "last"}) {
@@ -112,8 +110,8 @@ TEST(MarkedTraining, TwoRanks_OnePairOfMarkersAStepWhateverTheBuckets) {
 
 TEST(MarkedTraining, WrongAddress_IsOneLineBeforeAnythingStarts) {
   for (const char* address : {"nonsense", "10.0.0.1:0", "255.255.255.255"}) {
-    const auto finished = train({"--steps", "1", "--step-markers", address});
-    EXPECT_EQ(finished.code, 2) << finished.err;
+    const auto finished = trainTwoRanks({"--steps", "1", "--step-markers", address});
+    EXPECT_EQ(finished.shellStatus(), 2) << finished.err;
     EXPECT_EQ(std::count(finished.err.begin(), finished.err.end(), '\n'), 1) << finished.err;
     EXPECT_NE(finished.err.find("--step-markers"), std::string::npos) << finished.err;
   }

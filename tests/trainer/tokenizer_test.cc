@@ -6,9 +6,9 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "process.h"
+#include "programs/error.h"
+#include "tests/support/temporary_folder.h"
 #include "trainer/corpus.h"
-#include "trainer/error.h"
 
 namespace gloo_bypass::trainer {
 namespace {
@@ -111,7 +111,7 @@ void expectRefused(const std::string& vocab, const std::string& merges, const st
   try {
     Tokenizer::bytePairsFromText(vocab, merges, "vocab.json", "merges.txt");
     FAIL() << "accepted; expected " << reason;
-  } catch (const TrainerError& error) {
+  } catch (const ProgramError& error) {
     EXPECT_NE(std::string(error.what()).find(reason), std::string::npos) << error.what();
   }
 }
@@ -127,25 +127,25 @@ TEST(Tokenizer, ForeignFiles_AreRefusedWithTheReason) {
 }
 
 TEST(Corpus, Samples_AreConsecutiveWithTargetsOneFurther) {
-  const testing::TemporaryFolder folder;
-  testing::write(folder.path("text"), "abcdefghij");
+  const TemporaryFolder folder;
+  writeText(folder / "text", "abcdefghij");
   auto tokenizer = Tokenizer::bytes();
-  const Corpus corpus(folder.path("text"), tokenizer, 3, 0);
+  const Corpus corpus(folder / "text", tokenizer, 3, 0);
   ASSERT_EQ(corpus.sampleCount(), 3);
   const auto sample = corpus.sample(1);
   EXPECT_EQ(std::vector<int32_t>(sample.begin(), sample.end()), tokenizer.encode("defg"));
-  EXPECT_EQ(Corpus(folder.path("text"), tokenizer, 3, 2).sampleCount(), 2);
+  EXPECT_EQ(Corpus(folder / "text", tokenizer, 3, 2).sampleCount(), 2);
 }
 
 TEST(Corpus, UnusableText_IsRefused) {
-  const testing::TemporaryFolder folder;
+  const TemporaryFolder folder;
   auto tokenizer = Tokenizer::bytes();
-  testing::write(folder.path("empty"), "");
-  testing::write(folder.path("short"), "abc");
-  EXPECT_THROW(Corpus(folder.path("missing"), tokenizer, 3, 0), TrainerError);
-  EXPECT_THROW(Corpus(folder.path("empty"), tokenizer, 3, 0), TrainerError);
-  EXPECT_THROW(Corpus(folder.path("short"), tokenizer, 3, 0), TrainerError);
-  EXPECT_THROW(Corpus("/dev/null", tokenizer, 3, 0), TrainerError);
+  writeText(folder / "empty", "");
+  writeText(folder / "short", "abc");
+  EXPECT_THROW(Corpus(folder / "missing", tokenizer, 3, 0), ProgramError);
+  EXPECT_THROW(Corpus(folder / "empty", tokenizer, 3, 0), ProgramError);
+  EXPECT_THROW(Corpus(folder / "short", tokenizer, 3, 0), ProgramError);
+  EXPECT_THROW(Corpus("/dev/null", tokenizer, 3, 0), ProgramError);
 }
 
 } // namespace

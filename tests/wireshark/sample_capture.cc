@@ -5,7 +5,7 @@
 #include <string>
 
 #include "tests/capture/capture_builder.h"
-#include "transport/wire/byte_order.h"
+#include "transport/base/byte_order.h"
 #include "transport/wire/crc32c.h"
 #include "transport/wire/packet.h"
 
@@ -31,11 +31,11 @@ class Sample {
   std::uint64_t frames_ = 0;
 };
 
-PacketHeader headerOf(FrameType type, std::uint32_t sequence) {
-  PacketHeader header;
+wire::PacketHeader headerOf(wire::FrameType type, std::uint32_t sequence) {
+  wire::PacketHeader header;
   header.type = type;
   header.receiverId = kSession;
-  header.flags = kFlagEcho;
+  header.flags = wire::kFlagEcho;
   header.sequence = sequence;
   header.acknowledged = 41;
   header.timestamp = 1'000;
@@ -46,24 +46,24 @@ PacketHeader headerOf(FrameType type, std::uint32_t sequence) {
   return header;
 }
 
-Octets finished(PacketWriter& writer, const Octets& payload = {}) {
+Octets finished(wire::PacketWriter& writer, const Octets& payload = {}) {
   Octets out;
   for (const std::byte byte : writer.finish()) out.push_back(std::to_integer<std::uint8_t>(byte));
   out.insert(out.end(), payload.begin(), payload.end());
   return out;
 }
 
-Octets message(FrameType type, std::uint32_t sequence, const Octets& payload, bool checksum = false, std::size_t padding = 5) {
-  PacketHeader header = headerOf(type, sequence);
+Octets message(wire::FrameType type, std::uint32_t sequence, const Octets& payload, bool checksum = false, std::size_t padding = 5) {
+  wire::PacketHeader header = headerOf(type, sequence);
   if (checksum) {
-    header.flags |= kFlagPayloadChecksum;
-    header.payloadCrc = crc32c(std::as_bytes(std::span(payload)));
+    header.flags |= wire::kFlagPayloadChecksum;
+    header.payloadCrc = wire::crc32c(std::as_bytes(std::span(payload)));
   }
-  PacketWriter writer;
+  wire::PacketWriter writer;
   writer.begin(header);
   writer.addSackRange({50, 53});
   writer.addSackRange({45, 47});
-  MessageHeader about;
+  wire::MessageHeader about;
   about.id = 7;
   about.tag = 0xabcdef;
   about.totalLength = 327'680;
@@ -71,15 +71,15 @@ Octets message(FrameType type, std::uint32_t sequence, const Octets& payload, bo
   about.chunkOffset = 4'096;
   about.chunkLength = static_cast<std::uint16_t>(payload.size());
   about.kind = 2;
-  about.flags = kFlagGranted;
+  about.flags = wire::kFlagGranted;
   writer.messageHeader(about);
   if (padding > 0) writer.padding(padding);
   return finished(writer, payload);
 }
 
 template <typename Body>
-Octets control(FrameType type, std::uint32_t sequence, Body body) {
-  PacketWriter writer;
+Octets control(wire::FrameType type, std::uint32_t sequence, Body body) {
+  wire::PacketWriter writer;
   writer.begin(headerOf(type, sequence));
   body(writer);
   return finished(writer);
@@ -87,60 +87,60 @@ Octets control(FrameType type, std::uint32_t sequence, Body body) {
 
 void addEveryKind(Sample& sample) {
   const Octets payload(300, 0x5a);
-  sample.add(control(FrameType::kHello, 10, [](PacketWriter& w) { w.hello({0x99, 65'536, 1 << 20, 10, 1'472, 0, 1}); }));
-  sample.add(control(FrameType::kAck, 10, [](PacketWriter&) {}));
-  Octets probe = control(FrameType::kProbe, 10, [](PacketWriter& w) { w.size(1'400); });
+  sample.add(control(wire::FrameType::kHello, 10, [](wire::PacketWriter& w) { w.hello({0x99, 65'536, 1 << 20, 10, 1'472, 0, 1}); }));
+  sample.add(control(wire::FrameType::kAck, 10, [](wire::PacketWriter&) {}));
+  Octets probe = control(wire::FrameType::kProbe, 10, [](wire::PacketWriter& w) { w.size(1'400); });
   probe.resize(1'400);
   sample.add(probe);
-  sample.add(control(FrameType::kProbeReply, 10, [](PacketWriter& w) { w.size(1'400); }));
-  sample.add(message(FrameType::kData, 10, payload, true));
-  sample.add(message(FrameType::kAnnounce, 11, {}, false, 0));
-  sample.add(control(FrameType::kGrant, 12, [](PacketWriter& w) { w.number(7); }));
-  sample.add(control(FrameType::kWithdraw, 13, [](PacketWriter& w) { w.number(8); }));
-  sample.add(control(FrameType::kCredit, 14, [](PacketWriter&) {}));
-  sample.add(message(FrameType::kData, 10, payload));  // again
-  sample.add(control(FrameType::kClose, 15, [](PacketWriter& w) { w.number(2); }));
-  sample.add(control(FrameType::kReset, 16, [](PacketWriter& w) { w.reason(5); }));
-  PacketWriter repair;
-  repair.begin(headerOf(FrameType::kRepair, 17));
+  sample.add(control(wire::FrameType::kProbeReply, 10, [](wire::PacketWriter& w) { w.size(1'400); }));
+  sample.add(message(wire::FrameType::kData, 10, payload, true));
+  sample.add(message(wire::FrameType::kAnnounce, 11, {}, false, 0));
+  sample.add(control(wire::FrameType::kGrant, 12, [](wire::PacketWriter& w) { w.number(7); }));
+  sample.add(control(wire::FrameType::kWithdraw, 13, [](wire::PacketWriter& w) { w.number(8); }));
+  sample.add(control(wire::FrameType::kCredit, 14, [](wire::PacketWriter&) {}));
+  sample.add(message(wire::FrameType::kData, 10, payload));  // again
+  sample.add(control(wire::FrameType::kClose, 15, [](wire::PacketWriter& w) { w.number(2); }));
+  sample.add(control(wire::FrameType::kReset, 16, [](wire::PacketWriter& w) { w.reason(5); }));
+  wire::PacketWriter repair;
+  repair.begin(headerOf(wire::FrameType::kRepair, 17));
   repair.repairHeader({10, 6, 1, 2});
   sample.add(finished(repair, payload));
-  sample.add(control(FrameType::kAck, 17, [](PacketWriter& w) { w.recovered(3); }));
+  sample.add(control(wire::FrameType::kAck, 17, [](wire::PacketWriter& w) { w.recovered(3); }));
 }
 
 void fixChecksum(Octets& datagram) {
   const std::size_t length = static_cast<std::size_t>(datagram[18] | datagram[19] << 8);
   const auto bytes = std::as_writable_bytes(std::span(datagram));
-  const std::uint32_t crc = crc32c(bytes.subspan(8, length - 8), crc32c(bytes.first(4)));
+  const std::uint32_t crc = wire::crc32c(bytes.subspan(8, length - 8), wire::crc32c(bytes.first(4)));
   storeLittle(bytes.data() + 4, crc);
 }
 
 void addFaulty(Sample& sample) {
   const Octets payload(30, 0x5a);
-  Octets corrupted = message(FrameType::kData, 17, payload);
+  Octets corrupted = message(wire::FrameType::kData, 17, payload);
   corrupted[60] ^= 1;
   sample.add(corrupted);
-  Octets wrongPayload = message(FrameType::kData, 18, payload, true);
+  Octets wrongPayload = message(wire::FrameType::kData, 18, payload, true);
   wrongPayload.back() ^= 1;
   sample.add(wrongPayload);
-  Octets otherVersion = message(FrameType::kData, 19, payload);
+  Octets otherVersion = message(wire::FrameType::kData, 19, payload);
   otherVersion[2] = 2;
   fixChecksum(otherVersion);
   sample.add(otherVersion);
-  Octets unknownType = control(FrameType::kAck, 20, [](PacketWriter&) {});
+  Octets unknownType = control(wire::FrameType::kAck, 20, [](wire::PacketWriter&) {});
   unknownType[3] = 9;
   fixChecksum(unknownType);
   sample.add(unknownType);
-  sample.add(control(FrameType::kGrant, 21, [](PacketWriter& w) { w.size(1); }));             // half a number
-  sample.add(control(FrameType::kGrant, 22, [](PacketWriter& w) { w.number(1); w.number(1); }));  // two
-  Octets longHeader = control(FrameType::kAck, 23, [](PacketWriter&) {});
+  sample.add(control(wire::FrameType::kGrant, 21, [](wire::PacketWriter& w) { w.size(1); }));             // half a number
+  sample.add(control(wire::FrameType::kGrant, 22, [](wire::PacketWriter& w) { w.number(1); w.number(1); }));  // two
+  Octets longHeader = control(wire::FrameType::kAck, 23, [](wire::PacketWriter&) {});
   longHeader[18] = 200;
   sample.add(longHeader);
-  Octets manyRanges = control(FrameType::kAck, 24, [](PacketWriter&) {});
+  Octets manyRanges = control(wire::FrameType::kAck, 24, [](wire::PacketWriter&) {});
   manyRanges[17] = 200;
   fixChecksum(manyRanges);
   sample.add(manyRanges);
-  Octets shortChunk = message(FrameType::kData, 25, payload);
+  Octets shortChunk = message(wire::FrameType::kData, 25, payload);
   shortChunk.pop_back();
   sample.add(shortChunk);
   Octets foreign(80, 0x11);

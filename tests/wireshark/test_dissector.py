@@ -10,8 +10,9 @@ import pytest
 
 DISSECTOR = pathlib.Path(__file__).resolve().parents[2] / "tools/wireshark/gloo_bypass.lua"
 TSHARK, SAMPLE = os.environ["TSHARK"], os.environ["SAMPLE_CAPTURE"]
-KINDS = ["HELLO", "ACK", "PROBE", "PROBE-REPLY", "DATA", "ANNOUNCE", "GRANT", "WITHDRAW", "CREDIT", "DATA", "CLOSE", "RESET",
-         "REPAIR", "ACK"]
+KINDS = [
+    "HELLO", "ACK", "PROBE", "PROBE-REPLY", "DATA", "ANNOUNCE", "GRANT", "WITHDRAW", "CREDIT", "DATA", "CLOSE", "RESET",
+    "REPAIR", "ACK"]
 RIGHT, CUT = "1", "2"
 NOBODY = 65534
 
@@ -29,13 +30,15 @@ def unprivileged():
 
 
 def tshark(capture, *options):
-    with tempfile.TemporaryDirectory(prefix="gloo-bypass-tshark-") as home:  # nobody's own settings; open to any user, unlike tmp_path
+    # nobody's own settings; open to any user, unlike tmp_path
+    with tempfile.TemporaryDirectory(prefix="gloo-bypass-tshark-") as home:
         os.chmod(home, 0o755)
         script = shutil.copy(DISSECTOR, home)
         os.chmod(script, 0o644)
         with capture.open("rb") as frames:
-            result = subprocess.run([TSHARK, "-X", f"lua_script:{script}", "-r", "-", *options], stdin=frames, capture_output=True, text=True,
-                                    timeout=50, check=False, cwd=home, env={**os.environ, "HOME": home, "XDG_CONFIG_HOME": home}, **unprivileged())
+            result = subprocess.run([TSHARK, "-X", f"lua_script:{script}", "-r", "-", *options], stdin=frames,
+                                    capture_output=True, text=True, timeout=50, check=False, cwd=home,
+                                    env={**os.environ, "HOME": home, "XDG_CONFIG_HOME": home}, **unprivileged())
     assert result.returncode == 0, result.stderr
     assert "lua" not in result.stderr.lower() and "Lua Error" not in result.stdout, result.stderr + result.stdout
     return result.stdout
@@ -78,16 +81,18 @@ def test_Dissector_EveryKind_IsNamedWithItsNumbers(tmp_path):
     assert lines[10].endswith("2 messages in all")
     assert lines[11].endswith("peer vanished")
     assert lines[12].endswith("2 of 2 for 6 frames from 10 len 300")
-    assert lines[13].endswith("3 found again")
+    assert lines[13].endswith("3 recovered")
 
 
 def test_Dissector_Data_HasEveryField(tmp_path):
     data = flattened(frames_of(tmp_path, 65535)[4])
-    expected = {"magic": "0x4267", "version": "1", "type": "16", "receiver": "0x1122334455667788", "flags": "0x06", "sequence": "10",
-                "acknowledged": "41", "timestamp": "1000", "echo": "2000", "echo_delay": "3", "message_limit": "99",
-                "byte_limit": "123456789012", "sack.count": "2", "header_length": "121", "message.id": "7",
-                "message.tag": "0x0000000000abcdef", "message.length": "327680", "message.remote_offset": "64", "chunk.offset": "4096",
-                "chunk.length": "300", "message.kind": "2", "checksum.status": RIGHT, "payload_checksum.status": RIGHT}
+    expected = {
+        "magic": "0x4267", "version": "1", "type": "16", "receiver": "0x1122334455667788", "flags": "0x06",
+        "sequence": "10", "acknowledged": "41", "timestamp": "1000", "echo": "2000", "echo_delay": "3",
+        "message_limit": "99", "byte_limit": "123456789012", "sack.count": "2", "header_length": "121",
+        "message.id": "7", "message.tag": "0x0000000000abcdef", "message.length": "327680",
+        "message.remote_offset": "64", "chunk.offset": "4096", "chunk.length": "300", "message.kind": "2",
+        "checksum.status": RIGHT, "payload_checksum.status": RIGHT}
     for name, value in expected.items():
         assert data[f"gloo_bypass.{name}"] == value, name
     assert data["gloo_bypass.sack.begin"] == ["50", "45"] and data["gloo_bypass.sack.end"] == ["53", "47"]
@@ -99,13 +104,16 @@ def test_Dissector_Data_HasEveryField(tmp_path):
 def test_Dissector_HelloProbeAndClose_HaveTheirBodies(tmp_path):
     frames = [flattened(frame) for frame in frames_of(tmp_path, 65535)]
     hello = frames[0]
-    assert (hello["gloo_bypass.hello.sender"], hello["gloo_bypass.hello.rendezvous_bytes"]) == ("0x0000000000000099", "65536")
-    assert (hello["gloo_bypass.hello.initial_sequence"], hello["gloo_bypass.hello.max_datagram_bytes"]) == ("10", "1472")
+    assert (hello["gloo_bypass.hello.sender"], hello["gloo_bypass.hello.rendezvous_bytes"]) == ("0x0000000000000099",
+                                                                                                "65536")
+    assert (hello["gloo_bypass.hello.initial_sequence"], hello["gloo_bypass.hello.max_datagram_bytes"]) == ("10",
+                                                                                                            "1472")
     assert "gloo_bypass.sequence" not in hello and hello["gloo_bypass.next_sequence"] == "10"
     assert frames[2]["gloo_bypass.probe.size"] == frames[3]["gloo_bypass.probe.size"] == "1400"
     assert frames[10]["gloo_bypass.close.messages"] == "2"
     assert frames[11]["gloo_bypass.reset.reason"] == "5"
-    assert [frames[12][f"gloo_bypass.repair.{name}"] for name in ("first", "sources", "index", "count")] == ["10", "6", "1", "2"]
+    assert [frames[12][f"gloo_bypass.repair.{name}"]
+            for name in ("first", "sources", "index", "count")] == ["10", "6", "1", "2"]
     assert frames[13]["gloo_bypass.recovered"] == "3"
     assert all(frame["gloo_bypass.checksum.status"] == RIGHT for frame in frames[:14])
 
@@ -124,7 +132,8 @@ def test_Dissector_HelloProbeAndClose_HaveTheirBodies(tmp_path):
 def test_Dissector_FaultyFrame_IsFlagged(tmp_path, frame, expert, said):
     capture = tmp_path / "sample.pcap"
     subprocess.run([SAMPLE, capture, "65535"], check=True, timeout=20)
-    flagged = tshark(capture, "-Y", f"gloo_bypass.expert.{expert} && frame.number == {frame + 1}", "-T", "fields", "-e", "_ws.expert.message")
+    flagged = tshark(capture, "-Y", f"gloo_bypass.expert.{expert} && frame.number == {frame + 1}", "-T", "fields", "-e",
+                     "_ws.expert.message")
     assert said in flagged
 
 

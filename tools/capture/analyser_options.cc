@@ -3,7 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <cmath>
 
-#include "tools/command_line.h"
+#include "programs/command_line.h"
+#include "programs/version.h"
 
 namespace gloo_bypass::capture {
 namespace {
@@ -40,7 +41,7 @@ std::variant<AnalyserOptions, std::string> parseAnalyserOptions(int argc, const 
   app.footer(kFooter);
   app.get_formatter()->column_width(30);
   app.option_defaults()->always_capture_default();
-  app.set_version_flag("--version", "capture_analyser " GLOO_BYPASS_VERSION);
+  app.set_version_flag("--version", std::string("capture_analyser ") + versionName());
   app.add_option("files", options.files, "captures, each analysed by itself; - is standard input")->required()->type_name("FILE");
   app.add_flag("--join", options.join, "the files are one capture, in this order (tcpdump -C)");
   app.add_option("--filter", options.filter, "count only frames that match, in tcpdump's words; markers always do")->type_name("EXPRESSION");

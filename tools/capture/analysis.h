@@ -28,9 +28,9 @@ namespace gloo_bypass::capture {
 // What the bytes of frames are for. Every byte is of one kind.
 enum class ByteKind : std::uint8_t {
   kTcpPayload,
-  kTcpRepeated,      // payload before the highest sequence number seen on its connection: sent again, or overtaken
+  kTcpRepeated,      // payload before the highest sequence number seen on its connection: retransmitted, or overtaken
   kBypassPayload,
-  kBypassRepeated,   // payload of a frame that is not the newest of its session: sent again, or overtaken
+  kBypassRepeated,   // payload of a frame that is not the newest of its session: retransmitted, or overtaken
   kRocePayload,      // what the adapter repeats is not told apart
   kHeaders,          // of the frames that carry these, and of control frames
   kAcknowledgements, // frames that do nothing else

@@ -5,22 +5,21 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "process/json_text.h"
+#include "programs/error.h"
+#include "programs/result_file.h"
+#include "programs/run_program.h"
 #include "tools/capture/analyser_options.h"
 #include "tools/capture/capture_file.h"
 #include "tools/capture/capture_report.h"
-#include "tools/run_program.h"
-#include "transport/base/whole_file.h"
-#include "transport/io/json_text.h"
 
 namespace gloo_bypass::capture {
 namespace {
 
-enum ExitCode : int { kAllRead = 0, kNotWritten = kExitFailure, kNoCapture = kExitUsage, kDamaged = 3 };
+// Beside kExitFailure: a result could not be written.
+enum ExitCode : int { kAllRead = 0, kNoCapture = kExitUsage, kDamaged = 3 };
 
-int complain(const std::string& message, ExitCode code) {
-  fmt::print(stderr, "capture_analyser: {}\n", message);
-  return code;
-}
+void complain(const std::string& message) { fmt::print(stderr, "capture_analyser: {}\n", message); }
 
 // All frames of one file into `capture`.
 void read(CaptureFile& file, AnalysedCapture& capture) {
@@ -33,23 +32,15 @@ void read(CaptureFile& file, AnalysedCapture& capture) {
   if (file.fault()) capture.faults.emplace_back(capture.files.back(), *file.fault());
 }
 
-Status writeNamed(const std::string& path, const std::string& text) {
-  const Status written = writeWholeFile(path, text);
-  if (written) return written;
-  return {written.error().scope, written.error().code, fmt::format("{}: {}", path, written.error().message)};
-}
-
-Status writeResults(const AnalyserOptions& options, const std::vector<AnalysedCapture>& captures) {
+void writeResults(const AnalyserOptions& options, const std::vector<AnalysedCapture>& captures) {
   if (!options.jsonPath.empty()) {
     nlohmann::ordered_json all = nlohmann::ordered_json::array();
     for (const AnalysedCapture& capture : captures) all.push_back(captureJson(capture));
     const nlohmann::ordered_json report{{"schema", "gloo-bypass/capture/1"}, {"captures", all}};
-    if (Status written = writeNamed(options.jsonPath, jsonText(report) + "\n"); !written) return written;
+    writeResult("--json", options.jsonPath, jsonText(report) + "\n");
   }
-  if (!options.throughputPath.empty()) {
-    if (Status written = writeNamed(options.throughputPath, throughputCsv(captures)); !written) return written;
-  }
-  return options.stepsPath.empty() ? Status() : writeNamed(options.stepsPath, stepsCsv(captures));
+  writeResult("--csv-throughput", options.throughputPath, throughputCsv(captures));
+  writeResult("--csv-steps", options.stepsPath, stepsCsv(captures));
 }
 
 // All of the files that can be read. A line for each fault; the exit status that they make.
@@ -58,20 +49,22 @@ ExitCode readAll(const AnalyserOptions& options, std::vector<AnalysedCapture>& c
   for (const std::string& path : options.files) {
     auto file = CaptureFile::open(path, options.filter);
     if (!file) {
-      complain(file.error().message, code = kNoCapture);
+      complain(file.error().message);
+      code = kNoCapture;
       continue;
     }
     if (captures.empty() || !options.join) captures.push_back({{}, "", 0, options.filter, {}, Analysis(options.analysis)});
     AnalysedCapture& capture = captures.back();
     if (!capture.files.empty() && capture.link != file.value().linkName()) {
-      complain(fmt::format("{}: its frames begin with {}, those of {} with {}: they cannot be joined", path, file.value().linkName(),
-                           capture.files.front(), capture.link), code = kNoCapture);
+      complain(fmt::format("{}: its frames begin with {}, those of {} with {}: they cannot be joined", path,
+                           file.value().linkName(), capture.files.front(), capture.link));
+      code = kNoCapture;
       continue;
     }
     capture.files.push_back(path);
     read(file.value(), capture);
     if (!file.value().fault()) continue;
-    complain(faultLine(path, *file.value().fault()), kDamaged);
+    complain(faultLine(path, *file.value().fault()));
     if (code == kAllRead) code = kDamaged;
   }
   return code;
@@ -85,8 +78,8 @@ int analyse(const AnalyserOptions& options) {
     captures[i].analysis.finish();
     fmt::print("{}{}", i > 0 ? "\n" : "", captureTable(captures[i], options.everyStep));
   }
-  if (std::fflush(stdout) != 0) return complain("standard output could not be written", kNotWritten);
-  if (const Status written = writeResults(options, captures); !written) return complain(written.error().message, kNotWritten);
+  if (std::fflush(stdout) != 0) throw ProgramError("standard output could not be written");
+  writeResults(options, captures);
   return code;
 }
 

@@ -68,11 +68,11 @@ void dissectRoce(const Part& part, DissectedFrame& frame) {
   frame.payloadBytes = acknowledges ? 0 : part.length - std::min(part.length, around);
 }
 
-void dissectBypass(const PacketOutline& outline, const Part& part, DissectedFrame& frame) {
+void dissectBypass(const wire::PacketOutline& outline, const Part& part, DissectedFrame& frame) {
   frame.kind = FrameKind::kBypassControl;
-  if (outline.type == FrameType::kAck) frame.kind = FrameKind::kBypassAck;
+  if (outline.type == wire::FrameType::kAck) frame.kind = FrameKind::kBypassAck;
   // Repair frames are of what protects data, as headers are, and no data: control.
-  if (outline.type != FrameType::kData) return;
+  if (outline.type != wire::FrameType::kData) return;
   frame.kind = FrameKind::kBypass;
   frame.payloadBytes = part.length - outline.headerBytes;
   frame.sequence = outline.sequence;
@@ -88,12 +88,12 @@ void dissectUdp(const Part& datagram, DissectedFrame& frame) {
   const Part part = (length < kUdpBytes ? datagram : datagram.atMost(length)).after(kUdpBytes);
   frame.isUdp = true;
   frame.udpPayload = part.kept;
-  if (part.kept.size() < std::min<std::uint64_t>(part.length, kOutlineBytes)) return;
+  if (part.kept.size() < std::min<std::uint64_t>(part.length, wire::kOutlineBytes)) return;
   frame.kind = FrameKind::kUdp;
   if (frame.destinationPort == kRocePort) {
     frame.kind = FrameKind::kCut;
     dissectRoce(part, frame);
-  } else if (const auto outline = outlinePacket(part.kept, static_cast<std::size_t>(part.length))) {
+  } else if (const auto outline = wire::outlinePacket(part.kept, static_cast<std::size_t>(part.length))) {
     dissectBypass(*outline, part, frame);
   }
 }

@@ -1,9 +1,9 @@
 #include "tools/capture/step_statistics.h"
 
-#include <algorithm>
 #include <functional>
+#include <utility>
 
-#include "tools/statistics.h"
+#include "programs/statistics.h"
 
 namespace gloo_bypass::capture {
 
@@ -15,7 +15,7 @@ std::optional<double> bitsPerSecond(std::uint64_t bytes, CaptureTime time) {
 namespace {
 
 Spread spreadOf(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
+  values = sorted(std::move(values));
   Spread spread;
   for (std::size_t i = 0; i < spread.size(); ++i) spread[i] = percentile(values, kPercentiles[i]);
   return spread;

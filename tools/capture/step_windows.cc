@@ -10,26 +10,26 @@ namespace {
 // Two sightings of one datagram, where nothing in it tells: closer than any all-reduce is short.
 constexpr std::chrono::microseconds kSameDatagram{10};
 
-std::optional<StepMarker> textOf(const DissectedFrame& frame) {
-  return parseStepMarker({reinterpret_cast<const char*>(frame.udpPayload.data()), frame.udpPayload.size()});
+std::optional<wire::StepMarker> textOf(const DissectedFrame& frame) {
+  return wire::parseStepMarker({reinterpret_cast<const char*>(frame.udpPayload.data()), frame.udpPayload.size()});
 }
 
 }  // namespace
 
 // The step nearest to the one before that has this port.
 std::uint64_t StepWindows::unwrapped(std::uint16_t sourcePort) const {
-  const std::uint64_t low = sourcePort - kStepMarkerSourcePort;
+  const std::uint64_t low = sourcePort - wire::kStepMarkerSourcePort;
   if (!previous_) return low;
-  constexpr std::uint64_t kHalf = kStepMarkerCycle / 2;
-  std::uint64_t step = previous_->step - previous_->step % kStepMarkerCycle + low;
-  if (step + kHalf < previous_->step) step += kStepMarkerCycle;
-  if (step > previous_->step + kHalf && step >= kStepMarkerCycle) step -= kStepMarkerCycle;
+  constexpr std::uint64_t kHalf = wire::kStepMarkerCycle / 2;
+  std::uint64_t step = previous_->step - previous_->step % wire::kStepMarkerCycle + low;
+  if (step + kHalf < previous_->step) step += wire::kStepMarkerCycle;
+  if (step > previous_->step + kHalf && step >= wire::kStepMarkerCycle) step -= wire::kStepMarkerCycle;
   return step;
 }
 
 std::optional<std::pair<std::uint64_t, bool>> StepWindows::interpret(const DissectedFrame& frame, CaptureTime time) {
   const auto text = textOf(frame);
-  const bool told = text && stepMarkerSourcePort(text->step) == frame.sourcePort;
+  const bool told = text && wire::stepMarkerSourcePort(text->step) == frame.sourcePort;
   const std::uint64_t step = told ? text->step : unwrapped(frame.sourcePort);
   const bool isOpen = open_ && open_->step == step;
   if (told) {

@@ -19,16 +19,17 @@
 #include "fabric/description_file.h"
 #include "fabric/netem.h"
 #include "fabric/schedule.h"
+#include "process/json_text.h"
+#include "programs/error.h"
+#include "programs/result_file.h"
+#include "programs/run_program.h"
 #include "tools/fabric/fabric_capture.h"
 #include "tools/fabric/fabric_loop.h"
 #include "tools/fabric/fabric_options.h"
 #include "tools/fabric/fabric_report.h"
 #include "tools/fabric/port_factory.h"
-#include "tools/run_program.h"
 #include "transport/base/file_descriptor.h"
-#include "transport/base/whole_file.h"
 #include "transport/dpdk/frame.h"
-#include "transport/io/json_text.h"
 
 namespace gloo_bypass::fabric {
 namespace {
@@ -49,13 +50,7 @@ void handleSignals() {
   struct sigaction action {};
   action.sa_handler = onSignal;
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) (void)::sigaction(number, &action, nullptr);
-  (void)std::signal(SIGPIPE, SIG_IGN);
-  (void)std::signal(SIGXFSZ, SIG_IGN);  // a limit on files is an error of writing, as a full disk is
-}
-
-int complain(const std::string& message, int status) {
-  fmt::print(stderr, "fabric: {}\n", message);
-  return status;
+  makeWriteSignalsErrors();
 }
 
 // What the counters go to while the fabric runs.
@@ -69,13 +64,13 @@ class Output {
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
 
-  // Whether both files can be written. Nothing has been made that would have to be removed.
-  Status open(TimePoint now) {
+  // Throws where one of the files cannot be written. Nothing has been made that would have to be removed.
+  void open(TimePoint now) {
     if (!options_.samplesPath.empty()) {
       samples_ = std::fopen(options_.samplesPath.c_str(), "wxe");
-      if (samples_ == nullptr) return failed("--samples", options_.samplesPath, std::strerror(errno));
+      if (samples_ == nullptr) cannotWrite("--samples", options_.samplesPath, std::strerror(errno));
     }
-    return writeStats(now);
+    writeStats(now);
   }
 
   void onInterval(TimePoint now) {
@@ -90,33 +85,27 @@ class Output {
     std::fflush(stdout);
   }
 
-  Status close(TimePoint now) {
+  void close(TimePoint now) {
     if (samples_ != nullptr) {
       sample(now);
       const bool lost = std::ferror(samples_) != 0;
       if (std::fclose(std::exchange(samples_, nullptr)) != 0 || lost)
-        return failed("--samples", options_.samplesPath, "lines are missing");
+        cannotWrite("--samples", options_.samplesPath, "lines are missing");
     }
-    return writeStats(now);
+    writeStats(now);
   }
 
  private:
-  static Status failed(const char* flag, const std::string& path, const std::string& why) {
-    return Status(ErrorScope::kDevice, ErrorCode::kUnavailable,
-                  fmt::format("{}: cannot write {}: {}", flag, path, why));
-  }
   void sample(TimePoint now) {
     const std::string line = jsonText(report_.sample(now)) + "\n";
     (void)std::fwrite(line.data(), 1, line.size(), samples_);
     std::fflush(samples_);
   }
-  Status writeStats(TimePoint now) {
-    if (options_.statsPath.empty()) return {};
+  void writeStats(TimePoint now) {
+    if (options_.statsPath.empty()) return;
     nlohmann::ordered_json all = report_.json(now);
     if (capture_ != nullptr) all["capture"] = capture_->json();
-    const Status written = writeWholeFile(options_.statsPath, jsonText(all, 1) + "\n");
-    if (!written) return failed("--stats", options_.statsPath, written.error().message);
-    return {};
+    writeResult("--stats", options_.statsPath, jsonText(all, 1) + "\n");
   }
 
   // At once, since what is missing cannot be had later: the first time that anything is.
@@ -133,7 +122,7 @@ class Output {
   const FabricCapture* capture_;
   const bool inPlace_;
   std::FILE* samples_ = nullptr;
-  bool complained_ = false, complainedOfCapture_ = false;
+  bool complainedOfCapture_ = false;
 };
 
 void printDescription(const Description& description) {
@@ -159,7 +148,7 @@ void printDescriptionAsJson(const Description& description) {
     hosts.push_back({{"name", host.name},
                      {"ipv4", ipv4Text(host.ipv4)},
                      {"prefix_length", host.prefixLength},
-                     {"mac", host.mac ? toString(*host.mac) : ""},
+                     {"mac", host.mac ? dpdk::toString(*host.mac) : ""},
                      {"site", host.site},
                      {"port", kKinds[static_cast<std::size_t>(host.port.kind)]},
                      {"port_name", host.port.name},
@@ -189,49 +178,46 @@ TimePoint endOf(TimePoint start, double seconds) {
   return seconds > 0 ? start + std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds)) : kNever;
 }
 
-int printNetem(const Description& description, const std::vector<std::string>& hostsAndInterfaces) {
+void printNetem(const Description& description, const std::vector<std::string>& hostsAndInterfaces) {
   std::vector<NetemPlan> plans;
   std::set<std::string> interfaces;
   for (const std::string& one : hostsAndInterfaces) {
     const std::size_t equals = std::min(one.find('='), one.size());
     const std::optional<std::size_t> host = description.findHost(one.substr(0, equals));
     if (!host || equals == one.size()) {
-      return complain(
+      throw UsageError(
           fmt::format("--netem {}: give a host (its name, or a rank from 0 to {}) and its interface, such as {}=eth0",
-                      one, description.hosts.size() - 1, description.hosts.front().name),
-          kExitUsage);
+                      one, description.hosts.size() - 1, description.hosts.front().name));
     }
     const std::string interface = one.substr(equals + 1);
     if (!interfaces.insert(interface).second) {
-      return complain(fmt::format("--netem {}: {} is another's already; give each host its own", one, interface),
-                      kExitUsage);
+      throw UsageError(fmt::format("--netem {}: {} is another's already; give each host its own", one, interface));
     }
     auto plan = netemPlan(description, *host, interface);
-    if (!plan) return complain(plan.error().message, kExitUsage);
+    if (!plan) throw UsageError(plan.error().message);
     plans.push_back(std::move(plan).value());
   }
   fmt::print("{}", netemScript(together(plans)));
-  return 0;
 }
 
-int emulate(const FabricOptions& options, const Description& description) {
+void emulate(const FabricOptions& options, const Description& description) {
   const FileDescriptor epoll(::epoll_create1(EPOLL_CLOEXEC));
-  if (!epoll) return complain(std::strerror(errno), kExitFailure);
+  if (!epoll) throw ProgramError(std::strerror(errno));
   handleSignals();
-  auto ports = makePorts(description, options.mtu + kEthernetHeaderBytes, options.ealArguments, epoll.get());
-  if (!ports) return complain(ports.error().message, kExitFailure);
+  auto ports = makePorts(description, options.mtu + dpdk::kEthernetHeaderBytes, options.ealArguments, epoll.get());
+  if (!ports) throw ProgramError(ports.error().message);
   const TimePoint start = monotonicTime();
   FabricSwitch fabricSwitch(description, std::move(ports).value(), options.limits, start);
   FabricReport report(description, fabricSwitch, start);
   std::unique_ptr<FabricCapture> capture;
   if (!options.capture.path.empty()) {
     auto created = FabricCapture::create(options.capture, description, epoll.get(), start);
-    if (!created) return complain(created.error().message, kExitFailure);
+    if (!created) throw ProgramError(created.error().message);
     capture = std::move(created).value();
     fabricSwitch.observe(*capture);
   }
   Output output(options, report, capture.get());
-  if (const Status opened = output.open(start); !opened) return complain(opened.error().message, kExitFailure);
+  output.open(start);
   const bool before = !options.normalPriority && goBeforeOthers();
   fmt::print("fabric: ready, {} hosts, MTU {}, {} priority\n", description.hosts.size(), options.mtu,
              before ? "real-time" : "normal");
@@ -249,21 +235,23 @@ int emulate(const FabricOptions& options, const Description& description) {
   if (const std::string complaints = report.complaints(); !complaints.empty()) fmt::print("{}", complaints);
   if (capture) fmt::print("{}", capture->complaint());
   std::fflush(stdout);
-  if (const Status closed = output.close(end); !closed) return complain(closed.error().message, kExitFailure);
-  return captured ? 0 : complain("--capture " + captured.error().message, kExitFailure);
+  output.close(end);
+  if (!captured) throw ProgramError("--capture " + captured.error().message);
 }
 
 int run(const FabricOptions& options) {
   spdlog::set_default_logger(spdlog::stderr_logger_mt("fabric"));
   spdlog::set_pattern("%v");
   const auto description = loadDescription(options.configPath, options.flags);
-  if (!description) return complain(description.error().message, kExitUsage);
+  if (!description) throw UsageError(description.error().message);
   if (options.checkOnly) {
     options.json ? printDescriptionAsJson(description.value()) : printDescription(description.value());
-    return 0;
+  } else if (!options.netem.empty()) {
+    printNetem(description.value(), options.netem);
+  } else {
+    emulate(options, description.value());
   }
-  if (!options.netem.empty()) return printNetem(description.value(), options.netem);
-  return emulate(options, description.value());
+  return 0;
 }
 
 }  // namespace

@@ -77,7 +77,7 @@ void FabricSwitch::wakeOnFrames(bool wanted) {
 void FabricSwitch::onFrame(std::span<const std::byte> frame) {
   if (observer_ != nullptr) observer_->onFrame(source_, frame, now_);
   // Copied first: in a memif ring the sender can still write to the frame.
-  MacAddress destination, sender;
+  dpdk::MacAddress destination, sender;
   std::memcpy(destination.data(), frame.data(), destination.size());
   std::memcpy(sender.data(), frame.data() + destination.size(), sender.size());
   if (!macs_.learn(sender, source_)) {
@@ -107,8 +107,8 @@ void FabricSwitch::offer(std::size_t to, std::span<const std::byte> bytes, Frame
     if (delivery.corrupt) {
       frame = arena_.copy(bytes);
       if (frame != nullptr) {
-        frame->length =
-            static_cast<std::uint32_t>(corruptFrame(frame->bytes(), delivery.corruptionSeed, kEthernetHeaderBytes));
+        frame->length = static_cast<std::uint32_t>(
+            corruptFrame(frame->bytes(), delivery.corruptionSeed, dpdk::kEthernetHeaderBytes));
       }
     } else {
       if (shared == nullptr) shared = arena_.copy(bytes);

@@ -90,7 +90,7 @@ Result<std::unique_ptr<InterfacePort>> InterfacePort::create(const std::string& 
                                                              std::size_t ringBytes, int epoll) {
   const auto found = inspect(interface);
   if (!found) return found.error();
-  const std::size_t mtu = longestFrame - kEthernetHeaderBytes;
+  const std::size_t mtu = longestFrame - dpdk::kEthernetHeaderBytes;
   if (found.value().mtu < mtu) {
     return interfaceError(
         interface, fmt::format("its MTU is {}, the fabric's {}: ip link set {} mtu {}, at both ends of a veth pair, "
@@ -102,17 +102,17 @@ Result<std::unique_ptr<InterfacePort>> InterfacePort::create(const std::string& 
   const std::size_t slotBytes = std::bit_ceil(longestFrame + kSlotOverheadBytes);
   // The driver copies a whole slot without a look at the buffer's size.
   auto received =
-      makePacketPool("fabric-rx", kBuffers, std::min<std::size_t>(slotBytes + RTE_PKTMBUF_HEADROOM, 0xffff));
+      dpdk::makePacketPool("fabric-rx", kBuffers, std::min<std::size_t>(slotBytes + RTE_PKTMBUF_HEADROOM, 0xffff));
   if (!received) return received.error();
-  auto toSend = makePacketPool("fabric-tx", kBuffers, longestFrame + RTE_PKTMBUF_HEADROOM);
+  auto toSend = dpdk::makePacketPool("fabric-tx", kBuffers, longestFrame + RTE_PKTMBUF_HEADROOM);
   if (!toSend) return toSend.error();
   port->received_ = std::move(received).value();
   port->toSend_ = std::move(toSend).value();
-  EthernetDeviceOptions options;
+  dpdk::EthernetDeviceOptions options;
   options.name = fmt::format("net_af_packet_{}", interface);
   options.vdevArguments = deviceArguments(interface, slotBytes, ringBytes);
   options.receivePool = port->received_.get();
-  auto device = EthernetDevice::create(options);
+  auto device = dpdk::EthernetDevice::create(options);
   if (!device) {
     return interfaceError(interface, device.error().message +
                                          ": this needs root, or CAP_NET_RAW and locked memory for the driver's rings "
@@ -178,7 +178,7 @@ std::size_t InterfacePort::receive(FrameSink& sink, std::size_t maxFrames) {
     const std::uint16_t count = device_->receive(mbufs.data(), wanted);
     for (std::uint16_t i = 0; i < count; ++i) {
       const std::span frame(rte_pktmbuf_mtod(mbufs[i], const std::byte*), mbufs[i]->data_len);
-      if (frame.size() < kEthernetHeaderBytes || mbufs[i]->nb_segs != 1) {
+      if (frame.size() < dpdk::kEthernetHeaderBytes || mbufs[i]->nb_segs != 1) {
         ++counters_.malformed;
       } else if (frame.size() > longestFrame_) {
         ++counters_.tooLong;

@@ -46,8 +46,8 @@ class InterfacePort final : public FabricPort {
   const std::size_t longestFrame_;
   // The driver's own socket is out of reach; this one sees the same frames, but only while somebody sleeps on it.
   FileDescriptor alarm_;
-  MempoolHandle received_, toSend_;
-  std::unique_ptr<EthernetDevice> device_;
+  dpdk::MempoolHandle received_, toSend_;
+  std::unique_ptr<dpdk::EthernetDevice> device_;
   bool connected_ = true;
   unsigned checksumsLooked_ = 0;
   FabricPortCounters counters_;

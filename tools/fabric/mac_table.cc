@@ -3,7 +3,7 @@
 namespace gloo_bypass::fabric {
 namespace {
 
-std::uint64_t keyOf(const MacAddress& mac) {
+std::uint64_t keyOf(const dpdk::MacAddress& mac) {
   std::uint64_t key = 0;
   for (const std::uint8_t byte : mac) key = key << 8 | byte;
   return key;
@@ -11,7 +11,7 @@ std::uint64_t keyOf(const MacAddress& mac) {
 
 }  // namespace
 
-bool MacTable::learn(const MacAddress& mac, std::size_t port) {
+bool MacTable::learn(const dpdk::MacAddress& mac, std::size_t port) {
   if (isGroupAddress(mac)) return true;  // no host's own
   const auto found = entries_.find(keyOf(mac));
   if (found != entries_.end()) {
@@ -24,9 +24,9 @@ bool MacTable::learn(const MacAddress& mac, std::size_t port) {
   return true;
 }
 
-void MacTable::fix(const MacAddress& mac, std::size_t port) { entries_[keyOf(mac)] = Entry{port, true}; }
+void MacTable::fix(const dpdk::MacAddress& mac, std::size_t port) { entries_[keyOf(mac)] = Entry{port, true}; }
 
-std::optional<std::size_t> MacTable::find(const MacAddress& mac) const {
+std::optional<std::size_t> MacTable::find(const dpdk::MacAddress& mac) const {
   const auto found = entries_.find(keyOf(mac));
   if (found == entries_.end()) return std::nullopt;
   return found->second.port;

@@ -10,17 +10,17 @@
 
 namespace gloo_bypass::fabric {
 
-inline bool isGroupAddress(const MacAddress& mac) { return (mac[0] & 1) != 0; }
+inline bool isGroupAddress(const dpdk::MacAddress& mac) { return (mac[0] & 1) != 0; }
 
 class MacTable {
  public:
   static constexpr std::size_t kMaxAddresses = 4096;
 
   // A source address of a frame that came in at `port`. A fixed address does not move. False: it is fixed at another port.
-  bool learn(const MacAddress& mac, std::size_t port);
+  bool learn(const dpdk::MacAddress& mac, std::size_t port);
   // Known from the description, before anything was sent.
-  void fix(const MacAddress& mac, std::size_t port);
-  std::optional<std::size_t> find(const MacAddress& mac) const;
+  void fix(const dpdk::MacAddress& mac, std::size_t port);
+  std::optional<std::size_t> find(const dpdk::MacAddress& mac) const;
   std::size_t size() const { return entries_.size(); }
 
  private:

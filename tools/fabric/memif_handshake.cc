@@ -104,7 +104,7 @@ std::optional<MemifMessage> MemifHandshake::addRegion(const MemifMessage& messag
 // The first ring tells how many slots there are, and the region's size then how large their buffers are.
 std::optional<MemifMessage> MemifHandshake::makeMemory(unsigned log2Slots) {
   const std::size_t slots = std::size_t{1} << log2Slots;
-  const std::size_t rings = 2 * (kMemifDescriptorsAt + kMemifDescriptorBytes * slots);
+  const std::size_t rings = 2 * (dpdk::kMemifDescriptorsAt + dpdk::kMemifDescriptorBytes * slots);
   const auto bytes = field<std::uint64_t>(*region_, kAtRegionBytes);
   if (bytes <= rings || (bytes - rings) % (2 * slots) != 0 || (bytes - rings) / (2 * slots) > kMaxBufferBytes) {
     return refuse(
@@ -114,7 +114,8 @@ std::optional<MemifMessage> MemifHandshake::makeMemory(unsigned log2Slots) {
   if (bufferBytes < longestFrame_) {
     return refuse(fmt::format("bsize={} is less than a frame of {} bytes: raise it", bufferBytes, longestFrame_));
   }
-  memory_ = std::make_unique<MemifMemory>(MemifRingShape{.bufferBytes = bufferBytes, .log2Slots = log2Slots});
+  memory_ =
+      std::make_unique<dpdk::MemifMemory>(dpdk::MemifRingShape{.bufferBytes = bufferBytes, .log2Slots = log2Slots});
   if (!memory_->overhear(*region_, regionMemory_.get())) return refuse("the memory could shrink, or cannot be mapped");
   regionMemory_.reset();
   return std::nullopt;

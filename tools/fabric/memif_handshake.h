@@ -28,7 +28,7 @@
 
 namespace gloo_bypass::fabric {
 
-using MemifMessage = std::array<std::byte, kMemifMessageBytes>;
+using MemifMessage = std::array<std::byte, dpdk::kMemifMessageBytes>;
 
 MemifMessage memifHello();
 // With a reason for the client's log.
@@ -48,7 +48,7 @@ class MemifHandshake {
   const std::string& ended() const { return ended_; }
 
   // Once connected; only once.
-  std::unique_ptr<MemifMemory> takeMemory() { return std::move(memory_); }
+  std::unique_ptr<dpdk::MemifMemory> takeMemory() { return std::move(memory_); }
   // Becomes readable when the client has sent frames, if the ring asks for it.
   FileDescriptor takeEvents() { return std::move(events_); }
 
@@ -66,7 +66,7 @@ class MemifHandshake {
   std::string ended_;
   std::optional<MemifMessage> region_;  // kept until the first ring tells its shape
   FileDescriptor regionMemory_;
-  std::unique_ptr<MemifMemory> memory_;
+  std::unique_ptr<dpdk::MemifMemory> memory_;
   FileDescriptor events_;
 };
 

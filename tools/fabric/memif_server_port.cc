@@ -32,7 +32,7 @@ Status checkFree(const std::string& path) {
   if (!S_ISSOCK(status.st_mode))
     return socketError(path, "there is a file of this name, which is no socket; remove it, or choose another path");
   FileDescriptor probe;
-  if (connectPacketSocket(path, probe) != ConnectResult::kRefused) {
+  if (dpdk::connectPacketSocket(path, probe) != dpdk::ConnectResult::kRefused) {
     return socketError(path, "another process listens there; end it, or choose another path");
   }
   return {};
@@ -43,7 +43,7 @@ Status checkFree(const std::string& path) {
 Result<std::unique_ptr<MemifServerPort>> MemifServerPort::create(const std::string& path, std::size_t longestFrame,
                                                                  int epoll) {
   if (const Status free = checkFree(path); !free) return free.error();
-  auto listener = listenPacketSocket(path);
+  auto listener = dpdk::listenPacketSocket(path);
   if (!listener) return listener.error();
   std::unique_ptr<MemifServerPort> port(new MemifServerPort(path, longestFrame, epoll));
   port->listener_ = std::move(listener).value();
@@ -69,14 +69,15 @@ void MemifServerPort::service() {
 
 void MemifServerPort::acceptClients() {
   for (;;) {
-    FileDescriptor arrived = acceptPacketSocket(listener_.get());
+    FileDescriptor arrived = dpdk::acceptPacketSocket(listener_.get());
     if (!arrived) return;
     if (client_ && hungUp_) closeClient("");  // its successor counts for more than what is left in its ring
     if (client_) {
-      (void)sendPacket(arrived.get(), memifDisconnect("another client is connected to this socket"));
+      (void)dpdk::sendPacket(arrived.get(), memifDisconnect("another client is connected to this socket"));
       continue;
     }
-    if (!watch(arrived.get(), EPOLLIN) || sendPacket(arrived.get(), memifHello()) != PacketIo::kDone) continue;
+    if (!watch(arrived.get(), EPOLLIN) || dpdk::sendPacket(arrived.get(), memifHello()) != dpdk::PacketIo::kDone)
+      continue;
     client_ = std::move(arrived);
     handshake_.emplace(longestFrame_);
   }
@@ -87,12 +88,12 @@ void MemifServerPort::hearClient() {
     MemifMessage message{};
     std::size_t length = 0;
     FileDescriptor attached;
-    const PacketIo io = receivePacket(client_.get(), message, length, attached);
-    if (io == PacketIo::kWouldBlock) return;
+    const dpdk::PacketIo io = dpdk::receivePacket(client_.get(), message, length, attached);
+    if (io == dpdk::PacketIo::kWouldBlock) return;
     const bool wasConnected = handshake_->connected();
-    if (io == PacketIo::kDone && length == message.size()) {
+    if (io == dpdk::PacketIo::kDone && length == message.size()) {
       const auto answer = handshake_->receive(message, std::move(attached));
-      if (answer && sendPacket(client_.get(), *answer) == PacketIo::kDone && handshake_->ended().empty()) {
+      if (answer && dpdk::sendPacket(client_.get(), *answer) == dpdk::PacketIo::kDone && handshake_->ended().empty()) {
         if (!wasConnected && handshake_->connected()) establish();
         if (client_) continue;
         return;
@@ -123,7 +124,7 @@ void MemifServerPort::establish() {
 }
 
 void MemifServerPort::closeClient(const std::string& reason) {
-  if (!reason.empty() && !hungUp_) (void)sendPacket(client_.get(), memifDisconnect(reason));
+  if (!reason.empty() && !hungUp_) (void)dpdk::sendPacket(client_.get(), memifDisconnect(reason));
   // Closing a descriptor does not take it out of the set while the client has the same file open.
   if (link_ && link_->events) (void)::epoll_ctl(epoll_, EPOLL_CTL_DEL, link_->events.get(), nullptr);
   link_.reset();
@@ -143,7 +144,7 @@ std::size_t MemifServerPort::receive(FrameSink& sink, std::size_t maxFrames) {
   const std::size_t count = std::min(*waiting, maxFrames);
   for (std::size_t i = 0; i < count; ++i) {
     const std::span<const std::byte> frame = link_->received.frame(i);
-    if (frame.size() < kEthernetHeaderBytes) {
+    if (frame.size() < dpdk::kEthernetHeaderBytes) {
       ++counters_.malformed;
     } else if (frame.size() > longestFrame_) {
       ++counters_.tooLong;

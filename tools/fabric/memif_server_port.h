@@ -32,11 +32,13 @@ class MemifServerPort final : public FabricPort {
 
  private:
   struct Link {
-    explicit Link(std::unique_ptr<MemifMemory> shared)
-        : memory(std::move(shared)), received(*memory, MemifRole::kServer), toSend(*memory, MemifRole::kServer) {}
-    std::unique_ptr<MemifMemory> memory;
-    MemifReceiveRing received;
-    MemifSendRing toSend;
+    explicit Link(std::unique_ptr<dpdk::MemifMemory> shared)
+        : memory(std::move(shared)),
+          received(*memory, dpdk::MemifRole::kServer),
+          toSend(*memory, dpdk::MemifRole::kServer) {}
+    std::unique_ptr<dpdk::MemifMemory> memory;
+    dpdk::MemifReceiveRing received;
+    dpdk::MemifSendRing toSend;
     FileDescriptor events;
   };
 

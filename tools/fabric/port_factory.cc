@@ -46,7 +46,7 @@ Status startEal(std::size_t interfaces, const std::string& ealArguments) {
   config.hugePages = HugePages::kOff;
   config.memoryMiB = kEalMiB + interfaces * kMiBAnInterface;
   config.ealArguments = ealArguments;
-  return Eal::start(config);
+  return dpdk::Eal::start(config);
 }
 
 }  // namespace

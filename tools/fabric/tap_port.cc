@@ -115,7 +115,7 @@ Result<std::unique_ptr<TapPort>> TapPort::create(const HostDescription& host, st
   std::unique_ptr<TapPort> port(new TapPort(host.port.name, longestFrame, epoll));
   // An interface belongs to the namespace of the thread that makes it: one that ends again.
   Result<FileDescriptor> made = tapError(host.port.name, "not made");
-  std::thread([&] { made = makeInterface(host, longestFrame - kEthernetHeaderBytes); }).join();
+  std::thread([&] { made = makeInterface(host, longestFrame - dpdk::kEthernetHeaderBytes); }).join();
   if (!made) return made.error();
   port->tap_ = std::move(made).value();
   epoll_event event{};
@@ -136,7 +136,7 @@ std::size_t TapPort::receive(FrameSink& sink, std::size_t maxFrames) {
     const ssize_t length = ::read(tap_.get(), buffer_.data(), buffer_.size());
     if (length <= 0) break;
     const auto bytes = static_cast<std::size_t>(length);
-    if (bytes < kEthernetHeaderBytes) {
+    if (bytes < dpdk::kEthernetHeaderBytes) {
       ++counters_.malformed;
     } else if (bytes > longestFrame_) {
       ++counters_.tooLong;

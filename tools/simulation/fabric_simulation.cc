@@ -8,10 +8,11 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "tools/run_program.h"
+#include "process/json_text.h"
+#include "programs/error.h"
+#include "programs/result_file.h"
+#include "programs/run_program.h"
 #include "tools/simulation/simulation_report.h"
-#include "transport/base/whole_file.h"
-#include "transport/io/json_text.h"
 
 namespace gloo_bypass::sim {
 namespace {
@@ -27,8 +28,7 @@ void handleSignals() {
   action.sa_handler = [](int) { stopWanted.store(true, std::memory_order_relaxed); };
   action.sa_flags = static_cast<int>(SA_RESETHAND);
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) (void)::sigaction(number, &action, nullptr);
-  (void)std::signal(SIGPIPE, SIG_IGN);
-  (void)std::signal(SIGXFSZ, SIG_IGN);  // a limit on files is an error of writing, as a full disk is
+  makeWriteSignalsErrors();
 }
 
 int complain(const std::string& message, int status) {
@@ -68,22 +68,18 @@ class ProgressLine {
 enum class Writing : std::uint8_t { kSoFar, kLast };
 
 // What is no file (/dev/stdout, a pipe) gets the last results only.
-Status writeNamed(const char* flag, const std::string& path, const std::string& text, Writing writing) {
-  if (path.empty()) return {};
+bool isForLastOnly(const std::string& path) {
   std::error_code ignored;
   const auto kind = std::filesystem::status(path, ignored).type();
-  if (writing == Writing::kSoFar && kind != std::filesystem::file_type::regular &&
-      kind != std::filesystem::file_type::not_found)
-    return {};
-  const Status written = writeWholeFile(path, text);
-  if (written) return written;
-  return {written.error().scope, written.error().code, fmt::format("{} {}: {}", flag, path, written.error().message)};
+  return kind != std::filesystem::file_type::regular && kind != std::filesystem::file_type::not_found;
 }
 
-Status writeResults(const SimulationOptions& options, const std::vector<RingRunResult>& results, Writing writing) {
-  const std::string json = jsonText(reportJson(options, results)) + "\n";
-  if (Status written = writeNamed("--json", options.jsonPath, json, writing); !written) return written;
-  return writeNamed("--csv", options.csvPath, reportCsv(results), writing);
+void writeResults(const SimulationOptions& options, const std::vector<RingRunResult>& results, Writing writing) {
+  const auto write = [&](const char* flag, const std::string& path, const std::string& text) {
+    if (writing == Writing::kLast || !isForLastOnly(path)) writeResult(flag, path, text);
+  };
+  write("--json", options.jsonPath, jsonText(reportJson(options, results)) + "\n");
+  write("--csv", options.csvPath, reportCsv(results));
 }
 
 int simulate(const SimulationOptions& options) {
@@ -96,8 +92,7 @@ int simulate(const SimulationOptions& options) {
   int status = 0;
   std::vector<RingRunResult> results;
   // Before minutes of work, whether they can be written at all.
-  if (const Status written = writeResults(options, results, Writing::kSoFar); !written)
-    return complain(written.error().message, kExitFailure);
+  writeResults(options, results, Writing::kSoFar);
   fmt::print("{}", tableHead(options));
   for (const fabric::Description& fabric : fabrics) {
     (void)std::fflush(stdout);
@@ -118,14 +113,11 @@ int simulate(const SimulationOptions& options) {
       break;
     }
     // What there is, in case that this process is killed.
-    if (const Status written = writeResults(options, results, Writing::kSoFar); !written) {
-      return complain(written.error().message, kExitFailure);
-    }
+    writeResults(options, results, Writing::kSoFar);
   }
   fmt::print("{}", tableFoot(results));
-  if (std::fflush(stdout) != 0) return complain("standard output could not be written", kExitFailure);
-  if (const Status written = writeResults(options, results, Writing::kLast); !written)
-    return complain(written.error().message, kExitFailure);
+  if (std::fflush(stdout) != 0) throw ProgramError("standard output could not be written");
+  writeResults(options, results, Writing::kLast);
   return status;
 }
 

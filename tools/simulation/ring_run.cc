@@ -8,7 +8,7 @@
 #include <numeric>
 
 #include "fabric/schedule.h"
-#include "transport/core/channel_counters.h"
+#include "transport/channel/channel_counters.h"
 #include "transport/wire/packet.h"
 
 namespace gloo_bypass::sim {
@@ -108,10 +108,10 @@ class RingRun {
       IdealEdge ideal;
       ideal.rateBitsPerSecond = edge.rateBitsPerSecond;
       ideal.delay = edge.delay;
-      ideal.payloadBytes = settings_.mtu - kIpv4UdpBytes - kDataHeaderBytes;
+      ideal.payloadBytes = settings_.mtu - kIpv4UdpBytes - wire::kDataHeaderBytes;
       ideal.loss = edge.loss;
       ideal.roundTrip = edge.delay + description.edge(schedule_.previous(rank), rank).delay;
-      ideal.headerBytes = kLayer2OverheadBytes + kDataHeaderBytes + edge.overheadBytes;
+      ideal.headerBytes = kLayer2OverheadBytes + wire::kDataHeaderBytes + edge.overheadBytes;
       edges.push_back(ideal);
     }
     return ringBounds(schedule_, edges, settings_.groups);

@@ -11,7 +11,7 @@
 #include "simulation/ring_bounds.h"
 #include "simulation/ring_group.h"
 #include "transport/base/config.h"
-#include "transport/core/message.h"
+#include "transport/channel/message.h"
 
 namespace gloo_bypass::sim {
 

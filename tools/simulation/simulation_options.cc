@@ -8,7 +8,9 @@
 #include "fabric/description_file.h"
 #include "fabric/edge_settings.h"
 #include "fabric/quantity.h"
-#include "tools/command_line.h"
+#include "programs/command_line.h"
+#include "programs/version.h"
+#include "tools/description_flags.h"
 #include "transport/wire/packet.h"
 
 namespace gloo_bypass::sim {
@@ -62,7 +64,7 @@ std::string nameOf(Value wanted, const std::map<std::string, Value>& names) {
 // The texts of quantities as given, before they are looked at.
 struct Texts {
   std::string bytes = "10MB", segmentBytes = "1MiB", timeLimit = "1h", longPathRtt = "300us", bbrRtt = "1ms";
-  std::vector<std::vector<std::string>> sections;
+  fabric::DescriptionFlags description{"ranks"};  // --ranks is a list here
 };
 
 template <typename T>
@@ -71,30 +73,12 @@ T checked(const char* flag, const std::string& text, Result<T> parsed) {
   return parsed.value();
 }
 
-// Of the description; --ranks is a list here.
-std::vector<std::string> sections() {
-  std::vector<std::string> names;
-  for (const std::string& name : fabric::sectionNames()) {
-    if (name != "ranks") names.push_back(name);
-  }
-  return names;
-}
-
 void addOptions(CLI::App& app, SimulationOptions& options, Texts& texts) {
   RingRunSettings& run = options.run;
   app.add_option("--config", options.configPath, "the description, a TOML file")
       ->type_name("FILE")
       ->capture_default_str();
-  const std::vector<std::string> names = sections();
-  texts.sections.resize(names.size());
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    app.add_option("--" + names[i], texts.sections[i], "of the description; may be repeated")
-        ->expected(1)
-        ->take_all()
-        ->delimiter('\0')
-        ->allow_extra_args(false)
-        ->type_name("TEXT");
-  }
+  texts.description.addTo(app);
   app.add_option("--ranks", options.ranks, "numbers of ranks, commas between; else as many as hosts are described")
       ->delimiter(',')
       ->check(CLI::Range(std::size_t{2}, kMostRanks))
@@ -118,7 +102,7 @@ void addOptions(CLI::App& app, SimulationOptions& options, Texts& texts) {
   app.add_option("--iterations", run.measured, "all-reduces that are")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  app.add_option("--mtu", run.mtu, "longest IP packet")->check(CLI::Range(kMinDatagramBytes + 28, std::size_t{32768}))->capture_default_str();
+  app.add_option("--mtu", run.mtu, "longest IP packet")->check(CLI::Range(wire::kMinDatagramBytes + 28, std::size_t{32768}))->capture_default_str();
   app.add_option("--congestion-control", run.session.congestionControl,
                  "auto, fixed, swift or bbr; auto: swift, and bbr from --bbr-rtt on")
       ->transform(CLI::Transformer(kCongestionControls, CLI::ignore_case))
@@ -164,10 +148,7 @@ void readTexts(const Texts& texts, SimulationOptions& options) {
       throw UsageError(fmt::format("--loss {}: {}", options.loss, set.error().message));
     }
   }
-  const std::vector<std::string> names = sections();
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    for (const std::string& value : texts.sections[i]) options.flags.push_back({names[i], value});
-  }
+  options.flags = texts.description.given();
   if (options.configPath.empty() && options.flags.empty()) {
     throw UsageError("over what fabric? give --config FILE, or --ranks and --defaults (see --help)");
   }
@@ -181,7 +162,7 @@ std::variant<SimulationOptions, std::string> parseSimulationOptions(int argc, co
   CLI::App app(kDescription, "fabric_simulation");
   app.footer(kFooter);
   app.get_formatter()->column_width(34);
-  app.set_version_flag("--version", "fabric_simulation " GLOO_BYPASS_VERSION);
+  app.set_version_flag("--version", std::string("fabric_simulation ") + versionName());
   addOptions(app, options, texts);
   if (auto text = readCommandLine(app, argc, argv)) return *std::move(text);
   readTexts(texts, options);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "fabric/quantity.h"
+#include "programs/version.h"
 
 namespace gloo_bypass::sim {
 namespace {
@@ -143,9 +144,9 @@ std::string tableRow(const RingRunResult& result, std::uint64_t bytes) {
                         timeText(bounds.scheduleWithLoss), ratioText(median, bounds.scheduleWithLoss));
   }
   if (result.sessions.repairFramesSent > 0) {
-    text += fmt::format("      {} repair frames sent, {} lost frames found again from them, {} covered ones sent again\n",
-                        result.sessions.repairFramesSent, result.sessions.framesRecovered,
-                        result.sessions.framesUnrepaired);
+    text += fmt::format(
+        "      {} repair frames sent, {} lost frames recovered from them, {} covered ones retransmitted\n",
+        result.sessions.repairFramesSent, result.sessions.framesRecovered, result.sessions.framesUnrepaired);
   }
   if (result.end == RingRunEnd::kInterrupted) text += "      interrupted: of the all-reduces until then\n";
   return text;
@@ -178,7 +179,7 @@ nlohmann::ordered_json reportJson(const SimulationOptions& options, const std::v
   Json rows = Json::array();
   for (const RingRunResult& result : results) rows.push_back(resultJson(result));
   return {{"schema", "gloo-bypass/fabric-simulation/1"},
-          {"version", GLOO_BYPASS_VERSION},
+          {"version", versionName()},
           {"inputs",
            {{"description", options.configPath},
             {"flags", flags},

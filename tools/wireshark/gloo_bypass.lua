@@ -47,7 +47,7 @@ local f = {
   payload_status = ProtoField.uint8("gloo_bypass.payload_checksum.status", "Payload checksum status", base.DEC, statuses),
   sequence = ProtoField.uint32("gloo_bypass.sequence", "Sequence number"),
   next_sequence = ProtoField.uint32("gloo_bypass.next_sequence", "Next sequence number"),
-  repeated = ProtoField.bool("gloo_bypass.repeated", "Not newer than a frame before: sent again, or overtaken"),
+  repeated = ProtoField.bool("gloo_bypass.repeated", "Not newer than a frame before: retransmitted, or overtaken"),
   acknowledged = ProtoField.uint32("gloo_bypass.acknowledged", "Acknowledged before"),
   timestamp = ProtoField.uint32("gloo_bypass.timestamp", "Sent at (64 ns)"),
   echo = ProtoField.uint32("gloo_bypass.echo", "Timestamp echo (64 ns)"),
@@ -74,7 +74,7 @@ local f = {
   repair_sources = ProtoField.uint8("gloo_bypass.repair.sources", "Frames covered"),
   repair_index = ProtoField.uint8("gloo_bypass.repair.index", "Number of this repair frame"),
   repair_count = ProtoField.uint8("gloo_bypass.repair.count", "Repair frames of the block"),
-  recovered = ProtoField.uint32("gloo_bypass.recovered", "Frames found again in total"),
+  recovered = ProtoField.uint32("gloo_bypass.recovered", "Frames recovered in total"),
   hello_sender = ProtoField.uint64("gloo_bypass.hello.sender", "Session id of the sender", base.HEX),
   hello_rendezvous = ProtoField.uint64("gloo_bypass.hello.rendezvous_bytes", "Rendezvous above (bytes)"),
   hello_buffer = ProtoField.uint64("gloo_bypass.hello.max_buffer_bytes", "Largest buffer (bytes)"),
@@ -96,7 +96,7 @@ local e = {
   version = ProtoExpert.new("gloo_bypass.expert.version", "Another version of the protocol: only the header is told", expert.group.UNDECODED,
                             expert.severity.WARN),
   cut = ProtoExpert.new("gloo_bypass.expert.cut", "Cut off by the capture's snap length", expert.group.UNDECODED, expert.severity.NOTE),
-  repeated = ProtoExpert.new("gloo_bypass.expert.repeated", "Sent again, or overtaken", expert.group.SEQUENCE, expert.severity.NOTE),
+  repeated = ProtoExpert.new("gloo_bypass.expert.repeated", "Retransmitted, or overtaken", expert.group.SEQUENCE, expert.severity.NOTE),
   reset = ProtoExpert.new("gloo_bypass.expert.reset", "The sender has failed or aborted", expert.group.SEQUENCE, expert.severity.WARN),
 }
 local experts = {}
@@ -260,9 +260,9 @@ local function add_body(reader, tree, kind, info)
   elseif kind == 6 then
     add_repair(reader, tree, info)
   elseif kind == 2 and reader.at < reader.limit then
-    reader.what = "the number of frames found again"
+    reader.what = "the number of frames recovered"
     local recovered = reader:add(tree, f.recovered, 4)
-    if recovered then info[#info + 1] = recovered:le_uint() .. " found again" end
+    if recovered then info[#info + 1] = recovered:le_uint() .. " recovered" end
   end
   if not reader.stopped and reader.at < reader.limit then
     tree:add_proto_expert_info(e.malformed, (reader.limit - reader.at) .. " bytes too many in the header")

@@ -1,4 +1,4 @@
-// The one validated configuration of the transports. Filled from GLOO_BYPASS_* by plugin/environment.cc (the only
+// The one validated configuration of the transports. Filled from GLOO_BYPASS_* by process/environment.cc (the only
 // place that reads the environment) or by a C++ program. Ranges are stated there, in one table.
 #pragma once
 
@@ -27,11 +27,11 @@ enum class PayloadChecksum : std::uint8_t {
   kOff = 1,
   kOn = 2,
 };
-// Repair frames: what is lost is found again from them, without a round trip.
+// Repair frames: what is lost is recovered from them, without a round trip.
 struct Repair {
   enum class Mode : std::uint8_t {
     kAuto = 0,  // on long paths once something was lost there, and as long as something is
-    kOff = 1,   // neither sent nor asked for
+    kOff = 1,   // neither sent nor requested
     kOn = 2,    // everywhere but on memory links
   };
   static constexpr unsigned kMostPercent = 25;
@@ -110,6 +110,7 @@ struct TransportConfig {
   std::size_t captureMaxMiB = 4096;      // the file's greatest length
   std::string captureMarkers;        // where rank 0 receives step markers into it: ADDRESS or ADDRESS:PORT; "": nowhere
   std::string dpdkDirectory = "/tmp/dpdk";  // where DPDK makes its sockets, as it chooses by the environment. No setting of its own
+  std::string masterAddress;  // MASTER_ADDR, whose route tells the interface where none is named. No setting of its own
   std::string rank;                  // RANK, for labels of metrics; may be empty. No setting of its own
   std::string logLevel = "warn";
   SessionConfig session;

@@ -33,6 +33,7 @@ class FlatMap {
       if (cells_[i].key == key) return &cells_[i].value;
     }
   }
+  const Value* find(const Key& key) const { return const_cast<FlatMap*>(this)->find(key); }
   // The value of `key`, made with `Value{}` where there is none.
   Value& at(const Key& key) {
     if (Value* found = find(key)) return *found;

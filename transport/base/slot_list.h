@@ -20,6 +20,12 @@ struct SlotList {
     }
     tail = slot;
   }
+  template <typename T>
+  void prepend(SlotPool<T>& pool, SlotIndex slot) {
+    pool[slot].next = head;
+    if (empty()) tail = slot;
+    head = slot;
+  }
   // Only when !empty().
   template <typename T>
   SlotIndex takeFirst(SlotPool<T>& pool) {

@@ -1,5 +1,5 @@
 // Time as the transport sees it: nanoseconds since an arbitrary epoch, given as an argument.
-// There is no now() here: transport/io reads the clock, core/ and wire/ never do, and a
+// There is no now() here: the rooms above read the clock, core/ and wire/ never do, and a
 // simulation supplies virtual time.
 #pragma once
 

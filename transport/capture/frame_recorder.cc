@@ -11,8 +11,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "transport/base/byte_order.h"
 #include "transport/base/check.h"
-#include "transport/wire/byte_order.h"
 
 namespace gloo_bypass::capture {
 namespace {

@@ -22,7 +22,7 @@ constexpr std::size_t kLongestMarker = 200;
 std::optional<sockaddr_in> parseAddress(const std::string& text) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
-  std::uint16_t port = kStepMarkerPort;
+  std::uint16_t port = wire::kStepMarkerPort;
   const std::size_t colon = text.find(':');
   if (colon != std::string::npos) {
     const char* const end = text.data() + text.size();

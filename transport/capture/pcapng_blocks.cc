@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "transport/wire/byte_order.h"
+#include "transport/base/byte_order.h"
 
 namespace gloo_bypass::capture {
 namespace {

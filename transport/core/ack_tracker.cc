@@ -54,12 +54,12 @@ void AckTracker::onAckSent() {
   unacknowledged_ = 0;
 }
 
-void AckTracker::fillHeader(TimePoint now, PacketHeader* header) const {
+void AckTracker::fillHeader(TimePoint now, wire::PacketHeader* header) const {
   header->acknowledged = truncateSequence(next_);
   if (!haveEcho_) return;
-  header->flags |= kFlagEcho;
+  header->flags |= wire::kFlagEcho;
   header->timestampEcho = echo_;
-  const auto ticks = (now - echoArrivedAt_).count() / kTickNanoseconds;
+  const auto ticks = (now - echoArrivedAt_).count() / wire::kTickNanoseconds;
   header->echoDelay = static_cast<std::uint32_t>(std::clamp<std::int64_t>(ticks, 0, 0x7fffffff));
 }
 
@@ -67,7 +67,7 @@ std::uint64_t AckTracker::rangeBegin(std::uint64_t sequence) const {
   return arrived_.findPreviousEnd(sequence, next_, false);
 }
 
-void AckTracker::writeRanges(PacketWriter* writer) const {
+void AckTracker::writeRanges(wire::PacketWriter* writer) const {
   if (!hasGaps()) return;
   std::size_t count = 0;
   for (std::size_t i = 0; i < recent_.size(); ++i) {
@@ -77,7 +77,7 @@ void AckTracker::writeRanges(PacketWriter* writer) const {
     writer->addSackRange({truncateSequence(rangeBegin(sequence)), truncateSequence(end)});
     ++count;
   }
-  for (std::uint64_t end = highestEnd_; end > next_ && count < kMaxSackRanges; ++count) {
+  for (std::uint64_t end = highestEnd_; end > next_ && count < wire::kMaxSackRanges; ++count) {
     const std::uint64_t begin = rangeBegin(end);
     writer->addSackRange({truncateSequence(begin), truncateSequence(end)});
     end = arrived_.findPreviousEnd(begin, next_, true);

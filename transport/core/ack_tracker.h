@@ -1,7 +1,7 @@
-// The receiver's side of reliability: which frames arrived, and when the peer is to be told. Pure.
+// The receiver's side of reliability: which frames arrived, and when the peer gets an acknowledgement. Pure.
 //
-// An acknowledgement is due at once when a gap opens or closes, when the peer asked, or after `ackEvery` frames; else
-// after `maxDelay`. Any datagram carries the cumulative part; the ranges go in datagrams of their own.
+// An acknowledgement is due at once when a gap opens or closes, when the peer requests it, or after `ackEvery` frames;
+// else after `maxDelay`. Any datagram carries the cumulative part; the ranges go in datagrams of their own.
 #pragma once
 
 #include <array>
@@ -42,9 +42,9 @@ class AckTracker {
   void onAckSent();
 
   // What to write into any header.
-  void fillHeader(TimePoint now, PacketHeader* header) const;
+  void fillHeader(TimePoint now, wire::PacketHeader* header) const;
   // At most kMaxSackRanges ranges: those of the latest arrivals first, then from the highest down.
-  void writeRanges(PacketWriter* writer) const;
+  void writeRanges(wire::PacketWriter* writer) const;
   std::size_t memoryBytes() const { return arrived_.memoryBytes(); }
 
  private:
@@ -61,7 +61,7 @@ class AckTracker {
   bool haveEcho_ = false;
   std::uint32_t echo_ = 0;
   TimePoint echoArrivedAt_{};
-  // Latest arrivals above a gap: an acknowledgement that is lost must not take the news of them with it.
+  // Latest arrivals above a gap: an acknowledgement that is lost must not leave the peer without them.
   std::array<std::uint64_t, 4> recent_{};
   unsigned recentAt_ = 0;
 };

@@ -21,7 +21,8 @@ struct AckSample {
   std::size_t inFlightBytes = 0;     // after both
   Duration rtt{0};                   // latest sample; 0: none in this acknowledgement
   Duration minRtt{0}, smoothedRtt{0};
-  double deliveryRateBytesPerSecond = 0;  // delivered between the acked packet's sending and now (draft-cheng-iccrg-delivery-rate-estimation); 0: none
+  // Delivered between the acked packet's sending and now (draft-cheng-iccrg-delivery-rate-estimation); 0: none.
+  double deliveryRateBytesPerSecond = 0;
   bool appLimited = false;           // the sample was taken while the sender had too little to send
   std::uint64_t deliveredBytes = 0;  // total so far
   std::uint64_t priorDeliveredBytes = 0;  // total delivered when the newest acked packet was sent (round counting)
@@ -32,8 +33,8 @@ class CongestionController {
   virtual ~CongestionController() = default;
   virtual void onSent(TimePoint now, std::size_t bytes, std::size_t inFlightBytes) = 0;
   virtual void onAck(const AckSample& sample) = 0;
-  // Persistent congestion (RFC 9002, 7.6): several questions in a row went unanswered, and the answer to a later one told of losses,
-  // which the call of onAck before this one had.
+  // Persistent congestion (RFC 9002, 7.6): several loss probes in a row went unanswered, and the answer to a later one
+  // showed losses, which the call of onAck before this one had.
   virtual void onTimeout(TimePoint now) = 0;
   // Bytes that may be in flight.
   virtual std::size_t windowBytes() const = 0;

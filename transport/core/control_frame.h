@@ -8,7 +8,7 @@
 namespace gloo_bypass {
 
 struct ControlFrame {
-  FrameType type = FrameType::kCredit;
+  wire::FrameType type = wire::FrameType::kCredit;
   std::uint64_t number = 0;  // as in SentFrame
 };
 

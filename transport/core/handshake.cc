@@ -5,7 +5,7 @@
 
 namespace gloo_bypass {
 
-std::optional<Error> compareSettings(const Hello& local, const Hello& remote) {
+std::optional<Error> compareSettings(const wire::Hello& local, const wire::Hello& remote) {
   const auto differ = [](const char* setting, const char* here, const char* there) {
     return Error{ErrorScope::kSession, ErrorCode::kConfiguration,
                  std::string(setting) + " is " + here + " here and " + there +
@@ -26,7 +26,7 @@ void Handshake::start(TimePoint now, Duration timeout) {
   expiresAt_ = now + timeout;
 }
 
-void Handshake::onHello(const Hello& remote) {
+void Handshake::onHello(const wire::Hello& remote) {
   remote_ = remote;
   if (state_ == State::kGreeting) state_ = State::kHeard;
 }

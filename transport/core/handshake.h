@@ -17,20 +17,20 @@
 namespace gloo_bypass {
 
 // Settings that cannot talk to each other, both named; nullopt: they can.
-std::optional<Error> compareSettings(const Hello& local, const Hello& remote);
+std::optional<Error> compareSettings(const wire::Hello& local, const wire::Hello& remote);
 
 class Handshake {
  public:
   enum class State : std::uint8_t { kIdle, kGreeting, kHeard, kDone };
 
   void start(TimePoint now, Duration timeout);
-  void onHello(const Hello& remote);
+  void onHello(const wire::Hello& remote);
   void finish();
 
   State state() const { return state_; }
   bool done() const { return state_ == State::kDone; }
   bool heard() const { return remote_.has_value(); }
-  const std::optional<Hello>& remote() const { return remote_; }
+  const std::optional<wire::Hello>& remote() const { return remote_; }
   void forgetRemote() { remote_.reset(); }
 
   // One Hello is to go out.
@@ -51,7 +51,7 @@ class Handshake {
   static constexpr Duration kLongestRepeat = std::chrono::milliseconds(500);
 
   State state_ = State::kIdle;
-  std::optional<Hello> remote_;
+  std::optional<wire::Hello> remote_;
   bool due_ = false;
   Duration repeat_ = kFirstRepeat;
   TimePoint repeatAt_ = kNever, expiresAt_ = kNever;

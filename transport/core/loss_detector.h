@@ -1,7 +1,8 @@
-// Which frames in flight are lost: those that enough later-sent frames have overtaken, or that anything sent later has overtaken
-// longer ago than a reordering may last (RFC 9002, 6.1; RFC 8985). Silence alone makes nothing lost: a peer that waits for a core
-// has everything. A frame that repair frames cover is given the time in which they may bring it back: what has overtaken it counts
-// from the last of them. A loss that turns out to be mere reordering widens both thresholds. Pure.
+// Which frames in flight are lost: those that enough later-sent frames have overtaken, or that anything sent later has
+// overtaken longer ago than a reordering may last (RFC 9002, 6.1; RFC 8985). Silence alone makes nothing lost: a peer
+// that waits for a core has everything. A frame that repair frames cover is given the time in which they may bring it
+// back: what has overtaken it counts from the last of them. A loss that turns out to be mere reordering widens both
+// thresholds. Pure.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +22,8 @@ class LossDetector {
   // Marks what is lost; returns its bytes. Sets deadline() where time alone will decide the next one.
   std::size_t detect(TimePoint now, const RtoEstimator& rtt, SendScoreboard* board);
   TimePoint deadline() const { return deadline_; }
-  // A datagram of any type that was sent at `sentAt` has arrived, and the peer has told all else that had arrived by then.
-  // False: that was known.
+  // A datagram of any type that was sent at `sentAt` has arrived, and the peer has acknowledged all else that had
+  // arrived by then. False: that was known.
   bool onArrivalOf(TimePoint sentAt);
   // A frame declared lost had arrived after all. At most one step a round trip.
   void onSpuriousLoss(TimePoint now, const RtoEstimator& rtt);

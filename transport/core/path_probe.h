@@ -1,4 +1,4 @@
-// Finds out how large a datagram the path carries: probes are padded to the size asked about and answered. Pure.
+// Finds out how large a datagram the path carries: probes are padded to the size in question and answered. Pure.
 //
 //   start(certain, wanted): tries wanted, then the usual sizes between, largest first; each kTries times.
 #pragma once

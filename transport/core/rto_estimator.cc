@@ -30,8 +30,9 @@ Duration RtoEstimator::minimum() const {
 }
 
 Duration RtoEstimator::rto(Duration peerAckDelay) const {
-  // RFC 6298's variation is of one sample a round trip. With one an acknowledgement that of a steady path goes to nothing (RFC 7323,
-  // appendix G), and on a long one a host that did not run for milliseconds would have its whole window sent again.
+  // RFC 6298's variation is of one sample a round trip. With one an acknowledgement that of a steady path goes to
+  // nothing (RFC 7323, appendix G), and on a long one a host that did not run for milliseconds would have its whole
+  // window retransmitted.
   const Duration margin = std::max(4 * variation_, smoothed_ / 4);
   const Duration base = hasSample() ? smoothed_ + margin + peerAckDelay : kInitialRto;
   return std::min(std::max(base, minRto_) * (std::int64_t{1} << backOffs_), std::max(maxRto_, minRto_));

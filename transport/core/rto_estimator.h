@@ -1,4 +1,5 @@
-// Round-trip time, and the timeouts that follow from it (RFC 6298; RFC 9002, 6.2), with a configured floor and ceiling. Pure.
+// Round-trip time, and the timeouts that follow from it (RFC 6298; RFC 9002, 6.2), with a configured floor and ceiling.
+// Pure.
 #pragma once
 
 #include "transport/base/time.h"
@@ -19,8 +20,8 @@ class RtoEstimator {
 
   // The timeout, back-off included. `peerAckDelay`: how long the peer may sit on an acknowledgement.
   Duration rto(Duration peerAckDelay) const;
-  // Silence after which the peer is asked what it has: about two round trips the first time (RFC 8985, 7.2), without a floor, since
-  // asking costs a frame; doubled each time that nothing answers.
+  // Silence after which a loss probe is sent: about two round trips the first time (RFC 8985, 7.2), without a floor,
+  // since asking costs a frame; doubled each time that nothing answers.
   Duration probeTimeout(Duration peerAckDelay) const;
   void backOff();
   int backOffs() const { return backOffs_; }

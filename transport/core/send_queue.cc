@@ -122,7 +122,7 @@ bool SendQueue::introduce(Message& message) {
 
 void SendQueue::fillChunk(SlotIndex slot, std::uint64_t end, std::size_t maxChunk, FramePlan* plan) {
   Message& message = messages_[slot];
-  plan->type = FrameType::kData;
+  plan->type = wire::FrameType::kData;
   plan->message = slot;
   plan->offset = message.sent;
   plan->length = static_cast<std::uint16_t>(std::min<std::uint64_t>(end - message.sent, maxChunk));
@@ -152,8 +152,8 @@ void SendQueue::leaveQueue(SlotIndex slot) {
   }
 }
 
-// The oldest message that was announced only because credit had run out, and can go on without a grant now that there is
-// some. Without this a sender that once fell behind would pay the grant's round trip for every message from then on.
+// The oldest message that was announced only because credit had run out, and can go on without a grant now that there
+// is some. Without this a sender that once fell behind would pay the grant's round trip for every message from then on.
 SendQueue::Message* SendQueue::oldestStarved(std::size_t maxChunk) {
   while (!starved_.empty()) {
     const Reference first = starved_.front();
@@ -192,7 +192,7 @@ bool SendQueue::nextIntroduced(std::size_t maxChunk, FramePlan* plan) {
     if (message.state == State::kQueued) {
       if (!introduce(message)) return false;
       if (message.eagerEnd < message.length) {
-        *plan = {.type = FrameType::kAnnounce, .message = slot};
+        *plan = {.type = wire::FrameType::kAnnounce, .message = slot};
         ++message.frames;
         awaiting_.at(message.id) = slot;
         if (message.eagerEnd == 0) leaveQueue(slot);
@@ -211,7 +211,7 @@ bool SendQueue::nextGranted(std::size_t maxChunk, FramePlan* plan) {
   const SlotIndex slot = granted_.front();
   Message& message = messages_[slot];
   fillChunk(slot, message.length, maxChunk, plan);
-  plan->flags = kFlagGranted;
+  plan->flags = wire::kFlagGranted;
   if (message.sent == message.length) {
     granted_.popFront();
     message.state = State::kSent;
@@ -233,9 +233,9 @@ bool SendQueue::ready(std::size_t maxChunk) {
   return messages_[queue_.front()].state != State::kQueued || nextId_ < messageLimit_;
 }
 
-MessageHeader SendQueue::describe(SlotIndex slot) const {
+wire::MessageHeader SendQueue::describe(SlotIndex slot) const {
   const Message& message = messages_[slot];
-  MessageHeader header;
+  wire::MessageHeader header;
   header.id = message.id;
   header.tag = message.key.tag;
   header.kind = static_cast<std::uint8_t>(message.key.kind);

@@ -7,10 +7,10 @@
 //
 // A message that awaits a grant only for want of credit goes on eagerly when credit comes first (starved_).
 //
-// Ids are given when a message is introduced, in order, without holes. Copied messages complete when posted (or when room
-// appears), the others when every byte is acknowledged; on a lossless link already when the port has taken every byte,
-// since nothing is ever sent again there. Bounds: payload copied <= the buffer limit; messages introduced
-// and not matched by the peer <= the peer's message limit.
+// Ids are given when a message is introduced, in order, without holes. Copied messages complete when posted (or when
+// room appears), the others when every byte is acknowledged; on a lossless link already when the port has taken every
+// byte, since nothing is ever retransmitted there. Bounds: payload copied <= the buffer limit; messages introduced and
+// not matched by the peer <= the peer's message limit.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ namespace gloo_bypass {
 
 // The next frame's content.
 struct FramePlan {
-  FrameType type = FrameType::kData;
+  wire::FrameType type = wire::FrameType::kData;
   SlotIndex message = kNoSlot;
   std::uint64_t offset = 0;
   std::uint16_t length = 0;
@@ -58,7 +58,7 @@ class SendQueue {
   bool next(std::size_t maxChunk, FramePlan* plan);
   // Whether next() would give anything.
   bool ready(std::size_t maxChunk);
-  MessageHeader describe(SlotIndex message) const;  // chunk fields 0
+  wire::MessageHeader describe(SlotIndex message) const;  // chunk fields 0
   std::uint64_t eagerEnd(SlotIndex message) const { return messages_[message].eagerEnd; }
   const std::byte* payload(SlotIndex message, std::uint64_t offset) const { return messages_[message].data + offset; }
 
@@ -90,7 +90,7 @@ class SendQueue {
     PooledBuffer buffer;
     std::uint32_t frames = 0;    // not acknowledged
     State state = State::kFree;
-    bool completed = false;      // the user has been told, or does not want to know
+    bool completed = false;  // the event was given to the user, or is not wanted
     bool granted = false;
   };
   struct Reference {
@@ -126,7 +126,7 @@ class SendQueue {
   RingQueue<SlotIndex> queue_;      // to be introduced, in order of posting
   RingQueue<SlotIndex> granted_;    // being sent on grants, in order of granting
   RingQueue<Reference> uncopied_;   // long paths: wait for room in the buffer
-  RingQueue<Reference> starved_;    // announced for want of credit only, oldest first; those that got a grant linger here
+  RingQueue<Reference> starved_;    // announced for want of credit only, oldest first; granted ones linger here
   std::size_t compactUncopiedAt_ = 0, compactStarvedAt_ = 0;
   FlatMap<std::uint64_t, SlotIndex> awaiting_;  // announced, by id
   std::uint64_t nextId_ = 0, nextSerial_ = 0;

@@ -166,8 +166,8 @@ void SendScoreboard::finishSample(TimePoint now, Duration minRtt, AckSample* sam
   sample->priorDeliveredBytes = rate_.priorDelivered;
   sample->appLimited = rate_.appLimited;
   const Duration interval = std::max(rate_.sendElapsed, now - rate_.priorDeliveredAt);
-  // An interval below the shortest round trip is compression on the way, not a rate. An eighth below it is the granularity
-  // of the timestamps that the round trip was measured with.
+  // An interval below the shortest round trip is compression on the way, not a rate. An eighth below it is the
+  // granularity of the timestamps that the round trip was measured with.
   if (interval.count() <= 0 || interval < minRtt - minRtt / 8) return;
   sample->deliveryRateBytesPerSecond =
       static_cast<double>(delivered_ - rate_.priorDelivered) * 1e9 / static_cast<double>(interval.count());

@@ -1,5 +1,5 @@
-// Every frame that was given a sequence number and is not acknowledged yet: where it stands, what it takes to send it
-// again, and the delivery-rate sample it carries. Pure. Bounded by kMaxFrameWindow frames.
+// Every frame that was given a sequence number and is not acknowledged yet: where it stands, what it takes to
+// retransmit it, and the delivery-rate sample it carries. Pure. Bounded by kMaxFrameWindow frames.
 //
 //   open() -> kUnsent -> onSent() -> kInFlight -> acknowledge() -> kAcknowledged -> (window moves on)
 //                 ^ undo()              | markLost()    ^ late acknowledgement
@@ -32,11 +32,11 @@ struct SentFrame {
   std::uint16_t length = 0;      // kData: chunk length
   std::uint16_t wireBytes = 0;   // counted in flight: with the frame's share of its block's repair frames
   std::uint16_t guard = 0;       // so many transmissions later the block's last repair frame went out; 0: not covered
-  FrameType type = FrameType::kCredit;
+  wire::FrameType type = wire::FrameType::kCredit;
   std::uint8_t flags = 0;        // MessageFlag
   FrameState state = FrameState::kUnsent;
   // Bits, for a frame to be a cache line.
-  bool retransmitted : 1 = false;  // sent more than once: repeated, or sent as a probe
+  bool retransmitted : 1 = false;  // sent more than once: after a loss, or as a probe
   bool declaredLost : 1 = false;   // at any time
   bool ackRequested : 1 = false;
   // Delivery rate (draft-cheng-iccrg-delivery-rate-estimation).
@@ -61,7 +61,7 @@ class SendScoreboard {
 
   // A new frame, kUnsent; the caller fills in what it carries. Not when full().
   std::uint64_t open();
-  // Whether it was a first transmission is told by frame.retransmitted afterwards.
+  // Whether it was a first transmission stands in frame.retransmitted afterwards.
   void onSent(TimePoint now, std::uint64_t sequence);
   // The port did not take it.
   void undo(std::uint64_t sequence);
@@ -79,9 +79,11 @@ class SendScoreboard {
   // Oldest transmission that is neither acknowledged nor lost; false: none.
   bool oldestInFlight(std::uint64_t* sequence);
   std::uint64_t largestAckedOrder() const { return largestAckedOrder_; }
-  void noteAckedOrder(std::uint64_t order) { largestAckedOrder_ = largestAckedOrder_ > order ? largestAckedOrder_ : order; }
+  void noteAckedOrder(std::uint64_t order) {
+    if (order > largestAckedOrder_) largestAckedOrder_ = order;
+  }
   void markLost(std::uint64_t sequence);
-  // Next frame to repeat; false: none.
+  // Next frame to retransmit; false: none.
   bool nextLost(std::uint64_t* sequence);
   bool anyLost() { std::uint64_t unused; return nextLost(&unused); }
   // Highest frame in flight, for a loss probe.
@@ -89,7 +91,8 @@ class SendScoreboard {
 
   // Delivery-rate sample of the acknowledgement in progress.
   void beginSample();
-  // Of what this acknowledgement has acknowledged so much did not come through itself, and is no part of the path's rate.
+  // Of what this acknowledgement has acknowledged so much did not come through itself, and is no part of the path's
+  // rate.
   void discountDelivered(std::size_t bytes) { delivered_ -= bytes < rate_.ackedBytes ? bytes : rate_.ackedBytes; }
   void finishSample(TimePoint now, Duration minRtt, AckSample* sample);
   // The sender has nothing to send although it could.

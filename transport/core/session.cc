@@ -33,28 +33,29 @@ Session::Impl::Impl(const SessionConfig& config, std::uint64_t localId, std::uin
       localId_(localId),
       entropy_(entropy),
       checksum_(wantsChecksum(config)),
-      rto_(config_.minRto, config_.maxRto),
+      path_{.rtt = RtoEstimator(config_.minRto, config_.maxRto)},
       acks_(config_.losslessLink ? kLosslessAckEvery : kAckEvery,
             config_.losslessLink ? kLosslessAckDelay : kPeerAckDelay),
       initialSequence_(static_cast<std::uint32_t>(mixBits(entropy))),
       board_(firstSequence(initialSequence_)),
       firstSent_(board_.next()),
       sends_(config_, &events_, &counters_),
-      incoming_(CreditWindow(config_.shortPathEagerBytes, std::max(config_.maxBufferBytes, config_.shortPathEagerBytes)),
-                &events_, &controls_, &counters_) {
+      incoming_(
+          CreditWindow(config_.shortPathEagerBytes, std::max(config_.maxBufferBytes, config_.shortPathEagerBytes)),
+          &events_, &controls_, &counters_) {
   sends_.setBufferLimit(std::min(kShortPathSendBuffer, config_.maxBufferBytes));
 }
 
-Hello Session::Impl::localHello() const {
-  Hello hello;
+wire::Hello Session::Impl::localHello() const {
+  wire::Hello hello;
   hello.senderId = localId_;
   hello.rendezvousBytes = config_.rendezvousBytes;
   hello.maxBufferBytes = config_.maxBufferBytes;
   hello.initialSequence = initialSequence_;
-  hello.maxDatagramBytes = static_cast<std::uint32_t>(linkDatagramBytes_);
+  hello.maxDatagramBytes = static_cast<std::uint32_t>(path_.linkDatagramBytes);
   hello.lossless = config_.losslessLink;
   hello.payloadChecksum = checksum_;
-  if (mayRepair()) hello.capabilities |= kCapabilityRepair;
+  if (mayRepair()) hello.capabilities |= wire::kCapabilityRepair;
   return hello;
 }
 
@@ -66,9 +67,9 @@ void Session::Impl::setState(SessionState state) {
 void Session::Impl::connect(TimePoint now, std::uint64_t remoteId, std::size_t maxDatagramBytes) {
   if (state_ != SessionState::kIdle) return;
   remoteId_ = remoteId;
-  linkDatagramBytes_ = std::clamp(maxDatagramBytes, kMinDatagramBytes, kMaxDatagramBytes);
+  path_.linkDatagramBytes = std::clamp(maxDatagramBytes, wire::kMinDatagramBytes, wire::kMaxDatagramBytes);
   state_ = SessionState::kConnecting;
-  lastReceivedAt_ = now;
+  liveness_.lastReceivedAt = now;
   if (handshake_.heard() && handshake_.remote()->senderId != remoteId) handshake_.forgetRemote();
   handshake_.start(now, config_.connectTimeout);
   if (!handshake_.heard()) return;
@@ -81,44 +82,44 @@ void Session::Impl::connect(TimePoint now, std::uint64_t remoteId, std::size_t m
 
 void Session::Impl::establish(TimePoint now) {
   handshake_.finish();
-  const Hello& remote = *handshake_.remote();
+  const wire::Hello& remote = *handshake_.remote();
   const std::size_t largest =
-      std::clamp<std::size_t>(remote.maxDatagramBytes, kMinDatagramBytes, linkDatagramBytes_);
+      std::clamp<std::size_t>(remote.maxDatagramBytes, wire::kMinDatagramBytes, path_.linkDatagramBytes);
   constexpr std::size_t kEthernetDatagram = 1472;
-  probe_.start(now, config_.losslessLink ? largest : std::min(largest, kEthernetDatagram), largest);
+  path_.mtu.start(now, config_.losslessLink ? largest : std::min(largest, kEthernetDatagram), largest);
   choosePath();
   chooseRepair();
-  timerSince_ = lastSentAt_ = now;
+  liveness_.timerSince = liveness_.lastSentAt = now;
   if (state_ == SessionState::kConnecting) setState(SessionState::kEstablished);
 }
 
-// Whether the measured round trip is so long. What was beyond it `before` stays there until it is well below, so that a path at its
-// edge does not go to and fro.
+// Whether the measured round trip is so long. What was beyond it `before` stays there until it is well below, so that a
+// path at its edge does not go to and fro.
 bool Session::Impl::isBeyond(Duration roundTrip, bool before) const {
-  return !config_.losslessLink && rto_.minimum() >= (before ? roundTrip * 3 / 4 : roundTrip);
+  return !config_.losslessLink && path_.rtt.minimum() >= (before ? roundTrip * 3 / 4 : roundTrip);
 }
 
 void Session::Impl::chooseController() {
-  const bool bbrPath = isBeyond(config_.bbrRtt, bbrPath_);
+  const bool bbrPath = isBeyond(config_.bbrRtt, path_.fitsBbr);
   CongestionControl kind = config_.congestionControl;
-  const bool kept = kind != CongestionControl::kAuto || bbrPath == bbrPath_;
-  bbrPath_ = bbrPath;
-  if (congestion_ && kept) return;
+  const bool kept = kind != CongestionControl::kAuto || bbrPath == path_.fitsBbr;
+  path_.fitsBbr = bbrPath;
+  if (path_.congestion && kept) return;
   if (kind == CongestionControl::kAuto) {
     kind = config_.losslessLink ? CongestionControl::kFixed
                                 : (bbrPath ? CongestionControl::kBbr : CongestionControl::kSwift);
   }
-  congestion_ = makeCongestionController(kind, config_, probe_.confirmed(), entropy_);
-  pacer_.setRate(congestion_->pacingRate(), probe_.confirmed());
+  path_.congestion = makeCongestionController(kind, config_, path_.mtu.confirmed(), entropy_);
+  path_.pacer.setRate(path_.congestion->pacingRate(), path_.mtu.confirmed());
 }
 
 // Which congestion controller, and which of the two ways of sending, fit the measured round trip.
 void Session::Impl::choosePath() {
-  const bool first = congestion_ == nullptr;
+  const bool first = path_.congestion == nullptr;
   chooseController();
-  const bool isLong = isBeyond(config_.longPathRtt, longPath_);
-  if (!first && isLong == longPath_) return;
-  longPath_ = isLong;
+  const bool isLong = isBeyond(config_.longPathRtt, path_.isLong);
+  if (!first && isLong == path_.isLong) return;
+  path_.isLong = isLong;
   if (isLong) incoming_.credit().raiseTo(kLongPathFirstWindow);
   resizeBuffers();
   sends_.setLongPath(isLong);
@@ -126,14 +127,14 @@ void Session::Impl::choosePath() {
 
 // The probe found a larger size: the controller counts in datagrams, and it is early enough to begin again.
 void Session::Impl::onLargerDatagrams() {
-  congestion_.reset();
+  path_.congestion.reset();
   choosePath();
 }
 
 // Four windows: what is in flight, what was just written behind it, and room for the window to double.
 void Session::Impl::resizeBuffers() {
   const std::size_t wanted =
-      longPath_ ? std::max(kLongPathFirstWindow, 4 * congestion_->windowBytes()) : kShortPathSendBuffer;
+      path_.isLong ? std::max(kLongPathFirstWindow, 4 * path_.congestion->windowBytes()) : kShortPathSendBuffer;
   sends_.setBufferLimit(std::min(wanted, config_.maxBufferBytes));
 }
 
@@ -153,7 +154,7 @@ Status Session::Impl::postReceive(TimePoint, const ReceiveRequest& request) {
   if (state_ == SessionState::kFailed) return error_;
   const bool open = state_ == SessionState::kIdle || state_ == SessionState::kConnecting ||
                     state_ == SessionState::kEstablished;
-  const bool leftOver = state_ == SessionState::kPeerClosed && incoming_.hasComplete(request.key);
+  const bool leftOver = state_ == SessionState::kPeerClosed && incoming_.oldestUnmatched(request.key).has_value();
   if (!open && !leftOver) {
     return {ErrorScope::kSession, ErrorCode::kPeerClosed, "the connection is closed; nothing more will arrive"};
   }
@@ -171,7 +172,7 @@ bool Session::Impl::cancelSend(TimePoint, OperationToken token) {
     case SendQueue::Cancel::kDone:
       return true;
     case SendQueue::Cancel::kWithdraw:
-      controls_.pushBack({FrameType::kWithdraw, id});
+      controls_.pushBack({wire::FrameType::kWithdraw, id});
       return true;
     case SendQueue::Cancel::kPartlySent:
       fail({ErrorScope::kSession, ErrorCode::kCancelled,
@@ -189,10 +190,10 @@ void Session::Impl::dropEverything() {
   board_.clear();
   controls_.clear();
   undone_.reset();
-  closeSequence_.reset();
-  lossProbeDue_ = pingDue_ = false;
+  ending_.closeSequence.reset();
+  liveness_.lossProbeDue = liveness_.pingDue = false;
   losses_.reset();
-  probe_.stop();
+  path_.mtu.stop();
   dropRepair();
 }
 
@@ -201,10 +202,10 @@ void Session::Impl::fail(const Error& error, bool tellPeer) {
   error_ = error;
   dropEverything();
   handshake_.stop();  // who fails over the peer's settings makes a last Hello due, for the peer to fail as well
-  resetDue_ = tellPeer && remoteId_ != 0 && handshake_.heard();
+  ending_.resetDue = tellPeer && remoteId_ != 0 && handshake_.heard();
   if (state_ == SessionState::kClosing) {
     state_ = SessionState::kClosed;  // after close() nobody listens
-    endsAt_ = kNever;
+    ending_.deadline = kNever;
   } else {
     setState(SessionState::kFailed);
   }
@@ -214,41 +215,41 @@ void Session::Impl::violate(const std::string& what) {
   fail({ErrorScope::kSession, ErrorCode::kPeerViolatedProtocol, what + "; the connection is closed"}, true);
 }
 
+// Closed without delivering. Before the peer was heard of nobody waits for a reset: its own connect times out.
+void Session::Impl::abandon() {
+  dropEverything();
+  ending_.resetDue = handshake_.heard();
+  state_ = SessionState::kClosed;
+}
+
 void Session::Impl::close(TimePoint now, bool abort) {
   const SessionState before = state_;
   if (before == SessionState::kClosed || before == SessionState::kClosing) {
-    if (abort && before == SessionState::kClosing) {
-      dropEverything();
-      resetDue_ = handshake_.heard();
-      state_ = SessionState::kClosed;
-    }
+    if (abort && before == SessionState::kClosing) abandon();
     return;
   }
   settleLast();
-  discarding_ = true;
+  ending_.discarding = true;
   if (before == SessionState::kFailed || before == SessionState::kIdle) {
     dropEverything();
     state_ = SessionState::kClosed;
   } else if (before == SessionState::kPeerClosed) {
     becomeClosed(now);
   } else if (abort || !sends_.adoptAll() || (!handshake_.heard() && sends_.allSent())) {
-    // Before the peer was heard of nobody waits for a reset either: its own connect times out.
-    dropEverything();
-    resetDue_ = handshake_.heard();
-    state_ = SessionState::kClosed;
+    abandon();
   } else {
     incoming_.clear();
     state_ = SessionState::kClosing;
-    endsAt_ = now + std::min(kLinger, config_.peerTimeout);
+    ending_.deadline = now + std::min(kLinger, config_.peerTimeout);
   }
   events_.clear();
 }
 
-// The peer is done with us: only its repeated datagrams still want an answer.
+// The peer has closed too: only what it retransmits is still answered.
 void Session::Impl::becomeClosed(TimePoint now) {
   dropEverything();
   state_ = SessionState::kClosed;
-  endsAt_ = config_.losslessLink ? now : now + std::min(3 * rto(), kMaxTimeWait);
+  ending_.deadline = config_.losslessLink ? now : now + std::min(3 * rto(), kMaxTimeWait);
 }
 
 // Everything the peer sent has arrived and it listens no more.
@@ -259,8 +260,8 @@ void Session::Impl::enterPeerClosed(TimePoint now) {
   board_.clear();
   controls_.clear();
   undone_.reset();
-  lossProbeDue_ = false;
-  probe_.stop();
+  liveness_.lossProbeDue = false;
+  path_.mtu.stop();
   dropRepair();
   incoming_.forgetReceives();
   setState(SessionState::kPeerClosed);
@@ -273,24 +274,20 @@ bool Session::Impl::pollEvent(SessionEvent* out) {
 }
 
 bool Session::Impl::drained() const {
-  if (resetDue_) return false;
+  if (ending_.resetDue) return false;
   if (state_ == SessionState::kFailed) return !handshake_.due();
   if (state_ != SessionState::kClosed) return false;
-  return endsAt_ == kNever && !acks_.ackDue(TimePoint{});
+  return ending_.deadline == kNever && !acks_.ackDue(TimePoint{});
 }
 
-ChannelCounters Session::Impl::counters() const {
-  ChannelCounters counters = counters_;
-  counters.smoothedRtt = rto_.smoothed();
-  counters.minRtt = rto_.minimum();
-  counters.congestionWindowBytes = congestion_ ? congestion_->windowBytes() : 0;
-  return counters;
+PathFigures Session::Impl::path() const {
+  return {path_.rtt.smoothed(), path_.rtt.minimum(), path_.congestion ? path_.congestion->windowBytes() : 0};
 }
 
 std::size_t Session::Impl::memoryBytes() const {
   return sizeof(Impl) + sends_.memoryBytes() + incoming_.memoryBytes() + board_.memoryBytes() + acks_.memoryBytes() +
-         events_.memoryBytes() + controls_.memoryBytes() + (encoder_ ? encoder_->memoryBytes() : 0) +
-         (decoder_ ? decoder_->memoryBytes() : 0);
+         events_.memoryBytes() + controls_.memoryBytes() + (repair_.encoder ? repair_.encoder->memoryBytes() : 0) +
+         (repair_.decoder ? repair_.decoder->memoryBytes() : 0);
 }
 
 Session::Session(const SessionConfig& config, std::uint64_t localId, std::uint64_t entropy)
@@ -298,7 +295,7 @@ Session::Session(const SessionConfig& config, std::uint64_t localId, std::uint64
 Session::~Session() = default;
 
 std::optional<std::uint64_t> Session::receiverId(std::span<const std::byte> datagram) {
-  return peekReceiverId(datagram);
+  return wire::peekReceiverId(datagram);
 }
 void Session::connect(TimePoint now, std::uint64_t remoteId, std::size_t maxDatagramBytes) {
   impl_->connect(now, remoteId, maxDatagramBytes);
@@ -312,7 +309,10 @@ Status Session::postSend(TimePoint now, const SendRequest& request) { return imp
 Status Session::postReceive(TimePoint now, const ReceiveRequest& request) { return impl_->postReceive(now, request); }
 bool Session::cancelSend(TimePoint now, OperationToken token) { return impl_->cancelSend(now, token); }
 bool Session::cancelReceive(TimePoint, OperationToken token) { return impl_->cancelReceive(token); }
-void Session::handleDatagram(TimePoint now, std::span<const std::byte> datagram) { impl_->handleDatagram(now, datagram); }
+std::optional<TimePoint> Session::oldestUnmatched(MessageKey key) const { return impl_->oldestUnmatched(key); }
+void Session::handleDatagram(TimePoint now, std::span<const std::byte> datagram) {
+  impl_->handleDatagram(now, datagram);
+}
 void Session::handleTimeout(TimePoint now) { impl_->handleTimeout(now); }
 bool Session::pollTransmit(TimePoint now, SessionDatagram* out) { return impl_->pollTransmit(now, out); }
 void Session::undoTransmit(TimePoint now) { impl_->undoTransmit(now); }
@@ -322,6 +322,7 @@ SessionState Session::state() const { return impl_->state(); }
 const Error& Session::error() const { return impl_->error(); }
 bool Session::drained() const { return impl_->drained(); }
 ChannelCounters Session::counters() const { return impl_->counters(); }
+PathFigures Session::path() const { return impl_->path(); }
 void Session::recordRttIn(DurationHistogram* histogram) { impl_->recordRttIn(histogram); }
 std::size_t Session::memoryBytes() const { return impl_->memoryBytes(); }
 

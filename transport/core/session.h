@@ -1,5 +1,5 @@
-// One reliable, message-oriented conversation with one peer over unreliable datagrams. Pure: no I/O, clock, thread, lock,
-// environment or random numbers. Time and entropy come in as arguments; datagrams and events leave by polling.
+// One reliable, message-oriented conversation with one peer over unreliable datagrams. Pure: no I/O, clock, thread,
+// lock, environment or random numbers. Time and entropy come in as arguments; datagrams and events leave by polling.
 //
 //   handleDatagram(now, bytes)  when one arrived for this session        \   after any of these:
 //   handleTimeout(now)          when now >= pollTimeout()                 >  pollTransmit until nothing,
@@ -21,7 +21,8 @@
 #include "transport/base/duration_histogram.h"
 #include "transport/base/status.h"
 #include "transport/base/time.h"
-#include "transport/core/message.h"
+#include "transport/channel/channel_counters.h"
+#include "transport/channel/message.h"
 
 namespace gloo_bypass {
 
@@ -73,12 +74,14 @@ class Session {
   Status postReceive(TimePoint now, const ReceiveRequest& request);
   bool cancelSend(TimePoint now, OperationToken token);
   bool cancelReceive(TimePoint now, OperationToken token);
+  // As MessageChannel::oldestUnmatched.
+  std::optional<TimePoint> oldestUnmatched(MessageKey key) const;
 
   void handleDatagram(TimePoint now, std::span<const std::byte> datagram);
   void handleTimeout(TimePoint now);
   // Next datagram, or false: nothing may go out now (nothing to send, window or pacing: see pollTimeout).
   bool pollTransmit(TimePoint now, SessionDatagram* out);
-  // The port took nothing: the datagram of the last pollTransmit was NOT sent. The session gives it again.
+  // The port took nothing: the datagram of the last pollTransmit was NOT sent. The session sends it later.
   void undoTransmit(TimePoint now);
   bool pollEvent(SessionEvent* out);
   // When handleTimeout or pollTransmit is due although nothing arrives (RTO, probe, delayed ack, pacing, keep-alive).
@@ -89,7 +92,9 @@ class Session {
   // Nothing left to send or to be acknowledged, and the close handshake is over: the owner may destroy it.
   bool drained() const;
   ChannelCounters counters() const;
-  // Round-trip times measured from now on are added to `histogram` too, which must outlive the session; null: no longer.
+  PathFigures path() const;
+  // Round-trip times measured from now on are added to `histogram` too, which must outlive the session; null: no
+  // longer.
   void recordRttIn(DurationHistogram* histogram);
   // Bytes held now: send buffer, staged receives, bookkeeping. For tests of the memory bound.
   std::size_t memoryBytes() const;

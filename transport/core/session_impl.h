@@ -1,15 +1,15 @@
-// The session's state, shared by session.cc (the user's calls and the life cycle), session_receive.cc, session_transmit.cc,
-// session_repair.cc and session_timers.cc. Not for anybody else.
+// The session's state, shared by session.cc (the user's calls and the life cycle), session_receive.cc,
+// session_transmit.cc, session_repair.cc and session_timers.cc. Not for anybody else.
 //
 //             connect            handshake done                 close, everything delivered, or linger over
 //   kIdle ------------> kConnecting ------------> kEstablished ----> kClosing ----------> kClosed
 //                            |                        | peer's kClose                        ^
 //                            |                        v                                      |
 //                            |                   kPeerClosed ------------ close -------------+ (stays a moment to
-//                            +--> kFailed <-- peer's kReset, silence, violation, link down      repeat lost answers)
+//                            +--> kFailed <-- peer's kReset, silence, violation, link down      resend lost answers)
 //
-// kClose is given a sequence number after everything else, and processed when everything before it has arrived: the peer
-// then has all that was sent. close(abort) goes to kClosed at once and tries one kReset.
+// kClose is given a sequence number after everything else, and processed when everything before it has arrived: the
+// peer then has all that was sent. close(abort) goes to kClosed at once and tries one kReset.
 #pragma once
 
 #include <memory>
@@ -43,11 +43,13 @@ class Session::Impl {
   Status postReceive(TimePoint now, const ReceiveRequest& request);
   bool cancelSend(TimePoint now, OperationToken token);
   bool cancelReceive(OperationToken token);
+  std::optional<TimePoint> oldestUnmatched(MessageKey key) const { return incoming_.oldestUnmatched(key); }
   bool pollEvent(SessionEvent* out);
   bool drained() const;
-  ChannelCounters counters() const;
+  const ChannelCounters& counters() const { return counters_; }
+  PathFigures path() const;
   std::size_t memoryBytes() const;
-  void recordRttIn(DurationHistogram* histogram) { rttHistogram_ = histogram; }
+  void recordRttIn(DurationHistogram* histogram) { path_.rttHistogram = histogram; }
   SessionState state() const { return state_; }
   const Error& error() const { return error_; }
 
@@ -58,11 +60,18 @@ class Session::Impl {
   TimePoint pollTimeout() const;
 
  private:
-  // What the last pollTransmit gave, for undoTransmit.
   enum class Sent : std::uint8_t { kNothing, kFrame, kAck, kHello, kProbe, kProbeReply, kReset, kRepair };
 
+  // What a numbered frame carries besides its number. Of a frame without a message only the size counts.
+  struct FrameContent {
+    wire::MessageHeader message;
+    std::span<const std::byte> payload;
+    std::size_t padding = 0;
+    std::size_t wireBytes = wire::kCommonHeaderBytes + 8;
+  };
+
   // session.cc
-  Hello localHello() const;
+  wire::Hello localHello() const;
   void setState(SessionState state);
   void violate(const std::string& what);
   void establish(TimePoint now);
@@ -73,25 +82,34 @@ class Session::Impl {
   void resizeBuffers();
   void enterPeerClosed(TimePoint now);
   void becomeClosed(TimePoint now);
+  void abandon();
   void dropEverything();
   bool live() const { return state_ != SessionState::kFailed && state_ != SessionState::kClosed; }
 
   // session_receive.cc
-  void handleHello(TimePoint now, const ParsedPacket& packet);
-  void handleEcho(TimePoint now, const PacketHeader& header);
-  bool noteArrivalEchoed(TimePoint now, const ParsedPacket& packet);
-  bool handleAcknowledgement(TimePoint now, const ParsedPacket& packet);
-  bool acknowledgeRange(TimePoint now, std::uint64_t begin, std::uint64_t end, const PacketHeader& header);
+  bool accept(std::span<const std::byte> datagram, wire::ParseResult result, const wire::PacketHeader& header);
+  void rejectVersion(const wire::PacketHeader& header);
+  void handleReset(const wire::ParsedPacket& packet);
+  void handleContent(TimePoint now, const wire::ParsedPacket& packet, std::size_t datagramBytes);
+  void handleProbeReply(const wire::ParsedPacket& packet);
+  void handleHello(TimePoint now, const wire::ParsedPacket& packet);
+  void handleEcho(TimePoint now, const wire::PacketHeader& header);
+  bool noteArrivalEchoed(TimePoint now, const wire::ParsedPacket& packet);
+  bool handleAcknowledgement(TimePoint now, const wire::ParsedPacket& packet);
+  bool acknowledgeRange(TimePoint now, std::uint64_t begin, std::uint64_t end, const wire::PacketHeader& header);
   void finishAcknowledgement(TimePoint now, std::size_t lostBytes);
-  void handleFrame(TimePoint now, const ParsedPacket& packet);
-  void handleFrameBody(TimePoint now, const ParsedPacket& packet);
+  void handleFrame(TimePoint now, const wire::ParsedPacket& packet);
+  void handleFrameBody(TimePoint now, const wire::ParsedPacket& packet);
   void handleClose(TimePoint now);
 
   // session_transmit.cc
   std::uint32_t ticks(TimePoint now) const;
-  void beginHeader(TimePoint now, FrameType type, PacketHeader* header) const;
+  void beginHeader(TimePoint now, wire::FrameType type, wire::PacketHeader* header) const;
   bool give(SessionDatagram* out, Sent what, std::span<const std::byte> payload = {});
   bool sendAck(TimePoint now, SessionDatagram* out);
+  void describeContent(const SentFrame& frame, FrameContent* content, wire::PacketHeader* header);
+  void writeFrame(const SentFrame& frame, const FrameContent& content, const wire::PacketHeader& header);
+  void noteFrameSent(TimePoint now, std::uint64_t sequence, std::size_t wireBytes);
   bool sendFrame(TimePoint now, std::uint64_t sequence, SessionDatagram* out);
   bool sendHello(TimePoint now, SessionDatagram* out);
   bool sendReset(TimePoint now, SessionDatagram* out);
@@ -109,10 +127,10 @@ class Session::Impl {
   void countInFlight(SentFrame* frame, std::size_t wireBytes, bool covered);
   std::size_t chunkBytes() const {
     if (!config_.losslessLink) {
-      return probe_.confirmed() - kDataHeaderBytes - (repairing_ ? RepairEncoder::kChunkOverheadBytes : 0);
+      return path_.mtu.confirmed() - wire::kDataHeaderBytes - (repair_.active ? RepairEncoder::kChunkOverheadBytes : 0);
     }
     // Whole cache lines, so that every chunk of a message is aligned as its first one.
-    return (probe_.confirmed() - kDataHeaderBytes - kMaxPaddingBytes) / 64 * 64;
+    return (path_.mtu.confirmed() - wire::kDataHeaderBytes - wire::kMaxPaddingBytes) / 64 * 64;
   }
 
   // session_repair.cc
@@ -129,14 +147,14 @@ class Session::Impl {
   bool sendRepair(TimePoint now, SessionDatagram* out);
   void undoRepair();
   std::size_t detectLosses(TimePoint now);
-  bool noteRepaired(const ParsedPacket& packet, std::size_t* lostBytes);
-  void handleCovered(TimePoint now, const ParsedPacket& packet);
-  void handleRepair(TimePoint now, const ParsedPacket& packet);
+  bool noteRepaired(const wire::ParsedPacket& packet, std::size_t* lostBytes);
+  void handleCovered(TimePoint now, const wire::ParsedPacket& packet);
+  void handleRepair(TimePoint now, const wire::ParsedPacket& packet);
   void takeRecovered(TimePoint now);
   void dropRepair();
 
   // session_timers.cc
-  Duration rto() const { return rto_.rto(kPeerAckDelay); }
+  Duration rto() const { return path_.rtt.rto(kPeerAckDelay); }
   TimePoint lossProbeDeadline() const;
   TimePoint silenceDeadline() const;
   void onLossProbeTimeout(TimePoint now);
@@ -147,17 +165,18 @@ class Session::Impl {
   static constexpr Duration kLosslessMinRto = std::chrono::milliseconds(200);
   static constexpr Duration kPeerAckDelay = std::chrono::milliseconds(1);
   static constexpr Duration kLosslessAckDelay = std::chrono::milliseconds(5);
-  // An acknowledgement that goes alone is a frame of 98 bytes: one for two frames of 1,514 would be 3.6 % of the payload, more or less as the
-  // receiver comes round. Senders with few frames under way ask for theirs.
+  // An acknowledgement that goes alone is a frame of 98 bytes: one for two frames of 1,514 would be 3.6 % of the
+  // payload, more or less as the receiver comes round. Senders with few frames under way request theirs.
   static constexpr unsigned kAckEvery = 8, kLosslessAckEvery = 64;
   static constexpr std::size_t kShortPathSendBuffer = 4u << 20;
   // First credit and send buffer of a long path: TCP's tcp_rmem maximum is 6 MiB; autotuning goes on from here.
   static constexpr std::size_t kLongPathFirstWindow = 4u << 20;
-  // Up to here the first question after a silence is a bare header: a round trip lost to it is less than what a peer waits for a
-  // core, which is the likelier reason, and then a frame would have been sent for nothing.
-  static constexpr Duration kBareQuestionMaxRtt = std::chrono::milliseconds(5);
-  // RFC 9002, 7.6.1: what was sent over three probe timeouts is lost. With back-off these are so many lost questions and one answered.
-  static constexpr unsigned kPersistentQuestions = 2;
+  // Up to here the first loss probe after a silence is a bare header: a round trip lost to it is less than what a peer
+  // waits for a core, which is the likelier reason, and then a frame would have been sent for nothing.
+  static constexpr Duration kBareProbeMaxRtt = std::chrono::milliseconds(5);
+  // RFC 9002, 7.6.1: what was sent over three probe timeouts is lost. With back-off these are so many lost probes and
+  // one answered.
+  static constexpr unsigned kPersistentProbes = 2;
   // Before our header in a frame: Ethernet, IPv4 and UDP.
   static constexpr std::size_t kOuterHeaderBytes = 42;
   // A chunk below this is not worth aligning.
@@ -165,8 +184,67 @@ class Session::Impl {
   // A thread that wants to run waits hardly longer for its core.
   static constexpr Duration kMostLateness = std::chrono::milliseconds(30);
   static constexpr Duration kLinger = std::chrono::seconds(30);
-  // How long a closed session answers what the peer repeats because our last acknowledgement was lost.
+  // How long a closed session answers what the peer retransmits because our last acknowledgement was lost.
   static constexpr Duration kMaxTimeWait = std::chrono::seconds(1);
+
+  // The path to the peer as it is measured, and how fast it is used.
+  struct Path {
+    RtoEstimator rtt;
+    DurationHistogram* rttHistogram = nullptr;
+    std::optional<std::uint32_t> lastEcho;  // ticks: of the echo that gave the latest round trip
+    std::unique_ptr<CongestionController> congestion;
+    Pacer pacer;
+    bool pacingBlocked = false;
+    PathProbe mtu;
+    std::size_t linkDatagramBytes = 0;  // what the link carries, told by connect()
+    std::uint16_t probeReplyDue = 0;    // size; 0: none
+    bool isLong = false;                // from longPathRtt on
+    bool fitsBbr = false;               // from bbrRtt on
+  };
+
+  // When something last came and went, and the probes sent after a silence.
+  struct Liveness {
+    TimePoint lastReceivedAt{}, lastSentAt{}, lastPingAt{};
+    bool pingDue = false, pongDue = false;
+    bool lossProbeDue = false;
+    TimePoint timerSince{};        // the loss probe's timer runs from here or later
+    std::uint32_t probeDueAt = 0;  // ticks: when the latest loss probe fell due
+    unsigned unanswered = 0;       // loss probes since something was last acknowledged or found lost
+  };
+
+  // Repair frames. Encoder and decoder are made when first needed.
+  struct RepairState {
+    std::unique_ptr<RepairEncoder> encoder;
+    std::unique_ptr<RepairDecoder> decoder;
+    bool active = false;     // new frames are covered
+    double coverFactor = 1;  // a frame of the block, with its share of the repair frames, to its own bytes
+    LossEstimate lossEstimate;
+    LossMargin margin;
+    RepairBudget budget;
+    TimePoint marginRaisedAt{};
+    std::uint64_t recovered = 0;  // frames recovered here; those that were only late are taken off
+    std::uint64_t recoveredTold = 0;
+    std::uint64_t peerRecovered = 0;
+    std::uint32_t peerReportedAt = 0;  // the peer's timestamp of that
+  };
+
+  // The end of the session, from either side.
+  struct Ending {
+    bool discarding = false;  // close() was called: what arrives is acknowledged and thrown away
+    bool closeQueued = false;
+    bool resetDue = false;
+    std::optional<std::uint64_t> closeSequence;      // ours
+    std::optional<std::uint64_t> peerCloseSequence;  // theirs, waiting for what is before it
+    TimePoint deadline = kNever;                     // linger (kClosing) or time wait (kClosed)
+  };
+
+  // The datagram of the last pollTransmit, for undoTransmit.
+  struct Given {
+    Sent what = Sent::kNothing;
+    std::uint64_t sequence = 0;
+    std::size_t bytes = 0;
+    bool pinged = false;  // the acknowledgement requested one
+  };
 
   SessionConfig config_;
   const std::uint64_t localId_, entropy_;
@@ -178,10 +256,12 @@ class Session::Impl {
   RingQueue<SessionEvent> events_;
   RingQueue<ControlFrame> controls_;
   ChannelCounters counters_;
-
   Handshake handshake_;
-  RtoEstimator rto_;
-  DurationHistogram* rttHistogram_ = nullptr;
+  Path path_;
+  Liveness liveness_;
+  RepairState repair_;
+  Ending ending_;
+
   AckTracker acks_;
   const std::uint32_t initialSequence_;
   SendScoreboard board_;
@@ -189,53 +269,12 @@ class Session::Impl {
   LossDetector losses_;
   SendQueue sends_;
   IncomingMessages incoming_;
-  PathProbe probe_;
-  std::unique_ptr<CongestionController> congestion_;
-  Pacer pacer_;
-
-  std::size_t linkDatagramBytes_ = 0;  // what the link carries, told by connect()
-  bool longPath_ = false;       // from longPathRtt on
-  bool bbrPath_ = false;        // from bbrRtt on
-  bool discarding_ = false;     // close() was called: what arrives is acknowledged and thrown away
-  bool closeQueued_ = false;
-  bool creditQueued_ = false;   // one kCredit frame is under way
-  bool resetDue_ = false;
-  bool pingDue_ = false, pongDue_ = false;
-  bool lossProbeDue_ = false;
-  unsigned unanswered_ = 0;     // loss probes since something was last acknowledged or found lost
-  std::uint32_t askedAt_ = 0;   // ticks: when the latest loss probe fell due
-  bool pacingBlocked_ = false;
-  std::uint16_t probeReplyDue_ = 0;  // size; 0: none
-  std::optional<std::uint64_t> closeSequence_;      // ours
-  std::optional<std::uint64_t> peerCloseSequence_;  // theirs, waiting for what is before it
-  std::optional<std::uint64_t> undone_;             // goes out before anything else
-
-  std::uint32_t lastEcho_ = 0;
-  bool haveLastEcho_ = false;
-  TimePoint lastReceivedAt_{}, lastSentAt_{}, lastPingAt_{};
-  TimePoint timerSince_{};      // the loss probe's timer runs from here or later
-  TimePoint endsAt_ = kNever;   // linger (kClosing) or time wait (kClosed)
+  bool creditQueued_ = false;  // one kCredit frame is under way
   std::size_t sentSinceAckRequest_ = 0;
 
-  // Repair. Made when first needed.
-  std::unique_ptr<RepairEncoder> encoder_;
-  std::unique_ptr<RepairDecoder> decoder_;
-  bool repairing_ = false;       // new frames are covered
-  double coverFactor_ = 1;       // a frame of the block, with its share of the repair frames, to its own bytes
-  LossEstimate lossEstimate_;
-  LossMargin lossMargin_;
-  RepairBudget repairBudget_;
-  TimePoint marginRaisedAt_{};
-  std::uint64_t recovered_ = 0;  // frames found again; those that were only late are taken off
-  std::uint64_t recoveredTold_ = 0;
-  std::uint64_t peerRecovered_ = 0;
-  std::uint32_t reportedAt_ = 0;  // the peer's timestamp of that
-
-  PacketWriter writer_;
-  Sent last_ = Sent::kNothing;
-  std::uint64_t lastSequence_ = 0;
-  std::size_t lastBytes_ = 0;
-  bool lastPinged_ = false;  // the acknowledgement given last asked for one
+  wire::PacketWriter writer_;
+  Given given_;
+  std::optional<std::uint64_t> undone_;  // goes out before anything else
 };
 
 }  // namespace gloo_bypass

@@ -4,80 +4,98 @@
 
 namespace gloo_bypass {
 
-void Session::Impl::handleDatagram(TimePoint now, std::span<const std::byte> datagram) {
-  settleLast();  // or this datagram's acknowledgement would hide that the port has taken it
-  ParsedPacket packet;
-  const ParseResult result = parsePacket(datagram, &packet);
-  if (result == ParseResult::kForeign || result == ParseResult::kCorrupted) {
-    ++(result == ParseResult::kForeign ? counters_.invalidReceived : counters_.corruptedReceived);
-    return;
+// Counts the datagram; false: it is not one for this session.
+bool Session::Impl::accept(std::span<const std::byte> datagram, wire::ParseResult result, const wire::PacketHeader& header) {
+  if (result == wire::ParseResult::kCorrupted) {
+    ++counters_.corruptedReceived;
+    return false;
   }
-  const PacketHeader& header = packet.header;
-  if (header.receiverId != localId_) {
+  if (result == wire::ParseResult::kForeign || header.receiverId != localId_) {
     ++counters_.invalidReceived;
-    return;
+    return false;
   }
   ++counters_.packetsReceived;
   counters_.wireBytesReceived += datagram.size();
-  if (result == ParseResult::kOtherVersion) {
-    ++counters_.invalidReceived;
-    if (header.type != FrameType::kHello || handshake_.done() || state_ != SessionState::kConnecting) return;
-    fail({ErrorScope::kSession, ErrorCode::kConfiguration,
-          "the wire format is version " + std::to_string(kWireVersion) + " here and " +
-              std::to_string(header.version) + " on the peer; install the same version on both ranks"}, false);
-    handshake_.makeDue();
-    return;
-  }
-  if (header.type == FrameType::kHello) return handleHello(now, packet);
-  // Before the greeting nothing can be understood; the peer repeats it.
+  return true;
+}
+
+void Session::Impl::rejectVersion(const wire::PacketHeader& header) {
+  ++counters_.invalidReceived;
+  if (header.type != wire::FrameType::kHello || handshake_.done() || state_ != SessionState::kConnecting) return;
+  fail({ErrorScope::kSession, ErrorCode::kConfiguration,
+        "the wire format is version " + std::to_string(wire::kWireVersion) + " here and " + std::to_string(header.version) +
+            " on the peer; install the same version on both ranks"},
+       false);
+  handshake_.makeDue();
+}
+
+void Session::Impl::handleReset(const wire::ParsedPacket& packet) {
+  if (state_ == SessionState::kPeerClosed) return;  // it had closed in good order
+  std::uint32_t reason = 0;
+  if (!wire::decodeReason(packet.body, &reason)) return violate("the peer sent a malformed reset");
+  fail({ErrorScope::kSession, ErrorCode::kPeerVanished,
+        "the peer gave the connection up (reason " + std::to_string(reason) + ")"},
+       false);
+}
+
+void Session::Impl::handleDatagram(TimePoint now, std::span<const std::byte> datagram) {
+  settleLast();  // or this datagram's acknowledgement would hide that the port has taken it
+  wire::ParsedPacket packet;
+  const wire::ParseResult result = wire::parsePacket(datagram, &packet);
+  const wire::PacketHeader& header = packet.header;
+  if (!accept(datagram, result, header)) return;
+  if (result == wire::ParseResult::kOtherVersion) return rejectVersion(header);
+  if (header.type == wire::FrameType::kHello) return handleHello(now, packet);
+  // Before the peer's Hello nothing can be understood; the peer retransmits it.
   if (!handshake_.heard() || state_ == SessionState::kIdle) return;
-  if (result == ParseResult::kMalformed) return violate("the peer sent a malformed datagram");
+  if (result == wire::ParseResult::kMalformed) return violate("the peer sent a malformed datagram");
   if (state_ == SessionState::kFailed) return;
   if (state_ == SessionState::kClosed && !handshake_.done()) return;  // closed before it was connected
-  if (header.type == FrameType::kReset) {
-    if (state_ == SessionState::kPeerClosed) return;  // it had closed in good order
-    std::uint32_t reason = 0;
-    if (!decodeReason(packet.body, &reason)) return violate("the peer sent a malformed reset");
-    return fail({ErrorScope::kSession, ErrorCode::kPeerVanished,
-                 "the peer gave the connection up (reason " + std::to_string(reason) + ")"}, false);
-  }
-  lastReceivedAt_ = now;
+  if (header.type == wire::FrameType::kReset) return handleReset(packet);
+  liveness_.lastReceivedAt = now;
   acks_.onTimestamp(now, header.timestamp);
   handleEcho(now, header);
   if (!handshake_.done()) establish(now);
-  if (state_ == SessionState::kClosed) {  // time wait: answer what is repeated
-    if (isSequenced(header.type) || (header.flags & kFlagAckRequested) != 0) acks_.requestAck();
+  if (state_ == SessionState::kClosed) {  // time wait: answer what is retransmitted
+    if (wire::isSequenced(header.type) || (header.flags & wire::kFlagAckRequested) != 0) acks_.requestAck();
     return;
   }
-  if (!handleAcknowledgement(now, packet)) return;
+  if (handleAcknowledgement(now, packet)) handleContent(now, packet, datagram.size());
+}
+
+// What the datagram carries besides its acknowledgement.
+void Session::Impl::handleContent(TimePoint now, const wire::ParsedPacket& packet, std::size_t datagramBytes) {
+  const wire::PacketHeader& header = packet.header;
   switch (header.type) {
-    case FrameType::kAck:
+    case wire::FrameType::kAck:
       // The answer is a datagram of its own, with all ranges: that tells what has not arrived.
-      pongDue_ = pongDue_ || (header.flags & kFlagAckRequested) != 0;
+      liveness_.pongDue = liveness_.pongDue || (header.flags & wire::kFlagAckRequested) != 0;
       return;
-    case FrameType::kProbe:
-      if (!decodeSize(packet.body, &probeReplyDue_)) return violate("the peer sent a malformed probe");
-      if (probeReplyDue_ != datagram.size()) probeReplyDue_ = 0;
+    case wire::FrameType::kProbe:
+      if (!wire::decodeSize(packet.body, &path_.probeReplyDue)) return violate("the peer sent a malformed probe");
+      if (path_.probeReplyDue != datagramBytes) path_.probeReplyDue = 0;
       return;
-    case FrameType::kProbeReply: {
-      std::uint16_t size = 0;
-      if (!decodeSize(packet.body, &size)) return violate("the peer sent a malformed probe reply");
-      const std::size_t before = probe_.confirmed();
-      probe_.onReply(size);
-      if (probe_.confirmed() != before) onLargerDatagrams();
-      return;
-    }
-    case FrameType::kRepair:
+    case wire::FrameType::kProbeReply:
+      return handleProbeReply(packet);
+    case wire::FrameType::kRepair:
       return handleRepair(now, packet);
     default:
-      if ((header.flags & kFlagCovered) != 0) return handleCovered(now, packet);
+      if ((header.flags & wire::kFlagCovered) != 0) return handleCovered(now, packet);
       return handleFrame(now, packet);
   }
 }
 
-void Session::Impl::handleHello(TimePoint now, const ParsedPacket& packet) {
-  Hello hello;
-  if (!decodeHello(packet.body, &hello) || hello.maxDatagramBytes < kMinDatagramBytes) {
+void Session::Impl::handleProbeReply(const wire::ParsedPacket& packet) {
+  std::uint16_t size = 0;
+  if (!wire::decodeSize(packet.body, &size)) return violate("the peer sent a malformed probe reply");
+  const std::size_t before = path_.mtu.confirmed();
+  path_.mtu.onReply(size);
+  if (path_.mtu.confirmed() != before) onLargerDatagrams();
+}
+
+void Session::Impl::handleHello(TimePoint now, const wire::ParsedPacket& packet) {
+  wire::Hello hello;
+  if (!wire::decodeHello(packet.body, &hello) || hello.maxDatagramBytes < wire::kMinDatagramBytes) {
     ++counters_.invalidReceived;
     return;
   }
@@ -90,13 +108,13 @@ void Session::Impl::handleHello(TimePoint now, const ParsedPacket& packet) {
     ++counters_.invalidReceived;
     return;
   }
-  const bool seen = (packet.header.flags & kFlagHelloSeen) != 0;
+  const bool seen = (packet.header.flags & wire::kFlagHelloSeen) != 0;
   if (state_ == SessionState::kFailed || state_ == SessionState::kClosed) {
     // A peer whose settings cannot talk to ours must learn it as well.
     if (!seen && error_.code == ErrorCode::kConfiguration) handshake_.makeDue();
     return;
   }
-  lastReceivedAt_ = now;
+  liveness_.lastReceivedAt = now;
   acks_.onTimestamp(now, packet.header.timestamp);
   if (!handshake_.heard()) {
     handshake_.onHello(hello);
@@ -114,38 +132,38 @@ void Session::Impl::handleHello(TimePoint now, const ParsedPacket& packet) {
   acks_.requestAck();  // tells the peer that the handshake is over
 }
 
-void Session::Impl::handleEcho(TimePoint now, const PacketHeader& header) {
-  if ((header.flags & kFlagEcho) == 0) return;
-  if (haveLastEcho_ && header.timestampEcho == lastEcho_) return;  // teaches nothing new
+void Session::Impl::handleEcho(TimePoint now, const wire::PacketHeader& header) {
+  if ((header.flags & wire::kFlagEcho) == 0) return;
+  if (path_.lastEcho == header.timestampEcho) return;  // teaches nothing new
   const auto elapsed = static_cast<std::int32_t>(ticks(now) - header.timestampEcho);
   const std::int64_t rttTicks = std::int64_t{elapsed} - header.echoDelay;
   if (elapsed < 0 || rttTicks < 0) return;
-  haveLastEcho_ = true;
-  lastEcho_ = header.timestampEcho;
-  const Duration rtt(rttTicks * kTickNanoseconds + kTickNanoseconds / 2);
-  rto_.addSample(now, rtt);
-  if (rttHistogram_ != nullptr) rttHistogram_->add(rtt);
+  path_.lastEcho = header.timestampEcho;
+  const Duration rtt(rttTicks * wire::kTickNanoseconds + wire::kTickNanoseconds / 2);
+  path_.rtt.addSample(now, rtt);
+  if (path_.rttHistogram != nullptr) path_.rttHistogram->add(rtt);
 }
 
-// The echo tells when the newest datagram that arrived was sent. True: it is news, and all that the peer has is told with it.
-bool Session::Impl::noteArrivalEchoed(TimePoint now, const ParsedPacket& packet) {
-  const PacketHeader& header = packet.header;
-  if (config_.losslessLink || (header.flags & kFlagEcho) == 0) return false;
+// The echo tells when the newest datagram that arrived was sent. True: it is news, and all that the peer has is told
+// with it.
+bool Session::Impl::noteArrivalEchoed(TimePoint now, const wire::ParsedPacket& packet) {
+  const wire::PacketHeader& header = packet.header;
+  if (config_.losslessLink || (header.flags & wire::kFlagEcho) == 0) return false;
   const auto elapsed = static_cast<std::int32_t>(ticks(now) - header.timestampEcho);
   if (elapsed < 0) return false;
-  if (rto_.backOffs() > 0 && static_cast<std::int32_t>(header.timestampEcho - askedAt_) >= 0) {
-    rto_.resetBackOff();  // answered
-    timerSince_ = now;
+  if (path_.rtt.backOffs() > 0 && static_cast<std::int32_t>(header.timestampEcho - liveness_.probeDueAt) >= 0) {
+    path_.rtt.resetBackOff();  // answered
+    liveness_.timerSince = now;
   }
   // Of a datagram's cumulative number alone it is not known whether there are gaps, and which.
-  if (header.type != FrameType::kAck || packet.sackCount() == kMaxSackRanges) return false;
-  const std::int64_t sentTick = now.time_since_epoch().count() / kTickNanoseconds - elapsed;
-  return losses_.onArrivalOf(TimePoint(Duration(sentTick * kTickNanoseconds)));
+  if (header.type != wire::FrameType::kAck || packet.sackCount() == wire::kMaxSackRanges) return false;
+  const std::int64_t sentTick = now.time_since_epoch().count() / wire::kTickNanoseconds - elapsed;
+  return losses_.onArrivalOf(TimePoint(Duration(sentTick * wire::kTickNanoseconds)));
 }
 
 // Acknowledges what of [begin, end) is not yet; false: never sent.
 bool Session::Impl::acknowledgeRange(TimePoint now, std::uint64_t begin, std::uint64_t end,
-                                     const PacketHeader& header) {
+                                     const wire::PacketHeader& header) {
   if (end > board_.next() || begin > end) return false;
   begin = std::max(begin, board_.base());
   for (std::uint64_t n = begin < end ? board_.nextUnacknowledged(begin, end) : end; n < end;
@@ -153,17 +171,17 @@ bool Session::Impl::acknowledgeRange(TimePoint now, std::uint64_t begin, std::ui
     const SentFrame sent = board_.frame(n);
     if (!board_.acknowledge(now, n)) return false;
     // Of several transmissions the echo tells which one arrived.
-    const bool latest = !sent.retransmitted || (header.flags & kFlagEcho) == 0 ||
+    const bool latest = !sent.retransmitted || (header.flags & wire::kFlagEcho) == 0 ||
                         static_cast<std::int32_t>(header.timestampEcho - ticks(sent.sentAt)) >= 0;
     if (latest && sent.state == FrameState::kInFlight) board_.noteAckedOrder(sent.order);
     if (!latest) ++counters_.spuriousRetransmits;
     if (sent.state == FrameState::kLost || (!latest && sent.declaredLost)) {
-      losses_.onSpuriousLoss(now, rto_);
-      lossEstimate_.onArrivedAfterAll(1);
+      losses_.onSpuriousLoss(now, path_.rtt);
+      repair_.lossEstimate.onArrivedAfterAll(1);
     }
     if (sent.message != kNoSlot) {
       sends_.onFrameAcked(sent.message);
-    } else if (sent.type == FrameType::kCredit) {
+    } else if (sent.type == wire::FrameType::kCredit) {
       creditQueued_ = false;
     }
     if (n + 1 >= end) break;
@@ -171,8 +189,8 @@ bool Session::Impl::acknowledgeRange(TimePoint now, std::uint64_t begin, std::ui
   return true;
 }
 
-bool Session::Impl::handleAcknowledgement(TimePoint now, const ParsedPacket& packet) {
-  const PacketHeader& header = packet.header;
+bool Session::Impl::handleAcknowledgement(TimePoint now, const wire::ParsedPacket& packet) {
+  const wire::PacketHeader& header = packet.header;
   sends_.onLimits(header.byteLimit, expandSequence(header.messageLimit, sends_.introduced()));
   if (state_ == SessionState::kPeerClosed) return true;
   const std::uint64_t acknowledged = expandSequence(header.acknowledged, board_.base());
@@ -182,7 +200,7 @@ bool Session::Impl::handleAcknowledgement(TimePoint now, const ParsedPacket& pac
   board_.beginSample();
   bool sane = acknowledgeRange(now, board_.base(), std::max(acknowledged, board_.base()), header);
   for (std::size_t i = 0; sane && i < packet.sackCount(); ++i) {
-    const SackRange range = packet.sackRange(i);
+    const wire::SackRange range = packet.sackRange(i);
     const std::uint64_t begin = expandSequence(range.begin, board_.base());
     const std::uint64_t end = expandSequence(range.end, board_.base());
     if (end <= board_.base()) continue;  // an old datagram
@@ -195,15 +213,15 @@ bool Session::Impl::handleAcknowledgement(TimePoint now, const ParsedPacket& pac
   board_.slide();
   std::size_t repairedBytes = 0;
   if (!noteRepaired(packet, &repairedBytes)) {
-    violate("the peer found more frames again than were ever sent");
+    violate("the peer recovered more frames than were ever sent");
     return false;
   }
   board_.discountDelivered(repairedBytes);
   finishAcknowledgement(now, detectLosses(now) + repairedBytes);
-  if (closeSequence_ && board_.base() > *closeSequence_) {
+  if (ending_.closeSequence && board_.base() > *ending_.closeSequence) {
     dropEverything();
     state_ = SessionState::kClosed;
-    endsAt_ = kNever;
+    ending_.deadline = kNever;
     return false;
   }
   return true;
@@ -213,31 +231,31 @@ void Session::Impl::finishAcknowledgement(TimePoint now, std::size_t lostBytes) 
   AckSample sample;
   sample.now = now;
   sample.lostBytes = lostBytes;
-  sample.minRtt = rto_.minimum();
-  sample.smoothedRtt = rto_.smoothed();
+  sample.minRtt = path_.rtt.minimum();
+  sample.smoothedRtt = path_.rtt.smoothed();
   board_.finishSample(now, sample.minRtt, &sample);
   if (sample.ackedBytes == 0 && lostBytes == 0) return;
-  sample.rtt = rto_.latest();
+  sample.rtt = path_.rtt.latest();
   if (sample.ackedBytes > 0) {
-    rto_.resetBackOff();
-    timerSince_ = now;
-    lossProbeDue_ = false;
+    path_.rtt.resetBackOff();
+    liveness_.timerSince = now;
+    liveness_.lossProbeDue = false;
   }
-  congestion_->onAck(sample);
-  if (lostBytes > 0 && unanswered_ > kPersistentQuestions) congestion_->onTimeout(now);
-  unanswered_ = 0;
+  path_.congestion->onAck(sample);
+  if (lostBytes > 0 && liveness_.unanswered > kPersistentProbes) path_.congestion->onTimeout(now);
+  liveness_.unanswered = 0;
   if (config_.losslessLink) return;
   choosePath();
-  pacer_.setRate(congestion_->pacingRate(), probe_.confirmed());
-  pacer_.setLateness(std::min<Duration>(sample.smoothedRtt, kMostLateness));
-  if (longPath_) resizeBuffers();
-  lossEstimate_.onSent(sentFrames());
+  path_.pacer.setRate(path_.congestion->pacingRate(), path_.mtu.confirmed());
+  path_.pacer.setLateness(std::min<Duration>(sample.smoothedRtt, kMostLateness));
+  if (path_.isLong) resizeBuffers();
+  repair_.lossEstimate.onSent(sentFrames());
   chooseRepair();
 }
 
-void Session::Impl::handleFrame(TimePoint now, const ParsedPacket& packet) {
+void Session::Impl::handleFrame(TimePoint now, const wire::ParsedPacket& packet) {
   const std::uint64_t sequence = expandSequence(packet.header.sequence, acks_.next());
-  switch (acks_.onFrame(now, sequence, (packet.header.flags & kFlagAckRequested) != 0)) {
+  switch (acks_.onFrame(now, sequence, (packet.header.flags & wire::kFlagAckRequested) != 0)) {
     case AckTracker::Arrival::kDuplicate:
       ++counters_.duplicatesReceived;
       return;
@@ -247,48 +265,51 @@ void Session::Impl::handleFrame(TimePoint now, const ParsedPacket& packet) {
     case AckTracker::Arrival::kNew:
       break;
   }
-  // Nothing is repeated on such a link: waiting for it would be for ever.
+  // Nothing is retransmitted on such a link: the wait would never end.
   if (config_.losslessLink && acks_.hasGaps()) return violate("a datagram is missing on a link that loses none");
-  if (packet.header.type == FrameType::kClose) {
-    if (peerCloseSequence_) return violate("the peer closed twice");
-    peerCloseSequence_ = sequence;
+  if (packet.header.type == wire::FrameType::kClose) {
+    if (ending_.peerCloseSequence) return violate("the peer closed twice");
+    ending_.peerCloseSequence = sequence;
   } else {
-    if (peerCloseSequence_ && sequence > *peerCloseSequence_) return violate("the peer sent more after its close");
+    if (ending_.peerCloseSequence && sequence > *ending_.peerCloseSequence) {
+      return violate("the peer sent more after its close");
+    }
     handleFrameBody(now, packet);
   }
-  if (peerCloseSequence_ && acks_.next() > *peerCloseSequence_ && live() && state_ != SessionState::kPeerClosed) {
+  if (ending_.peerCloseSequence && acks_.next() > *ending_.peerCloseSequence && live() &&
+      state_ != SessionState::kPeerClosed) {
     enterPeerClosed(now);
   }
 }
 
-void Session::Impl::handleFrameBody(TimePoint now, const ParsedPacket& packet) {
-  MessageHeader message;
+void Session::Impl::handleFrameBody(TimePoint now, const wire::ParsedPacket& packet) {
+  wire::MessageHeader message;
   std::uint64_t number = 0;
   bool sane = true;
   switch (packet.header.type) {
-    case FrameType::kData:
-    case FrameType::kAnnounce: {
-      const bool data = packet.header.type == FrameType::kData;
-      if (!decodeMessageHeader(packet.body, &message)) return violate("the peer sent a malformed message header");
-      if (data && checksum_ && (packet.header.flags & kFlagPayloadChecksum) == 0) {
+    case wire::FrameType::kData:
+    case wire::FrameType::kAnnounce: {
+      const bool data = packet.header.type == wire::FrameType::kData;
+      if (!wire::decodeMessageHeader(packet.body, &message)) return violate("the peer sent a malformed message header");
+      if (data && checksum_ && (packet.header.flags & wire::kFlagPayloadChecksum) == 0) {
         return violate("the peer sent payload without the agreed checksum");
       }
-      if (discarding_) return;
-      sane = data ? incoming_.onChunk(message, packet.payload) : incoming_.onAnnounce(message);
-      if (longPath_ && data) incoming_.credit().autotune(now, rto_.smoothed());
+      if (ending_.discarding) return;
+      sane = data ? incoming_.onChunk(now, message, packet.payload) : incoming_.onAnnounce(now, message);
+      if (path_.isLong && data) incoming_.credit().autotune(now, path_.rtt.smoothed());
       break;
     }
-    case FrameType::kWithdraw:
-      if (!decodeNumber(packet.body, &number)) return violate("the peer sent a malformed withdrawal");
-      if (discarding_) return;
-      sane = incoming_.onWithdraw(number);
+    case wire::FrameType::kWithdraw:
+      if (!wire::decodeNumber(packet.body, &number)) return violate("the peer sent a malformed withdrawal");
+      if (ending_.discarding) return;
+      sane = incoming_.onWithdraw(now, number);
       break;
-    case FrameType::kGrant:
-      if (!decodeNumber(packet.body, &number) || !sends_.onGrant(number)) {
+    case wire::FrameType::kGrant:
+      if (!wire::decodeNumber(packet.body, &number) || !sends_.onGrant(number)) {
         return violate("the peer granted a message that was never announced");
       }
       break;
-    default:  // kCredit: the header said it all
+    default:  // kCredit: the limits are in the header
       break;
   }
   if (!sane) fail(incoming_.error(), true);

@@ -4,56 +4,66 @@
 #include "transport/core/session_impl.h"
 
 namespace gloo_bypass {
+namespace {
+
+// Of the peer timeout: a timer that fires so late means that this process stood still, and proves nothing about the
+// peer.
+constexpr int kPauseShare = 4;
+
+}  // namespace
 
 TimePoint Session::Impl::lossProbeDeadline() const {
   if (!board_.anyInFlight()) return kNever;
-  if (config_.losslessLink) return timerSince_ + rto();
-  return std::max(lastSentAt_, timerSince_) + rto_.probeTimeout(kPeerAckDelay);
+  if (config_.losslessLink) return liveness_.timerSince + rto();
+  return std::max(liveness_.lastSentAt, liveness_.timerSince) + path_.rtt.probeTimeout(kPeerAckDelay);
 }
 
 TimePoint Session::Impl::silenceDeadline() const {
   if (config_.losslessLink || !handshake_.done()) return kNever;
   if (state_ != SessionState::kEstablished && state_ != SessionState::kClosing) return kNever;
   const Duration keepAlive = config_.keepAlive.count() > 0 ? config_.keepAlive : config_.peerTimeout;
-  return std::min(std::max(lastReceivedAt_, lastPingAt_) + keepAlive, lastReceivedAt_ + config_.peerTimeout);
+  return std::min(std::max(liveness_.lastReceivedAt, liveness_.lastPingAt) + keepAlive,
+                  liveness_.lastReceivedAt + config_.peerTimeout);
 }
 
-// The peer was silent for too long. It is asked what it has (RFC 9002, 6.2); what is lost, its answer tells, and until then nothing is.
+// The peer was silent for too long. An acknowledgement is requested (RFC 9002, 6.2); it shows what is lost, and until
+// it comes nothing counts as lost.
 void Session::Impl::onLossProbeTimeout(TimePoint now) {
-  timerSince_ = now;
+  liveness_.timerSince = now;
   if (config_.losslessLink) {
     // The payload may be gone from the user's buffer, and is not lost.
-    pingDue_ = true;
+    liveness_.pingDue = true;
   } else {
-    lossProbeDue_ = true;
-    ++(rto_.backOffs() == 0 ? counters_.tailLossProbes : counters_.retransmitTimeouts);
-    ++unanswered_;
-    askedAt_ = ticks(now);
+    liveness_.lossProbeDue = true;
+    ++(path_.rtt.backOffs() == 0 ? counters_.tailLossProbes : counters_.retransmitTimeouts);
+    ++liveness_.unanswered;
+    liveness_.probeDueAt = ticks(now);
   }
-  rto_.backOff();
+  path_.rtt.backOff();
 }
 
 void Session::Impl::checkSilence(TimePoint now) {
-  if (now < silenceDeadline()) return;
-  if (now >= lastReceivedAt_ + config_.peerTimeout) {
-    const auto seconds = std::chrono::duration_cast<std::chrono::milliseconds>(now - lastReceivedAt_).count() / 1000.0;
+  const TimePoint due = silenceDeadline();
+  if (now < due) return;
+  // What the peer sent meanwhile may be lost, and it may have stood still as well: the clock starts anew, with a
+  // question.
+  if (now - due >= config_.peerTimeout / kPauseShare) liveness_.lastReceivedAt = now;
+  if (now >= liveness_.lastReceivedAt + config_.peerTimeout) {
+    const auto seconds =
+        std::chrono::duration_cast<std::chrono::milliseconds>(now - liveness_.lastReceivedAt).count() / 1000.0;
     return fail({ErrorScope::kSession, ErrorCode::kPeerVanished,
                  "nothing was heard from the peer for " + std::to_string(seconds) + " s"}, true);
   }
-  lastPingAt_ = now;
-  pingDue_ = true;
+  liveness_.lastPingAt = now;
+  liveness_.pingDue = true;
 }
 
 void Session::Impl::handleTimeout(TimePoint now) {
   settleLast();
   if (state_ == SessionState::kIdle || state_ == SessionState::kFailed) return;
-  if (now >= endsAt_) {  // linger or time wait is over
-    endsAt_ = kNever;
-    if (state_ == SessionState::kClosing) {
-      dropEverything();
-      resetDue_ = handshake_.heard();
-      state_ = SessionState::kClosed;
-    }
+  if (now >= ending_.deadline) {  // linger or time wait is over
+    ending_.deadline = kNever;
+    if (state_ == SessionState::kClosing) abandon();
   }
   if (state_ == SessionState::kClosed) return;
   if (handshake_.expired(now)) {  // connecting, or closing before the peer was heard
@@ -65,7 +75,7 @@ void Session::Impl::handleTimeout(TimePoint now) {
   if (!handshake_.done()) return;
   checkSilence(now);
   if (!live() || state_ == SessionState::kPeerClosed) return;
-  probe_.onTimeout(now);
+  path_.mtu.onTimeout(now);
   if (now >= losses_.deadline()) {
     board_.beginSample();
     finishAcknowledgement(now, detectLosses(now));
@@ -76,13 +86,13 @@ void Session::Impl::handleTimeout(TimePoint now) {
 
 TimePoint Session::Impl::pollTimeout() const {
   if (state_ == SessionState::kIdle || state_ == SessionState::kFailed) return kNever;
-  TimePoint next = endsAt_;
+  TimePoint next = ending_.deadline;
   if (state_ == SessionState::kClosed) return next;
   if (!handshake_.done()) return std::min({next, handshake_.deadline(), handshake_.expiry()});
   next = std::min({next, silenceDeadline(), acks_.ackDeadline()});
   if (state_ == SessionState::kPeerClosed) return next;
-  if (pacingBlocked_) next = std::min(next, pacer_.releaseTime());
-  return std::min({next, losses_.deadline(), lossProbeDeadline(), probe_.deadline(), repairDeadline()});
+  if (path_.pacingBlocked) next = std::min(next, path_.pacer.releaseTime());
+  return std::min({next, losses_.deadline(), lossProbeDeadline(), path_.mtu.deadline(), repairDeadline()});
 }
 
 }  // namespace gloo_bypass

@@ -1,6 +1,6 @@
-// What goes out. Order: a datagram the port refused, acknowledgements that report gaps, repetitions, control frames, then
-// messages; every datagram carries the cumulative acknowledgement and the limits, so a pure acknowledgement goes out only
-// where nothing else does.
+// What goes out. Order: a datagram the port refused, acknowledgements that report gaps, retransmissions, control
+// frames, then messages; every datagram carries the cumulative acknowledgement and the limits, so a pure
+// acknowledgement goes out only where nothing else does.
 #include <algorithm>
 #include <utility>
 
@@ -11,10 +11,10 @@
 namespace gloo_bypass {
 
 std::uint32_t Session::Impl::ticks(TimePoint now) const {
-  return static_cast<std::uint32_t>(now.time_since_epoch().count() / kTickNanoseconds);
+  return static_cast<std::uint32_t>(now.time_since_epoch().count() / wire::kTickNanoseconds);
 }
 
-void Session::Impl::beginHeader(TimePoint now, FrameType type, PacketHeader* header) const {
+void Session::Impl::beginHeader(TimePoint now, wire::FrameType type, wire::PacketHeader* header) const {
   header->type = type;
   header->receiverId = remoteId_;
   header->sequence = truncateSequence(board_.next());
@@ -27,17 +27,17 @@ void Session::Impl::beginHeader(TimePoint now, FrameType type, PacketHeader* hea
 bool Session::Impl::give(SessionDatagram* out, Sent what, std::span<const std::byte> payload) {
   out->header = writer_.finish();
   out->payload = payload;
-  last_ = what;
-  lastBytes_ = out->header.size() + payload.size();
+  given_.what = what;
+  given_.bytes = out->header.size() + payload.size();
   ++counters_.packetsSent;
-  counters_.wireBytesSent += lastBytes_;
+  counters_.wireBytesSent += given_.bytes;
   return true;
 }
 
 bool Session::Impl::sendHello(TimePoint now, SessionDatagram* out) {
-  PacketHeader header;
-  beginHeader(now, FrameType::kHello, &header);
-  if (handshake_.heard()) header.flags |= kFlagHelloSeen;
+  wire::PacketHeader header;
+  beginHeader(now, wire::FrameType::kHello, &header);
+  if (handshake_.heard()) header.flags |= wire::kFlagHelloSeen;
   writer_.begin(header);
   writer_.hello(localHello());
   handshake_.onSent(now);
@@ -45,51 +45,52 @@ bool Session::Impl::sendHello(TimePoint now, SessionDatagram* out) {
 }
 
 bool Session::Impl::sendReset(TimePoint now, SessionDatagram* out) {
-  PacketHeader header;
-  beginHeader(now, FrameType::kReset, &header);
+  wire::PacketHeader header;
+  beginHeader(now, wire::FrameType::kReset, &header);
   writer_.begin(header);
   writer_.reason(static_cast<std::uint32_t>(state_ == SessionState::kFailed ? error_.code : ErrorCode::kCancelled));
-  resetDue_ = false;
+  ending_.resetDue = false;
   return give(out, Sent::kReset);
 }
 
 bool Session::Impl::sendAck(TimePoint now, SessionDatagram* out) {
-  PacketHeader header;
-  beginHeader(now, FrameType::kAck, &header);
-  if (pingDue_) header.flags |= kFlagAckRequested;
-  lastPinged_ = std::exchange(pingDue_, false);
+  wire::PacketHeader header;
+  beginHeader(now, wire::FrameType::kAck, &header);
+  if (liveness_.pingDue) header.flags |= wire::kFlagAckRequested;
+  given_.pinged = std::exchange(liveness_.pingDue, false);
   writer_.begin(header);
   acks_.writeRanges(&writer_);
-  if (recovered_ != 0) writer_.recovered(truncateSequence(recovered_));
-  recoveredTold_ = recovered_;
+  if (repair_.recovered != 0) writer_.recovered(truncateSequence(repair_.recovered));
+  repair_.recoveredTold = repair_.recovered;
   acks_.onAckSent();
-  pongDue_ = false;
+  liveness_.pongDue = false;
   return give(out, Sent::kAck);
 }
 
 bool Session::Impl::sendProbe(TimePoint now, SessionDatagram* out) {
-  static constexpr std::array<std::byte, kMaxDatagramBytes> kPadding{};
-  PacketHeader header;
-  beginHeader(now, FrameType::kProbe, &header);
+  static constexpr std::array<std::byte, wire::kMaxDatagramBytes> kPadding{};
+  wire::PacketHeader header;
+  beginHeader(now, wire::FrameType::kProbe, &header);
   writer_.begin(header);
-  writer_.size(static_cast<std::uint16_t>(probe_.candidate()));
-  probe_.onSent(now, std::max<Duration>(rto(), std::chrono::milliseconds(20)));
-  constexpr std::size_t kProbeHeaderBytes = kCommonHeaderBytes + 2;
-  return give(out, Sent::kProbe, std::span(kPadding).first(probe_.candidate() - kProbeHeaderBytes));
+  writer_.size(static_cast<std::uint16_t>(path_.mtu.candidate()));
+  path_.mtu.onSent(now, std::max<Duration>(rto(), std::chrono::milliseconds(20)));
+  constexpr std::size_t kProbeHeaderBytes = wire::kCommonHeaderBytes + 2;
+  return give(out, Sent::kProbe, std::span(kPadding).first(path_.mtu.candidate() - kProbeHeaderBytes));
 }
 
 bool Session::Impl::sendProbeReply(TimePoint now, SessionDatagram* out) {
-  PacketHeader header;
-  beginHeader(now, FrameType::kProbeReply, &header);
+  wire::PacketHeader header;
+  beginHeader(now, wire::FrameType::kProbeReply, &header);
   writer_.begin(header);
-  writer_.size(probeReplyDue_);
-  probeReplyDue_ = 0;
+  writer_.size(path_.probeReplyDue);
+  path_.probeReplyDue = 0;
   return give(out, Sent::kProbeReply);
 }
 
-// Acknowledgements come rarely: ask before the window is full, four times in it, so that one of a few datagrams waits for no delay.
+// Acknowledgements come rarely: request one before the window is full, four times in it, so that one of a few datagrams
+// waits for no delay.
 void Session::Impl::requestAckWhereUseful(SentFrame* frame) {
-  const std::size_t window = congestion_->windowBytes();
+  const std::size_t window = path_.congestion->windowBytes();
   sentSinceAckRequest_ += frame->wireBytes;
   const bool rare = config_.losslessLink || window < 4 * kAckEvery * std::size_t{frame->wireBytes};
   if (rare && sentSinceAckRequest_ >= window / 4) frame->ackRequested = true;
@@ -100,76 +101,87 @@ void Session::Impl::requestAckWhereUseful(SentFrame* frame) {
 void Session::Impl::countInFlight(SentFrame* frame, std::size_t wireBytes, bool covered) {
   if (frame->state == FrameState::kInFlight) return;  // a probe: it is counted already
   frame->guard = covered ? SendScoreboard::kGuardOpen : 0;
-  if (covered) wireBytes = static_cast<std::size_t>(static_cast<double>(wireBytes) * coverFactor_);
-  frame->wireBytes = static_cast<std::uint16_t>(std::min(wireBytes, kMaxDatagramBytes));
+  if (covered) wireBytes = static_cast<std::size_t>(static_cast<double>(wireBytes) * repair_.coverFactor);
+  frame->wireBytes = static_cast<std::uint16_t>(std::min(wireBytes, wire::kMaxDatagramBytes));
+}
+
+// What a frame of a message carries, and the padding that aligns it in the receiver's memory.
+void Session::Impl::describeContent(const SentFrame& frame, FrameContent* content, wire::PacketHeader* header) {
+  content->message = sends_.describe(frame.message);
+  content->message.chunkOffset = frame.type == wire::FrameType::kAnnounce ? sends_.eagerEnd(frame.message) : frame.number;
+  content->message.chunkLength = frame.length;
+  content->message.flags = frame.flags;
+  std::span<const std::byte>& payload = content->payload;
+  if (frame.length > 0) payload = {sends_.payload(frame.message, frame.number), frame.length};
+  if (checksum_ && frame.type == wire::FrameType::kData) {
+    header->flags |= wire::kFlagPayloadChecksum;
+    header->payloadCrc = wire::crc32c(payload);
+  }
+  if (config_.losslessLink && payload.size() >= kAlignFromBytes) {
+    content->padding = (reinterpret_cast<std::uintptr_t>(payload.data()) - kOuterHeaderBytes - wire::kDataHeaderBytes) % 64;
+  }
+  content->wireBytes = wire::kDataHeaderBytes + content->padding + frame.length;
+}
+
+void Session::Impl::writeFrame(const SentFrame& frame, const FrameContent& content, const wire::PacketHeader& header) {
+  writer_.begin(header);
+  if (frame.message != kNoSlot) {
+    writer_.messageHeader(content.message);
+    writer_.padding(content.padding);
+  } else if (frame.type != wire::FrameType::kCredit) {
+    writer_.number(frame.number);
+  }
+}
+
+// Before give(): the scoreboard decides whether the frame is a retransmission.
+void Session::Impl::noteFrameSent(TimePoint now, std::uint64_t sequence, std::size_t wireBytes) {
+  const SentFrame& frame = board_.frame(sequence);
+  if (!board_.anyInFlight()) liveness_.timerSince = now;
+  board_.onSent(now, sequence);
+  if (frame.retransmitted) ++counters_.retransmits;
+  path_.congestion->onSent(now, frame.wireBytes, board_.inFlightBytes());
+  path_.pacer.onSent(now, wireBytes);
+  liveness_.lastSentAt = now;
+  given_.sequence = sequence;
+  if (!acks_.hasGaps()) acks_.onAckSent();
 }
 
 bool Session::Impl::sendFrame(TimePoint now, std::uint64_t sequence, SessionDatagram* out) {
   SentFrame& frame = board_.frame(sequence);
-  const bool covered = repairing_ && frame.state == FrameState::kUnsent && coverFrame(now, sequence);
-  PacketHeader header;
+  const bool covered = repair_.active && frame.state == FrameState::kUnsent && coverFrame(now, sequence);
+  wire::PacketHeader header;
   beginHeader(now, frame.type, &header);
   header.sequence = truncateSequence(sequence);
-  if (covered) header.flags |= kFlagCovered;
-  std::span<const std::byte> payload;
-  std::size_t padding = 0;
-  MessageHeader message;
-  std::size_t wireBytes = kCommonHeaderBytes + 8;
-  if (frame.message != kNoSlot) {
-    message = sends_.describe(frame.message);
-    message.chunkOffset = frame.type == FrameType::kAnnounce ? sends_.eagerEnd(frame.message) : frame.number;
-    message.chunkLength = frame.length;
-    message.flags = frame.flags;
-    if (frame.length > 0) payload = {sends_.payload(frame.message, frame.number), frame.length};
-    if (checksum_ && frame.type == FrameType::kData) {
-      header.flags |= kFlagPayloadChecksum;
-      header.payloadCrc = crc32c(payload);
-    }
-    if (config_.losslessLink && payload.size() >= kAlignFromBytes) {
-      padding = (reinterpret_cast<std::uintptr_t>(payload.data()) - kOuterHeaderBytes - kDataHeaderBytes) % 64;
-    }
-    wireBytes = kDataHeaderBytes + padding + frame.length;
-  }
-  countInFlight(&frame, wireBytes, covered);
+  if (covered) header.flags |= wire::kFlagCovered;
+  FrameContent content;
+  if (frame.message != kNoSlot) describeContent(frame, &content, &header);
+  countInFlight(&frame, content.wireBytes, covered);
   requestAckWhereUseful(&frame);
-  if (frame.ackRequested) header.flags |= kFlagAckRequested;
-  writer_.begin(header);
-  if (frame.message != kNoSlot) {
-    writer_.messageHeader(message);
-    writer_.padding(padding);
-  } else if (frame.type != FrameType::kCredit) {
-    writer_.number(frame.number);
-  }
-  if (!board_.anyInFlight()) timerSince_ = now;
-  board_.onSent(now, sequence);
-  if (frame.retransmitted) ++counters_.retransmits;
-  congestion_->onSent(now, frame.wireBytes, board_.inFlightBytes());
-  pacer_.onSent(now, wireBytes);
-  lastSentAt_ = now;
-  lastSequence_ = sequence;
-  if (!acks_.hasGaps()) acks_.onAckSent();
-  give(out, Sent::kFrame, payload);
+  if (frame.ackRequested) header.flags |= wire::kFlagAckRequested;
+  writeFrame(frame, content, header);
+  noteFrameSent(now, sequence, content.wireBytes);
+  give(out, Sent::kFrame, content.payload);
   if (covered) addToBlock(now, sequence, header.payloadCrc, *out);
   return true;
 }
 
 bool Session::Impl::mayTransmitFrame(TimePoint now) {
   // The last datagram may reach over the window's end: its size is not known here, and may be far below the largest.
-  if (board_.anyInFlight() && board_.inFlightBytes() >= congestion_->windowBytes()) return false;
-  if (pacer_.mayReleaseAt(now)) return true;
-  pacingBlocked_ = true;
+  if (board_.anyInFlight() && board_.inFlightBytes() >= path_.congestion->windowBytes()) return false;
+  if (path_.pacer.mayReleaseAt(now)) return true;
+  path_.pacingBlocked = true;
   return false;
 }
 
 void Session::Impl::queueControls() {
-  if (!discarding_ && !creditQueued_ && incoming_.limitsDue()) {
+  if (!ending_.discarding && !creditQueued_ && incoming_.limitsDue()) {
     creditQueued_ = true;
     incoming_.onLimitsTold();
-    controls_.pushBack({FrameType::kCredit, 0});
+    controls_.pushBack({wire::FrameType::kCredit, 0});
   }
-  if (state_ == SessionState::kClosing && !closeQueued_ && sends_.allSent()) {
-    closeQueued_ = true;
-    controls_.pushBack({FrameType::kClose, sends_.introduced()});
+  if (state_ == SessionState::kClosing && !ending_.closeQueued && sends_.allSent()) {
+    ending_.closeQueued = true;
+    controls_.pushBack({wire::FrameType::kClose, sends_.introduced()});
   }
 }
 
@@ -180,8 +192,8 @@ bool Session::Impl::openControl(std::uint64_t* sequence) {
   SentFrame& frame = board_.frame(*sequence);
   frame.type = control.type;
   frame.number = control.number;
-  if (control.type == FrameType::kClose) {
-    closeSequence_ = *sequence;
+  if (control.type == wire::FrameType::kClose) {
+    ending_.closeSequence = *sequence;
     frame.ackRequested = true;
   }
   return true;
@@ -201,17 +213,17 @@ bool Session::Impl::openPlanned(std::uint64_t* sequence) {
   return true;
 }
 
-// After a silence: something new if there is anything, else, where a round trip is dear or the first question was not answered, a frame
-// under way: the last one, behind which the answer shows all gaps, or from the oldest on.
+// After a silence: something new if there is anything, else, where a round trip is dear or the first probe was not
+// answered, a frame under way: the last one, behind which the answer shows all gaps, or from the oldest on.
 bool Session::Impl::nextLossProbe(std::uint64_t* sequence) {
-  const bool again = rto_.backOffs() > 1;
-  const bool bare = rto_.minimum() <= kBareQuestionMaxRtt;
+  const bool unanswered = path_.rtt.backOffs() > 1;
+  const bool bare = path_.rtt.minimum() <= kBareProbeMaxRtt;
   queueControls();
   if (openControl(sequence) || openPlanned(sequence)) {
-    pingDue_ = pingDue_ || again;
+    liveness_.pingDue = liveness_.pingDue || unanswered;
   } else {
-    pingDue_ = pingDue_ || again || bare;
-    if (!(again ? board_.oldestInFlight(sequence) : !bare && board_.highestInFlight(sequence))) return false;
+    liveness_.pingDue = liveness_.pingDue || unanswered || bare;
+    if (!(unanswered ? board_.oldestInFlight(sequence) : !bare && board_.highestInFlight(sequence))) return false;
   }
   board_.frame(*sequence).ackRequested = true;
   return true;
@@ -224,11 +236,11 @@ bool Session::Impl::nextFrame(TimePoint now, std::uint64_t* sequence) {
     undone_.reset();
     if (*sequence >= board_.base() && board_.frame(*sequence).state != FrameState::kAcknowledged) return true;
   }
-  if (std::exchange(lossProbeDue_, false) && nextLossProbe(sequence)) return true;
+  if (std::exchange(liveness_.lossProbeDue, false) && nextLossProbe(sequence)) return true;
   queueControls();
   const bool lost = board_.anyLost();
   if (!lost && controls_.empty() && !sends_.ready(chunkBytes())) {
-    if (board_.inFlightBytes() < congestion_->windowBytes()) board_.markAppLimited();
+    if (board_.inFlightBytes() < path_.congestion->windowBytes()) board_.markAppLimited();
     return false;
   }
   if (!mayTransmitFrame(now)) return false;
@@ -236,61 +248,62 @@ bool Session::Impl::nextFrame(TimePoint now, std::uint64_t* sequence) {
   return openControl(sequence) || openPlanned(sequence);
 }
 
-// The datagram given last was not refused. On a lossless link it will not be sent again either: its part of the user's
-// buffer is free.
+// The datagram given last was not refused. On a lossless link it will not be retransmitted either: its part of the
+// user's buffer is free.
 void Session::Impl::settleLast() {
-  if (std::exchange(last_, Sent::kNothing) != Sent::kFrame || !config_.losslessLink) return;
-  if (!live() || lastSequence_ < board_.base()) return;
-  const SentFrame& frame = board_.frame(lastSequence_);
-  if (frame.type == FrameType::kData && frame.state == FrameState::kInFlight) {
+  if (std::exchange(given_.what, Sent::kNothing) != Sent::kFrame || !config_.losslessLink) return;
+  if (!live() || given_.sequence < board_.base()) return;
+  const SentFrame& frame = board_.frame(given_.sequence);
+  if (frame.type == wire::FrameType::kData && frame.state == FrameState::kInFlight) {
     sends_.onHandedOver(frame.message, frame.length);
   }
 }
 
 bool Session::Impl::pollTransmit(TimePoint now, SessionDatagram* out) {
   settleLast();
-  pacingBlocked_ = false;
+  path_.pacingBlocked = false;
   const bool any = nextDatagram(now, out);
-  pacer_.setBacklogged(any || pacingBlocked_);
+  path_.pacer.setBacklogged(any || path_.pacingBlocked);
   return any;
 }
 
 bool Session::Impl::nextDatagram(TimePoint now, SessionDatagram* out) {
-  if (resetDue_) return sendReset(now, out);
+  if (ending_.resetDue) return sendReset(now, out);
   if (handshake_.due() && remoteId_ != 0) return sendHello(now, out);
   if (state_ == SessionState::kFailed || state_ == SessionState::kIdle || !handshake_.done()) return false;
-  if (pongDue_ || (acks_.ackDue(now) && (acks_.hasGaps() || recovered_ != recoveredTold_))) return sendAck(now, out);
-  if (probeReplyDue_ != 0) return sendProbeReply(now, out);
+  const bool rangesDue = acks_.ackDue(now) && (acks_.hasGaps() || repair_.recovered != repair_.recoveredTold);
+  if (liveness_.pongDue || rangesDue) return sendAck(now, out);
+  if (path_.probeReplyDue != 0) return sendProbeReply(now, out);
   std::uint64_t sequence;
   if (state_ != SessionState::kClosed && state_ != SessionState::kPeerClosed) {
     if (repairDue()) {
-      if (pacer_.mayReleaseAt(now)) return sendRepair(now, out);
-      pacingBlocked_ = true;
+      if (path_.pacer.mayReleaseAt(now)) return sendRepair(now, out);
+      path_.pacingBlocked = true;
     }
     if (nextFrame(now, &sequence)) return sendFrame(now, sequence, out);
-    if (probe_.candidate() != 0 && probe_.due(now)) return sendProbe(now, out);
+    if (path_.mtu.candidate() != 0 && path_.mtu.due(now)) return sendProbe(now, out);
   }
-  if (acks_.ackDue(now) || pingDue_) return sendAck(now, out);
+  if (acks_.ackDue(now) || liveness_.pingDue) return sendAck(now, out);
   return false;
 }
 
 void Session::Impl::undoTransmit(TimePoint) {
-  const Sent undone = last_;
-  last_ = Sent::kNothing;
+  const Sent undone = given_.what;
+  given_.what = Sent::kNothing;
   if (undone == Sent::kNothing) return;
   --counters_.packetsSent;
-  counters_.wireBytesSent -= lastBytes_;
+  counters_.wireBytesSent -= given_.bytes;
   switch (undone) {
     case Sent::kFrame:
-      if (!live() || lastSequence_ < board_.base()) return;
-      if (board_.frame(lastSequence_).retransmitted) --counters_.retransmits;
-      board_.undo(lastSequence_);
-      pacer_.undo(lastBytes_);
-      undone_ = lastSequence_;
+      if (!live() || given_.sequence < board_.base()) return;
+      if (board_.frame(given_.sequence).retransmitted) --counters_.retransmits;
+      board_.undo(given_.sequence);
+      path_.pacer.undo(given_.bytes);
+      undone_ = given_.sequence;
       break;
     case Sent::kAck:
-      pingDue_ = pingDue_ || lastPinged_;
-      pongDue_ = true;
+      liveness_.pingDue = liveness_.pingDue || given_.pinged;
+      liveness_.pongDue = true;
       break;
     case Sent::kHello:
       handshake_.makeDue();
@@ -300,7 +313,7 @@ void Session::Impl::undoTransmit(TimePoint) {
     case Sent::kProbeReply:
       break;
     case Sent::kReset:
-      resetDue_ = true;
+      ending_.resetDue = true;
       return;
     case Sent::kRepair:
       undoRepair();

@@ -4,7 +4,7 @@
 #include "transport/dpdk/ip_port.h"
 #include "transport/dpdk/memif_port.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 
 Result<std::unique_ptr<PacketPort>> makeDpdkPort(const TransportConfig& config) {
   const Status started = Eal::start(config);
@@ -20,4 +20,4 @@ Result<std::unique_ptr<PacketPort>> makeDpdkPort(const TransportConfig& config) 
   return Error{ErrorScope::kDevice, ErrorCode::kInvalidArgument, "no such link mode"};
 }
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

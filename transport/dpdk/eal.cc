@@ -25,7 +25,7 @@
 #include "transport/dpdk/eal_arguments.h"
 #include "transport/dpdk/telemetry.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 namespace {
 
 struct EalState {
@@ -239,4 +239,4 @@ void Eal::forgetLastError() {
   state().lastError.clear();
 }
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

@@ -10,7 +10,7 @@
 #include "transport/base/config.h"
 #include "transport/base/status.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 
 class Eal {
  public:
@@ -30,4 +30,4 @@ class Eal {
   static void forgetLastError();
 };
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

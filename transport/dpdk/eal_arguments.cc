@@ -6,7 +6,7 @@
 #include <array>
 #include <string_view>
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 namespace {
 
 enum class Value { kNone, kRequired, kOptional };
@@ -142,4 +142,4 @@ std::vector<std::string> buildEalArguments(const TransportConfig& config, const 
   return words;
 }
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

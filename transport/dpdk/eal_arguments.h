@@ -7,7 +7,7 @@
 #include "transport/base/config.h"
 #include "transport/base/status.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 
 // Splits as a POSIX shell would into words: blanks, '...', "..." and backslash. Nothing is expanded and nothing is run.
 Result<std::vector<std::string>> splitShellWords(const std::string& text);
@@ -23,4 +23,4 @@ bool isVirtualDeviceString(const std::string& address);
 std::vector<std::string> buildEalArguments(const TransportConfig& config, const std::vector<std::string>& userWords,
                                            bool useHugePages, const std::string& cpus);
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

@@ -11,7 +11,7 @@
 
 #include "transport/dpdk/eal.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 namespace {
 
 std::mutex& deviceMutex() {
@@ -127,4 +127,4 @@ std::uint64_t EthernetDevice::missed() const {
   return stats.imissed + stats.rx_nombuf;
 }
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

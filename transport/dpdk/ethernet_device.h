@@ -13,7 +13,7 @@
 #include "transport/base/status.h"
 #include "transport/dpdk/frame.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 
 struct EthernetDeviceOptions {
   std::string name;          // of the device; unique in the process
@@ -61,4 +61,4 @@ class EthernetDevice {
   std::uint64_t transmitOffloads_ = 0;
 };
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

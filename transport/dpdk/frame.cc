@@ -6,13 +6,15 @@
 
 #include "transport/base/check.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 namespace {
 
 constexpr std::uint8_t kVersionAndLength = 0x45;
 constexpr std::uint16_t kDontFragment = 0x4000;
 constexpr std::uint16_t kFragmentMask = 0x3fff;  // more-fragments bit and offset
 constexpr std::uint8_t kTimeToLive = 64;
+constexpr std::size_t kIcmpHeaderBytes = 8;
+constexpr std::uint8_t kIcmpUnreachable = 3, kIcmpPortUnreachable = 3;
 constexpr std::size_t kIpLengthAt = kEthernetHeaderBytes + 2;
 constexpr std::size_t kIpChecksumAt = kEthernetHeaderBytes + 10;
 constexpr std::size_t kUdpLengthAt = kEthernetHeaderBytes + kIpv4HeaderBytes + 4;
@@ -90,6 +92,23 @@ std::optional<UdpDatagram> parseUdp(std::span<const std::byte> payload) {
                      payload.subspan(kUdpHeaderBytes, length - kUdpHeaderBytes)};
 }
 
+std::optional<UnreachablePort> parseUnreachablePort(const Ipv4Packet& packet) {
+  const std::span<const std::byte> icmp = packet.payload;
+  if (packet.protocol != kProtocolIcmp || icmp.size() < kIcmpHeaderBytes + kMtuOverheadBytes ||
+      std::to_integer<std::uint8_t>(icmp[0]) != kIcmpUnreachable ||
+      std::to_integer<std::uint8_t>(icmp[1]) != kIcmpPortUnreachable) {
+    return {};
+  }
+  const std::span<const std::byte> ip = icmp.subspan(kIcmpHeaderBytes);
+  const std::span<const std::byte> udp = ip.subspan(kIpv4HeaderBytes);
+  if (ip[0] != std::byte{kVersionAndLength} || std::to_integer<std::uint8_t>(ip[9]) != kProtocolUdp ||
+      readBe32(&ip[16]) != packet.sourceIp) {
+    return {};
+  }
+  return UnreachablePort{readBe32(&ip[12]), readBe32(&ip[16]), readBe16(&udp[0]), readBe16(&udp[2]),
+                         udp.subspan(kUdpHeaderBytes)};
+}
+
 std::optional<std::size_t> udpDatagramBytes(std::span<const std::byte, kFrameHeaderBytes> headers, std::size_t frameBytes) {
   const auto ip = headers.subspan<kEthernetHeaderBytes, kIpv4HeaderBytes>();
   const std::size_t ipBytes = readBe16(&headers[kIpLengthAt]);
@@ -111,4 +130,4 @@ std::string toString(const MacAddress& m) {
   return fmt::format("{:02x}:{:02x}:{:02x}:{:02x}:{:02x}:{:02x}", m[0], m[1], m[2], m[3], m[4], m[5]);
 }
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

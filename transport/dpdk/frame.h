@@ -11,7 +11,7 @@
 #include <span>
 #include <string>
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 
 using MacAddress = std::array<std::uint8_t, 6>;
 using Ipv4Address = std::uint32_t;  // host byte order
@@ -85,6 +85,15 @@ struct UdpDatagram {
 };
 std::optional<UdpDatagram> parseUdp(std::span<const std::byte> payload);
 
+// Of an ICMP packet that says "port unreachable" and quotes a UDP datagram: who had sent it to whom.
+struct UnreachablePort {
+  Ipv4Address sourceIp = 0, destinationIp = 0;
+  std::uint16_t sourcePort = 0, destinationPort = 0;
+  std::span<const std::byte> data;  // of the datagram: as much as was quoted
+};
+// Nothing for any other packet, or if it does not come from the quoted destination.
+std::optional<UnreachablePort> parseUnreachablePort(const Ipv4Packet& packet);
+
 // Of a frame of `frameBytes` that begins with these headers, all of them without options: the length of the datagram behind
 // them. Nothing for any other frame.
 std::optional<std::size_t> udpDatagramBytes(std::span<const std::byte, kFrameHeaderBytes> headers, std::size_t frameBytes);
@@ -95,4 +104,4 @@ std::uint16_t internetChecksum(std::span<const std::byte> bytes);
 std::string toString(Ipv4Address address);
 std::string toString(const MacAddress& mac);
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

@@ -1,8 +1,6 @@
 #include "transport/dpdk/ip_port.h"
 
 #include <fmt/format.h>
-#include <poll.h>
-#include <sys/eventfd.h>
 
 #include <algorithm>
 #include <array>
@@ -10,7 +8,7 @@
 
 #include "transport/base/check.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 namespace {
 
 constexpr LinkId kFirstLink = 1;
@@ -25,13 +23,11 @@ constexpr Duration kLastPollInterval = std::chrono::milliseconds(4);
 constexpr Duration kSearchInterval = std::chrono::milliseconds(10);
 // ICMP port unreachable without a datagram from that peer in between: one may be forged or late.
 constexpr int kUnreachableLimit = 2;
-constexpr std::uint8_t kIcmpUnreachable = 3;
-constexpr std::uint8_t kIcmpPortUnreachable = 3;
 
 }  // namespace
 
 Result<Ipv4Address> IpRouting::nextHop(Ipv4Address ownIp, Ipv4Address destination) const {
-  if (kernel) return gloo_bypass::nextHop(*kernel, destination);
+  if (kernel) return dpdk::nextHop(*kernel, destination);
   if ((destination & prefixMask) == (ownIp & prefixMask)) return destination;
   if (gateway != 0) return gateway;
   return Error{ErrorScope::kSession, ErrorCode::kConfiguration,
@@ -39,11 +35,10 @@ Result<Ipv4Address> IpRouting::nextHop(Ipv4Address ownIp, Ipv4Address destinatio
                            toString(destination))};
 }
 
-IpPort::IpPort(IpPortParts parts, FileDescriptor wakeEvent)
+IpPort::IpPort(IpPortParts parts)
     : parts_(std::move(parts)),
       maxDatagramBytes_(parts_.mtu - kMtuOverheadBytes),
       neighbours_(parts_.mac, parts_.self.ip, !parts_.routing.kernel),
-      wakeEvent_(std::move(wakeEvent)),
       self_(kSelfSlots, maxDatagramBytes_) {
   if (parts_.device->hasReceiveInterrupts()) interrupt_ = rte_eth_dev_rx_intr_ctl_q_get_fd(parts_.device->port(), 0);
 }
@@ -68,7 +63,7 @@ Result<LinkId> IpPort::openLink(std::span<const std::byte> remoteAddress) {
     return selfLink_;
   }
   if (const Link* known = findByPeer(peer.ip, peer.port)) {
-    return static_cast<LinkId>(static_cast<std::size_t>(known - links_.data()) + kFirstLink);
+    return idOf(*known);
   }
   const auto hop = parts_.routing.nextHop(parts_.self.ip, peer.ip);
   if (!hop) return hop.error();
@@ -87,6 +82,10 @@ void IpPort::closeLink(LinkId id) {
 LinkProperties IpPort::linkProperties(LinkId id) const {
   return LinkProperties{
       .maxDatagramBytes = maxDatagramBytes_, .lossless = id == selfLink_, .local = id == selfLink_};
+}
+
+LinkId IpPort::idOf(const Link& link) const {
+  return static_cast<LinkId>(static_cast<std::size_t>(&link - links_.data()) + kFirstLink);
 }
 
 IpPort::Link* IpPort::findByPeer(Ipv4Address ip, std::uint16_t port) {
@@ -240,7 +239,7 @@ bool IpPort::deliver(PacketSink& sink, std::span<const std::byte> frame) {
     return false;
   }
   if (packet->protocol == kProtocolIcmp) {
-    handleIcmp(*packet);
+    handleIcmp(sink, *packet);
     return false;
   }
   if (packet->protocol != kProtocolUdp || !deliverUdp(sink, *packet)) {
@@ -259,7 +258,7 @@ bool IpPort::deliverUdp(PacketSink& sink, const Ipv4Packet& packet) {
   if (link == nullptr) return false;
   link->unreachableSeen = 0;
   if (!link->mac) neighbours_.learn(link->hop, packet.sourceMac, now_);
-  sink.onDatagram(static_cast<LinkId>(static_cast<std::size_t>(link - links_.data()) + kFirstLink), udp->data);
+  sink.onDatagram(idOf(*link), udp->data);
   return true;
 }
 
@@ -268,24 +267,14 @@ void IpPort::answerOrLearnArp(std::span<const std::byte> frame) {
   searching_.store(neighbours_.searching(), std::memory_order_relaxed);
 }
 
-// Port unreachable that quotes a datagram of ours: the peer's kernel says that nobody holds its port any more.
-void IpPort::handleIcmp(const Ipv4Packet& packet) {
-  const std::span<const std::byte> icmp = packet.payload;
-  constexpr std::size_t kIcmpHeaderBytes = 8;
-  if (icmp.size() < kIcmpHeaderBytes + kIpv4HeaderBytes + kUdpHeaderBytes ||
-      std::to_integer<std::uint8_t>(icmp[0]) != kIcmpUnreachable ||
-      std::to_integer<std::uint8_t>(icmp[1]) != kIcmpPortUnreachable) {
-    return;
-  }
-  const std::span<const std::byte> quoted = icmp.subspan(kIcmpHeaderBytes);
-  const std::span<const std::byte> quotedUdp = quoted.subspan(kIpv4HeaderBytes);
-  if (std::to_integer<std::uint8_t>(quoted[0]) != 0x45 || std::to_integer<std::uint8_t>(quoted[9]) != kProtocolUdp ||
-      readBe32(&quoted[12]) != parts_.self.ip || readBe16(&quotedUdp[0]) != parts_.self.port ||
-      packet.sourceIp != readBe32(&quoted[16])) {
-    return;
-  }
-  Link* const link = findByPeer(readBe32(&quoted[16]), readBe16(&quotedUdp[2]));
-  if (link == nullptr || ++link->unreachableSeen < kUnreachableLimit) return;
+// Port unreachable that quotes a datagram of ours: the peer's kernel says that nobody holds its port any more. Addresses
+// and ports can be guessed, a session's id cannot: a message that quotes none of ours may come from anybody.
+void IpPort::handleIcmp(const PacketSink& sink, const Ipv4Packet& packet) {
+  const auto unreachable = parseUnreachablePort(packet);
+  if (!unreachable || unreachable->sourceIp != parts_.self.ip || unreachable->sourcePort != parts_.self.port) return;
+  Link* const link = findByPeer(unreachable->destinationIp, unreachable->destinationPort);
+  if (link == nullptr || !sink.sentBySession(idOf(*link), unreachable->data)) return;
+  if (++link->unreachableSeen < kUnreachableLimit) return;
   failLink(*link, "its machine says that the port is closed: the process ended, or was killed");
 }
 
@@ -313,32 +302,22 @@ void IpPort::onTick(TimePoint now) {
 }
 
 void IpPort::armWakeup() {
-  armed_.store(true, std::memory_order_seq_cst);
+  wakeEvent_.arm();
   if (parts_.reservation) parts_.reservation->arm();
   if (interrupt_ >= 0) (void)rte_eth_dev_rx_intr_enable(parts_.device->port(), 0);
 }
 
 void IpPort::block(Duration timeout) {
   if (timeout <= Duration::zero()) return;
-  std::array<pollfd, 2> polled{pollfd{wakeEvent_.get(), POLLIN, 0}, pollfd{-1, POLLIN, 0}};
-  polled[1].fd = parts_.reservation ? parts_.reservation->fd() : interrupt_;
-  if (polled[1].fd < 0) {
+  pollfd arrival{parts_.reservation ? parts_.reservation->fd() : interrupt_, POLLIN, 0};
+  if (arrival.fd < 0) {
     const Duration interval(pollIntervalNs_.load(std::memory_order_relaxed));
     timeout = std::min(timeout, interval);
     pollIntervalNs_.store(std::min(interval + interval / 4, kLastPollInterval).count(), std::memory_order_relaxed);
   }
   if (searching_.load(std::memory_order_relaxed)) timeout = std::min(timeout, kSearchInterval);
-  timeout = std::min<Duration>(timeout, std::chrono::hours(1));
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(timeout);
-  timespec limit{};
-  limit.tv_sec = seconds.count();
-  limit.tv_nsec = (timeout - seconds).count();
-  const bool ready = ::ppoll(polled.data(), polled.size(), &limit, nullptr) > 0;
-  if (ready && polled[0].revents != 0) {
-    std::uint64_t wakes = 0;
-    (void)!::read(wakeEvent_.get(), &wakes, sizeof(wakes));
-  }
-  if (ready && interrupt_ >= 0 && polled[1].revents != 0) {
+  wakeEvent_.block({&arrival, 1}, timeout);
+  if (interrupt_ >= 0 && arrival.revents != 0) {
     // Takes the event, or the next sleep would end at once. UIO devices want reads of 4 bytes, all others of 8.
     std::uint64_t count = 0;
     if (::read(interrupt_, &count, 8) < 0 && errno == EINVAL) (void)!::read(interrupt_, &count, 4);
@@ -346,17 +325,9 @@ void IpPort::block(Duration timeout) {
 }
 
 void IpPort::disarmWakeup() {
-  // The wake event is left to block(): taken here, it could be gone before the thread that sleeps has seen it.
-  armed_.store(false, std::memory_order_seq_cst);
+  wakeEvent_.disarm();
   if (parts_.reservation) parts_.reservation->disarm();
   if (interrupt_ >= 0) (void)rte_eth_dev_rx_intr_disable(parts_.device->port(), 0);
-}
-
-void IpPort::wake() {
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (!armed_.load(std::memory_order_relaxed)) return;
-  const std::uint64_t one = 1;
-  (void)!::write(wakeEvent_.get(), &one, sizeof(one));
 }
 
 PortCounters IpPort::counters() const {
@@ -370,4 +341,4 @@ void IpPort::finishCapture() {
   if (parts_.capture) parts_.capture->finish();
 }
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

@@ -16,17 +16,18 @@
 #include <vector>
 
 #include "transport/base/config.h"
+#include "transport/base/wake_event.h"
+#include "transport/datagram/packet_port.h"
 #include "transport/dpdk/ethernet_device.h"
 #include "transport/dpdk/kernel_interface.h"
 #include "transport/dpdk/neighbour_table.h"
 #include "transport/dpdk/packet_buffers.h"
-#include "transport/dpdk/port_capture.h"
 #include "transport/dpdk/port_address.h"
+#include "transport/dpdk/port_capture.h"
 #include "transport/dpdk/port_reservation.h"
 #include "transport/dpdk/self_ring.h"
-#include "transport/io/packet_port.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 
 // The EAL runs.
 Result<std::unique_ptr<PacketPort>> makeNetdevPort(const TransportConfig& config);
@@ -55,7 +56,8 @@ struct IpPortParts {
 
 class IpPort final : public PacketPort {
  public:
-  IpPort(IpPortParts parts, FileDescriptor wakeEvent);
+  explicit IpPort(IpPortParts parts);
+  bool canBeWoken() const { return static_cast<bool>(wakeEvent_); }  // false: there was no descriptor
   ~IpPort() override;
 
   std::vector<std::byte> localAddress() const override { return encodeAddress(parts_.self); }
@@ -69,7 +71,7 @@ class IpPort final : public PacketPort {
   void armWakeup() override;
   void block(Duration timeout) override;
   void disarmWakeup() override;
-  void wake() override;
+  void wake() override { wakeEvent_.wake(); }
   PortCounters counters() const override;
   void finishCapture() override;
 
@@ -91,9 +93,10 @@ class IpPort final : public PacketPort {
   // True: handed up.
   bool deliver(PacketSink& sink, std::span<const std::byte> frame);
   bool deliverUdp(PacketSink& sink, const Ipv4Packet& packet);
-  void handleIcmp(const Ipv4Packet& packet);
+  void handleIcmp(const PacketSink& sink, const Ipv4Packet& packet);
   void failLink(Link& link, std::string message);
   bool resolve(Link& link);
+  LinkId idOf(const Link& link) const;
   Link* findByPeer(Ipv4Address ip, std::uint16_t port);
   void sendArp(const ArpFrame& frame);
   void answerOrLearnArp(std::span<const std::byte> frame);
@@ -102,7 +105,7 @@ class IpPort final : public PacketPort {
   IpPortParts parts_;
   const std::size_t maxDatagramBytes_;
   NeighbourTable neighbours_;
-  FileDescriptor wakeEvent_;
+  WakeEvent wakeEvent_;
   int interrupt_ = -1;  // descriptor of the receive interrupt, the driver's; -1: none
   std::vector<Link> links_;     // by id - kFirstLink
   std::size_t lastFound_ = 0;
@@ -111,9 +114,8 @@ class IpPort final : public PacketPort {
   bool anyDown_ = false;
   TimePoint now_{};
   PortCounters counters_;
-  std::atomic<bool> armed_{false};
   std::atomic<Duration::rep> pollIntervalNs_{100'000};  // of a sleeper without interrupt; see ip_port.cc
   std::atomic<bool> searching_{false};  // read by block(): ARP is under way
 };
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

@@ -1,7 +1,6 @@
 // Makes ports of link modes netdev and pci from a configuration.
 #include <arpa/inet.h>
 #include <fmt/format.h>
-#include <sys/eventfd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -13,13 +12,13 @@
 #include "transport/dpdk/ip_port.h"
 #include "transport/wire/packet.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 namespace {
 
 // Frames must fit the 16-bit lengths of DPDK's buffers with room to spare, and a slot of af_packet's ring, a power of two, must too;
 // jumbo frames end at 9216 in practice.
 constexpr std::size_t kLargestMtu = 32'000;
-constexpr std::size_t kSmallestMtu = kMinDatagramBytes + kMtuOverheadBytes;
+constexpr std::size_t kSmallestMtu = wire::kMinDatagramBytes + kMtuOverheadBytes;
 constexpr std::uint16_t kDefaultUdpPort = 47777;
 constexpr unsigned kReceiveBuffers = 512;
 constexpr unsigned kTransmitBuffers = 512;
@@ -53,13 +52,14 @@ RingShape packetRing(std::size_t mtu) {
   return {slot, kLargestFrameSlot, kRingBytes / slot};
 }
 
-Result<std::unique_ptr<PacketPort>> assemble(const TransportConfig& config, const std::string& name, IpPortParts parts) {
-  FileDescriptor event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!event) return Error{ErrorScope::kDevice, ErrorCode::kUnavailable, "no descriptor for an eventfd"};
+Result<std::unique_ptr<PacketPort>> assemble(const TransportConfig& config, const std::string& name,
+                                             IpPortParts parts) {
   auto capture = PortCapture::create(config, name, fmt::format("{}, {}", parts.description, toString(parts.self.ip)));
   if (!capture) return capture.error();
   parts.capture = std::move(capture).value();
-  return std::unique_ptr<PacketPort>(std::make_unique<IpPort>(std::move(parts), std::move(event)));
+  auto port = std::make_unique<IpPort>(std::move(parts));
+  if (!port->canBeWoken()) return Error{ErrorScope::kDevice, ErrorCode::kUnavailable, "no descriptor for an eventfd"};
+  return std::unique_ptr<PacketPort>(std::move(port));
 }
 
 // A frame that does not fit a buffer of memif's ring is chained, which corrupts streams when the ring is full.
@@ -192,4 +192,4 @@ Result<std::unique_ptr<PacketPort>> makePciPort(const TransportConfig& config) {
   return assemble(config, options.name, std::move(parts));
 }
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

@@ -16,7 +16,7 @@
 
 #include "transport/base/file_descriptor.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 namespace {
 
 Error refuse(std::string message) {
@@ -137,4 +137,4 @@ Result<Ipv4Address> nextHop(const KernelInterface& interface, Ipv4Address destin
   return route.gateway != 0 ? route.gateway : destination;
 }
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

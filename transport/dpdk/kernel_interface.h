@@ -7,7 +7,7 @@
 #include "transport/base/status.h"
 #include "transport/dpdk/frame.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 
 struct KernelInterface {
   std::string name;
@@ -24,4 +24,4 @@ Result<KernelInterface> readKernelInterface(const std::string& name);
 // the way leads through another interface, or stays on this machine.
 Result<Ipv4Address> nextHop(const KernelInterface& interface, Ipv4Address destination);
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

@@ -13,7 +13,7 @@
 #include "transport/dpdk/packet_socket.h"
 #include "transport/dpdk/port_address.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 namespace {
 
 constexpr std::size_t kIdHexBytes = 2 * std::tuple_size_v<PortId>;
@@ -28,7 +28,7 @@ Error refuse(const std::string& directory, const std::string& why) {
                fmt::format("memif directory '{}' {}: set GLOO_BYPASS_MEMIF_DIRECTORY to one of your own", directory, why)};
 }
 
-// For programs that fill in no configuration; plugin/environment.cc, which reads the environment, prefers XDG_RUNTIME_DIR.
+// For programs that fill in no configuration; process/environment.cc, which reads the environment, prefers XDG_RUNTIME_DIR.
 std::string defaultDirectory() { return fmt::format("/tmp/gloo-bypass-{}", ::geteuid()); }
 
 bool isOurName(const std::string& name) {
@@ -92,4 +92,4 @@ Result<std::string> prepareMemifDirectory(const TransportConfig& config) {
   return directory;
 }
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

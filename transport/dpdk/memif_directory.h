@@ -10,7 +10,7 @@
 #include "transport/base/config.h"
 #include "transport/base/status.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 
 // A socket's path has room for 107 bytes; the names in the directory need the rest.
 inline constexpr std::size_t kMaxMemifDirectoryBytes = 62;
@@ -19,4 +19,4 @@ inline constexpr std::size_t kMaxMemifDirectoryBytes = 62;
 // driver's arguments, then removes sockets of processes that have ended.
 Result<std::string> prepareMemifDirectory(const TransportConfig& config);
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

@@ -11,7 +11,7 @@
 #include "transport/base/check.h"
 #include "transport/dpdk/eal.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 namespace {
 
 constexpr std::uint32_t kHelloMagic = 0x4742686c;  // "GBhl"
@@ -286,4 +286,4 @@ void MemifLink::finishDraining() {
   state_ = State::kDown;
 }
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

@@ -25,18 +25,18 @@
 #include <utility>
 
 #include "transport/base/config.h"
-#include "transport/base/status.h"
-#include "transport/dpdk/ethernet_device.h"
 #include "transport/base/file_descriptor.h"
+#include "transport/base/status.h"
+#include "transport/datagram/packet_port.h"
+#include "transport/dpdk/ethernet_device.h"
 #include "transport/dpdk/frame.h"
 #include "transport/dpdk/memif_ring.h"
 #include "transport/dpdk/packet_buffers.h"
 #include "transport/dpdk/packet_socket.h"
 #include "transport/dpdk/port_address.h"
 #include "transport/dpdk/wake_page.h"
-#include "transport/io/packet_port.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 
 // What all links of one port share. Outlives them.
 struct MemifShared {
@@ -142,4 +142,4 @@ class MemifLink {
   std::unique_ptr<EthernetDevice> device_;
 };
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

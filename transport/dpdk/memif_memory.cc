@@ -6,7 +6,7 @@
 
 #include <cstring>
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 namespace {
 
 // Fields of memif_msg_t, which is packed and in the machine's byte order.
@@ -78,4 +78,4 @@ bool MemifMemory::addRing(std::span<const std::byte, kMemifMessageBytes> message
   return true;
 }
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

@@ -16,7 +16,7 @@
 #include <cstdint>
 #include <span>
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 
 enum class MemifRole : std::uint8_t { kClient, kServer };
 
@@ -66,4 +66,4 @@ inline constexpr std::size_t kMemifHeadAt = 6, kMemifTailAt = RTE_CACHE_LINE_SIZ
                              kMemifDescriptorsAt = 2 * RTE_CACHE_LINE_SIZE;
 inline constexpr std::size_t kMemifDescriptorBytes = 16;
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

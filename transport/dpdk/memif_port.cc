@@ -14,7 +14,7 @@
 #include "transport/base/check.h"
 #include "transport/dpdk/memif_directory.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 namespace {
 
 constexpr LinkId kFirstLink = 1;
@@ -447,4 +447,4 @@ void MemifPort::finishCapture() {
   if (capture_) capture_->finish();
 }
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

@@ -13,12 +13,12 @@
 #include <vector>
 
 #include "transport/base/config.h"
+#include "transport/datagram/packet_port.h"
 #include "transport/dpdk/memif_link.h"
 #include "transport/dpdk/port_capture.h"
 #include "transport/dpdk/self_ring.h"
-#include "transport/io/packet_port.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 
 // The EAL runs.
 Result<std::unique_ptr<PacketPort>> makeMemifPort(const TransportConfig& config);
@@ -94,4 +94,4 @@ class MemifPort final : public PacketPort {
   std::thread control_;
 };
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

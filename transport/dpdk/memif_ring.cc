@@ -5,7 +5,7 @@
 
 #include "transport/base/check.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 namespace {
 
 // Of memif_desc_t.
@@ -122,4 +122,4 @@ void MemifSendRing::publish() {
   store(ring_ + (toServer_ ? kMemifHeadAt : kMemifTailAt), next_, std::memory_order_release);
 }
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

@@ -13,7 +13,7 @@
 
 #include "transport/dpdk/memif_memory.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 
 // What both ends of a ring have in common. `memory` outlives it.
 class MemifRing {
@@ -66,4 +66,4 @@ class MemifSendRing : private MemifRing {
   void publish();
 };
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 namespace {
 
 constexpr std::uint16_t kRequest = 1;
@@ -89,4 +89,4 @@ std::vector<ArpFrame> NeighbourTable::tick(TimePoint now) {
   return requests;
 }
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

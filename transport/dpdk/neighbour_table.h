@@ -11,7 +11,7 @@
 #include "transport/base/time.h"
 #include "transport/dpdk/frame.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 
 inline constexpr std::size_t kArpFrameBytes = kEthernetHeaderBytes + 28;
 using ArpFrame = std::array<std::byte, kArpFrameBytes>;
@@ -55,4 +55,4 @@ class NeighbourTable {
   std::map<Ipv4Address, Entry> entries_;
 };
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

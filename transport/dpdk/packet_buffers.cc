@@ -10,7 +10,7 @@
 
 #include "transport/base/check.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 namespace {
 
 // Below this a copy into the header's segment is cheaper than a second segment.
@@ -104,4 +104,4 @@ rte_mbuf* PacketBuffers::copy(std::span<const std::byte> frame) {
   return mbuf;
 }
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

@@ -11,10 +11,10 @@
 #include <span>
 
 #include "transport/base/status.h"
+#include "transport/datagram/packet_port.h"
 #include "transport/dpdk/frame.h"
-#include "transport/io/packet_port.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 
 struct MempoolFree {
   void operator()(rte_mempool* pool) const { rte_mempool_free(pool); }
@@ -54,4 +54,4 @@ class PacketBuffers {
   rte_mbuf_ext_shared_info userMemory_{};  // never reaches 0: user buffers are not ours to free
 };
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

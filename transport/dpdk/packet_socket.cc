@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <cstring>
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 namespace {
 
 // Peers that connect while the owner computes wait here; more see kBusy and come again.
@@ -117,4 +117,4 @@ bool peerIsSameUser(int fd) {
   return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) == 0 && credentials.uid == ::geteuid();
 }
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

@@ -9,7 +9,7 @@
 #include "transport/base/status.h"
 #include "transport/base/file_descriptor.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 
 // Longest path a socket can have here: sun_path is 108 bytes with its terminator.
 inline constexpr std::size_t kMaxSocketPathBytes = 107;
@@ -33,4 +33,4 @@ PacketIo receivePacket(int fd, std::span<std::byte> buffer, std::size_t& length,
 // Whether the process at the other end runs under our user id.
 bool peerIsSameUser(int fd);
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

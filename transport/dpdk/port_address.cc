@@ -7,7 +7,7 @@
 
 #include "transport/dpdk/packet_socket.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 namespace {
 
 // "GBP", the kind of port, the format's version.
@@ -126,4 +126,4 @@ std::string toHex(const PortId& id) {
   return text;
 }
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

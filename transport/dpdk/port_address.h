@@ -11,7 +11,7 @@
 #include "transport/base/status.h"
 #include "transport/dpdk/frame.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 
 using PortId = std::array<std::uint8_t, 16>;  // random
 
@@ -39,4 +39,4 @@ Result<UdpAddress> decodeUdpAddress(std::span<const std::byte> bytes);
 
 std::string toHex(const PortId& id);
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

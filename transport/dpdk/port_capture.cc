@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "transport/base/whole_file.h"
-#include "transport/io/progress_engine.h"
+#include "transport/progress/progress_engine.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 namespace {
 
 constexpr std::size_t kPortInterface = 0, kMarkersInterface = 1;
@@ -125,4 +125,4 @@ void PortCapture::say(const std::string& what) const {
                static_cast<int>(pid_), path_.c_str(), what.c_str());
 }
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

@@ -21,9 +21,9 @@
 #include "transport/base/status.h"
 #include "transport/capture/frame_recorder.h"
 #include "transport/capture/marker_socket.h"
-#include "transport/io/packet_port.h"
+#include "transport/datagram/packet_port.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 
 class PortCapture {
  public:
@@ -67,4 +67,4 @@ class PortCapture {
   bool saidEnded_ = false, finished_ = false;
 };
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

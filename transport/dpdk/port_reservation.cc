@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 namespace {
 
 constexpr int kReceiveBufferBytes = 2048;  // the kernel's minimum: what passes the filter only counts
@@ -55,4 +55,4 @@ void PortReservation::disarm() const {
   }
 }
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

@@ -13,7 +13,7 @@
 #include "transport/base/file_descriptor.h"
 #include "transport/dpdk/frame.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 
 class PortReservation {
  public:
@@ -32,4 +32,4 @@ class PortReservation {
   std::uint16_t port_ = 0;
 };
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

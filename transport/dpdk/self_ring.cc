@@ -4,7 +4,7 @@
 
 #include "transport/base/check.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 
 bool SelfRing::push(const OutgoingDatagram& datagram) {
   if (tail_ - head_ == slots_.size()) return false;
@@ -24,4 +24,4 @@ std::span<const std::byte> SelfRing::front() const {
   return std::span(slot.bytes).first(slot.length);
 }
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
-#include "transport/io/packet_port.h"
+#include "transport/datagram/packet_port.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 
 class SelfRing {
  public:
@@ -28,4 +28,4 @@ class SelfRing {
   std::size_t head_ = 0, tail_ = 0;
 };
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

@@ -10,21 +10,18 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string_view>
 #include <thread>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 namespace {
-
-using nlohmann::json;
 
 // DPDK's answers end at 16 KiB, and what does not fit is gone without a word. Room for the command's name and what is left out.
 constexpr std::size_t kMaxPeersBytes = 15 * 1024;
@@ -32,7 +29,7 @@ constexpr std::size_t kMaxString = RTE_TEL_MAX_STRING_LEN - 1;
 
 struct Offer {
   std::mutex mutex;
-  std::function<std::string()> countersJson;
+  ReportSource report;
 };
 
 Offer& offer() {
@@ -40,13 +37,13 @@ Offer& offer() {
   return *one;
 }
 
-json counters() {
-  std::function<std::string()> source;
+std::optional<TransportReport> currentReport() {
+  ReportSource source;
   {
     std::lock_guard lock(offer().mutex);
-    source = offer().countersJson;
+    source = offer().report;
   }
-  return json::parse(source());
+  return source();
 }
 
 // From DPDK 23.03 on the function has another name (and from 25.11 on only that): the argument's type finds it, if it is there.
@@ -63,26 +60,13 @@ void addText(rte_tel_data* data, const std::string& name, const std::string& tex
   (void)rte_tel_data_add_dict_string(data, name.c_str(), text.substr(0, kMaxString).c_str());
 }
 
-// Telemetry has whole numbers only: microseconds become nanoseconds.
-std::uint64_t nanoseconds(const json& microseconds) {
-  return static_cast<std::uint64_t>(std::llround(microseconds.get<double>() * 1e3));
+// Telemetry has whole numbers only.
+void addDuration(rte_tel_data* data, const std::string& name, Duration duration) {
+  addNumber(data, name + "_ns", static_cast<std::uint64_t>(duration.count()));
 }
 
-// Numbers and texts of an object, not what lies deeper.
-void addFields(rte_tel_data* data, const json& object, const std::string& prefix = "") {
-  for (const auto& [key, value] : object.items()) {
-    if (key.ends_with("_us") && value.is_number()) {
-      addNumber(data, prefix + key.substr(0, key.size() - 3) + "_ns", nanoseconds(value));
-    } else if (value.is_number_integer()) {
-      if (value.get<std::int64_t>() < 0 && !value.is_number_unsigned()) {
-        (void)rte_tel_data_add_dict_int(data, (prefix + key).c_str(), value.get<int>());
-      } else {
-        addNumber(data, prefix + key, value.get<std::uint64_t>());
-      }
-    } else if (value.is_string()) {
-      addText(data, prefix + key, value.get<std::string>());
-    }
-  }
+void addCounters(rte_tel_data* data, const ChannelCounters& counters) {
+  for (const ChannelCounterRow& row : channelCounterRows()) addNumber(data, row.name, counters.*row.field);
 }
 
 // The container is DPDK's once it has been added.
@@ -95,61 +79,82 @@ void addObject(rte_tel_data* data, const std::string& name, Fill fill) {
   if (rte_tel_data_add_dict_container(data, name.c_str(), inner, 0) != 0) rte_tel_data_free(inner);
 }
 
-void addSummary(rte_tel_data* data, const std::string& name, const json& histogram) {
+void addSummary(rte_tel_data* data, const std::string& name, const DurationHistogram& histogram) {
   addObject(data, name, [&](rte_tel_data* inner) {
-    addNumber(inner, "count", histogram.at("count").get<std::uint64_t>());
-    for (const char* key : {"mean", "p50", "p90", "p99", "max"}) {
-      addNumber(inner, std::string(key) + "_ns", nanoseconds(histogram.at(key)));
-    }
+    addNumber(inner, "count", histogram.count());
+    addDuration(inner, "mean", histogram.mean());
+    addDuration(inner, "p50", histogram.quantile(0.50));
+    addDuration(inner, "p90", histogram.quantile(0.90));
+    addDuration(inner, "p99", histogram.quantile(0.99));
+    addDuration(inner, "max", histogram.max());
   });
 }
 
-void answerStats(const json& all, const char*, rte_tel_data* data) {
-  addFields(data, all);
-  if (all.contains("port")) addFields(data, all.at("port"), "port_");
+void answerStats(const TransportReport& report, const char*, rte_tel_data* data) {
+  addText(data, "transport", "DPDK");
+  addCounters(data, report.total);
+  addNumber(data, "bytes_sent", report.bytesSent);
+  addNumber(data, "bytes_received", report.bytesReceived);
+  addText(data, "port_description", report.description);
+  for (const PortFigure& figure : report.port) addNumber(data, std::string("port_") + figure.name, figure.value);
 }
 
-// At most: names change by a letter, and microseconds with their fraction become nanoseconds.
-std::size_t bytesInAnswer(const json& channel) {
-  constexpr std::size_t kMoreDigits = 3, kNameOfChannel = 32;
-  return channel.dump().size() + channel.size() * kMoreDigits + kNameOfChannel;
+// At most.
+std::size_t bytesInAnswer(const ChannelReport& channel) {
+  constexpr std::size_t kPunctuation = 4, kOtherFields = 256;
+  std::size_t bytes = kOtherFields + 2 * channel.peer.size();  // quotes may be escaped
+  for (const ChannelCounterRow& row : channelCounterRows()) {
+    bytes += std::strlen(row.name) + kPunctuation + std::to_string(channel.counters.*row.field).size();
+  }
+  return bytes;
 }
 
-void answerPeers(const json& all, const char* parameters, rte_tel_data* data) {
-  if (!all.contains("open_channels")) return;
+void addChannel(rte_tel_data* data, const ChannelReport& channel) {
+  addNumber(data, "channel", channel.number);
+  addText(data, "peer", channel.peer);
+  (void)rte_tel_data_add_dict_int(data, "local_rank", channel.localRank);
+  (void)rte_tel_data_add_dict_int(data, "peer_rank", channel.peerRank);
+  addCounters(data, channel.counters);
+  if (!channel.path) return;
+  addDuration(data, "smoothed_rtt", channel.path->smoothedRtt);
+  addDuration(data, "min_rtt", channel.path->minRtt);
+  addNumber(data, "congestion_window_bytes", channel.path->congestionWindowBytes);
+}
+
+void answerPeers(const TransportReport& report, const char* parameters, rte_tel_data* data) {
   const std::string_view wanted = parameters == nullptr ? "" : parameters;
   std::size_t bytes = 0, leftOut = 0;
-  for (const json& channel : all.at("open_channels")) {
-    const std::string number = channel.at("channel").dump();
+  for (const ChannelReport& channel : report.channels) {
+    const std::string number = std::to_string(channel.number);
     if (!wanted.empty() && wanted != number) continue;
     bytes += bytesInAnswer(channel);
     if (bytes > kMaxPeersBytes) {  // this one, and all after it
       ++leftOut;
       continue;
     }
-    addObject(data, "channel_" + number, [&](rte_tel_data* inner) { addFields(inner, channel); });
+    addObject(data, "channel_" + number, [&](rte_tel_data* inner) { addChannel(inner, channel); });
   }
   if (wanted.empty()) addNumber(data, "left_out", leftOut);
 }
 
-void answerHistograms(const json& all, const char*, rte_tel_data* data) {
-  if (!all.contains("latencies")) return;
-  for (const auto& [what, value] : all.at("latencies").items()) {
-    if (value.contains("count")) {
-      addSummary(data, what, value);
-    } else if (value.is_object()) {
-      for (const auto& [size, histogram] : value.items()) addSummary(data, what + "_" + size, histogram);
+void answerHistograms(const TransportReport& report, const char*, rte_tel_data* data) {
+  if (report.operations) {
+    for (const auto& [size, send, receive] : report.operations->sizes) {
+      addSummary(data, std::string("send_") + size, send);
+      addSummary(data, std::string("receive_") + size, receive);
     }
+    addSummary(data, "connect", report.operations->connect);
   }
+  if (report.roundTrips) addSummary(data, "rtt", *report.roundTrips);
 }
 
 // DPDK's thread knows no exceptions.
-template <void (*answer)(const json&, const char*, rte_tel_data*)>
+template <void (*answer)(const TransportReport&, const char*, rte_tel_data*)>
 int callback(const char*, const char* parameters, rte_tel_data* data) {
   try {
-    const json all = counters();
+    const std::optional<TransportReport> report = currentReport();
     if (rte_tel_data_start_dict(data) != 0) return -1;
-    answer(all, parameters, data);
+    if (report) answer(*report, parameters, data);
     return 0;
   } catch (const std::exception&) {
     return -1;
@@ -169,10 +174,10 @@ FileDescriptor awaitTelemetryTurn(const std::string& directory, std::chrono::mil
   return turn;
 }
 
-Status offerTelemetry(std::function<std::string()> countersJson) {
+Status offerTelemetry(ReportSource report) {
   std::lock_guard lock(offer().mutex);
-  if (offer().countersJson) return {};
-  offer().countersJson = std::move(countersJson);
+  if (offer().report) return {};
+  offer().report = std::move(report);
   const int failed =
       rte_telemetry_register_cmd("/gloo_bypass/stats", callback<answerStats>,
                                  "Counters of gloo-bypass. No parameters") |
@@ -181,7 +186,7 @@ Status offerTelemetry(std::function<std::string()> countersJson) {
       rte_telemetry_register_cmd("/gloo_bypass/histograms", callback<answerHistograms>,
                                  "Latencies in nanoseconds. No parameters");
   if (failed == 0) return {};
-  offer().countersJson = nullptr;
+  offer().report = nullptr;
   return {ErrorScope::kDevice, ErrorCode::kUnavailable, "GLOO_BYPASS_TELEMETRY: DPDK does not take the commands"};
 }
 
@@ -200,4 +205,4 @@ std::string telemetrySocketPath() {
   return "";
 }
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

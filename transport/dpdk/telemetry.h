@@ -3,13 +3,13 @@
 #pragma once
 
 #include <chrono>
-#include <functional>
 #include <string>
 
 #include "transport/base/file_descriptor.h"
 #include "transport/base/status.h"
+#include "transport/channel/back_end.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 
 // A turn among the processes that start DPDK with telemetry: to be kept from before rte_eal_init until after it. DPDK takes a socket that
 // another process has bound, but does not listen at yet, for one left behind, and removes it: both would have the same path then.
@@ -17,11 +17,10 @@ namespace gloo_bypass {
 FileDescriptor awaitTelemetryTurn(const std::string& directory, std::chrono::milliseconds limit);
 
 // Registers the commands; the EAL must have been started with its telemetry. Once a process: a second call does nothing.
-// `countersJson`: as Transport::countersJson, or "{}" when there is no transport any more; called on DPDK's telemetry thread
-// until the process ends. Errors: kUnavailable.
-Status offerTelemetry(std::function<std::string()> countersJson);
+// `report` is called on DPDK's telemetry thread until the process ends. Errors: kUnavailable.
+Status offerTelemetry(ReportSource report);
 
 // Path of this process's telemetry socket; empty if it has none.
 std::string telemetrySocketPath();
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

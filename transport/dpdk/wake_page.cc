@@ -13,7 +13,7 @@
 #include <ctime>
 #include <utility>
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 namespace {
 
 constexpr std::size_t kPageBytes = 4096;
@@ -103,4 +103,4 @@ void WakePage::wakeSlowly() {
   }
 }
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

@@ -21,7 +21,7 @@
 #include "transport/base/time.h"
 #include "transport/base/file_descriptor.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 
 class WakePage {
  public:
@@ -67,4 +67,4 @@ class WakePage {
   Shared* shared_ = nullptr;
 };
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

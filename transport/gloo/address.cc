@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "transport/base/check.h"
-#include "transport/io/message_channel.h"
+#include "transport/channel/message_channel.h"
 
 namespace gloo_bypass::adapter {
 namespace {

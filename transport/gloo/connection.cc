@@ -132,7 +132,7 @@ Failure Connection::send(BufferState& buffer, MessageKey key, const std::byte* d
 
 Failure Connection::receive(BufferState& buffer, std::uint64_t slot, std::byte* data, std::size_t length) {
   (void)wake();
-  if (failure_ && !(closedByPeer_ && group_.hasAnnouncement(peerRank, slot))) return failure_;
+  if (failure_ && !oldestUnmatched(slot)) return failure_;
   Operation* operation = group_.operations().acquire(buffer, Direction::kReceive);
   operation->key = {MessageKind::kUnbound, slot};
   operation->data = data;
@@ -142,13 +142,17 @@ Failure Connection::receive(BufferState& buffer, std::uint64_t slot, std::byte* 
 }
 
 Failure Connection::receive(Operation* operation) {
-  group_.dropAnnouncement(peerRank, operation->key.tag);
   operation->connection = this;
   appendPending(*operation);
   const OperationToken token = operation->token();
   const Status status =
       channel_->postReceive({token, operation->key, operation->data, operation->length, /*persistent=*/false});
   return status.ok() ? nullptr : postFailed(operation, token, "receive from ", status.error());
+}
+
+std::optional<TimePoint> Connection::oldestUnmatched(std::uint64_t slot) const {
+  if (channel_ == nullptr || (failure_ && !closedByPeer_)) return std::nullopt;
+  return channel_->oldestUnmatched({MessageKind::kUnbound, slot});
 }
 
 void Connection::receiveAlways(BufferState& buffer, std::uint64_t slot, std::byte* region, std::size_t length) {
@@ -219,7 +223,6 @@ void Connection::fail(Failure failure) {
   if (!failure_) failure_ = std::move(failure);
   if (remote_ != nullptr) remote_->forget();
   while (Operation* operation = pending_.next()) failOperation(operation, failure_);
-  if (!closedByPeer_) group_.dropAnnouncements(peerRank);
   group_.connectionFailed(*this);
 }
 

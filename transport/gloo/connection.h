@@ -18,15 +18,16 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "transport/base/time.h"
+#include "transport/channel/message_channel.h"
 #include "transport/gloo/operation.h"
 #include "transport/gloo/remote_message.h"
-#include "transport/io/message_channel.h"
 
 namespace gloo_bypass::adapter {
 
@@ -67,6 +68,8 @@ class Connection final : private ChannelObserver {
   Failure receive(BufferState& buffer, std::uint64_t slot, std::byte* data, std::size_t length);
   // Posts an operation that stands in no place; it is released if that fails.
   Failure receive(Operation* operation);
+  // When the oldest unbound message of the slot arrived for which nothing is posted; nothing: there is none to receive.
+  std::optional<TimePoint> oldestUnmatched(std::uint64_t slot) const;
   // Every message of the slot lands in the region. Failure is stored in `buffer`, for its waits to find.
   void receiveAlways(BufferState& buffer, std::uint64_t slot, std::byte* region, std::size_t length);
   // A put or get: `request` says what of the peer's memory, all but its number. `local` is this rank's side of it. Waited for

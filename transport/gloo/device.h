@@ -10,8 +10,8 @@
 
 #include <gloo/transport/device.h>
 
+#include "transport/channel/message_channel.h"
 #include "transport/gloo/connect_mode.h"
-#include "transport/io/message_channel.h"
 
 namespace gloo_bypass {
 

@@ -46,16 +46,10 @@ Failure Group::receiveFromAny(BufferState& buffer, std::uint64_t slot, std::byte
   for (const int rank : sources) {
     if (Connection* source = connection(rank)) (void)source->wake();
   }
-  for (;;) {
-    const auto first = std::find_if(announcements_.begin(), announcements_.end(), [&](const Announcement& a) {
-      return a.slot == slot && contains(sources, a.rank);
-    });
-    if (first == announcements_.end()) break;
-    const int rank = first->rank;
-    // Drops the announcement, also when the message turns out to be gone with its sender.
-    Failure failure = byRank_[static_cast<std::size_t>(rank)]->receive(buffer, slot, data, length);
-    if (!failure) return nullptr;
-    dropAnnouncement(rank, slot);
+  while (Connection* source = longestUnmatched(sources, slot)) {
+    Failure failure = source->receive(buffer, slot, data, length);
+    // The others may still have one if this message is gone with its sender.
+    if (!failure || source->oldestUnmatched(slot)) return failure;
   }
   if (Failure failure = failureOfSources(sources)) return failure;
   Operation* operation = operations_.acquire(buffer, Direction::kReceive);
@@ -68,8 +62,21 @@ Failure Group::receiveFromAny(BufferState& buffer, std::uint64_t slot, std::byte
   return nullptr;
 }
 
+Connection* Group::longestUnmatched(const std::vector<int>& sources, std::uint64_t slot) const {
+  Connection* longest = nullptr;
+  TimePoint since = kNever;
+  for (const int rank : sources) {
+    Connection* source = connection(rank);
+    const auto arrived = source == nullptr ? std::nullopt : source->oldestUnmatched(slot);
+    if (!arrived || *arrived >= since) continue;
+    longest = source;
+    since = *arrived;
+  }
+  return longest;
+}
+
 void Group::announced(Connection& connection, std::uint64_t slot) {
-  announcements_.push_back({slot, connection.peerRank});
+  if (!connection.oldestUnmatched(slot)) return;
   for (Operation* o = receivesFromAny_.next(); o != nullptr; o = o->byPlace.next()) {
     if (o->key.tag != slot || !contains(o->sources, connection.peerRank)) continue;
     o->byPlace.unlink();
@@ -77,21 +84,6 @@ void Group::announced(Connection& connection, std::uint64_t slot) {
     if (Failure failure = connection.receive(o)) buffer.failure = failure;
     return;
   }
-}
-
-bool Group::hasAnnouncement(int rank, std::uint64_t slot) const {
-  return std::any_of(announcements_.begin(), announcements_.end(),
-                     [&](const Announcement& a) { return a.slot == slot && a.rank == rank; });
-}
-
-void Group::dropAnnouncement(int rank, std::uint64_t slot) {
-  const auto first = std::find_if(announcements_.begin(), announcements_.end(),
-                                  [&](const Announcement& a) { return a.slot == slot && a.rank == rank; });
-  if (first != announcements_.end()) announcements_.erase(first);
-}
-
-void Group::dropAnnouncements(int rank) {
-  std::erase_if(announcements_, [&](const Announcement& a) { return a.rank == rank; });
 }
 
 std::uint64_t Group::expose(std::byte* data, std::size_t size) {

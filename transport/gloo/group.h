@@ -1,5 +1,5 @@
-// What is behind one Gloo context: its connections, the receives from any rank, and the order in which senders
-// announced themselves. Outlives the context until the last bound buffer is gone.
+// What is behind one Gloo context: its connections, and the receives from any rank. Outlives the context until the
+// last bound buffer is gone.
 //
 //   Context, Pair, Buffer, UnboundBuffer  (Gloo's handles)  ->  Group  ->  Connection  ->  MessageChannel
 //
@@ -21,12 +21,12 @@
 #include <memory>
 #include <vector>
 
+#include "transport/channel/message_channel.h"
 #include "transport/gloo/address_exchange.h"
 #include "transport/gloo/connection.h"
 #include "transport/gloo/exposed_memory.h"
 #include "transport/gloo/operation.h"
-#include "transport/io/message_channel.h"
-#include "transport/io/progress_engine.h"
+#include "transport/progress/progress_engine.h"
 
 namespace gloo_bypass::adapter {
 
@@ -59,16 +59,12 @@ class Group {
   // Only where connections are on demand.
   AddressExchange& addressExchange() const { return *addressExchange_; }
 
-  // Posts a receive from the first of `sources` that announced, or keeps it until one does. Null: it is on its way.
-  // A use of every source's connection.
+  // Posts a receive from that of `sources` whose message has waited longest, or keeps it until one comes. Null: it is
+  // on its way. A use of every source's connection.
   Failure receiveFromAny(BufferState& buffer, std::uint64_t slot, std::byte* data, std::size_t length,
                          std::vector<int> sources);
-  // `connection` has an unbound message for which nothing is posted: gives it a waiting receive, or remembers it.
+  // `connection` may have an unbound message for which nothing is posted: gives it a waiting receive, if there is one.
   void announced(Connection& connection, std::uint64_t slot);
-  bool hasAnnouncement(int rank, std::uint64_t slot) const;
-  // A receive was posted for the oldest such message, if there is one.
-  void dropAnnouncement(int rank, std::uint64_t slot);
-  void dropAnnouncements(int rank);
 
   // Exposes a buffer to the peers' puts and gets, until it is concealed. A use of every connection: any peer may come.
   std::uint64_t expose(std::byte* data, std::size_t size);
@@ -93,10 +89,8 @@ class Group {
   void setVanished(Failure failure);
 
  private:
-  struct Announcement {
-    std::uint64_t slot;
-    int rank;
-  };
+  // Of `sources`, the connection whose unmatched message of the slot is the oldest; null: none has one.
+  Connection* longestUnmatched(const std::vector<int>& sources, std::uint64_t slot) const;
   // Null while some source may still send.
   Failure failureOfSources(const std::vector<int>& sources) const;
 
@@ -108,9 +102,6 @@ class Group {
   std::deque<Connection> connections_;
   std::vector<Connection*> byRank_;
   ListHook receivesFromAny_;  // in the order posted
-  // In the order of arrival. Searched from the front, where the match nearly always is; bounded by the messages
-  // that the channels hold for us.
-  std::deque<Announcement> announcements_;
   Failure vanished_;
   std::atomic<bool> busyPoll_{false};
   std::unique_ptr<AddressExchange> addressExchange_;

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "transport/base/check.h"
-#include "transport/core/message.h"
+#include "transport/channel/message.h"
 
 namespace gloo_bypass::adapter {
 

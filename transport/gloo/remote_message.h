@@ -33,7 +33,7 @@
 #include <span>
 #include <vector>
 
-#include "transport/core/message.h"
+#include "transport/channel/message.h"
 
 namespace gloo_bypass::adapter {
 

@@ -17,9 +17,9 @@
 #include <span>
 #include <vector>
 
+#include "transport/channel/message_channel.h"
 #include "transport/gloo/remote_requests.h"
 #include "transport/gloo/remote_service.h"
-#include "transport/io/message_channel.h"
 
 namespace gloo_bypass::adapter {
 

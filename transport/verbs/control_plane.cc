@@ -11,11 +11,12 @@
 #include <cerrno>
 #include <cstring>
 #include <utility>
+#include <vector>
 
+#include "transport/base/byte_order.h"
 #include "transport/base/check.h"
-#include "transport/wire/byte_order.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::verbs {
 namespace {
 
 constexpr std::array<char, 4> kMagic = {'G', 'B', 'C', '1'};
@@ -24,6 +25,10 @@ constexpr std::uint64_t kListenerKey = 0;
 // A connection that does not say hello is no peer of ours.
 constexpr auto kHelloTimeout = std::chrono::seconds(10);
 constexpr std::size_t kMaxStrangers = 256;
+// Connections taken in one poll: whoever connects without pause must not keep data from moving. The rest waits for the next.
+constexpr int kAcceptsAtOnce = 64;
+// Between dialling and dialling again; doubled each time.
+constexpr auto kFirstPause = std::chrono::milliseconds(20), kLongestPause = std::chrono::milliseconds(500);
 // A host that went down without a word is noticed after 5 + 5 * 2 s.
 constexpr int kKeepAliveIdleSeconds = 5, kKeepAliveIntervalSeconds = 2, kKeepAliveProbes = 5;
 
@@ -103,15 +108,22 @@ Status ControlPlane::connect(std::uint64_t sessionId, std::uint64_t peer, const 
   if (session.socket != 0) {
     // It dialled before we knew whom to expect.
     Socket& socket = sockets_.at(session.socket);
-    if (socket.helloFrom == peer) {
+    if (socket.helloFrom == peer && say(socket, kReady)) {
       listenTo(session.socket, socket, EPOLLIN | EPOLLRDHUP);
-      return say(socket, kReady) ? Status() : failed("the peer has hung up");
+      return {};
     }
     refuse(std::exchange(session.socket, 0));
   }
   if (sessionId > peer) return {};
+  session.ip = ip;
+  session.port = port;
+  session.pause = Duration(kFirstPause);
+  return dial(sessionId, session);
+}
+
+Status ControlPlane::dial(std::uint64_t id, Session& session) {
   sockaddr_storage address;
-  const socklen_t length = socketAddress(ip, port, &address);
+  const socklen_t length = socketAddress(session.ip, session.port, &address);
   Socket socket;
   socket.fd.reset(::socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket.fd) return failed("no socket");
@@ -119,11 +131,31 @@ Status ControlPlane::connect(std::uint64_t sessionId, std::uint64_t peer, const 
   if (::connect(socket.fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 && errno != EINPROGRESS) {
     return failed("cannot reach the peer");
   }
-  socket.session = sessionId;
-  socket.helloFrom = peer;
+  socket.session = id;
+  socket.helloFrom = session.peer;
   socket.dialling = true;
   session.socket = add(std::move(socket), EPOLLOUT);
   return {};
+}
+
+void ControlPlane::dialLater(Session& session) {
+  session.dialAt = now_ + session.pause;
+  session.pause = std::min(session.pause * 2, Duration(kLongestPause));
+  nextDial_ = std::min(nextDial_, session.dialAt);
+}
+
+void ControlPlane::dialDue(TimePoint now) {
+  nextDial_ = kNever;
+  std::vector<std::pair<std::uint64_t, std::string>> unreachable;  // an observer may close sessions
+  for (auto& [id, session] : sessions_) {
+    if (session.dialAt <= now) {
+      session.dialAt = kNever;
+      if (const Status status = dial(id, session); !status) unreachable.emplace_back(id, status.error().message);
+    } else {
+      nextDial_ = std::min(nextDial_, session.dialAt);
+    }
+  }
+  for (const auto& [id, cause] : unreachable) lost(id, false, cause);
 }
 
 void ControlPlane::close(std::uint64_t sessionId, bool abort) {
@@ -148,7 +180,9 @@ std::uint64_t ControlPlane::add(Socket socket, std::uint32_t events) {
 }
 
 bool ControlPlane::poll(TimePoint now) {
-  if (strangers_ > 0) dropStrangers(now);
+  now_ = now;
+  if (!strangers_.empty()) dropStrangers(now);
+  if (now >= nextDial_) dialDue(now);
   std::array<epoll_event, 32> events;
   const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
   for (int i = 0; i < count; ++i) {
@@ -173,23 +207,23 @@ bool ControlPlane::turnAwayOne() {
 }
 
 void ControlPlane::acceptAll(TimePoint now) {
-  for (;;) {
+  for (int accepted = 0; accepted < kAcceptsAtOnce; ++accepted) {
     FileDescriptor fd(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!fd && (errno == EMFILE || errno == ENFILE) && spare_) {
       if (turnAwayOne()) continue;
       return;
     }
     if (!fd) return;
-    if (strangers_ >= kMaxStrangers) {
-      ++refused_;
-      continue;
+    if (strangers_.size() >= kMaxStrangers) {
+      const std::uint64_t oldest = *strangers_.begin();
+      readHello(oldest, sockets_.at(oldest));  // it may have come since
+      if (strangers_.contains(oldest)) refuse(oldest);
     }
     watchForDeadHosts(fd.get());
     Socket socket;
     socket.fd = std::move(fd);
     socket.since = now;
-    add(std::move(socket), EPOLLIN | EPOLLRDHUP);
-    ++strangers_;
+    strangers_.insert(add(std::move(socket), EPOLLIN | EPOLLRDHUP));
   }
 }
 
@@ -221,7 +255,7 @@ void ControlPlane::onDialled(std::uint64_t key, Socket& socket) {
   storeLittle(hello.data() + 16, socket.session);
   hello[24] = static_cast<std::byte>(kReady);
   if (send(socket.fd.get(), hello.data(), hello.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(hello.size())) {
-    lost(socket.session, false, fmt::format("the control connection broke: {}", std::strerror(errno)));
+    hungUp(socket.session, fmt::format("the control connection broke: {}", std::strerror(errno)));
     return;
   }
   listenTo(key, socket, EPOLLIN | EPOLLRDHUP);
@@ -247,21 +281,23 @@ void ControlPlane::readHello(std::uint64_t key, Socket& socket) {
   const auto target = loadLittle<std::uint64_t>(socket.hello.data() + 8);
   const auto from = loadLittle<std::uint64_t>(socket.hello.data() + 16);
   const auto it = sessions_.find(target);
-  const bool known = std::memcmp(socket.hello.data(), kMagic.data(), kMagic.size()) == 0 && target != 0 &&
-                     it != sessions_.end() && it->second.socket == 0 &&
+  const bool wellFormed = std::memcmp(socket.hello.data(), kMagic.data(), kMagic.size()) == 0 && target != 0;
+  const bool known = wellFormed && it != sessions_.end() && it->second.socket == 0 &&
                      (it->second.peer == 0 || (it->second.peer == from && from < target));
   if (!known) {
+    // Else the dialler would try again, although nobody will ever answer.
+    if (wellFormed && it == sessions_.end()) (void)say(socket, kAbort);
     refuse(key);
     return;
   }
-  --strangers_;
+  strangers_.erase(key);
   socket.session = target;
   socket.helloFrom = from;
   it->second.socket = key;
   if (it->second.peer == 0) {
     listenTo(key, socket, 0);  // what it says further is read when we know whom to expect
   } else if (!say(socket, kReady)) {
-    lost(target, false, "the peer hung up while connecting");
+    hungUp(target, "the peer hung up while connecting");
   }
 }
 
@@ -276,9 +312,8 @@ void ControlPlane::readMessages(Socket& socket) {
   const ssize_t got = recv(socket.fd.get(), said, sizeof said, 0);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (got <= 0) {
-    lost(id, false,
-         got == 0 ? "the peer's process closed its control connection"
-                  : fmt::format("the control connection broke: {}", std::strerror(errno)));
+    hungUp(id, got == 0 ? "the peer's process closed its control connection"
+                        : fmt::format("the control connection broke: {}", std::strerror(errno)));
     return;
   }
   for (ssize_t i = 0; i < got; ++i) {
@@ -286,7 +321,9 @@ void ControlPlane::readMessages(Socket& socket) {
       lost(id, true, "the peer aborted the connection");
       return;
     }
-    if (said[i] == kReady) observer->onPeerReady();
+    if (said[i] != kReady) continue;
+    sessions_.at(id).peerReady = true;
+    observer->onPeerReady();
     if (!sessions_.contains(id)) return;
   }
 }
@@ -298,7 +335,7 @@ bool ControlPlane::say(Socket& socket, char what) {
 void ControlPlane::refuse(std::uint64_t key) {
   const auto it = sockets_.find(key);
   if (it == sockets_.end()) return;
-  if (it->second.session == 0) --strangers_;
+  strangers_.erase(key);
   ++refused_;
   sockets_.erase(it);
 }
@@ -310,12 +347,24 @@ void ControlPlane::lost(std::uint64_t sessionId, bool aborted, const std::string
   it->second.observer->onPeerGone(aborted, cause);
 }
 
-void ControlPlane::dropStrangers(TimePoint now) {
-  std::vector<std::uint64_t> late;
-  for (const auto& [key, socket] : sockets_) {
-    if (socket.session == 0 && now - socket.since > Duration(kHelloTimeout)) late.push_back(key);
+// Before the peer was ready: who dialled may have been turned away with strangers, and who was dialled may have taken
+// one for the peer.
+void ControlPlane::hungUp(std::uint64_t sessionId, const std::string& cause) {
+  Session& session = sessions_.at(sessionId);
+  if (session.peerReady) {
+    lost(sessionId, false, cause);
+  } else if (session.port == 0) {
+    refuse(std::exchange(session.socket, 0));
+  } else {
+    sockets_.erase(std::exchange(session.socket, 0));
+    dialLater(session);
   }
-  for (const std::uint64_t key : late) refuse(key);
 }
 
-}  // namespace gloo_bypass
+void ControlPlane::dropStrangers(TimePoint now) {
+  while (!strangers_.empty() && now - sockets_.at(*strangers_.begin()).since > Duration(kHelloTimeout)) {
+    refuse(*strangers_.begin());
+  }
+}
+
+}  // namespace gloo_bypass::verbs

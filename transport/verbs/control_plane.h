@@ -4,7 +4,11 @@
 //
 // The side with the smaller session id dials. Little-endian, the dialler first:
 //   hello "GBC1" | u32 0 | u64 session of the one called | u64 session of the dialler;  then each side, a byte each:
-//   'R' my queue pairs can receive   'A' I abort the connection
+//   'R' my queue pairs can receive   'A' I abort the connection, or: the session called is not there any more
+//
+// Anybody may connect to the listener. Who has not said hello is a stranger: kept for 10 s, and at most 256 of them, of
+// whom the oldest makes room. A dialler that is hung up on before the peer was ready may have been one of those: it
+// dials again, until close(). Who is dialled waits as long for its peer to say that it is ready.
 //
 // Owner: the transport. Thread: every method needs the progress engine's exclusive access; fd() may be polled by any thread.
 #pragma once
@@ -12,16 +16,16 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <unordered_map>
-#include <vector>
 
 #include "transport/base/file_descriptor.h"
 #include "transport/base/status.h"
 #include "transport/base/time.h"
 #include "transport/verbs/rdma_address.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::verbs {
 
 // Told from inside ControlPlane::poll. May call the plane.
 class ControlObserver {
@@ -43,6 +47,8 @@ class ControlPlane {
   std::uint16_t port() const { return port_; }
   // Readable when poll() has something to do. For epoll; do not read.
   int fd() const { return epoll_.get(); }
+  // When poll() must be called at the latest although fd() is not readable; kNever for no timer.
+  TimePoint deadline() const { return nextDial_; }
 
   // A session that peers may dial. `observer` must live until close().
   void open(std::uint64_t session, ControlObserver* observer);
@@ -62,6 +68,12 @@ class ControlPlane {
     ControlObserver* observer = nullptr;
     std::uint64_t peer = 0;    // 0: connect() was not called yet
     std::uint64_t socket = 0;  // key in sockets_; 0: none
+    bool peerReady = false;
+    // Where to dial; port 0: the peer does.
+    GidBytes ip{};
+    std::uint16_t port = 0;
+    TimePoint dialAt = kNever;
+    Duration pause{0};  // before the next dialling
   };
   struct Socket {
     FileDescriptor fd;
@@ -75,6 +87,9 @@ class ControlPlane {
 
   ControlPlane() = default;
   Status listen(const GidBytes& ip);
+  Status dial(std::uint64_t id, Session& session);
+  void dialLater(Session& session);
+  void dialDue(TimePoint now);
   std::uint64_t add(Socket socket, std::uint32_t events);
   void acceptAll(TimePoint now);
   bool turnAwayOne();
@@ -86,6 +101,7 @@ class ControlPlane {
   bool say(Socket& socket, char what);
   void refuse(std::uint64_t key);
   void lost(std::uint64_t sessionId, bool aborted, const std::string& cause);
+  void hungUp(std::uint64_t sessionId, const std::string& cause);
   void dropStrangers(TimePoint now);
 
   FileDescriptor listener_, epoll_;
@@ -94,8 +110,10 @@ class ControlPlane {
   std::uint64_t nextKey_ = 1;
   std::unordered_map<std::uint64_t, Session> sessions_;
   std::unordered_map<std::uint64_t, Socket> sockets_;
-  std::size_t strangers_ = 0;  // sockets without a hello
+  std::set<std::uint64_t> strangers_;  // keys of sockets without a hello; the oldest first
+  TimePoint now_{};                    // of the last poll()
+  TimePoint nextDial_ = kNever;        // the earliest of the sessions'
   std::uint64_t refused_ = 0;
 };
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::verbs

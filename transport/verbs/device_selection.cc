@@ -13,7 +13,7 @@
 #include <optional>
 #include <utility>
 
-namespace gloo_bypass {
+namespace gloo_bypass::verbs {
 namespace {
 
 constexpr const char* kNameDevices = "name devices in GLOO_BYPASS_RDMA_DEVICES";
@@ -329,4 +329,4 @@ Result<std::vector<Rail>> selectRails(const VerbsApi& api, const RdmaConfig& con
   return rails;
 }
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::verbs

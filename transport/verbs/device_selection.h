@@ -18,7 +18,7 @@
 #include "transport/base/status.h"
 #include "transport/verbs/verbs_api.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::verbs {
 
 // Closes the device. Everything made on it must be gone before.
 struct DeviceCloser {
@@ -40,4 +40,4 @@ struct Rail {
 // Errors (kUnavailable, kConfiguration): one line with what was found and what to do.
 Result<std::vector<Rail>> selectRails(const VerbsApi& api, const RdmaConfig& config, const std::string& interface);
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::verbs

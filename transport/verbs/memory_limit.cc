@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
-namespace gloo_bypass {
+namespace gloo_bypass::verbs {
 namespace {
 
 std::string inMiB(std::size_t bytes) { return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20)); }
@@ -27,4 +27,4 @@ std::string registrationFailure(int error, std::size_t wantedBytes, std::size_t 
   return pinned + ", locked memory is not limited (RLIMIT_MEMLOCK): memory or the adapter's memory regions are used up";
 }
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::verbs

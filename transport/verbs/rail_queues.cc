@@ -10,7 +10,7 @@
 #include <random>
 #include <utility>
 
-namespace gloo_bypass {
+namespace gloo_bypass::verbs {
 namespace {
 
 constexpr unsigned kFirstCompletions = 1024;
@@ -211,4 +211,4 @@ void QueuePair::stop() {
   (void)api_.modifyQueuePair(pair_, &attributes, IBV_QP_STATE);
 }
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::verbs

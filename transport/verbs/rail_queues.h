@@ -16,7 +16,7 @@
 #include "transport/verbs/rdma_address.h"
 #include "transport/verbs/verbs_api.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::verbs {
 
 class RailQueues {
  public:
@@ -103,4 +103,4 @@ class QueuePair {
   unsigned readDepth_ = 0;
 };
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::verbs

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "transport/base/byte_order.h"
 #include "transport/base/check.h"
-#include "transport/wire/byte_order.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::verbs {
 namespace {
 
 constexpr std::array<char, 4> kMagic = {'R', 'D', 'M', '1'};
@@ -114,4 +114,4 @@ Result<RdmaAddress> decodeRdmaAddress(std::span<const std::byte> bytes) {
   return address;
 }
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::verbs

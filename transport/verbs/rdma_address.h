@@ -12,7 +12,7 @@
 
 #include "transport/base/status.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::verbs {
 
 inline constexpr std::size_t kMaxRails = 8;
 
@@ -42,4 +42,4 @@ std::vector<std::byte> encodeRdmaAddress(const RdmaAddress& address);
 // Hostile bytes: every field is checked.
 Result<RdmaAddress> decodeRdmaAddress(std::span<const std::byte> bytes);
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::verbs

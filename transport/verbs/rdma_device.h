@@ -16,14 +16,12 @@
 #include "transport/verbs/registered_slots.h"
 #include "transport/verbs/registration_cache.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::verbs {
 
 class RdmaSession;
 
 class RdmaDevice {
  public:
-  // Comes to pump() soon.
-  virtual void markDirty(RdmaSession& session) = 0;
   // Handles completions of this session alone until `done` or the time is over; those of others wait. For the calls that must not
   // return while the adapter still touches the user's memory. Returns whether `done` came true.
   virtual bool drain(RdmaSession& session, const std::function<bool()>& done, Duration timeout) = 0;
@@ -49,4 +47,4 @@ class RdmaDevice {
   virtual ~RdmaDevice() = default;
 };
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::verbs

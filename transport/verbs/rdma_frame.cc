@@ -1,9 +1,9 @@
 #include "transport/verbs/rdma_frame.h"
 
+#include "transport/base/byte_order.h"
 #include "transport/base/check.h"
-#include "transport/wire/byte_order.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::verbs {
 namespace {
 
 constexpr std::size_t kAnnounceBytes = 16;  // id and address, before the keys
@@ -78,4 +78,4 @@ std::optional<DecodedFrame> decodeFrame(std::span<const std::byte> bytes) {
   }
 }
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::verbs

@@ -17,10 +17,10 @@
 #include <optional>
 #include <span>
 
-#include "transport/core/message.h"
+#include "transport/channel/message.h"
 #include "transport/verbs/rdma_address.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::verbs {
 
 enum class FrameType : std::uint8_t { kEager = 1, kAnnounce = 2, kDone = 3, kCredit = 4, kBye = 5 };
 
@@ -54,4 +54,4 @@ struct DecodedFrame {
 // Hostile bytes: nothing if they are no frame that encodeFrame writes.
 std::optional<DecodedFrame> decodeFrame(std::span<const std::byte> bytes);
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::verbs

@@ -7,7 +7,7 @@
 
 #include "transport/base/check.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::verbs {
 namespace {
 
 constexpr unsigned kSendDepth = 256;
@@ -22,9 +22,9 @@ constexpr auto kLargeLinger = std::chrono::milliseconds(100);
 
 }  // namespace
 
-RdmaSession::RdmaSession(RdmaDevice& device, std::uint32_t index, std::uint64_t id, const ChannelOptions& options,
-                         ChannelObserver* observer)
-    : device_(device), index_(index), id_(id), options_(options), observer_(observer) {}
+RdmaSession::RdmaSession(RdmaDevice& device, DirtyList& dirtyList, std::uint32_t index, std::uint64_t id,
+                         const ChannelOptions& options, ChannelObserver* observer)
+    : ChannelSession(dirtyList, id, index, options, observer), device_(device) {}
 
 RdmaSession::~RdmaSession() {
   stopTraffic();
@@ -71,10 +71,13 @@ RdmaAddress RdmaSession::address() const {
   return address;
 }
 
-Status RdmaSession::connect(TimePoint now, std::uint64_t peerId, const RdmaAddress& peer, const std::string& peerName) {
-  peerId_ = peerId;
+Status RdmaSession::connect(TimePoint now, const ChannelAddress& address) {
+  const auto decoded = decodeRdmaAddress(address.portAddress);
+  if (!decoded) return decoded.error();
+  const RdmaAddress& peer = decoded.value();
+  peerId_ = address.sessionId;
   peer_ = peer;
-  peerName_ = peerName;
+  peerName_ = address.description;
   eagerLimit_ = std::min<std::size_t>(device_.config.rdma.eagerBytes, peer.eagerBytes);
   if (peer.rails.size() != reads_.size()) {
     return Status(ErrorScope::kSession, ErrorCode::kConfiguration,
@@ -97,7 +100,7 @@ Status RdmaSession::connect(TimePoint now, std::uint64_t peerId, const RdmaAddre
   }
   state_ = ChannelState::kConnecting;
   connectDeadline_ = now + options_.connectTimeout;
-  return device_.control->connect(id_, peerId, peer.controlIp, peer.controlPort);
+  return device_.control->connect(id_, peerId_, peer.controlIp, peer.controlPort);
 }
 
 bool RdmaSession::hasQueuePair(std::uint32_t number) const {
@@ -114,12 +117,11 @@ Status RdmaSession::refusal() const {
 }
 
 Status RdmaSession::postSend(const SendRequest& request) {
-  if (closing_ || (state_ != ChannelState::kUnconnected && state_ != ChannelState::kConnecting &&
-                   state_ != ChannelState::kConnected)) {
+  if (state_ != ChannelState::kUnconnected && state_ != ChannelState::kConnecting &&
+      state_ != ChannelState::kConnected) {
     return refusal();
   }
   outgoing_.pushBack({request, {}, false});
-  device_.markDirty(*this);
   return {};
 }
 
@@ -142,20 +144,19 @@ void RdmaSession::onPeerReady() noexcept {
   if (state_ != ChannelState::kConnecting) return;
   connectDeadline_ = kNever;
   setState(ChannelState::kConnected);
-  device_.markDirty(*this);
+  markDirty();
 }
 
 void RdmaSession::onPeerGone(bool aborted, const std::string& cause) noexcept {
-  gone_ = true;
-  goneAborted_ = aborted;
-  goneCause_ = cause;
+  peerEnd_ = std::max(peerEnd_, PeerEnd::kGone);
+  peerEndError_ = {ErrorScope::kSession, aborted ? ErrorCode::kPeerClosed : ErrorCode::kPeerVanished, cause};
   // What its adapter had delivered before comes first: looked at when all completions have been.
-  device_.markDirty(*this);
+  markDirty();
 }
 
 bool RdmaSession::pump(TimePoint now, bool mayRead) {
   bool any = pumpEnd(now);
-  if (state_ == ChannelState::kConnected || (closing_ && frames_)) {
+  if (state_ == ChannelState::kConnected || (flushing() && frames_)) {
     any |= pumpDone();
     if (frames_) any |= pumpOutgoing();
     if (frames_) pumpCredit();
@@ -167,7 +168,8 @@ bool RdmaSession::pump(TimePoint now, bool mayRead) {
   return any;
 }
 
-TimePoint RdmaSession::deadline() const { return std::min(connectDeadline_, lingerUntil_); }
+// One that is finished may stay until its channel is gone, and has nothing to wait for.
+TimePoint RdmaSession::deadline() const { return finished() ? kNever : std::min(connectDeadline_, lingerUntil_); }
 
 // Time-outs, the peer's end, and our own. True if anything changed.
 bool RdmaSession::pumpEnd(TimePoint now) {
@@ -175,36 +177,31 @@ bool RdmaSession::pumpEnd(TimePoint now) {
     fail({ErrorScope::kSession, ErrorCode::kTimedOut, "the peer did not answer in time"});
     return true;
   }
-  if (gone_ && !goneHandled_) {
+  if (peerEnd_ == PeerEnd::kGone) {
     if (!device_.caughtUp()) {
-      device_.markDirty(*this);
+      markDirty();
       return false;
     }
-    goneHandled_ = true;
-    const bool open = state_ == ChannelState::kConnected || state_ == ChannelState::kConnecting;
-    if (open && !closing_) {
-      fail(goneAborted_ ? Error{ErrorScope::kSession, ErrorCode::kPeerClosed, goneCause_}
-                        : Error{ErrorScope::kSession, ErrorCode::kPeerVanished, goneCause_});
-    }
-    finished_ = finished_ || state_ == ChannelState::kClosed;
+    peerEnd_ = PeerEnd::kLost;
+    if (state_ == ChannelState::kConnected || state_ == ChannelState::kConnecting) fail(peerEndError_);
+    if (state_ == ChannelState::kClosed) ending_ = Ending::kFinished;
     return true;
   }
-  if (state_ == ChannelState::kClosed && !finished_ &&
-      (gone_ || now >= lingerUntil_ || (byeAcknowledged_ && byeReceived_))) {
-    finished_ = true;
+  const bool bothSaidBye = ending_ == Ending::kByeAcknowledged && peerEnd_ >= PeerEnd::kSaidBye;
+  if (state_ == ChannelState::kClosed && !finished() && (peerGone() || now >= lingerUntil_ || bothSaidBye)) {
+    ending_ = Ending::kFinished;
     return true;
   }
   return false;
 }
 
 void RdmaSession::onWorkFailed(WorkKind kind, ibv_wc_status status) {
-  device_.markDirty(*this);
+  markDirty();
   if (state_ == ChannelState::kClosed) {
-    byeAcknowledged_ = true;  // it never will be
-    finished_ = true;
+    ending_ = Ending::kFinished;  // our bye will never be acknowledged
     return;
   }
-  if (state_ != ChannelState::kConnected || gone_) return;
+  if (state_ != ChannelState::kConnected || peerGone()) return;
   const char* what = kind == WorkKind::kRead ? "RDMA READ" : "SEND";
   std::string message = fmt::format("RDMA device {}: a {} failed: {}", device_.rails[0]->rail().deviceName, what,
                                     device_.api.completionStatusName(status));
@@ -234,7 +231,7 @@ void RdmaSession::onWorkFailed(WorkKind kind, ibv_wc_status status) {
 }
 
 void RdmaSession::onReceiveFailed(ibv_wc_status status) {
-  if (state_ != ChannelState::kConnected || gone_ || status == IBV_WC_WR_FLUSH_ERR) return;
+  if (state_ != ChannelState::kConnected || peerGone() || status == IBV_WC_WR_FLUSH_ERR) return;
   fail({ErrorScope::kSession, ErrorCode::kPeerViolatedProtocol,
         fmt::format("RDMA device {}: what the peer sent could not be received: {}", device_.rails[0]->rail().deviceName,
                     device_.api.completionStatusName(status))});
@@ -251,27 +248,27 @@ void RdmaSession::setState(ChannelState state) {
 
 void RdmaSession::fail(Error error) {
   if (state_ == ChannelState::kFailed || state_ == ChannelState::kClosed) {
-    if (state_ == ChannelState::kClosed) finished_ = byeAcknowledged_ = true;
-    device_.markDirty(*this);
+    if (state_ == ChannelState::kClosed) ending_ = Ending::kFinished;
+    markDirty();
     return;
   }
   error_ = std::move(error);
   stopTraffic();
-  device_.control->close(id_, !gone_);
-  gone_ = goneHandled_ = true;
+  device_.control->close(id_, !peerGone());
+  peerEnd_ = PeerEnd::kLost;
   connectDeadline_ = kNever;
   outgoing_.clear();
   toConfirm_.clear();
   toRead_.clear();
   matcher_.clear();
   setState(ChannelState::kFailed);
-  device_.markDirty(*this);
+  markDirty();
 }
 
 // After it no adapter touches the user's memory.
 void RdmaSession::stopTraffic() {
   // Nothing of the peer is under way: it said goodbye, is gone and all completions were read, or was never connected.
-  const bool inGoodOrder = byeReceived_ || gone_ || peerId_ == 0;
+  const bool inGoodOrder = peerEnd_ != PeerEnd::kPresent || peerId_ == 0;
   if (frames_) {
     if (!inGoodOrder) {
       frames_->stop();
@@ -330,8 +327,8 @@ bool RdmaSession::lingerForLarge() {
 void RdmaSession::close(TimePoint now, bool abort) {
   observer_ = nullptr;
   if (state_ == ChannelState::kClosed) return;
-  const bool goodOrder = !abort && state_ == ChannelState::kConnected && !gone_;
-  leaving_ = true;
+  const bool goodOrder = !abort && state_ == ChannelState::kConnected && !peerGone();
+  ending_ = Ending::kLeaving;
   toRead_.clear();  // receives are forgotten; READs under way are waited for
   if (goodOrder && lingerForLarge() && state_ == ChannelState::kConnected) {
     releaseMemory();
@@ -343,18 +340,19 @@ void RdmaSession::close(TimePoint now, bool abort) {
       std::copy_n(send.request.data, send.request.length, send.owned.data.get());
       send.request.data = send.owned.data.get();
     }
-    closing_ = true;
+    ending_ = Ending::kFlushing;
     state_ = ChannelState::kClosed;
     lingerUntil_ = now + Duration(kLinger);
-    device_.markDirty(*this);
+    markDirty();
     return;
   }
-  if (!abort && state_ == ChannelState::kPeerClosed && !gone_) {
+  if (!abort && state_ == ChannelState::kPeerClosed && !peerGone()) {
     device_.control->close(id_, false);
+    ending_ = Ending::kLingering;
     state_ = ChannelState::kClosed;
     lingerUntil_ = now + Duration(kShortLinger);
     matcher_.clear();
-    device_.markDirty(*this);
+    markDirty();
     return;
   }
   stopTraffic();
@@ -362,8 +360,8 @@ void RdmaSession::close(TimePoint now, bool abort) {
   outgoing_.clear();
   device_.control->close(id_, state_ != ChannelState::kFailed && state_ != ChannelState::kPeerClosed);
   state_ = ChannelState::kClosed;
-  finished_ = true;
-  device_.markDirty(*this);
+  ending_ = Ending::kFinished;
+  markDirty();
 }
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::verbs

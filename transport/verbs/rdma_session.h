@@ -1,4 +1,4 @@
-// One channel's life over queue pairs, without the handle that its user holds (verbs_channel.cc).
+// One channel's life over queue pairs, without the handle that its user holds (transport/sessions).
 //
 //   frames queue pair, rail 0     SENDs into the shared receive queue, under credits: small messages whole, announcements of large
 //                                 ones, and that those have been read
@@ -9,6 +9,16 @@
 //              large, or the receiver's window is full: registered, announced; the receiver reads it when a receive matches, then
 //              says done: complete
 //   unconnected --connect--> connecting --peer says ready--> connected --> peer closed (bye) | failed | closed
+//
+// The end has two sides. Ours, once close() was called:
+//
+//   NONE --close--> LEAVING --large messages are read--> FLUSHING --> BYE SENT --its completion--> BYE ACKNOWLEDGED
+//                      |                                     |           |                               |
+//                      +--the peer closed first--> LINGERING |           |                               | peer's bye
+//                      |                               |     |           |                               v
+//                      +--abort, failed, not in time---+-----+-----------+-- gone, failed, linger --> FINISHED
+//
+// The peer's, which only grows: PRESENT, SAID BYE, GONE (what had come before is still to be looked at), LOST (looked at).
 //
 // Thread: every method needs the progress engine's exclusive access.
 #pragma once
@@ -23,37 +33,35 @@
 #include "transport/base/buffer_pool.h"
 #include "transport/base/flat_map.h"
 #include "transport/base/ring_queue.h"
-#include "transport/io/message_channel.h"
+#include "transport/matching/message_matcher.h"
+#include "transport/sessions/channel_session.h"
 #include "transport/verbs/control_plane.h"
-#include "transport/verbs/message_matcher.h"
 #include "transport/verbs/rail_queues.h"
 #include "transport/verbs/rdma_address.h"
 #include "transport/verbs/rdma_device.h"
 #include "transport/verbs/rdma_frame.h"
 #include "transport/verbs/work_id.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::verbs {
 
-class RdmaSession final : private ControlObserver {
+class RdmaSession final : public ChannelSession, private ControlObserver {
  public:
   // `index`: never used again in this transport; `id`: random, exchanged through the rendezvous store.
-  RdmaSession(RdmaDevice& device, std::uint32_t index, std::uint64_t id, const ChannelOptions& options,
-              ChannelObserver* observer);
+  RdmaSession(RdmaDevice& device, DirtyList& dirtyList, std::uint32_t index, std::uint64_t id,
+              const ChannelOptions& options, ChannelObserver* observer);
   ~RdmaSession() override;
-  RdmaSession(const RdmaSession&) = delete;
-  RdmaSession& operator=(const RdmaSession&) = delete;
 
   // Queue pairs, credits. Errors: the device's limits.
   Status open();
   RdmaAddress address() const;
-  Status connect(TimePoint now, std::uint64_t peerId, const RdmaAddress& peer, const std::string& peerName);
 
-  Status postSend(const SendRequest& request);
-  Status postReceive(const ReceiveRequest& request);
-  bool cancelSend(OperationToken token);
-  bool cancelReceive(OperationToken token);
-  // As MessageChannel::close. The observer is never called again.
-  void close(TimePoint now, bool abort);
+  Status connect(TimePoint now, const ChannelAddress& address) override;
+  Status postSend(const SendRequest& request) override;
+  Status postReceive(const ReceiveRequest& request) override;
+  bool cancelSend(OperationToken token) override;
+  bool cancelReceive(OperationToken token) override;
+  std::optional<TimePoint> oldestUnmatched(MessageKey key) const override { return matcher_.unmatchedSince(key); }
+  void close(TimePoint now, bool abort) override;
   // Everything pending is forgotten and the observer told. Not after close().
   void fail(Error error);
 
@@ -68,26 +76,31 @@ class RdmaSession final : private ControlObserver {
   bool pump(TimePoint now, bool mayRead);
   // Has READs to post.
   bool wantsToRead() const { return state_ == ChannelState::kConnected && !toRead_.empty(); }
-  TimePoint deadline() const;
+  TimePoint deadline() const override;
 
-  ChannelState state() const { return state_; }
-  const Error& error() const { return error_; }
-  const std::string& peerName() const { return peerName_; }
-  ChannelCounters counters() const { return counters_; }
-  const ChannelOptions& options() const { return options_; }
-  std::uint32_t index() const { return index_; }
-  std::uint64_t id() const { return id_; }
+  ChannelState state() const override { return state_; }
+  const Error& error() const override { return error_; }
+  ChannelCounters counters() const override { return counters_; }
+  std::uint32_t index() const { return static_cast<std::uint32_t>(number()); }
+  std::uint32_t key() const { return index(); }
   // Of the frames queue pair; 0 when it is gone.
   std::uint32_t queuePairNumber() const { return frames_ ? frames_->number() : 0; }
   bool hasQueuePair(std::uint32_t number) const;
-  // All that peers should get before the process ends has been acknowledged.
-  bool drained() const { return !closing_ || byeAcknowledged_ || gone_; }
-  // Closed, and nothing is left to do.
-  bool finished() const { return finished_; }
-
-  bool dirty = false;  // in the transport's list
+  bool drained() const override { return (ending_ != Ending::kFlushing && ending_ != Ending::kByeSent) || peerGone(); }
+  bool finished() const override { return ending_ == Ending::kFinished; }
 
  private:
+  enum class Ending : std::uint8_t {
+    kNone,
+    kLeaving,   // close() waits for large messages; small ones wait for the window
+    kFlushing,  // what was posted goes out from copies
+    kByeSent,
+    kByeAcknowledged,
+    kLingering,  // the peer said bye before us: its adapter may still have to hear that we heard
+    kFinished,
+  };
+  enum class PeerEnd : std::uint8_t { kPresent, kSaidBye, kGone, kLost };
+
   struct PendingSend {
     SendRequest request;
     PooledBuffer owned;  // after close(): the copy that `request` points to
@@ -101,13 +114,12 @@ class RdmaSession final : private ControlObserver {
   // A message that was announced, or that came before its receive.
   struct Incoming {
     bool announced = false;
-    std::uint64_t id = 0, length = 0, remoteOffset = 0, address = 0;
+    std::uint64_t id = 0, address = 0;
     std::array<std::uint32_t, kMaxRails> remoteKeys{};
     PooledBuffer staged;          // not announced: the payload
     std::uint64_t requested = 0;  // bytes for which READs were posted
     std::uint32_t underWay = 0;   // READs posted and not complete
     const Registration* registration = nullptr;
-    std::byte* destination = nullptr;
   };
   using Matcher = MessageMatcher<Incoming>;
   struct ReadUnderWay {
@@ -143,18 +155,20 @@ class RdmaSession final : private ControlObserver {
   void onAnnounce(const RdmaFrame& frame);
   void onBye();
   void begin(SlotIndex slot);
-  static std::byte* destinationOf(const Matcher::Message& message);
   void deliver(SlotIndex slot, std::span<const std::byte> payload);
   bool fits(const Matcher::Message& message);
   bool pumpReads();
   bool postRead(SlotIndex slot, std::size_t rail);
-  std::size_t chunkOf(const Incoming& incoming) const;
+  std::size_t chunkOf(const Matcher::Message& message) const;
   void onRead(ReadsRail& rail);
   void finishRead(SlotIndex slot);
   void awaitLanding(const std::vector<SlotIndex>& slots);
   void complete(SlotIndex slot);
   void consumed(std::uint64_t length);
 
+  // Closed, and still sending.
+  bool flushing() const { return ending_ >= Ending::kFlushing && ending_ <= Ending::kByeAcknowledged; }
+  bool peerGone() const { return peerEnd_ >= PeerEnd::kGone; }
   Status refusal() const;
   void violation(const char* what);
   bool pumpEnd(TimePoint now);
@@ -164,13 +178,8 @@ class RdmaSession final : private ControlObserver {
   bool lingerForLarge();
 
   RdmaDevice& device_;
-  const std::uint32_t index_;
-  const std::uint64_t id_;
-  const ChannelOptions options_;
-  ChannelObserver* observer_;
   ChannelState state_ = ChannelState::kUnconnected;
   Error error_;
-  std::string peerName_;
   std::uint64_t peerId_ = 0;
   RdmaAddress peer_;
   TimePoint connectDeadline_ = kNever, lingerUntil_ = kNever;
@@ -207,12 +216,11 @@ class RdmaSession final : private ControlObserver {
   std::uint64_t windowReceived_ = 0, windowConsumed_ = 0, toldWindow_ = 0;
 
   // The end
-  bool gone_ = false, goneHandled_ = false, goneAborted_ = false;
-  std::string goneCause_;
-  bool leaving_ = false;  // close() was called; from then on small messages wait for the window
-  bool closing_ = false, byeSent_ = false, byeAcknowledged_ = false, byeReceived_ = false, finished_ = false;
-  std::uint32_t byeNumber_ = 0;
+  Ending ending_ = Ending::kNone;
+  PeerEnd peerEnd_ = PeerEnd::kPresent;
+  Error peerEndError_;           // once the peer is gone
+  std::uint32_t byeNumber_ = 0;  // the frame that is our bye
   ChannelCounters counters_;
 };
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::verbs

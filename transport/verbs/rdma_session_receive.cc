@@ -3,10 +3,10 @@
 #include <cstring>
 #include <utility>
 
-#include "transport/core/receive_fit.h"
+#include "transport/progress/progress_engine.h"
 #include "transport/verbs/rdma_session.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::verbs {
 namespace {
 
 // A READ is not cut finer than this for the sake of several rails.
@@ -35,16 +35,16 @@ void RdmaSession::onFrame(std::span<const std::byte> bytes) {
     violation("it sent a frame of another session");
     return;
   }
-  device_.markDirty(*this);
+  markDirty();
   takeReturned(frame);
   if (state_ == ChannelState::kConnecting) onPeerReady();  // its word on the control connection is still on its way
-  if (state_ != ChannelState::kConnected && !closing_) return;
+  if (state_ != ChannelState::kConnected && !flushing()) return;
   switch (frame.type) {
     case FrameType::kEager:
-      if (!closing_) onEager(frame, decoded->payload);
+      if (!flushing()) onEager(frame, decoded->payload);
       break;
     case FrameType::kAnnounce:
-      if (!closing_) onAnnounce(frame);
+      if (!flushing()) onAnnounce(frame);
       break;
     case FrameType::kDone:
       onDone(frame.id);
@@ -60,9 +60,7 @@ void RdmaSession::onFrame(std::span<const std::byte> bytes) {
 void RdmaSession::consumed(std::uint64_t length) { windowConsumed_ += windowCharge(length); }
 
 bool RdmaSession::fits(const Matcher::Message& message) {
-  const ReceiveRequest& receive = message.receive;
-  std::string problem =
-      misfit(message.key, receive.capacity, receive.persistent, message.body.length, message.body.remoteOffset);
+  std::string problem = message.misfit();
   if (problem.empty()) return true;
   fail({ErrorScope::kSession, ErrorCode::kMessageTooLong, std::move(problem)});
   return false;
@@ -76,8 +74,8 @@ void RdmaSession::onEager(const RdmaFrame& frame, std::span<const std::byte> pay
   }
   const SlotIndex slot = matcher_.arrive(frame.key);
   Matcher::Message& message = matcher_[slot];
-  message.body.length = payload.size();
-  message.body.remoteOffset = frame.remoteOffset;
+  message.length = payload.size();
+  message.remoteOffset = frame.remoteOffset;
   if (message.matched) {
     deliver(slot, payload);
     return;
@@ -87,6 +85,7 @@ void RdmaSession::onEager(const RdmaFrame& frame, std::span<const std::byte> pay
     std::memcpy(message.body.staged.data.get(), payload.data(), payload.size());
   }
   ++counters_.stagedReceives;
+  message.arrived = monotonicNow();
   if (observer_ != nullptr) observer_->onMessageAnnounced(frame.key, payload.size());
 }
 
@@ -100,50 +99,46 @@ void RdmaSession::onAnnounce(const RdmaFrame& frame) {
   Incoming& body = message.body;
   body.announced = true;
   body.id = frame.id;
-  body.length = frame.length;
-  body.remoteOffset = frame.remoteOffset;
+  message.length = frame.length;
+  message.remoteOffset = frame.remoteOffset;
   body.address = frame.address;
   body.remoteKeys = frame.remoteKeys;
   if (message.matched) {
     begin(slot);
-  } else if (observer_ != nullptr) {
-    observer_->onMessageAnnounced(frame.key, static_cast<std::size_t>(frame.length));
+    return;
   }
+  message.arrived = monotonicNow();
+  if (observer_ != nullptr) observer_->onMessageAnnounced(frame.key, static_cast<std::size_t>(frame.length));
 }
 
 Status RdmaSession::postReceive(const ReceiveRequest& request) {
-  const bool closedButHere = state_ == ChannelState::kPeerClosed && matcher_.hasUnmatched(request.key);
-  if ((state_ != ChannelState::kConnected && state_ != ChannelState::kUnconnected &&
-       state_ != ChannelState::kConnecting && !closedButHere) ||
-      closing_) {
+  const bool closedButHere = state_ == ChannelState::kPeerClosed && matcher_.oldestUnmatched(request.key) != nullptr;
+  if (state_ != ChannelState::kConnected && state_ != ChannelState::kUnconnected &&
+      state_ != ChannelState::kConnecting && !closedButHere) {
     return refusal();
   }
   while (const auto slot = matcher_.post(request)) {
-    if (Incoming& body = matcher_[*slot].body; body.announced) {
+    if (Matcher::Message& message = matcher_[*slot]; message.body.announced) {
       begin(*slot);
     } else {
-      PooledBuffer staged = std::move(body.staged);
-      deliver(*slot, {staged.data.get(), static_cast<std::size_t>(body.length)});
+      PooledBuffer staged = std::move(message.body.staged);
+      deliver(*slot, {staged.data.get(), static_cast<std::size_t>(message.length)});
       device_.staging.give(std::move(staged));
     }
     if (state_ == ChannelState::kFailed) return Status(error_);
     if (!request.persistent) break;
-    if (state_ == ChannelState::kPeerClosed && !matcher_.hasUnmatched(request.key)) break;  // nothing more will come
+    // Nothing more will come.
+    if (state_ == ChannelState::kPeerClosed && matcher_.oldestUnmatched(request.key) == nullptr) break;
   }
-  device_.markDirty(*this);
+  markDirty();
   return {};
-}
-
-// Where a message goes; valid once fits() said that it does.
-std::byte* RdmaSession::destinationOf(const Matcher::Message& message) {
-  return message.receive.data + (message.receive.persistent ? message.body.remoteOffset : 0);
 }
 
 // A small message has met its receive.
 void RdmaSession::deliver(SlotIndex slot, std::span<const std::byte> payload) {
   const Matcher::Message& message = matcher_[slot];
   if (!fits(message)) return;
-  if (!payload.empty()) std::memcpy(destinationOf(message), payload.data(), payload.size());
+  if (!payload.empty()) std::memcpy(message.destination(), payload.data(), payload.size());
   consumed(payload.size());
   complete(slot);
 }
@@ -153,13 +148,12 @@ void RdmaSession::begin(SlotIndex slot) {
   Matcher::Message& message = matcher_[slot];
   if (!fits(message)) return;
   Incoming& body = message.body;
-  if (body.length == 0) {
+  if (message.length == 0) {
     toConfirm_.pushBack(body.id);
     complete(slot);
     return;
   }
-  body.destination = destinationOf(message);
-  auto registration = device_.registrations->acquire(body.destination, static_cast<std::size_t>(body.length),
+  auto registration = device_.registrations->acquire(message.destination(), static_cast<std::size_t>(message.length),
                                                      RegistrationUse::kLocalWrite);
   if (!registration) {
     fail({ErrorScope::kSession, registration.error().code, registration.error().message});
@@ -169,17 +163,17 @@ void RdmaSession::begin(SlotIndex slot) {
   toRead_.pushBack(slot);
 }
 
-std::size_t RdmaSession::chunkOf(const Incoming& incoming) const {
+std::size_t RdmaSession::chunkOf(const Matcher::Message& message) const {
   const RdmaConfig& config = device_.config.rdma;
   // Two at a time at the least: while one arrives the next one has been asked for.
   std::size_t chunk = std::min({config.chunkBytes, std::max<std::size_t>(config.readBytes / 2, 1),
                                 std::size_t{device_.rails[0]->rail().attributes.max_msg_sz}});
   if (reads_.size() > 1) {
-    const auto share = static_cast<std::size_t>((incoming.length + reads_.size() - 1) / reads_.size());
+    const auto share = static_cast<std::size_t>((message.length + reads_.size() - 1) / reads_.size());
     const std::size_t stripe = (share + kStripeAlignment - 1) / kStripeAlignment * kStripeAlignment;
     chunk = std::min(chunk, std::max(stripe, kMinStripe));
   }
-  return static_cast<std::size_t>(std::min<std::uint64_t>(chunk, incoming.length - incoming.requested));
+  return static_cast<std::size_t>(std::min<std::uint64_t>(chunk, message.length - message.body.requested));
 }
 
 bool RdmaSession::pumpReads() {
@@ -190,12 +184,12 @@ bool RdmaSession::pumpReads() {
     });
     if (freest->underWay.size() >= freest->pair->readDepth()) break;
     const SlotIndex slot = toRead_.front();
-    if (readBytesUnderWay_ > 0 && readBytesUnderWay_ + chunkOf(matcher_[slot].body) > device_.config.rdma.readBytes) {
+    if (readBytesUnderWay_ > 0 && readBytesUnderWay_ + chunkOf(matcher_[slot]) > device_.config.rdma.readBytes) {
       break;
     }
     if (!postRead(slot, static_cast<std::size_t>(freest - reads_.begin()))) return true;
-    const Incoming& body = matcher_[slot].body;
-    if (body.requested == body.length) (void)toRead_.popFront();
+    const Matcher::Message& message = matcher_[slot];
+    if (message.body.requested == message.length) (void)toRead_.popFront();
     any = true;
   }
   return any;
@@ -203,13 +197,14 @@ bool RdmaSession::pumpReads() {
 
 // False: the session has failed.
 bool RdmaSession::postRead(SlotIndex slot, std::size_t rail) {
+  const Matcher::Message& message = matcher_[slot];
   Incoming& body = matcher_[slot].body;
-  const std::size_t bytes = chunkOf(body);
-  ibv_sge piece{reinterpret_cast<std::uintptr_t>(body.destination) + body.requested, static_cast<std::uint32_t>(bytes),
-                body.registration->regions[rail]->lkey};
+  const std::size_t bytes = chunkOf(message);
+  ibv_sge piece{reinterpret_cast<std::uintptr_t>(message.destination()) + body.requested,
+                static_cast<std::uint32_t>(bytes), body.registration->regions[rail]->lkey};
   ibv_send_wr work{};
   work.opcode = IBV_WR_RDMA_READ;
-  work.wr_id = sendWorkId(index_, WorkKind::kRead, static_cast<std::uint32_t>(rail));
+  work.wr_id = sendWorkId(index(), WorkKind::kRead, static_cast<std::uint32_t>(rail));
   work.sg_list = &piece;
   work.num_sge = 1;
   work.send_flags = IBV_SEND_SIGNALED;
@@ -234,23 +229,25 @@ void RdmaSession::onRead(ReadsRail& rail) {
 }
 
 void RdmaSession::finishRead(SlotIndex slot) {
-  device_.markDirty(*this);
+  markDirty();
+  const std::uint64_t length = matcher_[slot].length;
   Incoming& body = matcher_[slot].body;
   --body.underWay;
-  if (body.underWay > 0 || body.requested < body.length) return;
+  if (body.underWay > 0 || body.requested < length) return;
   device_.registrations->release(std::exchange(body.registration, nullptr));
-  counters_.wireBytesReceived += body.length;
+  counters_.wireBytesReceived += length;
   toConfirm_.pushBack(body.id);
   complete(slot);
 }
 
 void RdmaSession::complete(SlotIndex slot) {
   matcher_.complete(slot, [this](const Matcher::Message& message) {
+    if (message.orphaned) return;
     ++counters_.messagesReceived;
-    counters_.payloadBytesReceived += message.body.length;
+    counters_.payloadBytesReceived += message.length;
     if (observer_ != nullptr) {
       device_.completedSome = true;
-      observer_->onReceiveComplete(message.receive.token, static_cast<std::size_t>(message.body.length));
+      observer_->onReceiveComplete(message.receive.token, static_cast<std::size_t>(message.length));
     }
   });
 }
@@ -269,7 +266,7 @@ bool RdmaSession::cancelReceive(OperationToken token) {
   for (const SlotIndex slot : active) {
     Incoming& body = matcher_[slot].body;
     if (!body.announced || matcher_[slot].complete) continue;
-    body.length = body.requested;
+    matcher_[slot].length = body.requested;
     if (body.underWay > 0) {
       landing.push_back(slot);
       continue;
@@ -301,8 +298,8 @@ void RdmaSession::awaitLanding(const std::vector<SlotIndex>& slots) {
 }
 
 void RdmaSession::onBye() {
-  byeReceived_ = true;
-  if (closing_ || state_ != ChannelState::kConnected) return;
+  peerEnd_ = std::max(peerEnd_, PeerEnd::kSaidBye);
+  if (state_ != ChannelState::kConnected) return;
   // What has arrived whole can still be received; READs would fail, and must not land after this.
   for (ReadsRail& rail : reads_) rail.pair.reset();
   releaseMemory();
@@ -311,4 +308,4 @@ void RdmaSession::onBye() {
   setState(ChannelState::kPeerClosed);
 }
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::verbs

@@ -6,7 +6,7 @@
 #include "transport/base/check.h"
 #include "transport/verbs/rdma_session.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::verbs {
 namespace {
 
 // Every so many frames one is signalled: its completion tells of those before it.
@@ -38,7 +38,7 @@ bool RdmaSession::pumpOutgoing() {
     const std::size_t length = outgoing_.front().request.length;
     const bool small = length <= eagerLimit_;
     // What is sent after the close is a copy, which does not live long enough to be read.
-    if (small && leaving_ && !fitsWindow(length)) break;
+    if (small && ending_ != Ending::kNone && !fitsWindow(length)) break;
     if (small && fitsWindow(length)) {
       // Out of the queue first: its completion may post the next.
       const PendingSend send = outgoing_.popFront();
@@ -49,7 +49,7 @@ bool RdmaSession::pumpOutgoing() {
       (void)outgoing_.popFront();
     }
     any = true;
-    if (state_ != ChannelState::kConnected && !closing_) break;
+    if (state_ != ChannelState::kConnected && !flushing()) break;
   }
   return any;
 }
@@ -120,8 +120,9 @@ void RdmaSession::pumpCredit() {
 }
 
 void RdmaSession::pumpBye() {
-  if (!closing_ || byeSent_ || !outgoing_.empty() || !toConfirm_.empty() || !haveCredit(/*forData=*/true)) return;
-  byeSent_ = true;
+  if (ending_ != Ending::kFlushing || !outgoing_.empty() || !toConfirm_.empty()) return;
+  if (!haveCredit(/*forData=*/true)) return;
+  ending_ = Ending::kByeSent;
   byeNumber_ = framesSent_;
   RdmaFrame frame;
   frame.type = FrameType::kBye;
@@ -150,7 +151,7 @@ bool RdmaSession::pushFrame(RdmaFrame frame, std::span<const std::byte> payload)
            device_.frames->localKey(slot.value())};
   work = {};
   work.opcode = IBV_WR_SEND;
-  work.wr_id = sendWorkId(index_, WorkKind::kFrame, framesSent_);
+  work.wr_id = sendWorkId(index(), WorkKind::kFrame, framesSent_);
   work.sg_list = &piece;
   work.num_sge = 1;
   if (framesSent_ - lastSignalled_ >= std::min(kSignalEvery, sendDepth_ / 2) || frame.type == FrameType::kBye) {
@@ -197,8 +198,8 @@ void RdmaSession::onSent(WorkKind kind, std::uint32_t number) {
     if (slot != kNoSlot) device_.frames->give(slot);
     if (((sentFrames_++) & kWorkNumberMask) == number) break;
   }
-  if (byeSent_ && sentFrames_ == byeNumber_ + 1) byeAcknowledged_ = true;
-  device_.markDirty(*this);
+  if (ending_ == Ending::kByeSent && sentFrames_ == byeNumber_ + 1) ending_ = Ending::kByeAcknowledged;
+  markDirty();
 }
 
 // What every frame carries.
@@ -229,4 +230,4 @@ void RdmaSession::onDone(std::uint64_t id) {
   if (observer_ != nullptr) observer_->onSendComplete(done.token);
 }
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::verbs

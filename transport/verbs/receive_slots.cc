@@ -8,7 +8,7 @@
 
 #include "transport/verbs/work_id.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::verbs {
 namespace {
 
 // Enough for 500 channels of 64 credits; a device may allow less.
@@ -98,4 +98,4 @@ Status ReceiveSlots::flush() {
   return {};
 }
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::verbs

@@ -14,7 +14,7 @@
 #include "transport/verbs/rail_queues.h"
 #include "transport/verbs/registered_slots.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::verbs {
 
 class ReceiveSlots {
  public:
@@ -60,4 +60,4 @@ class ReceiveSlots {
   unsigned pendingCount_ = 0;
 };
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::verbs

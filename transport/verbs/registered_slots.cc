@@ -8,7 +8,7 @@
 
 #include "transport/verbs/memory_limit.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::verbs {
 namespace {
 
 constexpr std::size_t kCacheLine = 64;
@@ -54,4 +54,4 @@ Status RegisteredSlots::grow() {
   return {};
 }
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::verbs

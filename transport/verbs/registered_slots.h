@@ -13,7 +13,7 @@
 #include "transport/base/status.h"
 #include "transport/verbs/verbs_api.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::verbs {
 
 class RegisteredSlots {
  public:
@@ -49,4 +49,4 @@ class RegisteredSlots {
   std::vector<std::uint32_t> free_;
 };
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::verbs

@@ -18,7 +18,7 @@
 #include "transport/base/check.h"
 #include "transport/verbs/memory_limit.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::verbs {
 namespace {
 
 constexpr int kReadAndWrite = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ;
@@ -362,4 +362,4 @@ const RegistrationCounters& RegistrationCache::counters() const { return impl_->
 bool RegistrationCache::watching() const { return impl_->whyNotWatching().empty(); }
 const std::string& RegistrationCache::whyNotWatching() const { return impl_->whyNotWatching(); }
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::verbs

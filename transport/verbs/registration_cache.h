@@ -23,7 +23,7 @@
 #include "transport/verbs/unmap_monitor.h"
 #include "transport/verbs/verbs_api.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::verbs {
 
 struct Registration {
   std::byte* begin = nullptr;  // whole pages, around what was asked for
@@ -79,4 +79,4 @@ class RegistrationCache {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::verbs

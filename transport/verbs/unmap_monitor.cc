@@ -24,7 +24,7 @@
 #define UFFD_USER_MODE_ONLY 1  // Linux 5.11; older headers lack it
 #endif
 
-namespace gloo_bypass {
+namespace gloo_bypass::verbs {
 namespace {
 
 // Ranges that are remembered for a monitor that does not ask; beyond that it hears that everything may be unmapped.
@@ -265,4 +265,4 @@ Result<std::unique_ptr<UnmapMonitor>> UnmapMonitor::make() {
   return std::unique_ptr<UnmapMonitor>(std::make_unique<UserfaultMonitor>(std::move(watcher).value()));
 }
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::verbs

@@ -20,7 +20,7 @@
 
 #include "transport/base/status.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::verbs {
 
 class UnmapMonitor {
  public:
@@ -46,4 +46,4 @@ class UnmapMonitor {
   virtual bool anyUnmapped() const = 0;
 };
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::verbs

@@ -20,7 +20,7 @@
 #undef ibv_query_port
 #undef ibv_reg_mr
 
-namespace gloo_bypass {
+namespace gloo_bypass::verbs {
 
 struct VerbsApi {
   decltype(&::ibv_fork_init) forkInit = nullptr;
@@ -62,4 +62,4 @@ struct VerbsApi {
 // Errors: kUnavailable, naming the library or the symbol that is missing and the package that has it.
 Result<const VerbsApi*> systemVerbs();
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::verbs

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <utility>
 
-namespace gloo_bypass {
+namespace gloo_bypass::verbs {
 namespace {
 
 Error unavailable(std::string message) {
@@ -101,4 +101,4 @@ Result<const VerbsApi*> systemVerbs() {
   return &loaded.value();
 }
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::verbs

@@ -13,19 +13,14 @@
 #include <cstring>
 #include <utility>
 
-#include "transport/core/channel_counters.h"
-#include "transport/io/channel_counters.h"
-#include "transport/io/json_text.h"
-#include "transport/verbs/verbs_channel.h"
+#include "transport/channel/channel_counters.h"
 #include "transport/verbs/verbs_transport_impl.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::verbs {
 namespace {
 
 // How often the control connections, the device's events and unmapped memory are looked at.
 constexpr auto kTickInterval = std::chrono::milliseconds(1);
-// At the end of the process: how long to wait until peers have what was sent.
-constexpr auto kDrainTime = std::chrono::seconds(3);
 
 Error systemError(const char* what) {
   return {ErrorScope::kDevice, ErrorCode::kUnavailable, fmt::format("{}: {}", what, std::strerror(errno))};
@@ -92,31 +87,7 @@ Status VerbsTransport::watch(int fd) {
 }
 
 VerbsTransport::~VerbsTransport() {
-  if (engine_ != nullptr) waitUntilDrained();
-  engine_.reset();
-  // Before the queues that they stand on.
-  byQueuePair_.clear();
-  sessions_.clear();
-  control.reset();
-  registrations.reset();
-  frames.reset();
-  receives.reset();
-  rails.clear();
-}
-
-void VerbsTransport::closeAll() {
-  engine_->exclusive([this] {
-    const TimePoint now = monotonicNow();
-    for (auto& [index, session] : sessions_) session->close(now, false);
-  });
-  waitUntilDrained();
-}
-
-void VerbsTransport::waitUntilDrained() {
-  const auto drained = [this] {
-    return std::all_of(sessions_.begin(), sessions_.end(), [](const auto& item) { return item.second->drained(); });
-  };
-  (void)engine_->waitUntil(drained, monotonicNow() + Duration(kDrainTime));
+  if (engine_ != nullptr) sessions_.waitUntilDrained(*engine_);
 }
 
 Result<std::unique_ptr<MessageChannel>> VerbsTransport::openChannel(const ChannelOptions& options,
@@ -124,14 +95,13 @@ Result<std::unique_ptr<MessageChannel>> VerbsTransport::openChannel(const Channe
   if (nextIndex_ == kMaxSessionIndex) {
     return Status(ErrorScope::kDevice, ErrorCode::kExhausted, "this process has made too many RDMA connections");
   }
-  std::uint64_t id = 0;
-  while (id == 0) id = (static_cast<std::uint64_t>(random_()) << 32) | random_();
-  auto session = std::make_unique<RdmaSession>(static_cast<RdmaDevice&>(*this), nextIndex_, id, options, observer);
-  if (Status status = session->open(); !status) return status;
-  RdmaSession& reference = *session;
-  byQueuePair_[session->queuePairNumber()] = session.get();
-  sessions_.emplace(nextIndex_++, std::move(session));
-  return makeVerbsChannel(*this, reference);
+  auto made = std::make_unique<RdmaSession>(static_cast<RdmaDevice&>(*this), sessions_.dirtyList(), nextIndex_,
+                                            sessions_.drawId(), options, observer);
+  if (Status status = made->open(); !status) return status;
+  ++nextIndex_;
+  RdmaSession& session = sessions_.add(std::move(made));
+  byQueuePair_[session.queuePairNumber()] = &session;
+  return makeChannelHandle(session, encodeRdmaAddress(session.address()));
 }
 
 // Pollable ----------------------------------------------------------------------------------------------------------
@@ -146,18 +116,18 @@ bool VerbsTransport::poll(TimePoint now) noexcept {
   }
   completedSome = false;
   progressed |= handleCompletions();
-  if (now >= nextDeadline_) fireTimers(now);
-  if (!dirty_.empty() && pumpDirty(now, waiterDrives_ && !completedSome)) {
+  sessions_.fireTimers(now);
+  if (sessions_.anyDirty() && pumpDirty(now, waiterDrives_ && !completedSome)) {
     progressed = true;
     // A device in software has carried out by now what was posted, perhaps for milliseconds: who waits for it need not go round once more.
-    if (inSoftware_ && handleCompletions() && !dirty_.empty()) (void)pumpDirty(monotonicNow(), false);
+    if (inSoftware_ && handleCompletions() && sessions_.anyDirty()) (void)pumpDirty(monotonicNow(), false);
   }
   (void)receives->flush();
   return progressed;
 }
 
 void VerbsTransport::flush(TimePoint now) noexcept {
-  if (!dirty_.empty()) (void)pumpDirty(now, false);
+  if (sessions_.anyDirty()) (void)pumpDirty(now, false);
 }
 
 void VerbsTransport::armWakeup() noexcept {
@@ -203,7 +173,7 @@ void VerbsTransport::handleEvents() {
 // Failing tells observers, which may open channels: not while going through the map itself.
 std::vector<RdmaSession*> VerbsTransport::allSessions() const {
   std::vector<RdmaSession*> all;
-  for (const auto& [index, session] : sessions_) all.push_back(session.get());
+  for (const auto& [index, session] : sessions_.all()) all.push_back(session.get());
   return all;
 }
 
@@ -215,10 +185,10 @@ void VerbsTransport::failAll(const std::string& cause) {
 
 // The queue pair, and the event's pointer to it, are gone afterwards.
 void VerbsTransport::failOwnerOf(std::uint32_t queuePair, const std::string& cause) {
-  const auto owner = std::find_if(sessions_.begin(), sessions_.end(),
-                                  [&](const auto& item) { return item.second->hasQueuePair(queuePair); });
-  if (owner == sessions_.end()) return;
-  owner->second->fail({ErrorScope::kSession, ErrorCode::kPeerViolatedProtocol, cause});
+  for (RdmaSession* session : allSessions()) {
+    if (!session->hasQueuePair(queuePair)) continue;
+    session->fail({ErrorScope::kSession, ErrorCode::kPeerViolatedProtocol, cause});
+  }
 }
 
 void VerbsTransport::handleEvent(RailQueues& queues, const ibv_async_event& event) {
@@ -246,49 +216,45 @@ void VerbsTransport::handleEvent(RailQueues& queues, const ibv_async_event& even
 
 // Counters ----------------------------------------------------------------------------------------------------------
 
-nlohmann::json VerbsTransport::portJson() const {
+std::vector<PortFigure> VerbsTransport::portFigures() const {
   const RegistrationCounters& r = registrations->counters();
-  return {{"description", description_},
-          {"rails", rails.size()},
-          {"active_mtu_bytes", 128u << rails[0]->rail().attributes.active_mtu},
-          {"slot_bytes_registered", receives->registeredBytes() + frames->registeredBytes()},
-          {"memory_registrations", r.registrations},
-          {"registration_hits", r.hits},
-          {"registration_misses", r.misses},
-          {"registrations_not_kept", r.uncached},
-          {"registration_invalidations", r.invalidations},
-          {"registration_evictions", r.evictions},
-          {"pinned_bytes", r.pinnedBytes},
-          {"peak_pinned_bytes", r.peakPinnedBytes},
-          {"stray_completions", strayCompletions_},
-          {"port_downs", portDowns_},
-          {"refused_control_connections", control->refusedConnections()}};
+  return {
+      {"rails", "rdma_rails", "Verbs devices in use", rails.size()},
+      {"active_mtu_bytes", "rdma_mtu_bytes", "MTU of the first device's port",
+       128u << rails[0]->rail().attributes.active_mtu},
+      {"slot_bytes_registered", "rdma_slots_bytes", "Registered memory for small messages",
+       receives->registeredBytes() + frames->registeredBytes()},
+      {"memory_registrations", "rdma_memory_registrations_total", "Registrations of memory", r.registrations},
+      {"registration_hits", "rdma_registration_hits_total", "Registrations found in the cache", r.hits},
+      {"registration_misses", "rdma_registration_misses_total", "Registrations not found in the cache", r.misses},
+      {"registrations_not_kept", "rdma_registrations_not_kept_total", "Registrations that could not be cached",
+       r.uncached},
+      {"registration_invalidations", "rdma_registration_invalidations_total", "Cached registrations dropped: unmapped",
+       r.invalidations},
+      {"registration_evictions", "rdma_registration_evictions_total", "Cached registrations dropped for room",
+       r.evictions},
+      {"pinned_bytes", "rdma_pinned_bytes", "Memory pinned by registrations", r.pinnedBytes},
+      {"peak_pinned_bytes", "rdma_peak_pinned_bytes", "Most memory that registrations have pinned", r.peakPinnedBytes},
+      {"stray_completions", "rdma_stray_completions_total", "Completions of queue pairs that are gone",
+       strayCompletions_},
+      {"port_downs", "rdma_port_downs_total", "Times a device's port went down", portDowns_},
+      {"refused_control_connections", "rdma_refused_control_connections_total", "Control connections refused",
+       control->refusedConnections()}};
 }
 
-std::string VerbsTransport::countersJson() const {
-  ChannelCounters sum = closedCounters_;
-  nlohmann::json peers = nlohmann::json::array();
-  for (const auto& [index, session] : sessions_) {
-    const ChannelCounters c = session->counters();
-    sum += c;
-    nlohmann::json peer = toJson(c);
-    peer["channel"] = index;
-    peer["peer"] = session->peerName();
-    peer["local_rank"] = session->options().localRank;
-    peer["peer_rank"] = session->options().peerRank;
-    peers.push_back(std::move(peer));
-  }
-  nlohmann::json json = toJson(sum);
-  json["port"] = portJson();
+TransportReport VerbsTransport::report() const {
+  TransportReport report;
+  report.description = description_;
+  report.port = portFigures();
+  sessions_.report(&report);
   // Frames and the data of READs; the adapter adds RoCE's headers.
-  json["bytes_sent"] = sum.wireBytesSent;
-  json["bytes_received"] = sum.wireBytesReceived;
-  json["open_channels"] = std::move(peers);
-  return jsonText(json);
+  report.bytesSent = report.total.wireBytesSent;
+  report.bytesReceived = report.total.wireBytesReceived;
+  return report;
 }
 
 Result<std::shared_ptr<Transport>> makeVerbsTransport(const VerbsApi& api, const TransportConfig& config) {
   return VerbsTransport::make(api, config);
 }
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::verbs

@@ -7,13 +7,13 @@
 #include <memory>
 
 #include "transport/base/config.h"
-#include "transport/io/message_channel.h"
+#include "transport/channel/message_channel.h"
 #include "transport/verbs/verbs_api.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::verbs {
 
 // `api` must outlive the transport: systemVerbs(), or a test's. Errors: those of the choice of device, port and GID; kExhausted
 // when memory cannot be locked.
 Result<std::shared_ptr<Transport>> makeVerbsTransport(const VerbsApi& api, const TransportConfig& config);
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::verbs

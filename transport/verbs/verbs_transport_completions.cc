@@ -3,11 +3,11 @@
 #include <array>
 #include <utility>
 
-#include "transport/core/channel_counters.h"
+#include "transport/channel/channel_counters.h"
 #include "transport/verbs/verbs_transport_impl.h"
 #include "transport/verbs/work_id.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::verbs {
 namespace {
 
 constexpr int kPollBatch = 16;
@@ -19,20 +19,13 @@ constexpr auto kReadGrace = std::chrono::milliseconds(5);
 
 }  // namespace
 
-void VerbsTransport::markDirty(RdmaSession& session) {
-  if (session.dirty) return;
-  session.dirty = true;
-  dirty_.push_back(&session);
-}
-
 RdmaSession* VerbsTransport::sessionOf(const ibv_wc& completion) {
   const WorkId work = decodeWorkId(completion.wr_id);
   if (work.receive) {
     const auto it = byQueuePair_.find(completion.qp_num);
     return it == byQueuePair_.end() ? nullptr : it->second;
   }
-  const auto it = sessions_.find(work.session);
-  return it == sessions_.end() ? nullptr : it->second.get();
+  return sessions_.find(work.session);
 }
 
 // Takes what the adapter has completed, at most some rounds of it. True if there may be more.
@@ -106,42 +99,21 @@ bool VerbsTransport::drain(RdmaSession& session, const std::function<bool()>& do
 }
 
 bool VerbsTransport::pumpDirty(TimePoint now, bool waits) {
-  bool progressed = false;
   const bool deferredBefore = std::exchange(readsDeferred_, false);
   const bool mayRead = !inSoftware_ || waits || (deferredBefore && now >= readsFrom_);
-  pumping_.swap(dirty_);
-  for (RdmaSession* session : pumping_) {
-    session->dirty = false;
-    progressed |= session->pump(now, mayRead);
-    nextDeadline_ = std::min(nextDeadline_, session->deadline());
-    if (!mayRead && session->wantsToRead()) {
+  const auto turn = [&](RdmaSession& session) {
+    const bool progressed = session.pump(now, mayRead);
+    if (!mayRead && session.wantsToRead()) {
       readsDeferred_ = true;
-      markDirty(*session);
+      session.markDirty();
     }
-    if (!session->finished()) continue;
-    progressed = true;  // for who waits until all are
-    if (!session->dirty) retire(*session);
-  }
-  pumping_.clear();
+    return progressed;
+  };
+  const bool progressed = sessions_.pump(turn, [this](RdmaSession& session) {
+    std::erase_if(byQueuePair_, [&](const auto& item) { return item.second == &session; });
+  });
   if (readsDeferred_ && !deferredBefore) readsFrom_ = now + Duration(kReadGrace);
   return progressed;
 }
 
-void VerbsTransport::fireTimers(TimePoint now) {
-  nextDeadline_ = kNever;
-  for (auto& [index, session] : sessions_) {
-    if (session->deadline() <= now) {
-      markDirty(*session);
-    } else {
-      nextDeadline_ = std::min(nextDeadline_, session->deadline());
-    }
-  }
-}
-
-void VerbsTransport::retire(RdmaSession& session) {
-  closedCounters_ += session.counters();
-  std::erase_if(byQueuePair_, [&](const auto& item) { return item.second == &session; });
-  sessions_.erase(session.index());
-}
-
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::verbs

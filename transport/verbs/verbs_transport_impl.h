@@ -9,19 +9,18 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <nlohmann/json.hpp>
-#include <random>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "transport/base/file_descriptor.h"
-#include "transport/io/message_channel.h"
-#include "transport/io/progress_engine.h"
+#include "transport/channel/message_channel.h"
+#include "transport/progress/progress_engine.h"
+#include "transport/sessions/session_table.h"
 #include "transport/verbs/rdma_device.h"
 #include "transport/verbs/rdma_session.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::verbs {
 
 class VerbsTransport final : public Transport, private Pollable, private RdmaDevice {
  public:
@@ -36,8 +35,8 @@ class VerbsTransport final : public Transport, private Pollable, private RdmaDev
   std::string describe() const override { return description_; }
   Result<std::unique_ptr<MessageChannel>> openChannel(const ChannelOptions& options,
                                                       ChannelObserver* observer) override;
-  void closeAll() override;
-  std::string countersJson() const override;
+  void closeAll() override { sessions_.closeAll(*engine_); }
+  TransportReport report() const override;
 
  private:
   VerbsTransport(const VerbsApi& verbs, const TransportConfig& configuration) : RdmaDevice(verbs, configuration) {}
@@ -49,7 +48,8 @@ class VerbsTransport final : public Transport, private Pollable, private RdmaDev
   void flush(TimePoint now) noexcept override;
   void drivenBy(bool waiter) noexcept override { waiterDrives_ = waiter; }
   TimePoint nextDeadline() const noexcept override {
-    return readsDeferred_ ? std::min(nextDeadline_, readsFrom_) : nextDeadline_;
+    const TimePoint timers = std::min(sessions_.nextDeadline(), control->deadline());
+    return readsDeferred_ ? std::min(timers, readsFrom_) : timers;
   }
   void armWakeup() noexcept override;
   void disarmWakeup() noexcept override;
@@ -57,7 +57,6 @@ class VerbsTransport final : public Transport, private Pollable, private RdmaDev
   void wake() noexcept override;
 
   // RdmaDevice
-  void markDirty(RdmaSession& session) override;
   bool drain(RdmaSession& session, const std::function<bool()>& done, Duration timeout) override;
   void takeCompletions() override {
     while (fetchCompletions()) {
@@ -76,29 +75,22 @@ class VerbsTransport final : public Transport, private Pollable, private RdmaDev
   void failAll(const std::string& cause);
   void failOwnerOf(std::uint32_t queuePair, const std::string& cause);
   bool pumpDirty(TimePoint now, bool waits);
-  void fireTimers(TimePoint now);
-  void retire(RdmaSession& session);
-  void waitUntilDrained();
-  nlohmann::json portJson() const;
+  std::vector<PortFigure> portFigures() const;
 
   std::string description_;
   FileDescriptor epoll_, wakeup_;
-  std::unordered_map<std::uint32_t, std::unique_ptr<RdmaSession>> sessions_;  // by index
-  std::unordered_map<std::uint32_t, RdmaSession*> byQueuePair_;               // by number of the frames queue pair
   std::uint32_t nextIndex_ = 1;
-  std::vector<RdmaSession*> dirty_, pumping_;
   // Taken from the adapter, not handled yet, the oldest first. Bounded by what the completion queues are reserved for.
   std::deque<ibv_wc> fetched_;
   bool caughtUp_ = false;  // the last round left nothing in the completion queues
   TimePoint nextTick_{};
-  TimePoint nextDeadline_ = kNever;
   bool inSoftware_ = false, waiterDrives_ = false;
   bool readsDeferred_ = false;  // of sessions that are dirty, until a waiter polls, or anybody from readsFrom_ on
   TimePoint readsFrom_{};
-  ChannelCounters closedCounters_;
   std::uint64_t strayCompletions_ = 0, portDowns_ = 0;
-  std::random_device random_;
+  std::unordered_map<std::uint32_t, RdmaSession*> byQueuePair_;  // by number of the frames queue pair
+  SessionTable<RdmaSession> sessions_;                           // by index; their end uses all of the above
   std::unique_ptr<ProgressEngine> engine_;  // last: its thread uses all of the above
 };
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::verbs

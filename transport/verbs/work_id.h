@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace gloo_bypass {
+namespace gloo_bypass::verbs {
 
 enum class WorkKind : std::uint8_t { kFrame = 0, kRead = 1 };
 
@@ -34,4 +34,4 @@ constexpr WorkId decodeWorkId(std::uint64_t id) {
           .number = static_cast<std::uint32_t>(id) & kWorkNumberMask};
 }
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::verbs

@@ -1,16 +1,14 @@
-// CRC-32C (Castagnoli), as iSCSI and ext4 use it: SSE4.2's instruction where the processor has it, a table elsewhere.
-// Pure; any thread.
+// CRC-32C (Castagnoli), as iSCSI and ext4 use it. ISA-L computes it, by the processor's instructions where there are
+// any. Pure; any thread.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
-namespace gloo_bypass {
+namespace gloo_bypass::wire {
 
-// The checksum of `bytes`; `previous` is the checksum of the bytes before them (0: none).
+// The checksum of `bytes`, at most 2 GiB; `previous` is the checksum of the bytes before them (0: none).
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t previous = 0);
-// The table's way, for machines without the instruction, and to test the other one against.
-std::uint32_t crc32cPortable(std::span<const std::byte> bytes, std::uint32_t previous = 0);
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::wire

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "transport/base/byte_order.h"
 #include "transport/base/check.h"
-#include "transport/wire/byte_order.h"
 #include "transport/wire/crc32c.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::wire {
 namespace {
 
 // Offsets within the common header; the table is in packet.h.
@@ -24,7 +24,8 @@ std::uint32_t headerChecksum(const std::byte* header, std::size_t length) {
 }
 
 bool knownType(std::uint8_t type) {
-  return (type >= static_cast<std::uint8_t>(FrameType::kHello) && type <= static_cast<std::uint8_t>(FrameType::kRepair)) ||
+  return (type >= static_cast<std::uint8_t>(FrameType::kHello) &&
+          type <= static_cast<std::uint8_t>(FrameType::kRepair)) ||
          (type >= static_cast<std::uint8_t>(FrameType::kData) && type <= static_cast<std::uint8_t>(FrameType::kCredit));
 }
 
@@ -236,4 +237,4 @@ std::span<const std::byte> PacketWriter::finish() {
   return {bytes_.data(), length_};
 }
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::wire

@@ -21,22 +21,24 @@
 //
 //   body, by type
 //   kData      message id 8, tag 8, total length 8, remote offset 8, chunk offset 8, chunk length 2, kind 1, flags 1;
-//              then 0..63 bytes of padding (zero) that align the chunk in the frame as it is aligned in the sender's memory,
-//              so that memory links copy whole words; then the chunk itself as the payload
+//              then 0..63 bytes of padding (zero) that align the chunk in the frame as it is aligned in the sender's
+//              memory, so that memory links copy whole words; then the chunk itself as the payload
 //   kAnnounce  the same; chunk offset = bytes that come eagerly, chunk length 0: the rest waits for a grant
 //   kGrant     message id 8: send the rest, a receive is matched
 //   kWithdraw  message id 8: an announced message will not come
 //   kClose     number of messages sent in total 8
-//   kCredit    nothing (the limits in the header are the news)
-//   kAck       nothing, or how many frames were found again from repair frames in total 4; flag kAckRequested makes it a keep-alive probe
+//   kCredit    nothing (the limits are in the header)
+//   kAck       nothing, or how many frames were recovered from repair frames in total 4; flag kAckRequested makes it a
+//              keep-alive probe
 //   kHello     Hello below (not sequenced, sent until answered)
 //   kProbe     size 2, padded to that size: does a datagram of this size pass?      kProbeReply  size 2
 //   kReset     reason 4 (ErrorCode): the sender of this has failed or aborted
-//   kRepair    first sequence number 4, number of frames from there 1, which repair frame 1, of how many 1, zero 1; the payload is a
-//              repair symbol of these frames (core/repair). Only to peers whose Hello says kCapabilityRepair
+//   kRepair    first sequence number 4, number of frames from there 1, which repair frame 1, of how many 1, zero 1; the
+//              payload is a repair symbol of these frames (core/repair). Only to peers whose Hello has
+//              kCapabilityRepair
 //
-// kData, kAnnounce, kGrant, kWithdraw, kClose and kCredit take a sequence number and are repeated, under the same number,
-// until acknowledged. The other types take none.
+// kData, kAnnounce, kGrant, kWithdraw, kClose and kCredit take a sequence number and are retransmitted, under the same
+// number, until acknowledged. The other types take none.
 #pragma once
 
 #include <array>
@@ -45,7 +47,7 @@
 #include <optional>
 #include <span>
 
-namespace gloo_bypass {
+namespace gloo_bypass::wire {
 
 inline constexpr std::uint16_t kWireMagic = 0x4267;
 inline constexpr std::uint8_t kWireVersion = 1;
@@ -109,7 +111,7 @@ struct MessageHeader {
   std::uint8_t kind = 0, flags = 0;
 };
 
-// What each side tells the other before anything else. 40 bytes.
+// What each side sends before anything else. 40 bytes.
 struct Hello {
   std::uint64_t senderId = 0;
   std::uint64_t rendezvousBytes = 0;
@@ -121,7 +123,7 @@ struct Hello {
 };
 inline constexpr std::size_t kHelloBytes = 40;
 enum Capability : std::uint8_t {
-  kCapabilityRepair = 1,  // understands kRepair and kFlagCovered, and counts in kAck what it found again
+  kCapabilityRepair = 1,  // understands kRepair and kFlagCovered, and counts in kAck what it recovered
 };
 
 // A received datagram, cut into its parts. The header is copied out before it is looked at, since a datagram may lie in
@@ -185,4 +187,4 @@ class PacketWriter {
   std::uint8_t ranges_ = 0;
 };
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::wire

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "transport/wire/byte_order.h"
+#include "transport/base/byte_order.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::wire {
 
 // The offsets are in the table of packet.h.
 std::optional<PacketOutline> outlinePacket(std::span<const std::byte> captured, std::size_t length) {
@@ -26,4 +26,4 @@ std::optional<PacketOutline> outlinePacket(std::span<const std::byte> captured, 
   return outline;
 }
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::wire

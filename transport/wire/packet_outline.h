@@ -10,7 +10,7 @@
 
 #include "transport/wire/packet.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::wire {
 
 struct PacketOutline {
   FrameType type = FrameType::kAck;
@@ -24,4 +24,4 @@ inline constexpr std::size_t kOutlineBytes = 28;
 // `captured`: the beginning; `length`: of the whole datagram. nullopt: not of this protocol, or of another version.
 std::optional<PacketOutline> outlinePacket(std::span<const std::byte> captured, std::size_t length);
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::wire

@@ -1,9 +1,11 @@
-// What marks a training step in a capture: two UDP datagrams from rank 0, one when the first bucket of gradients is handed over to the
-// all-reduce, one when the last bucket of the step has completed. Between them lies the step's all-reduce on the wire. Pure.
+// What marks a training step in a capture: two UDP datagrams from rank 0, one when the first bucket of gradients is
+// handed over to the all-reduce, one when the last bucket of the step has completed. Between them lies the step's
+// all-reduce on the wire. Pure.
 //
-// Port and source ports are those of the published captures ("Distributed AI fabrics: a network-side perspective", master's thesis, 2026):
-// to port 9999 from port 40000 + step. A port has 16 bits, so the steps wrap: source port = 40000 + step mod 25536. The text inside is
-// ours; it says the step in full and which of the two it is, so that a lost or repeated marker is not taken for the other one.
+// Port and source ports are those of the published captures ("Distributed AI fabrics: a network-side perspective",
+// master's thesis, 2026): to port 9999 from port 40000 + step. A port has 16 bits, so the steps wrap: source port =
+// 40000 + step mod 25536. The text inside is ours; it says the step in full and which of the two it is, so that a lost
+// or repeated marker is not taken for the other one.
 #pragma once
 
 #include <charconv>
@@ -12,7 +14,7 @@
 #include <string>
 #include <string_view>
 
-namespace gloo_bypass {
+namespace gloo_bypass::wire {
 
 inline constexpr std::uint16_t kStepMarkerPort = 9999;
 inline constexpr std::uint16_t kStepMarkerSourcePort = 40000;
@@ -46,4 +48,4 @@ inline std::optional<StepMarker> parseStepMarker(std::string_view text) {
   return marker;
 }
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::wire

@@ -1,16 +1,18 @@
-"""Kernel-bypass transports for PyTorch's Gloo: the import makes GLOO_DEVICE_TRANSPORT=DPDK and =RDMA known.
+"""Kernel-bypass transports for PyTorch's Gloo: the import makes GLOO_DEVICE_TRANSPORT=DPDK, =UDP and =RDMA known.
 
     import gloo_bypass                      # before init_process_group
-    dist.init_process_group("gloo")         # with GLOO_DEVICE_TRANSPORT=DPDK, or RDMA
+    dist.init_process_group("gloo")         # with GLOO_DEVICE_TRANSPORT=DPDK, UDP or RDMA
 
     gloo_bypass.available()                 # which transports work here, and why the others do not
     gloo_bypass.stats()                     # counters of what this process has sent and received
 
-Every setting is a GLOO_BYPASS_* variable; the README lists them. `python3 -m gloo_bypass` prints what available() returns.
+Every setting is a GLOO_BYPASS_* variable; docs/configuration.md lists them. `python3 -m gloo_bypass` prints what
+available() returns.
 """
 from ._availability import Availability, available
 from ._library import BUILT_FOR_TORCH, VERSION as __version__, library
 from ._stats import ChannelStats, Counters, PortStats, TransportStats, stats
 
-__all__ = ["Availability", "BUILT_FOR_TORCH", "ChannelStats", "Counters", "PortStats", "TransportStats", "__version__", "available",
-           "library", "stats"]
+__all__ = [
+    "Availability", "BUILT_FOR_TORCH", "ChannelStats", "Counters", "PortStats", "TransportStats", "__version__",
+    "available", "library", "stats"]

@@ -9,7 +9,7 @@ from . import _library
 class Availability:
     """Whether one transport works. True in a condition if it does: `if gloo_bypass.available()["RDMA"]: ...`"""
 
-    name: str  #: as GLOO_DEVICE_TRANSPORT has it: "TCP", "DPDK" or "RDMA"
+    name: str  #: as GLOO_DEVICE_TRANSPORT has it: "TCP", "DPDK", "UDP" or "RDMA"
     available: bool
     device: str  #: what it would communicate through; empty if it does not work
     reason: str  #: why it does not work and what to do, in one line; empty if it does
@@ -22,13 +22,15 @@ class Availability:
 
 
 def available() -> Dict[str, Availability]:
-    """Which of "TCP", "DPDK" and "RDMA" init_process_group("gloo") could use in this process, by name.
+    """Which of "TCP", "DPDK", "UDP" and "RDMA" init_process_group("gloo") could use in this process, by name.
 
-    Each is really made, as the environment says (GLOO_BYPASS_*, GLOO_SOCKET_IFNAME), in a child process that ends at once: this
-    process starts neither DPDK nor RDMA, and may fork afterwards. No process or file stays behind, and no folder but the empty
-    dpdk/gloo-bypass that DPDK makes in $XDG_RUNTIME_DIR or /tmp (for root: /var/run). A transport that this
-    process uses already is available. Takes a fraction of a second; at most 60 s for each transport, after which it counts as not
-    available.
+    Each is really made, as the environment says (GLOO_BYPASS_*, GLOO_SOCKET_IFNAME), in a child process that ends at
+    once: this process starts neither DPDK nor RDMA, and may fork afterwards. No process or file stays behind, and no
+    folder but the empty dpdk/gloo-bypass that DPDK makes in $XDG_RUNTIME_DIR or /tmp (for root: /var/run). A transport
+    that this process uses already is available. Takes a fraction of a second; at most 60 s for each transport, after
+    which it counts as not available.
     """
     answers = _library.json_of(_library.handle.gloo_bypass_available_json, 16384)
-    return {name: Availability(name, answer["available"], answer["device"], answer["reason"]) for name, answer in answers.items()}
+    return {
+        name: Availability(name, answer["available"], answer["device"], answer["reason"])
+        for name, answer in answers.items()}

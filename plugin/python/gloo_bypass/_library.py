@@ -25,7 +25,8 @@ def _find() -> str:
 
 
 def _load(path: str) -> ctypes.CDLL:
-    # The plug-in is C++ against one version of PyTorch; another one's libraries would be loaded beside it and see nothing of it.
+    # The plug-in is C++ against one version of PyTorch; another one's libraries would be loaded beside it and see
+    # nothing of it.
     running: str = torch.__version__
     if running.split("+")[0].split(".")[:2] != BUILT_FOR_TORCH.split(".")[:2]:
         raise ImportError(f"gloo_bypass was built for PyTorch {BUILT_FOR_TORCH}, this is {running} from "

@@ -5,7 +5,8 @@ from . import _library
 
 
 class Counters(TypedDict):
-    """Counts since the first device was made. A message is one send of Gloo's; bytes are those of the payload unless said otherwise."""
+    """Counts since the first device was made. A message is one send of Gloo's; bytes are those of the payload unless
+    said otherwise."""
 
     messages_sent: int
     messages_received: int
@@ -17,12 +18,12 @@ class Counters(TypedDict):
     wire_bytes_received: int
     retransmits: int
     spurious_retransmits: int  #: of frames that had arrived, as far as acknowledgements tell
-    tail_loss_probes: int  #: silences after which the peer was asked what it has
-    retransmit_timeouts: int  #: it did not answer, and was asked again
+    tail_loss_probes: int  #: silences after which an acknowledgement was requested
+    retransmit_timeouts: int  #: silent still: requested again
     repair_frames_sent: int
     repair_frames_received: int
-    frames_recovered: int  #: lost, and found again from the peer's repair frames
-    frames_unrepaired: int  #: sent again although repair frames covered them
+    frames_recovered: int  #: lost, and recovered from the peer's repair frames
+    frames_unrepaired: int  #: retransmitted although repair frames covered them
     duplicates_received: int
     corrupted_received: int  #: checksum failures
     invalid_received: int  #: packets that no correct peer sends
@@ -39,13 +40,13 @@ class ChannelStats(Counters, total=False):
     peer: str
     local_rank: int
     peer_rank: int
-    smoothed_rtt_us: float  #: this one and the next two: DPDK only
+    smoothed_rtt_us: float  #: this one and the next two: DPDK and UDP only
     min_rtt_us: float
     congestion_window_bytes: int
 
 
 class PortStats(TypedDict, total=False):
-    """The port below the connections. DPDK and RDMA have further counters of their own here."""
+    """The port below the connections. Each transport has further counters of their own here."""
 
     description: str
     bytes_sent: int
@@ -55,9 +56,10 @@ class PortStats(TypedDict, total=False):
 
 
 class TransportStats(Counters, total=False):
-    """Counters of one transport: the sums over all connections, open ones and closed ones. Later versions may add keys."""
+    """Counters of one transport: the sums over all connections, open ones and closed ones. Later versions may add
+    keys."""
 
-    transport: str  #: "DPDK" or "RDMA"
+    transport: str  #: "DPDK", "UDP" or "RDMA"
     bytes_sent: int  #: whole frames with all headers and repetitions; RDMA: without the adapter's own headers
     bytes_received: int
     port: PortStats
@@ -66,7 +68,7 @@ class TransportStats(Counters, total=False):
 
 
 def stats() -> Dict[str, TransportStats]:
-    """Counters by the transport's name, "DPDK" or "RDMA"; {} before this process made its first device of either.
+    """Counters by the transport's name, "DPDK", "UDP" or "RDMA"; {} before this process made its first device of one.
 
         gloo_bypass.stats()["DPDK"]["bytes_sent"]
     """

@@ -108,12 +108,12 @@ TEST(FabricCapture, TimeOfFrames_IsThatOfTheWorld) {
 class MarkerSender {
  public:
   MarkerSender() : socket_(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {}
-  void send(std::uint16_t port, StepMarker marker) const {
+  void send(std::uint16_t port, wire::StepMarker marker) const {
     sockaddr_in to{};
     to.sin_family = AF_INET;
     to.sin_port = htons(port);
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    const std::string text = stepMarkerText(marker);
+    const std::string text = wire::stepMarkerText(marker);
     EXPECT_EQ(::sendto(socket_.get(), text.data(), text.size(), 0, reinterpret_cast<const sockaddr*>(&to), sizeof to),
               static_cast<ssize_t>(text.size()));
   }
@@ -121,7 +121,7 @@ class MarkerSender {
   bool bindAsStep() const {
     sockaddr_in from{};
     from.sin_family = AF_INET;
-    from.sin_port = htons(stepMarkerSourcePort(12));
+    from.sin_port = htons(wire::stepMarkerSourcePort(12));
     return ::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&from), sizeof from) == 0;
   }
 

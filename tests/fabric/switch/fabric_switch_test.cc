@@ -26,9 +26,10 @@ Description describedBy(const std::string& text) {
   return std::move(description).value();
 }
 
-MacAddress macOf(std::size_t host) { return {0x02, 0, 0, 0, 0, static_cast<std::uint8_t>(host)}; }
+dpdk::MacAddress macOf(std::size_t host) { return {0x02, 0, 0, 0, 0, static_cast<std::uint8_t>(host)}; }
 
-Bytes frameOf(const MacAddress& destination, const MacAddress& source, std::size_t length = 100, unsigned mark = 0) {
+Bytes frameOf(const dpdk::MacAddress& destination, const dpdk::MacAddress& source, std::size_t length = 100,
+              unsigned mark = 0) {
   Bytes frame(length);
   std::transform(destination.begin(), destination.end(), frame.begin(), [](auto byte) { return std::byte{byte}; });
   std::transform(source.begin(), source.end(), frame.begin() + 6, [](auto byte) { return std::byte{byte}; });
@@ -54,7 +55,7 @@ class Fabric {
   bool pollAt(Duration elapsed) { return fabricSwitch->poll(kStart + elapsed); }
   // Every host has been heard of; nothing is under way.
   void introduceAll() {
-    for (std::size_t i = 0; i < ports.size(); ++i) send(i, frameOf(kBroadcastMac, macOf(i), 14));
+    for (std::size_t i = 0; i < ports.size(); ++i) send(i, frameOf(dpdk::kBroadcastMac, macOf(i), 14));
     pollAt(Duration::zero());
     pollAt(std::chrono::seconds(10));
     for (MemoryPort* port : ports) port->fromFabric.clear();
@@ -79,7 +80,8 @@ TEST(FabricSwitch, FrameToKnownAddress_GoesToThatHostAlone) {
 
 TEST(FabricSwitch, FrameToUnknownOrGroupAddress_GoesToAllOthers) {
   Fabric fabric("ranks = 3\n");
-  for (const MacAddress& destination : {kBroadcastMac, macOf(2), MacAddress{0x33, 0x33, 0, 0, 0, 1}}) {
+  for (const dpdk::MacAddress& destination :
+       {dpdk::kBroadcastMac, macOf(2), dpdk::MacAddress{0x33, 0x33, 0, 0, 0, 1}}) {
     fabric.send(0, frameOf(destination, macOf(0)));
     fabric.pollAt(Duration::zero());
   }
@@ -91,7 +93,7 @@ TEST(FabricSwitch, FrameToUnknownOrGroupAddress_GoesToAllOthers) {
 TEST(FabricSwitch, AddressMovesToAnotherHost_FramesFollow) {
   Fabric fabric("ranks = 3\n");
   fabric.introduceAll();
-  fabric.send(1, frameOf(kBroadcastMac, macOf(2)));
+  fabric.send(1, frameOf(dpdk::kBroadcastMac, macOf(2)));
   fabric.pollAt(kLater);
   for (MemoryPort* port : fabric.ports) port->fromFabric.clear();
   fabric.sendTo(0, 2);
@@ -104,7 +106,7 @@ TEST(FabricSwitch, AddressOfTheDescription_IsKnownAtOnceAndNobodyElses) {
   Fabric fabric(
       "[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n[[host]]\nname = \"c\"\nmac = \"02:00:00:00:00:02\"\n");
   fabric.sendTo(0, 2);
-  fabric.send(1, frameOf(kBroadcastMac, macOf(2)));
+  fabric.send(1, frameOf(dpdk::kBroadcastMac, macOf(2)));
   fabric.pollAt(Duration::zero());
   EXPECT_EQ(fabric.ports[1]->fromFabric.size(), 0U);
   EXPECT_EQ(fabric.ports[2]->fromFabric.size(), 1U);
@@ -175,7 +177,7 @@ TEST(FabricSwitch, LossAndDuplication_CountedFramesAreThoseThatArrive) {
 
 TEST(FabricSwitch, CorruptedBroadcast_KeepsHeaderAndDoesNotTouchOtherCopies) {
   Fabric fabric("ranks = 3\n[[edge]]\nfrom = \"r0\"\nto = \"r1\"\ncorruption = \"100%\"\n");
-  const Bytes sent = frameOf(kBroadcastMac, macOf(0), 300);
+  const Bytes sent = frameOf(dpdk::kBroadcastMac, macOf(0), 300);
   for (int i = 0; i < 20; ++i) fabric.send(0, sent);
   fabric.pollAt(Duration::zero());
   ASSERT_EQ(fabric.ports[1]->fromFabric.size(), 20U);

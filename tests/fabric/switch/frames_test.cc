@@ -142,7 +142,7 @@ TEST(HeldFrames, ManyFramesWithRandomTimes_ComeOutSortedAndStable) {
   EXPECT_FALSE(held.pop(kNever).has_value());
 }
 
-MacAddress macOf(std::uint32_t number) {
+dpdk::MacAddress macOf(std::uint32_t number) {
   return {0x02,
           0,
           static_cast<std::uint8_t>(number >> 24),
@@ -163,7 +163,7 @@ TEST(MacTable, MoreAddressesThanItHolds_AreNotLearnt) {
 
 TEST(MacTable, GroupAddressAsSource_IsNotLearnt) {
   MacTable table;
-  EXPECT_TRUE(table.learn(kBroadcastMac, 1));
+  EXPECT_TRUE(table.learn(dpdk::kBroadcastMac, 1));
   EXPECT_EQ(table.size(), 0U);
 }
 
@@ -192,14 +192,14 @@ TEST(TransportChecksum, SegmentWithoutAndWithChecksum_IsToldApart) {
   std::vector<std::byte> frame = synFrame();
   // The header's own checksum is computed, so that this test holds the other one alone.
   frame[24] = frame[25] = std::byte{0};
-  const std::uint16_t header = internetChecksum(std::span(frame).subspan(14, 20));
-  writeBe16(&frame[24], header);
+  const std::uint16_t header = dpdk::internetChecksum(std::span(frame).subspan(14, 20));
+  dpdk::writeBe16(&frame[24], header);
   EXPECT_EQ(transportChecksumOf(frame), TransportChecksum::kWrong);
   // RFC 1071 by hand: pseudo header and segment.
   std::uint32_t sum = 0x0a00 + 0x0002 + 0x0a00 + 0x0001 + 6 + 20;
-  for (std::size_t i = 34; i < 54; i += 2) sum += readBe16(&frame[i]);
+  for (std::size_t i = 34; i < 54; i += 2) sum += dpdk::readBe16(&frame[i]);
   while (sum > 0xffff) sum = (sum & 0xffff) + (sum >> 16);
-  writeBe16(&frame[50], static_cast<std::uint16_t>(~sum));
+  dpdk::writeBe16(&frame[50], static_cast<std::uint16_t>(~sum));
   EXPECT_EQ(transportChecksumOf(frame), TransportChecksum::kRight);
   frame[40] ^= std::byte{1};
   EXPECT_EQ(transportChecksumOf(frame), TransportChecksum::kWrong);

@@ -49,7 +49,9 @@ class MemifClient {
   MemifClient(const MemifClient&) = delete;
   MemifClient& operator=(const MemifClient&) = delete;
 
-  bool connect(const std::string& path) { return connectPacketSocket(path, socket_) == ConnectResult::kConnected; }
+  bool connect(const std::string& path) {
+    return dpdk::connectPacketSocket(path, socket_) == dpdk::ConnectResult::kConnected;
+  }
 
   // Sends everything at once, before any answer: the server must cope with that too.
   void describe() {
@@ -82,15 +84,17 @@ class MemifClient {
     send(messageOf(kMemifConnect));
   }
 
-  void send(const MemifMessage& message, int descriptor = -1) { (void)sendPacket(socket_.get(), message, descriptor); }
+  void send(const MemifMessage& message, int descriptor = -1) {
+    (void)dpdk::sendPacket(socket_.get(), message, descriptor);
+  }
 
   // The type of the next message; 0: none waits; -1: the server has closed.
   int hear(std::string* reason = nullptr) {
     MemifMessage message{};
     std::size_t length = 0;
     FileDescriptor attached;
-    const PacketIo io = receivePacket(socket_.get(), message, length, attached);
-    if (io != PacketIo::kDone) return io == PacketIo::kClosed ? -1 : 0;
+    const dpdk::PacketIo io = dpdk::receivePacket(socket_.get(), message, length, attached);
+    if (io != dpdk::PacketIo::kDone) return io == dpdk::PacketIo::kClosed ? -1 : 0;
     std::uint16_t type = 0;
     std::memcpy(&type, message.data(), sizeof(type));
     if (reason != nullptr && type == kMemifDisconnect) *reason = reinterpret_cast<const char*>(&message[6]);
@@ -105,13 +109,13 @@ class MemifClient {
 
   // After "connected": as the driver does, offers its buffers.
   void start() {
-    toServer_ = std::make_unique<MemifSendRing>(*memory_, MemifRole::kClient);
-    fromServer_ = std::make_unique<MemifReceiveRing>(*memory_, MemifRole::kClient);
+    toServer_ = std::make_unique<dpdk::MemifSendRing>(*memory_, dpdk::MemifRole::kClient);
+    fromServer_ = std::make_unique<dpdk::MemifReceiveRing>(*memory_, dpdk::MemifRole::kClient);
     (void)toServer_->start();
     (void)fromServer_->start();
   }
-  MemifSendRing& toServer() { return *toServer_; }
-  MemifReceiveRing& fromServer() { return *fromServer_; }
+  dpdk::MemifSendRing& toServer() { return *toServer_; }
+  dpdk::MemifReceiveRing& fromServer() { return *fromServer_; }
   void sendFrame(std::span<const std::byte> frame) {
     std::copy(frame.begin(), frame.end(), toServer_->slot().begin());
     toServer_->push(frame.size());
@@ -123,10 +127,10 @@ class MemifClient {
     return (flags & 1) == 0;
   }
   void signalEvent() { (void)::eventfd_write(event_.get(), 1); }
-  void breakRing() { setField(mapped_ + kMemifHeadAt, static_cast<std::uint16_t>(40'000)); }
+  void breakRing() { setField(mapped_ + dpdk::kMemifHeadAt, static_cast<std::uint16_t>(40'000)); }
   // Of the descriptor of slot `slot` of the ring to the server.
   void setLength(std::size_t slot, std::uint32_t bytes) {
-    setField(mapped_ + kMemifDescriptorsAt + kMemifDescriptorBytes * slot + 4, bytes);
+    setField(mapped_ + dpdk::kMemifDescriptorsAt + dpdk::kMemifDescriptorBytes * slot + 4, bytes);
   }
   void hangUp() { socket_.reset(); }
 
@@ -145,11 +149,11 @@ class MemifClient {
   static void setField(std::byte* at, T value) {
     std::memcpy(at, &value, sizeof(value));
   }
-  std::size_t ringBytes() const { return kMemifDescriptorsAt + kMemifDescriptorBytes * shape_.slots(); }
+  std::size_t ringBytes() const { return dpdk::kMemifDescriptorsAt + dpdk::kMemifDescriptorBytes * shape_.slots(); }
   std::size_t regionBytes() const { return 2 * (ringBytes() + shape_.slots() * shape_.bufferBytes); }
 
   void makeRegion(const Faults& faults) {
-    memory_ = std::make_unique<MemifMemory>(shape_);
+    memory_ = std::make_unique<dpdk::MemifMemory>(shape_);
     event_.reset(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
     region_.reset(::memfd_create("memif-test", MFD_ALLOW_SEALING | MFD_CLOEXEC));
     if (faults.sealed) (void)::fcntl(region_.get(), F_ADD_SEALS, F_SEAL_SHRINK);
@@ -158,18 +162,19 @@ class MemifClient {
         static_cast<std::byte*>(::mmap(nullptr, regionBytes(), PROT_READ | PROT_WRITE, MAP_SHARED, region_.get(), 0));
     for (std::size_t i = 0; i < 2 * shape_.slots(); ++i) {
       std::byte* const ring = mapped_ + (i < shape_.slots() ? 0 : ringBytes());
-      std::byte* const descriptor = ring + kMemifDescriptorsAt + kMemifDescriptorBytes * (i % shape_.slots());
+      std::byte* const descriptor =
+          ring + dpdk::kMemifDescriptorsAt + dpdk::kMemifDescriptorBytes * (i % shape_.slots());
       setField(descriptor + 4, static_cast<std::uint32_t>(shape_.bufferBytes));
       setField(descriptor + 8, static_cast<std::uint32_t>(2 * ringBytes() + i * shape_.bufferBytes));
     }
   }
 
-  const MemifRingShape shape_;
+  const dpdk::MemifRingShape shape_;
   FileDescriptor socket_, region_, event_;
   std::byte* mapped_ = nullptr;
-  std::unique_ptr<MemifMemory> memory_;
-  std::unique_ptr<MemifSendRing> toServer_;
-  std::unique_ptr<MemifReceiveRing> fromServer_;
+  std::unique_ptr<dpdk::MemifMemory> memory_;
+  std::unique_ptr<dpdk::MemifSendRing> toServer_;
+  std::unique_ptr<dpdk::MemifReceiveRing> fromServer_;
 };
 
 }  // namespace gloo_bypass::fabric

@@ -1,4 +1,5 @@
-"""What PyTorch programs do with groups: every collective, objects, point to point, many groups, several threads. Checks itself."""
+"""What PyTorch programs do with groups: every collective, objects, point to point, many groups, several threads. Checks
+itself."""
 import threading
 
 import load  # noqa: F401
@@ -115,8 +116,9 @@ def asynchronous():
 
 
 def leave():
-    """PyTorch 2.6 joins the group's workers with the interpreter's lock held, and hangs if one of them drops the last reference to a tensor
-    then, for which it wants that lock. All-reduces of a tensor that stays give the workers time, since waiting gives the lock away."""
+    """PyTorch 2.6 joins the group's workers with the interpreter's lock held, and hangs if one of them drops the last
+    reference to a tensor then, for which it wants that lock. All-reduces of a tensor that stays give the workers time,
+    since waiting gives the lock away."""
     stays = torch.ones(1)
     for _ in range(20):
         dist.all_reduce(stays, op=dist.ReduceOp.MAX)

@@ -1,5 +1,5 @@
-"""All-reduces until one fails; prints the error and how long the failing one took, and stays until there is a file "leave", lest others
-fail for its end. Arguments: timeout in seconds, rounds."""
+"""All-reduces until one fails; prints the error and how long the failing one took, and stays until there is a file
+"leave", lest others fail for its end. Arguments: timeout in seconds, rounds."""
 import datetime
 import os
 import sys

@@ -14,7 +14,9 @@ def ask():
     if os.path.exists(METRICS):
         os.unlink(METRICS)  # of the attempt that failed
     answer = gloo_bypass.available()["DPDK"]
-    return {"works": answer.available, "text": answer.device + answer.reason, "stats": gloo_bypass.stats(), "metrics": os.path.exists(METRICS)}
+    return {
+        "works": answer.available, "text": answer.device + answer.reason, "stats": gloo_bypass.stats(),
+        "metrics": os.path.exists(METRICS)}
 
 
 result = {}

@@ -1,7 +1,8 @@
-"""available() under each of the environments in the argument, one after the other in one process: importing PyTorch takes seconds.
+"""available() under each of the environments in the argument, one after the other in one process: importing PyTorch
+takes seconds.
 
-Prints a JSON list of {"answers": ..., "left": what this process has afterwards that it had not before}; last, what three threads are told
-that ask at the same time.
+Prints a JSON list of {"answers": ..., "left": what this process has afterwards that it had not before}; last, what
+three threads are told that ask at the same time.
 """
 import json
 import os
@@ -29,8 +30,9 @@ for environment in json.loads(sys.argv[1]):
     before = state_of_process()
     answers = gloo_bypass.available()
     after = state_of_process()
-    results.append({"answers": {name: [bool(a), a.name, a.available, a.device, a.reason] for name, a in answers.items()},
-                    "left": sorted(after - before)})
+    results.append({
+        "answers": {name: [bool(a), a.name, a.available, a.device, a.reason]
+                    for name, a in answers.items()}, "left": sorted(after - before)})
     for name in environment:
         del os.environ[name]
 with ThreadPoolExecutor(3) as threads:

@@ -1,4 +1,5 @@
-"""What the package says before, while and after DPDK is used by this process, and in processes forked from it. Prints name=value lines."""
+"""What the package says before, while and after DPDK is used by this process, and in processes forked from it. Prints
+name=value lines."""
 import json
 import os
 

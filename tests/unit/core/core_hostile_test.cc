@@ -16,8 +16,8 @@ SessionConfig lossless() {
   return config;
 }
 
-Hello losslessPeer() {
-  Hello hello;
+wire::Hello losslessPeer() {
+  wire::Hello hello;
   hello.lossless = 1;
   return hello;
 }
@@ -26,14 +26,14 @@ Hello losslessPeer() {
 class Victim : public VictimSession {
  protected:
   Victim() : VictimSession(lossless(), 32768, losslessPeer()) {}
-  PacketHeader makeHeader(FrameType type) const { return headerOf(type, sent_); }
-  void message(FrameType type, const MessageHeader& message, std::size_t payload = 0) {
+  wire::PacketHeader makeHeader(wire::FrameType type) const { return headerOf(type, sent_); }
+  void message(wire::FrameType type, const wire::MessageHeader& message, std::size_t payload = 0) {
     writer_.begin(makeHeader(type));
     writer_.messageHeader(message);
     ++sent_;
     deliver(Bytes(payload));
   }
-  void number(FrameType type, std::uint64_t value) {
+  void number(wire::FrameType type, std::uint64_t value) {
     writer_.begin(makeHeader(type));
     writer_.number(value);
     ++sent_;
@@ -44,8 +44,8 @@ class Victim : public VictimSession {
   std::uint32_t sent_ = 0;
 };
 
-MessageHeader header(std::uint64_t id, std::uint64_t total, std::uint64_t offset, std::uint16_t length) {
-  MessageHeader message;
+wire::MessageHeader header(std::uint64_t id, std::uint64_t total, std::uint64_t offset, std::uint16_t length) {
+  wire::MessageHeader message;
   message.id = id;
   message.totalLength = total;
   message.chunkOffset = offset;
@@ -54,110 +54,110 @@ MessageHeader header(std::uint64_t id, std::uint64_t total, std::uint64_t offset
 }
 
 TEST_F(Victim, CorrectMessage_IsStaged) {
-  message(FrameType::kData, header(0, 10, 0, 10), 10);
+  message(wire::FrameType::kData, header(0, 10, 0, 10), 10);
   expectAlive();
   EXPECT_EQ(session_.counters().stagedReceives, 1u);
 }
-TEST_F(Victim, ChunkBeyondMessage_Fails) { message(FrameType::kData, header(0, 10, 5, 6), 6); expectViolation(); }
-TEST_F(Victim, ChunkOffsetOverflows_Fails) { message(FrameType::kData, header(0, 10, ~0ull, 6), 6); expectViolation(); }
-TEST_F(Victim, ChunkLengthLies_Fails) { message(FrameType::kData, header(0, 100, 0, 6), 7); expectViolation(); }
-TEST_F(Victim, HugeMessage_Fails) { message(FrameType::kData, header(0, ~0ull, 0, 6), 6); expectViolation(); }
+TEST_F(Victim, ChunkBeyondMessage_Fails) { message(wire::FrameType::kData, header(0, 10, 5, 6), 6); expectViolation(); }
+TEST_F(Victim, ChunkOffsetOverflows_Fails) { message(wire::FrameType::kData, header(0, 10, ~0ull, 6), 6); expectViolation(); }
+TEST_F(Victim, ChunkLengthLies_Fails) { message(wire::FrameType::kData, header(0, 100, 0, 6), 7); expectViolation(); }
+TEST_F(Victim, HugeMessage_Fails) { message(wire::FrameType::kData, header(0, ~0ull, 0, 6), 6); expectViolation(); }
 TEST_F(Victim, HugeMessageLastByte_AllocatesNothing) {
-  message(FrameType::kData, header(0, 1ull << 40, (1ull << 40) - 1, 1), 1);
+  message(wire::FrameType::kData, header(0, 1ull << 40, (1ull << 40) - 1, 1), 1);
   expectViolation();
 }
-TEST_F(Victim, MessageIdBeyondCredit_Fails) { message(FrameType::kData, header(65536, 1, 0, 1), 1); expectViolation(); }
-TEST_F(Victim, MessageIdMaximal_Fails) { message(FrameType::kData, header(~0ull, 1, 0, 1), 1); expectViolation(); }
+TEST_F(Victim, MessageIdBeyondCredit_Fails) { message(wire::FrameType::kData, header(65536, 1, 0, 1), 1); expectViolation(); }
+TEST_F(Victim, MessageIdMaximal_Fails) { message(wire::FrameType::kData, header(~0ull, 1, 0, 1), 1); expectViolation(); }
 TEST_F(Victim, FinishedMessageAgain_Fails) {
   std::byte in[4];
   ASSERT_TRUE(session_.postReceive(now_, {1, {}, in, 4}).ok());
-  message(FrameType::kData, header(0, 4, 0, 4), 4);
+  message(wire::FrameType::kData, header(0, 4, 0, 4), 4);
   expectAlive();
-  message(FrameType::kData, header(0, 4, 0, 4), 4);
+  message(wire::FrameType::kData, header(0, 4, 0, 4), 4);
   expectViolation();
 }
 TEST_F(Victim, ChunkTwice_Fails) {
-  message(FrameType::kData, header(0, 10, 0, 6), 6);
-  message(FrameType::kData, header(0, 10, 0, 6), 6);
+  message(wire::FrameType::kData, header(0, 10, 0, 6), 6);
+  message(wire::FrameType::kData, header(0, 10, 0, 6), 6);
   expectViolation();
 }
 TEST_F(Victim, ContradictoryChunks_Fail) {
-  message(FrameType::kData, header(0, 10, 0, 6), 6);
-  message(FrameType::kData, header(0, 11, 6, 4), 4);
+  message(wire::FrameType::kData, header(0, 10, 0, 6), 6);
+  message(wire::FrameType::kData, header(0, 11, 6, 4), 4);
   expectViolation();
 }
 TEST_F(Victim, UnknownKind_Fails) {
-  MessageHeader bad = header(0, 1, 0, 1);
+  wire::MessageHeader bad = header(0, 1, 0, 1);
   bad.kind = 2;
-  message(FrameType::kData, bad, 1);
+  message(wire::FrameType::kData, bad, 1);
   expectViolation();
 }
 TEST_F(Victim, PayloadWithoutGrant_Fails) {
-  MessageHeader bad = header(0, 100, 0, 1);
-  bad.flags = kFlagGranted;
-  message(FrameType::kData, bad, 1);
+  wire::MessageHeader bad = header(0, 100, 0, 1);
+  bad.flags = wire::kFlagGranted;
+  message(wire::FrameType::kData, bad, 1);
   expectViolation();
 }
 TEST_F(Victim, MoreThanCredit_Fails) {
   const std::size_t within = SessionConfig{}.shortPathEagerBytes / 32000;
   for (std::uint64_t i = 0; i <= within && session_.state() == SessionState::kEstablished; ++i) {
-    message(FrameType::kData, header(i, 32000, 0, 32000), 32000);
+    message(wire::FrameType::kData, header(i, 32000, 0, 32000), 32000);
   }
   EXPECT_EQ(sent_, within + 1);
   expectViolation();
 }
 TEST_F(Victim, AnnouncedTwice_Fails) {
-  message(FrameType::kAnnounce, header(0, 100, 0, 0));
+  message(wire::FrameType::kAnnounce, header(0, 100, 0, 0));
   expectAlive();
-  message(FrameType::kAnnounce, header(0, 100, 0, 0));
+  message(wire::FrameType::kAnnounce, header(0, 100, 0, 0));
   expectViolation();
 }
-TEST_F(Victim, AnnouncedEmpty_Fails) { message(FrameType::kAnnounce, header(0, 0, 0, 0)); expectViolation(); }
-TEST_F(Victim, GrantOfNothing_Fails) { number(FrameType::kGrant, 0); expectViolation(); }
-TEST_F(Victim, WithdrawalBeyondCredit_Fails) { number(FrameType::kWithdraw, 70000); expectViolation(); }
+TEST_F(Victim, AnnouncedEmpty_Fails) { message(wire::FrameType::kAnnounce, header(0, 0, 0, 0)); expectViolation(); }
+TEST_F(Victim, GrantOfNothing_Fails) { number(wire::FrameType::kGrant, 0); expectViolation(); }
+TEST_F(Victim, WithdrawalBeyondCredit_Fails) { number(wire::FrameType::kWithdraw, 70000); expectViolation(); }
 TEST_F(Victim, WithdrawalsWithoutAnnouncement_AreBounded) {
   std::uint64_t id = 0;
-  for (; session_.state() == SessionState::kEstablished && id < 100000; ++id) number(FrameType::kWithdraw, id);
+  for (; session_.state() == SessionState::kEstablished && id < 100000; ++id) number(wire::FrameType::kWithdraw, id);
   EXPECT_EQ(id, 65537u);
   expectViolation();
 }
 TEST_F(Victim, ClosedTwice_Fails) {
   sent_ = 1;  // a gap before, so that the first one waits
-  number(FrameType::kClose, 0);
-  number(FrameType::kClose, 0);
+  number(wire::FrameType::kClose, 0);
+  number(wire::FrameType::kClose, 0);
   expectViolation();
 }
 TEST_F(Victim, AcknowledgesTheFuture_Fails) {
   acknowledged_ += 100;
-  message(FrameType::kAnnounce, header(0, 100, 0, 0));
+  message(wire::FrameType::kAnnounce, header(0, 100, 0, 0));
   expectViolation();
 }
 TEST_F(Victim, SackOfTheFuture_Fails) {
-  writer_.begin(makeHeader(FrameType::kAck));
+  writer_.begin(makeHeader(wire::FrameType::kAck));
   writer_.addSackRange({acknowledged_ + 5, acknowledged_ + 9});
   deliver();
   expectViolation();
 }
 TEST_F(Victim, SackBackwards_Fails) {
-  writer_.begin(makeHeader(FrameType::kAck));
+  writer_.begin(makeHeader(wire::FrameType::kAck));
   writer_.addSackRange({acknowledged_ + 9, acknowledged_ + 5});
   deliver();
   expectViolation();
 }
 TEST_F(Victim, FarSequence_IsDropped) {
   sent_ = 200000;
-  message(FrameType::kData, header(0, 1, 0, 1), 1);
+  message(wire::FrameType::kData, header(0, 1, 0, 1), 1);
   expectAlive();
   EXPECT_EQ(session_.counters().invalidReceived, 1u);
 }
 TEST_F(Victim, WrongBodyLength_Fails) {
-  writer_.begin(makeHeader(FrameType::kData));
+  writer_.begin(makeHeader(wire::FrameType::kData));
   writer_.number(5);
   deliver();
   expectViolation();
 }
 TEST_F(Victim, ForeignSession_IsDropped) {
-  PacketHeader other = makeHeader(FrameType::kReset);
+  wire::PacketHeader other = makeHeader(wire::FrameType::kReset);
   other.receiverId = kTheirs + 1;
   writer_.begin(other);
   writer_.reason(1);
@@ -166,8 +166,8 @@ TEST_F(Victim, ForeignSession_IsDropped) {
   EXPECT_EQ(session_.counters().invalidReceived, 1u);
 }
 TEST_F(Victim, HelloOfAStranger_IsDropped) {
-  writer_.begin(makeHeader(FrameType::kHello));
-  Hello hello;
+  writer_.begin(makeHeader(wire::FrameType::kHello));
+  wire::Hello hello;
   hello.senderId = 1234;
   hello.maxDatagramBytes = 1472;
   writer_.hello(hello);
@@ -190,32 +190,32 @@ TEST(Hostile, RandomFields_NoCrash) {
       SessionDatagram datagram;
       ASSERT_TRUE(pair.a.session->postSend(pair.now, {1, {MessageKind::kUnbound, 99}, in.data(), 1}).ok());
       ASSERT_TRUE(pair.a.session->pollTransmit(pair.now, &datagram));
-      ParsedPacket packet;
-      ASSERT_EQ(parsePacket(datagram.header, &packet), ParseResult::kOk);
+      wire::ParsedPacket packet;
+      ASSERT_EQ(wire::parsePacket(datagram.header, &packet), wire::ParseResult::kOk);
       firstSequence = packet.header.sequence;
     }
     for (int i = 0; i < 200; ++i) {
-      PacketWriter writer;
-      PacketHeader header;
-      constexpr FrameType kTypes[] = {FrameType::kHello, FrameType::kAck, FrameType::kProbe, FrameType::kProbeReply,
-                                      FrameType::kData, FrameType::kData, FrameType::kAnnounce, FrameType::kGrant,
-                                      FrameType::kWithdraw, FrameType::kClose, FrameType::kCredit};
+      wire::PacketWriter writer;
+      wire::PacketHeader header;
+      constexpr wire::FrameType kTypes[] = {wire::FrameType::kHello, wire::FrameType::kAck, wire::FrameType::kProbe, wire::FrameType::kProbeReply,
+                                      wire::FrameType::kData, wire::FrameType::kData, wire::FrameType::kAnnounce, wire::FrameType::kGrant,
+                                      wire::FrameType::kWithdraw, wire::FrameType::kClose, wire::FrameType::kCredit};
       header.type = kTypes[random() % std::size(kTypes)];
       header.receiverId = SessionPair::kIdB;
-      header.flags = static_cast<std::uint8_t>(random() % 16) & static_cast<std::uint8_t>(~kFlagPayloadChecksum);
+      header.flags = static_cast<std::uint8_t>(random() % 16) & static_cast<std::uint8_t>(~wire::kFlagPayloadChecksum);
       header.sequence = firstSequence + static_cast<std::uint32_t>(small());
       header.timestamp = static_cast<std::uint32_t>(random());
       header.byteLimit = small();
       header.messageLimit = static_cast<std::uint32_t>(small());
       writer.begin(header);
-      MessageHeader message{small(), small(), small() % 3000, small(), small(), static_cast<std::uint16_t>(small()),
+      wire::MessageHeader message{small(), small(), small() % 3000, small(), small(), static_cast<std::uint16_t>(small()),
                             static_cast<std::uint8_t>(small() % 3), static_cast<std::uint8_t>(small() % 2)};
-      if (header.type == FrameType::kData || header.type == FrameType::kAnnounce) writer.messageHeader(message);
-      else if (header.type == FrameType::kHello) writer.hello({small(), small(), small(), 0, 1472, 1, 0});
-      else if (header.type != FrameType::kCredit && header.type != FrameType::kAck) writer.number(small());
+      if (header.type == wire::FrameType::kData || header.type == wire::FrameType::kAnnounce) writer.messageHeader(message);
+      else if (header.type == wire::FrameType::kHello) writer.hello({small(), small(), small(), 0, 1472, 1, 0});
+      else if (header.type != wire::FrameType::kCredit && header.type != wire::FrameType::kAck) writer.number(small());
       const auto span = writer.finish();
       Bytes bytes(span.begin(), span.end());
-      if (header.type == FrameType::kData) bytes.insert(bytes.end(), message.chunkLength % 3000u, std::byte{});
+      if (header.type == wire::FrameType::kData) bytes.insert(bytes.end(), message.chunkLength % 3000u, std::byte{});
       pair.b.session->handleDatagram(pair.now, bytes);
       SessionDatagram out;
       for (int n = 0; n < 20 && pair.b.session->pollTransmit(pair.now, &out); ++n) {

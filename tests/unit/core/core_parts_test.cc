@@ -160,13 +160,13 @@ TEST(RtoEstimator, ProbeTimeout_HasItsFloorFromTheSecondOn) {
   EXPECT_GE(longPath.probeTimeout(milliseconds(1)), milliseconds(600));
 }
 
-std::vector<SackRange> rangesOf(const AckTracker& acks) {
-  PacketWriter writer;
+std::vector<wire::SackRange> rangesOf(const AckTracker& acks) {
+  wire::PacketWriter writer;
   writer.begin({});
   acks.writeRanges(&writer);
-  ParsedPacket packet;
-  EXPECT_EQ(parsePacket(writer.finish(), &packet), ParseResult::kOk);
-  std::vector<SackRange> ranges;
+  wire::ParsedPacket packet;
+  EXPECT_EQ(wire::parsePacket(writer.finish(), &packet), wire::ParseResult::kOk);
+  std::vector<wire::SackRange> ranges;
   for (std::size_t i = 0; i < packet.sackCount(); ++i) ranges.push_back(packet.sackRange(i));
   return ranges;
 }
@@ -197,7 +197,7 @@ TEST(AckTracker, Gaps_AreReportedNewestFirst) {
   EXPECT_EQ(ranges[0].begin, 0xfffffff0u + 50);  // wrapped
   EXPECT_EQ(ranges[0].end, 0xfffffff0u + 52);
   std::set<std::pair<std::uint32_t, std::uint32_t>> all;
-  for (const SackRange& range : ranges) all.insert({range.begin - 0xfffffff0u, range.end - 0xfffffff0u});
+  for (const wire::SackRange& range : ranges) all.insert({range.begin - 0xfffffff0u, range.end - 0xfffffff0u});
   EXPECT_EQ(all, (std::set<std::pair<std::uint32_t, std::uint32_t>>{{2, 4}, {6, 7}, {30, 31}, {50, 52}}));
   EXPECT_EQ(acks.onFrame(kStart, 0x1fffffff0ull + 30, false), AckTracker::Arrival::kDuplicate);
   EXPECT_EQ(acks.onFrame(kStart, 0x1fffffff0ull + kMaxFrameWindow + 1, false), AckTracker::Arrival::kOutsideWindow);
@@ -213,7 +213,7 @@ TEST(AckTracker, RandomOrder_EndsWithoutGaps) {
   for (std::size_t i = 0; i < order.size(); ++i) {
     ASSERT_EQ(acks.onFrame(kStart, order[i], false), AckTracker::Arrival::kNew);
     if (i % 100 == 0) {
-      ASSERT_LE(rangesOf(acks).size(), kMaxSackRanges);
+      ASSERT_LE(rangesOf(acks).size(), wire::kMaxSackRanges);
     }
   }
   EXPECT_EQ(acks.next(), 7 + order.size());
@@ -380,7 +380,7 @@ TEST(PathProbe, NoReply_TriesSmallerSizesThenStops) {
 }
 
 TEST(Handshake, LinkKindsDiffer_BothAreNamed) {
-  Hello a, b;
+  wire::Hello a, b;
   EXPECT_FALSE(compareSettings(a, b).has_value());
   b.lossless = 1;
   const auto error = compareSettings(a, b);

@@ -107,13 +107,13 @@ TEST(ErasureCode, NumbersThatDoNotFit_AreRefused) {
 }
 
 TEST(FrameSymbol, Frame_IsReadAsWritten) {
-  const Bytes body = pattern(kMessageHeaderBytes, 1), payload = pattern(1300, 2);
-  const FrameSymbol frame{FrameType::kData, 0x12345678u, body, payload};
+  const Bytes body = pattern(wire::kMessageHeaderBytes, 1), payload = pattern(1300, 2);
+  const FrameSymbol frame{wire::FrameType::kData, 0x12345678u, body, payload};
   Bytes symbol(frame.bytes() + 50, std::byte{0xff});
   frame.write(symbol);
   FrameSymbol read;
   ASSERT_TRUE(readSymbol(symbol, &read));
-  EXPECT_EQ(read.type, FrameType::kData);
+  EXPECT_EQ(read.type, wire::FrameType::kData);
   EXPECT_EQ(read.payloadCrc, 0x12345678u);
   EXPECT_TRUE(std::ranges::equal(read.body, body));
   EXPECT_TRUE(std::ranges::equal(read.payload, payload));
@@ -122,7 +122,7 @@ TEST(FrameSymbol, Frame_IsReadAsWritten) {
 
 TEST(FrameSymbol, LengthsBeyondTheSymbolOrUnsequencedTypes_AreRefused) {
   Bytes symbol(80);
-  const FrameSymbol frame{FrameType::kGrant, 0, std::span(symbol).first(8), {}};
+  const FrameSymbol frame{wire::FrameType::kGrant, 0, std::span(symbol).first(8), {}};
   Bytes good(80);
   frame.write(good);
   FrameSymbol read;
@@ -133,7 +133,7 @@ TEST(FrameSymbol, LengthsBeyondTheSymbolOrUnsequencedTypes_AreRefused) {
   bad = good;
   bad[3] = std::byte{9};  // a body longer than both
   EXPECT_FALSE(readSymbol(bad, &read));
-  for (const FrameType type : {FrameType::kHello, FrameType::kReset, FrameType::kRepair, static_cast<FrameType>(22)}) {
+  for (const wire::FrameType type : {wire::FrameType::kHello, wire::FrameType::kReset, wire::FrameType::kRepair, static_cast<wire::FrameType>(22)}) {
     bad = good;
     bad[2] = static_cast<std::byte>(type);
     EXPECT_FALSE(readSymbol(bad, &read)) << static_cast<int>(type);
@@ -227,14 +227,14 @@ class Blocks : public ::testing::Test {
     encoder_.start(now_, first_, sources, repairs, RepairEncoder::symbolBytes(1472));
     for (std::size_t i = 0; i < sources; ++i) {
       const bool data = i % 5 != 4;
-      bodies_.push_back(pattern(data ? kMessageHeaderBytes : 8, 10 + bodies_.size()));
+      bodies_.push_back(pattern(data ? wire::kMessageHeaderBytes : 8, 10 + bodies_.size()));
       payloads_.push_back(pattern(data ? (i * 397) % 1356 + 1 : 0, 20 + payloads_.size()));
       encoder_.add(now_, frame(bodies_.size() - 1));
     }
     encoder_.close(repairs);
   }
   FrameSymbol frame(std::size_t i) const {
-    return {payloads_[i].empty() ? FrameType::kGrant : FrameType::kData, static_cast<std::uint32_t>(i), bodies_[i],
+    return {payloads_[i].empty() ? wire::FrameType::kGrant : wire::FrameType::kData, static_cast<std::uint32_t>(i), bodies_[i],
             payloads_[i]};
   }
   void arrive(std::uint64_t sequence) {
@@ -258,7 +258,7 @@ class Blocks : public ::testing::Test {
   }
   bool giveRepair() {
     std::span<const std::byte> payload;
-    const RepairHeader header = encoder_.next(&payload);
+    const wire::RepairHeader header = encoder_.next(&payload);
     encoder_.onSent();
     return decoder_.onRepair(first_, header, payload);
   }
@@ -336,42 +336,42 @@ TEST_F(Blocks, ImpossibleRepairFrames_AreRefused) {
   encode(8, 2);
   arrive(first_);
   std::span<const std::byte> payload;
-  const RepairHeader good = encoder_.next(&payload);
+  const wire::RepairHeader good = encoder_.next(&payload);
   const auto refused = [&](auto change, std::uint64_t first, std::size_t bytes) {
-    RepairHeader header = good;
+    wire::RepairHeader header = good;
     change(header);
     return !decoder_.onRepair(first, header, payload.first(bytes));
   };
-  const auto nothing = [](RepairHeader&) {};
-  EXPECT_TRUE(refused([](RepairHeader& h) { h.sources = 0; }, first_, payload.size()));
-  EXPECT_TRUE(refused([](RepairHeader& h) { h.sources = 129; }, first_, payload.size()));
-  EXPECT_TRUE(refused([](RepairHeader& h) { h.index = 2; }, first_, payload.size()));
-  EXPECT_TRUE(refused([](RepairHeader& h) { h.repairs = 33; }, first_, payload.size()));
+  const auto nothing = [](wire::RepairHeader&) {};
+  EXPECT_TRUE(refused([](wire::RepairHeader& h) { h.sources = 0; }, first_, payload.size()));
+  EXPECT_TRUE(refused([](wire::RepairHeader& h) { h.sources = 129; }, first_, payload.size()));
+  EXPECT_TRUE(refused([](wire::RepairHeader& h) { h.index = 2; }, first_, payload.size()));
+  EXPECT_TRUE(refused([](wire::RepairHeader& h) { h.repairs = 33; }, first_, payload.size()));
   EXPECT_TRUE(refused(nothing, first_, kMinSymbolBytes - 1));
   EXPECT_TRUE(refused(nothing, acks_.next() + kMaxFrameWindow, payload.size()));
   EXPECT_TRUE(decoder_.onRepair(first_, good, payload));
-  EXPECT_TRUE(refused([](RepairHeader& h) { h.sources = 7; }, first_, payload.size()));  // another block's length
+  EXPECT_TRUE(refused([](wire::RepairHeader& h) { h.sources = 7; }, first_, payload.size()));  // another block's length
   EXPECT_TRUE(refused(nothing, first_, payload.size() - 1));
 }
 
 TEST_F(Blocks, FrameLongerThanItsRepairFrames_IsRefused) {
   encode(3, 1);
   arrive(first_ + 1);  // a payload of 398 bytes
-  const RepairHeader header{truncateSequence(first_), 3, 0, 1};
+  const wire::RepairHeader header{truncateSequence(first_), 3, 0, 1};
   EXPECT_FALSE(decoder_.onRepair(first_, header, Bytes(kMinSymbolBytes)));
 }
 
 // Repair frames for blocks that never get their frames, and frames as long as they may be: memory stays within its bounds.
 TEST_F(Blocks, HostilePeer_IsHeldWithinTheBounds) {
   std::mt19937_64 random(4);
-  const Bytes body(kMessageHeaderBytes), longPayload(64000), repair(65000);
+  const Bytes body(wire::kMessageHeaderBytes), longPayload(64000), repair(65000);
   for (int i = 0; i < 4000; ++i) {
     const std::uint64_t sequence = acks_.next() + 1 + random() % (kMaxFrameWindow - 200);
     if (random() % 2 == 0) {
       if (acks_.onFrame(now_, sequence, false) != AckTracker::Arrival::kNew) continue;
-      (void)decoder_.onSource(sequence, {FrameType::kData, 0, body, longPayload});
+      (void)decoder_.onSource(sequence, {wire::FrameType::kData, 0, body, longPayload});
     } else {
-      const RepairHeader header{0, static_cast<std::uint8_t>(1 + random() % 128),
+      const wire::RepairHeader header{0, static_cast<std::uint8_t>(1 + random() % 128),
                                 static_cast<std::uint8_t>(random() % 32), 32};
       (void)decoder_.onRepair(sequence, header, repair);
     }
@@ -381,27 +381,27 @@ TEST_F(Blocks, HostilePeer_IsHeldWithinTheBounds) {
   EXPECT_LT(decoder_.memoryBytes(), 4u << 20);
 }
 
-Hello repairingPeer() {
-  Hello hello;
+wire::Hello repairingPeer() {
+  wire::Hello hello;
   hello.payloadChecksum = 1;
-  hello.capabilities = kCapabilityRepair;
+  hello.capabilities = wire::kCapabilityRepair;
   return hello;
 }
 
 class RepairVictim : public VictimSession {
  protected:
   RepairVictim() : VictimSession(SessionConfig{}, 1472, repairingPeer()) {}
-  void repair(const RepairHeader& repair, const Bytes& payload) {
-    PacketHeader header = headerOf(FrameType::kRepair, 0);
-    header.flags = kFlagPayloadChecksum;
-    header.payloadCrc = crc32c(payload);
+  void repair(const wire::RepairHeader& repair, const Bytes& payload) {
+    wire::PacketHeader header = headerOf(wire::FrameType::kRepair, 0);
+    header.flags = wire::kFlagPayloadChecksum;
+    header.payloadCrc = wire::crc32c(payload);
     writer_.begin(header);
     writer_.repairHeader(repair);
     deliver(payload);
   }
-  void covered(FrameType type, std::uint32_t ahead, std::size_t bodyBytes) {
-    PacketHeader header = headerOf(type, ahead);
-    header.flags = kFlagCovered;
+  void covered(wire::FrameType type, std::uint32_t ahead, std::size_t bodyBytes) {
+    wire::PacketHeader header = headerOf(type, ahead);
+    header.flags = wire::kFlagCovered;
     writer_.begin(header);
     for (std::size_t i = 0; i < bodyBytes / 8; ++i) writer_.number(0);
     deliver();
@@ -416,22 +416,22 @@ TEST_F(RepairVictim, LostFrame_IsFoundAgainAndReported) {
   std::byte* const output = repaired.data();
   addSourceToRepairs(0, first, {&output, 1});
   addSourceToRepairs(1, second, {&output, 1});
-  covered(FrameType::kCredit, 1, 0);
+  covered(wire::FrameType::kCredit, 1, 0);
   repair({kFirst, 2, 0, 1}, repaired);
   EXPECT_EQ(session_.state(), SessionState::kEstablished) << session_.error().message;
   EXPECT_EQ(session_.counters().framesRecovered, 1u);
   SessionDatagram datagram;
   ASSERT_TRUE(session_.pollTransmit(now_, &datagram));
-  ParsedPacket packet;
-  ASSERT_EQ(parsePacket(datagram.header, &packet), ParseResult::kOk);
+  wire::ParsedPacket packet;
+  ASSERT_EQ(wire::parsePacket(datagram.header, &packet), wire::ParseResult::kOk);
   EXPECT_EQ(packet.header.acknowledged, kFirst + 2);
   std::uint32_t recovered = 0;
-  ASSERT_TRUE(decodeRecovered(packet.body, &recovered));
+  ASSERT_TRUE(wire::decodeRecovered(packet.body, &recovered));
   EXPECT_EQ(recovered, 1u);
 }
 
 TEST_F(RepairVictim, CoveredFrameWithALongBody_EndsTheSession) {
-  covered(FrameType::kCredit, 0, 320);
+  covered(wire::FrameType::kCredit, 0, 320);
   expectViolation();
 }
 
@@ -446,14 +446,14 @@ TEST_F(RepairVictim, RepairFrameThatGivesNoFrame_EndsTheSession) {
 }
 
 TEST_F(RepairVictim, MalformedRepairFrame_EndsTheSession) {
-  writer_.begin(headerOf(FrameType::kRepair, 0));
+  writer_.begin(headerOf(wire::FrameType::kRepair, 0));
   writer_.size(1);
   deliver();
   expectViolation();
 }
 
 TEST_F(RepairVictim, MoreFoundAgainThanWasSent_EndsTheSession) {
-  PacketHeader header = headerOf(FrameType::kAck, 0);
+  wire::PacketHeader header = headerOf(wire::FrameType::kAck, 0);
   writer_.begin(header);
   writer_.addSackRange({acknowledged_, acknowledged_});
   writer_.recovered(1000);

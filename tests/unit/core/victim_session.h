@@ -14,27 +14,27 @@ class VictimSession : public ::testing::Test {
   static constexpr std::uint32_t kFirst = 0xfffffff0u;  // so that the numbers wrap soon
 
   // `hello`: what the peer says of itself beside its identity.
-  VictimSession(const SessionConfig& config, std::size_t datagramBytes, Hello hello) : session_(config, kTheirs, 1) {
+  VictimSession(const SessionConfig& config, std::size_t datagramBytes, wire::Hello hello) : session_(config, kTheirs, 1) {
     session_.connect(now_, kMine, datagramBytes);
     hello.senderId = kMine;
     hello.initialSequence = kFirst;
     hello.maxDatagramBytes = static_cast<std::uint32_t>(datagramBytes);
-    PacketHeader header = headerOf(FrameType::kHello, 0);
-    header.flags = kFlagHelloSeen;
+    wire::PacketHeader header = headerOf(wire::FrameType::kHello, 0);
+    header.flags = wire::kFlagHelloSeen;
     writer_.begin(header);
     writer_.hello(hello);
     deliver();
     EXPECT_EQ(session_.state(), SessionState::kEstablished);
     SessionDatagram datagram;
     while (session_.pollTransmit(now_, &datagram)) {
-      ParsedPacket packet;
-      EXPECT_EQ(parsePacket(datagram.header, &packet), ParseResult::kOk);
+      wire::ParsedPacket packet;
+      EXPECT_EQ(wire::parsePacket(datagram.header, &packet), wire::ParseResult::kOk);
       acknowledged_ = packet.header.sequence;
     }
   }
   // Of the peer's frame `ahead` behind its first one.
-  PacketHeader headerOf(FrameType type, std::uint32_t ahead) const {
-    PacketHeader header;
+  wire::PacketHeader headerOf(wire::FrameType type, std::uint32_t ahead) const {
+    wire::PacketHeader header;
     header.type = type;
     header.receiverId = kTheirs;
     header.sequence = kFirst + ahead;
@@ -55,16 +55,16 @@ class VictimSession : public ::testing::Test {
     EXPECT_EQ(session_.error().code, ErrorCode::kPeerViolatedProtocol) << session_.error().message;
     SessionDatagram datagram;
     ASSERT_TRUE(session_.pollTransmit(now_, &datagram));
-    ParsedPacket packet;
-    ASSERT_EQ(parsePacket(datagram.header, &packet), ParseResult::kOk);
-    EXPECT_EQ(packet.header.type, FrameType::kReset);
+    wire::ParsedPacket packet;
+    ASSERT_EQ(wire::parsePacket(datagram.header, &packet), wire::ParseResult::kOk);
+    EXPECT_EQ(packet.header.type, wire::FrameType::kReset);
     EXPECT_FALSE(session_.pollTransmit(now_, &datagram));
     EXPECT_LT(session_.memoryBytes(), 1u << 20);
   }
 
   TimePoint now_{seconds(5)};
   Session session_;
-  PacketWriter writer_;
+  wire::PacketWriter writer_;
   std::uint32_t acknowledged_ = 0;
 };
 

@@ -17,7 +17,7 @@
 #include "transport/dpdk/dpdk_port.h"
 #include "transport/dpdk/eal_arguments.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 namespace {
 
 class Eal : public ::testing::Test {
@@ -243,4 +243,4 @@ TEST_F(Eal, HostileAddresses_AreErrorsNotCrashes) {
 }
 
 }  // namespace
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

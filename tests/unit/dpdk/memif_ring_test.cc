@@ -14,7 +14,7 @@
 #include "transport/base/file_descriptor.h"
 #include "transport/dpdk/memif_ring.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 namespace {
 
 constexpr MemifRingShape kShape{.bufferBytes = 2048, .log2Slots = 3};
@@ -358,4 +358,4 @@ TEST(MemifHandshake, RingOutsideTheMemoryOrOfAnotherShape_IsRefused) {
 }
 
 }  // namespace
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

@@ -16,7 +16,7 @@
 #include "tests/unit/dpdk/port_process.h"
 #include "transport/dpdk/dpdk_port.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 namespace {
 
 using std::chrono::milliseconds;
@@ -219,15 +219,22 @@ TEST_F(NetdevPort, PeerKilled_IcmpPortUnreachableTakesTheLinkDown) {
                  EXPECT_FALSE(blockForDatagram(*port, sink, milliseconds(100)));
                  EXPECT_TRUE(sink.down.empty());
                  partner.meet();
-                 EXPECT_TRUE(waitFor([&] {
-                   const auto bytes = pattern(10);
-                   const OutgoingDatagram datagram{bytes, {}};
-                   port->onTick(now());
-                   (void)port->transmit(link, std::span(&datagram, 1));
-                   (void)port->receive(sink, 32);
-                   ::usleep(10'000);
-                   return !sink.down.empty();
-                 }));
+                 const auto sendUntilDown = [&](std::span<const std::byte> bytes, Duration limit) {
+                   return waitFor(
+                       [&] {
+                         const OutgoingDatagram datagram{bytes, {}};
+                         port->onTick(now());
+                         (void)port->transmit(link, std::span(&datagram, 1));
+                         (void)port->receive(sink, 32);
+                         ::usleep(10'000);
+                         return !sink.down.empty();
+                       },
+                       limit);
+                 };
+                 // Quoted is what no session sent: such a message may come from anybody.
+                 sink.session = pattern(60);
+                 EXPECT_FALSE(sendUntilDown(pattern(61), milliseconds(500)));
+                 EXPECT_TRUE(sendUntilDown(pattern(60), seconds(20)));
                  ASSERT_FALSE(sink.down.empty());
                  EXPECT_EQ(sink.down[0].second.code, ErrorCode::kPeerVanished);
                  EXPECT_NE(sink.down[0].second.message.find("10.77.0.1"), std::string::npos);
@@ -281,4 +288,4 @@ TEST_F(NetdevPort, WrongSettings_OneClearLine) {
 }
 
 }  // namespace
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

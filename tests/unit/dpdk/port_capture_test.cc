@@ -19,10 +19,10 @@
 #include "transport/base/file_descriptor.h"
 #include "transport/dpdk/dpdk_port.h"
 #include "transport/dpdk/frame.h"
-#include "transport/io/progress_engine.h"
+#include "transport/progress/progress_engine.h"
 #include "transport/wire/step_marker.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 namespace {
 
 class PortCapture : public ::testing::Test {
@@ -65,7 +65,7 @@ Contents contentsOf(const std::string& path) {
     contents.longestKept = std::max(contents.longestKept, frame->bytes.size());
     if (readBe16(&frame->bytes[12]) == kEtherTypeArp) {
       ++contents.arpFrames;
-    } else if (readBe16(&frame->bytes[kEthernetHeaderBytes + kIpv4HeaderBytes + 2]) == kStepMarkerPort) {
+    } else if (readBe16(&frame->bytes[kEthernetHeaderBytes + kIpv4HeaderBytes + 2]) == wire::kStepMarkerPort) {
       ++contents.markers;
     } else {
       ++contents.frames;
@@ -177,8 +177,8 @@ void sendMarker(int step) {
   sockaddr_in to{};
   to.sin_family = AF_INET;
   ASSERT_EQ(::inet_pton(AF_INET, markersAddress().c_str(), &to.sin_addr), 1);
-  to.sin_port = htons(kStepMarkerPort);
-  const std::string text = stepMarkerText({.step = static_cast<std::uint64_t>(step), .last = false});
+  to.sin_port = htons(wire::kStepMarkerPort);
+  const std::string text = wire::stepMarkerText({.step = static_cast<std::uint64_t>(step), .last = false});
   ASSERT_GT(::sendto(sender.get(), text.data(), text.size(), 0, reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
 }
 
@@ -335,4 +335,4 @@ TEST_F(PortCapture, FinishedWhileThePortLives_FileIsWholeAndLaterFramesAreNotCou
 }
 
 }  // namespace
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

@@ -12,7 +12,7 @@
 #include <filesystem>
 #include <thread>
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 namespace {
 
 // Only a hang reaches them.
@@ -130,4 +130,4 @@ void CollectingSink::onDatagram(LinkId, std::span<const std::byte> datagram) noe
 
 void CollectingSink::onLinkDown(LinkId link, const Error& error) noexcept { down.emplace_back(link, error); }
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <functional>
 #include <span>
@@ -11,9 +12,9 @@
 #include <vector>
 
 #include "transport/base/config.h"
-#include "transport/io/packet_port.h"
+#include "transport/datagram/packet_port.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::dpdk {
 
 // One end's line to the other, beside the ports under test. Every wait is bounded and ends in a failed expectation.
 class Partner {
@@ -53,8 +54,12 @@ class CollectingSink : public PacketSink {
  public:
   void onDatagram(LinkId link, std::span<const std::byte> datagram) noexcept override;
   void onLinkDown(LinkId link, const Error& error) noexcept override;
+  bool sentBySession(LinkId, std::span<const std::byte> datagram) const noexcept override {
+    return datagram.size() >= session.size() && std::equal(session.begin(), session.end(), datagram.begin());
+  }
+  std::vector<std::byte> session;  // with which datagrams of "a session" begin
   std::vector<std::vector<std::byte>> datagrams;
   std::vector<std::pair<LinkId, Error>> down;
 };
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::dpdk

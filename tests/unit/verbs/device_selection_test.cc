@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace gloo_bypass {
+namespace gloo_bypass::verbs {
 namespace {
 
 using ::testing::AllOf;
@@ -311,4 +311,4 @@ TEST_F(DeviceSelectionTest, Gid_InfiniBand_IndexZero) {
 }
 
 }  // namespace
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::verbs

@@ -37,7 +37,7 @@ class FakeRegistration {
   FakeRegistration(const FakeRegistration&) = delete;
   FakeRegistration& operator=(const FakeRegistration&) = delete;
 
-  VerbsApi api;
+  verbs::VerbsApi api;
   ibv_pd domains[2] = {};
   // Asked before each registration: 0, or the errno that it fails with.
   std::function<int(ibv_pd*, std::byte*, std::size_t, int access)> fail;

@@ -3,9 +3,10 @@
 #include <algorithm>
 
 #include "transport/base/check.h"
-#include "transport/io/channel_address.h"
+#include "transport/channel/channel_address.h"
 
 namespace gloo_bypass::test {
+using namespace verbs;
 namespace {
 
 EndOptions ending() {

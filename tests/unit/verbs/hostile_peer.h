@@ -10,17 +10,17 @@
 
 namespace gloo_bypass::test {
 
-class HostilePeer final : private ControlObserver {
+class HostilePeer final : private verbs::ControlObserver {
  public:
   // Connects channel 0 of `victim`; it is kConnected afterwards.
   explicit HostilePeer(RdmaEnd& victim, std::uint32_t credits = 64);
   ~HostilePeer() override;
 
   // A frame of the victim's session, as it should be; then as bytes, which may be changed.
-  std::vector<std::byte> frame(FrameType type, const std::function<void(RdmaFrame&)>& change = {},
+  std::vector<std::byte> frame(verbs::FrameType type, const std::function<void(verbs::RdmaFrame&)>& change = {},
                                std::size_t payload = 0);
   void send(const std::vector<std::byte>& bytes);
-  void say(FrameType type, const std::function<void(RdmaFrame&)>& change = {}, std::size_t payload = 0) {
+  void say(verbs::FrameType type, const std::function<void(verbs::RdmaFrame&)>& change = {}, std::size_t payload = 0) {
     send(frame(type, change, payload));
   }
 
@@ -33,7 +33,7 @@ class HostilePeer final : private ControlObserver {
   RnicEnd frames_, reads_;
   std::vector<std::byte> outgoing_, incoming_;
   ibv_mr *out_ = nullptr, *in_ = nullptr;
-  std::unique_ptr<ControlPlane> control_;
+  std::unique_ptr<verbs::ControlPlane> control_;
   std::uint64_t victim_ = 0, sent_ = 0, completed_ = 0;
   bool ready_ = false;
 };

@@ -5,6 +5,7 @@
 #include <random>
 
 namespace gloo_bypass::test {
+using namespace verbs;
 namespace {
 
 class RdmaHostilePeer : public RdmaChannelTest {

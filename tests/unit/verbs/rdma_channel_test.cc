@@ -6,6 +6,7 @@
 #include "tests/unit/verbs/rdma_end.h"
 
 namespace gloo_bypass::test {
+using namespace verbs;
 namespace {
 
 constexpr std::size_t kLarge = 3'000'000;
@@ -381,6 +382,22 @@ TEST_F(RdmaChannel, CloseInEveryState_LeavesNothingBehind) {
     a->close(abort);
     destroy();
   }
+}
+
+// Sessions that are finished stay while a channel points to them.
+TEST_F(RdmaChannel, CloseAll_SessionsStayUntilTheirChannelsAreGone) {
+  open();
+  a->transport->closeAll();
+  ASSERT_TRUE(b->waitState(ChannelState::kPeerClosed));
+  b->close(false);
+  (void)a->transport->progress().waitUntil([] { return false; }, monotonicNow() + std::chrono::milliseconds(200));
+  a->exclusive([&] {
+    EXPECT_EQ(a->transport->report().channels.size(), 1u);
+    EXPECT_EQ((*a)[0].handle->state(), ChannelState::kClosed);
+    EXPECT_FALSE((*a)[0].handle->postSend({.token = 1, .key = {}, .data = nullptr, .length = 0}).ok());
+  });
+  a->close(false);
+  EXPECT_TRUE(a->wait([&] { return a->transport->report().channels.empty(); }));
 }
 
 TEST_F(RdmaChannel, Abort_DropsWhatIsUnsentAndPeerFails) {

@@ -9,7 +9,7 @@
 #include "transport/verbs/rdma_address.h"
 #include "transport/verbs/rdma_frame.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::verbs {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -229,4 +229,4 @@ TEST(RdmaFrame, RandomMutations_AreRefusedOrWithinTheirBytes) {
 }
 
 }  // namespace
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::verbs

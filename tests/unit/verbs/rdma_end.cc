@@ -1,5 +1,7 @@
 #include "tests/unit/verbs/rdma_end.h"
 
+#include "process/report_json.h"
+
 #include <algorithm>
 #include <mutex>
 #include <stdexcept>
@@ -7,6 +9,7 @@
 #include "transport/verbs/verbs_transport.h"
 
 namespace gloo_bypass::test {
+using namespace verbs;
 namespace {
 
 std::mutex notesMutex;
@@ -145,9 +148,9 @@ Error RdmaEnd::error(std::size_t index) {
 }
 
 nlohmann::json RdmaEnd::counters() {
-  std::string text;
-  exclusive([&] { text = transport->countersJson(); });
-  return nlohmann::json::parse(text);
+  TransportReport report;
+  exclusive([&] { report = transport->report(); });
+  return reportJson("test", report);
 }
 
 void RdmaChannelTest::SetUp() {

@@ -17,8 +17,8 @@
 #include "tests/support/software_rnic.h"
 #include "tests/unit/verbs/rnic_end.h"
 #include "transport/base/config.h"
-#include "transport/io/message_channel.h"
-#include "transport/io/progress_engine.h"
+#include "transport/channel/message_channel.h"
+#include "transport/progress/progress_engine.h"
 #include "transport/verbs/rdma_address.h"
 
 namespace gloo_bypass::test {
@@ -49,14 +49,14 @@ struct ChannelRecord final : ChannelObserver {
 TransportConfig rdmaConfig(const std::string& devices);
 
 // The table of the software adapter; contexts and queue pairs made through it are noted.
-const VerbsApi& notedVerbs();
+const verbs::VerbsApi& notedVerbs();
 ibv_context* notedContext(const std::string& device);  // opened last
 std::vector<std::uint32_t> notedQueuePairs();          // their numbers, in the order made
 void forgetNoted();
 
 class RdmaEnd {
  public:
-  explicit RdmaEnd(const TransportConfig& config, const VerbsApi& verbs = notedVerbs());
+  explicit RdmaEnd(const TransportConfig& config, const verbs::VerbsApi& verbs = notedVerbs());
   ~RdmaEnd();
 
   struct Channel {

@@ -2,10 +2,11 @@
 #include <algorithm>
 
 #include "tests/unit/verbs/rdma_end.h"
-#include "transport/io/channel_address.h"
+#include "transport/channel/channel_address.h"
 #include "transport/verbs/verbs_transport.h"
 
 namespace gloo_bypass::test {
+using namespace verbs;
 namespace {
 
 constexpr std::size_t kLarge = 3'000'000;

@@ -6,6 +6,7 @@
 #include "tests/unit/verbs/rdma_end.h"
 
 namespace gloo_bypass::test {
+using namespace verbs;
 namespace {
 
 constexpr std::size_t kLarge = 300'000;

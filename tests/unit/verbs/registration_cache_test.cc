@@ -14,7 +14,7 @@
 
 #include "tests/unit/verbs/fake_registration.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::verbs {
 namespace {
 
 using test::FakeRegistration;
@@ -473,4 +473,4 @@ TEST_F(RegistrationCacheTest, AnyOrder_Random_NeverStaleAndWithinBounds) {
 }
 
 }  // namespace
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::verbs

@@ -12,7 +12,7 @@
 #include "tests/unit/verbs/fake_registration.h"
 #include "transport/verbs/registration_cache.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::verbs {
 namespace {
 
 using test::FakeRegistration;
@@ -154,4 +154,4 @@ TEST_F(RegistrationUnmappingTest, Acquire_ManyThreadsMapAndUnmap_NeverOlderThanT
 }
 
 }  // namespace
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::verbs

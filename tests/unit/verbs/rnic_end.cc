@@ -7,6 +7,7 @@
 #include "transport/base/check.h"
 
 namespace gloo_bypass::test {
+using namespace verbs;
 namespace {
 
 using Clock = std::chrono::steady_clock;

@@ -103,7 +103,7 @@ class SoftwareRnicTest : public ::testing::Test {
     join(*a, *b);
   }
 
-  const VerbsApi& verbs = softwareVerbs();
+  const verbs::VerbsApi& verbs = softwareVerbs();
   SoftwareRnic& rnic = SoftwareRnic::instance();
   std::unique_ptr<RnicEnd> a, b;
 };

@@ -7,6 +7,7 @@
 #include "tests/unit/verbs/rnic_end.h"
 
 namespace gloo_bypass::test {
+using namespace verbs;
 namespace {
 
 using Bytes = std::vector<std::byte>;

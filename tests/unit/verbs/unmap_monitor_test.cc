@@ -20,7 +20,7 @@
 
 #include "transport/base/file_descriptor.h"
 
-namespace gloo_bypass {
+namespace gloo_bypass::verbs {
 namespace {
 
 const std::size_t kPage = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
@@ -342,4 +342,4 @@ TEST_F(UnmapMonitorTest, Munmap_ManyThreads_EachIsNotedOnceItReturned) {
 }
 
 }  // namespace
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::verbs

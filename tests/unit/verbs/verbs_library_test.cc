@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace gloo_bypass {
+namespace gloo_bypass::verbs {
 namespace {
 
 using ::testing::AllOf;
@@ -54,4 +54,4 @@ TEST(VerbsLibrary, Load_SystemLibrary_LeavesNoGap) {
 }
 
 }  // namespace
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::verbs

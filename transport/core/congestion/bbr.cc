@@ -172,8 +172,8 @@ void Bbr::startPhase(int phase, TimePoint now) {
   }
 }
 
-// [BBR1] "Gain Cycling Algorithm": the probing phase lasts until it filled the pipe to its gain or lost, the draining one
-// no longer than needed.
+// [BBR1] "Gain Cycling Algorithm": the probing phase lasts until it filled the pipe to its gain or lost, the draining
+// one no longer than needed.
 void Bbr::updateCycle(const AckSample& sample) {
   if (state_ != State::kProbeBandwidth) return;
   const bool elapsed = sample.now - phaseStart_ > minRtt_;
@@ -233,9 +233,11 @@ void Bbr::checkProbeRtt(bool roundStart, const AckSample& sample) {
 void Bbr::updateControl(const AckSample& sample) {
   const double acked = static_cast<double>(sample.ackedBytes);
   double rate = pacingGain_ * bandwidth() * kPacingMargin;
-  // Until the pipe has been full, the window is the better guess: the first rates measured are those of a few small messages.
+  // Until the pipe has been full, the window is the better guess: the first rates measured are those of a few small
+  // messages.
   if (!pipeFull_ && sample.smoothedRtt > Duration{0}) {
-    rate = std::max({rate, pacingGain_ * window_ / seconds(sample.smoothedRtt), std::isinf(pacingRate_) ? 0 : pacingRate_});
+    rate = std::max(
+        {rate, pacingGain_ * window_ / seconds(sample.smoothedRtt), std::isinf(pacingRate_) ? 0 : pacingRate_});
   }
   if (rate > 0) pacingRate_ = rate;
   if (windowBeforeTimeout_ > 0 && acked > 0 && round_ > timeoutRound_ + 1) {
@@ -245,7 +247,8 @@ void Bbr::updateControl(const AckSample& sample) {
   if (bandwidth() > 0 && minRtt_ > Duration{0} && pipeFull_) {
     const double allowance = kAllowanceDatagrams * mss_ + bandwidth() * kAllowanceSeconds + aggregation_.maximum();
     window_ = std::min(window_ + acked, bdpBytes(windowGain_) + allowance);
-  } else if (bandwidth() <= 0 || window_ < bdpBytes(windowGain_) || window_ < kInitialWindowDatagrams * mss_ || round_ <= 1) {
+  } else if (bandwidth() <= 0 || window_ < bdpBytes(windowGain_) || window_ < kInitialWindowDatagrams * mss_ ||
+             round_ <= 1) {
     window_ += acked;  // startup: doubles each round
   }
   window_ = std::max(window_, minWindow());

@@ -1,5 +1,5 @@
-// Model-based congestion control for long and lossy paths, of the BBR family: the window and the pacing rate follow from
-// a model of the path (largest recent delivery rate, smallest recent round trip), not from single losses.
+// Model-based congestion control for long and lossy paths, of the BBR family: the window and the pacing rate follow
+// from a model of the path (largest recent delivery rate, smallest recent round trip), not from single losses.
 //
 // Sources, by section title:
 //   [BBR1] draft-cardwell-iccrg-bbr-congestion-control-00: state machine, gains, "ProbeBW" gain cycling
@@ -12,11 +12,12 @@
 //                                               +------- 200 ms and a round -+
 //
 // Acknowledgements that come in clumps (a peer that waits for its core, a radio link) need more in flight: [BBR2]
-// "BBRUpdateACKAggregation". Without, two processes that share a core would bring each other's rate down, step by step, to almost nothing.
+// "BBRUpdateACKAggregation". Without, two processes that share a core would bring each other's rate down, step by step,
+// to almost nothing.
 //
 // What differs from [BBR2], because the paths this is for (continents, tunnels, radio) lose without being full:
-// - A loss rate below kLossThreshold (8 % of a round; the draft has 2 %), or without a queue, is taken for the path's noise.
-//   Loss above it, with a queue, holds the rate to what is delivered until the next probe.
+// - A loss rate below kLossThreshold (8 % of a round; the draft has 2 %), or without a queue, is taken for the path's
+//   noise. Loss above it, with a queue, holds the rate to what is delivered until the next probe.
 // - The probing gain makes up for the noise (only while probing: a policer's losses stop when the probe does), so that
 //   the estimate does not sink cycle by cycle where 1.25 x (1 - loss) < 1.
 //

@@ -5,8 +5,9 @@
 //
 // A leaky bucket kept as one point in time (the "theoretical arrival time" of ITU-T I.371's GCRA): `next_` is when the
 // bucket would be empty. A burst of up to burstBytes() passes at once, so a timer that fires late by less than the
-// burst's duration costs no throughput. A sender that is kept from running, though it has something to send, makes up for
-// up to `lateness` of it: else two processes that share a core would send at half of the rate, measure that, and take it for the path's.
+// burst's duration costs no throughput. A sender that is kept from running, though it has something to send, makes up
+// for up to `lateness` of it: else two processes that share a core would send at half of the rate, measure that, and
+// take it for the path's.
 #pragma once
 
 #include <cstddef>
@@ -18,11 +19,13 @@ namespace gloo_bypass {
 
 class Pacer {
  public:
-  // Bytes per second; infinity (the start): not paced. Cheap when the rate is as before. `datagramBytes`: the largest one.
+  // Bytes per second; infinity (the start): not paced. Cheap when the rate is as before. `datagramBytes`: the largest
+  // one.
   void setRate(double bytesPerSecond, std::size_t datagramBytes);
   // How much of the time in which it could not run a sender makes up for.
   void setLateness(Duration most) { lateness_ = most; }
-  // From now on, until it is said otherwise: whether there is something to send that only pacing, or a wait for a core, holds back.
+  // From now on, until it is said otherwise: whether there is something to send that only pacing, or a wait for a core,
+  // holds back.
   void setBacklogged(bool backlogged) { backlogged_ = backlogged; }
   // The next datagram may go at this time or later; a time in the past means now.
   TimePoint releaseTime() const { return next_ - tolerance_; }

@@ -1,15 +1,16 @@
-// Delay-based congestion control for racks, after Swift (Kumar et al., SIGCOMM 2020, section 3) and Timely (Mittal et al.,
-// SIGCOMM 2015, section 4.3 for the hyperactive increase): the window grows while the round trip stays under a target, and
-// shrinks, once a round trip at most, in proportion to the excess.
+// Delay-based congestion control for racks, after Swift (Kumar et al., SIGCOMM 2020, section 3) and Timely (Mittal et
+// al., SIGCOMM 2015, section 4.3 for the hyperactive increase): the window grows while the round trip stays under a
+// target, and shrinks, once a round trip at most, in proportion to the excess.
 //
-//   target = minimal RTT x 1.5 + host delay + flow scaling (up to 50 us more for small windows, so that many flows share)
+//   target = minimal RTT x 1.5 + host delay + flow scaling (up to 50 us more for small windows: many flows share)
 //
 // What differs from the paper, and why:
-// - One delay, end to end: there are no NIC timestamps to tell the fabric's from the host's. The host delay, 50 us to begin with, covers
-//   our own batching, delayed acknowledgements and the scheduling of a polling thread.
-// - A queue that a decrease has cut by a part is shorter by that part a round trip later. Delay that is gone altogether was none: a
-//   host waited for a core. Then the decrease is undone and the host delay doubles, up to 1 ms; it halves each 100 ms. So a flow
-//   between busy hosts keeps enough under way to last through such waits, and one between hosts that poll keeps its queue short.
+// - One delay, end to end: there are no NIC timestamps to tell the fabric's from the host's. The host delay, 50 us to
+//   begin with, covers our own batching, delayed acknowledgements and the scheduling of a polling thread.
+// - A queue that a decrease has cut by a part is shorter by that part a round trip later. Delay that is gone altogether
+//   was none: a host waited for a core. Then the decrease is undone and the host delay doubles, up to 1 ms; it halves
+//   each 100 ms. So a flow between busy hosts keeps enough under way to last through such waits, and one between hosts
+//   that poll keeps its queue short.
 // - The base of the target is measured (minimal RTT), not configured from the topology.
 // - A doubling start until the target is first passed; the paper's flows start in a warm fabric.
 // - No window under two datagrams, so no pacing: incast of more flows than the queue has datagrams is left to the RTO.

@@ -34,8 +34,8 @@ std::vector<unsigned char> expandedCoefficients() {
   return tables;
 }
 
-// missing = A^-1 (repairs + B present), A and B being the columns of the missing and of the present sources: each row of the answer
-// has the coefficients of the present sources first, then those of the repairs.
+// missing = A^-1 (repairs + B present), A and B being the columns of the missing and of the present sources: each row
+// of the answer has the coefficients of the present sources first, then those of the repairs.
 std::vector<unsigned char> decodingMatrix(std::span<const std::size_t> present, std::span<const std::size_t> missing,
                                           std::span<const RepairSymbol> repairs) {
   const std::size_t count = missing.size(), width = present.size() + count;

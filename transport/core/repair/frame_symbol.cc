@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "transport/base/byte_order.h"
 #include "transport/base/check.h"
-#include "transport/wire/byte_order.h"
 
 namespace gloo_bypass {
 
@@ -22,9 +22,9 @@ bool readSymbol(std::span<const std::byte> symbol, FrameSymbol* out) {
   if (symbol.size() < kSymbolHeaderBytes) return false;
   const std::size_t length = loadLittle<std::uint16_t>(symbol.data());
   const std::size_t bodyBytes = loadLittle<std::uint8_t>(symbol.data() + 3);
-  out->type = static_cast<FrameType>(loadLittle<std::uint8_t>(symbol.data() + 2));
+  out->type = static_cast<wire::FrameType>(loadLittle<std::uint8_t>(symbol.data() + 2));
   out->payloadCrc = loadLittle<std::uint32_t>(symbol.data() + 4);
-  if (!isSequenced(out->type) || out->type > FrameType::kCredit) return false;
+  if (!wire::isSequenced(out->type) || out->type > wire::FrameType::kCredit) return false;
   if (length > symbol.size() - kSymbolHeaderBytes || bodyBytes > length) return false;
   out->body = symbol.subspan(kSymbolHeaderBytes, bodyBytes);
   out->payload = symbol.subspan(kSymbolHeaderBytes + bodyBytes, length - bodyBytes);

@@ -7,7 +7,8 @@
 //        4    4  CRC-32C of the payload (kData on a link with checksums), else 0
 //        8       body, payload, zeros
 //
-// Sequence number and place in the block are the repair frame's; acknowledgement, timestamps and limits are news of the moment.
+// Sequence number and place in the block are the repair frame's; acknowledgement, timestamps and limits change with
+// each transmission.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +23,7 @@ inline constexpr std::size_t kSymbolHeaderBytes = 8;
 
 struct FrameSymbol {
   static constexpr std::size_t kMaxBodyBytes = 0xff;
-  FrameType type = FrameType::kCredit;
+  wire::FrameType type = wire::FrameType::kCredit;
   std::uint32_t payloadCrc = 0;
   std::span<const std::byte> body, payload;
 

@@ -1,4 +1,5 @@
-// How much repair a path needs: the share of frames that it loses, and how many repair frames a block gets for that. Pure.
+// How much repair a path needs: the share of frames that it loses, and how many repair frames a block gets for that.
+// Pure.
 #pragma once
 
 #include <algorithm>
@@ -7,8 +8,9 @@
 
 namespace gloo_bypass {
 
-// The share of frames lost lately. "Lately" is counted in frames, not in time: between two training steps a path loses nothing, and is
-// no better for it. Two spans of kSpanFrames: what both have lost, and when neither has lost anything, nothing is lost any more.
+// The share of frames lost lately. "Lately" is counted in frames, not in time: between two training steps a path loses
+// nothing, and is no better for it. Two spans of kSpanFrames: what both have lost, and when neither has lost anything,
+// nothing is lost any more.
 class LossEstimate {
  public:
   void onLost(std::uint64_t frames) { current_.lost += frames; }
@@ -31,13 +33,14 @@ class LossEstimate {
   Span current_, previous_;
 };
 
-// The fewest repair frames with which a block of `sources` frames cannot be put together with probability kBlockFailure at most, each frame,
-// repair frames too, being lost with `lossRate` by itself. At most `limit`, one at least where the limit has room for it.
+// The fewest repair frames with which a block of `sources` frames cannot be recovered with probability kBlockFailure at
+// most, each frame, repair frames too, being lost with `lossRate` by itself. At most `limit`, one at least where the
+// limit has room for it.
 inline constexpr double kBlockFailure = 1e-4;
 std::size_t repairsNeeded(std::size_t sources, double lossRate, std::size_t limit);
 
-// Makes up for what losses have in common: after a block that could not be put together the loss rate is taken for twice what it is, and
-// for less and less again while blocks can.
+// Makes up for what losses have in common: after a block that could not be recovered the loss rate is taken for twice
+// what it is, and for less and less while blocks can.
 class LossMargin {
  public:
   void onBlockFailed() {
@@ -58,8 +61,8 @@ class LossMargin {
   int blocks_ = 0;
 };
 
-// Repair frames never take more than a quarter of what source frames do, whatever is lost: blocks of a frame or two, each with a repair
-// frame of its own, run out of it.
+// Repair frames never take more than a quarter of what source frames do, whatever is lost: blocks of a frame or two,
+// each with a repair frame of its own, run out of it.
 class RepairBudget {
  public:
   static constexpr std::size_t kSourcesPerRepair = 4;

@@ -70,7 +70,7 @@ void RepairDecoder::dropFinished() {
 }
 
 // Null: the header contradicts one that came before.
-RepairDecoder::Block* RepairDecoder::findOrMake(std::uint64_t first, const RepairHeader& header,
+RepairDecoder::Block* RepairDecoder::findOrMake(std::uint64_t first, const wire::RepairHeader& header,
                                                 std::size_t symbolBytes) {
   for (Block& block : blocks_) {
     if (block.first != first) continue;
@@ -94,7 +94,7 @@ void RepairDecoder::holdRepair(Block& block, std::size_t index, std::span<const 
   std::copy(payload.begin(), payload.end(), repair.buffer.data.get());
 }
 
-bool RepairDecoder::onRepair(std::uint64_t first, const RepairHeader& header, std::span<const std::byte> payload) {
+bool RepairDecoder::onRepair(std::uint64_t first, const wire::RepairHeader& header, std::span<const std::byte> payload) {
   if (header.sources == 0 || header.sources > kMaxBlockSources || header.index >= header.repairs ||
       header.repairs > kMaxBlockRepairs || payload.size() < kMinSymbolBytes ||
       first + header.sources > acks_.next() + kMaxFrameWindow) {
@@ -137,9 +137,9 @@ bool RepairDecoder::tryRecover(std::size_t at) {
   }
   if (missing > block.repairs.size()) return true;
   if (missing > 0) {
-    for (Found& found : found_) pool_.give(std::move(found.buffer));
-    found_.clear();
-    nextFound_ = 0;
+    for (RecoveredSymbol& symbol : symbols_) pool_.give(std::move(symbol.buffer));
+    symbols_.clear();
+    nextSymbol_ = 0;
     std::array<const std::byte*, kMaxBlockSources> sources{};
     std::array<RepairSymbol, kMaxBlockRepairs> repairs;
     std::array<std::byte*, kMaxBlockRepairs> outputs;
@@ -148,16 +148,17 @@ bool RepairDecoder::tryRecover(std::size_t at) {
         sources[i] = padded(*kept[i], block.symbolBytes);
         continue;
       }
-      repairs[found_.size()] = {block.repairs[found_.size()].index, block.repairs[found_.size()].buffer.data.get()};
-      Found& found = found_.emplace_back();
-      found.sequence = block.first + i;
-      found.bytes = block.symbolBytes;
-      found.buffer = pool_.take(block.symbolBytes);
-      outputs[found_.size() - 1] = found.buffer.data.get();
+      const auto& repair = block.repairs[symbols_.size()];
+      repairs[symbols_.size()] = {repair.index, repair.buffer.data.get()};
+      RecoveredSymbol& symbol = symbols_.emplace_back();
+      symbol.sequence = block.first + i;
+      symbol.bytes = block.symbolBytes;
+      symbol.buffer = pool_.take(block.symbolBytes);
+      outputs[symbols_.size() - 1] = symbol.buffer.data.get();
     }
     if (!recoverSources(block.symbolBytes, std::span(sources).first(block.sources), std::span(repairs).first(missing),
                         std::span(outputs).first(missing))) {
-      found_.clear();
+      symbols_.clear();
     }
     for (PooledBuffer& buffer : scratch_) pool_.give(std::move(buffer));
     scratch_.clear();
@@ -167,22 +168,22 @@ bool RepairDecoder::tryRecover(std::size_t at) {
 }
 
 RepairDecoder::Next RepairDecoder::nextRecovered(Recovered* out) {
-  while (nextFound_ < found_.size()) {
-    const Found& found = found_[nextFound_++];
+  while (nextSymbol_ < symbols_.size()) {
+    const RecoveredSymbol& symbol = symbols_[nextSymbol_++];
     // It may have arrived, and only its copy be gone.
-    if (acks_.hasArrived(found.sequence)) continue;
-    if (!readSymbol({found.buffer.data.get(), found.bytes}, &out->frame)) return Next::kNonsense;
-    out->sequence = found.sequence;
-    recoveredLately_[recoveredAt_++ % recoveredLately_.size()] = found.sequence;
+    if (acks_.hasArrived(symbol.sequence)) continue;
+    if (!readSymbol({symbol.buffer.data.get(), symbol.bytes}, &out->frame)) return Next::kNonsense;
+    out->sequence = symbol.sequence;
+    recoveredLately_[recoveredAt_++ % recoveredLately_.size()] = symbol.sequence;
     return Next::kFrame;
   }
   return Next::kNone;
 }
 
 bool RepairDecoder::wasRecovered(std::uint64_t sequence) {
-  const auto found = std::find(recoveredLately_.begin(), recoveredLately_.end(), sequence);
-  if (found == recoveredLately_.end()) return false;
-  *found = 0;
+  const auto at = std::find(recoveredLately_.begin(), recoveredLately_.end(), sequence);
+  if (at == recoveredLately_.end()) return false;
+  *at = 0;
   return true;
 }
 
@@ -193,12 +194,12 @@ void RepairDecoder::clear() {
   }
   kept_.clear();
   pool_.clear();
-  nextFound_ = found_.size();
+  nextSymbol_ = symbols_.size();
 }
 
 std::size_t RepairDecoder::memoryBytes() const {
   std::size_t bytes = kept_.capacity() * sizeof(Kept) + keptBytes_ + repairBytes_ + pool_.cachedBytes();
-  for (const Found& found : found_) bytes += found.buffer.capacity;
+  for (const RecoveredSymbol& symbol : symbols_) bytes += symbol.buffer.capacity;
   return bytes;
 }
 

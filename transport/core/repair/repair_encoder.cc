@@ -52,10 +52,10 @@ void RepairEncoder::close(std::size_t repairs) {
   state_ = repairs > 0 && sources_ > 0 ? State::kSending : State::kIdle;
 }
 
-RepairHeader RepairEncoder::next(std::span<const std::byte>* payload) const {
+wire::RepairHeader RepairEncoder::next(std::span<const std::byte>* payload) const {
   GLOO_BYPASS_CHECK(state_ == State::kSending);
   *payload = {repair(nextRepair_), longest_};
-  RepairHeader header;
+  wire::RepairHeader header;
   header.firstSequence = truncateSequence(first_);
   header.sources = static_cast<std::uint8_t>(sources_);
   header.index = static_cast<std::uint8_t>(nextRepair_);

@@ -1,7 +1,7 @@
-// The sender's side of repair: gathers frames with consecutive numbers into a block, and has its repair frames ready when it ends. Pure;
-// one block at a time. Memory: the repair frames of one block.
+// The sender's side of repair: gathers frames with consecutive numbers into a block, and has its repair frames ready
+// when it ends. Pure; one block at a time. Memory: the repair frames of one block.
 //
-//   kIdle -- start() --> kGathering -- add() each frame, close() --> kSending -- next(), onSent() each repair frame --> kIdle
+//   kIdle -- start() --> kGathering -- add() each frame, close() --> kSending -- next(), onSent() each repair --> kIdle
 #pragma once
 
 #include <cstddef>
@@ -22,13 +22,14 @@ class RepairEncoder {
 
   // The longest symbol of a frame, and so the payload of a repair frame, where datagrams have `datagramBytes`.
   static constexpr std::size_t symbolBytes(std::size_t datagramBytes) {
-    return datagramBytes - kCommonHeaderBytes - kRepairHeaderBytes;
+    return datagramBytes - wire::kCommonHeaderBytes - wire::kRepairHeaderBytes;
   }
   // So much less than without repair may a frame's chunk have, for its symbol to fit into a repair frame.
-  static constexpr std::size_t kChunkOverheadBytes = kSymbolHeaderBytes + kRepairHeaderBytes;
+  static constexpr std::size_t kChunkOverheadBytes = kSymbolHeaderBytes + wire::kRepairHeaderBytes;
 
   State state() const { return state_; }
-  // A block that begins with frame `first` and has at most so many sources and repair frames, of at most so many bytes each.
+  // A block that begins with frame `first` and has at most so many sources and repair frames, of at most so many bytes
+  // each.
   void start(TimePoint now, std::uint64_t first, std::size_t sources, std::size_t repairs, std::size_t symbolBytes);
   // Whether the block has this frame already: the port had refused it, and it is sent once more.
   bool has(std::uint64_t sequence) const { return sequence >= first_ && sequence < first_ + sources_; }
@@ -45,7 +46,7 @@ class RepairEncoder {
   // The block is over, and gets at most so many repair frames; none: kIdle.
   void close(std::size_t repairs);
   // Next repair frame, while kSending. `*payload` is valid until the block after this one starts.
-  RepairHeader next(std::span<const std::byte>* payload) const;
+  wire::RepairHeader next(std::span<const std::byte>* payload) const;
   // It went out; the last one: kIdle.
   void onSent();
   // That one did not go out after all.

@@ -1,0 +1,24 @@
+// What PyTorch tells a transport about where to communicate: an interface's name (from GLOO_SOCKET_IFNAME) or a host name.
+#pragma once
+
+#include <string>
+
+#include "transport/base/config.h"
+#include "transport/base/status.h"
+#include "transport/channel/back_end.h"
+
+namespace gloo_bypass {
+
+// `config` with its interface filled in from what Gloo gave, as the back-end's rule has it (BackEnd::interfaceRule). Errors (one line): the
+// interface contradicts GLOO_BYPASS_INTERFACE; kRequired, and the host name has no IPv4 address, or one that is on no interface or on
+// the loopback.
+Result<TransportConfig> withGlooAddress(InterfaceRule rule, TransportConfig config, const std::string& interface,
+                                        const std::string& hostName);
+
+// This machine's name, or "" if it has none: what Gloo's TCP transport looks up when it is told neither interface nor host name.
+std::string ownHostName();
+
+// The name of the interface of this machine that has an IPv4 address of `hostName`.
+Result<std::string> interfaceOfHost(const std::string& hostName);
+
+}  // namespace gloo_bypass

@@ -1,0 +1,35 @@
+"""Types of command-line arguments that several commands take, for argparse. Errors: one line that says what is
+allowed."""
+import argparse
+
+
+def number_in(kind, low, high):
+    """A number of `kind` (int or float) from low to high."""
+    noun = "whole number" if kind is int else "number"
+
+    def parse(text):
+        try:
+            value = kind(text)
+        except ValueError:
+            value = None
+        if value is None or not low <= value <= high:
+            raise argparse.ArgumentTypeError(f"'{text}': it must be a {noun} from {low} to {high}")
+        return value
+    return parse
+
+
+def numbers_in(kind, low, high):
+    """Numbers of `kind` from low to high with commas between, as a tuple."""
+    one = number_in(kind, low, high)
+
+    def parse(text):
+        return tuple(one(part.strip()) for part in text.split(","))
+    return parse
+
+
+def assignment(text):
+    """NAME=VALUE, the name one that environment variables may have."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier() or not name.isascii():
+        raise argparse.ArgumentTypeError(f"'{text}' is not NAME=VALUE")
+    return name, value

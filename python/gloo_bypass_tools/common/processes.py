@@ -1,0 +1,192 @@
+"""Child processes: started with their output in a log, watched, and ended. No child outlives the command that started
+it.
+
+Each child is in a process group of its own: Ctrl-C reaches the command alone, which ends its children in order.
+"""
+
+import os
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+POLL_S = 0.05
+# Between two calls of what shows progress.
+TICK_S = 0.1
+# Time between the request to stop and the end by force: enough for a rank to remove its sockets and files.
+GRACE_S = 5.0
+TAIL_BYTES = 16384
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class StageError(Exception):
+    """A program failed; the text is one line that names the stage, the reason and the log."""
+
+
+class Interrupted(Exception):
+    """A signal asked for the end of this command. The text is the signal's name, `status` the exit status it means."""
+
+    def __init__(self, number):
+        super().__init__(signal.Signals(number).name)
+        self.status = 128 + number
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a program ended. `status` is its exit status, or None where the time limit ended it."""
+
+    status: int | None
+    seconds: float
+
+
+def described(status):
+    """How a process ended, as it follows its name: ended by SIGKILL; status 3."""
+    if status >= 0:
+        return f"status {status}"
+    try:
+        return f"ended by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"ended by signal {-status}"
+
+
+def describe_status(status):
+    """The same as a verb: was ended by SIGKILL; exited with status 3."""
+    return f"{'was' if status < 0 else 'exited with'} {described(status)}"
+
+
+def last_lines(path, count):
+    """Of a log, of its last 16 KiB."""
+    with open(path, "rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - TAIL_BYTES))
+        return file.read().decode(errors="replace").splitlines()[-count:]
+
+
+def last_line(log_path, limit=300):
+    """The last line with something in it: usually the reason. '' where there is no log."""
+    try:
+        lines = last_lines(log_path, TAIL_BYTES)
+    except OSError:
+        return ""
+    return next((line.strip()[-limit:] for line in reversed(lines) if line.strip()), "")
+
+
+def start(words, output, errors=subprocess.STDOUT, environment=None, directory=None):
+    """`output`, `errors`: open files; by default both go to `output`. Raises OSError where it cannot be started."""
+    return subprocess.Popen([str(word) for word in words], stdin=subprocess.DEVNULL, stdout=output, stderr=errors,
+                            env=environment, cwd=directory, start_new_session=True)
+
+
+def wait_for_line(process, log, text, limit_s):
+    """Until `text` is in the log of a process that goes on. False where it ended without; raises TimeoutError."""
+    deadline = time.monotonic() + limit_s
+    while True:
+        ended = process.poll() is not None  # before the log is read: what it said at its end is there then
+        if text in Path(log).read_bytes():
+            return True
+        if ended:
+            return False
+        if time.monotonic() > deadline:
+            raise TimeoutError
+        time.sleep(POLL_S)
+
+
+def interrupted(process, limit_s):
+    """Ends a process as Ctrl-C does, or by force once the limit is over. Whether it ended by itself."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+    return ended_within(process, limit_s)
+
+
+def ended_within(process, limit_s):
+    """Waits for its end, and makes it end once the limit is over. Whether it ended by itself."""
+    try:
+        process.wait(limit_s)
+        return True
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        return False
+
+
+def group_signal(group, number):
+    try:
+        os.killpg(group, number)
+        return True
+    except (ProcessLookupError, PermissionError):
+        return False
+
+
+def end_group(process):
+    """Asks the group to stop, waits GRACE_S at most, then ends it by force."""
+    group = process.pid
+    if process.poll() is None and group_signal(group, signal.SIGTERM):
+        try:
+            process.wait(timeout=GRACE_S)
+        except subprocess.TimeoutExpired:
+            pass
+    # Ranks may outlive their parent; the leader may ignore the request.
+    group_signal(group, signal.SIGKILL)
+    if process.poll() is None:
+        process.wait()
+
+
+def run(command, log_path, limit_s, environment=None, directory=None, on_tick=None):
+    """Runs `command` to its end, at most `limit_s` seconds. Calls `on_tick()` about ten times a second.
+
+    Returns its Outcome. Raises StageError where it cannot be started, and lets KeyboardInterrupt through
+    once the whole group is ended.
+    """
+    started = time.monotonic()
+    with open(log_path, "ab") as log:
+        log.write(("$ " + " ".join(map(str, command)) + "\n").encode())
+        log.flush()
+        try:
+            process = start(command, log, environment=environment, directory=directory)
+        except OSError as error:
+            raise StageError(f"cannot start {command[0]}: {error.strerror}") from error
+    try:
+        while True:
+            try:
+                status = process.wait(timeout=TICK_S)
+                return Outcome(status, time.monotonic() - started)
+            except subprocess.TimeoutExpired:
+                pass
+            if on_tick:
+                on_tick()
+            if time.monotonic() - started > limit_s:
+                return Outcome(None, time.monotonic() - started)
+    finally:
+        end_group(process)
+
+
+def require_success(stage, outcome, log_path):
+    """Raises StageError for an outcome that is no success."""
+    if outcome.status == 0:
+        return
+    reason = (f"was stopped after {outcome.seconds:.0f} s without an end" if outcome.status is None
+              else describe_status(outcome.status))
+    said = last_line(log_path)
+    raise StageError(f"{stage} {reason}; log: {log_path}" + (f"; last line: {said}" if said else ""))
+
+
+def interrupt_on(*numbers):
+    """Makes these signals end the command as Ctrl-C does."""
+    def interrupt(_number, _frame):
+        raise KeyboardInterrupt
+
+    for number in numbers:
+        signal.signal(number, interrupt)
+
+
+def interrupt_once():
+    """The first signal that asks for the end raises Interrupted; later ones do not interrupt the clean-up, whose time
+    is bounded."""
+    def interrupt(number, _frame):
+        for each in ENDING:
+            signal.signal(each, signal.SIG_IGN)
+        raise Interrupted(number)
+
+    for number in ENDING:
+        signal.signal(number, interrupt)

@@ -1,0 +1,93 @@
+"""The ranks of one run as processes: each with a log, awaited together, rank 0's output shown."""
+
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from gloo_bypass_tools.common.processes import POLL_S, ended_within, last_lines, start
+
+# When a rank has failed, the others say what they saw within this time, or never.
+GRACE_S = 10.0
+TAIL_LINES = 8
+
+
+def free_port():
+    """One that nothing listens on now, at any of this machine's addresses: where rank 0 may have its store."""
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return probe.getsockname()[1]
+
+
+class StillRunning(Exception):
+    """The time is over, and no rank has failed. The text names those that run."""
+
+
+@dataclass
+class Rank:
+    number: int
+    process: subprocess.Popen
+    log: Path
+    status: int | None = None
+
+    def end_of_log(self):
+        """Its last lines, each on a line of its own, behind a colon."""
+        return "".join(f"\n  {line}" for line in last_lines(self.log, TAIL_LINES))
+
+
+class Ranks(list):
+    """`output`: the folder of their logs."""
+
+    def __init__(self, output):
+        super().__init__()
+        self.output = output
+        self.shown = 0
+
+    def start(self, words, environment=None):
+        """The next rank."""
+        log = self.output / f"rank-{len(self)}.log"
+        with open(log, "wb") as file:
+            process = start(words, file, environment=environment)
+        self.append(Rank(len(self), process, log))
+
+    def running(self):
+        return [rank for rank in self if rank.process.poll() is None]
+
+    def end(self, limit_s=0.0):
+        """Ends those that still run, by force where they have not ended within the limit."""
+        deadline = time.monotonic() + limit_s
+        for rank in self.running():
+            ended_within(rank.process, max(0.0, deadline - time.monotonic()))
+
+    def wait(self, timeout_s, check=lambda: None):
+        """Until all have ended, showing what rank 0 says: the rank that failed first, or None. `check` is called while
+        some run, and may raise."""
+        deadline = time.monotonic() + timeout_s
+        first_failed = None
+        while True:
+            for rank in self:
+                if rank.status is None and (status := rank.process.poll()) is not None:
+                    rank.status = status
+                    if status != 0 and first_failed is None:
+                        first_failed = rank
+                        deadline = min(deadline, time.monotonic() + GRACE_S)
+            self.show_rank_0()
+            if all(rank.status is not None for rank in self):
+                return first_failed
+            check()
+            if time.monotonic() > deadline:
+                if first_failed is None:
+                    running = ", ".join(str(rank.number) for rank in self if rank.status is None)
+                    raise StillRunning(f"stopped after --timeout {timeout_s:g} s: still running: rank {running}")
+                return first_failed
+            time.sleep(POLL_S)
+
+    def show_rank_0(self):
+        with open(self[0].log, "rb") as file:
+            file.seek(self.shown)
+            new = file.read()
+        self.shown += len(new)
+        sys.stdout.buffer.write(new)
+        sys.stdout.buffer.flush()

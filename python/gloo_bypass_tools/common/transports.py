@@ -1,0 +1,52 @@
+"""The transports by the names that commands have for them: the one table that doctor, report, study and fabric_run
+iterate over. Pure.
+"""
+
+from dataclasses import dataclass
+
+SWITCH, NETEM, NOWHERE = "switch", "netem", ""
+
+
+@dataclass(frozen=True)
+class Transport:
+    """`name` is what commands are told, `device` what the ranks are told (GLOO_DEVICE_TRANSPORT), '' for what only
+    all_reduce_perf can use. `settings`: further ones of a rank. `links`: what emulates its links, the fabric's switch
+    or the kernel's netem; `variant_of`: the transport that this is over other links, which only studies tell apart.
+    `own_namespaces`: over the switch each rank is in a network namespace of its own.
+    `needs_device`: of RDMA. `paths`: what gloo-bypass-doctor calls the ways that its packets can go. `look`: its place
+    among the colours, markers and dashes of every plot, or None: by its order there. `heading`: in tables, where the
+    name is too long. `by_default`: a comparison has it without being told."""
+
+    name: str
+    device: str
+    links: str = SWITCH
+    variant_of: str = ""
+    own_namespaces: bool = False
+    needs_device: bool = False
+    settings: tuple = ()
+    paths: tuple = ()
+    look: int | None = None
+    heading: str = ""
+    by_default: bool = True
+
+
+TABLE = (
+    Transport("TCP", "TCP", own_namespaces=True, look=0),
+    Transport("DPDK", "DPDK", paths=("memif", "pci"), look=1),
+    Transport("DPDK-netdev", "DPDK", own_namespaces=True, settings=(("GLOO_BYPASS_LINK", "netdev"),),
+              paths=("netdev",)),
+    Transport("UDP", "UDP", own_namespaces=True, paths=("udp",), look=4, by_default=False),
+    Transport("RDMA", "RDMA", links=NETEM, needs_device=True, paths=("rdma",), look=2),
+    Transport("TCP-netem", "TCP", links=NETEM, variant_of="TCP", own_namespaces=True, look=3),
+    Transport("GLOO_IBVERBS", "", links=NOWHERE, needs_device=True, look=3, heading="ibverbs"),
+)
+BY_NAME = {one.name: one for one in TABLE}
+# What GLOO_DEVICE_TRANSPORT can be.
+DEVICES = tuple(dict.fromkeys(one.device for one in TABLE if one.device))
+COMPARED = tuple(one.name for one in TABLE if one.name == one.device and one.by_default)
+# What all_reduce_perf and ddp_train know: the devices, and Gloo's own.
+BENCHMARKED = tuple(one.name for one in TABLE if one.name == one.device or not one.device)
+
+
+def names(condition):
+    return tuple(one.name for one in TABLE if condition(one))

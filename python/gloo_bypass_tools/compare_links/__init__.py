@@ -1,0 +1,1 @@
+"""Every link against the kernel's TCP; the command line is in command.py."""

@@ -1,0 +1,189 @@
+"""The ranks of each comparison as processes, and what they measured.
+
+TCP and the other transport of a link are measured by the same two processes in turn (A B A B), so that whatever slows
+the machine slows both.
+"""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from gloo_bypass_tools.common import processes, program_places
+from gloo_bypass_tools.common.rank_processes import Ranks, StillRunning
+from gloo_bypass_tools.compare_links import links
+from gloo_bypass_tools.fabric_run import network
+from gloo_bypass_tools.fabric_run.failures import FabricRunError
+
+# Of one link and size; of one all-reduce.
+RUN_S, OPERATION_S = 300.0, 60
+# TCP recovers slowly from a loss over 300 ms.
+FAR_RUN_S, FAR_OPERATION_S, FAR_ITERATIONS = 3600.0, 1800, 2
+RANKS = 2
+# virtio-user writes to vhost as it closes; where that has gone first, SIGPIPE would end the rank when all is measured.
+QUIET_PIPES = ("env", "--ignore-signal=PIPE")
+
+
+class LinkError(Exception):
+    """A link that cannot be measured; the text is one line."""
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What has no figures, and why. `bytes`: 0 for all sizes."""
+
+    title: str
+    where: str
+    transport: str
+    bytes: int
+    why: str
+
+
+class QuietRanks(Ranks):
+    def show_rank_0(self):
+        """What rank 0 says is for its log alone."""
+
+
+def clean_environment():
+    """This one without settings that would change what is measured."""
+    return {name: value for name, value in os.environ.items()
+            if not name.startswith("GLOO_") and name not in ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE")}
+
+
+def said_in(log, program):
+    """The reason in a log: the program's own line, or the last."""
+    lines = Path(log).read_text(errors="replace").splitlines()
+    own = [line for line in lines if line.startswith(f"{program}: ")]
+    return (own[0].removeprefix(f"{program}: ") if own else processes.last_line(log)) or "it said nothing"
+
+
+def row_of(title, where, count, one):
+    """A row of a stored run, from one transport of all_reduce_perf's results."""
+    return {"link": title, "where": where, "bytes": count, "transport": one["transport"], "median_us": one["p50_us"],
+            "p99_us": one["p99_us"], "bus_GBps": one["busbw_gb_s"]}
+
+
+def figures_of(path):
+    """(the program's commit, its figures by transport) of a report about one size. LinkError where results are
+    wrong."""
+    report = json.loads(path.read_text())
+    (result,) = report["results"]
+    for one in result["transports"]:
+        if one["wrong"]:
+            raise LinkError(f"{one['transport']}: {one['wrong']} elements of the result are wrong")
+    return report["build"]["commit"], {one["transport"]: one for one in result["transports"]}
+
+
+class Measurement:
+    """`folder`: for sockets, namespaces and results, taken away by its owner. `no_namespaces`: why none can be made,
+    or ''."""
+
+    def __init__(self, options, folder, no_namespaces=""):
+        self.options, self.folder, self.no_namespaces = options, Path(folder), no_namespaces
+        self.rows, self.missing, self.commits = [], [], set()
+        self.namespaces = {}
+        self.count = 0
+
+    def prefixes_of(self, link):
+        """Words that lead each rank into its network namespace."""
+        if not link.mtu:
+            return [[] for _ in range(RANKS)]
+        if self.no_namespaces:
+            raise LinkError(self.no_namespaces)
+        if link.mtu not in self.namespaces:
+            self.namespaces[link.mtu] = self.make_namespaces(link.mtu)
+        return [namespace.prefix() for namespace in self.namespaces[link.mtu]]
+
+    def make_namespaces(self, mtu):
+        pair = [network.NetworkNamespace(self.folder / f"{mtu}-{rank}.net") for rank in range(RANKS)]
+        for namespace in pair:
+            namespace.create()
+        pair[0].inside("ip", "link", "add", links.INTERFACE, "mtu", mtu, "type", "veth", "peer", "name",
+                       links.INTERFACE, "mtu", mtu, "netns", pair[1].path)
+        for rank, namespace in enumerate(pair):
+            commands = ("link set lo up", f"addr add 10.77.0.{rank + 1}/24 dev {links.INTERFACE}",
+                        f"link set {links.INTERFACE} up")
+            namespace.inside("ip", "-batch", "-", text="\n".join(commands) + "\n")
+        return pair
+
+    def all_reduce(self, link, count):
+        """Both transports' figures at one size."""
+        self.count += 1
+        place = self.folder / str(self.count)
+        place.mkdir()
+        logs = self.options.output / f"{link.name}-{count}"
+        logs.mkdir()
+        number = links.iterations(count)
+        words = [self.options.perf, "--transports", f"TCP,{link.transport}", "-b", count, "-e", count, "-n", number,
+                 "-w", max(2, number // 5), "--rounds", self.options.repeats, "--timeout", OPERATION_S,
+                 "--store-dir", place / "store", "--json", place / "results.json",
+                 *(["--interface", links.INTERFACE] if link.mtu else ["--hostname", "127.0.0.1"])]
+        prefixes, ranks = self.prefixes_of(link), QuietRanks(logs)
+        try:
+            for rank, prefix in enumerate(prefixes):
+                settings = link.settings(rank, place) if link.settings else {}
+                values = {"RANK": rank, "WORLD_SIZE": RANKS, **settings}
+                ranks.start([*prefix, *QUIET_PIPES, *words],
+                            clean_environment() | {name: str(value) for name, value in values.items()})
+            failed = ranks.wait(RUN_S)
+        except StillRunning:
+            raise LinkError(f"not done within {RUN_S:g} s") from None
+        finally:
+            ranks.end()
+        if failed is not None:
+            raise LinkError(f"rank {failed.number} {processes.describe_status(failed.status)}: "
+                            f"{said_in(failed.log, self.options.perf.name)}")
+        return figures_of(place / "results.json")
+
+    def measure(self, link, progress):
+        for count in self.options.sizes:
+            progress(f"{link.where}, {link.title}: {count} bytes")
+            try:
+                commit, figures = self.all_reduce(link, count)
+            except (LinkError, FabricRunError) as error:
+                self.missing.append(Missing(link.title, link.where, link.transport, count, str(error)))
+                if "connecting:" in str(error) or self.no_namespaces and link.mtu:
+                    return  # it would fail in the same way at the other sizes
+                continue
+            self.commits.add(commit)
+            self.rows += [row_of(link.title, link.where, count, figures[name]) for name in ("TCP", link.transport)]
+
+    def far_run(self, transport, repeat):
+        output = self.options.output / f"far-{transport}-{repeat}"
+        report, log = self.folder / f"far-{transport}-{repeat}.json", self.options.output / f"{output.name}.log"
+        interface = [] if transport == "DPDK" else ["--interface", network.INTERFACE]
+        words = [program_places.script("fabric-run"), "--fabric", self.options.fabric, "--config",
+                 program_places.data("examples/fabric/edge-300ms.toml"), "--edge", links.FAR_EDGE, "--transport",
+                 transport, "--timeout", FAR_RUN_S, "--output", output, "--", self.options.perf, "--transports",
+                 transport, *interface, "-b", links.FAR_BYTES, "-e", links.FAR_BYTES, "-n", FAR_ITERATIONS, "-w", 0,
+                 "-c", 0, "--timeout", FAR_OPERATION_S, "--json", report]
+        try:
+            outcome = processes.run(words, log, FAR_RUN_S + 60, clean_environment())
+        except processes.StageError as error:
+            raise LinkError(str(error)) from None
+        if outcome.status is None:
+            raise LinkError(f"not done within {FAR_RUN_S:g} s")
+        if outcome.status != 0:
+            raise LinkError(said_in(log, "fabric-run"))
+        return figures_of(report)
+
+    def measure_far(self, progress):
+        """Each transport in turn, as often as there are repeats: the median of the medians, the worst p99."""
+        found, failed = {}, set()
+        for repeat in range(1, self.options.repeats + 1):
+            for transport in links.FAR_TRANSPORTS:
+                if transport in failed:
+                    continue
+                progress(f"{links.FAR}, {transport}: repeat {repeat}")
+                try:
+                    commit, figures = self.far_run(transport, repeat)
+                except (LinkError, FabricRunError) as error:
+                    failed.add(transport)
+                    self.missing.append(Missing(links.FAR_TITLE, links.FAR, transport, links.FAR_BYTES, str(error)))
+                    continue
+                self.commits.add(commit)
+                found.setdefault(transport, []).append(figures[transport])
+        for transport, several in found.items():
+            middle = sorted(several, key=lambda one: one["p50_us"])[len(several) // 2]
+            worst = max(one["p99_us"] for one in several)
+            self.rows.append(row_of(links.FAR_TITLE, links.FAR, links.FAR_BYTES, middle) | {"p99_us": worst})

@@ -1,0 +1,181 @@
+"""The ranks of one run: their network, volumes and containers, from the first to be made to the last to be removed.
+
+Everything carries the run's label, by which close() finds all of it, whatever ended the run.
+"""
+
+import secrets
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gloo_bypass_tools.common.rank_processes import Ranks, StillRunning, free_port
+from gloo_bypass_tools.containers import seccomp
+from gloo_bypass_tools.containers.engine import ContainerError
+from gloo_bypass_tools.containers.recipes import MASTER_PORT, RESULTS_DIRECTORY, SHARED_DIRECTORY
+
+LABEL = "gloo-bypass.run"
+# A container engine's client that has been told of its container's end.
+CLIENT_S = 5.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to run. Without `image` the ranks see the root file system `rootfs` (podman only), and write to a
+    copy."""
+
+    recipe: object
+    ranks: int
+    program: list
+    output: Path
+    timeout_s: float
+    image: str = ""
+    rootfs: str = ""
+    environment: dict = field(default_factory=dict)
+    data: Path | None = None
+
+
+class RankGroup:
+    """Makes what the ranks share, starts them, waits for them. Use as a context: leaving it removes everything that was
+    made."""
+
+    def __init__(self, engine, job):
+        self.engine = engine
+        self.job = job
+        self.id = "gloo-bypass-" + secrets.token_hex(4)
+        self.ranks = Ranks(job.output)
+        self.network = ""
+        self.volumes = {}
+        self.profile = []
+
+    def __enter__(self):
+        try:
+            self.make_shared()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    # What the ranks share.
+
+    def make_shared(self):
+        if not self.job.recipe.host_network:
+            self.network = self.id
+            self.engine.answer("network", "create", "--label", f"{LABEL}={self.id}", self.network)
+        self.make_volume("results", RESULTS_DIRECTORY)
+        if self.job.recipe.shares_memif:
+            self.make_volume("memif", SHARED_DIRECTORY)
+        calls = self.job.recipe.granted("syscall")
+        path = self.job.output / "seccomp.json"
+        if calls and seccomp.write_profile(calls, path):
+            self.profile = ["--security-opt", f"seccomp={path}"]
+
+    def make_volume(self, purpose, mount_point):
+        """A volume that takes its owner and mode from the image's folder; of a root file system podman is told the
+        owner."""
+        name = f"{self.id}-{purpose}"
+        owner = []
+        if self.job.rootfs:
+            user = self.job.recipe.user
+            owner = ["--opt", f"o=uid={user},gid={user}"]
+        self.volumes[mount_point] = name
+        self.engine.answer("volume", "create", "--label", f"{LABEL}={self.id}", *owner, name)
+
+    # The ranks.
+
+    def rank_name(self, number):
+        return f"{self.id}-rank{number}"
+
+    def environment_of(self, number):
+        """Who the rank is, what the transport needs, then what the caller says."""
+        master = "127.0.0.1" if self.job.recipe.host_network else self.rank_name(0)
+        return {"RANK": number, "WORLD_SIZE": self.job.ranks, "MASTER_ADDR": master, "MASTER_PORT": self.master_port,
+                **self.job.recipe.environment, **self.job.environment}
+
+    def command_of(self, number):
+        recipe = self.job.recipe
+        words = [
+            *self.engine.prefix, "run", *self.engine.run_options, "--name",
+            self.rank_name(number), "--label", f"{LABEL}={self.id}", "--cap-drop", "ALL", "--security-opt",
+            "no-new-privileges", *self.profile, *self.engine.read_only(), "--log-driver", "none", "--user",
+            f"{recipe.user}:{recipe.user}", *self.engine.limits()]
+        words += ["--network", "host"] if recipe.host_network else [
+            "--network", self.network, "--hostname", self.rank_name(number)]
+        for capability in recipe.granted("capability"):
+            words += ["--cap-add", capability]
+        for device in recipe.granted("device"):
+            words += ["--device", device]
+        for limit in recipe.granted("limit"):
+            words += ["--ulimit", self.engine.limit(limit)]
+        for mount_point, volume in self.volumes.items():
+            words += ["--volume", f"{volume}:{mount_point}"]
+        if self.job.data:
+            words += ["--volume", f"{self.job.data}:/data:ro"]
+        for name, value in self.environment_of(number).items():
+            words += ["--env", f"{name}={value}"]
+        if self.job.rootfs:
+            words += ["--workdir", RESULTS_DIRECTORY, "--rootfs", f"{self.job.rootfs}:O"]
+        else:
+            words += ["--pull", "never", self.job.image]
+        return words + self.job.program
+
+    def start(self):
+        self.master_port = free_port() if self.job.recipe.host_network else MASTER_PORT
+        for number in range(self.job.ranks):
+            self.ranks.start(self.command_of(number))
+
+    def wait(self):
+        """Until all ranks have ended, showing what rank 0 says. Raises ContainerError unless all ended well and in
+        time."""
+        try:
+            failed = self.ranks.wait(self.job.timeout_s)
+        except StillRunning as error:
+            raise ContainerError(str(error)) from None
+        if failed is not None:
+            raise ContainerError(f"rank {failed.number} failed first, with status {failed.status}; the end of "
+                                 f"{failed.log}:{failed.end_of_log()}")
+
+    def collect(self):
+        """Copies what the ranks left in /results into the output folder."""
+        self.engine.answer(*self.copy_command())
+
+    def quietly_collect(self):
+        """The same of ranks that have failed, or still run."""
+        self.stop()
+        self.quietly(*self.copy_command())
+
+    def copy_command(self):
+        results = self.job.output / "results"
+        results.mkdir(exist_ok=True)
+        return "cp", f"{self.rank_name(0)}:{RESULTS_DIRECTORY}/.", results
+
+    # The end.
+
+    def stop(self):
+        """Ends the containers that still run, and the engine's clients that wait for them."""
+        running = self.ranks.running()
+        if not running:
+            return
+        self.quietly("kill", *(self.rank_name(rank.number) for rank in running))
+        self.ranks.end(CLIENT_S)
+
+    def close(self):
+        self.stop()
+        # By label, not by name: a client that was ended while it made its container may have made it nevertheless.
+        containers = self.quietly("ps", "--all", "--quiet", "--filter", f"label={LABEL}={self.id}").split()
+        if containers:
+            self.quietly("rm", "--force", "--volumes", *containers)
+        if self.volumes:
+            self.quietly("volume", "rm", "--force", *self.volumes.values())
+        if self.network:
+            self.quietly("network", "rm", self.network)
+
+    def quietly(self, *words):
+        """For the way out, where one failure must not keep the rest from being done: it is said, and that is all."""
+        try:
+            return self.engine.answer(*words)
+        except ContainerError as error:
+            print(f"run-containers: while cleaning up: {error}", file=sys.stderr)
+            return ""

@@ -1,0 +1,36 @@
+"""The same run inside the guest of scripts/rdma-guest, which has SoftRoCE where this machine's kernel has none."""
+
+import os
+from pathlib import Path
+
+from gloo_bypass_tools.common.program_places import ROOT
+from gloo_bypass_tools.containers.engine import ContainerError
+
+# Booting, and an engine that takes a minute for what takes a second outside: the guest's processor is emulated.
+START_LIMIT_S = 1800
+
+
+def guest_command(arguments, output, timeout_s):
+    """The command line of the guest; `arguments` are this run's own, --guest included."""
+    split = arguments.index("--") if "--" in arguments else len(arguments)
+    own, program = arguments[:split], arguments[split:]
+    return [
+        str(ROOT / "scripts" / "rdma-guest"), "run", "--timeout",
+        str(int(timeout_s) + START_LIMIT_S), "--writable",
+        str(output.parent), "--",
+        str(ROOT / "containers" / "guest-storage"),
+        str(ROOT / "scripts" / "run-containers"), *(word for word in own if word != "--guest"), "--engine", "podman",
+        "--output",
+        str(output), *program]
+
+
+def become_guest(arguments, output, timeout_s):
+    """Replaces this process by the guest's, which shows the run's output and ends with its status."""
+    command = guest_command(arguments, output, timeout_s)
+    if not Path(command[0]).exists():
+        raise ContainerError(f"{command[0]} is missing")
+    if output.exists():
+        raise ContainerError(f"{output} exists already: choose another --output")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    os.chdir(ROOT)
+    os.execv(command[0], command)

@@ -1,0 +1,162 @@
+"""Checks that several paths share: release, processor, memory, the plug-in and what it was built for."""
+import re
+from pathlib import Path
+
+from gloo_bypass_tools.common import program_places
+from gloo_bypass_tools.doctor.finding import missing, ok, warning
+from gloo_bypass_tools.doctor.machine import LIBRARY_FOLDERS
+from gloo_bypass_tools.doctor.shared_object import needed_libraries
+
+SUPPORTED_RELEASES = (12, 13)
+LEAST_FREE_MIB = 256
+NETDEV_LOCKED_BYTES = 16 << 20
+# Where a build and an installation put the plug-in.
+PLUGIN = "libgloo_bypass.so"
+PACKAGE_PARENTS = ("usr/lib/python3", *(f"{prefix}/lib/{python}" for prefix in ("usr/local", "usr") for python in
+                                         ("python3.11", "python3.13", "python3.14")))
+PLUGIN_FOLDERS = tuple(f"{parent}/{kind}-packages/gloo_bypass" for parent in PACKAGE_PARENTS
+                       for kind in ("dist", "site"))
+# Installed, programs have names of their own on PATH.
+IN_SOURCE_TREE = not program_places.INSTALLED
+
+
+def tool(name):
+    """How a script of this project is called here."""
+    return f"scripts/{name}" if IN_SOURCE_TREE else f"gloo-bypass-{name}"
+
+
+BUILD = "scripts/build" if IN_SOURCE_TREE else "# build and install it again, as you did: docs/packaging.md"
+
+
+def release(machine):
+    found = machine.release()
+    if found in SUPPORTED_RELEASES or found == "testing":
+        return ok("release", f"Debian {found}")
+    what = f"Debian {found}" if found else "not Debian"
+    return warning("release", what, "tried on Debian 12, 13 and testing only; package names here are Debian's",
+                   "# build from source with the versions that docs/packaging.md names, and run scripts/test")
+
+
+def processor(machine):
+    flags = machine.cpu_flags()
+    if not flags:
+        return warning("processor", "unknown", "/proc/cpuinfo says nothing")
+    if "sse4_2" not in flags:
+        return missing("processor", "no SSE4.2", "Debian's DPDK, and the CRC-32C here, need it",
+                       "# use another machine")
+    return ok("processor", "AVX-512" if "avx512f" in flags else "AVX2" if "avx2" in flags else "SSE4.2")
+
+
+def free_memory(machine):
+    free = machine.memory_mib("MemAvailable")
+    if free is None:
+        return warning("memory", "unknown", "/proc/meminfo says nothing")
+    if free < LEAST_FREE_MIB:
+        return missing("memory", f"{free} MiB available", f"a rank with one peer needs some {LEAST_FREE_MIB} MiB",
+                       "# end other programs, or add memory")
+    return ok("memory", f"{free} MiB available")
+
+
+def dpdk_driver(driver):
+    """A check that DPDK and one of its drivers are installed."""
+    def check(machine):
+        name = f"DPDK driver {driver}"
+        folder = next((f
+                       for f in LIBRARY_FOLDERS if any(n.startswith("librte_eal.so") for n in machine.names(f))), None)
+        if folder is None:
+            return missing(name, "no librte_eal.so", "the DPDK transport is made with DPDK's libraries",
+                           "sudo apt-get install libdpdk-dev")
+        drivers = [f"{folder}/dpdk/{pmds}"
+                   for pmds in machine.names(f"{folder}/dpdk") if pmds.startswith("pmds-")] + [folder]
+        if any(n.startswith(f"librte_{driver}.so") for f in drivers for n in machine.names(f)):
+            version = next((v for p, v in sorted(machine.packages().items()) if re.match(r"librte-eal\d", p or "")),
+                           "not a package")
+            return ok(name, f"DPDK {version}")
+        return missing(name, f"librte_{driver}.so is not there", "DPDK loads its drivers when it starts",
+                       "sudo apt-get install libdpdk-dev")
+    check.__name__ = f"dpdk_driver_{driver}"
+    return check
+
+
+def plugin_path(machine, given=None):
+    """The plug-in that would be looked at: the one given, one of a build beside this script, or the installed one."""
+    if given:
+        return Path(given)
+    build = program_places.program(f"plugin/{PLUGIN}")
+    if machine.root == Path("/") and IN_SOURCE_TREE and build.exists():
+        return build
+    return next((machine.path(f"{folder}/{PLUGIN}")
+                 for folder in PLUGIN_FOLDERS if machine.exists(f"{folder}/{PLUGIN}")), None)
+
+
+def plugin(given=None):
+    """A check that the plug-in is there and that the libraries it was built for are installed."""
+    def check(machine):
+        path = plugin_path(machine, given)
+        if path is None:
+            return warning("plug-in", f"{PLUGIN} was not found", "PyTorch gets the transports from it",
+                           f"{BUILD}   # or name it with --plugin")
+        try:
+            needed = needed_libraries(path)
+        except (OSError, ValueError) as error:
+            return missing("plug-in", str(error), "PyTorch gets the transports from it", BUILD)
+        local = set(machine.names(path.parent)) if machine.root == Path("/") else set()
+        drivers = {name for f in LIBRARY_FOLDERS for p in machine.names(f"{f}/dpdk")
+                   for name in machine.names(f"{f}/dpdk/{p}")}
+        absent = [name for name in needed if name not in local and name not in drivers
+                  and not name.startswith("ld-linux") and machine.library(name) is None]
+        if absent:
+            return missing("plug-in", f"{path} needs {', '.join(absent)}",
+                           "it was built for other versions of PyTorch, Gloo or DPDK than those installed",
+                           "scripts/install-packages && rm -rf build && scripts/build" if IN_SOURCE_TREE else BUILD)
+        return ok("plug-in", f"{path}: every library it needs is there")
+    return check
+
+
+def locked_memory(least, what):
+    """A check that a process may lock `least` bytes."""
+    def check(machine):
+        limit = machine.locked_memory()
+        if limit is None:
+            return ok("locked memory", "unlimited")
+        if limit >= least:
+            return ok("locked memory", f"up to {limit >> 20} MiB")
+        advice = ["ulimit -l unlimited   # if the hard limit allows",
+                  "echo '* - memlock unlimited' | sudo tee /etc/security/limits.d/90-gloo-bypass.conf   # then "
+                  "log in again"]
+        if machine.container():
+            advice = ["# start the container with: --ulimit memlock=-1:-1"]
+        return missing("locked memory", f"at most {limit >> 10} KiB", f"{what} locks memory (RLIMIT_MEMLOCK)", *advice)
+    return check
+
+
+def huge_pages(machine, why_missing=None):
+    """Of all sizes: reserved and free. `why_missing`: why it cannot work without them; None: it can."""
+    base = "/sys/kernel/mm/hugepages"
+    sizes = {
+        name: (machine.number(f"{base}/{name}/nr_hugepages") or 0, machine.number(f"{base}/{name}/free_hugepages") or 0)
+        for name in machine.names(base) if name.startswith("hugepages-")}
+    found = ", ".join(f"{free} of {reserved} free of {name[len('hugepages-'):]}"
+                      for name, (reserved, free) in sizes.items())
+    reserve = ("echo 512 | sudo tee /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages",
+               "echo 'vm.nr_hugepages = 512' | sudo tee /etc/sysctl.d/90-hugepages.conf   # from the next start on")
+    if not sizes:
+        found, reserve = "this kernel has none", ("# use a kernel with CONFIG_HUGETLBFS",)
+    elif any(free for _, free in sizes.values()):
+        return ok("huge pages", found)
+    elif any(reserved for reserved, _ in sizes.values()):
+        reserve = ("grep -l hugepages /proc/[0-9]*/numa_maps   # who has them", *reserve)
+    if why_missing:
+        return missing("huge pages", found, why_missing, *reserve)
+    return warning("huge pages", found, "packet buffers lie in ordinary pages: some more misses of the TLB", *reserve)
+
+
+def huge_page_mount(machine):
+    mounts = machine.mounts("hugetlbfs")
+    if not mounts:
+        return warning("hugetlbfs", "not mounted",
+                       "only needed with --huge-dir in GLOO_BYPASS_EAL_ARGUMENTS, or for testpmd",
+                       "sudo mkdir -p /dev/hugepages && sudo mount -t hugetlbfs none /dev/hugepages")
+    folder = mounts[0][1]
+    return ok("hugetlbfs",
+              f"on {folder}" + ("" if machine.writable(folder) else ", not writable for this user (not needed)"))

@@ -1,0 +1,103 @@
+"""The namespaces that a run lives in, and that take all of it away at the end.
+
+    fabric-run (outside)                waits, hands on signals
+      unshare                           makes namespaces: network, mounts, processes; without root also users
+        fabric-run --inside             process 1 of them: makes interfaces, starts the fabric and the ranks
+          fabric, rank 0, rank 1, ...
+
+When process 1 ends, for whatever reason, the kernel ends every process in its namespace, and with the last of them go
+the network namespaces, interfaces and mounts. Nothing of it is visible outside, so nothing can be left behind; a killed
+fabric-run takes its child with it (parent-death signals).
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+from gloo_bypass_tools.common import processes, program_places
+from gloo_bypass_tools.fabric_run.failures import FabricRunError
+
+INSIDE = "--inside"
+TOOLS = ("unshare", "setpriv", "nsenter", "mount", "hostname", "ip", "ethtool")
+
+
+def check_tools(*more):
+    missing = [tool for tool in (*TOOLS, *more) if shutil.which(tool) is None]
+    if missing:
+        raise FabricRunError(f"{', '.join(missing)} not found: scripts/install-packages brings them", 2)
+
+
+def unshare_words(own_network=True):
+    words = [
+        "setpriv", "--pdeathsig", "KILL", "unshare", *(["--net"] if own_network else []), "--mount", "--pid", "--fork",
+        "--kill-child=KILL", "--mount-proc"]
+    return words if os.geteuid() == 0 else [*words, "--user", "--map-root-user"]
+
+
+def check_right():
+    """Whether these namespaces, and an interface in them, can be made."""
+    answer = subprocess.run([*unshare_words(), "ip", "link", "add", "v0", "type", "veth", "peer", "name", "v1"],
+                            stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=60,
+                            check=False)
+    if answer.returncode != 0:
+        why = (answer.stderr.strip().splitlines() or [f"status {answer.returncode}"])[-1]
+        raise FabricRunError(
+            f"no right to make network namespaces here ({why}): run it as root, or where users may make user "
+            "namespaces (sysctl kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns); in a "
+            "container with --cap-add SYS_ADMIN --cap-add NET_ADMIN")
+
+
+def run_inside(folder, arguments, own_network=True):
+    """This command again, in the namespaces; `folder` is an empty one that it may mount something on. Its exit
+    status."""
+    words = [*unshare_words(own_network), sys.executable, sys.argv[0], INSIDE, folder, *arguments]
+    # A session of its own: Ctrl-C reaches this process only, which hands it on.
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True)
+
+    def hand_on(number, _frame):
+        # unshare has the signal blocked; its child, in the same group, ends in order and says so.
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            pass
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, hand_on)
+    status = process.wait()
+    return 128 - status if status < 0 else status
+
+
+def make_output(folder):
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise FabricRunError(f"--output {folder}: {error.strerror}: choose a folder that does not exist yet",
+                             2) from error
+
+
+def run_command(program, results, parse, run_within, run_outside, arguments=None, failures=(OSError,)):
+    """main() of a command that starts itself again within the namespaces: `run_outside(options, arguments)` here,
+    `run_within(options, folder)` there. `results`: how its default output folder begins. Its exit status; what ended it
+    is one line on stderr, of `failures` (status 1) too."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    inside = arguments[:1] == [INSIDE]
+    if not inside:
+        # One name for both: the default has the time in it.
+        chosen = program_places.results() / time.strftime(f"{results}-%Y%m%d-%H%M%S")
+        arguments = ["--output", str(chosen), *arguments]
+    options = parse(arguments[2:] if inside else arguments)
+    options.output = options.output.absolute()
+    try:
+        return run_within(options, arguments[1]) if inside else run_outside(options, arguments)
+    except processes.Interrupted as interruption:
+        print(f"{program}: ended by {interruption}", file=sys.stderr)
+        return interruption.status
+    except FabricRunError as error:
+        print(f"{program}: {error}", file=sys.stderr)
+        return error.status
+    except failures as error:
+        print(f"{program}: {error}", file=sys.stderr)
+        return 1

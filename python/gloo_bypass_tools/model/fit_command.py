@@ -1,0 +1,159 @@
+"""scripts/model fit: alpha and beta from what all_reduce_perf measured."""
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+
+from gloo_bypass_tools.common.argument_types import number_in
+from gloo_bypass_tools.model import output, quantities, ring, vector
+
+DESCRIPTION = """alpha and beta of each transport from files of all_reduce_perf --json (ring only), by least squares \
+of the relative error.
+
+  T = 2 (N-1) alpha + (N-1)/N S (2/beta + gamma)
+
+  alpha  seconds of a round whatever its size   beta  bytes/s of a rank's link, each direction   gamma  seconds to sum \
+a byte
+
+The median time (p50) of each size is fitted, with Huber's weights; intervals are of 95 %, from 1,000 bootstraps of \
+the residuals. gamma
+and 2/beta have the same factor in the ring, whatever N and S: measurements do not tell them apart. Without --sum-gb-s \
+beta contains the
+sums. Files of several N are fitted together, and each N apart: if those agree, one alpha and one beta explain all."""
+
+
+def add_parser(parsers):
+    parser = parsers.add_parser("fit", help="alpha and beta from all_reduce_perf's JSON", description=DESCRIPTION,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE",
+                        help="of all_reduce_perf --json; or a folder of scripts/compare")
+    parser.add_argument("--transport", action="append", metavar="NAME",
+                        help="fit this one only; may be given several times")
+    parser.add_argument("--sum-gb-s", type=number_in(float, 0.001, 1e6), metavar="G",
+                        help="GB/s at which a rank sums: gamma = 1/G; from 0.001 to 1e6")
+    parser.add_argument("--min-bytes", type=vector.size_of, default=4, metavar="B",
+                        help="leave out smaller sizes (default 4)")
+    parser.add_argument("--max-bytes", type=vector.size_of, default=vector.MAX_BYTES, metavar="B",
+                        help="leave out larger sizes")
+    parser.add_argument("--plot", type=Path, metavar="PNG", help="draw times, fit and residuals")
+    output.add_option(parser)
+    parser.set_defaults(run=run)
+
+
+def points_of(options):
+    """Transport -> [Point], of all files."""
+    from gloo_bypass_tools.report import records
+
+    from gloo_bypass_tools.model.fitting import FitError, Point
+    found = {}
+    for path in options.files:
+        place = path / "raw" / "all-reduce.json" if path.is_dir() else path
+        for row in records.read_all_reduce(place):
+            if row["algorithm"] != "ring":
+                raise FitError(f"{place}: measured with --algorithm {row['algorithm']}: the model is of the ring")
+            if options.min_bytes <= row["bytes"] <= options.max_bytes:
+                found.setdefault(row["transport"], []).append(Point(row["ranks"], row["bytes"], row["p50_us"] * 1e-6))
+    if not found:
+        raise FitError(f"the files have no size from {options.min_bytes:,} to {options.max_bytes:,} bytes")
+    for name in options.transport or ():
+        if name not in found:
+            raise FitError(f"--transport {name}: not in these files, which have {', '.join(found) or 'nothing'}")
+    return {name: points for name, points in found.items() if not options.transport or name in options.transport}
+
+
+def range_text(interval, unit):
+    high = "more" if interval.high == float("inf") else quantities.si(interval.high, unit)
+    return f"{quantities.si(interval.low, unit)} to {high}"
+
+
+def row_of(name, ranks, fit):
+    sizes = {point.size for point in fit.points}
+    return (name, ranks, len(sizes), quantities.si(fit.alpha_s.value, "s"), range_text(fit.alpha_s, "s"),
+            quantities.si(fit.beta.value, "B/s"), range_text(fit.beta, "B/s"), quantities.percent(fit.rms, 1),
+            f"{100 * fit.worst:+.0f} %")
+
+
+def fit_all(found, gamma):
+    """[(transport, ranks as text, Fit)]: joint first, then each N where there are several with enough sizes."""
+    from gloo_bypass_tools.model import fitting
+    made = []
+    for name, points in found.items():
+        try:
+            split = fitting.by_ranks(points)
+            made.append((name, "+".join(map(str, split)), fitting.fit(points, gamma)))
+            if len(split) > 1:
+                made += [(name, str(ranks), fitting.fit(part, gamma)) for ranks, part in split.items()
+                         if len({point.size for point in part}) >= fitting.MIN_SIZES]
+        except fitting.FitError as error:
+            raise fitting.FitError(f"{name}: {error}") from error
+    return made
+
+
+def joint_lines(made):
+    """Whether one alpha and beta do for all N."""
+    lines = []
+    for name, ranks, fit in made:
+        apart = [
+            other for other_name, other_ranks, other in made
+            if other_name == name and other_ranks != ranks and "+" in ranks]
+        if not apart:
+            continue
+        squares = sum(sum(r * r for r in other.residuals) for other in apart)
+        number = sum(len(other.residuals) for other in apart)
+        alone = (squares / number) ** 0.5
+        verdict = "one alpha and one beta explain all N" if fit.rms < 1.5 * alone + 0.01 else (
+            "alpha and beta change with N: the ranks share a processor, memory or a link, which the model "
+            "gives each its own")
+        lines.append(f"{name}: off by {quantities.percent(fit.rms, 1)} together, {quantities.percent(alone, 1)} "
+                     f"each N apart: {verdict}")
+    return lines
+
+
+def as_record(name, ranks, fit):
+    def interval(one):
+        return asdict(one) | {"high": None if one.high == float("inf") else one.high}
+    return {
+        "transport": name, "ranks": [int(one) for one in ranks.split("+")], "alpha_s": interval(fit.alpha_s),
+        "beta_bytes_s": interval(fit.beta), "gamma_s_byte": fit.gamma, "rms": fit.rms, "worst": fit.worst, "points": [
+            asdict(point) | {"fitted_s": ring.time_s(point.ranks, point.size, fit.link), "residual": residual}
+            for point, residual in zip(fit.points, fit.residuals)]}
+
+
+def residual_table(joint):
+    """Measured over fitted less 1, by size, a column for each transport and N."""
+    names = [(name, ranks) for name, fit in joint.items() for ranks in sorted({point.ranks for point in fit.points})]
+    table = output.table("Measured against fitted", "size", *(f"{name}, N = {ranks}" for name, ranks in names))
+    cells = {}
+    for name, fit in joint.items():
+        for point, residual in zip(fit.points, fit.residuals):
+            cells.setdefault(point.size, {}).setdefault((name, point.ranks), []).append(
+                f"{quantities.si(point.seconds, 's')} {100 * residual:+.0f} %")
+    for size in sorted(cells):
+        output.add_row(table, f"{size:,}", *(", ".join(cells[size].get(key, [""])) for key in names))
+    return table
+
+
+def run(options):
+    gamma = 0.0 if options.sum_gb_s is None else 1e-9 / options.sum_gb_s
+    made = fit_all(points_of(options), gamma)
+    joint = {}
+    for name, _, fit in made:
+        joint.setdefault(name, fit)
+    table = output.table("T = 2(N-1) alpha + (N-1)/N S (2/beta + gamma)", "<transport", "N", "sizes", "alpha", "95 %",
+                         "beta", "95 %", "rms off", "worst")
+    for name, ranks, fit in made:
+        output.add_row(table, *row_of(name, ranks, fit))
+    said = "beta contains the sums (gamma = 0)" if gamma == 0 else f"gamma = 1/{options.sum_gb_s:g} GB/s as given"
+    halves = (f"{name}: half of the time is latency at "
+              f"{quantities.si(ring.half_size(fit.points[0].ranks, fit.link), 'B')}"
+              for name, fit in joint.items())
+    lines = ["; ".join([said, *halves]), *joint_lines(made)]
+    if options.plot:
+        output.write_file(options.plot, output.drawing().fits(joint))
+        lines.append(f"Plot: {options.plot}")
+    record = {
+        "schema": "gloo-bypass/model-fit/1",
+        "inputs": {"files": [str(path) for path in options.files],
+                   "gamma_s_byte": gamma}, "fits": [as_record(*one) for one in made]}
+    output.finish(options, record, [table, residual_table(joint)], lines)
+    return 0

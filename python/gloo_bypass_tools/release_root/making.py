@@ -1,0 +1,133 @@
+"""Makes a root by mmdebstrap: as NAME.new, renamed to NAME when it is complete."""
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+from gloo_bypass_tools.common import program_places
+from gloo_bypass_tools.common.debian_mirror import apt_options, debian_mirror
+from gloo_bypass_tools.release_root import namespaces
+from gloo_bypass_tools.release_root.failures import RootError
+from gloo_bypass_tools.release_root.store import RECORD, RELEASES
+
+# of scripts/install-packages: what building and testing need; a guest is not started in a root
+LISTS = ("build", "run")
+LAYOUT = 1                       # of a root; counts up when its making changes, so that older ones are made anew
+MAKING_LIMIT_S = 3600.0
+LISTING_LIMIT_S = 60
+FREE_BYTES = 5_000_000_000       # a root takes 3 GB, its packages 1 GB while they are unpacked
+# The causes that have an answer, as apt, dpkg and mmdebstrap put them; the first that is found in the log is named.
+CAUSES = ((("No space left on device",), "no room is left: {folder} needs {gigabytes:.0f} GB"),
+          (("Temporary failure resolving", "Could not resolve", "Could not connect", "Connection timed out",
+            "Connection refused", "Network is unreachable", "Unable to connect"),
+           "{mirror} cannot be reached: check the network, or apt's proxy settings"),
+          (("does not have a Release file", "404  Not Found"),
+           "{mirror} does not have all of {release}: try another with --mirror, or later"),
+          (("Unable to locate package", "has no installation candidate"),
+           "{release} has no such package: {line}"), (("is not valid yet", "is expired"),
+                                                      "the mirror's list of {release} is out of date: {line}"),
+          (("NO_PUBKEY", "GPG error", "no public key"),
+           "the key that signs {release} is not known here: update the package debian-archive-keyring"),
+          )
+
+
+def packages(lists=LISTS):
+    """Names of packages, from scripts/install-packages, where they are kept."""
+    try:
+        done = subprocess.run([program_places.script("install-packages"), "--list", *lists], stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=LISTING_LIMIT_S, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        said = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
+        raise RootError(f"scripts/install-packages --list failed: {said[-1] if said else 'no message'}") from error
+    return done.stdout.split()
+
+
+def digest_of(release, names):
+    return hashlib.sha256("\n".join([str(LAYOUT), release, *sorted(set(names))]).encode()).hexdigest()
+
+
+def say(text):
+    print(f"release-root: {text}", file=sys.stderr, flush=True)
+
+
+def cause_of(log, **values):
+    """What to tell of a failed mmdebstrap: one line."""
+    try:
+        lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    except OSError:
+        lines = []
+    for signs, text in CAUSES:
+        for line in lines:
+            if any(sign in line for sign in signs):
+                return text.format(line=line[:300], **values)
+    errors = [line for line in lines if line.startswith(("E:", "Err:"))]
+    return (errors or lines or ["mmdebstrap said nothing"])[0][:300]
+
+
+def remove_tree(path):
+    """Also what other users of a user namespace own. One file system: what somebody mounted in it stays."""
+    if path.exists():
+        status = namespaces.run(["rm", "-rf", "--one-file-system", "--", path], limit_s=MAKING_LIMIT_S,
+                                stdin=subprocess.DEVNULL)
+        if status != 0:
+            raise RootError(f"cannot remove {path}: what rm said is above")
+
+
+def mmdebstrap_command(release, folder, names, mirror):
+    # Mode root, in namespaces of ours: in any other a root without privileges could not be entered with the same ids.
+    return [
+        "mmdebstrap", "--mode=root", "--format=directory", "--variant=minbase", "--include=" + ",".join(names),
+        *apt_options(), release, folder, mirror]
+
+
+def ready(store, release, digest):
+    return (store.record(release) or {}).get("packages") == digest
+
+
+def ensure(store, release, mirror=None):
+    """The root of this release with the packages of today's lists is there when this returns. Made by one process at a
+    time."""
+    digest = digest_of(release, packages())
+    if ready(store, release, digest):
+        return
+    with store.lock(
+            release, alone=True,
+            waiting=lambda: say(f"waiting for another process that makes or uses the root of {release}")) as lock:
+        if not ready(store, release, digest):
+            make(store, release, digest, mirror or debian_mirror(), lock)
+
+
+def make(store, release, digest, mirror, lock):
+    """Under the lock, which mmdebstrap holds as well: it may outlive this process, if that is killed."""
+    if not shutil.which("mmdebstrap"):
+        raise RootError("mmdebstrap is not installed: run scripts/install-packages releases")
+    free = shutil.disk_usage(store.folder).free
+    if free < FREE_BYTES:
+        raise RootError(f"no room for a root: {store.folder} has {free / 1e9:.1f} GB free, {FREE_BYTES / 1e9:.0f} GB "
+                        "are needed; set XDG_CACHE_HOME to another folder")
+    new, root, log = store.unfinished(release), store.root(release), store.log(release)
+    remove_tree(new)
+    say(f"making the root of {release}, Debian {RELEASES[release]} (once; some minutes); log: {log}")
+    begin = time.monotonic()
+    try:
+        with open(log, "w", encoding="utf-8") as output:
+            status = namespaces.run(mmdebstrap_command(release, new, packages(),
+                                                       mirror), limit_s=MAKING_LIMIT_S, stdin=subprocess.DEVNULL,
+                                    stdout=output, stderr=output, pass_fds=[lock], env=dict(os.environ, LC_ALL="C"))
+        if status != 0:
+            cause = cause_of(log, release=release, mirror=mirror, folder=store.folder, gigabytes=FREE_BYTES / 1e9)
+            raise RootError(f"the root of {release} could not be made: {cause} (all of it: {log})")
+        (new / RECORD).write_text(json.dumps({"packages": digest, "made": int(time.time()), "mirror": mirror}) + "\n")
+        remove_tree(root)
+        new.rename(root)
+    except subprocess.TimeoutExpired as error:
+        raise RootError(
+            f"mmdebstrap was stopped after {MAKING_LIMIT_S / 60:.0f} minutes; what it said: {log}") from error
+    except OSError as error:
+        raise RootError(f"the root of {release} could not be made: {error}") from error
+    finally:
+        remove_tree(new)
+    say(f"made the root of {release} in {time.monotonic() - begin:.0f} s")

@@ -1,0 +1,62 @@
+"""Progress on a terminal, and plain lines where there is none (a log, a pipe)."""
+
+import time
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from gloo_bypass_tools.report import wording
+
+
+def console_for_output():
+    """Where the output is no terminal, rich would break lines at 80 columns."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=120)
+
+
+class Display:
+    """Says which stage runs and how far it is. Single-threaded, one stage at a time."""
+
+    def __init__(self, console=None):
+        self.console = console or console_for_output()
+        self._progress = None
+        self._task = None
+
+    @contextmanager
+    def stage(self, name, total=None):
+        """Shows a stage while the body runs; a line remains of it. `total` counts what advance() reports."""
+        started = time.monotonic()
+        if self.console.is_terminal:
+            self._progress = Progress(TextColumn("{task.description:<26}"),
+                                      BarColumn(bar_width=24), TimeElapsedColumn(),
+                                      TextColumn("{task.fields[note]}",
+                                                 style="dim"), console=self.console, transient=True)
+            self._task = self._progress.add_task(escape(name), total=total, note="")
+            self._progress.start()
+        else:
+            self.console.print(f"{name} ...")
+        mark = "[red]failed [/red]"
+        try:
+            yield self
+            mark = "[green]done   [/green]"
+        except KeyboardInterrupt:
+            mark = "[yellow]stopped[/yellow]"
+            raise
+        finally:
+            if self._progress is not None:
+                self._progress.stop()
+                self._progress = None
+            self.console.print(f"{mark} {escape(name):<26} {wording.duration(time.monotonic() - started):>12}")
+
+    def advance(self, completed=None, total=None, note=""):
+        """The present stage has come so far; shown on a terminal only."""
+        if self._progress is None:
+            return
+        fields = {"note": escape(note)} if note else {}
+        fields |= {key: value for key, value in (("completed", completed), ("total", total)) if value is not None}
+        self._progress.update(self._task, **fields)
+
+    def line(self, text, style=""):
+        self.console.print(text, style=style, markup=False, soft_wrap=True)

@@ -1,0 +1,105 @@
+"""What the numbers were measured on: processor, memory, kernel, commit, packages. Unknown facts read 'unknown'."""
+
+import datetime
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+# Debian packages whose versions bear on the figures.
+PACKAGES = ("libtorch-dev", "libgloo-dev", "libdpdk-dev", "libibverbs-dev", "ibverbs-providers", "perftest",
+            "libopenblas0-pthread", "g++", "meson", "python3-torch")
+UNKNOWN = "unknown"
+QUERY_LIMIT_S = 10
+
+
+def output_of(command, directory=None):
+    """The program's output without its end of line, or '' where it cannot be had."""
+    try:
+        done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=QUERY_LIMIT_S,
+                              check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def text_of(path):
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def processor_name(cpuinfo):
+    for line in cpuinfo.splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == "model name":
+            return value.strip()
+    return platform.machine() or UNKNOWN
+
+
+def memory_gib(meminfo):
+    for line in meminfo.splitlines():
+        if line.startswith("MemTotal:"):
+            return round(int(line.split()[1]) / 2**20, 1)
+    return None
+
+
+def operating_system(os_release):
+    for line in os_release.splitlines():
+        if line.startswith("PRETTY_NAME="):
+            return line.partition("=")[2].strip().strip('"')
+    return UNKNOWN
+
+
+def package_versions(dpkg_output):
+    """From lines of 'name<TAB>version<TAB>status'; only installed packages count."""
+    versions = {}
+    for line in dpkg_output.splitlines():
+        name, version, status = (line.split("\t") + ["", ""])[:3]
+        if status.startswith("installed") and version:
+            versions[name.partition(":")[0]] = version
+    return versions
+
+
+def commit_of(root):
+    commit = output_of(["git", "rev-parse", "HEAD"], root)
+    if not commit:
+        return UNKNOWN
+    changed = output_of(["git", "status", "--porcelain", "--untracked-files=no"], root)
+    return commit + (" with uncommitted changes" if changed else "")
+
+
+def describe_system():
+    """What a measurement runs on, from the kernel alone: quick even where every program takes seconds to start."""
+    return {
+        "processor": processor_name(text_of("/proc/cpuinfo")),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gib": memory_gib(text_of("/proc/meminfo")),
+        "operating_system": operating_system(text_of("/etc/os-release")),
+        "kernel": platform.release(),
+        "load_before": round(os.getloadavg()[0], 2),
+        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+    }
+
+
+def describe_software(root):
+    """What is measured: commit and packages; and what kind of machine this is."""
+    query = ["dpkg-query", "-W", "-f", "${Package}\t${Version}\t${db:Status-Status}\n", *PACKAGES]
+    try:
+        dpkg = subprocess.run(query, capture_output=True, text=True, timeout=QUERY_LIMIT_S, check=False).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        dpkg = ""
+    return {"virtualisation": output_of(["systemd-detect-virt"]) or UNKNOWN, "commit": commit_of(root),
+            "packages": package_versions(dpkg)}
+
+
+def describe(root):
+    """All of it, as a JSON object."""
+    return describe_system() | describe_software(root)
+
+
+def in_words(described):
+    """The machine in a phrase."""
+    cores = described.get("cores", "?")
+    return f"{cores} core{'' if cores == 1 else 's'} of {described.get('processor', UNKNOWN)}"

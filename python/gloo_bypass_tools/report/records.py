@@ -1,0 +1,227 @@
+"""Reads what build/trainer/ddp_train, build/tools/all_reduce_perf and write_bandwidth write into data frames.
+
+Every reader refuses a file that it does not understand with RecordError, which names the file, the place and what is
+wrong there. Times are in seconds unless a column's name ends in _us; sizes are in bytes; GB means 1e9 bytes.
+"""
+
+import json
+import math
+from pathlib import Path
+
+from gloo_bypass_tools.common.transports import BENCHMARKED
+
+# Column here -> key of a step in the trainer's file.
+STEP_KEYS = {
+    "step": "step",
+    "step_s": "t_step_s",
+    "forward_s": "t_forward_s",
+    "backward_s": "t_backward_s",
+    "optimizer_s": "t_optimizer_s",
+    "barrier_s": "t_barrier_s",
+    "all_reduce_s": "t_ar_s",
+    "exposed_s": "t_ar_exposed_s",
+    "tokens_per_s": "tokens_per_s",
+    "flops_per_s": "model_flops_per_s",
+    "loss": "loss",
+}
+# null where the trainer could not know.
+NULLABLE_STEP_KEYS = {"loss_mean": "loss_mean", "sent_bytes": "bytes_sent", "received_bytes": "bytes_received"}
+STEP_COLUMNS = ("transport", "repeat", "rank", "warm_up", *STEP_KEYS, *NULLABLE_STEP_KEYS)
+RUN_COLUMNS = ("transport", "repeat", "rank", "sha256", "parameters", "steps", "bytes_source", "threads",
+               "peak_memory_mb")
+
+# Column here -> key of a size and transport in the benchmark's file.
+REDUCE_KEYS = {"p50_us": "p50_us", "p99_us": "p99_us", "mean_us": "time_us", "min_us": "min_us", "max_us": "max_us",
+               "algbw_gbps": "algbw_gb_s", "busbw_gbps": "busbw_gb_s", "cpu_percent": "cpu_percent"}
+REDUCE_COLUMNS = ("transport", "algorithm", "ranks", "bytes", "elements", "samples", "rounds", "wrong", *REDUCE_KEYS)
+IDLE_KEYS = {"cpu_percent": "cpu_percent", "seconds": "seconds", "memory_bytes": "pss_growth_bytes"}
+IDLE_COLUMNS = ("transport", "repeat", "rank", *IDLE_KEYS)
+REDUCE_SCHEMA = "gloo-bypass/all_reduce_perf/1"
+WRITE_SCHEMA = "gloo-bypass/write_bandwidth/1"
+WRITE_COLUMNS = ("repeat", "transport", "ranks", "bytes", "p50_us", "write_gbps")
+
+
+class RecordError(Exception):
+    """A file is not what it should be; the text is one line for the user."""
+
+
+def text_of(path):
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise RecordError(f"{path}: not UTF-8 text") from error
+
+
+def json_object(path):
+    try:
+        value = json.loads(text_of(path))
+    except json.JSONDecodeError as error:
+        raise RecordError(f"{path}:{error.lineno}: not JSON: {error.msg}") from error
+    if not isinstance(value, dict):
+        raise RecordError(f"{path}: expected an object, found {type(value).__name__}")
+    return value
+
+
+def json_lines(path):
+    """The objects of a JSON Lines file, each with its line number."""
+    found = []
+    for number, line in enumerate(text_of(path).splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise RecordError(f"{path}:{number}: not JSON: {error.msg}") from error
+        if not isinstance(record, dict):
+            raise RecordError(f"{path}:{number}: expected an object, found {type(record).__name__}")
+        found.append((number, record))
+    return found
+
+
+def value_at(place, record, key, kind):
+    """record[key], which must be there and of this kind."""
+    if not isinstance(record, dict) or key not in record:
+        raise RecordError(f"{place}: no '{key}'")
+    if not isinstance(record[key], kind):
+        raise RecordError(f"{place}: '{key}' is {record[key]!r}, not of type {kind.__name__}")
+    return record[key]
+
+
+def number_at(place, record, key, nullable=False):
+    """record[key] as a finite number; None where it is null and may be."""
+    if not isinstance(record, dict) or key not in record:
+        raise RecordError(f"{place}: no '{key}'")
+    value = record[key]
+    if value is None and nullable:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise RecordError(f"{place}: '{key}' is {value!r}, not a finite number")
+    return value
+
+
+def read_training(path, transport, repeat, warm_up):
+    """One rank's file of a training run: (rows for the frame of steps, row for the frame of runs).
+
+    The run must have used the transport that it was started for: a silent fallback would compare a thing with itself.
+    """
+    start, summary, steps = None, None, []
+    for number, record in json_lines(path):
+        place = f"{path}:{number}"
+        event = value_at(place, record, "event", str)
+        if event == "start":
+            start = record
+            used = value_at(place, record, "transport", str)
+            if used != transport:
+                raise RecordError(f"{place}: the run used transport {used}, not {transport}")
+        elif event == "step":
+            row = {"transport": transport, "repeat": repeat, "rank": None}
+            row |= {column: number_at(place, record, key) for column, key in STEP_KEYS.items()}
+            row |= {column: number_at(place, record, key, nullable=True) for column, key in NULLABLE_STEP_KEYS.items()}
+            steps.append(row)
+        elif event == "summary":
+            summary = (place, record)
+    if start is None:
+        raise RecordError(f"{path}: no line with event 'start': is this a trainer's file?")
+    if summary is None:
+        raise RecordError(f"{path}: no line with event 'summary': the run did not end")
+    place, record = summary
+    rank = number_at(place, record, "rank")
+    for index, row in enumerate(steps):
+        row["rank"] = rank
+        row["warm_up"] = index < warm_up
+    run = {"transport": transport, "repeat": repeat, "rank": rank, "sha256": value_at(place, record, "sha256", str),
+           "parameters": number_at(f"{path}:1", start, "parameters"), "steps": len(steps),
+           "bytes_source": value_at(place, record, "bytes_source", str),
+           "threads": number_at(place, record, "threads"), "peak_memory_mb": number_at(place, record, "peak_memory_mb")}
+    return steps, run
+
+
+def finished_steps(path):
+    """How far a run has come, from the file it is still writing: (steps done, last step's record or None)."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return 0, None
+    done, last = 0, None
+    for line in text.splitlines():
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        if isinstance(record, dict) and record.get("event") == "step":
+            done, last = done + 1, record
+    return done, last
+
+
+def benchmark_report(path, wanted=REDUCE_SCHEMA):
+    """A report of all_reduce_perf, or another program's, of the schema that this reader knows."""
+    report = json_object(path)
+    schema = value_at(path, report, "schema", str)
+    if schema != wanted:
+        raise RecordError(f"{path}: schema {schema!r}, not {wanted!r}")
+    return report
+
+
+def transports_built_in(path):
+    """The transports that the program that wrote a report knows; of a report that does not say so, all."""
+    build = json_object(path).get("build", {})
+    return build.get("transports", BENCHMARKED)
+
+
+def read_all_reduce(path):
+    """Rows for the frame of all-reduces."""
+    report = benchmark_report(path)
+    parameters = value_at(path, report, "parameters", dict)
+    ranks = len(value_at(path, report, "ranks", list))
+    algorithm = value_at(path, parameters, "algorithm", str)
+    rounds = number_at(path, parameters, "rounds")
+    samples = number_at(path, parameters, "iterations") * rounds * ranks
+    rows = []
+    for index, result in enumerate(value_at(path, report, "results", list)):
+        place = f"{path}: results[{index}]"
+        size, count = number_at(place, result, "size"), number_at(place, result, "count")
+        for one in value_at(place, result, "transports", list):
+            row = {"transport": value_at(place, one, "transport", str), "algorithm": algorithm, "ranks": ranks,
+                   "bytes": int(size), "elements": int(count), "samples": samples, "rounds": rounds,
+                   "wrong": number_at(place, one, "wrong", nullable=True)}
+            row |= {column: number_at(place, one, key) for column, key in REDUCE_KEYS.items()}
+            rows.append(row)
+    return rows
+
+
+def read_idle(path):
+    """Rows for the frame of idle ranks."""
+    report = benchmark_report(path)
+    rows = []
+    for index, one in enumerate(value_at(path, report, "idle", list)):
+        place = f"{path}: idle[{index}]"
+        transport = value_at(place, one, "transport", str)
+        for rank in value_at(place, one, "ranks", list):
+            row = {"transport": transport, "repeat": 1, "rank": number_at(place, rank, "rank")}
+            row |= {column: number_at(place, rank, key) for column, key in IDLE_KEYS.items()}
+            rows.append(row)
+    return rows
+
+
+def read_write_bandwidth(path):
+    """GB/s of each direction that ib_write_bw reached with both busy."""
+    return number_at(path, benchmark_report(path, WRITE_SCHEMA), "direction_gb_s")
+
+
+def read_beside_write(reduce_path, write_paths, repeat):
+    """Rows for the frame of all-reduces that ran between runs of ib_write_bw: each with the mean of those next to
+    it."""
+    writes = [read_write_bandwidth(path) for path in write_paths]
+    mean = sum(writes) / len(writes)
+    return [{
+        "repeat": repeat, "transport": row["transport"], "ranks": row["ranks"], "bytes": row["bytes"],
+        "p50_us": row["p50_us"], "write_gbps": mean} for row in read_all_reduce(reduce_path)]
+
+
+def frame_of(rows, columns):
+    """A frame that has all the columns even without rows."""
+    # Here, since measuring needs no pandas and a guest in software emulation takes a minute to load it.
+    import pandas
+    return pandas.DataFrame(rows, columns=list(columns))

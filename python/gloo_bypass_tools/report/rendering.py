@@ -1,0 +1,210 @@
+"""From a results folder's raw files to everything that is drawn from them. Run again, it draws the same again."""
+
+from dataclasses import dataclass
+
+import pandas
+
+from gloo_bypass_tools.report import machine, page, place, plots, published, records, summary
+from gloo_bypass_tools.report.results import ResultsFolder
+from gloo_bypass_tools.report.table import comparison_table, target_line, verdict
+
+SCHEMA = "gloo-bypass/comparison/1"
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A results folder, read: the record of results.json and the frames of the raw files."""
+
+    record: dict
+    steps: pandas.DataFrame
+    runs: pandas.DataFrame
+    reduces: pandas.DataFrame
+    idle: pandas.DataFrame
+    beside: pandas.DataFrame
+    bound: pandas.DataFrame
+    # What quickstart measured in the guest besides: another machine, whose figures are compared only with each other.
+    guest: "Measurement | None" = None
+
+    @property
+    def transports(self):
+        return list(self.record["plan"]["transports"])
+
+    @property
+    def place(self):
+        return place.from_record(self.record)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a reader is told. `same_bits` is None where not every transport was trained."""
+
+    training: list
+    all_reduce: list
+    headline_all_reduce: list
+    idle: list
+    same_bits: bool | None
+    digests: dict
+    targets: list
+    beside: list
+    doubt: str
+    bound: list
+    bound_transports: list
+    # Said where RDMA in software loses to TCP in bandwidth.
+    remark: str
+    guest: "Summary | None" = None
+
+
+def load(folder):
+    """Reads a folder that comparison.py has written; RecordError says what is wrong with it."""
+    path = folder.place("results.json")
+    record = records.json_object(path)
+    if record.get("schema") != SCHEMA:
+        raise records.RecordError(f"{path}: schema {record.get('schema')!r}, not {SCHEMA!r}")
+    warm_up = records.number_at(path, records.value_at(path, record, "plan", dict), "warm_up")
+    steps, runs, reduces, idle = [], [], [], []
+    for one in records.value_at(path, record, "training", list):
+        for name in one["files"]:
+            rows, run = records.read_training(folder.place(name), one["transport"], one["repeat"], warm_up)
+            steps += rows
+            runs.append(run)
+    for name in records.value_at(path, record, "all_reduce", list):
+        reduces += records.read_all_reduce(folder.place(name))
+    for name in records.value_at(path, record, "idle", list):
+        idle += records.read_idle(folder.place(name))
+    # Folders of earlier versions have none of the rest.
+    beside = [row for one in record.get("beside_write", []) for row in records.read_beside_write(
+        folder.place(one["all_reduce"]), [folder.place(name) for name in one["write"]], one["repeat"])]
+    bound = [row for name in record.get("bound", []) for row in records.read_all_reduce(folder.place(name))]
+    inner = record.get("guest", {}).get("folder")
+    return Measurement(record, records.frame_of(steps, records.STEP_COLUMNS),
+                       records.frame_of(runs, records.RUN_COLUMNS), records.frame_of(reduces, records.REDUCE_COLUMNS),
+                       records.frame_of(idle, records.IDLE_COLUMNS), records.frame_of(beside, records.WRITE_COLUMNS),
+                       records.frame_of(bound, records.REDUCE_COLUMNS),
+                       load(ResultsFolder(folder.place(inner))) if inner else None)
+
+
+def summarise(measurement):
+    transports, plan = measurement.transports, measurement.record["plan"]
+    training = summary.training_rows(measurement.steps, transports)
+    reduces = summary.all_reduce_rows(measurement.reduces, transports)
+    idle = summary.idle_rows(measurement.idle, transports)
+    bound_transports = summary.columns_of(measurement.bound, transports)
+    bound = summary.bound_rows(measurement.bound, bound_transports)
+    reached = []
+    if plan["ranks"] == 2:
+        if len(transports) > 1 and transports[1] != "RDMA" and not measurement.place.emulated:
+            reached += summary.targets(training, reduces, idle, transports[1], transports[0])
+        if "RDMA" in transports and len(measurement.reduces):
+            reached += summary.rdma_targets(measurement.beside, reduces, bound, idle)
+    return Summary(
+        training, reduces, summary.headline_rows(reduces), idle,
+        summary.identical(measurement.runs, transports), summary.digests(measurement.runs), reached,
+        published.beside(training, transports, plan["ranks"]) if training and published.comparable(plan) else [],
+        summary.doubt(training, transports), bound, bound_transports,
+        place.remark(measurement.place) if summary.slower_than_baseline(reduces, "RDMA") else "",
+        summarise(measurement.guest) if measurement.guest else None)
+
+
+def row_records(rows, transports):
+    """Rows as lines of summary.csv: one a quantity and transport."""
+    lines = []
+    for row in rows:
+        for transport in transports:
+            figure, ratio = row.figures.get(transport), row.ratios.get(transport)
+            if figure is not None:
+                lines.append({"section": row.section, "quantity": row.label, "unit": row.unit, "transport": transport,
+                              "median": figure.median, "tail": figure.tail, "samples": figure.samples,
+                              "times_better": ratio.value if ratio else None,
+                              "times_better_low": ratio.low if ratio else None,
+                              "times_better_high": ratio.high if ratio else None})
+    return lines
+
+
+def csv_of(frame):
+    return frame.to_csv(index=False, lineterminator="\n")
+
+
+def terminal_rows(made):
+    return [*made.training, *made.headline_all_reduce, *made.idle]
+
+
+def title_of(measurement):
+    plan = measurement.record["plan"]
+    where = "" if measurement.place == place.Place(place.HOST) else f", {measurement.place.in_words()}"
+    return (f"{plan['ranks']} ranks on {machine.in_words(measurement.record['machine'])}{where}; {plan['model']}, "
+            f"batch size {plan['batch_size']}, sequence length {plan['seq_len']}")
+
+
+def show(measurement, made, console):
+    """The table and the verdict on the terminal; the guest's own after it."""
+    def say(text, style=""):
+        console.print(text, style=style, highlight=False, soft_wrap=True, markup=False)
+
+    rows = terminal_rows(made)
+    if rows:
+        console.print()
+        say(title_of(measurement), "bold")
+        console.print(comparison_table(rows, measurement.transports))
+        if made.bound:
+            console.print()
+            console.print(comparison_table(made.bound, made.bound_transports, tails=False))
+        if len(measurement.transports) > 1:
+            say(
+                f"\nRatio: how many times better than {measurement.transports[0]}, in times as in rates." +
+                (" ibverbs: Gloo's own transport over verbs." if "GLOO_IBVERBS" in made.bound_transports else ""),
+                "dim")
+    for target in made.targets:
+        if target.label.startswith("RDMA"):
+            say(*target_line(target))
+    for text in (made.remark, made.doubt):
+        if text:
+            say(text, "yellow")
+    text, style = verdict(made.same_bits, made.digests)
+    if text:
+        say(text, style)
+    show_guest(measurement, made, console, say)
+
+
+def show_guest(measurement, made, console, say):
+    if measurement.guest:
+        say(f"\nAnother machine, so compare its figures only with each other: {measurement.guest.place.in_words()}.")
+        show(measurement.guest, made.guest, console)
+    elif why_not := measurement.record.get("guest", {}).get("why_not"):
+        say(f"RDMA: not measured: this machine has no RDMA device, and the guest cannot be had: {why_not}", "yellow")
+
+
+def write_csv(folder, measurement, made):
+    transports = made.bound_transports
+    rows = [*made.training, *made.all_reduce, *made.bound, *made.idle]
+    columns = ("section", "quantity", "unit", "transport", "median", "tail", "samples", "times_better",
+               "times_better_low", "times_better_high")
+    for name, frame in (("steps.csv", measurement.steps), ("runs.csv", measurement.runs),
+                        ("all_reduce.csv", measurement.reduces), ("idle.csv", measurement.idle),
+                        ("beside_write.csv", measurement.beside), ("bound.csv", measurement.bound),
+                        ("summary.csv", records.frame_of(row_records(rows, transports), columns))):
+        if len(frame):
+            folder.write_text(name, csv_of(frame))
+
+
+def pictures(measurement, made, theme):
+    """File name -> PNG; the guest's all-reduces under names of their own."""
+    found = plots.all_of(measurement.steps, measurement.reduces, measurement.transports, theme, made.same_bits)
+    if measurement.guest:
+        within = measurement.guest
+        inner = plots.all_of(within.steps, within.reduces, within.transports, theme, made.guest.same_bits)
+        found |= {f"guest_{name}": inner[name] for name in ("bandwidth", "latency") if name in inner}
+    return found
+
+
+def render(folder):
+    """Writes CSV files, plots and the page. Returns (Measurement, Summary)."""
+    measurement = load(folder)
+    made = summarise(measurement)
+    write_csv(folder, measurement, made)
+    if measurement.guest:
+        write_csv(ResultsFolder(folder.place(measurement.record["guest"]["folder"])), measurement.guest, made.guest)
+    light, dark = pictures(measurement, made, plots.LIGHT), pictures(measurement, made, plots.DARK)
+    for name, content in light.items():
+        folder.write_bytes(f"plots/{name}.png", content)
+    folder.write_text("index.html", page.html_of(measurement, made, light, dark))
+    return measurement, made

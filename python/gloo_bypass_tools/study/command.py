@@ -1,0 +1,189 @@
+"""The command line of scripts/study."""
+
+import argparse
+import os
+import shlex
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from gloo_bypass_tools.fabric_run import enclosure, place
+from gloo_bypass_tools.fabric_run.failures import FabricRunError
+from gloo_bypass_tools.common import processes
+from gloo_bypass_tools.report.command import shown
+from gloo_bypass_tools.report.records import RecordError
+from gloo_bypass_tools.report.results import ResultsError, ResultsFolder, default_path
+from gloo_bypass_tools.study import cells, estimates, guest_part, transports
+from gloo_bypass_tools.study.options import KINDS, ROOT, kind_of
+
+FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
+DESCRIPTION = """Runs a study over kernel TCP, over DPDK and over RDMA, in turn, through the same emulated links, and \
+prints its tables with what was published,
+what was measured and what the model says. Those up to flow-symmetry are the published studies; the others sweep one \
+parameter. RDMA runs over
+SoftRoCE, here or in a guest whose processor is emulated: its times there compare with those of TCP-netem, TCP beside \
+it, alone.
+Writes a folder with JSON, CSV, plots and a page."""
+EPILOG = """\
+  scripts/study edge-latency --repeats 1                      small, some minutes
+  scripts/study edge-latency --variants base,300ms --segments two
+  scripts/study edge-bandwidth --scale published              as many bytes as DistilGPT2's gradient has: an hour and \
+more
+  scripts/study world-size                                    DistilGPT2 over two and four ranks, captured
+  scripts/study loss --variants 0,random-1,burst-1            a sweep's points
+  scripts/study stragglers --transports DPDK
+  scripts/study world-size --transports TCP,DPDK,TCP-netem,RDMA   the last two in the guest: a smaller model
+  scripts/study draw results/study-...                        tables, plots and page once more
+
+exit status: 0; 1 a run failed; 2 bad input, or no right to make namespaces; 130 interrupted: results so far are kept"""
+
+
+def model_said(study):
+    """Of a sweep, in its --help."""
+    return f" Model: {study.model_about}" if hasattr(study, "model_about") else ""
+
+
+def parser_of():
+    parser = argparse.ArgumentParser(prog="study", description=DESCRIPTION, epilog=EPILOG,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parsers = parser.add_subparsers(dest="name", required=True, metavar="NAME")
+    for kind in KINDS:
+        for study in kind.studies.values():
+            one = parsers.add_parser(study.name, help=study.title,
+                                     description=f"{study.title}. {study.about}{model_said(study)}")
+            kind.add_options(one, study)
+            one.set_defaults(study=study)
+    draw = parsers.add_parser("draw", help="the tables, plots and page of a folder once more",
+                              description="Draws a study's folder again.")
+    draw.add_argument("folder", type=Path)
+    parsers.add_parser("in-guest").add_argument("folder", type=Path)  # the guest's part, which guest_part starts
+    return parser
+
+
+def programs_of(options):
+    build = options.build.absolute()
+    return cells.Programs(fabric_run=ROOT / "scripts" / "fabric-run", fabric=build / "tools" / "fabric" / "fabric",
+                          all_reduce_perf=build / "tools" / "all_reduce_perf", python="/usr/bin/python3",
+                          probe=Path(__file__).with_name("rank_probe.py"), trainer=build / "trainer" / "ddp_train",
+                          analyser=build / "tools" / "capture" / "capture_analyser",
+                          guest=ROOT / "scripts" / "rdma-guest", study=ROOT / "scripts" / "study")
+
+
+def placed(plan, study, asked):
+    """(the plan, which knows what is measured in the guest; transports that are left out, and why). FabricRunError
+    where that leaves none."""
+    listed = [one for one in plan.transports if one in transports.KERNEL_LINKS]
+    if not listed:
+        return plan, {}
+    left_out = {}
+    try:
+        where, _ = place.choose(asked, True, "RDMA" in listed, place.guest_problem)
+        plan = replace(plan, guest=tuple(listed) if where == place.IN_GUEST else ())
+        if problem := kind_of(study.name).guest_problem(plan, study):
+            left_out = dict.fromkeys(plan.guest, problem)
+    except FabricRunError as error:
+        left_out = dict.fromkeys(listed, str(error))
+    if left_out and len(left_out) == len(plan.transports):
+        raise FabricRunError(f"{', '.join(left_out)}: {next(iter(left_out.values()))}", BAD_INPUT)
+    return plan, left_out
+
+
+def check(parser, options, plan, programs):
+    """Everything that can be known before anything is made."""
+    kind = kind_of(options.name)
+    if problem := kind.problem(plan, options.study):
+        parser.error(problem)
+    for program in ("fabric", *kind.programs(options.study)):
+        if not os.access(path := getattr(programs, program), os.X_OK):
+            parser.error(f"{path} is missing: run scripts/build first, or say --build DIR")
+
+
+def draw(options):
+    folder = ResultsFolder(options.folder)
+    from gloo_bypass_tools.study import rendering
+    from gloo_bypass_tools.report.display import console_for_output
+    rendering.show(*rendering.render(folder), console_for_output())
+    print(f"\nPage: {shown(folder.place('index.html'))}")
+    return 0
+
+
+def announcement(options, plan, listed):
+    times = f"{len(listed)} cells, {plan.repeats} time{'s' if plan.repeats > 1 else ''}"
+    measured = replace(
+        plan, transports=tuple(one for one in plan.transports if any(cell.transport == one for cell in listed)))
+    least_s = kind_of(options.name).least_s(measured, options.study, len(os.sched_getaffinity(0)))
+    return f"{times}: {estimates.in_words(plan, least_s)} on a quick machine with nothing else to do"
+
+
+def in_guest(options):
+    """The guest's part of a study; what failed stands in its results."""
+    from gloo_bypass_tools.report.display import Display
+    folder = ResultsFolder(options.folder)
+    name, record, programs = guest_part.read_order(folder)
+    kind = kind_of(name)
+    plan = kind.plan_type.from_record(record)
+    kind.measurement(ROOT, plan, kind.studies[name],
+                     cells.Programs(**{key: Path(value) for key, value in programs.items()}), folder, Display(), "",
+                     in_guest=True).run()
+    return 0
+
+
+def measure(options, plan, left_out, programs, arguments):
+    from gloo_bypass_tools.report.display import Display
+
+    from gloo_bypass_tools.study import rendering
+    if set(plan.transports) - set(plan.guest) - set(left_out):
+        # What runs in the guest has these rights there.
+        enclosure.check_tools()
+        enclosure.check_right()
+    default = default_path(ROOT)
+    folder = ResultsFolder.create(options.output or default.with_name(f"study-{plan.study}-{default.name}"))
+    display, status = Display(), 0
+    measurement = kind_of(options.name).measurement(ROOT, plan, options.study, programs, folder, display,
+                                                    shlex.join(["scripts/study", *arguments]), left_out)
+    display.line(f"{announcement(options, plan, measurement.cells())}; into {shown(folder.path)}")
+    try:
+        status = 0 if measurement.run() and not left_out else FAILED
+    except KeyboardInterrupt:
+        display.line("interrupted; everything started here has been ended", style="yellow")
+        status = INTERRUPTED
+    if not measurement.record["runs"]:
+        display.line(f"nothing was measured; logs are in {shown(folder.place('logs'))}")
+        return status or FAILED
+    rendering.show(*rendering.render(folder), display.console)
+    display.line(f"\nResults: {shown(folder.path)}    Page: {shown(folder.place('index.html'))}")
+    return status
+
+
+def main(arguments=None):
+    arguments = sys.argv[1:] if arguments is None else arguments
+    parser = parser_of()
+    options = parser.parse_args(arguments)
+    processes.interrupt_on(signal.SIGTERM, signal.SIGHUP)
+    try:
+        if options.name == "draw":
+            return draw(options)
+        if options.name == "in-guest":
+            return in_guest(options)
+        plan = kind_of(options.name).plan_of(options)
+        programs = programs_of(options)
+        check(parser, options, plan, programs)
+        plan, left_out = placed(plan, options.study, options.where)
+        return measure(options, plan, left_out, programs, arguments)
+    except FabricRunError as error:
+        print(f"study: {error}", file=sys.stderr)
+        return BAD_INPUT
+    except (ResultsError, RecordError, processes.StageError) as error:
+        print(f"study: {error}", file=sys.stderr)
+        return BAD_INPUT
+    except BrokenPipeError:
+        # Whoever read the output has seen enough; what Python flushes at exit goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except OSError as error:
+        print(f"study: {error.filename or 'output'}: {error.strerror}", file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        print("study: interrupted", file=sys.stderr)
+        return INTERRUPTED

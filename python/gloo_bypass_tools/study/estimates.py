@@ -1,0 +1,73 @@
+"""How long a study takes at the least, said before it begins: by the model where that knows, else by what was measured
+on one machine. Pure.
+
+That machine: 2 cores of an Intel Xeon (Emerald Rapids) with nothing else to do; the guest: emulated on it. Others need
+their own times, and a busy machine several times as long. Units: seconds, bytes, floating-point operations.
+"""
+
+from gloo_bypass_tools.study import cells, sweep_prediction, sweeps, training, training_prediction
+
+# A run: fabric and processes come up, meet, and go.
+START_S, GUEST_START_S, BOOT_S = 6.0, 40.0, 30.0
+# Of DistilGPT2: a sample of 64 tokens in FP32 on one core, forward, backward and its share of the optimiser; a step of
+# the tiny model.
+SAMPLE_S, TINY_STEP_S = 0.3, 0.05
+# What crosses the fabric while ranks compute, in all; in the guest.
+EVENT_BYTES_A_SECOND, GUEST_BYTES_A_SECOND = 2.3e8, 4e6
+# In the guest, of each of its two processors; and what a step needs there besides, whatever the size of the model.
+GUEST_OPERATIONS_A_SECOND, GUEST_STEP_S = 6e7, 0.3
+OPERATIONS_A_TOKEN = {training.MODEL: 6 * 82e6, training.TINY: 6 * 46e3}
+
+
+def reduces_s(plan, model_s, transport):
+    """A run of all_reduce_perf: one that is checked, those that warm up, those that are timed."""
+    one_s, start_s = model_s, START_S
+    if transport in plan.guest:
+        one_s, start_s = model_s + 2 * (plan.ranks - 1) * plan.bytes / GUEST_BYTES_A_SECOND, GUEST_START_S
+    return start_s + (1 + plan.warm_up + plan.rounds) * one_s
+
+
+def step_s(plan, variant, transport, cores):
+    model, frames = plan.model_over(transport), training.event_bytes(plan, variant, transport).frames
+    crowd = max(1.0, variant.ranks / cores) * variant.bits / 32
+    if transport in plan.guest:
+        operations = OPERATIONS_A_TOKEN[model] * variant.batch * plan.sequence_length_over(transport)
+        return GUEST_STEP_S + crowd * operations / GUEST_OPERATIONS_A_SECOND + frames / GUEST_BYTES_A_SECOND
+    crossing_s = frames / EVENT_BYTES_A_SECOND
+    step = TINY_STEP_S * crowd if model == training.TINY else crowd * variant.batch * SAMPLE_S + crossing_s
+    if not training_prediction.has_times(variant):
+        return step
+    return step + training_prediction.reduces_s(plan, variant, transport, crossing_s) - crossing_s
+
+
+def training_s(plan, variant, transport, cores, share=None):
+    """`share`: of a core, for a rank that is held down."""
+    start_s = GUEST_START_S if transport in plan.guest else START_S
+    return start_s + training.steps_of(plan, variant) * step_s(plan, variant, transport, cores) / (share or 1.0)
+
+
+def edge_study_s(plan, study, _cores):
+    return sum(
+        reduces_s(plan,
+                  study.model(plan, study, cell).schedule_s, cell.transport) for cell in cells.cells_of(plan))
+
+
+def training_study_s(plan, study, cores):
+    return sum(training_s(plan, study.variant(cell.variant), cell.transport, cores) for cell in training.cells_of(plan))
+
+
+def sweep_s(plan, study, cores):
+    found = 0.0
+    for cell in training.cells_of(plan):
+        point = study.variant(cell.variant)
+        found += (training_s(plan, point, cell.transport, cores, point.processor_share)
+                  if study.workload == sweeps.TRAIN else reduces_s(
+                      plan.of_reduce(point), sweep_prediction.reduce_s(plan, point, cell.transport), cell.transport))
+    return found
+
+
+def in_words(plan, of_one_repeat_s):
+    """`of_one_repeat_s`: of all its runs."""
+    seconds = plan.repeats * of_one_repeat_s + (BOOT_S if plan.guest else 0.0)
+    minutes = max(1, round(seconds / 60))
+    return f"about {minutes} min" if minutes < 120 else f"about {seconds / 3600:.1f} hours"

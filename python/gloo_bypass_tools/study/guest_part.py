@@ -1,0 +1,96 @@
+"""The part of a study that is measured in the guest of scripts/rdma-guest: one guest for all its cells, one after
+another.
+
+    scripts/study                               this machine: measures its own cells first, then
+      FOLDER/guest/order.json                   writes down what is to be measured, and starts
+      scripts/rdma-guest run -- scripts/study in-guest FOLDER/guest
+        FOLDER/guest/results.json, raw/, logs/  in the guest: the same study's measurement, of the other cells
+      FOLDER/results.json                       takes over what is there, however the guest ended
+
+Bounded by the limits of all its runs together, and by a day, the guest's longest. Units: seconds, MiB.
+"""
+
+import os
+
+from gloo_bypass_tools.fabric_run import place
+from gloo_bypass_tools.common import processes
+from gloo_bypass_tools.report import records
+from gloo_bypass_tools.report.results import ResultsFolder
+from gloo_bypass_tools.study import training
+
+FOLDER, ORDER, SCHEMA = "guest", "order.json", "gloo-bypass/study-order/1"
+MOST_S = 86400
+# Of the guest: its system, links and files under way; a rank, by what it trains; at the least as much as fabric-run's
+# own guests have.
+SYSTEM_MIB, LEAST_MIB = 1536, 4096
+RANK_MIB = {training.MODEL: 3072, training.TINY: 512}
+RANK_OF_REDUCE_MIB = 512
+# Bytes of a rank for each of the vector that it reduces: in and out of the benchmark, what is checked, segments under
+# way.
+VECTORS = 5
+
+
+def memory_for_training(ranks, model):
+    """What the guest needs, in MiB."""
+    return max(LEAST_MIB, SYSTEM_MIB + ranks * RANK_MIB[model])
+
+
+def memory_for_reduces(ranks, size):
+    """`size`: bytes of the largest vector."""
+    return max(LEAST_MIB, SYSTEM_MIB + ranks * (RANK_OF_REDUCE_MIB + VECTORS * size // 2**20))
+
+
+def command_of(measurement, within, limit_s):
+    programs = measurement.programs
+    return [programs.guest, "run", "--rxe", "0", "--memory", measurement.guest_memory_mib(),
+            "--timeout", round(limit_s), "--", programs.python, programs.study, "in-guest", within.path.absolute()]
+
+
+def write_order(measurement, within):
+    programs = {name: str(value) for name, value in vars(measurement.programs).items() if value is not None}
+    within.write_json(ORDER, {"schema": SCHEMA, "study": measurement.study.name, "plan": measurement.plan.as_record(),
+                              "programs": programs})
+
+
+def read_order(folder):
+    """(name of the study, plan's record, programs' paths); RecordError says what is wrong with it."""
+    path = folder.place(ORDER)
+    record = records.json_object(path)
+    if record.get("schema") != SCHEMA:
+        raise records.RecordError(f"{path}: schema {record.get('schema')!r}, not {SCHEMA!r}")
+    return (records.value_at(path, record, "study", str), records.value_at(path, record, "plan", dict),
+            records.value_at(path, record, "programs", dict))
+
+
+def run_there(measurement, listed):
+    """Runs these cells in a guest, and takes over what it leaves."""
+    within = ResultsFolder.create(measurement.folder.place(FOLDER))
+    write_order(measurement, within)
+    limit_s = min(MOST_S,
+                  sum(measurement.limit_s(cell) for cell in listed) * measurement.plan.repeats + place.GUEST_START_S)
+    name = f"in the guest, {measurement.plan.repeats * len(listed)} runs: {', '.join(measurement.plan.guest)}"
+    log = measurement.folder.place("logs/guest.log")
+
+    def tick():
+        measurement.display.advance(note=processes.last_line(log, 70))
+    try:
+        # The folder is where it runs, since that is what the guest may write to.
+        measurement.stage(name, FOLDER, command_of(measurement, within, limit_s), limit_s + place.GUEST_START_S,
+                          dict(os.environ), on_tick=tick, directory=within.path)
+    finally:
+        take_over(measurement, within)
+
+
+def take_over(measurement, within):
+    try:
+        found = records.json_object(within.place("results.json"))
+    except records.RecordError:
+        return  # it did not come so far; why is the stage's failure
+    record = measurement.record
+    record["runs"] += [run | {"folder": f"{FOLDER}/{run['folder']}"} for run in found["runs"]]
+    for kind in ("stages", "failures"):
+        record[kind] += [one | {"log": f"{FOLDER}/{one['log']}"} for one in found[kind]]
+    for one in found["failures"]:
+        measurement.display.line(f"in the guest: {one['reason']}", style="red")
+    record["guest"] = {"machine": found["machine"], "kernel_tcp": found["kernel_tcp"]}
+    measurement.save()

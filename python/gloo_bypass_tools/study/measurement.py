@@ -1,0 +1,157 @@
+"""A study, run by run. A run that fails is written down and said, and the others go on; after each the folder is
+complete as far as it goes.
+"""
+
+import os
+from dataclasses import asdict
+
+from gloo_bypass_tools.report import machine
+from gloo_bypass_tools.report.records import RecordError
+from gloo_bypass_tools.report.stages import Stages, telling
+from gloo_bypass_tools.study import (cells, guest_part, processor_share, reading, sweep_cells,
+                                     sweep_reading, sweeps, training, training_reading)
+
+SCHEMA = "gloo-bypass/study/1"
+# fabric-run has the limit itself, and ends its ranks in order.
+GRACE_S = 60.0
+ANALYSIS_LIMIT_S = 1800.0
+TCP_BUFFERS = "/proc/sys/net/ipv4/tcp_rmem", "/proc/sys/net/ipv4/tcp_wmem"
+
+
+def kernel_tcp():
+    """What bounds TCP's windows here: default congestion control and buffers. New network namespaces begin with
+    these."""
+    return {
+        "congestion_control": machine.text_of("/proc/sys/net/ipv4/tcp_congestion_control").strip() or machine.UNKNOWN,
+        **{path.rpartition("/")[2]: " ".join(machine.text_of(path).split()) for path in TCP_BUFFERS}}
+
+
+class StudyMeasurement(Stages):
+    """One study into one results folder. Single-threaded; owns its children while a run lasts. Which cells there are,
+    how long one may take, and how one is measured, is the subclass's: all_cells(), limit_s(cell), guest_memory_mib()
+    and measure(cell, name, slug, output), which returns a record or raises RecordError. `left_out`: transports that are
+    not measured, and why; `in_guest`: this is the guest, and its part of the study.
+    """
+
+    def __init__(self, root, plan, study, programs, folder, display, repeat_command, left_out=(), in_guest=False):
+        super().__init__(root, folder, display, {
+            "schema": SCHEMA, "study": study.name, "plan": plan.as_record(),
+            "machine": machine.describe_system() if in_guest else machine.describe(root),
+            "kernel_tcp": kernel_tcp(), "environment": telling(os.environ), "repeat_command": repeat_command,
+            "runs": []})
+        self.plan, self.study, self.programs = plan, study, programs
+        self.not_measured, self.in_guest = dict(left_out), in_guest
+
+    def cells(self):
+        return [cell for cell in self.all_cells() if cell.transport not in self.not_measured]
+
+    def run_stages(self):
+        for transport, why in self.not_measured.items():
+            self.leave_out(transport, why)
+        here = [cell for cell in self.cells() if (cell.transport in self.plan.guest) == self.in_guest]
+        for repeat in range(1, self.plan.repeats + 1):
+            for number, cell in enumerate(here, start=1):
+                self.run_cell(cell, repeat, f"{number} of {len(here)}")
+        there = [cell for cell in self.cells() if cell.transport in self.plan.guest]
+        if there and not self.in_guest:
+            guest_part.run_there(self, there)
+
+    def run_cell(self, cell, repeat, place):
+        slug = f"{repeat}-{cell.slug}"
+        name = f"repeat {repeat}, {place}: {cell.about}"
+        output = self.folder.place(f"raw/{slug}").absolute()
+        try:
+            found = self.measure(cell, name, slug, output)
+        except RecordError as error:
+            self.fail(name, str(error), self.folder.place(f"logs/{slug}.log"))
+            self.save()
+            return
+        if found is not None:
+            self.record["runs"].append({"cell": asdict(cell), "repeat": repeat, "folder": f"raw/{slug}", **found})
+            self.save()
+
+
+class EdgeMeasurement(StudyMeasurement):
+    """Of one slow edge, by all_reduce_perf."""
+
+    def all_cells(self):
+        return cells.cells_of(self.plan)
+
+    def guest_memory_mib(self):
+        return guest_part.memory_for_reduces(self.plan.ranks, self.plan.bytes)
+
+    def model_s(self, cell):
+        return self.study.model(self.plan, self.study, cell).schedule_s
+
+    def limit_s(self, cell):
+        return cells.run_limit_s(self.plan, self.model_s(cell), cell.transport) + GRACE_S
+
+    def measure(self, cell, name, slug, output):
+        plan, perf = self.plan, output.with_suffix(".json")
+        command = cells.command_of(plan, self.study, cell, self.model_s(cell), self.programs, output, perf)
+        if not self.stage(name, slug, command, self.limit_s(cell), dict(os.environ)):
+            return None
+        return reading.run_of(output, perf, plan, cell)
+
+
+class TrainingMeasurement(StudyMeasurement):
+    """Of training, by ddp_train under capture. The capture is analysed after the run, so that this takes no time from
+    the ranks, and then removed: at published size one has gigabytes."""
+
+    def all_cells(self):
+        return training.cells_of(self.plan)
+
+    def limit_s(self, cell):
+        return training.run_limit_s(self.plan, self.study.variant(cell.variant), cell.transport) + GRACE_S
+
+    def guest_memory_mib(self):
+        return guest_part.memory_for_training(max(self.study.variant(name).ranks for name in self.plan.variants),
+                                              self.plan.guest_model)
+
+    def measure(self, cell, name, slug, output):
+        plan, variant = self.plan, self.study.variant(cell.variant)
+        command = training.command_of(plan, variant, cell, self.programs, output)
+        return self.captured(
+            name, slug, command, self.limit_s(cell), output,
+            lambda: training_reading.run_of(output, plan, variant, cell, training.steps_of(plan, variant)))
+
+    def captured(self, name, slug, command, limit_s, output, read):
+        """What `read` makes of the run, once its capture is analysed; None where a program failed."""
+        if not self.stage(name, slug, command, limit_s, dict(os.environ)):
+            return None
+        capture = output / "capture.pcapng"
+        analysed = self.stage(f"{name}: analysis", f"{slug}-analysis",
+                              [self.programs.analyser, capture, "--json", output / "analysis.json"], ANALYSIS_LIMIT_S,
+                              dict(os.environ))
+        if not analysed:
+            return None
+        found = read()
+        capture.unlink(missing_ok=True)
+        return found
+
+
+class SweepMeasurement(TrainingMeasurement):
+    """Of one parameter, by either program."""
+
+    def all_cells(self):
+        return sweep_cells.cells_of(self.plan)
+
+    def limit_s(self, cell):
+        return sweep_cells.run_limit_s(self.plan, self.study, cell) + GRACE_S
+
+    def guest_memory_mib(self):
+        if self.study.workload == sweeps.TRAIN:
+            return super().guest_memory_mib()
+        points = [self.study.variant(name) for name in self.plan.variants]
+        return max(guest_part.memory_for_reduces(point.ranks, point.bytes or self.plan.bytes) for point in points)
+
+    def measure(self, cell, name, slug, output):
+        plan, study = self.plan, self.study
+        with processor_share.limited(study.variant(cell.variant).processor_share, sweeps.STRAGGLER) as limit:
+            command = sweep_cells.command_of(plan, study, cell, self.programs, output, limit.flags)
+            if study.workload == sweeps.TRAIN:
+                return self.captured(name, slug, command, self.limit_s(cell), output,
+                                     lambda: sweep_reading.run_of(output, plan, study, cell, limit.way))
+            if not self.stage(name, slug, command, self.limit_s(cell), dict(os.environ)):
+                return None
+            return sweep_reading.run_of(output, plan, study, cell)

@@ -1,0 +1,76 @@
+"""Panels side by side, a column for each transport, with one scale in a row: title, key and axes in a theme. Pure."""
+
+from gloo_bypass_tools.report import plots
+from gloo_bypass_tools.report.plots import WIDTH_IN, open_frame, place_of
+from matplotlib import pyplot
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+# Ranks or directions that a key names; of more, only how many there are.
+MOST_NAMED = 8
+# From the top to the key; title, key, names and what is said below.
+KEY_TOP_IN, MARGIN_IN = 0.25, 1.0
+# Lines that lie on each other: the first is the broadest, so that each is seen.
+WIDTHS = (4.4, 3.0, 1.9, 1.0)
+DASHES = ("-", "--", "-.", ":")
+STEPS = (1, 2, 2.5, 5, 10)   # between ticks, times a power of ten
+
+
+def panels(theme, columns, heights_in, title, keyed=False, share_x="row"):
+    """(figure, axes[row][column]): a row for each height; one y axis a row. `keyed` leaves a line under the title for
+    key_of()."""
+    height = MARGIN_IN + sum(heights_in)
+    figure, axes = pyplot.subplots(len(heights_in), columns, figsize=(WIDTH_IN, height), dpi=plots.DOTS_PER_IN,
+                                   layout="constrained", squeeze=False, sharey="row", sharex=share_x,
+                                   gridspec_kw={"height_ratios": heights_in})
+    figure.set_facecolor(theme.paper)
+    for one in axes.flat:
+        open_frame(one, theme)
+        one.set_axisbelow(True)
+        one.tick_params(labelsize=9)
+        one.xaxis.label.set_color(theme.ink)
+        one.yaxis.label.set_color(theme.ink)
+        one.xaxis.set_major_locator(MaxNLocator(4 if columns > 1 else 7, steps=STEPS))
+        one.yaxis.set_major_locator(MaxNLocator(4, steps=STEPS))
+        one.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+    figure.suptitle(title + ("\n" if keyed else ""), x=0.01, ha="left", color=theme.ink, fontsize=12, fontweight="bold",
+                    linespacing=1.6)
+    return figure, axes
+
+
+def name_columns(axes, transports, theme):
+    for index, transport in enumerate(transports):
+        axes[0][index].set_title(transport, loc="left", color=theme.series[place_of(transport, index)], fontsize=11,
+                                 fontweight="bold")
+
+
+def label_time(figure, theme, what):
+    figure.supxlabel(what, fontsize=9.5, color=theme.ink)
+
+
+def look_of(index, theme):
+    """Colour and dash of the rank or direction of this number."""
+    colours = (*theme.series, theme.faint)
+    return {"color": colours[index % len(colours)], "linestyle": DASHES[index // len(colours) % len(DASHES)]}
+
+
+def key_of(figure, theme, entries):
+    """Under the title: (label, look of a line) each."""
+    if len(entries) > MOST_NAMED:
+        entries = [(f"{entries[0][0]} to {entries[-1][0]}", {"color": theme.ink})]
+    handles = [Line2D([], [], **({"linewidth": 2} | look), label=label) for label, look in entries]
+    key = figure.legend(handles=handles, loc="upper left", bbox_to_anchor=(0.0,
+                                                                           1 - KEY_TOP_IN / figure.get_figheight()),
+                        ncol=len(handles), frameon=False, fontsize=9, labelcolor=theme.ink, handlelength=1.6,
+                        columnspacing=1.1, handletextpad=0.5, borderpad=0.2)
+    key.set_in_layout(False)
+
+
+def shade_events(axes, theme, events):
+    """Grey, from marker to marker; the scale is left to the lines."""
+    for begin, end in events:
+        axes.axvspan(begin, end, color=theme.grid, linewidth=0, zorder=0)
+
+
+def empty_panel(axes, theme, why):
+    axes.text(0.5, 0.5, why, transform=axes.transAxes, ha="center", va="center", fontsize=9, color=theme.faint)

@@ -1,0 +1,208 @@
+"""Runs of a sweep to its tables: each quantity at each point, as measured over each transport and by model. Pure.
+
+A sample is one all-reduce, one step of one rank, one event, one time that the link was down, or one run, as the
+quantity has it; medians are over the samples of all runs.
+"""
+
+import math
+import statistics
+from dataclasses import dataclass
+
+from gloo_bypass_tools.model import ring
+from gloo_bypass_tools.report import measurements
+from gloo_bypass_tools.study import sweep_prediction, sweeps, training_tables
+from gloo_bypass_tools.study.tables import Target
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """`samples(run, plan, point)`: in seconds, bytes, shares; `per_unit`: what one of `unit` is in these."""
+
+    label: str
+    unit: str
+    per_unit: float
+    samples: object
+    logarithmic: bool = False
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Over one transport, in the quantity's unit. `model` is None where there is none."""
+
+    median: float
+    low: float
+    high: float
+    samples: int
+    runs: int
+    model: float | None
+
+    @property
+    def ratio(self):
+        return self.median / self.model if self.model else None
+
+
+@dataclass(frozen=True)
+class Row:
+    """A quantity at a point; `figures` by transport. `published`: in its unit, of TCP; None where there is none."""
+
+    key: str
+    point: sweeps.Point
+    figures: dict
+    published: float | None
+
+    @property
+    def modelled(self):
+        return any(one.model is not None for one in self.figures.values())
+
+
+def times_down(run, plan, point):
+    """How often the link went down while steps were timed: by the time that they took."""
+    in_guest = run["cell"]["transport"] in plan.guest
+    return max(1, min(point.times_down(in_guest), round(math.fsum(run["step_slowest_s"]) / point.period_s(in_guest))))
+
+
+def lost_times(run, plan, point):
+    """By how much the slowest steps' all-reduces, as many as there were times down, took longer than the middle one.
+    Not the steps: what computing loses on a busy machine is no link's fault. None where it was down in half of the
+    steps and more: no middle one is then free of it."""
+    reduces, times = sorted(run["ar_slowest_s"], reverse=True), times_down(run, plan, point)
+    usual = statistics.median(reduces)
+    return [one - usual for one in reduces[:times]] if 2 * times < len(reduces) else []
+
+
+def repeated_bytes(run):
+    return sum(value for name, value in run["capture"]["bytes_by_kind"].items() if name.endswith("_repeated"))
+
+
+def bus_bandwidth(run, plan, point):
+    return [ring.rank_bytes(point.ranks, point.bytes or plan.bytes) / one for one in run["times_s"]]
+
+
+def straggler_use(run, _plan, _point):
+    found = next((rank["cpu_percent"] for rank in run["ranks"] if rank["rank"] == sweeps.STRAGGLER), None)
+    return [] if found is None else [found / 100]
+
+
+QUANTITIES = {
+    "time": Quantity("time of the all-reduce", "s", 1.0, lambda run, plan, point: run["times_s"], logarithmic=True),
+    "busbw": Quantity("bus bandwidth, 2(N-1)/N S / time", "MB/s", 1e6, bus_bandwidth,
+                      logarithmic=True), "sent_again": Quantity(
+                          "frames sent again, of all that entered the fabric", "%", 0.01, lambda run, plan, point: []
+                          if run["resent"]["retransmitted"] is None else [
+                              run["resent"]["retransmitted"] / max(1, run["fabric"]["offered"])]), "timeouts": Quantity(
+                                  "time-outs, of all ranks in a run", "",
+                                  1.0, lambda run, plan, point: [run["resent"]["timeouts"]]),
+    "t_step": Quantity("T_step, a step", "s", 1.0, lambda run, plan, point: run["t_step_s"]), "t_ar": Quantity(
+        "T_ar, first bucket handed over to last one done", "s", 1.0,
+        lambda run, plan, point: run["t_ar_s"]), "t_exposed": Quantity("of it not hidden behind backward", "s", 1.0,
+                                                                       lambda run, plan, point: run["t_exposed_s"]),
+    "bytes_per_event": Quantity("bytes of an event", "MB", 1e6,
+                                lambda run, plan, point: [event["bytes"] for event in run["capture"]["events"]]),
+    "samples_per_s": Quantity(
+        "samples a second, all ranks", "1/s", 1.0,
+        lambda run, plan, point: [point.ranks * point.batch / one
+                                  for one in run["step_slowest_s"]]), "efficiency": Quantity(
+                                      "samples a second and rank, against the first point", "%", 0.01,
+                                      None), "lost_time": Quantity("time lost each time the link was down", "s", 1.0,
+                                                                   lost_times, logarithmic=True),
+    "repeated_bytes": Quantity(
+        "bytes sent again each time", "kB", 1e3,
+        lambda run, plan, point: [repeated_bytes(run) / times_down(run, plan, point)]), "lost_frames": Quantity(
+            "frames lost each time", "", 1.0,
+            lambda run, plan, point: [run["lost_frames"] / times_down(run, plan, point)]), "cpu": Quantity(
+                "processor of the second rank", "% of a core", 0.01, straggler_use),}
+# The model of these starts from the base's.
+BASE_KEYS = ("t_step", "t_ar", "t_exposed", "cpu", "samples_per_s")
+
+
+def base_of(plan, study, record_runs, transport):
+    """Medians of the base point over this transport, in seconds and shares; empty where it was not measured."""
+    runs = training_tables.runs_of(record_runs, study.base, transport)
+    if study.workload != sweeps.TRAIN or not runs:
+        return {}
+    point = study.variant(study.base)
+    found = {key: [one for run in runs for one in QUANTITIES[key].samples(run, plan, point)] for key in BASE_KEYS}
+    return {key: statistics.median(samples) for key, samples in found.items() if samples}
+
+
+def against(row, transport, baseline):
+    """How many times the other transport's figure this one's is."""
+    one, other = row.figures.get(transport), row.figures.get(baseline)
+    return one.median / other.median if one and other and other.median else None
+
+
+def figure_of(key, samples, runs, model):
+    if not samples:
+        return None
+    unit = QUANTITIES[key].per_unit
+    return Figure(
+        statistics.median(samples) / unit,
+        min(samples) / unit,
+        max(samples) / unit, len(samples), runs, None if model is None else model / unit)
+
+
+def samples_of(plan, study, point, key, runs, base):
+    if key != "efficiency":
+        return [one for run in runs for one in QUANTITIES[key].samples(run, plan, point)]
+    if not base.get("samples_per_s"):
+        return []
+    first = study.variant(study.base)
+    each = samples_of(plan, study, point, "samples_per_s", runs, base)
+    return [one / point.ranks / (base["samples_per_s"] / first.ranks) for one in each]
+
+
+def rows_of(plan, study, record_runs, cores):
+    """Quantity by quantity, in the order of the points; what was not measured is left out."""
+    bases = {transport: base_of(plan, study, record_runs, transport) for transport in plan.transports}
+    rows = []
+    for key in study.quantities:
+        for point in (study.variant(name) for name in plan.variants):
+            figures = {}
+            for transport in plan.transports:
+                runs = training_tables.runs_of(record_runs, point.name, transport)
+                model = sweep_prediction.value_of(plan, study, point, transport, key, bases[transport], cores)
+                made = figure_of(key, samples_of(plan, study, point, key, runs, bases[transport]), len(runs), model)
+                if made is not None:
+                    figures[transport] = made
+            if figures:
+                rows.append(Row(key, point, figures, published_of(plan, study, point, key)))
+    return rows
+
+
+def published_of(plan, study, point, key):
+    """The published median of this point, whatever the table."""
+    if not point.published or study.workload != sweeps.TRAIN or not training_tables.published_transports(plan):
+        return None
+    found = next((one for one in measurements.read()
+                  if (one.study, one.variant, one.metric, one.statistic) == (*point.published, key, "median")), None)
+    return None if found is None else found.base / QUANTITIES[key].per_unit
+
+
+def targets_of(plan, study, record_runs, rows):
+    """What must not depend on what is swept, and bytes of an event against 2(N-1) S and headers."""
+    found = []
+    # Another machine's processor and model give other parameters.
+    for place in ("", " in the guest"):
+        digests = [
+            run["sha256"] for run in record_runs
+            if "sha256" in run and (run["cell"]["transport"] in plan.guest) == bool(place)]
+        if study.same_bits and len(digests) > 1:
+            same = len(set(digests)) == 1
+            found.append(Target(f"parameters at the end, {len(digests)} runs{place}", "bit for bit the same in all",
+                                "the same" if same else f"{len(set(digests))} different ones", same))
+    if "bytes_per_event" in study.quantities:
+        found += training_tables.byte_targets(plan, study, record_runs)
+    return found
+
+
+def ways_of(record_runs):
+    """What held the straggler down."""
+    return sorted({run["limited_by"] for run in record_runs if run.get("limited_by")})
+
+
+def csv_lines(rows):
+    return [{
+        "quantity": row.key, "unit": QUANTITIES[row.key].unit, "point": row.point.name, "series": row.point.series,
+        "transport": transport, "median": one.median, "low": one.low, "high": one.high, "samples": one.samples,
+        "runs": one.runs, "model": one.model, "published": row.published} for row in rows
+            for transport, one in row.figures.items()]

@@ -1,0 +1,76 @@
+// What ranks read from the rendezvous store: Gloo's padding, the channel's address in it, the port's or the RDMA
+// device's in that.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tests/fuzz/fuzz_target.h"
+#include "transport/base/check.h"
+#include "transport/channel/channel_address.h"
+#include "transport/dpdk/port_address.h"
+#include "transport/gloo/address.h"
+#include "transport/verbs/rdma_address.h"
+
+namespace gloo_bypass::fuzz {
+using namespace dpdk;
+using namespace verbs;
+namespace {
+
+// An error says in printable words what is wrong.
+template <typename T>
+bool accepted(const Result<T>& result) {
+  if (result.ok()) return true;
+  const std::string& message = result.error().message;
+  GLOO_BYPASS_CHECK(!message.empty() &&
+                    std::all_of(message.begin(), message.end(), [](char each) { return each >= 0x20 && each < 0x7f; }));
+  return false;
+}
+
+void decodePort(std::span<const std::byte> bytes) {
+  const auto same = [&](const std::vector<std::byte>& again) {
+    return std::equal(again.begin(), again.end(), bytes.begin(), bytes.end());
+  };
+  if (const auto udp = decodeUdpAddress(bytes); accepted(udp)) {
+    GLOO_BYPASS_CHECK(udp.value().port != 0 && same(encodeAddress(udp.value())));
+  }
+  if (const auto memif = decodeMemifAddress(bytes); accepted(memif)) {
+    const std::string& directory = memif.value().directory;
+    GLOO_BYPASS_CHECK(directory.front() == '/' && directory.find('\0') == std::string::npos);
+    GLOO_BYPASS_CHECK(same(encodeAddress(memif.value())));
+  }
+  if (const auto rdma = decodeRdmaAddress(bytes); accepted(rdma)) {
+    GLOO_BYPASS_CHECK(!rdma.value().rails.empty() && rdma.value().rails.size() <= kMaxRails);
+    GLOO_BYPASS_CHECK(same(encodeRdmaAddress(rdma.value())));
+  }
+}
+
+void decodeChannel(std::span<const std::byte> bytes) {
+  decodePort(bytes);
+  const auto channel = decodeChannelAddress(bytes);
+  if (!accepted(channel)) return;
+  const std::string& description = channel.value().description;
+  GLOO_BYPASS_CHECK(std::all_of(description.begin(), description.end(), [](char c) { return c >= 0x20 && c < 0x7f; }));
+  const std::vector<std::byte> port = channel.value().portAddress;
+  decodePort(port);
+  const auto again = decodeChannelAddress(encodeChannelAddress(channel.value()));
+  GLOO_BYPASS_CHECK(again.ok() && again.value().portAddress == port &&
+                    again.value().sessionId == channel.value().sessionId);
+}
+
+}  // namespace
+
+void fuzzAddress(std::span<const std::uint8_t> input) {
+  const std::span<const std::byte> bytes = std::as_bytes(input);
+  // Copies of just this size: reading beyond them is seen.
+  decodeChannel(std::vector<std::byte>(bytes.begin(), bytes.end()));
+  const std::vector<char> stored(input.begin(), input.end());
+  const std::vector<std::byte> inside = adapter::decodeAddress(stored);
+  GLOO_BYPASS_CHECK(inside.size() <= stored.size());
+  if (!inside.empty()) decodeChannel(inside);
+  // As the store's text would be: padded to the size that Gloo expects.
+  if (input.empty() || input.size() > 400) return;
+  GLOO_BYPASS_CHECK(adapter::decodeAddress(adapter::encodeAddress(bytes)) ==
+                    std::vector<std::byte>(bytes.begin(), bytes.end()));
+}
+
+}  // namespace gloo_bypass::fuzz

@@ -1,0 +1,142 @@
+"""scripts/compare-links as a user runs it: with a double of all_reduce_perf, and once with the real one over veth."""
+
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+from conftest import ROOT
+from gloo_bypass_tools.compare_links import command, links
+from gloo_bypass_tools.fabric_run import enclosure
+from gloo_bypass_tools.fabric_run.failures import FabricRunError
+from gloo_bypass_tools.report import stored_run
+from program_doubles import make_build
+
+LIMIT_S = 120
+BUILD = os.environ.get("PERF_BUILD", "")
+
+
+def words_of(folder, build, *arguments):
+    return [str(word) for word in (ROOT / "scripts" / "compare-links", "--build", build, "--output", folder / "out",
+                                   "--json", folder / "run.json", "--repeats", 1, *arguments)]
+
+
+def compare(folder, build, *arguments):
+    return subprocess.run(words_of(folder, build, *arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          timeout=LIMIT_S, check=False)
+
+
+def why_no_namespaces():
+    try:
+        enclosure.check_tools()
+        enclosure.check_right()
+    except FabricRunError as error:
+        return str(error)
+    return ""
+
+
+def processes_that_name(text):
+    found = []
+    for each in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{each}/cmdline", "rb") as file:
+                if text.encode() in file.read():
+                    found.append(each)
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.parametrize("arguments, said", [
+    (["--links", "memif,nosuch"], "'nosuch' is no link; there are memif, udp, "),
+    (["--links", "udp,udp"], "names a link twice"),
+    (["--sizes", "6"], "multiples of 4 bytes"),
+    (["--sizes", "4,4"], "different"),
+    (["--sizes", "2G"], "at most 1G"),
+    (["--sizes", "much"], "'much' is no size"),
+    (["--repeats", "0"], "from 1 to 1000"),
+    (["--build", "/nosuch"], "there is no program '/nosuch/tools/all_reduce_perf'"),
+])
+def test_Command_BadInput_IsRefused(tmp_path, arguments, said, capsys):
+    with pytest.raises(SystemExit) as refused:
+        command.main(["--build", str(make_build(tmp_path / "build")), *arguments])
+    assert refused.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_Command_OutputExists_IsRefused(tmp_path):
+    (tmp_path / "out").mkdir()
+    answer = compare(tmp_path, make_build(tmp_path / "build"))
+    assert answer.returncode == 2 and "choose a folder that does not exist yet" in answer.stderr
+
+
+def test_Command_LinksInAnyOrder_AreMeasuredInTheTables():
+    assert command.links_of("far, udp,memif") == ["memif", "udp", "far"]
+    assert command.sizes_of("64K,4") == [4, 65536]
+
+
+def test_Iterations_AnySize_AreManyShortOnesAndFewLongOnes():
+    assert [links.iterations(count) for count in (4, 1 << 20, 64 << 20, 1 << 30)] == [500, 128, 4, 4]
+
+
+def test_Run_InsideAMachine_GivesATableAndAStoredRun(tmp_path):
+    answer = compare(tmp_path, make_build(tmp_path / "build"), "--links", "udp,memif", "--sizes", "4,64K")
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    run = stored_run.read(tmp_path / "run.json")
+    assert [(row.link, row.transport, row.bytes) for row in run.rows] == [
+        (link, transport, count) for link, ours in (("memif", "DPDK"), ("UDP", "UDP")) for count in (4, 65536)
+        for transport in ("TCP", ours)]
+    assert run.commit == "0123abc4567d" and "load " in run.machine
+    assert answer.stdout.startswith(run.machine)
+    assert "inside a machine  memif  DPDK       64 KiB" in answer.stdout and "not measured" not in answer.stdout
+
+
+def test_Run_LinkFails_IsInTheTableWithItsReason(tmp_path):
+    build = make_build(tmp_path / "build", {"all_reduce_perf DPDK": "fail"})
+    answer = compare(tmp_path, build, "--links", "memif,udp", "--sizes", "4,64K")
+    assert answer.returncode == 1
+    reasons = answer.stdout.partition("\nnot measured:\n")[2].splitlines()
+    assert len(reasons) == 1 and reasons[0].startswith("  inside a machine, memif, DPDK, 4 B: rank ")
+    assert reasons[0].endswith("DPDK, connecting: the reason it failed")
+    assert {row.link for row in stored_run.read(tmp_path / "run.json").rows} == {"UDP"}
+
+
+def test_Run_AllFail_WritesNoStoredRun(tmp_path):
+    build = make_build(tmp_path / "build", {"all_reduce_perf UDP": "fail"})
+    answer = compare(tmp_path, build, "--links", "udp", "--sizes", "4")
+    assert answer.returncode == 1 and "the reason it failed" in answer.stdout
+    assert not (tmp_path / "run.json").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_Run_EndedBySignal_LeavesNoProcess(tmp_path, number):
+    build = make_build(tmp_path / "build", {"all_reduce_perf UDP": "hang"})
+    child = subprocess.Popen(words_of(tmp_path, build, "--links", "udp", "--sizes", "4"), stdout=subprocess.DEVNULL,
+                             stderr=subprocess.PIPE, text=True)
+    try:
+        until = time.monotonic() + 60
+        while not (tmp_path / "out" / "udp-4" / "rank-1.log").exists():
+            assert time.monotonic() < until and child.poll() is None
+            time.sleep(0.02)
+        child.send_signal(number)
+        _, said = child.communicate(timeout=60)
+    finally:
+        child.kill()
+    assert child.returncode == 128 + number, said
+    assert f"ended by {number.name}" in said
+    assert processes_that_name(str(tmp_path)) == []
+
+
+@pytest.mark.skipif(not BUILD, reason="all_reduce_perf is not in this build")
+@pytest.mark.skipif(bool(why_no_namespaces()), reason=why_no_namespaces() or "-")
+def test_Run_RealRanksOverVeth_AreMeasured(tmp_path):
+    answer = compare(tmp_path, BUILD, "--links", "udp-1500,netdev-9000,vhost-1500", "--sizes", "4,64K")
+    rows = stored_run.read(tmp_path / "run.json").rows
+    # Which of them are in this build is not this test's matter; what is not there must say why.
+    assert {row.link for row in rows} | {link for link in ("UDP 1500", "netdev 9000", "vhost 1500")
+                                         if f"{link}, " in answer.stdout} == {"UDP 1500", "netdev 9000", "vhost 1500"}
+    assert answer.returncode == ("not measured" in answer.stdout)
+    assert {row.bytes for row in rows if row.link == "UDP 1500"} == {4, 65536}
+    left = subprocess.run(["ip", "link"], capture_output=True, text=True, timeout=60, check=True).stdout
+    assert links.INTERFACE not in left

@@ -1,0 +1,44 @@
+// Media: where tests that run over every back-end get their transports from. Each back-end has one file that makes its
+// media; where the back-end is not in the build, Meson leaves that file out and the list is shorter.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "transport/base/config.h"
+#include "transport/base/status.h"
+#include "transport/channel/message_channel.h"
+#include "transport/datagram/packet_port.h"
+
+namespace gloo_bypass::test {
+
+struct Medium {
+  std::string name;
+  // The transport of the next rank; all that one medium makes reach each other. Two calls may give the same one.
+  // Any thread; throws what went wrong.
+  std::function<std::shared_ptr<Transport>()> makeTransport;
+  // A large send completes once the peer has posted its receive, not before.
+  bool largeSendWaits = true;
+  // The same back-end with other settings: for suites that try everything.
+  bool variant = false;
+};
+
+using MakeMedia = std::vector<Medium> (*)();
+
+// A variable of this type at namespace scope enters its file's media: `const MediaOf entry(dpdkMedia);`
+struct MediaOf {
+  explicit MediaOf(MakeMedia make);
+};
+
+// Those of all back-ends in this build; not before main().
+std::vector<Medium> backEndMedia();
+
+// Ranks take turns between two transports, as if every second one lived in another process: two ranks meet over the
+// link between their ports, or over a port's link to itself. A transport lives as long as somebody holds it.
+std::function<std::shared_ptr<Transport>()> betweenTwoPorts(
+    const TransportConfig& config,
+    const std::function<Result<std::unique_ptr<PacketPort>>(const TransportConfig&)>& makePort);
+
+}  // namespace gloo_bypass::test

@@ -1,0 +1,44 @@
+#include <stdexcept>
+#include <utility>
+
+#include "tests/support/media/media.h"
+#include "tests/support/software_rnic.h"
+#include "transport/verbs/verbs_transport.h"
+
+namespace gloo_bypass::test {
+namespace {
+
+// A process a rank, as it were.
+Medium softwareOrReal(const std::string& name, const verbs::VerbsApi& api, const RdmaConfig& rdma, bool variant) {
+  TransportConfig config;
+  config.rdma = rdma;
+  const auto make = [&api, config]() -> std::shared_ptr<Transport> {
+    auto transport = verbs::makeVerbsTransport(api, config);
+    if (!transport.ok()) throw std::runtime_error(transport.error().message);
+    return std::move(transport).value();
+  };
+  return {.name = name, .makeTransport = make, .variant = variant};
+}
+
+std::vector<Medium> verbsMedia() {
+  RdmaConfig one, two;
+  one.devices = "soft0";
+  // Everything small: credits run out, windows fill, messages are cut.
+  two.devices = "soft0,soft1";
+  two.credits = 4;
+  // Gloo's ReduceScatterHalvingDoubling overwrites what it sends without a wait: its messages stay eager.
+  two.eagerBytes = 4096;
+  two.chunkBytes = 64 * 1024;
+  std::vector<Medium> all = {softwareOrReal("VerbsSoftware", softwareVerbs(), one, false),
+                             softwareOrReal("VerbsSoftwareRails", softwareVerbs(), two, true)};
+  // What this machine has: SoftRoCE in the guest, or a real adapter. Left out where there is none.
+  if (const auto system = verbs::systemVerbs(); system.ok() && verbs::makeVerbsTransport(*system.value(), {}).ok()) {
+    all.push_back(softwareOrReal("Rdma", *system.value(), {}, true));
+  }
+  return all;
+}
+
+const MediaOf entry(verbsMedia);
+
+}  // namespace
+}  // namespace gloo_bypass::test

@@ -1,0 +1,34 @@
+// ddp_train with the tiny model, started as users start it. DDP_TRAIN names the program.
+#pragma once
+
+#include <chrono>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/support/program.h"
+
+namespace gloo_bypass::trainer::testing {
+
+using Environment = std::map<std::string, std::string>;
+constexpr std::chrono::seconds kLimit{100};  // only a hang reaches it
+
+// fileSizeLimit: see Program.
+inline Program startTraining(std::vector<std::string> flags, Environment environment = {},
+                             std::size_t fileSizeLimit = 0) {
+  flags.insert(flags.begin(), {"--model", "tiny", "--seq-length", "16"});
+  environment.insert({{"RANK", ""},
+                      {"WORLD_SIZE", ""},
+                      {"MASTER_ADDR", ""},
+                      {"MASTER_PORT", ""},
+                      {"GLOO_DEVICE_TRANSPORT", ""},
+                      {"TORCH_CPP_LOG_LEVEL", "ERROR"}});
+  return Program(std::getenv("DDP_TRAIN"), flags, environment, fileSizeLimit);
+}
+
+inline ProgramResult train(const std::vector<std::string>& flags, const Environment& environment = {}) {
+  return startTraining(flags, environment).finish(kLimit);
+}
+
+}  // namespace gloo_bypass::trainer::testing

@@ -1,0 +1,257 @@
+// Channels over the loopback port, with the real sessions and engine underneath.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <deque>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <vector>
+
+#include "tests/support/channel_pair.h"
+#include "tests/support/loopback_port.h"
+#include "transport/channel/channel_address.h"
+
+namespace gloo_bypass {
+namespace {
+
+using std::chrono::seconds;
+
+class ChannelPair : public test::ChannelPairTest {
+ protected:
+  void open(const test::LoopbackImpairment& impairment = {}) {
+    connect(makeDatagramTransport({}, test::makeLoopbackPort(8192, 256, impairment)));
+  }
+  std::uint64_t counter(const char* section, const char* name) {
+    const auto json = counters();
+    return *section == 0 ? json[name].get<std::uint64_t>() : json[section][name].get<std::uint64_t>();
+  }
+};
+
+// A long path whose reader is kept from running: a datagram arrives after the clock was read and before the port is.
+class StandingStillPort final : public PacketPort {
+ public:
+  static constexpr Duration kOneWay = std::chrono::milliseconds(10), kStandstill = std::chrono::milliseconds(6);
+
+  std::vector<std::byte> localAddress() const override { return inner_->localAddress(); }
+  std::string describe() const override { return "a long path in memory"; }
+  Result<LinkId> openLink(std::span<const std::byte> remoteAddress) override { return inner_->openLink(remoteAddress); }
+  void closeLink(LinkId link) override { inner_->closeLink(link); }
+  LinkProperties linkProperties(LinkId) const override { return {.maxDatagramBytes = 1472}; }
+  std::size_t receive(PacketSink& sink, std::size_t maxDatagrams) override {
+    if (!underWay_.empty() && underWay_.front().arrival < monotonicNow() + kStandstill) {
+      while (monotonicNow() < underWay_.front().arrival) {
+      }
+    }
+    std::size_t received = 0;
+    const TimePoint now = monotonicNow();
+    for (; received < maxDatagrams && !underWay_.empty() && underWay_.front().arrival <= now; ++received) {
+      const auto bytes = std::move(underWay_.front().bytes);
+      underWay_.pop_front();
+      sink.onDatagram(underWayLink_, bytes);
+    }
+    return received;
+  }
+  std::size_t transmit(LinkId link, std::span<const OutgoingDatagram> datagrams) override {
+    underWayLink_ = link;
+    for (const auto& datagram : datagrams) {
+      std::vector<std::byte> bytes(datagram.header.begin(), datagram.header.end());
+      bytes.insert(bytes.end(), datagram.payload.begin(), datagram.payload.end());
+      underWay_.push_back({monotonicNow() + kOneWay, std::move(bytes)});
+    }
+    return datagrams.size();
+  }
+  void onTick(TimePoint) override {}
+  void armWakeup() override { inner_->armWakeup(); }
+  void block(Duration timeout) override { inner_->block(std::min(timeout, kStandstill / 2)); }  // nothing else wakes it
+  void disarmWakeup() override { inner_->disarmWakeup(); }
+  void wake() override { inner_->wake(); }
+  PortCounters counters() const override { return {}; }
+
+ private:
+  struct UnderWay {
+    TimePoint arrival;
+    std::vector<std::byte> bytes;
+  };
+  const std::unique_ptr<PacketPort> inner_ = test::makeLoopbackPort(8192, 256);
+  std::deque<UnderWay> underWay_;
+  LinkId underWayLink_ = 0;
+};
+
+std::vector<std::byte> pattern(std::size_t size, unsigned seed) {
+  std::vector<std::byte> bytes(size);
+  for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<std::byte>((i * 131 + seed * 17 + (i >> 8)) & 0xff);
+  return bytes;
+}
+
+TEST_F(ChannelPair, MessagesOfManySizes_ArriveBitExact) {
+  open();
+  unsigned seed = 0;
+  for (std::size_t size : {0u, 1u, 63u, 4096u, 8192u, 100000u, 3000000u}) {
+    const auto out = pattern(size, ++seed);
+    std::vector<std::byte> in(size);
+    exclusive([&] {
+      ASSERT_TRUE(
+          b->postReceive({.token = seed, .key = {MessageKind::kUnbound, 7}, .data = in.data(), .capacity = size}).ok());
+      ASSERT_TRUE(
+          a->postSend({.token = seed, .key = {MessageKind::kUnbound, 7}, .data = out.data(), .length = size}).ok());
+    });
+    ASSERT_TRUE(wait([&] { return atB.received.contains(seed) && atA.sent.contains(seed); })) << size;
+    EXPECT_EQ(atB.received[seed], size);
+    EXPECT_EQ(in, out);
+  }
+}
+
+TEST_F(ChannelPair, LossDuplicationReorderingCorruption_StillBitExact) {
+  open({.loss = 0.05, .duplication = 0.02, .reordering = 0.05, .corruption = 0.02, .seed = 42});
+  const auto out = pattern(2000000, 3);
+  std::vector<std::byte> in(out.size());
+  exclusive([&] {
+    ASSERT_TRUE(
+        a->postSend({.token = 1, .key = {MessageKind::kUnbound, ~0ull}, .data = out.data(), .length = out.size()})
+            .ok());
+    ASSERT_TRUE(
+        b->postReceive({.token = 1, .key = {MessageKind::kUnbound, ~0ull}, .data = in.data(), .capacity = in.size()})
+            .ok());
+  });
+  ASSERT_TRUE(wait([&] { return atB.received.contains(1) && atA.sent.contains(1); }));
+  EXPECT_EQ(in, out);
+  EXPECT_GT(counter("", "retransmits"), 0u);
+  EXPECT_GT(counter("", "corrupted_received") + counter("port", "dropped_not_ours") +
+                counter("port", "dropped_unknown_session"),
+            0u);
+}
+
+// An arrival's time that is too early lengthens what the echo calls its delay, and so shortens the round trip.
+TEST_F(ChannelPair, ThreadStandsStillBeforeItReceives_RoundTripIsNotTooShort) {
+  connect(makeDatagramTransport({}, std::make_unique<StandingStillPort>()));
+  const auto out = pattern(200000, 1);
+  std::vector<std::byte> inA(out.size()), inB(out.size());
+  for (OperationToken token = 1; token <= 3; ++token) {
+    exclusive([&] {
+      for (auto& [end, in] : {std::pair(&a, &inA), std::pair(&b, &inB)}) {
+        ASSERT_TRUE((*end)->postReceive({.token = token, .key = {}, .data = in->data(), .capacity = in->size()}).ok());
+        ASSERT_TRUE((*end)->postSend({.token = token, .key = {}, .data = out.data(), .length = out.size()}).ok());
+      }
+    });
+    ASSERT_TRUE(wait([&] { return atA.received.contains(token) && atB.received.contains(token); }));
+  }
+  const auto peers = counters()["open_channels"];
+  ASSERT_EQ(peers.size(), 2u);
+  for (const auto& peer : peers) {
+    EXPECT_GE(peer["min_rtt_us"].get<double>(), 2 * StandingStillPort::kOneWay / std::chrono::microseconds(1))
+        << peer.dump();
+  }
+}
+
+TEST_F(ChannelPair, MessageWithoutReceive_IsAnnouncedAndReceivedLater) {
+  open();
+  const auto out = pattern(500000, 9);
+  std::vector<std::byte> in(out.size());
+  exclusive([&] {
+    ASSERT_TRUE(
+        a->postSend({.token = 5, .key = {MessageKind::kUnbound, 99}, .data = out.data(), .length = out.size()}).ok());
+  });
+  ASSERT_TRUE(wait([&] { return !atB.announced.empty(); }));
+  EXPECT_EQ(atB.announced.front(), 99u);
+  exclusive([&] {
+    ASSERT_TRUE(
+        b->postReceive({.token = 6, .key = {MessageKind::kUnbound, 99}, .data = in.data(), .capacity = in.size()})
+            .ok());
+  });
+  ASSERT_TRUE(wait([&] { return atB.received.contains(6) && atA.sent.contains(5); }));
+  EXPECT_EQ(in, out);
+}
+
+TEST_F(ChannelPair, PeerClosesInGoodOrder_WhatWasSentArrivesFirst) {
+  open();
+  auto out = pattern(200000, 4);
+  const auto expected = out;
+  std::vector<std::byte> in(out.size());
+  exclusive([&] {
+    ASSERT_TRUE(b->postReceive({.token = 1, .key = {}, .data = in.data(), .capacity = in.size()}).ok());
+    ASSERT_TRUE(a->postSend({.token = 1, .key = {}, .data = out.data(), .length = out.size()}).ok());
+    a->close(false);
+    a.reset();
+    out.assign(out.size(), std::byte{0});  // the buffer is the user's again
+  });
+  ASSERT_TRUE(wait([&] { return atB.state == ChannelState::kPeerClosed; }));
+  EXPECT_EQ(atB.received.count(1), 1u);
+  EXPECT_EQ(in, expected);
+  exclusive([&] { EXPECT_FALSE(b->postSend({.token = 2, .key = {}, .data = nullptr, .length = 0}).ok()); });
+}
+
+TEST_F(ChannelPair, CloseAll_ClosesBothEndsInGoodOrderAtOnce) {
+  const auto out = pattern(1000, 8);
+  // Again where a machine that stood still may have made it late.
+  bool atOnce = false;
+  for (int i = 0; i < 3 && !atOnce; ++i) {
+    if (i > 0) TearDown();
+    atA = atB = {};
+    open();
+    exclusive(
+        [&] { ASSERT_TRUE(a->postSend({.token = 1, .key = {}, .data = out.data(), .length = out.size()}).ok()); });
+    const TimePoint begin = monotonicNow();
+    transport->closeAll();
+    atOnce = monotonicNow() - begin < seconds(2);
+    exclusive([&] {
+      EXPECT_EQ(a->state(), ChannelState::kClosed);
+      EXPECT_EQ(b->state(), ChannelState::kClosed);
+    });
+  }
+  EXPECT_TRUE(atOnce) << "waited for its bound, not for the peers";
+}
+
+TEST_F(ChannelPair, PeerAborts_ChannelFailsWithReason) {
+  open();
+  exclusive([&] { a->close(true); });
+  ASSERT_TRUE(wait([&] { return atB.state == ChannelState::kFailed; }));
+  exclusive([&] { EXPECT_FALSE(b->error().message.empty()); });
+}
+
+TEST_F(ChannelPair, CancelledReceive_BufferIsNotTouched) {
+  open();
+  std::vector<std::byte> in(1000, std::byte{0x5a});
+  const auto untouched = in;
+  const auto out = pattern(1000, 1);
+  exclusive([&] {
+    ASSERT_TRUE(
+        b->postReceive({.token = 1, .key = {MessageKind::kUnbound, 1}, .data = in.data(), .capacity = in.size()}).ok());
+    EXPECT_TRUE(b->cancelReceive(1));
+    EXPECT_FALSE(b->cancelReceive(1));
+    ASSERT_TRUE(
+        a->postSend({.token = 1, .key = {MessageKind::kUnbound, 1}, .data = out.data(), .length = out.size()}).ok());
+  });
+  ASSERT_TRUE(wait([&] { return !atB.announced.empty(); }));
+  EXPECT_EQ(in, untouched);
+}
+
+TEST(ChannelAddress, RoundTrip_KeepsEveryField) {
+  const ChannelAddress address{
+      .sessionId = 0x0123456789abcdef, .portAddress = pattern(100, 2), .description = "rank 1"};
+  const auto decoded = decodeChannelAddress(encodeChannelAddress(address));
+  ASSERT_TRUE(decoded.ok());
+  EXPECT_EQ(decoded.value().sessionId, address.sessionId);
+  EXPECT_EQ(decoded.value().portAddress, address.portAddress);
+  EXPECT_EQ(decoded.value().description, address.description);
+}
+
+TEST(ChannelAddress, EveryTruncationAndExtension_IsRefused) {
+  const auto bytes = encodeChannelAddress({.sessionId = 1, .portAddress = pattern(10, 2), .description = "x"});
+  for (std::size_t n = 0; n < bytes.size(); ++n) {
+    EXPECT_FALSE(decodeChannelAddress(std::span(bytes).first(n)).ok()) << n;
+  }
+  auto longer = bytes;
+  longer.resize(bytes.size() + 1);
+  EXPECT_FALSE(decodeChannelAddress(longer).ok());
+}
+
+TEST(ChannelAddress, UnprintableDescription_IsMadePrintable) {
+  const auto decoded =
+      decodeChannelAddress(encodeChannelAddress({.sessionId = 1, .portAddress = {}, .description = "a\x1b[2J\n"}));
+  ASSERT_TRUE(decoded.ok());
+  EXPECT_EQ(decoded.value().description, "a?[2J?");
+}
+
+}  // namespace
+}  // namespace gloo_bypass

@@ -1,0 +1,228 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "transport/progress/progress_engine.h"
+
+namespace gloo_bypass {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// block() returns by itself after this long, where a lost wake-up is to be seen.
+constexpr seconds kLostWakeUp{15};
+
+// Arrivals are put in by any thread; poll() moves them to `seen`.
+class FakePort final : public Pollable {
+ public:
+  void arrive(int count = 1) {
+    arrived_.fetch_add(count, std::memory_order_seq_cst);
+    wake();
+  }
+
+  bool poll(TimePoint) noexcept override {
+    polls.fetch_add(1, std::memory_order_relaxed);
+    EXPECT_FALSE(inside_.exchange(true)) << "two threads in poll()";
+    const int count = arrived_.exchange(0, std::memory_order_seq_cst);
+    seen += count;
+    inside_ = false;
+    return count > 0;
+  }
+  void flush(TimePoint) noexcept override { ++flushes; }
+  TimePoint nextDeadline() const noexcept override { return kNever; }
+  void drivenBy(bool waiter) noexcept override { (waiter ? waiterDrove : engineDrove).store(true); }
+  void armWakeup() noexcept override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    armed_ = true;
+    woken_ = false;
+  }
+  void disarmWakeup() noexcept override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    armed_ = false;
+  }
+  void block(Duration timeout) noexcept override {
+    std::unique_lock<std::mutex> lock(mutex_);
+    blocks.fetch_add(1);
+    timeout = std::max(timeout, shortestBlock);
+    if (!condition_.wait_for(lock, timeout, [this] { return woken_ || !armed_; })) timeouts.fetch_add(1);
+  }
+  void wake() noexcept override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!armed_) return;
+    woken_ = true;
+    condition_.notify_all();
+  }
+
+  // Where time-outs are counted: the engine's own bound on block() must not pass on a machine that stands still for a while.
+  Duration shortestBlock{0};
+  int seen = 0;  // under exclusive access
+  int flushes = 0;
+  std::atomic<int> polls{0}, blocks{0}, timeouts{0};
+  std::atomic<bool> waiterDrove{false}, engineDrove{false};
+
+ private:
+  std::atomic<int> arrived_{0};
+  std::atomic<bool> inside_{false};
+  std::mutex mutex_;
+  std::condition_variable condition_;
+  bool armed_ = false, woken_ = false;
+};
+
+TEST(ProgressEngine_WaitUntil, PredicateAlreadyTrue_ReturnsAtOnce) {
+  FakePort port;
+  ProgressEngine engine(port, {});
+  EXPECT_TRUE(engine.waitUntil([] { return true; }, monotonicNow()));
+}
+
+TEST(ProgressEngine_WaitUntil, NothingArrives_ReturnsFalseAtDeadline) {
+  FakePort port;
+  ProgressEngine engine(port, {});
+  const TimePoint begin = monotonicNow();
+  EXPECT_FALSE(engine.waitUntil([] { return false; }, begin + milliseconds(60)));
+  EXPECT_GE(monotonicNow() - begin, milliseconds(60));
+}
+
+TEST(ProgressEngine_WaitUntil, ArrivalWhileBlocked_Wakes) {
+  FakePort port;
+  ProgressEngine engine(port, {});
+  std::thread sender([&] {
+    // Until the waiter sleeps in the port.
+    while (port.blocks.load() == 0) std::this_thread::yield();
+    port.arrive();
+  });
+  EXPECT_TRUE(engine.waitUntil([&] { return port.seen == 1; }, monotonicNow() + seconds(20)));
+  sender.join();
+}
+
+TEST(ProgressEngine_WaitUntil, ManyWaiters_EachGetsItsCompletion) {
+  constexpr int kThreads = 4;
+  constexpr int kRounds = 500;
+  FakePort port;
+  port.shortestBlock = kLostWakeUp;
+  ProgressEngine engine(port, {.spin = std::chrono::microseconds(5)});
+  std::atomic<int> wanted{0};
+  std::atomic<bool> stop{false};
+  std::thread sender([&] {
+    int sent = 0;
+    while (!stop.load()) {
+      if (sent < wanted.load()) {
+        port.arrive();
+        ++sent;
+      } else {
+        std::this_thread::yield();
+      }
+    }
+  });
+  std::atomic<int> failures{0};
+  std::vector<std::thread> waiters;
+  for (int t = 0; t < kThreads; ++t) {
+    waiters.emplace_back([&] {
+      for (int i = 0; i < kRounds; ++i) {
+        int target = 0;
+        engine.exclusive([&] { target = wanted.fetch_add(1) + 1; });
+        if (!engine.waitUntil([&] { return port.seen >= target; }, monotonicNow() + seconds(30))) ++failures;
+      }
+    });
+  }
+  for (auto& w : waiters) w.join();
+  stop = true;
+  sender.join();
+  EXPECT_EQ(failures.load(), 0);
+  EXPECT_EQ(port.timeouts.load(), 0) << "a wake-up was lost and only the bound on block() helped";
+}
+
+TEST(ProgressEngine_Exclusive, WhileAnotherThreadBusyPolls_IsNotStarved) {
+  FakePort port;
+  ProgressEngine engine(port, {});
+  std::atomic<bool> finished{false};
+  bool stopWaiting = false;  // under exclusive access
+  std::thread poller([&] {
+    EXPECT_TRUE(engine.waitUntil([&] { return stopWaiting; }, monotonicNow() + seconds(60), /*busyPoll=*/true));
+    finished = true;
+  });
+  for (int i = 0; i < 1000; ++i) engine.exclusive([] {});
+  EXPECT_FALSE(finished.load());
+  engine.exclusive([&] { stopWaiting = true; });
+  poller.join();
+  EXPECT_GE(port.flushes, 1001);
+}
+
+TEST(ProgressEngine_Exclusive, MakesAnotherWaitersPredicateTrue_WakesIt) {
+  FakePort port;
+  port.shortestBlock = kLostWakeUp;
+  ProgressEngine engine(port, {});
+  bool ready = false;
+  std::thread waiter([&] { EXPECT_TRUE(engine.waitUntil([&] { return ready; }, monotonicNow() + seconds(20))); });
+  while (port.blocks.load() == 0) std::this_thread::yield();
+  engine.exclusive([&] { ready = true; });
+  waiter.join();
+  EXPECT_EQ(port.timeouts.load(), 0);
+}
+
+TEST(ProgressEngine_EngineThread, NobodyWaits_ArrivalsAreHandled) {
+  FakePort port;
+  ProgressEngine engine(port, {});
+  for (int i = 0; i < 20; ++i) {
+    const int before = port.blocks.load();
+    port.arrive();
+    int seen = 0;
+    const TimePoint limit = monotonicNow() + seconds(20);
+    while (seen <= i && monotonicNow() < limit) {
+      engine.exclusive([&] { seen = port.seen; });
+      std::this_thread::yield();
+    }
+    ASSERT_EQ(seen, i + 1);
+    while (port.blocks.load() == before && monotonicNow() < limit) std::this_thread::yield();
+  }
+}
+
+TEST(ProgressEngine_EngineThread, WaiterThenNobody_PortIsToldWhoDrives) {
+  FakePort port;
+  ProgressEngine engine(port, {});
+  const auto toldOf = [](const std::atomic<bool>& who) {
+    const TimePoint until = monotonicNow() + kLostWakeUp;
+    while (!who && monotonicNow() < until) std::this_thread::yield();
+    return who.load();
+  };
+  EXPECT_TRUE(toldOf(port.engineDrove));
+  const auto waiterDrives = [&] {
+    port.engineDrove = false;
+    return port.waiterDrove.load();
+  };
+  EXPECT_TRUE(engine.waitUntil(waiterDrives, monotonicNow() + kLostWakeUp));
+  EXPECT_TRUE(toldOf(port.engineDrove));
+}
+
+TEST(ProgressEngine_EngineThread, Idle_BlocksInsteadOfPolling) {
+  FakePort port;
+  ProgressEngine engine(port, {});
+  while (port.blocks.load() == 0) std::this_thread::yield();
+  const int before = port.polls.load();
+  const TimePoint begin = monotonicNow();
+  // Half a second of idleness, waited out on another engine's clock.
+  FakePort other;
+  ProgressEngine clock(other, {});
+  EXPECT_FALSE(clock.waitUntil([] { return false; }, begin + milliseconds(500)));
+  const int polls = port.polls.load() - before;
+  // A few each second, for block() has a bound; this thread may have been kept waiting for longer than it asked for.
+  const auto idleSeconds = std::chrono::ceil<seconds>(monotonicNow() - begin).count();
+  EXPECT_LE(polls, 5 * idleSeconds);
+}
+
+TEST(ProgressEngine_WaitUntil, PredicateThrowsFromExclusive_AccessIsReleased) {
+  FakePort port;
+  ProgressEngine engine(port, {});
+  EXPECT_THROW(engine.exclusive([] { throw std::runtime_error("x"); }), std::runtime_error);
+  bool ran = false;
+  engine.exclusive([&] { ran = true; });
+  EXPECT_TRUE(ran);
+}
+
+}  // namespace
+}  // namespace gloo_bypass

@@ -1,0 +1,240 @@
+// Ports over UDP sockets between two network namespaces joined by a veth pair: what a network does to them. Needs root
+// and `ip`.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include "tests/support/channel_pair.h"
+#include "tests/unit/udp/port_pair.h"
+#include "transport/base/file_descriptor.h"
+#include "transport/udp/local_address.h"
+
+namespace gloo_bypass::udp {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+bool shell(const std::string& command) { return std::system((command + " 2>/dev/null").c_str()) == 0; }
+
+class UdpNamespaces : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (::geteuid() != 0) GTEST_SKIP() << "needs root for network namespaces";
+    prefix_ = "gbudp" + std::to_string(::getpid());
+    const bool made = shell("ip netns add " + name('a')) && shell("ip netns add " + name('b')) &&
+                      shell("ip -n " + name('a') + " link add v0 type veth peer name v0 netns " + name('b')) &&
+                      shell("ip -n " + name('a') + " addr add 10.77.0.1/24 dev v0") &&
+                      shell("ip -n " + name('b') + " addr add 10.77.0.2/24 dev v0");
+    if (!made) GTEST_SKIP() << "cannot make network namespaces with a veth pair here";
+    for (const char end : {'a', 'b'}) ASSERT_TRUE(shell("ip -n " + name(end) + " link set v0 mtu 9000 up"));
+  }
+  void TearDown() override {
+    if (prefix_.empty()) return;
+    (void)shell("ip netns del " + name('a'));
+    (void)shell("ip netns del " + name('b'));
+  }
+  std::string name(char end) const { return prefix_ + end; }
+
+  // A socket belongs to the namespace in which it was made; routes are looked up in that of the thread.
+  void inside(char end, const std::function<void()>& body) const {
+    std::thread([&] {
+      const FileDescriptor fd(::open(("/var/run/netns/" + name(end)).c_str(), O_RDONLY | O_CLOEXEC));
+      ASSERT_EQ(::setns(fd.get(), CLONE_NEWNET), 0);
+      body();
+    }).join();
+  }
+  void open() {
+    TransportConfig config;
+    config.interface = "v0";
+    inside('a', [&] { a_ = openPort(config); });
+    inside('b', [&] { b_ = openPort(config); });
+    ASSERT_TRUE(a_ && b_);
+    inside('a', [&] { toB_ = linkTo(*a_, *b_); });
+    inside('b', [&] { toA_ = linkTo(*b_, *a_); });
+  }
+  void expectArrives(std::size_t bytes) {
+    atB_.datagrams.clear();
+    ASSERT_EQ(transmit(*a_, toB_, pattern(bytes)), 1U);
+    a_->wakePeers();
+    EXPECT_TRUE(
+        receiveUntil(*b_, atB_, [&] { return !atB_.datagrams.empty() && atB_.datagrams.back() == pattern(bytes); }));
+  }
+  // Of a's link, while a goes on sending.
+  std::string downAfter(std::size_t bytes, Duration limit) {
+    for (const TimePoint end = monotonicNow() + limit; atA_.down.empty() && monotonicNow() < end; ::usleep(10'000)) {
+      a_->onTick(monotonicNow());
+      (void)transmit(*a_, toB_, pattern(bytes));
+      a_->wakePeers();
+      (void)a_->receive(atA_, 64);
+    }
+    return atA_.down.empty() ? "" : atA_.down[0].second;
+  }
+
+  std::unique_ptr<PacketPort> a_, b_;
+  LinkId toB_ = 0, toA_ = 0;
+  KeepingSink atA_, atB_;
+
+ private:
+  std::string prefix_;
+};
+
+TEST_F(UdpNamespaces, InterfaceIsTheRoutesToMaster) {
+  inside('a', [] {
+    EXPECT_EQ(ipText(chooseLocalAddress("", "10.77.0.2").value()), "10.77.0.1");
+    const auto none = chooseLocalAddress("", "192.0.2.1");
+    ASSERT_FALSE(none.ok());
+    EXPECT_NE(none.error().message.find("no route to MASTER_ADDR='192.0.2.1'"), std::string::npos);
+    ASSERT_TRUE(shell("ip link add down0 type veth peer name down1"));
+    EXPECT_NE(chooseLocalAddress("down0", "").error().message.find("is down"), std::string::npos);
+  });
+}
+
+TEST_F(UdpNamespaces, LargestDatagrams_ArriveAndLinkKnowsTheMtu) {
+  open();
+  EXPECT_EQ(a_->linkProperties(toB_).maxDatagramBytes, 9000U - 28U);
+  expectArrives(9000 - 28);
+}
+
+// A queue that lets 2 MB/s pass keeps what it holds charged to the socket. Slow, so that it fills under a sanitizer too.
+TEST_F(UdpNamespaces, SlowInterface_PushesBackAndLosesNothing) {
+  if (!shell("tc -n " + name('a') + " qdisc add dev v0 root tbf rate 16mbit burst 64kb limit 64mb"))
+    GTEST_SKIP() << "no tc, or no tbf";
+  open();
+  constexpr std::size_t kDatagrams = 10'000, kBytes = 1400;
+  std::size_t sent = 0, refused = 0;
+  TimePoint longest{}, start = monotonicNow();
+  const TimePoint end = start + seconds(30);
+  while (sent < kDatagrams && monotonicNow() < end) {
+    if (sent % 32 == 0) (void)b_->receive(atB_, 1000);  // or its socket would have no room
+    if (transmit(*a_, toB_, pattern(kBytes, sent)) == 1) {
+      ++sent;
+      continue;
+    }
+    ++refused;
+    a_->armWakeup();
+    const TimePoint before = monotonicNow();
+    if (transmit(*a_, toB_, pattern(kBytes, sent)) == 1) {
+      ++sent;
+    } else {
+      a_->block(seconds(5));
+    }
+    longest = std::max(longest, TimePoint(monotonicNow() - before));
+    a_->disarmWakeup();
+    (void)b_->receive(atB_, 1000);
+  }
+  EXPECT_EQ(sent, kDatagrams);
+  EXPECT_GT(refused, 0U);
+  EXPECT_GT(a_->counters().transmitFull, 0U);
+  EXPECT_LT(longest, TimePoint(seconds(4))) << "block() did not wait for room";
+  ASSERT_TRUE(receiveUntil(*b_, atB_,
+                           [&] {
+                             (void)a_->receive(atA_, 1);  // sends what is left
+                             return atB_.datagrams.size() == kDatagrams;
+                           }))
+      << atB_.datagrams.size() << " arrived, " << b_->counters().droppedNoBuffer << " found no room";
+  for (std::size_t i = 0; i < kDatagrams; ++i) ASSERT_EQ(atB_.datagrams[i], pattern(kBytes, i)) << i;
+}
+
+TEST_F(UdpNamespaces, MtuShrinks_LinkGoesDownSayingSo) {
+  open();
+  expectArrives(8000);
+  ASSERT_TRUE(shell("ip -n " + name('a') + " link set v0 mtu 1500"));
+  inside('a', [&] { EXPECT_NE(downAfter(8000, seconds(5)).find("shrunk to 1500"), std::string::npos); });
+  EXPECT_EQ(a_->linkProperties(toB_).maxDatagramBytes, 1472U);
+  atB_.datagrams.clear();
+  EXPECT_FALSE(receiveUntil(
+      *b_, atB_, [&] { return !atB_.datagrams.empty(); }, milliseconds(100)))
+      << "a fragmented datagram";
+}
+
+TEST_F(UdpNamespaces, BurstThatNoLongerFits_IsNotFragmented) {
+  open();
+  ASSERT_TRUE(shell("ip -n " + name('a') + " link set v0 mtu 1500"));
+  for (int i = 0; i < 5; ++i) ASSERT_EQ(transmit(*a_, toB_, pattern(8000)), 1U);
+  inside('a', [&] { a_->wakePeers(); });
+  (void)a_->receive(atA_, 1);
+  ASSERT_EQ(atA_.down.size(), 1U);
+  EXPECT_NE(atA_.down[0].second.find("shrunk to 1500"), std::string::npos);
+  EXPECT_FALSE(receiveUntil(
+      *b_, atB_, [&] { return !atB_.datagrams.empty(); }, milliseconds(100)));
+}
+
+TEST_F(UdpNamespaces, InterfaceDeleted_LinkGoesDownWithinSeconds) {
+  open();
+  expectArrives(100);
+  ASSERT_TRUE(shell("ip -n " + name('a') + " link del v0"));
+  const TimePoint start = monotonicNow();
+  inside('a', [&] { EXPECT_NE(downAfter(100, seconds(10)).find("nothing can be sent"), std::string::npos); });
+  EXPECT_GE(monotonicNow() - start, kGiveUpAfter);
+}
+
+TEST_F(UdpNamespaces, InterfaceDownForAMoment_LinkGoesOn) {
+  open();
+  expectArrives(100);
+  ASSERT_TRUE(shell("ip -n " + name('a') + " link set v0 down"));
+  inside('a', [&] { EXPECT_EQ(downAfter(100, seconds(1)), ""); });
+  ASSERT_TRUE(shell("ip -n " + name('a') + " link set v0 up"));
+  inside('a', [&] { EXPECT_EQ(downAfter(100, kGiveUpAfter + seconds(1)), ""); });
+  expectArrives(200);
+}
+
+// Through the real sessions: the path's MTU is probed, and large messages leave in full datagrams.
+TEST_F(UdpNamespaces, LargeMessages_ArriveBitExactInFullDatagrams) {
+  for (const char end : {'a', 'b'}) ASSERT_TRUE(shell("ip -n " + name(end) + " link set v0 mtu 1500"));
+  open();
+  struct End {
+    std::shared_ptr<Transport> transport;
+    test::Recorder recorder;
+    std::unique_ptr<MessageChannel> channel;
+    bool wait(const std::function<bool()>& condition) {
+      return transport->progress().waitUntil(condition, monotonicNow() + seconds(60));
+    }
+  } ends[2];
+  ends[0].transport = makeDatagramTransport({}, std::move(a_));
+  ends[1].transport = makeDatagramTransport({}, std::move(b_));
+  std::vector<std::byte> addresses[2];
+  for (int i = 0; i < 2; ++i) {
+    ends[i].transport->progress().exclusive([&] {
+      ends[i].channel =
+          std::move(ends[i].transport->openChannel({.localRank = i, .peerRank = 1 - i}, &ends[i].recorder).value());
+      addresses[i] = ends[i].channel->localAddress();
+    });
+  }
+  for (int i = 0; i < 2; ++i) {
+    inside(i == 0 ? 'a' : 'b', [&] {
+      ends[i].transport->progress().exclusive([&] { EXPECT_TRUE(ends[i].channel->connect(addresses[1 - i]).ok()); });
+    });
+  }
+  constexpr std::size_t kBytes = 4 << 20, kMessages = 8;
+  const auto sent = pattern(kBytes);
+  std::vector<std::vector<std::byte>> received(kMessages, std::vector<std::byte>(kBytes));
+  ASSERT_TRUE(ends[0].wait([&] { return ends[0].recorder.state == ChannelState::kConnected; }));
+  for (std::size_t i = 0; i < kMessages; ++i) {
+    ends[1].transport->progress().exclusive([&] {
+      EXPECT_TRUE(
+          ends[1]
+              .channel->postReceive({.token = i, .key = {.tag = i}, .data = received[i].data(), .capacity = kBytes})
+              .ok());
+    });
+    ends[0].transport->progress().exclusive([&] {
+      EXPECT_TRUE(
+          ends[0].channel->postSend({.token = i, .key = {.tag = i}, .data = sent.data(), .length = kBytes}).ok());
+    });
+  }
+  ASSERT_TRUE(ends[1].wait([&] { return ends[1].recorder.received.size() == kMessages; }));
+  for (const auto& message : received) ASSERT_EQ(message, sent);
+  ChannelCounters counters;
+  ends[0].transport->progress().exclusive([&] { counters = ends[0].channel->counters(); });
+  RecordProperty("retransmits", static_cast<int>(counters.retransmits));
+  EXPECT_GT(counters.wireBytesSent / counters.packetsSent, 1400U) << counters.packetsSent << " datagrams";
+  for (End& end : ends) end.transport->progress().exclusive([&] { end.channel.reset(); });
+}
+
+}  // namespace
+}  // namespace gloo_bypass::udp

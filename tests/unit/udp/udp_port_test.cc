@@ -1,0 +1,492 @@
+// Ports over UDP sockets within one process: over the loopback, both families, with and without offload.
+#include <gtest/gtest.h>
+#include <netinet/ip.h>
+#include <netinet/ip_icmp.h>
+#include <netinet/udp.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include "tests/unit/udp/port_pair.h"
+#include "transport/channel/channel_address.h"
+#include "transport/datagram/datagram_transport.h"
+#include "transport/udp/back_end.h"
+#include "transport/udp/local_address.h"
+#include "transport/wire/packet.h"
+
+namespace gloo_bypass::udp {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+TransportConfig at(const std::string& address) {
+  TransportConfig config;
+  config.interface = address;
+  return config;
+}
+
+// SendBatch -------------------------------------------------------------------------------------
+
+class Batch : public ::testing::Test {
+ protected:
+  bool append(SendBatch::Destination& to, std::size_t bytes) {
+    const auto data = pattern(bytes);
+    return batch_.append(to, {std::span(data).first(bytes / 2), std::span(data).subspan(bytes / 2)});
+  }
+  std::vector<std::size_t> segments() const {
+    std::vector<std::size_t> counts;
+    for (const auto& run : batch_.runs()) counts.push_back(run.segments());
+    return counts;
+  }
+  SendBatch batch_;
+  SendBatch::Destination one_, two_;
+};
+
+TEST_F(Batch, EqualSizesToOnePeer_AreOneRunThatAShorterOneEnds) {
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(append(one_, 1000));
+  ASSERT_TRUE(append(one_, 10));
+  ASSERT_TRUE(append(one_, 10));
+  ASSERT_TRUE(append(one_, 11));
+  ASSERT_TRUE(append(two_, 11));
+  ASSERT_TRUE(append(one_, 11));
+  EXPECT_EQ(segments(), (std::vector<std::size_t>{4, 1, 1, 1, 1}));
+  ASSERT_EQ(batch_.runs()[0].bytes, 3010U);
+  EXPECT_EQ(std::memcmp(batch_.runs()[0].begin + 1000, pattern(1000).data(), 1000), 0);
+  EXPECT_EQ(std::memcmp(batch_.runs()[0].begin + 3000, pattern(10).data(), 10), 0);
+}
+
+TEST_F(Batch, RunsAreNotLongerThanTheKernelTakes) {
+  for (std::size_t i = 0; i < SendBatch::kMaxSegments + 1; ++i) ASSERT_TRUE(append(one_, 100));
+  EXPECT_EQ(segments(), (std::vector<std::size_t>{SendBatch::kMaxSegments, 1}));
+  batch_.remove(SendBatch::kMaxSegments + 1);
+  for (int i = 0; i < 8; ++i) ASSERT_TRUE(append(one_, 8972));
+  EXPECT_EQ(segments(), (std::vector<std::size_t>{7, 1}));
+}
+
+TEST_F(Batch, Full_TakesNoMoreUntilAllHasLeft) {
+  std::size_t count = 0;
+  while (append(one_, 60'000)) ++count;
+  EXPECT_EQ(count, SendBatch::kBytes / 60'000);
+  batch_.remove(1);
+  EXPECT_EQ(segments().size(), count - 1);
+  EXPECT_FALSE(append(one_, 60'000));
+  batch_.remove(count - 1);
+  EXPECT_TRUE(batch_.empty());
+  EXPECT_TRUE(append(one_, 60'000));
+}
+
+TEST_F(Batch, PartOfARunLeaves_TheRestStays) {
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(append(one_, 100));
+  ASSERT_TRUE(append(two_, 100));
+  batch_.remove(2);
+  EXPECT_EQ(segments(), (std::vector<std::size_t>{3, 1}));
+  EXPECT_EQ(batch_.runs()[0].bytes, 300U);
+  ASSERT_TRUE(append(one_, 100));
+  batch_.remove(3);
+  EXPECT_EQ(segments(), (std::vector<std::size_t>{1, 1}));
+  batch_.forget(one_);
+  EXPECT_EQ(segments(), (std::vector<std::size_t>{1}));
+  batch_.forget(two_);
+  EXPECT_TRUE(batch_.empty());
+}
+
+// UdpSocket -------------------------------------------------------------------------------------
+
+TEST(UdpSocket, RunOfDatagrams_IsOneSegmentedSendAndOneReceive) {
+  const auto a = UdpSocket::open(*parseIp("127.0.0.1")), b = UdpSocket::open(*parseIp("127.0.0.1"));
+  const auto plain = UdpSocket::open(*parseIp("127.0.0.1"), Offload::kNone);
+  ASSERT_TRUE(a.ok() && b.ok() && plain.ok());
+  if (!a.value()->offloads()) GTEST_SKIP() << "this kernel has no UDP_SEGMENT";
+  SendBatch batch;
+  const auto fill = [&](SendBatch::Destination& to) {
+    for (std::size_t i = 0; i < 20; ++i) {
+      const auto bytes = pattern(i == 19 ? 77 : 1472, i);
+      ASSERT_TRUE(batch.append(to, {bytes, {}}));
+    }
+    ASSERT_EQ(a.value()->send(batch).error, 0);
+    ASSERT_TRUE(batch.empty());
+  };
+  SendBatch::Destination toB{.link = 1, .peer = b.value()->local()}, toPlain{.link = 2, .peer = plain.value()->local()};
+  fill(toB);
+  const auto received = b.value()->receive();
+  ASSERT_EQ(received.size(), 1U);
+  EXPECT_EQ(received[0].segmentBytes, 1472U);
+  ASSERT_EQ(received[0].bytes.size(), 19 * 1472 + 77U);
+  // One that cannot receive offload gets the same as single datagrams.
+  fill(toPlain);
+  std::size_t count = 0;
+  for (auto messages = plain.value()->receive(); !messages.empty(); messages = plain.value()->receive()) {
+    for (const auto& message : messages) {
+      EXPECT_EQ(message.bytes.size(), count == 19 ? 77U : 1472U);
+      EXPECT_EQ(message.segmentBytes, message.bytes.size());
+      ++count;
+    }
+  }
+  EXPECT_EQ(count, 20U);
+}
+
+TEST(UdpSocket, LargerThanTheMtu_FailsAndIsNotFragmented) {
+  const auto a = UdpSocket::open(*parseIp("127.0.0.1")), b = UdpSocket::open(*parseIp("127.0.0.1"));
+  ASSERT_TRUE(a.ok() && b.ok());
+  const auto mtu = routeMtu(a.value()->local(), b.value()->local());
+  ASSERT_TRUE(mtu.ok());
+  ASSERT_GE(mtu.value(), 65'000U);  // more does not fit UDP: what is too large for an MTU is in udp_namespace_test.cc
+  SendBatch batch;
+  SendBatch::Destination to{.link = 1, .peer = b.value()->local()};
+  const auto bytes = pattern(65'508);
+  ASSERT_TRUE(batch.append(to, {bytes, {}}));
+  const auto failure = a.value()->send(batch);
+  EXPECT_EQ(failure.error, EMSGSIZE);
+  EXPECT_EQ(failure.segments, 1U);
+  EXPECT_TRUE(b.value()->receive().empty());
+}
+
+// UdpPort ---------------------------------------------------------------------------------------
+
+struct Kind {
+  std::string name, address;
+  Offload offload;
+};
+
+class UdpPorts : public ::testing::TestWithParam<Kind> {
+ protected:
+  void SetUp() override {
+    a_ = open();
+    b_ = open();
+    if (a_ == nullptr || b_ == nullptr) GTEST_SKIP() << "no " << GetParam().address << " here";
+    toB_ = linkTo(*a_, *b_);
+    toA_ = linkTo(*b_, *a_);
+  }
+  std::unique_ptr<PacketPort> open() {
+    auto port = makeUdpPort(at(GetParam().address), GetParam().offload);
+    return port.ok() ? std::move(port).value() : nullptr;
+  }
+  std::unique_ptr<PacketPort> a_, b_;
+  LinkId toB_ = 0, toA_ = 0;
+  KeepingSink atA_, atB_;
+};
+
+TEST_P(UdpPorts, PingPongOfAllSizes_ArrivesBitExact) {
+  const std::size_t largest = a_->linkProperties(toB_).maxDatagramBytes;
+  EXPECT_EQ(largest, GetParam().address == "::1" ? 65'488U : 65'507U);
+  for (std::size_t length = 1; length <= largest;
+       length = length == largest ? largest + 1 : std::min(length * 3 / 2 + 1, largest)) {
+    ASSERT_EQ(transmit(*a_, toB_, pattern(length)), 1U);
+    a_->wakePeers();
+    ASSERT_TRUE(receiveUntil(*b_, atB_, [&] { return !atB_.datagrams.empty(); })) << length;
+    ASSERT_EQ(atB_.datagrams[0], pattern(length));
+    ASSERT_EQ(atB_.links[0], toA_);
+    ASSERT_EQ(transmit(*b_, toA_, atB_.datagrams[0]), 1U);
+    b_->wakePeers();
+    ASSERT_TRUE(receiveUntil(*a_, atA_, [&] { return !atA_.datagrams.empty(); })) << length;
+    ASSERT_EQ(atA_.datagrams[0], pattern(length));
+    atA_ = atB_ = {};
+  }
+  EXPECT_EQ(a_->counters().packetsSent, b_->counters().packetsReceived);
+  EXPECT_EQ(a_->counters().bytesSent, b_->counters().bytesReceived);
+}
+
+TEST_P(UdpPorts, BurstsOfSeveralSizes_ArriveWholeAndInOrderAsManyATimeAsAsked) {
+  std::vector<std::size_t> sizes;
+  for (const std::size_t size : {1472, 100, 1200, 8972, 1}) {
+    for (int i = 0; i < 50; ++i) sizes.push_back(size);
+    sizes.push_back(size / 2 + 1);
+  }
+  for (std::size_t i = 0; i < sizes.size(); ++i) ASSERT_EQ(transmit(*a_, toB_, pattern(sizes[i], i)), 1U) << i;
+  a_->wakePeers();
+  while (atB_.datagrams.size() < sizes.size()) {
+    const std::size_t before = atB_.datagrams.size();
+    ASSERT_TRUE(receiveUntil(*b_, atB_, [&] { return atB_.datagrams.size() > before; })) << before;
+    const std::size_t some = b_->receive(atB_, 7);
+    ASSERT_LE(some, 7U);
+  }
+  for (std::size_t i = 0; i < sizes.size(); ++i) ASSERT_EQ(atB_.datagrams[i], pattern(sizes[i], i)) << i;
+}
+
+TEST_P(UdpPorts, ManyPeers_EachGetsItsOwn) {
+  std::vector<std::unique_ptr<PacketPort>> peers;
+  std::vector<LinkId> links;
+  for (std::size_t i = 0; i < 100; ++i) {
+    peers.push_back(open());
+    links.push_back(linkTo(*a_, *peers.back()));
+    EXPECT_EQ(linkTo(*a_, *peers.back()), links.back());
+    (void)linkTo(*peers.back(), *a_);
+  }
+  for (int round = 0; round < 3; ++round) {
+    for (std::size_t i = 0; i < peers.size(); ++i) ASSERT_EQ(transmit(*a_, links[i], pattern(500, i)), 1U);
+  }
+  a_->wakePeers();
+  for (std::size_t i = 0; i < peers.size(); ++i) {
+    KeepingSink sink;
+    ASSERT_TRUE(receiveUntil(*peers[i], sink, [&] { return sink.datagrams.size() >= 3; })) << i;
+    for (const auto& datagram : sink.datagrams) EXPECT_EQ(datagram, pattern(500, i));
+  }
+}
+
+TEST_P(UdpPorts, ToItself_Arrives) {
+  const LinkId self = linkTo(*a_, *a_);
+  ASSERT_EQ(transmit(*a_, self, pattern(300)), 1U);
+  a_->wakePeers();
+  ASSERT_TRUE(receiveUntil(*a_, atA_, [&] { return !atA_.datagrams.empty(); }));
+  EXPECT_EQ(atA_.datagrams[0], pattern(300));
+}
+
+TEST_P(UdpPorts, StrangersDatagrams_AreCountedAndNotHandedUp) {
+  const auto stranger = open();
+  ASSERT_EQ(transmit(*stranger, linkTo(*stranger, *b_), pattern(100)), 1U);
+  stranger->wakePeers();
+  ASSERT_EQ(transmit(*a_, toB_, pattern(60)), 1U);
+  a_->wakePeers();
+  ASSERT_TRUE(receiveUntil(*b_, atB_, [&] { return !atB_.datagrams.empty() && b_->counters().droppedForeign == 1; }));
+  ASSERT_EQ(atB_.datagrams.size(), 1U);
+  EXPECT_EQ(atB_.datagrams[0], pattern(60));
+}
+
+TEST_P(UdpPorts, ClosedLink_CarriesNothingAndCanBeOpenedAgain) {
+  ASSERT_EQ(transmit(*a_, toB_, pattern(10)), 1U);
+  a_->closeLink(toB_);
+  a_->wakePeers();
+  const LinkId again = linkTo(*a_, *b_);
+  EXPECT_NE(again, toB_);
+  ASSERT_EQ(transmit(*a_, again, pattern(20)), 1U);
+  a_->wakePeers();
+  ASSERT_TRUE(receiveUntil(*b_, atB_, [&] { return !atB_.datagrams.empty(); }));
+  EXPECT_EQ(atB_.datagrams[0], pattern(20));
+}
+
+TEST_P(UdpPorts, WakeFromAnotherThread_EndsASleep) {
+  a_->armWakeup();
+  const TimePoint start = monotonicNow();
+  std::thread waker([&] {
+    ::usleep(50'000);
+    a_->wake();
+  });
+  a_->block(seconds(30));
+  a_->disarmWakeup();
+  waker.join();
+  EXPECT_LT(monotonicNow() - start, seconds(20));
+}
+
+TEST_P(UdpPorts, PortClosedAndNeverAsleep_LinkGoesDown) {
+  b_.reset();
+  atA_.session = pattern(60);
+  for (const TimePoint end = monotonicNow() + seconds(20); atA_.down.empty() && monotonicNow() < end; ::usleep(1'000)) {
+    (void)transmit(*a_, toB_, pattern(60));
+    a_->wakePeers();
+    (void)a_->receive(atA_, 64);
+  }
+  EXPECT_EQ(atA_.down.size(), 1U);
+}
+
+TEST_P(UdpPorts, PortClosed_LinkGoesDownOnlyIfASessionIsQuoted) {
+  b_.reset();
+  atA_.session = pattern(60);
+  const auto sendUntilDown = [&](std::span<const std::byte> bytes, Duration limit) {
+    const TimePoint end = monotonicNow() + limit;
+    while (atA_.down.empty() && monotonicNow() < end) {
+      (void)transmit(*a_, toB_, bytes);
+      a_->wakePeers();
+      (void)receiveUntil(
+          *a_, atA_, [&] { return !atA_.down.empty(); }, milliseconds(20));
+    }
+    return !atA_.down.empty();
+  };
+  EXPECT_FALSE(sendUntilDown(pattern(61), milliseconds(300)));
+  EXPECT_TRUE(sendUntilDown(pattern(60), seconds(20)));
+  ASSERT_EQ(atA_.down.size(), 1U);
+  EXPECT_EQ(atA_.down[0].first, toB_);
+  EXPECT_NE(atA_.down[0].second.find("port is closed"), std::string::npos);
+  EXPECT_EQ(transmit(*a_, toB_, pattern(10)), 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(, UdpPorts,
+                         ::testing::Values(Kind{"IPv4", "127.0.0.1", Offload::kWhereThereIs},
+                                           Kind{"IPv6", "::1", Offload::kWhereThereIs},
+                                           Kind{"IPv4Plain", "127.0.0.1", Offload::kNone},
+                                           Kind{"IPv6Plain", "::1", Offload::kNone}),
+                         [](const auto& info) { return info.param.name; });
+
+// Errors of the network, through the real sessions ------------------------------------------------
+
+class OneSession : public ::testing::Test, public ChannelObserver {
+ protected:
+  static constexpr std::uint64_t kPeerSession = 0x1122334455667788;
+  // Begins to connect with a session that is nowhere, at a port that is open.
+  void connect() {
+    auto port = openPort(at("127.0.0.1"));
+    own_ = decode(port->localAddress()).value();
+    peer_ = openPort(at("127.0.0.1"));
+    transport_ = makeDatagramTransport({}, std::move(port));
+    transport_->progress().exclusive([&] {
+      auto channel = transport_->openChannel({}, this);
+      ASSERT_TRUE(channel.ok());
+      channel_ = std::move(channel).value();
+      ASSERT_TRUE(channel_->connect(encodeChannelAddress({kPeerSession, peer_->localAddress(), "a peer"})).ok());
+    });
+  }
+  void TearDown() override {
+    if (!transport_) return;
+    transport_->progress().exclusive([&] { channel_.reset(); });
+    transport_.reset();
+  }
+  bool failsWithin(Duration limit) {
+    return transport_->progress().waitUntil([&] { return channel_->state() == ChannelState::kFailed; },
+                                            monotonicNow() + limit);
+  }
+  void onSendComplete(OperationToken) noexcept override {}
+  void onReceiveComplete(OperationToken, std::size_t) noexcept override {}
+  void onMessageAnnounced(MessageKey, std::size_t) noexcept override {}
+  void onStateChange(ChannelState) noexcept override {}
+
+  Endpoint own_;
+  std::unique_ptr<PacketPort> peer_;
+  std::shared_ptr<Transport> transport_;
+  std::unique_ptr<MessageChannel> channel_;
+};
+
+TEST_F(OneSession, PeersPortCloses_ChannelFailsAtOnce) {
+  connect();
+  EXPECT_FALSE(failsWithin(milliseconds(100)));
+  peer_.reset();
+  ASSERT_TRUE(failsWithin(seconds(10)));
+  EXPECT_EQ(channel_->error().code, ErrorCode::kPeerVanished);
+  EXPECT_NE(channel_->error().message.find("a peer"), std::string::npos);
+  EXPECT_NE(channel_->error().message.find("127.0.0.1:"), std::string::npos);
+}
+
+// As someone would forge it who knows addresses and ports, or sees the datagrams go by. `mtu`: 0: port unreachable.
+void forgeUnreachable(const Endpoint& from, const Endpoint& to, std::uint64_t session, std::uint16_t mtu = 0) {
+  struct {
+    icmphdr icmp;
+    iphdr ip;
+    udphdr udp;
+    std::array<std::byte, wire::kCommonHeaderBytes> payload;
+  } __attribute__((packed)) message{};
+  wire::PacketHeader header;
+  header.type = wire::FrameType::kHello;
+  header.receiverId = session;
+  wire::PacketWriter writer;
+  writer.begin(header);
+  const auto written = writer.finish();
+  std::copy_n(written.begin(), message.payload.size(), message.payload.begin());
+  message.icmp.type = ICMP_DEST_UNREACH;
+  message.icmp.code = mtu == 0 ? ICMP_PORT_UNREACH : ICMP_FRAG_NEEDED;
+  message.icmp.un.frag.mtu = htons(mtu);
+  message.ip.version = 4;
+  message.ip.ihl = 5;
+  message.ip.ttl = 64;
+  message.ip.protocol = IPPROTO_UDP;
+  message.ip.tot_len = htons(sizeof(message) - sizeof(icmphdr));
+  message.ip.saddr = from.v4.sin_addr.s_addr;
+  message.ip.daddr = to.v4.sin_addr.s_addr;
+  message.udp.source = from.v4.sin_port;
+  message.udp.dest = to.v4.sin_port;
+  message.udp.len = htons(sizeof(udphdr) + sizeof(message.payload));
+  std::uint32_t sum = 0;
+  std::array<std::uint16_t, sizeof(message) / 2> words;
+  std::memcpy(words.data(), &message, sizeof(message));
+  for (const std::uint16_t word : words) sum += word;
+  while (sum > 0xffff) sum = (sum >> 16) + (sum & 0xffff);
+  message.icmp.checksum = static_cast<std::uint16_t>(~sum);
+  const FileDescriptor raw(::socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_ICMP));
+  ASSERT_EQ(::sendto(raw.get(), &message, sizeof(message), 0, &from.any, sizeof(from)),
+            static_cast<ssize_t>(sizeof(message)));
+}
+
+TEST_F(OneSession, ForgedUnreachable_CountsOnlyWithOurSessionsId) {
+  if (!FileDescriptor(::socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_ICMP)))
+    GTEST_SKIP() << "needs root for a raw socket";
+  connect();
+  const Endpoint peer = decode(peer_->localAddress()).value();
+  for (int i = 0; i < 20; ++i) forgeUnreachable(own_, peer, kPeerSession + 1);
+  EXPECT_FALSE(failsWithin(milliseconds(300)));
+  forgeUnreachable(own_, peer, kPeerSession);
+  EXPECT_TRUE(failsWithin(seconds(5)));
+}
+
+TEST_F(OneSession, WayCarriesLessThanTheSessionSends_FailsAndNamesTheSetting) {
+  if (!FileDescriptor(::socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_ICMP)))
+    GTEST_SKIP() << "needs root for a raw socket";
+  // In a network of its own: the kernel remembers what it was told of the way, for other tests too.
+  std::thread([&] {
+    ASSERT_EQ(::unshare(CLONE_NEWNET), 0);
+    ASSERT_EQ(std::system("ip link set lo up"), 0);
+    connect();
+    const Endpoint peer = decode(peer_->localAddress()).value();
+    forgeUnreachable(own_, peer, kPeerSession + 1, 1300);
+    EXPECT_FALSE(failsWithin(milliseconds(300)));
+    forgeUnreachable(own_, peer, kPeerSession, 1300);
+    ASSERT_TRUE(failsWithin(seconds(5)));
+    EXPECT_NE(channel_->error().message.find("carries only 1300 bytes: set GLOO_BYPASS_MTU"), std::string::npos)
+        << channel_->error().message;
+  }).join();
+}
+
+// Addresses and settings ------------------------------------------------------------------------
+
+std::string errorOf(const TransportConfig& config) {
+  const auto port = makeUdpPort(config);
+  if (port.ok()) return "none";
+  EXPECT_EQ(port.error().message.find('\n'), std::string::npos);
+  return port.error().message;
+}
+
+TEST(UdpAddresses, WrongSettings_OneClearLineEach) {
+  EXPECT_NE(errorOf(at("nonesuch0")).find("no interface 'nonesuch0'"), std::string::npos);
+  EXPECT_NE(errorOf(at("nonesuch0")).find("lo"), std::string::npos);
+  EXPECT_NE(errorOf(at("192.0.2.1")).find("GLOO_BYPASS_INTERFACE"), std::string::npos);
+  TransportConfig config;
+  config.masterAddress = "no-such-host.invalid";
+  EXPECT_NE(errorOf(config).find("MASTER_ADDR='no-such-host.invalid'"), std::string::npos);
+  const auto port = openPort(at("127.0.0.1"));
+  config = at("127.0.0.1");
+  config.udpPort = decode(port->localAddress()).value().port();
+  EXPECT_NE(errorOf(config).find("GLOO_BYPASS_UDP_PORT"), std::string::npos);
+  config = {};
+  config.mtu = 1000;
+  EXPECT_NE(errorOf(config).find("GLOO_BYPASS_MTU='1000'"), std::string::npos);
+}
+
+TEST(UdpBackEnd, SettingsThatDoNothing_AreALineEach) {
+  TransportConfig config;
+  EXPECT_TRUE(backEnd().ignoredSettings(config).empty());
+  config.capture = "/tmp/x.pcapng";
+  config.telemetry = true;
+  EXPECT_EQ(backEnd().ignoredSettings(config).size(), 2u);
+  EXPECT_TRUE(backEnd().make(config).ok()) << "they keep nothing from working";
+}
+
+TEST(UdpAddresses, NothingNamed_RouteToMasterElseLoopback) {
+  EXPECT_EQ(ipText(chooseLocalAddress("", "").value()), "127.0.0.1");
+  EXPECT_EQ(ipText(chooseLocalAddress("", "127.0.0.1").value()), "127.0.0.1");
+  EXPECT_EQ(ipText(chooseLocalAddress("", "::1").value()), "::1");
+  EXPECT_EQ(ipText(chooseLocalAddress("lo", "192.0.2.1").value()), "127.0.0.1");
+  EXPECT_EQ(ipText(chooseLocalAddress("127.0.0.9", "").value()), "127.0.0.9");
+}
+
+TEST(UdpAddresses, PeersThatCannotBeReached_OneClearLineEach) {
+  const auto port = openPort(at("127.0.0.1"));
+  const auto errorTo = [&](const std::string& ip) {
+    Endpoint peer = *parseIp(ip);
+    peer.setPort(5000);
+    const auto link = port->openLink(encode(peer));
+    return link.ok() ? std::string("none") : link.error().message;
+  };
+  EXPECT_NE(errorTo("192.0.2.1").find("GLOO_BYPASS_INTERFACE"), std::string::npos);
+  EXPECT_NE(errorTo("::1").find("one family"), std::string::npos);
+  EXPECT_NE(errorTo("0.1.2.3").find("malformed"), std::string::npos);
+  EXPECT_NE(errorTo("239.0.0.1").find("malformed"), std::string::npos);
+  auto bytes = port->localAddress();
+  for (std::size_t length = 0; length < bytes.size(); ++length)
+    EXPECT_FALSE(port->openLink(std::span(bytes).first(length)).ok());
+  bytes[3] = std::byte{'U'};
+  EXPECT_NE(port->openLink(bytes).error().message.find("another kind of port"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace gloo_bypass::udp

@@ -1,0 +1,25 @@
+// What a channel puts into the rendezvous store. Little-endian:
+//   "GBY1" | u64 session id | u16 length, port address | u16 length, description (UTF-8, for messages only)
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "transport/base/status.h"
+
+namespace gloo_bypass {
+
+struct ChannelAddress {
+  std::uint64_t sessionId = 0;
+  std::vector<std::byte> portAddress;
+  std::string description;
+};
+
+std::vector<std::byte> encodeChannelAddress(const ChannelAddress& address);
+// Hostile bytes: every length is checked; unprintable characters of the description are replaced.
+Result<ChannelAddress> decodeChannelAddress(std::span<const std::byte> bytes);
+
+}  // namespace gloo_bypass

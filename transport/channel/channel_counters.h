@@ -1,0 +1,50 @@
+// What is counted of one channel, whichever back-end counts, and the one table of it: sums, JSON, text, Prometheus's metrics and DPDK's
+// telemetry are all made from the table, so a new counter is a field and a row.
+//
+// Pure. Thread: counters are plain fields, changed under exclusive access; the table is constant.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "transport/base/time.h"
+
+namespace gloo_bypass {
+
+struct ChannelCounters {
+  std::uint64_t messagesSent = 0, messagesReceived = 0;
+  std::uint64_t payloadBytesSent = 0, payloadBytesReceived = 0;  // first transmissions only
+  std::uint64_t packetsSent = 0, packetsReceived = 0;
+  std::uint64_t wireBytesSent = 0, wireBytesReceived = 0;  // datagrams, our header on
+  std::uint64_t retransmits = 0;
+  std::uint64_t spuriousRetransmits = 0;  // of them: an earlier one had arrived, as far as acknowledgements tell
+  std::uint64_t tailLossProbes = 0;       // silence of some two round trips: an acknowledgement was requested
+  std::uint64_t retransmitTimeouts = 0;   // no answer: requested again
+  // Repair frames, frames recovered from the peer's, and frames retransmitted although repair frames covered them.
+  std::uint64_t repairFramesSent = 0, repairFramesReceived = 0, framesRecovered = 0, framesUnrepaired = 0;
+  std::uint64_t duplicatesReceived = 0;
+  std::uint64_t corruptedReceived = 0;  // bad checksum: dropped
+  std::uint64_t invalidReceived = 0;    // fields out of range, or of another version: dropped
+  std::uint64_t eagerMessages = 0, rendezvousMessages = 0, bufferedSends = 0, stagedReceives = 0;
+};
+
+// What a session knows of its path now. Not summed.
+struct PathFigures {
+  Duration smoothedRtt{0}, minRtt{0};
+  std::uint64_t congestionWindowBytes = 0;
+};
+
+struct ChannelCounterRow {
+  std::uint64_t ChannelCounters::*field;
+  const char* name;    // in JSON, text and telemetry
+  const char* metric;  // of all channels together, without gloo_bypass_
+  const char* help;
+  // Of each channel; null: there is none, since a metric of every peer is dear.
+  const char* channelMetric = nullptr;
+  const char* channelHelp = nullptr;
+};
+std::span<const ChannelCounterRow> channelCounterRows();
+
+ChannelCounters& operator+=(ChannelCounters& sum, const ChannelCounters& c);
+
+}  // namespace gloo_bypass

@@ -1,0 +1,48 @@
+// What a message is to its sender and receiver: the vocabulary that the protocol core, every back-end and
+// the Gloo adapter share.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "transport/base/flat_map.h"
+
+namespace gloo_bypass {
+
+// Two name spaces of tags: Gloo's unbound buffers (64-bit slots) and its older bound buffers (int slots).
+enum class MessageKind : std::uint8_t { kUnbound = 0, kBound = 1 };
+
+struct MessageKey {
+  MessageKind kind = MessageKind::kUnbound;
+  std::uint64_t tag = 0;
+  bool operator==(const MessageKey&) const = default;
+};
+
+struct MessageKeyHash {
+  std::uint64_t operator()(const MessageKey& key) const {
+    return mixBits(key.tag + 0x9e3779b97f4a7c15ull * (static_cast<std::uint64_t>(key.kind) + 1));
+  }
+};
+
+// Chosen by the caller, unique among the channel's live operations of that direction (a pointer, say).
+using OperationToken = std::uint64_t;
+
+struct SendRequest {
+  OperationToken token = 0;
+  MessageKey key;
+  const std::byte* data = nullptr;  // readable until onSendComplete or cancelSend
+  std::size_t length = 0;           // zero is a message like any other
+  std::uint64_t remoteOffset = 0;   // where in a persistent receive's region it goes; 0 for unbound
+};
+
+struct ReceiveRequest {
+  OperationToken token = 0;
+  MessageKey key;
+  std::byte* data = nullptr;  // writable until onReceiveComplete or cancelReceive
+  std::size_t capacity = 0;   // a longer message fails the CHANNEL with kMessageTooLong, as Gloo's TCP does
+  // A bound buffer: stays posted, and every message of the key is written at data + its remoteOffset; one
+  // onReceiveComplete for each. At most one persistent receive a key, and no other receive with it.
+  bool persistent = false;
+};
+
+}  // namespace gloo_bypass

@@ -1,0 +1,57 @@
+// What a transport tells of itself, as plain data; who shows it (process/report_json.h, process/metrics_text.h, DPDK's telemetry) knows
+// no back-end. Taken under exclusive access; a value of its own afterwards.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "transport/base/duration_histogram.h"
+#include "transport/channel/channel_counters.h"
+
+namespace gloo_bypass {
+
+// A number of the port's or the device's that only this back-end has; its texts are constants.
+struct PortFigure {
+  const char* name;  // in JSON, text and telemetry
+  const char*
+      metric;  // without gloo_bypass_; one that ends in _total is a counter, any other a gauge; null: it is none
+  const char* help;
+  std::uint64_t value;
+};
+
+struct ChannelReport {
+  std::uint64_t number = 0;  // the channel's name in this process
+  std::string peer;          // as it described itself; may be empty before it connected
+  int localRank = -1, peerRank = -1;
+  ChannelCounters counters;
+  std::optional<PathFigures> path;  // where the back-end knows it
+};
+
+// How long operations took (transport/timing).
+struct OperationTimes {
+  struct BySize {
+    const char* size;  // "up_to_1KiB"
+    DurationHistogram send, receive;
+  };
+  struct ByPeer {
+    std::string peer;
+    DurationHistogram send, receive;
+  };
+  std::vector<BySize> sizes;
+  std::vector<ByPeer> peers;
+  DurationHistogram connect;
+};
+
+struct TransportReport {
+  std::string description;                         // of what it runs over: "memif in /tmp/x"
+  ChannelCounters total;                           // of all channels, closed ones included
+  std::uint64_t bytesSent = 0, bytesReceived = 0;  // by the port, as far out as it can count
+  std::vector<PortFigure> port;
+  std::vector<ChannelReport> channels;          // open ones
+  std::optional<DurationHistogram> roundTrips;  // as acknowledgements show them; only where latencies are measured
+  std::optional<OperationTimes> operations;     // the same
+};
+
+}  // namespace gloo_bypass

@@ -1,0 +1,56 @@
+// Private to datagram_transport: one session on its port, and where it stands in the poll loop.
+#pragma once
+
+#include <optional>
+
+#include "transport/core/session.h"
+#include "transport/datagram/packet_port.h"
+#include "transport/progress/progress_engine.h"
+#include "transport/sessions/channel_session.h"
+
+namespace gloo_bypass {
+
+class DatagramSession final : public ChannelSession {
+ public:
+  DatagramSession(PacketPort& port, DirtyList& dirtyList, const SessionConfig& config, std::uint64_t id,
+                  std::uint64_t entropy, std::uint64_t number, const ChannelOptions& options, ChannelObserver* observer)
+      : ChannelSession(dirtyList, id, number, options, observer), core(config, id, entropy), port_(port) {}
+
+  std::uint64_t key() const { return id_; }
+
+  Status connect(TimePoint now, const ChannelAddress& peer) override;
+  Status postSend(const SendRequest& request) override { return core.postSend(monotonicNow(), request); }
+  Status postReceive(const ReceiveRequest& request) override { return core.postReceive(monotonicNow(), request); }
+  bool cancelSend(OperationToken token) override { return core.cancelSend(monotonicNow(), token); }
+  bool cancelReceive(OperationToken token) override { return core.cancelReceive(monotonicNow(), token); }
+  std::optional<TimePoint> oldestUnmatched(MessageKey key) const override { return core.oldestUnmatched(key); }
+  void close(TimePoint now, bool abort) override {
+    observer_ = nullptr;
+    core.close(now, abort);
+  }
+  ChannelState state() const override;
+  const Error& error() const override { return core.error(); }
+  ChannelCounters counters() const override { return core.counters(); }
+  std::optional<PathFigures> path() const override { return core.path(); }
+
+  TimePoint deadline() const override { return nextTurn; }
+  void handleTimeout(TimePoint now) override { core.handleTimeout(now); }
+  bool finished() const override;
+
+  // Tells the observer. True if there was anything to tell.
+  bool tellEvents();
+  void failLink(const Error& error);  // it carries nothing any more
+  bool canTransmit() const { return link && !linkDown_; }
+
+  Session core;
+  std::optional<LinkId> link;
+  std::uint64_t remoteId = 0;   // what its datagrams carry; valid with `link`
+  TimePoint nextTurn = kNever;  // core.pollTimeout() when last pumped
+  TimePoint transmitFrom{};     // the port was full: not before this
+
+ private:
+  PacketPort& port_;
+  bool linkDown_ = false;
+};
+
+}  // namespace gloo_bypass

@@ -1,0 +1,220 @@
+#include "transport/datagram/datagram_transport.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "transport/channel/channel_counters.h"
+#include "transport/datagram/datagram_session.h"
+#include "transport/progress/progress_engine.h"
+#include "transport/sessions/session_table.h"
+
+namespace gloo_bypass {
+namespace {
+
+constexpr auto kTickInterval = std::chrono::milliseconds(1);
+// A full port says nothing when it has room again. A frame takes microseconds to be copied out of a memory link: look
+// this often while polling...
+constexpr auto kRetryFullPort = std::chrono::microseconds(3);
+// ...and this often while asleep; rarely where the port wakes us for room.
+constexpr auto kRetryFullPortAsleep = std::chrono::microseconds(50);
+constexpr auto kRetryWakingPort = std::chrono::milliseconds(2);
+
+}  // namespace
+
+class DatagramTransport final : public Transport, private Pollable, private PacketSink {
+ public:
+  DatagramTransport(const TransportConfig& config, std::unique_ptr<PacketPort> port)
+      : config_(config),
+        port_(std::move(port)),
+        description_(port_->describe()),
+        lossless_(port_->lossless()),
+        bursts_(port_->burstSizes()),
+        retryAsleep_(port_->wakesForRoom() ? Duration(kRetryWakingPort) : Duration(kRetryFullPortAsleep)),
+        engine_(*this, ProgressOptions{.spin = config.spin, .engineCpu = config.engineCpu}) {}
+
+  ~DatagramTransport() override { sessions_.waitUntilDrained(engine_); }
+
+  void closeAll() override {
+    sessions_.closeAll(engine_);
+    engine_.exclusive([this] { port_->finishCapture(); });
+  }
+
+  ProgressEngine& progress() override { return engine_; }
+  std::string describe() const override { return description_; }
+
+  Result<std::unique_ptr<MessageChannel>> openChannel(const ChannelOptions& options,
+                                                      ChannelObserver* observer) override;
+
+  TransportReport report() const override {
+    const PortCounters p = port_->counters();
+    TransportReport report{.description = description_,
+                           .total = {},
+                           .bytesSent = p.bytesSent,
+                           .bytesReceived = p.bytesReceived,
+                           .port = portFigures(p),
+                           .channels = {},
+                           .roundTrips = std::nullopt,
+                           .operations = std::nullopt};
+    sessions_.report(&report);
+    if (measuresLatencies(config_)) report.roundTrips = rtts_;
+    return report;
+  }
+
+ private:
+  std::vector<PortFigure> portFigures(const PortCounters& p) const {
+    return {
+        {"packets_sent", "port_packets_sent_total", "Packets the port has sent", p.packetsSent},
+        {"packets_received", "port_packets_received_total", "Packets the port has received", p.packetsReceived},
+        {"bytes_sent", nullptr, nullptr, p.bytesSent},
+        {"bytes_received", nullptr, nullptr, p.bytesReceived},
+        {"transmit_full", "port_transmit_full_total", "Times the port took no packet: sent later", p.transmitFull},
+        {"dropped_malformed", "port_dropped_malformed_total", "Packets dropped: not well-formed", p.droppedMalformed},
+        {"dropped_foreign", "port_dropped_foreign_total", "Packets dropped: for somebody else", p.droppedForeign},
+        {"dropped_no_buffer", "port_dropped_no_buffer_total", "Packets dropped: no buffer was free", p.droppedNoBuffer},
+        {"capture_frames", "port_capture_frames_total", "Frames in the port's capture", p.captureFrames},
+        {"capture_bytes", "port_capture_bytes_total", "Bytes of these frames, as they were", p.captureBytes},
+        {"capture_lost", "port_capture_lost_total", "Frames that the capture lacks: the disk was too slow or full",
+         p.captureLost},
+        {"dropped_not_ours", "port_dropped_not_ours_total", "Datagrams dropped: not of this protocol", droppedNotOurs_},
+        {"dropped_unknown_session", "port_dropped_unknown_session_total", "Datagrams dropped: of no session here",
+         droppedUnknownSession_}};
+  }
+
+  // Pollable ------------------------------------------------------------------------------------
+
+  bool poll(TimePoint now) noexcept override {
+    if (now >= nextTick_) {
+      nextTick_ = now + Duration(kTickInterval);
+      port_->onTick(now);
+    }
+    now_ = now;
+    bool progressed = port_->receive(*this, bursts_.receive) > 0;
+    sessions_.fireTimers(now_);
+    if (sessions_.anyDirty()) progressed |= pumpDirty(now_);
+    return progressed;
+  }
+
+  void flush(TimePoint now) noexcept override {
+    now_ = now;
+    if (sessions_.anyDirty()) (void)pumpDirty(now);
+  }
+
+  TimePoint nextDeadline() const noexcept override {
+    const TimePoint timers = sessions_.nextDeadline();
+    return sessions_.anyDirty() ? std::min(timers, now_ + retryAsleep_) : timers;
+  }
+
+  void armWakeup() noexcept override {
+    // The poll that follows must ask a full port once more, or its answer to our flag could be missed.
+    for (ChannelSession* session : sessions_.dirtyList()) static_cast<DatagramSession*>(session)->transmitFrom = {};
+    port_->armWakeup();
+  }
+  void disarmWakeup() noexcept override { port_->disarmWakeup(); }
+  void block(Duration timeout) noexcept override { port_->block(timeout); }
+  void wake() noexcept override { port_->wake(); }
+
+  // PacketSink ----------------------------------------------------------------------------------
+
+  void onDatagram(LinkId link, std::span<const std::byte> datagram) noexcept override {
+    const auto id = Session::receiverId(datagram);
+    if (!id) {
+      ++droppedNotOurs_;
+      return;
+    }
+    DatagramSession* session = sessions_.find(*id);
+    if (session == nullptr || (session->link && *session->link != link)) {
+      ++droppedUnknownSession_;
+      return;
+    }
+    // A thread that was kept from running since it read the clock would take what came meanwhile for older than it is, say so in its
+    // echo, and the peer would find a round trip shorter than the path.
+    if (!lossless_) now_ = std::max(now_, monotonicNow());
+    session->core.handleDatagram(now_, datagram);
+    session->markDirty();
+  }
+
+  void onLinkDown(LinkId link, const Error& error) noexcept override {
+    for (auto& [id, session] : sessions_.all()) {
+      if (session->link == link) session->failLink(error);
+    }
+  }
+
+  bool sentBySession(LinkId link, std::span<const std::byte> datagram) const noexcept override {
+    const auto id = Session::receiverId(datagram);
+    return id && std::any_of(sessions_.all().begin(), sessions_.all().end(), [&](const auto& item) {
+             return item.second->link == link && item.second->remoteId == *id;
+           });
+  }
+
+  // Sessions ------------------------------------------------------------------------------------
+
+  // Each dirty session: what it has to send, what it has to tell. Observers may post more, to any session.
+  bool pumpDirty(TimePoint now) {
+    const auto turn = [&](DatagramSession& session) {
+      bool progressed = session.tellEvents();
+      const bool more = transmitSome(session, now, &progressed);
+      progressed |= session.tellEvents();
+      session.nextTurn = session.core.pollTimeout();
+      if (more) {
+        // What is overdue because the port took nothing is no reason to stay awake.
+        session.nextTurn = std::max(session.nextTurn, now + retryAsleep_);
+        session.markDirty();
+      }
+      return progressed;
+    };
+    const bool progressed = sessions_.pump(turn, [](DatagramSession&) {});
+    port_->wakePeers();
+    return progressed;
+  }
+
+  // True: the port was full or the quantum is over, come again.
+  bool transmitSome(DatagramSession& session, TimePoint now, bool* progressed) {
+    if (!session.canTransmit()) return false;
+    if (now < session.transmitFrom) return true;
+    SessionDatagram datagram;
+    for (std::size_t i = 0; i < bursts_.transmit; ++i) {
+      if (!session.core.pollTransmit(now, &datagram)) return false;
+      const OutgoingDatagram outgoing{datagram.header, datagram.payload};
+      if (port_->transmit(*session.link, std::span(&outgoing, 1)) == 0) {
+        session.core.undoTransmit(now);
+        session.transmitFrom = now + Duration(kRetryFullPort);
+        return true;
+      }
+      *progressed = true;
+    }
+    return true;
+  }
+
+  const TransportConfig config_;
+  const std::unique_ptr<PacketPort> port_;
+  const std::string description_;
+  const bool lossless_;
+  const BurstSizes bursts_;
+  const Duration retryAsleep_;
+  SessionTable<DatagramSession> sessions_;
+  TimePoint now_{};
+  TimePoint nextTick_{};
+  DurationHistogram rtts_;
+  std::uint64_t channelsOpened_ = 0;
+  std::uint64_t droppedNotOurs_ = 0, droppedUnknownSession_ = 0;
+  ProgressEngine engine_;  // last: its thread uses all of the above
+};
+
+Result<std::unique_ptr<MessageChannel>> DatagramTransport::openChannel(const ChannelOptions& options,
+                                                                       ChannelObserver* observer) {
+  SessionConfig sessionConfig = config_.session;
+  sessionConfig.connectTimeout = options.connectTimeout;
+  sessionConfig.losslessLink = port_->lossless();
+  DatagramSession& session =
+      sessions_.add(std::make_unique<DatagramSession>(*port_, sessions_.dirtyList(), sessionConfig, sessions_.drawId(),
+                                                      sessions_.drawId(), channelsOpened_++, options, observer));
+  if (measuresLatencies(config_)) session.core.recordRttIn(&rtts_);
+  return makeChannelHandle(session, port_->localAddress());
+}
+
+std::shared_ptr<Transport> makeDatagramTransport(const TransportConfig& config, std::unique_ptr<PacketPort> port) {
+  return std::make_shared<DatagramTransport>(config, std::move(port));
+}
+
+}  // namespace gloo_bypass

@@ -1,0 +1,20 @@
+// The back-end over datagrams: sessions of transport/core on a PacketPort, as MessageChannels.
+//
+// One a process (and port). Owns the port, the progress engine and every session; a session outlives its closed
+// channel until what was sent has been acknowledged.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "transport/base/config.h"
+#include "transport/channel/message_channel.h"
+#include "transport/datagram/packet_port.h"
+
+namespace gloo_bypass {
+
+// Destroying the transport closes what is left, lets it drain for at most kDrainTime, then closes the port. All
+// channels must be gone by then.
+std::shared_ptr<Transport> makeDatagramTransport(const TransportConfig& config, std::unique_ptr<PacketPort> port);
+
+}  // namespace gloo_bypass

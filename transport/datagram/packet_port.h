@@ -1,0 +1,116 @@
+// Seam 2: an unreliable datagram port. Implemented over DPDK (transport/dpdk), in memory for
+// ranks of one process, and by the simulator's tests. A datagram is what UDP would carry: our wire
+// header and payload; the port adds and strips the Ethernet, IPv4 and UDP headers.
+//
+// Thread: every method but wake() is called by the endpoint's one owner at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "transport/base/status.h"
+#include "transport/base/time.h"
+
+namespace gloo_bypass {
+
+// A path to one peer process. Opened by openLink, stable until closeLink; never reused.
+using LinkId = std::uint32_t;
+
+// One datagram as two spans, gathered by the port. The port has copied both when transmit returns.
+struct OutgoingDatagram {
+  std::span<const std::byte> header;
+  std::span<const std::byte> payload;  // may be empty; points into a user's buffer
+};
+
+// Receives what a port hands up. Called inside receive(); must not call the port.
+class PacketSink {
+ public:
+  virtual ~PacketSink() = default;
+  // `datagram` is valid during the call only. It may lie in memory that the peer can write to meanwhile: read a byte once
+  // before trusting what it says.
+  virtual void onDatagram(LinkId link, std::span<const std::byte> datagram) noexcept = 0;
+  // The link will carry nothing any more: the peer's process ended, its port is closed, or the device is gone.
+  virtual void onLinkDown(LinkId link, const Error& error) noexcept = 0;
+  // Whether `datagram`, or what an error message of the network quotes of one, was sent over `link` by a session that lives. An error
+  // message counts only then: whoever is not on the path cannot know a session's id.
+  virtual bool sentBySession(LinkId /*link*/, std::span<const std::byte> /*datagram*/) const noexcept { return false; }
+};
+
+// How many datagrams are worth handing over at a time. The defaults are few, so that a memory link's buffers are still in the cache
+// when they are copied out and used again.
+struct BurstSizes {
+  std::size_t receive = 4;  // datagrams in one receive()
+  std::size_t transmit =
+      16;  // datagrams of one session before the next session has its turn, and wakePeers() is called
+};
+
+struct LinkProperties {
+  std::size_t maxDatagramBytes = 0;  // header + payload that one datagram can carry
+  bool lossless = false;             // memory link: loses nothing, corrupts nothing; full means back-pressure
+  bool local = false;                // both ends on one machine
+};
+
+struct PortCounters {
+  std::uint64_t packetsSent = 0, packetsReceived = 0;
+  std::uint64_t bytesSent = 0, bytesReceived = 0;     // of whole frames, Ethernet header on
+  std::uint64_t transmitFull = 0;                     // bursts cut short by a full ring
+  std::uint64_t droppedMalformed = 0;                 // not Ethernet/IPv4/UDP to us
+  std::uint64_t droppedForeign = 0;                   // for another address or port
+  std::uint64_t droppedNoBuffer = 0;                  // mempool empty (the driver's counter included)
+  std::uint64_t captureFrames = 0, captureBytes = 0;  // in the port's capture; bytes of the frames as they were
+  std::uint64_t captureLost = 0;                      // frames that are not in it
+};
+
+class PacketPort {
+ public:
+  virtual ~PacketPort() = default;
+
+  // What a peer's openLink needs to reach this port; travels through the rendezvous store as opaque bytes.
+  virtual std::vector<std::byte> localAddress() const = 0;
+  // One line for people: "memif in /tmp/x", "af_packet on eth0 10.0.0.2:47777".
+  virtual std::string describe() const = 0;
+
+  // Begins to make the path to the port that `remoteAddress` (hostile bytes) names; the same address
+  // gives the same link. Never waits: a link may take a while to carry datagrams, until then
+  // transmit accepts none. `remoteAddress` of another kind of port gives kConfiguration naming both.
+  virtual Result<LinkId> openLink(std::span<const std::byte> remoteAddress) = 0;
+  virtual void closeLink(LinkId link) = 0;
+  virtual LinkProperties linkProperties(LinkId link) const = 0;
+  // Whether every link of this port is lossless (LinkProperties). Known before any link is opened.
+  virtual bool lossless() const { return false; }
+  virtual BurstSizes burstSizes() const { return {}; }
+
+  // Hands up to `maxDatagrams` received datagrams (over all links) to `sink`; returns how many.
+  virtual std::size_t receive(PacketSink& sink, std::size_t maxDatagrams) = 0;
+  // Sends a prefix of `datagrams`; returns its length. Short is back-pressure: keep the rest.
+  virtual std::size_t transmit(LinkId link, std::span<const OutgoingDatagram> datagrams) = 0;
+  // Wakes the sleeping peers that transmit() has put something for since the last call. A peer is woken once a batch, not
+  // for its first datagram: on a shared core it would run, find one, and sleep again. A port that gathers what transmit() took sends
+  // it now.
+  virtual void wakePeers() {}
+  // True: armWakeup() also covers room for what transmit() refused. False: look again now and then.
+  virtual bool wakesForRoom() const { return false; }
+  // Timers of the port itself (ARP, link set-up). Cheap; called in every poll round about each millisecond.
+  virtual void onTick(TimePoint now) = 0;
+
+  // Blocking. The owner calls armWakeup(), then receive() once more, and, if that gave nothing,
+  // block(): sleeps until a datagram may have arrived, wake() was called, or `timeout` passed
+  // (spurious returns are allowed). disarmWakeup() ends it, also when block() was never called, and
+  // may be called while ANOTHER thread is inside block(); block() itself runs without exclusive access.
+  virtual void armWakeup() = 0;
+  virtual void block(Duration timeout) = 0;
+  virtual void disarmWakeup() = 0;
+  // Any thread, async-signal-unsafe, cheap when nobody is blocked.
+  virtual void wake() = 0;
+
+  virtual PortCounters counters() const = 0;
+
+  // The process ends: a capture of this port's frames, if there is one, is completed; later frames are not in it.
+  virtual void finishCapture() {}
+};
+
+}  // namespace gloo_bypass

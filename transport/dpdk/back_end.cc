@@ -1,0 +1,101 @@
+#include "transport/dpdk/back_end.h"
+
+#include <fmt/format.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "transport/datagram/datagram_transport.h"
+#include "transport/dpdk/dpdk_port.h"
+#include "transport/dpdk/eal.h"
+#include "transport/dpdk/memif_directory.h"
+#include "transport/dpdk/telemetry.h"
+
+namespace gloo_bypass::dpdk {
+namespace {
+
+Result<std::shared_ptr<Transport>> make(const TransportConfig& config) {
+  auto port = makeDpdkPort(config);
+  if (!port) return port.error();
+  return makeDatagramTransport(config, std::move(port).value());
+}
+
+// Memory links have no interface, and a PCI device is named by its address.
+InterfaceRule interfaceRule(const TransportConfig& config) {
+  return config.link == LinkMode::kNetdev ? InterfaceRule::kRequired : InterfaceRule::kIgnored;
+}
+
+// The socket's path is DPDK's choice, so it is printed.
+Status publish(const TransportConfig& config, ReportSource report) {
+  if (!config.telemetry) return {};
+  Status offered = offerTelemetry(std::move(report));
+  if (!offered) return offered;
+  const std::string path = telemetrySocketPath();
+  if (path.empty()) {
+    return {ErrorScope::kDevice, ErrorCode::kUnavailable,
+            "GLOO_BYPASS_TELEMETRY='on': DPDK made no telemetry socket; is XDG_RUNTIME_DIR (for root: /var/run/dpdk) "
+            "writable?"};
+  }
+  std::fprintf(stderr, "gloo-bypass: %sprocess %d: telemetry at %s\n",
+               config.rank.empty() ? "" : fmt::format("rank {}, ", config.rank).c_str(), getpid(), path.c_str());
+  return {};
+}
+
+// For a memif directory that is not there yet: one beside it, as long as this lives. Not the real one, which would have to be
+// removed again, perhaps from under a rank that starts at that moment.
+class ProbeDirectory final : public Rehearsal {
+ public:
+  explicit ProbeDirectory(TransportConfig& config) : real_(config.memifDirectory) {
+    struct stat status {};
+    if (config.link != LinkMode::kMemif || ::lstat(real_.c_str(), &status) == 0) return;
+    const std::filesystem::path parent = std::filesystem::path(real_ + "/").parent_path().parent_path();
+    std::string path = parent / ".gbXXXXXX";
+    // A name longer than the real one's might be refused where that is not.
+    if (path.size() > kMaxMemifDirectoryBytes && real_.size() <= kMaxMemifDirectoryBytes) {
+      if (::access(parent.c_str(), W_OK | X_OK) != 0) return;
+      path = "/tmp/.gbXXXXXX";
+    }
+    if (::mkdtemp(path.data()) == nullptr) return;  // the child will find the same about the real one, and say it
+    path_ = path;
+    config.memifDirectory = path;
+  }
+  ~ProbeDirectory() override {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  ProbeDirectory(const ProbeDirectory&) = delete;
+  ProbeDirectory& operator=(const ProbeDirectory&) = delete;
+
+  std::string withRealNames(std::string text) const override {
+    if (path_.empty()) return text;
+    for (std::size_t at = text.find(path_); at != std::string::npos; at = text.find(path_, at + real_.size())) {
+      text.replace(at, path_.size(), real_);
+    }
+    return text;
+  }
+
+ private:
+  const std::string real_;
+  std::string path_;  // empty: the real one is used
+};
+
+}  // namespace
+
+BackEnd backEnd() {
+  return {.name = "DPDK",
+          .package = "libdpdk-dev",
+          .make = make,
+          .interfaceRule = interfaceRule,
+          .publish = publish,
+          .decided = [] { return Eal::decided(); },
+          .rehearse = [](TransportConfig& config) -> std::unique_ptr<Rehearsal> {
+            return std::make_unique<ProbeDirectory>(config);
+          }};
+}
+
+}  // namespace gloo_bypass::dpdk

@@ -1,0 +1,255 @@
+// Which message belongs to which posted receive of one channel. Pure; one thread at a time.
+//
+//   arrive -+- receive of the key posted: matched       post -+- unmatched message of the key: matched, oldest first
+//           `- none: unmatched, kept                          `- none: waits
+//
+// Messages of one key match receives of it in order, and receives complete in that order: a matched message that is
+// complete waits for older ones of its key. A persistent receive matches every message of its key. A key costs memory
+// only while something of it is here. The owner calls arrive in the peer's order of sending, bounds the number of
+// messages, and moves their bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "transport/base/flat_map.h"
+#include "transport/base/slot_list.h"
+#include "transport/base/slot_pool.h"
+#include "transport/base/time.h"
+#include "transport/channel/message.h"
+#include "transport/channel/receive_fit.h"
+
+namespace gloo_bypass {
+
+// The owner puts what else it knows of a message into `Body`.
+template <typename Body>
+class MessageMatcher {
+ public:
+  struct Message {
+    MessageKey key;
+    std::uint64_t length = 0, remoteOffset = 0;  // the owner's to fill in, before it is matched or right after
+    TimePoint arrived{};                         // the owner's to fill in, for an unmatched message
+    ReceiveRequest receive;                      // when matched
+    bool matched = false;
+    bool complete = false;
+    bool orphaned = false;  // its receive was cancelled: arrives into nowhere, and nobody is told
+    Body body{};
+    SlotIndex next = kNoSlot;
+
+    // When matched. Empty: it fits its receive; else what is wrong, and destination() is not valid.
+    std::string misfit() const {
+      return gloo_bypass::misfit(key, receive.capacity, receive.persistent, length, remoteOffset);
+    }
+    std::byte* destination() const { return receive.data + (receive.persistent ? remoteOffset : 0); }
+  };
+  struct Key {
+    SlotList receives;   // waiting; then there are no unmatched messages
+    SlotList unmatched;  // messages without a receive
+    SlotList active;     // matched messages, completed in this order
+    bool empty() const { return receives.empty() && unmatched.empty() && active.empty(); }
+  };
+
+  // A message that has not arrived yet as far as matching goes: an earlier one is missing. Its key may come later too.
+  SlotIndex take() {
+    const SlotIndex slot = messages_.take();
+    messages_[slot] = Message{};
+    return slot;
+  }
+  // True: it is matched, a receive was waiting.
+  bool arrive(SlotIndex slot) {
+    Message& message = messages_[slot];
+    Key& key = keys_.at(message.key);
+    if (key.receives.empty()) {
+      key.unmatched.append(messages_, slot);
+      return false;
+    }
+    const ReceiveRequest receive = firstReceive(key);
+    if (!receive.persistent) dropFirstReceive(key);
+    match(key, slot, receive);
+    return true;
+  }
+  SlotIndex arrive(MessageKey key) {
+    const SlotIndex slot = take();
+    messages_[slot].key = key;
+    (void)arrive(slot);
+    return slot;
+  }
+  // A message that take() gave and that has not arrived.
+  void give(SlotIndex slot) { forget(slot); }
+
+  // The message that `request` is matched with now, or nothing: it waits. For a persistent request call again until it
+  // waits.
+  std::optional<SlotIndex> post(const ReceiveRequest& request) {
+    Key& key = keys_.at(request.key);
+    if (!key.unmatched.empty()) return match(key, key.unmatched.takeFirst(messages_), request);
+    key.receives.append(receives_, takeReceive(request));
+    return std::nullopt;
+  }
+
+  // For a message that is here whole and needs no bookkeeping: the key if a receive waits and no older message is
+  // under way, else null. Valid until the next call that changes something.
+  Key* readyKey(MessageKey name) {
+    Key* key = keys_.find(name);
+    return key == nullptr || key->receives.empty() || !key->active.empty() ? nullptr : key;
+  }
+  const ReceiveRequest& firstReceive(const Key& key) const { return receives_[key.receives.head].request; }
+  // The first receive of a ready key has got its message.
+  void finishFirstReceive(Key* key) {
+    if (firstReceive(*key).persistent) return;
+    dropFirstReceive(*key);
+    eraseIfEmpty(key);
+  }
+  // The receive that the next message of the key will meet; null: none waits.
+  const ReceiveRequest* waiting(MessageKey name) const {
+    const Key* key = keys_.find(name);
+    return key == nullptr || key->receives.empty() ? nullptr : &firstReceive(*key);
+  }
+  // Null: every message of the key that has arrived has a receive.
+  const Message* oldestUnmatched(MessageKey name) const {
+    const Key* key = keys_.find(name);
+    return key == nullptr || key->unmatched.empty() ? nullptr : &messages_[key->unmatched.head];
+  }
+  // When it arrived; what MessageChannel::oldestUnmatched answers.
+  std::optional<TimePoint> unmatchedSince(MessageKey name) const {
+    const Message* message = oldestUnmatched(name);
+    return message == nullptr ? std::nullopt : std::optional(message->arrived);
+  }
+
+  Message& operator[](SlotIndex slot) { return messages_[slot]; }
+
+  // The message is in the user's buffer. Calls `end(message)` for it and for younger complete ones of its key, orphaned
+  // ones too, unless an older one is still under way. `end` may post, cancel and clear.
+  template <typename End>
+  void complete(SlotIndex slot, End&& end) {
+    messages_[slot].complete = true;
+    completeInOrder(messages_[slot].key, end);
+  }
+
+  // The sender took back a message that has arrived; its receive is the first of its key again. Returns the message
+  // that this receive has met instead, if there is one. Calls `end` as complete() does, for younger ones that waited.
+  template <typename End>
+  std::optional<SlotIndex> withdraw(SlotIndex slot, End&& end) {
+    Key* key = keys_.find(messages_[slot].key);
+    (messages_[slot].matched ? key->active : key->unmatched).remove(messages_, slot);
+    const Message message = std::move(messages_[slot]);
+    forget(slot);
+    std::optional<SlotIndex> met;
+    if (message.matched && !message.orphaned && !message.receive.persistent) {
+      if (key->unmatched.empty()) {
+        key->receives.prepend(receives_, takeReceive(message.receive));
+      } else {
+        met = match(*key, key->unmatched.takeFirst(messages_), message.receive);
+      }
+    }
+    eraseIfEmpty(key);
+    completeInOrder(message.key, end);
+    return met;
+  }
+
+  // Withdraws a waiting receive. False: it is not waiting.
+  bool cancelWaiting(OperationToken token) {
+    Key* found = nullptr;
+    keys_.forEach([&](const MessageKey&, Key& key) {
+      for (SlotIndex slot = key.receives.head; slot != kNoSlot && found == nullptr; slot = receives_[slot].next) {
+        if (receives_[slot].request.token != token) continue;
+        key.receives.remove(receives_, slot);
+        receives_.give(slot);
+        found = &key;
+        return;
+      }
+    });
+    if (found != nullptr) eraseIfEmpty(found);
+    return found != nullptr;
+  }
+  // Messages under way to this receive (several if it is persistent).
+  template <typename F>
+  void forEachActiveOf(OperationToken token, F&& f) {
+    keys_.forEach([&](const MessageKey&, Key& key) {
+      for (SlotIndex slot = key.active.head; slot != kNoSlot; slot = messages_[slot].next) {
+        if (messages_[slot].receive.token == token && !messages_[slot].orphaned) f(slot);
+      }
+    });
+  }
+  template <typename F>
+  void forEachActive(F&& f) {
+    keys_.forEach([&](const MessageKey&, Key& key) {
+      for (SlotIndex slot = key.active.head; slot != kNoSlot; slot = messages_[slot].next) f(messages_[slot]);
+    });
+  }
+
+  // Waiting receives and active messages are forgotten; unmatched messages for which `keep` is true stay.
+  template <typename Keep>
+  void forgetReceives(Keep&& keep) {
+    FlatMap<MessageKey, Key, MessageKeyHash> kept;
+    keys_.forEach([&](const MessageKey& name, Key& key) {
+      while (!key.receives.empty()) dropFirstReceive(key);
+      while (!key.active.empty()) forget(key.active.takeFirst(messages_));
+      SlotList stay;
+      while (!key.unmatched.empty()) {
+        const SlotIndex slot = key.unmatched.takeFirst(messages_);
+        if (keep(messages_[slot])) {
+          stay.append(messages_, slot);
+        } else {
+          forget(slot);
+        }
+      }
+      if (!stay.empty()) kept.at(name).unmatched = stay;
+    });
+    keys_ = std::move(kept);
+  }
+  void clear() {
+    keys_.clear();
+    messages_.clear();
+    receives_.clear();
+  }
+
+  std::size_t memoryBytes() const { return keys_.memoryBytes() + messages_.memoryBytes() + receives_.memoryBytes(); }
+
+ private:
+  struct Receive {
+    ReceiveRequest request;
+    SlotIndex next = kNoSlot;
+  };
+
+  SlotIndex match(Key& key, SlotIndex slot, const ReceiveRequest& receive) {
+    messages_[slot].receive = receive;
+    messages_[slot].matched = true;
+    key.active.append(messages_, slot);
+    return slot;
+  }
+  template <typename End>
+  void completeInOrder(MessageKey name, End& end) {
+    for (;;) {
+      Key* key = keys_.find(name);
+      if (key == nullptr || key->active.empty() || !messages_[key->active.head].complete) break;
+      const SlotIndex done = key->active.takeFirst(messages_);
+      Message message = std::move(messages_[done]);
+      messages_[done].body = Body{};
+      messages_.give(done);
+      eraseIfEmpty(key);
+      end(message);
+    }
+  }
+  SlotIndex takeReceive(const ReceiveRequest& request) {
+    const SlotIndex slot = receives_.take();
+    receives_[slot] = {request, kNoSlot};
+    return slot;
+  }
+  void dropFirstReceive(Key& key) { receives_.give(key.receives.takeFirst(receives_)); }
+  void forget(SlotIndex slot) {
+    messages_[slot] = Message{};
+    messages_.give(slot);
+  }
+  void eraseIfEmpty(Key* key) {
+    if (key->empty()) keys_.eraseFound(key);
+  }
+
+  SlotPool<Message> messages_;
+  SlotPool<Receive> receives_;
+  FlatMap<MessageKey, Key, MessageKeyHash> keys_;
+};
+
+}  // namespace gloo_bypass

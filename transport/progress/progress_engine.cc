@@ -1,0 +1,424 @@
+#include "transport/progress/progress_engine.h"
+
+#include <pthread.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <list>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "transport/base/check.h"
+#include "transport/progress/driver_watch.h"
+#include "transport/progress/prompt_wakeup.h"
+
+namespace gloo_bypass {
+namespace {
+
+// A poll round that takes this long may have been interrupted by somebody who computes on this core. Spinning then
+// costs that thread its time and us our claim to be scheduled promptly when woken: sleep at once instead, for a while.
+// (Yielding is no way out: Linux 6.18 makes a yielding thread forfeit a whole slice.)
+constexpr auto kPreempted = std::chrono::microseconds(300);
+constexpr auto kBusyCoreMemory = std::chrono::milliseconds(5);
+// A poll round takes microseconds: worth this many tries before sleeping on the mutex.
+constexpr int kLockTries = 200;
+// A driver that was asked for access looks this often whether the other thread has it, then sleeps until it has.
+constexpr int kHandOverTries = 100;
+constexpr auto kLongestHandOver = std::chrono::milliseconds(1);
+// A busily polling driver never blocks; waiters beside it whose deadline passes need the mutex now and then.
+constexpr auto kLongestHold = std::chrono::milliseconds(1);
+constexpr auto kBreath = std::chrono::microseconds(50);
+// Bounds every block(), should a wake-up ever be lost.
+constexpr auto kLongestBlock = std::chrono::seconds(1);
+
+inline void cpuPause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+// Whether another thread took this core since the last call of this thread. A long round alone does not say so: the
+// kernel's packet work (SoftRoCE's above all) and a hypervisor interrupt too, and give the core back by themselves.
+bool wasPreempted() {
+  thread_local long seen = -1;
+  rusage usage{};
+  if (getrusage(RUSAGE_THREAD, &usage) != 0) return true;
+  return std::exchange(seen, usage.ru_nivcsw) != usage.ru_nivcsw;
+}
+
+}  // namespace
+
+TimePoint monotonicNow() { return TimePoint(std::chrono::steady_clock::now().time_since_epoch()); }
+
+// The states and their transitions are drawn in the header.
+class ProgressEngine::Impl {
+ public:
+  Impl(Pollable& target, const ProgressOptions& options) : target_(target), options_(options), pid_(getpid()) {
+    engineThread_ = std::thread([this] { engineLoop(); });
+    pthread_setname_np(engineThread_.native_handle(), "gloo-bypass");
+    if (options_.engineCpu >= 0) {
+      cpu_set_t cpus;
+      CPU_ZERO(&cpus);
+      CPU_SET(static_cast<unsigned>(options_.engineCpu), &cpus);
+      // A CPU that is not there was refused when the configuration was read; a cpuset may still forbid it.
+      (void)pthread_setaffinity_np(engineThread_.native_handle(), sizeof(cpus), &cpus);
+    }
+  }
+
+  ~Impl() {
+    if (getpid() != pid_) {
+      engineThread_.detach();  // a forked child: the thread exists in the parent only
+      return;
+    }
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      stop_ = true;
+      watch_.stop();
+      target_.wake();
+    }
+    engineThread_.join();
+  }
+
+  void exclusive(const std::function<void()>& f) {
+    std::unique_lock<std::mutex> lock = acquire();
+    f();
+    target_.flush(monotonicNow());
+    settle();
+  }
+
+  bool waitUntil(const std::function<bool()>& pred, TimePoint deadline, bool busyPoll) {
+    std::unique_lock<std::mutex> lock = acquire();
+    if (pred()) return true;
+    Waiter self(pred, deadline, busyPoll);
+    const PromptWakeup::Scope restoreSlice;
+    Outcome outcome;
+    do {
+      outcome = mayDrive(self) ? drive(self, lock) : waitPassively(self, lock);
+    } while (outcome == Outcome::kRoleChanges);
+    return outcome == Outcome::kReached;
+  }
+
+ private:
+  enum class State : std::uint8_t { kOutside, kDriving, kBlocked, kPassive, kPromoted, kSatisfied };
+
+  // A thread that waits, or the engine's.
+  struct Waiter {
+    Waiter(const std::function<bool()>& predicate, TimePoint limit, bool busy)
+        : pred(predicate), deadline(limit), busyPoll(busy) {}
+    const std::function<bool()>& pred;
+    const TimePoint deadline;
+    const bool busyPoll;
+    std::condition_variable condition;
+    State state = State::kOutside;
+  };
+  // kRoleChanges: from driving to waiting passively, or back.
+  enum class Outcome { kReached, kTimedOut, kRoleChanges };
+
+  // A waiter drives; from the engine anybody takes over.
+  bool anotherDrives() const { return driver_ != nullptr && driver_ != &engine_; }
+
+  // A newcomer takes over from a blocked driver, since it will spin for a while; who was overtaken itself leaves a
+  // blocked driver alone, or two waiters would wake each other without end.
+  bool mayDrive(const Waiter& self) const {
+    if (self.state == State::kSatisfied) return false;
+    return !anotherDrives() || (self.state == State::kOutside && driver_->state == State::kBlocked);
+  }
+
+  static constexpr bool allowed(State from, State to) {
+    switch (from) {
+      case State::kOutside:
+        return to == State::kDriving || to == State::kPassive;
+      case State::kDriving:
+        return to == State::kBlocked || to == State::kOutside;
+      case State::kBlocked:
+        return to == State::kDriving || to == State::kPassive || to == State::kOutside;
+      case State::kPassive:
+        return to == State::kPromoted || to == State::kSatisfied || to == State::kDriving || to == State::kOutside;
+      case State::kPromoted:
+        return to == State::kPassive || to == State::kSatisfied || to == State::kDriving || to == State::kOutside;
+      case State::kSatisfied:
+        return to == State::kOutside;
+    }
+    return false;
+  }
+
+  // ---- Transitions: the only functions that change a state. All with exclusive access.
+
+  void become(Waiter& waiter, State next) {
+    GLOO_BYPASS_CHECK(allowed(waiter.state, next));
+    waiter.state = next;
+  }
+
+  // Outside, passive, promoted -> driving. Nobody drives, the engine does, or a waiter that is blocked.
+  void beginDriving(Waiter& self) {
+    GLOO_BYPASS_CHECK(driver_ != &self);
+    if (driver_ != nullptr) overtake(*driver_);
+    driver_ = &self;
+    if (&self != &engine_) watch_.began();
+    std::erase(passive_, &self);
+    become(self, State::kDriving);
+    target_.drivenBy(&self != &engine_);
+  }
+
+  // Blocked -> passive; the engine's thread, which steps aside at any point: -> outside. It learns of it when it has
+  // the mutex again.
+  void overtake(Waiter& driver) {
+    if (driver.state == State::kBlocked) {
+      target_.wake();
+      target_.disarmWakeup();
+    }
+    if (&driver == &engine_) {
+      become(driver, State::kOutside);
+    } else {
+      become(driver, State::kPassive);
+      passive_.push_back(&driver);
+    }
+  }
+
+  // Driving -> outside: the wait is over.
+  void endDriving(Waiter& self) {
+    GLOO_BYPASS_CHECK(driver_ == &self);
+    driver_ = nullptr;
+    become(self, State::kOutside);
+    if (&self != &engine_) watch_.ended(monotonicNow());
+    promoteNext();
+  }
+
+  // Driving -> blocked: what arrives from now on wakes the port.
+  void arm(Waiter& self) {
+    become(self, State::kBlocked);
+    target_.armWakeup();
+  }
+
+  // Blocked -> driving.
+  void disarm(Waiter& self) {
+    become(self, State::kDriving);
+    target_.disarmWakeup();
+  }
+
+  // Outside -> passive; promoted -> passive: another began to drive since. Satisfied and passive stay.
+  void becomePassive(Waiter& self) {
+    if (self.state == State::kOutside) passive_.push_back(&self);
+    if (self.state == State::kOutside || self.state == State::kPromoted) become(self, State::kPassive);
+  }
+
+  // Passive -> promoted or satisfied; promoted -> satisfied.
+  void tell(Waiter& waiter, State what) {
+    const bool toldBefore = waiter.state != State::kPassive;
+    become(waiter, what);
+    if (insidePort_ == &waiter) {  // overtaken, and not out of block() yet
+      target_.wake();
+      return;
+    }
+    // It needs the mutex to go on: a driver that polls busily must give it up, as to any other contender.
+    if (!toldBefore) contenders_.fetch_add(1, std::memory_order_relaxed);
+    waiter.condition.notify_one();
+  }
+
+  // Passive, promoted, satisfied -> outside: the wait is over.
+  void endWaiting(Waiter& self) {
+    std::erase(passive_, &self);
+    become(self, State::kOutside);
+    promoteNext();
+  }
+
+  // Nobody drives: asks the longest waiting one, unless one has been asked that has not run yet.
+  void promoteNext() {
+    if (driver_ != nullptr) return;
+    Waiter* next = nullptr;
+    for (Waiter* waiter : passive_) {
+      if (waiter->state == State::kPromoted) return;
+      if (next == nullptr && waiter->state == State::kPassive) next = waiter;
+    }
+    if (next != nullptr) tell(*next, State::kPromoted);
+  }
+
+  // ---- Access
+
+  std::unique_lock<std::mutex> acquire() {
+    std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+    if (lock.owns_lock()) return lock;
+    contenders_.fetch_add(1, std::memory_order_relaxed);
+    for (int i = 0; i < kLockTries && !lock.owns_lock(); ++i) {
+      cpuPause();
+      (void)lock.try_lock();
+    }
+    if (!lock.owns_lock()) lock.lock();
+    noLongerContending();
+    return lock;
+  }
+
+  void noLongerContending() {
+    contenders_.fetch_sub(1, std::memory_order_relaxed);
+    letIn_.notify_all();
+  }
+
+  // Lets a thread that asked for exclusive access have it: an unlock followed by a lock would win the race for ever.
+  void handOver(std::unique_lock<std::mutex>& lock) {
+    lock.unlock();
+    for (int i = 0; i < kHandOverTries && contenders_.load(std::memory_order_relaxed) > 0; ++i) cpuPause();
+    lock.lock();
+    if (contenders_.load(std::memory_order_relaxed) > 0) letIn_.wait_for(lock, kLongestHandOver);
+  }
+
+  // Tells other waiters what has become true.
+  void settle() {
+    for (Waiter* waiter : passive_) {
+      if (waiter->state != State::kSatisfied && waiter->pred()) tell(*waiter, State::kSatisfied);
+    }
+    if (driver_ != nullptr && driver_->state == State::kBlocked &&
+        (driver_->pred() || target_.nextDeadline() < blockedUntil_)) {
+      target_.wake();
+    }
+  }
+
+  // ---- Roles
+
+  Outcome waitPassively(Waiter& self, std::unique_lock<std::mutex>& lock) {
+    const auto limit = steadyTime(self.deadline);
+    bool timedOut = false;
+    while (self.state != State::kSatisfied && !timedOut && !(self.state == State::kPromoted && !anotherDrives())) {
+      becomePassive(self);
+      PromptWakeup::request();
+      timedOut = self.condition.wait_until(lock, limit) == std::cv_status::timeout;
+      if (self.state != State::kPassive) noLongerContending();
+    }
+    const bool promoted = self.state == State::kPromoted && !anotherDrives();
+    const bool reached = self.state == State::kSatisfied || self.pred();
+    if (promoted && !reached) return Outcome::kRoleChanges;
+    endWaiting(self);
+    return reached ? Outcome::kReached : Outcome::kTimedOut;
+  }
+
+  // kRoleChanges: it was overtaken.
+  Outcome drive(Waiter& self, std::unique_lock<std::mutex>& lock) {
+    beginDriving(self);
+    const Outcome outcome = pollUntilOver(self, lock);
+    if (outcome != Outcome::kRoleChanges) endDriving(self);
+    return outcome;
+  }
+
+  Outcome pollUntilOver(Waiter& self, std::unique_lock<std::mutex>& lock) {
+    TimePoint now = monotonicNow();
+    TimePoint idleSince = now;
+    TimePoint lastBreath = now;
+    for (;;) {
+      const TimePoint before = std::exchange(now, monotonicNow());
+      if (now - before > Duration(kPreempted) && wasPreempted()) coreBusyUntil_ = now + Duration(kBusyCoreMemory);
+      if (target_.poll(now)) {
+        idleSince = now;
+        settle();
+      }
+      if (self.pred()) return Outcome::kReached;
+      if (now >= self.deadline) return Outcome::kTimedOut;
+      if (contenders_.load(std::memory_order_relaxed) > 0) {
+        handOver(lock);
+        if (driver_ != &self) return Outcome::kRoleChanges;
+        now = monotonicNow();
+        continue;
+      }
+      if (self.busyPoll && !passive_.empty() && now - lastBreath > Duration(kLongestHold)) {
+        letIn_.wait_for(lock, kBreath);
+        if (driver_ != &self) return Outcome::kRoleChanges;
+        lastBreath = now = monotonicNow();
+        continue;
+      }
+      if (self.busyPoll || now - idleSince < options_.spin) {
+        if (self.busyPoll || now >= coreBusyUntil_) {
+          cpuPause();
+          continue;
+        }
+      }
+      if (!blockOnce(self, lock)) return Outcome::kRoleChanges;
+      // Woken for nothing: block again without spinning.
+      now = monotonicNow();
+      idleSince = now - options_.spin;
+    }
+  }
+
+  // False: another waiter took over meanwhile.
+  bool blockOnce(Waiter& self, std::unique_lock<std::mutex>& lock) {
+    // One thread at a time inside block(): arming again for ourselves would undo the wake-up of a driver that was taken
+    // over from and has not left yet, and either could take what was meant for the other.
+    if (insidePort_ != nullptr) {
+      letIn_.wait_for(lock, kLongestHandOver);
+      return driver_ == &self;
+    }
+    arm(self);
+    const TimePoint now = monotonicNow();
+    if (target_.poll(now)) {
+      disarm(self);
+      settle();
+      return true;
+    }
+    blockedUntil_ = std::min({self.deadline, target_.nextDeadline(), now + Duration(kLongestBlock)});
+    if (blockedUntil_ > now) {
+      insidePort_ = &self;
+      const Duration timeout = blockedUntil_ - now;
+      lock.unlock();
+      PromptWakeup::request();
+      target_.block(timeout);
+      if (!lock.try_lock()) {
+        contenders_.fetch_add(1, std::memory_order_relaxed);
+        lock.lock();
+        noLongerContending();
+      }
+      insidePort_ = nullptr;
+      letIn_.notify_all();
+    }
+    if (driver_ != &self) return false;
+    disarm(self);
+    return true;
+  }
+
+  static std::chrono::steady_clock::time_point steadyTime(TimePoint t) {
+    // Far-off deadlines overflow in the system calls below condition_variable: a day is for ever here.
+    const TimePoint latest = monotonicNow() + std::chrono::hours(24);
+    return std::chrono::steady_clock::time_point(std::min(t, latest).time_since_epoch());
+  }
+
+  void engineLoop() {
+    for (;;) {
+      watch_.awaitStandstill();
+      std::unique_lock<std::mutex> lock = acquire();
+      if (stop_) return;
+      if (!watch_.standsStill(monotonicNow())) continue;  // somebody came in between
+      (void)drive(engine_, lock);
+    }
+  }
+
+  Pollable& target_;
+  const ProgressOptions options_;
+  const pid_t pid_;
+  std::mutex mutex_;  // exclusive access; guards all below
+  std::atomic<int> contenders_{0};
+  // A driver waits here for another thread: one that asked for access, or that must leave block().
+  std::condition_variable letIn_;
+  Waiter* driver_ = nullptr;      // driving or blocked; nobody else is
+  std::list<Waiter*> passive_;    // passive, promoted or satisfied; the longest waiting first
+  Waiter* insidePort_ = nullptr;  // inside target_.block(); passive by now if it was overtaken there
+  TimePoint blockedUntil_{};
+  TimePoint coreBusyUntil_{};
+  bool stop_ = false;
+  const std::function<bool()> stopPredicate_ = [this] { return stop_; };
+  Waiter engine_{stopPredicate_, kNever, false};
+  DriverWatch watch_;
+  std::thread engineThread_;  // last: starts when all else is there
+};
+
+ProgressEngine::ProgressEngine(Pollable& target, const ProgressOptions& options)
+    : impl_(std::make_unique<Impl>(target, options)) {}
+ProgressEngine::~ProgressEngine() = default;
+
+void ProgressEngine::exclusive(const std::function<void()>& f) { impl_->exclusive(f); }
+
+bool ProgressEngine::waitUntil(const std::function<bool()>& pred, TimePoint deadline, bool busyPoll) {
+  return impl_->waitUntil(pred, deadline, busyPoll);
+}
+
+}  // namespace gloo_bypass

@@ -1,0 +1,87 @@
+// Who drives progress. Whoever waits polls inline; an engine thread covers the time when nobody waits, spins
+// briefly, then blocks. A rank that stands still costs no core.
+//
+// The states of a thread in waitUntil(), and of the engine's:
+//
+//      +--------------------------1--------------------------+
+//      |                                                     v
+//   OUTSIDE ---2---> PASSIVE ---6---> PROMOTED ---8---> DRIVING ---3---> BLOCKED
+//                    |  ^  ^ | <--7-- |                   ^  ^ <---3---    |
+//                    9  |  | +--------|---------5---------+                |
+//                    |  |  +----------|-----------------4------------------+
+//                    v                9
+//                SATISFIED <----------+
+//
+//   1  nobody drives, or the engine's thread does, or the driver is blocked (a newcomer will spin for a while)
+//   2  a waiter drives: asleep until told, or until its deadline
+//   3  polling had no result for the spin time: asleep in the port, until something arrives or somebody wakes it
+//   4  overtaken by a newcomer; on its way out of the port until it has the mutex
+//   5  out of the port, it finds that no waiter drives
+//   6  the driver has left; one at a time, the longest waiting first
+//   7  another began to drive before it ran
+//   8  as it was asked to
+//   9  whoever drives, or had exclusive access, saw its predicate true
+//   From each but blocked to outside when the wait is over: predicate true, or deadline. The engine's thread is never
+//   passive: when overtaken, driving or blocked, it is outside, and its watch (driver_watch.h) says when nobody waits
+//   any more.
+//
+// Exclusive access is a mutex: at most one thread is inside poll(), an observer call or exclusive().
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "transport/base/time.h"
+
+namespace gloo_bypass {
+
+// Reads the monotonic clock; the only place of transport/ that does.
+TimePoint monotonicNow();
+
+// What an engine drives. Methods run with exclusive access, except block() and wake().
+class Pollable {
+ public:
+  virtual ~Pollable() = default;
+  // One round: receive, timers, transmit, observer calls. True if anything happened.
+  virtual bool poll(TimePoint now) noexcept = 0;
+  // Sends what operations posted under exclusive access have made ready. Called when exclusive() ends.
+  virtual void flush(TimePoint now) noexcept = 0;
+  // Who polls from now on: a thread that waits for an operation and has nothing better to do, or the engine's, beside a
+  // program that may be about to post more.
+  virtual void drivenBy(bool /*waiter*/) noexcept {}
+  // When poll() must be called at the latest although nothing arrives; kNever for no timer.
+  virtual TimePoint nextDeadline() const noexcept = 0;
+  virtual void armWakeup() noexcept = 0;
+  virtual void disarmWakeup() noexcept = 0;
+  virtual void block(Duration timeout) noexcept = 0;
+  virtual void wake() noexcept = 0;
+};
+
+struct ProgressOptions {
+  Duration spin = std::chrono::microseconds(200);  // polling without result before blocking
+  int engineCpu = -1;                              // pin the engine thread; -1: not pinned
+};
+
+class ProgressEngine {
+ public:
+  // `target` must outlive the engine. Starts the engine thread.
+  ProgressEngine(Pollable& target, const ProgressOptions& options);
+  ~ProgressEngine();
+  ProgressEngine(const ProgressEngine&) = delete;
+  ProgressEngine& operator=(const ProgressEngine&) = delete;
+
+  // Runs `f` with exclusive access, then flushes. Any thread; not from inside an observer call or
+  // another exclusive(). If `f` throws, access is released and the exception passes on.
+  void exclusive(const std::function<void()>& f);
+
+  // Drives or waits until `pred` is true or `deadline` passes; `pred` runs with exclusive access, and so does what the
+  // caller puts into it. Returns whether pred became true. Any thread.
+  // `busyPoll`: never blocks while waiting (Gloo's setSync(true, true)).
+  bool waitUntil(const std::function<bool()>& pred, TimePoint deadline, bool busyPoll = false);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gloo_bypass

@@ -1,0 +1,20 @@
+// Which address of this machine a UDP port is bound to, and what the way from there carries. Sends nothing.
+#pragma once
+
+#include <string>
+
+#include "transport/base/status.h"
+#include "transport/udp/endpoint.h"
+
+namespace gloo_bypass::udp {
+
+// The port is 0. In this order: `interface`, the name of one or an address of this machine; the address from which the
+// kernel's route leads to `peerHost`; the loopback where both are empty. A named interface gives its IPv4 address, else
+// an IPv6 one that is not link-local. The error is one line: no such interface (with those there are), it is down or
+// has no address; no such host, no route.
+Result<Endpoint> chooseLocalAddress(const std::string& interface, const std::string& peerHost);
+
+// The interface's MTU, or less where the kernel has learned so. kUnavailable: there is no way from `local` to `peer`.
+Result<std::size_t> routeMtu(const Endpoint& local, const Endpoint& peer);
+
+}  // namespace gloo_bypass::udp

@@ -1,0 +1,199 @@
+#include "transport/udp/udp_socket.h"
+
+#include <fmt/format.h>
+#include <linux/errqueue.h>
+#include <netinet/icmp6.h>
+#include <netinet/ip_icmp.h>
+#include <netinet/udp.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+
+namespace gloo_bypass::udp {
+namespace {
+
+// What a window of a fast path holds; the kernel gives less where its limit is lower and we may not pass it.
+constexpr int kSocketBufferBytes = 4 << 20;
+// An error message that waits on the socket ends a call that has nothing to do with it, once.
+constexpr int kTries = 3;
+
+bool setOption(int fd, int level, int name, int value) {
+  return ::setsockopt(fd, level, name, &value, sizeof(value)) == 0;
+}
+
+void enlarge(int fd, int forced, int plain) {
+  if (!setOption(fd, SOL_SOCKET, forced, kSocketBufferBytes))
+    (void)setOption(fd, SOL_SOCKET, plain, kSocketBufferBytes);
+}
+
+void sayNoOffload() {
+  static std::atomic<bool> said{false};
+  if (said.exchange(true)) return;
+  std::fprintf(
+      stderr,
+      "gloo-bypass: UDP: the kernel or the device has no segmentation offload (%s): each datagram is sent by itself\n",
+      std::strerror(errno));
+}
+
+template <typename Value>
+Value valueOf(const cmsghdr& control) {
+  Value value;
+  std::memcpy(&value, CMSG_DATA(&control), sizeof(value));
+  return value;
+}
+
+}  // namespace
+
+template <std::size_t count>
+msghdr& UdpSocket::Messages<count>::set(std::size_t i, Endpoint& peer, std::span<std::byte> data) {
+  bytes[i] = {data.data(), data.size()};
+  msghdr& header = headers[i].msg_hdr;
+  header = {};
+  header.msg_name = &peer;
+  header.msg_namelen = sizeof(peer);
+  header.msg_iov = &bytes[i];
+  header.msg_iovlen = 1;
+  header.msg_control = control[i].data();
+  header.msg_controllen = control[i].size();
+  return header;
+}
+
+Result<std::unique_ptr<UdpSocket>> UdpSocket::open(const Endpoint& local, Offload offload) {
+  const auto fails = [&](const char* what) {
+    return Error{ErrorScope::kDevice, ErrorCode::kConfiguration,
+                 fmt::format("UDP port {} of {}: {}: {}", local.port(), ipText(local), std::strerror(errno), what)};
+  };
+  FileDescriptor fd(::socket(local.any.sa_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd) return fails("there is no socket");
+  enlarge(fd.get(), SO_RCVBUFFORCE, SO_RCVBUF);
+  enlarge(fd.get(), SO_SNDBUFFORCE, SO_SNDBUF);
+  (void)setOption(fd.get(), SOL_SOCKET, SO_RXQ_OVFL, 1);
+  const bool set = local.isV6() ? setOption(fd.get(), IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_PROBE) &&
+                                      setOption(fd.get(), IPPROTO_IPV6, IPV6_RECVERR, 1)
+                                : setOption(fd.get(), IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE) &&
+                                      setOption(fd.get(), IPPROTO_IP, IP_RECVERR, 1);
+  if (!set) return fails("the kernel cannot be kept from fragmenting");
+  Endpoint bound = local;
+  socklen_t length = sizeof(bound);
+  if (::bind(fd.get(), &bound.any, length) != 0 || ::getsockname(fd.get(), &bound.any, &length) != 0) {
+    return fails(errno == EADDRNOTAVAIL ? "set GLOO_BYPASS_INTERFACE to an interface or an address of this machine"
+                                        : "set GLOO_BYPASS_UDP_PORT to a free one, or 0");
+  }
+  return std::unique_ptr<UdpSocket>(new UdpSocket(std::move(fd), bound, offload));
+}
+
+UdpSocket::UdpSocket(FileDescriptor fd, const Endpoint& local, Offload offload)
+    : fd_(std::move(fd)),
+      local_(local),
+      offloads_(offload == Offload::kWhereThereIs),
+      receivedBytes_(std::make_unique_for_overwrite<std::byte[]>(kReceived * kReceivedBytes)) {
+  // Segments of 0: none unless a message asks for them.
+  if (!offloads_ ||
+      (setOption(fd_.get(), IPPROTO_UDP, UDP_SEGMENT, 0) && setOption(fd_.get(), IPPROTO_UDP, UDP_GRO, 1)))
+    return;
+  offloads_ = false;
+  sayNoOffload();
+}
+
+// Sending ---------------------------------------------------------------------------------------
+
+std::size_t UdpSocket::prepare(const SendBatch& batch) {
+  std::size_t count = 0;
+  for (const SendBatch::Run& run : batch.runs()) {
+    const std::size_t step = offloads_ ? run.bytes : run.segmentBytes;
+    for (std::size_t at = 0; at < run.bytes; at += step) {
+      if (count == SendBatch::kMaxRuns) return count;
+      const std::size_t bytes = std::min(step, run.bytes - at);
+      msghdr& header = outgoing_.set(count, run.to->peer, {run.begin + at, bytes});
+      outgoingSegments_[count++] = {run.to, (bytes + run.segmentBytes - 1) / run.segmentBytes};
+      const auto segmentBytes = static_cast<std::uint16_t>(run.segmentBytes);
+      header.msg_controllen = bytes > run.segmentBytes ? CMSG_SPACE(sizeof(segmentBytes)) : 0;
+      if (header.msg_controllen == 0) continue;
+      cmsghdr* const control = CMSG_FIRSTHDR(&header);
+      *control = {.cmsg_len = CMSG_LEN(sizeof(segmentBytes)), .cmsg_level = IPPROTO_UDP, .cmsg_type = UDP_SEGMENT};
+      std::memcpy(CMSG_DATA(control), &segmentBytes, sizeof(segmentBytes));
+    }
+  }
+  return count;
+}
+
+UdpSocket::SendFailure UdpSocket::send(SendBatch& batch) {
+  for (int tries = 0; !batch.empty();) {
+    const std::size_t count = prepare(batch);
+    const int sent =
+        ::sendmmsg(fd_.get(), outgoing_.headers.data(), static_cast<unsigned>(count), MSG_DONTWAIT | MSG_NOSIGNAL);
+    for (int i = 0; i < sent; ++i) {
+      const auto& [to, segments] = outgoingSegments_[static_cast<std::size_t>(i)];
+      to->failing = false;
+      batch.remove(segments);
+      tries = 0;
+    }
+    if (sent > 0 || errno == EINTR) continue;
+    if (errno == EAGAIN || errno == ENOBUFS) return {errno, 0};
+    metError_ = true;
+    const std::size_t segments = outgoingSegments_[0].second;
+    if (segments > 1 && (errno == EIO || errno == EOPNOTSUPP)) {
+      offloads_ = false;
+      sayNoOffload();
+    } else if (++tries == kTries) {
+      // Kernels before 6.14 say EINVAL of segments that are larger than the interface's MTU.
+      return {segments > 1 && errno == EINVAL ? EMSGSIZE : errno, segments};
+    }
+  }
+  return {};
+}
+
+// Receiving -------------------------------------------------------------------------------------
+
+std::span<const UdpSocket::Received> UdpSocket::receive() {
+  for (std::size_t i = 0; i < kReceived; ++i) {
+    incoming_.set(i, received_[i].from, {receivedBytes_.get() + i * kReceivedBytes, kReceivedBytes});
+  }
+  int count = -1;
+  for (int tries = 0; count < 0 && tries < kTries; ++tries) {
+    count = ::recvmmsg(fd_.get(), incoming_.headers.data(), kReceived, MSG_DONTWAIT, nullptr);
+    if (count < 0 && errno == EAGAIN) break;
+    metError_ = metError_ || count < 0;
+  }
+  const auto received = std::span(received_).first(static_cast<std::size_t>(std::max(count, 0)));
+  for (std::size_t i = 0; i < received.size(); ++i) {
+    mmsghdr& message = incoming_.headers[i];
+    received[i].bytes = {receivedBytes_.get() + i * kReceivedBytes, message.msg_len};
+    received[i].segmentBytes = message.msg_len;
+    for (cmsghdr* c = CMSG_FIRSTHDR(&message.msg_hdr); c != nullptr; c = CMSG_NXTHDR(&message.msg_hdr, c)) {
+      if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_GRO) {
+        received[i].segmentBytes = static_cast<std::size_t>(std::max(valueOf<int>(*c), 1));
+      } else if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SO_RXQ_OVFL) {
+        // The total, in 32 bits.
+        dropped_ += valueOf<std::uint32_t>(*c) - static_cast<std::uint32_t>(dropped_);
+      }
+    }
+  }
+  return received;
+}
+
+std::optional<UdpSocket::NetworkError> UdpSocket::nextError() {
+  NetworkError told;
+  Messages<1> message;
+  msghdr& header = message.set(0, told.peer, quoted_);
+  for (ssize_t length = 0; (length = ::recvmsg(fd_.get(), &header, MSG_ERRQUEUE | MSG_DONTWAIT)) >= 0;
+       message.set(0, told.peer, quoted_)) {
+    for (cmsghdr* c = CMSG_FIRSTHDR(&header); c != nullptr; c = CMSG_NXTHDR(&header, c)) {
+      const bool v6 = c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_RECVERR;
+      if (!v6 && !(c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_RECVERR)) continue;
+      const auto error = valueOf<sock_extended_err>(*c);
+      // Other origins are our own kernel, which has told send() already.
+      if (error.ee_origin != (v6 ? SO_EE_ORIGIN_ICMP6 : SO_EE_ORIGIN_ICMP)) continue;
+      told.portUnreachable = v6 ? error.ee_type == ICMP6_DST_UNREACH && error.ee_code == ICMP6_DST_UNREACH_NOPORT
+                                : error.ee_type == ICMP_DEST_UNREACH && error.ee_code == ICMP_PORT_UNREACH;
+      told.mtu = error.ee_errno == EMSGSIZE ? error.ee_info : 0;
+      told.quoted = std::span(quoted_).first(static_cast<std::size_t>(length));
+      return told;
+    }
+  }
+  return {};
+}
+
+}  // namespace gloo_bypass::udp

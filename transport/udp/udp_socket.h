@@ -1,0 +1,95 @@
+// One bound, non-blocking UDP socket that moves many datagrams a call: runs of equal datagrams leave as one segmented
+// send (UDP_SEGMENT), several of them by one sendmmsg, and what the kernel has coalesced (UDP_GRO) comes in by
+// recvmmsg. Without offload by kernel or device each datagram is a message; this is said once on stderr.
+//
+// Nothing is ever fragmented: a datagram larger than the interface's MTU fails with EMSGSIZE. The kernel's own idea of
+// the path's MTU, which anybody's ICMP can lower, is not asked (IP_PMTUDISC_PROBE).
+//
+// Thread: one owner; fd() for poll() by any.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "transport/base/file_descriptor.h"
+#include "transport/base/status.h"
+#include "transport/udp/endpoint.h"
+#include "transport/udp/send_batch.h"
+
+namespace gloo_bypass::udp {
+
+enum class Offload : std::uint8_t { kWhereThereIs, kNone };
+
+class UdpSocket {
+ public:
+  // `local`'s port 0: any free one. The error is one line: the address is not this machine's, the port is taken, no
+  // descriptor.
+  static Result<std::unique_ptr<UdpSocket>> open(const Endpoint& local, Offload offload = Offload::kWhereThereIs);
+
+  const Endpoint& local() const { return local_; }
+  int fd() const { return fd_.get(); }
+  bool offloads() const { return offloads_; }
+
+  struct SendFailure {
+    int error = 0;  // 0: all is sent; EAGAIN, ENOBUFS: no room in socket, interface; else of the oldest run...
+    std::size_t segments = 0;  // ...of which so many were tried together
+  };
+  // Removes from `batch` what the kernel took; whom it is for is no longer failing.
+  SendFailure send(SendBatch& batch);
+
+  // What one or several datagrams of one peer arrived in: all of segmentBytes but the last, which may be shorter.
+  struct Received {
+    Endpoint from;
+    std::span<const std::byte> bytes;
+    std::size_t segmentBytes = 0;
+  };
+  // What has arrived, of one call; valid until the next. Empty: nothing, or an error that nextError() tells.
+  std::span<const Received> receive();
+  // Datagrams that the kernel dropped for want of room.
+  std::uint64_t dropped() const { return dropped_; }
+
+  // An error message of the network (ICMP) about a datagram of ours.
+  struct NetworkError {
+    Endpoint peer;  // to which it was sent
+    bool portUnreachable = false;
+    std::size_t mtu = 0;  // 0, or what the path carries as the message says
+    std::span<const std::byte>
+        quoted;  // the datagram's beginning as the message quotes it, which anybody can have made up
+  };
+  // The next one, valid until the next call.
+  std::optional<NetworkError> nextError();
+  // Whether send() or receive() met with one since the last call.
+  bool metError() { return std::exchange(metError_, false); }
+
+ private:
+  template <std::size_t count>
+  struct Messages {
+    msghdr& set(std::size_t i, Endpoint& peer, std::span<std::byte> data);
+    std::array<mmsghdr, count> headers{};
+    std::array<iovec, count> bytes{};
+    alignas(cmsghdr) std::array<std::array<std::byte, 256>, count> control;
+  };
+  static constexpr std::size_t kReceived = 8, kReceivedBytes = 65'536;
+
+  UdpSocket(FileDescriptor fd, const Endpoint& local, Offload offload);
+  std::size_t prepare(const SendBatch& batch);
+
+  const FileDescriptor fd_;
+  const Endpoint local_;
+  bool offloads_;
+  bool metError_ = false;
+  std::uint64_t dropped_ = 0;
+  Messages<SendBatch::kMaxRuns> outgoing_;
+  std::array<std::pair<SendBatch::Destination*, std::size_t>, SendBatch::kMaxRuns> outgoingSegments_{};
+  Messages<kReceived> incoming_;
+  std::array<Received, kReceived> received_{};
+  std::unique_ptr<std::byte[]> receivedBytes_;
+  std::array<std::byte, 512> quoted_;
+};
+
+}  // namespace gloo_bypass::udp
