@@ -5,7 +5,7 @@
 
 Prints the command of each agent first: on two machines, give each its own one, with the first machine's address as
 --master_addr (or its own as --local_addr, and a file that both can write as --rdzv_endpoint), and GLOO_SOCKET_IFNAME
-naming the interface between them. DPDK between machines needs GLOO_BYPASS_LINK=netdev or pci there.
+naming the interface between them. Over DPDK the ranks of a machine share memory, and machines are joined by UDP.
 """
 import argparse
 import importlib.metadata

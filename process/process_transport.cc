@@ -137,7 +137,16 @@ Result<std::shared_ptr<Transport>> ProcessTransport::acquire(const BackEnd& back
     return Error{ErrorScope::kDevice, ErrorCode::kUnavailable, "the process is exiting: no new device can be made"};
   }
   if (slot.transport) {
-    const auto different = differences(slot.config, config);
+    TransportConfig wanted = config;
+    // GLOO_SOCKET_IFNAME=a,b: Gloo asks for a device of each. Striping is not there yet; one carries all.
+    if (backEnd.interfaceRule != nullptr && backEnd.interfaceRule(config) == InterfaceRule::kNamed) {
+      if (wanted.interface != slot.config.interface && !std::exchange(slot.saidOneInterface, true)) {
+        std::fprintf(stderr, "gloo-bypass: %s: several interfaces are named, and '%s' carries all; '%s' is not used\n",
+                     backEnd.name.c_str(), slot.config.interface.c_str(), wanted.interface.c_str());
+      }
+      wanted.interface = slot.config.interface;
+    }
+    const auto different = differences(slot.config, wanted);
     if (different.empty()) return slot.transport;
     return otherConfiguration(different);
   }

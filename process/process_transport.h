@@ -76,6 +76,7 @@ class ProcessTransport {
     std::shared_ptr<Transport> transport;  // null: none yet, or shut down
     TransportConfig config;                // of transport
     bool begun = false;                    // the factory has been called in this process
+    bool saidOneInterface = false;         // that other interfaces than config's are not used
     pid_t inheritedFrom = 0;               // the ancestor whose transport this process may not use; 0: none
   };
 

@@ -55,11 +55,25 @@ Error unknownVariable(std::string_view name) {
 // What must hold between settings; each error names both.
 Status validateTogether(const TransportConfig& config) {
   const SessionConfig& session = config.session;
-  if (config.link == LinkMode::kPci && config.pciAddress.empty()) {
-    return wrong("GLOO_BYPASS_PCI_ADDRESS is not set: GLOO_BYPASS_LINK='pci' needs it");
+  const char* const askedForPci = config.link == LinkMode::kPci     ? "GLOO_BYPASS_LINK='pci'"
+                                  : config.network == Network::kPci ? "GLOO_BYPASS_NETWORK='pci'"
+                                                                    : "GLOO_BYPASS_PCI_ADDRESS";
+  if (usesPci(config) && config.pciAddress.empty()) {
+    return wrong(fmt::format("GLOO_BYPASS_PCI_ADDRESS is not set: {} needs it", askedForPci));
   }
-  if (config.link == LinkMode::kPci && config.ipv4.empty()) {
-    return wrong("GLOO_BYPASS_IPV4 is not set: GLOO_BYPASS_LINK='pci' needs it, like 10.0.0.2/24");
+  if (usesPci(config) && config.ipv4.empty()) {
+    return wrong(fmt::format("GLOO_BYPASS_IPV4 is not set: {} needs it, like 10.0.0.2/24", askedForPci));
+  }
+  if (config.link != LinkMode::kAuto && config.network != Network::kAuto) {
+    return wrong(
+        "GLOO_BYPASS_NETWORK says what link mode auto uses between hosts: leave GLOO_BYPASS_LINK at 'auto', or "
+        "GLOO_BYPASS_NETWORK away");
+  }
+  if (config.link == LinkMode::kAuto && chosenNetwork(config) != Network::kUdp && !config.capture.empty()) {
+    return wrong(
+        "GLOO_BYPASS_CAPTURE is the capture of one port, and GLOO_BYPASS_LINK='auto' has two of DPDK's here: set "
+        "GLOO_BYPASS_LINK to the one whose frames you want, or leave GLOO_BYPASS_NETWORK and "
+        "GLOO_BYPASS_PCI_ADDRESS away");
   }
   if (config.mtu != 0 && config.mtu < kMinMtu) {
     return wrong(

@@ -249,10 +249,22 @@ bool isMetricsTarget(std::string_view text) {
 std::vector<Setting> linkSettings() {
   return {
       choiceSetting<LinkMode>(
-          "GLOO_BYPASS_LINK", {{"memif", LinkMode::kMemif}, {"netdev", LinkMode::kNetdev}, {"pci", LinkMode::kPci}},
-          "How packets travel: shared memory of one machine or pod, a Linux network interface, or a NIC with a DPDK "
-          "driver",
+          "GLOO_BYPASS_LINK",
+          {{"auto", LinkMode::kAuto},
+           {"memif", LinkMode::kMemif},
+           {"netdev", LinkMode::kNetdev},
+           {"pci", LinkMode::kPci}},
+          "How DPDK's packets travel: memif, shared memory of one machine or pod; netdev, a Linux network interface; "
+          "pci, a "
+          "NIC with a DPDK driver; auto, memif between ranks that can, GLOO_BYPASS_NETWORK between all others",
           [](TransportConfig & c) -> auto& { return c.link; }),
+      choiceSetting<Network>(
+          "GLOO_BYPASS_NETWORK",
+          {{"auto", Network::kAuto}, {"udp", Network::kUdp}, {"netdev", Network::kNetdev}, {"pci", Network::kPci}},
+          "What link mode auto uses between hosts: UDP sockets of the kernel, or netdev or pci as GLOO_BYPASS_LINK has "
+          "them; "
+          "auto: pci where GLOO_BYPASS_PCI_ADDRESS is set, else udp",
+          [](TransportConfig & c) -> auto& { return c.network; }),
       textSetting(
           "GLOO_BYPASS_MEMIF_DIRECTORY",
           fmt::format("an absolute path, at most {} bytes", dpdk::kMaxMemifDirectoryBytes), isDirectory,
@@ -270,7 +282,9 @@ std::vector<Setting> linkSettings() {
       textSetting(
           "GLOO_BYPASS_INTERFACE", fmt::format("an interface's name, at most {} characters", kMaxInterfaceName),
           isInterfaceName,
-          "netdev, RDMA, UDP: the interface; empty: GLOO_SOCKET_IFNAME, else the one with the host name's address (UDP: of the route to MASTER_ADDR)",
+          "auto, netdev, RDMA, UDP: the interface; empty: GLOO_SOCKET_IFNAME, else the one with the host name's "
+          "address (auto, UDP: of the "
+          "route to MASTER_ADDR)",
           [](TransportConfig & c) -> auto& { return c.interface; }),
       textSetting(
           "GLOO_BYPASS_PCI_ADDRESS",

@@ -40,8 +40,8 @@ struct DeviceOptions {
   GLOO_BYPASS_EXPORT static DeviceOptions fromEnvironment();
 
   // Where to communicate, as in gloo::transport::tcp::attr. At most one need be given; with neither it is the address of this machine's
-  // host name. DPDK's memory links and PCI devices need none; UDP ignores a
-  // host name, and takes the address of the route to MASTER_ADDR where no interface is named.
+  // host name. UDP, and DPDK in its default link mode, ignore a host name: where no interface is named they take the address of the route
+  // to MASTER_ADDR, or without that the loopback's. DPDK's links memif and pci need neither.
   std::string interface;  // "eth0"
   std::string hostname;   // a name or IPv4 address of this machine
 

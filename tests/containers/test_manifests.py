@@ -179,14 +179,14 @@ def slurm(tmp_path):
     return run
 
 
-def test_Slurm_TwoTasks_AreTwoRanks(slurm):
-    status, out, err = slurm("--steps", "3", TRANSPORT="DPDK-netdev")
+@pytest.mark.parametrize("transport, told", [("DPDK", "DPDK "), ("DPDK-netdev", "DPDK netdev"), ("RDMA", "RDMA ")])
+def test_Slurm_TwoTasks_AreTwoRanks(slurm, transport, told):
+    status, out, err = slurm("--steps", "3", TRANSPORT=transport)
     assert status == 0, err
-    assert out == [f"{rank}/2 node7:20005 DPDK netdev --steps 3" for rank in range(2)]
+    assert out == [f"{rank}/2 node7:20005 {told} --steps 3" for rank in range(2)]
 
 
 @pytest.mark.parametrize("variables, says", [
-    ({"TRANSPORT": "DPDK"}, "--nodes 1"),
     ({"TRANSPORT": "UDP"}, "TCP, DPDK, DPDK-netdev or RDMA"),
     ({"SLURM_JOB_ID": ""}, "sbatch"),
     ({"PROGRAM": "not-there"}, "not-there is not there"),

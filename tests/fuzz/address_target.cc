@@ -9,6 +9,7 @@
 #include "transport/channel/channel_address.h"
 #include "transport/dpdk/port_address.h"
 #include "transport/gloo/address.h"
+#include "transport/udp/endpoint.h"
 #include "transport/verbs/rdma_address.h"
 
 namespace gloo_bypass::fuzz {
@@ -37,6 +38,14 @@ void decodePort(std::span<const std::byte> bytes) {
     const std::string& directory = memif.value().directory;
     GLOO_BYPASS_CHECK(directory.front() == '/' && directory.find('\0') == std::string::npos);
     GLOO_BYPASS_CHECK(same(encodeAddress(memif.value())));
+  }
+  if (const auto sockets = udp::decode(bytes); accepted(sockets)) {
+    GLOO_BYPASS_CHECK(sockets.value().isIp() && sockets.value().port() != 0 && same(udp::encode(sockets.value())));
+  }
+  if (const auto both = decodeAutoAddress(bytes); accepted(both)) {
+    GLOO_BYPASS_CHECK(same(encodeAutoAddress(both.value().memory, both.value().network)));
+    (void)accepted(decodeMemifAddress(both.value().memory));
+    (void)accepted(decodeUdpAddress(both.value().network));
   }
   if (const auto rdma = decodeRdmaAddress(bytes); accepted(rdma)) {
     GLOO_BYPASS_CHECK(!rdma.value().rails.empty() && rdma.value().rails.size() <= kMaxRails);

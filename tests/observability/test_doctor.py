@@ -12,7 +12,7 @@ from made_up_machine import COMPLETE_ENVIRONMENT, LIBRARIES, PLUGIN, bare, compl
 ROOT = Path(__file__).resolve().parents[2]
 DOCTOR = ROOT / "scripts" / "gloo-bypass-doctor"
 sys.path.insert(0, str(ROOT / "python"))
-from gloo_bypass_tools.doctor.paths import TITLES  # noqa: E402
+from gloo_bypass_tools.doctor.paths import AUTO, TITLES  # noqa: E402
 from gloo_bypass_tools.doctor.shared_object import needed_libraries  # noqa: E402
 
 
@@ -225,6 +225,12 @@ def test_Command_SeveralPaths_ExitStatusIsOfAll(tmp_path):
     (machine.root / "sys/module/rdma_rxe").rmdir()
     assert run(machine, "--path", "memif").returncode == 0
     assert run(machine, "--path", "memif", "--path", "softroce").returncode == 1
+
+
+def test_Command_AllPaths_SaysWhatTheDefaultLinkNeeds(tmp_path):
+    machine = complete(tmp_path)
+    assert run(machine).stdout.splitlines()[-1] == AUTO
+    assert AUTO not in run(machine, "--path", "udp").stdout
 
 
 def test_Command_Brief_LeavesOkOut(tmp_path):

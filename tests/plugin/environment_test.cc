@@ -43,7 +43,8 @@ class Environment : public ::testing::Test {
 TEST_F(Environment, NothingSet_DefaultsWithDirectoryFilledIn) {
   const auto config = configurationFromEnvironment();
   ASSERT_TRUE(config) << config.error().message;
-  EXPECT_EQ(config.value().link, LinkMode::kMemif);
+  EXPECT_EQ(config.value().link, LinkMode::kAuto);
+  EXPECT_EQ(config.value().network, Network::kAuto);
   EXPECT_EQ(config.value().memifDirectory, "/tmp/gloo-bypass-" + std::to_string(geteuid()));
   EXPECT_EQ(requestedDeviceTransport(), "");
 }

@@ -126,9 +126,28 @@ TEST(ProcessTransport_Acquire, OtherConfiguration_IsRefusedNamingBothValues) {
   const auto refused = process.acquire(dpdk(makeFake), other);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::kConfiguration);
-  EXPECT_THAT(refused.error().message, AllOf(HasSubstr("GLOO_BYPASS_LINK: 'memif' and 'netdev'"),
+  EXPECT_THAT(refused.error().message, AllOf(HasSubstr("GLOO_BYPASS_LINK: 'auto' and 'netdev'"),
                                              HasSubstr("GLOO_BYPASS_MIN_RTO_US: '5000' and '7000'")));
   EXPECT_TRUE(process.acquire(dpdk(makeFake), {}));
+}
+
+TEST(ProcessTransport_Acquire, SecondInterfaceOfAList_SharesTheTransportAndIsSaidOnce) {
+  ProcessTransport process;
+  BackEnd backEnd = dpdk(makeFake);
+  TransportConfig first, second;
+  first.interface = "eth0";
+  second.interface = "eth1";
+  backEnd.interfaceRule = [](const TransportConfig&) { return InterfaceRule::kNamed; };
+  const auto made = process.acquire(backEnd, first);
+  ASSERT_TRUE(made);
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(process.acquire(backEnd, second).value(), made.value());
+  EXPECT_EQ(process.acquire(backEnd, second).value(), made.value());
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, AllOf(HasSubstr("'eth0' carries all"), HasSubstr("'eth1' is not used")));
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1);
+  backEnd.interfaceRule = [](const TransportConfig&) { return InterfaceRule::kRequired; };
+  EXPECT_THAT(process.acquire(backEnd, second).error().message, HasSubstr("GLOO_BYPASS_INTERFACE: 'eth0' and 'eth1'"));
 }
 
 TEST(ProcessTransport_Acquire, InvalidConfiguration_FactoryIsNotCalled) {

@@ -38,9 +38,11 @@ def clean_environment():
 
 
 class Ranks:
-    """`with Ranks("train.py", 2, transport="DPDK") as ranks: ranks.wait()`. Output of rank r: ranks.output(r)."""
+    """`with Ranks("train.py", 2, transport="DPDK") as ranks: ranks.wait()`. Output of rank r: ranks.output(r).
+    `prefixes`: of each rank the words that lead it to where it runs."""
 
-    def __init__(self, program, size, transport="DPDK", load="preload", arguments=(), environment=None, per_rank=None):
+    def __init__(self, program, size, transport="DPDK", load="preload", arguments=(), environment=None, per_rank=None,
+                 prefixes=None):
         self.folder = tempfile.TemporaryDirectory(prefix="gbt")
         self.processes = []
         port = str(free_port())
@@ -52,8 +54,9 @@ class Ranks:
                 env["GLOO_DEVICE_TRANSPORT"] = transport
             if transport == "DPDK":
                 env["GLOO_BYPASS_MEMIF_DIRECTORY"] = os.path.join(self.folder.name, "m")
-            if load == "preload":
-                env["LD_PRELOAD"] = LIBRARY  # for Python alone: it pulls PyTorch into whatever starts under it
+            prefix = [*(prefixes[rank] if prefixes else []), "env"]
+            if load == "preload":  # for Python alone: it pulls PyTorch into whatever starts under it
+                prefix.append(f"LD_PRELOAD={LIBRARY}")
             elif load == "import":
                 env["PYTHONPATH"] = PACKAGE_PATH
             env["LOAD"] = load or ""
@@ -62,8 +65,8 @@ class Ranks:
             env.update((per_rank or {}).get(rank, {}))
             output = open(self._path(rank), "wb")
             self.processes.append(
-                subprocess.Popen([PYTHON, os.path.join(FOLDER, "programs", program), *map(str, arguments)], env=env,
-                                 cwd=self.folder.name, stdin=subprocess.DEVNULL, stdout=output,
+                subprocess.Popen([*prefix, PYTHON, os.path.join(FOLDER, "programs", program), *map(str, arguments)],
+                                 env=env, cwd=self.folder.name, stdin=subprocess.DEVNULL, stdout=output,
                                  stderr=subprocess.STDOUT, start_new_session=True))
             output.close()
 

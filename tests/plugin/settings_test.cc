@@ -46,6 +46,7 @@ TEST(Settings_Table, Defaults_AreAllowedAndSurviveTextAndBack) {
 // Every row writes a field of its own: a copied accessor would show here.
 TEST(Settings_Table, OneValueChanged_ExactlyThatSettingDiffers) {
   const std::vector<SettingText> others = {{"GLOO_BYPASS_LINK", "netdev"},
+                                           {"GLOO_BYPASS_NETWORK", "netdev"},
                                            {"GLOO_BYPASS_MEMIF_DIRECTORY", "/run/x"},
                                            {"GLOO_BYPASS_MEMIF_BUFFER_BYTES", "4096"},
                                            {"GLOO_BYPASS_MEMIF_LOG2_SLOTS", "3"},
@@ -99,9 +100,15 @@ TEST(Settings_Table, OneValueChanged_ExactlyThatSettingDiffers) {
                                            {"GLOO_BYPASS_RDMA_REGISTRATION_CACHE_BYTES", "0"}};
   EXPECT_EQ(others.size(), settings().size()) << "a setting without a value here";
   for (const auto& other : others) {
-    const auto config = configurationFromTexts({&other, 1});
+    std::vector<SettingText> texts;
+    // Not allowed without it.
+    if (other.first == "GLOO_BYPASS_PCI_ADDRESS") texts.emplace_back("GLOO_BYPASS_IPV4", "10.0.0.2/24");
+    const auto before = configurationFromTexts(texts);
+    ASSERT_TRUE(before) << before.error().message;
+    texts.push_back(other);
+    const auto config = configurationFromTexts(texts);
     ASSERT_TRUE(config) << config.error().message;
-    const auto different = differences(TransportConfig(), config.value());
+    const auto different = differences(before.value(), config.value());
     ASSERT_EQ(different.size(), 1u) << other.first;
     EXPECT_THAT(different[0], AllOf(HasSubstr(other.first), HasSubstr(other.second)));
   }
@@ -109,6 +116,7 @@ TEST(Settings_Table, OneValueChanged_ExactlyThatSettingDiffers) {
 
 TEST(Settings_Parse, WrongValue_NamesVariableValueAndWhatIsAllowed) {
   const std::vector<SettingText> wrong = {{"GLOO_BYPASS_LINK", "MEMIF"},
+                                          {"GLOO_BYPASS_NETWORK", "memif"},
                                           {"GLOO_BYPASS_SPIN_US", "-1"},
                                           {"GLOO_BYPASS_SPIN_US", "5us"},
                                           {"GLOO_BYPASS_SPIN_US", "1e3"},
@@ -188,6 +196,40 @@ TEST(Settings_Together, ValuesThatContradict_BothAreNamed) {
               AllOf(HasSubstr("GLOO_BYPASS_KEEP_ALIVE_MS"), HasSubstr("GLOO_BYPASS_PEER_TIMEOUT_MS")));
   EXPECT_THAT(errorOf({{"GLOO_BYPASS_MEMIF_BUFFER_BYTES", "65000"}, {"GLOO_BYPASS_MEMIF_LOG2_SLOTS", "12"}}),
               AllOf(HasSubstr("'65000'"), HasSubstr("'12'")));
+}
+
+TEST(Settings_Together, NetworkWithoutLinkModeAuto_BothAreNamed) {
+  for (const char* link : {"memif", "netdev"}) {
+    EXPECT_THAT(errorOf({{"GLOO_BYPASS_LINK", link}, {"GLOO_BYPASS_NETWORK", "udp"}}),
+                AllOf(HasSubstr("GLOO_BYPASS_NETWORK"), HasSubstr("GLOO_BYPASS_LINK"), Not(HasSubstr("\n"))));
+  }
+  EXPECT_EQ(errorOf({{"GLOO_BYPASS_LINK", "auto"}, {"GLOO_BYPASS_NETWORK", "udp"}}), "");
+  EXPECT_EQ(errorOf({{"GLOO_BYPASS_LINK", "memif"}, {"GLOO_BYPASS_NETWORK", "auto"}}), "");
+}
+
+TEST(Settings_Together, NetworkPci_NeedsDeviceAndItsAddress) {
+  const SettingText pci{"GLOO_BYPASS_NETWORK", "pci"}, device{"GLOO_BYPASS_PCI_ADDRESS", "00:04.0"},
+      address{"GLOO_BYPASS_IPV4", "10.0.0.2/24"};
+  EXPECT_THAT(errorOf({pci}),
+              AllOf(HasSubstr("GLOO_BYPASS_PCI_ADDRESS is not set"), HasSubstr("GLOO_BYPASS_NETWORK='pci'")));
+  EXPECT_THAT(errorOf({pci, device}),
+              AllOf(HasSubstr("GLOO_BYPASS_IPV4 is not set"), HasSubstr("GLOO_BYPASS_NETWORK='pci'")));
+  // A device alone says that it is the network.
+  EXPECT_THAT(errorOf({device}),
+              AllOf(HasSubstr("GLOO_BYPASS_IPV4 is not set"), HasSubstr("GLOO_BYPASS_PCI_ADDRESS needs it")));
+  EXPECT_EQ(errorOf({device, address}), "");
+  EXPECT_EQ(errorOf({device, {"GLOO_BYPASS_NETWORK", "udp"}}), "");
+  EXPECT_EQ(errorOf({device, {"GLOO_BYPASS_LINK", "memif"}}), "");
+}
+
+TEST(Settings_Together, CaptureWithTwoPortsOfDpdk_IsRefused) {
+  const SettingText capture{"GLOO_BYPASS_CAPTURE", "/x/%p.pcapng"}, netdev{"GLOO_BYPASS_NETWORK", "netdev"};
+  EXPECT_THAT(errorOf({capture, netdev}),
+              AllOf(HasSubstr("GLOO_BYPASS_CAPTURE"), HasSubstr("GLOO_BYPASS_LINK='auto'"), Not(HasSubstr("\n"))));
+  EXPECT_THAT(errorOf({capture, {"GLOO_BYPASS_PCI_ADDRESS", "00:04.0"}, {"GLOO_BYPASS_IPV4", "10.0.0.2/24"}}),
+              HasSubstr("GLOO_BYPASS_CAPTURE"));
+  EXPECT_EQ(errorOf({capture}), "") << "beside UDP sockets it records the memory links";
+  EXPECT_EQ(errorOf({capture, {"GLOO_BYPASS_LINK", "netdev"}}), "");
 }
 
 TEST(Settings_Validate, FieldSetByProgramOutOfRange_IsNamed) {

@@ -80,7 +80,7 @@ def test_Rdma_CannotBeMade_OneLineSaysWhat(environment, parts):
 
 @pytest.mark.parametrize("variable, value, parts", [
     ("GLOO_BYPASS_SPIN_US", "fast", ["GLOO_BYPASS_SPIN_US='fast'", "0 to 1000000 us"]),
-    ("GLOO_BYPASS_LINK", "mmif", ["GLOO_BYPASS_LINK='mmif'", "memif, netdev or pci"]),
+    ("GLOO_BYPASS_LINK", "mmif", ["GLOO_BYPASS_LINK='mmif'", "auto, memif, netdev or pci"]),
     ("GLOO_BYPASS_SPINS_US", "5", ["GLOO_BYPASS_SPINS_US", "did you mean GLOO_BYPASS_SPIN_US?"]),
 ])
 def test_Configuration_Wrong_NamesVariableValueAndAllowed(variable, value, parts):
@@ -88,6 +88,9 @@ def test_Configuration_Wrong_NamesVariableValueAndAllowed(variable, value, parts
 
 
 @pytest.mark.parametrize("environment, parts", [
+    ({"GLOO_BYPASS_INTERFACE": "nosuch0"}, ["nosuch0"]),
+    ({"GLOO_BYPASS_NETWORK": "netdev", "GLOO_BYPASS_INTERFACE": "nosuch0"}, ["nosuch0"]),
+    ({"GLOO_BYPASS_LINK": "memif", "GLOO_BYPASS_NETWORK": "udp"}, ["GLOO_BYPASS_LINK", "GLOO_BYPASS_NETWORK"]),
     ({"GLOO_BYPASS_LINK": "netdev", "GLOO_SOCKET_IFNAME": "nosuch0"}, ["nosuch0"]),
     ({"GLOO_BYPASS_LINK": "netdev", "GLOO_BYPASS_INTERFACE": "nosuch0"}, ["nosuch0"]),
     ({"GLOO_BYPASS_EAL_ARGUMENTS": "--no-such-argument"}, ["--no-such-argument"]),

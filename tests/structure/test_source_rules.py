@@ -26,7 +26,7 @@ MAY_INCLUDE = {
         "transport/sessions"],
     "transport/dpdk": [
         "transport/base", "transport/wire", "transport/capture", "transport/channel", "transport/core",
-        "transport/datagram", "transport/progress"],
+        "transport/datagram", "transport/progress", "transport/udp"],  # its port, between hosts
     "transport/udp": [
         "transport/base", "transport/wire", "transport/channel", "transport/core", "transport/datagram",
         "transport/progress"],

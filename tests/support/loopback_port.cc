@@ -48,8 +48,6 @@ class LoopbackPort final : public PacketPort {
     return LinkProperties{.maxDatagramBytes = maxDatagramBytes_, .lossless = !impaired_, .local = true};
   }
 
-  bool lossless() const override { return !impaired_; }
-
   std::size_t receive(PacketSink& sink, std::size_t maxDatagrams) override {
     std::size_t received = 0;
     while (received < maxDatagrams && !queue_.empty()) {

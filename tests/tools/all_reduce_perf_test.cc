@@ -312,7 +312,7 @@ TEST(AllReducePerf, Idle_ReportsCpuAndMemoryOfEachRank) {
   EXPECT_GT(idle["ranks"][1].at("rss_bytes").get<std::uint64_t>(), 0u);
 }
 
-// Runs where DPDK is built in; its default, memif, needs neither NIC nor huge pages nor root.
+// Runs where DPDK is built in; its default link, memory within a host, needs neither NIC nor huge pages nor root.
 class AllReducePerfDpdk : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -11,9 +11,17 @@
 namespace gloo_bypass {
 
 enum class LinkMode : std::uint8_t {
-  kMemif = 0,   // shared memory between processes of one machine or pod
-  kNetdev = 1,  // a Linux network interface, through af_packet or af_xdp
-  kPci = 2,     // a NIC with a DPDK driver
+  kAuto = 0,    // memif between ranks that share a machine and a memif directory, `network` between all others
+  kMemif = 1,   // shared memory between processes of one machine or pod
+  kNetdev = 2,  // a Linux network interface, through af_packet or af_xdp
+  kPci = 3,     // a NIC with a DPDK driver
+};
+// What link mode auto uses between hosts.
+enum class Network : std::uint8_t {
+  kAuto = 0,    // pci where an address of a device is set, else UDP
+  kUdp = 1,     // the kernel's UDP sockets
+  kNetdev = 2,  // as LinkMode
+  kPci = 3,
 };
 enum class NetdevDriver : std::uint8_t { kAfPacket, kAfXdp };
 enum class CongestionControl : std::uint8_t {
@@ -84,7 +92,8 @@ struct RdmaConfig {
 };
 
 struct TransportConfig {
-  LinkMode link = LinkMode::kMemif;
+  LinkMode link = LinkMode::kAuto;
+  Network network = Network::kAuto;
   std::string memifDirectory;        // sockets of memif links; empty: $XDG_RUNTIME_DIR or /tmp, + /gloo-bypass-UID
   std::size_t memifBufferBytes = 60 * 1024;  // one ring slot and so the largest frame
   unsigned memifLog2Slots = 6;               // ring slots: 2^n; 64 x 60 KiB hold the segments that Gloo's ring has under way
@@ -116,6 +125,22 @@ struct TransportConfig {
   SessionConfig session;
   RdmaConfig rdma;
 };
+
+// What `network` is, where link mode auto has it.
+inline Network chosenNetwork(const TransportConfig& config) {
+  if (config.network != Network::kAuto) return config.network;
+  return config.pciAddress.empty() ? Network::kUdp : Network::kPci;
+}
+inline bool usesMemif(const TransportConfig& config) {
+  return config.link == LinkMode::kAuto || config.link == LinkMode::kMemif;
+}
+inline bool usesNetdev(const TransportConfig& config) {
+  return config.link == LinkMode::kNetdev ||
+         (config.link == LinkMode::kAuto && chosenNetwork(config) == Network::kNetdev);
+}
+inline bool usesPci(const TransportConfig& config) {
+  return config.link == LinkMode::kPci || (config.link == LinkMode::kAuto && chosenNetwork(config) == Network::kPci);
+}
 
 inline bool measuresLatencies(const TransportConfig& config) {
   if (config.histograms != Histograms::kAuto) return config.histograms == Histograms::kOn;

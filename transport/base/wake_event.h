@@ -18,6 +18,8 @@ class WakeEvent {
   WakeEvent();
   // False: there was no descriptor for it.
   explicit operator bool() const { return static_cast<bool>(event_); }
+  // Written to by another process it wakes too.
+  int fd() const { return event_.get(); }
 
   void arm() { armed_.store(true, std::memory_order_seq_cst); }
   // The event is left to block(): taken here, it could be gone before the thread that sleeps has seen it.

@@ -25,6 +25,7 @@ class AckTracker {
   // The peer's first sequence number.
   void start(std::uint64_t firstSequence);
   void setMaxDelay(Duration maxDelay) { maxDelay_ = maxDelay; }
+  void setAckEvery(unsigned ackEvery) { ackEvery_ = ackEvery; }
 
   enum class Arrival : std::uint8_t { kNew, kDuplicate, kOutsideWindow };
   Arrival onFrame(TimePoint now, std::uint64_t sequence, bool ackRequested);

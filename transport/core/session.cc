@@ -64,6 +64,16 @@ void Session::Impl::setState(SessionState state) {
   events_.pushBack({.type = SessionEvent::Type::kStateChange, .state = state});
 }
 
+void Session::Impl::markLossless() {
+  GLOO_BYPASS_CHECK(state_ == SessionState::kIdle);
+  config_.losslessLink = true;
+  config_ = adjusted(config_, kLosslessMinRto);
+  checksum_ = wantsChecksum(config_);
+  path_.rtt = RtoEstimator(config_.minRto, config_.maxRto);
+  acks_.setAckEvery(kLosslessAckEvery);
+  acks_.setMaxDelay(kLosslessAckDelay);
+}
+
 void Session::Impl::connect(TimePoint now, std::uint64_t remoteId, std::size_t maxDatagramBytes) {
   if (state_ != SessionState::kIdle) return;
   remoteId_ = remoteId;
@@ -297,6 +307,7 @@ Session::~Session() = default;
 std::optional<std::uint64_t> Session::receiverId(std::span<const std::byte> datagram) {
   return wire::peekReceiverId(datagram);
 }
+void Session::markLossless() { impl_->markLossless(); }
 void Session::connect(TimePoint now, std::uint64_t remoteId, std::size_t maxDatagramBytes) {
   impl_->connect(now, remoteId, maxDatagramBytes);
 }

@@ -36,6 +36,7 @@ class Session::Impl {
   Impl(const SessionConfig& config, std::uint64_t localId, std::uint64_t entropy);
 
   // session.cc
+  void markLossless();
   void connect(TimePoint now, std::uint64_t remoteId, std::size_t maxDatagramBytes);
   void close(TimePoint now, bool abort);
   void fail(const Error& error, bool tellPeer);
@@ -249,7 +250,7 @@ class Session::Impl {
   SessionConfig config_;
   const std::uint64_t localId_, entropy_;
   std::uint64_t remoteId_ = 0;
-  const bool checksum_;
+  bool checksum_;
   SessionState state_ = SessionState::kIdle;
   Error error_;
 

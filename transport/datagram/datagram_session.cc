@@ -32,7 +32,9 @@ Status DatagramSession::connect(TimePoint now, const ChannelAddress& peer) {
   if (!opened) return opened.error();
   link = opened.value();
   remoteId = peer.sessionId;
-  core.connect(now, remoteId, port_.linkProperties(*link).maxDatagramBytes);
+  properties_ = port_.linkProperties(*link);
+  if (properties_.lossless) core.markLossless();
+  core.connect(now, remoteId, properties_.maxDatagramBytes);
   return {};
 }
 

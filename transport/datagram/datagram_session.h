@@ -41,6 +41,8 @@ class DatagramSession final : public ChannelSession {
   bool tellEvents();
   void failLink(const Error& error);  // it carries nothing any more
   bool canTransmit() const { return link && !linkDown_; }
+  bool lossless() const { return properties_.lossless; }
+  std::size_t transmitBurst() const { return properties_.transmitBurst; }
 
   Session core;
   std::optional<LinkId> link;
@@ -50,6 +52,7 @@ class DatagramSession final : public ChannelSession {
 
  private:
   PacketPort& port_;
+  LinkProperties properties_;  // of `link`, when it was opened
   bool linkDown_ = false;
 };
 

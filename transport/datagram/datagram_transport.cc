@@ -28,8 +28,7 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
       : config_(config),
         port_(std::move(port)),
         description_(port_->describe()),
-        lossless_(port_->lossless()),
-        bursts_(port_->burstSizes()),
+        receiveBurst_(port_->receiveBurst()),
         retryAsleep_(port_->wakesForRoom() ? Duration(kRetryWakingPort) : Duration(kRetryFullPortAsleep)),
         engine_(*this, ProgressOptions{.spin = config.spin, .engineCpu = config.engineCpu}) {}
 
@@ -89,7 +88,7 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
       port_->onTick(now);
     }
     now_ = now;
-    bool progressed = port_->receive(*this, bursts_.receive) > 0;
+    bool progressed = port_->receive(*this, receiveBurst_) > 0;
     sessions_.fireTimers(now_);
     if (sessions_.anyDirty()) progressed |= pumpDirty(now_);
     return progressed;
@@ -129,7 +128,7 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
     }
     // A thread that was kept from running since it read the clock would take what came meanwhile for older than it is, say so in its
     // echo, and the peer would find a round trip shorter than the path.
-    if (!lossless_) now_ = std::max(now_, monotonicNow());
+    if (!session->lossless()) now_ = std::max(now_, monotonicNow());
     session->core.handleDatagram(now_, datagram);
     session->markDirty();
   }
@@ -173,7 +172,7 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
     if (!session.canTransmit()) return false;
     if (now < session.transmitFrom) return true;
     SessionDatagram datagram;
-    for (std::size_t i = 0; i < bursts_.transmit; ++i) {
+    for (std::size_t i = 0; i < session.transmitBurst(); ++i) {
       if (!session.core.pollTransmit(now, &datagram)) return false;
       const OutgoingDatagram outgoing{datagram.header, datagram.payload};
       if (port_->transmit(*session.link, std::span(&outgoing, 1)) == 0) {
@@ -189,8 +188,7 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
   const TransportConfig config_;
   const std::unique_ptr<PacketPort> port_;
   const std::string description_;
-  const bool lossless_;
-  const BurstSizes bursts_;
+  const std::size_t receiveBurst_;
   const Duration retryAsleep_;
   SessionTable<DatagramSession> sessions_;
   TimePoint now_{};
@@ -205,7 +203,6 @@ Result<std::unique_ptr<MessageChannel>> DatagramTransport::openChannel(const Cha
                                                                        ChannelObserver* observer) {
   SessionConfig sessionConfig = config_.session;
   sessionConfig.connectTimeout = options.connectTimeout;
-  sessionConfig.losslessLink = port_->lossless();
   DatagramSession& session =
       sessions_.add(std::make_unique<DatagramSession>(*port_, sessions_.dirtyList(), sessionConfig, sessions_.drawId(),
                                                       sessions_.drawId(), channelsOpened_++, options, observer));

@@ -40,18 +40,13 @@ class PacketSink {
   virtual bool sentBySession(LinkId /*link*/, std::span<const std::byte> /*datagram*/) const noexcept { return false; }
 };
 
-// How many datagrams are worth handing over at a time. The defaults are few, so that a memory link's buffers are still in the cache
-// when they are copied out and used again.
-struct BurstSizes {
-  std::size_t receive = 4;  // datagrams in one receive()
-  std::size_t transmit =
-      16;  // datagrams of one session before the next session has its turn, and wakePeers() is called
-};
-
 struct LinkProperties {
   std::size_t maxDatagramBytes = 0;  // header + payload that one datagram can carry
   bool lossless = false;             // memory link: loses nothing, corrupts nothing; full means back-pressure
   bool local = false;                // both ends on one machine
+  // Datagrams of one session before the next session has its turn, and wakePeers() is called. Few, so that a memory link's
+  // buffers are still in the cache when they are copied out and used again.
+  std::size_t transmitBurst = 16;
 };
 
 struct PortCounters {
@@ -80,9 +75,11 @@ class PacketPort {
   virtual Result<LinkId> openLink(std::span<const std::byte> remoteAddress) = 0;
   virtual void closeLink(LinkId link) = 0;
   virtual LinkProperties linkProperties(LinkId link) const = 0;
-  // Whether every link of this port is lossless (LinkProperties). Known before any link is opened.
-  virtual bool lossless() const { return false; }
-  virtual BurstSizes burstSizes() const { return {}; }
+  // Whether openLink(remoteAddress) would lead to that peer, where it is not the port's users' mistake that it does not: memory links
+  // reach processes of one machine that share a directory. The peer's port gives the same answer about this one.
+  virtual bool reaches(std::span<const std::byte> /*remoteAddress*/) const { return true; }
+  // How many datagrams are worth taking in one receive(); few for the same reason as LinkProperties::transmitBurst.
+  virtual std::size_t receiveBurst() const { return 4; }
 
   // Hands up to `maxDatagrams` received datagrams (over all links) to `sink`; returns how many.
   virtual std::size_t receive(PacketSink& sink, std::size_t maxDatagrams) = 0;
@@ -106,6 +103,8 @@ class PacketPort {
   virtual void disarmWakeup() = 0;
   // Any thread, async-signal-unsafe, cheap when nobody is blocked.
   virtual void wake() = 0;
+  // An eventfd that ends block() when somebody writes 1 to it, from another process too; -1: there is none.
+  virtual int wakeDescriptor() const { return -1; }
 
   virtual PortCounters counters() const = 0;
 

@@ -25,9 +25,10 @@ Result<std::shared_ptr<Transport>> make(const TransportConfig& config) {
   return makeDatagramTransport(config, std::move(port).value());
 }
 
-// Memory links have no interface, and a PCI device is named by its address.
+// Memory links have no interface, a PCI device is named by its address, and UDP sockets find theirs.
 InterfaceRule interfaceRule(const TransportConfig& config) {
-  return config.link == LinkMode::kNetdev ? InterfaceRule::kRequired : InterfaceRule::kIgnored;
+  if (usesNetdev(config)) return InterfaceRule::kRequired;
+  return config.link == LinkMode::kAuto && !usesPci(config) ? InterfaceRule::kNamed : InterfaceRule::kIgnored;
 }
 
 // The socket's path is DPDK's choice, so it is printed.
@@ -52,7 +53,7 @@ class ProbeDirectory final : public Rehearsal {
  public:
   explicit ProbeDirectory(TransportConfig& config) : real_(config.memifDirectory) {
     struct stat status {};
-    if (config.link != LinkMode::kMemif || ::lstat(real_.c_str(), &status) == 0) return;
+    if (!usesMemif(config) || ::lstat(real_.c_str(), &status) == 0) return;
     const std::filesystem::path parent = std::filesystem::path(real_ + "/").parent_path().parent_path();
     std::string path = parent / ".gbXXXXXX";
     // A name longer than the real one's might be refused where that is not.

@@ -1,17 +1,56 @@
 #include "transport/dpdk/dpdk_port.h"
 
+#include <utility>
+
+#include "transport/dpdk/auto_port.h"
 #include "transport/dpdk/eal.h"
 #include "transport/dpdk/ip_port.h"
 #include "transport/dpdk/memif_port.h"
+#include "transport/udp/udp_port.h"
 
 namespace gloo_bypass::dpdk {
+namespace {
+
+Result<std::unique_ptr<PacketPort>> asPacketPort(Result<std::unique_ptr<MemifPort>> made) {
+  if (!made) return made.error();
+  return std::unique_ptr<PacketPort>(std::move(made).value());
+}
+
+Result<std::unique_ptr<PacketPort>> makeNetworkPort(const TransportConfig& config) {
+  switch (chosenNetwork(config)) {
+    case Network::kNetdev:
+      return makeNetdevPort(config);
+    case Network::kPci:
+      return makePciPort(config);
+    default:
+      return udp::makeUdpPort(config);
+  }
+}
+
+Result<std::unique_ptr<PacketPort>> makeAutoPort(const TransportConfig& config) {
+  auto network = makeNetworkPort(config);
+  if (!network) return network.error();
+  auto memory = makeMemifPort(config, network.value()->wakeDescriptor());
+  if (!memory) return memory.error();
+  // Captures of a network port of DPDK's are refused beside it (settings.cc).
+  const char* const note = config.capture.empty()
+                               ? ""
+                               : "GLOO_BYPASS_CAPTURE has the frames within this host; those to other "
+                                 "hosts are the kernel's: use tcpdump on the interface";
+  return std::unique_ptr<PacketPort>(
+      std::make_unique<AutoPort>(std::move(memory).value(), std::move(network).value(), note));
+}
+
+}  // namespace
 
 Result<std::unique_ptr<PacketPort>> makeDpdkPort(const TransportConfig& config) {
   const Status started = Eal::start(config);
   if (!started) return started.error();
   switch (config.link) {
+    case LinkMode::kAuto:
+      return makeAutoPort(config);
     case LinkMode::kMemif:
-      return makeMemifPort(config);
+      return asPacketPort(makeMemifPort(config));
     case LinkMode::kNetdev:
       return makeNetdevPort(config);
     case LinkMode::kPci:

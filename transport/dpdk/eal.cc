@@ -169,7 +169,7 @@ Status startOnce(const TransportConfig& config) {
   // Words of ours that the user gave too would be contradictions for the EAL.
   std::erase(words.value(), "--no-huge");
   std::erase(words.value(), "--in-memory");
-  state().scannedPci = config.link == LinkMode::kPci && !isVirtualDeviceString(config.pciAddress);
+  state().scannedPci = usesPci(config) && !isVirtualDeviceString(config.pciAddress);
   redirectLog();
   // More than any number of ranks takes on one machine; without a turn DPDK starts as well.
   constexpr std::chrono::seconds kTurnLimit(20);
@@ -194,7 +194,7 @@ Status Eal::start(const TransportConfig& config) {
                               "workers with 'spawn' or 'forkserver'", s.pid));
   }
   if (!s.outcome->ok()) return *s.outcome;
-  if (config.link == LinkMode::kPci && !isVirtualDeviceString(config.pciAddress) && !s.scannedPci) {
+  if (usesPci(config) && !isVirtualDeviceString(config.pciAddress) && !s.scannedPci) {
     return Status(ErrorScope::kDevice, ErrorCode::kConfiguration,
                   "DPDK was started in this process for another link mode, without PCI: use one link mode a process");
   }

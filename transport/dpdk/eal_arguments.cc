@@ -133,7 +133,7 @@ std::vector<std::string> buildEalArguments(const TransportConfig& config, const 
   } else {
     words.insert(words.end(), {"--no-huge", "--no-shconf"});
   }
-  if (config.link == LinkMode::kPci && !isVirtualDeviceString(config.pciAddress)) {
+  if (usesPci(config) && !isVirtualDeviceString(config.pciAddress)) {
     words.insert(words.end(), {"-a", config.pciAddress});
   } else {
     words.push_back("--no-pci");

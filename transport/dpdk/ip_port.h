@@ -72,6 +72,7 @@ class IpPort final : public PacketPort {
   void block(Duration timeout) override;
   void disarmWakeup() override;
   void wake() override { wakeEvent_.wake(); }
+  int wakeDescriptor() const override { return wakeEvent_.fd(); }
   PortCounters counters() const override;
   void finishCapture() override;
 

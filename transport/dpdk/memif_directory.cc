@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
@@ -90,6 +91,16 @@ Result<std::string> prepareMemifDirectory(const TransportConfig& config) {
   if (::access(directory.c_str(), R_OK | W_OK | X_OK) != 0) return refuse(directory, "cannot be written");
   sweep(directory);
   return directory;
+}
+
+PortId directoryId(const std::string& directory) {
+  PortId id{};
+  struct stat status {};
+  if (::stat(directory.c_str(), &status) != 0) return id;
+  const std::array<std::uint64_t, 2> numbers{status.st_dev, status.st_ino};
+  static_assert(sizeof(numbers) == sizeof(id));
+  std::memcpy(id.data(), numbers.data(), sizeof(id));
+  return id;
 }
 
 }  // namespace gloo_bypass::dpdk

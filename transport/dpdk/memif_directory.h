@@ -9,6 +9,7 @@
 
 #include "transport/base/config.h"
 #include "transport/base/status.h"
+#include "transport/dpdk/port_address.h"
 
 namespace gloo_bypass::dpdk {
 
@@ -18,5 +19,8 @@ inline constexpr std::size_t kMaxMemifDirectoryBytes = 62;
 // Makes it (0700) when it is missing, checks that it is ours alone, that paths in it fit a socket address and the
 // driver's arguments, then removes sockets of processes that have ended.
 Result<std::string> prepareMemifDirectory(const TransportConfig& config);
+
+// Its device and inode; zero where it has gone.
+PortId directoryId(const std::string& directory);
 
 }  // namespace gloo_bypass::dpdk

@@ -47,24 +47,28 @@ UdpFlow memifFlow(const MemifAddress& from, const MemifAddress& to) {
   return flow;
 }
 
-PacketIo sendHello(int fd, const MemifHello& hello, int pageFd) {
+PacketIo sendHello(int fd, const MemifHello& hello, const WakePage& page) {
   std::array<std::byte, kHelloBytes> packet{};
   writeBe32(&packet[0], kHelloMagic);
   std::memcpy(&packet[4], hello.senderId.data(), 16);
   std::memcpy(&packet[20], hello.targetSecret.data(), 16);
   writeBe32(&packet[36], hello.deviceId);
-  return sendPacket(fd, packet, pageFd);
+  return sendPacket(fd, packet, page.fd(), page.event());
 }
 
-PacketIo receiveHello(int fd, MemifHello& hello, FileDescriptor& pageFd) {
+PacketIo receiveHello(int fd, MemifHello& hello, WakePage& page) {
   std::array<std::byte, kHelloBytes> packet{};
   std::size_t length = 0;
-  const PacketIo io = receivePacket(fd, packet, length, pageFd);
+  FileDescriptor pageFd, event;
+  const PacketIo io = receivePacket(fd, packet, length, pageFd, &event);
   if (io != PacketIo::kDone) return io;
   if (length != kHelloBytes || readBe32(&packet[0]) != kHelloMagic) return PacketIo::kClosed;
   std::memcpy(hello.senderId.data(), &packet[4], 16);
   std::memcpy(hello.targetSecret.data(), &packet[20], 16);
   hello.deviceId = readBe32(&packet[36]);
+  auto mapped = WakePage::map(std::move(pageFd));
+  if (!mapped || !mapped.value().setEvent(std::move(event))) return PacketIo::kClosed;
+  page = std::move(mapped).value();
   return PacketIo::kDone;
 }
 
@@ -105,7 +109,7 @@ void MemifLink::service() {
 }
 
 void MemifLink::locate() {
-  const std::string path = peer_.directory + "/" + toHex(peer_.portId) + ".sock";
+  const std::string path = shared_.self.directory + "/" + toHex(peer_.portId) + ".sock";
   switch (connectPacketSocket(path, cross_)) {
     case ConnectResult::kBusy:
       return;
@@ -118,7 +122,7 @@ void MemifLink::locate() {
     return fail(ErrorCode::kPeerViolatedProtocol, fmt::format("socket '{}' belongs to another user", path));
   }
   const MemifHello hello{shared_.self.portId, peer_.secret, 0};
-  if (!watch(cross_.get()) || sendHello(cross_.get(), hello, shared_.page.fd()) != PacketIo::kDone) {
+  if (!watch(cross_.get()) || sendHello(cross_.get(), hello, shared_.page) != PacketIo::kDone) {
     return peerGone(false);
   }
   state_ = State::kGreeting;
@@ -127,16 +131,12 @@ void MemifLink::locate() {
 
 void MemifLink::greet() {
   MemifHello hello;
-  FileDescriptor pageFd;
-  const PacketIo io = receiveHello(cross_.get(), hello, pageFd);
+  const PacketIo io = receiveHello(cross_.get(), hello, peerPage_);
   if (io == PacketIo::kWouldBlock) return;
   if (io == PacketIo::kClosed) return peerGone(false);
   if (hello.senderId != peer_.portId || hello.targetSecret != shared_.self.secret) {
     return fail(ErrorCode::kPeerViolatedProtocol, "another process answers in its name");
   }
-  auto page = WakePage::map(std::move(pageFd));
-  if (!page) return fail(page.error().code, page.error().message);
-  peerPage_ = std::move(page).value();
   deviceId_ = hello.deviceId;
   attach();
 }
@@ -147,7 +147,7 @@ void MemifLink::adopt(FileDescriptor cross, WakePage peerPage) {
   peerPage_ = std::move(peerPage);
   deviceId_ = id_;
   const MemifHello hello{shared_.self.portId, peer_.secret, deviceId_};
-  if (!watch(cross_.get()) || sendHello(cross_.get(), hello, shared_.page.fd()) != PacketIo::kDone) {
+  if (!watch(cross_.get()) || sendHello(cross_.get(), hello, shared_.page) != PacketIo::kDone) {
     return peerGone(false);
   }
   attach();

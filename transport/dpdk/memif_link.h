@@ -50,15 +50,15 @@ struct MemifShared {
 // What the frames of a link carry in front.
 UdpFlow memifFlow(const MemifAddress& from, const MemifAddress& to);
 
-// First packet on a cross connection, both ways; the sender's wake-up page rides along.
+// First packet on a cross connection, both ways; the sender's wake-up page rides along, and its eventfd where it has one.
 struct MemifHello {
   PortId senderId{};
   PortId targetSecret{};
   std::uint32_t deviceId = 0;  // chosen by the acceptor: the drivers' interface id
 };
-PacketIo sendHello(int fd, const MemifHello& hello, int pageFd);
-// kClosed also for what is no hello.
-PacketIo receiveHello(int fd, MemifHello& hello, FileDescriptor& pageFd);
+PacketIo sendHello(int fd, const MemifHello& hello, const WakePage& page);
+// kClosed also for what is no hello, or brings no page.
+PacketIo receiveHello(int fd, MemifHello& hello, WakePage& page);
 
 class MemifLink {
  public:

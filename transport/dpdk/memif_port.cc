@@ -1,5 +1,6 @@
 #include "transport/dpdk/memif_port.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <pthread.h>
 #include <signal.h>
@@ -66,7 +67,7 @@ Status checkSizes(const TransportConfig& config) {
 
 }  // namespace
 
-Result<std::unique_ptr<PacketPort>> makeMemifPort(const TransportConfig& config) {
+Result<std::unique_ptr<MemifPort>> makeMemifPort(const TransportConfig& config, int wakeEvent) {
   const Status sizes = checkSizes(config);
   if (!sizes) return sizes.error();
   auto directory = prepareMemifDirectory(config);
@@ -81,10 +82,15 @@ Result<std::unique_ptr<PacketPort>> makeMemifPort(const TransportConfig& config)
   shared->self.bufferBytes = static_cast<std::uint16_t>(config.memifBufferBytes);
   shared->self.log2Slots = static_cast<std::uint8_t>(config.memifLog2Slots);
   shared->self.directory = directory.value();
+  shared->self.directoryId = directoryId(directory.value());
   shared->base = directory.value() + "/" + toHex(shared->self.portId);
   auto page = WakePage::create();
   if (!page) return page.error();
   shared->page = std::move(page).value();
+  if (wakeEvent >= 0) {
+    const Status given = shared->page.setEvent(FileDescriptor(::fcntl(wakeEvent, F_DUPFD_CLOEXEC, 0)));
+    if (!given) return given.error();
+  }
   auto pool = makePacketPool("rx", 1, config.memifBufferBytes + RTE_PKTMBUF_HEADROOM);
   if (!pool) return pool.error();
   shared->receivePool = std::move(pool).value();
@@ -97,7 +103,7 @@ Result<std::unique_ptr<PacketPort>> makeMemifPort(const TransportConfig& config)
   auto port = std::make_unique<MemifPort>(std::move(shared), std::move(listener).value(), std::move(stopEvent), std::move(capture).value());
   const Status started = port->start();
   if (!started) return started.error();
-  return std::unique_ptr<PacketPort>(std::move(port));
+  return port;
 }
 
 MemifPort::MemifPort(std::unique_ptr<MemifShared> shared, FileDescriptor listener, FileDescriptor stopEvent,
@@ -170,9 +176,11 @@ Result<LinkId> MemifPort::openLink(std::span<const std::byte> remoteAddress) {
     return refuse("the peer is on another machine, and link mode memif joins processes of one: set GLOO_BYPASS_LINK=netdev "
                   "(or pci) on all ranks");
   }
-  if (peer.directory != self.directory) {
-    return refuse(fmt::format("memif directory is '{}' here, '{}' at the peer: set the same GLOO_BYPASS_MEMIF_DIRECTORY",
-                              self.directory, peer.directory));
+  if (peer.directoryId != self.directoryId) {
+    return refuse(
+        fmt::format("memif directory is '{}' here, '{}' at the peer, and not the same one: set the same "
+                    "GLOO_BYPASS_MEMIF_DIRECTORY, and mount it in all containers",
+                    self.directory, peer.directory));
   }
   if (peer.bufferBytes != self.bufferBytes || peer.log2Slots != self.log2Slots) {
     return refuse(fmt::format("memif rings are 2^{} x {} bytes here, 2^{} x {} at the peer: set the same sizes on all ranks",
@@ -194,6 +202,12 @@ Result<LinkId> MemifPort::openLink(std::span<const std::byte> remoteAddress) {
   introduce(*polled_.back());
   controlPending_.store(true, std::memory_order_relaxed);  // the next receive makes the first step
   return id;
+}
+
+bool MemifPort::reaches(std::span<const std::byte> remoteAddress) const {
+  const auto peer = decodeMemifAddress(remoteAddress);
+  return peer && peer.value().machineId == shared_->self.machineId &&
+         peer.value().directoryId == shared_->self.directoryId;
 }
 
 MemifLink* MemifPort::find(LinkId id) const {
@@ -227,13 +241,9 @@ void MemifPort::introduce(MemifLink& link) {
 
 bool MemifPort::greetStranger(Stranger& stranger) {
   if (stranger.greeted) return true;
-  FileDescriptor pageFd;
-  const PacketIo io = receiveHello(stranger.fd.get(), stranger.hello, pageFd);
+  const PacketIo io = receiveHello(stranger.fd.get(), stranger.hello, stranger.page);
   if (io == PacketIo::kWouldBlock) return true;
   if (io == PacketIo::kClosed || stranger.hello.targetSecret != shared_->self.secret) return false;
-  auto page = WakePage::map(std::move(pageFd));
-  if (!page) return false;
-  stranger.page = std::move(page).value();
   stranger.greeted = true;
   return true;
 }
@@ -269,10 +279,11 @@ void MemifPort::onTick(TimePoint) {
   if (needsTicks_.load(std::memory_order_relaxed)) serviceControl();
 }
 
-void MemifPort::block(Duration timeout) {
-  if (needsTicks_.load(std::memory_order_relaxed)) timeout = std::min(timeout, kSetUpPollInterval);
-  shared_->page.block(timeout);
+Duration MemifPort::longestSleep() const {
+  return needsTicks_.load(std::memory_order_relaxed) ? Duration(kSetUpPollInterval) : Duration::max();
 }
+
+void MemifPort::block(Duration timeout) { shared_->page.block(std::min(timeout, longestSleep())); }
 
 std::size_t MemifPort::receive(PacketSink& sink, std::size_t maxDatagrams) {
   if (controlPending_.load(std::memory_order_relaxed)) serviceControl();

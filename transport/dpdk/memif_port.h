@@ -20,8 +20,9 @@
 
 namespace gloo_bypass::dpdk {
 
-// The EAL runs.
-Result<std::unique_ptr<PacketPort>> makeMemifPort(const TransportConfig& config);
+// The EAL runs. `wakeEvent`: an eventfd that ends the sleep of an owner that has other ports too (sleepElsewhere); -1: it has none.
+class MemifPort;
+Result<std::unique_ptr<MemifPort>> makeMemifPort(const TransportConfig& config, int wakeEvent = -1);
 
 class MemifPort final : public PacketPort {
  public:
@@ -34,20 +35,26 @@ class MemifPort final : public PacketPort {
   std::vector<std::byte> localAddress() const override { return encodeAddress(shared_->self); }
   std::string describe() const override;
   Result<LinkId> openLink(std::span<const std::byte> remoteAddress) override;
+  // A process of this machine, that meets its peers in the same directory.
+  bool reaches(std::span<const std::byte> remoteAddress) const override;
   void closeLink(LinkId link) override;
   LinkProperties linkProperties(LinkId link) const override;
-  bool lossless() const override { return true; }
   std::size_t receive(PacketSink& sink, std::size_t maxDatagrams) override;
   std::size_t transmit(LinkId link, std::span<const OutgoingDatagram> datagrams) override;
   void wakePeers() override;
   bool wakesForRoom() const override { return true; }
   void onTick(TimePoint now) override;
-  void armWakeup() override { shared_->page.arm(); }
+  void armWakeup() override {
+    shared_->page.arm(sleepsElsewhere_ ? WakePage::Sleep::kElsewhere : WakePage::Sleep::kHere);
+  }
   void block(Duration timeout) override;
   void disarmWakeup() override { shared_->page.disarm(); }
   void wake() override { shared_->page.wakeIfSleeping(); }
   PortCounters counters() const override;
   void finishCapture() override;
+  // Whether the owner, once armed, does not call block() but sleeps where `wakeEvent` ends it; for at most longestSleep().
+  void sleepElsewhere(bool elsewhere) { sleepsElsewhere_ = elsewhere; }
+  Duration longestSleep() const;
 
  private:
   // A connection whose peer we have not been asked to link to yet.
@@ -88,6 +95,7 @@ class MemifPort final : public PacketPort {
   PortCounters counters_;
   const std::unique_ptr<PortCapture> capture_;  // null: none
   std::atomic<bool> controlPending_{false};  // set by the control thread
+  bool sleepsElsewhere_ = false;
   int refusedLinks_ = 0;             // links whose ring was full when last tried
   std::vector<LinkId> wakePending_;  // links that transmit() used since wakePeers()
   std::atomic<bool> needsTicks_{false};      // read by block()

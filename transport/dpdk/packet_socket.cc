@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -63,20 +64,22 @@ FileDescriptor acceptPacketSocket(int listener) {
   return FileDescriptor(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
 }
 
-PacketIo sendPacket(int fd, std::span<const std::byte> packet, int attachedFd) {
+PacketIo sendPacket(int fd, std::span<const std::byte> packet, int attachedFd, int secondFd) {
   iovec vector{const_cast<std::byte*>(packet.data()), packet.size()};
   msghdr message{};
   message.msg_iov = &vector;
   message.msg_iovlen = 1;
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  const std::array descriptors{attachedFd, secondFd};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(descriptors))] = {};
   if (attachedFd >= 0) {
+    const std::size_t bytes = secondFd >= 0 ? sizeof(descriptors) : sizeof(int);
     message.msg_control = control;
-    message.msg_controllen = sizeof(control);
+    message.msg_controllen = CMSG_SPACE(bytes);
     cmsghdr* header = CMSG_FIRSTHDR(&message);
     header->cmsg_level = SOL_SOCKET;
     header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(header), &attachedFd, sizeof(int));
+    header->cmsg_len = CMSG_LEN(bytes);
+    std::memcpy(CMSG_DATA(header), descriptors.data(), bytes);
   }
   for (;;) {
     const ssize_t sent = ::sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -86,13 +89,14 @@ PacketIo sendPacket(int fd, std::span<const std::byte> packet, int attachedFd) {
   }
 }
 
-PacketIo receivePacket(int fd, std::span<std::byte> buffer, std::size_t& length, FileDescriptor& attached) {
+PacketIo receivePacket(int fd, std::span<std::byte> buffer, std::size_t& length, FileDescriptor& attached,
+                       FileDescriptor* second) {
   iovec vector{buffer.data(), buffer.size()};
   msghdr message{};
   message.msg_iov = &vector;
   message.msg_iovlen = 1;
   // Room for credentials too: the driver's sockets ask for them.
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(ucred))] = {};
+  alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int)) + CMSG_SPACE(sizeof(ucred))] = {};
   message.msg_control = control;
   message.msg_controllen = sizeof(control);
   ssize_t received;
@@ -100,13 +104,21 @@ PacketIo receivePacket(int fd, std::span<std::byte> buffer, std::size_t& length,
     received = ::recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   } while (received < 0 && errno == EINTR);
   if (received < 0) return errno == EAGAIN ? PacketIo::kWouldBlock : PacketIo::kClosed;
+  bool surplus = false;
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
     if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
-    int receivedFd;
-    std::memcpy(&receivedFd, CMSG_DATA(header), sizeof(int));
-    attached.reset(receivedFd);
+    for (std::size_t i = 0; i < (header->cmsg_len - CMSG_LEN(0)) / sizeof(int); ++i) {
+      int receivedFd;
+      std::memcpy(&receivedFd, CMSG_DATA(header) + i * sizeof(int), sizeof(int));
+      FileDescriptor owned(receivedFd);
+      if (i > 1 || (i == 1 && second == nullptr)) {
+        surplus = true;
+      } else {
+        (i == 0 ? attached : *second) = std::move(owned);
+      }
+    }
   }
-  if (received == 0 || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) return PacketIo::kClosed;
+  if (surplus || received == 0 || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) return PacketIo::kClosed;
   length = static_cast<std::size_t>(received);
   return PacketIo::kDone;
 }

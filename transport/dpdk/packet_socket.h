@@ -25,10 +25,12 @@ ConnectResult connectPacketSocket(const std::string& path, FileDescriptor& out);
 // Empty when nobody is waiting.
 FileDescriptor acceptPacketSocket(int listener);
 
-// `attachedFd` -1: none. The caller keeps it.
-PacketIo sendPacket(int fd, std::span<const std::byte> packet, int attachedFd = -1);
+// `attachedFd` -1: none, and then no second. The caller keeps them.
+PacketIo sendPacket(int fd, std::span<const std::byte> packet, int attachedFd = -1, int secondFd = -1);
 // Sets `length`; a packet longer than `buffer` ends in kClosed, since no correct peer sends one.
-PacketIo receivePacket(int fd, std::span<std::byte> buffer, std::size_t& length, FileDescriptor& attached);
+// A second descriptor ends there too where there is no place for one.
+PacketIo receivePacket(int fd, std::span<std::byte> buffer, std::size_t& length, FileDescriptor& attached,
+                       FileDescriptor* second = nullptr);
 
 // Whether the process at the other end runs under our user id.
 bool peerIsSameUser(int fd);

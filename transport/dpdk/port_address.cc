@@ -14,13 +14,15 @@ namespace {
 constexpr std::array<std::byte, 3> kMagic{std::byte{'G'}, std::byte{'B'}, std::byte{'P'}};
 constexpr char kMemifKind = 'M';
 constexpr char kUdpKind = 'U';
-constexpr std::uint8_t kVersion = 1;
+constexpr char kAutoKind = 'A';
+constexpr std::uint8_t kVersion = 2;
 constexpr std::size_t kPrefixBytes = 5;
-constexpr std::size_t kMemifFixedBytes = kPrefixBytes + 3 * 16 + 4 + 2 + 1;
+constexpr std::size_t kMemifFixedBytes = kPrefixBytes + 4 * 16 + 4 + 2 + 1;
 constexpr std::size_t kUdpBytes = kPrefixBytes + 4 + 2;
 
 std::string kindName(char kind) {
   if (kind == kMemifKind) return "link mode memif (shared memory of one machine)";
+  if (kind == kAutoKind) return "link mode auto (memory within a host, the network between hosts)";
   if (kind == kUdpKind) return "link mode netdev or pci (UDP over IPv4)";
   return "an unknown link mode";
 }
@@ -69,6 +71,7 @@ std::vector<std::byte> encodeAddress(const MemifAddress& address) {
   appendId(out, address.portId);
   appendId(out, address.secret);
   appendId(out, address.machineId);
+  appendId(out, address.directoryId);
   std::array<std::byte, 7> tail{};
   writeBe32(&tail[0], address.pid);
   writeBe16(&tail[4], address.bufferBytes);
@@ -84,7 +87,7 @@ Result<MemifAddress> decodeMemifAddress(std::span<const std::byte> bytes) {
   if (bytes.size() <= kMemifFixedBytes || bytes.size() > kMemifFixedBytes + kMaxSocketPathBytes) return malformed();
   MemifAddress address;
   const std::byte* p = bytes.data() + kPrefixBytes;
-  for (PortId* id : {&address.portId, &address.secret, &address.machineId}) {
+  for (PortId* id : {&address.portId, &address.secret, &address.machineId, &address.directoryId}) {
     std::memcpy(id->data(), p, id->size());
     p += id->size();
   }
@@ -114,6 +117,25 @@ Result<UdpAddress> decodeUdpAddress(std::span<const std::byte> bytes) {
   // No unicast address of a host begins like this.
   if (firstByte == 0 || firstByte >= 224 || address.port == 0) return malformed();
   return address;
+}
+
+// The first one's length in 16 bits, the first, the second.
+std::vector<std::byte> encodeAutoAddress(std::span<const std::byte> memory, std::span<const std::byte> network) {
+  std::vector<std::byte> out = prefix(kAutoKind);
+  out.resize(kPrefixBytes + 2);
+  writeBe16(&out[kPrefixBytes], static_cast<std::uint16_t>(memory.size()));
+  out.insert(out.end(), memory.begin(), memory.end());
+  out.insert(out.end(), network.begin(), network.end());
+  return out;
+}
+
+Result<AutoAddress> decodeAutoAddress(std::span<const std::byte> bytes) {
+  const Status prefixOk = checkPrefix(bytes, kAutoKind);
+  if (!prefixOk) return prefixOk.error();
+  const auto rest = bytes.subspan(kPrefixBytes);
+  if (rest.size() < 2 || readBe16(rest.data()) > rest.size() - 2) return malformed();
+  const std::size_t memoryBytes = readBe16(rest.data());
+  return AutoAddress{rest.subspan(2, memoryBytes), rest.subspan(2 + memoryBytes)};
 }
 
 std::string toHex(const PortId& id) {

@@ -15,11 +15,12 @@ namespace gloo_bypass::dpdk {
 
 using PortId = std::array<std::uint8_t, 16>;  // random
 
-// A memory link's end. 60 bytes and the directory.
+// A memory link's end. 76 bytes and the directory.
 struct MemifAddress {
   PortId portId{};
-  PortId secret{};     // whoever knows it may connect
-  PortId machineId{};  // the kernel's boot id: memory links stay within one
+  PortId secret{};       // whoever knows it may connect
+  PortId machineId{};    // the kernel's boot id: memory links stay within one
+  PortId directoryId{};  // the directory's device and inode, the same wherever it is mounted on that machine
   std::uint32_t pid = 0;
   std::uint16_t bufferBytes = 0;
   std::uint8_t log2Slots = 0;
@@ -31,11 +32,18 @@ struct UdpAddress {
   std::uint16_t port = 0;
 };
 
+// Link mode auto: the addresses of the two ports. They lie in the bytes that were decoded.
+struct AutoAddress {
+  std::span<const std::byte> memory, network;
+};
+
 std::vector<std::byte> encodeAddress(const MemifAddress& address);
 std::vector<std::byte> encodeAddress(const UdpAddress& address);
 // Another kind of port, or bytes that are none: kConfiguration that names both kinds.
 Result<MemifAddress> decodeMemifAddress(std::span<const std::byte> bytes);
 Result<UdpAddress> decodeUdpAddress(std::span<const std::byte> bytes);
+std::vector<std::byte> encodeAutoAddress(std::span<const std::byte> memory, std::span<const std::byte> network);
+Result<AutoAddress> decodeAutoAddress(std::span<const std::byte> bytes);
 
 std::string toHex(const PortId& id);
 

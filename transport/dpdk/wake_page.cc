@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -48,12 +49,24 @@ Result<WakePage> WakePage::map(FileDescriptor fd) {
   return page;
 }
 
-WakePage::WakePage(WakePage&& other) noexcept : fd_(std::move(other.fd_)), shared_(std::exchange(other.shared_, nullptr)) {}
+Status WakePage::setEvent(FileDescriptor event) {
+  const int flags = event ? ::fcntl(event.get(), F_GETFL) : O_NONBLOCK;
+  if (flags < 0 || (flags & O_NONBLOCK) == 0) {
+    return Status(ErrorScope::kSession, ErrorCode::kPeerViolatedProtocol,
+                  "peer's wake-up descriptor blocks who writes to it");
+  }
+  event_ = std::move(event);
+  return {};
+}
+
+WakePage::WakePage(WakePage&& other) noexcept
+    : fd_(std::move(other.fd_)), event_(std::move(other.event_)), shared_(std::exchange(other.shared_, nullptr)) {}
 
 WakePage& WakePage::operator=(WakePage&& other) noexcept {
   if (this != &other) {
     unmap();
     fd_ = std::move(other.fd_);
+    event_ = std::move(other.event_);
     shared_ = std::exchange(other.shared_, nullptr);
   }
   return *this;
@@ -66,8 +79,8 @@ void WakePage::unmap() {
   shared_ = nullptr;
 }
 
-void WakePage::arm() {
-  shared_->sleeping.store(1, std::memory_order_seq_cst);
+void WakePage::arm(Sleep where) {
+  shared_->sleeping.store(static_cast<std::uint32_t>(where), std::memory_order_seq_cst);
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
@@ -86,20 +99,26 @@ void WakePage::block(Duration timeout) {
 
 void WakePage::wakeIfSleeping() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (shared_->sleeping.load(std::memory_order_relaxed) == 1) wakeSlowly();
+  if (sleeps()) wakeSlowly();
 }
 
 void WakePage::wakeIfWaitingForSpace() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (shared_->waitsForSpace.load(std::memory_order_relaxed) != 0 &&
-      shared_->sleeping.load(std::memory_order_relaxed) == 1) {
-    wakeSlowly();
-  }
+  if (shared_->waitsForSpace.load(std::memory_order_relaxed) != 0 && sleeps()) wakeSlowly();
 }
 
 void WakePage::wakeSlowly() {
-  if (shared_->sleeping.exchange(0, std::memory_order_seq_cst) == 1) {
-    ::syscall(SYS_futex, &shared_->sleeping, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  switch (static_cast<Sleep>(shared_->sleeping.exchange(0, std::memory_order_seq_cst))) {
+    case Sleep::kNot:
+      return;
+    case Sleep::kHere:
+      ::syscall(SYS_futex, &shared_->sleeping, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+      return;
+    case Sleep::kElsewhere: {
+      const std::uint64_t one = 1;
+      if (event_) (void)!::write(event_.get(), &one, sizeof(one));
+      return;
+    }
   }
 }
 

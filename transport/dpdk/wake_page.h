@@ -12,6 +12,10 @@
 //
 // Several threads may be inside block(). disarm() does not wake them: a later arm() covers them again, so a
 // thread that drives for a moment can take over from a blocked one without a system call.
+//
+// An owner that has other ports too sleeps in one of them, which waits for descriptors: sleeping = 2, and whoever would
+// have ended the FUTEX_WAIT writes to the eventfd that came with the page. An eventfd keeps what was written, so step (4)
+// may come as late as it likes.
 #pragma once
 
 #include <atomic>
@@ -29,6 +33,8 @@ class WakePage {
   static Result<WakePage> create();
   // Maps a peer's page; refuses what is not a sealed memory file of the right size (hostile descriptor).
   static Result<WakePage> map(FileDescriptor fd);
+  // The eventfd of the page's owner, where it has one. A peer's that could make us wait for it is refused.
+  Status setEvent(FileDescriptor event);
 
   WakePage() = default;
   WakePage(WakePage&& other) noexcept;
@@ -36,9 +42,11 @@ class WakePage {
   ~WakePage();
 
   int fd() const { return fd_.get(); }
+  int event() const { return event_.get(); }  // -1: none
 
   // Owner's side.
-  void arm();
+  enum class Sleep : std::uint32_t { kNot = 0, kHere = 1, kElsewhere = 2 };
+  void arm(Sleep where = Sleep::kHere);
   void disarm();
   void block(Duration timeout);
   // Whether the owner has unsent packets and wants to hear of free ring slots too.
@@ -55,7 +63,7 @@ class WakePage {
 
  private:
   struct Shared {
-    std::atomic<std::uint32_t> sleeping;       // the futex
+    std::atomic<std::uint32_t> sleeping;  // the futex: a Sleep
     std::atomic<std::uint32_t> waitsForSpace;
   };
   static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
@@ -63,7 +71,10 @@ class WakePage {
   void wakeSlowly();
   void unmap();
 
+  bool sleeps() const { return shared_->sleeping.load(std::memory_order_relaxed) != 0; }
+
   FileDescriptor fd_;
+  FileDescriptor event_;
   Shared* shared_ = nullptr;
 };
 

@@ -40,9 +40,9 @@ class UdpPort final : public PacketPort {
     links_.erase(link);
   }
   LinkProperties linkProperties(LinkId id) const override {
-    return {.maxDatagramBytes = links_.at(id).maxDatagramBytes};
+    return {.maxDatagramBytes = links_.at(id).maxDatagramBytes, .transmitBurst = SendBatch::kMaxSegments};
   }
-  BurstSizes burstSizes() const override { return {.receive = 64, .transmit = SendBatch::kMaxSegments}; }
+  std::size_t receiveBurst() const override { return 64; }
 
   std::size_t receive(PacketSink& sink, std::size_t maxDatagrams) override;
   std::size_t transmit(LinkId id, std::span<const OutgoingDatagram> datagrams) override;
@@ -53,6 +53,7 @@ class UdpPort final : public PacketPort {
   void armWakeup() override { wakeEvent_.arm(); }
   void disarmWakeup() override { wakeEvent_.disarm(); }
   void wake() override { wakeEvent_.wake(); }
+  int wakeDescriptor() const override { return wakeEvent_.fd(); }
   void block(Duration timeout) override {
     const int full = full_.load(std::memory_order_relaxed);
     if (full == ENOBUFS) timeout = std::min<Duration>(timeout, kRetryFullInterface);
@@ -106,6 +107,12 @@ Result<LinkId> UdpPort::openLink(std::span<const std::byte> remoteAddress) {
   if (peer.isV6() != own.isV6()) {
     return Error{ErrorScope::kSession, ErrorCode::kConfiguration,
                  fmt::format("this rank is at {}, the peer at {}: name interfaces whose addresses are of one family",
+                             toString(own), toString(peer))};
+  }
+  if (peer.isLoopback() != own.isLoopback()) {
+    return Error{ErrorScope::kSession, ErrorCode::kConfiguration,
+                 fmt::format("this rank is at {}, the peer at {}, and a loopback address leads to no other host: set "
+                             "GLOO_SOCKET_IFNAME (or GLOO_BYPASS_INTERFACE) to the network's interface on all ranks",
                              toString(own), toString(peer))};
   }
   if (const auto known = byPeer_.find(peer); known != byPeer_.end()) return known->second;

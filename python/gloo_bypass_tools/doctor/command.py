@@ -8,14 +8,16 @@ from pathlib import Path
 from gloo_bypass_tools.common.transports import TABLE
 from gloo_bypass_tools.doctor.finding import MISSING, OK, WARNING
 from gloo_bypass_tools.doctor.machine import Machine
-from gloo_bypass_tools.doctor.paths import TITLES, examine
+from gloo_bypass_tools.doctor.paths import AUTO, TITLES, examine
 
 NOT_WORKING, BAD_INPUT = 1, 2
 DESCRIPTION = """\
 Inspects this machine and says, for each way of moving packets, what it lacks and the command that mends it. It only \
 reads.
 Each line is a finding: ok; warning: it works, but slower, or not for every use; missing: it cannot work without."""
-EPILOG = """\
+EPILOG = f"""\
+{AUTO}.
+
 exit status: 0 if every path asked for works (without --path: if any of memif, netdev, pci, udp and rdma does); 1 if \
 not; 2 bad input"""
 MARKS = {OK: ("ok", "green"), WARNING: ("warning", "yellow"), MISSING: ("MISSING", "red")}
@@ -86,6 +88,8 @@ def main(arguments=None):
         for path, findings in results.items():
             for line, colour in text(path, findings, options.brief):
                 put(line, colour)
+        if not options.path:
+            put(AUTO, None)
     if options.path:
         return 0 if all(works(findings) for findings in results.values()) else NOT_WORKING
     return 0 if any(works(results[path]) for one in TABLE for path in one.paths) else NOT_WORKING

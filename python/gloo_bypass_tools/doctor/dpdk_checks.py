@@ -97,7 +97,7 @@ def pci_device(machine):
     why = "DPDK drives a NIC that is bound to vfio-pci or uio, and the kernel then no longer does"
     if not chosen:
         return missing(name, f"no PCI network card{f' {wanted}' if wanted else ''}", why,
-                       "# use GLOO_BYPASS_LINK=memif or netdev here")
+                       "# leave GLOO_BYPASS_LINK at auto here, or use netdev")
     bound = [f"{address} on {driver}" for address, _, driver, _ in chosen if driver in USER_SPACE_DRIVERS]
     beside = [f"{address}: {BESIDE_KERNEL[vendor]}" for address, vendor, _, _ in chosen if vendor in BESIDE_KERNEL]
     if bound or beside:

@@ -6,14 +6,16 @@ from gloo_bypass_tools.doctor import training_checks as training
 from gloo_bypass_tools.doctor import udp_checks as udp
 
 TITLES = {
-    "memif": "DPDK over shared memory: GLOO_DEVICE_TRANSPORT=DPDK (GLOO_BYPASS_LINK=memif, the default)",
+    "memif": "DPDK over shared memory, within a host: GLOO_DEVICE_TRANSPORT=DPDK",
     "netdev": "DPDK over a Linux interface: GLOO_DEVICE_TRANSPORT=DPDK GLOO_BYPASS_LINK=netdev",
     "pci": "DPDK over a NIC: GLOO_DEVICE_TRANSPORT=DPDK GLOO_BYPASS_LINK=pci",
-    "udp": "UDP through the kernel's sockets: GLOO_DEVICE_TRANSPORT=UDP",
+    "udp": "UDP through the kernel's sockets: GLOO_DEVICE_TRANSPORT=UDP, and between hosts GLOO_DEVICE_TRANSPORT=DPDK",
     "rdma": "RDMA: GLOO_DEVICE_TRANSPORT=RDMA",
     "softroce": f"RDMA without an adapter, on this machine's own kernel: {common.tool('softroce')}",
     "training": "Training with PyTorch, over any transport",
 }
+AUTO = ("GLOO_DEVICE_TRANSPORT=DPDK with no other setting (GLOO_BYPASS_LINK=auto) needs memif within a host, and udp "
+        "between hosts")
 
 
 def checks(path, plugin=None):

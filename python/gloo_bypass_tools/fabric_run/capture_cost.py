@@ -75,9 +75,10 @@ def sample_of(report, iterations):
 
 
 def own_port(options, folder, capturing):
+    link = {"GLOO_BYPASS_LINK": "memif"}
     capture = {"GLOO_BYPASS_CAPTURE": f"{folder}/rank%r.pcapng", "GLOO_BYPASS_CAPTURE_SNAPLEN": str(options.snap),
                "GLOO_BYPASS_STATS": f"{folder}/rank%r.json"}
-    run([*perf_arguments(options, folder / "perf.json"), "--ranks", "2"], folder, capture if capturing else None)
+    run([*perf_arguments(options, folder / "perf.json"), "--ranks", "2"], folder, link | (capture if capturing else {}))
     sample = sample_of(folder / "perf.json", options.iterations)
     for rank in (0, 1) if capturing else ():
         port = json.loads((folder / f"rank{rank}.json").read_text())["port"]

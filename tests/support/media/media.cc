@@ -1,10 +1,10 @@
 #include "tests/support/media/media.h"
 
 #include <algorithm>
-#include <array>
 #include <mutex>
 #include <stdexcept>
 #include <utility>
+#include <vector>
 
 #include "transport/datagram/datagram_transport.h"
 
@@ -28,23 +28,25 @@ std::vector<Medium> backEndMedia() {
   return all;
 }
 
-std::function<std::shared_ptr<Transport>()> betweenTwoPorts(
-    const TransportConfig& config,
+std::function<std::shared_ptr<Transport>()> betweenPorts(
+    const std::vector<TransportConfig>& configs,
     const std::function<Result<std::unique_ptr<PacketPort>>(const TransportConfig&)>& makePort) {
   struct Ports {
     std::mutex mutex;
-    std::array<std::weak_ptr<Transport>, 2> transports;
+    std::vector<std::weak_ptr<Transport>> transports;
     std::size_t turn = 0;
   };
   auto ports = std::make_shared<Ports>();
+  ports->transports.resize(configs.size());
   return [=] {
     std::lock_guard<std::mutex> lock(ports->mutex);
-    std::weak_ptr<Transport>& place = ports->transports[ports->turn++ % ports->transports.size()];
+    const std::size_t index = ports->turn++ % configs.size();
+    std::weak_ptr<Transport>& place = ports->transports[index];
     std::shared_ptr<Transport> transport = place.lock();
     if (transport == nullptr) {
-      auto port = makePort(config);
+      auto port = makePort(configs[index]);
       if (!port.ok()) throw std::runtime_error(port.error().message);
-      place = transport = makeDatagramTransport(config, std::move(port).value());
+      place = transport = makeDatagramTransport(configs[index], std::move(port).value());
     }
     return transport;
   };

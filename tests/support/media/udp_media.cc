@@ -10,8 +10,9 @@ std::vector<Medium> udpMedia() {
   TransportConfig config;
   config.interface = "127.0.0.1";
   config.session.longPathRtt = std::chrono::seconds(60);  // a short path, however busy the machine
-  return {{.name = "Udp",
-           .makeTransport = betweenTwoPorts(config, [](const TransportConfig& c) { return udp::makeUdpPort(c); })}};
+  return {{.name = "Udp", .makeTransport = betweenPorts({config, config}, [](const TransportConfig& c) {
+                            return udp::makeUdpPort(c);
+                          })}};
 }
 
 const MediaOf entry(udpMedia);

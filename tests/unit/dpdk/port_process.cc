@@ -104,6 +104,7 @@ void removeTestDirectory() {
 
 TransportConfig memifTestConfig() {
   TransportConfig config;
+  config.link = LinkMode::kMemif;
   config.memifDirectory = testDirectory();
   return config;
 }
