@@ -18,7 +18,10 @@ bool isUnicast(const MacAddress& mac) { return (mac[0] & 1) == 0 && mac != MacAd
 
 }  // namespace
 
-void NeighbourTable::want(Ipv4Address hop) { entries_.try_emplace(hop); }
+void NeighbourTable::want(Ipv4Address hop) {
+  if (failed(hop)) entries_.erase(hop);
+  entries_.try_emplace(hop);
+}
 
 std::optional<MacAddress> NeighbourTable::find(Ipv4Address hop) const {
   const auto it = entries_.find(hop);

@@ -26,7 +26,7 @@ class NeighbourTable {
   // `answer`: reply to requests for our address (no kernel does it for us).
   NeighbourTable(MacAddress mac, Ipv4Address ip, bool answer) : mac_(mac), ip_(ip), answer_(answer) {}
 
-  // Begins to look for `hop`; harmless when known.
+  // Begins to look for `hop`, anew if that has failed; harmless when known.
   void want(Ipv4Address hop);
   std::optional<MacAddress> find(Ipv4Address hop) const;
   // All tries were in vain.

@@ -241,7 +241,7 @@ TEST_F(NetdevPort, PeerKilled_IcmpPortUnreachableTakesTheLinkDown) {
                }));
 }
 
-TEST_F(NetdevPort, NobodyAnswersArp_LinkGoesDown) {
+TEST_F(NetdevPort, NobodyAnswersArp_LinkGoesDownAndTheNextOneTriesAnew) {
   runProcesses(inside('a', [](Partner&) {
     const auto port = openPort();
     auto address = port->localAddress();
@@ -257,6 +257,22 @@ TEST_F(NetdevPort, NobodyAnswersArp_LinkGoesDown) {
       return !sink.down.empty();
     }));
     EXPECT_NE(sink.down[0].second.message.find("ARP"), std::string::npos);
+    const auto next = port->openLink(address);
+    ASSERT_TRUE(next.ok()) << next.error().message;
+    EXPECT_NE(next.value(), link.value());
+    port->closeLink(link.value());
+    for (int i = 0; i < 50; ++i, virtualNow += milliseconds(100)) {
+      port->onTick(virtualNow);
+      (void)port->receive(sink, 32);
+    }
+    EXPECT_EQ(sink.down.size(), 1U) << "failed without another try";
+    EXPECT_TRUE(waitFor([&] {
+      port->onTick(virtualNow);
+      virtualNow += milliseconds(100);
+      (void)port->receive(sink, 32);
+      return sink.down.size() == 2;
+    }));
+    EXPECT_EQ(sink.down[1].first, next.value());
   }), inside('b', [](Partner&) {}));
 }
 
