@@ -47,6 +47,15 @@ Read readAll(const std::string& path) {
   return read;
 }
 
+// Whoever knows a session's id can end it.
+TEST(FrameRecorder, Capture_IsItsOwnersAlone) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path + "/own.pcapng";
+  ASSERT_TRUE(recorderTo(path));
+  using std::filesystem::perms;
+  EXPECT_EQ(std::filesystem::status(path).permissions(), perms::owner_read | perms::owner_write);
+}
+
 TEST(FrameRecorder, Frames_AreReadBackWithTimeLengthAndBytes) {
   const TemporaryFolder folder;
   const std::string path = folder.path + "/a.pcapng";

@@ -42,7 +42,8 @@ Duration unixClockAhead(TimePoint now) {
 }
 
 Result<std::unique_ptr<FrameRecorder>> FrameRecorder::create(const std::string& path, const RecorderOptions& options) {
-  FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  // The owner's alone: it holds the ids of live sessions, and whoever knows one can end it.
+  FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
   if (!file) {
     return cannotWrite(path, errno == EEXIST ? "there is a file of this name: choose another, or remove it" : std::strerror(errno));
   }
