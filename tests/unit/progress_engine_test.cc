@@ -1,9 +1,11 @@
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -213,6 +215,15 @@ TEST(ProgressEngine_EngineThread, Idle_BlocksInsteadOfPolling) {
   // A few each second, for block() has a bound; this thread may have been kept waiting for longer than it asked for.
   const auto idleSeconds = std::chrono::ceil<seconds>(monotonicNow() - begin).count();
   EXPECT_LE(polls, 5 * idleSeconds);
+}
+
+TEST(ProgressEngine_EngineThread, CannotBePinned_SaysSoOnce) {
+  constexpr int kNoSuchCpu = CPU_SETSIZE - 1;
+  FakePort port;
+  ::testing::internal::CaptureStderr();
+  { ProgressEngine engine(port, {.engineCpu = kNoSuchCpu}); }
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(said, "gloo-bypass: the engine's thread cannot be pinned to CPU 1023 (GLOO_BYPASS_ENGINE_CPU): Invalid argument\n");
 }
 
 TEST(ProgressEngine_WaitUntil, PredicateThrowsFromExclusive_AccessIsReleased) {

@@ -8,6 +8,8 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <cstdio>
+#include <cstring>
 #include <list>
 #include <mutex>
 #include <thread>
@@ -66,7 +68,11 @@ class ProgressEngine::Impl {
       CPU_ZERO(&cpus);
       CPU_SET(static_cast<unsigned>(options_.engineCpu), &cpus);
       // A CPU that is not there was refused when the configuration was read; a cpuset may still forbid it.
-      (void)pthread_setaffinity_np(engineThread_.native_handle(), sizeof(cpus), &cpus);
+      const int failed = pthread_setaffinity_np(engineThread_.native_handle(), sizeof(cpus), &cpus);
+      if (failed != 0) {
+        std::fprintf(stderr, "gloo-bypass: the engine's thread cannot be pinned to CPU %d (GLOO_BYPASS_ENGINE_CPU): %s\n",
+                     options_.engineCpu, std::strerror(failed));
+      }
     }
   }
 
