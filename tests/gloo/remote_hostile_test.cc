@@ -1,6 +1,7 @@
 // A peer that breaks the protocol of remote keys: a channel that says what the test wants, against a real context. Whatever it
 // says, no byte outside the exposed buffer is read or written, and its victim sees one clear error.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <chrono>
 #include <cstdint>
@@ -322,6 +323,31 @@ TEST_P(RemoteHostile, PutCancelledAndItsDataLongerThanAnnounced_EndsThePair) {
   EXPECT_EQ(RemoteRefusal::kCancelled, hear()->refusal);
   send(putDataKey(1), Bytes(kLarge + 1));
   expectViolation("no put announced");
+}
+
+// What is dropped is received first: here the memory that the put was granted is more than can be had twice.
+TEST_P(RemoteHostile, DroppedDataLongerThanMemory_EndsThePairAndNothingElse) {
+  // The two that touch no byte of a message before it is matched. RDMA registers it, page by page.
+  if (GetParam().name != "Memory" && GetParam().name != "Loopback") GTEST_SKIP() << "64 TiB cannot be registered";
+  constexpr std::size_t kHuge = std::size_t{1} << 46;  // of the 2^47 bytes that a process can address
+  void* const mapped = ::mmap(nullptr, kHuge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == MAP_FAILED) GTEST_SKIP() << "cannot map 64 TiB";
+  auto* const memory = static_cast<std::byte*>(mapped);
+  auto buffer = context_->createUnboundBuffer(memory, kHuge);
+  const std::unique_ptr<RemoteKey> key(static_cast<RemoteKey*>(
+      dynamic_cast<gloo_version::RemoteKeyBuffer&>(*buffer).getRemoteKey().release()));
+  RemoteMessage put = request(RemoteMessageType::kPut, 1, 0, kHuge);
+  put.region = key->region;
+  say(put);
+  EXPECT_EQ(RemoteMessageType::kGo, hear()->type);
+  say({.type = RemoteMessageType::kCancel, .operation = 1});
+  EXPECT_EQ(RemoteRefusal::kCancelled, hear()->refusal);
+  peer_->progress().exclusive([&] { (void)channel_->postSend({1000, putDataKey(1), memory, kHuge, 0}); });
+  const std::string text = failure();
+  EXPECT_TRUE(contains(text, "rank 1") && contains(text, "70368744177664 bytes") && contains(text, "no memory")) << text;
+  buffer.reset();
+  peer_->progress().exclusive([&] { channel_->close(/*abort=*/true); });
+  (void)::munmap(mapped, kHuge);
 }
 
 TEST_P(RemoteHostile, BufferDestroyedAndDataComesLate_ItIsDropped) {

@@ -1,5 +1,7 @@
 #include "transport/gloo/remote_traffic.h"
 
+#include <sys/mman.h>
+
 #include <utility>
 
 #include <gloo/common/error.h>
@@ -18,6 +20,22 @@ constexpr std::size_t kMaxIncomingMessages = 4 * kMaxRemoteOperations;
 constexpr std::size_t kMaxDropped = 2 * kMaxRemoteOperations;
 
 }  // namespace
+
+bool DropMemory::reserve(std::size_t length) {
+  if (length == 0) return true;
+  void* const mapped =
+      ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == MAP_FAILED) return false;
+  data_ = static_cast<std::byte*>(mapped);
+  length_ = length;
+  return true;
+}
+
+void DropMemory::release() {
+  if (data_ != nullptr) (void)::munmap(data_, length_);
+  data_ = nullptr;
+  length_ = 0;
+}
 
 RemoteTraffic::RemoteTraffic(Group& group, Connection& connection)
     : group_(group), connection_(connection), requests_(*this, connection), service_(*this, group.exposedMemory()) {}
@@ -175,10 +193,15 @@ void RemoteTraffic::drop(MessageKey key, std::size_t length) {
 
 void RemoteTraffic::dropNext() {
   // Memory only as long as it is needed: this is rare.
-  dropped_ = {};
+  dropped_.release();
   if (toDrop_.empty() || !open()) return;
   const Dropped next = toDrop_.front();
-  dropped_.resize(next.length);
+  if (!dropped_.reserve(next.length)) {
+    connection_.abort(std::make_shared<const std::string>(
+        GLOO_ERROR_MSG("Rank ", group_.rank(), " closed its connection to ", connection_.describePeer(), ": it sends ", next.length,
+                       " bytes for a put or get that is over, and there is no memory to take them in")));
+    return;
+  }
   (void)receive({tokenOf(Purpose::kDropped, nextMessage_++), next.key, dropped_.data(), next.length,
                  /*persistent=*/false});
 }
@@ -189,7 +212,7 @@ void RemoteTraffic::forget() {
   outgoing_.clear();
   incoming_.clear();
   toDrop_.clear();
-  dropped_ = {};
+  dropped_.release();
 }
 
 }  // namespace gloo_bypass::adapter

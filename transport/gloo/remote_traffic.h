@@ -29,6 +29,25 @@ class Group;
 // In which of the two a token's operation is.
 enum class RemoteRole : std::uint8_t { kAsks = 0, kServes = 1 };
 
+// Where data is received that nobody waits for any more. Its length is the peer's choice, up to that of the longest put or get there
+// was: memory may run out, which is the connection's end only.
+class DropMemory {
+ public:
+  DropMemory() = default;
+  ~DropMemory() { release(); }
+  DropMemory(const DropMemory&) = delete;
+  DropMemory& operator=(const DropMemory&) = delete;
+
+  // False: there is no memory.
+  bool reserve(std::size_t length);
+  void release();
+  std::byte* data() const { return data_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::size_t length_ = 0;
+};
+
 class RemoteTraffic {
  public:
   RemoteTraffic(Group& group, Connection& connection);
@@ -84,7 +103,7 @@ class RemoteTraffic {
   std::uint64_t nextMessage_ = 1;
   std::map<OperationToken, std::vector<std::byte>> outgoing_, incoming_;  // messages in the channel's hands
   std::deque<Dropped> toDrop_;                                            // the first is being received into dropped_
-  std::vector<std::byte> dropped_;
+  DropMemory dropped_;
 };
 
 }  // namespace gloo_bypass::adapter
