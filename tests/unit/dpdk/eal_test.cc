@@ -227,7 +227,9 @@ TEST_F(Eal, HostileAddresses_AreErrorsNotCrashes) {
       for (int flips = rand_r(&seed) % 4; flips > 0 && !bytes.empty(); --flips) {
         bytes[static_cast<std::size_t>(rand_r(&seed)) % std::min<std::size_t>(bytes.size(), 5)] = static_cast<std::byte>(rand_r(&seed));
       }
-      if (bytes == good) continue;
+      // The directory's text is for messages: which directory it is, its id says, and that is before it.
+      constexpr std::ptrdiff_t kBeforeDirectory = 76;
+      if (bytes.size() > kBeforeDirectory && std::equal(good.begin(), good.begin() + kBeforeDirectory, bytes.begin())) continue;
       const auto link = port.value()->openLink(bytes);
       EXPECT_FALSE(link.ok());
     }
