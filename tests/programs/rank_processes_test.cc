@@ -112,11 +112,13 @@ TEST(RankProcesses, TimeLimit_EndsAllAndIsNamed) {
 
 TEST(RankProcesses, SignalToTheLauncher_IsPassedOn) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    const auto before = std::signal(signal, SIG_DFL);  // under nohup, say, it would be ignored
     RankProcesses ranks(2, [](int) { return waitForEver(); });
     ASSERT_EQ(::kill(::getpid(), signal), 0);
     const RanksEnd end = ranks.supervise(kSoon);
     EXPECT_EQ(end.exitStatus, 128 + signal);
     EXPECT_THAT(end.message, HasSubstr("signal " + std::to_string(signal)));
+    (void)std::signal(signal, before);
   }
 }
 
