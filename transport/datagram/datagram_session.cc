@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 namespace gloo_bypass {
 namespace {
 
@@ -31,6 +33,7 @@ Status DatagramSession::connect(TimePoint now, const ChannelAddress& peer) {
   const auto opened = port_.openLink(peer.portAddress);
   if (!opened) return opened.error();
   link = opened.value();
+  peerPort_ = peer.portAddress;
   remoteId = peer.sessionId;
   properties_ = port_.linkProperties(*link);
   if (properties_.lossless) core.markLossless();
@@ -45,6 +48,30 @@ bool DatagramSession::finished() const {
   return core.drained() || (linkDown_ && (state == SessionState::kClosed || state == SessionState::kFailed));
 }
 
+// A peer closes a link that no session of its own uses. One of ours that connects just then is for a session of the
+// peer's that has not connected yet, and so will do that over the next link; all it can have sent is a Hello, which it
+// repeats.
+void DatagramSession::onLinkDown(const Error& error) {
+  const SessionState state = core.state();
+  const bool connects = state == SessionState::kConnecting || (state == SessionState::kClosing && !met_);
+  if (error.code != ErrorCode::kPeerClosed || !connects) return failLink(error);
+  linkLost_ = true;
+  markDirty();
+}
+
+void DatagramSession::openLinkAgain() {
+  linkLost_ = false;
+  const auto opened = port_.openLink(peerPort_);
+  if (!opened) return failLink(opened.error());
+  link = opened.value();
+  const LinkProperties begunWith = std::exchange(properties_, port_.linkProperties(*link));
+  // The session's settings, and what its Hello says, are for the link that it began with.
+  if (properties_.lossless != begunWith.lossless || properties_.maxDatagramBytes < begunWith.maxDatagramBytes) {
+    failLink({ErrorScope::kSession, ErrorCode::kUnavailable,
+              "the peer closed the link, and the next one is of another kind"});
+  }
+}
+
 void DatagramSession::failLink(const Error& error) {
   Error named = error;
   named.message = fmt::format("{}: {}", peerName_, error.message);
@@ -54,6 +81,7 @@ void DatagramSession::failLink(const Error& error) {
 }
 
 bool DatagramSession::tellEvents() {
+  met_ = met_ || core.state() == SessionState::kEstablished;
   SessionEvent event;
   bool any = false;
   while (core.pollEvent(&event)) {

@@ -1,7 +1,9 @@
 // Private to datagram_transport: one session on its port, and where it stands in the poll loop.
 #pragma once
 
+#include <cstddef>
 #include <optional>
+#include <vector>
 
 #include "transport/core/session.h"
 #include "transport/datagram/packet_port.h"
@@ -37,10 +39,15 @@ class DatagramSession final : public ChannelSession {
   void handleTimeout(TimePoint now) override { core.handleTimeout(now); }
   bool finished() const override;
 
+  // The link has ended.
+  void onLinkDown(const Error& error);
+  // Its peer has ended it, before this session has met its own: openLinkAgain() is due.
+  bool linkLost() const { return linkLost_; }
+  // Failed if the port opens none, or one of another kind.
+  void openLinkAgain();
   // Tells the observer. True if there was anything to tell.
   bool tellEvents();
-  void failLink(const Error& error);  // it carries nothing any more
-  bool canTransmit() const { return link && !linkDown_; }
+  bool canTransmit() const { return link && !linkDown_ && !linkLost_; }
   bool lossless() const { return properties_.lossless; }
   std::size_t transmitBurst() const { return properties_.transmitBurst; }
 
@@ -51,8 +58,13 @@ class DatagramSession final : public ChannelSession {
   TimePoint transmitFrom{};     // the port was full: not before this
 
  private:
+  void failLink(const Error& error);
+
   PacketPort& port_;
-  LinkProperties properties_;  // of `link`, when it was opened
+  LinkProperties properties_;        // of `link`, when it was opened; each time
+  std::vector<std::byte> peerPort_;  // its address; valid with `link`
+  bool met_ = false;                 // has been established
+  bool linkLost_ = false;
   bool linkDown_ = false;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "transport/channel/channel_counters.h"
 #include "transport/datagram/datagram_session.h"
@@ -135,7 +136,7 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
 
   void onLinkDown(LinkId link, const Error& error) noexcept override {
     for (auto& [id, session] : sessions_.all()) {
-      if (session->link == link) session->failLink(error);
+      if (session->link == link) session->onLinkDown(error);
     }
   }
 
@@ -151,6 +152,10 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
   // Each dirty session: what it has to send, what it has to tell. Observers may post more, to any session.
   bool pumpDirty(TimePoint now) {
     const auto turn = [&](DatagramSession& session) {
+      if (session.linkLost()) {
+        left_.push_back(*session.link);
+        session.openLinkAgain();
+      }
       bool progressed = session.tellEvents();
       const bool more = transmitSome(session, now, &progressed);
       progressed |= session.tellEvents();
@@ -162,9 +167,25 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
       }
       return progressed;
     };
-    const bool progressed = sessions_.pump(turn, [](DatagramSession&) {});
+    const auto retired = [this](DatagramSession& session) {
+      if (session.link) left_.push_back(*session.link);
+    };
+    const bool progressed = sessions_.pump(turn, retired);
     port_->wakePeers();
+    if (!left_.empty()) closeUnusedLinks();  // after what was sent last has gone
     return progressed;
+  }
+
+  // A link ends with the last session on it: descriptors, shared memory and a place among the port's links are for
+  // peers that are talked to.
+  void closeUnusedLinks() {
+    std::sort(left_.begin(), left_.end());
+    left_.erase(std::unique(left_.begin(), left_.end()), left_.end());
+    for (const LinkId link : left_) {
+      const auto uses = [link](const auto& item) { return item.second->link == link; };
+      if (std::none_of(sessions_.all().begin(), sessions_.all().end(), uses)) port_->closeLink(link);
+    }
+    left_.clear();
   }
 
   // True: the port was full or the quantum is over, come again.
@@ -191,6 +212,7 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
   const std::size_t receiveBurst_;
   const Duration retryAsleep_;
   SessionTable<DatagramSession> sessions_;
+  std::vector<LinkId> left_;  // by a session, in this pump; others may use them
   TimePoint now_{};
   TimePoint nextTick_{};
   DurationHistogram rtts_;

@@ -17,7 +17,8 @@
 
 namespace gloo_bypass {
 
-// A path to one peer process. Opened by openLink, stable until closeLink; never reused.
+// A path to one peer process. Opened by openLink, stable until closeLink; never reused. A port does not count who
+// opened it: its user closes a link once, when nobody uses it any more.
 using LinkId = std::uint32_t;
 
 // One datagram as two spans, gathered by the port. The port has copied both when transmit returns.
@@ -34,6 +35,8 @@ class PacketSink {
   // before trusting what it says.
   virtual void onDatagram(LinkId link, std::span<const std::byte> datagram) noexcept = 0;
   // The link will carry nothing any more: the peer's process ended, its port is closed, or the device is gone.
+  // kPeerClosed: its port lives on, and has closed this link; openLink(the same address) makes another. The link is
+  // still to be closed.
   virtual void onLinkDown(LinkId link, const Error& error) noexcept = 0;
   // Whether `datagram`, or what an error message of the network quotes of one, was sent over `link` by a session that lives. An error
   // message counts only then: whoever is not on the path cannot know a session's id.
@@ -73,6 +76,8 @@ class PacketPort {
   // gives the same link. Never waits: a link may take a while to carry datagrams, until then
   // transmit accepts none. `remoteAddress` of another kind of port gives kConfiguration naming both.
   virtual Result<LinkId> openLink(std::span<const std::byte> remoteAddress) = 0;
+  // `link` went down, or is used no more. What transmit() took, and wakePeers() has seen, still reaches the peer if the
+  // way is good.
   virtual void closeLink(LinkId link) = 0;
   virtual LinkProperties linkProperties(LinkId link) const = 0;
   // Whether openLink(remoteAddress) would lead to that peer, where it is not the port's users' mistake that it does not: memory links

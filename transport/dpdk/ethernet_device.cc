@@ -6,10 +6,13 @@
 #include <rte_errno.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <mutex>
+#include <utility>
 
 #include "transport/dpdk/eal.h"
+#include "transport/dpdk/interrupt_thread.h"
 
 namespace gloo_bypass::dpdk {
 namespace {
@@ -25,6 +28,25 @@ Error deviceError(const std::string& name, const char* what, int code) {
                            Eal::lastErrorSuffix())};
 }
 
+Error interruptsLate(const std::string& name) {
+  return Error{ErrorScope::kDevice, ErrorCode::kTimedOut,
+               fmt::format("DPDK device {}: EAL's interrupt thread has not run for {} s", name,
+                           std::chrono::duration_cast<std::chrono::seconds>(kInterruptThreadLimit).count())};
+}
+
+void stopAndRemove(const std::string& name, std::uint16_t port, bool isVirtual, bool started) {
+  if (started) (void)rte_eth_dev_stop(port);
+  // Removing a virtual device closes its port too.
+  if (isVirtual) {
+    (void)rte_vdev_uninit(name.c_str());
+  } else if (port != RTE_MAX_ETHPORTS) {
+    rte_eth_dev_info info{};
+    const int known = rte_eth_dev_info_get(port, &info);
+    (void)rte_eth_dev_close(port);
+    if (known == 0) (void)rte_dev_remove(info.device);  // so that it can be probed again
+  }
+}
+
 }  // namespace
 
 Result<std::unique_ptr<EthernetDevice>> EthernetDevice::create(const EthernetDeviceOptions& options) {
@@ -33,6 +55,7 @@ Result<std::unique_ptr<EthernetDevice>> EthernetDevice::create(const EthernetDev
   std::lock_guard<std::mutex> lock(deviceMutex());
   device->name_ = options.name;
   Eal::forgetLastError();
+  if (device->isMemif() && interruptsOverdue()) return interruptsLate(options.name);
   if (!options.existing) {
     if (rte_eth_dev_count_avail() >= RTE_MAX_ETHPORTS) {
       return Error{ErrorScope::kDevice, ErrorCode::kExhausted,
@@ -81,24 +104,46 @@ Status EthernetDevice::configure(const EthernetDeviceOptions& options) {
   if (code != 0) return deviceError(name_, "cannot set up its receive queue", code);
   code = rte_eth_tx_queue_setup(port_, 0, options.transmitDescriptors, socket, nullptr);
   if (code != 0) return deviceError(name_, "cannot set up its transmit queue", code);
-  code = rte_eth_dev_start(port_);
-  if (code != 0) return deviceError(name_, "cannot be started", code);
-  started_ = true;
+  const Status begun = begin();
+  if (!begun) return begun;
   receiveInterrupts_ = configuration.intr_conf.rxq != 0;
   return {};
 }
 
-EthernetDevice::~EthernetDevice() {
+Status EthernetDevice::begin() {
+  const int code = rte_eth_dev_start(port_);
+  if (code != 0) return deviceError(name_, "cannot be started", code);
+  started_ = true;
+  return {};
+}
+
+Status EthernetDevice::start() {
   std::lock_guard<std::mutex> lock(deviceMutex());
-  if (started_) (void)rte_eth_dev_stop(port_);
-  // Removing a virtual device closes its port too.
-  if (virtual_) {
-    (void)rte_vdev_uninit(name_.c_str());
-  } else if (port_ != RTE_MAX_ETHPORTS) {
-    rte_eth_dev_info info{};
-    const int known = rte_eth_dev_info_get(port_, &info);
-    (void)rte_eth_dev_close(port_);
-    if (known == 0) (void)rte_dev_remove(info.device);  // so that it can be probed again
+  Eal::forgetLastError();
+  return begin();
+}
+
+Status EthernetDevice::stop() {
+  std::lock_guard<std::mutex> lock(deviceMutex());
+  if (std::exchange(started_, false) && !betweenInterrupts([port = port_] { (void)rte_eth_dev_stop(port); })) {
+    return interruptsLate(name_);
+  }
+  return {};
+}
+
+// The memif driver's handlers of its sockets run in EAL's interrupt thread. They share a device's messages with whoever
+// stops or closes it, and nothing guards them: between its sendmsg and what follows a handler would find its message
+// freed.
+EthernetDevice::~EthernetDevice() {
+  if (!virtual_ && port_ == RTE_MAX_ETHPORTS) return;  // none was made
+  std::lock_guard<std::mutex> lock(deviceMutex());
+  const auto removal = [name = name_, port = port_, isVirtual = virtual_, started = started_] {
+    stopAndRemove(name, port, isVirtual, started);
+  };
+  if (!isMemif()) {
+    removal();
+  } else if (!betweenInterrupts(removal)) {
+    std::fprintf(stderr, "gloo-bypass: %s; the device is closed when it does\n", interruptsLate(name_).message.c_str());
   }
 }
 

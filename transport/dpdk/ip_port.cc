@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <utility>
 
 #include "transport/base/check.h"
 
 namespace gloo_bypass::dpdk {
 namespace {
 
-constexpr LinkId kFirstLink = 1;
 constexpr std::uint16_t kBurst = 32;
 constexpr std::size_t kSelfSlots = 64;
 // Without an interrupt a sleeper looks by itself: soon after traffic, then ever less often, so that it is late by a quarter of the time
@@ -57,25 +57,35 @@ Result<LinkId> IpPort::openLink(std::span<const std::byte> remoteAddress) {
     if (selfLink_ == 0) {
       UdpFlow flow{.sourceMac = parts_.mac, .destinationMac = parts_.mac, .sourceIp = peer.ip, .destinationIp = peer.ip};
       flow.sourcePort = flow.destinationPort = peer.port;
-      links_.push_back(Link{.peer = peer, .open = true, .self = true, .headers = FrameTemplate(flow)});
-      selfLink_ = static_cast<LinkId>(links_.size() - 1 + kFirstLink);
+      selfLink_ = add(Link{.peer = peer, .open = true, .self = true, .headers = FrameTemplate(flow)});
     }
     return selfLink_;
   }
   if (const Link* known = findByPeer(peer.ip, peer.port)) {
-    return idOf(*known);
+    return known->id;
   }
   const auto hop = parts_.routing.nextHop(parts_.self.ip, peer.ip);
   if (!hop) return hop.error();
   neighbours_.want(hop.value());
   searching_.store(true, std::memory_order_relaxed);
-  links_.push_back(Link{.peer = peer, .hop = hop.value(), .open = true});
-  return static_cast<LinkId>(links_.size() - 1 + kFirstLink);
+  return add(Link{.peer = peer, .hop = hop.value(), .open = true});
+}
+
+LinkId IpPort::add(Link link) {
+  link.id = ++lastLink_;
+  links_.emplace(lastLink_, std::move(link));
+  return lastLink_;
+}
+
+IpPort::Link& IpPort::at(LinkId id) {
+  const auto found = links_.find(id);
+  GLOO_BYPASS_CHECK(found != links_.end());
+  return found->second;
 }
 
 void IpPort::closeLink(LinkId id) {
-  GLOO_BYPASS_CHECK(id >= kFirstLink && id - kFirstLink < links_.size());
-  links_[id - kFirstLink].open = false;
+  if (lastFound_ == &at(id)) lastFound_ = nullptr;
+  links_.erase(id);
   if (id == selfLink_) selfLink_ = 0;
 }
 
@@ -84,21 +94,13 @@ LinkProperties IpPort::linkProperties(LinkId id) const {
       .maxDatagramBytes = maxDatagramBytes_, .lossless = id == selfLink_, .local = id == selfLink_};
 }
 
-LinkId IpPort::idOf(const Link& link) const {
-  return static_cast<LinkId>(static_cast<std::size_t>(&link - links_.data()) + kFirstLink);
-}
-
 IpPort::Link* IpPort::findByPeer(Ipv4Address ip, std::uint16_t port) {
   const auto matches = [&](const Link& link) {
     return link.open && !link.self && link.peer.ip == ip && link.peer.port == port;
   };
-  if (lastFound_ < links_.size() && matches(links_[lastFound_])) return &links_[lastFound_];
-  for (std::size_t i = 0; i < links_.size(); ++i) {
-    if (!matches(links_[i])) continue;
-    lastFound_ = i;
-    return &links_[i];
-  }
-  return nullptr;
+  if (lastFound_ != nullptr && matches(*lastFound_)) return lastFound_;
+  const auto found = std::find_if(links_.begin(), links_.end(), [&](const auto& item) { return matches(item.second); });
+  return found == links_.end() ? nullptr : lastFound_ = &found->second;
 }
 
 // Sending ---------------------------------------------------------------------------------------
@@ -121,8 +123,7 @@ bool IpPort::resolve(Link& link) {
 }
 
 std::size_t IpPort::transmit(LinkId id, std::span<const OutgoingDatagram> datagrams) {
-  GLOO_BYPASS_CHECK(id >= kFirstLink && id - kFirstLink < links_.size());
-  Link& link = links_[id - kFirstLink];
+  Link& link = at(id);
   if (!link.open) return 0;
   std::size_t sent = 0;
   if (link.self) {
@@ -217,10 +218,8 @@ std::size_t IpPort::receiveSelf(PacketSink& sink, std::size_t maxDatagrams) {
 
 void IpPort::reportDown(PacketSink& sink) {
   anyDown_ = false;
-  for (std::size_t i = 0; i < links_.size(); ++i) {
-    if (!links_[i].reportDown) continue;
-    links_[i].reportDown = false;
-    sink.onLinkDown(static_cast<LinkId>(i + kFirstLink), links_[i].error);
+  for (auto& [id, link] : links_) {
+    if (std::exchange(link.reportDown, false)) sink.onLinkDown(id, link.error);
   }
 }
 
@@ -258,7 +257,7 @@ bool IpPort::deliverUdp(PacketSink& sink, const Ipv4Packet& packet) {
   if (link == nullptr) return false;
   link->unreachableSeen = 0;
   if (!link->mac) neighbours_.learn(link->hop, packet.sourceMac, now_);
-  sink.onDatagram(idOf(*link), udp->data);
+  sink.onDatagram(link->id, udp->data);
   return true;
 }
 
@@ -273,7 +272,7 @@ void IpPort::handleIcmp(const PacketSink& sink, const Ipv4Packet& packet) {
   const auto unreachable = parseUnreachablePort(packet);
   if (!unreachable || unreachable->sourceIp != parts_.self.ip || unreachable->sourcePort != parts_.self.port) return;
   Link* const link = findByPeer(unreachable->destinationIp, unreachable->destinationPort);
-  if (link == nullptr || !sink.sentBySession(idOf(*link), unreachable->data)) return;
+  if (link == nullptr || !sink.sentBySession(link->id, unreachable->data)) return;
   if (++link->unreachableSeen < kUnreachableLimit) return;
   failLink(*link, "its machine says that the port is closed: the process ended, or was killed");
 }
@@ -293,7 +292,7 @@ void IpPort::onTick(TimePoint now) {
   if (parts_.capture) parts_.capture->onTick();
   for (const ArpFrame& request : neighbours_.tick(now)) sendArp(request);
   if (!searching_.load(std::memory_order_relaxed)) return;
-  for (Link& link : links_) {
+  for (auto& [id, link] : links_) {
     if (link.open && !link.self && neighbours_.failed(link.hop)) {
       failLink(link, fmt::format("no answer to ARP for next hop {}", toString(link.hop)));
     }

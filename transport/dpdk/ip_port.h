@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "transport/base/config.h"
@@ -78,6 +79,7 @@ class IpPort final : public PacketPort {
 
  private:
   struct Link {
+    LinkId id = 0;
     UdpAddress peer;
     Ipv4Address hop = 0;
     bool open = false;
@@ -97,7 +99,8 @@ class IpPort final : public PacketPort {
   void handleIcmp(const PacketSink& sink, const Ipv4Packet& packet);
   void failLink(Link& link, std::string message);
   bool resolve(Link& link);
-  LinkId idOf(const Link& link) const;
+  LinkId add(Link link);
+  Link& at(LinkId id);
   Link* findByPeer(Ipv4Address ip, std::uint16_t port);
   void sendArp(const ArpFrame& frame);
   void answerOrLearnArp(std::span<const std::byte> frame);
@@ -108,8 +111,9 @@ class IpPort final : public PacketPort {
   NeighbourTable neighbours_;
   WakeEvent wakeEvent_;
   int interrupt_ = -1;  // descriptor of the receive interrupt, the driver's; -1: none
-  std::vector<Link> links_;     // by id - kFirstLink
-  std::size_t lastFound_ = 0;
+  std::unordered_map<LinkId, Link> links_;  // those not closed
+  LinkId lastLink_ = 0;
+  Link* lastFound_ = nullptr;
   LinkId selfLink_ = 0;
   SelfRing self_;
   bool anyDown_ = false;

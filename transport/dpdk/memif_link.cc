@@ -1,6 +1,7 @@
 #include "transport/dpdk/memif_link.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/epoll.h>
 
 #include <array>
@@ -16,9 +17,13 @@ namespace {
 
 constexpr std::uint32_t kHelloMagic = 0x4742686c;  // "GBhl"
 constexpr std::size_t kHelloBytes = 4 + 16 + 16 + 4;
-constexpr std::byte kGoodbye{'b'};  // a packet of this one byte: the port is being closed in good order
+// A packet of one of these bytes is the last on a cross connection: the port, or only this link, is closed in good
+// order.
+constexpr std::byte kPortCloses{'b'}, kLinkCloses{'c'};
 // The handshake takes about ten packets each way; a peer that sends more at once waits for the next round.
 constexpr int kRelayRound = 32;
+// Its interrupt thread takes microseconds, unless it is kept from running.
+constexpr int kDriverGreetsMs = 1000;
 
 // Both ends derive the same fictitious addresses, from the range meant for benchmarks (RFC 2544), so that a
 // capture of a memory link reads like one of a network.
@@ -84,7 +89,28 @@ MemifLink::MemifLink(MemifShared& shared, LinkId id, MemifAddress peer)
 }
 
 MemifLink::~MemifLink() {
-  if (cross_) (void)sendPacket(cross_.get(), std::span(&kGoodbye, 1));
+  if (cross_) (void)sendPacket(cross_.get(), std::span(&kPortCloses, 1));
+  releaseDevice();
+}
+
+// A server's driver greets whoever connects. If the connection ends before that, it closes its descriptor while EAL's
+// interrupt thread still watches it, and the EAL ends the process.
+void MemifLink::awaitDriver() {
+  if (role() != MemifRole::kServer || !local_ || driverSpoke_) return;
+  pollfd greeting{local_.get(), POLLIN, 0};
+  (void)::poll(&greeting, 1, kDriverGreetsMs);
+}
+
+void MemifLink::releaseDevice() {
+  awaitDriver();
+  if (own_.device && own_.device->stop()) shared_.sparesOf(role()).push_back(std::move(own_));
+  own_.device.reset();
+  local_.reset();
+}
+
+void MemifLink::leave() {
+  if (cross_) (void)sendPacket(cross_.get(), std::span(&kLinkCloses, 1));
+  cross_.reset();
 }
 
 void MemifLink::service() {
@@ -123,7 +149,7 @@ void MemifLink::locate() {
   }
   const MemifHello hello{shared_.self.portId, peer_.secret, 0};
   if (!watch(cross_.get()) || sendHello(cross_.get(), hello, shared_.page) != PacketIo::kDone) {
-    return peerGone(false);
+    return peerGone();
   }
   state_ = State::kGreeting;
   greet();
@@ -133,11 +159,12 @@ void MemifLink::greet() {
   MemifHello hello;
   const PacketIo io = receiveHello(cross_.get(), hello, peerPage_);
   if (io == PacketIo::kWouldBlock) return;
-  if (io == PacketIo::kClosed) return peerGone(false);
+  if (io == PacketIo::kClosed) return peerGone();
   if (hello.senderId != peer_.portId || hello.targetSecret != shared_.self.secret) {
     return fail(ErrorCode::kPeerViolatedProtocol, "another process answers in its name");
   }
-  deviceId_ = hello.deviceId;
+  interfaceId_ = hello.deviceId;
+  chooseDevice();
   attach();
 }
 
@@ -145,42 +172,66 @@ void MemifLink::adopt(FileDescriptor cross, WakePage peerPage) {
   GLOO_BYPASS_CHECK(state_ == State::kAwaiting);
   cross_ = std::move(cross);
   peerPage_ = std::move(peerPage);
-  deviceId_ = id_;
-  const MemifHello hello{shared_.self.portId, peer_.secret, deviceId_};
+  chooseDevice();
+  interfaceId_ = own_.number;
+  const MemifHello hello{shared_.self.portId, peer_.secret, interfaceId_};
   if (!watch(cross_.get()) || sendHello(cross_.get(), hello, shared_.page) != PacketIo::kDone) {
-    return peerGone(false);
+    return peerGone();
   }
   attach();
 }
 
-Result<std::unique_ptr<EthernetDevice>> MemifLink::makeDevice(const std::string& role, const std::string& socketPath) {
+void MemifLink::chooseDevice() {
+  std::vector<MemifDevice>& spares = shared_.sparesOf(role());
+  if (spares.empty()) {
+    own_.number = id_;
+  } else {
+    own_ = std::move(spares.back());
+    spares.pop_back();
+  }
+}
+
+Status MemifLink::startDevice(const std::string& socketPath) {
+  if (own_.device) {
+    const Status started = own_.device->start();
+    if (!started) own_.device.reset();
+    return started;
+  }
+  const bool isServer = role() == MemifRole::kServer;
   EthernetDeviceOptions options;
   options.name = uniqueDeviceName();
+  // A client's interface and secret are the peer's, and another peer's later: the relay fills them in.
   options.vdevArguments =
-      fmt::format("role={},id={},socket={},socket-abstract=no,bsize={},rsize={},secret={}", role, deviceId_, socketPath,
-                  shared_.self.bufferBytes, shared_.self.log2Slots,
-                  secretOf(role == "server" ? shared_.self.secret : peer_.secret));
+      fmt::format("role={},id={},socket={},socket-abstract=no,bsize={},rsize={}{}", isServer ? "server" : "client",
+                  isServer ? own_.number : 0, socketPath, shared_.self.bufferBytes, shared_.self.log2Slots,
+                  isServer ? ",secret=" + secretOf(shared_.self.secret) : "");
   options.receivePool = shared_.receivePool.get();
-  return EthernetDevice::create(options);
+  auto made = EthernetDevice::create(options);
+  std::vector<MemifDevice>& others = shared_.sparesOf(isServer ? MemifRole::kClient : MemifRole::kServer);
+  if (!made && made.error().code == ErrorCode::kExhausted && !others.empty()) {
+    others.pop_back();
+    made = EthernetDevice::create(options);
+  }
+  if (!made) return made.error();
+  own_.device = std::move(made).value();
+  return {};
 }
 
 void MemifLink::attach() {
   state_ = State::kAttaching;
   if (role() == MemifRole::kClient) {
     // The driver connects when it starts: to a listener of ours that lives just that long.
-    const std::string path = fmt::format("{}.c{}", shared_.base, id_);
+    const std::string path = fmt::format("{}.c{}", shared_.base, own_.number);
     auto listener = listenPacketSocket(path);
     if (!listener) return fail(listener.error().code, listener.error().message);
-    auto device = makeDevice("client", path);
+    const Status started = startDevice(path);
     ::unlink(path.c_str());
-    if (!device) return fail(device.error().code, device.error().message);
-    device_ = std::move(device).value();
+    if (!started) return fail(started.error().code, started.error().message);
     local_ = acceptPacketSocket(listener.value().get());
     if (!local_ || !watch(local_.get())) return fail(ErrorCode::kInternal, "our own driver did not connect");
   } else {
-    auto device = makeDevice("server", shared_.base + ".drv");
-    if (!device) return fail(device.error().code, device.error().message);
-    device_ = std::move(device).value();
+    const Status started = startDevice(shared_.base + ".drv");
+    if (!started) return fail(started.error().code, started.error().message);
   }
   relay();
 }
@@ -200,7 +251,7 @@ void MemifLink::relay() {
   if (!local_) connectServerEnd();
   if (state_ != State::kAttaching || !local_) return;
   if (!pump(local_.get(), cross_.get()) || !pump(cross_.get(), local_.get())) return;  // failed, and said why
-  if (!device_->linkUp()) return;
+  if (!own_.device->linkUp()) return;
   if (!toSend_.start() || !received_.start()) return fail(ErrorCode::kInternal, "the drivers' handshake describes no ring");
   state_ = State::kUp;
 }
@@ -213,9 +264,10 @@ bool MemifLink::pump(int from, int to) {
     const PacketIo io = receivePacket(from, packet, length, attached);
     if (io == PacketIo::kWouldBlock) return true;
     const bool fromPeer = from == cross_.get();
+    driverSpoke_ = driverSpoke_ || !fromPeer;
     if (io == PacketIo::kClosed || length != kMemifMessageBytes) {
       if (fromPeer) {
-        peerGone(io == PacketIo::kDone && length == 1 && packet[0] == kGoodbye);
+        peerGone(io == PacketIo::kDone && length == 1 ? packet[0] : std::byte{});
       } else {
         fail(ErrorCode::kUnavailable, "our own driver ended the handshake" + Eal::lastErrorSuffix());
       }
@@ -225,12 +277,15 @@ bool MemifLink::pump(int from, int to) {
       fail(fromPeer ? ErrorCode::kPeerViolatedProtocol : ErrorCode::kInternal, "the drivers do not agree on their memory");
       return false;
     }
+    if (!fromPeer && role() == MemifRole::kClient) {
+      nameMemifServer(packet, interfaceId_, secretOf(peer_.secret));
+    }
     // Both sockets hold more than the whole handshake: full means that nobody reads any more.
     if (sendPacket(to, packet, attached.get()) != PacketIo::kDone) {
       if (fromPeer) {
         fail(ErrorCode::kUnavailable, "our own driver ended the handshake" + Eal::lastErrorSuffix());
       } else {
-        peerGone(false);
+        peerGone();
       }
       return false;
     }
@@ -247,7 +302,7 @@ void MemifLink::watchCross() {
   const PacketIo io = receivePacket(cross_.get(), packet, length, attached);
   if (io == PacketIo::kWouldBlock) return;
   // The handshake is over: whatever comes now, the link ends.
-  peerGone(io == PacketIo::kDone && length == 1 && packet[0] == kGoodbye);
+  peerGone(io == PacketIo::kDone && length == 1 ? packet[0] : std::byte{});
 }
 
 bool MemifLink::watch(int fd) {
@@ -257,32 +312,46 @@ bool MemifLink::watch(int fd) {
   return ::epoll_ctl(shared_.epoll.get(), EPOLL_CTL_ADD, fd, &event) == 0 || errno == EEXIST;
 }
 
-void MemifLink::peerGone(bool saidGoodbye) {
+// The kernel tells that a connection was reset once, before what had come on it.
+std::byte MemifLink::hearLastWord() {
+  std::array<std::byte, kMemifMessageBytes> packet;
+  int closed = 0;
+  for (int i = 0; i < kRelayRound && closed < 2; ++i) {
+    std::size_t length = 0;
+    FileDescriptor attached;
+    const PacketIo io = receivePacket(cross_.get(), packet, length, attached);
+    if (io == PacketIo::kDone && length == 1) return packet[0];
+    if (io != PacketIo::kDone) ++closed;
+  }
+  return {};
+}
+
+void MemifLink::peerGone(std::byte lastWord) {
   const bool wasUp = state_ == State::kUp;
-  fail(ErrorCode::kPeerVanished, saidGoodbye ? "it closed its port" : "it ended, or was killed");
+  if (lastWord == std::byte{}) lastWord = hearLastWord();
+  if (lastWord == kLinkCloses) {
+    fail(ErrorCode::kPeerClosed, "it closed the link");
+  } else {
+    fail(ErrorCode::kPeerVanished, lastWord == kPortCloses ? "it closed its port" : "it ended, or was killed");
+  }
   if (wasUp) state_ = State::kDraining;
 }
 
 void MemifLink::fail(ErrorCode code, std::string message) {
   error_ = Error{ErrorScope::kSession, code, fmt::format("memif link to process {}: {}", peer_.pid, message)};
   cross_.reset();
-  if (state_ != State::kUp) {
-    device_.reset();
-    local_.reset();
-  }
+  if (state_ != State::kUp) releaseDevice();
   state_ = State::kDown;
 }
 
 void MemifLink::ringBroken() {
   fail(ErrorCode::kPeerViolatedProtocol, "it wrote nonsense into the shared memory");
-  device_.reset();
-  local_.reset();
+  releaseDevice();
 }
 
 void MemifLink::finishDraining() {
   GLOO_BYPASS_CHECK(state_ == State::kDraining);
-  device_.reset();
-  local_.reset();
+  releaseDevice();
   state_ = State::kDown;
 }
 

@@ -17,12 +17,14 @@
 //                                   kUp ---- peer's end of `cross` closed, or bye ----> kDraining --ring empty--> kDown
 //   every state but kUp: a failure leads to kDown at once.
 //
-// Thread: the port's owner. Nothing here waits.
+// Thread: the port's owner. What ends a link may wait for EAL's interrupt thread (interrupt_thread.h), else nothing waits.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "transport/base/config.h"
 #include "transport/base/file_descriptor.h"
@@ -38,6 +40,13 @@
 
 namespace gloo_bypass::dpdk {
 
+// One end of a link in our own driver. `number` is the device's for as long as it exists: a server's interface id, and
+// part of the name of a client's socket.
+struct MemifDevice {
+  std::unique_ptr<EthernetDevice> device;
+  std::uint32_t number = 0;
+};
+
 // What all links of one port share. Outlives them.
 struct MemifShared {
   MemifAddress self;
@@ -45,6 +54,11 @@ struct MemifShared {
   WakePage page;
   MempoolHandle receivePool;  // the driver asks for one, and never uses it (memif_ring.h)
   FileDescriptor epoll;  // sockets whose events must wake the owner
+  // Those that no link uses, stopped, by role; together with those in use at most DPDK's ports. The next links take them:
+  // each device that the driver closes costs 27 KB of DPDK's memory (its transmit queue's interrupt handle), and with a
+  // port's last server device it would forget its listening socket, open.
+  std::array<std::vector<MemifDevice>, 2> spares;
+  std::vector<MemifDevice>& sparesOf(MemifRole role) { return spares[role == MemifRole::kServer ? 1 : 0]; }
 };
 
 // What the frames of a link carry in front.
@@ -65,7 +79,7 @@ class MemifLink {
   enum class State : std::uint8_t { kLocating, kAwaiting, kGreeting, kAttaching, kUp, kDraining, kDown };
 
   MemifLink(MemifShared& shared, LinkId id, MemifAddress peer);
-  // Tells the peer goodbye and closes the device.
+  // Tells the peer that the port closes, and closes the device.
   ~MemifLink();
   MemifLink(const MemifLink&) = delete;
   MemifLink& operator=(const MemifLink&) = delete;
@@ -77,6 +91,8 @@ class MemifLink {
   bool needsTicks() const { return state_ == State::kLocating || state_ == State::kAttaching; }
   const Error& error() const { return error_; }  // in kDraining and kDown
 
+  // Tells the peer that this link ends, though the port lives on: kPeerClosed there.
+  void leave();
   // Acceptor: a connection that said hello in the peer's name.
   void adopt(FileDescriptor cross, WakePage peerPage);
   // Does what can be done without waiting.
@@ -119,18 +135,26 @@ class MemifLink {
   MemifRole role() const { return shared_.self.portId < peer_.portId ? MemifRole::kClient : MemifRole::kServer; }
   void watchCross();
   bool watch(int fd);
-  void peerGone(bool saidGoodbye);
+  // `lastWord`: what it said last; 0: nothing yet.
+  void peerGone(std::byte lastWord = {});
+  std::byte hearLastWord();
   void fail(ErrorCode code, std::string message);
-  Result<std::unique_ptr<EthernetDevice>> makeDevice(const std::string& role, const std::string& socketPath);
+  void releaseDevice();
+  void awaitDriver();
+  // A spare one, or else to be made with the link's id.
+  void chooseDevice();
+  // Makes it, or starts the spare one.
+  Status startDevice(const std::string& socketPath);
 
   MemifShared& shared_;
   const LinkId id_;
   const MemifAddress peer_;
   State state_;
   Error error_;
-  std::uint32_t deviceId_ = 0;
+  std::uint32_t interfaceId_ = 0;  // the server's, at both ends
   FileDescriptor cross_;  // to the peer's process
   FileDescriptor local_;  // to our own driver
+  bool driverSpoke_ = false;  // over local_
   WakePage peerPage_;
   bool wakePending_ = false;
   bool refused_ = false;
@@ -139,7 +163,7 @@ class MemifLink {
   MemifMemory memory_;
   MemifReceiveRing received_;
   MemifSendRing toSend_;
-  std::unique_ptr<EthernetDevice> device_;
+  MemifDevice own_;
 };
 
 }  // namespace gloo_bypass::dpdk

@@ -4,14 +4,16 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace gloo_bypass::dpdk {
 namespace {
 
 // Fields of memif_msg_t, which is packed and in the machine's byte order.
-constexpr std::uint16_t kAddRegion = 4, kAddRing = 5;
+constexpr std::uint16_t kInit = 3, kAddRegion = 4, kAddRing = 5;
 constexpr std::size_t kAtType = 0;
+constexpr std::size_t kAtInterfaceId = 4, kAtSecret = 9, kSecretBytes = 24;
 constexpr std::size_t kAtRegionIndex = 2, kAtRegionBytes = 4;
 constexpr std::size_t kAtRingFlags = 2, kAtRingIndex = 4, kAtRingRegion = 6, kAtRingOffset = 8, kAtRingLog2 = 12;
 constexpr std::uint16_t kRingToServer = 1;
@@ -34,6 +36,14 @@ bool isSealed(int fd, std::size_t bytes) {
 }
 
 }  // namespace
+
+void nameMemifServer(std::span<std::byte, kMemifMessageBytes> message, std::uint32_t interfaceId,
+                     std::string_view secret) {
+  if (field<std::uint16_t>(message, kAtType) != kInit) return;
+  std::memcpy(&message[kAtInterfaceId], &interfaceId, sizeof(interfaceId));
+  std::memset(&message[kAtSecret], 0, kSecretBytes);
+  std::memcpy(&message[kAtSecret], secret.data(), std::min(secret.size(), kSecretBytes - 1));
+}
 
 MemifMemory::~MemifMemory() {
   if (region_ != nullptr) ::munmap(region_, regionBytes_);

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 namespace gloo_bypass::dpdk {
 
@@ -29,6 +30,11 @@ struct MemifRingShape {
 
 // One packet of the drivers' handshake (memif_msg_t).
 inline constexpr std::size_t kMemifMessageBytes = 128;
+
+// Writes into a client's first packet which interface of the server it wants, and the server's secret; others stay as
+// they are.
+void nameMemifServer(std::span<std::byte, kMemifMessageBytes> message, std::uint32_t interfaceId,
+                     std::string_view secret);
 
 class MemifMemory {
  public:

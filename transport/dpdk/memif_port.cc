@@ -137,6 +137,9 @@ MemifPort::~MemifPort() {
     // A forked child: thread, devices and sockets are the parent's. Leave them alone, memory included.
     if (control_.joinable()) control_.detach();
     for (auto& link : links_) (void)link.release();
+    for (auto& spares : shared_->spares) {
+      for (MemifDevice& spare : spares) (void)spare.device.release();
+    }
     return;
   }
   if (control_.joinable()) {
@@ -145,6 +148,7 @@ MemifPort::~MemifPort() {
     control_.join();
   }
   links_.clear();
+  for (auto& spares : shared_->spares) spares.clear();
   strangers_.clear();
   ::unlink((shared_->base + ".drv").c_str());
   ::unlink((shared_->base + ".sock").c_str());  // last: marks the port as alive
@@ -218,6 +222,7 @@ MemifLink* MemifPort::find(LinkId id) const {
 void MemifPort::closeLink(LinkId id) {
   MemifLink* const link = find(id);
   if (link == nullptr) return;
+  link->leave();
   std::erase(polled_, link);
   noteRefused(*link, false);
   links_[id - kFirstLink].reset();
@@ -233,14 +238,22 @@ void MemifPort::introduce(MemifLink& link) {
   for (std::size_t i = 0; i < strangers_.size(); ++i) {
     Stranger& stranger = strangers_[i];
     if (!stranger.greeted || stranger.hello.senderId != link.peer().portId) continue;
+    if (!stillWaits(stranger)) continue;  // it gave up: another connection of its may have come
     link.adopt(std::move(stranger.fd), std::move(stranger.page));
     strangers_.erase(strangers_.begin() + static_cast<std::ptrdiff_t>(i));
     return;
   }
 }
 
+bool MemifPort::stillWaits(const Stranger& stranger) {
+  std::byte word;
+  std::size_t length = 0;
+  FileDescriptor attached;
+  return receivePacket(stranger.fd.get(), std::span(&word, 1), length, attached) == PacketIo::kWouldBlock;
+}
+
 bool MemifPort::greetStranger(Stranger& stranger) {
-  if (stranger.greeted) return true;
+  if (stranger.greeted) return stillWaits(stranger);
   const PacketIo io = receiveHello(stranger.fd.get(), stranger.hello, stranger.page);
   if (io == PacketIo::kWouldBlock) return true;
   if (io == PacketIo::kClosed || stranger.hello.targetSecret != shared_->self.secret) return false;
@@ -358,7 +371,9 @@ void MemifPort::deliver(MemifLink& link, PacketSink& sink, std::span<const std::
   sink.onDatagram(link.id(), frame.subspan(kFrameHeaderBytes, *datagramBytes));
 }
 
+// What it holds, the memory shared with the peer and the descriptors, goes at once.
 void MemifPort::reportDown(MemifLink& link, PacketSink& sink) {
+  const std::unique_ptr<MemifLink> ended = std::move(links_[link.id() - kFirstLink]);
   std::erase(polled_, &link);
   noteRefused(link, false);
   sink.onLinkDown(link.id(), link.error());

@@ -70,6 +70,8 @@ class MemifPort final : public PacketPort {
   void serviceStrangers();
   // False: drop it.
   bool greetStranger(Stranger& stranger);
+  // Having greeted, it says nothing until it is answered; unless it goes.
+  static bool stillWaits(const Stranger& stranger);
   void introduce(MemifLink& link);
   std::size_t receiveSelf(PacketSink& sink, std::size_t maxDatagrams);
   std::size_t receiveLink(MemifLink& link, PacketSink& sink, std::size_t maxDatagrams);
@@ -85,7 +87,7 @@ class MemifPort final : public PacketPort {
   const std::size_t maxDatagramBytes_;
   FileDescriptor listener_;
   FileDescriptor stopEvent_;
-  std::vector<std::unique_ptr<MemifLink>> links_;  // by id - kFirstLink; empty: closed
+  std::vector<std::unique_ptr<MemifLink>> links_;  // by id - kFirstLink; empty: closed, or reported down
   std::vector<MemifLink*> polled_;                 // not yet reported down
   std::vector<Stranger> strangers_;
   SelfRing self_;

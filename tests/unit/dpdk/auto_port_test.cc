@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <string>
@@ -153,6 +154,64 @@ TEST(AutoPort, FirstNetworkLinkWhileAsleep_Wakes) {
     a->disarmWakeup();
     opener.join();
     EXPECT_LT(monotonicNow() - begin, Duration(seconds(5)));
+  });
+}
+
+TEST(AutoPort, LinksOfBothKindsAreClosed_ThePeerLearnsOfItAndTheNextOnesCarry) {
+  inProcess([](const std::string& hostA, const std::string& hostB) {
+    const auto a = openPort(onHost(hostA)), neighbour = openPort(onHost(hostA)), remote = openPort(onHost(hostB));
+    const LinkId toNeighbour = linkTo(*a, *neighbour), fromNeighbour = linkTo(*neighbour, *a);
+    const LinkId toRemote = linkTo(*a, *remote), fromRemote = linkTo(*remote, *a);
+    expectPasses(*a, toNeighbour, *neighbour, fromNeighbour);
+    expectPasses(*a, toRemote, *remote, fromRemote);
+    a->closeLink(toNeighbour);
+    a->closeLink(toRemote);
+    CollectingSink sink;
+    ASSERT_TRUE(waitFor([&] {
+      (void)neighbour->receive(sink, 64);
+      return !sink.down.empty();
+    }));
+    EXPECT_EQ(sink.down[0].first, fromNeighbour);
+    EXPECT_EQ(sink.down[0].second.code, ErrorCode::kPeerClosed) << sink.down[0].second.message;
+    neighbour->closeLink(fromNeighbour);
+    const LinkId nextToNeighbour = linkTo(*a, *neighbour), nextFromNeighbour = linkTo(*neighbour, *a);
+    const LinkId nextToRemote = linkTo(*a, *remote);
+    EXPECT_NE(nextToNeighbour, toNeighbour);
+    EXPECT_NE(nextFromNeighbour, fromNeighbour);
+    EXPECT_NE(nextToRemote, toRemote);
+    expectPasses(*a, nextToNeighbour, *neighbour, nextFromNeighbour);
+    expectPasses(*neighbour, nextFromNeighbour, *a, nextToNeighbour);
+    expectPasses(*a, nextToRemote, *remote, fromRemote);
+    expectPasses(*remote, fromRemote, *a, nextToRemote);
+  });
+}
+
+TEST(AutoPort, PeersOfBothKindsEnd_EachLinkGoesDownByItsOwnId) {
+  inProcess([](const std::string& hostA, const std::string& hostB) {
+    const auto a = openPort(onHost(hostA));
+    auto neighbour = openPort(onHost(hostA)), remote = openPort(onHost(hostB));
+    const LinkId toNeighbour = linkTo(*a, *neighbour), fromNeighbour = linkTo(*neighbour, *a);
+    const LinkId toRemote = linkTo(*a, *remote), fromRemote = linkTo(*remote, *a);
+    expectPasses(*a, toNeighbour, *neighbour, fromNeighbour);
+    expectPasses(*a, toRemote, *remote, fromRemote);
+    neighbour.reset();
+    remote.reset();
+    CollectingSink sink;
+    sink.session = pattern(40);  // what the network says counts if it quotes a session of ours
+    ASSERT_TRUE(waitFor([&] {
+      (void)a->receive(sink, 64);
+      if (std::none_of(sink.down.begin(), sink.down.end(), [&](const auto& down) { return down.first == toRemote; })) {
+        (void)transmit(*a, toRemote, pattern(40));
+        a->wakePeers();
+      }
+      return sink.down.size() == 2;
+    }));
+    for (const auto& [link, error] : sink.down) {
+      EXPECT_TRUE(link == toNeighbour || link == toRemote) << link;
+      EXPECT_EQ(error.code, ErrorCode::kPeerVanished) << error.message;
+      a->closeLink(link);
+    }
+    EXPECT_NE(sink.down[0].first, sink.down[1].first);
   });
 }
 

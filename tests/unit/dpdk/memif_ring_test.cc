@@ -357,5 +357,34 @@ TEST(MemifHandshake, RingOutsideTheMemoryOrOfAnotherShape_IsRefused) {
   EXPECT_TRUE(received.start());
 }
 
+TEST(NameMemifServer, ClientsFirstPacket_SaysWhichInterfaceAndTheSecret) {
+  Message init{};
+  put<std::uint16_t>(&init[0], 3);
+  put<std::uint16_t>(&init[2], 0x0200);  // version
+  put<std::uint32_t>(&init[4], 7);
+  std::memset(&init[9], 'x', 24);
+  init[33] = std::byte{'D'};  // name
+  nameMemifServer(init, 0x01020304, "secret");
+  std::uint32_t interfaceId = 0;
+  std::memcpy(&interfaceId, &init[4], sizeof(interfaceId));
+  EXPECT_EQ(interfaceId, 0x01020304U);
+  std::array<char, 24> secret{};
+  std::memcpy(secret.data(), "secret", 6);
+  EXPECT_EQ(std::memcmp(&init[9], secret.data(), secret.size()), 0);
+  EXPECT_EQ(init[33], std::byte{'D'});
+  nameMemifServer(init, 1, std::string(100, 's'));
+  EXPECT_EQ(init[31], std::byte{'s'});
+  EXPECT_EQ(init[32], std::byte{0});
+  EXPECT_EQ(init[33], std::byte{'D'});
+}
+
+TEST(NameMemifServer, OtherPackets_StayAsTheyAre) {
+  for (Message message : {addRegion(), addRing(true, 0), Message{}}) {
+    const Message before = message;
+    nameMemifServer(message, 9, "secret");
+    EXPECT_EQ(message, before);
+  }
+}
+
 }  // namespace
 }  // namespace gloo_bypass::dpdk

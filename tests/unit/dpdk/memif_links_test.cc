@@ -1,0 +1,253 @@
+// What memory links leave behind: transports over memif ports of one process, whose channels come and go.
+#include <gtest/gtest.h>
+#include <rte_lcore.h>
+#include <rte_malloc.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/unit/dpdk/port_process.h"
+#include "transport/datagram/datagram_transport.h"
+#include "transport/dpdk/dpdk_port.h"
+#include "transport/progress/progress_engine.h"
+
+namespace gloo_bypass::dpdk {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+constexpr int kPeers = 40;  // more than DPDK allows devices in one process
+constexpr std::size_t kMessageBytes = 100'000;
+
+struct Held {
+  std::ptrdiff_t descriptors = 0, mappings = 0;
+  bool operator<=(const Held& other) const { return descriptors <= other.descriptors && mappings <= other.mappings; }
+};
+
+void PrintTo(const Held& held, std::ostream* out) {
+  *out << held.descriptors << " descriptors, " << held.mappings << " shared mappings";
+}
+
+// Heap and stacks come and go: what counts is memory shared with peers.
+Held heldNow() {
+  Held held;
+  held.descriptors = std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("memfd:") != std::string::npos || line.find("memif") != std::string::npos) ++held.mappings;
+  }
+  return held;
+}
+
+std::shared_ptr<Transport> openTransport() {
+  const TransportConfig config = memifTestConfig();
+  auto port = makeDpdkPort(config);
+  EXPECT_TRUE(port.ok()) << (port.ok() ? "" : port.error().message);
+  return makeDatagramTransport(config, std::move(port).value());
+}
+
+struct Observer final : ChannelObserver {
+  void onSendComplete(OperationToken) noexcept override { sent = true; }
+  void onReceiveComplete(OperationToken, std::size_t) noexcept override { received = true; }
+  void onMessageAnnounced(MessageKey, std::size_t) noexcept override {}
+  void onStateChange(ChannelState next) noexcept override { state = next; }
+  bool sent = false, received = false;
+  ChannelState state = ChannelState::kUnconnected;
+};
+
+// One end of a channel.
+struct End {
+  explicit End(Transport& of) : transport(of) {
+    within([&] { channel = std::move(transport.openChannel({}, &observer).value()); });
+  }
+  ~End() { close(); }
+  void within(const std::function<void()>& f) { transport.progress().exclusive(f); }
+  bool wait(const std::function<bool()>& condition) {
+    return transport.progress().waitUntil(condition, monotonicNow() + Duration(std::chrono::seconds(20)));
+  }
+  void connect(const Bytes& address) {
+    within([&] { ASSERT_TRUE(channel->connect(address).ok()); });
+  }
+  void connect(const End& peer) { connect(peer.channel->localAddress()); }
+  void close(bool abort = false) {
+    within([&] {
+      if (channel) channel->close(abort);
+      channel.reset();
+    });
+  }
+  std::string why() {
+    std::string text;
+    within([&] { text = channel->state() == ChannelState::kFailed ? channel->error().message : "no error"; });
+    return text;
+  }
+
+  Transport& transport;
+  Observer observer;
+  std::unique_ptr<MessageChannel> channel;
+};
+
+void expectConnected(End& a, End& b) {
+  for (End* end : {&a, &b}) {
+    (void)end->wait([&] {
+      return end->observer.state == ChannelState::kConnected || end->observer.state == ChannelState::kFailed;
+    });
+    ASSERT_EQ(end->observer.state, ChannelState::kConnected) << end->why();
+  }
+}
+
+void connectBoth(End& a, End& b) {
+  a.connect(b);
+  b.connect(a);
+  expectConnected(a, b);
+}
+
+// The last thing that `from` does before it closes.
+void sendAndClose(End& from, End& to) {
+  const Bytes out(kMessageBytes, std::byte{7});
+  Bytes in(kMessageBytes);
+  to.within([&] {
+    ASSERT_TRUE(to.channel->postReceive({.token = 1, .key = {}, .data = in.data(), .capacity = in.size()}).ok());
+  });
+  from.within([&] {
+    ASSERT_TRUE(from.channel->postSend({.token = 1, .key = {}, .data = out.data(), .length = out.size()}).ok());
+  });
+  from.close();
+  ASSERT_TRUE(to.wait([&] { return to.observer.received || to.observer.state == ChannelState::kFailed; }));
+  ASSERT_TRUE(to.observer.received) << to.why();
+  EXPECT_EQ(in, out);
+}
+
+// Of DPDK's own memory, in which drivers keep what they need.
+std::size_t dpdkBytes() {
+  rte_malloc_socket_stats stats{};
+  EXPECT_EQ(rte_malloc_get_socket_stats(rte_socket_id_by_idx(0), &stats), 0);
+  return stats.heap_allocsz_bytes;
+}
+
+// The port's listening socket for its own driver stays, once there is one.
+constexpr int kListeners = 1;
+
+void expectBackTo(Held before, int round) {
+  before.descriptors += kListeners;
+  EXPECT_TRUE(waitFor([&] { return heldNow() <= before; }))
+      << "round " << round << ": " << ::testing::PrintToString(heldNow()) << ", before "
+      << ::testing::PrintToString(before);
+}
+
+class MemifLinks : public ::testing::Test {
+ protected:
+  void SetUp() override { (void)testDirectory(); }
+  void TearDown() override { removeTestDirectory(); }
+};
+
+// `keeps`: the program leaves its channels to peers that have ended open.
+void survive(Partner& partner, int peers, bool keeps) {
+  const auto survivor = openTransport();
+  const Held before = heldNow();
+  std::vector<std::unique_ptr<End>> kept;
+  for (int round = 0; round < peers; ++round) {
+    auto own = std::make_unique<End>(*survivor);
+    partner.send(own->channel->localAddress());
+    own->connect(partner.receive());
+    const Bytes out(kMessageBytes, std::byte{7});
+    Bytes in(out.size());
+    own->within([&] {
+      ASSERT_TRUE(own->channel->postReceive({.token = 1, .key = {}, .data = in.data(), .capacity = in.size()}).ok());
+    });
+    ASSERT_TRUE(own->wait([&] { return own->observer.received || own->observer.state == ChannelState::kFailed; }));
+    ASSERT_TRUE(own->observer.received) << own->why();
+    EXPECT_EQ(in, out);
+    if (keeps) kept.push_back(std::move(own));
+    own.reset();
+    expectBackTo(before, round);
+    partner.meet();
+  }
+}
+
+void comeAndGo(Partner& partner, int times) {
+  for (int round = 0; round < times; ++round) {
+    const auto transport = openTransport();
+    {
+      End own(*transport);
+      partner.send(own.channel->localAddress());
+      own.connect(partner.receive());
+      const Bytes out(kMessageBytes, std::byte{7});
+      own.within([&] {
+        ASSERT_TRUE(own.channel->postSend({.token = 1, .key = {}, .data = out.data(), .length = out.size()}).ok());
+      });
+      ASSERT_TRUE(own.wait([&] { return own.observer.sent || own.observer.state == ChannelState::kFailed; }));
+    }
+    transport->closeAll();
+    partner.meet();
+  }
+}
+
+TEST_F(MemifLinks, FortyPeersOneAfterTheOther_NothingOfThemIsKept) {
+  runProcesses({[](Partner& p) { survive(p, kPeers, false); }}, {[](Partner& p) { comeAndGo(p, kPeers); }});
+}
+
+TEST_F(MemifLinks, PeersEndAndTheirChannelsStayOpen_NothingOfThemIsKept) {
+  runProcesses({[](Partner& p) { survive(p, kPeers, true); }}, {[](Partner& p) { comeAndGo(p, kPeers); }});
+}
+
+// Groups come and go between two processes that live on.
+TEST_F(MemifLinks, FortyGroupsOneAfterTheOther_NothingOfThemIsKept) {
+  runProcess([] {
+    const auto a = openTransport(), b = openTransport();
+    const Held before = heldNow();
+    std::size_t dpdkBefore = 0;
+    for (int round = 0; round < kPeers && !::testing::Test::HasFailure(); ++round) {
+      {
+        End atA(*a), atB(*b);
+        connectBoth(atA, atB);
+        if (::testing::Test::HasFailure()) return;
+        sendAndClose(round % 2 == 0 ? atA : atB, round % 2 == 0 ? atB : atA);
+      }
+      expectBackTo(before, round);
+      if (round == 0) dpdkBefore = dpdkBytes();
+      EXPECT_TRUE(waitFor([&] { return dpdkBytes() <= dpdkBefore; }))
+          << dpdkBytes() << " bytes of DPDK's, before " << dpdkBefore;
+    }
+  });
+}
+
+// One end is done with the old group and its link while the other connects for the next one.
+TEST_F(MemifLinks, NextGroupConnectsWhileTheLastOnesLinkEnds_BothEndsMeet) {
+  runProcess([] {
+    const auto a = openTransport(), b = openTransport();
+    for (int round = 0; round < 2 * kPeers && !::testing::Test::HasFailure(); ++round) {
+      Transport& first = round % 2 == 0 ? *a : *b;
+      Transport& second = round % 2 == 0 ? *b : *a;
+      End oldFirst(first), oldSecond(second);
+      connectBoth(oldFirst, oldSecond);
+      if (::testing::Test::HasFailure()) return;
+      End nextFirst(first), nextSecond(second);
+      oldFirst.close(/*abort=*/round % 4 >= 2);
+      nextSecond.connect(nextFirst);  // over the old link, which the first no longer wants
+      nextFirst.connect(nextSecond);
+      expectConnected(nextFirst, nextSecond);
+    }
+  });
+}
+
+// Each connects alone, and gives up: the other's port has met a connection that is of no use any more.
+TEST_F(MemifLinks, OneEndGivesUpBeforeTheOtherConnects_TheNextTryMeets) {
+  runProcess([] {
+    const auto a = openTransport(), b = openTransport();
+    for (int round = 0; round < 4 && !::testing::Test::HasFailure(); ++round) {
+      Transport& first = round % 2 == 0 ? *a : *b;
+      Transport& second = round % 2 == 0 ? *b : *a;
+      End early(first), never(second), nextFirst(first), nextSecond(second);
+      early.connect(never);
+      early.close(true);
+      connectBoth(nextFirst, nextSecond);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace gloo_bypass::dpdk
