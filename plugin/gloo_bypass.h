@@ -1,4 +1,4 @@
-/* What libgloo_bypass.so offers to programs that load it at run time (dlopen + dlsym), from C or C++. */
+/* What the plug-in's library offers to programs that load it at run time (dlopen + dlsym), from C or C++. */
 #ifndef GLOO_BYPASS_H_
 #define GLOO_BYPASS_H_
 
@@ -27,6 +27,15 @@ int gloo_bypass_stats_json(char* buffer, size_t capacity);
  * Thread: any, but not from inside one of the transport's own callbacks. `buffer` stays the caller's.
  */
 int gloo_bypass_available_json(char* buffer, size_t capacity);
+
+/*
+ * Registers the transports with PyTorch, which libgloo_bypass.so, built for one PyTorch, has done by itself when it was loaded; the
+ * libraries of the wheel for PyTorch from pip do it here, once they have found that PyTorch's Gloo is the one that they were built for.
+ * Writes, in the same way, an empty string, or one line that says why not: nothing is registered then. Later calls do nothing, and
+ * answer the same. -1: out of memory.
+ * Thread: the one that loads the library. `buffer` stays the caller's.
+ */
+int gloo_bypass_register(char* buffer, size_t capacity);
 
 #ifdef __cplusplus
 }

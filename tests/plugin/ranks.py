@@ -10,7 +10,9 @@ import time
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 LIBRARY = os.environ.get("PLUGIN_LIBRARY", "")
 PACKAGE_PATH = os.environ.get("PLUGIN_PYTHON_PATH", "")
-PYTHON = "/usr/bin/python3"  # Debian's: the one that python3-torch belongs to
+# That of an environment with PyTorch from pip and our wheel; else Debian's, which python3-torch belongs to.
+PYTHON = os.environ.get("PLUGIN_PYTHON", "/usr/bin/python3")
+FROM_WHEEL = "PLUGIN_PYTHON" in os.environ
 # Two busy cores and PyTorch's import: a bound that only a hang reaches. In a guest under emulation that takes longer.
 HANG_SECONDS = float(os.environ.get("PLUGIN_HANG_SECONDS", 90))
 
@@ -39,6 +41,7 @@ def clean_environment():
 
 class Ranks:
     """`with Ranks("train.py", 2, transport="DPDK") as ranks: ranks.wait()`. Output of rank r: ranks.output(r).
+    `load`: how the plug-in comes in; a wheel's by itself, where others are preloaded; None: not at all.
     `prefixes`: of each rank the words that lead it to where it runs."""
 
     def __init__(self, program, size, transport="DPDK", load="preload", arguments=(), environment=None, per_rank=None,
@@ -55,7 +58,9 @@ class Ranks:
             if transport == "DPDK":
                 env["GLOO_BYPASS_MEMIF_DIRECTORY"] = os.path.join(self.folder.name, "m")
             prefix = [*(prefixes[rank] if prefixes else []), "env"]
-            if load == "preload":  # for Python alone: it pulls PyTorch into whatever starts under it
+            if load is None:
+                env["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
+            elif load == "preload" and not FROM_WHEEL:  # for Python alone: whatever starts under it gets PyTorch too
                 prefix.append(f"LD_PRELOAD={LIBRARY}")
             elif load == "import":
                 env["PYTHONPATH"] = PACKAGE_PATH

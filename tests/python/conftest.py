@@ -12,7 +12,7 @@ sys.path.insert(0, str(ROOT / "tests" / "plugin"))  # ranks.py
 from ranks import HANG_SECONDS, PYTHON, clean_environment  # noqa: E402
 
 PROGRAMS = pathlib.Path(__file__).resolve().parent / "programs"
-PACKAGE_PATH = os.environ["PLUGIN_PYTHON_PATH"]
+PACKAGE_PATH = os.environ.get("PLUGIN_PYTHON_PATH", "")  # empty: installed where PYTHON finds it
 
 
 def environment_for(folder, **more):

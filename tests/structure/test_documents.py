@@ -20,7 +20,7 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 COMMIT = re.compile(r"(?<![\w.#/-])(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{7,40}(?![\w-]|\.\w)")
 SCRIPT = re.compile(r"(?<![\w/-])scripts/([\w.-]*\w)")
-BUILT = re.compile(r"(?<![\w/-])build(?:-\w+)?/((?:[\w-]+/)*)([\w.-]*\w)")
+BUILT = re.compile(r"(?<![\w/-])build(?!-wheel)(?:-\w+)?/((?:[\w-]+/)*)([\w.-]*\w)")
 
 
 def documents(root):

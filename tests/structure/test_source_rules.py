@@ -81,6 +81,7 @@ PYTHON_MAY_IMPORT = {
     "doctor": ["common"],
     "rdma_guest": ["common"],
     "release_root": ["common"],
+    "wheel": ["common"],
     "containers": ["common"],
     "report": ["common"],
     "model": ["common", "report"],

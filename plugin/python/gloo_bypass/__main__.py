@@ -2,10 +2,14 @@
 import argparse
 import dataclasses
 import json
+import os
 import sys
 from typing import Optional, Sequence
 
-from . import BUILT_FOR_TORCH, __version__, available
+import torch
+
+from . import BUILT_FOR_TORCH, __version__, available, library
+from ._library import gloo
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
@@ -25,6 +29,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     if options.json:
         print(json.dumps({name: dataclasses.asdict(answer) for name, answer in answers.items()}))
     else:
+        print(f"gloo_bypass {__version__} with PyTorch {torch.__version__}: Gloo {gloo}, {os.path.basename(library)}")
         for answer in answers.values():
             print(answer)
     return 0 if all(answers[name] for name in options.transports) else 1

@@ -1,46 +1,70 @@
-"""Loads the plug-in, which registers the transports with PyTorch, and calls its C functions (plugin/gloo_bypass.h)."""
+"""Loads the plug-in, which registers the transports with PyTorch, and calls its C functions (plugin/gloo_bypass.h).
+
+The package has a library for each generation of Gloo that it knows. Which one is for this PyTorch is decided here by
+its version; the library then looks whether PyTorch's Gloo really is that one, before it registers anything.
+"""
 import ctypes
 import json
 import os
-from typing import Any, Callable
+from typing import Any, Callable, List, Tuple
 
 import torch
 
-from ._built import TORCH_VERSION, VERSION as VERSION
+from ._built import LIBRARIES, VERSION as VERSION
 
-#: The version of PyTorch that the plug-in was built for; another major or minor version is refused.
-BUILT_FOR_TORCH: str = TORCH_VERSION
+#: The releases of PyTorch that the package is for; another one is refused.
+BUILT_FOR_TORCH: str = ", ".join(release for _, _, releases in LIBRARIES for release in releases)
+_TEXT_BYTES = 4096
 
 
-def _find() -> str:
+def _release(version: str) -> str:
+    """2.13 of 2.13.0+cpu."""
+    return ".".join(version.split("+")[0].split(".")[:2])
+
+
+def _torch() -> str:
+    return f"PyTorch {torch.__version__} from {os.path.dirname(torch.__file__)}"
+
+
+def _choose(libraries: List[Tuple[str, str, List[str]]]) -> Tuple[str, str]:
+    """The library for this PyTorch, and its Gloo."""
+    for file, gloo, releases in libraries:
+        if _release(torch.__version__) in releases:
+            return file, gloo
+    raise ImportError(f"gloo_bypass {VERSION} was built for PyTorch {BUILT_FOR_TORCH}, this is {_torch()}: install one "
+                      "of those, or a gloo_bypass for this one")
+
+
+def _find(file: str) -> str:
     folder = os.path.dirname(os.path.abspath(__file__))
     # Installed, the plug-in lies in the package; in a build folder, where Meson makes it.
-    places = [os.path.join(folder, "libgloo_bypass.so"),
-              os.path.normpath(os.path.join(folder, "..", "..", "libgloo_bypass.so"))]
+    places = [os.path.join(folder, file), os.path.normpath(os.path.join(folder, "..", "..", file))]
     for place in places:
         if os.path.exists(place):
             return place
-    raise ImportError(f"gloo_bypass: the plug-in {places[0]} is missing: install the package again (pip install .), "
-                      "or build it with scripts/build")
+    raise ImportError(f"gloo_bypass: the plug-in {places[0]} is missing: install the package again, or build it with "
+                      "scripts/build")
 
 
 def _load(path: str) -> ctypes.CDLL:
-    # The plug-in is C++ against one version of PyTorch; another one's libraries would be loaded beside it and see
-    # nothing of it.
-    running: str = torch.__version__
-    if running.split("+")[0].split(".")[:2] != BUILT_FOR_TORCH.split(".")[:2]:
-        raise ImportError(f"gloo_bypass was built for PyTorch {BUILT_FOR_TORCH}, this is {running} from "
-                          f"{os.path.dirname(torch.__file__)}: build it again for this PyTorch")
+    if not torch.distributed.is_available():
+        raise ImportError(f"gloo_bypass needs torch.distributed, which {_torch()} is built without")
     try:
         handle = ctypes.CDLL(None)  # of LD_PRELOAD: another copy would count nothing
         if not hasattr(handle, "gloo_bypass_stats_json"):
-            torch.ops.load_library(path)
             handle = ctypes.CDLL(path)
+        elif not hasattr(handle, "gloo_bypass_register"):
+            raise ImportError("gloo_bypass: LD_PRELOAD has a plug-in of another version: leave it out, or build it "
+                              "again")
     except OSError as error:
-        raise ImportError(f"gloo_bypass: the plug-in cannot be loaded: {error}") from error
-    for function in (handle.gloo_bypass_stats_json, handle.gloo_bypass_available_json):
+        raise ImportError(f"gloo_bypass: {os.path.basename(path)} cannot be loaded into {_torch()}: {error}") from error
+    for function in (handle.gloo_bypass_register, handle.gloo_bypass_stats_json, handle.gloo_bypass_available_json):
         function.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
         function.restype = ctypes.c_int
+    answer = ctypes.create_string_buffer(_TEXT_BYTES)
+    if handle.gloo_bypass_register(answer, _TEXT_BYTES) != 1:
+        reason = answer.value.decode(errors="replace") or "out of memory"
+        raise ImportError(f"gloo_bypass: {os.path.basename(path)} is not used with {_torch()}: {reason}")
     return handle
 
 
@@ -56,6 +80,7 @@ def json_of(function: Callable[[Any, int], int], capacity: int) -> Any:
         capacity = 2 * needed  # the text may grow meanwhile
 
 
-#: Path of the plug-in, for LD_PRELOAD or torch.ops.load_library.
-library: str = _find()
+_file, gloo = _choose(LIBRARIES)
+#: Path of the plug-in; one that is built for a single PyTorch may also come by LD_PRELOAD or torch.ops.load_library.
+library: str = _find(_file)
 handle: ctypes.CDLL = _load(library)

@@ -1,8 +1,5 @@
-// Registers our transports with PyTorch when libgloo_bypass.so is loaded, by LD_PRELOAD, `import gloo_bypass`, or
-// torch.ops.load_library. GLOO_DEVICE_TRANSPORT then chooses among them and PyTorch's own.
-//
-// A key that cannot work (not in this build, or unknown) gets a creator that throws one clear line: PyTorch's own line names
-// neither the key nor what is known, and nothing may ever fall back to TCP silently.
+#include "plugin/registration.h"
+
 #include <algorithm>
 #include <cctype>
 #include <string>
@@ -42,13 +39,12 @@ void registerRefusal(const std::string& key, const std::string& reason) {
   GlooDeviceRegistry()->Register(
       key,
       deviceCreator([message = fmt::format("GLOO_DEVICE_TRANSPORT='{}': {}", key, reason)](
-                    const std::string&, const std::string&, bool) -> DevicePointer { fail(message); }),
+                        const std::string&, const std::string&, bool) -> DevicePointer { fail(message); }),
       c10::REGISTRY_FALLBACK);
 }
 
-void registerTransports() {
+void registerAll() {
   for (const gloo_bypass::BackEnd& backEnd : gloo_bypass::backEnds()) {
-    if (GlooDeviceRegistry()->Has(backEnd.name)) continue;  // loaded before, perhaps from another path
     GlooDeviceRegistry()->Register(
         backEnd.name, deviceCreator([&backEnd](const std::string& interface, const std::string& hostName, bool lazy) {
           return make(backEnd, interface, hostName, lazy);
@@ -70,8 +66,24 @@ void registerTransports() {
   registerRefusal(gloo_bypass::requestedDeviceTransport(), unknown);
 }
 
-// Runs when the library is loaded.
-[[maybe_unused]] const bool registered = (registerTransports(), true);
-
 }  // namespace
 }  // namespace c10d
+
+namespace gloo_bypass {
+
+std::string registerTransports() {
+  // Once for this copy of the library.
+  static const std::string answer = [] {
+    for (const BackEnd& backEnd : backEnds()) {
+      if (!c10d::GlooDeviceRegistry()->Has(backEnd.name)) continue;
+      return fmt::format(
+          "another copy of the plug-in has registered {} already, from another place: load one of them only",
+          backEnd.name);
+    }
+    c10d::registerAll();
+    return std::string();
+  }();
+  return answer;
+}
+
+}  // namespace gloo_bypass

@@ -1,0 +1,14 @@
+// The plug-in for one PyTorch registers when it is loaded, by LD_PRELOAD, `import gloo_bypass`, or torch.ops.load_library.
+#include "plugin/c_text.h"
+#include "plugin/gloo_bypass.h"
+#include "plugin/registration.h"
+
+namespace {
+
+[[maybe_unused]] const bool registered = (gloo_bypass::registerTransports(), true);
+
+}  // namespace
+
+GLOO_BYPASS_VISIBLE int gloo_bypass_register(char* buffer, size_t capacity) {
+  return gloo_bypass::answerInC(buffer, capacity, gloo_bypass::registerTransports);
+}

