@@ -320,7 +320,8 @@ std::vector<Setting> processSettings() {
           "GLOO_BYPASS_MEMORY_MIB", "MiB", 16, 65536, "DPDK's memory without huge pages, and the packet pools' bound",
           [](TransportConfig & c) -> auto& { return c.memoryMiB; }),
       durationSetting<std::chrono::microseconds>(
-          "GLOO_BYPASS_SPIN_US", 0, 1'000'000, "Polling without result before a waiter blocks",
+          "GLOO_BYPASS_SPIN_US", 0, 1'000'000,
+          "Polling without result before a waiter blocks, where such waits were short lately",
           [](TransportConfig & c) -> auto& { return c.spin; }),
       integerSetting(
           "GLOO_BYPASS_ENGINE_CPU", "", -1, 1023, "CPU the engine thread is pinned to; -1: not pinned",

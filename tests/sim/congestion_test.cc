@@ -106,9 +106,25 @@ TEST(Pacer, LateTimer_CostsNoThroughputWithinTheBurst) {
       pacer.onSent(now, 1500);
       bytes += 1500;
     }
-    now = pacer.releaseTime() + microseconds(200);  // a timer that coarse
+    now = pacer.wakeTime() + microseconds(200);  // a timer that coarse
   }
   EXPECT_NEAR(static_cast<double>(bytes) / kGigabit, 1.0, 0.01);
+}
+
+TEST(Pacer, WaitsForNothingElse_WokenForHalfABurstEachTime) {
+  Pacer pacer;
+  pacer.setRate(50e6 / 8, 1500);  // 4 datagrams a millisecond
+  TimePoint now = Simulation::kStart;
+  int wakes = 0;
+  std::size_t bytes = 0;
+  for (; now < Simulation::kStart + seconds(1); now = pacer.wakeTime(), ++wakes) {
+    while (pacer.mayReleaseAt(now)) {
+      pacer.onSent(now, 1500);
+      bytes += 1500;
+    }
+  }
+  EXPECT_NEAR(static_cast<double>(bytes) / (50e6 / 8), 1.0, 0.01);
+  EXPECT_LE(wakes, 2100);
 }
 
 TEST(Pacer, Undo_GivesTheTimeBack) {

@@ -55,7 +55,7 @@ TimePoint Flow::nextWake() const {
   TimePoint wake = acks_.empty() ? kNever : acks_.front().time;
   if (inFlightBytes_ > 0) wake = std::min(wake, lastProgress_ + kTimeout);
   if (inFlightBytes_ + kDatagramBytes <= controller_->windowBytes()) {
-    wake = std::min(wake, std::max(pacer_.releaseTime(), nextOffer_));
+    wake = std::min(wake, std::max(pacer_.wakeTime(), nextOffer_));
   }
   return wake;
 }

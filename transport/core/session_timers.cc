@@ -91,7 +91,7 @@ TimePoint Session::Impl::pollTimeout() const {
   if (!handshake_.done()) return std::min({next, handshake_.deadline(), handshake_.expiry()});
   next = std::min({next, silenceDeadline(), acks_.ackDeadline()});
   if (state_ == SessionState::kPeerClosed) return next;
-  if (path_.pacingBlocked) next = std::min(next, path_.pacer.releaseTime());
+  if (path_.pacingBlocked) next = std::min(next, path_.pacer.wakeTime());
   return std::min({next, losses_.deadline(), lossProbeDeadline(), path_.mtu.deadline(), repairDeadline()});
 }
 

@@ -18,6 +18,7 @@
 #include "transport/base/check.h"
 #include "transport/progress/driver_watch.h"
 #include "transport/progress/prompt_wakeup.h"
+#include "transport/progress/spin_policy.h"
 
 namespace gloo_bypass {
 namespace {
@@ -309,17 +310,26 @@ class ProgressEngine::Impl {
     return outcome;
   }
 
+  // Since when nothing has happened, and whether that was slept through: then it is not worth polling any more.
+  struct Quiet {
+    TimePoint since;
+    bool slept = false;
+  };
+
+  void onEvent(TimePoint now, Quiet& quiet) {
+    spin_.onEvent(now - quiet.since);
+    quiet = {now};
+    settle();
+  }
+
   Outcome pollUntilOver(Waiter& self, std::unique_lock<std::mutex>& lock) {
     TimePoint now = monotonicNow();
-    TimePoint idleSince = now;
+    Quiet quiet{now};
     TimePoint lastBreath = now;
     for (;;) {
       const TimePoint before = std::exchange(now, monotonicNow());
       if (now - before > Duration(kPreempted) && wasPreempted()) coreBusyUntil_ = now + Duration(kBusyCoreMemory);
-      if (target_.poll(now)) {
-        idleSince = now;
-        settle();
-      }
+      if (target_.poll(now)) onEvent(now, quiet);
       if (self.pred()) return Outcome::kReached;
       if (now >= self.deadline) return Outcome::kTimedOut;
       if (contenders_.load(std::memory_order_relaxed) > 0) {
@@ -334,21 +344,17 @@ class ProgressEngine::Impl {
         lastBreath = now = monotonicNow();
         continue;
       }
-      if (self.busyPoll || now - idleSince < options_.spin) {
-        if (self.busyPoll || now >= coreBusyUntil_) {
-          cpuPause();
-          continue;
-        }
+      if (self.busyPoll || (!quiet.slept && now >= coreBusyUntil_ && now - quiet.since < spin_.window())) {
+        cpuPause();
+        continue;
       }
-      if (!blockOnce(self, lock)) return Outcome::kRoleChanges;
-      // Woken for nothing: block again without spinning.
+      if (!blockOnce(self, lock, quiet)) return Outcome::kRoleChanges;
       now = monotonicNow();
-      idleSince = now - options_.spin;
     }
   }
 
   // False: another waiter took over meanwhile.
-  bool blockOnce(Waiter& self, std::unique_lock<std::mutex>& lock) {
+  bool blockOnce(Waiter& self, std::unique_lock<std::mutex>& lock, Quiet& quiet) {
     // One thread at a time inside block(): arming again for ourselves would undo the wake-up of a driver that was taken
     // over from and has not left yet, and either could take what was meant for the other.
     if (insidePort_ != nullptr) {
@@ -359,9 +365,10 @@ class ProgressEngine::Impl {
     const TimePoint now = monotonicNow();
     if (target_.poll(now)) {
       disarm(self);
-      settle();
+      onEvent(now, quiet);
       return true;
     }
+    quiet.slept = true;
     blockedUntil_ = std::min({self.deadline, target_.nextDeadline(), now + Duration(kLongestBlock)});
     if (blockedUntil_ > now) {
       insidePort_ = &self;
@@ -410,6 +417,7 @@ class ProgressEngine::Impl {
   Waiter* insidePort_ = nullptr;  // inside target_.block(); passive by now if it was overtaken there
   TimePoint blockedUntil_{};
   TimePoint coreBusyUntil_{};
+  SpinPolicy spin_{options_.spin};
   bool stop_ = false;
   const std::function<bool()> stopPredicate_ = [this] { return stop_; };
   Waiter engine_{stopPredicate_, kNever, false};

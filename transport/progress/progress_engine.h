@@ -58,7 +58,7 @@ class Pollable {
 };
 
 struct ProgressOptions {
-  Duration spin = std::chrono::microseconds(200);  // polling without result before blocking
+  Duration spin = std::chrono::microseconds(200);  // polling without result before blocking, at most (spin_policy.h)
   int engineCpu = -1;                              // pin the engine thread; -1: not pinned
 };
 

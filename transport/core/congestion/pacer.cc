@@ -22,7 +22,7 @@ void Pacer::setRate(double bytesPerSecond, std::size_t datagramBytes) {
     nanosecondsPerByte_ = 0;
     next_ = std::min(next_, lastSent_);
     burstBytes_ = 0;
-    tolerance_ = Duration{0};
+    tolerance_ = untilHalfBurst_ = Duration{0};
     return;
   }
   const double rate = std::max(bytesPerSecond, kMinBytesPerSecond);
@@ -31,6 +31,7 @@ void Pacer::setRate(double bytesPerSecond, std::size_t datagramBytes) {
   burstBytes_ = std::max(wanted, 2 * datagramBytes);
   // One datagram always conforms, so the tolerance covers the rest of the burst.
   tolerance_ = timeFor(burstBytes_ - std::min(burstBytes_, datagramBytes));
+  untilHalfBurst_ = timeFor(burstBytes_ / 2 - std::min(burstBytes_ / 2, datagramBytes));
   // What the bucket holds are bytes: at another rate they take another time.
   if (nanosecondsPerByteBefore > 0 && next_ > lastSent_) {
     const double held = static_cast<double>((next_ - lastSent_).count()) / nanosecondsPerByteBefore;

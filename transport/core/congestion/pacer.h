@@ -1,6 +1,6 @@
 // Spreads datagrams over time at a given rate. Pure; owned by a session. Times are the caller's, sizes in bytes.
 //
-//   if (pacer.releaseTime() > now) wait until then;   // pollTimeout
+//   if (!pacer.mayReleaseAt(now)) wait until pacer.wakeTime();   // pollTimeout
 //   send; pacer.onSent(now, bytes);
 //
 // A leaky bucket kept as one point in time (the "theoretical arrival time" of ITU-T I.371's GCRA): `next_` is when the
@@ -30,6 +30,9 @@ class Pacer {
   // The next datagram may go at this time or later; a time in the past means now.
   TimePoint releaseTime() const { return next_ - tolerance_; }
   bool mayReleaseAt(TimePoint now) const { return releaseTime() <= now; }
+  // When a sender that waits only for this should look again: half of a burst may leave then. Not one datagram, or it would be woken
+  // for each; not the whole burst, so that a timer may fire late by half of the burst's duration.
+  TimePoint wakeTime() const { return releaseTime() + untilHalfBurst_; }
   void onSent(TimePoint now, std::size_t bytes);
   // The port did not take the datagram of the last onSent.
   void undo(std::size_t bytes);
@@ -47,6 +50,7 @@ class Pacer {
   std::size_t datagramBytes_ = 0;
   std::size_t burstBytes_ = 0;
   Duration tolerance_{0};
+  Duration untilHalfBurst_{0};  // from when one datagram may leave
   Duration lateness_{0};
   bool backlogged_ = false;
   TimePoint lastSent_ = TimePoint{} - std::chrono::hours(24);
