@@ -1,9 +1,9 @@
 // Whether a waiter should go on polling for a while before it blocks. Pure; one owner.
 //
-// Polling wins what a sleep and a wake-up cost, tens of microseconds in a virtual machine, if the next event is nearer than that; else it takes a core from
-// whoever computes beside it and wins nothing. Over a slow link events are hundreds of microseconds apart, and a waiter that polled
-// between them would never sleep. What the last waits showed decides, as in the kernel's halt polling
-// (Documentation/virt/kvm/halt-polling.rst).
+// Polling wins what a sleep and a wake-up cost, tens of microseconds in a virtual machine, if the next event is nearer
+// than that; else it takes a core from whoever computes beside it and wins nothing. Over a slow link events are hundreds
+// of microseconds apart, and a waiter that polled between them would never sleep. What the last waits showed decides, as
+// in the kernel's halt polling (Documentation/virt/kvm/halt-polling.rst).
 #pragma once
 
 #include <algorithm>
