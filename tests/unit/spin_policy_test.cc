@@ -78,5 +78,57 @@ TEST(SpinPolicy, PollingSwitchedOff_NeverPolls) {
   EXPECT_EQ(wait(policy, 100, microseconds(1)).through, 0);
 }
 
+constexpr TimePoint kStart{std::chrono::seconds(100)};
+constexpr Duration kLook = microseconds(50);
+
+// Looks for so long while nobody says that the core is shared; true: somebody did, at `*now`.
+bool lookUntilShared(CoreShare& core, TimePoint* now, Duration limit, bool (*preempted)(TimePoint)) {
+  for (const TimePoint end = *now + limit; *now < end; *now += kLook) {
+    core.onLook(*now, preempted(*now));
+    if (core.shared(*now)) return true;
+  }
+  return false;
+}
+
+bool eachMillisecond(TimePoint now) { return (now - kStart) % milliseconds(1) < kLook; }
+
+TEST(CoreShare, TakenAgainAndAgain_SharedWithinAFewTicks) {
+  CoreShare core;
+  TimePoint now = kStart;
+  EXPECT_TRUE(lookUntilShared(core, &now, milliseconds(20), eachMillisecond));
+  EXPECT_FALSE(core.shared(now + CoreShare::kShortest)) << "it must try now and then";
+}
+
+TEST(CoreShare, TakenAsSoonAsItIsTried_TriedLessAndLess) {
+  CoreShare core;
+  Duration shared{0};
+  for (TimePoint now = kStart; now < kStart + std::chrono::seconds(20); now += kLook) {
+    core.onLook(now, eachMillisecond(now));
+    if (core.shared(now)) shared += kLook;
+  }
+  EXPECT_GT(shared, milliseconds(20'000 * 95 / 100));
+}
+
+// The kernel parts two threads that it woke on one core.
+TEST(CoreShare, TakenForTwoTicks_NotShared) {
+  CoreShare core;
+  TimePoint now = kStart;
+  const auto atFirst = [](TimePoint at) { return at < kStart + milliseconds(7) && eachMillisecond(at); };
+  EXPECT_FALSE(lookUntilShared(core, &now, std::chrono::seconds(1), atFirst));
+}
+
+TEST(CoreShare, TakenByADaemonNowAndThen_NotShared) {
+  CoreShare core;
+  TimePoint now = kStart;
+  const auto daemon = [](TimePoint at) { return (at - kStart) % milliseconds(9) < kLook; };
+  EXPECT_FALSE(lookUntilShared(core, &now, std::chrono::seconds(1), daemon));
+}
+
+TEST(CoreShare, LooksFarApart_CountAsOneWindowEach) {
+  CoreShare core;
+  for (int i = 0; i < 2; ++i) core.onLook(kStart + i * std::chrono::seconds(1), true);
+  EXPECT_FALSE(core.shared(kStart + std::chrono::seconds(1)));
+}
+
 }  // namespace
 }  // namespace gloo_bypass

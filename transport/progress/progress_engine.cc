@@ -23,11 +23,9 @@
 namespace gloo_bypass {
 namespace {
 
-// A poll round that takes this long may have been interrupted by somebody who computes on this core. Spinning then
-// costs that thread its time and us our claim to be scheduled promptly when woken: sleep at once instead, for a while.
-// (Yielding is no way out: Linux 6.18 makes a yielding thread forfeit a whole slice.)
-constexpr auto kPreempted = std::chrono::microseconds(300);
-constexpr auto kBusyCoreMemory = std::chrono::milliseconds(5);
+// A waiter that polls looks this often whether others run on its core; the call takes a third of a microsecond. If they
+// do it sleeps. (Yielding is no way out: Linux 6.18 makes a yielding thread forfeit a whole slice.)
+constexpr auto kLookEvery = std::chrono::microseconds(50);
 // A poll round takes microseconds: worth this many tries before sleeping on the mutex.
 constexpr int kLockTries = 200;
 // A driver that was asked for access looks this often whether the other thread has it, then sleeps until it has.
@@ -45,13 +43,14 @@ inline void cpuPause() {
 #endif
 }
 
-// Whether another thread took this core since the last call of this thread. A long round alone does not say so: the
-// kernel's packet work (SoftRoCE's above all) and a hypervisor interrupt too, and give the core back by themselves.
+// Whether another thread took this core since the last call of this thread; at its first call: no. That a poll round took long does not say
+// so: the kernel's packet work (SoftRoCE's above all) and a hypervisor interrupt too, and give the core back by themselves.
 bool wasPreempted() {
   thread_local long seen = -1;
   rusage usage{};
   if (getrusage(RUSAGE_THREAD, &usage) != 0) return true;
-  return std::exchange(seen, usage.ru_nivcsw) != usage.ru_nivcsw;
+  const long before = std::exchange(seen, usage.ru_nivcsw);
+  return before >= 0 && before != usage.ru_nivcsw;
 }
 
 }  // namespace
@@ -327,8 +326,7 @@ class ProgressEngine::Impl {
     Quiet quiet{now};
     TimePoint lastBreath = now;
     for (;;) {
-      const TimePoint before = std::exchange(now, monotonicNow());
-      if (now - before > Duration(kPreempted) && wasPreempted()) coreBusyUntil_ = now + Duration(kBusyCoreMemory);
+      now = monotonicNow();
       if (target_.poll(now)) onEvent(now, quiet);
       if (self.pred()) return Outcome::kReached;
       if (now >= self.deadline) return Outcome::kTimedOut;
@@ -344,7 +342,11 @@ class ProgressEngine::Impl {
         lastBreath = now = monotonicNow();
         continue;
       }
-      if (self.busyPoll || (!quiet.slept && now >= coreBusyUntil_ && now - quiet.since < spin_.window())) {
+      if (now - lookedAt_ > Duration(kLookEvery)) {
+        lookedAt_ = now;
+        core_.onLook(now, wasPreempted());
+      }
+      if (self.busyPoll || (!quiet.slept && !core_.shared(now) && now - quiet.since < spin_.window())) {
         cpuPause();
         continue;
       }
@@ -416,8 +418,9 @@ class ProgressEngine::Impl {
   std::list<Waiter*> passive_;    // passive, promoted or satisfied; the longest waiting first
   Waiter* insidePort_ = nullptr;  // inside target_.block(); passive by now if it was overtaken there
   TimePoint blockedUntil_{};
-  TimePoint coreBusyUntil_{};
+  TimePoint lookedAt_{};
   SpinPolicy spin_{options_.spin};
+  CoreShare core_;
   bool stop_ = false;
   const std::function<bool()> stopPredicate_ = [this] { return stop_; };
   Waiter engine_{stopPredicate_, kNever, false};

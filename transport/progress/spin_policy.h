@@ -1,4 +1,5 @@
-// Whether a waiter should go on polling for a while before it blocks. Pure; one owner.
+// Whether a waiter should go on polling for a while before it blocks: whether waits are short, and whether the core is
+// free. Pure; one owner.
 //
 // Polling wins what a sleep and a wake-up cost, tens of microseconds in a virtual machine, if the next event is nearer
 // than that; else it takes a core from whoever computes beside it and wins nothing. Over a slow link events are hundreds
@@ -47,6 +48,44 @@ class SpinPolicy {
   const Duration longest_;
   int score_ = kMost;
   int tryAfter_ = kTryFirst, untilTry_ = 0;
+};
+
+// Whether others need this core: with more ranks than cores each empty poll is taken from a rank that has work.
+//
+// What shows it is that the kernel takes the core from a thread that polls, again and again. A single time may be any
+// daemon; and where two ranks have met on one core and another one is idle, the kernel parts them within a few ticks if
+// both go on polling, and never if they sleep in turn. So it must last for kEnough windows. Then waiters sleep for a
+// while, longer each time that the next try shows the same.
+class CoreShare {
+ public:
+  // Some ticks of the scheduler's (1 to 10 ms), after which it has moved one of two threads to an idle core.
+  static constexpr Duration kWindow = std::chrono::milliseconds(4);
+  static constexpr int kEnough = 3;
+  static constexpr Duration kShortest = std::chrono::milliseconds(32), kLongest = std::chrono::milliseconds(512);
+
+  bool shared(TimePoint now) const { return now < until_; }
+  // A waiter looks, now and then while it polls, whether the kernel has given its core to another thread since.
+  void onLook(TimePoint now, bool preempted) {
+    if (shared(now)) return;
+    if (windowBegan_ == TimePoint{}) windowBegan_ = now;
+    preempted_ = preempted_ || preempted;
+    if (now - windowBegan_ < kWindow) return;
+    inARow_ = preempted_ ? inARow_ + 1 : 0;
+    windowBegan_ = now;
+    preempted_ = false;
+    if (inARow_ < kEnough) return;
+    const bool again = now - until_ < 2 * kEnough * kWindow;
+    span_ = again ? std::min(2 * span_, Duration(kLongest)) : Duration(kShortest);
+    until_ = now + span_;
+    inARow_ = 0;
+  }
+
+ private:
+  TimePoint windowBegan_{};
+  bool preempted_ = false;  // in this window
+  int inARow_ = 0;          // windows with a preemption
+  Duration span_ = kShortest;
+  TimePoint until_{};
 };
 
 }  // namespace gloo_bypass
