@@ -17,7 +17,9 @@ constexpr double kMaxDecrease = 0.5;
 constexpr Duration kFlowScalingRange = std::chrono::microseconds(50);
 constexpr double kFlowScalingMinDatagrams = 4;
 constexpr double kFlowScalingMaxDatagrams = 256;
-constexpr Duration kMinHostDelay = std::chrono::microseconds(50);
+// What a host may take before it looks at what has arrived: a thread that sleeps needs 30 to 60 us to wake up and to
+// take a burst, at both ends. With less of it two ranks that sleep wait for each other's acknowledgements in turn.
+constexpr Duration kMinHostDelay = std::chrono::microseconds(150);
 // As BBR's allowance for acknowledgements that come late.
 constexpr Duration kMaxHostDelay = std::chrono::milliseconds(1);
 constexpr Duration kHostDelayHalvesEach = std::chrono::milliseconds(100);
