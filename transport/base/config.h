@@ -31,7 +31,7 @@ enum class CongestionControl : std::uint8_t {
   kBbr = 3,    // model-based, loss-tolerant, for long-haul paths
 };
 enum class PayloadChecksum : std::uint8_t {
-  kAuto = 0,  // none on lossless memory links, CRC-32C elsewhere
+  kAuto = 0,  // none on memory links; where the port checks what it carries (UDP sockets), on long paths; else always
   kOff = 1,
   kOn = 2,
 };
@@ -57,6 +57,7 @@ enum class Histograms : std::uint8_t {
 struct SessionConfig {
   std::size_t maxDatagramBytes = 1472;   // the link's; the session may use less until the path is probed
   bool losslessLink = false;
+  bool verifiedLink = false;  // the port checks what it carries, as TCP does: a checksum of 16 bits
   CongestionControl congestionControl = CongestionControl::kAuto;
   PayloadChecksum payloadChecksum = PayloadChecksum::kAuto;
   Repair repair;

@@ -20,7 +20,7 @@ SessionConfig adjusted(SessionConfig config, Duration losslessMinRto) {
 
 bool wantsChecksum(const SessionConfig& config) {
   return config.payloadChecksum == PayloadChecksum::kOn ||
-         (config.payloadChecksum == PayloadChecksum::kAuto && !config.losslessLink);
+         (config.payloadChecksum == PayloadChecksum::kAuto && !config.losslessLink && !config.verifiedLink);
 }
 
 // Above 2^32, so that expanding a number from before it cannot underflow.
@@ -72,6 +72,12 @@ void Session::Impl::markLossless() {
   path_.rtt = RtoEstimator(config_.minRto, config_.maxRto);
   acks_.setAckEvery(kLosslessAckEvery);
   acks_.setMaxDelay(kLosslessAckDelay);
+}
+
+void Session::Impl::markVerified() {
+  GLOO_BYPASS_CHECK(state_ == SessionState::kIdle);
+  config_.verifiedLink = true;
+  checksum_ = wantsChecksum(config_);
 }
 
 void Session::Impl::connect(TimePoint now, std::uint64_t remoteId, std::size_t maxDatagramBytes) {
@@ -308,6 +314,7 @@ std::optional<std::uint64_t> Session::receiverId(std::span<const std::byte> data
   return wire::peekReceiverId(datagram);
 }
 void Session::markLossless() { impl_->markLossless(); }
+void Session::markVerified() { impl_->markVerified(); }
 void Session::connect(TimePoint now, std::uint64_t remoteId, std::size_t maxDatagramBytes) {
   impl_->connect(now, remoteId, maxDatagramBytes);
 }

@@ -62,8 +62,10 @@ class Session {
   // For an endpoint that demultiplexes.
   static std::optional<std::uint64_t> receiverId(std::span<const std::byte> datagram);
 
-  // What the way to the peer is, where the configuration could not know: loses nothing. Before connect().
+  // What the way to the peer is, where the configuration could not know: loses nothing; checks what it carries. Before
+  // connect().
   void markLossless();
+  void markVerified();
   // Handshake begins (both sides call it). `maxDatagramBytes`: what the link to this peer carries now.
   void connect(TimePoint now, std::uint64_t remoteId, std::size_t maxDatagramBytes);
   // Good order: sent messages are delivered first; `abort`: the peer fails at once (one RESET datagram is tried).

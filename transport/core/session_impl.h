@@ -37,6 +37,7 @@ class Session::Impl {
 
   // session.cc
   void markLossless();
+  void markVerified();
   void connect(TimePoint now, std::uint64_t remoteId, std::size_t maxDatagramBytes);
   void close(TimePoint now, bool abort);
   void fail(const Error& error, bool tellPeer);
@@ -104,6 +105,12 @@ class Session::Impl {
   void handleClose(TimePoint now);
 
   // session_transmit.cc
+  // Where the link checks what it carries by 16 bits, ours are added where they cost little beside the path's delay, and
+  // where more machines have handled the bytes.
+  bool addsChecksum() const {
+    return checksum_ || (config_.payloadChecksum == PayloadChecksum::kAuto && config_.verifiedLink &&
+                         (path_.isLong || repair_.active));
+  }
   std::uint32_t ticks(TimePoint now) const;
   void beginHeader(TimePoint now, wire::FrameType type, wire::PacketHeader* header) const;
   bool give(SessionDatagram* out, Sent what, std::span<const std::byte> payload = {});
@@ -250,7 +257,7 @@ class Session::Impl {
   SessionConfig config_;
   const std::uint64_t localId_, entropy_;
   std::uint64_t remoteId_ = 0;
-  bool checksum_;
+  bool checksum_;  // agreed: payload without one is a violation
   SessionState state_ = SessionState::kIdle;
   Error error_;
 

@@ -127,7 +127,7 @@ bool Session::Impl::sendRepair(TimePoint now, SessionDatagram* out) {
   const wire::RepairHeader repair = encoder.next(&payload);
   wire::PacketHeader header;
   beginHeader(now, wire::FrameType::kRepair, &header);
-  if (checksum_) {
+  if (addsChecksum()) {
     header.flags |= wire::kFlagPayloadChecksum;
     header.payloadCrc = wire::crc32c(payload);
   }
@@ -235,7 +235,8 @@ void Session::Impl::takeRecovered(TimePoint now) {
     const RepairDecoder::Next next = repair_.decoder->nextRecovered(&recovered);
     if (next == RepairDecoder::Next::kNone) return;
     if (next == RepairDecoder::Next::kNonsense) return violate("the peer's repair frames give no frame");
-    const bool checked = checksum_ && recovered.frame.type == wire::FrameType::kData;
+    const bool data = recovered.frame.type == wire::FrameType::kData;
+    const bool checked = data && (checksum_ || recovered.frame.payloadCrc != 0);
     if (checked && wire::crc32c(recovered.frame.payload) != recovered.frame.payloadCrc) {
       ++counters_.corruptedReceived;  // as if it had not been recovered
       continue;

@@ -113,7 +113,7 @@ void Session::Impl::describeContent(const SentFrame& frame, FrameContent* conten
   content->message.flags = frame.flags;
   std::span<const std::byte>& payload = content->payload;
   if (frame.length > 0) payload = {sends_.payload(frame.message, frame.number), frame.length};
-  if (checksum_ && frame.type == wire::FrameType::kData) {
+  if (frame.type == wire::FrameType::kData && addsChecksum()) {
     header->flags |= wire::kFlagPayloadChecksum;
     header->payloadCrc = wire::crc32c(payload);
   }

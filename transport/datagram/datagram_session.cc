@@ -37,6 +37,7 @@ Status DatagramSession::connect(TimePoint now, const ChannelAddress& peer) {
   remoteId = peer.sessionId;
   properties_ = port_.linkProperties(*link);
   if (properties_.lossless) core.markLossless();
+  if (properties_.verified) core.markVerified();
   core.connect(now, remoteId, properties_.maxDatagramBytes);
   return {};
 }
@@ -66,7 +67,8 @@ void DatagramSession::openLinkAgain() {
   link = opened.value();
   const LinkProperties begunWith = std::exchange(properties_, port_.linkProperties(*link));
   // The session's settings, and what its Hello says, are for the link that it began with.
-  if (properties_.lossless != begunWith.lossless || properties_.maxDatagramBytes < begunWith.maxDatagramBytes) {
+  if (properties_.lossless != begunWith.lossless || properties_.verified != begunWith.verified ||
+      properties_.maxDatagramBytes < begunWith.maxDatagramBytes) {
     failLink({ErrorScope::kSession, ErrorCode::kUnavailable,
               "the peer closed the link, and the next one is of another kind"});
   }

@@ -46,6 +46,7 @@ class PacketSink {
 struct LinkProperties {
   std::size_t maxDatagramBytes = 0;  // header + payload that one datagram can carry
   bool lossless = false;             // memory link: loses nothing, corrupts nothing; full means back-pressure
+  bool verified = false;             // whoever receives checks a checksum over each datagram, the kernel or a NIC
   bool local = false;                // both ends on one machine
   // Datagrams of one session before the next session has its turn, and wakePeers() is called. Few, so that a memory link's
   // buffers are still in the cache when they are copied out and used again.

@@ -40,7 +40,8 @@ class UdpPort final : public PacketPort {
     links_.erase(link);
   }
   LinkProperties linkProperties(LinkId id) const override {
-    return {.maxDatagramBytes = links_.at(id).maxDatagramBytes, .transmitBurst = SendBatch::kMaxSegments};
+    return {
+        .maxDatagramBytes = links_.at(id).maxDatagramBytes, .verified = true, .transmitBurst = SendBatch::kMaxSegments};
   }
   std::size_t receiveBurst() const override { return 64; }
 

@@ -226,6 +226,56 @@ TEST(Session, SettingsDiffer_BothNameThem) {
   EXPECT_NE(pair.a.session->error().message.find("on here and off"), std::string::npos) << pair.a.session->error().message;
 }
 
+struct Frames {
+  std::uint64_t data = 0, checked = 0;
+};
+Frames overVerifiedLink(const SessionConfig& config, Duration delay) {
+  SessionPair pair(11, config, WireModel{.delay = delay});
+  pair.a.session->markVerified();
+  pair.b.session->markVerified();
+  pair.connectBoth();
+  exchange(pair, 50, 100000, true, 5);
+  return {pair.dataFrames, pair.checkedFrames};
+}
+
+TEST(Session, LinkChecksItself_ShortPath_NoChecksumOfOurs) {
+  const Frames frames = overVerifiedLink({}, microseconds(20));
+  EXPECT_GT(frames.data, 500u);
+  EXPECT_EQ(frames.checked, 0u);
+}
+
+TEST(Session, LinkChecksItself_LongPath_PayloadIsCheckedAllTheSame) {
+  const Frames frames = overVerifiedLink({}, milliseconds(10));
+  EXPECT_GT(frames.data, 500u);
+  EXPECT_EQ(frames.checked, frames.data);
+}
+
+TEST(Session, LinkChecksItself_ChecksumOnOrOff_AsConfigured) {
+  SessionConfig config;
+  config.payloadChecksum = PayloadChecksum::kOn;
+  const Frames on = overVerifiedLink(config, microseconds(20));
+  EXPECT_EQ(on.checked, on.data);
+  config.payloadChecksum = PayloadChecksum::kOff;
+  EXPECT_EQ(overVerifiedLink(config, milliseconds(10)).checked, 0u);
+}
+
+TEST(Session, LinkDoesNotCheckItself_PayloadIsChecked) {
+  SessionPair pair(12, SessionConfig{}, WireModel{.delay = microseconds(20)});
+  pair.connectBoth();
+  exchange(pair, 50, 100000, true, 5);
+  EXPECT_EQ(pair.checkedFrames, pair.dataFrames);
+}
+
+// Ranks whose links are of two kinds would not agree on the checksum either.
+TEST(Session, OneEndOfTheLinkChecks_BothNameTheChecksum) {
+  SessionPair pair(13);
+  pair.a.session->markVerified();
+  pair.connectBoth();
+  ASSERT_TRUE(pair.runUntil([&] { return pair.a.session->state() == SessionState::kFailed; }));
+  EXPECT_NE(pair.a.session->error().message.find("the payload checksum is off here"), std::string::npos)
+      << pair.a.session->error().message;
+}
+
 TEST(Session, NobodyAnswers_ConnectTimesOut) {
   SessionConfig config;
   config.connectTimeout = seconds(3);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "transport/wire/packet.h"
+
 namespace gloo_bypass::test {
 
 Bytes pattern(std::size_t length, std::uint64_t seed) {
@@ -30,6 +32,11 @@ void SessionPair::carry(Side& to, int direction, const SessionDatagram& datagram
   ++datagrams;
   Bytes bytes(datagram.header.begin(), datagram.header.end());
   bytes.insert(bytes.end(), datagram.payload.begin(), datagram.payload.end());
+  wire::ParsedPacket packet;
+  if (wire::parsePacket(bytes, &packet) == wire::ParseResult::kOk && packet.header.type == wire::FrameType::kData) {
+    ++dataFrames;
+    checkedFrames += (packet.header.flags & wire::kFlagPayloadChecksum) != 0 ? 1 : 0;
+  }
   if (bytes.size() > wire.carriesBytes) return;
   std::uniform_real_distribution<double> chance(0, 1);
   TimePoint departs = now;

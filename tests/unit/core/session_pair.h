@@ -70,6 +70,7 @@ class SessionPair {
   TimePoint now{seconds(1000)};
   Side a, b;
   std::uint64_t datagrams = 0;
+  std::uint64_t dataFrames = 0, checkedFrames = 0;  // kData; of these with a checksum of the payload
 
   static constexpr std::uint64_t kIdA = 0x1111222233334444ull, kIdB = 0x5555666677778888ull;
 
