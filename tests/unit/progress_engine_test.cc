@@ -38,6 +38,7 @@ class FakePort final : public Pollable {
   }
   void flush(TimePoint) noexcept override { ++flushes; }
   TimePoint nextDeadline() const noexcept override { return kNever; }
+  Duration patience() const noexcept override { return patient; }
   void drivenBy(bool waiter) noexcept override { (waiter ? waiterDrove : engineDrove).store(true); }
   void armWakeup() noexcept override {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -63,6 +64,7 @@ class FakePort final : public Pollable {
 
   // Where time-outs are counted: the engine's own bound on block() must not pass on a machine that stands still for a while.
   Duration shortestBlock{0};
+  Duration patient{0};
   int seen = 0;  // under exclusive access
   int flushes = 0;
   std::atomic<int> polls{0}, blocks{0}, timeouts{0};
@@ -75,6 +77,41 @@ class FakePort final : public Pollable {
   std::condition_variable condition_;
   bool armed_ = false, woken_ = false;
 };
+
+// Over a slow path: what comes within the patience after the first is taken with it, and no wake-up is spent on it.
+TEST(ProgressEngine_WaitUntil, PatientTarget_TakesWhatArrivesTogether) {
+  FakePort port;
+  port.patient = milliseconds(1);
+  ProgressEngine engine(port, {.spin = Duration{0}});
+  constexpr int kArrivals = 300;
+  std::thread sender([&] {
+    for (int i = 0; i < kArrivals; ++i) {
+      port.arrive();
+      const TimePoint next = monotonicNow() + std::chrono::microseconds(100);
+      while (monotonicNow() < next) std::this_thread::yield();
+    }
+  });
+  EXPECT_TRUE(engine.waitUntil([&] { return port.seen == kArrivals; }, monotonicNow() + seconds(60)));
+  sender.join();
+  EXPECT_LT(port.blocks.load(), kArrivals / 2);
+}
+
+TEST(ProgressEngine_WaitUntil, PatienceBeyondTheDeadline_EndsAtTheDeadline) {
+  FakePort port;
+  port.patient = seconds(30);
+  ProgressEngine engine(port, {.spin = Duration{0}});
+  const TimePoint begin = monotonicNow();
+  EXPECT_FALSE(engine.waitUntil([] { return false; }, begin + milliseconds(20)));
+  EXPECT_LT(monotonicNow() - begin, seconds(15));
+}
+
+TEST(ProgressEngine_WaitUntil, PatientTarget_NothingArrives_Blocks) {
+  FakePort port;
+  port.patient = milliseconds(1);
+  ProgressEngine engine(port, {.spin = Duration{0}});
+  EXPECT_FALSE(engine.waitUntil([] { return false; }, monotonicNow() + milliseconds(50)));
+  EXPECT_GE(port.blocks.load(), 1);
+}
 
 TEST(ProgressEngine_WaitUntil, PredicateAlreadyTrue_ReturnsAtOnce) {
   FakePort port;

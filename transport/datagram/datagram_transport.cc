@@ -20,6 +20,10 @@ constexpr auto kRetryFullPort = std::chrono::microseconds(3);
 // ...and this often while asleep; rarely where the port wakes us for room.
 constexpr auto kRetryFullPortAsleep = std::chrono::microseconds(50);
 constexpr auto kRetryWakingPort = std::chrono::milliseconds(2);
+// Share of the round trip that what arrives may wait for more; and what is too short to be worth a sleep.
+constexpr int kPatienceShare = 100;
+constexpr auto kLeastPatience = std::chrono::microseconds(50);
+constexpr Duration kMostPatience = std::chrono::milliseconds(1);
 
 }  // namespace
 
@@ -87,6 +91,7 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
     if (now >= nextTick_) {
       nextTick_ = now + Duration(kTickInterval);
       port_->onTick(now);
+      patience_ = leastPatience();
     }
     now_ = now;
     bool progressed = port_->receive(*this, receiveBurst_) > 0;
@@ -105,6 +110,7 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
     return sessions_.anyDirty() ? std::min(timers, now_ + retryAsleep_) : timers;
   }
 
+  Duration patience() const noexcept override { return patience_; }
   void armWakeup() noexcept override {
     // The poll that follows must ask a full port once more, or its answer to our flag could be missed.
     for (ChannelSession* session : sessions_.dirtyList()) static_cast<DatagramSession*>(session)->transmitFrom = {};
@@ -148,6 +154,18 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
   }
 
   // Sessions ------------------------------------------------------------------------------------
+
+  // A hundredth of a round trip is nothing beside it. The nearest peer decides: the driver serves all.
+  Duration leastPatience() const {
+    Duration nearest = Duration::max();
+    for (const auto& [id, session] : sessions_.all()) {
+      const SessionState state = session->core.state();
+      if (state == SessionState::kConnecting) return Duration{0};
+      if (state == SessionState::kEstablished) nearest = std::min(nearest, session->core.path().minRtt);
+    }
+    if (nearest == Duration::max() || nearest / kPatienceShare < Duration(kLeastPatience)) return Duration{0};
+    return std::min(nearest / kPatienceShare, kMostPatience);
+  }
 
   // Each dirty session: what it has to send, what it has to tell. Observers may post more, to any session.
   bool pumpDirty(TimePoint now) {
@@ -215,6 +233,7 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
   std::vector<LinkId> left_;  // by a session, in this pump; others may use them
   TimePoint now_{};
   TimePoint nextTick_{};
+  Duration patience_{0};
   DurationHistogram rtts_;
   std::uint64_t channelsOpened_ = 0;
   std::uint64_t droppedNotOurs_ = 0, droppedUnknownSession_ = 0;

@@ -309,10 +309,12 @@ class ProgressEngine::Impl {
     return outcome;
   }
 
-  // Since when nothing has happened, and whether that was slept through: then it is not worth polling any more.
+  // Since when nothing has happened, and whether that was slept through: then it is not worth polling any more, nor
+  // resting.
   struct Quiet {
     TimePoint since;
     bool slept = false;
+    bool rested = false;
   };
 
   void onEvent(TimePoint now, Quiet& quiet) {
@@ -363,6 +365,7 @@ class ProgressEngine::Impl {
       letIn_.wait_for(lock, kLongestHandOver);
       return driver_ == &self;
     }
+    if (!std::exchange(quiet.rested, true) && rest(self, lock)) return driver_ == &self;
     arm(self);
     const TimePoint now = monotonicNow();
     if (target_.poll(now)) {
@@ -388,6 +391,16 @@ class ProgressEngine::Impl {
     }
     if (driver_ != &self) return false;
     disarm(self);
+    return true;
+  }
+
+  // Lets more arrive, where the target has the patience; false: it has none.
+  bool rest(const Waiter& self, std::unique_lock<std::mutex>& lock) {
+    const TimePoint now = monotonicNow();
+    const Duration patience = std::min({target_.patience(), target_.nextDeadline() - now, self.deadline - now});
+    if (patience <= Duration{0}) return false;
+    PromptWakeup::request();
+    letIn_.wait_for(lock, patience);
     return true;
   }
 
