@@ -282,9 +282,8 @@ std::vector<Setting> linkSettings() {
       textSetting(
           "GLOO_BYPASS_INTERFACE", fmt::format("an interface's name, at most {} characters", kMaxInterfaceName),
           isInterfaceName,
-          "auto, netdev, RDMA, UDP: the interface; empty: GLOO_SOCKET_IFNAME, else the one with the host name's "
-          "address (auto, UDP: of the "
-          "route to MASTER_ADDR)",
+          "auto, netdev, RDMA, UDP: the interface; empty: GLOO_SOCKET_IFNAME, else that of the route to MASTER_ADDR "
+          "(RDMA: the one with the host name's address)",
           [](TransportConfig & c) -> auto& { return c.interface; }),
       textSetting(
           "GLOO_BYPASS_PCI_ADDRESS",

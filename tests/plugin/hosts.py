@@ -3,10 +3,12 @@ by host, as torchrun does."""
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 from ranks import Ranks
 
 INTERFACE = "host0"
+APART_PREFIX = "10.79.0"  # of interfaces that lead to no other host
 
 
 def run(*words):
@@ -25,16 +27,21 @@ def why_not():
 
 
 class Hosts:
-    """`with Hosts(2) as hosts, hosts.ranks("train.py", 2) as ranks: ranks.succeed()`: two hosts with two ranks each."""
+    """`with Hosts(2) as hosts, hosts.ranks("train.py", 2) as ranks: ranks.succeed()`: two hosts with two ranks each.
+    `own_name`: each host has a name, node0 and so on, which all know; it is the host's own name too, and leads to this
+    address on the host itself. Such a host also has an interface apart0, first in the list, that leads to no other."""
 
-    def __init__(self, count):
-        self.count, self.prefix = count, f"gbh{os.getpid()}"
+    def __init__(self, count, own_name=None):
+        self.count, self.prefix, self.own_name = count, f"gbh{os.getpid()}", own_name
 
     def name(self, host):
         return f"{self.prefix}-{host}"
 
     def address(self, host):
         return f"10.78.0.{host + 1}"
+
+    def address6(self, host):
+        return f"fd78::{host + 1}"
 
     def memif_directory(self, host):
         return f"/tmp/{self.name(host)}"
@@ -47,10 +54,13 @@ class Hosts:
             run("ip", "-n", switch, "link", "set", "bridge0", "up")
             for host in range(self.count):
                 run("ip", "netns", "add", self.name(host))
+                if self.own_name:
+                    self.name_host(host)
                 run("ip", "-n", switch, "link", "add", f"port{host}", "type", "veth", "peer", "name", INTERFACE,
                     "netns", self.name(host))
                 run("ip", "-n", switch, "link", "set", f"port{host}", "master", "bridge0", "up")
                 for words in (["addr", "add", f"{self.address(host)}/24", "dev", INTERFACE],
+                              ["addr", "add", f"{self.address6(host)}/64", "dev", INTERFACE, "nodad"],
                               ["link", "set", "lo", "up"], ["link", "set", INTERFACE, "up"]):
                     run("ip", "-n", self.name(host), *words)
         except BaseException:
@@ -58,8 +68,29 @@ class Hosts:
             raise
         return self
 
+    def name_host(self, host):
+        rows = [f"{self.own_name if other == host else self.address(other)} node{other}" for other in range(self.count)]
+        file = self.own_files(host) / "hosts"  # the namespace's /etc/hosts
+        file.parent.mkdir(parents=True)
+        file.write_text("\n".join(["127.0.0.1 localhost", *rows]) + "\n")
+        run("ip", "-n", self.name(host), "link", "add", "apart0", "type", "veth", "peer", "name", "nobody0")
+        for words in (["addr", "add", f"{APART_PREFIX}.{host + 1}/24", "dev", "apart0"],
+                      ["link", "set", "nobody0", "up"], ["link", "set", "apart0", "up"]):
+            run("ip", "-n", self.name(host), *words)
+
+    def own_files(self, host):
+        return Path("/etc/netns") / self.name(host)
+
+    def inside(self, host):
+        """The words that lead a command to the host."""
+        words = ["ip", "netns", "exec", self.name(host)]
+        if self.own_name:
+            words += ["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', f"node{host}"]
+        return words
+
     def __exit__(self, *unused):
         for host in range(self.count):
+            shutil.rmtree(self.own_files(host), ignore_errors=True)
             shutil.rmtree(self.memif_directory(host), ignore_errors=True)
         for end in [*range(self.count), "switch"]:
             subprocess.run(["ip", "netns", "del", self.name(end)], capture_output=True, timeout=60, check=False)
@@ -75,4 +106,4 @@ class Hosts:
         return Ranks(program, size, environment={"MASTER_ADDR": self.address(0), **(environment or {})},
                      per_rank={rank: {"GLOO_BYPASS_MEMIF_DIRECTORY": self.memif_directory(rank // per_host)}
                                for rank in range(size)},
-                     prefixes=[["ip", "netns", "exec", self.name(rank // per_host)] for rank in range(size)], **options)
+                     prefixes=[self.inside(rank // per_host) for rank in range(size)], **options)

@@ -25,9 +25,10 @@ Result<std::shared_ptr<Transport>> make(const TransportConfig& config) {
   return makeDatagramTransport(config, std::move(port).value());
 }
 
-// Memory links have no interface, a PCI device is named by its address, and UDP sockets find theirs.
+// Memory links have no interface, a PCI device is named by its address; what the kernel has is found by the route to
+// MASTER_ADDR. Without one netdev has only the host's name to go by.
 InterfaceRule interfaceRule(const TransportConfig& config) {
-  if (usesNetdev(config)) return InterfaceRule::kRequired;
+  if (usesNetdev(config)) return config.masterAddress.empty() ? InterfaceRule::kRequired : InterfaceRule::kNamed;
   return config.link == LinkMode::kAuto && !usesPci(config) ? InterfaceRule::kNamed : InterfaceRule::kIgnored;
 }
 

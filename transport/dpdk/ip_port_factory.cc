@@ -10,6 +10,7 @@
 
 #include "transport/dpdk/eal_arguments.h"
 #include "transport/dpdk/ip_port.h"
+#include "transport/udp/local_address.h"
 #include "transport/wire/packet.h"
 
 namespace gloo_bypass::dpdk {
@@ -102,10 +103,18 @@ Result<Prefix> parsePrefix(const std::string& text) {
   return Prefix{ip.value(), ~Ipv4Address{0} << (32 - length)};
 }
 
+// The named one, else that of the route to MASTER_ADDR.
+Result<KernelInterface> netdevInterface(const TransportConfig& config) {
+  if (!config.interface.empty() || config.masterAddress.empty()) return readKernelInterface(config.interface);
+  const auto chosen = udp::chooseInterface(config.masterAddress);
+  if (!chosen) return chosen.error();
+  return readKernelInterface(chosen.value());
+}
+
 }  // namespace
 
 Result<std::unique_ptr<PacketPort>> makeNetdevPort(const TransportConfig& config) {
-  auto interface = readKernelInterface(config.interface);
+  const auto interface = netdevInterface(config);
   if (!interface) return interface.error();
   const auto mtu = chooseMtu(config, interface.value().mtu);
   if (!mtu) return mtu.error();
@@ -113,15 +122,16 @@ Result<std::unique_ptr<PacketPort>> makeNetdevPort(const TransportConfig& config
   auto reservation = PortReservation::create(interface.value().ip, config.udpPort);
   if (!reservation) return reservation.error();
   parts.reservation = std::move(reservation).value();
+  const std::string& name = interface.value().name;
   const bool xdp = config.netdevDriver == NetdevDriver::kAfXdp;
   const RingShape ring = packetRing(std::max(mtu.value(), std::min(interface.value().mtu, kLargestMtu)));
   EthernetDeviceOptions options;
   if (xdp) {
     options.name = uniqueName("net_af_xdp");
-    options.vdevArguments = fmt::format("iface={}", config.interface);
+    options.vdevArguments = fmt::format("iface={}", name);
   } else {
     options.name = uniqueName("net_af_packet");
-    options.vdevArguments = fmt::format("iface={},blocksz={},framesz={},framecnt={},qdisc_bypass=1", config.interface,
+    options.vdevArguments = fmt::format("iface={},blocksz={},framesz={},framecnt={},qdisc_bypass=1", name,
                                         ring.blockBytes, ring.slotBytes, ring.slots);
   }
   // The driver copies a whole slot without a look at the buffer's size.
@@ -135,19 +145,20 @@ Result<std::unique_ptr<PacketPort>> makeNetdevPort(const TransportConfig& config
   auto device = EthernetDevice::create(options);
   if (!device) {
     Error error = device.error();
-    error.message += fmt::format(": interface '{}' needs root, or CAP_NET_RAW and CAP_NET_ADMIN{}, and locked memory for the "
-                                 "driver's rings (CAP_IPC_LOCK, or ulimit -l unlimited)",
-                                 config.interface, xdp ? " and CAP_BPF" : "");
+    error.message += fmt::format(
+        ": interface '{}' needs root, or CAP_NET_RAW and CAP_NET_ADMIN{}, and locked memory for the "
+        "driver's rings (CAP_IPC_LOCK, or ulimit -l unlimited)",
+        name, xdp ? " and CAP_BPF" : "");
     return error;
   }
   parts.device = std::move(device).value();
-  parts.description = fmt::format("{} on {}", xdp ? "af_xdp" : "af_packet", config.interface);
+  parts.description = fmt::format("{} on {}", xdp ? "af_xdp" : "af_packet", name);
   parts.mac = interface.value().mac;
   parts.self = UdpAddress{interface.value().ip, parts.reservation->port()};
   parts.mtu = mtu.value();
   parts.attachPayload = (parts.device->transmitOffloads() & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0 && !xdp;
   parts.routing.kernel = interface.value();
-  return assemble(config, config.interface, std::move(parts));
+  return assemble(config, name, std::move(parts));
 }
 
 Result<std::unique_ptr<PacketPort>> makePciPort(const TransportConfig& config) {

@@ -32,6 +32,7 @@ union Endpoint {
   bool isLoopback() const {
     return isV6() ? IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr) : ntohl(v4.sin_addr.s_addr) >> 24 == 127;
   }
+  bool isLinkLocal() const { return isV6() && IN6_IS_ADDR_LINKLOCAL(&v6.sin6_addr); }
   // The kernel leaves no byte of an address unset.
   bool operator<(const Endpoint& other) const { return std::memcmp(this, &other, sizeof(v6)) < 0; }
 };

@@ -5,9 +5,12 @@
 #include <net/if.h>
 #include <netdb.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <memory>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "transport/base/file_descriptor.h"
 
@@ -18,33 +21,57 @@ constexpr std::uint16_t kDiscardPort = 9;  // a route is the same for all ports
 
 Error refuse(std::string message) { return {ErrorScope::kDevice, ErrorCode::kConfiguration, std::move(message)}; }
 
-Result<Endpoint> addressOfInterface(const std::string& name) {
+// " eth0 lo"
+std::string inOneLine(const std::set<std::string>& names) {
+  std::string line;
+  for (const std::string& name : names) line += " " + name;
+  return line;
+}
+
+struct Interface {
+  std::string name;
+  unsigned flags = 0;
+  std::vector<Endpoint> addresses;  // IPv4 first; none that is link-local, which says nothing on another host
+
+  bool leadsOut() const { return (flags & IFF_RUNNING) != 0 && (flags & IFF_LOOPBACK) == 0 && !addresses.empty(); }
+};
+
+// In the kernel's order.
+Result<std::vector<Interface>> listInterfaces() {
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0)
     return refuse(fmt::format("this machine's interfaces cannot be listed: {}", std::strerror(errno)));
-  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> interfaces(list, ::freeifaddrs);
-  std::set<std::string> names;
-  std::optional<Endpoint> best;
-  bool down = false;
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> entries(list, ::freeifaddrs);
+  std::vector<Interface> interfaces;
   for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-    names.insert(entry->ifa_name);
-    if (entry->ifa_name != name) continue;
-    down = (entry->ifa_flags & IFF_UP) == 0;
+    auto known = std::find_if(interfaces.begin(), interfaces.end(), [&](auto& i) { return i.name == entry->ifa_name; });
+    if (known == interfaces.end()) known = interfaces.insert(known, {entry->ifa_name, entry->ifa_flags, {}});
     if (entry->ifa_addr == nullptr) continue;
     const Endpoint endpoint = endpointOf(*entry->ifa_addr);
-    if (!endpoint.isIp() || (endpoint.isV6() && IN6_IS_ADDR_LINKLOCAL(&endpoint.v6.sin6_addr))) continue;
-    if (!best || (best->isV6() && !endpoint.isV6())) best = endpoint;
+    if (endpoint.isIp() && !endpoint.isLinkLocal()) known->addresses.push_back(endpoint);
   }
-  if (!names.contains(name)) {
-    std::string known;
-    for (const std::string& one : names) known += " " + one;
-    return refuse(fmt::format(
-        "there is no interface '{}': set GLOO_BYPASS_INTERFACE to an address of this machine, or to one of:{}", name,
-        known));
+  for (Interface& one : interfaces) {
+    std::stable_partition(one.addresses.begin(), one.addresses.end(), [](const Endpoint& e) { return !e.isV6(); });
   }
-  if (down) return refuse(fmt::format("interface '{}' is down: ip link set {} up", name, name));
-  if (!best) return refuse(fmt::format("interface '{}' has no IP address", name));
-  return *best;
+  return interfaces;
+}
+
+Result<Endpoint> addressOfInterface(const std::string& name) {
+  const auto interfaces = listInterfaces();
+  if (!interfaces) return interfaces.error();
+  std::set<std::string> known;
+  for (const Interface& one : interfaces.value()) {
+    known.insert(one.name);
+    if (one.name != name) continue;
+    if ((one.flags & IFF_UP) == 0) return refuse(fmt::format("interface '{}' is down: ip link set {} up", name, name));
+    if (one.addresses.empty()) {
+      return refuse(fmt::format("interface '{}' has no IP address that another host can send to", name));
+    }
+    return one.addresses.front();
+  }
+  return refuse(fmt::format(
+      "there is no interface '{}': set GLOO_BYPASS_INTERFACE to an address of this machine, or to one of:{}", name,
+      inOneLine(known)));
 }
 
 // Connected; without a way there is none, and errno says why.
@@ -57,7 +84,20 @@ FileDescriptor routedSocket(const Endpoint& local, const Endpoint& peer) {
   return fd;
 }
 
-Result<Endpoint> addressTowards(const std::string& host) {
+// The address from which the kernel's route leads to `peer`; nothing where there is no route.
+std::optional<Endpoint> routeSource(Endpoint peer) {
+  peer.setPort(kDiscardPort);
+  const FileDescriptor fd = routedSocket({}, peer);
+  Endpoint own;
+  socklen_t length = sizeof(own);
+  if (!fd || ::getsockname(fd.get(), &own.any, &length) != 0) return {};
+  own.setPort(0);
+  return own;
+}
+
+// In the order in which they are tried, which is the same on all hosts, or their addresses might be of two families:
+// the loopback last, IPv4 first.
+Result<std::vector<Endpoint>> addressesOf(const std::string& host) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_DGRAM;
   addrinfo* found = nullptr;
@@ -65,15 +105,56 @@ Result<Endpoint> addressTowards(const std::string& host) {
     return refuse(
         fmt::format("MASTER_ADDR='{}' has no address ({}): set GLOO_BYPASS_INTERFACE", host, ::gai_strerror(error)));
   }
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(found, ::freeaddrinfo);
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> entries(found, ::freeaddrinfo);
+  std::vector<Endpoint> addresses;
   for (const addrinfo* entry = found; entry != nullptr; entry = entry->ai_next) {
-    Endpoint peer = endpointOf(*entry->ai_addr), own;
-    peer.setPort(kDiscardPort);
-    const FileDescriptor fd = routedSocket({}, peer);
-    socklen_t length = sizeof(own);
-    if (!fd || ::getsockname(fd.get(), &own.any, &length) != 0) continue;
-    own.setPort(0);
-    return own;
+    if (const Endpoint address = endpointOf(*entry->ai_addr); address.isIp()) addresses.push_back(address);
+  }
+  std::stable_sort(addresses.begin(), addresses.end(), [](const Endpoint& a, const Endpoint& b) {
+    return std::pair(a.isLoopback(), a.isV6()) < std::pair(b.isLoopback(), b.isV6());
+  });
+  return addresses;
+}
+
+// Where `host` leads to the loopback: by which address other hosts send to this one. That of the default route, else of
+// the only interface there is; nothing where there is none.
+Result<std::optional<Endpoint>> addressForOthers(const std::string& host) {
+  for (const char* const elsewhere : {"192.0.2.1", "2001:db8::1"}) {  // of no host: reserved for documents
+    const auto own = routeSource(*parseIp(elsewhere));
+    if (own && !own->isLoopback() && !own->isLinkLocal()) return own;
+  }
+  auto interfaces = listInterfaces();
+  if (!interfaces) return interfaces.error();
+  std::erase_if(interfaces.value(), [](const Interface& one) { return !one.leadsOut(); });
+  if (interfaces.value().empty()) return std::optional<Endpoint>();
+  if (interfaces.value().size() == 1) return std::optional(interfaces.value()[0].addresses[0]);
+  std::set<std::string> names;
+  for (const Interface& one : interfaces.value()) names.insert(one.name);
+  return refuse(
+      fmt::format("MASTER_ADDR='{}' leads to this host's loopback, and no default route says which interface "
+                  "leads to other hosts: set GLOO_SOCKET_IFNAME (or GLOO_BYPASS_INTERFACE) to one of:{}",
+                  host, inOneLine(names)));
+}
+
+// Of this host alone, where all ranks are on it. Any other name that leads to the loopback is the host's own (Debian's
+// 127.0.1.1), which others know by another address.
+bool meansThisHostOnly(const std::string& host) { return parseIp(host) || host.starts_with("localhost"); }
+
+Result<Endpoint> addressTowards(const std::string& host) {
+  const auto addresses = addressesOf(host);
+  if (!addresses) return addresses.error();
+  for (const Endpoint& peer : addresses.value()) {
+    const auto own = routeSource(peer);
+    if (!own) continue;
+    if (own->isLinkLocal()) {
+      char name[IF_NAMESIZE] = "?";
+      (void)::if_indextoname(own->v6.sin6_scope_id, name);
+      return addressOfInterface(name);
+    }
+    if (!own->isLoopback() || meansThisHostOnly(host)) return *own;
+    const auto others = addressForOthers(host);
+    if (!others) return others.error();
+    return others.value().value_or(*own);
   }
   return refuse(fmt::format("there is no route to MASTER_ADDR='{}': set GLOO_BYPASS_INTERFACE", host));
 }
@@ -84,6 +165,28 @@ Result<Endpoint> chooseLocalAddress(const std::string& interface, const std::str
   if (const auto address = parseIp(interface)) return *address;
   if (!interface.empty()) return addressOfInterface(interface);
   return peerHost.empty() ? *parseIp("127.0.0.1") : addressTowards(peerHost);
+}
+
+Result<std::string> chooseInterface(const std::string& peerHost) {
+  auto address = addressTowards(peerHost);
+  if (!address) return address.error();
+  if (address.value().isLoopback()) {
+    const auto others = addressForOthers(peerHost);
+    if (!others) return others.error();
+    if (!others.value()) return refuse("this machine has no interface that leads to other hosts");
+    address = *others.value();
+  }
+  const auto interfaces = listInterfaces();
+  if (!interfaces) return interfaces.error();
+  const std::string wanted = ipText(address.value());
+  for (const Interface& one : interfaces.value()) {
+    if (std::any_of(one.addresses.begin(), one.addresses.end(), [&](auto& e) { return ipText(e) == wanted; }))
+      return one.name;
+  }
+  return refuse(
+      fmt::format("the route to MASTER_ADDR='{}' begins at {}, which no interface has: set "
+                  "GLOO_BYPASS_INTERFACE",
+                  peerHost, wanted));
 }
 
 Result<std::size_t> routeMtu(const Endpoint& local, const Endpoint& peer) {

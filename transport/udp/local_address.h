@@ -10,9 +10,14 @@ namespace gloo_bypass::udp {
 
 // The port is 0. In this order: `interface`, the name of one or an address of this machine; the address from which the
 // kernel's route leads to `peerHost`; the loopback where both are empty. A named interface gives its IPv4 address, else
-// an IPv6 one that is not link-local. The error is one line: no such interface (with those there are), it is down or
-// has no address; no such host, no route.
+// an IPv6 one that is not link-local. Where this host's own name leads to the loopback (gloo#335), the address is that
+// of the default route, or of the only interface; localhost and the loopback's addresses mean the loopback. The error is
+// one line: no such interface (with those there are), it is down or has no address; no such host, no route; several
+// interfaces and nothing that tells which. May ask a name server.
 Result<Endpoint> chooseLocalAddress(const std::string& interface, const std::string& peerHost);
+
+// The interface that has the address which chooseLocalAddress() gives for `peerHost`; never the loopback.
+Result<std::string> chooseInterface(const std::string& peerHost);
 
 // The interface's MTU, or less where the kernel has learned so. kUnavailable: there is no way from `local` to `peer`.
 Result<std::size_t> routeMtu(const Endpoint& local, const Endpoint& peer);

@@ -95,6 +95,42 @@ TEST_F(UdpNamespaces, InterfaceIsTheRoutesToMaster) {
   });
 }
 
+TEST_F(UdpNamespaces, MasterIsThisHost_InterfaceIsTheOneWithThatAddress) {
+  ASSERT_TRUE(shell("ip -n " + name('a') + " addr add fd77::1/64 dev v0 nodad"));
+  ASSERT_TRUE(shell("ip -n " + name('a') + " link set lo up"));
+  inside('a', [] {
+    for (const char* own : {"10.77.0.1", "fd77::1"}) {
+      EXPECT_EQ(ipText(chooseLocalAddress("", own).value()), own);
+      EXPECT_EQ(chooseInterface(own).value(), "v0");
+    }
+    EXPECT_EQ(chooseInterface("fd77::2").value(), "v0");
+    EXPECT_EQ(ipText(chooseLocalAddress("", "localhost").value()), "127.0.0.1");
+    EXPECT_EQ(chooseInterface("127.0.0.1").value(), "v0") << "the only one that leads to other hosts";
+    ASSERT_TRUE(
+        shell("ip link add w0 type veth peer name w1 && ip addr add 10.76.0.1/24 dev w0 && ip link set w0 up "
+              "&& ip link set w1 up"));
+    EXPECT_NE(chooseInterface("127.0.0.1").error().message.find("to one of: v0 w0"), std::string::npos);
+    ASSERT_TRUE(shell("ip route add default via 10.76.0.2"));
+    EXPECT_EQ(chooseInterface("127.0.0.1").value(), "w0");
+  });
+}
+
+// Its source would be link-local too, which is of no use to a peer.
+TEST_F(UdpNamespaces, MasterIsLinkLocal_InterfacesOtherAddressIsTaken) {
+  inside('a', [] {
+    ASSERT_TRUE(shell("ip addr add fe80::77/64 dev v0 nodad"));
+    EXPECT_EQ(ipText(chooseLocalAddress("", "fe80::78%v0").value()), "10.77.0.1");
+  });
+}
+
+TEST_F(UdpNamespaces, NoInterfaceButTheLoopback_SaysSo) {
+  inside('b', [] {
+    ASSERT_TRUE(shell("ip link del v0 && ip link set lo up"));
+    EXPECT_NE(chooseInterface("127.0.0.1").error().message.find("no interface that leads to other hosts"),
+              std::string::npos);
+  });
+}
+
 TEST_F(UdpNamespaces, LargestDatagrams_ArriveAndLinkKnowsTheMtu) {
   open();
   EXPECT_EQ(a_->linkProperties(toB_).maxDatagramBytes, 9000U - 28U);

@@ -1,0 +1,66 @@
+"""Unmodified PyTorch programs on hosts with two interfaces, of which the first leads to no other host: which addresses
+the ranks take."""
+import pytest
+from hosts import APART_PREFIX, Hosts, run, why_not
+
+pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not())
+
+UDP = ("UDP", {})
+AUTO = ("DPDK", {})
+AUTO_NETDEV = ("DPDK", {"GLOO_BYPASS_NETWORK": "netdev"})
+NETDEV = ("DPDK", {"GLOO_BYPASS_LINK": "netdev"})
+DEBIANS_OWN_NAME = "127.0.1.1"
+
+
+def train(hosts, per_host, way, master, **environment):
+    transport, settings = way
+    variables = {**settings, **environment, **({"MASTER_ADDR": master} if master else {})}
+    with hosts.ranks("neighbours.py", per_host, variables, transport=transport, arguments=[1000]) as ranks:
+        ranks.succeed()
+
+
+@pytest.mark.parametrize("way", [UDP, AUTO, AUTO_NETDEV, NETDEV], ids=["udp", "auto", "auto-netdev", "netdev"])
+def test_HostsNameLeadsToTheWrongInterface_RouteToMasterIsTaken(way):
+    """gloo#335: each host's own name is an address of the interface that others cannot reach."""
+    with Hosts(2, own_name=f"{APART_PREFIX}.1") as hosts:
+        train(hosts, 1 if way is NETDEV else 2, way, hosts.address(0))
+
+
+@pytest.mark.parametrize("way", [UDP, AUTO, NETDEV], ids=["udp", "auto", "netdev"])
+def test_MasterOverIpv6_ItsRoutesInterfaceIsTaken(way):
+    with Hosts(2, own_name=DEBIANS_OWN_NAME) as hosts:
+        train(hosts, 1, way, hosts.address6(0))
+
+
+@pytest.mark.parametrize("way", [UDP, NETDEV], ids=["udp", "netdev"])
+def test_MasterIsRank0sOwnNameOnTheLoopback_DefaultRouteIsTaken(way):
+    with Hosts(2, own_name=DEBIANS_OWN_NAME) as hosts:
+        for host in range(2):
+            run("ip", "-n", hosts.name(host), "route", "add", "default", "via", "10.78.0.254")
+        train(hosts, 1, way, "node0")
+
+
+def test_MasterIsOwnNameAndNothingTellsTheInterface_OneLineNamesThem():
+    with Hosts(1, own_name=DEBIANS_OWN_NAME) as hosts:
+        with hosts.ranks("neighbours.py", 1, {"MASTER_ADDR": "node0"}, transport="UDP", arguments=[1]) as ranks:
+            assert ranks.wait() == [1]
+            line = ("MASTER_ADDR='node0' leads to this host's loopback, and no default route says which interface "
+                    "leads to other hosts: set GLOO_SOCKET_IFNAME (or GLOO_BYPASS_INTERFACE) to one of: apart0 host0")
+            assert line in ranks.output(0), ranks.output(0)
+
+
+@pytest.mark.parametrize("master", ["localhost", "127.0.0.1", "::1", None])
+@pytest.mark.parametrize("way", [UDP, AUTO, AUTO_NETDEV], ids=["udp", "auto", "auto-netdev"])
+def test_AllRanksOnOneHost_AnyMasterWorks(way, master):
+    with Hosts(1, own_name=DEBIANS_OWN_NAME) as hosts:
+        run("ip", "-n", hosts.name(0), "route", "add", "default", "via", "10.78.0.254")
+        train(hosts, 2, way, master)
+
+
+def test_NamedInterface_IsTakenWhateverTheRouteSays():
+    with Hosts(1, own_name=DEBIANS_OWN_NAME) as hosts:
+        for name in ("GLOO_SOCKET_IFNAME", "GLOO_BYPASS_INTERFACE"):
+            settings = {name: "apart0", "GLOO_BYPASS_STATS": "stderr", "MASTER_ADDR": hosts.address(0)}
+            with hosts.ranks("add.py", 1, settings, transport="UDP") as ranks:
+                ranks.succeed()
+                assert f"UDP socket {APART_PREFIX}.1:" in ranks.output(0)
