@@ -161,6 +161,19 @@ Setting repairSetting(std::string name, std::string description) {
           }};
 }
 
+Setting portSetting(std::string name, std::string description) {
+  return {std::move(name),
+          "",
+          "0 to 65535, or a range like 47777-47800",
+          std::move(description),
+          [](std::string_view text, TransportConfig& config) {
+            const auto ports = parsePortRange(text);
+            if (ports) config.udpPorts = *ports;
+            return ports.has_value();
+          },
+          [](const TransportConfig& config) { return toString(config.udpPorts); }};
+}
+
 bool isPrintable(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](unsigned char c) { return c >= 0x20 && c != 0x7f; });
 }
@@ -297,9 +310,10 @@ std::vector<Setting> linkSettings() {
       textSetting(
           "GLOO_BYPASS_GATEWAY", "an IPv4 address", isAddress, "pci: next hop to peers outside the prefix",
           [](TransportConfig & c) -> auto& { return c.gateway; }),
-      integerSetting(
-          "GLOO_BYPASS_UDP_PORT", "", 0, 65535, "UDP port of this process; 0: any free one",
-          [](TransportConfig & c) -> auto& { return c.udpPort; }),
+      portSetting(
+          "GLOO_BYPASS_UDP_PORT",
+          "UDP port of this process; of a range the first that is free, one for each rank of a host; 0: any free "
+          "one"),
       integerSetting(
           "GLOO_BYPASS_MTU", "bytes", 0, 65535, "IP packet size, at least 1228; 0: discovered from the interface",
           [](TransportConfig & c) -> auto& { return c.mtu; }),

@@ -64,3 +64,23 @@ def test_NamedInterface_IsTakenWhateverTheRouteSays():
             with hosts.ranks("add.py", 1, settings, transport="UDP") as ranks:
                 ranks.succeed()
                 assert f"UDP socket {APART_PREFIX}.1:" in ranks.output(0)
+
+
+@pytest.mark.parametrize("way", [UDP, AUTO], ids=["udp", "auto"])
+def test_PortRange_RanksMeetThroughAFirewallThatLetsOnlyItThrough(way):
+    with Hosts(2) as hosts:
+        for host in range(2):
+            for rule in (["--dport", "47777:47778", "-j", "ACCEPT"], ["-j", "DROP"]):
+                run("ip", "netns", "exec", hosts.name(host), "iptables", "-A", "INPUT", "-p", "udp", *rule)
+        train(hosts, 2, way, hosts.address(0), GLOO_BYPASS_UDP_PORT="47777-47778")
+
+
+def test_PortRange_ShorterThanTheRanksOfAHost_OneLineSaysSo():
+    with Hosts(1) as hosts:
+        settings = {"GLOO_BYPASS_UDP_PORT": "47777"}
+        with hosts.ranks("add.py", 2, settings, transport="UDP") as ranks:
+            assert 1 in ranks.wait()
+            outputs = ranks.output(0) + ranks.output(1)
+            line = ("no UDP port of GLOO_BYPASS_UDP_PORT='47777' is free at 10.78.0.1 on host0: each rank of a host "
+                    "takes one: set a longer range, or 0 for any free port")
+            assert line in outputs, outputs

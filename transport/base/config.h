@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "transport/base/port_range.h"
 #include "transport/base/time.h"
 
 namespace gloo_bypass {
@@ -103,7 +104,7 @@ struct TransportConfig {
   std::string pciAddress;            // pci: 0000:00:04.0, or a vdev string such as net_virtio_user0,path=...
   std::string ipv4;                  // pci: address/prefix of this port, since no kernel interface has one
   std::string gateway;               // pci: next hop for peers outside the prefix
-  std::uint16_t udpPort = 0;         // 0: any free one
+  PortRange udpPorts;                // this process takes the first that is free
   std::size_t mtu = 0;               // 0: discovered from the interface or driver
   std::string ealArguments;          // appended to the EAL's, as a shell would split them
   HugePages hugePages = HugePages::kAuto;

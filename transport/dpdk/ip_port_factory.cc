@@ -119,7 +119,7 @@ Result<std::unique_ptr<PacketPort>> makeNetdevPort(const TransportConfig& config
   const auto mtu = chooseMtu(config, interface.value().mtu);
   if (!mtu) return mtu.error();
   IpPortParts parts;
-  auto reservation = PortReservation::create(interface.value().ip, config.udpPort);
+  auto reservation = PortReservation::create(interface.value(), config.udpPorts);
   if (!reservation) return reservation.error();
   parts.reservation = std::move(reservation).value();
   const std::string& name = interface.value().name;
@@ -198,7 +198,7 @@ Result<std::unique_ptr<PacketPort>> makePciPort(const TransportConfig& config) {
   if (!mtu) return mtu.error();
   parts.mtu = mtu.value();
   parts.mac = parts.device->mac();
-  parts.self = UdpAddress{prefix.value().ip, config.udpPort != 0 ? config.udpPort : kDefaultUdpPort};
+  parts.self = UdpAddress{prefix.value().ip, config.udpPorts.first != 0 ? config.udpPorts.first : kDefaultUdpPort};
   parts.description = fmt::format("DPDK device {}", options.name);
   return assemble(config, options.name, std::move(parts));
 }

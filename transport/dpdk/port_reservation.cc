@@ -16,7 +16,7 @@ constexpr int kDrainLimit = 64;
 
 }  // namespace
 
-Result<PortReservation> PortReservation::create(Ipv4Address ip, std::uint16_t port) {
+Result<PortReservation> PortReservation::create(const KernelInterface& interface, const PortRange& ports) {
   PortReservation reservation;
   reservation.fd_.reset(::socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   const int fd = reservation.fd_.get();
@@ -26,15 +26,17 @@ Result<PortReservation> PortReservation::create(Ipv4Address ip, std::uint16_t po
   (void)::setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &kReceiveBufferBytes, sizeof(kReceiveBufferBytes));
   reservation.setFilter(0);
   sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(ip);
-  address.sin_port = htons(port);
-  socklen_t length = sizeof(address);
-  if (::bind(fd, reinterpret_cast<sockaddr*>(&address), length) != 0 ||
-      ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
-    return Error{ErrorScope::kDevice, errno == EADDRINUSE ? ErrorCode::kConfiguration : ErrorCode::kUnavailable,
-                 fmt::format("cannot reserve UDP port {} of {}: {}: set GLOO_BYPASS_UDP_PORT to a free one, or 0", port,
-                             toString(ip), std::strerror(errno))};
+  const auto bindTo = [&](std::uint16_t port) {
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(interface.ip);
+    address.sin_port = htons(port);
+    socklen_t length = sizeof(address);
+    auto* const any = reinterpret_cast<sockaddr*>(&address);
+    return ::bind(fd, any, length) == 0 && ::getsockname(fd, any, &length) == 0 ? 0 : errno;
+  };
+  if (const int error = bindFirstFree(ports, bindTo); error != 0) {
+    return Error{ErrorScope::kDevice, error == EADDRINUSE ? ErrorCode::kConfiguration : ErrorCode::kUnavailable,
+                 noPort(ports, fmt::format("{} on {}", toString(interface.ip), interface.name), error)};
   }
   reservation.port_ = ntohs(address.sin_port);
   return reservation;

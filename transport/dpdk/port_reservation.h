@@ -9,16 +9,17 @@
 
 #include <cstdint>
 
-#include "transport/base/status.h"
 #include "transport/base/file_descriptor.h"
-#include "transport/dpdk/frame.h"
+#include "transport/base/port_range.h"
+#include "transport/base/status.h"
+#include "transport/dpdk/kernel_interface.h"
 
 namespace gloo_bypass::dpdk {
 
 class PortReservation {
  public:
-  // `port` 0: any free one.
-  static Result<PortReservation> create(Ipv4Address ip, std::uint16_t port);
+  // The first of `ports` that is free at the interface's address. kConfiguration: none is.
+  static Result<PortReservation> create(const KernelInterface& interface, const PortRange& ports);
 
   int fd() const { return fd_.get(); }
   std::uint16_t port() const { return port_; }

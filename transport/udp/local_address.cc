@@ -56,6 +56,19 @@ Result<std::vector<Interface>> listInterfaces() {
   return interfaces;
 }
 
+// Its name; empty where none has the address. All of 127/8 is the loopback's.
+std::string interfaceWith(const Endpoint& address) {
+  const auto interfaces = listInterfaces();
+  if (!interfaces) return "";
+  const std::string wanted = ipText(address);
+  for (const Interface& one : interfaces.value()) {
+    if ((one.flags & IFF_LOOPBACK) != 0 && address.isLoopback()) return one.name;
+    if (std::any_of(one.addresses.begin(), one.addresses.end(), [&](auto& e) { return ipText(e) == wanted; }))
+      return one.name;
+  }
+  return "";
+}
+
 Result<Endpoint> addressOfInterface(const std::string& name) {
   const auto interfaces = listInterfaces();
   if (!interfaces) return interfaces.error();
@@ -176,17 +189,17 @@ Result<std::string> chooseInterface(const std::string& peerHost) {
     if (!others.value()) return refuse("this machine has no interface that leads to other hosts");
     address = *others.value();
   }
-  const auto interfaces = listInterfaces();
-  if (!interfaces) return interfaces.error();
-  const std::string wanted = ipText(address.value());
-  for (const Interface& one : interfaces.value()) {
-    if (std::any_of(one.addresses.begin(), one.addresses.end(), [&](auto& e) { return ipText(e) == wanted; }))
-      return one.name;
-  }
+  const std::string name = interfaceWith(address.value());
+  if (!name.empty()) return name;
   return refuse(
       fmt::format("the route to MASTER_ADDR='{}' begins at {}, which no interface has: set "
                   "GLOO_BYPASS_INTERFACE",
-                  peerHost, wanted));
+                  peerHost, ipText(address.value())));
+}
+
+std::string placeOf(const Endpoint& local) {
+  const std::string name = interfaceWith(local);
+  return name.empty() ? ipText(local) : fmt::format("{} on {}", ipText(local), name);
 }
 
 Result<std::size_t> routeMtu(const Endpoint& local, const Endpoint& peer) {

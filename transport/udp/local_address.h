@@ -19,6 +19,9 @@ Result<Endpoint> chooseLocalAddress(const std::string& interface, const std::str
 // The interface that has the address which chooseLocalAddress() gives for `peerHost`; never the loopback.
 Result<std::string> chooseInterface(const std::string& peerHost);
 
+// "10.0.0.2 on eth0", or the address alone where no interface has it.
+std::string placeOf(const Endpoint& local);
+
 // The interface's MTU, or less where the kernel has learned so. kUnavailable: there is no way from `local` to `peer`.
 Result<std::size_t> routeMtu(const Endpoint& local, const Endpoint& peer);
 

@@ -272,8 +272,7 @@ Result<std::unique_ptr<PacketPort>> makeUdpPort(const TransportConfig& config, O
     return refuse(fmt::format("GLOO_BYPASS_MTU='{}' is not allowed at {}: it must be 0, or at least {} bytes", config.mtu,
                               toString(local.value()), smallestMtu));
   }
-  local.value().setPort(config.udpPort);
-  auto socket = UdpSocket::open(local.value(), offload);
+  auto socket = UdpSocket::open(local.value(), config.udpPorts, offload);
   if (!socket) return socket.error();
   auto port = std::make_unique<UdpPort>(std::move(socket).value(), config.mtu);
   if (!port->canBeWoken()) return Error{ErrorScope::kDevice, ErrorCode::kUnavailable, "no descriptor for an eventfd"};

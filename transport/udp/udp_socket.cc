@@ -11,6 +11,8 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "transport/udp/local_address.h"
+
 namespace gloo_bypass::udp {
 namespace {
 
@@ -60,10 +62,10 @@ msghdr& UdpSocket::Messages<count>::set(std::size_t i, Endpoint& peer, std::span
   return header;
 }
 
-Result<std::unique_ptr<UdpSocket>> UdpSocket::open(const Endpoint& local, Offload offload) {
+Result<std::unique_ptr<UdpSocket>> UdpSocket::open(const Endpoint& local, const PortRange& ports, Offload offload) {
   const auto fails = [&](const char* what) {
     return Error{ErrorScope::kDevice, ErrorCode::kConfiguration,
-                 fmt::format("UDP port {} of {}: {}: {}", local.port(), ipText(local), std::strerror(errno), what)};
+                 fmt::format("UDP at {}: {}: {}", ipText(local), std::strerror(errno), what)};
   };
   FileDescriptor fd(::socket(local.any.sa_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) return fails("there is no socket");
@@ -76,11 +78,14 @@ Result<std::unique_ptr<UdpSocket>> UdpSocket::open(const Endpoint& local, Offloa
                                       setOption(fd.get(), IPPROTO_IP, IP_RECVERR, 1);
   if (!set) return fails("the kernel cannot be kept from fragmenting");
   Endpoint bound = local;
-  socklen_t length = sizeof(bound);
-  if (::bind(fd.get(), &bound.any, length) != 0 || ::getsockname(fd.get(), &bound.any, &length) != 0) {
-    return fails(errno == EADDRNOTAVAIL ? "set GLOO_BYPASS_INTERFACE to an interface or an address of this machine"
-                                        : "set GLOO_BYPASS_UDP_PORT to a free one, or 0");
-  }
+  const int error = bindFirstFree(ports, [&](std::uint16_t port) {
+    bound.setPort(port);
+    socklen_t length = sizeof(bound);
+    const bool done = ::bind(fd.get(), &bound.any, length) == 0 && ::getsockname(fd.get(), &bound.any, &length) == 0;
+    return done ? 0 : errno;
+  });
+  if (error == EADDRNOTAVAIL) return fails("set GLOO_BYPASS_INTERFACE to an interface or an address of this machine");
+  if (error != 0) return Error{ErrorScope::kDevice, ErrorCode::kConfiguration, noPort(ports, placeOf(local), error)};
   return std::unique_ptr<UdpSocket>(new UdpSocket(std::move(fd), bound, offload));
 }
 

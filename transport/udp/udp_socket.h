@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "transport/base/file_descriptor.h"
+#include "transport/base/port_range.h"
 #include "transport/base/status.h"
 #include "transport/udp/endpoint.h"
 #include "transport/udp/send_batch.h"
@@ -27,9 +28,10 @@ enum class Offload : std::uint8_t { kWhereThereIs, kNone };
 
 class UdpSocket {
  public:
-  // `local`'s port 0: any free one. The error is one line: the address is not this machine's, the port is taken, no
-  // descriptor.
-  static Result<std::unique_ptr<UdpSocket>> open(const Endpoint& local, Offload offload = Offload::kWhereThereIs);
+  // At `local`'s address and the first of `ports` that is free. The error is one line: the address is not this
+  // machine's, all ports are taken, no descriptor.
+  static Result<std::unique_ptr<UdpSocket>> open(const Endpoint& local, const PortRange& ports = {},
+                                                 Offload offload = Offload::kWhereThereIs);
 
   const Endpoint& local() const { return local_; }
   int fd() const { return fd_.get(); }

@@ -293,8 +293,13 @@ TEST_F(NetdevPort, WrongSettings_OneClearLine) {
     config = netdevConfig();
     const auto port = openPort();
     const auto address = port->localAddress();
-    config.udpPort = static_cast<std::uint16_t>(std::to_integer<unsigned>(address[9]) << 8 | std::to_integer<unsigned>(address[10]));
-    EXPECT_NE(errorOf(config).find("GLOO_BYPASS_UDP_PORT"), std::string::npos);
+    const auto taken =
+        static_cast<std::uint16_t>(std::to_integer<unsigned>(address[9]) << 8 | std::to_integer<unsigned>(address[10]));
+    config.udpPorts = {taken, taken};
+    EXPECT_NE(errorOf(config).find("GLOO_BYPASS_UDP_PORT='" + std::to_string(taken) + "' is free at 10."),
+              std::string::npos)
+        << errorOf(config);
+    EXPECT_NE(errorOf(config).find(" on v0: each rank"), std::string::npos);
     auto far = address;
     far[5] = std::byte{11};
     const auto link = port->openLink(far);

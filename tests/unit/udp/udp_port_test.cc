@@ -99,7 +99,7 @@ TEST_F(Batch, PartOfARunLeaves_TheRestStays) {
 
 TEST(UdpSocket, RunOfDatagrams_IsOneSegmentedSendAndOneReceive) {
   const auto a = UdpSocket::open(*parseIp("127.0.0.1")), b = UdpSocket::open(*parseIp("127.0.0.1"));
-  const auto plain = UdpSocket::open(*parseIp("127.0.0.1"), Offload::kNone);
+  const auto plain = UdpSocket::open(*parseIp("127.0.0.1"), {}, Offload::kNone);
   ASSERT_TRUE(a.ok() && b.ok() && plain.ok());
   if (!a.value()->offloads()) GTEST_SKIP() << "this kernel has no UDP_SEGMENT";
   SendBatch batch;
@@ -445,11 +445,30 @@ TEST(UdpAddresses, WrongSettings_OneClearLineEach) {
   EXPECT_NE(errorOf(config).find("MASTER_ADDR='no-such-host.invalid'"), std::string::npos);
   const auto port = openPort(at("127.0.0.1"));
   config = at("127.0.0.1");
-  config.udpPort = decode(port->localAddress()).value().port();
-  EXPECT_NE(errorOf(config).find("GLOO_BYPASS_UDP_PORT"), std::string::npos);
+  const std::uint16_t taken = decode(port->localAddress()).value().port();
+  config.udpPorts = {taken, taken};
+  EXPECT_EQ(
+      errorOf(config),
+      "no UDP port of GLOO_BYPASS_UDP_PORT='" + std::to_string(taken) +
+          "' is free at 127.0.0.1 on lo: each rank of a host takes one: set a longer range, or 0 for any free port");
   config = {};
   config.mtu = 1000;
   EXPECT_NE(errorOf(config).find("GLOO_BYPASS_MTU='1000'"), std::string::npos);
+}
+
+TEST(UdpAddresses, PortRange_EachTakesTheFirstFreeOneUntilNoneIsLeft) {
+  TransportConfig config = at("127.0.0.77");
+  config.udpPorts = {47'701, 47'703};
+  std::vector<std::unique_ptr<PacketPort>> ports;
+  for (std::uint16_t expected = 47'701; expected <= 47'703; ++expected) {
+    ports.push_back(openPort(config));
+    ASSERT_TRUE(ports.back());
+    EXPECT_EQ(decode(ports.back()->localAddress()).value().port(), expected);
+  }
+  EXPECT_NE(errorOf(config).find("GLOO_BYPASS_UDP_PORT='47701-47703' is free at 127.0.0.77 on lo"), std::string::npos)
+      << errorOf(config);
+  ports.erase(ports.begin() + 1);
+  EXPECT_EQ(decode(openPort(config)->localAddress()).value().port(), 47'702) << "free again";
 }
 
 TEST(UdpBackEnd, SettingsThatDoNothing_AreALineEach) {
