@@ -452,8 +452,9 @@ std::vector<Setting> protocolSettings() {
           "Silence after which a peer has vanished; memory links notice by themselves",
           [](TransportConfig & c) -> auto& { return c.session.peerTimeout; }),
       durationSetting<milliseconds>(
-          "GLOO_BYPASS_CONNECT_TIMEOUT_MS", 100, kDayMs, "Longest time to connect to a peer",
-          [](TransportConfig & c) -> auto& { return c.session.connectTimeout; }),
+          "GLOO_BYPASS_CONNECT_TIMEOUT_MS", 0, kDayMs,
+          "Longest time to connect to a peer, where the process group's timeout is not shorter; 0: that timeout",
+          [](TransportConfig & c) -> auto& { return c.connectTimeout; }),
   };
 }
 

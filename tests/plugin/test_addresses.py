@@ -84,3 +84,35 @@ def test_PortRange_ShorterThanTheRanksOfAHost_OneLineSaysSo():
             line = ("no UDP port of GLOO_BYPASS_UDP_PORT='47777' is free at 10.78.0.1 on host0: each rank of a host "
                     "takes one: set a longer range, or 0 for any free port")
             assert line in outputs, outputs
+
+
+def drop_arriving_udp(hosts, host, way):
+    """Over netdev no rule of the host's own firewall counts: the switch drops it."""
+    if way is NETDEV:
+        run("ip", "netns", "exec", hosts.name("switch"), "ebtables", "-A", "FORWARD", "-p", "IPv4", "--ip-proto", "udp",
+            "-o", f"port{host}", "-j", "DROP")
+    else:
+        run("ip", "netns", "exec", hosts.name(host), "iptables", "-A", "INPUT", "-p", "udp", "-j", "DROP")
+
+
+@pytest.mark.parametrize("way", [UDP, NETDEV], ids=["udp", "netdev"])
+def test_OneDirectionIsBlocked_EachRankNamesItWithTheWay(way):
+    with Hosts(2) as hosts:
+        drop_arriving_udp(hosts, 1, way)
+        settings = {**way[1], "GLOO_BYPASS_CONNECT_TIMEOUT_MS": "3000"}
+        with hosts.ranks("add.py", 1, settings, transport=way[0]) as ranks:
+            assert ranks.wait() == [1, 1]
+            for rank, what in enumerate(["its packets arrive here, but there is no answer to ours",
+                                         "nothing has arrived from it"]):
+                output = ranks.output(rank)
+                assert "did not answer within 3" in output and what in output, output
+                assert f" of 10.78.0.{rank + 1}" in output and f" to 10.78.0.{2 - rank}:" in output, output
+                assert "host0" in output and "gloo-bypass-doctor --probe" in output, output
+
+
+def test_NothingArrivesForLong_ALineSaysSoBeforeTheTimeout():
+    with Hosts(2) as hosts:
+        drop_arriving_udp(hosts, 1, UDP)
+        with hosts.ranks("add.py", 1, transport="UDP") as ranks:
+            ranks.wait_for_line(1, "rank 1 waits for rank 0")
+            assert "10 s so far" in ranks.output(1) and "nothing has arrived from it (UDP from port" in ranks.output(1)

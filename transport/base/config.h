@@ -2,6 +2,7 @@
 // place that reads the environment) or by a C++ program. Ranges are stated there, in one table.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -104,6 +105,7 @@ struct TransportConfig {
   std::string pciAddress;            // pci: 0000:00:04.0, or a vdev string such as net_virtio_user0,path=...
   std::string ipv4;                  // pci: address/prefix of this port, since no kernel interface has one
   std::string gateway;               // pci: next hop for peers outside the prefix
+  Duration connectTimeout{};         // of each peer; 0: what the channel's user has
   PortRange udpPorts;                // this process takes the first that is free
   std::size_t mtu = 0;               // 0: discovered from the interface or driver
   std::string ealArguments;          // appended to the EAL's, as a shell would split them
@@ -127,6 +129,11 @@ struct TransportConfig {
   SessionConfig session;
   RdmaConfig rdma;
 };
+
+// Of a channel whose user gives it `users`.
+inline Duration connectTimeout(const TransportConfig& config, Duration users) {
+  return config.connectTimeout == Duration{} ? users : std::min(config.connectTimeout, users);
+}
 
 // What `network` is, where link mode auto has it.
 inline Network chosenNetwork(const TransportConfig& config) {

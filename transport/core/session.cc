@@ -337,6 +337,7 @@ void Session::undoTransmit(TimePoint now) { impl_->undoTransmit(now); }
 bool Session::pollEvent(SessionEvent* out) { return impl_->pollEvent(out); }
 TimePoint Session::pollTimeout() const { return impl_->pollTimeout(); }
 SessionState Session::state() const { return impl_->state(); }
+bool Session::peerHeard() const { return impl_->peerHeard(); }
 const Error& Session::error() const { return impl_->error(); }
 bool Session::drained() const { return impl_->drained(); }
 ChannelCounters Session::counters() const { return impl_->counters(); }

@@ -92,6 +92,7 @@ class Session {
   TimePoint pollTimeout() const;
 
   SessionState state() const;
+  bool peerHeard() const;      // its Hello has arrived
   const Error& error() const;  // only in kFailed
   // Nothing left to send or to be acknowledged, and the close handshake is over: the owner may destroy it.
   bool drained() const;

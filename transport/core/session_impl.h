@@ -53,6 +53,7 @@ class Session::Impl {
   std::size_t memoryBytes() const;
   void recordRttIn(DurationHistogram* histogram) { path_.rttHistogram = histogram; }
   SessionState state() const { return state_; }
+  bool peerHeard() const { return handshake_.heard(); }
   const Error& error() const { return error_; }
 
   void handleDatagram(TimePoint now, std::span<const std::byte> datagram);  // session_receive.cc

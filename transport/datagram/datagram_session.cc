@@ -2,10 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
+#include <cstdio>
 #include <utility>
 
 namespace gloo_bypass {
 namespace {
+
+// Ranks that start together meet within a second or two.
+constexpr auto kSilenceWorthALine = std::chrono::seconds(10);
 
 ChannelState channelState(SessionState state) {
   switch (state) {
@@ -36,10 +41,37 @@ Status DatagramSession::connect(TimePoint now, const ChannelAddress& peer) {
   peerPort_ = peer.portAddress;
   remoteId = peer.sessionId;
   properties_ = port_.linkProperties(*link);
+  connectingSince_ = now;
   if (properties_.lossless) core.markLossless();
   if (properties_.verified) core.markVerified();
   core.connect(now, remoteId, properties_.maxDatagramBytes);
   return {};
+}
+
+// A session learns from its peer's first datagram that packets come from there, and from the answer to its own that they
+// go there as well.
+std::string DatagramSession::whatIsBlocked() const {
+  return fmt::format(
+      "{} ({}). Firewalls must let UDP through both ways: 'gloo-bypass-doctor --listen' on the peer's host "
+      "and 'gloo-bypass-doctor --probe ADDRESS' on this one say which way is blocked",
+      core.peerHeard() ? "its packets arrive here, but there is no answer to ours" : "nothing has arrived from it",
+      port_.describeLink(*link));
+}
+
+void DatagramSession::handleTimeout(TimePoint now) {
+  static std::atomic<bool> said{false};  // once a process: ranks wait for each other, and one late rank holds up many
+  const bool connecting = core.state() == SessionState::kConnecting && !properties_.lossless;
+  core.handleTimeout(now);
+  if (!connecting) return;
+  if (core.state() == SessionState::kFailed && core.error().code == ErrorCode::kTimedOut) {
+    unanswered_ = core.error();
+    unanswered_->message += ": " + whatIsBlocked();
+  } else if (core.state() == SessionState::kConnecting && now - connectingSince_ >= kSilenceWorthALine &&
+             !said.exchange(true)) {
+    std::fprintf(
+        stderr, "gloo-bypass: rank %d waits for %s, %d s so far; it may be waiting for another rank. If not: %s\n",
+        options().localRank, peerName_.c_str(), static_cast<int>(kSilenceWorthALine.count()), whatIsBlocked().c_str());
+  }
 }
 
 ChannelState DatagramSession::state() const { return channelState(core.state()); }

@@ -31,12 +31,12 @@ class DatagramSession final : public ChannelSession {
     core.close(now, abort);
   }
   ChannelState state() const override;
-  const Error& error() const override { return core.error(); }
+  const Error& error() const override { return unanswered_ ? *unanswered_ : core.error(); }
   ChannelCounters counters() const override { return core.counters(); }
   std::optional<PathFigures> path() const override { return core.path(); }
 
   TimePoint deadline() const override { return nextTurn; }
-  void handleTimeout(TimePoint now) override { core.handleTimeout(now); }
+  void handleTimeout(TimePoint now) override;
   bool finished() const override;
 
   // The link has ended.
@@ -59,10 +59,13 @@ class DatagramSession final : public ChannelSession {
 
  private:
   void failLink(const Error& error);
+  std::string whatIsBlocked() const;
 
   PacketPort& port_;
   LinkProperties properties_;        // of `link`, when it was opened; each time
   std::vector<std::byte> peerPort_;  // its address; valid with `link`
+  TimePoint connectingSince_{};      // valid with `link`
+  std::optional<Error> unanswered_;  // the core's, with the way that nothing came back on
   bool met_ = false;                 // has been established
   bool linkLost_ = false;
   bool linkDown_ = false;

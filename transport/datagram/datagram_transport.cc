@@ -243,7 +243,7 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
 Result<std::unique_ptr<MessageChannel>> DatagramTransport::openChannel(const ChannelOptions& options,
                                                                        ChannelObserver* observer) {
   SessionConfig sessionConfig = config_.session;
-  sessionConfig.connectTimeout = options.connectTimeout;
+  sessionConfig.connectTimeout = connectTimeout(config_, options.connectTimeout);
   DatagramSession& session =
       sessions_.add(std::make_unique<DatagramSession>(*port_, sessions_.dirtyList(), sessionConfig, sessions_.drawId(),
                                                       sessions_.drawId(), channelsOpened_++, options, observer));

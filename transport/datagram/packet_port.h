@@ -81,6 +81,8 @@ class PacketPort {
   // way is good.
   virtual void closeLink(LinkId link) = 0;
   virtual LinkProperties linkProperties(LinkId link) const = 0;
+  // For people, "UDP from port 40123 of 10.0.0.1 on eth0 to 10.0.0.2:47777"; empty: nothing lies between the two ends.
+  virtual std::string describeLink(LinkId /*link*/) const { return ""; }
   // Whether openLink(remoteAddress) would lead to that peer, where it is not the port's users' mistake that it does not: memory links
   // reach processes of one machine that share a directory. The peer's port gives the same answer about this one.
   virtual bool reaches(std::span<const std::byte> /*remoteAddress*/) const { return true; }

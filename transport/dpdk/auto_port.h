@@ -28,6 +28,7 @@ class AutoPort final : public PacketPort {
   Result<LinkId> openLink(std::span<const std::byte> remoteAddress) override;
   void closeLink(LinkId link) override;
   LinkProperties linkProperties(LinkId link) const override { return portOf(link).linkProperties(innerId(link)); }
+  std::string describeLink(LinkId link) const override { return portOf(link).describeLink(innerId(link)); }
   std::size_t receiveBurst() const override { return memory_->receiveBurst() + network_->receiveBurst(); }
   std::size_t receive(PacketSink& sink, std::size_t maxDatagrams) override;
   std::size_t transmit(LinkId link, std::span<const OutgoingDatagram> datagrams) override {

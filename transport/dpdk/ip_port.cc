@@ -94,6 +94,12 @@ LinkProperties IpPort::linkProperties(LinkId id) const {
       .maxDatagramBytes = maxDatagramBytes_, .lossless = id == selfLink_, .local = id == selfLink_};
 }
 
+std::string IpPort::describeLink(LinkId id) const {
+  const UdpAddress& peer = links_.at(id).peer;
+  return fmt::format("UDP from port {} of {}, {}, to {}:{}", parts_.self.port, toString(parts_.self.ip),
+                     parts_.description, toString(peer.ip), peer.port);
+}
+
 IpPort::Link* IpPort::findByPeer(Ipv4Address ip, std::uint16_t port) {
   const auto matches = [&](const Link& link) {
     return link.open && !link.self && link.peer.ip == ip && link.peer.port == port;

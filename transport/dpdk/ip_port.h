@@ -66,6 +66,7 @@ class IpPort final : public PacketPort {
   Result<LinkId> openLink(std::span<const std::byte> remoteAddress) override;
   void closeLink(LinkId link) override;
   LinkProperties linkProperties(LinkId link) const override;
+  std::string describeLink(LinkId link) const override;
   std::size_t receive(PacketSink& sink, std::size_t maxDatagrams) override;
   std::size_t transmit(LinkId link, std::span<const OutgoingDatagram> datagrams) override;
   void onTick(TimePoint now) override;

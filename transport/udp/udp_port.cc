@@ -43,6 +43,10 @@ class UdpPort final : public PacketPort {
     return {
         .maxDatagramBytes = links_.at(id).maxDatagramBytes, .verified = true, .transmitBurst = SendBatch::kMaxSegments};
   }
+  std::string describeLink(LinkId id) const override {
+    const Endpoint& own = socket_->local();
+    return fmt::format("UDP from port {} of {} to {}", own.port(), placeOf(own), toString(links_.at(id).to.peer));
+  }
   std::size_t receiveBurst() const override { return 64; }
 
   std::size_t receive(PacketSink& sink, std::size_t maxDatagrams) override;

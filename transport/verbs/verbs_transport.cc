@@ -95,8 +95,10 @@ Result<std::unique_ptr<MessageChannel>> VerbsTransport::openChannel(const Channe
   if (nextIndex_ == kMaxSessionIndex) {
     return Status(ErrorScope::kDevice, ErrorCode::kExhausted, "this process has made too many RDMA connections");
   }
+  ChannelOptions bounded = options;
+  bounded.connectTimeout = connectTimeout(config, options.connectTimeout);
   auto made = std::make_unique<RdmaSession>(static_cast<RdmaDevice&>(*this), sessions_.dirtyList(), nextIndex_,
-                                            sessions_.drawId(), options, observer);
+                                            sessions_.drawId(), bounded, observer);
   if (Status status = made->open(); !status) return status;
   ++nextIndex_;
   RdmaSession& session = sessions_.add(std::move(made));
