@@ -66,6 +66,15 @@ def test_NamedInterface_IsTakenWhateverTheRouteSays():
                 assert f"UDP socket {APART_PREFIX}.1:" in ranks.output(0)
 
 
+@pytest.mark.parametrize("way", [UDP, AUTO, NETDEV], ids=["udp", "auto", "netdev"])
+def test_TwoInterfacesAreNamed_TheFirstCarriesAllAndALineSaysSo(way):
+    with Hosts(2, own_name=DEBIANS_OWN_NAME) as hosts:
+        settings = {**way[1], "GLOO_SOCKET_IFNAME": "host0,apart0"}
+        with hosts.ranks("add.py", 1, settings, transport=way[0]) as ranks:
+            ranks.succeed()
+            assert "several interfaces are named, and 'host0' carries all; 'apart0' is not used" in ranks.output(0)
+
+
 @pytest.mark.parametrize("way", [UDP, AUTO], ids=["udp", "auto"])
 def test_PortRange_RanksMeetThroughAFirewallThatLetsOnlyItThrough(way):
     with Hosts(2) as hosts:
