@@ -109,6 +109,13 @@ def test_Probe_OneDirectionLosesLargePackets_NamesTheSettingThatHelps(hosts):
     assert back["mend"][0].startswith("export GLOO_BYPASS_MTU=1450 ")
 
 
+def test_Direction_AddressTranslationBetween_SaysSo():
+    way = path_probe.Direction("10.0.0.1:47777", "192.0.2.2:47777", 1500, 1500, "192.0.2.9:61001")
+    assert way.problem == ("arrives from 192.0.2.9:61001: an address translation lies between, and ranks know only "
+                           "10.0.0.1:47777")
+    assert "same on both sides" in way.advice
+
+
 def test_Probe_FirewallsThatLetOnlyAnswersIn_IsNotBlockedAsRanksAreNot(hosts):
     for end in "ab":
         for rule in (["-m", "conntrack", "--ctstate", "ESTABLISHED", "-j", "ACCEPT"], ["-j", "DROP"]):
