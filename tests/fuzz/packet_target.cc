@@ -46,6 +46,12 @@ std::optional<std::size_t> writeBody(const wire::ParsedPacket& packet, wire::Pac
         return 7;
       }
       return {};
+    case wire::FrameType::kPiece:
+      if (wire::PieceHeader piece; wire::decodePieceHeader(body, &piece)) {
+        writer.pieceHeader(piece);
+        return 7;
+      }
+      return {};
     case wire::FrameType::kData:
     case wire::FrameType::kAnnounce:
       if (wire::MessageHeader message; wire::decodeMessageHeader(body, &message)) {

@@ -214,10 +214,11 @@ class FuzzedPair {
 
   void invent(Script& script, Side& to) {
     wire::PacketHeader header;
-    static constexpr wire::FrameType kTypes[] = {wire::FrameType::kHello, wire::FrameType::kAck, wire::FrameType::kProbe, wire::FrameType::kProbeReply,
-                                           wire::FrameType::kReset, wire::FrameType::kData, wire::FrameType::kAnnounce, wire::FrameType::kGrant,
-                                           wire::FrameType::kWithdraw, wire::FrameType::kClose, wire::FrameType::kCredit,
-                                           wire::FrameType::kRepair};
+    static constexpr wire::FrameType kTypes[] = {
+        wire::FrameType::kHello,    wire::FrameType::kAck,   wire::FrameType::kProbe,    wire::FrameType::kProbeReply,
+        wire::FrameType::kReset,    wire::FrameType::kData,  wire::FrameType::kAnnounce, wire::FrameType::kGrant,
+        wire::FrameType::kWithdraw, wire::FrameType::kClose, wire::FrameType::kCredit,   wire::FrameType::kRepair,
+        wire::FrameType::kPiece};
     header.type = kTypes[script.byte() % std::size(kTypes)];
     header.receiverId = to.id;
     wire::PacketWriter writer;

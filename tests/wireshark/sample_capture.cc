@@ -106,6 +106,10 @@ void addEveryKind(Sample& sample) {
   repair.repairHeader({10, 6, 1, 2});
   sample.add(finished(repair, payload));
   sample.add(control(wire::FrameType::kAck, 17, [](wire::PacketWriter& w) { w.recovered(3); }));
+  wire::PacketWriter piece;
+  piece.begin(headerOf(wire::FrameType::kPiece, 17));
+  piece.pieceHeader({16, 9000, 7});
+  sample.add(finished(piece, payload));
 }
 
 void fixChecksum(Octets& datagram) {

@@ -12,7 +12,7 @@ DISSECTOR = pathlib.Path(__file__).resolve().parents[2] / "tools/wireshark/gloo_
 TSHARK, SAMPLE = os.environ["TSHARK"], os.environ["SAMPLE_CAPTURE"]
 KINDS = [
     "HELLO", "ACK", "PROBE", "PROBE-REPLY", "DATA", "ANNOUNCE", "GRANT", "WITHDRAW", "CREDIT", "DATA", "CLOSE", "RESET",
-    "REPAIR", "ACK"]
+    "REPAIR", "ACK", "PIECE"]
 RIGHT, CUT = "1", "2"
 NOBODY = 65534
 
@@ -115,19 +115,20 @@ def test_Dissector_HelloProbeAndClose_HaveTheirBodies(tmp_path):
     assert [frames[12][f"gloo_bypass.repair.{name}"]
             for name in ("first", "sources", "index", "count")] == ["10", "6", "1", "2"]
     assert frames[13]["gloo_bypass.recovered"] == "3"
-    assert all(frame["gloo_bypass.checksum.status"] == RIGHT for frame in frames[:14])
+    assert [frames[14][f"gloo_bypass.piece.{name}"] for name in ("frame", "symbol", "index")] == ["16", "9000", "7"]
+    assert all(frame["gloo_bypass.checksum.status"] == RIGHT for frame in frames[:15])
 
 
 @pytest.mark.parametrize("frame, expert, said", [
-    (14, "checksum", "header's checksum is wrong"),
-    (15, "payload_checksum", "payload's checksum is wrong"),
-    (16, "version", "Another version"),
-    (17, "malformed", "Unknown type 9"),
-    (18, "malformed", "The header ends within the message's id"),
-    (19, "malformed", "8 bytes too many"),
-    (20, "malformed", "Impossible header length 200"),
-    (21, "malformed", "More than 64 SACK ranges"),
-    (22, "malformed", "The chunk has 30 bytes, and 29 follow"),
+    (15, "checksum", "header's checksum is wrong"),
+    (16, "payload_checksum", "payload's checksum is wrong"),
+    (17, "version", "Another version"),
+    (18, "malformed", "Unknown type 9"),
+    (19, "malformed", "The header ends within the message's id"),
+    (20, "malformed", "8 bytes too many"),
+    (21, "malformed", "Impossible header length 200"),
+    (22, "malformed", "More than 64 SACK ranges"),
+    (23, "malformed", "The chunk has 30 bytes, and 29 follow"),
 ])
 def test_Dissector_FaultyFrame_IsFlagged(tmp_path, frame, expert, said):
     capture = tmp_path / "sample.pcap"
@@ -139,7 +140,7 @@ def test_Dissector_FaultyFrame_IsFlagged(tmp_path, frame, expert, said):
 
 def test_Dissector_ForeignDatagramWithTheMagic_IsLeftAlone(tmp_path):
     frames = frames_of(tmp_path, 65535)
-    assert len(frames) == 24 and frames[23] is None
+    assert len(frames) == 25 and frames[24] is None
 
 
 @pytest.mark.parametrize("snap_length", [128, 100, 62, 44])

@@ -71,7 +71,8 @@ void dissectRoce(const Part& part, DissectedFrame& frame) {
 void dissectBypass(const wire::PacketOutline& outline, const Part& part, DissectedFrame& frame) {
   frame.kind = FrameKind::kBypassControl;
   if (outline.type == wire::FrameType::kAck) frame.kind = FrameKind::kBypassAck;
-  // Repair frames are of what protects data, as headers are, and no data: control.
+  // Repair frames are of what protects data, as headers are, and no data: control. So are the pieces of a frame that was
+  // sent whole before.
   if (outline.type != wire::FrameType::kData) return;
   frame.kind = FrameKind::kBypass;
   frame.payloadBytes = part.length - outline.headerBytes;

@@ -17,7 +17,7 @@ local MAX_RANGES = 64
 local MAX_HEADER = COMMON_BYTES + 8 * MAX_RANGES + MESSAGE_BYTES + MAX_PADDING + 1
 
 local types = {
-  [1] = "HELLO", [2] = "ACK", [3] = "PROBE", [4] = "PROBE-REPLY", [5] = "RESET", [6] = "REPAIR",
+  [1] = "HELLO", [2] = "ACK", [3] = "PROBE", [4] = "PROBE-REPLY", [5] = "RESET", [6] = "REPAIR", [7] = "PIECE",
   [16] = "DATA", [17] = "ANNOUNCE", [18] = "GRANT", [19] = "WITHDRAW", [20] = "CLOSE", [21] = "CREDIT",
 }
 local FIRST_SEQUENCED = 16
@@ -74,6 +74,9 @@ local f = {
   repair_sources = ProtoField.uint8("gloo_bypass.repair.sources", "Frames covered"),
   repair_index = ProtoField.uint8("gloo_bypass.repair.index", "Number of this repair frame"),
   repair_count = ProtoField.uint8("gloo_bypass.repair.count", "Repair frames of the block"),
+  piece_frame = ProtoField.uint32("gloo_bypass.piece.frame", "Sequence number of the frame"),
+  piece_symbol = ProtoField.uint16("gloo_bypass.piece.symbol", "Length of the frame's symbol"),
+  piece_index = ProtoField.uint8("gloo_bypass.piece.index", "Number of this piece"),
   recovered = ProtoField.uint32("gloo_bypass.recovered", "Frames recovered in total"),
   hello_sender = ProtoField.uint64("gloo_bypass.hello.sender", "Session id of the sender", base.HEX),
   hello_rendezvous = ProtoField.uint64("gloo_bypass.hello.rendezvous_bytes", "Rendezvous above (bytes)"),
@@ -83,6 +86,7 @@ local f = {
   hello_lossless = ProtoField.bool("gloo_bypass.hello.lossless", "Lossless link"),
   hello_checksum = ProtoField.bool("gloo_bypass.hello.payload_checksum", "Payload checksums"),
   hello_repair = ProtoField.bool("gloo_bypass.hello.repair", "Understands repair frames", 8, nil, 0x01),
+  hello_pieces = ProtoField.bool("gloo_bypass.hello.pieces", "Understands pieces of frames", 8, nil, 0x02),
 }
 local fields = {}
 for _, field in pairs(f) do fields[#fields + 1] = field end
@@ -210,7 +214,8 @@ local function add_hello(reader, tree, info)
   local datagram = reader:add(tree, f.hello_datagram, 4)
   reader:add(tree, f.hello_lossless, 1)
   reader:add(tree, f.hello_checksum, 1)
-  reader:add(tree, f.hello_repair, 1)
+  local capabilities = reader:add(tree, f.hello_repair, 1)
+  if capabilities then tree:add(f.hello_pieces, capabilities) end
   reader:add(tree, nil, 5) -- zero
   if sender then info[#info + 1] = "session " .. sender:le_uint64():tohex() end
   if datagram then info[#info + 1] = "datagrams up to " .. datagram:le_uint() end
@@ -225,6 +230,17 @@ local function add_repair(reader, tree, info)
   reader:add(tree, nil, 1) -- zero
   if count then
     info[#info + 1] = string.format("%d of %d for %d frames from %d", index:uint() + 1, count:uint(), sources:uint(), first:le_uint())
+  end
+end
+
+local function add_piece(reader, tree, info)
+  reader.what = "which part of which frame it is"
+  local frame = reader:add(tree, f.piece_frame, 4)
+  local symbol = reader:add(tree, f.piece_symbol, 2)
+  local index = reader:add(tree, f.piece_index, 1)
+  reader:add(tree, nil, 1) -- zero
+  if index then
+    info[#info + 1] = string.format("number %d of the %d bytes of frame %d", index:uint() + 1, symbol:le_uint(), frame:le_uint())
   end
 end
 
@@ -259,6 +275,8 @@ local function add_body(reader, tree, kind, info)
     tree:add_proto_expert_info(e.reset)
   elseif kind == 6 then
     add_repair(reader, tree, info)
+  elseif kind == 7 then
+    add_piece(reader, tree, info)
   elseif kind == 2 and reader.at < reader.limit then
     reader.what = "the number of frames recovered"
     local recovered = reader:add(tree, f.recovered, 4)

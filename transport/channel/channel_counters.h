@@ -32,6 +32,7 @@ struct ChannelCounters {
 struct PathFigures {
   Duration smoothedRtt{0}, minRtt{0};
   std::uint64_t congestionWindowBytes = 0;
+  std::size_t datagramBytes = 0;  // the largest that is sent
 };
 
 struct ChannelCounterRow {

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "transport/base/time.h"
 #include "transport/core/rto_estimator.h"
@@ -31,6 +32,8 @@ class LossDetector {
   // Frames that were lost in total, and those of them that were although repair frames covered them.
   std::uint64_t lostFrames() const { return lostFrames_; }
   std::uint64_t unrepairedFrames() const { return unrepairedFrames_; }
+  // The largest frame lost since this was last called that had been sent more than once; 0: none.
+  std::size_t takeLostAgain() { return std::exchange(lostAgain_, 0); }
   std::uint64_t orderThreshold() const { return orderThreshold_; }
 
  private:
@@ -45,6 +48,7 @@ class LossDetector {
   TimePoint widenedAt_{};
   TimePoint overtakenBefore_{};  // what was sent earlier has been overtaken
   std::uint64_t lostFrames_ = 0, unrepairedFrames_ = 0;
+  std::size_t lostAgain_ = 0;
 };
 
 }  // namespace gloo_bypass

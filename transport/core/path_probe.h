@@ -1,59 +1,124 @@
-// Finds out how large a datagram the path carries: probes are padded to the size in question and answered. Pure.
+// Finds out how large a datagram the path carries (RFC 8899): probes are padded to the size in question and answered.
+// Pure.
 //
-//   start(certain, wanted): tries wanted, then the usual sizes between, largest first; each kTries times.
+//            start()                    no size is left to try
+//   ------------------> searching -----------------------------> searched -- after a while, ever longer --> searching
+//                         ^   the size in use: no reply              |
+//                         +------------------------ verifying <------+ suspect()
+//                                                        |
+//                                                        +-- a reply, or a frame of that size arrives --> searched
+//
+// searching: the size wanted, then the usual ones below it, largest first; each kTries times. verifying: frames of the
+// size in use are lost again and again while smaller datagrams arrive. Other losses look the same for a while, so it is
+// probed as well before it is given up for kSmallest, from which the search begins anew.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 
 #include "transport/base/time.h"
+#include "transport/wire/packet.h"
 
 namespace gloo_bypass {
 
 class PathProbe {
  public:
+  static constexpr std::size_t kSmallest = wire::kMinDatagramBytes;
+
+  // `certain`: in use at once.
   void start(TimePoint now, std::size_t certain, std::size_t wanted) {
     confirmed_ = certain;
-    candidate_ = wanted > certain ? wanted : 0;
-    tries_ = 0;
-    sendAt_ = candidate_ != 0 ? now : kNever;
+    wanted_ = wanted;
+    raiseAfter_ = kFirstRaise;
+    if (wanted > certain) {
+      tryNow(now, wanted);
+    } else {
+      stop();
+    }
   }
   std::size_t confirmed() const { return confirmed_; }
   bool due(TimePoint now) const { return now >= sendAt_; }
   TimePoint deadline() const { return sendAt_; }
+  // The size of the next probe; 0: none is to be sent.
   std::size_t candidate() const { return candidate_; }
   // A probe went out; the next is due after `timeout`, or the next smaller size is tried then.
   void onSent(TimePoint now, Duration timeout) {
     ++tries_;
     sendAt_ = now + timeout;
   }
-  void onTimeout(TimePoint now) {
-    if (now < sendAt_ || tries_ < kTries) return;
-    tries_ = 0;
-    std::size_t next = 0;
-    for (std::size_t size : kUsual) {
-      if (size < candidate_ && size > confirmed_ && size > next) next = size;
+  // True: confirmed() has become smaller.
+  bool onTimeout(TimePoint now) {
+    if (now < sendAt_) return false;
+    if (candidate_ == 0) {
+      tryNow(now, wanted_);
+      return false;
     }
-    candidate_ = next;
-    sendAt_ = next != 0 ? now : kNever;
+    if (tries_ < kTries) return false;
+    const bool shrunk = verifying();
+    if (shrunk) confirmed_ = kSmallest;
+    searchBelow(now, candidate_);
+    return shrunk;
   }
-  void onReply(std::size_t size) {
+  void onReply(TimePoint now, std::size_t size) {
     if (size != candidate_ || candidate_ == 0 || tries_ == 0) return;
+    if (!verifying()) raiseAfter_ = kFirstRaise;
     confirmed_ = size;
+    rest(now);
+  }
+  void stop() {
     candidate_ = 0;
     sendAt_ = kNever;
   }
-  void stop() { sendAt_ = kNever; }
+
+  // A datagram of `size` was lost, not for the first time.
+  void suspect(TimePoint now, std::size_t size) {
+    if (size <= kSmallest || size > confirmed_ || verifying()) return;
+    suspectedAt_ = now;
+    suspected_ = size;
+    tryNow(now, confirmed_);
+  }
+  bool verifying() const { return candidate_ != 0 && candidate_ == confirmed_; }
+  // While verifying(): a frame of `size`, sent at `sentAt`, has arrived; one above confirmed() went in pieces.
+  void onArrival(TimePoint now, TimePoint sentAt, std::size_t size) {
+    if (size >= suspected_ && size <= confirmed_ && sentAt > suspectedAt_) rest(now);
+  }
 
  private:
   static constexpr int kTries = 4;
-  // MTU 9000 and 4000-odd without the IPv4 and UDP headers, and what tunnels leave of 1500.
-  static constexpr std::array<std::size_t, 4> kUsual = {8972, 4068, 2048, 1472};
+  // RFC 8899 has 600 s (PMTU_RAISE_TIMER). A route that comes back does so sooner, and a search is a few datagrams.
+  static constexpr Duration kFirstRaise = std::chrono::seconds(5), kLongestRaise = std::chrono::seconds(600);
+  // MTU 9000 and 4000-odd without the IPv4 and UDP headers, 1500 without those of IPv4 and of IPv6, and what tunnels
+  // leave of 1500.
+  static constexpr std::array<std::size_t, 6> kUsual = {8972, 4068, 2048, 1472, 1452, 1372};
 
-  std::size_t confirmed_ = 0, candidate_ = 0;
+  void tryNow(TimePoint now, std::size_t size) {
+    candidate_ = size;
+    tries_ = 0;
+    sendAt_ = now;
+  }
+  void searchBelow(TimePoint now, std::size_t size) {
+    std::size_t next = 0;
+    for (std::size_t usual : kUsual) {
+      if (usual < size && usual > confirmed_ && usual > next) next = usual;
+    }
+    if (next == 0) return rest(now);
+    tryNow(now, next);
+  }
+  void rest(TimePoint now) {
+    stop();
+    if (confirmed_ >= wanted_) return;
+    sendAt_ = now + raiseAfter_;
+    raiseAfter_ = std::min(2 * raiseAfter_, kLongestRaise);
+  }
+
+  std::size_t confirmed_ = 0, wanted_ = 0, candidate_ = 0;
   int tries_ = 0;
   TimePoint sendAt_ = kNever;
+  Duration raiseAfter_ = kFirstRaise;
+  std::size_t suspected_ = 0;
+  TimePoint suspectedAt_{};
 };
 
 }  // namespace gloo_bypass

@@ -55,6 +55,7 @@ wire::Hello Session::Impl::localHello() const {
   hello.maxDatagramBytes = static_cast<std::uint32_t>(path_.linkDatagramBytes);
   hello.lossless = config_.losslessLink;
   hello.payloadChecksum = checksum_;
+  hello.capabilities = wire::kCapabilityPieces;
   if (mayRepair()) hello.capabilities |= wire::kCapabilityRepair;
   return hello;
 }
@@ -141,12 +142,6 @@ void Session::Impl::choosePath() {
   sends_.setLongPath(isLong);
 }
 
-// The probe found a larger size: the controller counts in datagrams, and it is early enough to begin again.
-void Session::Impl::onLargerDatagrams() {
-  path_.congestion.reset();
-  choosePath();
-}
-
 // Four windows: what is in flight, what was just written behind it, and room for the window to double.
 void Session::Impl::resizeBuffers() {
   const std::size_t wanted =
@@ -210,6 +205,7 @@ void Session::Impl::dropEverything() {
   liveness_.lossProbeDue = liveness_.pingDue = false;
   losses_.reset();
   path_.mtu.stop();
+  piecesIn_.clear();
   dropRepair();
 }
 
@@ -297,12 +293,14 @@ bool Session::Impl::drained() const {
 }
 
 PathFigures Session::Impl::path() const {
-  return {path_.rtt.smoothed(), path_.rtt.minimum(), path_.congestion ? path_.congestion->windowBytes() : 0};
+  return {path_.rtt.smoothed(), path_.rtt.minimum(), path_.congestion ? path_.congestion->windowBytes() : 0,
+          path_.mtu.confirmed()};
 }
 
 std::size_t Session::Impl::memoryBytes() const {
   return sizeof(Impl) + sends_.memoryBytes() + incoming_.memoryBytes() + board_.memoryBytes() + acks_.memoryBytes() +
-         events_.memoryBytes() + controls_.memoryBytes() + (repair_.encoder ? repair_.encoder->memoryBytes() : 0) +
+         piecesOut_.memoryBytes() + piecesIn_.memoryBytes() + events_.memoryBytes() + controls_.memoryBytes() +
+         (repair_.encoder ? repair_.encoder->memoryBytes() : 0) +
          (repair_.decoder ? repair_.decoder->memoryBytes() : 0);
 }
 

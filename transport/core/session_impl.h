@@ -1,5 +1,5 @@
 // The session's state, shared by session.cc (the user's calls and the life cycle), session_receive.cc,
-// session_transmit.cc, session_repair.cc and session_timers.cc. Not for anybody else.
+// session_transmit.cc, session_path_mtu.cc, session_repair.cc and session_timers.cc. Not for anybody else.
 //
 //             connect            handshake done                 close, everything delivered, or linger over
 //   kIdle ------------> kConnecting ------------> kEstablished ----> kClosing ----------> kClosed
@@ -17,6 +17,7 @@
 #include "transport/core/ack_tracker.h"
 #include "transport/core/congestion.h"
 #include "transport/core/congestion/pacer.h"
+#include "transport/core/frame_pieces.h"
 #include "transport/core/handshake.h"
 #include "transport/core/incoming_messages.h"
 #include "transport/core/loss_detector.h"
@@ -63,7 +64,7 @@ class Session::Impl {
   TimePoint pollTimeout() const;
 
  private:
-  enum class Sent : std::uint8_t { kNothing, kFrame, kAck, kHello, kProbe, kProbeReply, kReset, kRepair };
+  enum class Sent : std::uint8_t { kNothing, kFrame, kAck, kHello, kProbe, kProbeReply, kReset, kRepair, kPiece };
 
   // What a numbered frame carries besides its number. Of a frame without a message only the size counts.
   struct FrameContent {
@@ -81,7 +82,6 @@ class Session::Impl {
   bool isBeyond(Duration roundTrip, bool before) const;
   void choosePath();
   void chooseController();
-  void onLargerDatagrams();
   void resizeBuffers();
   void enterPeerClosed(TimePoint now);
   void becomeClosed(TimePoint now);
@@ -94,7 +94,6 @@ class Session::Impl {
   void rejectVersion(const wire::PacketHeader& header);
   void handleReset(const wire::ParsedPacket& packet);
   void handleContent(TimePoint now, const wire::ParsedPacket& packet, std::size_t datagramBytes);
-  void handleProbeReply(const wire::ParsedPacket& packet);
   void handleHello(TimePoint now, const wire::ParsedPacket& packet);
   void handleEcho(TimePoint now, const wire::PacketHeader& header);
   bool noteArrivalEchoed(TimePoint now, const wire::ParsedPacket& packet);
@@ -122,8 +121,6 @@ class Session::Impl {
   bool sendFrame(TimePoint now, std::uint64_t sequence, SessionDatagram* out);
   bool sendHello(TimePoint now, SessionDatagram* out);
   bool sendReset(TimePoint now, SessionDatagram* out);
-  bool sendProbe(TimePoint now, SessionDatagram* out);
-  bool sendProbeReply(TimePoint now, SessionDatagram* out);
   bool nextDatagram(TimePoint now, SessionDatagram* out);
   bool mayTransmitFrame(TimePoint now);
   bool nextFrame(TimePoint now, std::uint64_t* sequence);
@@ -142,9 +139,24 @@ class Session::Impl {
     return (path_.mtu.confirmed() - wire::kDataHeaderBytes - wire::kMaxPaddingBytes) / 64 * 64;
   }
 
+  // session_path_mtu.cc
+  bool sendProbe(TimePoint now, SessionDatagram* out);
+  bool sendProbeReply(TimePoint now, SessionDatagram* out);
+  void handleProbeReply(TimePoint now, const wire::ParsedPacket& packet);
+  void onOtherDatagramSize();
+  void onShrunkPath();
+  // Whether the frame was cut for a path that carried more.
+  bool exceedsPath(const SentFrame& frame) const {
+    return frame.length > path_.mtu.confirmed() - wire::kDataHeaderBytes;
+  }
+  bool sendPiece(TimePoint now, std::uint64_t sequence, SessionDatagram* out);
+  void cutIntoPieces(std::uint64_t sequence);
+  void handlePiece(TimePoint now, const wire::ParsedPacket& packet);
+
   // session_repair.cc
   bool mayRepair() const;
   void chooseRepair();
+  void stopCovering();
   std::uint64_t sentFrames() const { return board_.next() - firstSent_; }
   std::size_t repairsFor(std::size_t sources, std::size_t limit) const;
   void startBlock(TimePoint now, std::uint64_t sequence);
@@ -160,6 +172,7 @@ class Session::Impl {
   void handleCovered(TimePoint now, const wire::ParsedPacket& packet);
   void handleRepair(TimePoint now, const wire::ParsedPacket& packet);
   void takeRecovered(TimePoint now);
+  bool handleSymbol(TimePoint now, std::uint64_t sequence, const FrameSymbol& frame);
   void dropRepair();
 
   // session_timers.cc
@@ -270,6 +283,8 @@ class Session::Impl {
   Liveness liveness_;
   RepairState repair_;
   Ending ending_;
+  PieceSender piecesOut_;
+  PieceGatherer piecesIn_;
 
   AckTracker acks_;
   const std::uint32_t initialSequence_;

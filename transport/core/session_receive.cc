@@ -76,21 +76,15 @@ void Session::Impl::handleContent(TimePoint now, const wire::ParsedPacket& packe
       if (path_.probeReplyDue != datagramBytes) path_.probeReplyDue = 0;
       return;
     case wire::FrameType::kProbeReply:
-      return handleProbeReply(packet);
+      return handleProbeReply(now, packet);
     case wire::FrameType::kRepair:
       return handleRepair(now, packet);
+    case wire::FrameType::kPiece:
+      return handlePiece(now, packet);
     default:
       if ((header.flags & wire::kFlagCovered) != 0) return handleCovered(now, packet);
       return handleFrame(now, packet);
   }
-}
-
-void Session::Impl::handleProbeReply(const wire::ParsedPacket& packet) {
-  std::uint16_t size = 0;
-  if (!wire::decodeSize(packet.body, &size)) return violate("the peer sent a malformed probe reply");
-  const std::size_t before = path_.mtu.confirmed();
-  path_.mtu.onReply(size);
-  if (path_.mtu.confirmed() != before) onLargerDatagrams();
 }
 
 void Session::Impl::handleHello(TimePoint now, const wire::ParsedPacket& packet) {
@@ -174,6 +168,7 @@ bool Session::Impl::acknowledgeRange(TimePoint now, std::uint64_t begin, std::ui
     const bool latest = !sent.retransmitted || (header.flags & wire::kFlagEcho) == 0 ||
                         static_cast<std::int32_t>(header.timestampEcho - ticks(sent.sentAt)) >= 0;
     if (latest && sent.state == FrameState::kInFlight) board_.noteAckedOrder(sent.order);
+    if (latest && path_.mtu.verifying()) path_.mtu.onArrival(now, sent.sentAt, sent.wireBytes);
     if (!latest) ++counters_.spuriousRetransmits;
     if (sent.state == FrameState::kLost || (!latest && sent.declaredLost)) {
       losses_.onSpuriousLoss(now, path_.rtt);

@@ -37,6 +37,12 @@ void Session::Impl::chooseRepair() {
     if (!repair_.encoder) repair_.encoder = std::make_unique<RepairEncoder>();
     return;
   }
+  stopCovering();
+}
+
+// The block under way gets no repair frames, or no more of them.
+void Session::Impl::stopCovering() {
+  if (!repair_.encoder) return;
   RepairEncoder& encoder = *repair_.encoder;
   if (encoder.state() == RepairEncoder::State::kGathering) encoder.close(0);
   if (encoder.state() != RepairEncoder::State::kIdle) encoder.stop();
@@ -153,6 +159,7 @@ std::size_t Session::Impl::detectLosses(TimePoint now) {
   const std::uint64_t lostBefore = losses_.lostFrames();
   const std::size_t bytes = losses_.detect(now, path_.rtt, &board_);
   if (bytes == 0) return 0;
+  path_.mtu.suspect(now, losses_.takeLostAgain());
   const bool unrepaired = losses_.unrepairedFrames() != counters_.framesUnrepaired;
   counters_.framesUnrepaired = losses_.unrepairedFrames();
   // What a full queue drops comes in rows that no repair makes up for, and more frames would be more drops.
@@ -228,29 +235,34 @@ void Session::Impl::handleRepair(TimePoint now, const wire::ParsedPacket& packet
   takeRecovered(now);
 }
 
-// What was recovered goes the way of what arrives. Each frame may end the session.
+// What was put together here goes the way of what arrives. False: it was damaged.
+bool Session::Impl::handleSymbol(TimePoint now, std::uint64_t sequence, const FrameSymbol& frame) {
+  const bool checked = frame.type == wire::FrameType::kData && (checksum_ || frame.payloadCrc != 0);
+  if (checked && wire::crc32c(frame.payload) != frame.payloadCrc) {
+    ++counters_.corruptedReceived;  // as if it had not come
+    return false;
+  }
+  wire::ParsedPacket packet;
+  packet.header.type = frame.type;
+  packet.header.sequence = truncateSequence(sequence);
+  packet.header.flags = wire::kFlagAckRequested;
+  if (checked) packet.header.flags |= wire::kFlagPayloadChecksum;
+  packet.body = frame.body;
+  packet.payload = frame.payload;
+  handleFrame(now, packet);
+  return true;
+}
+
+// Each frame may end the session.
 void Session::Impl::takeRecovered(TimePoint now) {
   RepairDecoder::Recovered recovered;
   while (live() && state_ != SessionState::kPeerClosed) {
     const RepairDecoder::Next next = repair_.decoder->nextRecovered(&recovered);
     if (next == RepairDecoder::Next::kNone) return;
     if (next == RepairDecoder::Next::kNonsense) return violate("the peer's repair frames give no frame");
-    const bool data = recovered.frame.type == wire::FrameType::kData;
-    const bool checked = data && (checksum_ || recovered.frame.payloadCrc != 0);
-    if (checked && wire::crc32c(recovered.frame.payload) != recovered.frame.payloadCrc) {
-      ++counters_.corruptedReceived;  // as if it had not been recovered
-      continue;
-    }
-    wire::ParsedPacket packet;
-    packet.header.type = recovered.frame.type;
-    packet.header.sequence = truncateSequence(recovered.sequence);
-    packet.header.flags = wire::kFlagAckRequested;
-    if (checked) packet.header.flags |= wire::kFlagPayloadChecksum;
-    packet.body = recovered.frame.body;
-    packet.payload = recovered.frame.payload;
+    if (!handleSymbol(now, recovered.sequence, recovered.frame)) continue;
     ++repair_.recovered;
     ++counters_.framesRecovered;
-    handleFrame(now, packet);
   }
 }
 

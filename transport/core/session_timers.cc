@@ -75,7 +75,8 @@ void Session::Impl::handleTimeout(TimePoint now) {
   if (!handshake_.done()) return;
   checkSilence(now);
   if (!live() || state_ == SessionState::kPeerClosed) return;
-  path_.mtu.onTimeout(now);
+  if (path_.mtu.onTimeout(now)) onShrunkPath();
+  if (!live()) return;
   if (now >= losses_.deadline()) {
     board_.beginSample();
     finishAcknowledgement(now, detectLosses(now));

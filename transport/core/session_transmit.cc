@@ -67,26 +67,6 @@ bool Session::Impl::sendAck(TimePoint now, SessionDatagram* out) {
   return give(out, Sent::kAck);
 }
 
-bool Session::Impl::sendProbe(TimePoint now, SessionDatagram* out) {
-  static constexpr std::array<std::byte, wire::kMaxDatagramBytes> kPadding{};
-  wire::PacketHeader header;
-  beginHeader(now, wire::FrameType::kProbe, &header);
-  writer_.begin(header);
-  writer_.size(static_cast<std::uint16_t>(path_.mtu.candidate()));
-  path_.mtu.onSent(now, std::max<Duration>(rto(), std::chrono::milliseconds(20)));
-  constexpr std::size_t kProbeHeaderBytes = wire::kCommonHeaderBytes + 2;
-  return give(out, Sent::kProbe, std::span(kPadding).first(path_.mtu.candidate() - kProbeHeaderBytes));
-}
-
-bool Session::Impl::sendProbeReply(TimePoint now, SessionDatagram* out) {
-  wire::PacketHeader header;
-  beginHeader(now, wire::FrameType::kProbeReply, &header);
-  writer_.begin(header);
-  writer_.size(path_.probeReplyDue);
-  path_.probeReplyDue = 0;
-  return give(out, Sent::kProbeReply);
-}
-
 // Acknowledgements come rarely: request one before the window is full, four times in it, so that one of a few datagrams
 // waits for no delay.
 void Session::Impl::requestAckWhereUseful(SentFrame* frame) {
@@ -148,6 +128,7 @@ void Session::Impl::noteFrameSent(TimePoint now, std::uint64_t sequence, std::si
 
 bool Session::Impl::sendFrame(TimePoint now, std::uint64_t sequence, SessionDatagram* out) {
   SentFrame& frame = board_.frame(sequence);
+  if (exceedsPath(frame)) return sendPiece(now, sequence, out);
   const bool covered = repair_.active && frame.state == FrameState::kUnsent && coverFrame(now, sequence);
   wire::PacketHeader header;
   beginHeader(now, frame.type, &header);
@@ -294,6 +275,13 @@ void Session::Impl::undoTransmit(TimePoint) {
   --counters_.packetsSent;
   counters_.wireBytesSent -= given_.bytes;
   switch (undone) {
+    case Sent::kPiece:
+      piecesOut_.undo();
+      if (!piecesOut_.atLast()) {
+        path_.pacer.undo(given_.bytes);
+        break;
+      }
+      [[fallthrough]];
     case Sent::kFrame:
       if (!live() || given_.sequence < board_.base()) return;
       if (board_.frame(given_.sequence).retransmitted) --counters_.retransmits;

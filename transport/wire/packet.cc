@@ -25,7 +25,7 @@ std::uint32_t headerChecksum(const std::byte* header, std::size_t length) {
 
 bool knownType(std::uint8_t type) {
   return (type >= static_cast<std::uint8_t>(FrameType::kHello) &&
-          type <= static_cast<std::uint8_t>(FrameType::kRepair)) ||
+          type <= static_cast<std::uint8_t>(FrameType::kPiece)) ||
          (type >= static_cast<std::uint8_t>(FrameType::kData) && type <= static_cast<std::uint8_t>(FrameType::kCredit));
 }
 
@@ -129,6 +129,14 @@ bool decodeRepairHeader(std::span<const std::byte> body, RepairHeader* out) {
   return true;
 }
 
+bool decodePieceHeader(std::span<const std::byte> body, PieceHeader* out) {
+  if (body.size() != kPieceHeaderBytes) return false;
+  out->sequence = loadLittle<std::uint32_t>(body.data());
+  out->symbolBytes = loadLittle<std::uint16_t>(body.data() + 4);
+  out->index = loadLittle<std::uint8_t>(body.data() + 6);
+  return true;
+}
+
 bool decodeHello(std::span<const std::byte> body, Hello* out) {
   if (body.size() != kHelloBytes) return false;
   const std::byte* p = body.data();
@@ -214,6 +222,15 @@ void PacketWriter::repairHeader(const RepairHeader& repair) {
   storeLittle(p + 6, repair.repairs);
   storeLittle(p + 7, std::uint8_t{0});
   length_ += kRepairHeaderBytes;
+}
+
+void PacketWriter::pieceHeader(const PieceHeader& piece) {
+  std::byte* p = bytes_.data() + length_;
+  storeLittle(p, piece.sequence);
+  storeLittle(p + 4, piece.symbolBytes);
+  storeLittle(p + 6, piece.index);
+  storeLittle(p + 7, std::uint8_t{0});
+  length_ += kPieceHeaderBytes;
 }
 
 void PacketWriter::hello(const Hello& hello) {

@@ -36,9 +36,13 @@
 //   kRepair    first sequence number 4, number of frames from there 1, which repair frame 1, of how many 1, zero 1; the
 //              payload is a repair symbol of these frames (core/repair). Only to peers whose Hello has
 //              kCapabilityRepair
+//   kPiece     sequence number of the frame 4, length of its symbol 2 (core/repair/frame_symbol.h), number of this piece
+//              1, zero 1; the payload is the symbol's part from number x kPieceBytes on. Only to peers whose Hello has
+//              kCapabilityPieces
 //
 // kData, kAnnounce, kGrant, kWithdraw, kClose and kCredit take a sequence number and are retransmitted, under the same
-// number, until acknowledged. The other types take none.
+// number, until acknowledged. The other types take none. A frame that has become too large for the path is retransmitted
+// as kPiece datagrams, which together are that frame, under its number.
 #pragma once
 
 #include <array>
@@ -53,7 +57,7 @@ inline constexpr std::uint16_t kWireMagic = 0x4267;
 inline constexpr std::uint8_t kWireVersion = 1;
 inline constexpr std::size_t kCommonHeaderBytes = 56;
 inline constexpr std::size_t kMessageHeaderBytes = 44;
-inline constexpr std::size_t kRepairHeaderBytes = 8;
+inline constexpr std::size_t kRepairHeaderBytes = 8, kPieceHeaderBytes = 8;
 inline constexpr std::size_t kDataHeaderBytes = kCommonHeaderBytes + kMessageHeaderBytes;
 // Enough that one acknowledgement repeats each gap of a lossy window many times; half a minimal datagram.
 inline constexpr std::size_t kMaxSackRanges = 64;
@@ -62,13 +66,26 @@ inline constexpr std::size_t kMaxHeaderBytes =
     kCommonHeaderBytes + kMaxSackRanges * 8 + kMessageHeaderBytes + kMaxPaddingBytes + 1;
 // Every path carries it (IPv4's guaranteed 576 bytes are never the limit today; 1200 is QUIC's choice).
 inline constexpr std::size_t kMinDatagramBytes = 1200;
+// Of every piece of a frame but its last, whatever the path carries.
+inline constexpr std::size_t kPieceBytes = kMinDatagramBytes - kCommonHeaderBytes - kPieceHeaderBytes;
 // Lengths of chunks and datagrams are 16 bits.
 inline constexpr std::size_t kMaxDatagramBytes = 65535;
 inline constexpr std::int64_t kTickNanoseconds = 64;
 
 enum class FrameType : std::uint8_t {
-  kHello = 1, kAck, kProbe, kProbeReply, kReset, kRepair,  // without sequence number
-  kData = 16, kAnnounce, kGrant, kWithdraw, kClose, kCredit,  // with one
+  kHello = 1,
+  kAck,
+  kProbe,
+  kProbeReply,
+  kReset,
+  kRepair,
+  kPiece,  // without sequence number
+  kData = 16,
+  kAnnounce,
+  kGrant,
+  kWithdraw,
+  kClose,
+  kCredit,  // with one
 };
 constexpr bool isSequenced(FrameType type) { return type >= FrameType::kData; }
 
@@ -105,6 +122,13 @@ struct RepairHeader {
   std::uint8_t sources = 0, index = 0, repairs = 0;
 };
 
+// Which part of which frame a piece is.
+struct PieceHeader {
+  std::uint32_t sequence = 0;
+  std::uint16_t symbolBytes = 0;
+  std::uint8_t index = 0;
+};
+
 struct MessageHeader {
   std::uint64_t id = 0, tag = 0, totalLength = 0, remoteOffset = 0, chunkOffset = 0;
   std::uint16_t chunkLength = 0;
@@ -124,6 +148,7 @@ struct Hello {
 inline constexpr std::size_t kHelloBytes = 40;
 enum Capability : std::uint8_t {
   kCapabilityRepair = 1,  // understands kRepair and kFlagCovered, and counts in kAck what it recovered
+  kCapabilityPieces = 2,  // understands kPiece
 };
 
 // A received datagram, cut into its parts. The header is copied out before it is looked at, since a datagram may lie in
@@ -161,6 +186,7 @@ bool decodeSize(std::span<const std::byte> body, std::uint16_t* out);    // kPro
 bool decodeReason(std::span<const std::byte> body, std::uint32_t* out);  // kReset
 bool decodeRecovered(std::span<const std::byte> body, std::uint32_t* out);  // kAck; an empty body is 0
 bool decodeRepairHeader(std::span<const std::byte> body, RepairHeader* out);
+bool decodePieceHeader(std::span<const std::byte> body, PieceHeader* out);
 bool decodeHello(std::span<const std::byte> body, Hello* out);
 
 // Writes one header into its own memory.
@@ -177,6 +203,7 @@ class PacketWriter {
   void reason(std::uint32_t value);
   void recovered(std::uint32_t frames);
   void repairHeader(const RepairHeader& repair);
+  void pieceHeader(const PieceHeader& piece);
   void hello(const Hello& hello);
   // Fills in lengths and checksum. Valid until the next begin().
   std::span<const std::byte> finish();

@@ -358,25 +358,73 @@ TEST(CreditWindow, ConsumedQuickly_GrowsToTheCap) {
   EXPECT_EQ(slow.windowBytes(), 1000u);
 }
 
-TEST(PathProbe, NoReply_TriesSmallerSizesThenStops) {
+// What a path of `carries` bytes answers to, until `end`; the sizes tried.
+std::vector<std::size_t> probePath(PathProbe& probe, std::size_t carries, TimePoint end) {
+  std::vector<std::size_t> tried;
+  while (probe.deadline() < end) {
+    const TimePoint now = probe.deadline();
+    probe.onTimeout(now);
+    if (probe.candidate() == 0 || !probe.due(now)) continue;
+    tried.push_back(probe.candidate());
+    probe.onSent(now, milliseconds(20));
+    if (probe.candidate() <= carries) probe.onReply(now, probe.candidate());
+  }
+  return tried;
+}
+
+TEST(PathProbe, NoReply_TriesSmallerSizesThenRests) {
   PathProbe probe;
   probe.start(kStart, 1472, 16000);
-  std::vector<std::size_t> tried;
+  EXPECT_EQ(probePath(probe, 4068, kStart + seconds(1)),
+            (std::vector<std::size_t>{16000, 16000, 16000, 16000, 8972, 8972, 8972, 8972, 4068}));
+  EXPECT_EQ(probe.confirmed(), 4068u);
+  probe.onReply(kStart, 60000);  // nobody asked
+  EXPECT_EQ(probe.confirmed(), 4068u);
+}
+
+TEST(PathProbe, WantedSizeDoesNotPass_IsTriedEverMoreRarely) {
+  PathProbe probe;
+  probe.start(kStart, 1472, 1500);
+  std::vector<std::size_t> searches;
   TimePoint now = kStart;
-  while (probe.deadline() != kNever) {
-    now = std::max(now, probe.deadline());
-    probe.onTimeout(now);
-    if (probe.due(now)) {
-      tried.push_back(probe.candidate());
-      probe.onSent(now, milliseconds(20));
-      if (probe.candidate() == 4068) probe.onReply(4068);
-    }
-    ASSERT_LT(tried.size(), 100u);
+  for (const int secondsEach : {1, 6, 11, 21, 601, 601, 601}) {
+    now += seconds(secondsEach);
+    searches.push_back(probePath(probe, 1472, now).size() / 4);
   }
-  EXPECT_EQ(tried, (std::vector<std::size_t>{16000, 16000, 16000, 16000, 8972, 8972, 8972, 8972, 4068}));
-  EXPECT_EQ(probe.confirmed(), 4068u);
-  probe.onReply(60000);  // nobody asked
-  EXPECT_EQ(probe.confirmed(), 4068u);
+  EXPECT_EQ(searches, (std::vector<std::size_t>{1, 1, 1, 1, 4, 1, 1}));  // after 5, 10, 20, 40... s, at last 600
+  EXPECT_EQ(probePath(probe, 1500, now + seconds(601)).back(), 1500u);
+  EXPECT_EQ(probe.confirmed(), 1500u);
+  EXPECT_EQ(probe.deadline(), kNever);
+}
+
+TEST(PathProbe, SuspectedSizeDoesNotPass_SearchBeginsAtTheSmallest) {
+  PathProbe probe;
+  probe.start(kStart, 8972, 8972);
+  EXPECT_EQ(probe.deadline(), kNever);
+  probe.suspect(kStart, 5000);
+  EXPECT_EQ(probePath(probe, 1452, kStart + seconds(1)),
+            (std::vector<std::size_t>{8972, 8972, 8972, 8972, 4068, 4068, 4068, 4068, 2048, 2048, 2048, 2048, 1472,
+                                      1472, 1472, 1472, 1452}));
+  EXPECT_EQ(probe.confirmed(), 1452u);
+}
+
+TEST(PathProbe, SuspicionsThatProveNothing_LeaveTheSize) {
+  PathProbe probe;
+  probe.start(kStart, 8972, 8972);
+  probe.suspect(kStart, PathProbe::kSmallest);  // what is lost below it says nothing
+  probe.suspect(kStart, 9000);                  // went in pieces
+  EXPECT_FALSE(probe.verifying());
+  probe.suspect(kStart, 5000);
+  EXPECT_TRUE(probe.verifying());
+  probe.onArrival(kStart + seconds(1), kStart + milliseconds(1), 4999);
+  probe.onArrival(kStart + seconds(1), kStart, 8000);                    // sent before
+  probe.onArrival(kStart + seconds(1), kStart + milliseconds(1), 9000);  // went in pieces
+  EXPECT_TRUE(probe.verifying());
+  probe.onArrival(kStart + seconds(1), kStart + milliseconds(1), 5000);
+  EXPECT_FALSE(probe.verifying());
+  probe.suspect(kStart, 5000);
+  EXPECT_EQ(probePath(probe, 8972, kStart + seconds(1)), std::vector<std::size_t>{8972});
+  EXPECT_EQ(probe.confirmed(), 8972u);
 }
 
 TEST(Handshake, LinkKindsDiffer_BothAreNamed) {

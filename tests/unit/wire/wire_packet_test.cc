@@ -217,8 +217,24 @@ TEST(Packet, RepairFrameAndCountOfRecovered_AreReadAsWritten) {
   EXPECT_FALSE(wire::decodeRecovered(packet.body.first(3), &recovered));
 }
 
+TEST(Packet, PieceOfAFrame_IsReadAsWritten) {
+  wire::PacketWriter writer;
+  wire::PacketHeader header;
+  header.type = wire::FrameType::kPiece;
+  writer.begin(header);
+  writer.pieceHeader({0xfffffffeu, 65000, 57});
+  wire::ParsedPacket packet;
+  ASSERT_EQ(wire::parsePacket(writer.finish(), &packet), wire::ParseResult::kOk);
+  wire::PieceHeader piece;
+  ASSERT_TRUE(wire::decodePieceHeader(packet.body, &piece));
+  EXPECT_EQ(piece.sequence, 0xfffffffeu);
+  EXPECT_EQ(piece.symbolBytes, 65000);
+  EXPECT_EQ(piece.index, 57);
+  EXPECT_FALSE(wire::decodePieceHeader(packet.body.first(7), &piece));
+}
+
 TEST(Packet, UnknownType_IsMalformed) {
-  for (int type : {0, 7, 15, 22, 255}) {
+  for (int type : {0, 8, 15, 22, 255}) {
     wire::PacketWriter writer;
     wire::PacketHeader header;
     header.type = static_cast<wire::FrameType>(type);

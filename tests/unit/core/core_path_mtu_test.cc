@@ -1,0 +1,293 @@
+// Paths whose MTU changes while messages are under way, in virtual time.
+#include <gtest/gtest.h>
+
+#include "session_pair.h"
+#include "transport/core/repair/frame_symbol.h"
+#include "transport/wire/crc32c.h"
+#include "victim_session.h"
+
+namespace gloo_bypass::test {
+namespace {
+
+constexpr std::size_t kJumbo = 8972, kEthernet = 1472;
+
+WireModel jumboPath() { return {.delay = microseconds(50), .bytesPerSecond = 1e9, .maxDatagramBytes = kJumbo}; }
+
+// One message at a time, to and fro.
+class Traffic {
+ public:
+  Traffic(SessionPair& pair, std::size_t bytes) : pair_(pair), out_(pattern(bytes, 1)), in_(bytes) {}
+
+  void begin(bool forth) {
+    Side& from = forth ? pair_.a : pair_.b;
+    to_ = forth ? &pair_.b : &pair_.a;
+    wanted_ = to_->receivesCompleted + 1;
+    std::fill(in_.begin(), in_.end(), std::byte{0});
+    const MessageKey key{MessageKind::kUnbound, 7};
+    ASSERT_TRUE(
+        to_->session->postReceive(pair_.now, {.token = 1, .key = key, .data = in_.data(), .capacity = in_.size()})
+            .ok());
+    ASSERT_TRUE(
+        from.session->postSend(pair_.now, {.token = 2, .key = key, .data = out_.data(), .length = out_.size()}).ok());
+  }
+  bool endsWithin(Duration limit) {
+    return pair_.runUntil([this] { return to_->receivesCompleted == wanted_; }, limit) && in_ == out_;
+  }
+
+ private:
+  SessionPair& pair_;
+  const Bytes out_;
+  Bytes in_;
+  Side* to_ = nullptr;
+  std::size_t wanted_ = 0;
+};
+
+std::string why(const SessionPair& pair) {
+  std::string text;
+  for (const Side* side : {&pair.a, &pair.b}) {
+    if (side->session->state() == SessionState::kFailed) text += side->session->error().message + "; ";
+  }
+  return text;
+}
+
+TEST(PathMtu, ShrinksInMidMessage_TheMessageArrivesWithinASecond) {
+  for (const std::size_t carried : {kEthernet, std::size_t{1372}, std::size_t{1200}}) {
+    for (const Duration delay : {Duration(microseconds(50)), Duration(milliseconds(10))}) {
+      SCOPED_TRACE(std::to_string(carried) + " bytes, " + std::to_string(delay.count()) + " ns");
+      WireModel wire = jumboPath();
+      wire.delay = delay;
+      SessionPair pair(1, {}, wire);
+      pair.connectBoth();
+      Traffic traffic(pair, 8 << 20);
+      traffic.begin(true);
+      pair.runFor(5 * delay + milliseconds(2));
+      ASSERT_EQ(pair.b.receivesCompleted, 0u);
+      pair.wire.carriesBytes = carried;
+      ASSERT_TRUE(traffic.endsWithin(seconds(1) + 100 * delay)) << why(pair);
+      traffic.begin(false);
+      ASSERT_TRUE(traffic.endsWithin(seconds(1) + 100 * delay)) << why(pair);
+    }
+  }
+}
+
+TEST(PathMtu, GrowsAgain_IsFoundWithinTheBackOff) {
+  SessionPair pair(2, {}, jumboPath());
+  pair.connectBoth();
+  Traffic traffic(pair, 1 << 20);
+  traffic.begin(true);
+  ASSERT_TRUE(traffic.endsWithin(seconds(1)));
+  EXPECT_EQ(pair.a.session->path().datagramBytes, kJumbo);
+  pair.wire.carriesBytes = kEthernet;
+  traffic.begin(true);
+  ASSERT_TRUE(traffic.endsWithin(seconds(2))) << why(pair);
+  pair.runFor(seconds(2));
+  EXPECT_EQ(pair.a.session->path().datagramBytes, kEthernet);
+  pair.wire.carriesBytes = kJumbo;
+  pair.runFor(seconds(6));
+  EXPECT_EQ(pair.a.session->path().datagramBytes, kJumbo);
+  EXPECT_EQ(pair.b.session->path().datagramBytes, kJumbo);  // has lost nothing
+  traffic.begin(true);
+  ASSERT_TRUE(traffic.endsWithin(seconds(1))) << why(pair);
+}
+
+// The usual size, which is in use without a probe, may be too large from the beginning: a tunnel.
+TEST(PathMtu, SmallerThanTheUsualFromTheBeginning_IsFound) {
+  for (const std::size_t carried : {std::size_t{1452}, std::size_t{1372}, std::size_t{1200}}) {
+    WireModel wire = jumboPath();
+    wire.carriesBytes = carried;
+    SessionPair pair(3, {}, wire);
+    pair.connectBoth();
+    Traffic traffic(pair, 1 << 20);
+    traffic.begin(true);
+    ASSERT_TRUE(traffic.endsWithin(seconds(2))) << carried << " " << why(pair);
+    pair.runFor(seconds(1));
+    EXPECT_EQ(pair.a.session->path().datagramBytes, carried);
+  }
+}
+
+// To and fro, with all that a network does to datagrams, and the frames of each size on their way at each change.
+TEST(PathMtu, ChangesAgainAndAgainUnderFaults_BitExact) {
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    WireModel wire = jumboPath();
+    wire.delay = seed % 2 == 0 ? Duration(microseconds(100)) : Duration(milliseconds(20));
+    wire.jitter = wire.delay;
+    wire.loss = seed % 3 == 0 ? 0.05 : 0.005;
+    wire.duplicate = wire.corrupt = 0.01;
+    wire.refuseEvery = seed < 4 ? 5 : 0;
+    SessionConfig config;
+    if (seed > 3) config.repair.mode = Repair::Mode::kOn;
+    SessionPair pair(seed, config, wire);
+    pair.connectBoth();
+    Traffic traffic(pair, 2 << 20);
+    const std::size_t carried[] = {8972, 1472, 4100, 1250, 8972, 1400};
+    for (int i = 0; i < 24; ++i) {
+      traffic.begin(i % 3 != 0);
+      pair.runFor(wire.delay * (i % 7));
+      pair.wire.carriesBytes = carried[i % 6];
+      ASSERT_TRUE(traffic.endsWithin(seconds(60))) << "message " << i << ": " << why(pair);
+    }
+  }
+}
+
+// A queue that holds no more than a few large frames drops many in a row and lets small ones pass; the path is as before.
+TEST(PathMtu, LossesOfAFullQueue_LeaveTheSize) {
+  WireModel wire = jumboPath();
+  wire.bytesPerSecond = 2e7;
+  wire.queueLimit = milliseconds(3);
+  wire.loss = 0.02;
+  SessionPair pair(4, {}, wire);
+  pair.connectBoth();
+  Traffic traffic(pair, 16 << 20);
+  traffic.begin(true);
+  pair.runFor(milliseconds(10));
+  while (pair.b.receivesCompleted == 0) {
+    ASSERT_LT(pair.now, TimePoint(seconds(1100))) << why(pair);
+    pair.runFor(milliseconds(10));
+    ASSERT_EQ(pair.a.session->path().datagramBytes, kJumbo);
+  }
+}
+
+wire::Hello helloWithChecksums() {
+  wire::Hello hello;
+  hello.payloadChecksum = 1;
+  return hello;
+}
+
+// The peer is of a version that knows no pieces, behind a path that carries kEthernet.
+class OldPeerVictim : public VictimSession {
+ protected:
+  OldPeerVictim() : VictimSession(SessionConfig{}, kJumbo, helloWithChecksums()) {}
+  // Answers the first probe of a size; from then on no large datagram arrives, and small ones are answered.
+  void answerSmallDatagrams() {
+    SessionDatagram datagram;
+    bool requested = false;
+    std::uint32_t newest = 0;
+    while (session_.pollTransmit(now_, &datagram)) {
+      Bytes bytes(datagram.header.begin(), datagram.header.end());
+      bytes.insert(bytes.end(), datagram.payload.begin(), datagram.payload.end());
+      wire::ParsedPacket packet;
+      ASSERT_EQ(wire::parsePacket(bytes, &packet), wire::ParseResult::kOk);
+      if (packet.header.type == wire::FrameType::kProbe && !shrunk_) replyTo(packet);
+      if (bytes.size() > kEthernet || (packet.header.flags & wire::kFlagAckRequested) == 0) continue;
+      requested = true;
+      newest = packet.header.timestamp;
+    }
+    if (!requested) return;
+    wire::PacketHeader header = headerOf(wire::FrameType::kAck, 0);
+    header.flags = wire::kFlagEcho;
+    header.timestamp = ++stamp_;
+    header.timestampEcho = newest;
+    writer_.begin(header);
+    deliver();
+  }
+  void replyTo(const wire::ParsedPacket& probe) {
+    std::uint16_t size = 0;
+    ASSERT_TRUE(wire::decodeSize(probe.body, &size));
+    writer_.begin(headerOf(wire::FrameType::kProbeReply, 0));
+    writer_.size(size);
+    deliver();
+    shrunk_ = true;
+  }
+
+ private:
+  bool shrunk_ = false;
+  std::uint32_t stamp_ = 0;
+};
+
+TEST_F(OldPeerVictim, PathShrinks_FailsSayingSo) {
+  const Bytes out = pattern(20000, 1);
+  bool posted = false;
+  for (int i = 0; i < 10000 && session_.state() == SessionState::kEstablished; ++i) {
+    if (!posted && session_.path().datagramBytes == kJumbo) {
+      posted = true;
+      ASSERT_TRUE(session_.postSend(now_, {.token = 1, .key = {}, .data = out.data(), .length = out.size()}).ok());
+    }
+    answerSmallDatagrams();
+    now_ += milliseconds(1);
+    session_.handleTimeout(now_);
+  }
+  ASSERT_EQ(session_.state(), SessionState::kFailed);
+  EXPECT_NE(session_.error().message.find("set GLOO_BYPASS_MTU"), std::string::npos) << session_.error().message;
+}
+
+class PiecesVictim : public VictimSession {
+ protected:
+  PiecesVictim() : VictimSession(SessionConfig{}, kEthernet, helloWithChecksums()) {}
+  void piece(const wire::PieceHeader& piece, const Bytes& payload) {
+    wire::PacketHeader header = headerOf(wire::FrameType::kPiece, 0);
+    header.flags = wire::kFlagPayloadChecksum;
+    header.payloadCrc = wire::crc32c(payload);
+    writer_.begin(header);
+    writer_.pieceHeader(piece);
+    deliver(payload);
+  }
+};
+
+TEST_F(PiecesVictim, FrameInPieces_ArrivesOnce) {
+  FrameSymbol credit;
+  credit.type = wire::FrameType::kCredit;
+  Bytes symbol(2 * wire::kPieceBytes + 10);
+  credit.write(symbol);
+  const auto part = [&](std::size_t i) {
+    const auto begin = symbol.begin() + static_cast<std::ptrdiff_t>(i * wire::kPieceBytes);
+    return Bytes(begin, i == 2 ? symbol.end() : begin + wire::kPieceBytes);
+  };
+  for (const std::size_t i : {2, 0, 0, 1, 1}) {
+    piece({kFirst, static_cast<std::uint16_t>(symbol.size()), static_cast<std::uint8_t>(i)}, part(i));
+  }
+  EXPECT_EQ(session_.state(), SessionState::kEstablished) << session_.error().message;
+  SessionDatagram datagram;
+  ASSERT_TRUE(session_.pollTransmit(now_, &datagram));
+  wire::ParsedPacket packet;
+  ASSERT_EQ(wire::parsePacket(datagram.header, &packet), wire::ParseResult::kOk);
+  EXPECT_EQ(packet.header.acknowledged, kFirst + 1);
+}
+
+TEST_F(PiecesVictim, PieceOutsideItsFrame_EndsTheSession) {
+  piece({kFirst, 2000, 2}, Bytes(1));
+  expectViolation();
+}
+
+TEST_F(PiecesVictim, PieceOfTheLastIndex_EndsTheSession) {
+  piece({kFirst, 65535, 255}, Bytes(wire::kPieceBytes));
+  expectViolation();
+}
+
+TEST_F(PiecesVictim, PieceOfAnotherLength_EndsTheSession) {
+  piece({kFirst, 2000, 1}, Bytes(2000 - wire::kPieceBytes + 1));
+  expectViolation();
+}
+
+TEST_F(PiecesVictim, FrameChangesItsLength_EndsTheSession) {
+  piece({kFirst, 3000, 0}, Bytes(wire::kPieceBytes));
+  piece({kFirst, 3001, 1}, Bytes(wire::kPieceBytes));
+  expectViolation();
+}
+
+TEST_F(PiecesVictim, PiecesThatGiveNoFrame_EndTheSession) {
+  piece({kFirst, 100, 0}, Bytes(100, std::byte{0xff}));
+  expectViolation();
+}
+
+TEST_F(PiecesVictim, NoPieceAtAll_EndsTheSession) {
+  piece({kFirst, 0, 0}, {});
+  expectViolation();
+}
+
+TEST_F(PiecesVictim, MalformedPiece_EndsTheSession) {
+  writer_.begin(headerOf(wire::FrameType::kPiece, 0));
+  writer_.size(1);
+  deliver();
+  expectViolation();
+}
+
+TEST_F(PiecesVictim, PiecesOfManyFrames_TakeBoundedMemory) {
+  for (std::uint32_t i = 0; i < 10000; ++i) piece({kFirst + i, 65000, 0}, Bytes(wire::kPieceBytes));
+  piece({kFirst + (1u << 20), 65000, 0}, Bytes(wire::kPieceBytes));  // outside the window
+  EXPECT_EQ(session_.state(), SessionState::kEstablished) << session_.error().message;
+  EXPECT_LT(session_.memoryBytes(), 2u << 20);
+}
+
+}  // namespace
+}  // namespace gloo_bypass::test

@@ -1,0 +1,76 @@
+// A frame that has its number already and no longer fits the path: sent in pieces, and put together again. Pure.
+//
+// A number stands for its frame's bytes: had a part of them taken it over, the frame as it was first sent could still
+// arrive, and an acknowledgement would not say which of the two it is for. So the receiver gathers all of the frame (its
+// symbol, repair/frame_symbol.h) before anything of it counts as arrived.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "transport/core/repair/frame_symbol.h"
+#include "transport/wire/packet.h"
+
+namespace gloo_bypass {
+
+// The sender's side: one frame at a time.
+class PieceSender {
+ public:
+  struct Piece {
+    std::uint16_t symbolBytes = 0;
+    std::uint8_t index = 0;
+    std::span<const std::byte> bytes;  // valid until start()
+  };
+
+  bool holds(std::uint64_t sequence) const {
+    return sequence_ == sequence && next_ * wire::kPieceBytes < symbol_.size();
+  }
+  void start(std::uint64_t sequence, const FrameSymbol& frame);
+  // Takes the next piece; one is left.
+  Piece next();
+  bool atLast() const { return (next_ + 1) * wire::kPieceBytes >= symbol_.size(); }
+  // The piece taken last did not go out.
+  void undo() { --next_; }
+  std::size_t memoryBytes() const { return symbol_.capacity(); }
+
+ private:
+  static constexpr std::uint64_t kNone = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t sequence_ = kNone;
+  std::size_t next_ = 0;
+  std::vector<std::byte> symbol_;
+};
+
+// The receiver's side. Memory: kMaxFrames frames, 1 MiB; where there are more the one begun first is forgotten, and
+// arrives when it is retransmitted.
+class PieceGatherer {
+ public:
+  static constexpr std::size_t kMaxFrames = 16;
+
+  // False: no correct peer sends this. `*symbol`: the frame's, where this was the last piece of it; valid until the next
+  // call. A piece that is here already is dropped.
+  bool onPiece(std::uint64_t sequence, const wire::PieceHeader& piece, std::span<const std::byte> bytes,
+               std::optional<std::span<const std::byte>>* symbol);
+  void clear() { frames_ = {}; }
+  std::size_t memoryBytes() const;
+
+ private:
+  struct Frame {
+    std::uint64_t sequence = 0;
+    std::uint64_t begun = 0;  // counts up; 0: free
+    std::uint64_t have = 0;   // a bit each piece
+    std::vector<std::byte> symbol;
+  };
+  static_assert(wire::kMaxDatagramBytes / wire::kPieceBytes < 64);
+
+  Frame& findOrBegin(std::uint64_t sequence, std::size_t symbolBytes);
+
+  std::array<Frame, kMaxFrames> frames_;
+  std::uint64_t begun_ = 0;
+};
+
+}  // namespace gloo_bypass
