@@ -1,5 +1,5 @@
-"""Hosts of tests: network namespaces on one Ethernet, each with a memif directory of its own. Ranks are numbered host
-by host, as torchrun does."""
+"""Hosts of tests: network namespaces on one Ethernet, host 0 at one switch and all others at another, each with a memif
+directory of its own. Ranks are numbered host by host, as torchrun does."""
 import os
 import shutil
 import subprocess
@@ -31,8 +31,8 @@ class Hosts:
     `own_name`: each host has a name, node0 and so on, which all know; it is the host's own name too, and leads to this
     address on the host itself. Such a host also has an interface apart0, first in the list, that leads to no other."""
 
-    def __init__(self, count, own_name=None):
-        self.count, self.prefix, self.own_name = count, f"gbh{os.getpid()}", own_name
+    def __init__(self, count, own_name=None, mtu=1500):
+        self.count, self.own_name, self.mtu, self.prefix = count, own_name, mtu, f"gbh{os.getpid()}"
 
     def name(self, host):
         return f"{self.prefix}-{host}"
@@ -50,19 +50,28 @@ class Hosts:
         try:
             switch = self.name("switch")
             run("ip", "netns", "add", switch)
-            run("ip", "-n", switch, "link", "add", "bridge0", "type", "bridge")
-            run("ip", "-n", switch, "link", "set", "bridge0", "up")
+            run("ip", "-n", switch, "link", "add", "trunk0", "type", "veth", "peer", "name", "trunk1")
+            for end in range(2):
+                run("ip", "-n", switch, "link", "add", f"bridge{end}", "type", "bridge")
+                run("ip", "-n", switch, "link", "set", f"bridge{end}", "up")
+                run("ip", "-n", switch, "link", "set", f"trunk{end}", "master", f"bridge{end}", "mtu", str(self.mtu),
+                    "up")
             for host in range(self.count):
                 run("ip", "netns", "add", self.name(host))
                 if self.own_name:
                     self.name_host(host)
                 run("ip", "-n", switch, "link", "add", f"port{host}", "type", "veth", "peer", "name", INTERFACE,
                     "netns", self.name(host))
-                run("ip", "-n", switch, "link", "set", f"port{host}", "master", "bridge0", "up")
+                run("ip", "-n", switch, "link", "set", f"port{host}", "master",
+                    f"bridge{min(host, 1)}", "mtu", str(self.mtu), "up")
                 for words in (["addr", "add", f"{self.address(host)}/24", "dev", INTERFACE],
                               ["addr", "add", f"{self.address6(host)}/64", "dev", INTERFACE, "nodad"],
-                              ["link", "set", "lo", "up"], ["link", "set", INTERFACE, "up"]):
+                              ["link", "set", "lo", "up"], ["link", "set", INTERFACE, "mtu", str(self.mtu), "up"]):
                     run("ip", "-n", self.name(host), *words)
+                if self.mtu <= 1500:
+                    continue
+                # Large frames are to meet each link's MTU; what a veth pair takes in one piece passes whatever it is.
+                run("ip", "netns", "exec", self.name(host), "ethtool", "-K", INTERFACE, "tx-udp-segmentation", "off")
         except BaseException:
             self.__exit__()
             raise
@@ -94,6 +103,22 @@ class Hosts:
             shutil.rmtree(self.memif_directory(host), ignore_errors=True)
         for end in [*range(self.count), "switch"]:
             subprocess.run(["ip", "netns", "del", self.name(end)], capture_output=True, timeout=60, check=False)
+
+    def set_link(self, host, *words):
+        """`ip link set` of the host's interface."""
+        run("ip", "-n", self.name(host), "link", "set", INTERFACE, *words)
+
+    def set_switch_port(self, host, *words):
+        """`ip link set` of the switch's port that the host is at."""
+        run("ip", "-n", self.name("switch"), "link", "set", f"port{host}", *words)
+
+    def set_trunk(self, *words):
+        """`ip link set` of both ends of the link between the switches."""
+        for end in range(2):
+            run("ip", "-n", self.name("switch"), "link", "set", f"trunk{end}", *words)
+
+    def delete_interface(self, host):
+        run("ip", "-n", self.name(host), "link", "del", INTERFACE)
 
     def sent_bytes(self, host):
         """By the host's interface, headers included."""

@@ -321,6 +321,8 @@ void Session::fail(const Error& error) {
   // After the peer's close the link may well end; what has arrived can still be received.
   if (impl_->state() != SessionState::kPeerClosed) impl_->fail(error, false);
 }
+void Session::suspectDatagramSize(TimePoint now, std::size_t bytes) { impl_->suspectDatagramSize(now, bytes); }
+void Session::explainFailure(const std::string& reason) { impl_->explainFailure(reason); }
 Status Session::postSend(TimePoint now, const SendRequest& request) { return impl_->postSend(now, request); }
 Status Session::postReceive(TimePoint now, const ReceiveRequest& request) { return impl_->postReceive(now, request); }
 bool Session::cancelSend(TimePoint now, OperationToken token) { return impl_->cancelSend(now, token); }

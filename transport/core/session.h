@@ -71,6 +71,10 @@ class Session {
   // Good order: sent messages are delivered first; `abort`: the peer fails at once (one RESET datagram is tried).
   // Unsent payload of user buffers is copied into the session (bounded) before close returns.
   void close(TimePoint now, bool abort);
+  // From outside: a datagram of `bytes` may be too large for the path.
+  void suspectDatagramSize(TimePoint now, std::size_t bytes);
+  // From outside, in kFailed: more about the reason.
+  void explainFailure(const std::string& reason);
   // From outside: the link broke. Pending operations are forgotten, the state becomes kFailed.
   void fail(const Error& error);
 

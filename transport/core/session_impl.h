@@ -42,6 +42,8 @@ class Session::Impl {
   void connect(TimePoint now, std::uint64_t remoteId, std::size_t maxDatagramBytes);
   void close(TimePoint now, bool abort);
   void fail(const Error& error, bool tellPeer);
+  void suspectDatagramSize(TimePoint now, std::size_t bytes) { path_.mtu.suspect(now, bytes); }
+  void explainFailure(const std::string& reason) { error_.message += "; " + reason; }
   Status postSend(TimePoint now, const SendRequest& request);
   Status postReceive(TimePoint now, const ReceiveRequest& request);
   bool cancelSend(TimePoint now, OperationToken token);

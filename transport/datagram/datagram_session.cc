@@ -76,6 +76,14 @@ void DatagramSession::handleTimeout(TimePoint now) {
 
 ChannelState DatagramSession::state() const { return channelState(core.state()); }
 
+void DatagramSession::handleTimeout(TimePoint now) {
+  const bool failedBefore = core.state() == SessionState::kFailed;
+  core.handleTimeout(now);
+  if (failedBefore || core.state() != SessionState::kFailed) return;
+  // For nothing was heard: it may be for this machine's part.
+  if (const std::string trouble = port_.trouble(*link); !trouble.empty()) core.explainFailure(trouble);
+}
+
 bool DatagramSession::finished() const {
   const SessionState state = core.state();
   return core.drained() || (linkDown_ && (state == SessionState::kClosed || state == SessionState::kFailed));

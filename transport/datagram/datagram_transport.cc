@@ -146,6 +146,14 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
     }
   }
 
+  void onDatagramTooLarge(LinkId link, std::size_t bytes) noexcept override {
+    for (auto& [id, session] : sessions_.all()) {
+      if (session->link != link) continue;
+      session->core.suspectDatagramSize(now_, bytes);
+      session->markDirty();
+    }
+  }
+
   bool sentBySession(LinkId link, std::span<const std::byte> datagram) const noexcept override {
     const auto id = Session::receiverId(datagram);
     return id && std::any_of(sessions_.all().begin(), sessions_.all().end(), [&](const auto& item) {

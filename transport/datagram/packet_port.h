@@ -38,6 +38,9 @@ class PacketSink {
   // kPeerClosed: its port lives on, and has closed this link; openLink(the same address) makes another. The link is
   // still to be closed.
   virtual void onLinkDown(LinkId link, const Error& error) noexcept = 0;
+  // A datagram of so many bytes did not fit, as this machine, or an error message of the network about a session's
+  // datagram, says. A hint: the sessions find out what passes.
+  virtual void onDatagramTooLarge(LinkId /*link*/, std::size_t /*bytes*/) noexcept {}
   // Whether `datagram`, or what an error message of the network quotes of one, was sent over `link` by a session that lives. An error
   // message counts only then: whoever is not on the path cannot know a session's id.
   virtual bool sentBySession(LinkId /*link*/, std::span<const std::byte> /*datagram*/) const noexcept { return false; }
@@ -99,6 +102,9 @@ class PacketPort {
   virtual void wakePeers() {}
   // True: armWakeup() also covers room for what transmit() refused. False: look again now and then.
   virtual bool wakesForRoom() const { return false; }
+  // What is wrong with `link` on this machine, as far as it shows, for errors of sessions that hear nothing; empty:
+  // nothing.
+  virtual std::string trouble(LinkId /*link*/) const { return {}; }
   // Timers of the port itself (ARP, link set-up). Cheap; called in every poll round about each millisecond.
   virtual void onTick(TimePoint now) = 0;
 

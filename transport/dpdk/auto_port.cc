@@ -17,6 +17,9 @@ class InnerSink final : public PacketSink {
     sink_.onDatagram(outerId(link), datagram);
   }
   void onLinkDown(LinkId link, const Error& error) noexcept override { sink_.onLinkDown(outerId(link), error); }
+  void onDatagramTooLarge(LinkId link, std::size_t bytes) noexcept override {
+    sink_.onDatagramTooLarge(outerId(link), bytes);
+  }
   bool sentBySession(LinkId link, std::span<const std::byte> datagram) const noexcept override {
     return sink_.sentBySession(outerId(link), datagram);
   }

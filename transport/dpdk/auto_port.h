@@ -36,6 +36,7 @@ class AutoPort final : public PacketPort {
   }
   void wakePeers() override;
   bool wakesForRoom() const override { return memory_->wakesForRoom() && network_->wakesForRoom(); }
+  std::string trouble(LinkId link) const override { return portOf(link).trouble(innerId(link)); }
   void onTick(TimePoint now) override;
   void armWakeup() override;
   void block(Duration timeout) override;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "transport/base/check.h"
+#include "transport/datagram/network_interface.h"
 
 namespace gloo_bypass::dpdk {
 namespace {
@@ -21,6 +22,8 @@ constexpr Duration kFirstPollInterval = std::chrono::microseconds(100);
 constexpr Duration kLastPollInterval = std::chrono::milliseconds(4);
 // While ARP is under way its timers must run.
 constexpr Duration kSearchInterval = std::chrono::milliseconds(10);
+// Netdev: a packet socket of a deleted interface is as silent as one without traffic.
+constexpr Duration kInterfaceCheckInterval = std::chrono::seconds(1);
 // ICMP port unreachable without a datagram from that peer in between: one may be forged or late.
 constexpr int kUnreachableLimit = 2;
 
@@ -280,12 +283,13 @@ void IpPort::handleIcmp(const PacketSink& sink, const Ipv4Packet& packet) {
   Link* const link = findByPeer(unreachable->destinationIp, unreachable->destinationPort);
   if (link == nullptr || !sink.sentBySession(link->id, unreachable->data)) return;
   if (++link->unreachableSeen < kUnreachableLimit) return;
-  failLink(*link, "its machine says that the port is closed: the process ended, or was killed");
+  failLink(*link, ErrorCode::kPeerVanished,
+           "its machine says that the port is closed: the process ended, or was killed");
 }
 
-void IpPort::failLink(Link& link, std::string message) {
-  link.error = Error{ErrorScope::kSession, ErrorCode::kPeerVanished,
-                     fmt::format("{}:{}: {}", toString(link.peer.ip), link.peer.port, message)};
+void IpPort::failLink(Link& link, ErrorCode code, std::string message) {
+  link.error =
+      Error{ErrorScope::kSession, code, fmt::format("{}:{}: {}", toString(link.peer.ip), link.peer.port, message)};
   link.open = false;
   link.reportDown = true;
   anyDown_ = true;
@@ -297,13 +301,34 @@ void IpPort::onTick(TimePoint now) {
   now_ = now;
   if (parts_.capture) parts_.capture->onTick();
   for (const ArpFrame& request : neighbours_.tick(now)) sendArp(request);
+  if (now >= nextInterfaceCheck_) {
+    nextInterfaceCheck_ = now + kInterfaceCheckInterval;
+    failLinksOfDeletedInterface();
+  }
   if (!searching_.load(std::memory_order_relaxed)) return;
   for (auto& [id, link] : links_) {
     if (link.open && !link.self && neighbours_.failed(link.hop)) {
-      failLink(link, fmt::format("no answer to ARP for next hop {}", toString(link.hop)));
+      failLink(link, ErrorCode::kPeerVanished, fmt::format("no answer to ARP for next hop {}", toString(link.hop)));
     }
   }
   searching_.store(neighbours_.searching(), std::memory_order_relaxed);
+}
+
+void IpPort::failLinksOfDeletedInterface() {
+  if (!parts_.routing.kernel || !parts_.reservation) return;
+  const NetworkInterface interface { parts_.routing.kernel->index, parts_.routing.kernel->name };
+  if (!interface.isDeleted(parts_.reservation->fd())) return;
+  for (auto& [id, link] : links_) {
+    if (link.open && !link.self) {
+      failLink(link, ErrorCode::kUnavailable, interface.trouble(parts_.reservation->fd()));
+    }
+  }
+}
+
+std::string IpPort::trouble(LinkId id) const {
+  const auto link = links_.find(id);
+  if (link == links_.end() || link->second.self || !parts_.routing.kernel || !parts_.reservation) return {};
+  return NetworkInterface{parts_.routing.kernel->index, parts_.routing.kernel->name}.trouble(parts_.reservation->fd());
 }
 
 void IpPort::armWakeup() {

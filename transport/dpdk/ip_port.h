@@ -69,6 +69,7 @@ class IpPort final : public PacketPort {
   std::string describeLink(LinkId link) const override;
   std::size_t receive(PacketSink& sink, std::size_t maxDatagrams) override;
   std::size_t transmit(LinkId link, std::span<const OutgoingDatagram> datagrams) override;
+  std::string trouble(LinkId link) const override;
   void onTick(TimePoint now) override;
   void armWakeup() override;
   void block(Duration timeout) override;
@@ -98,7 +99,8 @@ class IpPort final : public PacketPort {
   bool deliver(PacketSink& sink, std::span<const std::byte> frame);
   bool deliverUdp(PacketSink& sink, const Ipv4Packet& packet);
   void handleIcmp(const PacketSink& sink, const Ipv4Packet& packet);
-  void failLink(Link& link, std::string message);
+  void failLink(Link& link, ErrorCode code, std::string message);
+  void failLinksOfDeletedInterface();
   bool resolve(Link& link);
   LinkId add(Link link);
   Link& at(LinkId id);
@@ -118,7 +120,7 @@ class IpPort final : public PacketPort {
   LinkId selfLink_ = 0;
   SelfRing self_;
   bool anyDown_ = false;
-  TimePoint now_{};
+  TimePoint now_{}, nextInterfaceCheck_{};
   PortCounters counters_;
   std::atomic<Duration::rep> pollIntervalNs_{100'000};  // of a sleeper without interrupt; see ip_port.cc
   std::atomic<bool> searching_{false};  // read by block(): ARP is under way

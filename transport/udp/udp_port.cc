@@ -10,8 +10,9 @@
 #include <unordered_map>
 
 #include "transport/base/wake_event.h"
-#include "transport/udp/local_address.h"
+#include "transport/datagram/network_interface.h"
 #include "transport/progress/progress_engine.h"
+#include "transport/udp/local_address.h"
 #include "transport/wire/packet.h"
 
 namespace gloo_bypass::udp {
@@ -23,11 +24,17 @@ constexpr std::size_t kLargestDatagram = 65'507;
 constexpr int kErrorsAtOnce = 64;
 // An interface does not tell when its queue has room again.
 constexpr auto kRetryFullInterface = std::chrono::milliseconds(1);
+// Its queue moves on within this. What it still refuses then, it drops: a veth pair what the other end's MTU does not
+// carry, an interface without carrier everything.
+constexpr auto kFullInterface = std::chrono::milliseconds(10);
 
 class UdpPort final : public PacketPort {
  public:
   UdpPort(std::unique_ptr<UdpSocket> socket, std::size_t mtu)
-      : socket_(std::move(socket)), mtu_(mtu), overheadBytes_(socket_->local().isV6() ? 48 : 28) {}
+      : socket_(std::move(socket)),
+        interface_(NetworkInterface::withAddress(socket_->local().any)),
+        mtu_(mtu),
+        overheadBytes_(socket_->local().isV6() ? 48 : 28) {}
   bool canBeWoken() const { return static_cast<bool>(wakeEvent_); }
 
   std::vector<std::byte> localAddress() const override { return encode(socket_->local()); }
@@ -53,6 +60,7 @@ class UdpPort final : public PacketPort {
   std::size_t transmit(LinkId id, std::span<const OutgoingDatagram> datagrams) override;
   void wakePeers() override { sendBatch(); }
   bool wakesForRoom() const override { return true; }
+  std::string trouble(LinkId id) const override;
   void onTick(TimePoint /*now*/) override {}
 
   void armWakeup() override { wakeEvent_.arm(); }
@@ -78,17 +86,19 @@ class UdpPort final : public PacketPort {
     SendBatch::Destination to;
     std::size_t maxDatagramBytes = 0;
     TimePoint failingSince{};   // with to.failing
+    int lastError = 0;          // with to.failing
     std::optional<Error> down;  // carries nothing any more
   };
 
   void sendBatch();
+  bool dropsWhatItRefuses();
   void onSendFailure(const SendBatch::Run& run, int error);
-  void readErrors(const PacketSink& sink);
+  void readErrors(PacketSink& sink);
   void fail(Link& link, ErrorCode code, const std::string& message);
-  void onShrunkPath(Link& link, std::size_t mtu);
   std::size_t handUp(PacketSink& sink, std::size_t maxDatagrams);
 
   const std::unique_ptr<UdpSocket> socket_;
+  const std::optional<NetworkInterface> interface_;  // that had the socket's address; nothing: it was just removed
   const std::size_t mtu_;            // of links at most; 0: what the route carries
   const std::size_t overheadBytes_;  // IP and UDP headers
   WakeEvent wakeEvent_;
@@ -99,7 +109,9 @@ class UdpPort final : public PacketPort {
   std::span<const UdpSocket::Received> received_;  // not handed up yet: from the first one's byte handedUpBytes_ on
   std::size_t handedUpBytes_ = 0;
   std::vector<LinkId> toReport_;  // down, and not told yet
+  std::vector<std::pair<LinkId, std::size_t>> tooLarge_;  // onDatagramTooLarge() is due; one a link
   PortCounters counters_;
+  TimePoint interfaceFullSince_ = kNever;  // it has taken nothing since
   std::atomic<int> full_{0};  // the batch had to stay: EAGAIN, no room in the socket; ENOBUFS, none in the interface
   std::atomic<bool> errorsDue_{false};  // the socket may have error messages
 };
@@ -160,33 +172,50 @@ std::size_t UdpPort::transmit(LinkId id, std::span<const OutgoingDatagram> datag
 void UdpPort::sendBatch() {
   while (!batch_.empty()) {
     const UdpSocket::SendFailure failure = socket_->send(batch_);
-    const bool full = failure.error == EAGAIN || failure.error == ENOBUFS;
+    if (failure.anySent) interfaceFullSince_ = kNever;
+    const bool full = failure.error == EAGAIN || (failure.error == ENOBUFS && !dropsWhatItRefuses());
     full_.store(full ? failure.error : 0, std::memory_order_relaxed);
     if (full || failure.error == 0) return;
-    onSendFailure(batch_.runs().front(), failure.error);
+    if (failure.error != ENOBUFS) onSendFailure(batch_.runs().front(), failure.error);
     batch_.remove(failure.segments);  // lost, as any datagram may be
   }
+}
+
+// The interface has refused a datagram.
+bool UdpPort::dropsWhatItRefuses() {
+  const TimePoint now = monotonicNow();
+  interfaceFullSince_ = std::min(interfaceFullSince_, now);
+  return now - interfaceFullSince_ >= kFullInterface;
 }
 
 // What the kernel refuses to send; or a message of the network has come meanwhile.
 void UdpPort::onSendFailure(const SendBatch::Run& run, int error) {
   Link& link = links_.at(run.to->link);
-  if (error == EMSGSIZE) {
-    const auto mtu = routeMtu(socket_->local(), run.to->peer);
-    if (mtu && mtu.value() < run.segmentBytes + overheadBytes_) {
-      link.maxDatagramBytes = std::min(link.maxDatagramBytes, mtu.value() - overheadBytes_);
-      // It was enough when the link was opened, and the session would send datagrams of this size for ever.
-      fail(link, ErrorCode::kUnavailable, fmt::format("the MTU of the way there has shrunk to {}", mtu.value()));
-      return;
+  if (error == EMSGSIZE) {  // others pass
+    const LinkId id = run.to->link;
+    if (std::none_of(tooLarge_.begin(), tooLarge_.end(), [id](const auto& known) { return known.first == id; })) {
+      tooLarge_.emplace_back(id, run.segmentBytes);
     }
+    return;
   }
+  link.lastError = error;
   // A pause of this process is none of the link's: what counts is that sending fails again, so long after it first did.
   const TimePoint now = monotonicNow();
   if (!std::exchange(run.to->failing, true)) {
     link.failingSince = now;
-  } else if (now - link.failingSince >= kGiveUpAfter) {
-    fail(link, ErrorCode::kUnavailable, fmt::format("nothing can be sent there: {}", std::strerror(error)));
+  } else if (now - link.failingSince >= kGiveUpAfter && interface_ && interface_->isDeleted(socket_->fd())) {
+    fail(link, ErrorCode::kUnavailable, interface_->trouble(socket_->fd()));
   }
+}
+
+std::string UdpPort::trouble(LinkId id) const {
+  const Link& link = links_.at(id);
+  if (interface_) {
+    if (std::string trouble = interface_->trouble(socket_->fd()); !trouble.empty()) return trouble;
+  }
+  if (!link.to.failing) return {};
+  return fmt::format("nothing can be sent from {} to {}: {}", ipText(socket_->local()), toString(link.to.peer),
+                     std::strerror(link.lastError));
 }
 
 void UdpPort::fail(Link& link, ErrorCode code, const std::string& message) {
@@ -201,6 +230,9 @@ void UdpPort::fail(Link& link, ErrorCode code, const std::string& message) {
 std::size_t UdpPort::receive(PacketSink& sink, std::size_t maxDatagrams) {
   if (!batch_.empty()) sendBatch();  // there may be room again
   if (socket_->metError() || errorsDue_.load(std::memory_order_relaxed)) readErrors(sink);
+  for (const auto& [id, bytes] : std::exchange(tooLarge_, {})) {
+    if (links_.contains(id)) sink.onDatagramTooLarge(id, bytes);
+  }
   for (const LinkId id : std::exchange(toReport_, {})) {
     if (const auto link = links_.find(id); link != links_.end()) sink.onLinkDown(id, *link->second.down);
   }
@@ -233,19 +265,7 @@ std::size_t UdpPort::handUp(PacketSink& sink, std::size_t maxDatagrams) {
   return count;
 }
 
-// Sessions do not go below what they began with: datagrams that never get through would be retransmitted for ever.
-void UdpPort::onShrunkPath(Link& link, std::size_t mtu) {
-  constexpr std::size_t kBeganWith = 1472;  // or all that the link carried, where that is less
-  const std::size_t carried = mtu - std::min(mtu, overheadBytes_);
-  if (carried < std::min(kBeganWith, link.maxDatagramBytes)) {
-    fail(link, ErrorCode::kUnavailable,
-         fmt::format("the way there carries only {} bytes: set GLOO_BYPASS_MTU to that on all ranks", mtu));
-    return;
-  }
-  link.maxDatagramBytes = std::min(link.maxDatagramBytes, carried);
-}
-
-void UdpPort::readErrors(const PacketSink& sink) {
+void UdpPort::readErrors(PacketSink& sink) {
   errorsDue_.store(false, std::memory_order_relaxed);
   for (int i = 0; i < kErrorsAtOnce; ++i) {
     const auto error = socket_->nextError();
@@ -257,7 +277,7 @@ void UdpPort::readErrors(const PacketSink& sink) {
       fail(link, ErrorCode::kPeerVanished,
            "its machine says that the port is closed: the process ended, or was killed");
     } else if (error->mtu != 0) {
-      onShrunkPath(link, error->mtu);
+      sink.onDatagramTooLarge(known->second, error->mtu - std::min(error->mtu, overheadBytes_) + 1);
     }
   }
   errorsDue_.store(true, std::memory_order_relaxed);

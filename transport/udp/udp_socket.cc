@@ -125,6 +125,7 @@ std::size_t UdpSocket::prepare(const SendBatch& batch) {
 }
 
 UdpSocket::SendFailure UdpSocket::send(SendBatch& batch) {
+  bool anySent = false;
   for (int tries = 0; !batch.empty();) {
     const std::size_t count = prepare(batch);
     const int sent =
@@ -135,19 +136,20 @@ UdpSocket::SendFailure UdpSocket::send(SendBatch& batch) {
       batch.remove(segments);
       tries = 0;
     }
+    anySent = anySent || sent > 0;
     if (sent > 0 || errno == EINTR) continue;
-    if (errno == EAGAIN || errno == ENOBUFS) return {errno, 0};
-    metError_ = true;
     const std::size_t segments = outgoingSegments_[0].second;
+    if (errno == EAGAIN || errno == ENOBUFS) return {errno, segments, anySent};
+    metError_ = true;
     if (segments > 1 && (errno == EIO || errno == EOPNOTSUPP)) {
       offloads_ = false;
       sayNoOffload();
     } else if (++tries == kTries) {
       // Kernels before 6.14 say EINVAL of segments that are larger than the interface's MTU.
-      return {segments > 1 && errno == EINVAL ? EMSGSIZE : errno, segments};
+      return {segments > 1 && errno == EINVAL ? EMSGSIZE : errno, segments, anySent};
     }
   }
-  return {};
+  return {.anySent = anySent};
 }
 
 // Receiving -------------------------------------------------------------------------------------

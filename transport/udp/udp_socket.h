@@ -40,6 +40,7 @@ class UdpSocket {
   struct SendFailure {
     int error = 0;  // 0: all is sent; EAGAIN, ENOBUFS: no room in socket, interface; else of the oldest run...
     std::size_t segments = 0;  // ...of which so many were tried together
+    bool anySent = false;
   };
   // Removes from `batch` what the kernel took; whom it is for is no longer failing.
   SendFailure send(SendBatch& batch);

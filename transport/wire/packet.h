@@ -73,19 +73,21 @@ inline constexpr std::size_t kMaxDatagramBytes = 65535;
 inline constexpr std::int64_t kTickNanoseconds = 64;
 
 enum class FrameType : std::uint8_t {
+  // Without sequence number.
   kHello = 1,
   kAck,
   kProbe,
   kProbeReply,
   kReset,
   kRepair,
-  kPiece,  // without sequence number
+  kPiece,
+  // With one.
   kData = 16,
   kAnnounce,
   kGrant,
   kWithdraw,
   kClose,
-  kCredit,  // with one
+  kCredit,
 };
 constexpr bool isSequenced(FrameType type) { return type >= FrameType::kData; }
 

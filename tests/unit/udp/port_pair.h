@@ -24,6 +24,7 @@ class KeepingSink : public PacketSink {
     datagrams.emplace_back(datagram.begin(), datagram.end());
   }
   void onLinkDown(LinkId link, const Error& error) noexcept override { down.emplace_back(link, error.message); }
+  void onDatagramTooLarge(LinkId link, std::size_t bytes) noexcept override { tooLarge.emplace_back(link, bytes); }
   bool sentBySession(LinkId, std::span<const std::byte> quoted) const noexcept override {
     return !session.empty() && quoted.size() >= session.size() &&
            std::equal(session.begin(), session.end(), quoted.begin());
@@ -32,6 +33,7 @@ class KeepingSink : public PacketSink {
   std::vector<LinkId> links;
   std::vector<std::vector<std::byte>> datagrams;
   std::vector<std::pair<LinkId, std::string>> down;
+  std::vector<std::pair<LinkId, std::size_t>> tooLarge;
 };
 
 inline std::vector<std::byte> pattern(std::size_t length, std::size_t seed = 0) {

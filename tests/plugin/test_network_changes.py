@@ -1,0 +1,68 @@
+"""Unmodified PyTorch programs on two hosts whose network changes in mid-run, over UDP and over netdev."""
+import time
+
+import pytest
+from hosts import INTERFACE, Hosts, why_not
+from test_failures import LONG, wait_for_failures
+
+pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not())
+
+UDP = ("UDP", None)
+NETDEV = ("DPDK", {"GLOO_BYPASS_NETWORK": "netdev", "GLOO_SOCKET_IFNAME": INTERFACE})
+ROUNDS = 2000
+
+
+def running(hosts, network, rounds, environment=None):
+    transport, settings = network
+    return hosts.ranks("until_failure.py", 1, {**(settings or {}), **(environment or {})}, transport=transport,
+                       arguments=[LONG, rounds])
+
+
+def wait_until_going(ranks):
+    for rank in range(2):
+        ranks.wait_for_line(rank, "going=yes")
+
+
+@pytest.mark.parametrize("network", [UDP, NETDEV], ids=["UDP", "netdev"])
+def test_PathMtuShrinks_OnTheWayOnly_TheRunGoesOn(network):
+    with Hosts(2, mtu=9000) as hosts, running(hosts, network, ROUNDS) as ranks:
+        wait_until_going(ranks)
+        hosts.set_trunk("mtu", "1500")  # both hosts keep 9000, and no ICMP tells them
+        ranks.succeed()
+
+
+def test_MtuOfTheInterfaceItselfShrinks_TheRunGoesOn():
+    with Hosts(2, mtu=9000) as hosts, running(hosts, UDP, ROUNDS) as ranks:
+        wait_until_going(ranks)
+        hosts.set_link(0, "mtu", "1500")
+        ranks.succeed()
+
+
+@pytest.mark.parametrize("network", [UDP, NETDEV], ids=["UDP", "netdev"])
+def test_InterfaceDeleted_ErrorNamesItWithinSeconds(network):
+    with Hosts(2) as hosts, running(hosts, network, 10**9) as ranks:
+        wait_until_going(ranks)
+        deleted_at = time.time()
+        hosts.delete_interface(1)
+        wait_for_failures(ranks, [1])
+        assert float(ranks.value(1, "failed_at")) - deleted_at < 10, ranks.output(1)
+        assert f"interface '{INTERFACE}' was deleted" in ranks.value(1, "error"), ranks.value(1, "error")
+
+
+@pytest.mark.parametrize("network", [UDP, NETDEV], ids=["UDP", "netdev"])
+def test_CarrierLostForSomeSeconds_TheRunGoesOn(network):
+    with Hosts(2) as hosts, running(hosts, network, ROUNDS) as ranks:
+        wait_until_going(ranks)
+        hosts.set_switch_port(1, "down")
+        time.sleep(5)  # the length of the outage is the test, not a wait for something
+        hosts.set_switch_port(1, "up")
+        ranks.succeed()
+
+
+@pytest.mark.parametrize("network", [UDP, NETDEV], ids=["UDP", "netdev"])
+def test_CarrierLostForGood_ErrorSaysSoAtThePeerTimeout(network):
+    with Hosts(2) as hosts, running(hosts, network, 10**9, {"GLOO_BYPASS_PEER_TIMEOUT_MS": "3000"}) as ranks:
+        wait_until_going(ranks)
+        hosts.set_switch_port(1, "down")
+        wait_for_failures(ranks, [0, 1])
+        assert f"interface '{INTERFACE}' has no carrier" in ranks.value(1, "error"), ranks.value(1, "error")
