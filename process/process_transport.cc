@@ -20,6 +20,7 @@
 #include "process/report_json.h"
 #include "process/settings.h"
 #include "transport/base/check.h"
+#include "transport/base/forked_child.h"
 #include "transport/base/whole_file.h"
 #include "transport/progress/progress_engine.h"
 #include "transport/timing/timed_transport.h"
@@ -113,7 +114,11 @@ ProcessTransport& ProcessTransport::instance() {
   static const bool once = [] {
     theInstance = new (storage) ProcessTransport();
     std::atexit([] { theInstance->shutDown(); });
-    pthread_atfork([] { parentBeforeFork = getpid(); }, nullptr, [] { theInstance->becomeChildOf(parentBeforeFork); });
+    pthread_atfork([] { parentBeforeFork = getpid(); }, nullptr,
+                   [] {
+                     forked_child::giveFree();
+                     theInstance->becomeChildOf(parentBeforeFork);
+                   });
     return true;
   }();
   static_cast<void>(once);

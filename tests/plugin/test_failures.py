@@ -3,6 +3,7 @@ import re
 import signal
 import time
 
+import pytest
 from ranks import Ranks
 
 LONG = 60  # a timeout that no test waits for
@@ -26,6 +27,21 @@ def test_Kill_OneOfThree_OthersNameItLongBeforeTheTimeout():
         for rank in (0, 1):
             assert float(ranks.value(rank, "failed_at")) - killed_at < LONG / 3
             assert re.search(r"rank 2\b", ranks.value(rank, "error")), ranks.value(rank, "error")
+
+
+@pytest.mark.parametrize("transport", ["DPDK", "UDP"])
+def test_Kill_AForkedChildLivesOn_IsNoticedAtOnce(transport):
+    with Ranks("until_failure.py", 2, transport=transport, arguments=[LONG, 10**9, "child"]) as ranks:
+        expect_noticed_at_once(ranks)
+
+
+def expect_noticed_at_once(ranks):
+    for rank in range(2):
+        ranks.wait_for_line(rank, "going=yes")
+    killed_at = time.time()
+    ranks.signal(1, signal.SIGKILL)
+    wait_for_failures(ranks, [0])
+    assert float(ranks.value(0, "failed_at")) - killed_at < 5, ranks.output(0)
 
 
 def test_Stop_LongerThanTheTimeout_TimeoutErrorAtTheConfiguredTime():

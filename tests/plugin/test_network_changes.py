@@ -3,7 +3,7 @@ import time
 
 import pytest
 from hosts import INTERFACE, Hosts, why_not
-from test_failures import LONG, wait_for_failures
+from test_failures import LONG, expect_noticed_at_once, wait_for_failures
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not())
 
@@ -12,10 +12,10 @@ NETDEV = ("DPDK", {"GLOO_BYPASS_NETWORK": "netdev", "GLOO_SOCKET_IFNAME": INTERF
 ROUNDS = 2000
 
 
-def running(hosts, network, rounds, environment=None):
+def running(hosts, network, rounds, environment=None, child=False):
     transport, settings = network
     return hosts.ranks("until_failure.py", 1, {**(settings or {}), **(environment or {})}, transport=transport,
-                       arguments=[LONG, rounds])
+                       arguments=[LONG, rounds, *(["child"] if child else [])])
 
 
 def wait_until_going(ranks):
@@ -36,6 +36,11 @@ def test_MtuOfTheInterfaceItselfShrinks_TheRunGoesOn():
         wait_until_going(ranks)
         hosts.set_link(0, "mtu", "1500")
         ranks.succeed()
+
+
+def test_Kill_AForkedChildLivesOn_IsNoticedAtOnce():
+    with Hosts(2) as hosts, running(hosts, NETDEV, 10**9, child=True) as ranks:
+        expect_noticed_at_once(ranks)
 
 
 @pytest.mark.parametrize("network", [UDP, NETDEV], ids=["UDP", "netdev"])

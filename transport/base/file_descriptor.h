@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "transport/base/forked_child.h"
+
 namespace gloo_bypass {
 
 class FileDescriptor {
@@ -21,8 +23,16 @@ class FileDescriptor {
   int get() const { return fd_; }
   explicit operator bool() const { return fd_ >= 0; }
   void reset(int fd = -1) {
-    if (fd_ >= 0) ::close(fd_);
+    if (fd_ >= 0) {
+      forked_child::keep(fd_);
+      ::close(fd_);
+    }
     fd_ = fd;
+  }
+  // A forked child gives it free: its end is what tells peers that this process has ended.
+  FileDescriptor leftByForkedChildren() && {
+    if (fd_ >= 0) forked_child::leave(fd_);
+    return std::move(*this);
   }
 
  private:

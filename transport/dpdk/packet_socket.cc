@@ -24,7 +24,7 @@ bool fillAddress(const std::string& path, sockaddr_un& address) {
 }
 
 FileDescriptor newSocket() {
-  return FileDescriptor(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  return FileDescriptor(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)).leftByForkedChildren();
 }
 
 }  // namespace
@@ -61,7 +61,7 @@ ConnectResult connectPacketSocket(const std::string& path, FileDescriptor& out) 
 }
 
 FileDescriptor acceptPacketSocket(int listener) {
-  return FileDescriptor(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  return FileDescriptor(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)).leftByForkedChildren();
 }
 
 PacketIo sendPacket(int fd, std::span<const std::byte> packet, int attachedFd, int secondFd) {

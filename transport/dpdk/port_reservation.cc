@@ -18,7 +18,9 @@ constexpr int kDrainLimit = 64;
 
 Result<PortReservation> PortReservation::create(const KernelInterface& interface, const PortRange& ports) {
   PortReservation reservation;
-  reservation.fd_.reset(::socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  // Closed, it is what gives a peer that still sends its answer.
+  reservation.fd_ =
+      FileDescriptor(::socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)).leftByForkedChildren();
   const int fd = reservation.fd_.get();
   if (fd < 0) {
     return Error{ErrorScope::kDevice, ErrorCode::kUnavailable, fmt::format("no UDP socket: {}", std::strerror(errno))};

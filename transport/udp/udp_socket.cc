@@ -67,7 +67,8 @@ Result<std::unique_ptr<UdpSocket>> UdpSocket::open(const Endpoint& local, const 
     return Error{ErrorScope::kDevice, ErrorCode::kConfiguration,
                  fmt::format("UDP at {}: {}: {}", ipText(local), std::strerror(errno), what)};
   };
-  FileDescriptor fd(::socket(local.any.sa_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  FileDescriptor fd = FileDescriptor(::socket(local.any.sa_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0))
+                          .leftByForkedChildren();
   if (!fd) return fails("there is no socket");
   enlarge(fd.get(), SO_RCVBUFFORCE, SO_RCVBUF);
   enlarge(fd.get(), SO_SNDBUFFORCE, SO_SNDBUF);

@@ -82,7 +82,8 @@ Status ControlPlane::listen(const GidBytes& ip) {
   sockaddr_storage address;
   socklen_t length = socketAddress(ip, 0, &address);
   epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
-  listener_.reset(socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  listener_ =
+      FileDescriptor(socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)).leftByForkedChildren();
   spare_.reset(eventfd(0, EFD_CLOEXEC));
   if (!epoll_ || !listener_ || !spare_) return failed("no socket");
   if (bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 ||
@@ -125,7 +126,8 @@ Status ControlPlane::dial(std::uint64_t id, Session& session) {
   sockaddr_storage address;
   const socklen_t length = socketAddress(session.ip, session.port, &address);
   Socket socket;
-  socket.fd.reset(::socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  socket.fd =
+      FileDescriptor(::socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)).leftByForkedChildren();
   if (!socket.fd) return failed("no socket");
   watchForDeadHosts(socket.fd.get());
   if (::connect(socket.fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 && errno != EINPROGRESS) {
@@ -221,7 +223,7 @@ void ControlPlane::acceptAll(TimePoint now) {
     }
     watchForDeadHosts(fd.get());
     Socket socket;
-    socket.fd = std::move(fd);
+    socket.fd = std::move(fd).leftByForkedChildren();
     socket.since = now;
     strangers_.insert(add(std::move(socket), EPOLLIN | EPOLLRDHUP));
   }

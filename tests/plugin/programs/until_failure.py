@@ -1,5 +1,6 @@
 """All-reduces until one fails; prints the error and how long the failing one took, and stays until there is a file
-"leave", lest others fail for its end. Arguments: timeout in seconds, rounds."""
+"leave", lest others fail for its end. Arguments: timeout in seconds, rounds, "child" for a forked one that stays as
+long."""
 import datetime
 import os
 import sys
@@ -10,6 +11,15 @@ import torch
 import torch.distributed as dist
 
 timeout, rounds = float(sys.argv[1]), int(sys.argv[2])
+
+
+def stay():
+    for _ in range(1000):
+        if os.path.exists("leave"):
+            break
+        time.sleep(0.05)
+
+
 dist.init_process_group("gloo")
 dist.barrier()  # the timeout is for those who are here: importing PyTorch may take one rank seconds longer than another
 group = dist.new_group(timeout=datetime.timedelta(seconds=timeout))
@@ -23,12 +33,12 @@ for number in range(rounds):
         print(f"seconds={time.monotonic() - begin:.3f}")
         print(f"failed_at={time.time():.3f}")
         print("error=" + str(error).replace("\n", " "))
-        for _ in range(1000):
-            if os.path.exists("leave"):
-                break
-            time.sleep(0.05)
+        stay()
         sys.exit(3)
     assert (tensor == size * number + size * (size - 1) // 2).all(), "a wrong sum"
+    if number == 10 and "child" in sys.argv and os.fork() == 0:
+        stay()
+        os._exit(0)
     if number == 20:
         print("going=yes")
 print("done=yes")
