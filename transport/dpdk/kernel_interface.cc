@@ -14,6 +14,7 @@
 #include <cstring>
 #include <set>
 
+#include "transport/base/exhausted.h"
 #include "transport/base/file_descriptor.h"
 
 namespace gloo_bypass::dpdk {
@@ -91,6 +92,7 @@ Result<KernelInterface> readKernelInterface(const std::string& name) {
     return refuse(fmt::format("'{}' is no interface name: set GLOO_BYPASS_INTERFACE to one of: {}", name, candidates()));
   }
   const FileDescriptor fd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (const std::string reason = fd ? "" : exhausted(errno); !reason.empty()) return refuse(reason);
   ifreq request{};
   std::memcpy(request.ifr_name, name.c_str(), name.size());
   if (!fd || ::ioctl(fd.get(), SIOCGIFFLAGS, &request) != 0) {
@@ -121,7 +123,9 @@ Result<KernelInterface> readKernelInterface(const std::string& name) {
 
 Result<Ipv4Address> nextHop(const KernelInterface& interface, Ipv4Address destination) {
   Route route;
+  errno = 0;
   if (!askRoute(destination, route)) {
+    if (const std::string reason = exhausted(errno); !reason.empty()) return refuse(reason);
     return refuse(fmt::format("there is no route to {}", toString(destination)));
   }
   if (route.type == RTN_LOCAL) {

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "transport/base/exhausted.h"
 #include "transport/base/file_descriptor.h"
 
 namespace gloo_bypass::udp {
@@ -158,7 +159,10 @@ Result<Endpoint> addressTowards(const std::string& host) {
   if (!addresses) return addresses.error();
   for (const Endpoint& peer : addresses.value()) {
     const auto own = routeSource(peer);
-    if (!own) continue;
+    if (!own) {
+      if (const std::string reason = exhausted(errno); !reason.empty()) return refuse(reason);
+      continue;
+    }
     if (own->isLinkLocal()) {
       char name[IF_NAMESIZE] = "?";
       (void)::if_indextoname(own->v6.sin6_scope_id, name);
@@ -209,6 +213,9 @@ Result<std::size_t> routeMtu(const Endpoint& local, const Endpoint& peer) {
   const bool v6 = local.isV6();
   if (fd && ::getsockopt(fd.get(), v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_MTU : IP_MTU, &mtu, &length) == 0) {
     return static_cast<std::size_t>(mtu);
+  }
+  if (const std::string reason = fd ? "" : exhausted(errno); !reason.empty()) {
+    return Error{ErrorScope::kSession, ErrorCode::kExhausted, reason};
   }
   return Error{ErrorScope::kSession, ErrorCode::kUnavailable,
                fmt::format("there is no way from {} to {} ({}){}", ipText(local), ipText(peer), std::strerror(errno),

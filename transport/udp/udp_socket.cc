@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "transport/base/exhausted.h"
 #include "transport/udp/local_address.h"
 
 namespace gloo_bypass::udp {
@@ -69,7 +70,10 @@ Result<std::unique_ptr<UdpSocket>> UdpSocket::open(const Endpoint& local, const 
   };
   FileDescriptor fd = FileDescriptor(::socket(local.any.sa_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0))
                           .leftByForkedChildren();
-  if (!fd) return fails("there is no socket");
+  if (!fd) {
+    const std::string reason = exhausted(errno);
+    return fails(reason.empty() ? "there is no socket" : reason.c_str());
+  }
   enlarge(fd.get(), SO_RCVBUFFORCE, SO_RCVBUF);
   enlarge(fd.get(), SO_SNDBUFFORCE, SO_SNDBUF);
   (void)setOption(fd.get(), SOL_SOCKET, SO_RXQ_OVFL, 1);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <array>
@@ -15,6 +16,7 @@
 
 #include "tests/unit/dpdk/port_process.h"
 #include "transport/dpdk/dpdk_port.h"
+#include "transport/dpdk/kernel_interface.h"
 
 namespace gloo_bypass::dpdk {
 namespace {
@@ -114,6 +116,19 @@ std::vector<std::byte> pattern(std::size_t length) {
   std::vector<std::byte> bytes(length);
   for (std::size_t i = 0; i < length; ++i) bytes[i] = static_cast<std::byte>(i * 31 + length);
   return bytes;
+}
+
+TEST(KernelInterfaceTest, NoDescriptorIsLeft_ErrorNamesTheLimit) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const auto interface = readKernelInterface("lo");
+  const auto hop = nextHop({}, 0x7f000001);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_FALSE(interface.ok() || hop.ok());
+  EXPECT_NE(interface.error().message.find("RLIMIT_NOFILE"), std::string::npos) << interface.error().message;
+  EXPECT_NE(hop.error().message.find("RLIMIT_NOFILE"), std::string::npos) << hop.error().message;
 }
 
 TEST_F(NetdevPort, PingPongOfAllSizesWithBlocking_ArrivesBitExact) {

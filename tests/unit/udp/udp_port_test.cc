@@ -4,6 +4,7 @@
 #include <netinet/ip_icmp.h>
 #include <netinet/udp.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <array>
@@ -433,6 +434,20 @@ std::string errorOf(const TransportConfig& config) {
   if (port.ok()) return "none";
   EXPECT_EQ(port.error().message.find('\n'), std::string::npos);
   return port.error().message;
+}
+
+TEST(UdpAddresses, NoDescriptorIsLeft_ErrorNamesTheLimit) {
+  const auto a = openPort(at("127.0.0.1")), b = openPort(at("127.0.0.1"));
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const auto link = a->openLink(b->localAddress());
+  const std::string port = errorOf(at("127.0.0.1"));
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_FALSE(link.ok());
+  EXPECT_NE(link.error().message.find("RLIMIT_NOFILE"), std::string::npos) << link.error().message;
+  EXPECT_NE(port.find("RLIMIT_NOFILE"), std::string::npos) << port;
 }
 
 TEST(UdpAddresses, WrongSettings_OneClearLineEach) {
