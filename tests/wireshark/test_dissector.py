@@ -73,8 +73,8 @@ def flattened(layer):
 
 def test_Dissector_EveryKind_IsNamedWithItsNumbers(tmp_path):
     lines = lines_of(tmp_path)
-    assert [line.split("\t")[0] for line in lines[:14]] == ["gloo-bypass"] * 14
-    assert [line.split("\t")[1].split()[0] for line in lines[:14]] == KINDS
+    assert [line.split("\t")[0] for line in lines[:15]] == ["gloo-bypass"] * 15
+    assert [line.split("\t")[1].split()[0] for line in lines[:15]] == KINDS
     assert lines[4].endswith("DATA seq 10 ack 41 2 sack msg 7 [4096 +300) of 327680 len 300")
     assert lines[6].endswith("GRANT seq 12 ack 41 msg 7")
     assert lines[9].split("\t")[1].startswith("DATA seq 10 (again)")
@@ -82,6 +82,7 @@ def test_Dissector_EveryKind_IsNamedWithItsNumbers(tmp_path):
     assert lines[11].endswith("peer vanished")
     assert lines[12].endswith("2 of 2 for 6 frames from 10 len 300")
     assert lines[13].endswith("3 recovered")
+    assert lines[14].endswith("number 8 of the 9000 bytes of frame 16 len 300")
 
 
 def test_Dissector_Data_HasEveryField(tmp_path):
