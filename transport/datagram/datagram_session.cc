@@ -59,30 +59,29 @@ std::string DatagramSession::whatIsBlocked() const {
 }
 
 void DatagramSession::handleTimeout(TimePoint now) {
-  static std::atomic<bool> said{false};  // once a process: ranks wait for each other, and one late rank holds up many
-  const bool connecting = core.state() == SessionState::kConnecting && !properties_.lossless;
+  const SessionState before = core.state();
   core.handleTimeout(now);
-  if (!connecting) return;
-  if (core.state() == SessionState::kFailed && core.error().code == ErrorCode::kTimedOut) {
-    unanswered_ = core.error();
-    unanswered_->message += ": " + whatIsBlocked();
-  } else if (core.state() == SessionState::kConnecting && now - connectingSince_ >= kSilenceWorthALine &&
-             !said.exchange(true)) {
-    std::fprintf(
-        stderr, "gloo-bypass: rank %d waits for %s, %d s so far; it may be waiting for another rank. If not: %s\n",
-        options().localRank, peerName_.c_str(), static_cast<int>(kSilenceWorthALine.count()), whatIsBlocked().c_str());
+  if (before == SessionState::kConnecting && core.state() == before) return warnOfSilence(now);
+  if (before == SessionState::kFailed || core.state() != SessionState::kFailed) return;
+  // For nothing was heard: it may be for this machine's part.
+  std::string why = port_.trouble(*link);
+  if (why.empty() && before == SessionState::kConnecting && !properties_.lossless &&
+      core.error().code == ErrorCode::kTimedOut) {
+    why = whatIsBlocked();
   }
+  if (!why.empty()) core.explainFailure(why);
+}
+
+// Once a process: ranks wait for each other, and one late rank holds up many.
+void DatagramSession::warnOfSilence(TimePoint now) const {
+  static std::atomic<bool> said{false};
+  if (properties_.lossless || now - connectingSince_ < kSilenceWorthALine || said.exchange(true)) return;
+  std::fprintf(
+      stderr, "gloo-bypass: rank %d waits for %s, %d s so far; it may be waiting for another rank. If not: %s\n",
+      options().localRank, peerName_.c_str(), static_cast<int>(kSilenceWorthALine.count()), whatIsBlocked().c_str());
 }
 
 ChannelState DatagramSession::state() const { return channelState(core.state()); }
-
-void DatagramSession::handleTimeout(TimePoint now) {
-  const bool failedBefore = core.state() == SessionState::kFailed;
-  core.handleTimeout(now);
-  if (failedBefore || core.state() != SessionState::kFailed) return;
-  // For nothing was heard: it may be for this machine's part.
-  if (const std::string trouble = port_.trouble(*link); !trouble.empty()) core.explainFailure(trouble);
-}
 
 bool DatagramSession::finished() const {
   const SessionState state = core.state();

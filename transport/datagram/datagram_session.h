@@ -31,7 +31,7 @@ class DatagramSession final : public ChannelSession {
     core.close(now, abort);
   }
   ChannelState state() const override;
-  const Error& error() const override { return unanswered_ ? *unanswered_ : core.error(); }
+  const Error& error() const override { return core.error(); }
   ChannelCounters counters() const override { return core.counters(); }
   std::optional<PathFigures> path() const override { return core.path(); }
 
@@ -60,12 +60,12 @@ class DatagramSession final : public ChannelSession {
  private:
   void failLink(const Error& error);
   std::string whatIsBlocked() const;
+  void warnOfSilence(TimePoint now) const;
 
   PacketPort& port_;
   LinkProperties properties_;        // of `link`, when it was opened; each time
   std::vector<std::byte> peerPort_;  // its address; valid with `link`
   TimePoint connectingSince_{};      // valid with `link`
-  std::optional<Error> unanswered_;  // the core's, with the way that nothing came back on
   bool met_ = false;                 // has been established
   bool linkLost_ = false;
   bool linkDown_ = false;
