@@ -12,7 +12,7 @@ TEST(FuzzReplay, RdmaFrameCorpus_IsHandled) { replay("rdma_frame", fuzzRdmaFrame
 TEST(FuzzReplay, RdmaFrameMutations_AreHandled) { mutate("rdma_frame", fuzzRdmaFrame, 20'000, 100); }
 TEST(FuzzReplay, AddressCorpus_IsHandled) { replay("address", fuzzAddress, 4); }
 TEST(FuzzReplay, AddressMutations_AreHandled) { mutate("address", fuzzAddress, 20'000, 200); }
-TEST(FuzzReplay, MemifCorpus_IsHandled) { replay("memif", fuzzMemif, 2); }
+TEST(FuzzReplay, MemifCorpus_IsHandled) { replay("memif", fuzzMemif, 4); }
 TEST(FuzzReplay, MemifMutations_AreHandled) { mutate("memif", fuzzMemif, 3'000, 100); }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A memif client's handshake with the fabric, and the memory that it shares.
+// Both sides of memif's handshake, and the memory that a client shares.
 #include <fcntl.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -11,16 +11,13 @@
 #include <optional>
 
 #include "tests/fuzz/fuzz_target.h"
-#include "tools/fabric/memif_handshake.h"
 #include "transport/base/check.h"
+#include "transport/dpdk/memif_handshake.h"
 #include "transport/dpdk/memif_ring.h"
 
 namespace gloo_bypass::fuzz {
 using namespace dpdk;
 namespace {
-
-using fabric::MemifHandshake;
-using fabric::MemifMessage;
 
 constexpr std::size_t kLongestFrame = 64;
 constexpr std::size_t kMaxMemoryBytes = 1 << 18;  // larger regions come with a file that is too small
@@ -151,13 +148,31 @@ void carry(const MemifMemory& memory, Client& client, Script& script) {
   }
 }
 
+// The server says what it likes.
+void shakeHandsAsClient(Script& script) {
+  static const auto memory =
+      MemifMemory::create({.bufferBytes = kLongestFrame, .log2Slots = 1}, MemifPages::kWhenTouched);
+  GLOO_BYPASS_CHECK(memory.ok());
+  MemifClientHandshake handshake({.interfaceId = script.next(), .secret = "secret"}, *memory.value(), -1);
+  while (!script.over()) {
+    MemifMessage message{};
+    script.fill(std::span(message).first(script.next() % (message.size() + 1)));
+    const bool over = handshake.connected() || !handshake.ended().empty();
+    const bool said = !handshake.receive(message).empty();
+    GLOO_BYPASS_CHECK(!said || !over);
+    GLOO_BYPASS_CHECK(!handshake.connected() || handshake.ended().empty());
+    for (const char c : handshake.ended()) GLOO_BYPASS_CHECK(c >= ' ' && c <= '~');
+  }
+}
+
 }  // namespace
 
 void fuzzMemif(std::span<const std::uint8_t> input) {
   constexpr int kMaxMessages = 64;
   Script script(input);
+  if (script.next() % 4 == 0) return shakeHandsAsClient(script);
   Client client(script);
-  MemifHandshake handshake(kLongestFrame);
+  MemifServerHandshake handshake("fuzz", {.longestFrame = kLongestFrame, .shape = {}});
   for (int i = 0; i < kMaxMessages && !script.over() && !handshake.connected(); ++i) {
     FileDescriptor descriptor;
     const MemifMessage message = client.message(&descriptor);

@@ -17,6 +17,7 @@ namespace {
 
 // A handshake is eight messages; whoever sends more at once waits for the next round.
 constexpr int kMessagesARound = 16;
+constexpr char kName[] = "gloo-bypass fabric";
 
 Error socketError(const std::string& path, const std::string& what) {
   return Error{ErrorScope::kDevice, ErrorCode::kUnavailable, fmt::format("memif socket '{}': {}", path, what)};
@@ -73,19 +74,20 @@ void MemifServerPort::acceptClients() {
     if (!arrived) return;
     if (client_ && hungUp_) closeClient("");  // its successor counts for more than what is left in its ring
     if (client_) {
-      (void)dpdk::sendPacket(arrived.get(), memifDisconnect("another client is connected to this socket"));
+      (void)dpdk::sendPacket(arrived.get(), dpdk::memifDisconnect("another client is connected to this socket"));
       continue;
     }
-    if (!watch(arrived.get(), EPOLLIN) || dpdk::sendPacket(arrived.get(), memifHello()) != dpdk::PacketIo::kDone)
+    if (!watch(arrived.get(), EPOLLIN) ||
+        dpdk::sendPacket(arrived.get(), dpdk::memifHello(kName)) != dpdk::PacketIo::kDone)
       continue;
     client_ = std::move(arrived);
-    handshake_.emplace(longestFrame_);
+    handshake_.emplace(kName, dpdk::MemifServerHandshake::Accepted{.longestFrame = longestFrame_, .shape = {}});
   }
 }
 
 void MemifServerPort::hearClient() {
   for (int i = 0; i < kMessagesARound; ++i) {
-    MemifMessage message{};
+    dpdk::MemifMessage message{};
     std::size_t length = 0;
     FileDescriptor attached;
     const dpdk::PacketIo io = dpdk::receivePacket(client_.get(), message, length, attached);
@@ -124,7 +126,7 @@ void MemifServerPort::establish() {
 }
 
 void MemifServerPort::closeClient(const std::string& reason) {
-  if (!reason.empty() && !hungUp_) (void)dpdk::sendPacket(client_.get(), memifDisconnect(reason));
+  if (!reason.empty() && !hungUp_) (void)dpdk::sendPacket(client_.get(), dpdk::memifDisconnect(reason));
   // Closing a descriptor does not take it out of the set while the client has the same file open.
   if (link_ && link_->events) (void)::epoll_ctl(epoll_, EPOLL_CTL_DEL, link_->events.get(), nullptr);
   link_.reset();

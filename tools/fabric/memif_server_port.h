@@ -9,8 +9,8 @@
 #include <string>
 
 #include "tools/fabric/fabric_port.h"
-#include "tools/fabric/memif_handshake.h"
 #include "transport/base/status.h"
+#include "transport/dpdk/memif_handshake.h"
 #include "transport/dpdk/memif_ring.h"
 
 namespace gloo_bypass::fabric {
@@ -55,7 +55,7 @@ class MemifServerPort final : public FabricPort {
   const int epoll_;
   FileDescriptor listener_;
   FileDescriptor client_;
-  std::optional<MemifHandshake> handshake_;  // while client_ is open
+  std::optional<dpdk::MemifServerHandshake> handshake_;  // while client_ is open
   std::optional<Link> link_;
   bool wakeWanted_ = false;
   bool hungUp_ = false;  // the client has gone; its ring is not empty yet

@@ -104,30 +104,10 @@ Status EthernetDevice::configure(const EthernetDeviceOptions& options) {
   if (code != 0) return deviceError(name_, "cannot set up its receive queue", code);
   code = rte_eth_tx_queue_setup(port_, 0, options.transmitDescriptors, socket, nullptr);
   if (code != 0) return deviceError(name_, "cannot set up its transmit queue", code);
-  const Status begun = begin();
-  if (!begun) return begun;
-  receiveInterrupts_ = configuration.intr_conf.rxq != 0;
-  return {};
-}
-
-Status EthernetDevice::begin() {
-  const int code = rte_eth_dev_start(port_);
+  code = rte_eth_dev_start(port_);
   if (code != 0) return deviceError(name_, "cannot be started", code);
   started_ = true;
-  return {};
-}
-
-Status EthernetDevice::start() {
-  std::lock_guard<std::mutex> lock(deviceMutex());
-  Eal::forgetLastError();
-  return begin();
-}
-
-Status EthernetDevice::stop() {
-  std::lock_guard<std::mutex> lock(deviceMutex());
-  if (std::exchange(started_, false) && !betweenInterrupts([port = port_] { (void)rte_eth_dev_stop(port); })) {
-    return interruptsLate(name_);
-  }
+  receiveInterrupts_ = configuration.intr_conf.rxq != 0;
   return {};
 }
 

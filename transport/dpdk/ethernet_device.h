@@ -35,11 +35,6 @@ class EthernetDevice {
   EthernetDevice(const EthernetDevice&) = delete;
   EthernetDevice& operator=(const EthernetDevice&) = delete;
 
-  // A memif device. Stopped, it carries nothing and keeps its place; start() makes it ready for another peer. An error
-  // of stop(): it will stop, but nobody knows when, and must not be started again.
-  Status start();
-  Status stop();
-
   std::uint16_t receive(rte_mbuf** mbufs, std::uint16_t count) { return rte_eth_rx_burst(port_, 0, mbufs, count); }
   // Takes ownership of a prefix of the mbufs; the rest stays the caller's.
   std::uint16_t transmit(rte_mbuf** mbufs, std::uint16_t count) { return rte_eth_tx_burst(port_, 0, mbufs, count); }
@@ -56,7 +51,6 @@ class EthernetDevice {
  private:
   EthernetDevice() = default;
   Status configure(const EthernetDeviceOptions& options);
-  Status begin();  // under the lock
   bool isMemif() const { return name_.starts_with("net_memif"); }
 
   std::string name_;

@@ -1,7 +1,6 @@
 // The directory that memory links meet in: private to one user, and swept of what dead processes left.
 //
 //   <port id in hex>.sock   where peers connect; exists while the port lives
-//   <port id in hex>.drv    socket of the driver's server end; .cN of its client end N, for a moment
 #pragma once
 
 #include <cstddef>
@@ -16,8 +15,8 @@ namespace gloo_bypass::dpdk {
 // A socket's path has room for 107 bytes; the names in the directory need the rest.
 inline constexpr std::size_t kMaxMemifDirectoryBytes = 62;
 
-// Makes it (0700) when it is missing, checks that it is ours alone, that paths in it fit a socket address and the
-// driver's arguments, then removes sockets of processes that have ended.
+// Makes it (0700) when it is missing, checks that it is ours alone, that paths in it fit a socket address,
+// then removes sockets of processes that have ended.
 Result<std::string> prepareMemifDirectory(const TransportConfig& config);
 
 // Its device and inode; zero where it has gone.

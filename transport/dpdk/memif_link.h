@@ -1,64 +1,49 @@
-// One shared-memory link to one peer process, over DPDK's net_memif driver.
+// One shared-memory link to one peer process.
 //
-// The driver tells its two ends apart as client (owns the shared memory) and server, and makes them meet over a Unix
-// socket. When that socket breaks, its interrupt thread unmaps the rings AT ONCE, also while another thread is copying
-// out of them: a killed peer would crash every survivor. So the drivers never talk directly: each talks to its own
-// process over a local socket, and the two processes relay the dozen packets of the handshake over a socket of
-// theirs ("cross"). The driver never sees the peer go; we do, drain what is left in the ring, then close the device
-// from the owner's thread. The same relay authenticates the peer, hands over the wake-up page, and ends reconnects.
+// Memif tells the two ends apart as client (owns the shared memory) and server, and makes them meet over a Unix socket
+// (memif_handshake.h). Before that the two processes say hello in words of ours, which authenticates them and hands over the
+// wake-up pages. After it the socket stays: that it closes says that the peer has ended. What is left in the ring is then still
+// drained; the memory is unmapped by the owner's thread, in which nothing is being copied out of it.
 //
-//   connector (smaller port id, driver's client)       acceptor (driver's server)
+//   connector (smaller port id, memif's client)        acceptor (memif's server)
 //   kLocating --connect, hello--> kGreeting            kAwaiting --hello arrives, hello back--+
 //                                     | hello                                                  |
 //                                     v                                                        v
-//                                 kAttaching  <------- relays the drivers' handshake -----> kAttaching
-//                                     | driver's link up                                       |
+//                                 kAttaching  <---------- memif's handshake ------------> kAttaching
+//                                     | connected                                              | connect
 //                                     v                                                        v
 //                                   kUp ---- peer's end of `cross` closed, or bye ----> kDraining --ring empty--> kDown
 //   every state but kUp: a failure leads to kDown at once.
 //
-// Thread: the port's owner. What ends a link may wait for EAL's interrupt thread (interrupt_thread.h), else nothing waits.
+// Thread: the port's owner. Nothing waits.
 #pragma once
 
-#include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "transport/base/config.h"
 #include "transport/base/file_descriptor.h"
 #include "transport/base/status.h"
 #include "transport/datagram/packet_port.h"
-#include "transport/dpdk/ethernet_device.h"
 #include "transport/dpdk/frame.h"
+#include "transport/dpdk/memif_handshake.h"
 #include "transport/dpdk/memif_ring.h"
-#include "transport/dpdk/packet_buffers.h"
 #include "transport/dpdk/packet_socket.h"
 #include "transport/dpdk/port_address.h"
 #include "transport/dpdk/wake_page.h"
 
 namespace gloo_bypass::dpdk {
 
-// One end of a link in our own driver. `number` is the device's for as long as it exists: a server's interface id, and
-// part of the name of a client's socket.
-struct MemifDevice {
-  std::unique_ptr<EthernetDevice> device;
-  std::uint32_t number = 0;
-};
-
 // What all links of one port share. Outlives them.
 struct MemifShared {
   MemifAddress self;
   std::string base;  // directory and port id: the sockets' common beginning
   WakePage page;
-  MempoolHandle receivePool;  // the driver asks for one, and never uses it (memif_ring.h)
-  FileDescriptor epoll;  // sockets whose events must wake the owner
-  // Those that no link uses, stopped, by role; together with those in use at most DPDK's ports. The next links take them:
-  // each device that the driver closes costs 27 KB of DPDK's memory (its transmit queue's interrupt handle), and with a
-  // port's last server device it would forget its listening socket, open.
-  std::array<std::vector<MemifDevice>, 2> spares;
-  std::vector<MemifDevice>& sparesOf(MemifRole role) { return spares[role == MemifRole::kServer ? 1 : 0]; }
+  FileDescriptor epoll;   // sockets whose events must wake the owner
+  FileDescriptor events;  // memif wants one with each ring; nobody writes to it, since the pages wake
+  MemifRingShape shape() const { return {.bufferBytes = self.bufferBytes, .log2Slots = self.log2Slots}; }
 };
 
 // What the frames of a link carry in front.
@@ -68,7 +53,7 @@ UdpFlow memifFlow(const MemifAddress& from, const MemifAddress& to);
 struct MemifHello {
   PortId senderId{};
   PortId targetSecret{};
-  std::uint32_t deviceId = 0;  // chosen by the acceptor: the drivers' interface id
+  std::uint32_t interfaceId = 0;  // chosen by the acceptor: memif's name for its end
 };
 PacketIo sendHello(int fd, const MemifHello& hello, const WakePage& page);
 // kClosed also for what is no hello, or brings no page.
@@ -78,8 +63,8 @@ class MemifLink {
  public:
   enum class State : std::uint8_t { kLocating, kAwaiting, kGreeting, kAttaching, kUp, kDraining, kDown };
 
-  MemifLink(MemifShared& shared, LinkId id, MemifAddress peer);
-  // Tells the peer that the port closes, and closes the device.
+  MemifLink(MemifShared& shared, LinkId id, MemifAddress peer, MemifPages pages);
+  // Tells the peer that the port closes.
   ~MemifLink();
   MemifLink(const MemifLink&) = delete;
   MemifLink& operator=(const MemifLink&) = delete;
@@ -88,7 +73,7 @@ class MemifLink {
   const MemifAddress& peer() const { return peer_; }
   State state() const { return state_; }
   // Waits for something that raises no event: service() must be called about each millisecond.
-  bool needsTicks() const { return state_ == State::kLocating || state_ == State::kAttaching; }
+  bool needsTicks() const { return state_ == State::kLocating; }
   const Error& error() const { return error_; }  // in kDraining and kDown
 
   // Tells the peer that this link ends, though the port lives on: kPeerClosed there.
@@ -97,13 +82,13 @@ class MemifLink {
   void adopt(FileDescriptor cross, WakePage peerPage);
   // Does what can be done without waiting.
   void service();
-  // kDraining -> kDown, the ring being empty: closes the device.
+  // kDraining -> kDown, the ring being empty.
   void finishDraining();
 
   // Only in kUp and kDraining.
-  MemifReceiveRing& received() { return received_; }
+  MemifReceiveRing& received() { return rings_->received; }
   // Only in kUp.
-  MemifSendRing& toSend() { return toSend_; }
+  MemifSendRing& toSend() { return rings_->toSend; }
   // The peer has scribbled over a ring: kDown.
   void ringBroken();
   // After something was published: the peer is to be woken. True: it was not before.
@@ -125,45 +110,44 @@ class MemifLink {
   const FrameTemplate& headers() const { return headers_; }
 
  private:
+  struct Rings {
+    Rings(const MemifMemory& memory, MemifRole role) : received(memory, role), toSend(memory, role) {}
+    MemifReceiveRing received;
+    MemifSendRing toSend;
+  };
+
   void locate();
   void greet();
-  void attach();
-  void connectServerEnd();
-  void relay();
-  // False: one side is closed.
-  bool pump(int from, int to);
+  // What the peer has said.
+  void hear();
+  // In kAttaching. The answers' sending included.
+  void answerServer(const MemifMessage& message);
+  void answerClient(const MemifMessage& message, FileDescriptor attached);
+  void establish();
   MemifRole role() const { return shared_.self.portId < peer_.portId ? MemifRole::kClient : MemifRole::kServer; }
-  void watchCross();
-  bool watch(int fd);
+  bool watchCross();
   // `lastWord`: what it said last; 0: nothing yet.
   void peerGone(std::byte lastWord = {});
   std::byte hearLastWord();
   void fail(ErrorCode code, std::string message);
-  void releaseDevice();
-  void awaitDriver();
-  // A spare one, or else to be made with the link's id.
-  void chooseDevice();
-  // Makes it, or starts the spare one.
-  Status startDevice(const std::string& socketPath);
 
   MemifShared& shared_;
   const LinkId id_;
   const MemifAddress peer_;
+  const MemifPages pages_;
   State state_;
   Error error_;
-  std::uint32_t interfaceId_ = 0;  // the server's, at both ends
   FileDescriptor cross_;  // to the peer's process
-  FileDescriptor local_;  // to our own driver
-  bool driverSpoke_ = false;  // over local_
   WakePage peerPage_;
   bool wakePending_ = false;
   bool refused_ = false;
   std::size_t freedSlots_ = 0;  // since the peer was last woken for room
   FrameTemplate headers_;
-  MemifMemory memory_;
-  MemifReceiveRing received_;
-  MemifSendRing toSend_;
-  MemifDevice own_;
+  int messagesHeard_ = 0;                         // of memif's handshake
+  std::optional<MemifClientHandshake> asClient_;  // one of the two, in kAttaching
+  std::optional<MemifServerHandshake> asServer_;
+  std::unique_ptr<MemifMemory> memory_;
+  std::optional<Rings> rings_;
 };
 
 }  // namespace gloo_bypass::dpdk

@@ -1,87 +1,123 @@
 #include "transport/dpdk/memif_memory.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
-#include <algorithm>
+#include <cerrno>
 #include <cstring>
+
+#include "transport/base/check.h"
 
 namespace gloo_bypass::dpdk {
 namespace {
 
-// Fields of memif_msg_t, which is packed and in the machine's byte order.
-constexpr std::uint16_t kInit = 3, kAddRegion = 4, kAddRing = 5;
-constexpr std::size_t kAtType = 0;
-constexpr std::size_t kAtInterfaceId = 4, kAtSecret = 9, kSecretBytes = 24;
-constexpr std::size_t kAtRegionIndex = 2, kAtRegionBytes = 4;
-constexpr std::size_t kAtRingFlags = 2, kAtRingIndex = 4, kAtRingRegion = 6, kAtRingOffset = 8, kAtRingLog2 = 12;
-constexpr std::uint16_t kRingToServer = 1;
+// By which each end knows a ring.
+constexpr std::uint32_t kCookie = 0x3E31F20;
 
-template <typename T>
-T field(std::span<const std::byte, kMemifMessageBytes> message, std::size_t at) {
-  T value;
-  std::memcpy(&value, &message[at], sizeof(T));
-  return value;
+std::size_t ringBytes(const MemifRingShape& shape) {
+  return kMemifDescriptorsAt + kMemifDescriptorBytes * shape.slots();
 }
-
-std::size_t ringBytes(const MemifRingShape& shape) { return kMemifDescriptorsAt + kMemifDescriptorBytes * shape.slots(); }
+std::size_t bytesOf(const MemifRingShape& shape) { return 2 * (ringBytes(shape) + shape.slots() * shape.bufferBytes); }
 
 // A file that can shrink would end us with SIGBUS.
-bool isSealed(int fd, std::size_t bytes) {
+bool isSealed(int file, std::size_t bytes) {
   struct stat status {};
-  const int seals = ::fcntl(fd, F_GET_SEALS);
-  return seals >= 0 && (seals & F_SEAL_SHRINK) != 0 && ::fstat(fd, &status) == 0 &&
+  const int seals = ::fcntl(file, F_GET_SEALS);
+  return seals >= 0 && (seals & F_SEAL_SHRINK) != 0 && ::fstat(file, &status) == 0 &&
          static_cast<std::uint64_t>(status.st_size) >= bytes;
+}
+
+template <typename T>
+void put(std::byte* at, T value) {
+  std::memcpy(at, &value, sizeof(value));
 }
 
 }  // namespace
 
-void nameMemifServer(std::span<std::byte, kMemifMessageBytes> message, std::uint32_t interfaceId,
-                     std::string_view secret) {
-  if (field<std::uint16_t>(message, kAtType) != kInit) return;
-  std::memcpy(&message[kAtInterfaceId], &interfaceId, sizeof(interfaceId));
-  std::memset(&message[kAtSecret], 0, kSecretBytes);
-  std::memcpy(&message[kAtSecret], secret.data(), std::min(secret.size(), kSecretBytes - 1));
+Result<std::unique_ptr<MemifMemory>> MemifMemory::create(const MemifRingShape& shape, MemifPages pages) {
+  auto memory = std::make_unique<MemifMemory>(shape, pages);
+  const std::size_t bytes = bytesOf(shape);
+  FileDescriptor& file = memory->file_;
+  file.reset(::memfd_create("memif_region_0", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  bool made = file && ::ftruncate(file.get(), static_cast<off_t>(bytes)) == 0 &&
+              ::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0;
+  for (const MemifMessage& message : memory->description()) made = made && memory->describe(message, file.get());
+  if (!made) {
+    return Error{ErrorScope::kSession, ErrorCode::kExhausted,
+                 fmt::format("cannot make {} bytes of memory to share: {}", bytes, std::strerror(errno))};
+  }
+  memory->offerBuffers();
+  return memory;
 }
 
 MemifMemory::~MemifMemory() {
   if (region_ != nullptr) ::munmap(region_, regionBytes_);
 }
 
-bool MemifMemory::overhear(std::span<const std::byte, kMemifMessageBytes> message, int fd) {
-  switch (field<std::uint16_t>(message, kAtType)) {
-    case kAddRegion:
-      return addRegion(message, fd);
-    case kAddRing:
+std::array<MemifMessage, 3> MemifMemory::description() const {
+  MemifMessage region = memifMessage(MemifMessageType::kAddRegion);
+  setMemifField(region, memif_field::kRegionBytes, static_cast<std::uint64_t>(bytesOf(shape_)));
+  std::array<MemifMessage, 2> rings;
+  for (std::size_t i = 0; i < rings.size(); ++i) {
+    rings[i] = memifMessage(MemifMessageType::kAddRing);
+    setMemifField(rings[i], memif_field::kRingFlags, i == 0 ? kMemifRingToServer : std::uint16_t{0});
+    setMemifField(rings[i], memif_field::kRingOffset, static_cast<std::uint32_t>(i * ringBytes(shape_)));
+    setMemifField(rings[i], memif_field::kRingLog2Slots, static_cast<std::uint8_t>(shape_.log2Slots));
+  }
+  return {region, rings[0], rings[1]};
+}
+
+// Nobody else has the memory yet.
+void MemifMemory::offerBuffers() {
+  std::size_t offset = 2 * ringBytes(shape_);
+  for (std::byte* const ring : {toServer_, toClient_}) {
+    put(ring + kMemifCookieAt, kCookie);
+    put(ring + kMemifRingFlagsAt, kMemifNoEvents);
+    for (std::size_t slot = 0; slot < shape_.slots(); ++slot, offset += shape_.bufferBytes) {
+      std::byte* const descriptor = ring + kMemifDescriptorsAt + kMemifDescriptorBytes * slot;
+      put(descriptor + kMemifLengthAt, static_cast<std::uint32_t>(shape_.bufferBytes));
+      put(descriptor + kMemifOffsetAt, static_cast<std::uint32_t>(offset));
+    }
+  }
+  put(toClient_ + kMemifHeadAt, static_cast<std::uint16_t>(shape_.slots()));
+}
+
+bool MemifMemory::describe(const MemifMessage& message, int descriptor) {
+  switch (memifType(message)) {
+    case MemifMessageType::kAddRegion:
+      return addRegion(message, descriptor);
+    case MemifMessageType::kAddRing:
       return addRing(message);
     default:
-      return true;
+      return false;
   }
 }
 
-bool MemifMemory::addRegion(std::span<const std::byte, kMemifMessageBytes> message, int fd) {
-  const std::size_t bytes = 2 * (ringBytes(shape_) + shape_.slots() * shape_.bufferBytes);
-  if (region_ != nullptr || field<std::uint16_t>(message, kAtRegionIndex) != 0 ||
-      field<std::uint64_t>(message, kAtRegionBytes) != bytes || !isSealed(fd, bytes)) {
+bool MemifMemory::addRegion(const MemifMessage& message, int descriptor) {
+  const std::size_t bytes = bytesOf(shape_);
+  if (region_ != nullptr || memifField<std::uint16_t>(message, memif_field::kRegionIndex) != 0 ||
+      memifField<std::uint64_t>(message, memif_field::kRegionBytes) != bytes || !isSealed(descriptor, bytes)) {
     return false;
   }
-  // All pages at once: a ring comes round to each of them, and page faults on the way would triple the time of the first messages.
-  void* const address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+  const int populate = pages_ == MemifPages::kAtOnce ? MAP_POPULATE : 0;
+  void* const address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | populate, descriptor, 0);
   if (address == MAP_FAILED) return false;
   region_ = static_cast<std::byte*>(address);
   regionBytes_ = bytes;
   return true;
 }
 
-bool MemifMemory::addRing(std::span<const std::byte, kMemifMessageBytes> message) {
-  const bool toServer = (field<std::uint16_t>(message, kAtRingFlags) & kRingToServer) != 0;
-  const std::size_t offset = field<std::uint32_t>(message, kAtRingOffset);
+bool MemifMemory::addRing(const MemifMessage& message) {
+  const bool toServer = (memifField<std::uint16_t>(message, memif_field::kRingFlags) & kMemifRingToServer) != 0;
+  const std::size_t offset = memifField<std::uint32_t>(message, memif_field::kRingOffset);
   std::byte*& ring = toServer ? toServer_ : toClient_;
-  if (region_ == nullptr || ring != nullptr || field<std::uint16_t>(message, kAtRingIndex) != 0 ||
-      field<std::uint16_t>(message, kAtRingRegion) != 0 ||
-      field<std::uint8_t>(message, kAtRingLog2) != shape_.log2Slots || offset % kMemifDescriptorBytes != 0 ||
-      offset > regionBytes_ - ringBytes(shape_)) {
+  if (region_ == nullptr || ring != nullptr || memifField<std::uint16_t>(message, memif_field::kRingIndex) != 0 ||
+      memifField<std::uint16_t>(message, memif_field::kRingRegion) != 0 ||
+      memifField<std::uint8_t>(message, memif_field::kRingLog2Slots) != shape_.log2Slots ||
+      offset % kMemifDescriptorBytes != 0 || offset > regionBytes_ - ringBytes(shape_)) {
     return false;
   }
   ring = region_ + offset;

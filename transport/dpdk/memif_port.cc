@@ -21,9 +21,14 @@ namespace {
 constexpr LinkId kFirstLink = 1;
 // The peer may begin to copy out what is this long while we copy on; small frames are shown together.
 constexpr std::size_t kPublishBytes = 16 * 1024;
+// Ranks of one machine that a port links to at a time. Each link takes a socket, and each at most 7.5 MiB of memory.
+constexpr std::size_t kMaxLinks = 1024;
+// Of so many, made first, all memory is there before they carry anything: as many as a ring or a tree of ranks talks over. A process
+// with more peers than that exchanges little with most of them.
+constexpr std::size_t kLinksWithPages = 8;
 // Connections of peers that this process has not linked to yet; more are refused and end as "peer gone" there.
-constexpr std::size_t kMaxStrangers = 256;
-// While a link is being made, the driver's progress raises no event.
+constexpr std::size_t kMaxStrangers = kMaxLinks;
+// A peer whose backlog is full raises no event when it is not any more.
 constexpr Duration kSetUpPollInterval = std::chrono::milliseconds(1);
 constexpr std::size_t kMinBufferBytes = 2048;
 
@@ -52,7 +57,7 @@ bool addToEpoll(int epoll, int fd) {
 }
 
 Status checkSizes(const TransportConfig& config) {
-  constexpr std::size_t kMaxBufferBytes = 0xffff - 2 * RTE_PKTMBUF_HEADROOM;
+  constexpr std::size_t kMaxBufferBytes = 0xffff;
   if (config.memifBufferBytes < kMinBufferBytes || config.memifBufferBytes > kMaxBufferBytes) {
     return Status(ErrorScope::kDevice, ErrorCode::kConfiguration,
                   fmt::format("memif buffer size is {} bytes, allowed are {} to {}", config.memifBufferBytes, kMinBufferBytes,
@@ -91,10 +96,8 @@ Result<std::unique_ptr<MemifPort>> makeMemifPort(const TransportConfig& config, 
     const Status given = shared->page.setEvent(FileDescriptor(::fcntl(wakeEvent, F_DUPFD_CLOEXEC, 0)));
     if (!given) return given.error();
   }
-  auto pool = makePacketPool("rx", 1, config.memifBufferBytes + RTE_PKTMBUF_HEADROOM);
-  if (!pool) return pool.error();
-  shared->receivePool = std::move(pool).value();
   shared->epoll.reset(::epoll_create1(EPOLL_CLOEXEC));
+  shared->events.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   FileDescriptor stopEvent(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   auto listener = listenPacketSocket(shared->base + ".sock");
   if (!listener) return listener.error();
@@ -118,7 +121,7 @@ MemifPort::MemifPort(std::unique_ptr<MemifShared> shared, FileDescriptor listene
       capture_(std::move(capture)) {}
 
 Status MemifPort::start() {
-  if (!shared_->epoll || !stopEvent_ || !addToEpoll(shared_->epoll.get(), listener_.get()) ||
+  if (!shared_->epoll || !shared_->events || !stopEvent_ || !addToEpoll(shared_->epoll.get(), listener_.get()) ||
       !addToEpoll(shared_->epoll.get(), stopEvent_.get())) {
     return Status(ErrorScope::kDevice, ErrorCode::kUnavailable,
                   fmt::format("cannot watch the sockets of a memif port: {}", std::strerror(errno)));
@@ -134,12 +137,9 @@ Status MemifPort::start() {
 
 MemifPort::~MemifPort() {
   if (::getpid() != pid_) {
-    // A forked child: thread, devices and sockets are the parent's. Leave them alone, memory included.
+    // A forked child: thread and sockets are the parent's. Leave them alone, memory included.
     if (control_.joinable()) control_.detach();
     for (auto& link : links_) (void)link.release();
-    for (auto& spares : shared_->spares) {
-      for (MemifDevice& spare : spares) (void)spare.device.release();
-    }
     return;
   }
   if (control_.joinable()) {
@@ -148,9 +148,7 @@ MemifPort::~MemifPort() {
     control_.join();
   }
   links_.clear();
-  for (auto& spares : shared_->spares) spares.clear();
   strangers_.clear();
-  ::unlink((shared_->base + ".drv").c_str());
   ::unlink((shared_->base + ".sock").c_str());  // last: marks the port as alive
 }
 
@@ -200,8 +198,13 @@ Result<LinkId> MemifPort::openLink(std::span<const std::byte> remoteAddress) {
   for (const MemifLink* link : polled_) {
     if (link->peer().portId == peer.portId) return link->id();
   }
+  if (polled_.size() >= kMaxLinks) {
+    return Error{ErrorScope::kSession, ErrorCode::kExhausted,
+                 fmt::format("this process shares memory with {} others already, and more are not allowed", kMaxLinks)};
+  }
   const auto id = static_cast<LinkId>(links_.size() + kFirstLink);
-  links_.push_back(std::make_unique<MemifLink>(*shared_, id, peer));
+  const MemifPages pages = polled_.size() < kLinksWithPages ? MemifPages::kAtOnce : MemifPages::kWhenTouched;
+  links_.push_back(std::make_unique<MemifLink>(*shared_, id, peer, pages));
   polled_.push_back(links_.back().get());
   introduce(*polled_.back());
   controlPending_.store(true, std::memory_order_relaxed);  // the next receive makes the first step

@@ -2,7 +2,7 @@
 //
 // Frames are written where they lie in the ring, and handed up from there (memif_ring.h).
 //
-// Memory of a link: two rings of 2^n frames (7.5 MiB at 64 x 60 KiB) shared with the peer.
+// Memory of a link: two rings of 2^n frames (7.5 MiB at 64 x 60 KiB) shared with the peer. DPDK's EAL is not used.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@
 
 namespace gloo_bypass::dpdk {
 
-// The EAL runs. `wakeEvent`: an eventfd that ends the sleep of an owner that has other ports too (sleepElsewhere); -1: it has none.
+// `wakeEvent`: an eventfd that ends the sleep of an owner that has other ports too (sleepElsewhere); -1: it has none.
 class MemifPort;
 Result<std::unique_ptr<MemifPort>> makeMemifPort(const TransportConfig& config, int wakeEvent = -1);
 

@@ -9,12 +9,8 @@ namespace gloo_bypass::dpdk {
 namespace {
 
 // Of memif_desc_t.
-constexpr std::size_t kAtFlags = 0, kAtBufferRegion = 2, kAtLength = 4, kAtOffset = 8;
+constexpr std::size_t kAtFlags = 0, kAtBufferRegion = 2;
 constexpr std::uint16_t kChained = 1;
-
-// Of memif_ring_t.
-constexpr std::size_t kAtRingFlags = 4;
-constexpr std::uint16_t kNoEvents = 1;
 
 // The headers of a frame.
 constexpr std::size_t kPrefetchBytes = 4 * RTE_CACHE_LINE_SIZE;
@@ -49,7 +45,7 @@ std::byte* MemifRing::descriptor(std::uint16_t position) const {
 
 bool MemifReceiveRing::start() {
   if (!attach()) return false;
-  // The buffers are described already; a server can send nothing before they are offered.
+  // Offered already; but a server that is DPDK's driver takes it back when it connects.
   if (!toServer_) {
     store(ring_ + kMemifHeadAt, static_cast<std::uint16_t>(slots()), std::memory_order_release);
   }
@@ -62,8 +58,8 @@ std::optional<std::size_t> MemifReceiveRing::waiting() const {
 
 std::span<const std::byte> MemifReceiveRing::frame(std::size_t index) const {
   std::byte* const d = descriptor(static_cast<std::uint16_t>(next_ + index));
-  const std::size_t length = load<std::uint32_t>(d + kAtLength);
-  const std::size_t offset = load<std::uint32_t>(d + kAtOffset);
+  const std::size_t length = load<std::uint32_t>(d + kMemifLengthAt);
+  const std::size_t offset = load<std::uint32_t>(d + kMemifOffsetAt);
   if ((load<std::uint16_t>(d + kAtFlags) & kChained) != 0 || load<std::uint16_t>(d + kAtBufferRegion) != 0 ||
       length > memory_.shape().bufferBytes) {
     return {};
@@ -84,7 +80,7 @@ void MemifReceiveRing::release(std::size_t count) {
     store(ring_ + kMemifTailAt, end, std::memory_order_release);
   } else {
     for (std::uint16_t position = next_; position != end; ++position) {
-      store(descriptor(position) + kAtLength, static_cast<std::uint32_t>(memory_.shape().bufferBytes));
+      store(descriptor(position) + kMemifLengthAt, static_cast<std::uint32_t>(memory_.shape().bufferBytes));
     }
     store(ring_ + kMemifHeadAt, static_cast<std::uint16_t>(end + slots()), std::memory_order_release);
   }
@@ -92,7 +88,7 @@ void MemifReceiveRing::release(std::size_t count) {
 }
 
 void MemifReceiveRing::askForEvents(bool wanted) {
-  store(ring_ + kAtRingFlags, wanted ? std::uint16_t{0} : kNoEvents);
+  store(ring_ + kMemifRingFlagsAt, wanted ? std::uint16_t{0} : kMemifNoEvents);
   // Before the caller looks at the ring once more.
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
@@ -107,14 +103,14 @@ std::optional<std::size_t> MemifSendRing::room() const {
 std::span<std::byte> MemifSendRing::slot() const {
   std::byte* const d = descriptor(next_);
   if (load<std::uint16_t>(d + kAtBufferRegion) != 0) return {};
-  return memory_.part(load<std::uint32_t>(d + kAtOffset), memory_.shape().bufferBytes);
+  return memory_.part(load<std::uint32_t>(d + kMemifOffsetAt), memory_.shape().bufferBytes);
 }
 
 void MemifSendRing::push(std::size_t bytes) {
   GLOO_BYPASS_CHECK(bytes <= memory_.shape().bufferBytes);
   std::byte* const d = descriptor(next_);
   store(d + kAtFlags, std::uint16_t{0});
-  store(d + kAtLength, static_cast<std::uint32_t>(bytes));
+  store(d + kMemifLengthAt, static_cast<std::uint32_t>(bytes));
   ++next_;
 }
 

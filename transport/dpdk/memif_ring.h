@@ -1,7 +1,5 @@
 // The two rings of a memif link, filled and read in place: a payload is copied once into the shared memory, and once out of it, to the
-// user's buffer. (The driver's own receive function copies every frame into a packet buffer first; its transmit function shows a burst
-// only when all of it is copied; and both trust the lengths and offsets that they find.) The driver makes the link; its receive and
-// transmit functions must never be called: a ring has one producer and one consumer.
+// user's buffer. A ring has one producer and one consumer.
 //
 // Where the rings are, what they look like, and whom to trust: memif_memory.h. Thread: one owner at a time.
 #pragma once
@@ -35,7 +33,7 @@ class MemifReceiveRing : private MemifRing {
  public:
   MemifReceiveRing(const MemifMemory& memory, MemifRole role) : MemifRing(memory, role == MemifRole::kServer) {}
 
-  // Both drivers are connected: begins to receive. False: the handshake has not described the ring.
+  // Both ends are connected: begins to receive. False: the handshake has not described the ring.
   bool start();
   // How many frames wait; nullopt: the counters are impossible.
   std::optional<std::size_t> waiting() const;
@@ -45,7 +43,7 @@ class MemifReceiveRing : private MemifRing {
   void prefetch(std::size_t index) const;
   // Gives the first `count` back to the sender.
   void release(std::size_t count);
-  // Whether the sender's driver shall write to the ring's event descriptor after each burst. One that publishes a burst at the same
+  // Whether the sender shall write to the ring's event descriptor after each burst. One that publishes a burst at the same
   // moment may still go by the former answer, so nobody sleeps without a bound.
   void askForEvents(bool wanted);
 };
@@ -54,7 +52,7 @@ class MemifSendRing : private MemifRing {
  public:
   MemifSendRing(const MemifMemory& memory, MemifRole role) : MemifRing(memory, role == MemifRole::kClient) {}
 
-  // Both drivers are connected. False: the handshake has not described the ring.
+  // Both ends are connected. False: the handshake has not described the ring.
   bool start() { return attach(); }
   // How many slots can be filled; nullopt: the counters are impossible.
   std::optional<std::size_t> room() const;

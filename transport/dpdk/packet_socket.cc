@@ -52,7 +52,7 @@ ConnectResult connectPacketSocket(const std::string& path, FileDescriptor& out) 
   sockaddr_un address;
   if (!fillAddress(path, address)) return ConnectResult::kRefused;
   FileDescriptor fd = newSocket();
-  if (!fd) return ConnectResult::kBusy;  // out of descriptors: may pass
+  if (!fd) return ConnectResult::kExhausted;
   if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
     return errno == EAGAIN || errno == EINTR ? ConnectResult::kBusy : ConnectResult::kRefused;
   }
@@ -95,7 +95,7 @@ PacketIo receivePacket(int fd, std::span<std::byte> buffer, std::size_t& length,
   msghdr message{};
   message.msg_iov = &vector;
   message.msg_iovlen = 1;
-  // Room for credentials too: the driver's sockets ask for them.
+  // Room for credentials too: DPDK's driver asks for them, and then both ends send them.
   alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int)) + CMSG_SPACE(sizeof(ucred))] = {};
   message.msg_control = control;
   message.msg_controllen = sizeof(control);

@@ -19,8 +19,9 @@ enum class PacketIo { kDone, kWouldBlock, kClosed };
 // The path appears only once the socket listens, so a refused connect always means a dead owner.
 Result<FileDescriptor> listenPacketSocket(const std::string& path);
 
-enum class ConnectResult { kConnected, kBusy, kRefused };
-// kBusy: the listener's backlog is full, try again. kRefused: nobody listens (any more).
+enum class ConnectResult { kConnected, kBusy, kExhausted, kRefused };
+// kBusy: the listener's backlog is full, try again. kExhausted: this process or machine has no descriptor left. kRefused: nobody
+// listens (any more).
 ConnectResult connectPacketSocket(const std::string& path, FileDescriptor& out);
 // Empty when nobody is waiting.
 FileDescriptor acceptPacketSocket(int listener);

@@ -31,10 +31,12 @@ Result<WakePage> WakePage::create() {
   if (!fd || ::ftruncate(fd.get(), kPageBytes) != 0 || ::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) {
     return systemError("cannot make a shared memory page for wake-ups");
   }
-  return map(std::move(fd));
+  auto page = map(fd);
+  if (page) page.value().fd_ = std::move(fd);
+  return page;
 }
 
-Result<WakePage> WakePage::map(FileDescriptor fd) {
+Result<WakePage> WakePage::map(const FileDescriptor& fd) {
   struct stat status {};
   const int seals = fd ? ::fcntl(fd.get(), F_GET_SEALS) : -1;
   if (!fd || ::fstat(fd.get(), &status) != 0 || status.st_size != static_cast<off_t>(kPageBytes) || seals < 0 ||
@@ -44,7 +46,6 @@ Result<WakePage> WakePage::map(FileDescriptor fd) {
   void* address = ::mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (address == MAP_FAILED) return systemError("cannot map a wake-up page");
   WakePage page;
-  page.fd_ = std::move(fd);
   page.shared_ = static_cast<Shared*>(address);  // zero-filled by the kernel: valid initial values
   return page;
 }

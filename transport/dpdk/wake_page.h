@@ -32,7 +32,7 @@ class WakePage {
   // A new page of this process.
   static Result<WakePage> create();
   // Maps a peer's page; refuses what is not a sealed memory file of the right size (hostile descriptor).
-  static Result<WakePage> map(FileDescriptor fd);
+  static Result<WakePage> map(const FileDescriptor& fd);
   // The eventfd of the page's owner, where it has one. A peer's that could make us wait for it is refused.
   Status setEvent(FileDescriptor event);
 
@@ -41,7 +41,7 @@ class WakePage {
   WakePage& operator=(WakePage&& other) noexcept;
   ~WakePage();
 
-  int fd() const { return fd_.get(); }
+  int fd() const { return fd_.get(); }        // -1: a peer's
   int event() const { return event_.get(); }  // -1: none
 
   // Owner's side.

@@ -13,11 +13,13 @@
 #include <memory>
 #include <string>
 
-#include "tools/fabric/memif_handshake.h"
+#include "transport/dpdk/memif_handshake.h"
 #include "transport/dpdk/memif_ring.h"
 #include "transport/dpdk/packet_socket.h"
 
 namespace gloo_bypass::fabric {
+
+using dpdk::MemifMessage;
 
 enum MemifType : std::uint16_t {
   kMemifAck = 1,
@@ -78,8 +80,8 @@ class MemifClient {
       put(ring, 12, log2Slots);
       send(ring, event_.get());
       turn();
-      if (toServer) (void)memory_->overhear(region, region_.get());
-      (void)memory_->overhear(ring, -1);
+      if (toServer) (void)memory_->describe(region, region_.get());
+      (void)memory_->describe(ring, -1);
     }
     send(messageOf(kMemifConnect));
   }

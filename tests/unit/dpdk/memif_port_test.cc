@@ -209,7 +209,7 @@ TEST_F(MemifPort, SenderBlockedOnFullRing_WakesWhenReceiverTakes) {
         const auto before = Clock::now();
         std::size_t sent = 0;
         while (sent == 0 && Clock::now() - before < seconds(10)) {
-          port->block(seconds(20));  // a late packet of the handshake ends it, too
+          port->block(seconds(20));
           port->disarmWakeup();
           ASSERT_EQ(port->receive(sink, 32), 0U);
           port->armWakeup();
@@ -270,13 +270,13 @@ TEST_F(MemifPort, PeerKilledWhileBothStream_LinkGoesDownPromptlyAndNothingCrashe
     EXPECT_NE(sink.down.front().second.message.find("process"), std::string::npos);
     EXPECT_EQ(port->transmit(link, {}), 0U);
   };
-  // Either end may be the driver's client: the ids are random, so several rounds see both.
+  // Either end may be memif's client: the ids are random, so several rounds see both.
   for (int i = 0; i < 4; ++i) {
     runProcesses({[&](Partner& p) { flood(p, true); }, true}, {[&](Partner& p) { flood(p, false); }});
   }
 }
 
-// Every mapping that the driver and we have of links' memory.
+// Every mapping of links' memory.
 void overwriteSharedMemory() {
   std::ifstream maps("/proc/self/maps");
   std::size_t found = 0;
@@ -291,9 +291,8 @@ void overwriteSharedMemory() {
   EXPECT_GT(found, 0U);
 }
 
-// The receiving end only: the driver's transmit function trusts the ring's descriptors.
 TEST_F(MemifPort, PeerOverwritesTheSharedMemory_LinkGoesDownAndNothingCrashes) {
-  // Either end may be the driver's client: the ids are random, so several rounds see both.
+  // Either end may be memif's client: the ids are random, so several rounds see both.
   for (int i = 0; i < 4; ++i) {
     runProcesses({[](Partner& partner) {
                     const auto port = openPort();

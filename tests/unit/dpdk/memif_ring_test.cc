@@ -10,6 +10,7 @@
 #include <numeric>
 #include <random>
 #include <string>
+#include <utility>
 
 #include "transport/base/file_descriptor.h"
 #include "transport/dpdk/memif_ring.h"
@@ -21,7 +22,7 @@ constexpr MemifRingShape kShape{.bufferBytes = 2048, .log2Slots = 3};
 constexpr std::size_t kRingBytes = 2 * RTE_CACHE_LINE_SIZE + 16 * 8;
 constexpr std::size_t kRegionBytes = 2 * (kRingBytes + 8 * 2048);
 
-using Message = std::array<std::byte, kMemifMessageBytes>;
+using Message = MemifMessage;
 
 template <typename T>
 void put(std::byte* at, T value) {
@@ -111,19 +112,19 @@ class Memory {
   std::byte* base_ = nullptr;
 };
 
-void overhear(MemifMemory& shared, Memory& memory) {
-  ASSERT_TRUE(shared.overhear(addRegion(), memory.fd()));
+void describe(MemifMemory& shared, Memory& memory) {
+  ASSERT_TRUE(shared.describe(addRegion(), memory.fd()));
   ASSERT_FALSE(shared.complete());
-  ASSERT_TRUE(shared.overhear(addRing(true, 0), -1));
+  ASSERT_TRUE(shared.describe(addRing(true, 0), -1));
   ASSERT_FALSE(shared.complete());
-  ASSERT_TRUE(shared.overhear(addRing(false, kRingBytes), -1));
+  ASSERT_TRUE(shared.describe(addRing(false, kRingBytes), -1));
   ASSERT_TRUE(shared.complete());
 }
 
 // The test's subject receives.
 struct Receiving {
   explicit Receiving(MemifRole role) : memory(role), ring(shared, role) {
-    overhear(shared, memory);
+    describe(shared, memory);
     EXPECT_TRUE(ring.start());
   }
   Memory memory;
@@ -133,7 +134,7 @@ struct Receiving {
 // It sends.
 struct Sending {
   explicit Sending(MemifRole role) : memory(otherThan(role)), ring(shared, role) {
-    overhear(shared, memory);
+    describe(shared, memory);
     EXPECT_TRUE(ring.start());
   }
   Memory memory;
@@ -303,7 +304,7 @@ TEST_P(MemifRingTest, SlotOutsideTheMemory_IsNotWrittenTo) {
 }
 
 // Else the first messages would wait for page faults.
-TEST(MemifHandshake, Memory_IsAllThereBeforeTheFirstMessage) {
+TEST(MemifMemory, Memory_IsAllThereBeforeTheFirstMessage) {
   Memory memory(MemifRole::kServer);
   MemifMemory shared(kShape);
   std::array<unsigned char, kRegionBytes / 4096 + 1> resident{};
@@ -312,78 +313,96 @@ TEST(MemifHandshake, Memory_IsAllThereBeforeTheFirstMessage) {
     return std::count_if(resident.begin(), resident.end(), [](unsigned char page) { return (page & 1) == 0; });
   };
   ASSERT_GT(missing(), 0) << "nothing has been touched yet but the descriptors";
-  ASSERT_TRUE(shared.overhear(addRegion(), memory.fd()));
+  ASSERT_TRUE(shared.describe(addRegion(), memory.fd()));
   EXPECT_EQ(missing(), 0);
 }
 
-TEST(MemifHandshake, MemoryThatCouldShrink_IsRefused) {
+TEST(MemifMemory, MemoryThatCouldShrink_IsRefused) {
   Memory memory(MemifRole::kServer, /*sealed=*/false);
   MemifMemory shared(kShape);
-  EXPECT_FALSE(shared.overhear(addRegion(), memory.fd()));
-  EXPECT_FALSE(shared.overhear(addRegion(), -1));
-  EXPECT_FALSE(shared.overhear(addRegion(), STDIN_FILENO));
+  EXPECT_FALSE(shared.describe(addRegion(), memory.fd()));
+  EXPECT_FALSE(shared.describe(addRegion(), -1));
+  EXPECT_FALSE(shared.describe(addRegion(), STDIN_FILENO));
 }
 
-TEST(MemifHandshake, MemoryOfAnotherSizeOrTwice_IsRefused) {
+TEST(MemifMemory, MemoryOfAnotherSizeOrTwice_IsRefused) {
   Memory small(MemifRole::kServer, true, kRegionBytes - 1);
   Memory memory(MemifRole::kServer);
   MemifMemory shared(kShape);
-  EXPECT_FALSE(shared.overhear(addRegion(), small.fd()));
-  EXPECT_FALSE(shared.overhear(addRegion(kRegionBytes - 1), memory.fd()));
-  EXPECT_FALSE(shared.overhear(addRegion(kRegionBytes + 1), memory.fd()));
-  EXPECT_FALSE(shared.overhear(addRegion(kRegionBytes, 1), memory.fd()));
-  EXPECT_FALSE(shared.overhear(addRing(true, 0), -1)) << "a ring before its memory";
-  EXPECT_TRUE(shared.overhear(addRegion(), memory.fd()));
-  EXPECT_FALSE(shared.overhear(addRegion(), memory.fd()));
+  EXPECT_FALSE(shared.describe(addRegion(), small.fd()));
+  EXPECT_FALSE(shared.describe(addRegion(kRegionBytes - 1), memory.fd()));
+  EXPECT_FALSE(shared.describe(addRegion(kRegionBytes + 1), memory.fd()));
+  EXPECT_FALSE(shared.describe(addRegion(kRegionBytes, 1), memory.fd()));
+  EXPECT_FALSE(shared.describe(addRing(true, 0), -1)) << "a ring before its memory";
+  EXPECT_TRUE(shared.describe(addRegion(), memory.fd()));
+  EXPECT_FALSE(shared.describe(addRegion(), memory.fd()));
 }
 
-TEST(MemifHandshake, RingOutsideTheMemoryOrOfAnotherShape_IsRefused) {
+TEST(MemifMemory, RingOutsideTheMemoryOrOfAnotherShape_IsRefused) {
   Memory memory(MemifRole::kServer);
   MemifMemory shared(kShape);
-  ASSERT_TRUE(shared.overhear(addRegion(), memory.fd()));
-  EXPECT_FALSE(shared.overhear(addRing(true, kRegionBytes - kRingBytes + 16), -1));
-  EXPECT_FALSE(shared.overhear(addRing(true, 0xfffffff0), -1));
-  EXPECT_FALSE(shared.overhear(addRing(true, 1), -1));
-  EXPECT_FALSE(shared.overhear(addRing(true, 0, 4), -1));
-  EXPECT_FALSE(shared.overhear(addRing(true, 0, 3, 1), -1));
+  ASSERT_TRUE(shared.describe(addRegion(), memory.fd()));
+  EXPECT_FALSE(shared.describe(addRing(true, kRegionBytes - kRingBytes + 16), -1));
+  EXPECT_FALSE(shared.describe(addRing(true, 0xfffffff0), -1));
+  EXPECT_FALSE(shared.describe(addRing(true, 1), -1));
+  EXPECT_FALSE(shared.describe(addRing(true, 0, 4), -1));
+  EXPECT_FALSE(shared.describe(addRing(true, 0, 3, 1), -1));
   MemifReceiveRing received(shared, MemifRole::kServer);
   MemifSendRing toSend(shared, MemifRole::kServer);
-  EXPECT_TRUE(shared.overhear(addRing(false, kRingBytes), -1));
+  EXPECT_TRUE(shared.describe(addRing(false, kRingBytes), -1));
   EXPECT_FALSE(shared.complete());
   EXPECT_FALSE(received.start()) << "that one is the client's";
   EXPECT_TRUE(toSend.start());
-  EXPECT_FALSE(shared.overhear(addRing(false, kRingBytes), -1)) << "twice";
-  EXPECT_TRUE(shared.overhear(addRing(true, 0), -1));
+  EXPECT_FALSE(shared.describe(addRing(false, kRingBytes), -1)) << "twice";
+  EXPECT_TRUE(shared.describe(addRing(true, 0), -1));
   EXPECT_TRUE(received.start());
 }
 
-TEST(NameMemifServer, ClientsFirstPacket_SaysWhichInterfaceAndTheSecret) {
-  Message init{};
-  put<std::uint16_t>(&init[0], 3);
-  put<std::uint16_t>(&init[2], 0x0200);  // version
-  put<std::uint32_t>(&init[4], 7);
-  std::memset(&init[9], 'x', 24);
-  init[33] = std::byte{'D'};  // name
-  nameMemifServer(init, 0x01020304, "secret");
-  std::uint32_t interfaceId = 0;
-  std::memcpy(&interfaceId, &init[4], sizeof(interfaceId));
-  EXPECT_EQ(interfaceId, 0x01020304U);
-  std::array<char, 24> secret{};
-  std::memcpy(secret.data(), "secret", 6);
-  EXPECT_EQ(std::memcmp(&init[9], secret.data(), secret.size()), 0);
-  EXPECT_EQ(init[33], std::byte{'D'});
-  nameMemifServer(init, 1, std::string(100, 's'));
-  EXPECT_EQ(init[31], std::byte{'s'});
-  EXPECT_EQ(init[32], std::byte{0});
-  EXPECT_EQ(init[33], std::byte{'D'});
+// A server finds in it what it takes for a driver's.
+TEST(MemifMemory, ClientsOwn_ServerThatHearsItsDescriptionSharesIt) {
+  for (const MemifRingShape shape : {kShape, MemifRingShape{.bufferBytes = 61440, .log2Slots = 6}}) {
+    const auto own = MemifMemory::create(shape, MemifPages::kWhenTouched);
+    ASSERT_TRUE(own.ok()) << own.error().message;
+    EXPECT_TRUE(own.value()->complete());
+    MemifMemory shared(shape, MemifPages::kWhenTouched);
+    for (const MemifMessage& message : own.value()->description()) {
+      ASSERT_TRUE(shared.describe(message, own.value()->descriptor()));
+    }
+    ASSERT_TRUE(shared.complete());
+    MemifSendRing fromServer(shared, MemifRole::kServer), fromClient(*own.value(), MemifRole::kClient);
+    MemifReceiveRing atClient(*own.value(), MemifRole::kClient), atServer(shared, MemifRole::kServer);
+    ASSERT_TRUE(fromServer.start() && fromClient.start() && atClient.start() && atServer.start());
+    for (const auto& [out, in] : {std::pair(&fromServer, &atClient), std::pair(&fromClient, &atServer)}) {
+      ASSERT_EQ(out->room(), shape.slots());
+      for (std::size_t slot = 0; slot < shape.slots(); ++slot) {
+        ASSERT_EQ(out->slot().size(), shape.bufferBytes);
+        std::memset(out->slot().data(), static_cast<int>(slot), shape.bufferBytes);
+        out->push(shape.bufferBytes);
+      }
+      out->publish();
+      ASSERT_EQ(in->waiting(), shape.slots());
+      for (std::size_t slot = 0; slot < shape.slots(); ++slot) {
+        ASSERT_EQ(in->frame(slot).size(), shape.bufferBytes);
+        EXPECT_EQ(in->frame(slot).back(), static_cast<std::byte>(slot)) << "buffers overlap";
+      }
+    }
+  }
 }
 
-TEST(NameMemifServer, OtherPackets_StayAsTheyAre) {
-  for (Message message : {addRegion(), addRing(true, 0), Message{}}) {
-    const Message before = message;
-    nameMemifServer(message, 9, "secret");
-    EXPECT_EQ(message, before);
-  }
+TEST(MemifMemory, ClientsOwn_CannotShrinkOrGrow) {
+  const auto own = MemifMemory::create(kShape, MemifPages::kWhenTouched);
+  ASSERT_TRUE(own.ok());
+  EXPECT_NE(::ftruncate(own.value()->descriptor(), 0), 0);
+  EXPECT_NE(::ftruncate(own.value()->descriptor(), 2 * kRegionBytes), 0);
+}
+
+TEST(MemifMemory, PagesWhenTouched_AreNotThereBefore) {
+  Memory memory(MemifRole::kServer);
+  MemifMemory shared(kShape, MemifPages::kWhenTouched);
+  ASSERT_TRUE(shared.describe(addRegion(), memory.fd()));
+  std::array<unsigned char, kRegionBytes / 4096 + 1> resident{};
+  ASSERT_EQ(::mincore(memory.base(), kRegionBytes, resident.data()), 0);
+  EXPECT_GT(std::count_if(resident.begin(), resident.end(), [](unsigned char page) { return (page & 1) == 0; }), 0);
 }
 
 }  // namespace
