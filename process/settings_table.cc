@@ -179,8 +179,7 @@ bool isPrintable(std::string_view text) {
 }
 
 bool isDirectory(std::string_view text) {
-  return text.front() == '/' && text.size() <= dpdk::kMaxMemifDirectoryBytes && isPrintable(text) &&
-         text.find_first_of(",=[]\"' ") == std::string_view::npos;  // what DPDK's device arguments cannot carry
+  return text.front() == '/' && text.size() <= dpdk::kMaxMemifDirectoryBytes && isPrintable(text);
 }
 
 bool isInterfaceName(std::string_view text) {
@@ -324,13 +323,13 @@ std::vector<Setting> processSettings() {
   return {
       textSetting(
           "GLOO_BYPASS_EAL_ARGUMENTS", "words as a shell would split them, quotes closed", hasBalancedQuotes,
-          "Added to the arguments of DPDK's environment abstraction layer",
+          "Added to the arguments of DPDK's environment abstraction layer (EAL), which netdev, pci and telemetry start",
           [](TransportConfig & c) -> auto& { return c.ealArguments; }),
       choiceSetting<HugePages>(
           "GLOO_BYPASS_HUGE_PAGES", {{"auto", HugePages::kAuto}, {"off", HugePages::kOff}, {"on", HugePages::kOn}},
-          "Use huge pages; auto: when there are any", [](TransportConfig & c) -> auto& { return c.hugePages; }),
+          "EAL: use huge pages; auto: when there are any", [](TransportConfig & c) -> auto& { return c.hugePages; }),
       integerSetting(
-          "GLOO_BYPASS_MEMORY_MIB", "MiB", 16, 65536, "DPDK's memory without huge pages, and the packet pools' bound",
+          "GLOO_BYPASS_MEMORY_MIB", "MiB", 16, 65536, "EAL: its memory without huge pages, and the packet pools' bound",
           [](TransportConfig & c) -> auto& { return c.memoryMiB; }),
       durationSetting<std::chrono::microseconds>(
           "GLOO_BYPASS_SPIN_US", 0, 1'000'000,
@@ -357,7 +356,8 @@ std::vector<Setting> processSettings() {
           [](TransportConfig & c) -> auto& { return c.metricsInterval; }),
       choiceSetting<bool>(
           "GLOO_BYPASS_TELEMETRY", {{"off", false}, {"on", true}},
-          "DPDK's telemetry socket, with /gloo_bypass/stats, /gloo_bypass/peers and /gloo_bypass/histograms",
+          "DPDK's telemetry socket, with /gloo_bypass/stats, /gloo_bypass/peers and /gloo_bypass/histograms; starts "
+          "the EAL",
           [](TransportConfig & c) -> auto& { return c.telemetry; }),
       choiceSetting<std::string>(
           "GLOO_BYPASS_LOG_LEVEL",

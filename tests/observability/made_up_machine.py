@@ -124,7 +124,7 @@ def complete(root):
     machine.install(librte_eal23="22.11.6-1", python3_torch="1.13.1+dfsg-4", libgloo0="0.0~git20220518",
                     libibverbs1="44.0-2")
     for name in ("librte_eal.so.23", "libibverbs.so.1", "libibverbs/libmlx5-rdmav34.so", "libtorch_cpu.so.1.13",
-                 "libgloo.so.0", "dpdk/pmds-23.0/librte_net_memif.so.23", "dpdk/pmds-23.0/librte_net_af_packet.so.23",
+                 "libgloo.so.0", "dpdk/pmds-23.0/librte_net_af_packet.so.23",
                  "dpdk/pmds-23.0/librte_bus_pci.so.23"):
         machine.write(f"{LIBRARIES}/{name}")
     machine.shared_object(PLUGIN, ["libtorch_cpu.so.1.13", "libgloo.so.0", "librte_eal.so.23"])

@@ -41,7 +41,7 @@ def test_Doctor_CompleteMachine_EverythingIsOk(tmp_path, path):
 
 
 @pytest.mark.parametrize("path, lacking", [
-    ("memif", {"DPDK driver net_memif"}),
+    ("memif", {"DPDK libraries"}),
     ("netdev", {"DPDK driver net_af_packet", "network interface", "capabilities", "locked memory"}),
     ("pci", {"DPDK driver bus_pci", "NIC", "IOMMU", "vfio", "locked memory"}),
     ("udp", {"UDP socket"}),

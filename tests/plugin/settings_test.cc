@@ -134,7 +134,7 @@ TEST(Settings_Parse, WrongValue_NamesVariableValueAndWhatIsAllowed) {
                                           {"GLOO_BYPASS_INTERFACE", "a/b"},
                                           {"GLOO_BYPASS_INTERFACE", "sixteencharacter"},
                                           {"GLOO_BYPASS_MEMIF_DIRECTORY", "relative"},
-                                          {"GLOO_BYPASS_MEMIF_DIRECTORY", "/a,b"},
+                                          {"GLOO_BYPASS_MEMIF_DIRECTORY", "/a\tb"},
                                           {"GLOO_BYPASS_MEMIF_DIRECTORY", "/" + std::string(62, 'a')},
                                           {"GLOO_BYPASS_IPV4", "10.0.0.2"},
                                           {"GLOO_BYPASS_IPV4", "10.0.0.256/24"},

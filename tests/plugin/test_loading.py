@@ -96,7 +96,8 @@ def test_Configuration_Wrong_NamesVariableValueAndAllowed(variable, value, parts
     ({"GLOO_BYPASS_LINK": "memif", "GLOO_BYPASS_NETWORK": "udp"}, ["GLOO_BYPASS_LINK", "GLOO_BYPASS_NETWORK"]),
     ({"GLOO_BYPASS_LINK": "netdev", "GLOO_SOCKET_IFNAME": "nosuch0"}, ["nosuch0"]),
     ({"GLOO_BYPASS_LINK": "netdev", "GLOO_BYPASS_INTERFACE": "nosuch0"}, ["nosuch0"]),
-    ({"GLOO_BYPASS_EAL_ARGUMENTS": "--no-such-argument"}, ["--no-such-argument"]),
+    ({"GLOO_BYPASS_LINK": "netdev", "GLOO_BYPASS_INTERFACE": "lo", "GLOO_BYPASS_EAL_ARGUMENTS": "--no-such-argument"}, [
+        "--no-such-argument"]),
     ({"GLOO_BYPASS_LINK": "pci", "GLOO_BYPASS_PCI_ADDRESS": "ffff:ff:1f.7", "GLOO_BYPASS_IPV4": "10.9.9.2/24"}, [
         "ffff:ff:1f.7"]), ({"GLOO_BYPASS_MEMIF_DIRECTORY": "/proc/nowhere"}, ["/proc/nowhere"]),])
 def test_Device_CannotBeMade_OneLineSaysWhat(environment, parts):

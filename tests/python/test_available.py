@@ -37,8 +37,9 @@ def asked(tmp_path_factory):
                 "GLOO_BYPASS_MEMIF_DIRECTORY": str(open_to_all)}, "wrong value": {"GLOO_BYPASS_SPIN_US": "fast"},
         "no such interface": {"GLOO_SOCKET_IFNAME": "nosuch0,lo", "GLOO_BYPASS_LINK": "netdev"}, "no such device": {
             "GLOO_BYPASS_LINK": "pci", "GLOO_BYPASS_PCI_ADDRESS": "ffff:ff:1f.7",
-            "GLOO_BYPASS_IPV4": "10.9.9.2/24"}, "huge pages": {"GLOO_BYPASS_HUGE_PAGES": "on"}, "rdma device": {
-                "GLOO_BYPASS_RDMA_DEVICES": "nosuch0"}, "afterwards": {},}
+            "GLOO_BYPASS_IPV4": "10.9.9.2/24"}, "huge pages": {
+                "GLOO_BYPASS_HUGE_PAGES": "on", "GLOO_BYPASS_LINK": "netdev", "GLOO_BYPASS_INTERFACE": "lo"},
+        "rdma device": {"GLOO_BYPASS_RDMA_DEVICES": "nosuch0"}, "afterwards": {},}
     results = answers_in(list(environments.values()), folder)
     left = sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
     return {**dict(zip(environments, results)), "left in the folder": left, "threads": results[-1]}

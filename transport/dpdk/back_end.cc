@@ -7,8 +7,10 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "transport/datagram/datagram_transport.h"
 #include "transport/dpdk/dpdk_port.h"
@@ -30,6 +32,18 @@ Result<std::shared_ptr<Transport>> make(const TransportConfig& config) {
 InterfaceRule interfaceRule(const TransportConfig& config) {
   if (usesNetdev(config)) return config.masterAddress.empty() ? InterfaceRule::kRequired : InterfaceRule::kNamed;
   return config.link == LinkMode::kAuto && !usesPci(config) ? InterfaceRule::kNamed : InterfaceRule::kIgnored;
+}
+
+std::vector<std::string> ignoredSettings(const TransportConfig& config) {
+  std::vector<std::string> lines;
+  if (needsEal(config)) return lines;
+  const auto ignored = [&](const char* name, const std::string& value) {
+    lines.push_back(fmt::format(
+        "{}='{}' does nothing here: memory links and UDP sockets need no EAL, and it is not started", name, value));
+  };
+  if (!config.ealArguments.empty()) ignored("GLOO_BYPASS_EAL_ARGUMENTS", config.ealArguments);
+  if (config.hugePages == HugePages::kOn) ignored("GLOO_BYPASS_HUGE_PAGES", "on");
+  return lines;
 }
 
 // The socket's path is DPDK's choice, so it is printed.
@@ -93,6 +107,7 @@ BackEnd backEnd() {
           .package = "libdpdk-dev",
           .make = make,
           .interfaceRule = interfaceRule,
+          .ignoredSettings = ignoredSettings,
           .publish = publish,
           .decided = [] { return Eal::decided(); },
           .rehearse = [](TransportConfig& config) -> std::unique_ptr<Rehearsal> {

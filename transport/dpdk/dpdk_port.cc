@@ -43,9 +43,13 @@ Result<std::unique_ptr<PacketPort>> makeAutoPort(const TransportConfig& config) 
 
 }  // namespace
 
+bool needsEal(const TransportConfig& config) { return usesNetdev(config) || usesPci(config) || config.telemetry; }
+
 Result<std::unique_ptr<PacketPort>> makeDpdkPort(const TransportConfig& config) {
-  const Status started = Eal::start(config);
-  if (!started) return started.error();
+  if (needsEal(config)) {
+    const Status started = Eal::start(config);
+    if (!started) return started.error();
+  }
   switch (config.link) {
     case LinkMode::kAuto:
       return makeAutoPort(config);

@@ -1,4 +1,4 @@
-// DPDK's environment abstraction layer: one a process, started by the first port, never stopped or restarted.
+// DPDK's environment abstraction layer: one a process, started by the first port that needs it, never stopped or restarted.
 //
 // What an application may rely on: starting it changes neither the calling thread's CPU affinity nor any signal
 // mask (it runs in a thread of its own that ends; the EAL's own threads block all signals and may run on any CPU the

@@ -57,21 +57,38 @@ def free_memory(machine):
     return ok("memory", f"{free} MiB available")
 
 
+def dpdk_folder(machine):
+    """Where DPDK's libraries are; None: nowhere."""
+    return next((f for f in LIBRARY_FOLDERS if any(n.startswith("librte_eal.so") for n in machine.names(f))), None)
+
+
+def dpdk_version(machine):
+    return next((v for p, v in sorted(machine.packages().items()) if re.match(r"librte-eal\d", p or "")),
+                "not a package")
+
+
+def no_dpdk(name):
+    return missing(name, "no librte_eal.so", "the DPDK transport is made with DPDK's libraries",
+                   "sudo apt-get install libdpdk-dev")
+
+
+def dpdk_libraries(machine):
+    """That DPDK is installed. Memory links use none of its drivers."""
+    name = "DPDK libraries"
+    return no_dpdk(name) if dpdk_folder(machine) is None else ok(name, f"DPDK {dpdk_version(machine)}")
+
+
 def dpdk_driver(driver):
     """A check that DPDK and one of its drivers are installed."""
     def check(machine):
         name = f"DPDK driver {driver}"
-        folder = next((f
-                       for f in LIBRARY_FOLDERS if any(n.startswith("librte_eal.so") for n in machine.names(f))), None)
+        folder = dpdk_folder(machine)
         if folder is None:
-            return missing(name, "no librte_eal.so", "the DPDK transport is made with DPDK's libraries",
-                           "sudo apt-get install libdpdk-dev")
+            return no_dpdk(name)
         drivers = [f"{folder}/dpdk/{pmds}"
                    for pmds in machine.names(f"{folder}/dpdk") if pmds.startswith("pmds-")] + [folder]
         if any(n.startswith(f"librte_{driver}.so") for f in drivers for n in machine.names(f)):
-            version = next((v for p, v in sorted(machine.packages().items()) if re.match(r"librte-eal\d", p or "")),
-                           "not a package")
-            return ok(name, f"DPDK {version}")
+            return ok(name, f"DPDK {dpdk_version(machine)}")
         return missing(name, f"librte_{driver}.so is not there", "DPDK loads its drivers when it starts",
                        "sudo apt-get install libdpdk-dev")
     check.__name__ = f"dpdk_driver_{driver}"

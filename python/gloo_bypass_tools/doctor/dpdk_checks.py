@@ -34,7 +34,7 @@ def memif_directory(machine):
     return ok(name, f"{folder}: {len(sockets) - len(stale)} ranks run{rest}")
 
 
-def memif_huge_pages(machine):
+def netdev_huge_pages(machine):
     return common.huge_pages(machine)
 
 

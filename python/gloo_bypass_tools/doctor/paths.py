@@ -22,9 +22,9 @@ def checks(path, plugin=None):
     """Functions of a machine that give a finding each, in the order in which they should be mended."""
     base = [common.release, common.processor, common.free_memory]
     return {
-        "memif": [*base, common.dpdk_driver("net_memif"), dpdk.memif_directory, dpdk.memif_huge_pages],
+        "memif": [*base, common.dpdk_libraries, dpdk.memif_directory],
         "netdev": [*base, common.dpdk_driver("net_af_packet"), dpdk.interface, dpdk.capabilities,
-                   common.locked_memory(common.NETDEV_LOCKED_BYTES, "a packet socket's ring"), dpdk.memif_huge_pages],
+                   common.locked_memory(common.NETDEV_LOCKED_BYTES, "a packet socket's ring"), dpdk.netdev_huge_pages],
         "pci": [*base, common.dpdk_driver("bus_pci"), dpdk.pci_device, dpdk.iommu, dpdk.vfio_rights,
                 dpdk.pci_huge_pages, common.huge_page_mount, common.locked_memory(common.NETDEV_LOCKED_BYTES, "vfio"),
                 dpdk.pci_address_settings],
