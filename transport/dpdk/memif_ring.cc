@@ -40,7 +40,7 @@ std::optional<std::size_t> MemifRing::distanceTo(std::size_t at, bool behind) co
 }
 
 std::byte* MemifRing::descriptor(std::uint16_t position) const {
-  return ring_ + kMemifDescriptorsAt + kMemifDescriptorBytes * (position & (slots() - 1));
+  return ring_ + kMemifDescriptorsAt + kMemifDescriptorBytes * (position & mask_);
 }
 
 bool MemifReceiveRing::start() {

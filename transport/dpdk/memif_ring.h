@@ -16,15 +16,17 @@ namespace gloo_bypass::dpdk {
 // What both ends of a ring have in common. `memory` outlives it.
 class MemifRing {
  protected:
-  MemifRing(const MemifMemory& memory, bool toServer) : memory_(memory), toServer_(toServer) {}
+  MemifRing(const MemifMemory& memory, bool toServer)
+      : memory_(memory), toServer_(toServer), mask_(static_cast<std::uint16_t>(memory.shape().slots() - 1)) {}
   bool attach();
-  std::size_t slots() const { return memory_.shape().slots(); }
+  std::size_t slots() const { return std::size_t{mask_} + 1; }
   // How far the counter `at` (head or tail) is ahead of next_, or, `behind`, behind it; nullopt: further than a ring is long.
   std::optional<std::size_t> distanceTo(std::size_t at, bool behind) const;
   std::byte* descriptor(std::uint16_t position) const;
 
   const MemifMemory& memory_;
   const bool toServer_;
+  const std::uint16_t mask_;  // number of slots - 1
   std::byte* ring_ = nullptr;
   std::uint16_t next_ = 0;  // receiver: first frame not released; sender: first slot not filled
 };
