@@ -345,6 +345,13 @@ TEST_F(AllReducePerfDpdk, EachAlgorithmOnFourRanks_ExactResults) {
   }
 }
 
+TEST_F(AllReducePerfDpdk, SixtyFourRanksOfOneHost_Connect) {
+  const ProgramResult result =
+      perf({"--ranks", "64", "--transports", "DPDK", "-b", "4", "-e", "4", "-n", "1", "-w", "0"});
+  ASSERT_EQ(result.exitStatus, 0) << result.err;
+  EXPECT_EQ(rowsOf(result.out).size(), 1U);
+}
+
 TEST_F(AllReducePerfDpdk, RankKilled_EndsPromptlyAndNamesIt) {
   Program program(kPath, {"--ranks", "2", "--transports", "DPDK", "-b", "256K", "-e", "256K", "-n", "1000000", "--timeout",
                           "60"});

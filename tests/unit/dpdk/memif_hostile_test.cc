@@ -1,0 +1,237 @@
+// A peer that is let in, since it knows the secrets, and then breaks memif's handshake. Its link goes down and says why; another link of
+// the same port carries on.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/unit/dpdk/port_process.h"
+#include "transport/dpdk/dpdk_port.h"
+#include "transport/dpdk/memif_link.h"
+#include "transport/progress/progress_engine.h"
+
+namespace gloo_bypass::dpdk {
+namespace {
+
+using ::testing::HasSubstr;
+using Type = MemifMessageType;
+
+// Plays the other end of a link of `port`.
+class HostilePeer {
+ public:
+  // memif's client has the smaller port id.
+  HostilePeer(PacketPort& port, MemifRole role) : port_(port), shape_{} {
+    victim_ = decodeMemifAddress(port.localAddress()).value();
+    self_ = victim_;
+    self_.portId.fill(role == MemifRole::kClient ? 0x00 : 0xff);
+    self_.secret.fill(0x5a);
+    shape_ = {.bufferBytes = victim_.bufferBytes, .log2Slots = victim_.log2Slots};
+    page_ = std::move(WakePage::create()).value();
+    FileDescriptor listener;
+    if (role == MemifRole::kServer) {
+      listener = std::move(listenPacketSocket(pathOf(self_))).value();
+    } else {
+      EXPECT_EQ(connectPacketSocket(pathOf(victim_), socket_), ConnectResult::kConnected);
+      EXPECT_EQ(sendHello(socket_.get(), hello(), page_), PacketIo::kDone);
+    }
+    link_ = port_.openLink(encodeAddress(self_)).value();
+    if (role == MemifRole::kServer) {
+      EXPECT_TRUE(waitFor([&] {
+        poll();
+        socket_ = acceptPacketSocket(listener.get());
+        return static_cast<bool>(socket_);
+      }));
+      EXPECT_EQ(sendHello(socket_.get(), hello(), page_), PacketIo::kDone);
+      ::unlink(pathOf(self_).c_str());
+    }
+    MemifHello ignored;
+    WakePage ignoredPage;
+    EXPECT_TRUE(waitFor([&] {
+      poll();
+      return receiveHello(socket_.get(), ignored, ignoredPage) == PacketIo::kDone;
+    }));
+  }
+
+  void say(std::span<const std::byte> bytes, int descriptor = -1) {
+    (void)sendPacket(socket_.get(), bytes, descriptor);
+    poll();
+  }
+  void say(Type type) { say(memifMessage(type)); }
+  void hangUp() { socket_.reset(); }
+
+  // Why the port has ended the link; "none" if it has not.
+  std::string verdict() {
+    (void)waitFor([&] {
+      poll();
+      return !sink_.down.empty();
+    });
+    if (sink_.down.empty()) return "none";
+    EXPECT_EQ(sink_.down.front().first, link_);
+    return sink_.down.front().second.message;
+  }
+  bool linkCarries() {
+    const OutgoingDatagram nothing{};
+    return waitFor([&] {
+      poll();
+      return port_.transmit(link_, std::span(&nothing, 1)) == 1;
+    });
+  }
+  const MemifRingShape& shape() const { return shape_; }
+
+ private:
+  std::string pathOf(const MemifAddress& address) const {
+    return victim_.directory + "/" + toHex(address.portId) + ".sock";
+  }
+  MemifHello hello() const { return {self_.portId, victim_.secret, 1}; }
+  void poll() {
+    port_.onTick(monotonicNow());
+    (void)port_.receive(sink_, 8);
+  }
+
+  PacketPort& port_;
+  MemifRingShape shape_;
+  MemifAddress victim_, self_;
+  WakePage page_;
+  FileDescriptor socket_;
+  LinkId link_ = 0;
+  CollectingSink sink_;
+};
+
+class MemifHostile : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto made = makeDpdkPort(memifTestConfig());
+    ASSERT_TRUE(made.ok()) << made.error().message;
+    port_ = std::move(made).value();
+    bystander_ = std::move(makeDpdkPort(memifTestConfig())).value();
+    there_ = port_->openLink(bystander_->localAddress()).value();
+    back_ = bystander_->openLink(port_->localAddress()).value();
+  }
+  void TearDown() override {
+    CollectingSink sink, ignored;
+    const std::array<std::byte, 8> bytes{};
+    const OutgoingDatagram datagram{bytes, {}};
+    bool sent = false;
+    EXPECT_TRUE(waitFor([&] {
+      for (PacketPort* port : {port_.get(), bystander_.get()}) port->onTick(monotonicNow());
+      (void)port_->receive(ignored, 8);
+      sent = sent || port_->transmit(there_, std::span(&datagram, 1)) == 1;
+      (void)bystander_->receive(sink, 8);
+      return !sink.datagrams.empty();
+    })) << "another link has suffered";
+    port_.reset();
+    bystander_.reset();
+    removeTestDirectory();
+  }
+
+  std::unique_ptr<PacketPort> port_, bystander_;
+  LinkId there_ = 0, back_ = 0;
+};
+
+TEST_F(MemifHostile, ServerThatSaysAnythingButWhatItShould_LinkGoesDown) {
+  const std::vector<std::function<void(HostilePeer&)>> faults{
+      [](HostilePeer& peer) { peer.say(Type::kConnected); },
+      [](HostilePeer& peer) { peer.say(static_cast<Type>(0xffff)); },
+      [](HostilePeer& peer) { peer.say(std::array<std::byte, 5>{}); },
+      [](HostilePeer& peer) { peer.say(std::array<std::byte, 127>{}); },
+      [](HostilePeer& peer) { peer.say(std::array<std::byte, 4000>{}); },
+      [](HostilePeer& peer) { peer.say(MemifMessage{}); },
+      [](HostilePeer& peer) { peer.say(memifDisconnect("go away")); },
+      [](HostilePeer& peer) {
+        peer.say(memifHello("x"));
+        peer.say(memifHello("x"));
+      },
+      [](HostilePeer& peer) {  // does not end
+        peer.say(memifHello("x"));
+        for (int i = 0; i < 2 * kMaxMemifMessages; ++i) peer.say(Type::kAck);
+      },
+      [](HostilePeer& peer) {
+        peer.say(memifHello("x"));
+        peer.hangUp();
+      }};
+  for (std::size_t i = 0; i < faults.size(); ++i) {
+    HostilePeer peer(*port_, MemifRole::kServer);
+    faults[i](peer);
+    EXPECT_THAT(peer.verdict(), HasSubstr("memif link to process")) << "fault " << i;
+  }
+}
+
+// A client's words up to its memory.
+void introduce(HostilePeer& peer) {
+  MemifMessage init = memifMessage(Type::kInit);
+  setMemifField(init, memif_field::kInitVersion, kMemifVersion);
+  peer.say(init);
+}
+
+FileDescriptor file(std::size_t bytes, bool sealed) {
+  FileDescriptor made(::memfd_create("hostile", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  EXPECT_EQ(::ftruncate(made.get(), static_cast<off_t>(bytes)), 0);
+  if (sealed) {
+    EXPECT_EQ(::fcntl(made.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+  }
+  return made;
+}
+
+void describe(HostilePeer& peer, const MemifRingShape& shape, int memory) {
+  const auto own = MemifMemory::create(shape, MemifPages::kWhenTouched);
+  ASSERT_TRUE(own.ok());
+  const FileDescriptor events(::eventfd(0, EFD_CLOEXEC));
+  const auto [region, toServer, toClient] = own.value()->description();
+  introduce(peer);
+  peer.say(region, memory < 0 ? own.value()->descriptor() : memory);
+  peer.say(toServer, events.get());
+  peer.say(toClient, events.get());
+  peer.say(Type::kConnect);
+}
+
+TEST_F(MemifHostile, ClientThatSaysAnythingButWhatItShould_LinkGoesDown) {
+  const std::vector<std::function<void(HostilePeer&)>> faults{
+      [](HostilePeer& peer) { peer.say(Type::kConnect); }, [](HostilePeer& peer) { peer.say(Type::kAddRing); },
+      [](HostilePeer& peer) { peer.say(std::array<std::byte, 129>{}); },
+      [](HostilePeer& peer) {
+        introduce(peer);
+        peer.say(Type::kAddRegion);
+      },
+      [](HostilePeer& peer) {
+        introduce(peer);
+        introduce(peer);
+      },
+      // Other rings than both have agreed on, and memory that is too short, or could become so.
+      [](HostilePeer& peer) { describe(peer, {.bufferBytes = peer.shape().bufferBytes, .log2Slots = 1}, -1); },
+      [](HostilePeer& peer) { describe(peer, {.bufferBytes = 2048, .log2Slots = peer.shape().log2Slots}, -1); },
+      [](HostilePeer& peer) { describe(peer, peer.shape(), file(4096, true).get()); },
+      [](HostilePeer& peer) { describe(peer, peer.shape(), file(16 << 20, false).get()); },
+      [](HostilePeer& peer) { describe(peer, peer.shape(), STDIN_FILENO); },
+      [](HostilePeer& peer) {
+        introduce(peer);
+        for (int i = 0; i < 2 * kMaxMemifMessages; ++i) peer.say(Type::kAck);
+      },
+      [](HostilePeer& peer) {
+        introduce(peer);
+        peer.hangUp();
+      }};
+  for (std::size_t i = 0; i < faults.size(); ++i) {
+    HostilePeer peer(*port_, MemifRole::kClient);
+    faults[i](peer);
+    EXPECT_THAT(peer.verdict(), HasSubstr("memif link to process")) << "fault " << i;
+  }
+}
+
+TEST_F(MemifHostile, ClientThatDoesItsPart_LinkIsUpUntilItSaysMore) {
+  HostilePeer peer(*port_, MemifRole::kClient);
+  describe(peer, peer.shape(), -1);
+  EXPECT_TRUE(peer.linkCarries());
+  peer.say(Type::kAck);
+  EXPECT_THAT(peer.verdict(), HasSubstr("memif link to process"));
+}
+
+}  // namespace
+}  // namespace gloo_bypass::dpdk
