@@ -114,12 +114,9 @@ std::string tryHere(const BackEnd& backEnd, const TransportConfig& config, const
   return attempt(backEnd, whole);
 }
 
+// With a transport of its own, since a child may not use the process's once that was tried, and failed.
 std::string tryInChild(const BackEnd& backEnd, const TransportConfig& config, const GlooPlace& place) {
-  return askInChild([&] {
-    std::string text = deviceOverProcessTransport(backEnd, resolved(backEnd, config, place));
-    ProcessTransport::instance().shutDown();
-    return text;
-  });
+  return askInChild([&] { return deviceOfItsOwn(backEnd, resolved(backEnd, config, place)); });
 }
 
 std::string tryBackEnd(const BackEnd& backEnd) {
