@@ -79,55 +79,60 @@ TEST(SpinPolicy, PollingSwitchedOff_NeverPolls) {
 }
 
 constexpr TimePoint kStart{std::chrono::seconds(100)};
-constexpr Duration kLook = microseconds(50);
-
-// Looks for so long while nobody says that the core is shared; true: somebody did, at `*now`.
-bool lookUntilShared(CoreShare& core, TimePoint* now, Duration limit, bool (*preempted)(TimePoint)) {
-  for (const TimePoint end = *now + limit; *now < end; *now += kLook) {
-    core.onLook(*now, preempted(*now));
-    if (core.shared(*now)) return true;
+// Looks as soon as it is worth it, from kStart on; of each millisecond the thread is ready without a core for as long as
+// `waits` says of the time. How much of the time until `end` the core was called shared.
+template <typename Waits>
+Duration timeShared(CoreShare& core, TimePoint end, Waits waits) {
+  Duration shared{0}, ready{0}, readyAtLook{0};
+  TimePoint lookedAt{};
+  for (TimePoint now = kStart; now < end; now += milliseconds(1)) {
+    ready += waits(now);
+    if (core.shared(now)) shared += milliseconds(1);
+    if (!core.worthALook(now)) continue;
+    core.onLook(now, now - lookedAt, ready - readyAtLook);
+    lookedAt = now;
+    readyAtLook = ready;
   }
-  return false;
+  return shared;
 }
 
-bool eachMillisecond(TimePoint now) { return (now - kStart) % milliseconds(1) < kLook; }
+Duration half(TimePoint) { return microseconds(500); }
 
-TEST(CoreShare, TakenAgainAndAgain_SharedWithinAFewTicks) {
+TEST(CoreShare, HalfOfTheTimeWithoutACore_SharedWithinAFewTicks) {
   CoreShare core;
-  TimePoint now = kStart;
-  EXPECT_TRUE(lookUntilShared(core, &now, milliseconds(20), eachMillisecond));
-  EXPECT_FALSE(core.shared(now + CoreShare::kShortest)) << "it must try now and then";
+  EXPECT_GT(timeShared(core, kStart + milliseconds(30), half), Duration{0});
 }
 
-TEST(CoreShare, TakenAsSoonAsItIsTried_TriedLessAndLess) {
+TEST(CoreShare, NeverBetter_TriedLessAndLess) {
   CoreShare core;
-  Duration shared{0};
-  for (TimePoint now = kStart; now < kStart + std::chrono::seconds(20); now += kLook) {
-    core.onLook(now, eachMillisecond(now));
-    if (core.shared(now)) shared += kLook;
-  }
-  EXPECT_GT(shared, milliseconds(20'000 * 95 / 100));
+  EXPECT_GT(timeShared(core, kStart + std::chrono::seconds(20), half), milliseconds(20'000 * 95 / 100));
+}
+
+TEST(CoreShare, BetterAfterAWhile_IsSeenWithinTheLongestSpan) {
+  CoreShare core;
+  const TimePoint end = kStart + std::chrono::seconds(10), better = end - std::chrono::seconds(1);
+  (void)timeShared(core, end, [&](TimePoint now) { return now < better ? half(now) : Duration{0}; });
+  EXPECT_FALSE(core.shared(end));
 }
 
 // The kernel parts two threads that it woke on one core.
-TEST(CoreShare, TakenForTwoTicks_NotShared) {
+TEST(CoreShare, WithoutACoreForTwoTicks_NotShared) {
   CoreShare core;
-  TimePoint now = kStart;
-  const auto atFirst = [](TimePoint at) { return at < kStart + milliseconds(7) && eachMillisecond(at); };
-  EXPECT_FALSE(lookUntilShared(core, &now, std::chrono::seconds(1), atFirst));
+  const auto atFirst = [](TimePoint now) { return now < kStart + milliseconds(8) ? half(now) : Duration{0}; };
+  EXPECT_EQ(timeShared(core, kStart + std::chrono::seconds(1), atFirst), Duration{0});
 }
 
-TEST(CoreShare, TakenByADaemonNowAndThen_NotShared) {
+TEST(CoreShare, EngineLooksInEachMillisecond_NotShared) {
   CoreShare core;
-  TimePoint now = kStart;
-  const auto daemon = [](TimePoint at) { return (at - kStart) % milliseconds(9) < kLook; };
-  EXPECT_FALSE(lookUntilShared(core, &now, std::chrono::seconds(1), daemon));
+  const auto engine = [](TimePoint) { return microseconds(30); };
+  EXPECT_EQ(timeShared(core, kStart + std::chrono::seconds(1), engine), Duration{0});
 }
 
-TEST(CoreShare, LooksFarApart_CountAsOneWindowEach) {
+// As after a computation of seconds, in which others ran too.
+TEST(CoreShare, LooksFarApart_TeachNothing) {
   CoreShare core;
-  for (int i = 0; i < 2; ++i) core.onLook(kStart + i * std::chrono::seconds(1), true);
-  EXPECT_FALSE(core.shared(kStart + std::chrono::seconds(1)));
+  for (int i = 1; i < 10; ++i) core.onLook(kStart + i * milliseconds(100), milliseconds(100), milliseconds(50));
+  EXPECT_FALSE(core.shared(kStart + milliseconds(901)));
 }
 
 }  // namespace

@@ -1,10 +1,11 @@
 #include "transport/progress/progress_engine.h"
 
+#include <fcntl.h>
 #include <pthread.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -16,6 +17,7 @@
 #include <utility>
 
 #include "transport/base/check.h"
+#include "transport/base/file_descriptor.h"
 #include "transport/progress/driver_watch.h"
 #include "transport/progress/prompt_wakeup.h"
 #include "transport/progress/spin_policy.h"
@@ -23,9 +25,6 @@
 namespace gloo_bypass {
 namespace {
 
-// A waiter that polls looks this often whether others run on its core; the call takes a third of a microsecond. If they
-// do it sleeps. (Yielding is no way out: Linux 6.18 makes a yielding thread forfeit a whole slice.)
-constexpr auto kLookEvery = std::chrono::microseconds(50);
 // A poll round takes microseconds: worth this many tries before sleeping on the mutex.
 constexpr int kLockTries = 200;
 // A driver that was asked for access looks this often whether the other thread has it, then sleeps until it has.
@@ -43,15 +42,21 @@ inline void cpuPause() {
 #endif
 }
 
-// Whether another thread took this core since the last call of this thread; at its first call: no. That a poll round took long does not say
-// so: the kernel's packet work (SoftRoCE's above all) and a hypervisor interrupt too, and give the core back by themselves.
-bool wasPreempted() {
-  thread_local long seen = -1;
-  rusage usage{};
-  if (getrusage(RUSAGE_THREAD, &usage) != 0) return true;
-  const long before = std::exchange(seen, usage.ru_nivcsw);
-  return before >= 0 && before != usage.ru_nivcsw;
+// For how long this thread has been ready to run without a core, in all (Documentation/scheduler/sched-stats.rst); 0
+// where the kernel does not count. Takes some microseconds.
+Duration readyTime() {
+  const FileDescriptor fd(::open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC));
+  std::array<char, 64> text{};
+  if (!fd || ::read(fd.get(), text.data(), text.size() - 1) <= 0) return Duration{0};
+  unsigned long long running = 0, ready = 0;
+  return std::sscanf(text.data(), "%llu %llu", &running, &ready) == 2 ? Duration(ready) : Duration{0};
 }
+
+// One thread's looks at that.
+struct ReadyLook {
+  TimePoint at{};
+  Duration ready{0};
+};
 
 }  // namespace
 
@@ -344,10 +349,7 @@ class ProgressEngine::Impl {
         lastBreath = now = monotonicNow();
         continue;
       }
-      if (now - lookedAt_ > Duration(kLookEvery)) {
-        lookedAt_ = now;
-        core_.onLook(now, wasPreempted());
-      }
+      if (core_.worthALook(now)) lookWhetherShared(now);
       if (self.busyPoll || (!quiet.slept && !core_.shared(now) && now - quiet.since < spin_.window())) {
         cpuPause();
         continue;
@@ -355,6 +357,12 @@ class ProgressEngine::Impl {
       if (!blockOnce(self, lock, quiet)) return Outcome::kRoleChanges;
       now = monotonicNow();
     }
+  }
+
+  void lookWhetherShared(TimePoint now) {
+    thread_local ReadyLook last;
+    const ReadyLook before = std::exchange(last, {now, readyTime()});
+    core_.onLook(now, now - before.at, last.ready - before.ready);
   }
 
   // False: another waiter took over meanwhile.
@@ -431,7 +439,6 @@ class ProgressEngine::Impl {
   std::list<Waiter*> passive_;    // passive, promoted or satisfied; the longest waiting first
   Waiter* insidePort_ = nullptr;  // inside target_.block(); passive by now if it was overtaken there
   TimePoint blockedUntil_{};
-  TimePoint lookedAt_{};
   SpinPolicy spin_{options_.spin};
   CoreShare core_;
   bool stop_ = false;

@@ -50,40 +50,39 @@ class SpinPolicy {
   int tryAfter_ = kTryFirst, untilTry_ = 0;
 };
 
-// Whether others need this core: with more ranks than cores each empty poll is taken from a rank that has work.
+// Whether others need this core: with more ranks than cores each empty poll keeps a rank that has work from running.
 //
-// What shows it is that the kernel takes the core from a thread that polls, again and again. A single time may be any
-// daemon; and where two ranks have met on one core and another one is idle, the kernel parts them within a few ticks if
-// both go on polling, and never if they sleep in turn. So it must last for kEnough windows. Then waiters sleep for a
-// while, longer each time that the next try shows the same.
+// What shows it is the time that a thread was ready to run and had no core, and much of it: our own engine's thread takes
+// some microseconds each millisecond or so. It must last, too: where two ranks have met on one core and another one is
+// idle, the kernel parts them within a few ticks if both go on polling, and never if they sleep in turn. Then waiters
+// sleep for a while, longer each time that the next try shows the same.
 class CoreShare {
  public:
-  // Some ticks of the scheduler's (1 to 10 ms), after which it has moved one of two threads to an idle core.
+  // Some of the scheduler's ticks (1 to 10 ms each) are kEnough windows.
   static constexpr Duration kWindow = std::chrono::milliseconds(4);
   static constexpr int kEnough = 3;
+  // A window counts where this share of it was spent ready, without a core.
+  static constexpr int kMuch = 8;
   static constexpr Duration kShortest = std::chrono::milliseconds(32), kLongest = std::chrono::milliseconds(512);
 
   bool shared(TimePoint now) const { return now < until_; }
-  // A waiter looks, now and then while it polls, whether the kernel has given its core to another thread since.
-  void onLook(TimePoint now, bool preempted) {
-    if (shared(now)) return;
-    if (windowBegan_ == TimePoint{}) windowBegan_ = now;
-    preempted_ = preempted_ || preempted;
-    if (now - windowBegan_ < kWindow) return;
-    inARow_ = preempted_ ? inARow_ + 1 : 0;
-    windowBegan_ = now;
-    preempted_ = false;
+  // Looking any sooner tells nothing.
+  bool worthALook(TimePoint now) const { return now - lookedAt_ >= kWindow && !shared(now); }
+  // Of the last `elapsed` this thread was ready for `ready` without running. Nothing is learnt from a time so long that it
+  // was spent on other things.
+  void onLook(TimePoint now, Duration elapsed, Duration ready) {
+    lookedAt_ = now;
+    inARow_ = elapsed < 2 * kWindow && ready * kMuch >= elapsed ? inARow_ + 1 : 0;
     if (inARow_ < kEnough) return;
-    const bool again = now - until_ < 2 * kEnough * kWindow;
+    const bool again = now - until_ < 3 * kEnough * kWindow;
     span_ = again ? std::min(2 * span_, Duration(kLongest)) : Duration(kShortest);
     until_ = now + span_;
     inARow_ = 0;
   }
 
  private:
-  TimePoint windowBegan_{};
-  bool preempted_ = false;  // in this window
-  int inARow_ = 0;          // windows with a preemption
+  TimePoint lookedAt_{};
+  int inARow_ = 0;  // windows with much of it
   Duration span_ = kShortest;
   TimePoint until_{};
 };
