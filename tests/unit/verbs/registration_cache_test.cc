@@ -429,6 +429,8 @@ TEST_F(RegistrationCacheTest, Acquire_SecondRailRefuses_NoneIsLeft) {
 // Any order of acquires, releases and unmappings: never a registration from before an unmapping of its pages, and the bounds hold.
 TEST_F(RegistrationCacheTest, AnyOrder_Random_NeverStaleAndWithinBounds) {
   constexpr std::size_t kPages = 40, kBound = 25;
+  // With more of them nearly every range is held by somebody, and nothing is left to evict.
+  constexpr std::size_t kMostHeld = 8;
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
@@ -440,7 +442,7 @@ TEST_F(RegistrationCacheTest, AnyOrder_Random_NeverStaleAndWithinBounds) {
   for (int step = 0; step < 20000; ++step) {
     const std::size_t first = upTo(kPages - 1), count = 1 + upTo(kPages - 1 - first);
     const std::size_t action = upTo(9);
-    if (action < 5) {
+    if (action < 5 && held.size() < kMostHeld) {
       unmapping_.watches = upTo(9) != 0;
       unmapping_.unmappingNow = upTo(19) == 0;
       const auto use = upTo(1) == 0 ? RegistrationUse::kRemoteRead : RegistrationUse::kLocalWrite;
