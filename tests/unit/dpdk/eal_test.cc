@@ -178,6 +178,9 @@ TEST_F(EalTest, MemoryLinksAndUdpBetweenHosts_DoWithout) {
 }
 
 TEST_F(EalTest, ForkAfterAMemifPort_ChildMakesItsOwn) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "ThreadSanitizer allows no thread in a child of a threaded program";
+#endif
   runProcess([] {
     auto parents = makeDpdkPort(memifTestConfig());
     ASSERT_TRUE(parents.ok()) << parents.error().message;
