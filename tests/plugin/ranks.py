@@ -112,6 +112,16 @@ class Ranks:
                 raise AssertionError(f"rank {rank} hangs:\n{self.output(rank)}") from None
         return statuses
 
+    def wait_for_any(self):
+        """The first rank found to have ended, and its exit status."""
+        end = time.monotonic() + HANG_SECONDS
+        while True:
+            for rank, process in enumerate(self.processes):
+                if process.poll() is not None:
+                    return rank, process.returncode
+            assert time.monotonic() < end, "all ranks hang:\n" + "\n".join(map(self.output, range(len(self.processes))))
+            time.sleep(0.02)
+
     def succeed(self):
         statuses = self.wait()
         assert statuses == [0] * len(statuses), "\n".join(
