@@ -4,6 +4,7 @@
 #include <rte_bus_vdev.h>
 #include <rte_dev.h>
 #include <rte_errno.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -21,6 +22,30 @@ std::mutex& deviceMutex() {
   static std::mutex mutex;
   return mutex;
 }
+
+// virtio-user tells its vhost what it does, when it closes too. Where that has gone first, writing would end the process.
+class NoBrokenPipe {
+ public:
+  NoBrokenPipe() {
+    sigset_t pending;
+    (void)::sigpending(&pending);
+    wasPending_ = ::sigismember(&pending, SIGPIPE) == 1;
+    (void)::sigemptyset(&brokenPipe_);
+    (void)::sigaddset(&brokenPipe_, SIGPIPE);
+    (void)::pthread_sigmask(SIG_BLOCK, &brokenPipe_, &before_);
+  }
+  ~NoBrokenPipe() {
+    constexpr timespec kNow{};
+    if (!wasPending_) (void)::sigtimedwait(&brokenPipe_, nullptr, &kNow);
+    (void)::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  NoBrokenPipe(const NoBrokenPipe&) = delete;
+  NoBrokenPipe& operator=(const NoBrokenPipe&) = delete;
+
+ private:
+  sigset_t brokenPipe_, before_;
+  bool wasPending_;
+};
 
 Error deviceError(const std::string& name, const char* what, int code) {
   return Error{ErrorScope::kDevice, ErrorCode::kUnavailable,
@@ -53,6 +78,7 @@ Result<std::unique_ptr<EthernetDevice>> EthernetDevice::create(const EthernetDev
   // Before the lock: on failure it is destroyed, and the destructor locks too.
   std::unique_ptr<EthernetDevice> device(new EthernetDevice);
   std::lock_guard<std::mutex> lock(deviceMutex());
+  const NoBrokenPipe noBrokenPipe;
   device->name_ = options.name;
   Eal::forgetLastError();
   if (device->isMemif() && interruptsOverdue()) return interruptsLate(options.name);
@@ -117,6 +143,7 @@ Status EthernetDevice::configure(const EthernetDeviceOptions& options) {
 EthernetDevice::~EthernetDevice() {
   if (!virtual_ && port_ == RTE_MAX_ETHPORTS) return;  // none was made
   std::lock_guard<std::mutex> lock(deviceMutex());
+  const NoBrokenPipe noBrokenPipe;
   const auto removal = [name = name_, port = port_, isVirtual = virtual_, started = started_] {
     stopAndRemove(name, port, isVirtual, started);
   };
