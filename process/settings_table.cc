@@ -405,9 +405,8 @@ std::vector<Setting> protocolSettings() {
       choiceSetting<PayloadChecksum>(
           "GLOO_BYPASS_PAYLOAD_CHECKSUM",
           {{"auto", PayloadChecksum::kAuto}, {"off", PayloadChecksum::kOff}, {"on", PayloadChecksum::kOn}},
-          "CRC-32C over each packet's payload; auto: not on memory links, and where the kernel checks packets (UDP) "
-          "only "
-          "from GLOO_BYPASS_LONG_PATH_RTT_US on",
+          "CRC-32C over each packet's payload; auto: not on memory links, and where the kernel (UDP) or both ends' "
+          "NICs (pci) check packets only from GLOO_BYPASS_LONG_PATH_RTT_US on",
           [](TransportConfig & c) -> auto& { return c.session.payloadChecksum; }),
       repairSetting(
           "GLOO_BYPASS_FEC",

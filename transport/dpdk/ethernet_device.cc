@@ -109,9 +109,13 @@ Status EthernetDevice::configure(const EthernetDeviceOptions& options) {
   int code = rte_eth_dev_info_get(port_, &info);
   if (code != 0) return deviceError(name_, "cannot be queried", code);
   rte_eth_conf configuration{};
-  std::uint64_t wanted = RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
-  if (options.offloadChecksums) wanted |= RTE_ETH_TX_OFFLOAD_IPV4_CKSUM | RTE_ETH_TX_OFFLOAD_UDP_CKSUM;
-  configuration.txmode.offloads = info.tx_offload_capa & wanted;
+  configuration.txmode.offloads = info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+  checksums_ = (info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_UDP_CKSUM) != 0 &&
+               (info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_UDP_CKSUM) != 0;
+  if (checksums_) {
+    configuration.txmode.offloads |= RTE_ETH_TX_OFFLOAD_UDP_CKSUM;
+    configuration.rxmode.offloads |= RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
+  }
   if (info.driver_name != nullptr && std::strcmp(info.driver_name, "net_memif") == 0) {
     assumedMtu_ = options.mtu;
   } else if (options.mtu != 0) {

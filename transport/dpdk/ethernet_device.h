@@ -24,7 +24,6 @@ struct EthernetDeviceOptions {
   // 0: leave; else set it and allow frames of that size. memif's driver claims 1,518 bytes, and carries what its buffers (bsize) hold:
   // it is not asked, and mtu() says this.
   std::size_t mtu = 0;
-  bool offloadChecksums = false;    // IPv4 and UDP, where the driver offers them
   bool receiveInterrupts = false;   // try; see hasReceiveInterrupts
 };
 
@@ -44,6 +43,8 @@ class EthernetDevice {
   MacAddress mac() const;
   std::size_t mtu() const;
   std::uint64_t transmitOffloads() const { return transmitOffloads_; }
+  // It makes UDP checksums and checks them.
+  bool checksums() const { return checksums_; }
   bool hasReceiveInterrupts() const { return receiveInterrupts_; }
   // Frames the driver dropped for want of buffers or ring space.
   std::uint64_t missed() const;
@@ -56,7 +57,7 @@ class EthernetDevice {
   std::string name_;
   bool virtual_ = false;
   bool started_ = false;
-  bool receiveInterrupts_ = false;
+  bool receiveInterrupts_ = false, checksums_ = false;
   std::size_t assumedMtu_ = 0;  // 0: the driver's own
   std::uint16_t port_ = RTE_MAX_ETHPORTS;
   std::uint64_t transmitOffloads_ = 0;

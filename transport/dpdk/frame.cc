@@ -18,6 +18,7 @@ constexpr std::uint8_t kIcmpUnreachable = 3, kIcmpPortUnreachable = 3;
 constexpr std::size_t kIpLengthAt = kEthernetHeaderBytes + 2;
 constexpr std::size_t kIpChecksumAt = kEthernetHeaderBytes + 10;
 constexpr std::size_t kUdpLengthAt = kEthernetHeaderBytes + kIpv4HeaderBytes + 4;
+constexpr std::size_t kUdpChecksumAt = kUdpLengthAt + 2;
 
 std::uint32_t sumWords(std::span<const std::byte> bytes) {
   std::uint32_t sum = 0;
@@ -27,17 +28,19 @@ std::uint32_t sumWords(std::span<const std::byte> bytes) {
   return sum;
 }
 
-std::uint16_t foldAndInvert(std::uint32_t sum) {
+std::uint16_t fold(std::uint32_t sum) {
   sum = (sum & 0xffff) + (sum >> 16);
   sum = (sum & 0xffff) + (sum >> 16);
-  return static_cast<std::uint16_t>(~sum);
+  return static_cast<std::uint16_t>(sum);
 }
+
+std::uint16_t foldAndInvert(std::uint32_t sum) { return static_cast<std::uint16_t>(~fold(sum)); }
 
 }  // namespace
 
 std::uint16_t internetChecksum(std::span<const std::byte> bytes) { return foldAndInvert(sumWords(bytes)); }
 
-FrameTemplate::FrameTemplate(const UdpFlow& flow) {
+FrameTemplate::FrameTemplate(const UdpFlow& flow, UdpChecksum checksum) : checksum_(checksum) {
   std::memcpy(&bytes_[0], flow.destinationMac.data(), 6);
   std::memcpy(&bytes_[6], flow.sourceMac.data(), 6);
   auto* out = reinterpret_cast<std::byte*>(bytes_.data());
@@ -53,6 +56,7 @@ FrameTemplate::FrameTemplate(const UdpFlow& flow) {
   writeBe16(udp, flow.sourcePort);
   writeBe16(udp + 2, flow.destinationPort);
   checksumBase_ = sumWords({ip, kIpv4HeaderBytes});
+  pseudoHeaderBase_ = sumWords({ip + 12, 8}) + kProtocolUdp;
 }
 
 void FrameTemplate::write(std::byte* out, std::size_t datagramBytes) const {
@@ -61,7 +65,10 @@ void FrameTemplate::write(std::byte* out, std::size_t datagramBytes) const {
   std::memcpy(out, bytes_.data(), bytes_.size());
   writeBe16(out + kIpLengthAt, static_cast<std::uint16_t>(ipBytes));
   writeBe16(out + kIpChecksumAt, foldAndInvert(checksumBase_ + static_cast<std::uint32_t>(ipBytes)));
-  writeBe16(out + kUdpLengthAt, static_cast<std::uint16_t>(ipBytes - kIpv4HeaderBytes));
+  const std::size_t udpBytes = ipBytes - kIpv4HeaderBytes;
+  writeBe16(out + kUdpLengthAt, static_cast<std::uint16_t>(udpBytes));
+  if (checksum_ == UdpChecksum::kNone) return;
+  writeBe16(out + kUdpChecksumAt, fold(pseudoHeaderBase_ + static_cast<std::uint32_t>(udpBytes)));
 }
 
 std::optional<Ipv4Packet> parseIpv4Frame(std::span<const std::byte> frame) {
@@ -90,6 +97,15 @@ std::optional<UdpDatagram> parseUdp(std::span<const std::byte> payload) {
   if (length < kUdpHeaderBytes || length > payload.size()) return {};
   return UdpDatagram{readBe16(&payload[0]), readBe16(&payload[2]),
                      payload.subspan(kUdpHeaderBytes, length - kUdpHeaderBytes)};
+}
+
+bool hasRightUdpChecksum(const Ipv4Packet& packet) {
+  const std::span<const std::byte> udp = packet.payload.first(readBe16(&packet.payload[4]));
+  if (readBe16(&udp[6]) == 0) return false;
+  const std::uint32_t pseudoHeader = (packet.sourceIp >> 16) + (packet.sourceIp & 0xffff) +
+                                     (packet.destinationIp >> 16) + (packet.destinationIp & 0xffff) + kProtocolUdp +
+                                     static_cast<std::uint32_t>(udp.size());
+  return fold(pseudoHeader + sumWords(udp)) == 0xffff;
 }
 
 std::optional<UnreachablePort> parseUnreachablePort(const Ipv4Packet& packet) {

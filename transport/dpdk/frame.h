@@ -1,7 +1,7 @@
 // The 42 bytes before a datagram: Ethernet II, IPv4 without options, UDP. Pure functions on bytes.
 //
-// UDP checksum: 0 (allowed over IPv4: "none"), unless the port computes or offloads one. The protocol above has its own
-// CRC where a link can corrupt. DF is always set: a datagram is never fragmented.
+// UDP checksum: 0 (allowed over IPv4: "none"), or the pseudo-header's, which the device completes. The protocol above has
+// its own CRC where nobody checks. DF is always set: a datagram is never fragmented.
 #pragma once
 
 #include <array>
@@ -35,11 +35,17 @@ struct UdpFlow {
   std::uint16_t sourcePort = 0, destinationPort = 0;
 };
 
+enum class UdpChecksum : std::uint8_t {
+  kNone,
+  kByDevice,  // the field holds the sum over the pseudo-header (RFC 768), as devices want it that complete it
+};
+
 // Headers of one flow, written once; each frame then costs a copy of 42 bytes and two lengths.
 class FrameTemplate {
  public:
   FrameTemplate() = default;
-  explicit FrameTemplate(const UdpFlow& flow);
+  explicit FrameTemplate(const UdpFlow& flow, UdpChecksum checksum = UdpChecksum::kNone);
+  UdpChecksum checksum() const { return checksum_; }
   // Writes kFrameHeaderBytes to `out`. `datagramBytes` at most 65,507.
   void write(std::byte* out, std::size_t datagramBytes) const;
   std::array<std::byte, kFrameHeaderBytes> written(std::size_t datagramBytes) const {
@@ -51,6 +57,8 @@ class FrameTemplate {
  private:
   std::array<std::uint8_t, kFrameHeaderBytes> bytes_{};
   std::uint32_t checksumBase_ = 0;  // sum over the IPv4 header without the total length
+  std::uint32_t pseudoHeaderBase_ = 0;  // sum over the pseudo-header without the length
+  UdpChecksum checksum_ = UdpChecksum::kNone;
 };
 
 // Reads 16 and 32 bits, big endian.
@@ -84,6 +92,8 @@ struct UdpDatagram {
   std::span<const std::byte> data;
 };
 std::optional<UdpDatagram> parseUdp(std::span<const std::byte> payload);
+// Of a packet that parseUdp() has read. False also where it has none.
+bool hasRightUdpChecksum(const Ipv4Packet& packet);
 
 // Of an ICMP packet that says "port unreachable" and quotes a UDP datagram: who had sent it to whom.
 struct UnreachablePort {

@@ -27,6 +27,21 @@ constexpr Duration kInterfaceCheckInterval = std::chrono::seconds(1);
 // ICMP port unreachable without a datagram from that peer in between: one may be forged or late.
 constexpr int kUnreachableLimit = 2;
 
+// Whether a datagram of a link whose ends make checksums arrived as it was sent: what the device says; where it does not
+// say (an IP header with options, say), computed.
+bool isIntact(const rte_mbuf& mbuf, const Ipv4Packet& packet) {
+  switch (mbuf.ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) {
+    case RTE_MBUF_F_RX_L4_CKSUM_GOOD:
+    case RTE_MBUF_F_RX_L4_CKSUM_NONE:  // "not correct in the packet data, but the integrity of the L4 data is verified"
+      return true;
+    case RTE_MBUF_F_RX_L4_CKSUM_BAD:
+      return false;
+    default:
+      break;
+  }
+  return hasRightUdpChecksum(packet);
+}
+
 }  // namespace
 
 Result<Ipv4Address> IpRouting::nextHop(Ipv4Address ownIp, Ipv4Address destination) const {
@@ -71,7 +86,7 @@ Result<LinkId> IpPort::openLink(std::span<const std::byte> remoteAddress) {
   if (!hop) return hop.error();
   neighbours_.want(hop.value());
   searching_.store(true, std::memory_order_relaxed);
-  return add(Link{.peer = peer, .hop = hop.value(), .open = true});
+  return add(Link{.peer = peer, .hop = hop.value(), .open = true, .verified = parts_.self.checksums && peer.checksums});
 }
 
 LinkId IpPort::add(Link link) {
@@ -93,8 +108,10 @@ void IpPort::closeLink(LinkId id) {
 }
 
 LinkProperties IpPort::linkProperties(LinkId id) const {
-  return LinkProperties{
-      .maxDatagramBytes = maxDatagramBytes_, .lossless = id == selfLink_, .local = id == selfLink_};
+  return LinkProperties{.maxDatagramBytes = maxDatagramBytes_,
+                        .lossless = id == selfLink_,
+                        .verified = links_.at(id).verified,
+                        .local = id == selfLink_};
 }
 
 std::string IpPort::describeLink(LinkId id) const {
@@ -126,7 +143,7 @@ bool IpPort::resolve(Link& link) {
     flow.destinationIp = link.peer.ip;
     flow.sourcePort = parts_.self.port;
     flow.destinationPort = link.peer.port;
-    link.headers = FrameTemplate(flow);
+    link.headers = FrameTemplate(flow, link.verified ? UdpChecksum::kByDevice : UdpChecksum::kNone);
   }
   return true;
 }
@@ -201,7 +218,7 @@ std::size_t IpPort::receive(PacketSink& sink, std::size_t maxDatagrams) {
       if (parts_.capture) parts_.capture->received(frame, mbufs[i]->pkt_len);
       if (mbufs[i]->nb_segs != 1) {
         ++counters_.droppedMalformed;
-      } else if (deliver(sink, frame)) {
+      } else if (deliver(sink, *mbufs[i], frame)) {
         ++received;
       }
     }
@@ -232,7 +249,7 @@ void IpPort::reportDown(PacketSink& sink) {
   }
 }
 
-bool IpPort::deliver(PacketSink& sink, std::span<const std::byte> frame) {
+bool IpPort::deliver(PacketSink& sink, const rte_mbuf& mbuf, std::span<const std::byte> frame) {
   if (frame.size() >= kEthernetHeaderBytes && readBe16(&frame[12]) == kEtherTypeArp) {
     answerOrLearnArp(frame);
     return false;
@@ -250,20 +267,28 @@ bool IpPort::deliver(PacketSink& sink, std::span<const std::byte> frame) {
     handleIcmp(sink, *packet);
     return false;
   }
-  if (packet->protocol != kProtocolUdp || !deliverUdp(sink, *packet)) {
+  if (packet->protocol != kProtocolUdp) {
     ++counters_.droppedForeign;
     return false;
   }
+  if (!deliverUdp(sink, mbuf, *packet)) return false;
   ++counters_.packetsReceived;
   counters_.bytesReceived += frame.size();
   return true;
 }
 
-bool IpPort::deliverUdp(PacketSink& sink, const Ipv4Packet& packet) {
+bool IpPort::deliverUdp(PacketSink& sink, const rte_mbuf& mbuf, const Ipv4Packet& packet) {
   const auto udp = parseUdp(packet.payload);
-  if (!udp || udp->destinationPort != parts_.self.port) return false;
-  Link* const link = findByPeer(packet.sourceIp, udp->sourcePort);
-  if (link == nullptr) return false;
+  Link* const link =
+      udp && udp->destinationPort == parts_.self.port ? findByPeer(packet.sourceIp, udp->sourcePort) : nullptr;
+  if (link == nullptr) {
+    ++counters_.droppedForeign;
+    return false;
+  }
+  if (link->verified && !isIntact(mbuf, packet)) {
+    ++counters_.droppedMalformed;
+    return false;
+  }
   link->unreachableSeen = 0;
   if (!link->mac) neighbours_.learn(link->hop, packet.sourceMac, now_);
   sink.onDatagram(link->id, udp->data);

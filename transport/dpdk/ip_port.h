@@ -5,7 +5,8 @@
 // the configuration, ARP requests are answered here, a sleeper is woken by receive interrupts where the driver has
 // them and else looks every 0.1 to 4 ms.
 //
-// UDP checksum: 0 (none). The session has its own CRC-32C on links that are not lossless; the IPv4 header's is computed.
+// UDP checksum: by the devices where both ends' make and check them; the session then needs no CRC of its own on short
+// paths. Else 0 (none). The IPv4 header's is computed.
 // The path to a peer opens once its next hop's MAC is known: until then transmit accepts nothing.
 #pragma once
 
@@ -86,6 +87,7 @@ class IpPort final : public PacketPort {
     Ipv4Address hop = 0;
     bool open = false;
     bool self = false;
+    bool verified = false;  // datagrams have a checksum, and those without a right one are dropped
     bool reportDown = false;
     int unreachableSeen = 0;          // ICMP port unreachable since the last datagram
     std::optional<MacAddress> mac;    // as in `headers`
@@ -96,8 +98,8 @@ class IpPort final : public PacketPort {
   std::size_t receiveSelf(PacketSink& sink, std::size_t maxDatagrams);
   void reportDown(PacketSink& sink);
   // True: handed up.
-  bool deliver(PacketSink& sink, std::span<const std::byte> frame);
-  bool deliverUdp(PacketSink& sink, const Ipv4Packet& packet);
+  bool deliver(PacketSink& sink, const rte_mbuf& mbuf, std::span<const std::byte> frame);
+  bool deliverUdp(PacketSink& sink, const rte_mbuf& mbuf, const Ipv4Packet& packet);
   void handleIcmp(const PacketSink& sink, const Ipv4Packet& packet);
   void failLink(Link& link, ErrorCode code, std::string message);
   void failLinksOfDeletedInterface();

@@ -154,7 +154,7 @@ Result<std::unique_ptr<PacketPort>> makeNetdevPort(const TransportConfig& config
   parts.device = std::move(device).value();
   parts.description = fmt::format("{} on {}", xdp ? "af_xdp" : "af_packet", name);
   parts.mac = interface.value().mac;
-  parts.self = UdpAddress{interface.value().ip, parts.reservation->port()};
+  parts.self = UdpAddress{interface.value().ip, parts.reservation->port(), parts.device->checksums()};
   parts.mtu = mtu.value();
   parts.attachPayload = (parts.device->transmitOffloads() & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0 && !xdp;
   parts.routing.kernel = interface.value();
@@ -198,7 +198,8 @@ Result<std::unique_ptr<PacketPort>> makePciPort(const TransportConfig& config) {
   if (!mtu) return mtu.error();
   parts.mtu = mtu.value();
   parts.mac = parts.device->mac();
-  parts.self = UdpAddress{prefix.value().ip, config.udpPorts.first != 0 ? config.udpPorts.first : kDefaultUdpPort};
+  parts.self = UdpAddress{prefix.value().ip, config.udpPorts.first != 0 ? config.udpPorts.first : kDefaultUdpPort,
+                          parts.device->checksums()};
   parts.description = fmt::format("DPDK device {}", options.name);
   return assemble(config, options.name, std::move(parts));
 }

@@ -91,6 +91,11 @@ rte_mbuf* PacketBuffers::build(const FrameTemplate& headers, const OutgoingDatag
   }
   head->data_len = static_cast<std::uint16_t>(headBytes);
   head->pkt_len = static_cast<std::uint32_t>(kFrameHeaderBytes + datagramBytes);
+  if (headers.checksum() == UdpChecksum::kByDevice) {
+    head->l2_len = kEthernetHeaderBytes;
+    head->l3_len = kIpv4HeaderBytes;
+    head->ol_flags |= RTE_MBUF_F_TX_IPV4 | RTE_MBUF_F_TX_UDP_CKSUM;
+  }
   return head;
 }
 

@@ -19,6 +19,8 @@ constexpr std::uint8_t kVersion = 2;
 constexpr std::size_t kPrefixBytes = 5;
 constexpr std::size_t kMemifFixedBytes = kPrefixBytes + 4 * 16 + 4 + 2 + 1;
 constexpr std::size_t kUdpBytes = kPrefixBytes + 4 + 2;
+// One byte more, a 1, where the port's device makes and checks checksums.
+constexpr std::byte kChecksums{1};
 
 std::string kindName(char kind) {
   if (kind == kMemifKind) return "link mode memif (shared memory of one machine)";
@@ -105,14 +107,16 @@ std::vector<std::byte> encodeAddress(const UdpAddress& address) {
   out.resize(kUdpBytes);
   writeBe32(&out[kPrefixBytes], address.ip);
   writeBe16(&out[kPrefixBytes + 4], address.port);
+  if (address.checksums) out.push_back(kChecksums);
   return out;
 }
 
 Result<UdpAddress> decodeUdpAddress(std::span<const std::byte> bytes) {
   const Status prefixOk = checkPrefix(bytes, kUdpKind);
   if (!prefixOk) return prefixOk.error();
-  if (bytes.size() != kUdpBytes) return malformed();
-  UdpAddress address{readBe32(&bytes[kPrefixBytes]), readBe16(&bytes[kPrefixBytes + 4])};
+  const bool checksums = bytes.size() == kUdpBytes + 1 && bytes[kUdpBytes] == kChecksums;
+  if (bytes.size() != kUdpBytes && !checksums) return malformed();
+  const UdpAddress address{readBe32(&bytes[kPrefixBytes]), readBe16(&bytes[kPrefixBytes + 4]), checksums};
   const unsigned firstByte = address.ip >> 24;
   // No unicast address of a host begins like this.
   if (firstByte == 0 || firstByte >= 224 || address.port == 0) return malformed();

@@ -30,6 +30,7 @@ struct MemifAddress {
 struct UdpAddress {
   Ipv4Address ip = 0;
   std::uint16_t port = 0;
+  bool checksums = false;  // its device makes UDP checksums and checks them
 };
 
 // Link mode auto: the addresses of the two ports. They lie in the bytes that were decoded.
