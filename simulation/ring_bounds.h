@@ -14,8 +14,8 @@ namespace gloo_bypass::sim {
 struct IdealEdge {
   std::uint64_t rateBitsPerSecond = 0;  // 0: no limit
   Duration delay{0};
-  std::size_t payloadBytes = 1372;  // of a full frame
-  std::size_t headerBytes = 142;    // of each frame
+  std::size_t payloadBytes = 1412;  // of a full frame
+  std::size_t headerBytes = 102;    // of each frame
   double loss = 0;                  // of frames, each by itself
   Duration roundTrip{0};            // what a repetition takes at least: the news of the loss, and the frame again
 

@@ -33,6 +33,8 @@ Octets bypassDatagram(wire::FrameType type, std::size_t payloadBytes, std::uint3
     message.chunkLength = static_cast<std::uint16_t>(payloadBytes);
     writer.messageHeader(message);
     writer.padding(3);
+  } else if (wire::isChunk(type)) {
+    writer.chunkHeader({});
   }
   const auto bytes = writer.finish();
   Octets out;
@@ -91,6 +93,17 @@ TEST(Dissection, BypassData_PayloadIsWithoutHeaderRangesAndPadding) {
   EXPECT_EQ(frame.wireBytes, 14u + 20 + 8 + 56 + 8 + 44 + 3 + 1200);
   EXPECT_EQ(frame.sequence, 7u);
   EXPECT_EQ(frame.session, 0x1122334455667788u);
+}
+
+TEST(Dissection, BypassChunks_AreDataBehindShortHeaders) {
+  for (const auto type : {wire::FrameType::kChunk, wire::FrameType::kGrantedChunk}) {
+    const auto frame = dissected(test::udpDatagram(kA, kB, bypassDatagram(type, 1200)));
+    EXPECT_EQ(frame.kind, FrameKind::kBypass);
+    EXPECT_EQ(frame.payloadBytes, 1200u);
+    EXPECT_EQ(frame.wireBytes, 14u + 20 + 8 + 44 + 8 + 16 + 1200);
+    EXPECT_EQ(frame.sequence, 7u);
+    EXPECT_EQ(frame.session, 0x1122334455667788u);
+  }
 }
 
 TEST(Dissection, BypassFramesOfOtherTypes_AreAcknowledgementOrControl) {

@@ -60,6 +60,13 @@ std::optional<std::size_t> writeBody(const wire::ParsedPacket& packet, wire::Pac
         return wire::kMessageHeaderBytes;
       }
       return {};
+    case wire::FrameType::kChunk:
+    case wire::FrameType::kGrantedChunk:
+      if (wire::ChunkHeader chunk; wire::decodeChunkHeader(body, &chunk)) {
+        writer.chunkHeader(chunk);
+        return wire::kChunkHeaderBytes;
+      }
+      return {};
     case wire::FrameType::kGrant:
     case wire::FrameType::kWithdraw:
     case wire::FrameType::kClose:
@@ -81,7 +88,8 @@ void parse(std::span<const std::byte> datagram) {
   constexpr std::size_t kAtCrc = 4, kAtReceiver = 8;
   wire::ParsedPacket packet;
   if (wire::parsePacket(datagram, &packet) != wire::ParseResult::kOk) return;
-  GLOO_BYPASS_CHECK(wire::kCommonHeaderBytes + packet.sackBytes.size() + packet.body.size() + packet.payload.size() ==
+  const std::size_t commonLength = wire::commonBytes(packet.header.type);
+  GLOO_BYPASS_CHECK(commonLength + packet.sackBytes.size() + packet.body.size() + packet.payload.size() ==
                     datagram.size());
   GLOO_BYPASS_CHECK(packet.payload.data() + packet.payload.size() == datagram.data() + datagram.size());
   wire::PacketWriter writer;
@@ -94,7 +102,7 @@ void parse(std::span<const std::byte> datagram) {
   std::vector<std::byte> again(header.begin(), header.end());
   again.insert(again.end(), packet.payload.begin(), packet.payload.end());
   GLOO_BYPASS_CHECK(again.size() == datagram.size());
-  const std::size_t bodyAt = wire::kCommonHeaderBytes + packet.sackBytes.size();
+  const std::size_t bodyAt = commonLength + packet.sackBytes.size();
   const auto same = [&](std::size_t from, std::size_t to) {
     const auto part = std::span<const std::byte>(again).subspan(from, to - from);
     return std::equal(part.begin(), part.end(), datagram.begin() + static_cast<std::ptrdiff_t>(from));

@@ -215,16 +215,18 @@ class FuzzedPair {
   void invent(Script& script, Side& to) {
     wire::PacketHeader header;
     static constexpr wire::FrameType kTypes[] = {
-        wire::FrameType::kHello,    wire::FrameType::kAck,   wire::FrameType::kProbe,    wire::FrameType::kProbeReply,
-        wire::FrameType::kReset,    wire::FrameType::kData,  wire::FrameType::kAnnounce, wire::FrameType::kGrant,
-        wire::FrameType::kWithdraw, wire::FrameType::kClose, wire::FrameType::kCredit,   wire::FrameType::kRepair,
-        wire::FrameType::kPiece};
+        wire::FrameType::kHello,      wire::FrameType::kAck,    wire::FrameType::kProbe,
+        wire::FrameType::kProbeReply, wire::FrameType::kReset,  wire::FrameType::kData,
+        wire::FrameType::kAnnounce,   wire::FrameType::kGrant,  wire::FrameType::kWithdraw,
+        wire::FrameType::kClose,      wire::FrameType::kCredit, wire::FrameType::kRepair,
+        wire::FrameType::kPiece,      wire::FrameType::kChunk,  wire::FrameType::kGrantedChunk};
     header.type = kTypes[script.byte() % std::size(kTypes)];
     header.receiverId = to.id;
     wire::PacketWriter writer;
     writer.begin(header);
     const std::span<const std::byte> common = writer.finish();
     std::vector<std::byte> datagram(common.begin(), common.end());
+    datagram.resize(wire::kCommonHeaderBytes);
     // The rest of the header as the script says; flags and number of ranges included.
     const auto raw = script.take(wire::kCommonHeaderBytes - 20);
     std::memcpy(datagram.data() + 20, raw.data(), raw.size());

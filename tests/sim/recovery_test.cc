@@ -110,6 +110,17 @@ INSTANTIATE_TEST_SUITE_P(Paths, Stall,
                                          StallCase{"Region", milliseconds(10), 5e7, seconds(3)}),
                          [](const auto& info) { return info.param.name; });
 
+constexpr std::size_t kFirstChunkBytes = kDatagramBytes - wire::dataHeaderBytes(wire::FrameType::kData);
+constexpr std::size_t kChunkBytes = kDatagramBytes - wire::dataHeaderBytes(wire::FrameType::kChunk);
+
+// Which of a message's frames it is, all of them full; nothing: none.
+std::optional<std::size_t> numberOf(const wire::ParsedPacket& packet) {
+  wire::ChunkHeader chunk;
+  if (packet.header.type == wire::FrameType::kData) return 0;
+  if (!wire::isChunk(packet.header.type) || !wire::decodeChunkHeader(packet.body, &chunk)) return {};
+  return 1 + static_cast<std::size_t>(chunk.offset - kFirstChunkBytes) / kChunkBytes;
+}
+
 // One message of `frames` frames of which `lost` arrive not at all the first time: how much later is it there?
 Duration delayOfLoss(Duration oneWay, std::uint64_t frames, const std::function<bool(std::uint64_t)>& isLost) {
   Duration took[2];
@@ -117,7 +128,7 @@ Duration delayOfLoss(Duration oneWay, std::uint64_t frames, const std::function<
     GatedPair gated(link(oneWay, 1e9), 1);
     if (!gated.connect()) return Duration::max();
     Pair& pair = gated.pair;
-    const std::size_t bytes = frames * (kDatagramBytes - wire::kDataHeaderBytes);
+    const std::size_t bytes = kFirstChunkBytes + (frames - 1) * kChunkBytes;
     std::vector<std::byte> data(bytes), sink(bytes);
     const MessageKey key{MessageKind::kUnbound, 1};
     bool received = false;
@@ -126,11 +137,9 @@ Duration delayOfLoss(Duration oneWay, std::uint64_t frames, const std::function<
     });
     std::vector<bool> seen(frames, !lossy);
     gated.toB.passes = [&](const wire::ParsedPacket& packet) {
-      wire::MessageHeader message;
-      if (packet.header.type != wire::FrameType::kData || !wire::decodeMessageHeader(packet.body, &message)) return true;
-      const auto number = static_cast<std::size_t>(message.chunkOffset / (kDatagramBytes - wire::kDataHeaderBytes));
-      if (seen[number] || !isLost(number)) return true;
-      seen[number] = true;
+      const auto number = numberOf(packet);
+      if (!number || seen[*number] || !isLost(*number)) return true;
+      seen[*number] = true;
       return false;
     };
     const TimePoint start = pair.simulation.now();

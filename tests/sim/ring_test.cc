@@ -150,7 +150,7 @@ TEST(RingBounds, EdgeThatLosesFrames_CostsRoundTrips) {
   edges[3].delay = edges[3].roundTrip = milliseconds(300);
   const RingSchedule schedule(4, std::uint64_t{400} << 20);
   EXPECT_EQ(ringBounds(schedule, edges).scheduleWithLoss, ringBounds(schedule, edges).schedule);
-  // Of 4 segments that follow one another in a delay, of 765 frames each, nearly always one waits for a repetition, and it seldom for
+  // Of 4 segments that follow one another in a delay, of 743 frames each, nearly always one waits for a repetition, and it seldom for
   // a second one.
   edges[3].loss = 0.001;
   const RingBounds bounds = ringBounds(schedule, edges);
@@ -164,7 +164,7 @@ TEST(RingBounds, SlowEdge_IsItsSerialisation) {
   edges[3].rateBitsPerSecond = 50'000'000;
   const RingSchedule schedule(4, 10'000'000);
   const RingBounds one = ringBounds(schedule, edges), two = ringBounds(schedule, edges, 2);
-  const double frames = 10e6 / 1372, seconds = 1.5 * 8 * (10e6 + frames * 142) / 50e6;
+  const double frames = 10e6 / 1412, seconds = 1.5 * 8 * (10e6 + frames * 102) / 50e6;
   EXPECT_NEAR(std::chrono::duration<double>(one.serialisation).count(), seconds, 0.001);
   EXPECT_NEAR(std::chrono::duration<double>(one.schedule).count(), seconds, 0.05 * seconds);
   EXPECT_NEAR(std::chrono::duration<double>(two.schedule).count(), 2 * seconds, 0.1 * seconds);

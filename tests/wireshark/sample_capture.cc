@@ -77,6 +77,16 @@ Octets message(wire::FrameType type, std::uint32_t sequence, const Octets& paylo
   return finished(writer, payload);
 }
 
+Octets chunk(wire::FrameType type, std::uint32_t sequence, const Octets& payload) {
+  wire::PacketHeader header = headerOf(type, sequence);
+  header.flags |= wire::kFlagPayloadChecksum;
+  header.payloadCrc = wire::crc32c(std::as_bytes(std::span(payload)));
+  wire::PacketWriter writer;
+  writer.begin(header);
+  writer.chunkHeader({7, 4'396});
+  return finished(writer, payload);
+}
+
 template <typename Body>
 Octets control(wire::FrameType type, std::uint32_t sequence, Body body) {
   wire::PacketWriter writer;
@@ -87,7 +97,9 @@ Octets control(wire::FrameType type, std::uint32_t sequence, Body body) {
 
 void addEveryKind(Sample& sample) {
   const Octets payload(300, 0x5a);
-  sample.add(control(wire::FrameType::kHello, 10, [](wire::PacketWriter& w) { w.hello({0x99, 65'536, 1 << 20, 10, 1'472, 0, 1}); }));
+  sample.add(control(wire::FrameType::kHello, 10, [](wire::PacketWriter& w) {
+    w.hello({0x99, 65'536, 1 << 20, 10, 1'472, 0, 1, wire::kCapabilityChunks});
+  }));
   sample.add(control(wire::FrameType::kAck, 10, [](wire::PacketWriter&) {}));
   Octets probe = control(wire::FrameType::kProbe, 10, [](wire::PacketWriter& w) { w.size(1'400); });
   probe.resize(1'400);
@@ -110,6 +122,8 @@ void addEveryKind(Sample& sample) {
   piece.begin(headerOf(wire::FrameType::kPiece, 17));
   piece.pieceHeader({16, 9000, 7});
   sample.add(finished(piece, payload));
+  sample.add(chunk(wire::FrameType::kChunk, 17, payload));
+  sample.add(chunk(wire::FrameType::kGrantedChunk, 18, payload));
 }
 
 void fixChecksum(Octets& datagram) {
@@ -121,32 +135,43 @@ void fixChecksum(Octets& datagram) {
 
 void addFaulty(Sample& sample) {
   const Octets payload(30, 0x5a);
-  Octets corrupted = message(wire::FrameType::kData, 17, payload);
+  Octets corrupted = message(wire::FrameType::kData, 19, payload);
   corrupted[60] ^= 1;
   sample.add(corrupted);
-  Octets wrongPayload = message(wire::FrameType::kData, 18, payload, true);
+  Octets wrongPayload = message(wire::FrameType::kData, 20, payload, true);
   wrongPayload.back() ^= 1;
   sample.add(wrongPayload);
-  Octets otherVersion = message(wire::FrameType::kData, 19, payload);
+  Octets otherVersion = message(wire::FrameType::kData, 21, payload);
   otherVersion[2] = 2;
   fixChecksum(otherVersion);
   sample.add(otherVersion);
-  Octets unknownType = control(wire::FrameType::kAck, 20, [](wire::PacketWriter&) {});
+  Octets unknownType = control(wire::FrameType::kAck, 22, [](wire::PacketWriter&) {});
   unknownType[3] = 9;
   fixChecksum(unknownType);
   sample.add(unknownType);
-  sample.add(control(wire::FrameType::kGrant, 21, [](wire::PacketWriter& w) { w.size(1); }));             // half a number
-  sample.add(control(wire::FrameType::kGrant, 22, [](wire::PacketWriter& w) { w.number(1); w.number(1); }));  // two
-  Octets longHeader = control(wire::FrameType::kAck, 23, [](wire::PacketWriter&) {});
+  sample.add(control(wire::FrameType::kGrant, 23, [](wire::PacketWriter& w) { w.size(1); }));  // half a number
+  sample.add(control(wire::FrameType::kGrant, 24, [](wire::PacketWriter& w) {
+    w.number(1);
+    w.number(1);
+  }));  // two
+  Octets longHeader = control(wire::FrameType::kAck, 25, [](wire::PacketWriter&) {});
   longHeader[18] = 200;
   sample.add(longHeader);
-  Octets manyRanges = control(wire::FrameType::kAck, 24, [](wire::PacketWriter&) {});
+  Octets manyRanges = control(wire::FrameType::kAck, 26, [](wire::PacketWriter&) {});
   manyRanges[17] = 200;
   fixChecksum(manyRanges);
   sample.add(manyRanges);
-  Octets shortChunk = message(wire::FrameType::kData, 25, payload);
+  Octets shortChunk = message(wire::FrameType::kData, 27, payload);
   shortChunk.pop_back();
   sample.add(shortChunk);
+  Octets noPlace = chunk(wire::FrameType::kChunk, 28, payload);
+  noPlace[17] = 1;  // a range where the message's id was
+  fixChecksum(noPlace);
+  sample.add(noPlace);
+  sample.add(control(wire::FrameType::kChunk, 29, [](wire::PacketWriter& w) {
+    w.chunkHeader({});
+    w.number(1);
+  }));
   Octets foreign(80, 0x11);
   foreign[0] = 0x67;
   foreign[1] = 0x42;

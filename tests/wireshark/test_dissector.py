@@ -12,7 +12,7 @@ DISSECTOR = pathlib.Path(__file__).resolve().parents[2] / "tools/wireshark/gloo_
 TSHARK, SAMPLE = os.environ["TSHARK"], os.environ["SAMPLE_CAPTURE"]
 KINDS = [
     "HELLO", "ACK", "PROBE", "PROBE-REPLY", "DATA", "ANNOUNCE", "GRANT", "WITHDRAW", "CREDIT", "DATA", "CLOSE", "RESET",
-    "REPAIR", "ACK", "PIECE"]
+    "REPAIR", "ACK", "PIECE", "CHUNK", "GRANTED-CHUNK"]
 RIGHT, CUT = "1", "2"
 NOBODY = 65534
 
@@ -73,8 +73,8 @@ def flattened(layer):
 
 def test_Dissector_EveryKind_IsNamedWithItsNumbers(tmp_path):
     lines = lines_of(tmp_path)
-    assert [line.split("\t")[0] for line in lines[:15]] == ["gloo-bypass"] * 15
-    assert [line.split("\t")[1].split()[0] for line in lines[:15]] == KINDS
+    assert [line.split("\t")[0] for line in lines[:17]] == ["gloo-bypass"] * 17
+    assert [line.split("\t")[1].split()[0] for line in lines[:17]] == KINDS
     assert lines[4].endswith("DATA seq 10 ack 41 2 sack msg 7 [4096 +300) of 327680 len 300")
     assert lines[6].endswith("GRANT seq 12 ack 41 msg 7")
     assert lines[9].split("\t")[1].startswith("DATA seq 10 (again)")
@@ -83,6 +83,8 @@ def test_Dissector_EveryKind_IsNamedWithItsNumbers(tmp_path):
     assert lines[12].endswith("2 of 2 for 6 frames from 10 len 300")
     assert lines[13].endswith("3 recovered")
     assert lines[14].endswith("number 8 of the 9000 bytes of frame 16 len 300")
+    assert lines[15].endswith("CHUNK seq 17 ack 41 msg 7 [4396 +300) len 300")
+    assert lines[16].endswith("GRANTED-CHUNK seq 18 ack 41 msg 7 [4396 +300) len 300")
 
 
 def test_Dissector_Data_HasEveryField(tmp_path):
@@ -102,11 +104,24 @@ def test_Dissector_Data_HasEveryField(tmp_path):
     assert not [name for name in data if "expert" in name]
 
 
+@pytest.mark.parametrize("frame, kind", [(15, "22"), (16, "23")])
+def test_Dissector_Chunk_HasItsPlaceAndNoLimits(tmp_path, frame, kind):
+    chunk = flattened(frames_of(tmp_path, 65535)[frame])
+    expected = {
+        "type": kind, "sack.count": "0", "header_length": "60", "echo_delay": "3", "message.id": "7",
+        "chunk.offset": "4396", "checksum.status": RIGHT, "payload_checksum.status": RIGHT}
+    for name, value in expected.items():
+        assert chunk[f"gloo_bypass.{name}"] == value, name
+    assert chunk["gloo_bypass.payload"].split(":") == ["5a"] * 300
+    assert not [name for name in chunk if "expert" in name or "limit" in name]
+
+
 def test_Dissector_HelloProbeAndClose_HaveTheirBodies(tmp_path):
     frames = [flattened(frame) for frame in frames_of(tmp_path, 65535)]
     hello = frames[0]
     assert (hello["gloo_bypass.hello.sender"], hello["gloo_bypass.hello.rendezvous_bytes"]) == ("0x0000000000000099",
                                                                                                 "65536")
+    assert hello["gloo_bypass.hello.chunks"] in ("1", "True") and hello["gloo_bypass.hello.pieces"] in ("0", "False")
     assert (hello["gloo_bypass.hello.initial_sequence"], hello["gloo_bypass.hello.max_datagram_bytes"]) == ("10",
                                                                                                             "1472")
     assert "gloo_bypass.sequence" not in hello and hello["gloo_bypass.next_sequence"] == "10"
@@ -117,19 +132,21 @@ def test_Dissector_HelloProbeAndClose_HaveTheirBodies(tmp_path):
             for name in ("first", "sources", "index", "count")] == ["10", "6", "1", "2"]
     assert frames[13]["gloo_bypass.recovered"] == "3"
     assert [frames[14][f"gloo_bypass.piece.{name}"] for name in ("frame", "symbol", "index")] == ["16", "9000", "7"]
-    assert all(frame["gloo_bypass.checksum.status"] == RIGHT for frame in frames[:15])
+    assert all(frame["gloo_bypass.checksum.status"] == RIGHT for frame in frames[:17])
 
 
 @pytest.mark.parametrize("frame, expert, said", [
-    (15, "checksum", "header's checksum is wrong"),
-    (16, "payload_checksum", "payload's checksum is wrong"),
-    (17, "version", "Another version"),
-    (18, "malformed", "Unknown type 9"),
-    (19, "malformed", "The header ends within the message's id"),
-    (20, "malformed", "8 bytes too many"),
-    (21, "malformed", "Impossible header length 200"),
-    (22, "malformed", "More than 64 SACK ranges"),
-    (23, "malformed", "The chunk has 30 bytes, and 29 follow"),
+    (17, "checksum", "header's checksum is wrong"),
+    (18, "payload_checksum", "payload's checksum is wrong"),
+    (19, "version", "Another version"),
+    (20, "malformed", "Unknown type 9"),
+    (21, "malformed", "The header ends within the message's id"),
+    (22, "malformed", "8 bytes too many"),
+    (23, "malformed", "Impossible header length 200"),
+    (24, "malformed", "More than 64 SACK ranges"),
+    (25, "malformed", "The chunk has 30 bytes, and 29 follow"),
+    (26, "malformed", "The header ends within where the chunk lies"),
+    (27, "malformed", "8 bytes too many"),
 ])
 def test_Dissector_FaultyFrame_IsFlagged(tmp_path, frame, expert, said):
     capture = tmp_path / "sample.pcap"
@@ -141,7 +158,7 @@ def test_Dissector_FaultyFrame_IsFlagged(tmp_path, frame, expert, said):
 
 def test_Dissector_ForeignDatagramWithTheMagic_IsLeftAlone(tmp_path):
     frames = frames_of(tmp_path, 65535)
-    assert len(frames) == 25 and frames[24] is None
+    assert len(frames) == 29 and frames[28] is None
 
 
 @pytest.mark.parametrize("snap_length", [128, 100, 62, 44])

@@ -73,7 +73,7 @@ void dissectBypass(const wire::PacketOutline& outline, const Part& part, Dissect
   if (outline.type == wire::FrameType::kAck) frame.kind = FrameKind::kBypassAck;
   // Repair frames are of what protects data, as headers are, and no data: control. So are the pieces of a frame that was
   // sent whole before.
-  if (outline.type != wire::FrameType::kData) return;
+  if (!wire::isData(outline.type)) return;
   frame.kind = FrameKind::kBypass;
   frame.payloadBytes = part.length - outline.headerBytes;
   frame.sequence = outline.sequence;

@@ -108,10 +108,10 @@ class RingRun {
       IdealEdge ideal;
       ideal.rateBitsPerSecond = edge.rateBitsPerSecond;
       ideal.delay = edge.delay;
-      ideal.payloadBytes = settings_.mtu - kIpv4UdpBytes - wire::kDataHeaderBytes;
+      ideal.payloadBytes = settings_.mtu - kIpv4UdpBytes - wire::dataHeaderBytes(wire::FrameType::kChunk);
       ideal.loss = edge.loss;
       ideal.roundTrip = edge.delay + description.edge(schedule_.previous(rank), rank).delay;
-      ideal.headerBytes = kLayer2OverheadBytes + wire::kDataHeaderBytes + edge.overheadBytes;
+      ideal.headerBytes = kLayer2OverheadBytes + wire::dataHeaderBytes(wire::FrameType::kChunk) + edge.overheadBytes;
       edges.push_back(ideal);
     }
     return ringBounds(schedule_, edges, settings_.groups);

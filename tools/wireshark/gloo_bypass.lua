@@ -10,7 +10,7 @@ local gloo_bypass = Proto("gloo_bypass", "gloo-bypass")
 
 local MAGIC = 0x4267
 local VERSION = 1
-local COMMON_BYTES = 56
+local COMMON_BYTES, SHORT_BYTES = 56, 44
 local MESSAGE_BYTES = 44
 local MAX_PADDING = 63
 local MAX_RANGES = 64
@@ -19,8 +19,11 @@ local MAX_HEADER = COMMON_BYTES + 8 * MAX_RANGES + MESSAGE_BYTES + MAX_PADDING +
 local types = {
   [1] = "HELLO", [2] = "ACK", [3] = "PROBE", [4] = "PROBE-REPLY", [5] = "RESET", [6] = "REPAIR", [7] = "PIECE",
   [16] = "DATA", [17] = "ANNOUNCE", [18] = "GRANT", [19] = "WITHDRAW", [20] = "CLOSE", [21] = "CREDIT",
+  [22] = "CHUNK", [23] = "GRANTED-CHUNK",
 }
 local FIRST_SEQUENCED = 16
+-- Without the limits.
+local has_short_header = { [22] = true, [23] = true }
 local reasons = {
   [0] = "invalid argument", [1] = "configuration", [2] = "unavailable", [3] = "exhausted", [4] = "timed out", [5] = "peer vanished",
   [6] = "peer closed", [7] = "peer violated the protocol", [8] = "message too long", [9] = "cancelled", [10] = "internal",
@@ -87,6 +90,7 @@ local f = {
   hello_checksum = ProtoField.bool("gloo_bypass.hello.payload_checksum", "Payload checksums"),
   hello_repair = ProtoField.bool("gloo_bypass.hello.repair", "Understands repair frames", 8, nil, 0x01),
   hello_pieces = ProtoField.bool("gloo_bypass.hello.pieces", "Understands pieces of frames", 8, nil, 0x02),
+  hello_chunks = ProtoField.bool("gloo_bypass.hello.chunks", "Understands chunks with short headers", 8, nil, 0x04),
 }
 local fields = {}
 for _, field in pairs(f) do fields[#fields + 1] = field end
@@ -205,6 +209,16 @@ local function add_message(reader, tree, info)
   return chunk and chunk:le_uint()
 end
 
+local function add_chunk(reader, tree, info)
+  reader.what = "where the chunk lies"
+  local id = reader:add(tree, f.message_id, 8)
+  local offset = reader:add(tree, f.chunk_offset, 8)
+  info[#info + 1] = "msg " .. number64(id)
+  if offset then
+    info[#info + 1] = string.format("[%s +%d)", number64(offset), reader.tvb:reported_len() - reader.limit)
+  end
+end
+
 local function add_hello(reader, tree, info)
   reader.what = "the hello"
   local sender = reader:add(tree, f.hello_sender, 8)
@@ -215,7 +229,10 @@ local function add_hello(reader, tree, info)
   reader:add(tree, f.hello_lossless, 1)
   reader:add(tree, f.hello_checksum, 1)
   local capabilities = reader:add(tree, f.hello_repair, 1)
-  if capabilities then tree:add(f.hello_pieces, capabilities) end
+  if capabilities then
+    tree:add(f.hello_pieces, capabilities)
+    tree:add(f.hello_chunks, capabilities)
+  end
   reader:add(tree, nil, 5) -- zero
   if sender then info[#info + 1] = "session " .. sender:le_uint64():tohex() end
   if datagram then info[#info + 1] = "datagrams up to " .. datagram:le_uint() end
@@ -262,6 +279,8 @@ local function add_body(reader, tree, kind, info)
   elseif kind == 20 then
     reader.what = "the number of messages"
     info[#info + 1] = number64((reader:add(tree, f.sent_messages, 8))) .. " messages in all"
+  elseif has_short_header[kind] then
+    add_chunk(reader, tree, info)
   elseif kind == 1 then
     add_hello(reader, tree, info)
   elseif kind == 3 or kind == 4 then
@@ -333,7 +352,7 @@ local function add_payload(tvb, tree, header_length, chunk, has_checksum)
   return length
 end
 
--- The 56 bytes that every datagram begins with, of which `reader` has all or some.
+-- What every datagram begins with, of which `reader` has all or some.
 local function add_common(reader, tree, pinfo, kind, info)
   reader.what = "the common header"
   reader:add(tree, f.magic, 2)
@@ -360,14 +379,17 @@ local function add_common(reader, tree, pinfo, kind, info)
   end
   local acknowledged = reader:add(tree, f.acknowledged, 4)
   if acknowledged then info[#info + 1] = "ack " .. acknowledged:le_uint() end
-  for _, field in ipairs({ f.timestamp, f.echo, f.echo_delay, f.message_limit }) do reader:add(tree, field, 4) end
+  for _, field in ipairs({ f.timestamp, f.echo, f.echo_delay }) do reader:add(tree, field, 4) end
+  if has_short_header[kind] then return end
+  reader:add(tree, f.message_limit, 4)
   reader:add(tree, f.byte_limit, 8)
 end
 
 local function dissect_whole(tvb, pinfo, tree)
   local kind = tvb(3, 1):uint()
   local info = { types[kind] or ("type " .. kind) }
-  local reader = setmetatable({ tvb = tvb, at = 0, limit = COMMON_BYTES }, Reader)
+  local common = has_short_header[kind] and SHORT_BYTES or COMMON_BYTES
+  local reader = setmetatable({ tvb = tvb, at = 0, limit = common }, Reader)
   add_common(reader, tree, pinfo, kind, info)
   local length
   if not reader.stopped then

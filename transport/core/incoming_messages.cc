@@ -43,79 +43,99 @@ bool IncomingMessages::tryFastPath(const wire::MessageHeader& header, std::span<
 
 SlotIndex IncomingMessages::make(std::uint64_t id) {
   const SlotIndex slot = matcher_.take();
+  matcher_[slot].length = kMaxMessageBytes;  // no more is known
   matcher_[slot].body.id = id;
   known_.at(id) = slot;
   if (id >= nextId_) ++ahead_;
   return slot;
 }
 
-SlotIndex IncomingMessages::findOrMake(const wire::MessageHeader& header) {
+SlotIndex IncomingMessages::findOrMake(std::uint64_t id) {
+  if (const SlotIndex* known = known_.find(id)) return *known;
+  if (id >= nextId_ && id < messageLimit()) return make(id);
+  violation("the peer sent a frame of a message that is over, or beyond its message credit");
+  return kNoSlot;
+}
+
+SlotIndex IncomingMessages::findAndDescribe(const wire::MessageHeader& header) {
   if (header.kind > static_cast<std::uint8_t>(MessageKind::kBound) || header.totalLength > kMaxMessageBytes) {
     violation("the peer sent a message header with an unknown kind or an impossible length");
     return kNoSlot;
   }
   const MessageKey key{static_cast<MessageKind>(header.kind), header.tag};
-  SlotIndex* known = known_.find(header.id);
-  if (known == nullptr && (header.id < nextId_ || header.id >= messageLimit())) {
-    violation("the peer sent a frame of a message that is over, or beyond its message credit");
-    return kNoSlot;
-  }
-  const SlotIndex slot = known != nullptr ? *known : make(header.id);
+  const SlotIndex slot = findOrMake(header.id);
+  if (slot == kNoSlot) return kNoSlot;
   Message& message = matcher_[slot];
-  if (!message.body.described) {
-    message.body.described = true;
-    message.key = key;
-    message.length = header.totalLength;
-    message.remoteOffset = header.remoteOffset;
-  } else if (message.key != key || message.length != header.totalLength ||
-             message.remoteOffset != header.remoteOffset) {
+  Incoming& incoming = message.body;
+  const bool contradicts =
+      incoming.described
+          ? message.key != key || message.length != header.totalLength || message.remoteOffset != header.remoteOffset
+          : incoming.extent > header.totalLength || incoming.arrived > header.totalLength;
+  if (contradicts) {
     violation("the peer sent frames of one message that contradict each other");
     return kNoSlot;
   }
+  incoming.described = true;
+  message.key = key;
+  message.length = header.totalLength;
+  message.remoteOffset = header.remoteOffset;
   return slot;
 }
 
-bool IncomingMessages::onChunk(TimePoint now, const wire::MessageHeader& header, std::span<const std::byte> payload) {
+bool IncomingMessages::onData(TimePoint now, const wire::MessageHeader& header, std::span<const std::byte> payload) {
   bool taken;
   if (!tryFastPath(header, payload, &taken)) return false;
   if (taken) return true;
-  if (header.chunkLength != payload.size() || header.chunkOffset > header.totalLength ||
-      payload.size() > header.totalLength - header.chunkOffset || (payload.empty() && header.totalLength != 0)) {
+  if (header.chunkLength != payload.size() || (payload.empty() && header.totalLength != 0)) {
+    return violation("the peer sent a chunk of another length than it says");
+  }
+  const SlotIndex slot = findAndDescribe(header);
+  return slot != kNoSlot && take(now, slot, header.chunkOffset, (header.flags & wire::kFlagGranted) != 0, payload);
+}
+
+bool IncomingMessages::onChunk(TimePoint now, const wire::ChunkHeader& chunk, bool granted,
+                               std::span<const std::byte> payload) {
+  if (payload.empty()) return violation("the peer sent a chunk of no bytes");
+  const SlotIndex slot = findOrMake(chunk.id);
+  return slot != kNoSlot && take(now, slot, chunk.offset, granted, payload);
+}
+
+bool IncomingMessages::take(TimePoint now, SlotIndex slot, std::uint64_t offset, bool granted,
+                            std::span<const std::byte> payload) {
+  const Message& message = matcher_[slot];
+  const Incoming& incoming = message.body;
+  if (offset > message.length || payload.size() > message.length - offset) {
     return violation("the peer sent a chunk that lies outside its message");
   }
-  const SlotIndex slot = findOrMake(header);
-  if (slot == kNoSlot) return false;
-  const Incoming& incoming = matcher_[slot].body;
   if (incoming.withdrawn) return violation("the peer sent payload of a message it had withdrawn");
-  if (payload.size() > header.totalLength - incoming.arrived) return violation("the peer sent a chunk twice");
-  const bool granted = (header.flags & wire::kFlagGranted) != 0;
+  if (payload.size() > message.length - incoming.arrived) return violation("the peer sent a chunk twice");
   if (granted && !incoming.granted) return violation("the peer sent payload that waits for a grant without one");
   if (!granted && !credit_.onReceived(payload.size())) {
     return violation("the peer sent more eager payload than it had credit for");
   }
   // A message that could be matched now needs no staging.
   if (!incoming.introduced && incoming.id == nextId_ && !introduceReady(now)) return false;
-  return place(slot, header, payload);
+  return place(slot, offset, granted, payload);
 }
 
-bool IncomingMessages::place(SlotIndex slot, const wire::MessageHeader& header, std::span<const std::byte> payload) {
+bool IncomingMessages::place(SlotIndex slot, std::uint64_t offset, bool granted, std::span<const std::byte> payload) {
   Message& message = matcher_[slot];
   message.body.arrived += payload.size();
   message.body.emptyArrived = payload.empty();
   counters_->payloadBytesReceived += payload.size();
-  if (!message.matched) return stage(message.body, message.length, header, payload);
+  if (!message.matched) return stage(message.body, message.length, offset, payload);
   if (!message.orphaned && !payload.empty()) {
-    std::memcpy(message.destination() + header.chunkOffset, payload.data(), payload.size());
+    std::memcpy(message.destination() + offset, payload.data(), payload.size());
   }
-  if ((header.flags & wire::kFlagGranted) == 0) credit_.onConsumed(payload.size());
+  if (!granted) credit_.onConsumed(payload.size());
   completeIfHere(slot);
   return true;
 }
 
-bool IncomingMessages::stage(Incoming& incoming, std::uint64_t length, const wire::MessageHeader& header,
+bool IncomingMessages::stage(Incoming& incoming, std::uint64_t length, std::uint64_t offset,
                              std::span<const std::byte> payload) {
   if (payload.empty()) return true;
-  const std::uint64_t end = header.chunkOffset + payload.size();
+  const std::uint64_t end = offset + payload.size();
   if (end > incoming.extent) {
     stagedExtents_ += end - incoming.extent;
     // Every byte below a message's highest one has been sent too, and so counts against the credit.
@@ -133,7 +153,7 @@ bool IncomingMessages::stage(Incoming& incoming, std::uint64_t length, const wir
     incoming.staging = std::move(larger);
   }
   incoming.stagedBytes += payload.size();
-  std::memcpy(incoming.staging.data.get() + header.chunkOffset, payload.data(), payload.size());
+  std::memcpy(incoming.staging.data.get() + offset, payload.data(), payload.size());
   return true;
 }
 
@@ -141,7 +161,7 @@ bool IncomingMessages::onAnnounce(TimePoint now, const wire::MessageHeader& head
   if (header.chunkOffset >= header.totalLength) return violation("the peer announced a message with nothing to grant");
   // Credit came before a grant, and all of the message has overtaken its announcement.
   if (header.id < nextId_ && known_.find(header.id) == nullptr) return true;
-  const SlotIndex slot = findOrMake(header);
+  const SlotIndex slot = findAndDescribe(header);
   if (slot == kNoSlot) return false;
   Message& message = matcher_[slot];
   Incoming& incoming = message.body;
@@ -161,6 +181,8 @@ bool IncomingMessages::introduceReady(TimePoint now) {
   while (ahead_ > 0) {
     const SlotIndex* slot = known_.find(nextId_);
     if (slot == nullptr) return true;
+    const Incoming& next = matcher_[*slot].body;
+    if (!next.described && !next.withdrawn) return true;  // what describes it is still under way
     if (!introduce(now, *slot)) return false;
   }
   return true;

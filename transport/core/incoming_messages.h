@@ -1,7 +1,10 @@
 // Messages on their way in: introduced to the matcher in order of their ids, and reassembled. Pure.
 //
-//   first frame -> known -> (every earlier id known) introduced -+- receive posted: matched, grant sent if requested
-//                                                                `- none: unmatched, announced to the user, staged
+//   first frame -> known -> described -> (and every earlier id) introduced -+- receive posted: matched, grant sent if
+//                                                                           |                  requested
+//                                                                           `- none: unmatched, announced to the user, staged
+//
+// kData and kAnnounce describe a message: tag, length. A kChunk may come before them; it is staged.
 //
 // Chunks of a matched message go straight to the user's buffer; of an unmatched one into staging memory, which the
 // credit window bounds. Messages begun and not completed: at most kMaxOpenMessages.
@@ -41,7 +44,8 @@ class IncomingMessages {
   bool cancel(OperationToken token);
 
   // Frames, each exactly once. False: error() says what is wrong; the session must fail.
-  bool onChunk(TimePoint now, const wire::MessageHeader& header, std::span<const std::byte> payload);
+  bool onData(TimePoint now, const wire::MessageHeader& header, std::span<const std::byte> payload);
+  bool onChunk(TimePoint now, const wire::ChunkHeader& chunk, bool granted, std::span<const std::byte> payload);
   bool onAnnounce(TimePoint now, const wire::MessageHeader& header);
   bool onWithdraw(TimePoint now, std::uint64_t id);
   const Error& error() const { return error_; }
@@ -79,14 +83,15 @@ class IncomingMessages {
   bool fail(ErrorCode code, std::string what);
   bool violation(const char* what) { return fail(ErrorCode::kPeerViolatedProtocol, what); }
   bool tryFastPath(const wire::MessageHeader& header, std::span<const std::byte> payload, bool* taken);
-  SlotIndex findOrMake(const wire::MessageHeader& header);
+  SlotIndex findOrMake(std::uint64_t id);
+  SlotIndex findAndDescribe(const wire::MessageHeader& header);
   SlotIndex make(std::uint64_t id);
   bool introduceReady(TimePoint now);
   bool introduce(TimePoint now, SlotIndex slot);
   bool begin(SlotIndex slot);
-  bool place(SlotIndex slot, const wire::MessageHeader& header, std::span<const std::byte> payload);
-  bool stage(Incoming& incoming, std::uint64_t length, const wire::MessageHeader& header,
-             std::span<const std::byte> payload);
+  bool take(TimePoint now, SlotIndex slot, std::uint64_t offset, bool granted, std::span<const std::byte> payload);
+  bool place(SlotIndex slot, std::uint64_t offset, bool granted, std::span<const std::byte> payload);
+  bool stage(Incoming& incoming, std::uint64_t length, std::uint64_t offset, std::span<const std::byte> payload);
   void grantIfWanted(Incoming& incoming);
   void completeIfHere(SlotIndex slot);
   void end(Message& message);

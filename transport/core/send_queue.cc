@@ -120,13 +120,17 @@ bool SendQueue::introduce(Message& message) {
   return true;
 }
 
-void SendQueue::fillChunk(SlotIndex slot, std::uint64_t end, std::size_t maxChunk, FramePlan* plan) {
+// An announced message is described by its announcement, another one by its first chunk.
+void SendQueue::fillChunk(SlotIndex slot, std::uint64_t end, const ChunkSizes& sizes, bool granted, FramePlan* plan) {
   Message& message = messages_[slot];
+  const bool described = message.sent > 0 || message.eagerEnd < message.length;
+  const std::size_t largest = described ? sizes.later : sizes.whole;
   plan->type = wire::FrameType::kData;
+  if (described && sizes.compact) plan->type = granted ? wire::FrameType::kGrantedChunk : wire::FrameType::kChunk;
   plan->message = slot;
   plan->offset = message.sent;
-  plan->length = static_cast<std::uint16_t>(std::min<std::uint64_t>(end - message.sent, maxChunk));
-  plan->flags = 0;
+  plan->length = static_cast<std::uint16_t>(std::min<std::uint64_t>(end - message.sent, largest));
+  plan->flags = granted ? wire::kFlagGranted : 0;
   message.sent += plan->length;
   ++message.frames;
   plan->ackRequested = message.sent == message.length && !message.completed && !config_.losslessLink;
@@ -154,13 +158,13 @@ void SendQueue::leaveQueue(SlotIndex slot) {
 
 // The oldest message that was announced only because credit had run out, and can go on without a grant now that there
 // is some. Without this a sender that once fell behind would pay the grant's round trip for every message from then on.
-SendQueue::Message* SendQueue::oldestStarved(std::size_t maxChunk) {
+SendQueue::Message* SendQueue::oldestStarved(const ChunkSizes& sizes) {
   while (!starved_.empty()) {
     const Reference first = starved_.front();
     if (starves(first)) {
       Message& message = messages_[first.slot];
       // Whole chunks only: crumbs of credit would make crumbs of datagrams.
-      const std::uint64_t wanted = std::min<std::uint64_t>(maxChunk, message.length - message.sent);
+      const std::uint64_t wanted = std::min<std::uint64_t>(sizes.later, message.length - message.sent);
       return byteLimit_ >= eagerSent_ + wanted ? &message : nullptr;
     }
     starved_.popFront();
@@ -168,10 +172,10 @@ SendQueue::Message* SendQueue::oldestStarved(std::size_t maxChunk) {
   return nullptr;
 }
 
-bool SendQueue::nextStarved(std::size_t maxChunk, FramePlan* plan) {
-  Message* const message = oldestStarved(maxChunk);
+bool SendQueue::nextStarved(const ChunkSizes& sizes, FramePlan* plan) {
+  Message* const message = oldestStarved(sizes);
   if (message == nullptr) return false;
-  fillChunk(starved_.front().slot, message->length, maxChunk, plan);
+  fillChunk(starved_.front().slot, message->length, sizes, false, plan);
   eagerSent_ += plan->length;
   if (message->sent < message->length) return true;
   message->state = State::kSent;
@@ -180,7 +184,7 @@ bool SendQueue::nextStarved(std::size_t maxChunk, FramePlan* plan) {
   return true;
 }
 
-bool SendQueue::nextIntroduced(std::size_t maxChunk, FramePlan* plan) {
+bool SendQueue::nextIntroduced(const ChunkSizes& sizes, FramePlan* plan) {
   while (!queue_.empty()) {
     const SlotIndex slot = queue_.front();
     Message& message = messages_[slot];
@@ -199,19 +203,18 @@ bool SendQueue::nextIntroduced(std::size_t maxChunk, FramePlan* plan) {
         return true;
       }
     }
-    fillChunk(slot, message.eagerEnd, maxChunk, plan);
+    fillChunk(slot, message.eagerEnd, sizes, false, plan);
     if (message.sent == message.eagerEnd) leaveQueue(slot);
     return true;
   }
   return false;
 }
 
-bool SendQueue::nextGranted(std::size_t maxChunk, FramePlan* plan) {
+bool SendQueue::nextGranted(const ChunkSizes& sizes, FramePlan* plan) {
   if (granted_.empty()) return false;
   const SlotIndex slot = granted_.front();
   Message& message = messages_[slot];
-  fillChunk(slot, message.length, maxChunk, plan);
-  plan->flags = wire::kFlagGranted;
+  fillChunk(slot, message.length, sizes, true, plan);
   if (message.sent == message.length) {
     granted_.popFront();
     message.state = State::kSent;
@@ -220,15 +223,15 @@ bool SendQueue::nextGranted(std::size_t maxChunk, FramePlan* plan) {
   return true;
 }
 
-bool SendQueue::next(std::size_t maxChunk, FramePlan* plan) {
+bool SendQueue::next(const ChunkSizes& sizes, FramePlan* plan) {
   // By turns: announcements are not held up by a long granted message, nor that by a stream of small ones.
   grantedTurn_ = !grantedTurn_;
-  if (grantedTurn_ && nextGranted(maxChunk, plan)) return true;
-  return nextStarved(maxChunk, plan) || nextIntroduced(maxChunk, plan) || nextGranted(maxChunk, plan);
+  if (grantedTurn_ && nextGranted(sizes, plan)) return true;
+  return nextStarved(sizes, plan) || nextIntroduced(sizes, plan) || nextGranted(sizes, plan);
 }
 
-bool SendQueue::ready(std::size_t maxChunk) {
-  if (!granted_.empty() || oldestStarved(maxChunk) != nullptr) return true;
+bool SendQueue::ready(const ChunkSizes& sizes) {
+  if (!granted_.empty() || oldestStarved(sizes) != nullptr) return true;
   if (queue_.empty()) return false;
   return messages_[queue_.front()].state != State::kQueued || nextId_ < messageLimit_;
 }

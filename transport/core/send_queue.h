@@ -36,6 +36,13 @@ struct FramePlan {
   bool ackRequested = false;  // somebody waits for this acknowledgement
 };
 
+// The largest chunk of a frame, in bytes.
+struct ChunkSizes {
+  std::size_t whole = 0;  // of a kData, which describes its message
+  std::size_t later = 0;  // of a frame after that
+  bool compact = false;   // those are kChunk and kGrantedChunk; else kData too
+};
+
 class SendQueue {
  public:
   // Both borrowed for the queue's lifetime.
@@ -55,9 +62,9 @@ class SendQueue {
   void onHandedOver(SlotIndex message, std::size_t length);
 
   // True: `*plan` is committed and must be given a sequence number.
-  bool next(std::size_t maxChunk, FramePlan* plan);
+  bool next(const ChunkSizes& sizes, FramePlan* plan);
   // Whether next() would give anything.
-  bool ready(std::size_t maxChunk);
+  bool ready(const ChunkSizes& sizes);
   wire::MessageHeader describe(SlotIndex message) const;  // chunk fields 0
   std::uint64_t eagerEnd(SlotIndex message) const { return messages_[message].eagerEnd; }
   const std::byte* payload(SlotIndex message, std::uint64_t offset) const { return messages_[message].data + offset; }
@@ -101,11 +108,11 @@ class SendQueue {
   // memory link it takes both processes to be scheduled twice more.
   bool eagerWhateverLength() const { return longPath_ || config_.losslessLink; }
   bool introduce(Message& message);
-  bool nextIntroduced(std::size_t maxChunk, FramePlan* plan);
-  Message* oldestStarved(std::size_t maxChunk);
-  bool nextStarved(std::size_t maxChunk, FramePlan* plan);
-  bool nextGranted(std::size_t maxChunk, FramePlan* plan);
-  void fillChunk(SlotIndex slot, std::uint64_t end, std::size_t maxChunk, FramePlan* plan);
+  bool nextIntroduced(const ChunkSizes& sizes, FramePlan* plan);
+  Message* oldestStarved(const ChunkSizes& sizes);
+  bool nextStarved(const ChunkSizes& sizes, FramePlan* plan);
+  bool nextGranted(const ChunkSizes& sizes, FramePlan* plan);
+  void fillChunk(SlotIndex slot, std::uint64_t end, const ChunkSizes& sizes, bool granted, FramePlan* plan);
   void leaveQueue(SlotIndex slot);
   void finishIfDone(SlotIndex slot);
   void release(SlotIndex slot);

@@ -27,9 +27,9 @@ enum class FrameState : std::uint8_t { kUnsent, kInFlight, kLost, kAcknowledged 
 struct SentFrame {
   TimePoint sentAt;
   std::uint64_t order = 0;       // of its latest transmission
-  std::uint64_t number = 0;      // kGrant, kWithdraw: message id; kClose: messages; kData: chunk offset
-  SlotIndex message = kNoSlot;   // kData, kAnnounce: the outgoing message
-  std::uint16_t length = 0;      // kData: chunk length
+  std::uint64_t number = 0;      // kGrant, kWithdraw: message id; kClose: messages; data: chunk offset
+  SlotIndex message = kNoSlot;   // data, kAnnounce: the outgoing message
+  std::uint16_t length = 0;      // data: chunk length
   std::uint16_t wireBytes = 0;   // counted in flight: with the frame's share of its block's repair frames
   std::uint16_t guard = 0;       // so many transmissions later the block's last repair frame went out; 0: not covered
   wire::FrameType type = wire::FrameType::kCredit;

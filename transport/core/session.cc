@@ -57,6 +57,7 @@ wire::Hello Session::Impl::localHello() const {
   hello.payloadChecksum = checksum_;
   hello.capabilities = wire::kCapabilityPieces;
   if (mayRepair()) hello.capabilities |= wire::kCapabilityRepair;
+  if (takesChunks()) hello.capabilities |= wire::kCapabilityChunks;
   return hello;
 }
 

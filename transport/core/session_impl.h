@@ -104,6 +104,7 @@ class Session::Impl {
   void finishAcknowledgement(TimePoint now, std::size_t lostBytes);
   void handleFrame(TimePoint now, const wire::ParsedPacket& packet);
   void handleFrameBody(TimePoint now, const wire::ParsedPacket& packet);
+  void handleMessageFrame(TimePoint now, const wire::ParsedPacket& packet);
   void handleClose(TimePoint now);
 
   // session_transmit.cc
@@ -133,13 +134,13 @@ class Session::Impl {
   void queueControls();
   void requestAckWhereUseful(SentFrame* frame);
   void countInFlight(SentFrame* frame, std::size_t wireBytes, bool covered);
-  std::size_t chunkBytes() const {
-    if (!config_.losslessLink) {
-      return path_.mtu.confirmed() - wire::kDataHeaderBytes - (repair_.active ? RepairEncoder::kChunkOverheadBytes : 0);
-    }
-    // Whole cache lines, so that every chunk of a message is aligned as its first one.
-    return (path_.mtu.confirmed() - wire::kDataHeaderBytes - wire::kMaxPaddingBytes) / 64 * 64;
+  // Where chunks need no padding they may have short headers.
+  bool takesChunks() const { return !config_.losslessLink; }
+  bool sendsChunks() const {
+    return takesChunks() && (handshake_.remote()->capabilities & wire::kCapabilityChunks) != 0;
   }
+  std::size_t chunkBytes(wire::FrameType type) const;
+  ChunkSizes chunkSizes() const;
 
   // session_path_mtu.cc
   bool sendProbe(TimePoint now, SessionDatagram* out);
@@ -149,7 +150,7 @@ class Session::Impl {
   void onShrunkPath();
   // Whether the frame was cut for a path that carried more.
   bool exceedsPath(const SentFrame& frame) const {
-    return frame.length > path_.mtu.confirmed() - wire::kDataHeaderBytes;
+    return frame.length > path_.mtu.confirmed() - wire::dataHeaderBytes(frame.type);
   }
   bool sendPiece(TimePoint now, std::uint64_t sequence, SessionDatagram* out);
   void cutIntoPieces(std::uint64_t sequence);

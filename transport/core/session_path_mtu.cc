@@ -60,8 +60,8 @@ void Session::Impl::cutIntoPieces(std::uint64_t sequence) {
   FrameContent content;
   if (frame.message != kNoSlot) describeContent(frame, &content, &header);
   writeFrame(frame, content, header);
-  piecesOut_.start(
-      sequence, {frame.type, header.payloadCrc, writer_.finish().subspan(wire::kCommonHeaderBytes), content.payload});
+  piecesOut_.start(sequence, {frame.type, header.payloadCrc, writer_.finish().subspan(wire::commonBytes(frame.type)),
+                              content.payload});
 }
 
 // The next piece of a frame; the frame is in flight once its last piece has gone. They go one right after the other, as
@@ -82,7 +82,7 @@ bool Session::Impl::sendPiece(TimePoint now, std::uint64_t sequence, SessionData
   const std::size_t wireBytes = wire::kCommonHeaderBytes + wire::kPieceHeaderBytes + piece.bytes.size();
   if (last) {
     SentFrame& frame = board_.frame(sequence);
-    countInFlight(&frame, wire::kDataHeaderBytes + frame.length, false);
+    countInFlight(&frame, wire::dataHeaderBytes(frame.type) + frame.length, false);
     noteFrameSent(now, sequence, wireBytes);
   } else {
     path_.pacer.onSent(now, wireBytes);

@@ -186,7 +186,9 @@ bool Session::Impl::acknowledgeRange(TimePoint now, std::uint64_t begin, std::ui
 
 bool Session::Impl::handleAcknowledgement(TimePoint now, const wire::ParsedPacket& packet) {
   const wire::PacketHeader& header = packet.header;
-  sends_.onLimits(header.byteLimit, expandSequence(header.messageLimit, sends_.introduced()));
+  if (!wire::isChunk(header.type)) {
+    sends_.onLimits(header.byteLimit, expandSequence(header.messageLimit, sends_.introduced()));
+  }
   if (state_ == SessionState::kPeerClosed) return true;
   const std::uint64_t acknowledged = expandSequence(header.acknowledged, board_.base());
   const bool moved = acknowledged > board_.base();
@@ -277,23 +279,39 @@ void Session::Impl::handleFrame(TimePoint now, const wire::ParsedPacket& packet)
   }
 }
 
-void Session::Impl::handleFrameBody(TimePoint now, const wire::ParsedPacket& packet) {
+// Payload of a message, or its announcement.
+void Session::Impl::handleMessageFrame(TimePoint now, const wire::ParsedPacket& packet) {
+  const wire::FrameType type = packet.header.type;
+  const bool compact = wire::isChunk(type), data = wire::isData(type);
   wire::MessageHeader message;
+  wire::ChunkHeader chunk;
+  if (compact && !takesChunks()) return violate("the peer sent a short header, which memory links do not have");
+  if (!(compact ? wire::decodeChunkHeader(packet.body, &chunk) : wire::decodeMessageHeader(packet.body, &message))) {
+    return violate("the peer sent a malformed message header");
+  }
+  if (data && checksum_ && (packet.header.flags & wire::kFlagPayloadChecksum) == 0) {
+    return violate("the peer sent payload without the agreed checksum");
+  }
+  if (ending_.discarding) return;
+  bool sane;
+  if (compact) {
+    sane = incoming_.onChunk(now, chunk, type == wire::FrameType::kGrantedChunk, packet.payload);
+  } else {
+    sane = data ? incoming_.onData(now, message, packet.payload) : incoming_.onAnnounce(now, message);
+  }
+  if (path_.isLong && data) incoming_.credit().autotune(now, path_.rtt.smoothed());
+  if (!sane) fail(incoming_.error(), true);
+}
+
+void Session::Impl::handleFrameBody(TimePoint now, const wire::ParsedPacket& packet) {
   std::uint64_t number = 0;
   bool sane = true;
   switch (packet.header.type) {
     case wire::FrameType::kData:
-    case wire::FrameType::kAnnounce: {
-      const bool data = packet.header.type == wire::FrameType::kData;
-      if (!wire::decodeMessageHeader(packet.body, &message)) return violate("the peer sent a malformed message header");
-      if (data && checksum_ && (packet.header.flags & wire::kFlagPayloadChecksum) == 0) {
-        return violate("the peer sent payload without the agreed checksum");
-      }
-      if (ending_.discarding) return;
-      sane = data ? incoming_.onChunk(now, message, packet.payload) : incoming_.onAnnounce(now, message);
-      if (path_.isLong && data) incoming_.credit().autotune(now, path_.rtt.smoothed());
-      break;
-    }
+    case wire::FrameType::kAnnounce:
+    case wire::FrameType::kChunk:
+    case wire::FrameType::kGrantedChunk:
+      return handleMessageFrame(now, packet);
     case wire::FrameType::kWithdraw:
       if (!wire::decodeNumber(packet.body, &number)) return violate("the peer sent a malformed withdrawal");
       if (ending_.discarding) return;

@@ -88,7 +88,7 @@ bool Session::Impl::coverFrame(TimePoint now, std::uint64_t sequence) {
   RepairEncoder& encoder = *repair_.encoder;
   if (encoder.state() != State::kIdle && encoder.has(sequence)) return true;  // the port had refused it
   const SentFrame& frame = board_.frame(sequence);
-  const std::size_t bodyBytes = frame.message != kNoSlot ? wire::kMessageHeaderBytes : sizeof frame.number;
+  const std::size_t bodyBytes = frame.message != kNoSlot ? wire::messageBytes(frame.type) : sizeof frame.number;
   const std::size_t symbolBytes = kSymbolHeaderBytes + bodyBytes + frame.length;
   if (encoder.state() == State::kGathering &&
       (sequence != encoder.first() + encoder.sources() || symbolBytes > encoder.symbolBytes())) {
@@ -105,8 +105,8 @@ void Session::Impl::addToBlock(TimePoint now, std::uint64_t sequence, std::uint3
                                const SessionDatagram& datagram) {
   RepairEncoder& encoder = *repair_.encoder;
   if (encoder.state() != RepairEncoder::State::kGathering || encoder.has(sequence)) return;
-  encoder.add(now,
-              {board_.frame(sequence).type, payloadCrc, datagram.header.subspan(wire::kCommonHeaderBytes), datagram.payload});
+  const wire::FrameType type = board_.frame(sequence).type;
+  encoder.add(now, {type, payloadCrc, datagram.header.subspan(wire::commonBytes(type)), datagram.payload});
   repair_.budget.onSource();
   if (encoder.full()) endBlock();
 }
@@ -237,7 +237,7 @@ void Session::Impl::handleRepair(TimePoint now, const wire::ParsedPacket& packet
 
 // What was put together here goes the way of what arrives. False: it was damaged.
 bool Session::Impl::handleSymbol(TimePoint now, std::uint64_t sequence, const FrameSymbol& frame) {
-  const bool checked = frame.type == wire::FrameType::kData && (checksum_ || frame.payloadCrc != 0);
+  const bool checked = wire::isData(frame.type) && (checksum_ || frame.payloadCrc != 0);
   if (checked && wire::crc32c(frame.payload) != frame.payloadCrc) {
     ++counters_.corruptedReceived;  // as if it had not come
     return false;

@@ -85,6 +85,23 @@ void Session::Impl::countInFlight(SentFrame* frame, std::size_t wireBytes, bool 
   frame->wireBytes = static_cast<std::uint16_t>(std::min(wireBytes, wire::kMaxDatagramBytes));
 }
 
+std::size_t Session::Impl::chunkBytes(wire::FrameType type) const {
+  const std::size_t datagram = path_.mtu.confirmed();
+  if (config_.losslessLink) {
+    // Whole cache lines, so that every chunk of a message is aligned as its first one.
+    return (datagram - wire::dataHeaderBytes(type) - wire::kMaxPaddingBytes) / 64 * 64;
+  }
+  // The frame's symbol must fit into a repair frame.
+  if (repair_.active) return RepairEncoder::symbolBytes(datagram) - kSymbolHeaderBytes - wire::messageBytes(type);
+  return datagram - wire::dataHeaderBytes(type);
+}
+
+ChunkSizes Session::Impl::chunkSizes() const {
+  const bool compact = sendsChunks();
+  const std::size_t whole = chunkBytes(wire::FrameType::kData);
+  return {whole, compact ? chunkBytes(wire::FrameType::kChunk) : whole, compact};
+}
+
 // What a frame of a message carries, and the padding that aligns it in the receiver's memory.
 void Session::Impl::describeContent(const SentFrame& frame, FrameContent* content, wire::PacketHeader* header) {
   content->message = sends_.describe(frame.message);
@@ -93,19 +110,22 @@ void Session::Impl::describeContent(const SentFrame& frame, FrameContent* conten
   content->message.flags = frame.flags;
   std::span<const std::byte>& payload = content->payload;
   if (frame.length > 0) payload = {sends_.payload(frame.message, frame.number), frame.length};
-  if (frame.type == wire::FrameType::kData && addsChecksum()) {
+  if (wire::isData(frame.type) && addsChecksum()) {
     header->flags |= wire::kFlagPayloadChecksum;
     header->payloadCrc = wire::crc32c(payload);
   }
   if (config_.losslessLink && payload.size() >= kAlignFromBytes) {
-    content->padding = (reinterpret_cast<std::uintptr_t>(payload.data()) - kOuterHeaderBytes - wire::kDataHeaderBytes) % 64;
+    content->padding =
+        (reinterpret_cast<std::uintptr_t>(payload.data()) - kOuterHeaderBytes - wire::dataHeaderBytes(frame.type)) % 64;
   }
-  content->wireBytes = wire::kDataHeaderBytes + content->padding + frame.length;
+  content->wireBytes = wire::dataHeaderBytes(frame.type) + content->padding + frame.length;
 }
 
 void Session::Impl::writeFrame(const SentFrame& frame, const FrameContent& content, const wire::PacketHeader& header) {
   writer_.begin(header);
-  if (frame.message != kNoSlot) {
+  if (wire::isChunk(frame.type)) {
+    writer_.chunkHeader({content.message.id, content.message.chunkOffset});
+  } else if (frame.message != kNoSlot) {
     writer_.messageHeader(content.message);
     writer_.padding(content.padding);
   } else if (frame.type != wire::FrameType::kCredit) {
@@ -182,7 +202,7 @@ bool Session::Impl::openControl(std::uint64_t* sequence) {
 
 bool Session::Impl::openPlanned(std::uint64_t* sequence) {
   FramePlan plan;
-  if (board_.full() || !sends_.next(chunkBytes(), &plan)) return false;
+  if (board_.full() || !sends_.next(chunkSizes(), &plan)) return false;
   *sequence = board_.open();
   SentFrame& frame = board_.frame(*sequence);
   frame.type = plan.type;
@@ -220,7 +240,7 @@ bool Session::Impl::nextFrame(TimePoint now, std::uint64_t* sequence) {
   if (std::exchange(liveness_.lossProbeDue, false) && nextLossProbe(sequence)) return true;
   queueControls();
   const bool lost = board_.anyLost();
-  if (!lost && controls_.empty() && !sends_.ready(chunkBytes())) {
+  if (!lost && controls_.empty() && !sends_.ready(chunkSizes())) {
     if (board_.inFlightBytes() < path_.congestion->windowBytes()) board_.markAppLimited();
     return false;
   }

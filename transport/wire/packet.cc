@@ -14,19 +14,15 @@ namespace {
 constexpr std::size_t kAtVersion = 2, kAtType = 3, kAtCrc = 4, kAtReceiver = 8, kAtFlags = 16, kAtRanges = 17,
                       kAtHeaderLength = 18, kAtPayloadCrc = 20, kAtSequence = 24, kAtAcknowledged = 28,
                       kAtTimestamp = 32, kAtEcho = 36, kAtEchoDelay = 40, kAtMessageLimit = 44, kAtByteLimit = 48;
-static_assert(kAtByteLimit + 8 == kCommonHeaderBytes);
+static_assert(kAtByteLimit + 8 == kCommonHeaderBytes && kAtMessageLimit == kShortHeaderBytes);
+// Every datagram has kCommonHeaderBytes.
+static_assert(dataHeaderBytes(FrameType::kChunk) >= kCommonHeaderBytes);
 static_assert(kMaxHeaderBytes <= kMinDatagramBytes);
 static_assert(kCommonHeaderBytes + kHelloBytes <= kMaxHeaderBytes);
 
 std::uint32_t headerChecksum(const std::byte* header, std::size_t length) {
   const std::uint32_t first = crc32c({header, kAtCrc});
   return crc32c({header + kAtReceiver, length - kAtReceiver}, first);
-}
-
-bool knownType(std::uint8_t type) {
-  return (type >= static_cast<std::uint8_t>(FrameType::kHello) &&
-          type <= static_cast<std::uint8_t>(FrameType::kPiece)) ||
-         (type >= static_cast<std::uint8_t>(FrameType::kData) && type <= static_cast<std::uint8_t>(FrameType::kCredit));
 }
 
 void loadCommon(const std::byte* p, PacketHeader* header) {
@@ -40,6 +36,9 @@ void loadCommon(const std::byte* p, PacketHeader* header) {
   header->timestamp = loadLittle<std::uint32_t>(p + kAtTimestamp);
   header->timestampEcho = loadLittle<std::uint32_t>(p + kAtEcho);
   header->echoDelay = loadLittle<std::uint32_t>(p + kAtEchoDelay);
+  header->messageLimit = 0;
+  header->byteLimit = 0;
+  if (isChunk(header->type)) return;
   header->messageLimit = loadLittle<std::uint32_t>(p + kAtMessageLimit);
   header->byteLimit = loadLittle<std::uint64_t>(p + kAtByteLimit);
 }
@@ -71,11 +70,12 @@ ParseResult parsePacket(std::span<const std::byte> datagram, ParsedPacket* out) 
   loadCommon(p, &out->header);
   if (out->header.version != kWireVersion) return ParseResult::kOtherVersion;
   const std::size_t sackBytes = 8 * std::size_t{loadLittle<std::uint8_t>(p + kAtRanges)};
-  if (sackBytes > 8 * kMaxSackRanges || sackBytes > headerBytes - kCommonHeaderBytes) return ParseResult::kMalformed;
-  if (!knownType(static_cast<std::uint8_t>(out->header.type))) return ParseResult::kMalformed;
+  const std::size_t commonLength = commonBytes(out->header.type);
+  if (sackBytes > 8 * kMaxSackRanges || sackBytes > headerBytes - commonLength) return ParseResult::kMalformed;
+  if (!isKnown(out->header.type)) return ParseResult::kMalformed;
   const std::span<const std::byte> copied(p, headerBytes);
-  out->sackBytes = copied.subspan(kCommonHeaderBytes, sackBytes);
-  out->body = copied.subspan(kCommonHeaderBytes + sackBytes);
+  out->sackBytes = copied.subspan(commonLength, sackBytes);
+  out->body = copied.subspan(commonLength + sackBytes);
   out->payload = datagram.subspan(headerBytes);
   if ((out->header.flags & kFlagPayloadChecksum) != 0 && crc32c(out->payload) != out->header.payloadCrc) {
     return ParseResult::kCorrupted;
@@ -94,6 +94,13 @@ bool decodeMessageHeader(std::span<const std::byte> body, MessageHeader* out) {
   out->chunkLength = loadLittle<std::uint16_t>(p + 40);
   out->kind = loadLittle<std::uint8_t>(p + 42);
   out->flags = loadLittle<std::uint8_t>(p + 43);
+  return true;
+}
+
+bool decodeChunkHeader(std::span<const std::byte> body, ChunkHeader* out) {
+  if (body.size() != kChunkHeaderBytes) return false;
+  out->id = loadLittle<std::uint64_t>(body.data());
+  out->offset = loadLittle<std::uint64_t>(body.data() + 8);
   return true;
 }
 
@@ -164,14 +171,16 @@ void PacketWriter::begin(const PacketHeader& header) {
   storeLittle(p + kAtTimestamp, header.timestamp);
   storeLittle(p + kAtEcho, header.timestampEcho);
   storeLittle(p + kAtEchoDelay, header.echoDelay);
+  length_ = commonBytes(header.type);
+  ranges_ = 0;
+  if (isChunk(header.type)) return;
   storeLittle(p + kAtMessageLimit, header.messageLimit);
   storeLittle(p + kAtByteLimit, header.byteLimit);
-  length_ = kCommonHeaderBytes;
-  ranges_ = 0;
 }
 
 void PacketWriter::addSackRange(SackRange range) {
-  GLOO_BYPASS_CHECK(ranges_ < kMaxSackRanges && length_ == kCommonHeaderBytes + 8u * ranges_);
+  const auto type = static_cast<FrameType>(loadLittle<std::uint8_t>(bytes_.data() + kAtType));
+  GLOO_BYPASS_CHECK(ranges_ < kMaxSackRanges && length_ == commonBytes(type) + 8u * ranges_);
   storeLittle(bytes_.data() + length_, range.begin);
   storeLittle(bytes_.data() + length_ + 4, range.end);
   length_ += 8;
@@ -189,6 +198,12 @@ void PacketWriter::messageHeader(const MessageHeader& message) {
   storeLittle(p + 42, message.kind);
   storeLittle(p + 43, message.flags);
   length_ += kMessageHeaderBytes;
+}
+
+void PacketWriter::chunkHeader(const ChunkHeader& chunk) {
+  storeLittle(bytes_.data() + length_, chunk.id);
+  storeLittle(bytes_.data() + length_ + 8, chunk.offset);
+  length_ += kChunkHeaderBytes;
 }
 
 void PacketWriter::padding(std::size_t bytes) {

@@ -8,7 +8,7 @@
 //        8    8  session id of the RECEIVER
 //       16    1  flags (PacketFlag)
 //       17    1  number of SACK ranges, 0..64
-//       18    2  header length: 56 + 8 x ranges + body
+//       18    2  header length: 56 (kChunk, kGrantedChunk: 44) + 8 x ranges + body
 //       20    4  CRC-32C of the payload (flag kPayloadChecksum), else 0
 //       24    4  sequence number of this frame; of a frame without one: the next to be used
 //       28    4  acknowledgement: every frame before this number has arrived
@@ -19,11 +19,17 @@
 //       48    8  byte limit: eager payload bytes that may be sent in total
 //       56  8 n  SACK ranges [begin, end), newest first
 //
+//   kChunk and kGrantedChunk have no limits: what else follows begins at offset 44.
+//
 //   body, by type
 //   kData      message id 8, tag 8, total length 8, remote offset 8, chunk offset 8, chunk length 2, kind 1, flags 1;
 //              then 0..63 bytes of padding (zero) that align the chunk in the frame as it is aligned in the sender's
 //              memory, so that memory links copy whole words; then the chunk itself as the payload
 //   kAnnounce  the same; chunk offset = bytes that come eagerly, chunk length 0: the rest waits for a grant
+//   kChunk     message id 8, chunk offset 8; the chunk is the payload, of at least one byte. Of a message that a kData or
+//              kAnnounce describes, which may arrive later; out of eager credit. Only to peers whose Hello has
+//              kCapabilityChunks
+//   kGrantedChunk  the same, sent on a grant
 //   kGrant     message id 8: send the rest, a receive is matched
 //   kWithdraw  message id 8: an announced message will not come
 //   kClose     number of messages sent in total 8
@@ -40,8 +46,8 @@
 //              1, zero 1; the payload is the symbol's part from number x kPieceBytes on. Only to peers whose Hello has
 //              kCapabilityPieces
 //
-// kData, kAnnounce, kGrant, kWithdraw, kClose and kCredit take a sequence number and are retransmitted, under the same
-// number, until acknowledged. The other types take none. A frame that has become too large for the path is retransmitted
+// Types from kData on take a sequence number and are retransmitted, under the same number, until acknowledged. The other
+// types take none. A frame that has become too large for the path is retransmitted
 // as kPiece datagrams, which together are that frame, under its number.
 #pragma once
 
@@ -56,9 +62,10 @@ namespace gloo_bypass::wire {
 inline constexpr std::uint16_t kWireMagic = 0x4267;
 inline constexpr std::uint8_t kWireVersion = 1;
 inline constexpr std::size_t kCommonHeaderBytes = 56;
-inline constexpr std::size_t kMessageHeaderBytes = 44;
+// Of kChunk and kGrantedChunk: without the limits.
+inline constexpr std::size_t kShortHeaderBytes = 44;
+inline constexpr std::size_t kMessageHeaderBytes = 44, kChunkHeaderBytes = 16;
 inline constexpr std::size_t kRepairHeaderBytes = 8, kPieceHeaderBytes = 8;
-inline constexpr std::size_t kDataHeaderBytes = kCommonHeaderBytes + kMessageHeaderBytes;
 // Enough that one acknowledgement repeats each gap of a lossy window many times; half a minimal datagram.
 inline constexpr std::size_t kMaxSackRanges = 64;
 inline constexpr std::size_t kMaxPaddingBytes = 63;
@@ -88,8 +95,23 @@ enum class FrameType : std::uint8_t {
   kWithdraw,
   kClose,
   kCredit,
+  kChunk,
+  kGrantedChunk,
 };
+constexpr bool isKnown(FrameType type) {
+  return (type >= FrameType::kHello && type <= FrameType::kPiece) ||
+         (type >= FrameType::kData && type <= FrameType::kGrantedChunk);
+}
 constexpr bool isSequenced(FrameType type) { return type >= FrameType::kData; }
+constexpr bool isChunk(FrameType type) { return type == FrameType::kChunk || type == FrameType::kGrantedChunk; }
+// With payload of a message.
+constexpr bool isData(FrameType type) { return type == FrameType::kData || isChunk(type); }
+// What a datagram has before its SACK ranges.
+constexpr std::size_t commonBytes(FrameType type) { return isChunk(type) ? kShortHeaderBytes : kCommonHeaderBytes; }
+// Of kData and kAnnounce without padding, kChunk and kGrantedChunk: what describes message and chunk.
+constexpr std::size_t messageBytes(FrameType type) { return isChunk(type) ? kChunkHeaderBytes : kMessageHeaderBytes; }
+// Of these: all before the payload.
+constexpr std::size_t dataHeaderBytes(FrameType type) { return commonBytes(type) + messageBytes(type); }
 
 enum PacketFlag : std::uint8_t {
   kFlagAckRequested = 1,     // answer with an acknowledgement at once
@@ -114,6 +136,7 @@ struct PacketHeader {
   std::uint32_t payloadCrc = 0;
   std::uint32_t sequence = 0, acknowledged = 0;
   std::uint32_t timestamp = 0, timestampEcho = 0, echoDelay = 0;
+  // Not of kChunk and kGrantedChunk.
   std::uint32_t messageLimit = 0;
   std::uint64_t byteLimit = 0;
 };
@@ -137,6 +160,11 @@ struct MessageHeader {
   std::uint8_t kind = 0, flags = 0;
 };
 
+// Where in which message a chunk lies.
+struct ChunkHeader {
+  std::uint64_t id = 0, offset = 0;
+};
+
 // What each side sends before anything else. 40 bytes.
 struct Hello {
   std::uint64_t senderId = 0;
@@ -151,6 +179,7 @@ inline constexpr std::size_t kHelloBytes = 40;
 enum Capability : std::uint8_t {
   kCapabilityRepair = 1,  // understands kRepair and kFlagCovered, and counts in kAck what it recovered
   kCapabilityPieces = 2,  // understands kPiece
+  kCapabilityChunks = 4,  // understands kChunk and kGrantedChunk
 };
 
 // A received datagram, cut into its parts. The header is copied out before it is looked at, since a datagram may lie in
@@ -183,6 +212,7 @@ std::optional<std::uint64_t> peekReceiverId(std::span<const std::byte> datagram)
 
 // The body as its type says; false: wrong length.
 bool decodeMessageHeader(std::span<const std::byte> body, MessageHeader* out);
+bool decodeChunkHeader(std::span<const std::byte> body, ChunkHeader* out);
 bool decodeNumber(std::span<const std::byte> body, std::uint64_t* out);  // kGrant, kWithdraw, kClose
 bool decodeSize(std::span<const std::byte> body, std::uint16_t* out);    // kProbe, kProbeReply
 bool decodeReason(std::span<const std::byte> body, std::uint32_t* out);  // kReset
@@ -198,6 +228,7 @@ class PacketWriter {
   void begin(const PacketHeader& header);
   void addSackRange(SackRange range);
   void messageHeader(const MessageHeader& message);
+  void chunkHeader(const ChunkHeader& chunk);
   // Right after messageHeader of kData; at most kMaxPaddingBytes.
   void padding(std::size_t bytes);
   void number(std::uint64_t value);

@@ -17,9 +17,8 @@ std::optional<PacketOutline> outlinePacket(std::span<const std::byte> captured, 
   outline.headerBytes = loadLittle<std::uint16_t>(p + 18);
   outline.sequence = loadLittle<std::uint32_t>(p + 24);
   const std::size_t ranges = loadLittle<std::uint8_t>(p + 17);
-  const bool known = (outline.type >= FrameType::kHello && outline.type <= FrameType::kPiece) ||
-                     (outline.type >= FrameType::kData && outline.type <= FrameType::kCredit);
-  if (!known || ranges > kMaxSackRanges || outline.headerBytes < kCommonHeaderBytes + 8 * ranges ||
+  if (!isKnown(outline.type) || ranges > kMaxSackRanges ||
+      outline.headerBytes < commonBytes(outline.type) + 8 * ranges ||
       outline.headerBytes > std::min(length, kMaxHeaderBytes)) {
     return {};
   }

@@ -133,7 +133,8 @@ TEST(FrameSymbol, LengthsBeyondTheSymbolOrUnsequencedTypes_AreRefused) {
   bad = good;
   bad[3] = std::byte{9};  // a body longer than both
   EXPECT_FALSE(readSymbol(bad, &read));
-  for (const wire::FrameType type : {wire::FrameType::kHello, wire::FrameType::kReset, wire::FrameType::kRepair, static_cast<wire::FrameType>(22)}) {
+  for (const wire::FrameType type :
+       {wire::FrameType::kHello, wire::FrameType::kReset, wire::FrameType::kRepair, static_cast<wire::FrameType>(24)}) {
     bad = good;
     bad[2] = static_cast<std::byte>(type);
     EXPECT_FALSE(readSymbol(bad, &read)) << static_cast<int>(type);

@@ -32,8 +32,9 @@ void SessionPair::carry(Side& to, int direction, const SessionDatagram& datagram
   ++datagrams;
   Bytes bytes(datagram.header.begin(), datagram.header.end());
   bytes.insert(bytes.end(), datagram.payload.begin(), datagram.payload.end());
+  if (onLeave && !onLeave(direction == 0, bytes)) return;
   wire::ParsedPacket packet;
-  if (wire::parsePacket(bytes, &packet) == wire::ParseResult::kOk && packet.header.type == wire::FrameType::kData) {
+  if (wire::parsePacket(bytes, &packet) == wire::ParseResult::kOk && wire::isData(packet.header.type)) {
     ++dataFrames;
     checkedFrames += (packet.header.flags & wire::kFlagPayloadChecksum) != 0 ? 1 : 0;
   }

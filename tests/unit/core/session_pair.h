@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <queue>
@@ -67,10 +68,12 @@ class SessionPair {
   void flush();
 
   WireModel wire;
+  // Sees each datagram before it leaves, and may change it; `fromA`: from side a. False: it is lost.
+  std::function<bool(bool fromA, Bytes& datagram)> onLeave;
   TimePoint now{seconds(1000)};
   Side a, b;
   std::uint64_t datagrams = 0;
-  std::uint64_t dataFrames = 0, checkedFrames = 0;  // kData; of these with a checksum of the payload
+  std::uint64_t dataFrames = 0, checkedFrames = 0;  // of data; of these with a checksum of the payload
 
   static constexpr std::uint64_t kIdA = 0x1111222233334444ull, kIdB = 0x5555666677778888ull;
 

@@ -9,6 +9,7 @@
 #include "transport/base/byte_order.h"
 #include "transport/wire/crc32c.h"
 #include "transport/wire/packet.h"
+#include "transport/wire/packet_outline.h"
 
 namespace gloo_bypass {
 namespace {
@@ -95,7 +96,7 @@ std::vector<std::byte> sampleDatagram(std::string_view payload) {
 
 TEST(Packet, WrittenAndParsed_AllFieldsReturn) {
   const auto datagram = sampleDatagram("hello");
-  EXPECT_EQ(datagram.size(), wire::kDataHeaderBytes + 16 + 5);
+  EXPECT_EQ(datagram.size(), wire::dataHeaderBytes(wire::FrameType::kData) + 16 + 5);
   EXPECT_EQ(wire::peekReceiverId(datagram), 0x0123456789abcdefull);
   // The layout is a promise: little-endian at the documented offsets.
   EXPECT_EQ(datagram[0], std::byte{0x67});
@@ -233,8 +234,70 @@ TEST(Packet, PieceOfAFrame_IsReadAsWritten) {
   EXPECT_FALSE(wire::decodePieceHeader(packet.body.first(7), &piece));
 }
 
+// The limits' place has what follows them elsewhere.
+TEST(Packet, ChunkWithAShortHeader_IsReadAsWritten) {
+  for (const auto type : {wire::FrameType::kChunk, wire::FrameType::kGrantedChunk}) {
+    wire::PacketWriter writer;
+    wire::PacketHeader header = sampleHeader();
+    header.type = type;
+    header.flags |= wire::kFlagPayloadChecksum;
+    header.payloadCrc = wire::crc32c(bytesOf("hello"));
+    writer.begin(header);
+    writer.chunkHeader({~0ull - 1, 1ull << 61});
+    const auto written = writer.finish();
+    ASSERT_EQ(written.size(), wire::dataHeaderBytes(type));
+    EXPECT_EQ(written.size(), 60u);
+    EXPECT_EQ(written[44], std::byte{0xfe});
+    std::vector<std::byte> datagram(written.begin(), written.end());
+    datagram.insert(datagram.end(), bytesOf("hello").begin(), bytesOf("hello").end());
+    wire::ParsedPacket packet;
+    packet.header.byteLimit = packet.header.messageLimit = 77;  // of a datagram before
+    ASSERT_EQ(wire::parsePacket(datagram, &packet), wire::ParseResult::kOk);
+    EXPECT_EQ(packet.header.type, type);
+    EXPECT_EQ(packet.header.echoDelay, 8u);
+    EXPECT_EQ(packet.header.messageLimit, 0u);
+    EXPECT_EQ(packet.header.byteLimit, 0u);
+    EXPECT_EQ(packet.sackCount(), 0u);
+    EXPECT_EQ(packet.payload.size(), 5u);
+    wire::ChunkHeader chunk;
+    ASSERT_TRUE(wire::decodeChunkHeader(packet.body, &chunk));
+    EXPECT_EQ(chunk.id, ~0ull - 1);
+    EXPECT_EQ(chunk.offset, 1ull << 61);
+    EXPECT_FALSE(wire::decodeChunkHeader(packet.body.first(15), &chunk));
+    const auto outline = wire::outlinePacket(datagram, datagram.size());
+    ASSERT_TRUE(outline);
+    EXPECT_EQ(outline->type, type);
+    EXPECT_EQ(outline->headerBytes, 60u);
+    for (std::size_t length = 0; length < datagram.size(); ++length) {
+      EXPECT_NE(wire::parsePacket(std::span(datagram).first(length), &packet), wire::ParseResult::kOk) << length;
+    }
+  }
+}
+
+// With checksums that fit, as only a hostile sender would make them.
+TEST(Packet, ChunkWhoseRangesReachBeyondItsHeader_IsMalformed) {
+  for (int ranges = 0; ranges <= 3; ++ranges) {
+    wire::PacketWriter writer;
+    wire::PacketHeader header;
+    header.type = wire::FrameType::kChunk;
+    writer.begin(header);
+    for (int i = 0; i < ranges; ++i) writer.addSackRange({1, 2});
+    writer.chunkHeader({1, 2});
+    const auto written = writer.finish();
+    std::vector<std::byte> datagram(written.begin(), written.end());
+    wire::ParsedPacket packet;
+    ASSERT_EQ(wire::parsePacket(datagram, &packet), wire::ParseResult::kOk);
+    EXPECT_EQ(packet.sackCount(), static_cast<std::size_t>(ranges));
+    EXPECT_EQ(packet.body.size(), wire::kChunkHeaderBytes);
+    datagram[17] = static_cast<std::byte>(ranges + 3);  // one more than the body has room for
+    const std::uint32_t first = wire::crc32c(std::span(datagram).first(4));
+    storeLittle(&datagram[4], wire::crc32c(std::span(datagram).subspan(8), first));
+    EXPECT_EQ(wire::parsePacket(datagram, &packet), wire::ParseResult::kMalformed);
+  }
+}
+
 TEST(Packet, UnknownType_IsMalformed) {
-  for (int type : {0, 8, 15, 22, 255}) {
+  for (int type : {0, 8, 15, 24, 255}) {
     wire::PacketWriter writer;
     wire::PacketHeader header;
     header.type = static_cast<wire::FrameType>(type);

@@ -24,7 +24,7 @@ bool readSymbol(std::span<const std::byte> symbol, FrameSymbol* out) {
   const std::size_t bodyBytes = loadLittle<std::uint8_t>(symbol.data() + 3);
   out->type = static_cast<wire::FrameType>(loadLittle<std::uint8_t>(symbol.data() + 2));
   out->payloadCrc = loadLittle<std::uint32_t>(symbol.data() + 4);
-  if (!wire::isSequenced(out->type) || out->type > wire::FrameType::kCredit) return false;
+  if (!wire::isKnown(out->type) || !wire::isSequenced(out->type)) return false;
   if (length > symbol.size() - kSymbolHeaderBytes || bodyBytes > length) return false;
   out->body = symbol.subspan(kSymbolHeaderBytes, bodyBytes);
   out->payload = symbol.subspan(kSymbolHeaderBytes + bodyBytes, length - bodyBytes);

@@ -4,7 +4,7 @@
 //        0    2  length of body and payload
 //        2    1  type (FrameType)
 //        3    1  length of the body
-//        4    4  CRC-32C of the payload (kData on a link with checksums), else 0
+//        4    4  CRC-32C of the payload (data on a link with checksums), else 0
 //        8       body, payload, zeros
 //
 // Sequence number and place in the block are the repair frame's; acknowledgement, timestamps and limits change with

@@ -24,8 +24,6 @@ class RepairEncoder {
   static constexpr std::size_t symbolBytes(std::size_t datagramBytes) {
     return datagramBytes - wire::kCommonHeaderBytes - wire::kRepairHeaderBytes;
   }
-  // So much less than without repair may a frame's chunk have, for its symbol to fit into a repair frame.
-  static constexpr std::size_t kChunkOverheadBytes = kSymbolHeaderBytes + wire::kRepairHeaderBytes;
 
   State state() const { return state_; }
   // A block that begins with frame `first` and has at most so many sources and repair frames, of at most so many bytes
