@@ -8,6 +8,11 @@ namespace gloo_bypass::sim {
 Host::Host(Simulation& simulation, const SessionConfig& config, std::uint64_t id, std::uint64_t entropy)
     : simulation_(simulation), id_(id), session_(config, id, entropy) {}
 
+Host::Host(Simulation& simulation, const SessionConfig& config, std::uint64_t id, std::uint64_t entropy, Host& lead)
+    : simulation_(simulation), id_(id), session_(config, id, entropy, lead.session_), lead_(&lead) {
+  lead.rails_.push_back(this);
+}
+
 void Host::operate(const std::function<void(Session&, TimePoint)>& operation) {
   if (vanished_) return;
   if (stopped_) {
@@ -55,13 +60,17 @@ void Host::onDatagram(TimePoint now, std::span<const std::byte> datagram) {
 }
 
 void Host::pump() {
+  if (lead_ != nullptr) return lead_->pump();  // what one does may be for the others
   if (pumping_) return;  // called from the observer: the loop below goes on with what it did
   pumping_ = true;
-  while (pumpEvents() | pumpDatagrams()) {
+  for (bool any = true; any;) {
+    any = pumpEvents() | pumpDatagrams();
+    for (Host* rail : rails_) any = rail->pumpEvents() | rail->pumpDatagrams() | any;
   }
   maxMemoryBytes_ = std::max(maxMemoryBytes_, session_.memoryBytes());
   pumping_ = false;
   simulation_.reschedule(*this);
+  for (Host* rail : rails_) simulation_.reschedule(*rail);
 }
 
 bool Host::pumpEvents() {

@@ -16,6 +16,8 @@ class Host final : public Actor, public DatagramSink {
   using Observer = std::function<void(const SessionEvent&)>;
 
   Host(Simulation& simulation, const SessionConfig& config, std::uint64_t id, std::uint64_t entropy);
+  // The end of a rail of the lead's session, which must outlive this.
+  Host(Simulation& simulation, const SessionConfig& config, std::uint64_t id, std::uint64_t entropy, Host& lead);
 
   // Where this host's datagrams go; before connect.
   void attach(Link& out, DatagramSink& peer) {
@@ -52,6 +54,8 @@ class Host final : public Actor, public DatagramSink {
   Simulation& simulation_;
   const std::uint64_t id_;
   Session session_;
+  Host* const lead_ = nullptr;
+  std::vector<Host*> rails_;
   Link* out_ = nullptr;
   DatagramSink* peer_ = nullptr;
   Observer observer_;

@@ -230,6 +230,22 @@ bool SendQueue::next(const ChunkSizes& sizes, FramePlan* plan) {
   return nextStarved(sizes, plan) || nextIntroduced(sizes, plan) || nextGranted(sizes, plan);
 }
 
+// A long message that goes without a grant, and that its own session has begun.
+bool SendQueue::frontHasParts() {
+  if (queue_.empty()) return false;
+  const Message& front = messages_[queue_.front()];
+  return front.state == State::kIntroducing && front.length > config_.rendezvousBytes;
+}
+
+bool SendQueue::nextPart(const ChunkSizes& sizes, FramePlan* plan) {
+  if (!nextGranted(sizes, plan) && !nextStarved(sizes, plan) &&
+      (!frontHasParts() || !nextIntroduced(sizes, plan))) {
+    return false;
+  }
+  ++partsUnderWay_;
+  return true;
+}
+
 bool SendQueue::ready(const ChunkSizes& sizes) {
   if (!granted_.empty() || oldestStarved(sizes) != nullptr) return true;
   if (queue_.empty()) return false;
@@ -348,7 +364,7 @@ void SendQueue::clear() {
   starved_.clear();
   awaiting_.clear();
   bufferedBytes_ = 0;
-  unsent_ = 0;
+  unsent_ = partsUnderWay_ = 0;
 }
 
 }  // namespace gloo_bypass

@@ -7,6 +7,8 @@
 //
 // A message that awaits a grant only for want of credit goes on eagerly when credit comes first (starved_).
 //
+// What rails carry (session.h) are chunks of long messages that this queue's own session has introduced.
+//
 // Ids are given when a message is introduced, in order, without holes. Copied messages complete when posted (or when
 // room appears), the others when every byte is acknowledged; on a lossless link already when the port has taken every
 // byte, since nothing is ever retransmitted there. Bounds: payload copied <= the buffer limit; messages introduced and
@@ -45,10 +47,12 @@ struct ChunkSizes {
 
 class SendQueue {
  public:
-  // Both borrowed for the queue's lifetime.
+  // Pointers are borrowed for the queue's lifetime.
   SendQueue(const SessionConfig& config, RingQueue<SessionEvent>* events, ChannelCounters* counters)
       : config_(config), events_(events), counters_(counters) {}
 
+  // Before the first post().
+  void markLossless() { config_.losslessLink = true; }
   void post(const SendRequest& request);
   enum class Cancel : std::uint8_t { kUnknown, kDone, kWithdraw, kPartlySent };
   // kWithdraw: the caller must send kWithdraw for `*id`.
@@ -65,13 +69,23 @@ class SendQueue {
   bool next(const ChunkSizes& sizes, FramePlan* plan);
   // Whether next() would give anything.
   bool ready(const ChunkSizes& sizes);
+  // The same for a rail. What nextPart() gave is acknowledged by onPartAcked().
+  bool nextPart(const ChunkSizes& sizes, FramePlan* plan);
+  bool partReady(const ChunkSizes& sizes) {
+    return !granted_.empty() || frontHasParts() || oldestStarved(sizes) != nullptr;
+  }
+  void onPartAcked(SlotIndex message) {
+    --partsUnderWay_;
+    onFrameAcked(message);
+  }
   wire::MessageHeader describe(SlotIndex message) const;  // chunk fields 0
   std::uint64_t eagerEnd(SlotIndex message) const { return messages_[message].eagerEnd; }
   const std::byte* payload(SlotIndex message, std::uint64_t offset) const { return messages_[message].data + offset; }
 
   void setLongPath(bool longPath);
   void setBufferLimit(std::size_t bytes);
-  bool allSent() const { return unsent_ == 0; }
+  // Nothing has to go out any more, nor can a part still be under way when the peer has all of this session's frames.
+  bool allSent() const { return unsent_ == 0 && partsUnderWay_ == 0; }
   std::uint64_t introduced() const { return nextId_; }
   // Takes copies of everything that still points into user memory; false: more than maxBufferBytes.
   bool adoptAll();
@@ -112,6 +126,7 @@ class SendQueue {
   Message* oldestStarved(const ChunkSizes& sizes);
   bool nextStarved(const ChunkSizes& sizes, FramePlan* plan);
   bool nextGranted(const ChunkSizes& sizes, FramePlan* plan);
+  bool frontHasParts();
   void fillChunk(SlotIndex slot, std::uint64_t end, const ChunkSizes& sizes, bool granted, FramePlan* plan);
   void leaveQueue(SlotIndex slot);
   void finishIfDone(SlotIndex slot);
@@ -125,7 +140,7 @@ class SendQueue {
   template <typename Keep>
   static void pushCompacting(RingQueue<Reference>* queue, Reference reference, std::size_t* compactAt, Keep&& keep);
 
-  const SessionConfig& config_;
+  SessionConfig config_;
   RingQueue<SessionEvent>* events_;
   ChannelCounters* counters_;
   SlotPool<Message> messages_;
@@ -140,6 +155,7 @@ class SendQueue {
   std::uint64_t byteLimit_ = 0, messageLimit_ = 0, eagerSent_ = 0;
   std::size_t bufferedBytes_ = 0, bufferLimit_ = 0;
   std::size_t unsent_ = 0;
+  std::size_t partsUnderWay_ = 0;  // frames given to rails and not acknowledged
   bool longPath_ = false;
   bool grantedTurn_ = false;
 };

@@ -28,22 +28,25 @@ std::uint64_t firstSequence(std::uint32_t initial) { return (1ull << 32) + initi
 
 }  // namespace
 
-Session::Impl::Impl(const SessionConfig& config, std::uint64_t localId, std::uint64_t entropy)
+SharedMessages::SharedMessages(const SessionConfig& config)
+    : sends(config, &events, &counters),
+      incoming(CreditWindow(config.shortPathEagerBytes, std::max(config.maxBufferBytes, config.shortPathEagerBytes)),
+               &events, &controls, &counters) {}
+
+Session::Impl::Impl(const SessionConfig& config, std::uint64_t localId, std::uint64_t entropy, const Impl* lead)
     : config_(adjusted(config, kLosslessMinRto)),
       localId_(localId),
       entropy_(entropy),
       checksum_(wantsChecksum(config)),
+      own_(std::make_shared<SharedMessages>(config_)),
+      shared_(lead == nullptr ? own_ : lead->shared_),
       path_{.rtt = RtoEstimator(config_.minRto, config_.maxRto)},
       acks_(config_.losslessLink ? kLosslessAckEvery : kAckEvery,
             config_.losslessLink ? kLosslessAckDelay : kPeerAckDelay),
       initialSequence_(static_cast<std::uint32_t>(mixBits(entropy))),
       board_(firstSequence(initialSequence_)),
-      firstSent_(board_.next()),
-      sends_(config_, &events_, &counters_),
-      incoming_(
-          CreditWindow(config_.shortPathEagerBytes, std::max(config_.maxBufferBytes, config_.shortPathEagerBytes)),
-          &events_, &controls_, &counters_) {
-  sends_.setBufferLimit(std::min(kShortPathSendBuffer, config_.maxBufferBytes));
+      firstSent_(board_.next()) {
+  own_->sends.setBufferLimit(std::min(kShortPathSendBuffer, config_.maxBufferBytes));
 }
 
 wire::Hello Session::Impl::localHello() const {
@@ -70,6 +73,7 @@ void Session::Impl::markLossless() {
   GLOO_BYPASS_CHECK(state_ == SessionState::kIdle);
   config_.losslessLink = true;
   config_ = adjusted(config_, kLosslessMinRto);
+  own_->sends.markLossless();
   checksum_ = wantsChecksum(config_);
   path_.rtt = RtoEstimator(config_.minRto, config_.maxRto);
   acks_.setAckEvery(kLosslessAckEvery);
@@ -138,6 +142,7 @@ void Session::Impl::choosePath() {
   const bool isLong = isBeyond(config_.longPathRtt, path_.isLong);
   if (!first && isLong == path_.isLong) return;
   path_.isLong = isLong;
+  if (isRail()) return;  // how messages go is for the lead's path to say
   if (isLong) incoming_.credit().raiseTo(kLongPathFirstWindow);
   resizeBuffers();
   sends_.setLongPath(isLong);
@@ -145,8 +150,10 @@ void Session::Impl::choosePath() {
 
 // Four windows: what is in flight, what was just written behind it, and room for the window to double.
 void Session::Impl::resizeBuffers() {
+  shared_->windowBytes -= std::exchange(path_.countedWindow, path_.congestion->windowBytes());
+  shared_->windowBytes += path_.countedWindow;
   const std::size_t wanted =
-      path_.isLong ? std::max(kLongPathFirstWindow, 4 * path_.congestion->windowBytes()) : kShortPathSendBuffer;
+      path_.isLong ? std::max(kLongPathFirstWindow, 4 * shared_->windowBytes) : kShortPathSendBuffer;
   sends_.setBufferLimit(std::min(wanted, config_.maxBufferBytes));
 }
 
@@ -197,8 +204,9 @@ bool Session::Impl::cancelSend(TimePoint, OperationToken token) {
 bool Session::Impl::cancelReceive(OperationToken token) { return incoming_.cancel(token); }
 
 void Session::Impl::dropEverything() {
-  sends_.clear();
-  incoming_.clear();
+  own_->over = true;
+  own_->sends.clear();
+  own_->incoming.clear();
   board_.clear();
   controls_.clear();
   undone_.reset();
@@ -242,7 +250,7 @@ void Session::Impl::close(TimePoint now, bool abort) {
     return;
   }
   settleLast();
-  ending_.discarding = true;
+  own_->discarding = true;
   if (before == SessionState::kFailed || before == SessionState::kIdle) {
     dropEverything();
     state_ = SessionState::kClosed;
@@ -269,6 +277,7 @@ void Session::Impl::becomeClosed(TimePoint now) {
 void Session::Impl::enterPeerClosed(TimePoint now) {
   acks_.requestAck();
   if (state_ == SessionState::kClosing) return becomeClosed(now);
+  own_->over = true;
   sends_.clear();
   board_.clear();
   controls_.clear();
@@ -287,6 +296,7 @@ bool Session::Impl::pollEvent(SessionEvent* out) {
 }
 
 bool Session::Impl::drained() const {
+  if (leadIsOver()) return true;
   if (ending_.resetDue) return false;
   if (state_ == SessionState::kFailed) return !handshake_.due();
   if (state_ != SessionState::kClosed) return false;
@@ -299,14 +309,16 @@ PathFigures Session::Impl::path() const {
 }
 
 std::size_t Session::Impl::memoryBytes() const {
-  return sizeof(Impl) + sends_.memoryBytes() + incoming_.memoryBytes() + board_.memoryBytes() + acks_.memoryBytes() +
-         piecesOut_.memoryBytes() + piecesIn_.memoryBytes() + events_.memoryBytes() + controls_.memoryBytes() +
-         (repair_.encoder ? repair_.encoder->memoryBytes() : 0) +
+  return sizeof(Impl) + own_->sends.memoryBytes() + own_->incoming.memoryBytes() + board_.memoryBytes() +
+         acks_.memoryBytes() + piecesOut_.memoryBytes() + piecesIn_.memoryBytes() + events_.memoryBytes() +
+         controls_.memoryBytes() + (repair_.encoder ? repair_.encoder->memoryBytes() : 0) +
          (repair_.decoder ? repair_.decoder->memoryBytes() : 0);
 }
 
 Session::Session(const SessionConfig& config, std::uint64_t localId, std::uint64_t entropy)
-    : impl_(std::make_unique<Impl>(config, localId, entropy)) {}
+    : impl_(std::make_unique<Impl>(config, localId, entropy, nullptr)) {}
+Session::Session(const SessionConfig& config, std::uint64_t localId, std::uint64_t entropy, const Session& lead)
+    : impl_(std::make_unique<Impl>(config, localId, entropy, lead.impl_.get())) {}
 Session::~Session() = default;
 
 std::optional<std::uint64_t> Session::receiverId(std::span<const std::byte> datagram) {
@@ -318,9 +330,9 @@ void Session::connect(TimePoint now, std::uint64_t remoteId, std::size_t maxData
   impl_->connect(now, remoteId, maxDatagramBytes);
 }
 void Session::close(TimePoint now, bool abort) { impl_->close(now, abort); }
-void Session::fail(const Error& error) {
+void Session::fail(const Error& error, bool tellPeer) {
   // After the peer's close the link may well end; what has arrived can still be received.
-  if (impl_->state() != SessionState::kPeerClosed) impl_->fail(error, false);
+  if (impl_->state() != SessionState::kPeerClosed) impl_->fail(error, tellPeer);
 }
 void Session::suspectDatagramSize(TimePoint now, std::size_t bytes) { impl_->suspectDatagramSize(now, bytes); }
 void Session::explainFailure(const std::string& reason) { impl_->explainFailure(reason); }
@@ -330,13 +342,18 @@ bool Session::cancelSend(TimePoint now, OperationToken token) { return impl_->ca
 bool Session::cancelReceive(TimePoint, OperationToken token) { return impl_->cancelReceive(token); }
 std::optional<TimePoint> Session::oldestUnmatched(MessageKey key) const { return impl_->oldestUnmatched(key); }
 void Session::handleDatagram(TimePoint now, std::span<const std::byte> datagram) {
-  impl_->handleDatagram(now, datagram);
+  if (!impl_->leadIsOver()) impl_->handleDatagram(now, datagram);
 }
-void Session::handleTimeout(TimePoint now) { impl_->handleTimeout(now); }
-bool Session::pollTransmit(TimePoint now, SessionDatagram* out) { return impl_->pollTransmit(now, out); }
+void Session::handleTimeout(TimePoint now) {
+  if (!impl_->leadIsOver()) impl_->handleTimeout(now);
+}
+bool Session::pollTransmit(TimePoint now, SessionDatagram* out) {
+  return !impl_->leadIsOver() && impl_->pollTransmit(now, out);
+}
 void Session::undoTransmit(TimePoint now) { impl_->undoTransmit(now); }
 bool Session::pollEvent(SessionEvent* out) { return impl_->pollEvent(out); }
-TimePoint Session::pollTimeout() const { return impl_->pollTimeout(); }
+bool Session::hasParts() const { return impl_->hasParts(); }
+TimePoint Session::pollTimeout() const { return impl_->leadIsOver() ? kNever : impl_->pollTimeout(); }
 SessionState Session::state() const { return impl_->state(); }
 bool Session::peerHeard() const { return impl_->peerHeard(); }
 const Error& Session::error() const { return impl_->error(); }

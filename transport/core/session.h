@@ -5,6 +5,11 @@
 //   handleTimeout(now)          when now >= pollTimeout()                 >  pollTransmit until nothing,
 //   postSend/postReceive/...    the user's operations                    /   pollEvent until nothing, pollTimeout
 //
+// Rails: further sessions to the same peer, each over a path of its own, that carry chunks of the first one's long
+// messages. A rail has a handshake, congestion control, retransmissions and keep-alive of its own, and no messages; it
+// takes chunks as its path has room, so each path carries its share. What is posted, announced, granted and closed is the
+// first session's, and a chunk that arrives over a rail is the first one's too. Both ends pair their rails alike.
+//
 // Owner: whoever made it; one thread at a time. Sizes in bytes.
 #pragma once
 
@@ -54,6 +59,10 @@ class Session {
  public:
   // `entropy`: random bits for jitter and initial sequence numbers.
   Session(const SessionConfig& config, std::uint64_t localId, std::uint64_t entropy);
+  // A rail of `lead`, before that connects. Of the user's calls it has connect() and fail() only. After any call of a rail
+  // the lead may have something to send or to tell; the other way round see hasParts(). It ends with the lead: nothing
+  // goes out then, and it is drained. A rail that fails has lost parts of messages: the lead is to fail as well.
+  Session(const SessionConfig& config, std::uint64_t localId, std::uint64_t entropy, const Session& lead);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -75,8 +84,9 @@ class Session {
   void suspectDatagramSize(TimePoint now, std::size_t bytes);
   // From outside, in kFailed: more about the reason.
   void explainFailure(const std::string& reason);
-  // From outside: the link broke. Pending operations are forgotten, the state becomes kFailed.
-  void fail(const Error& error);
+  // From outside: the link broke. Pending operations are forgotten, the state becomes kFailed. `tellPeer`: by the link,
+  // if it is another that broke.
+  void fail(const Error& error, bool tellPeer = false);
 
   Status postSend(TimePoint now, const SendRequest& request);
   Status postReceive(TimePoint now, const ReceiveRequest& request);
@@ -92,6 +102,8 @@ class Session {
   // The port took nothing: the datagram of the last pollTransmit was NOT sent. The session sends it later.
   void undoTransmit(TimePoint now);
   bool pollEvent(SessionEvent* out);
+  // Whether rails could send something now.
+  bool hasParts() const;
   // When handleTimeout or pollTransmit is due although nothing arrives (RTO, probe, delayed ack, pacing, keep-alive).
   TimePoint pollTimeout() const;
 

@@ -32,9 +32,24 @@
 
 namespace gloo_bypass {
 
+// The messages of a session, and what else its rails share.
+struct SharedMessages {
+  explicit SharedMessages(const SessionConfig& config);
+
+  RingQueue<SessionEvent> events;
+  RingQueue<ControlFrame> controls;
+  ChannelCounters counters;
+  SendQueue sends;
+  IncomingMessages incoming;
+  std::size_t windowBytes = 0;  // congestion windows of the session and its rails
+  bool discarding = false;      // close() was called: what arrives is acknowledged and thrown away
+  bool over = false;            // nothing is carried any more: slots and receives are gone
+};
+
 class Session::Impl {
  public:
-  Impl(const SessionConfig& config, std::uint64_t localId, std::uint64_t entropy);
+  // `lead`: null, or what this is a rail of.
+  Impl(const SessionConfig& config, std::uint64_t localId, std::uint64_t entropy, const Impl* lead);
 
   // session.cc
   void markLossless();
@@ -50,6 +65,9 @@ class Session::Impl {
   bool cancelReceive(OperationToken token);
   std::optional<TimePoint> oldestUnmatched(MessageKey key) const { return incoming_.oldestUnmatched(key); }
   bool pollEvent(SessionEvent* out);
+  bool hasParts() { return live() && sends_.partReady({wire::kMinDatagramBytes, wire::kMinDatagramBytes}); }
+  // The lead has ended, and this rail with it.
+  bool leadIsOver() const { return isRail() && shared_->over; }
   bool drained() const;
   const ChannelCounters& counters() const { return counters_; }
   PathFigures path() const;
@@ -89,6 +107,7 @@ class Session::Impl {
   void becomeClosed(TimePoint now);
   void abandon();
   void dropEverything();
+  bool isRail() const { return own_ != shared_; }
   bool live() const { return state_ != SessionState::kFailed && state_ != SessionState::kClosed; }
 
   // session_receive.cc
@@ -132,6 +151,7 @@ class Session::Impl {
   bool openPlanned(std::uint64_t* sequence);
   void settleLast();
   void queueControls();
+  bool planReady() { return isRail() ? sends_.partReady(chunkSizes()) : sends_.ready(chunkSizes()); }
   void requestAckWhereUseful(SentFrame* frame);
   void countInFlight(SentFrame* frame, std::size_t wireBytes, bool covered);
   // Where chunks need no padding they may have short headers.
@@ -223,6 +243,7 @@ class Session::Impl {
     PathProbe mtu;
     std::size_t linkDatagramBytes = 0;  // what the link carries, told by connect()
     std::uint16_t probeReplyDue = 0;    // size; 0: none
+    std::size_t countedWindow = 0;      // this path's part of SharedMessages::windowBytes
     bool isLong = false;                // from longPathRtt on
     bool fitsBbr = false;               // from bbrRtt on
   };
@@ -255,7 +276,6 @@ class Session::Impl {
 
   // The end of the session, from either side.
   struct Ending {
-    bool discarding = false;  // close() was called: what arrives is acknowledged and thrown away
     bool closeQueued = false;
     bool resetDue = false;
     std::optional<std::uint64_t> closeSequence;      // ours
@@ -278,9 +298,13 @@ class Session::Impl {
   SessionState state_ = SessionState::kIdle;
   Error error_;
 
-  RingQueue<SessionEvent> events_;
-  RingQueue<ControlFrame> controls_;
-  ChannelCounters counters_;
+  const std::shared_ptr<SharedMessages> own_;
+  const std::shared_ptr<SharedMessages> shared_;  // own_, or the lead's
+  RingQueue<SessionEvent>& events_ = own_->events;
+  RingQueue<ControlFrame>& controls_ = own_->controls;
+  ChannelCounters& counters_ = own_->counters;
+  SendQueue& sends_ = shared_->sends;
+  IncomingMessages& incoming_ = shared_->incoming;
   Handshake handshake_;
   Path path_;
   Liveness liveness_;
@@ -294,8 +318,6 @@ class Session::Impl {
   SendScoreboard board_;
   const std::uint64_t firstSent_;
   LossDetector losses_;
-  SendQueue sends_;
-  IncomingMessages incoming_;
   bool creditQueued_ = false;  // one kCredit frame is under way
   std::size_t sentSinceAckRequest_ = 0;
 

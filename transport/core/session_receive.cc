@@ -175,7 +175,7 @@ bool Session::Impl::acknowledgeRange(TimePoint now, std::uint64_t begin, std::ui
       repair_.lossEstimate.onArrivedAfterAll(1);
     }
     if (sent.message != kNoSlot) {
-      sends_.onFrameAcked(sent.message);
+      isRail() ? sends_.onPartAcked(sent.message) : sends_.onFrameAcked(sent.message);
     } else if (sent.type == wire::FrameType::kCredit) {
       creditQueued_ = false;
     }
@@ -251,6 +251,9 @@ void Session::Impl::finishAcknowledgement(TimePoint now, std::size_t lostBytes) 
 }
 
 void Session::Impl::handleFrame(TimePoint now, const wire::ParsedPacket& packet) {
+  if (isRail() && !wire::isData(packet.header.type)) {
+    return violate("the peer sent something else than parts of messages over a rail");
+  }
   const std::uint64_t sequence = expandSequence(packet.header.sequence, acks_.next());
   switch (acks_.onFrame(now, sequence, (packet.header.flags & wire::kFlagAckRequested) != 0)) {
     case AckTracker::Arrival::kDuplicate:
@@ -292,7 +295,7 @@ void Session::Impl::handleMessageFrame(TimePoint now, const wire::ParsedPacket& 
   if (data && checksum_ && (packet.header.flags & wire::kFlagPayloadChecksum) == 0) {
     return violate("the peer sent payload without the agreed checksum");
   }
-  if (ending_.discarding) return;
+  if (shared_->discarding) return;
   bool sane;
   if (compact) {
     sane = incoming_.onChunk(now, chunk, type == wire::FrameType::kGrantedChunk, packet.payload);
@@ -314,7 +317,7 @@ void Session::Impl::handleFrameBody(TimePoint now, const wire::ParsedPacket& pac
       return handleMessageFrame(now, packet);
     case wire::FrameType::kWithdraw:
       if (!wire::decodeNumber(packet.body, &number)) return violate("the peer sent a malformed withdrawal");
-      if (ending_.discarding) return;
+      if (shared_->discarding) return;
       sane = incoming_.onWithdraw(now, number);
       break;
     case wire::FrameType::kGrant:

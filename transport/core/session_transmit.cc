@@ -175,7 +175,8 @@ bool Session::Impl::mayTransmitFrame(TimePoint now) {
 }
 
 void Session::Impl::queueControls() {
-  if (!ending_.discarding && !creditQueued_ && incoming_.limitsDue()) {
+  if (isRail()) return;
+  if (!own_->discarding && !creditQueued_ && incoming_.limitsDue()) {
     creditQueued_ = true;
     incoming_.onLimitsTold();
     controls_.pushBack({wire::FrameType::kCredit, 0});
@@ -202,7 +203,8 @@ bool Session::Impl::openControl(std::uint64_t* sequence) {
 
 bool Session::Impl::openPlanned(std::uint64_t* sequence) {
   FramePlan plan;
-  if (board_.full() || !sends_.next(chunkSizes(), &plan)) return false;
+  if (board_.full()) return false;
+  if (!(isRail() ? sends_.nextPart(chunkSizes(), &plan) : sends_.next(chunkSizes(), &plan))) return false;
   *sequence = board_.open();
   SentFrame& frame = board_.frame(*sequence);
   frame.type = plan.type;
@@ -240,7 +242,7 @@ bool Session::Impl::nextFrame(TimePoint now, std::uint64_t* sequence) {
   if (std::exchange(liveness_.lossProbeDue, false) && nextLossProbe(sequence)) return true;
   queueControls();
   const bool lost = board_.anyLost();
-  if (!lost && controls_.empty() && !sends_.ready(chunkSizes())) {
+  if (!lost && controls_.empty() && !planReady()) {
     if (board_.inFlightBytes() < path_.congestion->windowBytes()) board_.markAppLimited();
     return false;
   }

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
-#include <utility>
+
+#include "transport/base/flat_map.h"
 
 namespace gloo_bypass {
 namespace {
@@ -31,21 +33,72 @@ ChannelState channelState(SessionState state) {
   return ChannelState::kFailed;
 }
 
+// Both ends make it of the id that the rendezvous store has given them, which nobody else knows.
+std::uint64_t railId(std::uint64_t leadId, std::size_t rail) { return mixBits(leadId + rail); }
+
 }  // namespace
+
+DatagramSession::DatagramSession(DatagramSession& lead, DirtyList& dirtyList, const SessionConfig& config,
+                                 std::size_t rail, std::uint64_t entropy, std::uint64_t number)
+    : ChannelSession(dirtyList, railId(lead.id_, rail), number, lead.options_, nullptr),
+      core(config, id_, entropy, lead.core),
+      port_(lead.port_),
+      lead_(&lead) {
+  peerName_ = lead.peerName_;
+  lead.rails_.push_back(this);
+  abandon();
+}
+
+DatagramSession::~DatagramSession() {
+  if (lead_ != nullptr) std::erase(lead_->rails_, this);
+  for (DatagramSession* rail : rails_) {
+    rail->lead_ = nullptr;
+    rail->markDirty();
+  }
+}
 
 Status DatagramSession::connect(TimePoint now, const ChannelAddress& peer) {
   peerName_ = peer.description;
   const auto opened = port_.openLink(peer.portAddress);
   if (!opened) return opened.error();
-  link = opened.value();
-  peerPort_ = peer.portAddress;
-  remoteId = peer.sessionId;
+  railsDue_ = port_.rails(peer.portAddress) - 1;
+  useLink(now, opened.value(), peer.portAddress, peer.sessionId);
+  return {};
+}
+
+void DatagramSession::connectRail(TimePoint now, std::size_t rail) {
+  const auto opened = port_.openRail(lead_->peerPort_, rail);
+  if (!opened) return failLink(opened.error());
+  useLink(now, opened.value(), lead_->peerPort_, railId(lead_->remoteId, rail));
+}
+
+void DatagramSession::useLink(TimePoint now, LinkId opened, const std::vector<std::byte>& peerPort,
+                              std::uint64_t remote) {
+  link = opened;
+  peerPort_ = peerPort;
+  remoteId = remote;
   properties_ = port_.linkProperties(*link);
   connectingSince_ = now;
   if (properties_.lossless) core.markLossless();
   if (properties_.verified) core.markVerified();
   core.connect(now, remoteId, properties_.maxDatagramBytes);
-  return {};
+}
+
+void DatagramSession::handleDatagram(TimePoint now, std::span<const std::byte> datagram) {
+  core.handleDatagram(now, datagram);
+  markDirty();
+  if (lead_ != nullptr) lead_->markDirty();
+}
+
+void DatagramSession::wakeRails() {
+  if (rails_.empty()) return;
+  const bool ending = core.state() != SessionState::kConnecting && core.state() != SessionState::kEstablished;
+  if (!ending && !core.hasParts()) return;
+  for (DatagramSession* rail : rails_) rail->markDirty();
+}
+
+bool DatagramSession::railsMet() const {
+  return railsDue_ == 0 && std::all_of(rails_.begin(), rails_.end(), [](const auto* rail) { return rail->met_; });
 }
 
 // A session learns from its peer's first datagram that packets come from there, and from the answer to its own that they
@@ -81,7 +134,10 @@ void DatagramSession::warnOfSilence(TimePoint now) const {
       options().localRank, peerName_.c_str(), static_cast<int>(kSilenceWorthALine.count()), whatIsBlocked().c_str());
 }
 
-ChannelState DatagramSession::state() const { return channelState(core.state()); }
+ChannelState DatagramSession::state() const {
+  return connectedHeld_ && core.state() == SessionState::kEstablished ? ChannelState::kConnecting
+                                                                      : channelState(core.state());
+}
 
 bool DatagramSession::finished() const {
   const SessionState state = core.state();
@@ -127,6 +183,7 @@ bool DatagramSession::tellEvents() {
   bool any = false;
   while (core.pollEvent(&event)) {
     any = true;
+    if (event.type == SessionEvent::Type::kStateChange) onRailStateChange();
     if (observer_ == nullptr) continue;
     switch (event.type) {
       case SessionEvent::Type::kSendComplete:
@@ -139,11 +196,37 @@ bool DatagramSession::tellEvents() {
         observer_->onMessageAnnounced(event.key, event.length);
         break;
       case SessionEvent::Type::kStateChange:
-        observer_->onStateChange(channelState(event.state));
+        tellStateChange(event.state);
         break;
     }
   }
+  if (connectedHeld_ && railsMet()) {
+    any = true;
+    tellStateChange(SessionState::kEstablished);
+  }
   return any;
+}
+
+void DatagramSession::tellStateChange(SessionState state) {
+  if (state == SessionState::kEstablished && !railsMet()) {
+    connectedHeld_ = true;
+    return;
+  }
+  const bool held = std::exchange(connectedHeld_, false);
+  // The peer's rails had all met ours.
+  if (held && state == SessionState::kPeerClosed) observer_->onStateChange(ChannelState::kConnected);
+  if (observer_ != nullptr) observer_->onStateChange(channelState(state));
+}
+
+void DatagramSession::onRailStateChange() {
+  if (lead_ == nullptr) return;
+  if (core.state() == SessionState::kFailed) {
+    Error error = core.error();
+    const std::string way = link ? port_.describeLink(*link) : "";
+    if (error.message.find(way) == std::string::npos) error.message += fmt::format(" ({})", way);
+    lead_->core.fail(error, /*tellPeer=*/true);
+  }
+  lead_->markDirty();
 }
 
 }  // namespace gloo_bypass

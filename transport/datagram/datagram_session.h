@@ -1,8 +1,11 @@
-// Private to datagram_transport: one session on its port, and where it stands in the poll loop.
+// Private to datagram_transport: one session on its port, and where it stands in the poll loop. Where several ways lead to
+// the peer there is a session for each: the channel's, which leads, and its rails (transport/core/session.h). The channel
+// is connected once all are; a rail that fails fails the channel, with an error that names the way.
 #pragma once
 
 #include <cstddef>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "transport/core/session.h"
@@ -17,6 +20,10 @@ class DatagramSession final : public ChannelSession {
   DatagramSession(PacketPort& port, DirtyList& dirtyList, const SessionConfig& config, std::uint64_t id,
                   std::uint64_t entropy, std::uint64_t number, const ChannelOptions& options, ChannelObserver* observer)
       : ChannelSession(dirtyList, id, number, options, observer), core(config, id, entropy), port_(port) {}
+  // A rail of `lead`, the way `rail` to its peer. No channel points here.
+  DatagramSession(DatagramSession& lead, DirtyList& dirtyList, const SessionConfig& config, std::size_t rail,
+                  std::uint64_t entropy, std::uint64_t number);
+  ~DatagramSession() override;
 
   std::uint64_t key() const { return id_; }
 
@@ -27,6 +34,7 @@ class DatagramSession final : public ChannelSession {
   bool cancelReceive(OperationToken token) override { return core.cancelReceive(monotonicNow(), token); }
   std::optional<TimePoint> oldestUnmatched(MessageKey key) const override { return core.oldestUnmatched(key); }
   void close(TimePoint now, bool abort) override {
+    if (lead_ != nullptr) return;  // ends with it
     observer_ = nullptr;
     core.close(now, abort);
   }
@@ -39,6 +47,12 @@ class DatagramSession final : public ChannelSession {
   void handleTimeout(TimePoint now) override;
   bool finished() const override;
 
+  void handleDatagram(TimePoint now, std::span<const std::byte> datagram);
+  // connect() has found further ways: how many, and each one's session begins to connect.
+  std::size_t takeRailsDue() { return std::exchange(railsDue_, 0); }
+  void connectRail(TimePoint now, std::size_t rail);
+  // Rails that have something to do now have a turn soon.
+  void wakeRails();
   // The link has ended.
   void onLinkDown(const Error& error);
   // Its peer has ended it, before this session has met its own: openLinkAgain() is due.
@@ -58,6 +72,10 @@ class DatagramSession final : public ChannelSession {
   TimePoint transmitFrom{};     // the port was full: not before this
 
  private:
+  void useLink(TimePoint now, LinkId opened, const std::vector<std::byte>& peerPort, std::uint64_t remote);
+  bool railsMet() const;
+  void tellStateChange(SessionState state);
+  void onRailStateChange();
   void failLink(const Error& error);
   std::string whatIsBlocked() const;
   void warnOfSilence(TimePoint now) const;
@@ -69,6 +87,10 @@ class DatagramSession final : public ChannelSession {
   bool met_ = false;                 // has been established
   bool linkLost_ = false;
   bool linkDown_ = false;
+  DatagramSession* lead_ = nullptr;      // of a rail, while it lives
+  std::vector<DatagramSession*> rails_;  // of a lead
+  std::size_t railsDue_ = 0;
+  bool connectedHeld_ = false;  // established, but not all rails are
 };
 
 }  // namespace gloo_bypass

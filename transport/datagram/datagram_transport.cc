@@ -136,8 +136,7 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
     // A thread that was kept from running since it read the clock would take what came meanwhile for older than it is, say so in its
     // echo, and the peer would find a round trip shorter than the path.
     if (!session->lossless()) now_ = std::max(now_, monotonicNow());
-    session->core.handleDatagram(now_, datagram);
-    session->markDirty();
+    session->handleDatagram(now_, datagram);
   }
 
   void onLinkDown(LinkId link, const Error& error) noexcept override {
@@ -163,6 +162,12 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
 
   // Sessions ------------------------------------------------------------------------------------
 
+  SessionConfig sessionConfig(const ChannelOptions& options) const {
+    SessionConfig config = config_.session;
+    config.connectTimeout = connectTimeout(config_, options.connectTimeout);
+    return config;
+  }
+
   // A hundredth of a round trip is nothing beside it. The nearest peer decides: the driver serves all.
   Duration leastPatience() const {
     Duration nearest = Duration::max();
@@ -175,6 +180,17 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
     return std::min(nearest / kPatienceShare, kMostPatience);
   }
 
+  // connect() was called, and several ways lead to the peer.
+  void openRails(DatagramSession& lead, TimePoint now) {
+    const std::size_t due = lead.takeRailsDue();
+    for (std::size_t rail = 1; rail <= due; ++rail) {
+      DatagramSession& session = sessions_.add(std::make_unique<DatagramSession>(
+          lead, sessions_.dirtyList(), sessionConfig(lead.options()), rail, sessions_.drawId(), channelsOpened_++));
+      if (measuresLatencies(config_)) session.core.recordRttIn(&rtts_);
+      session.connectRail(now, rail);
+    }
+  }
+
   // Each dirty session: what it has to send, what it has to tell. Observers may post more, to any session.
   bool pumpDirty(TimePoint now) {
     const auto turn = [&](DatagramSession& session) {
@@ -182,9 +198,11 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
         left_.push_back(*session.link);
         session.openLinkAgain();
       }
+      openRails(session, now);
       bool progressed = session.tellEvents();
       const bool more = transmitSome(session, now, &progressed);
       progressed |= session.tellEvents();
+      session.wakeRails();
       session.nextTurn = session.core.pollTimeout();
       if (more) {
         // What is overdue because the port took nothing is no reason to stay awake.
@@ -250,11 +268,9 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
 
 Result<std::unique_ptr<MessageChannel>> DatagramTransport::openChannel(const ChannelOptions& options,
                                                                        ChannelObserver* observer) {
-  SessionConfig sessionConfig = config_.session;
-  sessionConfig.connectTimeout = connectTimeout(config_, options.connectTimeout);
-  DatagramSession& session =
-      sessions_.add(std::make_unique<DatagramSession>(*port_, sessions_.dirtyList(), sessionConfig, sessions_.drawId(),
-                                                      sessions_.drawId(), channelsOpened_++, options, observer));
+  DatagramSession& session = sessions_.add(
+      std::make_unique<DatagramSession>(*port_, sessions_.dirtyList(), sessionConfig(options), sessions_.drawId(),
+                                        sessions_.drawId(), channelsOpened_++, options, observer));
   if (measuresLatencies(config_)) session.core.recordRttIn(&rtts_);
   return makeChannelHandle(session, port_->localAddress());
 }

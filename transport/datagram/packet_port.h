@@ -65,6 +65,16 @@ struct PortCounters {
   std::uint64_t droppedNoBuffer = 0;                  // mempool empty (the driver's counter included)
   std::uint64_t captureFrames = 0, captureBytes = 0;  // in the port's capture; bytes of the frames as they were
   std::uint64_t captureLost = 0;                      // frames that are not in it
+
+  PortCounters& operator+=(const PortCounters& other) {
+    for (const auto field : {&PortCounters::packetsSent, &PortCounters::packetsReceived, &PortCounters::bytesSent,
+                             &PortCounters::bytesReceived, &PortCounters::transmitFull, &PortCounters::droppedMalformed,
+                             &PortCounters::droppedForeign, &PortCounters::droppedNoBuffer,
+                             &PortCounters::captureFrames, &PortCounters::captureBytes, &PortCounters::captureLost}) {
+      this->*field += other.*field;
+    }
+    return *this;
+  }
 };
 
 class PacketPort {
@@ -80,6 +90,13 @@ class PacketPort {
   // gives the same link. Never waits: a link may take a while to carry datagrams, until then
   // transmit accepts none. `remoteAddress` of another kind of port gives kConfiguration naming both.
   virtual Result<LinkId> openLink(std::span<const std::byte> remoteAddress) = 0;
+  // How many ways lead to that peer, each over another interface; the peer's port gives the same answer about this one.
+  // openLink() is way 0; a further one, at most kMaxRails - 1, is opened here. A session may share long messages among them.
+  static constexpr std::size_t kMaxRails = 8;
+  virtual std::size_t rails(std::span<const std::byte> /*remoteAddress*/) const { return 1; }
+  virtual Result<LinkId> openRail(std::span<const std::byte> remoteAddress, std::size_t /*rail*/) {
+    return openLink(remoteAddress);
+  }
   // `link` went down, or is used no more. What transmit() took, and wakePeers() has seen, still reaches the peer if the
   // way is good.
   virtual void closeLink(LinkId link) = 0;

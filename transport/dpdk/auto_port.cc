@@ -53,6 +53,20 @@ Result<LinkId> AutoPort::openLink(std::span<const std::byte> remoteAddress) {
   return opened.value() << 1 | (local ? kMemory : kNetwork);
 }
 
+std::size_t AutoPort::rails(std::span<const std::byte> remoteAddress) const {
+  const auto peer = decodeAutoAddress(remoteAddress);
+  return !peer || memory_->reaches(peer.value().memory) ? 1 : network_->rails(peer.value().network);
+}
+
+Result<LinkId> AutoPort::openRail(std::span<const std::byte> remoteAddress, std::size_t rail) {
+  const auto peer = decodeAutoAddress(remoteAddress);
+  if (!peer) return peer.error();
+  const auto opened = network_->openRail(peer.value().network, rail);
+  if (!opened) return opened;
+  ++networkLinks_;
+  return opened.value() << 1 | kNetwork;
+}
+
 void AutoPort::closeLink(LinkId link) { portOf(link).closeLink(innerId(link)); }
 
 std::size_t AutoPort::receive(PacketSink& sink, std::size_t maxDatagrams) {
@@ -94,13 +108,7 @@ void AutoPort::block(Duration timeout) {
 
 PortCounters AutoPort::counters() const {
   PortCounters sum = memory_->counters();
-  const PortCounters network = network_->counters();
-  for (const auto field : {&PortCounters::packetsSent, &PortCounters::packetsReceived, &PortCounters::bytesSent,
-                           &PortCounters::bytesReceived, &PortCounters::transmitFull, &PortCounters::droppedMalformed,
-                           &PortCounters::droppedForeign, &PortCounters::droppedNoBuffer, &PortCounters::captureFrames,
-                           &PortCounters::captureBytes, &PortCounters::captureLost}) {
-    sum.*field += network.*field;
-  }
+  sum += network_->counters();
   return sum;
 }
 

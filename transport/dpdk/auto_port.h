@@ -26,6 +26,8 @@ class AutoPort final : public PacketPort {
   std::vector<std::byte> localAddress() const override;
   std::string describe() const override { return memory_->describe() + ", " + network_->describe(); }
   Result<LinkId> openLink(std::span<const std::byte> remoteAddress) override;
+  std::size_t rails(std::span<const std::byte> remoteAddress) const override;
+  Result<LinkId> openRail(std::span<const std::byte> remoteAddress, std::size_t rail) override;
   void closeLink(LinkId link) override;
   LinkProperties linkProperties(LinkId link) const override { return portOf(link).linkProperties(innerId(link)); }
   std::string describeLink(LinkId link) const override { return portOf(link).describeLink(innerId(link)); }
