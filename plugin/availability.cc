@@ -30,7 +30,8 @@ namespace {
 
 // Where PyTorch would communicate: the first of GLOO_SOCKET_IFNAME's interfaces, or else this machine's name.
 GlooPlace placeOfProcess() {
-  GlooPlace place{requestedInterface(), ""};
+  const std::string interfaces = requestedInterfaces();
+  GlooPlace place{interfaces.substr(0, interfaces.find(',')), ""};
   if (place.interface.empty()) place.hostName = ownHostName();
   return place;
 }
@@ -121,10 +122,11 @@ std::string tryInChild(const BackEnd& backEnd, const TransportConfig& config, co
 
 std::string tryBackEnd(const BackEnd& backEnd) {
   if (!backEnd.inThisBuild()) refuse(whyMissing(backEnd));
-  const GlooPlace place = placeOfProcess();
+  GlooPlace place = placeOfProcess();
   auto read = configurationFromEnvironment();
   if (!read) refuse(read.error().message);
   TransportConfig config = std::move(read).value();
+  place.interface = interfacesFor(backEnd.interfaceRule(config), requestedInterfaces(), place.interface);
   if (ProcessTransport::instance().settled(backEnd)) return tryHere(backEnd, config, place, deviceOverProcessTransport);
   // Nobody shall see what the attempt counts.
   config.stats.clear();

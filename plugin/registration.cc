@@ -11,6 +11,7 @@
 #include "compatibility/torch/device_registry.h"
 #include "process/back_ends.h"
 #include "process/environment.h"
+#include "process/gloo_address.h"
 #include "process/gloo_device.h"
 
 namespace c10d {
@@ -29,7 +30,9 @@ DevicePointer make(const gloo_bypass::BackEnd& backEnd, const std::string& inter
   }
   const auto config = gloo_bypass::configurationFromEnvironment();
   if (!config) fail(fmt::format("{} transport: {}", backEnd.name, config.error().message));
-  return makeGlooDevice(backEnd, config.value(), {interface, hostName},
+  const auto rule = backEnd.interfaceRule(config.value());
+  return makeGlooDevice(backEnd, config.value(),
+                        {interfacesFor(rule, gloo_bypass::requestedInterfaces(), interface), hostName},
                         lazy ? gloo_bypass::ConnectMode::kOnDemand : gloo_bypass::ConnectMode::kAtOnce);
 }
 

@@ -80,9 +80,6 @@ Result<TransportConfig> configurationFromEnvironment() { return configurationFro
 
 std::string requestedDeviceTransport() { return variable("GLOO_DEVICE_TRANSPORT"); }
 
-std::string requestedInterface() {
-  const std::string interfaces = variable("GLOO_SOCKET_IFNAME");
-  return interfaces.substr(0, interfaces.find(','));
-}
+std::string requestedInterfaces() { return variable("GLOO_SOCKET_IFNAME"); }
 
 }  // namespace gloo_bypass

@@ -25,7 +25,7 @@ Result<TransportConfig> configurationFrom(std::span<const SettingText> texts);
 // GLOO_DEVICE_TRANSPORT, which PyTorch reads to choose a transport; empty if not set.
 std::string requestedDeviceTransport();
 
-// The first of GLOO_SOCKET_IFNAME's interfaces, commas between, which PyTorch reads to choose where to communicate; empty if not set.
-std::string requestedInterface();
+// GLOO_SOCKET_IFNAME, which PyTorch reads to choose where to communicate: an interface, or several, commas between; empty if not set.
+std::string requestedInterfaces();
 
 }  // namespace gloo_bypass

@@ -69,12 +69,27 @@ Result<std::string> interfaceOfHost(const std::string& hostName) {
       fmt::format("host name '{}' is {}, which no interface of this machine has: {}", hostName, text, kWhatToDo));
 }
 
+std::string interfacesFor(InterfaceRule rule, const std::string& list, const std::string& gloos) {
+  const bool ofTheList = !gloos.empty() && ("," + list + ",").find("," + gloos + ",") != std::string::npos;
+  return rule == InterfaceRule::kSeveral && ofTheList ? list : gloos;
+}
+
 Result<TransportConfig> withGlooAddress(InterfaceRule rule, TransportConfig config, const std::string& interface,
                                         const std::string& hostName) {
   if (rule == InterfaceRule::kIgnored) return config;
   auto named = withInterface(std::move(config), interface);
-  if (!named || !named.value().interface.empty()) return named;
-  if (rule == InterfaceRule::kNamed || (rule == InterfaceRule::kOptional && hostName.empty())) return named;
+  if (!named) return named;
+  const std::string& chosen = named.value().interface;
+  if (rule != InterfaceRule::kSeveral && chosen.find(',') != std::string::npos) {
+    return wrong(
+        fmt::format("the interfaces '{}' are several, and only UDP stripes over several: name one, or use "
+                    "GLOO_DEVICE_TRANSPORT=UDP (RDMA: GLOO_BYPASS_RDMA_DEVICES)",
+                    chosen));
+  }
+  if (!chosen.empty()) return named;
+  if (rule == InterfaceRule::kNamed || rule == InterfaceRule::kSeveral ||
+      (rule == InterfaceRule::kOptional && hostName.empty()))
+    return named;
   if (auto found = interfaceOfHost(hostName)) {
     named.value().interface = std::move(found).value();
   } else if (rule == InterfaceRule::kRequired) {

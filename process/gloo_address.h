@@ -10,10 +10,14 @@
 namespace gloo_bypass {
 
 // `config` with its interface filled in from what Gloo gave, as the back-end's rule has it (BackEnd::interfaceRule). Errors (one line): the
-// interface contradicts GLOO_BYPASS_INTERFACE; kRequired, and the host name has no IPv4 address, or one that is on no interface or on
+// interface contradicts GLOO_BYPASS_INTERFACE; it names several, and the back-end uses one; kRequired, and the host name has no IPv4 address, or one that is on no interface or on
 // the loopback.
 Result<TransportConfig> withGlooAddress(InterfaceRule rule, TransportConfig config, const std::string& interface,
                                         const std::string& hostName);
+
+// Of GLOO_SOCKET_IFNAME's `list` PyTorch makes a device of each interface, `gloos` is the name of one: what the back-end is to have
+// instead, the whole list where it uses all.
+std::string interfacesFor(InterfaceRule rule, const std::string& list, const std::string& gloos);
 
 // This machine's name, or "" if it has none: what Gloo's TCP transport looks up when it is told neither interface nor host name.
 std::string ownHostName();

@@ -143,7 +143,7 @@ Result<std::shared_ptr<Transport>> ProcessTransport::acquire(const BackEnd& back
   }
   if (slot.transport) {
     TransportConfig wanted = config;
-    // GLOO_SOCKET_IFNAME=a,b: Gloo asks for a device of each. Striping is not there yet; one carries all.
+    // GLOO_SOCKET_IFNAME=a,b: Gloo asks for a device of each, and this back-end uses one.
     if (backEnd.interfaceRule != nullptr && backEnd.interfaceRule(config) == InterfaceRule::kNamed) {
       if (wanted.interface != slot.config.interface && !std::exchange(slot.saidOneInterface, true)) {
         std::fprintf(stderr, "gloo-bypass: %s: several interfaces are named, and '%s' carries all; '%s' is not used\n",

@@ -183,7 +183,13 @@ bool isDirectory(std::string_view text) {
 }
 
 bool isInterfaceName(std::string_view text) {
-  return text.size() <= kMaxInterfaceName && isPrintable(text) && text.find_first_of("/ ,:") == std::string_view::npos;
+  return !text.empty() && text.size() <= kMaxInterfaceName && isPrintable(text) &&
+         text.find_first_of("/ :") == std::string_view::npos;
+}
+
+bool areInterfaceNames(std::string_view text) {
+  const std::size_t end = std::min(text.find(','), text.size());
+  return isInterfaceName(text.substr(0, end)) && (end == text.size() || areInterfaceNames(text.substr(end + 1)));
 }
 
 bool isPciOrVirtualDevice(std::string_view text) {
@@ -292,9 +298,11 @@ std::vector<Setting> linkSettings() {
           "GLOO_BYPASS_NETDEV_DRIVER", {{"af_packet", NetdevDriver::kAfPacket}, {"af_xdp", NetdevDriver::kAfXdp}},
           "netdev: how DPDK reaches the interface", [](TransportConfig & c) -> auto& { return c.netdevDriver; }),
       textSetting(
-          "GLOO_BYPASS_INTERFACE", fmt::format("an interface's name, at most {} characters", kMaxInterfaceName),
-          isInterfaceName,
-          "auto, netdev, RDMA, UDP: the interface; empty: GLOO_SOCKET_IFNAME, else that of the route to MASTER_ADDR "
+          "GLOO_BYPASS_INTERFACE",
+          fmt::format("names of interfaces, commas between, at most {} characters each", kMaxInterfaceName),
+          areInterfaceNames,
+          "auto, netdev, RDMA, UDP: the interface; auto with UDP, UDP: several are striped over; empty: "
+          "GLOO_SOCKET_IFNAME, else that of the route to MASTER_ADDR "
           "(RDMA: the one with the host name's address)",
           [](TransportConfig & c) -> auto& { return c.interface; }),
       textSetting(

@@ -40,7 +40,8 @@ void decodePort(std::span<const std::byte> bytes) {
     GLOO_BYPASS_CHECK(same(encodeAddress(memif.value())));
   }
   if (const auto sockets = udp::decode(bytes); accepted(sockets)) {
-    GLOO_BYPASS_CHECK(sockets.value().isIp() && sockets.value().port() != 0 && same(udp::encode(sockets.value())));
+    for (const udp::Endpoint& one : sockets.value()) GLOO_BYPASS_CHECK(one.isIp() && one.port() != 0);
+    GLOO_BYPASS_CHECK(!sockets.value().empty() && same(udp::encode(sockets.value())));
   }
   if (const auto both = decodeAutoAddress(bytes); accepted(both)) {
     GLOO_BYPASS_CHECK(same(encodeAutoAddress(both.value().memory, both.value().network)));

@@ -107,6 +107,23 @@ TEST(GlooAddress_Ignored, InterfaceOrHostGiven_IsNotLookedAt) {
   EXPECT_EQ(config.value().interface, "");
 }
 
+TEST(GlooAddress_Several, OneOfGloosList_TheWholeListIsTakenWhereSeveralAreUsed) {
+  EXPECT_EQ(interfacesFor(InterfaceRule::kSeveral, "eth0,eth1", "eth1"), "eth0,eth1");
+  EXPECT_EQ(interfacesFor(InterfaceRule::kNamed, "eth0,eth1", "eth1"), "eth1");
+  EXPECT_EQ(interfacesFor(InterfaceRule::kSeveral, "eth0,eth10", "eth1"), "eth1") << "a program's own";
+  EXPECT_EQ(interfacesFor(InterfaceRule::kSeveral, "eth0,", ""), "");
+}
+
+TEST(GlooAddress_Several, ListWhereOneIsUsed_IsRefusedInOneLine) {
+  TransportConfig config;
+  config.interface = "eth0,eth1";
+  EXPECT_EQ(withGlooAddress(InterfaceRule::kSeveral, config, "", "").value().interface, "eth0,eth1");
+  for (const auto rule : {InterfaceRule::kNamed, InterfaceRule::kOptional, InterfaceRule::kRequired}) {
+    EXPECT_THAT(withGlooAddress(rule, config, "", "").error().message,
+                AllOf(HasSubstr("'eth0,eth1' are several"), HasSubstr("name one")));
+  }
+}
+
 TEST(GlooAddress_Required, InterfaceGiven_IsTaken) {
   TransportConfig config;
   EXPECT_EQ(withGlooAddress(InterfaceRule::kRequired, config, "eth7", "").value().interface, "eth7");

@@ -8,6 +8,7 @@ from pathlib import Path
 from ranks import Ranks
 
 INTERFACE = "host0"
+SECOND, SECOND_PREFIX = "second0", "10.80.0"
 APART_PREFIX = "10.79.0"  # of interfaces that lead to no other host
 
 
@@ -117,13 +118,31 @@ class Hosts:
         for end in range(2):
             run("ip", "-n", self.name("switch"), "link", "set", f"trunk{end}", *words)
 
-    def delete_interface(self, host):
-        run("ip", "-n", self.name(host), "link", "del", INTERFACE)
+    def delete_interface(self, host, interface=INTERFACE):
+        run("ip", "-n", self.name(host), "link", "del", interface)
 
-    def sent_bytes(self, host):
+    def sent_bytes(self, host, interface=INTERFACE):
         """By the host's interface, headers included."""
-        file = f"/sys/class/net/{INTERFACE}/statistics/tx_bytes"
+        file = f"/sys/class/net/{interface}/statistics/tx_bytes"
         return int(run("ip", "netns", "exec", self.name(host), "cat", file))
+
+    def add_second_network(self):
+        """Between the first two hosts; its interfaces are SECOND."""
+        run("ip", "-n", self.name(0), "link", "add", SECOND, "type", "veth", "peer", "name", SECOND, "netns",
+            self.name(1))
+        for host in range(2):
+            run("ip", "-n", self.name(host), "addr", "add", f"{SECOND_PREFIX}.{host + 1}/24", "dev", SECOND)
+            run("ip", "-n", self.name(host), "link", "set", SECOND, "up")
+
+    def drop_arriving_udp(self, host, interface):
+        run("ip", "netns", "exec", self.name(host), "iptables", "-A", "INPUT", "-p", "udp", "-i", interface, "-j",
+            "DROP")
+
+    def limit_rate(self, interface, rate):
+        """Of what the first two hosts send by it; "100mbit"."""
+        for host in range(2):
+            run("ip", "netns", "exec", self.name(host), "tc", "qdisc", "replace", "dev", interface, "root", "tbf",
+                "rate", rate, "burst", "64k", "limit", "256k")
 
     def ranks(self, program, per_host, environment=None, **options):
         """`environment`: besides what a user of several machines sets, MASTER_ADDR."""

@@ -1,7 +1,7 @@
 """Unmodified PyTorch programs on hosts with two interfaces, of which the first leads to no other host: which addresses
 the ranks take."""
 import pytest
-from hosts import APART_PREFIX, Hosts, run, why_not
+from hosts import APART_PREFIX, INTERFACE, Hosts, run, why_not
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not())
 
@@ -66,11 +66,10 @@ def test_NamedInterface_IsTakenWhateverTheRouteSays():
                 assert f"UDP socket {APART_PREFIX}.1:" in ranks.output(0)
 
 
-@pytest.mark.parametrize("way", [UDP, AUTO, NETDEV], ids=["udp", "auto", "netdev"])
-def test_TwoInterfacesAreNamed_TheFirstCarriesAllAndALineSaysSo(way):
+def test_TwoInterfacesAreNamedForNetdev_TheFirstCarriesAllAndALineSaysSo():
     with Hosts(2, own_name=DEBIANS_OWN_NAME) as hosts:
-        settings = {**way[1], "GLOO_SOCKET_IFNAME": "host0,apart0"}
-        with hosts.ranks("add.py", 1, settings, transport=way[0]) as ranks:
+        settings = {**NETDEV[1], "GLOO_SOCKET_IFNAME": "host0,apart0"}
+        with hosts.ranks("add.py", 1, settings, transport=NETDEV[0]) as ranks:
             ranks.succeed()
             assert "several interfaces are named, and 'host0' carries all; 'apart0' is not used" in ranks.output(0)
 
@@ -101,7 +100,7 @@ def drop_arriving_udp(hosts, host, way):
         run("ip", "netns", "exec", hosts.name("switch"), "ebtables", "-A", "FORWARD", "-p", "IPv4", "--ip-proto", "udp",
             "-o", f"port{host}", "-j", "DROP")
     else:
-        run("ip", "netns", "exec", hosts.name(host), "iptables", "-A", "INPUT", "-p", "udp", "-j", "DROP")
+        hosts.drop_arriving_udp(host, INTERFACE)
 
 
 @pytest.mark.parametrize("way", [UDP, NETDEV], ids=["udp", "netdev"])

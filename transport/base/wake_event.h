@@ -27,7 +27,7 @@ class WakeEvent {
   void wake();
   // Sleeps until a wake(), until one of `others` is ready, which their revents then say, or for `timeout`. At most kOthers.
   void block(std::span<pollfd> others, Duration timeout);
-  static constexpr std::size_t kOthers = 3;
+  static constexpr std::size_t kOthers = 8;
 
  private:
   const FileDescriptor event_;

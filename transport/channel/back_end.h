@@ -23,6 +23,7 @@ class Transport;
 enum class InterfaceRule : std::uint8_t {
   kIgnored,   // it has no use for one
   kNamed,     // a named interface; where there is none it finds its way by itself, and host names do not matter
+  kSeveral,   // as kNamed; of a list of names, commas between, all are used
   kOptional,  // a named interface, else the host name's; finds its way where neither leads to one
   kRequired,  // none, or one without an IPv4 address, is an error
 };

@@ -31,7 +31,7 @@ Result<std::shared_ptr<Transport>> make(const TransportConfig& config) {
 // MASTER_ADDR. Without one netdev has only the host's name to go by.
 InterfaceRule interfaceRule(const TransportConfig& config) {
   if (usesNetdev(config)) return config.masterAddress.empty() ? InterfaceRule::kRequired : InterfaceRule::kNamed;
-  return config.link == LinkMode::kAuto && !usesPci(config) ? InterfaceRule::kNamed : InterfaceRule::kIgnored;
+  return config.link == LinkMode::kAuto && !usesPci(config) ? InterfaceRule::kSeveral : InterfaceRule::kIgnored;
 }
 
 std::vector<std::string> ignoredSettings(const TransportConfig& config) {

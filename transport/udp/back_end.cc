@@ -35,7 +35,7 @@ BackEnd backEnd() {
           .package = "",
           .make = make,
           // Without a name the route to MASTER_ADDR tells; a host name may lead to the loopback (gloo#335).
-          .interfaceRule = [](const TransportConfig&) { return InterfaceRule::kNamed; },
+          .interfaceRule = [](const TransportConfig&) { return InterfaceRule::kSeveral; },
           .ignoredSettings = ignoredSettings};
 }
 

@@ -44,9 +44,9 @@ std::optional<Endpoint> parseIp(const std::string& text);
 std::string ipText(Endpoint endpoint);
 std::string toString(const Endpoint& endpoint);
 
-// What travels to peers, and back out of their bytes, which are hostile. An address of another kind of port:
-// kConfiguration.
-std::vector<std::byte> encode(Endpoint endpoint);
-Result<Endpoint> decode(std::span<const std::byte> bytes);
+// What travels to peers: of each socket of a port, at most PacketPort::kMaxRails; and back out of their bytes, which are
+// hostile. An address of another kind of port: kConfiguration.
+std::vector<std::byte> encode(std::span<const Endpoint> endpoints);
+Result<std::vector<Endpoint>> decode(std::span<const std::byte> bytes);
 
 }  // namespace gloo_bypass::udp

@@ -14,6 +14,7 @@
 
 #include "transport/base/exhausted.h"
 #include "transport/base/file_descriptor.h"
+#include "transport/datagram/packet_port.h"
 
 namespace gloo_bypass::udp {
 namespace {
@@ -182,6 +183,33 @@ Result<Endpoint> chooseLocalAddress(const std::string& interface, const std::str
   if (const auto address = parseIp(interface)) return *address;
   if (!interface.empty()) return addressOfInterface(interface);
   return peerHost.empty() ? *parseIp("127.0.0.1") : addressTowards(peerHost);
+}
+
+Result<std::vector<Endpoint>> chooseLocalAddresses(const std::string& interface, const std::string& peerHost) {
+  std::vector<std::string> names;
+  for (std::size_t begin = 0; begin <= interface.size();) {
+    const std::size_t end = std::min(interface.find(',', begin), interface.size());
+    names.push_back(interface.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  if (names.size() > PacketPort::kMaxRails) {
+    return refuse(fmt::format("the list of interfaces '{}' has {} names, more than {}", interface, names.size(),
+                              PacketPort::kMaxRails));
+  }
+  std::vector<Endpoint> addresses;
+  for (const std::string& name : names) {
+    if (name.empty() && names.size() > 1) {
+      return refuse(fmt::format("the list of interfaces '{}' has an empty name: write NAME,NAME", interface));
+    }
+    const auto address = chooseLocalAddress(name, peerHost);
+    if (!address) return address.error();
+    const std::string text = ipText(address.value());
+    if (std::any_of(addresses.begin(), addresses.end(), [&](const Endpoint& known) { return ipText(known) == text; })) {
+      return refuse(fmt::format("the list of interfaces '{}' leads to {} twice: name each once", interface, text));
+    }
+    addresses.push_back(address.value());
+  }
+  return addresses;
 }
 
 Result<std::string> chooseInterface(const std::string& peerHost) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "transport/base/status.h"
 #include "transport/udp/endpoint.h"
@@ -15,6 +16,10 @@ namespace gloo_bypass::udp {
 // one line: no such interface (with those there are), it is down or has no address; no such host, no route; several
 // interfaces and nothing that tells which. May ask a name server.
 Result<Endpoint> chooseLocalAddress(const std::string& interface, const std::string& peerHost);
+
+// Of each name or address of `interface`, commas between; one where there is no comma. Also refused: an empty name, the same
+// address twice, more than PacketPort::kMaxRails.
+Result<std::vector<Endpoint>> chooseLocalAddresses(const std::string& interface, const std::string& peerHost);
 
 // The interface that has the address which chooseLocalAddress() gives for `peerHost`; never the loopback.
 Result<std::string> chooseInterface(const std::string& peerHost);

@@ -7,12 +7,20 @@ namespace gloo_bypass::test {
 namespace {
 
 std::vector<Medium> udpMedia() {
-  TransportConfig config;
-  config.interface = "127.0.0.1";
-  config.session.longPathRtt = std::chrono::seconds(60);  // a short path, however busy the machine
-  return {{.name = "Udp", .makeTransport = betweenPorts({config, config}, [](const TransportConfig& c) {
-                            return udp::makeUdpPort(c);
-                          })}};
+  const auto makePort = [](const TransportConfig& c) { return udp::makeUdpPort(c); };
+  TransportConfig one;
+  one.interface = "127.0.0.1";
+  one.session.longPathRtt = std::chrono::seconds(60);  // a short path, however busy the machine
+  TransportConfig rails = one;
+  rails.interface = "127.0.0.1,127.0.0.2,127.0.0.3";
+  TransportConfig longRails = rails;
+  longRails.session.longPathRtt = Duration{0};
+  return {{.name = "Udp", .makeTransport = betweenPorts({one, one}, makePort)},
+          {.name = "UdpRails", .makeTransport = betweenPorts({rails, rails}, makePort)},
+          {.name = "UdpLongRails",
+           .makeTransport = betweenPorts({longRails, longRails}, makePort),
+           .largeSendWaits = false,
+           .variant = true}};
 }
 
 const MediaOf entry(udpMedia);

@@ -320,7 +320,7 @@ class OneSession : public ::testing::Test, public ChannelObserver {
   // Begins to connect with a session that is nowhere, at a port that is open.
   void connect() {
     auto port = openPort(at("127.0.0.1"));
-    own_ = decode(port->localAddress()).value();
+    own_ = decode(port->localAddress()).value().front();
     peer_ = openPort(at("127.0.0.1"));
     transport_ = makeDatagramTransport({}, std::move(port));
     transport_->progress().exclusive([&] {
@@ -403,7 +403,7 @@ TEST_F(OneSession, ForgedUnreachable_CountsOnlyWithOurSessionsId) {
   if (!FileDescriptor(::socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_ICMP)))
     GTEST_SKIP() << "needs root for a raw socket";
   connect();
-  const Endpoint peer = decode(peer_->localAddress()).value();
+  const Endpoint peer = decode(peer_->localAddress()).value().front();
   for (int i = 0; i < 20; ++i) forgeUnreachable(own_, peer, kPeerSession + 1);
   EXPECT_FALSE(failsWithin(milliseconds(300)));
   forgeUnreachable(own_, peer, kPeerSession);
@@ -419,7 +419,7 @@ TEST_F(OneSession, ForgedFragmentationNeeded_ChangesNothing) {
     ASSERT_EQ(::unshare(CLONE_NEWNET), 0);
     ASSERT_EQ(std::system("ip link set lo up"), 0);
     connect();
-    const Endpoint peer = decode(peer_->localAddress()).value();
+    const Endpoint peer = decode(peer_->localAddress()).value().front();
     for (const std::uint64_t session : {kPeerSession + 1, kPeerSession}) {
       forgeUnreachable(own_, peer, session, 1300);
       EXPECT_FALSE(failsWithin(milliseconds(300)));
@@ -459,7 +459,7 @@ TEST(UdpAddresses, WrongSettings_OneClearLineEach) {
   EXPECT_NE(errorOf(config).find("MASTER_ADDR='no-such-host.invalid'"), std::string::npos);
   const auto port = openPort(at("127.0.0.1"));
   config = at("127.0.0.1");
-  const std::uint16_t taken = decode(port->localAddress()).value().port();
+  const std::uint16_t taken = decode(port->localAddress()).value().front().port();
   config.udpPorts = {taken, taken};
   EXPECT_EQ(
       errorOf(config),
@@ -477,12 +477,12 @@ TEST(UdpAddresses, PortRange_EachTakesTheFirstFreeOneUntilNoneIsLeft) {
   for (std::uint16_t expected = 47'701; expected <= 47'703; ++expected) {
     ports.push_back(openPort(config));
     ASSERT_TRUE(ports.back());
-    EXPECT_EQ(decode(ports.back()->localAddress()).value().port(), expected);
+    EXPECT_EQ(decode(ports.back()->localAddress()).value().front().port(), expected);
   }
   EXPECT_NE(errorOf(config).find("GLOO_BYPASS_UDP_PORT='47701-47703' is free at 127.0.0.77 on lo"), std::string::npos)
       << errorOf(config);
   ports.erase(ports.begin() + 1);
-  EXPECT_EQ(decode(openPort(config)->localAddress()).value().port(), 47'702) << "free again";
+  EXPECT_EQ(decode(openPort(config)->localAddress()).value().front().port(), 47'702) << "free again";
 }
 
 TEST(UdpBackEnd, SettingsThatDoNothing_AreALineEach) {
@@ -507,7 +507,7 @@ TEST(UdpAddresses, PeersThatCannotBeReached_OneClearLineEach) {
   const auto errorTo = [&](const std::string& ip) {
     Endpoint peer = *parseIp(ip);
     peer.setPort(5000);
-    const auto link = port->openLink(encode(peer));
+    const auto link = port->openLink(encode({&peer, 1}));
     return link.ok() ? std::string("none") : link.error().message;
   };
   EXPECT_NE(errorTo("192.0.2.1").find("GLOO_BYPASS_INTERFACE"), std::string::npos);
@@ -519,6 +519,77 @@ TEST(UdpAddresses, PeersThatCannotBeReached_OneClearLineEach) {
     EXPECT_FALSE(port->openLink(std::span(bytes).first(length)).ok());
   bytes[3] = std::byte{'U'};
   EXPECT_NE(port->openLink(bytes).error().message.find("another kind of port"), std::string::npos);
+}
+
+// Several sockets -------------------------------------------------------------------------------
+
+TEST(UdpAddresses, List_EachNameGivesAnAddressOrOneClearLine) {
+  const auto chosen = chooseLocalAddresses("127.0.0.9,lo,::1", "");
+  ASSERT_TRUE(chosen.ok()) << chosen.error().message;
+  ASSERT_EQ(chosen.value().size(), 3U);
+  EXPECT_EQ(ipText(chosen.value()[0]), "127.0.0.9");
+  EXPECT_EQ(ipText(chosen.value()[1]), "127.0.0.1");
+  EXPECT_EQ(ipText(chosen.value()[2]), "::1");
+  EXPECT_EQ(chooseLocalAddresses("", "").value().size(), 1U);
+  const auto errorOfList = [](const std::string& list) {
+    const auto refused = chooseLocalAddresses(list, "");
+    return refused.ok() ? std::string("none") : refused.error().message;
+  };
+  EXPECT_NE(errorOfList("lo,nonesuch").find("no interface 'nonesuch'"), std::string::npos);
+  EXPECT_NE(errorOfList("lo,127.0.0.1").find("leads to 127.0.0.1 twice"), std::string::npos);
+  EXPECT_NE(errorOfList("lo,").find("has an empty name"), std::string::npos);
+  EXPECT_NE(errorOfList("a,b,c,d,e,f,g,h,i").find("has 9 names, more than 8"), std::string::npos);
+}
+
+TEST(UdpAddresses, SeveralEndpoints_ComeBackAsTheyWereAndNoOtherLengthPasses) {
+  std::vector<Endpoint> several{*parseIp("10.0.0.2"), *parseIp("fd00::2"), *parseIp("10.0.1.2")};
+  for (Endpoint& one : several) one.setPort(4711);
+  const auto bytes = encode(several);
+  const auto decoded = decode(bytes);
+  ASSERT_TRUE(decoded.ok());
+  ASSERT_EQ(decoded.value().size(), several.size());
+  for (std::size_t i = 0; i < several.size(); ++i) EXPECT_EQ(toString(decoded.value()[i]), toString(several[i]));
+  // Up to the end of the first or second endpoint: of one there is another form, two are a list.
+  for (std::size_t length = 0; length < bytes.size(); ++length) {
+    const bool isList = length == 5 + 7 + 19;
+    EXPECT_EQ(decode(std::span(bytes).first(length)).ok(), isList) << length;
+  }
+  std::vector<Endpoint> many(PacketPort::kMaxRails + 1, several[0]);
+  EXPECT_FALSE(decode(encode(many)).ok());
+  many.pop_back();
+  EXPECT_TRUE(decode(encode(many)).ok());
+}
+
+TEST(UdpRails, PortsWithUnequalLists_HaveAsManyWaysAsTheShorterOne) {
+  const auto one = openPort(at("127.0.0.1")), two = openPort(at("127.0.0.1,127.0.0.2")),
+             three = openPort(at("127.0.0.3,127.0.0.4,127.0.0.5"));
+  EXPECT_EQ(one->rails(three->localAddress()), 1U);
+  EXPECT_EQ(three->rails(one->localAddress()), 1U);
+  EXPECT_EQ(two->rails(three->localAddress()), 2U);
+  EXPECT_EQ(three->rails(two->localAddress()), 2U);
+}
+
+TEST(UdpRails, EachWay_GoesFromItsOwnAddressToItsOwnAddress) {
+  const auto a = openPort(at("127.0.0.1,127.0.0.2")), b = openPort(at("127.0.0.3,127.0.0.4"));
+  KeepingSink sink;
+  std::vector<LinkId> here, there;
+  for (std::size_t rail = 0; rail < 2; ++rail) {
+    here.push_back(a->openRail(b->localAddress(), rail).value());
+    there.push_back(b->openRail(a->localAddress(), rail).value());
+    EXPECT_NE(a->describeLink(here[rail]).find("of 127.0.0." + std::to_string(1 + rail)), std::string::npos);
+    EXPECT_NE(a->describeLink(here[rail]).find("to 127.0.0." + std::to_string(3 + rail)), std::string::npos);
+  }
+  EXPECT_EQ(a->openLink(b->localAddress()).value(), here[0]);
+  for (std::size_t rail = 0; rail < 2; ++rail) {
+    const auto sent = pattern(100 + rail);
+    ASSERT_EQ(transmit(*a, here[rail], sent), 1U);
+    a->wakePeers();
+    ASSERT_TRUE(receiveUntil(*b, sink, [&] { return sink.datagrams.size() == rail + 1; })) << "asleep on both sockets";
+    EXPECT_EQ(sink.datagrams[rail], sent);
+    EXPECT_EQ(sink.links[rail], there[rail]);
+  }
+  EXPECT_EQ(a->counters().packetsSent, 2U);
+  EXPECT_EQ(b->counters().packetsReceived, 2U);
 }
 
 }  // namespace

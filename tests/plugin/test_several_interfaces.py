@@ -1,0 +1,84 @@
+"""Unmodified PyTorch programs on two hosts that two networks join: large messages are striped over both interfaces."""
+import time
+
+import pytest
+from hosts import INTERFACE, SECOND, SECOND_PREFIX, Hosts, why_not
+from test_failures import LONG, wait_for_failures
+
+pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not())
+
+BOTH = f"{INTERFACE},{SECOND}"
+BY_GLOO, BY_US = "GLOO_SOCKET_IFNAME", "GLOO_BYPASS_INTERFACE"
+SUMS = 5
+SUMS_MIB = 16 * SUMS
+
+
+def median_seconds(hosts, settings, transport="UDP"):
+    with hosts.ranks("timed_sums.py", 1, settings, transport=transport, arguments=[SUMS]) as ranks:
+        ranks.succeed()
+        return float(ranks.value(0, "median"))
+
+
+def sent_mib(hosts, interface):
+    return hosts.sent_bytes(0, interface) / (1 << 20)
+
+
+@pytest.fixture(name="hosts")
+def two_networks():
+    with Hosts(2) as made:
+        made.add_second_network()
+        yield made
+
+
+@pytest.mark.parametrize("variable", [BY_GLOO, BY_US])
+@pytest.mark.parametrize("transport", ["UDP", "DPDK"])
+def test_EqualInterfaces_BothCarryAboutHalfAndItTakesAboutHalfAsLong(hosts, transport, variable):
+    for interface in (INTERFACE, SECOND):
+        hosts.limit_rate(interface, "400mbit")
+    alone = median_seconds(hosts, {BY_GLOO: INTERFACE}, transport)
+    before = {name: sent_mib(hosts, name) for name in (INTERFACE, SECOND)}
+    striped = median_seconds(hosts, {variable: BOTH}, transport)
+    assert striped < 0.65 * alone, f"{striped} s over two, {alone} s over one"
+    for name, mib in before.items():
+        assert 0.35 * SUMS_MIB < sent_mib(hosts, name) - mib < 0.8 * SUMS_MIB, name
+
+
+def test_UnequalInterfaces_EachCarriesItsShare(hosts):
+    hosts.limit_rate(INTERFACE, "150mbit")
+    hosts.limit_rate(SECOND, "450mbit")
+    slower = median_seconds(hosts, {BY_GLOO: INTERFACE})
+    before = sent_mib(hosts, SECOND)
+    striped = median_seconds(hosts, {BY_GLOO: BOTH})
+    assert striped < 0.4 * slower, f"{striped} s over both, {slower} s over the slower one"
+    assert sent_mib(hosts, SECOND) - before > 0.6 * SUMS_MIB
+
+
+@pytest.mark.parametrize("interface", [INTERFACE, SECOND])
+def test_OneInterfaceDeleted_ErrorNamesItWithinSeconds(hosts, interface):
+    with hosts.ranks("until_failure.py", 1, {BY_GLOO: BOTH}, transport="UDP", arguments=[LONG, 10**9]) as ranks:
+        for rank in range(2):
+            ranks.wait_for_line(rank, "going=yes")
+        deleted_at = time.time()
+        hosts.delete_interface(1, interface)
+        wait_for_failures(ranks, [1])
+        assert float(ranks.value(1, "failed_at")) - deleted_at < 10, ranks.output(1)
+        assert f"interface '{interface}' was deleted" in ranks.value(1, "error"), ranks.value(1, "error")
+
+
+def test_SecondNetworkCarriesNothing_ConnectFailsAndNamesTheWay(hosts):
+    hosts.drop_arriving_udp(1, SECOND)
+    settings = {BY_GLOO: BOTH, "GLOO_BYPASS_CONNECT_TIMEOUT_MS": "3000"}
+    with hosts.ranks("add.py", 1, settings, transport="UDP") as ranks:
+        assert 0 not in ranks.wait()
+        assert f"of {SECOND_PREFIX}.1 on {SECOND} to {SECOND_PREFIX}.2:" in ranks.output(0), ranks.output(0)
+
+
+@pytest.mark.parametrize("value,words", [
+    (f"{INTERFACE},nonesuch", "there is no interface 'nonesuch'"),
+    (f"{INTERFACE},{INTERFACE}", "leads to 10.78.0.1 twice: name each once"),
+    (f"{INTERFACE},", f"GLOO_BYPASS_INTERFACE='{INTERFACE},' is not allowed"),
+    (",".join(f"if{i}" for i in range(9)), "has 9 names, more than 8")])
+def test_BadList_OneLineSaysSo(hosts, value, words):
+    with hosts.ranks("add.py", 1, {BY_US: value}, transport="UDP") as ranks:
+        ranks.wait()
+        assert words in ranks.output(0), ranks.output(0)

@@ -1,0 +1,91 @@
+// One socket of a UDP port, with the links that go over it: its batch of what is to be sent, what has arrived and is not
+// handed up yet, and what the kernel and the network say of either (udp_port.h).
+//
+// Thread: one owner, as of the port; wanted() and onWoken() may be called by another thread meanwhile.
+#pragma once
+
+#include <poll.h>
+
+#include <atomic>
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "transport/base/wake_event.h"
+#include "transport/datagram/network_interface.h"
+#include "transport/datagram/packet_port.h"
+#include "transport/udp/udp_socket.h"
+
+namespace gloo_bypass::udp {
+
+class UdpRail {
+ public:
+  // Its links' ids are `first` and so on, `step` apart. `mtu`: of links at most, 0: what the route carries.
+  UdpRail(std::unique_ptr<UdpSocket> socket, std::size_t mtu, LinkId first, LinkId step)
+      : socket_(std::move(socket)),
+        interface_(NetworkInterface::withAddress(socket_->local().any)),
+        mtu_(mtu),
+        overheadBytes_(socket_->local().isV6() ? 48 : 28),
+        step_(step),
+        nextLink_(first) {}
+
+  const Endpoint& local() const { return socket_->local(); }
+
+  // As PacketPort's.
+  Result<LinkId> openLink(const Endpoint& peer);
+  void closeLink(LinkId id);
+  LinkProperties linkProperties(LinkId id) const;
+  std::string describeLink(LinkId id) const;
+  std::size_t receive(PacketSink& sink, std::size_t maxDatagrams);
+  std::size_t transmit(LinkId id, std::span<const OutgoingDatagram> datagrams);
+  std::string trouble(LinkId id) const;
+  PortCounters counters() const;
+
+  void sendBatch();
+  // What to sleep for, and not longer than *timeout; afterwards what poll() said of it.
+  pollfd wanted(Duration* timeout) const;
+  void onWoken(short revents) {
+    if ((revents & POLLERR) != 0) errorsDue_.store(true, std::memory_order_relaxed);
+  }
+
+ private:
+  struct Link {
+    SendBatch::Destination to;
+    std::size_t maxDatagramBytes = 0;
+    TimePoint failingSince{};   // with to.failing
+    int lastError = 0;          // with to.failing
+    std::optional<Error> down;  // carries nothing any more
+  };
+
+  bool dropsWhatItRefuses();
+  void onSendFailure(const SendBatch::Run& run, int error);
+  void readErrors(PacketSink& sink);
+  void fail(Link& link, ErrorCode code, const std::string& message);
+  std::size_t handUp(PacketSink& sink, std::size_t maxDatagrams);
+
+  const std::unique_ptr<UdpSocket> socket_;
+  const std::optional<NetworkInterface> interface_;  // that had the socket's address; nothing: it was just removed
+  const std::size_t mtu_;                            // of links at most; 0: what the route carries
+  const std::size_t overheadBytes_;                  // IP and UDP headers
+  const LinkId step_;
+  std::unordered_map<LinkId, Link> links_;
+  std::map<Endpoint, LinkId> byPeer_;  // of links that are not down
+  LinkId nextLink_;
+  SendBatch batch_;
+  std::span<const UdpSocket::Received> received_;  // not handed up yet: from the first one's byte handedUpBytes_ on
+  std::size_t handedUpBytes_ = 0;
+  std::vector<LinkId> toReport_;                          // down, and not told yet
+  std::vector<std::pair<LinkId, std::size_t>> tooLarge_;  // onDatagramTooLarge() is due; one a link
+  PortCounters counters_;
+  TimePoint interfaceFullSince_ = kNever;  // it has taken nothing since
+  std::atomic<int> full_{0};  // the batch had to stay: EAGAIN, no room in the socket; ENOBUFS, none in the interface
+  std::atomic<bool> errorsDue_{false};  // the socket may have error messages
+};
+
+}  // namespace gloo_bypass::udp
