@@ -1,5 +1,5 @@
-// Connections over the RDMA device of this machine, in the guest SoftRoCE's: made and ended by the hundred, and flooded with the fewest
-// credits. What is left of them is asked of the kernel. Skipped where there is no device. (The guest's kernel log is looked at apart.)
+// Connections over the RDMA device of this machine, in the guest SoftRoCE's: made and ended by the hundred, many at once, and flooded with
+// the fewest credits. What is left of them is asked of the kernel. Skipped where there is no device. (The guest's kernel log is looked at apart.)
 #include <gtest/gtest.h>
 
 #include <array>
@@ -88,6 +88,37 @@ TEST_F(RdmaConnections, Hundreds_LeaveNothingInTheKernel) {
   }
   ASSERT_TRUE(warm.is_array() && !warm.empty()) << "the command rdma told nothing";
   EXPECT_EQ(kernelObjects(), warm);
+}
+
+// SoftRoCE's completion queue holds about 100 connections: each process gets a second one, and gives it back.
+TEST_F(RdmaConnections, MoreAtOnceThanOneCompletionQueueHolds_AllCarryMessages) {
+  constexpr std::size_t kConnections = 130;
+  RdmaConfig small;
+  small.eagerBytes = 1024;  // 64 receives of it a connection
+  makeEnds(small);
+  const auto completionQueues = [] {
+    int sum = 0;
+    for (const auto& device : kernelObjects()) sum += device.value("cq", 0);
+    return sum;
+  };
+  const int before = completionQueues();
+  for (std::size_t i = 0; i < kConnections; ++i) {
+    addChannel();
+    if (HasFatalFailure()) FAIL() << "after " << i;
+  }
+  EXPECT_GE(completionQueues(), before + 2);
+  for (std::size_t i = 0; i < kConnections; i += 3) exchange(i % 2 == 0 ? 100 : 100'000, 1, i);
+  for (std::size_t i = 0; i < kConnections; ++i) {
+    a->close(false, i);
+    ASSERT_TRUE(b->waitState(ChannelState::kPeerClosed, i));
+    b->close(false, i);
+  }
+  a->channels.clear();
+  b->channels.clear();
+  for (RdmaEnd* end : {a.get(), b.get()}) {
+    ASSERT_TRUE(end->wait([&] { return end->transport->report().channels.empty(); }));
+  }
+  EXPECT_EQ(completionQueues(), before);
 }
 
 TEST_F(RdmaConnections, HundredsAborted_LeaveNoQueuePair) {

@@ -25,7 +25,6 @@ std::string LiveObjects::describe() const {
   add(regions, "region");
   add(channels, "completion channel");
   add(completionQueues, "completion queue");
-  add(sharedReceiveQueues, "shared receive queue");
   add(queuePairs, "queue pair");
   return text.empty() ? "nothing" : text;
 }

@@ -5,7 +5,7 @@
 // device is open, executes work requests; completions arrive asynchronously, as from hardware. What is strict on some real adapter
 // is strict here:
 //  - a buffer is read when its request is executed, not when it is posted (but for inline data);
-//  - a slot of a send, receive or shared receive queue is free again once a completion that covers it was polled, not before;
+//  - a slot of a send or receive queue is free again once a completion that covers it was polled, not before;
 //  - a completion with an error has no valid opcode, length or flags (they hold garbage);
 //  - requesting a notification says nothing of completions that are already there;
 //  - a time-out costs 4.096 us * 2^timeout for the first try and for each of retry_cnt repetitions.
@@ -52,8 +52,6 @@ struct SoftwareDeviceOptions {
   int maxReads = 16;  // outstanding, in either direction
   int maxCompletionQueues = 1024;
   int maxCompletions = 16384;  // of one completion queue
-  int maxSharedReceiveQueues = 256;
-  int maxSharedReceives = 4096;  // of one shared receive queue
   int maxRegions = 65536;
   int maxProtectionDomains = 1024;
   std::uint32_t vendor = 0;
@@ -95,12 +93,10 @@ struct LiveObjects {
   std::size_t regions = 0;
   std::size_t channels = 0;
   std::size_t completionQueues = 0;
-  std::size_t sharedReceiveQueues = 0;
   std::size_t queuePairs = 0;
 
   std::size_t total() const {
-    return deviceLists + contexts + protectionDomains + regions + channels + completionQueues + sharedReceiveQueues +
-           queuePairs;
+    return deviceLists + contexts + protectionDomains + regions + channels + completionQueues + queuePairs;
   }
   std::string describe() const;  // "2 regions, 1 queue pairs", or "nothing"
 };

@@ -107,9 +107,6 @@ EventLedger* ledgerOf(const ibv_async_event& event) {
   if (isQueuePairEvent(event.event_type)) return &static_cast<SoftQueuePair*>(event.element.qp)->asyncEvents;
   if (isCompletionQueueEvent(event.event_type))
     return &static_cast<SoftCompletionQueue*>(event.element.cq)->asyncEvents;
-  if (isSharedReceiveQueueEvent(event.event_type)) {
-    return &static_cast<SoftSharedReceiveQueue*>(event.element.srq)->asyncEvents;
-  }
   return nullptr;
 }
 
@@ -142,8 +139,6 @@ const char* eventTypeName(ibv_event_type type) {
       return "port active";
     case IBV_EVENT_PORT_ERR:
       return "port error";
-    case IBV_EVENT_QP_LAST_WQE_REACHED:
-      return "last WQE reached";
     default:
       return "unknown";
   }
@@ -194,12 +189,9 @@ void awaitAcknowledgements(const EventLedger& ledger, const char* object) {
 
 bool isQueuePairEvent(ibv_event_type type) {
   return type == IBV_EVENT_QP_FATAL || type == IBV_EVENT_QP_REQ_ERR || type == IBV_EVENT_QP_ACCESS_ERR ||
-         type == IBV_EVENT_COMM_EST || type == IBV_EVENT_QP_LAST_WQE_REACHED;
+         type == IBV_EVENT_COMM_EST;
 }
 bool isCompletionQueueEvent(ibv_event_type type) { return type == IBV_EVENT_CQ_ERR; }
-bool isSharedReceiveQueueEvent(ibv_event_type type) {
-  return type == IBV_EVENT_SRQ_ERR || type == IBV_EVENT_SRQ_LIMIT_REACHED;
-}
 
 void fillCompletionVerbs(verbs::VerbsApi& api) {
   api.getAsyncEvent = getAsyncEvent;

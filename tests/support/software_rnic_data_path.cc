@@ -99,21 +99,17 @@ int postSend(ibv_qp* queuePair, ibv_send_wr* list, ibv_send_wr** bad) {
 int postReceive(ibv_qp* queuePair, ibv_recv_wr* list, ibv_recv_wr** bad) {
   auto& qp = *static_cast<SoftQueuePair*>(queuePair);
   const ibv_qp_state state = qp.hardwareState;
-  if (qp.srq != nullptr || state == IBV_QPS_RESET) {
+  if (state == IBV_QPS_RESET) {
     *bad = list;
     return EINVAL;
   }
-  const int error = qp.receives->post(list, bad);
+  const int error = qp.receives.post(list, bad);
   if (qp.hardwareState == IBV_QPS_ERR) {
     const Fabric::Lock lock(Fabric::instance());
     if (!Fabric::instance().queuePairs.contains(&qp)) return error;
     Fabric::instance().reschedule(qp);  // to flush them
   }
   return error;
-}
-
-int postSharedReceive(ibv_srq* srq, ibv_recv_wr* list, ibv_recv_wr** bad) {
-  return static_cast<SoftSharedReceiveQueue*>(srq)->queue.post(list, bad);
 }
 
 int pollCompletions(ibv_cq* queue, int maxEntries, ibv_wc* entries) {
@@ -146,7 +142,6 @@ int requestNotification(ibv_cq* queue, int solicitedOnly) {
 void fillDataPath(ibv_context_ops& operations) {
   operations.post_send = postSend;
   operations.post_recv = postReceive;
-  operations.post_srq_recv = postSharedReceive;
   operations.poll_cq = pollCompletions;
   operations.req_notify_cq = requestNotification;
 }

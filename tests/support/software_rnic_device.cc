@@ -79,8 +79,7 @@ int closeDevice(ibv_context* context) {
                          [context](const auto& entry) { return entry.second->context == context; });
     };
     const bool childless = !ownedBy(fabric.domains) && !ownedBy(fabric.regions) && !ownedBy(fabric.channels) &&
-                           !ownedBy(fabric.completionQueues) && !ownedBy(fabric.sharedReceiveQueues) &&
-                           !ownedBy(fabric.queuePairs);
+                           !ownedBy(fabric.completionQueues) && !ownedBy(fabric.queuePairs);
     // Its memory stays for what is left over.
     if (childless) {
       fabric.contexts.remove(context);
@@ -113,9 +112,6 @@ int queryDevice(ibv_context* context, ibv_device_attr* attributes) {
   attributes->max_qp_init_rd_atom = options.maxReads;
   attributes->max_res_rd_atom = options.maxReads * options.maxQueuePairs;
   attributes->atomic_cap = IBV_ATOMIC_NONE;
-  attributes->max_srq = options.maxSharedReceiveQueues;
-  attributes->max_srq_wr = options.maxSharedReceives;
-  attributes->max_srq_sge = options.maxScatterGather;
   attributes->max_pkeys = 1;
   attributes->vendor_id = options.vendor;
   attributes->phys_port_cnt = 1;

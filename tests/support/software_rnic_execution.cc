@@ -185,7 +185,7 @@ class Stepper {
   std::uint64_t pieceBytes() { return std::min(kPieceBytes, request().length - qp_.execution->offset); }
 
   bool takeReceive(SoftQueuePair& peer) {
-    if (!peer.receiving) peer.receiving = peer.receiveQueue().take();
+    if (!peer.receiving) peer.receiving = peer.receives.take();
     return peer.receiving.has_value();
   }
 
@@ -196,8 +196,7 @@ class Stepper {
     if (request().length > total(peer.receiving->segments)) {
       return refuse(peer, IBV_WC_REM_INV_REQ_ERR, std::nullopt, IBV_WC_LOC_LEN_ERR);
     }
-    const ibv_pd* domain = peer.srq != nullptr ? peer.srq->pd : peer.pd;
-    if (!resolve(peer.receiving->segments, domain, IBV_ACCESS_LOCAL_WRITE, to)) {
+    if (!resolve(peer.receiving->segments, peer.pd, IBV_ACCESS_LOCAL_WRITE, to)) {
       return refuse(peer, IBV_WC_REM_OP_ERR, std::nullopt, IBV_WC_LOC_PROT_ERR);
     }
     copy(from, to);
@@ -327,7 +326,7 @@ class Stepper {
 
   void completeReceive(SoftQueuePair& peer, ibv_wc_status status, ibv_wc_opcode opcode) {
     Completion completion;
-    completion.room = peer.receiveQueue().room;
+    completion.room = peer.receives.room;
     completion.slots = 1;
     if (status != IBV_WC_SUCCESS) {
       completion.entry = failedEntry(peer.receiving->id, status, peer.qp_num, false);
@@ -417,7 +416,7 @@ class Stepper {
       qp_.scheduled = false;
     }
     for (const SendRequest& request : left) completeSend(request, IBV_WC_WR_FLUSH_ERR);
-    while (qp_.receiving || (qp_.receives && takeReceive(qp_))) {
+    while (qp_.receiving || takeReceive(qp_)) {
       completeReceive(qp_, IBV_WC_WR_FLUSH_ERR, IBV_WC_RECV);
     }
     return Step::kIdle;

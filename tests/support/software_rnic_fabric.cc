@@ -64,7 +64,6 @@ void Fabric::reset() {
   queuePairByNumber.clear();
   regionByKey.clear();
   queuePairs.abandon();
-  sharedReceiveQueues.abandon();
   completionQueues.abandon();
   channels.abandon();
   regions.abandon();
@@ -106,8 +105,6 @@ void Fabric::fail(SoftQueuePair& qp) {
   const ibv_qp_state state = qp.hardwareState;
   if (state == IBV_QPS_ERR) return;
   qp.hardwareState = IBV_QPS_ERR;
-  // No more receives will be taken out of the shared queue for this one.
-  if (qp.srq != nullptr && state != IBV_QPS_RESET) raise(qp, IBV_EVENT_QP_LAST_WQE_REACHED);
   reschedule(qp);
 }
 
@@ -192,14 +189,8 @@ void Fabric::remove(SoftDevice& device) {
 }
 
 LiveObjects Fabric::liveObjects() const {
-  return {deviceLists,
-          contexts.size(),
-          domains.size(),
-          regions.size(),
-          channels.size(),
-          completionQueues.size(),
-          sharedReceiveQueues.size(),
-          queuePairs.size()};
+  return {deviceLists,     contexts.size(),         domains.size(),   regions.size(),
+          channels.size(), completionQueues.size(), queuePairs.size()};
 }
 
 void Fabric::ringDoorbell(SoftQueuePair& qp) {

@@ -74,7 +74,6 @@ class Fabric {
   Registry<SoftRegion> regions;
   Registry<SoftChannel> channels;
   Registry<SoftCompletionQueue> completionQueues;
-  Registry<SoftSharedReceiveQueue> sharedReceiveQueues;
   Registry<SoftQueuePair> queuePairs;
   std::unordered_map<std::uint32_t, SoftQueuePair*> queuePairByNumber;
   std::unordered_map<std::uint32_t, SoftRegion*> regionByKey;  // lkey and rkey are the same

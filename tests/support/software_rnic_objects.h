@@ -138,7 +138,6 @@ struct ReceiveRequest {
   std::vector<ibv_sge> segments;
 };
 
-// A receive queue of a queue pair, or a shared one.
 struct ReceiveQueue {
   std::uint32_t maxRequests = 0;
   std::uint32_t maxSegments = 0;
@@ -149,12 +148,6 @@ struct ReceiveQueue {
   // 0, or an errno with `*bad` at the request that was not taken.
   int post(const ibv_recv_wr* list, ibv_recv_wr** bad);
   std::optional<ReceiveRequest> take();
-};
-
-struct SoftSharedReceiveQueue : ibv_srq {
-  ReceiveQueue queue;
-  int users = 0;
-  EventLedger asyncEvents;
 };
 
 struct SendRequest {
@@ -187,7 +180,7 @@ struct SoftQueuePair : ibv_qp {
   ibv_qp_cap limits{};
   bool signalAll = false;
   std::shared_ptr<QueueRoom> room = std::make_shared<QueueRoom>();  // of the send queue
-  std::unique_ptr<ReceiveQueue> receives;                           // null: a shared one
+  ReceiveQueue receives;
   std::atomic<ibv_qp_state> hardwareState{IBV_QPS_RESET};
 
   std::mutex guard;  // over the next three, and room
@@ -205,8 +198,6 @@ struct SoftQueuePair : ibv_qp {
   std::optional<ReceiveRequest> receiving;  // a message is arriving into it
   bool heardInReadyToReceive = false;
   EventLedger asyncEvents;
-
-  ReceiveQueue& receiveQueue() { return srq == nullptr ? *receives : static_cast<SoftSharedReceiveQueue*>(srq)->queue; }
 };
 
 // Owns objects by address. An address that is not in it was destroyed before, or never made.

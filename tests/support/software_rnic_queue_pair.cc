@@ -1,4 +1,4 @@
-// Private to software_rnic: shared receive queues, queue pairs and their states.
+// Private to software_rnic: queue pairs and their states.
 //
 //   RESET --> INIT --> RTR --> RTS      and from any to RESET or ERR; hardware itself goes to ERR
 #include <cstring>
@@ -13,51 +13,16 @@ constexpr int kMaxTimerCode = 31;
 constexpr int kMaxRetries = 7;
 constexpr std::uint32_t kMaxQueuePairNumber = 0xffffff;
 
-ibv_srq* createSharedReceiveQueue(ibv_pd* pd, ibv_srq_init_attr* wanted) {
-  Fabric& fabric = Fabric::instance();
-  const Fabric::Lock lock(fabric);
-  const SoftDevice& device = *static_cast<SoftContext*>(pd->context)->soft;
-  if (device.removed) return refuseWith<ibv_srq>(EIO);
-  const SoftwareDeviceOptions& options = device.options;
-  if (wanted->attr.max_wr < 1 || wanted->attr.max_wr > static_cast<std::uint32_t>(options.maxSharedReceives) ||
-      wanted->attr.max_sge > static_cast<std::uint32_t>(options.maxScatterGather)) {
-    return refuseWith<ibv_srq>(EINVAL);
-  }
-  if (fabric.sharedReceiveQueues.size() >= static_cast<std::size_t>(options.maxSharedReceiveQueues)) {
-    return refuseWith<ibv_srq>(ENOMEM);
-  }
-  auto srq = std::make_unique<SoftSharedReceiveQueue>();
-  srq->context = pd->context;
-  srq->srq_context = wanted->srq_context;
-  srq->pd = pd;
-  srq->queue.maxRequests = wanted->attr.max_wr;
-  srq->queue.maxSegments = wanted->attr.max_sge;
-  ++static_cast<SoftProtectionDomain*>(pd)->users;
-  return fabric.sharedReceiveQueues.add(std::move(srq));
-}
-
-int destroySharedReceiveQueue(ibv_srq* srq) {
-  Fabric& fabric = Fabric::instance();
-  const Fabric::Lock lock(fabric);
-  const auto* const queue = fabric.sharedReceiveQueues.find(srq);
-  if (queue == nullptr) return 0;
-  if (queue->users > 0) return EBUSY;
-  --static_cast<SoftProtectionDomain*>(srq->pd)->users;
-  fabric.sharedReceiveQueues.remove(srq);
-  return 0;
-}
-
 // 0 or an errno.
 int checkWanted(const ibv_qp_init_attr& wanted, const SoftwareDeviceOptions& options) {
   const auto within = [](std::uint32_t value, int limit) { return value <= static_cast<std::uint32_t>(limit); };
-  if (wanted.qp_type != IBV_QPT_RC) return EOPNOTSUPP;
+  if (wanted.qp_type != IBV_QPT_RC || wanted.srq != nullptr) return EOPNOTSUPP;
   if (wanted.send_cq == nullptr || wanted.recv_cq == nullptr) return EINVAL;
   const ibv_qp_cap& cap = wanted.cap;
   if (!within(cap.max_send_wr, options.maxQueuePairRequests) || !within(cap.max_send_sge, options.maxScatterGather) ||
       !within(cap.max_inline_data, options.maxInlineBytes)) {
     return EINVAL;
   }
-  if (wanted.srq != nullptr) return 0;
   return within(cap.max_recv_wr, options.maxQueuePairRequests) && within(cap.max_recv_sge, options.maxScatterGather)
              ? 0
              : EINVAL;
@@ -67,14 +32,6 @@ void changeUsers(const SoftQueuePair& qp, int by) {
   static_cast<SoftProtectionDomain*>(qp.pd)->users += by;
   static_cast<SoftCompletionQueue*>(qp.send_cq)->users += by;
   static_cast<SoftCompletionQueue*>(qp.recv_cq)->users += by;
-  if (qp.srq != nullptr) static_cast<SoftSharedReceiveQueue*>(qp.srq)->users += by;
-}
-
-void makeReceiveQueue(SoftQueuePair& qp) {
-  if (qp.srq != nullptr) return;
-  qp.receives = std::make_unique<ReceiveQueue>();
-  qp.receives->maxRequests = qp.limits.max_recv_wr;
-  qp.receives->maxSegments = qp.limits.max_recv_sge;
 }
 
 ibv_qp* createQueuePair(ibv_pd* pd, ibv_qp_init_attr* wanted) {
@@ -94,15 +51,14 @@ ibv_qp* createQueuePair(ibv_pd* pd, ibv_qp_init_attr* wanted) {
   qp->pd = pd;
   qp->send_cq = wanted->send_cq;
   qp->recv_cq = wanted->recv_cq;
-  qp->srq = wanted->srq;
   qp->qp_num = fabric.nextNumber++;  // never used again, so that a late packet finds nobody
   GLOO_BYPASS_CHECK(qp->qp_num <= kMaxQueuePairNumber);
   qp->state = IBV_QPS_RESET;
   qp->qp_type = wanted->qp_type;
-  if (wanted->srq != nullptr) wanted->cap.max_recv_wr = wanted->cap.max_recv_sge = 0;
   qp->limits = wanted->cap;
   qp->signalAll = wanted->sq_sig_all != 0;
-  makeReceiveQueue(*qp);
+  qp->receives.maxRequests = qp->limits.max_recv_wr;
+  qp->receives.maxSegments = qp->limits.max_recv_sge;
   changeUsers(*qp, 1);
   fabric.queuePairByNumber.emplace(qp->qp_num, qp.get());
   return fabric.queuePairs.add(std::move(qp));
@@ -214,7 +170,9 @@ void clear(Fabric& fabric, SoftQueuePair& qp) {
   qp.receiving.reset();
   qp.heardInReadyToReceive = false;
   qp.attributes = {};
-  makeReceiveQueue(qp);
+  const std::lock_guard receivesLock(qp.receives.guard);
+  qp.receives.requests.clear();
+  qp.receives.room = std::make_shared<QueueRoom>();
 }
 
 int modifyQueuePair(ibv_qp* queuePair, ibv_qp_attr* wanted, int mask) {
@@ -242,8 +200,6 @@ int modifyQueuePair(ibv_qp* queuePair, ibv_qp_attr* wanted, int mask) {
 }  // namespace
 
 void fillQueueVerbs(verbs::VerbsApi& api) {
-  api.createSharedReceiveQueue = createSharedReceiveQueue;
-  api.destroySharedReceiveQueue = destroySharedReceiveQueue;
   api.createQueuePair = createQueuePair;
   api.modifyQueuePair = modifyQueuePair;
   api.destroyQueuePair = destroyQueuePair;

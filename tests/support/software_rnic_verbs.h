@@ -8,7 +8,7 @@ namespace gloo_bypass::test {
 void fillDeviceVerbs(verbs::VerbsApi& api);  // software_rnic_device.cc: devices, contexts, protection domains, regions
 void fillCompletionVerbs(
     verbs::VerbsApi& api);  // software_rnic_completion.cc: completion queues, channels, asynchronous events
-void fillQueueVerbs(verbs::VerbsApi& api);  // software_rnic_queue_pair.cc: shared receive queues, queue pairs
+void fillQueueVerbs(verbs::VerbsApi& api);  // software_rnic_queue_pair.cc: queue pairs
 
 // Sets errno, for the verbs that return a pointer.
 template <typename Object>
@@ -30,6 +30,5 @@ void forgetAsyncEvents(ibv_context* context, Member member, const Object* object
 
 bool isQueuePairEvent(ibv_event_type type);
 bool isCompletionQueueEvent(ibv_event_type type);
-bool isSharedReceiveQueueEvent(ibv_event_type type);
 
 }  // namespace gloo_bypass::test

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -13,15 +12,11 @@
 namespace gloo_bypass::verbs {
 namespace {
 
-constexpr unsigned kFirstCompletions = 1024;
-constexpr unsigned kAcknowledgeAt = 64;
 constexpr unsigned kMaxReadDepth = 16;
 constexpr std::uint8_t kHopLimit = 64;
 constexpr std::uint8_t kMinRnrTimer = 12;            // 0.64 ms; credits keep a receive posted, so it is never used
 constexpr std::uint8_t kRnrRetries = 6;              // finite (7 would be for ever)
 constexpr std::uint32_t kSoftRoceVendor = 0xffffff;  // Linux' rxe_param.h: RXE_VENDOR_ID
-
-void setNonBlocking(int fd) { (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK); }
 
 }  // namespace
 
@@ -40,53 +35,19 @@ Status RailQueues::open() {
   if ((errno = api_.queryDevice(rail_.context.get(), &limits_)) != 0) return failed("its limits cannot be read");
   domain_ = api_.allocProtectionDomain(rail_.context.get());
   if (domain_ == nullptr) return failed("no protection domain");
-  channel_ = api_.createCompletionChannel(rail_.context.get());
-  if (channel_ == nullptr) return failed("no completion channel");
-  setNonBlocking(channel_->fd);
-  setNonBlocking(rail_.context->async_fd);
-  capacity_ = std::min(kFirstCompletions, static_cast<unsigned>(limits_.max_cqe));
-  completions_ = api_.createCompletionQueue(rail_.context.get(), static_cast<int>(capacity_), nullptr, channel_, 0);
-  if (completions_ == nullptr) return failed("no completion queue");
+  const int events = rail_.context->async_fd;
+  (void)fcntl(events, F_SETFL, fcntl(events, F_GETFL) | O_NONBLOCK);
+  auto completions = CompletionQueues::make(api_, rail_.context.get(), rail_.deviceName, limits_);
+  if (!completions) return completions.error();
+  completions_ = std::move(completions).value();
   return {};
 }
 
 bool RailQueues::inSoftware() const { return limits_.vendor_id == kSoftRoceVendor; }
 
 RailQueues::~RailQueues() {
-  if (completions_ != nullptr) {
-    consumeNotifications();
-    if (unacknowledged_ > 0) api_.ackCompletionEvents(completions_, unacknowledged_);
-    (void)api_.destroyCompletionQueue(completions_);
-  }
-  if (channel_ != nullptr) (void)api_.destroyCompletionChannel(channel_);
+  completions_.reset();
   if (domain_ != nullptr) (void)api_.freeProtectionDomain(domain_);
-}
-
-Status RailQueues::reserveCompletions(unsigned count) {
-  const auto most = static_cast<unsigned>(limits_.max_cqe);
-  if (count > most - std::min(reserved_, most)) {
-    return Status(ErrorScope::kDevice, ErrorCode::kExhausted,
-                  fmt::format("RDMA device {} allows {} completions, and {} are reserved by the connections there are: "
-                              "lower GLOO_BYPASS_RDMA_CREDITS, or make fewer connections",
-                              rail_.deviceName, most, reserved_));
-  }
-  if (reserved_ + count > capacity_) {
-    const unsigned wanted = std::min(most, std::max(reserved_ + count, 2 * capacity_));
-    if ((errno = api_.resizeCompletionQueue(completions_, static_cast<int>(wanted))) != 0) {
-      return failed("the completion queue cannot grow");
-    }
-    capacity_ = wanted;
-  }
-  reserved_ += count;
-  return {};
-}
-
-void RailQueues::consumeNotifications() {
-  ibv_cq* queue = nullptr;
-  void* context = nullptr;
-  while (api_.getCompletionEvent(channel_, &queue, &context) == 0) ++unacknowledged_;
-  if (unacknowledged_ < kAcknowledgeAt) return;
-  api_.ackCompletionEvents(completions_, std::exchange(unacknowledged_, 0));
 }
 
 bool RailQueues::takeEvent(ibv_async_event* event) {
@@ -96,16 +57,15 @@ bool RailQueues::takeEvent(ibv_async_event* event) {
   return true;
 }
 
-Result<std::unique_ptr<QueuePair>> QueuePair::make(const VerbsApi& api, RailQueues& queues, const Depths& depths,
-                                                   const RdmaConfig& config) {
+Result<std::unique_ptr<QueuePair>> QueuePair::make(const VerbsApi& api, RailQueues& queues, ibv_cq* completions,
+                                                   const Depths& depths, const RdmaConfig& config) {
   std::unique_ptr<QueuePair> made(new QueuePair(api, queues, config));
   ibv_qp_init_attr init{};
   init.qp_type = IBV_QPT_RC;
-  init.send_cq = init.recv_cq = queues.completions();
-  init.srq = depths.receives;
+  init.send_cq = init.recv_cq = completions;
   init.cap.max_send_wr = depths.sends;
   init.cap.max_send_sge = 1;
-  init.cap.max_recv_wr = depths.receives == nullptr ? 1 : 0;
+  init.cap.max_recv_wr = std::max(depths.receives, 1u);
   init.cap.max_recv_sge = 1;
   init.cap.max_inline_data = depths.inlineBytes;
   made->pair_ = api.createQueuePair(queues.domain(), &init);
@@ -113,7 +73,12 @@ Result<std::unique_ptr<QueuePair>> QueuePair::make(const VerbsApi& api, RailQueu
     init.cap.max_inline_data = 0;
     made->pair_ = api.createQueuePair(queues.domain(), &init);
   }
-  if (made->pair_ == nullptr) return made->failed("no queue pair", errno);
+  if (made->pair_ == nullptr) {
+    return Status(ErrorScope::kDevice, ErrorCode::kExhausted,
+                  fmt::format("RDMA device {}: no queue pair more ({}); it allows {} queue pairs to all processes "
+                              "together: make fewer connections",
+                              queues.rail().deviceName, std::strerror(errno), queues.limits().max_qp));
+  }
   made->inlineBytes_ = init.cap.max_inline_data;
   made->firstPsn_ = std::random_device()() & 0xffffff;
 
@@ -205,10 +170,10 @@ Status QueuePair::post(ibv_send_wr* list) {
   return error == 0 ? Status() : failed("work cannot be posted", error);
 }
 
-void QueuePair::stop() {
-  ibv_qp_attr attributes{};
-  attributes.qp_state = IBV_QPS_ERR;
-  (void)api_.modifyQueuePair(pair_, &attributes, IBV_QP_STATE);
+Status QueuePair::postReceives(ibv_recv_wr* list) {
+  ibv_recv_wr* bad = nullptr;
+  const int error = ibv_post_recv(pair_, list, &bad);
+  return error == 0 ? Status() : failed("receives cannot be posted", error);
 }
 
 }  // namespace gloo_bypass::verbs

@@ -1,5 +1,5 @@
-// What every channel shares on one device: protection domain, completion queue and its events. RAII, in the order that verbs asks
-// for. And one reliable-connected queue pair.
+// What every channel shares on one device: protection domain, completion queues, events. RAII, in the order that verbs asks for. And
+// one reliable-connected queue pair.
 //
 // Thread: every method needs the progress engine's exclusive access; the descriptors may be polled by any thread.
 // Source: InfiniBand Architecture Specification, volume 1, 10.3.1 (states of a queue pair); ibv_modify_qp(3).
@@ -12,6 +12,7 @@
 
 #include "transport/base/config.h"
 #include "transport/base/status.h"
+#include "transport/verbs/completion_queues.h"
 #include "transport/verbs/device_selection.h"
 #include "transport/verbs/rdma_address.h"
 #include "transport/verbs/verbs_api.h"
@@ -30,17 +31,7 @@ class RailQueues {
   // SoftRoCE: requests are carried out by the processor that posts them, mostly before ibv_post_send returns.
   bool inSoftware() const;
   ibv_pd* domain() const { return domain_; }
-  ibv_cq* completions() const { return completions_; }
-
-  // The completion queue cannot overflow: room is reserved for every work request that can be outstanding. Grows it.
-  // Errors: kExhausted when the device allows no more.
-  Status reserveCompletions(unsigned count);
-  void unreserveCompletions(unsigned count) { reserved_ -= count; }
-
-  // Arms the completion channel for the next completion; consumeNotifications() takes what came.
-  void requestNotification() { (void)ibv_req_notify_cq(completions_, 0); }
-  void consumeNotifications();
-  int completionFd() const { return channel_->fd; }
+  CompletionQueues& completions() const { return *completions_; }
   int eventFd() const { return rail_.context->async_fd; }
   // Next asynchronous event, already acknowledged. False: none waits.
   bool takeEvent(ibv_async_event* event);
@@ -54,23 +45,21 @@ class RailQueues {
   Rail rail_;
   ibv_device_attr limits_{};
   ibv_pd* domain_ = nullptr;
-  ibv_comp_channel* channel_ = nullptr;
-  ibv_cq* completions_ = nullptr;
-  unsigned capacity_ = 0, reserved_ = 0;
-  unsigned unacknowledged_ = 0;  // completion events; the queue cannot be destroyed before they are acknowledged
+  std::unique_ptr<CompletionQueues> completions_;
 };
 
 class QueuePair {
  public:
   struct Depths {
-    unsigned sends = 0;           // work requests
-    ibv_srq* receives = nullptr;  // null: nothing is ever received on it
-    unsigned inlineBytes = 0;     // asked for; the device may give less
+    unsigned sends = 0;        // work requests
+    unsigned receives = 0;     // 0: nothing is ever received on it
+    unsigned inlineBytes = 0;  // asked for; the device may give less
   };
-  // In INIT: messages of the peer are dropped until connect().
-  static Result<std::unique_ptr<QueuePair>> make(const VerbsApi& api, RailQueues& queues, const Depths& depths,
-                                                 const RdmaConfig& config);
-  // Nothing touches the user's memory any more when it returns.
+  // In INIT: messages of the peer are dropped until connect(). `completions` has room for both depths.
+  // Errors: kExhausted when the device allows no more.
+  static Result<std::unique_ptr<QueuePair>> make(const VerbsApi& api, RailQueues& queues, ibv_cq* completions,
+                                                 const Depths& depths, const RdmaConfig& config);
+  // Nothing touches the memory of its requests any more when it returns.
   ~QueuePair();
   QueuePair(const QueuePair&) = delete;
   QueuePair& operator=(const QueuePair&) = delete;
@@ -85,8 +74,7 @@ class QueuePair {
   Status connect(const RailAddress& peer);
   // All or the error; a list linked by `next`.
   Status post(ibv_send_wr* list);
-  // To ERR: nothing is sent any more, what is outstanding completes with an error.
-  void stop();
+  Status postReceives(ibv_recv_wr* list);
 
  private:
   QueuePair(const VerbsApi& api, RailQueues& queues, const RdmaConfig& config)

@@ -12,7 +12,6 @@
 #include "transport/base/time.h"
 #include "transport/verbs/control_plane.h"
 #include "transport/verbs/rail_queues.h"
-#include "transport/verbs/receive_slots.h"
 #include "transport/verbs/registered_slots.h"
 #include "transport/verbs/registration_cache.h"
 
@@ -28,15 +27,15 @@ class RdmaDevice {
 
   // All that the adapters had completed when this round began has been handled.
   virtual bool caughtUp() const = 0;
-  // Takes all that the adapters have completed, to be handled later. Before a queue pair goes, and its completions with it.
+  // Takes all that the adapters have completed, to be handled later. Once a queue pair is gone, before the room of its completions is
+  // another's.
   virtual void takeCompletions() = 0;
 
   const VerbsApi& api;
   const TransportConfig config;
   // Destroyed in reverse order: what is made on a rail goes before it.
   std::vector<std::unique_ptr<RailQueues>> rails;
-  std::unique_ptr<ReceiveSlots> receives;   // on rail 0
-  std::unique_ptr<RegisteredSlots> frames;  // to send, on rail 0
+  std::unique_ptr<RegisteredSlots> slots;  // for frames, on rail 0
   std::unique_ptr<RegistrationCache> registrations;
   std::unique_ptr<ControlPlane> control;
   BufferPool staging;

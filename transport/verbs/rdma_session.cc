@@ -37,24 +37,26 @@ Status RdmaSession::open() {
     return Status(ErrorScope::kDevice, ErrorCode::kConfiguration,
                   fmt::format("GLOO_BYPASS_RDMA_CREDITS is {}: at least {} are needed", config.credits, kMinCredits));
   }
-  if (Status status = device_.receives->reserve(config.credits); !status) return status;
-  reservedCredits_ = config.credits;
-  sendDepth_ = std::min(kSendDepth, static_cast<unsigned>(std::max(2, device_.rails[0]->limits().max_qp_wr)));
-  if (Status status = device_.rails[0]->reserveCompletions(sendDepth_); !status) return status;
-  auto frames =
-      QueuePair::make(device_.api, *device_.rails[0], {sendDepth_, device_.receives->queue(), kInlineBytes}, config);
-  if (!frames) {
-    device_.rails[0]->unreserveCompletions(sendDepth_);
-    return frames.error();
-  }
-  frames_ = std::move(frames).value();
+  const auto requests = static_cast<unsigned>(std::max(2, device_.rails[0]->limits().max_qp_wr));
+  credits_ = std::min(config.credits, requests);
+  sendDepth_ = std::min(kSendDepth, requests);
   for (auto& queues : device_.rails) {
-    if (Status status = queues->reserveCompletions(kMaxReadsUnderWay); !status) return status;
-    reads_.emplace_back();
-    auto pair = QueuePair::make(device_.api, *queues, {kMaxReadsUnderWay, nullptr, 0}, config);
+    const bool first = reads_.empty();
+    auto completions = queues->completions().reserve(kMaxReadsUnderWay + (first ? sendDepth_ + credits_ : 0));
+    if (!completions) return completions.error();
+    reads_.push_back({.completions = std::move(completions).value(), .pair = nullptr, .underWay = {}});
+    ibv_cq* const queue = reads_.back().completions.queue();
+    if (first) {
+      auto frames = QueuePair::make(device_.api, *queues, queue, {sendDepth_, credits_, kInlineBytes}, config);
+      if (!frames) return frames.error();
+      frames_ = std::move(frames).value();
+    }
+    auto pair = QueuePair::make(device_.api, *queues, queue, {kMaxReadsUnderWay, 0, 0}, config);
     if (!pair) return pair.error();
     reads_.back().pair = std::move(pair).value();
   }
+  receives_.emplace(*device_.slots, index());
+  if (Status status = receives_->post(*frames_, credits_); !status) return status;
   device_.control->open(id_, this);
   return {};
 }
@@ -64,7 +66,7 @@ RdmaAddress RdmaSession::address() const {
   std::copy_n(std::begin(device_.rails[0]->rail().gid.raw), address.controlIp.size(), address.controlIp.begin());
   address.controlPort = device_.control->port();
   address.eagerBytes = static_cast<std::uint32_t>(device_.config.rdma.eagerBytes);
-  address.credits = device_.config.rdma.credits;
+  address.credits = credits_;
   address.eagerWindow = device_.config.session.shortPathEagerBytes;
   address.frames = frames_->address();
   for (const ReadsRail& rail : reads_) address.rails.push_back(rail.pair->address());
@@ -107,6 +109,11 @@ bool RdmaSession::hasQueuePair(std::uint32_t number) const {
   return (frames_ && frames_->number() == number) ||
          std::any_of(reads_.begin(), reads_.end(),
                      [&](const ReadsRail& rail) { return rail.pair && rail.pair->number() == number; });
+}
+
+bool RdmaSession::completesIn(const ibv_cq* queue) const {
+  return std::any_of(reads_.begin(), reads_.end(),
+                     [&](const ReadsRail& rail) { return rail.completions.queue() == queue; });
 }
 
 Status RdmaSession::refusal() const {
@@ -267,27 +274,16 @@ void RdmaSession::fail(Error error) {
 
 // After it no adapter touches the user's memory.
 void RdmaSession::stopTraffic() {
-  // Nothing of the peer is under way: it said goodbye, is gone and all completions were read, or was never connected.
-  const bool inGoodOrder = peerEnd_ != PeerEnd::kPresent || peerId_ == 0;
-  if (frames_) {
-    if (!inGoodOrder) {
-      frames_->stop();
-      device_.takeCompletions();
-    }
-    frames_.reset();
-    device_.rails[0]->unreserveCompletions(sendDepth_);
-  }
-  for (std::size_t i = 0; i < reads_.size(); ++i) {
-    reads_[i].pair.reset();
-    device_.rails[i]->unreserveCompletions(kMaxReadsUnderWay);
-  }
+  frames_.reset();
+  for (ReadsRail& rail : reads_) rail.pair.reset();
   releaseMemory();
+  device_.takeCompletions();
   reads_.clear();
-  if (reservedCredits_ > 0) device_.receives->release(std::exchange(reservedCredits_, 0), inGoodOrder);
+  receives_.reset();
   while (!postedSlots_.empty()) {
-    if (const std::uint32_t slot = postedSlots_.popFront(); slot != kNoSlot) device_.frames->give(slot);
+    if (const std::uint32_t slot = postedSlots_.popFront(); slot != kNoSlot) device_.slots->give(slot);
   }
-  for (std::size_t i = 0; i < batchInlineSize_; ++i) device_.frames->give(batchInline_[i]);
+  for (std::size_t i = 0; i < batchInlineSize_; ++i) device_.slots->give(batchInline_[i]);
   batchSize_ = batchInlineSize_ = 0;
 }
 

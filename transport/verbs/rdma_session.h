@@ -1,7 +1,7 @@
 // One channel's life over queue pairs, without the handle that its user holds (transport/sessions).
 //
-//   frames queue pair, rail 0     SENDs into the shared receive queue, under credits: small messages whole, announcements of large
-//                                 ones, and that those have been read
+//   frames queue pair, rail 0     SENDs under credits: small messages whole, announcements of large ones, and that those have been
+//                                 read
 //   reads queue pair, each rail   RDMA READs of announced messages, from the sender's buffer into the receiver's, cut into chunks.
 //                                 Apart from the frames, so that no frame waits behind a megabyte
 //
@@ -26,6 +26,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -40,6 +41,7 @@
 #include "transport/verbs/rdma_address.h"
 #include "transport/verbs/rdma_device.h"
 #include "transport/verbs/rdma_frame.h"
+#include "transport/verbs/receive_slots.h"
 #include "transport/verbs/work_id.h"
 
 namespace gloo_bypass::verbs {
@@ -66,10 +68,9 @@ class RdmaSession final : public ChannelSession, private ControlObserver {
   void fail(Error error);
 
   // Completions.
-  void onFrame(std::span<const std::byte> bytes);
+  void onReceived(std::uint32_t slot, const ibv_wc& completion);
   void onSent(WorkKind kind, std::uint32_t number);
   void onWorkFailed(WorkKind kind, ibv_wc_status status);
-  void onReceiveFailed(ibv_wc_status status);
 
   // Sends what may be sent, and looks at timers and at the peer's end; asks for the data of announced messages if it `mayRead`. True
   // if anything happened.
@@ -83,9 +84,8 @@ class RdmaSession final : public ChannelSession, private ControlObserver {
   ChannelCounters counters() const override { return counters_; }
   std::uint32_t index() const { return static_cast<std::uint32_t>(number()); }
   std::uint32_t key() const { return index(); }
-  // Of the frames queue pair; 0 when it is gone.
-  std::uint32_t queuePairNumber() const { return frames_ ? frames_->number() : 0; }
   bool hasQueuePair(std::uint32_t number) const;
+  bool completesIn(const ibv_cq* queue) const;
   bool drained() const override { return (ending_ != Ending::kFlushing && ending_ != Ending::kByeSent) || peerGone(); }
   bool finished() const override { return ending_ == Ending::kFinished; }
 
@@ -127,6 +127,7 @@ class RdmaSession final : public ChannelSession, private ControlObserver {
     std::size_t bytes = 0;
   };
   struct ReadsRail {
+    CompletionShare completions;  // on rail 0 those of frames, too
     std::unique_ptr<QueuePair> pair;
     RingQueue<ReadUnderWay> underWay;  // READs of a queue pair complete in order
   };
@@ -151,6 +152,8 @@ class RdmaSession final : public ChannelSession, private ControlObserver {
   std::uint64_t windowCharge(std::uint64_t length) const;
 
   // Receiving (rdma_session_receive.cc)
+  void onFrame(std::span<const std::byte> bytes);
+  void onReceiveFailed(ibv_wc_status status);
   void onEager(const RdmaFrame& frame, std::span<const std::byte> payload);
   void onAnnounce(const RdmaFrame& frame);
   void onBye();
@@ -184,10 +187,10 @@ class RdmaSession final : public ChannelSession, private ControlObserver {
   RdmaAddress peer_;
   TimePoint connectDeadline_ = kNever, lingerUntil_ = kNever;
 
+  std::optional<ReceiveSlots> receives_;  // of the frames queue pair
   std::unique_ptr<QueuePair> frames_;
   std::vector<ReadsRail> reads_;
-  unsigned sendDepth_ = 0;  // of the frames queue pair
-  unsigned reservedCredits_ = 0;
+  unsigned sendDepth_ = 0, credits_ = 0;  // of the frames queue pair: sends, and receives that the peer may count on
 
   // Sending
   RingQueue<PendingSend> outgoing_;

@@ -15,6 +15,17 @@ constexpr std::size_t kStripeAlignment = 4096;
 
 }  // namespace
 
+void RdmaSession::onReceived(std::uint32_t slot, const ibv_wc& completion) {
+  if (!frames_) return;  // of a queue pair that is gone: the slot may be another's by now
+  if (completion.status != IBV_WC_SUCCESS) {
+    onReceiveFailed(completion.status);
+    return;
+  }
+  onFrame(receives_->received(slot, completion.byte_len));
+  if (!frames_) return;
+  if (Status status = receives_->repost(*frames_, slot); !status) fail(status.error());
+}
+
 void RdmaSession::onFrame(std::span<const std::byte> bytes) {
   ++framesReceived_;
   ++counters_.packetsReceived;
@@ -25,7 +36,7 @@ void RdmaSession::onFrame(std::span<const std::byte> bytes) {
     violation("it sent a frame that no correct peer sends");
     return;
   }
-  if (framesReceived_ - toldFrames_ > device_.config.rdma.credits) {
+  if (framesReceived_ - toldFrames_ > credits_) {
     violation("it sent more frames than it had credits for");
     return;
   }
@@ -204,7 +215,7 @@ bool RdmaSession::postRead(SlotIndex slot, std::size_t rail) {
                 static_cast<std::uint32_t>(bytes), body.registration->regions[rail]->lkey};
   ibv_send_wr work{};
   work.opcode = IBV_WR_RDMA_READ;
-  work.wr_id = sendWorkId(index(), WorkKind::kRead, static_cast<std::uint32_t>(rail));
+  work.wr_id = workId(index(), WorkKind::kRead, static_cast<std::uint32_t>(rail));
   work.sg_list = &piece;
   work.num_sge = 1;
   work.send_flags = IBV_SEND_SIGNALED;

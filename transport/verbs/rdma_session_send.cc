@@ -113,7 +113,7 @@ bool RdmaSession::pumpDone() {
 // The peer learns in passing how much it may send; it must be told apart when nothing goes its way.
 void RdmaSession::pumpCredit() {
   // Two at least: else each such frame would call for the next one, to and fro for ever.
-  const bool slotsDue = framesReceived_ - toldFrames_ >= std::max(2u, device_.config.rdma.credits / 2);
+  const bool slotsDue = framesReceived_ - toldFrames_ >= std::max(2u, credits_ / 2);
   const bool windowDue =
       windowConsumed_ - toldWindow_ >= std::max<std::uint64_t>(1, device_.config.session.shortPathEagerBytes / 4);
   if ((slotsDue || windowDue) && haveCredit(/*forData=*/false)) (void)pushFrame({}, {});
@@ -131,15 +131,15 @@ void RdmaSession::pumpBye() {
 
 // False: the session has failed.
 bool RdmaSession::pushFrame(RdmaFrame frame, std::span<const std::byte> payload) {
-  const auto slot = device_.frames->take();
+  const auto slot = device_.slots->take();
   if (!slot) {
     fail(slot.error());
     return false;
   }
   frame.session = static_cast<std::uint32_t>(peerId_);
-  frame.slotsReturned = toldFrames_ = framesReceived_;
+  frame.slotsReturned = toldFrames_ = receives_->reposted();
   frame.windowReturned = toldWindow_ = windowConsumed_;
-  const auto bytes = device_.frames->bytes(slot.value());
+  const auto bytes = device_.slots->bytes(slot.value());
   const std::size_t header = encodeFrame(frame, bytes);
   GLOO_BYPASS_CHECK(header + payload.size() <= bytes.size());
   if (!payload.empty()) std::memcpy(bytes.data() + header, payload.data(), payload.size());
@@ -148,10 +148,10 @@ bool RdmaSession::pushFrame(RdmaFrame frame, std::span<const std::byte> payload)
   ibv_send_wr& work = batch_[batchSize_];
   ibv_sge& piece = batchPieces_[batchSize_];
   piece = {reinterpret_cast<std::uintptr_t>(bytes.data()), static_cast<std::uint32_t>(length),
-           device_.frames->localKey(slot.value())};
+           device_.slots->localKey(slot.value())};
   work = {};
   work.opcode = IBV_WR_SEND;
-  work.wr_id = sendWorkId(index(), WorkKind::kFrame, framesSent_);
+  work.wr_id = workId(index(), WorkKind::kFrame, framesSent_);
   work.sg_list = &piece;
   work.num_sge = 1;
   if (framesSent_ - lastSignalled_ >= std::min(kSignalEvery, sendDepth_ / 2) || frame.type == FrameType::kBye) {
@@ -175,12 +175,12 @@ bool RdmaSession::pushFrame(RdmaFrame frame, std::span<const std::byte> payload)
 bool RdmaSession::flushFrames() {
   if (batchSize_ == 0) return true;
   // The credits that these frames bring must be good.
-  Status status = device_.receives->flush();
+  Status status = receives_->flush(*frames_);
   for (std::size_t i = 0; i + 1 < batchSize_; ++i) batch_[i].next = &batch_[i + 1];
   batch_[batchSize_ - 1].next = nullptr;
   if (status.ok()) status = frames_->post(batch_.data());
   batchSize_ = 0;
-  for (std::size_t i = 0; i < batchInlineSize_; ++i) device_.frames->give(batchInline_[i]);
+  for (std::size_t i = 0; i < batchInlineSize_; ++i) device_.slots->give(batchInline_[i]);
   batchInlineSize_ = 0;
   if (status.ok()) return true;
   fail(status.error());
@@ -195,7 +195,7 @@ void RdmaSession::onSent(WorkKind kind, std::uint32_t number) {
   }
   while (!postedSlots_.empty()) {
     const std::uint32_t slot = postedSlots_.popFront();
-    if (slot != kNoSlot) device_.frames->give(slot);
+    if (slot != kNoSlot) device_.slots->give(slot);
     if (((sentFrames_++) & kWorkNumberMask) == number) break;
   }
   if (ending_ == Ending::kByeSent && sentFrames_ == byeNumber_ + 1) ending_ = Ending::kByeAcknowledged;

@@ -1,7 +1,7 @@
 // The functions of libibverbs that this back-end uses, as a table: filled at run time from libibverbs.so.1, so that a program loads
 // on a machine without it, or by a test with a software adapter.
 //
-// Only what the library exports is in the table. The data path (ibv_post_send, ibv_poll_cq, ibv_req_notify_cq, ibv_post_srq_recv) is
+// Only what the library exports is in the table. The data path (ibv_post_send, ibv_poll_cq, ibv_req_notify_cq, ibv_post_recv) is
 // inline in <infiniband/verbs.h> and goes through ibv_context::ops of the opened device. Everything else must be called through the
 // table: a direct call would need the library when the program is linked.
 //
@@ -50,8 +50,6 @@ struct VerbsApi {
   decltype(&::ibv_destroy_cq) destroyCompletionQueue = nullptr;
   decltype(&::ibv_get_cq_event) getCompletionEvent = nullptr;
   decltype(&::ibv_ack_cq_events) ackCompletionEvents = nullptr;
-  decltype(&::ibv_create_srq) createSharedReceiveQueue = nullptr;
-  decltype(&::ibv_destroy_srq) destroySharedReceiveQueue = nullptr;
   decltype(&::ibv_create_qp) createQueuePair = nullptr;
   decltype(&::ibv_modify_qp) modifyQueuePair = nullptr;
   decltype(&::ibv_destroy_qp) destroyQueuePair = nullptr;

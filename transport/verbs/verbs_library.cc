@@ -60,8 +60,6 @@ void findQueues(Symbols& symbols, VerbsApi& api) {
   symbols.find(api.destroyCompletionQueue, "ibv_destroy_cq");
   symbols.find(api.getCompletionEvent, "ibv_get_cq_event");
   symbols.find(api.ackCompletionEvents, "ibv_ack_cq_events");
-  symbols.find(api.createSharedReceiveQueue, "ibv_create_srq");
-  symbols.find(api.destroySharedReceiveQueue, "ibv_destroy_srq");
   symbols.find(api.createQueuePair, "ibv_create_qp");
   symbols.find(api.modifyQueuePair, "ibv_modify_qp");
   symbols.find(api.destroyQueuePair, "ibv_destroy_qp");

@@ -47,10 +47,7 @@ Status VerbsTransport::open() {
         fmt::format("GLOO_BYPASS_RDMA_DEVICES names {} devices: at most {} are striped", rails.size(), kMaxRails));
   }
   const std::size_t slotBytes = std::max(kMaxFrameBytes, kFrameHeaderBytes + config.rdma.eagerBytes);
-  auto slots = ReceiveSlots::make(api, *rails[0], slotBytes);
-  if (!slots) return slots.error();
-  receives = std::move(slots).value();
-  frames = std::make_unique<RegisteredSlots>(api, rails[0]->domain(), slotBytes);
+  slots = std::make_unique<RegisteredSlots>(api, rails[0]->domain(), slotBytes);
   std::vector<ibv_pd*> domains;
   for (const auto& queues : rails) domains.push_back(queues->domain());
   registrations = std::make_unique<RegistrationCache>(api, std::move(domains), config.rdma.registrationCacheBytes);
@@ -70,7 +67,7 @@ Status VerbsTransport::open() {
   if (Status status = watch(wakeup_.get()); !status) return status;
   if (Status status = watch(control->fd()); !status) return status;
   for (const auto& queues : rails) {
-    if (Status status = watch(queues->completionFd()); !status) return status;
+    if (Status status = watch(queues->completions().fd()); !status) return status;
     if (Status status = watch(queues->eventFd()); !status) return status;
     description_ += (description_.empty() ? "RDMA device " : ", ") + nameOf(*queues);
   }
@@ -102,7 +99,6 @@ Result<std::unique_ptr<MessageChannel>> VerbsTransport::openChannel(const Channe
   if (Status status = made->open(); !status) return status;
   ++nextIndex_;
   RdmaSession& session = sessions_.add(std::move(made));
-  byQueuePair_[session.queuePairNumber()] = &session;
   return makeChannelHandle(session, encodeRdmaAddress(session.address()));
 }
 
@@ -124,7 +120,6 @@ bool VerbsTransport::poll(TimePoint now) noexcept {
     // A device in software has carried out by now what was posted, perhaps for milliseconds: who waits for it need not go round once more.
     if (inSoftware_ && handleCompletions() && sessions_.anyDirty()) (void)pumpDirty(monotonicNow(), false);
   }
-  (void)receives->flush();
   return progressed;
 }
 
@@ -133,12 +128,12 @@ void VerbsTransport::flush(TimePoint now) noexcept {
 }
 
 void VerbsTransport::armWakeup() noexcept {
-  for (const auto& queues : rails) queues->requestNotification();
+  for (const auto& queues : rails) queues->completions().requestNotification();
   nextTick_ = {};  // the poll that follows looks at everything
 }
 
 void VerbsTransport::disarmWakeup() noexcept {
-  for (const auto& queues : rails) queues->consumeNotifications();
+  for (const auto& queues : rails) queues->completions().consumeNotifications();
   nextTick_ = {};
 }
 
@@ -179,17 +174,10 @@ std::vector<RdmaSession*> VerbsTransport::allSessions() const {
   return all;
 }
 
-void VerbsTransport::failAll(const std::string& cause) {
+// Queue pairs and completion queues, and the event's pointer to one, may be gone afterwards.
+void VerbsTransport::fail(const Error& error, const std::function<bool(const RdmaSession&)>& concerned) {
   for (RdmaSession* session : allSessions()) {
-    session->fail({ErrorScope::kDevice, ErrorCode::kUnavailable, cause});
-  }
-}
-
-// The queue pair, and the event's pointer to it, are gone afterwards.
-void VerbsTransport::failOwnerOf(std::uint32_t queuePair, const std::string& cause) {
-  for (RdmaSession* session : allSessions()) {
-    if (!session->hasQueuePair(queuePair)) continue;
-    session->fail({ErrorScope::kSession, ErrorCode::kPeerViolatedProtocol, cause});
+    if (concerned(*session)) session->fail(error);
   }
 }
 
@@ -199,12 +187,15 @@ void VerbsTransport::handleEvent(RailQueues& queues, const ibv_async_event& even
     case IBV_EVENT_QP_FATAL:
     case IBV_EVENT_QP_REQ_ERR:
     case IBV_EVENT_QP_ACCESS_ERR:
-      failOwnerOf(event.element.qp->qp_num, what);
+      fail({ErrorScope::kSession, ErrorCode::kPeerViolatedProtocol, what},
+           [number = event.element.qp->qp_num](const RdmaSession& session) { return session.hasQueuePair(number); });
       break;
     case IBV_EVENT_CQ_ERR:
-    case IBV_EVENT_SRQ_ERR:
+      fail({ErrorScope::kDevice, ErrorCode::kUnavailable, what},
+           [queue = event.element.cq](const RdmaSession& session) { return session.completesIn(queue); });
+      break;
     case IBV_EVENT_DEVICE_FATAL:
-      failAll(what);
+      fail({ErrorScope::kDevice, ErrorCode::kUnavailable, what}, [](const RdmaSession&) { return true; });
       break;
     case IBV_EVENT_PORT_ERR:
       ++portDowns_;
@@ -224,8 +215,7 @@ std::vector<PortFigure> VerbsTransport::portFigures() const {
       {"rails", "rdma_rails", "Verbs devices in use", rails.size()},
       {"active_mtu_bytes", "rdma_mtu_bytes", "MTU of the first device's port",
        128u << rails[0]->rail().attributes.active_mtu},
-      {"slot_bytes_registered", "rdma_slots_bytes", "Registered memory for small messages",
-       receives->registeredBytes() + frames->registeredBytes()},
+      {"slot_bytes_registered", "rdma_slots_bytes", "Registered memory for small messages", slots->registeredBytes()},
       {"memory_registrations", "rdma_memory_registrations_total", "Registrations of memory", r.registrations},
       {"registration_hits", "rdma_registration_hits_total", "Registrations found in the cache", r.hits},
       {"registration_misses", "rdma_registration_misses_total", "Registrations not found in the cache", r.misses},

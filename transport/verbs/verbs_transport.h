@@ -1,7 +1,6 @@
 // The back-end over RDMA verbs: reliable-connected queue pairs as MessageChannels.
 //
-// One a process (and configuration). Owns the devices it opened, the progress engine, the shared receive queue and every queue
-// pair; a queue pair outlives its closed channel until what was sent has been acknowledged.
+// One a process (and configuration). Owns the devices it opened, the progress engine and every queue pair; a queue pair outlives its closed channel until what was sent has been acknowledged.
 #pragma once
 
 #include <memory>

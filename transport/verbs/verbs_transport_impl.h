@@ -10,7 +10,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "transport/base/file_descriptor.h"
@@ -68,12 +67,10 @@ class VerbsTransport final : public Transport, private Pollable, private RdmaDev
   bool handleCompletions();
   void handleCompletionsOf(const RdmaSession& session);
   void handle(const ibv_wc& completion);
-  RdmaSession* sessionOf(const ibv_wc& completion);
   void handleEvents();
   void handleEvent(RailQueues& queues, const ibv_async_event& event);
   std::vector<RdmaSession*> allSessions() const;
-  void failAll(const std::string& cause);
-  void failOwnerOf(std::uint32_t queuePair, const std::string& cause);
+  void fail(const Error& error, const std::function<bool(const RdmaSession&)>& concerned);
   bool pumpDirty(TimePoint now, bool waits);
   std::vector<PortFigure> portFigures() const;
 
@@ -88,8 +85,7 @@ class VerbsTransport final : public Transport, private Pollable, private RdmaDev
   bool readsDeferred_ = false;  // of sessions that are dirty, until a waiter polls, or anybody from readsFrom_ on
   TimePoint readsFrom_{};
   std::uint64_t strayCompletions_ = 0, portDowns_ = 0;
-  std::unordered_map<std::uint32_t, RdmaSession*> byQueuePair_;  // by number of the frames queue pair
-  SessionTable<RdmaSession> sessions_;                           // by index; their end uses all of the above
+  SessionTable<RdmaSession> sessions_;      // by index; their end uses all of the above
   std::unique_ptr<ProgressEngine> engine_;  // last: its thread uses all of the above
 };
 

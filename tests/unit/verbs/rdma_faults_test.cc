@@ -228,28 +228,7 @@ TEST_F(RdmaFaults, HundredsOfAbortedConnections_DoNotUseUpTheReceives) {
   }
 }
 
-TEST_F(RdmaFaults, ManyChannels_GrowTheQueuesOrSayWhatIsUsedUp) {
-  auto devices = defaultSoftwareDevices();
-  for (auto& device : devices) device.maxSharedReceives = 1000;
-  rnic.setDevices(devices);
-  a = std::make_unique<RdmaEnd>(rdmaConfig("soft0"));
-  a->exclusive([&] {
-    std::vector<std::unique_ptr<MessageChannel>> many;
-    ChannelRecord record;
-    for (;;) {
-      auto made = a->transport->openChannel({}, &record);
-      if (!made.ok()) {
-        EXPECT_EQ(made.error().code, ErrorCode::kExhausted);
-        EXPECT_TRUE(mentions(made.error(), "GLOO_BYPASS_RDMA_CREDITS")) << made.error().message;
-        break;
-      }
-      many.push_back(std::move(made).value());
-      ASSERT_LE(many.size(), 100u);
-    }
-    EXPECT_EQ(many.size(), 15u);
-  });
-  destroy();
-  rnic.reset();
+TEST_F(RdmaFaults, ManyChannels_ReceivesNeverRunDry) {
   TransportConfig few = rdmaConfig("soft0"), others = rdmaConfig("soft1");
   few.rdma.credits = others.rdma.credits = 8;
   open(few, others, 50);

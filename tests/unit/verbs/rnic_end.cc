@@ -35,12 +35,6 @@ RnicEnd::RnicEnd(const EndOptions& wanted) : options(wanted) {
   channel = verbs.createCompletionChannel(context);
   completions = verbs.createCompletionQueue(context, options.completions, this, channel, 0);
   ibv_qp_init_attr init{};
-  if (options.sharedReceives) {
-    ibv_srq_init_attr srq{};
-    srq.attr.max_wr = options.maxReceives;
-    srq.attr.max_sge = 2;
-    sharedReceives = init.srq = verbs.createSharedReceiveQueue(domain, &srq);
-  }
   init.send_cq = init.recv_cq = completions;
   init.qp_type = IBV_QPT_RC;
   init.sq_sig_all = options.signalAll ? 1 : 0;
@@ -53,9 +47,6 @@ RnicEnd::~RnicEnd() {
   const VerbsApi& verbs = softwareVerbs();
   if (queuePair != nullptr) {
     EXPECT_EQ(verbs.destroyQueuePair(queuePair), 0);
-  }
-  if (sharedReceives != nullptr) {
-    EXPECT_EQ(verbs.destroySharedReceiveQueue(sharedReceives), 0);
   }
   if (completions != nullptr) {
     EXPECT_EQ(verbs.destroyCompletionQueue(completions), 0);
@@ -151,8 +142,7 @@ int RnicEnd::postReceive(std::uint64_t id, std::vector<ibv_sge> segments) {
   request.sg_list = segments.data();
   request.num_sge = static_cast<int>(segments.size());
   ibv_recv_wr* bad = nullptr;
-  return sharedReceives != nullptr ? ibv_post_srq_recv(sharedReceives, &request, &bad)
-                                   : ibv_post_recv(queuePair, &request, &bad);
+  return ibv_post_recv(queuePair, &request, &bad);
 }
 
 ibv_wc RnicEnd::completion() {

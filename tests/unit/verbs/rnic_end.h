@@ -25,7 +25,6 @@ struct EndOptions {
   std::uint32_t maxInlineBytes = 64;
   std::uint32_t maxReceives = 16;
   int completions = 128;
-  bool sharedReceives = true;
   bool signalAll = false;
   int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
   ibv_mtu mtu = IBV_MTU_4096;
@@ -73,7 +72,6 @@ class RnicEnd {
   ibv_pd* domain = nullptr;
   ibv_comp_channel* channel = nullptr;
   ibv_cq* completions = nullptr;
-  ibv_srq* sharedReceives = nullptr;
   ibv_qp* queuePair = nullptr;
   std::vector<ibv_mr*> regions;
   const EndOptions options;

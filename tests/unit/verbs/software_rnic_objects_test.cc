@@ -175,14 +175,10 @@ TEST_F(SoftwareRnicObjects, Teardown_ParentsBeforeChildren_AreBusy) {
   connect();
   EXPECT_EQ(verbs.freeProtectionDomain(a->domain), EBUSY);
   EXPECT_EQ(verbs.destroyCompletionQueue(a->completions), EBUSY);
-  EXPECT_EQ(verbs.destroySharedReceiveQueue(a->sharedReceives), EBUSY);
   EXPECT_EQ(verbs.destroyCompletionChannel(a->channel), EBUSY);
   ASSERT_EQ(verbs.destroyQueuePair(a->queuePair), 0);
   a->queuePair = nullptr;
-  EXPECT_EQ(verbs.freeProtectionDomain(a->domain), EBUSY);  // the shared receive queue's
   EXPECT_EQ(verbs.destroyCompletionChannel(a->channel), EBUSY);
-  ASSERT_EQ(verbs.destroySharedReceiveQueue(a->sharedReceives), 0);
-  a->sharedReceives = nullptr;
   Bytes memory(8);
   ibv_mr* const region = verbs.registerMemory(a->domain, memory.data(), 8, 0);
   EXPECT_EQ(verbs.freeProtectionDomain(a->domain), EBUSY);
@@ -271,9 +267,6 @@ TEST_F(SoftwareRnicObjects, Limits_OfTheDevice_AreReportedAndKept) {
   EXPECT_TRUE(refusesQueuePair([](auto& wanted) { wanted.send_cq = nullptr; }));
   EXPECT_EQ(verbs.createCompletionQueue(a->context, limits.max_cqe + 1, nullptr, nullptr, 0), nullptr);
   EXPECT_EQ(verbs.createCompletionQueue(a->context, 1, nullptr, nullptr, 1), nullptr);
-  ibv_srq_init_attr srq{};
-  srq.attr = {static_cast<unsigned>(limits.max_srq_wr) + 1, 1, 0};
-  EXPECT_EQ(verbs.createSharedReceiveQueue(a->domain, &srq), nullptr);
 }
 
 TEST_F(SoftwareRnicObjects, Queries_ADevice_DescribeARocePort) {

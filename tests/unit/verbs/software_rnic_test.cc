@@ -13,7 +13,7 @@ namespace {
 using Bytes = std::vector<std::byte>;
 using ::testing::HasSubstr;
 
-TEST_F(SoftwareRnicTest, Send_IntoSharedReceive_ArrivesWithLengthAndSource) {
+TEST_F(SoftwareRnicTest, Send_IntoReceive_ArrivesWithLengthAndSource) {
   connect();
   Bytes sent = patterned(1000, 1), received(4096);
   ibv_mr* const from = a->expose(sent);
@@ -213,7 +213,7 @@ TEST_F(SoftwareRnicTest, PostSend_WrongRequests_AreRefusedAndNamed) {
   EXPECT_EQ(a->completion().wr_id, 2U);  // what came before it in the list was taken
 }
 
-TEST_F(SoftwareRnicTest, SharedReceiveQueue_Full_IsRefusedUntilACompletionIsPolled) {
+TEST_F(SoftwareRnicTest, ReceiveQueue_Full_IsRefusedUntilACompletionIsPolled) {
   connect({}, {.maxReceives = 2});
   Bytes memory(8), there(8);
   const ibv_sge into = RnicEnd::part(b->expose(there));
@@ -228,8 +228,8 @@ TEST_F(SoftwareRnicTest, SharedReceiveQueue_Full_IsRefusedUntilACompletionIsPoll
   EXPECT_EQ(b->postReceive(3, {into}), 0);
 }
 
-TEST_F(SoftwareRnicTest, OwnReceiveQueue_InPlaceOfASharedOne_ReceivesAndIsFlushed) {
-  connect({}, {.sharedReceives = false});
+TEST_F(SoftwareRnicTest, ReceiveQueue_InError_IsFlushed) {
+  connect();
   Bytes memory = patterned(8, 1), there(8);
   const ibv_sge into = RnicEnd::part(b->expose(there));
   for (std::uint64_t id = 1; id <= 3; ++id) ASSERT_EQ(b->postReceive(id, {into}), 0);
@@ -292,8 +292,9 @@ TEST_F(SoftwareRnicTest, Send_LongerThanTheReceive_FailsAtBothEnds) {
   const ibv_wc arrival = b->completion();
   EXPECT_EQ(arrival.status, IBV_WC_LOC_LEN_ERR);
   EXPECT_EQ(arrival.wr_id, 1U);
-  EXPECT_TRUE(b->isQuiet());  // what is in a shared queue is not flushed
-  EXPECT_EQ(b->asyncEvent(), IBV_EVENT_QP_LAST_WQE_REACHED);
+  const ibv_wc flushed = b->completion();
+  EXPECT_EQ(flushed.status, IBV_WC_WR_FLUSH_ERR);
+  EXPECT_EQ(flushed.wr_id, 2U);
 }
 
 TEST_F(SoftwareRnicTest, Send_LongerThanTheDeviceAllows_IsALocalError) {

@@ -1,0 +1,180 @@
+// Many connections at once and one after the other: what the device's limits leave of them, and what they leave behind.
+#include <algorithm>
+
+#include "tests/unit/verbs/rdma_end.h"
+#include "transport/channel/channel_address.h"
+
+namespace gloo_bypass::test {
+using namespace verbs;
+namespace {
+
+constexpr int kSmallQueue = 1000;  // completions: of two connections
+
+bool mentions(const Error& error, const std::string& word) { return error.message.find(word) != std::string::npos; }
+
+class RdmaManyPeers : public RdmaChannelTest {
+ protected:
+  void limit(const std::function<void(SoftwareDeviceOptions&)>& change) {
+    auto devices = defaultSoftwareDevices();
+    for (auto& device : devices) change(device);
+    rnic.setDevices(devices);
+  }
+  void closeAll() {
+    for (std::size_t i = 0; i < a->channels.size(); ++i) a->close(false, i);
+    for (std::size_t i = 0; i < b->channels.size(); ++i) b->close(false, i);
+    a->channels.clear();
+    b->channels.clear();
+    ASSERT_TRUE(eventually([&] { return rnic.liveObjects().queuePairs == 0; }));
+  }
+  // Channels of one transport, until one is refused; that error.
+  Error openUntilRefused(std::size_t* opened) {
+    Error refusal;
+    a = std::make_unique<RdmaEnd>(rdmaConfig("soft0"));
+    a->exclusive([&] {
+      std::vector<std::unique_ptr<MessageChannel>> many;
+      ChannelRecord record;
+      while (many.size() < 100) {
+        auto made = a->transport->openChannel({}, &record);
+        if (!made.ok()) {
+          refusal = made.error();
+          break;
+        }
+        many.push_back(std::move(made).value());
+      }
+      *opened = many.size();
+    });
+    return refusal;
+  }
+};
+
+TEST_F(RdmaManyPeers, MoreThanOneCompletionQueueHolds_AllConnectAndTheQueuesComeBack) {
+  limit([](auto& device) { device.maxCompletions = kSmallQueue; });
+  open(rdmaConfig("soft0"), rdmaConfig("soft1"), 11);
+  const std::size_t queues = rnic.liveObjects().completionQueues;
+  EXPECT_GT(queues, 8u);
+  for (std::size_t i = 0; i < 11; ++i) {
+    exchange(100, 1, i);
+    exchange(100'000, 2, i);
+  }
+  addChannel();
+  EXPECT_EQ(rnic.liveObjects().completionQueues, queues);  // there was room in the last ones
+  closeAll();
+  EXPECT_EQ(rnic.liveObjects().completionQueues, 2u);  // of two transports
+  addChannel();
+  exchange(100, 1);
+}
+
+TEST_F(RdmaManyPeers, WaiterSleeps_CompletionInTheLastQueueWakesIt) {
+  limit([](auto& device) { device.maxCompletions = kSmallQueue; });
+  TransportConfig first = rdmaConfig("soft0"), second = rdmaConfig("soft1");
+  first.spin = second.spin = Duration(0);
+  open(first, second, 5);
+  const std::vector<std::byte> data = patterned(100, 1);
+  std::vector<std::byte> in(100);
+  rnic.setLatency(std::chrono::milliseconds(20));
+  for (const std::size_t channel : {4u, 0u, 4u, 2u}) {
+    const std::uint64_t before = rnic.counters().completionEvents;
+    ASSERT_TRUE(b->receive(7, 1, in, channel).ok());
+    ASSERT_TRUE(a->send(7, 1, data, channel).ok());
+    const auto timesBefore = (*b)[channel].record.timesReceived(7);
+    ASSERT_TRUE(b->wait([&] { return (*b)[channel].record.timesReceived(7) > timesBefore; }));
+    EXPECT_GT(rnic.counters().completionEvents, before) << channel;
+    EXPECT_EQ(in, data);
+  }
+}
+
+TEST_F(RdmaManyPeers, OneQueueGoesWhileOthersAreBusy_NothingOfTheirsIsLost) {
+  limit([](auto& device) { device.maxCompletions = kSmallQueue; });
+  open(rdmaConfig("soft0"), rdmaConfig("soft1"), 6);
+  const std::vector<std::byte> data = patterned(3'000'000, 1);
+  std::vector<std::vector<std::byte>> in(6, std::vector<std::byte>(data.size()));
+  for (std::size_t i = 0; i < 6; ++i) {
+    ASSERT_TRUE(b->receive(1, 1, in[i], i).ok());
+    ASSERT_TRUE(a->send(1, 1, data, i).ok());
+  }
+  a->close(true, 2);  // both of the second queue, in the middle
+  a->close(true, 3);
+  for (const std::size_t i : {0u, 1u, 4u, 5u}) {
+    ASSERT_TRUE(b->waitReceived(1, i));
+    ASSERT_TRUE(a->waitSent(1, i));
+    EXPECT_EQ(in[i], data);
+  }
+  ASSERT_TRUE(b->waitState(ChannelState::kFailed, 2));
+  ASSERT_TRUE(b->waitState(ChannelState::kFailed, 3));
+  EXPECT_EQ(rnic.liveObjects().completionQueues, 4u);
+}
+
+TEST_F(RdmaManyPeers, DeviceHasNoMoreCompletionQueues_ErrorNamesTheLimit) {
+  limit([](auto& device) {
+    device.maxCompletions = kSmallQueue;
+    device.maxCompletionQueues = 3;
+  });
+  std::size_t opened = 0;
+  const Error refusal = openUntilRefused(&opened);
+  EXPECT_EQ(opened, 6u);
+  EXPECT_EQ(refusal.code, ErrorCode::kExhausted);
+  EXPECT_TRUE(mentions(refusal, "3 completion queues")) << refusal.message;
+  EXPECT_TRUE(mentions(refusal, "GLOO_BYPASS_RDMA_CREDITS")) << refusal.message;
+}
+
+TEST_F(RdmaManyPeers, CompletionQueueTooSmallForOneConnection_ErrorNamesBoth) {
+  limit([](auto& device) { device.maxCompletions = 100; });
+  std::size_t opened = 0;
+  const Error refusal = openUntilRefused(&opened);
+  EXPECT_EQ(opened, 0u);
+  EXPECT_EQ(refusal.code, ErrorCode::kExhausted);
+  EXPECT_TRUE(mentions(refusal, "100 completions")) << refusal.message;
+  EXPECT_TRUE(mentions(refusal, "GLOO_BYPASS_RDMA_CREDITS")) << refusal.message;
+}
+
+TEST_F(RdmaManyPeers, DeviceHasNoMoreQueuePairs_ErrorNamesTheLimitAndNothingStays) {
+  limit([](auto& device) { device.maxQueuePairs = 9; });
+  std::size_t opened = 0;
+  const Error refusal = openUntilRefused(&opened);
+  EXPECT_EQ(opened, 4u);
+  EXPECT_EQ(refusal.code, ErrorCode::kExhausted);
+  EXPECT_TRUE(mentions(refusal, "9 queue pairs")) << refusal.message;
+  EXPECT_TRUE(eventually([&] { return rnic.liveObjects().queuePairs == 0; }));
+}
+
+TEST_F(RdmaManyPeers, MoreCreditsThanAQueuePairHolds_PeerIsGivenThatMany) {
+  limit([](auto& device) { device.maxQueuePairRequests = 20; });
+  open();
+  auto channel = decodeChannelAddress(a->address());
+  ASSERT_TRUE(channel.ok());
+  const auto address = decodeRdmaAddress(channel.value().portAddress);
+  ASSERT_TRUE(address.ok());
+  EXPECT_EQ(address.value().credits, 20u);
+  const std::vector<std::byte> data = patterned(1000, 1);
+  std::vector<std::byte> in(1000);
+  for (OperationToken token = 1; token <= 100; ++token) {
+    ASSERT_TRUE(b->receive(token, 1, in).ok());
+    ASSERT_TRUE(a->send(token, 1, data).ok());
+  }
+  ASSERT_TRUE(b->waitReceived(100));
+  EXPECT_EQ(rnic.counters().rnrNaks, 0u);
+}
+
+// A connection that fails may take receives with it, in the middle of a message.
+TEST_F(RdmaManyPeers, FailedConnections_GiveTheirReceivesBack) {
+  a = std::make_unique<RdmaEnd>(rdmaConfig("soft0"));
+  b = std::make_unique<RdmaEnd>(rdmaConfig("soft1"));
+  const std::vector<std::byte> data = patterned(30'000, 1);
+  std::uint64_t registered = 0;
+  for (int i = 0; i < 300; ++i) {
+    addChannel();
+    if (HasFatalFailure()) FAIL() << "after " << i;
+    for (OperationToken token = 1; token < 5; ++token) ASSERT_TRUE(a->send(token, 1, data).ok());
+    b->close(true);
+    ASSERT_TRUE(a->waitState(ChannelState::kFailed));
+    a->close(true);
+    a->channels.clear();
+    b->channels.clear();
+    ASSERT_TRUE(eventually([&] { return rnic.liveObjects().queuePairs == 0; })) << i;
+    if (i == 20) registered = rnic.counters().registeredBytes;
+  }
+  EXPECT_EQ(rnic.counters().registeredBytes, registered);
+}
+
+}  // namespace
+}  // namespace gloo_bypass::test

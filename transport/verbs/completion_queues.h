@@ -1,0 +1,87 @@
+// The completion queues of one device, all on one completion channel. None can overflow: room is reserved for every work request that
+// can be outstanding. Where the present ones are reserved up to the device's bound, another is made; one that nobody uses any more is
+// given back, but for the last. Most processes have one.
+//
+// Owner: RailQueues. Thread: every method needs the progress engine's exclusive access; fd() may be polled by any thread.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "transport/base/status.h"
+#include "transport/verbs/verbs_api.h"
+
+namespace gloo_bypass::verbs {
+
+class CompletionQueues;
+
+// Room in one of the queues. Must go after the queue pairs that use it, and after their completions were taken.
+class CompletionShare {
+ public:
+  CompletionShare() = default;
+  CompletionShare(CompletionShare&& other) noexcept
+      : owner_(std::exchange(other.owner_, nullptr)), queue_(other.queue_), count_(other.count_) {}
+  CompletionShare& operator=(CompletionShare&&) = delete;
+  ~CompletionShare();
+
+  ibv_cq* queue() const { return queue_; }
+
+ private:
+  friend class CompletionQueues;
+  CompletionShare(CompletionQueues* owner, ibv_cq* queue, unsigned count)
+      : owner_(owner), queue_(queue), count_(count) {}
+
+  CompletionQueues* owner_ = nullptr;
+  ibv_cq* queue_ = nullptr;
+  unsigned count_ = 0;
+};
+
+class CompletionQueues {
+ public:
+  // With one queue. `api` and `context` must outlive the object. Errors: kUnavailable.
+  static Result<std::unique_ptr<CompletionQueues>> make(const VerbsApi& api, ibv_context* context,
+                                                        const std::string& deviceName, const ibv_device_attr& limits);
+  ~CompletionQueues();
+  CompletionQueues(const CompletionQueues&) = delete;
+  CompletionQueues& operator=(const CompletionQueues&) = delete;
+
+  // Of one connection. Errors: kExhausted when the device allows no more.
+  Result<CompletionShare> reserve(unsigned count);
+
+  // Appends what was completed, at most some rounds of each queue, in the order of each. True: there may be more.
+  bool take(std::deque<ibv_wc>* completions);
+
+  // Arms the channel for the next completion of any queue; consumeNotifications() takes what came.
+  void requestNotification();
+  void consumeNotifications();
+  int fd() const { return channel_->fd; }
+
+ private:
+  friend class CompletionShare;
+  struct Queue {
+    ibv_cq* handle = nullptr;
+    unsigned capacity = 0, reserved = 0;
+    unsigned unacknowledged = 0;  // events; the queue cannot be destroyed before they are acknowledged
+  };
+
+  CompletionQueues(const VerbsApi& api, ibv_context* context, std::string deviceName, const ibv_device_attr& limits);
+  unsigned room() const { return static_cast<unsigned>(limits_.max_cqe); }
+  Status add();
+  Status grow(Queue& queue, unsigned count);
+  void release(ibv_cq* handle, unsigned count);
+  void destroy(Queue& queue);
+  Queue& of(ibv_cq* handle);
+
+  const VerbsApi& api_;
+  ibv_context* const context_;
+  const std::string deviceName_;
+  const ibv_device_attr limits_;
+  ibv_comp_channel* channel_ = nullptr;
+  std::vector<Queue> queues_;
+};
+
+}  // namespace gloo_bypass::verbs
