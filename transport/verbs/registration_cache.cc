@@ -21,14 +21,17 @@
 namespace gloo_bypass::verbs {
 namespace {
 
-constexpr int kReadAndWrite = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ;
+// What the adapter may do with a registration, and so which index it is in.
+enum Access : std::size_t { kToReceive, kToSend, kToSendAndReceive };
+constexpr std::array<int, 3> kFlags = {IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_READ,
+                                       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ};
 // Looks at the monitor while another thread is in the middle of unmapping, a yield between; then the cache is not relied upon.
 constexpr int kSettleTries = 100;
 constexpr std::size_t kRangesATime = 64;
 
 struct Entry : Registration {
   std::list<Entry>::iterator self;
-  bool writable = false;
+  Access access = kToReceive;
   bool indexed = false;  // acquire may find it
   unsigned users = 0;
 
@@ -63,7 +66,6 @@ class AddressIndex {
     const auto after = byBegin_.upper_bound(address);
     return after == byBegin_.end() ? limit : std::min(limit, after->second->begin);
   }
-  Entry* any() const { return byBegin_.empty() ? nullptr : byBegin_.begin()->second; }
   void add(Entry* entry) { GLOO_BYPASS_CHECK(byBegin_.emplace(entry->begin, entry).second); }
   void remove(Entry* entry) { GLOO_BYPASS_CHECK(byBegin_.erase(entry->begin) == 1); }
   std::size_t size() const { return byBegin_.size(); }
@@ -72,8 +74,26 @@ class AddressIndex {
   std::map<const std::byte*, Entry*> byBegin_;
 };
 
+struct Pages {
+  std::byte* begin = nullptr;
+  std::byte* end = nullptr;
+  std::size_t bytes() const { return static_cast<std::size_t>(end - begin); }
+};
+
+std::uintptr_t pageBytes() {
+  static const auto bytes = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+std::byte* pageOf(const std::byte* address) {
+  return reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(address) & ~(pageBytes() - 1));
+}
+// The whole pages around it: what is pinned and watched.
+Pages pagesOf(const Registration& entry) {
+  return {pageOf(entry.begin), pageOf(entry.begin + entry.length - 1) + pageBytes()};
+}
+
 // The kernel says ENOMEM of memory that is not mapped, too. MS_ASYNC looks at the mappings and does nothing.
-bool isMapped(std::byte* begin, std::size_t length) { return ::msync(begin, length, MS_ASYNC) == 0 || errno != ENOMEM; }
+bool isMapped(const Pages& pages) { return ::msync(pages.begin, pages.bytes(), MS_ASYNC) == 0 || errno != ENOMEM; }
 
 }  // namespace
 
@@ -95,7 +115,7 @@ class RegistrationCache::Impl {
   bool settled();
   Entry* find(const std::byte* first, const std::byte* last, RegistrationUse use) const;
   Status registerPages(Entry* entry, RegistrationUse use);
-  int registerOnRails(Entry* entry, int access);
+  int registerOnRails(Entry* entry);
   Status refusal(const Entry& entry, int error) const;
   void deregister(Entry* entry);
   void keep(Entry* entry);
@@ -104,19 +124,23 @@ class RegistrationCache::Impl {
   void evict(Entry* entry);
   void evictBeyondBounds();
   void unwatchAlone(std::byte* first, std::byte* last);
-  AddressIndex& indexOf(const Entry& entry) { return entry.writable ? writable_ : readable_; }
+  AddressIndex& indexOf(const Entry& entry) { return indices_[entry.access]; }
+  std::size_t kept() const {
+    std::size_t entries = 0;
+    for (const AddressIndex& index : indices_) entries += index.size();
+    return entries;
+  }
 
   const VerbsApi& api_;
   const std::vector<ibv_pd*> domains_;
   const std::size_t maxBytes_;
-  const std::uintptr_t pageBytes_ = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
   std::unique_ptr<UnmapMonitor> monitor_;
   std::string whyNotWatching_;
 
   std::list<Entry> inUse_;
   std::list<Entry> unused_;  // indexed, all of them; the one longest unused comes first
   std::size_t unusedBytes_ = 0;
-  AddressIndex writable_, readable_;
+  std::array<AddressIndex, kFlags.size()> indices_;  // by Access
   RegistrationCounters counters_;
 };
 
@@ -148,25 +172,23 @@ bool RegistrationCache::Impl::settled() {
 }
 
 Entry* RegistrationCache::Impl::find(const std::byte* first, const std::byte* last, RegistrationUse use) const {
-  if (Entry* entry = writable_.covering(first, last)) return entry;
-  return use == RegistrationUse::kRemoteRead ? readable_.covering(first, last) : nullptr;
+  if (Entry* entry = indices_[kToSendAndReceive].covering(first, last)) return entry;
+  return indices_[use == RegistrationUse::kRemoteRead ? kToSend : kToReceive].covering(first, last);
 }
 
 Result<const Registration*> RegistrationCache::Impl::acquire(const std::byte* data, std::size_t length,
                                                              RegistrationUse use) {
   GLOO_BYPASS_CHECK(length > 0);
   const auto address = reinterpret_cast<std::uintptr_t>(data);
-  if (address > UINTPTR_MAX - length || address + length > UINTPTR_MAX - pageBytes_)
+  if (address > UINTPTR_MAX - length || address + length > UINTPTR_MAX - pageBytes())
     return Error{ErrorScope::kOperation, ErrorCode::kInvalidArgument,
                  fmt::format("{} bytes at {:#x} reach beyond the address space", length, address)};
-  const std::uintptr_t first = address & ~(pageBytes_ - 1);
-  const std::uintptr_t last = (address + length + pageBytes_ - 1) & ~(pageBytes_ - 1);
 
   const bool reliable = settled();
   if (Entry* entry = reliable ? find(data, data + length, use) : nullptr) {
     ++counters_.hits;
     if (entry->users++ == 0) {
-      unusedBytes_ -= entry->length;
+      unusedBytes_ -= pagesOf(*entry).bytes();
       inUse_.splice(inUse_.end(), unused_, entry->self);
     }
     return entry;
@@ -174,12 +196,13 @@ Result<const Registration*> RegistrationCache::Impl::acquire(const std::byte* da
   ++counters_.misses;
   const auto self = inUse_.emplace(inUse_.end());
   self->self = self;
-  self->begin = reinterpret_cast<std::byte*>(first);
-  self->length = last - first;
+  self->begin = const_cast<std::byte*>(data);
+  self->length = length;
   // Watched before it is registered, so that no unmapping falls between.
-  const bool watched = reliable && monitor_ && monitor_->watch(self->begin, self->length);
+  const Pages pages = pagesOf(*self);
+  const bool watched = reliable && monitor_ && monitor_->watch(pages.begin, pages.bytes());
   if (Status registered = registerPages(&*self, use); !registered) {
-    if (watched) unwatchAlone(self->begin, self->end());
+    if (watched) unwatchAlone(pages.begin, pages.end);
     inUse_.erase(self);
     return registered.error();
   }
@@ -200,45 +223,45 @@ void RegistrationCache::Impl::release(Entry* entry) {
     return;
   }
   unused_.splice(unused_.end(), inUse_, entry->self);
-  unusedBytes_ += entry->length;
+  unusedBytes_ += pagesOf(*entry).bytes();
   evictBeyondBounds();
 }
 
 Status RegistrationCache::Impl::registerPages(Entry* entry, RegistrationUse use) {
-  int access = kReadAndWrite;
+  const std::size_t bytes = pagesOf(*entry).bytes();
+  entry->access = use == RegistrationUse::kRemoteRead ? kToSendAndReceive : kToReceive;
   for (;;) {
-    const int error = registerOnRails(entry, access);
+    const int error = registerOnRails(entry);
     if (error == 0) break;
     if (error == ENOMEM && !unused_.empty()) {
       // At least as much as is wanted now, or all there is.
       std::size_t freed = 0;
-      while (freed < entry->length && !unused_.empty()) {
-        freed += unused_.front().length;
+      while (freed < bytes && !unused_.empty()) {
+        freed += pagesOf(unused_.front()).bytes();
         evict(&unused_.front());
       }
       continue;
     }
     // A program may send what it cannot write.
     const bool mayBeReadOnly = error == EFAULT || error == EACCES || error == EPERM;
-    if (!mayBeReadOnly || use != RegistrationUse::kRemoteRead || access != kReadAndWrite) return refusal(*entry, error);
-    access = IBV_ACCESS_REMOTE_READ;
+    if (!mayBeReadOnly || entry->access != kToSendAndReceive) return refusal(*entry, error);
+    entry->access = kToSend;
   }
-  entry->writable = access == kReadAndWrite;
   ++counters_.registrations;
-  counters_.pinnedBytes += entry->length;
+  counters_.pinnedBytes += bytes;
   counters_.peakPinnedBytes = std::max(counters_.peakPinnedBytes, counters_.pinnedBytes);
   return {};
 }
 
 // All or none. 0, or the errno.
-int RegistrationCache::Impl::registerOnRails(Entry* entry, int access) {
+int RegistrationCache::Impl::registerOnRails(Entry* entry) {
   entry->regions.reserve(domains_.size());
   for (ibv_pd* domain : domains_) {
     errno = 0;
-    ibv_mr* region = api_.registerMemory(domain, entry->begin, entry->length, access);
+    ibv_mr* region = api_.registerMemory(domain, entry->begin, entry->length, kFlags[entry->access]);
     if (region == nullptr) {
       int error = errno != 0 ? errno : EIO;
-      if (error == ENOMEM && !isMapped(entry->begin, entry->length)) error = EFAULT;
+      if (error == ENOMEM && !isMapped(pagesOf(*entry))) error = EFAULT;
       for (ibv_mr* done : entry->regions) api_.deregisterMemory(done);
       entry->regions.clear();
       return error;
@@ -266,14 +289,14 @@ void RegistrationCache::Impl::deregister(Entry* entry) {
                    std::strerror(error));
   }
   entry->regions.clear();
-  counters_.pinnedBytes -= entry->length;
+  counters_.pinnedBytes -= pagesOf(*entry).bytes();
 }
 
-// From here on acquire finds it, in place of what it covers.
+// From here on acquire finds it, in place of what it covers and allows.
 void RegistrationCache::Impl::keep(Entry* entry) {
-  for (AddressIndex* index : {&readable_, &writable_}) {
-    if (index == &writable_ && !entry->writable) break;
-    while (Entry* inner = index->within(entry->begin, entry->end())) forget(inner);
+  for (const Access access : {kToReceive, kToSend, kToSendAndReceive}) {
+    if ((kFlags[access] & ~kFlags[entry->access]) != 0) continue;
+    while (Entry* inner = indices_[access].within(entry->begin, entry->end())) forget(inner);
   }
   entry->indexed = true;
   indexOf(*entry).add(entry);
@@ -286,7 +309,7 @@ void RegistrationCache::Impl::forget(Entry* entry) {
   entry->indexed = false;
   if (entry->users > 0) return;
   deregister(entry);
-  unusedBytes_ -= entry->length;
+  unusedBytes_ -= pagesOf(*entry).bytes();
   unused_.erase(entry->self);
 }
 
@@ -304,8 +327,8 @@ void RegistrationCache::Impl::dropUnmapped() {
 
 // What is left of the entry stays watched: its addresses may be another's by now, and an event too many does no harm.
 void RegistrationCache::Impl::invalidate(const std::byte* first, const std::byte* last) {
-  for (AddressIndex* index : {&writable_, &readable_}) {
-    while (Entry* entry = index->touching(first, last)) {
+  for (const AddressIndex& index : indices_) {
+    while (Entry* entry = index.touching(first, last)) {
       forget(entry);
       ++counters_.invalidations;
     }
@@ -313,30 +336,27 @@ void RegistrationCache::Impl::invalidate(const std::byte* first, const std::byte
 }
 
 void RegistrationCache::Impl::evict(Entry* entry) {
-  std::byte *const first = entry->begin, *const last = entry->end();
+  const Pages pages = pagesOf(*entry);
   forget(entry);
-  unwatchAlone(first, last);
+  unwatchAlone(pages.begin, pages.end);
   ++counters_.evictions;
 }
 
 void RegistrationCache::Impl::evictBeyondBounds() {
-  while (!unused_.empty() && (unusedBytes_ > maxBytes_ || writable_.size() + readable_.size() > kMaxEntries))
-    evict(&unused_.front());
+  while (!unused_.empty() && (unusedBytes_ > maxBytes_ || kept() > kMaxEntries)) evict(&unused_.front());
 }
 
-// Ends the watch over those pages that belong to no entry.
+// Ends the watch over those pages of [first, last) in which no entry has a byte.
 void RegistrationCache::Impl::unwatchAlone(std::byte* first, std::byte* last) {
   while (first < last) {
-    std::byte* covered = first;
-    for (const AddressIndex* index : {&writable_, &readable_})
-      if (const Entry* entry = index->covering(first, first + 1)) covered = std::max(covered, entry->end());
-    if (covered > first) {
-      first = covered;
-      continue;
+    std::byte *covered = first, *next = last;
+    for (const AddressIndex& index : indices_) {
+      if (const Entry* entry = index.touching(first, first + pageBytes()))
+        covered = std::max(covered, pagesOf(*entry).end);
+      next = std::min(next, pageOf(index.nextBegin(first, last)));
     }
-    std::byte* next = readable_.nextBegin(first, writable_.nextBegin(first, last));
-    monitor_->unwatch(first, static_cast<std::size_t>(next - first));
-    first = next;
+    if (covered == first) monitor_->unwatch(first, static_cast<std::size_t>(next - first));
+    first = covered == first ? next : covered;
   }
 }
 

@@ -1,14 +1,17 @@
 // Registered memory: what an adapter may read or write, kept for the next use of the same buffer.
 //
 //   acquire --hit--> in use --release--> cached --evicted (bound reached), or its memory was unmapped--> deregistered
-//      `----miss: ibv_reg_mr of the whole pages, on every rail
+//      `----miss: ibv_reg_mr of exactly these bytes, on every rail
 //
 // A registration pins physical pages. When the program unmaps memory and maps other memory at the same address, an old
 // registration would still reach the old pages: silent corruption. UnmapMonitor tells of it before munmap returns; where it cannot
 // watch (no userfaultfd, or not that kind of memory), nothing is cached and every acquire registers anew. Counters tell which.
 //
-// A buffer is often sent from and received into: what the program can write is registered for both. No registration lets a peer
-// write: peers only read, and what arrives is written by this side's own reads and receives.
+// Who may do what: no registration lets a peer write, since peers only read, and what arrives is written by this side's own reads and
+// receives. What is only received into no peer may read either. A buffer that is sent from is often received into as well: what the
+// program can write of it is registered for both. Peers may read its bytes until it is deregistered, not only while the message lasts
+// (docs/links-and-rdma.md says so): a memory window for each message would have to be bound on the queue pair that the peer reads over,
+// behind our own reads there.
 //
 // Owner: the transport. Thread: every method needs the progress engine's exclusive access.
 #pragma once
@@ -26,7 +29,7 @@
 namespace gloo_bypass::verbs {
 
 struct Registration {
-  std::byte* begin = nullptr;  // whole pages, around what was asked for
+  std::byte* begin = nullptr;
   std::size_t length = 0;
   std::vector<ibv_mr*> regions;  // one for each protection domain, in their order
 };

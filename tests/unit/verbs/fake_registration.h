@@ -48,9 +48,14 @@ class FakeRegistration {
     return ++clock_;
   }
   std::size_t liveRegions() const { return live_.size(); }
+  // In whole pages, as they are pinned.
   std::size_t liveBytes() const {
+    constexpr std::uintptr_t kPage = 4096;
     std::size_t bytes = 0;
-    for (const auto& [region, what] : live_) bytes += what.length;
+    for (const auto& [region, what] : live_) {
+      const auto begin = reinterpret_cast<std::uintptr_t>(what.begin);
+      bytes += (begin + what.length + kPage - 1) / kPage * kPage - begin / kPage * kPage;
+    }
     return bytes;
   }
   bool isLive(ibv_mr* region) const { return live_.count(region) != 0; }

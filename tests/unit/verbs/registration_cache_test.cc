@@ -100,14 +100,41 @@ class RegistrationCacheTest : public ::testing::Test {
   std::optional<RegistrationCache> cache_;
 };
 
-TEST_F(RegistrationCacheTest, Acquire_SomeBytes_WholePagesAroundThem) {
-  const auto acquired = cache_->acquire(page(3) + 100, kPage, RegistrationUse::kLocalWrite);
+// What lies beside a buffer in its pages is none of a peer's business.
+TEST_F(RegistrationCacheTest, Acquire_SomeBytes_NoOthersAreReached) {
+  const auto acquired = cache_->acquire(page(3) + 100, kPage, RegistrationUse::kRemoteRead);
   ASSERT_TRUE(acquired);
-  EXPECT_EQ(acquired.value()->begin, page(3));
-  EXPECT_EQ(acquired.value()->length, 2 * kPage);
   ASSERT_EQ(acquired.value()->regions.size(), 1u);
-  EXPECT_EQ(adapter_.of(acquired.value()->regions[0]).begin, page(3));
+  EXPECT_EQ(adapter_.of(acquired.value()->regions[0]).begin, page(3) + 100);
+  EXPECT_EQ(adapter_.of(acquired.value()->regions[0]).length, kPage);
+  EXPECT_EQ(counters().pinnedBytes, 2 * kPage);
   cache_->release(acquired.value());
+}
+
+TEST_F(RegistrationCacheTest, Unmapped_PageThatABufferBeginsOrEndsIn_ItIsForgotten) {
+  for (const std::size_t unmapped : {3u, 4u}) {
+    const auto first = cache_->acquire(page(3) + 100, kPage, RegistrationUse::kLocalWrite);
+    cache_->release(first.value());
+    unmap(unmapped, 1);
+    const auto second = cache_->acquire(page(3) + 100, kPage, RegistrationUse::kLocalWrite);
+    cache_->release(second.value());
+  }
+  EXPECT_EQ(counters().invalidations, 2u);
+}
+
+TEST_F(RegistrationCacheTest, Evicted_SharesAPageWithAnother_ThatPageStaysWatched) {
+  make(4 * kPage);
+  const auto kept = cache_->acquire(page(1) + 2000, kPage, RegistrationUse::kLocalWrite);  // pages 1 and 2
+  cache_->release(cache_->acquire(page(0), kPage + 2000, RegistrationUse::kLocalWrite).value());
+  cache_->release(cache_->acquire(page(2) + 3000, kPage, RegistrationUse::kLocalWrite).value());
+  cachePages(20, 3);
+  EXPECT_EQ(counters().evictions, 2u);
+  ASSERT_EQ(unmapping_.unwatched.size(), 2u);
+  EXPECT_EQ(unmapping_.unwatched[0].begin, page(0));
+  EXPECT_EQ(unmapping_.unwatched[0].length, kPage);
+  EXPECT_EQ(unmapping_.unwatched[1].begin, page(3));
+  EXPECT_EQ(unmapping_.unwatched[1].length, kPage);
+  cache_->release(kept.value());
 }
 
 TEST_F(RegistrationCacheTest, Acquire_SameOrPartAgain_OneRegistration) {
@@ -123,13 +150,22 @@ TEST_F(RegistrationCacheTest, Acquire_SameOrPartAgain_OneRegistration) {
   EXPECT_EQ(counters().pinnedBytes, 8 * kPage);
 }
 
-TEST_F(RegistrationCacheTest, Acquire_SendAndReceiveOfOneBuffer_OneRegistrationThatPeersOnlyRead) {
+TEST_F(RegistrationCacheTest, Acquire_OnlyReceivedInto_PeersMayNotRead) {
   const auto* received = acquire(0, 2, RegistrationUse::kLocalWrite);
-  const auto* sent = acquire(0, 2, RegistrationUse::kRemoteRead);
-  EXPECT_EQ(received, sent);
+  EXPECT_EQ(adapter_.of(received->regions[0]).access, IBV_ACCESS_LOCAL_WRITE);
+  cache_->release(received);
+}
+
+TEST_F(RegistrationCacheTest, Acquire_ReceivedIntoAndThenSent_OneRegistrationInTheEnd) {
+  const auto* received = acquire(1, 2, RegistrationUse::kLocalWrite);
+  const auto* sent = acquire(0, 4, RegistrationUse::kRemoteRead);
   EXPECT_EQ(adapter_.of(sent->regions[0]).access, kBoth);
   cache_->release(received);
-  cache_->release(sent);
+  EXPECT_EQ(adapter_.liveRegions(), 1u);
+  EXPECT_EQ(acquire(1, 2, RegistrationUse::kLocalWrite), sent);
+  EXPECT_EQ(acquire(1, 2, RegistrationUse::kRemoteRead), sent);
+  for (int i = 0; i < 3; ++i) cache_->release(sent);
+  EXPECT_EQ(counters().registrations, 2u);
 }
 
 TEST_F(RegistrationCacheTest, Acquire_LargerThanCached_ReplacesIt) {
@@ -367,10 +403,10 @@ TEST_F(RegistrationCacheTest, Acquire_ReadOnlyMemory_RegisteredForReadingOnly) {
   writable = true;
   const auto* received = acquire(0, 4, RegistrationUse::kLocalWrite);
   EXPECT_NE(received, sent);
-  EXPECT_EQ(adapter_.of(received->regions[0]).access, kBoth);
-  EXPECT_EQ(acquire(0, 4, RegistrationUse::kRemoteRead), received);
-  for (const auto* registration : {sent, sent, received, received}) cache_->release(registration);
-  EXPECT_EQ(adapter_.liveRegions(), 1u);
+  EXPECT_EQ(adapter_.of(received->regions[0]).access, IBV_ACCESS_LOCAL_WRITE);
+  EXPECT_EQ(acquire(0, 4, RegistrationUse::kRemoteRead), sent);
+  for (const auto* registration : {sent, sent, sent, received}) cache_->release(registration);
+  EXPECT_EQ(adapter_.liveRegions(), 2u);
 }
 
 TEST_F(RegistrationCacheTest, Acquire_MemoryNotMapped_ErrorAndNothingLeft) {
@@ -446,9 +482,15 @@ TEST_F(RegistrationCacheTest, AnyOrder_Random_NeverStaleAndWithinBounds) {
       unmapping_.watches = upTo(9) != 0;
       unmapping_.unmappingNow = upTo(19) == 0;
       const auto use = upTo(1) == 0 ? RegistrationUse::kRemoteRead : RegistrationUse::kLocalWrite;
-      const auto* registration = acquire(first, count, use);
-      ASSERT_LE(registration->begin, page(first));
-      ASSERT_GE(registration->begin + registration->length, page(first + count));
+      // Some begin and end within a page.
+      std::byte *const begin = page(first) + 100 * upTo(2), *const end = page(first + count) - 100 * upTo(2);
+      const auto acquired = cache_->acquire(begin, static_cast<std::size_t>(end - begin), use);
+      ASSERT_TRUE(acquired);
+      const auto* registration = acquired.value();
+      ASSERT_LE(registration->begin, begin);
+      ASSERT_GE(registration->begin + registration->length, end);
+      const int needed = use == RegistrationUse::kRemoteRead ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_LOCAL_WRITE;
+      ASSERT_NE(adapter_.of(registration->regions.at(0)).access & needed, 0);
       const auto& region = adapter_.of(registration->regions.at(0));
       for (std::size_t i = first; i < first + count; ++i) ASSERT_GT(region.stamp, unmappedAt[i]);
       held.push_back(registration);
@@ -464,7 +506,7 @@ TEST_F(RegistrationCacheTest, AnyOrder_Random_NeverStaleAndWithinBounds) {
         unmap(first, count);
     }
     heldBytesAtMost = 0;
-    for (const auto* registration : held) heldBytesAtMost += registration->length;
+    for (const auto* registration : held) heldBytesAtMost += registration->length + 2 * kPage;
     ASSERT_EQ(counters().pinnedBytes, adapter_.liveBytes());
     ASSERT_LE(counters().pinnedBytes, heldBytesAtMost + kBound * kPage);
   }
