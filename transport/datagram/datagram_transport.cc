@@ -7,7 +7,6 @@
 
 #include "transport/channel/channel_counters.h"
 #include "transport/datagram/datagram_session.h"
-#include "transport/progress/progress_engine.h"
 #include "transport/sessions/session_table.h"
 
 namespace gloo_bypass {
@@ -27,24 +26,26 @@ constexpr Duration kMostPatience = std::chrono::milliseconds(1);
 
 }  // namespace
 
-class DatagramTransport final : public Transport, private Pollable, private PacketSink {
+class DatagramTransport final : public PolledTransport, private PacketSink {
  public:
   DatagramTransport(const TransportConfig& config, std::unique_ptr<PacketPort> port)
       : config_(config),
         port_(std::move(port)),
         description_(port_->describe()),
         receiveBurst_(port_->receiveBurst()),
-        retryAsleep_(port_->wakesForRoom() ? Duration(kRetryWakingPort) : Duration(kRetryFullPortAsleep)),
-        engine_(*this, ProgressOptions{.spin = config.spin, .engineCpu = config.engineCpu}) {}
+        retryAsleep_(port_->wakesForRoom() ? Duration(kRetryWakingPort) : Duration(kRetryFullPortAsleep)) {}
 
-  ~DatagramTransport() override { sessions_.waitUntilDrained(engine_); }
+  ~DatagramTransport() override { drainAndStop(sessions_); }
 
   void closeAll() override {
-    sessions_.closeAll(engine_);
-    engine_.exclusive([this] { port_->finishCapture(); });
+    sessions_.closeAll(progress());
+    progress().exclusive([this] { port_->finishCapture(); });
   }
 
-  ProgressEngine& progress() override { return engine_; }
+  bool reaches(std::span<const std::byte> portAddress) const override { return port_->reaches(portAddress); }
+  int wakeDescriptor() const override { return port_->wakeDescriptor(); }
+  void sleepElsewhere(bool elsewhere) override { port_->sleepElsewhere(elsewhere); }
+  Duration longestSleep() const override { return port_->longestSleep(); }
   std::string describe() const override { return description_; }
 
   Result<std::unique_ptr<MessageChannel>> openChannel(const ChannelOptions& options,
@@ -263,7 +264,6 @@ class DatagramTransport final : public Transport, private Pollable, private Pack
   DurationHistogram rtts_;
   std::uint64_t channelsOpened_ = 0;
   std::uint64_t droppedNotOurs_ = 0, droppedUnknownSession_ = 0;
-  ProgressEngine engine_;  // last: its thread uses all of the above
 };
 
 Result<std::unique_ptr<MessageChannel>> DatagramTransport::openChannel(const ChannelOptions& options,
@@ -276,7 +276,14 @@ Result<std::unique_ptr<MessageChannel>> DatagramTransport::openChannel(const Cha
 }
 
 std::shared_ptr<Transport> makeDatagramTransport(const TransportConfig& config, std::unique_ptr<PacketPort> port) {
-  return std::make_shared<DatagramTransport>(config, std::move(port));
+  auto transport = std::make_shared<DatagramTransport>(config, std::move(port));
+  transport->startEngine({.spin = config.spin, .engineCpu = config.engineCpu});
+  return transport;
+}
+
+std::unique_ptr<PolledTransport> makePolledDatagramTransport(const TransportConfig& config,
+                                                             std::unique_ptr<PacketPort> port) {
+  return std::make_unique<DatagramTransport>(config, std::move(port));
 }
 
 }  // namespace gloo_bypass

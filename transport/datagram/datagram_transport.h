@@ -10,11 +10,15 @@
 #include "transport/base/config.h"
 #include "transport/channel/message_channel.h"
 #include "transport/datagram/packet_port.h"
+#include "transport/sessions/polled_transport.h"
 
 namespace gloo_bypass {
 
 // Destroying the transport closes what is left, lets it drain for at most kDrainTime, then closes the port. All
 // channels must be gone by then.
 std::shared_ptr<Transport> makeDatagramTransport(const TransportConfig& config, std::unique_ptr<PacketPort> port);
+// The same without an engine: to be driven beside other transports.
+std::unique_ptr<PolledTransport> makePolledDatagramTransport(const TransportConfig& config,
+                                                             std::unique_ptr<PacketPort> port);
 
 }  // namespace gloo_bypass

@@ -52,9 +52,9 @@ class MemifPort final : public PacketPort {
   void wake() override { shared_->page.wakeIfSleeping(); }
   PortCounters counters() const override;
   void finishCapture() override;
-  // Whether the owner, once armed, does not call block() but sleeps where `wakeEvent` ends it; for at most longestSleep().
-  void sleepElsewhere(bool elsewhere) { sleepsElsewhere_ = elsewhere; }
-  Duration longestSleep() const;
+  // Sleeps where `wakeEvent` ends it.
+  void sleepElsewhere(bool elsewhere) override { sleepsElsewhere_ = elsewhere; }
+  Duration longestSleep() const override;
 
  private:
   // A connection whose peer we have not been asked to link to yet.

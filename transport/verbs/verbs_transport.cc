@@ -71,8 +71,6 @@ Status VerbsTransport::open() {
     if (Status status = watch(queues->eventFd()); !status) return status;
     description_ += (description_.empty() ? "RDMA device " : ", ") + nameOf(*queues);
   }
-  engine_ = std::make_unique<ProgressEngine>(static_cast<Pollable&>(*this),
-                                             ProgressOptions{.spin = config.spin, .engineCpu = config.engineCpu});
   return {};
 }
 
@@ -81,10 +79,6 @@ Status VerbsTransport::watch(int fd) {
   event.events = EPOLLIN;
   event.data.fd = fd;
   return epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0 ? Status() : Status(systemError("epoll_ctl"));
-}
-
-VerbsTransport::~VerbsTransport() {
-  if (engine_ != nullptr) sessions_.waitUntilDrained(*engine_);
 }
 
 Result<std::unique_ptr<MessageChannel>> VerbsTransport::openChannel(const ChannelOptions& options,
@@ -209,12 +203,14 @@ void VerbsTransport::handleEvent(RailQueues& queues, const ibv_async_event& even
 
 // Counters ----------------------------------------------------------------------------------------------------------
 
-std::vector<PortFigure> VerbsTransport::portFigures() const {
+std::vector<PortFigure> VerbsTransport::portFigures(const ChannelCounters& total) const {
   const RegistrationCounters& r = registrations->counters();
   return {
       {"rails", "rdma_rails", "Verbs devices in use", rails.size()},
       {"active_mtu_bytes", "rdma_mtu_bytes", "MTU of the first device's port",
        128u << rails[0]->rail().attributes.active_mtu},
+      {"rdma_bytes_sent", "rdma_sent_bytes_total", "Bytes sent by RDMA", total.wireBytesSent},
+      {"rdma_bytes_received", "rdma_received_bytes_total", "Bytes received by RDMA", total.wireBytesReceived},
       {"slot_bytes_registered", "rdma_slots_bytes", "Registered memory for small messages", slots->registeredBytes()},
       {"memory_registrations", "rdma_memory_registrations_total", "Registrations of memory", r.registrations},
       {"registration_hits", "rdma_registration_hits_total", "Registrations found in the cache", r.hits},
@@ -237,8 +233,8 @@ std::vector<PortFigure> VerbsTransport::portFigures() const {
 TransportReport VerbsTransport::report() const {
   TransportReport report;
   report.description = description_;
-  report.port = portFigures();
   sessions_.report(&report);
+  report.port = portFigures(report.total);
   // Frames and the data of READs; the adapter adds RoCE's headers.
   report.bytesSent = report.total.wireBytesSent;
   report.bytesReceived = report.total.wireBytesReceived;
@@ -246,6 +242,13 @@ TransportReport VerbsTransport::report() const {
 }
 
 Result<std::shared_ptr<Transport>> makeVerbsTransport(const VerbsApi& api, const TransportConfig& config) {
+  auto transport = VerbsTransport::make(api, config);
+  if (!transport) return transport.error();
+  transport.value()->startEngine({.spin = config.spin, .engineCpu = config.engineCpu});
+  return std::shared_ptr<Transport>(std::move(transport).value());
+}
+
+Result<std::unique_ptr<PolledTransport>> makePolledVerbsTransport(const VerbsApi& api, const TransportConfig& config) {
   return VerbsTransport::make(api, config);
 }
 

@@ -7,6 +7,7 @@
 
 #include "transport/base/config.h"
 #include "transport/channel/message_channel.h"
+#include "transport/sessions/polled_transport.h"
 #include "transport/verbs/verbs_api.h"
 
 namespace gloo_bypass::verbs {
@@ -14,5 +15,7 @@ namespace gloo_bypass::verbs {
 // `api` must outlive the transport: systemVerbs(), or a test's. Errors: those of the choice of device, port and GID; kExhausted
 // when memory cannot be locked.
 Result<std::shared_ptr<Transport>> makeVerbsTransport(const VerbsApi& api, const TransportConfig& config);
+// The same without an engine: to be driven beside other transports.
+Result<std::unique_ptr<PolledTransport>> makePolledVerbsTransport(const VerbsApi& api, const TransportConfig& config);
 
 }  // namespace gloo_bypass::verbs

@@ -14,28 +14,28 @@
 
 #include "transport/base/file_descriptor.h"
 #include "transport/channel/message_channel.h"
-#include "transport/progress/progress_engine.h"
+#include "transport/sessions/polled_transport.h"
 #include "transport/sessions/session_table.h"
 #include "transport/verbs/rdma_device.h"
 #include "transport/verbs/rdma_session.h"
 
 namespace gloo_bypass::verbs {
 
-class VerbsTransport final : public Transport, private Pollable, private RdmaDevice {
+class VerbsTransport final : public PolledTransport, private RdmaDevice {
  public:
-  static Result<std::shared_ptr<Transport>> make(const VerbsApi& api, const TransportConfig& config) {
-    auto transport = std::shared_ptr<VerbsTransport>(new VerbsTransport(api, config));
+  static Result<std::unique_ptr<PolledTransport>> make(const VerbsApi& api, const TransportConfig& config) {
+    auto transport = std::unique_ptr<VerbsTransport>(new VerbsTransport(api, config));
     if (Status status = transport->open(); !status) return status;
-    return std::shared_ptr<Transport>(std::move(transport));
+    return std::unique_ptr<PolledTransport>(std::move(transport));
   }
-  ~VerbsTransport() override;
+  ~VerbsTransport() override { drainAndStop(sessions_); }
 
-  ProgressEngine& progress() override { return *engine_; }
   std::string describe() const override { return description_; }
   Result<std::unique_ptr<MessageChannel>> openChannel(const ChannelOptions& options,
                                                       ChannelObserver* observer) override;
-  void closeAll() override { sessions_.closeAll(*engine_); }
+  void closeAll() override { sessions_.closeAll(progress()); }
   TransportReport report() const override;
+  int wakeDescriptor() const override { return wakeup_.get(); }
 
  private:
   VerbsTransport(const VerbsApi& verbs, const TransportConfig& configuration) : RdmaDevice(verbs, configuration) {}
@@ -72,7 +72,7 @@ class VerbsTransport final : public Transport, private Pollable, private RdmaDev
   std::vector<RdmaSession*> allSessions() const;
   void fail(const Error& error, const std::function<bool(const RdmaSession&)>& concerned);
   bool pumpDirty(TimePoint now, bool waits);
-  std::vector<PortFigure> portFigures() const;
+  std::vector<PortFigure> portFigures(const ChannelCounters& total) const;
 
   std::string description_;
   FileDescriptor epoll_, wakeup_;
@@ -85,8 +85,7 @@ class VerbsTransport final : public Transport, private Pollable, private RdmaDev
   bool readsDeferred_ = false;  // of sessions that are dirty, until a waiter polls, or anybody from readsFrom_ on
   TimePoint readsFrom_{};
   std::uint64_t strayCompletions_ = 0, portDowns_ = 0;
-  SessionTable<RdmaSession> sessions_;      // by index; their end uses all of the above
-  std::unique_ptr<ProgressEngine> engine_;  // last: its thread uses all of the above
+  SessionTable<RdmaSession> sessions_;  // by index; their end uses all of the above
 };
 
 }  // namespace gloo_bypass::verbs
