@@ -69,7 +69,7 @@ Status validateTogether(const TransportConfig& config) {
         "GLOO_BYPASS_NETWORK says what link mode auto uses between hosts: leave GLOO_BYPASS_LINK at 'auto', or "
         "GLOO_BYPASS_NETWORK away");
   }
-  if (config.link == LinkMode::kAuto && chosenNetwork(config) != Network::kUdp && !config.capture.empty()) {
+  if (config.link == LinkMode::kAuto && (usesNetdev(config) || usesPci(config)) && !config.capture.empty()) {
     return wrong(
         "GLOO_BYPASS_CAPTURE is the capture of one port, and GLOO_BYPASS_LINK='auto' has two of DPDK's here: set "
         "GLOO_BYPASS_LINK to the one whose frames you want, or leave GLOO_BYPASS_NETWORK and "

@@ -278,9 +278,13 @@ std::vector<Setting> linkSettings() {
           [](TransportConfig & c) -> auto& { return c.link; }),
       choiceSetting<Network>(
           "GLOO_BYPASS_NETWORK",
-          {{"auto", Network::kAuto}, {"udp", Network::kUdp}, {"netdev", Network::kNetdev}, {"pci", Network::kPci}},
-          "What link mode auto uses between hosts: UDP sockets of the kernel, or netdev or pci as GLOO_BYPASS_LINK has "
-          "them; "
+          {{"auto", Network::kAuto},
+           {"udp", Network::kUdp},
+           {"netdev", Network::kNetdev},
+           {"pci", Network::kPci},
+           {"rdma", Network::kRdma}},
+          "What link mode auto uses between hosts: UDP sockets of the kernel, netdev or pci as GLOO_BYPASS_LINK has "
+          "them, or RDMA; "
           "auto: pci where GLOO_BYPASS_PCI_ADDRESS is set, else udp",
           [](TransportConfig & c) -> auto& { return c.network; }),
       textSetting(

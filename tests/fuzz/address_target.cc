@@ -7,8 +7,10 @@
 #include "tests/fuzz/fuzz_target.h"
 #include "transport/base/check.h"
 #include "transport/channel/channel_address.h"
+#include "transport/channel/message_channel.h"
 #include "transport/dpdk/port_address.h"
 #include "transport/gloo/address.h"
+#include "transport/pairs/pair_address.h"
 #include "transport/udp/endpoint.h"
 #include "transport/verbs/rdma_address.h"
 
@@ -56,6 +58,16 @@ void decodePort(std::span<const std::byte> bytes) {
 
 void decodeChannel(std::span<const std::byte> bytes) {
   decodePort(bytes);
+  if (const auto pair = pairs::decodePairAddress(bytes); accepted(pair)) {
+    const auto again = pairs::encodePairAddress(pair.value());
+    GLOO_BYPASS_CHECK(again.ok() || bytes.size() > MessageChannel::kMaxAddressBytes);
+    const auto same = again.ok() ? pairs::decodePairAddress(again.value()) : pair;
+    GLOO_BYPASS_CHECK(same.ok() && same.value().memory.portAddress == pair.value().memory.portAddress &&
+                      same.value().network.portAddress == pair.value().network.portAddress &&
+                      same.value().network.sessionId == pair.value().network.sessionId);
+    decodePort(pair.value().memory.portAddress);
+    decodePort(pair.value().network.portAddress);
+  }
   const auto channel = decodeChannelAddress(bytes);
   if (!accepted(channel)) return;
   const std::string& description = channel.value().description;

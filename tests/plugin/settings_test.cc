@@ -210,8 +210,10 @@ TEST(Settings_Together, ValuesThatContradict_BothAreNamed) {
 
 TEST(Settings_Together, NetworkWithoutLinkModeAuto_BothAreNamed) {
   for (const char* link : {"memif", "netdev"}) {
-    EXPECT_THAT(errorOf({{"GLOO_BYPASS_LINK", link}, {"GLOO_BYPASS_NETWORK", "udp"}}),
-                AllOf(HasSubstr("GLOO_BYPASS_NETWORK"), HasSubstr("GLOO_BYPASS_LINK"), Not(HasSubstr("\n"))));
+    for (const char* network : {"udp", "rdma"}) {
+      EXPECT_THAT(errorOf({{"GLOO_BYPASS_LINK", link}, {"GLOO_BYPASS_NETWORK", network}}),
+                  AllOf(HasSubstr("GLOO_BYPASS_NETWORK"), HasSubstr("GLOO_BYPASS_LINK"), Not(HasSubstr("\n"))));
+    }
   }
   EXPECT_EQ(errorOf({{"GLOO_BYPASS_LINK", "auto"}, {"GLOO_BYPASS_NETWORK", "udp"}}), "");
   EXPECT_EQ(errorOf({{"GLOO_BYPASS_LINK", "memif"}, {"GLOO_BYPASS_NETWORK", "auto"}}), "");
@@ -239,6 +241,7 @@ TEST(Settings_Together, CaptureWithTwoPortsOfDpdk_IsRefused) {
   EXPECT_THAT(errorOf({capture, {"GLOO_BYPASS_PCI_ADDRESS", "00:04.0"}, {"GLOO_BYPASS_IPV4", "10.0.0.2/24"}}),
               HasSubstr("GLOO_BYPASS_CAPTURE"));
   EXPECT_EQ(errorOf({capture}), "") << "beside UDP sockets it records the memory links";
+  EXPECT_EQ(errorOf({capture, {"GLOO_BYPASS_NETWORK", "rdma"}}), "") << "beside RDMA too";
   EXPECT_EQ(errorOf({capture, {"GLOO_BYPASS_LINK", "netdev"}}), "");
 }
 

@@ -93,6 +93,7 @@ def test_Configuration_Wrong_NamesVariableValueAndAllowed(variable, value, parts
 @pytest.mark.parametrize("environment, parts", [
     ({"GLOO_BYPASS_INTERFACE": "nosuch0"}, ["nosuch0"]),
     ({"GLOO_BYPASS_NETWORK": "netdev", "GLOO_BYPASS_INTERFACE": "nosuch0"}, ["nosuch0"]),
+    ({"GLOO_BYPASS_NETWORK": "rdma", "GLOO_BYPASS_RDMA_DEVICES": "nosuch0"}, ["GLOO_BYPASS_NETWORK='rdma'"]),
     ({"GLOO_BYPASS_LINK": "memif", "GLOO_BYPASS_NETWORK": "udp"}, ["GLOO_BYPASS_LINK", "GLOO_BYPASS_NETWORK"]),
     ({"GLOO_BYPASS_LINK": "netdev", "GLOO_SOCKET_IFNAME": "nosuch0"}, ["nosuch0"]),
     ({"GLOO_BYPASS_LINK": "netdev", "GLOO_BYPASS_INTERFACE": "nosuch0"}, ["nosuch0"]),

@@ -20,13 +20,15 @@ MAY_INCLUDE = {
     "transport/core": ["transport/base", "transport/wire", "transport/channel", "transport/matching"],
     "transport/progress": ["transport/base"],
     "transport/sessions": ["transport/base", "transport/channel", "transport/progress"],
+    "transport/pairs": ["transport/base", "transport/channel", "transport/progress", "transport/sessions"],
     "transport/timing": ["transport/base", "transport/channel", "transport/progress"],
     "transport/datagram": [
         "transport/base", "transport/wire", "transport/channel", "transport/core", "transport/progress",
         "transport/sessions"],
     "transport/dpdk": [
         "transport/base", "transport/wire", "transport/capture", "transport/channel", "transport/core",
-        "transport/datagram", "transport/progress", "transport/udp"],  # its port, between hosts
+        "transport/datagram", "transport/pairs", "transport/progress", "transport/sessions",
+        "transport/udp", "transport/verbs"],  # their port and transport, between hosts
     "transport/udp": [
         "transport/base", "transport/wire", "transport/channel", "transport/core", "transport/datagram",
         "transport/progress"],

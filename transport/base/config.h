@@ -24,6 +24,7 @@ enum class Network : std::uint8_t {
   kUdp = 1,     // the kernel's UDP sockets
   kNetdev = 2,  // as LinkMode
   kPci = 3,
+  kRdma = 4,  // a verbs device, as the RDMA transport uses it. Never chosen by kAuto
 };
 enum class NetdevDriver : std::uint8_t { kAfPacket, kAfXdp };
 enum class CongestionControl : std::uint8_t {
@@ -149,6 +150,10 @@ inline bool usesNetdev(const TransportConfig& config) {
 }
 inline bool usesPci(const TransportConfig& config) {
   return config.link == LinkMode::kPci || (config.link == LinkMode::kAuto && chosenNetwork(config) == Network::kPci);
+}
+
+inline bool usesRdma(const TransportConfig& config) {
+  return config.link == LinkMode::kAuto && chosenNetwork(config) == Network::kRdma;
 }
 
 inline bool measuresLatencies(const TransportConfig& config) {

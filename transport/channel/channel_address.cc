@@ -10,7 +10,6 @@ namespace gloo_bypass {
 namespace {
 
 constexpr std::array<char, 4> kMagic = {'G', 'B', 'Y', '1'};
-constexpr std::size_t kMaxFieldBytes = 400;
 constexpr std::size_t kMaxDescriptionBytes = 96;
 
 void putInteger(std::vector<std::byte>& out, std::uint64_t value, std::size_t width) {
@@ -31,7 +30,7 @@ class Reader {
 
   std::optional<std::span<const std::byte>> field() {
     const auto length = integer(2);
-    if (!length || *length > kMaxFieldBytes || *length > rest_.size()) return std::nullopt;
+    if (!length || *length > kMaxPortAddressBytes || *length > rest_.size()) return std::nullopt;
     const auto bytes = rest_.first(static_cast<std::size_t>(*length));
     rest_ = rest_.subspan(bytes.size());
     return bytes;
@@ -46,7 +45,7 @@ class Reader {
 }  // namespace
 
 std::vector<std::byte> encodeChannelAddress(const ChannelAddress& address) {
-  GLOO_BYPASS_CHECK(address.portAddress.size() <= kMaxFieldBytes);
+  GLOO_BYPASS_CHECK(address.portAddress.size() <= kMaxPortAddressBytes);
   std::vector<std::byte> out;
   for (char c : kMagic) out.push_back(static_cast<std::byte>(c));
   putInteger(out, address.sessionId, 8);

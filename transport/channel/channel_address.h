@@ -12,6 +12,9 @@
 
 namespace gloo_bypass {
 
+// So that all of it stays within MessageChannel::kMaxAddressBytes.
+inline constexpr std::size_t kMaxPortAddressBytes = 400;
+
 struct ChannelAddress {
   std::uint64_t sessionId = 0;
   std::vector<std::byte> portAddress;

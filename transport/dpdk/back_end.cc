@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "transport/datagram/datagram_transport.h"
 #include "transport/dpdk/dpdk_port.h"
+#include "transport/dpdk/dpdk_transport.h"
 #include "transport/dpdk/eal.h"
 #include "transport/dpdk/memif_directory.h"
 #include "transport/dpdk/telemetry.h"
@@ -21,21 +21,22 @@
 namespace gloo_bypass::dpdk {
 namespace {
 
-Result<std::shared_ptr<Transport>> make(const TransportConfig& config) {
-  auto port = makeDpdkPort(config);
-  if (!port) return port.error();
-  return makeDatagramTransport(config, std::move(port).value());
-}
-
 // Memory links have no interface, a PCI device is named by its address; what the kernel has is found by the route to
 // MASTER_ADDR. Without one netdev has only the host's name to go by.
 InterfaceRule interfaceRule(const TransportConfig& config) {
+  if (usesRdma(config)) return InterfaceRule::kOptional;  // as over RDMA alone
   if (usesNetdev(config)) return config.masterAddress.empty() ? InterfaceRule::kRequired : InterfaceRule::kNamed;
   return config.link == LinkMode::kAuto && !usesPci(config) ? InterfaceRule::kSeveral : InterfaceRule::kIgnored;
 }
 
 std::vector<std::string> ignoredSettings(const TransportConfig& config) {
   std::vector<std::string> lines;
+  if (usesRdma(config) && !config.capture.empty()) {
+    lines.emplace_back(
+        "GLOO_BYPASS_CAPTURE has the frames within this host; those to other hosts are the RDMA adapter's: use tcpdump "
+        "on "
+        "its interface");
+  }
   if (needsEal(config)) return lines;
   const auto ignored = [&](const char* name, const std::string& value) {
     lines.push_back(fmt::format(
@@ -105,7 +106,7 @@ class ProbeDirectory final : public Rehearsal {
 BackEnd backEnd() {
   return {.name = "DPDK",
           .package = "libdpdk-dev",
-          .make = make,
+          .make = makeDpdkTransport,
           .interfaceRule = interfaceRule,
           .ignoredSettings = ignoredSettings,
           .publish = publish,

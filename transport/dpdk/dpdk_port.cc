@@ -22,6 +22,8 @@ Result<std::unique_ptr<PacketPort>> makeNetworkPort(const TransportConfig& confi
       return makeNetdevPort(config);
     case Network::kPci:
       return makePciPort(config);
+    case Network::kRdma:
+      return Error{ErrorScope::kDevice, ErrorCode::kInvalidArgument, "RDMA is a transport of its own, and no port"};
     default:
       return udp::makeUdpPort(config);
   }

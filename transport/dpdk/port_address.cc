@@ -15,6 +15,7 @@ constexpr std::array<std::byte, 3> kMagic{std::byte{'G'}, std::byte{'B'}, std::b
 constexpr char kMemifKind = 'M';
 constexpr char kUdpKind = 'U';
 constexpr char kAutoKind = 'A';
+constexpr char kPairsKind = 'R';  // of transport/pairs: no port's
 constexpr std::uint8_t kVersion = 2;
 constexpr std::size_t kPrefixBytes = 5;
 constexpr std::size_t kMemifFixedBytes = kPrefixBytes + 4 * 16 + 4 + 2 + 1;
@@ -25,6 +26,7 @@ constexpr std::byte kChecksums{1};
 std::string kindName(char kind) {
   if (kind == kMemifKind) return "link mode memif (shared memory of one machine)";
   if (kind == kAutoKind) return "link mode auto (memory within a host, the network between hosts)";
+  if (kind == kPairsKind) return "link mode auto with RDMA (memory within a host, RDMA between hosts)";
   if (kind == kUdpKind) return "link mode netdev or pci (UDP over IPv4)";
   return "an unknown link mode";
 }
@@ -47,8 +49,10 @@ Status checkPrefix(std::span<const std::byte> bytes, char wanted) {
   }
   const char kind = static_cast<char>(bytes[3]);
   if (kind != wanted) {
-    return refuse(fmt::format("this rank uses {}, the peer uses {}: set the same GLOO_BYPASS_LINK on all ranks",
-                              kindName(wanted), kindName(kind)));
+    return refuse(
+        fmt::format("this rank uses {}, the peer uses {}: set the same GLOO_BYPASS_LINK and GLOO_BYPASS_NETWORK on all "
+                    "ranks",
+                    kindName(wanted), kindName(kind)));
   }
   const auto version = std::to_integer<unsigned>(bytes[4]);
   if (version != kVersion) {

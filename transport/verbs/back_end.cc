@@ -31,6 +31,12 @@ std::vector<std::string> ignoredSettings(const TransportConfig& config) {
 
 }  // namespace
 
+Result<std::unique_ptr<PolledTransport>> makePolled(const TransportConfig& config) {
+  const auto verbs = systemVerbs();
+  if (!verbs) return verbs.error();
+  return makePolledVerbsTransport(*verbs.value(), config);
+}
+
 BackEnd backEnd() {
   return {.name = "RDMA",
           .package = "libibverbs-dev",

@@ -28,28 +28,38 @@ std::vector<Medium> backEndMedia() {
   return all;
 }
 
-std::function<std::shared_ptr<Transport>()> betweenPorts(
+std::function<std::shared_ptr<Transport>()> inTurn(
     const std::vector<TransportConfig>& configs,
-    const std::function<Result<std::unique_ptr<PacketPort>>(const TransportConfig&)>& makePort) {
-  struct Ports {
+    const std::function<Result<std::shared_ptr<Transport>>(const TransportConfig&)>& make) {
+  struct Places {
     std::mutex mutex;
     std::vector<std::weak_ptr<Transport>> transports;
     std::size_t turn = 0;
   };
-  auto ports = std::make_shared<Ports>();
-  ports->transports.resize(configs.size());
+  auto places = std::make_shared<Places>();
+  places->transports.resize(configs.size());
   return [=] {
-    std::lock_guard<std::mutex> lock(ports->mutex);
-    const std::size_t index = ports->turn++ % configs.size();
-    std::weak_ptr<Transport>& place = ports->transports[index];
+    std::lock_guard<std::mutex> lock(places->mutex);
+    const std::size_t index = places->turn++ % configs.size();
+    std::weak_ptr<Transport>& place = places->transports[index];
     std::shared_ptr<Transport> transport = place.lock();
     if (transport == nullptr) {
-      auto port = makePort(configs[index]);
-      if (!port.ok()) throw std::runtime_error(port.error().message);
-      place = transport = makeDatagramTransport(configs[index], std::move(port).value());
+      auto made = make(configs[index]);
+      if (!made.ok()) throw std::runtime_error(made.error().message);
+      place = transport = std::move(made).value();
     }
     return transport;
   };
+}
+
+std::function<std::shared_ptr<Transport>()> betweenPorts(
+    const std::vector<TransportConfig>& configs,
+    const std::function<Result<std::unique_ptr<PacketPort>>(const TransportConfig&)>& makePort) {
+  return inTurn(configs, [makePort](const TransportConfig& config) -> Result<std::shared_ptr<Transport>> {
+    auto port = makePort(config);
+    if (!port) return port.error();
+    return makeDatagramTransport(config, std::move(port).value());
+  });
 }
 
 }  // namespace gloo_bypass::test

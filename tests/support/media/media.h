@@ -35,9 +35,12 @@ struct MediaOf {
 // Those of all back-ends in this build; not before main().
 std::vector<Medium> backEndMedia();
 
-// Ranks take turns between as many transports as there are configurations, as if each lived in a process of its own: two
-// ranks meet over the link between their ports, or over a port's link to itself. A transport lives as long as somebody
-// holds it.
+// Ranks take turns between as many transports as there are configurations, as if each lived in a process of its own. A
+// transport lives as long as somebody holds it.
+std::function<std::shared_ptr<Transport>()> inTurn(
+    const std::vector<TransportConfig>& configs,
+    const std::function<Result<std::shared_ptr<Transport>>(const TransportConfig&)>& make);
+// The same over ports: two ranks meet over the link between their ports, or over a port's link to itself.
 std::function<std::shared_ptr<Transport>()> betweenPorts(
     const std::vector<TransportConfig>& configs,
     const std::function<Result<std::unique_ptr<PacketPort>>(const TransportConfig&)>& makePort);

@@ -1,3 +1,5 @@
+#include "tests/support/media/verbs_media.h"
+
 #include <stdexcept>
 #include <utility>
 
@@ -41,4 +43,9 @@ std::vector<Medium> verbsMedia() {
 const MediaOf entry(verbsMedia);
 
 }  // namespace
+
+Result<std::unique_ptr<PolledTransport>> makePolledSoftwareRdma(const TransportConfig& config) {
+  return verbs::makePolledVerbsTransport(softwareVerbs(), config);
+}
+
 }  // namespace gloo_bypass::test

@@ -57,6 +57,7 @@ void forgetNoted();
 class RdmaEnd {
  public:
   explicit RdmaEnd(const TransportConfig& config, const verbs::VerbsApi& verbs = notedVerbs());
+  explicit RdmaEnd(std::shared_ptr<Transport> made) : transport(std::move(made)) {}
   ~RdmaEnd();
 
   struct Channel {

@@ -1,0 +1,19 @@
+// Makes the transport that a configuration asks for: sessions on a DPDK port, or memory links beside RDMA.
+#pragma once
+
+#include <memory>
+
+#include "transport/base/config.h"
+#include "transport/channel/message_channel.h"
+#include "transport/sessions/polled_transport.h"
+
+namespace gloo_bypass::dpdk {
+
+// Starts the EAL where it is needed, and this process has none yet. Any thread. Errors name the setting and what to do.
+Result<std::shared_ptr<Transport>> makeDpdkTransport(const TransportConfig& config);
+
+// Memory links within a host, `network` between hosts: a transport without an engine, with a wakeDescriptor().
+Result<std::shared_ptr<Transport>> makeMemoryBeside(const TransportConfig& config,
+                                                    std::unique_ptr<PolledTransport> network);
+
+}  // namespace gloo_bypass::dpdk
