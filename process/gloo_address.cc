@@ -90,11 +90,13 @@ Result<TransportConfig> withGlooAddress(InterfaceRule rule, TransportConfig conf
   if (rule == InterfaceRule::kNamed || rule == InterfaceRule::kSeveral ||
       (rule == InterfaceRule::kOptional && hostName.empty()))
     return named;
-  if (auto found = interfaceOfHost(hostName)) {
-    named.value().interface = std::move(found).value();
-  } else if (rule == InterfaceRule::kRequired) {
-    return found.error();
+  auto found = interfaceOfHost(hostName);
+  if (rule == InterfaceRule::kOptional) {
+    if (found) named.value().hostInterface = std::move(found).value();
+    return named;
   }
+  if (!found) return found.error();
+  named.value().interface = std::move(found).value();
   return named;
 }
 

@@ -9,8 +9,9 @@
 
 namespace gloo_bypass {
 
-// `config` with its interface filled in from what Gloo gave, as the back-end's rule has it (BackEnd::interfaceRule). Errors (one line): the
-// interface contradicts GLOO_BYPASS_INTERFACE; it names several, and the back-end uses one; kRequired, and the host name has no IPv4 address, or one that is on no interface or on
+// `config` with its interface, or hostInterface, filled in from what Gloo gave, as the back-end's rule has it
+// (BackEnd::interfaceRule). Errors (one line): the interface contradicts GLOO_BYPASS_INTERFACE; it names several, and the
+// back-end uses one; kRequired, and the host name has no IPv4 address, or one that is on no interface or on
 // the loopback.
 Result<TransportConfig> withGlooAddress(InterfaceRule rule, TransportConfig config, const std::string& interface,
                                         const std::string& hostName);

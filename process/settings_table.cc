@@ -306,8 +306,7 @@ std::vector<Setting> linkSettings() {
           fmt::format("names of interfaces, commas between, at most {} characters each", kMaxInterfaceName),
           areInterfaceNames,
           "auto, netdev, RDMA, UDP: the interface; auto with UDP, UDP: several are striped over; empty: "
-          "GLOO_SOCKET_IFNAME, else that of the route to MASTER_ADDR "
-          "(RDMA: the one with the host name's address)",
+          "GLOO_SOCKET_IFNAME, else that of the route to MASTER_ADDR",
           [](TransportConfig & c) -> auto& { return c.interface; }),
       textSetting(
           "GLOO_BYPASS_PCI_ADDRESS",

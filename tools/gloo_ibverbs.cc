@@ -21,8 +21,7 @@ std::shared_ptr<::gloo::transport::Device> makeGlooIbverbsDevice(const GlooPlace
   if (!config) throw ProgramError(config.error().message);
   const Result<const verbs::VerbsApi*> api = verbs::systemVerbs();
   if (!api) throw ProgramError(api.error().message);
-  const Result<std::vector<verbs::Rail>> rails =
-      verbs::selectRails(*api.value(), config.value().rdma, config.value().interface);
+  const Result<std::vector<verbs::Rail>> rails = verbs::selectRails(*api.value(), config.value());
   if (!rails) throw ProgramError(rails.error().message);
   const verbs::Rail& rail = rails.value().front();
   return ::gloo::transport::ibverbs::CreateDevice({rail.deviceName, rail.port, rail.gidIndex});

@@ -1,7 +1,10 @@
 #include "process/environment.h"
 
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -164,7 +167,27 @@ TEST(GlooAddress_Optional, HostLeadsToNoInterface_LeftToTheChoiceOfDevice) {
     const auto config = withGlooAddress(InterfaceRule::kOptional, TransportConfig(), "", host);
     ASSERT_TRUE(config) << host << ": " << config.error().message;
     EXPECT_EQ(config.value().interface, "") << host;
+    EXPECT_EQ(config.value().hostInterface, "") << host;
   }
+}
+
+TEST(GlooAddress_Optional, HostGiven_ItsInterfaceIsPreferredOnly) {
+  ifaddrs* list = nullptr;
+  ASSERT_EQ(getifaddrs(&list), 0);
+  std::string name, address;
+  for (const ifaddrs* entry = list; entry != nullptr && name.empty(); entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET || (entry->ifa_flags & IFF_LOOPBACK) != 0)
+      continue;
+    char text[INET_ADDRSTRLEN] = "";
+    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(entry->ifa_addr)->sin_addr, text, sizeof(text));
+    name = entry->ifa_name;
+    address = text;
+  }
+  freeifaddrs(list);
+  if (name.empty()) GTEST_SKIP() << "this machine has the loopback only";
+  const auto config = withGlooAddress(InterfaceRule::kOptional, TransportConfig(), "", address);
+  EXPECT_EQ(config.value().interface, "");
+  EXPECT_EQ(config.value().hostInterface, name);
 }
 
 TEST(GlooAddress_Optional, InterfaceConfigured_HostDoesNotMatter) {

@@ -33,7 +33,8 @@ MAY_INCLUDE = {
         "transport/base", "transport/wire", "transport/channel", "transport/core", "transport/datagram",
         "transport/progress"],
     "transport/verbs": [
-        "transport/base", "transport/channel", "transport/matching", "transport/progress", "transport/sessions"],
+        "transport/base", "transport/channel", "transport/matching", "transport/progress", "transport/sessions",
+        "transport/udp"],  # the interface of the route to MASTER_ADDR
     "transport/gloo": [
         "transport/base", "transport/wire", "transport/channel", "transport/progress", "compatibility/gloo"],
     "process": ["transport"],

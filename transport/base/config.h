@@ -125,6 +125,7 @@ struct TransportConfig {
   std::string captureMarkers;        // where rank 0 receives step markers into it: ADDRESS or ADDRESS:PORT; "": nowhere
   std::string dpdkDirectory = "/tmp/dpdk";  // where DPDK makes its sockets, as it chooses by the environment. No setting of its own
   std::string masterAddress;  // MASTER_ADDR, whose route tells the interface where none is named. No setting of its own
+  std::string hostInterface;  // RDMA: the interface of the host name that Gloo gave, or empty. No setting of its own
   std::string rank;                  // RANK, for labels of metrics; may be empty. No setting of its own
   std::string logLevel = "warn";
   SessionConfig session;

@@ -24,7 +24,7 @@ enum class InterfaceRule : std::uint8_t {
   kIgnored,   // it has no use for one
   kNamed,     // a named interface; where there is none it finds its way by itself, and host names do not matter
   kSeveral,   // as kNamed; of a list of names, commas between, all are used
-  kOptional,  // a named interface, else the host name's; finds its way where neither leads to one
+  kOptional,  // a named interface; the host name's apart, as one to prefer where none is named
   kRequired,  // none, or one without an IPv4 address, is an error
 };
 

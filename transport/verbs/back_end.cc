@@ -38,12 +38,13 @@ Result<std::unique_ptr<PolledTransport>> makePolled(const TransportConfig& confi
 }
 
 BackEnd backEnd() {
-  return {.name = "RDMA",
-          .package = "libibverbs-dev",
-          .make = make,
-          // The choice of the device may need none: devices may be named, or there is one only.
-          .interfaceRule = [](const TransportConfig&) { return InterfaceRule::kOptional; },
-          .ignoredSettings = ignoredSettings};
+  return {
+      .name = "RDMA",
+      .package = "libibverbs-dev",
+      .make = make,
+      // Devices may be named, a route may lead to one, or there is one only.
+      .interfaceRule = [](const TransportConfig&) { return InterfaceRule::kOptional; },
+      .ignoredSettings = ignoredSettings};
 }
 
 }  // namespace gloo_bypass::verbs

@@ -13,6 +13,8 @@
 #include <optional>
 #include <utility>
 
+#include "transport/udp/local_address.h"
+
 namespace gloo_bypass::verbs {
 namespace {
 
@@ -36,7 +38,6 @@ struct Interface {
 
 Result<Interface> lookUpInterface(const std::string& name) {
   Interface found;
-  if (name.empty()) return found;
   found.name = name;
   found.index = ::if_nametoindex(name.c_str());
   if (found.index == 0) return misconfigured(fmt::format("there is no network interface '{}'", name));
@@ -75,6 +76,38 @@ int preference(const ibv_gid_entry& entry, const Interface& interface) {
 bool belongsTo(const ibv_gid_entry& entry, const Interface& interface) {
   return preference(entry, interface) > 0 &&
          (entry.ndev_ifindex == interface.index || mapsAddressOf(entry.gid, interface));
+}
+
+// The one to use, or those to prefer, the best first; none: `candidates` is empty.
+struct Interfaces {
+  bool named = false;
+  std::vector<Interface> candidates;
+
+  std::string names() const {
+    std::string list;
+    for (const Interface& one : candidates) list += (list.empty() ? "" : ", ") + one.name;
+    return list;
+  }
+};
+
+Result<Interfaces> chooseInterfaces(const TransportConfig& config) {
+  Interfaces chosen;
+  if (!config.interface.empty()) {
+    auto named = lookUpInterface(config.interface);
+    if (!named) return named.error();
+    chosen.named = true;
+    chosen.candidates.push_back(std::move(named).value());
+    return chosen;
+  }
+  std::vector<std::string> names;
+  if (!config.masterAddress.empty()) {
+    if (auto route = udp::chooseInterface(config.masterAddress)) names.push_back(std::move(route).value());
+  }
+  if (!config.hostInterface.empty()) names.push_back(config.hostInterface);
+  for (const std::string& name : names) {
+    if (auto found = lookUpInterface(name)) chosen.candidates.push_back(std::move(found).value());
+  }
+  return chosen;
 }
 
 // --- what the machine has ---
@@ -190,6 +223,17 @@ std::string describe(const std::vector<Device>& devices) {
 bool isActive(const Device& device, unsigned port) {
   return port >= 1 && port <= device.ports.size() && device.ports[port - 1].state == IBV_PORT_ACTIVE;
 }
+bool isOn(const Device& device, const Interface& interface) {
+  return std::any_of(device.gids.begin(), device.gids.end(),
+                     [&](const ibv_gid_entry& gid) { return belongsTo(gid, interface); });
+}
+// The first of the interfaces that the device is on; else none.
+Interface interfaceOf(const Device& device, const Interfaces& interfaces) {
+  for (const Interface& one : interfaces.candidates) {
+    if (isOn(device, one)) return one;
+  }
+  return {};
+}
 bool hasActivePort(const Device& device) {
   return device.problem.empty() && std::any_of(device.ports.begin(), device.ports.end(),
                                                [](const ibv_port_attr& port) { return port.state == IBV_PORT_ACTIVE; });
@@ -242,7 +286,8 @@ Result<const ibv_gid_entry*> chooseGid(const Device& device, unsigned port, int 
                   where));
 }
 
-Result<Rail> makeRail(Device* device, const RdmaConfig& config, const Interface& interface) {
+Result<Rail> makeRail(Device* device, const RdmaConfig& config, const Interfaces& interfaces) {
+  const Interface interface = interfaceOf(*device, interfaces);
   const auto port = choosePort(*device, config.port, interface);
   if (!port) return port.error();
   const auto gid = chooseGid(*device, port.value(), config.gidIndex, interface);
@@ -268,7 +313,7 @@ std::vector<std::string> splitAtCommas(const std::string& text) {
 }
 
 Result<std::vector<Rail>> railsByName(std::vector<Device> devices, const RdmaConfig& config,
-                                      const Interface& interface) {
+                                      const Interfaces& interfaces) {
   std::vector<Rail> rails;
   for (const std::string& name : splitAtCommas(config.devices)) {
     const auto device = std::find_if(devices.begin(), devices.end(), [&](const Device& d) { return d.name == name; });
@@ -277,52 +322,62 @@ Result<std::vector<Rail>> railsByName(std::vector<Device> devices, const RdmaCon
                                        describe(devices)));
     if (std::any_of(rails.begin(), rails.end(), [&](const Rail& rail) { return rail.deviceName == name; }))
       return misconfigured(fmt::format("RDMA device '{}' is named twice in GLOO_BYPASS_RDMA_DEVICES", name));
-    auto rail = makeRail(&*device, config, interface);
+    auto rail = makeRail(&*device, config, interfaces);
     if (!rail) return rail.error();
     rails.push_back(std::move(rail).value());
   }
   return rails;
 }
 
-// The device on the interface, or the only one that could be meant.
-Result<Device*> chooseDevice(std::vector<Device>& devices, const Interface& interface) {
-  std::vector<Device*> found;
+// The active one of those on the interface, else the first of them. Null: none is on it.
+Device* deviceOn(std::vector<Device>& devices, const Interface& interface) {
+  Device* found = nullptr;
   for (Device& device : devices) {
-    const bool candidate = interface.index == 0
-                               ? hasActivePort(device)
-                               : std::any_of(device.gids.begin(), device.gids.end(),
-                                             [&](const auto& gid) { return belongsTo(gid, interface); });
-    if (candidate) found.push_back(&device);
+    if (!isOn(device, interface)) continue;
+    if (hasActivePort(device)) return &device;
+    if (found == nullptr) found = &device;
   }
-  if (interface.index != 0) {
-    if (found.empty())
-      return unavailable(
-          fmt::format("no RDMA device has a RoCEv2 GID on interface {}; there are: {}; use the interface of one "
-                      "(GLOO_SOCKET_IFNAME), {}, or run 'scripts/softroce up'",
-                      interface.name, describe(devices), kNameDevices));
-    const auto usable = std::find_if(found.begin(), found.end(), [](const Device* d) { return hasActivePort(*d); });
-    return usable == found.end() ? found.front() : *usable;
+  return found;
+}
+
+Result<Device*> chooseDevice(std::vector<Device>& devices, const Interfaces& interfaces) {
+  for (const Interface& one : interfaces.candidates) {
+    Device* const found = deviceOn(devices, one);
+    if (found != nullptr && (interfaces.named || hasActivePort(*found))) return found;
   }
-  if (found.empty())
+  if (interfaces.named) {
+    return unavailable(
+        fmt::format("no RDMA device has a RoCEv2 GID on interface {}; there are: {}; use the interface of one "
+                    "(GLOO_SOCKET_IFNAME), {}, or run 'scripts/softroce up'",
+                    interfaces.names(), describe(devices), kNameDevices));
+  }
+  std::vector<Device*> active;
+  for (Device& device : devices) {
+    if (hasActivePort(device)) active.push_back(&device);
+  }
+  if (active.size() == 1) return active.front();
+  if (active.empty()) {
     return unavailable(
         fmt::format("no RDMA device has an active port: {}; bring a link or interface up", describe(devices)));
-  if (found.size() > 1)
-    return misconfigured(fmt::format("several RDMA devices are active: {}; {}, or an interface in GLOO_SOCKET_IFNAME",
-                                     describe(devices), kNameDevices));
-  return found.front();
+  }
+  const std::string names = interfaces.names();
+  return misconfigured(fmt::format("several RDMA devices are active{}: {}; {}, or an interface in GLOO_SOCKET_IFNAME",
+                                   names.empty() ? "" : ", and none is on " + names, describe(devices), kNameDevices));
 }
 
 }  // namespace
 
-Result<std::vector<Rail>> selectRails(const VerbsApi& api, const RdmaConfig& config, const std::string& interface) {
-  auto known = lookUpInterface(interface);
-  if (!known) return known.error();
+Result<std::vector<Rail>> selectRails(const VerbsApi& api, const TransportConfig& config) {
+  const auto interfaces = chooseInterfaces(config);
+  if (!interfaces) return interfaces.error();
   auto devices = openDevices(api);
   if (!devices) return devices.error();
-  if (!config.devices.empty()) return railsByName(std::move(devices).value(), config, known.value());
-  const auto device = chooseDevice(devices.value(), known.value());
+  if (!config.rdma.devices.empty()) {
+    return railsByName(std::move(devices).value(), config.rdma, interfaces.value());
+  }
+  const auto device = chooseDevice(devices.value(), interfaces.value());
   if (!device) return device.error();
-  auto rail = makeRail(device.value(), config, known.value());
+  auto rail = makeRail(device.value(), config.rdma, interfaces.value());
   if (!rail) return rail.error();
   std::vector<Rail> rails;
   rails.push_back(std::move(rail).value());

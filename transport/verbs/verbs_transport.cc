@@ -33,7 +33,7 @@ std::string nameOf(const RailQueues& queues) {
 }  // namespace
 
 Status VerbsTransport::open() {
-  auto selected = selectRails(api, config.rdma, config.interface);
+  auto selected = selectRails(api, config);
   if (!selected) return selected.error();
   for (Rail& rail : selected.value()) {
     auto queues = RailQueues::make(api, std::move(rail));

@@ -5,11 +5,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <net/if.h>
+#include <sched.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace gloo_bypass::verbs {
@@ -126,7 +131,10 @@ class DeviceSelectionTest : public ::testing::Test {
   void TearDown() override { EXPECT_EQ(machine_.openContexts(), 0); }
 
   Result<std::vector<Rail>> select(const std::string& interface = "") {
-    return selectRails(machine_.api, config_, interface);
+    TransportConfig config = others_;
+    config.rdma = config_;
+    config.interface = interface;
+    return selectRails(machine_.api, config);
   }
   // The error's words; fails the test where there is no error.
   std::string refusal(const std::string& interface = "") {
@@ -139,6 +147,7 @@ class DeviceSelectionTest : public ::testing::Test {
   const unsigned other_ = lo_ + 1000;
   FakeMachine machine_;
   RdmaConfig config_;
+  TransportConfig others_;
 };
 
 TEST_F(DeviceSelectionTest, Interface_DeviceWithGidOnIt_IsTaken) {
@@ -211,6 +220,58 @@ TEST_F(DeviceSelectionTest, NoInterface_SeveralActive_ErrorSaysHowToNameOne) {
 TEST_F(DeviceSelectionTest, NoInterface_NoneActive_ErrorNamesStates) {
   machine_.devices = {{"rxe0", {{"10.0.0.1"}}, {IBV_PORT_DOWN, IBV_PORT_INIT}}};
   EXPECT_THAT(refusal(), HasSubstr("rxe0 (port 1 down, port 2 initialising)"));
+}
+
+TEST_F(DeviceSelectionTest, NoInterface_DeviceOnTheHostNames_IsTaken) {
+  machine_.devices = {{"rxe0", {{"10.0.0.1", other_}}}, {"rxe1", {{"127.0.0.1", lo_}}}};
+  others_.hostInterface = "lo";
+  const auto selected = select();
+  ASSERT_TRUE(selected) << selected.error().message;
+  EXPECT_EQ(selected.value()[0].deviceName, "rxe1");
+}
+
+TEST_F(DeviceSelectionTest, NoInterface_NoDeviceOnTheHostNames_OnlyActiveOneIsTakenOrTheErrorNamesBoth) {
+  machine_.devices = {{"down0", {{"127.0.0.1", lo_}}, {IBV_PORT_DOWN}}, {"rxe0", {{"10.0.0.1", other_}}}};
+  others_.hostInterface = "lo";
+  const auto selected = select();
+  ASSERT_TRUE(selected) << selected.error().message;
+  EXPECT_EQ(selected.value()[0].deviceName, "rxe0");
+  machine_.devices.push_back({"rxe1", {{"10.0.1.1", other_}}});
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("none is on lo"), HasSubstr("rxe1 (port 1 active)"),
+                               HasSubstr("GLOO_BYPASS_RDMA_DEVICES")));
+}
+
+// Two interfaces, in a network namespace of the calling thread's own. False: this user may not make one.
+bool makeTwoNetworks() {
+  if (::geteuid() != 0 || ::unshare(CLONE_NEWNET) != 0) return false;
+  return std::system(
+             "(ip link set lo up && ip link add v0 type veth peer name v1 && ip link add w0 type veth peer name w1 &&"
+             " ip address add 10.9.0.1/24 dev v0 && ip address add 10.10.0.1/24 dev w0 &&"
+             " for each in v0 v1 w0 w1; do ip link set $each up; done) 2>/dev/null") == 0;
+}
+
+TEST_F(DeviceSelectionTest, NoInterface_DeviceOnTheRouteToMaster_GoesBeforeTheHostNames) {
+  bool made = false;
+  std::thread([&] {
+    made = makeTwoNetworks();
+    if (!made) return;
+    const unsigned v0 = ::if_nametoindex("v0"), w0 = ::if_nametoindex("w0");
+    machine_.devices = {{"rxe0", {{"10.9.0.1", v0}}}, {"rxe1", {{"10.10.0.1", w0}}}};
+    others_.hostInterface = "v0";
+    const std::map<std::string, std::string> expected = {
+        {"10.10.0.2", "rxe1"}, {"10.10.0.1", "rxe1"}, {"10.9.0.2", "rxe0"}, {"192.0.2.1", "rxe0"}, {"", "rxe0"}};
+    for (const auto& [master, device] : expected) {
+      others_.masterAddress = master;
+      const auto selected = select();
+      ASSERT_TRUE(selected) << selected.error().message;
+      EXPECT_EQ(selected.value()[0].deviceName, device) << master;
+    }
+    others_.masterAddress = "10.10.0.2";
+    EXPECT_EQ(select("v0").value()[0].deviceName, "rxe0");
+    config_.devices = "rxe0,rxe1";
+    EXPECT_EQ(select().value().size(), 2u);
+  }).join();
+  if (!made) GTEST_SKIP() << "needs root for a network namespace";
 }
 
 TEST_F(DeviceSelectionTest, Devices_Listed_ExactlyThoseInTheirOrder) {
