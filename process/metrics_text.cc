@@ -127,8 +127,8 @@ void addOperations(Families& families, const OperationTimes& times, const Labels
 }
 
 void addChannels(Families& families, const std::vector<ChannelReport>& channels, const Labels& labels) {
-  families.add("open_channels", "gauge", "Connections to peers, one for each peer of each process group", "", labels,
-               std::to_string(channels.size()));
+  families.add("open_channels", "gauge", "Connections to peers, one for each peer of each process group, and interface",
+               "", labels, std::to_string(channels.size()));
   const std::size_t shown = std::min(channels.size(), kMaxChannelsInMetrics);
   for (std::size_t i = 0; i < shown; ++i) {
     const ChannelReport& channel = channels[i];

@@ -179,7 +179,7 @@ def test_Listener_HostileProber_IsRefusedAndTheNextOneServed(sent):
 
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    thread = threading.Thread(target=path_probe.listen, args=(("127.0.0.1", port), 4, say))
+    thread = threading.Thread(target=path_probe.listen, args=(("127.0.0.1", port), 4, say, "x"))
     thread.start()
     assert said.wait(30)
     with socket.create_connection(("127.0.0.1", port)) as hostile:
@@ -189,7 +189,7 @@ def test_Listener_HostileProber_IsRefusedAndTheNextOneServed(sent):
             assert hostile.recv(100) == b""
         except OSError:
             pass
-    ways = path_probe.probe(("127.0.0.1", port))
+    ways = path_probe.probe(("127.0.0.1", port), "x")
     thread.join()
     assert lines[1].startswith("a connection that ended without a probe: ") and "from 127.0.0.1:" in lines[2]
     assert [way.problem for way in ways] == ["", ""]

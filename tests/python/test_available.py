@@ -4,10 +4,11 @@ import os
 import pathlib
 import re
 import shutil
+import subprocess
 
 import pytest
-from conftest import PROGRAMS, answers_in, environment_for, run
-from ranks import FROM_WHEEL, Ranks, free_port
+from conftest import PROGRAMS, ROOT, answers_in, environment_for, run
+from ranks import FROM_WHEEL, PYTHON, Ranks, free_port
 
 NO_DPDK, NO_RDMA = os.environ.get("PLUGIN_NO_DPDK", ""), os.environ.get("PLUGIN_NO_RDMA", "")
 needs_dpdk = pytest.mark.skipif(bool(NO_DPDK), reason=NO_DPDK or "DPDK is in this build")
@@ -219,3 +220,32 @@ def test_Command_NamedTransportDoesNotWork_ExitStatusSaysSo(tmp_path):
 def test_Command_UnknownTransport_OneClearLine(tmp_path):
     result = run(["-m", "gloo_bypass", "dpdk"], environment_for(tmp_path), status=2)
     assert "'dpdk' is no transport; there are TCP, DPDK, UDP, RDMA" in result.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("prober", [["-m", "gloo_bypass"], [ROOT / "scripts" / "gloo-bypass-doctor"]],
+                         ids=["package", "doctor"])
+def test_Command_ListenAndProbe_EachWayIsJudged(tmp_path, prober):
+    where = f"127.0.0.1:{free_port()}"
+    with subprocess.Popen([PYTHON, "-m", "gloo_bypass", "--listen", where, "--seconds", "80"], text=True,
+                          stdout=subprocess.PIPE, env=environment_for(tmp_path)) as listener:
+        try:
+            assert listener.stdout.readline() == (f"python3 -m gloo_bypass: listens at {where} for 80 s; on the other "
+                                                  f"host run: python3 -m gloo_bypass --probe {where}\n")
+            output = run([*prober, "--probe", where], environment_for(tmp_path)).stdout
+        finally:
+            listener.kill()
+    way = r"127\.0\.0\.1:\d+ to 127\.0\.0\.1:\d+: packets of up to \d+ bytes arrive"
+    assert len(re.findall(way, output)) == 2, output
+
+
+def test_Command_ProbeAndNobodyListens_OneLineSaysWhatToStart(tmp_path):
+    result = run(["-m", "gloo_bypass", "--probe", f"127.0.0.1:{free_port()}"], environment_for(tmp_path), status=1)
+    assert result.stdout == "" and len(result.stderr.splitlines()) == 1
+    assert result.stderr.endswith("start python3 -m gloo_bypass --listen there first\n")
+
+
+@pytest.mark.parametrize("arguments", [["--probe", "a:b"], ["--probe", ""], ["--listen", "x", "--probe", "y"],
+                                       ["UDP", "--probe", "y"], ["--listen", "--seconds", "0"]])
+def test_Command_BadProbe_OneLineAndExitStatus2(tmp_path, arguments):
+    result = run(["-m", "gloo_bypass", *arguments], environment_for(tmp_path), status=2)
+    assert result.stderr.splitlines()[-1].startswith("python3 -m gloo_bypass: error: ")

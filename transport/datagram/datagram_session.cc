@@ -106,7 +106,9 @@ bool DatagramSession::railsMet() const {
 std::string DatagramSession::whatIsBlocked() const {
   return fmt::format(
       "{} ({}). Firewalls must let UDP through both ways: 'gloo-bypass-doctor --listen' on the peer's host "
-      "and 'gloo-bypass-doctor --probe ADDRESS' on this one say which way is blocked",
+      "and 'gloo-bypass-doctor --probe ADDRESS' on this one say which way is blocked; 'python3 -m gloo_bypass' has "
+      "both, "
+      "too",
       core.peerHeard() ? "its packets arrive here, but there is no answer to ours" : "nothing has arrived from it",
       port_.describeLink(*link));
 }

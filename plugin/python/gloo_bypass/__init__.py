@@ -7,7 +7,7 @@
     gloo_bypass.stats()                     # counters of what this process has sent and received
 
 Every setting is a GLOO_BYPASS_* variable; docs/configuration.md lists them. `python3 -m gloo_bypass` prints what
-available() returns.
+available() returns; its --listen and --probe say whether UDP goes between two hosts.
 """
 from ._availability import Availability, available
 from ._library import BUILT_FOR_TORCH, VERSION as __version__, library

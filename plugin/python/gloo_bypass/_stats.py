@@ -63,7 +63,7 @@ class TransportStats(Counters, total=False):
     bytes_sent: int  #: whole frames with all headers and repetitions; RDMA: without the adapter's own headers
     bytes_received: int
     port: PortStats
-    open_channels: List[ChannelStats]  #: one for each connected peer of each process group
+    open_channels: List[ChannelStats]  #: one for each connected peer of each process group, and interface
     latencies: Dict[str, Any]  #: histograms; only where GLOO_BYPASS_ settings ask for them
 
 

@@ -1,28 +1,24 @@
 """The command line of gloo-bypass-doctor."""
 import argparse
 import json
-import os
 import signal
 import sys
 from pathlib import Path
 
-from gloo_bypass_tools.common.argument_types import number_in
 from gloo_bypass_tools.common.transports import TABLE
+from gloo_bypass_tools.doctor import path_probe
 from gloo_bypass_tools.doctor.finding import MISSING, OK, WARNING, missing, ok
-from gloo_bypass_tools.doctor.machine import Machine, integer
-from gloo_bypass_tools.doctor.path_probe import DEFAULT_PORT, ProbeError, listen, place, probe
+from gloo_bypass_tools.doctor.machine import Machine
 from gloo_bypass_tools.doctor.paths import AUTO, TITLES, examine
 
-NOT_WORKING, BAD_INPUT = 1, 2
+PROGRAM = "gloo-bypass-doctor"
+NOT_WORKING = 1
 DESCRIPTION = """\
 Inspects this machine and says, for each way of moving packets, what it lacks and the command that mends it. It only \
 reads.
 Each line is a finding: ok; warning: it works, but slower, or not for every use; missing: it cannot work without.
 
-Between two hosts: --listen on one, --probe ADDRESS on the other. UDP packets of several sizes go both ways for two \
-seconds; each way is judged by itself. They need a TCP connection to the same port.
-ADDRESS is a name or an address, with :PORT after it where another port than the first of GLOO_BYPASS_UDP_PORT \
-(47777) is to be used, as in 10.0.0.2:47790 or [fd00::2]:47790."""
+""" + path_probe.HELP
 EPILOG = f"""\
 {AUTO}.
 
@@ -32,14 +28,10 @@ MARKS = {OK: ("ok", "green"), WARNING: ("warning", "yellow"), MISSING: ("MISSING
 
 
 def parse(arguments):
-    parser = argparse.ArgumentParser(prog="gloo-bypass-doctor", description=DESCRIPTION, epilog=EPILOG,
+    parser = argparse.ArgumentParser(prog=PROGRAM, description=DESCRIPTION, epilog=EPILOG,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--path", choices=TITLES, action="append", default=[], help="only this one; may be repeated")
-    parser.add_argument("--probe", metavar="ADDRESS", help="whether UDP goes there and back, and up to which size")
-    parser.add_argument("--listen", metavar="ADDRESS", nargs="?", const="",
-                        help="answer those that probe this host (default: at all its addresses)")
-    parser.add_argument("--seconds", type=number_in(int, 1, 86400), default=600,
-                        help="how long to listen (default 600)")
+    path_probe.add_arguments(parser)
     parser.add_argument("--json", action="store_true",
                         help="for programs: {path: {works, findings: [{name, state, found, why, mend}]}}")
     parser.add_argument("--brief", action="store_true", help="no findings that are ok")
@@ -53,20 +45,8 @@ def parse(arguments):
         parser.error(f"--sysroot: '{options.sysroot}' is no folder")
     if sum([options.probe is not None, options.listen is not None, bool(options.path)]) > 1:
         parser.error("--probe, --listen and --path do not go together")
-    try:
-        for name in ("probe", "listen"):
-            if getattr(options, name) is not None:
-                setattr(options, name, place(getattr(options, name), first_port()))
-        if options.probe is not None and not options.probe[0]:
-            raise ProbeError("it names no host")
-    except ProbeError as error:
-        parser.error(f"--{name}: {error}")
+    path_probe.read_places(options, parser)
     return options
-
-
-def first_port():
-    """Of GLOO_BYPASS_UDP_PORT, whose ports a firewall lets through."""
-    return integer(os.environ.get("GLOO_BYPASS_UDP_PORT", "").partition("-")[0]) or DEFAULT_PORT
 
 
 def works(findings):
@@ -105,7 +85,8 @@ def writer(color):
 
 def listen_for_probes(options):
     try:
-        listen(options.listen, options.seconds, lambda line: print(f"gloo-bypass-doctor: {line}", flush=True))
+        path_probe.listen(options.listen, options.seconds, lambda line: print(f"{PROGRAM}: {line}", flush=True),
+                          PROGRAM)
     except KeyboardInterrupt:
         pass
 
@@ -121,7 +102,8 @@ def finding_of(direction):
 def examine_all(options):
     """(title, findings) of each path asked for, or of the probe."""
     if options.probe is not None:
-        return {"udp": ("UDP between this host and another", [finding_of(way) for way in probe(options.probe)])}
+        ways = path_probe.probe(options.probe, PROGRAM)
+        return {"udp": ("UDP between this host and another", [finding_of(way) for way in ways])}
     machine = Machine(options.sysroot)
     return {path: (TITLES[path], examine(machine, path, options.plugin))
             for path in (dict.fromkeys(options.path) or TITLES)}
@@ -134,8 +116,8 @@ def main(arguments=None):
         if options.listen is not None:
             return listen_for_probes(options)
         results = examine_all(options)
-    except ProbeError as error:
-        print(f"gloo-bypass-doctor: {error}", file=sys.stderr)
+    except path_probe.ProbeError as error:
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
         return NOT_WORKING
     if options.json:
         print(json.dumps({path: {"works": works(findings), "findings": [f.as_dict() for f in findings]}

@@ -2,7 +2,9 @@
 TCP, which ranks need anyway, they agree on a token and at the end exchange what has arrived. Meanwhile both send
 datagrams of each size, as ranks do that connect to each other, so that firewalls which let answers in do so here too.
 
-What comes from the network is checked before it is used, and every wait is bounded. Needs Python's own library only."""
+What comes from the network is checked before it is used, and every wait is bounded. Imports Python's own library only:
+gloo-bypass-doctor has this module, and so has `python3 -m gloo_bypass`, in the wheel too."""
+import argparse
 import hmac
 import ipaddress
 import json
@@ -12,9 +14,18 @@ import socket
 import time
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Sequence, Tuple
 from urllib.parse import urlsplit
 
+Place = Tuple[str, int]  # host and port
+Message = Dict[str, Any]
 DEFAULT_PORT = 47777
+MOST_SECONDS = 86400
+HELP = """\
+Between two hosts: --listen on one, --probe ADDRESS on the other. UDP packets of several sizes go both ways for two \
+seconds; each way is judged by itself. They need a TCP connection to the same port.
+ADDRESS is a name or an address, with :PORT after it where another port than the first of GLOO_BYPASS_UDP_PORT \
+(47777) is to be used, as in 10.0.0.2:47790 or [fd00::2]:47790."""
 # Bytes of an IP packet: the least that a session can use, what tunnels leave of 1500, Ethernet's, and jumbo frames.
 SIZES = (1228, 1280, 1400, 1420, 1450, 1480, 1500, 4000, 8900, 9000)
 USUAL_MTU = 1500  # a session begins with packets of this size, where its own interface carries them
@@ -31,7 +42,35 @@ class ProbeError(Exception):
     """No probe could be made; one line says why."""
 
 
-def place(text, default_port):
+def listening_time(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= MOST_SECONDS:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from 1 to {MOST_SECONDS}")
+    return int(text)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--probe", metavar="ADDRESS", help="whether UDP goes there and back, and up to which size")
+    parser.add_argument("--listen", metavar="ADDRESS", nargs="?", const="",
+                        help="answer those that probe this host (default: at all its addresses)")
+    parser.add_argument("--seconds", type=listening_time, default=600, help="how long to listen (default 600)")
+
+
+def read_places(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    """Makes places of --probe and --listen, or ends with one line."""
+    first = os.environ.get("GLOO_BYPASS_UDP_PORT", "").partition("-")[0]  # a firewall lets that range through
+    port = int(first) if first.isdecimal() and 0 < int(first) < 65536 else DEFAULT_PORT
+    for name in ("probe", "listen"):
+        if getattr(options, name) is None:
+            continue
+        try:
+            setattr(options, name, place(getattr(options, name), port))
+            if name == "probe" and not options.probe[0]:
+                raise ProbeError("it names no host")
+        except ProbeError as error:
+            parser.error(f"--{name}: {error}")
+
+
+def place(text: str, default_port: int) -> Place:
     """(host, port) of 10.0.0.2, 10.0.0.2:47777, fd00::2, [fd00::2]:47777, node1:47777, :47777 or nothing."""
     try:
         return str(ipaddress.ip_address(text)), default_port
@@ -47,19 +86,19 @@ def place(text, default_port):
     return parts.hostname or "", port or default_port
 
 
-def shown(address, port):
+def shown(address: str, port: int) -> str:
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
-def reason(error):
+def reason(error: OSError) -> str:
     return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
 
 
-def headers(family):
+def headers(family: int) -> int:
     return 48 if family == socket.AF_INET6 else 28  # IP and UDP
 
 
-def udp_socket(family, address, port):
+def udp_socket(family: int, address: str, port: int) -> socket.socket:
     """Bound to the port, or to any where another process has it; connected to nobody."""
     one = socket.socket(family, socket.SOCK_DGRAM)
     if family == socket.AF_INET6:
@@ -73,7 +112,7 @@ def udp_socket(family, address, port):
     return one
 
 
-def interface_mtu(family, address, peer):
+def interface_mtu(family: int, address: str, peer: str) -> int:
     with socket.socket(family, socket.SOCK_DGRAM) as one:
         one.bind((address, 0))
         one.connect((peer, 9))
@@ -81,11 +120,11 @@ def interface_mtu(family, address, peer):
         return min(one.getsockopt(*option), 65535)
 
 
-def send_line(control, message):
+def send_line(control: socket.socket, message: Message) -> None:
     control.sendall(json.dumps(message).encode() + b"\n")
 
 
-def receive_line(control):
+def receive_line(control: socket.socket) -> Message:
     """A JSON object from the other end; ProbeError where it is none, or comes too late."""
     end, text = time.monotonic() + CONTROL_SECONDS + ROUNDS * ROUND_SECONDS + GRACE_SECONDS, b""
     while not text.endswith(b"\n"):
@@ -99,24 +138,24 @@ def receive_line(control):
             raise ProbeError(f"the other end does not answer: {error}") from None
         text += piece
         if not piece or len(text) >= MOST_LINE_BYTES:
-            raise ProbeError("the other end is no gloo-bypass-doctor, or has gone")
+            raise ProbeError("the other end is no probe of gloo-bypass, or has gone")
     try:
         message = json.loads(text)
     except ValueError:
         message = None
     if not isinstance(message, dict):
-        raise ProbeError("the other end is no gloo-bypass-doctor")
+        raise ProbeError("the other end is no probe of gloo-bypass")
     return message
 
 
-def number(message, key, least, most):
+def number(message: Message, key: str, least: int, most: int) -> int:
     value = message.get(key)
-    if type(value) is not int or not least <= value <= most:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise ProbeError(f"the other end sent an impossible {key}: use the same release on both")
     return value
 
 
-def token_of(message):
+def token_of(message: Message) -> bytes:
     try:
         token = bytes.fromhex(message.get("token", ""))
     except (TypeError, ValueError):
@@ -129,14 +168,14 @@ def token_of(message):
 @dataclass
 class Arrived:
     """What one end has received."""
-    sizes: dict     # datagrams by the size of their packets
-    source: str     # from where the last one came; empty: none came
+    sizes: Dict[int, int]  # datagrams by the size of their packets
+    source: str            # from where the last one came; empty: none came
 
-    def as_message(self):
+    def as_message(self) -> Message:
         return {"sizes": sorted(self.sizes), "source": self.source}
 
     @staticmethod
-    def of_message(message):
+    def of_message(message: Message) -> "Arrived":
         sizes, source = message.get("sizes"), message.get("source")
         if (not isinstance(sizes, list) or len(sizes) > len(SIZES) + 2
                 or not all(type(size) is int and 0 < size <= 65535 for size in sizes)
@@ -145,11 +184,13 @@ class Arrived:
         return Arrived(dict.fromkeys(sizes, 1), source)
 
 
-def exchange(udp, peer, token, mtus, outgoing, incoming):
+def exchange(udp: socket.socket, peer: Place, token: bytes, mtus: Sequence[int], outgoing: bytes,
+             incoming: bytes) -> Arrived:
     """Sends probes of each size up to the larger MTU to `peer`, for about two seconds; what arrives meanwhile."""
     overhead = headers(udp.family)
     sizes = sorted({size for size in (*SIZES, *mtus) if size <= max(mtus)})
-    arrived, source = Counter(), ""
+    arrived: "Counter[int]" = Counter()
+    source = ""
     start = time.monotonic()
     end, rounds = start + ROUNDS * ROUND_SECONDS + GRACE_SECONDS, 0
     while (now := time.monotonic()) < end:
@@ -174,7 +215,7 @@ def exchange(udp, peer, token, mtus, outgoing, incoming):
     return Arrived(dict(arrived), source)
 
 
-def listening_socket(host, port):
+def listening_socket(host: str, port: int) -> socket.socket:
     """For IPv4 and IPv6 where no host is named."""
     try:
         if host:
@@ -187,11 +228,12 @@ def listening_socket(host, port):
         raise ProbeError(f"cannot listen at {shown(host or '*', port)}: {reason(error)}") from None
 
 
-def listen(where, seconds, say):
-    """Serves one prober after the other for so many seconds; `say` gets a line for each."""
+def listen(where: Place, seconds: int, say: Callable[[str], None], program: str) -> None:
+    """Serves one prober after the other for so many seconds; `say` gets a line for each. `program`: the user's name for
+    this."""
     host, port = where
     with listening_socket(host, port) as server:
-        say(f"listens at {shown(host or '*', port)} for {seconds} s; on the other host run: gloo-bypass-doctor "
+        say(f"listens at {shown(host or '*', port)} for {seconds} s; on the other host run: {program} "
             f"--probe {shown(host or 'ADDRESS', port)}")
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
@@ -207,7 +249,7 @@ def listen(where, seconds, say):
                     say(f"a connection that ended without a probe: {error}")
 
 
-def addresses(control):
+def addresses(control: socket.socket) -> Tuple[int, str, str]:
     """(family, own address, peer's address) of a TCP connection; IPv4 where it comes over an IPv6 socket."""
     own, peer = control.getsockname()[0], control.getpeername()[0]
     mapped = [getattr(ipaddress.ip_address(one.partition("%")[0]), "ipv4_mapped", None) for one in (own, peer)]
@@ -216,7 +258,7 @@ def addresses(control):
     return control.family, own, peer
 
 
-def serve(control, port):
+def serve(control: socket.socket, port: int) -> str:
     """One prober, at the address that its TCP connection comes from and nowhere else."""
     family, own, peer = addresses(control)
     request = receive_line(control)
@@ -242,11 +284,11 @@ class Direction:
     source: str     # where they came from, as the other end saw it; empty: none came
 
     @property
-    def name(self):
+    def name(self) -> str:
         return f"{self.begin} to {self.end}"
 
     @property
-    def problem(self):
+    def problem(self) -> str:
         """One line; empty: ranks can use it."""
         if not self.largest:
             return "blocked: nothing arrives"
@@ -257,7 +299,7 @@ class Direction:
         return ""
 
     @property
-    def advice(self):
+    def advice(self) -> str:
         if not self.largest:
             return (f"# let UDP to {self.end} through: a firewall of either host, of the network between them or of "
                     "the cloud drops it")
@@ -266,14 +308,14 @@ class Direction:
         return f"export GLOO_BYPASS_MTU={self.largest}   # on all ranks"
 
 
-def probe(where):
+def probe(where: Place, program: str) -> List[Direction]:
     """The two directions between this host and one that listens; ProbeError where there is no TCP between them."""
     host, port = where
     try:
         control = socket.create_connection((host, port), timeout=CONTROL_SECONDS)
     except OSError as error:
         raise ProbeError(f"no TCP connection to {shown(host, port)} ({reason(error)}), which ranks need for "
-                         "MASTER_PORT as well: start gloo-bypass-doctor --listen there first") from None
+                         f"MASTER_PORT as well: start {program} --listen there first") from None
     with control:
         family, own, peer = addresses(control)
         token, mtu = secrets.token_bytes(TOKEN_BYTES), interface_mtu(family, own, peer)
