@@ -112,14 +112,15 @@ class Ranks:
                 raise AssertionError(f"rank {rank} hangs:\n{self.output(rank)}") from None
         return statuses
 
-    def wait_for_any(self):
-        """The first rank found to have ended, and its exit status."""
+    def whoever_prints(self, text):
+        """The first rank found to have printed it."""
         end = time.monotonic() + HANG_SECONDS
         while True:
-            for rank, process in enumerate(self.processes):
-                if process.poll() is not None:
-                    return rank, process.returncode
-            assert time.monotonic() < end, "all ranks hang:\n" + "\n".join(map(self.output, range(len(self.processes))))
+            for rank in range(len(self.processes)):
+                if text in self.output(rank):
+                    return rank
+            assert time.monotonic() < end, f"no rank printed '{text}':\n" + "\n".join(
+                map(self.output, range(len(self.processes))))
             time.sleep(0.02)
 
     def succeed(self):
