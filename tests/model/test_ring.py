@@ -109,11 +109,19 @@ def test_tcp_frames_by_hand():
 
 def test_datagram_frames_by_hand():
     path = framing.DatagramPath("x", "", 1472)
-    cost = path.message(16 * 1372, both_ways=False)
-    assert cost.forward == 16 * (1372 + 142) and cost.backward == 2 * 98
-    granted = path.message(32 * 1372, both_ways=False)
+    # Every frame is full; the first has the long header.
+    cost = path.message(1372 + 15 * 1412, both_ways=False)
+    assert cost.forward == 16 * 1514 and cost.backward == 2 * 98 and cost.frames == 18
+    assert path.message(0, both_ways=False).forward == 142
+    assert path.message(1373, both_ways=False).forward == 1373 + 142 + 102
+    granted = path.message(32 * 1412, both_ways=False)
     assert granted.forward == 32 * 1514 + 142 and granted.backward == 4 * 98 + 106
-    assert framing.DatagramPath("x", "", 61398, lossless=True).chunk == 61184
+
+
+def test_memory_frames_by_hand():
+    path = framing.DatagramPath("x", "", 61398, lossless=True)
+    assert path.chunk == 61184
+    assert path.message(2 * 61184, both_ways=True).forward == 2 * (61184 + 142 + 50)
 
 
 def test_roce_frames_by_hand():
@@ -136,6 +144,8 @@ def test_framing_has_the_sizes_of_the_wire_format():
         return int(re.search(rf"\b{name} = (\d+)", text).group(1))
     assert framing.COMMON_HEADER_BYTES == constant(packet, "kCommonHeaderBytes")
     assert framing.MESSAGE_HEADER_BYTES == constant(packet, "kMessageHeaderBytes")
+    assert framing.SHORT_HEADER_BYTES == constant(packet, "kShortHeaderBytes")
+    assert framing.CHUNK_HEADER_BYTES == constant(packet, "kChunkHeaderBytes")
     assert framing.MAX_PADDING_BYTES == constant(packet, "kMaxPaddingBytes")
     assert framing.UDP_FRAME_BYTES == constant(session, "kOuterHeaderBytes")
     assert framing.FRAMES_AN_ACKNOWLEDGEMENT == constant(session, "kAckEvery")

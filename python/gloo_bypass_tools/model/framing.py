@@ -19,6 +19,9 @@ LARGEST_OFFLOADED_PACKET_BYTES = 65535   # what the kernel hands to an interface
 UDP_FRAME_BYTES = ETHERNET_BYTES + IPV4_BYTES + UDP_BYTES
 COMMON_HEADER_BYTES, MESSAGE_HEADER_BYTES, MAX_PADDING_BYTES = 56, 44, 63
 DATA_HEADER_BYTES = COMMON_HEADER_BYTES + MESSAGE_HEADER_BYTES
+# Of the chunks after the frame that describes their message, but for memory links.
+SHORT_HEADER_BYTES, CHUNK_HEADER_BYTES = 44, 16
+CHUNK_FRAME_HEADER_BYTES = SHORT_HEADER_BYTES + CHUNK_HEADER_BYTES
 GRANT_BYTES = COMMON_HEADER_BYTES + 8
 RENDEZVOUS_BYTES = 32768                 # longer messages wait for a grant on short paths with loss
 FRAMES_AN_ACKNOWLEDGEMENT, LOSSLESS_FRAMES_AN_ACKNOWLEDGEMENT = 8, 64
@@ -90,20 +93,25 @@ class DatagramPath:
 
     @property
     def chunk(self):
+        """Bytes of a long message in a full frame."""
         if not self.lossless:
-            return self.datagram - DATA_HEADER_BYTES
+            return self.datagram - CHUNK_FRAME_HEADER_BYTES
         return (self.datagram - DATA_HEADER_BYTES - MAX_PADDING_BYTES) // 64 * 64
 
     def message(self, size, both_ways):
-        frames = math.ceil(size / self.chunk) if size else 1
-        header = UDP_FRAME_BYTES + DATA_HEADER_BYTES + (self.padding if self.lossless else 0)
-        forward, backward, sent = size + frames * header, 0.0, frames
-        if not self.lossless and size > RENDEZVOUS_BYTES:
-            forward += UDP_FRAME_BYTES + DATA_HEADER_BYTES
-            backward += UDP_FRAME_BYTES + GRANT_BYTES
-            sent += 2
+        if self.lossless:
+            frames = math.ceil(size / self.chunk) if size else 1
+            around = Cost(size + frames * (UDP_FRAME_BYTES + DATA_HEADER_BYTES + self.padding), 0.0, frames)
+        else:
+            announced = size > RENDEZVOUS_BYTES
+            described = 0 if announced else min(size, self.datagram - DATA_HEADER_BYTES)
+            chunks = math.ceil((size - described) / self.chunk)
+            frames = chunks + (0 if announced else 1)
+            around = Cost(size + UDP_FRAME_BYTES + DATA_HEADER_BYTES +
+                          chunks * (UDP_FRAME_BYTES + CHUNK_FRAME_HEADER_BYTES),
+                          UDP_FRAME_BYTES + GRANT_BYTES if announced else 0.0, chunks + (2 if announced else 1))
         alone = self.alone(frames, size, both_ways)
-        return Cost(forward, backward + alone * (UDP_FRAME_BYTES + COMMON_HEADER_BYTES), sent + alone)
+        return around + Cost(0.0, alone * (UDP_FRAME_BYTES + COMMON_HEADER_BYTES), alone)
 
     def alone(self, frames, size, both_ways):
         """Acknowledgements and credits that no data carries."""
