@@ -210,7 +210,7 @@ class Session::Impl {
   static constexpr Duration kLosslessMinRto = std::chrono::milliseconds(200);
   static constexpr Duration kPeerAckDelay = std::chrono::milliseconds(1);
   static constexpr Duration kLosslessAckDelay = std::chrono::milliseconds(5);
-  // An acknowledgement that goes alone is a frame of 98 bytes: one for two frames of 1,514 would be 3.6 % of the
+  // An acknowledgement that goes alone is a frame of 98 bytes: one for two frames of 1,514 would be 3.5 % of the
   // payload, more or less as the receiver comes round. Senders with few frames under way request theirs.
   static constexpr unsigned kAckEvery = 8, kLosslessAckEvery = 64;
   static constexpr std::size_t kShortPathSendBuffer = 4u << 20;
