@@ -35,19 +35,40 @@ def values(words, option):
 
 def run(words):
     name = values(words, "--name")[0]
+    if "--detach" in words:
+        waiting = subprocess.Popen(words[-2:], start_new_session=True, stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        (STATE / "container" / name).write_text(f"{waiting.pid}\n")
+        return 0
+    return rank(words, name)
+
+
+def execute(words):
+    """`exec`: the container's name follows its last option."""
+    return rank(words, words[words.index("--workdir") + 2])
+
+
+def rank(words, name):
     environment = dict(os.environ, **dict(pair.split("=", 1) for pair in values(words, "--env")))
     # As with podman, there is a container before its program says its first word.
     process = subprocess.Popen([os.environ["DOUBLE_RANK"]], env=environment, start_new_session=True,
-                               preexec_fn=lambda: (STATE / "container" / name).write_text(str(os.getpid())))
+                               preexec_fn=lambda: belong(name))
     status = process.wait()
     return 128 - status if status < 0 else status
 
 
+def belong(name):
+    with open(STATE / "container" / name, "a") as pids:
+        pids.write(f"{os.getpid()}\n")
+
+
 def end(name):
-    try:
-        os.killpg(int((STATE / "container" / name).read_text()), signal.SIGKILL)
-    except (ProcessLookupError, FileNotFoundError):
-        pass
+    path = STATE / "container" / name
+    for pid in path.read_text().split() if path.exists() else []:
+        try:
+            os.killpg(int(pid), signal.SIGKILL)
+        except ProcessLookupError:
+            pass
 
 
 def main(words):
@@ -56,6 +77,8 @@ def main(words):
     verb = words[0]
     if verb == "run":
         return run(words[1:])
+    if verb == "exec":
+        return execute(words[1:])
     if verb == "image":
         return 0 if (STATE / "image").exists() else 125
     if verb in ("network", "volume") and words[1] == "create":

@@ -99,6 +99,8 @@ def test_Run_OutputExists_IsKept(double):
 @pytest.mark.parametrize("arguments, says", [
     (["--transport", "UDP"], "invalid choice"),
     (["--transport", "TCP", "--ranks", "0"], "from 1 to 64"),
+    (["--transport", "TCP", "--ranks", "3", "--ranks-per-container", "2"], "no multiple of --ranks-per-container 2"),
+    (["--transport", "TCP", "--ranks-per-container", "2", "--compose"], "one rank a container"),
     (["--transport", "TCP", "--env", "A"], "NAME=VALUE"),
     (["--transport", "TCP", "--rootfs", "/nowhere"], "no folder"),
     (["--transport", "TCP", "--package", "python3-torch"], "--build"),
@@ -115,7 +117,8 @@ def options(words, name):
 
 
 @pytest.mark.parametrize("transport, capabilities, user", [
-    ("TCP", [], "1000:1000"), ("DPDK", [], "1000:1000"), ("DPDK-netdev", ["NET_RAW", "NET_ADMIN", "IPC_LOCK"], "0:0")])
+    ("TCP", [], "1000:1000"), ("DPDK", [], "1000:1000"), ("DPDK-auto", [], "1000:1000"),
+    ("DPDK-netdev", ["NET_RAW", "NET_ADMIN", "IPC_LOCK"], "0:0")])
 def test_Rank_EachTransport_GetsNoMoreThanItNeeds(double, transport, capabilities, user):
     command = double()
     assert command.ranks(transport, "--env", "GLOO_BYPASS_LOG_LEVEL=info")[0] == 0
@@ -135,6 +138,35 @@ def test_Rank_Memif_SharesOneVolume(double):
     shared = [[v for v in options(words, "--volume") if v.endswith(":/run/gloo-bypass")]
               for words in calls(command, "run")]
     assert len(shared) == 2 and len(shared[0]) == 1 and shared[0] == shared[1]
+
+
+def test_RanksPerContainer_Two_EachContainerHasTwoRanksWithLogsOfTheirOwn(double):
+    command = double()
+    status, out, err = command.ranks("DPDK-auto", "--ranks", 4, "--ranks-per-container", 2, "--timeout", 100)
+    assert status == 0, err
+    assert out == "rank 0 of 4\n"
+    assert [(command.output / f"rank-{n}.log").read_text() for n in range(4)] == [f"rank {n} of 4\n" for n in range(4)]
+    containers = calls(command, "run")
+    names = [options(words, "--name")[0] for words in containers]
+    assert len(set(names)) == 2 and all("--detach" in words for words in containers)
+    assert all(options(words, "--cap-drop") == ["ALL"] and options(words, "--cap-add") == [] for words in containers)
+    assert all(int(words[-1]) > 100 for words in containers), "it ends by itself, but not before the run"
+    volumes = [volume for words in containers for volume in options(words, "--volume")]
+    assert volumes and not any(volume.endswith(":/run/gloo-bypass") for volume in volumes)
+    ranks = {options(words, "--env")[0]: words for words in calls(command, "exec")}
+    assert [ranks[f"RANK={n}"][-2] for n in range(4)] == [names[0], names[0], names[1], names[1]]
+    assert all(f"MASTER_ADDR={names[0]}" in options(words, "--env") for words in ranks.values())
+    assert left_over(command) == []
+
+
+def test_RanksPerContainer_OneRankFails_SaysWhichAndRemovesAll(double):
+    command = double("[ $RANK = 3 ] || sleep 600; echo the reason; exit 7")
+    started = time.monotonic()
+    status, _, err = command.ranks("DPDK-auto", "--ranks", 4, "--ranks-per-container", 2)
+    assert status == 1
+    assert "rank 3 failed first, with status 7" in err and "the reason" in err
+    assert time.monotonic() - started < 60
+    assert left_over(command) == []
 
 
 def test_Rank_Benchmark_GetsItsTransportAsArgument(double):

@@ -52,13 +52,18 @@ def things():
     return set(names)
 
 
-def train(command, transport):
-    """The last record of a short training of two ranks, each in its container; the build folder is their /data."""
+def in_containers(command, transport, program, *arguments, options=()):
+    """Ends well; the build folder is the ranks' /data."""
     status, _, err = command.ranks(transport, "--engine", "podman", "--rootfs", "/", "--data", BUILD, "--timeout", 120,
-                                   "--program", "/data/trainer/ddp_train",
-                                   program=["--model", "tiny", "--steps", 3, "--metrics", "/results/metrics.jsonl"])
+                                   *options, "--program", program, program=arguments)
     logs = "".join(f"\n{path.name}: {path.read_text()}" for path in sorted(command.output.glob("*.log")))
     assert status == 0, err + logs
+
+
+def train(command, transport, *options):
+    """The last record of a short training, of two ranks if nothing else is said."""
+    in_containers(command, transport, "/data/trainer/ddp_train", "--model", "tiny", "--steps", 3, "--metrics",
+                  "/results/metrics.jsonl", options=options)
     record = json.loads((command.output / "results" / "metrics.jsonl").read_text().splitlines()[-1])
     assert record["transport"] == {"TCP": "TCP"}.get(transport, "DPDK")
     return record
@@ -75,14 +80,56 @@ def needs_trainer():
         pytest.skip("this build has no trainer")
 
 
+def needs_dpdk():
+    if os.environ.get("CONTAINERS_NO_DPDK"):
+        pytest.skip(os.environ["CONTAINERS_NO_DPDK"])
+
+
 @pytest.mark.parametrize("transport", ["DPDK", "DPDK-netdev"])
 def test_Containers_OverDpdk_ParametersEqualTcps(command, transport, request):
     needs_trainer()
-    if os.environ.get("CONTAINERS_NO_DPDK"):
-        pytest.skip(os.environ["CONTAINERS_NO_DPDK"])
+    needs_dpdk()
     before = things()
     assert train(command, transport)["sha256"] == request.getfixturevalue("tcp_digest")
     assert things() <= before
+
+
+TWO_OF_TWO = ("--ranks", 4, "--ranks-per-container", 2)
+
+
+def test_Containers_TwoOfTwoRanks_ParametersEqualTcps(command):
+    needs_trainer()
+    needs_dpdk()
+    before, output = things(), command.output
+    digests = {}
+    for transport in ("TCP", "DPDK-auto"):
+        command.output = output.with_name(transport)
+        digests[transport] = train(command, transport, *TWO_OF_TWO)["sha256"]
+    assert digests["TCP"] == digests["DPDK-auto"]
+    assert things() <= before
+
+
+# Of a rank, after the benchmark: what its container's interfaces have sent by then.
+AND_SENT = """"$@" || exit
+for interface in eth0 lo; do cat /sys/class/net/$interface/statistics/tx_bytes > /results/$interface-$RANK; done"""
+ALL_REDUCE_BYTES = 4 << 20
+
+
+def test_Containers_TwoOfTwoRanks_OnlyWhatGoesBetweenThemCrossesTheNetwork(command):
+    needs_dpdk()
+    if not BUILD or not os.path.exists(os.path.join(BUILD, "tools", "all_reduce_perf")):
+        pytest.skip("this build has no all_reduce_perf")
+    in_containers(command, "DPDK-auto", "/bin/sh", "-c", AND_SENT, "sh", "/data/tools/all_reduce_perf", "--transports",
+                  "DPDK", "-b", ALL_REDUCE_BYTES, "-e", ALL_REDUCE_BYTES, "-n", 1, "-w", 1, "-c", 1, "--json",
+                  "/results/perf.json", options=TWO_OF_TWO)
+    result, = json.loads((command.output / "results" / "perf.json").read_text())["results"][0]["transports"]
+    assert result["wrong"] == 0
+    payload = 3 * 2 * 3 * ALL_REDUCE_BYTES // 4  # a rank's; in a ring one of a container's two sends to the other one
+    for first in (0, 2):
+        sent = {interface: max(int((command.output / "results" / f"{interface}-{rank}").read_text())
+                               for rank in (first, first + 1)) for interface in ("eth0", "lo")}
+        assert payload < sent["eth0"] < 1.2 * payload, sent
+        assert sent["lo"] < payload / 10, sent
 
 
 def test_Containers_RankFails_StatusIsOneAndNothingIsLeft(command):

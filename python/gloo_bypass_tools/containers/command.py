@@ -30,6 +30,7 @@ EPILOG = """\
 reached
   scripts/run-containers --transport RDMA --guest -- --model tiny --steps 20           SoftRoCE on any machine
   scripts/run-containers --transport DPDK --ranks 2 -- --model tiny --steps 20 --metrics /results/metrics.jsonl
+  scripts/run-containers --transport DPDK-auto --ranks 4 --ranks-per-container 2 -- --model tiny --steps 20
 
 exit status: 0; 1 a rank failed, or the engine; 2 bad input; 128 + N ended by signal N"""
 
@@ -49,6 +50,9 @@ def parse(arguments):
     parser.add_argument("--transport", choices=RECIPES, metavar="T",
                         help="; ".join(f"{name}: {recipe.summary}" for name, recipe in RECIPES.items()))
     parser.add_argument("--ranks", type=number_in(int, 1, 64), default=2, metavar="N", help="default 2")
+    parser.add_argument(
+        "--ranks-per-container", type=number_in(int, 1, 64), default=1, metavar="N",
+        help="default 1; more: each container stands for a host with so many ranks (see DPDK-auto)")
     parser.add_argument("--engine", choices=("podman", "docker"), help="default: the first of them that answers")
     parser.add_argument("--runtime", metavar="NAME",
                         help="the engine's OCI runtime (runc, crun, ...), if not its default")
@@ -82,6 +86,10 @@ def parse(arguments):
         parser.error("give --transport " + ", ".join(RECIPES) + ", or --build")
     if options.compose and not options.transport:
         parser.error("--compose needs --transport")
+    if options.ranks % options.ranks_per_container:
+        parser.error(f"--ranks {options.ranks} is no multiple of --ranks-per-container {options.ranks_per_container}")
+    if options.compose and options.ranks_per_container > 1:
+        parser.error("--compose writes one rank a container: leave out --ranks-per-container")
     if options.rootfs and options.build:
         parser.error("--rootfs needs no image: leave out --build")
     if options.guest and (options.build or options.engine == "docker"):
@@ -139,7 +147,8 @@ def run_ranks(engine, options):
     check_devices(recipe)
     output = new_output(output_path(options))
     job = Job(recipe, options.ranks, program_of(options), output, options.timeout, image=options.image,
-              rootfs=str(options.rootfs or ""), environment=environment_of(options), data=options.data)
+              rootfs=str(options.rootfs or ""), environment=environment_of(options), data=options.data,
+              ranks_per_container=options.ranks_per_container)
     with RankGroup(engine, job) as group:
         group.start()
         try:

@@ -14,6 +14,8 @@ from gloo_bypass_tools.containers.engine import ContainerError
 from gloo_bypass_tools.containers.recipes import MASTER_PORT, RESULTS_DIRECTORY, SHARED_DIRECTORY
 
 LABEL = "gloo-bypass.run"
+# Beyond the run's own limit: how long a container of several ranks lives on where nobody ends it.
+ORPHAN_S = 60
 # A container engine's client that has been told of its container's end.
 CLIENT_S = 5.0
 
@@ -24,7 +26,7 @@ class Job:
     copy."""
 
     recipe: object
-    ranks: int
+    ranks: int  # a multiple of ranks_per_container
     program: list
     output: Path
     timeout_s: float
@@ -32,6 +34,7 @@ class Job:
     rootfs: str = ""
     environment: dict = field(default_factory=dict)
     data: Path | None = None
+    ranks_per_container: int = 1
 
 
 class RankGroup:
@@ -46,6 +49,7 @@ class RankGroup:
         self.network = ""
         self.volumes = {}
         self.profile = []
+        self.waiting = []  # containers that run no rank themselves: each waits while several are executed in it
 
     def __enter__(self):
         try:
@@ -85,24 +89,35 @@ class RankGroup:
 
     # The ranks.
 
-    def rank_name(self, number):
-        return f"{self.id}-rank{number}"
+    def container_of(self, number):
+        """Named after the first rank in it."""
+        return f"{self.id}-rank{number - number % self.job.ranks_per_container}"
 
     def environment_of(self, number):
         """Who the rank is, what the transport needs, then what the caller says."""
-        master = "127.0.0.1" if self.job.recipe.host_network else self.rank_name(0)
+        master = "127.0.0.1" if self.job.recipe.host_network else self.container_of(0)
         return {"RANK": number, "WORLD_SIZE": self.job.ranks, "MASTER_ADDR": master, "MASTER_PORT": self.master_port,
                 **self.job.recipe.environment, **self.job.environment}
 
     def command_of(self, number):
+        """Of a rank that has a container of its own, or is executed in one that waits."""
+        environment = [word for name, value in self.environment_of(number).items()
+                       for word in ("--env", f"{name}={value}")]
+        if self.job.ranks_per_container > 1:
+            return [*self.engine.prefix, "exec", *environment, "--workdir", RESULTS_DIRECTORY,
+                    self.container_of(number), *self.job.program]
+        return [*self.engine.prefix, "run", *self.container_words(number, environment), *self.job.program]
+
+    def container_words(self, number, options=()):
+        """What follows `run`, to the image."""
         recipe = self.job.recipe
         words = [
-            *self.engine.prefix, "run", *self.engine.run_options, "--name",
-            self.rank_name(number), "--label", f"{LABEL}={self.id}", "--cap-drop", "ALL", "--security-opt",
+            *self.engine.run_options, *options, "--name",
+            self.container_of(number), "--label", f"{LABEL}={self.id}", "--cap-drop", "ALL", "--security-opt",
             "no-new-privileges", *self.profile, *self.engine.read_only(), "--log-driver", "none", "--user",
             f"{recipe.user}:{recipe.user}", *self.engine.limits()]
         words += ["--network", "host"] if recipe.host_network else [
-            "--network", self.network, "--hostname", self.rank_name(number)]
+            "--network", self.network, "--hostname", self.container_of(number)]
         for capability in recipe.granted("capability"):
             words += ["--cap-add", capability]
         for device in recipe.granted("device"):
@@ -113,16 +128,17 @@ class RankGroup:
             words += ["--volume", f"{volume}:{mount_point}"]
         if self.job.data:
             words += ["--volume", f"{self.job.data}:/data:ro"]
-        for name, value in self.environment_of(number).items():
-            words += ["--env", f"{name}={value}"]
         if self.job.rootfs:
-            words += ["--workdir", RESULTS_DIRECTORY, "--rootfs", f"{self.job.rootfs}:O"]
-        else:
-            words += ["--pull", "never", self.job.image]
-        return words + self.job.program
+            return words + ["--workdir", RESULTS_DIRECTORY, "--rootfs", f"{self.job.rootfs}:O"]
+        return words + ["--pull", "never", self.job.image]
 
     def start(self):
         self.master_port = free_port() if self.job.recipe.host_network else MASTER_PORT
+        if self.job.ranks_per_container > 1:
+            for number in range(0, self.job.ranks, self.job.ranks_per_container):
+                self.engine.answer("run", *self.container_words(number, ["--detach"]), "sleep",
+                                   int(self.job.timeout_s) + ORPHAN_S)
+                self.waiting.append(self.container_of(number))
         for number in range(self.job.ranks):
             self.ranks.start(self.command_of(number))
 
@@ -149,16 +165,17 @@ class RankGroup:
     def copy_command(self):
         results = self.job.output / "results"
         results.mkdir(exist_ok=True)
-        return "cp", f"{self.rank_name(0)}:{RESULTS_DIRECTORY}/.", results
+        return "cp", f"{self.container_of(0)}:{RESULTS_DIRECTORY}/.", results
 
     # The end.
 
     def stop(self):
         """Ends the containers that still run, and the engine's clients that wait for them."""
-        running = self.ranks.running()
-        if not running:
+        containers = self.waiting or [self.container_of(rank.number) for rank in self.ranks.running()]
+        if not containers:
             return
-        self.quietly("kill", *(self.rank_name(rank.number) for rank in running))
+        self.quietly("kill", *containers)
+        self.waiting = []
         self.ranks.end(CLIENT_S)
 
     def close(self):

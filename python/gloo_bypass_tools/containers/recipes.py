@@ -59,6 +59,9 @@ RECIPES = {recipe.transport: recipe for recipe in (
            (Grant("volume", "memif",
                   "the ranks' sockets lie in it; memory and wake-up pages are handed over through them, so that no "
                   "IPC or process namespace is shared"),)),
+    # Each container's own /tmp: what it does not share keeps its memory links to itself.
+    Recipe("DPDK-auto", "DPDK over shared memory within a container, UDP between containers",
+           {"GLOO_DEVICE_TRANSPORT": "DPDK", "GLOO_BYPASS_MEMIF_DIRECTORY": "/tmp/gloo-bypass"}),
     Recipe("DPDK-netdev", "DPDK over the container network (af_packet)",
            {"GLOO_DEVICE_TRANSPORT": "DPDK", "GLOO_BYPASS_LINK": "netdev"},
            (Grant("capability", "NET_RAW",
