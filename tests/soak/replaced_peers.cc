@@ -122,12 +122,14 @@ void converse(Transport& transport, const Line& line, const std::function<void()
 struct Held {
   std::ptrdiff_t descriptors = 0, sharedMappings = 0, threads = 0;
   long heapKiB = 0;  // in use
+  long pinnedKiB = 0;  // by adapters
   long sharedKiB = 0,
        privateKiB = 0;  // resident; what is private is shown only: an allocator keeps some of what is freed
 
   bool fits(const Held& before) const {
     return descriptors <= before.descriptors && sharedMappings <= before.sharedMappings && threads <= before.threads &&
-           heapKiB <= before.heapKiB + kAllowanceKiB && sharedKiB <= before.sharedKiB + kAllowanceKiB;
+           heapKiB <= before.heapKiB + kAllowanceKiB && pinnedKiB <= before.pinnedKiB + kAllowanceKiB &&
+           sharedKiB <= before.sharedKiB + kAllowanceKiB;
   }
 };
 
@@ -142,6 +144,7 @@ Held heldNow() {
   for (std::string text; std::getline(maps, text);) held.sharedMappings += text.find(" rw-s ") != std::string::npos;
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;) {
+    if (word == "VmPin:") status >> held.pinnedKiB;
     if (word == "RssAnon:") status >> held.privateKiB;
     if (word == "RssShmem:") status >> held.sharedKiB;
   }
@@ -149,14 +152,14 @@ Held heldNow() {
 }
 
 void print(int peers, const Held& held) {
-  std::printf("%8d %12td %16td %8td %11ld %13ld %14ld\n", peers, held.descriptors, held.sharedMappings, held.threads,
-              held.heapKiB, held.sharedKiB, held.privateKiB);
+  std::printf("%8d %12td %16td %8td %11ld %13ld %13ld %14ld\n", peers, held.descriptors, held.sharedMappings,
+              held.threads, held.heapKiB, held.pinnedKiB, held.sharedKiB, held.privateKiB);
   std::fflush(stdout);
 }
 
 void survive(Transport& transport, const Line& line, int peers) {
-  std::printf("%8s %12s %16s %8s %11s %13s %14s\n", "peers", "descriptors", "shared mappings", "threads", "heap (KiB)",
-              "shared (KiB)", "private (KiB)");
+  std::printf("%8s %12s %16s %8s %11s %13s %13s %14s\n", "peers", "descriptors", "shared mappings", "threads",
+              "heap (KiB)", "pinned (KiB)", "shared (KiB)", "private (KiB)");
   Held before;
   for (int peer = 1; peer <= peers; ++peer) {
     converse(transport, line, [&] { line.send({std::byte{1}}); });
@@ -256,7 +259,7 @@ int main(int argc, char** argv) {
   LinkMode link = LinkMode::kMemif;
   int peers = 1000;
   CLI::App app("Replaces the peer of a rank again and again, and watches what the rank holds.");
-  app.add_option("--transport", name, "DPDK or UDP")->capture_default_str();
+  app.add_option("--transport", name, "DPDK, UDP or RDMA, with the only device")->capture_default_str();
   const std::map<std::string, LinkMode> links{{"memif", LinkMode::kMemif}, {"auto", LinkMode::kAuto}};
   app.add_option("--link", link, "of DPDK: memif, or auto, with memory and the network in turn")
       ->transform(CLI::CheckedTransformer(links));
@@ -275,7 +278,7 @@ int main(int argc, char** argv) {
     TransportConfig config;
     config.link = link;
     config.memifDirectory = folder.path;
-    config.interface = "127.0.0.1";
+    if (name != "RDMA") config.interface = "127.0.0.1";
     return soak::run({*backEnd, config, link == LinkMode::kAuto}, peers);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "replaced_peers: %s\n", error.what());

@@ -15,6 +15,7 @@
 
 #include "transport/base/byte_order.h"
 #include "transport/base/check.h"
+#include "transport/base/exhausted.h"
 
 namespace gloo_bypass::verbs {
 namespace {
@@ -64,8 +65,9 @@ void watchForDeadHosts(int fd) {
 }
 
 Status failed(const char* what) {
-  return Status(ErrorScope::kSession, ErrorCode::kUnavailable,
-                fmt::format("the control connection: {}: {}", what, std::strerror(errno)));
+  const std::string reason = exhausted(errno);
+  return Status(ErrorScope::kSession, reason.empty() ? ErrorCode::kUnavailable : ErrorCode::kExhausted,
+                fmt::format("the control connection: {}: {}", what, reason.empty() ? std::strerror(errno) : reason));
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <optional>
 #include <utility>
 
+#include "transport/base/exhausted.h"
 #include "transport/udp/local_address.h"
 
 namespace gloo_bypass::verbs {
@@ -160,6 +161,12 @@ void query(const VerbsApi& api, Device* device) {
   if (filled < 0) device->problem = fmt::format("GIDs cannot be read: {}", std::strerror(static_cast<int>(-filled)));
 }
 
+std::string whyNotOpened(int error) {
+  if (error == EMFILE || error == ENFILE) return "cannot be opened: " + exhausted(error);
+  return fmt::format("cannot be opened: {} (may this user open /dev/infiniband/uverbs*?)",
+                     std::strerror(error != 0 ? error : EIO));
+}
+
 Result<std::vector<Device>> openDevices(const VerbsApi& api) {
   int count = 0;
   errno = 0;
@@ -180,8 +187,7 @@ Result<std::vector<Device>> openDevices(const VerbsApi& api) {
     if (device.context)
       query(api, &device);
     else
-      device.problem = fmt::format("cannot be opened: {} (may this user open /dev/infiniband/uverbs*?)",
-                                   std::strerror(errno != 0 ? errno : EIO));
+      device.problem = whyNotOpened(errno);
     devices.push_back(std::move(device));
   }
   api.freeDeviceList(list);

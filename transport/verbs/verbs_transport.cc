@@ -13,6 +13,7 @@
 #include <cstring>
 #include <utility>
 
+#include "transport/base/exhausted.h"
 #include "transport/channel/channel_counters.h"
 #include "transport/verbs/verbs_transport_impl.h"
 
@@ -23,7 +24,9 @@ namespace {
 constexpr auto kTickInterval = std::chrono::milliseconds(1);
 
 Error systemError(const char* what) {
-  return {ErrorScope::kDevice, ErrorCode::kUnavailable, fmt::format("{}: {}", what, std::strerror(errno))};
+  const std::string reason = exhausted(errno);
+  return {ErrorScope::kDevice, reason.empty() ? ErrorCode::kUnavailable : ErrorCode::kExhausted,
+          fmt::format("{}: {}", what, reason.empty() ? std::strerror(errno) : reason)};
 }
 
 std::string nameOf(const RailQueues& queues) {

@@ -1,11 +1,14 @@
 // Two planes on loopback, and strangers.
 #include "transport/verbs/control_plane.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 #include <cstring>
@@ -15,6 +18,7 @@
 #include <vector>
 
 #include "transport/base/byte_order.h"
+#include "transport/base/forked_child.h"
 #include "transport/progress/progress_engine.h"
 
 namespace gloo_bypass::verbs {
@@ -155,6 +159,43 @@ TEST_F(ControlPlaneTest, PeersProcessEnds_IsToldOnce) {
   EXPECT_FALSE(atA.cause.empty());
   EXPECT_TRUE(idle(*a, now));
   EXPECT_EQ(atA.gone, 1);
+}
+
+// A data loader's, for one.
+TEST_F(ControlPlaneTest, PeersProcessIsKilledWhileItsChildLives_IsToldAtOnce) {
+  ASSERT_TRUE(connectB().ok());
+  a.reset();  // the other process has its own
+  int line[2], hold[2];
+  ASSERT_EQ(pipe2(line, O_CLOEXEC), 0);
+  ASSERT_EQ(pipe2(hold, O_CLOEXEC), 0);
+  FileDescriptor ready(line[0]), tell(line[1]), childsEnd(hold[0]), ours(hold[1]);
+  const std::uint16_t port = b->port();
+  const pid_t rank = fork();
+  if (rank == 0) {
+    ours.reset();
+    a = std::move(ControlPlane::make(kLoopback).value());
+    a->open(kA, &atA);
+    b.reset();
+    if (!a->connect(kA, kB, kLoopback, port).ok() || !until([&] { return atA.ready == 1; })) _exit(1);
+    if (fork() == 0) {
+      forked_child::giveFree();
+      const char byte = 1;
+      (void)!write(tell.get(), &byte, 1);
+      char end;
+      (void)!read(childsEnd.get(), &end, 1);  // until the test is over
+      _exit(0);
+    }
+    for (;;) pause();
+  }
+  tell.reset();
+  ASSERT_TRUE(until([&] { return atB.ready == 1; }));
+  char byte = 0;
+  ASSERT_EQ(read(ready.get(), &byte, 1), 1);
+  EXPECT_EQ(atB.gone, 0);
+  kill(rank, SIGKILL);
+  EXPECT_TRUE(until([&] { return atB.gone == 1; }));
+  EXPECT_FALSE(atB.aborted);
+  EXPECT_EQ(waitpid(rank, nullptr, 0), rank);
 }
 
 TEST_F(ControlPlaneTest, Abort_IsToldAsSuch) {
@@ -344,6 +385,29 @@ TEST_F(ControlPlaneTest, NoDescriptorsLeft_StrangerDoesNotKeepThePlaneBusy) {
   EXPECT_TRUE(quiet);
   EXPECT_EQ(b->refusedConnections(), 1u);
   connectBoth();
+}
+
+TEST_F(ControlPlaneTest, NoDescriptorsLeft_PlaneAndConnectionNameTheLimit) {
+  const FileDescriptor fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit few = before;
+  few.rlim_cur = static_cast<rlim_t>(fd.get()) + 64;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  std::vector<FileDescriptor> all;
+  do {
+    all.emplace_back(dup(fd.get()));
+  } while (all.back());
+  const Status connection = connectA();
+  const auto plane = ControlPlane::make(kLoopback);
+  all.clear();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_FALSE(connection.ok());
+  ASSERT_FALSE(plane.ok());
+  for (const Error& error : {connection.error(), plane.error()}) {
+    EXPECT_EQ(error.code, ErrorCode::kExhausted);
+    EXPECT_NE(error.message.find("RLIMIT_NOFILE"), std::string::npos) << error.message;
+  }
 }
 
 TEST_F(ControlPlaneTest, ManyConnections_LeakNoDescriptor) {

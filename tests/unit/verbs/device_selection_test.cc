@@ -303,6 +303,8 @@ TEST_F(DeviceSelectionTest, Devices_CannotBeOpened_ErrorSaysWhy) {
   config_.devices = "rxe0";
   machine_.devices = {{"rxe0", {}, {}, IBV_LINK_LAYER_ETHERNET, EACCES}};
   EXPECT_THAT(refusal(), AllOf(HasSubstr("rxe0"), HasSubstr("Permission denied"), HasSubstr("/dev/infiniband")));
+  machine_.devices[0].openError = EMFILE;
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("rxe0"), HasSubstr("RLIMIT_NOFILE")));
 }
 
 TEST_F(DeviceSelectionTest, Devices_NoneOnTheMachine_ErrorNamesSoftRoce) {

@@ -1,5 +1,8 @@
 // Many connections at once and one after the other: what the device's limits leave of them, and what they leave behind.
+#include <malloc.h>
+
 #include <algorithm>
+#include <filesystem>
 
 #include "tests/unit/verbs/rdma_end.h"
 #include "transport/channel/channel_address.h"
@@ -11,6 +14,14 @@ namespace {
 constexpr int kSmallQueue = 1000;  // completions: of two connections
 
 bool mentions(const Error& error, const std::string& word) { return error.message.find(word) != std::string::npos; }
+
+// What the survivor of many peers may not have more of in the end. Its adapter is in this process too.
+struct Held {
+  std::string objects;  // of the adapter
+  std::uint64_t registered = 0;
+  std::ptrdiff_t descriptors = 0, threads = 0;
+  std::size_t heap = 0;
+};
 
 class RdmaManyPeers : public RdmaChannelTest {
  protected:
@@ -25,6 +36,25 @@ class RdmaManyPeers : public RdmaChannelTest {
     a->channels.clear();
     b->channels.clear();
     ASSERT_TRUE(eventually([&] { return rnic.liveObjects().queuePairs == 0; }));
+  }
+  Held held() {
+    const auto entries = [](const char* folder) {
+      return std::distance(std::filesystem::directory_iterator(folder), {});
+    };
+    const struct mallinfo2 heap = ::mallinfo2();
+    return {.objects = rnic.liveObjects().describe(),
+            .registered = rnic.counters().registeredBytes,
+            .descriptors = entries("/proc/self/fd"),
+            .threads = entries("/proc/self/task"),
+            .heap = heap.uordblks + heap.hblkhd};
+  }
+  static void expectNoMore(const Held& now, const Held& before) {
+    constexpr std::size_t kAllowance = 1 << 20;  // a leak of 1 KiB a time shows
+    EXPECT_EQ(now.objects, before.objects);
+    EXPECT_EQ(now.registered, before.registered);
+    EXPECT_EQ(now.descriptors, before.descriptors);
+    EXPECT_EQ(now.threads, before.threads);
+    EXPECT_LE(now.heap, before.heap + kAllowance);
   }
   // Channels of one transport, until one is refused; that error.
   Error openUntilRefused(std::size_t* opened) {
@@ -174,6 +204,50 @@ TEST_F(RdmaManyPeers, FailedConnections_GiveTheirReceivesBack) {
     if (i == 20) registered = rnic.counters().registeredBytes;
   }
   EXPECT_EQ(rnic.counters().registeredBytes, registered);
+}
+
+// A new process each time, as the survivor sees it; it ends in good order, or aborts, its adapter silent or not.
+TEST_F(RdmaManyPeers, PeerReplacedAThousandTimes_NothingStays) {
+  constexpr int kPeers = 1000, kWarm = 30;
+  TransportConfig forgetful = rdmaConfig("soft0"), others = rdmaConfig("soft1");
+  forgetful.rdma.registrationCacheBytes = others.rdma.registrationCacheBytes = 0;
+  a = std::make_unique<RdmaEnd>(forgetful);
+  Held warm;
+  for (int peer = 1; peer <= kPeers; ++peer) {
+    b = std::make_unique<RdmaEnd>(others);
+    addChannel();
+    if (HasFatalFailure()) FAIL() << "after " << peer;
+    exchange(peer % 5 == 0 ? 100'000 : 100, 1);
+    if (peer % 3 == 1) rnic.killContext(b->context);
+    b->close(/*abort=*/peer % 3 != 0);
+    b.reset();
+    ASSERT_TRUE(a->waitState(peer % 3 == 0 ? ChannelState::kPeerClosed : ChannelState::kFailed)) << peer;
+    a->close(true);
+    a->channels.clear();
+    forgetNoted();
+    ASSERT_TRUE(eventually([&] { return rnic.liveObjects().queuePairs == 0; })) << peer;
+    if (peer == kWarm) warm = held();
+  }
+  expectNoMore(held(), warm);
+}
+
+TEST_F(RdmaManyPeers, GroupsMadeAgainThreeHundredTimes_NothingStays) {
+  constexpr int kGroups = 300, kWarm = 20;
+  limit([](auto& device) { device.maxCompletions = kSmallQueue; });
+  a = std::make_unique<RdmaEnd>(rdmaConfig("soft0"));
+  b = std::make_unique<RdmaEnd>(rdmaConfig("soft1"));
+  Held warm;
+  for (int group = 1; group <= kGroups; ++group) {
+    for (int channel = 0; channel < 3; ++channel) addChannel();  // one more than a completion queue holds
+    if (HasFatalFailure()) FAIL() << "after " << group;
+    exchange(100, 1, 0);
+    exchange(10'000, 1, 2);
+    closeAll();
+    if (HasFatalFailure()) FAIL() << "after " << group;
+    forgetNoted();
+    if (group == kWarm) warm = held();
+  }
+  expectNoMore(held(), warm);
 }
 
 }  // namespace
