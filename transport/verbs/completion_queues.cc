@@ -106,7 +106,7 @@ void CompletionQueues::release(ibv_cq* handle, unsigned count) {
   Queue& queue = of(handle);
   queue.reserved -= count;
   if (queue.reserved > 0 || queues_.size() == 1) return;
-  consumeNotifications();
+  // Its events that nobody has read go with it. Those of other queues stay: somebody may be about to sleep on them.
   destroy(queue);
   queues_.erase(queues_.begin() + (&queue - queues_.data()));
 }

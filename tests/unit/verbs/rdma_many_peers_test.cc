@@ -1,11 +1,15 @@
 // Many connections at once and one after the other: what the device's limits leave of them, and what they leave behind.
 #include <malloc.h>
+#include <poll.h>
 
 #include <algorithm>
+#include <deque>
 #include <filesystem>
+#include <optional>
 
 #include "tests/unit/verbs/rdma_end.h"
 #include "transport/channel/channel_address.h"
+#include "transport/verbs/completion_queues.h"
 
 namespace gloo_bypass::test {
 using namespace verbs;
@@ -111,6 +115,43 @@ TEST_F(RdmaManyPeers, WaiterSleeps_CompletionInTheLastQueueWakesIt) {
     EXPECT_GT(rnic.counters().completionEvents, before) << channel;
     EXPECT_EQ(in, data);
   }
+}
+
+// Somebody may be about to sleep on that event.
+TEST_F(RdmaManyPeers, QueueGivenBackWhileAnotherHasAnEvent_EventStays) {
+  const VerbsApi& verbs = softwareVerbs();
+  RnicEnd end;
+  ibv_device_attr limits{};
+  ASSERT_EQ(verbs.queryDevice(end.context, &limits), 0);
+  limits.max_cqe = 100;
+  auto queues = std::move(CompletionQueues::make(verbs, end.context, "soft0", limits).value());
+  std::optional<CompletionShare> first(std::move(queues->reserve(80).value()));
+  std::optional<CompletionShare> second(std::move(queues->reserve(80).value()));
+  ASSERT_NE(first->queue(), second->queue());
+  ibv_qp_init_attr wanted{};
+  wanted.send_cq = wanted.recv_cq = first->queue();
+  wanted.qp_type = IBV_QPT_RC;
+  wanted.cap = {1, 1, 1, 1, 0};
+  ibv_qp* const pair = verbs.createQueuePair(end.domain, &wanted);
+  ibv_qp_attr broken{};
+  broken.qp_state = IBV_QPS_ERR;
+  ASSERT_EQ(verbs.modifyQueuePair(pair, &broken, IBV_QP_STATE), 0);
+  queues->requestNotification();
+  ibv_recv_wr request{}, *bad = nullptr;  // flushed at once
+  ASSERT_EQ(ibv_post_recv(pair, &request, &bad), 0);
+  const auto readable = [&] {
+    pollfd fd{queues->fd(), POLLIN, 0};
+    return ::poll(&fd, 1, 0) == 1;
+  };
+  ASSERT_TRUE(eventually(readable));
+  second.reset();
+  EXPECT_TRUE(readable());
+  std::deque<ibv_wc> completions;
+  EXPECT_FALSE(queues->take(&completions));
+  EXPECT_EQ(completions.size(), 1u);
+  EXPECT_EQ(verbs.destroyQueuePair(pair), 0);
+  first.reset();
+  queues.reset();
 }
 
 TEST_F(RdmaManyPeers, OneQueueGoesWhileOthersAreBusy_NothingOfTheirsIsLost) {
