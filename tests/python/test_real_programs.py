@@ -6,14 +6,17 @@ import os
 import pathlib
 import re
 import shlex
-import signal
 import subprocess
+import sys
 import tempfile
 import time
 
 import pytest
 from conftest import PACKAGE_PATH, ROOT, environment_for, run
 from ranks import HANG_SECONDS, PYTHON, clean_environment
+
+sys.path.insert(0, str(ROOT / "python"))
+from gloo_bypass_tools.common.processes import end_group  # noqa: E402
 
 FOLDER = ROOT / "examples" / "real_programs"
 TRANSPORTS = ["TCP", "UDP"] if os.environ.get("PLUGIN_NO_DPDK") else ["TCP", "DPDK", "UDP"]
@@ -53,21 +56,6 @@ def environment_over(transport, folder):
     return environment
 
 
-def end_all_of(process):
-    """The program, and what it has started in its own session; torchrun ends its ranks when it is asked to end."""
-    if process.poll() is None:
-        process.terminate()
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            pass
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-    process.wait()
-
-
 def output_of(command, environment, folder, enough):
     """What it has printed when it has ended well, or when that is enough."""
     output = folder / "output"
@@ -80,7 +68,7 @@ def output_of(command, environment, folder, enough):
             time.sleep(0.1)
         status = process.poll()
     finally:
-        end_all_of(process)
+        end_group(process)
     text = output.read_text(errors="replace")
     assert status == 0 or enough(text), f"exit status {status} (None: none in {PROGRAM_SECONDS:g} s)\n{text}"
     return text
