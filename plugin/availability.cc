@@ -101,7 +101,7 @@ std::string deviceOverProcessTransport(const BackEnd& backEnd, const TransportCo
 
 // Over a transport that goes with it: the process's own is made by the first process group, with its whole configuration.
 std::string deviceOfItsOwn(const BackEnd& backEnd, const TransportConfig& config) {
-  auto transport = backEnd.make(config);
+  auto transport = makeTransport(backEnd, config);
   if (!transport) refuse(transport.error().message);
   return makeDevice(std::move(transport).value(), ConnectMode::kAtOnce)->str();
 }

@@ -18,8 +18,9 @@
 #include <fmt/format.h>
 
 #include "process/metrics_text.h"
-#include "process/signals_blocked.h"
+#include "transport/base/exhausted.h"
 #include "transport/base/file_descriptor.h"
+#include "transport/base/signals_blocked.h"
 
 namespace gloo_bypass {
 namespace {
@@ -102,6 +103,7 @@ class HttpEndpoint final : public MetricsEndpoint {
         port_(portOf(socket.get())),
         socket_(std::move(socket)),
         given_(::fcntl(socket_.get(), F_DUPFD_CLOEXEC, 0)) {
+    error_ = errno;
     if (given_ < 0) return;
     const SignalsBlocked blocked;
     daemon_ = library_.start(
@@ -109,12 +111,17 @@ class HttpEndpoint final : public MetricsEndpoint {
         MHD_OPTION_EXTERNAL_LOGGER, &ignoreLog, static_cast<void*>(nullptr),  // must come first
         MHD_OPTION_LISTEN_SOCKET, given_, MHD_OPTION_CONNECTION_LIMIT, kMaxConnections, MHD_OPTION_CONNECTION_TIMEOUT,
         kIdleSeconds, MHD_OPTION_CONNECTION_MEMORY_LIMIT, kConnectionMemory, MHD_OPTION_END);
+    error_ = errno;
   }
   ~HttpEndpoint() override {
     if (daemon_ != nullptr) library_.stop(daemon_);
   }
 
   bool running() const { return daemon_ != nullptr; }
+  // Why it does not run.
+  std::string trouble() const {
+    return error_ == EAGAIN ? noThread(std::system_error(error_, std::generic_category())) : std::strerror(error_);
+  }
   std::uint16_t port() const override { return port_; }
   void leaveToParent() noexcept override {
     socket_.reset();
@@ -157,6 +164,7 @@ class HttpEndpoint final : public MetricsEndpoint {
   FileDescriptor socket_;
   const int given_;  // the same socket, the library's to close
   MHD_Daemon* daemon_ = nullptr;
+  int error_ = 0;  // of what made no daemon
 };
 
 }  // namespace
@@ -168,7 +176,8 @@ Result<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::open(const std::string
   auto socket = listenOn(address, port);
   if (!socket) return socket.error();
   auto endpoint = std::make_unique<HttpEndpoint>(library.value(), std::move(socket).value(), std::move(page));
-  if (!endpoint->running()) return unavailable(fmt::format("{}:{}: the HTTP server does not start", address, port));
+  if (!endpoint->running())
+    return unavailable(fmt::format("{}:{}: the HTTP server does not start: {}", address, port, endpoint->trouble()));
   return std::unique_ptr<MetricsEndpoint>(std::move(endpoint));
 }
 

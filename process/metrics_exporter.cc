@@ -13,7 +13,8 @@
 
 #include "process/metrics_endpoint.h"
 #include "process/metrics_target.h"
-#include "process/signals_blocked.h"
+#include "transport/base/exhausted.h"
+#include "transport/base/signals_blocked.h"
 #include "transport/base/whole_file.h"
 
 namespace gloo_bypass {
@@ -132,7 +133,7 @@ Result<std::unique_ptr<MetricsExporter>> MetricsExporter::start(const TransportC
     try {
       return std::unique_ptr<MetricsExporter>(new FileExporter(config, std::move(path), std::move(text)));
     } catch (const std::system_error& error) {
-      return unavailable(config, fmt::format("the thread that writes it cannot be started: {}", error.what()));
+      return unavailable(config, noThread(error));
     }
   }
   auto exporter = std::make_unique<HttpExporter>(std::move(text));

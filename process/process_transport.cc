@@ -159,7 +159,7 @@ Result<std::shared_ptr<Transport>> ProcessTransport::acquire(const BackEnd& back
   const bool hadExporter = exporter_ != nullptr;
   if (Status status = startExporter(config); !status) return status.error();
   slot.begun = true;
-  auto made = backEnd.make(config);
+  auto made = makeTransport(backEnd, config);
   Status status = made ? Status() : Status(made.error());
   if (status && backEnd.publish != nullptr) {
     status = backEnd.publish(config, [&backEnd] { return instance().report(backEnd); });

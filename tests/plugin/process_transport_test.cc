@@ -17,6 +17,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tests/support/no_more_threads.h"
 #include "tests/support/temporary_folder.h"
 #include "transport/progress/progress_engine.h"
 
@@ -155,6 +156,29 @@ TEST(ProcessTransport_Acquire, InvalidConfiguration_FactoryIsNotCalled) {
   TransportConfig config;
   config.memoryMiB = 1;
   EXPECT_THAT(process.acquire(dpdk(neverCalled), config).error().message, HasSubstr("GLOO_BYPASS_MEMORY_MIB"));
+}
+
+TEST(ProcessTransport_Acquire, NoThreadOrMemoryIsLeft_OneLineNamesTheLimitAndNextCallTriesAgain) {
+  ProcessTransport process;
+  const auto noThreads = [](const TransportConfig&) -> Result<std::shared_ptr<Transport>> {
+    throw std::system_error(EAGAIN, std::generic_category());
+  };
+  const auto noMemory = [](const TransportConfig&) -> Result<std::shared_ptr<Transport>> { throw std::bad_alloc(); };
+  EXPECT_THAT(process.acquire(dpdk(noThreads), {}).error().message, HasSubstr("raise the limit of threads (ulimit -u"));
+  EXPECT_THAT(process.acquire(dpdk(noMemory), {}).error().message, HasSubstr("no more memory: raise its limit"));
+  EXPECT_TRUE(process.acquire(dpdk(makeFake), {}));
+}
+
+TEST(ProcessTransport_Acquire, NoThreadIsLeftForMetrics_OneLineNamesTheLimits) {
+  const TemporaryFolder folder;
+  for (const std::string& target : {"file:" + (folder / "metrics"), std::string("http://127.0.0.1:auto")}) {
+    ProcessTransport process;
+    TransportConfig config;
+    config.metrics = target;
+    const test::NoMoreThreads none;
+    EXPECT_THAT(process.acquire(dpdk(makeFake), config).error().message,
+                AllOf(HasSubstr(target), HasSubstr("ulimit -u")));
+  }
 }
 
 TEST(ProcessTransport_Acquire, FactoryFails_NextCallTriesAgain) {

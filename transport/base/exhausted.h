@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <string>
+#include <system_error>
 
 namespace gloo_bypass {
 
@@ -19,6 +20,14 @@ inline std::string exhausted(int error) {
   if (error == ENFILE) return "this machine has as many files open as it may (fs.file-max)";
   if (error == ENOMEM || error == ENOBUFS) return "the kernel has no memory for a socket";
   return {};
+}
+
+// Of a std::thread that could not be made.
+inline std::string noThread(const std::system_error& error) {
+  const std::string why = error.code().message();
+  if (error.code().value() != EAGAIN) return "no thread can be started: " + why;
+  return "no thread can be started (" + why +
+         "): raise the limit of threads (ulimit -u; a container's pids.max) or of memory (ulimit -v)";
 }
 
 }  // namespace gloo_bypass

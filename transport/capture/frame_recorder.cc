@@ -2,8 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -13,6 +11,7 @@
 
 #include "transport/base/byte_order.h"
 #include "transport/base/check.h"
+#include "transport/base/signals_blocked.h"
 
 namespace gloo_bypass::capture {
 namespace {
@@ -66,13 +65,9 @@ Result<std::unique_ptr<FrameRecorder>> FrameRecorder::create(FileDescriptor file
 
 FrameRecorder::~FrameRecorder() { stop(); }
 
-// Signals are the owner's.
 void FrameRecorder::start() {
-  sigset_t all, before;
-  sigfillset(&all);
-  (void)::pthread_sigmask(SIG_SETMASK, &all, &before);
+  const SignalsBlocked blocked;  // they are the owner's
   writer_ = std::thread([this] { writeChunks(); });
-  (void)::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 FrameRecorder::Chunk* FrameRecorder::roomFor(std::size_t bytes) {

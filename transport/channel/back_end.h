@@ -7,11 +7,14 @@
 
 #include <functional>
 #include <memory>
+#include <new>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "transport/base/config.h"
+#include "transport/base/exhausted.h"
 #include "transport/base/status.h"
 #include "transport/channel/transport_report.h"
 
@@ -46,7 +49,7 @@ struct BackEnd {
   std::string missing;  // "libdpdk was missing or disabled when it was built"
   std::string package;  // "libdpdk-dev"
 
-  // Makes a transport. Errors are one line that says what is wrong and what to do.
+  // For makeTransport() below. Errors are one line that says what is wrong and what to do; std::system_error: no thread.
   std::function<Result<std::shared_ptr<Transport>>(const TransportConfig&)> make;
 
   InterfaceRule (*interfaceRule)(const TransportConfig&) = nullptr;
@@ -64,6 +67,18 @@ struct BackEnd {
 
   bool inThisBuild() const { return missing.empty(); }
 };
+
+// A transport of the back-end, or one line: `make`'s, or that the system gives no thread or no memory for it.
+inline Result<std::shared_ptr<Transport>> makeTransport(const BackEnd& backEnd, const TransportConfig& config) {
+  try {
+    return backEnd.make(config);
+  } catch (const std::system_error& error) {
+    return Error{ErrorScope::kDevice, ErrorCode::kExhausted, noThread(error)};
+  } catch (const std::bad_alloc&) {
+    return Error{ErrorScope::kDevice, ErrorCode::kExhausted,
+                 "this process gets no more memory: raise its limit (ulimit -v; a container's memory.max)"};
+  }
+}
 
 // For a build without what the back-end needs.
 inline BackEnd missingBackEnd(std::string name, std::string missing, std::string package) {

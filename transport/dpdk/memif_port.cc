@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
@@ -13,6 +12,7 @@
 #include <fstream>
 
 #include "transport/base/check.h"
+#include "transport/base/signals_blocked.h"
 #include "transport/dpdk/memif_directory.h"
 
 namespace gloo_bypass::dpdk {
@@ -126,11 +126,8 @@ Status MemifPort::start() {
     return Status(ErrorScope::kDevice, ErrorCode::kUnavailable,
                   fmt::format("cannot watch the sockets of a memif port: {}", std::strerror(errno)));
   }
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are the application's threads' business
+  const SignalsBlocked blocked;  // they are the application's threads' business
   control_ = std::thread([this] { watchSockets(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   pthread_setname_np(control_.native_handle(), "gb-memif");
   return {};
 }

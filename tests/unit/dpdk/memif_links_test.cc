@@ -1,5 +1,7 @@
 // What memory links leave behind: transports over memif ports of one process, whose channels come and go.
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <signal.h>
 
 #include <filesystem>
 #include <fstream>
@@ -9,8 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/no_more_threads.h"
 #include "tests/unit/dpdk/port_process.h"
 #include "transport/datagram/datagram_transport.h"
+#include "transport/dpdk/back_end.h"
 #include "transport/dpdk/dpdk_port.h"
 #include "transport/progress/progress_engine.h"
 
@@ -256,6 +260,20 @@ TEST_F(MemifLinks, OneEndGivesUpBeforeTheOtherConnects_TheNextTryMeets) {
       connectBoth(nextFirst, nextSecond);
     }
   });
+}
+
+TEST(MemifExhausted, NoThreadIsLeft_ErrorNamesTheLimitsAndSignalsStayAsTheyWere) {
+  sigset_t before, after;
+  ASSERT_EQ(::pthread_sigmask(SIG_SETMASK, nullptr, &before), 0);
+  {
+    const test::NoMoreThreads none;
+    const auto made = makeTransport(backEnd(), memifTestConfig());
+    ASSERT_FALSE(made.ok());
+    EXPECT_NE(made.error().message.find("ulimit -u"), std::string::npos) << made.error().message;
+  }
+  ASSERT_EQ(::pthread_sigmask(SIG_SETMASK, nullptr, &after), 0);
+  EXPECT_EQ(::sigismember(&after, SIGTERM), ::sigismember(&before, SIGTERM)) << "blocked for good";
+  EXPECT_TRUE(makeTransport(backEnd(), memifTestConfig()).ok());
 }
 
 }  // namespace

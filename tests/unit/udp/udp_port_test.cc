@@ -12,6 +12,7 @@
 #include <cstring>
 #include <thread>
 
+#include "tests/support/no_more_threads.h"
 #include "tests/unit/udp/port_pair.h"
 #include "transport/channel/channel_address.h"
 #include "transport/datagram/datagram_transport.h"
@@ -492,6 +493,18 @@ TEST(UdpBackEnd, SettingsThatDoNothing_AreALineEach) {
   config.telemetry = true;
   EXPECT_EQ(backEnd().ignoredSettings(config).size(), 2u);
   EXPECT_TRUE(backEnd().make(config).ok()) << "they keep nothing from working";
+}
+
+TEST(UdpBackEnd, NoThreadIsLeft_ErrorNamesTheLimits) {
+  {
+    const test::NoMoreThreads none;
+    const auto made = makeTransport(backEnd(), at("127.0.0.1"));
+    ASSERT_FALSE(made.ok());
+    EXPECT_EQ(made.error().code, ErrorCode::kExhausted);
+    EXPECT_NE(made.error().message.find("no thread can be started"), std::string::npos) << made.error().message;
+    EXPECT_NE(made.error().message.find("ulimit -u"), std::string::npos) << made.error().message;
+  }
+  EXPECT_TRUE(makeTransport(backEnd(), at("127.0.0.1")).ok());
 }
 
 TEST(UdpAddresses, NothingNamed_RouteToMasterElseLoopback) {
