@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "transport/base/check.h"
+#include "transport/base/exhausted.h"
 
 namespace gloo_bypass::dpdk {
 namespace {
@@ -17,6 +18,8 @@ constexpr std::size_t kHelloBytes = 4 + 16 + 16 + 4;
 // A packet of one of these bytes is the last on a cross connection: the port, or only this link, is closed in good
 // order.
 constexpr std::byte kPortCloses{'b'}, kLinkCloses{'c'};
+// The other end cannot take the connection, or what comes with it.
+constexpr std::byte kNoDescriptors{'d'};
 constexpr char kServerName[] = "gloo-bypass";
 
 // Both ends derive the same fictitious addresses, from the range meant for benchmarks (RFC 2544), so that a
@@ -50,12 +53,15 @@ PacketIo sendHello(int fd, const MemifHello& hello, const WakePage& page) {
   return sendPacket(fd, packet, page.fd(), page.event());
 }
 
+void sayNoDescriptors(int fd) { (void)sendPacket(fd, std::span(&kNoDescriptors, 1)); }
+
 PacketIo receiveHello(int fd, MemifHello& hello, WakePage& page) {
   std::array<std::byte, kHelloBytes> packet{};
   std::size_t length = 0;
   FileDescriptor pageFd, event;
   const PacketIo io = receivePacket(fd, packet, length, pageFd, &event);
   if (io != PacketIo::kDone) return io;
+  if (length == 1) hello.lastWord = packet[0];
   if (length != kHelloBytes || readBe32(&packet[0]) != kHelloMagic) return PacketIo::kClosed;
   std::memcpy(hello.senderId.data(), &packet[4], 16);
   std::memcpy(hello.targetSecret.data(), &packet[20], 16);
@@ -130,7 +136,8 @@ void MemifLink::greet() {
   MemifHello hello;
   const PacketIo io = receiveHello(cross_.get(), hello, peerPage_);
   if (io == PacketIo::kWouldBlock) return;
-  if (io == PacketIo::kClosed) return peerGone();
+  if (io == PacketIo::kExhausted) return failExhausted();
+  if (io == PacketIo::kClosed) return peerGone(hello.lastWord);
   if (hello.senderId != peer_.portId || hello.targetSecret != shared_.self.secret) {
     return fail(ErrorCode::kPeerViolatedProtocol, "another process answers in its name");
   }
@@ -165,6 +172,7 @@ void MemifLink::hear() {
     FileDescriptor attached;
     const PacketIo io = receivePacket(cross_.get(), message, length, attached);
     if (io == PacketIo::kWouldBlock) return;
+    if (io == PacketIo::kExhausted) return failExhausted();
     // Once the handshake is over, the link ends whatever comes.
     if (io == PacketIo::kClosed || length != message.size() || state_ == State::kUp) {
       return peerGone(io == PacketIo::kDone && length == 1 ? message[0] : std::byte{});
@@ -234,6 +242,8 @@ void MemifLink::peerGone(std::byte lastWord) {
   if (lastWord == std::byte{}) lastWord = hearLastWord();
   if (lastWord == kLinkCloses) {
     fail(ErrorCode::kPeerClosed, "it closed the link");
+  } else if (lastWord == kNoDescriptors) {
+    fail(ErrorCode::kExhausted, "it has no descriptor left for this link: raise its limit (ulimit -n)");
   } else {
     fail(ErrorCode::kPeerVanished, lastWord == kPortCloses ? "it closed its port" : "it ended, or was killed");
   }
@@ -244,6 +254,12 @@ void MemifLink::fail(ErrorCode code, std::string message) {
   error_ = Error{ErrorScope::kSession, code, fmt::format("memif link to process {}: {}", peer_.pid, message)};
   cross_.reset();
   state_ = State::kDown;
+}
+
+void MemifLink::failExhausted() {
+  const std::string why = exhausted(errno);
+  sayNoDescriptors(cross_.get());
+  fail(ErrorCode::kExhausted, why);
 }
 
 void MemifLink::ringBroken() { fail(ErrorCode::kPeerViolatedProtocol, "it wrote nonsense into the shared memory"); }

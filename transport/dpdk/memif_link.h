@@ -54,7 +54,10 @@ struct MemifHello {
   PortId senderId{};
   PortId targetSecret{};
   std::uint32_t interfaceId = 0;  // chosen by the acceptor: memif's name for its end
+  std::byte lastWord{};           // instead of a hello; 0: none
 };
+// Says over a connection that is not wanted any more that this process has no descriptor left for it.
+void sayNoDescriptors(int fd);
 PacketIo sendHello(int fd, const MemifHello& hello, const WakePage& page);
 // kClosed also for what is no hello, or brings no page.
 PacketIo receiveHello(int fd, MemifHello& hello, WakePage& page);
@@ -130,6 +133,7 @@ class MemifLink {
   void peerGone(std::byte lastWord = {});
   std::byte hearLastWord();
   void fail(ErrorCode code, std::string message);
+  void failExhausted();  // errno says how
 
   MemifShared& shared_;
   const LinkId id_;

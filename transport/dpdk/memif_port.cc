@@ -8,10 +8,13 @@
 #include <sys/random.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <utility>
 
 #include "transport/base/check.h"
+#include "transport/base/exhausted.h"
 #include "transport/base/signals_blocked.h"
 #include "transport/dpdk/memif_directory.h"
 
@@ -126,6 +129,7 @@ Status MemifPort::start() {
     return Status(ErrorScope::kDevice, ErrorCode::kUnavailable,
                   fmt::format("cannot watch the sockets of a memif port: {}", std::strerror(errno)));
   }
+  spare_.reset(::fcntl(stopEvent_.get(), F_DUPFD_CLOEXEC, 0));
   const SignalsBlocked blocked;  // they are the application's threads' business
   control_ = std::thread([this] { watchSockets(); });
   pthread_setname_np(control_.native_handle(), "gb-memif");
@@ -256,13 +260,41 @@ bool MemifPort::greetStranger(Stranger& stranger) {
   if (stranger.greeted) return stillWaits(stranger);
   const PacketIo io = receiveHello(stranger.fd.get(), stranger.hello, stranger.page);
   if (io == PacketIo::kWouldBlock) return true;
-  if (io == PacketIo::kClosed || stranger.hello.targetSecret != shared_->self.secret) return false;
+  if (io == PacketIo::kExhausted) {
+    sayExhausted(exhausted(errno));
+    sayNoDescriptors(stranger.fd.get());
+  }
+  if (io != PacketIo::kDone || stranger.hello.targetSecret != shared_->self.secret) return false;
   stranger.greeted = true;
   return true;
 }
 
+void MemifPort::sayExhausted(const std::string& why) {
+  if (std::exchange(saidExhausted_, true)) return;
+  std::fprintf(stderr, "gloo-bypass: another process of this machine cannot connect to this one: %s\n", why.c_str());
+}
+
+// Else it would wait for an answer until its time to connect is over. False: nobody is waiting, of which the kernel says
+// the same.
+bool MemifPort::refuseStranger(const std::string& why) {
+  spare_.reset();
+  FileDescriptor fd = acceptPacketSocket(listener_.get());
+  const bool waited = static_cast<bool>(fd);
+  if (waited) sayNoDescriptors(fd.get());
+  fd.reset();
+  spare_.reset(::fcntl(stopEvent_.get(), F_DUPFD_CLOEXEC, 0));
+  if (waited) sayExhausted(why);
+  return waited;
+}
+
 void MemifPort::serviceStrangers() {
-  while (FileDescriptor fd = acceptPacketSocket(listener_.get())) {
+  for (;;) {
+    FileDescriptor fd = acceptPacketSocket(listener_.get());
+    if (!fd) {
+      const std::string why = exhausted(errno);
+      if (why.empty() || !spare_ || !refuseStranger(why)) break;
+      continue;
+    }
     if (strangers_.size() >= kMaxStrangers || !peerIsSameUser(fd.get()) ||
         !addToEpoll(shared_->epoll.get(), fd.get())) {
       ++counters_.droppedForeign;

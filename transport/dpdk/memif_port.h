@@ -68,6 +68,8 @@ class MemifPort final : public PacketPort {
   void watchSockets();  // body of the control thread
   void serviceControl();
   void serviceStrangers();
+  bool refuseStranger(const std::string& why);
+  void sayExhausted(const std::string& why);
   // False: drop it.
   bool greetStranger(Stranger& stranger);
   // Having greeted, it says nothing until it is answered; unless it goes.
@@ -87,6 +89,8 @@ class MemifPort final : public PacketPort {
   const std::size_t maxDatagramBytes_;
   FileDescriptor listener_;
   FileDescriptor stopEvent_;
+  FileDescriptor spare_;  // given up for a moment, to tell a stranger that there is no other
+  bool saidExhausted_ = false;
   std::vector<std::unique_ptr<MemifLink>> links_;  // by id - kFirstLink; empty: closed, or reported down
   std::vector<MemifLink*> polled_;                 // not yet reported down
   std::vector<Stranger> strangers_;

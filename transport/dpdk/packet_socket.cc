@@ -1,5 +1,6 @@
 #include "transport/dpdk/packet_socket.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -117,6 +118,11 @@ PacketIo receivePacket(int fd, std::span<std::byte> buffer, std::size_t& length,
         (i == 0 ? attached : *second) = std::move(owned);
       }
     }
+  }
+  if ((message.msg_flags & MSG_CTRUNC) != 0 && !surplus) {
+    // The kernel says the same of more than there is place for.
+    const FileDescriptor another(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    if (!another) return PacketIo::kExhausted;
   }
   if (surplus || received == 0 || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) return PacketIo::kClosed;
   length = static_cast<std::size_t>(received);

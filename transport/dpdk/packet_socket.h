@@ -14,7 +14,7 @@ namespace gloo_bypass::dpdk {
 // Longest path a socket can have here: sun_path is 108 bytes with its terminator.
 inline constexpr std::size_t kMaxSocketPathBytes = 107;
 
-enum class PacketIo { kDone, kWouldBlock, kClosed };
+enum class PacketIo { kDone, kWouldBlock, kClosed, kExhausted };
 
 // The path appears only once the socket listens, so a refused connect always means a dead owner.
 Result<FileDescriptor> listenPacketSocket(const std::string& path);
@@ -23,13 +23,14 @@ enum class ConnectResult { kConnected, kBusy, kExhausted, kRefused };
 // kBusy: the listener's backlog is full, try again. kExhausted: this process or machine has no descriptor left. kRefused: nobody
 // listens (any more).
 ConnectResult connectPacketSocket(const std::string& path, FileDescriptor& out);
-// Empty when nobody is waiting.
+// Empty when nobody is waiting (errno: EAGAIN), or where it cannot be taken.
 FileDescriptor acceptPacketSocket(int listener);
 
 // `attachedFd` -1: none, and then no second. The caller keeps them.
 PacketIo sendPacket(int fd, std::span<const std::byte> packet, int attachedFd = -1, int secondFd = -1);
 // Sets `length`; a packet longer than `buffer` ends in kClosed, since no correct peer sends one.
-// A second descriptor ends there too where there is no place for one.
+// A second descriptor ends there too where there is no place for one. kExhausted: descriptors came, and this process has
+// none left for them; errno says which limit it is.
 PacketIo receivePacket(int fd, std::span<std::byte> buffer, std::size_t& length, FileDescriptor& attached,
                        FileDescriptor* second = nullptr);
 

@@ -1,21 +1,29 @@
 // What memory links leave behind: transports over memif ports of one process, whose channels come and go.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iterator>
 #include <memory>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/support/no_more_threads.h"
 #include "tests/unit/dpdk/port_process.h"
+#include "transport/base/file_descriptor.h"
 #include "transport/datagram/datagram_transport.h"
 #include "transport/dpdk/back_end.h"
 #include "transport/dpdk/dpdk_port.h"
+#include "transport/dpdk/port_address.h"
 #include "transport/progress/progress_engine.h"
 
 namespace gloo_bypass::dpdk {
@@ -274,6 +282,88 @@ TEST(MemifExhausted, NoThreadIsLeft_ErrorNamesTheLimitsAndSignalsStayAsTheyWere)
   ASSERT_EQ(::pthread_sigmask(SIG_SETMASK, nullptr, &after), 0);
   EXPECT_EQ(::sigismember(&after, SIGTERM), ::sigismember(&before, SIGTERM)) << "blocked for good";
   EXPECT_TRUE(makeTransport(backEnd(), memifTestConfig()).ok());
+}
+
+PortId idOf(const std::vector<std::byte>& address) { return decodeMemifAddress(address).value().portId; }
+
+// While it lives, this process may open no descriptor but those that it has, and `more`.
+class NoMoreDescriptors {
+ public:
+  explicit NoMoreDescriptors(rlim_t more) {
+    EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
+    const FileDescriptor next(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0));
+    const rlimit limit{static_cast<rlim_t>(next.get()) + more, before_.rlim_max};
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+  }
+  ~NoMoreDescriptors() { EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before_), 0); }
+  NoMoreDescriptors(const NoMoreDescriptors&) = delete;
+  NoMoreDescriptors& operator=(const NoMoreDescriptors&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+// The end that is connected to. It has `more` descriptors, then enough.
+void acceptWithFew(Partner& partner, rlim_t more) {
+  const std::vector<std::byte> peer = partner.receive();
+  std::unique_ptr<PacketPort> port;
+  do {  // the smaller id connects
+    port.reset();
+    auto made = makeDpdkPort(memifTestConfig());
+    ASSERT_TRUE(made.ok()) << made.error().message;
+    port = std::move(made).value();
+  } while (idOf(port->localAddress()) < idOf(peer));
+  partner.send(port->localAddress());
+  CollectingSink sink;
+  const auto link = port->openLink(peer);
+  ASSERT_TRUE(link.ok());
+  std::atomic<bool> met = false;
+  std::thread waiter([&] {
+    partner.meet();
+    met = true;
+  });
+  const auto serveUntilMet = [&] {
+    EXPECT_TRUE(waitFor([&] {
+      port->onTick(monotonicNow());
+      (void)port->receive(sink, 64);
+      return met.load();
+    }));
+  };
+  ::testing::internal::CaptureStderr();
+  {
+    const NoMoreDescriptors few(more);
+    serveUntilMet();
+  }
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  const std::string own = sink.down.empty() ? said : sink.down.front().second.message;
+  EXPECT_NE(own.find("RLIMIT_NOFILE"), std::string::npos) << "said: " << said << "; link: " << own;
+  waiter.join();
+}
+
+TEST(MemifExhausted, AcceptingEndHasNoDescriptor_BothEndsNameIt) {
+  for (const rlim_t more : {0, 1}) {
+    SCOPED_TRACE(more);
+    runProcesses({[&](Partner& partner) {
+                   auto made = makeDpdkPort(memifTestConfig());
+                   ASSERT_TRUE(made.ok());
+                   const auto port = std::move(made).value();
+                   partner.send(port->localAddress());
+                   const auto link = port->openLink(partner.receive());
+                   ASSERT_TRUE(link.ok());
+                   CollectingSink sink;
+                   EXPECT_TRUE(waitFor([&] {
+                     port->onTick(monotonicNow());
+                     (void)port->receive(sink, 64);
+                     return !sink.down.empty();
+                   })) << "silence";
+                   if (!sink.down.empty()) {
+                     EXPECT_NE(sink.down.front().second.message.find("it has no descriptor left"), std::string::npos)
+                         << sink.down.front().second.message;
+                   }
+                   partner.meet();
+                 }},
+                 {[&](Partner& partner) { acceptWithFew(partner, more); }});
+  }
 }
 
 }  // namespace
