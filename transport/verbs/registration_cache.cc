@@ -114,7 +114,7 @@ class RegistrationCache::Impl {
  private:
   bool settled();
   Entry* find(const std::byte* first, const std::byte* last, RegistrationUse use) const;
-  Status registerPages(Entry* entry, RegistrationUse use);
+  Status registerPages(Entry* entry, RegistrationUse use, bool* watched);
   int registerOnRails(Entry* entry);
   Status refusal(const Entry& entry, int error) const;
   void deregister(Entry* entry);
@@ -200,8 +200,8 @@ Result<const Registration*> RegistrationCache::Impl::acquire(const std::byte* da
   self->length = length;
   // Watched before it is registered, so that no unmapping falls between.
   const Pages pages = pagesOf(*self);
-  const bool watched = reliable && monitor_ && monitor_->watch(pages.begin, pages.bytes());
-  if (Status registered = registerPages(&*self, use); !registered) {
+  bool watched = reliable && monitor_ && monitor_->watch(pages.begin, pages.bytes());
+  if (Status registered = registerPages(&*self, use, &watched); !registered) {
     if (watched) unwatchAlone(pages.begin, pages.end);
     inUse_.erase(self);
     return registered.error();
@@ -227,7 +227,8 @@ void RegistrationCache::Impl::release(Entry* entry) {
   evictBeyondBounds();
 }
 
-Status RegistrationCache::Impl::registerPages(Entry* entry, RegistrationUse use) {
+// `watched`: whether the entry's pages are, as before; false after it: they cannot be any more.
+Status RegistrationCache::Impl::registerPages(Entry* entry, RegistrationUse use, bool* watched) {
   const std::size_t bytes = pagesOf(*entry).bytes();
   entry->access = use == RegistrationUse::kRemoteRead ? kToSendAndReceive : kToReceive;
   for (;;) {
@@ -239,6 +240,11 @@ Status RegistrationCache::Impl::registerPages(Entry* entry, RegistrationUse use)
       while (freed < bytes && !unused_.empty()) {
         freed += pagesOf(unused_.front()).bytes();
         evict(&unused_.front());
+      }
+      // What was evicted may have had pages in common with this entry, which no index has yet.
+      if (*watched) {
+        const Pages pages = pagesOf(*entry);
+        *watched = monitor_->watch(pages.begin, pages.bytes());
       }
       continue;
     }

@@ -50,7 +50,10 @@ class FakeMonitor : public UnmapMonitor {
     if (state_.log != nullptr) state_.log->emplace_back("watch");
     return state_.watches;
   }
-  void unwatch(std::byte* begin, std::size_t length) override { state_.unwatched.push_back({begin, length}); }
+  void unwatch(std::byte* begin, std::size_t length) override {
+    if (state_.log != nullptr) state_.log->emplace_back("unwatch");
+    state_.unwatched.push_back({begin, length});
+  }
   std::size_t takeUnmapped(Range* ranges, std::size_t capacity, bool* overflowed) override {
     *overflowed = std::exchange(state_.overflowed, false);
     std::size_t taken = 0;
@@ -372,6 +375,25 @@ TEST_F(RegistrationCacheTest, Acquire_MemoryCannotBeLocked_UnusedIsGivenBackFirs
   EXPECT_EQ(acquire(10, 4)->begin, page(10));
   EXPECT_EQ(counters().hits, 1u);  // the one longest unused went
   cache_->release(another);
+}
+
+// The same buffer for another use, which pins its pages twice.
+TEST_F(RegistrationCacheTest, Acquire_WhatGivesWayHasTheSamePages_TheyStayWatched) {
+  adapter_.fail = [this](ibv_pd*, std::byte*, std::size_t length, int) {
+    return adapter_.liveBytes() + length > 6 * kPage ? ENOMEM : 0;
+  };
+  cachePages(0, 4);
+  unmapping_.log = &adapter_.log;
+  cache_->release(acquire(0, 4, RegistrationUse::kRemoteRead));
+  EXPECT_EQ(counters().evictions, 1u);
+  const auto& log = adapter_.log;
+  const auto lastOf = [&log](const std::string& what) { return std::find(log.rbegin(), log.rend(), what); };
+  ASSERT_NE(lastOf("unwatch"), log.rend());
+  EXPECT_LT(lastOf("register"), lastOf("watch")) << "registered first";
+  EXPECT_LT(lastOf("watch"), lastOf("unwatch")) << "not watched any more";
+  unmap(0, 4);
+  cachePages(0, 4);
+  EXPECT_EQ(counters().invalidations, 1u);
 }
 
 TEST_F(RegistrationCacheTest, Acquire_MemoryCannotBeLockedAtAll_ErrorNamesLimitNeedAndRemedy) {
