@@ -82,8 +82,8 @@ Result<TransportConfig> withGlooAddress(InterfaceRule rule, TransportConfig conf
   const std::string& chosen = named.value().interface;
   if (rule != InterfaceRule::kSeveral && chosen.find(',') != std::string::npos) {
     return wrong(
-        fmt::format("the interfaces '{}' are several, and only UDP stripes over several: name one, or use "
-                    "GLOO_DEVICE_TRANSPORT=UDP (RDMA: GLOO_BYPASS_RDMA_DEVICES)",
+        fmt::format("the interfaces '{}' are several, and only UDP, alone or as the network of link mode auto, "
+                    "stripes over several: name one, or use GLOO_DEVICE_TRANSPORT=UDP (RDMA: GLOO_BYPASS_RDMA_DEVICES)",
                     chosen));
   }
   if (!chosen.empty()) return named;

@@ -143,8 +143,10 @@ Result<std::shared_ptr<Transport>> ProcessTransport::acquire(const BackEnd& back
   }
   if (slot.transport) {
     TransportConfig wanted = config;
-    // GLOO_SOCKET_IFNAME=a,b: Gloo asks for a device of each, and this back-end uses one.
-    if (backEnd.interfaceRule != nullptr && backEnd.interfaceRule(config) == InterfaceRule::kNamed) {
+    // GLOO_SOCKET_IFNAME=a,b: Gloo asks for a device of each, and this back-end uses one (or, over UDP, all of that list);
+    // a program that makes devices may name one after the other.
+    const auto rule = backEnd.interfaceRule != nullptr ? backEnd.interfaceRule(config) : InterfaceRule::kIgnored;
+    if (rule == InterfaceRule::kNamed || rule == InterfaceRule::kSeveral) {
       if (wanted.interface != slot.config.interface && !std::exchange(slot.saidOneInterface, true)) {
         std::fprintf(stderr, "gloo-bypass: %s: several interfaces are named, and '%s' carries all; '%s' is not used\n",
                      backEnd.name.c_str(), slot.config.interface.c_str(), wanted.interface.c_str());

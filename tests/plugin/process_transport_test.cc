@@ -132,23 +132,28 @@ TEST(ProcessTransport_Acquire, OtherConfiguration_IsRefusedNamingBothValues) {
   EXPECT_TRUE(process.acquire(dpdk(makeFake), {}));
 }
 
-TEST(ProcessTransport_Acquire, SecondInterfaceOfAList_SharesTheTransportAndIsSaidOnce) {
-  ProcessTransport process;
-  BackEnd backEnd = dpdk(makeFake);
-  TransportConfig first, second;
-  first.interface = "eth0";
-  second.interface = "eth1";
-  backEnd.interfaceRule = [](const TransportConfig&) { return InterfaceRule::kNamed; };
-  const auto made = process.acquire(backEnd, first);
-  ASSERT_TRUE(made);
-  ::testing::internal::CaptureStderr();
-  EXPECT_EQ(process.acquire(backEnd, second).value(), made.value());
-  EXPECT_EQ(process.acquire(backEnd, second).value(), made.value());
-  const std::string said = ::testing::internal::GetCapturedStderr();
-  EXPECT_THAT(said, AllOf(HasSubstr("'eth0' carries all"), HasSubstr("'eth1' is not used")));
-  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1);
-  backEnd.interfaceRule = [](const TransportConfig&) { return InterfaceRule::kRequired; };
-  EXPECT_THAT(process.acquire(backEnd, second).error().message, HasSubstr("GLOO_BYPASS_INTERFACE: 'eth0' and 'eth1'"));
+TEST(ProcessTransport_Acquire, SecondInterface_SharesTheTransportAndIsSaidOnce) {
+  for (const InterfaceRule sharing : {InterfaceRule::kNamed, InterfaceRule::kSeveral}) {
+    static InterfaceRule rule;
+    rule = sharing;
+    ProcessTransport process;
+    BackEnd backEnd = dpdk(makeFake);
+    TransportConfig first, second;
+    first.interface = "eth0";
+    second.interface = "eth1";
+    backEnd.interfaceRule = [](const TransportConfig&) { return rule; };
+    const auto made = process.acquire(backEnd, first);
+    ASSERT_TRUE(made);
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(process.acquire(backEnd, second).value(), made.value());
+    EXPECT_EQ(process.acquire(backEnd, second).value(), made.value());
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    EXPECT_THAT(said, AllOf(HasSubstr("'eth0' carries all"), HasSubstr("'eth1' is not used")));
+    EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1);
+    rule = InterfaceRule::kRequired;
+    EXPECT_THAT(process.acquire(backEnd, second).error().message,
+                HasSubstr("GLOO_BYPASS_INTERFACE: 'eth0' and 'eth1'"));
+  }
 }
 
 TEST(ProcessTransport_Acquire, InvalidConfiguration_FactoryIsNotCalled) {
