@@ -233,6 +233,11 @@ bool isOn(const Device& device, const Interface& interface) {
   return std::any_of(device.gids.begin(), device.gids.end(),
                      [&](const ibv_gid_entry& gid) { return belongsTo(gid, interface); });
 }
+bool isActiveOn(const Device& device, const Interface& interface) {
+  return device.problem.empty() && std::any_of(device.gids.begin(), device.gids.end(), [&](const ibv_gid_entry& gid) {
+           return belongsTo(gid, interface) && isActive(device, gid.port_num);
+         });
+}
 // The first of the interfaces that the device is on; else none.
 Interface interfaceOf(const Device& device, const Interfaces& interfaces) {
   for (const Interface& one : interfaces.candidates) {
@@ -340,7 +345,7 @@ Device* deviceOn(std::vector<Device>& devices, const Interface& interface) {
   Device* found = nullptr;
   for (Device& device : devices) {
     if (!isOn(device, interface)) continue;
-    if (hasActivePort(device)) return &device;
+    if (isActiveOn(device, interface)) return &device;
     if (found == nullptr) found = &device;
   }
   return found;
@@ -349,7 +354,7 @@ Device* deviceOn(std::vector<Device>& devices, const Interface& interface) {
 Result<Device*> chooseDevice(std::vector<Device>& devices, const Interfaces& interfaces) {
   for (const Interface& one : interfaces.candidates) {
     Device* const found = deviceOn(devices, one);
-    if (found != nullptr && (interfaces.named || hasActivePort(*found))) return found;
+    if (found != nullptr && (interfaces.named || isActiveOn(*found, one))) return found;
   }
   if (interfaces.named) {
     return unavailable(
