@@ -152,6 +152,7 @@ void Session::Impl::choosePath() {
 void Session::Impl::resizeBuffers() {
   shared_->windowBytes -= std::exchange(path_.countedWindow, path_.congestion->windowBytes());
   shared_->windowBytes += path_.countedWindow;
+  if (isRail()) return;  // how long the buffers are is for the lead's path to say
   const std::size_t wanted =
       path_.isLong ? std::max(kLongPathFirstWindow, 4 * shared_->windowBytes) : kShortPathSendBuffer;
   sends_.setBufferLimit(std::min(wanted, config_.maxBufferBytes));

@@ -288,6 +288,7 @@ bool MemifPort::refuseStranger(const std::string& why) {
 }
 
 void MemifPort::serviceStrangers() {
+  if (!spare_) spare_.reset(::fcntl(stopEvent_.get(), F_DUPFD_CLOEXEC, 0));  // somebody took it in between
   for (;;) {
     FileDescriptor fd = acceptPacketSocket(listener_.get());
     if (!fd) {
