@@ -5,7 +5,7 @@ import re
 from conftest import ROOT
 from gloo_bypass_tools.common.transports import DEVICES
 
-NAME = re.compile(r'\{\.name = "(\w+)"')
+NAME = re.compile(r'\{\s*\.name = "(\w+)"')
 
 
 def test_Devices_OfThePythonTable_AreTcpAndTheBackEndsInTheirOrder():
