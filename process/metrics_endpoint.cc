@@ -111,16 +111,18 @@ class HttpEndpoint final : public MetricsEndpoint {
         MHD_OPTION_EXTERNAL_LOGGER, &ignoreLog, static_cast<void*>(nullptr),  // must come first
         MHD_OPTION_LISTEN_SOCKET, given_, MHD_OPTION_CONNECTION_LIMIT, kMaxConnections, MHD_OPTION_CONNECTION_TIMEOUT,
         kIdleSeconds, MHD_OPTION_CONNECTION_MEMORY_LIMIT, kConnectionMemory, MHD_OPTION_END);
-    error_ = errno;
   }
   ~HttpEndpoint() override {
     if (daemon_ != nullptr) library_.stop(daemon_);
   }
 
   bool running() const { return daemon_ != nullptr; }
-  // Why it does not run.
+  // Why it does not.
   std::string trouble() const {
-    return error_ == EAGAIN ? noThread(std::system_error(error_, std::generic_category())) : std::strerror(error_);
+    if (given_ < 0) return std::strerror(error_);
+    // The library leaves what its cleaning up said in errno.
+    return "no thread or memory for it: raise the limit of threads (ulimit -u; a container's pids.max) or of memory "
+           "(ulimit -v)";
   }
   std::uint16_t port() const override { return port_; }
   void leaveToParent() noexcept override {
@@ -164,7 +166,7 @@ class HttpEndpoint final : public MetricsEndpoint {
   FileDescriptor socket_;
   const int given_;  // the same socket, the library's to close
   MHD_Daemon* daemon_ = nullptr;
-  int error_ = 0;  // of what made no daemon
+  int error_ = 0;  // of what made no given_
 };
 
 }  // namespace

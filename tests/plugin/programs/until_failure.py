@@ -41,4 +41,6 @@ for number in range(rounds):
         os._exit(0)
     if number == 20:
         print("going=yes")
+del group
+dist.destroy_process_group()
 print("done=yes")
