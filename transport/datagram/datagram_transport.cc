@@ -23,6 +23,7 @@ constexpr auto kRetryWakingPort = std::chrono::milliseconds(2);
 constexpr int kPatienceShare = 100;
 constexpr auto kLeastPatience = std::chrono::microseconds(50);
 constexpr Duration kMostPatience = std::chrono::milliseconds(1);
+constexpr std::size_t kFewDatagrams = 4;
 
 }  // namespace
 
@@ -95,7 +96,9 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
       patience_ = leastPatience();
     }
     now_ = now;
-    bool progressed = port_->receive(*this, receiveBurst_) > 0;
+    received_ = port_->receive(*this, receiveBurst_);
+    bool progressed = received_ > 0;
+    if (progressed) gap_ = now - std::exchange(lastArrival_, now);
     sessions_.fireTimers(now_);
     if (sessions_.anyDirty()) progressed |= pumpDirty(now_);
     return progressed;
@@ -111,7 +114,10 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
     return sessions_.anyDirty() ? std::min(timers, now_ + retryAsleep_) : timers;
   }
 
-  Duration patience() const noexcept override { return patience_; }
+  // On a fast path much arrives at once or one right after the other, and whoever rests holds it up.
+  Duration patience() const noexcept override {
+    return received_ <= kFewDatagrams && gap_ >= patience_ / 2 ? patience_ : Duration{0};
+  }
   void armWakeup() noexcept override {
     // The poll that follows must ask a full port once more, or its answer to our flag could be missed.
     for (ChannelSession* session : sessions_.dirtyList()) static_cast<DatagramSession*>(session)->transmitFrom = {};
@@ -171,6 +177,7 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
 
   // A hundredth of a round trip is nothing beside it. The nearest peer decides: the driver serves all.
   Duration leastPatience() const {
+    if (!port_->gathers()) return Duration{0};
     Duration nearest = Duration::max();
     for (const auto& [id, session] : sessions_.all()) {
       const SessionState state = session->core.state();
@@ -261,6 +268,9 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
   TimePoint now_{};
   TimePoint nextTick_{};
   Duration patience_{0};
+  std::size_t received_ = 0;  // by the last poll
+  TimePoint lastArrival_{};
+  Duration gap_{0};  // before the last arrival
   DurationHistogram rtts_;
   std::uint64_t channelsOpened_ = 0;
   std::uint64_t droppedNotOurs_ = 0, droppedUnknownSession_ = 0;

@@ -117,6 +117,8 @@ class PacketPort {
   // for its first datagram: on a shared core it would run, find one, and sleep again. A port that gathers what transmit() took sends
   // it now.
   virtual void wakePeers() {}
+  // What arrives while nobody looks waits in a long buffer. Else in a short ring, and soon whoever sends has to wait too.
+  virtual bool gathers() const { return false; }
   // True: armWakeup() also covers room for what transmit() refused. False: look again now and then.
   virtual bool wakesForRoom() const { return false; }
   // What is wrong with `link` on this machine, as far as it shows, for errors of sessions that hear nothing; empty:

@@ -37,6 +37,7 @@ class AutoPort final : public PacketPort {
     return portOf(link).transmit(innerId(link), datagrams);
   }
   void wakePeers() override;
+  bool gathers() const override { return network_->gathers(); }
   bool wakesForRoom() const override { return memory_->wakesForRoom() && network_->wakesForRoom(); }
   std::string trouble(LinkId link) const override { return portOf(link).trouble(innerId(link)); }
   void onTick(TimePoint now) override;

@@ -62,6 +62,7 @@ class UdpPort final : public PacketPort {
   void wakePeers() override {
     for (const auto& rail : rails_) rail->sendBatch();
   }
+  bool gathers() const override { return true; }
   bool wakesForRoom() const override { return true; }
   std::string trouble(LinkId link) const override { return railOf(link).trouble(link); }
   void onTick(TimePoint /*now*/) override {}
