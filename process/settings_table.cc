@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "process/metrics_target.h"
+#include "transport/base/comma_list.h"
 #include "transport/dpdk/memif_directory.h"
 
 namespace gloo_bypass {
@@ -188,8 +189,8 @@ bool isInterfaceName(std::string_view text) {
 }
 
 bool areInterfaceNames(std::string_view text) {
-  const std::size_t end = std::min(text.find(','), text.size());
-  return isInterfaceName(text.substr(0, end)) && (end == text.size() || areInterfaceNames(text.substr(end + 1)));
+  const std::vector<std::string> names = splitAtCommas(text);
+  return std::all_of(names.begin(), names.end(), isInterfaceName);
 }
 
 bool isPciOrVirtualDevice(std::string_view text) {
@@ -219,15 +220,12 @@ bool isAddressWithPrefix(std::string_view text) {
 
 // Names with commas between, each once.
 bool isListOfVerbsDevices(std::string_view text) {
-  std::set<std::string_view> seen;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    const std::string_view name = text.substr(begin, end - begin);
+  std::set<std::string> seen;
+  for (const std::string& name : splitAtCommas(text)) {
     if (name.empty() || name.size() > kMaxVerbsDeviceName || !isPrintable(name) ||
-        name.find_first_of("/ ") != std::string_view::npos || !seen.insert(name).second) {
+        name.find_first_of("/ ") != std::string::npos || !seen.insert(name).second) {
       return false;
     }
-    begin = end + 1;
   }
   return true;
 }

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "transport/base/comma_list.h"
 #include "transport/base/exhausted.h"
 #include "transport/base/file_descriptor.h"
 #include "transport/datagram/packet_port.h"
@@ -186,12 +187,7 @@ Result<Endpoint> chooseLocalAddress(const std::string& interface, const std::str
 }
 
 Result<std::vector<Endpoint>> chooseLocalAddresses(const std::string& interface, const std::string& peerHost) {
-  std::vector<std::string> names;
-  for (std::size_t begin = 0; begin <= interface.size();) {
-    const std::size_t end = std::min(interface.find(',', begin), interface.size());
-    names.push_back(interface.substr(begin, end - begin));
-    begin = end + 1;
-  }
+  const std::vector<std::string> names = splitAtCommas(interface);
   if (names.size() > PacketPort::kMaxRails) {
     return refuse(fmt::format("the list of interfaces '{}' has {} names, more than {}", interface, names.size(),
                               PacketPort::kMaxRails));

@@ -13,6 +13,7 @@
 #include <optional>
 #include <utility>
 
+#include "transport/base/comma_list.h"
 #include "transport/base/exhausted.h"
 #include "transport/udp/local_address.h"
 
@@ -311,16 +312,6 @@ Result<Rail> makeRail(Device* device, const RdmaConfig& config, const Interfaces
   rail.deviceName = device->name;
   rail.context = std::move(device->context);
   return rail;
-}
-
-std::vector<std::string> splitAtCommas(const std::string& text) {
-  std::vector<std::string> parts;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
 }
 
 Result<std::vector<Rail>> railsByName(std::vector<Device> devices, const RdmaConfig& config,
