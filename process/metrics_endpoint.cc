@@ -121,8 +121,7 @@ class HttpEndpoint final : public MetricsEndpoint {
   std::string trouble() const {
     if (given_ < 0) return std::strerror(error_);
     // The library leaves what its cleaning up said in errno.
-    return "no thread or memory for it: raise the limit of threads (ulimit -u; a container's pids.max) or of memory "
-           "(ulimit -v)";
+    return std::string("no thread or memory for it: ") + kRaiseThreadLimits;
   }
   std::uint16_t port() const override { return port_; }
   void leaveToParent() noexcept override {

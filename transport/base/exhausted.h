@@ -22,12 +22,14 @@ inline std::string exhausted(int error) {
   return {};
 }
 
+inline constexpr const char* kRaiseThreadLimits =
+    "raise the limit of threads (ulimit -u; a container's pids.max) or of memory (ulimit -v)";
+
 // Of a std::thread that could not be made.
 inline std::string noThread(const std::system_error& error) {
   const std::string why = error.code().message();
   if (error.code().value() != EAGAIN) return "no thread can be started: " + why;
-  return "no thread can be started (" + why +
-         "): raise the limit of threads (ulimit -u; a container's pids.max) or of memory (ulimit -v)";
+  return "no thread can be started (" + why + "): " + kRaiseThreadLimits;
 }
 
 }  // namespace gloo_bypass
