@@ -129,7 +129,7 @@ Status MemifPort::start() {
     return Status(ErrorScope::kDevice, ErrorCode::kUnavailable,
                   fmt::format("cannot watch the sockets of a memif port: {}", std::strerror(errno)));
   }
-  spare_.reset(::fcntl(stopEvent_.get(), F_DUPFD_CLOEXEC, 0));
+  keepSpare();
   const SignalsBlocked blocked;  // they are the application's threads' business
   control_ = std::thread([this] { watchSockets(); });
   pthread_setname_np(control_.native_handle(), "gb-memif");
@@ -274,6 +274,11 @@ void MemifPort::sayExhausted(const std::string& why) {
   std::fprintf(stderr, "gloo-bypass: another process of this machine cannot connect to this one: %s\n", why.c_str());
 }
 
+// Another thread may have taken it since it was given up.
+void MemifPort::keepSpare() {
+  if (!spare_) spare_.reset(::fcntl(stopEvent_.get(), F_DUPFD_CLOEXEC, 0));
+}
+
 // Else it would wait for an answer until its time to connect is over. False: nobody is waiting, of which the kernel says
 // the same.
 bool MemifPort::refuseStranger(const std::string& why) {
@@ -282,13 +287,13 @@ bool MemifPort::refuseStranger(const std::string& why) {
   const bool waited = static_cast<bool>(fd);
   if (waited) sayNoDescriptors(fd.get());
   fd.reset();
-  spare_.reset(::fcntl(stopEvent_.get(), F_DUPFD_CLOEXEC, 0));
+  keepSpare();
   if (waited) sayExhausted(why);
   return waited;
 }
 
 void MemifPort::serviceStrangers() {
-  if (!spare_) spare_.reset(::fcntl(stopEvent_.get(), F_DUPFD_CLOEXEC, 0));  // somebody took it in between
+  keepSpare();
   for (;;) {
     FileDescriptor fd = acceptPacketSocket(listener_.get());
     if (!fd) {

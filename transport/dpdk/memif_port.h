@@ -68,6 +68,7 @@ class MemifPort final : public PacketPort {
   void watchSockets();  // body of the control thread
   void serviceControl();
   void serviceStrangers();
+  void keepSpare();
   bool refuseStranger(const std::string& why);
   void sayExhausted(const std::string& why);
   // False: drop it.
