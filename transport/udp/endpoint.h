@@ -21,6 +21,8 @@ union Endpoint {
   sockaddr_in6 v6{};  // so that all bytes are zero
 
   bool isV6() const { return any.sa_family == AF_INET6; }
+  // IP's and UDP's, of a datagram from or to it.
+  std::size_t headerBytes() const { return isV6() ? 48 : 28; }
   bool isIp() const { return isV6() || any.sa_family == AF_INET; }
   // At the same place in both families.
   std::uint16_t port() const { return ntohs(v4.sin_port); }

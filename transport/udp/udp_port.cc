@@ -23,22 +23,21 @@ class UdpPort final : public PacketPort {
   UdpPort(std::vector<std::unique_ptr<UdpSocket>> sockets, std::size_t mtu) {
     const auto count = static_cast<LinkId>(sockets.size());
     for (LinkId i = 0; i < count; ++i) {
-      own_.push_back(sockets[i]->local());
       rails_.push_back(std::make_unique<UdpRail>(std::move(sockets[i]), mtu, count + i, count));
     }
   }
   bool canBeWoken() const { return static_cast<bool>(wakeEvent_); }
 
-  std::vector<std::byte> localAddress() const override { return encode(own_); }
+  std::vector<std::byte> localAddress() const override { return encode(own()); }
   std::string describe() const override {
-    std::string text = own_.size() == 1 ? "UDP socket" : "UDP sockets";
-    for (const Endpoint& own : own_) text += (&own == own_.data() ? " " : ", ") + toString(own);
-    return text;
+    std::string text;
+    for (const auto& rail : rails_) text += (text.empty() ? "" : ", ") + toString(rail->local());
+    return (rails_.size() == 1 ? "UDP socket " : "UDP sockets ") + text;
   }
   Result<LinkId> openLink(std::span<const std::byte> remoteAddress) override { return openRail(remoteAddress, 0); }
   std::size_t rails(std::span<const std::byte> remoteAddress) const override {
     const auto peer = decode(remoteAddress);
-    return peer ? std::min(own_.size(), peer.value().size()) : 1;
+    return peer ? std::min(rails_.size(), peer.value().size()) : 1;
   }
   Result<LinkId> openRail(std::span<const std::byte> remoteAddress, std::size_t rail) override {
     const auto peer = decode(remoteAddress);
@@ -85,10 +84,14 @@ class UdpPort final : public PacketPort {
   }
 
  private:
+  std::vector<Endpoint> own() const {
+    std::vector<Endpoint> endpoints;
+    for (const auto& rail : rails_) endpoints.push_back(rail->local());
+    return endpoints;
+  }
   UdpRail& railOf(LinkId link) const { return *rails_[link % rails_.size()]; }
 
   WakeEvent wakeEvent_;
-  std::vector<Endpoint> own_;
   std::vector<std::unique_ptr<UdpRail>> rails_;
 };
 
@@ -99,7 +102,7 @@ Result<std::unique_ptr<PacketPort>> makeUdpPort(const TransportConfig& config, O
   if (!locals) return locals.error();
   std::vector<std::unique_ptr<UdpSocket>> sockets;
   for (const Endpoint& local : locals.value()) {
-    const std::size_t smallestMtu = wire::kMinDatagramBytes + (local.isV6() ? 48 : 28);
+    const std::size_t smallestMtu = wire::kMinDatagramBytes + local.headerBytes();
     if (config.mtu != 0 && config.mtu < smallestMtu) {
       return Error{ErrorScope::kDevice, ErrorCode::kConfiguration,
                    fmt::format("GLOO_BYPASS_MTU='{}' is not allowed at {}: it must be 0, or at least {} bytes",

@@ -31,7 +31,7 @@ class UdpRail {
       : socket_(std::move(socket)),
         interface_(NetworkInterface::withAddress(socket_->local().any)),
         mtu_(mtu),
-        overheadBytes_(socket_->local().isV6() ? 48 : 28),
+        overheadBytes_(socket_->local().headerBytes()),
         step_(step),
         nextLink_(first) {}
 
