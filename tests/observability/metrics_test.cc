@@ -13,6 +13,7 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <thread>
@@ -25,6 +26,7 @@
 #include "process/metrics_target.h"
 #include "process/metrics_text.h"
 #include "process/report_json.h"
+#include "tests/support/no_more_threads.h"
 #include "tests/support/temporary_folder.h"
 #include "transport/base/file_descriptor.h"
 #include "transport/base/whole_file.h"
@@ -233,19 +235,13 @@ TEST(MetricsExporter_File, NoThreadToBeHad_IsToldAtStart) {
   TemporaryFolder folder;
   TransportConfig config;
   config.metrics = "file:" + folder.path + "/x";
-  pthread_attr_t before, greedy;  // asks for a stack that no address space holds
-  ASSERT_EQ(pthread_getattr_default_np(&before), 0);
-  ASSERT_EQ(pthread_attr_init(&greedy), 0);
-  ASSERT_EQ(pthread_attr_setstacksize(&greedy, std::size_t{1} << 60), 0);
-  ASSERT_EQ(pthread_setattr_default_np(&greedy), 0);
+  std::optional<test::NoMoreThreads> none(std::in_place);
   const auto start = [&] { return MetricsExporter::start(config, "first", [] { return std::string(); }); };
   std::string message = "started";
   EXPECT_NO_THROW(if (const auto started = start(); !started) message = started.error().message);
-  EXPECT_EQ(pthread_setattr_default_np(&before), 0);
+  none.reset();
   EXPECT_THAT(message, AllOf(StartsWith("GLOO_BYPASS_METRICS='" + config.metrics + "': no thread can be started"),
                              Not(HasSubstr("\n"))));
-  pthread_attr_destroy(&greedy);
-  pthread_attr_destroy(&before);
 }
 
 bool isA(mode_t kind, const std::string& path) {

@@ -14,7 +14,7 @@ SUMS_MIB = 16 * SUMS
 
 
 def all_reduce(hosts, settings, transport="UDP"):
-    with hosts.ranks("timed_sums.py", 1, settings, transport=transport, arguments=[SUMS]) as ranks:
+    with hosts.ranks("large_sums.py", 1, settings, transport=transport, arguments=[SUMS]) as ranks:
         ranks.succeed()
 
 

@@ -32,13 +32,6 @@ TransportConfig onHost(const std::string& directory) {
   return config;
 }
 
-std::unique_ptr<PacketPort> openPort(const TransportConfig& config) {
-  auto port = makeDpdkPort(config);
-  if (port.ok()) return std::move(port).value();
-  ADD_FAILURE() << port.error().message;
-  ::_exit(1);
-}
-
 // The EAL runs in a child.
 void inProcess(const std::function<void(const std::string& hostA, const std::string& hostB)>& body) {
   const TemporaryFolder a, b;

@@ -1,9 +1,7 @@
 // What memory links leave behind: transports over memif ports of one process, whose channels come and go.
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -17,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/no_more_descriptors.h"
 #include "tests/support/no_more_threads.h"
 #include "tests/unit/dpdk/port_process.h"
 #include "transport/base/file_descriptor.h"
@@ -286,23 +285,6 @@ TEST(MemifExhausted, NoThreadIsLeft_ErrorNamesTheLimitsAndSignalsStayAsTheyWere)
 
 PortId idOf(const std::vector<std::byte>& address) { return decodeMemifAddress(address).value().portId; }
 
-// While it lives, this process may open no descriptor but those that it has, and `more`.
-class NoMoreDescriptors {
- public:
-  explicit NoMoreDescriptors(rlim_t more) {
-    EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
-    const FileDescriptor next(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0));
-    const rlimit limit{static_cast<rlim_t>(next.get()) + more, before_.rlim_max};
-    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
-  }
-  ~NoMoreDescriptors() { EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before_), 0); }
-  NoMoreDescriptors(const NoMoreDescriptors&) = delete;
-  NoMoreDescriptors& operator=(const NoMoreDescriptors&) = delete;
-
- private:
-  rlimit before_{};
-};
-
 // The end that is connected to. It has `more` descriptors, then enough.
 void acceptWithFew(Partner& partner, rlim_t more) {
   const std::vector<std::byte> peer = partner.receive();
@@ -331,7 +313,7 @@ void acceptWithFew(Partner& partner, rlim_t more) {
   };
   ::testing::internal::CaptureStderr();
   {
-    const NoMoreDescriptors few(more);
+    const test::NoMoreDescriptors few(more);
     serveUntilMet();
   }
   const std::string said = ::testing::internal::GetCapturedStderr();

@@ -35,13 +35,6 @@ class MemifPort : public ::testing::Test {
   void TearDown() override { removeTestDirectory(); }
 };
 
-std::unique_ptr<PacketPort> openPort(const TransportConfig& config = memifTestConfig()) {
-  auto port = makeDpdkPort(config);
-  EXPECT_TRUE(port.ok()) << (port.ok() ? "" : port.error().message);
-  if (!port.ok()) ::_exit(1);
-  return std::move(port).value();
-}
-
 // Frame `index` of a stream: its length and bytes follow from seed and index.
 class Stream {
  public:

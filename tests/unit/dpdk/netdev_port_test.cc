@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <array>
@@ -11,9 +10,11 @@
 #include <chrono>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
+#include "tests/support/no_more_descriptors.h"
 #include "tests/unit/dpdk/port_process.h"
 #include "transport/dpdk/dpdk_port.h"
 #include "transport/dpdk/kernel_interface.h"
@@ -76,12 +77,7 @@ TransportConfig netdevConfig() {
   return config;
 }
 
-std::unique_ptr<PacketPort> openPort(const TransportConfig& config = netdevConfig()) {
-  auto port = makeDpdkPort(config);
-  EXPECT_TRUE(port.ok()) << (port.ok() ? "" : port.error().message);
-  if (!port.ok()) ::_exit(1);
-  return std::move(port).value();
-}
+std::unique_ptr<PacketPort> openPort() { return dpdk::openPort(netdevConfig()); }
 
 // Blocks as the engine does.
 bool blockForDatagram(PacketPort& port, CollectingSink& sink, Duration limit) {
@@ -119,13 +115,10 @@ std::vector<std::byte> pattern(std::size_t length) {
 }
 
 TEST(KernelInterfaceTest, NoDescriptorIsLeft_ErrorNamesTheLimit) {
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
-  const rlimit none{0, before.rlim_max};
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  std::optional<test::NoMoreDescriptors> none(std::in_place);
   const auto interface = readKernelInterface("lo");
   const auto hop = nextHop({}, 0x7f000001);
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  none.reset();
   ASSERT_FALSE(interface.ok() || hop.ok());
   EXPECT_NE(interface.error().message.find("RLIMIT_NOFILE"), std::string::npos) << interface.error().message;
   EXPECT_NE(hop.error().message.find("RLIMIT_NOFILE"), std::string::npos) << hop.error().message;

@@ -40,13 +40,6 @@ class PortCapture : public ::testing::Test {
   }
 };
 
-std::unique_ptr<PacketPort> openPort(const TransportConfig& config) {
-  auto port = makeDpdkPort(config);
-  EXPECT_TRUE(port.ok()) << (port.ok() ? "" : port.error().message);
-  if (!port.ok()) ::_exit(1);
-  return std::move(port).value();
-}
-
 struct Contents {
   std::uint64_t frames = 0, bytes = 0, arpFrames = 0, markers = 0;
   std::size_t longestKept = 0;

@@ -12,6 +12,8 @@
 #include <filesystem>
 #include <thread>
 
+#include "transport/dpdk/dpdk_port.h"
+
 namespace gloo_bypass::dpdk {
 namespace {
 
@@ -107,6 +109,13 @@ TransportConfig memifTestConfig() {
   config.link = LinkMode::kMemif;
   config.memifDirectory = testDirectory();
   return config;
+}
+
+std::unique_ptr<PacketPort> openPort(const TransportConfig& config) {
+  auto port = makeDpdkPort(config);
+  EXPECT_TRUE(port.ok()) << (port.ok() ? "" : port.error().message);
+  if (!port.ok()) ::_exit(1);
+  return std::move(port).value();
 }
 
 LinkId linkPorts(PacketPort& port, Partner& partner) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -41,6 +42,8 @@ void runProcess(const std::function<void()>& body);
 // A configuration for memif in a directory of this test's process, removed by removeTestDirectory().
 TransportConfig memifTestConfig();
 std::string testDirectory();
+// In a child that is to end, with a failure, where there is none.
+std::unique_ptr<PacketPort> openPort(const TransportConfig& config = memifTestConfig());
 void removeTestDirectory();
 
 // Exchanges addresses and opens the link.

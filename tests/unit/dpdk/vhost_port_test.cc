@@ -38,13 +38,6 @@ class VhostPort : public ::testing::Test {
   }
 };
 
-std::unique_ptr<PacketPort> openPort(const TransportConfig& config) {
-  auto port = makeDpdkPort(config);
-  EXPECT_TRUE(port.ok()) << (port.ok() ? "" : port.error().message);
-  if (!port.ok()) ::_exit(1);
-  return std::move(port).value();
-}
-
 std::vector<std::byte> datagramOf(std::size_t bytes) {
   std::vector<std::byte> datagram(bytes);
   for (std::size_t i = 0; i < bytes; ++i) datagram[i] = static_cast<std::byte>(i * 7);

@@ -4,14 +4,15 @@
 #include <netinet/ip_icmp.h>
 #include <netinet/udp.h>
 #include <sched.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <thread>
 
+#include "tests/support/no_more_descriptors.h"
 #include "tests/support/no_more_threads.h"
 #include "tests/unit/udp/port_pair.h"
 #include "transport/channel/channel_address.h"
@@ -439,13 +440,10 @@ std::string errorOf(const TransportConfig& config) {
 
 TEST(UdpAddresses, NoDescriptorIsLeft_ErrorNamesTheLimit) {
   const auto a = openPort(at("127.0.0.1")), b = openPort(at("127.0.0.1"));
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
-  const rlimit none{0, before.rlim_max};
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  std::optional<test::NoMoreDescriptors> none(std::in_place);
   const auto link = a->openLink(b->localAddress());
   const std::string port = errorOf(at("127.0.0.1"));
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  none.reset();
   ASSERT_FALSE(link.ok());
   EXPECT_NE(link.error().message.find("RLIMIT_NOFILE"), std::string::npos) << link.error().message;
   EXPECT_NE(port.find("RLIMIT_NOFILE"), std::string::npos) << port;

@@ -6,7 +6,6 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -14,9 +13,11 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "tests/support/no_more_descriptors.h"
 #include "transport/base/byte_order.h"
 #include "transport/base/forked_child.h"
 #include "transport/progress/progress_engine.h"
@@ -366,20 +367,12 @@ TEST_F(ControlPlaneTest, NoDescriptorsLeft_StrangerDoesNotKeepThePlaneBusy) {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   ControlPlane& plane = *b;  // sanitizers look at `this` through descriptors, and there will be none
   const TimePoint when = now;
-  rlimit before{};
-  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
-  rlimit few = before;
-  few.rlim_cur = static_cast<rlim_t>(fd.get()) + 64;
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
-  std::vector<FileDescriptor> all;
-  do {
-    all.emplace_back(dup(fd.get()));
-  } while (all.back());
+  std::optional<test::NoMoreDescriptors> none(std::in_place);
   const int connected = ::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address);
   pollfd knocking{plane.fd(), POLLIN, 0};
   const int seen = ::poll(&knocking, 1, static_cast<int>(std::chrono::milliseconds(kPatience).count()));
   const bool quiet = idle(plane, when);
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  none.reset();
   ASSERT_EQ(connected, 0);
   ASSERT_EQ(seen, 1);
   EXPECT_TRUE(quiet);
@@ -388,20 +381,10 @@ TEST_F(ControlPlaneTest, NoDescriptorsLeft_StrangerDoesNotKeepThePlaneBusy) {
 }
 
 TEST_F(ControlPlaneTest, NoDescriptorsLeft_PlaneAndConnectionNameTheLimit) {
-  const FileDescriptor fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  rlimit before{};
-  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
-  rlimit few = before;
-  few.rlim_cur = static_cast<rlim_t>(fd.get()) + 64;
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
-  std::vector<FileDescriptor> all;
-  do {
-    all.emplace_back(dup(fd.get()));
-  } while (all.back());
+  std::optional<test::NoMoreDescriptors> none(std::in_place);
   const Status connection = connectA();
   const auto plane = ControlPlane::make(kLoopback);
-  all.clear();
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  none.reset();
   ASSERT_FALSE(connection.ok());
   ASSERT_FALSE(plane.ok());
   for (const Error& error : {connection.error(), plane.error()}) {
