@@ -33,9 +33,8 @@ std::vector<std::string> ignoredSettings(const TransportConfig& config) {
   std::vector<std::string> lines;
   if (usesRdma(config) && !config.capture.empty()) {
     lines.emplace_back(
-        "GLOO_BYPASS_CAPTURE has the frames within this host; those to other hosts are the RDMA adapter's: use tcpdump "
-        "on "
-        "its interface");
+        "GLOO_BYPASS_CAPTURE has the frames within this host; those to other hosts are the RDMA adapter's: use "
+        "tcpdump on its interface");
   }
   if (needsEal(config)) return lines;
   const auto ignored = [&](const char* name, const std::string& value) {
