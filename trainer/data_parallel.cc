@@ -23,8 +23,8 @@ struct DataParallel::Torch {
   std::unique_ptr<c10d::Reducer> reducer;
 };
 
-DataParallel::DataParallel(const Gpt2& model, Communicator& communicator, const Options& options)
-    : torch_(std::make_unique<Torch>()) {
+DataParallel::DataParallel(const Gpt2& model, AdamW& optimizer, Communicator& communicator, const Options& options)
+    : Parallelism(optimizer), torch_(std::make_unique<Torch>()) {
   const auto parameters = model.parameters();
   c10d::verify_params_across_processes(share(communicator), parameters, {});
   broadcast(communicator, parameters);

@@ -1,8 +1,7 @@
 // Distributed data parallelism by PyTorch's own reducer, driven as torch.nn.parallel.DistributedDataParallel does.
 //
 // At construction: checks that all ranks have the same parameters' shapes and broadcasts rank 0's values. Then, for
-// every micro-batch: beforeForward(), forward, afterForward(), backward. With synchronise = false (no_sync)
-// gradients only accumulate. One thread.
+// every micro-batch, what Parallelism says. With synchronise = false (no_sync) gradients only accumulate. One thread.
 #pragma once
 
 #include <memory>
@@ -13,19 +12,18 @@
 #include "trainer/communicator.h"
 #include "trainer/gpt2.h"
 #include "trainer/options.h"
+#include "trainer/parallelism.h"
 
 namespace gloo_bypass::trainer {
 
-class DataParallel {
+class DataParallel final : public Parallelism {
  public:
   // Keeps references to the model's parameters and the communicator, which must outlive it.
-  DataParallel(const Gpt2& model, Communicator& communicator, const Options& options);
-  ~DataParallel();
-  DataParallel(const DataParallel&) = delete;
-  DataParallel& operator=(const DataParallel&) = delete;
+  DataParallel(const Gpt2& model, AdamW& optimizer, Communicator& communicator, const Options& options);
+  ~DataParallel() override;
 
-  void beforeForward(bool synchronise);
-  void afterForward(bool synchronise);
+  void beforeForward(bool synchronise) override;
+  void afterForward(bool synchronise) override;
 
   // Rank 0's values to all ranks, in messages of at most 250 MiB, as DDP broadcasts.
   static void broadcast(Communicator& communicator, const std::vector<at::Tensor>& tensors);

@@ -16,11 +16,10 @@
 
 #include "programs/error.h"
 #include "programs/machine.h"
-#include "programs/program_path.h"
 #include "programs/version.h"
+#include "trainer/batches.h"
 #include "trainer/blas.h"
 #include "trainer/communicator.h"
-#include "trainer/corpus.h"
 #include "trainer/data_parallel.h"
 #include "trainer/file_io.h"
 #include "trainer/gpt2.h"
@@ -28,7 +27,6 @@
 #include "trainer/optimizer.h"
 #include "trainer/progress.h"
 #include "trainer/safetensors.h"
-#include "trainer/sampler.h"
 #include "trainer/weights.h"
 
 namespace gloo_bypass::trainer {
@@ -55,34 +53,6 @@ double peakMemoryMb() {
   return static_cast<double>(usage.ru_maxrss) * 1024 / 1e6;
 }
 
-std::string dataPath(const Options& options) {
-  return options.dataPath.empty() ? programFolder() + "/sample.txt" : options.dataPath;
-}
-
-Corpus loadCorpus(const Options& options) {
-  auto tokenizer = options.vocabPath.empty() ? Tokenizer::bytes()
-                                             : Tokenizer::bytePairs(options.vocabPath, options.mergesPath);
-  const auto config = Gpt2Config::of(options.model);
-  if (tokenizer.idBound() > config.vocabulary) {
-    throw UsageError(fmt::format("{} has token ids up to {}, the model {} takes {}: use --model distilgpt2, or bytes",
-        options.vocabPath, tokenizer.idBound() - 1, name(options.model), config.vocabulary));
-  }
-  if (options.seqLength > config.positions) {
-    throw UsageError(fmt::format("--seq-length {}: the model {} has {} positions", options.seqLength,
-        name(options.model), config.positions));
-  }
-  return Corpus(dataPath(options), tokenizer, options.seqLength, options.samples);
-}
-
-int64_t stepsPerEpoch(const Options& options, int64_t samples, int worldSize) {
-  const int64_t batches = samples / (options.batchSize * worldSize);
-  if (batches < options.accumulate) {
-    throw UsageError(fmt::format("{} samples do not fill one step of {} ranks x batch size {} x {} micro-batches", samples,
-        worldSize, options.batchSize, options.accumulate));
-  }
-  return batches / options.accumulate;
-}
-
 std::string metricsPathOf(const Options& options, int rank) {
   constexpr std::string_view kPlaceholder = "{rank}";
   std::string path = options.metricsPath;
@@ -99,26 +69,20 @@ class Run {
       : options_(options),
         environment_(environment),
         trajectory_(trajectoryOptions(options)),
-        corpus_(loadCorpus(options)),
-        sampler_(corpus_.sampleCount(), environment.worldSize, environment.rank, options.batchSize, options.seed),
-        stepsPerEpoch_(stepsPerEpoch(options, corpus_.sampleCount(), environment.worldSize)),
-        lastStep_(options.steps > 0 ? options.steps : options.epochs * stepsPerEpoch_),
+        batches_(options, environment.rank, environment.worldSize),
+        lastStep_(options.steps > 0 ? options.steps : options.epochs * batches_.stepsPerEpoch()),
         model_(Gpt2Config::of(options.model), options.precision == Precision::kFloat64 ? at::kDouble : at::kFloat),
         optimizer_(model_.parameters(), options),
         summary_(options.skipFirst) {
     trajectory_["world_size"] = environment.worldSize;
-    trajectory_["corpus_samples"] = corpus_.sampleCount();
+    trajectory_["corpus_samples"] = batches_.sampleCount();
   }
 
   void execute();
 
  private:
-  struct Batch {
-    at::Tensor ids, targets;
-  };
   void loadState();
   void connect();
-  Batch makeBatch(int64_t step, int64_t micro);
   double microBatch(const Batch& batch, int64_t step, int64_t micro, StepMetrics& metrics);
   StepMetrics trainStep(int64_t step);
   void repeatBucketRebuild();
@@ -134,13 +98,12 @@ class Run {
   const Options& options_;
   const RankEnvironment& environment_;
   nlohmann::json trajectory_;
-  Corpus corpus_;
-  DistributedSampler sampler_;
-  int64_t stepsPerEpoch_, lastStep_, gradientBytes_ = 0;
+  Batches batches_;
+  int64_t lastStep_, gradientBytes_ = 0;
   Gpt2 model_;
   AdamW optimizer_;
   std::optional<Communicator> communicator_;
-  std::optional<DataParallel> parallel_;
+  std::unique_ptr<Parallelism> parallelism_;
   TrainingPosition position_;
   MetricsSummary summary_;
   std::optional<LineWriter> metrics_;
@@ -168,6 +131,7 @@ void Run::loadState() {
 
 void Run::connect() {
   if (!options_.ddp) {
+    parallelism_ = std::make_unique<Parallelism>(optimizer_);
     return;
   }
   nlohmann::json agreed = trajectory_;
@@ -176,7 +140,7 @@ void Run::connect() {
   agreed["verify_ranks"] = options_.verifyRanks;
   agreed["resume"] = !options_.resumePath.empty();
   communicator_.emplace(environment_, options_, agreed);
-  parallel_.emplace(model_, *communicator_, options_);
+  parallelism_ = std::make_unique<DataParallel>(model_, optimizer_, *communicator_, options_);
   for (const auto& parameter : model_.parameters()) {
     gradientBytes_ += static_cast<int64_t>(parameter.nbytes());
   }
@@ -195,23 +159,8 @@ void Run::connect() {
 // the ring's additions, so a resumed run must have rebuilt before its first step: one backward, gradients dropped.
 void Run::repeatBucketRebuild() {
   StepMetrics unused;
-  microBatch(makeBatch(0, options_.accumulate - 1), 0, options_.accumulate - 1, unused);
+  microBatch(batches_.of(0, options_.accumulate - 1), 0, options_.accumulate - 1, unused);
   optimizer_.clearGradients();
-}
-
-Run::Batch Run::makeBatch(int64_t step, int64_t micro) {
-  const int64_t batch = step % stepsPerEpoch_ * options_.accumulate + micro;
-  const auto indices = sampler_.batch(step / stepsPerEpoch_, batch);
-  const auto rows = static_cast<int64_t>(indices.size()), length = options_.seqLength;
-  Batch result{at::empty({rows, length}, at::kLong), at::empty({rows, length}, at::kLong)};
-  auto* ids = result.ids.data_ptr<int64_t>();
-  auto* targets = result.targets.data_ptr<int64_t>();
-  for (const int64_t index : indices) {
-    const auto tokens = corpus_.sample(index);
-    ids = std::copy(tokens.begin(), tokens.end() - 1, ids);
-    targets = std::copy(tokens.begin() + 1, tokens.end(), targets);
-  }
-  return result;
 }
 
 // Forward and backward of one micro-batch; returns its loss.
@@ -221,20 +170,16 @@ double Run::microBatch(const Batch& batch, int64_t step, int64_t micro, StepMetr
     at::manual_seed(microBatchSeed(options_.seed, environment_.rank, step * options_.accumulate + micro));
   }
   const auto start = Clock::now();
-  if (parallel_) {
-    parallel_->beforeForward(synchronise);
-  }
+  parallelism_->beforeForward(synchronise);
   auto loss = model_.loss(batch.ids, batch.targets, options_.dropout);
   const auto forwardDone = Clock::now();
-  if (parallel_) {
-    parallel_->afterForward(synchronise);
-    if (synchronise) {
-      communicator_->beginWindow(static_cast<uint64_t>(metrics.step), gradientBytes_);
-    }
+  parallelism_->afterForward(synchronise);
+  if (communicator_ && synchronise) {
+    communicator_->beginWindow(static_cast<uint64_t>(metrics.step), gradientBytes_);
   }
   (options_.accumulate > 1 ? loss / options_.accumulate : loss).backward();
   const auto backwardDone = Clock::now();
-  if (parallel_ && synchronise) {
+  if (communicator_ && synchronise) {
     const auto window = communicator_->endWindow();
     metrics.buckets = window.buckets;
     metrics.gradientBytes = window.bytes;
@@ -249,20 +194,19 @@ double Run::microBatch(const Batch& batch, int64_t step, int64_t micro, StepMetr
 StepMetrics Run::trainStep(int64_t step) {
   StepMetrics metrics;
   metrics.step = step + 1;
-  metrics.epoch = step / stepsPerEpoch_;
+  metrics.epoch = step / batches_.stepsPerEpoch();
   const auto before = readBytes();
   const auto start = Clock::now();
   for (int64_t micro = 0; micro < options_.accumulate; ++micro) {
-    metrics.loss += microBatch(makeBatch(step, micro), step, micro, metrics) / static_cast<double>(options_.accumulate);
+    metrics.loss += microBatch(batches_.of(step, micro), step, micro, metrics) / static_cast<double>(options_.accumulate);
   }
   // What is left of backward is computation, plus the reducer's copying of gradients into and out of buckets.
   metrics.backwardSeconds -= metrics.exposedSeconds;
   const auto backwardDone = Clock::now();
   if (options_.clipNorm > 0) {
-    metrics.gradientNorm = optimizer_.clipGradients(options_.clipNorm);
+    metrics.gradientNorm = parallelism_->clipGradients(options_.clipNorm);
   }
-  optimizer_.step();
-  optimizer_.clearGradients();
+  parallelism_->updateParameters();
   const auto optimizerDone = Clock::now();
   if (communicator_ && options_.barrier) {
     communicator_->barrier();
@@ -309,7 +253,7 @@ void Run::writeStart() {
   nlohmann::json record{{"event", "start"}, {"rank", environment_.rank}, {"world_size", environment_.worldSize},
       {"transport", communicator_ ? communicator_->transport() : "none"}, {"options", trajectory_},
       {"parameters", model_.parameterCount()}, {"steps", lastStep_}, {"first_step", position_.step + 1},
-      {"steps_per_epoch", stepsPerEpoch_}, {"samples", corpus_.sampleCount()}, {"barrier", options_.barrier},
+      {"steps_per_epoch", batches_.stepsPerEpoch()}, {"samples", batches_.sampleCount()}, {"barrier", options_.barrier},
       {"threads", at::get_num_threads()}, {"cpu", processorName()}, {"blas", blasName()},
       {"cores", std::thread::hardware_concurrency()}, {"commit", commitName()}};
   metrics_->writeLine(record.dump());

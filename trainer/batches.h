@@ -1,0 +1,40 @@
+// The batches of a run: which samples a rank trains on at each step, as tensors.
+//
+// One thread.
+#pragma once
+
+#include <cstdint>
+
+#include <ATen/core/Tensor.h>
+
+#include "trainer/corpus.h"
+#include "trainer/options.h"
+#include "trainer/sampler.h"
+
+namespace gloo_bypass::trainer {
+
+struct Batch {
+  at::Tensor ids, targets; // (B, T), int64, CPU
+};
+
+// Reads and tokenises the text that the options name. Throws UsageError for one that this model cannot be trained on.
+Corpus loadCorpus(const Options& options);
+
+class Batches {
+ public:
+  // Keeps a reference to the options. Throws UsageError where the samples do not fill a step.
+  Batches(const Options& options, int rank, int worldSize);
+
+  int64_t sampleCount() const { return corpus_.sampleCount(); }
+  int64_t stepsPerEpoch() const { return stepsPerEpoch_; }
+  // Of micro-batch `micro` of optimiser step `step`, both from 0.
+  Batch of(int64_t step, int64_t micro);
+
+ private:
+  const Options& options_;
+  Corpus corpus_;
+  DistributedSampler sampler_;
+  int64_t stepsPerEpoch_;
+};
+
+} // namespace gloo_bypass::trainer

@@ -1,0 +1,36 @@
+// How ranks train one model together: what a step does besides its own forward and backward.
+//
+// The class itself is a single rank's way, which has nobody to meet. Each method of the literature derives from it.
+// For every micro-batch: beforeForward(), forward, afterForward(), backward; then, once a step, clipGradients() where
+// asked for, and updateParameters(). One thread.
+#pragma once
+
+#include "trainer/optimizer.h"
+
+namespace gloo_bypass::trainer {
+
+class Parallelism {
+ public:
+  // Keeps a reference to the optimiser.
+  explicit Parallelism(AdamW& optimizer) : optimizer_(optimizer) {}
+  virtual ~Parallelism() = default;
+  Parallelism(const Parallelism&) = delete;
+  Parallelism& operator=(const Parallelism&) = delete;
+
+  // synchronise: of a step's last micro-batch, after whose backward all gradients are the ranks' common ones.
+  virtual void beforeForward(bool /*synchronise*/) {}
+  virtual void afterForward(bool /*synchronise*/) {}
+
+  // Scales all gradients so that their common norm is at most maxNorm; returns the norm before.
+  virtual double clipGradients(double maxNorm) { return optimizer_.clipGradients(maxNorm); }
+  // The optimiser's step; forgets the gradients.
+  virtual void updateParameters() {
+    optimizer_.step();
+    optimizer_.clearGradients();
+  }
+
+ protected:
+  AdamW& optimizer_;
+};
+
+} // namespace gloo_bypass::trainer
