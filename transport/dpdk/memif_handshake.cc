@@ -114,7 +114,11 @@ std::optional<MemifMessage> MemifServerHandshake::makeMemory(unsigned log2Slots)
   }
   if (accepted_.shape && shape != *accepted_.shape) return refuse("the rings have another size than was agreed on");
   memory_ = std::make_unique<MemifMemory>(shape, accepted_.pages);
-  if (!memory_->describe(*region_, regionMemory_.get())) return refuse("the memory could shrink, or cannot be mapped");
+  if (!memory_->describe(*region_, regionMemory_.get())) {
+    return refuse(memory_->exhausted()
+                      ? fmt::format("no memory to map {} bytes: raise the limit (ulimit -v), or free some", bytes)
+                      : "the memory could shrink");
+  }
   regionMemory_.reset();
   return std::nullopt;
 }

@@ -59,6 +59,8 @@ class MemifServerHandshake {
   // Why the client was refused, or that it took its leave; empty: neither.
   const std::string& ended() const { return ended_; }
 
+  // It ended because this process has no memory left.
+  bool exhausted() const { return memory_ && memory_->exhausted(); }
   // Once connected; only once.
   std::unique_ptr<MemifMemory> takeMemory() { return std::move(memory_); }
   // Becomes readable when the client has sent frames, if the ring asks for it.

@@ -200,7 +200,9 @@ void MemifLink::answerServer(const MemifMessage& message) {
 void MemifLink::answerClient(const MemifMessage& message, FileDescriptor attached) {
   const auto answer = asServer_->receive(message, std::move(attached));
   if (answer && sendPacket(cross_.get(), *answer) != PacketIo::kDone) return peerGone();
-  if (!asServer_->ended().empty()) return fail(ErrorCode::kPeerViolatedProtocol, asServer_->ended());
+  if (!asServer_->ended().empty()) {
+    return fail(asServer_->exhausted() ? ErrorCode::kExhausted : ErrorCode::kPeerViolatedProtocol, asServer_->ended());
+  }
   if (!asServer_->connected()) return;
   memory_ = asServer_->takeMemory();
   establish();

@@ -104,7 +104,8 @@ bool MemifMemory::addRegion(const MemifMessage& message, int descriptor) {
   }
   const int populate = pages_ == MemifPages::kAtOnce ? MAP_POPULATE : 0;
   void* const address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | populate, descriptor, 0);
-  if (address == MAP_FAILED) return false;
+  exhausted_ = address == MAP_FAILED;
+  if (exhausted_) return false;
   region_ = static_cast<std::byte*>(address);
   regionBytes_ = bytes;
   return true;

@@ -50,8 +50,9 @@ class MemifMemory {
   MemifMemory& operator=(const MemifMemory&) = delete;
 
   // One of a client's messages, and the descriptor that came with it (-1: none; borrowed). False: memory that could shrink under us,
-  // or rings that are not in it or have another shape.
+  // or rings that are not in it or have another shape, or no memory left to map it into (exhausted()).
   bool describe(const MemifMessage& message, int descriptor);
+  bool exhausted() const { return exhausted_; }
   // Both rings have been described.
   bool complete() const { return toServer_ != nullptr && toClient_ != nullptr; }
 
@@ -79,6 +80,7 @@ class MemifMemory {
   FileDescriptor file_;          // of our own
   std::byte* region_ = nullptr;  // mapped
   std::size_t regionBytes_ = 0;
+  bool exhausted_ = false;
   std::byte *toServer_ = nullptr, *toClient_ = nullptr;
 };
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/no_more_memory.h"
 #include "transport/base/file_descriptor.h"
 #include "transport/dpdk/memif_handshake.h"
 
@@ -76,6 +77,23 @@ TEST_F(MemifHandshake, RingsOfAnotherShapeThanAgreed_AreRefusedWithTheReason) {
     EXPECT_THAT(client.ended(), HasSubstr("another size")) << "the reason travels";
     EXPECT_FALSE(server.connected());
   }
+}
+
+TEST_F(MemifHandshake, ServerHasNoMemoryLeft_BothEndsNameIt) {
+  const MemifRingShape shape{.bufferBytes = 2048, .log2Slots = 12};
+  const auto memory = ownMemory(shape);
+  MemifClientHandshake client({.interfaceId = 0, .secret = ""}, *memory, events_.get());
+  MemifServerHandshake server("test", {.shape = shape});
+  const auto said = client.receive(memifHello("test"));
+  MemifMessage answer{};
+  {
+    const test::NoMoreMemory none;
+    answer = tellAll(server, said);
+  }
+  EXPECT_TRUE(server.exhausted());
+  EXPECT_THAT(server.ended(), HasSubstr("no memory to map 16"));
+  client.receive(answer);
+  EXPECT_THAT(client.ended(), HasSubstr("(ulimit -v)"));
 }
 
 TEST_F(MemifHandshake, ServerOfAnotherVersion_Ends) {
