@@ -56,13 +56,17 @@ class WindowClock {
       markers_->prepare(step);
     }
   }
-  // Returns whether the operation belongs to the window.
-  bool handedOver(int64_t bytes) {
+  void recordBuckets() { isRecording_ = true; }
+  // The bucket's number in the window; none where the operation does not belong to it.
+  std::optional<size_t> handedOver(int64_t bytes) {
     const std::lock_guard lock(mutex_);
     if (!isOpen_) {
-      return false;
+      return {};
     }
     window_.lastHandedOver = Clock::now();
+    if (isRecording_) {
+      window_.each.push_back({.handedOver = window_.lastHandedOver, .done = {}, .bytes = bytes});
+    }
     if (window_.buckets++ == 0) {
       window_.firstHandedOver = window_.lastHandedOver;
       if (isMarking_) {
@@ -71,11 +75,14 @@ class WindowClock {
     }
     window_.bytes += bytes;
     ++pending_;
-    return true;
+    return static_cast<size_t>(window_.buckets - 1);
   }
-  void done() {
+  void done(size_t bucket) {
     const std::lock_guard lock(mutex_);
     window_.lastDone = Clock::now();
+    if (isRecording_) {
+      window_.each[bucket].done = window_.lastDone;
+    }
     if (--pending_ == 0 && window_.bytes >= gradientBytes_) {
       markLast();
     }
@@ -107,6 +114,7 @@ class WindowClock {
   int64_t gradientBytes_ = 0;
   int pending_ = 0;
   bool isOpen_ = false, isMarking_ = false; // isMarking_: the last marker of this window is still to be sent
+  bool isRecording_ = false;
 };
 
 // c10d's all-reduce of one dense tensor, with a segment size of our choosing.
@@ -154,10 +162,10 @@ class TimedProcessGroup : public torch_version::GlooProcessGroup {
 
   c10::intrusive_ptr<c10d::Work> allreduce(
       std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options) override {
-    const bool timed = clock_->handedOver(static_cast<int64_t>(tensors[0].nbytes()));
-    auto work = timed && segmentBytes_ != 0 ? segmented(tensors) : ProcessGroupGloo::allreduce(tensors, options);
-    if (timed) {
-      work->getFuture()->addCallback([clock = clock_](at::ivalue::Future&) { clock->done(); });
+    const auto bucket = clock_->handedOver(static_cast<int64_t>(tensors[0].nbytes()));
+    auto work = bucket && segmentBytes_ != 0 ? segmented(tensors) : ProcessGroupGloo::allreduce(tensors, options);
+    if (bucket) {
+      work->getFuture()->addCallback([clock = clock_, index = *bucket](at::ivalue::Future&) { clock->done(index); });
     }
     return work;
   }
@@ -275,6 +283,7 @@ std::vector<std::string> Communicator::gather(const std::string& value) {
 }
 
 void Communicator::beginWindow(uint64_t step, int64_t gradientBytes) { group_->clock->begin(step, gradientBytes); }
+void Communicator::recordBuckets() { group_->clock->recordBuckets(); }
 const StepMarkers* Communicator::stepMarkers() const { return group_->clock->markers(); }
 AllReduceWindow Communicator::endWindow() { return group_->clock->end(); }
 

@@ -25,11 +25,17 @@ class ProcessGroup;
 
 namespace gloo_bypass::trainer {
 
+struct BucketTimes {
+  std::chrono::steady_clock::time_point handedOver, done;
+  int64_t bytes = 0;
+};
+
 // The all-reduces between two beginWindow() calls. All zero when there were none.
 struct AllReduceWindow {
   std::chrono::steady_clock::time_point firstHandedOver, lastHandedOver, lastDone;
   int64_t buckets = 0;
   int64_t bytes = 0; // of gradients handed over
+  std::vector<BucketTimes> each; // in the order of handing over; empty without recordBuckets()
 };
 
 // Makes sure that c10d's registry knows the transport that GLOO_DEVICE_TRANSPORT names, loading the plug-in when
@@ -60,6 +66,9 @@ class Communicator {
   void beginWindow(uint64_t step, int64_t gradientBytes);
   // Call after backward returned: every all-reduce has completed then, its timestamp may be microseconds away.
   AllReduceWindow endWindow();
+
+  // From the next window on, windows say when each bucket was handed over and done.
+  void recordBuckets();
 
   // Null unless this rank marks steps. To be looked at between windows.
   const StepMarkers* stepMarkers() const;

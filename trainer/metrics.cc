@@ -30,6 +30,9 @@ constexpr Field kFields[] = {
     {"t_ar_s", [](const StepMetrics& m) { return std::optional(m.allReduceSeconds); }},
     {"t_ar_exposed_s", [](const StepMetrics& m) { return std::optional(m.exposedSeconds); }},
     {"oh_ar", [](const StepMetrics& m) { return std::optional(rate(m.allReduceSeconds, m.stepSeconds)); }},
+    {"overlap", [](const StepMetrics& m) -> std::optional<double> {
+       return m.allReduceSeconds > 0 ? std::optional(100 * (1 - m.exposedSeconds / m.allReduceSeconds)) : std::nullopt;
+     }},
     {"bytes_sent", [](const StepMetrics& m) -> std::optional<double> {
        return m.bytesSent ? std::optional(static_cast<double>(*m.bytesSent)) : std::nullopt;
      }},
@@ -40,6 +43,9 @@ constexpr Field kFields[] = {
        return std::optional(rate(static_cast<double>(m.tokens), m.stepSeconds));
      }},
     {"model_flops_per_s", [](const StepMetrics& m) { return std::optional(rate(m.flops, m.stepSeconds)); }},
+    {"mfu", [](const StepMetrics& m) -> std::optional<double> {
+       return m.peakFlopsPerSecond ? std::optional(100 * rate(rate(m.flops, m.stepSeconds), *m.peakFlopsPerSecond)) : std::nullopt;
+     }},
 };
 
 } // namespace

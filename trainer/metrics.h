@@ -25,6 +25,7 @@ struct StepMetrics {
   std::string bytesSource;
   int64_t tokens = 0; // of all ranks
   double flops = 0;   // of all ranks
+  std::optional<double> peakFlopsPerSecond; // of all ranks, where it is known
   std::string digest; // only with --verify-ranks
 };
 

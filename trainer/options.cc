@@ -120,7 +120,7 @@ std::string crossCheck(const Options& o) {
   if (!o.stepMarkers.empty() && !o.ddp) {
     return "--step-markers marks all-reduces, of which there are none with --no-ddp";
   }
-  return {};
+  return crossCheck(o.tracing);
 }
 
 } // namespace
@@ -160,6 +160,7 @@ std::variant<Options, std::string> parseOptions(int argc, const char* const* arg
   addOptimizerOptions(app, options);
   addSyncOptions(app, options);
   addResultOptions(app, options);
+  addTracingOptions(app, options.tracing);
   if (auto text = readCommandLine(app, argc, argv)) {
     return *std::move(text);
   }

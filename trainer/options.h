@@ -10,6 +10,8 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "trainer/tracing/tracing_options.h"
+
 namespace gloo_bypass::trainer {
 
 enum class ModelKind { kDistilGpt2, kTiny };
@@ -54,6 +56,7 @@ struct Options {
   int64_t skipFirst = 1; // steps left out of the medians
   bool verifyRanks = false;
   bool progress = true;
+  TracingOptions tracing;
 };
 
 // What decides the numbers a run computes: ranks must agree on it, and a checkpoint continues only under the same.

@@ -27,6 +27,8 @@
 #include "trainer/optimizer.h"
 #include "trainer/progress.h"
 #include "trainer/safetensors.h"
+#include "trainer/tracing/peak_flops.h"
+#include "trainer/tracing/tracer.h"
 #include "trainer/weights.h"
 
 namespace gloo_bypass::trainer {
@@ -73,7 +75,8 @@ class Run {
         lastStep_(options.steps > 0 ? options.steps : options.epochs * batches_.stepsPerEpoch()),
         model_(Gpt2Config::of(options.model), options.precision == Precision::kFloat64 ? at::kDouble : at::kFloat),
         optimizer_(model_.parameters(), options),
-        summary_(options.skipFirst) {
+        summary_(options.skipFirst),
+        tracer_(options.tracing.tracePath, environment.rank) {
     trajectory_["world_size"] = environment.worldSize;
     trajectory_["corpus_samples"] = batches_.sampleCount();
   }
@@ -107,6 +110,8 @@ class Run {
   TrainingPosition position_;
   MetricsSummary summary_;
   std::optional<LineWriter> metrics_;
+  Tracer tracer_;
+  std::optional<double> peakFlopsPerSecond_;
 };
 
 void Run::loadState() {
@@ -132,6 +137,7 @@ void Run::loadState() {
 void Run::connect() {
   if (!options_.ddp) {
     parallelism_ = std::make_unique<Parallelism>(optimizer_);
+    tracer_.start(nullptr, model_.parameters());
     return;
   }
   nlohmann::json agreed = trajectory_;
@@ -139,8 +145,10 @@ void Run::connect() {
   agreed["barrier"] = options_.barrier;
   agreed["verify_ranks"] = options_.verifyRanks;
   agreed["resume"] = !options_.resumePath.empty();
+  agreed["tracing"] = agreement(options_.tracing);
   communicator_.emplace(environment_, options_, agreed);
   parallelism_ = std::make_unique<DataParallel>(model_, optimizer_, *communicator_, options_);
+  tracer_.start(&*communicator_, model_.parameters());
   for (const auto& parameter : model_.parameters()) {
     gradientBytes_ += static_cast<int64_t>(parameter.nbytes());
   }
@@ -185,7 +193,9 @@ double Run::microBatch(const Batch& batch, int64_t step, int64_t micro, StepMetr
     metrics.gradientBytes = window.bytes;
     metrics.allReduceSeconds = secondsBetween(window.firstHandedOver, window.lastDone);
     metrics.exposedSeconds = secondsBetween(window.lastHandedOver, window.lastDone);
+    tracer_.addWindow(metrics.step, window, backwardDone);
   }
+  tracer_.addMicroBatch(metrics.step, micro, start, forwardDone, backwardDone);
   metrics.forwardSeconds += secondsBetween(start, forwardDone);
   metrics.backwardSeconds += secondsBetween(forwardDone, backwardDone);
   return loss.item<double>();
@@ -212,11 +222,13 @@ StepMetrics Run::trainStep(int64_t step) {
     communicator_->barrier();
   }
   const auto end = Clock::now();
+  tracer_.addStep(metrics.step, start, backwardDone, optimizerDone, end, communicator_ && options_.barrier);
   metrics.optimizerSeconds = secondsBetween(backwardDone, optimizerDone);
   metrics.barrierSeconds = secondsBetween(optimizerDone, end);
   metrics.stepSeconds = secondsBetween(start, end);
   metrics.tokens = options_.batchSize * options_.seqLength * options_.accumulate * environment_.worldSize;
   metrics.flops = model_.trainingFlops(metrics.tokens, options_.seqLength);
+  metrics.peakFlopsPerSecond = peakFlopsPerSecond_;
   metrics.bytesSource = communicator_ ? communicator_->byteCounter().source() : "none";
   if (const auto after = readBytes(); before && after) {
     metrics.bytesSent = after->sent - before->sent;
@@ -303,6 +315,8 @@ void Run::execute() {
         path, options_.resumePath.empty() ? LineWriter::Existing::kReplace : LineWriter::Existing::kAppendTo);
   }
   connect();
+  peakFlopsPerSecond_ = peakFlopsPerSecond(options_.tracing, model_, options_.batchSize * options_.seqLength,
+      communicator_ ? &*communicator_ : nullptr);
   writeStart();
   const auto start = Clock::now();
   {
@@ -324,6 +338,7 @@ void Run::execute() {
     }
   }
   const double wallSeconds = secondsBetween(start, Clock::now());
+  tracer_.write();
   if (isRoot() && !options_.saveModelPath.empty()) {
     saveWeights(model_, options_.saveModelPath);
   }
