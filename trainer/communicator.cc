@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <gloo/allreduce.h>
 #include <gloo/math.h>
+#include <gloo/types.h>
 #include <nlohmann/json.hpp>
 
 #include "compatibility/torch/device_registry.h"
@@ -117,7 +118,8 @@ class WindowClock {
   bool isRecording_ = false;
 };
 
-// c10d's all-reduce of one dense tensor, with a segment size of our choosing.
+// c10d's all-reduce of one dense tensor, with a segment size of our choosing (0: Gloo's). Sums in the tensor's own type: in 16 bits, each
+// of the ring's additions is made in fp32 and rounded.
 class SegmentedAllReduce : public torch_version::GlooAllReduceWork {
  public:
   SegmentedAllReduce(const std::shared_ptr<::gloo::Context>& context, const std::vector<at::Tensor>& tensors,
@@ -128,10 +130,15 @@ class SegmentedAllReduce : public torch_version::GlooAllReduceWork {
         segmentBytes_(segmentBytes) {}
 
   void run() override {
-    if (reduced()[0].scalar_type() == at::kDouble) {
-      reduce<double>();
-    } else {
-      reduce<float>();
+    switch (reduced()[0].scalar_type()) {
+      case at::kDouble:
+        return reduce<double>();
+      case at::kHalf:
+        return reduce<::gloo::float16>();
+      case at::kBFloat16:
+        return reduce<c10::BFloat16>();
+      default:
+        return reduce<float>();
     }
   }
 
@@ -139,10 +146,12 @@ class SegmentedAllReduce : public torch_version::GlooAllReduceWork {
   template <typename T>
   void reduce() {
     ::gloo::AllreduceOptions options(glooContext());
-    options.setOutput(reduced()[0].data_ptr<T>(), static_cast<size_t>(reduced()[0].numel()));
+    options.setOutput(static_cast<T*>(reduced()[0].data_ptr()), static_cast<size_t>(reduced()[0].numel()));
     options.setReduceFunction(static_cast<void (*)(void*, const void*, const void*, size_t)>(&::gloo::sum<T>));
     options.setTag(tag_);
-    options.setMaxSegmentSize(segmentBytes_);
+    if (segmentBytes_ != 0) {
+      options.setMaxSegmentSize(segmentBytes_);
+    }
     options.setTimeout(timeout_);
     ::gloo::allreduce(options);
   }
@@ -163,7 +172,9 @@ class TimedProcessGroup : public torch_version::GlooProcessGroup {
   c10::intrusive_ptr<c10d::Work> allreduce(
       std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options) override {
     const auto bucket = clock_->handedOver(static_cast<int64_t>(tensors[0].nbytes()));
-    auto work = bucket && segmentBytes_ != 0 ? segmented(tensors) : ProcessGroupGloo::allreduce(tensors, options);
+    // PyTorch 1.13's reduces no bf16.
+    const bool isOurs = (bucket && segmentBytes_ != 0) || tensors[0].scalar_type() == at::kBFloat16;
+    auto work = isOurs ? segmented(tensors) : ProcessGroupGloo::allreduce(tensors, options);
     if (bucket) {
       work->getFuture()->addCallback([clock = clock_, index = *bucket](at::ivalue::Future&) { clock->done(index); });
     }

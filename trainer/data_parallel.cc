@@ -66,9 +66,12 @@ void DataParallel::afterForward(bool synchronise) {
 void DataParallel::broadcast(Communicator& communicator, const std::vector<at::Tensor>& tensors) {
   std::vector<at::Tensor> detached;
   for (const auto& tensor : tensors) {
-    detached.push_back(tensor.detach());
+    // c10d's Gloo in PyTorch 1.13 knows no bf16. A broadcast only copies: as good as 16 other bits.
+    detached.push_back(tensor.scalar_type() == at::kBFloat16 ? tensor.detach().view(at::kHalf) : tensor.detach());
   }
-  c10d::broadcast_coalesced(share(communicator), detached, kBroadcastBytes, 0);
+  if (!detached.empty()) {
+    c10d::broadcast_coalesced(share(communicator), detached, kBroadcastBytes, 0);
+  }
 }
 
 } // namespace gloo_bypass::trainer

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "programs/error.h"
+#include "trainer/precision/arithmetic.h"
 
 namespace gloo_bypass::trainer {
 namespace {
@@ -16,11 +17,11 @@ constexpr double kNormEpsilon = 1e-5;
 constexpr double kInitialDeviation = 0.02;
 
 at::Tensor layerNorm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  return at::layer_norm(x, {x.size(-1)}, weight, bias, kNormEpsilon);
+  return arithmetic::layerNorm(x, weight, bias, kNormEpsilon);
 }
 
 at::Tensor maybeDropout(const at::Tensor& x, double probability) {
-  return probability > 0 ? at::dropout(x, probability, true) : x;
+  return probability > 0 ? arithmetic::dropout(x, probability) : x;
 }
 
 // -inf above the diagonal: a token sees itself and what came before.
@@ -87,36 +88,36 @@ void Gpt2::initialize(uint64_t seed) {
 at::Tensor Gpt2::attention(const Gpt2Block& block, const at::Tensor& x, const at::Tensor& mask, int64_t batch,
     double dropout) const {
   const int64_t length = mask.size(0), c = config_.hidden, heads = config_.heads, width = c / heads;
-  const auto joint = at::addmm(block.attentionBias, x, block.attentionWeight) // (BT, 3C)
+  const auto joint = arithmetic::addmm(block.attentionBias, x, block.attentionWeight) // (BT, 3C)
                          .view({batch, length, 3, heads, width})
                          .permute({2, 0, 3, 1, 4}); // (3, B, H, T, C/H)
   const auto split = [&](int64_t i) { return joint.select(0, i).reshape({batch * heads, length, width}); };
   const auto query = split(0), key = split(1), value = split(2); // (BH, T, C/H)
-  auto weights = at::baddbmm(mask.expand({batch * heads, length, length}), query, key.transpose(1, 2), 1,
+  auto weights = arithmetic::baddbmm(mask.expand({batch * heads, length, length}), query, key.transpose(1, 2),
       1 / std::sqrt(static_cast<double>(width)));
-  weights = maybeDropout(at::softmax(weights, -1), dropout);
-  const auto mixed = at::bmm(weights, value)
+  weights = maybeDropout(arithmetic::softmax(weights), dropout);
+  const auto mixed = arithmetic::bmm(weights, value)
                          .view({batch, heads, length, width})
                          .transpose(1, 2)
                          .reshape({batch * length, c});
-  return at::addmm(block.projectionBias, mixed, block.projectionWeight);
+  return arithmetic::addmm(block.projectionBias, mixed, block.projectionWeight);
 }
 
 at::Tensor Gpt2::loss(const at::Tensor& ids, const at::Tensor& targets, double dropout) const {
   const int64_t batch = ids.size(0), length = ids.size(1);
   const auto mask = causalMask(length, tokenEmbedding_.options().requires_grad(false));
-  auto x = at::embedding(tokenEmbedding_, ids) + positionEmbedding_.slice(0, 0, length); // (B, T, C)
+  auto x = arithmetic::embedding(tokenEmbedding_, ids) + positionEmbedding_.slice(0, 0, length); // (B, T, C)
   x = maybeDropout(x, dropout).view({batch * length, config_.hidden});
   for (const auto& block : blocks_) {
     x = x + maybeDropout(
                 attention(block, layerNorm(x, block.ln1Weight, block.ln1Bias), mask, batch, dropout), dropout);
-    const auto inner = at::gelu(
-        at::addmm(block.expandBias, layerNorm(x, block.ln2Weight, block.ln2Bias), block.expandWeight), "tanh");
-    x = x + maybeDropout(at::addmm(block.contractBias, inner, block.contractWeight), dropout);
+    const auto inner = arithmetic::gelu(
+        arithmetic::addmm(block.expandBias, layerNorm(x, block.ln2Weight, block.ln2Bias), block.expandWeight));
+    x = x + maybeDropout(arithmetic::addmm(block.contractBias, inner, block.contractWeight), dropout);
   }
   x = layerNorm(x, finalNormWeight_, finalNormBias_);
-  const auto logits = at::mm(x, tokenEmbedding_.t()); // (BT, V)
-  return at::cross_entropy_loss(logits, targets.reshape({batch * length}));
+  const auto logits = arithmetic::mm(x, tokenEmbedding_.t()); // (BT, V)
+  return arithmetic::crossEntropy(logits, targets.reshape({batch * length}));
 }
 
 std::vector<at::Tensor> Gpt2::parameters() const {

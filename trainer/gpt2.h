@@ -1,7 +1,7 @@
 // GPT-2 as Hugging Face's GPT2LMHeadModel computes it, on plain ATen calls.
 //
 // Parameters carry Hugging Face's names and shapes (Conv1D weights are (in, out)), so a model.safetensors loads
-// without transposing. The output projection is tied to the token embedding and is no parameter of its own.
+// without transposing. In 16 bits, operators sum in fp32 (precision/arithmetic.h). The output projection is tied to the token embedding and is no parameter of its own.
 // One thread at a time.
 #pragma once
 

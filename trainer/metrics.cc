@@ -62,6 +62,7 @@ nlohmann::json toJson(const StepMetrics& m) {
   if (m.gradientNorm) {
     json["gradient_norm"] = *m.gradientNorm;
   }
+  json.update(m.more);
   if (!m.digest.empty()) {
     json["sha256"] = m.digest;
   }

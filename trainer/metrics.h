@@ -26,6 +26,7 @@ struct StepMetrics {
   int64_t tokens = 0; // of all ranks
   double flops = 0;   // of all ranks
   std::optional<double> peakFlopsPerSecond; // of all ranks, where it is known
+  nlohmann::json more = nlohmann::json::object(); // fields of techniques that this run uses
   std::string digest; // only with --verify-ranks
 };
 

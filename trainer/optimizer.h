@@ -1,13 +1,16 @@
 // PyTorch's own AdamW over a model's parameters, with its state reachable for checkpoints.
 //
 // One thread at a time. The state exists from the start (PyTorch makes it at the first step), so that a checkpoint
-// and a broadcast need no special case before it.
+// and a broadcast need no special case before it. Virtual is what differs where the optimiser's weights are not the model's
+// parameters themselves (precision/master_weights.h).
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <nlohmann/json_fwd.hpp>
 
 #include "trainer/options.h"
 
@@ -16,20 +19,31 @@ namespace gloo_bypass::trainer {
 class AdamW {
  public:
   AdamW(std::vector<at::Tensor> parameters, const Options& options);
-  ~AdamW();
+  virtual ~AdamW();
   AdamW(const AdamW&) = delete;
   AdamW& operator=(const AdamW&) = delete;
 
-  void step();
+  virtual void step();
   // Scales all gradients so that their common norm is at most maxNorm; returns the norm before.
-  double clipGradients(double maxNorm);
+  virtual double clipGradients(double maxNorm);
   // Forgets the gradients; the next backward makes them anew.
-  void clearGradients();
+  virtual void clearGradients();
 
   // First and second moments, in the parameters' order; aliases of what step() uses.
   const std::vector<at::Tensor>& firstMoments() const { return firstMoments_; }
   const std::vector<at::Tensor>& secondMoments() const { return secondMoments_; }
-  void setStepCount(int64_t steps);
+  virtual void setStepCount(int64_t steps);
+
+  // The weights that step() updates where they are not the model's parameters, in their order; empty: they are.
+  virtual std::vector<at::Tensor> masters() const { return {}; }
+  // To be called when the weights have got values from elsewhere: brings the model's parameters up to date.
+  virtual void weightsChanged() {}
+  // What backward is to start from: the loss, perhaps times a factor that step() and clipGradients() take out of the gradients again.
+  virtual at::Tensor scaled(const at::Tensor& loss) const { return loss; }
+  // What a resumed run needs of that factor; aliases what step() uses.
+  virtual std::span<double> scalerState() { return {}; }
+  // Fields of a step's record and of the summary, after step().
+  virtual void addMetrics(nlohmann::json& /*record*/) const {}
 
  private:
   struct Torch; // keeps the heavy headers out of this one

@@ -21,10 +21,6 @@ void addRunOptions(CLI::App& app, Options& o) {
       [&o](const std::string& text) { o.model = text == "tiny" ? ModelKind::kTiny : ModelKind::kDistilGpt2; },
       "distilgpt2 (81,912,576 parameters) or tiny, for quick tests")
       ->check(CLI::IsMember({"distilgpt2", "tiny"}))->group("Run")->default_str("distilgpt2");
-  app.add_option_function<std::string>("--precision",
-      [&o](const std::string& text) { o.precision = text == "fp64" ? Precision::kFloat64 : Precision::kFloat32; },
-      "of parameters, gradients and arithmetic")
-      ->check(CLI::IsMember({"fp32", "fp64"}))->group("Run")->default_str("fp32");
   app.add_option("--batch-size", o.batchSize, "samples a rank and step (and micro-batch)")
       ->check(CLI::Range(1, 65536))->group("Run");
   app.add_option("--seq-length", o.seqLength, "tokens a sample")->check(CLI::Range(1, 1024))->group("Run");
@@ -120,20 +116,26 @@ std::string crossCheck(const Options& o) {
   if (!o.stepMarkers.empty() && !o.ddp) {
     return "--step-markers marks all-reduces, of which there are none with --no-ddp";
   }
-  return crossCheck(o.tracing);
+  for (std::string fault : {crossCheck(o.precision), crossCheck(o.tracing)}) {
+    if (!fault.empty()) {
+      return fault;
+    }
+  }
+  return {};
 }
 
 } // namespace
 
 const char* name(ModelKind kind) { return kind == ModelKind::kDistilGpt2 ? "distilgpt2" : "tiny"; }
-const char* name(Precision precision) { return precision == Precision::kFloat32 ? "fp32" : "fp64"; }
 
 nlohmann::json trajectoryOptions(const Options& o) {
-  return {{"model", name(o.model)}, {"precision", name(o.precision)}, {"batch_size", o.batchSize},
+  nlohmann::json trajectory{{"model", name(o.model)}, {"batch_size", o.batchSize},
       {"seq_length", o.seqLength}, {"samples", o.samples}, {"accumulate", o.accumulate}, {"seed", o.seed},
       {"dropout", o.dropout}, {"lr", o.learningRate}, {"weight_decay", o.weightDecay}, {"beta1", o.beta1},
       {"beta2", o.beta2}, {"epsilon", o.epsilon}, {"clip_norm", o.clipNorm}, {"bucket_cap_mb", o.bucketCapMb},
       {"first_bucket_mb", o.firstBucketMb}, {"segment_bytes", o.segmentBytes}, {"ddp", o.ddp}};
+  addToTrajectory(o.precision, trajectory);
+  return trajectory;
 }
 
 std::string firstDifference(
@@ -142,6 +144,11 @@ std::string firstDifference(
     const std::string other = there.contains(key) ? there[key].dump() : "nothing";
     if (value.dump() != other) {
       return fmt::format("{}: {} here, {} {}", key, value.dump(), other, thereName);
+    }
+  }
+  for (const auto& [key, value] : there.items()) {
+    if (!here.contains(key)) {
+      return fmt::format("{}: nothing here, {} {}", key, value.dump(), thereName);
     }
   }
   return {};
@@ -156,6 +163,7 @@ std::variant<Options, std::string> parseOptions(int argc, const char* const* arg
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.set_version_flag("--version", std::string("ddp_train ") + commitName());
   addRunOptions(app, options);
+  addPrecisionOptions(app, options.precision);
   addDataOptions(app, options);
   addOptimizerOptions(app, options);
   addSyncOptions(app, options);

@@ -10,18 +10,18 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "trainer/precision/precision_options.h"
 #include "trainer/tracing/tracing_options.h"
 
 namespace gloo_bypass::trainer {
 
 enum class ModelKind { kDistilGpt2, kTiny };
-enum class Precision { kFloat32, kFloat64 };
 
 struct Options {
   // The run.
   int spawn = 0; // ranks to start here; 0: this process is one rank
   ModelKind model = ModelKind::kDistilGpt2;
-  Precision precision = Precision::kFloat32;
+  PrecisionOptions precision;
   int64_t batchSize = 8; // samples a rank and micro-batch
   int64_t seqLength = 64;
   int64_t samples = 400; // 0: the whole text
@@ -70,6 +70,5 @@ std::string firstDifference(
 std::variant<Options, std::string> parseOptions(int argc, const char* const* argv);
 
 const char* name(ModelKind kind);
-const char* name(Precision precision);
 
 } // namespace gloo_bypass::trainer

@@ -25,6 +25,8 @@
 #include "trainer/gpt2.h"
 #include "trainer/metrics.h"
 #include "trainer/optimizer.h"
+#include "trainer/precision/arithmetic.h"
+#include "trainer/precision/master_weights.h"
 #include "trainer/progress.h"
 #include "trainer/safetensors.h"
 #include "trainer/tracing/peak_flops.h"
@@ -73,8 +75,9 @@ class Run {
         trajectory_(trajectoryOptions(options)),
         batches_(options, environment.rank, environment.worldSize),
         lastStep_(options.steps > 0 ? options.steps : options.epochs * batches_.stepsPerEpoch()),
-        model_(Gpt2Config::of(options.model), options.precision == Precision::kFloat64 ? at::kDouble : at::kFloat),
-        optimizer_(model_.parameters(), options),
+        model_(Gpt2Config::of(options.model), arithmetic::scalarTypeOf(options.precision.type)),
+        weights_(mastersOf(model_)),
+        optimizer_(makeOptimizer(model_, weights_, options)),
         summary_(options.skipFirst),
         tracer_(options.tracing.tracePath, environment.rank) {
     trajectory_["world_size"] = environment.worldSize;
@@ -93,6 +96,9 @@ class Run {
   void maybeCheckpoint(int64_t step);
   void writeStart();
   void writeSummary(double wallSeconds);
+  std::vector<NamedValues> moreState() {
+    return withoutEmpty({{"loss_scaler", optimizer_->scalerState()}});
+  }
   std::optional<ByteCounts> readBytes() {
     return communicator_ ? communicator_->byteCounter().read() : std::nullopt;
   }
@@ -104,7 +110,8 @@ class Run {
   Batches batches_;
   int64_t lastStep_, gradientBytes_ = 0;
   Gpt2 model_;
-  AdamW optimizer_;
+  Gpt2 weights_; // what the optimiser updates: the model's own parameters, or their fp32 masters
+  std::unique_ptr<AdamW> optimizer_;
   std::optional<Communicator> communicator_;
   std::unique_ptr<Parallelism> parallelism_;
   TrainingPosition position_;
@@ -122,21 +129,22 @@ void Run::loadState() {
     checkReplaceable(options_.checkpointPath);
   }
   if (!options_.resumePath.empty()) {
-    position_ = loadCheckpoint(options_.resumePath, model_, optimizer_, trajectory_);
+    position_ = loadCheckpoint(options_.resumePath, weights_, *optimizer_, trajectory_, moreState());
     if (position_.step >= lastStep_) {
       throw UsageError(fmt::format("{} has done {} steps already, of {} asked for: raise --steps or --epochs",
           options_.resumePath, position_.step, lastStep_));
     }
   } else if (!options_.weightsPath.empty()) {
-    loadWeights(model_, options_.weightsPath);
+    loadWeights(weights_, options_.weightsPath);
   } else {
-    model_.initialize(options_.seed);
+    weights_.initialize(options_.seed);
   }
+  optimizer_->weightsChanged();
 }
 
 void Run::connect() {
   if (!options_.ddp) {
-    parallelism_ = std::make_unique<Parallelism>(optimizer_);
+    parallelism_ = std::make_unique<Parallelism>(*optimizer_);
     tracer_.start(nullptr, model_.parameters());
     return;
   }
@@ -147,7 +155,8 @@ void Run::connect() {
   agreed["resume"] = !options_.resumePath.empty();
   agreed["tracing"] = agreement(options_.tracing);
   communicator_.emplace(environment_, options_, agreed);
-  parallelism_ = std::make_unique<DataParallel>(model_, optimizer_, *communicator_, options_);
+  DataParallel::broadcast(*communicator_, optimizer_->masters());
+  parallelism_ = std::make_unique<DataParallel>(model_, *optimizer_, *communicator_, options_);
   tracer_.start(&*communicator_, model_.parameters());
   for (const auto& parameter : model_.parameters()) {
     gradientBytes_ += static_cast<int64_t>(parameter.nbytes());
@@ -155,10 +164,13 @@ void Run::connect() {
   if (!options_.resumePath.empty()) {
     auto step = at::full({1}, position_.step, at::kLong);
     DataParallel::broadcast(*communicator_, {step});
-    DataParallel::broadcast(*communicator_, optimizer_.firstMoments());
-    DataParallel::broadcast(*communicator_, optimizer_.secondMoments());
+    DataParallel::broadcast(*communicator_, optimizer_->firstMoments());
+    DataParallel::broadcast(*communicator_, optimizer_->secondMoments());
+    for (const auto& state : moreState()) {
+      DataParallel::broadcast(*communicator_, {tensorOf(state)});
+    }
     position_.step = step.item<int64_t>();
-    optimizer_.setStepCount(position_.step);
+    optimizer_->setStepCount(position_.step);
     repeatBucketRebuild();
   }
 }
@@ -168,7 +180,7 @@ void Run::connect() {
 void Run::repeatBucketRebuild() {
   StepMetrics unused;
   microBatch(batches_.of(0, options_.accumulate - 1), 0, options_.accumulate - 1, unused);
-  optimizer_.clearGradients();
+  optimizer_->clearGradients();
 }
 
 // Forward and backward of one micro-batch; returns its loss.
@@ -185,7 +197,7 @@ double Run::microBatch(const Batch& batch, int64_t step, int64_t micro, StepMetr
   if (communicator_ && synchronise) {
     communicator_->beginWindow(static_cast<uint64_t>(metrics.step), gradientBytes_);
   }
-  (options_.accumulate > 1 ? loss / options_.accumulate : loss).backward();
+  optimizer_->scaled(options_.accumulate > 1 ? loss / options_.accumulate : loss).backward();
   const auto backwardDone = Clock::now();
   if (communicator_ && synchronise) {
     const auto window = communicator_->endWindow();
@@ -217,6 +229,7 @@ StepMetrics Run::trainStep(int64_t step) {
     metrics.gradientNorm = parallelism_->clipGradients(options_.clipNorm);
   }
   parallelism_->updateParameters();
+  optimizer_->addMetrics(metrics.more);
   const auto optimizerDone = Clock::now();
   if (communicator_ && options_.barrier) {
     communicator_->barrier();
@@ -238,7 +251,7 @@ StepMetrics Run::trainStep(int64_t step) {
 }
 
 void Run::verifyRanks(StepMetrics& metrics) {
-  metrics.digest = parameterDigest(model_);
+  metrics.digest = parameterDigest(model_, optimizer_->masters());
   if (!communicator_) {
     return;
   }
@@ -254,7 +267,7 @@ void Run::verifyRanks(StepMetrics& metrics) {
 void Run::maybeCheckpoint(int64_t step) {
   const bool isDue = options_.checkpointEvery > 0 && (step + 1) % options_.checkpointEvery == 0;
   if (isRoot() && !options_.checkpointPath.empty() && (isDue || step + 1 == lastStep_)) {
-    saveCheckpoint(options_.checkpointPath, model_, optimizer_, {.step = step + 1}, trajectory_);
+    saveCheckpoint(options_.checkpointPath, weights_, *optimizer_, {.step = step + 1}, trajectory_, moreState());
   }
 }
 
@@ -272,7 +285,7 @@ void Run::writeStart() {
 }
 
 void Run::writeSummary(double wallSeconds) {
-  const std::string digest = parameterDigest(model_);
+  const std::string digest = parameterDigest(model_, optimizer_->masters());
   nlohmann::json record = summary_.toJson();
   record["event"] = "summary";
   record["sha256"] = digest;
@@ -285,6 +298,7 @@ void Run::writeSummary(double wallSeconds) {
   record["threads"] = at::get_num_threads();
   record["wall_s"] = wallSeconds;
   record["peak_memory_mb"] = peakMemoryMb();
+  optimizer_->addMetrics(record);
   if (const StepMarkers* markers = communicator_ ? communicator_->stepMarkers() : nullptr) {
     record["step_markers"] = markers->toJson();
     if (markers->failed() > 0) {

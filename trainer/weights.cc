@@ -1,5 +1,6 @@
 #include "trainer/weights.h"
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <memory>
@@ -22,15 +23,21 @@ std::span<const std::byte> bytesOf(const at::Tensor& tensor) {
   return {static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()};
 }
 
+constexpr std::pair<const char*, at::ScalarType> kTypes[] = {
+    {"F32", at::kFloat}, {"F64", at::kDouble}, {"F16", at::kHalf}, {"BF16", at::kBFloat16}};
+
 TensorView viewOf(const at::Tensor& tensor) {
-  return {tensor.scalar_type() == at::kDouble ? "F64" : "F32", tensor.sizes().vec(), bytesOf(tensor)};
+  const auto* const type = std::find_if(
+      std::begin(kTypes), std::end(kTypes), [&](const auto& entry) { return entry.second == tensor.scalar_type(); });
+  return {type->first, tensor.sizes().vec(), bytesOf(tensor)};
 }
 
 at::ScalarType scalarType(const std::string& dtype, const std::string& where) {
-  if (dtype == "F32") return at::kFloat;
-  if (dtype == "F64") return at::kDouble;
-  if (dtype == "F16") return at::kHalf;
-  if (dtype == "BF16") return at::kBFloat16;
+  for (const auto& [name, type] : kTypes) {
+    if (dtype == name) {
+      return type;
+    }
+  }
   throw UsageError(fmt::format("{}: dtype {} holds no weights (F16, BF16, F32 and F64 do)", where, dtype));
 }
 
@@ -56,6 +63,15 @@ bool isNoParameter(const std::string& name) {
 }
 
 } // namespace
+
+std::vector<NamedValues> withoutEmpty(std::vector<NamedValues> states) {
+  std::erase_if(states, [](const NamedValues& state) { return state.values.empty(); });
+  return states;
+}
+
+at::Tensor tensorOf(const NamedValues& state) {
+  return at::from_blob(state.values.data(), {static_cast<int64_t>(state.values.size())}, at::kDouble);
+}
 
 void loadWeights(Gpt2& model, const std::string& path) {
   constexpr std::string_view kPrefix = "transformer.";
@@ -96,7 +112,7 @@ void saveWeights(const Gpt2& model, const std::string& path) {
 }
 
 void saveCheckpoint(const std::string& path, const Gpt2& model, const AdamW& optimizer,
-    const TrainingPosition& position, const nlohmann::json& trajectory) {
+    const TrainingPosition& position, const nlohmann::json& trajectory, const std::vector<NamedValues>& more) {
   std::map<std::string, TensorView> tensors;
   for (size_t i = 0; i < model.named().size(); ++i) {
     const auto& [name, tensor] = model.named()[i];
@@ -104,12 +120,15 @@ void saveCheckpoint(const std::string& path, const Gpt2& model, const AdamW& opt
     tensors.emplace("exp_avg." + name, viewOf(optimizer.firstMoments()[i]));
     tensors.emplace("exp_avg_sq." + name, viewOf(optimizer.secondMoments()[i]));
   }
+  for (const auto& state : more) {
+    tensors.emplace("state." + state.name, viewOf(tensorOf(state)));
+  }
   writeSafetensors(path, tensors,
       {{"format", kCheckpointFormat}, {"step", std::to_string(position.step)}, {"options", trajectory.dump()}});
 }
 
-TrainingPosition loadCheckpoint(
-    const std::string& path, Gpt2& model, AdamW& optimizer, const nlohmann::json& trajectory) {
+TrainingPosition loadCheckpoint(const std::string& path, Gpt2& model, AdamW& optimizer, const nlohmann::json& trajectory,
+    const std::vector<NamedValues>& more) {
   const SafetensorsFile file(path);
   const auto text = [&](const std::string& key) {
     const auto found = file.metadata().find(key);
@@ -127,22 +146,31 @@ TrainingPosition loadCheckpoint(
     throw UsageError(fmt::format("{}: cannot continue under other options: {}", path, difference));
   }
   std::vector<std::pair<const TensorView*, at::Tensor>> copies;
+  const auto copy = [&](const std::string& name, const at::Tensor& target) {
+    const auto found = file.tensors().find(name);
+    if (found == file.tensors().end()) {
+      return false;
+    }
+    const std::string where = fmt::format("{}: tensor {}", path, name);
+    checkShape(found->second, target, where);
+    if (scalarType(found->second.dtype, where) != target.scalar_type()) {
+      throw UsageError(where + " has another precision");
+    }
+    copies.emplace_back(&found->second, target);
+    return true;
+  };
   for (size_t i = 0; i < model.named().size(); ++i) {
     const auto& [name, tensor] = model.named()[i];
     const std::pair<const char*, at::Tensor> parts[] = {{"model.", tensor},
         {"exp_avg.", optimizer.firstMoments()[i]}, {"exp_avg_sq.", optimizer.secondMoments()[i]}};
     for (const auto& [prefix, target] : parts) {
-      const auto found = file.tensors().find(prefix + name);
-      const std::string where = fmt::format("{}: tensor {}{}", path, prefix, name);
-      if (found == file.tensors().end()) {
-        throw UsageError(where + " is missing");
+      if (!copy(prefix + name, target)) {
+        throw UsageError(fmt::format("{}: tensor {}{} is missing", path, prefix, name));
       }
-      checkShape(found->second, target, where);
-      if (scalarType(found->second.dtype, where) != target.scalar_type()) {
-        throw UsageError(where + " has another precision");
-      }
-      copies.emplace_back(&found->second, target);
     }
+  }
+  for (const auto& state : more) {
+    copy("state." + state.name, tensorOf(state));
   }
   for (const auto& [view, target] : copies) {
     copyInto(target, *view, path);
@@ -152,12 +180,14 @@ TrainingPosition loadCheckpoint(
   return position;
 }
 
-std::string parameterDigest(const Gpt2& model) {
+std::string parameterDigest(const Gpt2& model, const std::vector<at::Tensor>& more) {
   const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(), &EVP_MD_CTX_free);
   if (!context || EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) != 1) {
     throw ProgramError("OpenSSL offers no SHA-256");
   }
-  for (const auto& [name, tensor] : model.named()) {
+  auto tensors = model.parameters();
+  tensors.insert(tensors.end(), more.begin(), more.end());
+  for (const auto& tensor : tensors) {
     const auto bytes = bytesOf(tensor);
     EVP_DigestUpdate(context.get(), bytes.data(), bytes.size());
   }

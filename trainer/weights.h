@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -23,15 +25,25 @@ struct TrainingPosition {
   int64_t step = 0; // optimiser steps done
 };
 
-// A checkpoint is a safetensors file: "model.NAME", "exp_avg.NAME", "exp_avg_sq.NAME", and the run's options and
-// position as metadata. No generator state: every step seeds its own (see training.cc).
-void saveCheckpoint(const std::string& path, const Gpt2& model, const AdamW& optimizer,
-    const TrainingPosition& position, const nlohmann::json& trajectory);
-// Throws ProgramError for a file that is no checkpoint of this model or was made under other options.
-TrainingPosition loadCheckpoint(
-    const std::string& path, Gpt2& model, AdamW& optimizer, const nlohmann::json& trajectory);
+// What else a run goes on with, such as a loss scale: a few numbers under a name. The values belong to somebody else.
+struct NamedValues {
+  std::string name;
+  std::span<double> values;
+};
+std::vector<NamedValues> withoutEmpty(std::vector<NamedValues> states);
+at::Tensor tensorOf(const NamedValues& state); // (n), fp64, an alias
 
-// SHA-256 over all parameters' bytes in named() order, as 64 hex digits.
-std::string parameterDigest(const Gpt2& model);
+// A checkpoint is a safetensors file: "model.NAME", "exp_avg.NAME", "exp_avg_sq.NAME", `more` as "state.NAME", and the run's options
+// and position as metadata. `model` is what the optimiser updates (fp32 masters, where the parameters have 16 bits). No generator state:
+// every step seeds its own (see training.cc).
+void saveCheckpoint(const std::string& path, const Gpt2& model, const AdamW& optimizer,
+    const TrainingPosition& position, const nlohmann::json& trajectory, const std::vector<NamedValues>& more = {});
+// Throws ProgramError for a file that is no checkpoint of this model or was made under other options. Of `more`, what the file lacks
+// stays as it is.
+TrainingPosition loadCheckpoint(const std::string& path, Gpt2& model, AdamW& optimizer, const nlohmann::json& trajectory,
+    const std::vector<NamedValues>& more = {});
+
+// SHA-256 over the bytes of all parameters in named() order, then of `more`, as 64 hex digits.
+std::string parameterDigest(const Gpt2& model, const std::vector<at::Tensor>& more = {});
 
 } // namespace gloo_bypass::trainer

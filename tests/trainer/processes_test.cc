@@ -3,7 +3,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <sstream>
@@ -12,40 +11,12 @@
 #include <nlohmann/json.hpp>
 
 #include "programs/free_port.h"
-#include "tests/support/gloo_notes.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/trainer/tiny_training.h"
+#include "tests/trainer/training_results.h"
 
 namespace gloo_bypass::trainer::testing {
 namespace {
-
-using Json = nlohmann::json;
-
-std::vector<Json> records(const std::string& text) {
-  std::vector<Json> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) {
-    lines.push_back(Json::parse(line));
-  }
-  return lines;
-}
-
-Json summaryOf(const ProgramResult& finished) {
-  EXPECT_EQ(finished.shellStatus(), 0) << finished.err;
-  const auto lines = records(finished.out);
-  EXPECT_TRUE(!lines.empty() && lines.back()["event"] == "summary") << finished.out;
-  return lines.empty() ? Json() : lines.back();
-}
-
-std::string digestOf(const ProgramResult& finished) { return summaryOf(finished).value("sha256", "none"); }
-
-// One line, naming what is wrong.
-void expectRefused(const ProgramResult& finished, const std::string& reason) {
-  EXPECT_GT(finished.shellStatus(), 0) << finished.out;
-  EXPECT_NE(finished.err.find(reason), std::string::npos) << finished.err;
-  const std::string said = test::withoutGloosNotes(finished.err);
-  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << finished.err;
-}
 
 Environment rankOf(int rank, int worldSize, uint16_t port) {
   return {{"RANK", std::to_string(rank)},
@@ -68,10 +39,8 @@ TEST(Training, OneRankWithAccumulation_EqualsTheLoopWithoutDdp) {
 std::vector<double> losses(const ProgramResult& finished) {
   summaryOf(finished);
   std::vector<double> values;
-  for (const auto& record : records(finished.out)) {
-    if (record["event"] == "step") {
-      values.push_back(record["loss_mean"].get<double>());
-    }
+  for (const auto& record : stepsOf(finished.out)) {
+    values.push_back(record["loss_mean"].get<double>());
   }
   return values;
 }

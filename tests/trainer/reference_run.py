@@ -65,6 +65,21 @@ def byte_ids(data):
     return torch.tensor([table[byte] for byte in data])
 
 
+def batches(text, steps, batch, ranks):
+    """Inputs and targets of each step, of all ranks together."""
+    with open(text, "rb") as file:
+        tokens = byte_ids(file.read(SAMPLES * LENGTH + 1))
+    samplers = [DistributedSampler(range(SAMPLES), num_replicas=ranks, rank=rank, seed=SEED) for rank in range(ranks)]
+    for step in range(steps):
+        epoch, position = divmod(step, SAMPLES // (ranks * batch))
+        rows = []
+        for sampler in samplers:
+            sampler.set_epoch(epoch)
+            rows += list(sampler)[position * batch : (position + 1) * batch]
+        windows = torch.stack([tokens[row * LENGTH : row * LENGTH + LENGTH + 1] for row in rows])
+        yield windows[:, :-1], windows[:, 1:]
+
+
 def trainer(program, *flags):
     arguments = [program, "--model", "tiny", "--precision", "fp64", "--seq-length", str(LENGTH), "--samples",
                  str(SAMPLES), "--seed", str(SEED), *flags]
@@ -83,20 +98,10 @@ def main():
     for parameter in parameters.values():
         parameter.requires_grad_(True)
     optimizer = torch.optim.AdamW(parameters.values(), lr=3e-4, weight_decay=0.01)
-    with open(text, "rb") as file:
-        tokens = byte_ids(file.read(SAMPLES * LENGTH + 1))
-    samplers = [DistributedSampler(range(SAMPLES), num_replicas=2, rank=rank, seed=SEED) for rank in (0, 1)]
     losses = [record["loss_mean"] for record in records if record["event"] == "step"]
     assert len(losses) == STEPS, records
-    steps_per_epoch = SAMPLES // (2 * BATCH)
-    for step, loss in enumerate(losses):
-        epoch, position = divmod(step, steps_per_epoch)
-        rows = []
-        for sampler in samplers:
-            sampler.set_epoch(epoch)
-            rows += list(sampler)[position * BATCH : (position + 1) * BATCH]
-        windows = torch.stack([tokens[row * LENGTH : row * LENGTH + LENGTH + 1] for row in rows])
-        expected = loss_of(parameters, windows[:, :-1], windows[:, 1:])
+    for step, (loss, (ids, targets)) in enumerate(zip(losses, batches(text, STEPS, BATCH, 2))):
+        expected = loss_of(parameters, ids, targets)
         print(f"step {step + 1}: {loss:.12f}, reference {expected.item():.12f}")
         assert abs(loss - expected.item()) < 1e-9, f"step {step + 1} differs by {loss - expected.item()}"
         optimizer.zero_grad()
