@@ -172,13 +172,17 @@ class TimedProcessGroup : public torch_version::GlooProcessGroup {
   c10::intrusive_ptr<c10d::Work> allreduce(
       std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options) override {
     const auto bucket = clock_->handedOver(static_cast<int64_t>(tensors[0].nbytes()));
-    // PyTorch 1.13's reduces no bf16.
-    const bool isOurs = (bucket && segmentBytes_ != 0) || tensors[0].scalar_type() == at::kBFloat16;
-    auto work = isOurs ? segmented(tensors) : ProcessGroupGloo::allreduce(tensors, options);
+    auto work = untimed(tensors, options, bucket.has_value());
     if (bucket) {
       work->getFuture()->addCallback([clock = clock_, index = *bucket](at::ivalue::Future&) { clock->done(index); });
     }
     return work;
+  }
+
+  c10::intrusive_ptr<c10d::Work> untimed(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options, bool isGradient) {
+    // PyTorch 1.13's reduces no bf16.
+    const bool isOurs = (isGradient && segmentBytes_ != 0) || tensors[0].scalar_type() == at::kBFloat16;
+    return isOurs ? segmented(tensors) : ProcessGroupGloo::allreduce(tensors, options);
   }
 
  private:
@@ -277,18 +281,34 @@ double Communicator::meanOverRanks(double value) {
   return tensors[0].item<double>() / worldSize();
 }
 
-std::vector<std::string> Communicator::gather(const std::string& value) {
-  const auto length = static_cast<int64_t>(value.size());
-  std::vector<at::Tensor> inputs{at::empty({length}, at::kByte)};
-  std::copy(value.begin(), value.end(), static_cast<char*>(inputs[0].data_ptr()));
+void Communicator::sum(at::Tensor& tensor) {
+  std::vector<at::Tensor> tensors{tensor};
+  group_->processGroup->untimed(tensors, {}, /*isGradient=*/true)->wait();
+}
+
+std::vector<at::Tensor> Communicator::gather(const at::Tensor& bytes) {
+  std::vector<at::Tensor> inputs{bytes};
   std::vector<std::vector<at::Tensor>> outputs(1);
   for (int rank = 0; rank < worldSize(); ++rank) {
-    outputs[0].push_back(at::empty({length}, at::kByte));
+    outputs[0].push_back(at::empty_like(bytes));
   }
   group_->processGroup->allgather(outputs, inputs)->wait();
+  return std::move(outputs[0]);
+}
+
+BucketTicket Communicator::bucketHandedOver(int64_t bytes) { return group_->clock->handedOver(bytes); }
+void Communicator::bucketDone(const BucketTicket& ticket) {
+  if (ticket) {
+    group_->clock->done(*ticket);
+  }
+}
+
+std::vector<std::string> Communicator::gather(const std::string& value) {
+  auto bytes = at::empty({static_cast<int64_t>(value.size())}, at::kByte);
+  std::copy(value.begin(), value.end(), static_cast<char*>(bytes.data_ptr()));
   std::vector<std::string> values;
-  for (const auto& output : outputs[0]) {
-    values.emplace_back(static_cast<const char*>(output.data_ptr()), value.size());
+  for (const auto& other : gather(bytes)) {
+    values.emplace_back(static_cast<const char*>(other.data_ptr()), value.size());
   }
   return values;
 }

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,10 @@
 #include "trainer/options.h"
 #include "trainer/rank_environment.h"
 #include "trainer/step_markers.h"
+
+namespace at {
+class Tensor;
+}
 
 namespace c10d {
 class ProcessGroup;
@@ -37,6 +42,9 @@ struct AllReduceWindow {
   int64_t bytes = 0; // of gradients handed over
   std::vector<BucketTimes> each; // in the order of handing over; empty without recordBuckets()
 };
+
+// A bucket's number in its window; none where no window was open.
+using BucketTicket = std::optional<size_t>;
 
 // Makes sure that c10d's registry knows the transport that GLOO_DEVICE_TRANSPORT names, loading the plug-in when
 // it does not; returns the transport's name ("TCP" when the variable is unset). Throws ProgramError, never falls
@@ -61,6 +69,14 @@ class Communicator {
   double meanOverRanks(double value);
   // Every rank's value, by rank; all must have the same length.
   std::vector<std::string> gather(const std::string& value);
+
+  // For what takes the place of the reducer's all-reduce; they belong to no window. Any one thread beside the owner's. Sums in place;
+  // (n), uint8, of the same length at all ranks: by rank.
+  void sum(at::Tensor& tensor);
+  std::vector<at::Tensor> gather(const at::Tensor& bytes);
+  // Around them: the bucket is the window's as if it were all-reduced.
+  BucketTicket bucketHandedOver(int64_t bytes);
+  void bucketDone(const BucketTicket& ticket);
 
   // `step` 0: of no step, never marked. `gradientBytes`: what all buckets of a step hold together, by which the last one is known.
   void beginWindow(uint64_t step, int64_t gradientBytes);

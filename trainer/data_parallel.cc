@@ -1,11 +1,14 @@
 #include "trainer/data_parallel.h"
 
 #include <algorithm>
+#include <optional>
 #include <tuple>
 
 #include <ATen/ATen.h>
+#include <nlohmann/json.hpp>
 
 #include "compatibility/torch/reducer.h"
+#include "trainer/compression/exchange.h"
 
 namespace gloo_bypass::trainer {
 namespace {
@@ -20,7 +23,9 @@ c10::intrusive_ptr<c10d::ProcessGroup> share(Communicator& communicator) {
 } // namespace
 
 struct DataParallel::Torch {
+  std::optional<CompressedExchange> compressed; // ends after the reducer
   std::unique_ptr<c10d::Reducer> reducer;
+  int64_t gradientBytes = 0;
 };
 
 DataParallel::DataParallel(const Gpt2& model, AdamW& optimizer, Communicator& communicator, const Options& options)
@@ -45,6 +50,12 @@ DataParallel::DataParallel(const Gpt2& model, AdamW& optimizer, Communicator& co
   reducer.firstBucketBytes = static_cast<int64_t>(first);
   reducer.gradientAsBucketView = options.gradientAsBucketView;
   torch_->reducer = torch_version::makeReducer(parameters, share(communicator), std::move(reducer));
+  for (const auto& parameter : parameters) {
+    torch_->gradientBytes += static_cast<int64_t>(parameter.nbytes());
+  }
+  if (options.compression.isUsed()) {
+    torch_->compressed.emplace(options.compression, model, communicator, options.seed, *torch_->reducer);
+  }
 }
 
 DataParallel::~DataParallel() = default;
@@ -62,6 +73,22 @@ void DataParallel::afterForward(bool synchronise) {
     torch_->reducer->prepare_for_backward({});
   }
 }
+
+void DataParallel::beginStep(int64_t step) {
+  if (torch_->compressed) {
+    torch_->compressed->beginStep(step);
+  }
+}
+
+void DataParallel::addMetrics(nlohmann::json& record) const {
+  if (torch_->compressed) {
+    const int64_t sent = torch_->compressed->sentBytes();
+    record["compressed_bytes"] = sent;
+    record["compression_ratio"] = static_cast<double>(torch_->gradientBytes) / static_cast<double>(sent);
+  }
+}
+
+RankState DataParallel::rankState() const { return torch_->compressed ? torch_->compressed->state() : RankState(); }
 
 void DataParallel::broadcast(Communicator& communicator, const std::vector<at::Tensor>& tensors) {
   std::vector<at::Tensor> detached;

@@ -24,6 +24,9 @@ class DataParallel final : public Parallelism {
 
   void beforeForward(bool synchronise) override;
   void afterForward(bool synchronise) override;
+  void beginStep(int64_t step) override;
+  void addMetrics(nlohmann::json& record) const override;
+  RankState rankState() const override;
 
   // Rank 0's values to all ranks, in messages of at most 250 MiB, as DDP broadcasts.
   static void broadcast(Communicator& communicator, const std::vector<at::Tensor>& tensors);

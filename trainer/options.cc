@@ -116,7 +116,11 @@ std::string crossCheck(const Options& o) {
   if (!o.stepMarkers.empty() && !o.ddp) {
     return "--step-markers marks all-reduces, of which there are none with --no-ddp";
   }
-  for (std::string fault : {crossCheck(o.precision), crossCheck(o.tracing)}) {
+  if (o.compression.isUsed() && o.precision.hasMasters()) {
+    return fmt::format("--compress goes with --precision fp32 or fp64: what ranks send in {} has half the bytes already",
+        name(o.precision.type));
+  }
+  for (std::string fault : {crossCheck(o.precision), crossCheck(o.tracing), crossCheck(o.compression, o.ddp)}) {
     if (!fault.empty()) {
       return fault;
     }
@@ -135,6 +139,7 @@ nlohmann::json trajectoryOptions(const Options& o) {
       {"beta2", o.beta2}, {"epsilon", o.epsilon}, {"clip_norm", o.clipNorm}, {"bucket_cap_mb", o.bucketCapMb},
       {"first_bucket_mb", o.firstBucketMb}, {"segment_bytes", o.segmentBytes}, {"ddp", o.ddp}};
   addToTrajectory(o.precision, trajectory);
+  addToTrajectory(o.compression, trajectory);
   return trajectory;
 }
 
@@ -167,6 +172,7 @@ std::variant<Options, std::string> parseOptions(int argc, const char* const* arg
   addDataOptions(app, options);
   addOptimizerOptions(app, options);
   addSyncOptions(app, options);
+  addCompressionOptions(app, options.compression);
   addResultOptions(app, options);
   addTracingOptions(app, options.tracing);
   if (auto text = readCommandLine(app, argc, argv)) {

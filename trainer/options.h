@@ -10,6 +10,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "trainer/compression/compression_options.h"
 #include "trainer/precision/precision_options.h"
 #include "trainer/tracing/tracing_options.h"
 
@@ -43,6 +44,7 @@ struct Options {
   double bucketCapMb = 25, firstBucketMb = 1; // MB of 2^20 bytes, as PyTorch counts them
   bool gradientAsBucketView = false;
   int64_t segmentBytes = 0; // 0: Gloo's own default (1 MiB)
+  CompressionOptions compression;
   std::string pluginPath;   // empty: beside the program, when needed
   double timeoutSeconds = 300;
   double rendezvousTimeoutSeconds = 120;

@@ -1,11 +1,16 @@
 // How ranks train one model together: what a step does besides its own forward and backward.
 //
 // The class itself is a single rank's way, which has nobody to meet. Each method of the literature derives from it.
-// For every micro-batch: beforeForward(), forward, afterForward(), backward; then, once a step, clipGradients() where
+// For every step beginStep(); for every micro-batch: beforeForward(), forward, afterForward(), backward; then, once a step, clipGradients() where
 // asked for, and updateParameters(). One thread.
 #pragma once
 
+#include <cstdint>
+
+#include <nlohmann/json_fwd.hpp>
+
 #include "trainer/optimizer.h"
+#include "trainer/rank_state.h"
 
 namespace gloo_bypass::trainer {
 
@@ -17,6 +22,8 @@ class Parallelism {
   Parallelism(const Parallelism&) = delete;
   Parallelism& operator=(const Parallelism&) = delete;
 
+  // Before a step's first micro-batch; from 0.
+  virtual void beginStep(int64_t /*step*/) {}
   // synchronise: of a step's last micro-batch, after whose backward all gradients are the ranks' common ones.
   virtual void beforeForward(bool /*synchronise*/) {}
   virtual void afterForward(bool /*synchronise*/) {}
@@ -28,6 +35,11 @@ class Parallelism {
     optimizer_.step();
     optimizer_.clearGradients();
   }
+
+  // Of the step that updateParameters() ended.
+  virtual void addMetrics(nlohmann::json& /*record*/) const {}
+  // What this rank keeps for itself, beside the common parameters and moments.
+  virtual RankState rankState() const { return {}; }
 
  protected:
   AdamW& optimizer_;

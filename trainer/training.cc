@@ -28,6 +28,7 @@
 #include "trainer/precision/arithmetic.h"
 #include "trainer/precision/master_weights.h"
 #include "trainer/progress.h"
+#include "trainer/rank_state.h"
 #include "trainer/safetensors.h"
 #include "trainer/tracing/peak_flops.h"
 #include "trainer/tracing/tracer.h"
@@ -115,6 +116,7 @@ class Run {
   std::optional<Communicator> communicator_;
   std::unique_ptr<Parallelism> parallelism_;
   TrainingPosition position_;
+  int64_t checkpointedStep_ = 0;
   MetricsSummary summary_;
   std::optional<LineWriter> metrics_;
   Tracer tracer_;
@@ -172,6 +174,9 @@ void Run::connect() {
     position_.step = step.item<int64_t>();
     optimizer_->setStepCount(position_.step);
     repeatBucketRebuild();
+    if (const auto state = parallelism_->rankState(); !state.empty()) {
+      RankStateFile(options_.resumePath, position_.step, environment_.rank).load(state);
+    }
   }
 }
 
@@ -218,6 +223,7 @@ StepMetrics Run::trainStep(int64_t step) {
   metrics.step = step + 1;
   metrics.epoch = step / batches_.stepsPerEpoch();
   const auto before = readBytes();
+  parallelism_->beginStep(step);
   const auto start = Clock::now();
   for (int64_t micro = 0; micro < options_.accumulate; ++micro) {
     metrics.loss += microBatch(batches_.of(step, micro), step, micro, metrics) / static_cast<double>(options_.accumulate);
@@ -230,6 +236,7 @@ StepMetrics Run::trainStep(int64_t step) {
   }
   parallelism_->updateParameters();
   optimizer_->addMetrics(metrics.more);
+  parallelism_->addMetrics(metrics.more);
   const auto optimizerDone = Clock::now();
   if (communicator_ && options_.barrier) {
     communicator_->barrier();
@@ -266,8 +273,22 @@ void Run::verifyRanks(StepMetrics& metrics) {
 
 void Run::maybeCheckpoint(int64_t step) {
   const bool isDue = options_.checkpointEvery > 0 && (step + 1) % options_.checkpointEvery == 0;
-  if (isRoot() && !options_.checkpointPath.empty() && (isDue || step + 1 == lastStep_)) {
+  if (options_.checkpointPath.empty() || (!isDue && step + 1 != lastStep_)) {
+    return;
+  }
+  const auto state = parallelism_->rankState();
+  const RankStateFile file(options_.checkpointPath, step + 1, environment_.rank);
+  if (!state.empty()) {
+    file.save(state);
+    communicator_->barrier(); // all of them are there before the checkpoint that needs them
+  }
+  if (isRoot()) {
     saveCheckpoint(options_.checkpointPath, weights_, *optimizer_, {.step = step + 1}, trajectory_, moreState());
+  }
+  if (!state.empty()) {
+    communicator_->barrier();
+    RankStateFile(options_.checkpointPath, checkpointedStep_, environment_.rank).remove();
+    checkpointedStep_ = step + 1;
   }
 }
 

@@ -1,0 +1,35 @@
+// What each rank must keep for itself to go on exactly, such as what its compressed gradients have left out: files beside a checkpoint.
+//
+// A file a rank, CHECKPOINT.stepN.rankR, which that rank writes and reads: through rank 0 they would be as many times the model's size
+// as there are ranks. They are written before the checkpoint is replaced and the older ones removed after it, so that a run that is
+// killed at any moment leaves a checkpoint with its files. One thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+namespace gloo_bypass::trainer {
+
+// By name; contiguous tensors, aliases of what the owner uses.
+using RankState = std::vector<std::pair<std::string, at::Tensor>>;
+
+class RankStateFile {
+ public:
+  RankStateFile(std::string checkpointPath, int64_t step, int rank);
+  const std::string& path() const { return path_; }
+  void save(const RankState& state) const;
+  // Throws UsageError for a file that is missing, of another step or rank, or does not hold this state; nothing is copied then.
+  void load(const RankState& state) const;
+  void remove() const; // if it is there
+
+ private:
+  std::string path_;
+  int64_t step_;
+  int rank_;
+};
+
+} // namespace gloo_bypass::trainer
