@@ -26,6 +26,7 @@ namespace gloo_bypass::trainer {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+constexpr int kPointToPointTag = 0;
 constexpr int kThreadsADevice = 2; // as torch.distributed does
 
 // Where the plug-in is when nothing else is said: beside an installed program, in ../plugin/ of one in a build folder.
@@ -294,6 +295,32 @@ std::vector<at::Tensor> Communicator::gather(const at::Tensor& bytes) {
   }
   group_->processGroup->allgather(outputs, inputs)->wait();
   return std::move(outputs[0]);
+}
+
+void Communicator::send(const at::Tensor& tensor, int rank) {
+  std::vector<at::Tensor> none;
+  exchange(tensor, {rank}, none, {});
+}
+
+void Communicator::receive(at::Tensor& tensor, int rank) {
+  std::vector<at::Tensor> heard{tensor};
+  exchange(tensor, {}, heard, {rank});
+}
+
+void Communicator::exchange(
+    const at::Tensor& own, const std::vector<int>& sendTo, std::vector<at::Tensor>& heard, const std::vector<int>& receiveFrom) {
+  std::vector<c10::intrusive_ptr<c10d::Work>> works;
+  for (size_t i = 0; i < receiveFrom.size(); ++i) {
+    std::vector<at::Tensor> tensors{heard[i]};
+    works.push_back(group_->processGroup->recv(tensors, receiveFrom[i], kPointToPointTag));
+  }
+  for (const int rank : sendTo) {
+    std::vector<at::Tensor> tensors{own};
+    works.push_back(group_->processGroup->send(tensors, rank, kPointToPointTag));
+  }
+  for (const auto& work : works) {
+    work->wait();
+  }
 }
 
 BucketTicket Communicator::bucketHandedOver(int64_t bytes) { return group_->clock->handedOver(bytes); }

@@ -74,7 +74,12 @@ class Communicator {
   // (n), uint8, of the same length at all ranks: by rank.
   void sum(at::Tensor& tensor);
   std::vector<at::Tensor> gather(const at::Tensor& bytes);
-  // Around them: the bucket is the window's as if it were all-reduced.
+  // Waits until it is sent, or here. Of contiguous tensors, of the same size and dtype at both ends.
+  void send(const at::Tensor& tensor, int rank);
+  void receive(at::Tensor& tensor, int rank);
+  // Sends one tensor to some and hears from others, at once: heard[i] from receiveFrom[i].
+  void exchange(const at::Tensor& own, const std::vector<int>& sendTo, std::vector<at::Tensor>& heard, const std::vector<int>& receiveFrom);
+  // Around what takes the place of a bucket's all-reduce: the bucket is the window's as if it were all-reduced.
   BucketTicket bucketHandedOver(int64_t bytes);
   void bucketDone(const BucketTicket& ticket);
 

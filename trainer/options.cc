@@ -120,7 +120,11 @@ std::string crossCheck(const Options& o) {
     return fmt::format("--compress goes with --precision fp32 or fp64: what ranks send in {} has half the bytes already",
         name(o.precision.type));
   }
-  for (std::string fault : {crossCheck(o.precision), crossCheck(o.tracing), crossCheck(o.compression, o.ddp)}) {
+  if (o.averaging.isUsed() && (o.compression.isUsed() || o.precision.hasMasters())) {
+    return "--average goes without --compress, whose gradients it does not send, and with --precision fp32 or fp64";
+  }
+  for (std::string fault : {crossCheck(o.precision), crossCheck(o.tracing),
+           crossCheck(o.compression, o.ddp), crossCheck(o.averaging, o.ddp)}) {
     if (!fault.empty()) {
       return fault;
     }
@@ -140,6 +144,7 @@ nlohmann::json trajectoryOptions(const Options& o) {
       {"first_bucket_mb", o.firstBucketMb}, {"segment_bytes", o.segmentBytes}, {"ddp", o.ddp}};
   addToTrajectory(o.precision, trajectory);
   addToTrajectory(o.compression, trajectory);
+  addToTrajectory(o.averaging, trajectory);
   return trajectory;
 }
 
@@ -173,6 +178,7 @@ std::variant<Options, std::string> parseOptions(int argc, const char* const* arg
   addOptimizerOptions(app, options);
   addSyncOptions(app, options);
   addCompressionOptions(app, options.compression);
+  addAveragingOptions(app, options.averaging);
   addResultOptions(app, options);
   addTracingOptions(app, options.tracing);
   if (auto text = readCommandLine(app, argc, argv)) {

@@ -10,6 +10,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "trainer/averaging/averaging_options.h"
 #include "trainer/compression/compression_options.h"
 #include "trainer/precision/precision_options.h"
 #include "trainer/tracing/tracing_options.h"
@@ -45,6 +46,7 @@ struct Options {
   bool gradientAsBucketView = false;
   int64_t segmentBytes = 0; // 0: Gloo's own default (1 MiB)
   CompressionOptions compression;
+  AveragingOptions averaging;
   std::string pluginPath;   // empty: beside the program, when needed
   double timeoutSeconds = 300;
   double rendezvousTimeoutSeconds = 120;

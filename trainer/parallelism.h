@@ -38,6 +38,12 @@ class Parallelism {
 
   // Of the step that updateParameters() ended.
   virtual void addMetrics(nlohmann::json& /*record*/) const {}
+  // Once, after the last step: all ranks have the same parameters then, whatever they had before.
+  virtual void finish() {}
+  // Of the run, after finish().
+  virtual void addSummary(nlohmann::json& /*record*/) const {}
+  // Whether all ranks have the same parameters after this step.
+  virtual bool ranksAgree() const { return true; }
   // What this rank keeps for itself, beside the common parameters and moments.
   virtual RankState rankState() const { return {}; }
 

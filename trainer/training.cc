@@ -17,6 +17,7 @@
 #include "programs/error.h"
 #include "programs/machine.h"
 #include "programs/version.h"
+#include "trainer/averaging/averaging.h"
 #include "trainer/batches.h"
 #include "trainer/blas.h"
 #include "trainer/communicator.h"
@@ -158,7 +159,9 @@ void Run::connect() {
   agreed["tracing"] = agreement(options_.tracing);
   communicator_.emplace(environment_, options_, agreed);
   DataParallel::broadcast(*communicator_, optimizer_->masters());
-  parallelism_ = std::make_unique<DataParallel>(model_, *optimizer_, *communicator_, options_);
+  parallelism_ = options_.averaging.isUsed()
+      ? makeAveraging(options_.averaging, model_, *optimizer_, *communicator_, options_.seed)
+      : std::make_unique<DataParallel>(model_, *optimizer_, *communicator_, options_);
   tracer_.start(&*communicator_, model_.parameters());
   for (const auto& parameter : model_.parameters()) {
     gradientBytes_ += static_cast<int64_t>(parameter.nbytes());
@@ -259,7 +262,7 @@ StepMetrics Run::trainStep(int64_t step) {
 
 void Run::verifyRanks(StepMetrics& metrics) {
   metrics.digest = parameterDigest(model_, optimizer_->masters());
-  if (!communicator_) {
+  if (!communicator_ || !parallelism_->ranksAgree()) {
     return;
   }
   const auto digests = communicator_->gather(metrics.digest);
@@ -320,6 +323,7 @@ void Run::writeSummary(double wallSeconds) {
   record["wall_s"] = wallSeconds;
   record["peak_memory_mb"] = peakMemoryMb();
   optimizer_->addMetrics(record);
+  parallelism_->addSummary(record);
   if (const StepMarkers* markers = communicator_ ? communicator_->stepMarkers() : nullptr) {
     record["step_markers"] = markers->toJson();
     if (markers->failed() > 0) {
@@ -374,6 +378,7 @@ void Run::execute() {
   }
   const double wallSeconds = secondsBetween(start, Clock::now());
   tracer_.write();
+  parallelism_->finish();
   if (isRoot() && !options_.saveModelPath.empty()) {
     saveWeights(model_, options_.saveModelPath);
   }

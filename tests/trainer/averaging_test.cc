@@ -1,0 +1,137 @@
+// Ranks that do not reduce every gradient: whom they meet, and what real ranks end with.
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <sstream>
+
+#include "tests/support/temporary_folder.h"
+#include "tests/trainer/tiny_training.h"
+#include "trainer/averaging/gossip.h"
+
+namespace gloo_bypass::trainer::testing {
+namespace {
+
+using Json = nlohmann::json;
+constexpr uint64_t kSeed = 7;
+
+TEST(Neighbours, EveryTopology_HearsWhoSendsAndNobodyTwice) {
+  for (const auto topology : {GossipTopology::kRing, GossipTopology::kExponential, GossipTopology::kRandom}) {
+    for (const int ranks : {1, 2, 3, 4, 5, 8}) {
+      for (int64_t step = 0; step < 6; ++step) {
+        std::multiset<std::pair<int, int>> sent, heard;
+        for (int rank = 0; rank < ranks; ++rank) {
+          const auto neighbours = neighboursOf(rank, ranks, topology, step, kSeed);
+          EXPECT_EQ(neighbours.sendTo.size(), neighbours.receiveFrom.size()) << "the mixing is not doubly stochastic";
+          for (const int to : neighbours.sendTo) sent.emplace(rank, to);
+          for (const int from : neighbours.receiveFrom) heard.emplace(from, rank);
+        }
+        EXPECT_EQ(sent, heard);
+        EXPECT_TRUE(std::all_of(sent.begin(), sent.end(), [&](const auto& way) {
+          return sent.count(way) == 1 && way.first != way.second && way.second >= 0 && way.second < ranks;
+        }));
+      }
+    }
+  }
+}
+
+TEST(Neighbours, Exponential_ReachesEveryRankInLogarithmicallyManySteps) {
+  constexpr int kRanks = 8;
+  std::vector<std::set<int>> knows(kRanks); // whose parameters are in a rank's
+  for (int rank = 0; rank < kRanks; ++rank) knows[static_cast<size_t>(rank)].insert(rank);
+  for (int64_t step = 0; step < 3; ++step) {
+    const auto before = knows;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      for (const int from : neighboursOf(rank, kRanks, GossipTopology::kExponential, step, kSeed).receiveFrom) {
+        const auto& theirs = before[static_cast<size_t>(from)];
+        knows[static_cast<size_t>(rank)].insert(theirs.begin(), theirs.end());
+      }
+    }
+  }
+  for (const auto& known : knows) EXPECT_EQ(known.size(), static_cast<size_t>(kRanks));
+}
+
+TEST(Neighbours, RandomPairs_DifferFromStepToStep) {
+  std::set<std::vector<int>> partners;
+  for (int64_t step = 0; step < 8; ++step) partners.insert(neighboursOf(0, 8, GossipTopology::kRandom, step, kSeed).sendTo);
+  EXPECT_GT(partners.size(), 2u);
+}
+
+std::vector<Json> recordsOf(const ProgramResult& finished) {
+  EXPECT_EQ(finished.shellStatus(), 0) << finished.err;
+  std::vector<Json> lines;
+  std::istringstream stream(finished.out);
+  for (std::string line; std::getline(stream, line);) lines.push_back(Json::parse(line));
+  EXPECT_FALSE(lines.empty());
+  return lines;
+}
+
+std::string digestOf(const ProgramResult& finished) { return recordsOf(finished).back().value("sha256", "none"); }
+
+TEST(Averaging, CentralWithTwoRanks_HasTheBitsOfDdp) {
+  const std::vector<std::string> common{"--spawn", "2", "--steps", "4", "--clip-norm", "0.5", "--accumulate", "2", "--verify-ranks"};
+  auto central = common;
+  central.insert(central.end(), {"--average", "central"});
+  EXPECT_EQ(digestOf(train(common)), digestOf(train(central)));
+}
+
+TEST(Averaging, DiLoCoWithoutMomentumAtRateOne_IsLocalSgd) {
+  const std::vector<std::string> common{"--spawn", "3", "--steps", "7", "--precision", "fp64", "--inner-steps", "3", "--verify-ranks"};
+  auto local = common, diloco = common;
+  local.insert(local.end(), {"--average", "local-sgd"});
+  diloco.insert(diloco.end(), {"--average", "diloco", "--outer-lr", "1", "--outer-momentum", "0"});
+  const auto one = recordsOf(train(local)), other = recordsOf(train(diloco));
+  ASSERT_EQ(one.size(), other.size());
+  for (size_t i = 1; i + 1 < one.size(); ++i) {
+    EXPECT_NEAR(one[i]["loss_mean"].get<double>(), other[i]["loss_mean"].get<double>(), 1e-9) << i;
+    EXPECT_EQ(one[i]["averaged"], i % 3 == 0) << i;
+    EXPECT_EQ(one[i]["distance"].is_number(), i % 3 == 0) << i;
+  }
+  EXPECT_EQ(one.back()["synchronisations"], 2);
+}
+
+TEST(Averaging, BetweenMeetings_NothingButTheLossIsSent) {
+  const auto records = recordsOf(train({"--spawn", "2", "--steps", "4", "--average", "local-sgd", "--inner-steps", "4", "--no-barrier"}));
+  EXPECT_EQ(records.at(2)["bytes_sent"], 0);
+  EXPECT_GT(records.at(4)["bytes_sent"].get<int64_t>(), 4 * records.at(0)["parameters"].get<int64_t>());
+}
+
+TEST(Averaging, ResumedRun_GoesOnBitForBit) {
+  for (const std::string method : {"local-sgd", "diloco", "central", "gossip"}) {
+    SCOPED_TRACE(method);
+    const TemporaryFolder folder;
+    const std::vector<std::string> common{"--spawn", "2", "--average", method, "--inner-steps", "3", "--checkpoint", folder / "c"};
+    const auto with = [&](std::vector<std::string> more) {
+      more.insert(more.begin(), common.begin(), common.end());
+      return digestOf(train(more));
+    };
+    const auto whole = with({"--steps", "8"});
+    with({"--steps", "4", "--checkpoint-every", "2"});  // between two meetings
+    EXPECT_EQ(with({"--steps", "8", "--resume", folder / "c"}), whole);
+  }
+}
+
+TEST(Averaging, RankFileIsMissing_ResumeSaysWhich) {
+  const TemporaryFolder folder;
+  digestOf(train({"--spawn", "2", "--steps", "2", "--average", "gossip", "--checkpoint", folder / "c"}));
+  ASSERT_TRUE(std::filesystem::remove(folder / "c.step2.rank1"));
+  const auto refused = train({"--spawn", "2", "--steps", "4", "--average", "gossip", "--resume", folder / "c"});
+  EXPECT_NE(refused.shellStatus(), 0); // of the rank that lacks it, or of one that lost it
+  EXPECT_NE(refused.err.find("c.step2.rank1 is missing"), std::string::npos) << refused.err;
+}
+
+TEST(Averaging, WhatDoesNotGoTogether_IsRefused) {
+  for (const std::vector<std::string>& flags : std::vector<std::vector<std::string>>{{"--no-ddp"},
+           {"--spawn", "2", "--compress", "sign"}, {"--spawn", "2", "--precision", "bf16"}}) {
+    auto all = flags;
+    all.insert(all.end(), {"--average", "diloco", "--steps", "1"});
+    const auto refused = train(all);
+    EXPECT_EQ(refused.shellStatus(), 2) << refused.err;
+    EXPECT_NE(refused.err.find("--average"), std::string::npos) << refused.err;
+  }
+}
+
+}  // namespace
+}  // namespace gloo_bypass::trainer::testing

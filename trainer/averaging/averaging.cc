@@ -1,0 +1,104 @@
+#include "trainer/averaging/averaging.h"
+
+#include <cmath>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <nlohmann/json.hpp>
+
+#include "trainer/averaging/central.h"
+#include "trainer/averaging/gossip.h"
+#include "trainer/averaging/local_sgd.h"
+#include "trainer/data_parallel.h"
+
+namespace gloo_bypass::trainer {
+
+using Clock = std::chrono::steady_clock;
+
+Averaging::Averaging(const Gpt2& model, AdamW& optimizer, Communicator& communicator)
+    : Parallelism(optimizer), named_(model.named()), parameters_(model.parameters()), communicator_(communicator) {
+  DataParallel::broadcast(communicator, parameters_);
+}
+
+void Averaging::beginStep(int64_t step) {
+  step_ = step;
+  seconds_ = 0;
+  exchangesBefore_ = exchanges_;
+  distance_.reset();
+}
+
+at::Tensor Averaging::flat() const {
+  std::vector<at::Tensor> parts;
+  for (const auto& parameter : parameters_) parts.push_back(parameter.detach().view({-1}));
+  return at::cat(parts);
+}
+
+void Averaging::setParameters(const at::Tensor& flat) {
+  const at::NoGradGuard noGrad;
+  int64_t begin = 0;
+  for (auto& parameter : parameters_) {
+    parameter.copy_(flat.narrow(0, begin, parameter.numel()).view(parameter.sizes()));
+    begin += parameter.numel();
+  }
+}
+
+at::Tensor Averaging::meanOverRanks(const at::Tensor& flat) {
+  auto mean = flat.div(communicator_.worldSize()); // before they are added, as DistributedDataParallel does
+  communicator_.sum(mean);
+  const double apart = (flat - mean).norm().item<double>();
+  distance_ = std::sqrt(communicator_.meanOverRanks(apart * apart));
+  return mean;
+}
+
+void Averaging::finish() {
+  if (ranksAgree()) return;
+  setParameters(meanOverRanks(flat()));
+}
+
+void Averaging::addMetrics(nlohmann::json& record) const {
+  record["t_average_s"] = seconds_;
+  record["averaged"] = exchanges_ > exchangesBefore_;
+  record["distance"] = distance_ ? nlohmann::json(*distance_) : nlohmann::json(nullptr);
+}
+
+void Averaging::addSummary(nlohmann::json& record) const {
+  record["synchronisations"] = exchanges_;
+  record["distance"] = distance_ ? nlohmann::json(*distance_) : nlohmann::json(nullptr);
+}
+
+RankState Averaging::rankState() const {
+  RankState state;
+  for (std::size_t i = 0; i < named_.size(); ++i) {
+    const auto& [name, parameter] = named_[i];
+    state.emplace_back("model." + name, parameter);
+    state.emplace_back("exp_avg." + name, optimizer_.firstMoments()[i]);
+    state.emplace_back("exp_avg_sq." + name, optimizer_.secondMoments()[i]);
+  }
+  return state;
+}
+
+Averaging::Exchange::Exchange(Averaging& owner) : owner_(owner), begin_(Clock::now()) {}
+
+Averaging::Exchange::~Exchange() {
+  owner_.seconds_ += std::chrono::duration<double>(Clock::now() - begin_).count();
+  ++owner_.exchanges_;
+}
+
+std::unique_ptr<Parallelism> makeAveraging(const AveragingOptions& options, const Gpt2& model, AdamW& optimizer, Communicator& communicator,
+    uint64_t seed) {
+  switch (options.method) {
+    case AveragingMethod::kNone:
+      return nullptr;
+    case AveragingMethod::kLocalSgd:
+      return std::make_unique<LocalSgd>(model, optimizer, communicator, options.innerSteps);
+    case AveragingMethod::kDiLoCo:
+      return std::make_unique<DiLoCo>(model, optimizer, communicator, options);
+    case AveragingMethod::kCentral:
+      return std::make_unique<Central>(model, optimizer, communicator);
+    case AveragingMethod::kGossip:
+      return std::make_unique<Gossip>(model, optimizer, communicator, options.topology, seed);
+  }
+  return nullptr;
+}
+
+} // namespace gloo_bypass::trainer

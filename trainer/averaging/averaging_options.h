@@ -1,0 +1,33 @@
+// How ranks meet where they do not reduce every gradient: --average and what belongs to it. No libtorch.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <nlohmann/json_fwd.hpp>
+
+namespace CLI {
+class App;
+}
+
+namespace gloo_bypass::trainer {
+
+enum class AveragingMethod { kNone, kLocalSgd, kDiLoCo, kCentral, kGossip };
+enum class GossipTopology { kRing, kExponential, kRandom };
+
+struct AveragingOptions {
+  AveragingMethod method = AveragingMethod::kNone;
+  int64_t innerSteps = 10;                       // local-sgd, diloco: optimiser steps between two meetings
+  double outerRate = 0.7, outerMomentum = 0.9;   // diloco
+  GossipTopology topology = GossipTopology::kRing;
+
+  bool isUsed() const { return method != AveragingMethod::kNone; }
+};
+
+void addAveragingOptions(CLI::App& app, AveragingOptions& options);
+// What is wrong with the options, one line; empty: nothing.
+std::string crossCheck(const AveragingOptions& options, bool hasGroup);
+// Adds nothing where nothing is averaged.
+void addToTrajectory(const AveragingOptions& options, nlohmann::json& trajectory);
+
+} // namespace gloo_bypass::trainer
