@@ -103,8 +103,12 @@ QUANTITIES = {
         lambda run, plan, point: [point.ranks * point.batch / one
                                   for one in run["step_slowest_s"]]), "efficiency": Quantity(
                                       "samples a second and rank, against the first point", "%", 0.01,
-                                      None), "lost_time": Quantity("time lost each time the link was down", "s", 1.0,
-                                                                   lost_times, logarithmic=True),
+                                      None),
+    "computing": Quantity(
+        "T_c / (T_c + T_r), the share of a step besides what is visible of the all-reduce", "%", 0.01,
+        lambda run, plan, point: [1 - visible / step for visible, step in zip(run["t_exposed_s"], run["t_step_s"])
+                                  if step > 0]),
+    "lost_time": Quantity("time lost each time the link was down", "s", 1.0, lost_times, logarithmic=True),
     "repeated_bytes": Quantity(
         "bytes sent again each time", "kB", 1e3,
         lambda run, plan, point: [repeated_bytes(run) / times_down(run, plan, point)]), "lost_frames": Quantity(

@@ -25,7 +25,7 @@ def predicted(asked):
     visible = base["t_exposed"] * ring.rank_bytes(point.ranks, 1) / ring.rank_bytes(first.ranks, 1) * stretch
     step_s = computed + visible
     samples = point.ranks * point.batch / step_s
-    return {"t_step": step_s, "samples_per_s": samples,
+    return {"t_step": step_s, "samples_per_s": samples, "computing": computed / step_s,
             "efficiency": samples / (first.ranks * first.batch / base["t_step"]) * first.ranks / point.ranks
             }.get(asked.key)
 
@@ -37,7 +37,7 @@ def study(name, order, title, about, batch_of, published=()):
         variants=tuple(Point(f"ws={ranks}", ranks=ranks, batch=batch_of(ranks), barrier=True, label=f"{ranks} ranks",
                              published=("world-size", f"ws={ranks}") if ranks in published else ())
                        for ranks in (2, 3, 4)),
-        base="ws=2", quantities=("t_step", "samples_per_s", "efficiency", "t_ar", "bytes_per_event"),
+        base="ws=2", quantities=("t_step", "samples_per_s", "efficiency", "computing", "t_ar", "bytes_per_event"),
         scales=sweeps.TRAINING_SCALES, predicted=predicted)
 
 
