@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import xml.etree.ElementTree
 
 try:
     import torch
@@ -20,6 +21,7 @@ except ImportError:
     sys.exit(77)
 
 RANKS, STEPS = 2, 5
+DRAW_STEP = os.path.join(os.path.dirname(__file__), "../../trainer/tracing/draw_step.py")
 # What PyTorch has no name for: its engine has none for a whole backward, its reducer none for a bucket that fills.
 OUR_OWN = ("backward", "exposed gloo:all_reduce")
 
@@ -62,6 +64,16 @@ def check_all_reduces(spans, records):
         assert abs(100 * (1 - exposed / whole) - record["overlap"]) < 0.01, record
 
 
+def check_picture(spans, trace_file, picture):
+    """Each span of a step is drawn, but the step's own."""
+    subprocess.run([DRAW_STEP, trace_file, "3", picture], check=True, timeout=100)
+    rectangles = xml.etree.ElementTree.parse(picture).findall(".//{http://www.w3.org/2000/svg}g/*[@fill][@x][@width]")
+    expected = [span for span in spans if span["args"]["step"] == 3 and not span["name"].startswith("ProfilerStep#")]
+    assert len(rectangles) == len(expected) > 20, (len(rectangles), len(expected))
+    refused = subprocess.run([DRAW_STEP, trace_file, str(STEPS + 1), picture], capture_output=True, text=True)
+    assert refused.returncode == 2 and refused.stderr.count("\n") == 1, refused
+
+
 def main():
     program = sys.argv[1]
     with tempfile.TemporaryDirectory() as folder:
@@ -73,7 +85,8 @@ def main():
         with open(trace_file) as file:
             trace = json.load(file)
         known = profiled_names(folder)
-    spans = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+        spans = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+        check_picture(spans, trace_file, os.path.join(folder, "step.svg"))
     assert {span["pid"] for span in spans} == set(range(RANKS))
     check_names(spans, known)
     check_all_reduces(spans, [record for record in map(json.loads, output.splitlines()) if record["event"] == "step"])

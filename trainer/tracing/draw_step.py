@@ -5,12 +5,14 @@ usage: draw_step.py TRACE.json STEP PICTURE.svg
 """
 import html
 import json
+import math
 import sys
 
 WIDTH, LABELS, ROW, BAR, TOP = 1000, 130, 20, 15, 12
 COLOURS = {"DistributedDataParallel.forward": "#4c78a8", "backward": "#72b7b2", "exposed gloo:all_reduce": "#e45756",
            "Optimizer.step#AdamW.step": "#f2a03d", "gloo:barrier": "#9d755d", "gloo:all_reduce": "#b279a2"}
 FILLING = "#bab0ac"
+ROWS = {"buckets filling": "filling", "buckets in the process group": "reducing"}
 SHORT = {"DistributedDataParallel.forward": "forward", "Optimizer.step#AdamW.step": "AdamW",
          "exposed gloo:all_reduce": "exposed", "gloo:barrier": "barrier"}
 
@@ -28,6 +30,12 @@ def rows_of(trace, spans):
              if event["ph"] == "M" and event["name"] == "thread_name"}
     used = sorted({(span["pid"], span["tid"]) for span in spans})
     return [(rank, track, names[rank, track]) for rank, track in used]
+
+
+def tick_us(duration):
+    """1, 2 or 5 times a power of ten, so that there are five to twelve of them."""
+    power = 10 ** math.floor(math.log10(duration / 5))
+    return next(power * one for one in (5, 2, 1) if power * one <= duration / 5)
 
 
 def bar(span, left, scale, y):
@@ -52,16 +60,17 @@ def picture(trace, step):
     for rank, track, name in rows:
         y += 8 if rank != last_rank else 0
         last_rank = rank
-        parts.append(f'<text x="4" y="{y + 11}">rank {rank} {html.escape(name.split(" ", 1)[1])}</text>')
+        parts.append(f'<text x="4" y="{y + 11}">rank {rank}: {html.escape(ROWS.get(name, name))}</text>')
         inside = [span for span in spans if (span["pid"], span["tid"]) == (rank, track)]
         # Wide ones first: what is nested in them is drawn over them.
         parts += [bar(span, left, scale, y) for span in sorted(inside, key=lambda span: -span["dur"])
                   if not span["name"].startswith("ProfilerStep#")]
         y += ROW
-    for i in range(5):
-        x, milliseconds = LABELS + i * duration * scale / 4, i * duration / 4000
-        parts.append(f'<path d="M{x:.1f} {TOP - 4}V{y}" stroke="#0003"/><text x="{x:.1f}" y="{y + 12}" '
-                     f'text-anchor="{"end" if i == 4 else "middle"}">{milliseconds:.0f} ms</text>')
+    tick = tick_us(duration)
+    for i in range(int(duration / tick) + 1):
+        x = LABELS + i * tick * scale
+        parts.append(f'<path d="M{x:.1f} {TOP - 4}V{y}" stroke="#000" stroke-opacity=".2"/>'
+                     f'<text x="{x:.1f}" y="{y + 12}" text-anchor="middle">{i * tick / 1000:g} ms</text>')
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y + 18}" font-family="sans-serif" '
             f'font-size="10">\n<rect width="100%" height="100%" fill="white"/>\n' + "\n".join(parts) + "\n</svg>\n")
 
