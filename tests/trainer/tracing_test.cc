@@ -292,6 +292,24 @@ TEST(Tracing, OneRankWithAndWithoutDdp_IsTraced) {
   }
 }
 
+TEST(Tracing, CompressedBuckets_AreSpansAsReducedOnesAre) {
+  const TemporaryFolder folder;
+  const auto finished = train(with(kManyBuckets, {"--compress", "topk", "--trace", folder / "t.json"}));
+  ASSERT_EQ(finished.shellStatus(), 0) << finished.err;
+  const auto trace = Json::parse(contentsOf(folder / "t.json"));
+  const auto spans = spansOf(trace);
+  const auto metrics = lines(finished.out).at(kSteps);
+  int64_t bytes = 0, filled = 0;
+  for (const auto& span : spans) {
+    if (span["pid"] == 1 && span["args"]["step"] == kSteps && span["args"].contains("bucket")) {
+      EXPECT_GE(span["dur"].get<double>(), 0) << span;
+      (span["name"] == "gloo:all_reduce" ? bytes : filled) += span["args"]["bytes"].get<int64_t>();
+    }
+  }
+  EXPECT_EQ(bytes, metrics["gradient_bytes"].get<int64_t>());
+  EXPECT_EQ(filled, bytes);
+}
+
 // The exit status of `unshare` with the arguments; 127 where it is not there.
 int unshareStatus(const std::string& arguments) { return WEXITSTATUS(std::system(("unshare " + arguments + " >/dev/null 2>&1").c_str())); }
 
