@@ -96,7 +96,8 @@ def gossip(neighbours):
 
 METHODS = {
     ("local-sgd", "--inner-steps", str(INNER)): local_sgd,
-    ("diloco", "--inner-steps", str(INNER), "--outer-lr", str(OUTER_LR), "--outer-momentum", str(OUTER_MOMENTUM)): diloco,
+    ("diloco", "--inner-steps", str(INNER), "--outer-lr", str(OUTER_LR), "--outer-momentum",
+     str(OUTER_MOMENTUM)): diloco,
     ("central",): central,
     ("gossip",): gossip(lambda rank, step: {(rank - 1) % RANKS, (rank + 1) % RANKS}),
     ("gossip", "--gossip-topology", "exponential"): gossip(lambda rank, step: {(rank - 2 ** (step % 2)) % RANKS}),
@@ -112,8 +113,8 @@ def main():
         base.trainer(program, "--steps", "1", "--lr", "0", "--batch-size", "1", "--save-model", path)
         weights = base.read_safetensors(path)
         for flags, method in METHODS.items():
-            records = base.trainer(program, "--spawn", str(RANKS), "--steps", str(STEPS), "--batch-size", str(base.BATCH),
-                                   "--weights", path, "--average", *flags)
+            records = base.trainer(program, "--spawn", str(RANKS), "--steps", str(STEPS), "--batch-size",
+                                   str(base.BATCH), "--weights", path, "--average", *flags)
             losses = [record["loss_mean"] for record in records if record["event"] == "step"]
             assert len(losses) == STEPS, records
             ranks, state = [Rank(weights, number) for number in range(RANKS)], {}
@@ -121,7 +122,7 @@ def main():
                 expected = sum(rank.backward(tokens, step) for rank in ranks) / RANKS
                 method(ranks, step, state)
                 assert abs(loss - expected) < TOLERANCE, f"{flags}, step {step + 1}: {loss}, reference {expected}"
-            print(f"{' '.join(flags)}: {STEPS} losses within {TOLERANCE} of the reference, the last one {losses[-1]:.6f}")
+            print(f"{' '.join(flags)}: {STEPS} losses within {TOLERANCE} of the reference, at last {losses[-1]:.6f}")
 
 
 if __name__ == "__main__":
