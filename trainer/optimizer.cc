@@ -41,6 +41,12 @@ AdamW::~AdamW() = default;
 
 void AdamW::step() { torch_->optimizer.step(); }
 
+void AdamW::setLearningRate(double rate) {
+  for (auto& group : torch_->optimizer.param_groups()) {
+    static_cast<torch::optim::AdamWOptions&>(group.options()).lr(rate);
+  }
+}
+
 double AdamW::clipGradients(double maxNorm) { return torch::nn::utils::clip_grad_norm_(parameters_, maxNorm); }
 
 void AdamW::clearGradients() {

@@ -24,6 +24,8 @@ class AdamW {
   AdamW& operator=(const AdamW&) = delete;
 
   virtual void step();
+  // Of the steps from here on.
+  void setLearningRate(double rate);
   // Scales all gradients so that their common norm is at most maxNorm; returns the norm before.
   virtual double clipGradients(double maxNorm);
   // Forgets the gradients; the next backward makes them anew.

@@ -123,8 +123,8 @@ std::string crossCheck(const Options& o) {
   if (o.averaging.isUsed() && (o.compression.isUsed() || o.precision.hasMasters())) {
     return "--average goes without --compress, whose gradients it does not send, and with --precision fp32 or fp64";
   }
-  for (std::string fault : {crossCheck(o.precision), crossCheck(o.tracing),
-           crossCheck(o.compression, o.ddp), crossCheck(o.averaging, o.ddp)}) {
+  for (std::string fault : {crossCheck(o.precision), crossCheck(o.tracing), crossCheck(o.compression, o.ddp),
+           crossCheck(o.averaging, o.ddp), crossCheck(o.schedule), crossCheck(o.targetLoss, o.barrier)}) {
     if (!fault.empty()) {
       return fault;
     }
@@ -176,10 +176,12 @@ std::variant<Options, std::string> parseOptions(int argc, const char* const* arg
   addPrecisionOptions(app, options.precision);
   addDataOptions(app, options);
   addOptimizerOptions(app, options);
+  addScheduleOptions(app, options.schedule);
   addSyncOptions(app, options);
   addCompressionOptions(app, options.compression);
   addAveragingOptions(app, options.averaging);
   addResultOptions(app, options);
+  addTargetLossOptions(app, options.targetLoss);
   addTracingOptions(app, options.tracing);
   if (auto text = readCommandLine(app, argc, argv)) {
     return *std::move(text);

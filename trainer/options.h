@@ -13,6 +13,8 @@
 #include "trainer/averaging/averaging_options.h"
 #include "trainer/compression/compression_options.h"
 #include "trainer/precision/precision_options.h"
+#include "trainer/schedule.h"
+#include "trainer/target_loss.h"
 #include "trainer/tracing/tracing_options.h"
 
 namespace gloo_bypass::trainer {
@@ -39,6 +41,7 @@ struct Options {
   // Optimiser.
   double learningRate = 3e-4, weightDecay = 0.01, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
   double clipNorm = 0; // 0: off
+  ScheduleOptions schedule;
   // Gradient synchronisation.
   bool ddp = true;
   bool barrier = true;
@@ -56,6 +59,7 @@ struct Options {
   int64_t checkpointEvery = 0; // steps; 0: at the end only
   std::string resumePath;
   std::string saveModelPath;
+  TargetLossOptions targetLoss;
   std::string stepMarkers; // address[:port] that rank 0 marks steps to; empty: none
   int64_t skipFirst = 1; // steps left out of the medians
   bool verifyRanks = false;

@@ -30,6 +30,8 @@ class Parallelism {
 
   // Scales all gradients so that their common norm is at most maxNorm; returns the norm before.
   virtual double clipGradients(double maxNorm) { return optimizer_.clipGradients(maxNorm); }
+  // Of the optimiser's steps from here on.
+  virtual void setLearningRate(double rate) { optimizer_.setLearningRate(rate); }
   // The optimiser's step; forgets the gradients.
   virtual void updateParameters() {
     optimizer_.step();

@@ -31,6 +31,8 @@
 #include "trainer/progress.h"
 #include "trainer/rank_state.h"
 #include "trainer/safetensors.h"
+#include "trainer/schedule.h"
+#include "trainer/target_loss.h"
 #include "trainer/tracing/peak_flops.h"
 #include "trainer/tracing/tracer.h"
 #include "trainer/weights.h"
@@ -77,11 +79,14 @@ class Run {
         trajectory_(trajectoryOptions(options)),
         batches_(options, environment.rank, environment.worldSize),
         lastStep_(options.steps > 0 ? options.steps : options.epochs * batches_.stepsPerEpoch()),
+        schedule_(options.schedule, options.learningRate, lastStep_, options.batchSize * options.accumulate * environment.worldSize),
+        target_(options.targetLoss),
         model_(Gpt2Config::of(options.model), arithmetic::scalarTypeOf(options.precision.type)),
         weights_(mastersOf(model_)),
         optimizer_(makeOptimizer(model_, weights_, options)),
         summary_(options.skipFirst),
         tracer_(options.tracing.tracePath, environment.rank) {
+    addToTrajectory(options.schedule, lastStep_, trajectory_);
     trajectory_["world_size"] = environment.worldSize;
     trajectory_["corpus_samples"] = batches_.sampleCount();
   }
@@ -99,7 +104,7 @@ class Run {
   void writeStart();
   void writeSummary(double wallSeconds);
   std::vector<NamedValues> moreState() {
-    return withoutEmpty({{"loss_scaler", optimizer_->scalerState()}});
+    return withoutEmpty({{"loss_scaler", optimizer_->scalerState()}, {target_.stateName(), target_.state()}});
   }
   std::optional<ByteCounts> readBytes() {
     return communicator_ ? communicator_->byteCounter().read() : std::nullopt;
@@ -111,6 +116,8 @@ class Run {
   nlohmann::json trajectory_;
   Batches batches_;
   int64_t lastStep_, gradientBytes_ = 0;
+  Schedule schedule_;
+  TargetLoss target_;
   Gpt2 model_;
   Gpt2 weights_; // what the optimiser updates: the model's own parameters, or their fp32 masters
   std::unique_ptr<AdamW> optimizer_;
@@ -154,6 +161,7 @@ void Run::connect() {
   nlohmann::json agreed = trajectory_;
   agreed["steps"] = lastStep_;
   agreed["barrier"] = options_.barrier;
+  agreed["target_loss"] = {options_.targetLoss.loss, options_.targetLoss.window};
   agreed["verify_ranks"] = options_.verifyRanks;
   agreed["resume"] = !options_.resumePath.empty();
   agreed["tracing"] = agreement(options_.tracing);
@@ -234,6 +242,8 @@ StepMetrics Run::trainStep(int64_t step) {
   // What is left of backward is computation, plus the reducer's copying of gradients into and out of buckets.
   metrics.backwardSeconds -= metrics.exposedSeconds;
   const auto backwardDone = Clock::now();
+  parallelism_->setLearningRate(schedule_.rateOf(step));
+  schedule_.addMetrics(step, metrics.more);
   if (options_.clipNorm > 0) {
     metrics.gradientNorm = parallelism_->clipGradients(options_.clipNorm);
   }
@@ -324,12 +334,16 @@ void Run::writeSummary(double wallSeconds) {
   record["peak_memory_mb"] = peakMemoryMb();
   optimizer_->addMetrics(record);
   parallelism_->addSummary(record);
+  target_.addSummary(record);
   if (const StepMarkers* markers = communicator_ ? communicator_->stepMarkers() : nullptr) {
     record["step_markers"] = markers->toJson();
     if (markers->failed() > 0) {
       fmt::print(stderr, "ddp_train: {} step markers were not sent to {}; the last reason: {}\n", markers->failed(), options_.stepMarkers,
           markers->lastError());
     }
+  }
+  if (isRoot() && !target_.shortfall().empty()) {
+    fmt::print(stderr, "ddp_train: {}\n", target_.shortfall());
   }
   if (metrics_) {
     metrics_->writeLine(record.dump());
@@ -368,6 +382,7 @@ void Run::execute() {
       if (options_.verifyRanks) {
         verifyRanks(metrics);
       }
+      lastStep_ = target_.isReachedBy(metrics) ? step + 1 : lastStep_;
       summary_.add(metrics);
       if (metrics_) {
         metrics_->writeLine(toJson(metrics).dump());
