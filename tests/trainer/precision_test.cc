@@ -1,5 +1,6 @@
 // Parameters and gradients in 16 bits, fp32 masters, loss scaling: parts of them, and whole runs. DDP_TRAIN names the program.
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 
 #include <ATen/ATen.h>
@@ -85,9 +86,16 @@ TEST_P(SixteenBits, Sums_AreThoseOfFp32RoundedOnce) {
   const auto product = arithmetic::addmm(b, x, w);
   EXPECT_EQ(product.scalar_type(), GetParam());
   EXPECT_TRUE(at::equal(product, at::addmm(b.to(at::kFloat), x.to(at::kFloat), w.to(at::kFloat)).to(GetParam())));
-  // 4096 ones: neither type can count beyond 2048 one by one.
-  const auto ones = at::ones({1, 4096}, GetParam());
-  EXPECT_EQ(arithmetic::mm(ones, ones.t()).item<double>(), 4096);
+  // 4096 ones: neither type can count beyond 2048 one by one. Small products and large ones, which may go another way.
+  for (const int64_t rows : {1, 8, 31, 64, 200}) {
+    const auto ones = at::ones({rows, 4096}, GetParam()), zeros = at::zeros({rows}, GetParam());
+    EXPECT_TRUE(arithmetic::mm(ones, ones.t()).eq(4096).all().item<bool>()) << rows;
+    EXPECT_TRUE(arithmetic::addmm(zeros, ones, ones.t()).eq(4096).all().item<bool>()) << rows;
+    const auto several = ones.expand({3, rows, 4096});
+    EXPECT_TRUE(arithmetic::bmm(several, several.transpose(1, 2)).eq(4096).all().item<bool>()) << rows;
+    EXPECT_TRUE(arithmetic::baddbmm(at::zeros({3, rows, rows}, GetParam()), several, several.transpose(1, 2), 0.5).eq(2048).all()
+                    .item<bool>()) << rows;
+  }
 }
 
 TEST_P(SixteenBits, EveryOperator_HasAGradientInItsType) {
@@ -107,6 +115,15 @@ TEST_P(SixteenBits, EveryOperator_HasAGradientInItsType) {
     EXPECT_EQ(leaf.grad().scalar_type(), GetParam());
     EXPECT_GT(leaf.grad().abs().max().item<double>(), 0);
   }
+}
+
+TEST_P(SixteenBits, LargeProducts_AreFp32sWithinARounding) {
+  at::manual_seed(4);
+  const auto x = random({3, 70, 90}), y = random({3, 90, 80}), mask = at::full({70, 80}, -kInfinity, GetParam()).triu_(1);
+  const auto product = arithmetic::baddbmm(mask.expand({3, 70, 80}), x, y, 0.125);
+  const auto expected = at::baddbmm(mask.to(at::kFloat).expand({3, 70, 80}), x.to(at::kFloat), y.to(at::kFloat), 1, 0.125);
+  EXPECT_EQ(product.scalar_type(), GetParam());
+  EXPECT_TRUE(at::allclose(product.to(at::kFloat), expected, GetParam() == at::kHalf ? 0x1p-10 : 0x1p-7, 1e-5));
 }
 
 TEST(Arithmetic, FullPrecision_IsAtensOwnOperator) {
@@ -323,6 +340,37 @@ TEST(Precision, OneRank_EqualsTheLoopWithoutDdp) {
     EXPECT_EQ(digestOf(train({"--steps", "4", "--precision", precision})),
         digestOf(train({"--steps", "4", "--precision", precision, "--no-ddp"})));
   }
+}
+
+TEST(ArithmeticPerf, Report_HasEveryTypeAndNamesWhatIsMissing) {
+  const TemporaryFolder folder;
+  const auto finished = runProgram(std::getenv("ARITHMETIC_PERF"),
+      {"--gemm", "16x32x64", "--rounds", "3", "--loop-passes", "1000", "--json", folder / "r"});
+  ASSERT_EQ(finished.shellStatus(), 0) << finished.err;
+  const auto report = nlohmann::json::parse(contentsOf(folder / "r"));
+  ASSERT_EQ(report["gemm"].size(), 6u); // each type, and the 16-bit ones as ddp_train computes
+  for (const auto& product : report["gemm"]) {
+    if (product.contains("fault")) {
+      EXPECT_EQ(product["kernel"], "libtorch");
+      EXPECT_TRUE(product["gflop_s"].is_null());
+      continue;
+    }
+    EXPECT_EQ(product["rounds"], 3);
+    EXPECT_NEAR(product["gflop_s"].get<double>() * product["p50_s"].get<double>() * 1e9, 2 * 16 * 32 * 64, 1e-3);
+    EXPECT_LE(product["p50_s"].get<double>(), product["p99_s"].get<double>());
+  }
+  ASSERT_EQ(report["loop"].size(), 4u);
+  EXPECT_EQ(report["loop"][0]["published_s"], 9.95);
+  EXPECT_NEAR(report["loop"][1]["seconds_for_published_passes"].get<double>(), report["loop"][1]["p50_s"].get<double>() * 1.15e6, 1e-6);
+}
+
+TEST(ArithmeticPerf, BadOptions_AreRefused) {
+  for (const char* size : {"16x32", "16x32x64x1", "0x1x1", "16,32,64", "axbxc", "16x32x"}) {
+    const auto finished = runProgram(std::getenv("ARITHMETIC_PERF"), {"--gemm", size});
+    expectRefused(finished, "not three numbers");
+    EXPECT_EQ(finished.shellStatus(), kExitUsage);
+  }
+  expectRefused(runProgram(std::getenv("ARITHMETIC_PERF"), {"--json", "/no/such/folder/r"}), "--json");
 }
 
 TEST(Precision, BadOptions_AreRefused) {

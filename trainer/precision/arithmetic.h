@@ -2,7 +2,8 @@
 //
 // In fp32 and fp64 each function is ATen's operator of that name and nothing else. In bf16 and fp16 its operands are widened to fp32,
 // ATen computes in fp32, and the result is rounded to 16 bits: storage in 16 bits, sums in fp32, as tensor cores and AMX have it
-// (Micikevicius et al. 2018, section 3.3), also where libtorch lacks a kernel: 1.13 multiplies no fp16 matrices on a CPU.
+// (Micikevicius et al. 2018, section 3.3), also where libtorch lacks a kernel: 1.13 multiplies no fp16 matrices on a CPU. Products of bf16
+// matrices are libtorch's own where the processor has instructions for them (AVX512-BF16) and libtorch sums in fp32 by them.
 // Backward does the same: a gradient is rounded where it leaves an operator. The loss stays fp32, as autocast leaves it.
 #pragma once
 
@@ -13,6 +14,8 @@
 namespace gloo_bypass::trainer::arithmetic {
 
 at::ScalarType scalarTypeOf(Precision precision);
+// In which the operators below compute, of tensors of `type`.
+at::ScalarType computedIn(at::ScalarType type);
 
 at::Tensor addmm(const at::Tensor& bias, const at::Tensor& x, const at::Tensor& weight); // (C'), (N, C), (C, C') -> (N, C')
 at::Tensor mm(const at::Tensor& x, const at::Tensor& weight);                            // (N, C), (C, C') -> (N, C')
