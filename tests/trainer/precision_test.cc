@@ -50,6 +50,7 @@ TEST(LossScaler, Dynamic_NeverGrowsToInfinity) {
 TEST(LossScaler, Constant_CountsButStays) {
   LossScaler scaler({.type = Precision::kBFloat16, .lossScale = "128", .lossScaleInterval = 1});
   scaler.update(true);
+  EXPECT_EQ(scaler.scale(), 128);
   scaler.update(false);
   EXPECT_EQ(scaler.scale(), 128);
   EXPECT_EQ(scaler.skippedSteps(), 1);
@@ -196,6 +197,8 @@ TEST_F(MasterWeights, InfiniteGradient_LeavesTheStepOut) {
     // Adam's first step is of the full rate: the one left out does not count.
     stepWith({512, 512});
     EXPECT_NEAR(master_[0].item<double>(), 1 - 1e-4, 1e-6);
+    optimizer_->addMetrics(record);
+    EXPECT_EQ(record["loss_scale"], 512);
   }
 }
 
