@@ -151,22 +151,30 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
 void writeSafetensors(
     const std::string& path, const std::map<std::string, TensorView>& tensors,
     const std::map<std::string, std::string>& metadata) {
+  std::map<std::string, TensorSource> sources;
+  for (const auto& [name, view] : tensors) {
+    sources.emplace(name, TensorSource{view.dtype, view.shape, [bytes = view.bytes] { return bytes; }});
+  }
+  writeSafetensors(path, sources, metadata);
+}
+
+void writeSafetensors(
+    const std::string& path, const std::map<std::string, TensorSource>& tensors,
+    const std::map<std::string, std::string>& metadata) {
   nlohmann::json header = nlohmann::json::object();
   if (!metadata.empty()) {
     header["__metadata__"] = metadata;
   }
   uint64_t offset = 0;
-  for (const auto& [name, view] : tensors) {
-    uint64_t expected = elementBytes(view.dtype);
-    for (const int64_t dimension : view.shape) {
-      expected *= static_cast<uint64_t>(dimension);
+  std::vector<uint64_t> sizes;
+  for (const auto& [name, source] : tensors) {
+    uint64_t bytes = elementBytes(source.dtype);
+    for (const int64_t dimension : source.shape) {
+      bytes *= static_cast<uint64_t>(dimension);
     }
-    if (expected != view.bytes.size()) {
-      throw std::logic_error("writeSafetensors: bytes of " + name + " do not match its shape");
-    }
-    header[name] = {{"dtype", view.dtype}, {"shape", view.shape},
-        {"data_offsets", {offset, offset + view.bytes.size()}}};
-    offset += view.bytes.size();
+    header[name] = {{"dtype", source.dtype}, {"shape", source.shape}, {"data_offsets", {offset, offset + bytes}}};
+    offset += bytes;
+    sizes.push_back(bytes);
   }
   std::string text = header.dump();
   text.resize((text.size() + kHeaderAlignment - 1) / kHeaderAlignment * kHeaderAlignment, ' ');
@@ -177,8 +185,13 @@ void writeSafetensors(
   AtomicFile file(path);
   file.write(length);
   file.write(text);
-  for (const auto& [name, view] : tensors) {
-    file.write(view.bytes);
+  size_t index = 0;
+  for (const auto& [name, source] : tensors) {
+    const auto bytes = source.bytes();
+    if (bytes.size() != sizes[index++]) {
+      throw std::logic_error("writeSafetensors: bytes of " + name + " do not match its shape");
+    }
+    file.write(bytes);
   }
   file.commit();
 }

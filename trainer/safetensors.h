@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -36,6 +37,18 @@ class SafetensorsFile {
   std::map<std::string, TensorView> tensors_;
   std::map<std::string, std::string> metadata_;
 };
+
+// What a tensor to be written is, and where its bytes come from when its turn has come: so that not all need to be in memory at once.
+struct TensorSource {
+  std::string dtype;
+  std::vector<int64_t> shape;
+  std::function<std::span<const std::byte>()> bytes; // valid until the next source is asked
+};
+
+// Writes name -> source in the map's order; each source is asked once, in that order.
+void writeSafetensors(
+    const std::string& path, const std::map<std::string, TensorSource>& tensors,
+    const std::map<std::string, std::string>& metadata);
 
 // Writes name -> view in the map's order. The views' bytes must match dtype and shape (checked).
 void writeSafetensors(
