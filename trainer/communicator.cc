@@ -186,6 +186,17 @@ class TimedProcessGroup : public torch_version::GlooProcessGroup {
     return isOurs ? segmented(tensors) : ProcessGroupGloo::allreduce(tensors, options);
   }
 
+  // The reduce-scatters of --zero.
+  c10::intrusive_ptr<c10d::Work> alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& outputSplits,
+      std::vector<int64_t>& inputSplits, const c10d::AllToAllOptions& options) override {
+    const auto bucket = clock_->handedOver(static_cast<int64_t>(input.nbytes()));
+    auto work = ProcessGroupGloo::alltoall_base(output, input, outputSplits, inputSplits, options);
+    if (bucket) {
+      work->getFuture()->addCallback([clock = clock_, index = *bucket](at::ivalue::Future&) { clock->done(index); });
+    }
+    return work;
+  }
+
  private:
   c10::intrusive_ptr<c10d::Work> segmented(std::vector<at::Tensor>& tensors) {
     const auto tag = nextTag();

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "programs/error.h"
+#include "trainer/activation_checkpointing.h"
 #include "trainer/precision/arithmetic.h"
 
 namespace gloo_bypass::trainer {
@@ -106,18 +107,40 @@ at::Tensor Gpt2::attention(const Gpt2Block& block, const at::Tensor& x, const at
 at::Tensor Gpt2::loss(const at::Tensor& ids, const at::Tensor& targets, double dropout) const {
   const int64_t batch = ids.size(0), length = ids.size(1);
   const auto mask = causalMask(length, tokenEmbedding_.options().requires_grad(false));
-  auto x = arithmetic::embedding(tokenEmbedding_, ids) + positionEmbedding_.slice(0, 0, length); // (B, T, C)
-  x = maybeDropout(x, dropout).view({batch * length, config_.hidden});
-  for (const auto& block : blocks_) {
-    x = x + maybeDropout(
-                attention(block, layerNorm(x, block.ln1Weight, block.ln1Bias), mask, batch, dropout), dropout);
-    const auto inner = arithmetic::gelu(
-        arithmetic::addmm(block.expandBias, layerNorm(x, block.ln2Weight, block.ln2Bias), block.expandWeight));
-    x = x + maybeDropout(arithmetic::addmm(block.contractBias, inner, block.contractWeight), dropout);
+  auto x = run(ForwardPart::kEmbedding, 0, {}, [&](const at::Tensor&) {
+    const auto sum = arithmetic::embedding(tokenEmbedding_, ids) + positionEmbedding_.slice(0, 0, length); // (B, T, C)
+    return maybeDropout(sum, dropout).view({batch * length, config_.hidden});
+  });
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    x = run(ForwardPart::kBlock, 1 + i, x, [&](const at::Tensor& input) {
+      return blockForward(blocks_[i], input, mask, batch, dropout);
+    });
   }
-  x = layerNorm(x, finalNormWeight_, finalNormBias_);
-  const auto logits = arithmetic::mm(x, tokenEmbedding_.t()); // (BT, V)
-  return arithmetic::crossEntropy(logits, targets.reshape({batch * length}));
+  return run(ForwardPart::kHead, 0, x, [&](const at::Tensor& input) {
+    const auto logits = arithmetic::mm(layerNorm(input, finalNormWeight_, finalNormBias_), tokenEmbedding_.t()); // (BT, V)
+    return arithmetic::crossEntropy(logits, targets.reshape({batch * length}));
+  });
+}
+
+at::Tensor Gpt2::blockForward(const Gpt2Block& block, const at::Tensor& x, const at::Tensor& mask, int64_t batch,
+    double dropout) const {
+  const auto compute = [this, &block, mask, batch, dropout](const at::Tensor& input) {
+    const auto attended = input +
+        maybeDropout(attention(block, layerNorm(input, block.ln1Weight, block.ln1Bias), mask, batch, dropout), dropout);
+    const auto inner = arithmetic::gelu(
+        arithmetic::addmm(block.expandBias, layerNorm(attended, block.ln2Weight, block.ln2Bias), block.expandWeight));
+    return attended + maybeDropout(arithmetic::addmm(block.contractBias, inner, block.contractWeight), dropout);
+  };
+  return checkpointActivations_ ? checkpointed(compute, x, block.parameters()) : compute(x);
+}
+
+std::vector<std::vector<size_t>> Gpt2::units() const {
+  std::vector<std::vector<size_t>> units(1 + blocks_.size());
+  for (size_t i = 0; i < named_.size(); ++i) {
+    const std::string& name = named_[i].first;
+    units[name.starts_with("h.") ? 1 + std::stoul(name.substr(2)) : 0].push_back(i);
+  }
+  return units;
 }
 
 std::vector<at::Tensor> Gpt2::parameters() const {

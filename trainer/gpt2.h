@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +25,8 @@ struct Gpt2Config {
   int64_t positions;
 
   static Gpt2Config of(ModelKind kind);
+  // Of a model of this size, before there is one.
+  int64_t parameterCount() const { return (vocabulary + positions) * hidden + layers * (12 * hidden + 13) * hidden + 2 * hidden; }
 };
 
 // Parameters of one transformer block.
@@ -34,6 +37,24 @@ struct Gpt2Block {
   at::Tensor ln2Weight, ln2Bias;
   at::Tensor expandWeight, expandBias;     // (C, 4C), (4C)
   at::Tensor contractWeight, contractBias; // (4C, C), (C)
+
+  std::vector<at::Tensor> parameters() const {
+    return {ln1Weight, ln1Bias, attentionWeight, attentionBias, projectionWeight, projectionBias, ln2Weight, ln2Bias, expandWeight,
+        expandBias, contractWeight, contractBias};
+  }
+};
+
+// The parts of a forward, in its order. Each reads the parameters of one unit: unit 0 holds the embeddings and the final norm, for the
+// embedding and (tied to it) the head; unit 1 + i holds block i.
+enum class ForwardPart { kEmbedding, kBlock, kHead };
+using PartComputation = std::function<at::Tensor(const at::Tensor& x)>;
+
+// What surrounds the parts: whoever wants a unit's parameters to be there only while they are read.
+class PartRunner {
+ public:
+  virtual ~PartRunner() = default;
+  // Returns compute(x). x is (BT, C), undefined for the embedding; the head's result is the loss, the others' (BT, C).
+  virtual at::Tensor run(ForwardPart part, size_t unit, const at::Tensor& x, const PartComputation& compute) = 0;
 };
 
 class Gpt2 {
@@ -48,10 +69,17 @@ class Gpt2 {
   // dropout 0 draws no random numbers.
   at::Tensor loss(const at::Tensor& ids, const at::Tensor& targets, double dropout) const;
 
+  // Of all forwards from now on; not owned, null for none.
+  void runPartsBy(PartRunner* runner) { partRunner_ = runner; }
+  // From now on, blocks keep their input only and compute the rest again in backward (activation_checkpointing.h): the same bits.
+  void checkpointActivations(bool wanted) { checkpointActivations_ = wanted; }
+
   // Name and tensor in a fixed order: the order of registration in Hugging Face's module.
   const std::vector<std::pair<std::string, at::Tensor>>& named() const { return named_; }
   std::vector<at::Tensor> parameters() const;
   int64_t parameterCount() const;
+  // The parameters of each unit (see ForwardPart), as indices of named().
+  std::vector<std::vector<size_t>> units() const;
   const Gpt2Config& config() const { return config_; }
 
   // Floating-point operations of one training step on `tokens` tokens: 6 x parameters + 12 x layers x hidden x
@@ -60,10 +88,17 @@ class Gpt2 {
 
  private:
   at::Tensor add(std::string name, at::IntArrayRef shape, at::ScalarType type);
+  template <typename Computation>
+  at::Tensor run(ForwardPart part, size_t unit, const at::Tensor& x, const Computation& compute) const {
+    return partRunner_ != nullptr ? partRunner_->run(part, unit, x, compute) : compute(x);
+  }
+  at::Tensor blockForward(const Gpt2Block& block, const at::Tensor& x, const at::Tensor& mask, int64_t batch, double dropout) const;
   at::Tensor attention(const Gpt2Block& block, const at::Tensor& x, const at::Tensor& mask, int64_t batch,
       double dropout) const;
 
   Gpt2Config config_;
+  PartRunner* partRunner_ = nullptr;
+  bool checkpointActivations_ = false;
   std::vector<std::pair<std::string, at::Tensor>> named_;
   at::Tensor tokenEmbedding_;    // (V, C)
   at::Tensor positionEmbedding_; // (P, C)

@@ -63,6 +63,14 @@ nlohmann::json toJson(const StepMetrics& m) {
     json["gradient_norm"] = *m.gradientNorm;
   }
   json.update(m.more);
+  if (m.memory) {
+    json["parameter_bytes"] = m.memory->held.parameters;
+    json["gradient_bytes_held"] = m.memory->held.gradients;
+    json["optimizer_bytes"] = m.memory->held.optimizer;
+    if (m.memory->peakOfTensors) {
+      json["peak_tensor_bytes"] = *m.memory->peakOfTensors;
+    }
+  }
   if (!m.digest.empty()) {
     json["sha256"] = m.digest;
   }

@@ -12,6 +12,17 @@
 
 namespace gloo_bypass::trainer {
 
+// Bytes that this rank's tensors hold of the model's state.
+struct HeldBytes {
+  int64_t parameters = 0, gradients = 0, optimizer = 0;
+};
+
+// Only with --zero or --memory-metrics.
+struct MemoryMetrics {
+  HeldBytes held; // after backward, before the optimiser's step
+  std::optional<int64_t> peakOfTensors; // in the step; with --memory-metrics
+};
+
 struct StepMetrics {
   int64_t step = 0, epoch = 0; // the step counts from 1
   double loss = 0;             // this rank's mean over its samples
@@ -28,6 +39,7 @@ struct StepMetrics {
   std::optional<double> peakFlopsPerSecond; // of all ranks, where it is known
   nlohmann::json more = nlohmann::json::object(); // fields of techniques that this run uses
   std::string digest; // only with --verify-ranks
+  std::optional<MemoryMetrics> memory;
 };
 
 nlohmann::json toJson(const StepMetrics& metrics);

@@ -31,6 +31,7 @@ class AdamW {
   // Forgets the gradients; the next backward makes them anew.
   virtual void clearGradients();
 
+  const std::vector<at::Tensor>& parameters() const { return parameters_; }
   // First and second moments, in the parameters' order; aliases of what step() uses.
   const std::vector<at::Tensor>& firstMoments() const { return firstMoments_; }
   const std::vector<at::Tensor>& secondMoments() const { return secondMoments_; }

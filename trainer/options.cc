@@ -79,6 +79,14 @@ void addSyncOptions(CLI::App& app, Options& o) {
       ->check(CLI::Range(0.1, kMaxSeconds))->group(group);
 }
 
+void addMemoryOptions(CLI::App& app, Options& o) {
+  const char* group = "Sharding and memory";
+  app.add_flag("--activation-checkpointing", o.activationCheckpointing, "keep each block's input only and compute the rest again in "
+      "backward: less memory for one forward more, the same bits")->group(group);
+  app.add_flag("--memory-metrics", o.memoryMetrics, "report each step's bytes of parameters, gradients and optimiser state, and the "
+      "peak of all tensors")->group(group);
+}
+
 void addResultOptions(CLI::App& app, Options& o) {
   app.add_option("--metrics", o.metricsPath, "file for the JSON lines of rank 0, - for standard output; with {rank} "
       "in the name, one file a rank")->type_name("FILE")->group("Results");
@@ -123,7 +131,7 @@ std::string crossCheck(const Options& o) {
   if (o.averaging.isUsed() && (o.compression.isUsed() || o.precision.hasMasters())) {
     return "--average goes without --compress, whose gradients it does not send, and with --precision fp32 or fp64";
   }
-  for (std::string fault : {crossCheck(o.precision), crossCheck(o.tracing), crossCheck(o.compression, o.ddp),
+  for (std::string fault : {crossCheck(o.precision), crossCheck(o.sharding, o), crossCheck(o.tracing), crossCheck(o.compression, o.ddp),
            crossCheck(o.averaging, o.ddp), crossCheck(o.schedule), crossCheck(o.targetLoss, o.barrier)}) {
     if (!fault.empty()) {
       return fault;
@@ -180,6 +188,8 @@ std::variant<Options, std::string> parseOptions(int argc, const char* const* arg
   addSyncOptions(app, options);
   addCompressionOptions(app, options.compression);
   addAveragingOptions(app, options.averaging);
+  addShardingOptions(app, options.sharding);
+  addMemoryOptions(app, options);
   addResultOptions(app, options);
   addTargetLossOptions(app, options.targetLoss);
   addTracingOptions(app, options.tracing);

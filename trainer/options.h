@@ -15,6 +15,7 @@
 #include "trainer/precision/precision_options.h"
 #include "trainer/schedule.h"
 #include "trainer/target_loss.h"
+#include "trainer/sharding/sharding_options.h"
 #include "trainer/tracing/tracing_options.h"
 
 namespace gloo_bypass::trainer {
@@ -53,6 +54,10 @@ struct Options {
   std::string pluginPath;   // empty: beside the program, when needed
   double timeoutSeconds = 300;
   double rendezvousTimeoutSeconds = 120;
+  // Memory.
+  ShardingOptions sharding;
+  bool activationCheckpointing = false;
+  bool memoryMetrics = false;
   // Results.
   std::string metricsPath = "-";
   std::string checkpointPath;

@@ -6,13 +6,21 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <vector>
 
+#include <ATen/core/Tensor.h>
 #include <nlohmann/json_fwd.hpp>
 
+#include "trainer/metrics.h"
 #include "trainer/optimizer.h"
 #include "trainer/rank_state.h"
 
 namespace gloo_bypass::trainer {
+
+// What a checkpoint holds for each of the model's parameters: the weights that the optimiser updates, and its moments.
+enum class StateKind { kWeight, kFirstMoment, kSecondMoment };
+using MomentSource = std::function<at::Tensor(StateKind kind, size_t index)>;
 
 class Parallelism {
  public:
@@ -48,6 +56,21 @@ class Parallelism {
   virtual bool ranksAgree() const { return true; }
   // What this rank keeps for itself, beside the common parameters and moments.
   virtual RankState rankState() const { return {}; }
+
+  // Gradient bytes that a synchronising backward of the model with these parameters hands to the process group.
+  virtual int64_t synchronisedBytes(const std::vector<at::Tensor>& parameters) const;
+  // To be asked before updateParameters(), while the gradients are there.
+  virtual HeldBytes heldBytes(const std::vector<at::Tensor>& parameters) const;
+
+  // For files and digests: whether ranks hold parts of the state, so that all of them must call whole(), in the same order.
+  virtual bool holdsParts() const { return false; }
+  // What the optimiser holds for the model's parameter `index` (named() order), whole; alive until the next call.
+  virtual at::Tensor whole(StateKind kind, size_t index);
+  // The model's parameter `index` itself, whole, of which `held` is here; alive until the next call.
+  virtual at::Tensor wholeParameter(const at::Tensor& held, size_t /*index*/) { return held; }
+  // Fills the optimiser's moments from rank 0's source, which gives them in the parameters' shapes; the others' is empty. Where ranks hold
+  // parts, they all have theirs then; else rank 0 alone.
+  virtual void loadMoments(const MomentSource& source);
 
  protected:
   AdamW& optimizer_;

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <fstream>
 #include <memory>
 #include <optional>
@@ -32,7 +33,9 @@
 #include "trainer/rank_state.h"
 #include "trainer/safetensors.h"
 #include "trainer/schedule.h"
+#include "trainer/sharding/sharded_parallel.h"
 #include "trainer/target_loss.h"
+#include "trainer/tensor_memory.h"
 #include "trainer/tracing/peak_flops.h"
 #include "trainer/tracing/tracer.h"
 #include "trainer/weights.h"
@@ -83,10 +86,13 @@ class Run {
         target_(options.targetLoss),
         model_(Gpt2Config::of(options.model), arithmetic::scalarTypeOf(options.precision.type)),
         weights_(mastersOf(model_)),
-        optimizer_(makeOptimizer(model_, weights_, options)),
+        units_(layOutUnits(model_, options.sharding.zero, environment.rank, environment.worldSize)),
+        optimizer_(units_.empty() ? makeOptimizer(model_, weights_, options)
+                                  : std::make_unique<AdamW>(shardsOf(units_), options)),
         summary_(options.skipFirst),
         tracer_(options.tracing.tracePath, environment.rank) {
     addToTrajectory(options.schedule, lastStep_, trajectory_);
+    model_.checkpointActivations(options.activationCheckpointing);
     trajectory_["world_size"] = environment.worldSize;
     trajectory_["corpus_samples"] = batches_.sampleCount();
   }
@@ -96,6 +102,7 @@ class Run {
  private:
   void loadState();
   void connect();
+  void resume();
   double microBatch(const Batch& batch, int64_t step, int64_t micro, StepMetrics& metrics);
   StepMetrics trainStep(int64_t step);
   void repeatBucketRebuild();
@@ -110,6 +117,7 @@ class Run {
     return communicator_ ? communicator_->byteCounter().read() : std::nullopt;
   }
   bool isRoot() const { return environment_.rank == 0; }
+  bool writesOrTakesPart() const { return isRoot() || parallelism_->holdsParts(); }
 
   const Options& options_;
   const RankEnvironment& environment_;
@@ -120,9 +128,11 @@ class Run {
   TargetLoss target_;
   Gpt2 model_;
   Gpt2 weights_; // what the optimiser updates: the model's own parameters, or their fp32 masters
+  std::vector<FlatUnit> units_; // none without --zero
   std::unique_ptr<AdamW> optimizer_;
   std::optional<Communicator> communicator_;
   std::unique_ptr<Parallelism> parallelism_;
+  std::optional<CheckpointFile> checkpoint_; // rank 0's, until resumed
   TrainingPosition position_;
   int64_t checkpointedStep_ = 0;
   MetricsSummary summary_;
@@ -139,11 +149,12 @@ void Run::loadState() {
     checkReplaceable(options_.checkpointPath);
   }
   if (!options_.resumePath.empty()) {
-    position_ = loadCheckpoint(options_.resumePath, weights_, *optimizer_, trajectory_, moreState());
+    position_ = checkpoint_.emplace(options_.resumePath, weights_, trajectory_).position();
     if (position_.step >= lastStep_) {
       throw UsageError(fmt::format("{} has done {} steps already, of {} asked for: raise --steps or --epochs",
           options_.resumePath, position_.step, lastStep_));
     }
+    checkpoint_->readInto(weights_, moreState());
   } else if (!options_.weightsPath.empty()) {
     loadWeights(weights_, options_.weightsPath);
   } else {
@@ -164,26 +175,38 @@ void Run::connect() {
   agreed["target_loss"] = {options_.targetLoss.loss, options_.targetLoss.window};
   agreed["verify_ranks"] = options_.verifyRanks;
   agreed["resume"] = !options_.resumePath.empty();
+  agreed["zero"] = options_.sharding.zero;
   agreed["tracing"] = agreement(options_.tracing);
   communicator_.emplace(environment_, options_, agreed);
   DataParallel::broadcast(*communicator_, optimizer_->masters());
-  parallelism_ = options_.averaging.isUsed()
-      ? makeAveraging(options_.averaging, model_, *optimizer_, *communicator_, options_.seed)
-      : std::make_unique<DataParallel>(model_, *optimizer_, *communicator_, options_);
-  tracer_.start(&*communicator_, model_.parameters());
-  for (const auto& parameter : model_.parameters()) {
-    gradientBytes_ += static_cast<int64_t>(parameter.nbytes());
+  if (options_.averaging.isUsed()) {
+    parallelism_ = makeAveraging(options_.averaging, model_, *optimizer_, *communicator_, options_.seed);
+  } else if (!units_.empty()) {
+    parallelism_ = std::make_unique<ShardedParallel>(model_, *optimizer_, units_, *communicator_, options_);
+  } else {
+    parallelism_ = std::make_unique<DataParallel>(model_, *optimizer_, *communicator_, options_);
   }
-  if (!options_.resumePath.empty()) {
-    auto step = at::full({1}, position_.step, at::kLong);
+  tracer_.start(&*communicator_, model_.parameters());
+  gradientBytes_ = parallelism_->synchronisedBytes(model_.parameters());
+}
+
+void Run::resume() {
+  parallelism_->loadMoments(checkpoint_ ? std::bind_front(&CheckpointFile::read, &*checkpoint_) : MomentSource());
+  checkpoint_.reset();
+  auto step = at::full({1}, position_.step, at::kLong);
+  if (communicator_) {
     DataParallel::broadcast(*communicator_, {step});
-    DataParallel::broadcast(*communicator_, optimizer_->firstMoments());
-    DataParallel::broadcast(*communicator_, optimizer_->secondMoments());
+    if (!parallelism_->holdsParts()) {
+      DataParallel::broadcast(*communicator_, optimizer_->firstMoments());
+      DataParallel::broadcast(*communicator_, optimizer_->secondMoments());
+    }
     for (const auto& state : moreState()) {
       DataParallel::broadcast(*communicator_, {tensorOf(state)});
     }
-    position_.step = step.item<int64_t>();
-    optimizer_->setStepCount(position_.step);
+  }
+  position_.step = step.item<int64_t>();
+  optimizer_->setStepCount(position_.step);
+  if (communicator_) {
     repeatBucketRebuild();
     if (const auto state = parallelism_->rankState(); !state.empty()) {
       RankStateFile(options_.resumePath, position_.step, environment_.rank).load(state);
@@ -235,6 +258,7 @@ StepMetrics Run::trainStep(int64_t step) {
   metrics.epoch = step / batches_.stepsPerEpoch();
   const auto before = readBytes();
   parallelism_->beginStep(step);
+  resetPeakTensorBytes();
   const auto start = Clock::now();
   for (int64_t micro = 0; micro < options_.accumulate; ++micro) {
     metrics.loss += microBatch(batches_.of(step, micro), step, micro, metrics) / static_cast<double>(options_.accumulate);
@@ -247,6 +271,7 @@ StepMetrics Run::trainStep(int64_t step) {
   if (options_.clipNorm > 0) {
     metrics.gradientNorm = parallelism_->clipGradients(options_.clipNorm);
   }
+  metrics.memory = heldMemory(options_, *parallelism_, model_);
   parallelism_->updateParameters();
   optimizer_->addMetrics(metrics.more);
   parallelism_->addMetrics(metrics.more);
@@ -255,6 +280,7 @@ StepMetrics Run::trainStep(int64_t step) {
     communicator_->barrier();
   }
   const auto end = Clock::now();
+  addPeak(metrics.memory);
   tracer_.addStep(metrics.step, start, backwardDone, optimizerDone, end, communicator_ && options_.barrier);
   metrics.optimizerSeconds = secondsBetween(backwardDone, optimizerDone);
   metrics.barrierSeconds = secondsBetween(optimizerDone, end);
@@ -271,7 +297,7 @@ StepMetrics Run::trainStep(int64_t step) {
 }
 
 void Run::verifyRanks(StepMetrics& metrics) {
-  metrics.digest = parameterDigest(model_, optimizer_->masters());
+  metrics.digest = parameterDigest(model_, *parallelism_, optimizer_->masters());
   if (!communicator_ || !parallelism_->ranksAgree()) {
     return;
   }
@@ -295,8 +321,8 @@ void Run::maybeCheckpoint(int64_t step) {
     file.save(state);
     communicator_->barrier(); // all of them are there before the checkpoint that needs them
   }
-  if (isRoot()) {
-    saveCheckpoint(options_.checkpointPath, weights_, *optimizer_, {.step = step + 1}, trajectory_, moreState());
+  if (writesOrTakesPart()) {
+    saveCheckpoint(isRoot() ? options_.checkpointPath : "", weights_, *parallelism_, {.step = step + 1}, trajectory_, moreState());
   }
   if (!state.empty()) {
     communicator_->barrier();
@@ -319,7 +345,7 @@ void Run::writeStart() {
 }
 
 void Run::writeSummary(double wallSeconds) {
-  const std::string digest = parameterDigest(model_, optimizer_->masters());
+  const std::string digest = parameterDigest(model_, *parallelism_, optimizer_->masters());
   nlohmann::json record = summary_.toJson();
   record["event"] = "summary";
   record["sha256"] = digest;
@@ -368,6 +394,9 @@ void Run::execute() {
         path, options_.resumePath.empty() ? LineWriter::Existing::kReplace : LineWriter::Existing::kAppendTo);
   }
   connect();
+  if (!options_.resumePath.empty()) {
+    resume();
+  }
   peakFlopsPerSecond_ = peakFlopsPerSecond(options_.tracing, model_, options_.batchSize * options_.seqLength,
       communicator_ ? &*communicator_ : nullptr);
   writeStart();
@@ -394,8 +423,8 @@ void Run::execute() {
   const double wallSeconds = secondsBetween(start, Clock::now());
   tracer_.write();
   parallelism_->finish();
-  if (isRoot() && !options_.saveModelPath.empty()) {
-    saveWeights(model_, options_.saveModelPath);
+  if (writesOrTakesPart() && !options_.saveModelPath.empty()) {
+    saveWeights(isRoot() ? options_.saveModelPath : "", model_, *parallelism_);
   }
   writeSummary(wallSeconds);
   if (communicator_) {
@@ -412,6 +441,7 @@ void checkInput(const Options& options) {
       const SafetensorsFile file(path);
     }
   }
+  checkMemory(options, options.spawn, options.spawn);
   if (options.ddp) {
     prepareTransport(options);
   }
@@ -424,6 +454,7 @@ void train(const Options& options, const RankEnvironment& environment) {
   if (!options.ddp && environment.worldSize > 1) {
     throw UsageError(fmt::format("--no-ddp is for a single rank, not for {}", environment.worldSize));
   }
+  prepareMemory(options, environment.worldSize);
   Run(options, environment).execute();
 }
 

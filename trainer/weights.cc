@@ -26,10 +26,10 @@ std::span<const std::byte> bytesOf(const at::Tensor& tensor) {
 constexpr std::pair<const char*, at::ScalarType> kTypes[] = {
     {"F32", at::kFloat}, {"F64", at::kDouble}, {"F16", at::kHalf}, {"BF16", at::kBFloat16}};
 
-TensorView viewOf(const at::Tensor& tensor) {
+const char* dtypeOf(const at::Tensor& tensor) {
   const auto* const type = std::find_if(
       std::begin(kTypes), std::end(kTypes), [&](const auto& entry) { return entry.second == tensor.scalar_type(); });
-  return {type->first, tensor.sizes().vec(), bytesOf(tensor)};
+  return type->first;
 }
 
 at::ScalarType scalarType(const std::string& dtype, const std::string& where) {
@@ -103,36 +103,76 @@ void loadWeights(Gpt2& model, const std::string& path) {
   }
 }
 
-void saveWeights(const Gpt2& model, const std::string& path) {
-  std::map<std::string, TensorView> tensors;
-  for (const auto& [name, tensor] : model.named()) {
-    tensors.emplace("transformer." + name, viewOf(tensor));
+namespace {
+
+constexpr StateKind kStateKinds[] = {StateKind::kWeight, StateKind::kFirstMoment, StateKind::kSecondMoment};
+
+const char* prefixOf(StateKind kind) {
+  switch (kind) {
+    case StateKind::kWeight: return "model.";
+    case StateKind::kFirstMoment: return "exp_avg.";
+    case StateKind::kSecondMoment: return "exp_avg_sq.";
   }
-  writeSafetensors(path, tensors, {{"format", "pt"}});
+  return "";
 }
 
-void saveCheckpoint(const std::string& path, const Gpt2& model, const AdamW& optimizer,
-    const TrainingPosition& position, const nlohmann::json& trajectory, const std::vector<NamedValues>& more) {
-  std::map<std::string, TensorView> tensors;
+// `get` is asked when the tensor's turn to be written comes.
+template <typename Get>
+TensorSource sourceOf(const at::Tensor& like, const Get& get) {
+  return {dtypeOf(like), like.sizes().vec(), [get] { return bytesOf(get()); }};
+}
+
+void writeOrTakePart(const std::string& path, const std::map<std::string, TensorSource>& tensors,
+    const std::map<std::string, std::string>& metadata) {
+  if (!path.empty()) {
+    writeSafetensors(path, tensors, metadata);
+    return;
+  }
+  for (const auto& [name, source] : tensors) {
+    source.bytes();
+  }
+}
+
+void checkTensor(const TensorView& view, const at::Tensor& target, const std::string& where) {
+  checkShape(view, target, where);
+  if (scalarType(view.dtype, where) != target.scalar_type()) {
+    throw UsageError(where + " has another precision");
+  }
+}
+
+} // namespace
+
+void saveWeights(const std::string& path, const Gpt2& model, Parallelism& state) {
+  std::map<std::string, TensorSource> tensors;
   for (size_t i = 0; i < model.named().size(); ++i) {
     const auto& [name, tensor] = model.named()[i];
-    tensors.emplace("model." + name, viewOf(tensor));
-    tensors.emplace("exp_avg." + name, viewOf(optimizer.firstMoments()[i]));
-    tensors.emplace("exp_avg_sq." + name, viewOf(optimizer.secondMoments()[i]));
+    tensors.emplace(
+        "transformer." + name, sourceOf(tensor, [&state, held = tensor, i] { return state.wholeParameter(held, i); }));
   }
-  for (const auto& state : more) {
-    tensors.emplace("state." + state.name, viewOf(tensorOf(state)));
+  writeOrTakePart(path, tensors, {{"format", "pt"}});
+}
+
+void saveCheckpoint(const std::string& path, const Gpt2& model, Parallelism& state, const TrainingPosition& position,
+    const nlohmann::json& trajectory, const std::vector<NamedValues>& more) {
+  std::map<std::string, TensorSource> tensors;
+  for (size_t i = 0; i < model.named().size(); ++i) {
+    const auto& [name, tensor] = model.named()[i];
+    for (const auto kind : kStateKinds) {
+      tensors.emplace(prefixOf(kind) + name, sourceOf(tensor, [&state, kind, i] { return state.whole(kind, i); }));
+    }
   }
-  writeSafetensors(path, tensors,
+  for (const auto& values : more) {
+    const auto tensor = tensorOf(values);
+    tensors.emplace("state." + values.name, sourceOf(tensor, [tensor] { return tensor; }));
+  }
+  writeOrTakePart(path, tensors,
       {{"format", kCheckpointFormat}, {"step", std::to_string(position.step)}, {"options", trajectory.dump()}});
 }
 
-TrainingPosition loadCheckpoint(const std::string& path, Gpt2& model, AdamW& optimizer, const nlohmann::json& trajectory,
-    const std::vector<NamedValues>& more) {
-  const SafetensorsFile file(path);
+CheckpointFile::CheckpointFile(const std::string& path, const Gpt2& model, const nlohmann::json& trajectory) : file_(path) {
   const auto text = [&](const std::string& key) {
-    const auto found = file.metadata().find(key);
-    return found == file.metadata().end() ? std::string() : found->second;
+    const auto found = file_.metadata().find(key);
+    return found == file_.metadata().end() ? std::string() : found->second;
   };
   if (text("format") != kCheckpointFormat) {
     throw UsageError(fmt::format("{}: not a checkpoint of this program (its format is {:?})", path, text("format")));
@@ -145,52 +185,57 @@ TrainingPosition loadCheckpoint(const std::string& path, Gpt2& model, AdamW& opt
   if (const auto difference = firstDifference(trajectory, saved, "in the checkpoint"); !difference.empty()) {
     throw UsageError(fmt::format("{}: cannot continue under other options: {}", path, difference));
   }
-  std::vector<std::pair<const TensorView*, at::Tensor>> copies;
-  const auto copy = [&](const std::string& name, const at::Tensor& target) {
-    const auto found = file.tensors().find(name);
-    if (found == file.tensors().end()) {
-      return false;
-    }
-    const std::string where = fmt::format("{}: tensor {}", path, name);
-    checkShape(found->second, target, where);
-    if (scalarType(found->second.dtype, where) != target.scalar_type()) {
-      throw UsageError(where + " has another precision");
-    }
-    copies.emplace_back(&found->second, target);
-    return true;
-  };
-  for (size_t i = 0; i < model.named().size(); ++i) {
-    const auto& [name, tensor] = model.named()[i];
-    const std::pair<const char*, at::Tensor> parts[] = {{"model.", tensor},
-        {"exp_avg.", optimizer.firstMoments()[i]}, {"exp_avg_sq.", optimizer.secondMoments()[i]}};
-    for (const auto& [prefix, target] : parts) {
-      if (!copy(prefix + name, target)) {
-        throw UsageError(fmt::format("{}: tensor {}{} is missing", path, prefix, name));
+  for (const auto& [name, tensor] : model.named()) {
+    for (const auto kind : kStateKinds) {
+      const auto found = file_.tensors().find(prefixOf(kind) + name);
+      const std::string where = fmt::format("{}: tensor {}{}", path, prefixOf(kind), name);
+      if (found == file_.tensors().end()) {
+        throw UsageError(where + " is missing");
       }
+      checkTensor(found->second, tensor, where);
     }
+    names_.push_back(name);
   }
-  for (const auto& state : more) {
-    copy("state." + state.name, tensorOf(state));
-  }
-  for (const auto& [view, target] : copies) {
-    copyInto(target, *view, path);
-  }
-  const TrainingPosition position{.step = step.get<int64_t>()};
-  optimizer.setStepCount(position.step);
-  return position;
+  position_.step = step.get<int64_t>();
 }
 
-std::string parameterDigest(const Gpt2& model, const std::vector<at::Tensor>& more) {
+const TensorView& CheckpointFile::find(StateKind kind, size_t index) const {
+  return file_.tensors().at(prefixOf(kind) + names_[index]);
+}
+
+at::Tensor CheckpointFile::read(StateKind kind, size_t index) const {
+  const auto& view = find(kind, index);
+  auto tensor = at::empty(view.shape, at::TensorOptions().dtype(scalarType(view.dtype, file_.path())));
+  copyInto(tensor, view, file_.path());
+  return tensor;
+}
+
+void CheckpointFile::readInto(Gpt2& model, const std::vector<NamedValues>& more) const {
+  for (const auto& state : more) {
+    const auto found = file_.tensors().find("state." + state.name);
+    if (found != file_.tensors().end()) {
+      checkTensor(found->second, tensorOf(state), fmt::format("{}: tensor {}", file_.path(), found->first));
+      copyInto(tensorOf(state), found->second, file_.path());
+    }
+  }
+  for (size_t i = 0; i < names_.size(); ++i) {
+    copyInto(model.named()[i].second, find(StateKind::kWeight, i), file_.path());
+  }
+}
+
+std::string parameterDigest(const Gpt2& model, Parallelism& state, const std::vector<at::Tensor>& more) {
   const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(), &EVP_MD_CTX_free);
   if (!context || EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) != 1) {
     throw ProgramError("OpenSSL offers no SHA-256");
   }
-  auto tensors = model.parameters();
-  tensors.insert(tensors.end(), more.begin(), more.end());
-  for (const auto& tensor : tensors) {
+  const auto update = [&](const at::Tensor& tensor) {
     const auto bytes = bytesOf(tensor);
     EVP_DigestUpdate(context.get(), bytes.data(), bytes.size());
+  };
+  for (size_t i = 0; i < model.named().size(); ++i) {
+    update(state.wholeParameter(model.named()[i].second, i));
   }
+  std::for_each(more.begin(), more.end(), update);
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned length = 0;
   EVP_DigestFinal_ex(context.get(), digest.data(), &length);

@@ -11,15 +11,16 @@
 #include <nlohmann/json.hpp>
 
 #include "trainer/gpt2.h"
-#include "trainer/optimizer.h"
+#include "trainer/parallelism.h"
+#include "trainer/safetensors.h"
 
 namespace gloo_bypass::trainer {
 
 // Fills the model from Hugging Face's model.safetensors (names with or without "transformer."; F16, BF16, F32 or
 // F64, converted). Names, shapes and completeness are checked before the first value is copied.
 void loadWeights(Gpt2& model, const std::string& path);
-// Writes what loadWeights reads, in the model's own precision.
-void saveWeights(const Gpt2& model, const std::string& path);
+// Writes what loadWeights reads, in the model's own precision. `path`, `state`: see saveCheckpoint.
+void saveWeights(const std::string& path, const Gpt2& model, Parallelism& state);
 
 struct TrainingPosition {
   int64_t step = 0; // optimiser steps done
@@ -36,14 +37,30 @@ at::Tensor tensorOf(const NamedValues& state); // (n), fp64, an alias
 // A checkpoint is a safetensors file: "model.NAME", "exp_avg.NAME", "exp_avg_sq.NAME", `more` as "state.NAME", and the run's options
 // and position as metadata. `model` is what the optimiser updates (fp32 masters, where the parameters have 16 bits). No generator state:
 // every step seeds its own (see training.cc).
-void saveCheckpoint(const std::string& path, const Gpt2& model, const AdamW& optimizer,
-    const TrainingPosition& position, const nlohmann::json& trajectory, const std::vector<NamedValues>& more = {});
-// Throws ProgramError for a file that is no checkpoint of this model or was made under other options. Of `more`, what the file lacks
-// stays as it is.
-TrainingPosition loadCheckpoint(const std::string& path, Gpt2& model, AdamW& optimizer, const nlohmann::json& trajectory,
-    const std::vector<NamedValues>& more = {});
+// Tensors are gathered from `state` one at a time. path empty: writes nothing, but takes part where ranks hold parts of the state
+// (Parallelism::holdsParts).
+void saveCheckpoint(const std::string& path, const Gpt2& model, Parallelism& state, const TrainingPosition& position,
+    const nlohmann::json& trajectory, const std::vector<NamedValues>& more = {});
+
+// A checkpoint to continue from; its tensors are read one at a time.
+class CheckpointFile {
+ public:
+  // Throws ProgramError for a file that is no checkpoint of this model or was made under other options.
+  CheckpointFile(const std::string& path, const Gpt2& model, const nlohmann::json& trajectory);
+  const TrainingPosition& position() const { return position_; }
+  // Of the model's parameter `index`, in its shape and precision; memory of its own.
+  at::Tensor read(StateKind kind, size_t index) const;
+  // The weights, and `more`, of which stays as it is what the file lacks.
+  void readInto(Gpt2& model, const std::vector<NamedValues>& more = {}) const;
+
+ private:
+  const TensorView& find(StateKind kind, size_t index) const;
+  SafetensorsFile file_;
+  std::vector<std::string> names_;
+  TrainingPosition position_;
+};
 
 // SHA-256 over the bytes of all parameters in named() order, then of `more`, as 64 hex digits.
-std::string parameterDigest(const Gpt2& model, const std::vector<at::Tensor>& more = {});
+std::string parameterDigest(const Gpt2& model, Parallelism& state, const std::vector<at::Tensor>& more = {});
 
 } // namespace gloo_bypass::trainer

@@ -4,7 +4,8 @@
 An independent implementation (Hugging Face's formulas on torch.nn.functional, torch's DistributedSampler and AdamW)
 must follow the same trajectory: data order, tokens, model, loss and optimiser are all checked at once.
 
-usage: reference_run.py DDP_TRAIN SAMPLE_TEXT
+usage: reference_run.py DDP_TRAIN SAMPLE_TEXT [FLAG...]
+The flags are those of a way to train that must not change the numbers.
 """
 import json
 import struct
@@ -88,12 +89,12 @@ def trainer(program, *flags):
 
 
 def main():
-    program, text = sys.argv[1:3]
+    program, text, *flags = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
         weights = folder + "/model.safetensors"
         trainer(program, "--steps", "1", "--lr", "0", "--batch-size", "1", "--save-model", weights)
         records = trainer(program, "--spawn", "2", "--steps", str(STEPS), "--batch-size", str(BATCH), "--weights",
-                          weights)
+                          weights, *flags)
         parameters = read_safetensors(weights)
     for parameter in parameters.values():
         parameter.requires_grad_(True)

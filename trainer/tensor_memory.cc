@@ -1,0 +1,89 @@
+#include "trainer/tensor_memory.h"
+
+#include <algorithm>
+#include <atomic>
+#include <fstream>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "compatibility/torch/cpu_allocator.h"
+#include "programs/error.h"
+
+namespace gloo_bypass::trainer {
+namespace {
+
+std::atomic<int64_t> liveBytes{0}, peakBytes{0};
+bool isCounting = false;
+
+void count(int64_t bytes) {
+  const int64_t live = liveBytes += bytes;
+  for (int64_t peak = peakBytes; live > peak && !peakBytes.compare_exchange_weak(peak, live);) {
+  }
+}
+
+// "MemAvailable:   23619000 kB"; nothing where the kernel does not say.
+std::optional<int64_t> availableBytes() {
+  std::ifstream file("/proc/meminfo");
+  for (std::string name; file >> name;) {
+    int64_t kibibytes = 0;
+    if (name == "MemAvailable:" && file >> kibibytes) {
+      return kibibytes * 1024;
+    }
+  }
+  return std::nullopt;
+}
+
+} // namespace
+
+int64_t modelStateBytes(const Options& options, int ranks) {
+  const int64_t parameters = Gpt2Config::of(options.model).parameterCount(), zero = options.sharding.zero;
+  const bool hasMasters = options.precision.hasMasters();
+  const int64_t elementBytes = hasMasters ? 2 : options.precision.type == Precision::kFloat64 ? 8 : 4;
+  const int64_t optimizerBytes = hasMasters ? 12 : 2 * elementBytes; // the paper's K: masters and both moments
+  const auto held = [&](int64_t fromStage) { return zero >= fromStage ? (parameters + ranks - 1) / ranks : parameters; };
+  return elementBytes * (held(3) + held(2)) + optimizerBytes * held(1);
+}
+
+void checkMemory(const Options& options, int ranks, int ranksHere) {
+  constexpr double kGigabyte = 1e9;
+  const auto available = availableBytes();
+  const int64_t needed = ranksHere * modelStateBytes(options, ranks);
+  if (available && needed > *available) {
+    throw UsageError(fmt::format("{} {} of {} need {:.1f} GB for parameters, gradients and moments, activations not counted, of {:.1f} GB "
+        "available: fewer ranks, a smaller --model, or --zero {}", ranksHere, ranksHere == 1 ? "rank" : "ranks", ranks,
+        static_cast<double>(needed) / kGigabyte, static_cast<double>(*available) / kGigabyte,
+        std::min<int64_t>(options.sharding.zero + 1, 3)));
+  }
+}
+
+void prepareMemory(const Options& options, int ranks) {
+  checkMemory(options, ranks, 1);
+  if (options.memoryMetrics) {
+    countTensorBytes();
+  }
+}
+
+std::optional<MemoryMetrics> heldMemory(const Options& options, const Parallelism& parallelism, const Gpt2& model) {
+  if (options.sharding.zero == 0 && !options.memoryMetrics) {
+    return std::nullopt;
+  }
+  return MemoryMetrics{parallelism.heldBytes(model.parameters()), std::nullopt};
+}
+
+void addPeak(std::optional<MemoryMetrics>& memory) {
+  if (memory) {
+    memory->peakOfTensors = peakTensorBytes();
+  }
+}
+
+void countTensorBytes() {
+  isCounting = true;
+  torch_version::observeCpuMemory(count);
+}
+
+std::optional<int64_t> peakTensorBytes() { return isCounting ? std::optional(peakBytes.load()) : std::nullopt; }
+
+void resetPeakTensorBytes() { peakBytes = liveBytes.load(); }
+
+} // namespace gloo_bypass::trainer
