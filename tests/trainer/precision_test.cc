@@ -345,6 +345,12 @@ TEST(Precision, OneRank_EqualsTheLoopWithoutDdp) {
   }
 }
 
+TEST(Precision, MeasuredPeak_Exists) {
+  const auto steps = stepsOf(train({"--steps", "1", "--precision", "fp16", "--measure-peak"}).out);
+  ASSERT_EQ(steps.size(), 1u);
+  EXPECT_GT(steps[0]["mfu"].get<double>(), 0);
+}
+
 TEST(ArithmeticPerf, Report_HasEveryTypeAndNamesWhatIsMissing) {
   const TemporaryFolder folder;
   const auto finished = runProgram(std::getenv("ARITHMETIC_PERF"),
