@@ -35,7 +35,7 @@ std::optional<double> peakFlopsPerSecond(
   if (communicator != nullptr) {
     communicator->barrier();
   }
-  const double own = measureMatrixProduct(model.config(), tokens, arithmetic::computedIn(model.parameters()[0].scalar_type()));
+  const double own = measureMatrixProduct(model.config(), tokens, model.parameters()[0].scalar_type());
   return communicator != nullptr ? communicator->meanOverRanks(own) * ranks : own;
 }
 
