@@ -1,4 +1,6 @@
 // Ranks that do not reduce every gradient: whom they meet, and what real ranks end with.
+#include <signal.h>
+
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -120,6 +122,29 @@ TEST(Averaging, RankFileIsMissing_ResumeSaysWhich) {
   const auto refused = train({"--spawn", "2", "--steps", "4", "--average", "gossip", "--resume", folder / "c"});
   EXPECT_NE(refused.shellStatus(), 0); // of the rank that lacks it, or of one that lost it
   EXPECT_NE(refused.err.find("c.step2.rank1 is missing"), std::string::npos) << refused.err;
+}
+
+// Whoever is left waits for the dead one's parameters, or for those of a rank that does.
+TEST(Averaging, RankKilled_EndsTheRunPromptly) {
+  for (const std::string method : {"local-sgd", "central", "gossip"}) {
+    SCOPED_TRACE(method);
+    Program process = startTraining({"--spawn", "3", "--steps", "1000000", "--average", method, "--inner-steps", "2", "--timeout", "300"});
+    ASSERT_TRUE(process.waitForOutput("\"step\":3", kLimit));
+    const std::string pid = std::to_string(process.pid());
+    std::istringstream children(contentsOf("/proc/" + pid + "/task/" + pid + "/children"));
+    pid_t victim = 0;
+    for (pid_t child; children >> child;) {
+      if (contentsOf("/proc/" + std::to_string(child) + "/environ").find(std::string("\0RANK=1\0", 8)) != std::string::npos) {
+        victim = child;
+      }
+    }
+    ASSERT_GT(victim, 0);
+    ASSERT_EQ(::kill(victim, SIGKILL), 0);
+    const auto finished = process.finish(kLimit);
+    EXPECT_EQ(finished.shellStatus(), 128 + SIGKILL) << finished.err;
+    EXPECT_NE(finished.err.find("rank 1 (pid " + std::to_string(victim) + ") was ended by signal 9"), std::string::npos)
+        << finished.err;
+  }
 }
 
 TEST(Averaging, WhatDoesNotGoTogether_IsRefused) {
