@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -37,6 +38,8 @@ bool isIgnored(int signal) {
 }
 
 bool endedBySignal(int status, int signal) { return WIFSIGNALED(status) && WTERMSIG(status) == signal; }
+// By a signal that is no consequence of another rank's end, as SIGPIPE is.
+bool endedByAnother(int status) { return WIFSIGNALED(status) && !endedBySignal(status, SIGPIPE); }
 int exitStatusOfWait(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
 
 }  // namespace
@@ -103,7 +106,7 @@ RanksEnd RankProcesses::supervise(const RankTimes& times) {
       killRest();
       if (!failures_.empty()) break;
       return {kExitFailure, -1,
-              fmt::format("not done after {} s ({}); all ranks were ended", times.limit->count(), times.limitName)};
+              fmt::format("not done after {} s ({}); all ranks were ended", times.limit->count(), times.limitName), {}};
     }
     if (killAt && now >= *killAt) {
       killRest();
@@ -124,7 +127,7 @@ RanksEnd RankProcesses::supervise(const RankTimes& times) {
   if (const int signal = nextSignal(awaited_, std::chrono::milliseconds(0)); signal > 0 && signal != SIGCHLD)
     passedOn = signal;
   if (passedOn != 0)
-    return {128 + passedOn, -1, fmt::format("signal {} ({}) ended all ranks", passedOn, ::strsignal(passedOn))};
+    return {128 + passedOn, -1, fmt::format("signal {} ({}) ended all ranks", passedOn, ::strsignal(passedOn)), {}};
   const auto rank = rankAtFault();
   return rank ? endOf(*rank) : RanksEnd{};
 }
@@ -146,8 +149,7 @@ void RankProcesses::killRest() {
 std::optional<int> RankProcesses::rankAtFault() const {
   if (failures_.empty()) return std::nullopt;
   const auto took = std::find_if(failures_.begin(), failures_.end(), [this](int rank) {
-    const int status = ranks_[static_cast<std::size_t>(rank)].status;
-    return WIFSIGNALED(status) && !endedBySignal(status, SIGPIPE);
+    return endedByAnother(ranks_[static_cast<std::size_t>(rank)].status);
   });
   return took != failures_.end() ? *took : failures_.front();
 }
@@ -157,9 +159,13 @@ RanksEnd RankProcesses::endOf(int rank) const {
   const std::string how = WIFSIGNALED(ended.status) ? fmt::format("was ended by signal {} ({})", WTERMSIG(ended.status),
                                                                   ::strsignal(WTERMSIG(ended.status)))
                                                     : fmt::format("exited with status {}", WEXITSTATUS(ended.status));
+  std::vector<int> lost;
+  for (const int failed : failures_)
+    if (failed == rank || endedByAnother(ranks_[static_cast<std::size_t>(failed)].status)) lost.push_back(failed);
   return {exitStatusOfWait(ended.status), rank,
           fmt::format("rank {} (pid {}) {}{}", rank, ended.pid, how,
-                      ranks_.size() > 1 ? "; the other ranks were ended" : "")};
+                      ranks_.size() > 1 ? "; the other ranks were ended" : ""),
+          std::move(lost)};
 }
 
 }  // namespace gloo_bypass

@@ -17,6 +17,9 @@ std::string dataPath(const Options& options) {
   return options.dataPath.empty() ? programFolder() + "/sample.txt" : options.dataPath;
 }
 
+// An elastic run keeps the batch of MAX ranks, so that neither the order of samples nor the learning rate depends on who is left.
+int ranksOfBatch(const Options& options, int worldSize) { return options.elastic.isUsed() ? options.elastic.maxRanks : worldSize; }
+
 int64_t fullSteps(const Options& options, int64_t samples, int worldSize) {
   const int64_t batches = samples / (options.batchSize * worldSize);
   if (batches < options.accumulate) {
@@ -46,8 +49,19 @@ Corpus loadCorpus(const Options& options) {
 Batches::Batches(const Options& options, int rank, int worldSize)
     : options_(options),
       corpus_(loadCorpus(options)),
-      sampler_(corpus_.sampleCount(), worldSize, rank, options.batchSize, options.seed),
-      stepsPerEpoch_(fullSteps(options, corpus_.sampleCount(), worldSize)) {}
+      globalBatch_(options.batchSize * ranksOfBatch(options, worldSize)),
+      sampler_(corpus_.sampleCount(), worldSize, rank, DistributedSampler::GlobalBatch{globalBatch_}, options.seed),
+      stepsPerEpoch_(fullSteps(options, corpus_.sampleCount(), ranksOfBatch(options, worldSize))),
+      weight_(static_cast<double>(sampler_.share() * worldSize) / static_cast<double>(globalBatch_)) {}
+
+std::vector<int64_t> Batches::samplesOf(int64_t step) {
+  std::vector<int64_t> all;
+  for (int64_t micro = 0; micro < options_.accumulate; ++micro) {
+    const auto batch = sampler_.batch(step / stepsPerEpoch_, step % stepsPerEpoch_ * options_.accumulate + micro);
+    all.insert(all.end(), batch.begin(), batch.end());
+  }
+  return all;
+}
 
 Batch Batches::of(int64_t step, int64_t micro) {
   const int64_t batch = step % stepsPerEpoch_ * options_.accumulate + micro;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -27,14 +28,22 @@ class Batches {
 
   int64_t sampleCount() const { return corpus_.sampleCount(); }
   int64_t stepsPerEpoch() const { return stepsPerEpoch_; }
+  // Samples of a micro-batch over all ranks.
+  int64_t globalBatch() const { return globalBatch_; }
+  // What this rank's mean loss counts in the mean over ranks; 1 where all have as many samples.
+  double weight() const { return weight_; }
+  // Of all micro-batches of step `step`, as numbers of samples.
+  std::vector<int64_t> samplesOf(int64_t step);
   // Of micro-batch `micro` of optimiser step `step`, both from 0.
   Batch of(int64_t step, int64_t micro);
 
  private:
   const Options& options_;
   Corpus corpus_;
+  int64_t globalBatch_;
   DistributedSampler sampler_;
   int64_t stepsPerEpoch_;
+  double weight_;
 };
 
 } // namespace gloo_bypass::trainer

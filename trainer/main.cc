@@ -13,6 +13,7 @@
 #include "programs/result_file.h"
 #include "programs/run_program.h"
 #include "trainer/blas.h"
+#include "trainer/elastic/elastic_launcher.h"
 #include "trainer/launcher.h"
 #include "trainer/options.h"
 #include "trainer/rank_environment.h"
@@ -52,7 +53,8 @@ int runRank(const Options& options, const RankEnvironment& environment) {
 
 int spawnRanks(const Options& options, int argc, char** argv) {
   checkInput(options);
-  const RanksEnd end = launchRanks(childArguments(argc, argv), options.spawn);
+  const auto arguments = childArguments(argc, argv);
+  const RanksEnd end = options.elastic.isUsed() ? launchElastic(arguments, options) : launchRanks(arguments, options.spawn);
   if (end.exitStatus != 0) {
     throw ProgramError(end.message, end.exitStatus);
   }
@@ -65,9 +67,11 @@ int run(const Options& options, int argc, char** argv) {
   }
   makeWriteSignalsErrors();
   try {
-    return options.spawn > 0
-        ? spawnRanks(options, argc, argv)
-        : runRank(options, readRankEnvironment([](const char* name) { return std::getenv(name); }));
+    if (options.spawn > 0) {
+      return spawnRanks(options, argc, argv);
+    }
+    const auto environment = readRankEnvironment([](const char* name) { return std::getenv(name); });
+    return options.elastic.isUsed() && !environment.launched ? spawnRanks(options, argc, argv) : runRank(options, environment);
   } catch (const c10::Error& error) {
     throw ProgramError(describe(error));
   }

@@ -131,8 +131,12 @@ std::string crossCheck(const Options& o) {
   if (o.averaging.isUsed() && (o.compression.isUsed() || o.precision.hasMasters())) {
     return "--average goes without --compress, whose gradients it does not send, and with --precision fp32 or fp64";
   }
+  if (o.elastic.isUsed() && (o.averaging.isUsed() || o.compression.isUsed())) {
+    return "--elastic goes without --average and --compress: what a rank has for itself would be lost with it";
+  }
   for (std::string fault : {crossCheck(o.precision), crossCheck(o.sharding, o), crossCheck(o.tracing), crossCheck(o.compression, o.ddp),
-           crossCheck(o.averaging, o.ddp), crossCheck(o.schedule), crossCheck(o.targetLoss, o.barrier)}) {
+           crossCheck(o.averaging, o.ddp), crossCheck(o.schedule), crossCheck(o.targetLoss, o.barrier),
+           crossCheck(o.elastic, o.spawn, o.checkpointPath, o.ddp)}) {
     if (!fault.empty()) {
       return fault;
     }
@@ -193,6 +197,7 @@ std::variant<Options, std::string> parseOptions(int argc, const char* const* arg
   addResultOptions(app, options);
   addTargetLossOptions(app, options.targetLoss);
   addTracingOptions(app, options.tracing);
+  addElasticOptions(app, options.elastic);
   if (auto text = readCommandLine(app, argc, argv)) {
     return *std::move(text);
   }

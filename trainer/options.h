@@ -12,6 +12,7 @@
 
 #include "trainer/averaging/averaging_options.h"
 #include "trainer/compression/compression_options.h"
+#include "trainer/elastic/elastic_options.h"
 #include "trainer/precision/precision_options.h"
 #include "trainer/schedule.h"
 #include "trainer/target_loss.h"
@@ -70,6 +71,7 @@ struct Options {
   bool verifyRanks = false;
   bool progress = true;
   TracingOptions tracing;
+  ElasticOptions elastic;
 };
 
 // What decides the numbers a run computes: ranks must agree on it, and a checkpoint continues only under the same.

@@ -19,8 +19,8 @@ std::vector<int64_t> torchPermutation(int64_t count, uint64_t seed) {
 }
 
 DistributedSampler::DistributedSampler(
-    int64_t sampleCount, int worldSize, int rank, int64_t batchSize, uint64_t seed)
-    : sampleCount_(sampleCount), worldSize_(worldSize), rank_(rank), batchSize_(batchSize), seed_(seed) {}
+    int64_t sampleCount, int worldSize, int rank, GlobalBatch batch, uint64_t seed)
+    : sampleCount_(sampleCount), worldSize_(worldSize), rank_(rank), globalBatch_(batch.samples), seed_(seed) {}
 
 std::vector<int64_t> DistributedSampler::batch(int64_t epoch, int64_t batch) {
   if (epoch != permutedEpoch_) {
@@ -28,9 +28,9 @@ std::vector<int64_t> DistributedSampler::batch(int64_t epoch, int64_t batch) {
     permutedEpoch_ = epoch;
   }
   std::vector<int64_t> indices;
-  indices.reserve(static_cast<size_t>(batchSize_));
-  for (int64_t j = 0; j < batchSize_; ++j) {
-    const int64_t position = (batch * batchSize_ + j) * worldSize_ + rank_;
+  indices.reserve(static_cast<size_t>(share()));
+  for (int64_t j = rank_; j < globalBatch_; j += worldSize_) {
+    const int64_t position = batch * globalBatch_ + j;
     indices.push_back(permutation_[static_cast<size_t>(position)]);
   }
   return indices;

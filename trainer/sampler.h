@@ -14,10 +14,19 @@ namespace gloo_bypass::trainer {
 class DistributedSampler {
  public:
   // worldSize and batchSize at least 1, rank below worldSize.
-  DistributedSampler(int64_t sampleCount, int worldSize, int rank, int64_t batchSize, uint64_t seed);
+  DistributedSampler(int64_t sampleCount, int worldSize, int rank, int64_t batchSize, uint64_t seed)
+      : DistributedSampler(sampleCount, worldSize, rank, GlobalBatch{batchSize * worldSize}, seed) {}
+  // The ranks share batches of so many samples, at least worldSize; where they do not divide evenly, the first ranks have one more.
+  // Which samples batch s holds does not depend on how many ranks share it.
+  struct GlobalBatch {
+    int64_t samples;
+  };
+  DistributedSampler(int64_t sampleCount, int worldSize, int rank, GlobalBatch batch, uint64_t seed);
 
   // floor(samples / (batch x ranks)); the same for every rank and epoch.
-  int64_t batchesPerEpoch() const { return sampleCount_ / (batchSize_ * worldSize_); }
+  int64_t batchesPerEpoch() const { return sampleCount_ / globalBatch_; }
+  // This rank's samples of a batch.
+  int64_t share() const { return (globalBatch_ - rank_ + worldSize_ - 1) / worldSize_; }
 
   // This rank's sample indices for one batch. `batch` below batchesPerEpoch().
   std::vector<int64_t> batch(int64_t epoch, int64_t batch);
@@ -26,7 +35,7 @@ class DistributedSampler {
   int64_t sampleCount_;
   int64_t worldSize_;
   int64_t rank_;
-  int64_t batchSize_;
+  int64_t globalBatch_;
   uint64_t seed_;
   int64_t permutedEpoch_ = -1;
   std::vector<int64_t> permutation_;

@@ -23,6 +23,7 @@
 #include "trainer/blas.h"
 #include "trainer/communicator.h"
 #include "trainer/data_parallel.h"
+#include "trainer/elastic/elastic_run.h"
 #include "trainer/file_io.h"
 #include "trainer/gpt2.h"
 #include "trainer/metrics.h"
@@ -79,10 +80,11 @@ class Run {
   Run(const Options& options, const RankEnvironment& environment)
       : options_(options),
         environment_(environment),
+        elastic_(options.elastic, options.checkpointPath, options.resumePath, environment.rank, environment.worldSize),
         trajectory_(trajectoryOptions(options)),
         batches_(options, environment.rank, environment.worldSize),
         lastStep_(options.steps > 0 ? options.steps : options.epochs * batches_.stepsPerEpoch()),
-        schedule_(options.schedule, options.learningRate, lastStep_, options.batchSize * options.accumulate * environment.worldSize),
+        schedule_(options.schedule, options.learningRate, lastStep_, batches_.globalBatch() * options.accumulate),
         target_(options.targetLoss),
         model_(Gpt2Config::of(options.model), arithmetic::scalarTypeOf(options.precision.type)),
         weights_(mastersOf(model_)),
@@ -93,7 +95,7 @@ class Run {
         tracer_(options.tracing.tracePath, environment.rank) {
     addToTrajectory(options.schedule, lastStep_, trajectory_);
     model_.checkpointActivations(options.activationCheckpointing);
-    trajectory_["world_size"] = environment.worldSize;
+    trajectory_["world_size"] = options.elastic.isUsed() ? options.elastic.maxRanks : environment.worldSize;
     trajectory_["corpus_samples"] = batches_.sampleCount();
   }
 
@@ -121,6 +123,7 @@ class Run {
 
   const Options& options_;
   const RankEnvironment& environment_;
+  ElasticRun elastic_;
   nlohmann::json trajectory_;
   Batches batches_;
   int64_t lastStep_, gradientBytes_ = 0;
@@ -148,11 +151,11 @@ void Run::loadState() {
   if (!options_.checkpointPath.empty()) {
     checkReplaceable(options_.checkpointPath);
   }
-  if (!options_.resumePath.empty()) {
-    position_ = checkpoint_.emplace(options_.resumePath, weights_, trajectory_).position();
-    if (position_.step >= lastStep_) {
+  if (const std::string& path = elastic_.startingPoint(); !path.empty()) {
+    position_ = checkpoint_.emplace(path, weights_, trajectory_).position();
+    if (position_.step >= lastStep_ && !options_.elastic.isUsed()) { // an elastic one may have lost a rank after its last step
       throw UsageError(fmt::format("{} has done {} steps already, of {} asked for: raise --steps or --epochs",
-          options_.resumePath, position_.step, lastStep_));
+          path, position_.step, lastStep_));
     }
     checkpoint_->readInto(weights_, moreState());
   } else if (!options_.weightsPath.empty()) {
@@ -176,6 +179,7 @@ void Run::connect() {
   agreed["verify_ranks"] = options_.verifyRanks;
   agreed["resume"] = !options_.resumePath.empty();
   agreed["zero"] = options_.sharding.zero;
+  agreed["elastic"] = options_.elastic.range;
   agreed["tracing"] = agreement(options_.tracing);
   communicator_.emplace(environment_, options_, agreed);
   DataParallel::broadcast(*communicator_, optimizer_->masters());
@@ -191,11 +195,16 @@ void Run::connect() {
 }
 
 void Run::resume() {
-  parallelism_->loadMoments(checkpoint_ ? std::bind_front(&CheckpointFile::read, &*checkpoint_) : MomentSource());
-  checkpoint_.reset();
   auto step = at::full({1}, position_.step, at::kLong);
   if (communicator_) {
     DataParallel::broadcast(*communicator_, {step});
+  }
+  if (step.item<int64_t>() == 0) {
+    return; // elastic, without a checkpoint yet: only rank 0 knew
+  }
+  parallelism_->loadMoments(checkpoint_ ? std::bind_front(&CheckpointFile::read, &*checkpoint_) : MomentSource());
+  checkpoint_.reset();
+  if (communicator_) {
     if (!parallelism_->holdsParts()) {
       DataParallel::broadcast(*communicator_, optimizer_->firstMoments());
       DataParallel::broadcast(*communicator_, optimizer_->secondMoments());
@@ -236,7 +245,8 @@ double Run::microBatch(const Batch& batch, int64_t step, int64_t micro, StepMetr
   if (communicator_ && synchronise) {
     communicator_->beginWindow(static_cast<uint64_t>(metrics.step), gradientBytes_);
   }
-  optimizer_->scaled(options_.accumulate > 1 ? loss / options_.accumulate : loss).backward();
+  const auto share = batches_.weight() == 1 ? loss : loss * batches_.weight();
+  optimizer_->scaled(options_.accumulate > 1 ? share / options_.accumulate : share).backward();
   const auto backwardDone = Clock::now();
   if (communicator_ && synchronise) {
     const auto window = communicator_->endWindow();
@@ -259,6 +269,7 @@ StepMetrics Run::trainStep(int64_t step) {
   const auto before = readBytes();
   parallelism_->beginStep(step);
   resetPeakTensorBytes();
+  elastic_.logSamples(metrics.step, metrics.epoch, [&] { return batches_.samplesOf(step); });
   const auto start = Clock::now();
   for (int64_t micro = 0; micro < options_.accumulate; ++micro) {
     metrics.loss += microBatch(batches_.of(step, micro), step, micro, metrics) / static_cast<double>(options_.accumulate);
@@ -285,7 +296,7 @@ StepMetrics Run::trainStep(int64_t step) {
   metrics.optimizerSeconds = secondsBetween(backwardDone, optimizerDone);
   metrics.barrierSeconds = secondsBetween(optimizerDone, end);
   metrics.stepSeconds = secondsBetween(start, end);
-  metrics.tokens = options_.batchSize * options_.seqLength * options_.accumulate * environment_.worldSize;
+  metrics.tokens = batches_.globalBatch() * options_.seqLength * options_.accumulate;
   metrics.flops = model_.trainingFlops(metrics.tokens, options_.seqLength);
   metrics.peakFlopsPerSecond = peakFlopsPerSecond_;
   metrics.bytesSource = communicator_ ? communicator_->byteCounter().source() : "none";
@@ -320,6 +331,9 @@ void Run::maybeCheckpoint(int64_t step) {
   if (!state.empty()) {
     file.save(state);
     communicator_->barrier(); // all of them are there before the checkpoint that needs them
+  }
+  if (isRoot()) {
+    elastic_.keepPrevious();
   }
   if (writesOrTakesPart()) {
     saveCheckpoint(isRoot() ? options_.checkpointPath : "", weights_, *parallelism_, {.step = step + 1}, trajectory_, moreState());
@@ -375,7 +389,7 @@ void Run::writeSummary(double wallSeconds) {
     metrics_->writeLine(record.dump());
     metrics_->close();
   }
-  if (isRoot() && options_.metricsPath != "-") {
+  if (isRoot() && options_.metricsPath != "-" && lastStep_ > position_.step) {
     const auto& median = record["median"];
     fmt::print("{} steps over {}, {} ranks: loss {:.4f} to {:.4f}, t_step {:.3f} s, t_ar {:.3f} s ({:.3f} s exposed), "
                "{:.0f} tokens/s (medians); sha256 {}\n",
@@ -391,22 +405,25 @@ void Run::execute() {
   const std::string path = metricsPathOf(options_, environment_.rank);
   if (!path.empty()) {
     metrics_.emplace(
-        path, options_.resumePath.empty() ? LineWriter::Existing::kReplace : LineWriter::Existing::kAppendTo);
+        path, elastic_.continues() ? LineWriter::Existing::kAppendTo : LineWriter::Existing::kReplace);
   }
   connect();
-  if (!options_.resumePath.empty()) {
+  if (!options_.resumePath.empty() || options_.elastic.isUsed()) {
     resume();
   }
   peakFlopsPerSecond_ = peakFlopsPerSecond(options_.tracing, model_, options_.batchSize * options_.seqLength,
       communicator_ ? &*communicator_ : nullptr);
   writeStart();
+  if (const auto record = elastic_.restartRecord(position_.step); record && metrics_) {
+    metrics_->writeLine(record->dump());
+  }
   const auto start = Clock::now();
   {
     ProgressBar bar(options_.progress && isRoot(), position_.step + 1, lastStep_);
     for (int64_t step = position_.step; step < lastStep_; ++step) {
       auto metrics = trainStep(step);
       if (communicator_ && options_.barrier) {
-        metrics.meanLoss = communicator_->meanOverRanks(metrics.loss);
+        metrics.meanLoss = communicator_->meanOverRanks(metrics.loss * batches_.weight());
       }
       if (options_.verifyRanks) {
         verifyRanks(metrics);
@@ -418,6 +435,7 @@ void Run::execute() {
       }
       bar.show(metrics);
       maybeCheckpoint(step);
+      elastic_.stepDone(step + 1);
     }
   }
   const double wallSeconds = secondsBetween(start, Clock::now());

@@ -1,0 +1,202 @@
+// Ranks that are killed while they train, and what the run makes of it.
+#include <signal.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <random>
+#include <set>
+#include <sstream>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/temporary_folder.h"
+#include "tests/trainer/tiny_training.h"
+#include "trainer/safetensors.h"
+#include "trainer/sampler.h"
+
+namespace gloo_bypass::trainer::testing {
+namespace {
+
+using Json = nlohmann::json;
+
+std::vector<Json> records(const std::string& text, const std::string& event = "") {
+  std::vector<Json> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) {
+    auto record = Json::parse(line);
+    if (event.empty() || record["event"] == event) {
+      lines.push_back(std::move(record));
+    }
+  }
+  return lines;
+}
+
+std::map<int, pid_t> ranksOf(pid_t launcher) {
+  const std::string pid = std::to_string(launcher);
+  std::istringstream children(contentsOf("/proc/" + pid + "/task/" + pid + "/children"));
+  std::map<int, pid_t> ranks;
+  for (pid_t child; children >> child;) {
+    const std::string environment = std::string(1, '\0') + contentsOf("/proc/" + std::to_string(child) + "/environ");
+    if (const size_t at = environment.find(std::string("\0RANK=", 6)); at != std::string::npos) {
+      ranks[std::atoi(environment.c_str() + at + 6)] = child;
+    }
+  }
+  return ranks;
+}
+
+std::vector<std::string> elastic(const TemporaryFolder& folder, std::vector<std::string> more) {
+  more.insert(more.begin(), {"--batch-size", "2", "--checkpoint", folder / "c", "--checkpoint-every", "5", "--log-samples",
+      folder / "samples", "--no-progress", "--verify-ranks"});
+  return more;
+}
+
+// Kills `rank` after the run has written the record of `step` in this generation.
+void killAt(Program& process, int rank, const std::string& marker) {
+  ASSERT_TRUE(process.waitForOutput(marker, kLimit));
+  const auto ranks = ranksOf(process.pid());
+  ASSERT_TRUE(ranks.contains(rank)) << ranks.size();
+  ASSERT_EQ(::kill(ranks.at(rank), SIGKILL), 0);
+}
+
+// The last try of each step counts: every sample of the epoch's batches, in exactly one kept step.
+void expectEverySampleOnce(const std::string& log, int64_t epochSamples, int64_t globalBatch, uint64_t seed) {
+  std::map<int64_t, std::pair<int64_t, std::multiset<int64_t>>> kept; // step -> generation, samples
+  std::map<int64_t, int64_t> epochs;
+  for (const Json& line : records(log)) {
+    auto& [generation, samples] = kept[line["step"].get<int64_t>()];
+    if (line["generation"] > generation) {
+      generation = line["generation"].get<int64_t>();
+      samples.clear();
+    }
+    epochs[line["step"].get<int64_t>()] = line["epoch"].get<int64_t>();
+    samples.merge(std::multiset<int64_t>(line["samples"].get<std::multiset<int64_t>>()));
+  }
+  const int64_t stepsPerEpoch = epochSamples / globalBatch;
+  for (const auto& [step, try_] : kept) {
+    const auto order = torchPermutation(epochSamples, seed + static_cast<uint64_t>(epochs[step]));
+    const auto first = order.begin() + (step - 1) % stepsPerEpoch * globalBatch;
+    EXPECT_EQ(try_.second, std::multiset<int64_t>(first, first + globalBatch)) << "step " << step;
+  }
+  EXPECT_EQ(static_cast<int64_t>(kept.size()), stepsPerEpoch);
+}
+
+TEST(Elastic, TwoRanksKilled_RestGoesOnAndEachSampleCountsOnce) {
+  const TemporaryFolder folder;
+  const std::vector<std::string> common{"--precision", "fp64", "--samples", "400"};
+  auto flags = elastic(folder, {"--elastic", "2:4"});
+  flags.insert(flags.end(), common.begin(), common.end());
+  Program process = startTraining(flags);
+  killAt(process, 1, "\"step\":8");
+  killAt(process, 0, "\"event\":\"restart\"");
+  const auto finished = process.finish(kLimit);
+  ASSERT_EQ(finished.shellStatus(), 0) << finished.err;
+  const auto restarts = records(finished.out, "restart");
+  ASSERT_EQ(restarts.size(), 2u) << finished.out;
+  EXPECT_EQ(restarts[0]["world_size"], 3);
+  EXPECT_EQ(restarts[1]["world_size"], 2);
+  EXPECT_EQ(restarts[0]["step"].get<int>() % 5, 0);
+  EXPECT_GE(restarts[0]["repeated_steps"].get<int>(), 0);
+  EXPECT_GT(restarts[0]["lost_seconds"].get<double>(), 0);
+  expectEverySampleOnce(contentsOf(folder / "samples"), 400, 8, 42);
+  // The same batches and weights: the run that nobody killed, up to the order of additions.
+  const TemporaryFolder undisturbed;
+  const auto straight = train({"--batch-size", "8", "--precision", "fp64", "--samples", "400"});
+  ASSERT_EQ(straight.shellStatus(), 0) << straight.err;
+  std::map<int, double> expected, actual;
+  for (const Json& step : records(straight.out, "step")) expected[step["step"].get<int>()] = step["loss_mean"].get<double>();
+  for (const Json& step : records(finished.out, "step")) actual[step["step"].get<int>()] = step["loss_mean"].get<double>();
+  ASSERT_EQ(actual.size(), 50u);
+  for (const auto& [step, loss] : expected) EXPECT_NEAR(loss, actual[step], 1e-8) << step;
+}
+
+TEST(Elastic, AllRanksThere_EndsBitIdenticalToPlainDdp) {
+  const TemporaryFolder folder;
+  const auto elasticRun = train(elastic(folder, {"--elastic", "1:3", "--steps", "6"}));
+  const auto plain = train({"--batch-size", "2", "--spawn", "3", "--steps", "6", "--no-progress"});
+  ASSERT_EQ(elasticRun.shellStatus(), 0) << elasticRun.err;
+  ASSERT_EQ(plain.shellStatus(), 0) << plain.err;
+  EXPECT_EQ(records(elasticRun.out, "summary").at(0)["sha256"], records(plain.out, "summary").at(0)["sha256"]);
+}
+
+TEST(Elastic, PlaceWithoutRest_IsFilledAtTheRestart) {
+  const TemporaryFolder folder;
+  Program process = startTraining(elastic(folder, {"--elastic", "2:2", "--rejoin-after", "0", "--steps", "40"}));
+  killAt(process, 1, "\"step\":7");
+  const auto finished = process.finish(kLimit);
+  ASSERT_EQ(finished.shellStatus(), 0) << finished.err;
+  EXPECT_EQ(records(finished.out, "restart").at(0)["world_size"], 2);
+}
+
+TEST(Elastic, TooFewLeft_EndsWithTheReasonAndTheCheckpointsStep) {
+  const TemporaryFolder folder;
+  Program process = startTraining(elastic(folder, {"--elastic", "2:2", "--steps", "1000000"}));
+  killAt(process, 1, "\"step\":8");
+  const auto finished = process.finish(kLimit);
+  EXPECT_EQ(finished.shellStatus(), 128 + SIGKILL);
+  EXPECT_NE(finished.err.find("1 ranks are left, --elastic 2:2 needs 2: 1 of 2: rank 1"), std::string::npos) << finished.err;
+  EXPECT_NE(finished.err.find("holds step "), std::string::npos) << finished.err;
+}
+
+TEST(Elastic, Terminated_EndsWithoutRestart) {
+  const TemporaryFolder folder;
+  Program process = startTraining(elastic(folder, {"--elastic", "1:2", "--steps", "1000000"}));
+  ASSERT_TRUE(process.waitForOutput("\"step\":3", kLimit));
+  const auto ranks = ranksOf(process.pid());
+  ::kill(process.pid(), SIGTERM);
+  const auto finished = process.finish(kLimit);
+  EXPECT_EQ(finished.shellStatus(), 128 + SIGTERM);
+  EXPECT_TRUE(records(finished.out, "restart").empty());
+  EXPECT_EQ(ranks.size(), 2u);
+  for (const auto& [rank, pid] : ranks) EXPECT_NE(::kill(pid, 0), 0) << "rank " << rank << " is left";
+}
+
+TEST(Elastic, KilledAnywhereInAWrite_CheckpointIsWhole) {
+  const TemporaryFolder folder;
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  ASSERT_EQ(train({"--steps", "1", "--checkpoint", folder / "c", "--elastic", "1:1"}).shellStatus(), 0); // one to lose
+  for (int round = 0; round < 4; ++round) {
+    Program process = startTraining({"--steps", "1000000", "--checkpoint", folder / "c", "--checkpoint-every", "1", "--elastic",
+        "1:1", "--no-progress", "--max-restarts", "0"});
+    // A step's record is written just before its checkpoint: from there a random number of looks at the process's children.
+    ASSERT_TRUE(process.waitForOutput("\"tokens_per_s\"", kLimit));
+    pid_t writer = 0;
+    for (auto looks = 1 + random() % 200; looks > 0; --looks) {
+      writer = ranksOf(process.pid()).at(0);
+    }
+    ASSERT_EQ(::kill(writer, SIGKILL), 0);
+    process.finish(kLimit);
+    ASSERT_TRUE(std::filesystem::exists(folder / "c"));
+    EXPECT_NO_THROW(SafetensorsFile file(folder / "c"));
+    for (const auto& entry : std::filesystem::directory_iterator(folder.path)) {
+      EXPECT_EQ(entry.path().filename().string().find(".tmp."), std::string::npos) << entry.path();
+    }
+  }
+}
+
+TEST(Elastic, CheckpointUnreadable_TheOneBeforeIsUsed) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(train(elastic(folder, {"--elastic", "1:2", "--steps", "10"})).shellStatus(), 0);
+  writeText(folder / "c", contentsOf(folder / "c").substr(0, 1000));
+  const auto finished = train(elastic(folder, {"--elastic", "1:2", "--steps", "12"}));
+  EXPECT_EQ(finished.shellStatus(), 0) << finished.err;
+  EXPECT_EQ(records(finished.out, "start").at(0)["first_step"], 6);
+}
+
+TEST(Elastic, BadInput_IsRefused) {
+  const auto refused = [](const std::vector<std::string>& flags, const std::string& reason) {
+    const auto finished = train(flags);
+    EXPECT_EQ(finished.shellStatus(), 2) << finished.out;
+    EXPECT_NE(finished.err.find(reason), std::string::npos) << finished.err;
+  };
+  refused({"--elastic", "3:2", "--checkpoint", "c"}, "MIN is larger than MAX");
+  refused({"--elastic", "2", "--checkpoint", "c"}, "must be MIN:MAX");
+  refused({"--elastic", "1:2"}, "--elastic needs --checkpoint");
+  refused({"--elastic", "2:3", "--checkpoint", "c", "--spawn", "1"}, "--spawn 1: outside of --elastic 2:3");
+}
+
+} // namespace
+} // namespace gloo_bypass::trainer::testing

@@ -1,0 +1,133 @@
+#include "trainer/elastic/elastic_run.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "programs/error.h"
+#include "trainer/safetensors.h"
+
+namespace gloo_bypass::trainer {
+namespace {
+
+std::string previousOf(const std::string& path) { return path + ".previous"; }
+
+// Only rank 0 reads; the others learn the step from it.
+std::string chooseStart(const std::string& checkpointPath, const std::string& resumePath, bool reads) {
+  std::string fault;
+  for (const std::string& path : {checkpointPath, previousOf(checkpointPath)}) {
+    if (!std::filesystem::exists(path)) {
+      continue;
+    }
+    try {
+      const SafetensorsFile whole(path);
+      if (!fault.empty() && reads) {
+        fmt::print(stderr, "ddp_train: {}; continuing from {}\n", fault, path);
+      }
+      return path;
+    } catch (const ProgramError& error) {
+      fault = fault.empty() ? error.what() : fault;
+    }
+  }
+  if (!fault.empty() && reads) {
+    throw UsageError(fmt::format("{}, and there is no checkpoint before it: remove it to start anew", fault));
+  }
+  return resumePath;
+}
+
+const char* valueOf(const char* variable) {
+  const char* text = std::getenv(variable);
+  return text != nullptr && *text != '\0' ? text : nullptr;
+}
+
+} // namespace
+
+double monotonicSeconds() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+ElasticProgress readProgress(int descriptor) {
+  ElasticProgress progress;
+  return ::pread(descriptor, &progress, sizeof progress, 0) == sizeof progress ? progress : ElasticProgress{};
+}
+
+ElasticRun::ElasticRun(const ElasticOptions& options, const std::string& checkpointPath, const std::string& resumePath, int rank,
+    int worldSize)
+    : elastic_(options.isUsed()), checkpointPath_(checkpointPath), startingPoint_(resumePath), rank_(rank), worldSize_(worldSize) {
+  if (elastic_) {
+    if (worldSize < options.minRanks || worldSize > options.maxRanks) {
+      throw UsageError(fmt::format("{} ranks: outside of --elastic {}", worldSize, options.range));
+    }
+    startingPoint_ = chooseStart(checkpointPath, resumePath, rank == 0);
+    if (const char* text = valueOf("DDP_TRAIN_RESTART")) {
+      before_ = nlohmann::json::parse(text, nullptr, false);
+      generation_ = before_.is_object() ? before_.value("generation", int64_t{0}) : 0;
+    } else if (const char* count = valueOf("TORCHELASTIC_RESTART_COUNT")) {
+      generation_ = std::atoll(count);
+    }
+    if (const char* descriptor = valueOf("DDP_TRAIN_PROGRESS_FD"); descriptor != nullptr && rank == 0) {
+      progress_ = std::atoi(descriptor);
+    }
+  }
+  if (!options.samplesPath.empty()) {
+    // Rank 0 empties it before the ranks meet, the others write after that.
+    samples_.emplace(
+        options.samplesPath, rank == 0 && !continues() ? LineWriter::Existing::kReplace : LineWriter::Existing::kAppendTo);
+  }
+}
+
+std::optional<nlohmann::json> ElasticRun::restartRecord(int64_t step) const {
+  if (generation_ == 0) {
+    return std::nullopt;
+  }
+  nlohmann::json record{{"event", "restart"}, {"generation", generation_}, {"world_size", worldSize_}, {"step", step},
+      {"reason", nullptr}, {"lost_seconds", nullptr}, {"end_seconds", nullptr}, {"start_seconds", nullptr}, {"repeated_steps", nullptr}};
+  if (before_.is_object()) {
+    const auto now = monotonicSeconds(), last = before_.value("last_step_done", now), ended = before_.value("ended", now);
+    record["reason"] = before_.value("reason", "");
+    record["lost_seconds"] = now - last;
+    record["end_seconds"] = ended - last;
+    record["start_seconds"] = now - ended;
+    record["repeated_steps"] = before_.value("step", step) - step;
+  }
+  return record;
+}
+
+void ElasticRun::logSamples(int64_t step, int64_t epoch, const std::function<std::vector<int64_t>()>& samples) {
+  if (samples_) {
+    samples_->writeLine(nlohmann::json{{"generation", generation_}, {"step", step}, {"epoch", epoch}, {"rank", rank_},
+        {"world_size", worldSize_}, {"samples", samples()}}.dump());
+  }
+}
+
+void ElasticRun::stepDone(int64_t step) const {
+  if (progress_ >= 0) {
+    const ElasticProgress progress{step, monotonicSeconds()};
+    if (::pwrite(progress_, &progress, sizeof progress, 0) != sizeof progress) {
+      throw ProgramError(fmt::format("cannot tell the launcher of step {}: {}", step, std::strerror(errno)));
+    }
+  }
+}
+
+void ElasticRun::keepPrevious() const {
+  if (!elastic_ || rank_ != 0 || !std::filesystem::exists(checkpointPath_)) {
+    return;
+  }
+  // A second name for the same file, put in place by rename: at every moment both names are a whole checkpoint's.
+  const std::string link = fmt::format("{}.tmp.{}", previousOf(checkpointPath_), ::getpid());
+  ::unlink(link.c_str());
+  if (::link(checkpointPath_.c_str(), link.c_str()) != 0 || ::rename(link.c_str(), previousOf(checkpointPath_).c_str()) != 0) {
+    throw ProgramError(fmt::format("cannot keep {} as {}: {}", checkpointPath_, previousOf(checkpointPath_), std::strerror(errno)));
+  }
+  ::unlink(link.c_str()); // rename leaves it where both are the same file
+}
+
+} // namespace gloo_bypass::trainer

@@ -1,0 +1,56 @@
+// A rank's part in an elastic run: where it starts, what it tells the launcher, what it writes about restarts and samples.
+//
+// The launcher (elastic_launcher.h) passes DDP_TRAIN_RESTART, what it knows of the failure before, and DDP_TRAIN_PROGRESS_FD, a file in
+// memory in which rank 0 keeps how far it came: it must be readable after rank 0 was killed. One thread; without --elastic and
+// --log-samples every method does nothing. Durations are of CLOCK_MONOTONIC, which all processes of a machine share.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "trainer/elastic/elastic_options.h"
+#include "trainer/file_io.h"
+
+namespace gloo_bypass::trainer {
+
+// What rank 0 leaves behind after each step.
+struct ElasticProgress {
+  int64_t step = 0;       // optimiser steps done
+  double doneSeconds = 0; // when the last one was, on the monotonic clock; 0: none yet
+};
+ElasticProgress readProgress(int descriptor);
+double monotonicSeconds();
+
+class ElasticRun {
+ public:
+  // Throws UsageError for a world size outside of the range. `resumePath`: --resume, for a run that has no checkpoint of its own yet.
+  ElasticRun(const ElasticOptions& options, const std::string& checkpointPath, const std::string& resumePath, int rank, int worldSize);
+
+  // The file to continue from: --checkpoint if it is there and whole, else the one before it, else --resume; empty: none.
+  const std::string& startingPoint() const { return startingPoint_; }
+  // Whether files that grow with the run are continued.
+  bool continues() const { return generation_ > 0 || !startingPoint_.empty(); }
+
+  // Once the group is connected: the record of the restart, if this is one. `step`: steps done.
+  std::optional<nlohmann::json> restartRecord(int64_t step) const;
+  // Before a step's first collective, so that no checkpoint has a step whose samples were not logged. `step` counts from 1.
+  void logSamples(int64_t step, int64_t epoch, const std::function<std::vector<int64_t>()>& samples);
+  void stepDone(int64_t step) const;
+  // Keeps the checkpoint that is about to be replaced as PATH.previous. Throws ProgramError.
+  void keepPrevious() const;
+
+ private:
+  bool elastic_;
+  std::string checkpointPath_, startingPoint_;
+  int rank_, worldSize_, progress_ = -1;
+  int64_t generation_ = 0;
+  nlohmann::json before_; // the launcher's word on the failure; null: another launcher, or no failure
+  std::optional<LineWriter> samples_;
+};
+
+} // namespace gloo_bypass::trainer
