@@ -1,0 +1,57 @@
+"""What is compared: studies of ddp_train's techniques, each a few sets of flags; and the links that they cross."""
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Study:
+    """`points`: name and flags of ddp_train; the first one is what the others stand against."""
+
+    name: str
+    title: str
+    points: dict
+
+
+STUDIES = {study.name: study for study in (
+    Study("compression", "Gradient compression", {
+        "none": (),
+        "bf16": ("--compress", "bf16"),
+        "topk 1 %": ("--compress", "topk", "--compress-ratio", "0.01"),
+        "randomk 1 %": ("--compress", "randomk", "--compress-ratio", "0.01"),
+        "sign": ("--compress", "sign"),
+        "terngrad": ("--compress", "terngrad"),
+        "qsgd 16": ("--compress", "qsgd", "--compress-levels", "16"),
+        "powersgd 4": ("--compress", "powersgd", "--compress-rank", "4"),
+    }),
+    Study("low-communication", "Ranks that meet now and then", {
+        "every step": (),
+        "local-sgd 10": ("--average", "local-sgd", "--inner-steps", "10"),
+        "diloco 10": ("--average", "diloco", "--inner-steps", "10"),
+        "central": ("--average", "central"),
+        "gossip ring": ("--average", "gossip"),
+    }),
+    Study("sharding", "ZeRO", {f"zero {stage}": ("--zero", str(stage)) for stage in range(4)}),
+    Study("half-precision", "Precision", {
+        "fp32": (), "bf16": ("--precision", "bf16"), "fp16": ("--precision", "fp16"), "fp64": ("--precision", "fp64")}),
+    # The same samples a step.
+    Study("accumulation", "Accumulation against batch", {
+        "batch 8": ("--batch-size", "8"),
+        "4 x 2": ("--batch-size", "4", "--accumulate", "2"),
+        "2 x 4": ("--batch-size", "2", "--accumulate", "4"),
+        "1 x 8": ("--batch-size", "1", "--accumulate", "8"),
+    }),
+    # Twice the batch, twice (linear) or 1.4 times (sqrt) the rate.
+    Study("batch", "Batch and rate", {
+        "batch 4": ("--batch-size", "4"),
+        "batch 16": ("--batch-size", "16"),
+        "batch 16, linear": ("--batch-size", "16", "--lr-scaling", "linear", "--lr-base-batch", "8"),
+        "batch 16, sqrt": ("--batch-size", "16", "--lr-scaling", "sqrt", "--lr-base-batch", "8"),
+    }),
+)}
+
+# Every path between two ranks, both ways; a round trip is twice the delay.
+LINKS = {
+    "open": "rate=10000Mbit/s,queue=4MiB",
+    "200Mbit": "rate=200Mbit/s,delay=1ms,queue=4MiB",
+    "50Mbit": "rate=50Mbit/s,delay=1ms,queue=4MiB",
+    "300ms": "rate=1000Mbit/s,delay=150ms,queue=64MiB",
+}

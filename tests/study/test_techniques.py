@@ -1,0 +1,74 @@
+"""studies/techniques: the arithmetic of its tables, its input, and two small trainings over emulated links."""
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "studies/techniques/techniques.py"
+BUILD = pathlib.Path(os.environ.get("STUDY_BUILD", ROOT / "build"))
+sys.path.insert(0, str(SCRIPT.parent))
+import entries  # noqa: E402
+import techniques  # noqa: E402
+
+
+def run_of(losses, seconds=1.0, sent=1000, point="p"):
+    return techniques.Run(point, "open", "TCP", [{"event": "start"}] + [
+        {"event": "step", "step": number + 1, "loss_mean": loss, "t_step_s": seconds, "bytes_sent": sent, "t_ar_s": 0.1}
+        for number, loss in enumerate(losses)])
+
+
+def test_Run_Totals_AreOfAllStepsAndMeansLeaveTheFirstOut():
+    run = techniques.Run("p", "open", "TCP", [
+        {"event": "step", "step": n + 1, "loss_mean": 1.0, "t_step_s": s, "bytes_sent": b, "t_ar_s": 0}
+        for n, (s, b) in enumerate([(9, 900), (1, 100), (1, 0), (3, 100), (1, 0)])])
+    assert run.seconds[-1] == 15 and run.bytes[-1] == 1100
+    assert run.mean_seconds() == 1.5 and run.mean_bytes() == 50
+
+
+def test_CommonLoss_IsThatOfWhoLearntLeast():
+    fast, slow = run_of([5, 4, 3, 2, 1, 0, 0]), run_of([6, 6, 5, 5, 4, 4, 4])
+    target = techniques.common_loss([fast, slow])
+    assert target == pytest.approx(4.4)
+    assert fast.reaching(target) == (5, 5.0, 5000) and slow.reaching(target) == (7, 7.0, 7000)
+
+
+def test_Table_StandsAgainstTheFirstPoint():
+    lines = techniques.table([run_of([5] * 6, seconds=2.0), run_of([5] * 6, seconds=0.5, point="q")]).splitlines()
+    assert "| 1.00 x |" in lines[2] and "| q | TCP | 1.0 kB | 500 ms | 4.00 x | 5.000 | 5 steps | 2.50 s |" in lines[3]
+
+
+def test_TooFewSteps_AreRefused():
+    with pytest.raises(ValueError):
+        run_of([1] * (techniques.WINDOW - 1))
+
+
+@pytest.mark.parametrize("arguments, reason", [
+    (["compression", "--links", "moon"], "'moon' is none of"), (["compression", "--points", "zip"], "'zip' is none of"),
+    (["nothing"], "invalid choice"), (["sharding", "--steps", "2"], "5 at least")])
+def test_BadInput_IsOneLineAndStatusTwo(arguments, reason):
+    ended = subprocess.run([SCRIPT, *arguments], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2 and reason in ended.stderr.splitlines()[-1]
+
+
+@pytest.mark.skipif(not (BUILD / "trainer/ddp_train").exists(), reason="the trainer is not built")
+def test_EveryPoint_IsKnownToTheTrainer():
+    text = subprocess.run([BUILD / "trainer/ddp_train", "--help"], capture_output=True, text=True, timeout=60).stdout
+    flags = {flag for study in entries.STUDIES.values() for point in study.points.values() for flag in point
+             if flag.startswith("--")}
+    assert flags and not {flag for flag in flags if flag not in text}
+
+
+@pytest.mark.skipif(not (BUILD / "tools/fabric/fabric").exists() or not (BUILD / "trainer/ddp_train").exists(),
+                    reason="the fabric or the trainer is not built")
+def test_TwoPoints_AreMeasuredAndWritten(tmp_path):
+    ended = subprocess.run([SCRIPT, "compression", "--points", "none,topk 1 %", "--links", "open", "--steps", "6",
+                            "--build", BUILD, "--output", tmp_path / "out", "--", "--seq-length", "16"],
+                           capture_output=True, text=True, timeout=170)
+    assert ended.returncode == 0, ended.stderr
+    rows = [line for line in ended.stdout.splitlines() if line.startswith(("| none", "| topk"))]
+    assert [float(row.split("|")[3].split()[0]) > 100 for row in rows] == [True, False]  # kB a step
+    assert len((tmp_path / "out/open.csv").read_text().splitlines()) == 13
+    assert "svg" in (tmp_path / "out/open.svg").read_text()
