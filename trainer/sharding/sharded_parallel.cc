@@ -21,7 +21,9 @@ constexpr double kMebibyte = 1 << 20;
 
 // One hook a parameter, called when autograd has accumulated its gradient. Accumulators live as long as somebody holds them.
 struct ShardedParallel::Hooks {
-  std::vector<std::pair<std::shared_ptr<torch::autograd::Node>, uintptr_t>> accumulators;
+  // A shared_ptr, in newer releases an intrusive_ptr.
+  using Accumulator = decltype(torch::autograd::impl::grad_accumulator(std::declval<const at::Tensor&>()));
+  std::vector<std::pair<Accumulator, uintptr_t>> accumulators;
   ~Hooks() {
     for (const auto& [node, key] : accumulators) {
       node->del_post_hook(key);
