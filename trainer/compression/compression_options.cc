@@ -36,8 +36,7 @@ bool canFeedBack(CompressionMethod method) {
 } // namespace
 
 int64_t CompressionOptions::plainSteps() const {
-  if (warmupSteps >= 0) return warmupSteps;
-  return method == CompressionMethod::kPowerSgd ? kPowerSgdPlainSteps : 0;
+  return warmupSteps.value_or(method == CompressionMethod::kPowerSgd ? kPowerSgdPlainSteps : 0);
 }
 
 void addCompressionOptions(CLI::App& app, CompressionOptions& o) {
@@ -49,13 +48,13 @@ void addCompressionOptions(CLI::App& app, CompressionOptions& o) {
       "bit an element (sign), three values (terngrad), a few levels (qsgd), low rank (powersgd)")
       ->check(CLI::IsMember(names))->group(group)->default_str("none");
   app.add_option("--compress-ratio", o.ratio, "topk, randomk: share of each tensor's elements that is sent")
-      ->check(CLI::Range(1e-6, 1.0))->group(group);
+      ->check(CLI::Range(1e-6, 1.0))->group(group)->default_str("0.01");
   app.add_option("--compress-levels", o.levels, "qsgd: levels above zero")
-      ->check(CLI::Range(int64_t{1}, kMaxLevels))->group(group);
+      ->check(CLI::Range(int64_t{1}, kMaxLevels))->group(group)->default_str("16");
   app.add_option("--compress-rank", o.rank, "powersgd: rank of what is sent of each matrix")
-      ->check(CLI::Range(1, 1024))->group(group);
-  app.add_option("--compress-warmup", o.warmupSteps, "steps with the plain all-reduce before (-1: 10 for powersgd, else 0)")
-      ->check(CLI::Range(int64_t{-1}, int64_t{1'000'000'000}))->group(group);
+      ->check(CLI::Range(1, 1024))->group(group)->default_str("4");
+  app.add_option("--compress-warmup", o.warmupSteps, "steps with the plain all-reduce before (default: 10 for powersgd, else 0)")
+      ->check(CLI::Range(int64_t{0}, int64_t{1'000'000'000}))->group(group);
   app.add_flag("!--no-error-feedback", o.errorFeedback, "topk, randomk, sign, powersgd: do not add what was not sent to the "
       "next step's gradient")->group(group);
 }
@@ -63,6 +62,21 @@ void addCompressionOptions(CLI::App& app, CompressionOptions& o) {
 std::string crossCheck(const CompressionOptions& o, bool hasGroup) {
   if (o.isUsed() && !hasGroup) {
     return "--compress is of what ranks send: nothing is sent with --no-ddp";
+  }
+  if (!o.isUsed() && (o.ratio || o.levels || o.rank || o.warmupSteps || !o.errorFeedback)) {
+    return "--compress-ratio, -levels, -rank, -warmup and --no-error-feedback: each needs --compress METHOD";
+  }
+  if (o.ratio && !isSparse(o.method)) {
+    return fmt::format("--compress-ratio is for --compress topk and randomk, not for {}", name(o.method));
+  }
+  if (o.ratio && !(*o.ratio > 0)) {
+    return "--compress-ratio: no number above 0";
+  }
+  if (o.levels && o.method != CompressionMethod::kQsgd) {
+    return fmt::format("--compress-levels is for --compress qsgd, not for {}", name(o.method));
+  }
+  if (o.rank && o.method != CompressionMethod::kPowerSgd) {
+    return fmt::format("--compress-rank is for --compress powersgd, not for {}", name(o.method));
   }
   if (!o.errorFeedback && !canFeedBack(o.method)) {
     return fmt::format("--no-error-feedback: --compress {} has none (topk, randomk, sign and powersgd have)", name(o.method));
@@ -73,9 +87,9 @@ std::string crossCheck(const CompressionOptions& o, bool hasGroup) {
 void addToTrajectory(const CompressionOptions& o, nlohmann::json& trajectory) {
   if (!o.isUsed()) return;
   nlohmann::json compression{{"method", name(o.method)}, {"plain_steps", o.plainSteps()}};
-  if (isSparse(o.method)) compression["ratio"] = o.ratio;
-  if (o.method == CompressionMethod::kQsgd) compression["levels"] = o.levels;
-  if (o.method == CompressionMethod::kPowerSgd) compression["rank"] = o.rank;
+  if (isSparse(o.method)) compression["ratio"] = o.keptRatio();
+  if (o.method == CompressionMethod::kQsgd) compression["levels"] = o.quantisationLevels();
+  if (o.method == CompressionMethod::kPowerSgd) compression["rank"] = o.matrixRank();
   if (canFeedBack(o.method)) compression["error_feedback"] = o.errorFeedback;
   trajectory["compression"] = std::move(compression);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include <nlohmann/json_fwd.hpp>
@@ -16,13 +17,17 @@ enum class CompressionMethod { kNone, kFp16, kBf16, kTopK, kRandomK, kSign, kTer
 
 struct CompressionOptions {
   CompressionMethod method = CompressionMethod::kNone;
-  double ratio = 0.01;        // top-k, random-k: share of each tensor's elements that is sent
-  int64_t levels = 16;        // QSGD: above zero
-  int64_t rank = 4;           // PowerSGD
-  int64_t warmupSteps = -1;   // with the plain all-reduce; -1: 10 for PowerSGD, else 0
+  // As given; the functions below have the defaults.
+  std::optional<double> ratio;         // top-k, random-k: share of each tensor's elements that is sent
+  std::optional<int64_t> levels;       // QSGD: above zero
+  std::optional<int64_t> rank;         // PowerSGD
+  std::optional<int64_t> warmupSteps;  // with the plain all-reduce; 10 for PowerSGD, else 0
   bool errorFeedback = true;  // where the method has it
 
   bool isUsed() const { return method != CompressionMethod::kNone; }
+  double keptRatio() const { return ratio.value_or(0.01); }
+  int64_t quantisationLevels() const { return levels.value_or(16); }
+  int64_t matrixRank() const { return rank.value_or(4); }
   int64_t plainSteps() const;
 };
 

@@ -1,5 +1,7 @@
 #include "trainer/compression/summed.h"
 
+#include <limits>
+
 #include <ATen/ATen.h>
 
 #include "trainer/compression/kept_count.h"
@@ -53,6 +55,7 @@ void RandomK::reduce(std::span<const GradientPart> parts, int64_t step, Wire& wi
     const auto corrected = feedback_.corrected(parameter, gradient.reshape({-1}));
     const auto drawn = draw(corrected.numel(), ratio_, {.seed = seed_, .step = step, .rank = -1, .parameter = parameter}, corrected.options());
     auto chosen = corrected.index_select(0, drawn.indices);
+    if (!corrected.isfinite().all().item<bool>()) chosen.fill_(std::numeric_limits<double>::quiet_NaN()); // else it might stay hidden
     if (feedback_.enabled()) {
       feedback_.remember(parameter, corrected, at::zeros_like(corrected).index_copy_(0, drawn.indices, chosen));
     } else {
