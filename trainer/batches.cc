@@ -29,19 +29,23 @@ int64_t fullSteps(const Options& options, int64_t samples, int worldSize) {
   return batches / options.accumulate;
 }
 
+std::string modelName(const Options& options) {
+  return options.modelConfigPath.empty() ? options.model : options.modelConfigPath;
+}
+
 } // namespace
 
 Corpus loadCorpus(const Options& options) {
   auto tokenizer = options.vocabPath.empty() ? Tokenizer::bytes()
                                              : Tokenizer::bytePairs(options.vocabPath, options.mergesPath);
-  const auto config = Gpt2Config::of(options.model);
+  const auto config = modelConfig(options);
   if (tokenizer.idBound() > config.vocabulary) {
-    throw UsageError(fmt::format("{} has token ids up to {}, the model {} takes {}: use --model distilgpt2, or bytes",
-        options.vocabPath, tokenizer.idBound() - 1, name(options.model), config.vocabulary));
+    throw UsageError(fmt::format("{} has token ids up to {}, the model {} takes {}: use a larger --model, or bytes",
+        options.vocabPath, tokenizer.idBound() - 1, modelName(options), config.vocabulary));
   }
   if (options.seqLength > config.positions) {
     throw UsageError(fmt::format("--seq-length {}: the model {} has {} positions", options.seqLength,
-        name(options.model), config.positions));
+        modelName(options), config.positions));
   }
   return Corpus(dataPath(options), tokenizer, options.seqLength, options.samples);
 }

@@ -32,13 +32,6 @@ at::Tensor causalMask(int64_t length, const at::TensorOptions& options) {
 
 } // namespace
 
-Gpt2Config Gpt2Config::of(ModelKind kind) {
-  if (kind == ModelKind::kDistilGpt2) {
-    return {.layers = 6, .hidden = 768, .heads = 12, .vocabulary = 50257, .positions = 1024};
-  }
-  return {.layers = 2, .hidden = 32, .heads = 4, .vocabulary = 512, .positions = 128};
-}
-
 at::Tensor Gpt2::add(std::string name, at::IntArrayRef shape, at::ScalarType type) {
   auto tensor = at::zeros(shape, at::TensorOptions().dtype(type));
   tensor.set_requires_grad(true);

@@ -13,21 +13,9 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainer/options.h"
+#include "trainer/gpt2_config.h"
 
 namespace gloo_bypass::trainer {
-
-struct Gpt2Config {
-  int64_t layers;
-  int64_t hidden;
-  int64_t heads;
-  int64_t vocabulary;
-  int64_t positions;
-
-  static Gpt2Config of(ModelKind kind);
-  // Of a model of this size, before there is one.
-  int64_t parameterCount() const { return (vocabulary + positions) * hidden + layers * (12 * hidden + 13) * hidden + 2 * hidden; }
-};
 
 // Parameters of one transformer block.
 struct Gpt2Block {

@@ -62,7 +62,7 @@ int spawnRanks(const Options& options, int argc, char** argv) {
 }
 
 int run(const Options& options, int argc, char** argv) {
-  if (options.model == ModelKind::kDistilGpt2) { // not worth a second start for the tiny one
+  if (options.model != "tiny") { // not worth a second start for the tiny one
     restartWithBetterBlas(argv);
   }
   makeWriteSignalsErrors();

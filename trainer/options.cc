@@ -17,10 +17,11 @@ void addRunOptions(CLI::App& app, Options& o) {
   app.add_option("--spawn", o.spawn, "start N ranks on this machine and wait for them (otherwise RANK, WORLD_SIZE, "
       "MASTER_ADDR and MASTER_PORT say who this rank is; none of them: a single rank)")
       ->check(CLI::Range(1, 1024))->type_name("N")->group("Run");
-  app.add_option_function<std::string>("--model",
-      [&o](const std::string& text) { o.model = text == "tiny" ? ModelKind::kTiny : ModelKind::kDistilGpt2; },
-      "distilgpt2 (81,912,576 parameters) or tiny, for quick tests")
-      ->check(CLI::IsMember({"distilgpt2", "tiny"}))->group("Run")->default_str("distilgpt2");
+  auto* model = app.add_option("--model", o.model, "distilgpt2 (81,912,576 parameters), gpt2 (124 million), gpt2-medium (355), gpt2-large (774), "
+      "gpt2-xl (1,558), or tiny, for quick tests")
+      ->check(CLI::IsMember(Gpt2Config::names()))->group("Run");
+  app.add_option("--model-config", o.modelConfigPath, "sizes of a GPT-2: Hugging Face's config.json, instead of --model")
+      ->type_name("FILE")->group("Run")->excludes(model);
   app.add_option("--batch-size", o.batchSize, "samples a rank and step (and micro-batch)")
       ->check(CLI::Range(1, 65536))->group("Run");
   app.add_option("--seq-length", o.seqLength, "tokens a sample")->check(CLI::Range(1, 1024))->group("Run");
@@ -146,14 +147,21 @@ std::string crossCheck(const Options& o) {
 
 } // namespace
 
-const char* name(ModelKind kind) { return kind == ModelKind::kDistilGpt2 ? "distilgpt2" : "tiny"; }
+Gpt2Config modelConfig(const Options& o) {
+  return o.modelConfigPath.empty() ? Gpt2Config::of(o.model) : Gpt2Config::fromFile(o.modelConfigPath);
+}
 
 nlohmann::json trajectoryOptions(const Options& o) {
-  nlohmann::json trajectory{{"model", name(o.model)}, {"batch_size", o.batchSize},
+  nlohmann::json trajectory{{"model", o.model}, {"batch_size", o.batchSize},
       {"seq_length", o.seqLength}, {"samples", o.samples}, {"accumulate", o.accumulate}, {"seed", o.seed},
       {"dropout", o.dropout}, {"lr", o.learningRate}, {"weight_decay", o.weightDecay}, {"beta1", o.beta1},
       {"beta2", o.beta2}, {"epsilon", o.epsilon}, {"clip_norm", o.clipNorm}, {"bucket_cap_mb", o.bucketCapMb},
       {"first_bucket_mb", o.firstBucketMb}, {"segment_bytes", o.segmentBytes}, {"ddp", o.ddp}};
+  if (!o.modelConfigPath.empty()) {
+    const Gpt2Config config = modelConfig(o);
+    trajectory["model"] = {{"layers", config.layers}, {"hidden", config.hidden}, {"heads", config.heads},
+        {"vocabulary", config.vocabulary}, {"positions", config.positions}};
+  }
   addToTrajectory(o.precision, trajectory);
   addToTrajectory(o.compression, trajectory);
   addToTrajectory(o.averaging, trajectory);

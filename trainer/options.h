@@ -13,6 +13,7 @@
 #include "trainer/averaging/averaging_options.h"
 #include "trainer/compression/compression_options.h"
 #include "trainer/elastic/elastic_options.h"
+#include "trainer/gpt2_config.h"
 #include "trainer/precision/precision_options.h"
 #include "trainer/schedule.h"
 #include "trainer/target_loss.h"
@@ -21,12 +22,11 @@
 
 namespace gloo_bypass::trainer {
 
-enum class ModelKind { kDistilGpt2, kTiny };
-
 struct Options {
   // The run.
   int spawn = 0; // ranks to start here; 0: this process is one rank
-  ModelKind model = ModelKind::kDistilGpt2;
+  std::string model = "distilgpt2";
+  std::string modelConfigPath; // config.json, in place of a model of a known name
   PrecisionOptions precision;
   int64_t batchSize = 8; // samples a rank and micro-batch
   int64_t seqLength = 64;
@@ -74,6 +74,9 @@ struct Options {
   ElasticOptions elastic;
 };
 
+// The model's sizes. Throws UsageError for a file that is no config.json.
+Gpt2Config modelConfig(const Options& options);
+
 // What decides the numbers a run computes: ranks must agree on it, and a checkpoint continues only under the same.
 nlohmann::json trajectoryOptions(const Options& options);
 
@@ -83,7 +86,5 @@ std::string firstDifference(
 
 // The options, validated, or a text to print (--help, --version). Throws UsageError, one line.
 std::variant<Options, std::string> parseOptions(int argc, const char* const* argv);
-
-const char* name(ModelKind kind);
 
 } // namespace gloo_bypass::trainer

@@ -37,7 +37,7 @@ std::optional<int64_t> availableBytes() {
 } // namespace
 
 int64_t modelStateBytes(const Options& options, int ranks) {
-  const int64_t parameters = Gpt2Config::of(options.model).parameterCount(), zero = options.sharding.zero;
+  const int64_t parameters = modelConfig(options).parameterCount(), zero = options.sharding.zero;
   const bool hasMasters = options.precision.hasMasters();
   const int64_t elementBytes = hasMasters ? 2 : options.precision.type == Precision::kFloat64 ? 8 : 4;
   const int64_t optimizerBytes = hasMasters ? 12 : 2 * elementBytes; // the paper's K: masters and both moments

@@ -86,7 +86,7 @@ class Run {
         lastStep_(options.steps > 0 ? options.steps : options.epochs * batches_.stepsPerEpoch()),
         schedule_(options.schedule, options.learningRate, lastStep_, batches_.globalBatch() * options.accumulate),
         target_(options.targetLoss),
-        model_(Gpt2Config::of(options.model), arithmetic::scalarTypeOf(options.precision.type)),
+        model_(modelConfig(options), arithmetic::scalarTypeOf(options.precision.type)),
         weights_(mastersOf(model_)),
         units_(layOutUnits(model_, options.sharding.zero, environment.rank, environment.worldSize)),
         optimizer_(units_.empty() ? makeOptimizer(model_, weights_, options)

@@ -89,7 +89,7 @@ TEST(Options, Defaults_AreTheReferenceRun) {
 
 TEST(Options, Flags_AreRead) {
   const auto options = parse({"--model", "tiny", "--precision", "fp64", "--no-barrier", "--no-ddp", "--accumulate=3"});
-  EXPECT_EQ(options.model, ModelKind::kTiny);
+  EXPECT_EQ(options.model, "tiny");
   EXPECT_EQ(options.precision.type, Precision::kFloat64);
   EXPECT_FALSE(options.barrier);
   EXPECT_FALSE(options.ddp);

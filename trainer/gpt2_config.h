@@ -1,0 +1,29 @@
+// The sizes of a GPT-2: those that are published under a name, or of a config.json of Hugging Face's. No libtorch.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace gloo_bypass::trainer {
+
+struct Gpt2Config {
+  int64_t layers;
+  int64_t hidden;
+  int64_t heads;
+  int64_t vocabulary;
+  int64_t positions;
+
+  // distilgpt2; gpt2 (124M), gpt2-medium (355M), gpt2-large (774M), gpt2-xl (1.5B): Radford et al. 2019, table 2; and tiny, for
+  // quick tests.
+  static const std::vector<std::string>& names();
+  static Gpt2Config of(const std::string& name);
+  // Throws UsageError, one line, for a file that is none, whose sizes make no model, or that asks for another arithmetic.
+  static Gpt2Config fromFile(const std::string& path);
+
+  // Of a model of this size, before there is one.
+  int64_t parameterCount() const { return (vocabulary + positions) * hidden + layers * (12 * hidden + 13) * hidden + 2 * hidden; }
+  bool operator==(const Gpt2Config&) const = default;
+};
+
+} // namespace gloo_bypass::trainer
