@@ -29,13 +29,21 @@ int64_t fullSteps(const Options& options, int64_t samples, int worldSize) {
   return batches / options.accumulate;
 }
 
+int64_t trainedSamples(const Options& options, int64_t samples) {
+  if (options.evaluation.samples >= samples) {
+    throw UsageError(fmt::format("--eval-samples {}: the text has {} samples, none would be left to train on",
+        options.evaluation.samples, samples));
+  }
+  return samples - options.evaluation.samples;
+}
+
 std::string modelName(const Options& options) {
   return options.modelConfigPath.empty() ? options.model : options.modelConfigPath;
 }
 
 } // namespace
 
-Corpus loadCorpus(const Options& options) {
+Corpus loadText(const Options& options, const std::string& path, int64_t maxSamples) {
   auto tokenizer = options.vocabPath.empty() ? Tokenizer::bytes()
                                              : Tokenizer::bytePairs(options.vocabPath, options.mergesPath);
   const auto config = modelConfig(options);
@@ -47,15 +55,31 @@ Corpus loadCorpus(const Options& options) {
     throw UsageError(fmt::format("--seq-length {}: the model {} has {} positions", options.seqLength,
         modelName(options), config.positions));
   }
-  return Corpus(dataPath(options), tokenizer, options.seqLength, options.samples);
+  return Corpus(path, tokenizer, options.seqLength, maxSamples);
+}
+
+Corpus loadCorpus(const Options& options) { return loadText(options, dataPath(options), options.samples); }
+
+Batch batchOf(const Corpus& corpus, const std::vector<int64_t>& indices) {
+  const auto rows = static_cast<int64_t>(indices.size()), length = corpus.seqLength();
+  Batch result{at::empty({rows, length}, at::kLong), at::empty({rows, length}, at::kLong)};
+  auto* ids = result.ids.data_ptr<int64_t>();
+  auto* targets = result.targets.data_ptr<int64_t>();
+  for (const int64_t index : indices) {
+    const auto tokens = corpus.sample(index);
+    ids = std::copy(tokens.begin(), tokens.end() - 1, ids);
+    targets = std::copy(tokens.begin() + 1, tokens.end(), targets);
+  }
+  return result;
 }
 
 Batches::Batches(const Options& options, int rank, int worldSize)
     : options_(options),
       corpus_(loadCorpus(options)),
+      sampleCount_(trainedSamples(options, corpus_.sampleCount())),
       globalBatch_(options.batchSize * ranksOfBatch(options, worldSize)),
-      sampler_(corpus_.sampleCount(), worldSize, rank, DistributedSampler::GlobalBatch{globalBatch_}, options.seed),
-      stepsPerEpoch_(fullSteps(options, corpus_.sampleCount(), ranksOfBatch(options, worldSize))),
+      sampler_(sampleCount_, worldSize, rank, DistributedSampler::GlobalBatch{globalBatch_}, options.seed),
+      stepsPerEpoch_(fullSteps(options, sampleCount_, ranksOfBatch(options, worldSize))),
       weight_(static_cast<double>(sampler_.share() * worldSize) / static_cast<double>(globalBatch_)) {}
 
 std::vector<int64_t> Batches::samplesOf(int64_t step) {
@@ -69,17 +93,7 @@ std::vector<int64_t> Batches::samplesOf(int64_t step) {
 
 Batch Batches::of(int64_t step, int64_t micro) {
   const int64_t batch = step % stepsPerEpoch_ * options_.accumulate + micro;
-  const auto indices = sampler_.batch(step / stepsPerEpoch_, batch);
-  const auto rows = static_cast<int64_t>(indices.size()), length = options_.seqLength;
-  Batch result{at::empty({rows, length}, at::kLong), at::empty({rows, length}, at::kLong)};
-  auto* ids = result.ids.data_ptr<int64_t>();
-  auto* targets = result.targets.data_ptr<int64_t>();
-  for (const int64_t index : indices) {
-    const auto tokens = corpus_.sample(index);
-    ids = std::copy(tokens.begin(), tokens.end() - 1, ids);
-    targets = std::copy(tokens.begin() + 1, tokens.end(), targets);
-  }
-  return result;
+  return batchOf(corpus_, sampler_.batch(step / stepsPerEpoch_, batch));
 }
 
 } // namespace gloo_bypass::trainer

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -18,15 +19,22 @@ struct Batch {
   at::Tensor ids, targets; // (B, T), int64, CPU
 };
 
-// Reads and tokenises the text that the options name. Throws UsageError for one that this model cannot be trained on.
+// Reads and tokenises a text, or the one that the options name, of which the first maxSamples samples (0: all). Throws UsageError for
+// one that this model cannot be trained on.
+Corpus loadText(const Options& options, const std::string& path, int64_t maxSamples);
 Corpus loadCorpus(const Options& options);
+
+// Samples by number, as tensors.
+Batch batchOf(const Corpus& corpus, const std::vector<int64_t>& indices);
 
 class Batches {
  public:
   // Keeps a reference to the options. Throws UsageError where the samples do not fill a step.
   Batches(const Options& options, int rank, int worldSize);
 
-  int64_t sampleCount() const { return corpus_.sampleCount(); }
+  // The whole text; the first sampleCount() samples are trained on, the rest is held out.
+  const Corpus& corpus() const { return corpus_; }
+  int64_t sampleCount() const { return sampleCount_; }
   int64_t stepsPerEpoch() const { return stepsPerEpoch_; }
   // Samples of a micro-batch over all ranks.
   int64_t globalBatch() const { return globalBatch_; }
@@ -40,6 +48,7 @@ class Batches {
  private:
   const Options& options_;
   Corpus corpus_;
+  int64_t sampleCount_;
   int64_t globalBatch_;
   DistributedSampler sampler_;
   int64_t stepsPerEpoch_;

@@ -17,6 +17,7 @@ class Corpus {
   Corpus(const std::string& path, Tokenizer& tokenizer, int64_t seqLength, int64_t maxSamples);
 
   int64_t sampleCount() const { return sampleCount_; }
+  int64_t seqLength() const { return seqLength_; }
   // Tokens i x T ... (i + 1) x T inclusive: T inputs and, one further on, T targets.
   std::span<const int32_t> sample(int64_t index) const;
 

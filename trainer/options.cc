@@ -136,7 +136,7 @@ std::string crossCheck(const Options& o) {
     return "--elastic goes without --average and --compress: what a rank has for itself would be lost with it";
   }
   for (std::string fault : {crossCheck(o.precision), crossCheck(o.sharding, o), crossCheck(o.tracing), crossCheck(o.compression, o.ddp),
-           crossCheck(o.averaging, o.ddp), crossCheck(o.schedule), crossCheck(o.targetLoss, o.barrier),
+           crossCheck(o.averaging, o.ddp), crossCheck(o.schedule), crossCheck(o.targetLoss, o.barrier), crossCheck(o.evaluation),
            crossCheck(o.elastic, o.spawn, o.checkpointPath, o.ddp)}) {
     if (!fault.empty()) {
       return fault;
@@ -206,6 +206,7 @@ std::variant<Options, std::string> parseOptions(int argc, const char* const* arg
   addTargetLossOptions(app, options.targetLoss);
   addTracingOptions(app, options.tracing);
   addElasticOptions(app, options.elastic);
+  addEvaluationOptions(app, options.evaluation);
   if (auto text = readCommandLine(app, argc, argv)) {
     return *std::move(text);
   }

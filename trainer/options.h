@@ -13,6 +13,7 @@
 #include "trainer/averaging/averaging_options.h"
 #include "trainer/compression/compression_options.h"
 #include "trainer/elastic/elastic_options.h"
+#include "trainer/evaluation/evaluation_options.h"
 #include "trainer/gpt2_config.h"
 #include "trainer/precision/precision_options.h"
 #include "trainer/schedule.h"
@@ -72,6 +73,7 @@ struct Options {
   bool progress = true;
   TracingOptions tracing;
   ElasticOptions elastic;
+  EvaluationOptions evaluation;
 };
 
 // The model's sizes. Throws UsageError for a file that is no config.json.

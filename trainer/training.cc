@@ -24,6 +24,7 @@
 #include "trainer/communicator.h"
 #include "trainer/data_parallel.h"
 #include "trainer/elastic/elastic_run.h"
+#include "trainer/evaluation/evaluation.h"
 #include "trainer/file_io.h"
 #include "trainer/gpt2.h"
 #include "trainer/metrics.h"
@@ -86,6 +87,7 @@ class Run {
         lastStep_(options.steps > 0 ? options.steps : options.epochs * batches_.stepsPerEpoch()),
         schedule_(options.schedule, options.learningRate, lastStep_, batches_.globalBatch() * options.accumulate),
         target_(options.targetLoss),
+        evaluation_(options, batches_, environment.rank, environment.worldSize),
         model_(modelConfig(options), arithmetic::scalarTypeOf(options.precision.type)),
         weights_(mastersOf(model_)),
         units_(layOutUnits(model_, options.sharding.zero, environment.rank, environment.worldSize)),
@@ -109,6 +111,7 @@ class Run {
   StepMetrics trainStep(int64_t step);
   void repeatBucketRebuild();
   void verifyRanks(StepMetrics& metrics);
+  void evaluate(int64_t step);
   void maybeCheckpoint(int64_t step);
   void writeStart();
   void writeSummary(double wallSeconds);
@@ -129,6 +132,7 @@ class Run {
   int64_t lastStep_, gradientBytes_ = 0;
   Schedule schedule_;
   TargetLoss target_;
+  Evaluation evaluation_;
   Gpt2 model_;
   Gpt2 weights_; // what the optimiser updates: the model's own parameters, or their fp32 masters
   std::vector<FlatUnit> units_; // none without --zero
@@ -137,6 +141,7 @@ class Run {
   std::unique_ptr<Parallelism> parallelism_;
   std::optional<CheckpointFile> checkpoint_; // rank 0's, until resumed
   TrainingPosition position_;
+  nlohmann::json evaluated_ = nlohmann::json::object(); // last
   int64_t checkpointedStep_ = 0;
   MetricsSummary summary_;
   std::optional<LineWriter> metrics_;
@@ -180,6 +185,7 @@ void Run::connect() {
   agreed["resume"] = !options_.resumePath.empty();
   agreed["zero"] = options_.sharding.zero;
   agreed["elastic"] = options_.elastic.range;
+  agreed["evaluation"] = {evaluation_.sampleCount(), options_.evaluation.every};
   agreed["tracing"] = agreement(options_.tracing);
   communicator_.emplace(environment_, options_, agreed);
   DataParallel::broadcast(*communicator_, optimizer_->masters());
@@ -321,6 +327,16 @@ void Run::verifyRanks(StepMetrics& metrics) {
   }
 }
 
+void Run::evaluate(int64_t step) {
+  evaluated_ = evaluation_.run(model_, communicator_ ? &*communicator_ : nullptr);
+  if (metrics_) {
+    nlohmann::json record = evaluated_;
+    record["event"] = "evaluation";
+    record["step"] = step;
+    metrics_->writeLine(record.dump());
+  }
+}
+
 void Run::maybeCheckpoint(int64_t step) {
   const bool isDue = options_.checkpointEvery > 0 && (step + 1) % options_.checkpointEvery == 0;
   if (options_.checkpointPath.empty() || (!isDue && step + 1 != lastStep_)) {
@@ -375,6 +391,7 @@ void Run::writeSummary(double wallSeconds) {
   optimizer_->addMetrics(record);
   parallelism_->addSummary(record);
   target_.addSummary(record);
+  record.update(evaluated_);
   if (const StepMarkers* markers = communicator_ ? communicator_->stepMarkers() : nullptr) {
     record["step_markers"] = markers->toJson();
     if (markers->failed() > 0) {
@@ -397,6 +414,10 @@ void Run::writeSummary(double wallSeconds) {
         record["loss_first"].get<double>(), record["loss_last"].get<double>(), median["t_step_s"].get<double>(),
         median["t_ar_s"].get<double>(), median["t_ar_exposed_s"].get<double>(), median["tokens_per_s"].get<double>(),
         digest);
+  }
+  if (isRoot() && options_.metricsPath != "-" && !evaluated_.empty()) {
+    fmt::print("on {} samples not trained on: loss {:.4f}, perplexity {:.2f}\n", evaluated_["eval_samples"].get<int64_t>(),
+        evaluated_["eval_loss"].get<double>(), evaluated_["eval_perplexity"].get<double>());
   }
 }
 
@@ -434,6 +455,9 @@ void Run::execute() {
         metrics_->writeLine(toJson(metrics).dump());
       }
       bar.show(metrics);
+      if (evaluation_.isDueAfter(step + 1) && step + 1 < lastStep_) {
+        evaluate(step + 1);
+      }
       maybeCheckpoint(step);
       elastic_.stepDone(step + 1);
     }
@@ -441,6 +465,9 @@ void Run::execute() {
   const double wallSeconds = secondsBetween(start, Clock::now());
   tracer_.write();
   parallelism_->finish();
+  if (evaluation_.isUsed()) {
+    evaluate(lastStep_);
+  }
   if (writesOrTakesPart() && !options_.saveModelPath.empty()) {
     saveWeights(isRoot() ? options_.saveModelPath : "", model_, *parallelism_);
   }
@@ -453,7 +480,10 @@ void Run::execute() {
 } // namespace
 
 void checkInput(const Options& options) {
-  loadCorpus(options);
+  const Batches batches(options, 0, options.spawn);
+  if (!options.evaluation.dataPath.empty()) {
+    loadText(options, options.evaluation.dataPath, 0);
+  }
   for (const std::string& path : {options.weightsPath, options.resumePath}) {
     if (!path.empty()) {
       const SafetensorsFile file(path);
