@@ -20,13 +20,17 @@ std::string dataPath(const Options& options) {
 // An elastic run keeps the batch of MAX ranks, so that neither the order of samples nor the learning rate depends on who is left.
 int ranksOfBatch(const Options& options, int worldSize) { return options.elastic.isUsed() ? options.elastic.maxRanks : worldSize; }
 
-int64_t fullSteps(const Options& options, int64_t samples, int worldSize) {
-  const int64_t batches = samples / (options.batchSize * worldSize);
-  if (batches < options.accumulate) {
+// The last samples of an epoch that do not fill a step are dropped, or make a smaller one.
+int64_t stepsOfAnEpoch(const Options& options, int64_t samples, int worldSize) {
+  const int64_t stepSamples = options.batchSize * worldSize * options.accumulate;
+  if (options.tail != Tail::kDrop) {
+    return (samples + stepSamples - 1) / stepSamples;
+  }
+  if (samples < stepSamples) {
     throw UsageError(fmt::format("{} samples do not fill one step of {} ranks x batch size {} x {} micro-batches", samples,
         worldSize, options.batchSize, options.accumulate));
   }
-  return batches / options.accumulate;
+  return samples / stepSamples;
 }
 
 int64_t trainedSamples(const Options& options, int64_t samples) {
@@ -75,25 +79,44 @@ Batch batchOf(const Corpus& corpus, const std::vector<int64_t>& indices) {
 
 Batches::Batches(const Options& options, int rank, int worldSize)
     : options_(options),
+      worldSize_(worldSize),
       corpus_(loadCorpus(options)),
       sampleCount_(trainedSamples(options, corpus_.sampleCount())),
       globalBatch_(options.batchSize * ranksOfBatch(options, worldSize)),
-      sampler_(sampleCount_, worldSize, rank, DistributedSampler::GlobalBatch{globalBatch_}, options.seed),
-      stepsPerEpoch_(fullSteps(options, sampleCount_, ranksOfBatch(options, worldSize))),
-      weight_(static_cast<double>(sampler_.share() * worldSize) / static_cast<double>(globalBatch_)) {}
+      sampler_(sampleCount_, worldSize, rank, DistributedSampler::GlobalBatch{globalBatch_}, options.seed, options.tail),
+      stepsPerEpoch_(stepsOfAnEpoch(options, sampleCount_, ranksOfBatch(options, worldSize))) {}
+
+int64_t Batches::microBatches(int64_t step) const {
+  return std::min(options_.accumulate, sampler_.batchesPerEpoch() - batchOfMicro(step, 0));
+}
+
+int64_t Batches::samplesIn(int64_t step) const {
+  int64_t samples = 0;
+  for (int64_t micro = 0; micro < microBatches(step); ++micro) {
+    samples += sampler_.samplesIn(batchOfMicro(step, micro));
+  }
+  return samples;
+}
+
+Batches::Weight Batches::weightOf(int64_t step, int64_t micro) const {
+  const int64_t batch = batchOfMicro(step, micro);
+  const auto samples = static_cast<double>(sampler_.samplesIn(batch));
+  return {.ranks = static_cast<double>(sampler_.share(batch) * worldSize_) / samples,
+      .micros = static_cast<double>(samplesIn(step)) / samples};
+}
 
 std::vector<int64_t> Batches::samplesOf(int64_t step) {
   std::vector<int64_t> all;
-  for (int64_t micro = 0; micro < options_.accumulate; ++micro) {
-    const auto batch = sampler_.batch(step / stepsPerEpoch_, step % stepsPerEpoch_ * options_.accumulate + micro);
+  for (int64_t micro = 0; micro < microBatches(step); ++micro) {
+    const auto batch = sampler_.batch(step / stepsPerEpoch_, batchOfMicro(step, micro));
     all.insert(all.end(), batch.begin(), batch.end());
   }
   return all;
 }
 
 Batch Batches::of(int64_t step, int64_t micro) {
-  const int64_t batch = step % stepsPerEpoch_ * options_.accumulate + micro;
-  return batchOf(corpus_, sampler_.batch(step / stepsPerEpoch_, batch));
+  const auto indices = sampler_.batch(step / stepsPerEpoch_, batchOfMicro(step, micro));
+  return batchOf(corpus_, indices.empty() ? std::vector<int64_t>{0} : indices);
 }
 
 } // namespace gloo_bypass::trainer

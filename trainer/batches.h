@@ -38,21 +38,31 @@ class Batches {
   int64_t stepsPerEpoch() const { return stepsPerEpoch_; }
   // Samples of a micro-batch over all ranks.
   int64_t globalBatch() const { return globalBatch_; }
-  // What this rank's mean loss counts in the mean over ranks; 1 where all have as many samples.
-  double weight() const { return weight_; }
+  // How many of them step `step` has: fewer than --accumulate only where it ends an epoch.
+  int64_t microBatches(int64_t step) const;
+  // Samples of a step over all ranks.
+  int64_t samplesIn(int64_t step) const;
+  // The mean loss of this rank's samples in a micro-batch, times `ranks`, divided by `micros`, is its part of N times the step's mean over
+  // all ranks' samples. Where all have as many, `ranks` is 1 and `micros` --accumulate.
+  struct Weight {
+    double ranks, micros;
+  };
+  Weight weightOf(int64_t step, int64_t micro) const;
   // Of all micro-batches of step `step`, as numbers of samples.
   std::vector<int64_t> samplesOf(int64_t step);
-  // Of micro-batch `micro` of optimiser step `step`, both from 0.
+  // Of micro-batch `micro` of optimiser step `step`, both from 0. A rank that has no sample in it gets one all the same, of weight 0.
   Batch of(int64_t step, int64_t micro);
 
  private:
+  int64_t batchOfMicro(int64_t step, int64_t micro) const { return step % stepsPerEpoch_ * options_.accumulate + micro; }
+
   const Options& options_;
+  int worldSize_;
   Corpus corpus_;
   int64_t sampleCount_;
   int64_t globalBatch_;
   DistributedSampler sampler_;
   int64_t stepsPerEpoch_;
-  double weight_;
 };
 
 } // namespace gloo_bypass::trainer

@@ -26,6 +26,7 @@ struct MemoryMetrics {
 struct StepMetrics {
   int64_t step = 0, epoch = 0; // the step counts from 1
   double loss = 0;             // this rank's mean over its samples
+  double weightedLoss = 0;     // the same, each counted so that the mean of it over ranks is that over all samples
   std::optional<double> meanLoss; // over all ranks; only known when steps end in a barrier
   double stepSeconds = 0, forwardSeconds = 0, backwardSeconds = 0, optimizerSeconds = 0, barrierSeconds = 0;
   double allReduceSeconds = 0; // first bucket handed over to last bucket done

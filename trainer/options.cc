@@ -40,6 +40,11 @@ void addDataOptions(CLI::App& app, Options& o) {
       ->type_name("FILE")->group("Data");
   app.add_option("--samples", o.samples, "use the first N samples of the text (0: all)")
       ->check(CLI::Range(int64_t{0}, int64_t{1'000'000'000}))->group("Data");
+  app.add_option_function<std::string>("--tail",
+      [&o](const std::string& text) { o.tail = text == "pad" ? Tail::kPad : text == "weighted" ? Tail::kUneven : Tail::kDrop; },
+      "an epoch's last samples that do not fill a step: drop, pad (the epoch's first ones fill them up to a multiple "
+      "of the ranks), or weighted (batches that differ by one sample, each weighing what it holds)")
+      ->check(CLI::IsMember({"drop", "pad", "weighted"}))->default_str("drop")->group("Data");
   auto* vocab = app.add_option("--vocab", o.vocabPath, "GPT-2's vocab.json (without: one token a byte)")
       ->type_name("FILE")->group("Data");
   auto* merges = app.add_option("--merges", o.mergesPath, "GPT-2's merges.txt")->type_name("FILE")->group("Data");
@@ -132,6 +137,12 @@ std::string crossCheck(const Options& o) {
   if (o.averaging.isUsed() && (o.compression.isUsed() || o.precision.hasMasters())) {
     return "--average goes without --compress, whose gradients it does not send, and with --precision fp32 or fp64";
   }
+  if (o.tail == Tail::kUneven && o.averaging.isUsed()) {
+    return "--tail weighted goes without --average, whose ranks do not weigh their gradients: pad or drop";
+  }
+  if (o.tail == Tail::kPad && o.elastic.isUsed()) {
+    return "--tail pad goes without --elastic, which repeats no sample: weighted or drop";
+  }
   if (o.elastic.isUsed() && (o.averaging.isUsed() || o.compression.isUsed())) {
     return "--elastic goes without --average and --compress: what a rank has for itself would be lost with it";
   }
@@ -161,6 +172,9 @@ nlohmann::json trajectoryOptions(const Options& o) {
     const Gpt2Config config = modelConfig(o);
     trajectory["model"] = {{"layers", config.layers}, {"hidden", config.hidden}, {"heads", config.heads},
         {"vocabulary", config.vocabulary}, {"positions", config.positions}};
+  }
+  if (o.tail != Tail::kDrop) {
+    trajectory["tail"] = o.tail == Tail::kPad ? "pad" : "weighted";
   }
   addToTrajectory(o.precision, trajectory);
   addToTrajectory(o.compression, trajectory);

@@ -16,6 +16,7 @@
 #include "trainer/evaluation/evaluation_options.h"
 #include "trainer/gpt2_config.h"
 #include "trainer/precision/precision_options.h"
+#include "trainer/sampler.h"
 #include "trainer/schedule.h"
 #include "trainer/target_loss.h"
 #include "trainer/sharding/sharding_options.h"
@@ -31,6 +32,7 @@ struct Options {
   PrecisionOptions precision;
   int64_t batchSize = 8; // samples a rank and micro-batch
   int64_t seqLength = 64;
+  Tail tail = Tail::kDrop;
   int64_t samples = 400; // 0: the whole text
   int64_t epochs = 1;
   int64_t steps = 0; // 0: as many as the epochs hold

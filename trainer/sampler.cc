@@ -1,5 +1,6 @@
 #include "trainer/sampler.h"
 
+#include <algorithm>
 #include <numeric>
 #include <random>
 #include <utility>
@@ -19,8 +20,20 @@ std::vector<int64_t> torchPermutation(int64_t count, uint64_t seed) {
 }
 
 DistributedSampler::DistributedSampler(
-    int64_t sampleCount, int worldSize, int rank, GlobalBatch batch, uint64_t seed)
-    : sampleCount_(sampleCount), worldSize_(worldSize), rank_(rank), globalBatch_(batch.samples), seed_(seed) {}
+    int64_t sampleCount, int worldSize, int rank, GlobalBatch batch, uint64_t seed, Tail tail)
+    : sampleCount_(sampleCount), worldSize_(worldSize), rank_(rank), globalBatch_(batch.samples), seed_(seed), tail_(tail) {}
+
+int64_t DistributedSampler::batchesPerEpoch() const {
+  return (tail_ == Tail::kDrop ? sampleCount_ : sampleCount_ + globalBatch_ - 1) / globalBatch_;
+}
+
+int64_t DistributedSampler::samplesIn(int64_t batch) const {
+  const int64_t left = sampleCount_ - batch * globalBatch_;
+  if (left >= globalBatch_) {
+    return globalBatch_;
+  }
+  return tail_ == Tail::kPad ? std::min((left + worldSize_ - 1) / worldSize_ * worldSize_, globalBatch_) : left;
+}
 
 std::vector<int64_t> DistributedSampler::batch(int64_t epoch, int64_t batch) {
   if (epoch != permutedEpoch_) {
@@ -28,10 +41,10 @@ std::vector<int64_t> DistributedSampler::batch(int64_t epoch, int64_t batch) {
     permutedEpoch_ = epoch;
   }
   std::vector<int64_t> indices;
-  indices.reserve(static_cast<size_t>(share()));
-  for (int64_t j = rank_; j < globalBatch_; j += worldSize_) {
+  indices.reserve(static_cast<size_t>(share(batch)));
+  for (int64_t j = rank_; j < samplesIn(batch); j += worldSize_) {
     const int64_t position = batch * globalBatch_ + j;
-    indices.push_back(permutation_[static_cast<size_t>(position)]);
+    indices.push_back(permutation_[static_cast<size_t>(position % sampleCount_)]);
   }
   return indices;
 }

@@ -1,8 +1,8 @@
-// Which samples a rank trains on, in which order: torch.utils.data.DistributedSampler's order, without its padding.
+// Which samples a rank trains on, in which order: torch.utils.data.DistributedSampler's order.
 //
 // Each epoch's permutation is exactly torch.randperm(samples) under manual_seed(seed + epoch), so a Python script
-// with the same seed visits the same samples. Rank r takes every worldSize-th entry from r on; the incomplete last
-// batch is dropped, so every rank has the same number of batches. The ranks' b samples at batch s are together the
+// with the same seed visits the same samples. Rank r takes every worldSize-th entry from r on; every rank has the
+// same number of batches, whatever becomes of the incomplete last one. The ranks' b samples at batch s are together the
 // N x b samples that a single rank with batch N x b takes at s.
 #pragma once
 
@@ -10,6 +10,13 @@
 #include <vector>
 
 namespace gloo_bypass::trainer {
+
+// What becomes of an epoch's last samples, where they do not fill a batch.
+enum class Tail {
+  kDrop,
+  kPad,    // the epoch's first samples fill them up to a multiple of the ranks: DistributedSampler with a DataLoader that keeps the last
+  kUneven, // the first ranks have one more than the others, which may have none
+};
 
 class DistributedSampler {
  public:
@@ -21,12 +28,13 @@ class DistributedSampler {
   struct GlobalBatch {
     int64_t samples;
   };
-  DistributedSampler(int64_t sampleCount, int worldSize, int rank, GlobalBatch batch, uint64_t seed);
+  DistributedSampler(int64_t sampleCount, int worldSize, int rank, GlobalBatch batch, uint64_t seed, Tail tail = Tail::kDrop);
 
-  // floor(samples / (batch x ranks)); the same for every rank and epoch.
-  int64_t batchesPerEpoch() const { return sampleCount_ / globalBatch_; }
-  // This rank's samples of a batch.
-  int64_t share() const { return (globalBatch_ - rank_ + worldSize_ - 1) / worldSize_; }
+  // Samples / (batch x ranks), rounded down, or up if the last ones are kept; the same for every rank and epoch.
+  int64_t batchesPerEpoch() const;
+  // How many samples all ranks, and this one, have of a batch.
+  int64_t samplesIn(int64_t batch) const;
+  int64_t share(int64_t batch) const { return (samplesIn(batch) - rank_ + worldSize_ - 1) / worldSize_; }
 
   // This rank's sample indices for one batch. `batch` below batchesPerEpoch().
   std::vector<int64_t> batch(int64_t epoch, int64_t batch);
@@ -37,6 +45,7 @@ class DistributedSampler {
   int64_t rank_;
   int64_t globalBatch_;
   uint64_t seed_;
+  Tail tail_;
   int64_t permutedEpoch_ = -1;
   std::vector<int64_t> permutation_;
 };

@@ -107,7 +107,7 @@ class Run {
   void loadState();
   void connect();
   void resume();
-  double microBatch(const Batch& batch, int64_t step, int64_t micro, StepMetrics& metrics);
+  void microBatch(const Batch& batch, int64_t step, int64_t micro, StepMetrics& metrics);
   StepMetrics trainStep(int64_t step);
   void repeatBucketRebuild();
   void verifyRanks(StepMetrics& metrics);
@@ -233,13 +233,14 @@ void Run::resume() {
 // the ring's additions, so a resumed run must have rebuilt before its first step: one backward, gradients dropped.
 void Run::repeatBucketRebuild() {
   StepMetrics unused;
-  microBatch(batches_.of(0, options_.accumulate - 1), 0, options_.accumulate - 1, unused);
+  const int64_t last = batches_.microBatches(0) - 1;
+  microBatch(batches_.of(0, last), 0, last, unused);
   optimizer_->clearGradients();
 }
 
-// Forward and backward of one micro-batch; returns its loss.
-double Run::microBatch(const Batch& batch, int64_t step, int64_t micro, StepMetrics& metrics) {
-  const bool synchronise = micro + 1 == options_.accumulate;
+// Forward and backward of one micro-batch.
+void Run::microBatch(const Batch& batch, int64_t step, int64_t micro, StepMetrics& metrics) {
+  const bool synchronise = micro + 1 == batches_.microBatches(step);
   if (options_.dropout > 0) {
     at::manual_seed(microBatchSeed(options_.seed, environment_.rank, step * options_.accumulate + micro));
   }
@@ -251,8 +252,9 @@ double Run::microBatch(const Batch& batch, int64_t step, int64_t micro, StepMetr
   if (communicator_ && synchronise) {
     communicator_->beginWindow(static_cast<uint64_t>(metrics.step), gradientBytes_);
   }
-  const auto share = batches_.weight() == 1 ? loss : loss * batches_.weight();
-  optimizer_->scaled(options_.accumulate > 1 ? share / options_.accumulate : share).backward();
+  const auto [ranks, micros] = batches_.weightOf(step, micro);
+  const auto share = ranks == 1 ? loss : loss * ranks;
+  optimizer_->scaled(micros == 1 ? share : share / micros).backward();
   const auto backwardDone = Clock::now();
   if (communicator_ && synchronise) {
     const auto window = communicator_->endWindow();
@@ -265,7 +267,9 @@ double Run::microBatch(const Batch& batch, int64_t step, int64_t micro, StepMetr
   tracer_.addMicroBatch(metrics.step, micro, start, forwardDone, backwardDone);
   metrics.forwardSeconds += secondsBetween(start, forwardDone);
   metrics.backwardSeconds += secondsBetween(forwardDone, backwardDone);
-  return loss.item<double>();
+  const double value = loss.item<double>();
+  metrics.loss += value / micros;
+  metrics.weightedLoss += value * ranks / micros;
 }
 
 StepMetrics Run::trainStep(int64_t step) {
@@ -277,8 +281,8 @@ StepMetrics Run::trainStep(int64_t step) {
   resetPeakTensorBytes();
   elastic_.logSamples(metrics.step, metrics.epoch, [&] { return batches_.samplesOf(step); });
   const auto start = Clock::now();
-  for (int64_t micro = 0; micro < options_.accumulate; ++micro) {
-    metrics.loss += microBatch(batches_.of(step, micro), step, micro, metrics) / static_cast<double>(options_.accumulate);
+  for (int64_t micro = 0; micro < batches_.microBatches(step); ++micro) {
+    microBatch(batches_.of(step, micro), step, micro, metrics);
   }
   // What is left of backward is computation, plus the reducer's copying of gradients into and out of buckets.
   metrics.backwardSeconds -= metrics.exposedSeconds;
@@ -302,7 +306,7 @@ StepMetrics Run::trainStep(int64_t step) {
   metrics.optimizerSeconds = secondsBetween(backwardDone, optimizerDone);
   metrics.barrierSeconds = secondsBetween(optimizerDone, end);
   metrics.stepSeconds = secondsBetween(start, end);
-  metrics.tokens = batches_.globalBatch() * options_.seqLength * options_.accumulate;
+  metrics.tokens = batches_.samplesIn(step) * options_.seqLength;
   metrics.flops = model_.trainingFlops(metrics.tokens, options_.seqLength);
   metrics.peakFlopsPerSecond = peakFlopsPerSecond_;
   metrics.bytesSource = communicator_ ? communicator_->byteCounter().source() : "none";
@@ -444,7 +448,7 @@ void Run::execute() {
     for (int64_t step = position_.step; step < lastStep_; ++step) {
       auto metrics = trainStep(step);
       if (communicator_ && options_.barrier) {
-        metrics.meanLoss = communicator_->meanOverRanks(metrics.loss * batches_.weight());
+        metrics.meanLoss = communicator_->meanOverRanks(metrics.weightedLoss);
       }
       if (options_.verifyRanks) {
         verifyRanks(metrics);

@@ -60,6 +60,54 @@ TEST(Training, RanksTogether_EqualOneRankWithTheWholeBatch) {
   EXPECT_LT(one.back(), one.front());
 }
 
+// 41 samples in steps of 12, the last of which has 5: shares of 5; 3 and 2; 2, 2 and 1; or a micro-batch of 4 and one of 1.
+TEST(Training, WeightedTail_EqualsOneRankWithTheWholeBatch) {
+  const std::vector<std::string> common{"--samples", "41", "--epochs", "2", "--precision", "fp64", "--tail", "weighted"};
+  const auto with = [&](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), common.begin(), common.end());
+    return train(flags);
+  };
+  const auto alone = with({"--batch-size", "12"});
+  const auto one = losses(alone);
+  ASSERT_EQ(one.size(), 8u);
+  EXPECT_EQ(stepsOf(alone.out)[3]["tokens"], 5 * 16);
+  const std::vector<std::vector<std::string>> ways{{"--batch-size", "6", "--spawn", "2"}, {"--batch-size", "4", "--spawn", "3"},
+      {"--batch-size", "2", "--spawn", "2", "--accumulate", "3"}, {"--batch-size", "1", "--spawn", "6", "--accumulate", "2"},
+      {"--batch-size", "6", "--spawn", "2", "--zero", "3"}};
+  for (const auto& way : ways) {
+    const auto finished = with(way);
+    const auto some = losses(finished);
+    ASSERT_EQ(some.size(), 8u);
+    for (size_t i = 0; i < one.size(); ++i) {
+      EXPECT_NEAR(one[i], some[i], 1e-9) << way[1] << " x " << way[3] << ", step " << i;
+      EXPECT_EQ(stepsOf(finished.out)[i]["tokens"], stepsOf(alone.out)[i]["tokens"]);
+    }
+  }
+}
+
+// 41 samples: the last step has 5, which 2 ranks make 6.
+TEST(Training, PaddedTail_IsAStepOfEqualShares) {
+  const auto finished = train({"--samples", "41", "--epochs", "1", "--batch-size", "6", "--spawn", "2", "--tail", "pad", "--verify-ranks"});
+  summaryOf(finished);
+  const auto steps = stepsOf(finished.out);
+  ASSERT_EQ(steps.size(), 4u);
+  EXPECT_EQ(steps[3]["tokens"], 6 * 16);
+  EXPECT_EQ(stepsOf(train({"--samples", "41", "--epochs", "1", "--batch-size", "6", "--spawn", "2"}).out).size(), 3u);
+}
+
+TEST(Training, TailSmallerThanTheRanks_LeavesSomeWithoutSamples) {
+  const std::vector<std::string> common{"--samples", "9", "--epochs", "3", "--precision", "fp64", "--tail", "weighted"};
+  auto one = common, four = common;
+  one.insert(one.end(), {"--batch-size", "8"});
+  four.insert(four.end(), {"--batch-size", "2", "--spawn", "4"});
+  const auto alone = losses(train(one)), together = losses(train(four));
+  ASSERT_EQ(alone.size(), 6u);
+  ASSERT_EQ(together.size(), 6u);
+  for (size_t i = 0; i < alone.size(); ++i) {
+    EXPECT_NEAR(alone[i], together[i], 1e-9) << i;
+  }
+}
+
 TEST(Training, ManyBucketsAndRanks_StayBitIdentical) {
   const auto finished = train({"--spawn", "3", "--steps", "5", "--verify-ranks", "--bucket-cap-mb", "0.02",
       "--first-bucket-mb", "0.005", "--accumulate", "2", "--clip-norm", "0.5", "--dropout", "0.1"});
@@ -189,6 +237,12 @@ TEST(BadInput, UnreadableData_IsRefusedOnce) {
   expectRefused(train({"--data", "/"}), "cannot read /");
   expectRefused(train({"--steps", "1", "--batch-size", "500"}), "400 samples do not fill one step");
   expectRefused(train({"--seq-length", "200"}), "has 128 positions");
+}
+
+TEST(BadInput, TailsThatDoNotGo_AreRefused) {
+  expectRefused(train({"--tail", "half"}), "--tail: half not in {drop,pad,weighted}");
+  expectRefused(train({"--spawn", "2", "--tail", "weighted", "--average", "local-sgd"}), "--tail weighted goes without --average");
+  expectRefused(train({"--tail", "pad", "--elastic", "1:2", "--checkpoint", "/tmp/c"}), "--tail pad goes without --elastic");
 }
 
 TEST(BadInput, ForeignWeights_AreRefused) {

@@ -1,5 +1,6 @@
 #include "trainer/sampler.h"
 
+#include <cstdlib>
 #include <set>
 
 #include <gtest/gtest.h>
@@ -27,6 +28,37 @@ TEST(Sampler, IncompleteBatch_IsDropped) {
   EXPECT_EQ(DistributedSampler(400, 2, 0, 8, 0).batchesPerEpoch(), 25);
   EXPECT_EQ(DistributedSampler(400, 2, 0, 16, 0).batchesPerEpoch(), 12);
   EXPECT_EQ(DistributedSampler(400, 4, 0, 8, 0).batchesPerEpoch(), 12);
+}
+
+// Of 7 samples in batches of 2 a rank, seed 3: torch.utils.data.DistributedSampler(range(7), 2, rank, seed=3) in a DataLoader of
+// batch size 2, PyTorch 1.13. Order: 5, 3, 4, 6, 0, 2, 1.
+TEST(Sampler, PaddedTail_EqualsTorchDistributedSampler) {
+  const DistributedSampler::GlobalBatch batch{4};
+  DistributedSampler first(7, 2, 0, batch, 3, Tail::kPad), second(7, 2, 1, batch, 3, Tail::kPad);
+  EXPECT_EQ(first.batchesPerEpoch(), 2);
+  EXPECT_EQ(first.batch(0, 0), (Indices{5, 4}));
+  EXPECT_EQ(first.batch(0, 1), (Indices{0, 1}));
+  EXPECT_EQ(second.batch(0, 0), (Indices{3, 6}));
+  EXPECT_EQ(second.batch(0, 1), (Indices{2, 5}));
+  // A tail of 1 for 3 ranks, in a text shorter than a batch: the samples come again and again.
+  EXPECT_EQ(DistributedSampler(1, 3, 2, {6}, 0, Tail::kPad).batch(0, 0), (Indices{0}));
+}
+
+TEST(Sampler, UnevenTail_HasEverySampleOnce) {
+  for (const int64_t samples : {1, 5, 12, 13, 14, 22, 23, 24}) {
+    std::multiset<int64_t> seen;
+    for (int rank = 0; rank < 3; ++rank) {
+      DistributedSampler sampler(samples, 3, rank, DistributedSampler::GlobalBatch{12}, 7, Tail::kUneven);
+      for (int64_t batch = 0; batch < sampler.batchesPerEpoch(); ++batch) {
+        const auto indices = sampler.batch(1, batch);
+        EXPECT_EQ(static_cast<int64_t>(indices.size()), sampler.share(batch));
+        EXPECT_LE(std::abs(3 * sampler.share(batch) - sampler.samplesIn(batch)), 2) << samples << ": even but for one";
+        seen.insert(indices.begin(), indices.end());
+      }
+    }
+    EXPECT_EQ(static_cast<int64_t>(seen.size()), samples);
+    EXPECT_EQ(std::set<int64_t>(seen.begin(), seen.end()).size(), seen.size()) << samples;
+  }
 }
 
 TEST(Sampler, RanksOfAnEpoch_ShareNoSample) {
