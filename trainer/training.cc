@@ -484,6 +484,7 @@ void Run::execute() {
 } // namespace
 
 void checkInput(const Options& options) {
+  checkMemory(options, options.spawn, options.spawn);
   const Batches batches(options, 0, options.spawn);
   if (!options.evaluation.dataPath.empty()) {
     loadText(options, options.evaluation.dataPath, 0);
@@ -493,7 +494,6 @@ void checkInput(const Options& options) {
       const SafetensorsFile file(path);
     }
   }
-  checkMemory(options, options.spawn, options.spawn);
   if (options.ddp) {
     prepareTransport(options);
   }
