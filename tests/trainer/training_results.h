@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <limits>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -36,6 +37,16 @@ inline std::vector<nlohmann::json> stepsOf(const std::string& text) {
   auto lines = records(text);
   std::erase_if(lines, [](const nlohmann::json& line) { return line["event"] != "step"; });
   return lines;
+}
+
+// The bytes that this rank sent in one of `steps`, of as many each, but for the first. What TCP sends twice on a busy machine counts
+// too, in some of them: the least is what a step takes.
+inline double bytesOfAStep(const std::vector<nlohmann::json>& steps) {
+  double least = std::numeric_limits<double>::infinity();
+  for (size_t i = 1; i < steps.size(); ++i) {
+    least = std::min(least, steps[i]["bytes_sent"].get<double>());
+  }
+  return least;
 }
 
 // One line, naming what is wrong.
