@@ -21,6 +21,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "python"))
+from gloo_bypass_tools.common.argument_types import names_of, split_at_dashes  # noqa: E402
+from gloo_bypass_tools.study.training import model_flags  # noqa: E402
 from gloo_bypass_tools.study.transports import SWITCHED, kind_of  # noqa: E402
 
 POLL_S = 0.005
@@ -35,14 +37,6 @@ def kills_of(text):
     except ValueError:
         raise argparse.ArgumentTypeError(f"'{text}' is no list of RANK@STEP, as 1@17,2@38") from None
     return sorted(kills, key=lambda kill: kill[1])
-
-
-def subset(text):
-    names = text.split(",")
-    for name in names:
-        if name not in SWITCHED:
-            raise argparse.ArgumentTypeError(f"'{name}' is none of {', '.join(SWITCHED)}")
-    return names
 
 
 def rank_processes(launcher):
@@ -67,9 +61,9 @@ def records_of(path):
 
 def run(options, transport, folder):
     metrics, samples = folder / "metrics.jsonl", folder / "samples.jsonl"
-    model = [] if "--model" in options.flags else ["--model", "tiny"]
-    command = [options.build / "trainer/ddp_train", *model, "--elastic", f"{options.min}:{options.ranks}", "--steps",
-               options.steps, "--checkpoint", folder / "checkpoint", "--checkpoint-every", options.checkpoint_every,
+    command = [options.build / "trainer/ddp_train", *model_flags(options.flags),
+               "--elastic", f"{options.min}:{options.ranks}", "--steps", options.steps,
+               "--checkpoint", folder / "checkpoint", "--checkpoint-every", options.checkpoint_every,
                "--metrics", metrics, "--log-samples", samples, "--no-progress", *options.flags]
     environment = {"OMP_NUM_THREADS": "1"} | os.environ | {"GLOO_DEVICE_TRANSPORT": kind_of(transport)}
     program = subprocess.Popen([str(word) for word in command], env=environment, stdout=subprocess.DEVNULL,
@@ -130,12 +124,12 @@ def options_of(arguments):
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--checkpoint-every", type=int, default=10, metavar="STEPS")
     parser.add_argument("--kill", type=kills_of, default=kills_of("1@17,2@38"), metavar="RANK@STEP,...")
-    parser.add_argument("--transports", type=subset, default=list(SWITCHED[:2]), metavar="A,B")
+    parser.add_argument("--transports", type=names_of(SWITCHED), default=list(SWITCHED[:2]), metavar="A,B")
     parser.add_argument("--timeout", type=int, default=600, metavar="S", help="of a run")
     parser.add_argument("--build", type=Path, default=ROOT / "build", metavar="DIR")
-    split = arguments.index("--") if "--" in arguments else len(arguments)
-    options = parser.parse_args(arguments[:split])
-    options.flags = arguments[split + 1:]
+    own, program = split_at_dashes(arguments)
+    options = parser.parse_args(own)
+    options.flags = program[1:]
     if options.kill[-1][1] >= options.steps:
         parser.error(f"--kill {options.kill[-1][0]}@{options.kill[-1][1]}: the run has {options.steps} steps")
     return options

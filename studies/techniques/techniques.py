@@ -23,13 +23,15 @@ from entries import LINKS, STUDIES
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "python"))
+from gloo_bypass_tools.common.argument_types import names_of, split_at_dashes  # noqa: E402
+from gloo_bypass_tools.study.training import model_flags  # noqa: E402
 from gloo_bypass_tools.study.transports import SWITCHED  # noqa: E402
 
 WINDOW = 5
 
 
 class Run:
-    """One training: its steps, the first one left out of medians."""
+    """One training: its steps, the first one left out of means."""
 
     def __init__(self, point, link, transport, records):
         self.point, self.link, self.transport = point, link, transport
@@ -43,9 +45,6 @@ class Run:
             sent += step["bytes_sent"] or 0
             self.seconds.append(elapsed)
             self.bytes.append(sent)
-
-    def median(self, field):
-        return statistics.median(step[field] for step in self.steps[1:])
 
     def mean_bytes(self):
         """A mean, since some methods send only now and then."""
@@ -86,13 +85,12 @@ def table(runs):
 def measure(options, point, flags, link, transport):
     with tempfile.TemporaryDirectory() as folder:
         metrics = Path(folder) / "metrics.jsonl"
-        model = [] if "--model" in options.flags else ["--model", "tiny"]
         command = [ROOT / "scripts/fabric-run", "--transport", transport, "--ranks", options.ranks,
                    "--defaults", LINKS[link],
                    "--output", Path(folder) / "run", "--timeout", options.timeout,
                    "--fabric", options.build / "tools/fabric/fabric",
-                   "--", options.build / "trainer/ddp_train", *model, "--steps", options.steps, "--metrics", metrics,
-                   "--no-progress", *flags, *options.flags]
+                   "--", options.build / "trainer/ddp_train", *model_flags(options.flags),
+                   "--steps", options.steps, "--metrics", metrics, "--no-progress", *flags, *options.flags]
         ended = subprocess.run([str(word) for word in command], capture_output=True, text=True,
                                env={"OMP_NUM_THREADS": "1"} | os.environ)
         if ended.returncode:
@@ -130,35 +128,25 @@ def draw(folder, title, link, runs):
     pyplot.close(figure)
 
 
-def subset_of(known):
-    def parse(text):
-        names = text.split(",")
-        for name in names:
-            if name not in known:
-                raise argparse.ArgumentTypeError(f"'{name}' is none of {', '.join(known)}")
-        return names
-    return parse
-
-
 def options_of(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("study", choices=STUDIES)
     parser.add_argument("--points", metavar="A,B", help="of the study (default all)")
-    parser.add_argument("--links", type=subset_of(LINKS), default=["open", "50Mbit"], metavar="A,B",
+    parser.add_argument("--links", type=names_of(LINKS), default=["open", "50Mbit"], metavar="A,B",
                         help=f"of {', '.join(LINKS)} (default open,50Mbit)")
-    parser.add_argument("--transports", type=subset_of(SWITCHED), default=list(SWITCHED[:1]), metavar="A,B",
+    parser.add_argument("--transports", type=names_of(SWITCHED), default=list(SWITCHED[:1]), metavar="A,B",
                         help=f"of {', '.join(SWITCHED)} (default {SWITCHED[0]})")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--timeout", type=int, default=600, metavar="S", help="of a run")
     parser.add_argument("--build", type=Path, default=ROOT / "build", metavar="DIR")
     parser.add_argument("--output", type=Path, metavar="DIR", help="a new folder for steps and plots")
-    split = arguments.index("--") if "--" in arguments else len(arguments)
-    options = parser.parse_args(arguments[:split])
-    options.flags = arguments[split + 1:]
+    own, program = split_at_dashes(arguments)
+    options = parser.parse_args(own)
+    options.flags = program[1:]
     known = STUDIES[options.study].points
     try:
-        options.points = subset_of(known)(options.points) if options.points else list(known)
+        options.points = names_of(known)(options.points) if options.points else list(known)
     except argparse.ArgumentTypeError as error:
         parser.error(f"--points: {error}")
     if options.steps < WINDOW:

@@ -35,6 +35,12 @@ def test_CommonLoss_IsThatOfWhoLearntLeast():
     assert fast.reaching(target) == (5, 5.0, 5000) and slow.reaching(target) == (7, 7.0, 7000)
 
 
+def test_ModelFlags_AreTheTinyModelUnlessFlagsChoose():
+    assert techniques.model_flags(["--steps", "3"]) == ["--model", "tiny"]
+    for flags in (["--model", "gpt2"], ["--model=gpt2"], ["--model-config", "c.json"]):
+        assert techniques.model_flags(flags) == []
+
+
 def test_Table_StandsAgainstTheFirstPoint():
     lines = techniques.table([run_of([5] * 6, seconds=2.0), run_of([5] * 6, seconds=0.5, point="q")]).splitlines()
     assert "| 1.00 x |" in lines[2] and "| q | TCP | 1.0 kB | 500 ms | 4.00 x | 5.000 | 5 steps | 2.50 s |" in lines[3]

@@ -28,11 +28,7 @@ class Rank:
         self.sampler = DistributedSampler(range(base.SAMPLES), num_replicas=RANKS, rank=number, seed=base.SEED)
 
     def backward(self, tokens, step):
-        batch = base.BATCH
-        epoch, position = divmod(step, base.SAMPLES // (RANKS * batch))
-        self.sampler.set_epoch(epoch)
-        rows = list(self.sampler)[position * batch:(position + 1) * batch]
-        windows = torch.stack([tokens[row * base.LENGTH:row * base.LENGTH + base.LENGTH + 1] for row in rows])
+        windows = base.samples_of(tokens, self.sampler, step, base.BATCH, base.SAMPLES // (RANKS * base.BATCH))
         self.optimizer.zero_grad()
         loss = base.loss_of(self.parameters, windows[:, :-1], windows[:, 1:])
         loss.backward()

@@ -206,7 +206,7 @@ def order_in_model(weights):
 
 
 def losses_of(method, weights, tokens):
-    rank, length = dist.get_rank(), reference.LENGTH
+    rank = dist.get_rank()
     module = Model(weights)
     model = DistributedDataParallel(module)
     parameters = list(module.values)
@@ -220,13 +220,9 @@ def losses_of(method, weights, tokens):
         model.register_comm_hook(None, lambda state, bucket: hook(state, bucket))
     optimizer = torch.optim.AdamW(parameters, lr=3e-4, weight_decay=0.01)
     sampler = DistributedSampler(range(reference.SAMPLES), num_replicas=RANKS, rank=rank, seed=SEED)
-    steps_per_epoch = reference.SAMPLES // (RANKS * BATCH)
     losses = []
     for step in range(STEPS):
-        epoch, position = divmod(step, steps_per_epoch)
-        sampler.set_epoch(epoch)
-        rows = list(sampler)[position * BATCH : (position + 1) * BATCH]
-        windows = torch.stack([tokens[row * length : row * length + length + 1] for row in rows])
+        windows = reference.samples_of(tokens, sampler, step, BATCH, reference.SAMPLES // (RANKS * BATCH))
         loss = model(windows[:, :-1], windows[:, 1:])
         optimizer.zero_grad()
         loss.backward()

@@ -66,18 +66,22 @@ def byte_ids(data):
     return torch.tensor([table[byte] for byte in data])
 
 
+def samples_of(tokens, sampler, step, batch, steps_per_epoch):
+    """A rank's samples in a step, each with the token that follows: (batch, LENGTH + 1)."""
+    epoch, position = divmod(step, steps_per_epoch)
+    sampler.set_epoch(epoch)
+    rows = list(sampler)[position * batch : (position + 1) * batch]
+    return torch.stack([tokens[row * LENGTH : row * LENGTH + LENGTH + 1] for row in rows])
+
+
 def batches(text, steps, batch, ranks):
     """Inputs and targets of each step, of all ranks together."""
     with open(text, "rb") as file:
         tokens = byte_ids(file.read(SAMPLES * LENGTH + 1))
     samplers = [DistributedSampler(range(SAMPLES), num_replicas=ranks, rank=rank, seed=SEED) for rank in range(ranks)]
+    epoch_steps = SAMPLES // (ranks * batch)
     for step in range(steps):
-        epoch, position = divmod(step, SAMPLES // (ranks * batch))
-        rows = []
-        for sampler in samplers:
-            sampler.set_epoch(epoch)
-            rows += list(sampler)[position * batch : (position + 1) * batch]
-        windows = torch.stack([tokens[row * LENGTH : row * LENGTH + LENGTH + 1] for row in rows])
+        windows = torch.cat([samples_of(tokens, sampler, step, batch, epoch_steps) for sampler in samplers])
         yield windows[:, :-1], windows[:, 1:]
 
 

@@ -27,6 +27,25 @@ def numbers_in(kind, low, high):
     return parse
 
 
+def names_of(known):
+    """Some of these names, each once, with commas between: a tuple in the order given."""
+    def parse(text):
+        names = tuple(name.strip() for name in text.split(","))
+        for name in names:
+            if name not in known:
+                raise argparse.ArgumentTypeError(f"'{name}' is none of {', '.join(known)}")
+        if len(set(names)) != len(names):
+            raise argparse.ArgumentTypeError(f"'{text}' names one twice")
+        return names
+    return parse
+
+
+def split_at_dashes(arguments):
+    """A command's own arguments, and the program's: the first "--" and what follows."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    return arguments[:end], arguments[end:]
+
+
 def assignment(text):
     """NAME=VALUE, the name one that environment variables may have."""
     name, equals, value = text.partition("=")

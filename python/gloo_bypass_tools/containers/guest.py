@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+from gloo_bypass_tools.common.argument_types import split_at_dashes
 from gloo_bypass_tools.common.program_places import ROOT
 from gloo_bypass_tools.containers.engine import ContainerError
 
@@ -12,8 +13,7 @@ START_LIMIT_S = 1800
 
 def guest_command(arguments, output, timeout_s):
     """The command line of the guest; `arguments` are this run's own, --guest included."""
-    split = arguments.index("--") if "--" in arguments else len(arguments)
-    own, program = arguments[:split], arguments[split:]
+    own, program = split_at_dashes(arguments)
     return [
         str(ROOT / "scripts" / "rdma-guest"), "run", "--timeout",
         str(int(timeout_s) + START_LIMIT_S), "--writable",

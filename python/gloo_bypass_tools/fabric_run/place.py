@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 from gloo_bypass_tools.common import program_places
+from gloo_bypass_tools.common.argument_types import split_at_dashes
 from gloo_bypass_tools.fabric_run import enclosure
 from gloo_bypass_tools.fabric_run.failures import FabricRunError
 
@@ -79,12 +80,12 @@ def choose(asked, netem, roce, guest_problem):
 
 def guest_command(arguments, output, timeout_s):
     """The command line of the guest; `arguments` are this run's own."""
-    split = arguments.index("--") if "--" in arguments else len(arguments)
+    own, program = split_at_dashes(arguments)
     return [
         str(GUEST), "run", "--rxe", "0", "--timeout",
         str(int(timeout_s) + GUEST_START_S), "--writable",
         str(output.parent), "--",
-        str(program_places.script("fabric-run")), *arguments[:split], "--where", HOST, *arguments[split:]]
+        str(program_places.script("fabric-run")), *own, "--where", HOST, *program]
 
 
 def become_guest(arguments, output, timeout_s):

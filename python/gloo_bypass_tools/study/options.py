@@ -4,7 +4,7 @@ import argparse
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gloo_bypass_tools.common.argument_types import assignment, number_in
+from gloo_bypass_tools.common.argument_types import assignment, names_of, number_in
 from gloo_bypass_tools.common.program_places import ROOT
 from gloo_bypass_tools.fabric_run import place
 from gloo_bypass_tools.fabric_run.command import sysctl
@@ -18,13 +18,10 @@ LARGEST_MTU = 32000
 
 
 def subset_of(known):
+    given = names_of(known)
+
     def parse(text):
-        names = tuple(name.strip() for name in text.split(","))
-        for name in names:
-            if name not in known:
-                raise argparse.ArgumentTypeError(f"'{name}' is none of {', '.join(known)}")
-        if len(set(names)) != len(names):
-            raise argparse.ArgumentTypeError(f"'{text}' names one twice")
+        names = given(text)
         # In the order of the list, so that tables read as published.
         return tuple(name for name in known if name in names) if "TCP" not in known else names
     return parse

@@ -25,6 +25,12 @@ GUEST_PATIENCE = 8.0
 BYTES_TOLERANCE = 0.005
 
 
+def model_flags(flags):
+    """What chooses ddp_train's model beside `flags`: the tiny one, unless they do."""
+    chosen = any(flag.partition("=")[0] in ("--model", "--model-config") for flag in flags)
+    return [] if chosen else ["--model", TINY]
+
+
 @dataclass(frozen=True)
 class TrainingVariant:
     """`name` is that of the published file. What the fabric, the probe and the trainer are told besides is a
