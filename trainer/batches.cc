@@ -41,10 +41,6 @@ int64_t trainedSamples(const Options& options, int64_t samples) {
   return samples - options.evaluation.samples;
 }
 
-std::string modelName(const Options& options) {
-  return options.modelConfigPath.empty() ? options.model : options.modelConfigPath;
-}
-
 } // namespace
 
 Corpus loadText(const Options& options, const std::string& path, int64_t maxSamples) {
@@ -53,11 +49,11 @@ Corpus loadText(const Options& options, const std::string& path, int64_t maxSamp
   const auto config = modelConfig(options);
   if (tokenizer.idBound() > config.vocabulary) {
     throw UsageError(fmt::format("{} has token ids up to {}, the model {} takes {}: use a larger --model, or bytes",
-        options.vocabPath, tokenizer.idBound() - 1, modelName(options), config.vocabulary));
+        options.vocabPath, tokenizer.idBound() - 1, options.model, config.vocabulary));
   }
   if (options.seqLength > config.positions) {
     throw UsageError(fmt::format("--seq-length {}: the model {} has {} positions", options.seqLength,
-        modelName(options), config.positions));
+        options.model, config.positions));
   }
   return Corpus(path, tokenizer, options.seqLength, maxSamples);
 }
@@ -91,11 +87,8 @@ int64_t Batches::microBatches(int64_t step) const {
 }
 
 int64_t Batches::samplesIn(int64_t step) const {
-  int64_t samples = 0;
-  for (int64_t micro = 0; micro < microBatches(step); ++micro) {
-    samples += sampler_.samplesIn(batchOfMicro(step, micro));
-  }
-  return samples;
+  const int64_t last = microBatches(step) - 1; // the only one that may not be full
+  return last * globalBatch_ + sampler_.samplesIn(batchOfMicro(step, last));
 }
 
 Batches::Weight Batches::weightOf(int64_t step, int64_t micro) const {

@@ -6,12 +6,14 @@
 
 #include "programs/command_line.h"
 #include "programs/version.h"
+#include "trainer/named_choices.h"
 #include "trainer/step_markers.h"
 
 namespace gloo_bypass::trainer {
 namespace {
 
 constexpr double kMaxSeconds = 86'400;
+const NamedChoices<Tail> kTails{{"drop", Tail::kDrop}, {"pad", Tail::kPad}, {"weighted", Tail::kWeighted}};
 
 void addRunOptions(CLI::App& app, Options& o) {
   app.add_option("--spawn", o.spawn, "start N ranks on this machine and wait for them (otherwise RANK, WORLD_SIZE, "
@@ -20,7 +22,11 @@ void addRunOptions(CLI::App& app, Options& o) {
   auto* model = app.add_option("--model", o.model, "distilgpt2 (81,912,576 parameters), gpt2 (124 million), gpt2-medium (355), gpt2-large (774), "
       "gpt2-xl (1,558), or tiny, for quick tests")
       ->check(CLI::IsMember(Gpt2Config::names()))->group("Run");
-  app.add_option("--model-config", o.modelConfigPath, "sizes of a GPT-2: Hugging Face's config.json, instead of --model")
+  app.add_option_function<std::string>("--model-config",
+      [&o](const std::string& path) {
+        o.model = path;
+        o.modelSizes = Gpt2Config::fromFile(path);
+      }, "sizes of a GPT-2: Hugging Face's config.json, instead of --model")
       ->type_name("FILE")->group("Run")->excludes(model);
   app.add_option("--batch-size", o.batchSize, "samples a rank and step (and micro-batch)")
       ->check(CLI::Range(1, 65536))->group("Run");
@@ -41,10 +47,10 @@ void addDataOptions(CLI::App& app, Options& o) {
   app.add_option("--samples", o.samples, "use the first N samples of the text (0: all)")
       ->check(CLI::Range(int64_t{0}, int64_t{1'000'000'000}))->group("Data");
   app.add_option_function<std::string>("--tail",
-      [&o](const std::string& text) { o.tail = text == "pad" ? Tail::kPad : text == "weighted" ? Tail::kUneven : Tail::kDrop; },
+      [&o](const std::string& text) { o.tail = kTails.at(text); },
       "an epoch's last samples that do not fill a step: drop, pad (the epoch's first ones fill them up to a multiple "
       "of the ranks), or weighted (batches that differ by one sample, each weighing what it holds)")
-      ->check(CLI::IsMember({"drop", "pad", "weighted"}))->default_str("drop")->group("Data");
+      ->check(CLI::IsMember(namesOf(kTails)))->default_str("drop")->group("Data");
   auto* vocab = app.add_option("--vocab", o.vocabPath, "GPT-2's vocab.json (without: one token a byte)")
       ->type_name("FILE")->group("Data");
   auto* merges = app.add_option("--merges", o.mergesPath, "GPT-2's merges.txt")->type_name("FILE")->group("Data");
@@ -137,7 +143,7 @@ std::string crossCheck(const Options& o) {
   if (o.averaging.isUsed() && (o.compression.isUsed() || o.precision.hasMasters())) {
     return "--average goes without --compress, whose gradients it does not send, and with --precision fp32 or fp64";
   }
-  if (o.tail == Tail::kUneven && o.averaging.isUsed()) {
+  if (o.tail == Tail::kWeighted && o.averaging.isUsed()) {
     return "--tail weighted goes without --average, whose ranks do not weigh their gradients: pad or drop";
   }
   if (o.tail == Tail::kPad && o.elastic.isUsed()) {
@@ -158,9 +164,7 @@ std::string crossCheck(const Options& o) {
 
 } // namespace
 
-Gpt2Config modelConfig(const Options& o) {
-  return o.modelConfigPath.empty() ? Gpt2Config::of(o.model) : Gpt2Config::fromFile(o.modelConfigPath);
-}
+Gpt2Config modelConfig(const Options& o) { return o.modelSizes ? *o.modelSizes : Gpt2Config::of(o.model); }
 
 nlohmann::json trajectoryOptions(const Options& o) {
   nlohmann::json trajectory{{"model", o.model}, {"batch_size", o.batchSize},
@@ -168,13 +172,12 @@ nlohmann::json trajectoryOptions(const Options& o) {
       {"dropout", o.dropout}, {"lr", o.learningRate}, {"weight_decay", o.weightDecay}, {"beta1", o.beta1},
       {"beta2", o.beta2}, {"epsilon", o.epsilon}, {"clip_norm", o.clipNorm}, {"bucket_cap_mb", o.bucketCapMb},
       {"first_bucket_mb", o.firstBucketMb}, {"segment_bytes", o.segmentBytes}, {"ddp", o.ddp}};
-  if (!o.modelConfigPath.empty()) {
-    const Gpt2Config config = modelConfig(o);
-    trajectory["model"] = {{"layers", config.layers}, {"hidden", config.hidden}, {"heads", config.heads},
-        {"vocabulary", config.vocabulary}, {"positions", config.positions}};
+  if (o.modelSizes) {
+    trajectory["model"] = {{"layers", o.modelSizes->layers}, {"hidden", o.modelSizes->hidden}, {"heads", o.modelSizes->heads},
+        {"vocabulary", o.modelSizes->vocabulary}, {"positions", o.modelSizes->positions}};
   }
   if (o.tail != Tail::kDrop) {
-    trajectory["tail"] = o.tail == Tail::kPad ? "pad" : "weighted";
+    trajectory["tail"] = nameOf(kTails, o.tail);
   }
   addToTrajectory(o.precision, trajectory);
   addToTrajectory(o.compression, trajectory);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 
@@ -27,8 +28,8 @@ namespace gloo_bypass::trainer {
 struct Options {
   // The run.
   int spawn = 0; // ranks to start here; 0: this process is one rank
-  std::string model = "distilgpt2";
-  std::string modelConfigPath; // config.json, in place of a model of a known name
+  std::string model = "distilgpt2"; // a name, or the config.json that `modelSizes` are of
+  std::optional<Gpt2Config> modelSizes;
   PrecisionOptions precision;
   int64_t batchSize = 8; // samples a rank and micro-batch
   int64_t seqLength = 64;
@@ -78,7 +79,6 @@ struct Options {
   EvaluationOptions evaluation;
 };
 
-// The model's sizes. Throws UsageError for a file that is no config.json.
 Gpt2Config modelConfig(const Options& options);
 
 // What decides the numbers a run computes: ranks must agree on it, and a checkpoint continues only under the same.

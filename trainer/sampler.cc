@@ -42,7 +42,8 @@ std::vector<int64_t> DistributedSampler::batch(int64_t epoch, int64_t batch) {
   }
   std::vector<int64_t> indices;
   indices.reserve(static_cast<size_t>(share(batch)));
-  for (int64_t j = rank_; j < samplesIn(batch); j += worldSize_) {
+  const int64_t samples = samplesIn(batch);
+  for (int64_t j = rank_; j < samples; j += worldSize_) {
     const int64_t position = batch * globalBatch_ + j;
     indices.push_back(permutation_[static_cast<size_t>(position % sampleCount_)]);
   }

@@ -15,7 +15,7 @@ namespace gloo_bypass::trainer {
 enum class Tail {
   kDrop,
   kPad,    // the epoch's first samples fill them up to a multiple of the ranks: DistributedSampler with a DataLoader that keeps the last
-  kUneven, // the first ranks have one more than the others, which may have none
+  kWeighted, // the first ranks have one more than the others, which may have none
 };
 
 class DistributedSampler {

@@ -10,24 +10,15 @@
 #include <nlohmann/json.hpp>
 
 #include "programs/error.h"
+#include "trainer/named_choices.h"
 
 namespace gloo_bypass::trainer {
 namespace {
 
-const std::map<std::string, ScheduleShape> kShapes{
+const NamedChoices<ScheduleShape> kShapes{
     {"constant", ScheduleShape::kConstant}, {"linear", ScheduleShape::kLinear}, {"cosine", ScheduleShape::kCosine}};
-const std::map<std::string, RateScaling> kScalings{
+const NamedChoices<RateScaling> kScalings{
     {"none", RateScaling::kNone}, {"linear", RateScaling::kLinear}, {"sqrt", RateScaling::kSquareRoot}};
-
-template <typename Value>
-std::string nameOf(const std::map<std::string, Value>& names, Value wanted) {
-  for (const auto& [name, value] : names) {
-    if (value == wanted) {
-      return name;
-    }
-  }
-  return "unknown";
-}
 
 double scaledRate(const ScheduleOptions& options, double rate, int64_t globalBatch) {
   if (options.scaling == RateScaling::kNone) {

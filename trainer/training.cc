@@ -486,9 +486,7 @@ void Run::execute() {
 void checkInput(const Options& options) {
   checkMemory(options, options.spawn, options.spawn);
   const Batches batches(options, 0, options.spawn);
-  if (!options.evaluation.dataPath.empty()) {
-    loadText(options, options.evaluation.dataPath, 0);
-  }
+  const Evaluation evaluation(options, batches, 0, options.spawn);
   for (const std::string& path : {options.weightsPath, options.resumePath}) {
     if (!path.empty()) {
       const SafetensorsFile file(path);

@@ -262,14 +262,8 @@ TEST(NotFiniteGradient, OfRandomKAndPowerSgd_IsNotHidden) {
 
 std::vector<Json> recordsOf(const std::vector<std::string>& flags) {
   const auto finished = train(flags);
-  EXPECT_EQ(finished.shellStatus(), 0) << finished.err;
-  std::vector<Json> records;
-  std::istringstream stream(finished.out);
-  for (std::string line; std::getline(stream, line);) {
-    records.push_back(Json::parse(line));
-  }
-  EXPECT_TRUE(!records.empty() && records.back()["event"] == "summary") << finished.out;
-  return records;
+  summaryOf(finished);
+  return records(finished.out);
 }
 
 std::string digestOf(const std::vector<std::string>& flags) { return recordsOf(flags).back().value("sha256", "none"); }

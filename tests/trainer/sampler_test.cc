@@ -48,7 +48,7 @@ TEST(Sampler, UnevenTail_HasEverySampleOnce) {
   for (const int64_t samples : {1, 5, 12, 13, 14, 22, 23, 24}) {
     std::multiset<int64_t> seen;
     for (int rank = 0; rank < 3; ++rank) {
-      DistributedSampler sampler(samples, 3, rank, DistributedSampler::GlobalBatch{12}, 7, Tail::kUneven);
+      DistributedSampler sampler(samples, 3, rank, DistributedSampler::GlobalBatch{12}, 7, Tail::kWeighted);
       for (int64_t batch = 0; batch < sampler.batchesPerEpoch(); ++batch) {
         const auto indices = sampler.batch(1, batch);
         EXPECT_EQ(static_cast<int64_t>(indices.size()), sampler.share(batch));

@@ -6,28 +6,15 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "trainer/named_choices.h"
+
 namespace gloo_bypass::trainer {
 namespace {
 
-const std::map<std::string, AveragingMethod> kMethods{{"none", AveragingMethod::kNone}, {"local-sgd", AveragingMethod::kLocalSgd},
+const NamedChoices<AveragingMethod> kMethods{{"none", AveragingMethod::kNone}, {"local-sgd", AveragingMethod::kLocalSgd},
     {"diloco", AveragingMethod::kDiLoCo}, {"central", AveragingMethod::kCentral}, {"gossip", AveragingMethod::kGossip}};
-const std::map<std::string, GossipTopology> kTopologies{{"ring", GossipTopology::kRing},
+const NamedChoices<GossipTopology> kTopologies{{"ring", GossipTopology::kRing},
     {"exponential", GossipTopology::kExponential}, {"random", GossipTopology::kRandom}};
-
-template <typename Value>
-std::vector<std::string> names(const std::map<std::string, Value>& values) {
-  std::vector<std::string> names;
-  for (const auto& [name, value] : values) names.push_back(name);
-  return names;
-}
-
-template <typename Value>
-std::string nameOf(const std::map<std::string, Value>& values, Value wanted) {
-  for (const auto& [name, value] : values) {
-    if (value == wanted) return name;
-  }
-  return {};
-}
 
 } // namespace
 
@@ -36,7 +23,7 @@ void addAveragingOptions(CLI::App& app, AveragingOptions& o) {
   app.add_option_function<std::string>("--average", [&o](const std::string& text) { o.method = kMethods.at(text); },
       "instead of reducing every gradient: the mean of the parameters each --inner-steps (local-sgd), an outer step by it (diloco), "
       "gradients to rank 0 and parameters back (central), the mean with neighbours each step (gossip)")
-      ->check(CLI::IsMember(names(kMethods)))->group(group)->default_str("none");
+      ->check(CLI::IsMember(namesOf(kMethods)))->group(group)->default_str("none");
   app.add_option("--inner-steps", o.innerSteps, "local-sgd, diloco: steps between two meetings of the ranks")
       ->check(CLI::Range(int64_t{1}, int64_t{1'000'000'000}))->group(group);
   app.add_option("--outer-lr", o.outerRate, "diloco: rate of the outer step")->check(CLI::Range(0.0, 1e3))->group(group);
@@ -44,7 +31,7 @@ void addAveragingOptions(CLI::App& app, AveragingOptions& o) {
       ->check(CLI::Range(0.0, 0.999999))->group(group);
   app.add_option_function<std::string>("--gossip-topology", [&o](const std::string& text) { o.topology = kTopologies.at(text); },
       "gossip: the two neighbours on a ring, one rank at a distance of 1, 2, 4, ... in turn, or random pairs")
-      ->check(CLI::IsMember(names(kTopologies)))->group(group)->default_str("ring");
+      ->check(CLI::IsMember(namesOf(kTopologies)))->group(group)->default_str("ring");
 }
 
 std::string crossCheck(const AveragingOptions& o, bool hasGroup) {

@@ -6,10 +6,12 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "trainer/named_choices.h"
+
 namespace gloo_bypass::trainer {
 namespace {
 
-const std::map<std::string, CompressionMethod> kMethods{{"none", CompressionMethod::kNone},
+const NamedChoices<CompressionMethod> kMethods{{"none", CompressionMethod::kNone},
     {"fp16", CompressionMethod::kFp16}, {"bf16", CompressionMethod::kBf16}, {"topk", CompressionMethod::kTopK},
     {"randomk", CompressionMethod::kRandomK}, {"sign", CompressionMethod::kSign},
     {"terngrad", CompressionMethod::kTernGrad}, {"qsgd", CompressionMethod::kQsgd},
@@ -18,12 +20,7 @@ const std::map<std::string, CompressionMethod> kMethods{{"none", CompressionMeth
 constexpr int64_t kPowerSgdPlainSteps = 10;
 constexpr int64_t kMaxLevels = 32767;
 
-std::string name(CompressionMethod method) {
-  for (const auto& [name, value] : kMethods) {
-    if (value == method) return name;
-  }
-  return {};
-}
+const std::string& name(CompressionMethod method) { return nameOf(kMethods, method); }
 
 bool isSparse(CompressionMethod method) {
   return method == CompressionMethod::kTopK || method == CompressionMethod::kRandomK;
@@ -41,12 +38,10 @@ int64_t CompressionOptions::plainSteps() const {
 
 void addCompressionOptions(CLI::App& app, CompressionOptions& o) {
   const char* group = "Gradient compression";
-  std::vector<std::string> names;
-  for (const auto& [name, method] : kMethods) names.push_back(name);
   app.add_option_function<std::string>("--compress", [&o](const std::string& text) { o.method = kMethods.at(text); },
       "what ranks send instead of their gradients: casts (fp16, bf16), the largest or random elements (topk, randomk), one "
       "bit an element (sign), three values (terngrad), a few levels (qsgd), low rank (powersgd)")
-      ->check(CLI::IsMember(names))->group(group)->default_str("none");
+      ->check(CLI::IsMember(namesOf(kMethods)))->group(group)->default_str("none");
   app.add_option("--compress-ratio", o.ratio, "topk, randomk: share of each tensor's elements that is sent")
       ->check(CLI::Range(1e-6, 1.0))->group(group)->default_str("0.01");
   app.add_option("--compress-levels", o.levels, "qsgd: levels above zero")
