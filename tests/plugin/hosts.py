@@ -144,10 +144,11 @@ class Hosts:
             run("ip", "netns", "exec", self.name(host), "tc", "qdisc", "replace", "dev", interface, "root", "tbf",
                 "rate", rate, "burst", "64k", "limit", "256k")
 
-    def ranks(self, program, per_host, environment=None, **options):
-        """`environment`: besides what a user of several machines sets, MASTER_ADDR."""
+    def ranks(self, program, per_host, environment=None, per_rank=None, **options):
+        """`environment`: besides what a user of several machines sets, MASTER_ADDR; `per_rank`: more, by rank."""
         size = self.count * per_host
+        own = per_rank or {}
         return Ranks(program, size, environment={"MASTER_ADDR": self.address(0), **(environment or {})},
-                     per_rank={rank: {"GLOO_BYPASS_MEMIF_DIRECTORY": self.memif_directory(rank // per_host)}
-                               for rank in range(size)},
+                     per_rank={rank: {"GLOO_BYPASS_MEMIF_DIRECTORY": self.memif_directory(rank // per_host),
+                                      **own.get(rank, {})} for rank in range(size)},
                      prefixes=[self.inside(rank // per_host) for rank in range(size)], **options)

@@ -63,12 +63,16 @@ def test_OneInterfaceDeleted_ErrorNamesItWithinSeconds(hosts, interface):
             assert float(ranks.value(rank, "failed_at")) - deleted_at < 10, ranks.output(rank)
 
 
-def test_SecondNetworkCarriesNothing_ConnectFailsAndNamesTheWay(hosts):
+@pytest.mark.parametrize("impatient", [0, 1])
+def test_SecondNetworkCarriesNothing_ConnectFailsAndBothNameTheWay(hosts, impatient):
+    """Who gives up first tells the other, which knows the way as well."""
     hosts.drop_arriving_udp(1, SECOND)
-    settings = {BY_GLOO: BOTH, "GLOO_BYPASS_CONNECT_TIMEOUT_MS": "3000"}
-    with hosts.ranks("add.py", 1, settings, transport="UDP") as ranks:
+    patience = {rank: {"GLOO_BYPASS_CONNECT_TIMEOUT_MS": "3000" if rank == impatient else "60000"} for rank in range(2)}
+    with hosts.ranks("add.py", 1, {BY_GLOO: BOTH}, patience, transport="UDP") as ranks:
         assert 0 not in ranks.wait()
-        assert f"of {SECOND_PREFIX}.1 on {SECOND} to {SECOND_PREFIX}.2:" in ranks.output(0), ranks.output(0)
+        for rank, other in ((0, 1), (1, 0)):
+            way = f"of {SECOND_PREFIX}.{rank + 1} on {SECOND} to {SECOND_PREFIX}.{other + 1}:"
+            assert way in ranks.output(rank), ranks.output(rank)
 
 
 @pytest.mark.parametrize("value,words", [

@@ -33,6 +33,9 @@ void Session::Impl::handleReset(const wire::ParsedPacket& packet) {
   if (state_ == SessionState::kPeerClosed) return;  // it had closed in good order
   std::uint32_t reason = 0;
   if (!wire::decodeReason(packet.body, &reason)) return violate("the peer sent a malformed reset");
+  if (reason == static_cast<std::uint32_t>(ErrorCode::kTimedOut)) {
+    return fail({ErrorScope::kSession, ErrorCode::kTimedOut, "the peer gave up waiting for this connection"}, false);
+  }
   fail({ErrorScope::kSession, ErrorCode::kPeerVanished,
         "the peer gave the connection up (reason " + std::to_string(reason) + ")"},
        false);

@@ -85,9 +85,24 @@ void DatagramSession::useLink(TimePoint now, LinkId opened, const std::vector<st
 }
 
 void DatagramSession::handleDatagram(TimePoint now, std::span<const std::byte> datagram) {
+  const DatagramSession* const unmet = met_ && !connectedHeld_ ? nullptr : unmetWay();
+  const bool wasFailed = core.state() == SessionState::kFailed;
   core.handleDatagram(now, datagram);
   markDirty();
   if (lead_ != nullptr) lead_->markDirty();
+  if (unmet == nullptr || wasFailed || core.state() != SessionState::kFailed) return;
+  // The peer was the first to give up waiting.
+  if (core.error().code == ErrorCode::kTimedOut) core.explainFailure(unmet->whatIsBlocked());
+}
+
+// The first of this session's ways whose ends have not met, if a link that loses datagrams can be why.
+const DatagramSession* DatagramSession::unmetWay() const {
+  const auto isUnmet = [](const DatagramSession& session) {
+    return session.link && !session.properties_.lossless && !session.met_ && session.core.state() == SessionState::kConnecting;
+  };
+  if (isUnmet(*this)) return this;
+  const auto rail = std::find_if(rails_.begin(), rails_.end(), [&](const auto* one) { return isUnmet(*one); });
+  return rail == rails_.end() ? nullptr : *rail;
 }
 
 void DatagramSession::wakeRails() {

@@ -74,6 +74,7 @@ class DatagramSession final : public ChannelSession {
  private:
   void useLink(TimePoint now, LinkId opened, const std::vector<std::byte>& peerPort, std::uint64_t remote);
   bool railsMet() const;
+  const DatagramSession* unmetWay() const;
   void tellStateChange(SessionState state);
   void onRailStateChange();
   void failLink(const Error& error);
