@@ -318,6 +318,30 @@ void Communicator::receive(at::Tensor& tensor, int rank) {
   exchange(tensor, {}, heard, {rank});
 }
 
+namespace {
+
+class WorkTransfer final : public Transfer {
+ public:
+  explicit WorkTransfer(c10::intrusive_ptr<c10d::Work> work) : work_(std::move(work)) {}
+  bool wait() override { return work_->wait(); }
+  void giveUp() override { work_->abort(); }
+
+ private:
+  const c10::intrusive_ptr<c10d::Work> work_;
+};
+
+} // namespace
+
+std::unique_ptr<Transfer> Communicator::startSend(const at::Tensor& tensor, int rank) {
+  std::vector<at::Tensor> tensors{tensor};
+  return std::make_unique<WorkTransfer>(group_->processGroup->send(tensors, rank, kPointToPointTag));
+}
+
+std::unique_ptr<Transfer> Communicator::startReceive(at::Tensor& tensor, int rank) {
+  std::vector<at::Tensor> tensors{tensor};
+  return std::make_unique<WorkTransfer>(group_->processGroup->recv(tensors, rank, kPointToPointTag));
+}
+
 void Communicator::exchange(
     const at::Tensor& own, const std::vector<int>& sendTo, std::vector<at::Tensor>& heard, const std::vector<int>& receiveFrom) {
   std::vector<c10::intrusive_ptr<c10d::Work>> works;

@@ -43,6 +43,15 @@ struct AllReduceWindow {
   std::vector<BucketTimes> each; // in the order of handing over; empty without recordBuckets()
 };
 
+// A tensor on its way between two ranks, which another thread than the waiting one may give up.
+class Transfer {
+ public:
+  virtual ~Transfer() = default;
+  // False: given up. Throws where the other rank is gone or took longer than --timeout.
+  virtual bool wait() = 0;
+  virtual void giveUp() = 0;
+};
+
 // A bucket's number in its window; none where no window was open.
 using BucketTicket = std::optional<size_t>;
 
@@ -77,6 +86,9 @@ class Communicator {
   // Waits until it is sent, or here. Of contiguous tensors, of the same size and dtype at both ends.
   void send(const at::Tensor& tensor, int rank);
   void receive(at::Tensor& tensor, int rank);
+  // The same without waiting; any number of threads. The tensor must be there until it is waited for or forgotten.
+  std::unique_ptr<Transfer> startSend(const at::Tensor& tensor, int rank);
+  std::unique_ptr<Transfer> startReceive(at::Tensor& tensor, int rank);
   // Sends one tensor to some and hears from others, at once: heard[i] from receiveFrom[i].
   void exchange(const at::Tensor& own, const std::vector<int>& sendTo, std::vector<at::Tensor>& heard, const std::vector<int>& receiveFrom);
   // Around what takes the place of a bucket's all-reduce: the bucket is the window's as if it were all-reduced.

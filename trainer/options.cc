@@ -227,6 +227,9 @@ std::variant<Options, std::string> parseOptions(int argc, const char* const* arg
   if (auto text = readCommandLine(app, argc, argv)) {
     return *std::move(text);
   }
+  if (options.averaging.isAsynchronous()) {
+    options.barrier = false; // it would make each step wait for the slowest rank
+  }
   if (const std::string fault = crossCheck(options); !fault.empty()) {
     throw UsageError(fault);
   }

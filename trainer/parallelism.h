@@ -48,6 +48,8 @@ class Parallelism {
 
   // Of the step that updateParameters() ended.
   virtual void addMetrics(nlohmann::json& /*record*/) const {}
+  // At all ranks after the same step: what is asked for below is what a run goes on from then.
+  virtual void beforeCheckpoint() {}
   // Once, after the last step: all ranks have the same parameters then, whatever they had before.
   virtual void finish() {}
   // Of the run, after finish().

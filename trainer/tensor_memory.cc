@@ -45,15 +45,21 @@ int64_t modelStateBytes(const Options& options, int ranks) {
   return elementBytes * (held(3) + held(2)) + optimizerBytes * held(1);
 }
 
+// Rank 0's with --average asynchronous: the parameters and moments once more, and a request and an answer of each other rank.
+int64_t serverBytes(const Options& options, int ranks) {
+  const int64_t copies = options.averaging.isAsynchronous() ? 3 + 2 * (ranks - 1) : 0;
+  return copies * modelConfig(options).parameterCount() * (options.precision.type == Precision::kFloat64 ? 8 : 4);
+}
+
 void checkMemory(const Options& options, int ranks, int ranksHere) {
   constexpr double kGigabyte = 1e9;
   const auto available = availableBytes();
-  const int64_t needed = ranksHere * modelStateBytes(options, ranks);
+  const int64_t needed = ranksHere * modelStateBytes(options, ranks) + (ranksHere == ranks ? serverBytes(options, ranks) : 0);
   if (available && needed > *available) {
     throw UsageError(fmt::format("{} {} of {} need {:.1f} GB for parameters, gradients and moments, activations not counted, of {:.1f} GB "
-        "available: fewer ranks, a smaller --model, or --zero {}", ranksHere, ranksHere == 1 ? "rank" : "ranks", ranks,
+        "available: fewer ranks, a smaller --model{}", ranksHere, ranksHere == 1 ? "rank" : "ranks", ranks,
         static_cast<double>(needed) / kGigabyte, static_cast<double>(*available) / kGigabyte,
-        std::min<int64_t>(options.sharding.zero + 1, 3)));
+        options.averaging.isUsed() ? "" : fmt::format(", or --zero {}", std::min<int64_t>(options.sharding.zero + 1, 3))));
   }
 }
 

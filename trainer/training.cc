@@ -190,7 +190,7 @@ void Run::connect() {
   communicator_.emplace(environment_, options_, agreed);
   DataParallel::broadcast(*communicator_, optimizer_->masters());
   if (options_.averaging.isUsed()) {
-    parallelism_ = makeAveraging(options_.averaging, model_, *optimizer_, *communicator_, options_.seed);
+    parallelism_ = makeAveraging(options_, model_, *optimizer_, *communicator_);
   } else if (!units_.empty()) {
     parallelism_ = std::make_unique<ShardedParallel>(model_, *optimizer_, units_, *communicator_, options_);
   } else {
@@ -346,6 +346,7 @@ void Run::maybeCheckpoint(int64_t step) {
   if (options_.checkpointPath.empty() || (!isDue && step + 1 != lastStep_)) {
     return;
   }
+  parallelism_->beforeCheckpoint();
   const auto state = parallelism_->rankState();
   const RankStateFile file(options_.checkpointPath, step + 1, environment_.rank);
   if (!state.empty()) {

@@ -29,6 +29,17 @@ STUDIES = {study.name: study for study in (
         "central": ("--average", "central"),
         "gossip ring": ("--average", "gossip"),
     }),
+    # Ranks that wait for the slowest, or do not; best with a link of one slow rank.
+    Study("asynchronous", "Waiting for the slowest", {
+        "every step": (),
+        # As large a step as the four of four ranks that go one after the other.
+        "every step, 4 x rate": ("--lr-scaling", "linear", "--lr-base-batch", "8"),
+        "central": ("--average", "central"),
+        "asynchronous": ("--average", "asynchronous"),
+        "at most 4 ahead": ("--average", "asynchronous", "--staleness-bound", "4"),
+        "never ahead": ("--average", "asynchronous", "--staleness-bound", "0"),
+        "rate / staleness": ("--average", "asynchronous", "--staleness-penalty", "inverse"),
+    }),
     Study("sharding", "ZeRO", {f"zero {stage}": ("--zero", str(stage)) for stage in range(4)}),
     Study("half-precision", "Precision", {
         "fp32": (), "bf16": ("--precision", "bf16"), "fp16": ("--precision", "fp16"), "fp64": ("--precision", "fp64")}),
@@ -48,10 +59,13 @@ STUDIES = {study.name: study for study in (
     }),
 )}
 
-# Every path between two ranks, both ways; a round trip is twice the delay.
+# fabric-run's options. Every path between two ranks, both ways; a round trip is twice the delay.
 LINKS = {
-    "open": "rate=10000Mbit/s,queue=4MiB",
-    "200Mbit": "rate=200Mbit/s,delay=1ms,queue=4MiB",
-    "50Mbit": "rate=50Mbit/s,delay=1ms,queue=4MiB",
-    "300ms": "rate=1000Mbit/s,delay=150ms,queue=64MiB",
+    "open": ("--defaults", "rate=10000Mbit/s,queue=4MiB"),
+    "200Mbit": ("--defaults", "rate=200Mbit/s,delay=1ms,queue=4MiB"),
+    "50Mbit": ("--defaults", "rate=50Mbit/s,delay=1ms,queue=4MiB"),
+    "300ms": ("--defaults", "rate=1000Mbit/s,delay=150ms,queue=64MiB"),
+    # 200 Mbit/s, but for rank 1's.
+    "slow rank": ("--defaults", "rate=200Mbit/s,delay=1ms,queue=4MiB",
+                  "--edge", "from=1,to=*,both=true,rate=10Mbit/s,delay=1ms,queue=4MiB"),
 }

@@ -34,8 +34,11 @@ class Run:
     """One training: its steps, the first one left out of means."""
 
     def __init__(self, point, link, transport, records):
+        """`records`: of each rank."""
         self.point, self.link, self.transport = point, link, transport
-        self.steps = [record for record in records if record["event"] == "step"]
+        ranks = [[record for record in rank if record["event"] == "step"] for rank in records]
+        apart = ranks[0] and ranks[0][0]["loss_mean"] is None
+        self.steps = in_order_of_time(ranks) if apart else ranks[0]
         if len(self.steps) < WINDOW:
             raise ValueError(f"{point}: {len(self.steps)} steps; {WINDOW} are needed at least")
         self.seconds, self.bytes = [], []
@@ -64,6 +67,26 @@ class Run:
         return step + 1, self.seconds[step], self.bytes[step]
 
 
+def in_order_of_time(ranks):
+    """Of ranks that do not wait for each other: as many of their steps as there are ranks make one, whosever."""
+    came = []
+    for steps in ranks:
+        elapsed = 0
+        for step in steps:
+            elapsed += step["t_step_s"]
+            came.append((elapsed, step))
+    came.sort(key=lambda one: one[0])
+    merged, before = [], 0
+    for end in range(len(ranks), len(came) + 1, len(ranks)):
+        group = [step for _, step in came[end - len(ranks):end]]
+        now = came[end - 1][0]
+        merged.append({"step": len(merged) + 1, "t_step_s": now - before, "t_ar_s": 0,
+                       "loss_mean": statistics.fmean(step["loss"] for step in group),
+                       "bytes_sent": statistics.fmean(step["bytes_sent"] or 0 for step in group)})
+        before = now
+    return merged
+
+
 def common_loss(runs):
     return max(min(run.smoothed()) for run in runs)
 
@@ -84,9 +107,9 @@ def table(runs):
 
 def measure(options, point, flags, link, transport):
     with tempfile.TemporaryDirectory() as folder:
-        metrics = Path(folder) / "metrics.jsonl"
+        metrics = Path(folder) / "metrics-{rank}.jsonl"
         command = [ROOT / "scripts/fabric-run", "--transport", transport, "--ranks", options.ranks,
-                   "--defaults", LINKS[link],
+                   *LINKS[link],
                    "--output", Path(folder) / "run", "--timeout", options.timeout,
                    "--fabric", options.build / "tools/fabric/fabric",
                    "--", options.build / "trainer/ddp_train", *model_flags(options.flags),
@@ -97,7 +120,9 @@ def measure(options, point, flags, link, transport):
             said = (ended.stderr.strip() or ended.stdout.strip()).splitlines()
             reason = said[-1] if said else f"exit status {ended.returncode}"
             raise RuntimeError(f"{point}, {link}, {transport}: {reason}")
-        return Run(point, link, transport, [json.loads(line) for line in metrics.read_text().splitlines()])
+        return Run(point, link, transport, [
+            [json.loads(line) for line in Path(str(metrics).format(rank=rank)).read_text().splitlines()]
+            for rank in range(options.ranks)])
 
 
 def write_steps(path, runs):
@@ -163,7 +188,7 @@ def main():
         for link in options.links:
             runs = [measure(options, point, study.points[point], link, transport)
                     for point in options.points for transport in options.transports]
-            print(f"{study.title}: {options.ranks} ranks, {link} ({LINKS[link]}), {options.steps} steps\n")
+            print(f"{study.title}: {options.ranks} ranks, {link} ({' '.join(LINKS[link])}), {options.steps} steps\n")
             print(f"{table(runs)}\n", flush=True)
             if options.output:
                 write_steps(options.output / f"{link}.csv", runs)

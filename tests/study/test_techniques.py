@@ -15,17 +15,26 @@ import techniques  # noqa: E402
 
 
 def run_of(losses, seconds=1.0, sent=1000, point="p"):
-    return techniques.Run(point, "open", "TCP", [{"event": "start"}] + [
+    return techniques.Run(point, "open", "TCP", [[{"event": "start"}] + [
         {"event": "step", "step": number + 1, "loss_mean": loss, "t_step_s": seconds, "bytes_sent": sent, "t_ar_s": 0.1}
-        for number, loss in enumerate(losses)])
+        for number, loss in enumerate(losses)]])
 
 
 def test_Run_Totals_AreOfAllStepsAndMeansLeaveTheFirstOut():
-    run = techniques.Run("p", "open", "TCP", [
+    run = techniques.Run("p", "open", "TCP", [[
         {"event": "step", "step": n + 1, "loss_mean": 1.0, "t_step_s": s, "bytes_sent": b, "t_ar_s": 0}
-        for n, (s, b) in enumerate([(9, 900), (1, 100), (1, 0), (3, 100), (1, 0)])])
+        for n, (s, b) in enumerate([(9, 900), (1, 100), (1, 0), (3, 100), (1, 0)])]])
     assert run.seconds[-1] == 15 and run.bytes[-1] == 1100
     assert run.mean_seconds() == 1.5 and run.mean_bytes() == 50
+
+
+def test_RanksThatDoNotWait_AreCountedWheneverTheirStepsEnd():
+    """The slow rank's first step ends after the fast one's fourth."""
+    fast, slow = ([{"event": "step", "loss_mean": None, "loss": loss, "t_step_s": seconds, "bytes_sent": 100}
+                   for loss in losses] for losses, seconds in (([9, 7, 5, 3, 1], 1.0), ([8, 6, 4, 2, 0], 4.5)))
+    run = techniques.Run("p", "slow rank", "TCP", [fast, slow])
+    assert [step["loss_mean"] for step in run.steps] == [8, 4, 4.5, 5, 1]
+    assert run.seconds == pytest.approx([2, 4, 5, 13.5, 22.5]) and run.bytes[-1] == 500
 
 
 def test_CommonLoss_IsThatOfWhoLearntLeast():

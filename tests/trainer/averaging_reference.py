@@ -22,13 +22,14 @@ TOLERANCE = 1e-9
 
 
 class Rank:
-    def __init__(self, weights, number):
+    def __init__(self, weights, number, ranks=RANKS):
+        self.epoch_steps = base.SAMPLES // (ranks * base.BATCH)
         self.parameters = {name: value.clone().requires_grad_(True) for name, value in weights.items()}
         self.optimizer = torch.optim.AdamW(self.parameters.values(), lr=3e-4, weight_decay=0.01)
-        self.sampler = DistributedSampler(range(base.SAMPLES), num_replicas=RANKS, rank=number, seed=base.SEED)
+        self.sampler = DistributedSampler(range(base.SAMPLES), num_replicas=ranks, rank=number, seed=base.SEED)
 
     def backward(self, tokens, step):
-        windows = base.samples_of(tokens, self.sampler, step, base.BATCH, base.SAMPLES // (RANKS * base.BATCH))
+        windows = base.samples_of(tokens, self.sampler, step, base.BATCH, self.epoch_steps)
         self.optimizer.zero_grad()
         loss = base.loss_of(self.parameters, windows[:, :-1], windows[:, 1:])
         loss.backward()

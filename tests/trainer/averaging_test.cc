@@ -5,12 +5,14 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <set>
 #include <sstream>
 
 #include "tests/support/temporary_folder.h"
 #include "tests/trainer/tiny_training.h"
+#include "tests/trainer/training_results.h"
 #include "trainer/averaging/gossip.h"
 
 namespace gloo_bypass::trainer::testing {
@@ -62,15 +64,9 @@ TEST(Neighbours, RandomPairs_DifferFromStepToStep) {
 }
 
 std::vector<Json> recordsOf(const ProgramResult& finished) {
-  EXPECT_EQ(finished.shellStatus(), 0) << finished.err;
-  std::vector<Json> lines;
-  std::istringstream stream(finished.out);
-  for (std::string line; std::getline(stream, line);) lines.push_back(Json::parse(line));
-  EXPECT_FALSE(lines.empty());
-  return lines;
+  summaryOf(finished);
+  return records(finished.out);
 }
-
-std::string digestOf(const ProgramResult& finished) { return recordsOf(finished).back().value("sha256", "none"); }
 
 TEST(Averaging, CentralWithTwoRanks_HasTheBitsOfDdp) {
   const std::vector<std::string> common{"--spawn", "2", "--steps", "4", "--clip-norm", "0.5", "--accumulate", "2", "--verify-ranks"};
@@ -104,9 +100,9 @@ TEST(Averaging, ResumedRun_GoesOnBitForBit) {
   for (const std::string method : {"local-sgd", "diloco", "central", "gossip"}) {
     SCOPED_TRACE(method);
     const TemporaryFolder folder;
-    const std::vector<std::string> common{"--spawn", "2", "--average", method, "--inner-steps", "3", "--checkpoint", folder / "c"};
     const auto with = [&](std::vector<std::string> more) {
-      more.insert(more.begin(), common.begin(), common.end());
+      more.insert(more.end(), {"--spawn", "2", "--average", method, "--checkpoint", folder / "c"});
+      if (method == "local-sgd" || method == "diloco") more.insert(more.end(), {"--inner-steps", "3"});
       return digestOf(train(more));
     };
     const auto whole = with({"--steps", "8"});
@@ -126,10 +122,10 @@ TEST(Averaging, RankFileIsMissing_ResumeSaysWhich) {
 
 // Whoever is left waits for the dead one's parameters, or for those of a rank that does.
 TEST(Averaging, RankKilled_EndsTheRunPromptly) {
-  for (const std::string method : {"local-sgd", "central", "gossip"}) {
+  for (const std::string method : {"local-sgd", "central", "gossip", "asynchronous"}) {
     SCOPED_TRACE(method);
-    Program process = startTraining({"--spawn", "3", "--steps", "1000000", "--average", method, "--inner-steps", "2", "--timeout", "300"});
-    ASSERT_TRUE(process.waitForOutput("\"step\":3", kLimit));
+    Program process = startTraining({"--spawn", "3", "--steps", "1000000", "--average", method, "--timeout", "300"});
+    ASSERT_TRUE(process.waitForOutput("\"step\":13", kLimit));
     const std::string pid = std::to_string(process.pid());
     std::istringstream children(contentsOf("/proc/" + pid + "/task/" + pid + "/children"));
     pid_t victim = 0;
@@ -145,6 +141,15 @@ TEST(Averaging, RankKilled_EndsTheRunPromptly) {
     EXPECT_NE(finished.err.find("rank 1 (pid " + std::to_string(victim) + ") was ended by signal 9"), std::string::npos)
         << finished.err;
   }
+}
+
+TEST(Averaging, FlagOfAnotherMethod_IsRefused) {
+  for (const auto& [flag, value, methods] : std::vector<std::array<std::string, 3>>{{"--inner-steps", "3", "local-sgd or diloco"},
+           {"--outer-lr", "0.5", "diloco"}, {"--staleness-bound", "1", "asynchronous"}, {"--staleness-penalty", "inverse", "asynchronous"}}) {
+    expectRefused(train({"--average", "gossip", flag, value}), flag + ": is for --average " + methods);
+    expectRefused(train({flag, value}), flag + ": is for --average " + methods);
+  }
+  expectRefused(train({"--gossip-topology", "random", "--average", "central"}), "--gossip-topology: is for --average gossip");
 }
 
 TEST(Averaging, WhatDoesNotGoTogether_IsRefused) {

@@ -3,10 +3,11 @@
 #include <cmath>
 
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 #include <nlohmann/json.hpp>
 
+#include "trainer/averaging/asynchronous.h"
 #include "trainer/averaging/central.h"
+#include "trainer/averaging/flat.h"
 #include "trainer/averaging/gossip.h"
 #include "trainer/averaging/local_sgd.h"
 #include "trainer/data_parallel.h"
@@ -27,21 +28,6 @@ void Averaging::beginStep(int64_t step) {
   distance_.reset();
 }
 
-at::Tensor Averaging::flat() const {
-  std::vector<at::Tensor> parts;
-  for (const auto& parameter : parameters_) parts.push_back(parameter.detach().view({-1}));
-  return at::cat(parts);
-}
-
-void Averaging::setParameters(const at::Tensor& flat) {
-  const at::NoGradGuard noGrad;
-  int64_t begin = 0;
-  for (auto& parameter : parameters_) {
-    parameter.copy_(flat.narrow(0, begin, parameter.numel()).view(parameter.sizes()));
-    begin += parameter.numel();
-  }
-}
-
 at::Tensor Averaging::meanOverRanks(const at::Tensor& flat) {
   auto mean = flat.div(communicator_.worldSize()); // before they are added, as DistributedDataParallel does
   communicator_.sum(mean);
@@ -52,7 +38,7 @@ at::Tensor Averaging::meanOverRanks(const at::Tensor& flat) {
 
 void Averaging::finish() {
   if (ranksAgree()) return;
-  setParameters(meanOverRanks(flat()));
+  setValues(parameters_, meanOverRanks(flat(parameters_)));
 }
 
 void Averaging::addMetrics(nlohmann::json& record) const {
@@ -84,19 +70,21 @@ Averaging::Exchange::~Exchange() {
   ++owner_.exchanges_;
 }
 
-std::unique_ptr<Parallelism> makeAveraging(const AveragingOptions& options, const Gpt2& model, AdamW& optimizer, Communicator& communicator,
-    uint64_t seed) {
-  switch (options.method) {
+std::unique_ptr<Parallelism> makeAveraging(const Options& options, const Gpt2& model, AdamW& optimizer, Communicator& communicator) {
+  const AveragingOptions& chosen = options.averaging;
+  switch (chosen.method) {
     case AveragingMethod::kNone:
       return nullptr;
     case AveragingMethod::kLocalSgd:
-      return std::make_unique<LocalSgd>(model, optimizer, communicator, options.innerSteps);
+      return std::make_unique<LocalSgd>(model, optimizer, communicator, chosen.innerSteps);
     case AveragingMethod::kDiLoCo:
-      return std::make_unique<DiLoCo>(model, optimizer, communicator, options);
+      return std::make_unique<DiLoCo>(model, optimizer, communicator, chosen);
     case AveragingMethod::kCentral:
       return std::make_unique<Central>(model, optimizer, communicator);
+    case AveragingMethod::kAsynchronous:
+      return std::make_unique<Asynchronous>(model, optimizer, communicator, options);
     case AveragingMethod::kGossip:
-      return std::make_unique<Gossip>(model, optimizer, communicator, options.topology, seed);
+      return std::make_unique<Gossip>(model, optimizer, communicator, chosen.topology, options.seed);
   }
   return nullptr;
 }

@@ -38,9 +38,6 @@ class Averaging : public Parallelism {
   std::vector<at::Tensor>& parameters() { return parameters_; }
   Communicator& communicator() { return communicator_; }
   int64_t step() const { return step_; }
-  // All parameters, one after the other: a copy (n).
-  at::Tensor flat() const;
-  void setParameters(const at::Tensor& flat);
   // Of `flat` (n) over all ranks, by the ring; notes how far this one was from it.
   at::Tensor meanOverRanks(const at::Tensor& flat);
 
@@ -67,7 +64,7 @@ class Averaging : public Parallelism {
   std::optional<double> distance_;
 };
 
-std::unique_ptr<Parallelism> makeAveraging(const AveragingOptions& options, const Gpt2& model, AdamW& optimizer, Communicator& communicator,
-    uint64_t seed);
+// Keeps a reference to the options.
+std::unique_ptr<Parallelism> makeAveraging(const Options& options, const Gpt2& model, AdamW& optimizer, Communicator& communicator);
 
 } // namespace gloo_bypass::trainer

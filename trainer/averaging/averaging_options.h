@@ -12,16 +12,20 @@ class App;
 
 namespace gloo_bypass::trainer {
 
-enum class AveragingMethod { kNone, kLocalSgd, kDiLoCo, kCentral, kGossip };
+enum class AveragingMethod { kNone, kLocalSgd, kDiLoCo, kCentral, kAsynchronous, kGossip };
+enum class StalenessPenalty { kNone, kInverse };
 enum class GossipTopology { kRing, kExponential, kRandom };
 
 struct AveragingOptions {
   AveragingMethod method = AveragingMethod::kNone;
   int64_t innerSteps = 10;                       // local-sgd, diloco: optimiser steps between two meetings
   double outerRate = 0.7, outerMomentum = 0.9;   // diloco
+  int64_t stalenessBound = -1; // asynchronous: steps that a rank may be ahead of the slowest; -1: any number
+  StalenessPenalty stalenessPenalty = StalenessPenalty::kNone;
   GossipTopology topology = GossipTopology::kRing;
 
   bool isUsed() const { return method != AveragingMethod::kNone; }
+  bool isAsynchronous() const { return method == AveragingMethod::kAsynchronous; }
 };
 
 void addAveragingOptions(CLI::App& app, AveragingOptions& options);

@@ -1,7 +1,8 @@
 #include "trainer/averaging/central.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
+
+#include "trainer/averaging/flat.h"
 
 namespace gloo_bypass::trainer {
 
@@ -9,11 +10,7 @@ namespace gloo_bypass::trainer {
 void Central::gatherGradients() {
   const Exchange exchange(*this);
   isGathered_ = true;
-  std::vector<at::Tensor> parts;
-  for (const auto& parameter : parameters()) {
-    parts.push_back((parameter.grad().defined() ? parameter.grad() : at::zeros_like(parameter)).view({-1}));
-  }
-  auto sum = at::cat(parts).div_(communicator().worldSize());
+  auto sum = flatGradients(parameters()).div_(communicator().worldSize());
   if (communicator().rank() != 0) {
     communicator().send(sum, 0);
     return;
@@ -23,11 +20,7 @@ void Central::gatherGradients() {
     communicator().receive(other, rank);
     sum.add_(other);
   }
-  int64_t begin = 0;
-  for (auto& parameter : parameters()) {
-    parameter.mutable_grad() = sum.narrow(0, begin, parameter.numel()).view(parameter.sizes());
-    begin += parameter.numel();
-  }
+  setGradients(parameters(), sum);
 }
 
 double Central::clipGradients(double maxNorm) {
@@ -44,13 +37,13 @@ void Central::updateParameters() {
     optimizer_.clearGradients();
   }
   const Exchange exchange(*this);
-  auto weights = flat();
+  auto weights = flat(parameters());
   if (communicator().rank() == 0) {
     for (int rank = 1; rank < communicator().worldSize(); ++rank) communicator().send(weights, rank);
     return;
   }
   communicator().receive(weights, 0);
-  setParameters(weights);
+  setValues(parameters(), weights);
 }
 
 } // namespace gloo_bypass::trainer

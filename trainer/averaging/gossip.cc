@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 
+#include "trainer/averaging/flat.h"
 #include "trainer/sampler.h"
 
 namespace gloo_bypass::trainer {
@@ -42,12 +43,12 @@ void Gossip::mix() {
   const auto neighbours = neighboursOf(communicator().rank(), communicator().worldSize(), topology_, step(), seed_);
   if (neighbours.receiveFrom.empty()) return;
   const Exchange exchange(*this);
-  auto own = flat();
+  auto own = flat(parameters());
   std::vector<at::Tensor> heard;
   for (std::size_t i = 0; i < neighbours.receiveFrom.size(); ++i) heard.push_back(at::empty_like(own));
   communicator().exchange(own, neighbours.sendTo, heard, neighbours.receiveFrom);
   for (const auto& other : heard) own.add_(other);
-  setParameters(own.div_(static_cast<double>(heard.size() + 1)));
+  setValues(parameters(), own.div_(static_cast<double>(heard.size() + 1)));
 }
 
 // The gradient is that of the parameters before the mixing.

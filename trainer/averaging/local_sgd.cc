@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include "trainer/averaging/flat.h"
+
 namespace gloo_bypass::trainer {
 
 void LocalSgd::updateParameters() {
@@ -12,21 +14,21 @@ void LocalSgd::updateParameters() {
   }
 }
 
-void LocalSgd::meet() { setParameters(meanOverRanks(flat())); }
+void LocalSgd::meet() { setValues(parameters(), meanOverRanks(flat(parameters()))); }
 
 DiLoCo::DiLoCo(const Gpt2& model, AdamW& optimizer, Communicator& communicator, const AveragingOptions& options)
     : LocalSgd(model, optimizer, communicator, options.innerSteps),
       rate_(options.outerRate),
       momentum_(options.outerMomentum),
-      start_(flat()),
+      start_(flat(parameters())),
       velocity_(at::zeros_like(start_)) {}
 
 // As torch.optim.SGD with nesterov=True: v = m v + g; x = x - rate (g + m v).
 void DiLoCo::meet() {
-  const auto gradient = start_ - meanOverRanks(flat());
+  const auto gradient = start_ - meanOverRanks(flat(parameters()));
   velocity_.mul_(momentum_).add_(gradient);
   start_.sub_(gradient.add(velocity_, momentum_), rate_);
-  setParameters(start_);
+  setValues(parameters(), start_);
 }
 
 RankState DiLoCo::rankState() const {
