@@ -1,14 +1,16 @@
 """What is compared: studies of ddp_train's techniques, each a few sets of flags; and the links that they cross."""
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
 class Study:
-    """`points`: name and flags of ddp_train; the first one is what the others stand against."""
+    """`points`: name (without commas) and flags of ddp_train; the first one is what the others stand against.
+    `ranks`: of points that have a number of their own."""
 
     name: str
     title: str
     points: dict
+    ranks: dict = field(default_factory=dict)
 
 
 STUDIES = {study.name: study for study in (
@@ -33,7 +35,7 @@ STUDIES = {study.name: study for study in (
     Study("asynchronous", "Waiting for the slowest", {
         "every step": (),
         # As large a step as the four of four ranks that go one after the other.
-        "every step, 4 x rate": ("--lr-scaling", "linear", "--lr-base-batch", "8"),
+        "every step at 4 x rate": ("--lr-scaling", "linear", "--lr-base-batch", "8"),
         "central": ("--average", "central"),
         "asynchronous": ("--average", "asynchronous"),
         "at most 4 ahead": ("--average", "asynchronous", "--staleness-bound", "4"),
@@ -54,9 +56,18 @@ STUDIES = {study.name: study for study in (
     Study("batch", "Batch and rate", {
         "batch 4": ("--batch-size", "4"),
         "batch 16": ("--batch-size", "16"),
-        "batch 16, linear": ("--batch-size", "16", "--lr-scaling", "linear", "--lr-base-batch", "8"),
-        "batch 16, sqrt": ("--batch-size", "16", "--lr-scaling", "sqrt", "--lr-base-batch", "8"),
+        "batch 16 linear": ("--batch-size", "16", "--lr-scaling", "linear", "--lr-base-batch", "8"),
+        "batch 16 sqrt": ("--batch-size", "16", "--lr-scaling", "sqrt", "--lr-base-batch", "8"),
     }),
+    # As many samples a rank and step: twice the ranks, twice the batch of all.
+    Study("ranks", "Ranks and rate", {
+        "2 ranks": (),
+        "4 ranks": (),
+        "8 ranks": (),
+        "4 ranks linear": ("--lr-scaling", "linear", "--lr-base-batch", "16"),
+        "8 ranks linear": ("--lr-scaling", "linear", "--lr-base-batch", "16"),
+        "8 ranks sqrt": ("--lr-scaling", "sqrt", "--lr-base-batch", "16"),
+    }, ranks={"2 ranks": 2, "4 ranks": 4, "8 ranks": 8, "4 ranks linear": 4, "8 ranks linear": 8, "8 ranks sqrt": 8}),
 )}
 
 # fabric-run's options. Every path between two ranks, both ways; a round trip is twice the delay.

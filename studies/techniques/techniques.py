@@ -105,15 +105,16 @@ def table(runs):
     return "\n".join(lines)
 
 
-def measure(options, point, flags, link, transport):
+def measure(options, study, point, link, transport):
+    ranks = study.ranks.get(point, options.ranks)
     with tempfile.TemporaryDirectory() as folder:
         metrics = Path(folder) / "metrics-{rank}.jsonl"
-        command = [ROOT / "scripts/fabric-run", "--transport", transport, "--ranks", options.ranks,
-                   *LINKS[link],
+        command = [ROOT / "scripts/fabric-run", "--transport", transport, "--ranks", ranks, *LINKS[link],
                    "--output", Path(folder) / "run", "--timeout", options.timeout,
                    "--fabric", options.build / "tools/fabric/fabric",
                    "--", options.build / "trainer/ddp_train", *model_flags(options.flags),
-                   "--steps", options.steps, "--metrics", metrics, "--no-progress", *flags, *options.flags]
+                   "--steps", options.steps, "--metrics", metrics, "--no-progress",
+                   *study.points[point], *options.flags]
         ended = subprocess.run([str(word) for word in command], capture_output=True, text=True,
                                env={"OMP_NUM_THREADS": "1"} | os.environ)
         if ended.returncode:
@@ -122,7 +123,7 @@ def measure(options, point, flags, link, transport):
             raise RuntimeError(f"{point}, {link}, {transport}: {reason}")
         return Run(point, link, transport, [
             [json.loads(line) for line in Path(str(metrics).format(rank=rank)).read_text().splitlines()]
-            for rank in range(options.ranks)])
+            for rank in range(ranks)])
 
 
 def write_steps(path, runs):
@@ -161,7 +162,7 @@ def options_of(arguments):
                         help=f"of {', '.join(LINKS)} (default open,50Mbit)")
     parser.add_argument("--transports", type=names_of(SWITCHED), default=list(SWITCHED[:1]), metavar="A,B",
                         help=f"of {', '.join(SWITCHED)} (default {SWITCHED[0]})")
-    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--ranks", type=int, default=2, help="of points without a number of their own (default 2)")
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--timeout", type=int, default=600, metavar="S", help="of a run")
     parser.add_argument("--build", type=Path, default=ROOT / "build", metavar="DIR")
@@ -186,9 +187,10 @@ def main():
         if options.output:
             options.output.mkdir(parents=True)
         for link in options.links:
-            runs = [measure(options, point, study.points[point], link, transport)
+            runs = [measure(options, study, point, link, transport)
                     for point in options.points for transport in options.transports]
-            print(f"{study.title}: {options.ranks} ranks, {link} ({' '.join(LINKS[link])}), {options.steps} steps\n")
+            ranks = "" if study.ranks else f"{options.ranks} ranks, "
+            print(f"{study.title}: {ranks}{link} ({' '.join(LINKS[link])}), {options.steps} steps\n")
             print(f"{table(runs)}\n", flush=True)
             if options.output:
                 write_steps(options.output / f"{link}.csv", runs)

@@ -37,6 +37,11 @@ def test_RanksThatDoNotWait_AreCountedWheneverTheirStepsEnd():
     assert run.seconds == pytest.approx([2, 4, 5, 13.5, 22.5]) and run.bytes[-1] == 500
 
 
+def test_Entries_HavePointsThatCanBeNamed():
+    for study in entries.STUDIES.values():
+        assert not any("," in point for point in study.points) and set(study.ranks) <= set(study.points)
+
+
 def test_CommonLoss_IsThatOfWhoLearntLeast():
     fast, slow = run_of([5, 4, 3, 2, 1, 0, 0]), run_of([6, 6, 5, 5, 4, 4, 4])
     target = techniques.common_loss([fast, slow])
