@@ -4,6 +4,7 @@
 
 #include <condition_variable>
 #include <cstdlib>
+#include <functional>
 #include <filesystem>
 #include <mutex>
 #include <optional>
@@ -59,6 +60,7 @@ class WindowClock {
     }
   }
   void recordBuckets() { isRecording_ = true; }
+  bool isRecording() const { return isRecording_; }
   // The bucket's number in the window; none where the operation does not belong to it.
   std::optional<size_t> handedOver(int64_t bytes) {
     const std::lock_guard lock(mutex_);
@@ -67,7 +69,7 @@ class WindowClock {
     }
     window_.lastHandedOver = Clock::now();
     if (isRecording_) {
-      window_.each.push_back({.handedOver = window_.lastHandedOver, .done = {}, .bytes = bytes});
+      window_.each.push_back({.handedOver = window_.lastHandedOver, .done = {}, .begun = {}, .bytes = bytes});
     }
     if (window_.buckets++ == 0) {
       window_.firstHandedOver = window_.lastHandedOver;
@@ -78,6 +80,10 @@ class WindowClock {
     window_.bytes += bytes;
     ++pending_;
     return static_cast<size_t>(window_.buckets - 1);
+  }
+  void begun(size_t bucket) {
+    const std::lock_guard lock(mutex_);
+    window_.each[bucket].begun = Clock::now();
   }
   void done(size_t bucket) {
     const std::lock_guard lock(mutex_);
@@ -119,18 +125,20 @@ class WindowClock {
   bool isRecording_ = false;
 };
 
-// c10d's all-reduce of one dense tensor, with a segment size of our choosing (0: Gloo's). Sums in the tensor's own type: in 16 bits, each
-// of the ring's additions is made in fp32 and rounded.
+// c10d's all-reduce of one dense tensor, with a segment size of our choosing (0: Gloo's), which says when it begins. Sums in the tensor's own
+// type: in 16 bits, each of the ring's additions is made in fp32 and rounded.
 class SegmentedAllReduce : public torch_version::GlooAllReduceWork {
  public:
   SegmentedAllReduce(const std::shared_ptr<::gloo::Context>& context, const std::vector<at::Tensor>& tensors,
-      uint64_t sequence, std::chrono::milliseconds timeout, uint32_t tag, size_t segmentBytes)
+      uint64_t sequence, std::chrono::milliseconds timeout, uint32_t tag, size_t segmentBytes, std::function<void()> begun)
       : GlooAllReduceWork(context, tensors, sequence, timeout),
         timeout_(timeout),
         tag_(tag),
-        segmentBytes_(segmentBytes) {}
+        segmentBytes_(segmentBytes),
+        begun_(std::move(begun)) {}
 
   void run() override {
+    if (begun_) begun_();
     switch (reduced()[0].scalar_type()) {
       case at::kDouble:
         return reduce<double>();
@@ -160,6 +168,7 @@ class SegmentedAllReduce : public torch_version::GlooAllReduceWork {
   std::chrono::milliseconds timeout_;
   uint32_t tag_;
   size_t segmentBytes_;
+  std::function<void()> begun_;
 };
 
 class TimedProcessGroup : public torch_version::GlooProcessGroup {
@@ -173,7 +182,9 @@ class TimedProcessGroup : public torch_version::GlooProcessGroup {
   c10::intrusive_ptr<c10d::Work> allreduce(
       std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options) override {
     const auto bucket = clock_->handedOver(static_cast<int64_t>(tensors[0].nbytes()));
-    auto work = untimed(tensors, options, bucket.has_value());
+    const bool saysWhenBegun = bucket && clock_->isRecording();
+    auto work = saysWhenBegun ? segmented(tensors, [clock = clock_, index = *bucket] { clock->begun(index); })
+                              : untimed(tensors, options, bucket.has_value());
     if (bucket) {
       work->getFuture()->addCallback([clock = clock_, index = *bucket](at::ivalue::Future&) { clock->done(index); });
     }
@@ -198,10 +209,10 @@ class TimedProcessGroup : public torch_version::GlooProcessGroup {
   }
 
  private:
-  c10::intrusive_ptr<c10d::Work> segmented(std::vector<at::Tensor>& tensors) {
+  c10::intrusive_ptr<c10d::Work> segmented(std::vector<at::Tensor>& tensors, std::function<void()> begun = {}) {
     const auto tag = nextTag();
     auto work = c10::make_intrusive<SegmentedAllReduce>(
-        getContext(tag), tensors, nextSequence(), timeout(), tag, segmentBytes_);
+        getContext(tag), tensors, nextSequence(), timeout(), tag, segmentBytes_, std::move(begun));
     enqueue(work);
     return work;
   }

@@ -32,6 +32,8 @@ namespace gloo_bypass::trainer {
 
 struct BucketTimes {
   std::chrono::steady_clock::time_point handedOver, done;
+  // When a thread of the process group began its ring, which sends at once; none for what is no all-reduce of the reducer's.
+  std::optional<std::chrono::steady_clock::time_point> begun;
   int64_t bytes = 0;
 };
 

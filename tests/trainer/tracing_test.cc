@@ -242,6 +242,7 @@ TEST(Tracing, AllRanks_HaveEveryStepAndBucketAndTheMetricsTimes) {
     EXPECT_EQ(count("backward", rank), kSteps * kMicroBatches);
     EXPECT_EQ(count("gloo:barrier", rank), kSteps);
     EXPECT_EQ(count("gloo:all_reduce", rank), buckets);
+    EXPECT_EQ(count("queued", rank), buckets);
     EXPECT_EQ(count("bucket 0 gradients", rank), kSteps) << "gradients could not be attributed to buckets";
   }
 }
@@ -257,7 +258,7 @@ TEST(Tracing, EveryBucket_IsReadyBeforeItIsHandedOver) {
   std::map<std::tuple<int64_t, int64_t, int64_t>, double> handedOver;
   for (const auto& span : spans) {
     EXPECT_GT(span["args"]["step"].get<int64_t>(), kSteps);
-    if (span["args"].contains("bucket")) {
+    if (span["args"].contains("bucket") && span["name"] != "queued") {
       const std::tuple key(span["pid"].get<int64_t>(), span["args"]["step"].get<int64_t>(), span["args"]["bucket"].get<int64_t>());
       const bool isHandedOver = span["name"] == "gloo:all_reduce";
       (isHandedOver ? handedOver : ready)[key] = span["ts"].get<double>() + (isHandedOver ? 0 : span["dur"].get<double>());

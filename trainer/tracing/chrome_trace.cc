@@ -39,13 +39,14 @@ std::string eventName(const TraceSpan& span) {
     case SpanKind::kBarrier: return "gloo:barrier";
     case SpanKind::kBucketReady: return fmt::format("bucket {} gradients", span.index);
     case SpanKind::kBucketReduced: return "gloo:all_reduce";
+    case SpanKind::kBucketQueued: return "queued";
   }
   return "?";
 }
 
 Json arguments(const TraceSpan& span) {
   Json json{{"step", span.step}};
-  if (span.kind == SpanKind::kBucketReady || span.kind == SpanKind::kBucketReduced) {
+  if (span.kind == SpanKind::kBucketReady || span.kind == SpanKind::kBucketReduced || span.kind == SpanKind::kBucketQueued) {
     json["bucket"] = span.index;
     json["bytes"] = span.bytes;
   } else if (span.kind == SpanKind::kForward || span.kind == SpanKind::kBackward) {
@@ -73,6 +74,11 @@ std::vector<int> tracks(std::span<const TraceSpan> spans, const std::vector<size
     }
     *free = spans[i].endNs;
     chosen[i] = firstTrack(spans[i].kind) + static_cast<int>(free - ends.begin());
+  }
+  for (size_t i = 1; i < spans.size(); ++i) {
+    if (spans[i].kind == SpanKind::kBucketQueued) {
+      chosen[i] = chosen[i - 1];
+    }
   }
   return chosen;
 }
@@ -129,7 +135,7 @@ void ChromeTrace::addRank(const TracedRank& rank, std::span<const TraceSpan> spa
 void ChromeTrace::finish() {
   write_(fmt::format("\n],\n\"clock\": {},\n\"notKnown\": {},\n\"ranks\": [{}\n]\n}}\n",
       Json("rank 0's monotonic clock; others by Cristian's algorithm over the process group at start and end, interpolated").dump(),
-      Json("first byte of a bucket on the wire: neither Gloo nor the transports report it").dump(), ranks_));
+      Json("when the network card sent a bucket's first byte: where 'queued' ends, the transport has it; a capture shows frames").dump(), ranks_));
 }
 
 } // namespace gloo_bypass::trainer

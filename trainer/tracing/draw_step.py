@@ -10,7 +10,8 @@ import sys
 
 WIDTH, LABELS, ROW, BAR, TOP = 1000, 130, 20, 15, 12
 COLOURS = {"DistributedDataParallel.forward": "#4c78a8", "backward": "#72b7b2", "exposed gloo:all_reduce": "#e45756",
-           "Optimizer.step#AdamW.step": "#f2a03d", "gloo:barrier": "#9d755d", "gloo:all_reduce": "#b279a2"}
+           "Optimizer.step#AdamW.step": "#f2a03d", "gloo:barrier": "#9d755d", "gloo:all_reduce": "#b279a2",
+           "queued": "#dcc7d9"}
 FILLING = "#bab0ac"
 ROWS = {"buckets filling": "filling", "buckets in the process group": "reducing"}
 SHORT = {"DistributedDataParallel.forward": "forward", "Optimizer.step#AdamW.step": "AdamW",
@@ -43,6 +44,8 @@ def bar(span, left, scale, y):
     fill = COLOURS.get(span["name"], FILLING)
     bucket = span["args"].get("bucket")
     label = SHORT.get(span["name"], span["name"]) if bucket is None else str(bucket)
+    if span["name"] == "queued":
+        label = ""
     title = html.escape(f"{span['name']} {json.dumps(span['args'])}: {span['dur'] / 1000:.2f} ms")
     text = f'<text x="{x + 3:.1f}" y="{y + 11}" fill="white">{html.escape(label)}</text>' if (
         width > 7 * len(label) + 4) else ""

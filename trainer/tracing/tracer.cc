@@ -124,6 +124,9 @@ void Tracer::addWindow(int64_t step, const AllReduceWindow& window, Time backwar
       recorder_.add(SpanKind::kBucketReady, step, static_cast<int64_t>(i), (*ready)[i].first, (*ready)[i].last, bucket.bytes);
     }
     recorder_.add(SpanKind::kBucketReduced, step, static_cast<int64_t>(i), bucket.handedOver, bucket.done, bucket.bytes);
+    if (bucket.begun) {
+      recorder_.add(SpanKind::kBucketQueued, step, static_cast<int64_t>(i), bucket.handedOver, *bucket.begun, bucket.bytes);
+    }
   }
   if (window.buckets > 0 && window.lastHandedOver < backwardDone) {
     // The stamp of a reduced bucket may come when backward has returned already.
