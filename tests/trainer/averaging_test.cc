@@ -91,9 +91,12 @@ TEST(Averaging, DiLoCoWithoutMomentumAtRateOne_IsLocalSgd) {
 }
 
 TEST(Averaging, BetweenMeetings_NothingButTheLossIsSent) {
-  const auto records = recordsOf(train({"--spawn", "2", "--steps", "4", "--average", "local-sgd", "--inner-steps", "4", "--no-barrier"}));
-  EXPECT_EQ(records.at(2)["bytes_sent"], 0);
-  EXPECT_GT(records.at(4)["bytes_sent"].get<int64_t>(), 4 * records.at(0)["parameters"].get<int64_t>());
+  const auto records = recordsOf(train({"--spawn", "2", "--steps", "15", "--average", "local-sgd", "--inner-steps", "8", "--no-barrier"}));
+  // What a busy peer has not acknowledged yet TCP counts later, the first broadcast's too: in some of the steps.
+  EXPECT_EQ(bytesOfAStep({records.begin() + 1, records.begin() + 8}), 0);
+  int64_t sent = 0; // by the meeting of step 8
+  for (size_t step = 8; step <= 15; ++step) sent += records.at(step)["bytes_sent"].get<int64_t>();
+  EXPECT_GE(sent, 4 * records.at(0)["parameters"].get<int64_t>());
 }
 
 TEST(Averaging, ResumedRun_GoesOnBitForBit) {

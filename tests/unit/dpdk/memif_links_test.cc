@@ -298,11 +298,12 @@ void acceptWithFew(Partner& partner, rlim_t more) {
   partner.send(port->localAddress());
   CollectingSink sink;
   const auto link = port->openLink(peer);
-  ASSERT_TRUE(link.ok());
-  std::atomic<bool> met = false;
+  ASSERT_TRUE(link.ok()) << link.error().message;
+  std::atomic<bool> met = false, hasEnough = false;
   std::thread waiter([&] {
     partner.meet();
     met = true;
+    hasEnough.wait(false);  // UBSan needs descriptors to check what a thread's end destroys
   });
   const auto serveUntilMet = [&] {
     EXPECT_TRUE(waitFor([&] {
@@ -316,6 +317,8 @@ void acceptWithFew(Partner& partner, rlim_t more) {
     const test::NoMoreDescriptors few(more);
     serveUntilMet();
   }
+  hasEnough = true;
+  hasEnough.notify_all();
   const std::string said = ::testing::internal::GetCapturedStderr();
   const std::string own = sink.down.empty() ? said : sink.down.front().second.message;
   EXPECT_NE(own.find("RLIMIT_NOFILE"), std::string::npos) << "said: " << said << "; link: " << own;
@@ -331,7 +334,7 @@ TEST(MemifExhausted, AcceptingEndHasNoDescriptor_BothEndsNameIt) {
                    const auto port = std::move(made).value();
                    partner.send(port->localAddress());
                    const auto link = port->openLink(partner.receive());
-                   ASSERT_TRUE(link.ok());
+                   ASSERT_TRUE(link.ok()) << link.error().message;
                    CollectingSink sink;
                    EXPECT_TRUE(waitFor([&] {
                      port->onTick(monotonicNow());

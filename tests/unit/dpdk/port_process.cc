@@ -75,6 +75,7 @@ void Partner::meet() const {
 }
 
 void runProcesses(const ProcessEnd& a, const ProcessEnd& b) {
+  testDirectory();  // before they part: the same one for all
   std::array<int, 2> fds;
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds.data()), 0);
   const auto run = [&](const ProcessEnd& end, int own, int other) {
