@@ -69,7 +69,7 @@ def write_run(folder, plan, cell, times_s=(1.0, 2.0), wrong=0):
     """A run's folder and the benchmark's file beside it, as fabric-run and the ranks leave them. Returns (folder,
     file)."""
     folder.mkdir(parents=True)
-    perf = folder.with_suffix(".json")
+    perf = cells.report_beside(folder)
     perf.write_text(json.dumps(perf_report(plan, cell.transport, times_s, wrong)))
     devices = [{"host": f"r{rank}", "completer_retry_err": rank, "sent_pkts": 10 * rank}
                for rank in range(plan.ranks)] if cell.transport == "RDMA" else []

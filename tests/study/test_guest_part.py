@@ -256,7 +256,7 @@ def test_limit_straggler_IsLongerInTheGuestToo():
     ])
 def test_estimate_training_IsMinutesOrHours(changes, study_of, low, high):
     plan = training_plan(**changes)
-    found_s = estimates.training_study_s(plan, study_of, 2)
+    found_s = sum(estimates.training_cell_s(plan, study_of, cell, 2) for cell in training.cells_of(plan))
     assert low <= found_s / 60 <= high
     assert estimates.in_words(plan, found_s).endswith("hours" if found_s > 7200 else "min")
 
@@ -269,4 +269,5 @@ def test_estimate_sweep_IsLongerInTheGuest(name):
                             transports=("RDMA",), steps=scale.steps or 3, bytes=scale.bytes, rounds=scale.rounds,
                             model=study_of.model)
     there = replace(plan, guest=("RDMA",), guest_model=study_of.model)
-    assert estimates.sweep_s(plan, study_of, 2) < estimates.sweep_s(there, study_of, 2)
+    for cell in training.cells_of(plan):
+        assert estimates.sweep_cell_s(plan, study_of, cell, 2) < estimates.sweep_cell_s(there, study_of, cell, 2)

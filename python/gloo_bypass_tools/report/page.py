@@ -122,7 +122,8 @@ def machine_lines(record):
     lines = [("Processor", found.get("processor")), ("Cores", found.get("cores")),
              ("Memory", f"{memory} GiB" if memory else None), ("System", found.get("operating_system")),
              ("Kernel", found.get("kernel")), ("Virtualisation", found.get("virtualisation")),
-             ("RDMA", measured_device(record)), ("Commit", found.get("commit")), ("Date", found.get("date"))]
+             ("RDMA", measured_device(record)), ("Commit", found.get("commit")), ("Date", found.get("date")),
+             ("Cut off, and gone on with", ", ".join(record.get("continued", [])))]
     if "host" in record:
         host = record["host"]
         lines.append(("Host of the guest",

@@ -96,6 +96,11 @@ def segment_bytes(plan, segment):
     return max(4, -(-plan.bytes // (2 * plan.ranks * 4)) * 4)
 
 
+def report_beside(output):
+    """What all_reduce_perf writes, beside a run's folder. A folder's name may have dots."""
+    return output.with_name(f"{output.name}.json")
+
+
 def quantity(value, unit):
     return f"{value:g}{unit}"
 

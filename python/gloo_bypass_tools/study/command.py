@@ -12,9 +12,10 @@ from gloo_bypass_tools.fabric_run import enclosure, place
 from gloo_bypass_tools.fabric_run.failures import FabricRunError
 from gloo_bypass_tools.common import processes
 from gloo_bypass_tools.report.command import shown
-from gloo_bypass_tools.report.records import RecordError
+from gloo_bypass_tools.report.records import RecordError, json_object
 from gloo_bypass_tools.report.results import ResultsError, ResultsFolder, default_path
-from gloo_bypass_tools.study import cells, estimates, guest_part, transports
+from gloo_bypass_tools.study import cells, continuation, estimates, guest_part, transports
+from gloo_bypass_tools.study.measurement import SCHEMA
 from gloo_bypass_tools.study.options import KINDS, ROOT, kind_of
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
@@ -35,6 +36,7 @@ more
   scripts/study stragglers --transports DPDK
   scripts/study world-size --transports TCP,DPDK,TCP-netem,RDMA   the last two in the guest: a smaller model
   scripts/study draw results/study-...                        tables, plots and page once more
+  scripts/study --continue results/study-...                  what is missing of a study that was cut off
 
 exit status: 0; 1 a run failed; 2 bad input, or no right to make namespaces; 130 interrupted: results so far are kept"""
 
@@ -47,7 +49,11 @@ def model_said(study):
 def parser_of():
     parser = argparse.ArgumentParser(prog="study", description=DESCRIPTION, epilog=EPILOG,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parsers = parser.add_subparsers(dest="name", required=True, metavar="NAME")
+    parser.add_argument("--continue", dest="continued", type=Path, metavar="RESULTS",
+                        help="go on with the study of this folder where it was cut off: what it has is kept, what "
+                        "failed or is missing is measured, as its command said, at the same commit and on the same "
+                        "machine")
+    parsers = parser.add_subparsers(dest="name", metavar="NAME")
     for kind in KINDS:
         for study in kind.studies.values():
             one = parsers.add_parser(study.name, help=study.title,
@@ -108,12 +114,14 @@ def draw(options):
     return 0
 
 
-def announcement(options, plan, listed):
+def announcement(options, plan, measurement):
+    missing, listed = measurement.missing(), measurement.cells()
     times = f"{len(listed)} cells, {plan.repeats} time{'s' if plan.repeats > 1 else ''}"
-    measured = replace(
-        plan, transports=tuple(one for one in plan.transports if any(cell.transport == one for cell in listed)))
-    least_s = kind_of(options.name).least_s(measured, options.study, len(os.sched_getaffinity(0)))
-    return f"{times}: {estimates.in_words(plan, least_s)} on a quick machine with nothing else to do"
+    if len(missing) < plan.repeats * len(listed):
+        times += f", {len(missing)} of these {plan.repeats * len(listed)} runs missing"
+    cores = len(os.sched_getaffinity(0))
+    runs_s = sum(kind_of(options.name).cell_s(plan, options.study, cell, cores) for _, cell in missing)
+    return f"{times}: {estimates.in_words(plan, runs_s)} on a quick machine with nothing else to do"
 
 
 def in_guest(options):
@@ -123,26 +131,42 @@ def in_guest(options):
     name, record, programs = guest_part.read_order(folder)
     kind = kind_of(name)
     plan = kind.plan_type.from_record(record)
-    kind.measurement(ROOT, plan, kind.studies[name],
-                     cells.Programs(**{key: Path(value) for key, value in programs.items()}), folder, Display(), "",
-                     in_guest=True).run()
+    measurement = kind.measurement(ROOT, plan, kind.studies[name],
+                                   cells.Programs(**{key: Path(value) for key, value in programs.items()}), folder,
+                                   Display(), "", in_guest=True)
+    if folder.place("results.json").exists():
+        measurement.take_up(json_object(folder.place("results.json")))
+    measurement.run()
     return 0
 
 
-def measure(options, plan, left_out, programs, arguments):
-    from gloo_bypass_tools.report.display import Display
-
-    from gloo_bypass_tools.study import rendering
+def measure(options, plan, left_out, programs, arguments, earlier=None):
+    """`earlier`: folder and record of the study to go on with."""
     if set(plan.transports) - set(plan.guest) - set(left_out):
         # What runs in the guest has these rights there.
         enclosure.check_tools()
         enclosure.check_right()
     default = default_path(ROOT)
-    folder = ResultsFolder.create(options.output or default.with_name(f"study-{plan.study}-{default.name}"))
+    folder = earlier[0] if earlier else ResultsFolder.create(
+        options.output or default.with_name(f"study-{plan.study}-{default.name}"))
+    with continuation.alone(folder):
+        return measure_into(folder, options, plan, left_out, programs, arguments, earlier and earlier[1])
+
+
+def measure_into(folder, options, plan, left_out, programs, arguments, record):
+    from gloo_bypass_tools.report.display import Display
+
+    from gloo_bypass_tools.study import rendering
     display, status = Display(), 0
     measurement = kind_of(options.name).measurement(ROOT, plan, options.study, programs, folder, display,
                                                     shlex.join(["scripts/study", *arguments]), left_out)
-    display.line(f"{announcement(options, plan, measurement.cells())}; into {shown(folder.path)}")
+    if record:
+        continuation.check(folder, record, plan, measurement.all_cells())
+        measurement.take_up(record)
+        if not measurement.missing():
+            display.line(f"nothing is missing in {shown(folder.path)}")
+            return 0
+    display.line(f"{announcement(options, plan, measurement)}; into {shown(folder.path)}")
     try:
         status = 0 if measurement.run() and not left_out else FAILED
     except KeyboardInterrupt:
@@ -166,11 +190,19 @@ def main(arguments=None):
             return draw(options)
         if options.name == "in-guest":
             return in_guest(options)
+        earlier = None
+        if options.continued:
+            if options.name:
+                parser.error("--continue goes without a study's name: the folder says which")
+            *earlier, arguments = continuation.read(options.continued, SCHEMA, ROOT)
+            options = parser.parse_args(arguments)
+        if not options.name:
+            parser.error("the following arguments are required: NAME")
         plan = kind_of(options.name).plan_of(options)
         programs = programs_of(options)
         check(parser, options, plan, programs)
         plan, left_out = placed(plan, options.study, options.where)
-        return measure(options, plan, left_out, programs, arguments)
+        return measure(options, plan, left_out, programs, arguments, earlier)
     except FabricRunError as error:
         print(f"study: {error}", file=sys.stderr)
         return BAD_INPUT

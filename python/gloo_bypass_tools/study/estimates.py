@@ -5,7 +5,7 @@ That machine: 2 cores of an Intel Xeon (Emerald Rapids) with nothing else to do;
 their own times, and a busy machine several times as long. Units: seconds, bytes, floating-point operations.
 """
 
-from gloo_bypass_tools.study import cells, sweep_prediction, sweeps, training, training_prediction
+from gloo_bypass_tools.study import sweep_prediction, sweeps, training, training_prediction
 
 # A run: fabric and processes come up, meet, and go.
 START_S, GUEST_START_S, BOOT_S = 6.0, 40.0, 30.0
@@ -46,28 +46,23 @@ def training_s(plan, variant, transport, cores, share=None):
     return start_s + training.steps_of(plan, variant) * step_s(plan, variant, transport, cores) / (share or 1.0)
 
 
-def edge_study_s(plan, study, _cores):
-    return sum(
-        reduces_s(plan,
-                  study.model(plan, study, cell).schedule_s, cell.transport) for cell in cells.cells_of(plan))
+def edge_cell_s(plan, study, cell, _cores):
+    return reduces_s(plan, study.model(plan, study, cell).schedule_s, cell.transport)
 
 
-def training_study_s(plan, study, cores):
-    return sum(training_s(plan, study.variant(cell.variant), cell.transport, cores) for cell in training.cells_of(plan))
+def training_cell_s(plan, study, cell, cores):
+    return training_s(plan, study.variant(cell.variant), cell.transport, cores)
 
 
-def sweep_s(plan, study, cores):
-    found = 0.0
-    for cell in training.cells_of(plan):
-        point = study.variant(cell.variant)
-        found += (training_s(plan, point, cell.transport, cores, point.processor_share)
-                  if study.workload == sweeps.TRAIN else reduces_s(
-                      plan.of_reduce(point), sweep_prediction.reduce_s(plan, point, cell.transport), cell.transport))
-    return found
+def sweep_cell_s(plan, study, cell, cores):
+    point = study.variant(cell.variant)
+    if study.workload == sweeps.TRAIN:
+        return training_s(plan, point, cell.transport, cores, point.processor_share)
+    return reduces_s(plan.of_reduce(point), sweep_prediction.reduce_s(plan, point, cell.transport), cell.transport)
 
 
-def in_words(plan, of_one_repeat_s):
-    """`of_one_repeat_s`: of all its runs."""
-    seconds = plan.repeats * of_one_repeat_s + (BOOT_S if plan.guest else 0.0)
+def in_words(plan, runs_s):
+    """`runs_s`: of all runs together."""
+    seconds = runs_s + (BOOT_S if plan.guest else 0.0)
     minutes = max(1, round(seconds / 60))
     return f"about {minutes} min" if minutes < 120 else f"about {seconds / 3600:.1f} hours"

@@ -63,12 +63,14 @@ def read_order(folder):
 
 
 def run_there(measurement, listed):
-    """Runs these cells in a guest, and takes over what it leaves."""
-    within = ResultsFolder.create(measurement.folder.place(FOLDER))
+    """Runs these cells, one for each run, in a guest, and takes over what it leaves. Where one was there before, it
+    goes on from what that left."""
+    place_within = measurement.folder.place(FOLDER)
+    within = ResultsFolder(place_within) if place_within.exists() else ResultsFolder.create(place_within)
     write_order(measurement, within)
     limit_s = min(MOST_S,
-                  sum(measurement.limit_s(cell) for cell in listed) * measurement.plan.repeats + place.GUEST_START_S)
-    name = f"in the guest, {measurement.plan.repeats * len(listed)} runs: {', '.join(measurement.plan.guest)}"
+                  sum(measurement.limit_s(cell) for cell in listed) + place.GUEST_START_S)
+    name = f"in the guest, {len(listed)} runs: {', '.join(measurement.plan.guest)}"
     log = measurement.folder.place("logs/guest.log")
 
     def tick():
@@ -87,8 +89,10 @@ def take_over(measurement, within):
     except records.RecordError:
         return  # it did not come so far; why is the stage's failure
     record = measurement.record
+    record["runs"] = [run for run in record["runs"] if not run["folder"].startswith(f"{FOLDER}/")]
     record["runs"] += [run | {"folder": f"{FOLDER}/{run['folder']}"} for run in found["runs"]]
     for kind in ("stages", "failures"):
+        record[kind] = [one for one in record[kind] if not one["log"].startswith(f"{FOLDER}/")]
         record[kind] += [one | {"log": f"{FOLDER}/{one['log']}"} for one in found[kind]]
     for one in found["failures"]:
         measurement.display.line(f"in the guest: {one['reason']}", style="red")

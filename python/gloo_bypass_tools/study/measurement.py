@@ -3,7 +3,9 @@ complete as far as it goes.
 """
 
 import os
+import shutil
 from dataclasses import asdict
+from pathlib import Path
 
 from gloo_bypass_tools.report import machine
 from gloo_bypass_tools.report.records import RecordError
@@ -42,24 +44,48 @@ class StudyMeasurement(Stages):
         self.plan, self.study, self.programs = plan, study, programs
         self.not_measured, self.in_guest = dict(left_out), in_guest
 
+    def take_up(self, earlier):
+        """Goes on from the record of the same study: what it has is kept, what failed is tried again."""
+        self.record |= {"runs": earlier["runs"], "machine": earlier["machine"],
+                        "continued": earlier.get("continued", []) + [self.record["machine"]["date"]]}
+        missing = self.missing()
+        again = {self.slug_of(repeat, cell) for repeat, cell in missing}
+        if any(cell.transport in self.plan.guest for _, cell in missing):
+            again.add(guest_part.FOLDER)
+        self.record["stages"] = [stage for stage in earlier["stages"]
+                                 if Path(stage["log"]).stem.removesuffix("-analysis") not in again]
+
     def cells(self):
         return [cell for cell in self.all_cells() if cell.transport not in self.not_measured]
+
+    def missing(self):
+        """(repeat, cell) of all runs that the record has not."""
+        done = [(run["repeat"], run["cell"]) for run in self.record["runs"]]
+        return [(repeat, cell) for repeat in range(1, self.plan.repeats + 1) for cell in self.cells()
+                if (repeat, asdict(cell)) not in done]
+
+    @staticmethod
+    def slug_of(repeat, cell):
+        return f"{repeat}-{cell.slug}"
 
     def run_stages(self):
         for transport, why in self.not_measured.items():
             self.leave_out(transport, why)
         here = [cell for cell in self.cells() if (cell.transport in self.plan.guest) == self.in_guest]
-        for repeat in range(1, self.plan.repeats + 1):
-            for number, cell in enumerate(here, start=1):
-                self.run_cell(cell, repeat, f"{number} of {len(here)}")
-        there = [cell for cell in self.cells() if cell.transport in self.plan.guest]
+        missing = self.missing()
+        for repeat, cell in missing:
+            if cell in here:
+                self.run_cell(cell, repeat, f"{here.index(cell) + 1} of {len(here)}")
+        there = [cell for _, cell in missing if cell.transport in self.plan.guest]
         if there and not self.in_guest:
             guest_part.run_there(self, there)
 
     def run_cell(self, cell, repeat, place):
-        slug = f"{repeat}-{cell.slug}"
+        slug = self.slug_of(repeat, cell)
         name = f"repeat {repeat}, {place}: {cell.about}"
         output = self.folder.place(f"raw/{slug}").absolute()
+        shutil.rmtree(output, ignore_errors=True)  # of a run that was cut off
+        cells.report_beside(output).unlink(missing_ok=True)
         try:
             found = self.measure(cell, name, slug, output)
         except RecordError as error:
@@ -87,7 +113,7 @@ class EdgeMeasurement(StudyMeasurement):
         return cells.run_limit_s(self.plan, self.model_s(cell), cell.transport) + GRACE_S
 
     def measure(self, cell, name, slug, output):
-        plan, perf = self.plan, output.with_suffix(".json")
+        plan, perf = self.plan, cells.report_beside(output)
         command = cells.command_of(plan, self.study, cell, self.model_s(cell), self.programs, output, perf)
         if not self.stage(name, slug, command, self.limit_s(cell), dict(os.environ)):
             return None

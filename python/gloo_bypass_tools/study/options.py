@@ -190,8 +190,8 @@ def sweep_plan(options):
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of study. plan_of(options); problem(plan, study): what is wrong with it, or ''; least_s(plan, study,
-    cores): of one repeat, on a quick machine; programs: names in cells.Programs, besides the fabric;
+    """One kind of study. plan_of(options); problem(plan, study): what is wrong with it, or ''; cell_s(plan, study,
+    cell, cores): of a run, on a quick machine; programs: names in cells.Programs, besides the fabric;
     guest_problem(plan, study): why it cannot be measured in the guest, or ''."""
 
     studies_are: type
@@ -201,7 +201,7 @@ class Kind:
     measurement: type
     programs: object
     plan_type: type
-    least_s: object
+    cell_s: object
     guest_problem: object = lambda plan, study: ""
 
     @property
@@ -215,11 +215,11 @@ def sweep_programs(study):
 
 KINDS = (
     Kind(edge_study.EdgeStudy, add_edge, edge_plan, edge_problem, measurement.EdgeMeasurement,
-         lambda study: ("all_reduce_perf",), cells.Plan, estimates.edge_study_s),
+         lambda study: ("all_reduce_perf",), cells.Plan, estimates.edge_cell_s),
     Kind(training.TrainingStudy, add_training, training_plan, training_problem, measurement.TrainingMeasurement,
-         lambda study: ("trainer", "analyser"), training.TrainingPlan, estimates.training_study_s),
+         lambda study: ("trainer", "analyser"), training.TrainingPlan, estimates.training_cell_s),
     Kind(sweeps.Sweep, add_sweep, sweep_plan, sweep_cells.problem_of, measurement.SweepMeasurement, sweep_programs,
-         sweeps.SweepPlan, estimates.sweep_s, guest_problem=sweep_cells.guest_problem_of),
+         sweeps.SweepPlan, estimates.sweep_cell_s, guest_problem=sweep_cells.guest_problem_of),
 )
 
 

@@ -15,7 +15,7 @@ def command_of(plan, study, cell, programs, output, limit=()):
     model_s = sweep_prediction.reduce_s(plan, point, cell.transport)
     return cells.reduce_command(plan.of_reduce(point), cell.transport, ("--ranks", point.ranks, *point.fabric_flags()),
                                 ("--algorithm", point.algorithm), model_s, programs, output,
-                                output.with_suffix(".json"))
+                                cells.report_beside(output))
 
 
 def run_limit_s(plan, study, cell):

@@ -1,7 +1,7 @@
 """What one run of a sweep left behind. Pure but for reading; errors as reading's: RecordError with file and fault."""
 
 from gloo_bypass_tools.report.records import RecordError, json_object, number_at, value_at
-from gloo_bypass_tools.study import reading, sweeps, training, training_reading, transports
+from gloo_bypass_tools.study import cells, reading, sweeps, training, training_reading, transports
 
 
 def fabric_totals(path):
@@ -40,7 +40,7 @@ def resent(folder, probes, transport):
 
 def reduce_run(folder, plan, point, cell):
     probes = [reading.probe_of(folder / f"probe-{rank}.json", rank) for rank in range(point.ranks)]
-    return {"times_s": reading.times_of(folder.with_suffix(".json"), plan.of_reduce(point), cell.transport),
+    return {"times_s": reading.times_of(cells.report_beside(folder), plan.of_reduce(point), cell.transport),
             "fabric": fabric_totals(folder / "fabric.json"), "ranks": [reading.rank_use(probe) for probe in probes],
             "resent": resent(folder, probes, cell.transport)}
 
