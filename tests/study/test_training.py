@@ -43,8 +43,8 @@ def row(rows, variant, metric, statistic):
 
 
 def test_command_variant_IsTheTrainersOptions():
-    listed = training.command_of(plan_for(), training.TrainingVariant("x", ranks=4, batch=16, bits=64, barrier=True),
-                                 training.TrainingCell("x", "DPDK"), PROGRAMS, "/out")
+    variant = training.TrainingVariant("x", ranks=4, batch=16, precision="fp64", barrier=True)
+    listed = training.command_of(plan_for(), variant, training.TrainingCell("x", "DPDK"), PROGRAMS, "/out")
     for flag, value in (("--ranks", "4"), ("--batch-size", "16"), ("--precision", "fp64"),
                         ("--step-markers", "{markers}"), ("--metrics", "/out/metrics-{rank}.jsonl")):
         assert listed[listed.index(flag) + 1] == value
@@ -78,6 +78,18 @@ def test_rows_sampledFigures_StandBesideThePublished():
     assert row(rows, "ws=2", "th_avg_overall", "mean").measured["TCP"] == pytest.approx(0.4)
     assert row(rows, "ws=2", "oh_ar", "median").measured["TCP"] == pytest.approx(35.0)
     assert row(rows, "ws=2", "t_step", "p75").measured["TCP"] == pytest.approx(17500)
+
+
+def test_rows_variantThatNobodyPublished_HasItsOwn():
+    study, plan = catalogue.STUDIES["precision"], plan_for(study="precision", variants=("fp32", "bf16"))
+    runs = [run_record(variant, "TCP", [event(size)]) for variant, size in (("fp32", 650e6), ("bf16", 325e6))]
+    assert row(training_tables.rows_of(plan, study, runs), "fp32", "bytes_per_event", "median").published == 656.271
+    assert {one.variant for one in training_tables.rows_of(plan, study, runs)} == {"fp32"}
+    rows = training_tables.own_rows(plan, study, runs)
+    half = row(rows, "bf16", "bytes_per_event", "median")
+    assert {one.variant for one in rows} == {"bf16"} and half.published is None and half.measured["TCP"] == 325.0
+    assert half.model["TCP"] == pytest.approx(training.event_bytes(plan, study.variant("fp32"), "TCP").frames / 2e6,
+                                              rel=0.001)
 
 
 def test_rows_partOfAnEpoch_HaveNoSumsAndCounts():

@@ -39,9 +39,14 @@ class TrainingVariant:
     name: str
     ranks: int = 2
     batch: int = 8
-    bits: int = 32
+    precision: str = "fp32"   # of ddp_train
     barrier: bool = False
     bucket_mb: float | None = None   # largest bucket, MiB; None: DDP's own 25
+
+    @property
+    def bits(self):
+        """Of a gradient."""
+        return int(self.precision[2:])
 
     @property
     def epoch_steps(self):
@@ -168,7 +173,7 @@ def command_of(plan, variant, cell, programs, output, limit=()):
         "--", programs.python, programs.probe, "--output", output,
         "--interval", cells.EMULATED_PROBE_INTERVAL_S if transport in plan.guest else PROBE_INTERVAL_S, *limit,
         "--", programs.trainer, "--model", model, "--batch-size", variant.batch,
-        "--seq-length", plan.sequence_length_over(transport), "--precision", f"fp{variant.bits}",
+        "--seq-length", plan.sequence_length_over(transport), "--precision", variant.precision,
         "--steps", steps_of(plan, variant), "--seed", plan.seed, "--skip-first", plan.warm_up,
         "--barrier" if variant.barrier else "--no-barrier", "--no-progress", "--step-markers", "{markers}",
         "--metrics", f"{output}/metrics-{{rank}}.jsonl", *variant.trainer_flags]

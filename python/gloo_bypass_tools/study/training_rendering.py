@@ -20,7 +20,7 @@ IMPLIED = ("count", "sum", "mean", "epoch-mean")
 @dataclass(frozen=True)
 class Summary:
     rows: list
-    own_rows: list    # of transports that trained another model than the published
+    own_rows: list    # of transports that trained another model, and of variants, of which nothing was published
     targets: list
     flows: list
     # by variant: whether all runs over all transports ended with the same parameters, of those on one machine
@@ -116,7 +116,7 @@ def figure_text(value):
 
 def table_parts(plan, made):
     """(rows, their transports, whether anything was published of them) of each table that has rows."""
-    own = [one for one in plan.transports if one not in training_tables.published_transports(plan)]
+    own = [one for one in plan.transports if any(one in row.measured for row in made.own_rows)]
     return [
         part for part in ((made.rows, training_tables.published_transports(plan), True), (made.own_rows, own, False))
         if part[0]]

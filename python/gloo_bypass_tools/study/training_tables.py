@@ -64,7 +64,7 @@ def samples_of(metric, runs, whole_epoch):
     return found() if found else []
 
 
-# Of a model that has nothing published beside it: the events' and the steps' medians. Metric -> unit.
+# Of what has nothing published beside it: the events' and the steps' medians. Metric -> unit.
 OWN_FIGURES = {"bytes_per_event": "MB", "event_duration": "s", "t_step": "s", "t_ar": "s", "oh_ar": "%"}
 
 
@@ -122,10 +122,17 @@ def rows_of(plan, study, record_runs):
     return rows
 
 
+def is_published(study, variant):
+    return bool(study.flows) or any(figure.study == study.published_name and figure.variant == variant.name
+                                    for figure in measurements.read())
+
+
 def own_rows(plan, study, record_runs):
-    """Of the transports that trained another model."""
-    rows, listed = [], [one for one in plan.transports if one not in published_transports(plan)]
+    """Of the transports that trained another model, and of variants of which nothing was published."""
+    rows = []
     for variant in (study.variant(name) for name in plan.variants):
+        published = published_transports(plan) if is_published(study, variant) else ()
+        listed = [one for one in plan.transports if one not in published]
         for metric, name in OWN_FIGURES.items():
             unit, measured, model = measurements.UNITS[name], {}, {}
             for transport in listed:

@@ -1,7 +1,9 @@
-"""Training in single and in double precision."""
+"""Training in single and in double precision, as published; and in sixteen bits, of which there are two kinds."""
 
 from gloo_bypass_tools.study.training import TrainingStudy, TrainingVariant
 
 STUDIES = (TrainingStudy(
-    name="precision", order=50, title="FP32 and FP64", about="Two ranks; gradients of twice the bytes.",
-    variants=(TrainingVariant("fp32"), TrainingVariant("fp64", bits=64))),)
+    name="precision", order=50, title="FP32 and FP64, BF16 and FP16",
+    about="""Two ranks; gradients of twice the bytes, and of half of them. BF16 and FP16 have nothing published beside
+    them.""",
+    variants=tuple(TrainingVariant(name, precision=name) for name in ("fp32", "fp64", "bf16", "fp16"))),)
