@@ -20,7 +20,7 @@ def test_published_gives_bytes_seconds_rates_shares_and_counts():
 
 def test_all_figures_are_there():
     figures = measurements.read()
-    assert len(figures) == 328
+    assert len(figures) == 469
     assert {figure.study for figure in figures} == {
         "barrier", "flow-symmetry", "batch-size", "precision", "ws4-flows", "world-size", "edge-bandwidth",
         "edge-latency"}
@@ -99,9 +99,28 @@ def test_bytes_per_event_are_within_half_a_per_cent(figure):
     if one.metric in ("th_peak", "th_avg_overall") and one.statistic in ("mean", "median") and one.value > 1],
                          ids=lambda one: f"{one.table} {one.variant}")
 def test_rates_are_what_their_definition_says(figure):
-    """Except for flows of two ranks, which are printed to four digits."""
+    """Except for flows of two ranks, which are printed to four digits; of those of four ranks, two last 20 s less than
+    the epoch."""
     made = prediction.predict(figure)
-    assert figure.value / made.value == pytest.approx(1, abs=0.01)
+    allowed = 0.03 if (figure.study, figure.metric) == ("ws4-flows", "th_avg_overall") else 0.01
+    assert figure.value / made.value == pytest.approx(1, abs=allowed)
+
+
+@pytest.mark.parametrize("figure", [one for one in measurements.read() if one.metric.endswith(measurements.RATIO)],
+                         ids=lambda one: f"{one.table} {one.variant} {one.metric} {one.statistic}")
+def test_ratios_are_those_of_the_printed_figures(figure):
+    """To the digits printed; one was cut instead of rounded."""
+    top, bottom = (measurements.figure(figure.table, figure.study, variant, figure.metric.removesuffix("_ratio"),
+                                       figure.statistic)
+                   for variant in (figure.variant, measurements.FIRST[figure.study]))
+    assert figure.value == pytest.approx(top.value / bottom.value, abs=0.0065)
+
+
+def test_ratios_of_bytes_are_the_models():
+    checked = [one for one in measurements.read() if one.metric == "bytes_per_event_ratio"]
+    assert len(checked) > 10
+    for one in checked:
+        assert one.value == pytest.approx(prediction.predict(one).value, abs=0.015)
 
 
 def test_ring_of_four_ranks_goes_one_way_in_file_and_model():
@@ -128,7 +147,7 @@ def test_published_command_shows_tables_with_model_and_ratio(model):
 
 
 def test_published_command_all_shows_every_figure(model, answer):
-    assert len(answer("published")["figures"]) == 328
+    assert len(answer("published")["figures"]) == 469
     shown = model("published", "--all")[1]
     assert "train_loss" in shown and "figures are not shown" not in shown
     assert "train_loss" not in model("published")[1]

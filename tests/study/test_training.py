@@ -12,7 +12,7 @@ from conftest import MACHINE, ROOT, right_to_namespaces, write_training_run
 from gloo_bypass_tools.report.records import RecordError
 from gloo_bypass_tools.report.results import ResultsFolder
 from gloo_bypass_tools.study import (catalogue, cells, command, prediction, rendering, training, training_prediction,
-                                     training_reading, training_tables)
+                                     training_reading, training_rendering, training_tables)
 
 STUDY = catalogue.STUDIES["world-size"]
 TCP2 = training.TrainingCell("ws=2", "TCP")
@@ -274,6 +274,44 @@ def test_flows_wholeEpoch_HaveTotalsOfAllPhases():
     rows = training_tables.rows_of(plan_for(study="flow-symmetry", steps=0), FLOWS, FLOW_RUNS)
     assert row(rows, "ws=2, r0->r1", "total_bytes", "sum").measured == {"TCP": 328.0}
     assert row(rows, "ws=2, r1->r0", "total_bytes", "sum").measured == {"TCP": 1000.0}
+
+
+def test_flows_ratios_AreOfTheFirstDirection():
+    rows = training_tables.rows_of(plan_for(study="flow-symmetry", steps=0), FLOWS, FLOW_RUNS)
+    ratio = row(rows, "ws=2, r1->r0", "bytes_per_event_ratio", "median")
+    assert ratio.published == 1.0 and ratio.measured["TCP"] == pytest.approx(343.5 / 343)
+    assert ratio.model["TCP"] == pytest.approx(1, abs=0.001)
+    assert row(rows, "ws=2, r1->r0", "total_bytes_ratio", "sum").measured["TCP"] == pytest.approx(1000 / 328)
+
+
+def test_rows_ratios_AreOfTheFirstVariant():
+    runs = [run_record("ws=2", "TCP", [event(100e6)] * 25), run_record("ws=4", "TCP", [event(300e6)] * 12)]
+    rows = training_tables.rows_of(plan_for(steps=0), STUDY, runs)
+    ratio = row(rows, "ws=4", "bytes_per_event_ratio", "median")
+    assert (ratio.published, ratio.measured["TCP"]) == (3.0, 3.0) and ratio.model["TCP"] == pytest.approx(3, abs=0.1)
+    assert row(rows, "ws=4", "allreduce_events_ratio", "count").measured["TCP"] == 0.48
+    assert row(rows, "ws=4", "t_step_ratio", "median").model == {}
+    # Without the first one there is nothing to compare with.
+    alone = training_tables.rows_of(plan_for(steps=0, variants=("ws=4",)), STUDY, runs[1:])
+    assert not any(one.metric.endswith("_ratio") for one in alone) and alone
+
+
+def test_rows_ofARank_AreLevelsAndItsShareOfTheBytes():
+    ranks = [{"rank": rank, "cpu_percent": cpu, "peak_bytes": 3 * 2**30} for rank, cpu in enumerate((150.0, 170.0))]
+    rows = training_tables.rows_of(plan_for(steps=0), STUDY, [run_record("ws=2", "TCP", [event()]) | {"ranks": ranks}])
+    assert row(rows, "ws=2", "cpu_utilization", "level").measured["TCP"] == pytest.approx(160.0)
+    assert row(rows, "ws=2", "memory", "level").measured["TCP"] == 3.0
+    sent = row(rows, "ws=2", "tx_bytes", "sum")
+    assert (sent.published, sent.measured["TCP"]) == (8.2, 1.0)
+
+
+def test_publishedFigures_AreShownByAStudyOrElsewhere():
+    """The loop's are what arithmetic_perf prints."""
+    shown = {study.published_name for study in catalogue.STUDIES.values() if hasattr(study, "published_name")}
+    shown |= {name for study in catalogue.STUDIES.values() for name, _ in getattr(study, "flows", ())}
+    for figure in training_tables.measurements.read():
+        assert figure.study in shown, figure
+        assert figure.metric.removesuffix("_ratio") in {*training_rendering.METRICS, "loop_duration"}, figure
 
 
 def test_targets_ofFlows_AreSymmetryAndOneWay():

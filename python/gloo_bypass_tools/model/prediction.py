@@ -9,7 +9,7 @@ the rest   figures that follow from other published ones: TH from bytes and time
 
 import functools
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gloo_bypass_tools.report import measurements
 from gloo_bypass_tools.model import buckets, framing, overlap, ring, schedule
@@ -150,13 +150,15 @@ def bytes_of(figure, setting):
 def rate_of(figure, setting):
     """Of th_peak, th_avg_overall: published bytes over published time."""
     peak = figure.metric == "th_peak"
-    if peak and figure.statistic != "median":
+    if figure.statistic != ("median" if peak else "mean"):
         return None
     statistics = ("median", "median") if peak else ("sum", "sum")
     names = ("bytes_per_event", "event_duration") if peak else ("total_bytes", "total_duration")
     found = [sibling(figure, table="any", metric=name, statistic=one) for name, one in zip(names, statistics)]
     if peak and figure.study == "ws4-flows":
         found[1] = measurements.figure("5.14", "world-size", "ws=4", "event_duration", "median")
+    if not peak and figure.study == "ws4-flows":
+        found[1] = measurements.figure("5.13", "world-size", "ws=4", "total_duration", "sum")
     if not peak and figure.study == "flow-symmetry":
         found[1] = measurements.figure("5.6", "batch-size", "bs=8", "total_duration", "sum")
     if None in found:
@@ -190,13 +192,28 @@ def share_of(figure, setting):
     return 100 * parts[0].base / parts[1].base, "median T_ar / median T_step, as published"
 
 
+def predicted_ratio(figure):
+    """Of two predictions that rest on no published figure of their own: of bytes and counts."""
+    metric = figure.metric.removesuffix(measurements.RATIO)
+    if metric not in ("allreduce_events", "bytes_per_event", "total_bytes"):
+        return None
+    of = [predict(replace(figure, metric=metric, variant=variant, unit="MB"))
+          for variant in (figure.variant, measurements.FIRST[figure.study])]
+    return Prediction(of[0].value / of[1].value, f"model's {metric} over that of {measurements.FIRST[figure.study]}")
+
+
 def predict(figure):
     """A Prediction for a published Figure, or None where the model says nothing."""
     setting = setting_of(figure.study, figure.variant)
     if setting is None:
         return None
+    if figure.metric.endswith(measurements.RATIO):
+        return predicted_ratio(figure)
     if figure.metric == "allreduce_events":
         return Prediction(float(setting.events), "floor(400 / (batch x N))")
+    if figure.metric == "tx_bytes":
+        return Prediction(setting.events * event_cost(setting.ranks, setting.bits).total / setting.ranks / 1e9,
+                          "events x bytes / N")
     made = {
         "bytes_per_event": bytes_of, "total_bytes": bytes_of, "th_peak": rate_of, "th_avg_overall": rate_of,
         "event_duration": time_of, "t_ar": time_of, "t_step": time_of, "oh_ar": share_of}.get(figure.metric)

@@ -17,8 +17,14 @@ from gloo_bypass_tools.common import program_places
 PATH = program_places.data("studies/published-measurements.csv")
 COLUMNS = ["table", "study", "variant", "metric", "statistic", "unit", "value"]
 # Unit of the file -> what a figure is multiplied by to be in bytes, seconds, bit/s, shares or as it is.
-UNITS = {"1": 1.0, "MB": 1e6, "s": 1.0, "ms": 1e-3, "Gbps": 1e9, "Mbps": 1e6, "%": 0.01, "nats": 1.0}
-STATISTICS = ("count", "sum", "mean", "epoch-mean", "min", "p25", "median", "p75", "max")
+UNITS = {"1": 1.0, "MB": 1e6, "GB": 1e9, "GiB": 2.0**30, "s": 1.0, "ms": 1e-3, "Gbps": 1e9, "Mbps": 1e6, "%": 0.01,
+         "nats": 1.0}
+# mean-below: the mean is less than the value; level: about as much all the time.
+STATISTICS = ("count", "sum", "mean", "mean-below", "epoch-mean", "level", "min", "p25", "median", "p75", "max")
+# A metric X_ratio is X of the line's variant over X of the study's first one.
+RATIO = "_ratio"
+FIRST = {"barrier": "no-barrier", "flow-symmetry": "rank0->rank1", "batch-size": "bs=8", "precision": "fp32",
+         "world-size": "ws=2"}
 
 
 class PublishedError(Exception):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from gloo_bypass_tools.model import output
-from gloo_bypass_tools.report import machine
+from gloo_bypass_tools.report import machine, measurements
 from gloo_bypass_tools.study import (columns, page, pictures, training, training_pictures, training_prediction,
                                      training_tables, transports)
 
@@ -11,10 +11,11 @@ from gloo_bypass_tools.study import (columns, page, pictures, training, training
 METRICS = {
     "allreduce_events": "events", "total_bytes": "bytes in all", "total_duration": "duration in all",
     "th_avg_overall": "TH_avg", "bytes_per_event": "bytes of an event", "event_duration": "duration of an event",
-    "th_peak": "TH_peak of an event", "t_step": "T_step", "t_ar": "T_ar", "oh_ar": "OH_ar", "train_loss": "loss"}
+    "th_peak": "TH_peak of an event", "t_step": "T_step", "t_ar": "T_ar", "oh_ar": "OH_ar", "train_loss": "loss",
+    "cpu_utilization": "processor of a rank", "memory": "memory of a rank", "tx_bytes": "bytes sent by a rank"}
 # Statistics that a metric's name implies.
 OWN_DIGITS = 3
-IMPLIED = ("count", "sum", "mean", "epoch-mean")
+IMPLIED = ("count", "sum", "mean", "epoch-mean", "level")
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,10 @@ def notes(record, plan, study):
 
 def figure_name(row):
     """With the statistic and the unit."""
+    metric = row.metric.removesuffix(measurements.RATIO)
     return ", ".join([
-        METRICS.get(row.metric, row.metric), *([] if row.statistic in IMPLIED else [row.statistic]),
+        METRICS.get(metric, metric), *(["ratio"] if metric != row.metric else []),
+        *([] if row.statistic in IMPLIED else [row.statistic]),
         *([row.unit] if row.unit != "1" else [])])
 
 

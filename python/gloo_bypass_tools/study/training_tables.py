@@ -41,7 +41,7 @@ def quantile(values, share):
 STATISTICS = {
     "min": min, "max": max, "median": statistics.median, "p25": lambda values: quantile(values, 0.25),
     "p75": lambda values: quantile(values, 0.75), "mean": statistics.mean, "sum": statistics.mean,
-    "count": statistics.mean, "epoch-mean": statistics.mean}
+    "count": statistics.mean, "epoch-mean": statistics.mean, "mean-below": statistics.mean, "level": statistics.median}
 
 
 def samples_of(metric, runs, whole_epoch):
@@ -53,7 +53,13 @@ def samples_of(metric, runs, whole_epoch):
     if metric in ("total_bytes", "total_duration"):
         return [run["capture"]["total_bytes" if metric == "total_bytes" else "total_s"]
                 for run in runs] if whole_epoch else []
+    ranks = [rank for run in runs for rank in run.get("ranks", ())]
+    if metric == "tx_bytes":
+        return [run["capture"]["total_bytes"] / len(run["ranks"])
+                for run in runs if run.get("ranks")] if whole_epoch else []
     found = {
+        "cpu_utilization": lambda: [rank["cpu_percent"] / 100 for rank in ranks],
+        "memory": lambda: [rank["peak_bytes"] for rank in ranks],
         "bytes_per_event": lambda: [event["bytes"] for event in events],
         "event_duration": lambda: [event["seconds"] for event in events],
         "th_peak": lambda: [8 * event["bytes"] / event["seconds"] for event in events],
@@ -80,6 +86,19 @@ def base_of(record_runs, transport):
           for metric in ("t_ar", "t_step", "event_duration")))
 
 
+def sample_of(plan, variant, metric, statistic, transport, record_runs):
+    """In bytes, seconds, bit/s, shares; None where it was not measured."""
+    whole = training.steps_of(plan, variant) == variant.epoch_steps
+    samples = samples_of(metric, runs_of(record_runs, variant.name, transport), whole)
+    return STATISTICS[statistic](samples) if samples else None
+
+
+def ratio_of(value, variant, first):
+    """`value`(variant) over `value`(first); None where one is unknown."""
+    top, bottom = value(variant), value(first)
+    return top / bottom if top is not None and bottom else None
+
+
 def model_of(plan, variant, metric, statistic, transport, record_runs):
     """Bytes of an event, and over one slow edge the medians of times: others are the processor's."""
     if metric == "bytes_per_event":
@@ -104,17 +123,16 @@ def rows_of(plan, study, record_runs):
     for figure in measurements.read():
         if figure.study != study.published_name or figure.variant not in plan.variants:
             continue
-        variant = study.variant(figure.variant)
-        whole = training.steps_of(plan, variant) == variant.epoch_steps
-        unit = measurements.UNITS[figure.unit]
+        variant, metric = study.variant(figure.variant), figure.metric.removesuffix(measurements.RATIO)
         measured, model = {}, {}
         for transport in published_transports(plan):
-            samples = samples_of(figure.metric, runs_of(record_runs, figure.variant, transport), whole)
-            if samples:
-                measured[transport] = STATISTICS[figure.statistic](samples) / unit
-            made = model_of(plan, variant, figure.metric, figure.statistic, transport, record_runs)
-            if made is not None:
-                model[transport] = made / unit
+            for found, source in ((measured, sample_of), (model, model_of)):
+                def value(one):
+                    return source(plan, one, metric, figure.statistic, transport, record_runs)
+                made = (value(variant) if metric == figure.metric else ratio_of(
+                    value, variant, study.variant(measurements.FIRST[figure.study])))
+                if made is not None:
+                    found[transport] = made / measurements.UNITS[figure.unit]
         if measured:
             rows.append(
                 Row(figure.table, figure.variant, figure.metric, figure.statistic, figure.unit, figure.value, measured,
@@ -156,15 +174,24 @@ def flow_rows(plan, study, record_runs):
             continue
         variant, (start, end) = study.variant(name), ends_of(figure.variant)
         whole, unit = training.steps_of(plan, variant) == variant.epoch_steps, measurements.UNITS[figure.unit]
-        measured, model = {}, {}
+        metric, measured, model = figure.metric.removesuffix(measurements.RATIO), {}, {}
         for transport in published_transports(plan):
-            values = [value for run in runs_of(record_runs, name, transport)
-                      if (value := flow_figure(run, start, end, figure.metric, figure.statistic, whole)) is not None]
-            if values:
-                measured[transport] = STATISTICS[figure.statistic](values) / unit
-            made = training.event_bytes(plan, variant, transport)
-            if figure.metric == "bytes_per_event":
-                model[transport] = made.on_edge(variant.ranks, start, end) / unit
+            def value(ends):
+                values = [one for run in runs_of(record_runs, name, transport)
+                          if (one := flow_figure(run, *ends, metric, figure.statistic, whole)) is not None]
+                return STATISTICS[figure.statistic](values) if values else None
+
+            def made(ends):
+                return training.event_bytes(plan, variant, transport).on_edge(variant.ranks, *ends)
+            if metric != figure.metric:
+                first = ends_of(measurements.FIRST[figure.study])
+                found, expected = ratio_of(value, (start, end), first), ratio_of(made, (start, end), first)
+            else:
+                found, expected = value((start, end)), made((start, end))
+            if found is not None:
+                measured[transport] = found / unit
+            if metric == "bytes_per_event":
+                model[transport] = expected / unit
         if measured:
             rows.append(
                 Row(figure.table, f"{name}, r{start}->r{end}", figure.metric, figure.statistic, figure.unit,
@@ -185,13 +212,18 @@ def flow_figure(run, start, end, metric, statistic, whole_epoch):
     def is_it(edge):
         return (rank_at(edge["from"]), rank_at(edge["to"])) == (f"r{start}", f"r{end}")
 
+    if metric in ("allreduce_events", "total_duration"):
+        # A direction's last as long as the epoch, and each event has all of them.
+        capture = run["capture"]
+        return (len(capture["events"]) if metric == "allreduce_events" else capture["total_s"]) if whole_epoch else None
     if metric == "total_bytes":
         return sum(edge["bytes"] for edges in run["capture"]["matrix"].values() for edge in edges
                    if is_it(edge)) if whole_epoch else None
     found = next((edge for edge in run["capture"].get("directions", ()) if is_it(edge)), None)
     if found is None:
         return None
-    return found["th_avg_bit_s"] if metric == "th_avg_overall" else found["per_step"][FLOW_FIGURES[metric]][statistic]
+    return found["th_avg_bit_s"] if metric == "th_avg_overall" else found["per_step"][FLOW_FIGURES[metric]].get(
+        statistic)
 
 
 def flow_targets(plan, study, record_runs):
