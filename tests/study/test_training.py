@@ -11,8 +11,8 @@ import pytest
 from conftest import MACHINE, ROOT, right_to_namespaces, write_training_run
 from gloo_bypass_tools.report.records import RecordError
 from gloo_bypass_tools.report.results import ResultsFolder
-from gloo_bypass_tools.study import (catalogue, cells, command, prediction, rendering, training, training_prediction,
-                                     training_reading, training_rendering, training_tables)
+from gloo_bypass_tools.study import (catalogue, cells, command, options, prediction, rendering, training,
+                                     training_prediction, training_reading, training_rendering, training_tables)
 
 STUDY = catalogue.STUDIES["world-size"]
 TCP2 = training.TrainingCell("ws=2", "TCP")
@@ -49,6 +49,30 @@ def test_command_variant_IsTheTrainersOptions():
                         ("--step-markers", "{markers}"), ("--metrics", "/out/metrics-{rank}.jsonl")):
         assert listed[listed.index(flag) + 1] == value
     assert "--barrier" in listed and "--capture" in listed and "GLOO_BYPASS_CONGESTION_CONTROL=bbr" in listed
+
+
+def test_command_files_AreTheTrainers(tmp_path):
+    text = tmp_path / "wiki.txt"
+    text.write_text("words")
+    parsed = command.parser_of().parse_args(["world-size", "--data", str(text), "--weights", str(text)])
+    plan = options.training_plan(parsed)
+    listed = training.command_of(plan, STUDY.variant("ws=2"), TCP2, PROGRAMS, "/out")
+    assert listed[-4:] == ["--data", str(text), "--weights", str(text)] and options.files_problem(plan) == ""
+    assert training.TrainingPlan.from_record(json.loads(json.dumps(plan.as_record()))) == plan
+    record = {"machine": MACHINE, "runs": [], "plan": plan.as_record(), "kernel_tcp": {
+        "congestion_control": "cubic", "tcp_rmem": "1 2 3", "tcp_wmem": "1 2 3"}, "environment": {}}
+    notes = training_rendering.notes(record, plan, STUDY)
+    assert f"on {text}, a token a byte, weights of {text} at first." in " ".join(" ".join(notes).split())
+
+
+@pytest.mark.parametrize("arguments, said", [
+    (["--data", "/nowhere"], "--data /nowhere: is not there, or cannot be read"),
+    (["--vocab", __file__], "--vocab and --merges go together"),
+    (["--data", __file__, "--transports", "TCP-netem,RDMA"], "--data: not with ")])
+def test_command_filesThatCannotBe_AreRefusedFirst(arguments, said, capsys):
+    with pytest.raises(SystemExit) as ended:
+        command.main(["world-size", *arguments])
+    assert ended.value.code == 2 and said in capsys.readouterr().err.splitlines()[-1]
 
 
 @pytest.mark.parametrize("study, variant, steps", [("batch-size", "bs=8", 25), ("batch-size", "bs=16", 12),

@@ -1,6 +1,7 @@
 """The options of each kind of study, the plans that they make, and what can be refused before anything is made."""
 
 import argparse
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from gloo_bypass_tools.study import (catalogue, cells, edge_study, estimates, me
                                      training, transports)
 
 TRAINING_STEPS = 4   # at small size
+# Of ddp_train, where they are not those that come with it.
+FILES = {"data": "the text to train on", "vocab": "its vocabulary (vocab.json)", "merges": "its merges (merges.txt)",
+         "weights": "a safetensors file to begin with"}
 # As fabric-run has it.
 LARGEST_MTU = 32000
 
@@ -135,6 +139,8 @@ def add_steps(parser, model):
                         help="of a run, at most the epoch's, instead of the scale's")
     parser.add_argument("--warm-up", type=number_in(int, 0, 1000), default=1, metavar="N",
                         help="first steps not in T_step and T_ar (default 1)")
+    for name, about in FILES.items():
+        parser.add_argument(f"--{name}", type=Path, metavar="FILE", help=f"{about}, for ddp_train")
     parser.add_argument("--model", choices=(training.MODEL, sweeps.TINY), default=model,
                         help=f"tiny: to try it; has nothing published beside it (default {model})")
     parser.add_argument(
@@ -147,10 +153,28 @@ def add_steps(parser, model):
         f"{training.SEQUENCE_LENGTH})")
 
 
+def files_of(options):
+    given = vars(options)
+    return tuple((f"--{name}", str(given[name].absolute())) for name in FILES if given[name])
+
+
+def files_problem(plan):
+    """Of files that are not there, or cannot be where they are needed."""
+    given = dict(plan.files)
+    for flag, path in given.items():
+        if not os.access(path, os.R_OK):
+            return f"{flag} {path}: is not there, or cannot be read"
+    if ("--vocab" in given) != ("--merges" in given):
+        return "--vocab and --merges go together"
+    if plan.files and any(one in transports.KERNEL_LINKS for one in plan.transports):
+        return f"{', '.join(given)}: not with {', '.join(transports.KERNEL_LINKS)}, which may be measured in the guest"
+    return ""
+
+
 def training_plan(options):
     steps = options.steps or (0 if options.scale == "published" else TRAINING_STEPS)
     return training.TrainingPlan(**common_of(options), **guest_of(options), model=options.model, steps=steps,
-                                 warm_up=options.warm_up)
+                                 warm_up=options.warm_up, files=files_of(options))
 
 
 def guest_of(options):
@@ -158,6 +182,8 @@ def guest_of(options):
 
 
 def training_problem(plan, study):
+    if problem := files_problem(plan):
+        return problem
     for name in plan.variants:
         if (steps := training.steps_of(plan, study.variant(name))) <= plan.warm_up:
             return f"--warm-up {plan.warm_up} leaves none of the {steps} steps of {name} to measure"
@@ -185,7 +211,11 @@ def sweep_plan(options):
     if study.workload == sweeps.REDUCE:
         return replace(plan, **sizes_of(options))
     return replace(plan, **guest_of(options), model=options.model, steps=options.steps or scale.steps,
-                   warm_up=options.warm_up)
+                   warm_up=options.warm_up, files=files_of(options))
+
+
+def sweep_problem(plan, study):
+    return files_problem(plan) or sweep_cells.problem_of(plan, study)
 
 
 @dataclass(frozen=True)
@@ -218,7 +248,7 @@ KINDS = (
          lambda study: ("all_reduce_perf",), cells.Plan, estimates.edge_cell_s),
     Kind(training.TrainingStudy, add_training, training_plan, training_problem, measurement.TrainingMeasurement,
          lambda study: ("trainer", "analyser"), training.TrainingPlan, estimates.training_cell_s),
-    Kind(sweeps.Sweep, add_sweep, sweep_plan, sweep_cells.problem_of, measurement.SweepMeasurement, sweep_programs,
+    Kind(sweeps.Sweep, add_sweep, sweep_plan, sweep_problem, measurement.SweepMeasurement, sweep_programs,
          sweeps.SweepPlan, estimates.sweep_cell_s, guest_problem=sweep_cells.guest_problem_of),
 )
 

@@ -130,6 +130,7 @@ class TrainingPlan:
     guest: tuple = ()
     guest_model: str = TINY
     guest_sequence_length: int = GUEST_SEQUENCE_LENGTH
+    files: tuple = ()   # (flag of ddp_train, absolute path): text, vocabulary, merges, weights, where they are others
 
     def model_over(self, transport):
         return self.guest_model if transport in self.guest else self.model
@@ -179,6 +180,7 @@ def command_of(plan, variant, cell, programs, output, limit=()):
         "--metrics", f"{output}/metrics-{{rank}}.jsonl", *variant.trainer_flags]
     if model == MODEL:
         words += ["--samples", SAMPLES]
+    words += [word for pair in plan.files for word in pair]
     return [str(word) for word in words]
 
 

@@ -55,6 +55,7 @@ def notes(record, plan, study):
     """What was measured and how, a paragraph each."""
     variants = [study.variant(name) for name in plan.variants]
     return page.notes("training_notes.txt.j2", record, plan, study, models=trained_models(plan), trained=True,
+                      files=dict(plan.files),
                       sizes=[(one.name, training.steps_of(plan, one), one.epoch_steps) for one in variants],
                       has_times=any(map(training_prediction.has_times, variants)))
 
