@@ -1,12 +1,15 @@
 #include "trainer/batches.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <utility>
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
 #include "programs/error.h"
 #include "programs/program_path.h"
+#include "trainer/data/token_shards.h"
 #include "trainer/gpt2.h"
 #include "trainer/tokenizer.h"
 
@@ -44,17 +47,29 @@ int64_t trainedSamples(const Options& options, int64_t samples) {
 } // namespace
 
 Corpus loadText(const Options& options, const std::string& path, int64_t maxSamples) {
+  const auto config = modelConfig(options);
+  const auto check = [&](int64_t idBound, const std::string& of) {
+    if (idBound > config.vocabulary) {
+      throw UsageError(fmt::format("{} has token ids up to {}, the model {} takes {}: use a larger --model, or bytes",
+          of, idBound - 1, options.model, config.vocabulary));
+    }
+    if (options.seqLength > config.positions) {
+      throw UsageError(fmt::format("--seq-length {}: the model {} has {} positions", options.seqLength,
+          options.model, config.positions));
+    }
+  };
+  if (std::filesystem::is_directory(path)) {
+    TokenShards shards(path);
+    check(shards.idBound(), path);
+    if (!options.vocabPath.empty() && vocabularyName(options.vocabPath, options.mergesPath) != shards.vocabulary()) {
+      throw UsageError(fmt::format("{} was tokenised with another vocabulary than {} and {}", path, options.vocabPath,
+          options.mergesPath));
+    }
+    return Corpus(path, std::move(shards), options.seqLength, maxSamples);
+  }
   auto tokenizer = options.vocabPath.empty() ? Tokenizer::bytes()
                                              : Tokenizer::bytePairs(options.vocabPath, options.mergesPath);
-  const auto config = modelConfig(options);
-  if (tokenizer.idBound() > config.vocabulary) {
-    throw UsageError(fmt::format("{} has token ids up to {}, the model {} takes {}: use a larger --model, or bytes",
-        options.vocabPath, tokenizer.idBound() - 1, options.model, config.vocabulary));
-  }
-  if (options.seqLength > config.positions) {
-    throw UsageError(fmt::format("--seq-length {}: the model {} has {} positions", options.seqLength,
-        options.model, config.positions));
-  }
+  check(tokenizer.idBound(), options.vocabPath);
   return Corpus(path, tokenizer, options.seqLength, maxSamples);
 }
 

@@ -1,6 +1,8 @@
 #include "trainer/corpus.h"
 
+#include <algorithm>
 #include <limits>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -19,19 +21,38 @@ Corpus::Corpus(const std::string& path, Tokenizer& tokenizer, int64_t seqLength,
   }
   const size_t limit = maxSamples == 0 ? std::numeric_limits<size_t>::max()
                                        : static_cast<size_t>(maxSamples * seqLength + 1);
-  tokens_ = tokenizer.encode(text, limit);
-  sampleCount_ = (static_cast<int64_t>(tokens_.size()) - 1) / seqLength;
+  auto tokens = tokenizer.encode(text, limit);
+  countSamples(path, static_cast<int64_t>(tokens.size()), maxSamples);
+  tokens_ = std::move(tokens);
+}
+
+Corpus::Corpus(const std::string& path, TokenShards shards, int64_t seqLength, int64_t maxSamples)
+    : tokens_(std::move(shards)), seqLength_(seqLength) {
+  countSamples(path, std::get<TokenShards>(tokens_).size(), maxSamples);
+}
+
+void Corpus::countSamples(const std::string& path, int64_t tokens, int64_t maxSamples) {
+  sampleCount_ = (tokens - 1) / seqLength_;
   if (sampleCount_ < 1) {
     throw UsageError(fmt::format(
         "{} holds {} tokens, too few for one sample of {} tokens and its target: lower --seq-length or give a "
         "longer text",
-        path, tokens_.size(), seqLength));
+        path, tokens, seqLength_));
+  }
+  if (maxSamples != 0) {
+    sampleCount_ = std::min(sampleCount_, maxSamples);
   }
 }
 
-std::span<const int32_t> Corpus::sample(int64_t index) const {
-  return std::span(tokens_).subspan(
-      static_cast<size_t>(index * seqLength_), static_cast<size_t>(seqLength_ + 1));
+std::vector<int32_t> Corpus::sample(int64_t index) const {
+  std::vector<int32_t> sample(static_cast<size_t>(seqLength_ + 1));
+  const int64_t begin = index * seqLength_;
+  if (const auto* shards = std::get_if<TokenShards>(&tokens_)) {
+    shards->read(begin, sample);
+  } else {
+    std::copy_n(std::get<std::vector<int32_t>>(tokens_).begin() + begin, sample.size(), sample.begin());
+  }
+  return sample;
 }
 
 } // namespace gloo_bypass::trainer

@@ -2,10 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
+#include "trainer/data/token_shards.h"
 #include "trainer/tokenizer.h"
 
 namespace gloo_bypass::trainer {
@@ -15,14 +16,18 @@ class Corpus {
   // Takes the first maxSamples samples of the text file (0: all). Throws ProgramError for an unreadable or empty
   // file, or one too short for a single sample.
   Corpus(const std::string& path, Tokenizer& tokenizer, int64_t seqLength, int64_t maxSamples);
+  // Of a folder that has been tokenised already.
+  Corpus(const std::string& path, TokenShards shards, int64_t seqLength, int64_t maxSamples);
 
   int64_t sampleCount() const { return sampleCount_; }
   int64_t seqLength() const { return seqLength_; }
   // Tokens i x T ... (i + 1) x T inclusive: T inputs and, one further on, T targets.
-  std::span<const int32_t> sample(int64_t index) const;
+  std::vector<int32_t> sample(int64_t index) const;
 
  private:
-  std::vector<int32_t> tokens_;
+  void countSamples(const std::string& path, int64_t tokens, int64_t maxSamples);
+
+  std::variant<std::vector<int32_t>, TokenShards> tokens_;
   int64_t seqLength_;
   int64_t sampleCount_ = 0;
 };

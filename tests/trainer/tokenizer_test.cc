@@ -1,6 +1,8 @@
 #include "trainer/tokenizer.h"
 
+#include <array>
 #include <map>
+#include <random>
 #include <utility>
 
 #include <gtest/gtest.h>
@@ -9,6 +11,7 @@
 #include "programs/error.h"
 #include "tests/support/temporary_folder.h"
 #include "trainer/corpus.h"
+#include "trainer/data/token_shards.h"
 
 namespace gloo_bypass::trainer {
 namespace {
@@ -124,6 +127,40 @@ TEST(Tokenizer, ForeignFiles_AreRefusedWithTheReason) {
   expectRefused("{\"a\": 1}", good.merges, "no token for byte");
   expectRefused(good.vocab.dump(), "#version: 0.2\na b c\n", "merges.txt:2: not two tokens");
   expectRefused(good.vocab.dump(), "a c\n", "merges.txt:1: a token of this merge is not in vocab.json");
+}
+
+// Wherever a text is cut. Every pair that may stand in one of the pattern's words merges, so that another word is another token.
+TEST(TokenisablePiece, PiecesTokens_AreTheTexts) {
+  const std::string newline = "\xC4\x8A", tab = "\xC4\x89";
+  Merges merges;
+  for (const auto& left : {kSpace, newline, tab, std::string("a"), std::string("b")}) {
+    for (const auto& right : {kSpace, newline, tab, std::string("a"), std::string("b"), std::string("!"), std::string("1")}) {
+      merges.emplace_back(left, right);
+    }
+  }
+  auto tokenizer = SmallVocabulary(merges).tokenizer();
+  std::mt19937 random(3);
+  constexpr std::array<const char*, 13> kParts{"a", "bab", " ", "  ", "\n", "\t", "1", "23", "'s", "!", "?!", "\xc3\xa9", "\xe2\x80\x83"};
+  int cuts = 0;
+  for (int text = 0; text < 500; ++text) {
+    std::string whole;
+    for (int i = 0; i < 60; ++i) whole += kParts[random() % kParts.size()];
+    std::vector<int32_t> joined;
+    for (std::string_view rest = whole; !rest.empty(); ++cuts) {
+      const auto piece = tokenisablePiece(rest, 1 + random() % 30);
+      ASSERT_FALSE(piece.empty());
+      const auto ids = tokenizer.encode(piece);
+      joined.insert(joined.end(), ids.begin(), ids.end());
+      rest.remove_prefix(piece.size());
+    }
+    EXPECT_EQ(joined, tokenizer.encode(whole)) << whole;
+  }
+  EXPECT_GT(cuts, 1000);
+  EXPECT_EQ(tokenisablePiece("one two three", 5), "one");
+  EXPECT_EQ(tokenisablePiece("one two three", 1), "one");
+  EXPECT_EQ(tokenisablePiece("one two three", 100), "one two three");
+  EXPECT_EQ(tokenisablePiece("nowhere\n\nto cut it", 5), "nowhere\n\nto");
+  EXPECT_EQ(tokenisablePiece("nowhere", 2), "nowhere");
 }
 
 TEST(Corpus, Samples_AreConsecutiveWithTargetsOneFurther) {

@@ -1,0 +1,146 @@
+// Text that has been tokenised already: what is written is what is read, and what is damaged is refused.
+#include <array>
+#include <filesystem>
+#include <functional>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "programs/error.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/trainer/tiny_training.h"
+#include "tests/trainer/training_results.h"
+#include "trainer/data/token_shards.h"
+
+namespace gloo_bypass::trainer::testing {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr int64_t kIdBound = 1000;
+
+std::vector<int32_t> someTokens(size_t count, int32_t bound = kIdBound) {
+  std::mt19937 random(7);
+  std::vector<int32_t> tokens(count);
+  for (auto& id : tokens) id = static_cast<int32_t>(random() % static_cast<uint32_t>(bound));
+  return tokens;
+}
+
+void writeShards(const std::string& folder, const std::vector<int32_t>& tokens, int64_t shardTokens, int64_t idBound = kIdBound,
+    const std::string& vocabulary = "bytes") {
+  TokenShardWriter writer(folder, vocabulary, idBound, shardTokens);
+  constexpr size_t kAtATime = 7;
+  for (size_t i = 0; i < tokens.size(); i += kAtATime) {
+    writer.add(std::span(tokens).subspan(i, std::min(kAtATime, tokens.size() - i)));
+  }
+  writer.finish();
+}
+
+TEST(TokenShards, AnyPartOfTheText_IsWhatWasWritten) {
+  for (const auto& [count, shardTokens, idBound] : std::vector<std::array<int64_t, 3>>{
+           {100, 30, kIdBound}, {90, 30, kIdBound}, {1, 30, kIdBound}, {100, 1, kIdBound}, {100, 1000, 70'000}}) {
+    const TemporaryFolder folder;
+    const auto tokens = someTokens(static_cast<size_t>(count), static_cast<int32_t>(idBound));
+    writeShards(folder / "t", tokens, shardTokens, idBound);
+    const TokenShards shards(folder / "t");
+    ASSERT_EQ(shards.size(), count);
+    EXPECT_EQ(shards.idBound(), idBound);
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder / "t"), {}), (count + shardTokens - 1) / shardTokens);
+    for (int64_t begin = 0; begin < count; begin += 11) {
+      std::vector<int32_t> read(static_cast<size_t>(count - begin));
+      shards.read(begin, read);
+      EXPECT_TRUE(std::equal(read.begin(), read.end(), tokens.begin() + begin)) << begin;
+    }
+  }
+}
+
+std::string refusalOf(const std::string& folder) {
+  try {
+    const TokenShards shards(folder);
+    std::vector<int32_t> all(static_cast<size_t>(shards.size()));
+    shards.read(0, all);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "read";
+}
+
+TEST(TokenShards, WhatIsMissingOrDamaged_IsNamed) {
+  const auto tokens = someTokens(100);
+  const auto after = [&](const std::function<void(const std::string&)>& damage) {
+    const TemporaryFolder folder;
+    writeShards(folder / "t", tokens, 30);
+    damage(folder / "t");
+    return refusalOf(folder / "t");
+  };
+  const std::string first = "/shard-00000.safetensors", second = "/shard-00001.safetensors", last = "/shard-00003.safetensors";
+  const auto with = [&](const std::string& metadata, const std::string& value, int32_t id = 1) {
+    return [=](const std::string& folder) {
+      std::map<std::string, std::string> all{{"format", "gloo-bypass tokens 1"}, {"shard", "1"}, {"last", "false"},
+          {"id_bound", "1000"}, {"vocabulary", "bytes"}};
+      all[metadata] = value;
+      const std::vector<int32_t> ids{id};
+      writeSafetensors(folder + second, std::map<std::string, TensorView>{{"tokens", {"U32", {1}, std::as_bytes(std::span(ids))}}}, all);
+    };
+  };
+  EXPECT_EQ(after([](const std::string&) {}), "read");
+  EXPECT_EQ(after(with("last", "false")), "read");
+  for (const auto& [said, wanted] : std::vector<std::pair<std::string, std::string>>{
+           {after([&](const std::string& folder) { fs::remove(folder + last); }), "is not the last shard, but shard-00003"},
+           {after([&](const std::string& folder) { fs::remove(folder + second); }), "is not the last shard, but shard-00001"},
+           {after([&](const std::string& folder) { fs::remove(folder + first); }), "a folder without shard-00000"},
+           {after([&](const std::string& folder) { fs::resize_file(folder + second, fs::file_size(folder + second) - 1); }), "truncated"},
+           {after([&](const std::string& folder) { fs::resize_file(folder + second, 5); }), "not a safetensors file"},
+           {after([&](const std::string& folder) { fs::copy_file(folder + second, folder + "/shard-00004.safetensors"); }),
+               "shard-00003.safetensors is the last shard, but shard-00004"},
+           {after(with("shard", "7")), "\"shard\" is \"7\", not 1"},
+           {after(with("last", "true")), "is the last shard, but shard-00002"},
+           {after(with("format", "x")), "its format is \"x\""},
+           {after(with("vocabulary", "sha256:0")), "is of another vocabulary than shard-00000"},
+           {after(with("id_bound", "999")), "is of another vocabulary"},
+           {after(with("id_bound", "many")), "\"id_bound\" is \"many\", not a number"},
+           {after(with("shard", "1", 1000)), "token 0 is no id below 1000"},
+           {after(with("shard", "1", -1)), "token 0 is no id below 1000"}}) {
+    EXPECT_NE(said.find(wanted), std::string::npos) << "wanted: " << wanted << "; said: " << said;
+  }
+}
+
+TEST(TokenShardWriter, WhatIsNotFinished_LeavesNothing) {
+  const TemporaryFolder folder;
+  {
+    TokenShardWriter writer(folder / "t", "bytes", kIdBound, 3);
+    writer.add(someTokens(10));
+  }
+  EXPECT_TRUE(fs::is_empty(std::string(folder / ".")));
+  EXPECT_THROW(TokenShardWriter(folder / "t", "bytes", kIdBound, 3).finish(), UsageError);
+  EXPECT_TRUE(fs::is_empty(std::string(folder / ".")));
+  EXPECT_THROW(TokenShardWriter(folder / "nowhere/t", "bytes", kIdBound, 3), UsageError);
+  fs::create_directory(folder / "t");
+  EXPECT_THROW(TokenShardWriter(folder / "t", "bytes", kIdBound, 3), UsageError);
+}
+
+ProgramResult tokenise(std::vector<std::string> flags) { return Program(std::getenv("TOKENISE"), flags, {}).finish(kLimit); }
+
+TEST(Tokenise, RunOfShards_HasTheBitsOfTheText) {
+  const TemporaryFolder folder;
+  const std::string text = std::getenv("SAMPLE_TEXT");
+  const auto made = tokenise({text, "--output", folder / "t", "--shard-tokens", "999"});
+  ASSERT_EQ(made.shellStatus(), 0) << made.err;
+  EXPECT_NE(made.out.find(std::to_string(fs::file_size(text)) + " tokens in "), std::string::npos) << made.out;
+  const std::vector<std::string> flags{"--steps", "5", "--samples", "60", "--eval-samples", "7", "--data"};
+  const auto digest = [&](const std::string& data) {
+    auto all = flags;
+    all.push_back(data);
+    return digestOf(train(all));
+  };
+  EXPECT_EQ(digest(folder / "t"), digest(text));
+  expectRefused(tokenise({text, "--output", folder / "t"}), "exists already: choose another --output");
+  expectRefused(tokenise({text, "--output", folder / "u", "--vocab", text}), "--vocab requires --merges");
+  expectRefused(tokenise({folder / "missing", "--output", folder / "u"}), "missing");
+  EXPECT_FALSE(fs::exists(folder / "u"));
+  fs::resize_file(folder / "t/shard-00002.safetensors", 400);
+  expectRefused(train({"--spawn", "2", "--steps", "1", "--data", folder / "t"}), "shard-00002.safetensors");
+  expectRefused(train({"--steps", "1", "--data", folder / "."}), "a folder without shard-00000.safetensors");
+}
+
+}  // namespace
+}  // namespace gloo_bypass::trainer::testing

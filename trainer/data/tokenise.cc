@@ -1,0 +1,70 @@
+// tokenise: texts into a folder of shards that ddp_train --data takes. See README.md in this folder.
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "programs/command_line.h"
+#include "programs/error.h"
+#include "programs/run_program.h"
+#include "programs/version.h"
+#include "trainer/data/token_shards.h"
+#include "trainer/file_io.h"
+#include "trainer/tokenizer.h"
+
+namespace gloo_bypass::trainer {
+namespace {
+
+constexpr size_t kPieceBytes = 16 << 20; // tokenised at a time
+
+struct TokeniseOptions {
+  std::vector<std::string> texts;
+  std::string output, vocab, merges;
+  int64_t shardTokens = 100'000'000; // 200 MB
+};
+
+std::variant<TokeniseOptions, std::string> parse(int argc, const char* const* argv) {
+  TokeniseOptions options;
+  CLI::App app("Tokenises texts, one after the other, into a folder of shards that ddp_train --data maps.", "tokenise");
+  app.option_defaults()->always_capture_default();
+  app.set_version_flag("--version", std::string("tokenise ") + commitName());
+  app.add_option("texts", options.texts, "files")->required()->type_name("TEXT");
+  app.add_option("--output", options.output, "a new folder")->required()->type_name("DIR");
+  auto* vocab = app.add_option("--vocab", options.vocab, "GPT-2's vocab.json (without: one token a byte)")->type_name("FILE");
+  vocab->needs(app.add_option("--merges", options.merges, "GPT-2's merges.txt")->type_name("FILE")->needs(vocab));
+  app.add_option("--shard-tokens", options.shardTokens, "tokens a file")->check(CLI::Range(int64_t{1}, int64_t{1} << 31));
+  if (auto text = readCommandLine(app, argc, argv)) {
+    return *std::move(text);
+  }
+  return options;
+}
+
+int run(const TokeniseOptions& options) {
+  auto tokenizer = options.vocab.empty() ? Tokenizer::bytes() : Tokenizer::bytePairs(options.vocab, options.merges);
+  TokenShardWriter writer(options.output, vocabularyName(options.vocab, options.merges), tokenizer.idBound(), options.shardTokens);
+  size_t tokens = 0;
+  for (const auto& path : options.texts) {
+    const MappedFile file(path);
+    std::string_view rest(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+    while (!rest.empty()) {
+      const auto piece = tokenisablePiece(rest, kPieceBytes);
+      const auto ids = tokenizer.encode(piece);
+      writer.add(ids);
+      tokens += ids.size();
+      rest.remove_prefix(piece.size());
+    }
+  }
+  writer.finish();
+  fmt::print("{} tokens in {} shard{}: {}\n", tokens, writer.shards(), writer.shards() == 1 ? "" : "s", options.output);
+  return 0;
+}
+
+} // namespace
+} // namespace gloo_bypass::trainer
+
+int main(int argc, char** argv) {
+  namespace trainer = gloo_bypass::trainer;
+  return gloo_bypass::runProgram("tokenise", trainer::parse, trainer::run, argc, argv);
+}
