@@ -136,6 +136,9 @@ std::string crossCheck(const Options& o) {
   if (!o.stepMarkers.empty() && !o.ddp) {
     return "--step-markers marks all-reduces, of which there are none with --no-ddp";
   }
+  if (!o.stepMarkers.empty() && o.averaging.isUsed()) {
+    return "--step-markers marks the reducer's all-reduces, of which there are none with --average";
+  }
   if (o.compression.isUsed() && o.precision.hasMasters()) {
     return fmt::format("--compress goes with --precision fp32 or fp64: what ranks send in {} has half the bytes already",
         name(o.precision.type));

@@ -63,11 +63,11 @@ RankState Averaging::rankState() const {
   return state;
 }
 
-Averaging::Exchange::Exchange(Averaging& owner) : owner_(owner), begin_(Clock::now()) {}
+Averaging::Exchange::Exchange(Averaging& owner, Part part) : owner_(owner), part_(part), begin_(Clock::now()) {}
 
 Averaging::Exchange::~Exchange() {
   owner_.seconds_ += std::chrono::duration<double>(Clock::now() - begin_).count();
-  ++owner_.exchanges_;
+  if (part_ == Part::kLast) ++owner_.exchanges_;
 }
 
 std::unique_ptr<Parallelism> makeAveraging(const Options& options, const Gpt2& model, AdamW& optimizer, Communicator& communicator) {

@@ -41,16 +41,18 @@ class Averaging : public Parallelism {
   // Of `flat` (n) over all ranks, by the ring; notes how far this one was from it.
   at::Tensor meanOverRanks(const at::Tensor& flat);
 
-  // Notes that ranks exchange something from its making to its end.
+  // Notes that ranks exchange something from its making to its end. A step's exchange may be in parts: its last one counts.
+  enum class Part { kNotLast, kLast };
   class Exchange {
    public:
-    explicit Exchange(Averaging& owner);
+    explicit Exchange(Averaging& owner, Part part = Part::kLast);
     ~Exchange();
     Exchange(const Exchange&) = delete;
     Exchange& operator=(const Exchange&) = delete;
 
    private:
     Averaging& owner_;
+    const Part part_;
     const std::chrono::steady_clock::time_point begin_;
   };
 

@@ -8,7 +8,7 @@ namespace gloo_bypass::trainer {
 
 // Each is divided before they are added in the order of the ranks: with two ranks the bits are those of DistributedDataParallel.
 void Central::gatherGradients() {
-  const Exchange exchange(*this);
+  const Exchange exchange(*this, Part::kNotLast);
   isGathered_ = true;
   auto sum = flatGradients(parameters()).div_(communicator().worldSize());
   if (communicator().rank() != 0) {
