@@ -42,7 +42,8 @@ void addRunOptions(CLI::App& app, Options& o) {
 }
 
 void addDataOptions(CLI::App& app, Options& o) {
-  app.add_option("--data", o.dataPath, "text file to train on (default: the sample text that comes along)")
+  app.add_option("--data", o.dataPath, "text file to train on, or a folder that tokenise wrote (default: the sample text that comes "
+      "along)")
       ->type_name("FILE")->group("Data");
   app.add_option("--samples", o.samples, "use the first N samples of the text (0: all)")
       ->check(CLI::Range(int64_t{0}, int64_t{1'000'000'000}))->group("Data");
