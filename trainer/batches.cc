@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <numeric>
 #include <utility>
 
 #include <ATen/ATen.h>
@@ -15,6 +16,8 @@
 
 namespace gloo_bypass::trainer {
 namespace {
+
+constexpr int64_t kIgnoredTarget = -100; // of at::cross_entropy_loss
 
 std::string dataPath(const Options& options) {
   return options.dataPath.empty() ? programFolder() + "/sample.txt" : options.dataPath;
@@ -59,6 +62,9 @@ Corpus loadText(const Options& options, const std::string& path, int64_t maxSamp
     }
   };
   if (std::filesystem::is_directory(path)) {
+    if (options.passages != Passages::kNone) {
+      throw UsageError(fmt::format("--passages: {} is tokenised already, and has no passages any more", path));
+    }
     TokenShards shards(path);
     check(shards.idBound(), path);
     if (!options.vocabPath.empty() && vocabularyName(options.vocabPath, options.mergesPath) != shards.vocabulary()) {
@@ -70,6 +76,9 @@ Corpus loadText(const Options& options, const std::string& path, int64_t maxSamp
   auto tokenizer = options.vocabPath.empty() ? Tokenizer::bytes()
                                              : Tokenizer::bytePairs(options.vocabPath, options.mergesPath);
   check(tokenizer.idBound(), options.vocabPath);
+  if (options.passages != Passages::kNone) {
+    return Corpus(path, tokenizer, options.passages, options.seqLength, maxSamples);
+  }
   return Corpus(path, tokenizer, options.seqLength, maxSamples);
 }
 
@@ -82,8 +91,9 @@ Batch batchOf(const Corpus& corpus, const std::vector<int64_t>& indices) {
   auto* targets = result.targets.data_ptr<int64_t>();
   for (const int64_t index : indices) {
     const auto tokens = corpus.sample(index);
-    ids = std::copy(tokens.begin(), tokens.end() - 1, ids);
-    targets = std::copy(tokens.begin() + 1, tokens.end(), targets);
+    // What follows a passage is seen by nobody before it, and its targets do not count: any id will do.
+    ids = std::replace_copy(tokens.begin(), tokens.end() - 1, ids, int64_t{kPadding}, int64_t{0});
+    targets = std::replace_copy(tokens.begin() + 1, tokens.end(), targets, int64_t{kPadding}, kIgnoredTarget);
   }
   return result;
 }
@@ -106,11 +116,32 @@ int64_t Batches::samplesIn(int64_t step) const {
   return last * globalBatch_ + sampler_.samplesIn(batchOfMicro(step, last));
 }
 
-Batches::Weight Batches::weightOf(int64_t step, int64_t micro) const {
-  const int64_t batch = batchOfMicro(step, micro);
-  const auto samples = static_cast<double>(sampler_.samplesIn(batch));
-  return {.ranks = static_cast<double>(sampler_.share(batch) * worldSize_) / samples,
-      .micros = static_cast<double>(samplesIn(step)) / samples};
+int64_t Batches::targetsIn(const std::vector<int64_t>& samples) const {
+  return std::accumulate(samples.begin(), samples.end(), int64_t{0},
+      [&](int64_t sum, int64_t sample) { return sum + corpus_.targetsIn(sample); });
+}
+
+int64_t Batches::targetsIn(int64_t step) {
+  if (!corpus_.isPadded()) {
+    return samplesIn(step) * corpus_.seqLength();
+  }
+  int64_t targets = 0;
+  for (int64_t micro = 0; micro < microBatches(step); ++micro) {
+    targets += targetsIn(sampler_.wholeBatch(step / stepsPerEpoch_, batchOfMicro(step, micro)));
+  }
+  return targets;
+}
+
+Batches::Weight Batches::weightOf(int64_t step, int64_t micro) {
+  const int64_t batch = batchOfMicro(step, micro), epoch = step / stepsPerEpoch_;
+  double own = static_cast<double>(sampler_.share(batch)), all = static_cast<double>(sampler_.samplesIn(batch)),
+         ofStep = static_cast<double>(samplesIn(step));
+  if (corpus_.isPadded()) {
+    own = static_cast<double>(targetsIn(sampler_.batch(epoch, batch)));
+    all = static_cast<double>(targetsIn(sampler_.wholeBatch(epoch, batch)));
+    ofStep = static_cast<double>(targetsIn(step));
+  }
+  return {.ranks = own * worldSize_ / all, .micros = ofStep / all};
 }
 
 std::vector<int64_t> Batches::samplesOf(int64_t step) {

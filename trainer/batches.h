@@ -42,18 +42,21 @@ class Batches {
   int64_t microBatches(int64_t step) const;
   // Samples of a step over all ranks.
   int64_t samplesIn(int64_t step) const;
-  // The mean loss of this rank's samples in a micro-batch, times `ranks`, divided by `micros`, is its part of N times the step's mean over
-  // all ranks' samples. Where all have as many, `ranks` is 1 and `micros` --accumulate.
+  // Targets of a step over all ranks: samplesIn() x T, unless samples are padded.
+  int64_t targetsIn(int64_t step);
+  // The mean loss of this rank's targets in a micro-batch, times `ranks`, divided by `micros`, is its part of N times the step's mean over
+  // all ranks' targets. Where all have as many, `ranks` is 1 and `micros` --accumulate.
   struct Weight {
     double ranks, micros;
   };
-  Weight weightOf(int64_t step, int64_t micro) const;
+  Weight weightOf(int64_t step, int64_t micro);
   // Of all micro-batches of step `step`, as numbers of samples.
   std::vector<int64_t> samplesOf(int64_t step);
   // Of micro-batch `micro` of optimiser step `step`, both from 0. A rank that has no sample in it gets one all the same, of weight 0.
   Batch of(int64_t step, int64_t micro);
 
  private:
+  int64_t targetsIn(const std::vector<int64_t>& samples) const;
   int64_t batchOfMicro(int64_t step, int64_t micro) const { return step % stepsPerEpoch_ * options_.accumulate + micro; }
 
   const Options& options_;

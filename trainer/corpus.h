@@ -6,28 +6,37 @@
 #include <variant>
 #include <vector>
 
+#include "trainer/data/passages.h"
 #include "trainer/data/token_shards.h"
 #include "trainer/tokenizer.h"
 
 namespace gloo_bypass::trainer {
+
+constexpr int32_t kPadding = -1;
 
 class Corpus {
  public:
   // Takes the first maxSamples samples of the text file (0: all). Throws ProgramError for an unreadable or empty
   // file, or one too short for a single sample.
   Corpus(const std::string& path, Tokenizer& tokenizer, int64_t seqLength, int64_t maxSamples);
+  // Each passage is a sample, its tokens up to seqLength + 1; a shorter one is padded. Passages of one token are left out.
+  Corpus(const std::string& path, Tokenizer& tokenizer, Passages passages, int64_t seqLength, int64_t maxSamples);
   // Of a folder that has been tokenised already.
   Corpus(const std::string& path, TokenShards shards, int64_t seqLength, int64_t maxSamples);
 
   int64_t sampleCount() const { return sampleCount_; }
   int64_t seqLength() const { return seqLength_; }
-  // Tokens i x T ... (i + 1) x T inclusive: T inputs and, one further on, T targets.
+  // Tokens i x T ... (i + 1) x T inclusive: T inputs and, one further on, T targets. Of a passage, kPadding behind its last token.
   std::vector<int32_t> sample(int64_t index) const;
+  // Its targets that are no padding: T, unless samples are passages.
+  int64_t targetsIn(int64_t index) const;
+  bool isPadded() const { return !passageEnds_.empty(); }
 
  private:
   void countSamples(const std::string& path, int64_t tokens, int64_t maxSamples);
 
   std::variant<std::vector<int32_t>, TokenShards> tokens_;
+  std::vector<int64_t> passageEnds_; // in tokens_; none: the text is cut
   int64_t seqLength_;
   int64_t sampleCount_ = 0;
 };

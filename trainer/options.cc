@@ -13,6 +13,7 @@ namespace gloo_bypass::trainer {
 namespace {
 
 constexpr double kMaxSeconds = 86'400;
+const NamedChoices<Passages> kPassages{{"none", Passages::kNone}, {"lines", Passages::kLines}, {"paragraphs", Passages::kParagraphs}};
 const NamedChoices<Tail> kTails{{"drop", Tail::kDrop}, {"pad", Tail::kPad}, {"weighted", Tail::kWeighted}};
 
 void addRunOptions(CLI::App& app, Options& o) {
@@ -47,6 +48,10 @@ void addDataOptions(CLI::App& app, Options& o) {
       ->type_name("FILE")->group("Data");
   app.add_option("--samples", o.samples, "use the first N samples of the text (0: all)")
       ->check(CLI::Range(int64_t{0}, int64_t{1'000'000'000}))->group("Data");
+  app.add_option_function<std::string>("--passages", [&o](const std::string& text) { o.passages = kPassages.at(text); },
+      "samples are passages, padded to --seq-length, with no loss on the padding: each line (as of WikiText), or paragraphs between blank "
+      "lines; none: the text is cut")
+      ->check(CLI::IsMember(namesOf(kPassages)))->default_str("none")->group("Data");
   app.add_option_function<std::string>("--tail",
       [&o](const std::string& text) { o.tail = kTails.at(text); },
       "an epoch's last samples that do not fill a step: drop, pad (the epoch's first ones fill them up to a multiple "
@@ -150,6 +155,9 @@ std::string crossCheck(const Options& o) {
   if (o.tail == Tail::kWeighted && o.averaging.isUsed()) {
     return "--tail weighted goes without --average, whose ranks do not weigh their gradients: pad or drop";
   }
+  if (o.passages != Passages::kNone && o.averaging.isUsed()) {
+    return "--passages goes without --average, whose ranks do not weigh their gradients by their tokens";
+  }
   if (o.tail == Tail::kPad && o.elastic.isUsed()) {
     return "--tail pad goes without --elastic, which repeats no sample: weighted or drop";
   }
@@ -182,6 +190,9 @@ nlohmann::json trajectoryOptions(const Options& o) {
   }
   if (o.tail != Tail::kDrop) {
     trajectory["tail"] = nameOf(kTails, o.tail);
+  }
+  if (o.passages != Passages::kNone) {
+    trajectory["passages"] = nameOf(kPassages, o.passages);
   }
   addToTrajectory(o.precision, trajectory);
   addToTrajectory(o.compression, trajectory);

@@ -13,6 +13,7 @@
 
 #include "trainer/averaging/averaging_options.h"
 #include "trainer/compression/compression_options.h"
+#include "trainer/data/passages.h"
 #include "trainer/elastic/elastic_options.h"
 #include "trainer/evaluation/evaluation_options.h"
 #include "trainer/gpt2_config.h"
@@ -34,6 +35,7 @@ struct Options {
   int64_t batchSize = 8; // samples a rank and micro-batch
   int64_t seqLength = 64;
   Tail tail = Tail::kDrop;
+  Passages passages = Passages::kNone; // other than kNone: samples of their own
   int64_t samples = 400; // 0: the whole text
   int64_t epochs = 1;
   int64_t steps = 0; // 0: as many as the epochs hold

@@ -35,17 +35,24 @@ int64_t DistributedSampler::samplesIn(int64_t batch) const {
   return tail_ == Tail::kPad ? std::min((left + worldSize_ - 1) / worldSize_ * worldSize_, globalBatch_) : left;
 }
 
-std::vector<int64_t> DistributedSampler::batch(int64_t epoch, int64_t batch) {
+std::vector<int64_t> DistributedSampler::wholeBatch(int64_t epoch, int64_t batch) {
   if (epoch != permutedEpoch_) {
     permutation_ = torchPermutation(sampleCount_, seed_ + static_cast<uint64_t>(epoch));
     permutedEpoch_ = epoch;
   }
+  std::vector<int64_t> indices(static_cast<size_t>(samplesIn(batch)));
+  for (int64_t position = batch * globalBatch_; int64_t& index : indices) {
+    index = permutation_[static_cast<size_t>(position++ % sampleCount_)];
+  }
+  return indices;
+}
+
+std::vector<int64_t> DistributedSampler::batch(int64_t epoch, int64_t batch) {
+  const auto whole = wholeBatch(epoch, batch);
   std::vector<int64_t> indices;
   indices.reserve(static_cast<size_t>(share(batch)));
-  const int64_t samples = samplesIn(batch);
-  for (int64_t j = rank_; j < samples; j += worldSize_) {
-    const int64_t position = batch * globalBatch_ + j;
-    indices.push_back(permutation_[static_cast<size_t>(position % sampleCount_)]);
+  for (auto i = static_cast<size_t>(rank_); i < whole.size(); i += static_cast<size_t>(worldSize_)) {
+    indices.push_back(whole[i]);
   }
   return indices;
 }

@@ -38,6 +38,8 @@ class DistributedSampler {
 
   // This rank's sample indices for one batch. `batch` below batchesPerEpoch().
   std::vector<int64_t> batch(int64_t epoch, int64_t batch);
+  // Those of all ranks: rank r has the r-th, the (r + N)-th and so on.
+  std::vector<int64_t> wholeBatch(int64_t epoch, int64_t batch);
 
  private:
   int64_t sampleCount_;

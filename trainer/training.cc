@@ -306,8 +306,12 @@ StepMetrics Run::trainStep(int64_t step) {
   metrics.optimizerSeconds = secondsBetween(backwardDone, optimizerDone);
   metrics.barrierSeconds = secondsBetween(optimizerDone, end);
   metrics.stepSeconds = secondsBetween(start, end);
-  metrics.tokens = batches_.samplesIn(step) * options_.seqLength;
-  metrics.flops = model_.trainingFlops(metrics.tokens, options_.seqLength);
+  metrics.tokens = batches_.targetsIn(step);
+  const int64_t positions = batches_.samplesIn(step) * options_.seqLength;
+  metrics.flops = model_.trainingFlops(positions, options_.seqLength);
+  if (options_.passages != Passages::kNone) {
+    metrics.more["padding"] = 100 * (1 - static_cast<double>(metrics.tokens) / static_cast<double>(positions));
+  }
   metrics.peakFlopsPerSecond = peakFlopsPerSecond_;
   metrics.bytesSource = communicator_ ? communicator_->byteCounter().source() : "none";
   if (const auto after = readBytes(); before && after) {

@@ -160,7 +160,7 @@ TEST(Averaging, FlagOfAnotherMethod_IsRefused) {
 TEST(Averaging, WhatDoesNotGoTogether_IsRefused) {
   for (const std::vector<std::string>& flags : std::vector<std::vector<std::string>>{{"--no-ddp"},
            {"--spawn", "2", "--compress", "sign"}, {"--spawn", "2", "--precision", "bf16"},
-           {"--spawn", "2", "--step-markers", "127.0.0.1"}}) {
+           {"--spawn", "2", "--step-markers", "127.0.0.1"}, {"--spawn", "2", "--passages", "lines"}}) {
     auto all = flags;
     all.insert(all.end(), {"--average", "diloco", "--steps", "1"});
     const auto refused = train(all);

@@ -76,6 +76,16 @@ TEST_F(Evaluation, OfAText_IsTheMeanOverItsTokens) {
   EXPECT_EQ(evaluation["eval_tokens"], 7 * kSeqLength);
 }
 
+TEST_F(Evaluation, OfPassages_CountsNoPadding) {
+  const auto path = file("t", "a line\nanother, longer line\n\nab\nwhat is the fourth line\nxyz\n");
+  const auto common = joined({"--steps", "1", "--precision", "fp64", "--passages", "lines"}, kStandStill);
+  const auto step = stepsOf(train(joined(common, {"--data", path, "--batch-size", "5"})).out).at(0);
+  const auto evaluation = lastOf(joined(common, {"--data", path, "--batch-size", "1", "--eval-data", path, "--spawn", "2"}));
+  EXPECT_NEAR(evaluation["eval_loss"].get<double>(), step["loss"].get<double>(), 1e-12);
+  EXPECT_EQ(evaluation["eval_tokens"], 5 + 16 + 1 + 16 + 2);
+  EXPECT_EQ(step["tokens"], evaluation["eval_tokens"]);
+}
+
 // Shares of 7, 4 and 3, 3, 2 and 2, and none for the last rank of eight.
 TEST_F(Evaluation, AnyNumberOfRanks_HasTheSameLoss) {
   const auto flags = joined({"--eval-samples", "7", "--steps", "1", "--batch-size", "2", "--precision", "fp64"}, kStandStill);

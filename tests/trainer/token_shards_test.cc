@@ -137,6 +137,7 @@ TEST(Tokenise, RunOfShards_HasTheBitsOfTheText) {
   expectRefused(tokenise({text, "--output", folder / "u", "--vocab", text}), "--vocab requires --merges");
   expectRefused(tokenise({folder / "missing", "--output", folder / "u"}), "missing");
   EXPECT_FALSE(fs::exists(folder / "u"));
+  expectRefused(train({"--steps", "1", "--data", folder / "t", "--passages", "lines"}), "--passages");
   fs::resize_file(folder / "t/shard-00002.safetensors", 400);
   expectRefused(train({"--spawn", "2", "--steps", "1", "--data", folder / "t"}), "shard-00002.safetensors");
   expectRefused(train({"--steps", "1", "--data", folder / "."}), "a folder without shard-00000.safetensors");

@@ -174,6 +174,39 @@ TEST(Corpus, Samples_AreConsecutiveWithTargetsOneFurther) {
   EXPECT_EQ(Corpus(folder / "text", tokenizer, 3, 2).sampleCount(), 2);
 }
 
+TEST(Passages, LinesAndParagraphs_AreTrimmedAndBlankOnesAreNone) {
+  using Texts = std::vector<std::string_view>;
+  const std::string_view text = "\n one \r\ntwo\n \t\nthree\n\n\nfour";
+  EXPECT_EQ(passagesOf(text, Passages::kLines), (Texts{"one", "two", "three", "four"}));
+  EXPECT_EQ(passagesOf(text, Passages::kParagraphs), (Texts{"one \r\ntwo", "three", "four"}));
+  for (const auto kind : {Passages::kLines, Passages::kParagraphs}) {
+    EXPECT_EQ(passagesOf("alone", kind), Texts{"alone"});
+    EXPECT_EQ(passagesOf("alone\n", kind), Texts{"alone"});
+    EXPECT_TRUE(passagesOf("", kind).empty() && passagesOf(" \n\n ", kind).empty());
+  }
+}
+
+TEST(Corpus, OfPassages_IsPaddedOrCutAndLeavesSingleTokensOut) {
+  const TemporaryFolder folder;
+  writeText(folder / "text", "abcdefgh\nx\n\nab\nabcd\n");
+  auto tokenizer = Tokenizer::bytes();
+  const Corpus corpus(folder / "text", tokenizer, Passages::kLines, 3, 0);
+  ASSERT_EQ(corpus.sampleCount(), 3);
+  const auto padded = [&](const std::string& text, size_t padding) {
+    auto ids = tokenizer.encode(text);
+    ids.insert(ids.end(), padding, kPadding);
+    return ids;
+  };
+  EXPECT_EQ(corpus.sample(0), padded("abcd", 0));
+  EXPECT_EQ(corpus.sample(1), padded("ab", 2));
+  EXPECT_EQ(corpus.sample(2), padded("abcd", 0));
+  EXPECT_EQ(corpus.targetsIn(0), 3);
+  EXPECT_EQ(corpus.targetsIn(1), 1);
+  EXPECT_EQ(Corpus(folder / "text", tokenizer, Passages::kLines, 3, 2).sampleCount(), 2);
+  writeText(folder / "none", "a\n\nb\n");
+  EXPECT_THROW(Corpus(folder / "none", tokenizer, Passages::kLines, 3, 0), ProgramError);
+}
+
 TEST(Corpus, UnusableText_IsRefused) {
   const TemporaryFolder folder;
   auto tokenizer = Tokenizer::bytes();

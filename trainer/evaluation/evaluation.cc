@@ -45,7 +45,7 @@ nlohmann::json Evaluation::run(const Gpt2& model, Communicator* communicator) co
     const auto batch = batchOf(corpus_, counts ? indices : std::vector<int64_t>{first_});
     const double loss = model.loss(batch.ids, batch.targets, /*dropout=*/0).item<double>();
     if (counts) {
-      const auto tokens = static_cast<double>(batch.targets.numel());
+      const auto tokens = batch.targets.ge(0).sum().item<double>(); // padding is below
       sums[0] += loss * tokens;
       sums[1] += tokens;
     }
