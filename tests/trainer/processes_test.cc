@@ -234,7 +234,8 @@ TEST(Failure, PortInUse_IsNamed) {
 
 TEST(BadInput, UnreadableData_IsRefusedOnce) {
   expectRefused(train({"--spawn", "3", "--data", "/no/such/text"}), "cannot read /no/such/text");
-  expectRefused(train({"--data", "/"}), "cannot read /");
+  expectRefused(train({"--data", "/"}), "/: a folder without shard-00000.safetensors");
+  expectRefused(train({"--vocab", "/", "--merges", "/"}), "cannot read /");
   expectRefused(train({"--steps", "1", "--batch-size", "500"}), "400 samples do not fill one step");
   expectRefused(train({"--seq-length", "200"}), "has 128 positions");
 }
