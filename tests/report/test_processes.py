@@ -1,12 +1,17 @@
 """Real programs: their end is seen, their group ends with them, and a failure names stage, reason and log."""
 
 import os
+import subprocess
+import sys
 import threading
 import time
 import types
+from pathlib import Path
 
 import pytest
 from gloo_bypass_tools.common import processes
+
+PYTHON = Path(__file__).resolve().parents[2] / "python"
 
 WAIT_S = 60.0  # only what is not ended reaches it
 
@@ -42,6 +47,18 @@ def test_run_killed_names_the_signal(tmp_path):
     outcome = processes.run(["sh", "-c", "kill -9 $$"], tmp_path / "log", 30)
     with pytest.raises(processes.StageError, match="was ended by SIGKILL"):
         processes.require_success("train", outcome, tmp_path / "log")
+
+
+def test_run_starter_is_killed_the_child_ends(tmp_path):
+    script = f"import sys; sys.path.insert(0, {str(PYTHON)!r}); from gloo_bypass_tools.common import processes; " \
+        f"processes.run(['sh', '-c', 'echo $$ > {tmp_path}/pid; exec sleep 600'], '{tmp_path}/log', 600)"
+    with subprocess.Popen([sys.executable, "-c", script]) as starter:
+        until = time.monotonic() + WAIT_S
+        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().endswith("\n"):
+            assert time.monotonic() < until and starter.poll() is None
+            time.sleep(0.02)
+        starter.kill()
+    assert gone(int((tmp_path / "pid").read_text()))
 
 
 def test_run_unknown_program_is_one_line(tmp_path):

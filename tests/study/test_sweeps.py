@@ -229,9 +229,9 @@ def test_targets_parameters_MustNotDependOnTheSweep(other, met):
 
 def test_reading_training_HasTheSlowestOfEachStep(tmp_path):
     found = sweep_reading.run_of(write_training_run(tmp_path / "run", events=4), plan_for(BUCKET, steps=4), BUCKET,
-                                 training.TrainingCell("25MiB", "TCP"), "x")
+                                 training.TrainingCell("25MiB", "TCP"))
     assert found["step_slowest_s"] == [2.0] * 3 and found["ar_slowest_s"] == [
-        0.5] * 3 and found["limited_by"] == "x" and found["t_exposed_s"] == [0.1] * 6
+        0.5] * 3 and found["t_exposed_s"] == [0.1] * 6
 
 
 @pytest.mark.parametrize("transport, resent", [("TCP", {"retransmitted": 0, "timeouts": 12}),

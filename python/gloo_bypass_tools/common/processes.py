@@ -4,6 +4,7 @@ it.
 Each child is in a process group of its own: Ctrl-C reaches the command alone, which ends its children in order.
 """
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -18,6 +19,9 @@ TICK_S = 0.1
 GRACE_S = 5.0
 TAIL_BYTES = 16384
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# <linux/prctl.h>
+PR_SET_PDEATHSIG = 1
+LIBC = ctypes.CDLL(None)
 
 
 class StageError(Exception):
@@ -72,10 +76,15 @@ def last_line(log_path, limit=300):
     return next((line.strip()[-limit:] for line in reversed(lines) if line.strip()), "")
 
 
-def start(words, output, errors=subprocess.STDOUT, environment=None, directory=None):
+def end_with_starter():
+    """In a child before exec: it is killed when the thread that started it ends, even where that was killed."""
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def start(words, output, errors=subprocess.STDOUT, environment=None, directory=None, before_exec=None):
     """`output`, `errors`: open files; by default both go to `output`. Raises OSError where it cannot be started."""
     return subprocess.Popen([str(word) for word in words], stdin=subprocess.DEVNULL, stdout=output, stderr=errors,
-                            env=environment, cwd=directory, start_new_session=True)
+                            env=environment, cwd=directory, start_new_session=True, preexec_fn=before_exec)
 
 
 def wait_for_line(process, log, text, limit_s):
@@ -143,7 +152,7 @@ def run(command, log_path, limit_s, environment=None, directory=None, on_tick=No
         log.write(("$ " + " ".join(map(str, command)) + "\n").encode())
         log.flush()
         try:
-            process = start(command, log, environment=environment, directory=directory)
+            process = start(command, log, environment=environment, directory=directory, before_exec=end_with_starter)
         except OSError as error:
             raise StageError(f"cannot start {command[0]}: {error.strerror}") from error
     try:

@@ -51,7 +51,7 @@ def parser_of():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--continue", dest="continued", type=Path, metavar="RESULTS",
                         help="go on with the study of this folder where it was cut off: what it has is kept, what "
-                        "failed or is missing is measured, as its command said, at the same commit and on the same "
+                        "failed or is missing is measured, as its command said, with the same build and on the same "
                         "machine")
     parsers = parser.add_subparsers(dest="name", metavar="NAME")
     for kind in KINDS:
@@ -161,12 +161,15 @@ def measure_into(folder, options, plan, left_out, programs, arguments, record):
     measurement = kind_of(options.name).measurement(ROOT, plan, options.study, programs, folder, display,
                                                     shlex.join(["scripts/study", *arguments]), left_out)
     if record:
-        continuation.check(folder, record, plan, measurement.all_cells())
+        continuation.check(folder, record, measurement)
         measurement.take_up(record)
-        if not measurement.missing():
-            display.line(f"nothing is missing in {shown(folder.path)}")
+    if measurement.missing() or not record:
+        display.line(f"{announcement(options, plan, measurement)}; into {shown(folder.path)}")
+    else:
+        finished = continuation.is_finished(folder, record)
+        display.line(f"nothing is missing in {shown(folder.path)}{'' if finished else ' but its page, which is drawn'}")
+        if finished:
             return 0
-    display.line(f"{announcement(options, plan, measurement)}; into {shown(folder.path)}")
     try:
         status = 0 if measurement.run() and not left_out else FAILED
     except KeyboardInterrupt:

@@ -2,6 +2,8 @@
 complete as far as it goes.
 """
 
+import contextlib
+import hashlib
 import os
 import shutil
 from dataclasses import asdict
@@ -16,7 +18,9 @@ from gloo_bypass_tools.study import (cells, guest_part, processor_share, reading
 SCHEMA = "gloo-bypass/study/1"
 # fabric-run has the limit itself, and ends its ranks in order.
 GRACE_S = 60.0
+CAPTURE = "capture.pcapng"
 ANALYSIS_LIMIT_S = 1800.0
+BUILT = "fabric", "all_reduce_perf", "trainer", "analyser"
 TCP_BUFFERS = "/proc/sys/net/ipv4/tcp_rmem", "/proc/sys/net/ipv4/tcp_wmem"
 
 
@@ -28,11 +32,22 @@ def kernel_tcp():
         **{path.rpartition("/")[2]: " ".join(machine.text_of(path).split()) for path in TCP_BUFFERS}}
 
 
+def digests_of(programs):
+    """SHA-256 of the programs that were built: a commit does not say what they were built from."""
+    found = {}
+    for name in BUILT:
+        with contextlib.suppress(OSError):
+            if path := getattr(programs, name):
+                found[name] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    return found
+
+
 class StudyMeasurement(Stages):
     """One study into one results folder. Single-threaded; owns its children while a run lasts. Which cells there are,
-    how long one may take, and how one is measured, is the subclass's: all_cells(), limit_s(cell), guest_memory_mib()
-    and measure(cell, name, slug, output), which returns a record or raises RecordError. `left_out`: transports that are
-    not measured, and why; `in_guest`: this is the guest, and its part of the study.
+    how long one may take, and how one is measured, is the subclass's: all_cells(), limit_s(cell), guest_memory_mib(),
+    measure(cell, name, slug, output), what it alone knows of the run, None where a program failed, and read(cell,
+    output), the record of the files that were left, or RecordError. `left_out`: transports that are not measured, and
+    why; `in_guest`: this is the guest, and its part of the study.
     """
 
     def __init__(self, root, plan, study, programs, folder, display, repeat_command, left_out=(), in_guest=False):
@@ -40,7 +55,7 @@ class StudyMeasurement(Stages):
             "schema": SCHEMA, "study": study.name, "plan": plan.as_record(),
             "machine": machine.describe_system() if in_guest else machine.describe(root),
             "kernel_tcp": kernel_tcp(), "environment": telling(os.environ), "repeat_command": repeat_command,
-            "runs": []})
+            "programs": {} if in_guest else digests_of(programs), "runs": []})
         self.plan, self.study, self.programs = plan, study, programs
         self.not_measured, self.in_guest = dict(left_out), in_guest
 
@@ -48,6 +63,8 @@ class StudyMeasurement(Stages):
         """Goes on from the record of the same study: what it has is kept, what failed is tried again."""
         self.record |= {"runs": earlier["runs"], "machine": earlier["machine"],
                         "continued": earlier.get("continued", []) + [self.record["machine"]["date"]]}
+        if guest_part.FOLDER in earlier:
+            self.record[guest_part.FOLDER] = earlier[guest_part.FOLDER]
         missing = self.missing()
         again = {self.slug_of(repeat, cell) for repeat, cell in missing}
         if any(cell.transport in self.plan.guest for _, cell in missing):
@@ -87,12 +104,14 @@ class StudyMeasurement(Stages):
         shutil.rmtree(output, ignore_errors=True)  # of a run that was cut off
         cells.report_beside(output).unlink(missing_ok=True)
         try:
-            found = self.measure(cell, name, slug, output)
+            known = self.measure(cell, name, slug, output)
+            found = None if known is None else self.read(cell, output) | known
         except RecordError as error:
             self.fail(name, str(error), self.folder.place(f"logs/{slug}.log"))
             self.save()
             return
         if found is not None:
+            (output / CAPTURE).unlink(missing_ok=True)
             self.record["runs"].append({"cell": asdict(cell), "repeat": repeat, "folder": f"raw/{slug}", **found})
             self.save()
 
@@ -113,11 +132,12 @@ class EdgeMeasurement(StudyMeasurement):
         return cells.run_limit_s(self.plan, self.model_s(cell), cell.transport) + GRACE_S
 
     def measure(self, cell, name, slug, output):
-        plan, perf = self.plan, cells.report_beside(output)
-        command = cells.command_of(plan, self.study, cell, self.model_s(cell), self.programs, output, perf)
-        if not self.stage(name, slug, command, self.limit_s(cell), dict(os.environ)):
-            return None
-        return reading.run_of(output, perf, plan, cell)
+        command = cells.command_of(self.plan, self.study, cell, self.model_s(cell), self.programs, output,
+                                   cells.report_beside(output))
+        return {} if self.stage(name, slug, command, self.limit_s(cell), dict(os.environ)) else None
+
+    def read(self, cell, output):
+        return reading.run_of(output, cells.report_beside(output), self.plan, cell)
 
 
 class TrainingMeasurement(StudyMeasurement):
@@ -137,23 +157,20 @@ class TrainingMeasurement(StudyMeasurement):
     def measure(self, cell, name, slug, output):
         plan, variant = self.plan, self.study.variant(cell.variant)
         command = training.command_of(plan, variant, cell, self.programs, output)
-        return self.captured(
-            name, slug, command, self.limit_s(cell), output,
-            lambda: training_reading.run_of(output, plan, variant, cell, training.steps_of(plan, variant)))
+        return self.captured(name, slug, command, self.limit_s(cell), output)
 
-    def captured(self, name, slug, command, limit_s, output, read):
-        """What `read` makes of the run, once its capture is analysed; None where a program failed."""
+    def captured(self, name, slug, command, limit_s, output):
+        """The run, and the analysis of its capture."""
         if not self.stage(name, slug, command, limit_s, dict(os.environ)):
             return None
-        capture = output / "capture.pcapng"
         analysed = self.stage(f"{name}: analysis", f"{slug}-analysis",
-                              [self.programs.analyser, capture, "--json", output / "analysis.json"], ANALYSIS_LIMIT_S,
-                              dict(os.environ))
-        if not analysed:
-            return None
-        found = read()
-        capture.unlink(missing_ok=True)
-        return found
+                              [self.programs.analyser, output / CAPTURE, "--json", output / "analysis.json"],
+                              ANALYSIS_LIMIT_S, dict(os.environ))
+        return {} if analysed else None
+
+    def read(self, cell, output):
+        variant = self.study.variant(cell.variant)
+        return training_reading.run_of(output, self.plan, variant, cell, training.steps_of(self.plan, variant))
 
 
 class SweepMeasurement(TrainingMeasurement):
@@ -176,8 +193,9 @@ class SweepMeasurement(TrainingMeasurement):
         with processor_share.limited(study.variant(cell.variant).processor_share, sweeps.STRAGGLER) as limit:
             command = sweep_cells.command_of(plan, study, cell, self.programs, output, limit.flags)
             if study.workload == sweeps.TRAIN:
-                return self.captured(name, slug, command, self.limit_s(cell), output,
-                                     lambda: sweep_reading.run_of(output, plan, study, cell, limit.way))
-            if not self.stage(name, slug, command, self.limit_s(cell), dict(os.environ)):
-                return None
-            return sweep_reading.run_of(output, plan, study, cell)
+                known = self.captured(name, slug, command, self.limit_s(cell), output)
+                return None if known is None else known | {"limited_by": limit.way}
+            return {} if self.stage(name, slug, command, self.limit_s(cell), dict(os.environ)) else None
+
+    def read(self, cell, output):
+        return sweep_reading.run_of(output, self.plan, self.study, cell)

@@ -45,9 +45,8 @@ def reduce_run(folder, plan, point, cell):
             "resent": resent(folder, probes, cell.transport)}
 
 
-def training_run(folder, plan, point, cell, way):
-    """`way`: what held the straggler down. step_slowest_s, ar_slowest_s: of each step the rank that took longest, in
-    order, without warm-up."""
+def training_run(folder, plan, point, cell):
+    """step_slowest_s, ar_slowest_s: of each step the rank that took longest, in order, without warm-up."""
     steps = training.steps_of(plan, point)
     found = training_reading.run_of(folder, plan, point, cell, steps)
     each = steps - plan.warm_up
@@ -56,12 +55,12 @@ def training_run(folder, plan, point, cell, way):
         return [
             max(one)
             for one in zip(*(found[key][rank * each:(rank + 1) * each] for rank in range(point.ranks)), strict=True)]
-    return found | {"step_slowest_s": slowest("t_step_s"), "ar_slowest_s": slowest("t_ar_s"), "limited_by": way}
+    return found | {"step_slowest_s": slowest("t_step_s"), "ar_slowest_s": slowest("t_ar_s")}
 
 
-def run_of(folder, plan, study, cell, way=""):
+def run_of(folder, plan, study, cell):
     """One run's record, as results.json keeps it."""
     point = study.variant(cell.variant)
     if study.workload == sweeps.REDUCE:
         return reduce_run(folder, plan, point, cell)
-    return training_run(folder, plan, point, cell, way)
+    return training_run(folder, plan, point, cell)
