@@ -1,8 +1,6 @@
 // ZeRO's stages and activation checkpointing, as users run them: the same numbers as without, in less memory, for the bytes that the
 // paper promises. Everything runs the tiny model; DDP_TRAIN names the program.
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <map>
 #include <span>
 
@@ -12,11 +10,11 @@
 
 #include "programs/free_port.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/trainer/tensor_files.h"
 #include "tests/trainer/tiny_training.h"
 #include "tests/trainer/training_results.h"
 #include "trainer/activation_checkpointing.h"
 #include "trainer/gpt2.h"
-#include "trainer/safetensors.h"
 #include "trainer/sharding/flat_unit.h"
 #include "trainer/tensor_memory.h"
 
@@ -31,24 +29,6 @@ Flags operator+(Flags flags, const Flags& more) {
 }
 
 Flags zero(int stage) { return {"--zero", std::to_string(stage)}; }
-
-// The largest difference between two files' tensors of fp64.
-double largestDifference(const std::string& path, const std::string& otherPath) {
-  const SafetensorsFile file(path), other(otherPath);
-  double largest = 0;
-  for (const auto& [name, view] : file.tensors()) {
-    const auto others = other.tensors().at(name).bytes;
-    EXPECT_EQ(view.dtype, "F64");
-    EXPECT_EQ(view.bytes.size(), others.size());
-    for (size_t i = 0; i + sizeof(double) <= others.size(); i += sizeof(double)) {
-      double one = 0, two = 0;
-      std::memcpy(&one, view.bytes.data() + i, sizeof(double));
-      std::memcpy(&two, others.data() + i, sizeof(double));
-      largest = std::max(largest, std::abs(one - two));
-    }
-  }
-  return largest;
-}
 
 TEST(Zero, TwoRanks_WriteDdpsCheckpointBitForBit) {
   const TemporaryFolder folder;

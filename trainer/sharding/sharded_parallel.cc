@@ -1,7 +1,6 @@
 #include "trainer/sharding/sharded_parallel.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -9,6 +8,7 @@
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include "trainer/clipping.h"
 #include "trainer/data_parallel.h"
 
 namespace gloo_bypass::trainer {
@@ -171,21 +171,12 @@ void ShardedParallel::settleAll() {
   }
 }
 
-// The norm over all shards: sums of squares in fp64, added over ranks. Then as torch::nn::utils::clip_grad_norm_.
 double ShardedParallel::clipGradients(double maxNorm) {
-  const at::NoGradGuard noGrad;
-  double squares = 0;
+  std::vector<at::Tensor> gradients;
   for (const auto& unit : units_) {
-    const double norm = at::norm(unit.shard().grad(), 2, at::kDouble).item<double>();
-    squares += norm * norm;
+    gradients.push_back(unit.shard().grad());
   }
-  const double norm = std::sqrt(communicator_.meanOverRanks(squares) * communicator_.worldSize());
-  constexpr double kNoDivisionByZero = 1e-6;
-  const double factor = std::min(1.0, maxNorm / (norm + kNoDivisionByZero));
-  for (const auto& unit : units_) {
-    unit.shard().grad().mul_(factor);
-  }
-  return norm;
+  return clipTogether(communicator_, gradients, gradients, maxNorm);
 }
 
 void ShardedParallel::updateParameters() {
