@@ -309,6 +309,13 @@ void Communicator::sum(at::Tensor& tensor) {
   group_->processGroup->untimed(tensors, {}, /*isGradient=*/true)->wait();
 }
 
+void Communicator::broadcast(at::Tensor& tensor, int root) {
+  std::vector<at::Tensor> tensors{tensor};
+  c10d::BroadcastOptions options;
+  options.rootRank = root;
+  group_->processGroup->broadcast(tensors, options)->wait();
+}
+
 std::vector<at::Tensor> Communicator::gather(const at::Tensor& bytes) {
   std::vector<at::Tensor> inputs{bytes};
   std::vector<std::vector<at::Tensor>> outputs(1);

@@ -84,6 +84,8 @@ class Communicator {
   // For what takes the place of the reducer's all-reduce; they belong to no window. Any one thread beside the owner's. Sums in place;
   // (n), uint8, of the same length at all ranks: by rank.
   void sum(at::Tensor& tensor);
+  // Contiguous, of the same size and dtype at all ranks: the root's values.
+  void broadcast(at::Tensor& tensor, int root);
   std::vector<at::Tensor> gather(const at::Tensor& bytes);
   // Waits until it is sent, or here. Of contiguous tensors, of the same size and dtype at both ends.
   void send(const at::Tensor& tensor, int rank);

@@ -68,7 +68,7 @@ void DataParallel::beforeForward(bool synchronise) {
   torch_->reducer->rebuild_buckets();
 }
 
-void DataParallel::afterForward(bool synchronise) {
+void DataParallel::beforeBackward(bool synchronise) {
   if (synchronise) {
     torch_->reducer->prepare_for_backward({});
   }

@@ -23,7 +23,7 @@ class DataParallel final : public Parallelism {
   ~DataParallel() override;
 
   void beforeForward(bool synchronise) override;
-  void afterForward(bool synchronise) override;
+  void beforeBackward(bool synchronise) override;
   void beginStep(int64_t step) override;
   void addMetrics(nlohmann::json& record) const override;
   RankState rankState() const override;

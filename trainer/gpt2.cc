@@ -32,36 +32,20 @@ at::Tensor causalMask(int64_t length, const at::TensorOptions& options) {
 
 } // namespace
 
-at::Tensor Gpt2::add(std::string name, at::IntArrayRef shape, at::ScalarType type) {
-  auto tensor = at::zeros(shape, at::TensorOptions().dtype(type));
-  tensor.set_requires_grad(true);
-  named_.emplace_back(std::move(name), tensor);
-  return tensor;
-}
-
-Gpt2::Gpt2(const Gpt2Config& config, at::ScalarType type) : config_(config) {
-  const int64_t c = config.hidden;
-  tokenEmbedding_ = add("wte.weight", {config.vocabulary, c}, type);
-  positionEmbedding_ = add("wpe.weight", {config.positions, c}, type);
-  for (int64_t i = 0; i < config.layers; ++i) {
-    const std::string prefix = fmt::format("h.{}.", i);
-    Gpt2Block block;
-    block.ln1Weight = add(prefix + "ln_1.weight", {c}, type);
-    block.ln1Bias = add(prefix + "ln_1.bias", {c}, type);
-    block.attentionWeight = add(prefix + "attn.c_attn.weight", {c, 3 * c}, type);
-    block.attentionBias = add(prefix + "attn.c_attn.bias", {3 * c}, type);
-    block.projectionWeight = add(prefix + "attn.c_proj.weight", {c, c}, type);
-    block.projectionBias = add(prefix + "attn.c_proj.bias", {c}, type);
-    block.ln2Weight = add(prefix + "ln_2.weight", {c}, type);
-    block.ln2Bias = add(prefix + "ln_2.bias", {c}, type);
-    block.expandWeight = add(prefix + "mlp.c_fc.weight", {c, 4 * c}, type);
-    block.expandBias = add(prefix + "mlp.c_fc.bias", {4 * c}, type);
-    block.contractWeight = add(prefix + "mlp.c_proj.weight", {4 * c, c}, type);
-    block.contractBias = add(prefix + "mlp.c_proj.bias", {c}, type);
-    blocks_.push_back(std::move(block));
+Gpt2::Gpt2(const Gpt2Config& config, at::ScalarType type, const ModelShare& share) : config_(config) {
+  for (auto& parameter : config.parameters()) {
+    named_.emplace_back(parameter.name, at::zeros(share.of(parameter).sizes, at::TensorOptions().dtype(type)).set_requires_grad(true));
+    wholeSizes_.push_back(std::move(parameter.sizes));
   }
-  finalNormWeight_ = add("ln_f.weight", {c}, type);
-  finalNormBias_ = add("ln_f.bias", {c}, type);
+  auto next = named_.begin();
+  const auto take = [&next] { return (next++)->second; };
+  tokenEmbedding_ = take();
+  positionEmbedding_ = take();
+  for (int64_t i = 0; i < config.layers; ++i) { // braces: from left to right
+    blocks_.push_back({take(), take(), take(), take(), take(), take(), take(), take(), take(), take(), take(), take()});
+  }
+  finalNormWeight_ = take();
+  finalNormBias_ = take();
 }
 
 void Gpt2::initialize(uint64_t seed) {
@@ -81,8 +65,9 @@ void Gpt2::initialize(uint64_t seed) {
 
 at::Tensor Gpt2::attention(const Gpt2Block& block, const at::Tensor& x, const at::Tensor& mask, int64_t batch,
     double dropout) const {
-  const int64_t length = mask.size(0), c = config_.hidden, heads = config_.heads, width = c / heads;
-  const auto joint = arithmetic::addmm(block.attentionBias, x, block.attentionWeight) // (BT, 3C)
+  const int64_t length = mask.size(0), width = config_.hidden / config_.heads;
+  const int64_t heads = block.attentionBias.numel() / (3 * width); // here: all of them, unless ranks share the block
+  const auto joint = arithmetic::addmm(block.attentionBias, entering(x), block.attentionWeight) // (BT, 3C)
                          .view({batch, length, 3, heads, width})
                          .permute({2, 0, 3, 1, 4}); // (3, B, H, T, C/H)
   const auto split = [&](int64_t i) { return joint.select(0, i).reshape({batch * heads, length, width}); };
@@ -93,13 +78,22 @@ at::Tensor Gpt2::attention(const Gpt2Block& block, const at::Tensor& x, const at
   const auto mixed = arithmetic::bmm(weights, value)
                          .view({batch, heads, length, width})
                          .transpose(1, 2)
-                         .reshape({batch * length, c});
-  return arithmetic::addmm(block.projectionBias, mixed, block.projectionWeight);
+                         .reshape({batch * length, heads * width});
+  return leaving(mixed, block.projectionWeight, block.projectionBias);
+}
+
+at::Tensor Gpt2::entering(const at::Tensor& x) const { return blockSplit_ != nullptr ? blockSplit_->enter(x) : x; }
+
+at::Tensor Gpt2::leaving(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) const {
+  return blockSplit_ != nullptr ? blockSplit_->leave(arithmetic::mm(x, weight)) + bias : arithmetic::addmm(bias, x, weight);
 }
 
 at::Tensor Gpt2::loss(const at::Tensor& ids, const at::Tensor& targets, double dropout) const {
   const int64_t batch = ids.size(0), length = ids.size(1);
   const auto mask = causalMask(length, tokenEmbedding_.options().requires_grad(false));
+  if (partRunner_ != nullptr) {
+    partRunner_->beginForward(batch * length);
+  }
   auto x = run(ForwardPart::kEmbedding, 0, {}, [&](const at::Tensor&) {
     const auto sum = arithmetic::embedding(tokenEmbedding_, ids) + positionEmbedding_.slice(0, 0, length); // (B, T, C)
     return maybeDropout(sum, dropout).view({batch * length, config_.hidden});
@@ -121,8 +115,8 @@ at::Tensor Gpt2::blockForward(const Gpt2Block& block, const at::Tensor& x, const
     const auto attended = input +
         maybeDropout(attention(block, layerNorm(input, block.ln1Weight, block.ln1Bias), mask, batch, dropout), dropout);
     const auto inner = arithmetic::gelu(
-        arithmetic::addmm(block.expandBias, layerNorm(attended, block.ln2Weight, block.ln2Bias), block.expandWeight));
-    return attended + maybeDropout(arithmetic::addmm(block.contractBias, inner, block.contractWeight), dropout);
+        arithmetic::addmm(block.expandBias, entering(layerNorm(attended, block.ln2Weight, block.ln2Bias)), block.expandWeight));
+    return attended + maybeDropout(leaving(inner, block.contractWeight, block.contractBias), dropout);
   };
   return checkpointActivations_ ? checkpointed(compute, x, block.parameters()) : compute(x);
 }
@@ -142,14 +136,6 @@ std::vector<at::Tensor> Gpt2::parameters() const {
     parameters.push_back(tensor);
   }
   return parameters;
-}
-
-int64_t Gpt2::parameterCount() const {
-  int64_t count = 0;
-  for (const auto& [name, tensor] : named_) {
-    count += tensor.numel();
-  }
-  return count;
 }
 
 double Gpt2::trainingFlops(int64_t tokens, int64_t seqLength) const {

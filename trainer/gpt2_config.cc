@@ -49,6 +49,22 @@ Gpt2Config Gpt2Config::of(const std::string& name) {
   return found->second;
 }
 
+std::vector<ParameterShape> Gpt2Config::parameters() const {
+  const int64_t c = hidden;
+  std::vector<ParameterShape> all{{"wte.weight", {vocabulary, c}}, {"wpe.weight", {positions, c}}};
+  for (int64_t i = 0; i < layers; ++i) {
+    for (auto& [name, sizes] : std::vector<ParameterShape>{{"ln_1.weight", {c}}, {"ln_1.bias", {c}}, {"attn.c_attn.weight", {c, 3 * c}},
+             {"attn.c_attn.bias", {3 * c}}, {"attn.c_proj.weight", {c, c}}, {"attn.c_proj.bias", {c}}, {"ln_2.weight", {c}},
+             {"ln_2.bias", {c}}, {"mlp.c_fc.weight", {c, 4 * c}}, {"mlp.c_fc.bias", {4 * c}}, {"mlp.c_proj.weight", {4 * c, c}},
+             {"mlp.c_proj.bias", {c}}}) {
+      all.push_back({fmt::format("h.{}.{}", i, name), std::move(sizes)});
+    }
+  }
+  all.push_back({"ln_f.weight", {c}});
+  all.push_back({"ln_f.bias", {c}});
+  return all;
+}
+
 Gpt2Config Gpt2Config::fromFile(const std::string& path) {
   const MappedFile file(path);
   const auto bytes = file.bytes();

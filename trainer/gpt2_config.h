@@ -7,6 +7,11 @@
 
 namespace gloo_bypass::trainer {
 
+struct ParameterShape {
+  std::string name;
+  std::vector<int64_t> sizes;
+};
+
 struct Gpt2Config {
   int64_t layers;
   int64_t hidden;
@@ -21,6 +26,8 @@ struct Gpt2Config {
   // Throws UsageError, one line, for a file that is none, whose sizes make no model, or that asks for another arithmetic.
   static Gpt2Config fromFile(const std::string& path);
 
+  // Names and shapes, in the order of registration in Hugging Face's GPT2Model.
+  std::vector<ParameterShape> parameters() const;
   // Of a model of this size, before there is one.
   int64_t parameterCount() const { return (vocabulary + positions) * hidden + layers * (12 * hidden + 13) * hidden + 2 * hidden; }
   bool operator==(const Gpt2Config&) const = default;

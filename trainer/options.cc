@@ -165,8 +165,8 @@ std::string crossCheck(const Options& o) {
     return "--elastic goes without --average and --compress: what a rank has for itself would be lost with it";
   }
   for (std::string fault : {crossCheck(o.precision), crossCheck(o.sharding, o), crossCheck(o.tracing), crossCheck(o.compression, o.ddp),
-           crossCheck(o.averaging, o.ddp), crossCheck(o.schedule), crossCheck(o.targetLoss, o.barrier), crossCheck(o.evaluation),
-           crossCheck(o.elastic, o.spawn, o.checkpointPath, o.ddp)}) {
+           crossCheck(o.averaging, o.ddp), crossCheck(o.modelParallel, o), crossCheck(o.schedule), crossCheck(o.targetLoss, o.barrier),
+           crossCheck(o.evaluation), crossCheck(o.elastic, o.spawn, o.checkpointPath, o.ddp)}) {
     if (!fault.empty()) {
       return fault;
     }
@@ -232,6 +232,7 @@ std::variant<Options, std::string> parseOptions(int argc, const char* const* arg
   addSyncOptions(app, options);
   addCompressionOptions(app, options.compression);
   addAveragingOptions(app, options.averaging);
+  addModelParallelOptions(app, options.modelParallel);
   addShardingOptions(app, options.sharding);
   addMemoryOptions(app, options);
   addResultOptions(app, options);

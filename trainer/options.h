@@ -17,6 +17,7 @@
 #include "trainer/elastic/elastic_options.h"
 #include "trainer/evaluation/evaluation_options.h"
 #include "trainer/gpt2_config.h"
+#include "trainer/model_parallel/model_parallel_options.h"
 #include "trainer/precision/precision_options.h"
 #include "trainer/sampler.h"
 #include "trainer/schedule.h"
@@ -58,6 +59,7 @@ struct Options {
   int64_t segmentBytes = 0; // 0: Gloo's own default (1 MiB)
   CompressionOptions compression;
   AveragingOptions averaging;
+  ModelParallelOptions modelParallel;
   std::string pluginPath;   // empty: beside the program, when needed
   double timeoutSeconds = 300;
   double rendezvousTimeoutSeconds = 120;

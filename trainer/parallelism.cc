@@ -21,6 +21,15 @@ at::Tensor itself(const at::Tensor& tensor) { return tensor; }
 
 } // namespace
 
+std::vector<Pass> Parallelism::planPasses(int64_t microBatches) {
+  std::vector<Pass> passes;
+  for (int64_t micro = 0; micro < microBatches; ++micro) {
+    passes.push_back({Pass::Kind::kForward, micro});
+    passes.push_back({Pass::Kind::kBackward, micro});
+  }
+  return passes;
+}
+
 int64_t Parallelism::synchronisedBytes(const std::vector<at::Tensor>& parameters) const { return bytesOf(parameters, itself); }
 
 HeldBytes Parallelism::heldBytes(const std::vector<at::Tensor>& parameters) const {

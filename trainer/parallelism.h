@@ -1,10 +1,11 @@
 // How ranks train one model together: what a step does besides its own forward and backward.
 //
 // The class itself is a single rank's way, which has nobody to meet. Each method of the literature derives from it.
-// For every step beginStep(); for every micro-batch: beforeForward(), forward, afterForward(), backward; then, once a step, clipGradients() where
-// asked for, and updateParameters(). One thread.
+// For every step beginStep() and planPasses(); for every forward beforeForward(), for every backward beforeBackward(), in the planned
+// order; then, once a step, completeBackward(), clipGradients() where asked for, and updateParameters(). One thread.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -22,6 +23,17 @@ namespace gloo_bypass::trainer {
 enum class StateKind { kWeight, kFirstMoment, kSecondMoment };
 using MomentSource = std::function<at::Tensor(StateKind kind, size_t index)>;
 
+// A micro-batch's forward or backward.
+struct Pass {
+  enum class Kind { kForward, kBackward } kind;
+  int64_t micro;
+  bool operator==(const Pass&) const = default;
+};
+
+struct Interval {
+  std::chrono::steady_clock::time_point begin, end;
+};
+
 class Parallelism {
  public:
   // Keeps a reference to the optimiser.
@@ -32,9 +44,13 @@ class Parallelism {
 
   // Before a step's first micro-batch; from 0.
   virtual void beginStep(int64_t /*step*/) {}
+  // In what order a step's forwards and backwards run: one backward for each forward, the micro-batches' backwards in their order.
+  virtual std::vector<Pass> planPasses(int64_t microBatches);
   // synchronise: of a step's last micro-batch, after whose backward all gradients are the ranks' common ones.
   virtual void beforeForward(bool /*synchronise*/) {}
-  virtual void afterForward(bool /*synchronise*/) {}
+  virtual void beforeBackward(bool /*synchronise*/) {}
+  // After a step's last backward: what ranks still owe each other, and what `metrics` has of the loss.
+  virtual void completeBackward(StepMetrics& /*metrics*/) {}
 
   // Scales all gradients so that their common norm is at most maxNorm; returns the norm before.
   virtual double clipGradients(double maxNorm) { return optimizer_.clipGradients(maxNorm); }
@@ -45,6 +61,13 @@ class Parallelism {
     optimizer_.step();
     optimizer_.clearGradients();
   }
+
+  // Whether what the model computes here is the loss of this rank's samples.
+  virtual bool hasLoss() const { return true; }
+  // Whether a backward leaves something behind that decides how the next ones add up.
+  virtual bool learnsFromBackward() const { return true; }
+  // When this rank did nothing but wait for others, in forwards, backwards and completeBackward(), since the last call; where it is known.
+  virtual std::vector<Interval> takeWaits() { return {}; }
 
   // Of the step that updateParameters() ended.
   virtual void addMetrics(nlohmann::json& /*record*/) const {}

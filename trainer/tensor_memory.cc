@@ -34,10 +34,20 @@ std::optional<int64_t> availableBytes() {
   return std::nullopt;
 }
 
+// Of the rank that holds the most.
+int64_t heldParameters(const Options& options, int ranks) {
+  const auto config = modelConfig(options);
+  int64_t most = 0;
+  for (const int rank : {0, ranks - 1}) {
+    most = std::max(most, ModelShare(options.modelParallel.method, rank, ranks, config).elements(config));
+  }
+  return most;
+}
+
 } // namespace
 
 int64_t modelStateBytes(const Options& options, int ranks) {
-  const int64_t parameters = modelConfig(options).parameterCount(), zero = options.sharding.zero;
+  const int64_t parameters = heldParameters(options, ranks), zero = options.sharding.zero;
   const bool hasMasters = options.precision.hasMasters();
   const int64_t elementBytes = hasMasters ? 2 : options.precision.type == Precision::kFloat64 ? 8 : 4;
   const int64_t optimizerBytes = hasMasters ? 12 : 2 * elementBytes; // the paper's K: masters and both moments
@@ -56,10 +66,11 @@ void checkMemory(const Options& options, int ranks, int ranksHere) {
   const auto available = availableBytes();
   const int64_t needed = ranksHere * modelStateBytes(options, ranks) + (ranksHere == ranks ? serverBytes(options, ranks) : 0);
   if (available && needed > *available) {
+    const bool couldShard = !options.averaging.isUsed() && !options.modelParallel.isUsed();
     throw UsageError(fmt::format("{} {} of {} need {:.1f} GB for parameters, gradients and moments, activations not counted, of {:.1f} GB "
         "available: fewer ranks, a smaller --model{}", ranksHere, ranksHere == 1 ? "rank" : "ranks", ranks,
         static_cast<double>(needed) / kGigabyte, static_cast<double>(*available) / kGigabyte,
-        options.averaging.isUsed() ? "" : fmt::format(", or --zero {}", std::min<int64_t>(options.sharding.zero + 1, 3))));
+        couldShard ? fmt::format(", or --zero {}", std::min<int64_t>(options.sharding.zero + 1, 3)) : ""));
   }
 }
 

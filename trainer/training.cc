@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -28,6 +29,7 @@
 #include "trainer/file_io.h"
 #include "trainer/gpt2.h"
 #include "trainer/metrics.h"
+#include "trainer/model_parallel/shared_model.h"
 #include "trainer/optimizer.h"
 #include "trainer/precision/arithmetic.h"
 #include "trainer/precision/master_weights.h"
@@ -83,12 +85,15 @@ class Run {
         environment_(environment),
         elastic_(options.elastic, options.checkpointPath, options.resumePath, environment.rank, environment.worldSize),
         trajectory_(trajectoryOptions(options)),
-        batches_(options, environment.rank, environment.worldSize),
+        dataRank_(options.modelParallel.dataRank(environment.rank)),
+        dataRanks_(options.modelParallel.dataRanks(environment.worldSize)),
+        batches_(options, dataRank_, dataRanks_),
         lastStep_(options.steps > 0 ? options.steps : options.epochs * batches_.stepsPerEpoch()),
         schedule_(options.schedule, options.learningRate, lastStep_, batches_.globalBatch() * options.accumulate),
         target_(options.targetLoss),
-        evaluation_(options, batches_, environment.rank, environment.worldSize),
-        model_(modelConfig(options), arithmetic::scalarTypeOf(options.precision.type)),
+        evaluation_(options, batches_, dataRank_, dataRanks_),
+        model_(modelConfig(options), arithmetic::scalarTypeOf(options.precision.type),
+            ModelShare(options.modelParallel.method, environment.rank, environment.worldSize, modelConfig(options))),
         weights_(mastersOf(model_)),
         units_(layOutUnits(model_, options.sharding.zero, environment.rank, environment.worldSize)),
         optimizer_(units_.empty() ? makeOptimizer(model_, weights_, options)
@@ -97,7 +102,7 @@ class Run {
         tracer_(options.tracing.tracePath, environment.rank) {
     addToTrajectory(options.schedule, lastStep_, trajectory_);
     model_.checkpointActivations(options.activationCheckpointing);
-    trajectory_["world_size"] = options.elastic.isUsed() ? options.elastic.maxRanks : environment.worldSize;
+    trajectory_["world_size"] = options.elastic.isUsed() ? options.elastic.maxRanks : dataRanks_;
     trajectory_["corpus_samples"] = batches_.sampleCount();
   }
 
@@ -107,7 +112,8 @@ class Run {
   void loadState();
   void connect();
   void resume();
-  void microBatch(const Batch& batch, int64_t step, int64_t micro, StepMetrics& metrics);
+  void forward(int64_t step, int64_t micro, StepMetrics& metrics);
+  void backward(int64_t step, int64_t micro, StepMetrics& metrics);
   StepMetrics trainStep(int64_t step);
   void repeatBucketRebuild();
   void verifyRanks(StepMetrics& metrics);
@@ -128,6 +134,7 @@ class Run {
   const RankEnvironment& environment_;
   ElasticRun elastic_;
   nlohmann::json trajectory_;
+  int dataRank_, dataRanks_; // of those that have samples of their own
   Batches batches_;
   int64_t lastStep_, gradientBytes_ = 0;
   Schedule schedule_;
@@ -140,6 +147,8 @@ class Run {
   std::optional<Communicator> communicator_;
   std::unique_ptr<Parallelism> parallelism_;
   std::optional<CheckpointFile> checkpoint_; // rank 0's, until resumed
+  std::optional<Gpt2> whole_; // rank 0's, until each rank has its part of a model that ranks share
+  std::map<int64_t, at::Tensor> losses_; // by micro-batch: between its forward and its backward
   TrainingPosition position_;
   nlohmann::json evaluated_ = nlohmann::json::object(); // last
   int64_t checkpointedStep_ = 0;
@@ -156,17 +165,21 @@ void Run::loadState() {
   if (!options_.checkpointPath.empty()) {
     checkReplaceable(options_.checkpointPath);
   }
+  if (options_.modelParallel.isUsed()) {
+    whole_.emplace(model_.config(), model_.named().front().second.scalar_type());
+  }
+  Gpt2& weights = whole_ ? *whole_ : weights_;
   if (const std::string& path = elastic_.startingPoint(); !path.empty()) {
-    position_ = checkpoint_.emplace(path, weights_, trajectory_).position();
+    position_ = checkpoint_.emplace(path, weights, trajectory_).position();
     if (position_.step >= lastStep_ && !options_.elastic.isUsed()) { // an elastic one may have lost a rank after its last step
       throw UsageError(fmt::format("{} has done {} steps already, of {} asked for: raise --steps or --epochs",
           path, position_.step, lastStep_));
     }
-    checkpoint_->readInto(weights_, moreState());
+    checkpoint_->readInto(weights, moreState());
   } else if (!options_.weightsPath.empty()) {
-    loadWeights(weights_, options_.weightsPath);
+    loadWeights(weights, options_.weightsPath);
   } else {
-    weights_.initialize(options_.seed);
+    weights.initialize(options_.seed);
   }
   optimizer_->weightsChanged();
 }
@@ -184,6 +197,7 @@ void Run::connect() {
   agreed["verify_ranks"] = options_.verifyRanks;
   agreed["resume"] = !options_.resumePath.empty();
   agreed["zero"] = options_.sharding.zero;
+  agreed["model_parallel"] = nameOf(options_.modelParallel.method);
   agreed["elastic"] = options_.elastic.range;
   agreed["evaluation"] = {evaluation_.sampleCount(), options_.evaluation.every};
   agreed["tracing"] = agreement(options_.tracing);
@@ -191,6 +205,9 @@ void Run::connect() {
   DataParallel::broadcast(*communicator_, optimizer_->masters());
   if (options_.averaging.isUsed()) {
     parallelism_ = makeAveraging(options_, model_, *optimizer_, *communicator_);
+  } else if (options_.modelParallel.isUsed()) {
+    parallelism_ = makeSharedModel(model_, whole_ ? &*whole_ : nullptr, *optimizer_, *communicator_, options_);
+    whole_.reset();
   } else if (!units_.empty()) {
     parallelism_ = std::make_unique<ShardedParallel>(model_, *optimizer_, units_, *communicator_, options_);
   } else {
@@ -222,7 +239,9 @@ void Run::resume() {
   position_.step = step.item<int64_t>();
   optimizer_->setStepCount(position_.step);
   if (communicator_) {
-    repeatBucketRebuild();
+    if (parallelism_->learnsFromBackward()) {
+      repeatBucketRebuild();
+    }
     if (const auto state = parallelism_->rankState(); !state.empty()) {
       RankStateFile(options_.resumePath, position_.step, environment_.rank).load(state);
     }
@@ -234,39 +253,46 @@ void Run::resume() {
 void Run::repeatBucketRebuild() {
   StepMetrics unused;
   const int64_t last = batches_.microBatches(0) - 1;
-  microBatch(batches_.of(0, last), 0, last, unused);
+  forward(0, last, unused);
+  backward(0, last, unused);
   optimizer_->clearGradients();
 }
 
-// Forward and backward of one micro-batch.
-void Run::microBatch(const Batch& batch, int64_t step, int64_t micro, StepMetrics& metrics) {
-  const bool synchronise = micro + 1 == batches_.microBatches(step);
+void Run::forward(int64_t step, int64_t micro, StepMetrics& metrics) {
+  const auto batch = batches_.of(step, micro);
   if (options_.dropout > 0) {
     at::manual_seed(microBatchSeed(options_.seed, environment_.rank, step * options_.accumulate + micro));
   }
   const auto start = Clock::now();
-  parallelism_->beforeForward(synchronise);
-  auto loss = model_.loss(batch.ids, batch.targets, options_.dropout);
-  const auto forwardDone = Clock::now();
-  parallelism_->afterForward(synchronise);
+  parallelism_->beforeForward(/*synchronise=*/micro + 1 == batches_.microBatches(step));
+  losses_[micro] = model_.loss(batch.ids, batch.targets, options_.dropout);
+  const auto done = Clock::now();
+  tracer_.addForward(metrics.step, micro, start, done);
+  metrics.forwardSeconds += secondsBetween(start, done);
+}
+
+void Run::backward(int64_t step, int64_t micro, StepMetrics& metrics) {
+  const bool synchronise = micro + 1 == batches_.microBatches(step);
+  const auto start = Clock::now();
+  const auto loss = losses_.extract(micro).mapped();
+  parallelism_->beforeBackward(synchronise);
   if (communicator_ && synchronise) {
     communicator_->beginWindow(static_cast<uint64_t>(metrics.step), gradientBytes_);
   }
   const auto [ranks, micros] = batches_.weightOf(step, micro);
   const auto share = ranks == 1 ? loss : loss * ranks;
   optimizer_->scaled(micros == 1 ? share : share / micros).backward();
-  const auto backwardDone = Clock::now();
+  const auto done = Clock::now();
   if (communicator_ && synchronise) {
     const auto window = communicator_->endWindow();
     metrics.buckets = window.buckets;
     metrics.gradientBytes = window.bytes;
     metrics.allReduceSeconds = secondsBetween(window.firstHandedOver, window.lastDone);
     metrics.exposedSeconds = secondsBetween(window.lastHandedOver, window.lastDone);
-    tracer_.addWindow(metrics.step, window, backwardDone);
+    tracer_.addWindow(metrics.step, window, done);
   }
-  tracer_.addMicroBatch(metrics.step, micro, start, forwardDone, backwardDone);
-  metrics.forwardSeconds += secondsBetween(start, forwardDone);
-  metrics.backwardSeconds += secondsBetween(forwardDone, backwardDone);
+  tracer_.addBackward(metrics.step, micro, start, done);
+  metrics.backwardSeconds += secondsBetween(start, done);
   const double value = loss.item<double>();
   metrics.loss += value / micros;
   metrics.weightedLoss += value * ranks / micros;
@@ -281,9 +307,11 @@ StepMetrics Run::trainStep(int64_t step) {
   resetPeakTensorBytes();
   elastic_.logSamples(metrics.step, metrics.epoch, [&] { return batches_.samplesOf(step); });
   const auto start = Clock::now();
-  for (int64_t micro = 0; micro < batches_.microBatches(step); ++micro) {
-    microBatch(batches_.of(step, micro), step, micro, metrics);
+  for (const auto& [kind, micro] : parallelism_->planPasses(batches_.microBatches(step))) {
+    kind == Pass::Kind::kForward ? forward(step, micro, metrics) : backward(step, micro, metrics);
   }
+  parallelism_->completeBackward(metrics);
+  tracer_.addWaits(metrics.step, parallelism_->takeWaits());
   // What is left of backward is computation, plus the reducer's copying of gradients into and out of buckets.
   metrics.backwardSeconds -= metrics.exposedSeconds;
   const auto backwardDone = Clock::now();
@@ -336,7 +364,7 @@ void Run::verifyRanks(StepMetrics& metrics) {
 }
 
 void Run::evaluate(int64_t step) {
-  evaluated_ = evaluation_.run(model_, communicator_ ? &*communicator_ : nullptr);
+  evaluated_ = evaluation_.run(model_, parallelism_->hasLoss(), communicator_ ? &*communicator_ : nullptr);
   if (metrics_) {
     nlohmann::json record = evaluated_;
     record["event"] = "evaluation";
@@ -489,9 +517,11 @@ void Run::execute() {
 } // namespace
 
 void checkInput(const Options& options) {
+  const ModelShare share(options.modelParallel.method, 0, options.spawn, modelConfig(options));
   checkMemory(options, options.spawn, options.spawn);
-  const Batches batches(options, 0, options.spawn);
-  const Evaluation evaluation(options, batches, 0, options.spawn);
+  const int dataRanks = options.modelParallel.dataRanks(options.spawn);
+  const Batches batches(options, 0, dataRanks);
+  const Evaluation evaluation(options, batches, 0, dataRanks);
   for (const std::string& path : {options.weightsPath, options.resumePath}) {
     if (!path.empty()) {
       const SafetensorsFile file(path);

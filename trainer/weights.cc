@@ -118,8 +118,8 @@ const char* prefixOf(StateKind kind) {
 
 // `get` is asked when the tensor's turn to be written comes.
 template <typename Get>
-TensorSource sourceOf(const at::Tensor& like, const Get& get) {
-  return {dtypeOf(like), like.sizes().vec(), [get] { return bytesOf(get()); }};
+TensorSource sourceOf(const at::Tensor& like, std::vector<int64_t> sizes, const Get& get) {
+  return {dtypeOf(like), std::move(sizes), [get] { return bytesOf(get()); }};
 }
 
 void writeOrTakePart(const std::string& path, const std::map<std::string, TensorSource>& tensors,
@@ -147,7 +147,7 @@ void saveWeights(const std::string& path, const Gpt2& model, Parallelism& state)
   for (size_t i = 0; i < model.named().size(); ++i) {
     const auto& [name, tensor] = model.named()[i];
     tensors.emplace(
-        "transformer." + name, sourceOf(tensor, [&state, held = tensor, i] { return state.wholeParameter(held, i); }));
+        "transformer." + name, sourceOf(tensor, model.wholeSizes(i), [&state, held = tensor, i] { return state.wholeParameter(held, i); }));
   }
   writeOrTakePart(path, tensors, {{"format", "pt"}});
 }
@@ -158,12 +158,12 @@ void saveCheckpoint(const std::string& path, const Gpt2& model, Parallelism& sta
   for (size_t i = 0; i < model.named().size(); ++i) {
     const auto& [name, tensor] = model.named()[i];
     for (const auto kind : kStateKinds) {
-      tensors.emplace(prefixOf(kind) + name, sourceOf(tensor, [&state, kind, i] { return state.whole(kind, i); }));
+      tensors.emplace(prefixOf(kind) + name, sourceOf(tensor, model.wholeSizes(i), [&state, kind, i] { return state.whole(kind, i); }));
     }
   }
   for (const auto& values : more) {
     const auto tensor = tensorOf(values);
-    tensors.emplace("state." + values.name, sourceOf(tensor, [tensor] { return tensor; }));
+    tensors.emplace("state." + values.name, sourceOf(tensor, tensor.sizes().vec(), [tensor] { return tensor; }));
   }
   writeOrTakePart(path, tensors,
       {{"format", kCheckpointFormat}, {"step", std::to_string(position.step)}, {"options", trajectory.dump()}});

@@ -1,6 +1,7 @@
 // ddp_train with the tiny model, started as users start it. DDP_TRAIN names the program.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <map>
@@ -17,7 +18,10 @@ constexpr std::chrono::seconds kLimit{100};  // only a hang reaches it
 // fileSizeLimit: see Program.
 inline Program startTraining(std::vector<std::string> flags, Environment environment = {},
                              std::size_t fileSizeLimit = 0) {
-  flags.insert(flags.begin(), {"--model", "tiny", "--seq-length", "16"});
+  flags.insert(flags.begin(), {"--seq-length", "16"});
+  if (std::ranges::find(flags, "--model-config") == flags.end()) {
+    flags.insert(flags.begin(), {"--model", "tiny"});
+  }
   environment.insert({{"RANK", ""},
                       {"WORLD_SIZE", ""},
                       {"MASTER_ADDR", ""},

@@ -30,7 +30,7 @@ Evaluation::Evaluation(const Options& options, const Batches& batches, int rank,
       rank_(rank),
       worldSize_(worldSize) {}
 
-nlohmann::json Evaluation::run(const Gpt2& model, Communicator* communicator) const {
+nlohmann::json Evaluation::run(const Gpt2& model, bool hasLoss, Communicator* communicator) const {
   const at::NoGradGuard noGrad;
   const auto start = std::chrono::steady_clock::now();
   auto sums = at::zeros({2}, at::kDouble); // of the tokens' losses; of tokens
@@ -41,10 +41,10 @@ nlohmann::json Evaluation::run(const Gpt2& model, Communicator* communicator) co
     for (; next < count_ && static_cast<int64_t>(indices.size()) < batchSize_; next += worldSize_) {
       indices.push_back(first_ + next);
     }
-    const bool counts = !indices.empty(); // a rank that has none left keeps the others company
-    const auto batch = batchOf(corpus_, counts ? indices : std::vector<int64_t>{first_});
+    const bool hasSamples = !indices.empty(); // a rank that has none left keeps the others company
+    const auto batch = batchOf(corpus_, hasSamples ? indices : std::vector<int64_t>{first_});
     const double loss = model.loss(batch.ids, batch.targets, /*dropout=*/0).item<double>();
-    if (counts) {
+    if (hasSamples && hasLoss) {
       const auto tokens = batch.targets.ge(0).sum().item<double>(); // padding is below
       sums[0] += loss * tokens;
       sums[1] += tokens;

@@ -31,9 +31,10 @@ class Evaluation {
   // After step `step`, counted from 1. The end of training is another matter: the run always evaluates then.
   bool isDueAfter(int64_t step) const { return isUsed() && every_ > 0 && step % every_ == 0; }
 
-  // By all ranks together; `communicator` is null for a single rank without one. Takes as many forwards at every rank, as a model that
-  // is gathered from all of them needs. {"eval_loss", "eval_perplexity", "eval_samples", "eval_tokens", "t_eval_s"}.
-  nlohmann::json run(const Gpt2& model, Communicator* communicator) const;
+  // By all ranks together; hasLoss: what the model computes here is a loss that counts. `communicator` is null for a single rank
+  // without one. Takes as many forwards at every rank, as a model that is gathered from all of them needs.
+  // {"eval_loss", "eval_perplexity", "eval_samples", "eval_tokens", "t_eval_s"}.
+  nlohmann::json run(const Gpt2& model, bool hasLoss, Communicator* communicator) const;
 
  private:
   std::optional<Corpus> text_; // --eval-data's

@@ -101,7 +101,7 @@ void ShardedParallel::inPieces(size_t unit, const Piece& piece) const {
   }
 }
 
-void ShardedParallel::afterForward(bool synchronise) {
+void ShardedParallel::beforeBackward(bool synchronise) {
   isReducing_ = synchronise || stage_ > 1;
   isFinishQueued_ = false;
   std::fill(gradientsReady_.begin(), gradientsReady_.end(), size_t{0});

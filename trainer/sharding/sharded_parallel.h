@@ -31,7 +31,7 @@ class ShardedParallel : public Parallelism {
   ShardedParallel(Gpt2& model, AdamW& optimizer, std::vector<FlatUnit>& units, Communicator& communicator, const Options& options);
   ~ShardedParallel() override;
 
-  void afterForward(bool synchronise) override;
+  void beforeBackward(bool synchronise) override;
   double clipGradients(double maxNorm) override;
   void updateParameters() override;
 

@@ -40,6 +40,7 @@ std::string eventName(const TraceSpan& span) {
     case SpanKind::kBucketReady: return fmt::format("bucket {} gradients", span.index);
     case SpanKind::kBucketReduced: return "gloo:all_reduce";
     case SpanKind::kBucketQueued: return "queued";
+    case SpanKind::kWait: return "waiting for ranks";
   }
   return "?";
 }

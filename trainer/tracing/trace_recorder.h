@@ -19,6 +19,7 @@ enum class SpanKind : int64_t {
   kBucketReady,   // first gradient of bucket `index` ready until its last one is
   kBucketReduced, // bucket `index` handed over to the process group until it is reduced
   kBucketQueued,  // the part of the span before it in which no thread of the process group had begun with it
+  kWait,          // the part of a forward or backward, or of what follows them, in which the rank only waits for others
 };
 
 struct TraceSpan {

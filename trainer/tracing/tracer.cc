@@ -134,10 +134,15 @@ void Tracer::addWindow(int64_t step, const AllReduceWindow& window, Time backwar
   }
 }
 
-void Tracer::addMicroBatch(int64_t step, int64_t micro, Time begin, Time forwardDone, Time backwardDone) {
+void Tracer::addPass(SpanKind kind, int64_t step, int64_t micro, Time begin, Time end) {
   if (isOn() && step != 0) {
-    recorder_.add(SpanKind::kForward, step, micro, begin, forwardDone);
-    recorder_.add(SpanKind::kBackward, step, micro, forwardDone, backwardDone);
+    recorder_.add(kind, step, micro, begin, end);
+  }
+}
+
+void Tracer::addWaits(int64_t step, const std::vector<Interval>& waits) {
+  for (const auto& [begin, end] : waits) {
+    addPass(SpanKind::kWait, step, 0, begin, end);
   }
 }
 

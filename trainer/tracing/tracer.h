@@ -13,6 +13,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "trainer/communicator.h"
+#include "trainer/parallelism.h"
 #include "trainer/tracing/bucket_readiness.h"
 #include "trainer/tracing/clock_offset.h"
 #include "trainer/tracing/trace_recorder.h"
@@ -34,7 +35,9 @@ class Tracer {
 
   // What a step consists of, in any order. Step 0 is of no step: it is not noted down.
   void addWindow(int64_t step, const AllReduceWindow& window, Time backwardDone);
-  void addMicroBatch(int64_t step, int64_t micro, Time begin, Time forwardDone, Time backwardDone);
+  void addForward(int64_t step, int64_t micro, Time begin, Time end) { addPass(SpanKind::kForward, step, micro, begin, end); }
+  void addBackward(int64_t step, int64_t micro, Time begin, Time end) { addPass(SpanKind::kBackward, step, micro, begin, end); }
+  void addWaits(int64_t step, const std::vector<Interval>& waits);
   void addStep(int64_t step, Time begin, Time backwardDone, Time optimizerDone, Time end, bool hasBarrier);
 
   // Compares clocks again and writes the file on rank 0, whole or not at all, in the memory of two ranks' spans. Throws
@@ -42,6 +45,7 @@ class Tracer {
   void write();
 
  private:
+  void addPass(SpanKind kind, int64_t step, int64_t micro, Time begin, Time end);
   bool isOn() const { return !path_.empty(); }
   ClockOffset compareClocks() const;
 
