@@ -10,6 +10,7 @@
 
 #include "programs/error.h"
 #include "programs/program_path.h"
+#include "trainer/data/shard_stream.h"
 #include "trainer/data/token_shards.h"
 #include "trainer/gpt2.h"
 #include "trainer/tokenizer.h"
@@ -39,7 +40,12 @@ int64_t stepsOfAnEpoch(const Options& options, int64_t samples, int worldSize) {
   return samples / stepSamples;
 }
 
-int64_t trainedSamples(const Options& options, int64_t samples) {
+// An epoch's, of all ranks together.
+int64_t trainedSamples(const Options& options, const Corpus& corpus, int worldSize) {
+  if (options.streamShards) {
+    return streamedSamples(corpus.samplesOfShards(), worldSize);
+  }
+  const int64_t samples = corpus.sampleCount();
   if (options.evaluation.samples >= samples) {
     throw UsageError(fmt::format("--eval-samples {}: the text has {} samples, none would be left to train on",
         options.evaluation.samples, samples));
@@ -49,7 +55,7 @@ int64_t trainedSamples(const Options& options, int64_t samples) {
 
 } // namespace
 
-Corpus loadText(const Options& options, const std::string& path, int64_t maxSamples) {
+Corpus loadText(const Options& options, const std::string& path, int64_t maxSamples, bool byShard) {
   const auto config = modelConfig(options);
   const auto check = [&](int64_t idBound, const std::string& of) {
     if (idBound > config.vocabulary) {
@@ -71,18 +77,26 @@ Corpus loadText(const Options& options, const std::string& path, int64_t maxSamp
       throw UsageError(fmt::format("{} was tokenised with another vocabulary than {} and {}", path, options.vocabPath,
           options.mergesPath));
     }
-    return Corpus(path, std::move(shards), options.seqLength, maxSamples);
+    return Corpus(path, std::move(shards), byShard, options.seqLength, maxSamples);
+  }
+  if (byShard) {
+    throw UsageError(fmt::format("--stream-shards: {} is no folder of shards: make one with tokenise", path));
   }
   auto tokenizer = options.vocabPath.empty() ? Tokenizer::bytes()
                                              : Tokenizer::bytePairs(options.vocabPath, options.mergesPath);
-  check(tokenizer.idBound(), options.vocabPath);
+  check(options.pack ? std::max<int64_t>(tokenizer.idBound(), tokenizer.endOfText() + 1) : tokenizer.idBound(), options.vocabPath);
+  if (options.pack) {
+    return Corpus::packed(path, tokenizer, options.passages, options.seqLength, maxSamples);
+  }
   if (options.passages != Passages::kNone) {
     return Corpus(path, tokenizer, options.passages, options.seqLength, maxSamples);
   }
   return Corpus(path, tokenizer, options.seqLength, maxSamples);
 }
 
-Corpus loadCorpus(const Options& options) { return loadText(options, dataPath(options), options.samples); }
+Corpus loadCorpus(const Options& options) {
+  return loadText(options, dataPath(options), options.samples, options.streamShards);
+}
 
 Batch batchOf(const Corpus& corpus, const std::vector<int64_t>& indices) {
   const auto rows = static_cast<int64_t>(indices.size()), length = corpus.seqLength();
@@ -102,9 +116,10 @@ Batches::Batches(const Options& options, int rank, int worldSize)
     : options_(options),
       worldSize_(worldSize),
       corpus_(loadCorpus(options)),
-      sampleCount_(trainedSamples(options, corpus_.sampleCount())),
+      sampleCount_(trainedSamples(options, corpus_, worldSize)),
       globalBatch_(options.batchSize * ranksOfBatch(options, worldSize)),
-      sampler_(sampleCount_, worldSize, rank, DistributedSampler::GlobalBatch{globalBatch_}, options.seed, options.tail),
+      sampler_(sampleCount_, worldSize, rank, DistributedSampler::GlobalBatch{globalBatch_}, options.seed, options.tail,
+          corpus_.samplesOfShards()),
       stepsPerEpoch_(stepsOfAnEpoch(options, sampleCount_, ranksOfBatch(options, worldSize))) {}
 
 int64_t Batches::microBatches(int64_t step) const {

@@ -20,8 +20,8 @@ struct Batch {
 };
 
 // Reads and tokenises a text, or the one that the options name, of which the first maxSamples samples (0: all). Throws UsageError for
-// one that this model cannot be trained on.
-Corpus loadText(const Options& options, const std::string& path, int64_t maxSamples);
+// one that this model cannot be trained on. byShard: see Corpus.
+Corpus loadText(const Options& options, const std::string& path, int64_t maxSamples, bool byShard = false);
 Corpus loadCorpus(const Options& options);
 
 // Samples by number, as tensors.
@@ -32,7 +32,8 @@ class Batches {
   // Keeps a reference to the options. Throws UsageError where the samples do not fill a step.
   Batches(const Options& options, int rank, int worldSize);
 
-  // The whole text; the first sampleCount() samples are trained on, the rest is held out.
+  // The whole text; the first sampleCount() samples are trained on, the rest is held out. Of streamed shards so many, another choice of them
+  // in each epoch.
   const Corpus& corpus() const { return corpus_; }
   int64_t sampleCount() const { return sampleCount_; }
   int64_t stepsPerEpoch() const { return stepsPerEpoch_; }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -20,17 +21,29 @@ std::string_view textOf(const MappedFile& file) {
   return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
 }
 
+// How many tokens the first maxSamples samples need.
+size_t tokenLimit(int64_t seqLength, int64_t maxSamples) {
+  return maxSamples == 0 ? std::numeric_limits<size_t>::max() : static_cast<size_t>(maxSamples * seqLength + 1);
+}
+
 } // namespace
 
+Corpus::Corpus(const std::string& path, std::vector<int32_t> tokens, int64_t seqLength, int64_t maxSamples)
+    : tokens_(std::move(tokens)), seqLength_(seqLength) {
+  countSamples(path, static_cast<int64_t>(std::get<std::vector<int32_t>>(tokens_).size()), maxSamples);
+}
+
 Corpus::Corpus(const std::string& path, Tokenizer& tokenizer, int64_t seqLength, int64_t maxSamples)
-    : seqLength_(seqLength) {
+    : Corpus(path, tokenizer.encode(textOf(MappedFile(path)), tokenLimit(seqLength, maxSamples)), seqLength, maxSamples) {}
+
+Corpus Corpus::packed(const std::string& path, Tokenizer& tokenizer, Passages passages, int64_t seqLength, int64_t maxSamples) {
   const MappedFile file(path);
-  const auto text = textOf(file);
-  const size_t limit = maxSamples == 0 ? std::numeric_limits<size_t>::max()
-                                       : static_cast<size_t>(maxSamples * seqLength + 1);
-  auto tokens = tokenizer.encode(text, limit);
-  countSamples(path, static_cast<int64_t>(tokens.size()), maxSamples);
-  tokens_ = std::move(tokens);
+  std::vector<int32_t> row;
+  pack(textOf(file), passages, tokenizer, [&](std::span<const int32_t> tokens) {
+    row.insert(row.end(), tokens.begin(), tokens.end());
+    return row.size() < tokenLimit(seqLength, maxSamples);
+  });
+  return Corpus(path, std::move(row), seqLength, maxSamples);
 }
 
 Corpus::Corpus(const std::string& path, Tokenizer& tokenizer, Passages passages, int64_t seqLength, int64_t maxSamples)
@@ -53,9 +66,18 @@ Corpus::Corpus(const std::string& path, Tokenizer& tokenizer, Passages passages,
   }
 }
 
-Corpus::Corpus(const std::string& path, TokenShards shards, int64_t seqLength, int64_t maxSamples)
+Corpus::Corpus(const std::string& path, TokenShards shards, bool byShard, int64_t seqLength, int64_t maxSamples)
     : tokens_(std::move(shards)), seqLength_(seqLength) {
-  countSamples(path, std::get<TokenShards>(tokens_).size(), maxSamples);
+  const auto& ends = std::get<TokenShards>(tokens_).ends();
+  countSamples(path, ends.back(), maxSamples);
+  if (byShard) {
+    int64_t begin = 0;
+    for (const int64_t end : ends) {
+      samplesOfShards_.push_back((end - begin - 1) / seqLength);
+      begin = end;
+    }
+    sampleCount_ = std::accumulate(samplesOfShards_.begin(), samplesOfShards_.end(), int64_t{0});
+  }
 }
 
 void Corpus::countSamples(const std::string& path, int64_t tokens, int64_t maxSamples) {
@@ -71,10 +93,21 @@ void Corpus::countSamples(const std::string& path, int64_t tokens, int64_t maxSa
   }
 }
 
+int64_t Corpus::beginOf(int64_t sample) const {
+  if (isPadded()) {
+    return sample == 0 ? 0 : passageEnds_[static_cast<size_t>(sample) - 1];
+  }
+  int64_t begin = 0; // of the shard
+  for (size_t shard = 0; shard < samplesOfShards_.size() && sample >= samplesOfShards_[shard]; ++shard) {
+    sample -= samplesOfShards_[shard];
+    begin = std::get<TokenShards>(tokens_).ends()[shard];
+  }
+  return begin + sample * seqLength_;
+}
+
 std::vector<int32_t> Corpus::sample(int64_t index) const {
   std::vector<int32_t> sample(static_cast<size_t>(seqLength_ + 1), kPadding);
-  const auto at = static_cast<size_t>(index);
-  const int64_t begin = !isPadded() ? index * seqLength_ : at == 0 ? 0 : passageEnds_[at - 1];
+  const int64_t begin = beginOf(index);
   if (const auto* shards = std::get_if<TokenShards>(&tokens_)) {
     shards->read(begin, sample);
   } else {

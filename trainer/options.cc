@@ -13,7 +13,6 @@ namespace gloo_bypass::trainer {
 namespace {
 
 constexpr double kMaxSeconds = 86'400;
-const NamedChoices<Passages> kPassages{{"none", Passages::kNone}, {"lines", Passages::kLines}, {"paragraphs", Passages::kParagraphs}};
 const NamedChoices<Tail> kTails{{"drop", Tail::kDrop}, {"pad", Tail::kPad}, {"weighted", Tail::kWeighted}};
 
 void addRunOptions(CLI::App& app, Options& o) {
@@ -48,10 +47,14 @@ void addDataOptions(CLI::App& app, Options& o) {
       ->type_name("FILE")->group("Data");
   app.add_option("--samples", o.samples, "use the first N samples of the text (0: all)")
       ->check(CLI::Range(int64_t{0}, int64_t{1'000'000'000}))->group("Data");
-  app.add_option_function<std::string>("--passages", [&o](const std::string& text) { o.passages = kPassages.at(text); },
+  auto* passages = app.add_option_function<std::string>("--passages", [&o](const std::string& text) { o.passages = kPassages.at(text); },
       "samples are passages, padded to --seq-length, with no loss on the padding: each line (as of WikiText), or paragraphs between blank "
       "lines; none: the text is cut")
       ->check(CLI::IsMember(namesOf(kPassages)))->default_str("none")->group("Data");
+  app.add_flag("--pack", o.pack, "passages one after the other in one row, an end-of-text token after each, that is cut into samples: no "
+      "padding")->needs(passages)->group("Data");
+  app.add_flag("--stream-shards", o.streamShards, "each rank reads some of the folder's shards, from front to back; which, and in what "
+      "order, is drawn anew each epoch")->group("Data");
   app.add_option_function<std::string>("--tail",
       [&o](const std::string& text) { o.tail = kTails.at(text); },
       "an epoch's last samples that do not fill a step: drop, pad (the epoch's first ones fill them up to a multiple "
@@ -155,8 +158,15 @@ std::string crossCheck(const Options& o) {
   if (o.tail == Tail::kWeighted && o.averaging.isUsed()) {
     return "--tail weighted goes without --average, whose ranks do not weigh their gradients: pad or drop";
   }
-  if (o.passages != Passages::kNone && o.averaging.isUsed()) {
-    return "--passages goes without --average, whose ranks do not weigh their gradients by their tokens";
+  if (o.pack && o.passages == Passages::kNone) {
+    return "--pack packs passages: --passages lines or paragraphs";
+  }
+  if (o.streamShards && (o.samples != 0 || o.evaluation.samples != 0 || o.tail != Tail::kDrop || o.elastic.isUsed())) {
+    return "--stream-shards reads whole shards, as many samples at each rank: --samples 0, without --eval-samples (--eval-data evaluates), "
+        "--tail and --elastic";
+  }
+  if (o.isPadded() && o.averaging.isUsed()) {
+    return "--passages goes without --average, whose ranks do not weigh their gradients by their tokens, unless with --pack";
   }
   if (o.tail == Tail::kPad && o.elastic.isUsed()) {
     return "--tail pad goes without --elastic, which repeats no sample: weighted or drop";
@@ -192,7 +202,10 @@ nlohmann::json trajectoryOptions(const Options& o) {
     trajectory["tail"] = nameOf(kTails, o.tail);
   }
   if (o.passages != Passages::kNone) {
-    trajectory["passages"] = nameOf(kPassages, o.passages);
+    trajectory["passages"] = nameOf(kPassages, o.passages) + (o.pack ? ", packed" : "");
+  }
+  if (o.streamShards) {
+    trajectory["stream_shards"] = true;
   }
   addToTrajectory(o.precision, trajectory);
   addToTrajectory(o.compression, trajectory);

@@ -36,7 +36,10 @@ struct Options {
   int64_t batchSize = 8; // samples a rank and micro-batch
   int64_t seqLength = 64;
   Tail tail = Tail::kDrop;
-  Passages passages = Passages::kNone; // other than kNone: samples of their own
+  Passages passages = Passages::kNone; // other than kNone: samples of their own, unless packed
+  bool pack = false;
+  bool isPadded() const { return passages != Passages::kNone && !pack; }
+  bool streamShards = false;
   int64_t samples = 400; // 0: the whole text
   int64_t epochs = 1;
   int64_t steps = 0; // 0: as many as the epochs hold

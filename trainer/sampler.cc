@@ -5,6 +5,8 @@
 #include <random>
 #include <utility>
 
+#include "trainer/data/shard_stream.h"
+
 namespace gloo_bypass::trainer {
 
 std::vector<int64_t> torchPermutation(int64_t count, uint64_t seed) {
@@ -20,8 +22,9 @@ std::vector<int64_t> torchPermutation(int64_t count, uint64_t seed) {
 }
 
 DistributedSampler::DistributedSampler(
-    int64_t sampleCount, int worldSize, int rank, GlobalBatch batch, uint64_t seed, Tail tail)
-    : sampleCount_(sampleCount), worldSize_(worldSize), rank_(rank), globalBatch_(batch.samples), seed_(seed), tail_(tail) {}
+    int64_t sampleCount, int worldSize, int rank, GlobalBatch batch, uint64_t seed, Tail tail, std::vector<int64_t> samplesOfShards)
+    : sampleCount_(sampleCount), worldSize_(worldSize), rank_(rank), globalBatch_(batch.samples), seed_(seed), tail_(tail),
+      samplesOfShards_(std::move(samplesOfShards)) {}
 
 int64_t DistributedSampler::batchesPerEpoch() const {
   return (tail_ == Tail::kDrop ? sampleCount_ : sampleCount_ + globalBatch_ - 1) / globalBatch_;
@@ -37,7 +40,9 @@ int64_t DistributedSampler::samplesIn(int64_t batch) const {
 
 std::vector<int64_t> DistributedSampler::wholeBatch(int64_t epoch, int64_t batch) {
   if (epoch != permutedEpoch_) {
-    permutation_ = torchPermutation(sampleCount_, seed_ + static_cast<uint64_t>(epoch));
+    const uint64_t seed = seed_ + static_cast<uint64_t>(epoch);
+    permutation_ = samplesOfShards_.empty() ? torchPermutation(sampleCount_, seed)
+                                            : streamOrder(samplesOfShards_, static_cast<int>(worldSize_), seed);
     permutedEpoch_ = epoch;
   }
   std::vector<int64_t> indices(static_cast<size_t>(samplesIn(batch)));

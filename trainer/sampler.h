@@ -28,7 +28,9 @@ class DistributedSampler {
   struct GlobalBatch {
     int64_t samples;
   };
-  DistributedSampler(int64_t sampleCount, int worldSize, int rank, GlobalBatch batch, uint64_t seed, Tail tail = Tail::kDrop);
+  // With samplesOfShards (data/shard_stream.h) ranks read shards from front to back; sampleCount is then streamedSamples() of them.
+  DistributedSampler(int64_t sampleCount, int worldSize, int rank, GlobalBatch batch, uint64_t seed, Tail tail = Tail::kDrop,
+      std::vector<int64_t> samplesOfShards = {});
 
   // Samples / (batch x ranks), rounded down, or up if the last ones are kept; the same for every rank and epoch.
   int64_t batchesPerEpoch() const;
@@ -48,6 +50,7 @@ class DistributedSampler {
   int64_t globalBatch_;
   uint64_t seed_;
   Tail tail_;
+  std::vector<int64_t> samplesOfShards_;
   int64_t permutedEpoch_ = -1;
   std::vector<int64_t> permutation_;
 };

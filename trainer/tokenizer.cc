@@ -15,6 +15,8 @@ namespace {
 constexpr size_t kMaxVocabularyBytes = 64 << 20; // GPT-2's is 1 MB; the bound only stops a wrong path early
 constexpr size_t kMaxCachedPieces = 1 << 18;     // about 30 MB; when full, further pieces are merged anew
 
+constexpr const char* kEndOfText = "<|endoftext|>";
+
 // How GPT-2 cuts text into pieces before merging.
 constexpr const char16_t* kPiecePattern =
     u"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\p{White_Space}\\p{L}\\p{N}]+"
@@ -75,6 +77,7 @@ Tokenizer Tokenizer::bytes() {
   Tokenizer tokenizer;
   tokenizer.byteIds_ = byteOrder();
   tokenizer.idBound_ = 256;
+  tokenizer.endOfText_ = 256;
   return tokenizer;
 }
 
@@ -99,6 +102,10 @@ Tokenizer Tokenizer::bytePairsFromText(
   }
   for (const auto& [token, id] : ids) {
     tokenizer.idBound_ = std::max<int64_t>(tokenizer.idBound_, int64_t{id} + 1);
+  }
+  tokenizer.vocabularyName_ = vocabName;
+  if (const auto found = ids.find(kEndOfText); found != ids.end()) {
+    tokenizer.endOfText_ = found->second;
   }
   int32_t rank = 0;
   int lineNumber = 0;
@@ -125,6 +132,13 @@ Tokenizer Tokenizer::bytePairsFromText(
     tokenizer.merges_.try_emplace(pairKey(leftId->second, rightId->second), Merge{rank++, mergedId->second});
   }
   return tokenizer;
+}
+
+int32_t Tokenizer::endOfText() const {
+  if (endOfText_ < 0) {
+    throw UsageError(fmt::format("{}: no token {:?}, which stands between passages", vocabularyName_, kEndOfText));
+  }
+  return endOfText_;
 }
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text, size_t limit) {

@@ -32,6 +32,9 @@ class Tokenizer {
   std::vector<int32_t> encode(
       std::string_view text, size_t limit = std::numeric_limits<size_t>::max());
 
+  // What stands between texts that were not written together: "<|endoftext|>" of the vocabulary; without one 256, which is no byte's.
+  // Throws UsageError where the vocabulary lacks it.
+  int32_t endOfText() const;
   // One more than the largest id that encode() can return.
   int64_t idBound() const { return idBound_; }
   bool isBytePair() const { return hasMerges_; }
@@ -49,6 +52,8 @@ class Tokenizer {
   std::unordered_map<uint64_t, Merge> merges_; // key: left id << 32 | right id
   std::unordered_map<std::string, std::vector<int32_t>> cache_;
   int64_t idBound_ = 0;
+  int32_t endOfText_ = -1; // < 0: none
+  std::string vocabularyName_;
   bool hasMerges_ = false;
 };
 

@@ -337,7 +337,7 @@ StepMetrics Run::trainStep(int64_t step) {
   metrics.tokens = batches_.targetsIn(step);
   const int64_t positions = batches_.samplesIn(step) * options_.seqLength;
   metrics.flops = model_.trainingFlops(positions, options_.seqLength);
-  if (options_.passages != Passages::kNone) {
+  if (options_.isPadded()) {
     metrics.more["padding"] = 100 * (1 - static_cast<double>(metrics.tokens) / static_cast<double>(positions));
   }
   metrics.peakFlopsPerSecond = peakFlopsPerSecond_;

@@ -5,6 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include "programs/error.h"
+#include "trainer/data/shard_stream.h"
+
 namespace gloo_bypass::trainer {
 namespace {
 
@@ -73,6 +76,37 @@ TEST(Sampler, RanksOfAnEpoch_ShareNoSample) {
     }
   }
   EXPECT_EQ(seen.size(), 96u);
+}
+
+// Rank 0 reads the second, the fourth and the third of five shards, rank 1 the first and the last. Any two have 4 samples at least.
+TEST(ShardStream, RankReadsItsShardsFromFrontToBack) {
+  const std::vector<int64_t> shards{3, 3, 0, 3, 3, 1}; // the one of 0 is none
+  ASSERT_EQ(torchPermutation(5, 3), (Indices{1, 0, 3, 4, 2})); // PyTorch's
+  ASSERT_EQ(streamedSamples(shards, 2), 8);
+  // Their samples are 0-2, 3-5, 6-8, 9-11 and 12.
+  EXPECT_EQ(streamOrder(shards, 2, 3), (Indices{3, 0, 4, 1, 5, 2, 9, 12}));
+  DistributedSampler second(8, 2, 1, DistributedSampler::GlobalBatch{4}, 1, Tail::kDrop, shards);
+  EXPECT_EQ(second.batch(2, 0), (Indices{0, 1}));
+  EXPECT_EQ(second.batch(2, 1), (Indices{2, 12}));
+}
+
+TEST(ShardStream, AnyEpoch_HasAsManySamplesAndNoneTwice) {
+  const std::vector<int64_t> shards{7, 7, 7, 7, 7, 7, 2};
+  for (const int ranks : {1, 2, 3, 4, 7}) {
+    const auto count = streamedSamples(shards, ranks);
+    for (uint64_t seed = 0; seed < 20; ++seed) {
+      const auto order = streamOrder(shards, ranks, seed);
+      const std::set<int64_t> different(order.begin(), order.end());
+      EXPECT_EQ(static_cast<int64_t>(different.size()), count) << ranks << " ranks, seed " << seed;
+      EXPECT_TRUE(*different.begin() >= 0 && *different.rbegin() < 44);
+      for (size_t i = 0; i + static_cast<size_t>(ranks) < order.size(); ++i) { // the next one, or the first of a shard
+        const int64_t next = order[i + static_cast<size_t>(ranks)];
+        EXPECT_TRUE(next == order[i] + 1 || next % 7 == 0) << order[i] << ", then " << next;
+      }
+    }
+  }
+  EXPECT_EQ(streamedSamples(shards, 1), 44);
+  EXPECT_THROW(streamedSamples(shards, 8), UsageError);
 }
 
 TEST(Sampler, RanksTogether_TakeWhatOneLargerRankTakes) {

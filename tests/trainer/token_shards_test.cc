@@ -143,5 +143,40 @@ TEST(Tokenise, RunOfShards_HasTheBitsOfTheText) {
   expectRefused(train({"--steps", "1", "--data", folder / "."}), "a folder without shard-00000.safetensors");
 }
 
+TEST(Tokenise, PackedPassages_HaveTheBitsOfThoseInMemory) {
+  const TemporaryFolder folder;
+  const std::string text = std::getenv("SAMPLE_TEXT");
+  for (const std::string kind : {"lines", "paragraphs"}) {
+    ASSERT_EQ(tokenise({text, "--output", folder / kind, "--passages", kind, "--shard-tokens", "10000"}).shellStatus(), 0);
+    EXPECT_EQ(digestOf(train({"--steps", "3", "--data", folder / kind})), digestOf(train({"--steps", "3", "--passages", kind, "--pack"})));
+  }
+  expectRefused(tokenise({text, "--output", folder / "u", "--passages", "words"}), "words");
+  expectRefused(train({"--steps", "1", "--pack"}), "--pack");
+}
+
+// Rank by rank the shards' samples in their order: see also passages_reference.py.
+TEST(StreamShards, ContinuedRun_HasTheBitsOfAStraightOne_AndUnfitInputIsRefused) {
+  const TemporaryFolder folder;
+  const std::string text = std::getenv("SAMPLE_TEXT"), shards = folder / "t", checkpoint = folder / "c";
+  ASSERT_EQ(tokenise({text, "--output", shards, "--shard-tokens", "9000"}).shellStatus(), 0);
+  const std::vector<std::string> flags{"--spawn", "2", "--data", shards, "--stream-shards", "--samples", "0"};
+  const auto run = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), flags.begin(), flags.end());
+    return train(more);
+  };
+  const auto straight = digestOf(run({"--steps", "6"}));
+  EXPECT_NE(digestOf(train({"--spawn", "2", "--data", shards, "--samples", "0", "--steps", "6"})), straight);
+  digestOf(run({"--steps", "3", "--checkpoint", checkpoint}));
+  EXPECT_EQ(digestOf(run({"--steps", "6", "--resume", checkpoint})), straight);
+  digestOf(run({"--steps", "1", "--eval-data", shards}));
+  const auto unlike = train({"--spawn", "2", "--data", shards, "--samples", "0", "--steps", "6", "--resume", checkpoint});
+  EXPECT_TRUE(unlike.shellStatus() == 2 && unlike.err.find("other options") != std::string::npos) << unlike.err;
+  expectRefused(run({"--steps", "1", "--eval-samples", "3"}), "--eval-samples");
+  expectRefused(run({"--steps", "1", "--tail", "pad"}), "--tail");
+  expectRefused(train({"--spawn", "2", "--data", shards, "--stream-shards", "--steps", "1"}), "--samples 0");
+  expectRefused(train({"--spawn", "2", "--data", text, "--stream-shards", "--steps", "1", "--samples", "0"}), "is no folder of shards");
+  expectRefused(train({"--spawn", "60", "--data", shards, "--stream-shards", "--steps", "1", "--samples", "0"}), "fewer than 60 ranks");
+}
+
 }  // namespace
 }  // namespace gloo_bypass::trainer::testing

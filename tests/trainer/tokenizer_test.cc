@@ -207,6 +207,31 @@ TEST(Corpus, OfPassages_IsPaddedOrCutAndLeavesSingleTokensOut) {
   EXPECT_THROW(Corpus(folder / "none", tokenizer, Passages::kLines, 3, 0), ProgramError);
 }
 
+TEST(Corpus, OfPackedPassages_IsOneRowWithAnEndBehindEach) {
+  const TemporaryFolder folder;
+  writeText(folder / "text", " abc \n\nde\nf\n");
+  for (auto tokenizer : {Tokenizer::bytes(), [] {
+         SmallVocabulary vocabulary({});
+         vocabulary.vocab["<|endoftext|>"] = 300;
+         return vocabulary.tokenizer();
+       }()}) {
+    const int32_t end = tokenizer.isBytePair() ? 300 : 256;
+    EXPECT_EQ(tokenizer.endOfText(), end);
+    auto row = tokenizer.encode("abc.de.f.");
+    for (const size_t at : {3, 6, 8}) {
+      row[at] = end;
+    }
+    const auto corpus = Corpus::packed(folder / "text", tokenizer, Passages::kLines, 4, 0);
+    ASSERT_EQ(corpus.sampleCount(), 2);
+    EXPECT_FALSE(corpus.isPadded());
+    EXPECT_EQ(corpus.sample(0), std::vector<int32_t>(row.begin(), row.begin() + 5));
+    EXPECT_EQ(corpus.sample(1), std::vector<int32_t>(row.begin() + 4, row.end()));
+    EXPECT_EQ(Corpus::packed(folder / "text", tokenizer, Passages::kLines, 4, 1).sampleCount(), 1);
+  }
+  auto without = SmallVocabulary({}).tokenizer();
+  EXPECT_THROW(Corpus::packed(folder / "text", without, Passages::kLines, 4, 0), UsageError);
+}
+
 TEST(Corpus, UnusableText_IsRefused) {
   const TemporaryFolder folder;
   auto tokenizer = Tokenizer::bytes();

@@ -14,6 +14,19 @@ std::string_view trimmed(std::string_view text) {
 
 } // namespace
 
+const NamedChoices<Passages> kPassages{{"none", Passages::kNone}, {"lines", Passages::kLines}, {"paragraphs", Passages::kParagraphs}};
+
+void pack(std::string_view text, Passages kind, Tokenizer& tokenizer, const std::function<bool(std::span<const int32_t>)>& take) {
+  const int32_t endOfText = tokenizer.endOfText();
+  for (const auto passage : passagesOf(text, kind)) {
+    auto tokens = tokenizer.encode(passage);
+    tokens.push_back(endOfText);
+    if (!take(tokens)) {
+      return;
+    }
+  }
+}
+
 std::vector<std::string_view> passagesOf(std::string_view text, Passages kind) {
   std::vector<std::string_view> passages;
   size_t begin = 0; // of the passage

@@ -1,8 +1,14 @@
-// A text as passages, each a sample of its own, instead of one row of tokens that is cut anywhere. No torch.
+// A text as passages: each a sample of its own, or packed, one after the other with the end-of-text token behind each, in one row that
+// is cut anywhere. No torch.
 #pragma once
 
+#include <functional>
+#include <span>
 #include <string_view>
 #include <vector>
+
+#include "trainer/named_choices.h"
+#include "trainer/tokenizer.h"
 
 namespace gloo_bypass::trainer {
 
@@ -12,7 +18,13 @@ enum class Passages {
   kParagraphs, // of a text whose lines are wrapped: blank lines are between them
 };
 
+// As flags have them.
+extern const NamedChoices<Passages> kPassages;
+
 // In their order, without the white space around them; blank ones are none. Views of `text`. `kind` is not kNone.
 std::vector<std::string_view> passagesOf(std::string_view text, Passages kind);
+
+// Gives the packed row to `take` piece by piece, until it returns false: the passages of `text`, tokenised, each with its end of text.
+void pack(std::string_view text, Passages kind, Tokenizer& tokenizer, const std::function<bool(std::span<const int32_t>)>& take);
 
 } // namespace gloo_bypass::trainer

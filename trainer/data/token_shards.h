@@ -22,6 +22,7 @@ class TokenShards {
   explicit TokenShards(const std::string& folder);
 
   int64_t size() const { return ends_.back(); } // tokens
+  const std::vector<int64_t>& ends() const { return ends_; } // of each shard in the text
   int64_t idBound() const { return idBound_; }  // ids are below
   const std::string& vocabulary() const { return vocabulary_; } // as vocabularyName() has it
   // Fills `out` from token `begin` on; all must be there. Throws UsageError for an id that is not below idBound().
@@ -31,7 +32,7 @@ class TokenShards {
   void addShard(const std::string& path, int64_t number, bool isLast);
 
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
-  std::vector<int64_t> ends_; // of each shard in the text
+  std::vector<int64_t> ends_;
   int64_t idBound_ = 0;
   std::string vocabulary_;
 };

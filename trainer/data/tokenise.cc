@@ -2,6 +2,8 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -10,6 +12,7 @@
 #include "programs/error.h"
 #include "programs/run_program.h"
 #include "programs/version.h"
+#include "trainer/data/passages.h"
 #include "trainer/data/token_shards.h"
 #include "trainer/file_io.h"
 #include "trainer/tokenizer.h"
@@ -22,6 +25,7 @@ constexpr size_t kPieceBytes = 16 << 20; // tokenised at a time
 struct TokeniseOptions {
   std::vector<std::string> texts;
   std::string output, vocab, merges;
+  Passages passages = Passages::kNone;
   int64_t shardTokens = 100'000'000; // 200 MB
 };
 
@@ -34,6 +38,10 @@ std::variant<TokeniseOptions, std::string> parse(int argc, const char* const* ar
   app.add_option("--output", options.output, "a new folder")->required()->type_name("DIR");
   auto* vocab = app.add_option("--vocab", options.vocab, "GPT-2's vocab.json (without: one token a byte)")->type_name("FILE");
   vocab->needs(app.add_option("--merges", options.merges, "GPT-2's merges.txt")->type_name("FILE")->needs(vocab));
+  app.add_option_function<std::string>("--passages", [&options](const std::string& text) { options.passages = kPassages.at(text); },
+      "lines, or paragraphs between blank lines, with the end-of-text token after each (as of ddp_train --passages ... --pack); none: the "
+      "texts as they are")
+      ->check(CLI::IsMember(namesOf(kPassages)))->default_str("none");
   app.add_option("--shard-tokens", options.shardTokens, "tokens a file")->check(CLI::Range(int64_t{1}, int64_t{1} << 31));
   if (auto text = readCommandLine(app, argc, argv)) {
     return *std::move(text);
@@ -43,16 +51,25 @@ std::variant<TokeniseOptions, std::string> parse(int argc, const char* const* ar
 
 int run(const TokeniseOptions& options) {
   auto tokenizer = options.vocab.empty() ? Tokenizer::bytes() : Tokenizer::bytePairs(options.vocab, options.merges);
-  TokenShardWriter writer(options.output, vocabularyName(options.vocab, options.merges), tokenizer.idBound(), options.shardTokens);
+  const bool isPacked = options.passages != Passages::kNone;
+  const int64_t idBound = isPacked ? std::max<int64_t>(tokenizer.idBound(), tokenizer.endOfText() + 1) : tokenizer.idBound();
+  TokenShardWriter writer(options.output, vocabularyName(options.vocab, options.merges), idBound, options.shardTokens);
   size_t tokens = 0;
+  const auto add = [&](std::span<const int32_t> ids) {
+    writer.add(ids);
+    tokens += ids.size();
+    return true;
+  };
   for (const auto& path : options.texts) {
     const MappedFile file(path);
     std::string_view rest(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+    if (isPacked) {
+      pack(rest, options.passages, tokenizer, add);
+      continue;
+    }
     while (!rest.empty()) {
       const auto piece = tokenisablePiece(rest, kPieceBytes);
-      const auto ids = tokenizer.encode(piece);
-      writer.add(ids);
-      tokens += ids.size();
+      add(tokenizer.encode(piece));
       rest.remove_prefix(piece.size());
     }
   }
