@@ -1,16 +1,21 @@
 """What is compared: studies of ddp_train's techniques, each a few sets of flags; and the links that they cross."""
 from dataclasses import dataclass, field
+from pathlib import Path
+
+# 8 blocks that four ranks can share, either way: 436,224 parameters, nine tenths of them in blocks.
+EIGHT_BLOCKS = ("--model-config", str(Path(__file__).with_name("eight-blocks.json")))
 
 
 @dataclass(frozen=True)
 class Study:
     """`points`: name (without commas) and flags of ddp_train; the first one is what the others stand against.
-    `ranks`: of points that have a number of their own."""
+    `ranks`: of points that have a number of their own. `model`: unless the caller chooses one."""
 
     name: str
     title: str
     points: dict
     ranks: dict = field(default_factory=dict)
+    model: tuple = ("--model", "tiny")
 
 
 STUDIES = {study.name: study for study in (
@@ -68,6 +73,19 @@ STUDIES = {study.name: study for study in (
         "8 ranks linear": ("--lr-scaling", "linear", "--lr-base-batch", "16"),
         "8 ranks sqrt": ("--lr-scaling", "sqrt", "--lr-base-batch", "16"),
     }, ranks={"2 ranks": 2, "4 ranks": 4, "8 ranks": 8, "4 ranks linear": 4, "8 ranks linear": 8, "8 ranks sqrt": 8}),
+    # Four ranks and the same 16 samples a step.
+    Study("parallelism", "Samples, blocks' parts or blocks for each rank", {
+        "data parallel": ("--batch-size", "4"),
+        "zero 3": ("--batch-size", "4", "--zero", "3"),
+        "tensor": ("--batch-size", "16", "--model-parallel", "tensor"),
+        **{f"{method} 4 x 4": ("--batch-size", "4", "--accumulate", "4", "--model-parallel", method)
+           for method in ("gpipe", "1f1b")},
+    }, ranks=dict.fromkeys(("data parallel", "zero 3", "tensor", "gpipe 4 x 4", "1f1b 4 x 4"), 4), model=EIGHT_BLOCKS),
+    # The same 16 samples in more and smaller micro-batches.
+    Study("bubbles", "Micro-batches of a pipeline", {
+        f"{method} {micros} x {16 // micros}": ("--batch-size", str(16 // micros), "--accumulate", str(micros),
+                                                "--model-parallel", method)
+        for method in ("gpipe", "1f1b") for micros in (1, 2, 4, 8)}, model=EIGHT_BLOCKS),
 )}
 
 # fabric-run's options. Every path between two ranks, both ways; a round trip is twice the delay.

@@ -7,7 +7,8 @@ usage: techniques.py STUDY [--links open,50Mbit] [--transports TCP,DPDK] [--rank
 Each run is ddp_train (--model tiny unless said) on scripts/fabric-run's emulated links, one run after the other, points
 and transports in turn. Prints a table a link, in Markdown; with --output a folder gets every step as CSV, too, and
 plots of loss against time and against bytes. "To the common loss": until the mean loss of five steps is at most what
-the point that learnt least came to.
+the point that learnt least came to. "Waiting": the share of a step in which ranks that share a model have nothing to
+compute.
 """
 import argparse
 import csv
@@ -41,6 +42,7 @@ class Run:
         self.steps = in_order_of_time(ranks) if apart else ranks[0]
         if len(self.steps) < WINDOW:
             raise ValueError(f"{point}: {len(self.steps)} steps; {WINDOW} are needed at least")
+        self.waiting = waiting(ranks)
         self.seconds, self.bytes = [], []
         elapsed = sent = 0
         for step in self.steps:
@@ -65,6 +67,15 @@ class Run:
         """(steps, seconds, bytes that a rank had sent) when the smoothed loss was first at most `loss`."""
         step = next(i for i, value in enumerate(self.smoothed(), WINDOW - 1) if value <= loss)
         return step + 1, self.seconds[step], self.bytes[step]
+
+
+def waiting(ranks):
+    """The share of a step in which a rank has nothing to compute, a mean over ranks and steps but the first; None where
+    ranks do not share a model."""
+    steps = [step for rank in ranks for step in rank[1:]]
+    if not steps or "t_wait_s" not in steps[0]:
+        return None
+    return statistics.fmean((step["t_wait_s"] + step["t_barrier_s"]) / step["t_step_s"] for step in steps)
 
 
 def in_order_of_time(ranks):
@@ -94,14 +105,17 @@ def common_loss(runs):
 def table(runs):
     """Of one link; the first run is what the others stand against."""
     target, first = common_loss(runs), runs[0]
-    lines = [f"| | transport | sent a step and rank | T_step | | last loss | to the common loss of {target:.3f} | | |",
-             "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"]
+    waits = any(run.waiting is not None for run in runs)
+    lines = ["| | transport | sent a step and rank | T_step | | " + "waiting | " * waits +
+             f"last loss | to the common loss of {target:.3f} | | |",
+             "| --- | --- | " + "---: | " * waits + "---: | ---: | ---: | ---: | ---: | ---: | ---: |"]
     for run in runs:
         steps, seconds, sent = run.reaching(target)
         faster = first.mean_seconds() / run.mean_seconds()
+        waited = "" if not waits else "| " if run.waiting is None else f"{100 * run.waiting:.0f} % | "
         lines.append(f"| {run.point} | {run.transport} | {run.mean_bytes() / 1e3:.1f} kB | "
-                     f"{1e3 * run.mean_seconds():.0f} ms | {faster:.2f} x | {run.smoothed()[-1]:.3f} | {steps} steps | "
-                     f"{seconds:.2f} s | {sent / 1e6:.2f} MB |")
+                     f"{1e3 * run.mean_seconds():.0f} ms | {faster:.2f} x | {waited}{run.smoothed()[-1]:.3f} | "
+                     f"{steps} steps | {seconds:.2f} s | {sent / 1e6:.2f} MB |")
     return "\n".join(lines)
 
 
@@ -112,7 +126,7 @@ def measure(options, study, point, link, transport):
         command = [ROOT / "scripts/fabric-run", "--transport", transport, "--ranks", ranks, *LINKS[link],
                    "--output", Path(folder) / "run", "--timeout", options.timeout,
                    "--fabric", options.build / "tools/fabric/fabric",
-                   "--", options.build / "trainer/ddp_train", *model_flags(options.flags),
+                   "--", options.build / "trainer/ddp_train", *model_flags(options.flags, study.model),
                    "--steps", options.steps, "--metrics", metrics, "--no-progress",
                    *study.points[point], *options.flags]
         ended = subprocess.run([str(word) for word in command], capture_output=True, text=True,

@@ -53,6 +53,19 @@ def test_ModelFlags_AreTheTinyModelUnlessFlagsChoose():
     assert techniques.model_flags(["--steps", "3"]) == ["--model", "tiny"]
     for flags in (["--model", "gpt2"], ["--model=gpt2"], ["--model-config", "c.json"]):
         assert techniques.model_flags(flags) == []
+        assert techniques.model_flags(flags, entries.EIGHT_BLOCKS) == []
+    assert techniques.model_flags([], entries.EIGHT_BLOCKS) == list(entries.EIGHT_BLOCKS)
+
+
+def test_Waiting_IsAShareOfTheSteps_WhereRanksShareAModel():
+    def rank(waits):
+        return [{"event": "step", "loss_mean": 5, "t_step_s": 2.0, "t_wait_s": wait, "t_barrier_s": 0.1,
+                 "bytes_sent": 1, "t_ar_s": 0} for wait in waits]
+    run = techniques.Run("p", "open", "TCP", [rank([1.9] + [0.3] * 5), rank([0] + [0.7] * 5)])
+    assert run.waiting == pytest.approx(0.3)
+    lines = techniques.table([run_of([5] * 6), run]).splitlines()
+    assert "| waiting |" in lines[0] and "| 1.00 x | | 5.000" in lines[2] and "| 0.50 x | 30 % | 5.000" in lines[3]
+    assert len({line.count("|") for line in lines}) == 1 and run_of([5] * 6).waiting is None
 
 
 def test_Table_StandsAgainstTheFirstPoint():

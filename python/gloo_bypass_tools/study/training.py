@@ -25,10 +25,10 @@ GUEST_PATIENCE = 8.0
 BYTES_TOLERANCE = 0.005
 
 
-def model_flags(flags):
-    """What chooses ddp_train's model beside `flags`: the tiny one, unless they do."""
+def model_flags(flags, model=("--model", TINY)):
+    """What chooses ddp_train's model beside `flags`: `model`, unless they do."""
     chosen = any(flag.partition("=")[0] in ("--model", "--model-config") for flag in flags)
-    return [] if chosen else ["--model", TINY]
+    return [] if chosen else list(model)
 
 
 @dataclass(frozen=True)
