@@ -18,13 +18,6 @@
 namespace gloo_bypass::trainer::testing {
 namespace {
 
-Environment rankOf(int rank, int worldSize, uint16_t port) {
-  return {{"RANK", std::to_string(rank)},
-          {"WORLD_SIZE", std::to_string(worldSize)},
-          {"MASTER_ADDR", "127.0.0.1"},
-          {"MASTER_PORT", std::to_string(port)}};
-}
-
 TEST(Training, OneRank_EqualsTheLoopWithoutDdp) {
   const auto ddp = digestOf(train({"--steps", "6"}));
   EXPECT_EQ(ddp, digestOf(train({"--steps", "6", "--no-ddp"})));
