@@ -2,12 +2,16 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <future>
+#include <memory>
 #include <thread>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <torch/csrc/api/include/torch/version.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
@@ -23,6 +27,11 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kPollInterval{10};
 // How long rank 0 keeps serving the store after a disagreement, so that the others read what it was.
 constexpr std::chrono::milliseconds kLinger{1000};
+// torchrun's agents listen before they start ranks.
+constexpr std::chrono::milliseconds kAgentAnswersWithin{10'000};
+
+// In the agent's store each restart has a place of its own, under a number that only this agent counts.
+const char* const kRestartsDiffer = "; if torchrun has restarted some of them or let some join, set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 for it";
 
 const char* const kConfigKey = "ddp_train/config";
 const char* const kFaultKey = "ddp_train/fault";
@@ -61,6 +70,36 @@ std::string missingRanks(c10d::Store& store, int worldSize) {
   return count > kMaxNamed ? missing + ", ..." : missing;
 }
 
+std::string firstLine(const std::exception& error) {
+  const std::string text = error.what();
+  return text.substr(0, text.find('\n'));
+}
+
+// The protocol of stores differs between PyTorch's releases: an agent of another one closes the connection, or waits for more, and then
+// libtorch waits without a bound. So a thread asks, which is left behind in that case: the process is about to end.
+c10::intrusive_ptr<c10d::Store> connectToAgent(const RankEnvironment& environment, const c10d::TCPStoreOptions& options) {
+  using StorePointer = c10::intrusive_ptr<c10d::Store>;
+  auto ask = std::make_shared<std::packaged_task<StorePointer()>>([address = environment.masterAddress, options] {
+    StorePointer store = c10::make_intrusive<c10d::TCPStore>(address, options);
+    store->check({kConfigKey});
+    return store;
+  });
+  std::future<StorePointer> answered = ask->get_future();
+  std::thread([ask] { (*ask)(); }).detach();
+  const auto limit = std::min(kAgentAnswersWithin, options.timeout);
+  std::string reason = fmt::format("no answer within {:.0f} s", std::chrono::duration<double>(limit).count());
+  if (answered.wait_for(limit) == std::future_status::ready) {
+    try {
+      return answered.get();
+    } catch (const std::exception& error) {
+      reason = firstLine(error);
+    }
+  }
+  throw ProgramError(fmt::format("cannot use the store of torchrun's agent at MASTER_ADDR={} MASTER_PORT={}: {}; if torchrun is of another "
+      "PyTorch than {}, start it with --rdzv_backend c10d and TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 set, and rank 0 serves the store instead",
+      environment.masterAddress, environment.masterPort, reason, TORCH_VERSION));
+}
+
 } // namespace
 
 c10::intrusive_ptr<c10d::Store> connectStore(
@@ -78,18 +117,15 @@ c10::intrusive_ptr<c10d::Store> connectStore(
   options.waitWorkers = false;
   options.timeout = timeout;
   torch_version::serveWithoutLibuv(options);
+  if (environment.agentStore) {
+    return c10::make_intrusive<c10d::PrefixStore>(environment.storePrefix, connectToAgent(environment, options));
+  }
   try {
-    c10::intrusive_ptr<c10d::Store> store =
-        c10::make_intrusive<c10d::TCPStore>(environment.masterAddress, options);
-    if (!environment.storePrefix.empty()) {
-      store = c10::make_intrusive<c10d::PrefixStore>(environment.storePrefix, store);
-    }
-    return store;
+    return c10::make_intrusive<c10d::TCPStore>(environment.masterAddress, options);
   } catch (const std::exception& error) {
-    const std::string text = error.what();
     throw ProgramError(fmt::format("rank {} cannot reach rank 0 at MASTER_ADDR={} MASTER_PORT={} within {:.0f} s: {}",
         environment.rank, environment.masterAddress, environment.masterPort,
-        std::chrono::duration<double>(timeout).count(), text.substr(0, text.find('\n'))));
+        std::chrono::duration<double>(timeout).count(), firstLine(error)));
   }
 }
 
@@ -120,9 +156,9 @@ void meetRanks(c10d::Store& store, const RankEnvironment& environment, const nlo
       return;
     }
     if (Clock::now() >= deadline) {
-      throw ProgramError(fmt::format("only {} of {} ranks came within {:.0f} s; missing: {}", arrived,
+      throw ProgramError(fmt::format("only {} of {} ranks came within {:.0f} s; missing: {}{}", arrived,
           environment.worldSize, std::chrono::duration<double>(timeout).count(),
-          missingRanks(store, environment.worldSize)));
+          missingRanks(store, environment.worldSize), environment.agentStore ? kRestartsDiffer : ""));
     }
     std::this_thread::sleep_for(kPollInterval);
   }

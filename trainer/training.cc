@@ -165,6 +165,7 @@ void Run::loadState() {
   if (!options_.checkpointPath.empty()) {
     checkReplaceable(options_.checkpointPath);
   }
+  elastic_.countStart();
   if (options_.modelParallel.isUsed()) {
     whole_.emplace(model_.config(), model_.named().front().second.scalar_type());
   }
@@ -218,12 +219,14 @@ void Run::connect() {
 }
 
 void Run::resume() {
-  auto step = at::full({1}, position_.step, at::kLong);
+  const auto start = at::tensor({position_.step, elastic_.generation()}, at::kLong); // rank 0's: only it has read the file
   if (communicator_) {
-    DataParallel::broadcast(*communicator_, {step});
+    DataParallel::broadcast(*communicator_, {start});
   }
-  if (step.item<int64_t>() == 0) {
-    return; // elastic, without a checkpoint yet: only rank 0 knew
+  const auto step = start[0].item<int64_t>();
+  elastic_.follow(step, start[1].item<int64_t>());
+  if (step == 0) {
+    return; // elastic, without a checkpoint yet
   }
   parallelism_->loadMoments(checkpoint_ ? std::bind_front(&CheckpointFile::read, &*checkpoint_) : MomentSource());
   checkpoint_.reset();
@@ -236,7 +239,7 @@ void Run::resume() {
       DataParallel::broadcast(*communicator_, {tensorOf(state)});
     }
   }
-  position_.step = step.item<int64_t>();
+  position_.step = step;
   optimizer_->setStepCount(position_.step);
   if (communicator_) {
     if (parallelism_->learnsFromBackward()) {

@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "programs/free_port.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/trainer/tiny_training.h"
 #include "trainer/safetensors.h"
@@ -184,6 +185,45 @@ TEST(Elastic, CheckpointUnreadable_TheOneBeforeIsUsed) {
   const auto finished = train(elastic(folder, {"--elastic", "1:2", "--steps", "12"}));
   EXPECT_EQ(finished.shellStatus(), 0) << finished.err;
   EXPECT_EQ(records(finished.out, "start").at(0)["first_step"], 6);
+}
+
+// As under torchrun, whose agents count restarts each for itself: a new agent's rank may be the first, and says 0.
+TEST(Elastic, AnotherLauncherRestartsWithMoreRanks_EachSampleCountsOnce) {
+  const TemporaryFolder folder;
+  const auto flags = elastic(folder, {"--elastic", "1:2", "--samples", "800"});
+  for (int start = 0; start < 2; ++start) { // the second time it repeats the steps after the checkpoint, and gets no further
+    Program alone = startTraining(flags, rankOf(0, 1, freePort()));
+    ASSERT_TRUE(alone.waitForOutput(start == 0 ? "\"step\":8," : "\"event\":\"restart\"", kLimit));
+    ASSERT_EQ(::kill(alone.pid(), SIGKILL), 0);
+    alone.finish(kLimit);
+  }
+  const uint16_t port = freePort();
+  const auto both = [&](int rank) {
+    Environment environment = rankOf(rank, 2, port);
+    environment["TORCHELASTIC_RESTART_COUNT"] = rank == 0 ? "0" : "1";
+    return environment;
+  };
+  Program second = startTraining(flags, both(1));
+  const auto finished = train(flags, both(0));
+  ASSERT_EQ(finished.shellStatus(), 0) << finished.err;
+  ASSERT_EQ(second.finish(kLimit).shellStatus(), 0);
+  const auto restarts = records(finished.out, "restart");
+  ASSERT_EQ(restarts.size(), 1u) << finished.out;
+  EXPECT_EQ(restarts[0]["generation"], 2);
+  EXPECT_EQ(restarts[0]["world_size"], 2);
+  expectEverySampleOnce(contentsOf(folder / "samples"), 800, 4, 42);
+}
+
+TEST(Elastic, CheckpointThatRankZeroHasNot_IsRefused) {
+  const TemporaryFolder folder, other;
+  ASSERT_EQ(train(elastic(folder, {"--elastic", "1:2", "--steps", "10"})).shellStatus(), 0);
+  const uint16_t port = freePort();
+  Program first = startTraining(elastic(other, {"--elastic", "1:2", "--steps", "20"}), rankOf(0, 2, port));
+  const auto second = train(elastic(folder, {"--elastic", "1:2", "--steps", "20"}), rankOf(1, 2, port));
+  EXPECT_EQ(second.shellStatus(), 2);
+  EXPECT_NE(second.err.find("holds step 10 here, but rank 0 starts from step 0: --checkpoint must be a file that all machines share"),
+      std::string::npos) << second.err;
+  EXPECT_NE(first.finish(kLimit).shellStatus(), 0);
 }
 
 TEST(Elastic, BadInput_IsRefused) {

@@ -18,13 +18,6 @@
 namespace gloo_bypass::trainer::testing {
 namespace {
 
-Environment rankOf(int rank, int worldSize, uint16_t port) {
-  return {{"RANK", std::to_string(rank)},
-          {"WORLD_SIZE", std::to_string(worldSize)},
-          {"MASTER_ADDR", "127.0.0.1"},
-          {"MASTER_PORT", std::to_string(port)}};
-}
-
 TEST(Training, OneRank_EqualsTheLoopWithoutDdp) {
   const auto ddp = digestOf(train({"--steps", "6"}));
   EXPECT_EQ(ddp, digestOf(train({"--steps", "6", "--no-ddp"})));
@@ -222,6 +215,33 @@ TEST(Failure, NoRankZero_IsBounded) {
   const auto finished = process.finish(kLimit);
   EXPECT_GT(finished.shellStatus(), 0);
   EXPECT_NE(finished.err.find("rank 1 cannot reach rank 0"), std::string::npos) << finished.err;
+}
+
+TEST(Failure, AgentsStoreThatDoesNotAnswer_IsBoundedAndTheWayOutNamed) {
+  const uint16_t port = freePort();
+  const FileDescriptor silent = socketOnPort(port, /*reuse=*/false); // connections wait in its queue: as an agent of another PyTorch
+  ASSERT_EQ(::listen(silent.get(), 4), 0);
+  Environment environment = rankOf(1, 2, port);
+  environment["TORCHELASTIC_USE_AGENT_STORE"] = "True";
+  Program process = startTraining({"--steps", "1", "--rendezvous-timeout", "1"}, environment);
+  const auto finished = process.finish(kLimit);
+  EXPECT_EQ(finished.shellStatus(), 1);
+  EXPECT_NE(finished.err.find("rank 1: cannot use the store of torchrun's agent"), std::string::npos) << finished.err;
+  EXPECT_NE(finished.err.find("TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1"), std::string::npos) << finished.err;
+}
+
+TEST(Failure, AgentsCountRestartsDifferently_TheWayOutIsNamed) {
+  const uint16_t port = freePort();
+  Program server = startTraining({"--steps", "1", "--rendezvous-timeout", "20"}, rankOf(0, 2, port)); // serves a store
+  Environment environment = rankOf(1, 2, port);
+  environment["TORCHELASTIC_USE_AGENT_STORE"] = "True";
+  environment["TORCHELASTIC_RESTART_COUNT"] = "1";
+  ProgramResult finished;
+  for (int i = 0; i < 10 && finished.err.find("missing: 0; if torchrun") == std::string::npos; ++i) {
+    finished = train({"--steps", "1", "--rendezvous-timeout", "2"}, environment); // no answer before the server listens
+  }
+  EXPECT_NE(finished.err.find("only 1 of 2 ranks came within 2 s; missing: 0; if torchrun has restarted"), std::string::npos)
+      << finished.err;
 }
 
 TEST(Failure, PortInUse_IsNamed) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <map>
 #include <string>
@@ -14,6 +15,14 @@ namespace gloo_bypass::trainer::testing {
 
 using Environment = std::map<std::string, std::string>;
 constexpr std::chrono::seconds kLimit{100};  // only a hang reaches it
+
+// For a rank that no launcher of ours starts.
+inline Environment rankOf(int rank, int worldSize, uint16_t port) {
+  return {{"RANK", std::to_string(rank)},
+          {"WORLD_SIZE", std::to_string(worldSize)},
+          {"MASTER_ADDR", "127.0.0.1"},
+          {"MASTER_PORT", std::to_string(port)}};
+}
 
 // fileSizeLimit: see Program.
 inline Program startTraining(std::vector<std::string> flags, Environment environment = {},

@@ -88,7 +88,6 @@ RanksEnd launchElastic(const std::vector<std::string>& arguments, const Options&
   }
   ::setenv("DDP_TRAIN_PROGRESS_FD", std::to_string(progress.get()).c_str(), 1);
   ::unsetenv("DDP_TRAIN_RESTART");
-  ::unsetenv("TORCHELASTIC_RESTART_COUNT");
   Places places(elastic.maxRanks);
   // With --spawn below MAX, the other places come into use like those that rest.
   for (int i = options.spawn > 0 ? options.spawn : elastic.maxRanks; i < elastic.maxRanks; ++i) {

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -41,6 +42,18 @@ std::string chooseStart(const std::string& checkpointPath, const std::string& re
   return resumePath;
 }
 
+int64_t linesIn(const std::string& path) {
+  constexpr size_t kMaxBytes = 64 << 20; // of a million restarts
+  const std::string text = std::filesystem::exists(path) ? readFile(path, kMaxBytes) : std::string();
+  return std::count(text.begin(), text.end(), '\n');
+}
+
+int64_t stepsIn(const std::string& checkpointPath) {
+  const SafetensorsFile file(checkpointPath);
+  const auto found = file.metadata().find("step");
+  return found == file.metadata().end() ? 0 : std::atoll(found->second.c_str());
+}
+
 const char* valueOf(const char* variable) {
   const char* text = std::getenv(variable);
   return text != nullptr && *text != '\0' ? text : nullptr;
@@ -69,9 +82,6 @@ ElasticRun::ElasticRun(const ElasticOptions& options, const std::string& checkpo
     startingPoint_ = chooseStart(checkpointPath, resumePath, rank == 0);
     if (const char* text = valueOf("DDP_TRAIN_RESTART")) {
       before_ = nlohmann::json::parse(text, nullptr, false);
-      generation_ = before_.is_object() ? before_.value("generation", int64_t{0}) : 0;
-    } else if (const char* count = valueOf("TORCHELASTIC_RESTART_COUNT")) {
-      generation_ = std::atoll(count);
     }
     if (const char* descriptor = valueOf("DDP_TRAIN_PROGRESS_FD"); descriptor != nullptr && rank == 0) {
       progress_ = std::atoi(descriptor);
@@ -82,6 +92,26 @@ ElasticRun::ElasticRun(const ElasticOptions& options, const std::string& checkpo
     samples_.emplace(
         options.samplesPath, rank == 0 && !continues() ? LineWriter::Existing::kReplace : LineWriter::Existing::kAppendTo);
   }
+}
+
+void ElasticRun::countStart() {
+  if (!elastic_) {
+    return;
+  }
+  const std::string path = checkpointPath_ + ".starts";
+  generation_ = continues() ? linesIn(path) : 0;
+  LineWriter starts(path, generation_ > 0 ? LineWriter::Existing::kAppendTo : LineWriter::Existing::kReplace);
+  starts.writeLine(nlohmann::json{{"generation", generation_}, {"world_size", worldSize_}}.dump());
+  starts.close();
+}
+
+void ElasticRun::follow(int64_t step, int64_t generation) {
+  const bool hasCheckpoint = startingPoint_ == checkpointPath_ || startingPoint_ == previousOf(checkpointPath_); // not --resume's
+  if (const int64_t own = elastic_ && hasCheckpoint ? stepsIn(startingPoint_) : 0; own > step) {
+    throw UsageError(fmt::format("{} holds step {} here, but rank 0 starts from step {}: --checkpoint must be a file that all machines share",
+        startingPoint_, own, step));
+  }
+  generation_ = generation;
 }
 
 std::optional<nlohmann::json> ElasticRun::restartRecord(int64_t step) const {

@@ -3,6 +3,9 @@
 // The launcher (elastic_launcher.h) passes DDP_TRAIN_RESTART, what it knows of the failure before, and DDP_TRAIN_PROGRESS_FD, a file in
 // memory in which rank 0 keeps how far it came: it must be readable after rank 0 was killed. One thread; without --elastic and
 // --log-samples every method does nothing. Durations are of CLOCK_MONOTONIC, which all processes of a machine share.
+//
+// CHECKPOINT.starts has a line for each start of the group since the run began; the generation is how many there were before. No launcher
+// says it: torchrun's agents count restarts each for itself, and none where ranks join.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +37,12 @@ class ElasticRun {
   // The file to continue from: --checkpoint if it is there and whole, else the one before it, else --resume; empty: none.
   const std::string& startingPoint() const { return startingPoint_; }
   // Whether files that grow with the run are continued.
-  bool continues() const { return generation_ > 0 || !startingPoint_.empty(); }
+  bool continues() const { return before_.is_object() || !startingPoint_.empty(); }
+  // Rank 0's, to be called once before the ranks meet: adds this start to CHECKPOINT.starts. Throws ProgramError.
+  void countStart();
+  int64_t generation() const { return generation_; }
+  // What rank 0 starts from. Throws UsageError where this rank has a checkpoint of more steps: it is not rank 0's file.
+  void follow(int64_t step, int64_t generation);
 
   // Once the group is connected: the record of the restart, if this is one. `step`: steps done.
   std::optional<nlohmann::json> restartRecord(int64_t step) const;
