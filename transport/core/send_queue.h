@@ -79,6 +79,7 @@ class SendQueue {
     onFrameAcked(message);
   }
   wire::MessageHeader describe(SlotIndex message) const;  // chunk fields 0
+  std::uint64_t id(SlotIndex message) const { return messages_[message].id; }
   std::uint64_t eagerEnd(SlotIndex message) const { return messages_[message].eagerEnd; }
   const std::byte* payload(SlotIndex message, std::uint64_t offset) const { return messages_[message].data + offset; }
 

@@ -88,7 +88,6 @@ class Session::Impl {
 
   // What a numbered frame carries besides its number. Of a frame without a message only the size counts.
   struct FrameContent {
-    wire::MessageHeader message;
     std::span<const std::byte> payload;
     std::size_t padding = 0;
     std::size_t wireBytes = wire::kCommonHeaderBytes + 8;
@@ -137,7 +136,8 @@ class Session::Impl {
   void beginHeader(TimePoint now, wire::FrameType type, wire::PacketHeader* header) const;
   bool give(SessionDatagram* out, Sent what, std::span<const std::byte> payload = {});
   bool sendAck(TimePoint now, SessionDatagram* out);
-  void describeContent(const SentFrame& frame, FrameContent* content, wire::PacketHeader* header);
+  wire::MessageHeader describeMessage(const SentFrame& frame) const;
+  void fillContent(const SentFrame& frame, FrameContent* content, wire::PacketHeader* header) const;
   void writeFrame(const SentFrame& frame, const FrameContent& content, const wire::PacketHeader& header);
   void noteFrameSent(TimePoint now, std::uint64_t sequence, std::size_t wireBytes);
   bool sendFrame(TimePoint now, std::uint64_t sequence, SessionDatagram* out);
@@ -148,10 +148,9 @@ class Session::Impl {
   bool nextFrame(TimePoint now, std::uint64_t* sequence);
   bool nextLossProbe(std::uint64_t* sequence);
   bool openControl(std::uint64_t* sequence);
-  bool openPlanned(std::uint64_t* sequence);
+  bool openPlanned(const ChunkSizes& sizes, std::uint64_t* sequence);
   void settleLast();
   void queueControls();
-  bool planReady() { return isRail() ? sends_.partReady(chunkSizes()) : sends_.ready(chunkSizes()); }
   void requestAckWhereUseful(SentFrame* frame);
   void countInFlight(SentFrame* frame, std::size_t wireBytes, bool covered);
   // Where chunks need no padding they may have short headers.

@@ -58,7 +58,7 @@ void Session::Impl::cutIntoPieces(std::uint64_t sequence) {
   wire::PacketHeader header;
   header.type = frame.type;
   FrameContent content;
-  if (frame.message != kNoSlot) describeContent(frame, &content, &header);
+  if (frame.message != kNoSlot) fillContent(frame, &content, &header);
   writeFrame(frame, content, header);
   piecesOut_.start(sequence, {frame.type, header.payloadCrc, writer_.finish().subspan(wire::commonBytes(frame.type)),
                               content.payload});

@@ -102,12 +102,16 @@ ChunkSizes Session::Impl::chunkSizes() const {
   return {whole, compact ? chunkBytes(wire::FrameType::kChunk) : whole, compact};
 }
 
+wire::MessageHeader Session::Impl::describeMessage(const SentFrame& frame) const {
+  wire::MessageHeader message = sends_.describe(frame.message);
+  message.chunkOffset = frame.type == wire::FrameType::kAnnounce ? sends_.eagerEnd(frame.message) : frame.number;
+  message.chunkLength = frame.length;
+  message.flags = frame.flags;
+  return message;
+}
+
 // What a frame of a message carries, and the padding that aligns it in the receiver's memory.
-void Session::Impl::describeContent(const SentFrame& frame, FrameContent* content, wire::PacketHeader* header) {
-  content->message = sends_.describe(frame.message);
-  content->message.chunkOffset = frame.type == wire::FrameType::kAnnounce ? sends_.eagerEnd(frame.message) : frame.number;
-  content->message.chunkLength = frame.length;
-  content->message.flags = frame.flags;
+void Session::Impl::fillContent(const SentFrame& frame, FrameContent* content, wire::PacketHeader* header) const {
   std::span<const std::byte>& payload = content->payload;
   if (frame.length > 0) payload = {sends_.payload(frame.message, frame.number), frame.length};
   if (wire::isData(frame.type) && addsChecksum()) {
@@ -124,9 +128,9 @@ void Session::Impl::describeContent(const SentFrame& frame, FrameContent* conten
 void Session::Impl::writeFrame(const SentFrame& frame, const FrameContent& content, const wire::PacketHeader& header) {
   writer_.begin(header);
   if (wire::isChunk(frame.type)) {
-    writer_.chunkHeader({content.message.id, content.message.chunkOffset});
+    writer_.chunkHeader({sends_.id(frame.message), frame.number});
   } else if (frame.message != kNoSlot) {
-    writer_.messageHeader(content.message);
+    writer_.messageHeader(describeMessage(frame));
     writer_.padding(content.padding);
   } else if (frame.type != wire::FrameType::kCredit) {
     writer_.number(frame.number);
@@ -155,7 +159,7 @@ bool Session::Impl::sendFrame(TimePoint now, std::uint64_t sequence, SessionData
   header.sequence = truncateSequence(sequence);
   if (covered) header.flags |= wire::kFlagCovered;
   FrameContent content;
-  if (frame.message != kNoSlot) describeContent(frame, &content, &header);
+  if (frame.message != kNoSlot) fillContent(frame, &content, &header);
   countInFlight(&frame, content.wireBytes, covered);
   requestAckWhereUseful(&frame);
   if (frame.ackRequested) header.flags |= wire::kFlagAckRequested;
@@ -201,10 +205,10 @@ bool Session::Impl::openControl(std::uint64_t* sequence) {
   return true;
 }
 
-bool Session::Impl::openPlanned(std::uint64_t* sequence) {
+bool Session::Impl::openPlanned(const ChunkSizes& sizes, std::uint64_t* sequence) {
   FramePlan plan;
   if (board_.full()) return false;
-  if (!(isRail() ? sends_.nextPart(chunkSizes(), &plan) : sends_.next(chunkSizes(), &plan))) return false;
+  if (!(isRail() ? sends_.nextPart(sizes, &plan) : sends_.next(sizes, &plan))) return false;
   *sequence = board_.open();
   SentFrame& frame = board_.frame(*sequence);
   frame.type = plan.type;
@@ -222,7 +226,7 @@ bool Session::Impl::nextLossProbe(std::uint64_t* sequence) {
   const bool unanswered = path_.rtt.backOffs() > 1;
   const bool bare = path_.rtt.minimum() <= kBareProbeMaxRtt;
   queueControls();
-  if (openControl(sequence) || openPlanned(sequence)) {
+  if (openControl(sequence) || openPlanned(chunkSizes(), sequence)) {
     liveness_.pingDue = liveness_.pingDue || unanswered;
   } else {
     liveness_.pingDue = liveness_.pingDue || unanswered || bare;
@@ -242,13 +246,14 @@ bool Session::Impl::nextFrame(TimePoint now, std::uint64_t* sequence) {
   if (std::exchange(liveness_.lossProbeDue, false) && nextLossProbe(sequence)) return true;
   queueControls();
   const bool lost = board_.anyLost();
-  if (!lost && controls_.empty() && !planReady()) {
+  const ChunkSizes sizes = chunkSizes();
+  if (!lost && controls_.empty() && !(isRail() ? sends_.partReady(sizes) : sends_.ready(sizes))) {
     if (board_.inFlightBytes() < path_.congestion->windowBytes()) board_.markAppLimited();
     return false;
   }
   if (!mayTransmitFrame(now)) return false;
   if (lost) return board_.nextLost(sequence);
-  return openControl(sequence) || openPlanned(sequence);
+  return openControl(sequence) || openPlanned(sizes, sequence);
 }
 
 // The datagram given last was not refused. On a lossless link it will not be retransmitted either: its part of the

@@ -24,6 +24,11 @@ __attribute__((target("sse4.2"))) std::uint32_t shortChecksum(std::span<const st
     wide = _mm_crc32_u64(wide, word);
   }
   crc = static_cast<std::uint32_t>(wide);
+  if (std::uint32_t half; bytes.size() >= sizeof half) {
+    std::memcpy(&half, bytes.data(), sizeof half);
+    crc = _mm_crc32_u32(crc, half);
+    bytes = bytes.subspan(sizeof half);
+  }
   for (std::byte byte : bytes) crc = _mm_crc32_u8(crc, static_cast<unsigned char>(byte));
   return crc;
 }
