@@ -50,6 +50,7 @@ class LoopbackPort final : public PacketPort {
 
   std::size_t receive(PacketSink& sink, std::size_t maxDatagrams) override {
     std::size_t received = 0;
+    if (impaired_ && !queue_.empty()) sink.onArrivals();
     while (received < maxDatagrams && !queue_.empty()) {
       std::vector<std::byte> datagram = std::move(queue_.front());
       queue_.pop_front();

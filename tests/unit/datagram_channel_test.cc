@@ -45,6 +45,7 @@ class StandingStillPort final : public PacketPort {
     }
     std::size_t received = 0;
     const TimePoint now = monotonicNow();
+    sink.onArrivals();
     for (; received < maxDatagrams && !underWay_.empty() && underWay_.front().arrival <= now; ++received) {
       const auto bytes = std::move(underWay_.front().bytes);
       underWay_.pop_front();

@@ -68,6 +68,7 @@ class CountingPort final : public PacketPort, private PacketSink {
   bool silent = false;    // takes nothing
 
  private:
+  void onArrivals() noexcept override { sink_->onArrivals(); }
   void onDatagram(LinkId, std::span<const std::byte> datagram) noexcept override {
     if (current) sink_->onDatagram(*current, datagram);
   }

@@ -62,7 +62,6 @@ class DatagramSession final : public ChannelSession {
   // Tells the observer. True if there was anything to tell.
   bool tellEvents();
   bool canTransmit() const { return link && !linkDown_ && !linkLost_; }
-  bool lossless() const { return properties_.lossless; }
   std::size_t transmitBurst() const { return properties_.transmitBurst; }
 
   Session core;

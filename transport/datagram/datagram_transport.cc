@@ -129,6 +129,10 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
 
   // PacketSink ----------------------------------------------------------------------------------
 
+  // A thread that was kept from running since it read the clock would take what came meanwhile for older than it is, say so in its
+  // echo, and the peer would find a round trip shorter than the path.
+  void onArrivals() noexcept override { now_ = std::max(now_, monotonicNow()); }
+
   void onDatagram(LinkId link, std::span<const std::byte> datagram) noexcept override {
     const auto id = Session::receiverId(datagram);
     if (!id) {
@@ -140,9 +144,6 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
       ++droppedUnknownSession_;
       return;
     }
-    // A thread that was kept from running since it read the clock would take what came meanwhile for older than it is, say so in its
-    // echo, and the peer would find a round trip shorter than the path.
-    if (!session->lossless()) now_ = std::max(now_, monotonicNow());
     session->handleDatagram(now_, datagram);
   }
 

@@ -21,16 +21,19 @@ namespace gloo_bypass {
 // opened it: its user closes a link once, when nobody uses it any more.
 using LinkId = std::uint32_t;
 
-// One datagram as two spans, gathered by the port. The port has copied both when transmit returns.
+// One datagram as two spans, gathered by the port.
 struct OutgoingDatagram {
-  std::span<const std::byte> header;
-  std::span<const std::byte> payload;  // may be empty; points into a user's buffer
+  std::span<const std::byte> header;   // copied when transmit() returns
+  std::span<const std::byte> payload;  // may be empty; points into a user's buffer; copied when wakePeers() returns
 };
 
 // Receives what a port hands up. Called inside receive(); must not call the port.
 class PacketSink {
  public:
   virtual ~PacketSink() = default;
+  // Datagrams have arrived, just now or earlier, and will be handed up. A port that may lose datagrams calls it once for what it takes
+  // at a time: on its paths times of arrival are measured.
+  virtual void onArrivals() noexcept {}
   // `datagram` is valid during the call only. It may lie in memory that the peer can write to meanwhile: read a byte once
   // before trusting what it says.
   virtual void onDatagram(LinkId link, std::span<const std::byte> datagram) noexcept = 0;

@@ -13,6 +13,7 @@ namespace {
 class InnerSink final : public PacketSink {
  public:
   InnerSink(PacketSink& sink, LinkId port) : sink_(sink), port_(port) {}
+  void onArrivals() noexcept override { sink_.onArrivals(); }
   void onDatagram(LinkId link, std::span<const std::byte> datagram) noexcept override {
     sink_.onDatagram(outerId(link), datagram);
   }

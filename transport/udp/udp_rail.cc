@@ -181,6 +181,7 @@ std::size_t UdpRail::receive(PacketSink& sink, std::size_t maxDatagrams) {
 
 std::size_t UdpRail::handUp(PacketSink& sink, std::size_t maxDatagrams) {
   std::size_t count = 0;
+  if (!received_.empty()) sink.onArrivals();
   for (; !received_.empty(); received_ = received_.subspan(1), handedUpBytes_ = 0) {
     const UdpSocket::Received& message = received_.front();
     const auto from = byPeer_.find(message.from);

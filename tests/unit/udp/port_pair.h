@@ -19,6 +19,7 @@ namespace gloo_bypass::udp {
 
 class KeepingSink : public PacketSink {
  public:
+  void onArrivals() noexcept override { arrivalsTold = true; }
   void onDatagram(LinkId link, std::span<const std::byte> datagram) noexcept override {
     links.push_back(link);
     datagrams.emplace_back(datagram.begin(), datagram.end());
@@ -29,6 +30,7 @@ class KeepingSink : public PacketSink {
     return !session.empty() && quoted.size() >= session.size() &&
            std::equal(session.begin(), session.end(), quoted.begin());
   }
+  bool arrivalsTold = false;  // of links that are lossless nobody tells
   std::vector<std::byte> session;  // with which datagrams of "a session" begin; empty: no session lives
   std::vector<LinkId> links;
   std::vector<std::vector<std::byte>> datagrams;

@@ -184,6 +184,7 @@ TEST_P(UdpPorts, PingPongOfAllSizes_ArrivesBitExact) {
     ASSERT_TRUE(receiveUntil(*b_, atB_, [&] { return !atB_.datagrams.empty(); })) << length;
     ASSERT_EQ(atB_.datagrams[0], pattern(length));
     ASSERT_EQ(atB_.links[0], toA_);
+    ASSERT_TRUE(atB_.arrivalsTold);
     ASSERT_EQ(transmit(*b_, toA_, atB_.datagrams[0]), 1U);
     b_->wakePeers();
     ASSERT_TRUE(receiveUntil(*a_, atA_, [&] { return !atA_.datagrams.empty(); })) << length;
