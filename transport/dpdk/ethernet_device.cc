@@ -116,7 +116,9 @@ Status EthernetDevice::configure(const EthernetDeviceOptions& options) {
     configuration.txmode.offloads |= RTE_ETH_TX_OFFLOAD_UDP_CKSUM;
     configuration.rxmode.offloads |= RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
   }
-  if (info.driver_name != nullptr && std::strcmp(info.driver_name, "net_memif") == 0) {
+  const std::string_view driver = info.driver_name != nullptr ? info.driver_name : "";
+  copiesSegments_ = configuration.txmode.offloads & RTE_ETH_TX_OFFLOAD_MULTI_SEGS && (driver == "net_af_packet" || driver == "net_vhost");
+  if (driver == "net_memif") {
     assumedMtu_ = options.mtu;
   } else if (options.mtu != 0) {
     configuration.rxmode.mtu = static_cast<std::uint32_t>(options.mtu);
@@ -128,7 +130,6 @@ Status EthernetDevice::configure(const EthernetDeviceOptions& options) {
     code = rte_eth_dev_configure(port_, 1, 1, &configuration);
   }
   if (code != 0) return deviceError(name_, "cannot be configured", code);
-  transmitOffloads_ = configuration.txmode.offloads;
   const auto socket = static_cast<unsigned>(std::max(0, rte_eth_dev_socket_id(port_)));
   code = rte_eth_rx_queue_setup(port_, 0, options.receiveDescriptors, socket, nullptr, options.receivePool);
   if (code != 0) return deviceError(name_, "cannot set up its receive queue", code);

@@ -42,7 +42,8 @@ class EthernetDevice {
   bool linkUp() const;
   MacAddress mac() const;
   std::size_t mtu() const;
-  std::uint64_t transmitOffloads() const { return transmitOffloads_; }
+  // What transmit() takes may have segments in anybody's memory, which is copied before it returns.
+  bool copiesSegments() const { return copiesSegments_; }
   // It makes UDP checksums and checks them.
   bool checksums() const { return checksums_; }
   bool hasReceiveInterrupts() const { return receiveInterrupts_; }
@@ -57,10 +58,9 @@ class EthernetDevice {
   std::string name_;
   bool virtual_ = false;
   bool started_ = false;
-  bool receiveInterrupts_ = false, checksums_ = false;
+  bool receiveInterrupts_ = false, checksums_ = false, copiesSegments_ = false;
   std::size_t assumedMtu_ = 0;  // 0: the driver's own
   std::uint16_t port_ = RTE_MAX_ETHPORTS;
-  std::uint64_t transmitOffloads_ = 0;
 };
 
 }  // namespace gloo_bypass::dpdk

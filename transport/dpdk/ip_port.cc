@@ -9,11 +9,11 @@
 
 #include "transport/base/check.h"
 #include "transport/datagram/network_interface.h"
+#include "transport/wire/packet.h"
 
 namespace gloo_bypass::dpdk {
 namespace {
 
-constexpr std::uint16_t kBurst = 32;
 constexpr std::size_t kSelfSlots = 64;
 // Without an interrupt a sleeper looks by itself: soon after traffic, then ever less often, so that it is late by a quarter of the time
 // it has waited at most. A look costs up to 20 us on a busy machine: 250 a second stay under 1 % of a core, and the 17 until then are
@@ -22,6 +22,10 @@ constexpr Duration kFirstPollInterval = std::chrono::microseconds(100);
 constexpr Duration kLastPollInterval = std::chrono::milliseconds(4);
 // While ARP is under way its timers must run.
 constexpr Duration kSearchInterval = std::chrono::milliseconds(10);
+// Of a frame: before the payload.
+constexpr std::size_t kHeadersBytes = kFrameHeaderBytes + wire::kCommonHeaderBytes;
+// A device does not tell when it has room again.
+constexpr Duration kRetryFullDevice = std::chrono::microseconds(50);
 // Netdev: a packet socket of a deleted interface is as silent as one without traffic.
 constexpr Duration kInterfaceCheckInterval = std::chrono::seconds(1);
 // ICMP port unreachable without a datagram from that peer in between: one may be forged or late.
@@ -132,6 +136,8 @@ IpPort::Link* IpPort::findByPeer(Ipv4Address ip, std::uint16_t port) {
 // Sending ---------------------------------------------------------------------------------------
 
 bool IpPort::resolve(Link& link) {
+  if (link.macVersion == neighbours_.version()) return link.mac.has_value();
+  link.macVersion = neighbours_.version();
   const auto mac = neighbours_.find(link.hop);
   if (!mac) return false;
   if (link.mac != mac) {
@@ -150,48 +156,36 @@ bool IpPort::resolve(Link& link) {
 
 std::size_t IpPort::transmit(LinkId id, std::span<const OutgoingDatagram> datagrams) {
   Link& link = at(id);
-  if (!link.open) return 0;
+  if (!link.open || (!link.self && !resolve(link))) return 0;
   std::size_t sent = 0;
-  if (link.self) {
-    for (; sent < datagrams.size() && self_.push(datagrams[sent]); ++sent) {
-      const std::size_t datagramBytes = datagrams[sent].header.size() + datagrams[sent].payload.size();
-      ++counters_.packetsSent;
-      counters_.bytesSent += kFrameHeaderBytes + datagramBytes;
-      if (parts_.capture) parts_.capture->sent(link.headers.written(datagramBytes), datagrams[sent]);
+  for (; sent < datagrams.size(); ++sent) {
+    const OutgoingDatagram& datagram = datagrams[sent];
+    const std::size_t bytes = datagram.header.size() + datagram.payload.size();
+    GLOO_BYPASS_CHECK(bytes <= maxDatagramBytes_);
+    if (link.self ? !self_.push(datagram) : !append(link, datagram)) {
+      ++counters_.transmitFull;
+      break;
     }
-    if (sent > 0) wake();
-  } else if (resolve(link)) {
-    while (sent < datagrams.size()) {
-      const std::size_t wanted = std::min<std::size_t>(datagrams.size() - sent, kBurst);
-      const std::size_t accepted = transmitBurst(link, datagrams.subspan(sent, wanted));
-      sent += accepted;
-      if (accepted < wanted) break;
-    }
-  } else {
-    return 0;
+    ++counters_.packetsSent;
+    counters_.bytesSent += kFrameHeaderBytes + bytes;
+    if (parts_.capture) parts_.capture->sent(link.headers.written(bytes), datagram);
   }
-  if (sent < datagrams.size()) ++counters_.transmitFull;
+  if (link.self && sent > 0) wake();
   return sent;
 }
 
-std::uint16_t IpPort::transmitBurst(Link& link, std::span<const OutgoingDatagram> datagrams) {
-  std::array<rte_mbuf*, kBurst> mbufs;
-  std::uint16_t built = 0;
-  for (const OutgoingDatagram& datagram : datagrams) {
-    GLOO_BYPASS_CHECK(datagram.header.size() + datagram.payload.size() <= maxDatagramBytes_);
-    rte_mbuf* const mbuf = parts_.buffers->build(link.headers, datagram, parts_.attachPayload);
-    if (mbuf == nullptr) break;  // all in the driver's ring: back-pressure
-    mbufs[built++] = mbuf;
-  }
-  const std::uint16_t accepted = parts_.device->transmit(mbufs.data(), built);
-  for (std::uint16_t i = 0; i < accepted; ++i) {
-    counters_.bytesSent += kFrameHeaderBytes + datagrams[i].header.size() + datagrams[i].payload.size();
-    if (!parts_.capture) continue;
-    parts_.capture->sent(link.headers.written(datagrams[i].header.size() + datagrams[i].payload.size()), datagrams[i]);
-  }
-  counters_.packetsSent += accepted;
-  if (accepted < built) rte_pktmbuf_free_bulk(&mbufs[accepted], built - accepted);
-  return accepted;
+bool IpPort::append(const Link& link, const OutgoingDatagram& datagram) {
+  if (batch_.full()) sendBatch();
+  if (batch_.full()) return false;
+  rte_mbuf* const frame = parts_.buffers->build(link.headers, datagram, parts_.device->copiesSegments());
+  if (frame == nullptr) return false;  // all in the driver's ring
+  batch_.append(frame);
+  return true;
+}
+
+void IpPort::sendBatch() {
+  batch_.flush(*parts_.device);
+  framesWait_.store(!batch_.empty(), std::memory_order_relaxed);
 }
 
 void IpPort::sendArp(const ArpFrame& frame) {
@@ -207,12 +201,20 @@ void IpPort::sendArp(const ArpFrame& frame) {
 // Receiving -------------------------------------------------------------------------------------
 
 std::size_t IpPort::receive(PacketSink& sink, std::size_t maxDatagrams) {
+  if (!batch_.empty()) sendBatch();  // there may be room again
   if (anyDown_) reportDown(sink);
   std::size_t received = receiveSelf(sink, maxDatagrams);
   while (received < maxDatagrams) {
-    std::array<rte_mbuf*, kBurst> mbufs;
-    const auto wanted = static_cast<std::uint16_t>(std::min<std::size_t>(maxDatagrams - received, kBurst));
+    std::array<rte_mbuf*, TransmitBatch::kFrames> mbufs;
+    const auto wanted = static_cast<std::uint16_t>(std::min(maxDatagrams - received, mbufs.size()));
     const std::uint16_t count = parts_.device->receive(mbufs.data(), wanted);
+    if (count > 0) sink.onArrivals();
+    // The other core has just written them: all of a burst are fetched at once.
+    for (std::uint16_t i = 0; i < count; ++i) {
+      for (std::size_t at = 0; at < kHeadersBytes; at += RTE_CACHE_LINE_SIZE) {
+        rte_prefetch0(rte_pktmbuf_mtod_offset(mbufs[i], const std::byte*, at));
+      }
+    }
     for (std::uint16_t i = 0; i < count; ++i) {
       const std::span frame(rte_pktmbuf_mtod(mbufs[i], const std::byte*), mbufs[i]->data_len);
       if (parts_.capture) parts_.capture->received(frame, mbufs[i]->pkt_len);
@@ -371,6 +373,7 @@ void IpPort::block(Duration timeout) {
     pollIntervalNs_.store(std::min(interval + interval / 4, kLastPollInterval).count(), std::memory_order_relaxed);
   }
   if (searching_.load(std::memory_order_relaxed)) timeout = std::min(timeout, kSearchInterval);
+  if (framesWait_.load(std::memory_order_relaxed)) timeout = std::min(timeout, kRetryFullDevice);
   wakeEvent_.block({&arrival, 1}, timeout);
   if (interrupt_ >= 0 && arrival.revents != 0) {
     // Takes the event, or the next sleep would end at once. UIO devices want reads of 4 bytes, all others of 8.

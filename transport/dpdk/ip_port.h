@@ -28,6 +28,7 @@
 #include "transport/dpdk/port_capture.h"
 #include "transport/dpdk/port_reservation.h"
 #include "transport/dpdk/self_ring.h"
+#include "transport/dpdk/transmit_batch.h"
 
 namespace gloo_bypass::dpdk {
 
@@ -48,7 +49,6 @@ struct IpPortParts {
   MacAddress mac{};
   UdpAddress self;
   std::size_t mtu = 0;
-  bool attachPayload = false;  // the driver copies during its burst
   IpRouting routing;
   std::optional<PortReservation> reservation;  // netdev
   std::unique_ptr<PacketBuffers> buffers;
@@ -68,6 +68,7 @@ class IpPort final : public PacketPort {
   void closeLink(LinkId link) override;
   LinkProperties linkProperties(LinkId link) const override;
   std::string describeLink(LinkId link) const override;
+  std::size_t receiveBurst() const override { return TransmitBatch::kFrames; }
   std::size_t receive(PacketSink& sink, std::size_t maxDatagrams) override;
   std::size_t transmit(LinkId link, std::span<const OutgoingDatagram> datagrams) override;
   std::string trouble(LinkId link) const override;
@@ -75,6 +76,7 @@ class IpPort final : public PacketPort {
   void armWakeup() override;
   void block(Duration timeout) override;
   void disarmWakeup() override;
+  void wakePeers() override { sendBatch(); }
   void wake() override { wakeEvent_.wake(); }
   int wakeDescriptor() const override { return wakeEvent_.fd(); }
   PortCounters counters() const override;
@@ -91,6 +93,7 @@ class IpPort final : public PacketPort {
     bool reportDown = false;
     int unreachableSeen = 0;          // ICMP port unreachable since the last datagram
     std::optional<MacAddress> mac;    // as in `headers`
+    std::uint64_t macVersion = 0;     // of the neighbours' table when that was looked up
     FrameTemplate headers;
     Error error;
   };
@@ -109,9 +112,13 @@ class IpPort final : public PacketPort {
   Link* findByPeer(Ipv4Address ip, std::uint16_t port);
   void sendArp(const ArpFrame& frame);
   void answerOrLearnArp(std::span<const std::byte> frame);
-  std::uint16_t transmitBurst(Link& link, std::span<const OutgoingDatagram> datagrams);
+  // False: no room.
+  bool append(const Link& link, const OutgoingDatagram& datagram);
+  void sendBatch();
 
   IpPortParts parts_;
+  TransmitBatch batch_;
+  std::atomic<bool> framesWait_{false};  // read by block(): the device has refused some of the batch
   const std::size_t maxDatagramBytes_;
   NeighbourTable neighbours_;
   WakeEvent wakeEvent_;

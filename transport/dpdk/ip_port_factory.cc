@@ -156,7 +156,6 @@ Result<std::unique_ptr<PacketPort>> makeNetdevPort(const TransportConfig& config
   parts.mac = interface.value().mac;
   parts.self = UdpAddress{interface.value().ip, parts.reservation->port(), parts.device->checksums()};
   parts.mtu = mtu.value();
-  parts.attachPayload = (parts.device->transmitOffloads() & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0 && !xdp;
   parts.routing.kernel = interface.value();
   return assemble(config, name, std::move(parts));
 }

@@ -19,7 +19,7 @@ bool isUnicast(const MacAddress& mac) { return (mac[0] & 1) == 0 && mac != MacAd
 }  // namespace
 
 void NeighbourTable::want(Ipv4Address hop) {
-  if (failed(hop)) entries_.erase(hop);
+  if (failed(hop)) entries_.erase(hop);  // find() knew nothing of it
   entries_.try_emplace(hop);
 }
 
@@ -42,6 +42,7 @@ void NeighbourTable::learn(Ipv4Address hop, const MacAddress& mac, TimePoint now
   const auto it = entries_.find(hop);
   if (it == entries_.end() || it->second.mac || !isUnicast(mac)) return;
   it->second = Entry{mac, 0, now + kRefreshAfter};
+  ++version_;
 }
 
 ArpFrame NeighbourTable::makeFrame(std::uint16_t operation, const MacAddress& to, const MacAddress& targetMac,
@@ -71,6 +72,7 @@ std::optional<ArpFrame> NeighbourTable::handle(std::span<const std::byte> frame,
   // Only hops we asked for enter the table: it cannot be flooded.
   if (const auto it = entries_.find(senderIp); it != entries_.end() && isUnicast(senderMac) && targetIp == ip_) {
     it->second = Entry{senderMac, 0, now + kRefreshAfter};
+    ++version_;
   }
   if (!answer_ || readBe16(&frame[20]) != kRequest || targetIp != ip_ || !isUnicast(senderMac)) return {};
   return makeFrame(kReply, senderMac, senderMac, senderIp);

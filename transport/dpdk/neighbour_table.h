@@ -29,6 +29,8 @@ class NeighbourTable {
   // Begins to look for `hop`, anew if that has failed; harmless when known.
   void want(Ipv4Address hop);
   std::optional<MacAddress> find(Ipv4Address hop) const;
+  // Another number once find() may answer otherwise.
+  std::uint64_t version() const { return version_; }
   // All tries were in vain.
   bool failed(Ipv4Address hop) const;
   // Some wanted hop is not known yet.
@@ -53,6 +55,7 @@ class NeighbourTable {
   const Ipv4Address ip_;
   const bool answer_;
   std::map<Ipv4Address, Entry> entries_;
+  std::uint64_t version_ = 1;
 };
 
 }  // namespace gloo_bypass::dpdk

@@ -69,5 +69,17 @@ TEST_F(Neighbours, KnownAndWantedAgain_KeepsItsAddress) {
   EXPECT_EQ(requestsWithin(std::chrono::seconds(20)), 0);
 }
 
+TEST_F(Neighbours, AddressIsFoundOrChanges_VersionTellsIt) {
+  table_.want(kHop);
+  (void)table_.tick(now_);
+  const std::uint64_t before = table_.version();
+  (void)table_.handle(reply(), now_);
+  const std::uint64_t known = table_.version();
+  EXPECT_NE(known, before);
+  table_.learn(kHop, MacAddress{2, 0, 0, 0, 0, 3}, now_);
+  EXPECT_EQ(table_.version(), known) << "nothing is learnt of a known hop from a packet";
+  EXPECT_EQ(table_.find(kHop), kHopMac);
+}
+
 }  // namespace
 }  // namespace gloo_bypass::dpdk

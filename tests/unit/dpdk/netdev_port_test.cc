@@ -98,7 +98,7 @@ bool blockForDatagram(PacketPort& port, CollectingSink& sink, Duration limit) {
 bool transmitOne(PacketPort& port, LinkId link, std::span<const std::byte> bytes) {
   const std::size_t cut = std::min<std::size_t>(bytes.size(), 40);
   const OutgoingDatagram datagram{bytes.first(cut), bytes.subspan(cut)};
-  return waitFor([&] {
+  const bool sent = waitFor([&] {
     if (port.transmit(link, std::span(&datagram, 1)) == 1) return true;
     CollectingSink none;  // ARP is under way, nothing else is
     port.onTick(now());
@@ -106,6 +106,8 @@ bool transmitOne(PacketPort& port, LinkId link, std::span<const std::byte> bytes
     EXPECT_TRUE(none.datagrams.empty());
     return false;
   });
+  port.wakePeers();
+  return sent;
 }
 
 std::vector<std::byte> pattern(std::size_t length) {
@@ -222,6 +224,7 @@ TEST_F(NetdevPort, PeerKilled_IcmpPortUnreachableTakesTheLinkDown) {
                  partner.meet();
                  CollectingSink sink;
                  ASSERT_TRUE(blockForDatagram(*port, sink, seconds(10)));
+                 EXPECT_TRUE(sink.arrivalsTold);
                  // While the peer lives its kernel stays silent about our datagrams.
                  for (int i = 0; i < 5; ++i) ASSERT_TRUE(transmitOne(*port, link, pattern(100)));
                  EXPECT_FALSE(blockForDatagram(*port, sink, milliseconds(100)));
@@ -233,6 +236,7 @@ TEST_F(NetdevPort, PeerKilled_IcmpPortUnreachableTakesTheLinkDown) {
                          const OutgoingDatagram datagram{bytes, {}};
                          port->onTick(now());
                          (void)port->transmit(link, std::span(&datagram, 1));
+                         port->wakePeers();
                          (void)port->receive(sink, 32);
                          ::usleep(10'000);
                          return !sink.down.empty();

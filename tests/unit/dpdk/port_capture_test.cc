@@ -78,6 +78,7 @@ void sendOne(PacketPort& port, LinkId link, std::size_t bytes) {
     (void)port.receive(sink, 64);
     return port.transmit(link, std::span(&datagram, 1)) == 1;
   }));
+  port.wakePeers();
 }
 
 // Sends `count` datagrams and receives as many.

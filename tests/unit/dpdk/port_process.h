@@ -55,14 +55,18 @@ bool waitFor(const std::function<bool()>& condition, Duration limit = std::chron
 // Keeps what arrives.
 class CollectingSink : public PacketSink {
  public:
+  void onArrivals() noexcept override { arrivalsTold = true; }
   void onDatagram(LinkId link, std::span<const std::byte> datagram) noexcept override;
   void onLinkDown(LinkId link, const Error& error) noexcept override;
   bool sentBySession(LinkId, std::span<const std::byte> datagram) const noexcept override {
     return datagram.size() >= session.size() && std::equal(session.begin(), session.end(), datagram.begin());
   }
+  bool arrivalsTold = false;  // of links that are lossless nobody tells
   std::vector<std::byte> session;  // with which datagrams of "a session" begin
   std::vector<std::vector<std::byte>> datagrams;
+  void onDatagramTooLarge(LinkId link, std::size_t bytes) noexcept override { tooLarge.emplace_back(link, bytes); }
   std::vector<std::pair<LinkId, Error>> down;
+  std::vector<std::pair<LinkId, std::size_t>> tooLarge;
 };
 
 }  // namespace gloo_bypass::dpdk

@@ -58,6 +58,7 @@ TEST_F(VhostPort, BothDevicesChecksum_LinkIsVerifiedAndDatagramsArrive) {
         port->onTick(monotonicNow());
         (void)port->receive(sink, 64);
         if (sent < 200) sent += port->transmit(link, std::span(&datagram, 1));
+        port->wakePeers();
         return sent == 200 && sink.datagrams.size() == 200;
       }));
       for (const auto& arrived : sink.datagrams) EXPECT_EQ(arrived, bytes);
