@@ -26,9 +26,10 @@ void parse(std::span<const std::byte> frame) {
     GLOO_BYPASS_CHECK(inside(packet->payload, frame));
     udp = parseUdp(packet->payload);
     if (udp) GLOO_BYPASS_CHECK(inside(udp->data, packet->payload));
-    if (const auto unreachable = parseUnreachablePort(*packet)) {
-      GLOO_BYPASS_CHECK(inside(unreachable->data, packet->payload));
-      GLOO_BYPASS_CHECK(packet->protocol == kProtocolIcmp && unreachable->destinationIp == packet->sourceIp);
+    if (const auto told = parseNotDelivered(*packet)) {
+      GLOO_BYPASS_CHECK(inside(told->data, packet->payload));
+      GLOO_BYPASS_CHECK(packet->protocol == kProtocolIcmp);
+      GLOO_BYPASS_CHECK(told->portUnreachable ? told->destinationIp == packet->sourceIp : told->mtu != 0);
     }
   }
   if (frame.size() < kFrameHeaderBytes) return;

@@ -14,7 +14,7 @@ constexpr std::uint16_t kDontFragment = 0x4000;
 constexpr std::uint16_t kFragmentMask = 0x3fff;  // more-fragments bit and offset
 constexpr std::uint8_t kTimeToLive = 64;
 constexpr std::size_t kIcmpHeaderBytes = 8;
-constexpr std::uint8_t kIcmpUnreachable = 3, kIcmpPortUnreachable = 3;
+constexpr std::uint8_t kIcmpUnreachable = 3, kIcmpPortUnreachable = 3, kIcmpTooLarge = 4;
 constexpr std::size_t kIpLengthAt = kEthernetHeaderBytes + 2;
 constexpr std::size_t kIpChecksumAt = kEthernetHeaderBytes + 10;
 constexpr std::size_t kUdpLengthAt = kEthernetHeaderBytes + kIpv4HeaderBytes + 4;
@@ -108,21 +108,32 @@ bool hasRightUdpChecksum(const Ipv4Packet& packet) {
   return fold(pseudoHeader + sumWords(udp)) == 0xffff;
 }
 
-std::optional<UnreachablePort> parseUnreachablePort(const Ipv4Packet& packet) {
+std::optional<NotDelivered> parseNotDelivered(const Ipv4Packet& packet) {
   const std::span<const std::byte> icmp = packet.payload;
   if (packet.protocol != kProtocolIcmp || icmp.size() < kIcmpHeaderBytes + kMtuOverheadBytes ||
-      std::to_integer<std::uint8_t>(icmp[0]) != kIcmpUnreachable ||
-      std::to_integer<std::uint8_t>(icmp[1]) != kIcmpPortUnreachable) {
+      std::to_integer<std::uint8_t>(icmp[0]) != kIcmpUnreachable) {
     return {};
   }
   const std::span<const std::byte> ip = icmp.subspan(kIcmpHeaderBytes);
   const std::span<const std::byte> udp = ip.subspan(kIpv4HeaderBytes);
-  if (ip[0] != std::byte{kVersionAndLength} || std::to_integer<std::uint8_t>(ip[9]) != kProtocolUdp ||
-      readBe32(&ip[16]) != packet.sourceIp) {
-    return {};
+  if (ip[0] != std::byte{kVersionAndLength} || std::to_integer<std::uint8_t>(ip[9]) != kProtocolUdp) return {};
+  NotDelivered told{.sourceIp = readBe32(&ip[12]),
+                    .destinationIp = readBe32(&ip[16]),
+                    .sourcePort = readBe16(&udp[0]),
+                    .destinationPort = readBe16(&udp[2]),
+                    .data = udp.subspan(kUdpHeaderBytes)};
+  switch (std::to_integer<std::uint8_t>(icmp[1])) {
+    case kIcmpPortUnreachable:
+      told.portUnreachable = true;
+      if (told.destinationIp != packet.sourceIp) return {};
+      return told;
+    case kIcmpTooLarge:
+      told.mtu = readBe16(&icmp[6]);
+      if (told.mtu == 0) return {};  // from before RFC 1191
+      return told;
+    default:
+      return {};
   }
-  return UnreachablePort{readBe32(&ip[12]), readBe32(&ip[16]), readBe16(&udp[0]), readBe16(&udp[2]),
-                         udp.subspan(kUdpHeaderBytes)};
 }
 
 std::optional<std::size_t> udpDatagramBytes(std::span<const std::byte, kFrameHeaderBytes> headers, std::size_t frameBytes) {

@@ -95,14 +95,16 @@ std::optional<UdpDatagram> parseUdp(std::span<const std::byte> payload);
 // Of a packet that parseUdp() has read. False also where it has none.
 bool hasRightUdpChecksum(const Ipv4Packet& packet);
 
-// Of an ICMP packet that says "port unreachable" and quotes a UDP datagram: who had sent it to whom.
-struct UnreachablePort {
+// An ICMP packet's word that a UDP datagram did not arrive, and why (RFC 792, 1191); and who had sent that to whom.
+struct NotDelivered {
+  bool portUnreachable = false;  // so says the quoted destination itself; else it was too large for a hop
+  std::uint16_t mtu = 0;         // of that hop
   Ipv4Address sourceIp = 0, destinationIp = 0;
   std::uint16_t sourcePort = 0, destinationPort = 0;
   std::span<const std::byte> data;  // of the datagram: as much as was quoted
 };
-// Nothing for any other packet, or if it does not come from the quoted destination.
-std::optional<UnreachablePort> parseUnreachablePort(const Ipv4Packet& packet);
+// Nothing for any other packet, "port unreachable" from somebody else, and "too large" without an MTU.
+std::optional<NotDelivered> parseNotDelivered(const Ipv4Packet& packet);
 
 // Of a frame of `frameBytes` that begins with these headers, all of them without options: the length of the datagram behind
 // them. Nothing for any other frame.

@@ -302,13 +302,17 @@ void IpPort::answerOrLearnArp(std::span<const std::byte> frame) {
   searching_.store(neighbours_.searching(), std::memory_order_relaxed);
 }
 
-// Port unreachable that quotes a datagram of ours: the peer's kernel says that nobody holds its port any more. Addresses
-// and ports can be guessed, a session's id cannot: a message that quotes none of ours may come from anybody.
-void IpPort::handleIcmp(const PacketSink& sink, const Ipv4Packet& packet) {
-  const auto unreachable = parseUnreachablePort(packet);
-  if (!unreachable || unreachable->sourceIp != parts_.self.ip || unreachable->sourcePort != parts_.self.port) return;
-  Link* const link = findByPeer(unreachable->destinationIp, unreachable->destinationPort);
-  if (link == nullptr || !sink.sentBySession(link->id, unreachable->data)) return;
+// The peer's kernel says that nobody holds its port any more, or a router that a datagram was too large. Addresses and ports
+// can be guessed, a session's id cannot: a message that quotes none of ours may come from anybody.
+void IpPort::handleIcmp(PacketSink& sink, const Ipv4Packet& packet) {
+  const auto told = parseNotDelivered(packet);
+  if (!told || told->sourceIp != parts_.self.ip || told->sourcePort != parts_.self.port) return;
+  Link* const link = findByPeer(told->destinationIp, told->destinationPort);
+  if (link == nullptr || !sink.sentBySession(link->id, told->data)) return;
+  if (!told->portUnreachable) {
+    const std::size_t mtu = told->mtu;
+    return sink.onDatagramTooLarge(link->id, mtu - std::min(mtu, kMtuOverheadBytes) + 1);
+  }
   if (++link->unreachableSeen < kUnreachableLimit) return;
   failLink(*link, ErrorCode::kPeerVanished,
            "its machine says that the port is closed: the process ended, or was killed");

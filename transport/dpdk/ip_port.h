@@ -103,7 +103,7 @@ class IpPort final : public PacketPort {
   // True: handed up.
   bool deliver(PacketSink& sink, const rte_mbuf& mbuf, std::span<const std::byte> frame);
   bool deliverUdp(PacketSink& sink, const rte_mbuf& mbuf, const Ipv4Packet& packet);
-  void handleIcmp(const PacketSink& sink, const Ipv4Packet& packet);
+  void handleIcmp(PacketSink& sink, const Ipv4Packet& packet);
   void failLink(Link& link, ErrorCode code, std::string message);
   void failLinksOfDeletedInterface();
   bool resolve(Link& link);

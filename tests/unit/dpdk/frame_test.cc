@@ -81,5 +81,35 @@ TEST(UdpAddress, SomethingElseAtItsEnd_IsMalformed) {
   EXPECT_FALSE(decodeUdpAddress(bytes).ok());
 }
 
+// What an ICMP message from `from` says that quotes a datagram of someFlow().
+std::optional<NotDelivered> saidByIcmp(std::uint8_t code, std::uint16_t mtu, Ipv4Address from, std::size_t quotedBytes = 16) {
+  const auto quoted = frameOf(FrameTemplate(someFlow()), 100, 3);
+  std::vector<std::byte> icmp(8);
+  icmp[0] = std::byte{3};
+  icmp[1] = std::byte{code};
+  writeBe16(&icmp[6], mtu);
+  icmp.insert(icmp.end(), quoted.begin() + kEthernetHeaderBytes, quoted.begin() + kFrameHeaderBytes + quotedBytes);
+  return parseNotDelivered({.sourceIp = from, .protocol = kProtocolIcmp, .payload = icmp});
+}
+
+TEST(NotDelivered, PortUnreachable_CountsFromTheDestinationOnly) {
+  const auto told = saidByIcmp(3, 0, someFlow().destinationIp);
+  ASSERT_TRUE(told);
+  EXPECT_TRUE(told->portUnreachable);
+  EXPECT_EQ(told->sourcePort, someFlow().sourcePort);
+  EXPECT_EQ(told->data.size(), 16u);
+  EXPECT_FALSE(saidByIcmp(3, 0, someFlow().destinationIp + 1));
+}
+
+TEST(NotDelivered, TooLarge_CountsFromAnyRouterThatNamesAnMtu) {
+  const auto told = saidByIcmp(4, 1400, 0x0a000001);
+  ASSERT_TRUE(told);
+  EXPECT_FALSE(told->portUnreachable);
+  EXPECT_EQ(told->mtu, 1400);
+  EXPECT_EQ(told->destinationIp, someFlow().destinationIp);
+  EXPECT_FALSE(saidByIcmp(4, 0, 0x0a000001));
+  EXPECT_FALSE(saidByIcmp(1, 1400, 0x0a000001));  // host unreachable: ARP may yet be answered
+}
+
 }  // namespace
 }  // namespace gloo_bypass::dpdk

@@ -52,6 +52,7 @@ class NetdevPort : public ::testing::Test {
     if (prefix_.empty()) return;
     (void)shell("ip netns del " + name('a'));
     (void)shell("ip netns del " + name('b'));
+    (void)shell("ip netns del " + name('c'));
   }
   std::string name(char end) const { return prefix_ + end; }
 
@@ -250,6 +251,47 @@ TEST_F(NetdevPort, PeerKilled_IcmpPortUnreachableTakesTheLinkDown) {
                  ASSERT_FALSE(sink.down.empty());
                  EXPECT_EQ(sink.down[0].second.code, ErrorCode::kPeerVanished);
                  EXPECT_NE(sink.down[0].second.message.find("10.77.0.1"), std::string::npos);
+               }));
+}
+
+// a -- 9000 -- b, which forwards -- 1500 -- c.
+TEST_F(NetdevPort, RouterSaysThatADatagramIsTooLarge_CountsIfItQuotesASession) {
+  const std::string a = name('a'), b = name('b'), c = name('c');
+  ASSERT_TRUE(shell("ip netns add " + c) && shell("ip -n " + b + " link add w0 type veth peer name v0 netns " + c) &&
+              shell("ip -n " + b + " addr add 10.78.0.1/24 dev w0") && shell("ip -n " + b + " link set w0 up") &&
+              shell("ip -n " + c + " addr add 10.78.0.2/24 dev v0") && shell("ip -n " + c + " link set v0 up") &&
+              shell("ip -n " + a + " route add 10.78.0.0/24 via 10.77.0.2") &&
+              shell("ip -n " + c + " route add default via 10.78.0.1") &&
+              shell("ip netns exec " + b + " sysctl -q net.ipv4.ip_forward=1"));
+  runProcesses(inside('a',
+                      [](Partner& partner) {
+                        const auto port = openPort();
+                        const LinkId link = linkPorts(*port, partner);
+                        CollectingSink sink;
+                        sink.session = pattern(60);
+                        const auto toldOf = [&](std::size_t bytes, Duration limit) {
+                          auto datagram = pattern(60);  // quoted is the begin of it
+                          datagram.resize(bytes);
+                          if (bytes % 2 == 1) datagram[0] ^= std::byte{1};
+                          EXPECT_TRUE(transmitOne(*port, link, datagram));
+                          return waitFor(
+                              [&] {
+                                port->onTick(now());
+                                (void)port->receive(sink, 32);
+                                return !sink.tooLarge.empty();
+                              },
+                              limit);
+                        };
+                        EXPECT_FALSE(toldOf(8001, milliseconds(300)));  // of no session
+                        EXPECT_TRUE(toldOf(8000, seconds(10)));
+                        EXPECT_EQ(sink.tooLarge, (std::vector<std::pair<LinkId, std::size_t>>{{link, 1500 - 28 + 1}}));
+                        EXPECT_TRUE(sink.down.empty());
+                        partner.meet();
+                      }),
+               inside('c', [](Partner& partner) {
+                 const auto port = openPort();
+                 (void)linkPorts(*port, partner);
+                 partner.meet();
                }));
 }
 
