@@ -77,6 +77,8 @@ class IpPort final : public PacketPort {
   void block(Duration timeout) override;
   void disarmWakeup() override;
   void wakePeers() override { sendBatch(); }
+  // Netdev: the packet socket's ring holds 4 MiB (ip_port_factory.cc). A NIC's has some hundred frames.
+  bool gathers() const override { return parts_.reservation.has_value(); }
   void wake() override { wakeEvent_.wake(); }
   int wakeDescriptor() const override { return wakeEvent_.fd(); }
   PortCounters counters() const override;
