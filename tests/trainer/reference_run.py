@@ -88,7 +88,7 @@ def batches(text, steps, batch, ranks):
 def trainer(program, *flags):
     arguments = [program, "--model", "tiny", "--precision", "fp64", "--seq-length", str(LENGTH), "--samples",
                  str(SAMPLES), "--seed", str(SEED), *flags]
-    output = subprocess.run(arguments, check=True, capture_output=True, text=True, timeout=100).stdout
+    output = subprocess.run(arguments, check=True, stdout=subprocess.PIPE, text=True, timeout=100).stdout
     return [json.loads(line) for line in output.splitlines()]
 
 

@@ -81,7 +81,7 @@ def main():
         output = subprocess.run(
             [program, "--model", "tiny", "--spawn", str(RANKS), "--steps", str(STEPS), "--bucket-cap-mb", "0.02",
              "--first-bucket-mb", "0.005", "--trace", trace_file],
-            check=True, capture_output=True, text=True, timeout=100).stdout
+            check=True, stdout=subprocess.PIPE, text=True, timeout=100).stdout
         with open(trace_file) as file:
             trace = json.load(file)
         known = profiled_names(folder)
