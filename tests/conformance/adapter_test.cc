@@ -151,6 +151,39 @@ TEST_F(Adapter, MismatchedSettings_FailAtConnectNamingBoth) {
   });
 }
 
+// As a rank that does its work and ends while another, on a busy machine, has not yet looked.
+TEST_F(Adapter, PeerConnectsSendsAndCloses_BeforeTheWaitingThreadLooks_IsConnected) {
+  std::vector<std::shared_ptr<::gloo::transport::Context>> contexts;
+  for (int rank = 0; rank < 2; ++rank) {
+    transports_.push_back(fabric_->makeTransport());
+    contexts.push_back(makeDevice(transports_.back())->createContext(rank, 2));
+    contexts.back()->setTimeout(kPatience);
+    (void)contexts.back()->createPair(1 - rank);
+  }
+  const auto address = contexts[0]->getPair(1)->address().bytes();
+  const auto peerAddress = contexts[1]->getPair(0)->address().bytes();
+  // Rank 0 takes in nothing until the peer has gone: then all of it at once.
+  fabric_->setPaused(transport(0), true);
+  std::string text = "not called";
+  std::thread connecting([&] { text = ioExceptionOf([&] { contexts[0]->getPair(1)->connect(peerAddress); }); });
+  contexts[1]->getPair(0)->connect(address);
+  int in = 5, out = 0;
+  {
+    auto send = contexts[1]->createUnboundBuffer(&in, sizeof(in));
+    send->send(0, kSlot);
+    send->waitSend();
+  }
+  contexts[1].reset();
+  fabric_->setPaused(transport(0), false);
+  connecting.join();
+  EXPECT_EQ("", text);
+  auto receive = contexts[0]->createUnboundBuffer(&out, sizeof(out));
+  receive->recv(1, kSlot);
+  EXPECT_TRUE(receive->waitRecv());
+  EXPECT_EQ(5, out);
+  EXPECT_TRUE(contains(ioExceptionOf([&] { receive->send(1, kSlot); }), "closed by peer"));
+}
+
 TEST_F(Adapter, MessageTooLong_FailsBothSides) {
   Mesh mesh = connect(2);
   std::vector<char> in(100), out(10);

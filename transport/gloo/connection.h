@@ -91,6 +91,8 @@ class Connection final : private ChannelObserver {
   void failOperation(Operation* operation, const Failure& failure);
 
   bool connected() const { return connected_ && failure_ == nullptr; }
+  // Connected, or it was until the peer closed in good order: what it sent before that can be received.
+  bool hasMet() const { return connected_ && (failure_ == nullptr || closedByPeer_); }
   const Failure& failure() const { return failure_; }
   // Any thread, no exclusive access needed.
   bool busyPoll() const { return busyPoll_.load(std::memory_order_relaxed); }

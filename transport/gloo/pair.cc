@@ -53,9 +53,10 @@ void Pair::connect(const std::vector<char>& bytes) {
 
 void Pair::waitUntilConnected() {
   Failure failure;
+  // A peer that connects, does its work and ends before this thread looks has been met: its absence is told at the next use.
   auto arrived = [&] {
-    failure = connection_->failure();
-    return failure != nullptr || connection_->connected();
+    failure = connection_->hasMet() ? nullptr : connection_->failure();
+    return failure != nullptr || connection_->hasMet();
   };
   const bool bounded = connection_->timeout > ::gloo::kNoTimeout && connection_->timeout < kLongestWait;
   const auto timeout = bounded ? connection_->timeout : std::chrono::milliseconds(kLongestWait);
