@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 namespace gloo_bypass {
 namespace {
 
@@ -71,6 +73,35 @@ TEST(SpinPolicy, SleepsHideThatWaitsAreShort_FoundOutByTrying) {
     ASSERT_LT(waits, 1000);
   }
   EXPECT_LE(waits, SpinPolicy::kTryLast + 40);
+}
+
+// Two ranks answer each other at once over a device that cannot wake a sleeper: who sleeps looks by itself, after `first`, then after
+// ever longer steps, each late by the slack of the kernel's timers. Both begin asleep. Whether both come to poll.
+bool comeToPoll(Duration first) {
+  constexpr Duration kSlack = microseconds(50), kOnTheWay = microseconds(2);
+  struct Rank {
+    SpinPolicy policy{kLongest};
+    Duration began{0};  // its wait
+  };
+  std::array<Rank, 2> ranks;
+  for (Rank& rank : ranks) (void)wait(rank.policy, 1000, milliseconds(1));
+  Duration now{0};
+  for (std::size_t i = 0; i < 10'000; ++i) {
+    Rank& rank = ranks[i % 2];
+    Duration looks = rank.began + rank.policy.window();
+    for (Duration step = first; looks < now; step += step / 4) looks += step + kSlack;
+    if (rank.policy.window() < now - rank.began) now = looks;
+    rank.policy.onEvent(now - rank.began);
+    rank.began = now;
+    now += kOnTheWay;
+    if (ranks[0].policy.window() == kLongest && ranks[1].policy.window() == kLongest) return true;
+  }
+  return false;
+}
+
+TEST(SpinPolicy, PeersSleepInTurn_StepsShorterThanAWaitWorthPolling_BothComeToPoll) {
+  EXPECT_TRUE(comeToPoll(microseconds(20)));
+  EXPECT_FALSE(comeToPoll(microseconds(100))) << "each is kept asleep by the other's sleep: ports need not be this careful";
 }
 
 TEST(SpinPolicy, PollingSwitchedOff_NeverPolls) {

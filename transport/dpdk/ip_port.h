@@ -133,7 +133,7 @@ class IpPort final : public PacketPort {
   bool anyDown_ = false;
   TimePoint now_{}, nextInterfaceCheck_{};
   PortCounters counters_;
-  std::atomic<Duration::rep> pollIntervalNs_{100'000};  // of a sleeper without interrupt; see ip_port.cc
+  std::atomic<Duration::rep> pollIntervalNs_;  // of a sleeper without interrupt; see ip_port.cc
   std::atomic<bool> searching_{false};  // read by block(): ARP is under way
 };
 
