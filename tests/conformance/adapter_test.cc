@@ -28,6 +28,14 @@ class Adapter : public ::testing::Test {
     const Backend backend{"memory", [this, next] { return makeDevice(transports_[(*next)++]); }};
     return connectedMesh(backend, size);
   }
+  // Of a group of two; its pair with the other rank does not connect yet.
+  std::shared_ptr<::gloo::transport::Context> unconnected(int rank, const MemoryTransportOptions& options = {}) {
+    transports_.push_back(fabric_->makeTransport(options));
+    auto context = makeDevice(transports_.back())->createContext(rank, 2);
+    context->setTimeout(kPatience);
+    (void)context->createPair(1 - rank);
+    return context;
+  }
   const Transport& transport(std::size_t rank) const { return *transports_[rank]; }
 
   const std::shared_ptr<MemoryFabric> fabric_ = MemoryFabric::make();
@@ -135,13 +143,7 @@ TEST_F(Adapter, MismatchedSettings_FailAtConnectNamingBoth) {
   MemoryTransportOptions one, two;
   one.dialect = "mtu-1500";
   two.dialect = "mtu-9000";
-  auto contextOf = [&](int rank, const MemoryTransportOptions& options) {
-    auto context = makeDevice(fabric_->makeTransport(options))->createContext(rank, 2);
-    context->setTimeout(kPatience);
-    (void)context->createPair(1 - rank);
-    return context;
-  };
-  auto first = contextOf(0, one), second = contextOf(1, two);
+  auto first = unconnected(0, one), second = unconnected(1, two);
   const auto firstAddress = first->getPair(1)->address().bytes(), secondAddress = second->getPair(0)->address().bytes();
   inThreads(2, [&](int rank) {
     auto& context = rank == 0 ? first : second;
@@ -153,31 +155,24 @@ TEST_F(Adapter, MismatchedSettings_FailAtConnectNamingBoth) {
 
 // As a rank that does its work and ends while another, on a busy machine, has not yet looked.
 TEST_F(Adapter, PeerConnectsSendsAndCloses_BeforeTheWaitingThreadLooks_IsConnected) {
-  std::vector<std::shared_ptr<::gloo::transport::Context>> contexts;
-  for (int rank = 0; rank < 2; ++rank) {
-    transports_.push_back(fabric_->makeTransport());
-    contexts.push_back(makeDevice(transports_.back())->createContext(rank, 2));
-    contexts.back()->setTimeout(kPatience);
-    (void)contexts.back()->createPair(1 - rank);
-  }
-  const auto address = contexts[0]->getPair(1)->address().bytes();
-  const auto peerAddress = contexts[1]->getPair(0)->address().bytes();
+  auto context = unconnected(0), peer = unconnected(1);
+  const auto address = context->getPair(1)->address().bytes(), peerAddress = peer->getPair(0)->address().bytes();
   // Rank 0 takes in nothing until the peer has gone: then all of it at once.
   fabric_->setPaused(transport(0), true);
   std::string text = "not called";
-  std::thread connecting([&] { text = ioExceptionOf([&] { contexts[0]->getPair(1)->connect(peerAddress); }); });
-  contexts[1]->getPair(0)->connect(address);
+  std::thread connecting([&] { text = ioExceptionOf([&] { context->getPair(1)->connect(peerAddress); }); });
+  peer->getPair(0)->connect(address);
   int in = 5, out = 0;
   {
-    auto send = contexts[1]->createUnboundBuffer(&in, sizeof(in));
+    auto send = peer->createUnboundBuffer(&in, sizeof(in));
     send->send(0, kSlot);
     send->waitSend();
   }
-  contexts[1].reset();
+  peer.reset();
   fabric_->setPaused(transport(0), false);
   connecting.join();
   EXPECT_EQ("", text);
-  auto receive = contexts[0]->createUnboundBuffer(&out, sizeof(out));
+  auto receive = context->createUnboundBuffer(&out, sizeof(out));
   receive->recv(1, kSlot);
   EXPECT_TRUE(receive->waitRecv());
   EXPECT_EQ(5, out);
@@ -317,10 +312,9 @@ TEST_F(Adapter, NoPairForARank_IsRefused) {
 }
 
 TEST_F(Adapter, BoundSendBeforeConnect_IsRefused) {
-  auto context = makeDevice(fabric_->makeTransport())->createContext(0, 2);
-  context->setTimeout(kPatience);
+  auto context = unconnected(0);
   int value = 0;
-  auto buffer = context->createPair(1)->createSendBuffer(1, &value, sizeof(value));
+  auto buffer = context->getPair(1)->createSendBuffer(1, &value, sizeof(value));
   EXPECT_THROW(buffer->send(), std::exception);
 }
 

@@ -215,7 +215,7 @@ def test_Elastic_AgentLostWithItsRankThenAnotherComes_EachSampleCountsOnce(trans
     assert sorted(sample for samples in kept.values() for sample in samples) == list(range(SAMPLES))
 
     straight = subprocess.run([DDP_TRAIN, *TRAINING, "--batch-size", str(BATCH)], env=clean_environment(), check=True,
-                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=HANG_SECONDS).stdout
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, timeout=HANG_SECONDS).stdout
     losses = {record["step"]: record["loss_mean"] for record in map(json.loads, straight.splitlines())
               if record["event"] == "step"}
     steps = [record for record in records if record["event"] == "step"]

@@ -20,10 +20,10 @@ constexpr std::size_t kSelfSlots = 64;
 // it has waited at most. A look costs up to 20 us on a busy machine: 250 a second stay under 1 % of a core, and the 24 until then are
 // half a millisecond.
 constexpr Duration kFirstPollInterval = std::chrono::microseconds(20);
+constexpr Duration kLastPollInterval = std::chrono::milliseconds(4);
 // Else two ranks that sleep in turn keep each other asleep: neither has a wait that is worth polling for.
 constexpr Duration kTimerSlack = std::chrono::microseconds(50);  // the kernel's, of a sleep: PR_SET_TIMERSLACK
 static_assert(kFirstPollInterval + kTimerSlack < SpinPolicy::kWorth);
-constexpr Duration kLastPollInterval = std::chrono::milliseconds(4);
 // While ARP is under way its timers must run.
 constexpr Duration kSearchInterval = std::chrono::milliseconds(10);
 // Of a frame: before the payload.

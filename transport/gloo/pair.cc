@@ -41,13 +41,8 @@ Pair::~Pair() {
 void Pair::connect(const std::vector<char>& bytes) {
   if (connection_->onDemand()) GLOO_THROW_INVALID_OPERATION_EXCEPTION("this pair connects when it is first used");
   if (bytes == address_.bytes()) GLOO_THROW_INVALID_OPERATION_EXCEPTION("cannot connect to self");
-  Failure failure;
-  auto begin = [&] {
-    connection_->connectTo(bytes);
-    failure = connection_->failure();
-  };
+  auto begin = [&] { connection_->connectTo(bytes); };
   group_->exclusive(begin);
-  if (failure) throwIo(failure);
   waitUntilConnected();
 }
 
@@ -55,8 +50,9 @@ void Pair::waitUntilConnected() {
   Failure failure;
   // A peer that connects, does its work and ends before this thread looks has been met: its absence is told at the next use.
   auto arrived = [&] {
-    failure = connection_->hasMet() ? nullptr : connection_->failure();
-    return failure != nullptr || connection_->hasMet();
+    const bool met = connection_->hasMet();
+    failure = met ? nullptr : connection_->failure();
+    return met || failure != nullptr;
   };
   const bool bounded = connection_->timeout > ::gloo::kNoTimeout && connection_->timeout < kLongestWait;
   const auto timeout = bounded ? connection_->timeout : std::chrono::milliseconds(kLongestWait);
