@@ -14,3 +14,12 @@ for way in os.environ.get("LOAD", "").split("+"):
 # active exception". Debian's does not.
 if "PLUGIN_PYTHON" in os.environ:
     atexit.register(lambda: torch.distributed.is_initialized() and torch.distributed.destroy_process_group())
+
+
+def leave_together():
+    """Where no collective says that all ranks are there, rank 0 stays until all are: it holds the store, which another
+    may still ask for a third's address. By the store: a barrier would connect those who never talk."""
+    store = torch.distributed.distributed_c10d._get_default_store()
+    store.set(f"leaves/{torch.distributed.get_rank()}", "")
+    if torch.distributed.get_rank() == 0:
+        store.wait([f"leaves/{rank}" for rank in range(torch.distributed.get_world_size())])
