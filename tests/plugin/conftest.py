@@ -15,3 +15,4 @@ def pytest_collection_modifyitems(items):
 def pytest_configure(config):
     config.addinivalue_line("markers", "rdma: needs the RDMA transport in the build")
     config.addinivalue_line("markers", "without_dpdk: also runs where the DPDK transport was not built")
+    config.addinivalue_line("markers", "transport_alone: the same under any PyTorch, and not repeated with pip's")

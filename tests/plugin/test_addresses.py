@@ -50,7 +50,9 @@ def test_MasterIsOwnNameAndNothingTellsTheInterface_OneLineNamesThem():
 
 
 @pytest.mark.parametrize("master", ["localhost", "127.0.0.1", "::1", None])
-@pytest.mark.parametrize("way", [UDP, AUTO, AUTO_NETDEV], ids=["udp", "auto", "auto-netdev"])
+@pytest.mark.parametrize("way", [
+    pytest.param(UDP, id="udp", marks=pytest.mark.transport_alone), pytest.param(AUTO, id="auto"),
+    pytest.param(AUTO_NETDEV, id="auto-netdev", marks=pytest.mark.transport_alone)])
 def test_AllRanksOnOneHost_AnyMasterWorks(way, master):
     with Hosts(1, own_name=DEBIANS_OWN_NAME) as hosts:
         run("ip", "-n", hosts.name(0), "route", "add", "default", "via", "10.78.0.254")
@@ -74,6 +76,7 @@ def test_TwoInterfacesAreNamedForNetdev_TheFirstCarriesAllAndALineSaysSo():
             assert "several interfaces are named, and 'host0' carries all; 'apart0' is not used" in ranks.output(0)
 
 
+@pytest.mark.transport_alone
 @pytest.mark.parametrize("way", [UDP, AUTO], ids=["udp", "auto"])
 def test_PortRange_RanksMeetThroughAFirewallThatLetsOnlyItThrough(way):
     with Hosts(2) as hosts:
@@ -83,6 +86,7 @@ def test_PortRange_RanksMeetThroughAFirewallThatLetsOnlyItThrough(way):
         train(hosts, 2, way, hosts.address(0), GLOO_BYPASS_UDP_PORT="47777-47778")
 
 
+@pytest.mark.transport_alone
 def test_PortRange_ShorterThanTheRanksOfAHost_OneLineSaysSo():
     with Hosts(1) as hosts:
         settings = {"GLOO_BYPASS_UDP_PORT": "47777"}
@@ -103,6 +107,7 @@ def drop_arriving_udp(hosts, host, way):
         hosts.drop_arriving_udp(host, INTERFACE)
 
 
+@pytest.mark.transport_alone
 @pytest.mark.parametrize("way", [UDP, NETDEV], ids=["udp", "netdev"])
 def test_OneDirectionIsBlocked_EachRankNamesItWithTheWay(way):
     with Hosts(2) as hosts:
@@ -118,6 +123,7 @@ def test_OneDirectionIsBlocked_EachRankNamesItWithTheWay(way):
                 assert "host0" in output and "gloo-bypass-doctor --probe" in output, output
 
 
+@pytest.mark.transport_alone
 def test_NothingArrivesForLong_ALineSaysSoBeforeTheTimeout():
     with Hosts(2) as hosts:
         drop_arriving_udp(hosts, 1, UDP)

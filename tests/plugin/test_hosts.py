@@ -16,7 +16,10 @@ TCP = {"GLOO_SOCKET_IFNAME": "host0"}
 NETDEV = {"GLOO_BYPASS_NETWORK": "netdev", "GLOO_SOCKET_IFNAME": "host0"}
 
 
-@pytest.mark.parametrize("count, per_host", [(2, 2), (3, 3), (2, 4)])
+@pytest.mark.parametrize("count, per_host", [
+    (2, 2),
+    pytest.param(3, 3, marks=pytest.mark.transport_alone),
+    pytest.param(2, 4, marks=pytest.mark.transport_alone)])
 def test_Training_TcpAndOurs_EndWithTheSameParameters(count, per_host):
     digests = {}
     with Hosts(count) as hosts:
@@ -36,6 +39,7 @@ def test_Collectives_TwoHostsOfTwo_ResultsAreRight():
         ranks.succeed()
 
 
+@pytest.mark.transport_alone
 @pytest.mark.parametrize("environment", [None, NETDEV])
 def test_RanksOfOneHost_SendNothingOverTheNetwork(environment):
     elements = 1_000_000
@@ -53,6 +57,7 @@ def test_RanksOfOneHost_SendNothingOverTheNetwork(environment):
         assert payload < bytes_of_host < 1.2 * payload, sent
 
 
+@pytest.mark.transport_alone
 @pytest.mark.parametrize("killed", [1, 3])
 def test_Kill_OneOfTwoHostsOfTwo_OthersNameItLongBeforeTheTimeout(killed):
     with Hosts(2) as hosts, hosts.ranks("until_failure.py", 2, arguments=[LONG, 10**9]) as ranks:
@@ -69,6 +74,7 @@ def test_Kill_OneOfTwoHostsOfTwo_OthersNameItLongBeforeTheTimeout(killed):
         assert any(re.search(rf"rank {killed}\b", error) for error in errors), errors
 
 
+@pytest.mark.transport_alone
 def test_OneMemifDirectoryForAllHosts_SharesMemoryOnly():
     """Hosts that are namespaces of one machine and one directory: as containers that mount one volume."""
     directory = f"/tmp/gbh{os.getpid()}-all"
