@@ -43,6 +43,13 @@ bool NetworkInterface::isDeleted(int socket) const {
   return ::ioctl(socket, SIOCGIFNAME, &request) != 0 && errno == ENODEV;
 }
 
+std::size_t NetworkInterface::mtu(int socket) const {
+  ifreq request{};
+  request.ifr_ifindex = index;
+  if (::ioctl(socket, SIOCGIFNAME, &request) != 0 || ::ioctl(socket, SIOCGIFMTU, &request) != 0) return 0;
+  return static_cast<std::size_t>(request.ifr_mtu);
+}
+
 std::string NetworkInterface::trouble(int socket) const {
   if (isDeleted(socket)) return fmt::format("interface '{}' was deleted", name);
   ifreq request{};

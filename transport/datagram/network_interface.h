@@ -4,6 +4,7 @@
 
 #include <netinet/in.h>
 
+#include <cstddef>
 #include <optional>
 #include <string>
 
@@ -17,6 +18,7 @@ struct NetworkInterface {
   static std::optional<NetworkInterface> withAddress(const sockaddr& address);
 
   bool isDeleted(int socket) const;
+  std::size_t mtu(int socket) const;  // 0: it cannot be asked any more
   // "interface 'eth0' was deleted", "... is down", "... has no carrier"; empty: it is up.
   std::string trouble(int socket) const;
 };

@@ -37,7 +37,7 @@ class SendBatch {
   bool empty() const { return first_ == runs_.size(); }
   std::span<const Run> runs() const { return std::span(runs_).subspan(first_); }
 
-  // False: full. `to` stays where it is until forget(to).
+  // False: full. `to` stays where it is until the batch is empty.
   bool append(Destination& to, const OutgoingDatagram& datagram) {
     const std::size_t length = datagram.header.size() + datagram.payload.size();
     const bool joins = !empty() && runs_.back().to == &to && length <= runs_.back().segmentBytes &&
@@ -66,11 +66,6 @@ class SendBatch {
     if (!empty()) return;
     runs_.clear();
     first_ = used_ = 0;
-  }
-  void forget(const Destination& to) {
-    const auto waiting = runs_.begin() + static_cast<std::ptrdiff_t>(first_);
-    runs_.erase(std::remove_if(waiting, runs_.end(), [&to](const Run& run) { return run.to == &to; }), runs_.end());
-    remove(0);
   }
 
  private:

@@ -42,11 +42,13 @@ Result<LinkId> UdpRail::openLink(const Endpoint& peer) {
   if (const auto known = byPeer_.find(peer); known != byPeer_.end()) return known->second;
   const auto routed = routeMtu(own, peer);
   if (!routed) return routed.error();
-  const std::size_t mtu = mtu_ != 0 ? std::min(mtu_, routed.value()) : routed.value();
-  if (mtu < wire::kMinDatagramBytes + overheadBytes_) {
+  const std::size_t smallest = wire::kMinDatagramBytes + overheadBytes_;
+  std::size_t mtu = mtu_ != 0 ? std::min(mtu_, routed.value()) : routed.value();
+  // The kernel remembers what it was told of the way, by ICMP that anybody can send: no reason to refuse it.
+  if (mtu < smallest && interface_ && interface_->mtu(socket_->fd()) >= smallest) mtu = smallest;
+  if (mtu < smallest) {
     return Error{ErrorScope::kSession, ErrorCode::kConfiguration,
-                 fmt::format("the way to {} carries {} bytes, less than {}", toString(peer), mtu,
-                             wire::kMinDatagramBytes + overheadBytes_)};
+                 fmt::format("the way to {} carries {} bytes, less than {}", toString(peer), mtu, smallest)};
   }
   const LinkId id = nextLink_;
   nextLink_ += step_;
@@ -58,9 +60,9 @@ Result<LinkId> UdpRail::openLink(const Endpoint& peer) {
 
 void UdpRail::closeLink(LinkId id) {
   const auto link = links_.find(id);
-  batch_.forget(link->second.to);
   if (!link->second.down) byPeer_.erase(link->second.to.peer);
-  links_.erase(link);
+  auto closed = links_.extract(link);
+  if (!batch_.empty()) closed_.push_back(std::move(closed));
 }
 
 LinkProperties UdpRail::linkProperties(LinkId id) const {
@@ -112,10 +114,12 @@ void UdpRail::sendBatch() {
     if (failure.anySent) interfaceFullSince_ = kNever;
     const bool full = failure.error == EAGAIN || (failure.error == ENOBUFS && !dropsWhatItRefuses());
     full_.store(full ? failure.error : 0, std::memory_order_relaxed);
-    if (full || failure.error == 0) return;
+    if (full) return;
+    if (failure.error == 0) break;
     if (failure.error != ENOBUFS) onSendFailure(batch_.runs().front(), failure.error);
     batch_.remove(failure.segments);  // lost, as any datagram may be
   }
+  closed_.clear();
 }
 
 // The interface has refused a datagram.
@@ -127,7 +131,9 @@ bool UdpRail::dropsWhatItRefuses() {
 
 // What the kernel refuses to send; or a message of the network has come meanwhile.
 void UdpRail::onSendFailure(const SendBatch::Run& run, int error) {
-  Link& link = links_.at(run.to->link);
+  const auto found = links_.find(run.to->link);
+  if (found == links_.end()) return;  // closed since
+  Link& link = found->second;
   if (error == EMSGSIZE) {  // others pass
     const LinkId id = run.to->link;
     if (std::none_of(tooLarge_.begin(), tooLarge_.end(), [id](const auto& known) { return known.first == id; })) {

@@ -74,7 +74,9 @@ class UdpRail {
   const std::size_t mtu_;                            // of links at most; 0: what the route carries
   const std::size_t overheadBytes_;                  // IP and UDP headers
   const LinkId step_;
-  std::unordered_map<LinkId, Link> links_;
+  using Links = std::unordered_map<LinkId, Link>;
+  Links links_;
+  std::vector<Links::node_type> closed_;  // since the batch was last empty: what it holds of them still goes to their peers
   std::map<Endpoint, LinkId> byPeer_;  // of links that are not down
   LinkId nextLink_;
   SendBatch batch_;

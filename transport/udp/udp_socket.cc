@@ -146,13 +146,14 @@ UdpSocket::SendFailure UdpSocket::send(SendBatch& batch) {
     const std::size_t segments = outgoingSegments_[0].second;
     if (errno == EAGAIN || errno == ENOBUFS) return {errno, segments, anySent};
     metError_ = true;
-    if (segments > 1 && (errno == EIO || errno == EOPNOTSUPP)) {
-      offloads_ = false;
-      sayNoOffload();
-    } else if (++tries == kTries) {
+    if (++tries < kTries) continue;
+    if (segments == 1 || (errno != EIO && errno != EOPNOTSUPP)) {
       // Kernels before 6.14 say EINVAL of segments that are larger than the interface's MTU.
       return {segments > 1 && errno == EINVAL ? EMSGSIZE : errno, segments, anySent};
     }
+    offloads_ = false;
+    sayNoOffload();
+    tries = 0;
   }
   return {.anySent = anySent};
 }

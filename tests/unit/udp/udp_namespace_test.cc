@@ -177,6 +177,34 @@ TEST_F(UdpNamespaces, SlowInterface_PushesBackAndLosesNothing) {
   for (std::size_t i = 0; i < kDatagrams; ++i) ASSERT_EQ(atB_.datagrams[i], pattern(kBytes, i)) << i;
 }
 
+// The last that a channel has to say is that it has failed.
+TEST_F(UdpNamespaces, LinkClosedWhileTheSocketIsFull_WhatWasTakenArrivesAndThePortSleeps) {
+  if (!shell("tc -n " + name('a') + " qdisc add dev v0 root tbf rate 16mbit burst 64kb limit 64mb"))
+    GTEST_SKIP() << "no tc, or no tbf";
+  open();
+  constexpr std::size_t kBytes = 1400;
+  std::size_t taken = 0;
+  while (taken < 100'000 && transmit(*a_, toB_, pattern(kBytes, taken)) == 1) {
+    ++taken;
+    if (taken % 32 == 0) a_->wakePeers();
+    (void)b_->receive(atB_, 1000);
+  }
+  ASSERT_LT(taken, 100'000U) << "it pushed back at nothing";
+  a_->closeLink(toB_);
+  ASSERT_TRUE(receiveUntil(*b_, atB_,
+                           [&] {
+                             (void)a_->receive(atA_, 1);  // sends what is left
+                             return atB_.datagrams.size() == taken;
+                           }))
+      << atB_.datagrams.size() << " of " << taken << " arrived, " << b_->counters().droppedNoBuffer << " found no room";
+  for (std::size_t i = 0; i < taken; ++i) ASSERT_EQ(atB_.datagrams[i], pattern(kBytes, i)) << i;
+  a_->armWakeup();
+  const TimePoint before = monotonicNow();
+  a_->block(milliseconds(200));
+  EXPECT_GE(monotonicNow() - before, milliseconds(150)) << "the socket has room, and nothing waits for it";
+  a_->disarmWakeup();
+}
+
 TEST_F(UdpNamespaces, MtuShrinks_SessionsAreToldAndTheLinkGoesOn) {
   open();
   expectArrives(8000);
