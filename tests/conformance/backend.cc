@@ -59,7 +59,6 @@ Backend loopback(const std::string& name, const LoopbackImpairment& impairment, 
   constexpr std::size_t kDatagramBytes = 8192, kQueueDatagrams = 256;
   TransportConfig config;
   config.session = session;
-  config.session.maxDatagramBytes = kDatagramBytes;
   const auto makeTransport = [=] {
     return makeDatagramTransport(config, makeLoopbackPort(kDatagramBytes, kQueueDatagrams, impairment));
   };

@@ -54,7 +54,6 @@ std::vector<Medium> media() {
   all.push_back({"Loopback", [] {
                    constexpr std::size_t kDatagramBytes = 8192, kQueueDatagrams = 256;
                    TransportConfig config;
-                   config.session.maxDatagramBytes = kDatagramBytes;
                    const auto both =
                        makeDatagramTransport(config, test::makeLoopbackPort(kDatagramBytes, kQueueDatagrams, {}));
                    return std::pair(both, both);

@@ -23,12 +23,16 @@ struct Recorder final : ChannelObserver {
   void onSendComplete(OperationToken token) noexcept override { ++sent[token]; }
   void onReceiveComplete(OperationToken token, std::size_t length) noexcept override { received[token] = length; }
   void onMessageAnnounced(MessageKey key, std::size_t) noexcept override { announced.push_back(key.tag); }
-  void onStateChange(ChannelState next) noexcept override { state = next; }
+  void onStateChange(ChannelState next) noexcept override {
+    state = next;
+    if (onState) onState(next);
+  }
 
   std::map<OperationToken, int> sent;
   std::map<OperationToken, std::size_t> received;
   std::vector<std::uint64_t> announced;
   ChannelState state = ChannelState::kUnconnected;
+  std::function<void(ChannelState)> onState;
 };
 
 class ChannelPairTest : public ::testing::Test {

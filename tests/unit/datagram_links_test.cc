@@ -1,8 +1,10 @@
 // When the transport opens and closes links: against a port that counts.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <optional>
 #include <set>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -36,6 +38,7 @@ class CountingPort final : public PacketPort, private PacketSink {
   }
   LinkProperties linkProperties(LinkId) const override { return properties; }
   std::size_t receive(PacketSink& sink, std::size_t maxDatagrams) override {
+    ++receives;
     sink_ = &sink;
     for (const auto& [link, error] : std::exchange(toReport_, {})) sink.onLinkDown(link, error);
     const std::size_t received = inner_->receive(*this, maxDatagrams);
@@ -66,6 +69,7 @@ class CountingPort final : public PacketPort, private PacketSink {
   std::optional<LinkId> current;
   std::set<LinkId> live;  // opened, and not closed
   bool silent = false;    // takes nothing
+  std::atomic<std::uint64_t> receives{0};
 
  private:
   void onArrivals() noexcept override { sink_->onArrivals(); }
@@ -155,6 +159,33 @@ TEST_F(Links, LinkWentDown_ItIsClosedOnceItsChannelsAreGone) {
   EXPECT_EQ(port_->closes, 1u);
   connectAgain();
   EXPECT_EQ(port_->opens, 2u);
+}
+
+// It can never be sent again.
+TEST_F(Links, LinkGoesDownBeforeTheAcknowledgementOfTheEndHasLeft_TheEngineSleeps) {
+  exclusive([&] {
+    atB.onState = [this](ChannelState state) {
+      if (state == ChannelState::kPeerClosed) port_->silent = true;
+    };
+    a.reset();
+  });
+  ASSERT_TRUE(wait([&] { return atB.state == ChannelState::kPeerClosed; }));
+  exclusive([&] { port_->bringDown(ErrorCode::kPeerVanished); });
+  ASSERT_TRUE(wait([&] { return transport->report().channels.size() == 1; }));  // a's session has ended
+  bool slept = false;
+  for (int look = 0; look < 30 && !slept; ++look) {
+    const std::uint64_t before = port_->receives;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    slept = port_->receives - before < 100;
+  }
+  EXPECT_TRUE(slept);
+}
+
+// As where a rank never comes.
+TEST_F(Links, ClosedBeforeThePeerAnswers_TheLinkIsClosed) {
+  connectOnlyA();
+  closeBoth();
+  ASSERT_TRUE(wait([&] { return port_->live.empty(); }));
 }
 
 TEST_F(Links, ChannelThatNeverConnected_ClosesNone) {

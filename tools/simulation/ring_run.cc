@@ -68,7 +68,7 @@ class RingRun {
     for (std::size_t i = 0; i < settings.groups; ++i) {
       RingGroupSettings group;
       group.config = settings.session;
-      group.maxDatagramBytes = group.config.maxDatagramBytes = settings.mtu - kIpv4UdpBytes;
+      group.maxDatagramBytes = settings.mtu - kIpv4UdpBytes;
       group.allReduces = settings.warmUps + settings.measured;
       group.seed = fabric::seedOf(description.seed, fmt::format("group {}", i));
       groups_.push_back(std::make_unique<RingGroup>(simulation_, links_, schedule_, group));

@@ -26,10 +26,6 @@ class RingQueue {
     if (size() == capacity_) grow();
     items_[tail_++ & (capacity_ - 1)] = std::move(item);
   }
-  void pushFront(T item) {
-    if (size() == capacity_) grow();
-    items_[--head_ & (capacity_ - 1)] = std::move(item);
-  }
   T popFront() {
     GLOO_BYPASS_CHECK(!empty());
     return std::move(items_[head_++ & (capacity_ - 1)]);

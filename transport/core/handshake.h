@@ -27,7 +27,6 @@ class Handshake {
   void onHello(const wire::Hello& remote);
   void finish();
 
-  State state() const { return state_; }
   bool done() const { return state_ == State::kDone; }
   bool heard() const { return remote_.has_value(); }
   const std::optional<wire::Hello>& remote() const { return remote_; }

@@ -135,7 +135,7 @@ bool IncomingMessages::place(SlotIndex slot, std::uint64_t offset, bool granted,
 bool IncomingMessages::stage(Incoming& incoming, std::uint64_t length, std::uint64_t offset,
                              std::span<const std::byte> payload) {
   if (payload.empty()) return true;
-  const std::uint64_t end = offset + payload.size();
+  const std::uint64_t end = offset + payload.size(), extentBefore = incoming.extent;
   if (end > incoming.extent) {
     stagedExtents_ += end - incoming.extent;
     // Every byte below a message's highest one has been sent too, and so counts against the credit.
@@ -153,6 +153,8 @@ bool IncomingMessages::stage(Incoming& incoming, std::uint64_t length, std::uint
     incoming.staging = std::move(larger);
   }
   incoming.stagedBytes += payload.size();
+  // The peer may leave the hole as it is and send other parts twice: what lay here before is not its to have.
+  if (offset > extentBefore) std::memset(incoming.staging.data.get() + extentBefore, 0, offset - extentBefore);
   std::memcpy(incoming.staging.data.get() + offset, payload.data(), payload.size());
   return true;
 }

@@ -58,7 +58,6 @@ class IncomingMessages {
     credit_.onTold();
     toldFinished_ = finished_;
   }
-  std::uint64_t introduced() const { return nextId_; }
   // Receives are forgotten, messages that are here completely are kept.
   void forgetReceives();
   void clear();

@@ -240,6 +240,7 @@ void Session::Impl::violate(const std::string& what) {
 // Closed without delivering. Before the peer was heard of nobody waits for a reset: its own connect times out.
 void Session::Impl::abandon() {
   dropEverything();
+  handshake_.stop();
   ending_.resetDue = handshake_.heard();
   state_ = SessionState::kClosed;
 }

@@ -50,11 +50,6 @@ struct SessionEvent {
 };
 
 // Identities: 64 random bits each, exchanged out of band (the rendezvous store). A datagram carries its RECEIVER's id.
-struct SessionIds {
-  std::uint64_t local = 0;
-  std::uint64_t remote = 0;
-};
-
 class Session {
  public:
   // `entropy`: random bits for jitter and initial sequence numbers.

@@ -322,7 +322,7 @@ void Session::Impl::undoTransmit(TimePoint) {
       break;
     case Sent::kHello:
       handshake_.makeDue();
-      break;
+      return;  // it acknowledges nothing
     case Sent::kProbe:
       break;  // as if lost: the next try comes
     case Sent::kProbeReply:

@@ -212,7 +212,8 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
       const bool more = transmitSome(session, now, &progressed);
       progressed |= session.tellEvents();
       session.wakeRails();
-      session.nextTurn = session.core.pollTimeout();
+      // Without a link nothing that is due can leave.
+      session.nextTurn = session.canTransmit() ? session.core.pollTimeout() : kNever;
       if (more) {
         // What is overdue because the port took nothing is no reason to stay awake.
         session.nextTurn = std::max(session.nextTurn, now + retryAsleep_);

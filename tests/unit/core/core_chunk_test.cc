@@ -285,6 +285,35 @@ TEST_F(ChunkVictim, ChunksBeforeTheirMessagesHeader_AreReceived) {
 }
 
 // The message after it is there completely, and waits for the order.
+// Where the peer leaves a hole and sends another part again and again, its bytes add up to the message's: what the
+// memory held before, a message of another peer's, is not in it.
+TEST_F(ChunkVictim, HoleThatIsNeverFilled_HoldsNothingOfOtherMessages) {
+  constexpr std::size_t kBytes = 60'000, kPart = 1000;
+  const auto send = [&](std::uint64_t id, bool withHole, std::byte value) {
+    for (std::size_t i = 0; i < kBytes / kPart; ++i) {
+      const Bytes part(kPart, value);
+      beginFrame(wire::FrameType::kData, part);
+      wire::MessageHeader header;
+      header.id = id;
+      header.totalLength = kBytes;
+      header.chunkOffset = withHole ? kBytes - kPart : i * kPart;
+      header.chunkLength = kPart;
+      writer_.messageHeader(header);
+      deliver(part);
+    }
+  };
+  const auto expectIn = [&](std::byte before, std::byte last) {
+    receive(kBytes);
+    ASSERT_EQ(completed(), 1u) << session_.error().message;
+    EXPECT_EQ(Bytes(in_.begin(), in_.end() - kPart), Bytes(kBytes - kPart, before));
+    EXPECT_EQ(Bytes(in_.end() - kPart, in_.end()), Bytes(kPart, last));
+  };
+  send(0, false, std::byte{0xaa});
+  expectIn(std::byte{0xaa}, std::byte{0xaa});
+  send(1, true, std::byte{0xbb});
+  expectIn(std::byte{0}, std::byte{0xbb});
+}
+
 TEST_F(ChunkVictim, MessageNotDescribedYet_LaterOnesWait) {
   receive(2000);
   chunk(0, 1000, 1000);

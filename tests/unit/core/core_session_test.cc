@@ -522,5 +522,18 @@ TEST(Session, AbortedBeforeThePeerWasHeard_NothingIsLeftToSend) {
   EXPECT_TRUE(session.drained());
 }
 
+// A link that is not up yet takes nothing.
+TEST(Session, AbortedAfterThePortRefusedItsHello_NothingIsLeftToSend) {
+  const TimePoint now{std::chrono::seconds(1)};
+  Session session(lossless(), 1, 11);
+  session.connect(now, 2, 8192);
+  SessionDatagram datagram;
+  ASSERT_TRUE(session.pollTransmit(now, &datagram));
+  session.undoTransmit(now);
+  session.close(now, true);
+  EXPECT_TRUE(session.drained());
+  EXPECT_FALSE(session.pollTransmit(now, &datagram));
+}
+
 }  // namespace
 }  // namespace gloo_bypass::test

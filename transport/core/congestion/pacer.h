@@ -4,7 +4,7 @@
 //   send; pacer.onSent(now, bytes);
 //
 // A leaky bucket kept as one point in time (the "theoretical arrival time" of ITU-T I.371's GCRA): `next_` is when the
-// bucket would be empty. A burst of up to burstBytes() passes at once, so a timer that fires late by less than the
+// bucket would be empty. A burst of up to `burstBytes_` passes at once, so a timer that fires late by less than the
 // burst's duration costs no throughput. A sender that is kept from running, though it has something to send, makes up
 // for up to `lateness` of it: else two processes that share a core would send at half of the rate, measure that, and
 // take it for the path's.
@@ -37,17 +37,14 @@ class Pacer {
   // The port did not take the datagram of the last onSent.
   void undo(std::size_t bytes);
 
-  double rate() const { return bytesPerSecond_; }
-  // What may leave back to back. As BBR's send quantum: one millisecond's worth, at least two datagrams, at most 64 KiB
-  // (draft-cardwell-iccrg-bbr-congestion-control-02, "Send Quantum").
-  std::size_t burstBytes() const { return burstBytes_; }
-
  private:
   Duration timeFor(std::size_t bytes) const;
 
   double bytesPerSecond_ = std::numeric_limits<double>::infinity();
   double nanosecondsPerByte_ = 0;
   std::size_t datagramBytes_ = 0;
+  // What may leave back to back. As BBR's send quantum: one millisecond's worth, at least two datagrams, at most 64 KiB
+  // (draft-cardwell-iccrg-bbr-congestion-control-02, "Send Quantum").
   std::size_t burstBytes_ = 0;
   Duration tolerance_{0};
   Duration untilHalfBurst_{0};  // from when one datagram may leave
