@@ -108,6 +108,29 @@ struct ShutDownWork {
   bool done = false;
 };
 
+// Of a thread that has not been joined; zero once it has ended.
+std::chrono::nanoseconds processorTime(std::thread& thread) {
+  clockid_t clock{};
+  timespec time{};
+  if (pthread_getcpuclockid(thread.native_handle(), &clock) != 0 || clock_gettime(clock, &time) != 0) return {};
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
+// False: a bound was reached. Looks at the worker some times within the bound for its standstill; in which this whole process may have been
+// stopped, so it is looks that count.
+bool waitUntilDone(ShutDownWork& work, std::thread& worker, const ProcessTransport::ShutDownBounds& bounds) {
+  constexpr int kLooks = 5;
+  const auto end = std::chrono::steady_clock::now() + bounds.total;
+  std::unique_lock lock(work.mutex);
+  auto used = processorTime(worker);
+  for (int still = 0; !work.finished.wait_for(lock, bounds.standstill / kLooks, [&] { return work.done; });) {
+    const auto before = std::exchange(used, processorTime(worker));
+    still = used == before ? still + 1 : 0;
+    if (still == kLooks || std::chrono::steady_clock::now() >= end) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 ProcessTransport& ProcessTransport::instance() {
@@ -231,7 +254,7 @@ std::optional<TransportReport> ProcessTransport::report(const BackEnd& backEnd) 
   return std::nullopt;
 }
 
-void ProcessTransport::shutDown() noexcept {
+void ProcessTransport::shutDown(const ShutDownBounds& bounds) noexcept {
   try {
     std::vector<Live> lives;
     std::unique_ptr<MetricsExporter> exporter;
@@ -248,7 +271,7 @@ void ProcessTransport::shutDown() noexcept {
     if (lives.empty() && !exporter) return;
     const auto work = std::make_shared<ShutDownWork>();
     // On a thread of its own, because exit() may have been called where a transport can never answer.
-    std::thread([work, lives = std::move(lives), exporter = std::move(exporter), rank]() mutable {
+    std::thread worker([work, lives = std::move(lives), exporter = std::move(exporter), rank]() mutable {
       // The endpoint's thread ends before the transport is asked for anything, for it may never answer.
       if (exporter) exporter->stop([&] { return metricsOf(lives, rank); });
       try {
@@ -260,11 +283,14 @@ void ProcessTransport::shutDown() noexcept {
       std::lock_guard lock(work->mutex);
       work->done = true;
       work->finished.notify_all();
-    }).detach();
-    std::unique_lock lock(work->mutex);
-    if (!work->finished.wait_for(lock, kShutDownBound, [&] { return work->done; })) {
-      std::fprintf(stderr, "gloo-bypass: the transport did not stop within %d s at exit; left as it is\n",
-                   static_cast<int>(kShutDownBound.count()));
+    });
+    const auto begin = std::chrono::steady_clock::now();
+    if (waitUntilDone(*work, worker, bounds)) {
+      worker.join();
+    } else {
+      worker.detach();
+      const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
+      std::fprintf(stderr, "gloo-bypass: the transport did not stop within %.0f s at exit; left as it is\n", waited.count());
     }
   } catch (const std::exception& error) {
     std::fprintf(stderr, "gloo-bypass: at exit: %s\n", error.what());

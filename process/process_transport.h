@@ -55,10 +55,14 @@ class ProcessTransport {
   // Of this back-end; nothing if it has no live transport.
   std::optional<TransportReport> report(const BackEnd& backEnd);
 
-  // Writes the statistics and metrics that the configuration asks for, ends their export, and lets go of the transports. Bounded: a
-  // transport that does not answer within kShutDownBound is left alone with a line on stderr.
-  void shutDown() noexcept;
-  static constexpr std::chrono::seconds kShutDownBound{5};
+  // Writes the statistics and metrics that the configuration asks for, ends their export, and lets go of the transports. Bounded: what
+  // gets on may take `total`, many connections on a busy machine need it; what has stood still, without any processor time, for
+  // `standstill` is waiting for what will not come. Either is left alone with a line on stderr.
+  struct ShutDownBounds {
+    std::chrono::milliseconds standstill{5'000}, total{60'000};
+  };
+  void shutDown() noexcept { shutDown(ShutDownBounds{}); }
+  void shutDown(const ShutDownBounds& bounds) noexcept;
 
   // As after fork, in the child: forgets (without destroying) what the parent had.
   void becomeChildOf(pid_t parent) noexcept;

@@ -343,6 +343,45 @@ bool somebodyListens(int port) {
   return connected;
 }
 
+// What takes its processor time to end: many connections, or a machine with more processes than cores.
+class SlowToEnd : public FakeTransport {
+ public:
+  SlowToEnd(std::atomic<int>* alive, Duration work) : FakeTransport(alive), work_(work) {}
+  ~SlowToEnd() override {
+    for (const TimePoint end = monotonicNow() + work_; monotonicNow() < end;) {
+    }
+  }
+
+ private:
+  const Duration work_;
+};
+
+constexpr ProcessTransport::ShutDownBounds kShort{std::chrono::milliseconds(250), std::chrono::seconds(30)};
+
+TEST(ProcessTransport_ShutDown, TransportGetsOnFarLongerThanTheBoundForStandstill_IsWaitedFor) {
+  ProcessTransport process;
+  std::atomic<int> alive = 0;
+  const auto make = [&](const TransportConfig&) -> Result<std::shared_ptr<Transport>> {
+    return std::shared_ptr<Transport>(new SlowToEnd(&alive, 4 * kShort.standstill));
+  };
+  ASSERT_TRUE(process.acquire(dpdk(make), TransportConfig{}));
+  ::testing::internal::CaptureStderr();
+  process.shutDown(kShort);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+  EXPECT_EQ(alive, 0);
+}
+
+TEST(ProcessTransport_ShutDown, TransportGetsOnForEver_IsLeftAtTheBoundForAll) {
+  auto* process = new ProcessTransport;
+  const auto make = [&](const TransportConfig&) -> Result<std::shared_ptr<Transport>> {
+    return std::shared_ptr<Transport>(new SlowToEnd(nullptr, std::chrono::seconds(2)));
+  };
+  ASSERT_TRUE(process->acquire(dpdk(make), TransportConfig{}));
+  ::testing::internal::CaptureStderr();
+  process->shutDown({.standstill = kShort.standstill, .total = std::chrono::milliseconds(500)});
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("did not stop within"));
+}
+
 // exit() called where the transport can never answer: the wait is bounded.
 TEST(ProcessTransport_ShutDown, ExitInsideExclusiveAccess_Ends) {
   auto* process = new ProcessTransport;  // its worker never ends
@@ -358,7 +397,7 @@ TEST(ProcessTransport_ShutDown, ExitInsideExclusiveAccess_Ends) {
   }
   ASSERT_TRUE(acquired) << acquired.error().message;
   ::testing::internal::CaptureStderr();
-  acquired.value()->progress().exclusive([&] { process->shutDown(); });
+  acquired.value()->progress().exclusive([&] { process->shutDown({.standstill = std::chrono::milliseconds(200)}); });
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("did not stop within"));
   EXPECT_FALSE(somebodyListens(port)) << "the endpoint's thread outlives the exit handlers";
 }

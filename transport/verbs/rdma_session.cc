@@ -10,7 +10,8 @@
 namespace gloo_bypass::verbs {
 namespace {
 
-constexpr unsigned kSendDepth = 256;
+// SoftRoCE has one place more than it is asked for, and makes the number a power of two: of 256 it would make 512.
+constexpr unsigned kSendDepth = 255;
 // One for data, one that may stand unconfirmed, and one for the frame that confirms.
 constexpr unsigned kMinCredits = 3;
 constexpr unsigned kInlineBytes = 220;  // a frame with a few elements
@@ -39,7 +40,9 @@ Status RdmaSession::open() {
   }
   const auto requests = static_cast<unsigned>(std::max(2, device_.rails[0]->limits().max_qp_wr));
   credits_ = std::min(config.credits, requests);
-  sendDepth_ = std::min(kSendDepth, requests);
+  // Under way are no more frames than the peer has credits, and beside them those whose completion was not asked for. A place of
+  // SoftRoCE's is 512 bytes, of each connection.
+  sendDepth_ = std::min({kSendDepth, requests, 4 * credits_ - 1});
   for (auto& queues : device_.rails) {
     const bool first = reads_.empty();
     auto completions = queues->completions().reserve(kMaxReadsUnderWay + (first ? sendDepth_ + credits_ : 0));

@@ -13,6 +13,13 @@ constexpr std::size_t kLarge = 3'000'000;
 
 std::span<std::byte> nothing() { return {}; }
 
+std::vector<std::uint32_t> sendPlaces;  // of the queue pairs made by createCounted, in order
+
+ibv_qp* createCounted(ibv_pd* domain, ibv_qp_init_attr* init) {
+  sendPlaces.push_back(init->cap.max_send_wr);
+  return softwareVerbs().createQueuePair(domain, init);
+}
+
 class RdmaChannel : public RdmaChannelTest {
  protected:
   static TransportConfig withCredits(const std::string& device, unsigned credits) {
@@ -66,6 +73,19 @@ TEST_F(RdmaChannel, CountersJson_EachOpenChannel_HasNumberPeerAndRanks) {
   EXPECT_TRUE(channels[0].at("peer_rank").is_number_integer());
   EXPECT_GE(channels[0].at("messages_sent"), 3u);
   destroy();
+}
+
+// A connection's memory in the adapter: 128 ranks on a machine have 16,000 ends of one.
+TEST_F(RdmaChannel, SendQueue_HasPlacesForThePeersCreditsAndAPowerOfTwoOfThemWithTheAdaptersOwn) {
+  for (const auto& [credits, places] : {std::pair{8u, 31u}, {3u, 11u}, {64u, 255u}, {512u, 255u}}) {
+    VerbsApi counted = softwareVerbs();
+    counted.createQueuePair = createCounted;
+    sendPlaces.clear();
+    RdmaEnd end(withCredits("soft0", credits), counted);
+    (void)end.open();
+    ASSERT_FALSE(sendPlaces.empty());
+    EXPECT_EQ(sendPlaces.front(), places) << credits;
+  }
 }
 
 TEST_F(RdmaChannel, FewCreditsAndFloodBothWays_NoDeadlockAndReceivesNeverRunDry) {
