@@ -49,7 +49,7 @@ Error unknownVariable(std::string_view name) {
   const auto nearest = std::min_element(settings().begin(), settings().end(),
                                         [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
   return wrong(
-      fmt::format("{} is not a known setting: did you mean {}? (gloo_bypass_config lists all)", name, nearest->name));
+      fmt::format("{} is not a known setting: did you mean {}? (docs/configuration.md lists all)", name, nearest->name));
 }
 
 // What must hold between settings; each error names both.

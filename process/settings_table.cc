@@ -321,9 +321,9 @@ std::vector<Setting> linkSettings() {
       portSetting(
           "GLOO_BYPASS_UDP_PORT",
           "UDP port of this process; of a range the first that is free, one for each rank of a host; 0: any free "
-          "one"),
+          "one; pci: always the range's first, 0 is 47777"),
       integerSetting(
-          "GLOO_BYPASS_MTU", "bytes", 0, 65535, "IP packet size, at least 1228; 0: discovered from the interface",
+          "GLOO_BYPASS_MTU", "bytes", 0, 65535, "IP packet size, at least 1228; 0: the interface's, and what the path carries of it; pci: 1500",
           [](TransportConfig & c) -> auto& { return c.mtu; }),
   };
 }
@@ -332,7 +332,8 @@ std::vector<Setting> processSettings() {
   return {
       textSetting(
           "GLOO_BYPASS_EAL_ARGUMENTS", "words as a shell would split them, quotes closed", hasBalancedQuotes,
-          "Added to the arguments of DPDK's environment abstraction layer (EAL), which netdev, pci and telemetry start",
+          "Added to the arguments of DPDK's environment abstraction layer (EAL), which netdev, pci and telemetry start; "
+          "with --log-level among them what DPDK logs is shown",
           [](TransportConfig & c) -> auto& { return c.ealArguments; }),
       choiceSetting<HugePages>(
           "GLOO_BYPASS_HUGE_PAGES", {{"auto", HugePages::kAuto}, {"off", HugePages::kOff}, {"on", HugePages::kOn}},
@@ -368,15 +369,6 @@ std::vector<Setting> processSettings() {
           "DPDK's telemetry socket, with /gloo_bypass/stats, /gloo_bypass/peers and /gloo_bypass/histograms; starts "
           "the EAL",
           [](TransportConfig & c) -> auto& { return c.telemetry; }),
-      choiceSetting<std::string>(
-          "GLOO_BYPASS_LOG_LEVEL",
-          {{"trace", "trace"},
-           {"debug", "debug"},
-           {"info", "info"},
-           {"warn", "warn"},
-           {"error", "error"},
-           {"off", "off"}},
-          "Least severity that is logged to stderr", [](TransportConfig & c) -> auto& { return c.logLevel; }),
   };
 }
 

@@ -54,7 +54,7 @@ IMPURE_INCLUDES = re.compile(
     r"^(sys/|netinet/|arpa/|net/|linux/|rte_|infiniband/|gloo/|torch/|c10/|ATen/|"
     r"(pthread|poll|unistd|fcntl|time|signal|stdio|netdb|ifaddrs|sched|semaphore)\.h$|"
     r"(thread|mutex|shared_mutex|condition_variable|future|semaphore|latch|barrier|stop_token|atomic|random|ctime|"
-    r"iostream|fstream|cstdio|filesystem|csignal)$|spdlog/)")
+    r"iostream|fstream|cstdio|filesystem|csignal)$)")
 IMPURE_WORDS = re.compile(
     r"\b(steady_clock|system_clock|high_resolution_clock|clock_gettime|gettimeofday|monotonicNow|getenv|setenv|environ|"
     r"rand|srand|"

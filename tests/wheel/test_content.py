@@ -47,7 +47,7 @@ def test_Files_AreThePackageItsLibrariesAndTheirLicences(wheel):
     assert len(beside) == 2 and all(BESIDE.fullmatch(name.split("/")[1]) for name in beside), beside
     licences = {name for name in names if name.startswith("gloo_bypass/licences/")}
     assert {name.split("/")[-1] for name in licences} == {
-        "dpdk", "fmt", "isa-l", "libbsd", "libmd", "libnuma", "nlohmann-json", "rdma-core", "spdlog", "LGPL-2.1"}
+        "dpdk", "fmt", "isa-l", "libbsd", "libmd", "libnuma", "nlohmann-json", "rdma-core", "LGPL-2.1"}
     assert names == MODULES | {f"gloo_bypass/{name}" for name in [*ADAPTERS, TRANSPORTS]} | beside | licences
 
 

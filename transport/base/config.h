@@ -58,7 +58,6 @@ enum class Histograms : std::uint8_t {
 
 // The protocol's part: all that transport/core needs to know.
 struct SessionConfig {
-  std::size_t maxDatagramBytes = 1472;   // the link's; the session may use less until the path is probed
   bool losslessLink = false;
   bool verifiedLink = false;  // the port checks what it carries, as TCP does: a checksum of 16 bits
   CongestionControl congestionControl = CongestionControl::kAuto;
@@ -127,7 +126,6 @@ struct TransportConfig {
   std::string masterAddress;  // MASTER_ADDR, whose route tells the interface where none is named. No setting of its own
   std::string hostInterface;  // RDMA: the interface of the host name that Gloo gave, or empty. No setting of its own
   std::string rank;                  // RANK, for labels of metrics; may be empty. No setting of its own
-  std::string logLevel = "warn";
   SessionConfig session;
   RdmaConfig rdma;
 };

@@ -8,11 +8,10 @@
 #include <rte_log.h>
 #include <sched.h>
 #include <signal.h>
-#include <spdlog/sinks/stdout_sinks.h>
-#include <spdlog/spdlog.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
@@ -33,6 +32,7 @@ struct EalState {
   std::optional<Status> outcome;  // of the one start
   pid_t pid = 0;
   bool scannedPci = false;
+  bool logAsked = false;  // by the user's arguments; before the first line
   // A log line may come from any thread, also while `mutex` is held.
   std::mutex logMutex;
   std::string lastError;
@@ -43,24 +43,7 @@ EalState& state() {
   return *s;
 }
 
-std::shared_ptr<spdlog::logger> findLogger() {
-  if (auto existing = spdlog::get("gloo-bypass")) return existing;
-  return spdlog::stderr_logger_mt("gloo-bypass");
-}
-
-// Never destroyed: the engine may close a device, whose driver logs, after spdlog's registry is gone.
-spdlog::logger& logger() {
-  static auto* const kept = new std::shared_ptr<spdlog::logger>(findLogger());
-  return **kept;
-}
-
 // DPDK warns and errs about much that is normal here; what matters of it is quoted in our own errors.
-spdlog::level::level_enum ourLevel(int dpdkLevel) {
-  if (dpdkLevel <= static_cast<int>(RTE_LOG_CRIT)) return spdlog::level::err;
-  if (dpdkLevel <= static_cast<int>(RTE_LOG_WARNING)) return spdlog::level::debug;
-  return spdlog::level::trace;
-}
-
 ssize_t writeLogLine(void*, const char* text, std::size_t size) {
   std::string_view line(text, size);
   while (!line.empty() && line.back() == '\n') line.remove_suffix(1);
@@ -69,7 +52,9 @@ ssize_t writeLogLine(void*, const char* text, std::size_t size) {
     std::lock_guard<std::mutex> lock(state().logMutex);
     state().lastError = line;
   }
-  logger().log(ourLevel(level), "dpdk: {}", line);
+  if (level <= static_cast<int>(RTE_LOG_CRIT) || state().logAsked) {
+    std::fprintf(stderr, "gloo-bypass: DPDK: %.*s\n", static_cast<int>(line.size()), line.data());
+  }
   return static_cast<ssize_t>(size);
 }
 
@@ -138,7 +123,7 @@ Status runInit(std::vector<std::string> words, bool userArguments) {
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, nullptr);
     std::optional<QuietOutput> quiet;
-    if (userArguments) quiet.emplace();
+    if (userArguments && !state().logAsked) quiet.emplace();
     result = rte_eal_init(static_cast<int>(words.size()), argv.data());
     cause = rte_errno;
   });
@@ -169,6 +154,8 @@ Status startOnce(const TransportConfig& config) {
   // Words of ours that the user gave too would be contradictions for the EAL.
   std::erase(words.value(), "--no-huge");
   std::erase(words.value(), "--in-memory");
+  state().logAsked = std::any_of(words.value().begin(), words.value().end(),
+                                 [](const std::string& word) { return word.starts_with("--log-level"); });
   state().scannedPci = usesPci(config) && !isVirtualDeviceString(config.pciAddress);
   redirectLog();
   // More than any number of ranks takes on one machine; without a turn DPDK starts as well.

@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 #include <sched.h>
-#include <spdlog/spdlog.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <iterator>
 #include <list>
@@ -290,9 +290,10 @@ Status RegistrationCache::Impl::refusal(const Entry& entry, int error) const {
 void RegistrationCache::Impl::deregister(Entry* entry) {
   for (ibv_mr* region : entry->regions) {
     const int error = api_.deregisterMemory(region);
-    if (error != 0)
-      spdlog::warn("RDMA: {} bytes at {} stay registered: {}", entry->length, static_cast<const void*>(entry->begin),
-                   std::strerror(error));
+    if (error != 0) {
+      std::fprintf(stderr, "gloo-bypass: RDMA: %zu bytes at %p stay registered: %s\n", entry->length,
+                   static_cast<const void*>(entry->begin), std::strerror(error));
+    }
   }
   entry->regions.clear();
   counters_.pinnedBytes -= pagesOf(*entry).bytes();

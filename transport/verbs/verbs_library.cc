@@ -2,8 +2,8 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -68,9 +68,10 @@ void findQueues(Symbols& symbols, VerbsApi& api) {
 Result<VerbsApi> loadSystemVerbs() {
   auto loaded = loadVerbs("libibverbs.so.1");
   if (!loaded) return loaded;
-  if (const int error = loaded.value().forkInit(); error != 0)
-    spdlog::warn("RDMA: ibv_fork_init: {}; a child of fork may share pages that an adapter writes",
+  if (const int error = loaded.value().forkInit(); error != 0) {
+    std::fprintf(stderr, "gloo-bypass: RDMA: ibv_fork_init: %s; a child of fork may share pages that an adapter writes\n",
                  std::strerror(error));
+  }
   return loaded;
 }
 

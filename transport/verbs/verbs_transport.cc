@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <spdlog/spdlog.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -10,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -55,8 +55,9 @@ Status VerbsTransport::open() {
   for (const auto& queues : rails) domains.push_back(queues->domain());
   registrations = std::make_unique<RegistrationCache>(api, std::move(domains), config.rdma.registrationCacheBytes);
   if (!registrations->watching()) {
-    spdlog::warn("RDMA: registered memory is not kept, every large message registers its buffer anew: {}",
-                 registrations->whyNotWatching());
+    std::fprintf(stderr,
+                 "gloo-bypass: RDMA: registered memory is not kept, every large message registers its buffer anew: %s\n",
+                 registrations->whyNotWatching().c_str());
   }
   GidBytes ip;
   std::copy_n(std::begin(rails[0]->rail().gid.raw), ip.size(), ip.begin());
@@ -196,10 +197,9 @@ void VerbsTransport::handleEvent(RailQueues& queues, const ibv_async_event& even
       break;
     case IBV_EVENT_PORT_ERR:
       ++portDowns_;
-      spdlog::warn("{}: connections break if it does not come back within the retries", what);
+      std::fprintf(stderr, "gloo-bypass: %s: connections break if it does not come back within the retries\n", what.c_str());
       break;
     default:
-      spdlog::debug("{}", what);
       break;
   }
 }

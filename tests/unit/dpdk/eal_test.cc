@@ -113,6 +113,26 @@ TEST_F(EalTest, BadArguments_OneClearLineAndNothingOnStdout) {
   std::filesystem::remove(output);
 }
 
+TEST_F(EalTest, LogLevelAmongTheArguments_WhatDpdkLogsIsShownAndElseNothing) {
+  const std::string output = testDirectory() + ".err";
+  for (const std::string arguments : {"", "--log-level=lib.eal:debug"}) {
+    runProcess([&] {
+      ASSERT_NE(std::freopen(output.c_str(), "w", stderr), nullptr);
+      TransportConfig config = memifTestConfig();
+      config.ealArguments = arguments;
+      const Status started = Eal::start(config);
+      ASSERT_TRUE(started.ok()) << started.error().message;
+      std::fflush(stderr);
+      std::ifstream lines(output);
+      std::string first;
+      std::getline(lines, first);
+      EXPECT_EQ(first.starts_with("gloo-bypass: DPDK: EAL: "), !arguments.empty()) << arguments << ": " << first;
+      EXPECT_EQ(first.empty(), arguments.empty()) << first;
+    });
+  }
+  std::filesystem::remove(output);
+}
+
 TEST_F(EalTest, Start_LeavesAffinityAndSignalsAlone) {
   runProcess([] {
     cpu_set_t before, after;
