@@ -3,6 +3,7 @@
 // exceptions end there too.
 #pragma once
 
+#include <cstdio>
 #include <stdexcept>
 #include <string>
 
@@ -41,5 +42,8 @@ inline std::string oneLine(std::string text) {
   while (!text.empty() && text.back() == ' ') text.pop_back();
   return text;
 }
+
+// What cannot be written there, its reader gone or its disk full, is lost: it must not end the program in another way.
+inline void writeToStderr(const std::string& text) noexcept { (void)std::fputs(text.c_str(), stderr); }
 
 }  // namespace gloo_bypass

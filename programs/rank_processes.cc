@@ -51,20 +51,24 @@ RankProcesses::RankProcesses(int count, const std::function<int(int rank)>& body
   for (const int signal : kPassedOn)
     if (!isIgnored(signal)) sigaddset(&awaited_, signal);
   ::pthread_sigmask(SIG_BLOCK, &awaited_, &before_);
+  // Where it is ignored, which a parent may hand down, the kernel keeps no statuses.
+  struct sigaction byDefault {};
+  byDefault.sa_handler = SIG_DFL;
+  ::sigaction(SIGCHLD, &byDefault, &childBefore_);
   const pid_t parent = ::getpid();
   for (int rank = 0; rank < count; ++rank) {
     const pid_t pid = ::fork();
     if (pid == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (::getppid() != parent) ::_exit(kExitFailure);  // it ended before the line above
-      ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+      restoreSignals();
       ::setenv("RANK", std::to_string(rank).c_str(), 1);
       std::exit(body(rank));
     }
     if (pid < 0) {
       const int error = errno;
       killRest();
-      ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+      restoreSignals();
       throw ProgramError(fmt::format("cannot start rank {}: {}", rank, std::strerror(error)));
     }
     ranks_.push_back({.pid = pid});
@@ -73,6 +77,11 @@ RankProcesses::RankProcesses(int count, const std::function<int(int rank)>& body
 
 RankProcesses::~RankProcesses() {
   killRest();
+  restoreSignals();
+}
+
+void RankProcesses::restoreSignals() {
+  ::sigaction(SIGCHLD, &childBefore_, nullptr);
   ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 

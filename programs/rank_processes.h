@@ -57,6 +57,7 @@ class RankProcesses {
   };
   // Notes who has ended. Returns the number of ranks still running.
   int reap();
+  void restoreSignals();
   void signalRest(int signal);
   void killRest();
   std::optional<int> rankAtFault() const;
@@ -65,6 +66,7 @@ class RankProcesses {
   std::vector<Rank> ranks_;
   std::vector<int> failures_;  // in the order in which they were reaped
   sigset_t awaited_{}, before_{};
+  struct sigaction childBefore_ {};  // of SIGCHLD
 };
 
 }  // namespace gloo_bypass

@@ -24,6 +24,7 @@ void executeAsRank(const std::vector<std::string>& arguments, int rank, int rank
   set("LOCAL_WORLD_SIZE", std::to_string(ranks));
   set("MASTER_ADDR", "127.0.0.1");
   set("MASTER_PORT", std::to_string(port));
+  set("DDP_TRAIN_PORT_DRAWN", "1");
   set("TORCHELASTIC_USE_AGENT_STORE", "False"); // a --spawn inside torchrun has its own store
   const auto cores = std::max(1u, std::thread::hardware_concurrency());
   const auto threads = std::max(1u, cores / static_cast<unsigned>(ranks));

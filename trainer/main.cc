@@ -43,7 +43,7 @@ int runRank(const Options& options, const RankEnvironment& environment) {
     train(options, environment);
     return 0;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "ddp_train: {}{}\n", who, describe(error));
+    writeToStderr(fmt::format("ddp_train: {}{}\n", who, describe(error)));
     status = exitStatusOf(error);
   }
   // Worker threads may hang on a lost peer until their timeout: end without waiting for them.

@@ -1,9 +1,8 @@
 #include "trainer/rendezvous.h"
 
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <future>
 #include <memory>
@@ -29,6 +28,8 @@ constexpr std::chrono::milliseconds kPollInterval{10};
 constexpr std::chrono::milliseconds kLinger{1000};
 // torchrun's agents listen before they start ranks.
 constexpr std::chrono::milliseconds kAgentAnswersWithin{10'000};
+// From when rank 0 is connected to; it serves from a thread of libtorch's.
+constexpr std::chrono::milliseconds kAnswersWithin{10'000};
 
 // In the agent's store each restart has a place of its own, under a number that only this agent counts.
 const char* const kRestartsDiffer = "; if torchrun has restarted some of them or let some join, set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 for it";
@@ -37,16 +38,24 @@ const char* const kConfigKey = "ddp_train/config";
 const char* const kFaultKey = "ddp_train/fault";
 const char* const kArrivedKey = "ddp_train/arrived";
 
+// By the launcher (--spawn), not by the user.
+bool portIsDrawn() { return std::getenv("DDP_TRAIN_PORT_DRAWN") != nullptr; }
 std::string rankKey(int rank) { return fmt::format("ddp_train/rank/{}", rank); }
 std::vector<uint8_t> toBytes(const std::string& text) { return {text.begin(), text.end()}; }
 std::string toText(const std::vector<uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
 
-// TCPStore says at length what a taken port means; find out first and say it in a line.
+// A port that the launcher drew was free then, and it draws another one for the next start.
+ProgramError cannotServe(uint16_t port, const std::string& why) {
+  return ProgramError(fmt::format("rank 0 cannot listen on MASTER_PORT={}: {}; choose another port", port, why),
+      portIsDrawn() ? kExitFailure : kExitUsage);
+}
+
+// TCPStore says at length what a taken port means; find out first and say it in a line. Without listening, for the other ranks are
+// dialling already: a connection that closes again makes libtorch's thread there abort.
 void checkPortIsFree(uint16_t port) {
   const FileDescriptor socket = socketOnPort(port, /*reuse=*/true);
-  if (socket.get() < 0 || ::listen(socket.get(), 1) != 0) {
-    throw UsageError(fmt::format("rank 0 cannot listen on MASTER_PORT={}: {}; choose another port", port,
-        std::strerror(errno)));
+  if (socket.get() < 0) {
+    throw cannotServe(port, std::strerror(errno));
   }
 }
 
@@ -75,25 +84,31 @@ std::string firstLine(const std::exception& error) {
   return text.substr(0, text.find('\n'));
 }
 
-// The protocol of stores differs between PyTorch's releases: an agent of another one closes the connection, or waits for more, and then
-// libtorch waits without a bound. So a thread asks, which is left behind in that case: the process is about to end.
-c10::intrusive_ptr<c10d::Store> connectToAgent(const RankEnvironment& environment, const c10d::TCPStoreOptions& options) {
-  using StorePointer = c10::intrusive_ptr<c10d::Store>;
-  auto ask = std::make_shared<std::packaged_task<StorePointer()>>([address = environment.masterAddress, options] {
+using StorePointer = c10::intrusive_ptr<c10d::Store>;
+
+// Who listens at that port may be another program, or stopped: it never answers, and then libtorch waits without a bound. So a thread asks,
+// which is left behind in that case: the process is about to end. Throws what the store does, or that there was no answer.
+StorePointer connectWithin(std::chrono::milliseconds limit, const std::string& address, const c10d::TCPStoreOptions& options) {
+  auto ask = std::make_shared<std::packaged_task<StorePointer()>>([address, options] {
     StorePointer store = c10::make_intrusive<c10d::TCPStore>(address, options);
     store->check({kConfigKey});
     return store;
   });
   std::future<StorePointer> answered = ask->get_future();
   std::thread([ask] { (*ask)(); }).detach();
-  const auto limit = std::min(kAgentAnswersWithin, options.timeout);
-  std::string reason = fmt::format("no answer within {:.0f} s", std::chrono::duration<double>(limit).count());
-  if (answered.wait_for(limit) == std::future_status::ready) {
-    try {
-      return answered.get();
-    } catch (const std::exception& error) {
-      reason = firstLine(error);
-    }
+  if (answered.wait_for(limit) != std::future_status::ready) {
+    throw ProgramError(fmt::format("no answer within {:.0f} s", std::chrono::duration<double>(limit).count()));
+  }
+  return answered.get();
+}
+
+// The protocol of stores differs between PyTorch's releases: an agent of another one closes the connection, or waits for more.
+StorePointer connectToAgent(const RankEnvironment& environment, const c10d::TCPStoreOptions& options) {
+  std::string reason;
+  try {
+    return connectWithin(std::min(kAgentAnswersWithin, options.timeout), environment.masterAddress, options);
+  } catch (const std::exception& error) {
+    reason = firstLine(error);
   }
   throw ProgramError(fmt::format("cannot use the store of torchrun's agent at MASTER_ADDR={} MASTER_PORT={}: {}; if torchrun is of another "
       "PyTorch than {}, start it with --rdzv_backend c10d and TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 set, and rank 0 serves the store instead",
@@ -121,8 +136,12 @@ c10::intrusive_ptr<c10d::Store> connectStore(
     return c10::make_intrusive<c10d::PrefixStore>(environment.storePrefix, connectToAgent(environment, options));
   }
   try {
-    return c10::make_intrusive<c10d::TCPStore>(environment.masterAddress, options);
+    // Connecting has the timeout for itself.
+    return connectWithin(timeout + std::min(kAnswersWithin, timeout), environment.masterAddress, options);
   } catch (const std::exception& error) {
+    if (serves) {
+      throw cannotServe(environment.masterPort, firstLine(error));
+    }
     throw ProgramError(fmt::format("rank {} cannot reach rank 0 at MASTER_ADDR={} MASTER_PORT={} within {:.0f} s: {}",
         environment.rank, environment.masterAddress, environment.masterPort,
         std::chrono::duration<double>(timeout).count(), firstLine(error)));

@@ -247,6 +247,8 @@ void Run::resume() {
     }
     if (const auto state = parallelism_->rankState(); !state.empty()) {
       RankStateFile(options_.resumePath, position_.step, environment_.rank).load(state);
+      // The next checkpoint takes their place.
+      checkpointedStep_ = options_.resumePath == options_.checkpointPath ? position_.step : 0;
     }
   }
 }
@@ -435,12 +437,12 @@ void Run::writeSummary(double wallSeconds) {
   if (const StepMarkers* markers = communicator_ ? communicator_->stepMarkers() : nullptr) {
     record["step_markers"] = markers->toJson();
     if (markers->failed() > 0) {
-      fmt::print(stderr, "ddp_train: {} step markers were not sent to {}; the last reason: {}\n", markers->failed(), options_.stepMarkers,
-          markers->lastError());
+      writeToStderr(fmt::format("ddp_train: {} step markers were not sent to {}; the last reason: {}\n", markers->failed(), options_.stepMarkers,
+          markers->lastError()));
     }
   }
   if (isRoot() && !target_.shortfall().empty()) {
-    fmt::print(stderr, "ddp_train: {}\n", target_.shortfall());
+    writeToStderr(fmt::format("ddp_train: {}\n", target_.shortfall()));
   }
   if (metrics_) {
     metrics_->writeLine(record.dump());

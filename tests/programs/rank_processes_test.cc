@@ -133,6 +133,18 @@ TEST(RankProcesses, SignalThatIsIgnored_EndsNothing) {
   (void)std::signal(SIGHUP, before);
 }
 
+// As a parent may hand it down.
+TEST(RankProcesses, SigchldIsIgnored_EndsAreSeenAndItIsIgnoredAgain) {
+  (void)std::signal(SIGCHLD, SIG_IGN);
+  {
+    RankProcesses well(2, [](int) { return 0; });
+    EXPECT_EQ(well.supervise({.limit = std::chrono::seconds(20), .limitName = "test"}).message, "");
+    RankProcesses failing(2, [](int rank) { return 3 * rank; });
+    EXPECT_EQ(failing.supervise({.limit = std::chrono::seconds(20), .limitName = "test"}).exitStatus, 3);
+  }
+  EXPECT_EQ(std::signal(SIGCHLD, SIG_DFL), SIG_IGN);
+}
+
 TEST(RankProcesses, Destroyed_EndsRanksAndLetsSignalsThrough) {
   sigset_t before, after;
   sigemptyset(&before);

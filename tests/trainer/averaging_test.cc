@@ -113,6 +113,9 @@ TEST(Averaging, ResumedRun_GoesOnBitForBit) {
     const auto whole = with({"--steps", "8"});
     with({"--steps", "4", "--checkpoint-every", "2"});  // between two meetings
     EXPECT_EQ(with({"--steps", "8", "--resume", folder / "c"}), whole);
+    for (const auto& entry : std::filesystem::directory_iterator(folder.path)) {
+      EXPECT_EQ(entry.path().filename().string().find("step4"), std::string::npos) << entry.path() << " is of no checkpoint any more";
+    }
   }
 }
 

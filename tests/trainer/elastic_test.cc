@@ -1,8 +1,10 @@
 // Ranks that are killed while they train, and what the run makes of it.
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <random>
 #include <set>
@@ -176,6 +178,37 @@ TEST(Elastic, KilledAnywhereInAWrite_CheckpointIsWhole) {
       EXPECT_EQ(entry.path().filename().string().find(".tmp."), std::string::npos) << entry.path();
     }
   }
+}
+
+TEST(Elastic, PortThatTheLauncherDrewWasTaken_AnotherIsDrawn) {
+  const TemporaryFolder folder;
+  const auto finished = train(elastic(folder, {"--elastic", "1:2", "--rejoin-after", "0", "--steps", "2"}),
+      withFailing("TEST_PORT_TAKEN_ONCE", folder / "taken"));
+  EXPECT_EQ(finished.shellStatus(), 0) << finished.err;
+  EXPECT_TRUE(std::filesystem::exists(folder / "taken"));
+  EXPECT_NE(finished.err.find("restart 1 of "), std::string::npos) << finished.err;
+}
+
+TEST(Elastic, FileSystemWithoutHardLinks_TheOneBeforeIsKept) {
+  const TemporaryFolder folder;
+  const auto finished = train(elastic(folder, {"--elastic", "1:1", "--steps", "3", "--checkpoint-every", "1"}),
+      withFailing("TEST_NO_HARD_LINKS", "1"));
+  EXPECT_EQ(finished.shellStatus(), 0) << finished.err;
+  EXPECT_NO_THROW(SafetensorsFile file(folder / "c"));
+  EXPECT_NO_THROW(SafetensorsFile file(folder / "c.previous"));
+}
+
+TEST(Elastic, LeftByKilledWriters_IsRemovedAndNothingElse) {
+  const TemporaryFolder folder;
+  const std::string ended = std::to_string(std::numeric_limits<pid_t>::max()), running = std::to_string(::getpid());
+  const std::vector<std::string> left = {"c.tmp." + ended, "c.previous.tmp." + ended};
+  const std::vector<std::string> others = {"c.tmp." + running, "c.tmp." + ended + "0", "c.tmp.x", "cc.tmp." + ended};
+  for (const auto& names : {left, others}) {
+    for (const auto& name : names) writeText(folder / name, "");
+  }
+  ASSERT_EQ(train(elastic(folder, {"--elastic", "1:1", "--steps", "1"})).shellStatus(), 0);
+  for (const auto& name : left) EXPECT_FALSE(std::filesystem::exists(folder / name)) << name;
+  for (const auto& name : others) EXPECT_TRUE(std::filesystem::exists(folder / name)) << name;
 }
 
 TEST(Elastic, CheckpointUnreadable_TheOneBeforeIsUsed) {

@@ -230,6 +230,33 @@ TEST(Failure, AgentsStoreThatDoesNotAnswer_IsBoundedAndTheWayOutNamed) {
   EXPECT_NE(finished.err.find("TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1"), std::string::npos) << finished.err;
 }
 
+// Another program, or a stopped rank 0.
+TEST(Failure, WhoListensOnMasterPortDoesNotAnswer_IsBounded) {
+  const uint16_t port = freePort();
+  const FileDescriptor silent = socketOnPort(port, /*reuse=*/false);
+  ASSERT_EQ(::listen(silent.get(), 4), 0);
+  const auto finished = train({"--steps", "1", "--rendezvous-timeout", "1"}, rankOf(1, 2, port));
+  EXPECT_EQ(finished.shellStatus(), 1);
+  EXPECT_NE(finished.err.find("rank 1 cannot reach rank 0 at MASTER_ADDR=127.0.0.1 MASTER_PORT=" + std::to_string(port)), std::string::npos)
+      << finished.err;
+  EXPECT_NE(finished.err.find("no answer"), std::string::npos) << finished.err;
+}
+
+// The others dial while rank 0 looks whether the port is free: a connection to that look would be closed under them.
+TEST(Failure, RankZeroIsPreemptedWhereverItListens_AllMeet) {
+  const auto finished = train({"--spawn", "4", "--steps", "1"}, withFailing("TEST_LISTEN_SECONDS", "1"));
+  EXPECT_EQ(finished.shellStatus(), 0) << finished.err;
+}
+
+TEST(Failure, StderrCannotBeWritten_StatusSaysWhatWasWrong) {
+  const std::string program = std::getenv("DDP_TRAIN");
+  const int usage = std::system((program + " --nonsense 2> /dev/full").c_str());
+  EXPECT_EQ(WEXITSTATUS(usage), 2);
+  const int rank = std::system((program + " --model tiny --steps 1 --metrics /no/such/folder/m 2> /dev/full").c_str());
+  EXPECT_GT(WEXITSTATUS(rank), 0);
+  EXPECT_LE(WEXITSTATUS(rank), 2);
+}
+
 TEST(Failure, AgentsCountRestartsDifferently_TheWayOutIsNamed) {
   const uint16_t port = freePort();
   Program server = startTraining({"--steps", "1", "--rendezvous-timeout", "20"}, rankOf(0, 2, port)); // serves a store

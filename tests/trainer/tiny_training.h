@@ -24,6 +24,11 @@ inline Environment rankOf(int rank, int worldSize, uint16_t port) {
           {"MASTER_PORT", std::to_string(port)}};
 }
 
+// With calls of the C library that fail or take long: tests/support/failing_calls.cc.
+inline Environment withFailing(const std::string& variable, const std::string& value) {
+  return {{"LD_PRELOAD", std::getenv("FAILING_CALLS")}, {variable, value}};
+}
+
 // fileSizeLimit: see Program.
 inline Program startTraining(std::vector<std::string> flags, Environment environment = {},
                              std::size_t fileSizeLimit = 0) {

@@ -1,7 +1,5 @@
 // fabric: a switch in user space that emulates the links between hosts. See README.md in this folder.
 #include <fmt/format.h>
-#include <spdlog/sinks/stdout_sinks.h>
-#include <spdlog/spdlog.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -114,7 +112,7 @@ class Output {
     const std::string complaint = capture_->complaint();
     if (complaint.empty()) return;
     complainedOfCapture_ = true;
-    fmt::print(stderr, "fabric: {}", complaint);
+    writeToStderr(fmt::format("fabric: {}", complaint));
   }
 
   const FabricOptions& options_;
@@ -240,8 +238,6 @@ void emulate(const FabricOptions& options, const Description& description) {
 }
 
 int run(const FabricOptions& options) {
-  spdlog::set_default_logger(spdlog::stderr_logger_mt("fabric"));
-  spdlog::set_pattern("%v");
   const auto description = loadDescription(options.configPath, options.flags);
   if (!description) throw UsageError(description.error().message);
   if (options.checkOnly) {

@@ -32,7 +32,7 @@ void handleSignals() {
 }
 
 int complain(const std::string& message, int status) {
-  fmt::print(stderr, "fabric_simulation: {}\n", message);
+  writeToStderr(fmt::format("fabric_simulation: {}\n", message));
   return status;
 }
 
@@ -48,14 +48,14 @@ class ProgressLine {
     const auto now = std::chrono::steady_clock::now();
     if (!shown_ || now < next_) return;
     next_ = now + kBetweenProgress;
-    fmt::print(stderr, "\r\033[K{} ranks: {:.1f} %, {:.4g} s of virtual time, {:.1f} million events", ranks,
+    writeToStderr(fmt::format("\r\033[K{} ranks: {:.1f} %, {:.4g} s of virtual time, {:.1f} million events", ranks,
                100 * progress.share, std::chrono::duration<double>(progress.elapsed).count(),
-               static_cast<double>(progress.events) * 1e-6);
+               static_cast<double>(progress.events) * 1e-6));
     (void)std::fflush(stderr);
     written_ = true;
   }
   void clear() {
-    if (written_) fmt::print(stderr, "\r\033[K");
+    if (written_) writeToStderr("\r\033[K");
     written_ = false;
   }
 

@@ -112,7 +112,7 @@ int reduceAsRank(const ReduceOptions& options, const SharedBytes& vectors, int r
     barrier();
     return 0;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "reduce_vectors: rank {}: {}\n", rank, oneLine(error.what()));
+    writeToStderr(fmt::format("reduce_vectors: rank {}: {}\n", rank, oneLine(error.what())));
     return kExitFailure;
   }
 }

@@ -55,20 +55,22 @@ std::string checkpointState(const std::string& path) {
   }
 }
 
-// What ranks that were killed while they wrote have left beside the checkpoint: PATH.tmp.PID.
+// What ranks that were killed while they wrote have left beside the checkpoint: PATH.tmp.PID, PATH.previous.tmp.PID.
 void removeLeftovers(const std::string& checkpointPath) {
   const std::filesystem::path path(checkpointPath);
-  const std::string prefix = path.filename().string() + ".tmp.";
+  const std::string name = path.filename().string();
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(path.has_parent_path() ? path.parent_path() : ".", ignored)) {
-    const std::string name = entry.path().filename().string();
-    pid_t pid = 0;
-    if (!name.starts_with(prefix)) {
-      continue;
-    }
-    const auto [stop, error] = std::from_chars(name.data() + prefix.size(), name.data() + name.size(), pid);
-    if (error == std::errc() && stop == name.data() + name.size() && pid > 0 && ::kill(pid, 0) != 0 && errno == ESRCH) {
-      std::filesystem::remove(entry.path(), ignored);
+    const std::string found = entry.path().filename().string();
+    for (const std::string& prefix : {name + ".tmp.", name + ".previous.tmp."}) {
+      if (!found.starts_with(prefix)) {
+        continue;
+      }
+      pid_t pid = 0;
+      const auto [stop, error] = std::from_chars(found.data() + prefix.size(), found.data() + found.size(), pid);
+      if (error == std::errc() && stop == found.data() + found.size() && pid > 0 && ::kill(pid, 0) != 0 && errno == ESRCH) {
+        std::filesystem::remove(entry.path(), ignored);
+      }
     }
   }
 }
@@ -129,7 +131,7 @@ RanksEnd launchElastic(const std::vector<std::string>& arguments, const Options&
       before["step"] = reached.step; // else nothing is repeated that was not counted at the restart before
     }
     ::setenv("DDP_TRAIN_RESTART", before.dump().c_str(), 1);
-    fmt::print(stderr, "ddp_train: {}; restart {} of {} with {} ranks\n", end.message, generation + 1, elastic.maxRestarts, used.size());
+    writeToStderr(fmt::format("ddp_train: {}; restart {} of {} with {} ranks\n", end.message, generation + 1, elastic.maxRestarts, used.size()));
     std::fflush(stderr);
   }
 }

@@ -29,7 +29,7 @@ std::string chooseStart(const std::string& checkpointPath, const std::string& re
     try {
       const SafetensorsFile whole(path);
       if (!fault.empty() && reads) {
-        fmt::print(stderr, "ddp_train: {}; continuing from {}\n", fault, path);
+        writeToStderr(fmt::format("ddp_train: {}; continuing from {}\n", fault, path));
       }
       return path;
     } catch (const ProgramError& error) {
@@ -154,7 +154,14 @@ void ElasticRun::keepPrevious() const {
   // A second name for the same file, put in place by rename: at every moment both names are a whole checkpoint's.
   const std::string link = fmt::format("{}.tmp.{}", previousOf(checkpointPath_), ::getpid());
   ::unlink(link.c_str());
-  if (::link(checkpointPath_.c_str(), link.c_str()) != 0 || ::rename(link.c_str(), previousOf(checkpointPath_).c_str()) != 0) {
+  const bool linked = ::link(checkpointPath_.c_str(), link.c_str()) == 0;
+  if (!linked && (errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS)) {
+    // A file system without hard links, or another user's file: for a moment there is the one before only.
+    if (::rename(checkpointPath_.c_str(), previousOf(checkpointPath_).c_str()) == 0) {
+      return;
+    }
+  }
+  if (!linked || ::rename(link.c_str(), previousOf(checkpointPath_).c_str()) != 0) {
     throw ProgramError(fmt::format("cannot keep {} as {}: {}", checkpointPath_, previousOf(checkpointPath_), std::strerror(errno)));
   }
   ::unlink(link.c_str()); // rename leaves it where both are the same file

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include "programs/error.h"
 #include "trainer/file_io.h"
 #include "trainer/tracing/chrome_trace.h"
 
@@ -192,8 +193,8 @@ void Tracer::write() {
   trace.finish();
   file.commit();
   if (leftOut > 0) {
-    fmt::print(stderr, "ddp_train: {} holds the first {} spans of each rank; {} later ones were left out\n", path_, kMaxTraceSpans,
-        leftOut);
+    writeToStderr(fmt::format("ddp_train: {} holds the first {} spans of each rank; {} later ones were left out\n", path_, kMaxTraceSpans,
+        leftOut));
   }
 }
 
