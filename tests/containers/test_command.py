@@ -97,7 +97,7 @@ def test_Run_OutputExists_IsKept(double):
 
 
 @pytest.mark.parametrize("arguments, says", [
-    (["--transport", "UDP"], "invalid choice"),
+    (["--transport", "QUIC"], "invalid choice"),
     (["--transport", "TCP", "--ranks", "0"], "from 1 to 64"),
     (["--transport", "TCP", "--ranks", "3", "--ranks-per-container", "2"], "no multiple of --ranks-per-container 2"),
     (["--transport", "TCP", "--ranks-per-container", "2", "--compose"], "one rank a container"),
@@ -117,18 +117,18 @@ def options(words, name):
 
 
 @pytest.mark.parametrize("transport, capabilities, user", [
-    ("TCP", [], "1000:1000"), ("DPDK", [], "1000:1000"), ("DPDK-auto", [], "1000:1000"),
+    ("TCP", [], "1000:1000"), ("UDP", [], "1000:1000"), ("DPDK", [], "1000:1000"), ("DPDK-auto", [], "1000:1000"),
     ("DPDK-netdev", ["NET_RAW", "NET_ADMIN", "IPC_LOCK"], "0:0")])
 def test_Rank_EachTransport_GetsNoMoreThanItNeeds(double, transport, capabilities, user):
     command = double()
-    assert command.ranks(transport, "--env", "GLOO_BYPASS_LOG_LEVEL=info")[0] == 0
+    assert command.ranks(transport, "--env", "GLOO_BYPASS_SPIN_US=0")[0] == 0
     for words in calls(command, "run"):
         assert options(words, "--cap-drop") == ["ALL"] and "--read-only" in words
         assert options(words, "--security-opt") == ["no-new-privileges"]
         assert options(words, "--cap-add") == capabilities
         assert options(words, "--user") == [user]
         assert options(words, "--network") != ["host"] and options(words, "--device") == []
-        assert "GLOO_BYPASS_LOG_LEVEL=info" in options(words, "--env")
+        assert "GLOO_BYPASS_SPIN_US=0" in options(words, "--env")
         assert not {"--privileged", "--ipc", "--pid"} & set(words)
 
 

@@ -19,7 +19,7 @@ from gloo_bypass_tools.containers.recipes import RECIPES
 
 yaml = pytest.importorskip("yaml", reason="python3-yaml is not installed: run scripts/install-packages")
 CONTAINERS = ROOT / "containers"
-COMPOSE = {"TCP": "tcp", "DPDK": "memif", "DPDK-netdev": "netdev", "RDMA": "rdma"}
+COMPOSE = {"TCP": "tcp", "UDP": "udp", "DPDK": "memif", "DPDK-netdev": "netdev", "RDMA": "rdma"}
 MANIFESTS = {"DPDK": "memif", "DPDK-netdev": "netdev", "RDMA": "rdma"}
 MODELS = {("batch/v1", "Job"): "V1Job", ("v1", "Service"): "V1Service"}
 
@@ -179,7 +179,8 @@ def slurm(tmp_path):
     return run
 
 
-@pytest.mark.parametrize("transport, told", [("DPDK", "DPDK "), ("DPDK-netdev", "DPDK netdev"), ("RDMA", "RDMA ")])
+@pytest.mark.parametrize("transport, told", [
+    ("UDP", "UDP "), ("DPDK", "DPDK "), ("DPDK-netdev", "DPDK netdev"), ("RDMA", "RDMA ")])
 def test_Slurm_TwoTasks_AreTwoRanks(slurm, transport, told):
     status, out, err = slurm("--steps", "3", TRANSPORT=transport)
     assert status == 0, err
@@ -187,7 +188,7 @@ def test_Slurm_TwoTasks_AreTwoRanks(slurm, transport, told):
 
 
 @pytest.mark.parametrize("variables, says", [
-    ({"TRANSPORT": "UDP"}, "TCP, DPDK, DPDK-netdev or RDMA"),
+    ({"TRANSPORT": "QUIC"}, "TCP, UDP, DPDK, DPDK-netdev or RDMA"),
     ({"SLURM_JOB_ID": ""}, "sbatch"),
     ({"PROGRAM": "not-there"}, "not-there is not there"),
 ])

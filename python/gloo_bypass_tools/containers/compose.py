@@ -13,7 +13,7 @@ that.
 #   TRAINER_ARGUMENTS='--model tiny --steps 100' docker compose -f FILE up ...
 
 x-rank: &rank
-  image: ${{GLOO_BYPASS_IMAGE:-gloo-bypass-rank}}
+  image: ${{RANK_IMAGE:-gloo-bypass-rank}}
   command: ddp_train ${{TRAINER_ARGUMENTS:---model tiny --steps 20}}
   # Nothing that a process of its own network would not have, but for what is explained below.
   cap_drop: [ALL]

@@ -53,6 +53,7 @@ class Recipe:
 
 RECIPES = {recipe.transport: recipe for recipe in (
     Recipe("TCP", "Gloo's own TCP over the container network", {"GLOO_DEVICE_TRANSPORT": "TCP"}),
+    Recipe("UDP", "UDP sockets over the container network", {"GLOO_DEVICE_TRANSPORT": "UDP"}),
     Recipe("DPDK", "DPDK over shared memory (memif): containers of one machine",
            {"GLOO_DEVICE_TRANSPORT": "DPDK", "GLOO_BYPASS_LINK": "memif",
             "GLOO_BYPASS_MEMIF_DIRECTORY": MEMIF_DIRECTORY},
