@@ -34,8 +34,8 @@ before which that of the table local makes room, and net.core.netdev_max_backlog
 EPILOG = """\
   scripts/fabric-run --ranks 2 --defaults delay=10ms --transport DPDK -- build/tools/all_reduce_perf --transports \
 {transport} -b 4 -e 1M -f 16
-  scripts/fabric-run --config FILE --edge from=r3,to=r2,down=true --transport TCP -- build/trainer/ddp_train --model \
-tiny --steps 20
+  scripts/fabric-run --config FILE --event at=5s,from=r3,to=r2,down=200ms --transport TCP -- \
+build/trainer/ddp_train --model tiny --steps 20
   scripts/fabric-run --ranks 2 --transport TCP --sysctl net.ipv4.tcp_congestion_control=bbr -- python3 train.py
 
 exit status: 0; that of the rank which failed first; 1 the fabric failed, or a time limit; 2 bad input; 128 + N ended \

@@ -57,7 +57,7 @@ def add_common(parser, names, repeats):
                         help="of the fabric's losses (default 1)")
     parser.add_argument(
         "--env", type=assignment, action="append", default=[], metavar="NAME=VALUE",
-        help="for the ranks over DPDK and RDMA; may be repeated (default " +
+        help="for the ranks over all but TCP; may be repeated (default " +
         ", ".join(f"{k}={v}" for k, v in cells.SETTINGS.items()) + ")")
     parser.add_argument("--sysctl", type=sysctl, action="append", default=[], metavar="NAME=VALUE",
                         help="for the ranks over TCP, as net.ipv4.tcp_congestion_control=cubic; may be repeated")
