@@ -104,7 +104,7 @@ void MemifServerPort::hearClient() {
     }
     if (!wasConnected) {
       writeToStderr(fmt::format("fabric: {}: a client was refused: {}\n", describe(),
-                   handshake_->ended().empty() ? "it broke off" : handshake_->ended()));
+                                handshake_->ended().empty() ? "it broke off" : handshake_->ended()));
       return closeClient("");
     }
     // Its socket would end every sleep from now on.

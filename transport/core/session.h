@@ -49,9 +49,9 @@ struct SessionEvent {
   SessionState state = SessionState::kIdle;  // kStateChange
 };
 
-// Identities: 64 random bits each, exchanged out of band (the rendezvous store). A datagram carries its RECEIVER's id.
 class Session {
  public:
+  // Ids are 64 random bits each, exchanged out of band (the rendezvous store). A datagram carries its RECEIVER's.
   // `entropy`: random bits for jitter and initial sequence numbers.
   Session(const SessionConfig& config, std::uint64_t localId, std::uint64_t entropy);
   // A rail of `lead`, before that connects. Of the user's calls it has connect() and fail() only. After any call of a rail

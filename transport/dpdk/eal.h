@@ -2,8 +2,8 @@
 //
 // What an application may rely on: starting it changes neither the calling thread's CPU affinity nor any signal
 // mask (it runs in a thread of its own that ends; the EAL's own threads block all signals and may run on any CPU the
-// caller may), makes no worker threads, and writes nothing to stdout or stderr but critical messages of DPDK's, to stderr; all of its messages where the
-// user's arguments have --log-level.
+// caller may), makes no worker threads, and writes nothing to stdout. To stderr go critical messages of DPDK's, and all
+// of them where the user's arguments have --log-level.
 #pragma once
 
 #include <string>

@@ -284,7 +284,6 @@ TEST_F(ChunkVictim, ChunksBeforeTheirMessagesHeader_AreReceived) {
   EXPECT_EQ(in_, Bytes(3000));
 }
 
-// The message after it is there completely, and waits for the order.
 // Where the peer leaves a hole and sends another part again and again, its bytes add up to the message's: what the
 // memory held before, a message of another peer's, is not in it.
 TEST_F(ChunkVictim, HoleThatIsNeverFilled_HoldsNothingOfOtherMessages) {
@@ -314,6 +313,7 @@ TEST_F(ChunkVictim, HoleThatIsNeverFilled_HoldsNothingOfOtherMessages) {
   expectIn(std::byte{0}, std::byte{0xbb});
 }
 
+// The message after it is there completely, and waits for the order.
 TEST_F(ChunkVictim, MessageNotDescribedYet_LaterOnesWait) {
   receive(2000);
   chunk(0, 1000, 1000);
