@@ -294,7 +294,8 @@ std::vector<Setting> linkSettings() {
           "GLOO_BYPASS_MEMIF_BUFFER_BYTES", "bytes", 2048, 65000, "memif: one ring slot, and so the largest frame",
           [](TransportConfig & c) -> auto& { return c.memifBufferBytes; }),
       integerSetting(
-          "GLOO_BYPASS_MEMIF_LOG2_SLOTS", "", 1, 12, "memif: a ring has 2 to the power of this many slots",
+          "GLOO_BYPASS_MEMIF_LOG2_SLOTS", "", 1, 12,
+          "memif: a ring has 2 to the power of this many slots, and 16 MiB at most",
           [](TransportConfig & c) -> auto& { return c.memifLog2Slots; }),
       choiceSetting<NetdevDriver>(
           "GLOO_BYPASS_NETDEV_DRIVER", {{"af_packet", NetdevDriver::kAfPacket}, {"af_xdp", NetdevDriver::kAfXdp}},
@@ -303,8 +304,8 @@ std::vector<Setting> linkSettings() {
           "GLOO_BYPASS_INTERFACE",
           fmt::format("names of interfaces, commas between, at most {} characters each", kMaxInterfaceName),
           areInterfaceNames,
-          "auto, netdev, RDMA, UDP: the interface; auto with UDP, UDP: several are striped over; empty: "
-          "GLOO_SOCKET_IFNAME, else that of the route to MASTER_ADDR",
+          "auto, netdev, RDMA, UDP: the interface; auto with UDP, UDP: several are striped over, and an IPv4 address "
+          "of this machine will do; empty: GLOO_SOCKET_IFNAME, else that of the route to MASTER_ADDR",
           [](TransportConfig & c) -> auto& { return c.interface; }),
       textSetting(
           "GLOO_BYPASS_PCI_ADDRESS",
@@ -323,7 +324,8 @@ std::vector<Setting> linkSettings() {
           "UDP port of this process; of a range the first that is free, one for each rank of a host; 0: any free "
           "one; pci: always the range's first, 0 is 47777"),
       integerSetting(
-          "GLOO_BYPASS_MTU", "bytes", 0, 65535, "IP packet size, at least 1228; 0: the interface's, and what the path carries of it; pci: 1500",
+          "GLOO_BYPASS_MTU", "bytes", 0, 65535,
+          "IP packet size, at least 1228; 0: the interface's, and what the path carries of it; pci: 1500",
           [](TransportConfig & c) -> auto& { return c.mtu; }),
   };
 }
@@ -332,8 +334,8 @@ std::vector<Setting> processSettings() {
   return {
       textSetting(
           "GLOO_BYPASS_EAL_ARGUMENTS", "words as a shell would split them, quotes closed", hasBalancedQuotes,
-          "Added to the arguments of DPDK's environment abstraction layer (EAL), which netdev, pci and telemetry start; "
-          "with --log-level among them what DPDK logs is shown",
+          "Added to the arguments of DPDK's environment abstraction layer (EAL), which netdev, pci and telemetry "
+          "start; with --log-level among them what DPDK logs is shown",
           [](TransportConfig & c) -> auto& { return c.ealArguments; }),
       choiceSetting<HugePages>(
           "GLOO_BYPASS_HUGE_PAGES", {{"auto", HugePages::kAuto}, {"off", HugePages::kOff}, {"on", HugePages::kOn}},
@@ -438,14 +440,15 @@ std::vector<Setting> protocolSettings() {
           [](TransportConfig & c) -> auto& { return c.session.fixedWindowBytes; }),
       durationSetting<microseconds>(
           "GLOO_BYPASS_MIN_RTO_US", 100, 10'000'000,
-          "Shortest wait before a silent peer's acknowledgement is requested again",
+          "Shortest wait before a silent peer's acknowledgement is requested again; GLOO_BYPASS_MAX_RTO_MS at most",
           [](TransportConfig & c) -> auto& { return c.session.minRto; }),
       durationSetting<milliseconds>(
           "GLOO_BYPASS_MAX_RTO_MS", 1, 60'000, "Longest wait between two such requests",
           [](TransportConfig & c) -> auto& { return c.session.maxRto; }),
       durationSetting<milliseconds>(
           "GLOO_BYPASS_KEEP_ALIVE_MS", 10, kDayMs,
-          "Silence after which an idle connection is probed; memory links need none",
+          "Silence after which an idle connection is probed, GLOO_BYPASS_PEER_TIMEOUT_MS at most; memory "
+          "links need none",
           [](TransportConfig & c) -> auto& { return c.session.keepAlive; }),
       durationSetting<milliseconds>(
           "GLOO_BYPASS_PEER_TIMEOUT_MS", 100, kDayMs,

@@ -21,6 +21,7 @@ namespace gloo_bypass::verbs {
 namespace {
 
 constexpr const char* kNameDevices = "name devices in GLOO_BYPASS_RDMA_DEVICES";
+constexpr const char* kMakeDevice = "'rdma link add rxe0 type rxe netdev INTERFACE'";  // of iproute2
 constexpr unsigned kMaxGidIndex = 255;  // ibv_global_route::sgid_index is 8 bits wide
 
 Error unavailable(std::string message) {
@@ -175,9 +176,8 @@ Result<std::vector<Device>> openDevices(const VerbsApi& api) {
   if (list == nullptr || count == 0) {
     const int error = list == nullptr && errno != ENOSYS ? errno : 0;  // ENOSYS: the kernel has no RDMA at all
     if (list != nullptr) api.freeDeviceList(list);
-    return unavailable(fmt::format(
-        "no RDMA device found{}{}; 'scripts/softroce up' makes one in software where the kernel has rdma_rxe",
-        error != 0 ? ": " : "", error != 0 ? std::strerror(error) : ""));
+    return unavailable(fmt::format("no RDMA device found{}{}; where the kernel has rdma_rxe, {} makes one in software",
+                                   error != 0 ? ": " : "", error != 0 ? std::strerror(error) : "", kMakeDevice));
   }
   std::vector<Device> devices;
   for (int i = 0; i < count; ++i) {
@@ -350,8 +350,8 @@ Result<Device*> chooseDevice(std::vector<Device>& devices, const Interfaces& int
   if (interfaces.named) {
     return unavailable(
         fmt::format("no RDMA device has a RoCEv2 GID on interface {}; there are: {}; use the interface of one "
-                    "(GLOO_SOCKET_IFNAME), {}, or run 'scripts/softroce up'",
-                    interfaces.names(), describe(devices), kNameDevices));
+                    "(GLOO_SOCKET_IFNAME), {}, or make one in software: {}",
+                    interfaces.names(), describe(devices), kNameDevices, kMakeDevice));
   }
   std::vector<Device*> active;
   for (Device& device : devices) {

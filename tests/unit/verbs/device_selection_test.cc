@@ -196,7 +196,7 @@ TEST_F(DeviceSelectionTest, Interface_GidOnSecondPort_ThatPortIsTaken) {
 TEST_F(DeviceSelectionTest, Interface_NoDeviceOnIt_ErrorListsDevices) {
   machine_.devices = {{"rxe7", {{"10.0.0.1", other_}}}};
   EXPECT_THAT(refusal("lo"), AllOf(HasSubstr("lo"), HasSubstr("rxe7 (port 1 active)"),
-                                   HasSubstr("GLOO_BYPASS_RDMA_DEVICES"), HasSubstr("scripts/softroce")));
+                                   HasSubstr("GLOO_BYPASS_RDMA_DEVICES"), HasSubstr("rdma link add rxe0 type rxe")));
 }
 
 TEST_F(DeviceSelectionTest, Interface_Unknown_ErrorNamesIt) {
@@ -307,10 +307,10 @@ TEST_F(DeviceSelectionTest, Devices_CannotBeOpened_ErrorSaysWhy) {
   EXPECT_THAT(refusal(), AllOf(HasSubstr("rxe0"), HasSubstr("RLIMIT_NOFILE")));
 }
 
-TEST_F(DeviceSelectionTest, Devices_NoneOnTheMachine_ErrorNamesSoftRoce) {
-  EXPECT_THAT(refusal(), AllOf(HasSubstr("no RDMA device"), HasSubstr("scripts/softroce")));
+TEST_F(DeviceSelectionTest, Devices_NoneOnTheMachine_ErrorSaysHowToMakeOne) {
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("no RDMA device"), HasSubstr("rdma link add rxe0 type rxe")));
   machine_.listError = ENOSYS;
-  EXPECT_THAT(refusal(), AllOf(HasSubstr("no RDMA device"), HasSubstr("scripts/softroce")));
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("no RDMA device"), HasSubstr("rdma link add rxe0 type rxe")));
   machine_.listError = EPERM;
   EXPECT_THAT(refusal(), HasSubstr("Operation not permitted"));
 }
