@@ -15,11 +15,16 @@ namespace gloo_bypass::udp {
 
 class SendBatch {
  public:
-  // The kernel's bounds are 64 segments and 65,507 bytes.
-  static constexpr std::size_t kMaxSegments = 44, kMaxRunBytes = 64'000;
+  // The kernel's bounds are 64 segments, and 65,487 bytes over IPv6. 44 segments fill it at an MTU of 1500.
+  static constexpr std::size_t kMaxSegments = 44, kMaxRunBytes = 65'200;
   // Beyond it there is nothing to win, and what was copied in should still be in the cache when the kernel copies it
   // out.
-  static constexpr std::size_t kBytes = 256 * 1024, kMaxRuns = 64;
+  static constexpr std::size_t kBytes = 4 * kMaxRunBytes, kMaxRuns = 64;
+  // As many datagrams of that size as whole runs hold: a run of one costs the kernel as much as 20 more in another.
+  static constexpr std::size_t burst(std::size_t datagramBytes) {
+    const std::size_t run = std::clamp<std::size_t>(kMaxRunBytes / datagramBytes, 1, kMaxSegments);
+    return kMaxSegments / run * run;
+  }
 
   struct Destination {
     LinkId link = 0;
@@ -37,13 +42,14 @@ class SendBatch {
   bool empty() const { return first_ == runs_.size(); }
   std::span<const Run> runs() const { return std::span(runs_).subspan(first_); }
 
-  // False: full. `to` stays where it is until the batch is empty.
+  // False: full, or what is left would cut a run short. `to` stays where it is until the batch is empty.
   bool append(Destination& to, const OutgoingDatagram& datagram) {
     const std::size_t length = datagram.header.size() + datagram.payload.size();
     const bool joins = !empty() && runs_.back().to == &to && length <= runs_.back().segmentBytes &&
                        runs_.back().bytes % runs_.back().segmentBytes == 0 && runs_.back().segments() < kMaxSegments &&
                        runs_.back().bytes + length <= kMaxRunBytes;
-    if (length > kBytes - used_ || (!joins && runs_.size() == kMaxRuns)) return false;
+    const std::size_t left = kBytes - used_;
+    if (length > left || (!joins && (left < kMaxRunBytes || runs_.size() == kMaxRuns))) return false;
     std::byte* const at = bytes_.get() + used_;
     if (!joins) runs_.push_back({.to = &to, .begin = at, .segmentBytes = length, .bytes = 0});
     std::copy(datagram.header.begin(), datagram.header.end(), at);

@@ -66,8 +66,8 @@ void UdpRail::closeLink(LinkId id) {
 }
 
 LinkProperties UdpRail::linkProperties(LinkId id) const {
-  return {
-      .maxDatagramBytes = links_.at(id).maxDatagramBytes, .verified = true, .transmitBurst = SendBatch::kMaxSegments};
+  const std::size_t bytes = links_.at(id).maxDatagramBytes;
+  return {.maxDatagramBytes = bytes, .verified = true, .transmitBurst = SendBatch::burst(bytes)};
 }
 
 std::string UdpRail::describeLink(LinkId id) const {

@@ -6,9 +6,11 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <optional>
 #include <thread>
 
@@ -47,6 +49,11 @@ class Batch : public ::testing::Test {
     return counts;
   }
   SendBatch batch_;
+  void expectWholeRuns() const {
+    const std::vector<std::size_t> runs = segments();
+    EXPECT_EQ(std::adjacent_find(runs.begin(), runs.end(), std::not_equal_to<>()), runs.end());
+  }
+
   SendBatch::Destination one_, two_;
 };
 
@@ -69,6 +76,24 @@ TEST_F(Batch, RunsAreNotLongerThanTheKernelTakes) {
   batch_.remove(SendBatch::kMaxSegments + 1);
   for (int i = 0; i < 8; ++i) ASSERT_TRUE(append(one_, 8972));
   EXPECT_EQ(segments(), (std::vector<std::size_t>{7, 1}));
+}
+
+// A message of one datagram costs the kernel a third of what one of 44 does.
+TEST_F(Batch, Burst_IsWholeRuns) {
+  for (const std::size_t size : {1232U, 1452U, 1472U, 4052U, 8952U, 8972U, 65'507U}) {
+    SCOPED_TRACE(size);
+    const std::size_t burst = SendBatch::burst(size);
+    EXPECT_GT(burst, SendBatch::kMaxSegments / 2);
+    for (std::size_t i = 0; i < burst; ++i) {
+      if (append(one_, size)) continue;
+      expectWholeRuns();
+      batch_.remove(burst);
+      ASSERT_TRUE(append(one_, size));
+    }
+    expectWholeRuns();
+    batch_.remove(burst);
+    ASSERT_TRUE(batch_.empty());
+  }
 }
 
 TEST_F(Batch, Full_TakesNoMoreUntilAllHasLeft) {
