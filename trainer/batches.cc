@@ -98,6 +98,11 @@ Corpus loadCorpus(const Options& options) {
   return loadText(options, dataPath(options), options.samples, options.streamShards);
 }
 
+std::string vocabularyOf(const Options& options, const std::string& path) {
+  const std::string text = path.empty() ? dataPath(options) : path;
+  return std::filesystem::is_directory(text) ? TokenShards(text).vocabulary() : vocabularyName(options.vocabPath, options.mergesPath);
+}
+
 Batch batchOf(const Corpus& corpus, const std::vector<int64_t>& indices) {
   const auto rows = static_cast<int64_t>(indices.size()), length = corpus.seqLength();
   Batch result{at::empty({rows, length}, at::kLong), at::empty({rows, length}, at::kLong)};

@@ -24,6 +24,9 @@ struct Batch {
 Corpus loadText(const Options& options, const std::string& path, int64_t maxSamples, bool byShard = false);
 Corpus loadCorpus(const Options& options);
 
+// What the ids of a text stand for, as vocabularyName() has it; path empty: of the training text.
+std::string vocabularyOf(const Options& options, const std::string& path);
+
 // Samples by number, as tensors.
 Batch batchOf(const Corpus& corpus, const std::vector<int64_t>& indices);
 

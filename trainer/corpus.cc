@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "programs/error.h"
 #include "trainer/file_io.h"
+#include "trainer/sha256.h"
 
 namespace gloo_bypass::trainer {
 
@@ -114,6 +116,17 @@ std::vector<int32_t> Corpus::sample(int64_t index) const {
     std::copy_n(std::get<std::vector<int32_t>>(tokens_).begin() + begin, targetsIn(index) + 1, sample.begin());
   }
   return sample;
+}
+
+std::string Corpus::fingerprint() const {
+  constexpr int64_t kSamples = 256;
+  const int64_t samples = std::min(kSamples, sampleCount_);
+  Sha256 digest;
+  for (int64_t i = 0; i < samples; ++i) {
+    const auto tokens = sample(sampleCount_ / samples * i);
+    digest.add(std::as_bytes(std::span(tokens)));
+  }
+  return digest.hex().substr(0, 16);
 }
 
 int64_t Corpus::targetsIn(int64_t index) const {

@@ -34,6 +34,8 @@ class Corpus {
   // Its targets that are no padding: T, unless samples are passages.
   int64_t targetsIn(int64_t index) const;
   bool isPadded() const { return !passageEnds_.empty(); }
+  // A digest of some samples all over it: one text under one vocabulary has one, another text another.
+  std::string fingerprint() const;
   // Of each shard, where no sample is of two; else empty.
   const std::vector<int64_t>& samplesOfShards() const { return samplesOfShards_; }
 

@@ -45,7 +45,7 @@ void addScheduleOptions(CLI::App& app, ScheduleOptions& o) {
       "parts, or one that goes on at the lowest rate")
       ->check(CLI::Range(int64_t{0}, int64_t{1'000'000'000}))->group(group);
   app.add_option_function<std::string>("--lr-scaling", [&o](const std::string& text) { o.scaling = kScalings.at(text); },
-      "multiply --lr by (samples a step of all ranks / --lr-base-batch): linear, by the root of it: sqrt")
+      "multiply --lr by (samples a step of all ranks, or of one with --average asynchronous, / --lr-base-batch): linear, by the root of it: sqrt")
       ->check(CLI::IsMember({"none", "linear", "sqrt"}))->group(group)->default_str("none");
   app.add_option("--lr-base-batch", o.baseBatch, "samples a step, of all ranks, that --lr is meant for (0: not given)")
       ->check(CLI::Range(int64_t{0}, int64_t{1'000'000'000}))->group(group);

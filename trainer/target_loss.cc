@@ -43,6 +43,16 @@ std::optional<double> TargetLoss::smoothed() const {
   return mean(std::span<const double>(state_).subspan(kLosses));
 }
 
+bool TargetLoss::wasReached() const {
+  const auto loss = smoothed();
+  return loss && *loss <= options_.loss;
+}
+
+void TargetLoss::goOn(bool isOwn) {
+  isReached_ = wasReached();
+  haveBytes_ = isOwn || (options_.isUsed() && state_[kSteps] == 0);
+}
+
 bool TargetLoss::isReachedBy(const StepMetrics& step) {
   if (!options_.isUsed()) {
     return false;
@@ -54,8 +64,7 @@ bool TargetLoss::isReachedBy(const StepMetrics& step) {
   state_[kTokens] += static_cast<double>(step.tokens);
   state_[kBytes] += static_cast<double>(step.bytesSent.value_or(0));
   haveBytes_ = haveBytes_ && step.bytesSent.has_value();
-  const auto loss = smoothed();
-  isReached_ = loss && *loss <= options_.loss;
+  isReached_ = wasReached();
   return isReached_;
 }
 

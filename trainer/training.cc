@@ -78,6 +78,11 @@ std::string metricsPathOf(const Options& options, int rank) {
   return rank == 0 ? path : std::string();
 }
 
+// Of all ranks, unless each one's gradient is an update.
+int64_t samplesOfAnUpdate(const Options& options, const Batches& batches) {
+  return (options.averaging.isAsynchronous() ? options.batchSize : batches.globalBatch()) * options.accumulate;
+}
+
 class Run {
  public:
   Run(const Options& options, const RankEnvironment& environment)
@@ -89,7 +94,7 @@ class Run {
         dataRanks_(options.modelParallel.dataRanks(environment.worldSize)),
         batches_(options, dataRank_, dataRanks_),
         lastStep_(options.steps > 0 ? options.steps : options.epochs * batches_.stepsPerEpoch()),
-        schedule_(options.schedule, options.learningRate, lastStep_, batches_.globalBatch() * options.accumulate),
+        schedule_(options.schedule, options.learningRate, lastStep_, samplesOfAnUpdate(options, batches_)),
         target_(options.targetLoss),
         evaluation_(options, batches_, dataRank_, dataRanks_),
         model_(modelConfig(options), arithmetic::scalarTypeOf(options.precision.type),
@@ -104,6 +109,7 @@ class Run {
     model_.checkpointActivations(options.activationCheckpointing);
     trajectory_["world_size"] = options.elastic.isUsed() ? options.elastic.maxRanks : dataRanks_;
     trajectory_["corpus_samples"] = batches_.sampleCount();
+    trajectory_["text"] = batches_.corpus().fingerprint();
   }
 
   void execute();
@@ -177,6 +183,10 @@ void Run::loadState() {
           path, position_.step, lastStep_));
     }
     checkpoint_->readInto(weights, moreState());
+    if (target_.wasReached() && !options_.elastic.isUsed()) {
+      throw UsageError(fmt::format("{} has reached the loss of {} already, at step {}: lower --target-loss", path, options_.targetLoss.loss,
+          position_.step));
+    }
   } else if (!options_.weightsPath.empty()) {
     loadWeights(weights, options_.weightsPath);
   } else {
@@ -202,6 +212,17 @@ void Run::connect() {
   agreed["elastic"] = options_.elastic.range;
   agreed["evaluation"] = {evaluation_.sampleCount(), options_.evaluation.every};
   agreed["tracing"] = agreement(options_.tracing);
+  if (options_.modelParallel.isUsed()) {
+    agreed["activation_checkpointing"] = options_.activationCheckpointing; // it repeats collectives
+  }
+  // Files that all ranks take part in; of plain DDP's, rank 0 alone may know. Named so that what makes the difference is named first.
+  for (const auto& [method, isUsed] : {std::pair("zero", options_.sharding.zero > 0), {"model_parallel", options_.modelParallel.isUsed()},
+           {"averaging", options_.averaging.isUsed()}, {"compression", options_.compression.isUsed()}}) {
+    if (isUsed) {
+      agreed[fmt::format("{}_checkpoint", method)] = {!options_.checkpointPath.empty(), options_.checkpointEvery};
+      agreed[fmt::format("{}_save_model", method)] = !options_.saveModelPath.empty();
+    }
+  }
   communicator_.emplace(environment_, options_, agreed);
   DataParallel::broadcast(*communicator_, optimizer_->masters());
   if (options_.averaging.isUsed()) {
@@ -240,6 +261,10 @@ void Run::resume() {
     }
   }
   position_.step = step;
+  target_.goOn(isRoot());
+  if (target_.wasReached()) {
+    lastStep_ = step; // elastic: a rank was lost after its last step
+  }
   optimizer_->setStepCount(position_.step);
   if (communicator_) {
     if (parallelism_->learnsFromBackward()) {
@@ -522,9 +547,10 @@ void Run::execute() {
 } // namespace
 
 void checkInput(const Options& options) {
-  const ModelShare share(options.modelParallel.method, 0, options.spawn, modelConfig(options));
-  checkMemory(options, options.spawn, options.spawn);
-  const int dataRanks = options.modelParallel.dataRanks(options.spawn);
+  const int ranks = options.spawn > 0 ? options.spawn : options.elastic.maxRanks;
+  const ModelShare share(options.modelParallel.method, 0, ranks, modelConfig(options));
+  checkMemory(options, ranks, ranks);
+  const int dataRanks = options.modelParallel.dataRanks(ranks);
   const Batches batches(options, 0, dataRanks);
   const Evaluation evaluation(options, batches, 0, dataRanks);
   for (const std::string& path : {options.weightsPath, options.resumePath}) {

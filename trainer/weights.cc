@@ -1,18 +1,16 @@
 #include "trainer/weights.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
-#include <memory>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
-#include <openssl/evp.h>
 
 #include "programs/error.h"
 #include "trainer/joined.h"
 #include "trainer/safetensors.h"
+#include "trainer/sha256.h"
 
 namespace gloo_bypass::trainer {
 namespace {
@@ -224,26 +222,13 @@ void CheckpointFile::readInto(Gpt2& model, const std::vector<NamedValues>& more)
 }
 
 std::string parameterDigest(const Gpt2& model, Parallelism& state, const std::vector<at::Tensor>& more) {
-  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(), &EVP_MD_CTX_free);
-  if (!context || EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) != 1) {
-    throw ProgramError("OpenSSL offers no SHA-256");
-  }
-  const auto update = [&](const at::Tensor& tensor) {
-    const auto bytes = bytesOf(tensor);
-    EVP_DigestUpdate(context.get(), bytes.data(), bytes.size());
-  };
+  Sha256 digest;
+  const auto update = [&](const at::Tensor& tensor) { digest.add(bytesOf(tensor)); };
   for (size_t i = 0; i < model.named().size(); ++i) {
     update(state.wholeParameter(model.named()[i].second, i));
   }
   std::for_each(more.begin(), more.end(), update);
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned length = 0;
-  EVP_DigestFinal_ex(context.get(), digest.data(), &length);
-  std::string hex;
-  for (unsigned i = 0; i < length; ++i) {
-    hex += fmt::format("{:02x}", digest[i]);
-  }
-  return hex;
+  return digest.hex();
 }
 
 } // namespace gloo_bypass::trainer

@@ -88,6 +88,18 @@ TEST(Asynchronous, OneRank_HasTheBitsOfPlainTrainingAlsoWhenResumed) {
   EXPECT_EQ(with({"--steps", "6", "--resume", folder / "c"}), plain);
 }
 
+// Each rank has the parameters of its own push.
+TEST(Asynchronous, VerifyRanks_ComparesNothingBetweenMeetings) {
+  const auto finished = train({"--spawn", "3", "--steps", "6", "--average", "asynchronous", "--verify-ranks"});
+  EXPECT_EQ(finished.shellStatus(), 0) << finished.err;
+}
+
+TEST(Asynchronous, RateScaling_CountsTheSamplesOfAnUpdate) {
+  const auto finished = train({"--spawn", "2", "--steps", "1", "--batch-size", "4", "--average", "asynchronous", "--lr", "0.001",
+      "--lr-scaling", "linear", "--lr-base-batch", "2"});
+  EXPECT_DOUBLE_EQ(stepsOf(finished.out).at(0)["learning_rate"].get<double>(), 0.002) << finished.err;
+}
+
 TEST(Asynchronous, Rank0Fails_TheOthersThreadsAndRanksEnd) {
   const TemporaryFolder folder;
   auto process = startTraining({"--spawn", "3", "--steps", "20", "--average", "asynchronous", "--checkpoint", folder / "c",

@@ -211,13 +211,30 @@ TEST(Elastic, LeftByKilledWriters_IsRemovedAndNothingElse) {
   for (const auto& name : others) EXPECT_TRUE(std::filesystem::exists(folder / name)) << name;
 }
 
-TEST(Elastic, CheckpointUnreadable_TheOneBeforeIsUsed) {
-  const TemporaryFolder folder;
-  ASSERT_EQ(train(elastic(folder, {"--elastic", "1:2", "--steps", "10"})).shellStatus(), 0);
-  writeText(folder / "c", contentsOf(folder / "c").substr(0, 1000));
-  const auto finished = train(elastic(folder, {"--elastic", "1:2", "--steps", "12"}));
-  EXPECT_EQ(finished.shellStatus(), 0) << finished.err;
-  EXPECT_EQ(records(finished.out, "start").at(0)["first_step"], 6);
+TEST(Elastic, CheckpointUnreadableOrMissing_TheOneBeforeIsUsedAndNamed) {
+  for (const bool isMissing : {false, true}) {
+    const TemporaryFolder folder;
+    ASSERT_EQ(train(elastic(folder, {"--elastic", "1:2", "--steps", "10"})).shellStatus(), 0);
+    if (isMissing) {
+      std::filesystem::remove(folder / "c");
+    } else {
+      writeText(folder / "c", contentsOf(folder / "c").substr(0, 1000));
+    }
+    const auto finished = train(elastic(folder, {"--elastic", "1:2", "--steps", "12"}));
+    EXPECT_EQ(finished.shellStatus(), 0) << finished.err;
+    EXPECT_EQ(records(finished.out, "start").at(0)["first_step"], 6);
+    EXPECT_NE(finished.err.find("; continuing from " + (folder / "c.previous")), std::string::npos) << finished.err;
+  }
+}
+
+TEST(Elastic, ShardedModel_HasTheSameBits) {
+  const TemporaryFolder plain, sharded;
+  const auto digest = [](const TemporaryFolder& folder, const std::string& zero) {
+    const auto finished = train(elastic(folder, {"--elastic", "2:2", "--steps", "6", "--zero", zero}));
+    EXPECT_EQ(finished.shellStatus(), 0) << finished.err;
+    return records(finished.out, "summary").at(0)["sha256"].get<std::string>();
+  };
+  EXPECT_EQ(digest(sharded, "1"), digest(plain, "0"));
 }
 
 // As under torchrun, whose agents count restarts each for itself: a new agent's rank may be the first, and says 0.

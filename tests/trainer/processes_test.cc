@@ -153,6 +153,8 @@ TEST(Checkpoint, OtherOptions_AreRefused) {
   digestOf(train({"--steps", "2", "--checkpoint", folder / "c"}));
   expectRefused(train({"--steps", "4", "--resume", folder / "c", "--lr", "0.1"}), "lr: 0.1 here, 0.0003");
   expectRefused(train({"--steps", "2", "--resume", folder / "c"}), "has done 2 steps already");
+  writeText(folder / "other", std::string(10'000, 'x'));
+  expectRefused(train({"--steps", "4", "--resume", folder / "c", "--data", folder / "other"}), "text: ");
   writeText(folder / "cut", contentsOf(folder / "c").substr(0, 50'000));
   expectRefused(train({"--steps", "4", "--resume", folder / "cut"}), "truncated");
 }
@@ -203,6 +205,15 @@ TEST(Failure, OptionsDiffer_AreNamed) {
   Program second = startTraining({"--steps", "1", "--batch-size", "4"}, rankOf(1, 2, port));
   const auto one = first.finish(kLimit), two = second.finish(kLimit);
   EXPECT_NE((one.err + two.err).find("batch_size: "), std::string::npos) << one.err << two.err;
+}
+
+// At a sharded model's checkpoint all ranks gather it, so rank 0 must not be the only one that makes one.
+TEST(Failure, CheckpointThatOneRankMakesAlone_IsNamed) {
+  const TemporaryFolder folder;
+  const uint16_t port = freePort();
+  Program first = startTraining({"--steps", "1", "--zero", "1", "--checkpoint", folder / "c"}, rankOf(0, 2, port));
+  const auto two = train({"--steps", "1", "--zero", "1"}, rankOf(1, 2, port)), one = first.finish(kLimit);
+  EXPECT_NE((one.err + two.err).find("zero_checkpoint: "), std::string::npos) << one.err << two.err;
 }
 
 TEST(Failure, RankMissing_IsNamedAtTheTimeout) {

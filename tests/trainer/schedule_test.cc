@@ -208,6 +208,30 @@ TEST(TargetLoss, ResumedRun_EndsAtTheSameStep) {
   EXPECT_EQ(resumed["sha256"], straight["sha256"]);
 }
 
+// As after a rank that was lost behind the last step: the checkpoint is there, the end was not.
+TEST(TargetLoss, ElasticRunThatHadReachedIt_TrainsNoFurther) {
+  const TemporaryFolder folder;
+  auto flags = kToTarget;
+  flags.insert(flags.end(), {"--elastic", "3:3", "--checkpoint", folder / "c"});
+  const auto once = summaryOf(train(flags));
+  const auto checkpoint = contentsOf(folder / "c");
+  const auto again = summaryOf(train(flags));
+  EXPECT_EQ(again["steps_to_target"], once["steps_to_target"]);
+  EXPECT_EQ(again["sha256"], once["sha256"]);
+  EXPECT_EQ(contentsOf(folder / "c"), checkpoint);
+}
+
+TEST(TargetLoss, ResumedWhereItWasReached_IsRefused) {
+  const TemporaryFolder folder;
+  auto first = kToTarget, second = kToTarget;
+  first.insert(first.end(), {"--checkpoint", folder / "c"});
+  second.insert(second.end(), {"--resume", folder / "c"});
+  summaryOf(train(first));
+  const auto finished = train(second);
+  EXPECT_NE(finished.shellStatus(), 0);
+  EXPECT_NE(finished.err.find("has reached the loss of 5.6 already"), std::string::npos) << finished.err;
+}
+
 TEST(TargetLoss, NotReached_IsSaidWithStatusZero) {
   const auto finished = train({"--steps", "3", "--target-loss", "0.5"});
   const auto summary = summaryOf(finished);

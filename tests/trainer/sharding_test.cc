@@ -189,6 +189,7 @@ TEST(Memory, TooLittle_IsSaidBeforeAnyRankStarts) {
   const auto finished = train({"--model", "distilgpt2", "--spawn", "1024", "--steps", "1"}); // 1.3 TB
   expectRefused(finished, "1024 ranks of 1024 need 1342.1 GB for parameters, gradients and moments");
   EXPECT_EQ(finished.shellStatus(), 2);
+  expectRefused(train({"--model", "distilgpt2", "--elastic", "1:1024", "--checkpoint", "c"}), "1024 ranks of 1024 need 1342.1 GB");
 }
 
 TEST(Memory, Formula_IsThePapers) {

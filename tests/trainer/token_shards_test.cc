@@ -143,6 +143,13 @@ TEST(Tokenise, RunOfShards_HasTheBitsOfTheText) {
   expectRefused(train({"--steps", "1", "--data", folder / "."}), "a folder without shard-00000.safetensors");
 }
 
+TEST(TokenShards, EvaluatedTextOfAnotherVocabulary_IsRefused) {
+  const TemporaryFolder folder;
+  writeShards(folder / "t", someTokens(400, 256), 100, 256, "sha256:0");
+  expectRefused(train({"--steps", "1", "--eval-data", folder / "t"}), "of another vocabulary than the training text");
+  digestOf(train({"--steps", "1", "--samples", "10", "--data", folder / "t", "--eval-data", folder / "t"}));
+}
+
 TEST(Tokenise, PackedPassages_HaveTheBitsOfThoseInMemory) {
   const TemporaryFolder folder;
   const std::string text = std::getenv("SAMPLE_TEXT");

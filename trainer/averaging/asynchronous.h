@@ -24,6 +24,7 @@ class Asynchronous final : public Averaging {
   ~Asynchronous() override;
 
   void beginStep(int64_t step) override;
+  bool ranksAgree() const override { return false; }
   void setLearningRate(double rate) override { rate_ = rate; }
   void updateParameters() override;
   // update, the number of this step's among all ranks'; version, how many were in the parameters that it is of; staleness, how many came

@@ -1,10 +1,8 @@
 #include "trainer/data/token_shards.h"
 
-#include <openssl/evp.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -16,6 +14,7 @@
 
 #include "programs/error.h"
 #include "trainer/file_io.h"
+#include "trainer/sha256.h"
 
 namespace gloo_bypass::trainer {
 namespace {
@@ -181,16 +180,9 @@ std::string vocabularyName(const std::string& vocabPath, const std::string& merg
   }
   constexpr size_t kMostBytes = 1 << 28;
   const std::string vocab = readFile(vocabPath, kMostBytes), all = fmt::format("{} {}{}", vocab.size(), vocab, readFile(mergesPath, kMostBytes));
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned length = 0;
-  if (EVP_Digest(all.data(), all.size(), digest.data(), &length, EVP_sha256(), nullptr) != 1) {
-    throw ProgramError("libcrypto cannot make a SHA-256");
-  }
-  std::string name = "sha256:";
-  for (unsigned i = 0; i < length; ++i) {
-    name += fmt::format("{:02x}", digest[i]);
-  }
-  return name;
+  Sha256 digest;
+  digest.add(std::as_bytes(std::span(all)));
+  return "sha256:" + digest.hex();
 }
 
 std::string_view tokenisablePiece(std::string_view text, size_t wanted) {

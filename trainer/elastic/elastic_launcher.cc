@@ -48,11 +48,13 @@ class Places {
 };
 
 std::string checkpointState(const std::string& path) {
-  try {
-    return fmt::format("{} holds step {}: the same command continues from it", path, SafetensorsFile(path).metadata().at("step"));
-  } catch (const std::exception&) {
-    return fmt::format("there is no checkpoint at {} yet: the same command starts anew", path);
+  for (const std::string& file : {path, path + ".previous"}) {
+    try {
+      return fmt::format("{} holds step {}: the same command continues from it", file, SafetensorsFile(file).metadata().at("step"));
+    } catch (const std::exception&) {
+    }
   }
+  return fmt::format("there is no checkpoint at {} yet: the same command starts anew", path);
 }
 
 // What ranks that were killed while they wrote have left beside the checkpoint: PATH.tmp.PID, PATH.previous.tmp.PID.

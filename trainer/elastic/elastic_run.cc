@@ -22,6 +22,9 @@ std::string previousOf(const std::string& path) { return path + ".previous"; }
 // Only rank 0 reads; the others learn the step from it.
 std::string chooseStart(const std::string& checkpointPath, const std::string& resumePath, bool reads) {
   std::string fault;
+  if (!std::filesystem::exists(checkpointPath) && std::filesystem::exists(previousOf(checkpointPath))) {
+    fault = checkpointPath + " is not there";
+  }
   for (const std::string& path : {checkpointPath, previousOf(checkpointPath)}) {
     if (!std::filesystem::exists(path)) {
       continue;
@@ -33,11 +36,11 @@ std::string chooseStart(const std::string& checkpointPath, const std::string& re
       }
       return path;
     } catch (const ProgramError& error) {
-      fault = fault.empty() ? error.what() : fault;
+      fault += (fault.empty() ? "" : "; ") + std::string(error.what());
     }
   }
   if (!fault.empty() && reads) {
-    throw UsageError(fmt::format("{}, and there is no checkpoint before it: remove it to start anew", fault));
+    throw UsageError(fmt::format("{}, and no checkpoint is left: remove {} and {} to start anew", fault, checkpointPath, previousOf(checkpointPath)));
   }
   return resumePath;
 }

@@ -6,7 +6,10 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
+
+#include "programs/error.h"
 
 namespace gloo_bypass::trainer {
 namespace {
@@ -15,7 +18,15 @@ int64_t ceilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 std::optional<Corpus> evaluationText(const Options& options) {
   const std::string& path = options.evaluation.dataPath;
-  return path.empty() ? std::nullopt : std::optional(loadText(options, path, /*maxSamples=*/0));
+  if (path.empty()) {
+    return std::nullopt;
+  }
+  auto text = loadText(options, path, /*maxSamples=*/0);
+  if (vocabularyOf(options, path) != vocabularyOf(options, "")) {
+    throw UsageError(fmt::format("--eval-data {} is of another vocabulary than the training text: give --vocab and --merges that the "
+        "training text was tokenised with, or a folder that was", path));
+  }
+  return text;
 }
 
 } // namespace
