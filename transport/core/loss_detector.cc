@@ -23,7 +23,7 @@ std::size_t LossDetector::detect(TimePoint now, const RtoEstimator& rtt, SendSco
     lostBytes += sent.wireBytes;
     ++lostFrames_;
     if (sent.guard != 0) ++unrepairedFrames_;
-    if (sent.retransmitted) lostAgain_ = std::max<std::size_t>(lostAgain_, sent.wireBytes);
+    if (sent.retransmitted) lostAgain_ = std::max(lostAgain_, sent.datagramBytes());
     board->markLost(sequence);
   }
   return lostBytes;

@@ -43,6 +43,8 @@ struct SentFrame {
   bool appLimited : 1 = false;
   std::uint64_t delivered = 0;
   TimePoint deliveredAt, firstSentAt;
+
+  std::size_t datagramBytes() const { return wire::dataHeaderBytes(type) + length; }
 };
 static_assert(sizeof(SentFrame) == 64);
 

@@ -86,10 +86,12 @@ void Session::Impl::markVerified() {
   checksum_ = wantsChecksum(config_);
 }
 
-void Session::Impl::connect(TimePoint now, std::uint64_t remoteId, std::size_t maxDatagramBytes) {
+void Session::Impl::connect(TimePoint now, std::uint64_t remoteId, std::size_t maxDatagramBytes,
+                            std::size_t firstDatagramBytes) {
   if (state_ != SessionState::kIdle) return;
   remoteId_ = remoteId;
   path_.linkDatagramBytes = std::clamp(maxDatagramBytes, wire::kMinDatagramBytes, wire::kMaxDatagramBytes);
+  path_.firstDatagramBytes = std::max(firstDatagramBytes, wire::kMinDatagramBytes);
   state_ = SessionState::kConnecting;
   liveness_.lastReceivedAt = now;
   if (handshake_.heard() && handshake_.remote()->senderId != remoteId) handshake_.forgetRemote();
@@ -107,8 +109,7 @@ void Session::Impl::establish(TimePoint now) {
   const wire::Hello& remote = *handshake_.remote();
   const std::size_t largest =
       std::clamp<std::size_t>(remote.maxDatagramBytes, wire::kMinDatagramBytes, path_.linkDatagramBytes);
-  constexpr std::size_t kEthernetDatagram = 1472;
-  path_.mtu.start(now, config_.losslessLink ? largest : std::min(largest, kEthernetDatagram), largest);
+  path_.mtu.start(now, config_.losslessLink ? largest : std::min(largest, path_.firstDatagramBytes), largest);
   choosePath();
   chooseRepair();
   liveness_.timerSince = liveness_.lastSentAt = now;
@@ -328,8 +329,9 @@ std::optional<std::uint64_t> Session::receiverId(std::span<const std::byte> data
 }
 void Session::markLossless() { impl_->markLossless(); }
 void Session::markVerified() { impl_->markVerified(); }
-void Session::connect(TimePoint now, std::uint64_t remoteId, std::size_t maxDatagramBytes) {
-  impl_->connect(now, remoteId, maxDatagramBytes);
+void Session::connect(TimePoint now, std::uint64_t remoteId, std::size_t maxDatagramBytes,
+                      std::size_t firstDatagramBytes) {
+  impl_->connect(now, remoteId, maxDatagramBytes, firstDatagramBytes);
 }
 void Session::close(TimePoint now, bool abort) { impl_->close(now, abort); }
 void Session::fail(const Error& error, bool tellPeer) {

@@ -28,6 +28,7 @@
 #include "transport/base/time.h"
 #include "transport/channel/channel_counters.h"
 #include "transport/channel/message.h"
+#include "transport/wire/packet.h"
 
 namespace gloo_bypass {
 
@@ -70,8 +71,10 @@ class Session {
   // connect().
   void markLossless();
   void markVerified();
-  // Handshake begins (both sides call it). `maxDatagramBytes`: what the link to this peer carries now.
-  void connect(TimePoint now, std::uint64_t remoteId, std::size_t maxDatagramBytes);
+  // Handshake begins (both sides call it). `maxDatagramBytes`: what the link to this peer carries now. Where it may lose datagrams,
+  // those above `firstDatagramBytes` are used once a probe has passed.
+  void connect(TimePoint now, std::uint64_t remoteId, std::size_t maxDatagramBytes,
+               std::size_t firstDatagramBytes = wire::kEthernetDatagramBytes);
   // Good order: sent messages are delivered first; `abort`: the peer fails at once (one RESET datagram is tried).
   // Unsent payload of user buffers is copied into the session (bounded) before close returns.
   void close(TimePoint now, bool abort);

@@ -54,7 +54,7 @@ class Session::Impl {
   // session.cc
   void markLossless();
   void markVerified();
-  void connect(TimePoint now, std::uint64_t remoteId, std::size_t maxDatagramBytes);
+  void connect(TimePoint now, std::uint64_t remoteId, std::size_t maxDatagramBytes, std::size_t firstDatagramBytes);
   void close(TimePoint now, bool abort);
   void fail(const Error& error, bool tellPeer);
   void suspectDatagramSize(TimePoint now, std::size_t bytes) { path_.mtu.suspect(now, bytes); }
@@ -190,7 +190,7 @@ class Session::Impl {
   bool sendRepair(TimePoint now, SessionDatagram* out);
   void undoRepair();
   std::size_t detectLosses(TimePoint now);
-  bool noteRepaired(const wire::ParsedPacket& packet, std::size_t* lostBytes);
+  bool noteRepaired(TimePoint now, const wire::ParsedPacket& packet, std::size_t* lostBytes);
   void handleCovered(TimePoint now, const wire::ParsedPacket& packet);
   void handleRepair(TimePoint now, const wire::ParsedPacket& packet);
   void takeRecovered(TimePoint now);
@@ -240,7 +240,7 @@ class Session::Impl {
     Pacer pacer;
     bool pacingBlocked = false;
     PathProbe mtu;
-    std::size_t linkDatagramBytes = 0;  // what the link carries, told by connect()
+    std::size_t linkDatagramBytes = 0, firstDatagramBytes = 0;  // what the link carries and what to begin with, told by connect()
     std::uint16_t probeReplyDue = 0;    // size; 0: none
     std::size_t countedWindow = 0;      // this path's part of SharedMessages::windowBytes
     bool isLong = false;                // from longPathRtt on
@@ -271,6 +271,7 @@ class Session::Impl {
     std::uint64_t recoveredTold = 0;
     std::uint64_t peerRecovered = 0;
     std::uint32_t peerReportedAt = 0;  // the peer's timestamp of that
+    TimePoint peerReportArrivedAt{};
   };
 
   // The end of the session, from either side.

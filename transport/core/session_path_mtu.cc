@@ -82,7 +82,7 @@ bool Session::Impl::sendPiece(TimePoint now, std::uint64_t sequence, SessionData
   const std::size_t wireBytes = wire::kCommonHeaderBytes + wire::kPieceHeaderBytes + piece.bytes.size();
   if (last) {
     SentFrame& frame = board_.frame(sequence);
-    countInFlight(&frame, wire::dataHeaderBytes(frame.type) + frame.length, false);
+    countInFlight(&frame, frame.datagramBytes(), false);
     noteFrameSent(now, sequence, wireBytes);
   } else {
     path_.pacer.onSent(now, wireBytes);

@@ -171,7 +171,7 @@ bool Session::Impl::acknowledgeRange(TimePoint now, std::uint64_t begin, std::ui
     const bool latest = !sent.retransmitted || (header.flags & wire::kFlagEcho) == 0 ||
                         static_cast<std::int32_t>(header.timestampEcho - ticks(sent.sentAt)) >= 0;
     if (latest && sent.state == FrameState::kInFlight) board_.noteAckedOrder(sent.order);
-    if (latest && path_.mtu.verifying()) path_.mtu.onArrival(now, sent.sentAt, sent.wireBytes);
+    if (latest && path_.mtu.verifying()) path_.mtu.onArrival(now, sent.sentAt, sent.datagramBytes());
     if (!latest) ++counters_.spuriousRetransmits;
     if (sent.state == FrameState::kLost || (!latest && sent.declaredLost)) {
       losses_.onSpuriousLoss(now, path_.rtt);
@@ -197,6 +197,11 @@ bool Session::Impl::handleAcknowledgement(TimePoint now, const wire::ParsedPacke
   const bool moved = acknowledged > board_.base();
   const bool overtook = noteArrivalEchoed(now, packet);
   if (!moved && !overtook && packet.sackBytes.empty()) return true;
+  if (config_.losslessLink && packet.sackCount() > 0) {
+    // Nothing may be sent again there: the payload may be gone from the user's buffer.
+    violate("the peer reports a gap on a link that loses none");
+    return false;
+  }
   board_.beginSample();
   bool sane = acknowledgeRange(now, board_.base(), std::max(acknowledged, board_.base()), header);
   for (std::size_t i = 0; sane && i < packet.sackCount(); ++i) {
@@ -212,7 +217,7 @@ bool Session::Impl::handleAcknowledgement(TimePoint now, const wire::ParsedPacke
   }
   board_.slide();
   std::size_t repairedBytes = 0;
-  if (!noteRepaired(packet, &repairedBytes)) {
+  if (!noteRepaired(now, packet, &repairedBytes)) {
     violate("the peer recovered more frames than were ever sent");
     return false;
   }

@@ -173,13 +173,16 @@ std::size_t Session::Impl::detectLosses(TimePoint now) {
 }
 
 // What the peer recovered was lost on the way all the same. False: more than was ever sent.
-bool Session::Impl::noteRepaired(const wire::ParsedPacket& packet, std::size_t* lostBytes) {
+bool Session::Impl::noteRepaired(TimePoint now, const wire::ParsedPacket& packet, std::size_t* lostBytes) {
   *lostBytes = 0;
   if (packet.header.type != wire::FrameType::kAck || packet.body.empty()) return true;
   std::uint32_t reported = 0;
   if (!wire::decodeRecovered(packet.body, &reported)) return false;
-  if (static_cast<std::int32_t>(packet.header.timestamp - repair_.peerReportedAt) < 0 && repair_.peerRecovered != 0)
+  if (repair_.peerRecovered != 0 && now - repair_.peerReportArrivedAt < wire::kTimestampsCompare &&
+      static_cast<std::int32_t>(packet.header.timestamp - repair_.peerReportedAt) < 0) {
     return true;  // overtaken
+  }
+  repair_.peerReportArrivedAt = now;
   repair_.peerReportedAt = packet.header.timestamp;
   const std::uint64_t total = expandSequence(reported, repair_.peerRecovered);
   if (total > sentFrames()) return false;

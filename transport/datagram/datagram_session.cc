@@ -81,7 +81,7 @@ void DatagramSession::useLink(TimePoint now, LinkId opened, const std::vector<st
   connectingSince_ = now;
   if (properties_.lossless) core.markLossless();
   if (properties_.verified) core.markVerified();
-  core.connect(now, remoteId, properties_.maxDatagramBytes);
+  core.connect(now, remoteId, properties_.maxDatagramBytes, properties_.firstDatagramBytes);
 }
 
 void DatagramSession::handleDatagram(TimePoint now, std::span<const std::byte> datagram) {

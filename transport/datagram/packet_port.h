@@ -14,6 +14,7 @@
 
 #include "transport/base/status.h"
 #include "transport/base/time.h"
+#include "transport/wire/packet.h"
 
 namespace gloo_bypass {
 
@@ -51,6 +52,7 @@ class PacketSink {
 
 struct LinkProperties {
   std::size_t maxDatagramBytes = 0;  // header + payload that one datagram can carry
+  std::size_t firstDatagramBytes = wire::kEthernetDatagramBytes;  // larger ones are probed first where the link may lose them
   bool lossless = false;             // memory link: loses nothing, corrupts nothing; full means back-pressure
   bool verified = false;             // whoever receives checks a checksum over each datagram, the kernel or a NIC
   bool local = false;                // both ends on one machine

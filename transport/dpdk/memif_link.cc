@@ -115,9 +115,11 @@ void MemifLink::locate() {
     case ConnectResult::kBusy:
       return;
     case ConnectResult::kExhausted:
-      return fail(ErrorCode::kExhausted, "no descriptor is free for its socket: raise the limit (ulimit -n)");
+      return fail(ErrorCode::kExhausted, exhausted(errno));
     case ConnectResult::kRefused:
       return fail(ErrorCode::kPeerVanished, fmt::format("nobody listens on its socket '{}'", path));
+    case ConnectResult::kFailed:
+      return fail(ErrorCode::kUnavailable, fmt::format("cannot connect to its socket '{}': {}", path, std::strerror(errno)));
     case ConnectResult::kConnected:
       break;
   }

@@ -338,14 +338,15 @@ void MemifPort::block(Duration timeout) { shared_->page.block(std::min(timeout, 
 
 std::size_t MemifPort::receive(PacketSink& sink, std::size_t maxDatagrams) {
   if (controlPending_.load(std::memory_order_relaxed)) serviceControl();
-  std::size_t received = receiveSelf(sink, maxDatagrams);
-  // One burst of each link in turn, so that a busy one does not starve the others.
+  // What we sent to ourselves and the links are first in turn, and of the links one burst each, so that none starves the others.
+  selfFirst_ = !selfFirst_;
+  std::size_t received = selfFirst_ ? receiveSelf(sink, maxDatagrams) : 0;
   for (std::size_t visited = 0; visited < polled_.size() && received < maxDatagrams; ++visited) {
     if (nextPolled_ >= polled_.size()) nextPolled_ = 0;
     MemifLink* const link = polled_[nextPolled_++];
     if (link->state() >= MemifLink::State::kUp) received += receiveLink(*link, sink, maxDatagrams - received);
   }
-  return received;
+  return selfFirst_ ? received : received + receiveSelf(sink, maxDatagrams - received);
 }
 
 std::size_t MemifPort::receiveSelf(PacketSink& sink, std::size_t maxDatagrams) {

@@ -99,6 +99,7 @@ class MemifPort final : public PacketPort {
   FrameTemplate selfHeaders_;  // what its frames would begin with
   LinkId selfLink_ = 0;
   std::size_t nextPolled_ = 0;
+  bool selfFirst_ = false;
   PortCounters counters_;
   const std::unique_ptr<PortCapture> capture_;  // null: none
   std::atomic<bool> controlPending_{false};  // set by the control thread

@@ -55,7 +55,19 @@ ConnectResult connectPacketSocket(const std::string& path, FileDescriptor& out) 
   FileDescriptor fd = newSocket();
   if (!fd) return ConnectResult::kExhausted;
   if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
-    return errno == EAGAIN || errno == EINTR ? ConnectResult::kBusy : ConnectResult::kRefused;
+    switch (errno) {
+      case EAGAIN:
+      case EINTR:
+        return ConnectResult::kBusy;
+      case ENOMEM:
+      case ENOBUFS:
+        return ConnectResult::kExhausted;
+      case ECONNREFUSED:
+      case ENOENT:
+        return ConnectResult::kRefused;
+      default:
+        return ConnectResult::kFailed;
+    }
   }
   out = std::move(fd);
   return ConnectResult::kConnected;

@@ -19,9 +19,9 @@ enum class PacketIo { kDone, kWouldBlock, kClosed, kExhausted };
 // The path appears only once the socket listens, so a refused connect always means a dead owner.
 Result<FileDescriptor> listenPacketSocket(const std::string& path);
 
-enum class ConnectResult { kConnected, kBusy, kExhausted, kRefused };
-// kBusy: the listener's backlog is full, try again. kExhausted: this process or machine has no descriptor left. kRefused: nobody
-// listens (any more).
+enum class ConnectResult { kConnected, kBusy, kExhausted, kRefused, kFailed };
+// kBusy: the listener's backlog is full, try again. kExhausted: this process or machine has no descriptor or memory left. kRefused:
+// nobody listens (any more). kFailed: whoever listens cannot be reached, errno says why (a security module forbids it, say).
 ConnectResult connectPacketSocket(const std::string& path, FileDescriptor& out);
 // Empty when nobody is waiting (errno: EAGAIN), or where it cannot be taken.
 FileDescriptor acceptPacketSocket(int listener);

@@ -43,9 +43,9 @@ Result<LinkId> UdpRail::openLink(const Endpoint& peer) {
   const auto routed = routeMtu(own, peer);
   if (!routed) return routed.error();
   const std::size_t smallest = wire::kMinDatagramBytes + overheadBytes_;
-  std::size_t mtu = mtu_ != 0 ? std::min(mtu_, routed.value()) : routed.value();
-  // The kernel remembers what it was told of the way, by ICMP that anybody can send: no reason to refuse it.
-  if (mtu < smallest && interface_ && interface_->mtu(socket_->fd()) >= smallest) mtu = smallest;
+  // The kernel remembers what it was told of the way, by ICMP that anybody can send, and forgets it after minutes: good to begin with.
+  std::size_t mtu = std::max(routed.value(), interface_ ? interface_->mtu(socket_->fd()) : 0);
+  if (mtu_ != 0) mtu = std::min(mtu_, mtu);
   if (mtu < smallest) {
     return Error{ErrorScope::kSession, ErrorCode::kConfiguration,
                  fmt::format("the way to {} carries {} bytes, less than {}", toString(peer), mtu, smallest)};
@@ -55,6 +55,7 @@ Result<LinkId> UdpRail::openLink(const Endpoint& peer) {
   byPeer_.emplace(peer, id);
   links_[id].to = {.link = id, .peer = peer};
   links_[id].maxDatagramBytes = std::min(mtu - overheadBytes_, kLargestDatagram);
+  links_[id].firstDatagramBytes = std::min(wire::kEthernetDatagramBytes, std::max(routed.value(), smallest) - overheadBytes_);
   return id;
 }
 
@@ -66,8 +67,11 @@ void UdpRail::closeLink(LinkId id) {
 }
 
 LinkProperties UdpRail::linkProperties(LinkId id) const {
-  const std::size_t bytes = links_.at(id).maxDatagramBytes;
-  return {.maxDatagramBytes = bytes, .verified = true, .transmitBurst = SendBatch::burst(bytes)};
+  const Link& link = links_.at(id);
+  return {.maxDatagramBytes = link.maxDatagramBytes,
+          .firstDatagramBytes = link.firstDatagramBytes,
+          .verified = true,
+          .transmitBurst = SendBatch::burst(link.maxDatagramBytes)};
 }
 
 std::string UdpRail::describeLink(LinkId id) const {

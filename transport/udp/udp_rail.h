@@ -26,7 +26,7 @@ namespace gloo_bypass::udp {
 
 class UdpRail {
  public:
-  // Its links' ids are `first` and so on, `step` apart. `mtu`: of links at most, 0: what the route carries.
+  // Its links' ids are `first` and so on, `step` apart. `mtu`: of links at most, 0: what the interface carries.
   UdpRail(std::unique_ptr<UdpSocket> socket, std::size_t mtu, LinkId first, LinkId step)
       : socket_(std::move(socket)),
         interface_(NetworkInterface::withAddress(socket_->local().any)),
@@ -57,7 +57,7 @@ class UdpRail {
  private:
   struct Link {
     SendBatch::Destination to;
-    std::size_t maxDatagramBytes = 0;
+    std::size_t maxDatagramBytes = 0, firstDatagramBytes = 0;
     TimePoint failingSince{};   // with to.failing
     int lastError = 0;          // with to.failing
     std::optional<Error> down;  // carries nothing any more
@@ -71,7 +71,7 @@ class UdpRail {
 
   const std::unique_ptr<UdpSocket> socket_;
   const std::optional<NetworkInterface> interface_;  // that had the socket's address; nothing: it was just removed
-  const std::size_t mtu_;                            // of links at most; 0: what the route carries
+  const std::size_t mtu_;                            // of links at most; 0: what the interface carries
   const std::size_t overheadBytes_;                  // IP and UDP headers
   const LinkId step_;
   using Links = std::unordered_map<LinkId, Link>;

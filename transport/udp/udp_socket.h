@@ -3,7 +3,7 @@
 // recvmmsg. Without offload by kernel or device each datagram is a message; this is said once on stderr.
 //
 // Nothing is ever fragmented: a datagram larger than the interface's MTU fails with EMSGSIZE. The kernel's own idea of
-// the path's MTU, which anybody's ICMP can lower, is not asked (IP_PMTUDISC_PROBE).
+// the path's MTU, which anybody's ICMP can lower, limits no datagram (IP_PMTUDISC_PROBE).
 //
 // Thread: one owner; fd() for poll() by any.
 #pragma once

@@ -52,6 +52,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -73,11 +74,15 @@ inline constexpr std::size_t kMaxHeaderBytes =
     kCommonHeaderBytes + kMaxSackRanges * 8 + kMessageHeaderBytes + kMaxPaddingBytes + 1;
 // Every path carries it (IPv4's guaranteed 576 bytes are never the limit today; 1200 is QUIC's choice).
 inline constexpr std::size_t kMinDatagramBytes = 1200;
+// An MTU of 1500 without the headers of IPv4 and UDP.
+inline constexpr std::size_t kEthernetDatagramBytes = 1472;
 // Of every piece of a frame but its last, whatever the path carries.
 inline constexpr std::size_t kPieceBytes = kMinDatagramBytes - kCommonHeaderBytes - kPieceHeaderBytes;
 // Lengths of chunks and datagrams are 16 bits.
 inline constexpr std::size_t kMaxDatagramBytes = 65535;
 inline constexpr std::int64_t kTickNanoseconds = 64;
+// Timestamps whose datagrams arrived closer together than this compare; they wrap around after 275 s.
+inline constexpr std::chrono::seconds kTimestampsCompare{60};
 
 enum class FrameType : std::uint8_t {
   // Without sequence number.

@@ -132,14 +132,37 @@ TEST_F(Victim, AcknowledgesTheFuture_Fails) {
   message(wire::FrameType::kAnnounce, header(0, 100, 0, 0));
   expectViolation();
 }
-TEST_F(Victim, SackOfTheFuture_Fails) {
+// What was sent may be gone from the user's buffer, and must not be read again.
+TEST_F(Victim, GapReported_Fails) {
+  const Bytes out(100);
+  for (OperationToken i = 0; i < 5; ++i) {
+    ASSERT_TRUE(session_.postSend(now_, {.token = i, .key = {}, .data = out.data(), .length = out.size()}).ok());
+  }
+  SessionDatagram datagram;
+  while (session_.pollTransmit(now_, &datagram)) continue;
   writer_.begin(makeHeader(wire::FrameType::kAck));
+  writer_.addSackRange({acknowledged_ + 3, acknowledged_ + 4});
+  deliver();
+  expectViolation();
+}
+
+class LossyVictim : public VictimSession {
+ protected:
+  LossyVictim() : VictimSession(lossy(), 1472, {}) {}
+  static SessionConfig lossy() {
+    SessionConfig config;
+    config.payloadChecksum = PayloadChecksum::kOff;
+    return config;
+  }
+};
+TEST_F(LossyVictim, SackOfTheFuture_Fails) {
+  writer_.begin(headerOf(wire::FrameType::kAck, 0));
   writer_.addSackRange({acknowledged_ + 5, acknowledged_ + 9});
   deliver();
   expectViolation();
 }
-TEST_F(Victim, SackBackwards_Fails) {
-  writer_.begin(makeHeader(wire::FrameType::kAck));
+TEST_F(LossyVictim, SackBackwards_Fails) {
+  writer_.begin(headerOf(wire::FrameType::kAck, 0));
   writer_.addSackRange({acknowledged_ + 9, acknowledged_ + 5});
   deliver();
   expectViolation();

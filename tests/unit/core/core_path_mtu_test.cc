@@ -148,6 +148,24 @@ TEST(PathMtu, LossesOfAFullQueue_LeaveTheSize) {
   }
 }
 
+TEST(PathMtu, SmallAtFirst_GrowsToWhatThePathCarries) {
+  for (const std::size_t carried : {kJumbo, kEthernet, std::size_t{1200}}) {
+    WireModel wire = jumboPath();
+    wire.firstDatagramBytes = 1200;
+    wire.carriesBytes = carried;
+    SessionPair pair(5, {}, wire);
+    pair.connectBoth();
+    ASSERT_TRUE(pair.runUntil([&] { return pair.a.session->state() == SessionState::kEstablished; }, seconds(1)));
+    EXPECT_EQ(pair.a.session->path().datagramBytes, 1200u);
+    Traffic traffic(pair, 1 << 20);
+    traffic.begin(true);
+    ASSERT_TRUE(traffic.endsWithin(seconds(1))) << carried << " " << why(pair);
+    pair.runFor(seconds(1));
+    EXPECT_EQ(pair.a.session->path().datagramBytes, carried);
+    EXPECT_EQ(pair.a.session->counters().retransmits, 0u);
+  }
+}
+
 wire::Hello helloWithChecksums() {
   wire::Hello hello;
   hello.payloadChecksum = 1;

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "session_pair.h"
+#include "transport/core/ack_tracker.h"
 
 namespace gloo_bypass::test {
 namespace {
@@ -71,6 +72,25 @@ TEST(Session, BothConnect_BecomeEstablished) {
   pair.connectBoth();
   ASSERT_TRUE(pair.runUntil([&] { return pair.established(); }, seconds(1)));
   EXPECT_EQ(pair.a.states, std::vector{SessionState::kEstablished});
+}
+
+// Timestamps wrap around after 275 s: behind a long silence a new one may look older than the last.
+TEST(AckTracker, SilenceOfMinutes_NewTimestampIsEchoed) {
+  constexpr std::int64_t kSilence = std::int64_t{150} * 1'000'000'000 / wire::kTickNanoseconds;
+  AckTracker tracker(8, milliseconds(1));
+  const TimePoint start{seconds(1)};
+  const auto echo = [&](TimePoint at) {
+    wire::PacketHeader header;
+    tracker.fillHeader(at, &header);
+    return header.timestampEcho;
+  };
+  tracker.onTimestamp(start, 1000);
+  tracker.onTimestamp(start + milliseconds(1), 900);  // overtaken
+  EXPECT_EQ(echo(start + milliseconds(1)), 1000u);
+  const auto late = static_cast<std::uint32_t>(1000 + kSilence);
+  ASSERT_LT(static_cast<std::int32_t>(late - 1000), 0);
+  tracker.onTimestamp(start + seconds(150), late);
+  EXPECT_EQ(echo(start + seconds(150)), late);
 }
 
 TEST(Session, HelloBeforeConnect_IsAnsweredOnConnect) {

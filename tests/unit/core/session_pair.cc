@@ -24,8 +24,8 @@ SessionPair::SessionPair(std::uint64_t seed, const SessionConfig& configA, const
 }
 
 void SessionPair::connectBoth() {
-  a.session->connect(now, kIdB, wire.maxDatagramBytes);
-  b.session->connect(now, kIdA, wire.maxDatagramBytes);
+  a.session->connect(now, kIdB, wire.maxDatagramBytes, wire.firstDatagramBytes);
+  b.session->connect(now, kIdA, wire.maxDatagramBytes, wire.firstDatagramBytes);
 }
 
 void SessionPair::carry(Side& to, int direction, const SessionDatagram& datagram) {

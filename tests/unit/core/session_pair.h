@@ -27,7 +27,7 @@ struct WireModel {
   double loss = 0, duplicate = 0, corrupt = 0;
   double bytesPerSecond = 0;     // 0: any
   Duration queueLimit = milliseconds(50);  // longer: dropped; only with a rate
-  std::size_t maxDatagramBytes = 1472;
+  std::size_t maxDatagramBytes = 1472, firstDatagramBytes = 1472;
   std::size_t carriesBytes = 65535;        // larger datagrams vanish, as on a path with a smaller MTU
   std::size_t refuseEvery = 0;             // each n-th transmit is refused by the port
 };

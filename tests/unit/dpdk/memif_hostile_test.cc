@@ -5,16 +5,22 @@
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/unit/dpdk/port_process.h"
 #include "transport/dpdk/dpdk_port.h"
+#include "transport/dpdk/memif_directory.h"
 #include "transport/dpdk/memif_link.h"
 #include "transport/progress/progress_engine.h"
 
@@ -231,6 +237,29 @@ TEST_F(MemifHostile, ClientThatDoesItsPart_LinkIsUpUntilItSaysMore) {
   EXPECT_TRUE(peer.linkCarries());
   peer.say(Type::kAck);
   EXPECT_THAT(peer.verdict(), HasSubstr("memif link to process"));
+}
+
+// What is left of dead processes is removed, and nothing else: whoever cannot be reached (here, since its socket is of another kind) may
+// live.
+TEST_F(MemifHostile, DirectoryIsSwept_WhoCannotBeReachedStays) {
+  const TransportConfig config = memifTestConfig();
+  ASSERT_TRUE(prepareMemifDirectory(config).ok());
+  const auto listenAs = [&](char digit, int type) {
+    const std::string path = config.memifDirectory + "/" + std::string(32, digit) + ".sock";
+    FileDescriptor fd(::socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::copy(path.begin(), path.end(), address.sun_path);
+    EXPECT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    EXPECT_EQ(::listen(fd.get(), 1), 0);
+    return std::pair(path, std::move(fd));
+  };
+  const std::string dead = listenAs('a', SOCK_SEQPACKET).first;
+  const auto alive = listenAs('b', SOCK_SEQPACKET), another = listenAs('c', SOCK_STREAM);
+  ASSERT_TRUE(prepareMemifDirectory(config).ok());
+  EXPECT_FALSE(std::filesystem::exists(dead));
+  EXPECT_TRUE(std::filesystem::exists(alive.first));
+  EXPECT_TRUE(std::filesystem::exists(another.first));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <array>
 #include <atomic>
@@ -432,6 +433,29 @@ TEST_F(MemifPort, TwoPortsOfOneProcess_CarryDatagrams) {
         << atA.datagrams.size();
     for (const auto& [link, error] : atA.down) ADD_FAILURE() << error.message;
     for (const auto& [link, error] : atB.down) ADD_FAILURE() << error.message;
+  });
+}
+
+TEST_F(MemifPort, BusyWithItself_StillHearsOthers) {
+  runProcess([] {
+    const auto a = openPort();
+    const auto b = openPort();
+    const LinkId self = a->openLink(a->localAddress()).value(), ba = b->openLink(a->localAddress()).value();
+    (void)a->openLink(b->localAddress());
+    const std::vector<std::byte> toSelf(10, std::byte{1}), fromB(20, std::byte{2});
+    const OutgoingDatagram own{toSelf, {}}, other{fromB, {}};
+    CollectingSink atA, atB;
+    bool sent = false;
+    EXPECT_TRUE(waitFor([&] {
+      while (a->transmit(self, std::span(&own, 1)) == 1) continue;
+      a->onTick(now());
+      b->onTick(now());
+      sent = sent || b->transmit(ba, std::span(&other, 1)) == 1;
+      atA.datagrams.clear();
+      (void)a->receive(atA, 4);
+      (void)b->receive(atB, 4);
+      return std::ranges::any_of(atA.datagrams, [&](const auto& datagram) { return datagram == fromB; });
+    }, seconds(5)));
   });
 }
 

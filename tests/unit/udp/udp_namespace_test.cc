@@ -137,6 +137,16 @@ TEST_F(UdpNamespaces, LargestDatagrams_ArriveAndLinkKnowsTheMtu) {
   expectArrives(9000 - 28);
 }
 
+// As for minutes after an ICMP message, forged or out of date: a link must not stay small for it.
+TEST_F(UdpNamespaces, KernelKnowsOfASmallerWay_LinkBeginsWithItAndMayGrow) {
+  ASSERT_TRUE(shell("ip -n " + name('a') + " route replace 10.77.0.0/24 dev v0 src 10.77.0.1 mtu 1300"));
+  open();
+  EXPECT_EQ(a_->linkProperties(toB_).firstDatagramBytes, 1300U - 28U);
+  EXPECT_EQ(a_->linkProperties(toB_).maxDatagramBytes, 9000U - 28U);
+  EXPECT_EQ(b_->linkProperties(toA_).firstDatagramBytes, 1472U);
+  expectArrives(9000 - 28);
+}
+
 // A queue that lets 2 MB/s pass keeps what it holds charged to the socket. Slow, so that it fills under a sanitizer too.
 TEST_F(UdpNamespaces, SlowInterface_PushesBackAndLosesNothing) {
   if (!shell("tc -n " + name('a') + " qdisc add dev v0 root tbf rate 16mbit burst 64kb limit 64mb"))
