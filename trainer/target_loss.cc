@@ -43,15 +43,12 @@ std::optional<double> TargetLoss::smoothed() const {
   return mean(std::span<const double>(state_).subspan(kLosses));
 }
 
-bool TargetLoss::wasReached() const {
+bool TargetLoss::isReached() const {
   const auto loss = smoothed();
   return loss && *loss <= options_.loss;
 }
 
-void TargetLoss::goOn(bool isOwn) {
-  isReached_ = wasReached();
-  haveBytes_ = isOwn || (options_.isUsed() && state_[kSteps] == 0);
-}
+void TargetLoss::forgetBytes() { haveBytes_ = !options_.isUsed() || state_[kSteps] == 0; }
 
 bool TargetLoss::isReachedBy(const StepMetrics& step) {
   if (!options_.isUsed()) {
@@ -64,17 +61,16 @@ bool TargetLoss::isReachedBy(const StepMetrics& step) {
   state_[kTokens] += static_cast<double>(step.tokens);
   state_[kBytes] += static_cast<double>(step.bytesSent.value_or(0));
   haveBytes_ = haveBytes_ && step.bytesSent.has_value();
-  isReached_ = wasReached();
-  return isReached_;
+  return isReached();
 }
 
 void TargetLoss::addSummary(nlohmann::json& summary) const {
   if (!options_.isUsed()) {
     return;
   }
-  const auto ifReached = [&](double value) { return isReached_ ? nlohmann::json(value) : nlohmann::json(nullptr); };
+  const auto ifReached = [&](double value) { return isReached() ? nlohmann::json(value) : nlohmann::json(nullptr); };
   const auto count = [&](size_t index) {
-    return isReached_ ? nlohmann::json(static_cast<int64_t>(state_[index])) : nlohmann::json(nullptr);
+    return isReached() ? nlohmann::json(static_cast<int64_t>(state_[index])) : nlohmann::json(nullptr);
   };
   summary["target_loss"] = options_.loss;
   summary["target_window"] = options_.window;
@@ -85,7 +81,7 @@ void TargetLoss::addSummary(nlohmann::json& summary) const {
 }
 
 std::string TargetLoss::shortfall() const {
-  if (!options_.isUsed() || isReached_) {
+  if (!options_.isUsed() || isReached()) {
     return {};
   }
   const auto loss = smoothed();

@@ -38,10 +38,10 @@ class TargetLoss {
   // After every step; whether the run is to end with it.
   bool isReachedBy(const StepMetrics& step);
 
-  // Once state() is a checkpoint's: with its losses the target is reached.
-  bool wasReached() const;
-  // From there. isOwn: the bytes in it are those that this rank sent; else nobody has counted all of them.
-  void goOn(bool isOwn);
+  // With the losses so far, which may be a checkpoint's.
+  bool isReached() const;
+  // state() is a checkpoint's, and its bytes are rank 0's: another rank's are not known.
+  void forgetBytes();
 
   // {"target_loss", "target_window", "steps_to_target", "seconds_to_target", "tokens_to_target", "bytes_to_target"}, the last four null
   // while it is not reached; nothing without a target. Bytes are those that this rank sent, null where nobody counts them.
@@ -60,7 +60,7 @@ class TargetLoss {
 
   TargetLossOptions options_;
   std::vector<double> state_;
-  bool isReached_ = false, haveBytes_ = true;
+  bool haveBytes_ = true;
 };
 
 } // namespace gloo_bypass::trainer

@@ -183,7 +183,7 @@ void Run::loadState() {
           path, position_.step, lastStep_));
     }
     checkpoint_->readInto(weights, moreState());
-    if (target_.wasReached() && !options_.elastic.isUsed()) {
+    if (target_.isReached() && !options_.elastic.isUsed()) {
       throw UsageError(fmt::format("{} has reached the loss of {} already, at step {}: lower --target-loss", path, options_.targetLoss.loss,
           position_.step));
     }
@@ -261,8 +261,10 @@ void Run::resume() {
     }
   }
   position_.step = step;
-  target_.goOn(isRoot());
-  if (target_.wasReached()) {
+  if (!isRoot()) {
+    target_.forgetBytes();
+  }
+  if (target_.isReached()) {
     lastStep_ = step; // elastic: a rank was lost after its last step
   }
   optimizer_->setStepCount(position_.step);

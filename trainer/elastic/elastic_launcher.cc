@@ -48,7 +48,7 @@ class Places {
 };
 
 std::string checkpointState(const std::string& path) {
-  for (const std::string& file : {path, path + ".previous"}) {
+  for (const std::string& file : {path, previousOf(path)}) {
     try {
       return fmt::format("{} holds step {}: the same command continues from it", file, SafetensorsFile(file).metadata().at("step"));
     } catch (const std::exception&) {
@@ -64,7 +64,7 @@ void removeLeftovers(const std::string& checkpointPath) {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(path.has_parent_path() ? path.parent_path() : ".", ignored)) {
     const std::string found = entry.path().filename().string();
-    for (const std::string& prefix : {name + ".tmp.", name + ".previous.tmp."}) {
+    for (const std::string& prefix : {name + ".tmp.", previousOf(name) + ".tmp."}) {
       if (!found.starts_with(prefix)) {
         continue;
       }

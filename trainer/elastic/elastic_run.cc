@@ -17,8 +17,6 @@
 namespace gloo_bypass::trainer {
 namespace {
 
-std::string previousOf(const std::string& path) { return path + ".previous"; }
-
 // Only rank 0 reads; the others learn the step from it.
 std::string chooseStart(const std::string& checkpointPath, const std::string& resumePath, bool reads) {
   std::string fault;
@@ -63,6 +61,8 @@ const char* valueOf(const char* variable) {
 }
 
 } // namespace
+
+std::string previousOf(const std::string& checkpointPath) { return checkpointPath + ".previous"; }
 
 double monotonicSeconds() {
   timespec now{};

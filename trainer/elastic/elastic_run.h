@@ -29,6 +29,9 @@ struct ElasticProgress {
 ElasticProgress readProgress(int descriptor);
 double monotonicSeconds();
 
+// The checkpoint before it, while there is one.
+std::string previousOf(const std::string& checkpointPath);
+
 class ElasticRun {
  public:
   // Throws UsageError for a world size outside of the range. `resumePath`: --resume, for a run that has no checkpoint of its own yet.

@@ -42,8 +42,7 @@ AckTracker::Arrival AckTracker::onFrame(TimePoint now, std::uint64_t sequence, b
 }
 
 void AckTracker::onTimestamp(TimePoint now, std::uint32_t timestamp) {
-  // An older one, overtaken. After a silence the comparison would say nothing.
-  if (haveEcho_ && now - echoArrivedAt_ < wire::kTimestampsCompare && static_cast<std::int32_t>(timestamp - echo_) < 0) return;
+  if (haveEcho_ && wire::wasOvertaken(timestamp, echo_, now - echoArrivedAt_)) return;
   haveEcho_ = true;
   echo_ = timestamp;
   echoArrivedAt_ = now;

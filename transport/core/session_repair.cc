@@ -178,10 +178,8 @@ bool Session::Impl::noteRepaired(TimePoint now, const wire::ParsedPacket& packet
   if (packet.header.type != wire::FrameType::kAck || packet.body.empty()) return true;
   std::uint32_t reported = 0;
   if (!wire::decodeRecovered(packet.body, &reported)) return false;
-  if (repair_.peerRecovered != 0 && now - repair_.peerReportArrivedAt < wire::kTimestampsCompare &&
-      static_cast<std::int32_t>(packet.header.timestamp - repair_.peerReportedAt) < 0) {
-    return true;  // overtaken
-  }
+  const Duration ago = now - repair_.peerReportArrivedAt;
+  if (repair_.peerRecovered != 0 && wire::wasOvertaken(packet.header.timestamp, repair_.peerReportedAt, ago)) return true;
   repair_.peerReportArrivedAt = now;
   repair_.peerReportedAt = packet.header.timestamp;
   const std::uint64_t total = expandSequence(reported, repair_.peerRecovered);

@@ -10,6 +10,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "transport/base/exhausted.h"
+
 namespace gloo_bypass::dpdk {
 namespace {
 
@@ -53,24 +55,13 @@ ConnectResult connectPacketSocket(const std::string& path, FileDescriptor& out) 
   sockaddr_un address;
   if (!fillAddress(path, address)) return ConnectResult::kRefused;
   FileDescriptor fd = newSocket();
-  if (!fd) return ConnectResult::kExhausted;
-  if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
-    switch (errno) {
-      case EAGAIN:
-      case EINTR:
-        return ConnectResult::kBusy;
-      case ENOMEM:
-      case ENOBUFS:
-        return ConnectResult::kExhausted;
-      case ECONNREFUSED:
-      case ENOENT:
-        return ConnectResult::kRefused;
-      default:
-        return ConnectResult::kFailed;
-    }
+  if (fd && ::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) {
+    out = std::move(fd);
+    return ConnectResult::kConnected;
   }
-  out = std::move(fd);
-  return ConnectResult::kConnected;
+  if (errno == EAGAIN || errno == EINTR) return ConnectResult::kBusy;
+  if (errno == ECONNREFUSED || errno == ENOENT) return ConnectResult::kRefused;
+  return exhausted(errno).empty() ? ConnectResult::kFailed : ConnectResult::kExhausted;
 }
 
 FileDescriptor acceptPacketSocket(int listener) {

@@ -20,8 +20,9 @@ enum class PacketIo { kDone, kWouldBlock, kClosed, kExhausted };
 Result<FileDescriptor> listenPacketSocket(const std::string& path);
 
 enum class ConnectResult { kConnected, kBusy, kExhausted, kRefused, kFailed };
-// kBusy: the listener's backlog is full, try again. kExhausted: this process or machine has no descriptor or memory left. kRefused:
-// nobody listens (any more). kFailed: whoever listens cannot be reached, errno says why (a security module forbids it, say).
+// kBusy: the listener's backlog is full, try again. kExhausted: this process or machine has no descriptor or memory left, errno says
+// which. kRefused: nobody listens (any more). kFailed: whoever listens cannot be reached, errno says why (a security module forbids it,
+// say).
 ConnectResult connectPacketSocket(const std::string& path, FileDescriptor& out);
 // Empty when nobody is waiting (errno: EAGAIN), or where it cannot be taken.
 FileDescriptor acceptPacketSocket(int listener);

@@ -81,8 +81,11 @@ inline constexpr std::size_t kPieceBytes = kMinDatagramBytes - kCommonHeaderByte
 // Lengths of chunks and datagrams are 16 bits.
 inline constexpr std::size_t kMaxDatagramBytes = 65535;
 inline constexpr std::int64_t kTickNanoseconds = 64;
-// Timestamps whose datagrams arrived closer together than this compare; they wrap around after 275 s.
-inline constexpr std::chrono::seconds kTimestampsCompare{60};
+// Whether what was sent at `timestamp` was sent before what has `newest`, which arrived `ago`. In ticks, which wrap around after 275 s:
+// behind a silence they do not compare.
+inline bool wasOvertaken(std::uint32_t timestamp, std::uint32_t newest, std::chrono::nanoseconds ago) {
+  return ago < std::chrono::seconds(60) && static_cast<std::int32_t>(timestamp - newest) < 0;
+}
 
 enum class FrameType : std::uint8_t {
   // Without sequence number.
