@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "transport/base/copy_part.h"
 #include "transport/channel/receive_fit.h"
 
 namespace gloo_bypass {
@@ -124,9 +125,7 @@ bool IncomingMessages::place(SlotIndex slot, std::uint64_t offset, bool granted,
   message.body.emptyArrived = payload.empty();
   counters_->payloadBytesReceived += payload.size();
   if (!message.matched) return stage(message.body, message.length, offset, payload);
-  if (!message.orphaned && !payload.empty()) {
-    std::memcpy(message.destination() + offset, payload.data(), payload.size());
-  }
+  if (!message.orphaned && !payload.empty()) copyPart<ColdEnd::kDestination>(message.destination() + offset, payload);
   if (!granted) credit_.onConsumed(payload.size());
   completeIfHere(slot);
   return true;

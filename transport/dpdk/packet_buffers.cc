@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "transport/base/check.h"
+#include "transport/base/copy_part.h"
 
 namespace gloo_bypass::dpdk {
 namespace {
@@ -71,7 +72,7 @@ rte_mbuf* PacketBuffers::build(const FrameTemplate& headers, const OutgoingDatag
   std::size_t headBytes = kFrameHeaderBytes + datagram.header.size();
   if (!attach || datagram.payload.size() < kAttachFromBytes) {
     GLOO_BYPASS_CHECK(headBytes + datagram.payload.size() <= rte_pktmbuf_tailroom(head));
-    if (!datagram.payload.empty()) std::memcpy(out + headBytes, datagram.payload.data(), datagram.payload.size());
+    copyPart<ColdEnd::kSource>(out + headBytes, datagram.payload);
     headBytes += datagram.payload.size();
   } else {
     rte_mbuf* tail = rte_pktmbuf_alloc(attached_.get());

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "transport/base/copy_part.h"
 #include "transport/datagram/packet_port.h"
 #include "transport/udp/endpoint.h"
 
@@ -53,7 +54,7 @@ class SendBatch {
     std::byte* const at = bytes_.get() + used_;
     if (!joins) runs_.push_back({.to = &to, .begin = at, .segmentBytes = length, .bytes = 0});
     std::copy(datagram.header.begin(), datagram.header.end(), at);
-    std::copy(datagram.payload.begin(), datagram.payload.end(), at + datagram.header.size());
+    copyPart<ColdEnd::kSource>(at + datagram.header.size(), datagram.payload);
     runs_.back().bytes += length;
     used_ += length;
     return true;

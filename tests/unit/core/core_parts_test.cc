@@ -1,12 +1,17 @@
 // The protocol's parts, each alone.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 #include <set>
+#include <span>
+#include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "transport/base/bit_ring.h"
 #include "transport/base/buffer_pool.h"
+#include "transport/base/copy_part.h"
 #include "transport/base/flat_map.h"
 #include "transport/base/ring_queue.h"
 #include "transport/base/sequence.h"
@@ -27,6 +32,25 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr TimePoint kStart{seconds(100)};
+
+TEST(CopyPart, EveryLengthAndAlignment_NoByteMoreOrLess) {
+  std::vector<std::byte> from(20000 + 63);
+  for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i * 7 + i / 256 + 1);
+  for (std::size_t length : {0, 1, 63, 64, 65, 127, 128, 1452, 4096, 20000}) {
+    for (std::size_t shift : {0, 1, 20, 63}) {
+      SCOPED_TRACE(std::to_string(length) + " bytes from " + std::to_string(shift));
+      const auto part = std::span<const std::byte>(from).subspan(shift, length);
+      std::vector<std::byte> to(length + 2 + shift, std::byte{0xee}), expected = to;
+      std::copy(part.begin(), part.end(), expected.begin() + 1 + static_cast<std::ptrdiff_t>(shift));
+      auto other = to;
+      copyPart<ColdEnd::kSource>(to.data() + 1 + shift, part);
+      copyPart<ColdEnd::kDestination>(other.data() + 1 + shift, part);
+      EXPECT_EQ(to, expected);
+      EXPECT_EQ(other, expected);
+    }
+  }
+  copyPart<ColdEnd::kDestination>(nullptr, {});
+}
 
 TEST(Sequence, Expand_FindsTheNearest) {
   EXPECT_EQ(expandSequence(5, 3), 5u);

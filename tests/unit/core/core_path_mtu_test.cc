@@ -1,6 +1,8 @@
 // Paths whose MTU changes while messages are under way, in virtual time.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "session_pair.h"
 #include "transport/core/repair/frame_symbol.h"
 #include "transport/wire/crc32c.h"
@@ -128,6 +130,37 @@ TEST(PathMtu, ChangesAgainAndAgainUnderFaults_BitExact) {
       ASSERT_TRUE(traffic.endsWithin(seconds(60))) << "message " << i << ": " << why(pair);
     }
   }
+}
+
+// What repair frames add to a frame in flight does not make it one of the size under suspicion: small frames that arrive
+// all the time prove nothing of larger ones.
+TEST(PathMtu, ShrinksWhileCoveredSmallFramesArrive_IsFound) {
+  SessionConfig config;
+  config.repair = {.mode = Repair::Mode::kOn, .percent = Repair::kMostPercent};
+  SessionPair pair(6, config, jumboPath());
+  pair.connectBoth();
+  ASSERT_TRUE(pair.runUntil([&] { return pair.a.session->path().datagramBytes == kJumbo; }, seconds(1)));
+  pair.wire.carriesBytes = 1800;
+  const Bytes small = pattern(1650, 1), large = pattern(1950, 2);
+  Bytes smallIn(small.size()), largeIn(large.size());
+  const auto exchange = [&](OperationToken token, const Bytes& out, Bytes& in) {
+    const MessageKey key{MessageKind::kUnbound, token};
+    ASSERT_TRUE(
+        pair.b.session->postReceive(pair.now, {.token = token, .key = key, .data = in.data(), .capacity = in.size()})
+            .ok());
+    ASSERT_TRUE(
+        pair.a.session->postSend(pair.now, {.token = token, .key = key, .data = out.data(), .length = out.size()}).ok());
+  };
+  constexpr OperationToken kSmall = 1, kLarge = 2;
+  exchange(kLarge, large, largeIn);
+  const auto arrived = [&] { return std::count(pair.b.received.begin(), pair.b.received.end(), kLarge) == 1; };
+  for (int i = 0; i < 2000 && !arrived(); ++i) {
+    exchange(kSmall, small, smallIn);
+    pair.runFor(milliseconds(1));
+  }
+  ASSERT_TRUE(arrived()) << why(pair);
+  EXPECT_EQ(largeIn, large);
+  EXPECT_GT(pair.b.receivesCompleted, 1u);
 }
 
 // A queue that holds no more than a few large frames drops many in a row and lets small ones pass; the path is as before.
