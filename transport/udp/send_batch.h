@@ -1,11 +1,12 @@
-// Datagrams that wait to be sent, copied, in the order in which they came: datagrams of one size to one peer are a run,
-// of which the last may be shorter. The kernel takes a run as one segmented send. Pure. One owner.
+// Datagrams that wait to be sent, in the order in which they came: datagrams of one size to one peer are a run, of which
+// the last may be shorter. The kernel takes a run as one segmented send. A short payload is copied in; a long one stays
+// in the user's buffer until it is sent, or keep() copies it. Pure. One owner.
 #pragma once
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "transport/base/copy_part.h"
@@ -32,53 +33,77 @@ class SendBatch {
     Endpoint peer;
     bool failing = false;  // what was tried last did not leave
   };
+  // From here on a payload is sent in place: a second piece of memory costs the kernel less than the copy.
+  static constexpr std::size_t kInPlaceFrom = 4096;
+  struct Datagram {
+    std::byte* begin = nullptr;
+    std::size_t copied = 0;              // from `begin` on
+    std::span<const std::byte> inPlace;  // the rest
+    std::size_t bytes() const { return copied + inPlace.size(); }
+  };
   struct Run {
     Destination* to = nullptr;
-    std::byte* begin = nullptr;
     std::size_t segmentBytes = 0, bytes = 0;
-    std::size_t segments() const { return (bytes + segmentBytes - 1) / segmentBytes; }
+    std::size_t first = 0, segments = 0;  // of the batch's datagrams
   };
 
   SendBatch() { runs_.reserve(kMaxRuns); }
   bool empty() const { return first_ == runs_.size(); }
   std::span<const Run> runs() const { return std::span(runs_).subspan(first_); }
+  std::size_t size() const { return datagrams_.size(); }
+  std::span<const Datagram> datagrams(const Run& run) const {
+    return std::span(datagrams_).subspan(run.first, run.segments);
+  }
 
   // False: full, or what is left would cut a run short. `to` stays where it is until the batch is empty.
   bool append(Destination& to, const OutgoingDatagram& datagram) {
     const std::size_t length = datagram.header.size() + datagram.payload.size();
     const bool joins = !empty() && runs_.back().to == &to && length <= runs_.back().segmentBytes &&
-                       runs_.back().bytes % runs_.back().segmentBytes == 0 && runs_.back().segments() < kMaxSegments &&
-                       runs_.back().bytes + length <= kMaxRunBytes;
+                       runs_.back().bytes == runs_.back().segments * runs_.back().segmentBytes &&
+                       runs_.back().segments < kMaxSegments && runs_.back().bytes + length <= kMaxRunBytes;
     const std::size_t left = kBytes - used_;
     if (length > left || (!joins && (left < kMaxRunBytes || runs_.size() == kMaxRuns))) return false;
-    std::byte* const at = bytes_.get() + used_;
-    if (!joins) runs_.push_back({.to = &to, .begin = at, .segmentBytes = length, .bytes = 0});
-    std::copy(datagram.header.begin(), datagram.header.end(), at);
-    copyPart<ColdEnd::kSource>(at + datagram.header.size(), datagram.payload);
+    if (!joins) runs_.push_back({.to = &to, .segmentBytes = length, .first = datagrams_.size()});
+    Datagram added{.begin = bytes_.get() + used_, .copied = datagram.header.size(), .inPlace = datagram.payload};
+    std::copy(datagram.header.begin(), datagram.header.end(), added.begin);
+    if (datagram.payload.size() < kInPlaceFrom) copyIn(added);
+    datagrams_.push_back(added);
+    ++runs_.back().segments;
     runs_.back().bytes += length;
     used_ += length;
     return true;
   }
 
-  // The oldest ones have gone, or never will.
+  // The oldest datagrams have gone, or never will.
   void remove(std::size_t segments) {
     for (; segments > 0 && !empty(); ++first_) {
       Run& run = runs_[first_];
-      const std::size_t bytes = std::min(segments * run.segmentBytes, run.bytes);
-      segments -= std::min(segments, run.segments());
-      run.begin += bytes;
-      run.bytes -= bytes;
-      if (run.bytes > 0) return;
+      for (; segments > 0 && run.segments > 0; --segments, --run.segments) run.bytes -= datagrams_[run.first++].bytes();
+      if (run.segments > 0) return;
     }
     if (!empty()) return;
     runs_.clear();
+    datagrams_.clear();
     first_ = used_ = 0;
   }
 
+  // Users' buffers are theirs again.
+  void keep() {
+    if (empty()) return;
+    for (Datagram& datagram : std::span(datagrams_).subspan(runs_[first_].first)) copyIn(datagram);
+  }
+
  private:
+  // There is room for the whole datagram.
+  static void copyIn(Datagram& datagram) {
+    copyPart<ColdEnd::kSource>(datagram.begin + datagram.copied, datagram.inPlace);
+    datagram.copied += std::exchange(datagram.inPlace, {}).size();
+  }
+
   const std::unique_ptr<std::byte[]> bytes_ = std::make_unique_for_overwrite<std::byte[]>(kBytes);
   std::size_t used_ = 0;  // of bytes_; free again once the batch is empty
   std::vector<Run> runs_;
+  std::vector<Datagram> datagrams_;
   std::size_t first_ = 0;  // of runs_ that is not gone
 };
 

@@ -59,7 +59,7 @@ class UdpPort final : public PacketPort {
     return railOf(link).transmit(link, datagrams);
   }
   void wakePeers() override {
-    for (const auto& rail : rails_) rail->sendBatch();
+    for (const auto& rail : rails_) rail->wakePeers();
   }
   bool gathers() const override { return true; }
   bool wakesForRoom() const override { return true; }

@@ -1,7 +1,7 @@
 // Packet port over the kernel's UDP sockets: no privilege, no DPDK, IPv4 or IPv6, one socket for all peers, ranks of
 // one host included; of several interfaces one each (udp_rail.h), which lead to the peers' by number.
 //
-// transmit() copies datagrams into a batch, wakePeers() sends it: a session's burst is one segmented send
+// transmit() puts datagrams into a batch, wakePeers() sends it: a session's burst is one segmented send
 // (send_batch.h). What the socket does not take stays in the batch, and a full batch is back-pressure. receive() hands
 // up what one call brought, datagram by datagram.
 //

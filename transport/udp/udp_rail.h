@@ -47,7 +47,10 @@ class UdpRail {
   std::string trouble(LinkId id) const;
   PortCounters counters() const;
 
-  void sendBatch();
+  void wakePeers() {
+    sendBatch();
+    batch_.keep();
+  }
   // What to sleep for, and not longer than *timeout; afterwards what poll() said of it.
   pollfd wanted(Duration* timeout) const;
   void onWoken(short revents) {
@@ -63,6 +66,7 @@ class UdpRail {
     std::optional<Error> down;  // carries nothing any more
   };
 
+  void sendBatch();
   bool dropsWhatItRefuses();
   void onSendFailure(const SendBatch::Run& run, int error);
   void readErrors(PacketSink& sink);

@@ -111,22 +111,46 @@ UdpSocket::UdpSocket(FileDescriptor fd, const Endpoint& local, Offload offload)
 
 std::size_t UdpSocket::prepare(const SendBatch& batch) {
   std::size_t count = 0;
+  pieces_.clear();
+  pieces_.reserve(2 * batch.size());
   for (const SendBatch::Run& run : batch.runs()) {
-    const std::size_t step = offloads_ ? run.bytes : run.segmentBytes;
-    for (std::size_t at = 0; at < run.bytes; at += step) {
+    const auto datagrams = batch.datagrams(run);
+    const std::size_t step = offloads_ ? datagrams.size() : 1;
+    for (std::size_t at = 0; at < datagrams.size(); at += step) {
       if (count == SendBatch::kMaxRuns) return count;
-      const std::size_t bytes = std::min(step, run.bytes - at);
-      msghdr& header = outgoing_.set(count, run.to->peer, {run.begin + at, bytes});
-      outgoingSegments_[count++] = {run.to, (bytes + run.segmentBytes - 1) / run.segmentBytes};
-      const auto segmentBytes = static_cast<std::uint16_t>(run.segmentBytes);
-      header.msg_controllen = bytes > run.segmentBytes ? CMSG_SPACE(sizeof(segmentBytes)) : 0;
-      if (header.msg_controllen == 0) continue;
-      cmsghdr* const control = CMSG_FIRSTHDR(&header);
-      *control = {.cmsg_len = CMSG_LEN(sizeof(segmentBytes)), .cmsg_level = IPPROTO_UDP, .cmsg_type = UDP_SEGMENT};
-      std::memcpy(CMSG_DATA(control), &segmentBytes, sizeof(segmentBytes));
+      prepareMessage(count++, *run.to, datagrams.subspan(at, step), run.segmentBytes);
     }
   }
   return count;
+}
+
+// What lies side by side is one piece.
+void UdpSocket::prepareMessage(std::size_t number, SendBatch::Destination& to,
+                               std::span<const SendBatch::Datagram> datagrams, std::size_t segmentBytes) {
+  const std::size_t first = pieces_.size();
+  const auto add = [&](const std::byte* begin, std::size_t bytes) {
+    if (bytes == 0) return;
+    if (pieces_.size() > first && static_cast<std::byte*>(pieces_.back().iov_base) + pieces_.back().iov_len == begin) {
+      pieces_.back().iov_len += bytes;
+    } else {
+      pieces_.push_back({const_cast<std::byte*>(begin), bytes});
+    }
+  };
+  for (const SendBatch::Datagram& datagram : datagrams) {
+    add(datagram.begin, datagram.copied);
+    add(datagram.inPlace.data(), datagram.inPlace.size());
+  }
+  outgoingSegments_[number] = {&to, datagrams.size()};
+  msghdr& header = outgoing_.set(number, to.peer, {});
+  header.msg_iov = pieces_.data() + first;
+  header.msg_iovlen = pieces_.size() - first;
+  header.msg_controllen = 0;
+  if (datagrams.size() == 1) return;
+  const auto size = static_cast<std::uint16_t>(segmentBytes);
+  header.msg_controllen = CMSG_SPACE(sizeof(size));
+  cmsghdr* const control = CMSG_FIRSTHDR(&header);
+  *control = {.cmsg_len = CMSG_LEN(sizeof(size)), .cmsg_level = IPPROTO_UDP, .cmsg_type = UDP_SEGMENT};
+  std::memcpy(CMSG_DATA(control), &size, sizeof(size));
 }
 
 UdpSocket::SendFailure UdpSocket::send(SendBatch& batch) {

@@ -15,6 +15,7 @@
 #include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "transport/base/file_descriptor.h"
 #include "transport/base/port_range.h"
@@ -81,6 +82,8 @@ class UdpSocket {
 
   UdpSocket(FileDescriptor fd, const Endpoint& local, Offload offload);
   std::size_t prepare(const SendBatch& batch);
+  void prepareMessage(std::size_t number, SendBatch::Destination& to, std::span<const SendBatch::Datagram> datagrams,
+                      std::size_t segmentBytes);
 
   const FileDescriptor fd_;
   const Endpoint local_;
@@ -89,6 +92,7 @@ class UdpSocket {
   std::uint64_t dropped_ = 0;
   Messages<SendBatch::kMaxRuns> outgoing_;
   std::array<std::pair<SendBatch::Destination*, std::size_t>, SendBatch::kMaxRuns> outgoingSegments_{};
+  std::vector<iovec> pieces_;  // of the outgoing messages
   Messages<kReceived> incoming_;
   std::array<Received, kReceived> received_{};
   std::unique_ptr<std::byte[]> receivedBytes_;

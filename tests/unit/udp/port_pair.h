@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -57,10 +58,24 @@ inline LinkId linkTo(PacketPort& from, const PacketPort& to) {
   return link.ok() ? link.value() : 0;
 }
 
+// What transmit() was given stays as it is until wakePeers(), and no longer.
+inline std::vector<std::vector<std::byte>>& usersMemory(const PacketPort& port) {
+  static std::map<const PacketPort*, std::vector<std::vector<std::byte>>> memory;
+  return memory[&port];
+}
+
 inline std::size_t transmit(PacketPort& port, LinkId link, std::span<const std::byte> bytes) {
-  const std::size_t cut = std::min<std::size_t>(bytes.size(), 40);
-  const OutgoingDatagram datagram{bytes.first(cut), bytes.subspan(cut)};
+  const std::span<const std::byte> lent = usersMemory(port).emplace_back(bytes.begin(), bytes.end());
+  const std::size_t cut = std::min<std::size_t>(lent.size(), 40);
+  std::vector<std::byte> header(lent.begin(), lent.begin() + static_cast<std::ptrdiff_t>(cut));
+  const OutgoingDatagram datagram{header, lent.subspan(cut)};
   return port.transmit(link, std::span(&datagram, 1));
+}
+
+inline void wakePeers(PacketPort& port) {
+  port.wakePeers();
+  for (auto& lent : usersMemory(port)) std::fill(lent.begin(), lent.end(), std::byte{0xee});
+  usersMemory(port).clear();
 }
 
 // Receives, and sleeps as the engine does, until `condition`. False: not within `limit`.

@@ -45,8 +45,17 @@ class Batch : public ::testing::Test {
   }
   std::vector<std::size_t> segments() const {
     std::vector<std::size_t> counts;
-    for (const auto& run : batch_.runs()) counts.push_back(run.segments());
+    for (const auto& run : batch_.runs()) counts.push_back(run.segments);
     return counts;
+  }
+  // Of a run, as the kernel is given it.
+  std::vector<std::byte> content(std::size_t run) const {
+    std::vector<std::byte> all;
+    for (const auto& datagram : batch_.datagrams(batch_.runs()[run])) {
+      all.insert(all.end(), datagram.begin, datagram.begin + datagram.copied);
+      all.insert(all.end(), datagram.inPlace.begin(), datagram.inPlace.end());
+    }
+    return all;
   }
   SendBatch batch_;
   void expectWholeRuns() const {
@@ -66,8 +75,33 @@ TEST_F(Batch, EqualSizesToOnePeer_AreOneRunThatAShorterOneEnds) {
   ASSERT_TRUE(append(one_, 11));
   EXPECT_EQ(segments(), (std::vector<std::size_t>{4, 1, 1, 1, 1}));
   ASSERT_EQ(batch_.runs()[0].bytes, 3010U);
-  EXPECT_EQ(std::memcmp(batch_.runs()[0].begin + 1000, pattern(1000).data(), 1000), 0);
-  EXPECT_EQ(std::memcmp(batch_.runs()[0].begin + 3000, pattern(10).data(), 10), 0);
+  const auto sent = content(0);
+  ASSERT_EQ(sent.size(), 3010U);
+  EXPECT_EQ(std::memcmp(&sent[1000], pattern(1000).data(), 1000), 0);
+  EXPECT_EQ(std::memcmp(&sent[3000], pattern(10).data(), 10), 0);
+}
+
+TEST_F(Batch, LongPayload_StaysWhereItIsUntilKept) {
+  const auto header = pattern(20, 1);
+  auto first = pattern(8952, 2), second = pattern(8952, 3);
+  auto expected = header;
+  expected.insert(expected.end(), second.begin(), second.end());
+  ASSERT_TRUE(batch_.append(one_, {header, first}));
+  ASSERT_TRUE(batch_.append(one_, {header, second}));
+  ASSERT_TRUE(append(one_, 100));
+  EXPECT_EQ(segments(), (std::vector<std::size_t>{3}));
+  EXPECT_EQ(batch_.datagrams(batch_.runs()[0])[1].inPlace.data(), second.data());
+  batch_.remove(1);
+  std::fill(first.begin(), first.end(), std::byte{0});  // gone, and its user's again
+  batch_.keep();
+  std::fill(second.begin(), second.end(), std::byte{0});
+  const auto last = pattern(100);
+  expected.insert(expected.end(), last.begin(), last.end());
+  EXPECT_EQ(content(0), expected);
+  EXPECT_EQ(batch_.runs()[0].bytes, expected.size());
+  batch_.remove(2);
+  batch_.keep();
+  EXPECT_TRUE(batch_.empty());
 }
 
 TEST_F(Batch, RunsAreNotLongerThanTheKernelTakes) {
@@ -203,13 +237,13 @@ TEST_P(UdpPorts, PingPongOfAllSizes_ArrivesBitExact) {
   for (std::size_t length = 1; length <= largest;
        length = length == largest ? largest + 1 : std::min(length * 3 / 2 + 1, largest)) {
     ASSERT_EQ(transmit(*a_, toB_, pattern(length)), 1U);
-    a_->wakePeers();
+    wakePeers(*a_);
     ASSERT_TRUE(receiveUntil(*b_, atB_, [&] { return !atB_.datagrams.empty(); })) << length;
     ASSERT_EQ(atB_.datagrams[0], pattern(length));
     ASSERT_EQ(atB_.links[0], toA_);
     ASSERT_TRUE(atB_.arrivalsTold);
     ASSERT_EQ(transmit(*b_, toA_, atB_.datagrams[0]), 1U);
-    b_->wakePeers();
+    wakePeers(*b_);
     ASSERT_TRUE(receiveUntil(*a_, atA_, [&] { return !atA_.datagrams.empty(); })) << length;
     ASSERT_EQ(atA_.datagrams[0], pattern(length));
     atA_ = atB_ = {};
@@ -225,7 +259,7 @@ TEST_P(UdpPorts, BurstsOfSeveralSizes_ArriveWholeAndInOrderAsManyATimeAsAsked) {
     sizes.push_back(size / 2 + 1);
   }
   for (std::size_t i = 0; i < sizes.size(); ++i) ASSERT_EQ(transmit(*a_, toB_, pattern(sizes[i], i)), 1U) << i;
-  a_->wakePeers();
+  wakePeers(*a_);
   while (atB_.datagrams.size() < sizes.size()) {
     const std::size_t before = atB_.datagrams.size();
     ASSERT_TRUE(receiveUntil(*b_, atB_, [&] { return atB_.datagrams.size() > before; })) << before;
@@ -247,7 +281,7 @@ TEST_P(UdpPorts, ManyPeers_EachGetsItsOwn) {
   for (int round = 0; round < 3; ++round) {
     for (std::size_t i = 0; i < peers.size(); ++i) ASSERT_EQ(transmit(*a_, links[i], pattern(500, i)), 1U);
   }
-  a_->wakePeers();
+  wakePeers(*a_);
   for (std::size_t i = 0; i < peers.size(); ++i) {
     KeepingSink sink;
     ASSERT_TRUE(receiveUntil(*peers[i], sink, [&] { return sink.datagrams.size() >= 3; })) << i;
@@ -258,7 +292,7 @@ TEST_P(UdpPorts, ManyPeers_EachGetsItsOwn) {
 TEST_P(UdpPorts, ToItself_Arrives) {
   const LinkId self = linkTo(*a_, *a_);
   ASSERT_EQ(transmit(*a_, self, pattern(300)), 1U);
-  a_->wakePeers();
+  wakePeers(*a_);
   ASSERT_TRUE(receiveUntil(*a_, atA_, [&] { return !atA_.datagrams.empty(); }));
   EXPECT_EQ(atA_.datagrams[0], pattern(300));
 }
@@ -266,9 +300,9 @@ TEST_P(UdpPorts, ToItself_Arrives) {
 TEST_P(UdpPorts, StrangersDatagrams_AreCountedAndNotHandedUp) {
   const auto stranger = open();
   ASSERT_EQ(transmit(*stranger, linkTo(*stranger, *b_), pattern(100)), 1U);
-  stranger->wakePeers();
+  wakePeers(*stranger);
   ASSERT_EQ(transmit(*a_, toB_, pattern(60)), 1U);
-  a_->wakePeers();
+  wakePeers(*a_);
   ASSERT_TRUE(receiveUntil(*b_, atB_, [&] { return !atB_.datagrams.empty() && b_->counters().droppedForeign == 1; }));
   ASSERT_EQ(atB_.datagrams.size(), 1U);
   EXPECT_EQ(atB_.datagrams[0], pattern(60));
@@ -277,11 +311,11 @@ TEST_P(UdpPorts, StrangersDatagrams_AreCountedAndNotHandedUp) {
 TEST_P(UdpPorts, ClosedLink_WhatItTookArrivesAndItCanBeOpenedAgain) {
   ASSERT_EQ(transmit(*a_, toB_, pattern(10)), 1U);
   a_->closeLink(toB_);
-  a_->wakePeers();
+  wakePeers(*a_);
   const LinkId again = linkTo(*a_, *b_);
   EXPECT_NE(again, toB_);
   ASSERT_EQ(transmit(*a_, again, pattern(20)), 1U);
-  a_->wakePeers();
+  wakePeers(*a_);
   ASSERT_TRUE(receiveUntil(*b_, atB_, [&] { return atB_.datagrams.size() == 2; }));
   EXPECT_EQ(atB_.datagrams[0], pattern(10));
   EXPECT_EQ(atB_.datagrams[1], pattern(20));
@@ -305,7 +339,7 @@ TEST_P(UdpPorts, PortClosedAndNeverAsleep_LinkGoesDown) {
   atA_.session = pattern(60);
   for (const TimePoint end = monotonicNow() + seconds(20); atA_.down.empty() && monotonicNow() < end; ::usleep(1'000)) {
     (void)transmit(*a_, toB_, pattern(60));
-    a_->wakePeers();
+    wakePeers(*a_);
     (void)a_->receive(atA_, 64);
   }
   EXPECT_EQ(atA_.down.size(), 1U);
@@ -318,7 +352,7 @@ TEST_P(UdpPorts, PortClosed_LinkGoesDownOnlyIfASessionIsQuoted) {
     const TimePoint end = monotonicNow() + limit;
     while (atA_.down.empty() && monotonicNow() < end) {
       (void)transmit(*a_, toB_, bytes);
-      a_->wakePeers();
+      wakePeers(*a_);
       (void)receiveUntil(
           *a_, atA_, [&] { return !atA_.down.empty(); }, milliseconds(20));
     }
@@ -642,7 +676,7 @@ TEST(UdpRails, EachWay_GoesFromItsOwnAddressToItsOwnAddress) {
   for (std::size_t rail = 0; rail < 2; ++rail) {
     const auto sent = pattern(100 + rail);
     ASSERT_EQ(transmit(*a, here[rail], sent), 1U);
-    a->wakePeers();
+    wakePeers(*a);
     ASSERT_TRUE(receiveUntil(*b, sink, [&] { return sink.datagrams.size() == rail + 1; })) << "asleep on both sockets";
     EXPECT_EQ(sink.datagrams[rail], sent);
     EXPECT_EQ(sink.links[rail], there[rail]);
