@@ -52,7 +52,8 @@ class LoopbackPort final : public PacketPort {
     std::size_t received = 0;
     if (impaired_ && !queue_.empty()) sink.onArrivals();
     while (received < maxDatagrams && !queue_.empty()) {
-      std::vector<std::byte> datagram = std::move(queue_.front());
+      copyLent(queue_.front());
+      std::vector<std::byte> datagram = std::move(queue_.front().bytes);
       queue_.pop_front();
       ++received;
       ++counters_.packetsReceived;
@@ -79,6 +80,11 @@ class LoopbackPort final : public PacketPort {
     }
     if (sent > 0) wake();
     return sent;
+  }
+
+  // Not before: a session must not have let go of it.
+  void wakePeers() override {
+    for (Waiting& waiting : queue_) copyLent(waiting);
   }
 
   void onTick(TimePoint) override {}
@@ -109,6 +115,12 @@ class LoopbackPort final : public PacketPort {
   PortCounters counters() const override { return counters_; }
 
  private:
+  struct Waiting {
+    std::vector<std::byte> bytes;
+    std::span<const std::byte> lent;  // the rest, until `whole`
+    bool whole = false;
+  };
+
   bool happens(double probability) { return std::uniform_real_distribution<double>(0, 1)(random_) < probability; }
 
   void enqueue(const OutgoingDatagram& datagram) {
@@ -117,19 +129,24 @@ class LoopbackPort final : public PacketPort {
       copy = std::move(spare_.back());
       spare_.pop_back();
     }
-    copy.resize(datagram.header.size() + datagram.payload.size());
-    std::memcpy(copy.data(), datagram.header.data(), datagram.header.size());
-    if (!datagram.payload.empty()) {
-      std::memcpy(copy.data() + datagram.header.size(), datagram.payload.data(), datagram.payload.size());
-    }
-    if (impaired_ && happens(impairment_.corruption) && !copy.empty()) {
-      copy[random_() % copy.size()] ^= static_cast<std::byte>(1u << (random_() % 8));
-    }
+    copy.assign(datagram.header.begin(), datagram.header.end());
+    Waiting waiting{std::move(copy), datagram.payload};
+    if (!datagram.lent) copyLent(waiting);
     auto place = queue_.end();
     if (impaired_ && happens(impairment_.reordering)) {
       place = queue_.begin() + static_cast<std::ptrdiff_t>(random_() % (queue_.size() + 1));
     }
-    queue_.insert(place, std::move(copy));
+    queue_.insert(place, std::move(waiting));
+  }
+
+  void copyLent(Waiting& waiting) {
+    if (waiting.whole) return;
+    std::vector<std::byte>& bytes = waiting.bytes;
+    bytes.insert(bytes.end(), waiting.lent.begin(), waiting.lent.end());
+    waiting.whole = true;
+    if (impaired_ && happens(impairment_.corruption) && !bytes.empty()) {
+      bytes[random_() % bytes.size()] ^= static_cast<std::byte>(1u << (random_() % 8));
+    }
   }
 
   void recycle(std::vector<std::byte> datagram) {
@@ -141,7 +158,7 @@ class LoopbackPort final : public PacketPort {
   const LoopbackImpairment impairment_;
   const bool impaired_;
   std::mt19937_64 random_;
-  std::deque<std::vector<std::byte>> queue_;
+  std::deque<Waiting> queue_;
   std::vector<std::vector<std::byte>> spare_;
   PortCounters counters_;
   std::mutex wakeMutex_;  // guards the three below, which block() reads without exclusive access

@@ -16,7 +16,7 @@ enum class ColdEnd : std::uint8_t { kSource, kDestination };
 template <ColdEnd cold>
 void copyPart(std::byte* to, std::span<const std::byte> from) {
   constexpr std::size_t kLong = 16'384, kAhead = 2048, kCacheLine = 64;
-  // May lie behind the message: asking for memory that is nobody's does nothing.
+  // May lie beyond the message: asking for memory that is nobody's does nothing.
   const auto ahead = reinterpret_cast<std::uintptr_t>(cold == ColdEnd::kSource ? from.data() : to) + kAhead;
   std::size_t at = 0;
   for (; from.size() < kLong && from.size() - at >= kCacheLine; at += kCacheLine) {

@@ -81,6 +81,8 @@ class SendQueue {
   wire::MessageHeader describe(SlotIndex message) const;  // chunk fields 0
   std::uint64_t id(SlotIndex message) const { return messages_[message].id; }
   std::uint64_t eagerEnd(SlotIndex message) const { return messages_[message].eagerEnd; }
+  // Whether payload() is in the user's buffer, and not in a copy.
+  bool isUsers(SlotIndex message) const { return messages_[message].buffer.data == nullptr; }
   const std::byte* payload(SlotIndex message, std::uint64_t offset) const { return messages_[message].data + offset; }
 
   void setLongPath(bool longPath);

@@ -32,11 +32,12 @@
 
 namespace gloo_bypass {
 
-// A datagram to send. `header` is valid until the next non-const call; `payload` points into the sender's buffer
-// or the session's own send buffer and is valid until then too.
+// A datagram to send. `header` is valid until the next non-const call, and `payload` too. A lasting one is in the buffer of
+// a send that is not complete, and so valid until the user hears of its end, cancels it, or closes the session.
 struct SessionDatagram {
   std::span<const std::byte> header;
   std::span<const std::byte> payload;
+  bool lasting = false;
 };
 
 enum class SessionState : std::uint8_t { kIdle, kConnecting, kEstablished, kPeerClosed, kClosing, kClosed, kFailed };

@@ -27,6 +27,7 @@ void Session::Impl::beginHeader(TimePoint now, wire::FrameType type, wire::Packe
 bool Session::Impl::give(SessionDatagram* out, Sent what, std::span<const std::byte> payload) {
   out->header = writer_.finish();
   out->payload = payload;
+  out->lasting = false;
   given_.what = what;
   given_.bytes = out->header.size() + payload.size();
   ++counters_.packetsSent;
@@ -166,6 +167,8 @@ bool Session::Impl::sendFrame(TimePoint now, std::uint64_t sequence, SessionData
   writeFrame(frame, content, header);
   noteFrameSent(now, sequence, content.wireBytes);
   give(out, Sent::kFrame, content.payload);
+  // Elsewhere a send is complete before its last datagram has arrived.
+  out->lasting = frame.length > 0 && !config_.losslessLink && !path_.isLong && sends_.isUsers(frame.message);
   if (covered) addToBlock(now, sequence, header.payloadCrc, *out);
   return true;
 }

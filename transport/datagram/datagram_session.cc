@@ -225,6 +225,8 @@ bool DatagramSession::tellEvents() {
 }
 
 void DatagramSession::tellStateChange(SessionState state) {
+  // Who hears of an end takes buffers back that the port was lent in this turn.
+  if (state != SessionState::kEstablished) port_.wakePeers();
   if (state == SessionState::kEstablished && !railsMet()) {
     connectedHeld_ = true;
     return;

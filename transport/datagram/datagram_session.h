@@ -30,12 +30,16 @@ class DatagramSession final : public ChannelSession {
   Status connect(TimePoint now, const ChannelAddress& peer) override;
   Status postSend(const SendRequest& request) override { return core.postSend(monotonicNow(), request); }
   Status postReceive(const ReceiveRequest& request) override { return core.postReceive(monotonicNow(), request); }
-  bool cancelSend(OperationToken token) override { return core.cancelSend(monotonicNow(), token); }
+  bool cancelSend(OperationToken token) override {
+    port_.wakePeers();  // has copied what it was lent
+    return core.cancelSend(monotonicNow(), token);
+  }
   bool cancelReceive(OperationToken token) override { return core.cancelReceive(monotonicNow(), token); }
   std::optional<TimePoint> oldestUnmatched(MessageKey key) const override { return core.oldestUnmatched(key); }
   void close(TimePoint now, bool abort) override {
     if (lead_ != nullptr) return;  // ends with it
     observer_ = nullptr;
+    port_.wakePeers();  // has copied what it was lent
     core.close(now, abort);
   }
   ChannelState state() const override;

@@ -249,7 +249,7 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
     SessionDatagram datagram;
     for (std::size_t i = 0; i < session.transmitBurst(); ++i) {
       if (!session.core.pollTransmit(now, &datagram)) return false;
-      const OutgoingDatagram outgoing{datagram.header, datagram.payload};
+      const OutgoingDatagram outgoing{datagram.header, datagram.payload, datagram.lasting};
       if (port_->transmit(*session.link, std::span(&outgoing, 1)) == 0) {
         session.core.undoTransmit(now);
         session.transmitFrom = now + Duration(kRetryFullPort);

@@ -25,7 +25,8 @@ using LinkId = std::uint32_t;
 // One datagram as two spans, gathered by the port.
 struct OutgoingDatagram {
   std::span<const std::byte> header;   // copied when transmit() returns
-  std::span<const std::byte> payload;  // may be empty; points into a user's buffer; copied when wakePeers() returns
+  std::span<const std::byte> payload;  // may be empty; copied when transmit() returns
+  bool lent = false;                   // `payload` is in a user's buffer, and need not be copied before wakePeers() returns
 };
 
 // Receives what a port hands up. Called inside receive(); must not call the port.

@@ -460,7 +460,7 @@ std::size_t MemifPort::fill(MemifLink& link, std::span<const OutgoingDatagram> d
   bool broken = !room;
   std::size_t sent = 0;
   for (; sent < count; ++sent) {
-    const auto& [header, payload] = datagrams[sent];
+    const std::span<const std::byte> header = datagrams[sent].header, payload = datagrams[sent].payload;
     const std::size_t datagramBytes = header.size() + payload.size();
     GLOO_BYPASS_CHECK(datagramBytes <= maxDatagramBytes_);
     const std::span<std::byte> slot = ring.slot();

@@ -70,7 +70,7 @@ rte_mbuf* PacketBuffers::build(const FrameTemplate& headers, const OutgoingDatag
   headers.write(out, datagramBytes);
   if (!datagram.header.empty()) std::memcpy(out + kFrameHeaderBytes, datagram.header.data(), datagram.header.size());
   std::size_t headBytes = kFrameHeaderBytes + datagram.header.size();
-  if (!attach || datagram.payload.size() < kAttachFromBytes) {
+  if (!attach || !datagram.lent || datagram.payload.size() < kAttachFromBytes) {
     GLOO_BYPASS_CHECK(headBytes + datagram.payload.size() <= rte_pktmbuf_tailroom(head));
     copyPart<ColdEnd::kSource>(out + headBytes, datagram.payload);
     headBytes += datagram.payload.size();

@@ -1,6 +1,6 @@
 // Datagrams that wait to be sent, in the order in which they came: datagrams of one size to one peer are a run, of which
-// the last may be shorter. The kernel takes a run as one segmented send. A short payload is copied in; a long one stays
-// in the user's buffer until it is sent, or keep() copies it. Pure. One owner.
+// the last may be shorter. The kernel takes a run as one segmented send. A payload is copied in; a long one that is
+// lent stays in the user's buffer until it is sent, or keep() copies it. Pure. One owner.
 #pragma once
 
 #include <algorithm>
@@ -50,6 +50,7 @@ class SendBatch {
   SendBatch() { runs_.reserve(kMaxRuns); }
   bool empty() const { return first_ == runs_.size(); }
   std::span<const Run> runs() const { return std::span(runs_).subspan(first_); }
+  // Of all datagrams since it was last empty, those that are gone too.
   std::size_t size() const { return datagrams_.size(); }
   std::span<const Datagram> datagrams(const Run& run) const {
     return std::span(datagrams_).subspan(run.first, run.segments);
@@ -66,7 +67,7 @@ class SendBatch {
     if (!joins) runs_.push_back({.to = &to, .segmentBytes = length, .first = datagrams_.size()});
     Datagram added{.begin = bytes_.get() + used_, .copied = datagram.header.size(), .inPlace = datagram.payload};
     std::copy(datagram.header.begin(), datagram.header.end(), added.begin);
-    if (datagram.payload.size() < kInPlaceFrom) copyIn(added);
+    if (!datagram.lent || datagram.payload.size() < kInPlaceFrom) copyIn(added);
     datagrams_.push_back(added);
     ++runs_.back().segments;
     runs_.back().bytes += length;

@@ -1,5 +1,7 @@
 #include "session_pair.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 
 #include "transport/wire/packet.h"
@@ -32,8 +34,13 @@ void SessionPair::carry(Side& to, int direction, const SessionDatagram& datagram
   ++datagrams;
   Bytes bytes(datagram.header.begin(), datagram.header.end());
   bytes.insert(bytes.end(), datagram.payload.begin(), datagram.payload.end());
-  if (onLeave && !onLeave(direction == 0, bytes)) return;
   wire::ParsedPacket packet;
+  if (datagram.lasting && wire::parsePacket(bytes, &packet) == wire::ParseResult::kOk) {
+    // What the session has made itself it makes anew soon.
+    EXPECT_TRUE(wire::isData(packet.header.type) || packet.header.type == wire::FrameType::kAnnounce || datagram.payload.empty())
+        << "type " << static_cast<int>(packet.header.type);
+  }
+  if (onLeave && !onLeave(direction == 0, bytes)) return;
   if (wire::parsePacket(bytes, &packet) == wire::ParseResult::kOk && wire::isData(packet.header.type)) {
     ++dataFrames;
     checkedFrames += (packet.header.flags & wire::kFlagPayloadChecksum) != 0 ? 1 : 0;

@@ -68,7 +68,7 @@ inline std::size_t transmit(PacketPort& port, LinkId link, std::span<const std::
   const std::span<const std::byte> lent = usersMemory(port).emplace_back(bytes.begin(), bytes.end());
   const std::size_t cut = std::min<std::size_t>(lent.size(), 40);
   std::vector<std::byte> header(lent.begin(), lent.begin() + static_cast<std::ptrdiff_t>(cut));
-  const OutgoingDatagram datagram{header, lent.subspan(cut)};
+  const OutgoingDatagram datagram{header, lent.subspan(cut), true};
   return port.transmit(link, std::span(&datagram, 1));
 }
 

@@ -86,8 +86,8 @@ TEST_F(Batch, LongPayload_StaysWhereItIsUntilKept) {
   auto first = pattern(8952, 2), second = pattern(8952, 3);
   auto expected = header;
   expected.insert(expected.end(), second.begin(), second.end());
-  ASSERT_TRUE(batch_.append(one_, {header, first}));
-  ASSERT_TRUE(batch_.append(one_, {header, second}));
+  ASSERT_TRUE(batch_.append(one_, {header, first, true}));
+  ASSERT_TRUE(batch_.append(one_, {header, second, true}));
   ASSERT_TRUE(append(one_, 100));
   EXPECT_EQ(segments(), (std::vector<std::size_t>{3}));
   EXPECT_EQ(batch_.datagrams(batch_.runs()[0])[1].inPlace.data(), second.data());
