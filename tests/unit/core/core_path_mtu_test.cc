@@ -149,7 +149,8 @@ TEST(PathMtu, ShrinksWhileCoveredSmallFramesArrive_IsFound) {
         pair.b.session->postReceive(pair.now, {.token = token, .key = key, .data = in.data(), .capacity = in.size()})
             .ok());
     ASSERT_TRUE(
-        pair.a.session->postSend(pair.now, {.token = token, .key = key, .data = out.data(), .length = out.size()}).ok());
+        pair.a.session->postSend(pair.now, {.token = token, .key = key, .data = out.data(), .length = out.size()})
+            .ok());
   };
   constexpr OperationToken kSmall = 1, kLarge = 2;
   exchange(kLarge, large, largeIn);

@@ -37,8 +37,7 @@ void SessionPair::carry(Side& to, int direction, const SessionDatagram& datagram
   wire::ParsedPacket packet;
   if (datagram.lasting && wire::parsePacket(bytes, &packet) == wire::ParseResult::kOk) {
     // What the session has made itself it makes anew soon.
-    EXPECT_TRUE(wire::isData(packet.header.type) || packet.header.type == wire::FrameType::kAnnounce || datagram.payload.empty())
-        << "type " << static_cast<int>(packet.header.type);
+    EXPECT_TRUE(wire::isData(packet.header.type) || datagram.payload.empty()) << "type " << static_cast<int>(packet.header.type);
   }
   if (onLeave && !onLeave(direction == 0, bytes)) return;
   if (wire::parsePacket(bytes, &packet) == wire::ParseResult::kOk && wire::isData(packet.header.type)) {

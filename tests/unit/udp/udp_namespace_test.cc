@@ -65,6 +65,29 @@ class UdpNamespaces : public ::testing::Test {
     EXPECT_TRUE(
         receiveUntil(*b_, atB_, [&] { return !atB_.datagrams.empty() && atB_.datagrams.back() == pattern(bytes); }));
   }
+  // A queue that lets 2 MB/s pass keeps what it holds charged to the socket. Slow, so that it fills under a sanitizer too.
+  bool slowDown() {
+    return shell("tc -n " + name('a') + " qdisc add dev v0 root tbf rate 16mbit burst 64kb limit 64mb");
+  }
+  // With as many numbered datagrams as it takes; kMany: with no end.
+  static constexpr std::size_t kMany = 100'000;
+  std::size_t fillTheSocket(std::size_t bytes) {
+    std::size_t taken = 0;
+    while (taken < kMany && transmit(*a_, toB_, pattern(bytes, taken)) == 1) {
+      if (++taken % 32 == 0) wakePeers(*a_);
+      (void)b_->receive(atB_, 1000);
+    }
+    return taken;
+  }
+  void expectAllArrive(std::size_t count, std::size_t bytes) {
+    const auto all = [&] {
+      (void)a_->receive(atA_, 1);  // sends what is left
+      return atB_.datagrams.size() == count;
+    };
+    ASSERT_TRUE(receiveUntil(*b_, atB_, all)) << atB_.datagrams.size() << " of " << count << " arrived, "
+                                              << b_->counters().droppedNoBuffer << " found no room";
+    for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(atB_.datagrams[i], pattern(bytes, i)) << i;
+  }
   // Of a's link, while a goes on sending.
   std::string downAfter(std::size_t bytes, Duration limit) {
     for (const TimePoint end = monotonicNow() + limit; atA_.down.empty() && monotonicNow() < end; ::usleep(10'000)) {
@@ -147,10 +170,8 @@ TEST_F(UdpNamespaces, KernelKnowsOfASmallerWay_LinkBeginsWithItAndMayGrow) {
   expectArrives(9000 - 28);
 }
 
-// A queue that lets 2 MB/s pass keeps what it holds charged to the socket. Slow, so that it fills under a sanitizer too.
 TEST_F(UdpNamespaces, SlowInterface_PushesBackAndLosesNothing) {
-  if (!shell("tc -n " + name('a') + " qdisc add dev v0 root tbf rate 16mbit burst 64kb limit 64mb"))
-    GTEST_SKIP() << "no tc, or no tbf";
+  if (!slowDown()) GTEST_SKIP() << "no tc, or no tbf";
   open();
   constexpr std::size_t kDatagrams = 10'000, kBytes = 1400;
   std::size_t sent = 0, refused = 0;
@@ -178,59 +199,27 @@ TEST_F(UdpNamespaces, SlowInterface_PushesBackAndLosesNothing) {
   EXPECT_GT(refused, 0U);
   EXPECT_GT(a_->counters().transmitFull, 0U);
   EXPECT_LT(longest, TimePoint(seconds(4))) << "block() did not wait for room";
-  ASSERT_TRUE(receiveUntil(*b_, atB_,
-                           [&] {
-                             (void)a_->receive(atA_, 1);  // sends what is left
-                             return atB_.datagrams.size() == kDatagrams;
-                           }))
-      << atB_.datagrams.size() << " arrived, " << b_->counters().droppedNoBuffer << " found no room";
-  for (std::size_t i = 0; i < kDatagrams; ++i) ASSERT_EQ(atB_.datagrams[i], pattern(kBytes, i)) << i;
+  expectAllArrive(kDatagrams, kBytes);
 }
 
 // wakePeers() scribbles over what transmit() was given.
 TEST_F(UdpNamespaces, LongDatagramsWaitForRoom_TheirUserHasTheBufferBack) {
-  if (!shell("tc -n " + name('a') + " qdisc add dev v0 root tbf rate 16mbit burst 64kb limit 64mb"))
-    GTEST_SKIP() << "no tc, or no tbf";
+  if (!slowDown()) GTEST_SKIP() << "no tc, or no tbf";
   open();
-  constexpr std::size_t kBytes = 8000;
-  std::size_t taken = 0;
-  while (taken < 10'000 && transmit(*a_, toB_, pattern(kBytes, taken)) == 1) {
-    ++taken;
-    if (taken % 8 == 0) wakePeers(*a_);
-    (void)b_->receive(atB_, 1000);
-  }
-  ASSERT_LT(taken, 10'000U) << "it pushed back at nothing";
+  const std::size_t taken = fillTheSocket(8000);
+  ASSERT_LT(taken, kMany) << "it pushed back at nothing";
   wakePeers(*a_);
-  ASSERT_TRUE(receiveUntil(*b_, atB_,
-                           [&] {
-                             (void)a_->receive(atA_, 1);  // sends what is left
-                             return atB_.datagrams.size() == taken;
-                           }))
-      << atB_.datagrams.size() << " of " << taken << " arrived, " << b_->counters().droppedNoBuffer << " found no room";
-  for (std::size_t i = 0; i < taken; ++i) ASSERT_EQ(atB_.datagrams[i], pattern(kBytes, i)) << i;
+  expectAllArrive(taken, 8000);
 }
 
 // The last that a channel has to say is that it has failed.
 TEST_F(UdpNamespaces, LinkClosedWhileTheSocketIsFull_WhatWasTakenArrivesAndThePortSleeps) {
-  if (!shell("tc -n " + name('a') + " qdisc add dev v0 root tbf rate 16mbit burst 64kb limit 64mb"))
-    GTEST_SKIP() << "no tc, or no tbf";
+  if (!slowDown()) GTEST_SKIP() << "no tc, or no tbf";
   open();
-  constexpr std::size_t kBytes = 1400;
-  std::size_t taken = 0;
-  while (taken < 100'000 && transmit(*a_, toB_, pattern(kBytes, taken)) == 1) {
-    ++taken;
-    if (taken % 32 == 0) wakePeers(*a_);
-    (void)b_->receive(atB_, 1000);
-  }
-  ASSERT_LT(taken, 100'000U) << "it pushed back at nothing";
+  const std::size_t taken = fillTheSocket(1400);
+  ASSERT_LT(taken, kMany) << "it pushed back at nothing";
   a_->closeLink(toB_);
-  ASSERT_TRUE(receiveUntil(*b_, atB_,
-                           [&] {
-                             (void)a_->receive(atA_, 1);  // sends what is left
-                             return atB_.datagrams.size() == taken;
-                           }))
-      << atB_.datagrams.size() << " of " << taken << " arrived, " << b_->counters().droppedNoBuffer << " found no room";
-  for (std::size_t i = 0; i < taken; ++i) ASSERT_EQ(atB_.datagrams[i], pattern(kBytes, i)) << i;
+  expectAllArrive(taken, 1400);
   a_->armWakeup();
   const TimePoint before = monotonicNow();
   a_->block(milliseconds(200));
