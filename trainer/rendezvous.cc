@@ -37,6 +37,8 @@ const char* const kRestartsDiffer = "; if torchrun has restarted some of them or
 const char* const kConfigKey = "ddp_train/config";
 const char* const kFaultKey = "ddp_train/fault";
 const char* const kArrivedKey = "ddp_train/arrived";
+const char* const kEchoKey = "ddp_train/echo";
+const char* const kEchoText = "the store and this rank understand each other";
 
 // By the launcher (--spawn), not by the user.
 bool portIsDrawn() { return std::getenv("DDP_TRAIN_PORT_DRAWN") != nullptr; }
@@ -87,11 +89,14 @@ std::string firstLine(const std::exception& error) {
 using StorePointer = c10::intrusive_ptr<c10d::Store>;
 
 // Who listens at that port may be another program, or stopped: it never answers, and then libtorch waits without a bound. So a thread asks,
-// which is left behind in that case: the process is about to end. Throws what the store does, or that there was no answer.
+// which is left behind in that case: the process is about to end. Another PyTorch's store may also take the question for another one, and
+// what it then says for an answer: only the text itself will do. Throws what the store does, or that there was no answer, or another one.
 StorePointer connectWithin(std::chrono::milliseconds limit, const std::string& address, const c10d::TCPStoreOptions& options) {
   auto ask = std::make_shared<std::packaged_task<StorePointer()>>([address, options] {
     StorePointer store = c10::make_intrusive<c10d::TCPStore>(address, options);
-    store->check({kConfigKey});
+    if (toText(store->compareSet(kEchoKey, {}, toBytes(kEchoText))) != kEchoText) {
+      throw ProgramError("it answers something else than what was asked");
+    }
     return store;
   });
   std::future<StorePointer> answered = ask->get_future();
@@ -102,7 +107,7 @@ StorePointer connectWithin(std::chrono::milliseconds limit, const std::string& a
   return answered.get();
 }
 
-// The protocol of stores differs between PyTorch's releases: an agent of another one closes the connection, or waits for more.
+// The protocol of stores differs between PyTorch's releases: an agent of another one closes the connection, waits for more, or misunderstands.
 StorePointer connectToAgent(const RankEnvironment& environment, const c10d::TCPStoreOptions& options) {
   std::string reason;
   try {

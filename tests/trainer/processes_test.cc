@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <sstream>
+#include <thread>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -238,6 +239,29 @@ TEST(Failure, AgentsStoreThatDoesNotAnswer_IsBoundedAndTheWayOutNamed) {
   const auto finished = process.finish(kLimit);
   EXPECT_EQ(finished.shellStatus(), 1);
   EXPECT_NE(finished.err.find("rank 1: cannot use the store of torchrun's agent"), std::string::npos) << finished.err;
+  EXPECT_NE(finished.err.find("TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1"), std::string::npos) << finished.err;
+}
+
+// As PyTorch 2.13's does with 1.13's `check`, when it comes in several segments: it takes it for `add`, answers with the sum, and closes the
+// connection over what follows.
+TEST(Failure, AgentsStoreThatMisunderstands_TheWayOutIsNamed) {
+  const uint16_t port = freePort();
+  const FileDescriptor listener = socketOnPort(port, /*reuse=*/false);
+  ASSERT_EQ(::listen(listener.get(), 4), 0);
+  std::thread agent([&] {
+    const FileDescriptor connection(::accept(listener.get(), nullptr, nullptr));
+    char question[256];
+    const int64_t sum = 0;
+    if (connection.get() >= 0 && ::recv(connection.get(), question, sizeof question, 0) > 0) {
+      ::send(connection.get(), &sum, sizeof sum, MSG_NOSIGNAL);
+    }
+  });
+  Environment environment = rankOf(0, 1, port);
+  environment["TORCHELASTIC_USE_AGENT_STORE"] = "True";
+  const auto finished = train({"--steps", "1", "--rendezvous-timeout", "5"}, environment);
+  ::shutdown(listener.get(), SHUT_RDWR); // if nobody came
+  agent.join();
+  EXPECT_EQ(finished.shellStatus(), 1);
   EXPECT_NE(finished.err.find("TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1"), std::string::npos) << finished.err;
 }
 
