@@ -34,9 +34,13 @@ def said_by_fabric(options, words):
     if not os.access(options.fabric, os.X_OK):
         raise FabricRunError(
             f"there is no program '{options.fabric}': build it with scripts/build, or say --fabric PATH", 2)
-    answer = subprocess.run([str(word) for word in (options.fabric, *words, *description_flags(options))],
-                            stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=CHECK_S,
-                            check=False)
+    try:
+        answer = subprocess.run([str(word) for word in (options.fabric, *words, *description_flags(options))],
+                                stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+                                timeout=CHECK_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise FabricRunError(f"the fabric's check of the description took more than {CHECK_S:g} s: has it fewer hosts "
+                             "or events?", 2) from None
     if answer.returncode != 0:
         raise FabricRunError((answer.stderr.strip().splitlines()
                               or ["the fabric's check failed"])[-1].removeprefix("fabric: "), 2)
@@ -143,7 +147,10 @@ class Run:
             values |= {
                 "MASTER_ADDR": LOOPBACK, "GLOO_BYPASS_LINK": "pci", "GLOO_BYPASS_PCI_ADDRESS": self.memif_device(index),
                 "GLOO_BYPASS_IPV4": f"{host['ipv4']}/{host['prefix_length']}", "GLOO_BYPASS_MTU": self.options.mtu}
-        return {**os.environ, **{name: str(value) for name, value in values.items()}, **dict(self.options.env)}
+        # As any launcher: else OpenBLAS takes all cores for each rank, and its threads spin for one another.
+        threads = {"OMP_NUM_THREADS": str(max(1, len(os.sched_getaffinity(0)) // len(self.hosts)))}
+        own = {name: str(value) for name, value in values.items()}
+        return {**threads, **os.environ, **own, **dict(self.options.env)}
 
     def markers_address(self):
         """Where rank 0 sends step markers: over the fabric to another rank, or to the links themselves where it reaches

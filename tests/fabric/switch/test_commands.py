@@ -317,7 +317,7 @@ def test_FabricRun_NoRightToMakeNamespaces_SaysSo(tmp_path):
 @pytest.mark.parametrize("transport", ["TCP", "DPDK", "DPDK-netdev"])
 def test_FabricRun_Ranks_KnowWhoAndWhereTheyAre(tmp_path, transport):
     script = ('echo "$RANK $WORLD_SIZE $MASTER_ADDR $GLOO_DEVICE_TRANSPORT ${GLOO_BYPASS_LINK-} '
-              '${GLOO_BYPASS_IPV4-}"; ip -br addr; '
+              '${GLOO_BYPASS_IPV4-}"; echo "threads $OMP_NUM_THREADS"; ip -br addr; '
               'getent hosts r1')
     answer = fabric_run(tmp_path / "run", "--transport", transport, "--ranks", 3, "--env", "COLOUR=red", "--", "sh",
                         "-c", script)
@@ -331,6 +331,8 @@ def test_FabricRun_Ranks_KnowWhoAndWhereTheyAre(tmp_path, transport):
         assert said.startswith(f"{rank} 3 {address} {kind} {link}")
         assert (f"10.77.0.{rank + 2}" in said)
         assert "10.77.0.3" in said and "r1" in said
+        threads = os.environ.get("OMP_NUM_THREADS", max(1, len(os.sched_getaffinity(0)) // 3))
+        assert f"threads {threads}\n" in said
 
 
 @needs_namespaces
