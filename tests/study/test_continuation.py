@@ -72,6 +72,7 @@ def test_continue_RunsAreMissing_OnlyTheseAreMade(study, cut_off, missing):
     assert sorted(stage["log"] for stage in record["stages"]) == sorted(f"logs/{slug}.log" for slug in (
         "1-base-default-TCP", "1-base-default-DPDK", "2-base-default-TCP", "2-base-default-DPDK"))
     assert record["repeat_command"] == before["repeat_command"]
+    assert record["machine"]["load_before"] >= before["machine"]["load_before"]
     assert "gone on with" in (results / "index.html").read_text()
 
 
@@ -127,6 +128,10 @@ def test_continue_CutOffBeforeThePage_ItIsDrawn(study, cut_off, state):
     (lambda record: record["runs"][0].update(times_s=[0.1, 0.1]), "runs[0]: 'times_s' is not what the files in"),
     (lambda record: record["machine"].update(kernel="2.4"), "its runs are of kernel '2.4'"),
     (lambda record: record["programs"].update(fabric="0123"), "the build is not what its runs had: fabric: go on"),
+    (lambda record: record["files"].update({"--data": "0"}),
+     "the text, vocabulary or weights is not what its runs had: --data"),
+    (lambda record: record["machine"]["packages"].update({"libgloo-dev": "0"}),
+     "with other versions of libgloo-dev: measure all of it anew"),
     (lambda record: record["environment"].update(GLOO_X="1"), "the environment is not what its runs had: GLOO_X"),
     (lambda record: record["kernel_tcp"].update(tcp_rmem="1"), "the kernel's TCP is not what its runs had: tcp_rmem"),
     (lambda record: record["stages"].append(7), "stages[4]: no 'log'"),
@@ -145,6 +150,8 @@ def test_continue_AnotherOrDamagedFolder_IsRefusedAndLeftAlone(study, cut_off, c
 @pytest.mark.parametrize("name, damage, said", [
     ("1-base-default-TCP/probe-2.json", lambda path: os.truncate(path, 40), "probe-2.json:1: not JSON"),
     ("1-base-default-TCP/fabric.json", lambda path: path.unlink(), "fabric.json: cannot be read"),
+    ("1-base-default-TCP/fabric.json", lambda path: path.write_text(json.dumps(
+        json.loads(path.read_text()) | {"late_us": None})), "1-base-default-TCP: one of its files is damaged"),
     ("1-base-default-TCP.json", lambda path: os.truncate(path, 0), "1-base-default-TCP.json:1: not JSON"),
     ("1-base-default-DPDK/stats-3.json", lambda path: path.write_bytes(bytes(100)), "stats-3.json"),
     ("1-base-default-DPDK", shutil.rmtree, "1-base-default-DPDK is missing: move it back")])
@@ -155,6 +162,14 @@ def test_continue_DamagedFilesOfARun_AreNotTrusted(study, cut_off, name, damage,
     status, output, errors = study("--continue", results)
     assert status == 2 and output == "" and said in errors and errors.count("\n") == 1, errors
     assert contents(results) == before
+
+
+def test_draw_DamagedRecord_IsNamed(study, cut_off):
+    results = cut_off(1)
+    record = json.loads((results / "results.json").read_text())
+    (results / "results.json").write_text(json.dumps(record | {"runs": [{}]}))
+    status, _, errors = study("draw", results)
+    assert status == 2 and "results.json: damaged, it lacks or garbles 'cell'" in errors and errors.count("\n") == 1
 
 
 def test_continue_NoResults_IsRefused(study, cut_off, tmp_path):

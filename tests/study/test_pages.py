@@ -102,6 +102,12 @@ def test_page_pictures_AreDescribed(page):
     assert "<img " in page and not re.search(r'<img (?![^>]*alt="[^"]{20,}")', page)
 
 
+def test_page_fabricLostFrames_SaysInHowManyRuns(tmp_path):
+    page, _ = drawn(study_folder(tmp_path / "study", runs=[*RUNS[:-1], RUNS[-1] | {"lost_beside": 7}]))
+    assert f"In 1 run of {len(RUNS)} the fabric itself lost frames beside the links, up to 7 in one" in " ".join(
+        page.split())
+
+
 def test_page_rdmaNotRun_HasAColumnThatSaysSo(page):
     assert "<th>RDMA <small>not run</small></th>" in page
     assert "<b>RDMA</b> was not run: there is no &lt;guest&gt;." in page

@@ -64,6 +64,16 @@ def test_run_rdma_HasTheRetriesOfBothDevicesAtTheSlowEdge(tmp_path):
                                                                                                                 None)
 
 
+@pytest.mark.parametrize("changes", [{"hosts": [{"missed": 3, "no_memory": 1, "queue_full": 2, "nobody_there": 9}, {}]},
+                                     {"missed": 6, "hosts": [{"missed": None}]}])
+def test_run_lostByTheFabricItself_IsTold(tmp_path, changes):
+    folder, perf = write_run(tmp_path / "run", plan_for(), TCP)
+    assert reading.run_of(folder, perf, plan_for(), TCP)["lost_beside"] == 0
+    record = json.loads((folder / "fabric.json").read_text())
+    (folder / "fabric.json").write_text(json.dumps(record | changes))
+    assert reading.run_of(folder, perf, plan_for(), TCP)["lost_beside"] == 6
+
+
 def test_run_rdmaWithoutADevicesCounters_IsRefused(tmp_path):
     with pytest.raises(RecordError, match="no counters of the RDMA devices of r2 and r3"):
         reading.run_of(*rdma_run(tmp_path / "run", devices=("r0", "r1", "r3")), plan_for(), RDMA)

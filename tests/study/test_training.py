@@ -178,6 +178,14 @@ def test_reading_run_LeavesWarmUpOutOfTimes(tmp_path):
     assert len(found["t_step_s"]) == 2 * 2 and len(found["capture"]["events"]) == 3 and found["lost_frames"] == 2
 
 
+def test_reading_captureMissedFrames_IsRefused(tmp_path):
+    folder = write_training_run(tmp_path / "run")
+    record = json.loads((folder / "fabric.json").read_text())
+    (folder / "fabric.json").write_text(json.dumps(record | {"capture": {"lost": 5}}))
+    with pytest.raises(RecordError, match="fabric.json: 5 frames are not in the run's capture"):
+        training_reading.run_of(folder, plan_for(), STUDY.variant("ws=2"), TCP2, 3)
+
+
 @pytest.mark.parametrize("changes, said", [({"complete": False}, "0 whole events between markers, not 3"),
                                            ({"events": 2}, "2 whole events"),
                                            ({"digests": ("a" * 64, "b" * 64)}, "different parameters")])

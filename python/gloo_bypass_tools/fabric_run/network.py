@@ -20,18 +20,26 @@ COMMAND_S = 60.0
 
 def answer(*words, text=None):
     """What a command says; a failure ends the run with its last line."""
-    done = subprocess.run([str(word) for word in words], input=text, capture_output=True, text=True, errors="replace",
-                          timeout=COMMAND_S, check=False)
-    if done.returncode != 0:
-        why = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[0]
+    why = ""
+    try:
+        done = subprocess.run([str(word) for word in words], input=text, capture_output=True, text=True,
+                              errors="replace", timeout=COMMAND_S, check=False)
+        if done.returncode != 0:
+            why = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[0]
+    except subprocess.TimeoutExpired:
+        why = f"no end within {COMMAND_S:g} s"
+    if why:
         raise FabricRunError(f"{' '.join(str(word) for word in words[:6])} failed: {why}")
     return done.stdout
 
 
 def attempt(*words):
     """Of what is taken away: whether it worked. What has gone already needs nothing."""
-    return subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL, capture_output=True,
-                          timeout=COMMAND_S, check=False).returncode == 0
+    try:
+        return subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL, capture_output=True,
+                              timeout=COMMAND_S, check=False).returncode == 0
+    except subprocess.TimeoutExpired:
+        return False
 
 
 def mac_of(host, index):

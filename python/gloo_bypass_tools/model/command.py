@@ -26,7 +26,6 @@ def parser():
 
 def main(arguments=None):
     options = parser().parse_args(arguments)
-    from gloo_bypass_tools.report.measurements import PublishedError
     from gloo_bypass_tools.report.records import RecordError
 
     from gloo_bypass_tools.model.fitting import FitError
@@ -34,7 +33,7 @@ def main(arguments=None):
     name = f"model {options.subcommand}"
     try:
         return options.run(options)
-    except (RecordError, FitError, PublishedError) as error:
+    except (RecordError, FitError) as error:
         print(f"{name}: {error}", file=sys.stderr)
         return BAD_INPUT
     except OutputError as error:

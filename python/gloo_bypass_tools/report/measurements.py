@@ -13,6 +13,7 @@ import re
 from dataclasses import dataclass
 
 from gloo_bypass_tools.common import program_places
+from gloo_bypass_tools.report.records import RecordError
 
 PATH = program_places.data("studies/published-measurements.csv")
 COLUMNS = ["table", "study", "variant", "metric", "statistic", "unit", "value"]
@@ -27,7 +28,7 @@ FIRST = {"barrier": "no-barrier", "flow-symmetry": "rank0->rank1", "batch-size":
          "world-size": "ws=2"}
 
 
-class PublishedError(Exception):
+class PublishedError(RecordError):
     """The file, or a question to it, is wrong; the text is one line for the user."""
 
 

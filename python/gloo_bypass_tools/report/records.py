@@ -59,6 +59,8 @@ def json_object(path):
         value = json.loads(text_of(path))
     except json.JSONDecodeError as error:
         raise RecordError(f"{path}:{error.lineno}: not JSON: {error.msg}") from error
+    except RecursionError as error:
+        raise RecordError(f"{path}: nested more deeply than any of ours") from error
     if not isinstance(value, dict):
         raise RecordError(f"{path}: expected an object, found {type(value).__name__}")
     return value

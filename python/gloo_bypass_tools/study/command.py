@@ -109,7 +109,11 @@ def draw(options):
     folder = ResultsFolder(options.folder)
     from gloo_bypass_tools.study import rendering
     from gloo_bypass_tools.report.display import console_for_output
-    rendering.show(*rendering.render(folder), console_for_output())
+    try:
+        drawn = rendering.render(folder)
+    except (KeyError, TypeError, AttributeError) as error:  # of a record that says something else than was written
+        raise RecordError(f"{folder.place('results.json')}: damaged, it lacks or garbles {error}") from error
+    rendering.show(*drawn, console_for_output())
     print(f"\nPage: {shown(folder.place('index.html'))}")
     return 0
 

@@ -18,7 +18,8 @@ from gloo_bypass_tools.study import guest_part
 
 # Figures of one study must agree in them to stand in one table.
 ALIKE = {"commit": "commit", "processor": "processor", "cores": "number of cores", "kernel": "kernel"}
-SET_UP = {"programs": "build", "environment": "environment", "kernel_tcp": "kernel's TCP"}
+SET_UP = {"programs": "build", "files": "text, vocabulary or weights", "environment": "environment",
+          "kernel_tcp": "kernel's TCP"}
 
 
 def read(path, schema, root):
@@ -34,6 +35,10 @@ def read(path, schema, root):
         if measured.get(key) != here[key]:
             raise records.RecordError(f"{path}: its runs are of {name} {measured.get(key)!r}, and here is "
                                       f"{here[key]!r}: go on there, or measure all of it anew")
+    had, has = records.value_at(place, measured, "packages", dict), here["packages"]
+    if changed := sorted(one for one in {*had, *has} if had.get(one) != has.get(one)):
+        raise records.RecordError(f"{path}: its runs were with other versions of {', '.join(changed)}: measure all of "
+                                  "it anew")
     for number, stage in enumerate(records.value_at(place, record, "stages", list)):
         records.value_at(f"{place}: stages[{number}]", stage if isinstance(stage, dict) else {}, "log", str)
     try:
@@ -83,6 +88,9 @@ def check_files(folder, place, run, cell, measurement):
         found = as_written(measurement.read(cell, output))
     except records.RecordError as error:
         raise records.RecordError(f"{error}: it was whole once: bring it back, or measure anew") from error
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise records.RecordError(f"{output}: one of its files is damaged ({error!r}): bring the whole one back, or "
+                                  "measure anew") from error
     if differing := sorted(key for key, value in found.items() if run.get(key) != value):
         raise records.RecordError(f"{place}: '{differing[0]}' is not what the files in {output} say: bring the right "
                                   "ones back, or measure anew")

@@ -38,8 +38,18 @@ def digests_of(programs):
     for name in BUILT:
         with contextlib.suppress(OSError):
             if path := getattr(programs, name):
-                found[name] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+                found[name] = digest_of(path)
     return found
+
+
+def digest_of(path):
+    """Of a file, or of all that a folder holds."""
+    if Path(path).is_dir():
+        inside = sorted(one for one in Path(path).rglob("*") if one.is_file())
+        lines = (f"{one.relative_to(path)} {digest_of(one)}\n" for one in inside)
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class StudyMeasurement(Stages):
@@ -55,13 +65,16 @@ class StudyMeasurement(Stages):
             "schema": SCHEMA, "study": study.name, "plan": plan.as_record(),
             "machine": machine.describe_system() if in_guest else machine.describe(root),
             "kernel_tcp": kernel_tcp(), "environment": telling(os.environ), "repeat_command": repeat_command,
-            "programs": {} if in_guest else digests_of(programs), "runs": []})
+            "programs": {} if in_guest else digests_of(programs),
+            "files": {flag: digest_of(path) for flag, path in getattr(plan, "files", ())}, "runs": []})
         self.plan, self.study, self.programs = plan, study, programs
         self.not_measured, self.in_guest = dict(left_out), in_guest
 
     def take_up(self, earlier):
         """Goes on from the record of the same study: what it has is kept, what failed is tried again."""
-        self.record |= {"runs": earlier["runs"], "machine": earlier["machine"],
+        # The page says so where any of it was measured on a busy machine.
+        load = max(one["machine"].get("load_before") or 0.0 for one in (earlier, self.record))
+        self.record |= {"runs": earlier["runs"], "machine": earlier["machine"] | {"load_before": load},
                         "continued": earlier.get("continued", []) + [self.record["machine"]["date"]]}
         if guest_part.FOLDER in earlier:
             self.record[guest_part.FOLDER] = earlier[guest_part.FOLDER]

@@ -10,6 +10,8 @@ from gloo_bypass_tools.study import cells, rank_probe, transports
 
 FABRIC_SCHEMA = "gloo-bypass/fabric/1"
 LOSSES = ("lost_randomly", "lost_in_burst", "lost_in_queue", "lost_while_down")
+# Of a host's port; what is lost there crossed no edge, and no link was to lose it.
+LOST_BESIDE = ("missed", "no_memory", "queue_full")
 ADDRESSES_FROM = 2   # rank r of a described fabric has the network's address .(2 + r)
 
 
@@ -57,6 +59,14 @@ def fabric_of(path, plan):
     return {
         "slow": slow, "edges": edges, "late_p99_us": late.get("p99"), "netem": netem_of(record),
         "seconds": number_at(path, record, "seconds")}
+
+
+def lost_beside(path):
+    """Frames that the fabric, or the kernel in its place, lost beside the edges: it had too little processor time or
+    memory. What is sent again for them is none of the link's losses."""
+    record = json_object(path)
+    hosts = [host for host in record.get("hosts", []) if isinstance(host, dict)]
+    return sum(one.get(key) or 0 for one in (record, *hosts) for key in LOST_BESIDE)
 
 
 def netem_of(record):
@@ -148,6 +158,6 @@ def run_of(folder, perf, plan, cell):
     start, _ = cells.slow_edge(plan.ranks)
     probes = [probe_of(folder / f"probe-{rank}.json", rank) for rank in range(plan.ranks)]
     return {"times_s": times_of(perf, plan, cell.transport), "fabric": fabric_of(folder / "fabric.json", plan),
-            "ranks": [rank_use(probe) for probe in probes],
+            "lost_beside": lost_beside(folder / "fabric.json"), "ranks": [rank_use(probe) for probe in probes],
             "tcp": tcp_of(probes[start], plan) if transports.is_tcp(cell.transport) else None,
             "bypass": sender_of(folder, plan, cell, start)}

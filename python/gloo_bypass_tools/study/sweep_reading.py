@@ -41,7 +41,8 @@ def resent(folder, probes, transport):
 def reduce_run(folder, plan, point, cell):
     probes = [reading.probe_of(folder / f"probe-{rank}.json", rank) for rank in range(point.ranks)]
     return {"times_s": reading.times_of(cells.report_beside(folder), plan.of_reduce(point), cell.transport),
-            "fabric": fabric_totals(folder / "fabric.json"), "ranks": [reading.rank_use(probe) for probe in probes],
+            "fabric": fabric_totals(folder / "fabric.json"), "lost_beside": reading.lost_beside(folder / "fabric.json"),
+            "ranks": [reading.rank_use(probe) for probe in probes],
             "resent": resent(folder, probes, cell.transport)}
 
 

@@ -36,6 +36,14 @@ def analysis_of(path, steps):
                        }, "faults": one.get("faults", []), "bytes_by_kind": one.get("bytes_by_kind", {})}
 
 
+def check_capture(path, fabric):
+    """RecordError where frames are not in the capture: what is counted of it would be too little."""
+    lost = (fabric.get("capture") or {}).get("lost", 0)
+    if lost:
+        raise RecordError(f"{path}: {lost} frames are not in the run's capture, the disk was too slow: measure into "
+                          "a folder on a faster one, with --output")
+
+
 def run_of(folder, plan, variant, cell, steps):
     """One run's record, as results.json keeps it."""
     found, digests = [], set()
@@ -46,12 +54,14 @@ def run_of(folder, plan, variant, cell, steps):
         digests.add(run["sha256"])
     if len(digests) != 1:
         raise RecordError(f"{folder}: the ranks ended with different parameters")
-    analysis = analysis_of(folder / "analysis.json", steps)
     lossy = json_object(folder / "fabric.json")
+    check_capture(folder / "fabric.json", lossy)
+    analysis = analysis_of(folder / "analysis.json", steps)
     return {
         "t_step_s": [row["step_s"] for row in found], "t_ar_s": [row["all_reduce_s"] for row in found],
         "t_exposed_s": [row["exposed_s"] for row in found], "loss": statistics.mean(row["loss"] for row in found),
-        "sha256": digests.pop(), "capture": analysis, "netem": reading.netem_of(lossy), "lost_frames": sum(
+        "sha256": digests.pop(), "capture": analysis, "netem": reading.netem_of(lossy),
+        "lost_beside": reading.lost_beside(folder / "fabric.json"), "lost_frames": sum(
             sum(edge.get(key, 0) for key in reading.LOSSES) for edge in lossy.get("edges", [])), "ranks": [
                 reading.rank_use(reading.probe_of(folder / f"probe-{rank}.json", rank))
                 for rank in range(variant.ranks)]}
