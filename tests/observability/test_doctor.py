@@ -155,6 +155,16 @@ def test_Pci_NvidiaCard_NeedsNoBinding(tmp_path):
     assert states(machine, "pci", **COMPLETE_ENVIRONMENT)["NIC"] == "ok"
 
 
+def test_Pci_NothingIsBound_NeedsNeitherIommuNorVfio(tmp_path):
+    machine = bare(tmp_path)
+    assert states(machine, "pci")["vfio"] == "missing"
+    machine.nic("0000:00:04.0", "mlx5_core", vendor="0x15b3", interface="ens1")
+    found = states(machine, "pci")
+    assert (found["NIC"], found["IOMMU"], found["vfio"]) == ("ok", "ok", "ok")
+    found = states(machine, "pci", GLOO_BYPASS_PCI_ADDRESS="net_virtio_user0,path=/x", GLOO_BYPASS_IPV4="10.0.0.2/24")
+    assert (found["NIC"], found["IOMMU"], found["vfio"]) == ("ok", "ok", "ok")
+
+
 def test_Memif_DirectoryOpenToOthersOrStale_IsTold(tmp_path):
     machine = complete(tmp_path)
     machine.process(uid=os.getuid(), capabilities=0)

@@ -104,7 +104,7 @@ def test_Probe_OneDirectionLosesLargePackets_NamesTheSettingThatHelps(hosts):
     with Listener():
         status, found = probed("10.77.1.2")
     there, back = found.values()
-    assert status == 1 and there["state"] == "ok"
+    assert status == 0 and there["state"] == "ok" and back["state"] == "warning"
     assert back["found"] == "packets of more than 1450 bytes do not arrive"
     assert back["mend"][0].startswith("export GLOO_BYPASS_MTU=1450 ")
 
@@ -193,6 +193,22 @@ def test_Listener_HostileProber_IsRefusedAndTheNextOneServed(sent):
     thread.join()
     assert lines[1].startswith("a connection that ended without a probe: ") and "from 127.0.0.1:" in lines[2]
     assert [way.problem for way in ways] == ["", ""]
+
+
+def test_Listener_ProberGoesWithoutReading_TheNextOneIsServed():
+    """As a command, which a signal would end: pytest ignores SIGPIPE, and so does what it runs in a thread."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with subprocess.Popen([*DOCTOR, "--listen", f"127.0.0.1:{port}", "--seconds", "60"], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, env=ENVIRONMENT) as listener:
+        try:
+            assert "listens at" in listener.stdout.readline()
+            with socket.create_connection(("127.0.0.1", port)) as gone:
+                gone.sendall(b'{"token": "%s", "port": 5, "mtu": 1500}\n' % (b"00" * 16))
+            assert "a connection that ended without a probe" in listener.stdout.readline()
+            assert all(way.problem == "" for way in path_probe.probe(("127.0.0.1", port), "x"))
+        finally:
+            listener.kill()
 
 
 @pytest.mark.parametrize("report", [{}, {"sizes": 5, "source": ""}, {"sizes": [0], "source": ""},

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gloo_bypass_tools.common.transports import TABLE
 from gloo_bypass_tools.doctor import path_probe
-from gloo_bypass_tools.doctor.finding import MISSING, OK, WARNING, missing, ok
+from gloo_bypass_tools.doctor.finding import MISSING, OK, WARNING, missing, ok, warning
 from gloo_bypass_tools.doctor.machine import Machine
 from gloo_bypass_tools.doctor.paths import AUTO, TITLES, examine
 
@@ -93,9 +93,10 @@ def listen_for_probes(options):
 
 def finding_of(direction):
     if direction.problem:
-        return missing(direction.name, direction.problem,
-                       "ranks need UDP both ways, in packets as large as the interface's MTU or 1500 bytes",
-                       direction.advice)
+        return missing(direction.name, direction.problem, "ranks need UDP both ways", direction.advice)
+    if direction.is_narrow:
+        return warning(direction.name, f"packets of more than {direction.largest} bytes do not arrive",
+                       "ranks find that out by themselves, and lose the first ones; this tells them", direction.advice)
     return ok(direction.name, f"packets of up to {direction.largest} bytes arrive")
 
 

@@ -83,12 +83,27 @@ def ethernet_devices(machine):
     return devices
 
 
+def wanted_device(machine):
+    return machine.environment.get("GLOO_BYPASS_PCI_ADDRESS", "").split(",")[0]
+
+
+def chosen_devices(machine):
+    """The named one, or all."""
+    wanted = wanted_device(machine)
+    return [d for d in ethernet_devices(machine) if not wanted or d[0].endswith(wanted.lower())]
+
+
+def nothing_is_bound(machine):
+    """A virtual device, or only NICs whose drivers work beside the kernel's."""
+    chosen = chosen_devices(machine)
+    return wanted_device(machine).startswith("net_") or bool(chosen) and all(d[1] in BESIDE_KERNEL for d in chosen)
+
+
 def pci_device(machine):
-    name, wanted = "NIC", machine.environment.get("GLOO_BYPASS_PCI_ADDRESS", "").split(",")[0]
+    name, wanted = "NIC", wanted_device(machine)
     if wanted.startswith("net_"):
         return ok(name, f"virtual device {wanted}")
-    devices = ethernet_devices(machine)
-    chosen = [d for d in devices if not wanted or d[0].endswith(wanted.lower())]
+    chosen = chosen_devices(machine)
     why = "DPDK drives a NIC that is bound to vfio-pci or uio, and the kernel then no longer does"
     if not chosen:
         return missing(name, f"no PCI network card{f' {wanted}' if wanted else ''}", why,
@@ -111,6 +126,8 @@ def bound_drivers(machine):
 
 
 def iommu(machine):
+    if nothing_is_bound(machine):
+        return ok("IOMMU", "not needed: no NIC is taken from the kernel")
     groups = len(machine.names("/sys/kernel/iommu_groups"))
     if groups:
         return ok("IOMMU", f"{groups} groups")
@@ -126,6 +143,8 @@ def iommu(machine):
 
 
 def vfio_rights(machine):
+    if nothing_is_bound(machine):
+        return ok("vfio", "not needed: no NIC is taken from the kernel")
     if not machine.exists("/sys/module/vfio_pci") and not machine.exists("/sys/bus/pci/drivers/vfio-pci"):
         if bound_drivers(machine) - {"vfio-pci"}:
             return ok("vfio", "not loaded; uio is in use")

@@ -28,7 +28,7 @@ ADDRESS is a name or an address, with :PORT after it where another port than the
 (47777) is to be used, as in 10.0.0.2:47790 or [fd00::2]:47790."""
 # Bytes of an IP packet: the least that a session can use, what tunnels leave of 1500, Ethernet's, and jumbo frames.
 SIZES = (1228, 1280, 1400, 1420, 1450, 1480, 1500, 4000, 8900, 9000)
-USUAL_MTU = 1500  # a session begins with packets of this size, where its own interface carries them
+USUAL_MTU = 1500  # a session tries packets of this size first, where its own interface carries them
 ROUNDS, ROUND_SECONDS, GRACE_SECONDS = 10, 0.1, 1.0
 CONTROL_SECONDS = 5.0
 MOST_LINE_BYTES = 4096
@@ -121,7 +121,7 @@ def interface_mtu(family: int, address: str, peer: str) -> int:
 
 
 def send_line(control: socket.socket, message: Message) -> None:
-    control.sendall(json.dumps(message).encode() + b"\n")
+    control.sendall(json.dumps(message).encode() + b"\n", socket.MSG_NOSIGNAL)  # SIGPIPE ends a command
 
 
 def receive_line(control: socket.socket) -> Message:
@@ -294,9 +294,12 @@ class Direction:
             return "blocked: nothing arrives"
         if self.source != self.begin:
             return f"arrives from {self.source}: an address translation lies between, and ranks know only {self.begin}"
-        if self.largest < min(USUAL_MTU, self.mtu):
-            return f"packets of more than {self.largest} bytes do not arrive"
         return ""
+
+    @property
+    def is_narrow(self) -> bool:
+        """Ranks find that out by themselves, from what is lost at first."""
+        return self.largest < min(USUAL_MTU, self.mtu)
 
     @property
     def advice(self) -> str:
