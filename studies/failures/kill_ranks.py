@@ -68,9 +68,12 @@ def run(options, transport, folder):
     environment = {"OMP_NUM_THREADS": "1"} | os.environ | {"GLOO_DEVICE_TRANSPORT": kind_of(transport)}
     program = subprocess.Popen([str(word) for word in command], env=environment, stdout=subprocess.DEVNULL,
                                stderr=subprocess.PIPE, text=True)
+    end = time.monotonic() + options.timeout
     try:
         for restarts, (rank, step) in enumerate(options.kill):
             while program.poll() is None:
+                if time.monotonic() >= end:
+                    raise RuntimeError(f"{transport}: no step {step} within {options.timeout} s (--timeout)")
                 records = records_of(metrics)
                 if sum(record["event"] == "restart" for record in records) >= restarts and any(
                         record["event"] == "step" and record["step"] >= step for record in records):
@@ -80,7 +83,7 @@ def run(options, transport, folder):
             if rank not in ranks:
                 raise RuntimeError(f"{transport}: there was no rank {rank} to kill after step {step}")
             os.kill(ranks[rank], signal.SIGKILL)
-        said = program.communicate(timeout=options.timeout)[1].strip().splitlines()
+        said = program.communicate(timeout=max(1.0, end - time.monotonic()))[1].strip().splitlines()
     finally:
         if program.poll() is None:
             program.terminate()

@@ -51,8 +51,11 @@ def table(measured):
 def run(options, ranks, batch):
     command = [options.trainer, "--spawn", ranks, "--batch-size", batch, "--steps", options.steps, "--metrics", "-",
                "--no-progress", *options.flags]
-    ended = subprocess.run([str(word) for word in command], capture_output=True, text=True,
-                           env={"OMP_NUM_THREADS": "1"} | os.environ)
+    try:
+        ended = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=options.timeout,
+                               env={"OMP_NUM_THREADS": "1"} | os.environ)
+    except subprocess.TimeoutExpired:
+        raise RuntimeError(f"{ranks} ranks: not done within {options.timeout:g} s (--timeout)") from None
     if ended.returncode:
         raise RuntimeError(f"{ranks} ranks: {ended.stderr.strip() or f'exit status {ended.returncode}'}")
     return ranks, batch, summary_of([json.loads(line) for line in ended.stdout.splitlines()])
@@ -72,6 +75,7 @@ def main():
     parser.add_argument("--steps", type=int, default=20, help="of each run, the first of which is left out")
     parser.add_argument("--batch", type=int, default=8, help="samples a rank, where each rank keeps its own (weak)")
     parser.add_argument("--global-batch", type=int, default=24, help="samples of all ranks, which share them (strong)")
+    parser.add_argument("--timeout", type=float, default=3600, metavar="S", help="of a run (default 3600)")
     parser.add_argument("flags", nargs="*", metavar="-- FLAG", help="of ddp_train")
     options = parser.parse_args()
     uneven = [ranks for ranks in options.ranks if options.global_batch % ranks]

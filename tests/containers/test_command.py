@@ -186,6 +186,16 @@ def test_Guest_Command_RunsTheSameInTheGuest(tmp_path):
         str(tmp_path / "output"), "--", "--guest", "x"]
 
 
+def test_Guest_Paths_AreWholeOnesAsItRunsInAnotherFolder(tmp_path, monkeypatch):
+    from gloo_bypass_tools.containers.guest import guest_command
+    monkeypatch.chdir(tmp_path)
+    words = guest_command(["--data", "corpus", "--guest", "--rootfs=.", "--ranks", "2"], tmp_path / "output", 60.0)
+    inside = words[words.index("--") + 3:]
+    assert inside[inside.index("--data") + 1] == str(tmp_path / "corpus")
+    assert inside[inside.index("--rootfs") + 1] == str(tmp_path)
+    assert "corpus" not in inside and inside[:2] == ["--ranks", "2"]
+
+
 def test_Rdma_NoDevice_SaysHowToGetOne(double):
     if os.path.isdir("/dev/infiniband") and os.listdir("/dev/infiniband"):
         pytest.skip("this machine has verbs devices")

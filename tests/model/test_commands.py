@@ -5,7 +5,7 @@ import os
 import subprocess
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, benchmark_report
 from gloo_bypass_tools.report import measurements
 
 SUBCOMMANDS = ("volume", "fit", "predict", "plan", "published", "simulated")
@@ -108,6 +108,18 @@ def test_predict_window_bounds_a_long_edge(answer):
 def test_wrong_arguments_are_refused(model, arguments, said):
     status, output, errors = model(*arguments)
     assert status == 2 and output == "" and said in errors
+
+
+def test_fit_takesAFolderOfCompare(model, answer, tmp_path):
+    """By the names that comparison.py gives its files."""
+    (tmp_path / "raw").mkdir()
+    status, _, errors = model("fit", tmp_path)
+    assert status == 2 and "no results of scripts/compare" in errors and errors.count("\n") == 1
+    for name, sizes in (("small", (4, 1024)), ("large", (1 << 20, 1 << 26))):
+        (tmp_path / "raw" / f"all-reduce-{name}.json").write_text(
+            json.dumps(benchmark_report(2, {"TCP": {size: 20.0 + size / 1e3 for size in sizes}})))
+    (one,) = answer("fit", tmp_path)["fits"]
+    assert one["transport"] == "TCP" and len(one["points"]) == 4
 
 
 @pytest.mark.parametrize("content, said", [("{}", "no 'schema'"), ("[]", "expected an object"), ("{", "not JSON"),

@@ -1,5 +1,6 @@
 """The same run inside the guest of scripts/rdma-guest, which has SoftRoCE where this machine's kernel has none."""
 
+import argparse
 import os
 from pathlib import Path
 
@@ -11,6 +12,15 @@ from gloo_bypass_tools.containers.engine import ContainerError
 START_LIMIT_S = 1800
 
 
+def with_whole_paths(words):
+    """The guest runs it in another folder."""
+    parser = argparse.ArgumentParser(add_help=False)
+    for flag in ("--data", "--rootfs"):
+        parser.add_argument(flag, type=os.path.abspath)
+    found, rest = parser.parse_known_args(words)
+    return [*rest, *(word for name, path in vars(found).items() if path for word in (f"--{name}", path))]
+
+
 def guest_command(arguments, output, timeout_s):
     """The command line of the guest; `arguments` are this run's own, --guest included."""
     own, program = split_at_dashes(arguments)
@@ -19,9 +29,8 @@ def guest_command(arguments, output, timeout_s):
         str(int(timeout_s) + START_LIMIT_S), "--writable",
         str(output.parent), "--",
         str(ROOT / "containers" / "guest-storage"),
-        str(ROOT / "scripts" / "run-containers"), *(word for word in own if word != "--guest"), "--engine", "podman",
-        "--output",
-        str(output), *program]
+        str(ROOT / "scripts" / "run-containers"), *(word for word in with_whole_paths(own) if word != "--guest"),
+        "--engine", "podman", "--output", str(output), *program]
 
 
 def become_guest(arguments, output, timeout_s):

@@ -40,14 +40,24 @@ def add_parser(parsers):
     parser.set_defaults(run=run)
 
 
+def reports_of(path):
+    """A report, or those in a folder of scripts/compare."""
+    if not path.is_dir():
+        return [path]
+    from gloo_bypass_tools.report.records import RecordError
+    found = sorted((path / "raw").glob("all-reduce-*.json"))
+    if not found:
+        raise RecordError(f"{path}: no results of scripts/compare: it has no raw/all-reduce-*.json")
+    return found
+
+
 def points_of(options):
     """Transport -> [Point], of all files."""
     from gloo_bypass_tools.report import records
 
     from gloo_bypass_tools.model.fitting import FitError, Point
     found = {}
-    for path in options.files:
-        place = path / "raw" / "all-reduce.json" if path.is_dir() else path
+    for place in (place for path in options.files for place in reports_of(path)):
         for row in records.read_all_reduce(place):
             if row["algorithm"] != "ring":
                 raise FitError(f"{place}: measured with --algorithm {row['algorithm']}: the model is of the ring")
