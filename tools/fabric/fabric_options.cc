@@ -68,7 +68,7 @@ void addLimitOptions(CLI::App& app, FabricOptions& options, Texts& texts) {
 void addCounterOptions(CLI::App& app, FabricOptions& options) {
   app.add_flag("--live", options.live, "print the counters of the edges each interval; on a terminal in place");
   app.add_option("--stats", options.statsPath,
-                 "write all counters to this file as JSON at the end, whole or not at all");
+                 "write all counters to this file as JSON, at the start and at the end, whole each time");
   app.add_option("--samples", options.samplesPath,
                  "write a line of JSON to this new file each interval: the edges that have been used in it");
 }
