@@ -4,10 +4,12 @@ import os
 import signal
 import subprocess
 import time
+from types import SimpleNamespace
 
 import pytest
 from conftest import ROOT
 from gloo_bypass_tools.compare_links import command, links
+from gloo_bypass_tools.compare_links.measurement import LinkError, Measurement
 from gloo_bypass_tools.fabric_run import enclosure
 from gloo_bypass_tools.fabric_run.failures import FabricRunError
 from gloo_bypass_tools.report import stored_run
@@ -80,6 +82,29 @@ def test_Iterations_AnySize_AreManyShortOnesAndFewLongOnes():
     assert [links.iterations(count) for count in (4, 1 << 20, 64 << 20, 1 << 30)] == [500, 128, 4, 4]
 
 
+def test_Measure_EachRound_GoesOverAllCellsSoASlowOneSpoilsNone(tmp_path):
+    asked = []
+
+    def all_reduce(link, count, number):
+        asked.append((number, link.name, count))
+        if (number, link.name, count) == (2, "udp", 64):
+            raise LinkError("lost")
+        slow = 10.0 if number == 2 else 1.0
+        return "0123abc4567d", {name: {"p50_us": slow * (number + factor), "p99_us": slow * 9, "busbw_gb_s": 1.0}
+                                for name, factor in (("TCP", 100), (link.transport, 0))}
+
+    measurement = Measurement(SimpleNamespace(links=["memif", "udp"], sizes=[4, 64], repeats=3), tmp_path)
+    measurement.all_reduce = all_reduce
+    measurement.measure(lambda text: None)
+    cells = [("memif", 4), ("memif", 64), ("udp", 4), ("udp", 64)]
+    assert asked == [(1, *cell) for cell in cells] + [(2, *cell) for cell in cells] + [(3, *cell) for cell in cells[:3]]
+    assert [(row["link"], row["transport"], row["bytes"], row["median_us"], row["p99_us"]) for row in measurement.rows][
+        :2] == [("memif", "TCP", 4, 103.0, 90.0), ("memif", "DPDK", 4, 3.0, 90.0)]
+    assert [row["median_us"] for row in measurement.rows[-2:]] == [101.0, 1.0]  # of the round before it failed
+    assert [(one.cell.title, one.cell.bytes, one.round, one.why) for one in measurement.missing] == [
+        ("UDP", 64, 2, "lost")]
+
+
 def test_Run_InsideAMachine_GivesATableAndAStoredRun(tmp_path):
     answer = compare(tmp_path, make_build(tmp_path / "build"), "--links", "udp,memif", "--sizes", "4,64K")
     assert answer.returncode == 0, answer.stdout + answer.stderr
@@ -96,8 +121,8 @@ def test_Run_LinkFails_IsInTheTableWithItsReason(tmp_path):
     build = make_build(tmp_path / "build", {"all_reduce_perf DPDK": "fail"})
     answer = compare(tmp_path, build, "--links", "memif,udp", "--sizes", "4,64K")
     assert answer.returncode == 1
-    reasons = answer.stdout.partition("\nnot measured:\n")[2].splitlines()
-    assert len(reasons) == 1 and reasons[0].startswith("  inside a machine, memif, DPDK, 4 B: rank ")
+    reasons = answer.stdout.partition("\nnot measured, or not in all rounds:\n")[2].splitlines()
+    assert len(reasons) == 1 and reasons[0].startswith("  inside a machine, memif, DPDK, 4 B, round 1: rank ")
     assert reasons[0].endswith("DPDK, connecting: the reason it failed")
     assert {row.link for row in stored_run.read(tmp_path / "run.json").rows} == {"UDP"}
 
@@ -116,7 +141,7 @@ def test_Run_EndedBySignal_LeavesNoProcess(tmp_path, number):
                              stderr=subprocess.PIPE, text=True)
     try:
         until = time.monotonic() + 60
-        while not (tmp_path / "out" / "udp-4" / "rank-1.log").exists():
+        while not (tmp_path / "out" / "udp-4-1" / "rank-1.log").exists():
             assert time.monotonic() < until and child.poll() is None
             time.sleep(0.02)
         child.send_signal(number)

@@ -25,12 +25,14 @@ SIZES = "4,4K,64K,256K,1M,16M,64M"
 MOST_BYTES = 1 << 30
 
 DESCRIPTION = """\
-Measures all-reduces of two ranks over every link against Gloo's TCP, on this machine, in turn (A B A B), and prints a
-table: median, p99, and how many times as fast as TCP. Inside a machine: memif, and UDP over the loopback. Between two
-network namespaces over a veth pair, at an MTU of 1500 and of 9000: DPDK over the interface (netdev), UDP, and
-virtio-user with vhost, which is held against TCP over the veth pair. far, if it is asked for, is 16 MiB of four ranks
-of which one sends over an edge with 300 ms and 1 % loss (scripts/fabric-run); it takes long. What cannot be measured
-is in the table with the reason. Namespaces and interfaces go with the command, however it ends."""
+Measures all-reduces of two ranks over every link against Gloo's TCP, on this machine, and prints a table: median, p99,
+and how many times as fast as TCP. Each round goes over all links and sizes, TCP and the link in turn; figures are the
+median of the rounds' medians and the worst p99. Inside a machine: memif, and UDP over the loopback. Between two network
+namespaces over a veth pair, at an MTU of 1500 and of 9000: DPDK over the interface (netdev), UDP, and virtio-user with
+vhost, which is held against TCP over the veth pair. far, if it is asked for, is 16 MiB of four ranks of which one sends
+over an edge with 300 ms and 1 % loss (scripts/fabric-run); it takes long. What could not be measured is below the table
+with the reason, and is not tried again: figures are then of the rounds before. Namespaces and interfaces go with the
+command, however it ends."""
 EPILOG = """\
   scripts/compare-links
   scripts/compare-links --links memif,netdev-1500 --sizes 4,1M --repeats 3
@@ -65,7 +67,7 @@ def parse(arguments):
     parser.add_argument("--sizes", type=sizes_of, default=sizes_of(SIZES), metavar="A,B",
                         help=f"bytes of the all-reduces; not of far (default {SIZES})")
     parser.add_argument("--repeats", type=number_in(int, 1, 1000), default=5, metavar="N",
-                        help="rounds of each transport, in turn (default 5)")
+                        help="rounds (default 5)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the stored run that draw-results reads")
     parser.add_argument("--output", type=Path, metavar="DIR",
                         help="a new folder for logs (default results/links-<time>)")
@@ -104,9 +106,10 @@ def show(run, missing):
     for line in lines:
         print("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip())
     if missing:
-        print("\nnot measured:")
+        print("\nnot measured, or not in all rounds:")
     for one in missing:
-        print(f"  {one.where}, {one.title}, {one.transport}, {results_chart.size_label(one.bytes)}: {one.why}")
+        print(f"  {one.cell.where}, {one.cell.title}, {one.cell.transports[-1]}, "
+              f"{results_chart.size_label(one.cell.bytes)}, round {one.round}: {one.why}")
     sys.stdout.flush()
 
 
@@ -120,11 +123,7 @@ def compare(options, folder, no_namespaces=""):
 
     def progress(text):
         print(f"  {text}", file=sys.stderr, flush=True)
-    for name in options.links:
-        if name == links.FAR_NAME:
-            measurement.measure_far(progress)
-        else:
-            measurement.measure(links.BY_NAME[name], progress)
+    measurement.measure(progress)
     record = run_of(measurement, described)
     run = None
     if record:

@@ -1,12 +1,14 @@
 """The ranks of each comparison as processes, and what they measured.
 
-TCP and the other transport of a link are measured by the same two processes in turn (A B A B), so that whatever slows
-the machine slows both.
+Whatever slows the machine should slow all that is compared: TCP and the other transport of a link are measured by the
+same two processes, one after the other, and every round goes over all links, so that a slow minute takes one round of a
+few cells, not a cell.
 """
 
 import json
 import os
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from gloo_bypass_tools.common import processes, program_places
@@ -15,7 +17,7 @@ from gloo_bypass_tools.compare_links import links
 from gloo_bypass_tools.fabric_run import network
 from gloo_bypass_tools.fabric_run.failures import FabricRunError
 
-# Of one link and size; of one all-reduce.
+# Of one link and size in one round; of one all-reduce.
 RUN_S, OPERATION_S = 300.0, 60
 # TCP recovers slowly from a loss over 300 ms.
 FAR_RUN_S, FAR_OPERATION_S, FAR_ITERATIONS = 3600.0, 1800, 2
@@ -26,14 +28,29 @@ class LinkError(Exception):
     """A link that cannot be measured; the text is one line."""
 
 
-@dataclass(frozen=True)
-class Missing:
-    """What has no figures, and why. `bytes`: 0 for all sizes."""
+class NoNamespaces(LinkError):
+    """None can be made here."""
 
+
+@dataclass(frozen=True)
+class Cell:
+    """What one run measures. `run(round)`: (the program's commit, its figures by transport). `link`: where one of its
+    cells cannot connect, the others cannot."""
+
+    link: str
     title: str
     where: str
-    transport: str
     bytes: int
+    transports: tuple
+    run: object
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What has no figures of a round, and why."""
+
+    cell: Cell
+    round: int
     why: str
 
 
@@ -55,10 +72,12 @@ def said_in(log, program):
     return (own[0].removeprefix(f"{program}: ") if own else processes.last_line(log)) or "it said nothing"
 
 
-def row_of(title, where, count, one):
-    """A row of a stored run, from one transport of all_reduce_perf's results."""
-    return {"link": title, "where": where, "bytes": count, "transport": one["transport"], "median_us": one["p50_us"],
-            "p99_us": one["p99_us"], "bus_GBps": one["busbw_gb_s"]}
+def row_of(cell, transport, rounds):
+    """A row of a stored run, from that transport's figures of each round: the median of the medians, the worst p99."""
+    middle = sorted(rounds, key=lambda one: one["p50_us"])[len(rounds) // 2]
+    return {"link": cell.title, "where": cell.where, "bytes": cell.bytes, "transport": transport,
+            "median_us": middle["p50_us"], "p99_us": max(one["p99_us"] for one in rounds),
+            "bus_GBps": middle["busbw_gb_s"]}
 
 
 def figures_of(path):
@@ -87,7 +106,7 @@ class Measurement:
         if not link.mtu:
             return [[] for _ in range(RANKS)]
         if self.no_namespaces:
-            raise LinkError(self.no_namespaces)
+            raise NoNamespaces(self.no_namespaces)
         if link.mtu not in self.namespaces:
             self.namespaces[link.mtu] = self.make_namespaces(link.mtu)
         return [namespace.prefix() for namespace in self.namespaces[link.mtu]]
@@ -104,16 +123,18 @@ class Measurement:
             namespace.inside("ip", "-batch", "-", text="\n".join(commands) + "\n")
         return pair
 
-    def all_reduce(self, link, count):
-        """Both transports' figures at one size."""
+    def all_reduce(self, link, count, number):
+        """Both transports' figures at one size, in that round."""
         self.count += 1
         place = self.folder / str(self.count)
         place.mkdir()
-        logs = self.options.output / f"{link.name}-{count}"
+        logs = self.options.output / f"{link.name}-{count}-{number}"
         logs.mkdir()
-        number = links.iterations(count)
-        words = [self.options.perf, "--transports", f"TCP,{link.transport}", "-b", count, "-e", count, "-n", number,
-                 "-w", max(2, number // 5), "--rounds", self.options.repeats, "--timeout", OPERATION_S,
+        timed = links.iterations(count)
+        # The first one in turn: it has colder caches.
+        transports = ",".join(("TCP", link.transport)[:: 1 if number % 2 else -1])
+        words = [self.options.perf, "--transports", transports, "-b", count, "-e", count, "-n", timed,
+                 "-w", max(2, timed // 5), "--rounds", 1, "--timeout", OPERATION_S,
                  "--store-dir", place / "store", "--json", place / "results.json",
                  *(["--interface", links.INTERFACE] if link.mtu else ["--hostname", "127.0.0.1"])]
         prefixes, ranks = self.prefixes_of(link), QuietRanks(logs)
@@ -133,22 +154,9 @@ class Measurement:
                             f"{said_in(failed.log, self.options.perf.name)}")
         return figures_of(place / "results.json")
 
-    def measure(self, link, progress):
-        for count in self.options.sizes:
-            progress(f"{link.where}, {link.title}: {count} bytes")
-            try:
-                commit, figures = self.all_reduce(link, count)
-            except (LinkError, FabricRunError) as error:
-                self.missing.append(Missing(link.title, link.where, link.transport, count, str(error)))
-                if "connecting:" in str(error) or self.no_namespaces and link.mtu:
-                    return  # it would fail in the same way at the other sizes
-                continue
-            self.commits.add(commit)
-            self.rows += [row_of(link.title, link.where, count, figures[name]) for name in ("TCP", link.transport)]
-
-    def far_run(self, transport, repeat):
-        output = self.options.output / f"far-{transport}-{repeat}"
-        report, log = self.folder / f"far-{transport}-{repeat}.json", self.options.output / f"{output.name}.log"
+    def far_run(self, transport, number):
+        output = self.options.output / f"far-{transport}-{number}"
+        report, log = self.folder / f"far-{transport}-{number}.json", self.options.output / f"{output.name}.log"
         interface = [] if transport == "DPDK" else ["--interface", network.INTERFACE]
         words = [program_places.script("fabric-run"), "--fabric", self.options.fabric, "--config",
                  program_places.data("examples/fabric/edge-300ms.toml"), "--edge", links.FAR_EDGE, "--transport",
@@ -165,23 +173,37 @@ class Measurement:
             raise LinkError(said_in(log, "fabric-run"))
         return figures_of(report)
 
-    def measure_far(self, progress):
-        """Each transport in turn, as often as there are repeats: the median of the medians, the worst p99."""
-        found, failed = {}, set()
-        for repeat in range(1, self.options.repeats + 1):
-            for transport in links.FAR_TRANSPORTS:
-                if transport in failed:
+    def cells(self):
+        for name in self.options.links:
+            if name == links.FAR_NAME:
+                for transport in links.FAR_TRANSPORTS:
+                    yield Cell(f"{name}-{transport}", links.FAR_TITLE, links.FAR, links.FAR_BYTES, (transport,),
+                               partial(self.far_run, transport))
+                continue
+            link = links.BY_NAME[name]
+            for count in self.options.sizes:
+                yield Cell(name, link.title, link.where, count, ("TCP", link.transport),
+                           partial(self.all_reduce, link, count))
+
+    def measure(self, progress):
+        """All cells, as often as there are repeats; what has failed is not tried again."""
+        cells = list(self.cells())
+        found, failed, cut_off = {cell: [] for cell in cells}, set(), set()
+        for number in range(1, self.options.repeats + 1):
+            for cell in cells:
+                if cell in failed or cell.link in cut_off:
                     continue
-                progress(f"{links.FAR}, {transport}: repeat {repeat}")
+                progress(f"round {number}: {cell.where}, {cell.title}, {cell.transports[-1]}: {cell.bytes} bytes")
                 try:
-                    commit, figures = self.far_run(transport, repeat)
+                    commit, figures = cell.run(number)
                 except (LinkError, FabricRunError) as error:
-                    failed.add(transport)
-                    self.missing.append(Missing(links.FAR_TITLE, links.FAR, transport, links.FAR_BYTES, str(error)))
+                    self.missing.append(Missing(cell, number, str(error)))
+                    failed.add(cell)
+                    connected = any(found[one] for one in cells if one.link == cell.link)
+                    if isinstance(error, NoNamespaces) or "connecting:" in str(error) and not connected:
+                        cut_off.add(cell.link)
                     continue
                 self.commits.add(commit)
-                found.setdefault(transport, []).append(figures[transport])
-        for transport, several in found.items():
-            middle = sorted(several, key=lambda one: one["p50_us"])[len(several) // 2]
-            worst = max(one["p99_us"] for one in several)
-            self.rows.append(row_of(links.FAR_TITLE, links.FAR, links.FAR_BYTES, middle) | {"p99_us": worst})
+                found[cell].append(figures)
+        self.rows = [row_of(cell, transport, [figures[transport] for figures in rounds])
+                     for cell, rounds in found.items() if rounds for transport in cell.transports]
