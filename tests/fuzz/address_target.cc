@@ -11,7 +11,7 @@
 #include "transport/dpdk/port_address.h"
 #include "transport/gloo/address.h"
 #include "transport/pairs/pair_address.h"
-#include "transport/udp/endpoint.h"
+#include "transport/udp/port_address.h"
 #include "transport/verbs/rdma_address.h"
 
 namespace gloo_bypass::fuzz {
@@ -42,7 +42,7 @@ void decodePort(std::span<const std::byte> bytes) {
     GLOO_BYPASS_CHECK(same(encodeAddress(memif.value())));
   }
   if (const auto sockets = udp::decode(bytes); accepted(sockets)) {
-    for (const udp::Endpoint& one : sockets.value()) GLOO_BYPASS_CHECK(one.isIp() && one.port() != 0);
+    for (const network::Endpoint& one : sockets.value()) GLOO_BYPASS_CHECK(one.isIp() && one.port() != 0);
     GLOO_BYPASS_CHECK(!sockets.value().empty() && same(udp::encode(sockets.value())));
   }
   if (const auto both = decodeAutoAddress(bytes); accepted(both)) {

@@ -13,6 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 MAY_INCLUDE = {
     "compatibility/gloo": [],
     "transport/base": [],
+    "transport/network": ["transport/base"],
     "transport/wire": ["transport/base"],
     "transport/channel": ["transport/base"],
     "transport/matching": ["transport/base", "transport/channel"],
@@ -27,14 +28,14 @@ MAY_INCLUDE = {
         "transport/sessions"],
     "transport/dpdk": [
         "transport/base", "transport/wire", "transport/capture", "transport/channel", "transport/core",
-        "transport/datagram", "transport/pairs", "transport/progress", "transport/sessions",
+        "transport/datagram", "transport/network", "transport/pairs", "transport/progress", "transport/sessions",
         "transport/udp", "transport/verbs"],  # their port and transport, between hosts
     "transport/udp": [
         "transport/base", "transport/wire", "transport/channel", "transport/core", "transport/datagram",
-        "transport/progress"],
+        "transport/network", "transport/progress"],
     "transport/verbs": [
-        "transport/base", "transport/channel", "transport/matching", "transport/progress", "transport/sessions",
-        "transport/udp"],  # the interface of the route to MASTER_ADDR
+        "transport/base", "transport/channel", "transport/matching", "transport/network", "transport/progress",
+        "transport/sessions"],
     "transport/gloo": [
         "transport/base", "transport/wire", "transport/channel", "transport/progress", "compatibility/gloo"],
     "process": ["transport"],

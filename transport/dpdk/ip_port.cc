@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "transport/base/check.h"
-#include "transport/datagram/network_interface.h"
+#include "transport/network/network_interface.h"
 #include "transport/progress/spin_policy.h"
 #include "transport/wire/packet.h"
 
@@ -352,7 +352,7 @@ void IpPort::onTick(TimePoint now) {
 
 void IpPort::failLinksOfDeletedInterface() {
   if (!parts_.routing.kernel || !parts_.reservation) return;
-  const NetworkInterface interface { parts_.routing.kernel->index, parts_.routing.kernel->name };
+  const network::NetworkInterface interface { parts_.routing.kernel->index, parts_.routing.kernel->name };
   if (!interface.isDeleted(parts_.reservation->fd())) return;
   for (auto& [id, link] : links_) {
     if (link.open && !link.self) {
@@ -364,7 +364,8 @@ void IpPort::failLinksOfDeletedInterface() {
 std::string IpPort::trouble(LinkId id) const {
   const auto link = links_.find(id);
   if (link == links_.end() || link->second.self || !parts_.routing.kernel || !parts_.reservation) return {};
-  return NetworkInterface{parts_.routing.kernel->index, parts_.routing.kernel->name}.trouble(parts_.reservation->fd());
+  const network::NetworkInterface interface { parts_.routing.kernel->index, parts_.routing.kernel->name };
+  return interface.trouble(parts_.reservation->fd());
 }
 
 void IpPort::armWakeup() {

@@ -10,7 +10,7 @@
 
 #include "transport/dpdk/eal_arguments.h"
 #include "transport/dpdk/ip_port.h"
-#include "transport/udp/local_address.h"
+#include "transport/network/local_address.h"
 #include "transport/wire/packet.h"
 
 namespace gloo_bypass::dpdk {
@@ -106,7 +106,7 @@ Result<Prefix> parsePrefix(const std::string& text) {
 // The named one, else that of the route to MASTER_ADDR.
 Result<KernelInterface> netdevInterface(const TransportConfig& config) {
   if (!config.interface.empty() || config.masterAddress.empty()) return readKernelInterface(config.interface);
-  const auto chosen = udp::chooseInterface(config.masterAddress);
+  const auto chosen = network::chooseInterface(config.masterAddress);
   if (!chosen) return chosen.error();
   return readKernelInterface(chosen.value());
 }

@@ -11,7 +11,7 @@
 
 #include "transport/base/copy_part.h"
 #include "transport/datagram/packet_port.h"
-#include "transport/udp/endpoint.h"
+#include "transport/network/endpoint.h"
 
 namespace gloo_bypass::udp {
 
@@ -30,7 +30,7 @@ class SendBatch {
 
   struct Destination {
     LinkId link = 0;
-    Endpoint peer;
+    network::Endpoint peer;
     bool failing = false;  // what was tried last did not leave
   };
   // From here on a payload is sent in place: a second piece of memory costs the kernel less than the copy.

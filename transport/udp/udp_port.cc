@@ -8,7 +8,8 @@
 #include <vector>
 
 #include "transport/base/wake_event.h"
-#include "transport/udp/local_address.h"
+#include "transport/network/local_address.h"
+#include "transport/udp/port_address.h"
 #include "transport/udp/udp_rail.h"
 #include "transport/wire/packet.h"
 
@@ -84,8 +85,8 @@ class UdpPort final : public PacketPort {
   }
 
  private:
-  std::vector<Endpoint> own() const {
-    std::vector<Endpoint> endpoints;
+  std::vector<network::Endpoint> own() const {
+    std::vector<network::Endpoint> endpoints;
     for (const auto& rail : rails_) endpoints.push_back(rail->local());
     return endpoints;
   }
@@ -98,10 +99,10 @@ class UdpPort final : public PacketPort {
 }  // namespace
 
 Result<std::unique_ptr<PacketPort>> makeUdpPort(const TransportConfig& config, Offload offload) {
-  const auto locals = chooseLocalAddresses(config.interface, config.masterAddress);
+  const auto locals = network::chooseLocalAddresses(config.interface, config.masterAddress, PacketPort::kMaxRails);
   if (!locals) return locals.error();
   std::vector<std::unique_ptr<UdpSocket>> sockets;
-  for (const Endpoint& local : locals.value()) {
+  for (const network::Endpoint& local : locals.value()) {
     const std::size_t smallestMtu = wire::kMinDatagramBytes + local.headerBytes();
     if (config.mtu != 0 && config.mtu < smallestMtu) {
       return Error{ErrorScope::kDevice, ErrorCode::kConfiguration,

@@ -21,7 +21,7 @@ namespace gloo_bypass::udp {
 
 inline constexpr Duration kGiveUpAfter = std::chrono::seconds(3);
 
-// Looks at `interface` and `masterAddress` (local_address.h), `udpPorts` and `mtu`. The error is one line.
+// Looks at `interface` and `masterAddress` (network/local_address.h), `udpPorts` and `mtu`. The error is one line.
 Result<std::unique_ptr<PacketPort>> makeUdpPort(const TransportConfig& config,
                                                 Offload offload = Offload::kWhereThereIs);
 

@@ -6,8 +6,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "transport/network/local_address.h"
 #include "transport/progress/progress_engine.h"
-#include "transport/udp/local_address.h"
 #include "transport/udp/udp_port.h"
 #include "transport/wire/packet.h"
 
@@ -26,8 +26,8 @@ constexpr auto kFullInterface = std::chrono::milliseconds(10);
 
 }  // namespace
 
-Result<LinkId> UdpRail::openLink(const Endpoint& peer) {
-  const Endpoint& own = socket_->local();
+Result<LinkId> UdpRail::openLink(const network::Endpoint& peer) {
+  const network::Endpoint& own = socket_->local();
   if (peer.isV6() != own.isV6()) {
     return Error{ErrorScope::kSession, ErrorCode::kConfiguration,
                  fmt::format("this rank is at {}, the peer at {}: name interfaces whose addresses are of one family",
@@ -75,7 +75,7 @@ LinkProperties UdpRail::linkProperties(LinkId id) const {
 }
 
 std::string UdpRail::describeLink(LinkId id) const {
-  const Endpoint& own = socket_->local();
+  const network::Endpoint& own = socket_->local();
   return fmt::format("UDP from port {} of {} to {}", own.port(), placeOf(own), toString(links_.at(id).to.peer));
 }
 

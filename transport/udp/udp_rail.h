@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "transport/base/wake_event.h"
-#include "transport/datagram/network_interface.h"
 #include "transport/datagram/packet_port.h"
+#include "transport/network/network_interface.h"
 #include "transport/udp/udp_socket.h"
 
 namespace gloo_bypass::udp {
@@ -29,16 +29,16 @@ class UdpRail {
   // Its links' ids are `first` and so on, `step` apart. `mtu`: of links at most, 0: what the interface carries.
   UdpRail(std::unique_ptr<UdpSocket> socket, std::size_t mtu, LinkId first, LinkId step)
       : socket_(std::move(socket)),
-        interface_(NetworkInterface::withAddress(socket_->local().any)),
+        interface_(network::NetworkInterface::withAddress(socket_->local().any)),
         mtu_(mtu),
         overheadBytes_(socket_->local().headerBytes()),
         step_(step),
         nextLink_(first) {}
 
-  const Endpoint& local() const { return socket_->local(); }
+  const network::Endpoint& local() const { return socket_->local(); }
 
   // As PacketPort's.
-  Result<LinkId> openLink(const Endpoint& peer);
+  Result<LinkId> openLink(const network::Endpoint& peer);
   void closeLink(LinkId id);
   LinkProperties linkProperties(LinkId id) const;
   std::string describeLink(LinkId id) const;
@@ -74,14 +74,14 @@ class UdpRail {
   std::size_t handUp(PacketSink& sink, std::size_t maxDatagrams);
 
   const std::unique_ptr<UdpSocket> socket_;
-  const std::optional<NetworkInterface> interface_;  // that had the socket's address; nothing: it was just removed
-  const std::size_t mtu_;                            // of links at most; 0: what the interface carries
-  const std::size_t overheadBytes_;                  // IP and UDP headers
+  const std::optional<network::NetworkInterface> interface_;  // with the socket's address; nothing: it was just removed
+  const std::size_t mtu_;            // of links at most; 0: what the interface carries
+  const std::size_t overheadBytes_;  // IP and UDP headers
   const LinkId step_;
   using Links = std::unordered_map<LinkId, Link>;
   Links links_;
   std::vector<Links::node_type> closed_;  // since the batch was last empty: what it holds of them still goes to their peers
-  std::map<Endpoint, LinkId> byPeer_;  // of links that are not down
+  std::map<network::Endpoint, LinkId> byPeer_;  // of links that are not down
   LinkId nextLink_;
   SendBatch batch_;
   std::span<const UdpSocket::Received> received_;  // not handed up yet: from the first one's byte handedUpBytes_ on

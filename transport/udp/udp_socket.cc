@@ -12,7 +12,7 @@
 #include <cstdio>
 
 #include "transport/base/exhausted.h"
-#include "transport/udp/local_address.h"
+#include "transport/network/local_address.h"
 
 namespace gloo_bypass::udp {
 namespace {
@@ -50,7 +50,7 @@ Value valueOf(const cmsghdr& control) {
 }  // namespace
 
 template <std::size_t count>
-msghdr& UdpSocket::Messages<count>::set(std::size_t i, Endpoint& peer, std::span<std::byte> data) {
+msghdr& UdpSocket::Messages<count>::set(std::size_t i, network::Endpoint& peer, std::span<std::byte> data) {
   bytes[i] = {data.data(), data.size()};
   msghdr& header = headers[i].msg_hdr;
   header = {};
@@ -63,7 +63,8 @@ msghdr& UdpSocket::Messages<count>::set(std::size_t i, Endpoint& peer, std::span
   return header;
 }
 
-Result<std::unique_ptr<UdpSocket>> UdpSocket::open(const Endpoint& local, const PortRange& ports, Offload offload) {
+Result<std::unique_ptr<UdpSocket>> UdpSocket::open(const network::Endpoint& local, const PortRange& ports,
+                                                   Offload offload) {
   const auto fails = [&](const char* what) {
     return Error{ErrorScope::kDevice, ErrorCode::kConfiguration,
                  fmt::format("UDP at {}: {}: {}", ipText(local), std::strerror(errno), what)};
@@ -82,7 +83,7 @@ Result<std::unique_ptr<UdpSocket>> UdpSocket::open(const Endpoint& local, const 
                                 : setOption(fd.get(), IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE) &&
                                       setOption(fd.get(), IPPROTO_IP, IP_RECVERR, 1);
   if (!set) return fails("the kernel cannot be kept from fragmenting");
-  Endpoint bound = local;
+  network::Endpoint bound = local;
   const int error = bindFirstFree(ports, [&](std::uint16_t port) {
     bound.setPort(port);
     socklen_t length = sizeof(bound);
@@ -94,7 +95,7 @@ Result<std::unique_ptr<UdpSocket>> UdpSocket::open(const Endpoint& local, const 
   return std::unique_ptr<UdpSocket>(new UdpSocket(std::move(fd), bound, offload));
 }
 
-UdpSocket::UdpSocket(FileDescriptor fd, const Endpoint& local, Offload offload)
+UdpSocket::UdpSocket(FileDescriptor fd, const network::Endpoint& local, Offload offload)
     : fd_(std::move(fd)),
       local_(local),
       offloads_(offload == Offload::kWhereThereIs),

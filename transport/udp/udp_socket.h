@@ -20,7 +20,7 @@
 #include "transport/base/file_descriptor.h"
 #include "transport/base/port_range.h"
 #include "transport/base/status.h"
-#include "transport/udp/endpoint.h"
+#include "transport/network/endpoint.h"
 #include "transport/udp/send_batch.h"
 
 namespace gloo_bypass::udp {
@@ -31,10 +31,10 @@ class UdpSocket {
  public:
   // At `local`'s address and the first of `ports` that is free. The error is one line: the address is not this
   // machine's, all ports are taken, no descriptor.
-  static Result<std::unique_ptr<UdpSocket>> open(const Endpoint& local, const PortRange& ports = {},
+  static Result<std::unique_ptr<UdpSocket>> open(const network::Endpoint& local, const PortRange& ports = {},
                                                  Offload offload = Offload::kWhereThereIs);
 
-  const Endpoint& local() const { return local_; }
+  const network::Endpoint& local() const { return local_; }
   int fd() const { return fd_.get(); }
   bool offloads() const { return offloads_; }
 
@@ -48,7 +48,7 @@ class UdpSocket {
 
   // What one or several datagrams of one peer arrived in: all of segmentBytes but the last, which may be shorter.
   struct Received {
-    Endpoint from;
+    network::Endpoint from;
     std::span<const std::byte> bytes;
     std::size_t segmentBytes = 0;
   };
@@ -59,7 +59,7 @@ class UdpSocket {
 
   // An error message of the network (ICMP) about a datagram of ours.
   struct NetworkError {
-    Endpoint peer;  // to which it was sent
+    network::Endpoint peer;  // to which it was sent
     bool portUnreachable = false;
     std::size_t mtu = 0;  // 0, or what the path carries as the message says
     std::span<const std::byte>
@@ -73,20 +73,20 @@ class UdpSocket {
  private:
   template <std::size_t count>
   struct Messages {
-    msghdr& set(std::size_t i, Endpoint& peer, std::span<std::byte> data);
+    msghdr& set(std::size_t i, network::Endpoint& peer, std::span<std::byte> data);
     std::array<mmsghdr, count> headers{};
     std::array<iovec, count> bytes{};
     alignas(cmsghdr) std::array<std::array<std::byte, 256>, count> control;
   };
   static constexpr std::size_t kReceived = 8, kReceivedBytes = 65'536;
 
-  UdpSocket(FileDescriptor fd, const Endpoint& local, Offload offload);
+  UdpSocket(FileDescriptor fd, const network::Endpoint& local, Offload offload);
   std::size_t prepare(const SendBatch& batch);
   void prepareMessage(std::size_t number, SendBatch::Destination& to, std::span<const SendBatch::Datagram> datagrams,
                       std::size_t segmentBytes);
 
   const FileDescriptor fd_;
-  const Endpoint local_;
+  const network::Endpoint local_;
   bool offloads_;
   bool metError_ = false;
   std::uint64_t dropped_ = 0;

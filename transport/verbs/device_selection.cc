@@ -15,7 +15,7 @@
 
 #include "transport/base/comma_list.h"
 #include "transport/base/exhausted.h"
-#include "transport/udp/local_address.h"
+#include "transport/network/local_address.h"
 
 namespace gloo_bypass::verbs {
 namespace {
@@ -104,7 +104,7 @@ Result<Interfaces> chooseInterfaces(const TransportConfig& config) {
   }
   std::vector<std::string> names;
   if (!config.masterAddress.empty()) {
-    if (auto route = udp::chooseInterface(config.masterAddress)) names.push_back(std::move(route).value());
+    if (auto route = network::chooseInterface(config.masterAddress)) names.push_back(std::move(route).value());
   }
   if (!config.hostInterface.empty()) names.push_back(config.hostInterface);
   for (const std::string& name : names) {

@@ -12,11 +12,13 @@
 #include "tests/support/channel_pair.h"
 #include "tests/unit/udp/port_pair.h"
 #include "transport/base/file_descriptor.h"
-#include "transport/udp/local_address.h"
+#include "transport/network/local_address.h"
 
 namespace gloo_bypass::udp {
 namespace {
 
+using network::chooseInterface;
+using network::chooseLocalAddress;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 

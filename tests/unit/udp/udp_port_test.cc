@@ -19,13 +19,17 @@
 #include "tests/unit/udp/port_pair.h"
 #include "transport/channel/channel_address.h"
 #include "transport/datagram/datagram_transport.h"
+#include "transport/network/local_address.h"
 #include "transport/udp/back_end.h"
-#include "transport/udp/local_address.h"
+#include "transport/udp/port_address.h"
 #include "transport/wire/packet.h"
 
 namespace gloo_bypass::udp {
 namespace {
 
+using network::chooseLocalAddress;
+using network::Endpoint;
+using network::parseIp;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
@@ -535,6 +539,7 @@ TEST(UdpAddresses, WrongSettings_OneClearLineEach) {
   EXPECT_NE(errorOf(at("nonesuch0")).find("no interface 'nonesuch0'"), std::string::npos);
   EXPECT_NE(errorOf(at("nonesuch0")).find("lo"), std::string::npos);
   EXPECT_NE(errorOf(at("192.0.2.1")).find("GLOO_BYPASS_INTERFACE"), std::string::npos);
+  EXPECT_NE(errorOf(at("a,b,c,d,e,f,g,h,i")).find("has 9 names, more than 8"), std::string::npos);
   TransportConfig config;
   config.masterAddress = "no-such-host.invalid";
   EXPECT_NE(errorOf(config).find("MASTER_ADDR='no-such-host.invalid'"), std::string::npos);
@@ -617,21 +622,21 @@ TEST(UdpAddresses, PeersThatCannotBeReached_OneClearLineEach) {
 // Several sockets -------------------------------------------------------------------------------
 
 TEST(UdpAddresses, List_EachNameGivesAnAddressOrOneClearLine) {
-  const auto chosen = chooseLocalAddresses("127.0.0.9,lo,::1", "");
+  const auto chosen = network::chooseLocalAddresses("127.0.0.9,lo,::1", "", 3);
   ASSERT_TRUE(chosen.ok()) << chosen.error().message;
   ASSERT_EQ(chosen.value().size(), 3U);
   EXPECT_EQ(ipText(chosen.value()[0]), "127.0.0.9");
   EXPECT_EQ(ipText(chosen.value()[1]), "127.0.0.1");
   EXPECT_EQ(ipText(chosen.value()[2]), "::1");
-  EXPECT_EQ(chooseLocalAddresses("", "").value().size(), 1U);
+  EXPECT_EQ(network::chooseLocalAddresses("", "", 1).value().size(), 1U);
   const auto errorOfList = [](const std::string& list) {
-    const auto refused = chooseLocalAddresses(list, "");
+    const auto refused = network::chooseLocalAddresses(list, "", 8);
     return refused.ok() ? std::string("none") : refused.error().message;
   };
   EXPECT_NE(errorOfList("lo,nonesuch").find("no interface 'nonesuch'"), std::string::npos);
   EXPECT_NE(errorOfList("lo,127.0.0.1").find("leads to 127.0.0.1 twice"), std::string::npos);
   EXPECT_NE(errorOfList("lo,").find("has an empty name"), std::string::npos);
-  EXPECT_NE(errorOfList("a,b,c,d,e,f,g,h,i").find("has 9 names, more than 8"), std::string::npos);
+  EXPECT_NE(errorOfList("lo,127.0.0.9,::1,a,b,c,d,e,f").find("has 9 names, more than 8"), std::string::npos);
 }
 
 TEST(UdpAddresses, SeveralEndpoints_ComeBackAsTheyWereAndNoOtherLengthPasses) {

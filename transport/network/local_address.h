@@ -1,13 +1,14 @@
-// Which address of this machine a UDP port is bound to, and what the way from there carries. Sends nothing.
+// By which of its addresses this machine reaches its peers, and what the way from there carries. Sends nothing.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
 #include "transport/base/status.h"
-#include "transport/udp/endpoint.h"
+#include "transport/network/endpoint.h"
 
-namespace gloo_bypass::udp {
+namespace gloo_bypass::network {
 
 // The port is 0. In this order: `interface`, the name of one or an address of this machine; the address from which the
 // kernel's route leads to `peerHost`; the loopback where both are empty. A named interface gives its IPv4 address, else
@@ -18,8 +19,9 @@ namespace gloo_bypass::udp {
 Result<Endpoint> chooseLocalAddress(const std::string& interface, const std::string& peerHost);
 
 // Of each name or address of `interface`, commas between; one where there is no comma. Also refused: an empty name, the same
-// address twice, more than PacketPort::kMaxRails.
-Result<std::vector<Endpoint>> chooseLocalAddresses(const std::string& interface, const std::string& peerHost);
+// address twice, more than `most`.
+Result<std::vector<Endpoint>> chooseLocalAddresses(const std::string& interface, const std::string& peerHost,
+                                                   std::size_t most);
 
 // The interface that has the address which chooseLocalAddress() gives for `peerHost`; never the loopback.
 Result<std::string> chooseInterface(const std::string& peerHost);
@@ -30,4 +32,4 @@ std::string placeOf(const Endpoint& local);
 // The interface's MTU, or less where the kernel has learned so. kUnavailable: there is no way from `local` to `peer`.
 Result<std::size_t> routeMtu(const Endpoint& local, const Endpoint& peer);
 
-}  // namespace gloo_bypass::udp
+}  // namespace gloo_bypass::network

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-namespace gloo_bypass {
+namespace gloo_bypass::network {
 
 struct NetworkInterface {
   int index = 0;
@@ -23,4 +23,4 @@ struct NetworkInterface {
   std::string trouble(int socket) const;
 };
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::network

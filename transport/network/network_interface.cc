@@ -1,4 +1,4 @@
-#include "transport/datagram/network_interface.h"
+#include "transport/network/network_interface.h"
 
 #include <fmt/format.h>
 #include <ifaddrs.h>
@@ -9,7 +9,7 @@
 #include <cstring>
 #include <memory>
 
-namespace gloo_bypass {
+namespace gloo_bypass::network {
 namespace {
 
 bool sameIp(const sockaddr& a, const sockaddr& b) {
@@ -61,4 +61,4 @@ std::string NetworkInterface::trouble(int socket) const {
   return {};
 }
 
-}  // namespace gloo_bypass
+}  // namespace gloo_bypass::network

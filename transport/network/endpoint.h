@@ -1,4 +1,4 @@
-// An IPv4 or IPv6 address and UDP port: as the kernel has it, as people write it, and as peers are told.
+// An IPv4 or IPv6 address and port, as the kernel has it and as people write it.
 #pragma once
 
 #include <arpa/inet.h>
@@ -9,11 +9,8 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
-#include "transport/base/status.h"
-
-namespace gloo_bypass::udp {
+namespace gloo_bypass::network {
 
 union Endpoint {
   sockaddr any;
@@ -46,9 +43,4 @@ std::optional<Endpoint> parseIp(const std::string& text);
 std::string ipText(Endpoint endpoint);
 std::string toString(const Endpoint& endpoint);
 
-// What travels to peers: of each socket of a port, at most PacketPort::kMaxRails; and back out of their bytes, which are
-// hostile. An address of another kind of port: kConfiguration.
-std::vector<std::byte> encode(std::span<const Endpoint> endpoints);
-Result<std::vector<Endpoint>> decode(std::span<const std::byte> bytes);
-
-}  // namespace gloo_bypass::udp
+}  // namespace gloo_bypass::network

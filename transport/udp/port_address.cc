@@ -1,9 +1,10 @@
-#include "transport/udp/endpoint.h"
-
-#include <fmt/format.h>
+#include "transport/udp/port_address.h"
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <cstring>
+#include <optional>
 
 #include "transport/datagram/packet_port.h"
 
@@ -15,14 +16,14 @@ namespace {
 constexpr std::array<std::byte, 4> kPrefix{std::byte{'G'}, std::byte{'B'}, std::byte{'P'}, std::byte{'S'}};
 constexpr std::byte kOne{1}, kSeveral{2};
 
-bool isUnicast(const Endpoint& e) {
+bool isUnicast(const network::Endpoint& e) {
   if (e.isV6()) return !IN6_IS_ADDR_MULTICAST(&e.v6.sin6_addr) && !IN6_IS_ADDR_UNSPECIFIED(&e.v6.sin6_addr);
   const std::uint32_t firstByte = ntohl(e.v4.sin_addr.s_addr) >> 24;
   return firstByte != 0 && firstByte < 224;
 }
 
-std::optional<Endpoint> decodeOne(std::span<const std::byte> address) {
-  Endpoint endpoint;
+std::optional<network::Endpoint> decodeOne(std::span<const std::byte> address) {
+  network::Endpoint endpoint;
   endpoint.any.sa_family = address.size() > sizeof(in_addr) + sizeof(in_port_t) ? AF_INET6 : AF_INET;
   const auto ip = endpoint.ip();
   if (address.size() != ip.size() + sizeof(in_port_t)) return {};
@@ -33,35 +34,10 @@ std::optional<Endpoint> decodeOne(std::span<const std::byte> address) {
 
 }  // namespace
 
-Endpoint endpointOf(const sockaddr& address) {
-  Endpoint endpoint;
-  std::memcpy(&endpoint.v6, &address, address.sa_family == AF_INET6 ? sizeof(endpoint.v6) : sizeof(endpoint.v4));
-  return endpoint;
-}
-
-std::optional<Endpoint> parseIp(const std::string& text) {
-  for (const sa_family_t family : {AF_INET, AF_INET6}) {
-    Endpoint endpoint;
-    endpoint.any.sa_family = family;
-    if (::inet_pton(family, text.c_str(), endpoint.ip().data()) == 1) return endpoint;
-  }
-  return {};
-}
-
-std::string ipText(Endpoint endpoint) {
-  char text[INET6_ADDRSTRLEN] = "?";
-  (void)::inet_ntop(endpoint.any.sa_family, endpoint.ip().data(), text, sizeof(text));
-  return text;
-}
-
-std::string toString(const Endpoint& endpoint) {
-  return fmt::format(fmt::runtime(endpoint.isV6() ? "[{}]:{}" : "{}:{}"), ipText(endpoint), endpoint.port());
-}
-
-std::vector<std::byte> encode(std::span<const Endpoint> endpoints) {
+std::vector<std::byte> encode(std::span<const network::Endpoint> endpoints) {
   std::vector<std::byte> out(kPrefix.begin(), kPrefix.end());
   out.push_back(endpoints.size() == 1 ? kOne : kSeveral);
-  for (Endpoint endpoint : endpoints) {
+  for (network::Endpoint endpoint : endpoints) {
     const auto ip = endpoint.ip();
     const auto port = std::as_bytes(std::span(&endpoint.v4.sin_port, 1));
     if (endpoints.size() > 1) out.push_back(static_cast<std::byte>(ip.size() + port.size()));
@@ -71,7 +47,7 @@ std::vector<std::byte> encode(std::span<const Endpoint> endpoints) {
   return out;
 }
 
-Result<std::vector<Endpoint>> decode(std::span<const std::byte> bytes) {
+Result<std::vector<network::Endpoint>> decode(std::span<const std::byte> bytes) {
   const bool ours = bytes.size() > kPrefix.size() && std::equal(kPrefix.begin(), kPrefix.end(), bytes.begin());
   const std::byte version = ours ? bytes[kPrefix.size()] : std::byte{0};
   if (version != kOne && version != kSeveral) {
@@ -80,7 +56,7 @@ Result<std::vector<Endpoint>> decode(std::span<const std::byte> bytes) {
                  "on all ranks"};
   }
   const Error malformed{ErrorScope::kSession, ErrorCode::kPeerViolatedProtocol, "the peer's port address is malformed"};
-  std::vector<Endpoint> endpoints;
+  std::vector<network::Endpoint> endpoints;
   for (auto rest = bytes.subspan(kPrefix.size() + 1); !rest.empty() || endpoints.empty();) {
     std::size_t length = rest.size();
     if (version == kSeveral && !rest.empty()) {

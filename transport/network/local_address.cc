@@ -1,4 +1,4 @@
-#include "transport/udp/local_address.h"
+#include "transport/network/local_address.h"
 
 #include <fmt/format.h>
 #include <ifaddrs.h>
@@ -15,9 +15,8 @@
 #include "transport/base/comma_list.h"
 #include "transport/base/exhausted.h"
 #include "transport/base/file_descriptor.h"
-#include "transport/datagram/packet_port.h"
 
-namespace gloo_bypass::udp {
+namespace gloo_bypass::network {
 namespace {
 
 constexpr std::uint16_t kDiscardPort = 9;  // a route is the same for all ports
@@ -186,11 +185,12 @@ Result<Endpoint> chooseLocalAddress(const std::string& interface, const std::str
   return peerHost.empty() ? *parseIp("127.0.0.1") : addressTowards(peerHost);
 }
 
-Result<std::vector<Endpoint>> chooseLocalAddresses(const std::string& interface, const std::string& peerHost) {
+Result<std::vector<Endpoint>> chooseLocalAddresses(const std::string& interface, const std::string& peerHost,
+                                                   std::size_t most) {
   const std::vector<std::string> names = splitAtCommas(interface);
-  if (names.size() > PacketPort::kMaxRails) {
-    return refuse(fmt::format("the list of interfaces '{}' has {} names, more than {}", interface, names.size(),
-                              PacketPort::kMaxRails));
+  if (names.size() > most) {
+    return refuse(
+        fmt::format("the list of interfaces '{}' has {} names, more than {}", interface, names.size(), most));
   }
   std::vector<Endpoint> addresses;
   for (const std::string& name : names) {
@@ -246,4 +246,4 @@ Result<std::size_t> routeMtu(const Endpoint& local, const Endpoint& peer) {
                            local.isLoopback() ? ": set GLOO_BYPASS_INTERFACE to an interface that reaches it" : "")};
 }
 
-}  // namespace gloo_bypass::udp
+}  // namespace gloo_bypass::network
