@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -9,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "transport/base/forked_child.h"
 #include "transport/progress/progress_engine.h"
 
 namespace gloo_bypass {
@@ -274,6 +277,37 @@ TEST(ProgressEngine_EngineThread, CannotBePinned_SaysSoOnce) {
   { ProgressEngine engine(port, {.engineCpu = kNoSuchCpu}); }
   const std::string said = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(said, "gloo-bypass: the engine's thread cannot be pinned to CPU 1023 (GLOO_BYPASS_ENGINE_CPU): Invalid argument\n");
+}
+
+// As when the child ends with exit(), and destructors close what the parent had.
+TEST(ProgressEngine_ForkedChild, ParentsThreadHasAccess_ChildNeitherWaitsNorSends) {
+  FakePort port;
+  ProgressEngine engine(port, {});
+  std::atomic<bool> holds{false}, mayEnd{false};
+  std::thread holder([&] {
+    engine.exclusive([&] {
+      holds = true;
+      holds.notify_all();
+      mayEnd.wait(false);
+    });
+  });
+  holds.wait(false);
+  const int flushes = port.flushes;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);
+    forked_child::giveFree();
+    bool ran = false;
+    engine.exclusive([&] { ran = true; });
+    const bool ended = !engine.waitUntil([] { return false; }, kNever);
+    ::_exit(ran && ended && port.flushes == flushes ? 0 : 1);
+  }
+  mayEnd = true;
+  mayEnd.notify_all();
+  holder.join();
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST(ProgressEngine_WaitUntil, PredicateThrowsFromExclusive_AccessIsReleased) {

@@ -27,9 +27,14 @@ inline void keep(int fd) {
   if ((word.load(std::memory_order_relaxed) & bit) != 0) word.fetch_and(~bit);
 }
 
+// How many forks this process comes from, that it was told of. Objects made before the last one are the parent's: what
+// they share with peers is not this process' to touch.
+inline std::atomic<int> forks{0};
+
 // In the child, right after the fork. Async-signal-safe. The numbers stay taken, by /dev/null: objects of the parent's
 // still have them, and would close what the child opens under them.
 inline void giveFree() {
+  forks.fetch_add(1, std::memory_order_relaxed);
   const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   for (std::size_t i = 0; i < left.size(); ++i) {
     for (std::uint64_t word = left[i].exchange(0); word != 0; word &= word - 1) {

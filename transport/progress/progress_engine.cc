@@ -18,6 +18,7 @@
 
 #include "transport/base/check.h"
 #include "transport/base/file_descriptor.h"
+#include "transport/base/forked_child.h"
 #include "transport/progress/driver_watch.h"
 #include "transport/progress/prompt_wakeup.h"
 #include "transport/progress/spin_policy.h"
@@ -96,6 +97,7 @@ class ProgressEngine::Impl {
   }
 
   void exclusive(const std::function<void()>& f) {
+    if (isParents()) return f();
     std::unique_lock<std::mutex> lock = acquire();
     f();
     target_.flush(monotonicNow());
@@ -103,6 +105,7 @@ class ProgressEngine::Impl {
   }
 
   bool waitUntil(const std::function<bool()>& pred, TimePoint deadline, bool busyPoll) {
+    if (isParents()) return pred();
     std::unique_lock<std::mutex> lock = acquire();
     if (pred()) return true;
     Waiter self(pred, deadline, busyPoll);
@@ -129,6 +132,10 @@ class ProgressEngine::Impl {
   };
   // kRoleChanges: from driving to waiting passively, or back.
   enum class Outcome { kReached, kTimedOut, kRoleChanges };
+
+  // In a forked child: a thread of the parent's may have held the mutex, and what is sent would be sent in the parent's
+  // name, into memory that peers still share with it. A destructor asks for access all the same.
+  bool isParents() const { return forked_child::forks.load(std::memory_order_relaxed) != forks_; }
 
   // A waiter drives; from the engine anybody takes over.
   bool anotherDrives() const { return driver_ != nullptr && driver_ != &engine_; }
@@ -431,6 +438,7 @@ class ProgressEngine::Impl {
   Pollable& target_;
   const ProgressOptions options_;
   const pid_t pid_;
+  const int forks_ = forked_child::forks.load(std::memory_order_relaxed);
   std::mutex mutex_;  // exclusive access; guards all below
   std::atomic<int> contenders_{0};
   // A driver waits here for another thread: one that asked for access, or that must leave block().

@@ -75,7 +75,8 @@ class ProgressEngine {
   ProgressEngine& operator=(const ProgressEngine&) = delete;
 
   // Runs `f` with exclusive access, then flushes. Any thread; not from inside an observer call or
-  // another exclusive(). If `f` throws, access is released and the exception passes on.
+  // another exclusive(). If `f` throws, access is released and the exception passes on. In a forked child (forked_child.h)
+  // `f` runs and nothing is sent; waitUntil() asks `pred` once.
   void exclusive(const std::function<void()>& f);
 
   // Drives or waits until `pred` is true or `deadline` passes; `pred` runs with exclusive access, and so does what the
