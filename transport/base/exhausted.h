@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <cerrno>
+#include <cstring>
 #include <string>
 #include <system_error>
 
@@ -11,15 +12,22 @@ namespace gloo_bypass {
 
 // Of a call that failed with `error`; empty: it was for another reason.
 inline std::string exhausted(int error) {
-  if (error == EMFILE) {
+  if (error == EMFILE || error == ETOOMANYREFS) {
     rlimit limit{};
     (void)::getrlimit(RLIMIT_NOFILE, &limit);
-    return "this process has as many descriptors open as it may (RLIMIT_NOFILE is " + std::to_string(limit.rlim_cur) +
-           "): raise the limit (ulimit -n)";
+    return std::string(error == EMFILE ? "this process has as many descriptors open as it may"
+                                       : "this user's processes send each other more descriptors at once than one may have") +
+           " (RLIMIT_NOFILE is " + std::to_string(limit.rlim_cur) + "): raise the limit (ulimit -n)";
   }
   if (error == ENFILE) return "this machine has as many files open as it may (fs.file-max)";
-  if (error == ENOMEM || error == ENOBUFS) return "the kernel has no memory for a socket";
+  if (error == ENOMEM || error == ENOBUFS) return "there is no memory left for it, the kernel's or what this process may have (ulimit -v)";
   return {};
+}
+
+// Of any failed call.
+inline std::string reasonOf(int error) {
+  std::string why = exhausted(error);
+  return why.empty() ? std::strerror(error) : why;
 }
 
 inline constexpr const char* kRaiseThreadLimits =

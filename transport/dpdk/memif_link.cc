@@ -19,7 +19,7 @@ constexpr std::size_t kHelloBytes = 4 + 16 + 16 + 4;
 // order.
 constexpr std::byte kPortCloses{'b'}, kLinkCloses{'c'};
 // The other end cannot take the connection, or what comes with it.
-constexpr std::byte kNoDescriptors{'d'};
+constexpr std::byte kNoDescriptors{'d'}, kNoMemory{'m'};
 constexpr char kServerName[] = "gloo-bypass";
 
 // Both ends derive the same fictitious addresses, from the range meant for benchmarks (RFC 2544), so that a
@@ -127,9 +127,9 @@ void MemifLink::locate() {
     return fail(ErrorCode::kPeerViolatedProtocol, fmt::format("socket '{}' belongs to another user", path));
   }
   const MemifHello hello{shared_.self.portId, peer_.secret, 0};
-  if (!watchCross() || sendHello(cross_.get(), hello, shared_.page) != PacketIo::kDone) {
-    return peerGone();
-  }
+  const PacketIo sent = watchCross() ? sendHello(cross_.get(), hello, shared_.page) : PacketIo::kClosed;
+  if (sent == PacketIo::kExhausted) return cross_.reset();  // until others have taken what is on its way to them
+  if (sent != PacketIo::kDone) return peerGone();
   state_ = State::kGreeting;
   greet();
 }
@@ -144,7 +144,10 @@ void MemifLink::greet() {
     return fail(ErrorCode::kPeerViolatedProtocol, "another process answers in its name");
   }
   auto memory = MemifMemory::create(shared_.shape(), pages_);
-  if (!memory) return fail(memory.error().code, memory.error().message);
+  if (!memory) {
+    (void)sendPacket(cross_.get(), std::span(&kNoMemory, 1));
+    return fail(memory.error().code, memory.error().message);
+  }
   memory_ = std::move(memory).value();
   asClient_.emplace(MemifClientHandshake::Server{hello.interfaceId, secretOf(peer_.secret)}, *memory_,
                     shared_.events.get());
@@ -157,10 +160,9 @@ void MemifLink::adopt(FileDescriptor cross, WakePage peerPage) {
   cross_ = std::move(cross);
   peerPage_ = std::move(peerPage);
   const MemifHello hello{shared_.self.portId, peer_.secret, id_};
-  if (!watchCross() || sendHello(cross_.get(), hello, shared_.page) != PacketIo::kDone ||
-      sendPacket(cross_.get(), memifHello(kServerName)) != PacketIo::kDone) {
-    return peerGone();
-  }
+  const PacketIo sent = watchCross() ? sendHello(cross_.get(), hello, shared_.page) : PacketIo::kClosed;
+  if (sent == PacketIo::kExhausted) return failExhausted();
+  if (sent != PacketIo::kDone || sendPacket(cross_.get(), memifHello(kServerName)) != PacketIo::kDone) return peerGone();
   asServer_.emplace(kServerName, MemifServerHandshake::Accepted{.shape = shared_.shape(), .pages = pages_});
   state_ = State::kAttaching;
   hear();
@@ -193,7 +195,9 @@ void MemifLink::hear() {
 void MemifLink::answerServer(const MemifMessage& message) {
   // The socket holds more than a whole handshake: full means that nobody reads any more.
   for (const MemifClientHandshake::Packet& packet : asClient_->receive(message)) {
-    if (sendPacket(cross_.get(), packet.message, packet.descriptor) != PacketIo::kDone) return peerGone();
+    const PacketIo sent = sendPacket(cross_.get(), packet.message, packet.descriptor);
+    if (sent == PacketIo::kExhausted) return failExhausted();
+    if (sent != PacketIo::kDone) return peerGone();
   }
   if (!asClient_->ended().empty()) return fail(ErrorCode::kPeerViolatedProtocol, asClient_->ended());
   if (asClient_->connected()) establish();
@@ -248,6 +252,8 @@ void MemifLink::peerGone(std::byte lastWord) {
     fail(ErrorCode::kPeerClosed, "it closed the link");
   } else if (lastWord == kNoDescriptors) {
     fail(ErrorCode::kExhausted, "it has no descriptor left for this link: raise its limit (ulimit -n)");
+  } else if (lastWord == kNoMemory) {
+    fail(ErrorCode::kExhausted, "it has no memory left for this link: raise its limit (ulimit -v)");
   } else {
     fail(ErrorCode::kPeerVanished, lastWord == kPortCloses ? "it closed its port" : "it ended, or was killed");
   }

@@ -2,8 +2,10 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -22,12 +24,14 @@ std::size_t ringBytes(const MemifRingShape& shape) {
 }
 std::size_t bytesOf(const MemifRingShape& shape) { return 2 * (ringBytes(shape) + shape.slots() * shape.bufferBytes); }
 
-// A file that can shrink would end us with SIGBUS.
+// A file that can shrink would end us with SIGBUS, and so would one of huge pages when there are none left.
 bool isSealed(int file, std::size_t bytes) {
   struct stat status {};
+  struct statfs system {};
   const int seals = ::fcntl(file, F_GET_SEALS);
   return seals >= 0 && (seals & F_SEAL_SHRINK) != 0 && ::fstat(file, &status) == 0 &&
-         static_cast<std::uint64_t>(status.st_size) >= bytes;
+         static_cast<std::uint64_t>(status.st_size) >= bytes && ::fstatfs(file, &system) == 0 &&
+         system.f_type != HUGETLBFS_MAGIC;
 }
 
 template <typename T>
@@ -47,7 +51,8 @@ Result<std::unique_ptr<MemifMemory>> MemifMemory::create(const MemifRingShape& s
   for (const MemifMessage& message : memory->description()) made = made && memory->describe(message, file.get());
   if (!made) {
     return Error{ErrorScope::kSession, ErrorCode::kExhausted,
-                 fmt::format("cannot make {} bytes of memory to share: {}", bytes, std::strerror(errno))};
+                 fmt::format("cannot make {} bytes of memory to share: {}{}", bytes, std::strerror(errno),
+                             errno == ENOMEM ? ": raise the limit of memory (ulimit -v)" : "")};
   }
   memory->offerBuffers();
   return memory;
@@ -104,8 +109,8 @@ bool MemifMemory::addRegion(const MemifMessage& message, int descriptor) {
   }
   const int populate = pages_ == MemifPages::kAtOnce ? MAP_POPULATE : 0;
   void* const address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | populate, descriptor, 0);
-  exhausted_ = address == MAP_FAILED;
-  if (exhausted_) return false;
+  exhausted_ = address == MAP_FAILED && errno == ENOMEM;
+  if (address == MAP_FAILED) return false;
   region_ = static_cast<std::byte*>(address);
   regionBytes_ = bytes;
   return true;

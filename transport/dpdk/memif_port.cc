@@ -96,7 +96,12 @@ Result<std::unique_ptr<MemifPort>> makeMemifPort(const TransportConfig& config, 
   if (!page) return page.error();
   shared->page = std::move(page).value();
   if (wakeEvent >= 0) {
-    const Status given = shared->page.setEvent(FileDescriptor(::fcntl(wakeEvent, F_DUPFD_CLOEXEC, 0)));
+    FileDescriptor own(::fcntl(wakeEvent, F_DUPFD_CLOEXEC, 0));
+    if (!own) {
+      return Error{ErrorScope::kDevice, ErrorCode::kUnavailable,
+                   fmt::format("no descriptor is left for a memif port: {}", reasonOf(errno))};
+    }
+    const Status given = shared->page.setEvent(std::move(own));
     if (!given) return given.error();
   }
   shared->epoll.reset(::epoll_create1(EPOLL_CLOEXEC));
@@ -127,9 +132,13 @@ Status MemifPort::start() {
   if (!shared_->epoll || !shared_->events || !stopEvent_ || !addToEpoll(shared_->epoll.get(), listener_.get()) ||
       !addToEpoll(shared_->epoll.get(), stopEvent_.get())) {
     return Status(ErrorScope::kDevice, ErrorCode::kUnavailable,
-                  fmt::format("cannot watch the sockets of a memif port: {}", std::strerror(errno)));
+                  fmt::format("cannot watch the sockets of a memif port: {}", reasonOf(errno)));
   }
-  keepSpare();
+  keepSpare();  // without it, who comes when there is none left would hear nothing
+  if (!spare_) {
+    return Status(ErrorScope::kDevice, ErrorCode::kUnavailable,
+                  fmt::format("no descriptor is left for a memif port: {}", reasonOf(errno)));
+  }
   const SignalsBlocked blocked;  // they are the application's threads' business
   control_ = std::thread([this] { watchSockets(); });
   pthread_setname_np(control_.native_handle(), "gb-memif");

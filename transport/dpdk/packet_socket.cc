@@ -46,7 +46,7 @@ Result<FileDescriptor> listenPacketSocket(const std::string& path) {
     const int cause = errno;
     ::unlink(temporary.c_str());
     return Error{ErrorScope::kDevice, ErrorCode::kUnavailable,
-                 fmt::format("cannot listen on socket '{}': {}", path, std::strerror(cause))};
+                 fmt::format("cannot listen on socket '{}': {}", path, reasonOf(cause))};
   }
   return fd;
 }
@@ -89,6 +89,7 @@ PacketIo sendPacket(int fd, std::span<const std::byte> packet, int attachedFd, i
     const ssize_t sent = ::sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent == static_cast<ssize_t>(packet.size())) return PacketIo::kDone;
     if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && errno == ETOOMANYREFS) return PacketIo::kExhausted;
     return sent < 0 && errno == EAGAIN ? PacketIo::kWouldBlock : PacketIo::kClosed;
   }
 }

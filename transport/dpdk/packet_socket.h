@@ -27,7 +27,8 @@ ConnectResult connectPacketSocket(const std::string& path, FileDescriptor& out);
 // Empty when nobody is waiting (errno: EAGAIN), or where it cannot be taken.
 FileDescriptor acceptPacketSocket(int listener);
 
-// `attachedFd` -1: none, and then no second. The caller keeps them.
+// `attachedFd` -1: none, and then no second. The caller keeps them. kExhausted: too many descriptors are on their way already
+// (errno: ETOOMANYREFS).
 PacketIo sendPacket(int fd, std::span<const std::byte> packet, int attachedFd = -1, int secondFd = -1);
 // Sets `length`; a packet longer than `buffer` ends in kClosed, since no correct peer sends one.
 // A second descriptor ends there too where there is no place for one. kExhausted: descriptors came, and this process has

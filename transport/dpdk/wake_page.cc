@@ -8,11 +8,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <climits>
 #include <cstring>
 #include <ctime>
+#include <string_view>
 #include <utility>
+
+#include "transport/base/exhausted.h"
 
 namespace gloo_bypass::dpdk {
 namespace {
@@ -21,7 +25,14 @@ constexpr std::size_t kPageBytes = 4096;
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 Error systemError(const char* what) {
-  return Error{ErrorScope::kDevice, ErrorCode::kUnavailable, std::string(what) + ": " + std::strerror(errno)};
+  return Error{ErrorScope::kDevice, ErrorCode::kUnavailable, std::string(what) + ": " + reasonOf(errno)};
+}
+
+// Not a pipe or a socket, whose end, if closed, ends us with a signal. Where /proc is not there nobody can tell.
+bool isEventfd(int fd) {
+  std::array<char, 64> name{};
+  const ssize_t length = ::readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), name.data(), name.size());
+  return length < 0 || std::string_view(name.data(), static_cast<std::size_t>(length)) == "anon_inode:[eventfd]";
 }
 
 }  // namespace
@@ -52,9 +63,9 @@ Result<WakePage> WakePage::map(const FileDescriptor& fd) {
 
 Status WakePage::setEvent(FileDescriptor event) {
   const int flags = event ? ::fcntl(event.get(), F_GETFL) : O_NONBLOCK;
-  if (flags < 0 || (flags & O_NONBLOCK) == 0) {
+  if (flags < 0 || (flags & O_NONBLOCK) == 0 || (event && !isEventfd(event.get()))) {
     return Status(ErrorScope::kSession, ErrorCode::kPeerViolatedProtocol,
-                  "peer's wake-up descriptor blocks who writes to it");
+                  "peer's wake-up descriptor is no eventfd, or blocks who writes to it");
   }
   event_ = std::move(event);
   return {};

@@ -65,9 +65,9 @@ void watchForDeadHosts(int fd) {
 }
 
 Status failed(const char* what) {
-  const std::string reason = exhausted(errno);
-  return Status(ErrorScope::kSession, reason.empty() ? ErrorCode::kUnavailable : ErrorCode::kExhausted,
-                fmt::format("the control connection: {}: {}", what, reason.empty() ? std::strerror(errno) : reason));
+  const int error = errno;
+  return Status(ErrorScope::kSession, exhausted(error).empty() ? ErrorCode::kUnavailable : ErrorCode::kExhausted,
+                fmt::format("the control connection: {}: {}", what, reasonOf(error)));
 }
 
 }  // namespace

@@ -24,9 +24,9 @@ namespace {
 constexpr auto kTickInterval = std::chrono::milliseconds(1);
 
 Error systemError(const char* what) {
-  const std::string reason = exhausted(errno);
-  return {ErrorScope::kDevice, reason.empty() ? ErrorCode::kUnavailable : ErrorCode::kExhausted,
-          fmt::format("{}: {}", what, reason.empty() ? std::strerror(errno) : reason)};
+  const int error = errno;
+  return {ErrorScope::kDevice, exhausted(error).empty() ? ErrorCode::kUnavailable : ErrorCode::kExhausted,
+          fmt::format("{}: {}", what, reasonOf(error))};
 }
 
 std::string nameOf(const RailQueues& queues) {

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/no_more_descriptors.h"
 #include "tests/unit/dpdk/port_process.h"
 #include "transport/dpdk/dpdk_port.h"
 #include "transport/dpdk/memif_directory.h"
@@ -28,6 +29,7 @@ namespace gloo_bypass::dpdk {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Type = MemifMessageType;
 
 // Plays the other end of a link of `port`.
@@ -217,6 +219,11 @@ TEST_F(MemifHostile, ClientThatSaysAnythingButWhatItShould_LinkGoesDown) {
       [](HostilePeer& peer) { describe(peer, peer.shape(), file(16 << 20, false).get()); },
       [](HostilePeer& peer) { describe(peer, peer.shape(), STDIN_FILENO); },
       [](HostilePeer& peer) {
+        const FileDescriptor readOnly = file(16 << 20, true);
+        EXPECT_EQ(::fcntl(readOnly.get(), F_ADD_SEALS, F_SEAL_WRITE), 0);
+        describe(peer, peer.shape(), readOnly.get());
+      },
+      [](HostilePeer& peer) {
         introduce(peer);
         for (int i = 0; i < 2 * kMaxMemifMessages; ++i) peer.say(Type::kAck);
       },
@@ -227,8 +234,34 @@ TEST_F(MemifHostile, ClientThatSaysAnythingButWhatItShould_LinkGoesDown) {
   for (std::size_t i = 0; i < faults.size(); ++i) {
     HostilePeer peer(*port_, MemifRole::kClient);
     faults[i](peer);
-    EXPECT_THAT(peer.verdict(), HasSubstr("memif link to process")) << "fault " << i;
+    const std::string verdict = peer.verdict();
+    EXPECT_THAT(verdict, HasSubstr("memif link to process")) << "fault " << i;
+    EXPECT_THAT(verdict, Not(HasSubstr("ulimit"))) << "fault " << i << " is no want of memory";
   }
+}
+
+TEST(WakePage, DescriptorThatIsNoEventfdOrBlocks_IsRefused) {
+  WakePage page = std::move(WakePage::create()).value();
+  std::array<int, 2> pipe{};
+  ASSERT_EQ(::pipe2(pipe.data(), O_NONBLOCK | O_CLOEXEC), 0);
+  const FileDescriptor readEnd(pipe[0]);
+  EXPECT_FALSE(page.setEvent(FileDescriptor(pipe[1])).ok());
+  EXPECT_FALSE(page.setEvent(FileDescriptor(::eventfd(0, EFD_CLOEXEC))).ok());
+  EXPECT_TRUE(page.setEvent(FileDescriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))).ok());
+}
+
+TEST(MemifExhausted, DescriptorsEndWhileThePortIsMade_ErrorNamesTheLimit) {
+  { ASSERT_TRUE(makeDpdkPort(memifTestConfig()).ok()); }  // what a process needs once
+  int refused = 0;
+  for (rlim_t more = 0; more < 12; ++more) {
+    const test::NoMoreDescriptors few(more);
+    const auto made = makeDpdkPort(memifTestConfig());
+    if (made.ok()) break;
+    ++refused;
+    EXPECT_THAT(made.error().message, HasSubstr("RLIMIT_NOFILE")) << more;
+  }
+  EXPECT_GE(refused, 5) << "page, epoll, two events, listener";
+  removeTestDirectory();
 }
 
 TEST_F(MemifHostile, ClientThatDoesItsPart_LinkIsUpUntilItSaysMore) {

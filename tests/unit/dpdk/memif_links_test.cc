@@ -1,10 +1,16 @@
 // What memory links leave behind: transports over memif ports of one process, whose channels come and go.
 #include <gtest/gtest.h>
+#include <linux/capability.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -16,12 +22,15 @@
 #include <vector>
 
 #include "tests/support/no_more_descriptors.h"
+#include "tests/support/no_more_memory.h"
 #include "tests/support/no_more_threads.h"
 #include "tests/unit/dpdk/port_process.h"
+#include "transport/base/exhausted.h"
 #include "transport/base/file_descriptor.h"
 #include "transport/datagram/datagram_transport.h"
 #include "transport/dpdk/back_end.h"
 #include "transport/dpdk/dpdk_port.h"
+#include "transport/dpdk/packet_socket.h"
 #include "transport/dpdk/port_address.h"
 #include "transport/progress/progress_engine.h"
 
@@ -349,6 +358,46 @@ TEST(MemifExhausted, AcceptingEndHasNoDescriptor_BothEndsNameIt) {
                  }},
                  {[&](Partner& partner) { acceptWithFew(partner, more); }});
   }
+}
+
+TEST(MemifExhausted, ConnectingEndHasNoMemory_BothEndsNameIt) {
+  auto client = openPort(), server = openPort();
+  if (idOf(server->localAddress()) < idOf(client->localAddress())) std::swap(client, server);
+  ASSERT_TRUE(client->openLink(server->localAddress()).ok());
+  ASSERT_TRUE(server->openLink(client->localAddress()).ok());
+  CollectingSink atClient, atServer;
+  {
+    const test::NoMoreMemory none;
+    (void)waitFor([&] {
+      for (PacketPort* port : {client.get(), server.get()}) port->onTick(monotonicNow());
+      (void)client->receive(atClient, 8);
+      (void)server->receive(atServer, 8);
+      return !atClient.down.empty() && !atServer.down.empty();
+    });
+  }
+  ASSERT_FALSE(atClient.down.empty() || atServer.down.empty());
+  EXPECT_NE(atClient.down.front().second.message.find("ulimit -v"), std::string::npos) << atClient.down.front().second.message;
+  EXPECT_NE(atServer.down.front().second.message.find("it has no memory left"), std::string::npos)
+      << atServer.down.front().second.message;
+}
+
+// Linux counts, by user, descriptors that nobody has taken yet, for whoever has no right to more.
+TEST(MemifExhausted, TooManyDescriptorsOnTheirWay_IsNotThePeersEnd) {
+  runProcess([] {
+    std::array<int, 2> ends{};
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends.data()), 0);
+    __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+    std::array<__user_cap_data_struct, _LINUX_CAPABILITY_U32S_3> none{};
+    ASSERT_EQ(::syscall(SYS_capset, &header, none.data()), 0);
+    const rlimit limit{64, 64};
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+    const std::byte packet{};
+    PacketIo sent = PacketIo::kDone;
+    for (int i = 0; i < 100 && sent == PacketIo::kDone; ++i) sent = sendPacket(ends[0], std::span(&packet, 1), STDERR_FILENO);
+    const int error = errno;
+    EXPECT_EQ(sent, PacketIo::kExhausted);
+    EXPECT_NE(exhausted(error).find("RLIMIT_NOFILE is 64"), std::string::npos) << exhausted(error);
+  });
 }
 
 }  // namespace
