@@ -34,7 +34,7 @@ void addRunOptions(CLI::App& app, Options& o) {
   app.add_option("--epochs", o.epochs, "passes over the samples")->check(CLI::Range(1, 1'000'000))->group("Run");
   app.add_option("--steps", o.steps, "optimiser steps instead of epochs (0: by epochs)")
       ->check(CLI::Range(int64_t{0}, int64_t{1'000'000'000}))->group("Run");
-  app.add_option("--accumulate", o.accumulate, "micro-batches a step; only the last one synchronises (no_sync)")
+  app.add_option("--accumulate", o.accumulate, "micro-batches a step; only the last one synchronises (no_sync), but with --zero 2 and 3")
       ->check(CLI::Range(1, 65536))->group("Run");
   app.add_option("--seed", o.seed, "of the initial weights, the shuffle and dropout")->group("Run");
   app.add_option("--dropout", o.dropout, "probability; the published DistilGPT2 was trained with 0.1")

@@ -61,12 +61,16 @@ void checkPortIsFree(uint16_t port) {
   }
 }
 
-[[noreturn]] void reportFault(c10d::Store& store, const RankEnvironment& environment, const std::string& fault) {
-  store.set(kFaultKey, toBytes(fault));
-  if (environment.rank == 0) {
+[[noreturn]] void endWithFault(const RankEnvironment& environment, const std::string& fault) {
+  if (environment.rank == 0 && !environment.agentStore) {
     std::this_thread::sleep_for(kLinger);
   }
   throw UsageError(fault);
+}
+
+[[noreturn]] void reportFault(c10d::Store& store, const RankEnvironment& environment, const std::string& fault) {
+  store.set(kFaultKey, toBytes(fault));
+  endWithFault(environment, fault);
 }
 
 std::string missingRanks(c10d::Store& store, int worldSize) {
@@ -173,7 +177,7 @@ void meetRanks(c10d::Store& store, const RankEnvironment& environment, const nlo
   store.add(kArrivedKey, 1);
   for (;;) {
     if (store.check({kFaultKey})) {
-      throw UsageError(toText(store.get(kFaultKey)));
+      endWithFault(environment, toText(store.get(kFaultKey)));
     }
     const int64_t arrived = store.add(kArrivedKey, 0);
     if (arrived >= environment.worldSize) {

@@ -66,7 +66,7 @@ void checkMemory(const Options& options, int ranks, int ranksHere) {
   const auto available = availableBytes();
   const int64_t needed = ranksHere * modelStateBytes(options, ranks) + (ranksHere == ranks ? serverBytes(options, ranks) : 0);
   if (available && needed > *available) {
-    const bool couldShard = !options.averaging.isUsed() && !options.modelParallel.isUsed();
+    const bool couldShard = options.sharding.zero < 3 && !options.modelParallel.isUsed() && crossCheck(ShardingOptions{1}, options).empty();
     throw UsageError(fmt::format("{} {} of {} need {:.1f} GB for parameters, gradients and moments, activations not counted, of {:.1f} GB "
         "available: fewer ranks, a smaller --model{}", ranksHere, ranksHere == 1 ? "rank" : "ranks", ranks,
         static_cast<double>(needed) / kGigabyte, static_cast<double>(*available) / kGigabyte,

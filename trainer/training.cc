@@ -165,11 +165,14 @@ class Run {
 };
 
 void Run::loadState() {
+  if (!options_.checkpointPath.empty() && (isRoot() || options_.averaging.keepsRankState() || options_.compression.keepsRankState())) {
+    checkReplaceable(options_.checkpointPath);
+  }
   if (!isRoot()) {
     return; // rank 0's values arrive by broadcast
   }
-  if (!options_.checkpointPath.empty()) {
-    checkReplaceable(options_.checkpointPath);
+  if (!options_.saveModelPath.empty()) {
+    checkReplaceable(options_.saveModelPath);
   }
   elastic_.countStart();
   if (options_.modelParallel.isUsed()) {
@@ -492,14 +495,15 @@ void Run::writeSummary(double wallSeconds) {
 
 void Run::execute() {
   loadState();
-  const std::string path = metricsPathOf(options_, environment_.rank);
-  if (!path.empty()) {
-    metrics_.emplace(
-        path, elastic_.continues() ? LineWriter::Existing::kAppendTo : LineWriter::Existing::kReplace);
-  }
+  elastic_.openLog();
   connect();
   if (!options_.resumePath.empty() || options_.elastic.isUsed()) {
     resume();
+  }
+  const std::string path = metricsPathOf(options_, environment_.rank);
+  if (!path.empty()) { // an earlier run's results are replaced once this one can begin
+    metrics_.emplace(
+        path, elastic_.continues() ? LineWriter::Existing::kAppendTo : LineWriter::Existing::kReplace);
   }
   peakFlopsPerSecond_ = peakFlopsPerSecond(options_.tracing, model_, options_.batchSize * options_.seqLength,
       communicator_ ? &*communicator_ : nullptr);
@@ -558,6 +562,11 @@ void checkInput(const Options& options) {
   for (const std::string& path : {options.weightsPath, options.resumePath}) {
     if (!path.empty()) {
       const SafetensorsFile file(path);
+    }
+  }
+  for (const std::string& path : {options.checkpointPath, options.saveModelPath}) {
+    if (!path.empty()) {
+      checkReplaceable(path);
     }
   }
   if (options.ddp) {

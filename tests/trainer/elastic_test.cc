@@ -227,6 +227,16 @@ TEST(Elastic, CheckpointUnreadableOrMissing_TheOneBeforeIsUsedAndNamed) {
   }
 }
 
+TEST(Elastic, DamagedCheckpointAndFullDisk_TheOneBeforeStaysWhole) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(train(elastic(folder, {"--elastic", "1:1", "--steps", "10"})).shellStatus(), 0);
+  writeText(folder / "c", contentsOf(folder / "c").substr(0, 1000));
+  const std::string before = contentsOf(folder / "c.previous");
+  Program process = startTraining(elastic(folder, {"--elastic", "1:1", "--steps", "20", "--max-restarts", "0"}), {}, 100'000);
+  EXPECT_NE(process.finish(kLimit).shellStatus(), 0) << "a checkpoint of 100 kB was written";
+  EXPECT_EQ(contentsOf(folder / "c.previous"), before);
+}
+
 TEST(Elastic, ShardedModel_HasTheSameBits) {
   const TemporaryFolder plain, sharded;
   const auto digest = [](const TemporaryFolder& folder, const std::string& zero) {

@@ -390,7 +390,7 @@ TEST(Precision, BadOptions_AreRefused) {
   };
   refuse({"--precision", "fp8"}, "--precision");
   refuse({"--loss-scale", "4"}, "--loss-scale 4 is for --precision bf16 and fp16, not for fp32");
-  for (const char* scale : {"-1", "0", "nan", "inf", "8x", "often"}) {
+  for (const char* scale : {"-1", "0", "1e-50", "nan", "inf", "8x", "often"}) {
     refuse({"--precision", "fp16", std::string("--loss-scale=") + scale}, "neither dynamic nor off nor a number");
   }
   const TemporaryFolder folder;

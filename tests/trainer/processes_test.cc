@@ -208,6 +208,16 @@ TEST(Failure, OptionsDiffer_AreNamed) {
   EXPECT_NE((one.err + two.err).find("batch_size: "), std::string::npos) << one.err << two.err;
 }
 
+TEST(Failure, OptionsOfOneOfThreeRanksDiffer_AllNameThem) {
+  const uint16_t port = freePort();
+  Program first = startTraining({"--steps", "1", "--batch-size", "2"}, rankOf(0, 3, port));
+  Program third = startTraining({"--steps", "1", "--batch-size", "2"}, rankOf(2, 3, port));
+  Program second = startTraining({"--steps", "1", "--batch-size", "4"}, rankOf(1, 3, port));
+  for (Program* each : {&first, &second, &third}) {
+    expectRefused(each->finish(kLimit), "batch_size: ");
+  }
+}
+
 // At a sharded model's checkpoint all ranks gather it, so rank 0 must not be the only one that makes one.
 TEST(Failure, CheckpointThatOneRankMakesAlone_IsNamed) {
   const TemporaryFolder folder;
@@ -350,6 +360,45 @@ TEST(BadInput, CheckpointThatCannotBeWritten_IsRefusedBeforeTheFirstStep) {
     EXPECT_FALSE(std::filesystem::exists(folder / "m")) << "steps were run";
   }
   EXPECT_TRUE(std::filesystem::is_fifo(folder / "pipe"));
+}
+
+TEST(BadInput, ModelThatCannotBeWritten_IsRefusedBeforeTheFirstStep) {
+  const TemporaryFolder folder;
+  expectRefused(train({"--steps", "1", "--metrics", folder / "m", "--save-model", folder / "missing/m"}),
+      "cannot write " + (folder / "missing/m"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "m")) << "steps were run";
+}
+
+// A file of each rank's own, on its own machine.
+TEST(BadInput, RankFilesThatCannotBeWritten_AreRefusedBeforeTheFirstStep) {
+  const TemporaryFolder folder;
+  const uint16_t port = freePort();
+  const auto flags = [&](const std::string& checkpoint, const std::string& metrics) {
+    return std::vector<std::string>{"--steps", "1", "--average", "gossip", "--rendezvous-timeout", "2", "--checkpoint", folder / checkpoint,
+        "--metrics", folder / metrics};
+  };
+  Program first = startTraining(flags("c", "m0"), rankOf(0, 2, port));
+  expectRefused(train(flags("missing/c", "m1"), rankOf(1, 2, port)), "cannot write " + (folder / "missing/c"));
+  EXPECT_NE(first.finish(kLimit).shellStatus(), 0);
+  EXPECT_FALSE(std::filesystem::exists(folder / "m0")) << "steps were run";
+}
+
+TEST(BadInput, NoNumber_IsRefused) {
+  for (const std::string flag : {"--clip-norm", "--dropout", "--lr", "--timeout", "--target-loss"}) {
+    expectRefused(train({"--steps", "1", flag, "nan"}), flag + " nan: no number");
+  }
+}
+
+TEST(BadInput, EarlierResults_AreKept) {
+  const TemporaryFolder folder;
+  writeText(folder / "samples", "before");
+  writeText(folder / "metrics", "before");
+  expectRefused(train({"--data", folder / "missing", "--log-samples", folder / "samples", "--metrics", folder / "metrics"}), "missing");
+  const uint16_t port = freePort();
+  Program first = startTraining({"--steps", "1", "--batch-size", "2"}, rankOf(0, 2, port));
+  expectRefused(train({"--steps", "1", "--batch-size", "4", "--metrics", folder / "metrics"}, rankOf(1, 2, port)), "batch_size: ");
+  EXPECT_NE(first.finish(kLimit).shellStatus(), 0);
+  EXPECT_EQ(contentsOf(folder / "samples") + contentsOf(folder / "metrics"), "beforebefore");
 }
 
 TEST(FullDisk, Metrics_EndTheRun) {

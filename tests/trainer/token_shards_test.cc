@@ -123,7 +123,7 @@ ProgramResult tokenise(std::vector<std::string> flags) { return Program(std::get
 TEST(Tokenise, RunOfShards_HasTheBitsOfTheText) {
   const TemporaryFolder folder;
   const std::string text = std::getenv("SAMPLE_TEXT");
-  const auto made = tokenise({text, "--output", folder / "t", "--shard-tokens", "999"});
+  const auto made = tokenise({text, "--output", (folder / "t") + "/", "--shard-tokens", "999"});
   ASSERT_EQ(made.shellStatus(), 0) << made.err;
   EXPECT_NE(made.out.find(std::to_string(fs::file_size(text)) + " tokens in "), std::string::npos) << made.out;
   const std::vector<std::string> flags{"--steps", "5", "--samples", "60", "--eval-samples", "7", "--data"};

@@ -26,6 +26,8 @@ struct AveragingOptions {
 
   bool isUsed() const { return method != AveragingMethod::kNone; }
   bool isAsynchronous() const { return method == AveragingMethod::kAsynchronous; }
+  // Whether each rank writes a file of its own beside a checkpoint.
+  bool keepsRankState() const { return isUsed() && !isAsynchronous() && method != AveragingMethod::kCentral; }
 };
 
 void addAveragingOptions(CLI::App& app, AveragingOptions& options);

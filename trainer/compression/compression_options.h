@@ -25,6 +25,11 @@ struct CompressionOptions {
   bool errorFeedback = true;  // where the method has it
 
   bool isUsed() const { return method != CompressionMethod::kNone; }
+  // Whether each rank writes a file of its own beside a checkpoint: what is left out, or PowerSGD's last matrices.
+  bool keepsRankState() const {
+    const bool leavesOut = method == CompressionMethod::kTopK || method == CompressionMethod::kRandomK || method == CompressionMethod::kSign;
+    return method == CompressionMethod::kPowerSgd || (leavesOut && errorFeedback);
+  }
   double keptRatio() const { return ratio.value_or(0.01); }
   int64_t quantisationLevels() const { return levels.value_or(16); }
   int64_t matrixRank() const { return rank.value_or(4); }

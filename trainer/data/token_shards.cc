@@ -25,6 +25,14 @@ constexpr const char* kFormat = "gloo-bypass tokens 1";
 constexpr int64_t kMost16Bits = 1 << 16;
 constexpr int64_t kLargestBound = int64_t{1} << 31;
 
+// "DIR/" is DIR, beside which there is to be another one.
+std::string withoutSlashes(std::string path) {
+  while (path.size() > 1 && path.back() == '/') {
+    path.pop_back();
+  }
+  return path;
+}
+
 std::string shardName(int64_t number) { return fmt::format("shard-{:05}.safetensors", number); }
 
 std::string metadataOf(const SafetensorsFile& file, const std::string& key) {
@@ -119,7 +127,7 @@ void TokenShards::read(int64_t begin, std::span<int32_t> out) const {
 }
 
 TokenShardWriter::TokenShardWriter(std::string folder, std::string vocabulary, int64_t idBound, int64_t shardTokens)
-    : folder_(std::move(folder)), vocabulary_(std::move(vocabulary)), idBound_(idBound), shardTokens_(shardTokens) {
+    : folder_(withoutSlashes(std::move(folder))), vocabulary_(std::move(vocabulary)), idBound_(idBound), shardTokens_(shardTokens) {
   if (fs::exists(folder_)) {
     throw UsageError(folder_ + " exists already: choose another --output, or move it away");
   }

@@ -17,6 +17,15 @@
 namespace gloo_bypass::trainer {
 namespace {
 
+bool isWhole(const std::string& path) {
+  try {
+    const SafetensorsFile file(path);
+    return true;
+  } catch (const ProgramError&) {
+    return false;
+  }
+}
+
 // Only rank 0 reads; the others learn the step from it.
 std::string chooseStart(const std::string& checkpointPath, const std::string& resumePath, bool reads) {
   std::string fault;
@@ -77,7 +86,7 @@ ElasticProgress readProgress(int descriptor) {
 
 ElasticRun::ElasticRun(const ElasticOptions& options, const std::string& checkpointPath, const std::string& resumePath, int rank,
     int worldSize)
-    : elastic_(options.isUsed()), checkpointPath_(checkpointPath), startingPoint_(resumePath), rank_(rank), worldSize_(worldSize) {
+    : elastic_(options.isUsed()), checkpointPath_(checkpointPath), samplesPath_(options.samplesPath), startingPoint_(resumePath), rank_(rank), worldSize_(worldSize) {
   if (elastic_) {
     if (worldSize < options.minRanks || worldSize > options.maxRanks) {
       throw UsageError(fmt::format("{} ranks: outside of --elastic {}", worldSize, options.range));
@@ -90,10 +99,11 @@ ElasticRun::ElasticRun(const ElasticOptions& options, const std::string& checkpo
       progress_ = std::atoi(descriptor);
     }
   }
-  if (!options.samplesPath.empty()) {
-    // Rank 0 empties it before the ranks meet, the others write after that.
-    samples_.emplace(
-        options.samplesPath, rank == 0 && !continues() ? LineWriter::Existing::kReplace : LineWriter::Existing::kAppendTo);
+}
+
+void ElasticRun::openLog() {
+  if (!samplesPath_.empty()) {
+    samples_.emplace(samplesPath_, rank_ == 0 && !continues() ? LineWriter::Existing::kReplace : LineWriter::Existing::kAppendTo);
   }
 }
 
@@ -151,8 +161,8 @@ void ElasticRun::stepDone(int64_t step) const {
 }
 
 void ElasticRun::keepPrevious() const {
-  if (!elastic_ || rank_ != 0 || !std::filesystem::exists(checkpointPath_)) {
-    return;
+  if (!elastic_ || rank_ != 0 || !std::filesystem::exists(checkpointPath_) || !isWhole(checkpointPath_)) {
+    return; // a damaged one must not take the place of the one that this run began with
   }
   // A second name for the same file, put in place by rename: at every moment both names are a whole checkpoint's.
   const std::string link = fmt::format("{}.tmp.{}", previousOf(checkpointPath_), ::getpid());

@@ -43,6 +43,8 @@ class ElasticRun {
   bool continues() const { return before_.is_object() || !startingPoint_.empty(); }
   // Rank 0's, to be called once before the ranks meet: adds this start to CHECKPOINT.starts. Throws ProgramError.
   void countStart();
+  // --log-samples: rank 0 empties it before the ranks meet, the others write after that. Throws UsageError.
+  void openLog();
   int64_t generation() const { return generation_; }
   // What rank 0 starts from. Throws UsageError where this rank has a checkpoint of more steps: it is not rank 0's file.
   void follow(int64_t step, int64_t generation);
@@ -57,7 +59,7 @@ class ElasticRun {
 
  private:
   bool elastic_;
-  std::string checkpointPath_, startingPoint_;
+  std::string checkpointPath_, samplesPath_, startingPoint_;
   int rank_, worldSize_, progress_ = -1;
   int64_t generation_ = 0;
   nlohmann::json before_; // the launcher's word on the failure; null: another launcher, or no failure

@@ -14,12 +14,12 @@ namespace {
 
 const std::map<std::string, Precision> kPrecisions{{"fp32", Precision::kFloat32}, {"fp64", Precision::kFloat64},
     {"bf16", Precision::kBFloat16}, {"fp16", Precision::kFloat16}};
-constexpr double kLargestScale = 0x1p100;
+constexpr double kSmallestScale = 0x1p-126, kLargestScale = 0x1p100; // of normal floats
 
 bool isScale(const std::string& text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() && value > 0 && value <= kLargestScale;
+  return error == std::errc() && end == text.data() + text.size() && value >= kSmallestScale && value <= kLargestScale;
 }
 
 } // namespace
@@ -51,7 +51,7 @@ void addPrecisionOptions(CLI::App& app, PrecisionOptions& o) {
 
 std::string crossCheck(const PrecisionOptions& o) {
   if (!o.lossScale.empty() && o.lossScale != "dynamic" && o.lossScale != "off" && !isScale(o.lossScale)) {
-    return fmt::format("--loss-scale {}: neither dynamic nor off nor a number above 0, at most 2^100", o.lossScale);
+    return fmt::format("--loss-scale {}: neither dynamic nor off nor a number from 2^-126 to 2^100", o.lossScale);
   }
   if (!o.lossScale.empty() && o.lossScale != "off" && !o.hasMasters()) {
     return fmt::format("--loss-scale {} is for --precision bf16 and fp16, not for {}", o.lossScale, name(o.type));
