@@ -161,8 +161,8 @@ void ElasticRun::stepDone(int64_t step) const {
 }
 
 void ElasticRun::keepPrevious() const {
-  if (!elastic_ || rank_ != 0 || !std::filesystem::exists(checkpointPath_) || !isWhole(checkpointPath_)) {
-    return; // a damaged one must not take the place of the one that this run began with
+  if (!elastic_ || rank_ != 0 || !isWhole(checkpointPath_)) {
+    return; // there is none; or it is damaged, and must not take the place of the one that this run began with
   }
   // A second name for the same file, put in place by rename: at every moment both names are a whole checkpoint's.
   const std::string link = fmt::format("{}.tmp.{}", previousOf(checkpointPath_), ::getpid());

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "transport/base/check.h"
+#include "transport/base/exhausted.h"
 
 namespace gloo_bypass::dpdk {
 namespace {
@@ -51,8 +52,7 @@ Result<std::unique_ptr<MemifMemory>> MemifMemory::create(const MemifRingShape& s
   for (const MemifMessage& message : memory->description()) made = made && memory->describe(message, file.get());
   if (!made) {
     return Error{ErrorScope::kSession, ErrorCode::kExhausted,
-                 fmt::format("cannot make {} bytes of memory to share: {}{}", bytes, std::strerror(errno),
-                             errno == ENOMEM ? ": raise the limit of memory (ulimit -v)" : "")};
+                 fmt::format("cannot make {} bytes of memory to share: {}", bytes, reasonOf(errno))};
   }
   memory->offerBuffers();
   return memory;

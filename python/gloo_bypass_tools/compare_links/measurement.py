@@ -131,7 +131,7 @@ class Measurement:
         logs = self.options.output / f"{link.name}-{count}-{number}"
         logs.mkdir()
         timed = links.iterations(count)
-        # The first one in turn: it has colder caches.
+        # Who goes first has colder caches: they take turns at it.
         transports = ",".join(("TCP", link.transport)[:: 1 if number % 2 else -1])
         words = [self.options.perf, "--transports", transports, "-b", count, "-e", count, "-n", timed,
                  "-w", max(2, timed // 5), "--rounds", 1, "--timeout", OPERATION_S,

@@ -96,7 +96,8 @@ def finding_of(direction):
         return missing(direction.name, direction.problem, "ranks need UDP both ways", direction.advice)
     if direction.is_narrow:
         return warning(direction.name, f"packets of more than {direction.largest} bytes do not arrive",
-                       "ranks find that out by themselves, and lose the first ones; this tells them", direction.advice)
+                       "ranks find that out by themselves, once they have lost some; this setting tells them at once",
+                       direction.advice)
     return ok(direction.name, f"packets of up to {direction.largest} bytes arrive")
 
 

@@ -39,8 +39,8 @@ def said_by_fabric(options, words):
                                 stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
                                 timeout=CHECK_S, check=False)
     except subprocess.TimeoutExpired:
-        raise FabricRunError(f"the fabric's check of the description took more than {CHECK_S:g} s: has it fewer hosts "
-                             "or events?", 2) from None
+        raise FabricRunError(f"the fabric's check of the description took more than {CHECK_S:g} s: describe fewer "
+                             "hosts or events", 2) from None
     if answer.returncode != 0:
         raise FabricRunError((answer.stderr.strip().splitlines()
                               or ["the fabric's check failed"])[-1].removeprefix("fabric: "), 2)
