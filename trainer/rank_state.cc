@@ -21,16 +21,16 @@ std::string dtypeOf(const at::Tensor& tensor) { return tensor.scalar_type() == a
 RankStateFile::RankStateFile(std::string checkpointPath, int64_t step, int rank)
     : path_(fmt::format("{}.step{}.rank{}", checkpointPath, step, rank)), step_(step), rank_(rank) {}
 
-void RankStateFile::save(const RankState& state) const {
+void RankStateFile::save(const RankState& state, int64_t run) const {
   std::map<std::string, TensorView> tensors;
   for (const auto& [name, tensor] : state) {
     tensors.emplace(name, TensorView{dtypeOf(tensor), tensor.sizes().vec(),
         {static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()}});
   }
-  writeSafetensors(path_, tensors, {{"step", std::to_string(step_)}, {"rank", std::to_string(rank_)}});
+  writeSafetensors(path_, tensors, {{"step", std::to_string(step_)}, {"rank", std::to_string(rank_)}, {"run", std::to_string(run)}});
 }
 
-void RankStateFile::load(const RankState& state) const {
+void RankStateFile::load(const RankState& state, int64_t run) const {
   if (!std::filesystem::exists(path_)) {
     throw UsageError(fmt::format("{} is missing: rank {} keeps there what is its own at step {}; copy it to this machine from where the "
         "run was", path_, rank_, step_));
@@ -42,6 +42,11 @@ void RankStateFile::load(const RankState& state) const {
   };
   if (text("step") != std::to_string(step_) || text("rank") != std::to_string(rank_)) {
     throw UsageError(fmt::format("{}: not what rank {} kept at step {}", path_, rank_, step_));
+  }
+  // Files of releases that did not name it are of run 0, as their checkpoints are.
+  if (const auto wrote = text("run"); (wrote.empty() ? "0" : wrote) != std::to_string(run)) {
+    throw UsageError(fmt::format("{}: of another run than the checkpoint beside it, which that run had not replaced yet when it ended; go on "
+        "from a copy of either run's files, or begin anew", path_));
   }
   for (const auto& [name, tensor] : state) {
     const auto found = file.tensors().find(name);

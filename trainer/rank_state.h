@@ -2,7 +2,8 @@
 //
 // A file a rank, CHECKPOINT.stepN.rankR, which that rank writes and reads: through rank 0 they would be as many times the model's size
 // as there are ranks. They are written before the checkpoint is replaced and the older ones removed after it, so that a run that is
-// killed at any moment leaves a checkpoint with its files. One thread.
+// killed at any moment leaves a checkpoint with its files. A later run to the same path that is killed between the two would leave its own
+// files beside the other's checkpoint: both name the run that wrote them. One thread.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +22,10 @@ class RankStateFile {
  public:
   RankStateFile(std::string checkpointPath, int64_t step, int rank);
   const std::string& path() const { return path_; }
-  void save(const RankState& state) const;
-  // Throws UsageError for a file that is missing, of another step or rank, or does not hold this state; nothing is copied then.
-  void load(const RankState& state) const;
+  // `run`: TrainingPosition's.
+  void save(const RankState& state, int64_t run) const;
+  // Throws UsageError for a file that is missing, of another run, step or rank, or does not hold this state; nothing is copied then.
+  void load(const RankState& state, int64_t run) const;
   void remove() const; // if it is there
 
  private:

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <random>
 #include <thread>
 
 #include <ATen/ATen.h>
@@ -60,6 +61,12 @@ uint64_t microBatchSeed(uint64_t seed, int rank, int64_t microBatch) {
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
   z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
   return z ^ (z >> 31);
+}
+
+// At least 1.
+int64_t randomNumber() {
+  std::random_device entropy;
+  return std::uniform_int_distribution<int64_t>(1)(entropy);
 }
 
 double peakMemoryMb() {
@@ -155,7 +162,8 @@ class Run {
   std::optional<CheckpointFile> checkpoint_; // rank 0's, until resumed
   std::optional<Gpt2> whole_; // rank 0's, until each rank has its part of a model that ranks share
   std::map<int64_t, at::Tensor> losses_; // by micro-batch: between its forward and its backward
-  TrainingPosition position_;
+  TrainingPosition position_; // of the checkpoint to go on from
+  int64_t run_ = 0; // TrainingPosition's, of this run; 0: not agreed yet
   nlohmann::json evaluated_ = nlohmann::json::object(); // last
   int64_t checkpointedStep_ = 0;
   MetricsSummary summary_;
@@ -243,12 +251,14 @@ void Run::connect() {
 }
 
 void Run::resume() {
-  const auto start = at::tensor({position_.step, elastic_.generation()}, at::kLong); // rank 0's: only it has read the file
+  // Rank 0's: only it has read the file.
+  const auto start = at::tensor({position_.step, elastic_.generation(), position_.run}, at::kLong);
   if (communicator_) {
     DataParallel::broadcast(*communicator_, {start});
   }
   const auto step = start[0].item<int64_t>();
   elastic_.follow(step, start[1].item<int64_t>());
+  position_ = {.step = step, .run = start[2].item<int64_t>()};
   if (step == 0) {
     return; // elastic, without a checkpoint yet
   }
@@ -263,7 +273,6 @@ void Run::resume() {
       DataParallel::broadcast(*communicator_, {tensorOf(state)});
     }
   }
-  position_.step = step;
   if (!isRoot()) {
     target_.forgetBytes();
   }
@@ -276,7 +285,7 @@ void Run::resume() {
       repeatBucketRebuild();
     }
     if (const auto state = parallelism_->rankState(); !state.empty()) {
-      RankStateFile(options_.resumePath, position_.step, environment_.rank).load(state);
+      RankStateFile(options_.resumePath, position_.step, environment_.rank).load(state, position_.run);
       // The next checkpoint takes their place.
       checkpointedStep_ = options_.resumePath == options_.checkpointPath ? position_.step : 0;
     }
@@ -417,14 +426,19 @@ void Run::maybeCheckpoint(int64_t step) {
   const auto state = parallelism_->rankState();
   const RankStateFile file(options_.checkpointPath, step + 1, environment_.rank);
   if (!state.empty()) {
-    file.save(state);
+    if (run_ == 0) {
+      const auto drawn = at::tensor({randomNumber()}, at::kLong);
+      DataParallel::broadcast(*communicator_, {drawn});
+      run_ = drawn.item<int64_t>();
+    }
+    file.save(state, run_);
     communicator_->barrier(); // all of them are there before the checkpoint that needs them
   }
   if (isRoot()) {
     elastic_.keepPrevious();
   }
   if (writesOrTakesPart()) {
-    saveCheckpoint(isRoot() ? options_.checkpointPath : "", weights_, *parallelism_, {.step = step + 1}, trajectory_, moreState());
+    saveCheckpoint(isRoot() ? options_.checkpointPath : "", weights_, *parallelism_, {.step = step + 1, .run = run_}, trajectory_, moreState());
   }
   if (!state.empty()) {
     communicator_->barrier();

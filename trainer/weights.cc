@@ -164,7 +164,8 @@ void saveCheckpoint(const std::string& path, const Gpt2& model, Parallelism& sta
     tensors.emplace("state." + values.name, sourceOf(tensor, tensor.sizes().vec(), [tensor] { return tensor; }));
   }
   writeOrTakePart(path, tensors,
-      {{"format", kCheckpointFormat}, {"step", std::to_string(position.step)}, {"options", trajectory.dump()}});
+      {{"format", kCheckpointFormat}, {"step", std::to_string(position.step)}, {"run", std::to_string(position.run)},
+          {"options", trajectory.dump()}});
 }
 
 CheckpointFile::CheckpointFile(const std::string& path, const Gpt2& model, const nlohmann::json& trajectory) : file_(path) {
@@ -194,7 +195,8 @@ CheckpointFile::CheckpointFile(const std::string& path, const Gpt2& model, const
     }
     names_.push_back(name);
   }
-  position_.step = step.get<int64_t>();
+  const auto run = nlohmann::json::parse(text("run"), nullptr, false);
+  position_ = {.step = step.get<int64_t>(), .run = run.is_number_integer() ? run.get<int64_t>() : 0};
 }
 
 const TensorView& CheckpointFile::find(StateKind kind, size_t index) const {

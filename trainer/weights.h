@@ -24,6 +24,7 @@ void saveWeights(const std::string& path, const Gpt2& model, Parallelism& state)
 
 struct TrainingPosition {
   int64_t step = 0; // optimiser steps done
+  int64_t run = 0;  // a random number of the run that wrote the checkpoint; 0: no rank keeps anything beside it
 };
 
 // What else a run goes on with, such as a loss scale: a few numbers under a name. The values belong to somebody else.

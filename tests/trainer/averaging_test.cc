@@ -128,6 +128,18 @@ TEST(Averaging, RankFileIsMissing_ResumeSaysWhich) {
   EXPECT_NE(refused.err.find("c.step2.rank1 is missing"), std::string::npos) << refused.err;
 }
 
+// What is left when a second run to the same path is killed before it replaces the first one's checkpoint.
+TEST(Averaging, RankFileIsOfAnotherRun_ResumeSaysWhich) {
+  const TemporaryFolder folder;
+  for (const char* run : {"c", "other"}) {
+    digestOf(train({"--spawn", "2", "--steps", "2", "--average", "gossip", "--checkpoint", folder / run}));
+  }
+  std::filesystem::rename(folder / "other.step2.rank1", folder / "c.step2.rank1");
+  const auto refused = train({"--spawn", "2", "--steps", "4", "--average", "gossip", "--resume", folder / "c"});
+  EXPECT_NE(refused.shellStatus(), 0);
+  EXPECT_NE(refused.err.find("c.step2.rank1: of another run than the checkpoint"), std::string::npos) << refused.err;
+}
+
 // Whoever is left waits for the dead one's parameters, or for those of a rank that does.
 TEST(Averaging, RankKilled_EndsTheRunPromptly) {
   for (const std::string method : {"local-sgd", "central", "gossip", "asynchronous"}) {
