@@ -261,6 +261,19 @@ def test_estimate_training_IsMinutesOrHours(changes, study_of, low, high):
     assert estimates.in_words(plan, found_s).endswith("hours" if found_s > 7200 else "min")
 
 
+@pytest.mark.parametrize(
+    "variant, loss_percent, transport, took_s",
+    [("base", 0.0, "TCP", 37), ("base", 0.0, "DPDK", 10), ("base", 0.0, "UDP", 27), ("100ms", 0.0, "TCP", 92),
+     ("100ms", 0.0, "DPDK", 27), ("100ms", 0.0, "UDP", 34), ("100ms", 1.0, "TCP", 216), ("100ms", 1.0, "UDP", 33),
+     ("200ms", 0.0, "TCP", 183)])
+def test_estimate_edgeLatencyAtPublishedSize_IsHalfToTwiceWhatItTook(variant, loss_percent, transport, took_s):
+    study_of = catalogue.STUDIES["edge-latency"]
+    scale = study_of.scales["published"]
+    plan = cells.Plan(study=study_of.name, scale="published", bytes=scale.bytes, rounds=scale.rounds)
+    cell = cells.Cell(variant=variant, transport=transport, segment="default", loss_percent=loss_percent)
+    assert took_s / 2 <= estimates.edge_cell_s(plan, study_of, cell, 2) <= took_s * 2
+
+
 @pytest.mark.parametrize("name", ["flap", "loss", "stragglers"])
 def test_estimate_sweep_IsLongerInTheGuest(name):
     study_of = catalogue.STUDIES[name]

@@ -29,7 +29,7 @@ options     the options of each kind of study, and the plans that they make
 rendering   a results folder to tables, CSV, plots and page; run again, it draws the same again
 rank_probe  a program of its own: runs a rank, and samples its CPU, memory, traffic and TCP connections
 measurement the study itself, run by run; a run that fails is said and the others go on
-estimates   how long a study takes at the least                                        (pure)
+estimates   how long a study takes                                                     (pure)
 guest_part  what is measured in the guest of scripts/rdma-guest, in one guest for all of it
 command     the command line of scripts/study
 

@@ -1,30 +1,36 @@
-"""How long a study takes at the least, said before it begins: by the model where that knows, else by what was measured
-on one machine. Pure.
+"""How long a study takes, said before it begins: by the model where that knows, else by what was measured on one
+machine. Pure.
 
 That machine: 2 cores of an Intel Xeon (Emerald Rapids) with nothing else to do; the guest: emulated on it. Others need
 their own times, and a busy machine several times as long. Units: seconds, bytes, floating-point operations.
 """
 
-from gloo_bypass_tools.study import sweep_prediction, sweeps, training, training_prediction
+from gloo_bypass_tools.study import sweep_prediction, sweeps, training, training_prediction, transports
 
 # A run: fabric and processes come up, meet, and go.
 START_S, GUEST_START_S, BOOT_S = 6.0, 40.0, 30.0
 # Of DistilGPT2: a sample of 64 tokens in FP32 on one core, forward, backward and its share of the optimiser; a step of
 # the tiny model.
 SAMPLE_S, TINY_STEP_S = 0.3, 0.05
-# What crosses the fabric while ranks compute, in all; in the guest.
-EVENT_BYTES_A_SECOND, GUEST_BYTES_A_SECOND = 2.3e8, 4e6
+# What crosses the fabric, in all, through the kernel or while ranks compute; through memory while they do not; in the
+# guest.
+EVENT_BYTES_A_SECOND, MEMORY_BYTES_A_SECOND, GUEST_BYTES_A_SECOND = 2.3e8, 1e9, 4e6
+# An all-reduce over TCP where frames are lost, to one where none are; for models that know of no loss.
+LOSS_OVER_TCP = 2.0
 # In the guest, of each of its two processors; and what a step needs there besides, whatever the size of the model.
 GUEST_OPERATIONS_A_SECOND, GUEST_STEP_S = 6e7, 0.3
 OPERATIONS_A_TOKEN = {training.MODEL: 6 * 82e6, training.TINY: 6 * 46e3}
 
 
-def reduces_s(plan, model_s, transport):
-    """A run of all_reduce_perf: one that is checked, those that warm up, those that are timed."""
-    one_s, start_s = model_s, START_S
-    if transport in plan.guest:
-        one_s, start_s = model_s + 2 * (plan.ranks - 1) * plan.bytes / GUEST_BYTES_A_SECOND, GUEST_START_S
-    return start_s + (1 + plan.warm_up + plan.rounds) * one_s
+def reduces_s(plan, model_s, transport, lossy=False):
+    """A run of all_reduce_perf: one that is checked, those that warm up, those that are timed. The model leaves out the
+    processor, which moves what crosses the fabric."""
+    there = transport in plan.guest
+    rate = GUEST_BYTES_A_SECOND if there else MEMORY_BYTES_A_SECOND if transport == "DPDK" else EVENT_BYTES_A_SECOND
+    one_s = model_s + 2 * (plan.ranks - 1) * plan.bytes / rate
+    if lossy and transports.is_tcp(transport):
+        one_s *= LOSS_OVER_TCP
+    return (GUEST_START_S if there else START_S) + (1 + plan.warm_up + plan.rounds) * one_s
 
 
 def step_s(plan, variant, transport, cores):
@@ -48,7 +54,7 @@ def training_s(plan, variant, transport, cores, share=None):
 
 
 def edge_cell_s(plan, study, cell, _cores):
-    return reduces_s(plan, study.model(plan, study, cell).schedule_s, cell.transport)
+    return reduces_s(plan, study.model(plan, study, cell).schedule_s, cell.transport, cell.loss_percent > 0)
 
 
 def training_cell_s(plan, study, cell, cores):
