@@ -62,11 +62,17 @@ def test_command_slowEdge_HasRateAndARoutersQueue():
 def test_limits_longerModel_WaitsLonger():
     plan = plan_for()
     assert cells.run_limit_s(plan, 70.0) > 70.0 * (1 + plan.warm_up + plan.rounds)
-    assert cells.operation_limit_s(plan, "DPDK", 0.001) == cells.LEAST_OPERATION_S
-    assert cells.operation_limit_s(plan, "RDMA", 0.001) == cells.LEAST_OPERATION_S
+    assert cells.operation_limit_s(plan, "DPDK", 0.001) >= cells.LEAST_OPERATION_S
     plan = plan_for(guest=("RDMA",))
     assert cells.operation_limit_s(plan, "RDMA", 0.001) > cells.LEAST_OPERATION_S and cells.run_limit_s(
         plan, 70.0, "RDMA") > cells.run_limit_s(plan, 70.0)
+
+
+def test_limits_tcpOver300ms_AreTwiceWhatItTook():
+    # Two segments a rank, commit 49196fb: the model knows of no window and no processor.
+    plan, model_s = plan_for(bytes=327_650_304, rounds=1), 2.07
+    assert cells.operation_limit_s(plan, "TCP", model_s) > 2 * 54.3
+    assert cells.run_limit_s(plan, model_s) > 2 * 170
 
 
 def test_plan_throughItsRecord_IsTheSame():

@@ -12,6 +12,8 @@ from gloo_bypass_tools.study import edge_study, transports
 PATIENCE, START_S, LEAST_OPERATION_S = 12.0, 60.0, 60.0
 GUEST_PATIENCE_S = 240.0   # in the guest, for programs that load, and ranks that meet
 PROBE_INTERVAL_S = 0.5
+# What crosses the fabric at the least, in all: a tenth of what it is on two quick cores.
+SLOWEST_BYTES_A_SECOND = 2e7
 # In the guest the processor is emulated: what its ranks reduce at the least, on a busy machine, and how often they are
 # looked at.
 EMULATED_BYTES_A_SECOND, EMULATED_PROBE_INTERVAL_S = 2e5, 3.0
@@ -132,19 +134,21 @@ def slow_edge(ranks):
     return ranks - 1, ranks - 2
 
 
-def emulation_s(plan, transport):
-    """What the processor may take for one all-reduce, beyond the model."""
-    return plan.bytes / EMULATED_BYTES_A_SECOND if transport in plan.guest else 0.0
+def beyond_model_s(plan, transport):
+    """What the processor, and windows of TCP's that are small for a long path, may take for one all-reduce."""
+    if transport in plan.guest:
+        return plan.bytes / EMULATED_BYTES_A_SECOND
+    return 2 * (plan.ranks - 1) * plan.bytes / SLOWEST_BYTES_A_SECOND
 
 
 def operation_limit_s(plan, transport, model_s):
-    return max(LEAST_OPERATION_S, PATIENCE * model_s) + emulation_s(plan, transport)
+    return max(LEAST_OPERATION_S, PATIENCE * model_s) + beyond_model_s(plan, transport)
 
 
 def run_limit_s(plan, model_s, transport="TCP"):
     # Connecting, one all-reduce that is checked, those that warm up, those that are timed.
     start_s = START_S + (GUEST_PATIENCE_S if transport in plan.guest else 0.0)
-    return start_s + (1 + plan.warm_up + plan.rounds) * (PATIENCE * model_s + 10.0 + emulation_s(plan, transport))
+    return start_s + (1 + plan.warm_up + plan.rounds) * (PATIENCE * model_s + 10.0 + beyond_model_s(plan, transport))
 
 
 @dataclass(frozen=True)
