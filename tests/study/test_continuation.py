@@ -9,6 +9,7 @@ import time
 import pytest
 from conftest import ROOT, right_to_namespaces
 from gloo_bypass_tools.report import machine
+from gloo_bypass_tools.report.command import shown
 from gloo_bypass_tools.study import command, continuation, rendering
 
 BUILD = os.environ.get("STUDY_BUILD")
@@ -95,7 +96,7 @@ def test_continue_NothingMissing_ChangesNothing(study, doubled):
     study(*ARGUMENTS, "--output", results)
     before = contents(results)
     status, output, _ = study("--continue", results)
-    assert (status, output.splitlines()[-1]) == (0, f"nothing is missing in {results}")
+    assert (status, output.splitlines()[-1]) == (0, f"nothing is missing in {shown(results)}")
     assert contents(results) == before
 
 
@@ -107,7 +108,7 @@ def test_continue_CutOffBeforeThePage_ItIsDrawn(study, cut_off, state):
     os.utime(results / "index.html", ns=(0, 0))
     status, output, _ = study("--continue", results)
     record = json.loads((results / "results.json").read_text())
-    assert status == 0 and f"nothing is missing in {results} but its page, which is drawn" in output
+    assert status == 0 and f"nothing is missing in {shown(results)} but its page, which is drawn" in output
     assert record["state"] == "complete" and about(record) == [
         (repeat, transport) for repeat in (1, 2) for transport in ("TCP", "DPDK")]
     assert "published" in (results / "index.html").read_text() and (results / "summary.csv").exists()
