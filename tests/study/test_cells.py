@@ -62,7 +62,9 @@ def test_command_slowEdge_HasRateAndARoutersQueue():
 def test_limits_longerModel_WaitsLonger():
     plan = plan_for()
     assert cells.run_limit_s(plan, 70.0) > 70.0 * (1 + plan.warm_up + plan.rounds)
-    assert cells.operation_limit_s(plan, "DPDK", 0.001) >= cells.LEAST_OPERATION_S
+    crossing_s = 6 * plan.bytes / cells.SLOWEST_BYTES_A_SECOND
+    assert cells.operation_limit_s(plan, "DPDK", 0.001) == cells.LEAST_OPERATION_S + crossing_s
+    assert cells.operation_limit_s(plan, "RDMA", 0.001) == cells.LEAST_OPERATION_S + crossing_s
     plan = plan_for(guest=("RDMA",))
     assert cells.operation_limit_s(plan, "RDMA", 0.001) > cells.LEAST_OPERATION_S and cells.run_limit_s(
         plan, 70.0, "RDMA") > cells.run_limit_s(plan, 70.0)

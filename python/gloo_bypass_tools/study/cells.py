@@ -6,6 +6,7 @@ that transports alternate and a slow spell of the machine hits each alike.
 
 from dataclasses import dataclass
 
+from gloo_bypass_tools.model import ring
 from gloo_bypass_tools.study import edge_study, transports
 
 # The program's own limits follow from the model: so many times as long, and this much more.
@@ -138,7 +139,7 @@ def beyond_model_s(plan, transport):
     """What the processor, and windows of TCP's that are small for a long path, may take for one all-reduce."""
     if transport in plan.guest:
         return plan.bytes / EMULATED_BYTES_A_SECOND
-    return 2 * (plan.ranks - 1) * plan.bytes / SLOWEST_BYTES_A_SECOND
+    return ring.event_bytes(plan.ranks, plan.bytes) / SLOWEST_BYTES_A_SECOND
 
 
 def operation_limit_s(plan, transport, model_s):

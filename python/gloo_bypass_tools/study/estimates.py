@@ -5,6 +5,7 @@ That machine: 2 cores of an Intel Xeon (Emerald Rapids) with nothing else to do;
 their own times, and a busy machine several times as long. Units: seconds, bytes, floating-point operations.
 """
 
+from gloo_bypass_tools.model import ring
 from gloo_bypass_tools.study import sweep_prediction, sweeps, training, training_prediction, transports
 
 # A run: fabric and processes come up, meet, and go.
@@ -25,12 +26,13 @@ OPERATIONS_A_TOKEN = {training.MODEL: 6 * 82e6, training.TINY: 6 * 46e3}
 def reduces_s(plan, model_s, transport, lossy=False):
     """A run of all_reduce_perf: one that is checked, those that warm up, those that are timed. The model leaves out the
     processor, which moves what crosses the fabric."""
-    there = transport in plan.guest
-    rate = GUEST_BYTES_A_SECOND if there else MEMORY_BYTES_A_SECOND if transport == "DPDK" else EVENT_BYTES_A_SECOND
-    one_s = model_s + 2 * (plan.ranks - 1) * plan.bytes / rate
+    start_s, rate = START_S, MEMORY_BYTES_A_SECOND if transport == "DPDK" else EVENT_BYTES_A_SECOND
+    if transport in plan.guest:
+        start_s, rate = GUEST_START_S, GUEST_BYTES_A_SECOND
+    one_s = model_s + ring.event_bytes(plan.ranks, plan.bytes) / rate
     if lossy and transports.is_tcp(transport):
         one_s *= LOSS_OVER_TCP
-    return (GUEST_START_S if there else START_S) + (1 + plan.warm_up + plan.rounds) * one_s
+    return start_s + (1 + plan.warm_up + plan.rounds) * one_s
 
 
 def step_s(plan, variant, transport, cores):

@@ -7,7 +7,7 @@ steps of it.
 import math
 from dataclasses import dataclass, replace
 
-from gloo_bypass_tools.model import buckets, framing, schedule
+from gloo_bypass_tools.model import buckets, framing, ring, schedule
 from gloo_bypass_tools.study import cells, edge_study, prediction, transports
 from gloo_bypass_tools.study.study import Study
 
@@ -226,5 +226,5 @@ def event_bytes(plan, variant, transport):
         parts = schedule.cut(bucket.size, variant.ranks, element_bytes=variant.bits // 8)
         total += framing.event_cost(path, variant.ranks, parts.segments())
         fewest += framing.event_cost(quiet, variant.ranks, parts.segments())
-        payload += 2 * (variant.ranks - 1) * bucket.size
+        payload += ring.event_bytes(variant.ranks, bucket.size)
     return EventBytes(payload, total.forward, total.backward, fewest.total)
