@@ -45,8 +45,8 @@ void RankStateFile::load(const RankState& state, int64_t run) const {
   }
   // Files of releases that did not name it are of run 0, as their checkpoints are.
   if (const auto wrote = text("run"); (wrote.empty() ? "0" : wrote) != std::to_string(run)) {
-    throw UsageError(fmt::format("{}: of another run than the checkpoint beside it, which that run had not replaced yet when it ended; go on "
-        "from a copy of either run's files, or begin anew", path_));
+    throw UsageError(fmt::format("{}: of another run than the checkpoint beside it: that run ended before it wrote a checkpoint of its own. Resume from "
+        "files of one run, or begin anew", path_));
   }
   for (const auto& [name, tensor] : state) {
     const auto found = file.tensors().find(name);
