@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <functional>
 
 namespace gloo_bypass {
 namespace {
@@ -110,17 +111,20 @@ TEST(SpinPolicy, PollingSwitchedOff_NeverPolls) {
 }
 
 constexpr TimePoint kStart{std::chrono::seconds(100)};
+bool everyCoreWanted() { return false; }
+bool oneCoreIdle() { return true; }
+
 // Looks as soon as it is worth it, from kStart on; of each millisecond the thread is ready without a core for as long as
 // `waits` says of the time. How much of the time until `end` the core was called shared.
 template <typename Waits>
-Duration timeShared(CoreShare& core, TimePoint end, Waits waits) {
+Duration timeShared(CoreShare& core, TimePoint end, Waits waits, const std::function<bool()>& coreIdle = everyCoreWanted) {
   Duration shared{0}, ready{0}, readyAtLook{0};
   TimePoint lookedAt{};
   for (TimePoint now = kStart; now < end; now += milliseconds(1)) {
     ready += waits(now);
     if (core.shared(now)) shared += milliseconds(1);
     if (!core.worthALook(now)) continue;
-    core.onLook(now, now - lookedAt, ready - readyAtLook);
+    core.onLook(now, now - lookedAt, ready - readyAtLook, coreIdle);
     lookedAt = now;
     readyAtLook = ready;
   }
@@ -153,6 +157,27 @@ TEST(CoreShare, WithoutACoreForTwoTicks_NotShared) {
   EXPECT_EQ(timeShared(core, kStart + std::chrono::seconds(1), atFirst), Duration{0});
 }
 
+// It may take the kernel more ticks than that.
+TEST(CoreShare, WithoutACoreBesideAnIdleOne_PatientForTicks) {
+  CoreShare core;
+  const auto atFirst = [](TimePoint now) { return now < kStart + milliseconds(80) ? half(now) : Duration{0}; };
+  EXPECT_EQ(timeShared(core, kStart + std::chrono::seconds(1), atFirst, oneCoreIdle), Duration{0});
+}
+
+// As a rank that is held to half of a core.
+TEST(CoreShare, WithoutACoreBesideAnIdleOneForGood_SharedMostOfTheTime) {
+  CoreShare core;
+  EXPECT_GT(timeShared(core, kStart + milliseconds(120), half, oneCoreIdle), Duration{0});
+  EXPECT_GT(timeShared(core, kStart + std::chrono::seconds(20), half, oneCoreIdle), milliseconds(20'000 * 3 / 4));
+}
+
+// Where ranks sleep in turn, a core is idle at times.
+TEST(CoreShare, CoreIdleAtSomeLooks_SharedWithinTwentyTicks) {
+  CoreShare core;
+  int looks = 0;
+  EXPECT_GT(timeShared(core, kStart + milliseconds(60), half, [&] { return ++looks % 2 == 0; }), Duration{0});
+}
+
 TEST(CoreShare, EngineLooksInEachMillisecond_NotShared) {
   CoreShare core;
   const auto engine = [](TimePoint) { return microseconds(30); };
@@ -162,7 +187,7 @@ TEST(CoreShare, EngineLooksInEachMillisecond_NotShared) {
 // As after a computation of seconds, in which others ran too.
 TEST(CoreShare, LooksFarApart_TeachNothing) {
   CoreShare core;
-  for (int i = 1; i < 10; ++i) core.onLook(kStart + i * milliseconds(100), milliseconds(100), milliseconds(50));
+  for (int i = 1; i < 10; ++i) core.onLook(kStart + i * milliseconds(100), milliseconds(100), milliseconds(50), everyCoreWanted);
   EXPECT_FALSE(core.shared(kStart + milliseconds(901)));
 }
 

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -53,7 +54,20 @@ Duration readyTime() {
   return std::sscanf(text.data(), "%llu %llu", &running, &ready) == 2 ? Duration(ready) : Duration{0};
 }
 
-// One thread's looks at that.
+// Whether no more threads are running or ready, in all, than this one may use cores (proc_loadavg(5)); false where nobody
+// counts. Takes some microseconds.
+bool coreSeemsIdle() {
+  const FileDescriptor fd(::open("/proc/loadavg", O_RDONLY | O_CLOEXEC));
+  std::array<char, 128> text{};
+  if (!fd || ::read(fd.get(), text.data(), text.size() - 1) <= 0) return false;
+  int runnable = 0;
+  if (std::sscanf(text.data(), "%*f %*f %*f %d/", &runnable) != 1 || runnable <= 0) return false;
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return false;  // more cores than the set has room for
+  return runnable <= CPU_COUNT(&allowed);
+}
+
+// One thread's looks at readyTime().
 struct ReadyLook {
   TimePoint at{};
   Duration ready{0};
@@ -369,7 +383,7 @@ class ProgressEngine::Impl {
   void lookWhetherShared(TimePoint now) {
     thread_local ReadyLook last;
     const ReadyLook before = std::exchange(last, {now, readyTime()});
-    core_.onLook(now, now - before.at, last.ready - before.ready);
+    core_.onLook(now, now - before.at, last.ready - before.ready, coreSeemsIdle);
   }
 
   // False: another waiter took over meanwhile.

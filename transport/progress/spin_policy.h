@@ -54,13 +54,14 @@ class SpinPolicy {
 //
 // What shows it is the time that a thread was ready to run and had no core, and much of it: our own engine's thread takes
 // some microseconds each millisecond or so. It must last, too: where two ranks have met on one core and another one is
-// idle, the kernel parts them within a few ticks if both go on polling, and never if they sleep in turn. Then waiters
-// sleep for a while, longer each time that the next try shows the same.
+// idle, the kernel parts them if both go on polling, within some of its ticks (1 to 10 ms each), and never if they sleep in
+// turn. So more patience is due while a core seems idle; not without end, since a thread that is held to a share of a core
+// waits beside idle ones too. Then waiters sleep for a while, longer each time that the next try shows the same.
 class CoreShare {
  public:
-  // Some of the scheduler's ticks (1 to 10 ms each) are kEnough windows.
   static constexpr Duration kWindow = std::chrono::milliseconds(4);
-  static constexpr int kEnough = 3;
+  // So many windows in a row, each of which counts as kPatience while every core is wanted.
+  static constexpr int kEnough = 24, kPatience = 8;
   // A window counts where this share of it was spent ready, without a core.
   static constexpr int kMuch = 8;
   static constexpr Duration kShortest = std::chrono::milliseconds(32), kLongest = std::chrono::milliseconds(512);
@@ -69,20 +70,25 @@ class CoreShare {
   // Looking any sooner tells nothing.
   bool worthALook(TimePoint now) const { return now - lookedAt_ >= kWindow && !shared(now); }
   // Of the last `elapsed` this thread was ready for `ready` without running. Nothing is learnt from a time so long that it
-  // was spent on other things.
-  void onLook(TimePoint now, Duration elapsed, Duration ready) {
+  // was spent on other things. `coreIdle()`: whether one of the cores that it may use seems idle; asked if it matters.
+  template <typename CoreIdle>
+  void onLook(TimePoint now, Duration elapsed, Duration ready, CoreIdle coreIdle) {
     lookedAt_ = now;
-    inARow_ = elapsed < 2 * kWindow && ready * kMuch >= elapsed ? inARow_ + 1 : 0;
-    if (inARow_ < kEnough) return;
-    const bool again = now - until_ < 3 * kEnough * kWindow;
+    if (elapsed >= 2 * kWindow || ready * kMuch < elapsed) {
+      waited_ = 0;
+      return;
+    }
+    waited_ += coreIdle() ? 1 : kPatience;
+    if (waited_ < kEnough) return;
+    const bool again = now - until_ < kEnough * kWindow + kShortest;
     span_ = again ? std::min(2 * span_, Duration(kLongest)) : Duration(kShortest);
     until_ = now + span_;
-    inARow_ = 0;
+    waited_ = 0;
   }
 
  private:
   TimePoint lookedAt_{};
-  int inARow_ = 0;  // windows with much of it
+  int waited_ = 0;
   Duration span_ = kShortest;
   TimePoint until_{};
 };
