@@ -1,9 +1,15 @@
 #include "transport/progress/spin_policy.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <functional>
+#include <thread>
+
+#include "transport/progress/core_use.h"
 
 namespace gloo_bypass {
 namespace {
@@ -114,16 +120,17 @@ constexpr TimePoint kStart{std::chrono::seconds(100)};
 bool everyCoreWanted() { return false; }
 bool oneCoreIdle() { return true; }
 
-// Looks as soon as it is worth it, from kStart on; of each millisecond the thread is ready without a core for as long as
-// `waits` says of the time. How much of the time until `end` the core was called shared.
+// Looks as soon as it is worth it, but `apart`, from kStart on; of each millisecond the thread is ready without a core
+// for as long as `waits` says of the time. How much of the time until `end` the core was called shared.
 template <typename Waits>
-Duration timeShared(CoreShare& core, TimePoint end, Waits waits, const std::function<bool()>& coreIdle = everyCoreWanted) {
+Duration timeShared(TimePoint end, Waits waits, const std::function<bool()>& coreIdle = everyCoreWanted,
+                    Duration apart = CoreShare::kWindow, CoreShare core = {}) {
   Duration shared{0}, ready{0}, readyAtLook{0};
   TimePoint lookedAt{};
   for (TimePoint now = kStart; now < end; now += milliseconds(1)) {
     ready += waits(now);
     if (core.shared(now)) shared += milliseconds(1);
-    if (!core.worthALook(now)) continue;
+    if (!core.worthALook(now) || now - lookedAt < apart) continue;
     core.onLook(now, now - lookedAt, ready - readyAtLook, coreIdle);
     lookedAt = now;
     readyAtLook = ready;
@@ -132,63 +139,131 @@ Duration timeShared(CoreShare& core, TimePoint end, Waits waits, const std::func
 }
 
 Duration half(TimePoint) { return microseconds(500); }
+// Half of the time for so long, and then none.
+auto halfFor(Duration first) {
+  return [first](TimePoint now) { return now < kStart + first ? half(now) : Duration{0}; };
+}
 
 TEST(CoreShare, HalfOfTheTimeWithoutACore_SharedWithinAFewTicks) {
-  CoreShare core;
-  EXPECT_GT(timeShared(core, kStart + milliseconds(30), half), Duration{0});
+  EXPECT_GT(timeShared(kStart + milliseconds(30), half), Duration{0});
 }
 
 TEST(CoreShare, NeverBetter_TriedLessAndLess) {
-  CoreShare core;
-  EXPECT_GT(timeShared(core, kStart + std::chrono::seconds(20), half), milliseconds(20'000 * 95 / 100));
+  EXPECT_GT(timeShared(kStart + std::chrono::seconds(20), half), milliseconds(20'000 * 95 / 100));
 }
 
 TEST(CoreShare, BetterAfterAWhile_IsSeenWithinTheLongestSpan) {
-  CoreShare core;
-  const TimePoint end = kStart + std::chrono::seconds(10), better = end - std::chrono::seconds(1);
-  (void)timeShared(core, end, [&](TimePoint now) { return now < better ? half(now) : Duration{0}; });
-  EXPECT_FALSE(core.shared(end));
+  EXPECT_EQ(timeShared(kStart + std::chrono::seconds(20), halfFor(std::chrono::seconds(9))),
+            timeShared(kStart + std::chrono::seconds(10), halfFor(std::chrono::seconds(9))));
 }
 
 // The kernel parts two threads that it woke on one core.
 TEST(CoreShare, WithoutACoreForTwoTicks_NotShared) {
-  CoreShare core;
-  const auto atFirst = [](TimePoint now) { return now < kStart + milliseconds(8) ? half(now) : Duration{0}; };
-  EXPECT_EQ(timeShared(core, kStart + std::chrono::seconds(1), atFirst), Duration{0});
+  EXPECT_EQ(timeShared(kStart + std::chrono::seconds(1), halfFor(milliseconds(8))), Duration{0});
 }
 
-// It may take the kernel more ticks than that.
+// It may take it more ticks than that.
 TEST(CoreShare, WithoutACoreBesideAnIdleOne_PatientForTicks) {
-  CoreShare core;
-  const auto atFirst = [](TimePoint now) { return now < kStart + milliseconds(80) ? half(now) : Duration{0}; };
-  EXPECT_EQ(timeShared(core, kStart + std::chrono::seconds(1), atFirst, oneCoreIdle), Duration{0});
+  EXPECT_EQ(timeShared(kStart + std::chrono::seconds(1), halfFor(milliseconds(80)), oneCoreIdle), Duration{0});
 }
 
-// As a rank that is held to half of a core.
+// Where it is not free to part them.
 TEST(CoreShare, WithoutACoreBesideAnIdleOneForGood_SharedMostOfTheTime) {
-  CoreShare core;
-  EXPECT_GT(timeShared(core, kStart + milliseconds(120), half, oneCoreIdle), Duration{0});
-  EXPECT_GT(timeShared(core, kStart + std::chrono::seconds(20), half, oneCoreIdle), milliseconds(20'000 * 3 / 4));
+  EXPECT_GT(timeShared(kStart + milliseconds(120), half, oneCoreIdle), Duration{0});
+  const TimePoint end = kStart + std::chrono::seconds(20);
+  EXPECT_GT(timeShared(end, half, oneCoreIdle), milliseconds(20'000 * 3 / 4));
+  EXPECT_GT(timeShared(end, half, oneCoreIdle, milliseconds(6)), milliseconds(20'000 * 3 / 4))
+      << "looks come later than they may";
 }
 
 // Where ranks sleep in turn, a core is idle at times.
-TEST(CoreShare, CoreIdleAtSomeLooks_SharedWithinTwentyTicks) {
-  CoreShare core;
+TEST(CoreShare, CoreIdleAtEverySecondLook_SharedWithinTenTicks) {
   int looks = 0;
-  EXPECT_GT(timeShared(core, kStart + milliseconds(60), half, [&] { return ++looks % 2 == 0; }), Duration{0});
+  EXPECT_GT(timeShared(kStart + milliseconds(40), half, [&] { return ++looks % 2 == 0; }), Duration{0});
+}
+
+// Others compute for a moment in each step: the last time says nothing of the next.
+TEST(CoreShare, SpellsFarApart_EachForTheShortestSpan) {
+  const auto spells = [](TimePoint now) {
+    return (now - kStart) % milliseconds(120) < milliseconds(16) ? half(now) : Duration{0};
+  };
+  const Duration shared = timeShared(kStart + milliseconds(100 * 120), spells);
+  EXPECT_GT(shared, Duration{0});
+  EXPECT_LE(shared, 100 * CoreShare::kShortest);
 }
 
 TEST(CoreShare, EngineLooksInEachMillisecond_NotShared) {
-  CoreShare core;
-  const auto engine = [](TimePoint) { return microseconds(30); };
-  EXPECT_EQ(timeShared(core, kStart + std::chrono::seconds(1), engine), Duration{0});
+  EXPECT_EQ(timeShared(kStart + std::chrono::seconds(1), [](TimePoint) { return microseconds(30); }), Duration{0});
 }
 
 // As after a computation of seconds, in which others ran too.
 TEST(CoreShare, LooksFarApart_TeachNothing) {
   CoreShare core;
-  for (int i = 1; i < 10; ++i) core.onLook(kStart + i * milliseconds(100), milliseconds(100), milliseconds(50), everyCoreWanted);
+  for (int i = 1; i < 10; ++i) {
+    core.onLook(kStart + i * milliseconds(100), milliseconds(100), milliseconds(50), everyCoreWanted);
+  }
   EXPECT_FALSE(core.shared(kStart + milliseconds(901)));
+}
+
+// A look after another thread has driven tells nothing, and takes nothing back.
+TEST(CoreShare, LooksThatTeachNothingInBetween_StillInARow) {
+  CoreShare core;
+  TimePoint now = kStart;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_FALSE(core.shared(now));
+    core.onLook(now += milliseconds(10), milliseconds(10), milliseconds(5), everyCoreWanted);
+    core.onLook(now += milliseconds(4), milliseconds(4), milliseconds(2), everyCoreWanted);
+  }
+  EXPECT_TRUE(core.shared(now));
+}
+
+TEST(CoreShare, WindowWithTheCoreOrAPauseInBetween_NotInARow) {
+  for (const Duration pause : {Duration(milliseconds(4)), Duration(CoreShare::kPause)}) {
+    CoreShare core;
+    TimePoint now = kStart;
+    for (int i = 0; i < 9; ++i) {
+      core.onLook(now += milliseconds(4), milliseconds(4), milliseconds(2), everyCoreWanted);
+      if (i % 2 == 1) core.onLook(now += pause, pause, Duration{0}, everyCoreWanted);
+    }
+    EXPECT_FALSE(core.shared(now));
+  }
+}
+
+TEST(CoreUse, LoadAverage_RunnableThreadsInAnyLocalesNumbers) {
+  EXPECT_EQ(runnableThreads("0.52 0.58 0.59 3/467 12345\n"), 3);
+  EXPECT_EQ(runnableThreads("0,52 0,58 0,59 12/467 12345\n"), 12);
+}
+
+TEST(CoreUse, NobodyCounts_None) {
+  for (const char* text : {"", "0.52", "0.52 0.58 0.59", "0.52 0.58 0.59 many", "0.00 0.00 0.00 0/0 0\n"}) {
+    EXPECT_EQ(runnableThreads(text), 0) << text;
+  }
+}
+
+// Two threads on the only core that they may use.
+TEST(CoreUse, TwoThreadsOnOneCore_KeptWaitingAndNoneIdle) {
+  cpu_set_t before, only;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
+  CPU_ZERO(&only);
+  CPU_SET(static_cast<unsigned>(sched_getcpu()), &only);
+  ASSERT_EQ(sched_setaffinity(0, sizeof(only), &only), 0);
+  const Duration readyBefore = readyTime();
+  std::atomic<bool> stop{false};
+  std::thread rival([&] {  // on the same core
+    while (!stop.load(std::memory_order_relaxed)) {
+    }
+  });
+  // Until the two have taken turns; a kernel that does not count would keep us waiting.
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (readyTime() - readyBefore < milliseconds(20) && std::chrono::steady_clock::now() < limit) {
+  }
+  const Duration waited = readyTime() - readyBefore;
+  const bool idle = coreSeemsIdle();
+  stop.store(true);
+  rival.join();
+  ASSERT_EQ(sched_setaffinity(0, sizeof(before), &before), 0);
+  EXPECT_GE(waited, milliseconds(20));
+  EXPECT_FALSE(idle);
 }
 
 }  // namespace

@@ -1,8 +1,6 @@
 #include "transport/progress/progress_engine.h"
 
-#include <fcntl.h>
 #include <pthread.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,8 +16,8 @@
 #include <utility>
 
 #include "transport/base/check.h"
-#include "transport/base/file_descriptor.h"
 #include "transport/base/forked_child.h"
+#include "transport/progress/core_use.h"
 #include "transport/progress/driver_watch.h"
 #include "transport/progress/prompt_wakeup.h"
 #include "transport/progress/spin_policy.h"
@@ -42,29 +40,6 @@ inline void cpuPause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #endif
-}
-
-// For how long this thread has been ready to run without a core, in all (Documentation/scheduler/sched-stats.rst); 0
-// where the kernel does not count. Takes some microseconds.
-Duration readyTime() {
-  const FileDescriptor fd(::open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC));
-  std::array<char, 64> text{};
-  if (!fd || ::read(fd.get(), text.data(), text.size() - 1) <= 0) return Duration{0};
-  unsigned long long running = 0, ready = 0;
-  return std::sscanf(text.data(), "%llu %llu", &running, &ready) == 2 ? Duration(ready) : Duration{0};
-}
-
-// Whether no more threads are running or ready, in all, than this one may use cores (proc_loadavg(5)); false where nobody
-// counts. Takes some microseconds.
-bool coreSeemsIdle() {
-  const FileDescriptor fd(::open("/proc/loadavg", O_RDONLY | O_CLOEXEC));
-  std::array<char, 128> text{};
-  if (!fd || ::read(fd.get(), text.data(), text.size() - 1) <= 0) return false;
-  int runnable = 0;
-  if (std::sscanf(text.data(), "%*f %*f %*f %d/", &runnable) != 1 || runnable <= 0) return false;
-  cpu_set_t allowed;
-  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return false;  // more cores than the set has room for
-  return runnable <= CPU_COUNT(&allowed);
 }
 
 // One thread's looks at readyTime().

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <algorithm>
+#include <utility>
 
 #include "transport/base/time.h"
 
@@ -53,18 +54,22 @@ class SpinPolicy {
 // Whether others need this core: with more ranks than cores each empty poll keeps a rank that has work from running.
 //
 // What shows it is the time that a thread was ready to run and had no core, and much of it: our own engine's thread takes
-// some microseconds each millisecond or so. It must last, too: where two ranks have met on one core and another one is
+// some microseconds each millisecond or so. It must last, too. Where two ranks have met on one core and another one is
 // idle, the kernel parts them if both go on polling, within some of its ticks (1 to 10 ms each), and never if they sleep in
-// turn. So more patience is due while a core seems idle; not without end, since a thread that is held to a share of a core
-// waits beside idle ones too. Then waiters sleep for a while, longer each time that the next try shows the same.
+// turn: so it must last longer while a core seems idle, but not for ever, as the kernel may not be free to part them. Then
+// waiters sleep for a while, longer each time that the next try shows the same.
 class CoreShare {
  public:
   static constexpr Duration kWindow = std::chrono::milliseconds(4);
-  // So many windows in a row, each of which counts as kPatience while every core is wanted.
-  static constexpr int kEnough = 24, kPatience = 8;
   // A window counts where this share of it was spent ready, without a core.
   static constexpr int kMuch = 8;
+  // So many in a row are enough while a core seems idle; while all are wanted each counts as kWanted, so 3 are.
+  static constexpr int kEnough = 24, kWanted = 8;
+  // In a row: no window in between in which the core was ours, nor a pause of this length.
+  static constexpr Duration kPause = std::chrono::milliseconds(100);
   static constexpr Duration kShortest = std::chrono::milliseconds(32), kLongest = std::chrono::milliseconds(512);
+  // A row that begins so soon after waiters slept shows the same again.
+  static constexpr Duration kAgain = 9 * kWindow;
 
   bool shared(TimePoint now) const { return now < until_; }
   // Looking any sooner tells nothing.
@@ -73,22 +78,25 @@ class CoreShare {
   // was spent on other things. `coreIdle()`: whether one of the cores that it may use seems idle; asked if it matters.
   template <typename CoreIdle>
   void onLook(TimePoint now, Duration elapsed, Duration ready, CoreIdle coreIdle) {
-    lookedAt_ = now;
-    if (elapsed >= 2 * kWindow || ready * kMuch < elapsed) {
-      waited_ = 0;
+    const Duration pause = now - std::exchange(lookedAt_, now);
+    if (pause >= kPause) counted_ = 0;
+    if (elapsed >= 2 * kWindow) return;
+    if (ready * kMuch < elapsed) {
+      counted_ = 0;
       return;
     }
-    waited_ += coreIdle() ? 1 : kPatience;
-    if (waited_ < kEnough) return;
-    const bool again = now - until_ < kEnough * kWindow + kShortest;
-    span_ = again ? std::min(2 * span_, Duration(kLongest)) : Duration(kShortest);
+    if (counted_ == 0) began_ = now;
+    counted_ += coreIdle() ? 1 : kWanted;
+    if (counted_ < kEnough) return;
+    span_ = began_ - until_ < kAgain ? std::min(2 * span_, Duration(kLongest)) : Duration(kShortest);
     until_ = now + span_;
-    waited_ = 0;
+    counted_ = 0;
   }
 
  private:
   TimePoint lookedAt_{};
-  int waited_ = 0;
+  TimePoint began_{};  // the row
+  int counted_ = 0;    // of it
   Duration span_ = kShortest;
   TimePoint until_{};
 };

@@ -1,0 +1,43 @@
+#include "transport/progress/core_use.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+
+#include "transport/base/file_descriptor.h"
+
+namespace gloo_bypass {
+namespace {
+
+// The beginning of a short file; empty: there is none, or no descriptor.
+std::array<char, 128> textOf(const char* path) {
+  std::array<char, 128> text{};
+  const FileDescriptor fd(::open(path, O_RDONLY | O_CLOEXEC));
+  if (!fd || ::read(fd.get(), text.data(), text.size() - 1) <= 0) text.fill('\0');
+  return text;
+}
+
+}  // namespace
+
+Duration readyTime() {
+  unsigned long long running = 0, ready = 0;
+  return std::sscanf(textOf("/proc/thread-self/schedstat").data(), "%llu %llu", &running, &ready) == 2 ? Duration(ready)
+                                                                                                       : Duration{0};
+}
+
+int runnableThreads(const char* loadavg) {
+  int runnable = 0;
+  // Words, as the program's locale may write numbers with a comma.
+  return std::sscanf(loadavg, "%*s %*s %*s %d/", &runnable) == 1 ? runnable : 0;
+}
+
+bool coreSeemsIdle() {
+  const int runnable = runnableThreads(textOf("/proc/loadavg").data());
+  cpu_set_t allowed;  // it fails for more cores than the set holds
+  return runnable > 0 && sched_getaffinity(0, sizeof(allowed), &allowed) == 0 && runnable <= CPU_COUNT(&allowed);
+}
+
+}  // namespace gloo_bypass
