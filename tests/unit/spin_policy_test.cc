@@ -124,7 +124,8 @@ bool oneCoreIdle() { return true; }
 // for as long as `waits` says of the time. How much of the time until `end` the core was called shared.
 template <typename Waits>
 Duration timeShared(TimePoint end, Waits waits, const std::function<bool()>& coreIdle = everyCoreWanted,
-                    Duration apart = CoreShare::kWindow, CoreShare core = {}) {
+                    Duration apart = CoreShare::kWindow) {
+  CoreShare core;
   Duration shared{0}, ready{0}, readyAtLook{0};
   TimePoint lookedAt{};
   for (TimePoint now = kStart; now < end; now += milliseconds(1)) {
