@@ -8,12 +8,14 @@ Debian's PyTorch needs some options more: see docs/pytorch.md.
 Needs a PyTorch whose FSDP runs on CPUs: 2.6 does, 1.13 does not (exit status 77, which test drivers read as skipped).
 """
 import argparse
+import gc
 import os
 import sys
 
 import gloo_bypass  # noqa: F401  the only line that this project adds
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # noqa: F401  before the group, which it would keep beyond its end (docs/pytorch.md)
 from torch.nn.parallel import DistributedDataParallel
 
 NOT_IN_THIS_RELEASE = 77
@@ -63,6 +65,8 @@ def main():
     # Over TCP, PyTorch 2.6's destroy_process_group hangs now and then if another rank has ended before. Without it,
     # ranks of 2.13 abort now and then at their end.
     if os.environ.get("GLOO_DEVICE_TRANSPORT", "TCP") != "TCP":
+        del model  # it holds the group
+        gc.collect()
         dist.destroy_process_group()
 
 

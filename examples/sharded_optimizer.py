@@ -63,6 +63,7 @@ def main():
     # Over TCP, PyTorch 2.6's destroy_process_group hangs now and then if another rank has ended before. Without it,
     # ranks of 2.13 abort now and then at their end.
     if os.environ.get("GLOO_DEVICE_TRANSPORT", "TCP") != "TCP":
+        del model, sharded  # they hold the group
         dist.destroy_process_group()
 
 

@@ -9,7 +9,8 @@ import pytest
 from conftest import environment_for, run
 from ranks import PYTHON, Ranks
 
-EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
+FOLDER = pathlib.Path(__file__).resolve().parent
+EXAMPLES = FOLDER.parents[1] / "examples"
 PROGRAMS = sorted(path.name for path in EXAMPLES.glob("*.py"))
 TRANSPORTS = ["TCP"] if os.environ.get("PLUGIN_NO_DPDK") else ["TCP", "DPDK"]
 NOT_IN_THIS_RELEASE = 77
@@ -37,6 +38,19 @@ def outcome_of(example, transport):
 def test_Example_TwoRanks_ChecksItselfAndAgreesOverAllTransports(example):
     outcomes = [outcome_of(example, transport) for transport in TRANSPORTS]
     assert all(outcome == outcomes[0] for outcome in outcomes), outcomes
+
+
+@pytest.mark.parametrize("example", [name for name in PROGRAMS if name != "two_nodes.py"])
+def test_Example_End_LeavesNoThreadThatCouldAbortIt(example):
+    with Ranks(FOLDER / "programs" / "threads_left.py", 2, transport="UDP", load="import",
+               arguments=[EXAMPLES / example]) as ranks:
+        if ranks.wait() == [NOT_IN_THIS_RELEASE] * 2:
+            pytest.skip(ranks.output(0).strip())
+        ranks.succeed()
+        for rank in range(2):
+            if ranks.value(rank, "workers") == "0":
+                pytest.skip("this PyTorch gives its threads no names")
+            assert ranks.value(rank, "left") == "0"
 
 
 def test_DocumentedTorchrun_TwoRanks_ChecksItself(tmp_path, installed_torch):

@@ -11,8 +11,9 @@ for way in os.environ.get("LOAD", "").split("+"):
         torch.ops.load_library(os.environ["PLUGIN_LIBRARY"])
 
 # A rank of PyTorch 2.13 that ends with its groups aborts now and then, over TCP too: "terminate called without an
-# active exception". Debian's does not.
+# active exception". Debian's does not. Imported later, torch.distributed.nn keeps the group (docs/pytorch.md).
 if "PLUGIN_PYTHON" in os.environ:
+    import torch.distributed.nn
     atexit.register(lambda: torch.distributed.is_initialized() and torch.distributed.destroy_process_group())
 
 

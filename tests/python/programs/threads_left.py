@@ -1,0 +1,25 @@
+"""Runs the example that its argument names, and says how many worker threads its group has, and how many are left once
+it is destroyed. They may abort Python's end (docs/pytorch.md)."""
+import pathlib
+import runpy
+import sys
+
+import torch.distributed as dist
+
+WORKER = "pt_gloo_runloop"  # so PyTorch names them; 1.13 gives no names
+
+
+def workers():
+    names = (path.read_text().strip() for path in pathlib.Path("/proc/self/task").glob("*/comm"))
+    return sum(name == WORKER for name in names)
+
+
+def destroy_process_group(original=dist.destroy_process_group):
+    print(f"workers={workers()}")
+    original()
+    print(f"left={workers()}")
+
+
+dist.destroy_process_group = destroy_process_group
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
