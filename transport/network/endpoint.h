@@ -4,11 +4,13 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace gloo_bypass::network {
 
@@ -42,5 +44,10 @@ std::optional<Endpoint> parseIp(const std::string& text);
 // "10.0.0.2"; with the port "10.0.0.2:47777" and "[::1]:47777".
 std::string ipText(Endpoint endpoint);
 std::string toString(const Endpoint& endpoint);
+
+// As peers are told: 4 or 16 bytes of address, and the port, big endian.
+std::vector<std::byte> toBytes(Endpoint endpoint);
+// Back out of a peer's bytes, which are hostile; nothing where they are no unicast address and a port.
+std::optional<Endpoint> fromBytes(std::span<const std::byte> bytes);
 
 }  // namespace gloo_bypass::network
