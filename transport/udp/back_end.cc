@@ -1,7 +1,6 @@
 #include "transport/udp/back_end.h"
 
-#include <fmt/format.h>
-
+#include "transport/channel/ignored_settings.h"
 #include "transport/datagram/datagram_transport.h"
 #include "transport/udp/udp_port.h"
 
@@ -14,20 +13,6 @@ Result<std::shared_ptr<Transport>> make(const TransportConfig& config) {
   return makeDatagramTransport(config, std::move(port).value());
 }
 
-std::vector<std::string> ignoredSettings(const TransportConfig& config) {
-  std::vector<std::string> lines;
-  if (config.telemetry) {
-    lines.emplace_back(
-        "GLOO_BYPASS_TELEMETRY='on' does nothing for UDP, which runs without DPDK: use GLOO_BYPASS_METRICS");
-  }
-  if (!config.capture.empty()) {
-    lines.push_back(fmt::format("GLOO_BYPASS_CAPTURE='{}' does nothing for UDP, whose packets the kernel makes: use "
-                                "tcpdump on its interface",
-                                config.capture));
-  }
-  return lines;
-}
-
 }  // namespace
 
 BackEnd backEnd() {
@@ -36,7 +21,7 @@ BackEnd backEnd() {
           .make = make,
           // Without a name the route to MASTER_ADDR tells; a host name may lead to the loopback (gloo#335).
           .interfaceRule = [](const TransportConfig&) { return InterfaceRule::kSeveral; },
-          .ignoredSettings = ignoredSettings};
+          .ignoredSettings = [](const TransportConfig& c) { return ignoredWithoutDpdk(c, "UDP", "the kernel"); }};
 }
 
 }  // namespace gloo_bypass::udp

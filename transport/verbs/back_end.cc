@@ -1,7 +1,6 @@
 #include "transport/verbs/back_end.h"
 
-#include <fmt/format.h>
-
+#include "transport/channel/ignored_settings.h"
 #include "transport/verbs/verbs_transport.h"
 
 namespace gloo_bypass::verbs {
@@ -12,21 +11,6 @@ Result<std::shared_ptr<Transport>> make(const TransportConfig& config) {
   const auto verbs = systemVerbs();
   if (!verbs) return verbs.error();
   return makeVerbsTransport(*verbs.value(), config);
-}
-
-std::vector<std::string> ignoredSettings(const TransportConfig& config) {
-  std::vector<std::string> lines;
-  if (config.telemetry) {
-    lines.emplace_back(
-        "GLOO_BYPASS_TELEMETRY='on' does nothing for RDMA, which runs without DPDK: use GLOO_BYPASS_METRICS");
-  }
-  if (!config.capture.empty()) {
-    lines.push_back(
-        fmt::format("GLOO_BYPASS_CAPTURE='{}' does nothing for RDMA, whose frames the adapter makes: use "
-                    "tcpdump on its interface",
-                    config.capture));
-  }
-  return lines;
 }
 
 }  // namespace
@@ -44,7 +28,7 @@ BackEnd backEnd() {
       .make = make,
       // Devices may be named, a route may lead to one, or there is one only.
       .interfaceRule = [](const TransportConfig&) { return InterfaceRule::kOptional; },
-      .ignoredSettings = ignoredSettings};
+      .ignoredSettings = [](const TransportConfig& c) { return ignoredWithoutDpdk(c, "RDMA", "the adapter"); }};
 }
 
 }  // namespace gloo_bypass::verbs
