@@ -62,7 +62,6 @@ class StandingStillPort final : public PacketPort {
     }
     return datagrams.size();
   }
-  void onTick(TimePoint) override {}
   void armWakeup() override { inner_->armWakeup(); }
   void block(Duration timeout) override { inner_->block(std::min(timeout, kStandstill / 2)); }  // nothing else wakes it
   void disarmWakeup() override { inner_->disarmWakeup(); }

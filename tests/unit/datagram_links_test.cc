@@ -50,7 +50,6 @@ class CountingPort final : public PacketPort, private PacketSink {
     if (link != current || silent) return 0;
     return inner_->transmit(inner, datagrams);
   }
-  void onTick(TimePoint) override {}
   void armWakeup() override { inner_->armWakeup(); }
   void block(Duration timeout) override { inner_->block(timeout); }
   void disarmWakeup() override { inner_->disarmWakeup(); }

@@ -131,7 +131,7 @@ class PacketPort {
   // nothing.
   virtual std::string trouble(LinkId /*link*/) const { return {}; }
   // Timers of the port itself (ARP, link set-up). Cheap; called in every poll round about each millisecond.
-  virtual void onTick(TimePoint now) = 0;
+  virtual void onTick(TimePoint /*now*/) {}
 
   // Blocking. The owner calls armWakeup(), then receive() once more, and, if that gave nothing,
   // block(): sleeps until a datagram may have arrived, wake() was called, or `timeout` passed

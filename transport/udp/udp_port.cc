@@ -20,16 +20,15 @@ static_assert(PacketPort::kMaxRails <= WakeEvent::kOthers);
 
 class UdpPort final : public PacketPort {
  public:
-  // At most kMaxRails sockets, at least one.
-  UdpPort(std::vector<std::unique_ptr<UdpSocket>> sockets, std::size_t mtu) {
-    const auto count = static_cast<LinkId>(sockets.size());
-    for (LinkId i = 0; i < count; ++i) {
-      rails_.push_back(std::make_unique<UdpRail>(std::move(sockets[i]), mtu, count + i, count));
-    }
-  }
+  // At most kMaxRails, at least one. A link's id modulo their number is its rail's index.
+  explicit UdpPort(std::vector<std::unique_ptr<UdpRail>> rails) : rails_(std::move(rails)) {}
   bool canBeWoken() const { return static_cast<bool>(wakeEvent_); }
 
-  std::vector<std::byte> localAddress() const override { return encode(own()); }
+  std::vector<std::byte> localAddress() const override {
+    std::vector<network::Endpoint> own;
+    for (const auto& rail : rails_) own.push_back(rail->local());
+    return encode(own);
+  }
   std::string describe() const override {
     std::string text;
     for (const auto& rail : rails_) text += (text.empty() ? "" : ", ") + toString(rail->local());
@@ -65,7 +64,6 @@ class UdpPort final : public PacketPort {
   bool gathers() const override { return true; }
   bool wakesForRoom() const override { return true; }
   std::string trouble(LinkId link) const override { return railOf(link).trouble(link); }
-  void onTick(TimePoint /*now*/) override {}
 
   void armWakeup() override { wakeEvent_.arm(); }
   void disarmWakeup() override { wakeEvent_.disarm(); }
@@ -85,15 +83,10 @@ class UdpPort final : public PacketPort {
   }
 
  private:
-  std::vector<network::Endpoint> own() const {
-    std::vector<network::Endpoint> endpoints;
-    for (const auto& rail : rails_) endpoints.push_back(rail->local());
-    return endpoints;
-  }
   UdpRail& railOf(LinkId link) const { return *rails_[link % rails_.size()]; }
 
   WakeEvent wakeEvent_;
-  std::vector<std::unique_ptr<UdpRail>> rails_;
+  const std::vector<std::unique_ptr<UdpRail>> rails_;
 };
 
 }  // namespace
@@ -101,7 +94,8 @@ class UdpPort final : public PacketPort {
 Result<std::unique_ptr<PacketPort>> makeUdpPort(const TransportConfig& config, Offload offload) {
   const auto locals = network::chooseLocalAddresses(config.interface, config.masterAddress, PacketPort::kMaxRails);
   if (!locals) return locals.error();
-  std::vector<std::unique_ptr<UdpSocket>> sockets;
+  const auto count = static_cast<LinkId>(locals.value().size());
+  std::vector<std::unique_ptr<UdpRail>> rails;
   for (const network::Endpoint& local : locals.value()) {
     const std::size_t smallestMtu = wire::kMinDatagramBytes + local.headerBytes();
     if (config.mtu != 0 && config.mtu < smallestMtu) {
@@ -111,9 +105,10 @@ Result<std::unique_ptr<PacketPort>> makeUdpPort(const TransportConfig& config, O
     }
     auto socket = UdpSocket::open(local, config.udpPorts, offload);
     if (!socket) return socket.error();
-    sockets.push_back(std::move(socket).value());
+    rails.push_back(std::make_unique<UdpRail>(std::move(socket).value(), config.mtu,
+                                              static_cast<LinkId>(count + rails.size()), count));
   }
-  auto port = std::make_unique<UdpPort>(std::move(sockets), config.mtu);
+  auto port = std::make_unique<UdpPort>(std::move(rails));
   if (!port->canBeWoken()) return Error{ErrorScope::kDevice, ErrorCode::kUnavailable, "no descriptor for an eventfd"};
   return std::unique_ptr<PacketPort>(std::move(port));
 }
