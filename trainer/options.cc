@@ -218,7 +218,9 @@ std::string firstDifference(
   for (const auto& [key, value] : here.items()) {
     const std::string other = there.contains(key) ? there[key].dump() : "nothing";
     if (value.dump() != other) {
-      return fmt::format("{}: {} here, {} {}", key, value.dump(), other, thereName);
+      const char* const meaning =
+          key == "text" ? " (fingerprints of the tokens: give the same --data, --vocab and --merges)" : "";
+      return fmt::format("{}: {} here, {} {}{}", key, value.dump(), other, thereName, meaning);
     }
   }
   for (const auto& [key, value] : there.items()) {
