@@ -231,6 +231,16 @@ std::string placeOf(const Endpoint& local) {
 }
 
 Result<std::size_t> routeMtu(const Endpoint& local, const Endpoint& peer) {
+  const auto refuseWay = [&](const char* why) {
+    return Error{ErrorScope::kSession, ErrorCode::kConfiguration,
+                 fmt::format("this rank is at {}, the peer at {}{}", toString(local), toString(peer), why)};
+  };
+  if (peer.isV6() != local.isV6()) return refuseWay(": name interfaces whose addresses are of one family");
+  if (peer.isLoopback() != local.isLoopback()) {
+    return refuseWay(
+        ", and a loopback address leads to no other host: set GLOO_SOCKET_IFNAME (or GLOO_BYPASS_INTERFACE) to the "
+        "network's interface on all ranks");
+  }
   const FileDescriptor fd = routedSocket(local, peer);
   int mtu = 0;
   socklen_t length = sizeof(mtu);
@@ -242,8 +252,7 @@ Result<std::size_t> routeMtu(const Endpoint& local, const Endpoint& peer) {
     return Error{ErrorScope::kSession, ErrorCode::kExhausted, reason};
   }
   return Error{ErrorScope::kSession, ErrorCode::kUnavailable,
-               fmt::format("there is no way from {} to {} ({}){}", ipText(local), ipText(peer), std::strerror(errno),
-                           local.isLoopback() ? ": set GLOO_BYPASS_INTERFACE to an interface that reaches it" : "")};
+               fmt::format("there is no way from {} to {} ({})", ipText(local), ipText(peer), std::strerror(errno))};
 }
 
 }  // namespace gloo_bypass::network

@@ -30,6 +30,7 @@ Result<std::string> chooseInterface(const std::string& peerHost);
 std::string placeOf(const Endpoint& local);
 
 // The interface's MTU, or less where the kernel has learned so. kUnavailable: there is no way from `local` to `peer`.
+// kConfiguration: nor can there be, as they are of two families, or one is a loopback's, which leads to no other host.
 Result<std::size_t> routeMtu(const Endpoint& local, const Endpoint& peer);
 
 }  // namespace gloo_bypass::network

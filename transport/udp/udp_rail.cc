@@ -27,23 +27,12 @@ constexpr auto kFullInterface = std::chrono::milliseconds(10);
 }  // namespace
 
 Result<LinkId> UdpRail::openLink(const network::Endpoint& peer) {
-  const network::Endpoint& own = socket_->local();
-  if (peer.isV6() != own.isV6()) {
-    return Error{ErrorScope::kSession, ErrorCode::kConfiguration,
-                 fmt::format("this rank is at {}, the peer at {}: name interfaces whose addresses are of one family",
-                             toString(own), toString(peer))};
-  }
-  if (peer.isLoopback() != own.isLoopback()) {
-    return Error{ErrorScope::kSession, ErrorCode::kConfiguration,
-                 fmt::format("this rank is at {}, the peer at {}, and a loopback address leads to no other host: set "
-                             "GLOO_SOCKET_IFNAME (or GLOO_BYPASS_INTERFACE) to the network's interface on all ranks",
-                             toString(own), toString(peer))};
-  }
   if (const auto known = byPeer_.find(peer); known != byPeer_.end()) return known->second;
-  const auto routed = routeMtu(own, peer);
+  const auto routed = routeMtu(socket_->local(), peer);
   if (!routed) return routed.error();
   const std::size_t smallest = wire::kMinDatagramBytes + overheadBytes_;
-  // The kernel remembers what it was told of the way, by ICMP that anybody can send, and forgets it after minutes: good to begin with.
+  // What the kernel was told of the way, by ICMP that anybody can send, is good to begin with: it forgets it after
+  // minutes.
   std::size_t mtu = std::max(routed.value(), interface_ ? interface_->mtu(socket_->fd()) : 0);
   if (mtu_ != 0) mtu = std::min(mtu_, mtu);
   if (mtu < smallest) {
@@ -53,9 +42,13 @@ Result<LinkId> UdpRail::openLink(const network::Endpoint& peer) {
   const LinkId id = nextLink_;
   nextLink_ += step_;
   byPeer_.emplace(peer, id);
+  const std::size_t largest = std::min(mtu - overheadBytes_, kLargestDatagram);
   links_[id].to = {.link = id, .peer = peer};
-  links_[id].maxDatagramBytes = std::min(mtu - overheadBytes_, kLargestDatagram);
-  links_[id].firstDatagramBytes = std::min(wire::kEthernetDatagramBytes, std::max(routed.value(), smallest) - overheadBytes_);
+  links_[id].properties = {
+      .maxDatagramBytes = largest,
+      .firstDatagramBytes = std::min(wire::kEthernetDatagramBytes, std::max(routed.value(), smallest) - overheadBytes_),
+      .verified = true,
+      .transmitBurst = SendBatch::burst(largest)};
   return id;
 }
 
@@ -66,23 +59,8 @@ void UdpRail::closeLink(LinkId id) {
   if (!batch_.empty()) closed_.push_back(std::move(closed));
 }
 
-LinkProperties UdpRail::linkProperties(LinkId id) const {
-  const Link& link = links_.at(id);
-  return {.maxDatagramBytes = link.maxDatagramBytes,
-          .firstDatagramBytes = link.firstDatagramBytes,
-          .verified = true,
-          .transmitBurst = SendBatch::burst(link.maxDatagramBytes)};
-}
-
 std::string UdpRail::describeLink(LinkId id) const {
-  const network::Endpoint& own = socket_->local();
-  return fmt::format("UDP from port {} of {} to {}", own.port(), placeOf(own), toString(links_.at(id).to.peer));
-}
-
-PortCounters UdpRail::counters() const {
-  PortCounters counters = counters_;
-  counters.droppedNoBuffer = socket_->dropped();
-  return counters;
+  return fmt::format("UDP from port {} of {} to {}", local().port(), placeOf(local()), toString(links_.at(id).to.peer));
 }
 
 pollfd UdpRail::wanted(Duration* timeout) const {
@@ -136,13 +114,11 @@ bool UdpRail::dropsWhatItRefuses() {
 // What the kernel refuses to send; or a message of the network has come meanwhile.
 void UdpRail::onSendFailure(const SendBatch::Run& run, int error) {
   const auto found = links_.find(run.to->link);
-  if (found == links_.end()) return;  // closed since
+  if (found == links_.end() || found->second.down) return;
   Link& link = found->second;
   if (error == EMSGSIZE) {  // others pass
-    const LinkId id = run.to->link;
-    if (std::none_of(tooLarge_.begin(), tooLarge_.end(), [id](const auto& known) { return known.first == id; })) {
-      tooLarge_.emplace_back(id, run.segmentBytes);
-    }
+    if (link.tooLarge == 0) link.tooLarge = run.segmentBytes;
+    toReport_.insert(run.to->link);
     return;
   }
   link.lastError = error;
@@ -157,35 +133,34 @@ void UdpRail::onSendFailure(const SendBatch::Run& run, int error) {
 
 std::string UdpRail::trouble(LinkId id) const {
   const Link& link = links_.at(id);
-  if (interface_) {
-    if (std::string trouble = interface_->trouble(socket_->fd()); !trouble.empty()) return trouble;
-  }
-  if (!link.to.failing) return {};
+  std::string ofInterface = interface_ ? interface_->trouble(socket_->fd()) : "";
+  if (!ofInterface.empty() || !link.to.failing) return ofInterface;
   return fmt::format("nothing can be sent from {} to {}: {}", ipText(socket_->local()), toString(link.to.peer),
                      std::strerror(link.lastError));
 }
 
 void UdpRail::fail(Link& link, ErrorCode code, const std::string& message) {
-  if (link.down) return;
   link.down = Error{ErrorScope::kSession, code, fmt::format("{}: {}", toString(link.to.peer), message)};
   byPeer_.erase(link.to.peer);
-  toReport_.push_back(link.to.link);
+  toReport_.insert(link.to.link);
 }
 
 // Receiving -------------------------------------------------------------------------------------
 
 std::size_t UdpRail::receive(PacketSink& sink, std::size_t maxDatagrams) {
   if (!batch_.empty()) sendBatch();  // there may be room again
-  if (socket_->metError() || errorsDue_.load(std::memory_order_relaxed)) readErrors(sink);
-  for (const auto& [id, bytes] : std::exchange(tooLarge_, {})) {
-    if (links_.contains(id)) sink.onDatagramTooLarge(id, bytes);
-  }
+  if (socket_->metError()) readErrors(sink);
   for (const LinkId id : std::exchange(toReport_, {})) {
-    if (const auto link = links_.find(id); link != links_.end()) sink.onLinkDown(id, *link->second.down);
+    const auto found = links_.find(id);
+    if (found == links_.end()) continue;  // closed since
+    Link& link = found->second;
+    if (link.tooLarge != 0) sink.onDatagramTooLarge(id, std::exchange(link.tooLarge, 0));
+    if (link.down) sink.onLinkDown(id, *link.down);
   }
   std::size_t received = handUp(sink, maxDatagrams);
   if (received == maxDatagrams) return received;
   received_ = socket_->receive();  // once: what one call brings is enough for a turn
+  counters_.droppedNoBuffer = socket_->dropped();
   return received + handUp(sink, maxDatagrams - received);
 }
 
@@ -214,7 +189,6 @@ std::size_t UdpRail::handUp(PacketSink& sink, std::size_t maxDatagrams) {
 }
 
 void UdpRail::readErrors(PacketSink& sink) {
-  errorsDue_.store(false, std::memory_order_relaxed);
   for (int i = 0; i < kErrorsAtOnce; ++i) {
     const auto error = socket_->nextError();
     if (!error) return;
@@ -228,7 +202,6 @@ void UdpRail::readErrors(PacketSink& sink) {
       sink.onDatagramTooLarge(known->second, error->mtu - std::min(error->mtu, overheadBytes_) + 1);
     }
   }
-  errorsDue_.store(true, std::memory_order_relaxed);
 }
 
 }  // namespace gloo_bypass::udp

@@ -11,13 +11,13 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "transport/base/wake_event.h"
 #include "transport/datagram/packet_port.h"
 #include "transport/network/network_interface.h"
 #include "transport/udp/udp_socket.h"
@@ -28,24 +28,19 @@ class UdpRail {
  public:
   // Its links' ids are `first` and so on, `step` apart. `mtu`: of links at most, 0: what the interface carries.
   UdpRail(std::unique_ptr<UdpSocket> socket, std::size_t mtu, LinkId first, LinkId step)
-      : socket_(std::move(socket)),
-        interface_(network::NetworkInterface::withAddress(socket_->local().any)),
-        mtu_(mtu),
-        overheadBytes_(socket_->local().headerBytes()),
-        step_(step),
-        nextLink_(first) {}
+      : socket_(std::move(socket)), mtu_(mtu), step_(step), nextLink_(first) {}
 
   const network::Endpoint& local() const { return socket_->local(); }
 
   // As PacketPort's.
   Result<LinkId> openLink(const network::Endpoint& peer);
   void closeLink(LinkId id);
-  LinkProperties linkProperties(LinkId id) const;
+  const LinkProperties& linkProperties(LinkId id) const { return links_.at(id).properties; }
   std::string describeLink(LinkId id) const;
   std::size_t receive(PacketSink& sink, std::size_t maxDatagrams);
   std::size_t transmit(LinkId id, std::span<const OutgoingDatagram> datagrams);
   std::string trouble(LinkId id) const;
-  PortCounters counters() const;
+  const PortCounters& counters() const { return counters_; }
 
   void wakePeers() {
     sendBatch();
@@ -53,16 +48,15 @@ class UdpRail {
   }
   // What to sleep for, and not longer than *timeout; afterwards what poll() said of it.
   pollfd wanted(Duration* timeout) const;
-  void onWoken(short revents) {
-    if ((revents & POLLERR) != 0) errorsDue_.store(true, std::memory_order_relaxed);
-  }
+  void onWoken(short revents) { socket_->onWoken(revents); }
 
  private:
   struct Link {
     SendBatch::Destination to;
-    std::size_t maxDatagramBytes = 0, firstDatagramBytes = 0;
+    LinkProperties properties;
     TimePoint failingSince{};   // with to.failing
     int lastError = 0;          // with to.failing
+    std::size_t tooLarge = 0;   // a datagram of so many bytes did not fit, and that is not told yet
     std::optional<Error> down;  // carries nothing any more
   };
 
@@ -74,24 +68,22 @@ class UdpRail {
   std::size_t handUp(PacketSink& sink, std::size_t maxDatagrams);
 
   const std::unique_ptr<UdpSocket> socket_;
-  const std::optional<network::NetworkInterface> interface_;  // with the socket's address; nothing: it was just removed
-  const std::size_t mtu_;            // of links at most; 0: what the interface carries
-  const std::size_t overheadBytes_;  // IP and UDP headers
+  const std::optional<network::NetworkInterface> interface_ =  // nothing: it was just removed
+      network::NetworkInterface::withAddress(local().any);
+  const std::size_t mtu_;  // of links at most; 0: what the interface carries
+  const std::size_t overheadBytes_ = local().headerBytes();  // IP and UDP headers
   const LinkId step_;
-  using Links = std::unordered_map<LinkId, Link>;
-  Links links_;
-  std::vector<Links::node_type> closed_;  // since the batch was last empty: what it holds of them still goes to their peers
+  std::unordered_map<LinkId, Link> links_;
+  std::vector<decltype(links_)::node_type> closed_;  // since the batch was last empty: what it holds of them still goes to their peers
   std::map<network::Endpoint, LinkId> byPeer_;  // of links that are not down
   LinkId nextLink_;
   SendBatch batch_;
   std::span<const UdpSocket::Received> received_;  // not handed up yet: from the first one's byte handedUpBytes_ on
   std::size_t handedUpBytes_ = 0;
-  std::vector<LinkId> toReport_;                          // down, and not told yet
-  std::vector<std::pair<LinkId, std::size_t>> tooLarge_;  // onDatagramTooLarge() is due; one a link
+  std::set<LinkId> toReport_;  // something of them is not told yet
   PortCounters counters_;
   TimePoint interfaceFullSince_ = kNever;  // it has taken nothing since
   std::atomic<int> full_{0};  // the batch had to stay: EAGAIN, no room in the socket; ENOBUFS, none in the interface
-  std::atomic<bool> errorsDue_{false};  // the socket may have error messages
 };
 
 }  // namespace gloo_bypass::udp

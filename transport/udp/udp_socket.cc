@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 #include <linux/errqueue.h>
-#include <netinet/icmp6.h>
-#include <netinet/ip_icmp.h>
 #include <netinet/udp.h>
 
 #include <algorithm>
@@ -34,10 +32,8 @@ void enlarge(int fd, int forced, int plain) {
 void sayNoOffload() {
   static std::atomic<bool> said{false};
   if (said.exchange(true)) return;
-  std::fprintf(
-      stderr,
-      "gloo-bypass: UDP: the kernel or the device has no segmentation offload (%s): each datagram is sent by itself\n",
-      std::strerror(errno));
+  std::fprintf(stderr, "gloo-bypass: UDP: each datagram is sent by itself, as there is no segmentation offload (%s)\n",
+               std::strerror(errno));
 }
 
 template <typename Value>
@@ -119,15 +115,15 @@ std::size_t UdpSocket::prepare(const SendBatch& batch) {
     const std::size_t step = offloads_ ? datagrams.size() : 1;
     for (std::size_t at = 0; at < datagrams.size(); at += step) {
       if (count == SendBatch::kMaxRuns) return count;
-      prepareMessage(count++, *run.to, datagrams.subspan(at, step), run.segmentBytes);
+      prepareMessage(count++, run, datagrams.subspan(at, step));
     }
   }
   return count;
 }
 
-// What lies side by side is one piece.
-void UdpSocket::prepareMessage(std::size_t number, SendBatch::Destination& to,
-                               std::span<const SendBatch::Datagram> datagrams, std::size_t segmentBytes) {
+// Of `datagrams`, which are the run's or one of them. What lies side by side is one piece.
+void UdpSocket::prepareMessage(std::size_t number, const SendBatch::Run& run,
+                               std::span<const SendBatch::Datagram> datagrams) {
   const std::size_t first = pieces_.size();
   const auto add = [&](const std::byte* begin, std::size_t bytes) {
     if (bytes == 0) return;
@@ -141,13 +137,13 @@ void UdpSocket::prepareMessage(std::size_t number, SendBatch::Destination& to,
     add(datagram.begin, datagram.copied);
     add(datagram.inPlace.data(), datagram.inPlace.size());
   }
-  outgoingSegments_[number] = {&to, datagrams.size()};
-  msghdr& header = outgoing_.set(number, to.peer, {});
+  outgoingSegments_[number] = {run.to, datagrams.size()};
+  msghdr& header = outgoing_.set(number, run.to->peer, {});
   header.msg_iov = pieces_.data() + first;
   header.msg_iovlen = pieces_.size() - first;
   header.msg_controllen = 0;
   if (datagrams.size() == 1) return;
-  const auto size = static_cast<std::uint16_t>(segmentBytes);
+  const auto size = static_cast<std::uint16_t>(run.segmentBytes);
   header.msg_controllen = CMSG_SPACE(sizeof(size));
   cmsghdr* const control = CMSG_FIRSTHDR(&header);
   *control = {.cmsg_len = CMSG_LEN(sizeof(size)), .cmsg_level = IPPROTO_UDP, .cmsg_type = UDP_SEGMENT};
@@ -170,7 +166,7 @@ UdpSocket::SendFailure UdpSocket::send(SendBatch& batch) {
     if (sent > 0 || errno == EINTR) continue;
     const std::size_t segments = outgoingSegments_[0].second;
     if (errno == EAGAIN || errno == ENOBUFS) return {errno, segments, anySent};
-    metError_ = true;
+    onWoken(POLLERR);
     if (++tries < kTries) continue;
     if (segments == 1 || (errno != EIO && errno != EOPNOTSUPP)) {
       // Kernels before 6.14 say EINVAL of segments that are larger than the interface's MTU.
@@ -193,7 +189,7 @@ std::span<const UdpSocket::Received> UdpSocket::receive() {
   for (int tries = 0; count < 0 && tries < kTries; ++tries) {
     count = ::recvmmsg(fd_.get(), incoming_.headers.data(), kReceived, MSG_DONTWAIT, nullptr);
     if (count < 0 && errno == EAGAIN) break;
-    metError_ = metError_ || count < 0;
+    if (count < 0) onWoken(POLLERR);
   }
   const auto received = std::span(received_).first(static_cast<std::size_t>(std::max(count, 0)));
   for (std::size_t i = 0; i < received.size(); ++i) {
@@ -224,10 +220,10 @@ std::optional<UdpSocket::NetworkError> UdpSocket::nextError() {
       const auto error = valueOf<sock_extended_err>(*c);
       // Other origins are our own kernel, which has told send() already.
       if (error.ee_origin != (v6 ? SO_EE_ORIGIN_ICMP6 : SO_EE_ORIGIN_ICMP)) continue;
-      told.portUnreachable = v6 ? error.ee_type == ICMP6_DST_UNREACH && error.ee_code == ICMP6_DST_UNREACH_NOPORT
-                                : error.ee_type == ICMP_DEST_UNREACH && error.ee_code == ICMP_PORT_UNREACH;
+      told.portUnreachable = error.ee_errno == ECONNREFUSED;  // of no other message
       told.mtu = error.ee_errno == EMSGSIZE ? error.ee_info : 0;
       told.quoted = std::span(quoted_).first(static_cast<std::size_t>(length));
+      onWoken(POLLERR);  // there may be more
       return told;
     }
   }

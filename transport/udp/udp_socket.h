@@ -5,12 +5,14 @@
 // Nothing is ever fragmented: a datagram larger than the interface's MTU fails with EMSGSIZE. The kernel's own idea of
 // the path's MTU, which anybody's ICMP can lower, limits no datagram (IP_PMTUDISC_PROBE).
 //
-// Thread: one owner; fd() for poll() by any.
+// Thread: one owner; poll() of fd() by any.
 #pragma once
 
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <array>
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <span>
@@ -62,13 +64,16 @@ class UdpSocket {
     network::Endpoint peer;  // to which it was sent
     bool portUnreachable = false;
     std::size_t mtu = 0;  // 0, or what the path carries as the message says
-    std::span<const std::byte>
-        quoted;  // the datagram's beginning as the message quotes it, which anybody can have made up
+    std::span<const std::byte> quoted;  // the datagram's beginning, as the message has it: anybody can have made it up
   };
   // The next one, valid until the next call.
   std::optional<NetworkError> nextError();
-  // Whether send() or receive() met with one since the last call.
-  bool metError() { return std::exchange(metError_, false); }
+  // Whether there may be one: since the last call send(), receive() or poll() met with it, or nextError() gave one.
+  bool metError() { return metError_.load(std::memory_order_relaxed) && metError_.exchange(false); }
+  // What poll() said of fd(). Any thread.
+  void onWoken(short revents) {
+    if ((revents & POLLERR) != 0) metError_.store(true, std::memory_order_relaxed);
+  }
 
  private:
   template <std::size_t count>
@@ -82,13 +87,12 @@ class UdpSocket {
 
   UdpSocket(FileDescriptor fd, const network::Endpoint& local, Offload offload);
   std::size_t prepare(const SendBatch& batch);
-  void prepareMessage(std::size_t number, SendBatch::Destination& to, std::span<const SendBatch::Datagram> datagrams,
-                      std::size_t segmentBytes);
+  void prepareMessage(std::size_t number, const SendBatch::Run& run, std::span<const SendBatch::Datagram> datagrams);
 
   const FileDescriptor fd_;
   const network::Endpoint local_;
   bool offloads_;
-  bool metError_ = false;
+  std::atomic<bool> metError_{false};
   std::uint64_t dropped_ = 0;
   Messages<SendBatch::kMaxRuns> outgoing_;
   std::array<std::pair<SendBatch::Destination*, std::size_t>, SendBatch::kMaxRuns> outgoingSegments_{};
