@@ -12,6 +12,7 @@ import os
 import gloo_bypass  # noqa: F401  the only line that this project adds
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # noqa: F401  before the group, which it would keep beyond its end (docs/pytorch.md)
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 

@@ -218,9 +218,9 @@ std::string firstDifference(
   for (const auto& [key, value] : here.items()) {
     const std::string other = there.contains(key) ? there[key].dump() : "nothing";
     if (value.dump() != other) {
-      const char* const meaning =
-          key == "text" ? " (fingerprints of the tokens: give the same --data, --vocab and --merges)" : "";
-      return fmt::format("{}: {} here, {} {}{}", key, value.dump(), other, thereName, meaning);
+      const bool ofTheText = key == "text" || key == "corpus_samples";  // a fingerprint; how many it is cut into
+      return fmt::format("{}: {} here, {} {}{}", key, value.dump(), other, thereName,
+          ofTheText ? ": the text is another; give the same --data, --vocab, --merges and --samples" : "");
     }
   }
   for (const auto& [key, value] : there.items()) {

@@ -8,6 +8,7 @@
 #include "transport/base/check.h"
 #include "transport/channel/channel_address.h"
 #include "transport/channel/message_channel.h"
+#include "transport/datagram/packet_port.h"
 #include "transport/dpdk/port_address.h"
 #include "transport/gloo/address.h"
 #include "transport/pairs/pair_address.h"
@@ -43,7 +44,8 @@ void decodePort(std::span<const std::byte> bytes) {
   }
   if (const auto sockets = udp::decode(bytes); accepted(sockets)) {
     for (const network::Endpoint& one : sockets.value()) GLOO_BYPASS_CHECK(one.isIp() && one.port() != 0);
-    GLOO_BYPASS_CHECK(!sockets.value().empty() && same(udp::encode(sockets.value())));
+    GLOO_BYPASS_CHECK(!sockets.value().empty() && sockets.value().size() <= PacketPort::kMaxRails);
+    GLOO_BYPASS_CHECK(same(udp::encode(sockets.value())));
   }
   if (const auto both = decodeAutoAddress(bytes); accepted(both)) {
     GLOO_BYPASS_CHECK(same(encodeAutoAddress(both.value().memory, both.value().network)));

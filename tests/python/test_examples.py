@@ -1,4 +1,5 @@
-"""Every example runs with two ranks over TCP and DPDK, checks its result, and prints the same numbers over both."""
+"""Every example runs with two ranks over TCP and DPDK, checks its result, prints the same numbers over both, and ends
+well."""
 import os
 import pathlib
 import re
@@ -41,7 +42,7 @@ def test_Example_TwoRanks_ChecksItselfAndAgreesOverAllTransports(example):
 
 
 @pytest.mark.parametrize("example", [name for name in PROGRAMS if name != "two_nodes.py"])
-def test_Example_End_LeavesNoThreadThatCouldAbortIt(example):
+def test_Example_End_LeavesNoThreadThatCouldAbortIt(example, installed_torch):
     with Ranks(FOLDER / "programs" / "threads_left.py", 2, transport="UDP", load="import",
                arguments=[EXAMPLES / example]) as ranks:
         if ranks.wait() == [NOT_IN_THIS_RELEASE] * 2:
@@ -49,6 +50,7 @@ def test_Example_End_LeavesNoThreadThatCouldAbortIt(example):
         ranks.succeed()
         for rank in range(2):
             if ranks.value(rank, "workers") == "0":
+                assert installed_torch < (2, 13)
                 pytest.skip("this PyTorch gives its threads no names")
             assert ranks.value(rank, "left") == "0"
 

@@ -87,7 +87,6 @@ class LoopbackPort final : public PacketPort {
     for (Waiting& waiting : queue_) copyLent(waiting);
   }
 
-
   void armWakeup() override {
     std::lock_guard<std::mutex> lock(wakeMutex_);
     armed_ = true;

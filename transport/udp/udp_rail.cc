@@ -114,7 +114,7 @@ bool UdpRail::dropsWhatItRefuses() {
 // What the kernel refuses to send; or a message of the network has come meanwhile.
 void UdpRail::onSendFailure(const SendBatch::Run& run, int error) {
   const auto found = links_.find(run.to->link);
-  if (found == links_.end() || found->second.down) return;
+  if (found == links_.end() || found->second.down) return;  // since it was sent
   Link& link = found->second;
   if (error == EMSGSIZE) {  // others pass
     if (link.tooLarge == 0) link.tooLarge = run.segmentBytes;
@@ -150,13 +150,14 @@ void UdpRail::fail(Link& link, ErrorCode code, const std::string& message) {
 std::size_t UdpRail::receive(PacketSink& sink, std::size_t maxDatagrams) {
   if (!batch_.empty()) sendBatch();  // there may be room again
   if (socket_->metError()) readErrors(sink);
-  for (const LinkId id : std::exchange(toReport_, {})) {
+  for (const LinkId id : toReport_) {
     const auto found = links_.find(id);
     if (found == links_.end()) continue;  // closed since
     Link& link = found->second;
     if (link.tooLarge != 0) sink.onDatagramTooLarge(id, std::exchange(link.tooLarge, 0));
     if (link.down) sink.onLinkDown(id, *link.down);
   }
+  toReport_.clear();
   std::size_t received = handUp(sink, maxDatagrams);
   if (received == maxDatagrams) return received;
   received_ = socket_->receive();  // once: what one call brings is enough for a turn

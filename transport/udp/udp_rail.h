@@ -74,7 +74,8 @@ class UdpRail {
   const std::size_t overheadBytes_ = local().headerBytes();  // IP and UDP headers
   const LinkId step_;
   std::unordered_map<LinkId, Link> links_;
-  std::vector<decltype(links_)::node_type> closed_;  // since the batch was last empty: what it holds of them still goes to their peers
+  // Since the batch was last empty: what it holds of them still goes to their peers.
+  std::vector<decltype(links_)::node_type> closed_;
   std::map<network::Endpoint, LinkId> byPeer_;  // of links that are not down
   LinkId nextLink_;
   SendBatch batch_;

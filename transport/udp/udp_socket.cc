@@ -166,7 +166,7 @@ UdpSocket::SendFailure UdpSocket::send(SendBatch& batch) {
     if (sent > 0 || errno == EINTR) continue;
     const std::size_t segments = outgoingSegments_[0].second;
     if (errno == EAGAIN || errno == ENOBUFS) return {errno, segments, anySent};
-    onWoken(POLLERR);
+    noteError();
     if (++tries < kTries) continue;
     if (segments == 1 || (errno != EIO && errno != EOPNOTSUPP)) {
       // Kernels before 6.14 say EINVAL of segments that are larger than the interface's MTU.
@@ -189,7 +189,7 @@ std::span<const UdpSocket::Received> UdpSocket::receive() {
   for (int tries = 0; count < 0 && tries < kTries; ++tries) {
     count = ::recvmmsg(fd_.get(), incoming_.headers.data(), kReceived, MSG_DONTWAIT, nullptr);
     if (count < 0 && errno == EAGAIN) break;
-    if (count < 0) onWoken(POLLERR);
+    if (count < 0) noteError();
   }
   const auto received = std::span(received_).first(static_cast<std::size_t>(std::max(count, 0)));
   for (std::size_t i = 0; i < received.size(); ++i) {
@@ -223,7 +223,7 @@ std::optional<UdpSocket::NetworkError> UdpSocket::nextError() {
       told.portUnreachable = error.ee_errno == ECONNREFUSED;  // of no other message
       told.mtu = error.ee_errno == EMSGSIZE ? error.ee_info : 0;
       told.quoted = std::span(quoted_).first(static_cast<std::size_t>(length));
-      onWoken(POLLERR);  // there may be more
+      noteError();  // there may be more
       return told;
     }
   }

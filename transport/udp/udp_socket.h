@@ -5,7 +5,7 @@
 // Nothing is ever fragmented: a datagram larger than the interface's MTU fails with EMSGSIZE. The kernel's own idea of
 // the path's MTU, which anybody's ICMP can lower, limits no datagram (IP_PMTUDISC_PROBE).
 //
-// Thread: one owner; poll() of fd() by any.
+// Thread: one owner; poll() of fd(), and onWoken(), by any.
 #pragma once
 
 #include <poll.h>
@@ -72,7 +72,7 @@ class UdpSocket {
   bool metError() { return metError_.load(std::memory_order_relaxed) && metError_.exchange(false); }
   // What poll() said of fd(). Any thread.
   void onWoken(short revents) {
-    if ((revents & POLLERR) != 0) metError_.store(true, std::memory_order_relaxed);
+    if ((revents & POLLERR) != 0) noteError();
   }
 
  private:
@@ -86,6 +86,7 @@ class UdpSocket {
   static constexpr std::size_t kReceived = 8, kReceivedBytes = 65'536;
 
   UdpSocket(FileDescriptor fd, const network::Endpoint& local, Offload offload);
+  void noteError() { metError_.store(true, std::memory_order_relaxed); }
   std::size_t prepare(const SendBatch& batch);
   void prepareMessage(std::size_t number, const SendBatch::Run& run, std::span<const SendBatch::Datagram> datagrams);
 

@@ -3,6 +3,7 @@ it is destroyed. They may abort Python's end (docs/pytorch.md)."""
 import pathlib
 import runpy
 import sys
+import time
 
 import torch.distributed as dist
 
@@ -10,13 +11,21 @@ WORKER = "pt_gloo_runloop"  # so PyTorch names them; 1.13 gives no names
 
 
 def workers():
-    names = (path.read_text().strip() for path in pathlib.Path("/proc/self/task").glob("*/comm"))
-    return sum(name == WORKER for name in names)
+    count = 0
+    for path in pathlib.Path("/proc/self/task").glob("*/comm"):
+        try:
+            count += path.read_text().strip() == WORKER
+        except OSError:  # the thread has ended meanwhile
+            pass
+    return count
 
 
 def destroy_process_group(original=dist.destroy_process_group):
     print(f"workers={workers()}")
     original()
+    end = time.monotonic() + 5
+    while workers() and time.monotonic() < end:  # the kernel shows a thread that was joined a moment longer
+        time.sleep(0.01)
     print(f"left={workers()}")
 
 

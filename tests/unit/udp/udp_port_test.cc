@@ -425,6 +425,16 @@ TEST_F(OneSession, PeersPortCloses_ChannelFailsAtOnce) {
   EXPECT_NE(channel_->error().message.find("127.0.0.1:"), std::string::npos);
 }
 
+std::vector<std::byte> beginningOfHelloTo(std::uint64_t session) {
+  wire::PacketHeader header;
+  header.type = wire::FrameType::kHello;
+  header.receiverId = session;
+  wire::PacketWriter writer;
+  writer.begin(header);
+  const auto written = writer.finish();
+  return {written.begin(), written.begin() + wire::kCommonHeaderBytes};
+}
+
 // As someone would forge it who knows addresses and ports, or sees the datagrams go by. `mtu`: 0: port unreachable.
 void forgeUnreachable(const Endpoint& from, const Endpoint& to, std::uint64_t session, std::uint16_t mtu = 0,
                       std::uint8_t code = ICMP_PORT_UNREACH) {
@@ -434,13 +444,8 @@ void forgeUnreachable(const Endpoint& from, const Endpoint& to, std::uint64_t se
     udphdr udp;
     std::array<std::byte, wire::kCommonHeaderBytes> payload;
   } __attribute__((packed)) message{};
-  wire::PacketHeader header;
-  header.type = wire::FrameType::kHello;
-  header.receiverId = session;
-  wire::PacketWriter writer;
-  writer.begin(header);
-  const auto written = writer.finish();
-  std::copy_n(written.begin(), message.payload.size(), message.payload.begin());
+  const auto hello = beginningOfHelloTo(session);
+  std::copy(hello.begin(), hello.end(), message.payload.begin());
   message.icmp.type = ICMP_DEST_UNREACH;
   message.icmp.code = mtu == 0 ? code : ICMP_FRAG_NEEDED;
   message.icmp.un.frag.mtu = htons(mtu);
@@ -474,6 +479,25 @@ TEST_F(OneSession, ForgedUnreachable_CountsOnlyWithOurSessionsId) {
   EXPECT_FALSE(failsWithin(milliseconds(300)));
   forgeUnreachable(own_, peer, kPeerSession);
   EXPECT_TRUE(failsWithin(seconds(5)));
+}
+
+// More than one receive() takes: the rest is not forgotten by a port that never sleeps.
+TEST(UdpErrors, ManyForgedUnreachables_AllAreReadInTheEnd) {
+  if (!FileDescriptor(::socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_ICMP)))
+    GTEST_SKIP() << "needs root for a raw socket";
+  const auto port = openPort(at("127.0.0.1")), peer = openPort(at("127.0.0.1"));
+  const Endpoint own = decode(port->localAddress()).value().front(), other = decode(peer->localAddress()).value().front();
+  const LinkId link = linkTo(*port, *peer);
+  KeepingSink sink;
+  sink.session = beginningOfHelloTo(1);
+  for (int i = 0; i < 70; ++i) forgeUnreachable(own, other, 2);
+  forgeUnreachable(own, other, 1);
+  port->receive(sink, 64);  // meets with an error
+  port->receive(sink, 64);
+  EXPECT_TRUE(sink.down.empty()) << "one receive() reads without a bound";
+  port->receive(sink, 64);
+  ASSERT_EQ(sink.down.size(), 1U);
+  EXPECT_EQ(sink.down[0].first, link);
 }
 
 // It makes one call say what a kernel without segmentation says (icmp_err_convert: EOPNOTSUPP).
@@ -639,7 +663,7 @@ TEST(UdpAddresses, List_EachNameGivesAnAddressOrOneClearLine) {
   EXPECT_NE(errorOfList("lo,127.0.0.9,::1,a,b,c,d,e,f").find("has 9 names, more than 8"), std::string::npos);
 }
 
-TEST(UdpAddresses, SeveralEndpoints_ComeBackAsTheyWereAndNoOtherLengthPasses) {
+TEST(UdpAddresses, SeveralEndpoints_ComeBackAsTheyWere_CutShortAsAListOfTheFirst) {
   std::vector<Endpoint> several{*parseIp("10.0.0.2"), *parseIp("fd00::2"), *parseIp("10.0.1.2")};
   for (Endpoint& one : several) one.setPort(4711);
   const auto bytes = encode(several);
@@ -651,6 +675,11 @@ TEST(UdpAddresses, SeveralEndpoints_ComeBackAsTheyWereAndNoOtherLengthPasses) {
   for (std::size_t length = 0; length < bytes.size(); ++length) {
     const bool isList = length == 5 + 7 || length == 5 + 7 + 19;
     EXPECT_EQ(decode(std::span(bytes).first(length)).ok(), isList) << length;
+  }
+  for (const auto other : {std::byte{1}, std::byte{2}, std::byte{4}}) {
+    auto ofOther = bytes;
+    ofOther[4] = other;
+    EXPECT_EQ(decode(ofOther).error().code, ErrorCode::kConfiguration) << "a release with another format";
   }
   std::vector<Endpoint> many(PacketPort::kMaxRails + 1, several[0]);
   EXPECT_FALSE(decode(encode(many)).ok());
