@@ -218,9 +218,9 @@ std::string firstDifference(
   for (const auto& [key, value] : here.items()) {
     const std::string other = there.contains(key) ? there[key].dump() : "nothing";
     if (value.dump() != other) {
-      const bool ofTheText = key == "text" || key == "corpus_samples";  // a fingerprint; how many it is cut into
+      const bool ofTheText = key == "text" || key == "corpus_samples";  // a fingerprint; how many are trained on
       return fmt::format("{}: {} here, {} {}{}", key, value.dump(), other, thereName,
-          ofTheText ? ": the text is another; give the same --data, --vocab, --merges and --samples" : "");
+          ofTheText ? " (of the text: give the same --data, --vocab, --merges, --samples and --eval-samples)" : "");
     }
   }
   for (const auto& [key, value] : there.items()) {

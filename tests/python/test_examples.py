@@ -13,6 +13,7 @@ from ranks import PYTHON, Ranks
 FOLDER = pathlib.Path(__file__).resolve().parent
 EXAMPLES = FOLDER.parents[1] / "examples"
 PROGRAMS = sorted(path.name for path in EXAMPLES.glob("*.py"))
+RANKS_PROGRAMS = [name for name in PROGRAMS if name != "two_nodes.py"]  # that starts others
 TRANSPORTS = ["TCP"] if os.environ.get("PLUGIN_NO_DPDK") else ["TCP", "DPDK"]
 NOT_IN_THIS_RELEASE = 77
 
@@ -35,13 +36,13 @@ def outcome_of(example, transport):
     return lines
 
 
-@pytest.mark.parametrize("example", [name for name in PROGRAMS if name != "two_nodes.py"])
+@pytest.mark.parametrize("example", RANKS_PROGRAMS)
 def test_Example_TwoRanks_ChecksItselfAndAgreesOverAllTransports(example):
     outcomes = [outcome_of(example, transport) for transport in TRANSPORTS]
     assert all(outcome == outcomes[0] for outcome in outcomes), outcomes
 
 
-@pytest.mark.parametrize("example", [name for name in PROGRAMS if name != "two_nodes.py"])
+@pytest.mark.parametrize("example", RANKS_PROGRAMS)
 def test_Example_End_LeavesNoThreadThatCouldAbortIt(example, installed_torch):
     with Ranks(FOLDER / "programs" / "threads_left.py", 2, transport="UDP", load="import",
                arguments=[EXAMPLES / example]) as ranks:

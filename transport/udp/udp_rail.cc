@@ -114,7 +114,7 @@ bool UdpRail::dropsWhatItRefuses() {
 // What the kernel refuses to send; or a message of the network has come meanwhile.
 void UdpRail::onSendFailure(const SendBatch::Run& run, int error) {
   const auto found = links_.find(run.to->link);
-  if (found == links_.end() || found->second.down) return;  // since it was sent
+  if (found == links_.end() || found->second.down) return;  // closed, or down, since
   Link& link = found->second;
   if (error == EMSGSIZE) {  // others pass
     if (link.tooLarge == 0) link.tooLarge = run.segmentBytes;

@@ -7,7 +7,7 @@ import time
 
 import torch.distributed as dist
 
-WORKER = "pt_gloo_runloop"  # so PyTorch names them; 1.13 gives no names
+WORKER = "pt_gloo_runloop"  # so PyTorch names them; Debian's 1.13 and 2.6 do not
 
 
 def workers():

@@ -435,6 +435,8 @@ std::vector<std::byte> beginningOfHelloTo(std::uint64_t session) {
   return {written.begin(), written.begin() + wire::kCommonHeaderBytes};
 }
 
+FileDescriptor rawSocket() { return FileDescriptor(::socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_ICMP)); }
+
 // As someone would forge it who knows addresses and ports, or sees the datagrams go by. `mtu`: 0: port unreachable.
 void forgeUnreachable(const Endpoint& from, const Endpoint& to, std::uint64_t session, std::uint16_t mtu = 0,
                       std::uint8_t code = ICMP_PORT_UNREACH) {
@@ -465,14 +467,12 @@ void forgeUnreachable(const Endpoint& from, const Endpoint& to, std::uint64_t se
   for (const std::uint16_t word : words) sum += word;
   while (sum > 0xffff) sum = (sum >> 16) + (sum & 0xffff);
   message.icmp.checksum = static_cast<std::uint16_t>(~sum);
-  const FileDescriptor raw(::socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_ICMP));
-  ASSERT_EQ(::sendto(raw.get(), &message, sizeof(message), 0, &from.any, sizeof(from)),
+  ASSERT_EQ(::sendto(rawSocket().get(), &message, sizeof(message), 0, &from.any, sizeof(from)),
             static_cast<ssize_t>(sizeof(message)));
 }
 
 TEST_F(OneSession, ForgedUnreachable_CountsOnlyWithOurSessionsId) {
-  if (!FileDescriptor(::socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_ICMP)))
-    GTEST_SKIP() << "needs root for a raw socket";
+  if (!rawSocket()) GTEST_SKIP() << "needs root for a raw socket";
   connect();
   const Endpoint peer = decode(peer_->localAddress()).value().front();
   for (int i = 0; i < 20; ++i) forgeUnreachable(own_, peer, kPeerSession + 1);
@@ -483,8 +483,7 @@ TEST_F(OneSession, ForgedUnreachable_CountsOnlyWithOurSessionsId) {
 
 // More than one receive() takes: the rest is not forgotten by a port that never sleeps.
 TEST(UdpErrors, ManyForgedUnreachables_AllAreReadInTheEnd) {
-  if (!FileDescriptor(::socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_ICMP)))
-    GTEST_SKIP() << "needs root for a raw socket";
+  if (!rawSocket()) GTEST_SKIP() << "needs root for a raw socket";
   const auto port = openPort(at("127.0.0.1")), peer = openPort(at("127.0.0.1"));
   const Endpoint own = decode(port->localAddress()).value().front(), other = decode(peer->localAddress()).value().front();
   const LinkId link = linkTo(*port, *peer);
@@ -502,8 +501,7 @@ TEST(UdpErrors, ManyForgedUnreachables_AllAreReadInTheEnd) {
 
 // It makes one call say what a kernel without segmentation says (icmp_err_convert: EOPNOTSUPP).
 TEST(UdpSocket, ForgedSourceRouteFailed_SegmentationStaysOn) {
-  if (!FileDescriptor(::socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_ICMP)))
-    GTEST_SKIP() << "needs root for a raw socket";
+  if (!rawSocket()) GTEST_SKIP() << "needs root for a raw socket";
   const auto a = UdpSocket::open(*parseIp("127.0.0.1")), b = UdpSocket::open(*parseIp("127.0.0.1"));
   ASSERT_TRUE(a.ok() && b.ok());
   if (!a.value()->offloads()) GTEST_SKIP() << "this kernel has no UDP_SEGMENT";
@@ -518,8 +516,7 @@ TEST(UdpSocket, ForgedSourceRouteFailed_SegmentationStaysOn) {
 
 // A hint of what the path carries is a reason to look, and no more: this one is wrong.
 TEST_F(OneSession, ForgedFragmentationNeeded_ChangesNothing) {
-  if (!FileDescriptor(::socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_ICMP)))
-    GTEST_SKIP() << "needs root for a raw socket";
+  if (!rawSocket()) GTEST_SKIP() << "needs root for a raw socket";
   // In a network of its own: the kernel remembers what it was told of the way, for other tests too.
   std::thread([&] {
     ASSERT_EQ(::unshare(CLONE_NEWNET), 0);
