@@ -80,6 +80,7 @@ void Conversation::planMessage(std::size_t budget) {
   m.sendAt = Duration(static_cast<Duration::rep>(random_.uniform() * static_cast<double>(model_.spread.count())));
   m.receiveAt = Duration(static_cast<Duration::rep>(random_.uniform() * static_cast<double>(model_.spread.count())));
   m.pattern = random_.next();
+  m.confirmed = random_.chance(0.3);
   plannedBytes_ += m.length;
   messages_.push_back(std::move(m));
 }
@@ -133,19 +134,20 @@ void Conversation::start() {
 void Conversation::postSend(std::size_t index) {
   sender_.operate([this, index](Session& session, TimePoint now) {
     Message& m = messages_[index];
-    const SendRequest request{index, m.key, m.sendBuffer.data(), m.length, m.remoteOffset};
+    const SendRequest request{index, m.key, m.sendBuffer.data(), m.length, m.remoteOffset, m.confirmed};
     if (m.kind == KeyKind::kAnnounced) announcedOrder_.push_back(index);
     if (const Status posted = session.postSend(now, request); !posted.ok()) {
       fault("postSend of message " + std::to_string(index) + ": " + posted.error().message);
       return;
     }
-    if (!m.cancelSend || !session.cancelSend(now, index)) return;
-    // Nothing can have gone out yet, so the receiver must never hear of it.
-    m.sendCancelled = true;
+    if (!m.cancelSend) return;
+    // Nothing can have gone out yet, so the receiver must never hear of it, unless the session has copied it.
+    m.sendCancelled = session.cancelSend(now, index);
     std::fill(m.sendBuffer.begin(), m.sendBuffer.end(), kScribble);
-    announcedOrder_.pop_back();
     m.sendOpen = false;
     --openSends_;
+    if (!m.sendCancelled) return;
+    announcedOrder_.pop_back();
     --openReceives_;
   });
 }
@@ -203,6 +205,14 @@ void Conversation::onSenderEvent(const SessionEvent& event) {
     return;
   }
   Message& m = messages_[event.token];
+  completedBytes_ += m.length;
+  if (completedBytes_ > sender_.session().counters().payloadBytesSent) {
+    fault(fmt::format("send {} completed before all of it had gone out", event.token));
+  }
+  if (m.confirmed && !model_.lossless) confirmedBytes_ += m.length;
+  if (confirmedBytes_ > receiver_.session().counters().payloadBytesReceived) {
+    fault(fmt::format("send {} was confirmed before it had arrived", event.token));
+  }
   m.sendOpen = false;
   --openSends_;
   std::fill(m.sendBuffer.begin(), m.sendBuffer.end(), kScribble);

@@ -26,6 +26,7 @@ struct TrafficModel {
   std::size_t totalBytes = 4 << 20;  // no further messages are planned beyond
   int ordinaryKeys = 4;
   bool announced = true, persistent = true, withdrawn = true;
+  bool lossless = false;  // what the link has taken arrives, and needs no confirmation
   Duration spread = std::chrono::milliseconds(10);  // sends and receives are posted within it
 };
 
@@ -64,7 +65,7 @@ class Conversation {
     std::size_t capacity = 0;
     std::uint64_t remoteOffset = 0;
     Duration sendAt{0}, receiveAt{0};
-    bool cancelSend = false;
+    bool cancelSend = false, confirmed = false;
     std::uint64_t pattern = 0;
     std::vector<std::byte> sendBuffer, receiveBuffer;
     bool sendOpen = false, sendCancelled = false, received = false;
@@ -104,6 +105,7 @@ class Conversation {
   std::size_t plannedBytes_ = 0;
   std::size_t openSends_ = 0, openReceives_ = 0;
   std::uint64_t messagesDelivered_ = 0, bytesDelivered_ = 0;
+  std::uint64_t completedBytes_ = 0, confirmedBytes_ = 0;  // of sends that have completed
   std::vector<std::string> faults_;
 };
 

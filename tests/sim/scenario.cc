@@ -186,6 +186,7 @@ Scenario losslessScenario(std::uint64_t seed) {
   if (random.chance(0.2)) scenario.config.rendezvousBytes = 1024;
   scenario.forth = anyTraffic(random, 2 * link.delay + microseconds(20));
   scenario.back = anyTraffic(random, 2 * link.delay + microseconds(20));
+  scenario.forth.lossless = scenario.back.lossless = true;
   return scenario;
 }
 

@@ -112,14 +112,14 @@ void MemoryChannel::transmit(const SendRequest& request) {
 
 Status MemoryChannel::postReceive(const ReceiveRequest& request) {
   // What had arrived can still be had. A persistent receive takes that and then is over.
-  const bool leftOver = state_ == ChannelState::kPeerClosed && matcher_.oldestUnmatched(request.key) != nullptr;
-  if (Status status = closedStatus(); !status.ok() && !leftOver) return status;
+  const Status before = closedStatus();
+  if (!before.ok() && matcher_.oldestUnmatched(request.key) == nullptr) return before;
   while (const auto slot = matcher_.post(request)) {
     begin(*slot);
-    if (state_ == ChannelState::kFailed) return closedStatus();
+    if (before.ok() && state_ == ChannelState::kFailed) return closedStatus();
     if (state_ == ChannelState::kClosed) return {};  // by the observer; what was posted has been forgotten
     if (!request.persistent) break;
-    if (state_ == ChannelState::kPeerClosed && matcher_.oldestUnmatched(request.key) == nullptr) break;
+    if (!before.ok() && matcher_.oldestUnmatched(request.key) == nullptr) break;
   }
   return {};
 }
@@ -235,10 +235,7 @@ void MemoryChannel::receive(Parcel& parcel) {
 }
 
 void MemoryChannel::peerClosed() {
-  early_.clear();
-  offered_.clear();
-  offers_.clear();
-  matcher_.forgetReceives([](const Matcher::Message& message) { return message.body.offer == 0; });
+  forgetUnderWay();
   state_ = ChannelState::kPeerClosed;
   if (observer_ != nullptr) observer_->onStateChange(state_);
 }
@@ -295,14 +292,19 @@ void MemoryChannel::fail(ErrorCode code, std::string message, bool tellPeer) {
   }
   error_ = Error{ErrorScope::kSession, code, std::move(message)};
   state_ = ChannelState::kFailed;
-  forgetEverything();
+  error_.isLoss() ? forgetUnderWay() : forgetEverything();
   if (observer_ != nullptr) observer_->onStateChange(state_);
 }
 
-void MemoryChannel::forgetEverything() {
+void MemoryChannel::forgetUnderWay() {
   early_.clear();
   offered_.clear();
   offers_.clear();
+  matcher_.forgetReceives([](const Matcher::Message& message) { return message.body.offer == 0; });
+}
+
+void MemoryChannel::forgetEverything() {
+  forgetUnderWay();
   matcher_.clear();
 }
 

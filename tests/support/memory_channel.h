@@ -83,6 +83,7 @@ class MemoryChannel final : public MessageChannel {
   void payloadArrived(Parcel& parcel);
   void withdrawn(std::uint64_t offer);
   void end(const Matcher::Message& message);
+  void forgetUnderWay();  // all but what has arrived
   void forgetEverything();
   Status closedStatus() const;
 

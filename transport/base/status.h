@@ -34,6 +34,12 @@ struct Error {
   ErrorScope scope = ErrorScope::kOperation;
   ErrorCode code = ErrorCode::kInternal;
   std::string message;  // what, where, and what to do; one line
+
+  // The peer or the way to it ended, and nobody broke a rule: what had arrived before is as good as ever.
+  bool isLoss() const {
+    return code == ErrorCode::kPeerVanished || code == ErrorCode::kPeerClosed || code == ErrorCode::kTimedOut ||
+           code == ErrorCode::kUnavailable;
+  }
 };
 
 class [[nodiscard]] Status {

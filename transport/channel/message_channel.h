@@ -30,7 +30,7 @@ enum class ChannelState : std::uint8_t {
   kConnecting,
   kConnected,
   kPeerClosed,  // the peer closed in good order; what it had sent before can still be received
-  kFailed,      // see MessageChannel::error
+  kFailed,      // see MessageChannel::error; the same holds if the peer or the way to it was lost
   kClosed,      // close() was called
 };
 
@@ -40,15 +40,17 @@ enum class ChannelState : std::uint8_t {
 class ChannelObserver {
  public:
   virtual ~ChannelObserver() = default;
-  // The buffer may be reused; the peer need not have received the message yet.
+  // The buffer may be reused; the peer need not have received the message yet. But it will get it even if this process ends now:
+  // the message is in memory that both share, or the kernel or the adapter has it. Where a network may lose it, that holds for
+  // confirmed sends only (SendRequest::confirmed).
   virtual void onSendComplete(OperationToken token) noexcept = 0;
   virtual void onReceiveComplete(OperationToken token, std::size_t length) noexcept = 0;
   // A message has been announced for which no receive was posted. The observer may call postReceive
   // from here (recv-from-any). Each message is announced once at most, in the peer's order of sending.
   virtual void onMessageAnnounced(MessageKey key, std::size_t length) noexcept = 0;
-  // kConnected, kPeerClosed or kFailed was reached. After kFailed, every pending operation has been
-  // forgotten (no completion will come, no buffer is touched). After kPeerClosed, pending sends are
-  // forgotten; receives whose message had fully arrived are completed first, the others forgotten.
+  // kConnected, kPeerClosed or kFailed was reached. After kFailed and kPeerClosed, every pending operation has been forgotten
+  // (no completion will come, no buffer is touched); receives whose message had fully arrived are completed first. What else has
+  // fully arrived can still be received, unless the channel failed because a rule was broken (Error::isLoss).
   virtual void onStateChange(ChannelState state) noexcept = 0;
 };
 
@@ -65,12 +67,12 @@ class MessageChannel {
   // onStateChange. Both sides call it. Settings that cannot talk end in kFailed with both values named.
   virtual Status connect(std::span<const std::byte> remoteAddress) = 0;
 
-  // Before kConnected: accepted and queued. In kFailed and kClosed: an error; in kPeerClosed too, but for a receive whose
+  // Before kConnected: accepted and queued. In kClosed: an error; in kPeerClosed and kFailed too, but for a receive whose
   // message has fully arrived. After an error there is no such operation. May complete (call the observer) before it
   // returns.
   virtual Status postSend(const SendRequest& request) = 0;
   virtual Status postReceive(const ReceiveRequest& request) = 0;
-  // After these the buffer is not touched any more and no completion comes. False: no such operation (complete already).
+  // After these the buffer is not touched any more and no completion comes. False: it is complete, or a send whose copy goes on.
   // A cancelled send whose bytes have partly gone out fails the channel (as an aborted TCP stream would).
   // A cancelled receive whose message has partly arrived lets the rest arrive into nowhere.
   virtual bool cancelSend(OperationToken token) = 0;

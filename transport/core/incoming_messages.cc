@@ -298,22 +298,19 @@ bool IncomingMessages::onWithdraw(TimePoint now, std::uint64_t id) {
 }
 
 void IncomingMessages::forgetReceives() {
-  const auto stays = [](const Message& message) {
-    return message.body.introduced && !message.matched && isHere(message);
-  };
+  matcher_.forgetReceives(isHere, [this](Message& message) { finish(message.body); });
   FlatMap<std::uint64_t, SlotIndex> kept;
   known_.forEach([&](std::uint64_t id, SlotIndex slot) {
-    Message& message = matcher_[slot];
-    if (stays(message)) {
+    Incoming& incoming = matcher_[slot].body;
+    if (incoming.introduced && !incoming.withdrawn) {
       kept.at(id) = slot;
       return;
     }
-    unstage(message.body);
+    unstage(incoming);  // the matcher has not met it
     ++finished_;
-    if (!message.body.introduced || message.body.withdrawn) matcher_.give(slot);  // has not arrived there
+    matcher_.give(slot);
   });
   known_ = std::move(kept);
-  matcher_.forgetReceives(stays);
 }
 
 void IncomingMessages::clear() {

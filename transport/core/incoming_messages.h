@@ -58,7 +58,7 @@ class IncomingMessages {
     credit_.onTold();
     toldFinished_ = finished_;
   }
-  // Receives are forgotten, messages that are here completely are kept.
+  // Receives are forgotten. Messages that are here whole are kept, but for those behind one of the same key that is not.
   void forgetReceives();
   void clear();
   std::size_t memoryBytes() const {

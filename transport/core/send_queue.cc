@@ -17,7 +17,8 @@ void SendQueue::post(const SendRequest& request) {
   message.sent = message.handedOver = message.eagerEnd = 0;
   message.frames = 0;
   message.state = State::kQueued;
-  message.completed = message.granted = false;
+  message.copied = message.completed = message.granted = false;
+  message.confirmed = request.confirmed;
   ++unsent_;
   queue_.pushBack(slot);
   if (!longPath_ && message.length > config_.rendezvousBytes) return;
@@ -36,7 +37,7 @@ void SendQueue::waitForRoom(SlotIndex slot) {
 
 bool SendQueue::waitsForRoom(const Reference& reference) const {
   const Message& message = messages_[reference.slot];
-  return message.serial == reference.serial && !message.completed && message.state != State::kFree &&
+  return message.serial == reference.serial && !message.copied && message.state != State::kFree &&
          message.state != State::kCancelled;
 }
 
@@ -69,7 +70,7 @@ bool SendQueue::copy(Message& message) {
     message.data = message.buffer.data.get();
   }
   ++counters_->bufferedSends;
-  complete(message);
+  message.copied = true;
   return true;
 }
 
@@ -99,7 +100,7 @@ void SendQueue::setLongPath(bool longPath) {
   for (std::size_t i = 0; i < queue_.size(); ++i) {
     const SlotIndex slot = queue_.at(i);
     const Message& message = messages_[slot];
-    if (message.state == State::kQueued && !message.completed) waitForRoom(slot);
+    if (message.state == State::kQueued && !message.copied) waitForRoom(slot);
   }
   copyWaiting();
 }
@@ -133,7 +134,7 @@ void SendQueue::fillChunk(SlotIndex slot, std::uint64_t end, const ChunkSizes& s
   plan->flags = granted ? wire::kFlagGranted : 0;
   message.sent += plan->length;
   ++message.frames;
-  plan->ackRequested = message.sent == message.length && !message.completed && !config_.losslessLink;
+  plan->ackRequested = message.sent == message.length && !completesWhenTaken(message);
   counters_->payloadBytesSent += plan->length;
 }
 
@@ -290,7 +291,7 @@ void SendQueue::onFrameAcked(SlotIndex slot) {
 void SendQueue::onHandedOver(SlotIndex slot, std::size_t length) {
   Message& message = messages_[slot];
   message.handedOver += length;
-  if (message.handedOver == message.length) complete(message);
+  if (message.handedOver == message.length && completesWhenTaken(message)) complete(message);
 }
 
 void SendQueue::finishIfDone(SlotIndex slot) {
@@ -318,6 +319,10 @@ SendQueue::Cancel SendQueue::cancel(OperationToken token, std::uint64_t* id) {
     Message& message = messages_[slot];
     if (message.token != token || message.completed) continue;
     if (message.state == State::kFree || message.state == State::kCancelled) continue;
+    if (message.copied) {
+      message.completed = true;
+      return Cancel::kGoesOn;
+    }
     if (message.state == State::kQueued) {
       message.state = State::kCancelled;
       message.completed = true;
@@ -349,7 +354,8 @@ bool SendQueue::adoptAll() {
   for (SlotIndex slot = 0; slot < messages_.size(); ++slot) {
     Message& message = messages_[slot];
     if (message.state == State::kFree || message.completed) continue;
-    if (!copy(message)) return false;
+    if (!message.copied && !copy(message)) return false;
+    message.completed = true;  // nobody listens any more
   }
   uncopied_.clear();
   return true;

@@ -9,9 +9,10 @@
 //
 // What rails carry (session.h) are chunks of long messages that this queue's own session has introduced.
 //
-// Ids are given when a message is introduced, in order, without holes. Copied messages complete when posted (or when
-// room appears), the others when every byte is acknowledged; on a lossless link already when the port has taken every
-// byte, since nothing is ever retransmitted there. Bounds: payload copied <= the buffer limit; messages introduced and
+// Ids are given when a message is introduced, in order, without holes. A copied message completes when the port has taken
+// every byte: nothing of it is left in this process alone, except for retransmission. It completes when every byte is
+// acknowledged if it is not copied, or is to be confirmed. On a lossless link every message completes when the port has
+// taken it, since nothing is ever retransmitted there. Bounds: payload copied <= the buffer limit; messages introduced and
 // not matched by the peer <= the peer's message limit.
 #pragma once
 
@@ -54,15 +55,15 @@ class SendQueue {
   // Before the first post().
   void markLossless() { config_.losslessLink = true; }
   void post(const SendRequest& request);
-  enum class Cancel : std::uint8_t { kUnknown, kDone, kWithdraw, kPartlySent };
-  // kWithdraw: the caller must send kWithdraw for `*id`.
+  enum class Cancel : std::uint8_t { kUnknown, kGoesOn, kDone, kWithdraw, kPartlySent };
+  // kGoesOn: a copy, and nobody is told when it is complete. kWithdraw: the caller must send kWithdraw for `*id`.
   Cancel cancel(OperationToken token, std::uint64_t* id);
 
   // From the peer. onGrant false: no such message was ever announced.
   bool onGrant(std::uint64_t id);
   void onLimits(std::uint64_t byteLimit, std::uint64_t messageLimit);
   void onFrameAcked(SlotIndex message);
-  // Lossless links: the port has copied a chunk of `length` bytes of it.
+  // The port has taken a chunk of `length` bytes of it, for the first time.
   void onHandedOver(SlotIndex message, std::size_t length);
 
   // True: `*plan` is committed and must be given a sequence number.
@@ -109,11 +110,13 @@ class SendQueue {
     const std::byte* data = nullptr;
     std::uint64_t length = 0, remoteOffset = 0;
     std::uint64_t sent = 0;      // bytes given to frames
-    std::uint64_t handedOver = 0;  // bytes the port has taken; lossless links only
+    std::uint64_t handedOver = 0;  // bytes the port has taken
     std::uint64_t eagerEnd = 0;  // bytes that go without a grant
     PooledBuffer buffer;
     std::uint32_t frames = 0;    // not acknowledged
     State state = State::kFree;
+    bool copied = false;     // the user's buffer is not read any more
+    bool confirmed = false;  // SendRequest::confirmed
     bool completed = false;  // the event was given to the user, or is not wanted
     bool granted = false;
   };
@@ -135,6 +138,9 @@ class SendQueue {
   void finishIfDone(SlotIndex slot);
   void release(SlotIndex slot);
   bool copy(Message& message);
+  bool completesWhenTaken(const Message& message) const {
+    return config_.losslessLink || (message.copied && !message.confirmed);
+  }
   void complete(Message& message);
   void copyWaiting();
   void waitForRoom(SlotIndex slot);

@@ -171,12 +171,12 @@ Status Session::Impl::postSend(TimePoint, const SendRequest& request) {
   return {};
 }
 
+// After the end what has arrived can still be received.
 Status Session::Impl::postReceive(TimePoint, const ReceiveRequest& request) {
-  if (state_ == SessionState::kFailed) return error_;
   const bool open = state_ == SessionState::kIdle || state_ == SessionState::kConnecting ||
                     state_ == SessionState::kEstablished;
-  const bool leftOver = state_ == SessionState::kPeerClosed && incoming_.oldestUnmatched(request.key).has_value();
-  if (!open && !leftOver) {
+  if (!open && !incoming_.oldestUnmatched(request.key)) {
+    if (state_ == SessionState::kFailed) return error_;
     return {ErrorScope::kSession, ErrorCode::kPeerClosed, "the connection is closed; nothing more will arrive"};
   }
   Status status = incoming_.post(request);
@@ -189,6 +189,7 @@ bool Session::Impl::cancelSend(TimePoint, OperationToken token) {
   std::uint64_t id = 0;
   switch (sends_.cancel(token, &id)) {
     case SendQueue::Cancel::kUnknown:
+    case SendQueue::Cancel::kGoesOn:
       return false;
     case SendQueue::Cancel::kDone:
       return true;
@@ -206,9 +207,13 @@ bool Session::Impl::cancelSend(TimePoint, OperationToken token) {
 bool Session::Impl::cancelReceive(OperationToken token) { return incoming_.cancel(token); }
 
 void Session::Impl::dropEverything() {
+  dropUnderWay();
+  own_->incoming.clear();
+}
+
+void Session::Impl::dropUnderWay() {
   own_->over = true;
   own_->sends.clear();
-  own_->incoming.clear();
   board_.clear();
   controls_.clear();
   undone_.reset();
@@ -223,7 +228,8 @@ void Session::Impl::dropEverything() {
 void Session::Impl::fail(const Error& error, bool tellPeer) {
   if (!live()) return;
   error_ = error;
-  dropEverything();
+  dropUnderWay();
+  error.isLoss() && state_ != SessionState::kClosing ? own_->incoming.forgetReceives() : own_->incoming.clear();
   handshake_.stop();  // who fails over the peer's settings makes a last Hello due, for the peer to fail as well
   ending_.resetDue = tellPeer && remoteId_ != 0 && handshake_.heard();
   if (state_ == SessionState::kClosing) {
@@ -356,6 +362,7 @@ bool Session::pollTransmit(TimePoint now, SessionDatagram* out) {
 }
 void Session::undoTransmit(TimePoint now) { impl_->undoTransmit(now); }
 bool Session::pollEvent(SessionEvent* out) { return impl_->pollEvent(out); }
+bool Session::toTell() const { return impl_->toTell(); }
 bool Session::hasParts() const { return impl_->hasParts(); }
 TimePoint Session::pollTimeout() const { return impl_->leadIsOver() ? kNever : impl_->pollTimeout(); }
 SessionState Session::state() const { return impl_->state(); }

@@ -101,6 +101,7 @@ class Session {
   // The port took nothing: the datagram of the last pollTransmit was NOT sent. The session sends it later.
   void undoTransmit(TimePoint now);
   bool pollEvent(SessionEvent* out);
+  bool toTell() const;  // pollEvent() would give something
   // Whether rails could send something now.
   bool hasParts() const;
   // When handleTimeout or pollTransmit is due although nothing arrives (RTO, probe, delayed ack, pacing, keep-alive).

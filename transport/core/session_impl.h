@@ -65,6 +65,7 @@ class Session::Impl {
   bool cancelReceive(OperationToken token);
   std::optional<TimePoint> oldestUnmatched(MessageKey key) const { return incoming_.oldestUnmatched(key); }
   bool pollEvent(SessionEvent* out);
+  bool toTell() const { return !events_.empty(); }
   bool hasParts() { return live() && sends_.partReady({wire::kMinDatagramBytes, wire::kMinDatagramBytes}); }
   // The lead has ended, and this rail with it.
   bool leadIsOver() const { return isRail() && shared_->over; }
@@ -105,6 +106,7 @@ class Session::Impl {
   void enterPeerClosed(TimePoint now);
   void becomeClosed(TimePoint now);
   void abandon();
+  void dropUnderWay();    // all but what has arrived
   void dropEverything();
   bool isRail() const { return own_ != shared_; }
   bool live() const { return state_ != SessionState::kFailed && state_ != SessionState::kClosed; }

@@ -259,13 +259,12 @@ bool Session::Impl::nextFrame(TimePoint now, std::uint64_t* sequence) {
   return openControl(sequence) || openPlanned(sizes, sequence);
 }
 
-// The datagram given last was not refused. On a lossless link it will not be retransmitted either: its part of the
-// user's buffer is free.
+// The datagram given last was not refused.
 void Session::Impl::settleLast() {
-  if (std::exchange(given_.what, Sent::kNothing) != Sent::kFrame || !config_.losslessLink) return;
+  if (std::exchange(given_.what, Sent::kNothing) != Sent::kFrame) return;
   if (!live() || given_.sequence < board_.base()) return;
   const SentFrame& frame = board_.frame(given_.sequence);
-  if (frame.type == wire::FrameType::kData && frame.state == FrameState::kInFlight) {
+  if (wire::isData(frame.type) && frame.state == FrameState::kInFlight && !frame.retransmitted) {
     sends_.onHandedOver(frame.message, frame.length);
   }
 }

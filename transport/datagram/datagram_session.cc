@@ -105,7 +105,8 @@ const DatagramSession* DatagramSession::unmetWay() const {
   return rail == rails_.end() ? nullptr : *rail;
 }
 
-void DatagramSession::wakeRails() {
+void DatagramSession::wakeOthers() {
+  if (lead_ != nullptr && lead_->core.toTell()) lead_->markDirty();
   if (rails_.empty()) return;
   const bool ending = core.state() != SessionState::kConnecting && core.state() != SessionState::kEstablished;
   if (!ending && !core.hasParts()) return;

@@ -55,8 +55,8 @@ class DatagramSession final : public ChannelSession {
   // connect() has found further ways: how many, and each one's session begins to connect.
   std::size_t takeRailsDue() { return std::exchange(railsDue_, 0); }
   void connectRail(TimePoint now, std::size_t rail);
-  // Rails that have something to do now have a turn soon.
-  void wakeRails();
+  // Those of its rails that have something to do now, or its lead, which may have something to tell, have a turn soon.
+  void wakeOthers();
   // The link has ended.
   void onLinkDown(const Error& error);
   // Its peer has ended it, before this session has met its own: openLinkAgain() is due.

@@ -211,7 +211,7 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
       bool progressed = session.tellEvents();
       const bool more = transmitSome(session, now, &progressed);
       progressed |= session.tellEvents();
-      session.wakeRails();
+      session.wakeOthers();
       // Without a link nothing that is due can leave.
       session.nextTurn = session.canTransmit() ? session.core.pollTimeout() : kNever;
       if (more) {

@@ -180,25 +180,36 @@ class MessageMatcher {
     });
   }
 
-  // Waiting receives and active messages are forgotten; unmatched messages for which `keep` is true stay.
-  template <typename Keep>
-  void forgetReceives(Keep&& keep) {
+  // Waiting receives and active messages are forgotten. Unmatched messages for which `whole` is true stay, up to their key's first
+  // other one: behind a message that will never be whole none of its key can be received. `drop` is called for what goes.
+  template <typename Whole, typename Drop>
+  void forgetReceives(Whole&& whole, Drop&& drop) {
     FlatMap<MessageKey, Key, MessageKeyHash> kept;
+    const auto let = [&](SlotIndex slot) {
+      drop(messages_[slot]);
+      forget(slot);
+    };
     keys_.forEach([&](const MessageKey& name, Key& key) {
+      bool stays = key.active.empty();
       while (!key.receives.empty()) dropFirstReceive(key);
-      while (!key.active.empty()) forget(key.active.takeFirst(messages_));
+      while (!key.active.empty()) let(key.active.takeFirst(messages_));
       SlotList stay;
       while (!key.unmatched.empty()) {
         const SlotIndex slot = key.unmatched.takeFirst(messages_);
-        if (keep(messages_[slot])) {
+        stays = stays && whole(messages_[slot]);
+        if (stays) {
           stay.append(messages_, slot);
         } else {
-          forget(slot);
+          let(slot);
         }
       }
       if (!stay.empty()) kept.at(name).unmatched = stay;
     });
     keys_ = std::move(kept);
+  }
+  template <typename Whole>
+  void forgetReceives(Whole&& whole) {
+    forgetReceives(whole, [](const Message&) {});
   }
   void clear() {
     keys_.clear();

@@ -18,6 +18,8 @@ constexpr std::size_t kEthernetHeaderBytes = 14;
 constexpr std::size_t kLargestDatagram = 65'507;
 // Error messages taken in one receive(); more wait for the next.
 constexpr int kErrorsAtOnce = 64;
+// No socket holds more at a time: its buffer, of which the kernel makes twice what it is asked for.
+constexpr std::uint64_t kMostInSocket = 16u << 20;
 // An interface does not tell when its queue has room again.
 constexpr auto kRetryFullInterface = std::chrono::milliseconds(1);
 // Its queue moves on within this. What it still refuses then, it drops: a veth pair what the other end's MTU does not
@@ -27,7 +29,10 @@ constexpr auto kFullInterface = std::chrono::milliseconds(10);
 }  // namespace
 
 Result<LinkId> UdpRail::openLink(const network::Endpoint& peer) {
-  if (const auto known = byPeer_.find(peer); known != byPeer_.end()) return known->second;
+  if (const auto known = byPeer_.find(peer); known != byPeer_.end()) {
+    if (!links_.at(known->second).down) return known->second;
+    byPeer_.erase(known);  // of a process that has ended
+  }
   const auto routed = routeMtu(socket_->local(), peer);
   if (!routed) return routed.error();
   const std::size_t smallest = wire::kMinDatagramBytes + overheadBytes_;
@@ -54,7 +59,7 @@ Result<LinkId> UdpRail::openLink(const network::Endpoint& peer) {
 
 void UdpRail::closeLink(LinkId id) {
   const auto link = links_.find(id);
-  if (!link->second.down) byPeer_.erase(link->second.to.peer);
+  forgetPeer(link->second);
   auto closed = links_.extract(link);
   if (!batch_.empty()) closed_.push_back(std::move(closed));
 }
@@ -140,9 +145,15 @@ std::string UdpRail::trouble(LinkId id) const {
 }
 
 void UdpRail::fail(Link& link, ErrorCode code, const std::string& message) {
+  if (link.down) return;
   link.down = Error{ErrorScope::kSession, code, fmt::format("{}: {}", toString(link.to.peer), message)};
-  byPeer_.erase(link.to.peer);
+  link.tellAt = takenBytes_ + kMostInSocket;
   toReport_.insert(link.to.link);
+}
+
+void UdpRail::forgetPeer(const Link& link) {
+  const auto known = byPeer_.find(link.to.peer);
+  if (known != byPeer_.end() && known->second == link.to.link) byPeer_.erase(known);
 }
 
 // Receiving -------------------------------------------------------------------------------------
@@ -150,19 +161,35 @@ void UdpRail::fail(Link& link, ErrorCode code, const std::string& message) {
 std::size_t UdpRail::receive(PacketSink& sink, std::size_t maxDatagrams) {
   if (!batch_.empty()) sendBatch();  // there may be room again
   if (socket_->metError()) readErrors(sink);
-  for (const LinkId id : toReport_) {
+  std::size_t received = handUp(sink, maxDatagrams);
+  if (received < maxDatagrams) {
+    takeFromSocket();  // once: what one call brings is enough for a turn
+    received += handUp(sink, maxDatagrams - received);
+  }
+  if (!toReport_.empty()) report(sink);
+  return received;
+}
+
+void UdpRail::takeFromSocket() {
+  received_ = socket_->receive();
+  socketEmpty_ = received_.empty();
+  for (const UdpSocket::Received& message : received_) takenBytes_ += message.bytes.size();
+  counters_.droppedNoBuffer = socket_->dropped();
+}
+
+// That a peer has ended overtakes in the kernel what it had sent before.
+void UdpRail::report(PacketSink& sink) {
+  std::erase_if(toReport_, [&](LinkId id) {
     const auto found = links_.find(id);
-    if (found == links_.end()) continue;  // closed since
+    if (found == links_.end()) return true;  // closed since
     Link& link = found->second;
     if (link.tooLarge != 0) sink.onDatagramTooLarge(id, std::exchange(link.tooLarge, 0));
-    if (link.down) sink.onLinkDown(id, *link.down);
-  }
-  toReport_.clear();
-  std::size_t received = handUp(sink, maxDatagrams);
-  if (received == maxDatagrams) return received;
-  received_ = socket_->receive();  // once: what one call brings is enough for a turn
-  counters_.droppedNoBuffer = socket_->dropped();
-  return received + handUp(sink, maxDatagrams - received);
+    if (!link.down) return true;
+    if (!socketEmpty_ && takenBytes_ < link.tellAt) return false;
+    forgetPeer(link);
+    sink.onLinkDown(id, *link.down);
+    return true;
+  });
 }
 
 std::size_t UdpRail::handUp(PacketSink& sink, std::size_t maxDatagrams) {

@@ -57,7 +57,8 @@ class UdpRail {
     TimePoint failingSince{};   // with to.failing
     int lastError = 0;          // with to.failing
     std::size_t tooLarge = 0;   // a datagram of so many bytes did not fit, and that is not told yet
-    std::optional<Error> down;  // carries nothing any more
+    std::optional<Error> down;  // takes nothing any more; told once what had arrived before is handed up
+    std::uint64_t tellAt = 0;   // with down: told when so many bytes have been taken from the socket, at the latest
   };
 
   void sendBatch();
@@ -65,7 +66,10 @@ class UdpRail {
   void onSendFailure(const SendBatch::Run& run, int error);
   void readErrors(PacketSink& sink);
   void fail(Link& link, ErrorCode code, const std::string& message);
+  void takeFromSocket();
   std::size_t handUp(PacketSink& sink, std::size_t maxDatagrams);
+  void report(PacketSink& sink);
+  void forgetPeer(const Link& link);
 
   const std::unique_ptr<UdpSocket> socket_;
   const std::optional<network::NetworkInterface> interface_ =  // nothing: it was just removed
@@ -76,11 +80,13 @@ class UdpRail {
   std::unordered_map<LinkId, Link> links_;
   // Since the batch was last empty: what it holds of them still goes to their peers.
   std::vector<decltype(links_)::node_type> closed_;
-  std::map<network::Endpoint, LinkId> byPeer_;  // of links that are not down
+  std::map<network::Endpoint, LinkId> byPeer_;  // of links whose end has not been told
   LinkId nextLink_;
   SendBatch batch_;
   std::span<const UdpSocket::Received> received_;  // not handed up yet: from the first one's byte handedUpBytes_ on
   std::size_t handedUpBytes_ = 0;
+  std::uint64_t takenBytes_ = 0;  // from the socket
+  bool socketEmpty_ = false;      // when last looked, and all that had come is handed up
   std::set<LinkId> toReport_;  // something of them is not told yet
   PortCounters counters_;
   TimePoint interfaceFullSince_ = kNever;  // it has taken nothing since

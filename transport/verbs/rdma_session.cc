@@ -142,6 +142,11 @@ bool RdmaSession::cancelSend(OperationToken token) {
     send.cancelled = true;
     return true;
   }
+  for (std::size_t i = 0; i < posted_.size(); ++i) {
+    if (posted_.at(i).confirms != token) continue;
+    posted_.at(i).confirms.reset();  // a copy, which goes on
+    return false;
+  }
   bool announced = false;
   announced_.forEach([&](std::uint64_t, const AnnouncedSend& send) { announced = announced || send.token == token; });
   if (!announced) return false;
@@ -270,9 +275,14 @@ void RdmaSession::fail(Error error) {
   outgoing_.clear();
   toConfirm_.clear();
   toRead_.clear();
-  matcher_.clear();
+  error_.isLoss() ? forgetReceives() : matcher_.clear();
   setState(ChannelState::kFailed);
   markDirty();
+}
+
+// What has arrived whole can still be received.
+void RdmaSession::forgetReceives() {
+  matcher_.forgetReceives([](const Matcher::Message& message) { return !message.body.announced; });
 }
 
 // After it no adapter touches the user's memory.
@@ -283,8 +293,8 @@ void RdmaSession::stopTraffic() {
   device_.takeCompletions();
   reads_.clear();
   receives_.reset();
-  while (!postedSlots_.empty()) {
-    if (const std::uint32_t slot = postedSlots_.popFront(); slot != kNoSlot) device_.slots->give(slot);
+  while (!posted_.empty()) {
+    if (const std::uint32_t slot = posted_.popFront().slot; slot != kNoSlot) device_.slots->give(slot);
   }
   for (std::size_t i = 0; i < batchInlineSize_; ++i) device_.slots->give(batchInline_[i]);
   batchSize_ = batchInlineSize_ = 0;

@@ -5,7 +5,7 @@
 //   reads queue pair, each rail   RDMA READs of announced messages, from the sender's buffer into the receiver's, cut into chunks.
 //                                 Apart from the frames, so that no frame waits behind a megabyte
 //
-//   message    small: copied, sent, complete at once
+//   message    small: copied, sent, complete at once; or, if it is to be confirmed, once the peer's adapter has it
 //              large, or the receiver's window is full: registered, announced; the receiver reads it when a receive matches, then
 //              says done: complete
 //   unconnected --connect--> connecting --peer says ready--> connected --> peer closed (bye) | failed | closed
@@ -111,6 +111,10 @@ class RdmaSession final : public ChannelSession, private ControlObserver {
     std::uint64_t length = 0;
     const Registration* registration = nullptr;
   };
+  struct PostedFrame {
+    std::uint32_t slot = kNoSlot;            // kNoSlot: sent inline
+    std::optional<OperationToken> confirms;  // a send that is complete once the peer's adapter has the frame
+  };
   // A message that was announced, or that came before its receive.
   struct Incoming {
     bool announced = false;
@@ -145,7 +149,8 @@ class RdmaSession final : public ChannelSession, private ControlObserver {
   bool fitsWindow(std::uint64_t length) const;
   void sendEager(const PendingSend& send);
   bool announce(const PendingSend& send);
-  bool pushFrame(RdmaFrame frame, std::span<const std::byte> payload);
+  bool pushFrame(RdmaFrame frame, std::span<const std::byte> payload,
+                 std::optional<OperationToken> confirms = std::nullopt);
   bool flushFrames();
   void takeReturned(const RdmaFrame& frame);
   void onDone(std::uint64_t id);
@@ -158,7 +163,7 @@ class RdmaSession final : public ChannelSession, private ControlObserver {
   void onAnnounce(const RdmaFrame& frame);
   void onBye();
   void begin(SlotIndex slot);
-  void deliver(SlotIndex slot, std::span<const std::byte> payload);
+  bool deliver(SlotIndex slot, std::span<const std::byte> payload);
   bool fits(const Matcher::Message& message);
   bool pumpReads();
   bool postRead(SlotIndex slot, std::size_t rail);
@@ -178,6 +183,7 @@ class RdmaSession final : public ChannelSession, private ControlObserver {
   void stopTraffic();
   void releaseMemory();
   void setState(ChannelState state);
+  void forgetReceives();
   bool lingerForLarge();
 
   RdmaDevice& device_;
@@ -199,8 +205,8 @@ class RdmaSession final : public ChannelSession, private ControlObserver {
   std::size_t eagerLimit_ = 0;
   std::uint32_t framesSent_ = 0, slotsReturned_ = 0;   // totals, modulo 2^32
   std::uint64_t windowUsed_ = 0, windowReturned_ = 0;  // totals
-  RingQueue<std::uint32_t> postedSlots_;  // of frames posted and not known to be sent; kNoSlot: sent inline
-  std::uint32_t sentFrames_ = 0;          // frames known to be sent; the oldest in postedSlots_ has this number
+  RingQueue<PostedFrame> posted_;  // and not known to have arrived
+  std::uint32_t sentFrames_ = 0;   // frames known to have arrived; the oldest in posted_ has this number
   std::uint32_t lastSignalled_ = 0;
   static constexpr unsigned kMaxReadsUnderWay = 16;  // of each rail
   static constexpr std::size_t kBatch = 16;

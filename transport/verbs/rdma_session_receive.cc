@@ -88,7 +88,7 @@ void RdmaSession::onEager(const RdmaFrame& frame, std::span<const std::byte> pay
   message.length = payload.size();
   message.remoteOffset = frame.remoteOffset;
   if (message.matched) {
-    deliver(slot, payload);
+    (void)deliver(slot, payload);
     return;
   }
   if (!payload.empty()) {
@@ -123,35 +123,34 @@ void RdmaSession::onAnnounce(const RdmaFrame& frame) {
 }
 
 Status RdmaSession::postReceive(const ReceiveRequest& request) {
-  const bool closedButHere = state_ == ChannelState::kPeerClosed && matcher_.oldestUnmatched(request.key) != nullptr;
-  if (state_ != ChannelState::kConnected && state_ != ChannelState::kUnconnected &&
-      state_ != ChannelState::kConnecting && !closedButHere) {
-    return refusal();
-  }
+  const bool open = state_ == ChannelState::kUnconnected || state_ == ChannelState::kConnecting ||
+                    state_ == ChannelState::kConnected;
+  if (!open && matcher_.oldestUnmatched(request.key) == nullptr) return refusal();
   while (const auto slot = matcher_.post(request)) {
     if (Matcher::Message& message = matcher_[*slot]; message.body.announced) {
       begin(*slot);
     } else {
       PooledBuffer staged = std::move(message.body.staged);
-      deliver(*slot, {staged.data.get(), static_cast<std::size_t>(message.length)});
+      const bool delivered = deliver(*slot, {staged.data.get(), static_cast<std::size_t>(message.length)});
       device_.staging.give(std::move(staged));
+      if (!delivered) return Status(error_);
     }
-    if (state_ == ChannelState::kFailed) return Status(error_);
+    if (open && state_ == ChannelState::kFailed) return Status(error_);
     if (!request.persistent) break;
-    // Nothing more will come.
-    if (state_ == ChannelState::kPeerClosed && matcher_.oldestUnmatched(request.key) == nullptr) break;
+    if (!open && matcher_.oldestUnmatched(request.key) == nullptr) break;  // nothing more will come
   }
   markDirty();
   return {};
 }
 
-// A small message has met its receive.
-void RdmaSession::deliver(SlotIndex slot, std::span<const std::byte> payload) {
+// A small message has met its receive. False: it does not fit, and the session has failed.
+bool RdmaSession::deliver(SlotIndex slot, std::span<const std::byte> payload) {
   const Matcher::Message& message = matcher_[slot];
-  if (!fits(message)) return;
+  if (!fits(message)) return false;
   if (!payload.empty()) std::memcpy(message.destination(), payload.data(), payload.size());
   consumed(payload.size());
   complete(slot);
+  return true;
 }
 
 // An announced message has met its receive.
@@ -315,7 +314,7 @@ void RdmaSession::onBye() {
   for (ReadsRail& rail : reads_) rail.pair.reset();
   releaseMemory();
   outgoing_.clear();
-  matcher_.forgetReceives([](const Matcher::Message& message) { return !message.body.announced; });
+  forgetReceives();
   setState(ChannelState::kPeerClosed);
 }
 

@@ -21,7 +21,7 @@ std::uint64_t RdmaSession::windowCharge(std::uint64_t length) const { return len
 // The last credit is kept for a frame that brings credits back: else two full sides could wait for each other for ever.
 bool RdmaSession::haveCredit(bool forData) const {
   const std::uint32_t underWay = framesSent_ - slotsReturned_;
-  return underWay + (forData ? 1 : 0) < peer_.credits && postedSlots_.size() < sendDepth_;
+  return underWay + (forData ? 1 : 0) < peer_.credits && posted_.size() < sendDepth_;
 }
 
 bool RdmaSession::fitsWindow(std::uint64_t length) const {
@@ -62,11 +62,12 @@ void RdmaSession::sendEager(const PendingSend& send) {
   frame.length = request.length;
   frame.remoteOffset = request.remoteOffset;
   windowUsed_ += windowCharge(request.length);
-  if (!pushFrame(frame, {request.data, request.length})) return;
+  const auto confirms = request.confirmed ? std::optional(request.token) : std::nullopt;
+  if (!pushFrame(frame, {request.data, request.length}, confirms)) return;
   ++counters_.messagesSent;
   ++counters_.eagerMessages;
   counters_.payloadBytesSent += request.length;
-  if (observer_ != nullptr) observer_->onSendComplete(request.token);
+  if (!confirms && observer_ != nullptr) observer_->onSendComplete(request.token);
 }
 
 // False: the session has failed.
@@ -130,7 +131,8 @@ void RdmaSession::pumpBye() {
 }
 
 // False: the session has failed.
-bool RdmaSession::pushFrame(RdmaFrame frame, std::span<const std::byte> payload) {
+bool RdmaSession::pushFrame(RdmaFrame frame, std::span<const std::byte> payload,
+                            std::optional<OperationToken> confirms) {
   const auto slot = device_.slots->take();
   if (!slot) {
     fail(slot.error());
@@ -154,16 +156,17 @@ bool RdmaSession::pushFrame(RdmaFrame frame, std::span<const std::byte> payload)
   work.wr_id = workId(index(), WorkKind::kFrame, framesSent_);
   work.sg_list = &piece;
   work.num_sge = 1;
-  if (framesSent_ - lastSignalled_ >= std::min(kSignalEvery, sendDepth_ / 2) || frame.type == FrameType::kBye) {
+  if (framesSent_ - lastSignalled_ >= std::min(kSignalEvery, sendDepth_ / 2) || frame.type == FrameType::kBye ||
+      confirms) {
     work.send_flags |= IBV_SEND_SIGNALED;
     lastSignalled_ = framesSent_;
   }
   if (length <= frames_->inlineBytes()) {
     work.send_flags |= IBV_SEND_INLINE;
     batchInline_[batchInlineSize_++] = slot.value();
-    postedSlots_.pushBack(kNoSlot);
+    posted_.pushBack({kNoSlot, confirms});
   } else {
-    postedSlots_.pushBack(slot.value());
+    posted_.pushBack({slot.value(), confirms});
   }
   ++framesSent_;
   ++counters_.packetsSent;
@@ -193,10 +196,15 @@ void RdmaSession::onSent(WorkKind kind, std::uint32_t number) {
     onRead(reads_[number]);
     return;
   }
-  while (!postedSlots_.empty()) {
-    const std::uint32_t slot = postedSlots_.popFront();
-    if (slot != kNoSlot) device_.slots->give(slot);
-    if (((sentFrames_++) & kWorkNumberMask) == number) break;
+  while (!posted_.empty()) {
+    const PostedFrame frame = posted_.popFront();
+    if (frame.slot != kNoSlot) device_.slots->give(frame.slot);
+    const bool last = ((sentFrames_++) & kWorkNumberMask) == number;
+    if (frame.confirms && observer_ != nullptr) {
+      device_.completedSome = true;
+      observer_->onSendComplete(*frame.confirms);
+    }
+    if (last) break;
   }
   if (ending_ == Ending::kByeSent && sentFrames_ == byeNumber_ + 1) ending_ = Ending::kByeAcknowledged;
   markDirty();

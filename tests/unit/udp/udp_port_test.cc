@@ -425,6 +425,37 @@ TEST_F(OneSession, PeersPortCloses_ChannelFailsAtOnce) {
   EXPECT_NE(channel_->error().message.find("127.0.0.1:"), std::string::npos);
 }
 
+// The kernel keeps what has come from a peer and that the peer's port is closed in two queues.
+TEST(UdpErrors, PeerEnds_WhatItHadSentBefore_IsHandedUpBeforeTheLinksEnd) {
+  class Sink final : public PacketSink {
+   public:
+    void onDatagram(LinkId, std::span<const std::byte>) noexcept override { ++(down ? after : before); }
+    void onLinkDown(LinkId, const Error& error) noexcept override { down = error.code == ErrorCode::kPeerVanished; }
+    bool sentBySession(LinkId, std::span<const std::byte>) const noexcept override { return true; }
+    std::size_t before = 0, after = 0;
+    bool down = false;
+  };
+  auto port = openPort(at("127.0.0.1")), peer = openPort(at("127.0.0.1"));
+  const auto toPeer = port->openLink(peer->localAddress()), toPort = peer->openLink(port->localAddress());
+  ASSERT_TRUE(toPeer.ok() && toPort.ok());
+  constexpr std::size_t kDatagrams = 500;  // more than a receive() takes
+  const std::vector<std::byte> bytes(1000);
+  const OutgoingDatagram datagram{bytes, {}};
+  for (std::size_t sent = 0; sent < kDatagrams;) {
+    sent += peer->transmit(toPort.value(), {&datagram, 1});
+    peer->wakePeers();
+  }
+  peer.reset();
+  ASSERT_EQ(port->transmit(toPeer.value(), {&datagram, 1}), 1u);
+  port->wakePeers();  // the answer, over the loopback, is there when the call returns
+  Sink sink;
+  const TimePoint end = monotonicNow() + seconds(10);
+  while (!sink.down && monotonicNow() < end) (void)port->receive(sink, 64);
+  EXPECT_TRUE(sink.down);
+  EXPECT_EQ(sink.before, kDatagrams);
+  EXPECT_EQ(sink.after, 0u);
+}
+
 std::vector<std::byte> beginningOfHelloTo(std::uint64_t session) {
   wire::PacketHeader header;
   header.type = wire::FrameType::kHello;

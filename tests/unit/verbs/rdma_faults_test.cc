@@ -28,6 +28,55 @@ TEST_F(RdmaFaults, PeersProcessEnds_ChannelFailsAtOnce) {
   EXPECT_FALSE(a->send(1, 1, data).ok());
 }
 
+TEST_F(RdmaFaults, PeersProcessEnds_WhatHadArrivedWhole_CanBeReceived) {
+  open();
+  const auto small = patterned(300, 2), other = patterned(200, 3);
+  ASSERT_TRUE(b->send(1, 1, small).ok());
+  ASSERT_TRUE(b->send(2, 1, other).ok());
+  ASSERT_TRUE(b->send(3, 2, data).ok());  // is announced only
+  ASSERT_TRUE(a->wait([&] { return (*a)[0].record.announced.size() == 3; }));
+  rnic.killContext(b->context);
+  b.reset();
+  ASSERT_TRUE(a->waitState(ChannelState::kFailed));
+  std::vector<std::byte> first(300), second(200);
+  ASSERT_TRUE(a->receive(1, 1, first).ok());
+  ASSERT_TRUE(a->receive(2, 1, second).ok());
+  ASSERT_TRUE(a->waitReceived(1) && a->waitReceived(2));
+  EXPECT_EQ(first, small);
+  EXPECT_EQ(second, other);
+  EXPECT_FALSE(a->receive(3, 1, first).ok());
+  EXPECT_FALSE(a->receive(4, 2, in).ok());
+}
+
+TEST_F(RdmaFaults, ConfirmedSend_CompletesOnceThePeersAdapterHasIt) {
+  open();
+  const auto small = patterned(300, 2);
+  rnic.setPort("soft1", false);
+  bool completed = true;
+  const auto post = [&](OperationToken token, bool confirmed) {
+    const SendRequest request{.token = token, .key = {MessageKind::kUnbound, 1}, .data = small.data(),
+                              .length = small.size(), .confirmed = confirmed};
+    ASSERT_TRUE((*a)[0].handle->postSend(request).ok());
+  };
+  a->exclusive([&] {
+    post(1, false);
+    post(2, true);
+  });
+  a->exclusive([&] {
+    EXPECT_TRUE((*a)[0].record.sent.contains(1));
+    completed = (*a)[0].record.sent.contains(2);
+  });
+  EXPECT_FALSE(completed);
+  rnic.setPort("soft1", true);
+  ASSERT_TRUE(a->waitSent(2));
+  std::vector<std::byte> received(300);
+  for (OperationToken token = 1; token <= 2; ++token) {
+    ASSERT_TRUE(b->receive(token, 1, received).ok());
+    ASSERT_TRUE(b->waitReceived(token));
+    EXPECT_EQ(received, small);
+  }
+}
+
 TEST_F(RdmaFaults, QueuePairDiesAndControlLives_BothFailWithinTheRetries) {
   open();
   rnic.killQueuePair(notedQueuePairs()[2]);  // frames and READs of a, frames of b
