@@ -93,7 +93,8 @@ Status validateTogether(const TransportConfig& config) {
   };
   if (Status s = ordered("GLOO_BYPASS_MIN_RTO_US", session.minRto, "GLOO_BYPASS_MAX_RTO_MS", session.maxRto); !s)
     return s;
-  return ordered("GLOO_BYPASS_KEEP_ALIVE_MS", session.keepAlive, "GLOO_BYPASS_PEER_TIMEOUT_MS", session.peerTimeout);
+  if (config.peerTimeout == Duration{}) return {};
+  return ordered("GLOO_BYPASS_KEEP_ALIVE_MS", session.keepAlive, "GLOO_BYPASS_PEER_TIMEOUT_MS", config.peerTimeout);
 }
 
 std::string defaultOf(const Setting& setting) {

@@ -451,9 +451,10 @@ std::vector<Setting> protocolSettings() {
           "links need none",
           [](TransportConfig & c) -> auto& { return c.session.keepAlive; }),
       durationSetting<milliseconds>(
-          "GLOO_BYPASS_PEER_TIMEOUT_MS", 100, kDayMs,
-          "Silence after which a peer has vanished; memory links notice by themselves",
-          [](TransportConfig & c) -> auto& { return c.session.peerTimeout; }),
+          "GLOO_BYPASS_PEER_TIMEOUT_MS", 0, kDayMs,
+          "Silence after which a peer has vanished; 0: the process group's timeout, and two minutes at least. Memory "
+          "links notice by themselves",
+          [](TransportConfig & c) -> auto& { return c.peerTimeout; }),
       durationSetting<milliseconds>(
           "GLOO_BYPASS_CONNECT_TIMEOUT_MS", 0, kDayMs,
           "Longest time to connect to a peer, where the process group's timeout is not shorter; 0: that timeout",

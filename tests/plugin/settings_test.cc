@@ -206,6 +206,16 @@ TEST(Settings_Together, ValuesThatContradict_BothAreNamed) {
               AllOf(HasSubstr("'65000'"), HasSubstr("'12'")));
 }
 
+// A program's wait may last longer than any default; a machine that is stopped, or a way that comes back, answers in time.
+TEST(Settings_Together, PeerTimeout_IsTheUsersUnlessSet) {
+  using std::chrono::minutes;
+  TransportConfig config;
+  EXPECT_EQ(peerTimeout(config, minutes(30)), Duration(minutes(30)));
+  EXPECT_EQ(peerTimeout(config, std::chrono::seconds(10)), Duration(minutes(2)));
+  config.peerTimeout = std::chrono::seconds(5);
+  EXPECT_EQ(peerTimeout(config, minutes(30)), Duration(std::chrono::seconds(5)));
+}
+
 TEST(Settings_Together, NetworkWithoutLinkModeAuto_BothAreNamed) {
   for (const char* link : {"memif", "netdev"}) {
     for (const char* network : {"udp", "rdma"}) {

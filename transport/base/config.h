@@ -74,7 +74,8 @@ struct SessionConfig {
   Duration minRto = std::chrono::milliseconds(5);
   Duration maxRto = std::chrono::seconds(2);
   Duration keepAlive = std::chrono::seconds(1);         // silence after which an idle session probes; on lossless links none
-  Duration peerTimeout = std::chrono::seconds(120);     // silence after which the peer has vanished; on lossless links the link tells
+  // Silence after which the peer has vanished; on lossless links the link tells. A channel's user may wait longer (peerTimeout below).
+  Duration peerTimeout = std::chrono::seconds(120);
   Duration connectTimeout = std::chrono::seconds(30);
 };
 
@@ -106,6 +107,7 @@ struct TransportConfig {
   std::string ipv4;                  // pci: address/prefix of this port, since no kernel interface has one
   std::string gateway;               // pci: next hop for peers outside the prefix
   Duration connectTimeout{};         // of each peer; 0: what the channel's user has
+  Duration peerTimeout{};            // of each session; 0: session.peerTimeout, or what the channel's user has if that is longer
   PortRange udpPorts;                // this process takes the first that is free
   std::size_t mtu = 0;               // 0: discovered from the interface or driver
   std::string ealArguments;          // appended to the EAL's, as a shell would split them
@@ -133,6 +135,11 @@ struct TransportConfig {
 // Of a channel whose user gives it `users`.
 inline Duration connectTimeout(const TransportConfig& config, Duration users) {
   return config.connectTimeout == Duration{} ? users : std::min(config.connectTimeout, users);
+}
+
+// The same of silence. It may be a machine that is stopped, or a way that comes back.
+inline Duration peerTimeout(const TransportConfig& config, Duration users) {
+  return config.peerTimeout == Duration{} ? std::max(config.session.peerTimeout, users) : config.peerTimeout;
 }
 
 // What `network` is, where link mode auto has it.

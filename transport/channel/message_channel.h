@@ -96,6 +96,8 @@ class MessageChannel {
 struct ChannelOptions {
   int localRank = -1, peerRank = -1;                   // for messages and logs
   Duration connectTimeout = std::chrono::seconds(30);  // handshake ends in kFailed (kTimedOut) after it
+  // How long its user waits for anything: a peer that is silent, and of which nothing worse is known, is not given up before.
+  Duration silenceTimeout{0};
 };
 
 // A back-end in this process. Made once a process (and configuration), shared by all Devices.

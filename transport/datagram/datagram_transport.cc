@@ -173,6 +173,7 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
   SessionConfig sessionConfig(const ChannelOptions& options) const {
     SessionConfig config = config_.session;
     config.connectTimeout = connectTimeout(config_, options.connectTimeout);
+    config.peerTimeout = peerTimeout(config_, options.silenceTimeout);
     return config;
   }
 

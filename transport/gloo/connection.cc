@@ -45,7 +45,7 @@ Failure Connection::open() {
   ChannelOptions options;
   options.localRank = group_.rank();
   options.peerRank = peerRank;
-  options.connectTimeout = connectTimeout();
+  options.connectTimeout = options.silenceTimeout = connectTimeout();
   auto channel = group_.transport().openChannel(options, this);
   if (!channel) {
     failure_ = makeFailure(GLOO_ERROR_MSG("Rank ", group_.rank(), " cannot make a pair for rank ", peerRank, " over ",
