@@ -8,6 +8,7 @@
 #include <gloo/transport/buffer.h>
 #include <gloo/transport/pair.h>
 #include <gloo/transport/unbound_buffer.h>
+#include <gloo/types.h>
 
 #include "compatibility/gloo/remote_key.h"
 #include "tests/conformance/backend.h"
@@ -44,33 +45,163 @@ class Adapter : public ::testing::Test {
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-TEST_F(Adapter, PeerVanishes_EveryWaitOfTheContext_FailsNamingIt) {
+// A slot as Gloo's collectives have it.
+const std::uint64_t kCollectiveSlot = ::gloo::Slot::build(::gloo::kAllreduceSlotPrefix, 3);
+
+std::unique_ptr<::gloo::transport::UnboundBuffer> bufferOf(const std::shared_ptr<::gloo::transport::Context>& context, int& value) {
+  return context->createUnboundBuffer(&value, sizeof(value));
+}
+
+// One rank ends; those that wait for it learn it at once, and nobody else does.
+TEST_F(Adapter, PeerVanishes_ItsOwnPairsFail_TheOthersGoOn) {
   Mesh mesh = connect(3);
-  int value = 0;
-  auto fromVictim = mesh.contexts[0]->createUnboundBuffer(&value, sizeof(value));
-  auto fromOther = mesh.contexts[0]->createUnboundBuffer(&value, sizeof(value));
-  auto bound = mesh.contexts[0]->getPair(2)->createRecvBuffer(1, &value, sizeof(value));
+  int lost = 0, boundLost = 0, in = 4, out = 0, boundIn = 5, boundOut = 0;
+  auto fromVictim = bufferOf(mesh.contexts[0], lost), fromOther = bufferOf(mesh.contexts[0], out);
+  auto boundFromVictim = mesh.contexts[0]->getPair(1)->createRecvBuffer(1, &boundLost, sizeof(boundLost));
+  auto boundFromOther = mesh.contexts[0]->getPair(2)->createRecvBuffer(1, &boundOut, sizeof(boundOut));
   fromVictim->recv(1, kSlot);
   fromOther->recv(2, kSlot);
-  std::vector<std::string> texts(3);
-  std::thread first([&] { texts[0] = ioExceptionOf([&] { fromVictim->waitRecv(); }); });
-  std::thread second([&] { texts[1] = ioExceptionOf([&] { fromOther->waitRecv(); }); });
-  std::thread third([&] { texts[2] = ioExceptionOf([&] { bound->waitRecv(); }); });
+  std::string text, boundText;
+  std::thread waiting([&] { text = ioExceptionOf([&] { fromVictim->waitRecv(); }); });
+  std::thread boundWaiting([&] { boundText = ioExceptionOf([&] { boundFromVictim->waitRecv(); }); });
   fabric_->vanish(transport(1));
-  first.join();
-  second.join();
-  third.join();
-  for (const std::string& text : texts) {
-    EXPECT_TRUE(contains(text, "Rank 0") && contains(text, "rank 1") && contains(text, "process is gone")) << text;
+  waiting.join();
+  boundWaiting.join();
+  for (const std::string& each : {text, boundText}) {
+    EXPECT_TRUE(contains(each, "Rank 0") && contains(each, "rank 1") && contains(each, "process is gone")) << each;
   }
-  // A wait that begins later fails too; what is complete does not.
-  int sent = 4;
-  auto send = mesh.contexts[0]->createUnboundBuffer(&sent, sizeof(sent));
-  send->send(2, kSlot + 1);
+  auto send = bufferOf(mesh.contexts[2], in);
+  send->send(0, kSlot);
   EXPECT_TRUE(send->waitSend());
-  auto later = mesh.contexts[0]->createUnboundBuffer(&value, sizeof(value));
-  later->recv(2, kSlot + 2);
-  EXPECT_TRUE(contains(ioExceptionOf([&] { later->waitRecv(); }), "rank 1"));
+  EXPECT_TRUE(fromOther->waitRecv());
+  EXPECT_EQ(4, out);
+  auto boundSend = mesh.contexts[2]->getPair(0)->createSendBuffer(1, &boundIn, sizeof(boundIn));
+  boundSend->send();
+  boundSend->waitSend();
+  boundFromOther->waitRecv();
+  EXPECT_EQ(5, boundOut);
+  // What begins later, in either direction.
+  auto later = bufferOf(mesh.contexts[0], lost);
+  EXPECT_TRUE(contains(ioExceptionOf([&] { later->recv(1, kSlot); }), "rank 1"));
+  fromOther->send(2, kSlot + 1);
+  send->recv(0, kSlot + 1);
+  EXPECT_TRUE(fromOther->waitSend());
+  EXPECT_TRUE(send->waitRecv());
+}
+
+// Rank 2 waits in a collective for rank 1, that for rank 0, and rank 0 for one that ends: a chain, as in a ring.
+TEST_F(Adapter, PeerVanishesInACollective_WhoeverWaitsForItsPeers_FailsNamingIt) {
+  Mesh mesh = connect(4);
+  int values[3] = {};
+  std::vector<std::string> texts(3);
+  std::vector<std::thread> threads;
+  for (const int rank : {2, 1, 0}) {
+    threads.emplace_back([&, rank] {
+      const auto at = static_cast<std::size_t>(rank);
+      auto buffer = bufferOf(mesh.contexts[at], values[at]);
+      buffer->recv(rank == 0 ? 3 : rank - 1, kCollectiveSlot);
+      texts[at] = ioExceptionOf([&] { buffer->waitRecv(); });
+    });
+  }
+  fabric_->vanish(transport(3));
+  for (std::thread& thread : threads) thread.join();
+  for (const std::string& text : texts) {
+    EXPECT_TRUE(contains(text, "lost its connection to rank 3") && contains(text, "process is gone")) << text;
+  }
+  EXPECT_TRUE(contains(texts[2], "Rank 2 cannot complete a collective: it failed at rank 1")) << texts[2];
+  // The next collective fails before it waits; a message of the program's own arrives.
+  auto later = bufferOf(mesh.contexts[2], values[2]);
+  EXPECT_TRUE(contains(ioExceptionOf([&] { later->recv(1, kCollectiveSlot + 1); }), "rank 3"));
+  EXPECT_TRUE(contains(ioExceptionOf([&] { later->send(1, kCollectiveSlot + 1); }), "rank 3"));
+  int in = 6;
+  auto send = bufferOf(mesh.contexts[1], in);
+  send->send(2, kSlot);
+  later->recv(1, kSlot);
+  EXPECT_TRUE(later->waitRecv());
+  EXPECT_TRUE(send->waitSend());
+  EXPECT_EQ(6, values[2]);
+}
+
+// A rank may end as soon as its own part is done.
+TEST_F(Adapter, PeerVanishesWhenItsPartIsDone_TheOthersCompleteTheCollective) {
+  Mesh mesh = connect(3);
+  int token = 1, fromVictim = 0, fromOther = 0;
+  for (const int rank : {0, 2}) {
+    auto send = bufferOf(mesh.contexts[1], token);
+    send->send(rank, kCollectiveSlot);
+    EXPECT_TRUE(send->waitSend());
+  }
+  std::string text = "not called";
+  std::thread waiting([&] {
+    auto receive = bufferOf(mesh.contexts[0], fromOther);
+    receive->recv(2, kCollectiveSlot);
+    text = ioExceptionOf([&] { receive->waitRecv(); });
+  });
+  fabric_->vanish(transport(1));
+  auto send = bufferOf(mesh.contexts[2], token), receive = bufferOf(mesh.contexts[2], fromVictim);
+  receive->recv(1, kCollectiveSlot);
+  EXPECT_TRUE(receive->waitRecv());
+  send->send(0, kCollectiveSlot);
+  EXPECT_TRUE(send->waitSend());
+  waiting.join();
+  EXPECT_EQ("", text);
+  EXPECT_EQ(1, fromOther);
+  EXPECT_EQ(1, fromVictim);
+}
+
+// Pairs that connect on demand: the one that waits may connect after the collective has failed here.
+TEST_F(Adapter, CollectiveFails_APairThatConnectsLater_LearnsOfIt) {
+  std::vector<std::shared_ptr<::gloo::transport::Context>> contexts;
+  for (int rank = 0; rank < 3; ++rank) {
+    transports_.push_back(fabric_->makeTransport());
+    contexts.push_back(makeDevice(transports_.back())->createContext(rank, 3));
+    contexts.back()->setTimeout(kPatience);
+  }
+  const auto connect = [&](int one, int other) {
+    for (const auto& [rank, peer] : {std::pair(one, other), std::pair(other, one)}) {
+      (void)contexts[static_cast<std::size_t>(rank)]->createPair(peer);
+    }
+    const auto pairOf = [&](int rank, int peer) -> auto& { return contexts[static_cast<std::size_t>(rank)]->getPair(peer); };
+    const auto addressOfOne = pairOf(one, other)->address().bytes(), addressOfOther = pairOf(other, one)->address().bytes();
+    inThreads(2, [&](int i) {
+      i == 0 ? pairOf(one, other)->connect(addressOfOther) : pairOf(other, one)->connect(addressOfOne);
+    });
+  };
+  connect(0, 1);
+  int value = 0, other = 0;
+  auto buffer = bufferOf(contexts[0], value);
+  buffer->recv(1, kCollectiveSlot);
+  fabric_->vanish(transport(1));
+  EXPECT_TRUE(contains(ioExceptionOf([&] { buffer->waitRecv(); }), "rank 1"));
+  connect(0, 2);
+  auto waiting = bufferOf(contexts[2], other);
+  EXPECT_TRUE(contains(ioExceptionOf([&] {
+                         waiting->recv(0, kCollectiveSlot);
+                         waiting->waitRecv();
+                       }),
+                       "lost its connection to rank 1"));
+}
+
+// Small messages that were complete when their sender was killed.
+TEST_F(Adapter, PeerVanishesAfterSending_LaterReceives_GetWhatItSent) {
+  Mesh mesh = connect(2);
+  int values[2] = {1, 2}, out = 0;
+  for (int i = 0; i < 2; ++i) {
+    auto send = bufferOf(mesh.contexts[1], values[i]);
+    send->send(0, kSlot + static_cast<std::uint64_t>(i));
+    send->waitSend();
+  }
+  auto other = bufferOf(mesh.contexts[0], out), receive = bufferOf(mesh.contexts[0], out);
+  other->recv(1, kSlot + 100);
+  fabric_->vanish(transport(1));
+  EXPECT_TRUE(contains(ioExceptionOf([&] { other->waitRecv(); }), "process is gone"));
+  receive->recv(1, kSlot + 1);
+  EXPECT_TRUE(receive->waitRecv());
+  EXPECT_EQ(2, out);
+  receive->recv(std::vector<int>{1}, kSlot);
+  EXPECT_TRUE(receive->waitRecv());
+  EXPECT_EQ(1, out);
+  EXPECT_NE("", ioExceptionOf([&] { receive->recv(1, kSlot); }));
 }
 
 TEST_F(Adapter, PeerStopped_WaitTimesOut_ResumedLosesNothing) {

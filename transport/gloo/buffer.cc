@@ -91,7 +91,7 @@ void Buffer::wait(Direction direction) {
     if (failure) throwIo(failure);
   }
   GLOO_ENFORCE(wait.outcome() != WaitOutcome::kNothingPosted, "No send to wait for");
-  if (wait.outcome() == WaitOutcome::kFailed) throwIo(wait.failure());
+  if (wait.outcome() == WaitOutcome::kFailed) wait.throwFailure();
 }
 
 }  // namespace gloo_bypass::adapter

@@ -21,12 +21,6 @@ Failure makeFailure(Parts&&... parts) {
   return std::make_shared<const std::string>(::gloo::MakeString(std::forward<Parts>(parts)...));
 }
 
-// The peer's process or path is gone, as opposed to: it closed, or the two of us disagree.
-bool hasVanished(const Error& error) {
-  return error.code == ErrorCode::kPeerVanished || error.code == ErrorCode::kTimedOut ||
-         error.scope == ErrorScope::kDevice;
-}
-
 }  // namespace
 
 Connection::Connection(Group& group, int peer, std::chrono::milliseconds pairTimeout)
@@ -118,23 +112,30 @@ bool Connection::hasPending() const {
 
 Failure Connection::send(BufferState& buffer, MessageKey key, const std::byte* data, std::size_t length,
                          std::uint64_t remoteOffset) {
-  if (Failure failure = wake()) return failure;
+  (void)wake();
+  if (Failure failure = refusal(key)) return failure;
   Operation* operation = group_.operations().acquire(buffer, Direction::kSend);
   operation->connection = this;
   operation->key = key;
   buffer.of(Direction::kSend).pending++;
   appendPending(*operation);
   const OperationToken token = operation->token();
-  const Status status = channel_->postSend({token, key, data, length, remoteOffset});
+  // A program's own message is confirmed. A collective, and Gloo's older ones with their bound buffers, would wait for a
+  // round trip after each of many short sends; and it fails with any of its ranks anyway.
+  const bool confirmed = key.kind == MessageKind::kUnbound && !isCollective(key);
+  const Status status = channel_->postSend({token, key, data, length, remoteOffset, confirmed});
   // On success it may be complete, and released, already.
   return status.ok() ? nullptr : postFailed(operation, token, "send to ", status.error());
 }
 
 Failure Connection::receive(BufferState& buffer, std::uint64_t slot, std::byte* data, std::size_t length) {
   (void)wake();
-  if (failure_ && !oldestUnmatched(slot)) return failure_;
+  const MessageKey key{MessageKind::kUnbound, slot};
+  if (!oldestUnmatched(slot)) {
+    if (Failure failure = refusal(key)) return failure;
+  }
   Operation* operation = group_.operations().acquire(buffer, Direction::kReceive);
-  operation->key = {MessageKind::kUnbound, slot};
+  operation->key = key;
   operation->data = data;
   operation->length = length;
   buffer.of(Direction::kReceive).pending++;
@@ -151,24 +152,32 @@ Failure Connection::receive(Operation* operation) {
 }
 
 std::optional<TimePoint> Connection::oldestUnmatched(std::uint64_t slot) const {
-  if (channel_ == nullptr || (failure_ && !closedByPeer_)) return std::nullopt;
+  if (channel_ == nullptr) return std::nullopt;
   return channel_->oldestUnmatched({MessageKind::kUnbound, slot});
 }
 
 void Connection::receiveAlways(BufferState& buffer, std::uint64_t slot, std::byte* region, std::size_t length) {
   (void)wake();
-  if (channel_ != nullptr && (failure_ == nullptr || closedByPeer_)) {
+  const MessageKey key{MessageKind::kBound, slot};
+  if (channel_ != nullptr && (failure_ == nullptr || peerLeft_)) {
     Operation* operation = group_.operations().acquire(buffer, Direction::kReceive);
     operation->persistent = true;
     operation->connection = this;
+    operation->key = key;
     pending_.append(operation->byPlace);
-    const MessageKey key{MessageKind::kBound, slot};
     const OperationToken token = operation->token();
     const Status status = channel_->postReceive({token, key, region, length, /*persistent=*/true});
-    if (!status.ok()) buffer.failure = postFailed(operation, token, "receive from ", status.error());
+    if (!status.ok()) buffer.fail(postFailed(operation, token, "receive from ", status.error()), key);
   }
-  // After the messages that had arrived before the peer closed, there will be none.
-  if (!buffer.failure) buffer.failure = failure_;
+  // After the messages that had arrived before the peer left, there will be none.
+  if (failure_) buffer.fail(failure_, key);
+}
+
+Failure Connection::refusal(MessageKey key) {
+  if (!isCollective(key)) return failure_;
+  const Failure& why = failure_ ? failure_ : peersCollectives_;
+  if (why) group_.collectiveFailed(why);
+  return why;
 }
 
 RemoteTraffic& Connection::remote() {
@@ -229,14 +238,28 @@ void Connection::fail(Failure failure) {
 void Connection::failOperation(Operation* operation, const Failure& failure) {
   BufferState& buffer = *operation->buffer;
   if (!operation->persistent) buffer.of(operation->direction).pending--;
-  if (!buffer.failure) buffer.failure = failure;
+  buffer.fail(failure, operation->key);
   group_.operations().release(operation);
 }
 
+void Connection::tellCollectiveFailed() {
+  if (connected() && group_.failedCollective()) notice_.send(*channel_, *group_.failedCollective());
+}
+
+// What is posted stays so: some of it may still complete, and the program takes back the rest.
+void Connection::onPeersCollectiveFailed(const std::string& why) {
+  group_.heardOfFailedCollective(why);
+  peersCollectives_ = makeFailure(GLOO_ERROR_MSG("Rank ", group_.rank(), " cannot complete a collective: it failed at ",
+                                                 describePeer(), ": ", why));
+  for (Operation* o = pending_.next(); o != nullptr; o = o->byPlace.next()) {
+    if (isCollective(o->key)) o->buffer->fail(peersCollectives_, o->key);
+  }
+}
+
 void Connection::abort(Failure failure) {
-  if (channel_ != nullptr && (failure_ == nullptr || closedByPeer_)) {
+  if (channel_ != nullptr && (failure_ == nullptr || peerLeft_)) {
     channel_->close(/*abort=*/true);
-    closedByPeer_ = false;
+    peerLeft_ = false;
   }
   fail(std::move(failure));
 }
@@ -248,7 +271,7 @@ void Connection::close(const char* reason) {
   if (channel_ != nullptr) channel_->close(/*abort=*/false);
   channel_.reset();
   dormant_ = false;
-  closedByPeer_ = false;  // nothing can be received any more
+  peerLeft_ = false;  // nothing can be received any more
   fail(std::move(failure));
 }
 
@@ -257,6 +280,7 @@ void Connection::onSendComplete(OperationToken token) noexcept {
     remote().onSendComplete(token);
     return;
   }
+  if (FailureNotice::owns(token)) return;
   Operation& completed = Operation::fromToken(token);
   completed.sent = true;
   if (connected_) finishSends(*completed.buffer, completed.key);
@@ -298,6 +322,10 @@ void Connection::onReceiveComplete(OperationToken token, std::size_t length) noe
     remote().onReceiveComplete(token, length);
     return;
   }
+  if (FailureNotice::owns(token)) {
+    onPeersCollectiveFailed(notice_.received());
+    return;
+  }
   finish(&Operation::fromToken(token));
 }
 
@@ -311,6 +339,13 @@ void Connection::finish(Operation* operation) {
 }
 
 void Connection::onMessageAnnounced(MessageKey key, std::size_t length) noexcept {
+  if (key == FailureNotice::key()) {
+    if (!notice_.receive(*channel_, length)) {
+      abort(makeFailure(GLOO_ERROR_MSG("Rank ", group_.rank(), " closed its connection to ", describePeer(),
+                                       ": it sent a notice that no correct peer sends")));
+    }
+    return;
+  }
   // A bound message waits in the channel for its buffer to be made.
   if (isRemoteKey(key)) remote().onAnnounced(key, length);
   if (key.kind == MessageKind::kUnbound) group_.announced(*this, key.tag);
@@ -321,9 +356,10 @@ void Connection::onStateChange(ChannelState state) noexcept {
     case ChannelState::kConnected:
       connected_ = true;
       finishEarlySends();
+      tellCollectiveFailed();
       break;
     case ChannelState::kPeerClosed:
-      closedByPeer_ = true;
+      peerLeft_ = true;
       fail(makeFailure(
           GLOO_ERROR_MSG("Connection closed by peer: ", describePeer(), ", seen by rank ", group_.rank())));
       break;
@@ -338,9 +374,8 @@ void Connection::onStateChange(ChannelState state) noexcept {
 void Connection::channelFailed() {
   const Error& error = channel_->error();
   const char* what = connected_ ? " lost its connection to " : " cannot connect to ";
-  closedByPeer_ = false;
+  peerLeft_ = connected_ && error.isLoss();
   fail(makeFailure(GLOO_ERROR_MSG("Rank ", group_.rank(), what, describePeer(), ": ", error.message)));
-  if (connected_ && hasVanished(error)) group_.setVanished(failure_);
 }
 
 }  // namespace gloo_bypass::adapter

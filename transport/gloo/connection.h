@@ -3,9 +3,9 @@
 //
 //   dormant --first use--> opened                     (on demand only)
 //                            |
-//   opened --connect--> connecting --> connected --+--> closed by the peer  (sends fail, what has arrived is received)
-//      |                    |              |       +--> failed              (everything fails)
-//      +--------------------+--------------+----------> closed by us        (everything fails)
+//   opened --connect--> connecting --> connected --+--> closed by the peer, or lost  (the rest fails, what has arrived is received)
+//      |                    |              |       +--> failed: a rule was broken    (everything fails)
+//      +--------------------+--------------+----------> closed by us                 (everything fails)
 //
 // Operations may be posted from the first use on; they wait in the channel until it is connected. A channel may copy a
 // send and call it complete before that; the program is told when the peer is there, since who never comes gets nothing.
@@ -26,6 +26,7 @@
 
 #include "transport/base/time.h"
 #include "transport/channel/message_channel.h"
+#include "transport/gloo/failure_notice.h"
 #include "transport/gloo/operation.h"
 #include "transport/gloo/remote_message.h"
 
@@ -90,9 +91,12 @@ class Connection final : private ChannelObserver {
   void finish(Operation* operation);
   void failOperation(Operation* operation, const Failure& failure);
 
+  // If this rank cannot complete a collective and the peer is there.
+  void tellCollectiveFailed();
+
   bool connected() const { return connected_ && failure_ == nullptr; }
-  // Connected, or it was until the peer closed in good order: what it sent before that can be received.
-  bool hasMet() const { return connected_ && (failure_ == nullptr || closedByPeer_); }
+  // Connected, or it was until the peer closed or ended: what it sent before that can be received.
+  bool hasMet() const { return connected_ && (failure_ == nullptr || peerLeft_); }
   const Failure& failure() const { return failure_; }
   // Any thread, no exclusive access needed.
   bool busyPoll() const { return busyPoll_.load(std::memory_order_relaxed); }
@@ -118,6 +122,10 @@ class Connection final : private ChannelObserver {
   // Those that were complete before the connection was.
   void finishEarlySends();
   bool firstOfItsKey(const Operation& operation) const;
+  // The peer cannot complete a collective, and says why.
+  void onPeersCollectiveFailed(const std::string& why);
+  // Of what a collective posts here; null: it may.
+  Failure refusal(MessageKey key);
   // In the order posted; not for persistent ones.
   void appendPending(Operation& operation);
   bool hasPending() const;  // a persistent receive does not count
@@ -136,7 +144,9 @@ class Connection final : private ChannelObserver {
   bool dormant_ = false;
   bool onDemand_ = false;
   bool connected_ = false;
-  bool closedByPeer_ = false;
+  bool peerLeft_ = false;  // it closed or ended, and nothing else has failed: what had arrived can be received
+  FailureNotice notice_;
+  Failure peersCollectives_;  // why the peer will take part in no collective any more; null: it does
   std::atomic<bool> busyPoll_{false};
 };
 

@@ -81,7 +81,8 @@ void Group::announced(Connection& connection, std::uint64_t slot) {
     if (o->key.tag != slot || !contains(o->sources, connection.peerRank)) continue;
     o->byPlace.unlink();
     BufferState& buffer = *o->buffer;
-    if (Failure failure = connection.receive(o)) buffer.failure = failure;
+    const MessageKey key = o->key;
+    if (Failure failure = connection.receive(o)) buffer.fail(failure, key);
     return;
   }
 }
@@ -101,7 +102,7 @@ void Group::conceal(std::uint64_t region, std::chrono::milliseconds linger) {
   };
   exclusive(hide);
   if (inUse) {
-    auto calm = [&] { return !exposedMemory_.inUse(region) || vanished_ != nullptr; };
+    auto calm = [&] { return !exposedMemory_.inUse(region); };
     (void)progress_.waitUntil(std::ref(calm), monotonicNow() + linger);
   }
   auto end = [&] {
@@ -137,7 +138,7 @@ void Group::connectionFailed(const Connection& connection) {
     if (contains(o->sources, connection.peerRank)) {
       if (Failure failure = failureOfSources(o->sources)) {
         o->buffer->of(Direction::kReceive).pending--;
-        if (!o->buffer->failure) o->buffer->failure = failure;
+        o->buffer->fail(failure, o->key);
         operations_.release(o);
       }
     }
@@ -149,8 +150,14 @@ void Group::failAll(const Failure& failure) {
   for (Connection& connection : connections_) connection.abort(failure);
 }
 
-void Group::setVanished(Failure failure) {
-  if (!vanished_) vanished_ = std::move(failure);
+void Group::heardOfFailedCollective(const std::string& cause) {
+  if (!heardCause_) heardCause_ = std::make_shared<const std::string>(cause);
+}
+
+void Group::collectiveFailed(const Failure& why) {
+  if (failedCollective_) return;
+  failedCollective_ = heardCause_ ? heardCause_ : why;
+  for (Connection& connection : connections_) connection.tellCollectiveFailed();
 }
 
 }  // namespace gloo_bypass::adapter

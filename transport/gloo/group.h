@@ -8,8 +8,9 @@
 // Where it differs from Gloo's TCP transport, on purpose:
 // - A small send completes once the channel has taken it, whether or not the peer has posted its receive. What a
 //   peer sent before it closed in good order can still be received.
-// - When a peer vanishes (its process or path is gone, nothing was closed), every wait of the context that would
-//   block fails with that peer's name, also waits for others: they cannot complete a collective any more.
+// - A rank that waits in a collective for a peer that has ended fails at once, and tells all others: whoever waits for
+//   it in a collective fails with the same reason, and tells its own peers in turn. Sends and receives between two
+//   ranks are not concerned.
 // - A receive from any fails once all its sources are gone, instead of timing out.
 // - A message that is too long for its receive fails the pair; over TCP it ends the process.
 #pragma once
@@ -84,9 +85,12 @@ class Group {
   bool busyPoll() const { return busyPoll_.load(std::memory_order_relaxed); }
   void setBusyPoll() { busyPoll_.store(true, std::memory_order_relaxed); }
 
-  // The first peer that vanished, or null.
-  const Failure& vanished() const { return vanished_; }
-  void setVanished(Failure failure);
+  // This rank cannot complete a collective: tells all that it is or gets connected to. Once; the first reason stays.
+  void collectiveFailed(const Failure& why);
+  // What to tell the others; null: none has failed.
+  const Failure& failedCollective() const { return failedCollective_; }
+  // A peer has told this rank, whose own collective fails for it: the first cause is what others are told.
+  void heardOfFailedCollective(const std::string& cause);
 
  private:
   // Of `sources`, the connection whose unmatched message of the slot is the oldest; null: none has one.
@@ -102,7 +106,7 @@ class Group {
   std::deque<Connection> connections_;
   std::vector<Connection*> byRank_;
   ListHook receivesFromAny_;  // in the order posted
-  Failure vanished_;
+  Failure failedCollective_, heardCause_;
   std::atomic<bool> busyPoll_{false};
   std::unique_ptr<AddressExchange> addressExchange_;
 };

@@ -50,6 +50,11 @@ class ListHook {
   Operation* const operation_;
 };
 
+// Whether the message belongs to an operation of all ranks, so that the failure of one is that of all. Gloo has a collective's kind in
+// the first byte of a slot (gloo/types.h, class Slot); PyTorch's send and recv have tags of 32 bits. What a bound buffer is for nobody
+// can tell: its pair stands for itself.
+constexpr bool isCollective(MessageKey key) { return key.kind == MessageKind::kUnbound && (key.tag >> 56) != 0; }
+
 enum class Direction : std::uint8_t { kSend = 0, kReceive = 1 };
 
 // What has happened to a buffer's operations of one direction.
@@ -64,12 +69,19 @@ struct Progress {
 struct BufferState {
   Progress progress[2];
   Failure failure;  // of any operation of this buffer; for ever, as over TCP
+  bool collectiveFailed = false;  // `failure` is of a collective
   ListHook operations;
   // How many operations may still touch this object. The only member that is read without exclusive access: once
   // zero, and no call is posting, the buffer may go without asking for it.
   std::atomic<int> references{0};
 
   Progress& of(Direction direction) { return progress[static_cast<int>(direction)]; }
+  // The first failure stays.
+  void fail(const Failure& why, MessageKey key) {
+    if (failure) return;
+    failure = why;
+    collectiveFailed = isCollective(key);
+  }
 };
 
 // Aligned so that a token can carry a generation in the address's low bits.

@@ -55,7 +55,7 @@ bool UnboundBuffer::wait(Direction direction, int* rank, std::chrono::millisecon
     case WaitOutcome::kAborted:
       return false;
     case WaitOutcome::kFailed:
-      throwIo(wait.failure());
+      wait.throwFailure();
     default:
       timedOut(direction, timeout);
   }

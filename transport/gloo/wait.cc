@@ -18,13 +18,21 @@ void withdraw(Group& group, BufferState& buffer, std::chrono::milliseconds linge
   auto look = [&] { sending = buffer.of(Direction::kSend).pending > 0; };
   group.exclusive(look);
   if (sending) {
-    auto sent = [&] { return buffer.of(Direction::kSend).pending == 0 || group.vanished() != nullptr; };
+    auto sent = [&] { return buffer.of(Direction::kSend).pending == 0 || buffer.collectiveFailed; };
     (void)group.progress().waitUntil(std::ref(sent), deadlineAfter(linger));
   }
   auto cancelAll = [&] {
     while (Operation* operation = buffer.operations.next()) group.cancel(operation);
   };
   group.exclusive(cancelAll);
+}
+
+void Wait::throwFailure() {
+  if (collectiveFailed_) {
+    auto tell = [this] { group_.collectiveFailed(failure_); };
+    group_.exclusive(tell);
+  }
+  throwIo(failure_);
 }
 
 void throwIo(const Failure& failure) { throw ::gloo::IoException(*failure); }

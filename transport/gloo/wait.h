@@ -36,15 +36,19 @@ class Wait {
   }
 
   WaitOutcome outcome() const { return outcome_; }
-  const Failure& failure() const { return failure_; }
+  // kFailed. Tells the other ranks first, if they may wait for this one.
+  [[noreturn]] void throwFailure();
   int rank() const { return rank_; }  // of kCompleted
 
  private:
   WaitOutcome look() {
     Progress& progress = buffer_.of(direction_);
     if (progress.completions == 0) {
-      failure_ = buffer_.failure ? buffer_.failure : group_.vanished();
-      if (failure_) return WaitOutcome::kFailed;
+      if (buffer_.failure) {
+        failure_ = buffer_.failure;
+        collectiveFailed_ = buffer_.collectiveFailed;
+        return WaitOutcome::kFailed;
+      }
       if (mustBePosted_ && progress.pending == 0) return WaitOutcome::kNothingPosted;
       if (!progress.abort) return WaitOutcome::kPending;
     }
@@ -63,6 +67,7 @@ class Wait {
   bool mustBePosted_ = false;
   WaitOutcome outcome_ = WaitOutcome::kPending;
   Failure failure_;
+  bool collectiveFailed_ = false;
   int rank_ = -1;
 };
 
