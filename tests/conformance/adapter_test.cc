@@ -326,6 +326,27 @@ TEST_F(Adapter, MessageTooLong_FailsBothSides) {
             }));
 }
 
+// Its sender may have left, in good order or not, before the receive shows that the sizes differ.
+TEST_F(Adapter, MessageTooLong_SenderHasGone_ErrorNamesTheSizes) {
+  for (const bool closes : {true, false}) {
+    transports_.clear();
+    Mesh mesh = connect(2);
+    std::vector<char> in(100), out(10);
+    {
+      auto send = mesh.contexts[0]->createUnboundBuffer(in.data(), in.size());
+      send->send(1, kSlot);
+      send->waitSend();
+    }
+    auto other = mesh.contexts[1]->createUnboundBuffer(out.data(), out.size());
+    auto receive = mesh.contexts[1]->createUnboundBuffer(out.data(), out.size());
+    other->recv(0, kSlot + 1);
+    closes ? mesh.contexts[0].reset() : fabric_->vanish(transport(0));
+    EXPECT_NE("", ioExceptionOf([&] { other->waitRecv(); }));
+    const std::string text = ioExceptionOf([&] { receive->recv(0, kSlot); });
+    EXPECT_TRUE(contains(text, "100 bytes") && contains(text, "rank 0")) << text;
+  }
+}
+
 TEST_F(Adapter, BoundMessageBeyondTheBuffer_FailsThePair) {
   Mesh mesh = connect(2);
   std::vector<char> in(100), out(10);

@@ -115,7 +115,7 @@ Status MemoryChannel::postReceive(const ReceiveRequest& request) {
   const Status before = closedStatus();
   if (!before.ok() && matcher_.oldestUnmatched(request.key) == nullptr) return before;
   while (const auto slot = matcher_.post(request)) {
-    begin(*slot);
+    if (Status status = begin(*slot); !status.ok()) return status;
     if (before.ok() && state_ == ChannelState::kFailed) return closedStatus();
     if (state_ == ChannelState::kClosed) return {};  // by the observer; what was posted has been forgotten
     if (!request.persistent) break;
@@ -124,7 +124,7 @@ Status MemoryChannel::postReceive(const ReceiveRequest& request) {
   return {};
 }
 
-void MemoryChannel::begin(SlotIndex slot) {
+Status MemoryChannel::begin(SlotIndex slot) {
   Matcher::Message& message = matcher_[slot];
   if (message.body.offer == 0) {
     const std::vector<std::byte> payload = std::move(message.body.payload);
@@ -135,18 +135,21 @@ void MemoryChannel::begin(SlotIndex slot) {
   grant.key = message.key;
   grant.offer = message.body.offer;
   send(std::move(grant));
+  return {};
 }
 
-void MemoryChannel::land(SlotIndex slot, const std::vector<std::byte>& payload) {
+Status MemoryChannel::land(SlotIndex slot, const std::vector<std::byte>& payload) {
   Matcher::Message& message = matcher_[slot];
   if (!message.orphaned) {
     message.length = payload.size();
     if (std::string problem = message.misfit(); !problem.empty()) {
-      return fail(ErrorCode::kMessageTooLong, std::move(problem), /*tellPeer=*/true);
+      fail(ErrorCode::kMessageTooLong, problem, /*tellPeer=*/true);
+      return {ErrorScope::kSession, ErrorCode::kMessageTooLong, std::move(problem)};
     }
     if (!payload.empty()) std::memcpy(message.destination(), payload.data(), payload.size());
   }
   matcher_.complete(slot, [this](const Matcher::Message& done) { end(done); });
+  return {};
 }
 
 void MemoryChannel::end(const Matcher::Message& message) {
@@ -165,7 +168,7 @@ void MemoryChannel::arrived(const Parcel& parcel, Incoming incoming) {
   message.arrived = monotonicNow();
   message.body = std::move(incoming);
   if (message.body.offer != 0) offers_[message.body.offer] = slot;
-  if (matcher_.arrive(slot)) return begin(slot);
+  if (matcher_.arrive(slot)) return (void)begin(slot);
   if (observer_ != nullptr) observer_->onMessageAnnounced(parcel.key, parcel.length);
 }
 
@@ -174,7 +177,7 @@ void MemoryChannel::payloadArrived(Parcel& parcel) {
   if (offer == offers_.end()) return;
   const SlotIndex slot = offer->second;
   offers_.erase(offer);
-  if (matcher_[slot].matched) return land(slot, parcel.payload);
+  if (matcher_[slot].matched) return (void)land(slot, parcel.payload);
   // Sent without being asked for: its sender is closing.
   matcher_[slot].body = {0, std::move(parcel.payload)};
 }
@@ -185,7 +188,7 @@ void MemoryChannel::withdrawn(std::uint64_t offer) {
   const SlotIndex slot = found->second;
   offers_.erase(found);
   const auto met = matcher_.withdraw(slot, [this](const Matcher::Message& done) { end(done); });
-  if (met && state_ == ChannelState::kConnected) begin(*met);
+  if (met && state_ == ChannelState::kConnected) (void)begin(*met);
 }
 
 void MemoryChannel::receive(Parcel& parcel) {

@@ -78,8 +78,8 @@ class MemoryChannel final : public MessageChannel {
   void peerClosed();
   void arrived(const Parcel& parcel, Incoming incoming);
   // The message has met its receive.
-  void begin(SlotIndex slot);
-  void land(SlotIndex slot, const std::vector<std::byte>& payload);
+  Status begin(SlotIndex slot);
+  Status land(SlotIndex slot, const std::vector<std::byte>& payload);
   void payloadArrived(Parcel& parcel);
   void withdrawn(std::uint64_t offer);
   void end(const Matcher::Message& message);

@@ -3,6 +3,25 @@
 #include "transport/core/session_impl.h"
 
 namespace gloo_bypass {
+namespace {
+
+// Why the peer gave the connection up, as its reset has it.
+std::string describeReason(std::uint32_t reason) {
+  switch (static_cast<ErrorCode>(reason)) {
+    case ErrorCode::kMessageTooLong:
+      return "a message of this rank does not fit the receive that it met there; use the same sizes on both ranks";
+    case ErrorCode::kPeerViolatedProtocol:
+      return "this rank broke the protocol, as it found";
+    case ErrorCode::kCancelled:
+      return "it was aborted there, or a message was cancelled half-way";
+    case ErrorCode::kPeerVanished:
+      return "it heard nothing from this rank for too long";
+    default:
+      return "reason " + std::to_string(reason);
+  }
+}
+
+}  // namespace
 
 // Counts the datagram; false: it is not one for this session.
 bool Session::Impl::accept(std::span<const std::byte> datagram, wire::ParseResult result, const wire::PacketHeader& header) {
@@ -37,7 +56,7 @@ void Session::Impl::handleReset(const wire::ParsedPacket& packet) {
     return fail({ErrorScope::kSession, ErrorCode::kTimedOut, "the peer gave up waiting for this connection"}, false);
   }
   fail({ErrorScope::kSession, ErrorCode::kPeerVanished,
-        "the peer gave the connection up (reason " + std::to_string(reason) + ")"},
+        "the peer gave the connection up: " + describeReason(reason)},
        false);
 }
 

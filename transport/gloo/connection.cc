@@ -207,7 +207,8 @@ Failure Connection::postFailed(Operation* operation, OperationToken token, const
     if (!operation->persistent) operation->buffer->of(operation->direction).pending--;
     group_.operations().release(operation);
   }
-  if (failure_) return failure_;
+  // That a message does not fit says more than that its sender has gone since.
+  if (failure_ && error.code != ErrorCode::kMessageTooLong) return failure_;
   return makeFailure(
       GLOO_ERROR_MSG("Rank ", group_.rank(), " cannot ", what, describePeer(), ": ", error.message));
 }
