@@ -14,7 +14,10 @@
 #include <gloo/barrier.h>
 #include <gloo/barrier_all_to_all.h>
 
+#include "process/back_ends.h"
 #include "process/json_text.h"
+#include "process/process_transport.h"
+#include "programs/carried_bytes.h"
 #include "programs/error.h"
 #include "programs/machine.h"
 #include "tools/build_info.h"
@@ -54,6 +57,8 @@ GlooPlace placeOf(const PerfOptions& options) {
   }
   return device;
 }
+
+CarriedBytes carried() { return carriedBytes(ProcessTransport::instance().countersJson()); }
 
 // Of the first of these options that differs; empty where none does.
 std::string differenceBetween(const nlohmann::json& mine, const nlohmann::json& ofRankZero) {
@@ -259,7 +264,7 @@ std::vector<RankMeasurement> RankSession::measureSize(std::uint64_t bytes) {
   for (unsigned round = 0; round < options_.effectiveRounds(); ++round) {
     for (std::size_t i = 0; i < links_.size(); ++i) {
       enter(links_[i], "timing");
-      measurements[i].rounds.push_back(sample(links_[i], *collectives[i]));
+      measurements[i].rounds.push_back(sample(links_[i], *collectives[i], bytes));
     }
   }
   for (std::size_t i = 0; i < links_.size(); ++i) {
@@ -270,9 +275,10 @@ std::vector<RankMeasurement> RankSession::measureSize(std::uint64_t bytes) {
   return measurements;
 }
 
-RankSample RankSession::sample(Link& link, Collective& collective) {
+RankSample RankSession::sample(Link& link, Collective& collective, std::uint64_t bytes) {
   RankSample sample;
   sample.iterationNs.reserve(options_.iterations);
+  const CarriedBytes before = carried();
   barrier(link);
   const double cpuStart = processCpuSeconds();
   const auto start = Clock::now();
@@ -285,7 +291,15 @@ RankSample RankSession::sample(Link& link, Collective& collective) {
   }
   sample.wallSeconds = secondsBetween(start, last);
   sample.cpuSeconds = processCpuSeconds() - cpuStart;
+  requireCarried(link, before, bytes, options_.iterations);
   return sample;
+}
+
+void RankSession::requireCarried(const Link& link, const CarriedBytes& before, std::uint64_t bytes,
+                                 std::uint64_t reductions) const {
+  // Whatever the algorithm, a rank receives half a vector at least: the part of the sum that it has not made itself.
+  const std::uint64_t leastBytes = size_ > 1 ? bytes / 2 * reductions : 0;
+  requireCarriedBy(link.transport, findBackEnd(link.transport) != nullptr, before, carried(), leastBytes);
 }
 
 std::uint64_t RankSession::check(Collective& collective, std::size_t count) {
@@ -314,10 +328,12 @@ nlohmann::json RankSession::measureIdle() {
   stage_ = link.transport + ", before the idle time";
   const std::size_t count = options_.maxBytes / elementBytes(options_.dataType);
   {
+    const CarriedBytes carriedBefore = carried();
     const auto collective = makeCollective(collectiveOptions_, link.context, &link.nextTag, data_.get(), count);
     barrier(link);
     for (unsigned i = 0; i < options_.warmupIterations; ++i) collective->run();
     barrier(link);
+    requireCarried(link, carriedBefore, options_.maxBytes, options_.warmupIterations);
   }
   exchange_.meet("idle");
   std::this_thread::sleep_for(kSettleTime);

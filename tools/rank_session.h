@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "compatibility/gloo/rendezvous.h"
+#include "programs/carried_bytes.h"
 #include "tools/collective.h"
 #include "tools/device_factory.h"
 #include "tools/perf_options.h"
@@ -74,7 +75,10 @@ class RankSession {
   void describeDevices();
   nlohmann::json measureAll();
   std::vector<RankMeasurement> measureSize(std::uint64_t bytes);
-  RankSample sample(Link& link, Collective& collective);
+  RankSample sample(Link& link, Collective& collective, std::uint64_t bytes);
+  // Throws unless since `before` so many reductions of a vector of `bytes` went over the link's transport.
+  void requireCarried(const Link& link, const CarriedBytes& before, std::uint64_t bytes,
+                      std::uint64_t reductions) const;
   std::uint64_t check(Collective& collective, std::size_t count);
   void barrier(Link& link);
   nlohmann::json measureIdle();

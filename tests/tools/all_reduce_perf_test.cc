@@ -372,6 +372,44 @@ TEST_F(AllReducePerfDpdk, WrongSetting_OneLine) {
   EXPECT_EQ(lineCount(test::withoutGloosNotes(result.err)), 1) << result.err;
 }
 
+// What the program names, what its devices are, and what it must say.
+struct Mislabelled {
+  const char* named;
+  const char* used;
+  const char* said;
+};
+class AllReducePerfMislabelled : public ::testing::TestWithParam<Mislabelled> {};
+INSTANTIATE_TEST_SUITE_P(
+    Devices, AllReducePerfMislabelled,
+    ::testing::Values(Mislabelled{"UDP", "TCP", "UDP was to carry 6144 bytes at least, but 0 came over it"},
+                      Mislabelled{"TCP", "UDP", "came over UDP"}, Mislabelled{"DPDK", "UDP", "came over UDP"},
+                      Mislabelled{"DPDK", "TCP", "DPDK was to carry 6144 bytes at least, but 0 came over it"}),
+    [](const auto& info) { return std::string(info.param.named) + "_" + info.param.used; });
+
+TEST_P(AllReducePerfMislabelled, BytesOverAnotherTransport_AreRefused) {
+  const auto& [named, used, said] = GetParam();
+  const TemporaryFolder folder;
+  const Words arguments{"--ranks", "2", "--transports", named, "-b",     "4K",
+                        "-e",      "4K", "-n",          "3",   "--json", folder / "out.json"};
+  const ProgramResult result = runProgram(MISLABELLED_PERF_PATH, arguments, {{"PLANTED_TRANSPORT", used}});
+  EXPECT_EQ(result.exitStatus, 1);
+  EXPECT_THAT(result.err, HasSubstr(said));
+  EXPECT_FALSE(std::filesystem::exists(folder / "out.json"));
+}
+
+TEST(AllReducePerfMislabelled, IdleRanksOverAnotherTransport_AreRefused) {
+  const Words arguments{"--ranks", "2", "--transports", "TCP", "-e", "4K", "--idle", "1"};
+  const ProgramResult result = runProgram(MISLABELLED_PERF_PATH, arguments, {{"PLANTED_TRANSPORT", "UDP"}});
+  EXPECT_EQ(result.exitStatus, 1);
+  EXPECT_THAT(result.err, HasSubstr("came over UDP"));
+}
+
+TEST(AllReducePerfMislabelled, RightDevices_AreAccepted) {
+  const Words arguments{"--ranks", "2", "--transports", "UDP", "-b", "4", "-e", "4K", "-f", "32"};
+  const ProgramResult result = runProgram(MISLABELLED_PERF_PATH, arguments, {{"PLANTED_TRANSPORT", "UDP"}});
+  EXPECT_EQ(result.exitStatus, 0) << result.err;
+}
+
 // Needs an RDMA device, as scripts/softroce and scripts/rdma-guest make one: the suite "guest" runs it there.
 class AllReducePerfRdma : public ::testing::Test {
  protected:
