@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cstddef>
 #include <filesystem>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -51,31 +52,37 @@ class TcpCounter : public ByteCounter {
 
 using StatsFunction = int (*)(char*, size_t);
 
+StatsFunction statsFunction() {
+  return reinterpret_cast<StatsFunction>(::dlsym(RTLD_DEFAULT, "gloo_bypass_stats_json"));
+}
+
+// What the function writes, in `buffer`. The text may grow between two calls: a few tries, then none.
+std::optional<std::string_view> countersIn(StatsFunction stats, std::string& buffer) {
+  for (int attempt = 0; stats != nullptr && attempt < 4; ++attempt) {
+    const int needed = stats(buffer.data(), buffer.size());
+    if (needed < 0) {
+      return std::nullopt;
+    }
+    if (static_cast<size_t>(needed) < buffer.size()) {
+      return buffer.c_str();
+    }
+    buffer.resize(static_cast<size_t>(needed) + 1024);
+  }
+  return std::nullopt;
+}
+
 class PluginCounter : public ByteCounter {
  public:
   explicit PluginCounter(StatsFunction stats) : stats_(stats) {}
 
   std::optional<ByteCounts> read() override {
-    if (stats_ == nullptr) {
+    const auto text = countersIn(stats_, buffer_);
+    const auto json = text ? nlohmann::json::parse(*text, nullptr, false) : nlohmann::json();
+    if (!json.is_object() || !json.contains("bytes_sent") || !json["bytes_sent"].is_number_unsigned() ||
+        !json.contains("bytes_received") || !json["bytes_received"].is_number_unsigned()) {
       return std::nullopt;
     }
-    // The text may grow between two calls: a few tries, then none.
-    for (int attempt = 0; attempt < 4; ++attempt) {
-      const int needed = stats_(buffer_.data(), buffer_.size());
-      if (needed < 0) {
-        return std::nullopt;
-      }
-      if (static_cast<size_t>(needed) < buffer_.size()) {
-        const auto json = nlohmann::json::parse(buffer_.c_str(), nullptr, false);
-        if (!json.is_object() || !json.contains("bytes_sent") || !json["bytes_sent"].is_number_unsigned() ||
-            !json.contains("bytes_received") || !json["bytes_received"].is_number_unsigned()) {
-          return std::nullopt;
-        }
-        return ByteCounts{json["bytes_sent"].get<uint64_t>(), json["bytes_received"].get<uint64_t>()};
-      }
-      buffer_.resize(static_cast<size_t>(needed) + 1024);
-    }
-    return std::nullopt;
+    return ByteCounts{json["bytes_sent"].get<uint64_t>(), json["bytes_received"].get<uint64_t>()};
   }
   const char* source() const override { return stats_ != nullptr ? "gloo_bypass_stats_json" : "none"; }
 
@@ -113,9 +120,12 @@ std::unique_ptr<ByteCounter> makeTcpCounter(const std::set<int>& before) {
   return std::make_unique<TcpCounter>(std::move(sockets));
 }
 
-std::unique_ptr<ByteCounter> makePluginCounter() {
-  return std::make_unique<PluginCounter>(
-      reinterpret_cast<StatsFunction>(::dlsym(RTLD_DEFAULT, "gloo_bypass_stats_json")));
+std::unique_ptr<ByteCounter> makePluginCounter() { return std::make_unique<PluginCounter>(statsFunction()); }
+
+std::optional<std::string> pluginCounters() {
+  std::string buffer(4096, '\0');
+  const auto text = countersIn(statsFunction(), buffer);
+  return text ? std::optional<std::string>(*text) : std::nullopt;
 }
 
 } // namespace gloo_bypass::trainer

@@ -34,4 +34,7 @@ std::unique_ptr<ByteCounter> makeTcpCounter(const std::set<int>& before);
 // "gloo_bypass_stats_json", or "none" when no loaded library exports it.
 std::unique_ptr<ByteCounter> makePluginCounter();
 
+// The counters of all its transports, as the plug-in writes them; nothing when no loaded library exports them.
+std::optional<std::string> pluginCounters();
+
 } // namespace gloo_bypass::trainer

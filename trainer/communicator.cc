@@ -18,6 +18,7 @@
 
 #include "compatibility/torch/device_registry.h"
 #include "compatibility/torch/gloo_process_group.h"
+#include "programs/carried_bytes.h"
 #include "programs/error.h"
 #include "programs/program_path.h"
 #include "trainer/joined.h"
@@ -295,6 +296,13 @@ Communicator::~Communicator() = default;
 int Communicator::rank() const { return group_->processGroup->getRank(); }
 int Communicator::worldSize() const { return group_->processGroup->getSize(); }
 c10d::ProcessGroup& Communicator::processGroup() { return *group_->forReducer; }
+
+void Communicator::requireBytesOverTransport() const {
+  // Without a plug-in nothing is ours; one of somebody else's may not count.
+  if (const auto counters = pluginCounters(); counters && worldSize() > 1) {
+    requireCarriedBy(transport_, !isKernelTcp(transport_), {}, carriedBytes(*counters), 1);
+  }
+}
 
 void Communicator::barrier() { group_->processGroup->barrier()->wait(); }
 

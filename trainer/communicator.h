@@ -111,6 +111,8 @@ class Communicator {
   const StepMarkers* stepMarkers() const;
 
   ByteCounter& byteCounter() { return *byteCounter_; }
+  // Throws ProgramError unless bytes went over the transport named, and none over another one, as the plug-in counts.
+  void requireBytesOverTransport() const;
 
  private:
   struct Group; // keeps c10d's headers out of this one

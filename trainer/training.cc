@@ -550,6 +550,9 @@ void Run::execute() {
     }
   }
   const double wallSeconds = secondsBetween(start, Clock::now());
+  if (communicator_) {
+    communicator_->requireBytesOverTransport();
+  }
   tracer_.write();
   parallelism_->finish();
   if (evaluation_.isUsed()) {

@@ -22,36 +22,44 @@ std::string refusalOf(const std::string& transport, bool isOurs, const CarriedBy
 
 TEST(CarriedBytes, CountersOfNoneOneAndSeveral_AreReadByName) {
   EXPECT_EQ(carriedBytes("{}"), CarriedBytes());
-  EXPECT_EQ(carriedBytes(R"({"transport": "DPDK", "payload_bytes_received": 7, "open_channels": []})"),
-            (CarriedBytes{{"DPDK", 7}}));
-  EXPECT_EQ(carriedBytes(R"({"DPDK": {"payload_bytes_received": 7}, "UDP": {"payload_bytes_received": 0}})"),
-            (CarriedBytes{{"DPDK", 7}, {"UDP", 0}}));
+  EXPECT_EQ(carriedBytes(R"({"transport": "DPDK", "payload_bytes_sent": 3, "payload_bytes_received": 7, "port": {}})"),
+            (CarriedBytes{{"DPDK", {3, 7}}}));
+  EXPECT_EQ(carriedBytes(R"({"DPDK": {"payload_bytes_sent": 3, "payload_bytes_received": 7},
+                             "UDP": {"payload_bytes_sent": 0, "payload_bytes_received": 0}})"),
+            (CarriedBytes{{"DPDK", {3, 7}}, {"UDP", {0, 0}}}));
 }
 
 TEST(CarriedBytes, TextThatIsNoCounters_IsRefused) {
-  for (const char* text :
-       {"", "[]", "7", "{\"transport\": \"DPDK\"}", "{\"DPDK\": 3}", "{\"DPDK\": {\"payload_bytes_received\": -1}}"})
+  for (const char* text : {"", "[]", "7", R"({"transport": "DPDK"})", R"({"DPDK": 3})",
+                           R"({"DPDK": {"payload_bytes_sent": 1, "payload_bytes_received": -1}})"})
     EXPECT_THROW(carriedBytes(text), ProgramError) << text;
 }
 
 TEST(RequireCarriedBy, BytesOverTheNamedTransport_AreAccepted) {
-  EXPECT_EQ(refusalOf("DPDK", true, {}, {{"DPDK", 100}}, 100), "");
-  EXPECT_EQ(refusalOf("DPDK", true, {{"DPDK", 900}, {"UDP", 5}}, {{"DPDK", 1000}, {"UDP", 5}}, 100), "");
+  EXPECT_EQ(refusalOf("DPDK", true, {}, {{"DPDK", {40, 60}}}, 100), "");
   EXPECT_EQ(refusalOf("TCP", false, {}, {}, 100), "");
-  EXPECT_EQ(refusalOf("TCP", false, {{"DPDK", 900}}, {{"DPDK", 900}}, 100), "");
+}
+
+TEST(RequireCarriedBy, BytesOfBefore_DoNotCount) {
+  EXPECT_EQ(refusalOf("DPDK", true, {{"DPDK", {0, 900}}, {"UDP", {9, 5}}}, {{"DPDK", {0, 1000}}, {"UDP", {9, 5}}}, 100),
+            "");
+  EXPECT_EQ(refusalOf("TCP", false, {{"DPDK", {9, 900}}}, {{"DPDK", {9, 900}}}, 100), "");
+}
+
+TEST(RequireCarriedBy, SendThatLayInAQueue_IsAcceptedOfAnother) {
+  EXPECT_EQ(refusalOf("TCP", false, {{"DPDK", {9, 900}}}, {{"DPDK", {13, 900}}}, 100), "");
 }
 
 TEST(RequireCarriedBy, NamedTransportCarriedNothingOrLess_IsRefused) {
-  EXPECT_THAT(refusalOf("DPDK", true, {}, {}, 100),
-              HasSubstr("DPDK was to carry 100 bytes at least, but 0 came over it"));
-  EXPECT_THAT(refusalOf("DPDK", true, {{"DPDK", 901}}, {{"DPDK", 1000}}, 100), HasSubstr("but 99 came over it"));
+  EXPECT_THAT(refusalOf("DPDK", true, {}, {}, 100), HasSubstr("DPDK was to carry 100 bytes at least, and carried 0"));
+  EXPECT_THAT(refusalOf("DPDK", true, {{"DPDK", {0, 901}}}, {{"DPDK", {0, 1000}}}, 100), HasSubstr("and carried 99"));
 }
 
 TEST(RequireCarriedBy, AnotherTransportCarriedSome_IsRefusedByItsName) {
-  EXPECT_THAT(refusalOf("TCP", false, {}, {{"UDP", 8}}, 100),
-              HasSubstr("TCP was to carry all bytes, but 8 of them came over UDP"));
-  EXPECT_THAT(refusalOf("DPDK", true, {{"UDP", 5}}, {{"DPDK", 1000}, {"UDP", 6}}, 100),
-              HasSubstr("but 1 of them came over UDP"));
+  EXPECT_THAT(refusalOf("TCP", false, {}, {{"UDP", {0, 8}}}, 100),
+              HasSubstr("TCP was to carry all bytes, but 8 came over UDP"));
+  EXPECT_THAT(refusalOf("DPDK", true, {{"UDP", {0, 5}}}, {{"DPDK", {0, 1000}}, {"UDP", {0, 6}}}, 100),
+              HasSubstr("but 1 came over UDP"));
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ def step_record(step, step_s=3.0, all_reduce_s=1.0, loss=10.9):
 def training_records(transport="TCP", rank=0, steps=3, digest=DIGEST, step_s=3.0, all_reduce_s=1.0):
     start = {
         "event": "start", "rank": rank, "world_size": 2, "transport": transport, "parameters": 81912576, "steps": steps}
-    summary = {"event": "summary", "rank": rank, "sha256": digest, "bytes_source": "tcp_info", "threads": 1,
+    summary = {"event": "summary", "rank": rank, "world_size": 2, "sha256": digest, "bytes_source": "tcp_info", "threads": 1,
                "peak_memory_mb": 1500.0, "transport": transport}
     # The first step is slow, as a warm-up step is.
     body = [step_record(n, step_s * (3 if n == 1 else 1), all_reduce_s, 11.0 - 0.1 * n) for n in range(1, steps + 1)]

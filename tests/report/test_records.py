@@ -24,6 +24,14 @@ def test_training_of_another_transport_is_refused(tmp_path):
         records.read_training(path, "DPDK", 1, 1)
 
 
+def test_training_whose_bytes_nobody_counted_is_refused(tmp_path):
+    lines = training_records("DPDK")
+    lines[-1]["bytes_source"] = "none"
+    path = write_lines(tmp_path / "a.jsonl", lines)
+    with pytest.raises(records.RecordError, match="whether they went over DPDK is not known"):
+        records.read_training(path, "DPDK", 1, 1)
+
+
 def test_training_without_end_is_refused(tmp_path):
     path = write_lines(tmp_path / "a.jsonl", training_records("TCP")[:-1])
     with pytest.raises(records.RecordError, match="the run did not end"):

@@ -381,9 +381,9 @@ struct Mislabelled {
 class AllReducePerfMislabelled : public ::testing::TestWithParam<Mislabelled> {};
 INSTANTIATE_TEST_SUITE_P(
     Devices, AllReducePerfMislabelled,
-    ::testing::Values(Mislabelled{"UDP", "TCP", "UDP was to carry 6144 bytes at least, but 0 came over it"},
+    ::testing::Values(Mislabelled{"UDP", "TCP", "UDP was to carry 6144 bytes at least, and carried 0"},
                       Mislabelled{"TCP", "UDP", "came over UDP"}, Mislabelled{"DPDK", "UDP", "came over UDP"},
-                      Mislabelled{"DPDK", "TCP", "DPDK was to carry 6144 bytes at least, but 0 came over it"}),
+                      Mislabelled{"DPDK", "TCP", "DPDK was to carry 6144 bytes at least, and carried 0"}),
     [](const auto& info) { return std::string(info.param.named) + "_" + info.param.used; });
 
 TEST_P(AllReducePerfMislabelled, BytesOverAnotherTransport_AreRefused) {

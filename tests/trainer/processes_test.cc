@@ -430,5 +430,24 @@ TEST(Transport, DpdkAndTcp_EndWithTheSameDigest) {
   EXPECT_EQ(tcp["sha256"], dpdk["sha256"]);
 }
 
+TEST(Transport, BytesOverAnotherThanTheNamedOne_EndTheRunWithoutASummary) {
+  const char* plugin = std::getenv("MISLABELLED_PLUGIN");
+  if (plugin == nullptr) {
+    GTEST_SKIP() << "the plug-in or its DPDK transport is not part of this build";
+  }
+  struct Fault {
+    std::string named, used, said;
+  };
+  for (const auto& [named, used, said] : {Fault{"DPDK", "TCP", "DPDK was to carry 1 bytes at least, and carried 0"},
+           Fault{"TCP", "UDP", "came over UDP"}, Fault{"DPDK", "UDP", "came over UDP"}}) {
+    const TemporaryFolder folder;
+    const auto result = train({"--spawn", "2", "--steps", "2", "--metrics", folder / "m", "--plugin", plugin},
+        {{"GLOO_DEVICE_TRANSPORT", named}, {"PLANTED_TRANSPORT", used}});
+    EXPECT_NE(result.shellStatus(), 0) << named << " " << used;
+    EXPECT_NE(result.err.find(said), std::string::npos) << result.err;
+    EXPECT_EQ(contentsOf(folder / "m").find("\"summary\""), std::string::npos);
+  }
+}
+
 } // namespace
 } // namespace gloo_bypass::trainer::testing

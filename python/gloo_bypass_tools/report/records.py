@@ -107,6 +107,7 @@ def read_training(path, transport, repeat, warm_up):
     """One rank's file of a training run: (rows for the frame of steps, row for the frame of runs).
 
     The run must have used the transport that it was started for: a silent fallback would compare a thing with itself.
+    The trainer has checked that by the counters, where there are some, before it wrote its summary.
     """
     start, summary, steps = None, None, []
     for number, record in json_lines(path):
@@ -129,6 +130,8 @@ def read_training(path, transport, repeat, warm_up):
     if summary is None:
         raise RecordError(f"{path}: no line with event 'summary': the run did not end")
     place, record = summary
+    if number_at(place, record, "world_size") > 1 and value_at(place, record, "bytes_source", str) == "none":
+        raise RecordError(f"{place}: nobody counted the bytes: whether they went over {transport} is not known")
     rank = number_at(place, record, "rank")
     for index, row in enumerate(steps):
         row["rank"] = rank
