@@ -9,7 +9,7 @@ Debian's PyTorch needs some options more: see docs/pytorch.md.
 import argparse
 import os
 
-import gloo_bypass  # noqa: F401  the only line that this project adds
+import gloo_bypass  # the only line that this project adds
 import torch
 import torch.distributed as dist
 import torch.distributed.nn  # noqa: F401  before the group, which it would keep beyond its end (docs/pytorch.md)
@@ -68,6 +68,7 @@ def main():
     ratio, before, after = power.compression_stats()
     assert ratio > 1.5, f"PowerSGD sent {after} numbers for {before}"
     dist.barrier()
+    gloo_bypass.require_transport()  # the bytes went over GLOO_DEVICE_TRANSPORT's
     if rank == 0:
         print(f"PowerSGD sent 1/{ratio:.1f} of the numbers")
         print(f"checked: {size} ranks with PyTorch's compression hooks agree, and learnt as without")

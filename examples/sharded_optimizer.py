@@ -9,7 +9,7 @@ Debian's PyTorch needs some options more: see docs/pytorch.md.
 import argparse
 import os
 
-import gloo_bypass  # noqa: F401  the only line that this project adds
+import gloo_bypass  # the only line that this project adds
 import torch
 import torch.distributed as dist
 import torch.distributed.nn  # noqa: F401  before the group, which it would keep beyond its end (docs/pytorch.md)
@@ -57,6 +57,7 @@ def main():
     kept, all_of_it = numbers_kept(sharded.optim), numbers_kept(whole)
     assert size == 1 or kept < all_of_it, f"rank {rank} keeps all {kept} numbers of the optimiser's state"
     dist.barrier()
+    gloo_bypass.require_transport()  # the bytes went over GLOO_DEVICE_TRANSPORT's
     if rank == 0:
         print(f"optimiser's state: {kept} of {all_of_it} numbers on rank 0")
         print(f"sum of the parameters: {trained.double().sum().item():.12f}")

@@ -14,7 +14,7 @@ import os
 import socket
 import threading
 
-import gloo_bypass  # noqa: F401  registers the transports
+import gloo_bypass  # registers the transports
 import torch
 import torch.distributed as dist
 import torch.distributed.nn  # noqa: F401  before the group, which it would keep beyond its end (docs/pytorch.md)
@@ -80,6 +80,7 @@ def main():
         parallel(torch.randn(8, 64, generator=generator)).square().mean().backward()
         optimizer.step()
     dist.barrier()
+    gloo_bypass.require_transport()  # the bytes went over GLOO_DEVICE_TRANSPORT's
     if rank == 0:
         print(f"sum of the parameters: {sum(p.double().sum().item() for p in model.parameters()):.12f}")
         if not options.to:

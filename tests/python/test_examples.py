@@ -56,6 +56,23 @@ def test_Example_End_LeavesNoThreadThatCouldAbortIt(example, installed_torch):
             assert ranks.value(rank, "left") == "0"
 
 
+@pytest.mark.parametrize("example, named, used", [
+    *((example, "DPDK", "TCP") for example in RANKS_PROGRAMS), ("ddp.py", "UDP", "TCP"), ("ddp.py", "TCP", "UDP"),
+    ("ddp.py", "DPDK", "UDP")])
+def test_Example_BytesOverAnotherTransportThanNamed_IsRefused(example, named, used):
+    if "DPDK" in (named, used) and "DPDK" not in TRANSPORTS:
+        pytest.skip("the DPDK transport is not in this build")
+    with Ranks(FOLDER / "programs" / "other_transport.py", 2, transport=named, load="import",
+               arguments=[used, EXAMPLES / example]) as ranks:
+        statuses = ranks.wait()
+        if statuses == [NOT_IN_THIS_RELEASE] * 2:
+            pytest.skip(ranks.output(0).strip())
+        said = (f"{named} was to carry all bytes, but" if used != "TCP" else
+                f"{named} was to carry 1 bytes at least, and carried 0: PyTorch reads GLOO_DEVICE_TRANSPORT once")
+        assert 0 not in statuses and said in ranks.output(0), ranks.output(0)
+        assert "checked:" not in ranks.output(0)
+
+
 def test_DocumentedTorchrun_TwoRanks_ChecksItself(tmp_path, installed_torch):
     """The lines of docs/pytorch.md for this release, as they stand there."""
     text = (EXAMPLES.parent / "docs" / "pytorch.md").read_text()

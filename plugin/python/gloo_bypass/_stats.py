@@ -1,4 +1,5 @@
 """Counters of what this process has sent and received."""
+import os
 from typing import Any, Dict, List, TypedDict
 
 from . import _library
@@ -75,3 +76,32 @@ def stats() -> Dict[str, TransportStats]:
     counters: Dict[str, Any] = _library.json_of(_library.handle.gloo_bypass_stats_json, 16384)
     # The plug-in puts each transport's counters under its name only if there are several.
     return {counters["transport"]: counters} if "transport" in counters else counters  # type: ignore[dict-item]
+
+
+#: Gloo's own transports, which have no counters here.
+_GLOOS_OWN = ("TCP", "TCP_TLS", "UV")
+_ONCE = "PyTorch reads GLOO_DEVICE_TRANSPORT once a process, when it makes the first group"
+
+
+def require_transport(transport: str = "", least_bytes: int = 1) -> None:
+    """RuntimeError unless bytes of this process went over `transport`, at least so many sent and received, and none came
+    over another one of ours. Without a name: the one in GLOO_DEVICE_TRANSPORT, or TCP. A group of one rank has nothing
+    to send.
+
+    For benchmarks: one that changes the variable between two groups measures the first transport again.
+    """
+    from torch import distributed  # loaded already; what reads this file for its types alone has none
+    transport = transport or os.environ.get("GLOO_DEVICE_TRANSPORT", "TCP")
+    counters = stats()
+    for other, counted in counters.items():
+        if other != transport and counted["payload_bytes_received"] > 0:
+            raise RuntimeError(f"gloo_bypass: {transport} was to carry all bytes, but "
+                               f"{counted['payload_bytes_received']} came over {other}: {_ONCE}")
+    alone = distributed.is_initialized() and distributed.get_world_size() == 1
+    if transport in _GLOOS_OWN or alone:
+        return
+    own = counters.get(transport)
+    moved = own["payload_bytes_sent"] + own["payload_bytes_received"] if own else 0
+    if moved < least_bytes:
+        raise RuntimeError(f"gloo_bypass: {transport} was to carry {least_bytes} bytes at least, and carried {moved}: "
+                           f"{_ONCE}")
