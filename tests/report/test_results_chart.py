@@ -42,6 +42,10 @@ def test_Read_Fixture_HasEveryRowAndItsRatio(run):
     (lambda run: run.update(machine=" "), "'machine' is empty"),
     (lambda run: run.update(note="x"), "'note' is unknown"),
     (lambda run: run.update(rows=[]), "'rows' is empty"),
+    (lambda run: run.update(rates=[{"copy_GBps": {"1": 5.0}}]), "rates[0]: no 'add_GBps'"),
+    (lambda run: run.update(rates=[{"copy_GBps": {"1": 0}, "add_GBps": {"1": 5.0}}]), "'1' is 0"),
+    (lambda run: run.update(rates=[{"copy_GBps": {"all": 5}, "add_GBps": {"1": 5.0}}]), "'all' is 5"),
+    (lambda run: run.update(rates=[{"copy_GBps": {"1": "5"}, "add_GBps": {"1": 5.0}}]), "'5', not a finite number"),
     (lambda run: run["rows"].append(3), "expected an object, found int"),
     (lambda run: run["rows"].append(run["rows"][0]), "is there already"),
     (lambda run: run["rows"][2].pop("link"), "rows[2]: no 'link'"),
@@ -114,6 +118,13 @@ def test_Svg_Names_DoNotOverlapAndStayInside(run):
 def test_Svg_HostileText_IsEscaped(tmp_path):
     path = changed(tmp_path, lambda record: record.update(machine="<script>&"))
     assert "&lt;script&gt;&amp;" in results_chart.svg(stored_run.read(path))
+
+
+def test_Svg_RunWithRates_SaysHowFastTheMachineWas(tmp_path, run):
+    rates = [{"copy_GBps": {"1": 5.8}, "add_GBps": {"1": 6.0}}]
+    svg = results_chart.svg(stored_run.read(changed(tmp_path, lambda record: record.update(rates=rates))))
+    assert "the machine copies 64 MiB at 5.8 GB/s with 1 thread; adds at 6 GB/s with 1 thread." in svg
+    assert "the machine copies" not in results_chart.svg(run) and "not recorded" in run.state
 
 
 def test_Table_Fixture_MarksWhatLoses(run):

@@ -14,12 +14,11 @@ from gloo_bypass_tools.compare_links import links
 from gloo_bypass_tools.compare_links.measurement import Measurement
 from gloo_bypass_tools.fabric_run import enclosure, network
 from gloo_bypass_tools.fabric_run.failures import FabricRunError
-from gloo_bypass_tools.report import machine, results_chart, stored_run
+from gloo_bypass_tools.report import machine, memory_rates, results_chart, stored_run
 from gloo_bypass_tools.report.command import size_of
+from gloo_bypass_tools.report.memory_rates import RateSamples
 from gloo_bypass_tools.report.records import RecordError
 
-# Processes that run or wait for a processor: beyond it, figures say little.
-QUIET_LOAD = 0.5
 RUN_FILE = "run.json"
 SIZES = "4,4K,64K,256K,1M,16M,64M"
 MOST_BYTES = 1 << 30
@@ -31,8 +30,9 @@ median of the rounds' medians and the worst p99. Inside a machine: memif, and UD
 namespaces over a veth pair, at an MTU of 1500 and of 9000: DPDK over the interface (netdev), UDP, and virtio-user with
 vhost, which is held against TCP over the veth pair. far, if it is asked for, is 16 MiB of four ranks of which one sends
 over an edge with 300 ms and 1 % loss (scripts/fabric-run); it takes long. What could not be measured is below the table
-with the reason, and is not tried again: figures are then of the rounds before. Namespaces and interfaces go with the
-command, however it ends."""
+with the reason, and is not tried again: figures are then of the rounds before. How fast the machine copies and adds
+64 MiB is measured before and after, and stored: where memory is slow, large vectors gain less. Namespaces and
+interfaces go with the command, however it ends."""
 EPILOG = """\
   scripts/compare-links
   scripts/compare-links --links memif,netdev-1500 --sizes 4,1M --repeats 3
@@ -81,11 +81,7 @@ def parse(arguments):
     return options
 
 
-def load_in_words(load):
-    return f"load {load:.2f} before" + (", which is not quiet" if load > QUIET_LOAD else "")
-
-
-def run_of(measurement, described):
+def run_of(measurement, described, rates, others_cores):
     """The stored run's record; None where nothing was measured."""
     if not measurement.rows:
         return None
@@ -94,9 +90,10 @@ def run_of(measurement, described):
         raise FabricRunError(f"the program was built anew meanwhile: commits {', '.join(sorted(commits))}")
     changed = any("-" in commit for commit in measurement.commits)
     return {"commit": commits.pop(), "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
-            "machine": f"{machine.in_words(described)}, {load_in_words(described['load_before'])}"
+            "machine": f"{machine.in_words(described)}, "
+                       + machine.quiet_in_words(described["load_before"], others_cores)
                        + (", uncommitted changes" if changed else ""),
-            "rows": measurement.rows}
+            "rates": rates, "rows": measurement.rows}
 
 
 def show(run, missing):
@@ -116,15 +113,20 @@ def show(run, missing):
 def compare(options, folder, no_namespaces=""):
     described = machine.describe_system()
     load = described["load_before"]
-    print(f"{machine.in_words(described)}, {load_in_words(load)}", flush=True)
-    if load > QUIET_LOAD:
+    print(f"{machine.in_words(described)}, {machine.quiet_in_words(load)}", flush=True)
+    if load > machine.QUIET_LOAD:
         print("compare-links: other programs are running: figures would be of a busy machine", file=sys.stderr)
-    measurement = Measurement(options, folder, no_namespaces)
+    measurement, rates = Measurement(options, folder, no_namespaces), RateSamples()
 
     def progress(text):
         print(f"  {text}", file=sys.stderr, flush=True)
+    rates.take()
+    others = machine.OtherWork()
     measurement.measure(progress)
-    record = run_of(measurement, described)
+    others_cores = others.cores()
+    rates.take()
+    print(memory_rates.in_words(rates) or f"copy and addition rates: not measured: {rates.why_not}", flush=True)
+    record = run_of(measurement, described, rates, others_cores)
     run = None
     if record:
         path = options.output / RUN_FILE

@@ -4,6 +4,7 @@ import datetime
 import os
 import platform
 import subprocess
+import time
 from pathlib import Path
 
 # Debian packages whose versions bear on the figures.
@@ -11,6 +12,10 @@ PACKAGES = ("libtorch-dev", "libgloo-dev", "libdpdk-dev", "libibverbs-dev", "ibv
             "libopenblas0-pthread", "g++", "meson", "python3-torch")
 UNKNOWN = "unknown"
 QUERY_LIMIT_S = 10
+# Processes that run or wait for a processor before a measurement, and the cores' worth of time that other programs took
+# during it: beyond either, figures say little.
+QUIET_LOAD, QUIET_CORES = 0.5, 0.1
+TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 def output_of(command, directory=None):
@@ -103,3 +108,40 @@ def in_words(described):
     """The machine in a phrase."""
     cores = described.get("cores", "?")
     return f"{cores} core{'' if cores == 1 else 's'} of {described.get('processor', UNKNOWN)}"
+
+
+def busy_seconds(stat):
+    """Processor time of all programs since the machine started, from /proc/stat's text; None where it does not say.
+    Without interrupts, which no process is charged for."""
+    for line in stat.splitlines():
+        words = line.split()
+        if words[:1] == ["cpu"] and len(words) > 3:
+            return sum(int(word) for word in words[1:4]) / TICKS_A_SECOND
+    return None
+
+
+class OtherWork:
+    """Processor time that others take while this process and its children measure."""
+
+    def __init__(self):
+        self.began = self.now()
+
+    @staticmethod
+    def now():
+        used = os.times()
+        return time.monotonic(), busy_seconds(text_of("/proc/stat")), sum(used[:4])
+
+    def cores(self):
+        """So many cores' worth since the beginning, once all children have been waited for; None where it is not
+        known."""
+        (began, busy_then, own_then), (now, busy, own) = self.began, self.now()
+        if busy is None or busy_then is None or now <= began:
+            return None
+        return round(max(0.0, busy - busy_then - (own - own_then)) / (now - began), 2)
+
+
+def quiet_in_words(load_before, others_cores=None):
+    """The load before a measurement, what others did during it, and whether that is quiet."""
+    noisy = load_before > QUIET_LOAD or (others_cores or 0.0) > QUIET_CORES
+    others = "" if others_cores is None else f", other programs took {others_cores:.2f} of a core"
+    return f"load {load_before:.2f} before{others}" + (", which is not quiet" if noisy else "")

@@ -11,7 +11,7 @@ from html import escape
 from pathlib import Path
 
 from gloo_bypass_tools.common.transports import BY_NAME
-from gloo_bypass_tools.report import stored_run
+from gloo_bypass_tools.report import memory_rates, stored_run
 from gloo_bypass_tools.report.records import RecordError
 from gloo_bypass_tools.report.wording import number
 
@@ -19,6 +19,7 @@ from gloo_bypass_tools.report.wording import number
 PANEL, PLOT, HEIGHT = 375, 215, 300
 LEFT, TOP, BOTTOM = 54, 52, 52
 LABEL_GAP = 30
+LINE = 15
 # Okabe and Ito's colours on white and on black, as in plots.py, by the transport's look; without one, the grey one.
 OTHER = ("#5d6269", "#a4a9b1")
 COLOURS = (("#c2560c", "#f0914a"), ("#0072b2", "#56b4e9"), ("#a4508b", "#e08fc6"), OTHER, ("#00805f", "#2fc79e"))
@@ -173,7 +174,8 @@ def colour_rules(rows, shade):
 
 def svg(run):
     panels = places(run)
-    width, height = PANEL * len(panels) + 40, TOP + HEIGHT + BOTTOM
+    state = memory_rates.in_words(run.rates)
+    width, height = PANEL * len(panels) + 40, TOP + HEIGHT + BOTTOM + (LINE if state else 0)
     light = STYLE.format(**LIGHT) + "\n" + colour_rules(run.rows, 0)
     dark = STYLE.format(**DARK) + "\n" + colour_rules(run.rows, 1)
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">',
@@ -182,8 +184,10 @@ def svg(run):
              f'<rect class="paper" width="{width}" height="{height}" rx="8"/>']
     for index, (where, rows) in enumerate(panels.items()):
         parts += panel_of(run, where, rows, index * PANEL)
-    parts.append(text(LEFT, height - 12, "Median time of an all-reduce; lower is better. Below a name: times as fast "
-                      f"as TCP, smallest to largest size. {run.machine}, {run.date}.", "faint"))
+    parts.append(text(LEFT, TOP + HEIGHT + BOTTOM - 12, "Median time of an all-reduce; lower is better. Below a name: "
+                      f"times as fast as TCP, smallest to largest size. {run.machine}, {run.date}.", "faint"))
+    if state:
+        parts.append(text(LEFT, height - 12, f"While it was measured, the machine {state}.", "faint"))
     return "\n".join([*parts, "</svg>", ""])
 
 

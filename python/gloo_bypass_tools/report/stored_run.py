@@ -1,21 +1,24 @@
 """One stored run of all-reduces over every link: docs/results.json, from which the README's picture and table are made.
 
-    {"commit": "0123abc", "date": "2026-11-22", "machine": "2 cores of ...", "rows": [
+    {"commit": "0123abc", "date": "2026-11-22", "machine": "2 cores of ...", "rates": [{"copy_GBps": {"1": 17.0, ...},
+     "add_GBps": {"1": 9.5, ...}}, ...], "rows": [
         {"link": "netdev 1500", "where": "between two namespaces", "bytes": 4, "transport": "DPDK",
          "median_us": 8.9, "p99_us": 14.0, "bus_GBps": 0.0004}, ...]}
 
 `where` is the place of a row's link, and one panel of the picture; ratios are against TCP of the same place, link and
-size. `bus_GBps` is nccl-tests' busbw in 1e9 bytes a second. A row that cannot be understood is refused, never skipped.
+size. `bus_GBps` is nccl-tests' busbw in 1e9 bytes a second. `rates`: memory_rates.py's, before and after; runs of before
+2026-11-27 have none. A row that cannot be understood is refused, never skipped.
 """
 
 import datetime
 import re
 from dataclasses import dataclass
 
+from gloo_bypass_tools.report import memory_rates
 from gloo_bypass_tools.report.records import RecordError, json_object, number_at, value_at
 
 BASE = "TCP"
-RUN_KEYS = {"commit", "date", "machine", "rows"}
+RUN_KEYS = {"commit", "date", "machine", "rates", "rows"}
 ROW_KEYS = {"link", "where", "bytes", "transport", "median_us", "p99_us", "bus_GBps"}
 
 
@@ -40,6 +43,12 @@ class Run:
     date: datetime.date
     machine: str
     rows: tuple
+    rates: tuple = ()
+
+    @property
+    def state(self):
+        """How fast the machine was, in words."""
+        return memory_rates.in_words(self.rates) or "its copy and addition rates were not recorded"
 
     def ratio(self, row):
         """How many times as fast as TCP this row is; None where TCP was not measured on that link."""
@@ -103,4 +112,5 @@ def read(path):
         rows.append(row)
     if not rows:
         raise RecordError(f"{path}: 'rows' is empty")
-    return Run(commit, date, text_at(path, record, "machine"), tuple(rows))
+    rates = memory_rates.checked(path, value_at(path, record, "rates", list) if "rates" in record else ())
+    return Run(commit, date, text_at(path, record, "machine"), tuple(rows), rates)
