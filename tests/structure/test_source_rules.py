@@ -91,6 +91,7 @@ PYTHON_MAY_IMPORT = {
     "model": ["common", "report"],
     "fabric_run": ["common", "rdma_guest"],
     "compare_links": ["common", "report", "fabric_run"],
+    "compare_programs": ["common", "report"],
     "study": ["common", "report", "model", "fabric_run"],
 }
 PYTHON_IMPORT = re.compile(r"^\s*(?:from|import) (gloo_bypass_tools[.\w]*|\.[.\w]*)(?: import \(?([\w, ]+))?",

@@ -1,5 +1,6 @@
 """The ranks of one run as processes: each with a log, awaited together, rank 0's output shown."""
 
+import os
 import socket
 import subprocess
 import sys
@@ -19,6 +20,12 @@ def free_port():
     with socket.socket() as probe:
         probe.bind(("", 0))
         return probe.getsockname()[1]
+
+
+def clean_environment():
+    """This one without settings that would change what is measured."""
+    return {name: value for name, value in os.environ.items()
+            if not name.startswith("GLOO_") and name not in ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE")}
 
 
 class StillRunning(Exception):
@@ -45,11 +52,11 @@ class Ranks(list):
         self.output = output
         self.shown = 0
 
-    def start(self, words, environment=None):
-        """The next rank."""
+    def start(self, words, environment=None, before_exec=None):
+        """The next rank. `before_exec` is called in it first, as processes.end_with_starter."""
         log = self.output / f"rank-{len(self)}.log"
         with open(log, "wb") as file:
-            process = start(words, file, environment=environment)
+            process = start(words, file, environment=environment, before_exec=before_exec)
         self.append(Rank(len(self), process, log))
 
     def running(self):
@@ -91,3 +98,8 @@ class Ranks(list):
         self.shown += len(new)
         sys.stdout.buffer.write(new)
         sys.stdout.buffer.flush()
+
+
+class QuietRanks(Ranks):
+    def show_rank_0(self):
+        """What rank 0 says is for its log alone."""

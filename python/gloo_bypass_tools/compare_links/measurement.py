@@ -6,13 +6,12 @@ few cells, not a cell.
 """
 
 import json
-import os
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from gloo_bypass_tools.common import processes, program_places
-from gloo_bypass_tools.common.rank_processes import Ranks, StillRunning
+from gloo_bypass_tools.common.rank_processes import QuietRanks, StillRunning, clean_environment
 from gloo_bypass_tools.compare_links import links
 from gloo_bypass_tools.fabric_run import network
 from gloo_bypass_tools.fabric_run.failures import FabricRunError
@@ -52,17 +51,6 @@ class Missing:
     cell: Cell
     round: int
     why: str
-
-
-class QuietRanks(Ranks):
-    def show_rank_0(self):
-        """What rank 0 says is for its log alone."""
-
-
-def clean_environment():
-    """This one without settings that would change what is measured."""
-    return {name: value for name, value in os.environ.items()
-            if not name.startswith("GLOO_") and name not in ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE")}
 
 
 def said_in(log, program):

@@ -86,10 +86,10 @@ def checked(place, samples):
     for number, one in enumerate(samples):
         for name in OPERATIONS:
             rates = value_at(f"{place}: rates[{number}]", one, f"{name}_GBps", dict)
-            for threads in rates:
+            for threads, rate in rates.items():
                 where = f"{place}: rates[{number}]: {name}_GBps"
                 if not threads.isdigit() or number_at(where, rates, threads) <= 0:
-                    raise RecordError(f"{where}: '{threads}' is {rates[threads]!r}: threads and a rate above 0 are wanted")
+                    raise RecordError(f"{where}: '{threads}' is {rate!r}: threads and a rate above 0 are wanted")
     return tuple(samples)
 
 

@@ -6,8 +6,8 @@
          "median_us": 8.9, "p99_us": 14.0, "bus_GBps": 0.0004}, ...]}
 
 `where` is the place of a row's link, and one panel of the picture; ratios are against TCP of the same place, link and
-size. `bus_GBps` is nccl-tests' busbw in 1e9 bytes a second. `rates`: memory_rates.py's, before and after; runs of before
-2026-11-27 have none. A row that cannot be understood is refused, never skipped.
+size. `bus_GBps` is nccl-tests' busbw in 1e9 bytes a second. `rates`: memory_rates.py's, before and after; older runs
+have none. A row that cannot be understood is refused, never skipped.
 """
 
 import datetime

@@ -9,6 +9,7 @@ and are left out.
 import statistics
 from dataclasses import dataclass
 
+from gloo_bypass_tools.common.samples import quantile
 from gloo_bypass_tools.report import measurements
 from gloo_bypass_tools.study import edge_study, training, training_prediction, transports
 from gloo_bypass_tools.study.tables import Target
@@ -27,15 +28,6 @@ class Row:
     published: float | None
     measured: dict
     model: dict
-
-
-def quantile(values, share):
-    """As numpy and the published figures have it: linear between neighbours."""
-    ordered = sorted(values)
-    at = share * (len(ordered) - 1)
-    low = int(at)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (at - low) * (ordered[high] - ordered[low])
 
 
 STATISTICS = {

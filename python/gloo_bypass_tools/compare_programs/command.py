@@ -1,0 +1,170 @@
+"""The command line of scripts/compare-programs."""
+
+import argparse
+import datetime
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from gloo_bypass_tools.common import processes, program_places, transports
+from gloo_bypass_tools.common.argument_types import names_of, number_in
+from gloo_bypass_tools.compare_programs import interpreter, programs, stored, tables
+from gloo_bypass_tools.compare_programs.measurement import Measurement
+from gloo_bypass_tools.report import machine, results
+from gloo_bypass_tools.report.memory_rates import RateSamples
+from gloo_bypass_tools.report.records import RecordError
+
+FAILED, BAD_INPUT = 1, 2
+# What needs nothing that a machine may lack.
+DEFAULT_TRANSPORTS = transports.names(lambda one: one.name == one.device and not one.needs_device)
+
+DESCRIPTION = """\
+Runs the same programs of PyTorch over each transport, through torch.distributed as users do, and prints what each
+gains: tensor-parallel decoding, all-reduces one after the other and with computing between them, and a step of
+DistilGPT2 under DistributedDataParallel. One transport a process, since PyTorch reads GLOO_DEVICE_TRANSPORT once; each
+round goes over all transports in turn. Each rank ends with an error unless its bytes went over the transport that it
+names, by the counters, and results must be the same over all. How fast the machine copies and adds 64 MiB is measured
+before each round, and stored: where memory is slow, large vectors gain less."""
+EPILOG = """\
+  scripts/compare-programs                                              Debian's PyTorch, the plug-in in build/
+  scripts/compare-programs --python build-wheel/torch-2.13.0/bin/python --json docs/runs/programs-2-cores.json
+  scripts/compare-programs --table docs/runs/programs-*.json            what was stored, as Markdown
+
+Training needs transformers in that Python (pip install transformers) and is left out without it.
+
+exit status: 0; 1 a program failed over a transport; 2 bad input; 128 + N ended by signal N"""
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(prog="compare-programs", description=DESCRIPTION, epilog=EPILOG,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--python", default="/usr/bin/python3", metavar="FILE",
+                        help="with PyTorch, and gloo_bypass unless it is in --build (default /usr/bin/python3)")
+    parser.add_argument("--programs", type=names_of(programs.BY_NAME), default=tuple(programs.BY_NAME), metavar="A,B",
+                        help=f"of {', '.join(programs.BY_NAME)} (default all)")
+    parser.add_argument("--transports", type=names_of(transports.DEVICES), default=DEFAULT_TRANSPORTS, metavar="A,B",
+                        help=f"ratios are to the first (default {','.join(DEFAULT_TRANSPORTS)})")
+    parser.add_argument("--ranks", type=number_in(int, 2, 64), default=2, metavar="N",
+                        help="on this machine (default 2)")
+    parser.add_argument("--threads", type=number_in(int, 1, 1024), metavar="N",
+                        help="that a rank computes with (default cores / ranks, at least 1)")
+    parser.add_argument("--rounds", type=number_in(int, 1, 1000), default=5, metavar="N", help="default 5")
+    parser.add_argument("--effort", choices=programs.EFFORTS, default=programs.FULL,
+                        help="short takes a fifth of the time, tiny only shows that it works (default full)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the stored run")
+    parser.add_argument("--output", type=Path, metavar="DIR",
+                        help="a new folder for logs (default results/programs-<time>)")
+    parser.add_argument("--build", type=Path, default=program_places.ROOT / "build", metavar="DIR",
+                        help="build folder, for a Python without gloo_bypass (default build)")
+    parser.add_argument("--table", type=Path, nargs="+", metavar="RUN", help="print stored runs, and measure nothing")
+    options = parser.parse_args(arguments)
+    options.build = options.build.absolute()
+    options.threads = options.threads or max(1, len(os.sched_getaffinity(0)) // options.ranks)
+    # Not by its target: a virtual environment's Python is a link to another one.
+    options.python = os.path.abspath(options.python) if os.sep in options.python else options.python
+    return options
+
+
+def wanted_programs(options, found, left_out):
+    """Those that can be run; what is left out goes to `left_out` with one line why."""
+    for name in options.programs:
+        program = programs.BY_NAME[name]
+        missing = [need for need in program.needs if need not in found.has]
+        why = program.problem(program.sizes[options.effort], options.ranks)
+        if missing:
+            why = f"{', '.join(missing)} is missing: {options.python} -m pip install {' '.join(missing)}"
+        if why:
+            left_out.append({"what": name, "why": why})
+        else:
+            yield program
+
+
+def new_folder(path):
+    try:
+        path.mkdir(parents=True)
+    except FileExistsError as error:
+        raise results.ResultsError(f"{path} exists already: choose another --output") from error
+    return path
+
+
+def default_output():
+    return program_places.results() / results.default_path("").name.join(("programs-", ""))
+
+
+def record_of(options, found, measurement, described, rates, others_cores, left_out):
+    """The stored run; None where nothing was measured."""
+    rows = measurement.rows()
+    if not rows:
+        return None
+    measured = [name for name in options.transports if any(row["transport"] == name for row in rows)]
+    return {
+        "schema": stored.SCHEMA, "commit": machine.commit_of(program_places.ROOT),
+        "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+        "machine": {key: described[key] for key in sorted(stored.MACHINE_KEYS)},
+        "load_before": described["load_before"], "others_cores": others_cores, "rates": rates, "python": found.python, "torch": found.torch,
+        "gloo_bypass": found.gloo_bypass, "ranks": options.ranks, "threads": options.threads,
+        "rounds": options.rounds, "effort": options.effort, "transports": measured,
+        "left_out": left_out + [{"what": one.program, "why": one.in_words()} for one in measurement.missing],
+        "digests": {name: digest for name, (digest, _) in measurement.digests.items()}, "rows": rows}
+
+
+def measure(options):
+    needs = sorted({need for one in programs.TABLE for need in one.needs})
+    found = interpreter.find(options.python, options.build, needs)
+    if any(name != "TCP" for name in options.transports) and not found.gloo_bypass:
+        raise interpreter.InterpreterError(
+            f"{options.python} has no gloo_bypass ({found.why_not}): install the wheel in it (scripts/build-wheel), or "
+            "build the plug-in for Debian's PyTorch (scripts/build)")
+    described, left_out = machine.describe_system(), []
+    wanted = list(wanted_programs(options, found, left_out))
+    print(f"{machine.in_words(described)}, {machine.quiet_in_words(described['load_before'])}; PyTorch {found.torch}, "
+          f"{options.ranks} ranks of {options.threads} threads", flush=True)
+    if described["load_before"] > machine.QUIET_LOAD:
+        print("compare-programs: other programs are running: figures would be of a busy machine", file=sys.stderr)
+    for one in left_out:
+        print(f"left out: {one['what']}: {one['why']}", flush=True)
+    logs, rates = new_folder(options.output or default_output()), RateSamples(options.python)
+
+    def progress(text):
+        print(f"  {text}", file=sys.stderr, flush=True)
+    with tempfile.TemporaryDirectory(prefix="gbp") as folder:  # short, for sockets
+        measurement = Measurement(found, options, folder, logs)
+        others = machine.OtherWork()
+        measurement.measure(wanted, progress, rates.take)
+        others_cores = others.cores()
+    rates.take()
+    for one in measurement.missing:
+        print(f"not measured: {one.in_words()}", file=sys.stderr)
+    if rates.why_not:
+        print(f"copy and addition rates: not measured: {rates.why_not}", file=sys.stderr)
+    record = record_of(options, found, measurement, described, list(rates), others_cores, left_out)
+    if record is None:
+        print(f"nothing was measured; logs are in {logs}", file=sys.stderr)
+        return FAILED
+    path = logs / "run.json"
+    results.write_whole(path, (json.dumps(record, indent=1) + "\n").encode())
+    print(f"\n{tables.whole(stored.read(path))}")
+    if options.json:
+        results.write_whole(options.json, path.read_bytes())
+    return FAILED if measurement.missing else 0
+
+
+def main(arguments=None):
+    options = parse(arguments)
+    try:
+        processes.interrupt_once()
+        if options.table:
+            print("\n\n".join(tables.whole(stored.read(path)) for path in options.table))
+            return 0
+        return measure(options)
+    except (interpreter.InterpreterError, RecordError, results.ResultsError) as error:
+        print(f"compare-programs: {error}", file=sys.stderr)
+        return BAD_INPUT
+    except OSError as error:
+        print(f"compare-programs: {error.filename or 'output'}: {error.strerror}", file=sys.stderr)
+        return FAILED
+    except processes.Interrupted as signalled:
+        print(f"compare-programs: ended by {signalled}", file=sys.stderr)
+        return signalled.status

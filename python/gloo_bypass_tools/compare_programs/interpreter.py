@@ -1,0 +1,78 @@
+"""What the Python that the ranks run under has: PyTorch, our package, what a program needs besides."""
+
+import json
+import os
+import subprocess
+from dataclasses import dataclass, field
+
+from gloo_bypass_tools.common import program_places
+from gloo_bypass_tools.common.rank_processes import clean_environment
+
+QUERY_S = 120
+# Of the interpreter: nothing of the user's is imported but PyTorch and our package.
+QUESTION = """import importlib.util, json, platform, sys, torch
+found = {"python": platform.python_version(), "torch": torch.__version__, "gloo_bypass": "", "why_not": "", "has": [
+    name for name in sys.argv[1:] if importlib.util.find_spec(name) is not None]}
+try:
+    import gloo_bypass
+    found["gloo_bypass"] = gloo_bypass.__version__ if hasattr(gloo_bypass, "require_transport") else ""
+    found["why_not"] = "" if found["gloo_bypass"] else f"gloo_bypass {gloo_bypass.__version__} there is too old"
+except ImportError as error:
+    found["why_not"] = str(error)
+print(json.dumps(found))"""
+# Which would choose another transport than GLOO_DEVICE_TRANSPORT, or another number of threads than is said.
+NOT_PASSED_ON = ("LD_PRELOAD", "TORCH_DISTRIBUTED_USE_TORCHCOMMS", "TORCH_DEVICE_BACKEND_AUTOLOAD", "OMP_NUM_THREADS",
+                 "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+class InterpreterError(Exception):
+    """The Python cannot run the programs; the text is one line that says what to do."""
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """`gloo_bypass` is our package's version, '' where there is none; `why_not` says why. `path`: folders for
+    PYTHONPATH."""
+
+    program: str
+    python: str
+    torch: str
+    gloo_bypass: str
+    why_not: str
+    has: tuple = ()
+    path: tuple = field(default=())
+
+    def environment(self):
+        return environment_with(self.path)
+
+
+def environment_with(path):
+    kept = {name: value for name, value in clean_environment().items() if name not in NOT_PASSED_ON}
+    folders = [*map(str, path), *filter(None, [kept.get("PYTHONPATH", "")])]
+    return kept | {"PYTHONPATH": os.pathsep.join(folders), "PYTHONUNBUFFERED": "1"}
+
+
+def answer(program, path, modules):
+    try:
+        done = subprocess.run([program, "-c", QUESTION, *modules], stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, errors="replace", timeout=QUERY_S, env=environment_with(path), cwd="/",
+                              check=False)
+        if done.returncode == 0:
+            return json.loads(done.stdout.splitlines()[-1])
+    except (OSError, subprocess.TimeoutExpired, ValueError, IndexError) as error:
+        raise InterpreterError(f"{program}: {error}") from error
+    said = done.stderr.strip().splitlines()
+    raise InterpreterError(f"{program}: {said[-1] if said else f'status {done.returncode}'}")
+
+
+def find(program, build, modules):
+    """The Interpreter. Our package is its own, where it has one; else that of the build folder."""
+    path = (program_places.HERE,)
+    found = answer(program, path, modules)
+    built = build / "plugin" / "python"
+    if not found["gloo_bypass"] and (built / "gloo_bypass").is_dir():
+        with_ours = answer(program, (*path, built), modules)
+        if with_ours["gloo_bypass"] or "No module named" in found["why_not"]:
+            found, path = with_ours, (*path, built)
+    return Interpreter(str(program), found["python"], found["torch"], found["gloo_bypass"], found["why_not"],
+                       tuple(found["has"]), path)

@@ -1,0 +1,68 @@
+"""One rank of a program that is compared: joins the process group over the transport that GLOO_DEVICE_TRANSPORT names,
+runs the program, and writes what it measured, once the counters say that the bytes went over that transport.
+
+    python3 -m gloo_bypass_tools.compare_programs.rank MODULE SETTINGS RESULT
+
+MODULE is one of this folder, SETTINGS are its sizes as JSON, RESULT is a new file. RANK, WORLD_SIZE, MASTER_ADDR and
+MASTER_PORT say who the ranks are. Runs under Python 3.9 and later, with nothing but PyTorch and gloo_bypass.
+"""
+import importlib
+import json
+import os
+import sys
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+import torch.distributed.nn  # noqa: F401  before the group, which it would keep beyond its end (docs/pytorch.md)
+
+from gloo_bypass_tools.compare_programs.measuring import Group, Samples
+
+TIMEOUT_S = 120
+
+
+def require_transport(transport, least_bytes):
+    """An exception unless the bytes went over the transport. A TCP rank loads our package only here: what cannot be
+    loaded has carried nothing."""
+    try:
+        import gloo_bypass
+    except ImportError:
+        if transport == "TCP":
+            return
+        raise
+    gloo_bypass.require_transport(transport, least_bytes)
+
+
+def write(path, record):
+    with open(path + ".partial", "w") as file:
+        json.dump(record, file)
+    os.replace(path + ".partial", path)
+
+
+def run(module, settings, path):
+    transport = os.environ["GLOO_DEVICE_TRANSPORT"]
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    if transport != "TCP":
+        import gloo_bypass  # noqa: F401  PyTorch 2.5 and later have it by now, 1.13 has not
+    program = importlib.import_module(f"gloo_bypass_tools.compare_programs.{module}")
+    dist.init_process_group("gloo", timeout=timedelta(seconds=TIMEOUT_S))
+    group, samples = Group(), Samples()
+    checksum = program.measure(group, settings, samples)
+    # Two ranks send and receive a vector each; more of them, more.
+    require_transport(transport, group.reduced_bytes if group.size > 1 else 0)
+    write(path, {"transport": transport, "rank": group.rank, "reduced_bytes": group.reduced_bytes,
+                 "checksum": checksum, "rows": samples.as_records()})
+    dist.barrier()
+
+
+def main():
+    module, settings, path = sys.argv[1:]
+    run(module, json.loads(settings), path)
+    if os.environ["GLOO_DEVICE_TRANSPORT"] == "TCP":
+        # Over TCP destroying the group hangs now and then in PyTorch 2.6; without that, threads abort the end in 2.13.
+        os._exit(0)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

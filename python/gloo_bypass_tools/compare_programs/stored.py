@@ -1,0 +1,184 @@
+"""One stored run of programs, from which tables are made.
+
+    {"schema": "gloo-bypass/programs/1", "commit": "0123abc", "date": "2026-11-27", "machine": {"processor": ...,
+     "cores": 2, ...}, "load_before": 0.1, "others_cores": 0.02, "rates": [...], "python": "3.11.2", "torch":
+     "2.13.0+cpu", "gloo_bypass": "0.1.0", "ranks": 2, "threads": 1, "rounds": 5, "effort": "full", "transports":
+     ["TCP", "DPDK"], "left_out": [{"what": "training", "why": ...}], "digests": {"decoding": ...}, "rows": [
+        {"program": "all_reduce", "quantity": "one after the other", "bytes": 8192, "compute_ms": 0, "transport":
+         "DPDK", "median_us": 51.0, "p99_us": 90.0, "mean_us": 55.0, "samples": 3000, "rounds_us": [50.0, ...]}, ...]}
+
+Medians are those of the rounds' medians, `p99_us` is the worst round's. Where a quantity is a difference it may be
+below 0. A row that cannot be understood is refused, never skipped.
+"""
+
+import datetime
+import re
+import statistics
+from dataclasses import dataclass, field
+
+from gloo_bypass_tools.compare_programs import programs
+from gloo_bypass_tools.report import machine, memory_rates
+from gloo_bypass_tools.report.records import RecordError, json_object, number_at, value_at
+from gloo_bypass_tools.report.stored_run import only, positive_at, text_at
+
+SCHEMA = "gloo-bypass/programs/1"
+KEYS = {"schema", "commit", "date", "machine", "load_before", "others_cores", "rates", "python", "torch", "gloo_bypass",
+        "ranks", "threads", "rounds", "effort", "transports", "left_out", "digests", "rows"}
+MACHINE_KEYS = {"processor", "cores", "memory_gib", "operating_system", "kernel"}
+ROW_KEYS = {"program", "quantity", "bytes", "compute_ms", "transport", "median_us", "p99_us", "mean_us", "samples",
+            "rounds_us"}
+# A program that sends nothing may take so much longer over one transport than over another: else the machine was not
+# steady, and ratios say little.
+STEADY = 1.1
+
+
+@dataclass(frozen=True)
+class Row:
+    key: programs.Key
+    transport: str
+    median_us: float
+    p99_us: float
+    mean_us: float
+    samples: int
+    rounds_us: tuple
+
+
+@dataclass(frozen=True)
+class Run:
+    commit: str
+    date: datetime.date
+    machine: dict
+    load_before: float
+    others_cores: float | None
+    rates: tuple
+    python: str
+    torch: str
+    ranks: int
+    threads: int
+    rounds: int
+    effort: str
+    transports: tuple
+    left_out: tuple
+    rows: tuple
+    by_place: dict = field(default_factory=dict, compare=False)
+
+    def row(self, key, transport):
+        """None where it was not measured."""
+        return self.by_place.get((key, transport))
+
+    def keys(self):
+        return list(dict.fromkeys(row.key for row in self.rows))
+
+    def ratio(self, key, transport):
+        """(how many times as fast as the first transport, and the least and largest of rounds next to each other); None
+        where it cannot be said."""
+        base, other = self.row(key, self.transports[0]), self.row(key, transport)
+        if base is None or other is None or min(base.median_us, other.median_us) <= 0:
+            return None
+        each = [first / second for first, second in zip(base.rounds_us, other.rounds_us) if min(first, second) > 0]
+        value = base.median_us / other.median_us
+        return (value, min(each, default=value), max(each, default=value))
+
+    @property
+    def state(self):
+        return memory_rates.in_words(self.rates) or "its copy and addition rates were not recorded"
+
+    @property
+    def title(self):
+        """Ranks and machine in a phrase."""
+        threads = f"{self.threads} thread{'s' if self.threads > 1 else ''}"
+        return f"{self.ranks} ranks of {threads} on {machine.in_words(self.machine)}"
+
+    @property
+    def doubt(self):
+        """What took differently long although it sends nothing; '' where the machine was steady."""
+        said = []
+        for key in self.keys():
+            times = [row.median_us for row in self.rows if row.key == key]
+            if key.quantity in programs.ALONE and max(times) > STEADY * min(times):
+                said.append(f"{key.program}, {key.quantity}: {max(times) / min(times):.2f} times as long over one "
+                            "transport as over another")
+        return "; ".join(said)
+
+
+def whole_at(place, record, key, least=0):
+    value = number_at(place, record, key)
+    if value != int(value) or value < least:
+        raise RecordError(f"{place}: '{key}' is {value!r}, not a whole number from {least} on")
+    return int(value)
+
+
+def key_of(place, record):
+    program = text_at(place, record, "program")
+    if program not in programs.BY_NAME:
+        raise RecordError(f"{place}: 'program' is {program!r}; there are {', '.join(programs.BY_NAME)}")
+    milliseconds = number_at(place, record, "compute_ms")
+    if milliseconds < 0:
+        raise RecordError(f"{place}: 'compute_ms' is {milliseconds!r}, below 0")
+    return programs.Key(program, text_at(place, record, "quantity"), whole_at(place, record, "bytes"), milliseconds)
+
+
+def row_of(place, record, transports):
+    if not isinstance(record, dict):
+        raise RecordError(f"{place}: expected an object, found {type(record).__name__}")
+    only(place, record, ROW_KEYS)
+    key, transport = key_of(place, record), text_at(place, record, "transport")
+    if transport not in transports:
+        raise RecordError(f"{place}: 'transport' is {transport!r}, none of the run's {', '.join(transports)}")
+    is_difference = key.quantity in {one.name for one in programs.BY_NAME[key.program].differences}
+    number = number_at if is_difference else positive_at
+    rounds = value_at(place, record, "rounds_us", list)
+    each = tuple(number(f"{place}: rounds_us", dict(enumerate(rounds)), index) for index in range(len(rounds)))
+    row = Row(key, transport, number(place, record, "median_us"), number(place, record, "p99_us"),
+              number(place, record, "mean_us"), whole_at(place, record, "samples", 1), each)
+    if row.p99_us < row.median_us:
+        raise RecordError(f"{place}: 'p99_us' is {row.p99_us!r}, below the median of {row.median_us!r}")
+    if not each or abs(statistics.median(each) - row.median_us) > 0.01 * abs(row.median_us) + 0.01:
+        raise RecordError(f"{place}: 'median_us' is {row.median_us!r}, not the median of 'rounds_us'")
+    return row
+
+
+def names_at(place, record, key):
+    names = value_at(place, record, key, list)
+    if not names or not all(isinstance(name, str) and name for name in names) or len(set(names)) != len(names):
+        raise RecordError(f"{place}: '{key}' is {names!r}, no list of different names")
+    return tuple(names)
+
+
+def read(path):
+    record = json_object(path)
+    schema = value_at(path, record, "schema", str)
+    if schema != SCHEMA:
+        raise RecordError(f"{path}: schema {schema!r}, not {SCHEMA!r}")
+    only(path, record, KEYS)
+    commit = text_at(path, record, "commit")
+    if not re.fullmatch(r"[0-9a-f]{7,40}( with uncommitted changes)?|unknown", commit):
+        raise RecordError(f"{path}: 'commit' is {commit!r}, not 7 to 40 hexadecimal digits")
+    try:
+        date = datetime.date.fromisoformat(text_at(path, record, "date"))
+    except ValueError as error:
+        raise RecordError(f"{path}: 'date' is {record['date']!r}, not like 2026-11-27") from error
+    found = value_at(path, record, "machine", dict)
+    only(f"{path}: machine", found, MACHINE_KEYS)
+    text_at(f"{path}: machine", found, "processor"), whole_at(f"{path}: machine", found, "cores", 1)
+    transports = names_at(path, record, "transports")
+    effort = text_at(path, record, "effort")
+    if effort not in programs.EFFORTS:
+        raise RecordError(f"{path}: 'effort' is {effort!r}, none of {', '.join(programs.EFFORTS)}")
+    rows, by_place = [], {}
+    for number, entry in enumerate(value_at(path, record, "rows", list)):
+        row = row_of(f"{path}: rows[{number}]", entry, transports)
+        if (row.key, row.transport) in by_place:
+            raise RecordError(f"{path}: rows[{number}]: {row.key.quantity} over {row.transport} is there already")
+        rows.append(row)
+        by_place[row.key, row.transport] = row
+    if not rows:
+        raise RecordError(f"{path}: 'rows' is empty")
+    left_out = tuple((text_at(f"{path}: left_out", one, "what"), text_at(f"{path}: left_out", one, "why"))
+                     for one in value_at(path, record, "left_out", list))
+    value_at(path, record, "digests", dict)
+    return Run(commit, date, found, number_at(path, record, "load_before"),
+               number_at(path, record, "others_cores", nullable=True),
+               memory_rates.checked(path, value_at(path, record, "rates", list)), text_at(path, record, "python"),
+               text_at(path, record, "torch"), whole_at(path, record, "ranks", 2), whole_at(path, record, "threads", 1),
+               whole_at(path, record, "rounds", 1), effort, transports, left_out, tuple(rows), by_place)

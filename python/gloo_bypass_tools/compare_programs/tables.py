@@ -1,0 +1,143 @@
+"""Stored runs of programs as Markdown: one run with all of its quantities, or several beside each other. Pure."""
+
+from gloo_bypass_tools.compare_programs import programs
+from gloo_bypass_tools.compare_programs.programs import Key
+from gloo_bypass_tools.report import machine
+from gloo_bypass_tools.report.results_chart import ratio_label, size_label, time_label
+
+# What a reader looks for first, and how it is said: a time, or tokens a second.
+HEADLINES = (
+    (Key("decoding", programs.TOKEN), "tensor-parallel decoding"),
+    (Key("all_reduce", programs.HOT, 4), "`all_reduce` of one float, one after the other"),
+    (Key("all_reduce", programs.HOT, 8192), "`all_reduce` of 8 KiB, one after the other"),
+    (Key("all_reduce", programs.ADDED, 8192, 2), "what one of 8 KiB adds after 2 ms of computing"),
+    (Key("all_reduce", programs.HOT, 64 << 20), "`all_reduce` of 64 MiB"),
+    (Key("training", programs.STEP), "step of DistilGPT2 under DDP"),
+)
+LABELS = {
+    programs.TOKEN: "tensor-parallel decoding: a token", programs.TOKEN_ALONE: "the same without its all-reduces",
+    programs.FIRST: "`all_reduce`: first calls of a process, {size}", programs.HOT: "`all_reduce`: {size}",
+    programs.CALL: "`all_reduce`: {size}, the call after {ms:g} ms of computing",
+    programs.ADDED: "`all_reduce`: {size}, adds to {ms:g} ms of computing (mean)",
+    programs.STEP: "DistilGPT2 under DDP: a step", programs.STEP_ALONE: "the same without its all-reduces",
+    programs.EXPOSED: "its exposed all-reduce"}
+
+
+def label(key):
+    """None for what only serves to make another quantity."""
+    text = LABELS.get(key.quantity)
+    return text and text.format(size=size_label(key.bytes), ms=key.compute_ms)
+
+
+def place(key):
+    """Where a quantity stands in a table."""
+    return list(LABELS).index(key.quantity), key.compute_ms, key.bytes
+
+
+def tokens(us):
+    """A second."""
+    rate = 1e6 / us
+    return f"{rate:,.0f} tokens/s" if rate >= 100 else f"{rate:.3g} tokens/s"
+
+
+def bold(text, loses):
+    return f"**{text}**" if loses and text else text
+
+
+def signed_time(us):
+    return time_label(us) if us > 0 else "0 us"
+
+
+def is_difference(key):
+    return key.quantity in {one.name for one in programs.BY_NAME[key.program].differences}
+
+
+def cell(row):
+    """Median and p99; of a difference, which is one number a round, that alone."""
+    if row is None:
+        return "-"
+    if is_difference(row.key):
+        return signed_time(row.median_us)
+    rate = f"; {tokens(row.median_us)}" if row.key.program == "decoding" else ""
+    return f"{time_label(row.median_us)}, {time_label(row.p99_us)}{rate}"
+
+
+def ratio_cell(run, key, transport):
+    """How many times as fast as the first transport, with the range over the rounds; '' for what sends nothing."""
+    found = None if key.quantity in programs.ALONE else run.ratio(key, transport)
+    if found is None:
+        return ""
+    value, low, high = found
+    spread = f" ({low:.2g} to {high:.2g})" if f"{low:.2g}" != f"{high:.2g}" else ""
+    return bold(ratio_label(value), value < 1) + spread
+
+
+def markdown(header, lines):
+    return "\n".join([f"| {' | '.join(header)} |", "| --- " * len(header) + "|",
+                      *(f"| {' | '.join(line)} |" for line in lines)])
+
+
+def about(run):
+    """A sentence on where and how a run was measured."""
+    effort = "" if run.effort == programs.FULL else f", effort {run.effort}"
+    return (f"{run.title}; PyTorch {run.torch}, Python {run.python}, {run.rounds} rounds in turn{effort}, {run.date}, "
+            f"commit {run.commit[:7]}; {machine.quiet_in_words(run.load_before, run.others_cores)}. The machine "
+            f"{run.state}.")
+
+
+def whole(run):
+    """One run with all its quantities: median and p99 over each transport."""
+    first, *others = run.transports
+    header = ["", first, *(word for other in others for word in (other, ""))]
+    lines = []
+    for key in sorted(filter(label, run.keys()), key=place):
+        lines.append([label(key), cell(run.row(key, first)),
+                      *(word for other in others
+                        for word in (cell(run.row(key, other)), ratio_cell(run, key, other)))])
+    notes = [f"Left out: {what}: {why}." for what, why in run.left_out]
+    if run.doubt:
+        notes.append(f"**The machine was not steady**: {run.doubt}. Ratios near that say little.")
+    return "\n\n".join([about(run), markdown(header, lines), *notes])
+
+
+def spanned(values, text):
+    """The least and the largest of some values as text, once where they are the same as text."""
+    low, high = text(min(values)), text(max(values))
+    if low == high:
+        return low
+    return f"{low.rpartition(' ')[0]} to {high}" if low.rpartition(" ")[2] == high.rpartition(" ")[2] else (
+        f"{low} to {high}")
+
+
+def headline_cell(runs, key, transport):
+    rows = [row for row in (run.row(key, transport) for run in runs) if row is not None]
+    if not rows:
+        return "-"
+    if key.program == "decoding":
+        return spanned([-row.median_us for row in rows], lambda us: tokens(-us))
+    return spanned([row.median_us for row in rows], signed_time)
+
+
+def headline_ratio(runs, key, transport):
+    """Over all runs: what holds in each of them."""
+    ratios = [found[0] for found in (run.ratio(key, transport) for run in runs) if found]
+    return bold(spanned(ratios, ratio_label), max(ratios) < 1) if ratios else ""
+
+
+def headline(runs):
+    """The few quantities that a reader looks for, one table for each kind of machine and number of ranks; ranges are
+    over its runs."""
+    groups = {}
+    for run in runs:
+        if run.effort == programs.FULL:
+            groups.setdefault((run.machine["cores"], run.ranks, run.threads, run.transports), []).append(run)
+    tables = []
+    for (cores, ranks, _, (first, *others)), those in sorted(groups.items()):
+        header = [f"PyTorch, {ranks} ranks on one machine of {cores} cores", f"Gloo {first}",
+                  *(word for other in others for word in (other, ""))]
+        lines = [[text, headline_cell(those, key, first),
+                  *(word for other in others
+                    for word in (headline_cell(those, key, other), headline_ratio(those, key, other)))]
+                 for key, text in HEADLINES if any(key in run.keys() for run in those)]
+        tables.append(markdown(header, lines))
+    return "\n\n".join(tables)

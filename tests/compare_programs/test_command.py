@@ -1,0 +1,212 @@
+"""scripts/compare-programs as a user runs it: with Debian's PyTorch and the plug-in of the build folder, or with
+PyTorch from pip and the wheel."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from conftest import ROOT
+from gloo_bypass_tools.compare_programs import command, interpreter, programs, stored
+from gloo_bypass_tools.compare_programs.measurement import Measurement, TurnError
+
+LIMIT_S = 240
+BUILD = os.environ.get("PLUGIN_BUILD", "")
+PYTHON = os.environ.get("PLUGIN_PYTHON", "/usr/bin/python3")  # that of a wheel's tests
+PLANTED = Path(__file__).with_name("programs") / "planted_python.py"
+TRANSPORTS = ("TCP", "UDP") if os.environ.get("PLUGIN_NO_DPDK") else ("TCP", "DPDK", "UDP")
+needs_plugin = pytest.mark.skipif(not BUILD and "PLUGIN_PYTHON" not in os.environ,
+                                  reason="the plug-in is not in this build")
+
+
+def words_of(folder, *arguments):
+    return [str(word) for word in (
+        ROOT / "scripts" / "compare-programs", "--effort", "tiny", "--rounds", 1, "--build", BUILD, "--python", PYTHON,
+        "--output", folder / "out", "--json", folder / "run.json", *arguments)]
+
+
+def compare(folder, *arguments, **variables):
+    return subprocess.run(words_of(folder, *arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          timeout=LIMIT_S, check=False, env=os.environ | variables)
+
+
+def processes_that_name(text):
+    found = []
+    for each in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{each}/cmdline", "rb") as file:
+                if text.encode() in file.read():
+                    found.append(each)
+        except OSError:
+            continue
+    return found
+
+
+def planted_python(folder):
+    """What --python takes; the shell keeps the planted file out of the way of -c and -m."""
+    path = folder / "python"
+    path.write_text(f"#!/bin/sh\nexec {PYTHON} {PLANTED} \"$@\"\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize("arguments, said", [
+    (["--programs", "games"], "'games' is none of decoding, all_reduce, training"),
+    (["--transports", "TCP,PIGEON"], "'PIGEON' is none of TCP, DPDK"),
+    (["--transports", "TCP,TCP"], "names one twice"), (["--ranks", "1"], "from 2 to 64"),
+    (["--rounds", "0"], "from 1 to 1000"), (["--effort", "much"], "invalid choice: 'much'"),
+    (["--threads", "0"], "from 1 to 1024")])
+def test_Command_BadInput_IsRefused(arguments, said, capsys):
+    with pytest.raises(SystemExit) as refused:
+        command.main(arguments)
+    assert refused.value.code == 2 and said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("python, said", [("/nosuch/python", "No such file"), ("/bin/false", "/bin/false: status 1")])
+def test_Command_PythonThatIsNone_IsRefusedInOneLine(tmp_path, python, said):
+    answer = compare(tmp_path, "--python", python)
+    assert answer.returncode == 2 and answer.stderr.count("\n") == 1 and said in answer.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_Command_PythonWithoutOurPackage_SaysWhereItComesFrom(tmp_path):
+    answer = compare(tmp_path, "--build", tmp_path / "none", "--python", "/usr/bin/python3")
+    assert answer.returncode == 2 and "No module named 'gloo_bypass'" in answer.stderr
+    assert "scripts/build-wheel" in answer.stderr and answer.stderr.count("\n") == 1
+
+
+def test_Command_VirtualEnvironment_KeepsItsOwnName(tmp_path):
+    (tmp_path / "python").symlink_to("/usr/bin/python3")
+    assert command.parse(["--python", f"{tmp_path}/python"]).python == f"{tmp_path}/python"
+
+
+def test_Command_Table_PrintsStoredRuns(write_run, capsys):
+    assert command.main(["--table", str(write_run()), str(write_run(name="b.json", cores=16))]) == 0
+    text = capsys.readouterr().out
+    assert "2 cores of a processor" in text and "16 cores of a processor" in text
+
+
+def test_Command_TableOfWhatIsNoRun_IsOneLine(tmp_path, capsys):
+    (tmp_path / "x.json").write_text("[]")
+    assert command.main(["--table", str(tmp_path / "x.json")]) == 2
+    assert "expected an object" in capsys.readouterr().err
+
+
+def test_Environment_OfTheUser_DoesNotChangeWhatIsMeasured(monkeypatch):
+    for name in ("GLOO_BYPASS_LINK", "LD_PRELOAD", "TORCH_DISTRIBUTED_USE_TORCHCOMMS", "OMP_NUM_THREADS"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("PYTHONPATH", "/mine")
+    kept = interpreter.environment_with(["/ours"])
+    assert kept["PYTHONPATH"] == "/ours:/mine"
+    assert not {"GLOO_BYPASS_LINK", "LD_PRELOAD", "TORCH_DISTRIBUTED_USE_TORCHCOMMS", "OMP_NUM_THREADS"} & set(kept)
+
+
+def test_Programs_WithoutWhatTheyNeed_AreLeftOutWithTheCommand():
+    left_out, options = [], SimpleNamespace(programs=("training", "decoding", "all_reduce"), effort="full", ranks=3,
+                                            python="/venv/python")
+    wanted = list(command.wanted_programs(options, SimpleNamespace(has=()), left_out))
+    assert [one.name for one in wanted] == ["all_reduce"]
+    assert left_out[0] == {"what": "training",
+                           "why": "transformers is missing: /venv/python -m pip install transformers"}
+    assert "16 heads" in left_out[1]["why"]
+
+
+def measurement_of(tmp_path, turn, rounds=2):
+    options = SimpleNamespace(transports=("TCP", "DPDK"), rounds=rounds, ranks=2, effort="tiny")
+    measured = Measurement(None, options, tmp_path, tmp_path)
+    measured.turn = turn
+    return measured
+
+
+def test_Measure_EachRound_GoesOverProgramsAndTransportsInTurn(tmp_path):
+    asked = []
+
+    def turn(program, transport, number):
+        asked.append((number, program.name, transport))
+        if (program.name, transport) == ("decoding", "DPDK"):
+            raise TurnError("lost")
+        us = 10.0 * number if transport == "TCP" else 2.0
+        return {programs.Key(program.name, "token"): [us, us]}
+
+    measured = measurement_of(tmp_path, turn)
+    rates = []
+    measured.measure([programs.BY_NAME["decoding"], programs.BY_NAME["all_reduce"]], lambda text: None,
+                     lambda: rates.append(1))
+    assert asked == [(1, "decoding", "TCP"), (1, "decoding", "DPDK"), (1, "all_reduce", "TCP"),
+                     (1, "all_reduce", "DPDK"), (2, "decoding", "TCP"), (2, "all_reduce", "DPDK"),
+                     (2, "all_reduce", "TCP")]
+    assert len(rates) == 2
+    assert [one.in_words() for one in measured.missing] == ["decoding over DPDK, round 1: lost"]
+    assert [(row["program"], row["transport"], row["median_us"], row["rounds_us"]) for row in measured.rows()] == [
+        ("decoding", "TCP", 15.0, [10.0, 20.0]), ("all_reduce", "TCP", 15.0, [10.0, 20.0]),
+        ("all_reduce", "DPDK", 2.0, [2.0, 2.0])]
+
+
+def record_of(transport="TCP", checksum="a"):
+    return {"transport": transport, "checksum": checksum, "rows": []}
+
+
+@pytest.mark.parametrize("records, said", [
+    ([record_of("DPDK"), record_of("TCP")], "transports of the ranks differ: DPDK, TCP"),
+    ([record_of("DPDK", "b"), record_of("DPDK", "c")], "results of the ranks differ: b, c"),
+    ([record_of("DPDK", "b"), record_of("DPDK", "b")], "its result differs from that over TCP")])
+def test_Check_RanksOrTransportsThatDisagree_IsRefused(tmp_path, records, said):
+    measured = measurement_of(tmp_path, None)
+    measured.check(programs.BY_NAME["decoding"], "TCP", [record_of(), record_of()])
+    with pytest.raises(TurnError, match=said):
+        measured.check(programs.BY_NAME["decoding"], "DPDK", records)
+
+
+@needs_plugin
+def test_Run_TinyProgramsOverEachTransport_AreStoredAndTheSame(tmp_path):
+    answer = compare(tmp_path, "--programs", "decoding,all_reduce", "--transports", ",".join(TRANSPORTS))
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    run = stored.read(tmp_path / "run.json")
+    assert run.transports == TRANSPORTS and run.effort == "tiny" and run.ranks == 2
+    for key in (programs.Key("decoding", programs.TOKEN), programs.Key("all_reduce", programs.HOT, 8192),
+                programs.Key("all_reduce", programs.FIRST, 8192),
+                programs.Key("all_reduce", programs.ADDED, 8192, 0.5)):
+        assert all(run.row(key, transport) for transport in TRANSPORTS), key
+    hot = programs.BY_NAME["all_reduce"].sizes["tiny"]["most_calls"]
+    assert run.row(programs.Key("all_reduce", programs.HOT, 4), "TCP").samples == 2 * hot  # of both ranks
+    assert set(json.loads((tmp_path / "run.json").read_text())["digests"]) == {"decoding", "all_reduce"}
+    assert "| tensor-parallel decoding: a token |" in answer.stdout
+
+
+@needs_plugin
+@pytest.mark.parametrize("named, used, said", [
+    ("UDP", "TCP", "UDP was to carry"), ("TCP", "UDP", "TCP was to carry all bytes, but"),
+    *([("DPDK", "TCP", "DPDK was to carry"), ("DPDK", "UDP", "came over UDP")] if "DPDK" in TRANSPORTS else [])])
+def test_Run_BytesOverAnotherTransportThanNamed_HaveNoFigures(tmp_path, named, used, said):
+    answer = compare(tmp_path, "--python", planted_python(tmp_path), "--programs", "all_reduce", "--transports", named,
+                     PLANTED_TRANSPORT=used)
+    assert answer.returncode == 1 and "nothing was measured" in answer.stderr, answer.stdout + answer.stderr
+    assert f"not measured: all_reduce over {named}, round 1: rank " in answer.stderr and said in answer.stderr
+    assert not (tmp_path / "run.json").exists()
+
+
+@needs_plugin
+def test_Run_EndedBySignal_LeavesNoRank(tmp_path):
+    # The ranks' results, which their command lines name, lie there.
+    child = subprocess.Popen(words_of(tmp_path, "--transports", "TCP", "--rounds", 1000), stdout=subprocess.DEVNULL,
+                             stderr=subprocess.PIPE, text=True, env=os.environ | {"TMPDIR": str(tmp_path)})
+    results = f"{tmp_path}/gbp"
+    try:
+        until = time.monotonic() + 60
+        while len(processes_that_name(results)) < 2:
+            assert time.monotonic() < until and child.poll() is None
+            time.sleep(0.02)
+        child.send_signal(signal.SIGTERM)
+        _, said = child.communicate(timeout=60)
+    finally:
+        child.kill()
+    assert child.returncode == 128 + signal.SIGTERM and "ended by SIGTERM" in said
+    assert list(tmp_path.glob("gbp*")) == []
+    until = time.monotonic() + 30  # the kernel ends them a moment after
+    while processes_that_name(results):
+        assert time.monotonic() < until
+        time.sleep(0.02)
