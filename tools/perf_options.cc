@@ -42,6 +42,7 @@ constexpr std::uint64_t kMaxSizeBytes = std::uint64_t{1} << 40;
 constexpr std::uint64_t kMaxSizes = 10'000;
 constexpr std::uint64_t kMaxSamples = 1'000'000;  // a rank and size: they travel to rank 0
 constexpr unsigned kMaxRanks = 256;
+constexpr unsigned kMaxFirstCalls = 100'000;
 // AllreduceHalvingDoubling and AllreduceRingChunked count bytes in an int.
 constexpr std::uint64_t kMaxBoundBytes = (std::uint64_t{1} << 31) - 1;
 
@@ -115,6 +116,13 @@ void addMeasurementOptions(CLI::App& app, PerfOptions& options) {
   addNamed(app, "--algorithm", options.algorithm, kAlgorithms, "Gloo's algorithm");
   app.add_option("--segment-bytes", options.segmentBytes, "ring: largest send; 0: Gloo's default, 1M")
       ->transform(CLI::AsSizeValue(false));
+  app.add_option("--compute", options.computeMilliseconds,
+                 "milliseconds that each rank computes before each all-reduce, as programs do; times are then of the "
+                 "call alone, and the column adds says how much longer a round takes than without all-reduces")
+      ->check(CLI::Range(0.0, 10'000.0));
+  app.add_option("--first", options.firstCalls,
+                 "the first so many all-reduces after connecting, of the smallest size, reported apart")
+      ->check(CLI::Range(0u, kMaxFirstCalls));
   app.add_flag("--cpu", options.cpuColumn, "a column with the CPU time of a rank, in % of a core");
   app.add_option("--idle", options.idleSeconds,
                  "instead of timing: connect, reduce -w times at -e bytes, stay idle for so many seconds, and report "
@@ -191,6 +199,8 @@ void checkOptions(const PerfOptions& options) {
                                    "halving_doubling, not {}", transport, nameOf(options.algorithm)));
     if (!seen.insert(transport).second) throw UsageError(fmt::format("--transports names {} twice", transport));
   }
+  if (options.idleSeconds > 0 && (options.computeMilliseconds > 0 || options.firstCalls > 0))
+    throw UsageError("--idle goes without --compute and --first: idle ranks do neither");
   if (options.idleSeconds > 0 && options.ranks == 0 && options.transports.size() > 1)
     throw UsageError("--idle with several --transports needs --ranks: each is measured in fresh processes");
 }
@@ -262,6 +272,8 @@ nlohmann::json toJson(const PerfOptions& options) {
           {"algorithm", nameOf(options.algorithm)},
           {"segment_bytes", options.segmentBytes},
           {"transports", options.transports},
+          {"compute_milliseconds", options.computeMilliseconds},
+          {"first_calls", options.firstCalls},
           {"timeout_seconds", options.timeoutSeconds},
           {"idle_seconds", options.idleSeconds}};
 }

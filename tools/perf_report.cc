@@ -48,6 +48,8 @@ std::vector<Column> tableColumns(const PerfOptions& options) {
     columns.push_back({"ratio", "(p50)", 7, [](auto&, auto& result) {
                          return result.ratio > 0 ? number(result.ratio) : std::string("N/A");
                        }});
+  if (options.computeMilliseconds > 0)
+    columns.push_back({"adds", "(us)", 9, [](auto&, auto& result) { return number(result.addsUs); }});
   if (options.cpuColumn)
     columns.push_back({"cpu", "(%)", 7, [](auto&, auto& result) { return number(result.cpuPercent); }});
   return columns;
@@ -56,13 +58,15 @@ std::vector<Column> tableColumns(const PerfOptions& options) {
 TransportResult summarizeTransport(const PerfOptions& options, std::uint64_t bytes, std::string transport,
                                    const std::vector<RankMeasurement>& ranks) {
   TransportResult result{.transport = std::move(transport)};
-  std::vector<double> allUs, cpuShare;
+  std::vector<double> allUs, cpuShare, withUs, aloneUs;
   std::uint64_t wrong = 0;
   for (const RankMeasurement& rank : ranks) {
     double cpu = 0, wall = 0;
     for (const RankSample& round : rank.rounds) {
       cpu += round.cpuSeconds;
-      wall += round.wallSeconds;
+      wall += options.computeMilliseconds > 0 ? round.roundsSeconds : round.wallSeconds;
+      withUs.push_back(round.roundsSeconds * 1e6 / options.iterations);
+      aloneUs.push_back(round.roundsAloneSeconds * 1e6 / options.iterations);
       for (const std::int64_t ns : round.iterationNs) allUs.push_back(static_cast<double>(ns) / 1e3);
     }
     result.cpuSeconds.push_back(cpu);
@@ -86,6 +90,11 @@ TransportResult summarizeTransport(const PerfOptions& options, std::uint64_t byt
   result.algbwGBs = bandwidth.algorithmGBs;
   result.busbwGBs = bandwidth.busGBs;
   if (options.checkIterations > 0) result.wrong = wrong;
+  if (options.computeMilliseconds > 0) {
+    result.roundWithUs = mean(withUs);
+    result.roundAloneUs = mean(aloneUs);
+    result.addsUs = result.roundWithUs - result.roundAloneUs;
+  }
   result.cpuPercent = mean(cpuShare);
   return result;
 }
@@ -93,12 +102,18 @@ TransportResult summarizeTransport(const PerfOptions& options, std::uint64_t byt
 }  // namespace
 
 void to_json(nlohmann::json& json, const RankSample& sample) {
-  json = {{"wall", sample.wallSeconds}, {"cpu", sample.cpuSeconds}, {"ns", sample.iterationNs}};
+  json = {{"wall", sample.wallSeconds},
+          {"cpu", sample.cpuSeconds},
+          {"ns", sample.iterationNs},
+          {"rounds", sample.roundsSeconds},
+          {"rounds_alone", sample.roundsAloneSeconds}};
 }
 void from_json(const nlohmann::json& json, RankSample& sample) {
   json.at("wall").get_to(sample.wallSeconds);
   json.at("cpu").get_to(sample.cpuSeconds);
   json.at("ns").get_to(sample.iterationNs);
+  json.at("rounds").get_to(sample.roundsSeconds);
+  json.at("rounds_alone").get_to(sample.roundsAloneSeconds);
 }
 void to_json(nlohmann::json& json, const RankMeasurement& measurement) {
   json = {{"rounds", measurement.rounds}, {"wrong", measurement.wrong}};
@@ -127,7 +142,7 @@ SizeResult summarize(const PerfOptions& options, std::uint64_t bytes,
   return result;
 }
 
-nlohmann::json toJson(const SizeResult& result) {
+nlohmann::json toJson(const PerfOptions& options, const SizeResult& result) {
   nlohmann::json transports = nlohmann::json::array();
   for (const TransportResult& transport : result.transports) {
     transports.push_back({{"transport", transport.transport},
@@ -145,8 +160,41 @@ nlohmann::json toJson(const SizeResult& result) {
                           {"ratio_time", transport.ratioOfMeans},
                           {"cpu_seconds_of_rank", transport.cpuSeconds},
                           {"cpu_percent", transport.cpuPercent}});
+    if (options.computeMilliseconds > 0) {
+      transports.back()["adds_us"] = transport.addsUs;
+      transports.back()["round_with_us"] = transport.roundWithUs;
+      transports.back()["round_alone_us"] = transport.roundAloneUs;
+    }
   }
   return {{"size", result.bytes}, {"count", result.count}, {"transports", transports}};
+}
+
+FirstCalls summarizeFirstCalls(const std::string& transport, std::uint64_t bytes,
+                               const std::vector<std::vector<std::int64_t>>& ofRanks) {
+  FirstCalls calls{.transport = transport, .bytes = bytes};
+  for (std::size_t i = 0; !ofRanks.empty() && i < ofRanks.front().size(); ++i) {
+    std::vector<double> us;
+    for (const auto& rank : ofRanks) us.push_back(static_cast<double>(rank.at(i)) / 1e3);
+    calls.callUs.push_back(mean(us));
+  }
+  return calls;
+}
+
+nlohmann::json toJson(const FirstCalls& calls) {
+  const auto ascending = sorted(calls.callUs);
+  return {{"transport", calls.transport},
+          {"size", calls.bytes},
+          {"mean_us", mean(calls.callUs)},
+          {"p50_us", percentile(ascending, 50)},
+          {"p99_us", percentile(ascending, 99)},
+          {"call_us", calls.callUs}};
+}
+
+std::string firstCallsText(const FirstCalls& calls) {
+  const auto ascending = sorted(calls.callUs);
+  return fmt::format("# first {} calls of {} bytes, {}: the first {} us, mean {}, p50 {}, p99 {}\n",
+                     calls.callUs.size(), calls.bytes, calls.transport, number(calls.callUs.front()), number(mean(calls.callUs)),
+                     number(percentile(ascending, 50)), number(percentile(ascending, 99)));
 }
 
 std::vector<double> averageBusBandwidth(std::span<const SizeResult> results) {
@@ -173,12 +221,15 @@ std::string headerText(const PerfOptions& options, const nlohmann::json& ranks) 
                                  build["libraries"]["dpdk"].get<std::string>(), build["compiler"].get<std::string>());
   const std::string step = options.stepFactor > 1 ? fmt::format("{}(factor)", options.stepFactor)
                                                   : fmt::format("{}(bytes)", options.stepBytes);
+  const std::string compute = options.computeMilliseconds > 0
+                                  ? fmt::format(" compute: {}(ms) before each", options.computeMilliseconds)
+                                  : std::string();
   const std::string segment = options.segmentBytes == 0 ? "default" : std::to_string(options.segmentBytes);
   text += fmt::format(
       "# nThread 1 nRanks {} minBytes {} maxBytes {} step: {} warmup iters: {} iters: {} rounds: {} validation: {}"
-      " algorithm: {} segment: {}\n#\n# Using devices\n",
+      " algorithm: {} segment: {}{}\n#\n# Using devices\n",
       ranks.size(), options.minBytes, options.maxBytes, step, options.warmupIterations, options.iterations,
-      options.effectiveRounds(), options.checkIterations, nameOf(options.algorithm), segment);
+      options.effectiveRounds(), options.checkIterations, nameOf(options.algorithm), segment, compute);
   for (const nlohmann::json& rank : ranks) {
     const nlohmann::json& machine = rank.at("machine");
     text += fmt::format("#  Rank {:2} Pid {:6} on {}, {}, {} cores, {}\n", rank.at("rank").get<int>(),

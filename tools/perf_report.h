@@ -19,6 +19,9 @@ struct RankSample {
   double wallSeconds = 0;  // of all iterations together
   double cpuSeconds = 0;   // of all threads of the rank meanwhile
   std::vector<std::int64_t> iterationNs;
+  // With --compute, where the times above are of the calls alone: as many rounds of computing with an all-reduce at the
+  // end of each, and without.
+  double roundsSeconds = 0, roundsAloneSeconds = 0;
 };
 // One size of one transport, as one rank saw it.
 struct RankMeasurement {
@@ -41,6 +44,14 @@ struct TransportResult {
   double ratioOfMeans = 1;             // the same of timeUs
   std::vector<double> cpuSeconds;      // of each rank, all rounds
   double cpuPercent = 0;               // of a core, mean over ranks
+  // With --compute: a round of computing with an all-reduce and without, means, and the difference.
+  double roundWithUs = 0, roundAloneUs = 0, addsUs = 0;
+};
+// The first calls of one transport, each a mean over the ranks, in their order.
+struct FirstCalls {
+  std::string transport;
+  std::uint64_t bytes = 0;
+  std::vector<double> callUs;
 };
 struct SizeResult {
   std::uint64_t bytes = 0;
@@ -59,7 +70,12 @@ Bandwidth allReduceBandwidth(std::size_t bytes, double seconds, int ranks);
 // byTransport[t][r]: rank r's measurement of options.transports[t].
 SizeResult summarize(const PerfOptions& options, std::uint64_t bytes,
                      const std::vector<std::vector<RankMeasurement>>& byTransport);
-nlohmann::json toJson(const SizeResult& result);
+nlohmann::json toJson(const PerfOptions& options, const SizeResult& result);
+
+// `ofRanks`: nanoseconds of each call, by rank; all have as many.
+FirstCalls summarizeFirstCalls(const std::string& transport, std::uint64_t bytes,
+                               const std::vector<std::vector<std::int64_t>>& ofRanks);
+nlohmann::json toJson(const FirstCalls& calls);
 
 // Mean of the bus bandwidths of all sizes, one for each transport, as nccl-tests' last line.
 std::vector<double> averageBusBandwidth(std::span<const SizeResult> results);
@@ -70,6 +86,7 @@ std::string headerText(const PerfOptions& options, const nlohmann::json& ranks);
 std::string columnsText(const PerfOptions& options);
 std::string rowsText(const PerfOptions& options, const SizeResult& result);
 std::string footerText(const PerfOptions& options, std::span<const SizeResult> results);
+std::string firstCallsText(const FirstCalls& calls);
 std::string idleText(const nlohmann::json& idle);
 
 }  // namespace gloo_bypass

@@ -3,6 +3,7 @@
 #include <netdb.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -154,6 +155,8 @@ nlohmann::json RankSession::runStages() {
   } else {
     for (const std::string& transport : options_.transports) connect(transport);
     describeDevices();
+    if (options_.computeMilliseconds > 0) calibrate();
+    if (options_.firstCalls > 0) report["first_calls"] = measureFirstCalls();
     report.update(measureAll());
   }
   stage_ = "leaving";
@@ -223,6 +226,45 @@ void RankSession::describeDevices() {
   }
 }
 
+void RankSession::calibrate() {
+  stage_ = "measuring how fast it computes";
+  exchange_.meet("calibrate");  // all at the same time, as they will compute
+  double sum = 0;
+  for (const nlohmann::json& rate : exchange_.gather("rate", computation_.measureRate())) sum += rate.get<double>();
+  const auto parts = static_cast<std::uint64_t>(sum / size_ * options_.computeMilliseconds / 1e3);
+  computedParts_ = exchange_.broadcast("parts", std::max<std::uint64_t>(1, parts)).get<std::uint64_t>();
+}
+
+nlohmann::json RankSession::measureFirstCalls() {
+  const std::uint64_t bytes = scanSizes(options_).front();
+  const std::size_t count = bytes / elementBytes(options_.dataType);
+  fillFixedPoint(collectiveOptions_, data_.get(), count);
+  nlohmann::json found = nlohmann::json::array();
+  for (Link& link : links_) {
+    stage_ = fmt::format("{}, first calls of {} bytes", link.transport, bytes);
+    const auto collective = makeCollective(collectiveOptions_, link.context, &link.nextTag, data_.get(), count);
+    const CarriedBytes before = carried();
+    exchange_.meet("first/" + link.transport);  // by the store: nothing has gone over the link yet
+    std::vector<std::int64_t> callNs;
+    auto last = Clock::now();
+    for (unsigned i = 0; i < options_.firstCalls; ++i) {
+      collective->run();
+      const auto now = Clock::now();
+      callNs.push_back(std::chrono::duration_cast<nanoseconds>(now - last).count());
+      last = now;
+    }
+    requireCarried(link, before, bytes, options_.firstCalls);
+    barrier(link);  // bound buffers are needed until the last rank is done
+    const auto ofRanks = exchange_.gather("first-calls/" + link.transport, callNs);
+    if (rank_ != 0) continue;
+    const FirstCalls calls = summarizeFirstCalls(
+        link.transport, bytes, std::vector<std::vector<std::int64_t>>(ofRanks.begin(), ofRanks.end()));
+    found.push_back(toJson(calls));
+    print(firstCallsText(calls));
+  }
+  return found;
+}
+
 nlohmann::json RankSession::measureAll() {
   if (rank_ == 0) print("#\n" + columnsText(options_));
   std::vector<SizeResult> results;
@@ -236,7 +278,7 @@ nlohmann::json RankSession::measureAll() {
     for (const nlohmann::json& ofRank : ofRanks)
       for (std::size_t i = 0; i < links_.size(); ++i) byTransport[i].push_back(ofRank.at(i).get<RankMeasurement>());
     results.push_back(summarize(options_, bytes, byTransport));
-    rows.push_back(toJson(results.back()));
+    rows.push_back(toJson(options_, results.back()));
     print(rowsText(options_, results.back()));
   }
   if (rank_ != 0) return nlohmann::json::object();
@@ -284,13 +326,22 @@ RankSample RankSession::sample(Link& link, Collective& collective, std::uint64_t
   const auto start = Clock::now();
   auto last = start;
   for (unsigned i = 0; i < options_.iterations; ++i) {
+    if (computedParts_ > 0) {
+      computation_.run(computedParts_);
+      last = Clock::now();
+    }
     collective.run();
     const auto now = Clock::now();
     sample.iterationNs.push_back(std::chrono::duration_cast<nanoseconds>(now - last).count());
+    sample.wallSeconds += secondsBetween(last, now);
     last = now;
   }
-  sample.wallSeconds = secondsBetween(start, last);
   sample.cpuSeconds = processCpuSeconds() - cpuStart;
+  if (computedParts_ > 0) {
+    sample.roundsSeconds = secondsBetween(start, last);
+    for (unsigned i = 0; i < options_.iterations; ++i) computation_.run(computedParts_);
+    sample.roundsAloneSeconds = secondsBetween(last, Clock::now());
+  }
   requireCarried(link, before, bytes, options_.iterations);
   return sample;
 }

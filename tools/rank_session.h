@@ -14,6 +14,7 @@
 #include "compatibility/gloo/rendezvous.h"
 #include "programs/carried_bytes.h"
 #include "tools/collective.h"
+#include "tools/computation.h"
 #include "tools/device_factory.h"
 #include "tools/perf_options.h"
 #include "tools/perf_report.h"
@@ -73,6 +74,9 @@ class RankSession {
   void allocate();
   void connect(const std::string& transport);
   void describeDevices();
+  // All ranks compute the same between two all-reduces, so long as --compute says on the mean of them.
+  void calibrate();
+  nlohmann::json measureFirstCalls();
   nlohmann::json measureAll();
   std::vector<RankMeasurement> measureSize(std::uint64_t bytes);
   RankSample sample(Link& link, Collective& collective, std::uint64_t bytes);
@@ -94,6 +98,8 @@ class RankSession {
   CollectiveOptions collectiveOptions_;
   std::unique_ptr<void, FreeDeleter> data_;  // options_.maxBytes, shared by all transports; outlives links_
   std::vector<Link> links_;
+  Computation computation_;
+  std::uint64_t computedParts_ = 0;  // before each all-reduce
   nlohmann::json ranks_;  // on rank 0: who and where each rank is
   std::string stage_;     // for error messages: what is being done
 };

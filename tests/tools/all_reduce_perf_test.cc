@@ -158,6 +158,43 @@ TEST(AllReducePerf, Json_HasWhatTheTableHas) {
   EXPECT_EQ(tcp.at("cpu_seconds_of_rank").size(), 2u);
 }
 
+TEST(AllReducePerf, ComputingBetween_TimesTheCallsAndWhatTheyAdd) {
+  const TemporaryFolder folder;
+  const ProgramResult result = perf({"--ranks", "2", "-b", "8K", "-e", "8K", "-n", "10", "--rounds", "3", "--compute",
+                                     "3", "--json", folder / "out.json"});
+  ASSERT_EQ(result.exitStatus, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("compute: 3(ms) before each"));
+  EXPECT_EQ(rowsOf(result.out).at(0).size(), 11u);
+  const nlohmann::json json = readJson(folder / "out.json");
+  EXPECT_EQ(json.at("parameters").at("compute_milliseconds"), 3.0);
+  const nlohmann::json& tcp = json.at("results").at(0).at("transports").at(0);
+  // The machine may be busy and the processor's clock may change: only that it computes, and about so long.
+  EXPECT_GT(tcp.at("round_alone_us").get<double>(), 500);
+  EXPECT_GT(tcp.at("round_with_us").get<double>(), tcp.at("p50_us").get<double>());
+  EXPECT_NEAR(tcp.at("adds_us").get<double>(),
+              tcp.at("round_with_us").get<double>() - tcp.at("round_alone_us").get<double>(), 1e-6);
+}
+
+TEST(AllReducePerf, FirstCalls_AreReportedApartInTheirOrder) {
+  const TemporaryFolder folder;
+  const ProgramResult result = perf({"--ranks", "2", "--transports", "TCP,UDP", "-b", "4", "-e", "64", "-f", "16", "-n",
+                                     "5", "--first", "7", "--json", folder / "out.json"});
+  ASSERT_EQ(result.exitStatus, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("# first 7 calls of 4 bytes, TCP: the first "));
+  const nlohmann::json first = readJson(folder / "out.json").at("first_calls");
+  ASSERT_EQ(first.size(), 2u);
+  EXPECT_EQ(first[1].at("transport"), "UDP");
+  EXPECT_EQ(first[1].at("size"), 4);
+  ASSERT_EQ(first[1].at("call_us").size(), 7u);
+  for (const nlohmann::json& us : first[1].at("call_us")) EXPECT_GT(us.get<double>(), 0);
+}
+
+TEST(AllReducePerf, FirstCallsOfBoundBuffers_Work) {
+  const ProgramResult result =
+      perf({"--ranks", "3", "--algorithm", "ring_chunked", "-b", "64", "-e", "64", "-n", "2", "--first", "3"});
+  EXPECT_EQ(result.exitStatus, 0) << result.err;
+}
+
 TEST(AllReducePerf, BadArguments_OneLineAndNothingStarted) {
   for (const Words& arguments : std::vector<Words>{{"--ranks", "2", "-b", "3x"},
                                                    {"--ranks", "2", "--transports", "ROCE"},

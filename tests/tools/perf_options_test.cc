@@ -81,6 +81,11 @@ TEST(PerfOptions, EachWrongValue_IsNamedWithWhatIsAllowed) {
   EXPECT_THAT(problemOf({"--algorithm", "ring_chunked", "-e", "3G"}), HasSubstr("less than 2G"));
   EXPECT_THAT(problemOf({"-b", "4", "-e", "1G", "-i", "4"}), HasSubstr("larger step"));
   EXPECT_THAT(problemOf({"--ranks", "0"}), HasSubstr("--ranks"));
+  EXPECT_THAT(problemOf({"--compute", "-1"}), HasSubstr("--compute"));
+  EXPECT_THAT(problemOf({"--compute", "nan"}), HasSubstr("--compute"));
+  EXPECT_THAT(problemOf({"--first", "-1"}), HasSubstr("--first"));
+  EXPECT_THAT(problemOf({"--idle", "1", "--compute", "2", "--ranks", "2"}), HasSubstr("without --compute"));
+  EXPECT_THAT(problemOf({"--idle", "1", "--first", "2", "--ranks", "2"}), HasSubstr("without --compute"));
   EXPECT_THAT(problemOf({"-n", "1000000", "--rounds", "2"}), HasSubstr("samples"));
   EXPECT_THAT(problemOf({"--no-such-flag"}), HasSubstr("--no-such-flag"));
   EXPECT_THAT(problemOf({"surplus"}), HasSubstr("surplus"));

@@ -13,7 +13,9 @@ using ::testing::Not;
 
 // One round of `iterations` equal iterations of `us` each.
 RankMeasurement equalIterations(double us, unsigned iterations, std::uint64_t wrong = 0) {
-  RankSample sample{.wallSeconds = us * 1e-6 * iterations, .cpuSeconds = us * 0.5e-6 * iterations};
+  RankSample sample;
+  sample.wallSeconds = us * 1e-6 * iterations;
+  sample.cpuSeconds = us * 0.5e-6 * iterations;
   sample.iterationNs.assign(iterations, static_cast<std::int64_t>(us * 1000));
   return {.rounds = {sample}, .wrong = wrong};
 }
@@ -43,6 +45,42 @@ TEST(Summarize, TwoTransports_ComputesTimesBandwidthAndRatio) {
   EXPECT_DOUBLE_EQ(dpdk.cpuPercent, 50);
 }
 
+TEST(Summarize, RoundsWithComputing_TellWhatACallAdds) {
+  PerfOptions options = twoTransports();
+  options.transports = {"TCP"};
+  options.computeMilliseconds = 2;
+  RankMeasurement first = equalIterations(100, 4), second = equalIterations(300, 4);
+  first.rounds[0].roundsSeconds = second.rounds[0].roundsSeconds = 4 * 2.5e-3;
+  first.rounds[0].roundsAloneSeconds = 4 * 2.0e-3;
+  second.rounds[0].roundsAloneSeconds = 4 * 2.2e-3;
+  first.rounds[0].cpuSeconds = second.rounds[0].cpuSeconds = 4 * 2.5e-3;
+  const SizeResult result = summarize(options, 4000, {{first, second}});
+  const TransportResult& tcp = result.transports.at(0);
+  EXPECT_DOUBLE_EQ(tcp.timeUs, 200);  // of the calls alone
+  EXPECT_DOUBLE_EQ(tcp.roundWithUs, 2500);
+  EXPECT_DOUBLE_EQ(tcp.roundAloneUs, 2100);
+  EXPECT_DOUBLE_EQ(tcp.addsUs, 400);
+  EXPECT_DOUBLE_EQ(tcp.cpuPercent, 100);  // of the rounds
+  EXPECT_THAT(columnsText(options), HasSubstr("adds"));
+  EXPECT_THAT(rowsText(options, result), HasSubstr("400.0"));
+  EXPECT_DOUBLE_EQ(toJson(options, result)["transports"][0]["adds_us"].get<double>(), tcp.addsUs);
+  options.computeMilliseconds = 0;
+  EXPECT_THAT(columnsText(options), Not(HasSubstr("adds")));
+  EXPECT_FALSE(toJson(options, result)["transports"][0].contains("adds_us"));
+}
+
+TEST(FirstCalls, OfTwoRanks_AreMeansInTheirOrder) {
+  const FirstCalls calls = summarizeFirstCalls("UDP", 8192, {{900'000, 10'000, 20'000}, {700'000, 30'000, 20'000}});
+  EXPECT_THAT(calls.callUs, ::testing::ElementsAre(800, 20, 20));
+  const nlohmann::json json = toJson(calls);
+  EXPECT_EQ(json["transport"], "UDP");
+  EXPECT_DOUBLE_EQ(json["mean_us"].get<double>(), 280);
+  EXPECT_DOUBLE_EQ(json["p50_us"].get<double>(), 20);
+  EXPECT_EQ(json["call_us"].size(), 3u);
+  EXPECT_EQ(firstCallsText(calls),
+            "# first 3 calls of 8192 bytes, UDP: the first 800.0 us, mean 280.0, p50 20.00, p99 784.4\n");
+}
+
 TEST(Summarize, WrongElements_AreSummedOverRanks) {
   PerfOptions options = twoTransports();
   options.transports = {"TCP"};
@@ -53,13 +91,17 @@ TEST(Summarize, WrongElements_AreSummedOverRanks) {
 }
 
 TEST(RankMeasurementJson, RoundTrip_KeepsEverything) {
-  const RankMeasurement before = equalIterations(12.5, 3, 7);
+  RankMeasurement before = equalIterations(12.5, 3, 7);
+  before.rounds[0].roundsSeconds = 0.5;
+  before.rounds[0].roundsAloneSeconds = 0.25;
   const auto after = nlohmann::json::parse(nlohmann::json(before).dump()).get<RankMeasurement>();
   EXPECT_EQ(after.wrong, 7u);
   ASSERT_EQ(after.rounds.size(), 1u);
   EXPECT_EQ(after.rounds[0].iterationNs, before.rounds[0].iterationNs);
   EXPECT_DOUBLE_EQ(after.rounds[0].wallSeconds, before.rounds[0].wallSeconds);
   EXPECT_DOUBLE_EQ(after.rounds[0].cpuSeconds, before.rounds[0].cpuSeconds);
+  EXPECT_DOUBLE_EQ(after.rounds[0].roundsSeconds, 0.5);
+  EXPECT_DOUBLE_EQ(after.rounds[0].roundsAloneSeconds, 0.25);
 }
 
 TEST(Table, SeveralTransports_HaveTransportAndRatioColumns) {

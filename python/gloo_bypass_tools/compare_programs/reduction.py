@@ -9,6 +9,9 @@ import torch
 from gloo_bypass_tools.compare_programs.measuring import bytes_of, seconds_since
 
 MATRIX = 192
+# Rounds with an all-reduce, then as many without: few enough for a machine that is now fast and now slow, and so many
+# that what lies between two all-reduces is one round.
+TURN = 10
 
 
 def calls_of(settings, size):
@@ -65,19 +68,21 @@ def with_computing(group, settings, samples):
         computing = Computing(group, milliseconds)
         for size in settings["compute_sizes"]:
             vector = torch.zeros(size // 4)
+            computing.run()
             group.barrier()
-            for number in range(settings["compute_rounds"]):
-                for reduces in (True, False):
+            for first in range(0, settings["compute_rounds"], TURN):
+                count = min(TURN, settings["compute_rounds"] - first)
+                for _ in range(count):
                     begin = time.perf_counter()
                     computing.run()
                     computed = time.perf_counter()
-                    if reduces:
-                        group.all_reduce(vector)
-                    if number >= settings["compute_rounds"] // 6:
-                        name = "round" if reduces else "round without its all-reduce"
-                        samples.add(seconds_since(begin), name, size, milliseconds)
-                        if reduces:
-                            samples.add(seconds_since(computed), "call after computing", size, milliseconds)
+                    group.all_reduce(vector)
+                    samples.add(seconds_since(computed), "call after computing", size, milliseconds)
+                    samples.add(seconds_since(begin), "round", size, milliseconds)
+                for _ in range(count):
+                    begin = time.perf_counter()
+                    computing.run()
+                    samples.add(seconds_since(begin), "round without its all-reduce", size, milliseconds)
 
 
 def checked_sums(group, settings):

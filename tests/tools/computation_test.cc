@@ -1,0 +1,42 @@
+#include "tools/computation.h"
+
+#include <gtest/gtest.h>
+#include <time.h>
+
+namespace gloo_bypass {
+namespace {
+
+double processorSeconds() {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+TEST(Computation, Parts_AreReallyComputed) {
+  constexpr std::uint64_t kParts = 50'000;
+  constexpr double kOperations = kParts * 2.0 * 96 * 96, kMostASecond = 4e11;  // no core does as many
+  Computation computation;
+  const double start = processorSeconds();
+  computation.run(kParts);
+  EXPECT_GT(processorSeconds() - start, kOperations / kMostASecond);
+}
+
+TEST(Computation, Rate_IsThatOfTheParts) {
+  Computation computation;
+  const double start = processorSeconds();
+  const double rate = computation.measureRate();
+  EXPECT_GT(rate, 100);
+  // Others may have had the core meanwhile, nobody can have computed more than there was time for.
+  EXPECT_LT(rate * 2 * 96 * 96, 4e11);
+  EXPECT_GT(processorSeconds() - start, 0);
+}
+
+TEST(Computation, NoParts_AreNoWork) {
+  Computation computation;
+  const double start = processorSeconds();
+  computation.run(0);
+  EXPECT_LT(processorSeconds() - start, 0.01);
+}
+
+}  // namespace
+}  // namespace gloo_bypass
