@@ -48,11 +48,29 @@ std::vector<Column> tableColumns(const PerfOptions& options) {
     columns.push_back({"ratio", "(p50)", 7, [](auto&, auto& result) {
                          return result.ratio > 0 ? number(result.ratio) : std::string("N/A");
                        }});
-  if (options.computeMilliseconds > 0)
+  if (options.computeMilliseconds > 0) {
     columns.push_back({"adds", "(us)", 9, [](auto&, auto& result) { return number(result.addsUs); }});
+    columns.push_back({"after", "(us)", 9, [](auto&, auto& result) {
+                         return result.afterLastP50Us ? number(*result.afterLastP50Us) : std::string("N/A");
+                       }});
+  }
   if (options.cpuColumn)
     columns.push_back({"cpu", "(%)", 7, [](auto&, auto& result) { return number(result.cpuPercent); }});
   return columns;
+}
+
+// Of each call and rank: its end after the last rank's begin, in microseconds and ascending.
+std::vector<double> afterLastUs(const std::vector<RankMeasurement>& ranks) {
+  std::vector<double> found;
+  for (std::size_t round = 0; !ranks.empty() && round < ranks.front().rounds.size(); ++round) {
+    for (std::size_t call = 0; call < ranks.front().rounds[round].beginNs.size(); ++call) {
+      std::int64_t last = 0;
+      for (const RankMeasurement& rank : ranks) last = std::max(last, rank.rounds.at(round).beginNs.at(call));
+      for (const RankMeasurement& rank : ranks)
+        found.push_back(static_cast<double>(rank.rounds.at(round).endNs.at(call) - last) / 1e3);
+    }
+  }
+  return sorted(std::move(found));
 }
 
 TransportResult summarizeTransport(const PerfOptions& options, std::uint64_t bytes, std::string transport,
@@ -94,6 +112,10 @@ TransportResult summarizeTransport(const PerfOptions& options, std::uint64_t byt
     result.roundWithUs = mean(withUs);
     result.roundAloneUs = mean(aloneUs);
     result.addsUs = result.roundWithUs - result.roundAloneUs;
+    if (const auto afterLast = afterLastUs(ranks); !afterLast.empty()) {
+      result.afterLastP50Us = percentile(afterLast, 50);
+      result.afterLastP99Us = percentile(afterLast, 99);
+    }
   }
   result.cpuPercent = mean(cpuShare);
   return result;
@@ -106,7 +128,9 @@ void to_json(nlohmann::json& json, const RankSample& sample) {
           {"cpu", sample.cpuSeconds},
           {"ns", sample.iterationNs},
           {"rounds", sample.roundsSeconds},
-          {"rounds_alone", sample.roundsAloneSeconds}};
+          {"rounds_alone", sample.roundsAloneSeconds},
+          {"begin", sample.beginNs},
+          {"end", sample.endNs}};
 }
 void from_json(const nlohmann::json& json, RankSample& sample) {
   json.at("wall").get_to(sample.wallSeconds);
@@ -114,6 +138,8 @@ void from_json(const nlohmann::json& json, RankSample& sample) {
   json.at("ns").get_to(sample.iterationNs);
   json.at("rounds").get_to(sample.roundsSeconds);
   json.at("rounds_alone").get_to(sample.roundsAloneSeconds);
+  json.at("begin").get_to(sample.beginNs);
+  json.at("end").get_to(sample.endNs);
 }
 void to_json(nlohmann::json& json, const RankMeasurement& measurement) {
   json = {{"rounds", measurement.rounds}, {"wrong", measurement.wrong}};
@@ -164,6 +190,10 @@ nlohmann::json toJson(const PerfOptions& options, const SizeResult& result) {
       transports.back()["adds_us"] = transport.addsUs;
       transports.back()["round_with_us"] = transport.roundWithUs;
       transports.back()["round_alone_us"] = transport.roundAloneUs;
+    }
+    if (transport.afterLastP50Us) {
+      transports.back()["after_last_p50_us"] = *transport.afterLastP50Us;
+      transports.back()["after_last_p99_us"] = *transport.afterLastP99Us;
     }
   }
   return {{"size", result.bytes}, {"count", result.count}, {"transports", transports}};

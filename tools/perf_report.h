@@ -22,6 +22,8 @@ struct RankSample {
   // With --compute, where the times above are of the calls alone: as many rounds of computing with an all-reduce at the
   // end of each, and without.
   double roundsSeconds = 0, roundsAloneSeconds = 0;
+  // And when each call began and ended, by the machine's monotonic clock.
+  std::vector<std::int64_t> beginNs, endNs;
 };
 // One size of one transport, as one rank saw it.
 struct RankMeasurement {
@@ -46,6 +48,9 @@ struct TransportResult {
   double cpuPercent = 0;               // of a core, mean over ranks
   // With --compute: a round of computing with an all-reduce and without, means, and the difference.
   double roundWithUs = 0, roundAloneUs = 0, addsUs = 0;
+  // From the moment at which the last rank had begun a call until each rank's had ended: what is left of the call without
+  // waiting for that rank. None where the ranks' clocks are not one.
+  std::optional<double> afterLastP50Us, afterLastP99Us;
 };
 // The first calls of one transport, each a mean over the ranks, in their order.
 struct FirstCalls {

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -178,6 +179,9 @@ void RankSession::introduce() {
     if (ranks_[rank].contains("difference"))
       throw ProgramError(fmt::format("rank {} says: {}", rank, ranks_[rank]["difference"].get<std::string>()));
   }
+  std::set<std::string> hosts;
+  for (const nlohmann::json& rank : ranks_) hosts.insert(rank["machine"]["hostname"].get<std::string>());
+  sharesClock_ = exchange_.broadcast("one-clock", hosts.size() == 1).get<bool>();
   if (rank_ == 0) print(headerText(options_, ranks_));
 }
 
@@ -332,6 +336,10 @@ RankSample RankSession::sample(Link& link, Collective& collective, std::uint64_t
     }
     collective.run();
     const auto now = Clock::now();
+    if (computedParts_ > 0 && sharesClock_) {
+      sample.beginNs.push_back(nanoseconds(last.time_since_epoch()).count());
+      sample.endNs.push_back(nanoseconds(now.time_since_epoch()).count());
+    }
     sample.iterationNs.push_back(std::chrono::duration_cast<nanoseconds>(now - last).count());
     sample.wallSeconds += secondsBetween(last, now);
     last = now;

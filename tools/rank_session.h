@@ -100,6 +100,7 @@ class RankSession {
   std::vector<Link> links_;
   Computation computation_;
   std::uint64_t computedParts_ = 0;  // before each all-reduce
+  bool sharesClock_ = false;         // all ranks are on one machine, as far as its name tells
   nlohmann::json ranks_;  // on rank 0: who and where each rank is
   std::string stage_;     // for error messages: what is being done
 };

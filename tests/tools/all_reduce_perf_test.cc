@@ -164,13 +164,15 @@ TEST(AllReducePerf, ComputingBetween_TimesTheCallsAndWhatTheyAdd) {
                                      "3", "--json", folder / "out.json"});
   ASSERT_EQ(result.exitStatus, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("compute: 3(ms) before each"));
-  EXPECT_EQ(rowsOf(result.out).at(0).size(), 11u);
+  EXPECT_EQ(rowsOf(result.out).at(0).size(), 12u);
   const nlohmann::json json = readJson(folder / "out.json");
   EXPECT_EQ(json.at("parameters").at("compute_milliseconds"), 3.0);
   const nlohmann::json& tcp = json.at("results").at(0).at("transports").at(0);
   // The machine may be busy and the processor's clock may change: only that it computes, and about so long.
   EXPECT_GT(tcp.at("round_alone_us").get<double>(), 500);
   EXPECT_GT(tcp.at("round_with_us").get<double>(), tcp.at("p50_us").get<double>());
+  EXPECT_GT(tcp.at("after_last_p50_us").get<double>(), 0);
+  EXPECT_LE(tcp.at("after_last_p50_us").get<double>(), tcp.at("max_us").get<double>());
   EXPECT_NEAR(tcp.at("adds_us").get<double>(),
               tcp.at("round_with_us").get<double>() - tcp.at("round_alone_us").get<double>(), 1e-6);
 }

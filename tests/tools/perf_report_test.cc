@@ -61,12 +61,30 @@ TEST(Summarize, RoundsWithComputing_TellWhatACallAdds) {
   EXPECT_DOUBLE_EQ(tcp.roundAloneUs, 2100);
   EXPECT_DOUBLE_EQ(tcp.addsUs, 400);
   EXPECT_DOUBLE_EQ(tcp.cpuPercent, 100);  // of the rounds
+  EXPECT_EQ(tcp.afterLastP50Us, std::nullopt);
+  EXPECT_THAT(rowsText(options, result), HasSubstr("N/A"));
   EXPECT_THAT(columnsText(options), HasSubstr("adds"));
   EXPECT_THAT(rowsText(options, result), HasSubstr("400.0"));
   EXPECT_DOUBLE_EQ(toJson(options, result)["transports"][0]["adds_us"].get<double>(), tcp.addsUs);
   options.computeMilliseconds = 0;
   EXPECT_THAT(columnsText(options), Not(HasSubstr("adds")));
   EXPECT_FALSE(toJson(options, result)["transports"][0].contains("adds_us"));
+}
+
+TEST(Summarize, CallsAfterTheLastRankHasCome_AreTimedFromThere) {
+  PerfOptions options = twoTransports();
+  options.transports = {"TCP"};
+  options.computeMilliseconds = 2;
+  options.iterations = 2;
+  RankMeasurement early = equalIterations(500, 2), late = equalIterations(100, 2);
+  early.rounds[0].beginNs = {1'000'000, 9'400'000};
+  early.rounds[0].endNs = {1'430'000, 9'450'000};
+  late.rounds[0].beginNs = {1'400'000, 9'000'000};
+  late.rounds[0].endNs = {1'420'000, 9'440'000};
+  const SizeResult result = summarize(options, 4000, {{early, late}});
+  EXPECT_DOUBLE_EQ(result.transports[0].afterLastP50Us.value(), 35);  // of 20, 30, 40 and 50 us
+  EXPECT_DOUBLE_EQ(toJson(options, result)["transports"][0]["after_last_p50_us"].get<double>(), 35);
+  EXPECT_THAT(rowsText(options, result), HasSubstr("35.00"));
 }
 
 TEST(FirstCalls, OfTwoRanks_AreMeansInTheirOrder) {
@@ -94,6 +112,8 @@ TEST(RankMeasurementJson, RoundTrip_KeepsEverything) {
   RankMeasurement before = equalIterations(12.5, 3, 7);
   before.rounds[0].roundsSeconds = 0.5;
   before.rounds[0].roundsAloneSeconds = 0.25;
+  before.rounds[0].beginNs = {3, 5};
+  before.rounds[0].endNs = {4, 6};
   const auto after = nlohmann::json::parse(nlohmann::json(before).dump()).get<RankMeasurement>();
   EXPECT_EQ(after.wrong, 7u);
   ASSERT_EQ(after.rounds.size(), 1u);
@@ -102,6 +122,8 @@ TEST(RankMeasurementJson, RoundTrip_KeepsEverything) {
   EXPECT_DOUBLE_EQ(after.rounds[0].cpuSeconds, before.rounds[0].cpuSeconds);
   EXPECT_DOUBLE_EQ(after.rounds[0].roundsSeconds, 0.5);
   EXPECT_DOUBLE_EQ(after.rounds[0].roundsAloneSeconds, 0.25);
+  EXPECT_EQ(after.rounds[0].beginNs, before.rounds[0].beginNs);
+  EXPECT_EQ(after.rounds[0].endNs, before.rounds[0].endNs);
 }
 
 TEST(Table, SeveralTransports_HaveTransportAndRatioColumns) {

@@ -103,9 +103,9 @@ def record_of(options, found, measurement, described, rates, others_cores, left_
         "schema": stored.SCHEMA, "commit": machine.commit_of(program_places.ROOT),
         "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
         "machine": {key: described[key] for key in sorted(stored.MACHINE_KEYS)},
-        "load_before": described["load_before"], "others_cores": others_cores, "rates": rates, "python": found.python, "torch": found.torch,
-        "gloo_bypass": found.gloo_bypass, "ranks": options.ranks, "threads": options.threads,
-        "rounds": options.rounds, "effort": options.effort, "transports": measured,
+        "load_before": described["load_before"], "others_cores": others_cores, "rates": rates,
+        "python": found.python, "torch": found.torch, "gloo_bypass": found.gloo_bypass,
+        "ranks": options.ranks, "threads": options.threads, "rounds": options.rounds, "effort": options.effort, "transports": measured,
         "left_out": left_out + [{"what": one.program, "why": one.in_words()} for one in measurement.missing],
         "digests": {name: digest for name, (digest, _) in measurement.digests.items()}, "rows": rows}
 
