@@ -48,8 +48,8 @@ struct TransportResult {
   double cpuPercent = 0;               // of a core, mean over ranks
   // With --compute: a round of computing with an all-reduce and without, means, and the difference.
   double roundWithUs = 0, roundAloneUs = 0, addsUs = 0;
-  // From the moment at which the last rank had begun a call until each rank's had ended: what is left of the call without
-  // waiting for that rank. None where the ranks' clocks are not one.
+  // From the moment at which the last rank had begun a call until each rank's had ended: what is left of the call
+  // without waiting for that rank. None where the ranks' clocks are not one.
   std::optional<double> afterLastP50Us, afterLastP99Us;
 };
 // The first calls of one transport, each a mean over the ranks, in their order.

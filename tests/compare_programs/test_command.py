@@ -11,8 +11,9 @@ from types import SimpleNamespace
 
 import pytest
 from conftest import ROOT
-from gloo_bypass_tools.compare_programs import command, interpreter, programs, stored
+from gloo_bypass_tools.compare_programs import command, interpreter
 from gloo_bypass_tools.compare_programs.measurement import Measurement, TurnError
+from gloo_bypass_tools.report import programs, stored_programs
 
 LIMIT_S = 240
 BUILD = os.environ.get("PLUGIN_BUILD", "")
@@ -165,7 +166,7 @@ def test_Check_RanksOrTransportsThatDisagree_IsRefused(tmp_path, records, said):
 def test_Run_TinyProgramsOverEachTransport_AreStoredAndTheSame(tmp_path):
     answer = compare(tmp_path, "--programs", "decoding,all_reduce", "--transports", ",".join(TRANSPORTS))
     assert answer.returncode == 0, answer.stdout + answer.stderr
-    run = stored.read(tmp_path / "run.json")
+    run = stored_programs.read(tmp_path / "run.json")
     assert run.transports == TRANSPORTS and run.effort == "tiny" and run.ranks == 2
     for key in (programs.Key("decoding", programs.TOKEN), programs.Key("all_reduce", programs.HOT, 8192),
                 programs.Key("all_reduce", programs.FIRST, 8192),

@@ -12,21 +12,23 @@ sys.path.insert(0, str(ROOT / "python"))
 DIGEST = "4d338943973d0e13b5cf0703ba08473e31463cde65acefd341807b2c5f159497"
 
 
-def step_record(step, step_s=3.0, all_reduce_s=1.0, loss=10.9):
+def step_record(step, step_s=3.0, all_reduce_s=1.0, loss=10.9, forward_s=0.6):
     return {"event": "step", "step": step, "epoch": 0, "loss": loss, "loss_mean": loss, "buckets": 7,
             "gradient_bytes": 327650304, "bytes_source": "tcp_info", "tokens": 1024, "t_step_s": step_s,
-            "t_forward_s": 0.6, "t_backward_s": 1.5, "t_optimizer_s": 0.3, "t_barrier_s": 0.001, "t_ar_s": all_reduce_s,
-            "t_ar_exposed_s": all_reduce_s / 2, "oh_ar": all_reduce_s / step_s, "bytes_sent": 327650304,
-            "bytes_received": 327650304, "tokens_per_s": 1024 / step_s, "model_flops_per_s": 1.5e11}
+            "t_forward_s": forward_s, "t_backward_s": 1.5, "t_optimizer_s": 0.3, "t_barrier_s": 0.001,
+            "t_ar_s": all_reduce_s, "t_ar_exposed_s": all_reduce_s / 2, "oh_ar": all_reduce_s / step_s,
+            "bytes_sent": 327650304, "bytes_received": 327650304, "tokens_per_s": 1024 / step_s,
+            "model_flops_per_s": 1.5e11}
 
 
-def training_records(transport="TCP", rank=0, steps=3, digest=DIGEST, step_s=3.0, all_reduce_s=1.0):
+def training_records(transport="TCP", rank=0, steps=3, digest=DIGEST, step_s=3.0, all_reduce_s=1.0, forward_s=0.6):
     start = {
         "event": "start", "rank": rank, "world_size": 2, "transport": transport, "parameters": 81912576, "steps": steps}
-    summary = {"event": "summary", "rank": rank, "world_size": 2, "sha256": digest, "bytes_source": "tcp_info", "threads": 1,
-               "peak_memory_mb": 1500.0, "transport": transport}
+    summary = {"event": "summary", "rank": rank, "world_size": 2, "sha256": digest, "bytes_source": "tcp_info",
+               "threads": 1, "peak_memory_mb": 1500.0, "transport": transport}
     # The first step is slow, as a warm-up step is.
-    body = [step_record(n, step_s * (3 if n == 1 else 1), all_reduce_s, 11.0 - 0.1 * n) for n in range(1, steps + 1)]
+    body = [step_record(n, step_s * (3 if n == 1 else 1), all_reduce_s, 11.0 - 0.1 * n, forward_s)
+            for n in range(1, steps + 1)]
     return [start, *body, summary]
 
 
@@ -58,7 +60,7 @@ def idle_entry(transport, percent):
          "rss_growth_bytes": 2**20, "pss_growth_bytes": 2**20} for rank in (0, 1)]}
 
 
-def write_measurement(path, digests=("TCP", "DPDK"), state="complete", failures=()):
+def write_measurement(path, digests=("TCP", "DPDK"), state="complete", failures=(), tcp_forward_s=0.6):
     """A results folder as comparison.py leaves it; `digests` are the transports that were trained, or map them."""
     from gloo_bypass_tools.report.results import ResultsFolder
     folder = ResultsFolder.create(path)
@@ -70,7 +72,8 @@ def write_measurement(path, digests=("TCP", "DPDK"), state="complete", failures=
             for rank in (0, 1):
                 name = f"raw/training-{repeat}-{transport}-rank{rank}.jsonl"
                 seconds = (3.0, 1.0) if transport == "TCP" else (2.5, 0.4)
-                write_lines(folder.place(name), training_records(transport, rank, 4, digest, *seconds))
+                forward_s = tcp_forward_s if transport == "TCP" else 0.6
+                write_lines(folder.place(name), training_records(transport, rank, 4, digest, *seconds, forward_s))
                 files.append(name)
             training.append({"transport": transport, "repeat": repeat, "files": files})
     sizes = [4**k for k in range(1, 14)] + [40_000_000]
@@ -104,3 +107,17 @@ def coarse_plots(monkeypatch):
 @pytest.fixture
 def measurement(tmp_path):
     return write_measurement(tmp_path / "results")
+
+
+@pytest.fixture
+def write_run(tmp_path):
+    """Writes a stored run of programs, changed or not, and returns its path."""
+    from program_runs import run_record
+
+    def write(change=lambda record: None, name="run.json", **figures):
+        record = run_record(**figures)
+        change(record)
+        path = tmp_path / name
+        path.write_text(json.dumps(record))
+        return path
+    return write

@@ -2,7 +2,8 @@
 shape of files, quickly.
 
 Made as executables in a build folder by make_build(), or one by one by make_program(). `faults` maps a transport to
-what its training does: 'fail', 'hang', 'other bits' or 'other transport'; or a program to what it does.
+what its training does: 'fail', 'fails again', 'hang', 'other bits', 'other transport', 'slow', or 'slow at
+first', which is while the machine was not found unsteady; or a program to what it does.
 """
 
 import json
@@ -39,7 +40,7 @@ def train(arguments):
     import conftest
     transport = os.environ["GLOO_DEVICE_TRANSPORT"]
     fault = fault_of(transport)
-    if fault == "fail":
+    if fault == "fail" or fault == "fails again" and "training-again" in value_of(arguments, "--metrics"):
         print("ddp_train: rank 1: the reason it failed")
         return 1
     steps, ranks = int(value_of(arguments, "--steps")), int(value_of(arguments, "--spawn"))
@@ -47,7 +48,9 @@ def train(arguments):
     used = "TCP" if fault == "other transport" else transport
     for rank in range(ranks):
         path = Path(value_of(arguments, "--metrics").replace("{rank}", str(rank)))
-        lines = conftest.training_records(used, rank, steps, digest)
+        slow = fault == "slow" or fault == "slow at first" and "again" not in path.name
+        lines = conftest.training_records(used, rank, steps, digest, step_s=6.0 if slow else 3.0,
+                                          forward_s=1.5 if slow else 0.6)
         conftest.write_lines(path, lines[:2] if fault == "hang" else lines)
     if fault == "hang":
         Path(os.environ["DOUBLE_PID_FILE"]).write_text(f"{os.getpid()}\n")
@@ -82,6 +85,19 @@ def reduce(arguments):
             "commit": "0123abc4567d",
             "transports": ["TCP", "DPDK", "RDMA"] + ([] if fault_of("GLOO_IBVERBS") else ["GLOO_IBVERBS"])}
     path.write_text(json.dumps(report))
+    return 0
+
+
+def compare_programs(arguments):
+    """In place of scripts/compare-programs."""
+    import conftest  # noqa: F401  the path to our packages
+    from program_runs import run_record
+    if fault_of("compare-programs") == "fail":
+        print("compare-programs: /usr/bin/python3: No module named 'torch'")
+        return 2
+    assert value_of(arguments, "--transports") == "TCP,DPDK" and value_of(arguments, "--effort") == "short"
+    record = run_record(alone_us=(500.0, 700.0 if fault_of("compare-programs") == "unsteady" else 500.0))
+    Path(value_of(arguments, "--json")).write_text(json.dumps(record | {"effort": "short"}))
     return 0
 
 
@@ -123,5 +139,5 @@ def guest(arguments):
 
 
 if __name__ == "__main__":
-    sys.exit({"ddp_train": train, "all_reduce_perf": reduce, "ib_write_bw": write,
-              "rdma-guest": guest}[sys.argv[1]](sys.argv[2:]))
+    sys.exit({"ddp_train": train, "all_reduce_perf": reduce, "ib_write_bw": write, "rdma-guest": guest,
+              "compare-programs": compare_programs}[sys.argv[1]](sys.argv[2:]))

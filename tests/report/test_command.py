@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -10,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 from conftest import ROOT
-from program_doubles import make_build
+from program_doubles import make_build, make_program
 from test_processes import gone
 
 from gloo_bypass_tools.report import command
@@ -63,6 +64,104 @@ def test_compare_two_transports_prints_one_table_and_writes_a_folder(tmp_path, c
 def test_compare_out_of_time_leaves_repeats_out_but_not_the_first(tmp_path, compare):
     assert compare("--minutes", "0.1", "--no-benchmark").returncode == 0
     assert [(one["transport"], one["repeat"]) for one in record_of(tmp_path)["training"]] == [("TCP", 1), ("DPDK", 1)]
+
+
+@dataclass(frozen=True)
+class Page:
+    tiles: list
+    text: str
+
+
+def page_of(tmp_path):
+    text = (tmp_path / "out" / "index.html").read_text()
+    tiles = re.findall(r'<div class="tile(.*?)"><b class="(.*?)">(.*?)</b><span>(.*?)</span>', text)
+    return Page([tuple(part.strip() for part in tile) for tile in tiles], text)
+
+
+def tile_about(page, words):
+    (tile,) = [tile for tile in page.tiles if words in tile[3]]
+    return tile
+
+
+def test_compare_machine_that_was_not_steady_is_measured_again_in_shorter_turns(tmp_path, compare):
+    done = compare("--no-benchmark", "--steps", "9", faults={"TCP": "slow at first"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2.50 times as fast over DPDK as over TCP: measuring again, in turns of 3 steps" in done.stdout
+    record = record_of(tmp_path)
+    assert [(one["transport"], one["repeat"]) for one in record["set_aside"]["training"]] == [
+        ("TCP", 1), ("DPDK", 1), ("TCP", 2), ("DPDK", 2)]
+    again = record["training"]
+    assert [one["transport"] for one in again] == ["TCP", "DPDK"] * 4 and "training-again-1-TCP" in again[0]["files"][0]
+    assert "--steps 3 " in record["stages"][-1]["command"] and "--steps 9 " in record["stages"][0]["command"]
+    page = page_of(tmp_path)
+    assert tile_about(page, "training step")[2].startswith("1.00") and "in doubt" not in page.text
+    assert "it was measured again in turns of 3 steps; only these have figures here" in page.text
+    assert "3 steps, 1 of them warm-up" in " ".join(page.text.split())
+
+
+def test_compare_machine_that_is_never_steady_has_the_doubt_on_its_cards(tmp_path, compare):
+    done = compare("--no-benchmark", faults={"TCP": "slow"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    page = page_of(tmp_path)
+    for words in ("training step", "all-reduce in training"):
+        kind, look, value, label = tile_about(page, words)
+        assert (kind, look, value) == ("doubt", "", "in doubt")
+        assert "2.50\u202f× as fast" in label and "which sends nothing" in label
+    assert "(2.00?)" in done.stdout and "2.00\u202f×" not in done.stdout
+    assert page.text.count("in doubt: the machine was not steady") == 2  # of the targets
+    assert '<b class="good">2.00' not in page.text
+    assert "What training says about that transport is in doubt" in page.text
+
+
+def test_compare_turns_again_that_fail_leave_the_first_figures_and_the_doubt(tmp_path, compare):
+    done = compare("--no-benchmark", faults={"TCP": "slow", "DPDK": "fails again"})
+    assert done.returncode == command.FAILED
+    record = record_of(tmp_path)
+    assert "set_aside" not in record and [one["transport"] for one in record["training"]] == ["TCP", "DPDK"] * 2
+    assert tile_about(page_of(tmp_path), "training step")[2] == "in doubt"
+
+
+def with_programs(tmp_path, faults=None):
+    (tmp_path / "build" / "plugin" / "python" / "gloo_bypass").mkdir(parents=True)
+    return ["--no-training", "--compare-programs", str(make_program(tmp_path / "compare-programs", faults))]
+
+
+def test_compare_through_torch_distributed_is_in_the_table_and_on_the_page(tmp_path, compare):
+    done = compare(*with_programs(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Through torch.distributed, PyTorch 2.13.0+cpu" in done.stdout
+    assert "Tensor-parallel decoding, tokens/s" in done.stdout
+    page = page_of(tmp_path)
+    assert tile_about(page, "tensor-parallel decoding")[1:3] == ("good", "4.00\u202f×")
+    assert "<h2>Through torch.distributed</h2>" in page.text and "adds to 2 ms of computing" in page.text
+    assert record_of(tmp_path)["programs"] == ["raw/programs.json"]
+
+
+def test_compare_through_torch_distributed_unsteady_has_the_doubt(tmp_path, compare):
+    done = compare(*with_programs(tmp_path, {"compare-programs": "unsteady"}))
+    assert done.returncode == 0 and "what is said of torch.distributed is in doubt" in done.stdout
+    assert "(4.00?)" in done.stdout
+    assert tile_about(page_of(tmp_path), "tensor-parallel decoding")[2] == "in doubt"
+
+
+def test_compare_through_torch_distributed_fails_with_its_reason(tmp_path, compare):
+    done = compare(*with_programs(tmp_path, {"compare-programs": "fail"}))
+    assert done.returncode == command.FAILED
+    assert "torch.distributed exited with status 2" in done.stdout and "No module named 'torch'" in done.stdout
+    assert record_of(tmp_path)["all_reduce"]
+
+
+def test_compare_without_the_plug_in_leaves_torch_distributed_out(tmp_path, compare):
+    assert compare("--no-training").returncode == 0
+    assert record_of(tmp_path)["left_out"][0]["what"] == "The comparison through torch.distributed"
+
+
+def test_compare_stores_how_fast_the_machine_was(tmp_path, compare):
+    assert compare("--no-training").returncode == 0
+    record = record_of(tmp_path)
+    assert len(record["rates"]) in (0, 2) and record["others_cores"] >= 0
+    if record["rates"]:
+        assert "copies 64 MiB at " in page_of(tmp_path).text
 
 
 def test_compare_failing_training_names_it_and_reports_the_rest(tmp_path, compare):

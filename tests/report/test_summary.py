@@ -2,7 +2,7 @@
 
 import pandas
 import pytest
-from gloo_bypass_tools.report import records, summary
+from gloo_bypass_tools.report import records, steadiness, summary
 
 BOTH = ["TCP", "DPDK"]
 
@@ -112,6 +112,28 @@ def test_identical_needs_every_rank_of_every_run_and_transport():
                                                (summary.Ratio(2.9), 3.0, False)])
 def test_target_is_undecided_only_near_it_with_repeats_on_both_sides(ratio, least, met):
     assert summary.target_of("a", "b", ratio, least).met is met
+
+
+def test_unsteady_forward_passes_of_either_side_are_found_but_not_those_of_the_warm_up():
+    def rows(transport, warm, *seconds):
+        return [{"transport": transport, "warm_up": number < warm, "forward_s": one}
+                for number, one in enumerate(seconds)]
+
+    steps = rows("TCP", 1, 9.0, 1.0, 1.0) + rows("DPDK", 1, 0.1, 1.04, 1.04) + rows("UDP", 1, 1.0, 0.5, 0.5)
+    assert steadiness.unsteady(steps, ["TCP", "DPDK", "UDP"]) == {"UDP": 2.0}
+    assert steadiness.unsteady(steps, ["UDP", "TCP"]) == {"TCP": 0.5}
+    assert steadiness.unsteady(rows("TCP", 0, 1.0), ["TCP", "DPDK"]) == {} == steadiness.unsteady([], ["TCP"])
+    assert steadiness.in_words({"UDP": 2.0, "DPDK": 0.5}, "TCP").endswith(
+        "it was 2.00 times as fast over UDP as over TCP and 0.50 times as fast over DPDK as over TCP")
+
+
+def test_identical_in_each_series_of_runs():
+    whole, other, short = (runs_of([("TCP", digest), ("DPDK", digest)]) for digest in "abc")
+    assert summary.identical_in_each([whole, other], BOTH) is True
+    assert summary.identical_in_each([whole, runs_of([])], BOTH) is True
+    assert summary.identical_in_each([short, runs_of([("TCP", "x"), ("DPDK", "y")])], BOTH) is False
+    assert summary.identical_in_each([runs_of([])], BOTH) is None
+    assert summary.identical_in_each([whole, runs_of([("TCP", "x")])], BOTH) is None
 
 
 @pytest.mark.parametrize("forward, doubtful", [(1.0, False), (1.04, False), (1.2, True), (0.8, True)])

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from gloo_bypass_tools.common import processes, program_places, transports
 from gloo_bypass_tools.common.argument_types import names_of, number_in
-from gloo_bypass_tools.compare_programs import interpreter, programs, stored, tables
+from gloo_bypass_tools.compare_programs import interpreter
 from gloo_bypass_tools.compare_programs.measurement import Measurement
-from gloo_bypass_tools.report import machine, results
+from gloo_bypass_tools.report import machine, program_tables, programs, results, stored_programs
 from gloo_bypass_tools.report.memory_rates import RateSamples
 from gloo_bypass_tools.report.records import RecordError
 
@@ -100,12 +100,13 @@ def record_of(options, found, measurement, described, rates, others_cores, left_
         return None
     measured = [name for name in options.transports if any(row["transport"] == name for row in rows)]
     return {
-        "schema": stored.SCHEMA, "commit": machine.commit_of(program_places.ROOT),
+        "schema": stored_programs.SCHEMA, "commit": machine.commit_of(program_places.ROOT),
         "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
-        "machine": {key: described[key] for key in sorted(stored.MACHINE_KEYS)},
+        "machine": {key: described[key] for key in sorted(stored_programs.MACHINE_KEYS)},
         "load_before": described["load_before"], "others_cores": others_cores, "rates": rates,
         "python": found.python, "torch": found.torch, "gloo_bypass": found.gloo_bypass,
-        "ranks": options.ranks, "threads": options.threads, "rounds": options.rounds, "effort": options.effort, "transports": measured,
+        "ranks": options.ranks, "threads": options.threads, "rounds": options.rounds, "effort": options.effort,
+        "transports": measured,
         "left_out": left_out + [{"what": one.program, "why": one.in_words()} for one in measurement.missing],
         "digests": {name: digest for name, (digest, _) in measurement.digests.items()}, "rows": rows}
 
@@ -145,7 +146,7 @@ def measure(options):
         return FAILED
     path = logs / "run.json"
     results.write_whole(path, (json.dumps(record, indent=1) + "\n").encode())
-    print(f"\n{tables.whole(stored.read(path))}")
+    print(f"\n{program_tables.whole(stored_programs.read(path))}")
     if options.json:
         results.write_whole(options.json, path.read_bytes())
     return FAILED if measurement.missing else 0
@@ -156,7 +157,7 @@ def main(arguments=None):
     try:
         processes.interrupt_once()
         if options.table:
-            print("\n\n".join(tables.whole(stored.read(path)) for path in options.table))
+            print("\n\n".join(program_tables.whole(stored_programs.read(path)) for path in options.table))
             return 0
         return measure(options)
     except (interpreter.InterpreterError, RecordError, results.ResultsError) as error:

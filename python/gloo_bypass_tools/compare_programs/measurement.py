@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gloo_bypass_tools.common import processes
 from gloo_bypass_tools.common.rank_processes import QuietRanks, StillRunning, free_port
-from gloo_bypass_tools.compare_programs import programs
+from gloo_bypass_tools.report import programs
 
 # Of one turn, PyTorch's import included.
 TURN_S = 900.0

@@ -3,6 +3,9 @@
 records     reads the trainer's and the benchmark's files into data frames      (pure but for reading)
 published   the published figures that ours stand beside, of which measurements reads and checks the file
 summary     medians, 99th percentiles, ratios                                   (pure)
+steadiness  whether the machine was steady while transports took turns          (pure)
+programs, stored_programs, program_tables, program_rows   what scripts/compare-programs measures, and how it is shown
+memory_rates  how fast the machine copies and adds; a program of its own, too
 place       where all transports compared are measured: here, or in the guest   (pure)
 schedule    who runs when, and how much of it fits the time given               (pure)
 plots       data frames to PNG                                                  (pure)

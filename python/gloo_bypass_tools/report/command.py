@@ -89,11 +89,14 @@ def add_measurement_options(parser, minutes):
     parser.add_argument("--idle", type=number_in(float, 0, 3600), metavar="S",
                         help="seconds of standing still to measure; 0: leave out (default 5)")
     parser.add_argument("--no-training", action="store_true", help="leave the training out")
-    parser.add_argument("--no-benchmark", action="store_true", help="leave all-reduces and idle ranks out")
+    parser.add_argument("--no-benchmark", action="store_true",
+                        help="leave all-reduces, torch.distributed and idle ranks out")
     parser.add_argument("--output", type=Path, metavar="DIR",
                         help="a new folder for the results (default results/<time>)")
     parser.add_argument("--build", type=Path, default=ROOT / "build", metavar="DIR",
                         help="build folder (default build)")
+    parser.add_argument("--compare-programs", type=Path, default=ROOT / "scripts" / "compare-programs",
+                        help=argparse.SUPPRESS)
     parser.add_argument("--guest-program", type=Path, default=ROOT / "scripts" / "rdma-guest", help=argparse.SUPPRESS)
     parser.add_argument("trainer", nargs="*", metavar="TRAINER OPTION", help="after --: further options of ddp_train")
 
@@ -137,7 +140,7 @@ def measurement_of(options, folder, display, budget, where, arguments):
                                 folder, display, where, repeat_command)
     from gloo_bypass_tools.report.comparison import Comparison
     return Comparison(ROOT, options.build.resolve(), plan_of(options), folder, display, budget,
-                      {"repeat_command": repeat_command, "place": where.as_record()})
+                      {"repeat_command": repeat_command, "place": where.as_record()}, options.compare_programs)
 
 
 def build_counter(display, log, clock=time.monotonic):
@@ -314,8 +317,9 @@ def quickstart(arguments=None):
     arguments = sys.argv[1:] if arguments is None else arguments
     parser = argparse.ArgumentParser(
         prog="quickstart", description="Installs packages, builds, trains DistilGPT2 over each transport in turn, "
-        "benchmarks all-reduces, and writes a table, plots and a page. Where this machine has no RDMA device, TCP, "
-        "DPDK and RDMA are compared in a guest as well, on a smaller scale.")
+        "compares programs of PyTorch, benchmarks all-reduces, and writes a table, plots and a page. Where the forward "
+        "pass, which sends nothing, shows that the machine was not steady, it trains again in shorter turns. Where "
+        "this machine has no RDMA device, TCP, DPDK and RDMA are compared in a guest as well, on a smaller scale.")
     add_measurement_options(parser, minutes=12.0)
     parser.add_argument("--no-guest", action="store_true", help="leave the guest out")
     parser.add_argument("--no-install", action="store_true", help="do not look for missing packages")

@@ -8,15 +8,22 @@ import os
 import shutil
 import socket
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from gloo_bypass_tools.report import machine, rdma_ports, records, schedule
+from gloo_bypass_tools.common.transports import BY_NAME
+from gloo_bypass_tools.report import machine, programs, rdma_ports, records, schedule, steadiness, stored_programs
+from gloo_bypass_tools.report.memory_rates import RateSamples
 from gloo_bypass_tools.report.results import ResultsError
 from gloo_bypass_tools.report.stages import Stages, telling
 
 # What comes after the trainings, as a reserve in the planning.
-AFTER_TRAINING_S = 75.0
+AFTER_TRAINING_S = 135.0
+# Where the forward pass says that the machine was not steady, training is measured again in turns of so many steps
+# behind the warm-up: what slows a machine for minutes then slows the turns of all transports.
+AGAIN_STEPS, LEAST_AGAIN_REPEATS, MOST_AGAIN_REPEATS = 2, 2, 4
+# Of scripts/compare-programs, which takes most of a minute.
+PROGRAMS_LIMIT_S = 240.0
 BENCHMARK_LIMIT_S = 180.0
 # Iterations and warm-up iterations of a round: many where one takes microseconds, few where it takes milliseconds.
 SMALL_ITERATIONS, LARGE_ITERATIONS = (200, 20), (10, 3)
@@ -113,23 +120,41 @@ def benchmark_parts(sizes, emulated=False):
 class Comparison(Stages):
     """One measurement into one results folder. Single-threaded; owns its children while a stage runs."""
 
-    def __init__(self, root, build, plan, folder, display, budget, record=None):
+    def __init__(self, root, build, plan, folder, display, budget, record=None, compare_programs=None):
         described = machine.describe_system() if plan.emulated else machine.describe(root)
         super().__init__(
             root, folder, display,
             {"plan": asdict(plan), "machine": described, "environment": telling(environment_for("", os.environ))} |
             (record or {}))
         self.build, self.plan, self.budget = build, plan, budget
+        self.programs = compare_programs or root / "scripts" / "compare-programs"
+        self.step_rows, self.rates, self.others = [], RateSamples(), machine.OtherWork()
         self.limit_s = BENCHMARK_LIMIT_S * (EMULATED_LIMIT_FACTOR if plan.emulated else 1.0)
 
     def save(self):
         self.record["elapsed_s"] = round(self.budget.elapsed_s(), 1)
         super().save()
 
+    def take_rates(self):
+        """How fast the machine copies and adds, which a guest's emulation is not asked."""
+        if not self.plan.emulated:
+            self.rates.take()
+            self.record["rates"] = list(self.rates)
+
     def run_stages(self):
+        self.take_rates()
+        self.others = machine.OtherWork()
+        try:
+            self.measure_all()
+        finally:
+            self.record["others_cores"] = self.others.cores()
+        self.take_rates()
+
+    def measure_all(self):
         if self.plan.training:
-            self.train_in_turns()
+            self.train_until_steady()
         if self.plan.benchmark:
+            self.measure_programs()
             for part in benchmark_parts(self.plan.sizes, self.plan.emulated):
                 self.measure_all_reduce(*part)
             if "RDMA" in self.plan.transports:
@@ -137,24 +162,47 @@ class Comparison(Stages):
                 self.measure_bound()
             self.measure_idle()
 
-    def train_in_turns(self):
-        """Repeats A B, at least one and as many as the time allows; a transport that fails is not tried again."""
-        plan, repeat, repeats, failed = self.plan, 0, self.plan.repeats, set()
+    def train_until_steady(self):
+        """Trains in turns; again and in shorter ones where the forward pass says that the machine was not steady. What
+        was measured first is then set aside: kept, checked for its bits, and in no figure."""
+        plan = self.plan
+        self.train_in_turns(plan, "training", 1)
+        found = steadiness.unsteady(self.step_rows, plan.transports)
+        if not found or plan.emulated:
+            return
+        why = steadiness.in_words(found, plan.transports[0])
+        again = replace(plan, steps=min(plan.steps, plan.warm_up + AGAIN_STEPS), repeats=MOST_AGAIN_REPEATS)
+        self.display.line(f"{why}: measuring again, in turns of {again.steps} steps", style="yellow")
+        first, self.record["training"], self.step_rows = self.record["training"], [], []
+        self.record["set_aside"] = {"why": why, "training": first, "steps": again.steps}
+        self.save()
+        try:
+            self.train_in_turns(again, "training-again", LEAST_AGAIN_REPEATS)
+        finally:
+            if {one["transport"] for one in self.record["training"]} != {one["transport"] for one in first}:
+                # Cut off, or failed: the first figures stand, with the doubt about them.
+                self.record["training"] = first
+                del self.record["set_aside"]
+            self.save()
+
+    def train_in_turns(self, plan, series, least):
+        """Repeats A B, at least so many and as many as the time allows; a transport that fails is not tried again."""
+        repeat, repeats, failed = 0, plan.repeats, set()
         total_s = plan.minutes * 60.0
         while repeat < repeats:
             repeat += 1
             before = self.budget.elapsed_s()
             for turn in schedule.repeat_turns(plan.transports, repeat):
-                if turn.transport not in failed and not self.train(turn):
+                if turn.transport not in failed and not self.train(plan, f"{series}-{repeat}-{turn.transport}", turn):
                     failed.add(turn.transport)
             if len(failed) == len(plan.transports):
                 return
             left_s = schedule.remaining_s(total_s, self.budget.elapsed_s(), AFTER_TRAINING_S)
-            repeats = schedule.affordable_repeats(left_s, max(0.1, self.budget.elapsed_s() - before), repeat, repeats)
+            took_s = max(0.1, self.budget.elapsed_s() - before)
+            repeats = max(min(least, plan.repeats),
+                          schedule.affordable_repeats(left_s, took_s, repeat, repeats))
 
-    def train(self, turn):
-        plan = self.plan
-        slug = f"training-{turn.repeat}-{turn.transport}"
+    def train(self, plan, slug, turn):
         partial = self.folder.place(f"raw/{slug}-rank{{rank}}.jsonl.partial")
         live = str(partial).replace("{rank}", "0")
 
@@ -177,7 +225,8 @@ class Comparison(Stages):
         try:
             for name in names:
                 self.folder.adopt(name + ".partial", name)
-                records.read_training(self.folder.place(name), turn.transport, turn.repeat, self.plan.warm_up)
+                rows, _ = records.read_training(self.folder.place(name), turn.transport, turn.repeat, self.plan.warm_up)
+                self.step_rows += rows
         except (ResultsError, records.RecordError) as error:
             self.fail(f"train over {turn.transport}, repeat {turn.repeat}", str(error),
                       self.folder.place(f"logs/{slug}.log"))
@@ -187,10 +236,10 @@ class Comparison(Stages):
         self.save()
         return True
 
-    def run_and_read(self, name, slug, command, read):
+    def run_and_read(self, name, slug, command, read, limit_s=None):
         """Runs a program that writes raw/SLUG.json. Returns that name, or None where it failed or cannot be read."""
         file = f"raw/{slug}.json"
-        if not self.stage(name, slug, [*command, "--json", self.folder.place(file)], self.limit_s + 10.0,
+        if not self.stage(name, slug, [*command, "--json", self.folder.place(file)], limit_s or self.limit_s + 10.0,
                           environment_for("", os.environ)):
             return None
         try:
@@ -215,6 +264,23 @@ class Comparison(Stages):
         self.take("all_reduce", self.benchmark(f"all-reduce, {name}", "all-reduce-" + name.replace(" ", "-"),
                                                ["-b", low, "-e", high, "-f", factor, "-n", count, "-w", warm_up],
                                                records.read_all_reduce))
+
+    def measure_programs(self):
+        """The transports through torch.distributed, as users have them: the same programs, one transport a process."""
+        plan = self.plan
+        named = [one for one in plan.transports if one in BY_NAME and BY_NAME[one].device == one
+                 and not BY_NAME[one].needs_device]
+        if plan.emulated or len(named) < 2:
+            return None
+        if not (self.build / "plugin" / "python" / "gloo_bypass").is_dir():
+            return self.leave_out("The comparison through torch.distributed",
+                                  "the plug-in for Debian's PyTorch is not in this build")
+        command = [self.programs, "--build", self.build, "--transports", ",".join(named), "--ranks", plan.ranks,
+                   "--programs", "decoding,all_reduce", "--effort", programs.SHORT, "--rounds", 1, "--output",
+                   self.folder.place("logs/programs")]
+        self.take("programs", self.run_and_read("torch.distributed", "programs", command, stored_programs.read,
+                                                PROGRAMS_LIMIT_S))
+        return None
 
     def measure_beside_write(self):
         """All-reduces between runs of ib_write_bw on the same device: what the adapter can do stands beside what is

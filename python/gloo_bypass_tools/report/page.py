@@ -5,7 +5,7 @@ from pathlib import Path
 
 import jinja2
 
-from gloo_bypass_tools.report import machine, place, plots, published, summary, wording
+from gloo_bypass_tools.report import machine, memory_rates, place, plots, programs, published, summary, wording
 
 FOLDER = Path(__file__).parent / "templates"
 # Which plots stand beside which table.
@@ -24,8 +24,29 @@ def pictures(light, dark):
                    "alt": plots.DESCRIPTIONS[name]} for name, png in light.items()}
 
 
-def tile(value, label, good=None):
-    return {"value": value, "label": label, "good": good}
+def tile(value, label, good=None, doubt=False):
+    return {"value": value, "label": label, "good": good, "doubt": doubt}
+
+
+def ratio_tile(one, label, doubt=""):
+    """A ratio as a claim; where there is a doubt about it, the doubt."""
+    if doubt:
+        return tile("in doubt", f"{label}: {one.value:.2f}\u202f\u00d7 was measured, but {doubt}", doubt=True)
+    good = True if one.value >= 1.02 else False if one.value < 0.95 else None
+    return tile(f"{one.value:.2f}\u202f\u00d7", label, good)
+
+
+def not_steady(run):
+    """A sentence on a run of programs during which the machine was not steady; ''."""
+    return run.doubt and (f"Computation that sends nothing did not take equally long over the transports ({run.doubt}"
+                          "): what is said of torch.distributed is in doubt.")
+
+
+def set_aside_in_words(record):
+    """A sentence on a training that was measured twice; ''."""
+    aside = record.get("set_aside")
+    return aside and (f"{aside['why']} when training was first measured, so it was measured again in turns of "
+                      f"{aside['steps']} steps; only these have figures here.") or ""
 
 
 def tiles(measurement, made):
@@ -35,22 +56,35 @@ def tiles(measurement, made):
         return []
     first, other = transports[0], transports[1]
     sweep = (("10M floats", summary.TEN_MILLION_BYTES), ("1 element", summary.ONE_ELEMENT_BYTES))
-    compared = [(made.training, "step_s", "training step", other),
-                (made.training, "all_reduce_s", "all-reduce in training", other)]
-    compared += [(made.all_reduce, f"all_reduce_{size}", f"ring all-reduce, {label}", transport)
+    forward = made.doubted.get(other)
+    doubt = forward and f"the forward pass, which sends nothing, was {forward:.2f}\u202f\u00d7 as fast"
+    compared = [(made.training, "step_s", "training step", other, doubt),
+                (made.training, "all_reduce_s", "all-reduce in training", other, doubt)]
+    compared += program_tiles(measurement, made)
+    compared += [(made.all_reduce, f"all_reduce_{size}", f"ring all-reduce, {label}", transport, "")
                  for transport in transports[1:] for label, size in sweep]
     found = []
     if made.same_bits is not None:
         found.append(
             tile("identical" if made.same_bits else "different", "trained parameters, bit for bit", made.same_bits))
-    for rows, key, label, transport in compared:
+    for rows, key, label, transport, why in compared:
         one = summary.ratio_at(rows, key, transport)
         if one is not None:
-            good = True if one.value >= 1.02 else False if one.value < 0.95 else None
-            found.append(tile(f"{one.value:.2f}\u202f\u00d7", f"{label}: {transport} as fast as {first}", good))
+            found.append(ratio_tile(one, f"{label}: {transport} as fast as {first}", why))
     cpu = summary.figure_at(made.idle, "cpu_percent", other)
     if cpu is not None:
         found.append(tile(f"{cpu.median:.2f} %", f"of a core for an idle rank over {other}", cpu.median < 1.0))
+    return found
+
+
+def program_tiles(measurement, made):
+    """What programs of PyTorch gain: (rows, key, label, transport, doubt)."""
+    found = []
+    for run in measurement.programs:
+        doubt = "what sends nothing did not take equally long" if run.doubt else ""
+        for key, label in ((f"{programs.TOKEN}_0_0", "tensor-parallel decoding"),
+                           (f"{programs.HOT}_8192_0", "PyTorch's all_reduce, 8 KiB")):
+            found.append((made.programs, key, label, run.transports[1], doubt))
     return found
 
 
@@ -110,6 +144,8 @@ def notes(measurement, made):
     return paragraphs(
         environment_over(FOLDER), "notes.txt.j2", plan=record["plan"], made=made, place=measurement.place,
         transports=measurement.transports, each=min(done, default=0), beside=len(measurement.beside) > 0,
+        steps=record.get("set_aside", record["plan"])["steps"], programs=measurement.programs,
+        others=record.get("others_cores"), set_aside=set_aside_in_words(record),
         samples=samples_text(made.training) if made.training else "",
         rounds=int(measurement.reduces["rounds"].max()) if made.all_reduce else 0,
         # A guest's own load says nothing of the machine that it runs on.
@@ -123,6 +159,7 @@ def machine_lines(record):
              ("Memory", f"{memory} GiB" if memory else None), ("System", found.get("operating_system")),
              ("Kernel", found.get("kernel")), ("Virtualisation", found.get("virtualisation")),
              ("RDMA", measured_device(record)), ("Commit", found.get("commit")), ("Date", found.get("date")),
+             ("Copies and additions", memory_rates.in_words(record.get("rates", []))),
              ("Cut off, and gone on with", ", ".join(record.get("continued", [])))]
     if "host" in record:
         host = record["host"]
@@ -157,7 +194,8 @@ def html_of(measurement, made, light, dark):
             measurement,
             made), pictures=pictures(light, dark), training_plots=TRAINING_PLOTS, all_reduce_plots=ALL_REDUCE_PLOTS,
         all_reduce_lines=all_reduce_lines, run_lines=run_lines(measurement), headings=wording.heading,
-        measurement=measurement, guest=measurement.guest, guest_plots=GUEST_PLOTS, in_words=machine.in_words,
+        measurement=measurement, not_steady=not_steady, guest=measurement.guest, guest_plots=GUEST_PLOTS,
+        in_words=machine.in_words,
         guest_notes=notes(measurement.guest, made.guest) if measurement.guest else [], notes=notes(
             measurement, made), machine_lines=machine_lines(record), machine=machine.in_words(record["machine"]),
         source=published.SOURCE, parameters=int(measurement.runs["parameters"].max()) if len(measurement.runs) else 0)

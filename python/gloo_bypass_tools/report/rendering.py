@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import pandas
 
-from gloo_bypass_tools.report import machine, page, place, plots, published, records, summary
+from gloo_bypass_tools.report import (machine, page, place, plots, program_rows, published, records, stored_programs,
+                                      summary)
 from gloo_bypass_tools.report.results import ResultsFolder
 from gloo_bypass_tools.report.table import comparison_table, target_line, verdict
 
@@ -22,6 +23,10 @@ class Measurement:
     idle: pandas.DataFrame
     beside: pandas.DataFrame
     bound: pandas.DataFrame
+    # Runs of a training that was set aside, since the machine was not steady: for their bits.
+    aside: pandas.DataFrame
+    # Runs of scripts/compare-programs.
+    programs: tuple = ()
     # What quickstart measured in the guest besides: another machine, whose figures are compared only with each other.
     guest: "Measurement | None" = None
 
@@ -47,10 +52,14 @@ class Summary:
     targets: list
     beside: list
     doubt: str
+    # The transports that the doubt is about.
+    doubted: dict
     bound: list
     bound_transports: list
     # Said where RDMA in software loses to TCP in bandwidth.
     remark: str
+    # What programs gain through torch.distributed.
+    programs: list
     guest: "Summary | None" = None
 
 
@@ -67,6 +76,8 @@ def load(folder):
             rows, run = records.read_training(folder.place(name), one["transport"], one["repeat"], warm_up)
             steps += rows
             runs.append(run)
+    aside = [records.read_training(folder.place(name), one["transport"], one["repeat"], warm_up)[1]
+             for one in record.get("set_aside", {}).get("training", []) for name in one["files"]]
     for name in records.value_at(path, record, "all_reduce", list):
         reduces += records.read_all_reduce(folder.place(name))
     for name in records.value_at(path, record, "idle", list):
@@ -79,7 +90,8 @@ def load(folder):
     return Measurement(record, records.frame_of(steps, records.STEP_COLUMNS),
                        records.frame_of(runs, records.RUN_COLUMNS), records.frame_of(reduces, records.REDUCE_COLUMNS),
                        records.frame_of(idle, records.IDLE_COLUMNS), records.frame_of(beside, records.WRITE_COLUMNS),
-                       records.frame_of(bound, records.REDUCE_COLUMNS),
+                       records.frame_of(bound, records.REDUCE_COLUMNS), records.frame_of(aside, records.RUN_COLUMNS),
+                       tuple(stored_programs.read(folder.place(name)) for name in record.get("programs", [])),
                        load(ResultsFolder(folder.place(inner))) if inner else None)
 
 
@@ -98,10 +110,12 @@ def summarise(measurement):
             reached += summary.rdma_targets(measurement.beside, reduces, bound, idle)
     return Summary(
         training, reduces, summary.headline_rows(reduces), idle,
-        summary.identical(measurement.runs, transports), summary.digests(measurement.runs), reached,
+        summary.identical_in_each([measurement.runs, measurement.aside], transports),
+        summary.digests(measurement.runs), reached,
         published.beside(training, transports, plan["ranks"]) if training and published.comparable(plan) else [],
-        summary.doubt(training, transports), bound, bound_transports,
+        summary.doubt(training, transports), summary.doubted(training, transports), bound, bound_transports,
         place.remark(measurement.place) if summary.slower_than_baseline(reduces, "RDMA") else "",
+        [row for run in measurement.programs for row in program_rows.rows_of(run)],
         summarise(measurement.guest) if measurement.guest else None)
 
 
@@ -125,7 +139,7 @@ def csv_of(frame):
 
 
 def terminal_rows(made):
-    return [*made.training, *made.headline_all_reduce, *made.idle]
+    return [*made.training, *made.programs, *made.headline_all_reduce, *made.idle]
 
 
 def title_of(measurement):
@@ -144,7 +158,9 @@ def show(measurement, made, console):
     if rows:
         console.print()
         say(title_of(measurement), "bold")
-        console.print(comparison_table(rows, measurement.transports))
+        doubted = {summary.TRAINING: made.doubted} | {
+            program_rows.section_of(run): run.transports for run in measurement.programs if run.doubt}
+        console.print(comparison_table(rows, measurement.transports, doubted=doubted))
         if made.bound:
             console.print()
             console.print(comparison_table(made.bound, made.bound_transports, tails=False))
@@ -156,7 +172,8 @@ def show(measurement, made, console):
     for target in made.targets:
         if target.label.startswith("RDMA"):
             say(*target_line(target))
-    for text in (made.remark, made.doubt):
+    for text in (made.remark, page.set_aside_in_words(measurement.record), made.doubt,
+                 *(page.not_steady(run) for run in measurement.programs)):
         if text:
             say(text, "yellow")
     text, style = verdict(made.same_bits, made.digests)
@@ -175,7 +192,7 @@ def show_guest(measurement, made, console, say):
 
 def write_csv(folder, measurement, made):
     transports = made.bound_transports
-    rows = [*made.training, *made.all_reduce, *made.bound, *made.idle]
+    rows = [*made.training, *made.programs, *made.all_reduce, *made.bound, *made.idle]
     columns = ("section", "quantity", "unit", "transport", "median", "tail", "samples", "times_better",
                "times_better_low", "times_better_high")
     for name, frame in (("steps.csv", measurement.steps), ("runs.csv", measurement.runs),

@@ -31,7 +31,7 @@ class Stages:
         self.root, self.folder, self.display = root, folder, display
         self.record = {
             "schema": SCHEMA, "state": "running", "stages": [], "failures": [], "left_out": [], "training": [],
-            "all_reduce": [], "beside_write": [], "bound": [], "idle": []} | record
+            "all_reduce": [], "programs": [], "beside_write": [], "bound": [], "idle": []} | record
 
     def save(self):
         self.folder.write_json("results.json", self.record)

@@ -6,9 +6,10 @@ from rich.text import Text
 from gloo_bypass_tools.report import wording
 
 
-def comparison_table(rows, transports, tails=True):
+def comparison_table(rows, transports, tails=True, doubted=None):
     """All rows, a section after another; a ratio above 1 is better than the first transport. Without `tails` medians
-    only."""
+    only. `doubted`: of a section, the transports about which it says little."""
+    doubted = doubted or {}
     table = Table(header_style="bold", box=None, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("median, and 99th percentile" if tails else "median", no_wrap=True)
     for transport in transports:
@@ -26,7 +27,8 @@ def comparison_table(rows, transports, tails=True):
             table.add_row(Text(row.section, style="bold"))
             section = row.section
         cells = [text for transport in transports for text in cell(row, transport)[:2 if tails else 1]]
-        cells += [ratio_cell(row, transport) for transport in transports[1:]]
+        cells += [ratio_cell(row, transport, transport in doubted.get(row.section, ()))
+                  for transport in transports[1:]]
         table.add_row("  " + wording.label(row), *cells)
     return table
 
@@ -39,10 +41,12 @@ def cell(row, transport):
     return wording.number(figure.median, row.unit), wording.number(figure.tail, row.unit)
 
 
-def ratio_cell(row, transport):
+def ratio_cell(row, transport, is_doubted=False):
     one = row.ratios.get(transport)
     if one is None:
         return Text("")
+    if is_doubted:
+        return Text(f"({one.value:.2f}?)", style="yellow")
     style = "green" if one.value >= 1.02 else "red" if one.value < 0.98 else ""
     return Text(f"{one.value:.2f}", style=style)
 

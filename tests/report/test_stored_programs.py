@@ -3,16 +3,16 @@
 import math
 
 import pytest
-from conftest import row_record
-from gloo_bypass_tools.compare_programs import programs, stored
-from gloo_bypass_tools.compare_programs.programs import Key
+from gloo_bypass_tools.report import programs, stored_programs
+from gloo_bypass_tools.report.programs import Key
 from gloo_bypass_tools.report.records import RecordError
+from program_runs import row_record
 
 TOKEN = Key("decoding", programs.TOKEN)
 
 
 def test_Read_WholeRun_HasRowsAndRatios(write_run):
-    run = stored.read(write_run())
+    run = stored_programs.read(write_run())
     assert run.row(TOKEN, "DPDK").median_us == 12500.0 and run.row(TOKEN, "UDP") is None
     assert run.ratio(TOKEN, "DPDK") == (4.0, 4.0, 4.0) and run.ratio(TOKEN, "UDP") is None
     assert run.doubt == "" and run.title == "2 ranks of 1 thread on 2 cores of a processor"
@@ -24,13 +24,13 @@ def test_Ratio_OfDifferencesBelowZero_CannotBeSaid(write_run):
         for row in record["rows"]:
             if row["quantity"] == programs.EXPOSED and row["transport"] == "DPDK":
                 row.update(median_us=-5.0, p99_us=-5.0, mean_us=-5.0, rounds_us=[-5.0])
-    assert stored.read(write_run(below)).ratio(Key("training", programs.EXPOSED), "DPDK") is None
+    assert stored_programs.read(write_run(below)).ratio(Key("training", programs.EXPOSED), "DPDK") is None
 
 
 def test_Doubt_WhatSendsNothingTookLonger_IsSaid(write_run):
-    assert "training, step without its all-reduces: 1.20 times as long" in stored.read(
+    assert "training, step without its all-reduces: 1.20 times as long" in stored_programs.read(
         write_run(alone_us=(500.0, 600.0))).doubt
-    assert stored.read(write_run(alone_us=(500.0, 540.0))).doubt == ""
+    assert stored_programs.read(write_run(alone_us=(500.0, 540.0))).doubt == ""
 
 
 def first_row(**changed):
@@ -58,5 +58,5 @@ def first_row(**changed):
 ])
 def test_Read_Wrong_IsRefusedWithItsPlace(write_run, change, said):
     with pytest.raises(RecordError) as raised:
-        stored.read(write_run(change))
+        stored_programs.read(write_run(change))
     assert said in str(raised.value) and "run.json" in str(raised.value)

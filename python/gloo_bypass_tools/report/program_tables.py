@@ -1,8 +1,7 @@
 """Stored runs of programs as Markdown: one run with all of its quantities, or several beside each other. Pure."""
 
-from gloo_bypass_tools.compare_programs import programs
-from gloo_bypass_tools.compare_programs.programs import Key
-from gloo_bypass_tools.report import machine
+from gloo_bypass_tools.report import machine, programs
+from gloo_bypass_tools.report.programs import Key
 from gloo_bypass_tools.report.results_chart import ratio_label, size_label, time_label
 
 # What a reader looks for first, and how it is said: a time, or tokens a second.

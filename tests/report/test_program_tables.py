@@ -1,6 +1,7 @@
 """Stored runs as Markdown."""
 
-from gloo_bypass_tools.compare_programs import programs, stored, tables
+from gloo_bypass_tools.report import program_tables as tables
+from gloo_bypass_tools.report import programs, stored_programs
 
 
 def cells_of(text, beginning):
@@ -9,7 +10,7 @@ def cells_of(text, beginning):
 
 
 def test_Whole_Run_HasEachQuantityWithItsRatioAndItsMachine(write_run):
-    text = tables.whole(stored.read(write_run()))
+    text = tables.whole(stored_programs.read(write_run()))
     assert text.startswith("2 ranks of 1 thread on 2 cores of a processor; PyTorch 2.13.0+cpu")
     assert "load 0.10 before, other programs took 0.02 of a core. The machine copies 64 MiB at 17 GB/s" in text
     assert cells_of(text, "tensor-parallel decoding: a token")[1:] == [
@@ -26,16 +27,17 @@ def test_Whole_RatioOverTheRounds_IsInBrackets(write_run):
             if row["quantity"] == programs.HOT:
                 us = row["median_us"]
                 row["rounds_us"] = [0.5 * us, us, us] if row["transport"] == "TCP" else [us, us, 0.8 * us]
-    assert cells_of(tables.whole(stored.read(write_run(spread))), "`all_reduce`: 8 KiB |")[-1] == "4 x (2 to 5)"
+    text = tables.whole(stored_programs.read(write_run(spread)))
+    assert cells_of(text, "`all_reduce`: 8 KiB |")[-1] == "4 x (2 to 5)"
 
 
 def test_Whole_WhatLoses_IsBold(write_run):
-    text = tables.whole(stored.read(write_run(dpdk_us=2000.0)))
+    text = tables.whole(stored_programs.read(write_run(dpdk_us=2000.0)))
     assert cells_of(text, "`all_reduce`: 8 KiB |")[-1] == "**0.5 x**"
 
 
 def test_Whole_MachineThatWasNotSteady_IsSaid(write_run):
-    assert "**The machine was not steady**" in tables.whole(stored.read(write_run(alone_us=(500.0, 900.0))))
+    assert "**The machine was not steady**" in tables.whole(stored_programs.read(write_run(alone_us=(500.0, 900.0))))
 
 
 def test_Whole_DifferenceBelowZero_IsNothingAndHasNoRatio(write_run):
@@ -43,11 +45,11 @@ def test_Whole_DifferenceBelowZero_IsNothingAndHasNoRatio(write_run):
         for row in record["rows"]:
             if row["quantity"] == programs.EXPOSED and row["transport"] == "DPDK":
                 row.update(median_us=-5.0, p99_us=-5.0, mean_us=-5.0, rounds_us=[-5.0])
-    assert cells_of(tables.whole(stored.read(write_run(below))), "its exposed all-reduce")[2:] == ["0 us", ""]
+    assert cells_of(tables.whole(stored_programs.read(write_run(below))), "its exposed all-reduce")[2:] == ["0 us", ""]
 
 
 def test_Headline_FastAndSlowRunOfOneMachine_AreRanges(write_run):
-    fast, slow = (stored.read(write_run(name=f"{name}.json", tcp_us=tcp, dpdk_us=dpdk))
+    fast, slow = (stored_programs.read(write_run(name=f"{name}.json", tcp_us=tcp, dpdk_us=dpdk))
                   for name, tcp, dpdk in (("a", 1000.0, 250.0), ("b", 2000.0, 1000.0)))
     text = tables.headline([fast, slow])
     assert text.count("| --- ") == 4 and "PyTorch, 2 ranks on one machine of 2 cores" in text
@@ -57,17 +59,17 @@ def test_Headline_FastAndSlowRunOfOneMachine_AreRanges(write_run):
 
 
 def test_Headline_GainAndLoss_AreNotBoldAndOnlyLossesAre(write_run):
-    gain, loss = (stored.read(write_run(name=f"{name}.json", dpdk_us=dpdk))
+    gain, loss = (stored_programs.read(write_run(name=f"{name}.json", dpdk_us=dpdk))
                   for name, dpdk in (("a", 500.0), ("b", 1250.0)))
     assert cells_of(tables.headline([gain, loss]), "`all_reduce` of 8 KiB")[-1] == "0.8 to 2 x"
     assert cells_of(tables.headline([loss]), "`all_reduce` of 8 KiB")[-1] == "**0.8 x**"
 
 
 def test_Headline_MachinesWithMoreCores_HaveTablesOfTheirOwn(write_run):
-    runs = [stored.read(write_run(name=f"{cores}.json", cores=cores)) for cores in (16, 2)]
+    runs = [stored_programs.read(write_run(name=f"{cores}.json", cores=cores)) for cores in (16, 2)]
     text = tables.headline(runs)
     assert text.index("of 2 cores") < text.index("of 16 cores") and text.count("\n| --- |") == 2
 
 
 def test_Headline_RunOfLittleEffort_IsLeftOut(write_run):
-    assert tables.headline([stored.read(write_run(lambda record: record.update(effort="tiny")))]) == ""
+    assert tables.headline([stored_programs.read(write_run(lambda record: record.update(effort="tiny")))]) == ""

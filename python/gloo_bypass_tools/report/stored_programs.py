@@ -16,8 +16,7 @@ import re
 import statistics
 from dataclasses import dataclass, field
 
-from gloo_bypass_tools.compare_programs import programs
-from gloo_bypass_tools.report import machine, memory_rates
+from gloo_bypass_tools.report import machine, memory_rates, programs
 from gloo_bypass_tools.report.records import RecordError, json_object, number_at, value_at
 from gloo_bypass_tools.report.stored_run import only, positive_at, text_at
 

@@ -2,8 +2,8 @@
 
 import pytest
 from gloo_bypass_tools.common.samples import quantile
-from gloo_bypass_tools.compare_programs import programs
-from gloo_bypass_tools.compare_programs.programs import Key
+from gloo_bypass_tools.report import programs
+from gloo_bypass_tools.report.programs import Key
 
 
 @pytest.mark.parametrize("share, wanted", [(0, 1.0), (0.5, 51.0), (0.99, 100.0), (1, 101.0), (0.995, 100.5)])
