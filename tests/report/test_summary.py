@@ -116,7 +116,7 @@ def test_target_is_undecided_only_near_it_with_repeats_on_both_sides(ratio, leas
 
 def test_unsteady_forward_passes_of_either_side_are_found_but_not_those_of_the_warm_up():
     def rows(transport, warm, *seconds):
-        return [{"transport": transport, "warm_up": number < warm, "forward_s": one}
+        return [{"transport": transport, "repeat": 1, "warm_up": number < warm, "forward_s": one}
                 for number, one in enumerate(seconds)]
 
     steps = rows("TCP", 1, 9.0, 1.0, 1.0) + rows("DPDK", 1, 0.1, 1.04, 1.04) + rows("UDP", 1, 1.0, 0.5, 0.5)
@@ -125,6 +125,21 @@ def test_unsteady_forward_passes_of_either_side_are_found_but_not_those_of_the_w
     assert steadiness.unsteady(rows("TCP", 0, 1.0), ["TCP", "DPDK"]) == {} == steadiness.unsteady([], ["TCP"])
     assert steadiness.in_words({"UDP": 2.0, "DPDK": 0.5}, "TCP").endswith(
         "it was 2.00 times as fast over UDP as over TCP and 0.50 times as fast over DPDK as over TCP")
+
+
+@pytest.mark.parametrize("overall, repeats, found", [
+    (1.0, [], None), (1.04, [1.2, 0.85], None), (1.06, [1.06], 1.06), (0.9, [0.9], 0.9),
+    (1.0, [0.4, 2.18], 0.4), (1.0, [0.9, 1.3], 1.3)])
+def test_unsteady_repeats_that_are_off_both_ways_do_not_cancel_out(overall, repeats, found):
+    assert steadiness.unsteady_ratio(overall, repeats) == found
+
+
+def test_doubted_and_unsteady_are_the_same():
+    steps = steps_of([("TCP", 1, False, 3.0), ("TCP", 2, False, 3.0), ("DPDK", 1, False, 3.0), ("DPDK", 2, False, 3.0)])
+    steps.loc[(steps["transport"] == "DPDK") & (steps["repeat"] == 1), "forward_s"] = 2.0
+    steps.loc[(steps["transport"] == "DPDK") & (steps["repeat"] == 2), "forward_s"] = 0.5
+    found = summary.doubted(summary.training_rows(steps, BOTH), BOTH)
+    assert found == pytest.approx(steadiness.unsteady(steps.to_dict("records"), BOTH)) and found
 
 
 def test_identical_in_each_series_of_runs():

@@ -244,9 +244,14 @@ def figure_at(rows, key, transport):
 def doubted(training, transports):
     """{transport: ratio of the forward pass}, which nothing is sent in, where that took differently long than over the
     first one: what else was measured in training says little about these transports."""
-    found = {transport: ratio_at(training, "forward_s", transport) for transport in transports[1:]}
-    return {transport: one.value for transport, one in found.items()
-            if one is not None and not steadiness.is_steady(one.value)}
+    found = {}
+    for transport in transports[1:]:
+        one = ratio_at(training, "forward_s", transport)
+        ends = [] if one is None or one.low is None else [one.low, one.high]
+        ratio = one and steadiness.unsteady_ratio(one.value, ends)
+        if ratio:
+            found[transport] = ratio
+    return found
 
 
 def doubt(training, transports):
