@@ -115,7 +115,7 @@ def test_Run_InsideAMachine_GivesATableAndAStoredRun(tmp_path):
     assert run.commit == "0123abc4567d" and "load " in run.machine
     assert answer.stdout.startswith(run.machine.partition(", load ")[0]) and " of a core" in run.machine
     assert len(run.rates) in (0, 2)  # none where /usr/bin/python3 has no PyTorch
-    assert (run.state if run.rates else "copy and addition rates: not measured: ") in answer.stdout
+    assert ("copies 64 MiB at " if run.rates else "copy and addition rates: not measured: ") in answer.stdout
     assert "inside a machine  memif  DPDK       64 KiB" in answer.stdout and "not measured" not in answer.stdout
 
 

@@ -16,7 +16,6 @@ def test_Read_WholeRun_HasRowsAndRatios(write_run):
     assert run.row(TOKEN, "DPDK").median_us == 12500.0 and run.row(TOKEN, "UDP") is None
     assert run.ratio(TOKEN, "DPDK") == (4.0, 4.0, 4.0) and run.ratio(TOKEN, "UDP") is None
     assert run.doubt == "" and run.title == "2 ranks of 1 thread on 2 cores of a processor"
-    assert run.state.startswith("copies 64 MiB at 17 GB/s with 1 thread")
 
 
 def test_Ratio_OfDifferencesBelowZero_CannotBeSaid(write_run):

@@ -1,6 +1,6 @@
 """Stored runs of programs as Markdown: one run with all of its quantities, or several beside each other. Pure."""
 
-from gloo_bypass_tools.report import machine, programs
+from gloo_bypass_tools.report import machine, memory_rates, programs
 from gloo_bypass_tools.report.programs import Key
 from gloo_bypass_tools.report.results_chart import ratio_label, size_label, time_label
 
@@ -79,9 +79,10 @@ def markdown(header, lines):
 def about(run):
     """A sentence on where and how a run was measured."""
     effort = "" if run.effort == programs.FULL else f", effort {run.effort}"
-    return (f"{run.title}; PyTorch {run.torch}, Python {run.python}, {run.rounds} rounds in turn{effort}, {run.date}, "
-            f"commit {run.commit[:7]}; {machine.quiet_in_words(run.load_before, run.others_cores)}. The machine "
-            f"{run.state}.")
+    state = memory_rates.in_words(run.rates)
+    said = f"The machine {state}." if state else "How fast it copies and adds was not recorded."
+    return (f"{run.title}; PyTorch {run.torch}, Python {run.python}, {run.rounds} rounds in turn{effort}, {run.date}; "
+            f"{machine.quiet_in_words(run.load_before, run.others_cores)}. {said}")
 
 
 def whole(run):

@@ -4,15 +4,11 @@ The picture has a panel for each place: time against size, both logarithmic. The
 follow the reader's light or dark scheme; a transport is told from another by colour and label, a link by its dashes.
 """
 
-import argparse
 import math
-import sys
 from html import escape
-from pathlib import Path
 
 from gloo_bypass_tools.common.transports import BY_NAME
 from gloo_bypass_tools.report import memory_rates, stored_run
-from gloo_bypass_tools.report.records import RecordError
 from gloo_bypass_tools.report.wording import number
 
 # Sizes in pixels of the picture.
@@ -221,27 +217,3 @@ def table(run):
         shown = f"**{line[-1]}**" if ratio is not None and ratio < 1 else line[-1]
         lines.append(f"| {' | '.join((*line[:-1], shown))} |")
     return "\n".join(lines) + "\n"
-
-
-def draw_results(root, arguments=None):
-    parser = argparse.ArgumentParser(
-        prog="draw-results", description="Draws the README's picture from a stored run of all-reduces, one run of one "
-        "commit; python/gloo_bypass_tools/report/stored_run.py has the form.")
-    parser.add_argument("run", nargs="?", type=Path, default=root / "docs/results.json",
-                        help="default: docs/results.json")
-    parser.add_argument("--output", type=Path, default=root / "docs/results.svg", help="default: docs/results.svg")
-    parser.add_argument("--table", action="store_true", help="print every link as a Markdown table, and draw nothing")
-    options = parser.parse_args(arguments)
-    try:
-        run = stored_run.read(options.run)
-        if options.table:
-            sys.stdout.write(table(run))
-        else:
-            options.output.write_text(svg(run), encoding="utf-8")
-    except RecordError as error:
-        print(f"draw-results: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"draw-results: {options.output}: cannot be written: {error.strerror}", file=sys.stderr)
-        return 1
-    return 0

@@ -79,10 +79,6 @@ class Run:
         return (value, min(each, default=value), max(each, default=value))
 
     @property
-    def state(self):
-        return memory_rates.in_words(self.rates) or "its copy and addition rates were not recorded"
-
-    @property
     def title(self):
         """Ranks and machine in a phrase."""
         threads = f"{self.threads} thread{'s' if self.threads > 1 else ''}"

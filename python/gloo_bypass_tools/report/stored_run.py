@@ -45,11 +45,6 @@ class Run:
     rows: tuple
     rates: tuple = ()
 
-    @property
-    def state(self):
-        """How fast the machine was, in words."""
-        return memory_rates.in_words(self.rates) or "its copy and addition rates were not recorded"
-
     def ratio(self, row):
         """How many times as fast as TCP this row is; None where TCP was not measured on that link."""
         for other in self.rows:

@@ -1,0 +1,205 @@
+"""Tables of README.md and docs/ that are made of stored runs, each between two comments:
+
+    <!-- table: links -->
+    ...
+    <!-- end of table -->
+
+docs/results.json is the run over all links that the picture is drawn from; docs/runs/links-*.json are others, of slow
+hours say, and docs/runs/programs-*.json are those of scripts/compare-programs, one for each machine and state. A table
+for which nothing is stored is left as it is.
+"""
+
+import argparse
+import os
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from gloo_bypass_tools.report import memory_rates, program_tables, results_chart, stored_programs, stored_run
+from gloo_bypass_tools.report.program_tables import bold, markdown, spanned
+from gloo_bypass_tools.report.records import RecordError
+from gloo_bypass_tools.report.results_chart import ratio_label, size_label, time_label
+
+MARKED = re.compile(r"(?P<begin><!-- table: (?P<name>[\w-]+) -->\n)(?P<table>.*?)(?P<end><!-- end of table -->)",
+                    re.DOTALL)
+# Where the far edge is measured: four ranks, one size, two transports of ours.
+FAR_PLACE = "300 ms, 1 % loss"
+# Sizes of the table of one run, and of the ranges over all runs.
+SIZES = (4, 64 << 10, 1 << 20, 64 << 20)
+SMALL_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Stored:
+    """All stored runs of a tree: of links the picture's first, of programs by their files' names."""
+
+    links: tuple
+    programs: tuple
+
+
+def read(root):
+    """RecordError where a file is not what it should be."""
+    docs = Path(root) / "docs"
+    links = [docs / "results.json", *sorted(docs.glob("runs/links-*.json"))]
+    return Stored(tuple(stored_run.read(path) for path in links if path.exists()),
+                  tuple(stored_programs.read(path) for path in sorted(docs.glob("runs/programs-*.json"))))
+
+
+def link_name(row):
+    """memif, inside a machine; UDP, MTU 1500"""
+    name, _, mtu = row.link.rpartition(" ")
+    return f"{name}, MTU {mtu}" if name and mtu.isdigit() else f"{row.link}, {row.where}"
+
+
+def by_link(run):
+    """{(where, link): {bytes: (TCP's row, our row)}} of the links between two ranks."""
+    rows, found = {row.key: row for row in run.rows}, {}
+    for row in run.rows:
+        base = rows.get((row.where, row.link, row.bytes, stored_run.BASE))
+        if row.transport != stored_run.BASE and row.where != FAR_PLACE and base:
+            found.setdefault((row.where, row.link), {})[row.bytes] = (base, row)
+    return found
+
+
+def pair_cell(base, ours):
+    """Times of small vectors; bandwidths of large ones: algbw in 1e9 bytes a second."""
+    if ours.bytes <= SMALL_BYTES:
+        return f"{time_label(base.median_us)}, {time_label(ours.median_us)}"
+    return f"{base.bytes / base.median_us / 1e3:.2f}, {ours.bytes / ours.median_us / 1e3:.2f} GB/s"
+
+
+def links_of_one(run):
+    """One run over all links: TCP and ours at some sizes."""
+    found = by_link(run)
+    sizes = [size for size in SIZES if any(size in pairs for pairs in found.values())]
+    header = ["link", *(f"{size_label(size)}: TCP, ours" for size in sizes), f"{size_label(sizes[-1])}, ratio"]
+    lines = []
+    for pairs in found.values():
+        name = link_name(next(iter(pairs.values()))[1])
+        last = pairs.get(sizes[-1])
+        ratio = last and last[0].median_us / last[1].median_us
+        lines.append([name, *(pair_cell(*pairs[size]) if size in pairs else "" for size in sizes),
+                      bold(ratio_label(ratio), ratio < 1) if ratio else ""])
+    state = memory_rates.in_words(run.rates)
+    said = f"The machine {state}." if state else "How fast it copies and adds was not recorded."
+    return f"{run.machine}, {run.date}. {said}\n\n{markdown(header, lines)}"
+
+
+def links(stored):
+    return "\n\n".join(map(links_of_one, stored.links))
+
+
+def ratios_over(runs, where, link, size):
+    """How many times as fast as TCP, of each run that has it."""
+    found = [by_link(run).get((where, link), {}).get(size) for run in runs]
+    return [base.median_us / ours.median_us for base, ours in filter(None, found)]
+
+
+def range_cell(ratios):
+    return bold(spanned(ratios, ratio_label), max(ratios) < 1) if ratios else ""
+
+
+def link_ranges(stored):
+    """How many times as fast as TCP each link is, from the least to the most of all stored runs."""
+    keys = list(dict.fromkeys(key for run in stored.links for key in by_link(run)))
+    if not keys:
+        return ""
+    names = {(row.where, row.link): link_name(row) for run in stored.links for row in run.rows}
+    header = ["times as fast as TCP, 2 ranks", *("one float" if size == 4 else size_label(size) for size in SIZES)]
+    return markdown(header, [[names[key], *(range_cell(ratios_over(stored.links, *key, size)) for size in SIZES)]
+                             for key in keys])
+
+
+def pairs_of(stored, link, transport, size):
+    """(TCP's row, our row) of each run."""
+    return [(base, row) for run in stored.links for row in run.rows for base in run.rows
+            if (row.link, row.transport, row.bytes) == (link, transport, size)
+            and base.key == (row.where, link, size, stored_run.BASE)]
+
+
+# What a reader looks for first: link, transport and size, and how they are said.
+HEADLINES = (
+    ("UDP 1500", "UDP", 4, "one float, 2 ranks between hosts, MTU 1500 (UDP)"),
+    ("UDP 1500", "UDP", 64 << 20, "64 MiB, 2 ranks between hosts, MTU 1500 (UDP)"),
+    ("one far edge", "DPDK", 16 << 20, "16 MiB, 4 ranks, one link of 300 ms that loses 1 % (DPDK)"),
+)
+
+
+def link_headline(stored):
+    """What Gloo's own all-reduce takes between hosts, and far apart."""
+    lines = []
+    for link, transport, size, text in HEADLINES:
+        pairs = pairs_of(stored, link, transport, size)
+        if pairs:
+            lines.append([text, *(spanned([pair[side].median_us for pair in pairs], time_label) for side in (0, 1)),
+                          range_cell([base.median_us / ours.median_us for base, ours in pairs])])
+    return markdown(["Gloo's all-reduce", "Gloo TCP", "gloo-bypass", ""], lines) if lines else ""
+
+
+def programs(stored):
+    return "\n\n".join(map(program_tables.whole, stored.programs))
+
+
+def program_headline(stored):
+    return program_tables.headline(stored.programs)
+
+
+TABLES = {"links": links, "link-ranges": link_ranges, "link-headline": link_headline, "programs": programs,
+          "program-headline": program_headline}
+
+
+def renewed(text, stored, place):
+    """The text with its tables made again; RecordError for one that nobody makes."""
+    def table(match):
+        if match["name"] not in TABLES:
+            raise RecordError(f"{place}: nobody makes the table '{match['name']}'; there are {', '.join(TABLES)}")
+        made = TABLES[match["name"]](stored)
+        return f"{match['begin']}{made}\n{match['end']}" if made else match.group()
+    return MARKED.sub(table, text)
+
+
+def pages(root):
+    root = Path(root)
+    return [root / "README.md", *sorted((root / "docs").glob("*.md"))]
+
+
+def renew(root, stored):
+    """Writes the pages whose tables have changed, and returns them."""
+    changed = []
+    for path in pages(root):
+        text = path.read_text(encoding="utf-8")
+        new = renewed(text, stored, path)
+        if new != text:
+            path.write_text(new, encoding="utf-8")
+            changed.append(path)
+    return changed
+
+
+def draw_results(root, arguments=None):
+    """The command line of scripts/draw-results."""
+    parser = argparse.ArgumentParser(
+        prog="draw-results", description="Draws the README's picture from docs/results.json, a run of "
+        "scripts/compare-links, and makes the marked tables of README.md and docs/ from the stored runs: that one, "
+        "docs/runs/links-*.json, and docs/runs/programs-*.json of scripts/compare-programs. With a run, draws that one "
+        "and makes no tables.")
+    parser.add_argument("run", nargs="?", type=Path, help="a run over all links (default docs/results.json)")
+    parser.add_argument("--output", type=Path, default=root / "docs/results.svg", help="default: docs/results.svg")
+    parser.add_argument("--table", action="store_true", help="print every link as a Markdown table, and write nothing")
+    options = parser.parse_args(arguments)
+    try:
+        run = stored_run.read(options.run or root / "docs/results.json")
+        if options.table:
+            sys.stdout.write(results_chart.table(run))
+            return 0
+        options.output.write_text(results_chart.svg(run), encoding="utf-8")
+        for path in renew(root, read(root)) if options.run is None else ():
+            print(f"draw-results: {os.path.relpath(path, root)} has new tables", file=sys.stderr)
+    except RecordError as error:
+        print(f"draw-results: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"draw-results: {error.filename or options.output}: cannot be written: {error.strerror}",
+              file=sys.stderr)
+        return 1
+    return 0
