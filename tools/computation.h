@@ -2,6 +2,7 @@
 // Used by one thread.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <vector>
 
@@ -12,8 +13,8 @@ class Computation {
   Computation();
   // So many parts of a product; a part takes a few microseconds.
   void run(std::uint64_t parts);
-  // Parts a second while this thread, and whoever shares its core, does nothing else. Takes some 50 ms.
-  double measureRate();
+  // How long so many parts take: the shortest of some times, in the others somebody else may have had the core.
+  std::chrono::nanoseconds fastest(std::uint64_t parts, int times);
 
  private:
   std::vector<float> a_, b_, product_;

@@ -35,6 +35,11 @@ constexpr std::size_t kPageBytes = 4096;
 // Between the last collective and the start of the idle time: longer than any transport spins after activity.
 constexpr milliseconds kSettleTime{500};
 
+// Rounds of calibrating what ranks compute: the first from so many parts, each from what the last has found. Of each the
+// fastest of some times counts.
+constexpr std::uint64_t kFirstParts = 2'000;
+constexpr int kCalibrations = 4, kCalibrationTimes = 3;
+
 double secondsBetween(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
 }
@@ -232,11 +237,17 @@ void RankSession::describeDevices() {
 
 void RankSession::calibrate() {
   stage_ = "measuring how fast it computes";
-  exchange_.meet("calibrate");  // all at the same time, as they will compute
-  double sum = 0;
-  for (const nlohmann::json& rate : exchange_.gather("rate", computation_.measureRate())) sum += rate.get<double>();
-  const auto parts = static_cast<std::uint64_t>(sum / size_ * options_.computeMilliseconds / 1e3);
-  computedParts_ = exchange_.broadcast("parts", std::max<std::uint64_t>(1, parts)).get<std::uint64_t>();
+  computedParts_ = kFirstParts;
+  for (int i = 0; i < kCalibrations; ++i) {
+    exchange_.meet(fmt::format("calibrate/{}", i));  // all at the same time, as they will compute
+    const double ns = static_cast<double>(computation_.fastest(computedParts_, kCalibrationTimes).count());
+    double sum = 0;
+    for (const nlohmann::json& found : exchange_.gather(fmt::format("parts/{}", i), computedParts_ / ns))
+      sum += found.get<double>();
+    const auto parts = static_cast<std::uint64_t>(sum / size_ * options_.computeMilliseconds * 1e6);
+    computedParts_ =
+        exchange_.broadcast(fmt::format("parts/{}/all", i), std::max<std::uint64_t>(1, parts)).get<std::uint64_t>();
+  }
 }
 
 nlohmann::json RankSession::measureFirstCalls() {
