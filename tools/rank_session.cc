@@ -35,8 +35,8 @@ constexpr std::size_t kPageBytes = 4096;
 // Between the last collective and the start of the idle time: longer than any transport spins after activity.
 constexpr milliseconds kSettleTime{500};
 
-// Rounds of calibrating what ranks compute: the first from so many parts, each from what the last has found. Of each the
-// fastest of some times counts.
+// Rounds of calibrating what ranks compute: the first from so many parts, each from what the last has found. Of each
+// the fastest of some times counts.
 constexpr std::uint64_t kFirstParts = 2'000;
 constexpr int kCalibrations = 4, kCalibrationTimes = 3;
 

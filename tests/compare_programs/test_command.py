@@ -60,7 +60,8 @@ def planted_python(folder):
     (["--transports", "TCP,PIGEON"], "'PIGEON' is none of TCP, DPDK"),
     (["--transports", "TCP,TCP"], "names one twice"), (["--ranks", "1"], "from 2 to 64"),
     (["--rounds", "0"], "from 1 to 1000"), (["--effort", "much"], "invalid choice: 'much'"),
-    (["--threads", "0"], "from 1 to 1024")])
+    (["--threads", "0"], "from 1 to 1024"), (["--json", "/proc/none/x.json"], "'/proc/none' cannot be made a folder"),
+    (["--json", "/tmp"], "'/tmp' cannot be written")])
 def test_Command_BadInput_IsRefused(arguments, said, capsys):
     with pytest.raises(SystemExit) as refused:
         command.main(arguments)
@@ -83,6 +84,11 @@ def test_Command_PythonWithoutOurPackage_SaysWhereItComesFrom(tmp_path):
 def test_Command_VirtualEnvironment_KeepsItsOwnName(tmp_path):
     (tmp_path / "python").symlink_to("/usr/bin/python3")
     assert command.parse(["--python", f"{tmp_path}/python"]).python == f"{tmp_path}/python"
+
+
+def test_Command_JsonInAFolderThatIsNotThereYet_MakesIt(tmp_path):
+    options = command.parse(["--json", f"{tmp_path}/docs/runs/x.json"])
+    assert options.json == tmp_path / "docs" / "runs" / "x.json" and options.json.parent.is_dir()
 
 
 def test_Command_Table_PrintsStoredRuns(write_run, capsys):

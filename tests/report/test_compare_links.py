@@ -58,6 +58,8 @@ def processes_that_name(text):
     (["--sizes", "2G"], "at most 1G"),
     (["--sizes", "much"], "'much' is no size"),
     (["--repeats", "0"], "from 1 to 1000"),
+    (["--json", "/proc/none/x.json"], "'/proc/none' cannot be made a folder"),
+    (["--json", "/tmp"], "'/tmp' cannot be written"),
     (["--build", "/nosuch"], "there is no program '/nosuch/tools/all_reduce_perf'"),
 ])
 def test_Command_BadInput_IsRefused(tmp_path, arguments, said, capsys):

@@ -1,6 +1,8 @@
 """Types of command-line arguments that several commands take, for argparse. Errors: one line that says what is
 allowed."""
 import argparse
+import os
+from pathlib import Path
 
 
 def number_in(kind, low, high):
@@ -38,6 +40,18 @@ def names_of(known):
             raise argparse.ArgumentTypeError(f"'{text}' names one twice")
         return names
     return parse
+
+
+def result_file(text):
+    """Where a result is written at the end, which must not fail after an hour: its folder is made now."""
+    path = Path(text)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"'{path.parent}' cannot be made a folder: {error.strerror}") from error
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise argparse.ArgumentTypeError(f"'{text}' cannot be written")
+    return path
 
 
 def split_at_dashes(arguments):

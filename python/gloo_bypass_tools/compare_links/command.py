@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from gloo_bypass_tools.common import processes, program_places
-from gloo_bypass_tools.common.argument_types import number_in
+from gloo_bypass_tools.common.argument_types import number_in, result_file
 from gloo_bypass_tools.compare_links import links
 from gloo_bypass_tools.compare_links.measurement import Measurement
 from gloo_bypass_tools.fabric_run import enclosure, network
@@ -68,7 +68,7 @@ def parse(arguments):
                         help=f"bytes of the all-reduces; not of far (default {SIZES})")
     parser.add_argument("--repeats", type=number_in(int, 1, 1000), default=5, metavar="N",
                         help="rounds (default 5)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the stored run that draw-results reads")
+    parser.add_argument("--json", type=result_file, metavar="FILE", help="write the stored run that draw-results reads")
     parser.add_argument("--output", type=Path, metavar="DIR",
                         help="a new folder for logs (default results/links-<time>)")
     parser.add_argument("--build", type=Path, default=program_places.ROOT / "build", metavar="DIR",

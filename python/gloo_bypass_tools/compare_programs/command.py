@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from gloo_bypass_tools.common import processes, program_places, transports
-from gloo_bypass_tools.common.argument_types import names_of, number_in
+from gloo_bypass_tools.common.argument_types import names_of, number_in, result_file
 from gloo_bypass_tools.compare_programs import interpreter
 from gloo_bypass_tools.compare_programs.measurement import Measurement
 from gloo_bypass_tools.report import machine, program_tables, programs, results, stored_programs
@@ -53,7 +53,7 @@ def parse(arguments):
     parser.add_argument("--rounds", type=number_in(int, 1, 1000), default=5, metavar="N", help="default 5")
     parser.add_argument("--effort", choices=programs.EFFORTS, default=programs.FULL,
                         help="short takes a fifth of the time, tiny only shows that it works (default full)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the stored run")
+    parser.add_argument("--json", type=result_file, metavar="FILE", help="write the stored run")
     parser.add_argument("--output", type=Path, metavar="DIR",
                         help="a new folder for logs (default results/programs-<time>)")
     parser.add_argument("--build", type=Path, default=program_places.ROOT / "build", metavar="DIR",
