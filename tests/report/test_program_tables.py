@@ -52,7 +52,7 @@ def test_Headline_FastAndSlowRunOfOneMachine_AreRanges(write_run):
     fast, slow = (stored_programs.read(write_run(name=f"{name}.json", tcp_us=tcp, dpdk_us=dpdk))
                   for name, tcp, dpdk in (("a", 1000.0, 250.0), ("b", 2000.0, 1000.0)))
     text = tables.headline([fast, slow])
-    assert text.count("| --- ") == 4 and "PyTorch, 2 ranks on one machine of 2 cores" in text
+    assert text.count("| --- ") == 4 and "| PyTorch 2.13, 2 ranks on 2 cores of a processor |" in text
     assert cells_of(text, "tensor-parallel decoding")[1:] == ["10 to 20 tokens/s", "20 to 80 tokens/s", "2 to 4 x"]
     assert cells_of(text, "`all_reduce` of 8 KiB")[1:] == ["1 to 2 ms", "250 us to 1 ms", "2 to 4 x"]
     assert "64 MiB" not in text, "it was not measured"
@@ -68,7 +68,19 @@ def test_Headline_GainAndLoss_AreNotBoldAndOnlyLossesAre(write_run):
 def test_Headline_MachinesWithMoreCores_HaveTablesOfTheirOwn(write_run):
     runs = [stored_programs.read(write_run(name=f"{cores}.json", cores=cores)) for cores in (16, 2)]
     text = tables.headline(runs)
-    assert text.index("of 2 cores") < text.index("of 16 cores") and text.count("\n| --- |") == 2
+    assert text.index("on 2 cores") < text.index("on 16 cores") and text.count("\n| --- |") == 2
+
+
+def test_Headline_OlderPyTorchOfTheSameMachine_IsLeftOut(write_run):
+    old = stored_programs.read(write_run(lambda record: record.update(torch="1.13.0a0"), "old.json", dpdk_us=100.0))
+    new = stored_programs.read(write_run())
+    assert tables.headline([old, new]) == tables.headline([new])
+    assert "PyTorch 1.13, " in tables.headline([old])
+
+
+def test_Headline_ProcessorsOfOneKind_AreAllNamed(write_run):
+    other = stored_programs.read(write_run(lambda record: record["machine"].update(processor="another"), "b.json"))
+    assert "2 cores of a processor and another |" in tables.headline([stored_programs.read(write_run()), other])
 
 
 def test_Headline_RunOfLittleEffort_IsLeftOut(write_run):

@@ -40,6 +40,7 @@ def first_row(**changed):
     (lambda run: run.pop("torch"), "no 'torch'"), (lambda run: run.update(schema="x"), "schema 'x'"),
     (lambda run: run.update(note=1), "'note' is unknown"),
     (lambda run: run.update(commit="main"), "'commit' is 'main'"),
+    (lambda run: run.update(torch="new"), "'torch' is 'new'"),
     (lambda run: run.update(date="today"), "'date' is 'today'"), (lambda run: run.update(rows=[]), "'rows' is empty"),
     (lambda run: run.update(ranks=1.5), "'ranks' is 1.5"), (lambda run: run.update(ranks=1), "from 2 on"),
     (lambda run: run.update(effort="much"), "'effort' is 'much'"),

@@ -53,7 +53,7 @@ def test_Renew_RunOfProgramsAdded_IsTaken(tree):
         (tree / "docs" / "runs" / f"{name}.json").write_text(json.dumps(run_record(cores=cores)))
     documents.renew(tree, documents.read(tree))
     text = (tree / "README.md").read_text()
-    assert "by hand" not in text and "one machine of 2 cores" in text and "one machine of 16 cores" in text
+    assert "by hand" not in text and "on 2 cores of a processor" in text and "on 16 cores of a processor" in text
     assert (tree / "docs" / "results.md").read_text().count("| `all_reduce`: 8 KiB | ") == 2
 
 

@@ -1,5 +1,7 @@
 """Stored runs of programs as Markdown: one run with all of its quantities, or several beside each other. Pure."""
 
+import re
+
 from gloo_bypass_tools.report import machine, memory_rates, programs
 from gloo_bypass_tools.report.programs import Key
 from gloo_bypass_tools.report.results_chart import ratio_label, size_label, time_label
@@ -124,16 +126,24 @@ def headline_ratio(runs, key, transport):
     return bold(spanned(ratios, ratio_label), max(ratios) < 1) if ratios else ""
 
 
+def release_of(run):
+    """(2, 13) of 2.13.0+cpu"""
+    return tuple(int(part) for part in re.match(r"(\d+)\.(\d+)", run.torch).groups())
+
+
 def headline(runs):
-    """The few quantities that a reader looks for, one table for each kind of machine and number of ranks; ranges are
-    over its runs."""
+    """The few quantities that a reader looks for, of the newest PyTorch: one table for each number of cores and ranks;
+    ranges are over its runs."""
     groups = {}
     for run in runs:
         if run.effort == programs.FULL:
             groups.setdefault((run.machine["cores"], run.ranks, run.threads, run.transports), []).append(run)
     tables = []
     for (cores, ranks, _, (first, *others)), those in sorted(groups.items()):
-        header = [f"PyTorch, {ranks} ranks on one machine of {cores} cores", f"Gloo {first}",
+        newest = max(map(release_of, those))
+        those = [run for run in those if release_of(run) == newest]
+        processors = " and ".join(dict.fromkeys(run.machine["processor"] for run in those))
+        header = [f"PyTorch {newest[0]}.{newest[1]}, {ranks} ranks on {cores} cores of {processors}", f"Gloo {first}",
                   *(word for other in others for word in (other, ""))]
         lines = [[text, headline_cell(those, key, first),
                   *(word for other in others

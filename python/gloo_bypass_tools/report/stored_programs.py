@@ -133,6 +133,13 @@ def row_of(place, record, transports):
     return row
 
 
+def torch_at(place, record):
+    version = text_at(place, record, "torch")
+    if not re.match(r"\d+\.\d+", version):
+        raise RecordError(f"{place}: 'torch' is {version!r}, not like 2.13.0+cpu")
+    return version
+
+
 def names_at(place, record, key):
     names = value_at(place, record, key, list)
     if not names or not all(isinstance(name, str) and name for name in names) or len(set(names)) != len(names):
@@ -175,5 +182,5 @@ def read(path):
     return Run(commit, date, found, number_at(path, record, "load_before"),
                number_at(path, record, "others_cores", nullable=True),
                memory_rates.checked(path, value_at(path, record, "rates", list)), text_at(path, record, "python"),
-               text_at(path, record, "torch"), whole_at(path, record, "ranks", 2), whole_at(path, record, "threads", 1),
+               torch_at(path, record), whole_at(path, record, "ranks", 2), whole_at(path, record, "threads", 1),
                whole_at(path, record, "rounds", 1), effort, transports, left_out, tuple(rows), by_place)
