@@ -115,7 +115,7 @@ def write_training_run(folder, events=3, complete=True, digests=("a" * 64, "a" *
         "loss": 3.0, "loss_mean": None, "bytes_sent": 1, "bytes_received": 1}
     for rank, digest in enumerate(digests):
         lines = [{"event": "start", "transport": transport, "parameters": 1}, *[step] * events, {
-            "event": "summary", "rank": rank, "sha256": digest, "bytes_source": "x", "threads": 1,
+            "event": "summary", "rank": rank, "world_size": 2, "sha256": digest, "bytes_source": "x", "threads": 1,
             "peak_memory_mb": 1.0}]
         (folder / f"metrics-{rank}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
         (folder / f"probe-{rank}.json").write_text(json.dumps(probe(rank)))
