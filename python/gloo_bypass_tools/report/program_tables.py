@@ -83,7 +83,8 @@ def about(run):
     effort = "" if run.effort == programs.FULL else f", effort {run.effort}"
     state = memory_rates.in_words(run.rates)
     said = f"The machine {state}." if state else "How fast it copies and adds was not recorded."
-    return (f"{run.title}; PyTorch {run.torch}, Python {run.python}, {run.rounds} rounds in turn{effort}, {run.date}; "
+    rounds = f"{run.rounds} round{'s' if run.rounds > 1 else ''}"
+    return (f"{run.title}; PyTorch {run.torch}, Python {run.python}, {rounds} in turn{effort}, {run.date}; "
             f"{machine.quiet_in_words(run.load_before, run.others_cores)}. {said}")
 
 

@@ -91,8 +91,9 @@ class Run:
         for key in self.keys():
             times = [row.median_us for row in self.rows if row.key == key]
             if key.quantity in programs.ALONE and max(times) > STEADY * min(times):
-                said.append(f"{key.program}, {key.quantity}: {max(times) / min(times):.2f} times as long over one "
-                            "transport as over another")
+                after = f" ({key.compute_ms:g} ms)" if key.compute_ms else ""
+                said.append(f"{key.program}, {key.quantity}{after}: {max(times) / min(times):.2f} times as long over "
+                            "one transport as over another")
         return "; ".join(said)
 
 
