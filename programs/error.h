@@ -29,6 +29,12 @@ class UsageError : public ProgramError {
   explicit UsageError(const std::string& message) : ProgramError(message, kExitUsage) {}
 };
 
+// What whoever starts anew would meet again: a full disk, a run that has diverged.
+class LastingError : public ProgramError {
+ public:
+  using ProgramError::ProgramError;
+};
+
 // The status of a program that `error` ends: kExitFailure for what is not ours.
 inline int exitStatusOf(const std::exception& error) {
   const auto* const ours = dynamic_cast<const ProgramError*>(&error);

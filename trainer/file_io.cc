@@ -27,7 +27,7 @@ void writeAll(int fd, const std::string& path, std::span<const std::byte> bytes)
       continue;
     }
     if (n <= 0) {
-      throw ProgramError(fmt::format("cannot write {}: {}", path, reason(n < 0 ? errno : ENOSPC)));
+      throw LastingError(fmt::format("cannot write {}: {}", path, reason(n < 0 ? errno : ENOSPC)));
     }
     bytes = bytes.subspan(static_cast<size_t>(n));
   }
@@ -87,7 +87,7 @@ std::string readFile(const std::string& path, size_t maxBytes) {
       continue;
     }
     if (n <= 0) {
-      throw UsageError(fmt::format("cannot read {}: {}", path, n < 0 ? reason(errno) : "it shrank while being read"));
+      throw LastingError(fmt::format("cannot read {}: {}", path, n < 0 ? reason(errno) : "it shrank while being read"));
     }
     done += static_cast<size_t>(n);
   }
@@ -110,7 +110,7 @@ AtomicFile::AtomicFile(const std::string& path)
   checkReplaceable(path);
   file_ = FileDescriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (file_.get() < 0) {
-    throw ProgramError(fmt::format("cannot create {}: {}", temporary_, reason(errno)));
+    throw LastingError(fmt::format("cannot create {}: {}", temporary_, reason(errno)));
   }
 }
 
@@ -126,11 +126,11 @@ void AtomicFile::write(std::string_view text) { write(std::as_bytes(std::span(te
 
 void AtomicFile::commit() {
   if (::fsync(file_.get()) != 0) {
-    throw ProgramError(fmt::format("cannot write {}: {}", temporary_, reason(errno)));
+    throw LastingError(fmt::format("cannot write {}: {}", temporary_, reason(errno)));
   }
   file_.reset();
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
-    throw ProgramError(fmt::format("cannot rename {} to {}: {}", temporary_, path_, reason(errno)));
+    throw LastingError(fmt::format("cannot rename {} to {}: {}", temporary_, path_, reason(errno)));
   }
   committed_ = true;
   // The rename itself must survive a power cut; a file system that cannot sync a folder is not an error.
@@ -174,7 +174,7 @@ void LineWriter::close() {
 void LineWriter::sync() {
   // A pipe or a terminal cannot be synced.
   if (::fdatasync(file_.get()) != 0 && errno != EINVAL && errno != EROFS) {
-    throw ProgramError(fmt::format("cannot write {}: {}", path_, reason(errno)));
+    throw LastingError(fmt::format("cannot write {}: {}", path_, reason(errno)));
   }
 }
 

@@ -14,6 +14,7 @@
 #include "programs/run_program.h"
 #include "trainer/blas.h"
 #include "trainer/elastic/elastic_launcher.h"
+#include "trainer/elastic/elastic_run.h"
 #include "trainer/launcher.h"
 #include "trainer/options.h"
 #include "trainer/rank_environment.h"
@@ -45,6 +46,9 @@ int runRank(const Options& options, const RankEnvironment& environment) {
   } catch (const std::exception& error) {
     writeToStderr(fmt::format("ddp_train: {}{}\n", who, describe(error)));
     status = exitStatusOf(error);
+    if (options.elastic.isUsed() && dynamic_cast<const LastingError*>(&error) != nullptr) {
+      tellLastingFault(who + describe(error));
+    }
   }
   // Worker threads may hang on a lost peer until their timeout: end without waiting for them.
   std::fflush(nullptr);

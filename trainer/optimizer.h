@@ -45,6 +45,9 @@ class AdamW {
   virtual at::Tensor scaled(const at::Tensor& loss) const { return loss; }
   // What a resumed run needs of that factor; aliases what step() uses.
   virtual std::span<double> scalerState() { return {}; }
+  // How many steps in a row, up to the last one, were left out because a gradient was not finite: the weights are as
+  // before them.
+  virtual int64_t stepsLeftOut() const { return 0; }
   // Fields of a step's record and of the summary, after step().
   virtual void addMetrics(nlohmann::json& /*record*/) const {}
 

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "programs/error.h"
+#include "trainer/finite.h"
 #include "trainer/safetensors.h"
 
 namespace gloo_bypass::trainer {
@@ -52,6 +53,9 @@ void RankStateFile::load(const RankState& state, int64_t run) const {
     const auto found = file.tensors().find(name);
     if (found == file.tensors().end() || found->second.dtype != dtypeOf(tensor) || at::IntArrayRef(found->second.shape) != tensor.sizes()) {
       throw UsageError(fmt::format("{}: tensor {} is missing, or has another shape or precision", path_, name));
+    }
+    if (const std::string bad = firstNotFinite(found->second.dtype, found->second.bytes); !bad.empty()) {
+      throw UsageError(fmt::format("{}: tensor {} holds {}: it is of a run that had diverged", path_, name, bad));
     }
   }
   for (const auto& [name, tensor] : state) {

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "programs/error.h"
+#include "trainer/finite.h"
 
 namespace gloo_bypass::trainer {
 namespace {
@@ -102,6 +103,14 @@ size_t elementBytes(std::string_view dtype) {
   return 0;
 }
 
+void requireFinite(const std::string& name, std::string_view dtype, std::span<const std::byte> bytes,
+                   const std::string& path) {
+  if (const std::string bad = firstNotFinite(dtype, bytes); !bad.empty()) {
+    throw LastingError(fmt::format("{}tensor {} holds {}: the run has diverged",
+                                   path.empty() ? "" : path + " is not written: ", name, bad));
+  }
+}
+
 SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
   const auto bytes = file_.bytes();
   if (bytes.size() < kLengthBytes) {
@@ -191,6 +200,7 @@ void writeSafetensors(
     if (bytes.size() != sizes[index++]) {
       throw std::logic_error("writeSafetensors: bytes of " + name + " do not match its shape");
     }
+    requireFinite(name, source.dtype, bytes, path);
     file.write(bytes);
   }
   file.commit();

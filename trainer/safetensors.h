@@ -45,7 +45,8 @@ struct TensorSource {
   std::function<std::span<const std::byte>()> bytes; // valid until the next source is asked
 };
 
-// Writes name -> source in the map's order; each source is asked once, in that order.
+// Writes name -> source in the map's order; each source is asked once, in that order. A NaN or an infinity in any of
+// them is a ProgramError, and what `path` holds stays.
 void writeSafetensors(
     const std::string& path, const std::map<std::string, TensorSource>& tensors,
     const std::map<std::string, std::string>& metadata);
@@ -54,6 +55,10 @@ void writeSafetensors(
 void writeSafetensors(
     const std::string& path, const std::map<std::string, TensorView>& tensors,
     const std::map<std::string, std::string>& metadata);
+
+// What writeSafetensors does with each tensor's bytes, for whoever holds them as well. `path` may be empty.
+void requireFinite(const std::string& name, std::string_view dtype, std::span<const std::byte> bytes,
+                   const std::string& path);
 
 // Bytes of one element, or 0 for a dtype the format does not know.
 size_t elementBytes(std::string_view dtype);

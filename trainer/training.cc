@@ -3,9 +3,10 @@
 #include <sys/resource.h>
 
 #include <chrono>
+#include <cmath>
 #include <filesystem>
-#include <functional>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -28,6 +29,7 @@
 #include "trainer/elastic/elastic_run.h"
 #include "trainer/evaluation/evaluation.h"
 #include "trainer/file_io.h"
+#include "trainer/finite.h"
 #include "trainer/gpt2.h"
 #include "trainer/metrics.h"
 #include "trainer/model_parallel/shared_model.h"
@@ -90,6 +92,27 @@ int64_t samplesOfAnUpdate(const Options& options, const Batches& batches) {
   return (options.averaging.isAsynchronous() ? options.batchSize : batches.globalBatch()) * options.accumulate;
 }
 
+// Halving the largest loss scale so often makes it 1: gradients that are infinite even then do not come from the scale.
+constexpr int64_t kMostStepsLeftOut = 128;
+
+std::string textOf(double loss) { return std::isfinite(loss) ? fmt::format("{:g}", loss) : nameOfNotFinite(loss); }
+
+// Why a run must not go on after this step, in one line; empty: it may. Loss scaling leaves out steps whose gradients
+// are not finite, but no scale mends a loss that is not.
+std::string divergence(const StepMetrics& metrics, int64_t stepsLeftOut) {
+  if (!std::isfinite(metrics.loss)) {
+    return fmt::format("step {}: the loss is {}", metrics.step, textOf(metrics.loss));
+  }
+  if (metrics.meanLoss && !std::isfinite(*metrics.meanLoss)) {
+    return fmt::format("step {}: the mean over ranks of the loss is {}, this rank's is {}", metrics.step,
+                       textOf(*metrics.meanLoss), textOf(metrics.loss));
+  }
+  return stepsLeftOut <= kMostStepsLeftOut
+             ? ""
+             : fmt::format("step {}: gradients were not finite in {} steps in a row, whatever the loss scale",
+                           metrics.step, stepsLeftOut);
+}
+
 class Run {
  public:
   Run(const Options& options, const RankEnvironment& environment)
@@ -130,7 +153,8 @@ class Run {
   StepMetrics trainStep(int64_t step);
   void repeatBucketRebuild();
   void verifyRanks(StepMetrics& metrics);
-  void evaluate(int64_t step);
+  std::string evaluate(int64_t step);
+  void endIfDiverged(const std::string& reason) const;
   void maybeCheckpoint(int64_t step);
   void writeStart();
   void writeSummary(double wallSeconds);
@@ -141,7 +165,6 @@ class Run {
     return communicator_ ? communicator_->byteCounter().read() : std::nullopt;
   }
   bool isRoot() const { return environment_.rank == 0; }
-  bool writesOrTakesPart() const { return isRoot() || parallelism_->holdsParts(); }
 
   const Options& options_;
   const RankEnvironment& environment_;
@@ -407,13 +430,24 @@ void Run::verifyRanks(StepMetrics& metrics) {
   }
 }
 
-void Run::evaluate(int64_t step) {
+// What is wrong with its loss, as divergence(): the same at all ranks.
+std::string Run::evaluate(int64_t step) {
   evaluated_ = evaluation_.run(model_, parallelism_->hasLoss(), communicator_ ? &*communicator_ : nullptr);
   if (metrics_) {
     nlohmann::json record = evaluated_;
     record["event"] = "evaluation";
     record["step"] = step;
     metrics_->writeLine(record.dump());
+  }
+  const auto loss = evaluated_["eval_loss"].get<double>();
+  return std::isfinite(loss) ? ""
+                             : fmt::format("step {}: the loss on samples not trained on is {}", step, textOf(loss));
+}
+
+// Records are written then, and checkpoints of earlier steps stay.
+void Run::endIfDiverged(const std::string& reason) const {
+  if (!reason.empty()) {
+    throw LastingError(reason + ": the run has diverged; lower --lr, or set --clip-norm");
   }
 }
 
@@ -437,9 +471,8 @@ void Run::maybeCheckpoint(int64_t step) {
   if (isRoot()) {
     elastic_.keepPrevious();
   }
-  if (writesOrTakesPart()) {
-    saveCheckpoint(isRoot() ? options_.checkpointPath : "", weights_, *parallelism_, {.step = step + 1, .run = run_}, trajectory_, moreState());
-  }
+  saveCheckpoint(isRoot() ? options_.checkpointPath : "", weights_, *parallelism_, {.step = step + 1, .run = run_},
+                 trajectory_, moreState());
   if (!state.empty()) {
     communicator_->barrier();
     RankStateFile(options_.checkpointPath, checkpointedStep_, environment_.rank).remove();
@@ -526,6 +559,7 @@ void Run::execute() {
     metrics_->writeLine(record->dump());
   }
   const auto start = Clock::now();
+  std::string fault;
   {
     ProgressBar bar(options_.progress && isRoot(), position_.step + 1, lastStep_);
     for (int64_t step = position_.step; step < lastStep_; ++step) {
@@ -542,24 +576,31 @@ void Run::execute() {
         metrics_->writeLine(toJson(metrics).dump());
       }
       bar.show(metrics);
-      if (evaluation_.isDueAfter(step + 1) && step + 1 < lastStep_) {
-        evaluate(step + 1);
+      fault = divergence(metrics, optimizer_->stepsLeftOut());
+      if (fault.empty() && evaluation_.isDueAfter(step + 1) && step + 1 < lastStep_) {
+        fault = evaluate(step + 1);
+      }
+      if (!fault.empty()) {
+        break;
       }
       maybeCheckpoint(step);
       elastic_.stepDone(step + 1);
     }
   }
   const double wallSeconds = secondsBetween(start, Clock::now());
+  if (fault.empty() || options_.barrier || !communicator_) {  // else this rank alone may know of it
+    tracer_.write();
+  }
+  endIfDiverged(fault);
   if (communicator_) {
     communicator_->requireBytesOverTransport();
   }
-  tracer_.write();
   parallelism_->finish();
-  if (evaluation_.isUsed()) {
-    evaluate(lastStep_);
-  }
-  if (writesOrTakesPart() && !options_.saveModelPath.empty()) {
+  if (!options_.saveModelPath.empty()) {
     saveWeights(isRoot() ? options_.saveModelPath : "", model_, *parallelism_);
+  }
+  if (evaluation_.isUsed()) {  // after the model is saved: what has no loss on other samples may still be wanted
+    endIfDiverged(evaluate(lastStep_));
   }
   writeSummary(wallSeconds);
   if (communicator_) {

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "programs/error.h"
+#include "trainer/finite.h"
 #include "trainer/joined.h"
 #include "trainer/safetensors.h"
 #include "trainer/sha256.h"
@@ -46,12 +47,17 @@ void checkShape(const TensorView& view, const at::Tensor& target, const std::str
   }
 }
 
+// Throws UsageError for a value that is not finite, or not in the target's precision.
 void copyInto(at::Tensor target, const TensorView& view, const std::string& where) {
   const at::NoGradGuard noGrad;
   // from_blob wants a mutable pointer; copy_ only reads through it. Data in the file need not be aligned: clone bytes.
   auto raw = at::empty(view.shape, at::TensorOptions().dtype(scalarType(view.dtype, where)));
   std::copy(view.bytes.begin(), view.bytes.end(), static_cast<std::byte*>(raw.data_ptr()));
   target.copy_(raw);
+  if (const std::string bad = firstNotFinite(dtypeOf(target), bytesOf(target)); !bad.empty()) {
+    throw UsageError(
+        fmt::format("{} holds {}: weights must be finite; give a file of a run that had not diverged", where, bad));
+  }
 }
 
 // Buffers and ties that Hugging Face files may carry and that hold nothing of ours to learn.
@@ -97,7 +103,7 @@ void loadWeights(Gpt2& model, const std::string& path) {
     throw UsageError(fmt::format("{}: tensor {} is none of this model's (a larger GPT-2?)", path, found.begin()->first));
   }
   for (const auto& [name, tensor] : model.named()) {
-    copyInto(tensor, *found.at(name), name);
+    copyInto(tensor, *found.at(name), fmt::format("{}: tensor {}", path, name));
   }
 }
 
@@ -120,6 +126,7 @@ TensorSource sourceOf(const at::Tensor& like, std::vector<int64_t> sizes, const 
   return {dtypeOf(like), std::move(sizes), [get] { return bytesOf(get()); }};
 }
 
+// Other ranks than the one that writes find the same fault in the same tensor, and end with the same line.
 void writeOrTakePart(const std::string& path, const std::map<std::string, TensorSource>& tensors,
     const std::map<std::string, std::string>& metadata) {
   if (!path.empty()) {
@@ -127,7 +134,7 @@ void writeOrTakePart(const std::string& path, const std::map<std::string, Tensor
     return;
   }
   for (const auto& [name, source] : tensors) {
-    source.bytes();
+    requireFinite(name, source.dtype, source.bytes(), path);
   }
 }
 
@@ -199,14 +206,15 @@ CheckpointFile::CheckpointFile(const std::string& path, const Gpt2& model, const
   position_ = {.step = step.get<int64_t>(), .run = run.is_number_integer() ? run.get<int64_t>() : 0};
 }
 
-const TensorView& CheckpointFile::find(StateKind kind, size_t index) const {
-  return file_.tensors().at(prefixOf(kind) + names_[index]);
+void CheckpointFile::copy(const std::string& name, const at::Tensor& target) const {
+  copyInto(target, file_.tensors().at(name), fmt::format("{}: tensor {}", file_.path(), name));
 }
 
 at::Tensor CheckpointFile::read(StateKind kind, size_t index) const {
-  const auto& view = find(kind, index);
+  const std::string name = prefixOf(kind) + names_[index];
+  const auto& view = file_.tensors().at(name);
   auto tensor = at::empty(view.shape, at::TensorOptions().dtype(scalarType(view.dtype, file_.path())));
-  copyInto(tensor, view, file_.path());
+  copy(name, tensor);
   return tensor;
 }
 
@@ -215,21 +223,29 @@ void CheckpointFile::readInto(Gpt2& model, const std::vector<NamedValues>& more)
     const auto found = file_.tensors().find("state." + state.name);
     if (found != file_.tensors().end()) {
       checkTensor(found->second, tensorOf(state), fmt::format("{}: tensor {}", file_.path(), found->first));
-      copyInto(tensorOf(state), found->second, file_.path());
+      copy(found->first, tensorOf(state));
     }
   }
   for (size_t i = 0; i < names_.size(); ++i) {
-    copyInto(model.named()[i].second, find(StateKind::kWeight, i), file_.path());
+    copy(prefixOf(StateKind::kWeight) + names_[i], model.named()[i].second);
+    read(StateKind::kFirstMoment, i);  // refused here, not when other ranks wait for them
+    read(StateKind::kSecondMoment, i);
   }
 }
 
 std::string parameterDigest(const Gpt2& model, Parallelism& state, const std::vector<at::Tensor>& more) {
   Sha256 digest;
-  const auto update = [&](const at::Tensor& tensor) { digest.add(bytesOf(tensor)); };
+  const auto update = [&](const std::string& name, const at::Tensor& tensor) {
+    requireFinite(name, dtypeOf(tensor), bytesOf(tensor), "");
+    digest.add(bytesOf(tensor));
+  };
   for (size_t i = 0; i < model.named().size(); ++i) {
-    update(state.wholeParameter(model.named()[i].second, i));
+    const auto& [name, held] = model.named()[i];
+    update(name, state.wholeParameter(held, i));
   }
-  std::for_each(more.begin(), more.end(), update);
+  for (const auto& tensor : more) {
+    update("of the masters", tensor);
+  }
   return digest.hex();
 }
 

@@ -16,8 +16,9 @@
 
 namespace gloo_bypass::trainer {
 
-// Fills the model from Hugging Face's model.safetensors (names with or without "transformer."; F16, BF16, F32 or
-// F64, converted). Names, shapes and completeness are checked before the first value is copied.
+// Fills the model from Hugging Face's model.safetensors (names with or without "transformer."; F16, BF16, F32 or F64,
+// converted). Names, shapes and completeness are checked before the first value is copied. Throws UsageError, also for
+// a value that is not finite.
 void loadWeights(Gpt2& model, const std::string& path);
 // Writes what loadWeights reads, in the model's own precision. `path`, `state`: see saveCheckpoint.
 void saveWeights(const std::string& path, const Gpt2& model, Parallelism& state);
@@ -35,11 +36,11 @@ struct NamedValues {
 std::vector<NamedValues> withoutEmpty(std::vector<NamedValues> states);
 at::Tensor tensorOf(const NamedValues& state); // (n), fp64, an alias
 
-// A checkpoint is a safetensors file: "model.NAME", "exp_avg.NAME", "exp_avg_sq.NAME", `more` as "state.NAME", and the run's options
-// and position as metadata. `model` is what the optimiser updates (fp32 masters, where the parameters have 16 bits). No generator state:
-// every step seeds its own (see training.cc).
-// Tensors are gathered from `state` one at a time. path empty: writes nothing, but takes part where ranks hold parts of the state
-// (Parallelism::holdsParts).
+// A checkpoint is a safetensors file: "model.NAME", "exp_avg.NAME", "exp_avg_sq.NAME", `more` as "state.NAME", and the
+// run's options and position as metadata. `model` is what the optimiser updates (fp32 masters, where the parameters
+// have 16 bits). No generator state: every step seeds its own (see training.cc). Tensors are gathered from `state` one
+// at a time. path empty: writes nothing, but takes part: all ranks must call it where they hold parts of the state
+// (Parallelism::holdsParts). Throws ProgramError, also for a value that is not finite: what `path` holds stays.
 void saveCheckpoint(const std::string& path, const Gpt2& model, Parallelism& state, const TrainingPosition& position,
     const nlohmann::json& trajectory, const std::vector<NamedValues>& more = {});
 
@@ -49,19 +50,21 @@ class CheckpointFile {
   // Throws ProgramError for a file that is no checkpoint of this model or was made under other options.
   CheckpointFile(const std::string& path, const Gpt2& model, const nlohmann::json& trajectory);
   const TrainingPosition& position() const { return position_; }
-  // Of the model's parameter `index`, in its shape and precision; memory of its own.
+  // Of the model's parameter `index`, in its shape and precision; memory of its own. Throws UsageError for a value that
+  // is not finite.
   at::Tensor read(StateKind kind, size_t index) const;
-  // The weights, and `more`, of which stays as it is what the file lacks.
+  // The weights, and `more`: entries missing from the file keep their values. Throws as read(), for the moments, too.
   void readInto(Gpt2& model, const std::vector<NamedValues>& more = {}) const;
 
  private:
-  const TensorView& find(StateKind kind, size_t index) const;
+  void copy(const std::string& name, const at::Tensor& target) const;
   SafetensorsFile file_;
   std::vector<std::string> names_;
   TrainingPosition position_;
 };
 
-// SHA-256 over the bytes of all parameters in named() order, then of `more`, as 64 hex digits.
+// SHA-256 over the bytes of all parameters in named() order, then of `more`, as 64 hex digits. Throws ProgramError for
+// a value that is not finite.
 std::string parameterDigest(const Gpt2& model, Parallelism& state, const std::vector<at::Tensor>& more = {});
 
 } // namespace gloo_bypass::trainer

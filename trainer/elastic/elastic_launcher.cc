@@ -111,6 +111,11 @@ RanksEnd launchElastic(const std::vector<std::string>& arguments, const Options&
     if (isFinal(end)) {
       return end;
     }
+    if (const std::string fault = readLastingFault(progress.get()); !fault.empty()) {
+      end.message +=
+          fmt::format("; a restart would meet it again: {}; {}", fault, checkpointState(options.checkpointPath));
+      return end;
+    }
     firstStatus = firstStatus == 0 ? end.exitStatus : firstStatus;
     for (const int rank : end.lost) {
       places.rest(used[static_cast<size_t>(rank)], elastic.rejoinSeconds);

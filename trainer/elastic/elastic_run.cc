@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -52,6 +53,10 @@ std::string chooseStart(const std::string& checkpointPath, const std::string& re
   return resumePath;
 }
 
+constexpr off_t kFaultAt = 4096;  // in the file in memory, behind the progress
+constexpr size_t kMostFaultBytes =
+    2048;  // further ones are left out; the rest is 0, so that of two ranks' one is whole
+
 int64_t linesIn(const std::string& path) {
   constexpr size_t kMaxBytes = 64 << 20; // of a million restarts
   const std::string text = std::filesystem::exists(path) ? readFile(path, kMaxBytes) : std::string();
@@ -82,6 +87,21 @@ double monotonicSeconds() {
 ElasticProgress readProgress(int descriptor) {
   ElasticProgress progress;
   return ::pread(descriptor, &progress, sizeof progress, 0) == sizeof progress ? progress : ElasticProgress{};
+}
+
+void tellLastingFault(const std::string& reason) noexcept {
+  if (const char* descriptor = valueOf("DDP_TRAIN_PROGRESS_FD")) {
+    std::array<char, kMostFaultBytes> text{};
+    reason.copy(text.data(), text.size());
+    // Where it cannot be written, the launcher restarts in vain and says so.
+    [[maybe_unused]] const auto written = ::pwrite(std::atoi(descriptor), text.data(), text.size(), kFaultAt);
+  }
+}
+
+std::string readLastingFault(int descriptor) {
+  std::string reason(kMostFaultBytes, '\0');
+  const ssize_t bytes = ::pread(descriptor, reason.data(), reason.size(), kFaultAt);
+  return reason.substr(0, std::min(reason.find('\0'), bytes > 0 ? static_cast<size_t>(bytes) : 0));
 }
 
 ElasticRun::ElasticRun(const ElasticOptions& options, const std::string& checkpointPath, const std::string& resumePath, int rank,
@@ -175,7 +195,8 @@ void ElasticRun::keepPrevious() const {
     }
   }
   if (!linked || ::rename(link.c_str(), previousOf(checkpointPath_).c_str()) != 0) {
-    throw ProgramError(fmt::format("cannot keep {} as {}: {}", checkpointPath_, previousOf(checkpointPath_), std::strerror(errno)));
+    throw LastingError(
+        fmt::format("cannot keep {} as {}: {}", checkpointPath_, previousOf(checkpointPath_), std::strerror(errno)));
   }
   ::unlink(link.c_str()); // rename leaves it where both are the same file
 }

@@ -27,6 +27,10 @@ struct ElasticProgress {
   double doneSeconds = 0; // when the last one was, on the monotonic clock; 0: none yet
 };
 ElasticProgress readProgress(int descriptor);
+// Says to the launcher, if it is ours, why this rank ends where a restart would meet the same again; and what a rank
+// said, or nothing.
+void tellLastingFault(const std::string& reason) noexcept;
+std::string readLastingFault(int descriptor);
 double monotonicSeconds();
 
 // The checkpoint before it, while there is one.

@@ -27,6 +27,7 @@ void LossScaler::update(bool foundInfinity) {
     return;
   }
   state_[kSkipped] += foundInfinity ? 1 : 0;
+  skippedInARow_ = foundInfinity ? skippedInARow_ + 1 : 0;
   if (mode_ == Mode::kConstant) {
     return;
   }

@@ -21,6 +21,8 @@ class LossScaler {
   bool isOn() const { return mode_ != Mode::kOff; }
   double scale() const { return state_[kScale]; }
   int64_t skippedSteps() const { return static_cast<int64_t>(state_[kSkipped]); }
+  // Up to the last step, of this process's.
+  int64_t skippedInARow() const { return skippedInARow_; }
 
   // At the end of a step; foundInfinity: it was left out. Does nothing when off.
   void update(bool foundInfinity);
@@ -33,7 +35,7 @@ class LossScaler {
   enum class Mode { kOff, kConstant, kDynamic };
   static constexpr size_t kScale = 0, kGoodSteps = 1, kSkipped = 2;
   Mode mode_ = Mode::kOff;
-  int64_t interval_;
+  int64_t interval_, skippedInARow_ = 0;
   std::array<double, 3> state_{1, 0, 0};
 };
 

@@ -34,6 +34,7 @@ class MasterWeightsAdamW final : public AdamW {
   std::vector<at::Tensor> masters() const override { return masters_; }
   void weightsChanged() override;
   at::Tensor scaled(const at::Tensor& loss) const override;
+  int64_t stepsLeftOut() const override { return scaler_.skippedInARow(); }
   std::span<double> scalerState() override { return scaler_.state(); }
   // Only the steps that were not left out count: call after scalerState() has been filled.
   void setStepCount(int64_t steps) override { AdamW::setStepCount(steps - scaler_.skippedSteps()); }
