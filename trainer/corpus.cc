@@ -16,16 +16,20 @@ namespace gloo_bypass::trainer {
 
 namespace {
 
-std::string_view textOf(const MappedFile& file) {
-  if (file.bytes().empty()) {
-    throw UsageError(fmt::format("{} is empty: give a text file to train on", file.path()));
-  }
-  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
-}
-
 // How many tokens the first maxSamples samples need.
 size_t tokenLimit(int64_t seqLength, int64_t maxSamples) {
   return maxSamples == 0 ? std::numeric_limits<size_t>::max() : static_cast<size_t>(maxSamples * seqLength + 1);
+}
+
+// Of the beginning of a text, as many as there are up to `limit`.
+std::vector<int32_t> tokensOf(const std::string& path, Tokenizer& tokenizer, size_t limit) {
+  std::vector<int32_t> tokens;
+  TextPieces pieces = tokenisablePieces(path, tokenizer);
+  for (auto piece = pieces.next(); !piece.empty() && tokens.size() < limit; piece = pieces.next()) {
+    const auto ids = tokenizer.encode(piece, limit - tokens.size());
+    tokens.insert(tokens.end(), ids.begin(), ids.end());
+  }
+  return tokens;
 }
 
 } // namespace
@@ -36,12 +40,12 @@ Corpus::Corpus(const std::string& path, std::vector<int32_t> tokens, int64_t seq
 }
 
 Corpus::Corpus(const std::string& path, Tokenizer& tokenizer, int64_t seqLength, int64_t maxSamples)
-    : Corpus(path, tokenizer.encode(textOf(MappedFile(path)), tokenLimit(seqLength, maxSamples)), seqLength, maxSamples) {}
+    : Corpus(path, tokensOf(path, tokenizer, tokenLimit(seqLength, maxSamples)), seqLength, maxSamples) {}
 
-Corpus Corpus::packed(const std::string& path, Tokenizer& tokenizer, Passages passages, int64_t seqLength, int64_t maxSamples) {
-  const MappedFile file(path);
+Corpus Corpus::packed(const std::string& path, Tokenizer& tokenizer, Passages passages, int64_t seqLength,
+                      int64_t maxSamples) {
   std::vector<int32_t> row;
-  pack(textOf(file), passages, tokenizer, [&](std::span<const int32_t> tokens) {
+  pack(path, passages, tokenizer, [&](std::span<const int32_t> tokens) {
     row.insert(row.end(), tokens.begin(), tokens.end());
     return row.size() < tokenLimit(seqLength, maxSamples);
   });
@@ -50,17 +54,20 @@ Corpus Corpus::packed(const std::string& path, Tokenizer& tokenizer, Passages pa
 
 Corpus::Corpus(const std::string& path, Tokenizer& tokenizer, Passages passages, int64_t seqLength, int64_t maxSamples)
     : seqLength_(seqLength) {
-  const MappedFile file(path);
   auto& tokens = std::get<std::vector<int32_t>>(tokens_);
-  for (const auto passage : passagesOf(textOf(file), passages)) {
-    if (maxSamples != 0 && sampleCount_ == maxSamples) {
-      break;
-    }
-    const auto ids = tokenizer.encode(passage, static_cast<size_t>(seqLength + 1));
-    if (ids.size() > 1) {
-      tokens.insert(tokens.end(), ids.begin(), ids.end());
-      passageEnds_.push_back(static_cast<int64_t>(tokens.size()));
-      ++sampleCount_;
+  TextPieces pieces = passagePieces(path, passages);
+  const auto isEnough = [&] { return maxSamples != 0 && sampleCount_ == maxSamples; };
+  for (auto piece = pieces.next(); !piece.empty() && !isEnough(); piece = pieces.next()) {
+    for (const auto passage : passagesOf(piece, passages)) {
+      if (isEnough()) {
+        break;
+      }
+      const auto ids = tokenizer.encode(passage, static_cast<size_t>(seqLength + 1));
+      if (ids.size() > 1) {
+        tokens.insert(tokens.end(), ids.begin(), ids.end());
+        passageEnds_.push_back(static_cast<int64_t>(tokens.size()));
+        ++sampleCount_;
+      }
     }
   }
   if (sampleCount_ == 0) {

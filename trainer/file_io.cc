@@ -1,10 +1,11 @@
 #include "trainer/file_io.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -33,65 +34,77 @@ void writeAll(int fd, const std::string& path, std::span<const std::byte> bytes)
   }
 }
 
-struct Opened {
-  FileDescriptor file;
-  size_t size;
-};
-
-Opened openRegular(const std::string& path) {
-  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.get() < 0) {
-    throw UsageError(fmt::format("cannot read {}: {}", path, reason(errno)));
+// A folder of shards may have more files than a process may open unasked.
+int openForReading(const std::string& path) {
+  constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;  // a FIFO is refused, not waited for
+  int file = ::open(path.c_str(), kFlags);
+  if (file >= 0 || errno != EMFILE) {
+    return file;
   }
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+    limit.rlim_cur = limit.rlim_max;
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+  }
+  return ::open(path.c_str(), kFlags);
+}
+
+} // namespace
+
+InputFile::InputFile(const std::string& path) : path_(path), file_(openForReading(path)) {
   struct stat info {};
-  if (::fstat(file.get(), &info) != 0) {
+  if (file_.get() < 0 || ::fstat(file_.get(), &info) != 0) {
     throw UsageError(fmt::format("cannot read {}: {}", path, reason(errno)));
   }
   if (!S_ISREG(info.st_mode)) {
     throw UsageError(fmt::format("cannot read {}: it is not a regular file", path));
   }
-  return {std::move(file), static_cast<size_t>(info.st_size)};
+  size_ = static_cast<uint64_t>(info.st_size);
 }
 
-} // namespace
-
-MappedFile::MappedFile(const std::string& path) : path_(path) {
-  const Opened opened = openRegular(path);
-  size_ = opened.size;
-  if (size_ == 0) {
-    return; // mmap refuses an empty range; an empty span says the same
-  }
-  void* address = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, opened.file.get(), 0);
-  if (address == MAP_FAILED) {
-    throw UsageError(fmt::format("cannot map {}: {}", path, reason(errno)));
-  }
-  data_ = static_cast<const std::byte*>(address);
-}
-
-MappedFile::~MappedFile() {
-  if (data_ != nullptr) {
-    ::munmap(const_cast<std::byte*>(data_), size_);
-  }
-}
-
-std::string readFile(const std::string& path, size_t maxBytes) {
-  const Opened opened = openRegular(path);
-  if (opened.size > maxBytes) {
-    throw UsageError(fmt::format("cannot read {}: {} bytes, more than the {} accepted", path, opened.size, maxBytes));
-  }
-  std::string text(opened.size, '\0');
-  size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t n = ::read(opened.file.get(), text.data() + done, text.size() - done);
+void InputFile::read(uint64_t offset, std::span<std::byte> out) const {
+  while (!out.empty()) {
+    const ssize_t n = ::pread(file_.get(), out.data(), out.size(), static_cast<off_t>(offset));
     if (n < 0 && errno == EINTR) {
       continue;
     }
     if (n <= 0) {
-      throw LastingError(fmt::format("cannot read {}: {}", path, n < 0 ? reason(errno) : "it shrank while being read"));
+      throw LastingError(fmt::format("cannot read {}: {}", path_,
+                                     n < 0 ? reason(errno) : "it has become shorter since it was opened"));
     }
-    done += static_cast<size_t>(n);
+    offset += static_cast<uint64_t>(n);
+    out = out.subspan(static_cast<size_t>(n));
   }
+}
+
+std::string readFile(const std::string& path, size_t maxBytes) {
+  const InputFile file(path);
+  if (file.size() > maxBytes) {
+    throw UsageError(fmt::format("cannot read {}: {} bytes, more than the {} accepted", path, file.size(), maxBytes));
+  }
+  std::string text(file.size(), '\0');
+  file.read(0, std::as_writable_bytes(std::span(text)));
   return text;
+}
+
+TextPieces::TextPieces(const std::string& path, Cut cut, size_t pieceBytes)
+    : file_(path), cut_(std::move(cut)), pieceBytes_(pieceBytes) {}
+
+std::string_view TextPieces::next() {
+  text_.erase(0, given_);
+  given_ = 0;
+  for (;;) {
+    const uint64_t left = file_.size() - read_;
+    given_ = left == 0 || text_.empty() ? text_.size() : std::min(cut_(text_), text_.size());
+    if (given_ > 0 || left == 0) {
+      return std::string_view(text_).substr(0, given_);
+    }
+    // As much again where no cut was found: whoever looks for one looks through all of it anew.
+    const size_t more = static_cast<size_t>(std::min<uint64_t>(left, std::max(pieceBytes_, text_.size())));
+    text_.resize(text_.size() + more);
+    file_.read(read_, std::as_writable_bytes(std::span(text_)).last(more));
+    read_ += more;
+  }
 }
 
 void checkReplaceable(const std::string& path) {

@@ -6,6 +6,8 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,24 +16,45 @@
 
 namespace gloo_bypass::trainer {
 
-// A file mapped read-only; bytes() stays valid as long as the object lives.
-class MappedFile {
+// A regular file, read where it is asked for. Nothing maps it: under a mapping a file that becomes shorter ends the
+// process with SIGBUS, or reads as zeros up to the page's end.
+class InputFile {
  public:
-  explicit MappedFile(const std::string& path);
-  ~MappedFile();
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
-  std::span<const std::byte> bytes() const { return {data_, size_}; }
+  // Throws UsageError.
+  explicit InputFile(const std::string& path);
   const std::string& path() const { return path_; }
+  uint64_t size() const { return size_; }  // when it was opened
+  // Fills `out`. Throws LastingError where the file has no such bytes any more. Any thread.
+  void read(uint64_t offset, std::span<std::byte> out) const;
 
  private:
   std::string path_;
-  const std::byte* data_ = nullptr;
-  size_t size_ = 0;
+  FileDescriptor file_;
+  uint64_t size_ = 0;
 };
 
 // Reads a whole file, which must be a regular one of at most maxBytes.
 std::string readFile(const std::string& path, size_t maxBytes);
+
+// A text file from front to back, in pieces that can be read alone: only one of them is in memory.
+class TextPieces {
+ public:
+  // How many bytes of `text` make the first piece; 0: no place to cut is known yet, more must be read. Not asked at the
+  // file's end.
+  using Cut = std::function<size_t(std::string_view text)>;
+  TextPieces(const std::string& path, Cut cut, size_t pieceBytes);
+  // Valid until the next call; empty: that was all. Throws as InputFile::read().
+  std::string_view next();
+  static constexpr size_t kUsualBytes = 16 << 20;  // of a piece, about
+
+ private:
+  InputFile file_;
+  Cut cut_;
+  size_t pieceBytes_;
+  std::string text_;  // read, and not given yet but for the first given_ bytes
+  size_t given_ = 0;
+  uint64_t read_ = 0;
+};
 
 // Refuses a `path` that AtomicFile cannot write: a folder that is not there or may not be written, and what is no regular file, a
 // device above all, which would be replaced. To be asked before hours of work.

@@ -23,6 +23,8 @@ const std::vector<std::pair<std::string, Gpt2Config>> kKnown{
 // Far above every published one; a model of these sizes has fewer than 2^57 parameters, so that its bytes can be counted.
 constexpr int64_t kMostLayers = 4096, kLargestSize = 1 << 20;
 
+constexpr size_t kMostBytes = 1 << 20;  // published ones have about 1 KB
+
 // What a config.json may say otherwise and this model has not: key, and the only value taken (also where the key is absent).
 const std::vector<std::pair<const char*, nlohmann::json>> kFixed{{"model_type", "gpt2"}, {"activation_function", "gelu_new"},
     {"layer_norm_epsilon", 1e-5}, {"tie_word_embeddings", true}, {"scale_attn_weights", true},
@@ -66,10 +68,7 @@ std::vector<ParameterShape> Gpt2Config::parameters() const {
 }
 
 Gpt2Config Gpt2Config::fromFile(const std::string& path) {
-  const MappedFile file(path);
-  const auto bytes = file.bytes();
-  const auto* text = reinterpret_cast<const char*>(bytes.data());
-  const auto json = nlohmann::json::parse(text, text + bytes.size(), nullptr, /*allow_exceptions=*/false);
+  const auto json = nlohmann::json::parse(readFile(path, kMostBytes), nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) {
     throw UsageError(path + " is no config.json of Hugging Face's: it holds no JSON object");
   }

@@ -1,7 +1,6 @@
 #include "trainer/rank_state.h"
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <map>
 
@@ -54,13 +53,14 @@ void RankStateFile::load(const RankState& state, int64_t run) const {
     if (found == file.tensors().end() || found->second.dtype != dtypeOf(tensor) || at::IntArrayRef(found->second.shape) != tensor.sizes()) {
       throw UsageError(fmt::format("{}: tensor {} is missing, or has another shape or precision", path_, name));
     }
-    if (const std::string bad = firstNotFinite(found->second.dtype, found->second.bytes); !bad.empty()) {
-      throw UsageError(fmt::format("{}: tensor {} holds {}: it is of a run that had diverged", path_, name, bad));
-    }
   }
   for (const auto& [name, tensor] : state) {
-    const auto& bytes = file.tensors().at(name).bytes;
-    std::memcpy(tensor.data_ptr(), bytes.data(), bytes.size());
+    const std::span bytes(static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes());
+    file.read(file.tensors().at(name), 0, bytes);
+    if (const std::string bad = firstNotFinite(dtypeOf(tensor), bytes); !bad.empty()) {
+      throw UsageError(
+          fmt::format("{}: tensor {} holds {}: give the files of a run that had not diverged", path_, name, bad));
+    }
   }
 }
 

@@ -24,8 +24,8 @@ class RankStateFile {
   const std::string& path() const { return path_; }
   // `run`: TrainingPosition's.
   void save(const RankState& state, int64_t run) const;
-  // Throws UsageError for a file that is missing, of another run, step or rank, does not hold this state, or a value of
-  // it that is not finite; nothing is copied then.
+  // Throws UsageError for a file that is missing, of another run, step or rank, does not hold this state, or holds a
+  // value that is not finite.
   void load(const RankState& state, int64_t run) const;
   void remove() const; // if it is there
 

@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "programs/error.h"
 #include "trainer/finite.h"
+#include "transport/base/check.h"
 
 namespace gloo_bypass::trainer {
 namespace {
@@ -26,6 +27,30 @@ uint64_t readLength(std::span<const std::byte> bytes) {
   return value;
 }
 
+struct Dtype {
+  std::string_view name;
+  size_t bytes;
+};
+constexpr std::array<Dtype, 13> kDtypes{{{"F64", 8},
+                                         {"F32", 4},
+                                         {"F16", 2},
+                                         {"BF16", 2},
+                                         {"I64", 8},
+                                         {"I32", 4},
+                                         {"I16", 2},
+                                         {"I8", 1},
+                                         {"U8", 1},
+                                         {"BOOL", 1},
+                                         {"U16", 2},
+                                         {"U32", 4},
+                                         {"U64", 8}}};
+
+const Dtype* findDtype(std::string_view name) {
+  const auto* const found =
+      std::find_if(kDtypes.begin(), kDtypes.end(), [&](const Dtype& dtype) { return dtype.name == name; });
+  return found == kDtypes.end() ? nullptr : found;
+}
+
 uint64_t unsignedOr(const nlohmann::json& value, const std::string& what) {
   if (!value.is_number_unsigned()) {
     throw UsageError(what + " is not a non-negative integer");
@@ -33,20 +58,20 @@ uint64_t unsignedOr(const nlohmann::json& value, const std::string& what) {
   return value.get<uint64_t>();
 }
 
-// Parses one header entry; `where` names file and tensor in errors. `dataBegin` receives the first offset.
-TensorView parseTensor(
-    const nlohmann::json& entry, std::span<const std::byte> data, const std::string& where, uint64_t& dataBegin) {
+// Parses one header entry; `where` names file and tensor in errors. The tensor's place is in the `dataBytes` bytes of
+// data.
+StoredTensor parseTensor(const nlohmann::json& entry, uint64_t dataBytes, const std::string& where) {
   if (!entry.is_object() || !entry.contains("dtype") || !entry["dtype"].is_string() ||
       !entry.contains("shape") || !entry["shape"].is_array() || !entry.contains("data_offsets") ||
       !entry["data_offsets"].is_array() || entry["data_offsets"].size() != 2) {
     throw UsageError(where + ": the header entry lacks dtype, shape or data_offsets");
   }
-  TensorView view;
-  view.dtype = entry["dtype"].get<std::string>();
-  const size_t width = elementBytes(view.dtype);
-  if (width == 0) {
-    throw UsageError(fmt::format("{}: unknown dtype {:?}", where, view.dtype));
+  const auto name = entry["dtype"].get<std::string>();
+  const Dtype* const dtype = findDtype(name);
+  if (dtype == nullptr) {
+    throw UsageError(fmt::format("{}: unknown dtype {:?}", where, name));
   }
+  StoredTensor tensor{.dtype = dtype->name, .shape = {}};
   uint64_t elements = 1;
   for (const auto& dimension : entry["shape"]) {
     const uint64_t d = unsignedOr(dimension, where + ": a dimension");
@@ -54,22 +79,22 @@ TensorView parseTensor(
       throw UsageError(where + ": the shape is too large");
     }
     elements *= d;
-    view.shape.push_back(static_cast<int64_t>(d));
+    tensor.shape.push_back(static_cast<int64_t>(d));
   }
   const uint64_t begin = unsignedOr(entry["data_offsets"][0], where + ": data_offsets");
   const uint64_t end = unsignedOr(entry["data_offsets"][1], where + ": data_offsets");
-  if (begin > end || end > data.size()) {
-    throw UsageError(fmt::format(
-        "{}: bytes {} to {} lie outside the file's {} bytes of data: the file is truncated or damaged", where, begin,
-        end, data.size()));
+  if (begin > end || end > dataBytes) {
+    throw UsageError(
+        fmt::format("{}: bytes {} to {} lie outside the file's {} bytes of data: the file is truncated or damaged",
+                    where, begin, end, dataBytes));
   }
-  if (end - begin != elements * width) {
-    throw UsageError(fmt::format(
-        "{}: {} bytes where its shape and dtype need {}", where, end - begin, elements * width));
+  if (end - begin != elements * dtype->bytes) {
+    throw UsageError(
+        fmt::format("{}: {} bytes where its shape and dtype need {}", where, end - begin, elements * dtype->bytes));
   }
-  view.bytes = data.subspan(begin, end - begin);
-  dataBegin = begin;
-  return view;
+  tensor.begin = begin;
+  tensor.bytes = end - begin;
+  return tensor;
 }
 
 std::map<std::string, std::string> parseMetadata(const nlohmann::json& entry, const std::string& path) {
@@ -89,18 +114,8 @@ std::map<std::string, std::string> parseMetadata(const nlohmann::json& entry, co
 } // namespace
 
 size_t elementBytes(std::string_view dtype) {
-  struct Width {
-    std::string_view name;
-    size_t bytes;
-  };
-  static constexpr std::array<Width, 13> kWidths{{{"F64", 8}, {"F32", 4}, {"F16", 2}, {"BF16", 2}, {"I64", 8},
-      {"I32", 4}, {"I16", 2}, {"I8", 1}, {"U8", 1}, {"BOOL", 1}, {"U16", 2}, {"U32", 4}, {"U64", 8}}};
-  for (const auto& width : kWidths) {
-    if (width.name == dtype) {
-      return width.bytes;
-    }
-  }
-  return 0;
+  const Dtype* const found = findDtype(dtype);
+  return found != nullptr ? found->bytes : 0;
 }
 
 void requireFinite(const std::string& name, std::string_view dtype, std::span<const std::byte> bytes,
@@ -112,49 +127,62 @@ void requireFinite(const std::string& name, std::string_view dtype, std::span<co
 }
 
 SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
-  const auto bytes = file_.bytes();
-  if (bytes.size() < kLengthBytes) {
-    throw UsageError(fmt::format("{}: not a safetensors file: {} bytes, the header length alone takes 8", path,
-        bytes.size()));
+  if (file_.size() < kLengthBytes) {
+    throw UsageError(
+        fmt::format("{}: not a safetensors file: {} bytes, the header length alone takes 8", path, file_.size()));
   }
-  const uint64_t headerBytes = readLength(bytes);
+  std::array<std::byte, kLengthBytes> length{};
+  file_.read(0, length);
+  const uint64_t headerBytes = readLength(length), afterLength = file_.size() - kLengthBytes;
   if (headerBytes > kMaxHeaderBytes) {
-    throw UsageError(fmt::format("{}: not a safetensors file: it begins with a header length of {} bytes", path,
-        headerBytes));
+    throw UsageError(
+        fmt::format("{}: not a safetensors file: it begins with a header length of {} bytes", path, headerBytes));
   }
-  if (headerBytes > bytes.size() - kLengthBytes) {
-    throw UsageError(fmt::format("{}: truncated: {} bytes, its header alone needs {}", path, bytes.size(),
-        headerBytes + kLengthBytes));
+  if (headerBytes > afterLength) {
+    throw UsageError(fmt::format("{}: truncated: {} bytes, its header alone needs {}", path, file_.size(),
+                                 headerBytes + kLengthBytes));
   }
-  const auto* text = reinterpret_cast<const char*>(bytes.data()) + kLengthBytes;
-  const auto header = nlohmann::json::parse(text, text + headerBytes, nullptr, false);
+  const uint64_t dataBytes = afterLength - headerBytes;
+  std::string text(headerBytes, '\0');
+  file_.read(kLengthBytes, std::as_writable_bytes(std::span(text)));
+  const auto header = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!header.is_object()) {
     throw UsageError(path + ": not a safetensors file: the header is not a JSON object");
   }
-  const auto data = bytes.subspan(kLengthBytes + headerBytes);
-  std::vector<std::pair<uint64_t, uint64_t>> ranges;
   for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__") {
       metadata_ = parseMetadata(entry, path);
-      continue;
+    } else {
+      tensors_.emplace(name, parseTensor(entry, dataBytes, fmt::format("{}: tensor {:?}", path, name)));
     }
-    uint64_t begin = 0;
-    auto view = parseTensor(entry, data, fmt::format("{}: tensor {:?}", path, name), begin);
-    ranges.emplace_back(begin, begin + view.bytes.size());
-    tensors_.emplace(name, std::move(view));
   }
-  // The format allows neither holes nor overlaps: checking it also finds a file cut in its last tensor.
+  dataBegin_ = kLengthBytes + headerBytes;
+  checkRanges(dataBytes);
+}
+
+// The format allows neither holes nor overlaps: checking it also finds a file cut in its last tensor.
+void SafetensorsFile::checkRanges(uint64_t dataBytes) const {
+  std::vector<std::pair<uint64_t, uint64_t>> ranges;
+  ranges.reserve(tensors_.size());
+  for (const auto& [name, tensor] : tensors_) {
+    ranges.emplace_back(tensor.begin, tensor.begin + tensor.bytes);
+  }
   std::sort(ranges.begin(), ranges.end());
   uint64_t covered = 0;
   for (const auto& [begin, end] : ranges) {
     if (begin != covered) {
-      throw UsageError(fmt::format("{}: tensors overlap or leave a hole at byte {} of the data", path, covered));
+      throw UsageError(fmt::format("{}: tensors overlap or leave a hole at byte {} of the data", path(), covered));
     }
     covered = end;
   }
-  if (covered != data.size()) {
-    throw UsageError(fmt::format("{}: {} bytes of data, the tensors need {}", path, data.size(), covered));
+  if (covered != dataBytes) {
+    throw UsageError(fmt::format("{}: {} bytes of data, the tensors need {}", path(), dataBytes, covered));
   }
+}
+
+void SafetensorsFile::read(const StoredTensor& tensor, uint64_t offset, std::span<std::byte> out) const {
+  GLOO_BYPASS_CHECK(offset <= tensor.bytes && out.size() <= tensor.bytes - offset);
+  file_.read(dataBegin_ + tensor.begin + offset, out);
 }
 
 void writeSafetensors(

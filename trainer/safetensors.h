@@ -18,24 +18,38 @@
 
 namespace gloo_bypass::trainer {
 
-struct TensorView {
-  std::string dtype; // as the format writes it: F32, F64, F16, BF16, I64, U8, ...
+// A tensor in a file.
+struct StoredTensor {
+  std::string_view dtype;  // as the format writes it: F32, F64, F16, BF16, I64, U8, ...; lives as long as the program
   std::vector<int64_t> shape;
-  std::span<const std::byte> bytes;
+  uint64_t begin = 0, bytes = 0;  // where it is in the file's data
 };
 
-// Owns the mapped file; the views stay valid as long as it lives.
+// A file that is open: its header in memory, its tensors read when they are asked for.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::string& path);
-  const std::map<std::string, TensorView>& tensors() const { return tensors_; }
+  const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const std::string& path() const { return file_.path(); }
+  // Fills `out` with what is at byte `offset` of one of tensors(), which must have as many. Throws LastingError where
+  // the file has become shorter. Any thread.
+  void read(const StoredTensor& tensor, uint64_t offset, std::span<std::byte> out) const;
 
  private:
-  MappedFile file_;
-  std::map<std::string, TensorView> tensors_;
+  void checkRanges(uint64_t dataBytes) const;
+
+  InputFile file_;
+  uint64_t dataBegin_ = 0;
+  std::map<std::string, StoredTensor> tensors_;
   std::map<std::string, std::string> metadata_;
+};
+
+// A tensor in memory that is to be written.
+struct TensorView {
+  std::string dtype;
+  std::vector<int64_t> shape;
+  std::span<const std::byte> bytes;
 };
 
 // What a tensor to be written is, and where its bytes come from when its turn has come: so that not all need to be in memory at once.

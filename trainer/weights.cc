@@ -31,7 +31,7 @@ const char* dtypeOf(const at::Tensor& tensor) {
   return type->first;
 }
 
-at::ScalarType scalarType(const std::string& dtype, const std::string& where) {
+at::ScalarType scalarType(std::string_view dtype, const std::string& where) {
   for (const auto& [name, type] : kTypes) {
     if (dtype == name) {
       return type;
@@ -40,20 +40,22 @@ at::ScalarType scalarType(const std::string& dtype, const std::string& where) {
   throw UsageError(fmt::format("{}: dtype {} holds no weights (F16, BF16, F32 and F64 do)", where, dtype));
 }
 
-void checkShape(const TensorView& view, const at::Tensor& target, const std::string& where) {
-  if (at::IntArrayRef(view.shape) != target.sizes()) {
-    throw UsageError(fmt::format("{}: shape [{}], this model needs [{}]", where, joined(view.shape, ", "),
-        joined(target.sizes(), ", ")));
+void checkShape(const StoredTensor& stored, const at::Tensor& target, const std::string& where) {
+  if (at::IntArrayRef(stored.shape) != target.sizes()) {
+    throw UsageError(fmt::format("{}: shape [{}], this model needs [{}]", where, joined(stored.shape, ", "),
+                                 joined(target.sizes(), ", ")));
   }
 }
 
 // Throws UsageError for a value that is not finite, or not in the target's precision.
-void copyInto(at::Tensor target, const TensorView& view, const std::string& where) {
+void copyInto(at::Tensor target, const SafetensorsFile& file, const StoredTensor& stored, const std::string& where) {
   const at::NoGradGuard noGrad;
-  // from_blob wants a mutable pointer; copy_ only reads through it. Data in the file need not be aligned: clone bytes.
-  auto raw = at::empty(view.shape, at::TensorOptions().dtype(scalarType(view.dtype, where)));
-  std::copy(view.bytes.begin(), view.bytes.end(), static_cast<std::byte*>(raw.data_ptr()));
-  target.copy_(raw);
+  const auto type = scalarType(stored.dtype, where);
+  const auto raw = type == target.scalar_type() ? target : at::empty(stored.shape, at::TensorOptions().dtype(type));
+  file.read(stored, 0, {static_cast<std::byte*>(raw.data_ptr()), raw.nbytes()});
+  if (!raw.is_same(target)) {
+    target.copy_(raw);
+  }
   if (const std::string bad = firstNotFinite(dtypeOf(target), bytesOf(target)); !bad.empty()) {
     throw UsageError(
         fmt::format("{} holds {}: weights must be finite; give a file of a run that had not diverged", where, bad));
@@ -80,10 +82,10 @@ at::Tensor tensorOf(const NamedValues& state) {
 void loadWeights(Gpt2& model, const std::string& path) {
   constexpr std::string_view kPrefix = "transformer.";
   const SafetensorsFile file(path);
-  std::map<std::string, const TensorView*> found;
-  for (const auto& [fullName, view] : file.tensors()) {
+  std::map<std::string, const StoredTensor*> found;
+  for (const auto& [fullName, stored] : file.tensors()) {
     const std::string name = fullName.starts_with(kPrefix) ? fullName.substr(kPrefix.size()) : fullName;
-    if (!isNoParameter(name) && !found.emplace(name, &view).second) {
+    if (!isNoParameter(name) && !found.emplace(name, &stored).second) {
       throw UsageError(fmt::format("{}: tensor {} twice, with and without \"transformer.\"", path, name));
     }
   }
@@ -103,7 +105,7 @@ void loadWeights(Gpt2& model, const std::string& path) {
     throw UsageError(fmt::format("{}: tensor {} is none of this model's (a larger GPT-2?)", path, found.begin()->first));
   }
   for (const auto& [name, tensor] : model.named()) {
-    copyInto(tensor, *found.at(name), fmt::format("{}: tensor {}", path, name));
+    copyInto(tensor, file, *found.at(name), fmt::format("{}: tensor {}", path, name));
   }
 }
 
@@ -138,9 +140,9 @@ void writeOrTakePart(const std::string& path, const std::map<std::string, Tensor
   }
 }
 
-void checkTensor(const TensorView& view, const at::Tensor& target, const std::string& where) {
-  checkShape(view, target, where);
-  if (scalarType(view.dtype, where) != target.scalar_type()) {
+void checkTensor(const StoredTensor& stored, const at::Tensor& target, const std::string& where) {
+  checkShape(stored, target, where);
+  if (scalarType(stored.dtype, where) != target.scalar_type()) {
     throw UsageError(where + " has another precision");
   }
 }
@@ -207,13 +209,13 @@ CheckpointFile::CheckpointFile(const std::string& path, const Gpt2& model, const
 }
 
 void CheckpointFile::copy(const std::string& name, const at::Tensor& target) const {
-  copyInto(target, file_.tensors().at(name), fmt::format("{}: tensor {}", file_.path(), name));
+  copyInto(target, file_, file_.tensors().at(name), fmt::format("{}: tensor {}", file_.path(), name));
 }
 
 at::Tensor CheckpointFile::read(StateKind kind, size_t index) const {
   const std::string name = prefixOf(kind) + names_[index];
-  const auto& view = file_.tensors().at(name);
-  auto tensor = at::empty(view.shape, at::TensorOptions().dtype(scalarType(view.dtype, file_.path())));
+  const auto& stored = file_.tensors().at(name);
+  auto tensor = at::empty(stored.shape, at::TensorOptions().dtype(scalarType(stored.dtype, file_.path())));
   copy(name, tensor);
   return tensor;
 }

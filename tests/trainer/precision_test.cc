@@ -305,9 +305,9 @@ TEST(Precision, ResumedRun_EndsBitIdentical) {
 }
 
 at::Tensor read(const SafetensorsFile& file, const std::string& name, at::ScalarType type) {
-  const auto& view = file.tensors().at(name);
-  auto tensor = at::empty(view.shape, type);
-  std::copy(view.bytes.begin(), view.bytes.end(), static_cast<std::byte*>(tensor.data_ptr()));
+  const auto& stored = file.tensors().at(name);
+  auto tensor = at::empty(stored.shape, type);
+  file.read(stored, 0, {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()});
   return tensor;
 }
 

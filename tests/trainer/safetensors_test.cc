@@ -1,6 +1,6 @@
 #include "trainer/safetensors.h"
 
-#include <cstring>
+#include <filesystem>
 
 #include <gtest/gtest.h>
 
@@ -56,7 +56,7 @@ TEST_F(Safetensors, RoundTrip_KeepsNamesShapesBytesAndMetadata) {
   EXPECT_EQ(b.dtype, "F32");
   EXPECT_EQ(b.shape, (std::vector<int64_t>{2, 3}));
   float last = 0;
-  std::memcpy(&last, b.bytes.data() + 20, sizeof(last));
+  opened.read(b, 20, std::as_writable_bytes(std::span(&last, 1)));
   EXPECT_EQ(last, 6);
   EXPECT_EQ(opened.metadata().at("format"), "pt");
 }
@@ -79,12 +79,12 @@ TEST_F(Safetensors, EveryFlippedByteOfTheHeader_IsReadOrRefused) {
       writeText(path_, bad);
       try {
         const SafetensorsFile opened(path_);
-        for (const auto& [name, view] : opened.tensors()) {
+        for (const auto& [name, tensor] : opened.tensors()) {
           size_t elements = 1;
-          for (const int64_t d : view.shape) {
+          for (const int64_t d : tensor.shape) {
             elements *= static_cast<size_t>(d);
           }
-          EXPECT_EQ(view.bytes.size(), elements * elementBytes(view.dtype));
+          EXPECT_EQ(tensor.bytes, elements * elementBytes(tensor.dtype));
         }
       } catch (const ProgramError&) {
       }
@@ -118,6 +118,27 @@ TEST_F(Safetensors, HostileHeaders_AreRefusedWithTheReason) {
   expectRefused(file("{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},"
                      "\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[1,3]}}", "123"), "overlap");
   expectRefused(file("{\"__metadata__\":{\"a\":1}}", ""), "is not a string");
+}
+
+TEST_F(Safetensors, FileThatHasBecomeShorter_IsNamed) {
+  const std::vector<float> floats(100'000, 1);
+  writeSafetensors(path_, {{"a", {"F32", {100'000}, std::as_bytes(std::span(floats))}}}, {});
+  const SafetensorsFile opened(path_);
+  const auto& tensor = opened.tensors().at("a");
+  std::vector<std::byte> bytes(tensor.bytes);
+  opened.read(tensor, 0, bytes);
+  const auto size = std::filesystem::file_size(path_);
+  for (const auto left :
+       {size - 1, size / 2, uintmax_t{1}}) {  // the first within the last page, which a mapping reads as zeros
+    std::filesystem::resize_file(path_, left);
+    try {
+      opened.read(tensor, 0, bytes);
+      FAIL() << "read " << left;
+    } catch (const ProgramError& error) {
+      EXPECT_EQ(error.what(), "cannot read " + path_ + ": it has become shorter since it was opened");
+      EXPECT_EQ(error.exitStatus(), kExitFailure);
+    }
+  }
 }
 
 TEST_F(Safetensors, FailedWrite_LeavesTheOldFile) {

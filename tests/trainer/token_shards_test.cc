@@ -1,4 +1,6 @@
 // Text that has been tokenised already: what is written is what is read, and what is damaged is refused.
+#include <sys/resource.h>
+
 #include <array>
 #include <filesystem>
 #include <functional>
@@ -51,6 +53,20 @@ TEST(TokenShards, AnyPartOfTheText_IsWhatWasWritten) {
       EXPECT_TRUE(std::equal(read.begin(), read.end(), tokens.begin() + begin)) << begin;
     }
   }
+}
+
+TEST(TokenShards, MoreThanMayBeOpenUnasked_AreRead) {
+  const TemporaryFolder folder;
+  const auto tokens = someTokens(100);
+  writeShards(folder / "t", tokens, 1);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit low{50, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
+  std::vector<int32_t> read(tokens.size());
+  TokenShards(folder / "t").read(0, read);
+  EXPECT_EQ(read, tokens);
+  EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 std::string refusalOf(const std::string& folder) {
@@ -141,6 +157,25 @@ TEST(Tokenise, RunOfShards_HasTheBitsOfTheText) {
   fs::resize_file(folder / "t/shard-00002.safetensors", 400);
   expectRefused(train({"--spawn", "2", "--steps", "1", "--data", folder / "t"}), "shard-00002.safetensors");
   expectRefused(train({"--steps", "1", "--data", folder / "."}), "a folder without shard-00000.safetensors");
+}
+
+// Under a mapping it was SIGBUS, or tokens of 0 where the end lies in the last page.
+TEST(TokenShards, ShardThatBecomesShorterWhileRanksReadIt_EndsThemWithItsName) {
+  const std::string text = std::getenv("SAMPLE_TEXT");
+  for (const size_t left : {size_t{0}, size_t{400}}) {
+    const TemporaryFolder folder;
+    ASSERT_EQ(tokenise({text, "--output", folder / "t", "--shard-tokens", "1000"}).shellStatus(), 0);
+    auto training = startTraining(
+        {"--spawn", "2", "--epochs", "100000", "--samples", "0", "--data", folder / "t", "--metrics", "-"});
+    ASSERT_TRUE(training.waitForOutput("\"event\":\"step\"", kLimit));
+    const std::string shard = folder / "t/shard-00002.safetensors";
+    fs::resize_file(shard, left);
+    const auto finished = training.finish(kLimit);
+    EXPECT_EQ(finished.shellStatus(), 1) << finished.err;
+    EXPECT_NE(finished.err.find("cannot read " + shard + ": it has become shorter since it was opened"),
+              std::string::npos)
+        << finished.err;
+  }
 }
 
 TEST(TokenShards, EvaluatedTextOfAnotherVocabulary_IsRefused) {

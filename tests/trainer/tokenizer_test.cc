@@ -1,6 +1,8 @@
 #include "trainer/tokenizer.h"
 
+#include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
 #include <random>
 #include <utility>
@@ -161,6 +163,72 @@ TEST(TokenisablePiece, PiecesTokens_AreTheTexts) {
   EXPECT_EQ(tokenisablePiece("one two three", 100), "one two three");
   EXPECT_EQ(tokenisablePiece("nowhere\n\nto cut it", 5), "nowhere\n\nto");
   EXPECT_EQ(tokenisablePiece("nowhere", 2), "nowhere");
+}
+
+std::string joined(TextPieces pieces, const std::function<void(std::string_view)>& each) {
+  std::string whole;
+  for (auto piece = pieces.next(); !piece.empty(); piece = pieces.next()) {
+    whole += piece;
+    each(piece);
+  }
+  return whole;
+}
+
+// However much is read at a time, pieces are the text and mean what it means.
+TEST(TextPieces, OfTokensAndPassages_TogetherAreTheText) {
+  const TemporaryFolder folder;
+  auto tokenizer = SmallVocabulary({{"a", "b"}, {"b", "c"}}).tokenizer();
+  auto bytes = Tokenizer::bytes();
+  std::mt19937 random(4);
+  constexpr std::array<const char*, 12> kParts{"a",       "bcab", " ", "  ", "\n",   "\n\n",
+                                               "\n \t\n", "\t",   "1", "'s", "\r\n", "\xc3\xa9"};
+  for (int text = 0; text < 200; ++text) {
+    std::string whole;
+    for (int i = 0; i < 60; ++i) whole += kParts[random() % kParts.size()];
+    writeText(folder / "text", whole);
+    for (const size_t pieceBytes : {1, 2, 7, 40, 1000}) {
+      std::vector<int32_t> ids;
+      EXPECT_EQ(joined(tokenisablePieces(folder / "text", tokenizer, pieceBytes),
+                       [&](std::string_view piece) {
+                         const auto some = tokenizer.encode(piece);
+                         ids.insert(ids.end(), some.begin(), some.end());
+                       }),
+                whole);
+      EXPECT_EQ(ids, tokenizer.encode(whole)) << whole;
+      for (const auto kind : {Passages::kLines, Passages::kParagraphs}) {
+        std::vector<std::string> passages;
+        EXPECT_EQ(joined(passagePieces(folder / "text", kind, pieceBytes),
+                         [&](std::string_view piece) {
+                           for (const auto passage : passagesOf(piece, kind)) passages.emplace_back(passage);
+                         }),
+                  whole);
+        const auto expected = passagesOf(whole, kind);
+        EXPECT_EQ(passages, std::vector<std::string>(expected.begin(), expected.end())) << whole;
+      }
+      size_t longest = 0;
+      joined(tokenisablePieces(folder / "text", bytes, pieceBytes),
+             [&](std::string_view piece) { longest = std::max(longest, piece.size()); });
+      EXPECT_LE(longest, pieceBytes);
+    }
+  }
+  writeText(folder / "empty", "");
+  EXPECT_EQ(joined(tokenisablePieces(folder / "empty", tokenizer), [](std::string_view) { FAIL(); }), "");
+}
+
+TEST(TextPieces, FileThatHasBecomeShorter_IsNamed) {
+  const TemporaryFolder folder;
+  writeText(folder / "text", std::string(100, 'a'));
+  TextPieces pieces(
+      folder / "text", [](std::string_view text) { return text.size(); }, 10);
+  EXPECT_EQ(pieces.next().size(), 10u);
+  writeText(folder / "text", std::string(15, 'a'));
+  try {
+    pieces.next();
+    FAIL();
+  } catch (const ProgramError& error) {
+    EXPECT_EQ(error.what(), "cannot read " + folder / "text" + ": it has become shorter since it was opened");
+    EXPECT_EQ(error.exitStatus(), kExitFailure);
+  }
 }
 
 TEST(Corpus, Samples_AreConsecutiveWithTargetsOneFurther) {

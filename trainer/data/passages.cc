@@ -12,17 +12,40 @@ std::string_view trimmed(std::string_view text) {
   return begin == std::string_view::npos ? std::string_view() : text.substr(begin, text.find_last_not_of(kBlank) + 1 - begin);
 }
 
+// Behind the last one of `text`, which begins with a line; 0: there is none, or it has no end yet.
+size_t endOfBlankLine(std::string_view text) {
+  for (size_t rest = text.rfind('\n') + 1; rest > 0;) {
+    const size_t begin = text.substr(0, rest - 1).rfind('\n') + 1;  // of the line that ends at rest - 1
+    if (trimmed(text.substr(begin, rest - begin)).empty()) {
+      return rest;
+    }
+    rest = begin;
+  }
+  return 0;
+}
+
 } // namespace
 
 const NamedChoices<Passages> kPassages{{"none", Passages::kNone}, {"lines", Passages::kLines}, {"paragraphs", Passages::kParagraphs}};
 
-void pack(std::string_view text, Passages kind, Tokenizer& tokenizer, const std::function<bool(std::span<const int32_t>)>& take) {
+TextPieces passagePieces(const std::string& path, Passages kind, size_t pieceBytes) {
+  return TextPieces(
+      path,
+      [kind](std::string_view text) { return kind == Passages::kLines ? text.rfind('\n') + 1 : endOfBlankLine(text); },
+      pieceBytes);
+}
+
+void pack(const std::string& path, Passages kind, Tokenizer& tokenizer,
+          const std::function<bool(std::span<const int32_t>)>& take) {
   const int32_t endOfText = tokenizer.endOfText();
-  for (const auto passage : passagesOf(text, kind)) {
-    auto tokens = tokenizer.encode(passage);
-    tokens.push_back(endOfText);
-    if (!take(tokens)) {
-      return;
+  TextPieces pieces = passagePieces(path, kind);
+  for (auto piece = pieces.next(); !piece.empty(); piece = pieces.next()) {
+    for (const auto passage : passagesOf(piece, kind)) {
+      auto tokens = tokenizer.encode(passage);
+      tokens.push_back(endOfText);
+      if (!take(tokens)) {
+        return;
+      }
     }
   }
 }

@@ -4,9 +4,11 @@
 
 #include <functional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
+#include "trainer/file_io.h"
 #include "trainer/named_choices.h"
 #include "trainer/tokenizer.h"
 
@@ -24,7 +26,12 @@ extern const NamedChoices<Passages> kPassages;
 // In their order, without the white space around them; blank ones are none. Views of `text`. `kind` is not kNone.
 std::vector<std::string_view> passagesOf(std::string_view text, Passages kind);
 
-// Gives the packed row to `take` piece by piece, until it returns false: the passages of `text`, tokenised, each with its end of text.
-void pack(std::string_view text, Passages kind, Tokenizer& tokenizer, const std::function<bool(std::span<const int32_t>)>& take);
+// A text file in pieces of whole passages.
+TextPieces passagePieces(const std::string& path, Passages kind, size_t pieceBytes = TextPieces::kUsualBytes);
+
+// Gives the packed row to `take` part by part, until it returns false: the passages of a text file, tokenised, each
+// with its end of text.
+void pack(const std::string& path, Passages kind, Tokenizer& tokenizer,
+          const std::function<bool(std::span<const int32_t>)>& take);
 
 } // namespace gloo_bypass::trainer

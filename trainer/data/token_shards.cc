@@ -54,7 +54,7 @@ int64_t numberIn(const SafetensorsFile& file, const std::string& key, int64_t lo
   return value;
 }
 
-const TensorView& tokensOf(const SafetensorsFile& file) {
+const StoredTensor& tokensOf(const SafetensorsFile& file) {
   const auto found = file.tensors().find("tokens");
   if (found == file.tensors().end() || found->second.shape.size() != 1 ||
       (found->second.dtype != "U16" && found->second.dtype != "U32") || found->second.shape[0] < 1) {
@@ -64,14 +64,12 @@ const TensorView& tokensOf(const SafetensorsFile& file) {
 }
 
 template <typename Stored>
-void widen(const TensorView& tokens, int64_t begin, std::span<int32_t> out) {
-  const std::byte* from = tokens.bytes.data() + static_cast<size_t>(begin) * sizeof(Stored);
-  for (int32_t& id : out) {
-    Stored stored;
-    std::memcpy(&stored, from, sizeof stored);
-    id = stored > static_cast<uint32_t>(std::numeric_limits<int32_t>::max()) ? -1 : static_cast<int32_t>(stored);
-    from += sizeof stored;
-  }
+void readWidened(const SafetensorsFile& file, const StoredTensor& tokens, int64_t begin, std::span<int32_t> out) {
+  std::vector<Stored> stored(out.size());
+  file.read(tokens, static_cast<uint64_t>(begin) * sizeof(Stored), std::as_writable_bytes(std::span(stored)));
+  std::transform(stored.begin(), stored.end(), out.begin(), [](Stored id) {
+    return id > static_cast<uint32_t>(std::numeric_limits<int32_t>::max()) ? -1 : static_cast<int32_t>(id);
+  });
 }
 
 } // namespace
@@ -111,14 +109,16 @@ void TokenShards::addShard(const std::string& path, int64_t number, bool isLast)
 void TokenShards::read(int64_t begin, std::span<int32_t> out) const {
   auto shard = static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), begin) - ends_.begin());
   for (int64_t at = begin; !out.empty(); ++shard) {
-    const auto& tokens = tokensOf(*files_.at(shard));
+    const auto& file = *files_.at(shard);
+    const auto& tokens = tokensOf(file);
     const int64_t first = shard == 0 ? 0 : ends_[shard - 1];
     const auto part = out.first(std::min(out.size(), static_cast<size_t>(ends_[shard] - at)));
-    tokens.dtype == "U16" ? widen<uint16_t>(tokens, at - first, part) : widen<uint32_t>(tokens, at - first, part);
+    tokens.dtype == "U16" ? readWidened<uint16_t>(file, tokens, at - first, part)
+                          : readWidened<uint32_t>(file, tokens, at - first, part);
     for (size_t i = 0; i < part.size(); ++i) {
       if (part[i] < 0 || part[i] >= idBound_) {
-        throw UsageError(fmt::format("{}: token {} is no id below {}: the file is damaged", files_[shard]->path(),
-            at - first + static_cast<int64_t>(i), idBound_));
+        throw UsageError(fmt::format("{}: token {} is no id below {}: the file is damaged", file.path(),
+                                     at - first + static_cast<int64_t>(i), idBound_));
       }
     }
     at += static_cast<int64_t>(part.size());
@@ -205,6 +205,17 @@ std::string_view tokenisablePiece(std::string_view text, size_t wanted) {
   for (at = at == 0 ? wanted + 1 : at; at + 1 < text.size() && !isCut(at); ++at) {
   }
   return at + 1 < text.size() ? text.substr(0, at) : text;
+}
+
+TextPieces tokenisablePieces(const std::string& path, const Tokenizer& tokenizer, size_t pieceBytes) {
+  const auto cut = [isBytePair = tokenizer.isBytePair()](std::string_view text) {
+    if (!isBytePair) {
+      return text.size();
+    }
+    const size_t bytes = tokenisablePiece(text, text.size() - 1).size();
+    return bytes < text.size() ? bytes : 0;
+  };
+  return TextPieces(path, cut, pieceBytes);
 }
 
 } // namespace gloo_bypass::trainer

@@ -1,4 +1,5 @@
-// Text that has been tokenised already: a folder of safetensors files, mapped, so that a run neither tokenises nor holds the text.
+// Text that has been tokenised already: a folder of safetensors files, so that a run neither tokenises nor holds the
+// text.
 //
 // shard-00000.safetensors and so on hold one tensor each, "tokens" (n), U16 where every id fits, else U32: one text, cut anywhere. Their
 // metadata say which shard it is, whether it is the last, how large ids may be, and which vocabulary they are of.
@@ -12,7 +13,9 @@
 #include <string_view>
 #include <vector>
 
+#include "trainer/file_io.h"
 #include "trainer/safetensors.h"
+#include "trainer/tokenizer.h"
 
 namespace gloo_bypass::trainer {
 
@@ -25,7 +28,8 @@ class TokenShards {
   const std::vector<int64_t>& ends() const { return ends_; } // of each shard in the text
   int64_t idBound() const { return idBound_; }  // ids are below
   const std::string& vocabulary() const { return vocabulary_; } // as vocabularyName() has it
-  // Fills `out` from token `begin` on; all must be there. Throws UsageError for an id that is not below idBound().
+  // Fills `out` from token `begin` on; all must be there. Throws UsageError for an id that is not below idBound(),
+  // LastingError where a file has become shorter.
   void read(int64_t begin, std::span<int32_t> out) const;
 
  private:
@@ -67,5 +71,9 @@ std::string vocabularyName(const std::string& vocabPath, const std::string& merg
 // The first bytes of `text`, about `wanted`, so that its tokens and those of the rest are the text's: cut before a single space between
 // printable ASCII characters, which GPT-2's pattern never looks across. All of the text where there is none.
 std::string_view tokenisablePiece(std::string_view text, size_t wanted);
+
+// A text file in such pieces.
+TextPieces tokenisablePieces(const std::string& path, const Tokenizer& tokenizer,
+                             size_t pieceBytes = TextPieces::kUsualBytes);
 
 } // namespace gloo_bypass::trainer

@@ -20,8 +20,6 @@
 namespace gloo_bypass::trainer {
 namespace {
 
-constexpr size_t kPieceBytes = 16 << 20; // tokenised at a time
-
 struct TokeniseOptions {
   std::vector<std::string> texts;
   std::string output, vocab, merges;
@@ -31,7 +29,8 @@ struct TokeniseOptions {
 
 std::variant<TokeniseOptions, std::string> parse(int argc, const char* const* argv) {
   TokeniseOptions options;
-  CLI::App app("Tokenises texts, one after the other, into a folder of shards that ddp_train --data maps.", "tokenise");
+  CLI::App app("Tokenises texts, one after the other, into a folder of shards that ddp_train --data reads.",
+               "tokenise");
   app.option_defaults()->always_capture_default();
   app.set_version_flag("--version", std::string("tokenise ") + commitName());
   app.add_option("texts", options.texts, "files")->required()->type_name("TEXT");
@@ -61,16 +60,13 @@ int run(const TokeniseOptions& options) {
     return true;
   };
   for (const auto& path : options.texts) {
-    const MappedFile file(path);
-    std::string_view rest(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
     if (isPacked) {
-      pack(rest, options.passages, tokenizer, add);
+      pack(path, options.passages, tokenizer, add);
       continue;
     }
-    while (!rest.empty()) {
-      const auto piece = tokenisablePiece(rest, kPieceBytes);
+    TextPieces pieces = tokenisablePieces(path, tokenizer);
+    for (auto piece = pieces.next(); !piece.empty(); piece = pieces.next()) {
       add(tokenizer.encode(piece));
-      rest.remove_prefix(piece.size());
     }
   }
   writer.finish();
