@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -15,7 +17,11 @@ namespace gloo_bypass::trainer {
 namespace {
 
 constexpr size_t kLengthBytes = 8;
-constexpr uint64_t kMaxHeaderBytes = 100'000'000; // the format's own limit
+constexpr uint64_t kMaxHeaderBytes = 32 << 20;  // of 100,000 tensors; gpt2-xl's checkpoint has 200 KB
+constexpr size_t kMaxTokenBytes = 1 << 16;      // of a name, or a value of the metadata
+constexpr size_t kMaxMetadata = 1024;           // entries
+constexpr size_t kMaxElementsOfAnArray = 8;     // a shape's
+constexpr const char* kMetadata = "__metadata__";
 constexpr size_t kHeaderAlignment = 8;
 constexpr uint64_t kMaxElements = uint64_t{1} << 48;
 
@@ -50,6 +56,75 @@ const Dtype* findDtype(std::string_view name) {
       std::find_if(kDtypes.begin(), kDtypes.end(), [&](const Dtype& dtype) { return dtype.name == name; });
   return found == kDtypes.end() ? nullptr : found;
 }
+
+// The characters of a file's header as the parser asks for them; a part of them is in memory. The parser keeps what it
+// reads of a string or a number several times over, so these have a bound.
+class HeaderText {
+ public:
+  HeaderText(const InputFile& file, uint64_t begin, uint64_t bytes) : file_(file), next_(begin), left_(bytes) {
+    fill();
+  }
+
+  bool atEnd() const { return at_ == part_.size(); }
+  char current() const { return part_[at_]; }
+  void advance() {
+    follow(part_[at_]);
+    if (++at_ == part_.size()) {
+      fill();
+    }
+  }
+
+ private:
+  static constexpr size_t kPartBytes = 1 << 16;
+
+  // Counts the bytes of a string or a number.
+  void follow(char c) {
+    if (isString_) {
+      isString_ = isEscaped_ || c != '"';
+      isEscaped_ = !isEscaped_ && c == '\\';
+    } else {
+      constexpr std::string_view kBetween = " \t\r\n,:[]{}";
+      isString_ = c == '"';
+      tokenBytes_ = isString_ || kBetween.find(c) != std::string_view::npos ? 0 : tokenBytes_;
+    }
+    if (++tokenBytes_ > kMaxTokenBytes) {
+      throw UsageError(
+          fmt::format("{}: the header has a text or number of more than {} bytes", file_.path(), kMaxTokenBytes));
+    }
+  }
+  void fill() {
+    part_.resize(static_cast<size_t>(std::min<uint64_t>(left_, kPartBytes)));
+    at_ = 0;
+    file_.read(next_, std::as_writable_bytes(std::span(part_)));
+    next_ += part_.size();
+    left_ -= part_.size();
+  }
+
+  const InputFile& file_;
+  uint64_t next_, left_;
+  std::string part_;
+  size_t at_ = 0, tokenBytes_ = 0;
+  bool isString_ = false, isEscaped_ = false;
+};
+
+// An input iterator over it, as the parser wants one.
+struct HeaderIterator {
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = char;
+
+  HeaderText* text = nullptr;  // null: the end
+  char operator*() const { return text->current(); }
+  HeaderIterator& operator++() {
+    text->advance();
+    return *this;
+  }
+  bool operator==(const HeaderIterator& other) const {
+    return (text == nullptr || text->atEnd()) == (other.text == nullptr || other.text->atEnd());
+  }
+};
 
 uint64_t unsignedOr(const nlohmann::json& value, const std::string& what) {
   if (!value.is_number_unsigned()) {
@@ -111,6 +186,48 @@ std::map<std::string, std::string> parseMetadata(const nlohmann::json& entry, co
   return metadata;
 }
 
+// What the parser asks about each part of a header as it comes. An entry is taken from it once it is whole, so that it
+// never holds more than one.
+class HeaderEntries {
+ public:
+  using Take = std::function<void(const std::string& name, const nlohmann::json& entry)>;
+  HeaderEntries(const std::string& path, Take take) : path_(path), take_(std::move(take)) {}
+
+  // Whether the parser is to keep the part. `depth`: 0 of the header itself, 1 of an entry, 2 of what is in it, 3 of
+  // its arrays' numbers.
+  bool keeps(int depth, nlohmann::json::parse_event_t event, const nlohmann::json& part) {
+    using Event = nlohmann::json::parse_event_t;
+    if (event == Event::key && depth == 1) {
+      name_ = part.get<std::string>();
+      keys_ = 0;
+    } else if (event == Event::key && name_ != kMetadata) {
+      return part == "dtype" || part == "shape" || part == "data_offsets";
+    } else if (event == Event::key && ++keys_ > kMaxMetadata) {
+      throw UsageError(fmt::format("{}: more than {} entries in {}", path_, kMaxMetadata, kMetadata));
+    } else if ((event == Event::object_start && depth > 1) || (event == Event::array_start && depth != 2)) {
+      throw UsageError(depth == 0
+                           ? noObject()
+                           : fmt::format("{}: {:?} is no entry of a header: it is nested otherwise", path_, name_));
+    } else if (event == Event::array_start) {
+      elements_ = 0;
+    } else if (event == Event::value && depth == 3 && ++elements_ > kMaxElementsOfAnArray) {
+      throw UsageError(
+          fmt::format("{}: tensor {:?}: an array of more than {} numbers", path_, name_, kMaxElementsOfAnArray));
+    } else if (depth == 1 && (event == Event::object_end || event == Event::value)) {
+      take_(name_, part);
+      return false;
+    }
+    return true;
+  }
+  std::string noObject() const { return path_ + ": not a safetensors file: the header is not a JSON object"; }
+
+ private:
+  const std::string& path_;
+  const Take take_;
+  std::string name_;  // of the entry
+  size_t keys_ = 0, elements_ = 0;
+};
+
 } // namespace
 
 size_t elementBytes(std::string_view dtype) {
@@ -143,18 +260,25 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
                                  headerBytes + kLengthBytes));
   }
   const uint64_t dataBytes = afterLength - headerBytes;
-  std::string text(headerBytes, '\0');
-  file_.read(kLengthBytes, std::as_writable_bytes(std::span(text)));
-  const auto header = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!header.is_object()) {
-    throw UsageError(path + ": not a safetensors file: the header is not a JSON object");
-  }
-  for (const auto& [name, entry] : header.items()) {
-    if (name == "__metadata__") {
-      metadata_ = parseMetadata(entry, path);
-    } else {
-      tensors_.emplace(name, parseTensor(entry, dataBytes, fmt::format("{}: tensor {:?}", path, name)));
+  HeaderText text(file_, kLengthBytes, headerBytes);
+  HeaderEntries entries(path, [&](const std::string& name, const nlohmann::json& entry) {
+    const bool isNew =
+        name != kMetadata
+            ? tensors_.try_emplace(name, parseTensor(entry, dataBytes, fmt::format("{}: tensor {:?}", path, name)))
+                  .second
+            : std::exchange(metadata_, parseMetadata(entry, path)).empty();
+    if (!isNew) {
+      throw UsageError(fmt::format("{}: {:?} is there twice", path, name));
     }
+  });
+  const auto header = nlohmann::json::parse(
+      HeaderIterator{&text}, HeaderIterator{},
+      [&](int depth, nlohmann::json::parse_event_t event, const nlohmann::json& part) {
+        return entries.keeps(depth, event, part);
+      },
+      /*allow_exceptions=*/false);
+  if (!header.is_object()) {
+    throw UsageError(entries.noObject());
   }
   dataBegin_ = kLengthBytes + headerBytes;
   checkRanges(dataBytes);

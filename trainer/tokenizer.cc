@@ -13,6 +13,7 @@ namespace gloo_bypass::trainer {
 namespace {
 
 constexpr size_t kMaxVocabularyBytes = 64 << 20; // GPT-2's is 1 MB; the bound only stops a wrong path early
+constexpr size_t kMaxTokens = 1'000'000;         // GPT-2 has 50,257; each takes 100 bytes
 constexpr size_t kMaxCachedPieces = 1 << 18;     // about 30 MB; when full, further pieces are merged anew
 
 constexpr const char* kEndOfText = "<|endoftext|>";
@@ -56,17 +57,34 @@ uint64_t pairKey(int32_t left, int32_t right) {
   return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
 }
 
+// Takes each entry from the parser as it comes: all of them as JSON are many times the file.
 std::unordered_map<std::string, int32_t> parseVocabulary(std::string_view text, const std::string& name) {
-  const auto json = nlohmann::json::parse(text, nullptr, false);
-  if (!json.is_object()) {
-    throw UsageError(fmt::format("{}: not a JSON object of token to id, as GPT-2's vocab.json is", name));
-  }
+  using Event = nlohmann::json::parse_event_t;
+  const std::string foreign = fmt::format("{}: not a JSON object of token to id, as GPT-2's vocab.json is", name);
   std::unordered_map<std::string, int32_t> ids;
-  for (const auto& [token, id] : json.items()) {
-    if (!id.is_number_unsigned() || id.get<uint64_t>() > 10'000'000) {
+  std::string token;
+  const auto take = [&](int depth, Event event, const nlohmann::json& part) {
+    if (depth == 0 && event != Event::array_start) {
+      return true;
+    }
+    if (event == Event::key) {
+      token = part.get<std::string>();
+      return false;
+    }
+    if (event != Event::value) {
+      throw UsageError(foreign);
+    }
+    if (!part.is_number_unsigned() || part.get<uint64_t>() > 10'000'000) {
       throw UsageError(fmt::format("{}: the id of token {:?} is not a small non-negative integer", name, token));
     }
-    ids.emplace(token, id.get<int32_t>());
+    if (ids.size() == kMaxTokens) {
+      throw UsageError(fmt::format("{}: more than {} tokens", name, kMaxTokens));
+    }
+    ids.emplace(std::move(token), part.get<int32_t>());
+    return false;
+  };
+  if (!nlohmann::json::parse(text, take, /*allow_exceptions=*/false).is_object()) {
+    throw UsageError(foreign);
   }
   return ids;
 }

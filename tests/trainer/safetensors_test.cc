@@ -1,7 +1,16 @@
 #include "trainer/safetensors.h"
 
-#include <filesystem>
+#include <malloc.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <limits>
+#include <map>
+
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "programs/error.h"
@@ -118,6 +127,101 @@ TEST_F(Safetensors, HostileHeaders_AreRefusedWithTheReason) {
   expectRefused(file("{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},"
                      "\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[1,3]}}", "123"), "overlap");
   expectRefused(file("{\"__metadata__\":{\"a\":1}}", ""), "is not a string");
+}
+
+TEST_F(Safetensors, HeadersThatWouldCostMemory_AreRefusedWithTheReason) {
+  const std::string numbers = "0,0,0,0,0,0,0,0,0";
+  const std::string good = "\"dtype\":\"U8\",\"data_offsets\":[0,0]";
+  expectRefused(file("{\"a\":{" + good + ",\"shape\":[" + numbers + "]}}", ""),
+                "tensor \"a\": an array of more than 8 numbers");
+  expectRefused(file("{\"a\":{" + good + ",\"more\":[" + numbers + "]}}", ""),
+                "tensor \"a\": an array of more than 8 numbers");
+  expectRefused(file("{\"a\":{" + good + ",\"shape\":[[0]]}}", ""), "nested otherwise");
+  expectRefused(file("{\"a\":{" + good + ",\"shape\":[0],\"more\":{}}}", ""), "nested otherwise");
+  expectRefused(file("{\"a\":[0]}", ""), "nested otherwise");
+  expectRefused(file("{\"" + std::string(70'000, 'a') + "\":3}", ""), "a text or number of more than 65536 bytes");
+  expectRefused(file("{\"a\":" + std::string(70'000, '1') + "}", ""), "a text or number of more than 65536 bytes");
+  const std::string tensor = "\"a\":{" + good + ",\"shape\":[0]}";
+  expectRefused(file("{" + tensor + "," + tensor + "}", ""), "\"a\" is there twice");
+  std::string entries = "\"0\":\"\"";
+  for (int i = 1; i <= 1024; ++i) {
+    entries += ",\"" + std::to_string(i) + "\":\"\"";
+  }
+  expectRefused(file("{\"__metadata__\":{" + entries + "}}", ""), "more than 1024 entries in __metadata__");
+  expectRefused(lengthPrefix(33 << 20) + "{}", "it begins with a header length of");
+}
+
+// What of a tensor nobody knows does no harm, and escapes are read as JSON has them.
+TEST_F(Safetensors, OtherKeysAndEscapes_AreReadAllTheSame) {
+  writeText(path_, file("{ \"\\u00e9\\\"\": {\"more\": 3, "
+                        "\"dtype\":\"U8\",\"shape\":[1],\"other\":[null],\"data_offsets\":[0,1]} }   ",
+                        "x"));
+  const SafetensorsFile opened(path_);
+  ASSERT_EQ(opened.tensors().size(), 1u);
+  EXPECT_EQ(opened.tensors().begin()->first, "\xc3\xa9\"");
+}
+
+size_t peakMemory() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmHWM:")) {
+      return std::stoul(line.substr(line.find_first_of("0123456789"))) * 1024;
+    }
+  }
+  return 0;
+}
+
+// In a process of its own, without memory that was freed before and would be used anew.
+size_t memoryOfOpening(const std::string& path) {
+  ::malloc_trim(0);
+  int toHere[2];
+  if (::pipe(toHere) != 0) {
+    return 0;
+  }
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::ofstream("/proc/self/clear_refs") << 5;  // the peak is what is used now
+    const size_t before = peakMemory();
+    try {
+      const SafetensorsFile opened(path);
+    } catch (const ProgramError&) {
+    }
+    const size_t bytes = peakMemory() - before;
+    ::_exit(::write(toHere[1], &bytes, sizeof bytes) == sizeof bytes ? 0 : 1);
+  }
+  size_t bytes = std::numeric_limits<size_t>::max();
+  EXPECT_EQ(::read(toHere[0], &bytes, sizeof bytes), static_cast<ssize_t>(sizeof bytes));
+  ::close(toHere[0]);
+  ::close(toHere[1]);
+  ::waitpid(child, nullptr, 0);
+  return bytes;
+}
+
+TEST_F(Safetensors, LongHeaders_CostAtMostFourTimesTheirBytes) {
+  constexpr size_t kBytes = 20 << 20;
+  // `each` has the part's number, in hexadecimal.
+  const auto list = [](const std::string& begin, const std::string& each, const std::string& end) {
+    std::string text = begin;
+    for (size_t i = 0; text.size() < kBytes; ++i) {
+      text += fmt::format(fmt::runtime(each), fmt::arg("i", fmt::format("{:x}", i))) + ',';
+    }
+    text.back() = ' ';
+    return text + end;
+  };
+  const std::map<std::string, std::function<std::string()>> headers{
+      {"tensors", [&] { return list("{", "\"{i}\":{{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}", "}"); }},
+      {"dimensions", [&] { return list("{\"a\":{\"dtype\":\"U8\",\"data_offsets\":[0,0],\"shape\":[", "0", "]}}"); }},
+      {"metadata", [&] { return list("{\"__metadata__\":{", "\"{i}\":\"\"", "}}"); }},
+      {"keys", [&] { return list("{\"a\":{", "\"{i}\":0", "}}"); }},
+      {"text", [&] { return "{\"" + std::string(kBytes, 'a') + "\":0}"; }},
+      {"number", [&] { return "{\"a\":" + std::string(kBytes, '1') + "}"; }},
+      {"depth", [&] { return std::string(kBytes, '['); }},
+      {"objects", [&] { return list("", "{{\"a\":", ""); }},
+      {"blanks", [&] { return "{" + std::string(kBytes, ' ') + "}"; }}};
+  for (const auto& [name, header] : headers) {
+    writeText(path_, file(header(), ""));
+    EXPECT_LT(memoryOfOpening(path_), 4 * kBytes) << name;
+  }
 }
 
 TEST_F(Safetensors, FileThatHasBecomeShorter_IsNamed) {

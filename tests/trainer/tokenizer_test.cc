@@ -125,6 +125,12 @@ TEST(Tokenizer, ForeignFiles_AreRefusedWithTheReason) {
   const SmallVocabulary good(Merges{{"a", "b"}});
   expectRefused("[1, 2]", good.merges, "vocab.json: not a JSON object");
   expectRefused("{\"a\": 1", good.merges, "vocab.json: not a JSON object");
+  expectRefused("{\"a\": {\"b\": 1}}", good.merges, "vocab.json: not a JSON object");
+  expectRefused("{\"a\": [1]}", good.merges, "vocab.json: not a JSON object");
+  std::string many = "{";
+  for (int i = 0; i <= 1'000'000; ++i) many += '"' + std::to_string(i) + "\":1,";
+  many.back() = '}';
+  expectRefused(many, good.merges, "vocab.json: more than 1000000 tokens");
   expectRefused("{\"a\": -1}", good.merges, "vocab.json: the id of token \"a\"");
   expectRefused("{\"a\": 1}", good.merges, "no token for byte");
   expectRefused(good.vocab.dump(), "#version: 0.2\na b c\n", "merges.txt:2: not two tokens");
