@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -12,7 +13,9 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <memory>
+#include <functional>
+#include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 #include <gloo/common/error.h>
@@ -29,9 +32,15 @@ constexpr std::uint8_t kSet = 1;
 constexpr std::uint8_t kGet = 2;
 constexpr std::uint32_t kMaxKeyBytes = 4096;
 constexpr std::uint32_t kMaxValueBytes = 256u << 20;
+constexpr std::uint32_t kMaxFirstValueBytes = 0;               // of a stranger: a client's first request is a get
+constexpr std::size_t kMaxStoredBytes = std::size_t{4} << 30;  // of all keys and values
+constexpr std::size_t kEntryBytes = 128;                       // what each takes beside its bytes
 constexpr std::size_t kRequestBytes = 9;
 constexpr std::size_t kReplyBytes = 5;
-constexpr milliseconds kStopCheck{100};  // how often an idle server thread looks whether it should end
+constexpr std::size_t kReadBytes = 64 * 1024;  // at a time
+constexpr std::size_t kMaxConnections = 1024;  // at a time
+constexpr milliseconds kAcceptRetry{100};      // where no descriptor is left to accept with
+constexpr milliseconds kLongestSleep{60'000};
 constexpr milliseconds kConnectRetry{50};
 constexpr milliseconds kReplySlack{5000};  // the server answers a wait at its timeout; the reply may be this late
 
@@ -79,7 +88,7 @@ void setNoDelay(int fd) {
 
 // A listening socket, or none with `error` set to the errno.
 FileDescriptor tryListen(int family, KeyValueServer::Reach reach, std::uint16_t port, int* error) {
-  FileDescriptor fd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  FileDescriptor fd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (fd.get() < 0) {
     *error = errno;
     return fd;
@@ -136,7 +145,116 @@ FileDescriptor tryConnect(const std::string& host, std::uint16_t port, std::stri
 
 }  // namespace
 
-KeyValueServer::KeyValueServer(Reach reach, std::uint16_t port) {
+// A stranger until it has asked something, then a client. A request is read, then answered, then the next one is read.
+class KeyValueServer::Connection {
+ public:
+  Connection(FileDescriptor socket, Clock::time_point asksUntil) : socket_(std::move(socket)), asksUntil_(asksUntil) {}
+
+  int fd() const { return socket_.get(); }
+  bool isClient() const { return isClient_; }
+  bool isWaiting() const { return waitsUntil_.has_value(); }  // for what nobody has set yet
+  // What to poll for: the rest of a request, room for the rest of a reply, or that the other end hangs up.
+  short events() const { return isWaiting() ? POLLRDHUP : left_ > 0 ? POLLOUT : POLLIN; }
+  // When something is due unasked.
+  std::optional<Clock::time_point> deadline() const { return isClient_ ? waitsUntil_ : asksUntil_; }
+
+  bool isOpen() const { return isOpen_; }  // else it is to be closed
+
+  // Reads more of a request, and asks `answer` once it is whole; or sends more of a reply.
+  void advance(short ready, Clock::time_point now, const std::function<void(Connection&)>& answer);
+
+  std::uint8_t operation() const { return static_cast<std::uint8_t>(request_[0]); }
+  milliseconds timeout() const { return milliseconds(getU32(&request_[5])); }
+  std::string key() const { return std::string(&request_[kRequestBytes], keyBytes_); }
+  std::vector<char> takeValue();
+  // One of them answers a request.
+  void waitUntil(Clock::time_point time) { waitsUntil_ = time; }
+  void reply(bool found, Value value = nullptr);
+
+ private:
+  // False: the other end has hung up, or is none of ours.
+  bool receive();
+  bool readLengths();
+  bool send();
+
+  const FileDescriptor socket_;
+  const Clock::time_point asksUntil_;
+  bool isOpen_ = true, isClient_ = false;
+  std::vector<char> request_;  // what has arrived of it
+  std::size_t wanted_ = kRequestBytes;
+  std::uint32_t keyBytes_ = 0;
+  std::optional<Clock::time_point> waitsUntil_;
+  std::array<char, kReplyBytes> head_{};
+  Value value_;
+  std::size_t left_ = 0;  // of the reply
+};
+
+void KeyValueServer::Connection::advance(short ready, Clock::time_point now,
+                                         const std::function<void(Connection&)>& answer) {
+  if (isWaiting()) {
+    isOpen_ = ready == 0;
+    if (now >= *waitsUntil_) reply(false);
+  } else if (left_ == 0 && ready != 0) {
+    isOpen_ = receive();
+    if (isOpen_ && request_.size() == wanted_) {
+      isClient_ = true;
+      answer(*this);
+    }
+  }
+  if (left_ > 0) isOpen_ = isOpen_ && send();
+  if (!isClient_) isOpen_ = isOpen_ && now < asksUntil_;
+}
+
+bool KeyValueServer::Connection::receive() {
+  std::array<char, kReadBytes> arrived;
+  const ssize_t got = ::recv(fd(), arrived.data(), std::min(arrived.size(), wanted_ - request_.size()), MSG_DONTWAIT);
+  if (got <= 0) return got < 0 && (errno == EAGAIN || errno == EINTR);
+  request_.insert(request_.end(), arrived.data(), arrived.data() + got);
+  return request_.size() != kRequestBytes || readLengths();
+}
+
+bool KeyValueServer::Connection::readLengths() {
+  keyBytes_ = getU32(&request_[1]);
+  const std::uint32_t valueBytes = operation() == kSet ? getU32(&request_[5]) : 0;
+  wanted_ += std::size_t{keyBytes_} + valueBytes;
+  return (operation() == kSet || operation() == kGet) && keyBytes_ <= kMaxKeyBytes &&
+         valueBytes <= (isClient_ ? kMaxValueBytes : kMaxFirstValueBytes);
+}
+
+std::vector<char> KeyValueServer::Connection::takeValue() {
+  std::vector<char> value = std::move(request_);
+  value.erase(value.begin(), value.begin() + static_cast<std::ptrdiff_t>(kRequestBytes + keyBytes_));
+  return value;
+}
+
+void KeyValueServer::Connection::reply(bool found, Value value) {
+  waitsUntil_.reset();
+  request_ = {};
+  wanted_ = kRequestBytes;
+  value_ = std::move(value);
+  const std::size_t valueBytes = value_ ? value_->size() : 0;
+  head_[0] = found ? 1 : 0;
+  putU32(&head_[1], static_cast<std::uint32_t>(valueBytes));
+  left_ = head_.size() + valueBytes;
+}
+
+bool KeyValueServer::Connection::send() {
+  const std::string_view value = value_ ? std::string_view(value_->data(), value_->size()) : std::string_view();
+  while (left_ > 0) {
+    const std::string_view rest =
+        left_ > value.size() ? std::string_view(head_.data(), head_.size()).substr(head_.size() + value.size() - left_)
+                             : value.substr(value.size() - left_);
+    const ssize_t sent = ::send(fd(), rest.data(), rest.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0) return errno == EAGAIN || errno == EINTR;
+    left_ -= static_cast<std::size_t>(sent);
+  }
+  value_.reset();
+  return true;
+}
+
+KeyValueServer::KeyValueServer(Reach reach, std::uint16_t port, milliseconds asksWithin)
+    : asksWithin_(asksWithin), stop_(::eventfd(0, EFD_CLOEXEC)) {
+  if (!stop_) throw ProgramError(fmt::format("cannot make an event: {}", std::strerror(errno)));
   int error = 0;
   if (reach == Reach::kNetwork) listener_ = tryListen(AF_INET6, reach, port, &error);
   if (listener_.get() < 0 && error != EADDRINUSE) listener_ = tryListen(AF_INET, reach, port, &error);
@@ -153,82 +271,106 @@ KeyValueServer::KeyValueServer(Reach reach, std::uint16_t port) {
 }
 
 KeyValueServer::~KeyValueServer() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-    for (const FileDescriptor& connection : connections_) ::shutdown(connection.get(), SHUT_RDWR);
-  }
-  changed_.notify_all();
-  if (acceptor_.joinable()) acceptor_.join();
-  for (std::thread& thread : threads_) thread.join();
+  if (!thread_.joinable()) return;
+  ::eventfd_write(stop_.get(), 1);
+  thread_.join();
 }
 
-void KeyValueServer::start() { acceptor_ = std::thread([this] { acceptConnections(); }); }
+void KeyValueServer::start() {
+  thread_ = std::thread([this] { serve(); });
+}
 
 std::optional<std::vector<char>> KeyValueServer::value(const std::string& key) const {
+  const Value found = find(key);
+  return found ? std::optional(*found) : std::nullopt;
+}
+
+KeyValueServer::Value KeyValueServer::find(const std::string& key) const {
   const std::lock_guard lock(mutex_);
   const auto found = data_.find(key);
-  if (found == data_.end()) return std::nullopt;
-  return found->second;
+  return found == data_.end() ? nullptr : found->second;
 }
 
-void KeyValueServer::acceptConnections() {
-  for (;;) {
-    pollfd poll{.fd = listener_.get(), .events = POLLIN, .revents = 0};
-    const int ready = ::poll(&poll, 1, static_cast<int>(kStopCheck.count()));
-    FileDescriptor accepted(ready > 0 ? ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC) : -1);
-    const std::lock_guard lock(mutex_);
-    if (stopping_) return;
-    if (accepted.get() < 0 || connections_.size() >= kMaxConnections) continue;
-    setNoDelay(accepted.get());
-    ++serving_;
-    threads_.emplace_back([this, fd = accepted.get()] { serve(fd); });
-    connections_.push_back(std::move(accepted));
-  }
-}
-
-void KeyValueServer::serve(int fd) {
-  while (answer(fd)) {
-  }
-  ::shutdown(fd, SHUT_RDWR);
+bool KeyValueServer::keep(const std::string& key, std::vector<char> value) {
   const std::lock_guard lock(mutex_);
-  --serving_;
-  changed_.notify_all();
+  const auto entry = data_.find(key);
+  const std::size_t before = entry == data_.end() ? 0 : key.size() + entry->second->size() + kEntryBytes;
+  const std::size_t after = key.size() + value.size() + kEntryBytes;
+  if (storedBytes_ - before > kMaxStoredBytes - after) return false;
+  storedBytes_ = storedBytes_ - before + after;
+  data_[key] = std::make_shared<const std::vector<char>>(std::move(value));
+  return true;
 }
 
 bool KeyValueServer::waitForClients(milliseconds timeout) {
   std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, timeout, [&] { return serving_ == 0; });
+  return changed_.wait_for(lock, timeout, [&] { return clients_ == 0; });
 }
 
-bool KeyValueServer::answer(int fd) {
-  std::array<char, kRequestBytes> header{};
-  if (!readAll(fd, header.data(), header.size())) return false;
-  const std::uint32_t keyBytes = getU32(&header[1]);
-  const std::uint32_t argument = getU32(&header[5]);
-  if (keyBytes > kMaxKeyBytes) return false;
-  std::string key(keyBytes, '\0');
-  if (!readAll(fd, key.data(), key.size())) return false;
-  std::optional<std::vector<char>> found;
-  if (header[0] == kSet) {
-    if (argument > kMaxValueBytes) return false;
-    std::vector<char> value(argument);
-    if (!readAll(fd, value.data(), value.size())) return false;
-    const std::lock_guard lock(mutex_);
-    data_[key] = std::move(value);
-    changed_.notify_all();
-    found.emplace();
-  } else if (header[0] == kGet) {
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, milliseconds(argument), [&] { return stopping_ || data_.contains(key); });
-    if (const auto entry = data_.find(key); entry != data_.end()) found = entry->second;
+void KeyValueServer::answer(Connection& connection) {
+  const std::string key = connection.key();
+  if (connection.operation() == kSet) {
+    const bool isKept = keep(key, connection.takeValue());
+    connection.reply(isKept);
+    for (const auto& other : connections_)
+      if (isKept && other->isWaiting() && other->key() == key) other->reply(true, find(key));
+  } else if (Value found = find(key)) {
+    connection.reply(true, std::move(found));
   } else {
-    return false;
+    connection.waitUntil(Clock::now() + connection.timeout());
   }
-  std::array<char, kReplyBytes> reply{};
-  reply[0] = found.has_value() ? 1 : 0;
-  putU32(&reply[1], found ? static_cast<std::uint32_t>(found->size()) : 0);
-  return writeAll(fd, reply.data(), reply.size()) && (!found || writeAll(fd, found->data(), found->size()));
+}
+
+// Of strangers the one that has had most time to ask.
+bool KeyValueServer::makeRoom() {
+  const auto stranger =
+      std::find_if(connections_.begin(), connections_.end(), [](const auto& one) { return !one->isClient(); });
+  if (stranger == connections_.end()) return false;
+  connections_.erase(stranger);
+  return true;
+}
+
+// False: no descriptor is left.
+bool KeyValueServer::acceptAll() {
+  for (;;) {
+    FileDescriptor accepted(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (accepted.get() < 0) {
+      const bool isOut = errno == EMFILE || errno == ENFILE;
+      if (isOut && makeRoom()) continue;
+      return !isOut;
+    }
+    if (connections_.size() >= kMaxConnections && !makeRoom()) continue;
+    setNoDelay(accepted.get());
+    connections_.push_back(std::make_unique<Connection>(std::move(accepted), Clock::now() + asksWithin_));
+  }
+}
+
+void KeyValueServer::serve() {
+  auto acceptFrom = Clock::now();
+  for (;;) {
+    const bool accepts = Clock::now() >= acceptFrom;
+    std::vector<pollfd> polled{{.fd = stop_.get(), .events = POLLIN, .revents = 0},
+                               {.fd = accepts ? listener_.get() : -1, .events = POLLIN, .revents = 0}};
+    auto next = accepts ? Clock::now() + kLongestSleep : acceptFrom;
+    for (const auto& connection : connections_) {
+      polled.push_back({.fd = connection->fd(), .events = connection->events(), .revents = 0});
+      next = std::min(next, connection->deadline().value_or(next));
+    }
+    const auto sleep = std::max(std::chrono::ceil<milliseconds>(next - Clock::now()), milliseconds(0));
+    (void)::poll(polled.data(), polled.size(), static_cast<int>(sleep.count()));
+    if (polled[0].revents != 0) return;
+
+    const auto now = Clock::now();
+    for (std::size_t i = 0; i < connections_.size(); ++i)
+      connections_[i]->advance(polled[i + 2].revents, now, [this](Connection& asked) { answer(asked); });
+    std::erase_if(connections_, [](const auto& connection) { return !connection->isOpen(); });
+    if (polled[1].revents != 0 && !acceptAll()) acceptFrom = now + kAcceptRetry;
+    const auto clients =
+        std::count_if(connections_.begin(), connections_.end(), [](const auto& one) { return one->isClient(); });
+    const std::lock_guard lock(mutex_);
+    clients_ = static_cast<std::size_t>(clients);
+    changed_.notify_all();
+  }
 }
 
 KeyValueClient::KeyValueClient(const std::string& host, std::uint16_t port, milliseconds timeout)
@@ -237,7 +379,8 @@ KeyValueClient::KeyValueClient(const std::string& host, std::uint16_t port, mill
   std::string problem;
   for (;;) {
     socket_ = tryConnect(host, port, &problem);
-    if (socket_.get() >= 0) return;
+    if (socket_.get() >= 0 && isAnswered()) return;
+    if (socket_.get() >= 0) problem = "who listens there is no store";
     if (Clock::now() + kConnectRetry > deadline)
       throw ProgramError(fmt::format("cannot reach rank 0 at {} within {} ms: {}; check MASTER_ADDR and MASTER_PORT",
                                      peer_, timeout.count(), problem));
@@ -245,7 +388,20 @@ KeyValueClient::KeyValueClient(const std::string& host, std::uint16_t port, mill
   }
 }
 
-void KeyValueClient::set(const std::string& key, const std::vector<char>& data) { request(kSet, key, data, timeout_); }
+// The server keeps a connection that has asked something.
+bool KeyValueClient::isAnswered() {
+  try {
+    request(kGet, "", {}, milliseconds(0));
+    return true;
+  } catch (const ::gloo::IoException&) {
+    return false;
+  }
+}
+
+void KeyValueClient::set(const std::string& key, const std::vector<char>& data) {
+  if (!request(kSet, key, data, timeout_))
+    throw ::gloo::IoException(fmt::format("the store at {} is full: no room for {} bytes", peer_, data.size()));
+}
 
 std::vector<char> KeyValueClient::get(const std::string& key) {
   auto value = request(kGet, key, {}, timeout_);

@@ -1,15 +1,19 @@
 // The ranks' meeting place without files: a server (in the launcher, or in rank 0) and a Gloo Store that asks it.
 // A few keys of a few hundred bytes, and the samples at the end of each size; nothing of it runs while time is taken.
 //
-// Server: one thread accepts, one serves each connection; state under one mutex. Client: any thread, one request at a time.
-// Bytes on the wire: request {u8 operation, u32 key length, u32 value length or timeout in ms}, key, value; reply
-// {u8 found, u32 length}, value; big-endian. There is no secrecy: use it on trusted networks only, as c10d's TCPStore.
+// Server: one thread serves all connections, none of which it waits for. Client: any thread, one request at a time.
+// Bytes on the wire: request {u8 operation, u32 key length, u32 value length or timeout in ms}, key, value; reply {u8
+// found, u32 length}, value; big-endian. There is no secrecy: use it on trusted networks only, as c10d's TCPStore. But
+// who finds the port without knowing what it is can neither take memory nor places: lengths are looked at before
+// anything is kept, memory grows with the bytes that have come, and who has asked nothing yet is hung up on after a
+// while, or when places run out.
 #pragma once
 
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -25,8 +29,9 @@ namespace gloo_bypass {
 class KeyValueServer {
  public:
   enum class Reach : std::uint8_t { kThisMachine, kNetwork };
-  // Listens from here on; port 0 takes any free one. Starts no thread, so the process may still fork. Throws ProgramError.
-  KeyValueServer(Reach reach, std::uint16_t port);
+  // Listens from here on; port 0 takes any free one. Starts no thread, so the process may still fork. `asksWithin`: how
+  // long who has connected may keep silent; a client of ours asks at once. Throws ProgramError.
+  KeyValueServer(Reach reach, std::uint16_t port, std::chrono::milliseconds asksWithin = std::chrono::seconds(10));
   // Ends all connections and threads.
   ~KeyValueServer();
   KeyValueServer(const KeyValueServer&) = delete;
@@ -40,22 +45,26 @@ class KeyValueServer {
   std::optional<std::vector<char>> value(const std::string& key) const;
 
  private:
-  void acceptConnections();
-  void serve(int fd);
-  bool answer(int fd);
+  class Connection;
+  using Value = std::shared_ptr<const std::vector<char>>;
 
-  static constexpr std::size_t kMaxConnections = 1024;  // further ones are closed
+  void serve();
+  bool acceptAll();
+  bool makeRoom();
+  void answer(Connection& connection);
+  Value find(const std::string& key) const;
+  bool keep(const std::string& key, std::vector<char> value);
 
-  FileDescriptor listener_;
+  const std::chrono::milliseconds asksWithin_;
+  FileDescriptor listener_, stop_;
   std::uint16_t port_ = 0;
+  std::vector<std::unique_ptr<Connection>> connections_;  // the thread's, in the order of their coming
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  bool stopping_ = false;                          // guarded by mutex_
-  std::size_t serving_ = 0;                        // connections whose client has not hung up; guarded by mutex_
-  std::map<std::string, std::vector<char>> data_;  // guarded by mutex_
-  std::vector<FileDescriptor> connections_;        // guarded by mutex_; closed after the threads have ended
-  std::vector<std::thread> threads_;               // touched by the accepting thread, then by the destructor
-  std::thread acceptor_;
+  std::size_t clients_ = 0;            // connections that have asked something; guarded by mutex_
+  std::map<std::string, Value> data_;  // guarded by mutex_
+  std::size_t storedBytes_ = 0;        // guarded by mutex_
+  std::thread thread_;
 };
 
 class KeyValueClient : public ::gloo::rendezvous::Store {
@@ -70,6 +79,7 @@ class KeyValueClient : public ::gloo::rendezvous::Store {
   void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override;
 
  private:
+  bool isAnswered();
   std::optional<std::vector<char>> request(std::uint8_t operation, const std::string& key, const std::vector<char>& value,
                                            std::chrono::milliseconds timeout);
 
