@@ -8,6 +8,7 @@
 #include <set>
 
 #include "fabric/network_address.h"
+#include "transport/base/printable.h"
 
 namespace gloo_bypass::fabric {
 namespace {
@@ -212,7 +213,7 @@ class HostReader {
     }
     if (memif &&
         (!field.value.starts_with('/') || field.value.ends_with('/') || field.value.size() > kMaxSocketPathBytes ||
-         printable(field.value).find('?') != std::string::npos || field.value.find(',') != std::string::npos)) {
+         printable(field.value) != field.value || field.value.find(',') != std::string::npos)) {
       return faultIn(entry, field,
                      fmt::format("is no socket's path; give an absolute one of at most {} bytes without commas",
                                  kMaxSocketPathBytes));

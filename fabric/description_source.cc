@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "transport/base/printable.h"
+
 namespace gloo_bypass::fabric {
 namespace {
 
@@ -30,7 +32,7 @@ const Section* findSection(std::string_view name) {
 }
 
 std::string placeOf(const std::string& file, const toml::source_position& position) {
-  return fmt::format("{}:{}:{}", printable(file), position.line, position.column);
+  return fmt::format("{}:{}:{}", excerpt(file), position.line, position.column);
 }
 
 class TomlReader {
@@ -38,12 +40,12 @@ class TomlReader {
   TomlReader(const std::string& file, std::vector<Entry>& entries) : file_(file), entries_(entries) {}
 
   Status read(const toml::table& root) {
-    Entry top{"", false, printable(file_), {}};
+    Entry top{"", false, excerpt(file_), {}};
     for (const auto& [key, node] : inOrder(root)) {
       const Section* const section = findSection(key->str());
       if (section == nullptr) {
         return faultAt(placeOf(file_, key->source().begin), fmt::format("unknown key \"{}\"; a description has {}",
-                                                                        printable(key->str()), joined(sectionNames())));
+                                                                        excerpt(key->str()), joined(sectionNames())));
       }
       if (section->shape == SectionShape::kValue) {
         if (Status status = readField(top, *key, *node); !status) return status;
@@ -118,7 +120,7 @@ class TomlReader {
       field.value = boolean->get() ? "true" : "false";
     } else {
       return faultAt(field.place, fmt::format("{}{} has a list, a table or a date; give one plain value",
-                                              entry.section.empty() ? "" : entry.section + ".", printable(field.key)));
+                                              entry.section.empty() ? "" : entry.section + ".", excerpt(field.key)));
     }
     entry.fields.push_back(std::move(field));
     return {};
@@ -130,14 +132,14 @@ class TomlReader {
 
 Status checkLines(const DescriptionInput& input) {
   if (input.text.size() > DescriptionInput::kMaxBytes) {
-    return faultAt(printable(input.name), fmt::format("{} bytes are too many for a description; at most {} are allowed",
-                                                      input.text.size(), DescriptionInput::kMaxBytes));
+    return faultAt(excerpt(input.name), fmt::format("{} bytes are too many for a description; at most {} are allowed",
+                                                    input.text.size(), DescriptionInput::kMaxBytes));
   }
   std::size_t line = 1;
   for (std::size_t begin = 0; begin < input.text.size(); ++line) {
     const std::size_t end = std::min(input.text.find('\n', begin), input.text.size());
     if (end - begin > kMaxLineBytes) {
-      return faultAt(fmt::format("{}:{}:1", printable(input.name), line),
+      return faultAt(fmt::format("{}:{}:1", excerpt(input.name), line),
                      fmt::format("a line of {} bytes; at most {} are allowed", end - begin, kMaxLineBytes));
     }
     begin = end + 1;
@@ -162,7 +164,7 @@ std::string_view trimmed(std::string_view text) {
 }
 
 Status readFlag(const DescriptionFlag& flag, std::vector<Entry>& entries) {
-  const std::string place = fmt::format("--{} {}", printable(flag.section), printable(flag.value));
+  const std::string place = fmt::format("--{} {}", excerpt(flag.section), excerpt(flag.value));
   const Section* const section = findSection(flag.section);
   if (section == nullptr) {
     return faultAt(place, fmt::format("unknown flag; a description has {}", joined(sectionNames())));
@@ -182,10 +184,10 @@ Status readFlag(const DescriptionFlag& flag, std::vector<Entry>& entries) {
     if (equals == std::string_view::npos) {
       return faultAt(place,
                      fmt::format("\"{}\" is no KEY=VALUE; give them with commas between, such as delay=300ms,loss=1%",
-                                 printable(part)));
+                                 excerpt(part)));
     }
     const std::string key(trimmed(part.substr(0, equals)));
-    if (entry.find(key) != nullptr) return faultAt(place, fmt::format("{} is given twice", printable(key)));
+    if (entry.find(key) != nullptr) return faultAt(place, fmt::format("{} is given twice", excerpt(key)));
     entry.fields.push_back({key, std::string(trimmed(part.substr(equals + 1))), true, place});
   }
   entries.push_back(std::move(entry));
@@ -220,14 +222,9 @@ const std::vector<std::string>& sectionNames() {
   return names;
 }
 
-std::string printable(std::string_view text) {
-  constexpr std::size_t kMostCharacters = 60;
-  std::string result;
-  for (const char each : text.substr(0, kMostCharacters)) {
-    const auto code = static_cast<unsigned char>(each);
-    result += code < 0x20 || code >= 0x7f ? '?' : each;
-  }
-  return text.size() > kMostCharacters ? result + "..." : result;
+std::string excerpt(std::string_view text) {
+  constexpr std::size_t kMostBytes = 60;
+  return printable(text.substr(0, kMostBytes)) + (text.size() > kMostBytes ? "..." : "");
 }
 
 std::string joined(const std::vector<std::string>& names) {
@@ -239,16 +236,14 @@ std::string joined(const std::vector<std::string>& names) {
 Error faultAt(const std::string& place, const std::string& message) {
   std::string line = place.empty() ? message : place + ": " + message;
   // The parser quotes what it found, line ends included.
-  for (char& each : line) {
-    if (static_cast<unsigned char>(each) < 0x20) each = ' ';
-  }
-  return Error{ErrorScope::kDevice, ErrorCode::kConfiguration, std::move(line)};
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  return Error{ErrorScope::kDevice, ErrorCode::kConfiguration, printable(line)};
 }
 
 Error faultIn(const Entry& entry, const Field& field, const std::string& message) {
   const std::string quote = field.quoted ? "\"" : "";
   return faultAt(field.place, fmt::format("{}{}{} = {}{}{}: {}", entry.section, entry.section.empty() ? "" : ".",
-                                          printable(field.key), quote, printable(field.value), quote, message));
+                                          excerpt(field.key), quote, excerpt(field.value), quote, message));
 }
 
 }  // namespace gloo_bypass::fabric

@@ -35,8 +35,8 @@ Result<std::vector<Entry>> readEntries(const DescriptionInput& input);
 Error faultAt(const std::string& place, const std::string& message);
 // "PLACE: SECTION.KEY = VALUE: MESSAGE"
 Error faultIn(const Entry& entry, const Field& field, const std::string& message);
-// Without control characters, cut at 60 characters.
-std::string printable(std::string_view text);
+// As printable(), cut at 60 bytes.
+std::string excerpt(std::string_view text);
 std::string joined(const std::vector<std::string>& names);  // "a, b, c"
 
 }  // namespace gloo_bypass::fabric

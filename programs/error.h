@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "transport/base/printable.h"
+
 namespace gloo_bypass {
 
 // What ran went wrong: a rank failed, a disk is full, a result could not be written.
@@ -41,15 +43,21 @@ inline int exitStatusOf(const std::exception& error) {
   return ours != nullptr ? ours->exitStatus() : kExitFailure;
 }
 
-// Gloo, libtorch and the C++ library put line breaks into messages; ours are one line.
+// Gloo, libtorch and the C++ library put line breaks into messages, peers and files whatever they like; ours are one
+// line of text.
 inline std::string oneLine(std::string text) {
   for (char& c : text)
     if (c == '\n' || c == '\r') c = ' ';
   while (!text.empty() && text.back() == ' ') text.pop_back();
-  return text;
+  return printable(text);
 }
 
 // What cannot be written there, its reader gone or its disk full, is lost: it must not end the program in another way.
 inline void writeToStderr(const std::string& text) noexcept { (void)std::fputs(text.c_str(), stderr); }
+
+// "PROGRAM: MESSAGE", one line there, whatever bytes the message has.
+inline void complain(const std::string& program, const std::string& message) {
+  writeToStderr(program + ": " + oneLine(message) + "\n");
+}
 
 }  // namespace gloo_bypass

@@ -23,7 +23,7 @@ int runProgram(const char* name, const Parse& parse, const Body& body, int argc,
     fmt::print("{}", std::get<std::string>(parsed));
     return 0;
   } catch (const std::exception& error) {
-    writeToStderr(fmt::format("{}: {}\n", name, oneLine(error.what())));
+    complain(name, error.what());
     return exitStatusOf(error);
   }
 }

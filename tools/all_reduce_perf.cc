@@ -24,7 +24,7 @@
 namespace gloo_bypass {
 namespace {
 
-void complain(const std::string& message) { writeToStderr(fmt::format("all_reduce_perf: {}\n", oneLine(message))); }
+void complain(const std::string& message) { gloo_bypass::complain("all_reduce_perf", message); }
 
 std::chrono::milliseconds timeoutOf(const PerfOptions& options) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(options.timeoutSeconds * 1000));

@@ -261,14 +261,13 @@ std::string headerText(const PerfOptions& options, const nlohmann::json& ranks) 
       ranks.size(), options.minBytes, options.maxBytes, step, options.warmupIterations, options.iterations,
       options.effectiveRounds(), options.checkIterations, nameOf(options.algorithm), segment, compute);
   for (const nlohmann::json& rank : ranks) {
-    const nlohmann::json& machine = rank.at("machine");
+    const auto ofMachine = [&](const char* key) { return oneLine(rank.at("machine").at(key).get<std::string>()); };
     text += fmt::format("#  Rank {:2} Pid {:6} on {}, {}, {} cores, {}\n", rank.at("rank").get<int>(),
-                        rank.at("pid").get<int>(), machine.at("hostname").get<std::string>(),
-                        machine.at("cpu").get<std::string>(), machine.at("cores").get<long>(),
-                        machine.at("kernel").get<std::string>());
+                        rank.at("pid").get<int>(), ofMachine("hostname"), ofMachine("cpu"),
+                        rank.at("machine").at("cores").get<long>(), ofMachine("kernel"));
     if (!rank.contains("devices")) continue;
     for (const auto& [transport, device] : rank.at("devices").items())
-      text += fmt::format("#           {}: {}\n", transport, oneLine(device.get<std::string>()));
+      text += fmt::format("#           {}: {}\n", oneLine(transport), oneLine(device.get<std::string>()));
   }
   return text + "#\n";
 }

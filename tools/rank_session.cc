@@ -231,7 +231,7 @@ void RankSession::describeDevices() {
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     ranks_[rank]["devices"] = all[rank];
     for (const auto& [transport, device] : all[rank].items())
-      print(fmt::format("#  Rank {:2} {}: {}\n", rank, transport, oneLine(device.get<std::string>())));
+      print(fmt::format("#  Rank {:2} {}: {}\n", rank, oneLine(transport), oneLine(device.get<std::string>())));
   }
 }
 

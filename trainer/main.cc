@@ -44,7 +44,7 @@ int runRank(const Options& options, const RankEnvironment& environment) {
     train(options, environment);
     return 0;
   } catch (const std::exception& error) {
-    writeToStderr(fmt::format("ddp_train: {}{}\n", who, describe(error)));
+    complain("ddp_train", who + describe(error));
     status = exitStatusOf(error);
     if (options.elastic.isUsed() && dynamic_cast<const LastingError*>(&error) != nullptr) {
       tellLastingFault(who + describe(error));

@@ -40,6 +40,8 @@ const char* const kArrivedKey = "ddp_train/arrived";
 const char* const kEchoKey = "ddp_train/echo";
 const char* const kEchoText = "the store and this rank understand each other";
 
+constexpr size_t kMostConfigBytes = 1 << 20;  // ours has about 1 KB; what somebody else has put there is none
+
 // By the launcher (--spawn), not by the user.
 bool portIsDrawn() { return std::getenv("DDP_TRAIN_PORT_DRAWN") != nullptr; }
 std::string rankKey(int rank) { return fmt::format("ddp_train/rank/{}", rank); }
@@ -166,8 +168,8 @@ void meetRanks(c10d::Store& store, const RankEnvironment& environment, const nlo
   nlohmann::json mine = trajectory;
   mine["world_size"] = environment.worldSize;
   // The first to come says what the run is; nobody else's word counts, so ranks cannot disagree on who is wrong.
-  const auto winning =
-      nlohmann::json::parse(toText(store.compareSet(kConfigKey, {}, toBytes(mine.dump()))), nullptr, false);
+  const std::string first = toText(store.compareSet(kConfigKey, {}, toBytes(mine.dump())));
+  const auto winning = nlohmann::json::parse(first.substr(0, kMostConfigBytes), nullptr, /*allow_exceptions=*/false);
   if (const auto difference = firstDifference(mine, winning, "on the rank that came first"); !difference.empty()) {
     reportFault(store, environment, fmt::format("rank {} does not fit the run: {}", environment.rank, difference));
   }

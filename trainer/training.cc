@@ -514,12 +514,12 @@ void Run::writeSummary(double wallSeconds) {
   if (const StepMarkers* markers = communicator_ ? communicator_->stepMarkers() : nullptr) {
     record["step_markers"] = markers->toJson();
     if (markers->failed() > 0) {
-      writeToStderr(fmt::format("ddp_train: {} step markers were not sent to {}; the last reason: {}\n", markers->failed(), options_.stepMarkers,
-          markers->lastError()));
+      complain("ddp_train", fmt::format("{} step markers were not sent to {}; the last reason: {}", markers->failed(),
+                                        options_.stepMarkers, markers->lastError()));
     }
   }
   if (isRoot() && !target_.shortfall().empty()) {
-    writeToStderr(fmt::format("ddp_train: {}\n", target_.shortfall()));
+    complain("ddp_train", target_.shortfall());
   }
   if (metrics_) {
     metrics_->writeLine(record.dump());

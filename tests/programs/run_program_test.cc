@@ -43,5 +43,12 @@ TEST(RunProgram, Exception_IsOneLineAndItsStatus) {
             "probe: wrong flag\nprobe: broken\nprobe: killed\nprobe: theirs\n");
 }
 
+// A peer's or a file's text in it neither moves the cursor nor makes lines of its own.
+TEST(RunProgram, ExceptionWithControlCharacters_IsOnePrintableLine) {
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(run([](int) -> int { throw ProgramError("rank 1 says: \x1b[2J\r\nh\xc3\xb6st \x9b\x07"); }), kExitFailure);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "probe: rank 1 says: \\x1b[2J  h\xc3\xb6st \\x9b\\x07\n");
+}
+
 }  // namespace
 }  // namespace gloo_bypass

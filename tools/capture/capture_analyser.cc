@@ -19,7 +19,7 @@ namespace {
 // Beside kExitFailure: a result could not be written.
 enum ExitCode : int { kAllRead = 0, kNoCapture = kExitUsage, kDamaged = 3 };
 
-void complain(const std::string& message) { writeToStderr(fmt::format("capture_analyser: {}\n", message)); }
+void complain(const std::string& message) { gloo_bypass::complain("capture_analyser", message); }
 
 // All frames of one file into `capture`.
 void read(CaptureFile& file, AnalysedCapture& capture) {

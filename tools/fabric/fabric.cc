@@ -112,7 +112,7 @@ class Output {
     const std::string complaint = capture_->complaint();
     if (complaint.empty()) return;
     complainedOfCapture_ = true;
-    writeToStderr(fmt::format("fabric: {}", complaint));
+    complain("fabric", complaint);
   }
 
   const FabricOptions& options_;

@@ -103,8 +103,8 @@ void MemifServerPort::hearClient() {
       if (!answer && handshake_->ended().empty()) continue;  // an acknowledgement
     }
     if (!wasConnected) {
-      writeToStderr(fmt::format("fabric: {}: a client was refused: {}\n", describe(),
-                                handshake_->ended().empty() ? "it broke off" : handshake_->ended()));
+      complain("fabric", fmt::format("{}: a client was refused: {}", describe(),
+                                     handshake_->ended().empty() ? "it broke off" : handshake_->ended()));
       return closeClient("");
     }
     // Its socket would end every sleep from now on.
@@ -119,7 +119,7 @@ void MemifServerPort::establish() {
   link_->events = handshake_->takeEvents();
   // Edge-triggered: the counter need not be read. A client's descriptor that cannot be waited for is none of a driver's.
   if (!link_->received.start() || !link_->toSend.start() || !watch(link_->events.get(), EPOLLIN | EPOLLET)) {
-    writeToStderr(fmt::format("fabric: {}: a client was refused: its event descriptor cannot be waited for\n", describe()));
+    complain("fabric", fmt::format("{}: a client was refused: its event descriptor cannot be waited for", describe()));
     return closeClient("the event descriptor cannot be waited for");
   }
   link_->received.askForEvents(wakeWanted_);
@@ -139,7 +139,7 @@ std::size_t MemifServerPort::receive(FrameSink& sink, std::size_t maxFrames) {
   if (!link_) return 0;
   const auto waiting = link_->received.waiting();
   if (!waiting) {
-    writeToStderr(fmt::format("fabric: {}: the client's ring is broken; disconnected\n", describe()));
+    complain("fabric", fmt::format("{}: the client's ring is broken; disconnected", describe()));
     closeClient("the ring is broken");
     return 0;
   }
@@ -165,7 +165,7 @@ std::size_t MemifServerPort::transmit(std::span<Frame* const> frames) {
   if (!link_ || hungUp_) return 0;
   const auto room = link_->toSend.room();
   if (!room) {
-    writeToStderr(fmt::format("fabric: {}: the client's ring is broken; disconnected\n", describe()));
+    complain("fabric", fmt::format("{}: the client's ring is broken; disconnected", describe()));
     closeClient("the ring is broken");
     return 0;
   }

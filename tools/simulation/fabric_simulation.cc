@@ -32,7 +32,7 @@ void handleSignals() {
 }
 
 int complain(const std::string& message, int status) {
-  writeToStderr(fmt::format("fabric_simulation: {}\n", message));
+  gloo_bypass::complain("fabric_simulation", message);
   return status;
 }
 

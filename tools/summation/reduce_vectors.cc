@@ -112,7 +112,7 @@ int reduceAsRank(const ReduceOptions& options, const SharedBytes& vectors, int r
     barrier();
     return 0;
   } catch (const std::exception& error) {
-    writeToStderr(fmt::format("reduce_vectors: rank {}: {}\n", rank, oneLine(error.what())));
+    complain("reduce_vectors", fmt::format("rank {}: {}", rank, error.what()));
     return kExitFailure;
   }
 }

@@ -138,7 +138,8 @@ RanksEnd launchElastic(const std::vector<std::string>& arguments, const Options&
       before["step"] = reached.step; // else nothing is repeated that was not counted at the restart before
     }
     ::setenv("DDP_TRAIN_RESTART", before.dump().c_str(), 1);
-    writeToStderr(fmt::format("ddp_train: {}; restart {} of {} with {} ranks\n", end.message, generation + 1, elastic.maxRestarts, used.size()));
+    complain("ddp_train", fmt::format("{}; restart {} of {} with {} ranks", end.message, generation + 1,
+                                      elastic.maxRestarts, used.size()));
     std::fflush(stderr);
   }
 }

@@ -40,7 +40,7 @@ std::string chooseStart(const std::string& checkpointPath, const std::string& re
     try {
       const SafetensorsFile whole(path);
       if (!fault.empty() && reads) {
-        writeToStderr(fmt::format("ddp_train: {}; continuing from {}\n", fault, path));
+        complain("ddp_train", fmt::format("{}; continuing from {}", fault, path));
       }
       return path;
     } catch (const ProgramError& error) {

@@ -193,8 +193,8 @@ void Tracer::write() {
   trace.finish();
   file.commit();
   if (leftOut > 0) {
-    writeToStderr(fmt::format("ddp_train: {} holds the first {} spans of each rank; {} later ones were left out\n", path_, kMaxTraceSpans,
-        leftOut));
+    complain("ddp_train", fmt::format("{} holds the first {} spans of each rank; {} later ones were left out", path_,
+                                      kMaxTraceSpans, leftOut));
   }
 }
 

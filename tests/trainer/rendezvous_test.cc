@@ -1,0 +1,65 @@
+// Ranks that meet others who are not like them. DDP_TRAIN names the program.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "compatibility/torch/tcp_store.h"
+#include "programs/free_port.h"
+#include "tests/support/gloo_notes.h"
+#include "tests/trainer/tiny_training.h"
+
+namespace gloo_bypass::trainer::testing {
+namespace {
+
+std::vector<uint8_t> bytesOf(const std::string& text) { return {text.begin(), text.end()}; }
+
+// What rank 1 says of a run in whose store somebody has put these.
+std::string saidWith(const std::map<std::string, std::string>& entries) {
+  const uint16_t port = freePort();
+  c10d::TCPStoreOptions options;
+  options.port = port;
+  options.isServer = true;
+  options.waitWorkers = false;
+  torch_version::serveWithoutLibuv(options);
+  c10d::TCPStore store("127.0.0.1", options);
+  for (const auto& [key, value] : entries) store.set(key, bytesOf(value));
+  const auto finished = train({"--steps", "1"}, rankOf(1, 2, port));
+  EXPECT_GT(finished.shellStatus(), 0);
+  return test::withoutGloosNotes(finished.err);
+}
+
+void expectOnePrintableLine(const std::string& said) {
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+  EXPECT_TRUE(std::all_of(said.begin(), said.end(), [](char c) { return (c >= ' ' && c < 0x7f) || c == '\n'; }))
+      << said;
+}
+
+// c10d gives keys a prefix of its own in its stores.
+std::map<std::string, std::string> underEachName(const std::string& key, const std::string& value) {
+  return {{key, value}, {"/" + key, value}};
+}
+
+TEST(Rendezvous, FaultOfAPeer_IsOneLineWithoutControlCharacters) {
+  const std::string said =
+      saidWith(underEachName("ddp_train/fault", "\x1b[2J\x1b]0;owned\x07 \xff\r\nddp_train: rank 0: all is well"));
+  expectOnePrintableLine(said);
+  EXPECT_NE(said.find("\\x1b[2J\\x1b]0;owned\\x07 \\xff  ddp_train: rank 0: all is well"), std::string::npos) << said;
+}
+
+TEST(Rendezvous, OptionsOfAPeer_AreOneLineWithoutControlCharacters) {
+  const std::string said = saidWith(underEachName("ddp_train/config", "{\"model\": \"\x9b 31m\", \"\\u001b[2J\": 1}"));
+  expectOnePrintableLine(said);
+  EXPECT_NE(said.find("rank 1 does not fit the run"), std::string::npos) << said;
+}
+
+TEST(Rendezvous, OptionsOfAPeerThatAreNone_AreRefused) {
+  for (const std::string& text : {std::string(8 << 20, '['), std::string("no JSON")}) {
+    const std::string said = saidWith(underEachName("ddp_train/config", text));
+    expectOnePrintableLine(said);
+  }
+}
+
+}  // namespace
+}  // namespace gloo_bypass::trainer::testing
