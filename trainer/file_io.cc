@@ -118,34 +118,30 @@ void checkReplaceable(const std::string& path) {
   }
 }
 
-AtomicFile::AtomicFile(const std::string& path)
-    : path_(path), temporary_(fmt::format("{}.tmp.{}", path, ::getpid())) {
+AtomicFile::AtomicFile(const std::string& path) : path_(path), temporary_(temporaryNameOf(path)) {
   checkReplaceable(path);
-  file_ = FileDescriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  removeLeftovers(path);
+  const char* const name = temporary_.path().c_str();
+  ::unlink(name);  // of a process that had our number
+  file_ = FileDescriptor(::open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
   if (file_.get() < 0) {
-    throw LastingError(fmt::format("cannot create {}: {}", temporary_, reason(errno)));
+    throw LastingError(fmt::format("cannot create {}: {}", temporary_.path(), reason(errno)));
   }
+  markInUse(file_);
 }
 
-AtomicFile::~AtomicFile() {
-  if (!committed_) {
-    ::unlink(temporary_.c_str());
-  }
-}
-
-void AtomicFile::write(std::span<const std::byte> bytes) { writeAll(file_.get(), temporary_, bytes); }
+void AtomicFile::write(std::span<const std::byte> bytes) { writeAll(file_.get(), temporary_.path(), bytes); }
 
 void AtomicFile::write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
 
 void AtomicFile::commit() {
   if (::fsync(file_.get()) != 0) {
-    throw LastingError(fmt::format("cannot write {}: {}", temporary_, reason(errno)));
+    throw LastingError(fmt::format("cannot write {}: {}", temporary_.path(), reason(errno)));
+  }
+  if (!temporary_.renameTo(path_)) {
+    throw LastingError(fmt::format("cannot rename {} to {}: {}", temporary_.path(), path_, reason(errno)));
   }
   file_.reset();
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
-    throw LastingError(fmt::format("cannot rename {} to {}: {}", temporary_, path_, reason(errno)));
-  }
-  committed_ = true;
   // The rename itself must survive a power cut; a file system that cannot sync a folder is not an error.
   const std::string folder = std::filesystem::path(path_).parent_path().string();
   FileDescriptor parent(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 
+#include "trainer/temporary_path.h"
 #include "transport/base/file_descriptor.h"
 
 namespace gloo_bypass::trainer {
@@ -60,23 +61,20 @@ class TextPieces {
 // device above all, which would be replaced. To be asked before hours of work.
 void checkReplaceable(const std::string& path);
 
-// Writes to a temporary file beside `path`; commit() syncs it, renames it over `path` and syncs the folder.
-// Destroyed without commit(), it removes the temporary file: `path` is either the old or the whole new file.
+// Writes to a temporary file beside `path`; commit() syncs it, renames it over `path` and syncs the folder. Destroyed
+// without commit(), it removes the temporary file: `path` is either the old or the whole new file. What killed writers
+// have left beside `path` is removed first.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::string& path);
-  ~AtomicFile();
-  AtomicFile(const AtomicFile&) = delete;
-  AtomicFile& operator=(const AtomicFile&) = delete;
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
   void commit();
 
  private:
   std::string path_;
-  std::string temporary_;
-  FileDescriptor file_;
-  bool committed_ = false;
+  TemporaryPath temporary_;
+  FileDescriptor file_;  // closed before it is removed
 };
 
 // A log of lines. Each line leaves in one write(2), so that a killed process loses none it had written, and is

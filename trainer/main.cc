@@ -18,6 +18,7 @@
 #include "trainer/launcher.h"
 #include "trainer/options.h"
 #include "trainer/rank_environment.h"
+#include "trainer/temporary_path.h"
 #include "trainer/training.h"
 
 namespace gloo_bypass::trainer {
@@ -40,6 +41,7 @@ int runRank(const Options& options, const RankEnvironment& environment) {
   const std::string who = environment.launched ? fmt::format("rank {}: ", environment.rank) : "";
   int status = kExitFailure;
   keepFreedMemory();
+  removeTemporariesOnSignals();
   try {
     train(options, environment);
     return 0;

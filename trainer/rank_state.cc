@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <optional>
+#include <regex>
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -10,9 +12,53 @@
 #include "programs/error.h"
 #include "trainer/finite.h"
 #include "trainer/safetensors.h"
+#include "trainer/temporary_path.h"
 
 namespace gloo_bypass::trainer {
 namespace {
+
+namespace fs = std::filesystem;
+
+// Files of releases that did not name their run are of run 0, as their checkpoints are.
+struct Origin {
+  std::string step, run = "0";
+  bool operator==(const Origin&) const = default;
+};
+
+Origin originOf(const SafetensorsFile& file) {
+  Origin origin;
+  for (auto [key, value] : {std::pair("step", &origin.step), {"run", &origin.run}}) {
+    const auto found = file.metadata().find(key);
+    *value = found == file.metadata().end() ? *value : found->second;
+  }
+  return origin;
+}
+
+Origin originOf(const std::string& path) {
+  try {
+    return originOf(SafetensorsFile(path));
+  } catch (const ProgramError&) {
+    return {};
+  }
+}
+
+// What NAME.stepN.rankR... is of.
+struct RankFileName {
+  std::string step;
+  int rank = 0;
+  std::string rest;  // of the name
+};
+
+std::optional<RankFileName> parsed(const std::string& name, const std::string& checkpointName) {
+  static const std::regex pattern("\\.step([0-9]+)\\.rank([0-9]{1,6})(.*)");
+  std::smatch parts;
+  if (!name.starts_with(checkpointName) ||
+      !std::regex_match(name.begin() + static_cast<std::ptrdiff_t>(checkpointName.size()), name.end(), parts,
+                        pattern)) {
+    return std::nullopt;
+  }
+  return RankFileName{parts[1], std::stoi(parts[2]), parts[3]};
+}
 
 std::string dtypeOf(const at::Tensor& tensor) { return tensor.scalar_type() == at::kDouble ? "F64" : "F32"; }
 
@@ -40,11 +86,11 @@ void RankStateFile::load(const RankState& state, int64_t run) const {
     const auto found = file.metadata().find(key);
     return found == file.metadata().end() ? std::string() : found->second;
   };
-  if (text("step") != std::to_string(step_) || text("rank") != std::to_string(rank_)) {
+  const Origin wrote = originOf(file);
+  if (wrote.step != std::to_string(step_) || text("rank") != std::to_string(rank_)) {
     throw UsageError(fmt::format("{}: not what rank {} kept at step {}", path_, rank_, step_));
   }
-  // Files of releases that did not name it are of run 0, as their checkpoints are.
-  if (const auto wrote = text("run"); (wrote.empty() ? "0" : wrote) != std::to_string(run)) {
+  if (wrote.run != std::to_string(run)) {
     throw UsageError(fmt::format("{}: of another run than the checkpoint beside it: that run ended before it wrote a checkpoint of its own. Resume from "
         "files of one run, or begin anew", path_));
   }
@@ -66,7 +112,41 @@ void RankStateFile::load(const RankState& state, int64_t run) const {
 
 void RankStateFile::remove() const {
   std::error_code ignored; // a file that stays does no harm
-  std::filesystem::remove(path_, ignored);
+  fs::remove(path_, ignored);
+}
+
+void tidyRankFiles(const std::string& checkpointPath, int rank, int worldSize) {
+  const fs::path whole(checkpointPath);
+  const Origin checkpoint = originOf(checkpointPath);
+  std::string orphans;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(whole.has_parent_path() ? whole.parent_path() : ".", ignored)) {
+    const std::string path = entry.path().string();
+    const auto file = parsed(entry.path().filename().string(), whole.filename().string());
+    if (!file || (file->rank != rank && (rank != 0 || file->rank < worldSize))) {
+      continue;
+    }
+    if (!file->rest.empty()) {
+      if (file->rest.starts_with(".tmp.") && isLeftover(path)) {
+        fs::remove(path, ignored);
+      }
+      continue;
+    }
+    const Origin wrote = originOf(path);
+    if (file->step == checkpoint.step && wrote.run == checkpoint.run) {
+      continue;
+    }
+    if (wrote.run == checkpoint.run && wrote.run != "0") {
+      fs::remove(path, ignored);
+    } else {
+      orphans += (orphans.empty() ? "" : ", ") + path;
+    }
+  }
+  if (!orphans.empty()) {
+    complain("ddp_train", fmt::format("{}: the checkpoint at {} does not need that; its run ended before it wrote one, "
+                                      "or the checkpoint was moved: remove it, or move it along",
+                                      orphans, checkpointPath));
+  }
 }
 
 } // namespace gloo_bypass::trainer

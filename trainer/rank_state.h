@@ -35,4 +35,9 @@ class RankStateFile {
   int rank_;
 };
 
+// What earlier runs have left beside the checkpoint of a run that begins: what nobody finished is removed, and so are
+// this rank's files of the checkpoint's own run at other steps. Those of other runs may belong to a checkpoint that has
+// been moved away: a line on stderr names them. Rank 0 looks after those of ranks that this run has not.
+void tidyRankFiles(const std::string& checkpointPath, int rank, int worldSize);
+
 } // namespace gloo_bypass::trainer

@@ -199,6 +199,9 @@ void Run::loadState() {
   if (!options_.checkpointPath.empty() && (isRoot() || options_.averaging.keepsRankState() || options_.compression.keepsRankState())) {
     checkReplaceable(options_.checkpointPath);
   }
+  if (!options_.checkpointPath.empty()) {
+    tidyRankFiles(options_.checkpointPath, environment_.rank, environment_.worldSize);
+  }
   if (!isRoot()) {
     return; // rank 0's values arrive by broadcast
   }

@@ -40,6 +40,12 @@ extern "C" int bind(int socket, const sockaddr* address, socklen_t length) noexc
   return original<int (*)(int, const sockaddr*, socklen_t)>("bind")(socket, address, length);
 }
 
+// TEST_FSYNC_SECONDS: a disk that takes so long.
+extern "C" int fsync(int file) {
+  if (const char* const seconds = std::getenv("TEST_FSYNC_SECONDS")) ::sleep(static_cast<unsigned>(std::atoi(seconds)));
+  return original<int (*)(int)>("fsync")(file);
+}
+
 // TEST_LISTEN_SECONDS: whoever listens is preempted right after it for so long.
 extern "C" int listen(int socket, int backlog) noexcept {
   const int result = original<int (*)(int, int)>("listen")(socket, backlog);

@@ -1,5 +1,7 @@
 // Ranks that are killed while they train, and what the run makes of it.
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +20,7 @@
 #include "tests/trainer/tiny_training.h"
 #include "trainer/safetensors.h"
 #include "trainer/sampler.h"
+#include "transport/base/file_descriptor.h"
 
 namespace gloo_bypass::trainer::testing {
 namespace {
@@ -200,15 +203,20 @@ TEST(Elastic, FileSystemWithoutHardLinks_TheOneBeforeIsKept) {
 
 TEST(Elastic, LeftByKilledWriters_IsRemovedAndNothingElse) {
   const TemporaryFolder folder;
-  const std::string ended = std::to_string(std::numeric_limits<pid_t>::max()), running = std::to_string(::getpid());
+  const std::string ended = std::to_string(std::numeric_limits<pid_t>::max()),
+                    running = folder / "c.tmp." + std::to_string(::getpid());
   const std::vector<std::string> left = {"c.tmp." + ended, "c.previous.tmp." + ended};
-  const std::vector<std::string> others = {"c.tmp." + running, "c.tmp." + ended + "0", "c.tmp.x", "cc.tmp." + ended};
+  const std::vector<std::string> others = {"c.tmp." + ended + "0", "c.tmp.x", "cc.tmp." + ended};
   for (const auto& names : {left, others}) {
     for (const auto& name : names) writeText(folder / name, "");
   }
+  writeText(running, "");
+  const FileDescriptor file(::open(running.c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_EQ(::flock(file.get(), LOCK_EX), 0);  // as a writer has it
   ASSERT_EQ(train(elastic(folder, {"--elastic", "1:1", "--steps", "1"})).shellStatus(), 0);
   for (const auto& name : left) EXPECT_FALSE(std::filesystem::exists(folder / name)) << name;
   for (const auto& name : others) EXPECT_TRUE(std::filesystem::exists(folder / name)) << name;
+  EXPECT_TRUE(std::filesystem::exists(running));
 }
 
 TEST(Elastic, CheckpointUnreadableOrMissing_TheOneBeforeIsUsedAndNamed) {

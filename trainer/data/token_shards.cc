@@ -1,5 +1,6 @@
 #include "trainer/data/token_shards.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include "programs/error.h"
 #include "trainer/file_io.h"
 #include "trainer/sha256.h"
+#include "trainer/temporary_path.h"
 
 namespace gloo_bypass::trainer {
 namespace {
@@ -22,6 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kFormat = "gloo-bypass tokens 1";
+constexpr const char* kPartial = ".partial.";  // and six letters
 constexpr int64_t kMost16Bits = 1 << 16;
 constexpr int64_t kLargestBound = int64_t{1} << 31;
 
@@ -31,6 +34,19 @@ std::string withoutSlashes(std::string path) {
     path.pop_back();
   }
   return path;
+}
+
+// It may be somebody's folder after all: it is named, not removed.
+void nameLeftovers(const std::string& folder) {
+  const fs::path whole(folder);
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(whole.has_parent_path() ? whole.parent_path() : ".", ignored)) {
+    if (entry.path().filename().string().starts_with(whole.filename().string() + kPartial) &&
+        !isInUse(entry.path().string())) {
+      complain("tokenise",
+               fmt::format("{} is there: remove it, if a run that was killed has left it", entry.path().string()));
+    }
+  }
 }
 
 std::string shardName(int64_t number) { return fmt::format("shard-{:05}.safetensors", number); }
@@ -131,18 +147,14 @@ TokenShardWriter::TokenShardWriter(std::string folder, std::string vocabulary, i
   if (fs::exists(folder_)) {
     throw UsageError(folder_ + " exists already: choose another --output, or move it away");
   }
-  std::string name = folder_ + ".partial.XXXXXX";
+  nameLeftovers(folder_);
+  std::string name = folder_ + kPartial + "XXXXXX";
   if (::mkdtemp(name.data()) == nullptr) {
     throw UsageError(fmt::format("cannot make {}: {}", folder_, std::strerror(errno)));
   }
-  partial_ = name;
-}
-
-TokenShardWriter::~TokenShardWriter() {
-  if (!partial_.empty()) {
-    std::error_code ignored;
-    fs::remove_all(partial_, ignored);
-  }
+  partial_.emplace(name);
+  inUse_ = FileDescriptor(::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  markInUse(inUse_);
 }
 
 void TokenShardWriter::add(std::span<const int32_t> tokens) {
@@ -160,12 +172,11 @@ void TokenShardWriter::finish() {
     throw UsageError("the text is empty: there is nothing to write");
   }
   writeShard(waiting_, /*isLast=*/true);
-  fs::permissions(partial_, fs::perms::owner_all | fs::perms::group_read | fs::perms::group_exec | fs::perms::others_read |
-          fs::perms::others_exec);
-  if (::rename(partial_.c_str(), folder_.c_str()) != 0) {
-    throw ProgramError(fmt::format("cannot rename {} to {}: {}", partial_, folder_, std::strerror(errno)));
+  fs::permissions(partial_->path(), fs::perms::owner_all | fs::perms::group_read | fs::perms::group_exec |
+                                        fs::perms::others_read | fs::perms::others_exec);
+  if (!partial_->renameTo(folder_)) {
+    throw ProgramError(fmt::format("cannot rename {} to {}: {}", partial_->path(), folder_, std::strerror(errno)));
   }
-  partial_.clear();
 }
 
 void TokenShardWriter::writeShard(std::span<const int32_t> tokens, bool isLast) {
@@ -176,9 +187,12 @@ void TokenShardWriter::writeShard(std::span<const int32_t> tokens, bool isLast) 
     view.dtype = "U16";
     view.bytes = std::as_bytes(std::span(narrow));
   }
-  writeSafetensors(partial_ + "/" + shardName(shards_), std::map<std::string, TensorView>{{"tokens", view}},
-      {{"format", kFormat}, {"shard", std::to_string(shards_)}, {"last", isLast ? "true" : "false"},
-          {"id_bound", std::to_string(idBound_)}, {"vocabulary", vocabulary_}});
+  writeSafetensors(partial_->path() + "/" + shardName(shards_), std::map<std::string, TensorView>{{"tokens", view}},
+                   {{"format", kFormat},
+                    {"shard", std::to_string(shards_)},
+                    {"last", isLast ? "true" : "false"},
+                    {"id_bound", std::to_string(idBound_)},
+                    {"vocabulary", vocabulary_}});
   ++shards_;
 }
 

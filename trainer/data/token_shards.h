@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,6 +16,7 @@
 
 #include "trainer/file_io.h"
 #include "trainer/safetensors.h"
+#include "trainer/temporary_path.h"
 #include "trainer/tokenizer.h"
 
 namespace gloo_bypass::trainer {
@@ -46,9 +48,6 @@ class TokenShardWriter {
  public:
   // Throws UsageError where the folder is there, or cannot be made. Shards have `shardTokens`, the last one perhaps less.
   TokenShardWriter(std::string folder, std::string vocabulary, int64_t idBound, int64_t shardTokens);
-  ~TokenShardWriter();
-  TokenShardWriter(const TokenShardWriter&) = delete;
-  TokenShardWriter& operator=(const TokenShardWriter&) = delete;
 
   void add(std::span<const int32_t> tokens);
   // Throws UsageError where there was no token.
@@ -60,7 +59,8 @@ class TokenShardWriter {
 
   const std::string folder_, vocabulary_;
   const int64_t idBound_, shardTokens_;
-  std::string partial_; // where it is written first; empty once it has been renamed
+  std::optional<TemporaryPath> partial_;  // where it is written first
+  FileDescriptor inUse_;
   std::vector<int32_t> waiting_;
   int64_t shards_ = 0;
 };

@@ -15,6 +15,7 @@
 #include "trainer/data/passages.h"
 #include "trainer/data/token_shards.h"
 #include "trainer/file_io.h"
+#include "trainer/temporary_path.h"
 #include "trainer/tokenizer.h"
 
 namespace gloo_bypass::trainer {
@@ -49,6 +50,7 @@ std::variant<TokeniseOptions, std::string> parse(int argc, const char* const* ar
 }
 
 int run(const TokeniseOptions& options) {
+  removeTemporariesOnSignals();
   auto tokenizer = options.vocab.empty() ? Tokenizer::bytes() : Tokenizer::bytePairs(options.vocab, options.merges);
   const bool isPacked = options.passages != Passages::kNone;
   const int64_t idBound = isPacked ? std::max<int64_t>(tokenizer.idBound(), tokenizer.endOfText() + 1) : tokenizer.idBound();

@@ -4,21 +4,19 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
-#include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <limits>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "programs/error.h"
-#include "transport/base/file_descriptor.h"
 #include "trainer/elastic/elastic_run.h"
 #include "trainer/launcher.h"
 #include "trainer/safetensors.h"
+#include "trainer/temporary_path.h"
+#include "transport/base/file_descriptor.h"
 
 namespace gloo_bypass::trainer {
 namespace {
@@ -57,26 +55,6 @@ std::string checkpointState(const std::string& path) {
   return fmt::format("there is no checkpoint at {} yet: the same command starts anew", path);
 }
 
-// What ranks that were killed while they wrote have left beside the checkpoint: PATH.tmp.PID, PATH.previous.tmp.PID.
-void removeLeftovers(const std::string& checkpointPath) {
-  const std::filesystem::path path(checkpointPath);
-  const std::string name = path.filename().string();
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(path.has_parent_path() ? path.parent_path() : ".", ignored)) {
-    const std::string found = entry.path().filename().string();
-    for (const std::string& prefix : {name + ".tmp.", previousOf(name) + ".tmp."}) {
-      if (!found.starts_with(prefix)) {
-        continue;
-      }
-      pid_t pid = 0;
-      const auto [stop, error] = std::from_chars(found.data() + prefix.size(), found.data() + found.size(), pid);
-      if (error == std::errc() && stop == found.data() + found.size() && pid > 0 && ::kill(pid, 0) != 0 && errno == ESRCH) {
-        std::filesystem::remove(entry.path(), ignored);
-      }
-    }
-  }
-}
-
 // A restart helps against what happened to a rank, not against what all would meet again.
 bool isFinal(const RanksEnd& end) {
   return end.exitStatus == 0 || end.rank < 0 || end.exitStatus == kExitUsage || end.exitStatus == kCannotExecute;
@@ -108,6 +86,7 @@ RanksEnd launchElastic(const std::vector<std::string>& arguments, const Options&
     RanksEnd end = launchRanks(arguments, static_cast<int>(used.size()), times);
     const double ended = monotonicSeconds();
     removeLeftovers(options.checkpointPath);
+    removeLeftovers(previousOf(options.checkpointPath));
     if (isFinal(end)) {
       return end;
     }

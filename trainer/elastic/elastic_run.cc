@@ -185,20 +185,19 @@ void ElasticRun::keepPrevious() const {
     return; // there is none; or it is damaged, and must not take the place of the one that this run began with
   }
   // A second name for the same file, put in place by rename: at every moment both names are a whole checkpoint's.
-  const std::string link = fmt::format("{}.tmp.{}", previousOf(checkpointPath_), ::getpid());
-  ::unlink(link.c_str());
-  const bool linked = ::link(checkpointPath_.c_str(), link.c_str()) == 0;
+  TemporaryPath link(temporaryNameOf(previousOf(checkpointPath_)));
+  ::unlink(link.path().c_str());
+  const bool linked = ::link(checkpointPath_.c_str(), link.path().c_str()) == 0;
   if (!linked && (errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS)) {
     // A file system without hard links, or another user's file: for a moment there is the one before only.
     if (::rename(checkpointPath_.c_str(), previousOf(checkpointPath_).c_str()) == 0) {
       return;
     }
   }
-  if (!linked || ::rename(link.c_str(), previousOf(checkpointPath_).c_str()) != 0) {
+  if (!linked || !link.renameTo(previousOf(checkpointPath_))) {
     throw LastingError(
         fmt::format("cannot keep {} as {}: {}", checkpointPath_, previousOf(checkpointPath_), std::strerror(errno)));
   }
-  ::unlink(link.c_str()); // rename leaves it where both are the same file
 }
 
 } // namespace gloo_bypass::trainer
