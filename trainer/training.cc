@@ -156,6 +156,7 @@ class Run {
   std::string evaluate(int64_t step);
   void endIfDiverged(const std::string& reason) const;
   void maybeCheckpoint(int64_t step);
+  void writeRecord(nlohmann::json record);
   void writeStart();
   void writeSummary(double wallSeconds);
   std::vector<NamedValues> moreState() {
@@ -436,12 +437,10 @@ void Run::verifyRanks(StepMetrics& metrics) {
 // What is wrong with its loss, as divergence(): the same at all ranks.
 std::string Run::evaluate(int64_t step) {
   evaluated_ = evaluation_.run(model_, parallelism_->hasLoss(), communicator_ ? &*communicator_ : nullptr);
-  if (metrics_) {
-    nlohmann::json record = evaluated_;
-    record["event"] = "evaluation";
-    record["step"] = step;
-    metrics_->writeLine(record.dump());
-  }
+  nlohmann::json record = evaluated_;
+  record["event"] = "evaluation";
+  record["step"] = step;
+  writeRecord(std::move(record));
   const auto loss = evaluated_["eval_loss"].get<double>();
   return std::isfinite(loss) ? ""
                              : fmt::format("step {}: the loss on samples not trained on is {}", step, textOf(loss));
@@ -483,17 +482,34 @@ void Run::maybeCheckpoint(int64_t step) {
   }
 }
 
-void Run::writeStart() {
+// Elastic runs repeat steps: the generation tells their records apart.
+void Run::writeRecord(nlohmann::json record) {
   if (!metrics_) {
     return;
   }
-  nlohmann::json record{{"event", "start"}, {"rank", environment_.rank}, {"world_size", environment_.worldSize},
-      {"transport", communicator_ ? communicator_->transport() : "none"}, {"options", trajectory_},
-      {"parameters", model_.parameterCount()}, {"steps", lastStep_}, {"first_step", position_.step + 1},
-      {"steps_per_epoch", batches_.stepsPerEpoch()}, {"samples", batches_.sampleCount()}, {"barrier", options_.barrier},
-      {"threads", at::get_num_threads()}, {"cpu", processorName()}, {"blas", blasName()},
-      {"cores", std::thread::hardware_concurrency()}, {"commit", commitName()}};
+  if (options_.elastic.isUsed()) {
+    record["generation"] = elastic_.generation();
+  }
   metrics_->writeLine(record.dump());
+}
+
+void Run::writeStart() {
+  writeRecord({{"event", "start"},
+               {"rank", environment_.rank},
+               {"world_size", environment_.worldSize},
+               {"transport", communicator_ ? communicator_->transport() : "none"},
+               {"options", trajectory_},
+               {"parameters", model_.parameterCount()},
+               {"steps", lastStep_},
+               {"first_step", position_.step + 1},
+               {"steps_per_epoch", batches_.stepsPerEpoch()},
+               {"samples", batches_.sampleCount()},
+               {"barrier", options_.barrier},
+               {"threads", at::get_num_threads()},
+               {"cpu", processorName()},
+               {"blas", blasName()},
+               {"cores", std::thread::hardware_concurrency()},
+               {"commit", commitName()}});
 }
 
 void Run::writeSummary(double wallSeconds) {
@@ -524,8 +540,8 @@ void Run::writeSummary(double wallSeconds) {
   if (isRoot() && !target_.shortfall().empty()) {
     complain("ddp_train", target_.shortfall());
   }
+  writeRecord(record);
   if (metrics_) {
-    metrics_->writeLine(record.dump());
     metrics_->close();
   }
   if (isRoot() && options_.metricsPath != "-" && lastStep_ > position_.step) {
@@ -558,8 +574,8 @@ void Run::execute() {
   peakFlopsPerSecond_ = peakFlopsPerSecond(options_.tracing, model_, options_.batchSize * options_.seqLength,
       communicator_ ? &*communicator_ : nullptr);
   writeStart();
-  if (const auto record = elastic_.restartRecord(position_.step); record && metrics_) {
-    metrics_->writeLine(record->dump());
+  if (const auto restart = elastic_.restartRecord(position_.step)) {
+    writeRecord(*restart);
   }
   const auto start = Clock::now();
   std::string fault;
@@ -575,9 +591,7 @@ void Run::execute() {
       }
       lastStep_ = target_.isReachedBy(metrics) ? step + 1 : lastStep_;
       summary_.add(metrics);
-      if (metrics_) {
-        metrics_->writeLine(toJson(metrics).dump());
-      }
+      writeRecord(toJson(metrics));
       bar.show(metrics);
       fault = divergence(metrics, optimizer_->stepsLeftOut());
       if (fault.empty() && evaluation_.isDueAfter(step + 1) && step + 1 < lastStep_) {

@@ -104,12 +104,13 @@ def uses_of(lines):
 
 def rows(transport, records, samples):
     """A table's rows, one a restart, and a line on the samples."""
-    steps = {record["step"]: record["t_step_s"] for record in records if record["event"] == "step"}
+    steps = {(record.get("generation", 0), record["step"]): record["t_step_s"]
+             for record in records if record["event"] == "step"}
     lines = []
     for record in records:
         if record["event"] == "restart":
             repeated = record["repeated_steps"]
-            again = sum(steps.get(record["step"] + 1 + i, 0) for i in range(repeated))
+            again = sum(steps.get((record.get("generation", 0), record["step"] + 1 + i), 0) for i in range(repeated))
             lines.append(f"| {transport} | {record['world_size']} | {record['end_seconds']:.2f} s | "
                          f"{record['start_seconds']:.2f} s | {repeated} in {again:.2f} s | "
                          f"{record['lost_seconds'] + again:.2f} s |")

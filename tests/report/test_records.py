@@ -18,6 +18,18 @@ def test_training_whole_file_gives_steps_and_run(tmp_path):
     assert run["sha256"] == DIGEST and run["parameters"] == 81912576 and run["steps"] == 3
 
 
+def test_training_steps_that_were_repeated_count_once(tmp_path):
+    start, *steps, summary = training_records("TCP", steps=4)
+    again = [step | {"generation": 1, "t_step_s": 7.0} for step in steps[2:]]
+    first = [step | {"generation": 0} for step in steps[:3]]
+    lines = [start, *first, {"event": "restart", "generation": 1}, *again, summary]
+    path = write_lines(tmp_path / "a.jsonl", lines)
+    rows, run = records.read_training(path, "TCP", repeat=1, warm_up=1)
+    assert [row["step"] for row in rows] == [1, 2, 3, 4] and run["steps"] == 4
+    assert [row["step_s"] for row in rows] == [9.0, 3.0, 7.0, 7.0]
+    assert records.finished_steps(path)[0] == 4
+
+
 def test_training_of_another_transport_is_refused(tmp_path):
     path = write_lines(tmp_path / "a.jsonl", training_records("TCP"))
     with pytest.raises(records.RecordError, match=r"a.jsonl:1: the run used transport TCP, not DPDK"):

@@ -106,6 +106,16 @@ TEST(Elastic, TwoRanksKilled_RestGoesOnAndEachSampleCountsOnce) {
   EXPECT_GE(restarts[0]["repeated_steps"].get<int>(), 0);
   EXPECT_GT(restarts[0]["lost_seconds"].get<double>(), 0);
   expectEverySampleOnce(contentsOf(folder / "samples"), 400, 8, 42);
+  // Every record says which generation it is of, so that those of repeated steps can be told apart.
+  int64_t generation = 0;
+  std::set<std::pair<int64_t, int64_t>> steps;
+  for (const Json& record : records(finished.out)) {
+    ASSERT_TRUE(record.contains("generation")) << record;
+    generation = record["event"] == "start" ? record["generation"].get<int64_t>() : generation;
+    EXPECT_EQ(record["generation"], generation) << record;
+    EXPECT_TRUE(record["event"] != "step" || steps.emplace(generation, record["step"].get<int64_t>()).second) << record;
+  }
+  EXPECT_EQ(generation, 2);
   // The same batches and weights: the run that nobody killed, up to the order of additions.
   const TemporaryFolder undisturbed;
   const auto straight = train({"--batch-size", "8", "--precision", "fp64", "--samples", "400"});
@@ -243,6 +253,29 @@ TEST(Elastic, DamagedCheckpointAndFullDisk_TheOneBeforeStaysWhole) {
   Program process = startTraining(elastic(folder, {"--elastic", "1:1", "--steps", "20", "--max-restarts", "0"}), {}, 100'000);
   EXPECT_NE(process.finish(kLimit).shellStatus(), 0) << "a checkpoint of 100 kB was written";
   EXPECT_EQ(contentsOf(folder / "c.previous"), before);
+}
+
+// Whoever starts anew meets the full disk again, and no rank is lost.
+TEST(Elastic, FullDisk_EndsWithTheReasonAndWithoutRestart) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(train(elastic(folder, {"--elastic", "1:2", "--steps", "5"})).shellStatus(), 0);
+  const std::string before = contentsOf(folder / "c");
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{}, {"--log-samples", "/dev/full"}, {"--metrics", "/dev/full"}}) {
+    auto flags = elastic(folder, {"--elastic", "1:2", "--steps", "20"});
+    flags.insert(flags.end(), more.begin(), more.end());
+    Program process = startTraining(flags, {}, more.empty() ? 100'000 : 0);
+    const auto finished = process.finish(kLimit);
+    EXPECT_EQ(finished.shellStatus(), 1) << finished.err;
+    EXPECT_EQ(finished.err.find("; restart 1 of"), std::string::npos) << finished.err;
+    EXPECT_NE(finished.err.find("; a restart would meet it again: rank "), std::string::npos) << finished.err;
+    EXPECT_NE(finished.err.find(more.empty() ? ": File too large" : "cannot write /dev/full: No space left on device"),
+              std::string::npos)
+        << finished.err;
+    EXPECT_NE(finished.err.find("c holds step 5: the same command continues from it"), std::string::npos)
+        << finished.err;
+    EXPECT_EQ(contentsOf(folder / "c"), before);
+  }
 }
 
 TEST(Elastic, ShardedModel_HasTheSameBits) {

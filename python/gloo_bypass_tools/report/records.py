@@ -108,8 +108,9 @@ def read_training(path, transport, repeat, warm_up):
 
     The run must have used the transport that it was started for: a silent fallback would compare a thing with itself.
     The trainer has checked that by the counters, where there are some, before it wrote its summary.
+    Of a step that an elastic run has repeated, the last generation's record counts.
     """
-    start, summary, steps = None, None, []
+    start, summary, tries = None, None, {}
     for number, record in json_lines(path):
         place = f"{path}:{number}"
         event = value_at(place, record, "event", str)
@@ -122,7 +123,10 @@ def read_training(path, transport, repeat, warm_up):
             row = {"transport": transport, "repeat": repeat, "rank": None}
             row |= {column: number_at(place, record, key) for column, key in STEP_KEYS.items()}
             row |= {column: number_at(place, record, key, nullable=True) for column, key in NULLABLE_STEP_KEYS.items()}
-            steps.append(row)
+            generation = number_at(place, record, "generation") if "generation" in record else 0
+            step = row["step"]
+            if step not in tries or tries[step][0] <= generation:
+                tries[step] = generation, row
         elif event == "summary":
             summary = (place, record)
     if start is None:
@@ -133,6 +137,7 @@ def read_training(path, transport, repeat, warm_up):
     if number_at(place, record, "world_size") > 1 and value_at(place, record, "bytes_source", str) == "none":
         raise RecordError(f"{place}: nobody counted the bytes: whether they went over {transport} is not known")
     rank = number_at(place, record, "rank")
+    steps = [row for _, row in tries.values()]
     for index, row in enumerate(steps):
         row["rank"] = rank
         row["warm_up"] = index < warm_up
@@ -149,15 +154,16 @@ def finished_steps(path):
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return 0, None
-    done, last = 0, None
+    done, last = set(), None
     for line in text.splitlines():
         try:
             record = json.loads(line)
         except json.JSONDecodeError:
             continue
         if isinstance(record, dict) and record.get("event") == "step":
-            done, last = done + 1, record
-    return done, last
+            done.add(str(record.get("step")))  # elastic runs repeat some
+            last = record
+    return len(done), last
 
 
 def benchmark_report(path, wanted=REDUCE_SCHEMA):
