@@ -6,6 +6,7 @@
 
 #include "programs/command_line.h"
 #include "programs/version.h"
+#include "trainer/given.h"
 #include "trainer/named_choices.h"
 #include "trainer/step_markers.h"
 
@@ -152,8 +153,11 @@ std::string crossCheck(const Options& o) {
     return fmt::format("--compress goes with --precision fp32 or fp64: what ranks send in {} has half the bytes already",
         name(o.precision.type));
   }
-  if (o.averaging.isUsed() && (o.compression.isUsed() || o.precision.hasMasters())) {
-    return "--average goes without --compress, whose gradients it does not send, and with --precision fp32 or fp64";
+  if (o.averaging.isUsed() && o.compression.isUsed()) {
+    return "--average goes without --compress, whose gradients it does not send";
+  }
+  if (o.averaging.isUsed() && o.precision.hasMasters()) {
+    return fmt::format("--average goes with --precision fp32 and fp64, not with {}", name(o.precision.type));
   }
   if (o.tail == Tail::kWeighted && o.averaging.isUsed()) {
     return "--tail weighted goes without --average, whose ranks do not weigh their gradients: pad or drop";
@@ -161,9 +165,14 @@ std::string crossCheck(const Options& o) {
   if (o.pack && o.passages == Passages::kNone) {
     return "--pack packs passages: --passages lines or paragraphs";
   }
-  if (o.streamShards && (o.samples != 0 || o.evaluation.samples != 0 || o.tail != Tail::kDrop || o.elastic.isUsed())) {
-    return "--stream-shards reads whole shards, as many samples at each rank: --samples 0, without --eval-samples (--eval-data evaluates), "
-        "--tail and --elastic";
+  if (o.streamShards && o.samples != 0) {
+    return fmt::format("--stream-shards reads whole shards, not the first {} samples: give --samples 0", o.samples);
+  }
+  const std::string unstreamed = firstGiven({{o.evaluation.samples != 0, "--eval-samples (--eval-data evaluates)"},
+                                             {o.tail != Tail::kDrop, "--tail"},
+                                             {o.elastic.isUsed(), "--elastic"}});
+  if (o.streamShards && !unstreamed.empty()) {
+    return "--stream-shards reads whole shards, as many samples at each rank: it goes without " + unstreamed;
   }
   if (o.isPadded() && o.averaging.isUsed()) {
     return "--passages goes without --average, whose ranks do not weigh their gradients by their tokens, unless with --pack";
@@ -171,12 +180,16 @@ std::string crossCheck(const Options& o) {
   if (o.tail == Tail::kPad && o.elastic.isUsed()) {
     return "--tail pad goes without --elastic, which repeats no sample: weighted or drop";
   }
-  if (o.elastic.isUsed() && (o.averaging.isUsed() || o.compression.isUsed())) {
-    return "--elastic goes without --average and --compress: what a rank has for itself would be lost with it";
+  const std::string ownState =
+      firstGiven({{o.averaging.isUsed(), "--average"}, {o.compression.isUsed(), "--compress"}});
+  if (o.elastic.isUsed() && !ownState.empty()) {
+    return fmt::format("--elastic goes without {}: what a rank has for itself would be lost with it", ownState);
   }
-  for (std::string fault : {crossCheck(o.precision), crossCheck(o.sharding, o), crossCheck(o.tracing), crossCheck(o.compression, o.ddp),
-           crossCheck(o.averaging, o.ddp), crossCheck(o.modelParallel, o), crossCheck(o.schedule), crossCheck(o.targetLoss, o.barrier),
-           crossCheck(o.evaluation), crossCheck(o.elastic, o.spawn, o.checkpointPath, o.ddp)}) {
+  for (std::string fault :
+       {crossCheck(o.precision), crossCheck(o.sharding, o), crossCheck(o.tracing), crossCheck(o.compression, o.ddp),
+        crossCheck(o.averaging, o.ddp), crossCheck(o.modelParallel, o), crossCheck(o.schedule),
+        crossCheck(o.targetLoss, o.barrier, o.averaging.isAsynchronous()), crossCheck(o.evaluation),
+        crossCheck(o.elastic, o.spawn, o.checkpointPath, o.ddp)}) {
     if (!fault.empty()) {
       return fault;
     }

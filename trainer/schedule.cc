@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "programs/error.h"
+#include "trainer/given.h"
 #include "trainer/named_choices.h"
 
 namespace gloo_bypass::trainer {
@@ -58,8 +59,9 @@ std::string crossCheck(const ScheduleOptions& o) {
   if (o.scaling == RateScaling::kNone && o.baseBatch != 0) {
     return "--lr-base-batch means nothing without --lr-scaling linear or sqrt";
   }
-  if (o.shape == ScheduleShape::kConstant && (o.minimumRatio > 0 || o.steps > 0)) {
-    return "--min-lr-ratio and --schedule-steps are for --schedule linear and cosine";
+  const std::string ofDecay = firstGiven({{o.minimumRatio > 0, "--min-lr-ratio"}, {o.steps > 0, "--schedule-steps"}});
+  if (o.shape == ScheduleShape::kConstant && !ofDecay.empty()) {
+    return ofDecay + " is for --schedule linear and cosine";
   }
   return {};
 }

@@ -23,7 +23,11 @@ void addTargetLossOptions(CLI::App& app, TargetLossOptions& o) {
       ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}))->group("Results");
 }
 
-std::string crossCheck(const TargetLossOptions& o, bool barrier) {
+std::string crossCheck(const TargetLossOptions& o, bool barrier, bool isAsynchronous) {
+  if (o.isUsed() && isAsynchronous) {
+    return "--target-loss needs the mean over ranks, which --average asynchronous leaves unknown: no rank waits for "
+           "the others";
+  }
   if (o.isUsed() && !barrier) {
     return "--target-loss needs the mean over ranks, which --no-barrier leaves unknown";
   }

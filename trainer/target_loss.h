@@ -28,8 +28,9 @@ struct TargetLossOptions {
 };
 
 void addTargetLossOptions(CLI::App& app, TargetLossOptions& options);
-// `barrier`: steps end in one, without which the mean over ranks is unknown. One line; empty: nothing is wrong.
-std::string crossCheck(const TargetLossOptions& options, bool barrier);
+// `barrier`: steps end in one, without which the mean over ranks is unknown; `isAsynchronous`: they have none, unasked.
+// One line; empty: nothing is wrong.
+std::string crossCheck(const TargetLossOptions& options, bool barrier, bool isAsynchronous);
 
 class TargetLoss {
  public:

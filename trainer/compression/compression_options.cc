@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "trainer/given.h"
 #include "trainer/named_choices.h"
 
 namespace gloo_bypass::trainer {
@@ -59,7 +60,12 @@ std::string crossCheck(const CompressionOptions& o, bool hasGroup) {
     return "--compress is of what ranks send: nothing is sent with --no-ddp";
   }
   if (!o.isUsed() && (o.ratio || o.levels || o.rank || o.warmupSteps || !o.errorFeedback)) {
-    return "--compress-ratio, -levels, -rank, -warmup and --no-error-feedback: each needs --compress METHOD";
+    return firstGiven({{o.ratio.has_value(), "--compress-ratio"},
+                       {o.levels.has_value(), "--compress-levels"},
+                       {o.rank.has_value(), "--compress-rank"},
+                       {o.warmupSteps.has_value(), "--compress-warmup"},
+                       {!o.errorFeedback, "--no-error-feedback"}}) +
+           " needs --compress METHOD";
   }
   if (o.ratio && !isSparse(o.method)) {
     return fmt::format("--compress-ratio is for --compress topk and randomk, not for {}", name(o.method));

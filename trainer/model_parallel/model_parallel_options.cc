@@ -1,7 +1,9 @@
 #include "trainer/model_parallel/model_parallel_options.h"
 
+#include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "trainer/given.h"
 #include "trainer/named_choices.h"
 #include "trainer/options.h"
 
@@ -33,14 +35,20 @@ std::string crossCheck(const ModelParallelOptions& o, const Options& options) {
   if (options.precision.hasMasters()) {
     return flag + " shares what fp32 and fp64 hold, no masters yet: not with --precision bf16 or fp16";
   }
-  if (options.sharding.zero > 0 || options.averaging.isUsed() || options.compression.isUsed()) {
-    return flag + " goes without --zero, --average and --compress: its ranks have one model together, not a gradient each of all of it";
+  const std::string other = firstGiven({{options.sharding.zero > 0, "--zero"},
+                                        {options.averaging.isUsed(), "--average"},
+                                        {options.compression.isUsed(), "--compress"}});
+  if (!other.empty()) {
+    return fmt::format("{} goes without {}: its ranks have one model together, not a gradient each of all of it", flag,
+                       other);
   }
   if (options.elastic.isUsed()) {
     return flag + " goes without --elastic: a lost rank takes its part of the model with it";
   }
-  if (options.gradientAsBucketView || !options.stepMarkers.empty()) {
-    return flag + " goes without --gradient-as-bucket-view and --step-markers, which are of the reducer's buckets";
+  const std::string ofBuckets = firstGiven(
+      {{options.gradientAsBucketView, "--gradient-as-bucket-view"}, {!options.stepMarkers.empty(), "--step-markers"}});
+  if (!ofBuckets.empty()) {
+    return fmt::format("{} goes without {}, which is about the reducer's buckets", flag, ofBuckets);
   }
   if (o.method == ModelParallelism::kTensor && options.dropout > 0) {
     return flag + " goes without --dropout: ranks that drew the same numbers would drop the same of different heads";
