@@ -10,6 +10,7 @@ import importlib
 import json
 import os
 import sys
+import traceback
 from datetime import timedelta
 
 import torch
@@ -48,6 +49,7 @@ def run(module, settings, path):
     dist.init_process_group("gloo", timeout=timedelta(seconds=TIMEOUT_S))
     group, samples = Group(), Samples()
     checksum = program.measure(group, settings, samples)
+    dist.barrier()  # so that the end of a rank which fails now is not the failure of another one
     # Two ranks send and receive a vector each; more of them, more.
     require_transport(transport, group.reduced_bytes if group.size > 1 else 0)
     write(path, {"transport": transport, "rank": group.rank, "reduced_bytes": group.reduced_bytes,
@@ -57,7 +59,13 @@ def run(module, settings, path):
 
 def main():
     module, settings, path = sys.argv[1:]
-    run(module, json.loads(settings), path)
+    try:
+        run(module, json.loads(settings), path)
+    except Exception:
+        traceback.print_exc()
+        # The last line of the log is why. Over TCP threads that are left say more as a process ends.
+        sys.stderr.flush()
+        os._exit(1)
     if os.environ["GLOO_DEVICE_TRANSPORT"] == "TCP":
         # Over TCP destroying the group hangs now and then in PyTorch 2.6; without that, threads abort the end in 2.13.
         os._exit(0)
