@@ -117,7 +117,7 @@ TEST(Schedule, BadOptions_AreRefused) {
   };
   refuse({"--lr-scaling", "sqrt"}, "--lr-scaling needs --lr-base-batch");
   refuse({"--lr-base-batch", "8"}, "--lr-base-batch means nothing");
-  refuse({"--min-lr-ratio", "0.5"}, "are for --schedule linear and cosine");
+  refuse({"--min-lr-ratio", "0.5"}, "--min-lr-ratio is for --schedule linear and cosine");
   refuse({"--schedule", "step"}, "--schedule");
   refuse({"--steps", "3", "--schedule", "linear", "--warmup-steps", "3"}, "--warmup-steps 3: the schedule has 3 steps");
 }

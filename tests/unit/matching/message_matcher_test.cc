@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <map>
@@ -168,15 +169,25 @@ TEST_F(MatcherTest, PostFromInsideACompletion_IsAllowed) {
   EXPECT_EQ(met, 9);
 }
 
-TEST_F(MatcherTest, ForgetReceives_KeepsWhatIsWantedInOrder) {
+TEST_F(MatcherTest, ForgetReceives_KeepsWholeMessagesInOrderUpToTheFirstOther) {
   matcher.post(request(1, 1));
   matcher.post(request(2, 2));
-  arrive(2);
+  arrive(2);     // under way
+  arrive(2, 1);  // behind it
   for (int i = 0; i < 6; ++i) arrive(3, i);
-  matcher.forgetReceives([](const Matcher::Message& message) { return message.body.number % 2 == 0; });
+  std::vector<int> dropped;
+  matcher.forgetReceives([](const Matcher::Message& message) { return message.body.number != 3; },
+                         [&](const Matcher::Message& message) { dropped.push_back(message.body.number); });
+  std::sort(dropped.begin(), dropped.end());
+  EXPECT_EQ(dropped, (std::vector<int>{0, 1, 3, 4, 5}));
   EXPECT_FALSE(matcher.cancelWaiting(1));
   matcher.forEachActive([](Matcher::Message&) { FAIL(); });
-  for (int i : {0, 2, 4}) EXPECT_EQ(matcher[*matcher.post(request(1, 3))].body.number, i);
+  EXPECT_EQ(matcher.oldestUnmatched(key(2)), nullptr);
+  for (int i : {0, 1, 2}) {
+    const auto met = matcher.post(request(1, 3));
+    ASSERT_TRUE(met.has_value()) << i;
+    EXPECT_EQ(matcher[*met].body.number, i);
+  }
   EXPECT_EQ(matcher.oldestUnmatched(key(3)), nullptr);
 }
 
