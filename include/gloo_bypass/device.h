@@ -41,8 +41,8 @@ struct DeviceOptions {
 
   // Where to communicate, as in gloo::transport::tcp::attr. At most one need be given; with neither it is the address of this machine's
   // host name. UDP, and DPDK in its default link mode, ignore a host name: where no interface is named they take the address of the route
-  // to MASTER_ADDR, or without that the loopback's. DPDK's link netdev takes the interface of that route, and looks at a host name where
-  // MASTER_ADDR is not set; memif and pci need neither.
+  // to MASTER_ADDR, or without that the default route's (docs/links-and-rdma.md has the whole rule). DPDK's link netdev takes the
+  // interface of that route, and looks at a host name where MASTER_ADDR is not set; memif and pci need neither.
   std::string interface;  // "eth0"
   std::string hostname;   // a name or IPv4 address of this machine
 

@@ -198,6 +198,13 @@ def test_SharedObject_ThisPython_NeedsTheCLibrary():
     assert "libc.so.6" in needed_libraries(Path("/usr/bin/python3").resolve())
 
 
+def test_Udp_InterfaceIsNamed_SaysByWhichVariable(tmp_path):
+    machine = complete(tmp_path)
+    for variable in "GLOO_BYPASS_INTERFACE", "GLOO_SOCKET_IFNAME":
+        found = findings(machine, "udp", **{variable: "ens1"})["address"]
+        assert found["state"] == "ok" and found["found"] == f"that of ens1, which {variable} names"
+
+
 def test_Training_HostNameIsLoopback_WarnsWithTheInterface(tmp_path):
     machine = complete(tmp_path)
     machine.write("etc/hosts", "127.0.1.1 node1\n")

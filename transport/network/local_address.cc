@@ -4,9 +4,11 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <memory>
 #include <set>
 #include <utility>
@@ -111,15 +113,12 @@ std::optional<Endpoint> routeSource(Endpoint peer) {
 }
 
 // In the order in which they are tried, which is the same on all hosts, or their addresses might be of two families:
-// the loopback last, IPv4 first.
-Result<std::vector<Endpoint>> addressesOf(const std::string& host) {
+// the loopback last, IPv4 first. None where the name is unknown.
+std::vector<Endpoint> addressesOf(const std::string& host) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_DGRAM;
   addrinfo* found = nullptr;
-  if (const int error = ::getaddrinfo(host.c_str(), nullptr, &hints, &found); error != 0) {
-    return refuse(
-        fmt::format("MASTER_ADDR='{}' has no address ({}): set GLOO_BYPASS_INTERFACE", host, ::gai_strerror(error)));
-  }
+  if (host.empty() || ::getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) return {};
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> entries(found, ::freeaddrinfo);
   std::vector<Endpoint> addresses;
   for (const addrinfo* entry = found; entry != nullptr; entry = entry->ai_next) {
@@ -131,34 +130,46 @@ Result<std::vector<Endpoint>> addressesOf(const std::string& host) {
   return addresses;
 }
 
-// Where `host` leads to the loopback: by which address other hosts send to this one. That of the default route, else of
-// the only interface there is; nothing where there is none.
-Result<std::optional<Endpoint>> addressForOthers(const std::string& host) {
-  for (const char* const elsewhere : {"192.0.2.1", "2001:db8::1"}) {  // of no host: reserved for documents
-    const auto own = routeSource(*parseIp(elsewhere));
-    if (own && !own->isLoopback() && !own->isLinkLocal()) return own;
-  }
+// This machine's interfaces that lead to other hosts.
+Result<std::vector<Interface>> outwardInterfaces() {
   auto interfaces = listInterfaces();
-  if (!interfaces) return interfaces.error();
-  std::erase_if(interfaces.value(), [](const Interface& one) { return !one.leadsOut(); });
-  if (interfaces.value().empty()) return std::optional<Endpoint>();
-  if (interfaces.value().size() == 1) return std::optional(interfaces.value()[0].addresses[0]);
-  std::set<std::string> names;
-  for (const Interface& one : interfaces.value()) names.insert(one.name);
-  return refuse(
-      fmt::format("MASTER_ADDR='{}' leads to this host's loopback, and no default route says which interface "
-                  "leads to other hosts: set GLOO_SOCKET_IFNAME (or GLOO_BYPASS_INTERFACE) to one of:{}",
-                  host, inOneLine(names)));
+  if (interfaces) std::erase_if(interfaces.value(), [](const Interface& one) { return !one.leadsOut(); });
+  return interfaces;
 }
 
-// Of this host alone, where all ranks are on it. Any other name that leads to the loopback is the host's own (Debian's
-// 127.0.1.1), which others know by another address.
-bool meansThisHostOnly(const std::string& host) { return parseIp(host) || host.starts_with("localhost"); }
+// Of those that lead to other hosts, the address that this machine's own name leads to.
+std::optional<Endpoint> addressOfHostName(const std::vector<Interface>& outward) {
+  char name[HOST_NAME_MAX + 1] = "";
+  if (::gethostname(name, sizeof(name) - 1) != 0) return {};
+  for (const Endpoint& address : addressesOf(name)) {
+    for (const Interface& one : outward) {
+      for (const Endpoint& known : one.addresses) {
+        if (ipText(known) == ipText(address)) return known;
+      }
+    }
+  }
+  return {};
+}
 
+// By which address other hosts send to this one, where no peer's tells. Nothing: none does, or nothing says which.
+std::optional<Endpoint> addressForOthers(bool v6First) {
+  constexpr const char* kElsewhere[] = {"192.0.2.1", "2001:db8::1"};  // of no host: reserved for documents
+  for (const bool v6 : {v6First, !v6First}) {
+    const auto own = routeSource(*parseIp(kElsewhere[v6 ? 1 : 0]));
+    if (own && !own->isLoopback() && !own->isLinkLocal()) return own;
+  }
+  const auto outward = outwardInterfaces();
+  if (!outward) return {};
+  if (const auto named = addressOfHostName(outward.value())) return named;
+  if (outward.value().size() != 1) return {};
+  const std::vector<Endpoint>& addresses = outward.value()[0].addresses;
+  return v6First ? addresses.back() : addresses.front();
+}
+
+// The loopback's, where this machine has none that another host could send to, or several and nothing says which.
 Result<Endpoint> addressTowards(const std::string& host) {
-  const auto addresses = addressesOf(host);
-  if (!addresses) return addresses.error();
-  for (const Endpoint& peer : addresses.value()) {
+  Endpoint within = *parseIp("127.0.0.1");
+  for (const Endpoint& peer : addressesOf(host)) {
     const auto own = routeSource(peer);
     if (!own) {
       if (const std::string reason = exhausted(errno); !reason.empty()) return refuse(reason);
@@ -169,12 +180,11 @@ Result<Endpoint> addressTowards(const std::string& host) {
       (void)::if_indextoname(own->v6.sin6_scope_id, name);
       return addressOfInterface(name);
     }
-    if (!own->isLoopback() || meansThisHostOnly(host)) return *own;
-    const auto others = addressForOthers(host);
-    if (!others) return others.error();
-    return others.value().value_or(*own);
+    if (!own->isLoopback()) return *own;
+    within = *own;
+    break;
   }
-  return refuse(fmt::format("there is no route to MASTER_ADDR='{}': set GLOO_BYPASS_INTERFACE", host));
+  return addressForOthers(within.isV6()).value_or(within);
 }
 
 }  // namespace
@@ -182,7 +192,7 @@ Result<Endpoint> addressTowards(const std::string& host) {
 Result<Endpoint> chooseLocalAddress(const std::string& interface, const std::string& peerHost) {
   if (const auto address = parseIp(interface)) return *address;
   if (!interface.empty()) return addressOfInterface(interface);
-  return peerHost.empty() ? *parseIp("127.0.0.1") : addressTowards(peerHost);
+  return addressTowards(peerHost);
 }
 
 Result<std::vector<Endpoint>> chooseLocalAddresses(const std::string& interface, const std::string& peerHost,
@@ -209,20 +219,24 @@ Result<std::vector<Endpoint>> chooseLocalAddresses(const std::string& interface,
 }
 
 Result<std::string> chooseInterface(const std::string& peerHost) {
-  auto address = addressTowards(peerHost);
-  if (!address) return address.error();
-  if (address.value().isLoopback()) {
-    const auto others = addressForOthers(peerHost);
-    if (!others) return others.error();
-    if (!others.value()) return refuse("this machine has no interface that leads to other hosts");
-    address = *others.value();
+  const auto own = addressTowards(peerHost);
+  if (!own) return own.error();
+  if (!own.value().isLoopback()) {
+    const std::string name = interfaceWith(own.value());
+    if (!name.empty()) return name;
+    return refuse(
+        fmt::format("the route to MASTER_ADDR='{}' begins at {}, which no interface has: set GLOO_BYPASS_INTERFACE",
+                    peerHost, ipText(own.value())));
   }
-  const std::string name = interfaceWith(address.value());
-  if (!name.empty()) return name;
+  const auto outward = outwardInterfaces();
+  if (!outward) return outward.error();
+  std::set<std::string> names;
+  for (const Interface& one : outward.value()) names.insert(one.name);
+  if (names.empty()) return refuse("this machine has no interface that leads to other hosts");
   return refuse(
-      fmt::format("the route to MASTER_ADDR='{}' begins at {}, which no interface has: set "
-                  "GLOO_BYPASS_INTERFACE",
-                  peerHost, ipText(address.value())));
+      fmt::format("neither MASTER_ADDR='{}' nor a default route nor the host's name says which interface leads to "
+                  "other hosts: set GLOO_SOCKET_IFNAME (or GLOO_BYPASS_INTERFACE) to one of:{}",
+                  peerHost, inOneLine(names)));
 }
 
 std::string placeOf(const Endpoint& local) {

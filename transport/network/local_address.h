@@ -10,12 +10,17 @@
 
 namespace gloo_bypass::network {
 
-// The port is 0. In this order: `interface`, the name of one or an address of this machine; the address from which the
-// kernel's route leads to `peerHost`; the loopback where both are empty. A named interface gives its IPv4 address, else
-// an IPv6 one that is not link-local. Where this host's own name leads to the loopback (gloo#335), the address is that
-// of the default route, or of the only interface; localhost and the loopback's addresses mean the loopback. The error is
-// one line: no such interface (with those there are), it is down or has no address; no such host, no route; several
-// interfaces and nothing that tells which. May ask a name server.
+// The port is 0. `interface`, the name of one or an address of this machine, is an order; `peerHost` (MASTER_ADDR) is a
+// hint. In this order:
+//   1. the named interface's IPv4 address, else an IPv6 one that is not link-local;
+//   2. the address from which the kernel's route leads to `peerHost`, unless that is the loopback's: rank 0 may be
+//      started with localhost, and a host's own name may lead to 127.0.1.1 (gloo#335);
+//   3. that of the default route, IPv4 first (IPv6 where the hint is ::1);
+//   4. that of this host's own name, if an interface has it; 5. that of the only interface;
+//   6. the loopback's, which serves ranks of one machine: nothing leads out, or several interfaces do and nothing says
+//      which of them.
+// The error is one line: no such interface (with those there are), it is down or has no address; no descriptor is left.
+// May ask a name server.
 Result<Endpoint> chooseLocalAddress(const std::string& interface, const std::string& peerHost);
 
 // Of each name or address of `interface`, commas between; one where there is no comma. Also refused: an empty name, the same

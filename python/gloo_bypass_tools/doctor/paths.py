@@ -28,7 +28,7 @@ def checks(path, plugin=None):
         "pci": [*base, common.dpdk_driver("bus_pci"), dpdk.pci_device, dpdk.iommu, dpdk.vfio_rights,
                 dpdk.pci_huge_pages, common.huge_page_mount, common.locked_memory(common.NETDEV_LOCKED_BYTES, "vfio"),
                 dpdk.pci_address_settings],
-        "udp": [*base, udp.sockets, udp.segmentation],
+        "udp": [*base, udp.sockets, udp.segmentation, udp.address],
         "rdma": [*base, rdma.verbs_library, rdma.devices, rdma.gid, rdma.device_files, rdma.pinned_memory,
                  rdma.registration_cache],
         "softroce": [rdma.softroce_tools, rdma.softroce_module, rdma.softroce_device, rdma.verbs_library,

@@ -69,7 +69,7 @@ def host_address(machine):
     if address is not None and address.startswith("127."):
         name = there[0] if there[0] != "lo" else "INTERFACE"
         return warning("address", f"the host name '{host}' is {address}",
-                       "over TCP other machines cannot connect there; DPDK and UDP take the route to MASTER_ADDR",
+                       "over TCP other machines cannot connect there; DPDK and UDP go by the kernel's routes",
                        f"export GLOO_SOCKET_IFNAME={name}")
     return ok("address", f"host name '{host}'" + (f" is {address}" if address else ""))
 

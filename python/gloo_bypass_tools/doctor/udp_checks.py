@@ -1,6 +1,9 @@
 """Checks of UDP through the kernel's sockets. On this machine a socket is opened and closed again, which sends nothing;
 of a made-up one, files tell."""
+import fcntl
+import ipaddress
 import socket
+import struct
 from pathlib import Path
 
 from gloo_bypass_tools.doctor.finding import missing, ok, warning
@@ -8,6 +11,9 @@ from gloo_bypass_tools.doctor.machine import integer
 
 SOL_UDP, UDP_SEGMENT = 17, 103
 SEGMENTATION_SINCE = (4, 18)
+SIOCGIFADDR = 0x8915
+DISCARD_PORT = 9  # a route is the same for all ports
+ELSEWHERE = ("192.0.2.1", "2001:db8::1")  # of no host: reserved for documents
 
 
 def is_this(machine):
@@ -46,3 +52,90 @@ def segmentation(machine):
         return ok(name, "the kernel knows UDP_SEGMENT")
     return warning(name, "the kernel does not know UDP_SEGMENT", "each datagram is sent by itself, which is slower",
                    "# use Linux 4.18 or newer")
+
+
+def addresses_of(host):
+    """The loopback last, IPv4 first; none of an unknown name."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_DGRAM) if host else []
+    except OSError:
+        return []
+    return sorted((ipaddress.ip_address(row[4][0].partition("%")[0]) for row in found),
+                  key=lambda one: (one.is_loopback, one.version))
+
+
+def route_source(peer):
+    """The address from which the kernel's route leads to `peer`; None: there is no route."""
+    try:
+        with socket.socket(socket.AF_INET if peer.version == 4 else socket.AF_INET6, socket.SOCK_DGRAM) as one:
+            one.connect((str(peer), DISCARD_PORT))
+            return ipaddress.ip_address(one.getsockname()[0].partition("%")[0])
+    except OSError:
+        return None
+
+
+def others_can_send_to(own):
+    return own is not None and not own.is_loopback and not (own.version == 6 and own.is_link_local)
+
+
+def addresses_by_interface(machine):
+    """Of each that leads to other hosts; IPv4 first."""
+    rows = [line.split() for line in (machine.text("/proc/net/if_inet6") or "").splitlines()]
+    found = {}
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        for name in machine.interfaces():
+            if machine.number(f"/sys/class/net/{name}/carrier") != 1:
+                continue
+            own = [ipaddress.IPv6Address(int(row[0], 16)) for row in rows if row[5] == name]
+            own = [one for one in own if others_can_send_to(one)]
+            try:
+                answer = fcntl.ioctl(asked, SIOCGIFADDR, struct.pack("256s", name.encode()))
+                own.insert(0, ipaddress.IPv4Address(answer[20:24]))
+            except OSError:
+                pass  # it has no IPv4 address
+            if own:
+                found[name] = own
+    return found
+
+
+def chosen_address(machine, master):
+    """(address, why) as transport/network/local_address.h has it; the loopback's and "" where nothing leads out."""
+    towards = addresses_of(master)
+    for peer in towards:
+        own = route_source(peer)
+        if others_can_send_to(own):
+            return own, f"the route to MASTER_ADDR={master} begins there"
+    where = "leads to the loopback" if any(one.is_loopback for one in towards) else "leads nowhere"
+    hint = f"MASTER_ADDR={master} {where}" if master else "MASTER_ADDR is not set"
+    v6_first = bool(towards) and towards[0].version == 6
+    for elsewhere in sorted(map(ipaddress.ip_address, ELSEWHERE), key=lambda one: (one.version == 6) != v6_first):
+        own = route_source(elsewhere)
+        if others_can_send_to(own):
+            return own, f"the default route begins there ({hint})"
+    outward = addresses_by_interface(machine)
+    for own in addresses_of(socket.gethostname()):
+        if any(own in each for each in outward.values()):
+            return own, f"the host's own name leads there ({hint}, and there is no default route)"
+    if len(outward) == 1:
+        (name, own), = outward.items()
+        return own[-1 if v6_first else 0], f"{name} is the only interface ({hint}, and there is no default route)"
+    return ipaddress.ip_address("127.0.0.1"), ""
+
+
+def address(machine):
+    """By which address other ranks would send to one on this machine."""
+    name = "address"
+    for variable in ("GLOO_BYPASS_INTERFACE", "GLOO_SOCKET_IFNAME"):
+        if machine.environment.get(variable):
+            return ok(name, f"that of {machine.environment[variable]}, which {variable} names")
+    if not is_this(machine):
+        return ok(name, "as the machine's routes have it, which its files do not tell")
+    own, why = chosen_address(machine, machine.environment.get("MASTER_ADDR", ""))
+    if why:
+        return ok(name, f"{own}: {why}")
+    there, here = sorted(addresses_by_interface(machine)), "ranks of this machine alone reach each other"
+    if not there:
+        return warning(name, str(own), f"no interface leads to other hosts: {here}",
+                       "# connect it to a network, if ranks are to run elsewhere")
+    return warning(name, str(own), f"no route and no name says which interface leads to other hosts: {here}",
+                   f"export GLOO_SOCKET_IFNAME={there[0]}   # one of: {' '.join(there)}")
