@@ -2,11 +2,15 @@
 
 #include <unistd.h>
 
+#include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
+
+#include "process/foreign_variables.h"
 
 extern char** environ;
 
@@ -45,16 +49,34 @@ Status putRank(const char* setting, const char* instead, const std::string& rank
   return {};
 }
 
+// Once a process.
+void sayWhatIsIgnored(const std::vector<std::string>& names) {
+  static std::atomic<bool> said{false};
+  if (names.empty() || said.exchange(true)) return;
+  const std::string others = names.size() == 1 ? "" : fmt::format(" and {} others", names.size() - 1);
+  std::fprintf(stderr,
+               "gloo-bypass: ignoring the variable%s %s%s: not a setting, but what Kubernetes sets for a Service, "
+               "Docker for a link, or a module system (in a pod: enableServiceLinks: false)\n",
+               names.size() == 1 ? "" : "s", names.front().c_str(), others.c_str());
+}
+
 }  // namespace
 
 std::vector<SettingText> settingsInEnvironment() {
   std::vector<SettingText> texts;
+  std::vector<std::string> ignored;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view line(*entry);
     const std::size_t equals = line.find('=');
     if (equals == std::string_view::npos || line.substr(0, kSettingPrefix.size()) != kSettingPrefix) continue;
-    texts.emplace_back(line.substr(0, equals), line.substr(equals + 1));
+    const std::string_view name = line.substr(0, equals), value = line.substr(equals + 1);
+    if (isForeignVariable(name, value)) {
+      ignored.emplace_back(name);
+    } else {
+      texts.emplace_back(name, value);
+    }
   }
+  sayWhatIsIgnored(ignored);
   return texts;
 }
 

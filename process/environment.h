@@ -17,7 +17,8 @@ namespace gloo_bypass {
 // value and what is allowed.
 Result<TransportConfig> configurationFromEnvironment();
 
-// The two steps of it, for a program that puts settings of its own between them: the GLOO_BYPASS_* variables as they are, unchecked; and
+// The two steps of it, for a program that puts settings of its own between them: the GLOO_BYPASS_* variables as they are, unchecked, but
+// for those that others set (process/foreign_variables.h), which one line a process names on stderr; and
 // the configuration from any such texts, with errors as above. RANK, and the directory for memif, come from the environment.
 std::vector<SettingText> settingsInEnvironment();
 Result<TransportConfig> configurationFrom(std::span<const SettingText> texts);

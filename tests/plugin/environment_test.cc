@@ -7,10 +7,12 @@
 #include <net/if.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 #include <vector>
 
+#include "process/foreign_variables.h"
 #include "process/gloo_address.h"
 #include "process/settings.h"
 
@@ -63,6 +65,64 @@ TEST_F(Environment, VariablesSet_AreTaken) {
   EXPECT_EQ(config.value().spin, std::chrono::microseconds(7));
   EXPECT_EQ(config.value().masterAddress, "10.0.0.1");
   EXPECT_EQ(requestedDeviceTransport(), "DPDK");
+}
+
+// kubernetes#35189: the kubelet gives each container variables for every Service of the namespace.
+TEST_F(Environment, VariablesOfAServiceLinkOrModule_AreIgnoredWithOneLineAProcess) {
+  set("GLOO_BYPASS_SERVICE_HOST", "10.3.104.46");
+  set("GLOO_BYPASS_PORT", "tcp://10.3.104.46:9101");
+  set("GLOO_BYPASS_UDP_PORT", "udp://10.3.104.46:9101");  // of a Service "gloo-bypass-udp"
+  set("GLOO_BYPASS_SPIN_US", "7");
+  ::testing::internal::CaptureStderr();
+  const auto config = configurationFromEnvironment();
+  (void)settingsInEnvironment();
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config.value().spin, std::chrono::microseconds(7));
+  EXPECT_EQ(config.value().udpPorts.first, 0);
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+  EXPECT_THAT(said, AllOf(HasSubstr("ignoring the variables GLOO_BYPASS_"), HasSubstr(" and 2 others")));
+}
+
+TEST_F(Environment, MisspeltSetting_IsRefusedBesideThem) {
+  set("GLOO_BYPASS_SERVICE_HOST", "10.3.104.46");
+  set("GLOO_BYPASS_PORT", "47777");
+  EXPECT_THAT(configurationFromEnvironment().error().message,
+              HasSubstr("GLOO_BYPASS_PORT is not a known setting: did you mean"));
+}
+
+TEST(ForeignVariables, EachThatOthersSet_IsTold) {
+  const std::vector<SettingText> foreign = {{"GLOO_BYPASS_SERVICE_HOST", "fd00::1"},
+                                            {"GLOO_BYPASS_SERVICE_PORT", "9101"},
+                                            {"GLOO_BYPASS_SERVICE_PORT_METRICS", "9101"},
+                                            {"GLOO_BYPASS_PORT", "tcp://[fd00::1]:9101"},
+                                            {"GLOO_BYPASS_PORT_9101_TCP", "tcp://10.3.104.46:9101"},
+                                            {"GLOO_BYPASS_PORT_9101_TCP_PROTO", "tcp"},
+                                            {"GLOO_BYPASS_PORT_9101_TCP_PORT", "9101"},
+                                            {"GLOO_BYPASS_PORT_9101_TCP_ADDR", "10.3.104.46"},
+                                            {"GLOO_BYPASS_METRICS_SERVICE_HOST", "10.3.104.46"},
+                                            {"GLOO_BYPASS_METRICS_PORT", "tcp://10.3.104.46:9101"},
+                                            {"GLOO_BYPASS_MY_PORT_PORT_53_UDP_ADDR", "10.3.104.46"},
+                                            {"GLOO_BYPASS_X_PORT_132_SCTP", "sctp://10.3.104.46:132"},
+                                            {"GLOO_BYPASS_RDMA_PORT", "tcp://10.3.104.46:9101"},
+                                            {"GLOO_BYPASS_NAME", "/web2/gloo-bypass"},
+                                            {"GLOO_BYPASS_ENV_PATH", "/bin"},
+                                            {"GLOO_BYPASS_ROOT", "/apps/gloo-bypass"}};
+  for (const auto& [name, value] : foreign) EXPECT_TRUE(isForeignVariable(name, value)) << name;
+}
+
+TEST(ForeignVariables, SettingsAndWhatIsMisspelt_AreNot) {
+  for (const Setting& setting : settings()) {
+    EXPECT_FALSE(isForeignVariable(setting.name, setting.format({}))) << setting.name;
+    EXPECT_FALSE(isForeignVariable(setting.name, "")) << setting.name;
+    EXPECT_FALSE(isForeignVariable(setting.name + "S", "1")) << setting.name;
+  }
+  const std::vector<SettingText> misspelt = {
+      {"GLOO_BYPASS_PORT", "9101"},       {"GLOO_BYPASS_PORT_", "9"},           {"GLOO_BYPASS_PORT_9101", "9"},
+      {"GLOO_BYPASS_PORT_TCP", "9"},      {"GLOO_BYPASS_PORT_9101_", "9"},      {"GLOO_BYPASS_UDP_PORTS", "tcp://x"},
+      {"GLOO_BYPASS_SERVICE_LEVEL", "3"}, {"GLOO_BYPASS_METRICS", "tcp://x"},   {"GLOO_BYPASS_LINK_NAME", "eth0"},
+      {"GLOO_BYPASS_PORT_12_TCPX", "9"}};
+  for (const auto& [name, value] : misspelt) EXPECT_FALSE(isForeignVariable(name, value)) << name;
 }
 
 TEST_F(Environment, MetricsWithRank_PortIsTheRanksOwn) {

@@ -90,6 +90,22 @@ def test_Configuration_Wrong_NamesVariableValueAndAllowed(variable, value, parts
     refused(*parts, environment={variable: value})
 
 
+@pytest.mark.without_dpdk
+@pytest.mark.parametrize("service", ["GLOO_BYPASS", "GLOO_BYPASS_METRICS", "GLOO_BYPASS_UDP", "GLOO_BYPASS_RDMA"])
+def test_Configuration_VariablesOfAKubernetesService_AreIgnoredWithOneLineARank(service):
+    """kubernetes#35189: each container gets them, for every Service of the namespace."""
+    address, variable = "10.3.104.46", f"{service}_PORT_9101_TCP"
+    variables = {f"{service}_SERVICE_HOST": address, f"{service}_SERVICE_PORT": "9101",
+                 f"{service}_SERVICE_PORT_METRICS": "9101", f"{service}_PORT": f"tcp://{address}:9101",
+                 variable: f"tcp://{address}:9101", f"{variable}_PROTO": "tcp", f"{variable}_PORT": "9101",
+                 f"{variable}_ADDR": address}
+    with Ranks("add.py", 2, transport="UDP", environment=variables) as ranks:
+        ranks.succeed()
+        for rank in range(2):
+            assert ranks.value(rank, "sum") == "3"
+            assert ranks.output(rank).count("gloo-bypass: ignoring the variables") == 1, ranks.output(rank)
+
+
 @pytest.mark.parametrize("environment, parts", [
     ({"GLOO_BYPASS_INTERFACE": "nosuch0"}, ["nosuch0"]),
     ({"GLOO_BYPASS_NETWORK": "netdev", "GLOO_BYPASS_INTERFACE": "nosuch0"}, ["nosuch0"]),

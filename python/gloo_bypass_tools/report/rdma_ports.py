@@ -72,7 +72,8 @@ def chosen(ports, environment):
     none fits."""
     device = environment.get("GLOO_BYPASS_RDMA_DEVICES", "").split(",")[0]
     interface = environment.get("GLOO_BYPASS_INTERFACE", "")
-    number = environment.get("GLOO_BYPASS_RDMA_PORT", "") or "0"
+    number = environment.get("GLOO_BYPASS_RDMA_PORT", "")
+    number = number if number.isdecimal() else "0"  # tcp://... is Kubernetes', of a Service "gloo-bypass-rdma"
     for port in ports:
         if (device in ("", port.device) and number in ("0", str(port.number))
                 and (device or not interface or interface == port.interface)):
