@@ -9,18 +9,22 @@ import os
 import sys
 
 
+def asks_for_ours() -> bool:
+    """Whether GLOO_DEVICE_TRANSPORT names one of our transports."""
+    # Small letters are a mistake about which the plug-in has a better line than PyTorch.
+    return os.environ.get("GLOO_DEVICE_TRANSPORT", "").strip().upper() in ("DPDK", "UDP", "RDMA")
+
+
 def autoload() -> None:
     """Imports gloo_bypass if GLOO_DEVICE_TRANSPORT asks for one of its transports; if that fails, one warning says
     why."""
-    # Small letters are a mistake about which the plug-in has a better line than PyTorch.
-    transport = os.environ.get("GLOO_DEVICE_TRANSPORT", "")
-    if transport.strip().upper() not in ("DPDK", "UDP", "RDMA"):
+    if not asks_for_ours():
         return
     try:
         # PyTorch is complete but for its own last line when it calls this, so the package may import it.
         import gloo_bypass  # noqa: F401
     except Exception as error:
-        _warn(f"GLOO_DEVICE_TRANSPORT={transport} will not work: {error}")
+        _warn(f"GLOO_DEVICE_TRANSPORT={os.environ['GLOO_DEVICE_TRANSPORT']} will not work: {error}")
 
 
 def _warn(text: str) -> None:

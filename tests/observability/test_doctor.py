@@ -217,6 +217,14 @@ def test_Training_WrongCapitals_AreTold(tmp_path):
     assert found["state"] == "missing" and found["mend"] == ["export GLOO_DEVICE_TRANSPORT=RDMA"]
 
 
+def test_Training_TorchcommsWouldTakeTheGroups_IsTold(tmp_path):
+    machine, name = complete(tmp_path), "TORCH_DISTRIBUTED_USE_TORCHCOMMS"
+    for transport, value, state in (("DPDK", "1", "missing"), ("DPDK", "0", "ok"), ("TCP", "1", "ok")):
+        found = findings(machine, "training", **{"GLOO_DEVICE_TRANSPORT": transport, name: value})
+        assert found["GLOO_DEVICE_TRANSPORT"]["state"] == state
+        assert state == "ok" or found["GLOO_DEVICE_TRANSPORT"]["mend"] == [f"unset {name}"]
+
+
 def test_Training_SlowMachine_IsWarnedOf(tmp_path):
     machine = complete(tmp_path)
     machine.link("etc/alternatives/libblas.so.3-x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu/blas/libblas.so.3")

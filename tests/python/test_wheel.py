@@ -14,7 +14,7 @@ from ranks import PYTHON, clean_environment
 BUILD_SECONDS = 900
 WANTED = {
     "gloo_bypass/" + name for name in ("__init__.py", "__main__.py", "_availability.py", "_built.py", "_library.py",
-                                       "_path_probe.py", "_stats.py", "py.typed",
+                                       "_path_probe.py", "_stats.py", "_torchcomms.py", "py.typed",
                                        "libgloo_bypass.so")} | {"gloo_bypass_autoload.py"}
 
 

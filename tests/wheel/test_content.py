@@ -8,7 +8,8 @@ import pytest
 MOST_BYTES = 30_000_000
 MODULES = {
     "gloo_bypass/" + name for name in ("__init__.py", "__main__.py", "_availability.py", "_built.py", "_library.py",
-                                       "_path_probe.py", "_stats.py", "py.typed")} | {"gloo_bypass_autoload.py"}
+                                       "_path_probe.py", "_stats.py", "_torchcomms.py",
+                                       "py.typed")} | {"gloo_bypass_autoload.py"}
 ADAPTERS = {"libgloo_bypass_gloo_2023.so", "libgloo_bypass_gloo_2025.so"}
 TRANSPORTS = "libgloo_bypass_transports.so"
 # Of every Linux: what glibc and GCC install.

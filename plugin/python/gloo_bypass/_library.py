@@ -10,6 +10,7 @@ from typing import Any, Callable, List, Tuple
 
 import torch
 
+from . import _torchcomms
 from ._built import LIBRARIES, VERSION as VERSION
 
 #: The releases of PyTorch that the package is for; another one is refused.
@@ -80,6 +81,9 @@ def json_of(function: Callable[[Any, int], int], capacity: int) -> Any:
         capacity = 2 * needed  # the text may grow meanwhile
 
 
+# First to watch: PyTorch makes a warning of what fails when it imports this itself, and goes on.
+_torchcomms.watch()
+_torchcomms.check()
 _file, gloo = _choose(LIBRARIES)
 #: Path of the plug-in; one that is built for a single PyTorch may also come by LD_PRELOAD or torch.ops.load_library.
 library: str = _find(_file)

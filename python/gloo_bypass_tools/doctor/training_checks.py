@@ -42,6 +42,9 @@ def transport_choice(machine):
         meant = value.upper() if value.upper() in DEVICES else "DPDK"
         return missing("GLOO_DEVICE_TRANSPORT", f"'{value}'", "no such transport: capitals matter",
                        f"export GLOO_DEVICE_TRANSPORT={meant}")
+    if value != "TCP" and machine.environment.get("TORCH_DISTRIBUTED_USE_TORCHCOMMS", "0") not in ("", "0"):
+        return missing("GLOO_DEVICE_TRANSPORT", f"{value}, and TORCH_DISTRIBUTED_USE_TORCHCOMMS",
+                       "PyTorch 2.11 and later would use torchcomms' own TCP", "unset TORCH_DISTRIBUTED_USE_TORCHCOMMS")
     return ok("GLOO_DEVICE_TRANSPORT", value)
 
 

@@ -1,0 +1,49 @@
+"""PyTorch 2.11 and later make every process group of torchcomms where TORCH_DISTRIBUTED_USE_TORCHCOMMS=1 or
+torch.distributed.config.use_torchcomms says so. Its Gloo makes a TCP device of its own and never looks at
+GLOO_DEVICE_TRANSPORT, so a program that asks for one of our transports would use TCP without a word. It is refused, at
+the import and, since the program may ask for torchcomms later, when it makes a group.
+"""
+import functools
+import os
+from typing import Callable
+
+import torch.distributed
+from gloo_bypass_autoload import asks_for_ours
+
+
+def _is_asked_for() -> bool:
+    # As PyTorch reads it: "1", and any other text but "0" and none; whether or not torchcomms is installed.
+    return bool(getattr(getattr(torch.distributed, "config", None), "use_torchcomms", False))
+
+
+def _reason() -> str:
+    """Empty where nothing speaks against our transports."""
+    if not asks_for_ours() or not _is_asked_for():
+        return ""
+    return ("TORCH_DISTRIBUTED_USE_TORCHCOMMS (torch.distributed.config.use_torchcomms) sends every process group "
+            f"through torchcomms' own TCP, and GLOO_DEVICE_TRANSPORT={os.environ['GLOO_DEVICE_TRANSPORT']} would do "
+            "nothing: unset one of them")
+
+
+def _refusing(is_enabled: Callable[[], bool]) -> Callable[[], bool]:
+    @functools.wraps(is_enabled)
+    def refuse_or_answer() -> bool:
+        if reason := _reason():
+            raise RuntimeError(f"gloo_bypass: {reason}")
+        return is_enabled()
+    return refuse_or_answer
+
+
+def watch() -> None:
+    """From now on init_process_group and new_group fail with the reason. PyTorch calls this function of its own for
+    each group; a release without it has no torchcomms."""
+    c10d = getattr(torch.distributed, "distributed_c10d", None)
+    is_enabled = getattr(c10d, "_use_torchcomms_enabled", None)
+    if is_enabled is not None and not hasattr(is_enabled, "__wrapped__"):  # once: an import that failed comes again
+        setattr(c10d, "_use_torchcomms_enabled", _refusing(is_enabled))
+
+
+def check() -> None:
+    """Raises ImportError with the reason, if there is one."""
+    if reason := _reason():
+        raise ImportError(f"gloo_bypass: {reason}")
