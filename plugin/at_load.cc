@@ -1,4 +1,4 @@
-// The plug-in for one PyTorch registers when it is loaded, by LD_PRELOAD, `import gloo_bypass`, or torch.ops.load_library.
+// The plug-in for one PyTorch registers when it is loaded: see plugin/preload.cc.
 #include "plugin/c_text.h"
 #include "plugin/gloo_bypass.h"
 #include "plugin/registration.h"

@@ -17,6 +17,7 @@ Max locked memory         {locked:<20} {locked:<20} bytes
 ALL_CAPABILITIES = (1 << 41) - 1
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 PLUGIN = "usr/lib/python3/dist-packages/gloo_bypass/libgloo_bypass.so"
+PLUGIN_ITSELF = "usr/lib/python3/dist-packages/gloo_bypass/libgloo_bypass_plugin.so"
 
 
 class MadeUpMachine:
@@ -127,7 +128,8 @@ def complete(root):
                  "libgloo.so.0", "dpdk/pmds-23.0/librte_net_af_packet.so.23",
                  "dpdk/pmds-23.0/librte_bus_pci.so.23"):
         machine.write(f"{LIBRARIES}/{name}")
-    machine.shared_object(PLUGIN, ["libtorch_cpu.so.1.13", "libgloo.so.0", "librte_eal.so.23"])
+    machine.shared_object(PLUGIN, [])
+    machine.shared_object(PLUGIN_ITSELF, ["libtorch_cpu.so.1.13", "libgloo.so.0", "librte_eal.so.23"])
     machine.process(capabilities=ALL_CAPABILITIES, locked=1 << 40)
     machine.huge_pages(512, 512)
     machine.write("proc/mounts", "shm /dev/shm tmpfs rw,size=8g 0 0\nnone /dev/hugepages hugetlbfs rw 0 0\n")

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from made_up_machine import COMPLETE_ENVIRONMENT, LIBRARIES, PLUGIN, bare, complete
+from made_up_machine import COMPLETE_ENVIRONMENT, LIBRARIES, PLUGIN_ITSELF, bare, complete
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCTOR = ROOT / "scripts" / "gloo-bypass-doctor"
@@ -188,10 +188,12 @@ def test_Plugin_LibraryOfAnotherVersion_IsNamed(tmp_path):
 
 def test_Plugin_Damaged_IsTold(tmp_path):
     machine = complete(tmp_path)
-    whole = (machine.root / PLUGIN).read_bytes()
+    whole = (machine.root / PLUGIN_ITSELF).read_bytes()
     for size in (0, 7, 70, 0x1008):
-        (machine.root / PLUGIN).write_bytes(whole[:size])
+        (machine.root / PLUGIN_ITSELF).write_bytes(whole[:size])
         assert states(machine, "training")["plug-in"] == "missing", size
+    machine.remove(PLUGIN_ITSELF)
+    assert states(machine, "training")["plug-in"] == "missing"
 
 
 def test_SharedObject_ThisPython_NeedsTheCLibrary():

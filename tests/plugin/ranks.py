@@ -57,11 +57,10 @@ class Ranks:
                 env["GLOO_DEVICE_TRANSPORT"] = transport
             if transport == "DPDK":
                 env["GLOO_BYPASS_MEMIF_DIRECTORY"] = os.path.join(self.folder.name, "m")
-            prefix = [*(prefixes[rank] if prefixes else []), "env"]
             if load is None:
                 env["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
-            elif load == "preload" and not FROM_WHEEL:  # for Python alone: whatever starts under it gets PyTorch too
-                prefix.append(f"LD_PRELOAD={LIBRARY}")
+            elif load == "preload" and not FROM_WHEEL:
+                env["LD_PRELOAD"] = LIBRARY  # also of what leads there: programs that have no PyTorch do not notice
             elif load == "import":
                 env["PYTHONPATH"] = PACKAGE_PATH
             env["LOAD"] = load or ""
@@ -70,7 +69,8 @@ class Ranks:
             env.update((per_rank or {}).get(rank, {}))
             output = open(self._path(rank), "wb")
             self.processes.append(
-                subprocess.Popen([*prefix, PYTHON, os.path.join(FOLDER, "programs", program), *map(str, arguments)],
+                subprocess.Popen([*(prefixes[rank] if prefixes else []), PYTHON,
+                                  os.path.join(FOLDER, "programs", program), *map(str, arguments)],
                                  env=env, cwd=self.folder.name, stdin=subprocess.DEVNULL, stdout=output,
                                  stderr=subprocess.STDOUT, start_new_session=True))
             output.close()

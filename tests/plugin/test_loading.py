@@ -1,10 +1,12 @@
 """The three ways to load the plug-in, and what a user sees when something about it is wrong."""
 import json
 import os
+import re
+import shutil
 import subprocess
 
 import pytest
-from ranks import FROM_WHEEL, HANG_SECONDS, LIBRARY, Ranks
+from ranks import FOLDER, FROM_WHEEL, HANG_SECONDS, LIBRARY, PYTHON, Ranks, clean_environment
 
 
 def refused(*parts, **options):
@@ -35,6 +37,88 @@ def test_Load_EachWay_AllReduceGoesOverDpdk(load):
         for rank in range(2):
             with open(os.path.join(ranks.folder.name, f"stats-{rank}.json")) as file:
                 assert json.load(file)["bytes_sent"] > 4000
+
+
+PRELOADED = pytest.mark.skipif(FROM_WHEEL, reason="a wheel's library is not for LD_PRELOAD")
+
+
+@PRELOADED
+@pytest.mark.parametrize("transport", ["DPDK", "UDP"])
+def test_Preload_ProgramsThatARankStarts_LoadNothingOfPyTorchAndCostNothing(transport):
+    """sglang#36533: each /bin/true took 0.33 s of processor time, for libtorch_cpu.so came with it."""
+    with Ranks("children.py", 2, transport=transport) as ranks:
+        ranks.succeed()
+        for rank in range(2):
+            assert ranks.value(rank, "libraries") == "libgloo_bypass.so"
+            assert float(ranks.value(rank, "seconds")) < 0.05
+            assert ranks.value(rank, "said") == "b"
+
+
+@PRELOADED
+@pytest.mark.parametrize("relative", [False, True])
+def test_Preload_PythonWithoutPyTorch_LoadsNothingOfIt(relative):
+    show = "print(*[line for line in open('/proc/self/maps') if 'torch' in line or 'gloo' in line])"
+    library = os.path.relpath(LIBRARY) if relative else LIBRARY
+    done = subprocess.run([PYTHON, "-c", show], env={**clean_environment(), "LD_PRELOAD": library}, check=True,
+                          capture_output=True, text=True, timeout=HANG_SECONDS)
+    assert done.stderr == "" and {line.split()[-1] for line in done.stdout.splitlines() if line} == {
+        os.path.realpath(LIBRARY)}
+
+
+@PRELOADED
+def test_Preload_RelativePathAndTheProgramMovesOn_PlugInIsFound():
+    """The ranks run in a folder of their own."""
+    with Ranks("add.py", 2, environment={"LD_PRELOAD": os.path.relpath(LIBRARY)},
+               prefixes=[["sh", "-c", 'cd "$0" && exec "$@"', os.getcwd()]] * 2) as ranks:
+        ranks.succeed()
+
+
+@PRELOADED
+def test_Preload_RanksThatMultiprocessingSpawns_FindTheTransport():
+    with Ranks("spawn.py", 1) as ranks:
+        ranks.succeed()
+        assert ranks.value(0, "spawned") == "right"
+
+
+@PRELOADED
+def test_Preload_RanksThatTorchrunStarts_FindTheTransport(tmp_path):
+    """With Debian's options (docs/pytorch.md)."""
+    torchrun = [PYTHON, "-m", "torch.distributed.run"]
+    environment = {**clean_environment(), "LD_PRELOAD": LIBRARY, "GLOO_DEVICE_TRANSPORT": "UDP", "OMP_NUM_THREADS": "1",
+                   "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+
+    def run(*words):
+        return subprocess.run([*torchrun, *words], env=environment, capture_output=True, text=True,
+                              timeout=HANG_SECONDS)
+
+    here = ["--local_addr", "127.0.0.1"] if "--local" in run("--help").stdout else []  # PyTorch 1.13 does not know it
+    done = run("-r", "1", "-t", "1", "--rdzv_backend", "c10d", "--rdzv_conf", "store_type=file", "--rdzv_endpoint",
+               tmp_path / "meeting", "--rdzv_id", "1", *here, "--nproc_per_node", "2",
+               os.path.join(FOLDER, "programs", "add.py"))
+    assert done.returncode == 0 and done.stdout.count("sum=3") == 2, done.stdout + done.stderr
+
+
+@PRELOADED
+@pytest.mark.parametrize("transport, device", [("UDP", "UDP socket"), ("TCP", "tcp")])
+def test_Preload_CppProgramLinkedWithPyTorch_FindsTheTransport(transport, device):
+    program = os.environ["PLUGIN_CPP_PROGRAM"]
+    environment = {**clean_environment(), "GLOO_DEVICE_TRANSPORT": transport}
+    done = subprocess.run([program], env={**environment, "LD_PRELOAD": LIBRARY}, capture_output=True, text=True,
+                          timeout=HANG_SECONDS)
+    assert done.returncode == 0 and f"device={device}" in done.stdout, done.stdout + done.stderr
+    if transport != "TCP":
+        done = subprocess.run([program], env=environment, capture_output=True, text=True, timeout=HANG_SECONDS)
+        assert done.returncode == 1 and "unsupported gloo device" in done.stderr
+
+
+@PRELOADED
+def test_Preload_PlugInIsNotBesideIt_OneLineSaysSoAndPyTorchRefuses(tmp_path):
+    library = shutil.copy(LIBRARY, tmp_path)
+    with Ranks("add.py", 1, transport="UDP", environment={"LD_PRELOAD": library}) as ranks:
+        assert ranks.wait() == [1]
+        output = ranks.output(0)
+        assert output.count(f"gloo-bypass: {tmp_path}/libgloo_bypass_plugin.so: cannot open shared object file") == 1
+        assert "unsupported gloo device" in output.splitlines()[-1]
 
 
 def test_Load_NotLoaded_PyTorchRefusesDpdk():
@@ -137,6 +221,14 @@ def test_Library_Symbols_OnlyOurOwnAreVisible():
     symbols = subprocess.run(["nm", "-D", "--defined-only", LIBRARY], capture_output=True, text=True,
                              timeout=HANG_SECONDS, check=True)
     names = [line.split()[-1] for line in symbols.stdout.splitlines()]
-    # A wheel's library finds its own virtual tables by their names.
-    assert sorted(name for name in names if not name.startswith("_ZTVN11gloo_bypass8LayoutOf")) == [
+    # A wheel's library finds its own virtual tables by their names; that for LD_PRELOAD goes before PyTorch's factory.
+    assert sorted(name for name in names if not name.startswith(("_ZTVN11gloo_bypass8LayoutOf",
+                                                                 "_ZN4c10d17GlooDeviceFactory"))) == [
         "gloo_bypass_available_json", "gloo_bypass_register", "gloo_bypass_stats_json"]
+
+
+@PRELOADED
+def test_Library_ForLdPreload_NeedsTheCLibraryAlone():
+    dynamic = subprocess.run(["readelf", "-d", LIBRARY], capture_output=True, text=True, timeout=HANG_SECONDS,
+                             check=True)
+    assert re.findall(r"NEEDED.*\[(.*)\]", dynamic.stdout) == ["libc.so.6"]

@@ -179,12 +179,14 @@ def test_AfterFailure_ProcessGroupCouldNotBeMade_AsksWithoutStartingAnything(tmp
 
 @pytest.mark.skipif(FROM_WHEEL, reason="a wheel's library is not for LD_PRELOAD")
 def test_Preloaded_AnotherFileOfThePlugIn_NoSecondCopyIsLoaded(tmp_path):
-    preloaded = tmp_path / "libgloo_bypass.so"
-    shutil.copy(os.environ["PLUGIN_LIBRARY"], preloaded)
-    show = ("import gloo_bypass; print({line.split()[-1] for line in open('/proc/self/maps') if "
-           "'libgloo_bypass' in line}, gloo_bypass.stats())")
+    library = pathlib.Path(os.environ["PLUGIN_LIBRARY"])
+    preloaded, plugin = tmp_path / library.name, tmp_path / "libgloo_bypass_plugin.so"
+    shutil.copy(library, preloaded)
+    shutil.copy(library.with_name(plugin.name), plugin)
+    show = ("import gloo_bypass; print(sorted({line.split()[-1] for line in open('/proc/self/maps') if "
+           "'libgloo_bypass' in line}), gloo_bypass.stats())")
     result = run(["-c", show], environment_for(tmp_path, LD_PRELOAD=preloaded))
-    assert result.stdout.strip() == f"{{'{preloaded}'}} {{}}"
+    assert result.stdout.strip() == f"['{preloaded}', '{plugin}'] {{}}"
 
 
 def check_counters(stats):

@@ -15,7 +15,8 @@ BUILD_SECONDS = 900
 WANTED = {
     "gloo_bypass/" + name for name in ("__init__.py", "__main__.py", "_availability.py", "_built.py", "_library.py",
                                        "_path_probe.py", "_stats.py", "_torchcomms.py", "py.typed",
-                                       "libgloo_bypass.so")} | {"gloo_bypass_autoload.py"}
+                                       "libgloo_bypass.so",
+                                       "libgloo_bypass_plugin.so")} | {"gloo_bypass_autoload.py"}
 
 
 def missing():
@@ -99,9 +100,10 @@ def test_Wheel_EntryPoint_IsPyTorchsForBackends(wheel):
 
 
 def test_Wheel_Library_NeedsNothingOfTheBuildFolder(wheel, tmp_path):
-    zipfile.ZipFile(wheel).extract("gloo_bypass/libgloo_bypass.so", tmp_path)
-    dynamic = checked("readelf", "-d", tmp_path / "gloo_bypass" / "libgloo_bypass.so")
-    assert "RPATH" not in dynamic and "RUNPATH" not in dynamic
+    for library in "gloo_bypass/libgloo_bypass.so", "gloo_bypass/libgloo_bypass_plugin.so":
+        zipfile.ZipFile(wheel).extract(library, tmp_path)
+        dynamic = checked("readelf", "-d", tmp_path / library)
+        assert "RPATH" not in dynamic and "RUNPATH" not in dynamic
 
 
 def test_Wheel_Installed_WorksWithoutPythonPath(installed, tmp_path):

@@ -51,7 +51,7 @@ def _load(path: str) -> ctypes.CDLL:
     if not torch.distributed.is_available():
         raise ImportError(f"gloo_bypass needs torch.distributed, which {_torch()} is built without")
     try:
-        handle = ctypes.CDLL(None)  # of LD_PRELOAD: another copy would count nothing
+        handle = ctypes.CDLL(None)  # of LD_PRELOAD, loaded by its first call: another copy would count nothing
         if not hasattr(handle, "gloo_bypass_stats_json"):
             handle = ctypes.CDLL(path)
         elif not hasattr(handle, "gloo_bypass_register"):

@@ -12,6 +12,7 @@ LEAST_FREE_MIB = 256
 NETDEV_LOCKED_BYTES = 16 << 20
 # Where a build and an installation put the plug-in.
 PLUGIN = "libgloo_bypass.so"
+PLUGIN_ITSELF = "libgloo_bypass_plugin.so"  # beside it, and loaded by it
 PACKAGE_PARENTS = ("usr/lib/python3", *(f"{prefix}/lib/{python}" for prefix in ("usr/local", "usr") for python in
                                          ("python3.11", "python3.13", "python3.14")))
 PLUGIN_FOLDERS = tuple(f"{parent}/{kind}-packages/gloo_bypass" for parent in PACKAGE_PARENTS
@@ -114,7 +115,7 @@ def plugin(given=None):
             return warning("plug-in", f"{PLUGIN} was not found", "PyTorch gets the transports from it",
                            f"{BUILD}   # or name it with --plugin")
         try:
-            needed = needed_libraries(path)
+            needed = [*needed_libraries(path), *needed_libraries(path.with_name(PLUGIN_ITSELF))]
         except (OSError, ValueError) as error:
             return missing("plug-in", str(error), "PyTorch gets the transports from it", BUILD)
         local = set(machine.names(path.parent)) if machine.root == Path("/") else set()
