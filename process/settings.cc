@@ -12,7 +12,7 @@ namespace gloo_bypass {
 namespace {
 
 constexpr std::size_t kMaxMemifRingBytes = std::size_t{16} << 20;
-// The protocol's smallest datagram with IPv4's and UDP's headers.
+// The protocol's smallest datagram with IPv4's and UDP's headers: 576.
 constexpr std::size_t kMinMtu = wire::kMinDatagramBytes + 28;
 
 Error wrong(std::string message) { return {ErrorScope::kDevice, ErrorCode::kConfiguration, std::move(message)}; }

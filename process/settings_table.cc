@@ -325,7 +325,7 @@ std::vector<Setting> linkSettings() {
           "one; pci: always the range's first, 0 is 47777"),
       integerSetting(
           "GLOO_BYPASS_MTU", "bytes", 0, 65535,
-          "IP packet size, at least 1228; 0: the interface's, and what the path carries of it; pci: 1500",
+          "IP packet size, at least 576; 0: the interface's, and what the path carries of it; pci: 1500",
           [](TransportConfig & c) -> auto& { return c.mtu; }),
   };
 }

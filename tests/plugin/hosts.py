@@ -69,10 +69,8 @@ class Hosts:
                               ["addr", "add", f"{self.address6(host)}/64", "dev", INTERFACE, "nodad"],
                               ["link", "set", "lo", "up"], ["link", "set", INTERFACE, "mtu", str(self.mtu), "up"]):
                     run("ip", "-n", self.name(host), *words)
-                if self.mtu <= 1500:
-                    continue
-                # Large frames are to meet each link's MTU; what a veth pair takes in one piece passes whatever it is.
-                run("ip", "netns", "exec", self.name(host), "ethtool", "-K", INTERFACE, "tx-udp-segmentation", "off")
+            if self.mtu > 1500:
+                self.send_single_frames()
         except BaseException:
             self.__exit__()
             raise
@@ -104,6 +102,11 @@ class Hosts:
             shutil.rmtree(self.memif_directory(host), ignore_errors=True)
         for end in [*range(self.count), "switch"]:
             subprocess.run(["ip", "netns", "del", self.name(end)], capture_output=True, timeout=60, check=False)
+
+    def send_single_frames(self):
+        """For each to meet every link's MTU: what a veth pair takes in one piece passes whatever that is."""
+        for host in range(self.count):
+            run("ip", "netns", "exec", self.name(host), "ethtool", "-K", INTERFACE, "tx-udp-segmentation", "off")
 
     def set_link(self, host, *words):
         """`ip link set` of the host's interface."""

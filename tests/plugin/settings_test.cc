@@ -129,7 +129,7 @@ TEST(Settings_Parse, WrongValue_NamesVariableValueAndWhatIsAllowed) {
                                           {"GLOO_BYPASS_UDP_PORT", "47777-47778-47779"},
                                           {"GLOO_BYPASS_UDP_PORT", "47777,47778"},
                                           {"GLOO_BYPASS_MEMORY_MIB", "99999999999999999999999"},
-                                          {"GLOO_BYPASS_MTU", "1227"},
+                                          {"GLOO_BYPASS_MTU", "575"},
                                           {"GLOO_BYPASS_INTERFACE", "a/b"},
                                           {"GLOO_BYPASS_INTERFACE", "sixteencharacter"},
                                           {"GLOO_BYPASS_INTERFACE", "eth0,"},

@@ -39,6 +39,53 @@ def test_Collectives_TwoHostsOfTwo_ResultsAreRight():
         ranks.succeed()
 
 
+NARROW_UDP, NARROW_NETDEV = ("UDP", {}), ("DPDK", NETDEV)
+
+
+@pytest.mark.transport_alone
+@pytest.mark.parametrize("way, mtu", [
+    pytest.param(NARROW_UDP, 1220, id="UDP, 1220"), pytest.param(NARROW_UDP, 576, id="UDP, 576"),
+    pytest.param(("DPDK", {}), 1000, id="auto, 1000"), pytest.param(NARROW_NETDEV, 1000, id="netdev, 1000"),
+    pytest.param(NARROW_NETDEV, 576, id="netdev, 576")])
+def test_NarrowNetwork_Works(way, mtu):
+    """mqvpn#123, quic-go#5021: a tunnel that carries less than 1,228 bytes, and TCP."""
+    transport, settings = way
+    with Hosts(2, mtu=mtu) as hosts:
+        with hosts.ranks("collectives.py", 1, settings, transport=transport) as ranks:
+            ranks.succeed()
+
+
+@pytest.mark.transport_alone
+def test_NarrowNetworkOverIpv6_Works():
+    with Hosts(2, mtu=1280) as hosts:
+        with hosts.ranks("collectives.py", 1, {"MASTER_ADDR": hosts.address6(0)}, transport="UDP") as ranks:
+            ranks.succeed()
+
+
+@pytest.mark.transport_alone
+def test_NarrowOnTheWayOnly_IsFoundFromTheBeginning(tmp_path):
+    """No ICMP tells of it: TCP would hang, so the ranks meet at a file."""
+    with Hosts(2) as hosts:
+        hosts.send_single_frames()
+        hosts.set_trunk("mtu", "900")
+        with hosts.ranks("meet.py", 1, transport="UDP", arguments=[f"file://{tmp_path}/store"]) as ranks:
+            ranks.succeed()
+
+
+@pytest.mark.transport_alone
+@pytest.mark.parametrize("way, part", [
+    pytest.param(NARROW_UDP, "carries packets of 570 bytes, fewer than the 576 that every network carries: raise the",
+                 id="UDP"),
+    pytest.param(NARROW_NETDEV, "an MTU of 570 is less than 576: raise the interface's", id="netdev")])
+def test_NetworkBelowWhatIpv4Promises_OneLineSaysWhatToRaise(way, part):
+    transport, settings = way
+    with Hosts(2, mtu=570) as hosts:
+        with hosts.ranks("add.py", 1, settings, transport=transport) as ranks:
+            assert ranks.wait() == [1, 1]
+            for rank in range(2):
+                assert part in ranks.output(rank).splitlines()[-1], ranks.output(rank)
+
+
 @pytest.mark.transport_alone
 @pytest.mark.parametrize("environment", [None, NETDEV])
 def test_RanksOfOneHost_SendNothingOverTheNetwork(environment):

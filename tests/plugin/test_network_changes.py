@@ -23,18 +23,23 @@ def wait_until_going(ranks):
         ranks.wait_for_line(rank, "going=yes")
 
 
-@pytest.mark.parametrize("network", [UDP, NETDEV], ids=["UDP", "netdev"])
-def test_PathMtuShrinks_OnTheWayOnly_TheRunGoesOn(network):
-    with Hosts(2, mtu=9000) as hosts, running(hosts, network, ROUNDS) as ranks:
+@pytest.mark.parametrize("network, mtu, carried", [
+    pytest.param(UDP, 9000, 1500, id="UDP"), pytest.param(NETDEV, 9000, 1500, id="netdev"),
+    pytest.param(UDP, 1500, 1000, id="UDP, narrow"), pytest.param(NETDEV, 1500, 1000, id="netdev, narrow"),
+    pytest.param(UDP, 9000, 576, id="UDP, as narrow as can be")])
+def test_PathMtuShrinks_OnTheWayOnly_TheRunGoesOn(network, mtu, carried):
+    with Hosts(2, mtu=mtu) as hosts, running(hosts, network, ROUNDS) as ranks:
+        hosts.send_single_frames()
         wait_until_going(ranks)
-        hosts.set_trunk("mtu", "1500")  # both hosts keep 9000, and no ICMP tells them
+        hosts.set_trunk("mtu", str(carried))  # both hosts keep theirs, and no ICMP tells them
         ranks.succeed()
 
 
-def test_MtuOfTheInterfaceItselfShrinks_TheRunGoesOn():
-    with Hosts(2, mtu=9000) as hosts, running(hosts, UDP, ROUNDS) as ranks:
+@pytest.mark.parametrize("mtu, then", [(9000, 1500), (1500, 800)])
+def test_MtuOfTheInterfaceItselfShrinks_TheRunGoesOn(mtu, then):
+    with Hosts(2, mtu=mtu) as hosts, running(hosts, UDP, ROUNDS) as ranks:
         wait_until_going(ranks)
-        hosts.set_link(0, "mtu", "1500")
+        hosts.set_link(0, "mtu", str(then))
         ranks.succeed()
 
 

@@ -219,7 +219,7 @@ TEST(SimulationOptions, BadInput_IsOneLineThatNamesIt) {
       {{"--config", kSites, "--bytes", "10"}, "--bytes 10: has no unit"},
       {{"--config", kSites, "--segment-bytes", "1B"}, "--segment-bytes 1B"},
       {{"--config", kSites, "--loss", "120%"}, "--loss 120%"},
-      {{"--config", kSites, "--mtu", "1227"}, "--mtu"},  // the protocol's smallest datagram does not fit
+      {{"--config", kSites, "--mtu", "575"}, "--mtu"},  // the protocol's smallest datagram does not fit
       {{"--config", kSites, "--groups", "0"}, "--groups"},
       {{"--config", kSites, "--congestion-control", "reno"}, "--congestion-control"},
       {{"--config", kSites, "--time-limit", "soon"}, "--time-limit soon"},

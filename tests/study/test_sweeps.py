@@ -297,7 +297,7 @@ def test_command_trainingSweep_AnalysesItsCaptures(doubled, capsys):
                           (("algorithm", "--bytes", "1M"), "unrecognized arguments: --bytes"),
                           (("flap", "--steps", "1"), "from 2 to 100000"),
                           (("stragglers", "--warm-up", "3"), "--warm-up 3 leaves none of the 3 steps of free"),
-                          (("bucket", "--mtu", "32001"), "from 1228 to 32000")])
+                          (("bucket", "--mtu", "32001"), "from 576 to 32000")])
 def test_command_badInput_IsOneLineAndStatus2(capsys, arguments, said):
     with pytest.raises(SystemExit) as ended:
         command.main(list(arguments))

@@ -120,7 +120,7 @@ void addEveryKind(Sample& sample) {
   sample.add(control(wire::FrameType::kAck, 17, [](wire::PacketWriter& w) { w.recovered(3); }));
   wire::PacketWriter piece;
   piece.begin(headerOf(wire::FrameType::kPiece, 17));
-  piece.pieceHeader({16, 9000, 7});
+  piece.pieceHeader({16, 9000, 7, true});
   sample.add(finished(piece, payload));
   sample.add(chunk(wire::FrameType::kChunk, 17, payload));
   sample.add(chunk(wire::FrameType::kGrantedChunk, 18, payload));

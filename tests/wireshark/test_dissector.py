@@ -132,6 +132,7 @@ def test_Dissector_HelloProbeAndClose_HaveTheirBodies(tmp_path):
             for name in ("first", "sources", "index", "count")] == ["10", "6", "1", "2"]
     assert frames[13]["gloo_bypass.recovered"] == "3"
     assert [frames[14][f"gloo_bypass.piece.{name}"] for name in ("frame", "symbol", "index")] == ["16", "9000", "7"]
+    assert frames[14]["gloo_bypass.piece.small"] in ("1", "True")
     assert all(frame["gloo_bypass.checksum.status"] == RIGHT for frame in frames[:17])
 
 

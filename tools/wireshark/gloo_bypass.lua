@@ -80,6 +80,7 @@ local f = {
   piece_frame = ProtoField.uint32("gloo_bypass.piece.frame", "Sequence number of the frame"),
   piece_symbol = ProtoField.uint16("gloo_bypass.piece.symbol", "Length of the frame's symbol"),
   piece_index = ProtoField.uint8("gloo_bypass.piece.index", "Number of this piece"),
+  piece_small = ProtoField.bool("gloo_bypass.piece.small", "Small pieces"),
   recovered = ProtoField.uint32("gloo_bypass.recovered", "Frames recovered in total"),
   hello_sender = ProtoField.uint64("gloo_bypass.hello.sender", "Session id of the sender", base.HEX),
   hello_rendezvous = ProtoField.uint64("gloo_bypass.hello.rendezvous_bytes", "Rendezvous above (bytes)"),
@@ -91,6 +92,7 @@ local f = {
   hello_repair = ProtoField.bool("gloo_bypass.hello.repair", "Understands repair frames", 8, nil, 0x01),
   hello_pieces = ProtoField.bool("gloo_bypass.hello.pieces", "Understands pieces of frames", 8, nil, 0x02),
   hello_chunks = ProtoField.bool("gloo_bypass.hello.chunks", "Understands chunks with short headers", 8, nil, 0x04),
+  hello_small = ProtoField.bool("gloo_bypass.hello.small", "Sends and takes small datagrams", 8, nil, 0x08),
 }
 local fields = {}
 for _, field in pairs(f) do fields[#fields + 1] = field end
@@ -232,6 +234,7 @@ local function add_hello(reader, tree, info)
   if capabilities then
     tree:add(f.hello_pieces, capabilities)
     tree:add(f.hello_chunks, capabilities)
+    tree:add(f.hello_small, capabilities)
   end
   reader:add(tree, nil, 5) -- zero
   if sender then info[#info + 1] = "session " .. sender:le_uint64():tohex() end
@@ -255,7 +258,7 @@ local function add_piece(reader, tree, info)
   local frame = reader:add(tree, f.piece_frame, 4)
   local symbol = reader:add(tree, f.piece_symbol, 2)
   local index = reader:add(tree, f.piece_index, 1)
-  reader:add(tree, nil, 1) -- zero
+  reader:add(tree, f.piece_small, 1)
   if index then
     info[#info + 1] = string.format("number %d of the %d bytes of frame %d", index:uint() + 1, symbol:le_uint(), frame:le_uint())
   end

@@ -77,7 +77,7 @@ void AckTracker::writeRanges(wire::PacketWriter* writer) const {
     writer->addSackRange({truncateSequence(rangeBegin(sequence)), truncateSequence(end)});
     ++count;
   }
-  for (std::uint64_t end = highestEnd_; end > next_ && count < wire::kMaxSackRanges; ++count) {
+  for (std::uint64_t end = highestEnd_; end > next_ && count < wire::kSentSackRanges; ++count) {
     const std::uint64_t begin = rangeBegin(end);
     writer->addSackRange({truncateSequence(begin), truncateSequence(end)});
     end = arrived_.findPreviousEnd(begin, next_, true);

@@ -44,7 +44,7 @@ class AckTracker {
 
   // What to write into any header.
   void fillHeader(TimePoint now, wire::PacketHeader* header) const;
-  // At most kMaxSackRanges ranges: those of the latest arrivals first, then from the highest down.
+  // At most kSentSackRanges ranges: those of the latest arrivals first, then from the highest down.
   void writeRanges(wire::PacketWriter* writer) const;
   std::size_t memoryBytes() const { return arrived_.memoryBytes(); }
 

@@ -6,30 +6,32 @@
 
 namespace gloo_bypass {
 
-void PieceSender::start(std::uint64_t sequence, const FrameSymbol& frame) {
+void PieceSender::start(std::uint64_t sequence, bool small, const FrameSymbol& frame) {
   sequence_ = sequence;
+  small_ = small;
   next_ = 0;
   symbol_.resize(frame.bytes());
   frame.write(symbol_);
 }
 
 PieceSender::Piece PieceSender::next() {
-  const std::size_t begin = next_ * wire::kPieceBytes;
+  const std::size_t most = wire::pieceBytes(small_), begin = next_ * most;
   GLOO_BYPASS_CHECK(begin < symbol_.size());
-  const std::size_t bytes = std::min(wire::kPieceBytes, symbol_.size() - begin);
+  const std::size_t bytes = std::min(most, symbol_.size() - begin);
   return {static_cast<std::uint16_t>(symbol_.size()), static_cast<std::uint8_t>(next_++),
           std::span(symbol_).subspan(begin, bytes)};
 }
 
-PieceGatherer::Frame& PieceGatherer::findOrBegin(std::uint64_t sequence, std::size_t symbolBytes) {
+PieceGatherer::Frame& PieceGatherer::findOrBegin(std::uint64_t sequence, bool small, std::size_t symbolBytes) {
   Frame* oldest = &frames_.front();
   for (Frame& frame : frames_) {
-    if (frame.begun != 0 && frame.sequence == sequence) return frame;
+    if (frame.begun != 0 && frame.sequence == sequence && frame.small == small) return frame;
     if (frame.begun < oldest->begun) oldest = &frame;
   }
   oldest->sequence = sequence;
+  oldest->small = small;
   oldest->begun = ++begun_;
-  oldest->have = 0;
+  oldest->have.reset();
   oldest->symbol.resize(symbolBytes);
   return *oldest;
 }
@@ -37,15 +39,13 @@ PieceGatherer::Frame& PieceGatherer::findOrBegin(std::uint64_t sequence, std::si
 bool PieceGatherer::onPiece(std::uint64_t sequence, const wire::PieceHeader& piece, std::span<const std::byte> bytes,
                             std::optional<std::span<const std::byte>>* symbol) {
   symbol->reset();
-  const std::size_t begin = piece.index * wire::kPieceBytes;
-  if (begin >= piece.symbolBytes || bytes.size() != std::min(wire::kPieceBytes, piece.symbolBytes - begin))
-    return false;
-  Frame& frame = findOrBegin(sequence, piece.symbolBytes);
+  const std::size_t most = wire::pieceBytes(piece.small), begin = piece.index * most;
+  if (begin >= piece.symbolBytes || bytes.size() != std::min(most, piece.symbolBytes - begin)) return false;
+  Frame& frame = findOrBegin(sequence, piece.small, piece.symbolBytes);
   if (frame.symbol.size() != piece.symbolBytes) return false;
   std::copy(bytes.begin(), bytes.end(), frame.symbol.begin() + static_cast<std::ptrdiff_t>(begin));
-  frame.have |= std::uint64_t{1} << piece.index;
-  const std::size_t pieces = (frame.symbol.size() + wire::kPieceBytes - 1) / wire::kPieceBytes;
-  if (frame.have != (std::uint64_t{1} << pieces) - 1) return true;
+  frame.have.set(piece.index);
+  if (frame.have.count() != (frame.symbol.size() + most - 1) / most) return true;
   frame.begun = 0;
   *symbol = frame.symbol;
   return true;

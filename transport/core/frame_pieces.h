@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -27,13 +28,14 @@ class PieceSender {
     std::span<const std::byte> bytes;  // valid until start()
   };
 
-  bool holds(std::uint64_t sequence) const {
-    return sequence_ == sequence && next_ * wire::kPieceBytes < symbol_.size();
+  // Whether pieces of that frame and size are left.
+  bool holds(std::uint64_t sequence, bool small) const {
+    return sequence_ == sequence && small_ == small && next_ * wire::pieceBytes(small_) < symbol_.size();
   }
-  void start(std::uint64_t sequence, const FrameSymbol& frame);
+  void start(std::uint64_t sequence, bool small, const FrameSymbol& frame);
   // Takes the next piece; one is left.
   Piece next();
-  bool atLast() const { return (next_ + 1) * wire::kPieceBytes >= symbol_.size(); }
+  bool atLast() const { return (next_ + 1) * wire::pieceBytes(small_) >= symbol_.size(); }
   // The piece taken last did not go out.
   void undo() { --next_; }
   std::size_t memoryBytes() const { return symbol_.capacity(); }
@@ -41,12 +43,13 @@ class PieceSender {
  private:
   static constexpr std::uint64_t kNone = std::numeric_limits<std::uint64_t>::max();
   std::uint64_t sequence_ = kNone;
+  bool small_ = false;
   std::size_t next_ = 0;
   std::vector<std::byte> symbol_;
 };
 
 // The receiver's side. Memory: kMaxFrames frames, 1 MiB; where there are more the one begun first is forgotten, and
-// arrives when it is retransmitted.
+// arrives when it is retransmitted. A frame's small pieces are gathered apart from its others, of which some may be late.
 class PieceGatherer {
  public:
   static constexpr std::size_t kMaxFrames = 16;
@@ -59,15 +62,17 @@ class PieceGatherer {
   std::size_t memoryBytes() const;
 
  private:
+  static constexpr std::size_t kMaxPieces = wire::kMaxDatagramBytes / wire::kSmallPieceBytes + 1;
+  static_assert(kMaxPieces <= 256);  // of which the number has 8 bits
   struct Frame {
     std::uint64_t sequence = 0;
+    bool small = false;
     std::uint64_t begun = 0;  // counts up; 0: free
-    std::uint64_t have = 0;   // a bit each piece
+    std::bitset<kMaxPieces> have;
     std::vector<std::byte> symbol;
   };
-  static_assert(wire::kMaxDatagramBytes / wire::kPieceBytes < 64);
 
-  Frame& findOrBegin(std::uint64_t sequence, std::size_t symbolBytes);
+  Frame& findOrBegin(std::uint64_t sequence, bool small, std::size_t symbolBytes);
 
   std::array<Frame, kMaxFrames> frames_;
   std::uint64_t begun_ = 0;

@@ -17,6 +17,12 @@ std::optional<Error> compareSettings(const wire::Hello& local, const wire::Hello
   if (local.payloadChecksum != remote.payloadChecksum) {
     return differ("the payload checksum", onOff(local.payloadChecksum), onOff(remote.payloadChecksum));
   }
+  if (local.maxDatagramBytes < wire::kUsualMinDatagramBytes && (remote.capabilities & wire::kCapabilitySmall) == 0) {
+    return Error{ErrorScope::kSession, ErrorCode::kConfiguration,
+                 "the way from here carries datagrams of " + std::to_string(local.maxDatagramBytes) +
+                     " bytes, and the peer's version needs " + std::to_string(wire::kUsualMinDatagramBytes) +
+                     ": install the same version on both ranks, or raise the MTU of the way"};
+  }
   return {};
 }
 

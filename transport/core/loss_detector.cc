@@ -23,7 +23,7 @@ std::size_t LossDetector::detect(TimePoint now, const RtoEstimator& rtt, SendSco
     lostBytes += sent.wireBytes;
     ++lostFrames_;
     if (sent.guard != 0) ++unrepairedFrames_;
-    if (sent.retransmitted) lostAgain_ = std::max(lostAgain_, sent.datagramBytes());
+    if (sent.retransmitted) lostAgain_ = std::max(lostAgain_, sent.sentDatagramBytes());
     board->markLost(sequence);
   }
   return lostBytes;

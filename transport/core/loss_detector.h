@@ -32,7 +32,7 @@ class LossDetector {
   // Frames that were lost in total, and those of them that were although repair frames covered them.
   std::uint64_t lostFrames() const { return lostFrames_; }
   std::uint64_t unrepairedFrames() const { return unrepairedFrames_; }
-  // The largest frame lost since this was last called that had been sent more than once; 0: none.
+  // The largest datagram of a frame lost since this was last called that had been sent more than once; 0: none.
   std::size_t takeLostAgain() { return std::exchange(lostAgain_, 0); }
   std::uint64_t orderThreshold() const { return orderThreshold_; }
 

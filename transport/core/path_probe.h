@@ -10,13 +10,15 @@
 //
 // searching: the size wanted, then the usual ones below it, largest first; each kTries times. verifying: frames of the
 // size in use are lost again and again while smaller datagrams arrive. Other losses look the same for a while, so it is
-// probed as well before it is given up for kSmallest, from which the search begins anew.
+// probed as well before it is given up: for kUsualSmallest, which nearly every path carries, and where that does not come
+// through for kSmallest. The search begins anew from there.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "transport/base/time.h"
 #include "transport/wire/packet.h"
@@ -25,7 +27,7 @@ namespace gloo_bypass {
 
 class PathProbe {
  public:
-  static constexpr std::size_t kSmallest = wire::kMinDatagramBytes;
+  static constexpr std::size_t kSmallest = wire::kMinDatagramBytes, kUsualSmallest = wire::kUsualMinDatagramBytes;
 
   // `certain`: in use at once.
   void start(TimePoint now, std::size_t certain, std::size_t wanted) {
@@ -57,7 +59,7 @@ class PathProbe {
     }
     if (tries_ < kTries) return false;
     const bool shrunk = verifying();
-    if (shrunk) confirmed_ = kSmallest;
+    if (shrunk) confirmed_ = confirmed_ > kUsualSmallest ? kUsualSmallest : kSmallest;
     searchBelow(now, candidate_);
     return shrunk;
   }
@@ -65,24 +67,26 @@ class PathProbe {
     if (size != candidate_ || candidate_ == 0 || tries_ == 0) return;
     if (!verifying()) raiseAfter_ = kFirstRaise;
     confirmed_ = size;
-    rest(now);
+    goOn(now);
   }
   void stop() {
     candidate_ = 0;
     sendAt_ = kNever;
   }
 
-  // A datagram of `size` was lost, not for the first time.
+  // A datagram of `size` may be too large for the path: it was lost, and not for the first time.
   void suspect(TimePoint now, std::size_t size) {
     if (size <= kSmallest || size > confirmed_ || verifying()) return;
     suspectedAt_ = now;
     suspected_ = size;
+    interrupted_ = candidate_;
+    interruptedTries_ = tries_;
     tryNow(now, confirmed_);
   }
   bool verifying() const { return candidate_ != 0 && candidate_ == confirmed_; }
-  // While verifying(): a frame of `size`, sent at `sentAt`, has arrived; one above confirmed() went in pieces.
+  // While verifying(): a frame in datagrams of `size`, sent at `sentAt`, has arrived.
   void onArrival(TimePoint now, TimePoint sentAt, std::size_t size) {
-    if (size >= suspected_ && size <= confirmed_ && sentAt > suspectedAt_) rest(now);
+    if (size >= suspected_ && size <= confirmed_ && sentAt > suspectedAt_) goOn(now);
   }
 
  private:
@@ -90,15 +94,23 @@ class PathProbe {
   // RFC 8899 has 600 s (PMTU_RAISE_TIMER). A route that comes back does so sooner, and a search is a few datagrams.
   static constexpr Duration kFirstRaise = std::chrono::seconds(5), kLongestRaise = std::chrono::seconds(600);
   // MTU 9000 and 4000-odd without the IPv4 and UDP headers, 1500 without those of IPv4 and of IPv6, and what tunnels
-  // leave of 1500.
-  static constexpr std::array<std::size_t, 6> kUsual = {8972, 4068, 2048, 1472, 1452, 1372};
+  // leave of 1500; then what is below kUsualSmallest, MTU 1200, 1000 and 800.
+  static constexpr std::array<std::size_t, 9> kUsual = {8972, 4068, 2048, 1472, 1452, 1372, 1172, 972, 772};
 
+  // The size in use is right: a search that was interrupted to verify it goes on.
+  void goOn(TimePoint now) {
+    const std::size_t next = std::exchange(interrupted_, 0);
+    if (next <= confirmed_) return rest(now);
+    tryNow(now, next);
+    tries_ = interruptedTries_;
+  }
   void tryNow(TimePoint now, std::size_t size) {
     candidate_ = size;
     tries_ = 0;
     sendAt_ = now;
   }
   void searchBelow(TimePoint now, std::size_t size) {
+    interrupted_ = 0;
     std::size_t next = 0;
     for (std::size_t usual : kUsual) {
       if (usual < size && usual > confirmed_ && usual > next) next = usual;
@@ -114,6 +126,8 @@ class PathProbe {
   }
 
   std::size_t confirmed_ = 0, wanted_ = 0, candidate_ = 0;
+  std::size_t interrupted_ = 0;  // the candidate that verifying displaced, with its tries
+  int interruptedTries_ = 0;
   int tries_ = 0;
   TimePoint sendAt_ = kNever;
   Duration raiseAfter_ = kFirstRaise;

@@ -24,6 +24,9 @@ namespace gloo_bypass {
 
 enum class FrameState : std::uint8_t { kUnsent, kInFlight, kLost, kAcknowledged };
 
+// Of a frame's latest transmission.
+enum class FramePieces : std::uint8_t { kNone, kUsual, kSmall };
+
 struct SentFrame {
   TimePoint sentAt;
   std::uint64_t order = 0;       // of its latest transmission
@@ -39,12 +42,19 @@ struct SentFrame {
   bool retransmitted : 1 = false;  // sent more than once: after a loss, or as a probe
   bool declaredLost : 1 = false;   // at any time
   bool ackRequested : 1 = false;
+  FramePieces pieces : 2 = FramePieces::kNone;
   // Delivery rate (draft-cheng-iccrg-delivery-rate-estimation).
   bool appLimited : 1 = false;
   std::uint64_t delivered = 0;
   TimePoint deliveredAt, firstSentAt;
 
   std::size_t datagramBytes() const { return wire::dataHeaderBytes(type) + length; }
+  // The longest datagram in which it went out last.
+  std::size_t sentDatagramBytes() const {
+    return pieces == FramePieces::kNone    ? datagramBytes()
+           : pieces == FramePieces::kUsual ? wire::kUsualMinDatagramBytes
+                                           : wire::kMinDatagramBytes;
+  }
 };
 static_assert(sizeof(SentFrame) == 64);
 

@@ -58,7 +58,7 @@ wire::Hello Session::Impl::localHello() const {
   hello.maxDatagramBytes = static_cast<std::uint32_t>(path_.linkDatagramBytes);
   hello.lossless = config_.losslessLink;
   hello.payloadChecksum = checksum_;
-  hello.capabilities = wire::kCapabilityPieces;
+  hello.capabilities = wire::kCapabilityPieces | wire::kCapabilitySmall;
   if (mayRepair()) hello.capabilities |= wire::kCapabilityRepair;
   if (takesChunks()) hello.capabilities |= wire::kCapabilityChunks;
   return hello;

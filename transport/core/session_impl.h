@@ -173,6 +173,8 @@ class Session::Impl {
   bool exceedsPath(const SentFrame& frame) const {
     return frame.length > path_.mtu.confirmed() - wire::dataHeaderBytes(frame.type);
   }
+  // Below what every version sends.
+  bool isNarrow() const { return path_.mtu.confirmed() < wire::kUsualMinDatagramBytes; }
   bool sendPiece(TimePoint now, std::uint64_t sequence, SessionDatagram* out);
   void cutIntoPieces(std::uint64_t sequence);
   void handlePiece(TimePoint now, const wire::ParsedPacket& packet);

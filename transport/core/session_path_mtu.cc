@@ -43,10 +43,12 @@ void Session::Impl::onOtherDatagramSize() {
 }
 
 void Session::Impl::onShrunkPath() {
-  if ((handshake_.remote()->capabilities & wire::kCapabilityPieces) == 0) {
+  const std::uint8_t wanted = isNarrow() ? wire::kCapabilityPieces | wire::kCapabilitySmall : wire::kCapabilityPieces;
+  if ((handshake_.remote()->capabilities & wanted) != wanted) {
     return fail({ErrorScope::kSession, ErrorCode::kUnavailable,
                  "the path carries only smaller datagrams than before, and the peer's version cannot receive in pieces "
-                 "what was sent: set GLOO_BYPASS_MTU to what the path carries on all ranks"},
+                 "what was sent: set GLOO_BYPASS_MTU to what the path carries on all ranks, or install the same version "
+                 "on them"},
                 true);
   }
   stopCovering();  // repair frames are as long as the longest frame of their block
@@ -60,14 +62,15 @@ void Session::Impl::cutIntoPieces(std::uint64_t sequence) {
   FrameContent content;
   if (frame.message != kNoSlot) fillContent(frame, &content, &header);
   writeFrame(frame, content, header);
-  piecesOut_.start(sequence, {frame.type, header.payloadCrc, writer_.finish().subspan(wire::commonBytes(frame.type)),
-                              content.payload});
+  piecesOut_.start(sequence, isNarrow(),
+                   {frame.type, header.payloadCrc, writer_.finish().subspan(wire::commonBytes(frame.type)),
+                    content.payload});
 }
 
 // The next piece of a frame; the frame is in flight once its last piece has gone. They go one right after the other, as
 // the bytes of the frame in one datagram did.
 bool Session::Impl::sendPiece(TimePoint now, std::uint64_t sequence, SessionDatagram* out) {
-  if (!piecesOut_.holds(sequence)) cutIntoPieces(sequence);
+  if (!piecesOut_.holds(sequence, isNarrow())) cutIntoPieces(sequence);
   const bool last = piecesOut_.atLast();
   const PieceSender::Piece piece = piecesOut_.next();
   wire::PacketHeader header;
@@ -78,11 +81,12 @@ bool Session::Impl::sendPiece(TimePoint now, std::uint64_t sequence, SessionData
     header.payloadCrc = wire::crc32c(piece.bytes);
   }
   writer_.begin(header);
-  writer_.pieceHeader({truncateSequence(sequence), piece.symbolBytes, piece.index});
+  writer_.pieceHeader({truncateSequence(sequence), piece.symbolBytes, piece.index, isNarrow()});
   const std::size_t wireBytes = wire::kCommonHeaderBytes + wire::kPieceHeaderBytes + piece.bytes.size();
   if (last) {
     SentFrame& frame = board_.frame(sequence);
     countInFlight(&frame, frame.datagramBytes(), false);
+    frame.pieces = isNarrow() ? FramePieces::kSmall : FramePieces::kUsual;
     noteFrameSent(now, sequence, wireBytes);
   } else {
     path_.pacer.onSent(now, wireBytes);

@@ -172,7 +172,7 @@ bool Session::Impl::noteArrivalEchoed(TimePoint now, const wire::ParsedPacket& p
     liveness_.timerSince = now;
   }
   // Of a datagram's cumulative number alone it is not known whether there are gaps, and which.
-  if (header.type != wire::FrameType::kAck || packet.sackCount() == wire::kMaxSackRanges) return false;
+  if (header.type != wire::FrameType::kAck || packet.sackCount() >= wire::kSentSackRanges) return false;
   const std::int64_t sentTick = now.time_since_epoch().count() / wire::kTickNanoseconds - elapsed;
   return losses_.onArrivalOf(TimePoint(Duration(sentTick * wire::kTickNanoseconds)));
 }
@@ -190,7 +190,7 @@ bool Session::Impl::acknowledgeRange(TimePoint now, std::uint64_t begin, std::ui
     const bool latest = !sent.retransmitted || (header.flags & wire::kFlagEcho) == 0 ||
                         static_cast<std::int32_t>(header.timestampEcho - ticks(sent.sentAt)) >= 0;
     if (latest && sent.state == FrameState::kInFlight) board_.noteAckedOrder(sent.order);
-    if (latest && path_.mtu.verifying()) path_.mtu.onArrival(now, sent.sentAt, sent.datagramBytes());
+    if (latest && path_.mtu.verifying()) path_.mtu.onArrival(now, sent.sentAt, sent.sentDatagramBytes());
     if (!latest) ++counters_.spuriousRetransmits;
     if (sent.state == FrameState::kLost || (!latest && sent.declaredLost)) {
       losses_.onSpuriousLoss(now, path_.rtt);

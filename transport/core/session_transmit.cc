@@ -162,6 +162,7 @@ bool Session::Impl::sendFrame(TimePoint now, std::uint64_t sequence, SessionData
   FrameContent content;
   if (frame.message != kNoSlot) fillContent(frame, &content, &header);
   countInFlight(&frame, content.wireBytes, covered);
+  frame.pieces = FramePieces::kNone;
   requestAckWhereUseful(&frame);
   if (frame.ackRequested) header.flags |= wire::kFlagAckRequested;
   writeFrame(frame, content, header);

@@ -41,7 +41,9 @@ std::string uniqueName(const char* driver) {
 
 Result<std::size_t> chooseMtu(const TransportConfig& config, std::size_t devices) {
   const std::size_t mtu = std::min({config.mtu != 0 ? config.mtu : devices, devices, kLargestMtu});
-  if (mtu < kSmallestMtu) return refuse(fmt::format("an MTU of {} is less than {}", mtu, kSmallestMtu));
+  if (mtu < kSmallestMtu) {
+    return refuse(fmt::format("an MTU of {} is less than {}: raise the interface's or the device's", mtu, kSmallestMtu));
+  }
   return mtu;
 }
 

@@ -42,7 +42,9 @@ Result<LinkId> UdpRail::openLink(const network::Endpoint& peer) {
   if (mtu_ != 0) mtu = std::min(mtu_, mtu);
   if (mtu < smallest) {
     return Error{ErrorScope::kSession, ErrorCode::kConfiguration,
-                 fmt::format("the way to {} carries {} bytes, less than {}", toString(peer), mtu, smallest)};
+                 fmt::format("the way to {} carries packets of {} bytes, fewer than the {} that every network carries: "
+                             "raise the interface's MTU",
+                             toString(peer), mtu, smallest)};
   }
   const LinkId id = nextLink_;
   nextLink_ += step_;

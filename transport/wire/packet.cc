@@ -17,7 +17,7 @@ constexpr std::size_t kAtVersion = 2, kAtType = 3, kAtCrc = 4, kAtReceiver = 8, 
 static_assert(kAtByteLimit + 8 == kCommonHeaderBytes && kAtMessageLimit == kShortHeaderBytes);
 // Every datagram has kCommonHeaderBytes.
 static_assert(dataHeaderBytes(FrameType::kChunk) >= kCommonHeaderBytes);
-static_assert(kMaxHeaderBytes <= kMinDatagramBytes);
+static_assert(dataHeaderBytes(FrameType::kData) + kMaxPaddingBytes < kMinDatagramBytes);
 static_assert(kCommonHeaderBytes + kHelloBytes <= kMaxHeaderBytes);
 
 std::uint32_t headerChecksum(const std::byte* header, std::size_t length) {
@@ -137,10 +137,11 @@ bool decodeRepairHeader(std::span<const std::byte> body, RepairHeader* out) {
 }
 
 bool decodePieceHeader(std::span<const std::byte> body, PieceHeader* out) {
-  if (body.size() != kPieceHeaderBytes) return false;
+  if (body.size() != kPieceHeaderBytes || loadLittle<std::uint8_t>(body.data() + 7) > 1) return false;
   out->sequence = loadLittle<std::uint32_t>(body.data());
   out->symbolBytes = loadLittle<std::uint16_t>(body.data() + 4);
   out->index = loadLittle<std::uint8_t>(body.data() + 6);
+  out->small = loadLittle<std::uint8_t>(body.data() + 7) != 0;
   return true;
 }
 
@@ -244,7 +245,7 @@ void PacketWriter::pieceHeader(const PieceHeader& piece) {
   storeLittle(p, piece.sequence);
   storeLittle(p + 4, piece.symbolBytes);
   storeLittle(p + 6, piece.index);
-  storeLittle(p + 7, std::uint8_t{0});
+  storeLittle(p + 7, static_cast<std::uint8_t>(piece.small));
   length_ += kPieceHeaderBytes;
 }
 

@@ -7,7 +7,7 @@
 //        4    4  CRC-32C of the header without this field
 //        8    8  session id of the RECEIVER
 //       16    1  flags (PacketFlag)
-//       17    1  number of SACK ranges, 0..64
+//       17    1  number of SACK ranges, 0..64 (61 are sent at most)
 //       18    2  header length: 56 (kChunk, kGrantedChunk: 44) + 8 x ranges + body
 //       20    4  CRC-32C of the payload (flag kPayloadChecksum), else 0
 //       24    4  sequence number of this frame; of a frame without one: the next to be used
@@ -43,8 +43,8 @@
 //              payload is a repair symbol of these frames (core/repair). Only to peers whose Hello has
 //              kCapabilityRepair
 //   kPiece     sequence number of the frame 4, length of its symbol 2 (core/repair/frame_symbol.h), number of this piece
-//              1, zero 1; the payload is the symbol's part from number x kPieceBytes on. Only to peers whose Hello has
-//              kCapabilityPieces
+//              1, 1 where the pieces are small ones, else 0; the payload is the symbol's part from number x kPieceBytes
+//              (small: kSmallPieceBytes) on. Only to peers whose Hello has kCapabilityPieces (kCapabilitySmall)
 //
 // Types from kData on take a sequence number and are retransmitted, under the same number, until acknowledged. The other
 // types take none. A frame that has become too large for the path is retransmitted
@@ -67,17 +67,24 @@ inline constexpr std::size_t kCommonHeaderBytes = 56;
 inline constexpr std::size_t kShortHeaderBytes = 44;
 inline constexpr std::size_t kMessageHeaderBytes = 44, kChunkHeaderBytes = 16;
 inline constexpr std::size_t kRepairHeaderBytes = 8, kPieceHeaderBytes = 8;
-// Enough that one acknowledgement repeats each gap of a lossy window many times; half a minimal datagram.
+// Of those that are accepted.
 inline constexpr std::size_t kMaxSackRanges = 64;
 inline constexpr std::size_t kMaxPaddingBytes = 63;
 inline constexpr std::size_t kMaxHeaderBytes =
     kCommonHeaderBytes + kMaxSackRanges * 8 + kMessageHeaderBytes + kMaxPaddingBytes + 1;
-// Every path carries it (IPv4's guaranteed 576 bytes are never the limit today; 1200 is QUIC's choice).
-inline constexpr std::size_t kMinDatagramBytes = 1200;
+// Every path carries it: what IPv4 promises, 576 bytes, without the headers of IPv4 and UDP.
+inline constexpr std::size_t kMinDatagramBytes = 548;
+// Nearly every path carries it (QUIC's choice): peers without kCapabilitySmall send none that is smaller.
+inline constexpr std::size_t kUsualMinDatagramBytes = 1200;
 // An MTU of 1500 without the headers of IPv4 and UDP.
 inline constexpr std::size_t kEthernetDatagramBytes = 1472;
-// Of every piece of a frame but its last, whatever the path carries.
-inline constexpr std::size_t kPieceBytes = kMinDatagramBytes - kCommonHeaderBytes - kPieceHeaderBytes;
+// Of an acknowledgement that every path carries. Enough that one repeats each gap of a lossy window many times. A list of
+// so many may be cut short.
+inline constexpr std::size_t kSentSackRanges = (kMinDatagramBytes - kCommonHeaderBytes - 4) / 8;
+static_assert(kSentSackRanges <= kMaxSackRanges);
+// Of every piece of a frame but its last; on paths that do not carry such pieces there are small ones.
+inline constexpr std::size_t kPieceBytes = kUsualMinDatagramBytes - kCommonHeaderBytes - kPieceHeaderBytes;
+inline constexpr std::size_t kSmallPieceBytes = kMinDatagramBytes - kCommonHeaderBytes - kPieceHeaderBytes;
 // Lengths of chunks and datagrams are 16 bits.
 inline constexpr std::size_t kMaxDatagramBytes = 65535;
 inline constexpr std::int64_t kTickNanoseconds = 64;
@@ -160,7 +167,9 @@ struct PieceHeader {
   std::uint32_t sequence = 0;
   std::uint16_t symbolBytes = 0;
   std::uint8_t index = 0;
+  bool small = false;
 };
+constexpr std::size_t pieceBytes(bool small) { return small ? kSmallPieceBytes : kPieceBytes; }
 
 struct MessageHeader {
   std::uint64_t id = 0, tag = 0, totalLength = 0, remoteOffset = 0, chunkOffset = 0;
@@ -188,6 +197,7 @@ enum Capability : std::uint8_t {
   kCapabilityRepair = 1,  // understands kRepair and kFlagCovered, and counts in kAck what it recovered
   kCapabilityPieces = 2,  // understands kPiece
   kCapabilityChunks = 4,  // understands kChunk and kGrantedChunk
+  kCapabilitySmall = 8,   // sends datagrams below kUsualMinDatagramBytes where the path is so narrow; small pieces
 };
 
 // A received datagram, cut into its parts. The header is copied out before it is looked at, since a datagram may lie in

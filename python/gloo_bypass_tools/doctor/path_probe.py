@@ -27,7 +27,7 @@ seconds; each way is judged by itself. They need a TCP connection to the same po
 ADDRESS is a name or an address, with :PORT after it where another port than the first of GLOO_BYPASS_UDP_PORT \
 (47777) is to be used, as in 10.0.0.2:47790 or [fd00::2]:47790."""
 # Bytes of an IP packet: the least that a session can use, what tunnels leave of 1500, Ethernet's, and jumbo frames.
-SIZES = (1228, 1280, 1400, 1420, 1450, 1480, 1500, 4000, 8900, 9000)
+SIZES = (576, 1000, 1228, 1280, 1400, 1420, 1450, 1480, 1500, 4000, 8900, 9000)
 USUAL_MTU = 1500  # a session tries packets of this size first, where its own interface carries them
 ROUNDS, ROUND_SECONDS, GRACE_SECONDS = 10, 0.1, 1.0
 CONTROL_SECONDS = 5.0

@@ -51,7 +51,7 @@ def add_common(parser, names, repeats):
                         help=f"of {', '.join(names)} (default all)")
     parser.add_argument("--repeats", type=number_in(int, 1, 100), default=repeats, metavar="N",
                         help=f"of all runs, in turn (default {repeats})")
-    parser.add_argument("--mtu", type=number_in(int, 1228, LARGEST_MTU), default=1500, metavar="N",
+    parser.add_argument("--mtu", type=number_in(int, 576, LARGEST_MTU), default=1500, metavar="N",
                         help="longest IP packet, of all transports (default 1500)")
     parser.add_argument("--seed", type=number_in(int, 0, 2**63 - 1), default=1, metavar="N",
                         help="of the fabric's losses (default 1)")

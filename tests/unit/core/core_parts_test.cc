@@ -451,8 +451,56 @@ TEST(PathProbe, SuspicionsThatProveNothing_LeaveTheSize) {
   EXPECT_EQ(probe.confirmed(), 8972u);
 }
 
+// 1,200 bytes first, which nearly every path carries; where they are lost as well, what every path carries.
+TEST(PathProbe, VerifiedSizeDoesNotPass_FallsInTwoSteps) {
+  PathProbe probe;
+  probe.start(kStart, 1472, 1472);
+  TimePoint now = kStart;
+  const auto loseProbesOf = [&](std::size_t size) {
+    while (probe.candidate() == size) {
+      EXPECT_TRUE(probe.due(now));
+      probe.onSent(now, milliseconds(20));
+      now += milliseconds(20);
+      if (probe.onTimeout(now)) return true;
+    }
+    return false;
+  };
+  probe.suspect(now, 700);  // whatever was lost twice
+  EXPECT_TRUE(loseProbesOf(1472));
+  EXPECT_EQ(probe.confirmed(), 1200u);
+  EXPECT_EQ(probe.candidate(), 1452u);
+  probe.suspect(now, 1200);  // a frame of this size, or one in pieces
+  EXPECT_TRUE(loseProbesOf(1200));
+  EXPECT_EQ(probe.confirmed(), 548u);
+  for (const std::size_t size : {1172u, 972u}) {
+    EXPECT_EQ(probe.candidate(), size);
+    EXPECT_FALSE(loseProbesOf(size));
+  }
+  EXPECT_EQ(probe.candidate(), 772u);
+  probe.onSent(now, milliseconds(20));
+  probe.onReply(now, 772);
+  EXPECT_EQ(probe.confirmed(), 772u);
+  probe.suspect(now, 548);
+  EXPECT_FALSE(probe.verifying()) << "every path carries so much";
+}
+
+TEST(PathProbe, SearchIsInterruptedByADoubt_GoesOnWhereItWas) {
+  PathProbe probe;
+  probe.start(kStart, 1472, 8972);
+  probe.onSent(kStart, milliseconds(20));
+  EXPECT_EQ(probe.candidate(), 8972u);
+  probe.suspect(kStart, 1400);
+  EXPECT_TRUE(probe.verifying());
+  probe.onSent(kStart, milliseconds(20));
+  probe.onReply(kStart, 1472);
+  EXPECT_EQ(probe.candidate(), 8972u);
+  probe.onReply(kStart, 8972);  // to the probe before the doubt
+  EXPECT_EQ(probe.confirmed(), 8972u);
+}
+
 TEST(Handshake, LinkKindsDiffer_BothAreNamed) {
   wire::Hello a, b;
+  a.maxDatagramBytes = b.maxDatagramBytes = 1472;
   EXPECT_FALSE(compareSettings(a, b).has_value());
   b.lossless = 1;
   const auto error = compareSettings(a, b);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "session_pair.h"
+#include "transport/core/handshake.h"
 #include "transport/core/repair/frame_symbol.h"
 #include "transport/wire/crc32c.h"
 #include "victim_session.h"
@@ -52,8 +53,11 @@ std::string why(const SessionPair& pair) {
   return text;
 }
 
-TEST(PathMtu, ShrinksInMidMessage_TheMessageArrivesWithinASecond) {
-  for (const std::size_t carried : {kEthernet, std::size_t{1372}, std::size_t{1200}}) {
+// Below 1,200 bytes it takes a second look: those are tried first.
+TEST(PathMtu, ShrinksInMidMessage_TheMessageArrivesWithinASecondOrTwo) {
+  for (const std::size_t carried : {kEthernet, std::size_t{1372}, std::size_t{1200}, std::size_t{1199}, std::size_t{972},
+                                    std::size_t{548}}) {
+    const Duration limit = seconds(carried < 1200 ? 2 : 1);
     for (const Duration delay : {Duration(microseconds(50)), Duration(milliseconds(10))}) {
       SCOPED_TRACE(std::to_string(carried) + " bytes, " + std::to_string(delay.count()) + " ns");
       WireModel wire = jumboPath();
@@ -65,9 +69,9 @@ TEST(PathMtu, ShrinksInMidMessage_TheMessageArrivesWithinASecond) {
       pair.runFor(5 * delay + milliseconds(2));
       ASSERT_EQ(pair.b.receivesCompleted, 0u);
       pair.wire.carriesBytes = carried;
-      ASSERT_TRUE(traffic.endsWithin(seconds(1) + 100 * delay)) << why(pair);
+      ASSERT_TRUE(traffic.endsWithin(limit + 100 * delay)) << why(pair);
       traffic.begin(false);
-      ASSERT_TRUE(traffic.endsWithin(seconds(1) + 100 * delay)) << why(pair);
+      ASSERT_TRUE(traffic.endsWithin(limit + 100 * delay)) << why(pair);
     }
   }
 }
@@ -94,7 +98,8 @@ TEST(PathMtu, GrowsAgain_IsFoundWithinTheBackOff) {
 
 // The usual size, which is in use without a probe, may be too large from the beginning: a tunnel.
 TEST(PathMtu, SmallerThanTheUsualFromTheBeginning_IsFound) {
-  for (const std::size_t carried : {std::size_t{1452}, std::size_t{1372}, std::size_t{1200}}) {
+  for (const std::size_t carried : {std::size_t{1452}, std::size_t{1372}, std::size_t{1200}, std::size_t{1172},
+                                    std::size_t{972}, std::size_t{548}}) {
     WireModel wire = jumboPath();
     wire.carriesBytes = carried;
     SessionPair pair(3, {}, wire);
@@ -104,6 +109,24 @@ TEST(PathMtu, SmallerThanTheUsualFromTheBeginning_IsFound) {
     ASSERT_TRUE(traffic.endsWithin(seconds(2))) << carried << " " << why(pair);
     pair.runFor(seconds(1));
     EXPECT_EQ(pair.a.session->path().datagramBytes, carried);
+  }
+}
+
+// A frame or two, and nothing behind them: each is lost until the size is known.
+TEST(PathMtu, SmallerThanTheUsualAndLittleToSend_IsFound) {
+  for (const std::size_t carried : {std::size_t{1372}, std::size_t{872}, std::size_t{548}}) {
+    for (const std::size_t bytes : {600, 1300, 2000, 5000}) {
+      SCOPED_TRACE(std::to_string(bytes) + " bytes over " + std::to_string(carried));
+      WireModel wire;
+      wire.carriesBytes = carried;
+      SessionPair pair(7, {}, wire);
+      pair.connectBoth();
+      Traffic traffic(pair, bytes);
+      for (int i = 0; i < 3; ++i) {
+        traffic.begin(i % 2 == 0);
+        ASSERT_TRUE(traffic.endsWithin(seconds(3))) << i << " " << why(pair);
+      }
+    }
   }
 }
 
@@ -122,11 +145,11 @@ TEST(PathMtu, ChangesAgainAndAgainUnderFaults_BitExact) {
     SessionPair pair(seed, config, wire);
     pair.connectBoth();
     Traffic traffic(pair, 2 << 20);
-    const std::size_t carried[] = {8972, 1472, 4100, 1250, 8972, 1400};
+    const std::size_t carried[] = {8972, 1472, 4100, 1250, 8972, 1400, 560, 1472, 1000};
     for (int i = 0; i < 24; ++i) {
       traffic.begin(i % 3 != 0);
       pair.runFor(wire.delay * (i % 7));
-      pair.wire.carriesBytes = carried[i % 6];
+      pair.wire.carriesBytes = carried[i % std::size(carried)];
       ASSERT_TRUE(traffic.endsWithin(seconds(60))) << "message " << i << ": " << why(pair);
     }
   }
@@ -179,6 +202,34 @@ TEST(PathMtu, LossesOfAFullQueue_LeaveTheSize) {
     ASSERT_LT(pair.now, TimePoint(seconds(1100))) << why(pair);
     pair.runFor(milliseconds(10));
     ASSERT_EQ(pair.a.session->path().datagramBytes, kJumbo);
+  }
+}
+
+// IPv4 promises no more than 548 bytes in a datagram. Everything must fit: acknowledgements with all their ranges too.
+TEST(PathMtu, NarrowFromTheBeginning_NoDatagramIsLonger) {
+  for (const std::size_t carried : {std::size_t{1192}, std::size_t{972}, std::size_t{548}}) {
+    for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+      SCOPED_TRACE(std::to_string(carried) + " bytes, seed " + std::to_string(seed));
+      WireModel wire{.delay = milliseconds(seed % 2 == 0 ? 50 : 5), .bytesPerSecond = 1e9, .maxDatagramBytes = carried};
+      wire.jitter = wire.delay;
+      wire.loss = 0.1;
+      SessionConfig config;
+      if (seed > 2) config.repair.mode = Repair::Mode::kOn;
+      SessionPair pair(seed, config, wire);
+      std::size_t longest = 0;
+      pair.onLeave = [&](bool, Bytes& datagram) {
+        longest = std::max(longest, datagram.size());
+        return true;
+      };
+      pair.connectBoth();
+      Traffic traffic(pair, 4 << 20);
+      for (int i = 0; i < 3; ++i) {
+        traffic.begin(i % 2 == 0);
+        ASSERT_TRUE(traffic.endsWithin(seconds(60))) << why(pair);
+      }
+      EXPECT_EQ(pair.a.session->path().datagramBytes, carried);
+      EXPECT_EQ(longest, carried);
+    }
   }
 }
 
@@ -263,6 +314,23 @@ TEST_F(OldPeerVictim, PathShrinks_FailsSayingSo) {
   EXPECT_NE(session_.error().message.find("set GLOO_BYPASS_MTU"), std::string::npos) << session_.error().message;
 }
 
+// The way from here is narrow, and a peer of such a version sends nothing below 1,200 bytes.
+TEST(PathMtu, NarrowWayAndAnOldPeer_OneLineSaysSo) {
+  wire::Hello here, peer;
+  here.maxDatagramBytes = 972;
+  here.capabilities = wire::kCapabilitySmall;
+  peer.maxDatagramBytes = kEthernet;
+  const auto refused = compareSettings(here, peer);
+  ASSERT_TRUE(refused);
+  EXPECT_EQ(refused->code, ErrorCode::kConfiguration);
+  EXPECT_EQ(refused->message,
+            "the way from here carries datagrams of 972 bytes, and the peer's version needs 1200: install the same "
+            "version on both ranks, or raise the MTU of the way");
+  EXPECT_FALSE(compareSettings(peer, here)) << "the peer's own version decides";
+  peer.capabilities = wire::kCapabilitySmall;
+  EXPECT_FALSE(compareSettings(here, peer));
+}
+
 class PiecesVictim : public VictimSession {
  protected:
   PiecesVictim() : VictimSession(SessionConfig{}, kEthernet, helloWithChecksums()) {}
@@ -287,6 +355,34 @@ TEST_F(PiecesVictim, FrameInPieces_ArrivesOnce) {
   };
   for (const std::size_t i : {2, 0, 0, 1, 1}) {
     piece({kFirst, static_cast<std::uint16_t>(symbol.size()), static_cast<std::uint8_t>(i)}, part(i));
+  }
+  EXPECT_EQ(session_.state(), SessionState::kEstablished) << session_.error().message;
+  SessionDatagram datagram;
+  ASSERT_TRUE(session_.pollTransmit(now_, &datagram));
+  wire::ParsedPacket packet;
+  ASSERT_EQ(wire::parsePacket(datagram.header, &packet), wire::ParseResult::kOk);
+  EXPECT_EQ(packet.header.acknowledged, kFirst + 1);
+}
+
+// A frame's usual pieces and its small ones, of which the first kind was under way when the path shrank further.
+TEST_F(PiecesVictim, FrameInPiecesOfBothSizes_ArrivesOnce) {
+  FrameSymbol credit;
+  credit.type = wire::FrameType::kCredit;
+  Bytes symbol(65535);
+  credit.write(symbol);
+  const auto send = [&](bool small, std::size_t i) {
+    const std::size_t most = wire::pieceBytes(small), begin = i * most;
+    const Bytes part(symbol.begin() + static_cast<std::ptrdiff_t>(begin),
+                     symbol.begin() + static_cast<std::ptrdiff_t>(std::min(begin + most, symbol.size())));
+    piece({kFirst, static_cast<std::uint16_t>(symbol.size()), static_cast<std::uint8_t>(i), small}, part);
+  };
+  const std::size_t pieces = (symbol.size() + wire::kSmallPieceBytes - 1) / wire::kSmallPieceBytes;
+  EXPECT_EQ(pieces, 136u);
+  for (std::size_t i = 0; i < pieces; ++i) {
+    if (i < 50) send(false, i);
+    SessionDatagram none;
+    EXPECT_FALSE(session_.pollTransmit(now_, &none)) << i;
+    send(true, i);
   }
   EXPECT_EQ(session_.state(), SessionState::kEstablished) << session_.error().message;
   SessionDatagram datagram;

@@ -223,7 +223,7 @@ TEST(Packet, PieceOfAFrame_IsReadAsWritten) {
   wire::PacketHeader header;
   header.type = wire::FrameType::kPiece;
   writer.begin(header);
-  writer.pieceHeader({0xfffffffeu, 65000, 57});
+  writer.pieceHeader({0xfffffffeu, 65000, 57, true});
   wire::ParsedPacket packet;
   ASSERT_EQ(wire::parsePacket(writer.finish(), &packet), wire::ParseResult::kOk);
   wire::PieceHeader piece;
@@ -231,7 +231,11 @@ TEST(Packet, PieceOfAFrame_IsReadAsWritten) {
   EXPECT_EQ(piece.sequence, 0xfffffffeu);
   EXPECT_EQ(piece.symbolBytes, 65000);
   EXPECT_EQ(piece.index, 57);
+  EXPECT_TRUE(piece.small);
   EXPECT_FALSE(wire::decodePieceHeader(packet.body.first(7), &piece));
+  std::vector<std::byte> other(packet.body.begin(), packet.body.end());
+  other[7] = std::byte{2};
+  EXPECT_FALSE(wire::decodePieceHeader(other, &piece));
 }
 
 // The limits' place has what follows them elsewhere.
