@@ -84,7 +84,10 @@ Result<TransportConfig> configurationFrom(std::span<const SettingText> texts) {
   Result<TransportConfig> result = configurationFromTexts(texts);
   if (!result) return result;
   TransportConfig& config = result.value();
-  if (config.memifDirectory.empty()) config.memifDirectory = defaultMemifDirectory();
+  if (config.memifDirectory.empty()) {
+    config.memifDirectory = defaultMemifDirectory();
+    config.memifDirectoryIsDefault = true;
+  }
   config.dpdkDirectory = dpdkDirectory();
   config.rank = variable("RANK");
   config.masterAddress = variable("MASTER_ADDR");

@@ -130,9 +130,10 @@ Result<TransportConfig> configurationFromTexts(std::span<const SettingText> text
 }
 
 Status validate(const TransportConfig& config) {
-  TransportConfig scratch;
+  TransportConfig scratch, named = config;
+  if (config.memifDirectoryIsDefault) named.memifDirectory.clear();  // auto does without one that cannot be used
   for (const Setting& setting : settings()) {
-    const std::string text = setting.format(config);
+    const std::string text = setting.format(named);
     if (!setting.parse(text, scratch)) return wrongValue(setting, text);
   }
   return validateTogether(config);

@@ -288,7 +288,8 @@ std::vector<Setting> linkSettings() {
       textSetting(
           "GLOO_BYPASS_MEMIF_DIRECTORY",
           fmt::format("an absolute path, at most {} bytes", dpdk::kMaxMemifDirectoryBytes), isDirectory,
-          "memif: where the links' sockets lie; empty: gloo-bypass-UID in $XDG_RUNTIME_DIR or /tmp",
+          "memif: where the links' sockets lie; empty: gloo-bypass-UID in $XDG_RUNTIME_DIR or /tmp, without which auto "
+          "uses the network",
           [](TransportConfig & c) -> auto& { return c.memifDirectory; }),
       integerSetting(
           "GLOO_BYPASS_MEMIF_BUFFER_BYTES", "bytes", 2048, 65000, "memif: one ring slot, and so the largest frame",

@@ -6,6 +6,7 @@
 
 #include "tests/fuzz/fuzz_target.h"
 #include "transport/base/check.h"
+#include "transport/base/printable.h"
 #include "transport/channel/channel_address.h"
 #include "transport/channel/message_channel.h"
 #include "transport/datagram/packet_port.h"
@@ -30,6 +31,16 @@ bool accepted(const Result<T>& result) {
   return false;
 }
 
+void decodeNoMemory(std::span<const std::byte> bytes) {
+  const auto none = decodeNoMemoryAddress(bytes);
+  if (!accepted(none)) return;
+  GLOO_BYPASS_CHECK(none.value().why.size() <= NoMemoryAddress::kMaxBytes);
+  const std::vector<std::byte> again = encodeAddress(none.value());
+  GLOO_BYPASS_CHECK(std::equal(again.begin(), again.end(), bytes.begin(), bytes.end()));
+  const std::string line = whyNoMemory(bytes, none.value().machineId);
+  GLOO_BYPASS_CHECK(!line.empty() && line == printable(line));
+}
+
 void decodePort(std::span<const std::byte> bytes) {
   const auto same = [&](const std::vector<std::byte>& again) {
     return std::equal(again.begin(), again.end(), bytes.begin(), bytes.end());
@@ -42,6 +53,7 @@ void decodePort(std::span<const std::byte> bytes) {
     GLOO_BYPASS_CHECK(directory.front() == '/' && directory.find('\0') == std::string::npos);
     GLOO_BYPASS_CHECK(same(encodeAddress(memif.value())));
   }
+  decodeNoMemory(bytes);
   if (const auto sockets = udp::decode(bytes); accepted(sockets)) {
     for (const network::Endpoint& one : sockets.value()) GLOO_BYPASS_CHECK(one.isIp() && one.port() != 0);
     GLOO_BYPASS_CHECK(!sockets.value().empty() && sockets.value().size() <= PacketPort::kMaxRails);
@@ -50,6 +62,7 @@ void decodePort(std::span<const std::byte> bytes) {
   if (const auto both = decodeAutoAddress(bytes); accepted(both)) {
     GLOO_BYPASS_CHECK(same(encodeAutoAddress(both.value().memory, both.value().network)));
     (void)accepted(decodeMemifAddress(both.value().memory));
+    decodeNoMemory(both.value().memory);
     (void)accepted(decodeUdpAddress(both.value().network));
   }
   if (const auto rdma = decodeRdmaAddress(bytes); accepted(rdma)) {

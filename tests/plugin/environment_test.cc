@@ -9,12 +9,14 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "process/foreign_variables.h"
 #include "process/gloo_address.h"
 #include "process/settings.h"
+#include "tests/support/temporary_folder.h"
 
 extern char** environ;
 
@@ -51,6 +53,7 @@ TEST_F(Environment, NothingSet_DefaultsWithDirectoryFilledIn) {
   EXPECT_EQ(config.value().link, LinkMode::kAuto);
   EXPECT_EQ(config.value().network, Network::kAuto);
   EXPECT_EQ(config.value().memifDirectory, "/tmp/gloo-bypass-" + std::to_string(geteuid()));
+  EXPECT_TRUE(config.value().memifDirectoryIsDefault);
   EXPECT_EQ(requestedDeviceTransport(), "");
 }
 
@@ -59,9 +62,12 @@ TEST_F(Environment, VariablesSet_AreTaken) {
   set("GLOO_BYPASS_SPIN_US", "7");
   set("GLOO_DEVICE_TRANSPORT", "DPDK");
   set("MASTER_ADDR", "10.0.0.1");
+  set("GLOO_BYPASS_MEMIF_DIRECTORY", "/run/x");
   const auto config = configurationFromEnvironment();
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_EQ(config.value().link, LinkMode::kNetdev);
+  EXPECT_EQ(config.value().memifDirectory, "/run/x");
+  EXPECT_FALSE(config.value().memifDirectoryIsDefault);
   EXPECT_EQ(config.value().spin, std::chrono::microseconds(7));
   EXPECT_EQ(config.value().masterAddress, "10.0.0.1");
   EXPECT_EQ(requestedDeviceTransport(), "DPDK");
@@ -148,6 +154,16 @@ TEST_F(Environment, UnknownVariable_IsRefused) {
 TEST_F(Environment, RuntimeDirectoryMissing_TmpIsTaken) {
   set("XDG_RUNTIME_DIR", "/nowhere/at/all");
   EXPECT_TRUE(configurationFromEnvironment().value().memifDirectory.starts_with("/tmp/"));
+}
+
+TEST_F(Environment, RuntimeDirectoryTooLongForSockets_IsNoMistakeOfASetting) {
+  const TemporaryFolder folder;
+  const std::string longer = folder.path + "/" + std::string(62, 'x');
+  std::filesystem::create_directory(longer);
+  set("XDG_RUNTIME_DIR", longer);
+  const auto config = configurationFromEnvironment();
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_TRUE(config.value().memifDirectory.starts_with(longer));
 }
 
 TEST_F(Environment, StatsWithRank_RankIsFilledInOrMissed) {

@@ -74,6 +74,20 @@ def test_Available_Dpdk_WorksHereAndNamesTheDirectoryThatRanksWouldUse(asked):
 
 
 @needs_dpdk
+@pytest.mark.parametrize("name, cause", [("d", "is not a directory"), ("d" * 50, "is longer than 62 bytes")])
+def test_Available_DpdkWithoutADirectoryThatNobodyNamed_WorksAndSaysWhatItLacks(tmp_path_factory, name, cause):
+    folder = tmp_path_factory.mktemp(name)
+    if name == "d":
+        (folder / f"gloo-bypass-{os.geteuid()}").write_text("no directory")
+    environment = environment_for(folder, XDG_RUNTIME_DIR=folder, GLOO_BYPASS_MEMIF_DIRECTORY="")
+    result = run(["-m", "gloo_bypass", "DPDK"], environment)
+    line = next(line for line in result.stdout.splitlines() if line.startswith("DPDK: "))
+    assert f"DPDK: yes, no shared memory (memif directory '{folder}/gloo-bypass-" in line, line
+    assert cause in line and ", UDP socket " in line, line
+    assert result.stderr == ""
+
+
+@needs_dpdk
 @pytest.mark.parametrize("environment, parts", [
     ("directory cannot be made", ["unwritable/m'", "GLOO_BYPASS_MEMIF_DIRECTORY"]),
     ("directory open to others", ["open to other users", "755", "700"]),

@@ -45,7 +45,7 @@ Result<std::unique_ptr<MemifServerPort>> MemifServerPort::create(const std::stri
                                                                  int epoll) {
   if (const Status free = checkFree(path); !free) return free.error();
   auto listener = dpdk::listenPacketSocket(path);
-  if (!listener) return listener.error();
+  if (!listener) return socketError(path, listener.error().message);
   std::unique_ptr<MemifServerPort> port(new MemifServerPort(path, longestFrame, epoll));
   port->listener_ = std::move(listener).value();
   if (!port->watch(port->listener_.get(), EPOLLIN)) return socketError(path, std::strerror(errno));

@@ -99,6 +99,7 @@ struct TransportConfig {
   LinkMode link = LinkMode::kAuto;
   Network network = Network::kAuto;
   std::string memifDirectory;        // sockets of memif links; empty: $XDG_RUNTIME_DIR or /tmp, + /gloo-bypass-UID
+  bool memifDirectoryIsDefault = false;  // nobody named it: auto does without memory where it cannot be used. No setting of its own
   std::size_t memifBufferBytes = 60 * 1024;  // one ring slot and so the largest frame
   unsigned memifLog2Slots = 6;               // ring slots: 2^n; 64 x 60 KiB hold the segments that Gloo's ring has under way
   NetdevDriver netdevDriver = NetdevDriver::kAfPacket;

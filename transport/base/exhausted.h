@@ -8,6 +8,8 @@
 #include <string>
 #include <system_error>
 
+#include "transport/base/status.h"
+
 namespace gloo_bypass {
 
 // Of a call that failed with `error`; empty: it was for another reason.
@@ -28,6 +30,11 @@ inline std::string exhausted(int error) {
 inline std::string reasonOf(int error) {
   std::string why = exhausted(error);
   return why.empty() ? std::strerror(error) : why;
+}
+
+// Whether there was no more of it to have, or it was refused.
+inline ErrorCode codeOf(int error) {
+  return exhausted(error).empty() ? ErrorCode::kUnavailable : ErrorCode::kExhausted;
 }
 
 inline constexpr const char* kRaiseThreadLimits =

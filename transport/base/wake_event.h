@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <span>
+#include <utility>
 
 #include "transport/base/file_descriptor.h"
 #include "transport/base/time.h"
@@ -16,6 +17,8 @@ namespace gloo_bypass {
 class WakeEvent {
  public:
   WakeEvent();
+  // Over another one's eventfd, which it shares: what ends either sleep ends both.
+  explicit WakeEvent(FileDescriptor event) : event_(std::move(event)) {}
   // False: there was no descriptor for it.
   explicit operator bool() const { return static_cast<bool>(event_); }
   // Written to by another process it wakes too.

@@ -34,7 +34,7 @@ class InnerSink final : public PacketSink {
 
 }  // namespace
 
-AutoPort::AutoPort(std::unique_ptr<MemifPort> memory, std::unique_ptr<PacketPort> network, std::string networkNote)
+AutoPort::AutoPort(std::unique_ptr<PacketPort> memory, std::unique_ptr<PacketPort> network, std::string networkNote)
     : network_(std::move(network)), memory_(std::move(memory)), networkNote_(std::move(networkNote)) {}
 
 std::vector<std::byte> AutoPort::localAddress() const {

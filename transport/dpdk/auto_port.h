@@ -1,6 +1,6 @@
 // Link mode auto: two ports as one. Each peer is reached by the best link that both ends have: memory where the two share a
-// machine and a memif directory, the network otherwise. Both ends ask the same question of the same two addresses, so they
-// choose alike.
+// machine and a memif directory, the network otherwise, also where one of them cannot share memory. Both ends ask the same
+// question of the same two addresses, so they choose alike.
 //
 // One thread polls both. While no link over the network is open, that port is neither polled nor slept in: ranks of one host
 // run as in link mode memif. From the first such link on the owner sleeps in the network's port, and peers over memory end
@@ -14,14 +14,13 @@
 #include <string>
 
 #include "transport/datagram/packet_port.h"
-#include "transport/dpdk/memif_port.h"
 
 namespace gloo_bypass::dpdk {
 
 class AutoPort final : public PacketPort {
  public:
-  // `memory` was made with network's wakeDescriptor(). `networkNote`: a line for stderr once the network is used; empty: none.
-  AutoPort(std::unique_ptr<MemifPort> memory, std::unique_ptr<PacketPort> network, std::string networkNote = "");
+  // `memory`: makeMemoryPort's (no_memory_port.h), with network's wakeDescriptor(). `networkNote`: a line for stderr once the network is used; empty: none.
+  AutoPort(std::unique_ptr<PacketPort> memory, std::unique_ptr<PacketPort> network, std::string networkNote = "");
 
   std::vector<std::byte> localAddress() const override;
   std::string describe() const override { return memory_->describe() + ", " + network_->describe(); }
@@ -57,7 +56,7 @@ class AutoPort final : public PacketPort {
 
   // Before memory_, which wakes through its descriptor.
   const std::unique_ptr<PacketPort> network_;
-  const std::unique_ptr<MemifPort> memory_;
+  const std::unique_ptr<PacketPort> memory_;
   const std::string networkNote_;
   std::size_t networkLinks_ = 0;              // opened so far
   std::atomic<bool> sleepsInNetwork_{false};  // read by block()

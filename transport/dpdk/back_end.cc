@@ -68,11 +68,11 @@ class ProbeDirectory final : public Rehearsal {
  public:
   explicit ProbeDirectory(TransportConfig& config) : real_(config.memifDirectory) {
     struct stat status {};
-    if (!usesMemif(config) || ::lstat(real_.c_str(), &status) == 0) return;
+    if (!usesMemif(config) || real_.size() > kMaxMemifDirectoryBytes || ::lstat(real_.c_str(), &status) == 0) return;
     const std::filesystem::path parent = std::filesystem::path(real_ + "/").parent_path().parent_path();
     std::string path = parent / ".gbXXXXXX";
     // A name longer than the real one's might be refused where that is not.
-    if (path.size() > kMaxMemifDirectoryBytes && real_.size() <= kMaxMemifDirectoryBytes) {
+    if (path.size() > kMaxMemifDirectoryBytes) {
       if (::access(parent.c_str(), W_OK | X_OK) != 0) return;
       path = "/tmp/.gbXXXXXX";
     }

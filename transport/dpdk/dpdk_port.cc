@@ -6,6 +6,8 @@
 #include "transport/dpdk/eal.h"
 #include "transport/dpdk/ip_port.h"
 #include "transport/dpdk/memif_port.h"
+#include "transport/dpdk/no_memory_port.h"
+#include "transport/dpdk/port_address.h"
 #include "transport/udp/udp_port.h"
 
 namespace gloo_bypass::dpdk {
@@ -32,10 +34,11 @@ Result<std::unique_ptr<PacketPort>> makeNetworkPort(const TransportConfig& confi
 Result<std::unique_ptr<PacketPort>> makeAutoPort(const TransportConfig& config) {
   auto network = makeNetworkPort(config);
   if (!network) return network.error();
-  auto memory = makeMemifPort(config, network.value()->wakeDescriptor());
+  auto memory = makeMemoryPort(config, network.value()->wakeDescriptor());
   if (!memory) return memory.error();
   // Captures of a network port of DPDK's are refused beside it (settings.cc).
-  const char* const note = config.capture.empty()
+  const bool captures = !config.capture.empty() && decodeMemifAddress(memory.value()->localAddress());
+  const char* const note = !captures
                                ? ""
                                : "GLOO_BYPASS_CAPTURE has the frames within this host; those to other "
                                  "hosts are the kernel's: use tcpdump on the interface";

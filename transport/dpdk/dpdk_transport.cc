@@ -5,7 +5,7 @@
 #include "transport/datagram/datagram_transport.h"
 #include "transport/dpdk/dpdk_port.h"
 #include "transport/dpdk/eal.h"
-#include "transport/dpdk/memif_port.h"
+#include "transport/dpdk/no_memory_port.h"
 #include "transport/pairs/pairs_transport.h"
 #include "transport/verbs/back_end.h"
 
@@ -28,7 +28,7 @@ Result<std::shared_ptr<Transport>> makeMemoryBesideRdma(const TransportConfig& c
 
 Result<std::shared_ptr<Transport>> makeMemoryBeside(const TransportConfig& config,
                                                     std::unique_ptr<PolledTransport> network) {
-  auto port = makeMemifPort(config, network->wakeDescriptor());
+  auto port = makeMemoryPort(config, network->wakeDescriptor());
   if (!port) return port.error();
   return pairs::makePairsTransport(config, makePolledDatagramTransport(config, std::move(port).value()),
                                    std::move(network));

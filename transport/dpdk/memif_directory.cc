@@ -8,7 +8,9 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <set>
 
 #include "transport/dpdk/packet_socket.h"
@@ -23,11 +25,6 @@ constexpr std::size_t kNameBytes = 1 + kIdHexBytes + 12;
 static_assert(kMaxMemifDirectoryBytes + kNameBytes == kMaxSocketPathBytes);
 // A socket still being made has no .sock yet: leave young ones alone.
 constexpr std::time_t kYoungSeconds = 60;
-
-Error refuse(const std::string& directory, const std::string& why) {
-  return Error{ErrorScope::kDevice, ErrorCode::kConfiguration,
-               fmt::format("memif directory '{}' {}: set GLOO_BYPASS_MEMIF_DIRECTORY to one of your own", directory, why)};
-}
 
 // For programs that fill in no configuration; process/environment.cc, which reads the environment, prefers XDG_RUNTIME_DIR.
 std::string defaultDirectory() { return fmt::format("/tmp/gloo-bypass-{}", ::geteuid()); }
@@ -68,26 +65,49 @@ void sweep(const std::string& directory) {
 
 }  // namespace
 
+Error unusableMemifDirectory(const TransportConfig& config, const std::string& directory, const std::string& why) {
+  const bool named = !config.memifDirectory.empty() && !config.memifDirectoryIsDefault;
+  return Error{ErrorScope::kDevice, named ? ErrorCode::kConfiguration : ErrorCode::kUnavailable,
+               fmt::format("memif directory '{}' {}: set GLOO_BYPASS_MEMIF_DIRECTORY to one of your own", directory, why)};
+}
+
 Result<std::string> prepareMemifDirectory(const TransportConfig& config) {
   std::string directory = config.memifDirectory.empty() ? defaultDirectory() : config.memifDirectory;
   while (directory.size() > 1 && directory.back() == '/') directory.pop_back();
-  if (directory.front() != '/') return refuse(directory, "is not an absolute path");
+  const auto refuse = [&](const std::string& why) {
+    return unusableMemifDirectory(config, directory, why);
+  };
+  if (directory.front() != '/') return refuse("is not an absolute path");
   if (directory.size() > kMaxMemifDirectoryBytes) {
-    return refuse(directory, fmt::format("is longer than {} bytes", kMaxMemifDirectoryBytes));
+    return refuse(fmt::format("is longer than {} bytes", kMaxMemifDirectoryBytes));
   }
   if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) {
-    return refuse(directory, fmt::format("cannot be made ({})", std::strerror(errno)));
+    return refuse(fmt::format("cannot be made ({})", std::strerror(errno)));
   }
   struct stat status {};
-  if (::lstat(directory.c_str(), &status) != 0) return refuse(directory, std::strerror(errno));
-  if (!S_ISDIR(status.st_mode)) return refuse(directory, "is not a directory");
-  if (status.st_uid != ::geteuid()) return refuse(directory, fmt::format("belongs to user {}", status.st_uid));
+  if (::lstat(directory.c_str(), &status) != 0) return refuse(std::strerror(errno));
+  if (!S_ISDIR(status.st_mode)) return refuse("is not a directory");
+  if (status.st_uid != ::geteuid()) return refuse(fmt::format("belongs to user {}", status.st_uid));
   if ((status.st_mode & 0077) != 0) {
-    return refuse(directory, fmt::format("is open to other users (mode {:o}, needed 700)", status.st_mode & 0777));
+    return refuse(fmt::format("is open to other users (mode {:o}, needed 700)", status.st_mode & 0777));
   }
-  if (::access(directory.c_str(), R_OK | W_OK | X_OK) != 0) return refuse(directory, "cannot be written");
+  if (::access(directory.c_str(), R_OK | W_OK | X_OK) != 0) {
+    return refuse(fmt::format("cannot be written ({})", std::strerror(errno)));
+  }
   sweep(directory);
   return directory;
+}
+
+PortId machineId() {
+  PortId id{};
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string text;
+  file >> text;
+  std::erase(text, '-');
+  for (std::size_t i = 0; i < id.size() && 2 * i + 1 < text.size(); ++i) {
+    id[i] = static_cast<std::uint8_t>(std::strtoul(text.substr(2 * i, 2).c_str(), nullptr, 16));
+  }
+  return id;
 }
 
 PortId directoryId(const std::string& directory) {

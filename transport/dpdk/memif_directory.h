@@ -16,10 +16,15 @@ namespace gloo_bypass::dpdk {
 inline constexpr std::size_t kMaxMemifDirectoryBytes = 62;
 
 // Makes it (0700) when it is missing, checks that it is ours alone, that paths in it fit a socket address,
-// then removes sockets of processes that have ended.
+// then removes sockets of processes that have ended. Errors: kConfiguration if somebody named it, else kUnavailable.
 Result<std::string> prepareMemifDirectory(const TransportConfig& config);
+// Why a directory cannot be used, as an error of the above.
+Error unusableMemifDirectory(const TransportConfig& config, const std::string& directory, const std::string& why);
 
 // Its device and inode; zero where it has gone.
 PortId directoryId(const std::string& directory);
+
+// The same for all containers and pods on one kernel, another after each boot; zero where /proc does not tell.
+PortId machineId();
 
 }  // namespace gloo_bypass::dpdk

@@ -13,6 +13,7 @@
 
 #include "transport/base/check.h"
 #include "transport/base/exhausted.h"
+#include "transport/dpdk/sealed_memory.h"
 
 namespace gloo_bypass::dpdk {
 namespace {
@@ -45,14 +46,14 @@ void put(std::byte* at, T value) {
 Result<std::unique_ptr<MemifMemory>> MemifMemory::create(const MemifRingShape& shape, MemifPages pages) {
   auto memory = std::make_unique<MemifMemory>(shape, pages);
   const std::size_t bytes = bytesOf(shape);
-  FileDescriptor& file = memory->file_;
-  file.reset(::memfd_create("memif_region_0", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  bool made = file && ::ftruncate(file.get(), static_cast<off_t>(bytes)) == 0 &&
-              ::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0;
-  for (const MemifMessage& message : memory->description()) made = made && memory->describe(message, file.get());
-  if (!made) {
-    return Error{ErrorScope::kSession, ErrorCode::kExhausted,
-                 fmt::format("cannot make {} bytes of memory to share: {}", bytes, reasonOf(errno))};
+  auto file = makeSealedMemory("memif_region_0", bytes);
+  if (!file) return file.error();
+  memory->file_ = std::move(file).value();
+  for (const MemifMessage& message : memory->description()) {
+    if (memory->describe(message, memory->file_.get())) continue;
+    const int cause = errno;
+    return Error{ErrorScope::kSession, codeOf(cause),
+                 fmt::format("cannot map {} bytes of memory to share: {}", bytes, reasonOf(cause))};
   }
   memory->offerBuffers();
   return memory;

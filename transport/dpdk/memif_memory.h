@@ -43,7 +43,8 @@ class MemifMemory {
   // That of a client which has still to describe it.
   explicit MemifMemory(const MemifRingShape& shape, MemifPages pages = MemifPages::kAtOnce)
       : shape_(shape), pages_(pages) {}
-  // A client's own: complete, with all buffers of the ring to the client offered. Errors: kExhausted.
+  // A client's own: complete, with all buffers of the ring to the client offered. Errors: kExhausted,
+  // kUnavailable.
   static Result<std::unique_ptr<MemifMemory>> create(const MemifRingShape& shape, MemifPages pages);
   ~MemifMemory();
   MemifMemory(const MemifMemory&) = delete;

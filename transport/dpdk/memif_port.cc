@@ -10,13 +10,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <utility>
 
 #include "transport/base/check.h"
 #include "transport/base/exhausted.h"
 #include "transport/base/signals_blocked.h"
 #include "transport/dpdk/memif_directory.h"
+#include "transport/dpdk/memif_rehearsal.h"
 
 namespace gloo_bypass::dpdk {
 namespace {
@@ -40,23 +40,34 @@ Status fillRandom(PortId& id) {
   return Status(ErrorScope::kDevice, ErrorCode::kUnavailable, "the kernel gives no random bytes");
 }
 
-// The same for all containers and pods on one kernel, another after each boot.
-PortId readMachineId() {
-  PortId id{};
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string text;
-  file >> text;
-  std::erase(text, '-');
-  for (std::size_t i = 0; i < id.size() && 2 * i + 1 < text.size(); ++i) {
-    id[i] = static_cast<std::uint8_t>(std::strtoul(text.substr(2 * i, 2).c_str(), nullptr, 16));
-  }
-  return id;
-}
-
 bool addToEpoll(int epoll, int fd) {
   epoll_event event{};
   event.events = EPOLLIN | EPOLLET;
   return ::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+Error refused(const char* call) {
+  const int cause = errno;
+  return {ErrorScope::kDevice, codeOf(cause),
+          fmt::format("a port of memory links cannot be made ({}: {})", call, reasonOf(cause))};
+}
+
+Result<FileDescriptor> listenIn(const TransportConfig& config, const MemifShared& shared, const char* suffix) {
+  auto listener = listenPacketSocket(shared.base + suffix);
+  if (listener || listener.error().code == ErrorCode::kExhausted) return listener;
+  return unusableMemifDirectory(config, shared.self.directory,
+                                fmt::format("takes no socket ({})", listener.error().message));
+}
+
+// At a socket of its own: other ranks know where the port's will be, and look whether it lives.
+Status rehearse(const TransportConfig& config, const MemifShared& shared) {
+  constexpr const char* kSuffix = ".try";
+  const auto listener = listenIn(config, shared, kSuffix);
+  if (!listener) return listener.error();
+  const std::string path = shared.base + kSuffix;
+  Status tried = rehearseMemifLink(shared, path, listener.value().get());
+  ::unlink(path.c_str());
+  return tried;
 }
 
 Status checkSizes(const TransportConfig& config) {
@@ -81,11 +92,15 @@ Result<std::unique_ptr<MemifPort>> makeMemifPort(const TransportConfig& config, 
   auto directory = prepareMemifDirectory(config);
   if (!directory) return directory.error();
   auto shared = std::make_unique<MemifShared>();
+  shared->self.machineId = machineId();
+  if (config.link == LinkMode::kAuto && shared->self.machineId == PortId{}) {
+    return Error{ErrorScope::kDevice, ErrorCode::kUnavailable,
+                 "/proc/sys/kernel/random/boot_id cannot be read, by which the processes of one host know each other"};
+  }
   for (PortId* id : {&shared->self.portId, &shared->self.secret}) {
     const Status filled = fillRandom(*id);
     if (!filled) return filled.error();
   }
-  shared->self.machineId = readMachineId();
   shared->self.pid = static_cast<std::uint32_t>(::getpid());
   shared->self.bufferBytes = static_cast<std::uint16_t>(config.memifBufferBytes);
   shared->self.log2Slots = static_cast<std::uint8_t>(config.memifLog2Slots);
@@ -98,47 +113,44 @@ Result<std::unique_ptr<MemifPort>> makeMemifPort(const TransportConfig& config, 
   if (wakeEvent >= 0) {
     FileDescriptor own(::fcntl(wakeEvent, F_DUPFD_CLOEXEC, 0));
     if (!own) {
-      return Error{ErrorScope::kDevice, ErrorCode::kUnavailable,
+      return Error{ErrorScope::kDevice, ErrorCode::kExhausted,
                    fmt::format("no descriptor is left for a memif port: {}", reasonOf(errno))};
     }
     const Status given = shared->page.setEvent(std::move(own));
     if (!given) return given.error();
   }
   shared->epoll.reset(::epoll_create1(EPOLL_CLOEXEC));
+  if (!shared->epoll) return refused("epoll_create1");
   shared->events.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   FileDescriptor stopEvent(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  auto listener = listenPacketSocket(shared->base + ".sock");
+  if (!shared->events || !stopEvent) return refused("eventfd2");
+  if (const Status tried = rehearse(config, *shared); !tried) return tried.error();
+  auto listener = listenIn(config, *shared, ".sock");
   if (!listener) return listener.error();
+  auto port = std::make_unique<MemifPort>(std::move(shared), std::move(listener).value(), std::move(stopEvent));
   auto capture = PortCapture::create(config, "memif", "memif in " + directory.value());
-  if (!capture) return capture.error();
-  auto port = std::make_unique<MemifPort>(std::move(shared), std::move(listener).value(), std::move(stopEvent), std::move(capture).value());
-  const Status started = port->start();
+  if (!capture) return Error{ErrorScope::kDevice, ErrorCode::kConfiguration, capture.error().message};
+  const Status started = port->start(std::move(capture).value());
   if (!started) return started.error();
   return port;
 }
 
-MemifPort::MemifPort(std::unique_ptr<MemifShared> shared, FileDescriptor listener, FileDescriptor stopEvent,
-                     std::unique_ptr<PortCapture> capture)
+MemifPort::MemifPort(std::unique_ptr<MemifShared> shared, FileDescriptor listener, FileDescriptor stopEvent)
     : shared_(std::move(shared)),
       pid_(::getpid()),
       maxDatagramBytes_(shared_->self.bufferBytes - kFrameHeaderBytes),
       listener_(std::move(listener)),
       stopEvent_(std::move(stopEvent)),
       self_(std::size_t{1} << shared_->self.log2Slots, shared_->self.bufferBytes),
-      selfHeaders_(memifFlow(shared_->self, shared_->self)),
-      capture_(std::move(capture)) {}
+      selfHeaders_(memifFlow(shared_->self, shared_->self)) {}
 
-Status MemifPort::start() {
-  if (!shared_->epoll || !shared_->events || !stopEvent_ || !addToEpoll(shared_->epoll.get(), listener_.get()) ||
-      !addToEpoll(shared_->epoll.get(), stopEvent_.get())) {
-    return Status(ErrorScope::kDevice, ErrorCode::kUnavailable,
-                  fmt::format("cannot watch the sockets of a memif port: {}", reasonOf(errno)));
+Status MemifPort::start(std::unique_ptr<PortCapture> capture) {
+  capture_ = std::move(capture);
+  if (!addToEpoll(shared_->epoll.get(), listener_.get()) || !addToEpoll(shared_->epoll.get(), stopEvent_.get())) {
+    return refused("epoll_ctl");
   }
   keepSpare();  // without it, who comes when there is none left would hear nothing
-  if (!spare_) {
-    return Status(ErrorScope::kDevice, ErrorCode::kUnavailable,
-                  fmt::format("no descriptor is left for a memif port: {}", reasonOf(errno)));
-  }
+  if (!spare_) return refused("fcntl");
   const SignalsBlocked blocked;  // they are the application's threads' business
   control_ = std::thread([this] { watchSockets(); });
   pthread_setname_np(control_.native_handle(), "gb-memif");
@@ -222,9 +234,13 @@ Result<LinkId> MemifPort::openLink(std::span<const std::byte> remoteAddress) {
 }
 
 bool MemifPort::reaches(std::span<const std::byte> remoteAddress) const {
-  const auto peer = decodeMemifAddress(remoteAddress);
-  return peer && peer.value().machineId == shared_->self.machineId &&
-         peer.value().directoryId == shared_->self.directoryId;
+  if (const auto peer = decodeMemifAddress(remoteAddress)) {
+    return peer.value().machineId == shared_->self.machineId && peer.value().directoryId == shared_->self.directoryId;
+  }
+  const std::string why = saidNoMemory_ ? "" : whyNoMemory(remoteAddress, shared_->self.machineId);
+  if (!why.empty()) std::fprintf(stderr, "gloo-bypass: %s\n", why.c_str());
+  saidNoMemory_ = saidNoMemory_ || !why.empty();
+  return false;
 }
 
 MemifLink* MemifPort::find(LinkId id) const {

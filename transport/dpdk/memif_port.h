@@ -20,22 +20,24 @@
 
 namespace gloo_bypass::dpdk {
 
-// `wakeEvent`: an eventfd that ends the sleep of an owner that has other ports too (sleepElsewhere); -1: it has none.
+// `wakeEvent`: an eventfd that ends the sleep of an owner that has other ports too (sleepElsewhere); -1: it has none. Makes a
+// link to itself first. Errors: kUnavailable: this process cannot share memory; kConfiguration; kExhausted.
 class MemifPort;
 Result<std::unique_ptr<MemifPort>> makeMemifPort(const TransportConfig& config, int wakeEvent = -1);
 
 class MemifPort final : public PacketPort {
  public:
-  // `listener` is the socket of `shared->base` + ".sock". `capture` may be null.
-  MemifPort(std::unique_ptr<MemifShared> shared, FileDescriptor listener, FileDescriptor stopEvent, std::unique_ptr<PortCapture> capture);
+  // `listener` is the socket of `shared->base` + ".sock".
+  MemifPort(std::unique_ptr<MemifShared> shared, FileDescriptor listener, FileDescriptor stopEvent);
   ~MemifPort() override;
-  // Starts listening for events. Once, before anything else.
-  Status start();
+  // Starts listening for events. Once, before anything else. `capture` may be null.
+  Status start(std::unique_ptr<PortCapture> capture);
 
   std::vector<std::byte> localAddress() const override { return encodeAddress(shared_->self); }
   std::string describe() const override;
   Result<LinkId> openLink(std::span<const std::byte> remoteAddress) override;
-  // A process of this machine, that meets its peers in the same directory.
+  // A process of this machine, that meets its peers in the same directory. The first of this machine that shares no memory
+  // is worth a line.
   bool reaches(std::span<const std::byte> remoteAddress) const override;
   void closeLink(LinkId link) override;
   LinkProperties linkProperties(LinkId link) const override;
@@ -92,6 +94,7 @@ class MemifPort final : public PacketPort {
   FileDescriptor stopEvent_;
   FileDescriptor spare_;  // given up for a moment, to tell a stranger that there is no other
   bool saidExhausted_ = false;
+  mutable bool saidNoMemory_ = false;
   std::vector<std::unique_ptr<MemifLink>> links_;  // by id - kFirstLink; empty: closed, or reported down
   std::vector<MemifLink*> polled_;                 // not yet reported down
   std::vector<Stranger> strangers_;
@@ -101,7 +104,7 @@ class MemifPort final : public PacketPort {
   std::size_t nextPolled_ = 0;
   bool selfFirst_ = false;
   PortCounters counters_;
-  const std::unique_ptr<PortCapture> capture_;  // null: none
+  std::unique_ptr<PortCapture> capture_;  // null: none
   std::atomic<bool> controlPending_{false};  // set by the control thread
   bool sleepsElsewhere_ = false;
   int refusedLinks_ = 0;             // links whose ring was full when last tried

@@ -37,17 +37,18 @@ Result<FileDescriptor> listenPacketSocket(const std::string& path) {
   sockaddr_un address;
   if (!fillAddress(temporary, address)) {
     return Error{ErrorScope::kDevice, ErrorCode::kConfiguration,
-                 fmt::format("socket path '{}' is longer than {} bytes: choose a shorter directory", path,
-                             kMaxSocketPathBytes - 4)};
+                 fmt::format("its path is longer than {} bytes: choose a shorter directory", kMaxSocketPathBytes - 4)};
   }
-  FileDescriptor fd = newSocket();
-  if (!fd || ::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 ||
-      ::listen(fd.get(), kBacklog) != 0 || std::rename(temporary.c_str(), path.c_str()) != 0) {
+  const auto refused = [&](const char* call) {
     const int cause = errno;
     ::unlink(temporary.c_str());
-    return Error{ErrorScope::kDevice, ErrorCode::kUnavailable,
-                 fmt::format("cannot listen on socket '{}': {}", path, reasonOf(cause))};
-  }
+    return Error{ErrorScope::kDevice, codeOf(cause), fmt::format("{}: {}", call, reasonOf(cause))};
+  };
+  FileDescriptor fd = newSocket();
+  if (!fd) return refused("socket");
+  if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) return refused("bind");
+  if (::listen(fd.get(), kBacklog) != 0) return refused("listen");
+  if (std::rename(temporary.c_str(), path.c_str()) != 0) return refused("rename");
   return fd;
 }
 

@@ -16,7 +16,8 @@ inline constexpr std::size_t kMaxSocketPathBytes = 107;
 
 enum class PacketIo { kDone, kWouldBlock, kClosed, kExhausted };
 
-// The path appears only once the socket listens, so a refused connect always means a dead owner.
+// The path appears only once the socket listens, so a refused connect always means a dead owner. Errors: kConfiguration (the
+// path's length), kExhausted, kUnavailable; they name the call that failed, not the path.
 Result<FileDescriptor> listenPacketSocket(const std::string& path);
 
 enum class ConnectResult { kConnected, kBusy, kExhausted, kRefused, kFailed };

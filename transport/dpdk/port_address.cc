@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "transport/base/printable.h"
 #include "transport/dpdk/packet_socket.h"
 
 namespace gloo_bypass::dpdk {
@@ -13,18 +14,21 @@ namespace {
 // "GBP", the kind of port, the format's version.
 constexpr std::array<std::byte, 3> kMagic{std::byte{'G'}, std::byte{'B'}, std::byte{'P'}};
 constexpr char kMemifKind = 'M';
+constexpr char kNoMemoryKind = 'N';
 constexpr char kUdpKind = 'U';
 constexpr char kAutoKind = 'A';
 constexpr char kPairsKind = 'R';  // of transport/pairs: no port's
 constexpr std::uint8_t kVersion = 2;
 constexpr std::size_t kPrefixBytes = 5;
 constexpr std::size_t kMemifFixedBytes = kPrefixBytes + 4 * 16 + 4 + 2 + 1;
+constexpr std::size_t kNoMemoryFixedBytes = kPrefixBytes + 16 + 4;
 constexpr std::size_t kUdpBytes = kPrefixBytes + 4 + 2;
 // One byte more, a 1, where the port's device makes and checks checksums.
 constexpr std::byte kChecksums{1};
 
 std::string kindName(char kind) {
   if (kind == kMemifKind) return "link mode memif (shared memory of one machine)";
+  if (kind == kNoMemoryKind) return "no shared memory";
   if (kind == kAutoKind) return "link mode auto (memory within a host, the network between hosts)";
   if (kind == kPairsKind) return "link mode auto with RDMA (memory within a host, RDMA between hosts)";
   if (kind == kUdpKind) return "link mode netdev or pci (UDP over IPv4)";
@@ -106,6 +110,29 @@ Result<MemifAddress> decodeMemifAddress(std::span<const std::byte> bytes) {
   return address;
 }
 
+std::vector<std::byte> encodeAddress(const NoMemoryAddress& address) {
+  std::vector<std::byte> out = prefix(kNoMemoryKind);
+  appendId(out, address.machineId);
+  out.resize(kNoMemoryFixedBytes);
+  writeBe32(&out[kNoMemoryFixedBytes - 4], address.pid);
+  for (const char c : address.why.substr(0, NoMemoryAddress::kMaxBytes)) out.push_back(static_cast<std::byte>(c));
+  return out;
+}
+
+Result<NoMemoryAddress> decodeNoMemoryAddress(std::span<const std::byte> bytes) {
+  const Status prefixOk = checkPrefix(bytes, kNoMemoryKind);
+  if (!prefixOk) return prefixOk.error();
+  if (bytes.size() < kNoMemoryFixedBytes || bytes.size() > kNoMemoryFixedBytes + NoMemoryAddress::kMaxBytes) {
+    return malformed();
+  }
+  NoMemoryAddress address;
+  std::memcpy(address.machineId.data(), &bytes[kPrefixBytes], address.machineId.size());
+  address.pid = readBe32(&bytes[kNoMemoryFixedBytes - 4]);
+  const auto why = bytes.subspan(kNoMemoryFixedBytes);
+  address.why.assign(reinterpret_cast<const char*>(why.data()), why.size());
+  return address;
+}
+
 std::vector<std::byte> encodeAddress(const UdpAddress& address) {
   std::vector<std::byte> out = prefix(kUdpKind);
   out.resize(kUdpBytes);
@@ -144,6 +171,13 @@ Result<AutoAddress> decodeAutoAddress(std::span<const std::byte> bytes) {
   if (rest.size() < 2 || readBe16(rest.data()) > rest.size() - 2) return malformed();
   const std::size_t memoryBytes = readBe16(rest.data());
   return AutoAddress{rest.subspan(2, memoryBytes), rest.subspan(2 + memoryBytes)};
+}
+
+std::string whyNoMemory(std::span<const std::byte> address, const PortId& machine) {
+  const auto peer = decodeNoMemoryAddress(address);
+  if (!peer || peer.value().machineId != machine) return "";
+  return fmt::format("process {} of this host shares no memory, and is reached over the network: {}", peer.value().pid,
+                     printable(peer.value().why));
 }
 
 std::string toHex(const PortId& id) {

@@ -27,24 +27,37 @@ struct MemifAddress {
   std::string directory;
 };
 
+// In place of a memory link's end: this process has none. No longer than that.
+struct NoMemoryAddress {
+  PortId machineId{};  // as a MemifAddress's; zero: unknown
+  std::uint32_t pid = 0;
+  std::string why;  // cut to kMaxBytes by encodeAddress
+  static constexpr std::size_t kMaxBytes = 113;
+};
+
 struct UdpAddress {
   Ipv4Address ip = 0;
   std::uint16_t port = 0;
   bool checksums = false;  // its device makes UDP checksums and checks them
 };
 
-// Link mode auto: the addresses of the two ports. They lie in the bytes that were decoded.
+// Link mode auto: the addresses of the two ports, or a NoMemoryAddress for the first. They lie in the bytes that were decoded.
 struct AutoAddress {
   std::span<const std::byte> memory, network;
 };
 
 std::vector<std::byte> encodeAddress(const MemifAddress& address);
+std::vector<std::byte> encodeAddress(const NoMemoryAddress& address);
 std::vector<std::byte> encodeAddress(const UdpAddress& address);
 // Another kind of port, or bytes that are none: kConfiguration that names both kinds.
 Result<MemifAddress> decodeMemifAddress(std::span<const std::byte> bytes);
+Result<NoMemoryAddress> decodeNoMemoryAddress(std::span<const std::byte> bytes);
 Result<UdpAddress> decodeUdpAddress(std::span<const std::byte> bytes);
 std::vector<std::byte> encodeAutoAddress(std::span<const std::byte> memory, std::span<const std::byte> network);
 Result<AutoAddress> decodeAutoAddress(std::span<const std::byte> bytes);
+
+// A line for people, if `address` is that of a process of `machine` that cannot share memory; else empty.
+std::string whyNoMemory(std::span<const std::byte> address, const PortId& machine);
 
 std::string toHex(const PortId& id);
 

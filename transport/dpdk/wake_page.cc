@@ -17,16 +17,12 @@
 #include <utility>
 
 #include "transport/base/exhausted.h"
+#include "transport/dpdk/sealed_memory.h"
 
 namespace gloo_bypass::dpdk {
 namespace {
 
 constexpr std::size_t kPageBytes = 4096;
-constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-
-Error systemError(const char* what) {
-  return Error{ErrorScope::kDevice, ErrorCode::kUnavailable, std::string(what) + ": " + reasonOf(errno)};
-}
 
 // Not a pipe or a socket, whose end, if closed, ends us with a signal. Where /proc is not there nobody can tell.
 bool isEventfd(int fd) {
@@ -38,12 +34,10 @@ bool isEventfd(int fd) {
 }  // namespace
 
 Result<WakePage> WakePage::create() {
-  FileDescriptor fd(::memfd_create("gloo-bypass-wake", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd || ::ftruncate(fd.get(), kPageBytes) != 0 || ::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) {
-    return systemError("cannot make a shared memory page for wake-ups");
-  }
-  auto page = map(fd);
-  if (page) page.value().fd_ = std::move(fd);
+  auto fd = makeSealedMemory("gloo-bypass-wake", kPageBytes);
+  if (!fd) return fd.error();
+  auto page = map(fd.value());
+  if (page) page.value().fd_ = std::move(fd).value();
   return page;
 }
 
@@ -55,7 +49,10 @@ Result<WakePage> WakePage::map(const FileDescriptor& fd) {
     return Error{ErrorScope::kSession, ErrorCode::kPeerViolatedProtocol, "peer's wake-up page is not a sealed memory page"};
   }
   void* address = ::mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
-  if (address == MAP_FAILED) return systemError("cannot map a wake-up page");
+  if (address == MAP_FAILED) {
+    const int cause = errno;
+    return Error{ErrorScope::kDevice, codeOf(cause), "cannot map a wake-up page (mmap: " + reasonOf(cause) + ")"};
+  }
   WakePage page;
   page.shared_ = static_cast<Shared*>(address);  // zero-filled by the kernel: valid initial values
   return page;

@@ -14,8 +14,8 @@ TITLES = {
     "softroce": f"RDMA without an adapter, on this machine's own kernel: {common.tool('softroce')}",
     "training": "Training with PyTorch, over any transport",
 }
-AUTO = ("GLOO_DEVICE_TRANSPORT=DPDK with no other setting (GLOO_BYPASS_LINK=auto) needs memif within a host, and udp "
-        "between hosts")
+AUTO = ("GLOO_DEVICE_TRANSPORT=DPDK with no other setting (GLOO_BYPASS_LINK=auto) needs memif within a host (without "
+        "it udp is used there too, which is slower), and udp between hosts")
 
 
 def checks(path, plugin=None):

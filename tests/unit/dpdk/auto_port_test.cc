@@ -1,13 +1,22 @@
 // Ports of link mode auto: which link a peer gets, and that one sleep waits for both.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <thread>
 
+#include "tests/support/refused_call.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/unit/dpdk/port_process.h"
 #include "tests/unit/udp/port_pair.h"
@@ -205,6 +214,184 @@ TEST(AutoPort, PeersOfBothKindsEnd_EachLinkGoesDownByItsOwnId) {
       a->closeLink(link);
     }
     EXPECT_NE(sink.down[0].first, sink.down[1].first);
+  });
+}
+
+// Where memory cannot be shared -----------------------------------------------------------------
+
+TransportConfig withoutMemory(const std::string& directory) {
+  TransportConfig config = onHost(directory);
+  config.memifDirectoryIsDefault = true;
+  return config;
+}
+
+// The lines about links that opening them puts on stderr.
+std::string saidWhileLinking(PacketPort& from, const PacketPort& to, LinkId& link) {
+  ::testing::internal::CaptureStderr();
+  link = linkTo(from, to);
+  return ::testing::internal::GetCapturedStderr();
+}
+
+TEST(AutoPort, OneRankCannotShareMemory_BothUseTheNetworkAndSayWhyOnce) {
+  inProcess([](const std::string& hostA, const std::string&) {
+    const auto a = openPort(onHost(hostA)), b = openPort(withoutMemory("/proc/nowhere")), c = openPort(onHost(hostA));
+    EXPECT_NE(b->describe().find("no shared memory (memif directory '/proc/nowhere' cannot be made"), std::string::npos)
+        << b->describe();
+    LinkId toB = 0, toA = 0, again = 0;
+    const std::string atA = saidWhileLinking(*a, *b, toB), atB = saidWhileLinking(*b, *a, toA);
+    const std::string cause = "memif directory '/proc/nowhere' cannot be made (No such file or directory)";
+    for (const std::string& said : {atA, atB}) {
+      EXPECT_NE(said.find(cause), std::string::npos) << said;
+      EXPECT_NE(said.find("over the network"), std::string::npos) << said;
+      EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+    }
+    EXPECT_NE(atA.find("process " + std::to_string(::getpid())), std::string::npos) << atA;
+    EXPECT_EQ(saidWhileLinking(*a, *openPort(withoutMemory("/proc/nowhere")), again), "");
+    EXPECT_EQ(saidWhileLinking(*b, *c, again), "");
+    for (const auto& [port, link] : {std::pair(a.get(), toB), std::pair(b.get(), toA)}) {
+      EXPECT_FALSE(port->linkProperties(link).lossless);
+      EXPECT_FALSE(port->linkProperties(link).local);
+    }
+    expectPasses(*a, toB, *b, toA);
+    expectPasses(*b, toA, *a, toB);
+    const LinkId toC = linkTo(*a, *c), fromC = linkTo(*c, *a);
+    EXPECT_TRUE(a->linkProperties(toC).lossless);
+    expectPasses(*a, toC, *c, fromC);
+    const LinkId self = linkTo(*b, *b);
+    expectPasses(*b, self, *b, self);
+  });
+}
+
+TEST(AutoPort, PeersReason_IsShownWithoutControlCharacters) {
+  inProcess([](const std::string& hostA, const std::string&) {
+    const auto a = openPort(onHost(hostA)), b = openPort(withoutMemory("/proc/\033[2Jx\r\ny"));
+    LinkId ignored = 0;
+    const std::string said = saidWhileLinking(*a, *b, ignored);
+    EXPECT_NE(said.find("\\x1b[2Jx\\x0d\\x0ay"), std::string::npos) << said;
+    EXPECT_EQ(said.find('\033'), std::string::npos);
+  });
+}
+
+TEST(AutoPort, WithoutMemoryAsleep_WakesForBoth) {
+  inProcess([](const std::string& hostA, const std::string&) {
+    const auto a = openPort(onHost(hostA)), b = openPort(withoutMemory("/proc/nowhere"));
+    KeepingSink sink;
+    const auto sleeps = [&](const std::function<void()>& meanwhile) {
+      const TimePoint begin = monotonicNow();
+      b->armWakeup();
+      EXPECT_EQ(b->receive(sink, 64), 0U);
+      std::thread other([&] {
+        ::usleep(20'000);
+        meanwhile();
+      });
+      b->block(seconds(10));
+      b->disarmWakeup();
+      other.join();
+      return monotonicNow() - begin;
+    };
+    EXPECT_LT(sleeps([&] { b->wake(); }), Duration(seconds(5))) << "before it uses the network";
+    LinkId toB = 0, toA = 0;
+    EXPECT_LT(sleeps([&] { toA = linkTo(*b, *a); }), Duration(seconds(5)));
+    toB = linkTo(*a, *b);
+    EXPECT_LT(sleeps([&] { b->wake(); }), Duration(seconds(5)));
+    EXPECT_LT(sleeps([&] {
+                EXPECT_EQ(transmit(*a, toB, pattern(100)), 1U);
+                a->wakePeers();
+              }),
+              Duration(seconds(5)));
+    EXPECT_TRUE(receiveUntil(*b, sink, [&] { return sink.links == std::vector<LinkId>{toA}; }));
+  });
+}
+
+// Of a kind each: what is wrong with a directory that nobody named, and with one that somebody did.
+TEST(AutoPort, DirectoryCannotBeUsed_DefaultIsDoneWithoutAndANamedOneRefused) {
+  inProcess([](const std::string& host, const std::string&) {
+    const std::string open = host + "/open", file = host + "/file", another = host + "/another";
+    std::filesystem::create_directory(open);
+    std::filesystem::permissions(open, std::filesystem::perms::all);
+    std::ofstream(file) << "no directory";
+    std::filesystem::create_directory(another);
+    ASSERT_TRUE(::geteuid() != 0 || ::chown(another.c_str(), 12345, 12345) == 0);
+    std::vector<std::string> unusable{open, file, file + "/m", "/proc/nowhere", "relative", "/tmp/" + std::string(90, 'x')};
+    if (::geteuid() == 0) unusable.push_back(another);
+    for (const std::string& directory : unusable) {
+      SCOPED_TRACE(directory);
+      const auto port = openPort(withoutMemory(directory));
+      EXPECT_NE(port->describe().find("no shared memory (memif directory '" + directory), std::string::npos)
+          << port->describe();
+      EXPECT_NE(port->describe().find("UDP socket"), std::string::npos);
+      const auto named = makeDpdkPort(onHost(directory));
+      ASSERT_FALSE(named.ok());
+      EXPECT_NE(named.error().message.find(directory), std::string::npos) << named.error().message;
+      TransportConfig memif = withoutMemory(directory);
+      memif.link = LinkMode::kMemif;
+      const auto chosen = makeDpdkPort(memif);
+      ASSERT_FALSE(chosen.ok());
+      EXPECT_EQ(chosen.error().message, named.error().message);
+    }
+  });
+}
+
+// A sandbox that refuses what memory links need: found out before anybody has the port's address.
+struct Refusal {
+  const char* name;
+  long call;
+  std::optional<test::RefusedArgument> argument;
+  const char* named;  // in the reason
+};
+
+// Of a length that no other address has.
+constexpr test::RefusedArgument kUnixAddress{2, sizeof(sockaddr_un)};
+
+class RefusedCall : public ::testing::TestWithParam<Refusal> {};
+
+TEST_P(RefusedCall, Auto_UsesTheNetwork_Memif_FailsAndBothNameTheCall) {
+  for (const int error : {EPERM, ENOSYS}) {
+    inProcess([&](const std::string& hostA, const std::string&) {
+      const auto neighbour = openPort(onHost(hostA));
+      ASSERT_TRUE(test::refuseCall(GetParam().call, error, GetParam().argument));
+      const auto port = openPort(withoutMemory(hostA));
+      EXPECT_NE(port->describe().find(GetParam().named), std::string::npos) << port->describe();
+      EXPECT_NE(port->describe().find(std::strerror(error)), std::string::npos) << port->describe();
+      LinkId toPort = 0, fromPort = 0;
+      const std::string said = saidWhileLinking(*neighbour, *port, toPort);
+      EXPECT_NE(said.find(GetParam().named), std::string::npos) << said;
+      fromPort = linkTo(*port, *neighbour);
+      expectPasses(*neighbour, toPort, *port, fromPort);
+      expectPasses(*port, fromPort, *neighbour, toPort);
+      TransportConfig memif = onHost(hostA);
+      memif.link = LinkMode::kMemif;
+      const auto chosen = makeDpdkPort(memif);
+      ASSERT_FALSE(chosen.ok());
+      EXPECT_NE(chosen.error().message.find(GetParam().named), std::string::npos) << chosen.error().message;
+      EXPECT_EQ(chosen.error().message.find('\n'), std::string::npos);
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    , RefusedCall,
+    testing::Values(Refusal{"MemoryFile", SYS_memfd_create, {}, "memfd_create"},
+                    Refusal{"FileSize", SYS_ftruncate, {}, "ftruncate"},
+                    Refusal{"Seals", SYS_fcntl, test::RefusedArgument{1, F_ADD_SEALS}, "F_ADD_SEALS"},
+                    Refusal{"Bind", SYS_bind, kUnixAddress, "bind"},
+                    Refusal{"UnixSocket", SYS_socket, test::RefusedArgument{0, AF_UNIX}, "socket"},
+                    Refusal{"Connect", SYS_connect, kUnixAddress, "connect"},
+                    Refusal{"Accept", SYS_accept4, {}, "accept4"},
+                    Refusal{"Listen", SYS_listen, {}, "listen"},
+                    Refusal{"Credentials", SYS_getsockopt, test::RefusedArgument{2, SO_PEERCRED}, "SO_PEERCRED"},
+                    Refusal{"Rename", SYS_rename, {}, "rename"},
+                    Refusal{"Epoll", SYS_epoll_create1, {}, "epoll_create1"},
+                    Refusal{"EpollControl", SYS_epoll_ctl, {}, "epoll_ctl"},
+                    Refusal{"EpollWait", SYS_epoll_wait, {}, "epoll_wait"}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(AutoPort, FilesMayNotBeSoLong_UsesTheNetworkAndNamesTheLimit) {
+  inProcess([](const std::string& hostA, const std::string&) {
+    const rlimit limit{1 << 20, 1 << 20};
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+    const auto port = openPort(withoutMemory(hostA));
+    EXPECT_NE(port->describe().find("ulimit -f"), std::string::npos) << port->describe();
   });
 }
 

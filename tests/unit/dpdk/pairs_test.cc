@@ -95,6 +95,31 @@ TEST_F(Pairs, SameHost_NoByteOfTheAdapter_OtherHost_AllOfThem) {
   EXPECT_GE(bytesOfAdapter() - before, 2 * (1 + 32'769 + 3'000'000u));
 }
 
+TEST_F(Pairs, OneRankCannotShareMemory_ItsNeighbourUsesTheAdapterToo) {
+  TransportConfig without = onHost(0);
+  without.memifDirectory = "/proc/nowhere";
+  without.memifDirectoryIsDefault = true;
+  a = start(without);
+  neighbour = start(onHost(0));
+  EXPECT_THAT(a->transport->describe(), HasSubstr("no shared memory (memif directory '/proc/nowhere'"));
+  ::testing::internal::CaptureStderr();
+  join(*neighbour, 0);
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::ranges::count(said, '\n'), 2) << said;
+  EXPECT_THAT(said, HasSubstr("of its own host over the network: memif directory '/proc/nowhere'"));
+  EXPECT_THAT(said, HasSubstr("is reached over the network: memif directory '/proc/nowhere'"));
+  const std::uint64_t before = bytesOfAdapter();
+  for (std::size_t size : {0u, 1u, 32'769u, 3'000'000u}) exchange(*neighbour, 0, size, 10 + size);
+  EXPECT_GE(bytesOfAdapter() - before, 2 * (1 + 32'769 + 3'000'000u));
+  TransportConfig named = without;
+  named.memifDirectoryIsDefault = false;
+  auto network = verbs::makePolledVerbsTransport(notedVerbs(), named);
+  ASSERT_TRUE(network.ok());
+  const auto refused = dpdk::makeMemoryBeside(named, std::move(network).value());
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.error().message, HasSubstr("/proc/nowhere"));
+}
+
 TEST_F(Pairs, Report_HasBothKindsAndEachChannelOnce) {
   startAll();
   exchange(*neighbour, 0, kLarge, 1);

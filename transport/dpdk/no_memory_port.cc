@@ -1,0 +1,86 @@
+#include "transport/dpdk/no_memory_port.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <utility>
+
+#include "transport/base/exhausted.h"
+#include "transport/base/wake_event.h"
+#include "transport/dpdk/memif_directory.h"
+#include "transport/dpdk/memif_port.h"
+#include "transport/dpdk/port_address.h"
+
+namespace gloo_bypass::dpdk {
+namespace {
+
+// Where the kernel does not say which machine this is, every peer may be on it.
+bool mayBeOfMachine(std::span<const std::byte> address, const PortId& machine) {
+  if (machine == PortId{}) return true;
+  if (const auto memory = decodeMemifAddress(address)) return memory.value().machineId == machine;
+  const auto none = decodeNoMemoryAddress(address);
+  return none && none.value().machineId == machine;
+}
+
+class NoMemoryPort final : public PacketPort {
+ public:
+  NoMemoryPort(std::string why, FileDescriptor wakeEvent)
+      : why_(std::move(why)),
+        self_{.machineId = machineId(), .pid = static_cast<std::uint32_t>(::getpid()), .why = why_},
+        wakeEvent_(std::move(wakeEvent)) {}
+
+  std::vector<std::byte> localAddress() const override { return encodeAddress(self_); }
+  std::string describe() const override { return fmt::format("no shared memory ({})", why_); }
+  bool reaches(std::span<const std::byte> remoteAddress) const override {
+    if (!said_ && mayBeOfMachine(remoteAddress, self_.machineId)) {
+      said_ = true;
+      std::fprintf(stderr, "gloo-bypass: this process reaches the ranks of its own host over the network: %s\n",
+                   why_.c_str());
+    }
+    return false;
+  }
+  Result<LinkId> openLink(std::span<const std::byte>) override {
+    return Error{ErrorScope::kSession, ErrorCode::kUnavailable, why_};
+  }
+  void closeLink(LinkId) override {}
+  LinkProperties linkProperties(LinkId) const override { return {}; }
+  std::size_t receive(PacketSink&, std::size_t) override { return 0; }
+  std::size_t transmit(LinkId, std::span<const OutgoingDatagram>) override { return 0; }
+  bool wakesForRoom() const override { return true; }
+
+  void armWakeup() override { wakeEvent_.arm(); }
+  void block(Duration timeout) override { wakeEvent_.block({}, timeout); }
+  void disarmWakeup() override { wakeEvent_.disarm(); }
+  void wake() override { wakeEvent_.wake(); }
+  PortCounters counters() const override { return {}; }
+
+ private:
+  const std::string why_;
+  const NoMemoryAddress self_;
+  WakeEvent wakeEvent_;
+  mutable bool said_ = false;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<PacketPort>> makeMemoryPort(const TransportConfig& config, int wakeEvent) {
+  auto memory = makeMemifPort(config, wakeEvent);
+  if (memory) return std::unique_ptr<PacketPort>(std::move(memory).value());
+  if (memory.error().code != ErrorCode::kUnavailable) return memory.error();
+  if (!config.capture.empty()) {
+    return Error{ErrorScope::kDevice, ErrorCode::kConfiguration,
+                 fmt::format("GLOO_BYPASS_CAPTURE='{}' is of the frames of memory links, and there are none here: {}",
+                             config.capture, memory.error().message)};
+  }
+  FileDescriptor event(::fcntl(wakeEvent, F_DUPFD_CLOEXEC, 0));
+  if (!event) {
+    return Error{ErrorScope::kDevice, ErrorCode::kExhausted,
+                 fmt::format("no descriptor is left for a port: {}", reasonOf(errno))};
+  }
+  return std::unique_ptr<PacketPort>(std::make_unique<NoMemoryPort>(memory.error().message, std::move(event)));
+}
+
+}  // namespace gloo_bypass::dpdk

@@ -1,0 +1,41 @@
+#include "transport/dpdk/sealed_memory.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "transport/base/exhausted.h"
+
+namespace gloo_bypass::dpdk {
+namespace {
+
+Error refused(std::size_t bytes, const char* call) {
+  const int cause = errno;
+  return {ErrorScope::kSession, codeOf(cause),
+          fmt::format("cannot make {} bytes of memory to share ({}: {})", bytes, call, reasonOf(cause))};
+}
+
+}  // namespace
+
+Result<FileDescriptor> makeSealedMemory(const char* name, std::size_t bytes) {
+  // Beyond it the kernel would send SIGXFSZ, which ends most programs.
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes) {
+    return Error{ErrorScope::kSession, ErrorCode::kUnavailable,
+                 fmt::format("memory to share is a file of {} bytes, and files may have {} (ulimit -f)", bytes,
+                             limit.rlim_cur)};
+  }
+  FileDescriptor file(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file) return refused(bytes, "memfd_create");
+  if (::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) return refused(bytes, "ftruncate");
+  if (::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return refused(bytes, "F_ADD_SEALS");
+  }
+  return file;
+}
+
+}  // namespace gloo_bypass::dpdk

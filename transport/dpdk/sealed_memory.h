@@ -1,0 +1,14 @@
+// Memory to share: a file that can neither shrink nor grow, so that no peer ends this process with SIGBUS.
+#pragma once
+
+#include <cstddef>
+
+#include "transport/base/file_descriptor.h"
+#include "transport/base/status.h"
+
+namespace gloo_bypass::dpdk {
+
+// Zero-filled. Errors: kExhausted, or kUnavailable where the system refuses it; one line that names the call.
+Result<FileDescriptor> makeSealedMemory(const char* name, std::size_t bytes);
+
+}  // namespace gloo_bypass::dpdk
