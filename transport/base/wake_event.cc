@@ -4,12 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 
 #include "transport/base/check.h"
 
 namespace gloo_bypass {
 
-WakeEvent::WakeEvent() : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+WakeEvent::WakeEvent() : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), error_(event_ ? 0 : errno) {}
 
 void WakeEvent::wake() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -29,7 +30,12 @@ void WakeEvent::block(std::span<pollfd> others, Duration timeout) {
   timespec limit{};
   limit.tv_sec = seconds.count();
   limit.tv_nsec = (timeout - seconds).count();
-  if (::ppoll(polled.data(), others.size() + 1, &limit, nullptr) <= 0) return;
+  int ready = ::ppoll(polled.data(), others.size() + 1, &limit, nullptr);
+  if (ready < 0 && errno != EINTR) {  // a sandbox may refuse it, and whoever cannot sleep keeps a core busy
+    const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(timeout);
+    ready = ::poll(polled.data(), others.size() + 1, static_cast<int>(milliseconds.count()));
+  }
+  if (ready <= 0) return;
   std::copy_n(polled.begin() + 1, others.size(), others.begin());
   std::uint64_t wakes = 0;
   if (polled[0].revents != 0) (void)!::read(event_.get(), &wakes, sizeof(wakes));

@@ -18,9 +18,9 @@ class WakeEvent {
  public:
   WakeEvent();
   // Over another one's eventfd, which it shares: what ends either sleep ends both.
-  explicit WakeEvent(FileDescriptor event) : event_(std::move(event)) {}
-  // False: there was no descriptor for it.
-  explicit operator bool() const { return static_cast<bool>(event_); }
+  explicit WakeEvent(FileDescriptor event) : event_(std::move(event)), error_(0) {}
+  // What is wrong, as errno has it, if there is no event for it; else 0.
+  int error() const { return error_; }
   // Written to by another process it wakes too.
   int fd() const { return event_.get(); }
 
@@ -34,6 +34,7 @@ class WakeEvent {
 
  private:
   const FileDescriptor event_;
+  const int error_;
   std::atomic<bool> armed_{false};
 };
 

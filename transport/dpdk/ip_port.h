@@ -59,7 +59,8 @@ struct IpPortParts {
 class IpPort final : public PacketPort {
  public:
   explicit IpPort(IpPortParts parts);
-  bool canBeWoken() const { return static_cast<bool>(wakeEvent_); }  // false: there was no descriptor
+  // 0, or why it cannot be woken, as errno has it.
+  int wakeError() const { return wakeEvent_.error(); }
   ~IpPort() override;
 
   std::vector<std::byte> localAddress() const override { return encodeAddress(parts_.self); }

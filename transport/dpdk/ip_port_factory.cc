@@ -8,6 +8,7 @@
 #include <charconv>
 #include <string_view>
 
+#include "transport/base/exhausted.h"
 #include "transport/dpdk/eal_arguments.h"
 #include "transport/dpdk/ip_port.h"
 #include "transport/network/local_address.h"
@@ -61,7 +62,9 @@ Result<std::unique_ptr<PacketPort>> assemble(const TransportConfig& config, cons
   if (!capture) return capture.error();
   parts.capture = std::move(capture).value();
   auto port = std::make_unique<IpPort>(std::move(parts));
-  if (!port->canBeWoken()) return Error{ErrorScope::kDevice, ErrorCode::kUnavailable, "no descriptor for an eventfd"};
+  if (const int error = port->wakeError()) {
+    return Error{ErrorScope::kDevice, codeOf(error), "eventfd2: " + reasonOf(error)};
+  }
   return std::unique_ptr<PacketPort>(std::move(port));
 }
 

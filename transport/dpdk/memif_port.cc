@@ -37,7 +37,8 @@ constexpr std::size_t kMinBufferBytes = 2048;
 
 Status fillRandom(PortId& id) {
   if (::getrandom(id.data(), id.size(), 0) == static_cast<ssize_t>(id.size())) return {};
-  return Status(ErrorScope::kDevice, ErrorCode::kUnavailable, "the kernel gives no random bytes");
+  return Status(ErrorScope::kDevice, ErrorCode::kUnavailable,
+                fmt::format("the kernel gives no random bytes (getrandom: {})", std::strerror(errno)));
 }
 
 bool addToEpoll(int epoll, int fd) {
@@ -112,10 +113,7 @@ Result<std::unique_ptr<MemifPort>> makeMemifPort(const TransportConfig& config, 
   shared->page = std::move(page).value();
   if (wakeEvent >= 0) {
     FileDescriptor own(::fcntl(wakeEvent, F_DUPFD_CLOEXEC, 0));
-    if (!own) {
-      return Error{ErrorScope::kDevice, ErrorCode::kExhausted,
-                   fmt::format("no descriptor is left for a memif port: {}", reasonOf(errno))};
-    }
+    if (!own) return refused("fcntl(F_DUPFD_CLOEXEC)");
     const Status given = shared->page.setEvent(std::move(own));
     if (!given) return given.error();
   }

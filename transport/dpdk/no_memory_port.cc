@@ -77,8 +77,8 @@ Result<std::unique_ptr<PacketPort>> makeMemoryPort(const TransportConfig& config
   }
   FileDescriptor event(::fcntl(wakeEvent, F_DUPFD_CLOEXEC, 0));
   if (!event) {
-    return Error{ErrorScope::kDevice, ErrorCode::kExhausted,
-                 fmt::format("no descriptor is left for a port: {}", reasonOf(errno))};
+    const int cause = errno;
+    return Error{ErrorScope::kDevice, codeOf(cause), "fcntl(F_DUPFD_CLOEXEC): " + reasonOf(cause)};
   }
   return std::unique_ptr<PacketPort>(std::make_unique<NoMemoryPort>(memory.error().message, std::move(event)));
 }

@@ -34,7 +34,7 @@ Result<std::string> chooseInterface(const std::string& peerHost);
 // "10.0.0.2 on eth0", or the address alone where no interface has it.
 std::string placeOf(const Endpoint& local);
 
-// The interface's MTU, or less where the kernel has learned so. kUnavailable: there is no way from `local` to `peer`.
+// The interface's MTU, or less where the kernel has learned so, or does not say. kUnavailable: there is no way from `local` to `peer`.
 // kConfiguration: nor can there be, as they are of two families, or one is a loopback's, which leads to no other host.
 Result<std::size_t> routeMtu(const Endpoint& local, const Endpoint& peer);
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "transport/base/exhausted.h"
 #include "transport/base/wake_event.h"
 #include "transport/network/local_address.h"
 #include "transport/udp/port_address.h"
@@ -22,7 +23,8 @@ class UdpPort final : public PacketPort {
  public:
   // At most kMaxRails, at least one. A link's id modulo their number is its rail's index.
   explicit UdpPort(std::vector<std::unique_ptr<UdpRail>> rails) : rails_(std::move(rails)) {}
-  bool canBeWoken() const { return static_cast<bool>(wakeEvent_); }
+  // 0, or why it cannot be woken, as errno has it.
+  int wakeError() const { return wakeEvent_.error(); }
 
   std::vector<std::byte> localAddress() const override {
     std::vector<network::Endpoint> own;
@@ -109,7 +111,9 @@ Result<std::unique_ptr<PacketPort>> makeUdpPort(const TransportConfig& config, O
                                               static_cast<LinkId>(count + rails.size()), count));
   }
   auto port = std::make_unique<UdpPort>(std::move(rails));
-  if (!port->canBeWoken()) return Error{ErrorScope::kDevice, ErrorCode::kUnavailable, "no descriptor for an eventfd"};
+  if (const int error = port->wakeError()) {
+    return Error{ErrorScope::kDevice, codeOf(error), "eventfd2: " + reasonOf(error)};
+  }
   return std::unique_ptr<PacketPort>(std::move(port));
 }
 

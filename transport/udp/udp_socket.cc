@@ -61,39 +61,52 @@ msghdr& UdpSocket::Messages<count>::set(std::size_t i, network::Endpoint& peer, 
 
 Result<std::unique_ptr<UdpSocket>> UdpSocket::open(const network::Endpoint& local, const PortRange& ports,
                                                    Offload offload) {
-  const auto fails = [&](const char* what) {
+  const auto fails = [&](const char* call) {
+    const int cause = errno;
     return Error{ErrorScope::kDevice, ErrorCode::kConfiguration,
-                 fmt::format("UDP at {}: {}: {}", ipText(local), std::strerror(errno), what)};
+                 fmt::format("UDP at {}: {}: {}", ipText(local), call, reasonOf(cause))};
   };
   FileDescriptor fd = FileDescriptor(::socket(local.any.sa_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0))
                           .leftByForkedChildren();
-  if (!fd) {
-    const std::string reason = exhausted(errno);
-    return fails(reason.empty() ? "there is no socket" : reason.c_str());
-  }
+  if (!fd) return fails("socket");
   enlarge(fd.get(), SO_RCVBUFFORCE, SO_RCVBUF);
   enlarge(fd.get(), SO_SNDBUFFORCE, SO_SNDBUF);
   (void)setOption(fd.get(), SOL_SOCKET, SO_RXQ_OVFL, 1);
-  const bool set = local.isV6() ? setOption(fd.get(), IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_PROBE) &&
-                                      setOption(fd.get(), IPPROTO_IPV6, IPV6_RECVERR, 1)
-                                : setOption(fd.get(), IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE) &&
-                                      setOption(fd.get(), IPPROTO_IP, IP_RECVERR, 1);
-  if (!set) return fails("the kernel cannot be kept from fragmenting");
+  const bool v6 = local.isV6();
+  // Or the kernel would fragment.
+  if (!setOption(fd.get(), v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_MTU_DISCOVER : IP_MTU_DISCOVER,
+                 v6 ? IPV6_PMTUDISC_PROBE : IP_PMTUDISC_PROBE)) {
+    return fails("setsockopt(IP_MTU_DISCOVER)");
+  }
+  if (!setOption(fd.get(), v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_RECVERR : IP_RECVERR, 1)) {
+    return fails("setsockopt(IP_RECVERR)");
+  }
   network::Endpoint bound = local;
+  const char* failed = "bind";
   const int error = bindFirstFree(ports, [&](std::uint16_t port) {
     bound.setPort(port);
     socklen_t length = sizeof(bound);
-    const bool done = ::bind(fd.get(), &bound.any, length) == 0 && ::getsockname(fd.get(), &bound.any, &length) == 0;
-    return done ? 0 : errno;
+    if (::bind(fd.get(), &bound.any, length) != 0) return errno;
+    failed = "getsockname";
+    return ::getsockname(fd.get(), &bound.any, &length) == 0 ? 0 : errno;
   });
-  if (error == EADDRNOTAVAIL) return fails("set GLOO_BYPASS_INTERFACE to an interface or an address of this machine");
-  if (error != 0) return Error{ErrorScope::kDevice, ErrorCode::kConfiguration, noPort(ports, placeOf(local), error)};
+  if (error == EADDRNOTAVAIL) {
+    return Error{ErrorScope::kDevice, ErrorCode::kConfiguration,
+                 fmt::format("UDP at {}: {}: set GLOO_BYPASS_INTERFACE to an interface or an address of this machine",
+                             ipText(local), std::strerror(error))};
+  }
+  if (error == EADDRINUSE || error == EACCES) {
+    return Error{ErrorScope::kDevice, ErrorCode::kConfiguration, noPort(ports, placeOf(local), error)};
+  }
+  if (error != 0) return fails(failed);
   return std::unique_ptr<UdpSocket>(new UdpSocket(std::move(fd), bound, offload));
 }
 
 UdpSocket::UdpSocket(FileDescriptor fd, const network::Endpoint& local, Offload offload)
     : fd_(std::move(fd)),
       local_(local),
+      sendsMany_(::sendmmsg(fd_.get(), nullptr, 0, MSG_DONTWAIT) == 0),
+      receivesMany_(::recvmmsg(fd_.get(), nullptr, 0, MSG_DONTWAIT, nullptr) == 0),
       offloads_(offload == Offload::kWhereThereIs),
       receivedBytes_(std::make_unique_for_overwrite<std::byte[]>(kReceived * kReceivedBytes)) {
   // Segments of 0: none unless a message asks for them.
@@ -150,12 +163,22 @@ void UdpSocket::prepareMessage(std::size_t number, const SendBatch::Run& run,
   std::memcpy(CMSG_DATA(control), &size, sizeof(size));
 }
 
+int UdpSocket::sendMessages(std::size_t count) {
+  constexpr int kFlags = MSG_DONTWAIT | MSG_NOSIGNAL;
+  if (sendsMany_) return ::sendmmsg(fd_.get(), outgoing_.headers.data(), static_cast<unsigned>(count), kFlags);
+  int sent = 0;
+  for (mmsghdr& message : std::span(outgoing_.headers).first(count)) {
+    if (::sendmsg(fd_.get(), &message.msg_hdr, kFlags) < 0) return sent > 0 ? sent : -1;
+    ++sent;
+  }
+  return sent;
+}
+
 UdpSocket::SendFailure UdpSocket::send(SendBatch& batch) {
   bool anySent = false;
   for (int tries = 0; !batch.empty();) {
     const std::size_t count = prepare(batch);
-    const int sent =
-        ::sendmmsg(fd_.get(), outgoing_.headers.data(), static_cast<unsigned>(count), MSG_DONTWAIT | MSG_NOSIGNAL);
+    const int sent = sendMessages(count);
     for (int i = 0; i < sent; ++i) {
       const auto& [to, segments] = outgoingSegments_[static_cast<std::size_t>(i)];
       to->failing = false;
@@ -181,13 +204,25 @@ UdpSocket::SendFailure UdpSocket::send(SendBatch& batch) {
 
 // Receiving -------------------------------------------------------------------------------------
 
+int UdpSocket::receiveMessages() {
+  if (receivesMany_) return ::recvmmsg(fd_.get(), incoming_.headers.data(), kReceived, MSG_DONTWAIT, nullptr);
+  int count = 0;
+  for (mmsghdr& message : incoming_.headers) {
+    const ssize_t length = ::recvmsg(fd_.get(), &message.msg_hdr, MSG_DONTWAIT);
+    if (length < 0) return count > 0 ? count : -1;
+    message.msg_len = static_cast<unsigned>(length);
+    ++count;
+  }
+  return count;
+}
+
 std::span<const UdpSocket::Received> UdpSocket::receive() {
   for (std::size_t i = 0; i < kReceived; ++i) {
     incoming_.set(i, received_[i].from, {receivedBytes_.get() + i * kReceivedBytes, kReceivedBytes});
   }
   int count = -1;
   for (int tries = 0; count < 0 && tries < kTries; ++tries) {
-    count = ::recvmmsg(fd_.get(), incoming_.headers.data(), kReceived, MSG_DONTWAIT, nullptr);
+    count = receiveMessages();
     if (count < 0 && errno == EAGAIN) break;
     if (count < 0) noteError();
   }

@@ -1,6 +1,7 @@
 // One bound, non-blocking UDP socket that moves many datagrams a call: runs of equal datagrams leave as one segmented
 // send (UDP_SEGMENT), several of them by one sendmmsg, and what the kernel has coalesced (UDP_GRO) comes in by
-// recvmmsg. Without offload by kernel or device each datagram is a message; this is said once on stderr.
+// recvmmsg. Without offload by kernel or device each datagram is a message; this is said once on stderr. Where a sandbox
+// refuses these two calls, each message is a call.
 //
 // Nothing is ever fragmented: a datagram larger than the interface's MTU fails with EMSGSIZE. The kernel's own idea of
 // the path's MTU, which anybody's ICMP can lower, limits no datagram (IP_PMTUDISC_PROBE).
@@ -86,12 +87,16 @@ class UdpSocket {
   static constexpr std::size_t kReceived = 8, kReceivedBytes = 65'536;
 
   UdpSocket(FileDescriptor fd, const network::Endpoint& local, Offload offload);
+  // As sendmmsg and recvmmsg: how many of the first `count` went, or came; -1 and errno: none.
+  int sendMessages(std::size_t count);
+  int receiveMessages();
   void noteError() { metError_.store(true, std::memory_order_relaxed); }
   std::size_t prepare(const SendBatch& batch);
   void prepareMessage(std::size_t number, const SendBatch::Run& run, std::span<const SendBatch::Datagram> datagrams);
 
   const FileDescriptor fd_;
   const network::Endpoint local_;
+  const bool sendsMany_, receivesMany_;  // messages a call
   bool offloads_;
   std::atomic<bool> metError_{false};
   std::uint64_t dropped_ = 0;

@@ -99,7 +99,10 @@ Status ControlPlane::listen(const GidBytes& ip) {
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u64 = kListenerKey;
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listener_.get(), &event) != 0) return failed("epoll");
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listener_.get(), &event) != 0) return failed("epoll_ctl");
+  // What a sandbox refuses shows now, and not as a peer that does not answer. Nobody knows the port yet.
+  if (epoll_wait(epoll_.get(), &event, 1, 0) < 0) return failed("epoll_wait");
+  if (!FileDescriptor(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)) && errno != EAGAIN) return failed("accept4");
   return {};
 }
 
