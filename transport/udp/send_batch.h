@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "transport/base/copy_part.h"
+#include "transport/base/time.h"
 #include "transport/datagram/packet_port.h"
 #include "transport/network/endpoint.h"
 
@@ -32,6 +33,9 @@ class SendBatch {
     LinkId link = 0;
     network::Endpoint peer;
     bool failing = false;  // what was tried last did not leave
+    // Where the kernel does not cut into segments what goes there: each datagram is a message until then.
+    TimePoint singlyUntil{};
+    Duration singlyFor{};
   };
   // From here on a payload is sent in place: a second piece of memory costs the kernel less than the copy.
   static constexpr std::size_t kInPlaceFrom = 4096;

@@ -11,6 +11,7 @@
 
 #include "transport/base/exhausted.h"
 #include "transport/network/local_address.h"
+#include "transport/progress/progress_engine.h"
 
 namespace gloo_bypass::udp {
 namespace {
@@ -19,6 +20,12 @@ namespace {
 constexpr int kSocketBufferBytes = 4 << 20;
 // An error message that waits on the socket ends a call that has nothing to do with it, once.
 constexpr int kTries = 3;
+
+// Of segments, where a checksum or IPsec cannot be made of them. No error message of the network is one (the kernel's
+// icmp_err_convert, icmpv6_err_convert): those come from anybody, and end whatever call is next.
+constexpr int kRefusedSegments = EIO;
+// The way may change. Each time costs some calls, and no datagram.
+constexpr Duration kShortestRefusal = std::chrono::seconds(1), kLongestRefusal = std::chrono::minutes(1);
 
 bool setOption(int fd, int level, int name, int value) {
   return ::setsockopt(fd, level, name, &value, sizeof(value)) == 0;
@@ -125,13 +132,17 @@ std::size_t UdpSocket::prepare(const SendBatch& batch) {
   pieces_.reserve(2 * batch.size());
   for (const SendBatch::Run& run : batch.runs()) {
     const auto datagrams = batch.datagrams(run);
-    const std::size_t step = offloads_ ? datagrams.size() : 1;
+    const std::size_t step = cutsFor(*run.to) ? datagrams.size() : 1;
     for (std::size_t at = 0; at < datagrams.size(); at += step) {
       if (count == SendBatch::kMaxRuns) return count;
       prepareMessage(count++, run, datagrams.subspan(at, step));
     }
   }
   return count;
+}
+
+bool UdpSocket::cutsFor(const SendBatch::Destination& to) const {
+  return offloads_ && (to.singlyUntil == TimePoint{} || monotonicNow() >= to.singlyUntil);
 }
 
 // Of `datagrams`, which are the run's or one of them. What lies side by side is one piece.
@@ -182,6 +193,7 @@ UdpSocket::SendFailure UdpSocket::send(SendBatch& batch) {
     for (int i = 0; i < sent; ++i) {
       const auto& [to, segments] = outgoingSegments_[static_cast<std::size_t>(i)];
       to->failing = false;
+      if (segments > 1) to->singlyUntil = {}, to->singlyFor = {};
       batch.remove(segments);
       tries = 0;
     }
@@ -191,12 +203,14 @@ UdpSocket::SendFailure UdpSocket::send(SendBatch& batch) {
     if (errno == EAGAIN || errno == ENOBUFS) return {errno, segments, anySent};
     noteError();
     if (++tries < kTries) continue;
-    if (segments == 1 || (errno != EIO && errno != EOPNOTSUPP)) {
+    if (segments == 1 || errno != kRefusedSegments) {
       // Kernels before 6.14 say EINVAL of segments that are larger than the interface's MTU.
       return {segments > 1 && errno == EINVAL ? EMSGSIZE : errno, segments, anySent};
     }
-    offloads_ = false;
     sayNoOffload();
+    SendBatch::Destination& to = *outgoingSegments_[0].first;
+    to.singlyFor = std::clamp<Duration>(2 * to.singlyFor, kShortestRefusal, kLongestRefusal);
+    to.singlyUntil = monotonicNow() + to.singlyFor;
     tries = 0;
   }
   return {.anySent = anySent};

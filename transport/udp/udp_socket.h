@@ -1,6 +1,7 @@
 // One bound, non-blocking UDP socket that moves many datagrams a call: runs of equal datagrams leave as one segmented
 // send (UDP_SEGMENT), several of them by one sendmmsg, and what the kernel has coalesced (UDP_GRO) comes in by
-// recvmmsg. Without offload by kernel or device each datagram is a message; this is said once on stderr. Where a sandbox
+// recvmmsg. Without offload by kernel or device each datagram is a message; this is said once on stderr. Where the kernel has
+// offload and refuses it on the way to a peer (IPsec), it is asked again after a while. Where a sandbox
 // refuses these two calls, each message is a call.
 //
 // Nothing is ever fragmented: a datagram larger than the interface's MTU fails with EMSGSIZE. The kernel's own idea of
@@ -92,12 +93,13 @@ class UdpSocket {
   int receiveMessages();
   void noteError() { metError_.store(true, std::memory_order_relaxed); }
   std::size_t prepare(const SendBatch& batch);
+  bool cutsFor(const SendBatch::Destination& to) const;
   void prepareMessage(std::size_t number, const SendBatch::Run& run, std::span<const SendBatch::Datagram> datagrams);
 
   const FileDescriptor fd_;
   const network::Endpoint local_;
   const bool sendsMany_, receivesMany_;  // messages a call
-  bool offloads_;
+  bool offloads_;  // the kernel has it
   std::atomic<bool> metError_{false};
   std::uint64_t dropped_ = 0;
   Messages<SendBatch::kMaxRuns> outgoing_;

@@ -4,10 +4,13 @@
 #include <netinet/ip_icmp.h>
 #include <netinet/udp.h>
 #include <sched.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -23,6 +26,26 @@
 #include "transport/udp/back_end.h"
 #include "transport/udp/port_address.h"
 #include "transport/wire/packet.h"
+
+namespace gloo_bypass::udp {
+namespace {
+
+// Sees each message before the kernel does. Not 0: the error that the kernel would say.
+std::function<int(const msghdr&)> beforeSending;
+
+}  // namespace
+}  // namespace gloo_bypass::udp
+
+// In place of the C library's.
+extern "C" int sendmmsg(int socket, mmsghdr* messages, unsigned count, int flags) {
+  if (gloo_bypass::udp::beforeSending && count > 0) {
+    if (const int error = gloo_bypass::udp::beforeSending(messages->msg_hdr)) {
+      errno = error;
+      return -1;
+    }
+  }
+  return static_cast<int>(::syscall(SYS_sendmmsg, socket, messages, count, flags));
+}
 
 namespace gloo_bypass::udp {
 namespace {
@@ -530,19 +553,72 @@ TEST(UdpErrors, ManyForgedUnreachables_AllAreReadInTheEnd) {
   EXPECT_EQ(sink.down[0].first, link);
 }
 
-// It makes one call say what a kernel without segmentation says (icmp_err_convert: EOPNOTSUPP).
-TEST(UdpSocket, ForgedSourceRouteFailed_SegmentationStaysOn) {
+class Segmentation : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (auto* socket : {&a_, &b_, &c_}) *socket = std::move(UdpSocket::open(*parseIp("127.0.0.1"))).value();
+    if (!a_->offloads()) GTEST_SKIP() << "this kernel has no UDP_SEGMENT";
+  }
+  void TearDown() override { beforeSending = nullptr; }
+  // In how many messages three datagrams arrived.
+  std::size_t messagesOfThree(SendBatch::Destination& to, UdpSocket& there) {
+    SendBatch batch;
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(batch.append(to, {pattern(1000), {}}));
+    EXPECT_EQ(a_->send(batch).error, 0);
+    std::size_t messages = 0, bytes = 0;
+    for (auto received = there.receive(); !received.empty(); received = there.receive()) {
+      messages += received.size();
+      for (const auto& message : received) bytes += message.bytes.size();
+    }
+    EXPECT_EQ(bytes, 3000U);
+    return messages;
+  }
+
+  std::unique_ptr<UdpSocket> a_, b_, c_;
+};
+
+// Each makes one call say what it stands for (icmp_err_convert), also one that has nothing to do with it.
+TEST_F(Segmentation, ForgedUnreachableOfEachCodeBeforeEachCall_StaysOn) {
   if (!rawSocket()) GTEST_SKIP() << "needs root for a raw socket";
-  const auto a = UdpSocket::open(*parseIp("127.0.0.1")), b = UdpSocket::open(*parseIp("127.0.0.1"));
-  ASSERT_TRUE(a.ok() && b.ok());
-  if (!a.value()->offloads()) GTEST_SKIP() << "this kernel has no UDP_SEGMENT";
-  forgeUnreachable(a.value()->local(), b.value()->local(), 1, 0, ICMP_SR_FAILED);
-  SendBatch batch;
-  SendBatch::Destination toB{.link = 1, .peer = b.value()->local()};
-  for (int i = 0; i < 3; ++i) ASSERT_TRUE(batch.append(toB, {pattern(1000), {}}));
-  EXPECT_EQ(a.value()->send(batch).error, 0);
-  EXPECT_TRUE(a.value()->metError()) << "the message did not come";
-  EXPECT_TRUE(a.value()->offloads());
+  SendBatch::Destination toB{.link = 1, .peer = b_->local()};
+  for (std::uint8_t code = 0; code <= NR_ICMP_UNREACH; ++code) {
+    if (code == ICMP_FRAG_NEEDED) continue;  // the kernel would remember it, for other tests too
+    SCOPED_TRACE(static_cast<int>(code));
+    beforeSending = [&](const msghdr&) {
+      forgeUnreachable(a_->local(), b_->local(), 1, 0, code);
+      return 0;
+    };
+    SendBatch batch;
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(batch.append(toB, {pattern(1000), {}}));
+    EXPECT_NE(a_->send(batch).error, 0) << "the messages did not come";
+    beforeSending = nullptr;
+    EXPECT_TRUE(a_->metError());
+    EXPECT_EQ(messagesOfThree(toB, *b_), 1U);
+  }
+}
+
+// As the kernel does where IPsec is on the way.
+TEST_F(Segmentation, KernelRefusesItTowardsOnePeer_ThatOneGetsSingleDatagramsUntilTheKernelTakesItAgain) {
+  SendBatch::Destination toB{.link = 1, .peer = b_->local()}, toC{.link = 2, .peer = c_->local()};
+  bool refuses = true;
+  int tried = 0;
+  beforeSending = [&](const msghdr& message) {
+    if (message.msg_controllen == 0 || message.msg_name != &toB.peer) return 0;
+    ++tried;
+    return refuses ? EIO : 0;
+  };
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(messagesOfThree(toB, *b_), 3U);
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("each datagram is sent by itself"), std::string::npos);
+  const int first = tried;
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(messagesOfThree(toB, *b_), 3U);
+  EXPECT_EQ(tried, first) << "it is asked again each time";
+  EXPECT_EQ(messagesOfThree(toC, *c_), 1U);
+  refuses = false;
+  const TimePoint end = monotonicNow() + seconds(10);
+  while (messagesOfThree(toB, *b_) != 1 && monotonicNow() < end) ::usleep(10'000);
+  EXPECT_LT(monotonicNow(), end);
+  EXPECT_EQ(messagesOfThree(toB, *b_), 1U);
 }
 
 // A hint of what the path carries is a reason to look, and no more: this one is wrong.
