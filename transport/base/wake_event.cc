@@ -1,7 +1,5 @@
 #include "transport/base/wake_event.h"
 
-#include <sys/eventfd.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -10,20 +8,16 @@
 
 namespace gloo_bypass {
 
-WakeEvent::WakeEvent() : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), error_(event_ ? 0 : errno) {}
-
 void WakeEvent::wake() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (!armed_.load(std::memory_order_relaxed)) return;
-  const std::uint64_t one = 1;
-  (void)!::write(event_.get(), &one, sizeof(one));
+  if (armed_.load(std::memory_order_relaxed)) doorbell_.ring();
 }
 
 void WakeEvent::block(std::span<pollfd> others, Duration timeout) {
   GLOO_BYPASS_CHECK(others.size() <= kOthers);
   if (timeout <= Duration::zero()) return;
   std::array<pollfd, kOthers + 1> polled;
-  polled[0] = {event_.get(), POLLIN, 0};
+  polled[0] = {doorbell_.heardAt(), POLLIN, 0};
   std::copy(others.begin(), others.end(), polled.begin() + 1);
   timeout = std::min<Duration>(timeout, std::chrono::hours(1));
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(timeout);
@@ -37,8 +31,7 @@ void WakeEvent::block(std::span<pollfd> others, Duration timeout) {
   }
   if (ready <= 0) return;
   std::copy_n(polled.begin() + 1, others.size(), others.begin());
-  std::uint64_t wakes = 0;
-  if (polled[0].revents != 0) (void)!::read(event_.get(), &wakes, sizeof(wakes));
+  if (polled[0].revents != 0) doorbell_.quiet();
 }
 
 }  // namespace gloo_bypass

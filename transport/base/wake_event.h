@@ -7,22 +7,18 @@
 
 #include <atomic>
 #include <span>
-#include <utility>
 
-#include "transport/base/file_descriptor.h"
+#include "transport/base/doorbell.h"
 #include "transport/base/time.h"
 
 namespace gloo_bypass {
 
 class WakeEvent {
  public:
-  WakeEvent();
-  // Over another one's eventfd, which it shares: what ends either sleep ends both.
-  explicit WakeEvent(FileDescriptor event) : event_(std::move(event)), error_(0) {}
-  // What is wrong, as errno has it, if there is no event for it; else 0.
-  int error() const { return error_; }
-  // Written to by another process it wakes too.
-  int fd() const { return event_.get(); }
+  // Why it cannot wake, as errno has it; else 0.
+  int error() const { return doorbell_.error(); }
+  // Another process that rings here wakes too.
+  int doorbell() const { return doorbell_.rungAt(); }
 
   void arm() { armed_.store(true, std::memory_order_seq_cst); }
   // The event is left to block(): taken here, it could be gone before the thread that sleeps has seen it.
@@ -33,8 +29,7 @@ class WakeEvent {
   static constexpr std::size_t kOthers = 8;
 
  private:
-  const FileDescriptor event_;
-  const int error_;
+  const Doorbell doorbell_;
   std::atomic<bool> armed_{false};
 };
 

@@ -44,7 +44,7 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
   }
 
   bool reaches(std::span<const std::byte> portAddress) const override { return port_->reaches(portAddress); }
-  int wakeDescriptor() const override { return port_->wakeDescriptor(); }
+  int doorbell() const override { return port_->doorbell(); }
   void sleepElsewhere(bool elsewhere) override { port_->sleepElsewhere(elsewhere); }
   Duration longestSleep() const override { return port_->longestSleep(); }
   std::string describe() const override { return description_; }

@@ -142,10 +142,10 @@ class PacketPort {
   virtual void disarmWakeup() = 0;
   // Any thread, async-signal-unsafe, cheap when nobody is blocked.
   virtual void wake() = 0;
-  // An eventfd that ends block() when somebody writes 1 to it, from another process too; -1: there is none.
-  virtual int wakeDescriptor() const { return -1; }
+  // What ends block() when somebody rings at it, from another process too (base/doorbell.h); -1: there is none.
+  virtual int doorbell() const { return -1; }
   // Whether the owner, once armed, does not call block() but sleeps in something else, which this port's peers can end
-  // because the port was made with its wakeDescriptor(); for at most longestSleep().
+  // because the port was made with its doorbell(); for at most longestSleep().
   virtual void sleepElsewhere(bool /*elsewhere*/) {}
   virtual Duration longestSleep() const { return Duration::max(); }
 

@@ -19,7 +19,7 @@ namespace gloo_bypass::dpdk {
 
 class AutoPort final : public PacketPort {
  public:
-  // `memory`: makeMemoryPort's (no_memory_port.h), with network's wakeDescriptor(). `networkNote`: a line for stderr once the network is used; empty: none.
+  // `memory`: makeMemoryPort's (no_memory_port.h), with network's doorbell(). `networkNote`: a line for stderr once the network is used; empty: none.
   AutoPort(std::unique_ptr<PacketPort> memory, std::unique_ptr<PacketPort> network, std::string networkNote = "");
 
   std::vector<std::byte> localAddress() const override;
@@ -44,7 +44,7 @@ class AutoPort final : public PacketPort {
   void block(Duration timeout) override;
   void disarmWakeup() override;
   void wake() override { memory_->wake(); }
-  int wakeDescriptor() const override { return network_->wakeDescriptor(); }
+  int doorbell() const override { return network_->doorbell(); }
   PortCounters counters() const override;
   void finishCapture() override;
 

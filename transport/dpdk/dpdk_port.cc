@@ -34,7 +34,7 @@ Result<std::unique_ptr<PacketPort>> makeNetworkPort(const TransportConfig& confi
 Result<std::unique_ptr<PacketPort>> makeAutoPort(const TransportConfig& config) {
   auto network = makeNetworkPort(config);
   if (!network) return network.error();
-  auto memory = makeMemoryPort(config, network.value()->wakeDescriptor());
+  auto memory = makeMemoryPort(config, network.value()->doorbell());
   if (!memory) return memory.error();
   // Captures of a network port of DPDK's are refused beside it (settings.cc).
   const bool captures = !config.capture.empty() && decodeMemifAddress(memory.value()->localAddress());

@@ -28,7 +28,7 @@ Result<std::shared_ptr<Transport>> makeMemoryBesideRdma(const TransportConfig& c
 
 Result<std::shared_ptr<Transport>> makeMemoryBeside(const TransportConfig& config,
                                                     std::unique_ptr<PolledTransport> network) {
-  auto port = makeMemoryPort(config, network->wakeDescriptor());
+  auto port = makeMemoryPort(config, network->doorbell());
   if (!port) return port.error();
   return pairs::makePairsTransport(config, makePolledDatagramTransport(config, std::move(port).value()),
                                    std::move(network));

@@ -12,7 +12,7 @@ namespace gloo_bypass::dpdk {
 // Starts the EAL where it is needed, and this process has none yet. Any thread. Errors name the setting and what to do.
 Result<std::shared_ptr<Transport>> makeDpdkTransport(const TransportConfig& config);
 
-// Memory links within a host, `network` between hosts: a transport without an engine, with a wakeDescriptor().
+// Memory links within a host, `network` between hosts: a transport without an engine, with a doorbell().
 Result<std::shared_ptr<Transport>> makeMemoryBeside(const TransportConfig& config,
                                                     std::unique_ptr<PolledTransport> network);
 

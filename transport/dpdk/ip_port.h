@@ -81,7 +81,7 @@ class IpPort final : public PacketPort {
   // Netdev: the packet socket's ring holds 4 MiB (ip_port_factory.cc). A NIC's has some hundred frames.
   bool gathers() const override { return parts_.reservation.has_value(); }
   void wake() override { wakeEvent_.wake(); }
-  int wakeDescriptor() const override { return wakeEvent_.fd(); }
+  int doorbell() const override { return wakeEvent_.doorbell(); }
   PortCounters counters() const override;
   void finishCapture() override;
 

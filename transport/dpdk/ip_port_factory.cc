@@ -63,7 +63,7 @@ Result<std::unique_ptr<PacketPort>> assemble(const TransportConfig& config, cons
   parts.capture = std::move(capture).value();
   auto port = std::make_unique<IpPort>(std::move(parts));
   if (const int error = port->wakeError()) {
-    return Error{ErrorScope::kDevice, codeOf(error), "eventfd2: " + reasonOf(error)};
+    return Error{ErrorScope::kDevice, codeOf(error), "socketpair: " + reasonOf(error)};
   }
   return std::unique_ptr<PacketPort>(std::move(port));
 }

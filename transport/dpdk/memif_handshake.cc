@@ -1,8 +1,10 @@
 #include "transport/dpdk/memif_handshake.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cstring>
 #include <utility>
@@ -28,6 +30,13 @@ std::string textAt(const MemifMessage& message, std::size_t at, std::size_t room
     text += std::isprint(c) != 0 ? static_cast<char>(c) : '?';
   }
   return text;
+}
+
+// Whoever polls another kind of file may have to wait for it. Where /proc is not there nobody can tell.
+bool isEventfd(int fd) {
+  std::array<char, 64> name{};
+  const ssize_t length = ::readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), name.data(), name.size());
+  return length < 0 || std::string_view(name.data(), static_cast<std::size_t>(length)) == "anon_inode:[eventfd]";
 }
 
 std::string misplaced(const MemifMessage& message) {
@@ -131,7 +140,7 @@ std::optional<MemifMessage> MemifServerHandshake::addRing(const MemifMessage& me
   }
   if (!memory_->describe(message, -1)) return refuse("a ring that is not in its memory, or one too many");
   if ((memifField<std::uint16_t>(message, memif_field::kRingFlags) & kMemifRingToServer) != 0) {
-    if (!descriptor) return refuse("a ring came without its event descriptor");
+    if (!descriptor || !isEventfd(descriptor.get())) return refuse("a ring came without its event descriptor");
     events_ = std::move(descriptor);
   }
   return memifMessage(MemifMessageType::kAck);

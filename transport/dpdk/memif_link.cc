@@ -50,7 +50,7 @@ PacketIo sendHello(int fd, const MemifHello& hello, const WakePage& page) {
   std::memcpy(&packet[4], hello.senderId.data(), 16);
   std::memcpy(&packet[20], hello.targetSecret.data(), 16);
   writeBe32(&packet[36], hello.interfaceId);
-  return sendPacket(fd, packet, page.fd(), page.event());
+  return sendPacket(fd, packet, page.fd(), page.doorbell());
 }
 
 void sayNoDescriptors(int fd) { (void)sendPacket(fd, std::span(&kNoDescriptors, 1)); }
@@ -58,8 +58,8 @@ void sayNoDescriptors(int fd) { (void)sendPacket(fd, std::span(&kNoDescriptors, 
 PacketIo receiveHello(int fd, MemifHello& hello, WakePage& page) {
   std::array<std::byte, kHelloBytes> packet{};
   std::size_t length = 0;
-  FileDescriptor pageFd, event;
-  const PacketIo io = receivePacket(fd, packet, length, pageFd, &event);
+  FileDescriptor pageFd, doorbell;
+  const PacketIo io = receivePacket(fd, packet, length, pageFd, &doorbell);
   if (io != PacketIo::kDone) return io;
   if (length == 1) hello.lastWord = packet[0];
   if (length != kHelloBytes || readBe32(&packet[0]) != kHelloMagic) return PacketIo::kClosed;
@@ -67,7 +67,7 @@ PacketIo receiveHello(int fd, MemifHello& hello, WakePage& page) {
   std::memcpy(hello.targetSecret.data(), &packet[20], 16);
   hello.interfaceId = readBe32(&packet[36]);
   auto mapped = WakePage::map(pageFd);
-  if (!mapped || !mapped.value().setEvent(std::move(event))) return PacketIo::kClosed;
+  if (!mapped || !mapped.value().setDoorbell(std::move(doorbell))) return PacketIo::kClosed;
   page = std::move(mapped).value();
   return PacketIo::kDone;
 }

@@ -49,7 +49,7 @@ struct MemifShared {
 // What the frames of a link carry in front.
 UdpFlow memifFlow(const MemifAddress& from, const MemifAddress& to);
 
-// First packet on a cross connection, both ways; the sender's wake-up page rides along, and its eventfd where it has one.
+// First packet on a cross connection, both ways; the sender's wake-up page rides along, and its doorbell where it has one.
 struct MemifHello {
   PortId senderId{};
   PortId targetSecret{};

@@ -87,7 +87,7 @@ Status checkSizes(const TransportConfig& config) {
 
 }  // namespace
 
-Result<std::unique_ptr<MemifPort>> makeMemifPort(const TransportConfig& config, int wakeEvent) {
+Result<std::unique_ptr<MemifPort>> makeMemifPort(const TransportConfig& config, int doorbell) {
   const Status sizes = checkSizes(config);
   if (!sizes) return sizes.error();
   auto directory = prepareMemifDirectory(config);
@@ -111,10 +111,10 @@ Result<std::unique_ptr<MemifPort>> makeMemifPort(const TransportConfig& config, 
   auto page = WakePage::create();
   if (!page) return page.error();
   shared->page = std::move(page).value();
-  if (wakeEvent >= 0) {
-    FileDescriptor own(::fcntl(wakeEvent, F_DUPFD_CLOEXEC, 0));
+  if (doorbell >= 0) {
+    FileDescriptor own(::fcntl(doorbell, F_DUPFD_CLOEXEC, 0));
     if (!own) return refused("fcntl(F_DUPFD_CLOEXEC)");
-    const Status given = shared->page.setEvent(std::move(own));
+    const Status given = shared->page.setDoorbell(std::move(own));
     if (!given) return given.error();
   }
   shared->epoll.reset(::epoll_create1(EPOLL_CLOEXEC));

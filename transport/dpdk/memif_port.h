@@ -20,10 +20,10 @@
 
 namespace gloo_bypass::dpdk {
 
-// `wakeEvent`: an eventfd that ends the sleep of an owner that has other ports too (sleepElsewhere); -1: it has none. Makes a
+// `doorbell`: ends the sleep of an owner that has other ports too (sleepElsewhere); -1: it has none. Makes a
 // link to itself first. Errors: kUnavailable: this process cannot share memory; kConfiguration; kExhausted.
 class MemifPort;
-Result<std::unique_ptr<MemifPort>> makeMemifPort(const TransportConfig& config, int wakeEvent = -1);
+Result<std::unique_ptr<MemifPort>> makeMemifPort(const TransportConfig& config, int doorbell = -1);
 
 class MemifPort final : public PacketPort {
  public:
@@ -54,7 +54,7 @@ class MemifPort final : public PacketPort {
   void wake() override { shared_->page.wakeIfSleeping(); }
   PortCounters counters() const override;
   void finishCapture() override;
-  // Sleeps where `wakeEvent` ends it.
+  // Sleeps where `doorbell` ends it.
   void sleepElsewhere(bool elsewhere) override { sleepsElsewhere_ = elsewhere; }
   Duration longestSleep() const override;
 

@@ -4,10 +4,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <utility>
 
+#include "transport/base/doorbell.h"
 #include "transport/base/exhausted.h"
 #include "transport/base/wake_event.h"
 #include "transport/dpdk/memif_directory.h"
@@ -27,10 +29,11 @@ bool mayBeOfMachine(std::span<const std::byte> address, const PortId& machine) {
 
 class NoMemoryPort final : public PacketPort {
  public:
-  NoMemoryPort(std::string why, FileDescriptor wakeEvent)
+  NoMemoryPort(std::string why, FileDescriptor elsewhere)
       : why_(std::move(why)),
         self_{.machineId = machineId(), .pid = static_cast<std::uint32_t>(::getpid()), .why = why_},
-        wakeEvent_(std::move(wakeEvent)) {}
+        elsewhere_(std::move(elsewhere)) {}
+  int wakeError() const { return here_.error(); }
 
   std::vector<std::byte> localAddress() const override { return encodeAddress(self_); }
   std::string describe() const override { return fmt::format("no shared memory ({})", why_); }
@@ -51,23 +54,30 @@ class NoMemoryPort final : public PacketPort {
   std::size_t transmit(LinkId, std::span<const OutgoingDatagram>) override { return 0; }
   bool wakesForRoom() const override { return true; }
 
-  void armWakeup() override { wakeEvent_.arm(); }
-  void block(Duration timeout) override { wakeEvent_.block({}, timeout); }
-  void disarmWakeup() override { wakeEvent_.disarm(); }
-  void wake() override { wakeEvent_.wake(); }
+  // One that was to end a sleep here is no more than superfluous elsewhere.
+  void sleepElsewhere(bool elsewhere) override { sleepsElsewhere_.store(elsewhere, std::memory_order_seq_cst); }
+  void armWakeup() override { here_.arm(); }
+  void block(Duration timeout) override { here_.block({}, timeout); }
+  void disarmWakeup() override { here_.disarm(); }
+  void wake() override {
+    here_.wake();
+    if (sleepsElsewhere_.load(std::memory_order_seq_cst)) Doorbell::ring(elsewhere_.get());
+  }
   PortCounters counters() const override { return {}; }
 
  private:
   const std::string why_;
   const NoMemoryAddress self_;
-  WakeEvent wakeEvent_;
+  WakeEvent here_;
+  const FileDescriptor elsewhere_;
+  std::atomic<bool> sleepsElsewhere_{false};
   mutable bool said_ = false;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<PacketPort>> makeMemoryPort(const TransportConfig& config, int wakeEvent) {
-  auto memory = makeMemifPort(config, wakeEvent);
+Result<std::unique_ptr<PacketPort>> makeMemoryPort(const TransportConfig& config, int doorbell) {
+  auto memory = makeMemifPort(config, doorbell);
   if (memory) return std::unique_ptr<PacketPort>(std::move(memory).value());
   if (memory.error().code != ErrorCode::kUnavailable) return memory.error();
   if (!config.capture.empty()) {
@@ -75,12 +85,14 @@ Result<std::unique_ptr<PacketPort>> makeMemoryPort(const TransportConfig& config
                  fmt::format("GLOO_BYPASS_CAPTURE='{}' is of the frames of memory links, and there are none here: {}",
                              config.capture, memory.error().message)};
   }
-  FileDescriptor event(::fcntl(wakeEvent, F_DUPFD_CLOEXEC, 0));
-  if (!event) {
-    const int cause = errno;
-    return Error{ErrorScope::kDevice, codeOf(cause), "fcntl(F_DUPFD_CLOEXEC): " + reasonOf(cause)};
-  }
-  return std::unique_ptr<PacketPort>(std::make_unique<NoMemoryPort>(memory.error().message, std::move(event)));
+  const auto refused = [](const char* call, int cause) {
+    return Error{ErrorScope::kDevice, codeOf(cause), fmt::format("{}: {}", call, reasonOf(cause))};
+  };
+  FileDescriptor elsewhere(::fcntl(doorbell, F_DUPFD_CLOEXEC, 0));
+  if (!elsewhere) return refused("fcntl(F_DUPFD_CLOEXEC)", errno);
+  auto port = std::make_unique<NoMemoryPort>(memory.error().message, std::move(elsewhere));
+  if (const int error = port->wakeError()) return refused("socketpair", error);
+  return std::unique_ptr<PacketPort>(std::move(port));
 }
 
 }  // namespace gloo_bypass::dpdk

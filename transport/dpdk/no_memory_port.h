@@ -9,8 +9,8 @@
 
 namespace gloo_bypass::dpdk {
 
-// Memory links, or, where the system has none to give and nobody chose it, what stands in for them. `wakeEvent`: the eventfd
-// that ends the sleep of the port or transport beside it. Errors: makeMemifPort's others.
-Result<std::unique_ptr<PacketPort>> makeMemoryPort(const TransportConfig& config, int wakeEvent);
+// Memory links, or, where the system has none to give and nobody chose it, what stands in for them. `doorbell`: ends
+// the sleep of the port or transport beside it. Errors: makeMemifPort's others.
+Result<std::unique_ptr<PacketPort>> makeMemoryPort(const TransportConfig& config, int doorbell);
 
 }  // namespace gloo_bypass::dpdk

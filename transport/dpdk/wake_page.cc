@@ -8,14 +8,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <climits>
 #include <cstring>
 #include <ctime>
-#include <string_view>
 #include <utility>
 
+#include "transport/base/doorbell.h"
 #include "transport/base/exhausted.h"
 #include "transport/dpdk/sealed_memory.h"
 
@@ -23,13 +22,6 @@ namespace gloo_bypass::dpdk {
 namespace {
 
 constexpr std::size_t kPageBytes = 4096;
-
-// Not a pipe or a socket, whose end, if closed, ends us with a signal. Where /proc is not there nobody can tell.
-bool isEventfd(int fd) {
-  std::array<char, 64> name{};
-  const ssize_t length = ::readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), name.data(), name.size());
-  return length < 0 || std::string_view(name.data(), static_cast<std::size_t>(length)) == "anon_inode:[eventfd]";
-}
 
 }  // namespace
 
@@ -58,24 +50,22 @@ Result<WakePage> WakePage::map(const FileDescriptor& fd) {
   return page;
 }
 
-Status WakePage::setEvent(FileDescriptor event) {
-  const int flags = event ? ::fcntl(event.get(), F_GETFL) : O_NONBLOCK;
-  if (flags < 0 || (flags & O_NONBLOCK) == 0 || (event && !isEventfd(event.get()))) {
-    return Status(ErrorScope::kSession, ErrorCode::kPeerViolatedProtocol,
-                  "peer's wake-up descriptor is no eventfd, or blocks who writes to it");
+Status WakePage::setDoorbell(FileDescriptor doorbell) {
+  if (doorbell && !Doorbell::isOne(doorbell.get())) {
+    return Status(ErrorScope::kSession, ErrorCode::kPeerViolatedProtocol, "peer's doorbell is none");
   }
-  event_ = std::move(event);
+  doorbell_ = std::move(doorbell);
   return {};
 }
 
 WakePage::WakePage(WakePage&& other) noexcept
-    : fd_(std::move(other.fd_)), event_(std::move(other.event_)), shared_(std::exchange(other.shared_, nullptr)) {}
+    : fd_(std::move(other.fd_)), doorbell_(std::move(other.doorbell_)), shared_(std::exchange(other.shared_, nullptr)) {}
 
 WakePage& WakePage::operator=(WakePage&& other) noexcept {
   if (this != &other) {
     unmap();
     fd_ = std::move(other.fd_);
-    event_ = std::move(other.event_);
+    doorbell_ = std::move(other.doorbell_);
     shared_ = std::exchange(other.shared_, nullptr);
   }
   return *this;
@@ -123,11 +113,9 @@ void WakePage::wakeSlowly() {
     case Sleep::kHere:
       ::syscall(SYS_futex, &shared_->sleeping, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
       return;
-    case Sleep::kElsewhere: {
-      const std::uint64_t one = 1;
-      if (event_) (void)!::write(event_.get(), &one, sizeof(one));
+    case Sleep::kElsewhere:
+      if (doorbell_) Doorbell::ring(doorbell_.get());
       return;
-    }
   }
 }
 

@@ -14,8 +14,9 @@
 // thread that drives for a moment can take over from a blocked one without a system call.
 //
 // An owner that has other ports too sleeps in one of them, which waits for descriptors: sleeping = 2, and whoever would
-// have ended the FUTEX_WAIT writes to the eventfd that came with the page. An eventfd keeps what was written, so step (4)
-// may come as late as it likes.
+// have ended the FUTEX_WAIT rings at the doorbell that came with the page (base/doorbell.h). It keeps what was rung, so step
+// (4) may come as late as it likes. Nobody can make who rings wait; peers that share a doorbell can keep each other's rings
+// from being heard, which costs the owner a delay, as scribbling over the page does.
 #pragma once
 
 #include <atomic>
@@ -33,8 +34,8 @@ class WakePage {
   static Result<WakePage> create();
   // Maps a peer's page; refuses what is not a sealed memory file of the right size (hostile descriptor).
   static Result<WakePage> map(const FileDescriptor& fd);
-  // The eventfd of the page's owner, where it has one. A peer's that could make us wait for it is refused.
-  Status setEvent(FileDescriptor event);
+  // That of the page's owner, where it has one. A peer's descriptor that is none is refused.
+  Status setDoorbell(FileDescriptor doorbell);
 
   WakePage() = default;
   WakePage(WakePage&& other) noexcept;
@@ -42,7 +43,7 @@ class WakePage {
   ~WakePage();
 
   int fd() const { return fd_.get(); }        // -1: a peer's
-  int event() const { return event_.get(); }  // -1: none
+  int doorbell() const { return doorbell_.get(); }  // -1: none
 
   // Owner's side.
   enum class Sleep : std::uint32_t { kNot = 0, kHere = 1, kElsewhere = 2 };
@@ -74,7 +75,7 @@ class WakePage {
   bool sleeps() const { return shared_->sleeping.load(std::memory_order_relaxed) != 0; }
 
   FileDescriptor fd_;
-  FileDescriptor event_;
+  FileDescriptor doorbell_;
   Shared* shared_ = nullptr;
 };
 

@@ -4,7 +4,7 @@
 // A channel opens one of each, since its address holds both, and closes the other when it connects. While no pair over the network
 // has connected, that transport is polled for its timers only, and not slept in: ranks of one host run as over memory alone. From
 // the first such pair on the driver sleeps in the network's transport, and peers over memory end that sleep through its
-// wakeDescriptor().
+// doorbell().
 //
 // Counters: both's sums; a channel's number is the inner one's, doubled, plus one for the network's.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace gloo_bypass::pairs {
 
-// Both without an engine. `memory` was made with network's wakeDescriptor(), which is one.
+// Both without an engine. `memory` was made with network's doorbell(), which is one.
 std::shared_ptr<Transport> makePairsTransport(const TransportConfig& config, std::unique_ptr<PolledTransport> memory,
                                               std::unique_ptr<PolledTransport> network);
 

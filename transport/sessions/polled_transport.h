@@ -27,7 +27,7 @@ class PolledTransport : public Transport, public Pollable {
   // As PacketPort's, of a channel's port address.
   virtual bool reaches(std::span<const std::byte> /*portAddress*/) const { return true; }
   // As PacketPort's: where the owner has something else to sleep in.
-  virtual int wakeDescriptor() const { return -1; }
+  virtual int doorbell() const { return -1; }
   virtual void sleepElsewhere(bool /*elsewhere*/) {}
   virtual Duration longestSleep() const { return Duration::max(); }
 

@@ -70,7 +70,7 @@ class UdpPort final : public PacketPort {
   void armWakeup() override { wakeEvent_.arm(); }
   void disarmWakeup() override { wakeEvent_.disarm(); }
   void wake() override { wakeEvent_.wake(); }
-  int wakeDescriptor() const override { return wakeEvent_.fd(); }
+  int doorbell() const override { return wakeEvent_.doorbell(); }
   void block(Duration timeout) override {
     std::array<pollfd, kMaxRails> ready{};
     for (std::size_t i = 0; i < rails_.size(); ++i) ready[i] = rails_[i]->wanted(&timeout);
@@ -112,7 +112,7 @@ Result<std::unique_ptr<PacketPort>> makeUdpPort(const TransportConfig& config, O
   }
   auto port = std::make_unique<UdpPort>(std::move(rails));
   if (const int error = port->wakeError()) {
-    return Error{ErrorScope::kDevice, codeOf(error), "eventfd2: " + reasonOf(error)};
+    return Error{ErrorScope::kDevice, codeOf(error), "socketpair: " + reasonOf(error)};
   }
   return std::unique_ptr<PacketPort>(std::move(port));
 }

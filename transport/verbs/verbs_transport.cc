@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -66,9 +65,9 @@ Status VerbsTransport::open() {
   control = std::move(plane).value();
 
   epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
-  wakeup_.reset(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-  if (!epoll_ || !wakeup_) return systemError("no event descriptor");
-  if (Status status = watch(wakeup_.get()); !status) return status;
+  if (!epoll_) return systemError("epoll_create1");
+  if ((errno = wakeup_.error()) != 0) return systemError("socketpair");
+  if (Status status = watch(wakeup_.heardAt()); !status) return status;
   if (Status status = watch(control->fd()); !status) return status;
   for (const auto& queues : rails) {
     if (Status status = watch(queues->completions().fd()); !status) return status;
@@ -141,16 +140,11 @@ void VerbsTransport::block(Duration timeout) noexcept {
   const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
                                static_cast<int>(std::min<std::int64_t>(milliseconds, 60'000)));
   for (int i = 0; i < count; ++i) {
-    if (events[static_cast<std::size_t>(i)].data.fd != wakeup_.get()) continue;
-    std::uint64_t woken = 0;
-    (void)!read(wakeup_.get(), &woken, sizeof woken);
+    if (events[static_cast<std::size_t>(i)].data.fd == wakeup_.heardAt()) wakeup_.quiet();
   }
 }
 
-void VerbsTransport::wake() noexcept {
-  const std::uint64_t one = 1;
-  (void)!write(wakeup_.get(), &one, sizeof one);
-}
+void VerbsTransport::wake() noexcept { wakeup_.ring(); }
 
 // Events ------------------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "transport/base/doorbell.h"
 #include "transport/base/file_descriptor.h"
 #include "transport/channel/message_channel.h"
 #include "transport/sessions/polled_transport.h"
@@ -35,7 +36,7 @@ class VerbsTransport final : public PolledTransport, private RdmaDevice {
                                                       ChannelObserver* observer) override;
   void closeAll() override { sessions_.closeAll(progress()); }
   TransportReport report() const override;
-  int wakeDescriptor() const override { return wakeup_.get(); }
+  int doorbell() const override { return wakeup_.rungAt(); }
 
  private:
   VerbsTransport(const VerbsApi& verbs, const TransportConfig& configuration) : RdmaDevice(verbs, configuration) {}
@@ -75,7 +76,8 @@ class VerbsTransport final : public PolledTransport, private RdmaDevice {
   std::vector<PortFigure> portFigures(const ChannelCounters& total) const;
 
   std::string description_;
-  FileDescriptor epoll_, wakeup_;
+  FileDescriptor epoll_;
+  const Doorbell wakeup_;
   std::uint32_t nextIndex_ = 1;
   // Taken from the adapter, not handled yet, the oldest first. Bounded by what the completion queues are reserved for.
   std::deque<ibv_wc> fetched_;

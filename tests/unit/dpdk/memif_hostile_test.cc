@@ -11,15 +11,18 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "tests/support/no_more_descriptors.h"
 #include "tests/unit/dpdk/port_process.h"
+#include "transport/base/wake_event.h"
 #include "transport/dpdk/dpdk_port.h"
 #include "transport/dpdk/memif_directory.h"
 #include "transport/dpdk/memif_link.h"
@@ -240,14 +243,58 @@ TEST_F(MemifHostile, ClientThatSaysAnythingButWhatItShould_LinkGoesDown) {
   }
 }
 
-TEST(WakePage, DescriptorThatIsNoEventfdOrBlocks_IsRefused) {
+TEST(WakePage, DescriptorThatIsNoDoorbell_IsRefused) {
   WakePage page = std::move(WakePage::create()).value();
-  std::array<int, 2> pipe{};
+  std::array<int, 2> pipe{}, stream{};
   ASSERT_EQ(::pipe2(pipe.data(), O_NONBLOCK | O_CLOEXEC), 0);
-  const FileDescriptor readEnd(pipe[0]);
-  EXPECT_FALSE(page.setEvent(FileDescriptor(pipe[1])).ok());
-  EXPECT_FALSE(page.setEvent(FileDescriptor(::eventfd(0, EFD_CLOEXEC))).ok());
-  EXPECT_TRUE(page.setEvent(FileDescriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))).ok());
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, stream.data()), 0);
+  const FileDescriptor readEnd(pipe[0]), otherEnd(stream[0]);
+  EXPECT_FALSE(page.setDoorbell(FileDescriptor(pipe[1])).ok());
+  EXPECT_FALSE(page.setDoorbell(FileDescriptor(stream[1])).ok());
+  EXPECT_FALSE(page.setDoorbell(FileDescriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))).ok());
+  EXPECT_FALSE(page.setDoorbell(FileDescriptor(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0))).ok());
+  const Doorbell bell;
+  EXPECT_TRUE(page.setDoorbell(FileDescriptor(::fcntl(bell.rungAt(), F_DUPFD_CLOEXEC, 0))).ok());
+}
+
+// A peer has the same open file, and may do with it what it likes: take O_NONBLOCK back, fill it, empty it, shut it down.
+TEST(WakePage, PeerTakesTheDoorbellOver_NeitherEndWaitsForIt) {
+  WakePage owner = std::move(WakePage::create()).value();
+  WakeEvent sleep;
+  ASSERT_EQ(sleep.error(), 0);
+  const auto shared = [&] { return FileDescriptor(::fcntl(sleep.doorbell(), F_DUPFD_CLOEXEC, 0)); };
+  const FileDescriptor peers = shared();
+  ASSERT_TRUE(owner.setDoorbell(shared()).ok());
+  const auto takesNoTime = [](const std::function<void()>& what) {
+    const TimePoint before = monotonicNow();
+    what();
+    return monotonicNow() - before < Duration(std::chrono::seconds(5));
+  };
+  // A call that waits would wait for ever.
+  const auto everything = [&] {
+    for (int i = 0; i < 100; ++i) {
+      sleep.arm();
+      owner.arm(WakePage::Sleep::kElsewhere);
+      owner.wakeIfSleeping();
+      sleep.wake();
+    }
+    for (int i = 0; i < 100; ++i) sleep.block({}, std::chrono::milliseconds(1));
+  };
+  std::atomic<bool> ended = false;
+  std::thread victim([&] {
+    ASSERT_EQ(::fcntl(peers.get(), F_SETFL, 0), 0);
+    while (::send(peers.get(), "x", 1, MSG_DONTWAIT) == 1) continue;
+    EXPECT_TRUE(takesNoTime(everything));
+    std::array<char, 8> bytes;
+    while (::recv(peers.get(), bytes.data(), bytes.size(), MSG_DONTWAIT) > 0) continue;
+    EXPECT_TRUE(takesNoTime(everything));
+    EXPECT_EQ(::shutdown(peers.get(), SHUT_RDWR), 0);
+    EXPECT_TRUE(takesNoTime(everything));
+    ended = true;
+  });
+  const bool inTime = waitFor([&] { return ended.load(); });
+  if (!inTime) ::_exit(1);  // it would have to be waited for
+  victim.join();
 }
 
 TEST(MemifExhausted, DescriptorsEndWhileThePortIsMade_ErrorNamesTheLimit) {
@@ -260,7 +307,7 @@ TEST(MemifExhausted, DescriptorsEndWhileThePortIsMade_ErrorNamesTheLimit) {
     ++refused;
     EXPECT_THAT(made.error().message, HasSubstr("RLIMIT_NOFILE")) << more;
   }
-  EXPECT_GE(refused, 5) << "page, epoll, two events, listener";
+  EXPECT_GE(refused, 5) << "page, epoll, two events, listeners";
   removeTestDirectory();
 }
 

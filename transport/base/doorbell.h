@@ -1,0 +1,37 @@
+// Ends the sleep of a thread that waits for descriptors, from other processes too: they are given the end to ring at.
+//
+// A pair of sockets and no eventfd: what two processes share has one O_NONBLOCK, which each can take back, and then wait in
+// write() or read() for as long as the other likes. Here each call says by itself that it does not wait (MSG_DONTWAIT).
+//
+// Any thread.
+#pragma once
+
+#include "transport/base/file_descriptor.h"
+
+namespace gloo_bypass {
+
+class Doorbell {
+ public:
+  Doorbell();
+  // Why there is none, as errno has it; else 0.
+  int error() const { return error_; }
+
+  // To poll: readable once somebody has rung.
+  int heardAt() const { return heard_.get(); }
+  // To give away. Whoever has it can also keep others from being heard; who sleeps must not do so without a bound.
+  int rungAt() const { return rung_.get(); }
+  void ring() const { ring(rung_.get()); }
+  // Silences one ring; further ones, at most net.unix.max_dgram_qlen (10), end the next sleeps at once.
+  void quiet() const;
+
+  // Another process's.
+  static void ring(int descriptor);
+  // Whether a descriptor from another process is one, so that ring() cannot wait.
+  static bool isOne(int descriptor);
+
+ private:
+  FileDescriptor heard_, rung_;
+  int error_ = 0;
+};
+
+}  // namespace gloo_bypass
