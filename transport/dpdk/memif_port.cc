@@ -31,6 +31,12 @@ constexpr std::size_t kMaxLinks = 1024;
 constexpr std::size_t kLinksWithPages = 8;
 // Connections of peers that this process has not linked to yet; more are refused and end as "peer gone" there.
 constexpr std::size_t kMaxStrangers = kMaxLinks;
+// A peer says hello as soon as it has connected. So many connections may be silent, as few as a process can spare that has
+// few descriptors; the oldest gives way to the next, unless it came just now. What is not accepted meanwhile waits in the
+// listener's backlog.
+constexpr std::ptrdiff_t kMaxSilent = 16;
+constexpr Duration kLeastSilence = std::chrono::milliseconds(250), kLongestSilence = std::chrono::seconds(10);
+constexpr Duration kSilencePollInterval = std::chrono::milliseconds(50);
 // A peer whose backlog is full raises no event when it is not any more.
 constexpr Duration kSetUpPollInterval = std::chrono::milliseconds(1);
 constexpr std::size_t kMinBufferBytes = 2048;
@@ -315,9 +321,23 @@ bool MemifPort::refuseStranger(const std::string& why) {
   return waited;
 }
 
+// Whether one more connection may be accepted.
+bool MemifPort::roomForSilent() {
+  const auto isSilent = [](const Stranger& stranger) { return !stranger.greeted; };
+  if (std::count_if(strangers_.begin(), strangers_.end(), isSilent) < kMaxSilent) return true;
+  const auto oldest = std::find_if(strangers_.begin(), strangers_.end(), isSilent);  // they come at the end
+  if (oldest->since == kNever || now_ - oldest->since < kLeastSilence) return false;
+  strangers_.erase(oldest);
+  ++counters_.droppedForeign;
+  return true;
+}
+
 void MemifPort::serviceStrangers() {
   keepSpare();
+  bool awaitsSilent = false;
   for (;;) {
+    awaitsSilent = !roomForSilent();
+    if (awaitsSilent) break;
     FileDescriptor fd = acceptPacketSocket(listener_.get());
     if (!fd) {
       const std::string why = exhausted(errno);
@@ -329,9 +349,19 @@ void MemifPort::serviceStrangers() {
       ++counters_.droppedForeign;
       continue;
     }
-    strangers_.push_back(Stranger{.fd = std::move(fd), .greeted = false, .hello = {}, .page = {}});
+    Stranger stranger{.fd = std::move(fd), .greeted = false, .since = now_, .hello = {}, .page = {}};
+    if (greetStranger(stranger)) strangers_.push_back(std::move(stranger));
   }
-  std::erase_if(strangers_, [this](Stranger& s) { return !greetStranger(s); });
+  std::erase_if(strangers_, [&](Stranger& s) {
+    if (!greetStranger(s)) return true;
+    if (s.greeted) return false;
+    if (s.since == kNever) s.since = now_;
+    const bool gone = now_ != kNever && now_ - s.since >= kLongestSilence;
+    counters_.droppedForeign += gone ? 1 : 0;
+    awaitsSilent |= !gone;
+    return gone;
+  });
+  awaitsSilent_.store(awaitsSilent, std::memory_order_relaxed);
   if (strangers_.empty()) return;
   for (MemifLink* link : polled_) introduce(*link);
 }
@@ -348,13 +378,15 @@ void MemifPort::serviceControl() {
   needsTicks_.store(needsTicks, std::memory_order_relaxed);
 }
 
-void MemifPort::onTick(TimePoint) {
+void MemifPort::onTick(TimePoint now) {
+  now_ = now;
   if (capture_) capture_->onTick();
-  if (needsTicks_.load(std::memory_order_relaxed)) serviceControl();
+  if (needsTicks_.load(std::memory_order_relaxed) || awaitsSilent_.load(std::memory_order_relaxed)) serviceControl();
 }
 
 Duration MemifPort::longestSleep() const {
-  return needsTicks_.load(std::memory_order_relaxed) ? Duration(kSetUpPollInterval) : Duration::max();
+  if (needsTicks_.load(std::memory_order_relaxed)) return kSetUpPollInterval;
+  return awaitsSilent_.load(std::memory_order_relaxed) ? kSilencePollInterval : Duration::max();
 }
 
 void MemifPort::block(Duration timeout) { shared_->page.block(std::min(timeout, longestSleep())); }

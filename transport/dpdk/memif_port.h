@@ -59,10 +59,12 @@ class MemifPort final : public PacketPort {
   Duration longestSleep() const override;
 
  private:
-  // A connection whose peer we have not been asked to link to yet.
+  // A connection whose peer we have not been asked to link to yet. Greeted, it may wait for as long as it likes, for it knows
+  // this port's secret; silent, it may be anybody's.
   struct Stranger {
     FileDescriptor fd;
     bool greeted = false;
+    TimePoint since = kNever;  // silent; as of the first tick after it came
     MemifHello hello;
     WakePage page;
   };
@@ -70,6 +72,7 @@ class MemifPort final : public PacketPort {
   void watchSockets();  // body of the control thread
   void serviceControl();
   void serviceStrangers();
+  bool roomForSilent();
   void keepSpare();
   bool refuseStranger(const std::string& why);
   void sayExhausted(const std::string& why);
@@ -109,7 +112,9 @@ class MemifPort final : public PacketPort {
   bool sleepsElsewhere_ = false;
   int refusedLinks_ = 0;             // links whose ring was full when last tried
   std::vector<LinkId> wakePending_;  // links that transmit() used since wakePeers()
+  TimePoint now_ = kNever;                   // of the last tick
   std::atomic<bool> needsTicks_{false};      // read by block()
+  std::atomic<bool> awaitsSilent_{false};    // as well: time ends a silent connection, or the wait of those that are not accepted yet
   std::thread control_;
 };
 

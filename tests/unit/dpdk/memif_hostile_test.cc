@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -317,6 +318,121 @@ TEST_F(MemifHostile, ClientThatDoesItsPart_LinkIsUpUntilItSaysMore) {
   EXPECT_TRUE(peer.linkCarries());
   peer.say(Type::kAck);
   EXPECT_THAT(peer.verdict(), HasSubstr("memif link to process"));
+}
+
+// Silent connections ----------------------------------------------------------------------------
+
+FileDescriptor connectTo(const PacketPort& port) {
+  const MemifAddress address = decodeMemifAddress(port.localAddress()).value();
+  FileDescriptor fd;
+  (void)connectPacketSocket(address.directory + "/" + toHex(address.portId) + ".sock", fd);
+  return fd;
+}
+
+bool isClosed(const FileDescriptor& fd) {
+  std::array<std::byte, 256> ignored;
+  std::size_t length = 0;
+  FileDescriptor attached;
+  return receivePacket(fd.get(), ignored, length, attached) == PacketIo::kClosed;
+}
+
+TEST(MemifSilence, NobodySaysHello_ConnectionEndsAfterTenSeconds) {
+  const auto port = openPort(), late = openPort();
+  const TimePoint begin = monotonicNow();
+  CollectingSink sink;
+  const auto tick = [&](Duration after) {
+    port->onTick(begin + after);
+    (void)port->receive(sink, 8);
+  };
+  const FileDescriptor silent = connectTo(*port);
+  ASSERT_TRUE(silent);
+  // One that greets, and is answered when the port is asked for a link: hours later.
+  const bool connects = decodeMemifAddress(late->localAddress()).value().portId <
+                        decodeMemifAddress(port->localAddress()).value().portId;
+  const auto fromLate = late->openLink(port->localAddress());
+  ASSERT_TRUE(fromLate.ok());
+  const auto tickLate = [&] {
+    late->onTick(monotonicNow());
+    (void)late->receive(sink, 8);
+  };
+  EXPECT_TRUE(waitFor([&] {
+    tickLate();
+    tick(Duration(0));
+    return port->longestSleep() <= Duration(std::chrono::milliseconds(50));
+  })) << "the silent one was not noticed";
+  tick(std::chrono::seconds(9));
+  EXPECT_FALSE(isClosed(silent));
+  tick(std::chrono::seconds(11));
+  EXPECT_TRUE(isClosed(silent));
+  EXPECT_EQ(port->counters().droppedForeign, 1U);
+  EXPECT_EQ(port->longestSleep(), Duration::max()) << "whoever has said hello needs no ticks";
+  tick(std::chrono::hours(2));
+  const auto toLate = port->openLink(late->localAddress());
+  ASSERT_TRUE(toLate.ok());
+  const OutgoingDatagram nothing{};
+  EXPECT_TRUE(waitFor([&] {
+    tickLate();
+    tick(std::chrono::hours(2));
+    return port->transmit(toLate.value(), std::span(&nothing, 1)) == 1;
+  })) << (connects ? "the late one connects" : "the port connects");
+}
+
+// As many as a process may have descriptors, and more. A rank that comes after them is let in.
+TEST(MemifSilence, HundredSilentConnectionsAndFewDescriptors_RankGoesOnAndAnotherConnects) {
+  testDirectory();
+  runProcesses({[](Partner& partner) {
+                  const rlimit few{64, 64};
+                  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+                  const auto port = openPort();
+                  partner.send(port->localAddress());
+                  const auto address = partner.receive();
+                  CollectingSink sink;
+                  const auto openLater = [&] { return FileDescriptor(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0)); };
+                  LinkId link = 0;
+                  for (const TimePoint end = monotonicNow() + Duration(std::chrono::seconds(3)); monotonicNow() < end;) {
+                    port->armWakeup();
+                    port->onTick(monotonicNow());
+                    if (port->receive(sink, 8) == 0) port->block(std::chrono::milliseconds(100));
+                    port->disarmWakeup();
+                    ASSERT_TRUE(openLater()) << "the rank has no descriptor left for itself";
+                  }
+                  link = port->openLink(address).value();
+                  const OutgoingDatagram nothing{};
+                  EXPECT_TRUE(waitFor([&] {
+                    port->onTick(monotonicNow());
+                    (void)port->receive(sink, 8);
+                    return port->transmit(link, std::span(&nothing, 1)) == 1;
+                  }));
+                  port->wakePeers();
+                  EXPECT_GE(port->counters().droppedForeign, 36U);
+                  partner.meet();
+                }},
+               {[](Partner& partner) {
+                  const auto port = openPort();
+                  partner.send(port->localAddress());
+                  const auto address = partner.receive();
+                  const MemifAddress victim = decodeMemifAddress(address).value();
+                  std::vector<FileDescriptor> silent;
+                  EXPECT_TRUE(waitFor([&] {
+                    FileDescriptor fd;
+                    if (connectPacketSocket(victim.directory + "/" + toHex(victim.portId) + ".sock", fd) ==
+                        ConnectResult::kConnected) {
+                      silent.push_back(std::move(fd));
+                    }
+                    return silent.size() == 100;
+                  }));
+                  const auto link = port->openLink(address);
+                  ASSERT_TRUE(link.ok());
+                  CollectingSink sink;
+                  EXPECT_TRUE(waitFor([&] {
+                    port->onTick(monotonicNow());
+                    (void)port->receive(sink, 8);
+                    return !sink.datagrams.empty() || !sink.down.empty();
+                  }));
+                  EXPECT_TRUE(sink.down.empty()) << sink.down.front().second.message;
+                  partner.meet();
+                }});
+  removeTestDirectory();
 }
 
 // What is left of dead processes is removed, and nothing else: whoever cannot be reached (here, since its socket is of another kind) may
