@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "process/foreign_variables.h"
+#include "transport/base/printable.h"
 
 extern char** environ;
 
@@ -42,8 +43,8 @@ Status putRank(const char* setting, const char* instead, const std::string& rank
   if (at == std::string::npos) return {};
   if (rank.empty() || rank.find('/') != std::string::npos) {
     return {ErrorScope::kDevice, ErrorCode::kConfiguration,
-            fmt::format("{}='{}' is not allowed: %r stands for RANK, which is '{}'; set RANK or {}", setting, text,
-                        rank, instead)};
+            fmt::format("{}='{}' is not allowed: %r stands for RANK, which is '{}'; set RANK or {}", setting,
+                        printable(text), printable(rank), instead)};
   }
   text.replace(at, 2, rank);
   return {};

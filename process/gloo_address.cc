@@ -12,6 +12,8 @@
 
 #include <fmt/format.h>
 
+#include "transport/base/printable.h"
+
 namespace gloo_bypass {
 namespace {
 
@@ -25,7 +27,7 @@ Result<TransportConfig> withInterface(TransportConfig config, const std::string&
   if (!config.interface.empty() && config.interface != gloos) {
     return wrong(
         fmt::format("GLOO_BYPASS_INTERFACE='{}' contradicts GLOO_SOCKET_IFNAME='{}': set one of them, or both alike",
-                    config.interface, gloos));
+                    config.interface, printable(gloos)));
   }
   config.interface = gloos;
   return config;
@@ -84,7 +86,7 @@ Result<TransportConfig> withGlooAddress(InterfaceRule rule, TransportConfig conf
     return wrong(
         fmt::format("the interfaces '{}' are several, and only UDP, alone or as the network of link mode auto, "
                     "stripes over several: name one, or use GLOO_DEVICE_TRANSPORT=UDP (RDMA: GLOO_BYPASS_RDMA_DEVICES)",
-                    chosen));
+                    printable(chosen)));
   }
   if (!chosen.empty()) return named;
   if (rule == InterfaceRule::kNamed || rule == InterfaceRule::kSeveral ||

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "process/latency_json.h"
+#include "transport/base/printable.h"
 
 namespace gloo_bypass {
 namespace {
@@ -50,7 +51,7 @@ void flatten(const json& value, const std::string& name, std::string& text) {
   } else if (value.is_array()) {
     for (std::size_t i = 0; i < value.size(); ++i) flatten(value[i], fmt::format("{}[{}]", name, i), text);
   } else {
-    text += fmt::format("  {:<36} {}\n", name, value.is_string() ? value.get<std::string>() : value.dump());
+    text += fmt::format("  {:<36} {}\n", name, value.is_string() ? printable(value.get<std::string>()) : value.dump());
   }
 }
 

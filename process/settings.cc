@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "process/settings_table.h"
+#include "transport/base/printable.h"
 #include "transport/wire/packet.h"
 
 namespace gloo_bypass {
@@ -22,7 +23,7 @@ std::string withUnit(const Setting& setting) {
 }
 
 Error wrongValue(const Setting& setting, std::string_view text) {
-  return wrong(fmt::format("{}='{}' is not allowed: it must be {}", setting.name, text, withUnit(setting)));
+  return wrong(fmt::format("{}='{}' is not allowed: it must be {}", setting.name, printable(text), withUnit(setting)));
 }
 
 // Edits (insert, delete, replace) that turn one word into the other.
@@ -48,8 +49,8 @@ Error unknownVariable(std::string_view name) {
   };
   const auto nearest = std::min_element(settings().begin(), settings().end(),
                                         [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
-  return wrong(
-      fmt::format("{} is not a known setting: did you mean {}? (docs/configuration.md lists all)", name, nearest->name));
+  return wrong(fmt::format("{} is not a known setting: did you mean {}? (docs/configuration.md lists all)",
+                           printable(name), nearest->name));
 }
 
 // What must hold between settings; each error names both.

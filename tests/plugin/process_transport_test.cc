@@ -579,5 +579,9 @@ TEST(ReportAsText, NestedObject_OneNameAndValueALine) {
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4);
 }
 
+TEST(ReportAsText, ControlCharacters_AreShownEscaped) {
+  EXPECT_THAT(asText(nlohmann::json{{"peer", "a\033[2J\nb"}}), HasSubstr("a\\x1b[2J\\x0ab\n"));
+}
+
 }  // namespace
 }  // namespace gloo_bypass

@@ -5,6 +5,8 @@
 
 #include <set>
 
+#include "transport/base/printable.h"
+
 namespace gloo_bypass {
 namespace {
 
@@ -174,8 +176,13 @@ TEST(Settings_Parse, WrongValue_NamesVariableValueAndWhatIsAllowed) {
                                           {"GLOO_BYPASS_RDMA_RETRY_COUNT", "8"}};
   for (const auto& [name, text] : wrong) {
     EXPECT_THAT(errorOf({{name, text}}),
-                AllOf(HasSubstr(name), HasSubstr("'" + text + "'"), HasSubstr("must be"), Not(HasSubstr("\n"))));
+                AllOf(HasSubstr(name), HasSubstr(printable("'" + text + "'")), HasSubstr("must be"), Not(HasSubstr("\n"))));
   }
+}
+
+TEST(Settings_Parse, ControlCharactersInNameOrValue_AreShownEscaped) {
+  EXPECT_THAT(errorOf({{"GLOO_BYPASS_LINK", "m\033[2J\nmemif"}}), HasSubstr("'m\\x1b[2J\\x0amemif'"));
+  EXPECT_THAT(errorOf({{"GLOO_BYPASS_L\033INK", "memif"}}), HasSubstr("GLOO_BYPASS_L\\x1bINK is not"));
 }
 
 TEST(Settings_Parse, LongestMemifDirectory_IsTaken) {

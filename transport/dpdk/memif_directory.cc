@@ -13,6 +13,7 @@
 #include <fstream>
 #include <set>
 
+#include "transport/base/printable.h"
 #include "transport/dpdk/packet_socket.h"
 #include "transport/dpdk/port_address.h"
 
@@ -68,7 +69,8 @@ void sweep(const std::string& directory) {
 Error unusableMemifDirectory(const TransportConfig& config, const std::string& directory, const std::string& why) {
   const bool named = !config.memifDirectory.empty() && !config.memifDirectoryIsDefault;
   return Error{ErrorScope::kDevice, named ? ErrorCode::kConfiguration : ErrorCode::kUnavailable,
-               fmt::format("memif directory '{}' {}: set GLOO_BYPASS_MEMIF_DIRECTORY to one of your own", directory, why)};
+               fmt::format("memif directory '{}' {}: set GLOO_BYPASS_MEMIF_DIRECTORY to one of your own",
+                           printable(directory), why)};
 }
 
 Result<std::string> prepareMemifDirectory(const TransportConfig& config) {

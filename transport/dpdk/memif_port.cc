@@ -14,6 +14,7 @@
 
 #include "transport/base/check.h"
 #include "transport/base/exhausted.h"
+#include "transport/base/printable.h"
 #include "transport/base/signals_blocked.h"
 #include "transport/dpdk/memif_directory.h"
 #include "transport/dpdk/memif_rehearsal.h"
@@ -178,7 +179,7 @@ MemifPort::~MemifPort() {
   ::unlink((shared_->base + ".sock").c_str());  // last: marks the port as alive
 }
 
-std::string MemifPort::describe() const { return "memif in " + shared_->self.directory; }
+std::string MemifPort::describe() const { return "memif in " + printable(shared_->self.directory); }
 
 void MemifPort::watchSockets() {
   for (;;) {
@@ -208,7 +209,7 @@ Result<LinkId> MemifPort::openLink(std::span<const std::byte> remoteAddress) {
     return refuse(
         fmt::format("memif directory is '{}' here, '{}' at the peer, and not the same one: set the same "
                     "GLOO_BYPASS_MEMIF_DIRECTORY, and mount it in all containers",
-                    self.directory, peer.directory));
+                    printable(self.directory), printable(peer.directory)));
   }
   if (peer.bufferBytes != self.bufferBytes || peer.log2Slots != self.log2Slots) {
     return refuse(fmt::format("memif rings are 2^{} x {} bytes here, 2^{} x {} at the peer: set the same sizes on all ranks",

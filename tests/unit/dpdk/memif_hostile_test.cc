@@ -244,6 +244,16 @@ TEST_F(MemifHostile, ClientThatSaysAnythingButWhatItShould_LinkGoesDown) {
   }
 }
 
+TEST_F(MemifHostile, DirectoryWithControlCharacters_IsShownEscaped) {
+  MemifAddress peer = decodeMemifAddress(port_->localAddress()).value();
+  peer.directoryId.fill(1);
+  peer.directory = "/\033[2J\r\nrank 0: all is well";
+  const auto refused = port_->openLink(encodeAddress(peer));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.error().message, HasSubstr("'/\\x1b[2J\\x0d\\x0arank 0"));
+  EXPECT_THAT(refused.error().message, Not(HasSubstr("\033")));
+}
+
 TEST(WakePage, DescriptorThatIsNoDoorbell_IsRefused) {
   WakePage page = std::move(WakePage::create()).value();
   std::array<int, 2> pipe{}, stream{};
