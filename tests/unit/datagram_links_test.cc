@@ -39,6 +39,7 @@ class CountingPort final : public PacketPort, private PacketSink {
   LinkProperties linkProperties(LinkId) const override { return properties; }
   std::size_t receive(PacketSink& sink, std::size_t maxDatagrams) override {
     ++receives;
+    if (endsAtOnce && current) bringDown(ErrorCode::kPeerClosed);
     sink_ = &sink;
     for (const auto& [link, error] : std::exchange(toReport_, {})) sink.onLinkDown(link, error);
     const std::size_t received = inner_->receive(*this, maxDatagrams);
@@ -68,6 +69,7 @@ class CountingPort final : public PacketPort, private PacketSink {
   std::optional<LinkId> current;
   std::set<LinkId> live;  // opened, and not closed
   bool silent = false;    // takes nothing
+  bool endsAtOnce = false;  // each link is closed by its peer
   std::atomic<std::uint64_t> receives{0};
 
  private:
@@ -206,6 +208,27 @@ TEST_F(Links, PeerClosesTheLinkWhileAChannelConnects_ItConnectsOverANewOne) {
   ASSERT_TRUE(wait([&] { return atA.state == ChannelState::kConnected && atB.state == ChannelState::kConnected; }));
   EXPECT_EQ(port_->opens, 3u);
   EXPECT_EQ(port_->closes, 2u);  // the second one's last session has left it
+  closeBoth();
+  ASSERT_TRUE(wait([&] { return port_->live.empty(); }));
+}
+
+TEST_F(Links, PeerClosesEachLinkAtOnce_TheyAreMadeMoreAndMoreSeldomUntilOneStays) {
+  connectOnlyA();
+  LinkId before = 0;
+  exclusive([&] {
+    before = port_->opens;
+    port_->endsAtOnce = true;
+  });
+  const TimePoint begin = monotonicNow();
+  ASSERT_TRUE(wait([&] { return monotonicNow() - begin >= Duration(std::chrono::seconds(1)); }));
+  exclusive([&] {
+    const LinkId opened = port_->opens - before;
+    EXPECT_GE(opened, 8u);
+    EXPECT_LE(opened, 16u) << "1, 2, 4 ... 250 ms apart";
+    port_->endsAtOnce = port_->silent = false;
+    ASSERT_TRUE(b->connect(a->localAddress()).ok());
+  });
+  ASSERT_TRUE(wait([&] { return atA.state == ChannelState::kConnected && atB.state == ChannelState::kConnected; }));
   closeBoth();
   ASSERT_TRUE(wait([&] { return port_->live.empty(); }));
 }

@@ -13,6 +13,8 @@ namespace {
 
 // Ranks that start together meet within a second or two.
 constexpr auto kSilenceWorthALine = std::chrono::seconds(10);
+// Once or twice a link ends for an earlier session's sake. Each further time waits longer: a link may cost megabytes to make.
+constexpr Duration kShortestPause = std::chrono::milliseconds(1), kLongestPause = std::chrono::milliseconds(250);
 
 ChannelState channelState(SessionState state) {
   switch (state) {
@@ -165,11 +167,13 @@ bool DatagramSession::finished() const {
 // A peer closes a link that no session of its own uses. One of ours that connects just then is for a session of the
 // peer's that has not connected yet, and so will do that over the next link; all it can have sent is a Hello, which it
 // repeats.
-void DatagramSession::onLinkDown(const Error& error) {
+void DatagramSession::onLinkDown(TimePoint now, const Error& error) {
   const SessionState state = core.state();
   const bool connects = state == SessionState::kConnecting || (state == SessionState::kClosing && !met_);
   if (error.code != ErrorCode::kPeerClosed || !connects) return failLink(error);
   linkLost_ = true;
+  opensAgainAt_ = now + nextPause_;
+  nextPause_ = std::clamp<Duration>(2 * nextPause_, kShortestPause, kLongestPause);
   markDirty();
 }
 

@@ -58,9 +58,9 @@ class DatagramSession final : public ChannelSession {
   // Those of its rails that have something to do now, or its lead, which may have something to tell, have a turn soon.
   void wakeOthers();
   // The link has ended.
-  void onLinkDown(const Error& error);
-  // Its peer has ended it, before this session has met its own: openLinkAgain() is due.
-  bool linkLost() const { return linkLost_; }
+  void onLinkDown(TimePoint now, const Error& error);
+  // Its peer has ended it, before this session has met its own: openLinkAgain() is due at that time. kNever: it has not.
+  TimePoint opensLinkAgainAt() const { return linkLost_ ? opensAgainAt_ : kNever; }
   // Failed if the port opens none, or one of another kind.
   void openLinkAgain();
   // Tells the observer. True if there was anything to tell.
@@ -90,6 +90,8 @@ class DatagramSession final : public ChannelSession {
   TimePoint connectingSince_{};      // valid with `link`
   bool met_ = false;                 // has been established
   bool linkLost_ = false;
+  TimePoint opensAgainAt_{};     // with linkLost_
+  Duration nextPause_{0};        // before the link is opened again after the next loss
   bool linkDown_ = false;
   DatagramSession* lead_ = nullptr;      // of a rail, while it lives
   std::vector<DatagramSession*> rails_;  // of a lead

@@ -149,7 +149,7 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
 
   void onLinkDown(LinkId link, const Error& error) noexcept override {
     for (auto& [id, session] : sessions_.all()) {
-      if (session->link == link) session->onLinkDown(error);
+      if (session->link == link) session->onLinkDown(now_, error);
     }
   }
 
@@ -204,7 +204,7 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
   // Each dirty session: what it has to send, what it has to tell. Observers may post more, to any session.
   bool pumpDirty(TimePoint now) {
     const auto turn = [&](DatagramSession& session) {
-      if (session.linkLost()) {
+      if (session.opensLinkAgainAt() <= now) {
         left_.push_back(*session.link);
         session.openLinkAgain();
       }
@@ -214,7 +214,7 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
       progressed |= session.tellEvents();
       session.wakeOthers();
       // Without a link nothing that is due can leave.
-      session.nextTurn = session.canTransmit() ? session.core.pollTimeout() : kNever;
+      session.nextTurn = session.canTransmit() ? session.core.pollTimeout() : session.opensLinkAgainAt();
       if (more) {
         // What is overdue because the port took nothing is no reason to stay awake.
         session.nextTurn = std::max(session.nextTurn, now + retryAsleep_);
