@@ -101,7 +101,7 @@ class MemoryChannel final : public MessageChannel {
   std::uint64_t nextOffer_ = 1;
   std::map<std::uint64_t, SendRequest> offered_;    // of ours
   std::map<std::uint64_t, SlotIndex> offers_;       // of the peer's, granted or not
-  Matcher matcher_;
+  Matcher matcher_{0};  // no peer is hostile here
 };
 
 }  // namespace gloo_bypass::test

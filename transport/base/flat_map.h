@@ -15,13 +15,17 @@ constexpr std::uint64_t mixBits(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
+// `seed`: random where a peer chooses the keys. Without one it could choose those that meet in one place.
 struct MixHash {
-  std::uint64_t operator()(std::uint64_t key) const { return mixBits(key); }
+  std::uint64_t seed = 0;
+  std::uint64_t operator()(std::uint64_t key) const { return mixBits(key ^ seed); }
 };
 
 template <typename Key, typename Value, typename Hash = MixHash>
 class FlatMap {
  public:
+  explicit FlatMap(Hash hash = {}) : hash_(hash) {}
+  const Hash& hash() const { return hash_; }
   std::size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
   std::size_t memoryBytes() const { return cells_.capacity() * sizeof(Cell); }
@@ -52,8 +56,8 @@ class FlatMap {
     std::size_t hole = static_cast<std::size_t>(reinterpret_cast<const char*>(value) -
                                                 reinterpret_cast<const char*>(&cells_[0].value)) / sizeof(Cell);
     for (std::size_t i = next(hole); cells_[i].used; i = next(i)) {
-      const std::size_t distance = (i - home(cells_[i].key)) & (cells_.size() - 1);
-      if (distance < ((i - hole) & (cells_.size() - 1))) continue;  // would move before its home
+      const std::size_t distance = (i - home(cells_[i].key)) & mask_;
+      if (distance < ((i - hole) & mask_)) continue;  // would move before its home
       cells_[hole] = cells_[i];
       hole = i;
     }
@@ -69,7 +73,7 @@ class FlatMap {
   }
   void clear() {
     std::vector<Cell>().swap(cells_);  // gives the memory back, which assigning {} does not
-    size_ = 0;
+    size_ = mask_ = 0;
   }
 
  private:
@@ -80,8 +84,8 @@ class FlatMap {
   };
   static constexpr std::size_t kMinimumCells = 64;
 
-  std::size_t home(const Key& key) const { return Hash{}(key) & (cells_.size() - 1); }
-  std::size_t next(std::size_t i) const { return (i + 1) & (cells_.size() - 1); }
+  std::size_t home(const Key& key) const { return hash_(key) & mask_; }
+  std::size_t next(std::size_t i) const { return (i + 1) & mask_; }
   Value& place(const Key& key, const Value& value) {
     std::size_t i = home(key);
     while (cells_[i].used) i = next(i);
@@ -91,11 +95,14 @@ class FlatMap {
   void rehash(std::size_t wanted) {
     std::vector<Cell> old(wanted);
     old.swap(cells_);
+    mask_ = wanted - 1;
     for (const Cell& cell : old) {
       if (cell.used) place(cell.key, cell.value);
     }
   }
 
+  Hash hash_;
+  std::size_t mask_ = 0;     // number of cells - 1; 0: none yet
   std::vector<Cell> cells_;  // a power of two of them
   std::size_t size_ = 0;
 };

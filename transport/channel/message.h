@@ -18,9 +18,11 @@ struct MessageKey {
   bool operator==(const MessageKey&) const = default;
 };
 
+// `seed`: as MixHash's.
 struct MessageKeyHash {
+  std::uint64_t seed = 0;
   std::uint64_t operator()(const MessageKey& key) const {
-    return mixBits(key.tag + 0x9e3779b97f4a7c15ull * (static_cast<std::uint64_t>(key.kind) + 1));
+    return mixBits((key.tag + 0x9e3779b97f4a7c15ull * (static_cast<std::uint64_t>(key.kind) + 1)) ^ seed);
   }
 };
 

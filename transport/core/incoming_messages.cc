@@ -299,7 +299,7 @@ bool IncomingMessages::onWithdraw(TimePoint now, std::uint64_t id) {
 
 void IncomingMessages::forgetReceives() {
   matcher_.forgetReceives(isHere, [this](Message& message) { finish(message.body); });
-  FlatMap<std::uint64_t, SlotIndex> kept;
+  FlatMap<std::uint64_t, SlotIndex> kept(known_.hash());
   known_.forEach([&](std::uint64_t id, SlotIndex slot) {
     Incoming& incoming = matcher_[slot].body;
     if (incoming.introduced && !incoming.withdrawn) {

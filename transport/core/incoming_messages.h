@@ -33,10 +33,10 @@ inline constexpr std::uint64_t kMaxMessageBytes = 1ull << 62;
 
 class IncomingMessages {
  public:
-  // Pointers are borrowed for the object's lifetime.
+  // Pointers are borrowed for the object's lifetime. `seed`: random bits that the peer does not know.
   IncomingMessages(CreditWindow credit, RingQueue<SessionEvent>* events, RingQueue<ControlFrame>* controls,
-                   ChannelCounters* counters)
-      : credit_(credit), events_(events), controls_(controls), counters_(counters) {}
+                   ChannelCounters* counters, std::uint64_t seed)
+      : credit_(credit), events_(events), controls_(controls), counters_(counters), matcher_(seed), known_(MixHash{seed}) {}
 
   Status post(const ReceiveRequest& request);
   // As MessageChannel::oldestUnmatched.

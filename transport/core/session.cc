@@ -28,17 +28,17 @@ std::uint64_t firstSequence(std::uint32_t initial) { return (1ull << 32) + initi
 
 }  // namespace
 
-SharedMessages::SharedMessages(const SessionConfig& config)
+SharedMessages::SharedMessages(const SessionConfig& config, std::uint64_t seed)
     : sends(config, &events, &counters),
       incoming(CreditWindow(config.shortPathEagerBytes, std::max(config.maxBufferBytes, config.shortPathEagerBytes)),
-               &events, &controls, &counters) {}
+               &events, &controls, &counters, seed) {}
 
 Session::Impl::Impl(const SessionConfig& config, std::uint64_t localId, std::uint64_t entropy, const Impl* lead)
     : config_(adjusted(config, kLosslessMinRto)),
       localId_(localId),
       entropy_(entropy),
       checksum_(wantsChecksum(config)),
-      own_(std::make_shared<SharedMessages>(config_)),
+      own_(std::make_shared<SharedMessages>(config_, mixBits(~entropy))),
       shared_(lead == nullptr ? own_ : lead->shared_),
       path_{.rtt = RtoEstimator(config_.minRto, config_.maxRto)},
       acks_(config_.losslessLink ? kLosslessAckEvery : kAckEvery,

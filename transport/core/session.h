@@ -54,7 +54,7 @@ struct SessionEvent {
 class Session {
  public:
   // Ids are 64 random bits each, exchanged out of band (the rendezvous store). A datagram carries its RECEIVER's.
-  // `entropy`: random bits for jitter and initial sequence numbers.
+  // `entropy`: random bits for jitter, initial sequence numbers and hashes. The peer does not know them.
   Session(const SessionConfig& config, std::uint64_t localId, std::uint64_t entropy);
   // A rail of `lead`, before that connects. Of the user's calls it has connect() and fail() only. After any call of a rail
   // the lead may have something to send or to tell; the other way round see hasParts(). It ends with the lead: nothing

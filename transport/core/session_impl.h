@@ -34,7 +34,7 @@ namespace gloo_bypass {
 
 // The messages of a session, and what else its rails share.
 struct SharedMessages {
-  explicit SharedMessages(const SessionConfig& config);
+  SharedMessages(const SessionConfig& config, std::uint64_t seed);
 
   RingQueue<SessionEvent> events;
   RingQueue<ControlFrame> controls;

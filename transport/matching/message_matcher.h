@@ -52,6 +52,9 @@ class MessageMatcher {
     bool empty() const { return receives.empty() && unmatched.empty() && active.empty(); }
   };
 
+  // `seed`: random bits that the peer, which chooses the keys, does not know.
+  explicit MessageMatcher(std::uint64_t seed) : keys_(MessageKeyHash{seed}) {}
+
   // A message that has not arrived yet as far as matching goes: an earlier one is missing. Its key may come later too.
   SlotIndex take() {
     const SlotIndex slot = messages_.take();
@@ -180,11 +183,12 @@ class MessageMatcher {
     });
   }
 
-  // Waiting receives and active messages are forgotten. Unmatched messages for which `whole` is true stay, up to their key's first
-  // other one: behind a message that will never be whole none of its key can be received. `drop` is called for what goes.
+  // Waiting receives and active messages are forgotten. Unmatched messages for which `whole` is true stay, up to their
+  // key's first other one: behind a message that will never be whole none of its key can be received. `drop` is called
+  // for what goes.
   template <typename Whole, typename Drop>
   void forgetReceives(Whole&& whole, Drop&& drop) {
-    FlatMap<MessageKey, Key, MessageKeyHash> kept;
+    FlatMap<MessageKey, Key, MessageKeyHash> kept(keys_.hash());
     const auto let = [&](SlotIndex slot) {
       drop(messages_[slot]);
       forget(slot);

@@ -24,8 +24,8 @@ constexpr auto kLargeLinger = std::chrono::milliseconds(100);
 }  // namespace
 
 RdmaSession::RdmaSession(RdmaDevice& device, DirtyList& dirtyList, std::uint32_t index, std::uint64_t id,
-                         const ChannelOptions& options, ChannelObserver* observer)
-    : ChannelSession(dirtyList, id, index, options, observer), device_(device) {}
+                         std::uint64_t entropy, const ChannelOptions& options, ChannelObserver* observer)
+    : ChannelSession(dirtyList, id, index, options, observer), device_(device), matcher_(entropy) {}
 
 RdmaSession::~RdmaSession() {
   stopTraffic();

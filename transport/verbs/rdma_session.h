@@ -48,8 +48,9 @@ namespace gloo_bypass::verbs {
 
 class RdmaSession final : public ChannelSession, private ControlObserver {
  public:
-  // `index`: never used again in this transport; `id`: random, exchanged through the rendezvous store.
-  RdmaSession(RdmaDevice& device, DirtyList& dirtyList, std::uint32_t index, std::uint64_t id,
+  // `index`: never used again in this transport; `id`: random, exchanged through the rendezvous store;
+  // `entropy`: random, and the peer does not know it.
+  RdmaSession(RdmaDevice& device, DirtyList& dirtyList, std::uint32_t index, std::uint64_t id, std::uint64_t entropy,
               const ChannelOptions& options, ChannelObserver* observer);
   ~RdmaSession() override;
 

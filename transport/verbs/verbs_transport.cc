@@ -92,7 +92,7 @@ Result<std::unique_ptr<MessageChannel>> VerbsTransport::openChannel(const Channe
   ChannelOptions bounded = options;
   bounded.connectTimeout = connectTimeout(config, options.connectTimeout);
   auto made = std::make_unique<RdmaSession>(static_cast<RdmaDevice&>(*this), sessions_.dirtyList(), nextIndex_,
-                                            sessions_.drawId(), bounded, observer);
+                                            sessions_.drawId(), sessions_.drawId(), bounded, observer);
   if (Status status = made->open(); !status) return status;
   ++nextIndex_;
   RdmaSession& session = sessions_.add(std::move(made));

@@ -85,6 +85,25 @@ TEST(FlatMap, RandomOperations_AgreeWithStandardMap) {
   EXPECT_LE(map.memoryBytes(), 16384u);
 }
 
+// mixBits' inverse, with which a peer chooses keys that are all hashed to what it likes.
+std::uint64_t unmixBits(std::uint64_t x) {
+  x = (x ^ (x >> 31) ^ (x >> 62)) * 0x319642b2d24d8ec3ull;
+  x = (x ^ (x >> 27) ^ (x >> 54)) * 0x96de1b173f119089ull;
+  return x ^ (x >> 30) ^ (x >> 60);
+}
+
+TEST(FlatMap, KeysChosenToMeet_DoNotWithASeed) {
+  constexpr std::size_t kKeys = 20'000, kCells = 32'768;
+  const auto places = [](const MixHash& hash) {
+    std::set<std::uint64_t> all;
+    for (std::uint64_t i = 0; i < kKeys; ++i) all.insert(hash(unmixBits(i << 32)) % kCells);
+    return all.size();
+  };
+  ASSERT_EQ(places({}), 1U);
+  std::mt19937_64 random(3);
+  for (int i = 0; i < 20; ++i) EXPECT_GT(places({.seed = random()}), 14'000U) << "of keys at random there are 15,000";
+}
+
 TEST(BitRing, RandomOperations_AgreeWithSet) {
   std::mt19937_64 random(2);
   for (std::uint64_t base : {0ull, 63ull, 1000ull, (1ull << 32) - 5}) {

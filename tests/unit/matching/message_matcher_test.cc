@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <random>
+#include <set>
 #include <vector>
 
 namespace gloo_bypass {
@@ -35,7 +36,7 @@ struct MatcherTest : ::testing::Test {
       if (!message.orphaned) told.push_back(message.receive.token);
     };
   }
-  Matcher matcher;
+  Matcher matcher{1};
   std::vector<OperationToken> told;
 };
 
@@ -230,7 +231,7 @@ struct Model {
 
 void runModel(unsigned seed) {
   std::mt19937 random(seed);
-  Matcher matcher;
+  Matcher matcher{1};
   Model model;
   OperationToken next = 1;
   for (int step = 0; step < 400; ++step) {
@@ -286,6 +287,25 @@ void runModel(unsigned seed) {
       }
     }
   }
+}
+
+// A peer that knows how keys are hashed, but not the seed, chooses tags that meet in one place without it.
+TEST(MessageMatcherHostile, TagsChosenToMeet_DoNotWithASeed) {
+  constexpr std::uint64_t kTags = 20'000, kCells = 32'768;
+  // The tag of which MessageKeyHash without a seed makes `hash`: mixBits' inverse.
+  const auto tagOf = [](std::uint64_t hash) {
+    hash = (hash ^ (hash >> 31) ^ (hash >> 62)) * 0x319642b2d24d8ec3ull;
+    hash = (hash ^ (hash >> 27) ^ (hash >> 54)) * 0x96de1b173f119089ull;
+    return (hash ^ (hash >> 30) ^ (hash >> 60)) - 0x9e3779b97f4a7c15ull;
+  };
+  const auto places = [&](const MessageKeyHash& hash) {
+    std::set<std::uint64_t> all;
+    for (std::uint64_t i = 0; i < kTags; ++i) all.insert(hash(key(tagOf(i << 32))) % kCells);
+    return all.size();
+  };
+  ASSERT_EQ(places({}), 1U);
+  std::mt19937_64 random(5);
+  for (int i = 0; i < 20; ++i) EXPECT_GT(places({.seed = random()}), 14'000U) << "of tags at random there are 15,000";
 }
 
 TEST(MessageMatcherModel, RandomSteps_AreAsTheModelSays) {
