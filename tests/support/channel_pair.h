@@ -22,7 +22,10 @@ namespace gloo_bypass::test {
 struct Recorder final : ChannelObserver {
   void onSendComplete(OperationToken token) noexcept override { ++sent[token]; }
   void onReceiveComplete(OperationToken token, std::size_t length) noexcept override { received[token] = length; }
-  void onMessageAnnounced(MessageKey key, std::size_t) noexcept override { announced.push_back(key.tag); }
+  void onMessageAnnounced(MessageKey key, std::size_t) noexcept override {
+    announced.push_back(key.tag);
+    if (onAnnounced) onAnnounced(key);
+  }
   void onStateChange(ChannelState next) noexcept override {
     state = next;
     if (onState) onState(next);
@@ -33,6 +36,7 @@ struct Recorder final : ChannelObserver {
   std::vector<std::uint64_t> announced;
   ChannelState state = ChannelState::kUnconnected;
   std::function<void(ChannelState)> onState;
+  std::function<void(MessageKey)> onAnnounced;
 };
 
 class ChannelPairTest : public ::testing::Test {

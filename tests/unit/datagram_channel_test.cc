@@ -181,6 +181,25 @@ TEST_F(ChannelPair, PeerClosesInGoodOrder_WhatWasSentArrivesFirst) {
   exclusive([&] { EXPECT_FALSE(b->postSend({.token = 2, .key = {}, .data = nullptr, .length = 0}).ok()); });
 }
 
+// As a receive from any of several peers does, once it hears where a message is.
+TEST_F(ChannelPair, ReceiveOfWhatWasJustAnnounced_CompletesBeforeThePeersEndIsTold) {
+  open();
+  const auto out = pattern(1000, 4);
+  std::vector<std::byte> in(out.size());
+  bool before = false;
+  atB.onAnnounced = [&](MessageKey key) {
+    EXPECT_TRUE(b->postReceive({.token = 1, .key = key, .data = in.data(), .capacity = in.size()}).ok());
+  };
+  atB.onState = [&](ChannelState) { before = atB.received.contains(1); };
+  exclusive([&] {  // both arrive at a time
+    ASSERT_TRUE(a->postSend({.token = 1, .key = {}, .data = out.data(), .length = out.size()}).ok());
+    a->close(false);
+  });
+  ASSERT_TRUE(wait([&] { return atB.state == ChannelState::kPeerClosed; }));
+  EXPECT_TRUE(before);
+  EXPECT_EQ(in, out);
+}
+
 TEST_F(ChannelPair, CloseAll_ClosesBothEndsInGoodOrderAtOnce) {
   const auto out = pattern(1000, 8);
   // Again where a machine that stood still may have made it late.

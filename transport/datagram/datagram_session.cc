@@ -203,6 +203,8 @@ bool DatagramSession::tellEvents() {
   met_ = met_ || core.state() == SessionState::kEstablished;
   SessionEvent event;
   bool any = false;
+  // Told last: an observer that hears of a message may receive it, which completes first.
+  std::optional<SessionState> end;
   while (core.pollEvent(&event)) {
     any = true;
     if (event.type == SessionEvent::Type::kStateChange) onRailStateChange();
@@ -218,7 +220,11 @@ bool DatagramSession::tellEvents() {
         observer_->onMessageAnnounced(event.key, event.length);
         break;
       case SessionEvent::Type::kStateChange:
-        tellStateChange(event.state);
+        if (event.state == SessionState::kEstablished) {
+          tellStateChange(event.state);
+        } else {
+          end = event.state;
+        }
         break;
     }
   }
@@ -226,6 +232,7 @@ bool DatagramSession::tellEvents() {
     any = true;
     tellStateChange(SessionState::kEstablished);
   }
+  if (end && observer_ != nullptr) tellStateChange(*end);
   return any;
 }
 
