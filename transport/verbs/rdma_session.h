@@ -164,8 +164,8 @@ class RdmaSession final : public ChannelSession, private ControlObserver {
   void onAnnounce(const RdmaFrame& frame);
   void onBye();
   void begin(SlotIndex slot);
-  bool deliver(SlotIndex slot, std::span<const std::byte> payload);
-  bool fits(const Matcher::Message& message);
+  Status deliver(SlotIndex slot, std::span<const std::byte> payload);
+  Status fits(const Matcher::Message& message);
   bool pumpReads();
   bool postRead(SlotIndex slot, std::size_t rail);
   std::size_t chunkOf(const Matcher::Message& message) const;

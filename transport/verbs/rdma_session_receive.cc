@@ -70,11 +70,14 @@ void RdmaSession::onFrame(std::span<const std::byte> bytes) {
 
 void RdmaSession::consumed(std::uint64_t length) { windowConsumed_ += windowCharge(length); }
 
-bool RdmaSession::fits(const Matcher::Message& message) {
+// An error: the session has failed, and nothing more can be received.
+Status RdmaSession::fits(const Matcher::Message& message) {
   std::string problem = message.misfit();
-  if (problem.empty()) return true;
-  fail({ErrorScope::kSession, ErrorCode::kMessageTooLong, std::move(problem)});
-  return false;
+  if (problem.empty()) return {};
+  const Error error{ErrorScope::kSession, ErrorCode::kMessageTooLong, std::move(problem)};
+  if (state_ == ChannelState::kFailed) matcher_.clear();  // what a lost peer had sent; else fail() does that
+  fail(error);
+  return Status(error);
 }
 
 void RdmaSession::onEager(const RdmaFrame& frame, std::span<const std::byte> payload) {
@@ -131,9 +134,9 @@ Status RdmaSession::postReceive(const ReceiveRequest& request) {
       begin(*slot);
     } else {
       PooledBuffer staged = std::move(message.body.staged);
-      const bool delivered = deliver(*slot, {staged.data.get(), static_cast<std::size_t>(message.length)});
+      const Status delivered = deliver(*slot, {staged.data.get(), static_cast<std::size_t>(message.length)});
       device_.staging.give(std::move(staged));
-      if (!delivered) return Status(error_);
+      if (!delivered) return delivered;
     }
     if (open && state_ == ChannelState::kFailed) return Status(error_);
     if (!request.persistent) break;
@@ -143,14 +146,14 @@ Status RdmaSession::postReceive(const ReceiveRequest& request) {
   return {};
 }
 
-// A small message has met its receive. False: it does not fit, and the session has failed.
-bool RdmaSession::deliver(SlotIndex slot, std::span<const std::byte> payload) {
+// A small message has met its receive.
+Status RdmaSession::deliver(SlotIndex slot, std::span<const std::byte> payload) {
   const Matcher::Message& message = matcher_[slot];
-  if (!fits(message)) return false;
+  if (Status status = fits(message); !status) return status;
   if (!payload.empty()) std::memcpy(message.destination(), payload.data(), payload.size());
   consumed(payload.size());
   complete(slot);
-  return true;
+  return {};
 }
 
 // An announced message has met its receive.
