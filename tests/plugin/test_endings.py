@@ -36,6 +36,16 @@ def test_OneRankEnds_TheTwoOthersGoOn(transport, how):
                 assert re.search(r"rank 2\b", ranks.value(rank, "error")), ranks.output(rank)
 
 
+@pytest.mark.parametrize("how", ["_exit", "kill"])
+@pytest.mark.parametrize("transport", TRANSPORTS[1:])
+def test_OneRankEndsInACollective_TheOthersFailInItAndGoOnWithEachOther(transport, how):
+    with Ranks("failed_collective.py", 3, transport=transport, arguments=[how]) as ranks:
+        assert ranks.wait([0, 1, 2]) == [0, 0, STATUS.get(how, 0)], ranks.output(0) + ranks.output(1)
+        for rank in (0, 1):
+            assert re.search(r"rank 2\b", ranks.value(rank, "error")), ranks.output(rank)
+            assert ranks.value(rank, "went_on") == "yes"
+
+
 # Some ranks are through before the others, who still exchange messages.
 @pytest.mark.parametrize("last", ["barrier", "broadcast", "all_gather", "all_reduce"])
 @pytest.mark.parametrize("transport", TRANSPORTS[1:])

@@ -73,7 +73,8 @@ class MessageChannel {
   virtual Status postSend(const SendRequest& request) = 0;
   virtual Status postReceive(const ReceiveRequest& request) = 0;
   // After these the buffer is not touched any more and no completion comes. False: it is complete, or a send whose copy goes on.
-  // A cancelled send whose bytes have partly gone out fails the channel (as an aborted TCP stream would).
+  // A cancelled send whose bytes have partly gone out goes on as a copy. Where it is too long to be copied, or the peer reads
+  // it from the user's memory (RDMA), the channel fails, as an aborted TCP stream would.
   // A cancelled receive whose message has partly arrived lets the rest arrive into nowhere.
   virtual bool cancelSend(OperationToken token) = 0;
   virtual bool cancelReceive(OperationToken token) = 0;

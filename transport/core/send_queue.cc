@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace gloo_bypass {
 
@@ -329,7 +330,11 @@ SendQueue::Cancel SendQueue::cancel(OperationToken token, std::uint64_t* id) {
       --unsent_;
       return Cancel::kDone;
     }
-    if (message.sent != 0 || message.eagerEnd != 0 || message.state == State::kSent) return Cancel::kPartlySent;
+    if (message.sent != 0 || message.eagerEnd != 0 || message.state == State::kSent) {
+      if (!adopt(message)) return Cancel::kPartlySent;
+      message.completed = true;
+      return Cancel::kGoesOn;
+    }
     *id = message.id;
     if (message.state == State::kGranted) {
       // Granted, nothing sent yet: leave the queue of those being sent.
@@ -347,6 +352,14 @@ SendQueue::Cancel SendQueue::cancel(OperationToken token, std::uint64_t* id) {
     return Cancel::kWithdraw;
   }
   return Cancel::kUnknown;
+}
+
+// Beyond the buffer's limit, which is for what users send ahead.
+bool SendQueue::adopt(Message& message) {
+  const std::size_t limit = std::exchange(bufferLimit_, std::max(bufferLimit_, config_.maxBufferBytes));
+  const bool copied = copy(message);
+  bufferLimit_ = limit;
+  return copied;
 }
 
 bool SendQueue::adoptAll() {

@@ -56,7 +56,8 @@ class SendQueue {
   void markLossless() { config_.losslessLink = true; }
   void post(const SendRequest& request);
   enum class Cancel : std::uint8_t { kUnknown, kGoesOn, kDone, kWithdraw, kPartlySent };
-  // kGoesOn: a copy, and nobody is told when it is complete. kWithdraw: the caller must send kWithdraw for `*id`.
+  // kGoesOn: a copy, and nobody is told when it is complete; what has partly gone out is copied now. kPartlySent: it is too
+  // long for that. kWithdraw: the caller must send kWithdraw for `*id`.
   Cancel cancel(OperationToken token, std::uint64_t* id);
 
   // From the peer. onGrant false: no such message was ever announced.
@@ -138,6 +139,7 @@ class SendQueue {
   void finishIfDone(SlotIndex slot);
   void release(SlotIndex slot);
   bool copy(Message& message);
+  bool adopt(Message& message);
   bool completesWhenTaken(const Message& message) const {
     return config_.losslessLink || (message.copied && !message.confirmed);
   }

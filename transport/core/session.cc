@@ -198,7 +198,8 @@ bool Session::Impl::cancelSend(TimePoint, OperationToken token) {
       return true;
     case SendQueue::Cancel::kPartlySent:
       fail({ErrorScope::kSession, ErrorCode::kCancelled,
-            "a send was cancelled after part of it had gone out; the connection cannot go on"}, true);
+            "a send was cancelled after part of it had gone out, and it is too long to be copied; the connection cannot "
+            "go on"}, true);
       return true;
   }
   return false;

@@ -18,7 +18,7 @@ void withdraw(Group& group, BufferState& buffer, std::chrono::milliseconds linge
   auto look = [&] { sending = buffer.of(Direction::kSend).pending > 0; };
   group.exclusive(look);
   if (sending) {
-    auto sent = [&] { return buffer.of(Direction::kSend).pending == 0 || buffer.collectiveFailed; };
+    auto sent = [&] { return buffer.of(Direction::kSend).pending == 0; };
     (void)group.progress().waitUntil(std::ref(sent), deadlineAfter(linger));
   }
   auto cancelAll = [&] {
