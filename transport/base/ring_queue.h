@@ -30,6 +30,14 @@ class RingQueue {
     GLOO_BYPASS_CHECK(!empty());
     return std::move(items_[head_++ & (capacity_ - 1)]);
   }
+  // Keeps the order of the others.
+  template <typename Unwanted>
+  void removeIf(Unwanted&& unwanted) {
+    for (std::size_t left = size(); left > 0; --left) {
+      T item = popFront();
+      if (!unwanted(item)) pushBack(std::move(item));
+    }
+  }
   // Forgets all, and gives the memory back.
   void clear() {
     items_.reset();

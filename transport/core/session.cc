@@ -180,12 +180,22 @@ Status Session::Impl::postReceive(TimePoint, const ReceiveRequest& request) {
     return {ErrorScope::kSession, ErrorCode::kPeerClosed, "the connection is closed; nothing more will arrive"};
   }
   Status status = incoming_.post(request);
-  if (!status && status.error().scope == ErrorScope::kSession) fail(status.error(), true);
+  if (!status && status.error().scope == ErrorScope::kSession) {
+    if (live()) {
+      fail(status.error(), true);
+    } else {
+      own_->incoming.clear();  // as that does: nothing can follow a message that does not fit
+    }
+  }
   return status;
 }
 
 bool Session::Impl::cancelSend(TimePoint, OperationToken token) {
   settleLast();
+  // That may have completed it just now. No completion comes after this call.
+  events_.removeIf([token](const SessionEvent& event) {
+    return event.type == SessionEvent::Type::kSendComplete && event.token == token;
+  });
   std::uint64_t id = 0;
   switch (sends_.cancel(token, &id)) {
     case SendQueue::Cancel::kUnknown:

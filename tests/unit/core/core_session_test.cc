@@ -435,6 +435,24 @@ TEST(Session, PeerIsLost_WhatHadArrivedWhole_CanBeReceived) {
   }
 }
 
+// Nothing of its key could follow: who waited for that would wait for ever.
+TEST(Session, PeerIsLost_MessageThatDoesNotFit_IsTheLast) {
+  SessionPair pair(35, {});
+  pair.connectBoth();
+  ASSERT_TRUE(pair.runUntil([&] { return pair.established(); }));
+  const Bytes out = pattern(3000, 1);
+  send(pair, pair.a, 1, tag(1), out);
+  send(pair, pair.a, 2, tag(1), out);
+  pair.runFor(milliseconds(5));
+  pair.b.session->fail({ErrorScope::kSession, ErrorCode::kPeerVanished, "the link is down"});
+  Bytes in(3000);
+  const Status tooShort = pair.b.session->postReceive(pair.now, {1, tag(1), in.data(), 100});
+  ASSERT_FALSE(tooShort.ok());
+  EXPECT_EQ(tooShort.error().code, ErrorCode::kMessageTooLong);
+  EXPECT_FALSE(pair.b.session->oldestUnmatched(tag(1)).has_value());
+  EXPECT_FALSE(pair.b.session->postReceive(pair.now, {2, tag(1), in.data(), in.size()}).ok());
+}
+
 TEST(Session, Close_DeliversWhatWasSentFirst) {
   for (const double loss : {0.0, 0.2}) {
     SessionPair pair(12, {}, WireModel{.delay = microseconds(100), .loss = loss});
@@ -546,17 +564,45 @@ TEST(Session, CancelAnnouncedSend_NextMessageMatchesInstead) {
   }
 }
 
-TEST(Session, CancelHalfSentSend_FailsTheChannel) {
-  SessionPair pair(16, {}, WireModel{.delay = microseconds(100), .bytesPerSecond = 1e8});
+TEST(Session, CancelHalfSentSend_GoesOnAsACopyUnlessItIsTooLong) {
+  for (const std::size_t room : {1u << 21, 1u << 19}) {
+    SessionConfig config;
+    config.maxBufferBytes = room;
+    SessionPair pair(16, config, WireModel{.delay = microseconds(100), .bytesPerSecond = 1e8});
+    pair.connectBoth();
+    Bytes in(1 << 20), out = pattern(1 << 20, 1);
+    const Bytes want = out;
+    receive(pair, pair.b, 1, tag(1), in);
+    send(pair, pair.a, 1, tag(1), out);
+    ASSERT_TRUE(pair.runUntil([&] { return pair.b.session->counters().payloadBytesReceived > 100000; }));
+    const bool fits = room > out.size();
+    EXPECT_EQ(pair.a.session->cancelSend(pair.now, 1), !fits);
+    std::fill(out.begin(), out.end(), std::byte{0});
+    if (fits) {
+      ASSERT_TRUE(pair.runUntil([&] { return pair.b.receivesCompleted == 1; }));
+      EXPECT_EQ(in, want);
+      EXPECT_TRUE(pair.established());
+    } else {
+      EXPECT_EQ(pair.a.session->state(), SessionState::kFailed);
+      ASSERT_TRUE(pair.runUntil([&] { return pair.b.session->state() == SessionState::kFailed; }));
+    }
+    EXPECT_EQ(pair.a.sendsCompleted, 0u);
+  }
+}
+
+// The session learns that the port has taken a datagram only when it is asked for the next one.
+TEST(Session, CancelSendThatThePortHasJustTaken_NoCompletionComes) {
+  SessionPair pair(37, {});
   pair.connectBoth();
-  Bytes in(1 << 20);
-  const Bytes out = pattern(1 << 20, 1);
-  receive(pair, pair.b, 1, tag(1), in);
-  send(pair, pair.a, 1, tag(1), out);
-  ASSERT_TRUE(pair.runUntil([&] { return pair.b.session->counters().payloadBytesReceived > 100000; }));
-  EXPECT_TRUE(pair.a.session->cancelSend(pair.now, 1));
-  EXPECT_EQ(pair.a.session->state(), SessionState::kFailed);
-  ASSERT_TRUE(pair.runUntil([&] { return pair.b.session->state() == SessionState::kFailed; }));
+  ASSERT_TRUE(pair.runUntil([&] { return pair.established(); }));
+  pair.runFor(milliseconds(5));
+  const Bytes out = pattern(100, 1);
+  ASSERT_TRUE(pair.a.session->postSend(pair.now, {1, tag(1), out.data(), out.size()}).ok());
+  SessionDatagram datagram;
+  ASSERT_TRUE(pair.a.session->pollTransmit(pair.now, &datagram));
+  EXPECT_FALSE(pair.a.session->cancelSend(pair.now, 1));
+  pair.runFor(milliseconds(500));
+  EXPECT_EQ(pair.a.sendsCompleted, 0u);
 }
 
 // One way: another continent, the next town.
