@@ -114,7 +114,8 @@ def write_training_run(folder, events=3, complete=True, digests=("a" * 64, "a" *
         "t_barrier_s": 0.0, "t_ar_s": 0.5, "t_ar_exposed_s": 0.1, "tokens_per_s": 1.0, "model_flops_per_s": 1.0,
         "loss": 3.0, "loss_mean": None, "bytes_sent": 1, "bytes_received": 1}
     for rank, digest in enumerate(digests):
-        lines = [{"event": "start", "transport": transport, "parameters": 1}, *[step | {"step": n} for n in range(events)], {
+        steps = [step | {"step": n} for n in range(events)]
+        lines = [{"event": "start", "transport": transport, "parameters": 1}, *steps, {
             "event": "summary", "rank": rank, "world_size": 2, "sha256": digest, "bytes_source": "x", "threads": 1,
             "peak_memory_mb": 1.0}]
         (folder / f"metrics-{rank}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
