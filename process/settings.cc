@@ -94,8 +94,11 @@ Status validateTogether(const TransportConfig& config) {
   };
   if (Status s = ordered("GLOO_BYPASS_MIN_RTO_US", session.minRto, "GLOO_BYPASS_MAX_RTO_MS", session.maxRto); !s)
     return s;
-  if (config.peerTimeout == Duration{}) return {};
-  return ordered("GLOO_BYPASS_KEEP_ALIVE_MS", session.keepAlive, "GLOO_BYPASS_PEER_TIMEOUT_MS", config.peerTimeout);
+  // A peer that is well has as long again to answer a probe.
+  return ordered("GLOO_BYPASS_KEEP_ALIVE_MS", session.keepAlive,
+                 config.peerTimeout == Duration{} ? "half of the least that GLOO_BYPASS_PEER_TIMEOUT_MS='0' means"
+                                                  : "half of GLOO_BYPASS_PEER_TIMEOUT_MS",
+                 peerTimeout(config, Duration{}) / 2);
 }
 
 std::string defaultOf(const Setting& setting) {

@@ -448,8 +448,8 @@ std::vector<Setting> protocolSettings() {
           [](TransportConfig & c) -> auto& { return c.session.maxRto; }),
       durationSetting<milliseconds>(
           "GLOO_BYPASS_KEEP_ALIVE_MS", 10, kDayMs,
-          "Silence after which an idle connection is probed, GLOO_BYPASS_PEER_TIMEOUT_MS at most; memory "
-          "links need none",
+          "Silence after which an idle connection is probed, half of GLOO_BYPASS_PEER_TIMEOUT_MS at most, or a minute "
+          "where that is 0; memory links need none",
           [](TransportConfig & c) -> auto& { return c.session.keepAlive; }),
       durationSetting<milliseconds>(
           "GLOO_BYPASS_PEER_TIMEOUT_MS", 0, kDayMs,

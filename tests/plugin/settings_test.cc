@@ -213,6 +213,19 @@ TEST(Settings_Together, ValuesThatContradict_BothAreNamed) {
               AllOf(HasSubstr("'65000'"), HasSubstr("'12'")));
 }
 
+// Otherwise a pair that is well, and has nothing to send, is given up before the answer to a probe can come.
+TEST(Settings_Together, KeepAlive_IsHalfOfThePeerTimeoutAtMost) {
+  EXPECT_EQ(errorOf({{"GLOO_BYPASS_KEEP_ALIVE_MS", "60000"}}), "");
+  EXPECT_THAT(errorOf({{"GLOO_BYPASS_KEEP_ALIVE_MS", "60001"}}),
+              AllOf(HasSubstr("GLOO_BYPASS_KEEP_ALIVE_MS (60001 ms)"), HasSubstr("GLOO_BYPASS_PEER_TIMEOUT_MS='0'"),
+                    HasSubstr("(60000 ms)"), Not(HasSubstr("\n"))));
+  const SettingText timeout{"GLOO_BYPASS_PEER_TIMEOUT_MS", "5000"};
+  EXPECT_EQ(errorOf({{"GLOO_BYPASS_KEEP_ALIVE_MS", "2500"}, timeout}), "");
+  EXPECT_THAT(errorOf({{"GLOO_BYPASS_KEEP_ALIVE_MS", "5000"}, timeout}),
+              HasSubstr("half of GLOO_BYPASS_PEER_TIMEOUT_MS (2500 ms)"));
+  EXPECT_THAT(errorOf({{"GLOO_BYPASS_PEER_TIMEOUT_MS", "1000"}}), HasSubstr("GLOO_BYPASS_KEEP_ALIVE_MS (1000 ms)"));
+}
+
 // A program's wait may last longer than any default; a machine that is stopped, or a way that comes back, answers in time.
 TEST(Settings_Together, PeerTimeout_IsTheUsersUnlessSet) {
   using std::chrono::minutes;
