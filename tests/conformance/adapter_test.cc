@@ -43,6 +43,25 @@ class Adapter : public ::testing::Test {
   std::vector<std::shared_ptr<Transport>> transports_;
 };
 
+// A transport that keeps what the last channel was opened with.
+class KeepingOptions final : public Transport {
+ public:
+  explicit KeepingOptions(std::shared_ptr<Transport> inner) : inner_(std::move(inner)) {}
+  ProgressEngine& progress() override { return inner_->progress(); }
+  std::string describe() const override { return inner_->describe(); }
+  Result<std::unique_ptr<MessageChannel>> openChannel(const ChannelOptions& options,
+                                                      ChannelObserver* observer) override {
+    last = options;
+    return inner_->openChannel(options, observer);
+  }
+  TransportReport report() const override { return inner_->report(); }
+
+  ChannelOptions last;
+
+ private:
+  const std::shared_ptr<Transport> inner_;
+};
+
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 // A slot as Gloo's collectives have it.
@@ -50,6 +69,15 @@ const std::uint64_t kCollectiveSlot = ::gloo::Slot::build(::gloo::kAllreduceSlot
 
 std::unique_ptr<::gloo::transport::UnboundBuffer> bufferOf(const std::shared_ptr<::gloo::transport::Context>& context, int& value) {
   return context->createUnboundBuffer(&value, sizeof(value));
+}
+
+TEST_F(Adapter, GroupsTimeout_IsHowLongItsChannelsWaitForASilentPeer) {
+  const auto transport = std::make_shared<KeepingOptions>(fabric_->makeTransport({}));
+  auto context = makeDevice(transport)->createContext(0, 2);
+  context->setTimeout(std::chrono::minutes(30));
+  (void)context->createPair(1);
+  EXPECT_EQ(transport->last.silenceTimeout, Duration(std::chrono::minutes(30)));
+  EXPECT_EQ(transport->last.connectTimeout, Duration(std::chrono::minutes(30)));
 }
 
 // One rank ends; those that wait for it learn it at once, and nobody else does.

@@ -28,16 +28,36 @@ class ChannelPair : public test::ChannelPairTest {
   }
 };
 
-// A long path whose reader is kept from running: a datagram arrives after the clock was read and before the port is.
-class StandingStillPort final : public PacketPort {
+// A network in memory, which loses nothing until it breaks.
+class NetworkPort : public PacketPort {
  public:
-  static constexpr Duration kOneWay = std::chrono::milliseconds(10), kStandstill = std::chrono::milliseconds(6);
-
   std::vector<std::byte> localAddress() const override { return inner_->localAddress(); }
-  std::string describe() const override { return "a long path in memory"; }
+  std::string describe() const override { return "a network in memory"; }
   Result<LinkId> openLink(std::span<const std::byte> remoteAddress) override { return inner_->openLink(remoteAddress); }
   void closeLink(LinkId link) override { inner_->closeLink(link); }
   LinkProperties linkProperties(LinkId) const override { return {.maxDatagramBytes = 1472}; }
+  std::size_t receive(PacketSink& sink, std::size_t most) override { return inner_->receive(sink, most); }
+  std::size_t transmit(LinkId link, std::span<const OutgoingDatagram> datagrams) override {
+    return broken ? datagrams.size() : inner_->transmit(link, datagrams);
+  }
+  void wakePeers() override { inner_->wakePeers(); }
+  void armWakeup() override { inner_->armWakeup(); }
+  void block(Duration timeout) override { inner_->block(timeout); }
+  void disarmWakeup() override { inner_->disarmWakeup(); }
+  void wake() override { inner_->wake(); }
+  PortCounters counters() const override { return {}; }
+
+  bool broken = false;
+
+ private:
+  const std::unique_ptr<PacketPort> inner_ = test::makeLoopbackPort(8192, 256);
+};
+
+// A long path whose reader is kept from running: a datagram arrives after the clock was read and before the port is.
+class StandingStillPort final : public NetworkPort {
+ public:
+  static constexpr Duration kOneWay = std::chrono::milliseconds(10), kStandstill = std::chrono::milliseconds(6);
+
   std::size_t receive(PacketSink& sink, std::size_t maxDatagrams) override {
     if (!underWay_.empty() && underWay_.front().arrival < monotonicNow() + kStandstill) {
       while (monotonicNow() < underWay_.front().arrival) {
@@ -62,20 +82,43 @@ class StandingStillPort final : public PacketPort {
     }
     return datagrams.size();
   }
-  void armWakeup() override { inner_->armWakeup(); }
-  void block(Duration timeout) override { inner_->block(std::min(timeout, kStandstill / 2)); }  // nothing else wakes it
-  void disarmWakeup() override { inner_->disarmWakeup(); }
-  void wake() override { inner_->wake(); }
-  PortCounters counters() const override { return {}; }
+  // Nothing else wakes it.
+  void block(Duration timeout) override { NetworkPort::block(std::min(timeout, kStandstill / 2)); }
 
  private:
   struct UnderWay {
     TimePoint arrival;
     std::vector<std::byte> bytes;
   };
-  const std::unique_ptr<PacketPort> inner_ = test::makeLoopbackPort(8192, 256);
   std::deque<UnderWay> underWay_;
   LinkId underWayLink_ = 0;
+};
+
+// Polled by hand, so that half an hour takes no time.
+class SilentPeer : public ::testing::Test {
+ protected:
+  void connect(const TransportConfig& config, Duration silenceTimeout) {
+    auto port = std::make_unique<NetworkPort>();
+    port_ = port.get();
+    transport_ = makePolledDatagramTransport(config, std::move(port));
+    a_ = std::move(transport_->openChannel({.localRank = 0, .peerRank = 1, .silenceTimeout = silenceTimeout}, &atA_)
+                       .value());
+    b_ = std::move(transport_->openChannel({.localRank = 1, .peerRank = 0}, &atB_).value());
+    ASSERT_TRUE(a_->connect(b_->localAddress()).ok());
+    ASSERT_TRUE(b_->connect(a_->localAddress()).ok());
+    pass(seconds(10));
+    ASSERT_EQ(atA_.state, ChannelState::kConnected);
+    ASSERT_EQ(atB_.state, ChannelState::kConnected);
+  }
+  void pass(Duration time) {
+    for (const TimePoint end = now_ + time; now_ < end;) (void)transport_->poll(now_ += std::chrono::milliseconds(20));
+  }
+
+  TimePoint now_ = monotonicNow();
+  std::unique_ptr<PolledTransport> transport_;
+  NetworkPort* port_ = nullptr;  // the transport's
+  test::Recorder atA_, atB_;
+  std::unique_ptr<MessageChannel> a_, b_;
 };
 
 std::vector<std::byte> pattern(std::size_t size, unsigned seed) {
@@ -142,6 +185,44 @@ TEST_F(ChannelPair, ThreadStandsStillBeforeItReceives_RoundTripIsNotTooShort) {
     EXPECT_GE(peer["min_rtt_us"].get<double>(), 2 * StandingStillPort::kOneWay / std::chrono::microseconds(1))
         << peer.dump();
   }
+}
+
+// Its machine may be stopped, or the way come back, for as long as the channel's user waits.
+TEST_F(SilentPeer, UserWaitsLongerThanTheDefault_IsGivenUpAfterTheUsersTimeout) {
+  connect({}, std::chrono::minutes(30));
+  port_->broken = true;
+  pass(std::chrono::minutes(2) - seconds(5));
+  EXPECT_EQ(atB_.state, ChannelState::kConnected) << "its user said nothing: two minutes";
+  pass(seconds(10));
+  EXPECT_EQ(atB_.state, ChannelState::kFailed);
+  EXPECT_EQ(atA_.state, ChannelState::kConnected);
+  pass(std::chrono::minutes(28) - seconds(10));
+  EXPECT_EQ(atA_.state, ChannelState::kConnected);
+  pass(seconds(10));
+  ASSERT_EQ(atA_.state, ChannelState::kFailed);
+  EXPECT_EQ(a_->error().code, ErrorCode::kPeerVanished);
+}
+
+TEST_F(SilentPeer, PeerTimeoutIsSet_IsGivenUpAfterThatWhateverTheUserHas) {
+  TransportConfig config;
+  config.peerTimeout = seconds(20);
+  connect(config, std::chrono::minutes(30));
+  port_->broken = true;
+  pass(seconds(15));
+  EXPECT_EQ(atA_.state, ChannelState::kConnected);
+  pass(seconds(10));
+  EXPECT_EQ(atA_.state, ChannelState::kFailed);
+  EXPECT_EQ(atB_.state, ChannelState::kFailed);
+}
+
+// The longest keep-alive that is allowed.
+TEST_F(SilentPeer, KeepAliveOfHalfThePeerTimeout_IdlePairIsKept) {
+  TransportConfig config;
+  config.session.keepAlive = std::chrono::minutes(1);
+  connect(config, {});
+  pass(std::chrono::minutes(10));
+  EXPECT_EQ(atA_.state, ChannelState::kConnected);
+  EXPECT_EQ(atB_.state, ChannelState::kConnected);
 }
 
 TEST_F(ChannelPair, MessageWithoutReceive_IsAnnouncedAndReceivedLater) {
