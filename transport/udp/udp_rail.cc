@@ -20,6 +20,8 @@ constexpr std::size_t kLargestDatagram = 65'507;
 constexpr int kErrorsAtOnce = 64;
 // No socket holds more at a time: its buffer, of which the kernel makes twice what it is asked for.
 constexpr std::uint64_t kMostInSocket = 16u << 20;
+// Of which a message takes more than this, be it empty: the kernel counts its own memory too.
+constexpr std::size_t kLeastInSocket = 256;
 // An interface does not tell when its queue has room again.
 constexpr auto kRetryFullInterface = std::chrono::milliseconds(1);
 // Its queue moves on within this. What it still refuses then, it drops: a veth pair what the other end's MTU does not
@@ -175,7 +177,7 @@ std::size_t UdpRail::receive(PacketSink& sink, std::size_t maxDatagrams) {
 void UdpRail::takeFromSocket() {
   received_ = socket_->receive();
   socketEmpty_ = received_.empty();
-  for (const UdpSocket::Received& message : received_) takenBytes_ += message.bytes.size();
+  for (const UdpSocket::Received& message : received_) takenBytes_ += std::max(message.bytes.size(), kLeastInSocket);
   counters_.droppedNoBuffer = socket_->dropped();
 }
 

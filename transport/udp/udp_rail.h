@@ -58,7 +58,7 @@ class UdpRail {
     int lastError = 0;          // with to.failing
     std::size_t tooLarge = 0;   // a datagram of so many bytes did not fit, and that is not told yet
     std::optional<Error> down;  // takes nothing any more; told once what had arrived before is handed up
-    std::uint64_t tellAt = 0;   // with down: told when so many bytes have been taken from the socket, at the latest
+    std::uint64_t tellAt = 0;   // with down: told when takenBytes_ is as much, at the latest
   };
 
   void sendBatch();
@@ -85,7 +85,7 @@ class UdpRail {
   SendBatch batch_;
   std::span<const UdpSocket::Received> received_;  // not handed up yet: from the first one's byte handedUpBytes_ on
   std::size_t handedUpBytes_ = 0;
-  std::uint64_t takenBytes_ = 0;  // from the socket
+  std::uint64_t takenBytes_ = 0;  // from the socket, where the shortest message took kLeastInSocket
   bool socketEmpty_ = false;      // when last looked, and all that had come is handed up
   std::set<LinkId> toReport_;  // something of them is not told yet
   PortCounters counters_;

@@ -449,34 +449,56 @@ TEST_F(OneSession, PeersPortCloses_ChannelFailsAtOnce) {
 }
 
 // The kernel keeps what has come from a peer and that the peer's port is closed in two queues.
-TEST(UdpErrors, PeerEnds_WhatItHadSentBefore_IsHandedUpBeforeTheLinksEnd) {
-  class Sink final : public PacketSink {
-   public:
-    void onDatagram(LinkId, std::span<const std::byte>) noexcept override { ++(down ? after : before); }
-    void onLinkDown(LinkId, const Error& error) noexcept override { down = error.code == ErrorCode::kPeerVanished; }
-    bool sentBySession(LinkId, std::span<const std::byte>) const noexcept override { return true; }
-    std::size_t before = 0, after = 0;
-    bool down = false;
-  };
-  auto port = openPort(at("127.0.0.1")), peer = openPort(at("127.0.0.1"));
-  const auto toPeer = port->openLink(peer->localAddress()), toPort = peer->openLink(port->localAddress());
-  ASSERT_TRUE(toPeer.ok() && toPort.ok());
-  constexpr std::size_t kDatagrams = 500;  // more than a receive() takes
-  const std::vector<std::byte> bytes(1000);
-  const OutgoingDatagram datagram{bytes, {}};
-  for (std::size_t sent = 0; sent < kDatagrams;) {
-    sent += peer->transmit(toPort.value(), {&datagram, 1});
-    peer->wakePeers();
+class PeerEnds : public ::testing::Test, public PacketSink {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(port_ != nullptr && peer_ != nullptr);
+    toPeer_ = linkTo(*port_, *peer_);
+    toPort_ = linkTo(*peer_, *port_);
   }
-  peer.reset();
-  ASSERT_EQ(port->transmit(toPeer.value(), {&datagram, 1}), 1u);
-  port->wakePeers();  // the answer, over the loopback, is there when the call returns
-  Sink sink;
+  static bool send(PacketPort& from, LinkId link) {
+    static const std::vector<std::byte> bytes(1000);
+    const OutgoingDatagram datagram{bytes, {}};
+    const bool taken = from.transmit(link, {&datagram, 1}) == 1;
+    from.wakePeers();
+    return taken;
+  }
+  // As the kernel answers over the loopback, before the call returns.
+  void endPeer() {
+    peer_.reset();
+    ASSERT_TRUE(send(*port_, toPeer_));
+  }
+  void onDatagram(LinkId, std::span<const std::byte>) noexcept override { ++(down_ ? after_ : before_); }
+  void onLinkDown(LinkId, const Error& error) noexcept override { down_ = error.code == ErrorCode::kPeerVanished; }
+  bool sentBySession(LinkId, std::span<const std::byte>) const noexcept override { return true; }
+
+  std::unique_ptr<PacketPort> port_ = openPort(at("127.0.0.1")), peer_ = openPort(at("127.0.0.1"));
+  LinkId toPeer_ = 0, toPort_ = 0;
+  std::size_t before_ = 0, after_ = 0;
+  bool down_ = false;
+};
+
+TEST_F(PeerEnds, WhatItHadSentBefore_IsHandedUpBeforeTheLinksEnd) {
+  constexpr std::size_t kDatagrams = 500;  // more than a receive() takes
+  for (std::size_t sent = 0; sent < kDatagrams;) sent += send(*peer_, toPort_) ? 1 : 0;
+  endPeer();
   const TimePoint end = monotonicNow() + seconds(10);
-  while (!sink.down && monotonicNow() < end) (void)port->receive(sink, 64);
-  EXPECT_TRUE(sink.down);
-  EXPECT_EQ(sink.before, kDatagrams);
-  EXPECT_EQ(sink.after, 0u);
+  while (!down_ && monotonicNow() < end) (void)port_->receive(*this, 64);
+  EXPECT_TRUE(down_);
+  EXPECT_EQ(before_, kDatagrams);
+  EXPECT_EQ(after_, 0u);
+}
+
+// The socket is never empty, and datagrams without a byte fill it as well.
+TEST_F(PeerEnds, SomebodyKeepsSendingEmptyDatagrams_TheLinksEndIsToldAllTheSame) {
+  const Endpoint own = decode(port_->localAddress()).value().front();
+  const FileDescriptor stranger(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  endPeer();
+  for (int i = 0; i < 100'000 && !down_; ++i) {
+    ASSERT_EQ(::sendto(stranger.get(), nullptr, 0, 0, &own.any, sizeof(own.v4)), 0);
+    (void)port_->receive(*this, 64);
+  }
+  EXPECT_TRUE(down_);
 }
 
 std::vector<std::byte> beginningOfHelloTo(std::uint64_t session) {
