@@ -479,7 +479,7 @@ class PeerEnds : public ::testing::Test, public PacketSink {
 };
 
 TEST_F(PeerEnds, WhatItHadSentBefore_IsHandedUpBeforeTheLinksEnd) {
-  constexpr std::size_t kDatagrams = 500;  // more than a receive() takes
+  constexpr std::size_t kDatagrams = 150;  // more than a receive() takes; where no limit was raised a socket holds 185
   for (std::size_t sent = 0; sent < kDatagrams;) sent += send(*peer_, toPort_) ? 1 : 0;
   endPeer();
   const TimePoint end = monotonicNow() + seconds(10);
@@ -648,8 +648,7 @@ TEST_F(OneSession, ForgedFragmentationNeeded_ChangesNothing) {
   if (!rawSocket()) GTEST_SKIP() << "needs root for a raw socket";
   // In a network of its own: the kernel remembers what it was told of the way, for other tests too.
   std::thread([&] {
-    ASSERT_EQ(::unshare(CLONE_NEWNET), 0);
-    ASSERT_EQ(std::system("ip link set lo up"), 0);
+    if (::unshare(CLONE_NEWNET) != 0 || std::system("ip link set lo up") != 0) GTEST_SKIP() << "needs CAP_NET_ADMIN";
     connect();
     const Endpoint peer = decode(peer_->localAddress()).value().front();
     for (const std::uint64_t session : {kPeerSession + 1, kPeerSession}) {
