@@ -216,15 +216,31 @@ def test_Configuration_RanksCannotTalk_BothValuesAreNamedAtConnect():
                for o in outputs), outputs
 
 
+C_FUNCTIONS = {"gloo_bypass_available_json", "gloo_bypass_register", "gloo_bypass_stats_json"}
+PLUG_IN = os.path.join(os.path.dirname(LIBRARY), "libgloo_bypass_plugin.so")
+STRING = "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> > const&"
+
+
+def visible_in(library):
+    symbols = subprocess.run(["nm", "-DC", "--defined-only", library], capture_output=True, text=True,
+                             timeout=HANG_SECONDS, check=True)
+    names = {line.split(maxsplit=2)[-1] for line in symbols.stdout.splitlines()}
+    # A wheel's library finds its own virtual tables by their names.
+    return {name for name in names if not name.startswith("vtable for gloo_bypass::LayoutOf")}
+
+
 @pytest.mark.without_dpdk
 def test_Library_Symbols_OnlyOurOwnAreVisible():
-    symbols = subprocess.run(["nm", "-D", "--defined-only", LIBRARY], capture_output=True, text=True,
-                             timeout=HANG_SECONDS, check=True)
-    names = [line.split()[-1] for line in symbols.stdout.splitlines()]
-    # A wheel's library finds its own virtual tables by their names; that for LD_PRELOAD goes before PyTorch's factory.
-    assert sorted(name for name in names if not name.startswith(("_ZTVN11gloo_bypass8LayoutOf",
-                                                                 "_ZN4c10d17GlooDeviceFactory"))) == [
-        "gloo_bypass_available_json", "gloo_bypass_register", "gloo_bypass_stats_json"]
+    factory = "c10d::GlooDeviceFactory::makeDeviceFor"  # LD_PRELOAD's goes before PyTorch's
+    makers = set() if FROM_WHEEL else {f"{factory}{what}({arguments})" for what in ("Interface", "Hostname")
+                                       for arguments in (STRING, f"{STRING}, bool")}
+    assert visible_in(LIBRARY) == C_FUNCTIONS | makers
+
+
+@PRELOADED
+@pytest.mark.without_dpdk
+def test_PlugIn_Symbols_OnlyOurOwnAreVisible():
+    assert visible_in(PLUG_IN) == C_FUNCTIONS
 
 
 @PRELOADED
