@@ -32,7 +32,7 @@ int gloo_bypass_available_json(char* buffer, size_t capacity);
  * Registers the transports with PyTorch, which libgloo_bypass.so, built for one PyTorch, has done by itself when it was loaded; the
  * libraries of the wheel for PyTorch from pip do it here, once they have found that PyTorch's Gloo is the one that they were built for.
  * Writes, in the same way, an empty string, or one line that says why not: nothing is registered then. Later calls do nothing, and
- * answer the same. -1: out of memory.
+ * answer the same, unless libgloo_bypass.so has found no PyTorch in the process yet: it looks again. -1: out of memory.
  * Thread: the one that loads the library. `buffer` stays the caller's.
  */
 int gloo_bypass_register(char* buffer, size_t capacity);

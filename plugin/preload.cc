@@ -124,8 +124,10 @@ GLOO_BYPASS_VISIBLE int gloo_bypass_available_json(char* buffer, size_t capacity
 
 GLOO_BYPASS_VISIBLE int gloo_bypass_register(char* buffer, size_t capacity) {
   if (loadedPlugin() != nullptr) return callPlugin("gloo_bypass_register", buffer, capacity);
-  if (capacity > 0) std::snprintf(buffer, capacity, "%s", whyNot);
-  return static_cast<int>(std::strlen(whyNot) + 1);
+  const char* const why =
+      whyNot[0] != '\0' ? whyNot : "PyTorch (libtorch_cpu.so) is not loaded yet: call this again when it is";
+  if (capacity > 0) std::snprintf(buffer, capacity, "%s", why);
+  return static_cast<int>(std::strlen(why) + 1);
 }
 }
 

@@ -244,6 +244,21 @@ def test_PlugIn_Symbols_OnlyOurOwnAreVisible():
 
 
 @PRELOADED
+@pytest.mark.without_dpdk
+def test_Register_PyTorchIsNotThereYet_SaysSoAndRegistersWhenItIs():
+    program = f"""if True:
+        import ctypes
+        library, answer = ctypes.CDLL({LIBRARY!r}), ctypes.create_string_buffer(1000)
+        print(library.gloo_bypass_register(answer, 1000), answer.value.decode())
+        import torch.distributed
+        print(library.gloo_bypass_register(answer, 1000), answer.value.decode())"""
+    done = subprocess.run([PYTHON, "-c", program], env=clean_environment(), capture_output=True, text=True, check=True,
+                          timeout=HANG_SECONDS)
+    text = "PyTorch (libtorch_cpu.so) is not loaded yet: call this again when it is"
+    assert done.stdout.splitlines() == [f"{len(text) + 1} {text}", "1 "] and done.stderr == ""
+
+
+@PRELOADED
 def test_Library_ForLdPreload_NeedsTheCLibraryAlone():
     dynamic = subprocess.run(["readelf", "-d", LIBRARY], capture_output=True, text=True, timeout=HANG_SECONDS,
                              check=True)
