@@ -102,7 +102,7 @@ class PathProbe {
     const std::size_t next = std::exchange(interrupted_, 0);
     if (next <= confirmed_) return rest(now);
     tryNow(now, next);
-    tries_ = interruptedTries_;
+    tries_ = std::min(interruptedTries_, kTries - 1);  // a reply to the last may still be under way
   }
   void tryNow(TimePoint now, std::size_t size) {
     candidate_ = size;

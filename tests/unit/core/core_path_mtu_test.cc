@@ -5,6 +5,7 @@
 
 #include "session_pair.h"
 #include "transport/core/handshake.h"
+#include "transport/core/path_probe.h"
 #include "transport/core/repair/frame_symbol.h"
 #include "transport/wire/crc32c.h"
 #include "victim_session.h"
@@ -249,6 +250,43 @@ TEST(PathMtu, SmallAtFirst_GrowsToWhatThePathCarries) {
     EXPECT_EQ(pair.a.session->path().datagramBytes, carried);
     EXPECT_EQ(pair.a.session->counters().retransmits, 0u);
   }
+}
+
+// The size in use is verified in between, and a reply to the last probe may still be on its way.
+TEST(PathMtu, SearchIsInterruptedAtItsLastTry_ProbesOnceMoreAndKnowsALateReply) {
+  constexpr Duration kTimeout = milliseconds(5);
+  PathProbe probe;
+  TimePoint now(seconds(1));
+  probe.start(now, kEthernet, kJumbo);
+  for (; probe.candidate() == kJumbo; now += kTimeout) {
+    ASSERT_TRUE(probe.due(now));
+    probe.onSent(now, kTimeout);
+    if (now == TimePoint(seconds(1)) + 3 * kTimeout) break;
+    (void)probe.onTimeout(now + kTimeout);
+  }
+  probe.suspect(now, kEthernet);
+  probe.onSent(now, kTimeout);
+  probe.onReply(now += milliseconds(1), kEthernet);
+  EXPECT_FALSE(probe.onTimeout(now));
+  EXPECT_EQ(probe.candidate(), kJumbo) << "dropped, with no time for a reply";
+  EXPECT_TRUE(probe.due(now));
+  probe.onReply(now, kJumbo);
+  EXPECT_EQ(probe.confirmed(), kJumbo);
+}
+
+// Each search ends, however often it is interrupted.
+TEST(PathMtu, SearchIsInterruptedAtItsLastTry_ItsCandidateIsDroppedAfterOneMore) {
+  constexpr Duration kTimeout = milliseconds(5);
+  PathProbe probe;
+  TimePoint now(seconds(1));
+  probe.start(now, kEthernet, 2048);
+  for (int i = 0; i < 4; ++i) probe.onSent(now, kTimeout);
+  probe.suspect(now, kEthernet);
+  probe.onSent(now, kTimeout);
+  probe.onReply(now, kEthernet);
+  probe.onSent(now, kTimeout);
+  EXPECT_FALSE(probe.onTimeout(now + kTimeout));
+  EXPECT_EQ(probe.candidate(), 0u);
 }
 
 wire::Hello helloWithChecksums() {
