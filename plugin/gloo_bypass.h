@@ -13,7 +13,7 @@ extern "C" {
  * it is longer. Returns the bytes the whole needs, terminating zero included, so a call with (NULL, 0) asks for the size; the
  * counters move on, so ask for some more than that. "{}" before the first device was made; in a program
  * that has made devices of several transports, an object with each one's counters under its name. Each one's counters name it:
- * "transport": "DPDK". -1: the counters cannot be had.
+ * "transport": "DPDK". -1: the counters cannot be had: gloo_bypass_register says why there is no transport.
  * Thread: any, but not from inside one of the transport's own callbacks. `buffer` stays the caller's.
  */
 int gloo_bypass_stats_json(char* buffer, size_t capacity);
@@ -23,7 +23,7 @@ int gloo_bypass_stats_json(char* buffer, size_t capacity);
  * {"TCP": {"available": true, "device": "what it would use", "reason": ""}, "DPDK": {...}, ...}; for one that does not
  * work `reason` is one line that says what is missing and what to do. Every call really makes each transport, in a child process
  * that has ended when this returns, and leaves nothing behind but DPDK's empty runtime folder: it takes a fraction of a second, at most 60 s for each. Ask with some room
- * (16 KiB is plenty) instead of with (NULL, 0). -1: out of memory.
+ * (16 KiB is plenty) instead of with (NULL, 0). -1: out of memory, or there is no transport and gloo_bypass_register says why.
  * Thread: any, but not from inside one of the transport's own callbacks. `buffer` stays the caller's.
  */
 int gloo_bypass_available_json(char* buffer, size_t capacity);
