@@ -56,8 +56,8 @@ void loadOnce() {
   Torch torch;
   if (!findTorch(torch)) return;
   if (std::strcmp(baseName(torch.path), kTorchLibrary) != 0) {
-    std::snprintf(whyNot, sizeof(whyNot), "%.2000s was built for %s, and this program has %.2000s", ownPath,
-                  kTorchLibrary, torch.path);
+    std::snprintf(whyNot, sizeof(whyNot), "%.2000s was built for %s, and this program has %.2000s: %s", ownPath,
+                  kTorchLibrary, torch.path, "install gloo_bypass for this PyTorch (docs/pytorch.md)");
     return;
   }
   char path[PATH_MAX];

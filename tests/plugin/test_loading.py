@@ -259,6 +259,23 @@ def test_Register_PyTorchIsNotThereYet_SaysSoAndRegistersWhenItIs():
 
 
 @PRELOADED
+@pytest.mark.without_dpdk
+def test_Register_AnotherPyTorchIsThere_OneLineNamesBothAndWhatToDo(tmp_path):
+    another = shutil.copy("/lib/x86_64-linux-gnu/libdl.so.2", tmp_path / "libtorch_cpu.so.9.9")
+    program = f"""if True:
+        import ctypes
+        ctypes.CDLL({os.fspath(another)!r})
+        library, answer = ctypes.CDLL({LIBRARY!r}), ctypes.create_string_buffer(1000)
+        print(library.gloo_bypass_register(answer, 1000), answer.value.decode())"""
+    done = subprocess.run([PYTHON, "-c", program], env=clean_environment(), capture_output=True, text=True, check=True,
+                          timeout=HANG_SECONDS)
+    said = re.fullmatch(r"gloo-bypass: (.* was built for libtorch_cpu\.so\.(.*), and this program has (.*): "
+                        r"install gloo_bypass for this PyTorch \(docs/pytorch\.md\))\n", done.stderr)
+    assert said and said[3] == os.fspath(another), done.stderr
+    assert done.stdout == f"{len(said[1]) + 1} {said[1]}\n"
+
+
+@PRELOADED
 def test_Library_ForLdPreload_NeedsTheCLibraryAlone():
     dynamic = subprocess.run(["readelf", "-d", LIBRARY], capture_output=True, text=True, timeout=HANG_SECONDS,
                              check=True)
