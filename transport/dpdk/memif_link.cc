@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "transport/base/check.h"
+#include "transport/base/doorbell.h"
 #include "transport/base/exhausted.h"
 
 namespace gloo_bypass::dpdk {
@@ -67,8 +68,9 @@ PacketIo receiveHello(int fd, MemifHello& hello, WakePage& page) {
   std::memcpy(hello.targetSecret.data(), &packet[20], 16);
   hello.interfaceId = readBe32(&packet[36]);
   auto mapped = WakePage::map(pageFd);
-  if (!mapped || !mapped.value().setDoorbell(std::move(doorbell))) return PacketIo::kClosed;
+  if (!mapped || (doorbell && !Doorbell::isOne(doorbell.get()))) return PacketIo::kClosed;
   page = std::move(mapped).value();
+  page.setDoorbell(std::move(doorbell));
   return PacketIo::kDone;
 }
 

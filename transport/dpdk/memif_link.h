@@ -59,7 +59,7 @@ struct MemifHello {
 // Says over a connection that is not wanted any more that this process has no descriptor left for it.
 void sayNoDescriptors(int fd);
 PacketIo sendHello(int fd, const MemifHello& hello, const WakePage& page);
-// kClosed also for what is no hello, or brings no page.
+// kClosed also for what is no hello, or brings no page, or a doorbell that is none.
 PacketIo receiveHello(int fd, MemifHello& hello, WakePage& page);
 
 class MemifLink {

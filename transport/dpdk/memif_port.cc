@@ -121,8 +121,7 @@ Result<std::unique_ptr<MemifPort>> makeMemifPort(const TransportConfig& config, 
   if (doorbell >= 0) {
     FileDescriptor own(::fcntl(doorbell, F_DUPFD_CLOEXEC, 0));
     if (!own) return refused("fcntl(F_DUPFD_CLOEXEC)");
-    const Status given = shared->page.setDoorbell(std::move(own));
-    if (!given) return given.error();
+    shared->page.setDoorbell(std::move(own));
   }
   shared->epoll.reset(::epoll_create1(EPOLL_CLOEXEC));
   if (!shared->epoll) return refused("epoll_create1");

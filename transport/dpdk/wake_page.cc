@@ -50,14 +50,6 @@ Result<WakePage> WakePage::map(const FileDescriptor& fd) {
   return page;
 }
 
-Status WakePage::setDoorbell(FileDescriptor doorbell) {
-  if (doorbell && !Doorbell::isOne(doorbell.get())) {
-    return Status(ErrorScope::kSession, ErrorCode::kPeerViolatedProtocol, "peer's doorbell is none");
-  }
-  doorbell_ = std::move(doorbell);
-  return {};
-}
-
 WakePage::WakePage(WakePage&& other) noexcept
     : fd_(std::move(other.fd_)), doorbell_(std::move(other.doorbell_)), shared_(std::exchange(other.shared_, nullptr)) {}
 

@@ -21,6 +21,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <utility>
 
 #include "transport/base/status.h"
 #include "transport/base/time.h"
@@ -34,8 +35,8 @@ class WakePage {
   static Result<WakePage> create();
   // Maps a peer's page; refuses what is not a sealed memory file of the right size (hostile descriptor).
   static Result<WakePage> map(const FileDescriptor& fd);
-  // That of the page's owner, where it has one. A peer's descriptor that is none is refused.
-  Status setDoorbell(FileDescriptor doorbell);
+  // That of the page's owner, where it has one. A peer's has been checked: Doorbell::isOne.
+  void setDoorbell(FileDescriptor doorbell) { doorbell_ = std::move(doorbell); }
 
   WakePage() = default;
   WakePage(WakePage&& other) noexcept;

@@ -254,18 +254,25 @@ TEST_F(MemifHostile, DirectoryWithControlCharacters_IsShownEscaped) {
   EXPECT_THAT(refused.error().message, Not(HasSubstr("\033")));
 }
 
-TEST(WakePage, DescriptorThatIsNoDoorbell_IsRefused) {
-  WakePage page = std::move(WakePage::create()).value();
-  std::array<int, 2> pipe{}, stream{};
+TEST(MemifHello, DescriptorThatIsNoDoorbell_IsRefused) {
+  std::array<int, 2> pipe{}, stream{}, ends{};
   ASSERT_EQ(::pipe2(pipe.data(), O_NONBLOCK | O_CLOEXEC), 0);
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, stream.data()), 0);
-  const FileDescriptor readEnd(pipe[0]), otherEnd(stream[0]);
-  EXPECT_FALSE(page.setDoorbell(FileDescriptor(pipe[1])).ok());
-  EXPECT_FALSE(page.setDoorbell(FileDescriptor(stream[1])).ok());
-  EXPECT_FALSE(page.setDoorbell(FileDescriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))).ok());
-  EXPECT_FALSE(page.setDoorbell(FileDescriptor(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0))).ok());
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()), 0);
+  const FileDescriptor readEnd(pipe[0]), otherEnd(stream[0]), here(ends[0]), there(ends[1]);
+  const auto isTaken = [&](FileDescriptor doorbell) {
+    WakePage sent = std::move(WakePage::create()).value(), received;
+    sent.setDoorbell(std::move(doorbell));
+    EXPECT_EQ(sendHello(here.get(), {}, sent), PacketIo::kDone);
+    MemifHello hello;
+    return receiveHello(there.get(), hello, received) == PacketIo::kDone && received.doorbell() >= 0;
+  };
+  EXPECT_FALSE(isTaken(FileDescriptor(pipe[1])));
+  EXPECT_FALSE(isTaken(FileDescriptor(stream[1])));
+  EXPECT_FALSE(isTaken(FileDescriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))));
+  EXPECT_FALSE(isTaken(FileDescriptor(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0))));
   const Doorbell bell;
-  EXPECT_TRUE(page.setDoorbell(FileDescriptor(::fcntl(bell.rungAt(), F_DUPFD_CLOEXEC, 0))).ok());
+  EXPECT_TRUE(isTaken(FileDescriptor(::fcntl(bell.rungAt(), F_DUPFD_CLOEXEC, 0))));
 }
 
 // A peer has the same open file, and may do with it what it likes: take O_NONBLOCK back, fill it, empty it, shut it down.
@@ -275,7 +282,7 @@ TEST(WakePage, PeerTakesTheDoorbellOver_NeitherEndWaitsForIt) {
   ASSERT_EQ(sleep.error(), 0);
   const auto shared = [&] { return FileDescriptor(::fcntl(sleep.doorbell(), F_DUPFD_CLOEXEC, 0)); };
   const FileDescriptor peers = shared();
-  ASSERT_TRUE(owner.setDoorbell(shared()).ok());
+  owner.setDoorbell(shared());
   const auto takesNoTime = [](const std::function<void()>& what) {
     const TimePoint before = monotonicNow();
     what();
