@@ -17,6 +17,8 @@ namespace {
 
 // Peers that connect while the owner computes wait here; more see kBusy and come again.
 constexpr int kBacklog = 64;
+// The most that a message has (the kernel's SCM_MAX_FD). The kernel closes those without a place itself, and may wait.
+constexpr std::size_t kMaxDescriptors = 253;
 
 bool fillAddress(const std::string& path, sockaddr_un& address) {
   if (path.empty() || path.size() > kMaxSocketPathBytes) return false;
@@ -28,6 +30,13 @@ bool fillAddress(const std::string& path, sockaddr_un& address) {
 
 FileDescriptor newSocket() {
   return FileDescriptor(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)).leftByForkedChildren();
+}
+
+// It may be a socket that its sender made linger: close() would wait until its bytes are gone. Fails where it is none.
+FileDescriptor closedAtOnce(int received) {
+  constexpr linger kOff{.l_onoff = 0, .l_linger = 0};
+  (void)::setsockopt(received, SOL_SOCKET, SO_LINGER, &kOff, sizeof(kOff));
+  return FileDescriptor(received);
 }
 
 }  // namespace
@@ -102,7 +111,7 @@ PacketIo receivePacket(int fd, std::span<std::byte> buffer, std::size_t& length,
   message.msg_iov = &vector;
   message.msg_iovlen = 1;
   // Room for credentials too: DPDK's driver asks for them, and then both ends send them.
-  alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int)) + CMSG_SPACE(sizeof(ucred))] = {};
+  alignas(cmsghdr) char control[CMSG_SPACE(kMaxDescriptors * sizeof(int)) + CMSG_SPACE(sizeof(ucred))];
   message.msg_control = control;
   message.msg_controllen = sizeof(control);
   ssize_t received;
@@ -116,7 +125,7 @@ PacketIo receivePacket(int fd, std::span<std::byte> buffer, std::size_t& length,
     for (std::size_t i = 0; i < (header->cmsg_len - CMSG_LEN(0)) / sizeof(int); ++i) {
       int receivedFd;
       std::memcpy(&receivedFd, CMSG_DATA(header) + i * sizeof(int), sizeof(int));
-      FileDescriptor owned(receivedFd);
+      FileDescriptor owned = closedAtOnce(receivedFd);
       if (i > 1 || (i == 1 && second == nullptr)) {
         surplus = true;
       } else {
@@ -125,7 +134,6 @@ PacketIo receivePacket(int fd, std::span<std::byte> buffer, std::size_t& length,
     }
   }
   if ((message.msg_flags & MSG_CTRUNC) != 0 && !surplus) {
-    // The kernel says the same of more than there is place for.
     const FileDescriptor another(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
     if (!another) return PacketIo::kExhausted;
   }

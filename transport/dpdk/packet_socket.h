@@ -34,6 +34,10 @@ PacketIo sendPacket(int fd, std::span<const std::byte> packet, int attachedFd = 
 // Sets `length`; a packet longer than `buffer` ends in kClosed, since no correct peer sends one.
 // A second descriptor ends there too where there is no place for one. kExhausted: descriptors came, and this process has
 // none left for them; errno says which limit it is.
+// A descriptor that came may be a socket that its sender made linger (SO_LINGER). It does not any more, so closing it
+// does not wait. Closing can still wait for a process of the same user: where the descriptor is a file of its FUSE file
+// system, which answers flush when it likes, or where a socket that lingers lies unread in one that is closed, ours or
+// one that came.
 PacketIo receivePacket(int fd, std::span<std::byte> buffer, std::size_t& length, FileDescriptor& attached,
                        FileDescriptor* second = nullptr);
 

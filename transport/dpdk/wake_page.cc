@@ -35,9 +35,10 @@ Result<WakePage> WakePage::create() {
 
 Result<WakePage> WakePage::map(const FileDescriptor& fd) {
   struct stat status {};
+  // Seals first: only files in memory have them, and fstat waits for whoever answers in another file system.
   const int seals = fd ? ::fcntl(fd.get(), F_GET_SEALS) : -1;
-  if (!fd || ::fstat(fd.get(), &status) != 0 || status.st_size != static_cast<off_t>(kPageBytes) || seals < 0 ||
-      (seals & F_SEAL_SHRINK) == 0) {
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || ::fstat(fd.get(), &status) != 0 ||
+      status.st_size != static_cast<off_t>(kPageBytes)) {
     return Error{ErrorScope::kSession, ErrorCode::kPeerViolatedProtocol, "peer's wake-up page is not a sealed memory page"};
   }
   void* address = ::mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -13,6 +14,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -254,6 +256,64 @@ TEST_F(MemifHostile, DirectoryWithControlCharacters_IsShownEscaped) {
   EXPECT_THAT(refused.error().message, Not(HasSubstr("\033")));
 }
 
+// A connection with bytes that nobody takes, which waits for that when it is closed.
+struct LingeringSocket {
+  explicit LingeringSocket(std::chrono::seconds lingers) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof(address);
+    const FileDescriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
+    EXPECT_EQ(::listen(listener.get(), 1), 0);
+    EXPECT_EQ(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+    end.reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(::connect(end.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
+    reader.reset(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    const std::vector<char> bytes(1 << 20);
+    while (::send(end.get(), bytes.data(), bytes.size(), MSG_DONTWAIT) > 0) continue;
+    const linger on{1, static_cast<int>(lingers.count())};
+    EXPECT_EQ(::setsockopt(end.get(), SOL_SOCKET, SO_LINGER, &on, sizeof(on)), 0);
+  }
+  FileDescriptor end, reader;
+};
+
+TEST(PacketSocket, SocketThatLingersComesAsDescriptor_ClosingItDoesNotWait) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()), 0);
+  const FileDescriptor here(ends[0]), there(ends[1]);
+  constexpr std::array<std::size_t, 4> kCopies{1, 2, 3, 253};  // as one message may have
+  for (const std::size_t copies : kCopies) {
+    const std::byte word{1};
+    iovec vector{const_cast<std::byte*>(&word), 1};
+    std::vector<char> control(CMSG_SPACE(copies * sizeof(int)));
+    msghdr message{};
+    message.msg_iov = &vector;
+    message.msg_iovlen = 1;
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    cmsghdr* const header = CMSG_FIRSTHDR(&message);
+    *header = {.cmsg_len = CMSG_LEN(copies * sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+    {
+      LingeringSocket last(std::chrono::seconds(6));
+      std::vector<int> descriptors(copies, STDIN_FILENO);
+      descriptors.back() = last.end.get();
+      std::memcpy(CMSG_DATA(header), descriptors.data(), copies * sizeof(int));
+      ASSERT_EQ(::sendmsg(here.get(), &message, 0), 1);
+      last.end.reset();
+      const TimePoint before = monotonicNow();
+      {
+        std::array<std::byte, 8> packet;
+        std::size_t length = 0;
+        FileDescriptor first, second;
+        EXPECT_EQ(receivePacket(there.get(), packet, length, first, &second),
+                  copies > 2 ? PacketIo::kClosed : PacketIo::kDone);
+      }
+      EXPECT_LT(monotonicNow() - before, Duration(std::chrono::seconds(3))) << copies << " descriptors";
+    }
+  }
+}
+
 TEST(MemifHello, DescriptorThatIsNoDoorbell_IsRefused) {
   std::array<int, 2> pipe{}, stream{}, ends{};
   ASSERT_EQ(::pipe2(pipe.data(), O_NONBLOCK | O_CLOEXEC), 0);
@@ -392,6 +452,24 @@ TEST(MemifSilence, NobodySaysHello_ConnectionEndsAfterTenSeconds) {
     tick(std::chrono::hours(2));
     return port->transmit(toLate.value(), std::span(&nothing, 1)) == 1;
   })) << (connects ? "the late one connects" : "the port connects");
+}
+
+// Its last owner is the port that closes it.
+TEST(MemifSilence, HelloBringsASocketThatLingers_PortDoesNotWaitForIt) {
+  const auto port = openPort();
+  const FileDescriptor stranger = connectTo(*port);
+  LingeringSocket page(std::chrono::seconds(6));
+  const std::array<std::byte, 40> hello{std::byte{0x47}, std::byte{0x42}, std::byte{0x68}, std::byte{0x6c}};
+  ASSERT_EQ(sendPacket(stranger.get(), hello, page.end.get()), PacketIo::kDone);
+  page.end.reset();
+  CollectingSink sink;
+  EXPECT_TRUE(waitFor([&] {
+    const TimePoint before = monotonicNow();
+    port->onTick(before);
+    (void)port->receive(sink, 8);
+    EXPECT_LT(monotonicNow() - before, Duration(std::chrono::seconds(3)));
+    return isClosed(stranger);
+  }));
 }
 
 // As many as a process may have descriptors, and more. A rank that comes after them is let in.
