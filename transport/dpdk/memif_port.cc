@@ -321,15 +321,26 @@ bool MemifPort::refuseStranger(const std::string& why) {
   return waited;
 }
 
-// Whether one more connection may be accepted.
+// Whether one more connection may be accepted. The hello of the oldest may have come unread.
 bool MemifPort::roomForSilent() {
-  const auto isSilent = [](const Stranger& stranger) { return !stranger.greeted; };
-  if (std::count_if(strangers_.begin(), strangers_.end(), isSilent) < kMaxSilent) return true;
-  const auto oldest = std::find_if(strangers_.begin(), strangers_.end(), isSilent);  // they come at the end
-  if (oldest->since == kNever || now_ - oldest->since < kLeastSilence) return false;
-  strangers_.erase(oldest);
-  ++counters_.droppedForeign;
+  while (silentStrangers() >= kMaxSilent) {
+    const auto oldest = oldestSilent();
+    if (!greetStranger(*oldest)) {
+      strangers_.erase(oldest);
+    } else if (!oldest->greeted) {
+      return oldest->since != kNever && now_ - oldest->since >= kLeastSilence;
+    }
+  }
   return true;
+}
+
+void MemifPort::addStranger(Stranger stranger) {
+  if (!greetStranger(stranger)) return;
+  if (!stranger.greeted && silentStrangers() >= kMaxSilent) {
+    strangers_.erase(oldestSilent());
+    ++counters_.droppedForeign;
+  }
+  strangers_.push_back(std::move(stranger));
 }
 
 void MemifPort::serviceStrangers() {
@@ -349,8 +360,7 @@ void MemifPort::serviceStrangers() {
       ++counters_.droppedForeign;
       continue;
     }
-    Stranger stranger{.fd = std::move(fd), .greeted = false, .since = now_, .hello = {}, .page = {}};
-    if (greetStranger(stranger)) strangers_.push_back(std::move(stranger));
+    addStranger({.fd = std::move(fd), .greeted = false, .since = now_, .hello = {}, .page = {}});
   }
   std::erase_if(strangers_, [&](Stranger& s) {
     if (!greetStranger(s)) return true;

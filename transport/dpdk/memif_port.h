@@ -5,6 +5,7 @@
 // Memory of a link: two rings of 2^n frames (7.5 MiB at 64 x 60 KiB) shared with the peer. DPDK's EAL is not used.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <memory>
@@ -72,7 +73,11 @@ class MemifPort final : public PacketPort {
   void watchSockets();  // body of the control thread
   void serviceControl();
   void serviceStrangers();
+  std::ptrdiff_t silentStrangers() const { return std::ranges::count(strangers_, false, &Stranger::greeted); }
+  std::vector<Stranger>::iterator oldestSilent() { return std::ranges::find(strangers_, false, &Stranger::greeted); }
   bool roomForSilent();
+  // Where there are too many silent ones, the oldest gives way to it.
+  void addStranger(Stranger stranger);
   void keepSpare();
   bool refuseStranger(const std::string& why);
   void sayExhausted(const std::string& why);
@@ -100,7 +105,7 @@ class MemifPort final : public PacketPort {
   mutable bool saidNoMemory_ = false;
   std::vector<std::unique_ptr<MemifLink>> links_;  // by id - kFirstLink; empty: closed, or reported down
   std::vector<MemifLink*> polled_;                 // not yet reported down
-  std::vector<Stranger> strangers_;
+  std::vector<Stranger> strangers_;                // the oldest first
   SelfRing self_;
   FrameTemplate selfHeaders_;  // what its frames would begin with
   LinkId selfLink_ = 0;

@@ -472,6 +472,33 @@ TEST(MemifSilence, HelloBringsASocketThatLingers_PortDoesNotWaitForIt) {
   }));
 }
 
+// They were slow, and speak when the next one comes.
+TEST(MemifSilence, SilentOnesSayHelloAsOneMoreConnects_NoneIsClosed) {
+  const auto port = openPort();
+  const MemifAddress address = decodeMemifAddress(port->localAddress()).value();
+  const TimePoint begin = monotonicNow();
+  CollectingSink sink;
+  const auto tick = [&](Duration after) {
+    port->onTick(begin + after);
+    (void)port->receive(sink, 8);
+  };
+  std::vector<FileDescriptor> connections;
+  while (connections.size() < 16) connections.push_back(connectTo(*port));
+  EXPECT_TRUE(waitFor([&] {
+    tick(Duration(0));
+    return port->longestSleep() <= Duration(std::chrono::milliseconds(50));
+  })) << "none was noticed";
+  tick(std::chrono::milliseconds(300));
+  EXPECT_EQ(std::count_if(connections.begin(), connections.end(), isClosed), 0) << "nobody else wants in";
+  const WakePage page = std::move(WakePage::create()).value();
+  const MemifHello hello{.senderId = {}, .targetSecret = address.secret};
+  for (const FileDescriptor& fd : connections) ASSERT_EQ(sendHello(fd.get(), hello, page), PacketIo::kDone);
+  connections.push_back(connectTo(*port));
+  tick(std::chrono::milliseconds(600));
+  EXPECT_EQ(std::count_if(connections.begin(), connections.end(), isClosed), 0);
+  EXPECT_EQ(port->counters().droppedForeign, 0U);
+}
+
 // As many as a process may have descriptors, and more. A rank that comes after them is let in.
 TEST(MemifSilence, HundredSilentConnectionsAndFewDescriptors_RankGoesOnAndAnotherConnects) {
   testDirectory();
