@@ -5,6 +5,9 @@
 #include <array>
 #include <cerrno>
 #include <cstddef>
+#include <string>
+
+#include "transport/base/exhausted.h"
 
 namespace gloo_bypass {
 namespace {
@@ -15,28 +18,42 @@ int optionOf(int descriptor, int name) {
   return ::getsockopt(descriptor, SOL_SOCKET, name, &value, &length) == 0 ? value : -1;
 }
 
+bool sendOne(int descriptor) {
+  const std::byte one{1};
+  return ::send(descriptor, &one, sizeof(one), MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
+}
+
+bool takeOne(int descriptor) {
+  std::byte ignored;
+  return ::recv(descriptor, &ignored, sizeof(ignored), MSG_DONTWAIT) >= 0;
+}
+
+Status refused(const char* call) {
+  const int cause = errno;
+  return Status(ErrorScope::kDevice, codeOf(cause), std::string(call) + ": " + reasonOf(cause));
+}
+
 }  // namespace
 
 Doorbell::Doorbell() {
   std::array<int, 2> ends{-1, -1};
   if (::socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
-    error_ = errno;
+    made_ = refused("socketpair");
     return;
   }
   heard_.reset(ends[0]);
   rung_.reset(ends[1]);
+  if (!sendOne(rung_.get())) {
+    made_ = refused("sendto");
+  } else if (!takeOne(heard_.get())) {
+    made_ = refused("recvfrom");
+  }
 }
 
-void Doorbell::quiet() const {
-  std::byte ignored;
-  (void)::recv(heard_.get(), &ignored, sizeof(ignored), MSG_DONTWAIT);
-}
+void Doorbell::quiet() const { (void)takeOne(heard_.get()); }
 
 // Full: it has been heard already.
-void Doorbell::ring(int descriptor) {
-  const std::byte one{1};
-  (void)::send(descriptor, &one, sizeof(one), MSG_DONTWAIT | MSG_NOSIGNAL);
-}
+void Doorbell::ring(int descriptor) { (void)sendOne(descriptor); }
 
 bool Doorbell::isOne(int descriptor) {
   return optionOf(descriptor, SO_DOMAIN) == AF_UNIX && optionOf(descriptor, SO_TYPE) == SOCK_DGRAM;

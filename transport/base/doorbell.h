@@ -7,14 +7,16 @@
 #pragma once
 
 #include "transport/base/file_descriptor.h"
+#include "transport/base/status.h"
 
 namespace gloo_bypass {
 
 class Doorbell {
  public:
   Doorbell();
-  // Why there is none, as errno has it; else 0.
-  int error() const { return error_; }
+  // Rings and listens once: a call that a sandbox refuses fails here, and not as a ring that nobody hears. Errors name
+  // the call: kExhausted, kUnavailable.
+  const Status& made() const { return made_; }
 
   // To poll: readable once somebody has rung.
   int heardAt() const { return heard_.get(); }
@@ -31,7 +33,7 @@ class Doorbell {
 
  private:
   FileDescriptor heard_, rung_;
-  int error_ = 0;
+  Status made_;
 };
 
 }  // namespace gloo_bypass

@@ -15,8 +15,8 @@ namespace gloo_bypass {
 
 class WakeEvent {
  public:
-  // Why it cannot wake, as errno has it; else 0.
-  int error() const { return doorbell_.error(); }
+  // Whether it can wake.
+  const Status& made() const { return doorbell_.made(); }
   // Another process that rings here wakes too.
   int doorbell() const { return doorbell_.rungAt(); }
 

@@ -59,8 +59,7 @@ struct IpPortParts {
 class IpPort final : public PacketPort {
  public:
   explicit IpPort(IpPortParts parts);
-  // 0, or why it cannot be woken, as errno has it.
-  int wakeError() const { return wakeEvent_.error(); }
+  const Status& canBeWoken() const { return wakeEvent_.made(); }
   ~IpPort() override;
 
   std::vector<std::byte> localAddress() const override { return encodeAddress(parts_.self); }

@@ -8,7 +8,6 @@
 #include <charconv>
 #include <string_view>
 
-#include "transport/base/exhausted.h"
 #include "transport/dpdk/eal_arguments.h"
 #include "transport/dpdk/ip_port.h"
 #include "transport/network/local_address.h"
@@ -62,9 +61,7 @@ Result<std::unique_ptr<PacketPort>> assemble(const TransportConfig& config, cons
   if (!capture) return capture.error();
   parts.capture = std::move(capture).value();
   auto port = std::make_unique<IpPort>(std::move(parts));
-  if (const int error = port->wakeError()) {
-    return Error{ErrorScope::kDevice, codeOf(error), "socketpair: " + reasonOf(error)};
-  }
+  if (!port->canBeWoken()) return port->canBeWoken();
   return std::unique_ptr<PacketPort>(std::move(port));
 }
 

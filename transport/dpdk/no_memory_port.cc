@@ -33,7 +33,7 @@ class NoMemoryPort final : public PacketPort {
       : why_(std::move(why)),
         self_{.machineId = machineId(), .pid = static_cast<std::uint32_t>(::getpid()), .why = why_},
         elsewhere_(std::move(elsewhere)) {}
-  int wakeError() const { return here_.error(); }
+  const Status& canBeWoken() const { return here_.made(); }
 
   std::vector<std::byte> localAddress() const override { return encodeAddress(self_); }
   std::string describe() const override { return fmt::format("no shared memory ({})", why_); }
@@ -85,13 +85,13 @@ Result<std::unique_ptr<PacketPort>> makeMemoryPort(const TransportConfig& config
                  fmt::format("GLOO_BYPASS_CAPTURE='{}' is of the frames of memory links, and there are none here: {}",
                              config.capture, memory.error().message)};
   }
-  const auto refused = [](const char* call, int cause) {
-    return Error{ErrorScope::kDevice, codeOf(cause), fmt::format("{}: {}", call, reasonOf(cause))};
-  };
   FileDescriptor elsewhere(::fcntl(doorbell, F_DUPFD_CLOEXEC, 0));
-  if (!elsewhere) return refused("fcntl(F_DUPFD_CLOEXEC)", errno);
+  if (!elsewhere) {
+    const int cause = errno;
+    return Error{ErrorScope::kDevice, codeOf(cause), "fcntl(F_DUPFD_CLOEXEC): " + reasonOf(cause)};
+  }
   auto port = std::make_unique<NoMemoryPort>(memory.error().message, std::move(elsewhere));
-  if (const int error = port->wakeError()) return refused("socketpair", error);
+  if (!port->canBeWoken()) return port->canBeWoken();
   return std::unique_ptr<PacketPort>(std::move(port));
 }
 

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "transport/base/exhausted.h"
 #include "transport/base/wake_event.h"
 #include "transport/network/local_address.h"
 #include "transport/udp/port_address.h"
@@ -23,8 +22,7 @@ class UdpPort final : public PacketPort {
  public:
   // At most kMaxRails, at least one. A link's id modulo their number is its rail's index.
   explicit UdpPort(std::vector<std::unique_ptr<UdpRail>> rails) : rails_(std::move(rails)) {}
-  // 0, or why it cannot be woken, as errno has it.
-  int wakeError() const { return wakeEvent_.error(); }
+  const Status& canBeWoken() const { return wakeEvent_.made(); }
 
   std::vector<std::byte> localAddress() const override {
     std::vector<network::Endpoint> own;
@@ -111,9 +109,7 @@ Result<std::unique_ptr<PacketPort>> makeUdpPort(const TransportConfig& config, O
                                               static_cast<LinkId>(count + rails.size()), count));
   }
   auto port = std::make_unique<UdpPort>(std::move(rails));
-  if (const int error = port->wakeError()) {
-    return Error{ErrorScope::kDevice, codeOf(error), "socketpair: " + reasonOf(error)};
-  }
+  if (!port->canBeWoken()) return port->canBeWoken();
   return std::unique_ptr<PacketPort>(std::move(port));
 }
 

@@ -66,7 +66,7 @@ Status VerbsTransport::open() {
 
   epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll_) return systemError("epoll_create1");
-  if ((errno = wakeup_.error()) != 0) return systemError("socketpair");
+  if (!wakeup_.made()) return wakeup_.made();
   if (Status status = watch(wakeup_.heardAt()); !status) return status;
   if (Status status = watch(control->fd()); !status) return status;
   for (const auto& queues : rails) {

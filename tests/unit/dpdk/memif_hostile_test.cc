@@ -339,7 +339,7 @@ TEST(MemifHello, DescriptorThatIsNoDoorbell_IsRefused) {
 TEST(WakePage, PeerTakesTheDoorbellOver_NeitherEndWaitsForIt) {
   WakePage owner = std::move(WakePage::create()).value();
   WakeEvent sleep;
-  ASSERT_EQ(sleep.error(), 0);
+  ASSERT_TRUE(sleep.made().ok());
   const auto shared = [&] { return FileDescriptor(::fcntl(sleep.doorbell(), F_DUPFD_CLOEXEC, 0)); };
   const FileDescriptor peers = shared();
   owner.setDoorbell(shared());
