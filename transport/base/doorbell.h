@@ -23,7 +23,8 @@ class Doorbell {
   // To give away. Whoever has it can also keep others from being heard; who sleeps must not do so without a bound.
   int rungAt() const { return rung_.get(); }
   void ring() const { ring(rung_.get()); }
-  // Silences one ring; further ones, at most net.unix.max_dgram_qlen (10), end the next sleeps at once.
+  // Silences what was rung: each ring that was left would end one more sleep at once. At most 16 rings, since a peer
+  // may go on ringing.
   void quiet() const;
 
   // Another process's.
