@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string_view>
 
@@ -70,6 +71,19 @@ void appendId(std::vector<std::byte>& out, const PortId& id) {
   for (const std::uint8_t b : id) out.push_back(static_cast<std::byte>(b));
 }
 
+// Within kMaxBytes. The name in quotation marks gives way first, since the cause comes after it.
+std::string shortened(std::string why) {
+  constexpr std::string_view kLeftOut = "...";
+  if (why.size() <= NoMemoryAddress::kMaxBytes) return why;
+  const std::size_t begin = why.find('\''), end = why.rfind('\'');
+  if (begin < end) {
+    const std::size_t surplus = why.size() - NoMemoryAddress::kMaxBytes + kLeftOut.size();
+    const std::size_t cut = std::min(surplus, end - begin - 1);
+    why.replace(end - cut, cut, kLeftOut);
+  }
+  return why.substr(0, NoMemoryAddress::kMaxBytes);
+}
+
 Error malformed() {
   return Error{ErrorScope::kSession, ErrorCode::kPeerViolatedProtocol, "the peer's port address is malformed"};
 }
@@ -115,7 +129,7 @@ std::vector<std::byte> encodeAddress(const NoMemoryAddress& address) {
   appendId(out, address.machineId);
   out.resize(kNoMemoryFixedBytes);
   writeBe32(&out[kNoMemoryFixedBytes - 4], address.pid);
-  for (const char c : address.why.substr(0, NoMemoryAddress::kMaxBytes)) out.push_back(static_cast<std::byte>(c));
+  for (const char c : shortened(address.why)) out.push_back(static_cast<std::byte>(c));
   return out;
 }
 
@@ -175,9 +189,11 @@ Result<AutoAddress> decodeAutoAddress(std::span<const std::byte> bytes) {
 
 std::string whyNoMemory(std::span<const std::byte> address, const PortId& machine) {
   const auto peer = decodeNoMemoryAddress(address);
-  if (!peer || peer.value().machineId != machine) return "";
-  return fmt::format("process {} of this host shares no memory, and is reached over the network: {}", peer.value().pid,
-                     printable(peer.value().why));
+  if (!peer) return "";
+  const bool unknown = peer.value().machineId == PortId{};
+  if (!unknown && peer.value().machineId != machine) return "";
+  return fmt::format("process {} {} shares no memory, and is reached over the network: {}", peer.value().pid,
+                     unknown ? "(it does not know whether of this host)" : "of this host", printable(peer.value().why));
 }
 
 std::string toHex(const PortId& id) {

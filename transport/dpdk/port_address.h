@@ -27,12 +27,12 @@ struct MemifAddress {
   std::string directory;
 };
 
-// In place of a memory link's end: this process has none. No longer than that.
+// In place of a memory link's end: this process has none. About as long as that: RDMA's address must fit beside it.
 struct NoMemoryAddress {
   PortId machineId{};  // as a MemifAddress's; zero: unknown
   std::uint32_t pid = 0;
-  std::string why;  // cut to kMaxBytes by encodeAddress
-  static constexpr std::size_t kMaxBytes = 113;
+  std::string why;  // shortened to kMaxBytes by encodeAddress: first what stands in quotation marks, then the end
+  static constexpr std::size_t kMaxBytes = 140;
 };
 
 struct UdpAddress {
@@ -56,7 +56,8 @@ Result<UdpAddress> decodeUdpAddress(std::span<const std::byte> bytes);
 std::vector<std::byte> encodeAutoAddress(std::span<const std::byte> memory, std::span<const std::byte> network);
 Result<AutoAddress> decodeAutoAddress(std::span<const std::byte> bytes);
 
-// A line for people, if `address` is that of a process of `machine` that cannot share memory; else empty.
+// A line for people, if `address` is that of a process that cannot share memory, and may be of `machine`; else
+// empty.
 std::string whyNoMemory(std::span<const std::byte> address, const PortId& machine);
 
 std::string toHex(const PortId& id);

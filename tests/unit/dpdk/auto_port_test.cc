@@ -21,6 +21,7 @@
 #include "tests/unit/dpdk/port_process.h"
 #include "tests/unit/udp/port_pair.h"
 #include "transport/dpdk/dpdk_port.h"
+#include "transport/dpdk/port_address.h"
 #include "transport/progress/progress_engine.h"
 
 namespace gloo_bypass::dpdk {
@@ -270,6 +271,47 @@ TEST(AutoPort, PeersReason_IsShownWithoutControlCharacters) {
     EXPECT_NE(said.find("\\x1b[2Jx\\x0d\\x0ay"), std::string::npos) << said;
     EXPECT_EQ(said.find('\033'), std::string::npos);
   });
+}
+
+// What the peer says of it has bounds; the cause lies within them.
+TEST(AutoPort, PeersReasonIsLong_ItsCauseIsSaid) {
+  inProcess([](const std::string& hostA, const std::string&) {
+    const auto a = openPort(onHost(hostA));
+    const auto expectSaid = [&](const TransportConfig& config, const std::string& cause) {
+      const auto b = openPort(config), neighbour = openPort(onHost(hostA));
+      LinkId ignored = 0;
+      const std::string atA = saidWhileLinking(*neighbour, *b, ignored);
+      const std::string atB = saidWhileLinking(*b, *neighbour, ignored);
+      EXPECT_NE(atA.find(cause), std::string::npos) << atA;
+      EXPECT_NE(atB.find(cause), std::string::npos) << atB;
+    };
+    expectSaid(withoutMemory("/proc/" + std::string(56, 'd')), "cannot be made (No such file or directory)");
+    expectSaid(withoutMemory("/tmp/" + std::string(400, 'd')), "is longer than 62 bytes");
+    expectSaid(withoutMemory("/proc/" + std::string(50, '\a')), "cannot be made (No such file or directory)");
+    const auto usable = withoutMemory(hostA);
+    rlimit few{};
+    ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &few), 0);
+    few.rlim_cur = 65536;  // enough for the page
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &few), 0);
+    const auto b = openPort(usable);
+    few.rlim_cur = few.rlim_max;
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &few), 0);
+    LinkId ignored = 0;
+    const std::string said = saidWhileLinking(*a, *b, ignored);
+    EXPECT_NE(said.find("files may have 65536 (ulimit -f)"), std::string::npos) << said;
+  });
+}
+
+// It may be a process of this host.
+TEST(AutoPort, PeersMachineIsUnknown_ItsReasonIsSaid) {
+  PortId machine{};
+  machine.fill(7);
+  NoMemoryAddress peer{.machineId = {}, .pid = 4711, .why = "boot_id cannot be read"};
+  const std::string said = whyNoMemory(encodeAddress(peer), machine);
+  EXPECT_NE(said.find("process 4711"), std::string::npos) << said;
+  EXPECT_NE(said.find("boot_id cannot be read"), std::string::npos) << said;
+  peer.machineId.fill(8);
+  EXPECT_EQ(whyNoMemory(encodeAddress(peer), machine), "");
 }
 
 TEST(AutoPort, WithoutMemoryAsleep_WakesForBoth) {
