@@ -179,7 +179,10 @@ int UdpSocket::sendMessages(std::size_t count) {
   if (sendsMany_) return ::sendmmsg(fd_.get(), outgoing_.headers.data(), static_cast<unsigned>(count), kFlags);
   int sent = 0;
   for (mmsghdr& message : std::span(outgoing_.headers).first(count)) {
-    if (::sendmsg(fd_.get(), &message.msg_hdr, kFlags) < 0) return sent > 0 ? sent : -1;
+    if (::sendmsg(fd_.get(), &message.msg_hdr, kFlags) < 0) {
+      if (sent > 0 && errno != EAGAIN && errno != ENOBUFS) noteError();  // as in receiveMessages()
+      return sent > 0 ? sent : -1;
+    }
     ++sent;
   }
   return sent;
@@ -223,6 +226,7 @@ int UdpSocket::receiveMessages() {
   int count = 0;
   for (mmsghdr& message : incoming_.headers) {
     const ssize_t length = ::recvmsg(fd_.get(), &message.msg_hdr, MSG_DONTWAIT);
+    if (length < 0 && count > 0 && errno != EAGAIN) noteError();  // the next call does not meet with it again
     if (length < 0) return count > 0 ? count : -1;
     message.msg_len = static_cast<unsigned>(length);
     ++count;
