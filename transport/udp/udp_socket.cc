@@ -76,6 +76,9 @@ Result<std::unique_ptr<UdpSocket>> UdpSocket::open(const network::Endpoint& loca
   FileDescriptor fd = FileDescriptor(::socket(local.any.sa_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0))
                           .leftByForkedChildren();
   if (!fd) return fails("socket");
+  // Before it has an address: an error message that anybody sends there would answer in the sandbox's place.
+  const ManyAtOnce many{.send = ::sendmmsg(fd.get(), nullptr, 0, MSG_DONTWAIT) == 0,
+                        .receive = ::recvmmsg(fd.get(), nullptr, 0, MSG_DONTWAIT, nullptr) == 0};
   enlarge(fd.get(), SO_RCVBUFFORCE, SO_RCVBUF);
   enlarge(fd.get(), SO_SNDBUFFORCE, SO_SNDBUF);
   (void)setOption(fd.get(), SOL_SOCKET, SO_RXQ_OVFL, 1);
@@ -106,14 +109,13 @@ Result<std::unique_ptr<UdpSocket>> UdpSocket::open(const network::Endpoint& loca
     return Error{ErrorScope::kDevice, ErrorCode::kConfiguration, noPort(ports, placeOf(local), error)};
   }
   if (error != 0) return fails(failed);
-  return std::unique_ptr<UdpSocket>(new UdpSocket(std::move(fd), bound, offload));
+  return std::unique_ptr<UdpSocket>(new UdpSocket(std::move(fd), bound, many, offload));
 }
 
-UdpSocket::UdpSocket(FileDescriptor fd, const network::Endpoint& local, Offload offload)
+UdpSocket::UdpSocket(FileDescriptor fd, const network::Endpoint& local, ManyAtOnce many, Offload offload)
     : fd_(std::move(fd)),
       local_(local),
-      sendsMany_(::sendmmsg(fd_.get(), nullptr, 0, MSG_DONTWAIT) == 0),
-      receivesMany_(::recvmmsg(fd_.get(), nullptr, 0, MSG_DONTWAIT, nullptr) == 0),
+      many_(many),
       offloads_(offload == Offload::kWhereThereIs),
       receivedBytes_(std::make_unique_for_overwrite<std::byte[]>(kReceived * kReceivedBytes)) {
   // Segments of 0: none unless a message asks for them.
@@ -176,7 +178,7 @@ void UdpSocket::prepareMessage(std::size_t number, const SendBatch::Run& run,
 
 int UdpSocket::sendMessages(std::size_t count) {
   constexpr int kFlags = MSG_DONTWAIT | MSG_NOSIGNAL;
-  if (sendsMany_) return ::sendmmsg(fd_.get(), outgoing_.headers.data(), static_cast<unsigned>(count), kFlags);
+  if (many_.send) return ::sendmmsg(fd_.get(), outgoing_.headers.data(), static_cast<unsigned>(count), kFlags);
   int sent = 0;
   for (mmsghdr& message : std::span(outgoing_.headers).first(count)) {
     if (::sendmsg(fd_.get(), &message.msg_hdr, kFlags) < 0) {
@@ -222,7 +224,7 @@ UdpSocket::SendFailure UdpSocket::send(SendBatch& batch) {
 // Receiving -------------------------------------------------------------------------------------
 
 int UdpSocket::receiveMessages() {
-  if (receivesMany_) return ::recvmmsg(fd_.get(), incoming_.headers.data(), kReceived, MSG_DONTWAIT, nullptr);
+  if (many_.receive) return ::recvmmsg(fd_.get(), incoming_.headers.data(), kReceived, MSG_DONTWAIT, nullptr);
   int count = 0;
   for (mmsghdr& message : incoming_.headers) {
     const ssize_t length = ::recvmsg(fd_.get(), &message.msg_hdr, MSG_DONTWAIT);

@@ -87,7 +87,12 @@ class UdpSocket {
   };
   static constexpr std::size_t kReceived = 8, kReceivedBytes = 65'536;
 
-  UdpSocket(FileDescriptor fd, const network::Endpoint& local, Offload offload);
+  // Whether a call may have several messages.
+  struct ManyAtOnce {
+    bool send, receive;
+  };
+
+  UdpSocket(FileDescriptor fd, const network::Endpoint& local, ManyAtOnce many, Offload offload);
   // As sendmmsg and recvmmsg: how many of the first `count` went, or came; -1 and errno: none.
   int sendMessages(std::size_t count);
   int receiveMessages();
@@ -98,7 +103,7 @@ class UdpSocket {
 
   const FileDescriptor fd_;
   const network::Endpoint local_;
-  const bool sendsMany_, receivesMany_;  // messages a call
+  const ManyAtOnce many_;
   bool offloads_;  // the kernel has it
   std::atomic<bool> metError_{false};
   std::uint64_t dropped_ = 0;
