@@ -14,6 +14,8 @@
 #include "process/metrics_endpoint.h"
 #include "process/metrics_target.h"
 #include "transport/base/exhausted.h"
+#include "transport/base/own_description.h"
+#include "transport/base/printable.h"
 #include "transport/base/signals_blocked.h"
 #include "transport/base/whole_file.h"
 
@@ -22,7 +24,7 @@ namespace {
 
 Error unavailable(const TransportConfig& config, const std::string& what) {
   return {ErrorScope::kDevice, ErrorCode::kUnavailable,
-          fmt::format("GLOO_BYPASS_METRICS='{}': {}", config.metrics, what)};
+          printable(fmt::format("GLOO_BYPASS_METRICS='{}': {}", config.metrics, what))};
 }
 
 class FileExporter final : public MetricsExporter {
@@ -138,8 +140,7 @@ Result<std::unique_ptr<MetricsExporter>> MetricsExporter::start(const TransportC
   }
   auto exporter = std::make_unique<HttpExporter>(std::move(text));
   if (Status opened = exporter->open(*target); !opened) return unavailable(config, opened.error().message);
-  std::fprintf(stderr, "gloo-bypass: %sprocess %d: metrics at http://%s:%u/metrics\n",
-               config.rank.empty() ? "" : fmt::format("rank {}, ", config.rank).c_str(), getpid(),
+  std::fprintf(stderr, "gloo-bypass: %s: metrics at http://%s:%u/metrics\n", describeProcess(config.rank).c_str(),
                target->address.c_str(), static_cast<unsigned>(exporter->port()));
   return std::unique_ptr<MetricsExporter>(std::move(exporter));
 }

@@ -21,6 +21,7 @@
 #include "process/settings.h"
 #include "transport/base/check.h"
 #include "transport/base/forked_child.h"
+#include "transport/base/printable.h"
 #include "transport/base/whole_file.h"
 #include "transport/progress/progress_engine.h"
 #include "transport/timing/timed_transport.h"
@@ -52,8 +53,8 @@ nlohmann::json countersOf(const std::vector<Live>& lives) {
 void writeFile(const std::string& path, const std::string& text) {
   const Status written = writeWholeFile(path, text);
   if (written) return;
-  std::fprintf(stderr, "gloo-bypass: GLOO_BYPASS_STATS='%s' could not be written: %s\n", path.c_str(),
-               written.error().message.c_str());
+  std::fprintf(stderr, "gloo-bypass: GLOO_BYPASS_STATS='%s' could not be written: %s\n", printable(path).c_str(),
+               printable(written.error().message).c_str());
 }
 
 std::string metricsOf(const std::vector<Live>& lives, const std::string& rank) {
@@ -172,7 +173,8 @@ Result<std::shared_ptr<Transport>> ProcessTransport::acquire(const BackEnd& back
     if (rule == InterfaceRule::kNamed || rule == InterfaceRule::kSeveral) {
       if (wanted.interface != slot.config.interface && !std::exchange(slot.saidOneInterface, true)) {
         std::fprintf(stderr, "gloo-bypass: %s: several interfaces are named, and '%s' carries all; '%s' is not used\n",
-                     backEnd.name.c_str(), slot.config.interface.c_str(), wanted.interface.c_str());
+                     backEnd.name.c_str(), printable(slot.config.interface).c_str(),
+                     printable(wanted.interface).c_str());
       }
       wanted.interface = slot.config.interface;
     }

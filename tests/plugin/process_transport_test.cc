@@ -140,7 +140,7 @@ TEST(ProcessTransport_Acquire, SecondInterface_SharesTheTransportAndIsSaidOnce) 
     BackEnd backEnd = dpdk(makeFake);
     TransportConfig first, second;
     first.interface = "eth0";
-    second.interface = "eth1";
+    second.interface = "eth1\033";
     backEnd.interfaceRule = [](const TransportConfig&) { return rule; };
     const auto made = process.acquire(backEnd, first);
     ASSERT_TRUE(made);
@@ -148,11 +148,11 @@ TEST(ProcessTransport_Acquire, SecondInterface_SharesTheTransportAndIsSaidOnce) 
     EXPECT_EQ(process.acquire(backEnd, second).value(), made.value());
     EXPECT_EQ(process.acquire(backEnd, second).value(), made.value());
     const std::string said = ::testing::internal::GetCapturedStderr();
-    EXPECT_THAT(said, AllOf(HasSubstr("'eth0' carries all"), HasSubstr("'eth1' is not used")));
+    EXPECT_THAT(said, AllOf(HasSubstr("'eth0' carries all"), HasSubstr("'eth1\\x1b' is not used")));
     EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1);
     rule = InterfaceRule::kRequired;
     EXPECT_THAT(process.acquire(backEnd, second).error().message,
-                HasSubstr("GLOO_BYPASS_INTERFACE: 'eth0' and 'eth1'"));
+                HasSubstr("GLOO_BYPASS_INTERFACE: 'eth0' and 'eth1"));
   }
 }
 
@@ -473,6 +473,18 @@ TEST(ProcessTransport_Metrics, NoTransportWasMade_LastTextHasTheRank) {
   std::filesystem::remove(folder.path + "/a.prom");
   process.shutDown();
   EXPECT_THAT(contentsOf(folder.path + "/a.prom"), HasSubstr("gloo_bypass_info{rank=\"5\","));
+}
+
+TEST(ProcessTransport_Metrics, RankWithControlCharacters_IsShownEscaped) {
+  ProcessTransport process;
+  TransportConfig config;
+  config.metrics = "http://:auto";
+  config.rank = "1\033[2J\n";
+  ::testing::internal::CaptureStderr();
+  const auto made = process.acquire(dpdk(makeFake), config);
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_THAT(said, HasSubstr("gloo-bypass: rank 1\\x1b[2J\\x0a, process "));
 }
 
 TEST(ProcessTransport_Metrics, CannotBeMadeAtExit_OneLineAndStatisticsAreThere) {

@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "transport/base/own_description.h"
+#include "transport/base/printable.h"
 #include "transport/dpdk/dpdk_port.h"
 #include "transport/dpdk/dpdk_transport.h"
 #include "transport/dpdk/eal.h"
@@ -39,7 +41,8 @@ std::vector<std::string> ignoredSettings(const TransportConfig& config) {
   if (needsEal(config)) return lines;
   const auto ignored = [&](const char* name, const std::string& value) {
     lines.push_back(fmt::format(
-        "{}='{}' does nothing here: memory links and UDP sockets need no EAL, and it is not started", name, value));
+        "{}='{}' does nothing here: memory links and UDP sockets need no EAL, and it is not started", name,
+        printable(value)));
   };
   if (!config.ealArguments.empty()) ignored("GLOO_BYPASS_EAL_ARGUMENTS", config.ealArguments);
   if (config.hugePages == HugePages::kOn) ignored("GLOO_BYPASS_HUGE_PAGES", "on");
@@ -57,8 +60,7 @@ Status publish(const TransportConfig& config, ReportSource report) {
             "GLOO_BYPASS_TELEMETRY='on': DPDK made no telemetry socket; is XDG_RUNTIME_DIR (for root: /var/run/dpdk) "
             "writable?"};
   }
-  std::fprintf(stderr, "gloo-bypass: %sprocess %d: telemetry at %s\n",
-               config.rank.empty() ? "" : fmt::format("rank {}, ", config.rank).c_str(), getpid(), path.c_str());
+  std::fprintf(stderr, "gloo-bypass: %s: telemetry at %s\n", describeProcess(config.rank).c_str(), path.c_str());
   return {};
 }
 

@@ -16,12 +16,14 @@
 
 #include "transport/base/exhausted.h"
 #include "transport/base/file_descriptor.h"
+#include "transport/base/printable.h"
 
 namespace gloo_bypass::dpdk {
 namespace {
 
-Error refuse(std::string message) {
-  return Error{ErrorScope::kDevice, ErrorCode::kConfiguration, std::move(message)};
+// With names of interfaces, in which the environment and the kernel allow control characters.
+Error refuse(const std::string& message) {
+  return Error{ErrorScope::kDevice, ErrorCode::kConfiguration, printable(message)};
 }
 
 // "eth0, eth1": what could have been meant.

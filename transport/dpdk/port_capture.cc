@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <utility>
 
+#include "transport/base/own_description.h"
+#include "transport/base/printable.h"
 #include "transport/base/whole_file.h"
 #include "transport/progress/progress_engine.h"
 
@@ -16,7 +18,9 @@ namespace {
 
 constexpr std::size_t kPortInterface = 0, kMarkersInterface = 1;
 
-Error refuse(std::string message) { return {ErrorScope::kDevice, ErrorCode::kUnavailable, std::move(message)}; }
+Error refuse(const std::string& message) {
+  return {ErrorScope::kDevice, ErrorCode::kUnavailable, printable(message)};
+}
 
 // The ranks of one machine have one environment and one such address: rank 0, which sends the markers, takes it.
 bool receivesMarkers(const TransportConfig& config) {
@@ -121,8 +125,8 @@ void PortCapture::addTo(PortCounters& counters) const {
 }
 
 void PortCapture::say(const std::string& what) const {
-  std::fprintf(stderr, "gloo-bypass: %sprocess %d: the capture %s %s\n", rank_.empty() ? "" : fmt::format("rank {}, ", rank_).c_str(),
-               static_cast<int>(pid_), path_.c_str(), what.c_str());
+  std::fprintf(stderr, "gloo-bypass: %s: the capture %s %s\n", describeProcess(rank_).c_str(), printable(path_).c_str(),
+               what.c_str());
 }
 
 }  // namespace gloo_bypass::dpdk

@@ -17,6 +17,7 @@
 #include "transport/base/comma_list.h"
 #include "transport/base/exhausted.h"
 #include "transport/base/file_descriptor.h"
+#include "transport/base/printable.h"
 
 namespace gloo_bypass::network {
 namespace {
@@ -25,7 +26,10 @@ constexpr std::uint16_t kDiscardPort = 9;  // a route is the same for all ports
 // Of a way that the kernel says nothing about: IPv6's least, which IPv4's carry too but for the narrowest.
 constexpr std::size_t kLeastMtu = 1280;
 
-Error refuse(std::string message) { return {ErrorScope::kDevice, ErrorCode::kConfiguration, std::move(message)}; }
+// Names of hosts and interfaces are the environment's and the kernel's, which allow control characters.
+Error refuse(const std::string& message) {
+  return {ErrorScope::kDevice, ErrorCode::kConfiguration, printable(message)};
+}
 
 // " eth0 lo"
 std::string inOneLine(const std::set<std::string>& names) {
@@ -243,7 +247,7 @@ Result<std::string> chooseInterface(const std::string& peerHost) {
 
 std::string placeOf(const Endpoint& local) {
   const std::string name = interfaceWith(local);
-  return name.empty() ? ipText(local) : fmt::format("{} on {}", ipText(local), name);
+  return name.empty() ? ipText(local) : fmt::format("{} on {}", ipText(local), printable(name));
 }
 
 Result<std::size_t> routeMtu(const Endpoint& local, const Endpoint& peer) {

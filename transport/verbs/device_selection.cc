@@ -15,6 +15,7 @@
 
 #include "transport/base/comma_list.h"
 #include "transport/base/exhausted.h"
+#include "transport/base/printable.h"
 #include "transport/network/local_address.h"
 
 namespace gloo_bypass::verbs {
@@ -27,8 +28,9 @@ constexpr unsigned kMaxGidIndex = 255;  // ibv_global_route::sgid_index is 8 bit
 Error unavailable(std::string message) {
   return Error{ErrorScope::kDevice, ErrorCode::kUnavailable, std::move(message)};
 }
-Error misconfigured(std::string message) {
-  return Error{ErrorScope::kDevice, ErrorCode::kConfiguration, std::move(message)};
+// With names of devices and interfaces, which the environment has.
+Error misconfigured(const std::string& message) {
+  return Error{ErrorScope::kDevice, ErrorCode::kConfiguration, printable(message)};
 }
 
 // --- what belongs to the interface ---

@@ -687,6 +687,7 @@ TEST(UdpAddresses, NoDescriptorIsLeft_ErrorNamesTheLimit) {
 TEST(UdpAddresses, WrongSettings_OneClearLineEach) {
   EXPECT_NE(errorOf(at("nonesuch0")).find("no interface 'nonesuch0'"), std::string::npos);
   EXPECT_NE(errorOf(at("nonesuch0")).find("lo"), std::string::npos);
+  EXPECT_NE(errorOf(at("\033[2J\n")).find("no interface '\\x1b[2J\\x0a'"), std::string::npos);
   EXPECT_NE(errorOf(at("192.0.2.1")).find("GLOO_BYPASS_INTERFACE"), std::string::npos);
   EXPECT_NE(errorOf(at("a,b,c,d,e,f,g,h,i")).find("has 9 names, more than 8"), std::string::npos);
   const auto port = openPort(at("127.0.0.1"));
