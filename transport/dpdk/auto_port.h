@@ -4,7 +4,7 @@
 //
 // One thread polls both. While no link over the network is open, that port is neither polled nor slept in: ranks of one host
 // run as in link mode memif. From the first such link on the owner sleeps in the network's port, and peers over memory end
-// that sleep through its eventfd (wake_page.h).
+// that sleep at its doorbell (wake_page.h).
 //
 // A link's id is the inner port's, doubled, plus one for the network's.
 #pragma once

@@ -84,16 +84,18 @@ Status ControlPlane::listen(const GidBytes& ip) {
   sockaddr_storage address;
   socklen_t length = socketAddress(ip, 0, &address);
   epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll_) return failed("epoll_create1");
   listener_ =
       FileDescriptor(socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)).leftByForkedChildren();
+  if (!listener_) return failed("socket");
   spare_.reset(eventfd(0, EFD_CLOEXEC));
-  if (!epoll_ || !listener_ || !spare_) return failed("no socket");
+  if (!spare_) return failed("eventfd2");
   if (bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 ||
       ::listen(listener_.get(), SOMAXCONN) != 0) {
     return failed("cannot listen on the address of the RDMA device's GID (is it still an address of this machine?)");
   }
   length = sizeof address;
-  if (getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0) return failed("no port");
+  if (getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0) return failed("getsockname");
   port_ = ntohs(address.ss_family == AF_INET ? reinterpret_cast<sockaddr_in*>(&address)->sin_port
                                              : reinterpret_cast<sockaddr_in6*>(&address)->sin6_port);
   epoll_event event{};

@@ -7,9 +7,11 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <functional>
@@ -18,6 +20,7 @@
 #include <vector>
 
 #include "tests/support/no_more_descriptors.h"
+#include "tests/support/refused_call.h"
 #include "transport/base/byte_order.h"
 #include "transport/base/forked_child.h"
 #include "transport/progress/progress_engine.h"
@@ -216,6 +219,28 @@ TEST_F(ControlPlaneTest, DialToClosedPort_IsToldWithTheReason) {
     EXPECT_NE(atA.cause.find("refused"), std::string::npos) << atA.cause;
   }
   EXPECT_TRUE(idle(*a, now));
+}
+
+TEST_F(ControlPlaneTest, SandboxRefusesACall_ErrorNamesIt) {
+  for (const auto& [name, call] : {std::pair("epoll_create1", SYS_epoll_create1), {"socket", SYS_socket},
+                                   {"eventfd2", SYS_eventfd2}, {"getsockname", SYS_getsockname},
+                                   {"epoll_ctl", SYS_epoll_ctl}, {"epoll_wait", SYS_epoll_wait},
+                                   {"accept4", SYS_accept4}}) {
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      if (!test::refuseCall(call, EPERM)) ::_exit(77);
+      const auto made = ControlPlane::make(kLoopback);
+      const std::string said = made ? "made" : made.error().message;
+      const bool named = said.find(name) != std::string::npos;
+      if (!named) std::fprintf(stderr, "%s: %s\n", name, said.c_str());
+      ::_exit(named ? 0 : 1);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "there are no seccomp filters here";
+    EXPECT_EQ(status, 0) << name;
+  }
 }
 
 TEST_F(ControlPlaneTest, WrongHellos_AreRefusedAndTheRightOneStillConnects) {
