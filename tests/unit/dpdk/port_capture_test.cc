@@ -284,13 +284,13 @@ TEST_F(PortCapture, DiskThatFills_IsSaidOnceAndThePortGoesOn) {
     (void)::signal(SIGXFSZ, SIG_IGN);
     const std::string said = pathOf("a") + ".stderr";
     ASSERT_NE(std::freopen(said.c_str(), "w", stderr), nullptr);
-    rlimit limit{};
-    ::getrlimit(RLIMIT_FSIZE, &limit);
-    limit.rlim_cur = 100'000;
-    ::setrlimit(RLIMIT_FSIZE, &limit);
     TransportConfig config = capturing("a");
     config.captureSnapLength = 65535;
     auto port = openPort(config);
+    rlimit limit{};
+    ::getrlimit(RLIMIT_FSIZE, &limit);
+    limit.rlim_cur = 100'000;  // from now on: memory links are files too
+    ::setrlimit(RLIMIT_FSIZE, &limit);
     const auto link = port->openLink(port->localAddress());
     ASSERT_TRUE(link.ok());
     EXPECT_TRUE(waitFor([&] {
