@@ -499,13 +499,23 @@ TEST(MemifSilence, SilentOnesSayHelloAsOneMoreConnects_NoneIsClosed) {
   EXPECT_EQ(port->counters().droppedForeign, 0U);
 }
 
+// The port with the smaller id connects; ids are random.
+std::unique_ptr<PacketPort> openPortThat(bool connects) {
+  std::unique_ptr<PacketPort> port;
+  EXPECT_TRUE(waitFor([&] {
+    port = openPort();
+    return (decodeMemifAddress(port->localAddress()).value().portId[0] < 0x80) == connects;
+  }));
+  return port;
+}
+
 // As many as a process may have descriptors, and more. A rank that comes after them is let in.
 TEST(MemifSilence, HundredSilentConnectionsAndFewDescriptors_RankGoesOnAndAnotherConnects) {
   testDirectory();
   runProcesses({[](Partner& partner) {
                   const rlimit few{64, 64};
                   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
-                  const auto port = openPort();
+                  const auto port = openPortThat(/*connects=*/false);
                   partner.send(port->localAddress());
                   const auto address = partner.receive();
                   CollectingSink sink;
@@ -530,7 +540,7 @@ TEST(MemifSilence, HundredSilentConnectionsAndFewDescriptors_RankGoesOnAndAnothe
                   partner.meet();
                 }},
                {[](Partner& partner) {
-                  const auto port = openPort();
+                  const auto port = openPortThat(/*connects=*/true);
                   partner.send(port->localAddress());
                   const auto address = partner.receive();
                   const MemifAddress victim = decodeMemifAddress(address).value();
