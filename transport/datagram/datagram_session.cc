@@ -228,7 +228,7 @@ bool DatagramSession::tellEvents() {
         break;
     }
   }
-  if (connectedHeld_ && railsMet()) {
+  if (!end && connectedHeld_ && railsMet()) {
     any = true;
     tellStateChange(SessionState::kEstablished);
   }
