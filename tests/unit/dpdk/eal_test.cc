@@ -12,6 +12,8 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <string>
 
 #include "tests/unit/dpdk/port_process.h"
 #include "transport/dpdk/dpdk_port.h"
@@ -197,6 +199,18 @@ TEST_F(EalTest, MemoryLinksAndUdpBetweenHosts_DoWithout) {
   });
 }
 
+// A thread that has just been started may hold a lock of AddressSanitizer's allocator, and a forked child would wait for it
+// for ever.
+bool otherThreadsSleep() {
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    if (task.path().filename() == std::to_string(::gettid())) continue;
+    std::ifstream file(task.path() / "stat");
+    const std::string stat(std::istreambuf_iterator<char>(file), {});
+    if (stat.find(") S ") == std::string::npos) return false;
+  }
+  return true;
+}
+
 TEST_F(EalTest, ForkAfterAMemifPort_ChildMakesItsOwn) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "ThreadSanitizer allows no thread in a child of a threaded program";
@@ -204,6 +218,7 @@ TEST_F(EalTest, ForkAfterAMemifPort_ChildMakesItsOwn) {
   runProcess([] {
     auto parents = makeDpdkPort(memifTestConfig());
     ASSERT_TRUE(parents.ok()) << parents.error().message;
+    ASSERT_TRUE(waitFor(otherThreadsSleep));
     runProcess([] {
       const auto childs = makeDpdkPort(memifTestConfig());
       ASSERT_TRUE(childs.ok()) << childs.error().message;
@@ -216,6 +231,7 @@ TEST_F(EalTest, ForkAfterAMemifPort_ParentsPortDestroyedInChildHarmsNothing) {
   runProcess([] {
     auto port = makeDpdkPort(memifTestConfig());
     ASSERT_TRUE(port.ok()) << port.error().message;
+    ASSERT_TRUE(waitFor(otherThreadsSleep));
     runProcess([&] { std::move(port).value().reset(); });
     const auto link = port.value()->openLink(port.value()->localAddress());
     EXPECT_TRUE(link.ok());
