@@ -12,8 +12,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
-#include <string>
 
 #include "tests/unit/dpdk/port_process.h"
 #include "transport/dpdk/dpdk_port.h"
@@ -197,18 +195,6 @@ TEST_F(EalTest, MemoryLinksAndUdpBetweenHosts_DoWithout) {
     EXPECT_NE(errorOf(config).find("--nonsense"), std::string::npos);
     EXPECT_TRUE(Eal::decided());
   });
-}
-
-// A thread that has just been started may hold a lock of AddressSanitizer's allocator, and a forked child would wait for it
-// for ever.
-bool otherThreadsSleep() {
-  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
-    if (task.path().filename() == std::to_string(::gettid())) continue;
-    std::ifstream file(task.path() / "stat");
-    const std::string stat(std::istreambuf_iterator<char>(file), {});
-    if (stat.find(") S ") == std::string::npos) return false;
-  }
-  return true;
 }
 
 TEST_F(EalTest, ForkAfterAMemifPort_ChildMakesItsOwn) {

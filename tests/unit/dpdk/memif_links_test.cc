@@ -366,6 +366,7 @@ TEST(MemifExhausted, ConnectingEndHasNoMemory_BothEndsNameIt) {
   ASSERT_TRUE(client->openLink(server->localAddress()).ok());
   ASSERT_TRUE(server->openLink(client->localAddress()).ok());
   CollectingSink atClient, atServer;
+  ASSERT_TRUE(waitFor(otherThreadsSleep));
   {
     const test::NoMoreMemory none;
     (void)waitFor([&] {

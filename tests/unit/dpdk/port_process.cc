@@ -10,6 +10,9 @@
 #include <array>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
 #include <thread>
 
 #include "transport/dpdk/dpdk_port.h"
@@ -124,6 +127,16 @@ LinkId linkPorts(PacketPort& port, Partner& partner) {
   const auto link = port.openLink(partner.receive());
   EXPECT_TRUE(link.ok()) << (link.ok() ? "" : link.error().message);
   return link.ok() ? link.value() : 0;
+}
+
+bool otherThreadsSleep() {
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    if (task.path().filename() == std::to_string(::gettid())) continue;
+    std::ifstream file(task.path() / "stat");
+    const std::string stat(std::istreambuf_iterator<char>(file), {});
+    if (stat.find(") S ") == std::string::npos) return false;
+  }
+  return true;
 }
 
 bool waitFor(const std::function<bool()>& condition, Duration limit) {

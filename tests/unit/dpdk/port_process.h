@@ -52,6 +52,10 @@ LinkId linkPorts(PacketPort& port, Partner& partner);
 // Monotonic, bounded by `limit`: false when it ran out.
 bool waitFor(const std::function<bool()>& condition, Duration limit = std::chrono::seconds(20));
 
+// AddressSanitizer maps memory and holds locks while a thread begins: before it does not, neither take the memory away nor
+// fork, or the child waits for that lock for ever.
+bool otherThreadsSleep();
+
 // Keeps what arrives.
 class CollectingSink : public PacketSink {
  public:
