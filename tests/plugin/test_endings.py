@@ -9,7 +9,8 @@ STATUS = {"kill": -9}
 
 
 # So much that neither memory nor sockets hold it, and little.
-@pytest.mark.parametrize("count, length", [(200, 16_384), (1, 1), (20, 200_000)])
+@pytest.mark.parametrize("count, length", [
+    (200, 16_384), *(pytest.param(*sizes, marks=pytest.mark.transport_alone) for sizes in ((1, 1), (20, 200_000)))])
 @pytest.mark.parametrize("how", ["_exit", "destroy", "exec", "kill", "exit"])
 @pytest.mark.parametrize("transport", TRANSPORTS[1:])
 def test_LastSend_SenderEnds_WhatItWaitedForArrives(transport, how, count, length):
