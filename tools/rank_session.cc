@@ -326,6 +326,7 @@ std::vector<RankMeasurement> RankSession::measureSize(std::uint64_t bytes) {
   }
   for (std::size_t i = 0; i < links_.size(); ++i) {
     enter(links_[i], "checking");
+    barrier(links_[i]);  // what went over the link before has been counted on all ranks
     measurements[i].wrong = check(*collectives[i], count);
     barrier(links_[i]);  // bound buffers are needed until the last rank is done
   }
