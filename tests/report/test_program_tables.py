@@ -31,6 +31,16 @@ def test_Whole_RatioOverTheRounds_IsInBrackets(write_run):
     assert cells_of(text, "`all_reduce`: 8 KiB |")[-1] == "4 x (2 to 5)"
 
 
+def test_Whole_RatioAboveAHundred_IsWrittenOut(write_run):
+    def slow_round(record):
+        for row in record["rows"]:
+            if row["quantity"] == programs.HOT:
+                us = row["median_us"]
+                row["rounds_us"] = [us, us, 60 * us] if row["transport"] == "TCP" else [us, us, us]
+    text = tables.whole(stored_programs.read(write_run(slow_round)))
+    assert cells_of(text, "`all_reduce`: 8 KiB |")[-1] == "4 x (4 to 240)"
+
+
 def test_Whole_WhatLoses_IsBold(write_run):
     text = tables.whole(stored_programs.read(write_run(dpdk_us=2000.0)))
     assert cells_of(text, "`all_reduce`: 8 KiB |")[-1] == "**0.5 x**"
@@ -53,7 +63,8 @@ def test_Headline_FastAndSlowRunOfOneMachine_AreRanges(write_run):
                   for name, tcp, dpdk in (("a", 1000.0, 250.0), ("b", 2000.0, 1000.0)))
     text = tables.headline([fast, slow])
     assert text.count("| --- ") == 4 and "| PyTorch 2.13, 2 ranks on 2 cores of a processor |" in text
-    assert cells_of(text, "tensor-parallel decoding")[1:] == ["10 to 20 tokens/s", "20 to 80 tokens/s", "2 to 4 x"]
+    assert cells_of(text, "tensor-parallel decoding, 24 layers of 1,024 |")[1:] == [
+        "10 to 20 tokens/s", "20 to 80 tokens/s", "2 to 4 x"]
     assert cells_of(text, "`all_reduce` of 8 KiB")[1:] == ["1 to 2 ms", "250 us to 1 ms", "2 to 4 x"]
     assert "64 MiB" not in text, "it was not measured"
 

@@ -6,14 +6,18 @@ from gloo_bypass_tools.report import machine, memory_rates, programs
 from gloo_bypass_tools.report.programs import Key
 from gloo_bypass_tools.report.results_chart import ratio_label, size_label, time_label
 
+# Of the runs that headlines are made of.
+DECODER, TRAINED = (programs.BY_NAME[name].sizes[programs.FULL] for name in ("decoding", "training"))
 # What a reader looks for first, and how it is said: a time, or tokens a second.
 HEADLINES = (
-    (Key("decoding", programs.TOKEN), "tensor-parallel decoding"),
+    (Key("decoding", programs.TOKEN),
+     f"tensor-parallel decoding, {DECODER['layers']} layers of {DECODER['hidden']:,}"),
     (Key("all_reduce", programs.HOT, 4), "`all_reduce` of one float, one after the other"),
     (Key("all_reduce", programs.HOT, 8192), "`all_reduce` of 8 KiB, one after the other"),
     (Key("all_reduce", programs.ADDED, 8192, 2), "what one of 8 KiB adds after 2 ms of computing"),
     (Key("all_reduce", programs.HOT, 64 << 20), "`all_reduce` of 64 MiB"),
-    (Key("training", programs.STEP), "step of DistilGPT2 under DDP"),
+    (Key("training", programs.STEP),
+     f"step of DistilGPT2 under DDP, {TRAINED['batch'] * TRAINED['length']} tokens a rank"),
 )
 LABELS = {
     programs.TOKEN: "tensor-parallel decoding: a token", programs.TOKEN_ALONE: "the same without its all-reduces",
@@ -69,7 +73,8 @@ def ratio_cell(run, key, transport):
     if found is None:
         return ""
     value, low, high = found
-    spread = f" ({low:.2g} to {high:.2g})" if f"{low:.2g}" != f"{high:.2g}" else ""
+    span = spanned([low, high], ratio_label)
+    spread = f" ({span.removesuffix(' x')})" if " to " in span else ""
     return bold(ratio_label(value), value < 1) + spread
 
 
