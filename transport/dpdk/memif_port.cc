@@ -133,7 +133,7 @@ Result<std::unique_ptr<MemifPort>> makeMemifPort(const TransportConfig& config, 
   if (!listener) return listener.error();
   auto port = std::make_unique<MemifPort>(std::move(shared), std::move(listener).value(), std::move(stopEvent));
   auto capture = PortCapture::create(config, "memif", "memif in " + directory.value());
-  if (!capture) return Error{ErrorScope::kDevice, ErrorCode::kConfiguration, capture.error().message};
+  if (!capture) return capture.error();
   const Status started = port->start(std::move(capture).value());
   if (!started) return started.error();
   return port;

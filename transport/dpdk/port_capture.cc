@@ -19,7 +19,7 @@ namespace {
 constexpr std::size_t kPortInterface = 0, kMarkersInterface = 1;
 
 Error refuse(const std::string& message) {
-  return {ErrorScope::kDevice, ErrorCode::kUnavailable, printable(message)};
+  return {ErrorScope::kDevice, ErrorCode::kConfiguration, printable(message)};
 }
 
 // The ranks of one machine have one environment and one such address: rank 0, which sends the markers, takes it.
