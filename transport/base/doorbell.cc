@@ -3,9 +3,7 @@
 #include <sys/socket.h>
 
 #include <array>
-#include <cerrno>
 #include <cstddef>
-#include <string>
 
 #include "transport/base/exhausted.h"
 
@@ -33,8 +31,8 @@ bool takeOne(int descriptor) {
 }
 
 Status refused(const char* call) {
-  const int cause = errno;
-  return Status(ErrorScope::kDevice, codeOf(cause), std::string(call) + ": " + reasonOf(cause));
+  const auto [code, text] = failedCall(call);
+  return Status(ErrorScope::kDevice, code, text);
 }
 
 }  // namespace

@@ -37,6 +37,15 @@ inline ErrorCode codeOf(int error) {
   return exhausted(error).empty() ? ErrorCode::kUnavailable : ErrorCode::kExhausted;
 }
 
+// Of a system call that has just failed.
+struct FailedCall {
+  ErrorCode code;
+  std::string text;  // "mmap: Cannot allocate memory"
+};
+inline FailedCall failedCall(const char* call, int error = errno) {
+  return {codeOf(error), std::string(call) + ": " + reasonOf(error)};
+}
+
 inline constexpr const char* kRaiseThreadLimits =
     "raise the limit of threads (ulimit -u; a container's pids.max) or of memory (ulimit -v)";
 

@@ -55,9 +55,8 @@ bool addToEpoll(int epoll, int fd) {
 }
 
 Error refused(const char* call) {
-  const int cause = errno;
-  return {ErrorScope::kDevice, codeOf(cause),
-          fmt::format("a port of memory links cannot be made ({}: {})", call, reasonOf(cause))};
+  const auto [code, text] = failedCall(call);
+  return {ErrorScope::kDevice, code, fmt::format("a port of memory links cannot be made ({})", text)};
 }
 
 Result<FileDescriptor> listenIn(const TransportConfig& config, const MemifShared& shared, const char* suffix) {

@@ -16,8 +16,8 @@ Error cannotShare(ErrorCode code, const std::string& why) {
 }
 
 Error refused(const char* call) {
-  const int cause = errno;
-  return cannotShare(codeOf(cause), fmt::format("{}: {}", call, reasonOf(cause)));
+  const auto [code, text] = failedCall(call);
+  return cannotShare(code, text);
 }
 
 // What the two ends say to each other first; each then has the other's page.

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cerrno>
 #include <cstdio>
 #include <utility>
 
@@ -87,8 +86,8 @@ Result<std::unique_ptr<PacketPort>> makeMemoryPort(const TransportConfig& config
   }
   FileDescriptor elsewhere(::fcntl(doorbell, F_DUPFD_CLOEXEC, 0));
   if (!elsewhere) {
-    const int cause = errno;
-    return Error{ErrorScope::kDevice, codeOf(cause), "fcntl(F_DUPFD_CLOEXEC): " + reasonOf(cause)};
+    const auto [code, text] = failedCall("fcntl(F_DUPFD_CLOEXEC)");
+    return Error{ErrorScope::kDevice, code, text};
   }
   auto port = std::make_unique<NoMemoryPort>(memory.error().message, std::move(elsewhere));
   if (!port->canBeWoken()) return port->canBeWoken();

@@ -49,9 +49,9 @@ Result<FileDescriptor> listenPacketSocket(const std::string& path) {
                  fmt::format("its path is longer than {} bytes: choose a shorter directory", kMaxSocketPathBytes - 4)};
   }
   const auto refused = [&](const char* call) {
-    const int cause = errno;
+    const auto [code, text] = failedCall(call);
     ::unlink(temporary.c_str());
-    return Error{ErrorScope::kDevice, codeOf(cause), fmt::format("{}: {}", call, reasonOf(cause))};
+    return Error{ErrorScope::kDevice, code, text};
   };
   FileDescriptor fd = newSocket();
   if (!fd) return refused("socket");

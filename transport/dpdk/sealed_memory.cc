@@ -6,17 +6,14 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <cerrno>
-
 #include "transport/base/exhausted.h"
 
 namespace gloo_bypass::dpdk {
 namespace {
 
 Error refused(std::size_t bytes, const char* call) {
-  const int cause = errno;
-  return {ErrorScope::kSession, codeOf(cause),
-          fmt::format("cannot make {} bytes of memory to share ({}: {})", bytes, call, reasonOf(cause))};
+  const auto [code, text] = failedCall(call);
+  return {ErrorScope::kSession, code, fmt::format("cannot make {} bytes of memory to share ({})", bytes, text)};
 }
 
 }  // namespace

@@ -43,8 +43,8 @@ Result<WakePage> WakePage::map(const FileDescriptor& fd) {
   }
   void* address = ::mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (address == MAP_FAILED) {
-    const int cause = errno;
-    return Error{ErrorScope::kDevice, codeOf(cause), "cannot map a wake-up page (mmap: " + reasonOf(cause) + ")"};
+    const auto [code, text] = failedCall("mmap");
+    return Error{ErrorScope::kDevice, code, "cannot map a wake-up page (" + text + ")"};
   }
   WakePage page;
   page.shared_ = static_cast<Shared*>(address);  // zero-filled by the kernel: valid initial values

@@ -69,9 +69,8 @@ msghdr& UdpSocket::Messages<count>::set(std::size_t i, network::Endpoint& peer, 
 Result<std::unique_ptr<UdpSocket>> UdpSocket::open(const network::Endpoint& local, const PortRange& ports,
                                                    Offload offload) {
   const auto fails = [&](const char* call) {
-    const int cause = errno;
     return Error{ErrorScope::kDevice, ErrorCode::kConfiguration,
-                 fmt::format("UDP at {}: {}: {}", ipText(local), call, reasonOf(cause))};
+                 fmt::format("UDP at {}: {}", ipText(local), failedCall(call).text)};
   };
   FileDescriptor fd = FileDescriptor(::socket(local.any.sa_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0))
                           .leftByForkedChildren();
