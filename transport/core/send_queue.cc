@@ -320,6 +320,8 @@ SendQueue::Cancel SendQueue::cancel(OperationToken token, std::uint64_t* id) {
     Message& message = messages_[slot];
     if (message.token != token || message.completed) continue;
     if (message.state == State::kFree || message.state == State::kCancelled) continue;
+    const bool partlySent = message.sent != 0 || message.eagerEnd != 0 || message.state == State::kSent;
+    if (partlySent && !message.copied && !adopt(message)) return Cancel::kPartlySent;
     if (message.copied) {
       message.completed = true;
       return Cancel::kGoesOn;
@@ -329,11 +331,6 @@ SendQueue::Cancel SendQueue::cancel(OperationToken token, std::uint64_t* id) {
       message.completed = true;
       --unsent_;
       return Cancel::kDone;
-    }
-    if (message.sent != 0 || message.eagerEnd != 0 || message.state == State::kSent) {
-      if (!adopt(message)) return Cancel::kPartlySent;
-      message.completed = true;
-      return Cancel::kGoesOn;
     }
     *id = message.id;
     if (message.state == State::kGranted) {
