@@ -52,9 +52,7 @@ int keepTorch(dl_phdr_info* library, size_t, void* torch) {
 }
 bool findTorch(Torch& torch) { return dl_iterate_phdr(keepTorch, &torch) == 1; }
 
-void loadOnce() {
-  Torch torch;
-  if (!findTorch(torch)) return;
+void loadOnce(const Torch& torch) {
   if (std::strcmp(baseName(torch.path), kTorchLibrary) != 0) {
     std::snprintf(whyNot, sizeof(whyNot), "%.2000s was built for %s, and this program has %.2000s: %s", ownPath,
                   kTorchLibrary, torch.path, "install gloo_bypass for this PyTorch (docs/pytorch.md)");
@@ -75,7 +73,7 @@ void* loadedPlugin() {
   Torch torch;
   if (!tried && findTorch(torch)) {
     tried = true;
-    loadOnce();
+    loadOnce(torch);
     if (plugin == nullptr) std::fprintf(stderr, "gloo-bypass: %s\n", whyNot);
   }
   pthread_mutex_unlock(&mutex);
@@ -85,8 +83,7 @@ void* loadedPlugin() {
 __attribute__((constructor)) void onLoad() {
   Dl_info own;
   if (dladdr(ownPath, &own) == 0 || realpath(own.dli_fname, ownPath) == nullptr) return;  // realpath: before any chdir
-  Torch torch;
-  if (findTorch(torch)) (void)loadedPlugin();
+  (void)loadedPlugin();
 }
 
 int callPlugin(const char* function, char* buffer, size_t capacity) {
