@@ -268,11 +268,6 @@ std::vector<Json> recordsOf(const std::vector<std::string>& flags) {
 
 std::string digestOf(const std::vector<std::string>& flags) { return recordsOf(flags).back().value("sha256", "none"); }
 
-std::vector<std::string> operator+(std::vector<std::string> flags, const std::vector<std::string>& more) {
-  flags.insert(flags.end(), more.begin(), more.end());
-  return flags;
-}
-
 class Compression : public ::testing::TestWithParam<const char*> {
  protected:
   // Two steps of PowerSGD's warm-up are in each run.

@@ -23,13 +23,6 @@
 namespace gloo_bypass::trainer::testing {
 namespace {
 
-using Flags = std::vector<std::string>;
-
-Flags operator+(Flags flags, const Flags& more) {
-  flags.insert(flags.end(), more.begin(), more.end());
-  return flags;
-}
-
 int linesWith(const std::string& text, const std::string& wanted) {
   std::istringstream stream(text);
   int lines = 0;

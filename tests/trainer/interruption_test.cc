@@ -24,12 +24,6 @@ namespace gloo_bypass::trainer::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using Flags = std::vector<std::string>;
-
-Flags operator+(Flags flags, const Flags& more) {
-  flags.insert(flags.end(), more.begin(), more.end());
-  return flags;
-}
 
 std::set<std::string> filesIn(const std::string& folder) {
   std::set<std::string> names;

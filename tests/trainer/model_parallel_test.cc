@@ -22,13 +22,6 @@
 namespace gloo_bypass::trainer::testing {
 namespace {
 
-using Flags = std::vector<std::string>;
-
-Flags operator+(Flags flags, const Flags& more) {
-  flags.insert(flags.end(), more.begin(), more.end());
-  return flags;
-}
-
 Flags shared(const std::string& method, int ranks) { return {"--spawn", std::to_string(ranks), "--model-parallel", method}; }
 
 // Four blocks instead of tiny's two, and heads that three ranks can share.

@@ -21,13 +21,6 @@
 namespace gloo_bypass::trainer::testing {
 namespace {
 
-using Flags = std::vector<std::string>;
-
-Flags operator+(Flags flags, const Flags& more) {
-  flags.insert(flags.end(), more.begin(), more.end());
-  return flags;
-}
-
 Flags zero(int stage) { return {"--zero", std::to_string(stage)}; }
 
 TEST(Zero, TwoRanks_WriteDdpsCheckpointBitForBit) {

@@ -15,6 +15,14 @@
 
 namespace gloo_bypass::trainer::testing {
 
+// Of a command line.
+using Flags = std::vector<std::string>;
+
+inline Flags operator+(Flags flags, const Flags& more) {
+  flags.insert(flags.end(), more.begin(), more.end());
+  return flags;
+}
+
 inline std::vector<nlohmann::json> records(const std::string& text) {
   std::vector<nlohmann::json> lines;
   std::istringstream stream(text);

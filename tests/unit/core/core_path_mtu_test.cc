@@ -380,6 +380,14 @@ class PiecesVictim : public VictimSession {
     writer_.pieceHeader(piece);
     deliver(payload);
   }
+  void expectFrameAcknowledged() {
+    EXPECT_EQ(session_.state(), SessionState::kEstablished) << session_.error().message;
+    SessionDatagram datagram;
+    ASSERT_TRUE(session_.pollTransmit(now_, &datagram));
+    wire::ParsedPacket packet;
+    ASSERT_EQ(wire::parsePacket(datagram.header, &packet), wire::ParseResult::kOk);
+    EXPECT_EQ(packet.header.acknowledged, kFirst + 1);
+  }
 };
 
 TEST_F(PiecesVictim, FrameInPieces_ArrivesOnce) {
@@ -394,12 +402,7 @@ TEST_F(PiecesVictim, FrameInPieces_ArrivesOnce) {
   for (const std::size_t i : {2, 0, 0, 1, 1}) {
     piece({kFirst, static_cast<std::uint16_t>(symbol.size()), static_cast<std::uint8_t>(i)}, part(i));
   }
-  EXPECT_EQ(session_.state(), SessionState::kEstablished) << session_.error().message;
-  SessionDatagram datagram;
-  ASSERT_TRUE(session_.pollTransmit(now_, &datagram));
-  wire::ParsedPacket packet;
-  ASSERT_EQ(wire::parsePacket(datagram.header, &packet), wire::ParseResult::kOk);
-  EXPECT_EQ(packet.header.acknowledged, kFirst + 1);
+  expectFrameAcknowledged();
 }
 
 // A frame's usual pieces and its small ones, of which the first kind was under way when the path shrank further.
@@ -422,12 +425,7 @@ TEST_F(PiecesVictim, FrameInPiecesOfBothSizes_ArrivesOnce) {
     EXPECT_FALSE(session_.pollTransmit(now_, &none)) << i;
     send(true, i);
   }
-  EXPECT_EQ(session_.state(), SessionState::kEstablished) << session_.error().message;
-  SessionDatagram datagram;
-  ASSERT_TRUE(session_.pollTransmit(now_, &datagram));
-  wire::ParsedPacket packet;
-  ASSERT_EQ(wire::parsePacket(datagram.header, &packet), wire::ParseResult::kOk);
-  EXPECT_EQ(packet.header.acknowledged, kFirst + 1);
+  expectFrameAcknowledged();
 }
 
 TEST_F(PiecesVictim, PieceOutsideItsFrame_EndsTheSession) {
