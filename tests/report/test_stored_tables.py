@@ -104,7 +104,7 @@ def test_Command_BrokenRunOfPrograms_ChangesNoPage(tree, capsys):
     assert (tree / "README.md").read_text() == before
 
 
-def test_Command_Drawn_IsTheSvg(tmp_path, run):
+def test_Command_Drawn_IsTheSvg(tmp_path, run):  # noqa: F811
     output = tmp_path / "x.svg"
     assert documents.draw_results(ROOT, [str(FIXTURE), "--output", str(output)]) == 0
     assert output.read_text() == results_chart.svg(run)

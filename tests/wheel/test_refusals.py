@@ -1,5 +1,4 @@
 """PyTorch that the wheel does not fit: one line says so, `import torch` works, nothing crashes."""
-import os
 import pathlib
 import re
 import shutil
@@ -7,7 +6,7 @@ import subprocess
 
 import pytest
 from conftest import ROOT, run
-from ranks import HANG_SECONDS, LIBRARY
+from ranks import LIBRARY
 
 IMPORT = "import gloo_bypass"
 WITH_RELEASE = "import torch; torch.__version__ = '{}'; import gloo_bypass"
