@@ -5,6 +5,7 @@
 
 Debian's PyTorch needs some options more: see docs/pytorch.md.
 """
+
 import argparse
 import os
 

@@ -6,6 +6,7 @@ without it.
 
 Debian's PyTorch needs some options more: see docs/pytorch.md.
 """
+
 import argparse
 import os
 
@@ -25,7 +26,8 @@ def train(steps, rank, register=lambda model: None):
     torch.manual_seed(3)
     model = DistributedDataParallel(
         torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.Tanh(), torch.nn.Linear(128, 64)),
-        bucket_cap_mb=ONE_BUCKET_MB)
+        bucket_cap_mb=ONE_BUCKET_MB,
+    )
     register(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
     mapping = torch.randn(64, 64, generator=torch.Generator().manual_seed(4)) / 8  # what is to be learnt
@@ -52,8 +54,10 @@ def main():
     untrained, _ = train(0, rank)
     plain, _ = train(options.steps, rank)
     power = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=4, start_powerSGD_iter=5)
-    hooks = {"fp16": lambda model: model.register_comm_hook(None, default_hooks.fp16_compress_hook),
-             "PowerSGD": lambda model: model.register_comm_hook(power, powerSGD_hook.powerSGD_hook)}
+    hooks = {
+        "fp16": lambda model: model.register_comm_hook(None, default_hooks.fp16_compress_hook),
+        "PowerSGD": lambda model: model.register_comm_hook(power, powerSGD_hook.powerSGD_hook),
+    }
     for name, register in hooks.items():
         loss, parameters = train(options.steps, rank, register)
         largest, smallest = parameters.clone(), parameters.clone()
@@ -63,8 +67,10 @@ def main():
         learnt = (untrained - loss) / (untrained - plain)
         assert learnt > 0.9, f"{name}: learnt only {100 * learnt:.0f} % of what training without compression does"
         if rank == 0:
-            print(f"sum of the parameters with {name}: {parameters.double().sum().item():.12f}, loss {loss:.6f}, "
-                  f"without compression {plain:.6f}")
+            print(
+                f"sum of the parameters with {name}: {parameters.double().sum().item():.12f}, loss {loss:.6f}, "
+                f"without compression {plain:.6f}"
+            )
     ratio, before, after = power.compression_stats()
     assert ratio > 1.5, f"PowerSGD sent {after} numbers for {before}"
     dist.barrier()

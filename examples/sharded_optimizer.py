@@ -6,6 +6,7 @@ unsharded.
 
 Debian's PyTorch needs some options more: see docs/pytorch.md.
 """
+
 import argparse
 import os
 
@@ -19,8 +20,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 def new_model():
     torch.manual_seed(2)
-    return torch.nn.Sequential(torch.nn.Linear(32, 96), torch.nn.ReLU(), torch.nn.Linear(96, 32), torch.nn.ReLU(),
-                               torch.nn.Linear(32, 4))
+    return torch.nn.Sequential(
+        torch.nn.Linear(32, 96), torch.nn.ReLU(), torch.nn.Linear(96, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4)
+    )
 
 
 def train(model, optimizer, steps, rank):
@@ -33,8 +35,9 @@ def train(model, optimizer, steps, rank):
 
 
 def numbers_kept(optimizer):
-    return sum(value.numel() for state in optimizer.state.values() for value in state.values()
-               if torch.is_tensor(value))
+    return sum(
+        value.numel() for state in optimizer.state.values() for value in state.values() if torch.is_tensor(value)
+    )
 
 
 def main():

@@ -9,6 +9,7 @@ datagrams a step.
 capture_analyser (tools/capture) turns the capture into bytes, time and throughput of each step. Without --to the
 markers go to rank 0 itself, which checks that they came. Debian's PyTorch needs some options more: see docs/pytorch.md.
 """
+
 import argparse
 import os
 import socket
@@ -86,8 +87,11 @@ def main():
         if not options.to:
             receiver.settimeout(5)
             came = [receiver.recvfrom(200) for _ in range(2 * options.steps)]
-            expected = [(40000 + step, f"gloo-bypass step {step} {which}\n".encode())
-                        for step in range(1, options.steps + 1) for which in ("first", "last")]
+            expected = [
+                (40000 + step, f"gloo-bypass step {step} {which}\n".encode())
+                for step in range(1, options.steps + 1)
+                for which in ("first", "last")
+            ]
             assert [(source[1], text) for text, source in came] == expected, came
         print(f"checked: {size} ranks trained {options.steps} steps, each between two markers")
     # Over TCP, PyTorch 2.6's destroy_process_group hangs now and then if another rank has ended before. Without it,

@@ -7,6 +7,7 @@ Prints the command of each agent first: on two machines, give each its own one, 
 --master_addr (or its own as --local_addr, and a file that both can write as --rdzv_endpoint), and GLOO_SOCKET_IFNAME
 naming the interface between them. Over DPDK the ranks of a machine share memory, and machines are joined by UDP.
 """
+
 import argparse
 import importlib.metadata
 import os
@@ -30,6 +31,7 @@ def store_works():
     """Whether the agents can meet over TCP: torchrun of PyTorch 2.4 and later wants libuv for that, and Debian's
     PyTorch has none."""
     from torch.distributed import TCPStore  # takes seconds
+
     try:
         TCPStore("127.0.0.1", free_port(), 1, True)
     except RuntimeError:
@@ -41,9 +43,21 @@ def meeting(folder):
     """What tells the agents where to meet, but for the node's rank; and variables for that."""
     if store_works():
         return ["--master_addr", "127.0.0.1", "--master_port", str(free_port())], {}
-    return (["--rdzv_backend", "c10d", "--rdzv_id", "two-nodes", "--rdzv_endpoint", os.path.join(folder, "meeting"),
-             "--rdzv_conf", "store_type=file", "--local_addr", "127.0.0.1"],
-            {"USE_LIBUV": "0", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"})
+    return (
+        [
+            "--rdzv_backend",
+            "c10d",
+            "--rdzv_id",
+            "two-nodes",
+            "--rdzv_endpoint",
+            os.path.join(folder, "meeting"),
+            "--rdzv_conf",
+            "store_type=file",
+            "--local_addr",
+            "127.0.0.1",
+        ],
+        {"USE_LIBUV": "0", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"},
+    )
 
 
 def output_options(folder):
@@ -56,12 +70,24 @@ def output_options(folder):
 def agents_of(options, folder):
     """The agents' commands, and the variables that they need."""
     meet, variables = meeting(folder)
-    return [[
-        sys.executable, "-m", "torch.distributed.run", "--nnodes",
-        str(NODES), "--node_rank",
-        str(node), "--nproc_per_node",
-        str(options.ranks), *meet, *output_options(folder), options.program, *options.arguments]
-            for node in range(NODES)], variables
+    return [
+        [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--nnodes",
+            str(NODES),
+            "--node_rank",
+            str(node),
+            "--nproc_per_node",
+            str(options.ranks),
+            *meet,
+            *output_options(folder),
+            options.program,
+            *options.arguments,
+        ]
+        for node in range(NODES)
+    ], variables
 
 
 def wait_for_all(agents, seconds):
@@ -79,7 +105,9 @@ def run(commands, variables, seconds):
     for node, command in enumerate(commands):
         print(
             f"node {node}: "
-            f"{' '.join([f'{name}={value}' for name, value in variables.items()] + [shlex.join(command)])}", flush=True)
+            f"{' '.join([f'{name}={value}' for name, value in variables.items()] + [shlex.join(command)])}",
+            flush=True,
+        )
     environment = {"OMP_NUM_THREADS": "1", **os.environ, **variables}
     agents = [subprocess.Popen(command, env=environment) for command in commands]
     try:
@@ -109,8 +137,9 @@ def main():
     with tempfile.TemporaryDirectory(prefix="two-nodes-") as folder:
         statuses = run(*agents_of(options, folder), options.seconds)
     if statuses != [0] * NODES:
-        sys.exit(f"{sys.argv[0]}: the agents' exit statuses are {statuses} (None: still running after "
-                 f"{options.seconds:g} s)")
+        sys.exit(
+            f"{sys.argv[0]}: the agents' exit statuses are {statuses} (None: still running after {options.seconds:g} s)"
+        )
     print(f"checked: {NODES} agents with {options.ranks} rank{'s' if options.ranks > 1 else ''} each ended well")
 
 

@@ -1,11 +1,13 @@
-// An emulated fabric in words: its hosts, the ports they are attached to, what each directed edge between two of them does to
-// frames, and when that changes. From a TOML file and from flags with the same keys; README.md of this folder lists them,
-// examples/fabric/ has files. Pure: description_file.h reads the file.
+// An emulated fabric in words: its hosts, the ports they are attached to, what each directed edge between two of them
+// does to frames, and when that changes. From a TOML file and from flags with the same keys; README.md of this folder
+// lists them, examples/fabric/ has files. Pure: description_file.h reads the file.
 //
-// Every pair of different hosts is joined by two directed edges. What decides about a setting of an edge, weakest first:
+// Every pair of different hosts is joined by two directed edges. What decides about a setting of an edge, weakest
+// first:
 //   1. [defaults]
 //   2. [ring]: the delay of its arc, added to that of [defaults]
-//   3. [[edge]] entries that select it, from the least to the most exact. A selector is a host's name or rank (2 points),
+//   3. [[edge]] entries that select it, from the least to the most exact. A selector is a host's name or rank (2
+//   points),
 //      a site (1) or "*" (0); an entry has the sum of its `from` and `to`. Of equals the later one decides.
 //   Flags come after the file: --defaults keys replace the file's, --edge and --event entries stand behind its own.
 #pragma once
@@ -87,14 +89,15 @@ struct Description {
   std::string edgeName(std::size_t from, std::size_t to) const { return hosts[from].name + "->" + hosts[to].name; }
   // A host's name, or its rank in digits; none: no such host.
   std::optional<std::size_t> findHost(std::string_view nameOrRank) const;
-  // An emulator with the edge's model and a random stream of its own, which depends on the seed and the two names alone.
+  // An emulator with the edge's model and a random stream of its own, which depends on the seed and the two names
+  // alone.
   EdgeEmulator makeEdge(std::size_t from, std::size_t to) const {
     return EdgeEmulator(edge(from, to), seedOf(seed, edgeName(from, to)));
   }
 };
 
-// A flag of a command line, without dashes: section "edge", value "from=r3,to=r2,delay=300ms". The sections are those of the
-// file, `sectionNames()`; "seed", "ranks" and "network" have a plain value. A host of the file is changed by
+// A flag of a command line, without dashes: section "edge", value "from=r3,to=r2,delay=300ms". The sections are those
+// of the file, `sectionNames()`; "seed", "ranks" and "network" have a plain value. A host of the file is changed by
 // "host", "name=r0,memif=/run/r0.sock"; an unknown name adds a host.
 struct DescriptionFlag {
   std::string section;
@@ -109,8 +112,8 @@ struct DescriptionInput {
   std::vector<DescriptionFlag> flags;
 };
 
-// Errors have scope kDevice and code kConfiguration; the message is one line "FILE:LINE:COLUMN: KEY = VALUE: what is wrong and
-// what is allowed" (for flags "--SECTION VALUE: ..."). The first fault found is reported.
+// Errors have scope kDevice and code kConfiguration; the message is one line "FILE:LINE:COLUMN: KEY = VALUE: what is
+// wrong and what is allowed" (for flags "--SECTION VALUE: ..."). The first fault found is reported.
 Result<Description> parseDescription(const DescriptionInput& input);
 
 // "seed", "ranks", "network", "defaults", "ring", "host", "edge", "event"

@@ -84,7 +84,8 @@ class EdgeReader {
     return {};
   }
 
-  // Sites stand on the circle at equal distances, in the order in which hosts name them; a host without a site is one alone.
+  // Sites stand on the circle at equal distances, in the order in which hosts name them; a host without a site is one
+  // alone.
   void addArcs() {
     std::vector<std::string> sites;
     std::vector<std::size_t> siteOf;

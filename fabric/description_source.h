@@ -1,5 +1,5 @@
-// What a description says, before it is asked whether it makes sense: entries of keys and texts, each with its place. This is
-// the only part that knows TOML.
+// What a description says, before it is asked whether it makes sense: entries of keys and texts, each with its place.
+// This is the only part that knows TOML.
 #pragma once
 
 #include <string>
@@ -27,8 +27,8 @@ struct Entry {
   const Field* find(std::string_view key) const;
 };
 
-// The file's plain values as one entry, which is always there; its other entries in their order; then those of flags. Sections are
-// known ones; keys may be anything.
+// The file's plain values as one entry, which is always there; its other entries in their order; then those of flags.
+// Sections are known ones; keys may be anything.
 Result<std::vector<Entry>> readEntries(const DescriptionInput& input);
 
 // "PLACE: MESSAGE", one line whatever bytes the input had.

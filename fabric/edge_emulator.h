@@ -3,13 +3,13 @@
 //   offer -> [link up?] -> [random and burst loss] -> queue (limit, drop-tail) -> rate -> delay + jitter
 //         -> [reorder] -> [duplicate] -> [corrupt] -> arrival
 //
-// Pure: it knows frames by their size alone, and says when they arrive; whoever calls holds them until then, and so copies
-// nothing here. Time and the seed are arguments: the same seed, models and offers give the same verdicts.
-// One thread. Nothing here fails or waits.
+// Pure: it knows frames by their size alone, and says when they arrive; whoever calls holds them until then, and so
+// copies nothing here. Time and the seed are arguments: the same seed, models and offers give the same verdicts. One
+// thread. Nothing here fails or waits.
 //
-// Bytes: the rate and the queue count `frameBytes` as given plus the model's overheadBytes for each frame. The switch gives
-// layer-2 frames without preamble, FCS and gap, as tc counts them; overheadBytes = 24 makes it the bits on an Ethernet wire.
-// Frames that are lost at random or while the link is down take no room on the link.
+// Bytes: the rate and the queue count `frameBytes` as given plus the model's overheadBytes for each frame. The switch
+// gives layer-2 frames without preamble, FCS and gap, as tc counts them; overheadBytes = 24 makes it the bits on an
+// Ethernet wire. Frames that are lost at random or while the link is down take no room on the link.
 #pragma once
 
 #include <array>
@@ -72,8 +72,8 @@ struct EdgeCounters {
   std::uint64_t duplicated = 0, reordered = 0, corrupted = 0;
   std::uint64_t maxQueueBytes = 0;  // with overhead
   // The two sums stop at Duration::max().
-  Duration totalQueueing{0};        // from offer until the frame's own sending begins, over accepted frames
-  Duration totalDelay{0};           // from offer until the first arrival, over accepted frames
+  Duration totalQueueing{0};  // from offer until the frame's own sending begins, over accepted frames
+  Duration totalDelay{0};     // from offer until the first arrival, over accepted frames
 
   std::uint64_t lost() const { return lostRandomly + lostInBurst + lostInQueue + lostWhileDown; }
 };
@@ -93,8 +93,8 @@ class EdgeEmulator {
   // Accepted and not yet sent at `now`, the frame being sent included, with overhead.
   std::uint64_t queuedBytes(TimePoint now) const;
 
-  // From the next offer on; what was accepted keeps its times, and order: a later frame is sent after it, and (reordering
-  // apart) arrives no earlier, however short the new delay is.
+  // From the next offer on; what was accepted keeps its times, and order: a later frame is sent after it, and
+  // (reordering apart) arrives no earlier, however short the new delay is.
   void setModel(const EdgeModel& model);
   const EdgeModel& model() const { return model_; }
   const EdgeCounters& counters() const { return counters_; }
@@ -123,9 +123,9 @@ class EdgeEmulator {
   EdgeCounters counters_;
 };
 
-// Damages a frame in place as its delivery's seed says: 1 to 3 flipped bits, or (one in five) a cut tail. Returns the length
-// that is left. The first `untouchedBytes` are neither flipped nor cut (a switch keeps the Ethernet header, so that the frame
-// arrives where it was sent); a frame no longer than that stays as it is.
+// Damages a frame in place as its delivery's seed says: 1 to 3 flipped bits, or (one in five) a cut tail. Returns the
+// length that is left. The first `untouchedBytes` are neither flipped nor cut (a switch keeps the Ethernet header, so
+// that the frame arrives where it was sent); a frame no longer than that stays as it is.
 std::size_t corruptFrame(std::span<std::byte> frame, std::uint64_t corruptionSeed, std::size_t untouchedBytes = 0);
 
 // "rate 50 Mbit/s, delay 300 ms, loss 0.1 %": what the edge does to frames; "nothing" if it passes all at once.

@@ -14,7 +14,8 @@ namespace {
 constexpr std::size_t kMaxOthers = 15;  // prio has 16 bands
 // Packets in flight and in the queue together: none is to be lost for this; the queue's limit is tbf's.
 constexpr std::uint64_t kNetemLimitPackets = 10'000'000;
-// With a rate of its own netem keeps frames in order, which jitter alone would not. This one costs a frame under 0.2 us.
+// With a rate of its own netem keeps frames in order, which jitter alone would not. This one costs a frame under 0.2
+// us.
 constexpr std::uint64_t kOrderKeepingRate = 100'000'000'000;
 // What tbf may send at once: above the largest frame it must be, above the rate in one timer's lateness it should be.
 constexpr std::uint64_t kMinBurstBytes = 16 * 1024;

@@ -1,13 +1,15 @@
-// A description in the words of Linux' traffic control, for hosts whose frames do not cross the fabric's switch: RDMA over
-// SoftRoCE, in a guest. Pure: it makes texts; who runs them needs CAP_NET_ADMIN and the kernel's netem, tbf, prio and u32.
+// A description in the words of Linux' traffic control, for hosts whose frames do not cross the fabric's switch: RDMA
+// over SoftRoCE, in a guest. Pure: it makes texts; who runs them needs CAP_NET_ADMIN and the kernel's netem, tbf, prio
+// and u32.
 //
 //   root prio -- band 1: what no filter takes (ARP)
-//             +- band 2 + i: u32 filter on the i-th other host's address -> netem (loss, delay, corruption) -> tbf (rate, queue)
+//             +- band 2 + i: u32 filter on the i-th other host's address -> netem (loss, delay, corruption) -> tbf
+//             (rate, queue)
 //
-// What netem does otherwise than the emulator: delay comes before the rate, which is the same but for jitter; corruption flips one
-// bit of the whole frame; its random numbers have no seed. What it cannot do is refused: duplication (its copies go through
-// the whole queue again, and newer kernels refuse it beside other edges), reordering (it sends early, not late), delays over 250 s,
-// queues shorter than a frame, and more than 15 other hosts.
+// What netem does otherwise than the emulator: delay comes before the rate, which is the same but for jitter;
+// corruption flips one bit of the whole frame; its random numbers have no seed. What it cannot do is refused:
+// duplication (its copies go through the whole queue again, and newer kernels refuse it beside other edges), reordering
+// (it sends early, not late), delays over 250 s, queues shorter than a frame, and more than 15 other hosts.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +40,8 @@ Result<NetemPlan> netemPlan(const Description& description, std::size_t host, st
 // Plans of several interfaces of one machine as one, each change at its time.
 NetemPlan together(const std::vector<NetemPlan>& plans);
 
-// A script for sh that sets the plan up, and then waits for and makes each change; it stops at the first command that fails.
+// A script for sh that sets the plan up, and then waits for and makes each change; it stops at the first command that
+// fails.
 std::string netemScript(const NetemPlan& plan);
 
 }  // namespace gloo_bypass::fabric

@@ -1,5 +1,6 @@
-// Quantities with their units, as people write them: "100ms", "50Mbit/s", "0.1%", "1MiB". A bare number is refused: it could
-// mean anything. Decimal prefixes are powers of 1000, binary ones (KiB) of 1024; a bit rate has "bit/s", a byte rate "B/s".
+// Quantities with their units, as people write them: "100ms", "50Mbit/s", "0.1%", "1MiB". A bare number is refused: it
+// could mean anything. Decimal prefixes are powers of 1000, binary ones (KiB) of 1024; a bit rate has "bit/s", a byte
+// rate "B/s".
 //
 // Errors have no place and no key: their message says what is wrong with the text and what is allowed.
 #pragma once

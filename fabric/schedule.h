@@ -1,8 +1,8 @@
 // The timed changes of a fabric's edges. Pure: time is an argument, counted from the fabric's start.
 //
-// At any time an edge has its model at the start with every change applied that has begun and not ended, in the order of the
-// description. So changes that overlap need no order of undoing: a link that comes up again has the delay it was given
-// while it was down.
+// At any time an edge has its model at the start with every change applied that has begun and not ended, in the order
+// of the description. So changes that overlap need no order of undoing: a link that comes up again has the delay it was
+// given while it was down.
 #pragma once
 
 #include <cstddef>
@@ -29,8 +29,8 @@ class Schedule {
 
   // When due() has something next; none: never again.
   std::optional<Duration> next() const;
-  // The edges whose model has changed since the last call, each once, with its model as of `elapsed`, which must not be before
-  // that of an earlier call. A change that began and ended between two calls is not seen.
+  // The edges whose model has changed since the last call, each once, with its model as of `elapsed`, which must not be
+  // before that of an earlier call. A change that began and ended between two calls is not seen.
   std::vector<EdgeUpdate> due(Duration elapsed);
 
  private:
@@ -46,8 +46,9 @@ class Schedule {
   std::size_t nextMoment_ = 0;
 };
 
-// From a host to another and back, of any two and at any time: the longest way of a frame that meets full queues. Queues without a
-// limit count as empty. What must wait longer than that before it counts a frame as lost: the timeouts of queue pairs.
+// From a host to another and back, of any two and at any time: the longest way of a frame that meets full queues.
+// Queues without a limit count as empty. What must wait longer than that before it counts a frame as lost: the timeouts
+// of queue pairs.
 Duration longestRoundTrip(const Description& description);
 
 // Of all edges and at any time; 0: none is limited. An edge without a rate has no queue.

@@ -99,7 +99,8 @@ std::string deviceOverProcessTransport(const BackEnd& backEnd, const TransportCo
   return makeGlooDevice(backEnd, config, {config.interface, ""})->str();
 }
 
-// Over a transport that goes with it: the process's own is made by the first process group, with its whole configuration.
+// Over a transport that goes with it: the process's own is made by the first process group, with its whole
+// configuration.
 std::string deviceOfItsOwn(const BackEnd& backEnd, const TransportConfig& config) {
   auto transport = makeTransport(backEnd, config);
   if (!transport) refuse(transport.error().message);

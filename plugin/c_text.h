@@ -10,8 +10,8 @@
 
 namespace gloo_bypass {
 
-// As much of what `ask` returns as fits, and how much the whole needs, terminating zero included; -1 if it throws. Where an
-// exception's own text is an answer too, it is for `ask` to return it.
+// As much of what `ask` returns as fits, and how much the whole needs, terminating zero included; -1 if it throws.
+// Where an exception's own text is an answer too, it is for `ask` to return it.
 template <typename Ask>
 int answerInC(char* buffer, std::size_t capacity, Ask ask) noexcept {
   try {

@@ -23,8 +23,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// On the pipe: one of these, the text, and a zero. The zero or the child's end and not the end of the pipe ends it, because a
-// child that another thread forks meanwhile keeps the pipe open.
+// On the pipe: one of these, the text, and a zero. The zero or the child's end and not the end of the pipe ends it,
+// because a child that another thread forks meanwhile keeps the pipe open.
 constexpr char kAnswer = '+';
 constexpr char kRefusal = '-';
 
@@ -66,7 +66,8 @@ void quieten() {
   ::_exit(0);
 }
 
-// A forked child, named by a descriptor where the kernel has those: its number may be another's if the program reaps all children.
+// A forked child, named by a descriptor where the kernel has those: its number may be another's if the program reaps
+// all children.
 class Child {
  public:
   explicit Child(pid_t pid) : pid_(pid), fd_(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))) {}
@@ -75,7 +76,8 @@ class Child {
 
   int fd() const { return fd_.get(); }  // readable when it has ended; -1: the kernel has no such thing, ask hasEnded
 
-  // Asks, and takes note of how it ended. Also if the program's own handler, or the kernel, was quicker: then of nothing.
+  // Asks, and takes note of how it ended. Also if the program's own handler, or the kernel, was quicker: then of
+  // nothing.
   bool hasEnded() {
     if (ended_) return true;
     const pid_t found = ::waitpid(pid_, &status_, WNOHANG);

@@ -1,7 +1,8 @@
-// A question that a forked child answers, so that whatever finding the answer starts, opens or breaks ends with that child.
+// A question that a forked child answers, so that whatever finding the answer starts, opens or breaks ends with that
+// child.
 //
-// Thread: any; other threads may run. The child has the calling thread only, writes nothing to stdout or stderr, runs no exit
-// handler, and dies with the calling thread.
+// Thread: any; other threads may run. The child has the calling thread only, writes nothing to stdout or stderr, runs
+// no exit handler, and dies with the calling thread.
 #pragma once
 
 #include <chrono>

@@ -38,8 +38,8 @@ bool isLinkedContainers(std::string_view name, std::string_view value) {
 }
 
 bool isInstalledPackages(std::string_view name) {
-  return isOneOf(name, {"GLOO_BYPASS_ROOT", "GLOO_BYPASS_HOME", "GLOO_BYPASS_DIR", "GLOO_BYPASS_PREFIX",
-                        "GLOO_BYPASS_VERSION"});
+  return isOneOf(
+      name, {"GLOO_BYPASS_ROOT", "GLOO_BYPASS_HOME", "GLOO_BYPASS_DIR", "GLOO_BYPASS_PREFIX", "GLOO_BYPASS_VERSION"});
 }
 
 }  // namespace

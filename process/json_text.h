@@ -1,4 +1,5 @@
-// JSON as text. Texts in it (names of folders and hosts) may be of any bytes: what is not UTF-8 becomes U+FFFD, where dump() throws.
+// JSON as text. Texts in it (names of folders and hosts) may be of any bytes: what is not UTF-8 becomes U+FFFD, where
+// dump() throws.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -7,8 +7,8 @@
 
 namespace gloo_bypass {
 
-// The edges of "buckets" are 2^10 ns (1 us) to 2^36 ns (69 s), each twice the one before: the same in every process, so that
-// what several ranks tell can be added up.
+// The edges of "buckets" are 2^10 ns (1 us) to 2^36 ns (69 s), each twice the one before: the same in every process, so
+// that what several ranks tell can be added up.
 inline constexpr unsigned kFirstEdgeBits = 10, kLastEdgeBits = 36;
 
 // {"unit": "us", "count", "sum", "mean", "p50", "p90", "p99", "max"}; durations as numbers in that unit.

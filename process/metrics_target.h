@@ -17,8 +17,8 @@ struct MetricsTarget {
 inline constexpr const char* kMetricsTargetForms =
     "file:/PATH, or http://ADDRESS:PORT with PORT a number, NUMBER+%r or auto";
 
-// "file:/run/x_%p.prom" (%p stays); "http://127.0.0.1:9400", "http://:9400" (loopback), "http://localhost:auto", "http://0.0.0.0:9400+3"
-// (port 9403). Nothing: not of these forms.
+// "file:/run/x_%p.prom" (%p stays); "http://127.0.0.1:9400", "http://:9400" (loopback), "http://localhost:auto",
+// "http://0.0.0.0:9400+3" (port 9403). Nothing: not of these forms.
 std::optional<MetricsTarget> parseMetricsTarget(std::string_view text);
 
 }  // namespace gloo_bypass

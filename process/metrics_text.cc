@@ -83,7 +83,8 @@ std::string seconds(Duration duration) {
   return fmt::format("{:.12g}", std::chrono::duration<double>(duration).count());
 }
 
-// Every process has the same edges, used or not. ("Below an edge" stands for Prometheus's "at most": a nanosecond's difference.)
+// Every process has the same edges, used or not. ("Below an edge" stands for Prometheus's "at most": a nanosecond's
+// difference.)
 void addHistogram(Families& families, const char* metric, const char* help, const DurationHistogram& histogram,
                   const Labels& labels) {
   const auto add = [&](const char* suffix, const Labels& all, const std::string& value) {

@@ -15,8 +15,9 @@ struct NamedReport {
 
 // The text of all transports' metrics. `rank`: label "rank" of each sample; none where it is empty.
 //
-// Metrics are named gloo_bypass_..., counters end in _total, units are seconds and bytes. Per channel (labels channel, peer, peer_rank):
-// at most kMaxChannelsInMetrics channels; gloo_bypass_channels_left_out says how many there were beyond.
+// Metrics are named gloo_bypass_..., counters end in _total, units are seconds and bytes. Per channel (labels channel,
+// peer, peer_rank): at most kMaxChannelsInMetrics channels; gloo_bypass_channels_left_out says how many there were
+// beyond.
 std::string metricsText(std::span<const NamedReport> transports, const std::string& rank);
 inline constexpr std::size_t kMaxChannelsInMetrics = 256;
 

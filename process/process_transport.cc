@@ -81,8 +81,8 @@ void writeStatistics(const std::vector<Live>& lives) {
 
 void letGo(std::shared_ptr<Transport> transport) {
   if (transport.use_count() == 1) return;  // destroyed here
-  // A device is still in use: the transport must not go before its user, but its peers must not take the end of this process for a
-  // failure.
+  // A device is still in use: the transport must not go before its user, but its peers must not take the end of this
+  // process for a failure.
   transport->closeAll();
   new std::shared_ptr<Transport>(std::move(transport));
 }
@@ -117,8 +117,8 @@ std::chrono::nanoseconds processorTime(std::thread& thread) {
   return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
 }
 
-// False: a bound was reached. Looks at the worker some times within the bound for its standstill; in which this whole process may have been
-// stopped, so it is looks that count.
+// False: a bound was reached. Looks at the worker some times within the bound for its standstill; in which this whole
+// process may have been stopped, so it is looks that count.
 bool waitUntilDone(ShutDownWork& work, std::thread& worker, const ProcessTransport::ShutDownBounds& bounds) {
   constexpr int kLooks = 5;
   const auto end = std::chrono::steady_clock::now() + bounds.total;
@@ -167,8 +167,8 @@ Result<std::shared_ptr<Transport>> ProcessTransport::acquire(const BackEnd& back
   }
   if (slot.transport) {
     TransportConfig wanted = config;
-    // GLOO_SOCKET_IFNAME=a,b: Gloo asks for a device of each, and this back-end uses one (or, over UDP, all of that list);
-    // a program that makes devices may name one after the other.
+    // GLOO_SOCKET_IFNAME=a,b: Gloo asks for a device of each, and this back-end uses one (or, over UDP, all of that
+    // list); a program that makes devices may name one after the other.
     const auto rule = backEnd.interfaceRule != nullptr ? backEnd.interfaceRule(config) : InterfaceRule::kIgnored;
     if (rule == InterfaceRule::kNamed || rule == InterfaceRule::kSeveral) {
       if (wanted.interface != slot.config.interface && !std::exchange(slot.saidOneInterface, true)) {
@@ -292,7 +292,8 @@ void ProcessTransport::shutDown(const ShutDownBounds& bounds) noexcept {
     } else {
       worker.detach();
       const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
-      std::fprintf(stderr, "gloo-bypass: the transport did not stop within %.0f s at exit; left as it is\n", waited.count());
+      std::fprintf(stderr, "gloo-bypass: the transport did not stop within %.0f s at exit; left as it is\n",
+                   waited.count());
     }
   } catch (const std::exception& error) {
     std::fprintf(stderr, "gloo-bypass: at exit: %s\n", error.what());
@@ -301,8 +302,8 @@ void ProcessTransport::shutDown(const ShutDownBounds& bounds) noexcept {
 
 void ProcessTransport::becomeChildOf(pid_t parent) noexcept {
   if (exporter_) exporter_->leaveToParent();
-  // The mutex may be held by a thread that does not exist here, and the transports' destructors would wait for such threads: a
-  // fresh object takes the place, what the parent had stays as it is.
+  // The mutex may be held by a thread that does not exist here, and the transports' destructors would wait for such
+  // threads: a fresh object takes the place, what the parent had stays as it is.
   std::array<std::pair<const BackEnd*, pid_t>, kMostBackEnds> inherited{};
   for (std::size_t i = 0; i < kMostBackEnds; ++i) {
     const Slot& slot = slots_[i];

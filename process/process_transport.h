@@ -1,13 +1,14 @@
-// The transports of this process, one a back-end. PyTorch makes a Device for every process group, but DPDK's environment starts once
-// a process, and an adapter's queues and registered memory are worth sharing: so all devices of a back-end share one Transport,
-// made with the first device and kept until the process exits.
+// The transports of this process, one a back-end. PyTorch makes a Device for every process group, but DPDK's
+// environment starts once a process, and an adapter's queues and registered memory are worth sharing: so all devices of
+// a back-end share one Transport, made with the first device and kept until the process exits.
 //
 //   none --acquire--> live --exit--> statistics written, transport destroyed (or left alone if a device still uses it)
 //     |                 |
-//     +----- fork ------+--> the child starts at `none`; if the parent had begun to make its transport, the child's acquire fails
+//     +----- fork ------+--> the child starts at `none`; if the parent had begun to make its transport, the child's
+//     acquire fails
 //
-// Thread: any. Nothing here is ever destroyed, so that exit handlers, static destructors and Python's finalisation may come in any
-// order.
+// Thread: any. Nothing here is ever destroyed, so that exit handlers, static destructors and Python's finalisation may
+// come in any order.
 #pragma once
 
 #include <sys/types.h>
@@ -40,24 +41,27 @@ class ProcessTransport {
   ProcessTransport(const ProcessTransport&) = delete;
   ProcessTransport& operator=(const ProcessTransport&) = delete;
 
-  // The back-end's live transport, or a new one, whose operations are timed if the configuration asks for histograms. `backEnd` must live
-  // as long as the process (process/back_ends.h's do); it is known by its name.
-  // The first configuration with a target for metrics starts their export. Errors: kConfiguration if the live one has another configuration
-  // (both values named); kUnavailable in a forked child whose parent had begun to make its own; the exporter's; the back-end's.
+  // The back-end's live transport, or a new one, whose operations are timed if the configuration asks for histograms.
+  // `backEnd` must live as long as the process (process/back_ends.h's do); it is known by its name. The first
+  // configuration with a target for metrics starts their export. Errors: kConfiguration if the live one has another
+  // configuration (both values named); kUnavailable in a forked child whose parent had begun to make its own; the
+  // exporter's; the back-end's.
   Result<std::shared_ptr<Transport>> acquire(const BackEnd& backEnd, const TransportConfig& config);
 
-  // Whether acquire would make no transport: the back-end's is live, or was begun by a process that this one was forked from.
+  // Whether acquire would make no transport: the back-end's is live, or was begun by a process that this one was forked
+  // from.
   bool settled(const BackEnd& backEnd);
 
-  // The report of the live transport as JSON (process/report_json.h); "{}" if there is none; of several, an object with each one's under
-  // its back-end's name.
+  // The report of the live transport as JSON (process/report_json.h); "{}" if there is none; of several, an object with
+  // each one's under its back-end's name.
   std::string countersJson();
   // Of this back-end; nothing if it has no live transport.
   std::optional<TransportReport> report(const BackEnd& backEnd);
 
-  // Writes the statistics and metrics that the configuration asks for, ends their export, and lets go of the transports. Bounded: what
-  // gets on may take `total`, many connections on a busy machine need it; what has stood still, without any processor time, for
-  // `standstill` is waiting for what will not come. Either is left alone with a line on stderr.
+  // Writes the statistics and metrics that the configuration asks for, ends their export, and lets go of the
+  // transports. Bounded: what gets on may take `total`, many connections on a busy machine need it; what has stood
+  // still, without any processor time, for `standstill` is waiting for what will not come. Either is left alone with a
+  // line on stderr.
   struct ShutDownBounds {
     std::chrono::milliseconds standstill{5'000}, total{60'000};
   };

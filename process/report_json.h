@@ -9,9 +9,10 @@
 
 namespace gloo_bypass {
 
-// {"transport": `name`, counters of all channels, "bytes_sent", "bytes_received", "port": {"description", ...}, "open_channels": [{"channel",
-// "peer", "local_rank", "peer_rank", counters, figures of the path}], "latencies": {"send": {size class: histogram}, "receive": the same,
-// "connect", "peers": [{"peer", "send", "receive"}], "rtt"}}; what the report lacks is left out.
+// {"transport": `name`, counters of all channels, "bytes_sent", "bytes_received", "port": {"description", ...},
+// "open_channels": [{"channel", "peer", "local_rank", "peer_rank", counters, figures of the path}], "latencies":
+// {"send": {size class: histogram}, "receive": the same, "connect", "peers": [{"peer", "send", "receive"}], "rtt"}};
+// what the report lacks is left out.
 nlohmann::json reportJson(const std::string& name, const TransportReport& report);
 
 // The same, one "name value" a line, nested names joined by dots; of histograms the summary.

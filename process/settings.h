@@ -36,8 +36,8 @@ std::span<const Setting> settings();
 // A variable and its text, as they came from the environment.
 using SettingText = std::pair<std::string, std::string>;
 
-// The defaults with `texts` applied and validated. Only names that start with kSettingPrefix are looked at; an unknown one
-// is an error that names the nearest known one. An empty text leaves the default.
+// The defaults with `texts` applied and validated. Only names that start with kSettingPrefix are looked at; an unknown
+// one is an error that names the nearest known one. An empty text leaves the default.
 Result<TransportConfig> configurationFromTexts(std::span<const SettingText> texts);
 
 // Ranges of every setting, and what must hold between two of them. The error names setting, value and what is allowed.

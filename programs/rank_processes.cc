@@ -33,7 +33,7 @@ int nextSignal(const sigset_t& awaited, std::chrono::milliseconds bound = kPollI
 
 // As nohup has it.
 bool isIgnored(int signal) {
-  struct sigaction action {};
+  struct sigaction action{};
   return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
@@ -52,7 +52,7 @@ RankProcesses::RankProcesses(int count, const std::function<int(int rank)>& body
     if (!isIgnored(signal)) sigaddset(&awaited_, signal);
   ::pthread_sigmask(SIG_BLOCK, &awaited_, &before_);
   // Where it is ignored, which a parent may hand down, the kernel keeps no statuses.
-  struct sigaction byDefault {};
+  struct sigaction byDefault{};
   byDefault.sa_handler = SIG_DFL;
   ::sigaction(SIGCHLD, &byDefault, &childBefore_);
   const pid_t parent = ::getpid();
@@ -114,8 +114,10 @@ RanksEnd RankProcesses::supervise(const RankTimes& times) {
     if (times.limit && now - begin >= *times.limit) {
       killRest();
       if (!failures_.empty()) break;
-      return {kExitFailure, -1,
-              fmt::format("not done after {} s ({}); all ranks were ended", times.limit->count(), times.limitName), {}};
+      return {kExitFailure,
+              -1,
+              fmt::format("not done after {} s ({}); all ranks were ended", times.limit->count(), times.limitName),
+              {}};
     }
     if (killAt && now >= *killAt) {
       killRest();

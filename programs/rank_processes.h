@@ -26,7 +26,8 @@ struct RanksEnd {
   int exitStatus = 0;
   int rank = -1;        // the rank at fault; -1: none in particular
   std::string message;  // one line that says so; empty where all ended well
-  std::vector<int> lost{};  // the ranks that failed by themselves, not in consequence: all that a signal ended, else `rank`
+  std::vector<int>
+      lost{};  // the ranks that failed by themselves, not in consequence: all that a signal ended, else `rank`
 };
 
 // Child processes, one a rank. Made and used by one thread, before this process has any other thread (it forks). From
@@ -66,7 +67,7 @@ class RankProcesses {
   std::vector<Rank> ranks_;
   std::vector<int> failures_;  // in the order in which they were reaped
   sigset_t awaited_{}, before_{};
-  struct sigaction childBefore_ {};  // of SIGCHLD
+  struct sigaction childBefore_{};  // of SIGCHLD
 };
 
 }  // namespace gloo_bypass

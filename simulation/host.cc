@@ -61,7 +61,7 @@ void Host::onDatagram(TimePoint now, std::span<const std::byte> datagram) {
 
 void Host::pump() {
   if (lead_ != nullptr) return lead_->pump();  // what one does may be for the others
-  if (pumping_) return;  // called from the observer: the loop below goes on with what it did
+  if (pumping_) return;                        // called from the observer: the loop below goes on with what it did
   pumping_ = true;
   for (bool any = true; any;) {
     any = pumpEvents() | pumpDatagrams();

@@ -29,8 +29,8 @@ class Host final : public Actor, public DatagramSink {
   Session& session() { return session_; }
   const Session& session() const { return session_; }
 
-  // Runs `operation` on the session as a user would, then carries out what follows from it. May be called from the observer.
-  // A stopped host does it when it resumes, a vanished one never.
+  // Runs `operation` on the session as a user would, then carries out what follows from it. May be called from the
+  // observer. A stopped host does it when it resumes, a vanished one never.
   void operate(const std::function<void(Session&, TimePoint)>& operation);
   void connect(const Host& peer, std::size_t maxDatagramBytes);
 

@@ -1,5 +1,6 @@
-// One direction of a path between simulated hosts: an edge of the emulated fabric (fabric/edge_emulator.h), which says what
-// happens to each datagram and when it arrives, and the datagrams under way. Several hosts may share one link (a bottleneck).
+// One direction of a path between simulated hosts: an edge of the emulated fabric (fabric/edge_emulator.h), which says
+// what happens to each datagram and when it arrives, and the datagrams under way. Several hosts may share one link (a
+// bottleneck).
 #pragma once
 
 #include <cstddef>
@@ -20,8 +21,8 @@ class DatagramSink {
   virtual void onDatagram(TimePoint now, std::span<const std::byte> datagram) = 0;
 };
 
-// What is counted for a datagram beside its own bytes: UDP, IPv4 and Ethernet header as the fabric's switch counts them, or also checksum,
-// preamble and gap.
+// What is counted for a datagram beside its own bytes: UDP, IPv4 and Ethernet header as the fabric's switch counts
+// them, or also checksum, preamble and gap.
 inline constexpr std::size_t kLayer2OverheadBytes = 8 + 20 + 14;
 inline constexpr std::size_t kWireOverheadBytes = kLayer2OverheadBytes + 4 + 20;
 
@@ -36,10 +37,10 @@ struct LinkModel : fabric::EdgeModel {
 };
 
 struct LinkCounters {
-  std::uint64_t offered = 0;   // by hosts, refused ones included
+  std::uint64_t offered = 0;  // by hosts, refused ones included
   std::uint64_t refused = 0;
-  std::uint64_t delivered = 0; // has arrived
-  Duration totalQueueing{0};   // sum over the datagrams that passed the queue
+  std::uint64_t delivered = 0;  // has arrived
+  Duration totalQueueing{0};    // sum over the datagrams that passed the queue
 };
 
 class Link final : public Actor {

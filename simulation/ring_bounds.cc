@@ -17,8 +17,8 @@ Duration scaled(Duration duration, double factor) {
   return Duration(static_cast<Duration::rep>(static_cast<double>(duration.count()) * factor));
 }
 
-// How often a segment of so many frames waits for a repetition: the unluckiest frame's losses in a row. The chance of at most k
-// is (1 - loss^(k+1))^frames.
+// How often a segment of so many frames waits for a repetition: the unluckiest frame's losses in a row. The chance of
+// at most k is (1 - loss^(k+1))^frames.
 int repetitions(fabric::Random& random, double loss, std::uint64_t frames) {
   if (loss <= 0) return 0;
   const double drawn = random.uniform();
@@ -29,8 +29,8 @@ int repetitions(fabric::Random& random, double loss, std::uint64_t frames) {
   return times;
 }
 
-// All ranks' iterations, one after the other: iteration i needs what iteration i-2 sent, and the edge free. `random` null: nothing
-// is lost.
+// All ranks' iterations, one after the other: iteration i needs what iteration i-2 sent, and the edge free. `random`
+// null: nothing is lost.
 class IdealRing {
  public:
   IdealRing(const RingSchedule& schedule, std::span<const IdealEdge> edges, std::size_t groups,

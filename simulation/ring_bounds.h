@@ -25,16 +25,17 @@ struct IdealEdge {
 };
 
 struct RingBounds {
-  // Gloo's schedule iteration by iteration over a transport that adds nothing: data leaves when it is posted, the send is complete then.
-  // Where one edge's delay D dwarfs all else, 2 N iterations in each D.
+  // Gloo's schedule iteration by iteration over a transport that adds nothing: data leaves when it is posted, the send
+  // is complete then. Where one edge's delay D dwarfs all else, 2 N iterations in each D.
   Duration schedule{0};
   // The same in the limit of long delays: iterations / 2N rounds of the ring, each as long as all delays together.
   Duration pipeline{0};
-  // The same over edges that lose frames: a segment is there a round trip later for each time that one of its frames must be
-  // repeated, as often as chance has it (the mean of several draws). What a transport without redundancy cannot go below by much.
+  // The same over edges that lose frames: a segment is there a round trip later for each time that one of its frames
+  // must be repeated, as often as chance has it (the mean of several draws). What a transport without redundancy cannot
+  // go below by much.
   Duration scheduleWithLoss{0};
-  // The slowest way of a segment through 2(N-1) edges, and all bytes at the lowest rate. Where both matter they overlap, so that a
-  // time may lie below their sum.
+  // The slowest way of a segment through 2(N-1) edges, and all bytes at the lowest rate. Where both matter they
+  // overlap, so that a time may lie below their sum.
   Duration propagation{0}, serialisation{0};
   // 2(N-1) alpha + 2(N-1)/N S / beta: alpha the mean delay, beta the lowest rate, no headers.
   Duration alphaBeta{0};

@@ -1,5 +1,5 @@
-// A process group that runs Gloo's ring all-reduce over simulated links: a session between neighbours and a rank at each place.
-// Several groups may share the links of a ring. One thread; all must outlive the simulation's last step.
+// A process group that runs Gloo's ring all-reduce over simulated links: a session between neighbours and a rank at
+// each place. Several groups may share the links of a ring. One thread; all must outlive the simulation's last step.
 #pragma once
 
 #include <cstdint>
@@ -75,7 +75,8 @@ class RingGroup {
   Simulation& simulation_;
   const RingSchedule& schedule_;
   const RingGroupSettings settings_;
-  // Of the session between rank i and the one before it: the end at rank i, and the other one. With two ranks only rank 1's.
+  // Of the session between rank i and the one before it: the end at rank i, and the other one. With two ranks only rank
+  // 1's.
   std::vector<std::unique_ptr<Host>> ends_, previousEnds_;
   std::vector<std::byte> source_, sink_;
   std::vector<std::unique_ptr<RingRank>> ranks_;

@@ -1,5 +1,5 @@
-// One rank of Gloo's ring all-reduce over two sessions: posts what RingSchedule says, when Gloo would. Sums cost no time, and the
-// bytes are nobody's: all sends read one buffer, all receives write to another. One thread.
+// One rank of Gloo's ring all-reduce over two sessions: posts what RingSchedule says, when Gloo would. Sums cost no
+// time, and the bytes are nobody's: all sends read one buffer, all receives write to another. One thread.
 #pragma once
 
 #include <array>
@@ -15,8 +15,8 @@ namespace gloo_bypass::sim {
 
 class RingRank {
  public:
-  // `out` leads to the rank before this one, `in` to the one after; with two ranks both are the same. Takes their observers. The
-  // buffers hold a segment at least. All must outlive the simulation's last step.
+  // `out` leads to the rank before this one, `in` to the one after; with two ranks both are the same. Takes their
+  // observers. The buffers hold a segment at least. All must outlive the simulation's last step.
   RingRank(const RingSchedule& schedule, std::size_t rank, Host& out, Host& in, std::span<const std::byte> source,
            std::span<std::byte> sink);
 
@@ -49,7 +49,8 @@ class RingRank {
   bool running_ = false, advancing_ = false;
   int half_ = 0, iteration_ = 0;
   int sendsPosted_ = 0, receivesPosted_ = 0, sent_ = 0, received_ = 0;
-  // How many sends and receives there were after each of the last two iterations: messages of one key complete in order.
+  // How many sends and receives there were after each of the last two iterations: messages of one key complete in
+  // order.
   std::array<int, RingSchedule::kAhead> sendsUpTo_{}, receivesUpTo_{};
   std::uint64_t receivedBytes_ = 0;
   std::string error_;

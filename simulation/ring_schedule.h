@@ -1,9 +1,9 @@
 // Gloo's ring all-reduce (gloo/allreduce.cc) as arithmetic: how it cuts a vector, and what each rank sends when. Pure.
 //
-// A vector is cut into N x m segments of equal length (m at least 2, a segment at most what is asked for, 1 MiB in Gloo). The first
-// half (reduce-scatter) and the second (all-gather) take (N-1) m iterations each. In each one a rank sends a segment to the rank
-// before it and receives one from the rank after it; iteration i waits for the receive and the send of iteration i-2. What lies
-// behind the end of the vector is shorter or not sent at all.
+// A vector is cut into N x m segments of equal length (m at least 2, a segment at most what is asked for, 1 MiB in
+// Gloo). The first half (reduce-scatter) and the second (all-gather) take (N-1) m iterations each. In each one a rank
+// sends a segment to the rank before it and receives one from the rank after it; iteration i waits for the receive and
+// the send of iteration i-2. What lies behind the end of the vector is shorter or not sent at all.
 #pragma once
 
 #include <cstddef>

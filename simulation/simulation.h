@@ -51,9 +51,7 @@ class Simulation {
     std::uint64_t order;
     Actor* actor;  // null: an action
     std::uint64_t action;
-    bool operator>(const Entry& other) const {
-      return time != other.time ? time > other.time : order > other.order;
-    }
+    bool operator>(const Entry& other) const { return time != other.time ? time > other.time : order > other.order; }
   };
 
   void step(const Entry& entry);

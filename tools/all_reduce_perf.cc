@@ -47,8 +47,7 @@ int runSpawnedRank(const PerfOptions& options, int rank, std::uint16_t port) {
   try {
     const auto store = std::make_shared<KeyValueClient>("127.0.0.1", port, timeoutOf(options));
     try {
-      const nlohmann::json report =
-          RankSession(options, rank, static_cast<int>(options.ranks), store).run();
+      const nlohmann::json report = RankSession(options, rank, static_cast<int>(options.ranks), store).run();
       if (rank == 0) store->set("report", bytesOf(jsonText(report)));
       return 0;
     } catch (const std::exception& error) {
@@ -61,8 +60,8 @@ int runSpawnedRank(const PerfOptions& options, int rank, std::uint16_t port) {
   return kExitFailure;
 }
 
-// Why a run failed. What the ranks themselves said comes first, one line for each different text; the launcher's own finding
-// follows where a rank could not say anything (it was killed).
+// Why a run failed. What the ranks themselves said comes first, one line for each different text; the launcher's own
+// finding follows where a rank could not say anything (it was killed).
 [[noreturn]] void throwFailure(const KeyValueServer& server, unsigned ranks, const RanksEnd& end) {
   std::map<std::string, std::string> lines;  // text without the rank's number -> text
   for (unsigned rank = 0; rank < ranks; ++rank) {
@@ -114,8 +113,10 @@ int runRanksHere(const PerfOptions& options) {
 int integerFromEnvironment(const char* name, int low, int high) {
   const char* text = std::getenv(name);
   if (text == nullptr || *text == '\0')
-    throw UsageError(fmt::format("{} is not set; say --ranks N to start the ranks here, or set RANK, WORLD_SIZE, "
-                                 "MASTER_ADDR and MASTER_PORT", name));
+    throw UsageError(
+        fmt::format("{} is not set; say --ranks N to start the ranks here, or set RANK, WORLD_SIZE, "
+                    "MASTER_ADDR and MASTER_PORT",
+                    name));
   char* end = nullptr;
   const long value = std::strtol(text, &end, 10);
   if (*end != '\0' || value < low || value > high)
@@ -137,8 +138,7 @@ int runGivenRank(const PerfOptions& options) {
   } else {
     const auto port = static_cast<std::uint16_t>(integerFromEnvironment("MASTER_PORT", 1, 65535));
     const char* address = std::getenv("MASTER_ADDR");
-    if (address == nullptr || *address == '\0')
-      throw UsageError("MASTER_ADDR is not set; it names the host of rank 0");
+    if (address == nullptr || *address == '\0') throw UsageError("MASTER_ADDR is not set; it names the host of rank 0");
     if (rank == 0) {
       server = std::make_unique<KeyValueServer>(KeyValueServer::Reach::kNetwork, port);
       server->start();

@@ -1,8 +1,8 @@
 #include "tools/build_info.h"
 
-#include <CLI/Version.hpp>
 #include <fmt/format.h>
 #include <gloo/config.h>
+#include <CLI/Version.hpp>
 
 #include "programs/version.h"
 #include "tools/device_factory.h"

@@ -5,7 +5,8 @@
 
 namespace gloo_bypass {
 
-// version, commit, compiler, the transports that are built in, and the libraries: {"gloo": "0.5.0", "dpdk": "22.11.11", ...}
+// version, commit, compiler, the transports that are built in, and the libraries: {"gloo": "0.5.0", "dpdk": "22.11.11",
+// ...}
 nlohmann::json buildInfo();
 
 }  // namespace gloo_bypass

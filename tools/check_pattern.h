@@ -1,6 +1,7 @@
-// Input values whose exact result is known, whatever the order of reduction, and which make mistakes visible: an element's
-// value depends on its index (data at a wrong place), on the rank (a rank left out or counted twice) and on the
-// iteration (stale data). Small integers, so that every type holds sums and products exactly; integer sums may wrap.
+// Input values whose exact result is known, whatever the order of reduction, and which make mistakes visible: an
+// element's value depends on its index (data at a wrong place), on the rank (a rank left out or counted twice) and on
+// the iteration (stale data). Small integers, so that every type holds sums and products exactly; integer sums may
+// wrap.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +25,9 @@ class CheckPattern {
         // Half holds integers up to 2048 exactly.
         range_(std::clamp<std::uint64_t>(2047 / ranks_, 2, 61)) {}
 
-  std::int64_t input(std::size_t index, int rank) const { return valueOf(mix(index), static_cast<std::uint64_t>(rank)); }
+  std::int64_t input(std::size_t index, int rank) const {
+    return valueOf(mix(index), static_cast<std::uint64_t>(rank));
+  }
 
   std::int64_t expected(std::size_t index) const {
     const std::uint64_t mixed = mix(index);
@@ -32,10 +35,18 @@ class CheckPattern {
     for (std::uint64_t rank = 1; rank < ranks_; ++rank) {
       const std::int64_t value = valueOf(mixed, rank);
       switch (op_) {
-        case ReduceOp::kSum: result += value; break;
-        case ReduceOp::kProd: result *= value; break;
-        case ReduceOp::kMin: result = std::min(result, value); break;
-        case ReduceOp::kMax: result = std::max(result, value); break;
+        case ReduceOp::kSum:
+          result += value;
+          break;
+        case ReduceOp::kProd:
+          result *= value;
+          break;
+        case ReduceOp::kMin:
+          result = std::min(result, value);
+          break;
+        case ReduceOp::kMax:
+          result = std::max(result, value);
+          break;
       }
     }
     return result;
@@ -88,7 +99,8 @@ void fillPattern(std::span<T> data, const CheckPattern& pattern, int rank) {
 template <typename T>
 std::uint64_t countWrong(std::span<const T> data, const CheckPattern& pattern) {
   std::uint64_t wrong = 0;
-  for (std::size_t i = 0; i < data.size(); ++i) wrong += sameElement(data[i], toElement<T>(pattern.expected(i))) ? 0 : 1;
+  for (std::size_t i = 0; i < data.size(); ++i)
+    wrong += sameElement(data[i], toElement<T>(pattern.expected(i))) ? 0 : 1;
   return wrong;
 }
 

@@ -19,10 +19,14 @@ using ReduceFunction = void (*)(void*, const void*, const void*, std::size_t);
 template <typename T>
 ReduceFunction reduceFunction(ReduceOp op) {
   switch (op) {
-    case ReduceOp::kSum: return &::gloo::sum<T>;
-    case ReduceOp::kProd: return &::gloo::product<T>;
-    case ReduceOp::kMin: return &::gloo::min<T>;
-    case ReduceOp::kMax: return &::gloo::max<T>;
+    case ReduceOp::kSum:
+      return &::gloo::sum<T>;
+    case ReduceOp::kProd:
+      return &::gloo::product<T>;
+    case ReduceOp::kMin:
+      return &::gloo::min<T>;
+    case ReduceOp::kMax:
+      return &::gloo::max<T>;
   }
   return nullptr;
 }
@@ -30,10 +34,14 @@ ReduceFunction reduceFunction(ReduceOp op) {
 template <typename T>
 const ::gloo::ReductionFunction<T>* boundFunction(ReduceOp op) {
   switch (op) {
-    case ReduceOp::kSum: return ::gloo::ReductionFunction<T>::sum;
-    case ReduceOp::kProd: return ::gloo::ReductionFunction<T>::product;
-    case ReduceOp::kMin: return ::gloo::ReductionFunction<T>::min;
-    case ReduceOp::kMax: return ::gloo::ReductionFunction<T>::max;
+    case ReduceOp::kSum:
+      return ::gloo::ReductionFunction<T>::sum;
+    case ReduceOp::kProd:
+      return ::gloo::ReductionFunction<T>::product;
+    case ReduceOp::kMin:
+      return ::gloo::ReductionFunction<T>::min;
+    case ReduceOp::kMax:
+      return ::gloo::ReductionFunction<T>::max;
   }
   return nullptr;
 }
@@ -78,21 +86,29 @@ class BoundAllReduce : public Collective {
 template <typename Body>
 auto withType(DataType type, Body body) {
   switch (type) {
-    case DataType::kInt8: return body(static_cast<std::int8_t*>(nullptr));
-    case DataType::kUint8: return body(static_cast<std::uint8_t*>(nullptr));
-    case DataType::kInt32: return body(static_cast<std::int32_t*>(nullptr));
-    case DataType::kInt64: return body(static_cast<std::int64_t*>(nullptr));
-    case DataType::kHalf: return body(static_cast<::gloo::float16*>(nullptr));
-    case DataType::kFloat: return body(static_cast<float*>(nullptr));
-    case DataType::kDouble: return body(static_cast<double*>(nullptr));
+    case DataType::kInt8:
+      return body(static_cast<std::int8_t*>(nullptr));
+    case DataType::kUint8:
+      return body(static_cast<std::uint8_t*>(nullptr));
+    case DataType::kInt32:
+      return body(static_cast<std::int32_t*>(nullptr));
+    case DataType::kInt64:
+      return body(static_cast<std::int64_t*>(nullptr));
+    case DataType::kHalf:
+      return body(static_cast<::gloo::float16*>(nullptr));
+    case DataType::kFloat:
+      return body(static_cast<float*>(nullptr));
+    case DataType::kDouble:
+      return body(static_cast<double*>(nullptr));
   }
   throw ProgramError("no such element type");
 }
 
 }  // namespace
 
-std::unique_ptr<Collective> makeCollective(const CollectiveOptions& options, const std::shared_ptr<::gloo::Context>& context,
-                                           std::uint32_t* nextTag, void* data, std::size_t count) {
+std::unique_ptr<Collective> makeCollective(const CollectiveOptions& options,
+                                           const std::shared_ptr<::gloo::Context>& context, std::uint32_t* nextTag,
+                                           void* data, std::size_t count) {
   return withType(options.dataType, [&]<typename T>(T*) -> std::unique_ptr<Collective> {
     T* elements = static_cast<T*>(data);
     const std::vector<T*> pointers{elements};
@@ -102,8 +118,8 @@ std::unique_ptr<Collective> makeCollective(const CollectiveOptions& options, con
         return std::make_unique<BoundAllReduce>(std::make_unique<::gloo::AllreduceHalvingDoubling<T>>(
             context, pointers, static_cast<int>(count), function));
       case AllReduceAlgorithm::kRingChunked:
-        return std::make_unique<BoundAllReduce>(std::make_unique<::gloo::AllreduceRingChunked<T>>(
-            context, pointers, static_cast<int>(count), function));
+        return std::make_unique<BoundAllReduce>(
+            std::make_unique<::gloo::AllreduceRingChunked<T>>(context, pointers, static_cast<int>(count), function));
       case AllReduceAlgorithm::kRing:
       case AllReduceAlgorithm::kBcube:
         break;
@@ -114,8 +130,7 @@ std::unique_ptr<Collective> makeCollective(const CollectiveOptions& options, con
 
 void fillFixedPoint(const CollectiveOptions& options, void* data, std::size_t count) {
   const int value = options.reduceOp == ReduceOp::kSum ? 0 : 1;
-  withType(options.dataType,
-           [&]<typename T>(T*) { std::fill_n(static_cast<T*>(data), count, toElement<T>(value)); });
+  withType(options.dataType, [&]<typename T>(T*) { std::fill_n(static_cast<T*>(data), count, toElement<T>(value)); });
 }
 
 void fillCheck(const CollectiveOptions& options, void* data, std::size_t count, int rank, int ranks,

@@ -1,4 +1,5 @@
-// Gloo devices by transport name: this project's back-ends (process/back_ends.h), and Gloo's own transports to compare them with.
+// Gloo devices by transport name: this project's back-ends (process/back_ends.h), and Gloo's own transports to compare
+// them with.
 #pragma once
 
 #include <memory>
@@ -16,7 +17,8 @@ namespace gloo_bypass {
 std::vector<std::string> transportNames();
 // "TCP, DPDK, UDP, RDMA, GLOO_IBVERBS"
 std::string knownTransports();
-// One line if `transport` is unknown or was not built in; empty if it can be made. Names are matched exactly, as PyTorch does.
+// One line if `transport` is unknown or was not built in; empty if it can be made. Names are matched exactly, as
+// PyTorch does.
 std::string transportProblem(std::string_view transport);
 // Whether its devices know bound buffers only, as an older Gloo's over verbs: no gloo::allreduce, no gloo::barrier.
 bool hasBoundBuffersOnly(std::string_view transport);

@@ -105,12 +105,12 @@ FileDescriptor tryListen(int family, KeyValueServer::Reach reach, std::uint16_t 
   } else {
     auto* address = reinterpret_cast<sockaddr_in*>(&storage);
     const bool local = reach == KeyValueServer::Reach::kThisMachine;
-    *address = {.sin_family = AF_INET, .sin_port = htons(port),
+    *address = {.sin_family = AF_INET,
+                .sin_port = htons(port),
                 .sin_addr = {.s_addr = htonl(local ? INADDR_LOOPBACK : INADDR_ANY)}};
     length = sizeof(*address);
   }
-  if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&storage), length) != 0 ||
-      ::listen(fd.get(), SOMAXCONN) != 0) {
+  if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&storage), length) != 0 || ::listen(fd.get(), SOMAXCONN) != 0) {
     *error = errno;
     fd.reset();
   }
@@ -422,7 +422,8 @@ void KeyValueClient::wait(const std::vector<std::string>& keys, const millisecon
 std::optional<std::vector<char>> KeyValueClient::request(std::uint8_t operation, const std::string& key,
                                                          const std::vector<char>& value, milliseconds timeout) {
   if (key.size() > kMaxKeyBytes || value.size() > kMaxValueBytes)
-    throw ::gloo::IoException(fmt::format("key '{:.40}' or its {} bytes are too long for {}", key, value.size(), peer_));
+    throw ::gloo::IoException(
+        fmt::format("key '{:.40}' or its {} bytes are too long for {}", key, value.size(), peer_));
   const std::lock_guard lock(mutex_);
   std::array<char, kRequestBytes> header{};
   header[0] = static_cast<char>(operation);
@@ -431,10 +432,9 @@ std::optional<std::vector<char>> KeyValueClient::request(std::uint8_t operation,
   setTimeout(socket_.get(), SO_RCVTIMEO, timeout + kReplySlack);
   setTimeout(socket_.get(), SO_SNDTIMEO, timeout + kReplySlack);
   std::array<char, kReplyBytes> reply{};
-  const bool done = writeAll(socket_.get(), header.data(), header.size()) &&
-                    writeAll(socket_.get(), key.data(), key.size()) &&
-                    writeAll(socket_.get(), value.data(), value.size()) &&
-                    readAll(socket_.get(), reply.data(), reply.size());
+  const bool done =
+      writeAll(socket_.get(), header.data(), header.size()) && writeAll(socket_.get(), key.data(), key.size()) &&
+      writeAll(socket_.get(), value.data(), value.size()) && readAll(socket_.get(), reply.data(), reply.size());
   const std::uint32_t length = done ? getU32(&reply[1]) : 0;
   std::vector<char> answer(std::min(length, kMaxValueBytes));
   if (!done || length > kMaxValueBytes || !readAll(socket_.get(), answer.data(), answer.size()))

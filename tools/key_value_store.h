@@ -80,8 +80,8 @@ class KeyValueClient : public ::gloo::rendezvous::Store {
 
  private:
   bool isAnswered();
-  std::optional<std::vector<char>> request(std::uint8_t operation, const std::string& key, const std::vector<char>& value,
-                                           std::chrono::milliseconds timeout);
+  std::optional<std::vector<char>> request(std::uint8_t operation, const std::string& key,
+                                           const std::vector<char>& value, std::chrono::milliseconds timeout);
 
   std::mutex mutex_;
   std::chrono::milliseconds timeout_;

@@ -6,8 +6,8 @@
 #include <set>
 #include <utility>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "programs/command_line.h"
 #include "programs/error.h"
@@ -70,8 +70,7 @@ void addNamed(CLI::App& app, const std::string& flags, T& target, const std::arr
          flags,
          [&target, map = toMap(table), list, flags](const std::string& text) {
            const auto found = map.find(text);
-           if (found == map.end())
-             throw CLI::ValidationError(flags, fmt::format("'{}' is none of {}", text, list));
+           if (found == map.end()) throw CLI::ValidationError(flags, fmt::format("'{}' is none of {}", text, list));
            target = found->second;
          },
          fmt::format("{}: {}", what, list))
@@ -80,10 +79,12 @@ void addNamed(CLI::App& app, const std::string& flags, T& target, const std::arr
 
 constexpr const char* kDescription =
     "All-reduce over Gloo transports, with nccl-tests' flags and table.\n"
-    "What is measured: for each size and transport, after -w iterations untimed, rounds of -n iterations. The ranks meet\n"
+    "What is measured: for each size and transport, after -w iterations untimed, rounds of -n iterations. The ranks "
+    "meet\n"
     "in a barrier of the same transport before each round; with several transports the rounds alternate (A B A B).\n"
     "time: mean over iterations, rounds and ranks. p50, p99: over every single iteration of every rank and round.\n"
-    "algbw = size / time, busbw = algbw * 2(n-1)/n, GB = 1e9 bytes. ratio = p50 of the first transport / p50 of this one.\n"
+    "algbw = size / time, busbw = algbw * 2(n-1)/n, GB = 1e9 bytes. ratio = p50 of the first transport / p50 of this "
+    "one.\n"
     "#wrong: elements that differ from the exact result, over all ranks and -c checked iterations (not timed).";
 
 void addMeasurementOptions(CLI::App& app, PerfOptions& options) {
@@ -175,8 +176,8 @@ void checkSizes(const PerfOptions& options) {
                                    options.stepBytes, kMaxSizes));
   }
   if (usesBoundBuffers(options.algorithm) && options.maxBytes > kMaxBoundBytes)
-    throw UsageError(fmt::format("--maxbytes {}: Gloo's {} takes less than 2G", options.maxBytes,
-                                 nameOf(options.algorithm)));
+    throw UsageError(
+        fmt::format("--maxbytes {}: Gloo's {} takes less than 2G", options.maxBytes, nameOf(options.algorithm)));
 }
 
 void checkOptions(const PerfOptions& options) {
@@ -184,8 +185,8 @@ void checkOptions(const PerfOptions& options) {
   if (options.segmentBytes != 0 && options.algorithm != AllReduceAlgorithm::kRing)
     throw UsageError(fmt::format("--segment-bytes belongs to --algorithm ring, not to {}", nameOf(options.algorithm)));
   if (options.segmentBytes != 0 && options.segmentBytes < elementBytes(options.dataType))
-    throw UsageError(fmt::format("--segment-bytes {} is less than one {}", options.segmentBytes,
-                                 nameOf(options.dataType)));
+    throw UsageError(
+        fmt::format("--segment-bytes {} is less than one {}", options.segmentBytes, nameOf(options.dataType)));
   if (std::uint64_t{options.iterations} * options.effectiveRounds() > kMaxSamples)
     throw UsageError(fmt::format("--iters {} x --rounds {} is more than {} samples a size", options.iterations,
                                  options.effectiveRounds(), kMaxSamples));
@@ -195,8 +196,10 @@ void checkOptions(const PerfOptions& options) {
     if (const auto problem = transportProblem(transport); !problem.empty())
       throw UsageError("--transports: " + problem);
     if (hasBoundBuffersOnly(transport) && !usesBoundBuffers(options.algorithm))
-      throw UsageError(fmt::format("--transports: {} has bound buffers only: it runs --algorithm ring_chunked and "
-                                   "halving_doubling, not {}", transport, nameOf(options.algorithm)));
+      throw UsageError(
+          fmt::format("--transports: {} has bound buffers only: it runs --algorithm ring_chunked and "
+                      "halving_doubling, not {}",
+                      transport, nameOf(options.algorithm)));
     if (!seen.insert(transport).second) throw UsageError(fmt::format("--transports names {} twice", transport));
   }
   if (options.idleSeconds > 0 && (options.computeMilliseconds > 0 || options.firstCalls > 0))

@@ -38,7 +38,7 @@ struct PerfOptions {
   std::string jsonPath;
   double timeoutSeconds = 30;
   double deadlineSeconds = 3600;
-  double idleSeconds = 0;  // > 0: measure idle ranks instead of bandwidth
+  double idleSeconds = 0;          // > 0: measure idle ranks instead of bandwidth
   double computeMilliseconds = 0;  // > 0: each rank computes so long before each all-reduce
   unsigned firstCalls = 0;         // so many of the smallest size right after connecting, reported apart
   bool cpuColumn = false;

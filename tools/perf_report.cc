@@ -34,8 +34,7 @@ std::vector<Column> tableColumns(const PerfOptions& options) {
       {"count", "(elements)", 12, [](auto& size, auto&) { return std::to_string(size.count); }},
       {"type", "", 7, [type = std::string(nameOf(options.dataType))](auto&, auto&) { return type; }},
       {"redop", "", 6, [op = std::string(nameOf(options.reduceOp))](auto&, auto&) { return op; }}};
-  if (several)
-    columns.push_back({"transport", "", 10, [](auto&, auto& result) { return result.transport; }});
+  if (several) columns.push_back({"transport", "", 10, [](auto&, auto& result) { return result.transport; }});
   columns.push_back({"time", "(us)", 9, [](auto&, auto& result) { return number(result.timeUs); }});
   columns.push_back({"algbw", "(GB/s)", 7, [](auto&, auto& result) { return number(result.algbwGBs); }});
   columns.push_back({"busbw", "(GB/s)", 7, [](auto&, auto& result) { return number(result.busbwGBs); }});
@@ -212,19 +211,16 @@ FirstCalls summarizeFirstCalls(const std::string& transport, std::uint64_t bytes
 
 nlohmann::json toJson(const FirstCalls& calls) {
   const auto ascending = sorted(calls.callUs);
-  return {{"transport", calls.transport},
-          {"size", calls.bytes},
-          {"mean_us", mean(calls.callUs)},
-          {"p50_us", percentile(ascending, 50)},
-          {"p99_us", percentile(ascending, 99)},
-          {"call_us", calls.callUs}};
+  return {{"transport", calls.transport},        {"size", calls.bytes},
+          {"mean_us", mean(calls.callUs)},       {"p50_us", percentile(ascending, 50)},
+          {"p99_us", percentile(ascending, 99)}, {"call_us", calls.callUs}};
 }
 
 std::string firstCallsText(const FirstCalls& calls) {
   const auto ascending = sorted(calls.callUs);
   return fmt::format("# first {} calls of {} bytes, {}: the first {} us, mean {}, p50 {}, p99 {}\n",
-                     calls.callUs.size(), calls.bytes, calls.transport, number(calls.callUs.front()), number(mean(calls.callUs)),
-                     number(percentile(ascending, 50)), number(percentile(ascending, 99)));
+                     calls.callUs.size(), calls.bytes, calls.transport, number(calls.callUs.front()),
+                     number(mean(calls.callUs)), number(percentile(ascending, 50)), number(percentile(ascending, 99)));
 }
 
 std::vector<double> averageBusBandwidth(std::span<const SizeResult> results) {
@@ -312,8 +308,9 @@ std::string footerText(const PerfOptions& options, std::span<const SizeResult> r
 
 std::string idleText(const nlohmann::json& idle) {
   constexpr double kMiB = 1 << 20;
-  std::string text = "#  transport   rank     cpu   rss(MiB)   pss(MiB)  +rss(MiB)  +pss(MiB)\n"
-                     "#                       (%)                         since before the device was made\n";
+  std::string text =
+      "#  transport   rank     cpu   rss(MiB)   pss(MiB)  +rss(MiB)  +pss(MiB)\n"
+      "#                       (%)                         since before the device was made\n";
   for (const nlohmann::json& rank : idle.at("ranks")) {
     text += fmt::format("{:>12} {:>6} {:>7.3f} {:>10.2f} {:>10.2f} {:>10.2f} {:>10.2f}\n",
                         idle.at("transport").get<std::string>(), rank.at("rank").get<int>(),

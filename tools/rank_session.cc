@@ -215,7 +215,8 @@ void RankSession::connect(const std::string& transport) {
   const auto store = gloo_version::withPrefix("connect/" + transport, store_);
   gloo_version::connectFullMesh(*context, store, link.device);
   if (hasBoundBuffersOnly(transport)) {
-    exchange_.meet("connected/" + transport);  // Gloo's ibverbs gives up on a peer that is not ready within half a second
+    exchange_.meet("connected/" +
+                   transport);  // Gloo's ibverbs gives up on a peer that is not ready within half a second
     std::shared_ptr<::gloo::Context> whole = context;
     link.boundBarrier = std::make_unique<::gloo::BarrierAllToAll>(whole);
   }
@@ -419,23 +420,27 @@ nlohmann::json RankSession::measureIdle() {
   const auto growth = [](std::uint64_t to, std::uint64_t from) {
     return static_cast<std::int64_t>(to) - static_cast<std::int64_t>(from);
   };
-  const nlohmann::json all = exchange_.gather(
-      "idle-results", {{"rank", rank_}, {"seconds", seconds}, {"cpu_seconds", cpu},
-                       {"cpu_percent", seconds > 0 ? 100 * cpu / seconds : 0.0},
-                       {"rss_bytes", now.rssBytes}, {"pss_bytes", now.pssBytes},
-                       {"rss_growth_bytes", growth(now.rssBytes, before.rssBytes)},
-                       {"pss_growth_bytes", growth(now.pssBytes, before.pssBytes)}});
+  const nlohmann::json all =
+      exchange_.gather("idle-results", {{"rank", rank_},
+                                        {"seconds", seconds},
+                                        {"cpu_seconds", cpu},
+                                        {"cpu_percent", seconds > 0 ? 100 * cpu / seconds : 0.0},
+                                        {"rss_bytes", now.rssBytes},
+                                        {"pss_bytes", now.pssBytes},
+                                        {"rss_growth_bytes", growth(now.rssBytes, before.rssBytes)},
+                                        {"pss_growth_bytes", growth(now.pssBytes, before.pssBytes)}});
   const nlohmann::json idle = {{"transport", link.transport}, {"seconds", options_.idleSeconds}, {"ranks", all}};
   if (rank_ == 0) print("#\n" + idleText(idle));
   return idle;
 }
 
 nlohmann::json RankSession::reportFrame() const {
-  return {{"schema", "gloo-bypass/all_reduce_perf/1"},
-          {"build", buildInfo()},
-          {"parameters", toJson(options_)},
-          {"unix_time", std::chrono::duration_cast<std::chrono::seconds>(
-                            std::chrono::system_clock::now().time_since_epoch()).count()}};
+  return {
+      {"schema", "gloo-bypass/all_reduce_perf/1"},
+      {"build", buildInfo()},
+      {"parameters", toJson(options_)},
+      {"unix_time",
+       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count()}};
 }
 
 }  // namespace gloo_bypass

@@ -50,8 +50,8 @@ class RankSession {
   // `options` must outlive it.
   RankSession(const PerfOptions& options, int rank, int size, const gloo_version::StorePointer& store);
 
-  // Rank 0 prints the table to stdout and returns the report; the others return null. Throws ProgramError, which names the
-  // rank, transport and size.
+  // Rank 0 prints the table to stdout and returns the report; the others return null. Throws ProgramError, which names
+  // the rank, transport and size.
   nlohmann::json run();
 
  private:
@@ -101,8 +101,8 @@ class RankSession {
   Computation computation_;
   std::uint64_t computedParts_ = 0;  // before each all-reduce
   bool sharesClock_ = false;         // all ranks are on one machine, as far as its name tells
-  nlohmann::json ranks_;  // on rank 0: who and where each rank is
-  std::string stage_;     // for error messages: what is being done
+  nlohmann::json ranks_;             // on rank 0: who and where each rank is
+  std::string stage_;                // for error messages: what is being done
 };
 
 }  // namespace gloo_bypass

@@ -15,7 +15,7 @@ namespace {
 struct Recomputation : torch::CustomClassHolder {
   std::function<at::Tensor(const at::Tensor&)> compute;
   std::vector<at::Tensor> parameters;
-  at::Tensor generatorState; // before the first forward
+  at::Tensor generatorState;  // before the first forward
 };
 
 at::Tensor generatorState() {
@@ -34,15 +34,16 @@ constexpr const char* kRecomputation = "recomputation";
 
 struct CheckpointedPart : torch::autograd::Function<CheckpointedPart> {
   // Runs without a graph. The parameters are arguments so that the graph leads to them; compute() knows them already.
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const c10::intrusive_ptr<Recomputation>& recomputation,
-      const at::Tensor& x, at::TensorList /*parameters*/) {
+  static at::Tensor forward(torch::autograd::AutogradContext* context,
+                            const c10::intrusive_ptr<Recomputation>& recomputation, const at::Tensor& x,
+                            at::TensorList /*parameters*/) {
     context->save_for_backward({x});
     context->saved_data[kRecomputation] = c10::IValue::make_capsule(recomputation);
     return recomputation->compute(x);
   }
 
-  static torch::autograd::variable_list backward(
-      torch::autograd::AutogradContext* context, const torch::autograd::variable_list& outputGradients) {
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& outputGradients) {
     const auto recomputation =
         c10::static_intrusive_pointer_cast<Recomputation>(context->saved_data[kRecomputation].toCapsule());
     const at::AutoGradMode withGraph(true);
@@ -53,15 +54,15 @@ struct CheckpointedPart : torch::autograd::Function<CheckpointedPart> {
     const auto output = recomputation->compute(inputs[0]);
     setGeneratorState(resumed);
     auto gradients = torch::autograd::grad({output}, inputs, {outputGradients[0]});
-    gradients.insert(gradients.begin(), at::Tensor()); // of the recomputation, which is no tensor
+    gradients.insert(gradients.begin(), at::Tensor());  // of the recomputation, which is no tensor
     return gradients;
   }
 };
 
-} // namespace
+}  // namespace
 
 at::Tensor checkpointed(std::function<at::Tensor(const at::Tensor&)> compute, const at::Tensor& x,
-    const std::vector<at::Tensor>& parameters) {
+                        const std::vector<at::Tensor>& parameters) {
   auto recomputation = c10::make_intrusive<Recomputation>();
   recomputation->compute = std::move(compute);
   recomputation->parameters = parameters;
@@ -69,4 +70,4 @@ at::Tensor checkpointed(std::function<at::Tensor(const at::Tensor&)> compute, co
   return CheckpointedPart::apply(recomputation, x, at::TensorList(parameters));
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

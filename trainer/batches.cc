@@ -18,14 +18,17 @@
 namespace gloo_bypass::trainer {
 namespace {
 
-constexpr int64_t kIgnoredTarget = -100; // of at::cross_entropy_loss
+constexpr int64_t kIgnoredTarget = -100;  // of at::cross_entropy_loss
 
 std::string dataPath(const Options& options) {
   return options.dataPath.empty() ? programFolder() + "/sample.txt" : options.dataPath;
 }
 
-// An elastic run keeps the batch of MAX ranks, so that neither the order of samples nor the learning rate depends on who is left.
-int ranksOfBatch(const Options& options, int worldSize) { return options.elastic.isUsed() ? options.elastic.maxRanks : worldSize; }
+// An elastic run keeps the batch of MAX ranks, so that neither the order of samples nor the learning rate depends on
+// who is left.
+int ranksOfBatch(const Options& options, int worldSize) {
+  return options.elastic.isUsed() ? options.elastic.maxRanks : worldSize;
+}
 
 // The last samples of an epoch that do not fill a step are dropped, or make a smaller one.
 int64_t stepsOfAnEpoch(const Options& options, int64_t samples, int worldSize) {
@@ -34,8 +37,8 @@ int64_t stepsOfAnEpoch(const Options& options, int64_t samples, int worldSize) {
     return (samples + stepSamples - 1) / stepSamples;
   }
   if (samples < stepSamples) {
-    throw UsageError(fmt::format("{} samples do not fill one step of {} ranks x batch size {} x {} micro-batches", samples,
-        worldSize, options.batchSize, options.accumulate));
+    throw UsageError(fmt::format("{} samples do not fill one step of {} ranks x batch size {} x {} micro-batches",
+                                 samples, worldSize, options.batchSize, options.accumulate));
   }
   return samples / stepSamples;
 }
@@ -48,23 +51,23 @@ int64_t trainedSamples(const Options& options, const Corpus& corpus, int worldSi
   const int64_t samples = corpus.sampleCount();
   if (options.evaluation.samples >= samples) {
     throw UsageError(fmt::format("--eval-samples {}: the text has {} samples, none would be left to train on",
-        options.evaluation.samples, samples));
+                                 options.evaluation.samples, samples));
   }
   return samples - options.evaluation.samples;
 }
 
-} // namespace
+}  // namespace
 
 Corpus loadText(const Options& options, const std::string& path, int64_t maxSamples, bool byShard) {
   const auto config = modelConfig(options);
   const auto check = [&](int64_t idBound, const std::string& of) {
     if (idBound > config.vocabulary) {
       throw UsageError(fmt::format("{} has token ids up to {}, the model {} takes {}: use a larger --model, or bytes",
-          of, idBound - 1, options.model, config.vocabulary));
+                                   of, idBound - 1, options.model, config.vocabulary));
     }
     if (options.seqLength > config.positions) {
-      throw UsageError(fmt::format("--seq-length {}: the model {} has {} positions", options.seqLength,
-          options.model, config.positions));
+      throw UsageError(fmt::format("--seq-length {}: the model {} has {} positions", options.seqLength, options.model,
+                                   config.positions));
     }
   };
   if (std::filesystem::is_directory(path)) {
@@ -75,16 +78,17 @@ Corpus loadText(const Options& options, const std::string& path, int64_t maxSamp
     check(shards.idBound(), path);
     if (!options.vocabPath.empty() && vocabularyName(options.vocabPath, options.mergesPath) != shards.vocabulary()) {
       throw UsageError(fmt::format("{} was tokenised with another vocabulary than {} and {}", path, options.vocabPath,
-          options.mergesPath));
+                                   options.mergesPath));
     }
     return Corpus(path, std::move(shards), byShard, options.seqLength, maxSamples);
   }
   if (byShard) {
     throw UsageError(fmt::format("--stream-shards: {} is no folder of shards: make one with tokenise", path));
   }
-  auto tokenizer = options.vocabPath.empty() ? Tokenizer::bytes()
-                                             : Tokenizer::bytePairs(options.vocabPath, options.mergesPath);
-  check(options.pack ? std::max<int64_t>(tokenizer.idBound(), tokenizer.endOfText() + 1) : tokenizer.idBound(), options.vocabPath);
+  auto tokenizer =
+      options.vocabPath.empty() ? Tokenizer::bytes() : Tokenizer::bytePairs(options.vocabPath, options.mergesPath);
+  check(options.pack ? std::max<int64_t>(tokenizer.idBound(), tokenizer.endOfText() + 1) : tokenizer.idBound(),
+        options.vocabPath);
   if (options.pack) {
     return Corpus::packed(path, tokenizer, options.passages, options.seqLength, maxSamples);
   }
@@ -100,7 +104,8 @@ Corpus loadCorpus(const Options& options) {
 
 std::string vocabularyOf(const Options& options, const std::string& path) {
   const std::string text = path.empty() ? dataPath(options) : path;
-  return std::filesystem::is_directory(text) ? TokenShards(text).vocabulary() : vocabularyName(options.vocabPath, options.mergesPath);
+  return std::filesystem::is_directory(text) ? TokenShards(text).vocabulary()
+                                             : vocabularyName(options.vocabPath, options.mergesPath);
 }
 
 Batch batchOf(const Corpus& corpus, const std::vector<int64_t>& indices) {
@@ -124,7 +129,7 @@ Batches::Batches(const Options& options, int rank, int worldSize)
       sampleCount_(trainedSamples(options, corpus_, worldSize)),
       globalBatch_(options.batchSize * ranksOfBatch(options, worldSize)),
       sampler_(sampleCount_, worldSize, rank, DistributedSampler::GlobalBatch{globalBatch_}, options.seed, options.tail,
-          corpus_.samplesOfShards()),
+               corpus_.samplesOfShards()),
       stepsPerEpoch_(stepsOfAnEpoch(options, sampleCount_, ranksOfBatch(options, worldSize))) {}
 
 int64_t Batches::microBatches(int64_t step) const {
@@ -132,13 +137,13 @@ int64_t Batches::microBatches(int64_t step) const {
 }
 
 int64_t Batches::samplesIn(int64_t step) const {
-  const int64_t last = microBatches(step) - 1; // the only one that may not be full
+  const int64_t last = microBatches(step) - 1;  // the only one that may not be full
   return last * globalBatch_ + sampler_.samplesIn(batchOfMicro(step, last));
 }
 
 int64_t Batches::targetsIn(const std::vector<int64_t>& samples) const {
   return std::accumulate(samples.begin(), samples.end(), int64_t{0},
-      [&](int64_t sum, int64_t sample) { return sum + corpus_.targetsIn(sample); });
+                         [&](int64_t sum, int64_t sample) { return sum + corpus_.targetsIn(sample); });
 }
 
 int64_t Batches::targetsIn(int64_t step) {
@@ -178,4 +183,4 @@ Batch Batches::of(int64_t step, int64_t micro) {
   return batchOf(corpus_, indices.empty() ? std::vector<int64_t>{0} : indices);
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

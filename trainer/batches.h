@@ -16,11 +16,11 @@
 namespace gloo_bypass::trainer {
 
 struct Batch {
-  at::Tensor ids, targets; // (B, T), int64, CPU
+  at::Tensor ids, targets;  // (B, T), int64, CPU
 };
 
-// Reads and tokenises a text, or the one that the options name, of which the first maxSamples samples (0: all). Throws UsageError for
-// one that this model cannot be trained on. byShard: see Corpus.
+// Reads and tokenises a text, or the one that the options name, of which the first maxSamples samples (0: all). Throws
+// UsageError for one that this model cannot be trained on. byShard: see Corpus.
 Corpus loadText(const Options& options, const std::string& path, int64_t maxSamples, bool byShard = false);
 Corpus loadCorpus(const Options& options);
 
@@ -35,8 +35,8 @@ class Batches {
   // Keeps a reference to the options. Throws UsageError where the samples do not fill a step.
   Batches(const Options& options, int rank, int worldSize);
 
-  // The whole text; the first sampleCount() samples are trained on, the rest is held out. Of streamed shards so many, another choice of them
-  // in each epoch.
+  // The whole text; the first sampleCount() samples are trained on, the rest is held out. Of streamed shards so many,
+  // another choice of them in each epoch.
   const Corpus& corpus() const { return corpus_; }
   int64_t sampleCount() const { return sampleCount_; }
   int64_t stepsPerEpoch() const { return stepsPerEpoch_; }
@@ -48,20 +48,23 @@ class Batches {
   int64_t samplesIn(int64_t step) const;
   // Targets of a step over all ranks: samplesIn() x T, unless samples are padded.
   int64_t targetsIn(int64_t step);
-  // The mean loss of this rank's targets in a micro-batch, times `ranks`, divided by `micros`, is its part of N times the step's mean over
-  // all ranks' targets. Where all have as many, `ranks` is 1 and `micros` --accumulate.
+  // The mean loss of this rank's targets in a micro-batch, times `ranks`, divided by `micros`, is its part of N times
+  // the step's mean over all ranks' targets. Where all have as many, `ranks` is 1 and `micros` --accumulate.
   struct Weight {
     double ranks, micros;
   };
   Weight weightOf(int64_t step, int64_t micro);
   // Of all micro-batches of step `step`, as numbers of samples.
   std::vector<int64_t> samplesOf(int64_t step);
-  // Of micro-batch `micro` of optimiser step `step`, both from 0. A rank that has no sample in it gets one all the same, of weight 0.
+  // Of micro-batch `micro` of optimiser step `step`, both from 0. A rank that has no sample in it gets one all the
+  // same, of weight 0.
   Batch of(int64_t step, int64_t micro);
 
  private:
   int64_t targetsIn(const std::vector<int64_t>& samples) const;
-  int64_t batchOfMicro(int64_t step, int64_t micro) const { return step % stepsPerEpoch_ * options_.accumulate + micro; }
+  int64_t batchOfMicro(int64_t step, int64_t micro) const {
+    return step % stepsPerEpoch_ * options_.accumulate + micro;
+  }
 
   const Options& options_;
   int worldSize_;
@@ -72,4 +75,4 @@ class Batches {
   int64_t stepsPerEpoch_;
 };
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -20,7 +20,7 @@ std::string openBlasCore() {
   return function != nullptr ? function() : "";
 }
 
-} // namespace
+}  // namespace
 
 std::string blasName() {
   const std::string core = openBlasCore();
@@ -56,4 +56,4 @@ void restartWithBetterBlas(char** argv) {
   }
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

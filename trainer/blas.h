@@ -20,4 +20,4 @@ std::optional<std::string> betterOpenBlasCore();
 // otherwise, also when the replacement fails: the program then is slow, not wrong.
 void restartWithBetterBlas(char** argv);
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

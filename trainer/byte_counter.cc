@@ -91,7 +91,7 @@ class PluginCounter : public ByteCounter {
   std::string buffer_ = std::string(4096, '\0');
 };
 
-} // namespace
+}  // namespace
 
 std::set<int> openTcpSockets() {
   std::set<int> sockets;
@@ -109,7 +109,7 @@ std::set<int> openTcpSockets() {
 }
 
 std::unique_ptr<ByteCounter> makeTcpCounter(const std::set<int>& before) {
-  constexpr uint8_t kEstablished = 1; // TCP_ESTABLISHED, which linux/tcp.h does not define
+  constexpr uint8_t kEstablished = 1;  // TCP_ESTABLISHED, which linux/tcp.h does not define
   std::vector<int> sockets;
   for (const int fd : openTcpSockets()) {
     const auto info = tcpInfo(fd);
@@ -128,4 +128,4 @@ std::optional<std::string> pluginCounters() {
   return text ? std::optional<std::string>(*text) : std::nullopt;
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

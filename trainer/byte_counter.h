@@ -37,4 +37,4 @@ std::unique_ptr<ByteCounter> makePluginCounter();
 // The counters of all its transports, as the plug-in writes them; nothing when no loaded library exports them.
 std::optional<std::string> pluginCounters();
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -8,8 +8,8 @@
 
 namespace gloo_bypass::trainer {
 
-double clipTogether(Communicator& communicator, const std::vector<at::Tensor>& gradients, const std::vector<at::Tensor>& counted,
-    double maxNorm) {
+double clipTogether(Communicator& communicator, const std::vector<at::Tensor>& gradients,
+                    const std::vector<at::Tensor>& counted, double maxNorm) {
   const at::NoGradGuard noGrad;
   double squares = 0;
   for (const auto& gradient : counted) {
@@ -25,4 +25,4 @@ double clipTogether(Communicator& communicator, const std::vector<at::Tensor>& g
   return norm;
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -4,8 +4,8 @@
 
 #include <condition_variable>
 #include <cstdlib>
-#include <functional>
 #include <filesystem>
+#include <functional>
 #include <mutex>
 #include <optional>
 
@@ -29,7 +29,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr int kPointToPointTag = 0;
-constexpr int kThreadsADevice = 2; // as torch.distributed does
+constexpr int kThreadsADevice = 2;  // as torch.distributed does
 
 // Where the plug-in is when nothing else is said: beside an installed program, in ../plugin/ of one in a build folder.
 std::string defaultPluginPath() {
@@ -38,13 +38,12 @@ std::string defaultPluginPath() {
   return (std::filesystem::exists(installed) ? installed : folder.parent_path() / "plugin/libgloo_bypass.so").string();
 }
 
-
 std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
 }
 
-// Timestamps of the gradient all-reduces, and the markers at the first and the last of them. Handed-over stamps come from the training
-// thread, done stamps from the group's workers.
+// Timestamps of the gradient all-reduces, and the markers at the first and the last of them. Handed-over stamps come
+// from the training thread, done stamps from the group's workers.
 class WindowClock {
  public:
   void sendMarkers(const std::string& address) { markers_.emplace(address); }
@@ -104,7 +103,7 @@ class WindowClock {
     if (!changed_.wait_for(lock, kStampsArriveWithin, [&] { return pending_ == 0; })) {
       throw ProgramError("an all-reduce of this step has not completed although backward returned");
     }
-    markLast(); // where parameters had no part in the loss, fewer bytes were handed over
+    markLast();  // where parameters had no part in the loss, fewer bytes were handed over
     return window_;
   }
 
@@ -122,16 +121,17 @@ class WindowClock {
   std::optional<StepMarkers> markers_;
   int64_t gradientBytes_ = 0;
   int pending_ = 0;
-  bool isOpen_ = false, isMarking_ = false; // isMarking_: the last marker of this window is still to be sent
+  bool isOpen_ = false, isMarking_ = false;  // isMarking_: the last marker of this window is still to be sent
   bool isRecording_ = false;
 };
 
-// c10d's all-reduce of one dense tensor, with a segment size of our choosing (0: Gloo's), which says when it begins. Sums in the tensor's own
-// type: in 16 bits, each of the ring's additions is made in fp32 and rounded.
+// c10d's all-reduce of one dense tensor, with a segment size of our choosing (0: Gloo's), which says when it begins.
+// Sums in the tensor's own type: in 16 bits, each of the ring's additions is made in fp32 and rounded.
 class SegmentedAllReduce : public torch_version::GlooAllReduceWork {
  public:
   SegmentedAllReduce(const std::shared_ptr<::gloo::Context>& context, const std::vector<at::Tensor>& tensors,
-      uint64_t sequence, std::chrono::milliseconds timeout, uint32_t tag, size_t segmentBytes, std::function<void()> begun)
+                     uint64_t sequence, std::chrono::milliseconds timeout, uint32_t tag, size_t segmentBytes,
+                     std::function<void()> begun)
       : GlooAllReduceWork(context, tensors, sequence, timeout),
         timeout_(timeout),
         tag_(tag),
@@ -175,13 +175,13 @@ class SegmentedAllReduce : public torch_version::GlooAllReduceWork {
 class TimedProcessGroup : public torch_version::GlooProcessGroup {
  public:
   TimedProcessGroup(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-      c10::intrusive_ptr<Options> options, std::shared_ptr<WindowClock> clock, size_t segmentBytes)
+                    c10::intrusive_ptr<Options> options, std::shared_ptr<WindowClock> clock, size_t segmentBytes)
       : GlooProcessGroup(store, rank, size, std::move(options)),
         clock_(std::move(clock)),
         segmentBytes_(segmentBytes) {}
 
-  c10::intrusive_ptr<c10d::Work> allreduce(
-      std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options) override {
+  c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& tensors,
+                                           const c10d::AllreduceOptions& options) override {
     const auto bucket = clock_->handedOver(static_cast<int64_t>(tensors[0].nbytes()));
     const bool saysWhenBegun = bucket && clock_->isRecording();
     auto work = saysWhenBegun ? segmented(tensors, [clock = clock_, index = *bucket] { clock->begun(index); })
@@ -192,15 +192,17 @@ class TimedProcessGroup : public torch_version::GlooProcessGroup {
     return work;
   }
 
-  c10::intrusive_ptr<c10d::Work> untimed(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options, bool isGradient) {
+  c10::intrusive_ptr<c10d::Work> untimed(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options,
+                                         bool isGradient) {
     // PyTorch 1.13's reduces no bf16.
     const bool isOurs = (isGradient && segmentBytes_ != 0) || tensors[0].scalar_type() == at::kBFloat16;
     return isOurs ? segmented(tensors) : ProcessGroupGloo::allreduce(tensors, options);
   }
 
   // The reduce-scatters of --zero.
-  c10::intrusive_ptr<c10d::Work> alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& outputSplits,
-      std::vector<int64_t>& inputSplits, const c10d::AllToAllOptions& options) override {
+  c10::intrusive_ptr<c10d::Work> alltoall_base(at::Tensor& output, at::Tensor& input,
+                                               std::vector<int64_t>& outputSplits, std::vector<int64_t>& inputSplits,
+                                               const c10d::AllToAllOptions& options) override {
     const auto bucket = clock_->handedOver(static_cast<int64_t>(input.nbytes()));
     auto work = ProcessGroupGloo::alltoall_base(output, input, outputSplits, inputSplits, options);
     if (bucket) {
@@ -212,8 +214,8 @@ class TimedProcessGroup : public torch_version::GlooProcessGroup {
  private:
   c10::intrusive_ptr<c10d::Work> segmented(std::vector<at::Tensor>& tensors, std::function<void()> begun = {}) {
     const auto tag = nextTag();
-    auto work = c10::make_intrusive<SegmentedAllReduce>(
-        getContext(tag), tensors, nextSequence(), timeout(), tag, segmentBytes_, std::move(begun));
+    auto work = c10::make_intrusive<SegmentedAllReduce>(getContext(tag), tensors, nextSequence(), timeout(), tag,
+                                                        segmentBytes_, std::move(begun));
     enqueue(work);
     return work;
   }
@@ -243,7 +245,7 @@ bool isKernelTcp(const std::string& transport) {
   return transport == "TCP" || transport == "TCP_TLS" || transport == "UV";
 }
 
-} // namespace
+}  // namespace
 
 std::string prepareTransport(const Options& options) {
   const char* variable = std::getenv("GLOO_DEVICE_TRANSPORT");
@@ -255,12 +257,14 @@ std::string prepareTransport(const Options& options) {
   const std::string path = options.pluginPath.empty() ? defaultPluginPath() : options.pluginPath;
   // Global, so that the counters' symbol is found; never unloaded, since its devices live as long as the process.
   if (::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
-    throw UsageError(fmt::format("GLOO_DEVICE_TRANSPORT={} needs a plug-in that cannot be loaded: {} (--plugin FILE "
-        "names another)", transport, ::dlerror()));
+    throw UsageError(
+        fmt::format("GLOO_DEVICE_TRANSPORT={} needs a plug-in that cannot be loaded: {} (--plugin FILE "
+                    "names another)",
+                    transport, ::dlerror()));
   }
   if (!c10d::GlooDeviceRegistry()->Has(transport)) {
     throw UsageError(fmt::format("GLOO_DEVICE_TRANSPORT={}: no such transport, {} loaded; there are: {}", transport,
-        path, joined(c10d::GlooDeviceRegistry()->Keys(), ", ")));
+                                 path, joined(c10d::GlooDeviceRegistry()->Keys(), ", ")));
   }
   return transport;
 }
@@ -269,11 +273,10 @@ struct Communicator::Group {
   std::shared_ptr<WindowClock> clock = std::make_shared<WindowClock>();
   c10::intrusive_ptr<c10d::Store> store;
   c10::intrusive_ptr<TimedProcessGroup> processGroup;
-  c10::intrusive_ptr<c10d::ProcessGroup> forReducer; // the same group
+  c10::intrusive_ptr<c10d::ProcessGroup> forReducer;  // the same group
 };
 
-Communicator::Communicator(
-    const RankEnvironment& environment, const Options& options, const nlohmann::json& trajectory)
+Communicator::Communicator(const RankEnvironment& environment, const Options& options, const nlohmann::json& trajectory)
     : transport_(prepareTransport(options)), group_(std::make_unique<Group>()) {
   const auto rendezvousTimeout = milliseconds(options.rendezvousTimeoutSeconds);
   if (environment.rank == 0 && !options.stepMarkers.empty()) {
@@ -285,8 +288,9 @@ Communicator::Communicator(
   auto groupOptions = c10d::ProcessGroupGloo::Options::create(milliseconds(options.timeoutSeconds));
   groupOptions->devices = makeDevices();
   groupOptions->threads = static_cast<int>(groupOptions->devices.size()) * kThreadsADevice;
-  group_->processGroup = c10::make_intrusive<TimedProcessGroup>(group_->store, environment.rank,
-      environment.worldSize, groupOptions, group_->clock, static_cast<size_t>(options.segmentBytes));
+  group_->processGroup =
+      c10::make_intrusive<TimedProcessGroup>(group_->store, environment.rank, environment.worldSize, groupOptions,
+                                             group_->clock, static_cast<size_t>(options.segmentBytes));
   group_->forReducer = torch_version::asProcessGroup(group_->store, group_->processGroup);
   byteCounter_ = isKernelTcp(transport_) ? makeTcpCounter(before) : makePluginCounter();
 }
@@ -356,7 +360,7 @@ class WorkTransfer final : public Transfer {
   const c10::intrusive_ptr<c10d::Work> work_;
 };
 
-} // namespace
+}  // namespace
 
 std::unique_ptr<Transfer> Communicator::startSend(const at::Tensor& tensor, int rank) {
   std::vector<at::Tensor> tensors{tensor};
@@ -368,8 +372,8 @@ std::unique_ptr<Transfer> Communicator::startReceive(at::Tensor& tensor, int ran
   return std::make_unique<WorkTransfer>(group_->processGroup->recv(tensors, rank, kPointToPointTag));
 }
 
-void Communicator::exchange(
-    const at::Tensor& own, const std::vector<int>& sendTo, std::vector<at::Tensor>& heard, const std::vector<int>& receiveFrom) {
+void Communicator::exchange(const at::Tensor& own, const std::vector<int>& sendTo, std::vector<at::Tensor>& heard,
+                            const std::vector<int>& receiveFrom) {
   std::vector<c10::intrusive_ptr<c10d::Work>> works;
   for (size_t i = 0; i < receiveFrom.size(); ++i) {
     std::vector<at::Tensor> tensors{heard[i]};
@@ -406,4 +410,4 @@ void Communicator::recordBuckets() { group_->clock->recordBuckets(); }
 const StepMarkers* Communicator::stepMarkers() const { return group_->clock->markers(); }
 AllReduceWindow Communicator::endWindow() { return group_->clock->end(); }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

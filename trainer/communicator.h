@@ -32,7 +32,8 @@ namespace gloo_bypass::trainer {
 
 struct BucketTimes {
   std::chrono::steady_clock::time_point handedOver, done;
-  // When a thread of the process group began its ring, which sends at once; none for what is no all-reduce of the reducer's.
+  // When a thread of the process group began its ring, which sends at once; none for what is no all-reduce of the
+  // reducer's.
   std::optional<std::chrono::steady_clock::time_point> begun;
   int64_t bytes = 0;
 };
@@ -41,8 +42,8 @@ struct BucketTimes {
 struct AllReduceWindow {
   std::chrono::steady_clock::time_point firstHandedOver, lastHandedOver, lastDone;
   int64_t buckets = 0;
-  int64_t bytes = 0; // of gradients handed over
-  std::vector<BucketTimes> each; // in the order of handing over; empty without recordBuckets()
+  int64_t bytes = 0;              // of gradients handed over
+  std::vector<BucketTimes> each;  // in the order of handing over; empty without recordBuckets()
 };
 
 // A tensor on its way between two ranks, which another thread than the waiting one may give up.
@@ -81,8 +82,8 @@ class Communicator {
   // Every rank's value, by rank; all must have the same length.
   std::vector<std::string> gather(const std::string& value);
 
-  // For what takes the place of the reducer's all-reduce; they belong to no window. Any one thread beside the owner's. Sums in place;
-  // (n), uint8, of the same length at all ranks: by rank.
+  // For what takes the place of the reducer's all-reduce; they belong to no window. Any one thread beside the owner's.
+  // Sums in place; (n), uint8, of the same length at all ranks: by rank.
   void sum(at::Tensor& tensor);
   // Contiguous, of the same size and dtype at all ranks: the root's values.
   void broadcast(at::Tensor& tensor, int root);
@@ -94,12 +95,14 @@ class Communicator {
   std::unique_ptr<Transfer> startSend(const at::Tensor& tensor, int rank);
   std::unique_ptr<Transfer> startReceive(at::Tensor& tensor, int rank);
   // Sends one tensor to some and hears from others, at once: heard[i] from receiveFrom[i].
-  void exchange(const at::Tensor& own, const std::vector<int>& sendTo, std::vector<at::Tensor>& heard, const std::vector<int>& receiveFrom);
+  void exchange(const at::Tensor& own, const std::vector<int>& sendTo, std::vector<at::Tensor>& heard,
+                const std::vector<int>& receiveFrom);
   // Around what takes the place of a bucket's all-reduce: the bucket is the window's as if it were all-reduced.
   BucketTicket bucketHandedOver(int64_t bytes);
   void bucketDone(const BucketTicket& ticket);
 
-  // `step` 0: of no step, never marked. `gradientBytes`: what all buckets of a step hold together, by which the last one is known.
+  // `step` 0: of no step, never marked. `gradientBytes`: what all buckets of a step hold together, by which the last
+  // one is known.
   void beginWindow(uint64_t step, int64_t gradientBytes);
   // Call after backward returned: every all-reduce has completed then, its timestamp may be microseconds away.
   AllReduceWindow endWindow();
@@ -115,10 +118,10 @@ class Communicator {
   void requireBytesOverTransport() const;
 
  private:
-  struct Group; // keeps c10d's headers out of this one
+  struct Group;  // keeps c10d's headers out of this one
   std::string transport_;
   std::unique_ptr<Group> group_;
   std::unique_ptr<ByteCounter> byteCounter_;
 };
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -32,7 +32,7 @@ std::vector<int32_t> tokensOf(const std::string& path, Tokenizer& tokenizer, siz
   return tokens;
 }
 
-} // namespace
+}  // namespace
 
 Corpus::Corpus(const std::string& path, std::vector<int32_t> tokens, int64_t seqLength, int64_t maxSamples)
     : tokens_(std::move(tokens)), seqLength_(seqLength) {
@@ -106,7 +106,7 @@ int64_t Corpus::beginOf(int64_t sample) const {
   if (isPadded()) {
     return sample == 0 ? 0 : passageEnds_[static_cast<size_t>(sample) - 1];
   }
-  int64_t begin = 0; // of the shard
+  int64_t begin = 0;  // of the shard
   for (size_t shard = 0; shard < samplesOfShards_.size() && sample >= samplesOfShards_[shard]; ++shard) {
     sample -= samplesOfShards_[shard];
     begin = std::get<TokenShards>(tokens_).ends()[shard];
@@ -144,4 +144,4 @@ int64_t Corpus::targetsIn(int64_t index) const {
   return passageEnds_[at] - (at == 0 ? 0 : passageEnds_[at - 1]) - 1;
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -13,17 +13,17 @@
 namespace gloo_bypass::trainer {
 namespace {
 
-constexpr size_t kBroadcastBytes = size_t{250} << 20; // DDP's _DDP_BROADCAST_BUCKET size
+constexpr size_t kBroadcastBytes = size_t{250} << 20;  // DDP's _DDP_BROADCAST_BUCKET size
 constexpr double kMebibyte = 1 << 20;
 
 c10::intrusive_ptr<c10d::ProcessGroup> share(Communicator& communicator) {
   return c10::intrusive_ptr<c10d::ProcessGroup>::reclaim_copy(&communicator.processGroup());
 }
 
-} // namespace
+}  // namespace
 
 struct DataParallel::Torch {
-  std::optional<CompressedExchange> compressed; // ends after the reducer
+  std::optional<CompressedExchange> compressed;  // ends after the reducer
   std::unique_ptr<c10d::Reducer> reducer;
   int64_t gradientBytes = 0;
 };
@@ -101,4 +101,4 @@ void DataParallel::broadcast(Communicator& communicator, const std::vector<at::T
   }
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

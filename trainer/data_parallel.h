@@ -32,8 +32,8 @@ class DataParallel final : public Parallelism {
   static void broadcast(Communicator& communicator, const std::vector<at::Tensor>& tensors);
 
  private:
-  struct Torch; // keeps c10d's headers out of this one
+  struct Torch;  // keeps c10d's headers out of this one
   std::unique_ptr<Torch> torch_;
 };
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

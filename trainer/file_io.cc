@@ -49,10 +49,10 @@ int openForReading(const std::string& path) {
   return ::open(path.c_str(), kFlags);
 }
 
-} // namespace
+}  // namespace
 
 InputFile::InputFile(const std::string& path) : path_(path), file_(openForReading(path)) {
-  struct stat info {};
+  struct stat info{};
   if (file_.get() < 0 || ::fstat(file_.get(), &info) != 0) {
     throw UsageError(fmt::format("cannot read {}: {}", path, reason(errno)));
   }
@@ -108,7 +108,7 @@ std::string_view TextPieces::next() {
 }
 
 void checkReplaceable(const std::string& path) {
-  struct stat info {};
+  struct stat info{};
   if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
     throw UsageError(fmt::format("cannot write {}: it is there and is not a regular file", path));
   }
@@ -187,4 +187,4 @@ void LineWriter::sync() {
   }
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -57,8 +57,8 @@ class TextPieces {
   uint64_t read_ = 0;
 };
 
-// Refuses a `path` that AtomicFile cannot write: a folder that is not there or may not be written, and what is no regular file, a
-// device above all, which would be replaced. To be asked before hours of work.
+// Refuses a `path` that AtomicFile cannot write: a folder that is not there or may not be written, and what is no
+// regular file, a device above all, which would be replaced. To be asked before hours of work.
 void checkReplaceable(const std::string& path);
 
 // Writes to a temporary file beside `path`; commit() syncs it, renames it over `path` and syncs the folder. Destroyed
@@ -97,4 +97,4 @@ class LineWriter {
   std::chrono::steady_clock::time_point lastSync_;
 };
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -1,8 +1,8 @@
 // GPT-2 as Hugging Face's GPT2LMHeadModel computes it, on plain ATen calls.
 //
 // Parameters carry Hugging Face's names and shapes (Conv1D weights are (in, out)), so a model.safetensors loads
-// without transposing. In 16 bits, operators sum in fp32 (precision/arithmetic.h). The output projection is tied to the token embedding and is no parameter of its own.
-// One thread at a time.
+// without transposing. In 16 bits, operators sum in fp32 (precision/arithmetic.h). The output projection is tied to the
+// token embedding and is no parameter of its own. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -21,20 +21,20 @@ namespace gloo_bypass::trainer {
 // Parameters of one transformer block.
 struct Gpt2Block {
   at::Tensor ln1Weight, ln1Bias;
-  at::Tensor attentionWeight, attentionBias;   // (C, 3C), (3C)
-  at::Tensor projectionWeight, projectionBias; // (C, C), (C)
+  at::Tensor attentionWeight, attentionBias;    // (C, 3C), (3C)
+  at::Tensor projectionWeight, projectionBias;  // (C, C), (C)
   at::Tensor ln2Weight, ln2Bias;
-  at::Tensor expandWeight, expandBias;     // (C, 4C), (4C)
-  at::Tensor contractWeight, contractBias; // (4C, C), (C)
+  at::Tensor expandWeight, expandBias;      // (C, 4C), (4C)
+  at::Tensor contractWeight, contractBias;  // (4C, C), (C)
 
   std::vector<at::Tensor> parameters() const {
-    return {ln1Weight, ln1Bias, attentionWeight, attentionBias, projectionWeight, projectionBias, ln2Weight, ln2Bias, expandWeight,
-        expandBias, contractWeight, contractBias};
+    return {ln1Weight, ln1Bias, attentionWeight, attentionBias, projectionWeight, projectionBias,
+            ln2Weight, ln2Bias, expandWeight,    expandBias,    contractWeight,   contractBias};
   }
 };
 
-// The parts of a forward, in its order. Each reads the parameters of one unit: unit 0 holds the embeddings and the final norm, for the
-// embedding and (tied to it) the head; unit 1 + i holds block i.
+// The parts of a forward, in its order. Each reads the parameters of one unit: unit 0 holds the embeddings and the
+// final norm, for the embedding and (tied to it) the head; unit 1 + i holds block i.
 enum class ForwardPart { kEmbedding, kBlock, kHead };
 using PartComputation = std::function<at::Tensor(const at::Tensor& x)>;
 
@@ -73,7 +73,8 @@ class Gpt2 {
   // Of all forwards from now on; not owned, null for none.
   void runPartsBy(PartRunner* runner) { partRunner_ = runner; }
   void splitBlocksBy(BlockSplit* split) { blockSplit_ = split; }
-  // From now on, blocks keep their input only and compute the rest again in backward (activation_checkpointing.h): the same bits.
+  // From now on, blocks keep their input only and compute the rest again in backward (activation_checkpointing.h): the
+  // same bits.
   void checkpointActivations(bool wanted) { checkpointActivations_ = wanted; }
 
   // Name and tensor in a fixed order: the order of registration in Hugging Face's module.
@@ -96,11 +97,12 @@ class Gpt2 {
   at::Tensor run(ForwardPart part, size_t unit, const at::Tensor& x, const Computation& compute) const {
     return partRunner_ != nullptr ? partRunner_->run(part, unit, x, compute) : compute(x);
   }
-  at::Tensor blockForward(const Gpt2Block& block, const at::Tensor& x, const at::Tensor& mask, int64_t batch, double dropout) const;
+  at::Tensor blockForward(const Gpt2Block& block, const at::Tensor& x, const at::Tensor& mask, int64_t batch,
+                          double dropout) const;
   at::Tensor entering(const at::Tensor& x) const;
-  at::Tensor leaving(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) const; // x weight + bias
+  at::Tensor leaving(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) const;  // x weight + bias
   at::Tensor attention(const Gpt2Block& block, const at::Tensor& x, const at::Tensor& mask, int64_t batch,
-      double dropout) const;
+                       double dropout) const;
 
   Gpt2Config config_;
   PartRunner* partRunner_ = nullptr;
@@ -108,10 +110,10 @@ class Gpt2 {
   bool checkpointActivations_ = false;
   std::vector<std::pair<std::string, at::Tensor>> named_;
   std::vector<std::vector<int64_t>> wholeSizes_;
-  at::Tensor tokenEmbedding_;    // (V, C)
-  at::Tensor positionEmbedding_; // (P, C)
+  at::Tensor tokenEmbedding_;     // (V, C)
+  at::Tensor positionEmbedding_;  // (P, C)
   std::vector<Gpt2Block> blocks_;
   at::Tensor finalNormWeight_, finalNormBias_;
 };
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -17,4 +17,4 @@ std::string joined(const Range& range, std::string_view separator) {
   return text;
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

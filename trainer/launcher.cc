@@ -13,7 +13,7 @@
 namespace gloo_bypass::trainer {
 namespace {
 
-constexpr int kCannotExecute = 127; // a shell's
+constexpr int kCannotExecute = 127;  // a shell's
 
 void set(const char* variable, const std::string& value) { ::setenv(variable, value.c_str(), 1); }
 
@@ -25,7 +25,7 @@ void executeAsRank(const std::vector<std::string>& arguments, int rank, int rank
   set("MASTER_ADDR", "127.0.0.1");
   set("MASTER_PORT", std::to_string(port));
   set("DDP_TRAIN_PORT_DRAWN", "1");
-  set("TORCHELASTIC_USE_AGENT_STORE", "False"); // a --spawn inside torchrun has its own store
+  set("TORCHELASTIC_USE_AGENT_STORE", "False");  // a --spawn inside torchrun has its own store
   const auto cores = std::max(1u, std::thread::hardware_concurrency());
   const auto threads = std::max(1u, cores / static_cast<unsigned>(ranks));
   ::setenv("OMP_NUM_THREADS", std::to_string(threads).c_str(), /*overwrite=*/0);
@@ -37,7 +37,7 @@ void executeAsRank(const std::vector<std::string>& arguments, int rank, int rank
   ::execv(argv[0], argv.data());
 }
 
-} // namespace
+}  // namespace
 
 RanksEnd launchRanks(const std::vector<std::string>& arguments, int ranks, const RankTimes& times) {
   // Another program can still take the port before rank 0 does; rank 0 then says so and ends.
@@ -46,7 +46,7 @@ RanksEnd launchRanks(const std::vector<std::string>& arguments, int ranks, const
     executeAsRank(arguments, rank, ranks, port);
     const std::string_view complaint = "ddp_train: cannot execute the program anew\n";
     [[maybe_unused]] const auto written = ::write(STDERR_FILENO, complaint.data(), complaint.size());
-    ::_exit(kCannotExecute); // what this process would do at its end is the parent's
+    ::_exit(kCannotExecute);  // what this process would do at its end is the parent's
   });
   return processes.supervise(times);
 }
@@ -64,4 +64,4 @@ std::vector<std::string> childArguments(int argc, const char* const* argv) {
   return arguments;
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -17,4 +17,4 @@ RanksEnd launchRanks(const std::vector<std::string>& arguments, int ranks, const
 // The arguments without --spawn and its value, argv[0] replaced by this program's own path.
 std::vector<std::string> childArguments(int argc, const char* const* argv);
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

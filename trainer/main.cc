@@ -60,7 +60,8 @@ int runRank(const Options& options, const RankEnvironment& environment) {
 int spawnRanks(const Options& options, int argc, char** argv) {
   checkInput(options);
   const auto arguments = childArguments(argc, argv);
-  const RanksEnd end = options.elastic.isUsed() ? launchElastic(arguments, options) : launchRanks(arguments, options.spawn);
+  const RanksEnd end =
+      options.elastic.isUsed() ? launchElastic(arguments, options) : launchRanks(arguments, options.spawn);
   if (end.exitStatus != 0) {
     throw ProgramError(end.message, end.exitStatus);
   }
@@ -68,7 +69,7 @@ int spawnRanks(const Options& options, int argc, char** argv) {
 }
 
 int run(const Options& options, int argc, char** argv) {
-  if (options.model != "tiny") { // not worth a second start for the tiny one
+  if (options.model != "tiny") {  // not worth a second start for the tiny one
     restartWithBetterBlas(argv);
   }
   makeWriteSignalsErrors();
@@ -77,17 +78,19 @@ int run(const Options& options, int argc, char** argv) {
       return spawnRanks(options, argc, argv);
     }
     const auto environment = readRankEnvironment([](const char* name) { return std::getenv(name); });
-    return options.elastic.isUsed() && !environment.launched ? spawnRanks(options, argc, argv) : runRank(options, environment);
+    return options.elastic.isUsed() && !environment.launched ? spawnRanks(options, argc, argv)
+                                                             : runRank(options, environment);
   } catch (const c10::Error& error) {
     throw ProgramError(describe(error));
   }
 }
 
-} // namespace
-} // namespace gloo_bypass::trainer
+}  // namespace
+}  // namespace gloo_bypass::trainer
 
 int main(int argc, char** argv) {
   namespace trainer = gloo_bypass::trainer;
-  return gloo_bypass::runProgram("ddp_train", trainer::parseOptions,
+  return gloo_bypass::runProgram(
+      "ddp_train", trainer::parseOptions,
       [&](const trainer::Options& options) { return trainer::run(options, argc, argv); }, argc, argv);
 }

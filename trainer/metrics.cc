@@ -30,30 +30,40 @@ constexpr Field kFields[] = {
     {"t_ar_s", [](const StepMetrics& m) { return std::optional(m.allReduceSeconds); }},
     {"t_ar_exposed_s", [](const StepMetrics& m) { return std::optional(m.exposedSeconds); }},
     {"oh_ar", [](const StepMetrics& m) { return std::optional(rate(m.allReduceSeconds, m.stepSeconds)); }},
-    {"overlap", [](const StepMetrics& m) -> std::optional<double> {
+    {"overlap",
+     [](const StepMetrics& m) -> std::optional<double> {
        return m.allReduceSeconds > 0 ? std::optional(100 * (1 - m.exposedSeconds / m.allReduceSeconds)) : std::nullopt;
      }},
-    {"bytes_sent", [](const StepMetrics& m) -> std::optional<double> {
+    {"bytes_sent",
+     [](const StepMetrics& m) -> std::optional<double> {
        return m.bytesSent ? std::optional(static_cast<double>(*m.bytesSent)) : std::nullopt;
      }},
-    {"bytes_received", [](const StepMetrics& m) -> std::optional<double> {
+    {"bytes_received",
+     [](const StepMetrics& m) -> std::optional<double> {
        return m.bytesReceived ? std::optional(static_cast<double>(*m.bytesReceived)) : std::nullopt;
      }},
-    {"tokens_per_s", [](const StepMetrics& m) {
-       return std::optional(rate(static_cast<double>(m.tokens), m.stepSeconds));
-     }},
+    {"tokens_per_s",
+     [](const StepMetrics& m) { return std::optional(rate(static_cast<double>(m.tokens), m.stepSeconds)); }},
     {"model_flops_per_s", [](const StepMetrics& m) { return std::optional(rate(m.flops, m.stepSeconds)); }},
-    {"mfu", [](const StepMetrics& m) -> std::optional<double> {
-       return m.peakFlopsPerSecond ? std::optional(100 * rate(rate(m.flops, m.stepSeconds), *m.peakFlopsPerSecond)) : std::nullopt;
+    {"mfu",
+     [](const StepMetrics& m) -> std::optional<double> {
+       return m.peakFlopsPerSecond ? std::optional(100 * rate(rate(m.flops, m.stepSeconds), *m.peakFlopsPerSecond))
+                                   : std::nullopt;
      }},
 };
 
-} // namespace
+}  // namespace
 
 nlohmann::json toJson(const StepMetrics& m) {
-  nlohmann::json json{{"event", "step"}, {"step", m.step}, {"epoch", m.epoch}, {"loss", m.loss},
-      {"loss_mean", orNull(m.meanLoss)}, {"buckets", m.buckets}, {"gradient_bytes", m.gradientBytes},
-      {"bytes_source", m.bytesSource}, {"tokens", m.tokens}};
+  nlohmann::json json{{"event", "step"},
+                      {"step", m.step},
+                      {"epoch", m.epoch},
+                      {"loss", m.loss},
+                      {"loss_mean", orNull(m.meanLoss)},
+                      {"buckets", m.buckets},
+                      {"gradient_bytes", m.gradientBytes},
+                      {"bytes_source", m.bytesSource},
+                      {"tokens", m.tokens}};
   for (const Field& field : kFields) {
     json[field.name] = orNull(field.value(m));
   }
@@ -103,4 +113,4 @@ nlohmann::json MetricsSummary::toJson() const {
   return json;
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

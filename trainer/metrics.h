@@ -19,27 +19,27 @@ struct HeldBytes {
 
 // Only with --zero or --memory-metrics.
 struct MemoryMetrics {
-  HeldBytes held; // after backward, before the optimiser's step
-  std::optional<int64_t> peakOfTensors; // in the step; with --memory-metrics
+  HeldBytes held;                        // after backward, before the optimiser's step
+  std::optional<int64_t> peakOfTensors;  // in the step; with --memory-metrics
 };
 
 struct StepMetrics {
-  int64_t step = 0, epoch = 0; // the step counts from 1
-  double loss = 0;             // this rank's mean over its samples
-  double weightedLoss = 0;     // the same, each counted so that the mean of it over ranks is that over all samples
-  std::optional<double> meanLoss; // over all ranks; only known when steps end in a barrier
+  int64_t step = 0, epoch = 0;     // the step counts from 1
+  double loss = 0;                 // this rank's mean over its samples
+  double weightedLoss = 0;         // the same, each counted so that the mean of it over ranks is that over all samples
+  std::optional<double> meanLoss;  // over all ranks; only known when steps end in a barrier
   double stepSeconds = 0, forwardSeconds = 0, backwardSeconds = 0, optimizerSeconds = 0, barrierSeconds = 0;
-  double allReduceSeconds = 0; // first bucket handed over to last bucket done
-  double exposedSeconds = 0;   // of it, after the last gradient was ready
+  double allReduceSeconds = 0;  // first bucket handed over to last bucket done
+  double exposedSeconds = 0;    // of it, after the last gradient was ready
   int64_t buckets = 0, gradientBytes = 0;
   std::optional<double> gradientNorm;
   std::optional<uint64_t> bytesSent, bytesReceived;
   std::string bytesSource;
-  int64_t tokens = 0; // of all ranks
-  double flops = 0;   // of all ranks
-  std::optional<double> peakFlopsPerSecond; // of all ranks, where it is known
-  nlohmann::json more = nlohmann::json::object(); // fields of techniques that this run uses
-  std::string digest; // only with --verify-ranks
+  int64_t tokens = 0;                              // of all ranks
+  double flops = 0;                                // of all ranks
+  std::optional<double> peakFlopsPerSecond;        // of all ranks, where it is known
+  nlohmann::json more = nlohmann::json::object();  // fields of techniques that this run uses
+  std::string digest;                              // only with --verify-ranks
   std::optional<MemoryMetrics> memory;
 };
 
@@ -58,4 +58,4 @@ class MetricsSummary {
   std::vector<StepMetrics> steps_;
 };
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -23,7 +23,8 @@ std::vector<std::string> namesOf(const NamedChoices<Value>& choices) {
 // `wanted` must be one of them.
 template <typename Value>
 const std::string& nameOf(const NamedChoices<Value>& choices, Value wanted) {
-  return std::find_if(choices.begin(), choices.end(), [&](const auto& choice) { return choice.second == wanted; })->first;
+  return std::find_if(choices.begin(), choices.end(), [&](const auto& choice) { return choice.second == wanted; })
+      ->first;
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -21,7 +21,7 @@ torch::optim::AdamWOptions adamWOptions(const Options& options) {
       .weight_decay(options.weightDecay);
 }
 
-} // namespace
+}  // namespace
 
 AdamW::AdamW(std::vector<at::Tensor> parameters, const Options& options)
     : torch_(new Torch{torch::optim::AdamW(parameters, adamWOptions(options))}), parameters_(std::move(parameters)) {
@@ -63,4 +63,4 @@ void AdamW::setStepCount(int64_t steps) {
   }
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

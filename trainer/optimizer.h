@@ -1,8 +1,8 @@
 // PyTorch's own AdamW over a model's parameters, with its state reachable for checkpoints.
 //
 // One thread at a time. The state exists from the start (PyTorch makes it at the first step), so that a checkpoint
-// and a broadcast need no special case before it. Virtual is what differs where the optimiser's weights are not the model's
-// parameters themselves (precision/master_weights.h).
+// and a broadcast need no special case before it. Virtual is what differs where the optimiser's weights are not the
+// model's parameters themselves (precision/master_weights.h).
 #pragma once
 
 #include <memory>
@@ -41,7 +41,8 @@ class AdamW {
   virtual std::vector<at::Tensor> masters() const { return {}; }
   // To be called when the weights have got values from elsewhere: brings the model's parameters up to date.
   virtual void weightsChanged() {}
-  // What backward is to start from: the loss, perhaps times a factor that step() and clipGradients() take out of the gradients again.
+  // What backward is to start from: the loss, perhaps times a factor that step() and clipGradients() take out of the
+  // gradients again.
   virtual at::Tensor scaled(const at::Tensor& loss) const { return loss; }
   // What a resumed run needs of that factor; aliases what step() uses.
   virtual std::span<double> scalerState() { return {}; }
@@ -52,10 +53,10 @@ class AdamW {
   virtual void addMetrics(nlohmann::json& /*record*/) const {}
 
  private:
-  struct Torch; // keeps the heavy headers out of this one
+  struct Torch;  // keeps the heavy headers out of this one
   std::unique_ptr<Torch> torch_;
   std::vector<at::Tensor> parameters_;
   std::vector<at::Tensor> firstMoments_, secondMoments_;
 };
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -21,49 +21,49 @@
 #include "trainer/precision/precision_options.h"
 #include "trainer/sampler.h"
 #include "trainer/schedule.h"
-#include "trainer/target_loss.h"
 #include "trainer/sharding/sharding_options.h"
+#include "trainer/target_loss.h"
 #include "trainer/tracing/tracing_options.h"
 
 namespace gloo_bypass::trainer {
 
 struct Options {
   // The run.
-  int spawn = 0; // ranks to start here; 0: this process is one rank
-  std::string model = "distilgpt2"; // a name, or the config.json that `modelSizes` are of
+  int spawn = 0;                     // ranks to start here; 0: this process is one rank
+  std::string model = "distilgpt2";  // a name, or the config.json that `modelSizes` are of
   std::optional<Gpt2Config> modelSizes;
   PrecisionOptions precision;
-  int64_t batchSize = 8; // samples a rank and micro-batch
+  int64_t batchSize = 8;  // samples a rank and micro-batch
   int64_t seqLength = 64;
   Tail tail = Tail::kDrop;
-  Passages passages = Passages::kNone; // other than kNone: samples of their own, unless packed
+  Passages passages = Passages::kNone;  // other than kNone: samples of their own, unless packed
   bool pack = false;
   bool isPadded() const { return passages != Passages::kNone && !pack; }
   bool streamShards = false;
-  int64_t samples = 400; // 0: the whole text
+  int64_t samples = 400;  // 0: the whole text
   int64_t epochs = 1;
-  int64_t steps = 0; // 0: as many as the epochs hold
+  int64_t steps = 0;  // 0: as many as the epochs hold
   int64_t accumulate = 1;
   uint64_t seed = 42;
   double dropout = 0.0;
   // Data.
-  std::string dataPath; // empty: the sample text beside the program
+  std::string dataPath;  // empty: the sample text beside the program
   std::string vocabPath, mergesPath;
-  std::string weightsPath; // model.safetensors; empty: random
+  std::string weightsPath;  // model.safetensors; empty: random
   // Optimiser.
   double learningRate = 3e-4, weightDecay = 0.01, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
-  double clipNorm = 0; // 0: off
+  double clipNorm = 0;  // 0: off
   ScheduleOptions schedule;
   // Gradient synchronisation.
   bool ddp = true;
   bool barrier = true;
-  double bucketCapMb = 25, firstBucketMb = 1; // MB of 2^20 bytes, as PyTorch counts them
+  double bucketCapMb = 25, firstBucketMb = 1;  // MB of 2^20 bytes, as PyTorch counts them
   bool gradientAsBucketView = false;
-  int64_t segmentBytes = 0; // 0: Gloo's own default (1 MiB)
+  int64_t segmentBytes = 0;  // 0: Gloo's own default (1 MiB)
   CompressionOptions compression;
   AveragingOptions averaging;
   ModelParallelOptions modelParallel;
-  std::string pluginPath;   // empty: beside the program, when needed
+  std::string pluginPath;  // empty: beside the program, when needed
   double timeoutSeconds = 300;
   double rendezvousTimeoutSeconds = 120;
   // Memory.
@@ -73,12 +73,12 @@ struct Options {
   // Results.
   std::string metricsPath = "-";
   std::string checkpointPath;
-  int64_t checkpointEvery = 0; // steps; 0: at the end only
+  int64_t checkpointEvery = 0;  // steps; 0: at the end only
   std::string resumePath;
   std::string saveModelPath;
   TargetLossOptions targetLoss;
-  std::string stepMarkers; // address[:port] that rank 0 marks steps to; empty: none
-  int64_t skipFirst = 1; // steps left out of the medians
+  std::string stepMarkers;  // address[:port] that rank 0 marks steps to; empty: none
+  int64_t skipFirst = 1;    // steps left out of the medians
   bool verifyRanks = false;
   bool progress = true;
   TracingOptions tracing;
@@ -92,10 +92,9 @@ Gpt2Config modelConfig(const Options& options);
 nlohmann::json trajectoryOptions(const Options& options);
 
 // Names the first difference between two trajectoryOptions() as "batch_size: 8 here, 16 there"; empty if none.
-std::string firstDifference(
-    const nlohmann::json& here, const nlohmann::json& there, const std::string& thereName);
+std::string firstDifference(const nlohmann::json& here, const nlohmann::json& there, const std::string& thereName);
 
 // The options, validated, or a text to print (--help, --version). Throws UsageError, one line.
 std::variant<Options, std::string> parseOptions(int argc, const char* const* argv);
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -19,7 +19,7 @@ int64_t bytesOf(const std::vector<at::Tensor>& tensors, const TensorOf& tensorOf
 
 at::Tensor itself(const at::Tensor& tensor) { return tensor; }
 
-} // namespace
+}  // namespace
 
 std::vector<Pass> Parallelism::planPasses(int64_t microBatches) {
   std::vector<Pass> passes;
@@ -30,20 +30,25 @@ std::vector<Pass> Parallelism::planPasses(int64_t microBatches) {
   return passes;
 }
 
-int64_t Parallelism::synchronisedBytes(const std::vector<at::Tensor>& parameters) const { return bytesOf(parameters, itself); }
+int64_t Parallelism::synchronisedBytes(const std::vector<at::Tensor>& parameters) const {
+  return bytesOf(parameters, itself);
+}
 
 HeldBytes Parallelism::heldBytes(const std::vector<at::Tensor>& parameters) const {
   return {.parameters = bytesOf(parameters, itself),
-      .gradients = bytesOf(parameters, [](const at::Tensor& parameter) { return parameter.grad(); }),
-      .optimizer = bytesOf(optimizer_.firstMoments(), itself) + bytesOf(optimizer_.secondMoments(), itself) +
-          bytesOf(optimizer_.masters(), itself)};
+          .gradients = bytesOf(parameters, [](const at::Tensor& parameter) { return parameter.grad(); }),
+          .optimizer = bytesOf(optimizer_.firstMoments(), itself) + bytesOf(optimizer_.secondMoments(), itself) +
+                       bytesOf(optimizer_.masters(), itself)};
 }
 
 at::Tensor Parallelism::whole(StateKind kind, size_t index) {
   switch (kind) {
-    case StateKind::kWeight: return optimizer_.parameters()[index];
-    case StateKind::kFirstMoment: return optimizer_.firstMoments()[index];
-    case StateKind::kSecondMoment: return optimizer_.secondMoments()[index];
+    case StateKind::kWeight:
+      return optimizer_.parameters()[index];
+    case StateKind::kFirstMoment:
+      return optimizer_.firstMoments()[index];
+    case StateKind::kSecondMoment:
+      return optimizer_.secondMoments()[index];
   }
   return {};
 }
@@ -57,4 +62,4 @@ void Parallelism::loadMoments(const MomentSource& source) {
   }
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -1,8 +1,9 @@
 // How ranks train one model together: what a step does besides its own forward and backward.
 //
 // The class itself is a single rank's way, which has nobody to meet. Each method of the literature derives from it.
-// For every step beginStep() and planPasses(); for every forward beforeForward(), for every backward beforeBackward(), in the planned
-// order; then, once a step, completeBackward(), clipGradients() where asked for, and updateParameters(). One thread.
+// For every step beginStep() and planPasses(); for every forward beforeForward(), for every backward beforeBackward(),
+// in the planned order; then, once a step, completeBackward(), clipGradients() where asked for, and updateParameters().
+// One thread.
 #pragma once
 
 #include <chrono>
@@ -44,7 +45,8 @@ class Parallelism {
 
   // Before a step's first micro-batch; from 0.
   virtual void beginStep(int64_t /*step*/) {}
-  // In what order a step's forwards and backwards run: one backward for each forward, the micro-batches' backwards in their order.
+  // In what order a step's forwards and backwards run: one backward for each forward, the micro-batches' backwards in
+  // their order.
   virtual std::vector<Pass> planPasses(int64_t microBatches);
   // synchronise: of a step's last micro-batch, after whose backward all gradients are the ranks' common ones.
   virtual void beforeForward(bool /*synchronise*/) {}
@@ -66,7 +68,8 @@ class Parallelism {
   virtual bool hasLoss() const { return true; }
   // Whether a backward leaves something behind that decides how the next ones add up.
   virtual bool learnsFromBackward() const { return true; }
-  // When this rank did nothing but wait for others, in forwards, backwards and completeBackward(), since the last call; where it is known.
+  // When this rank did nothing but wait for others, in forwards, backwards and completeBackward(), since the last call;
+  // where it is known.
   virtual std::vector<Interval> takeWaits() { return {}; }
 
   // Of the step that updateParameters() ended.
@@ -87,18 +90,19 @@ class Parallelism {
   // To be asked before updateParameters(), while the gradients are there.
   virtual HeldBytes heldBytes(const std::vector<at::Tensor>& parameters) const;
 
-  // For files and digests: whether ranks hold parts of the state, so that all of them must call whole(), in the same order.
+  // For files and digests: whether ranks hold parts of the state, so that all of them must call whole(), in the same
+  // order.
   virtual bool holdsParts() const { return false; }
   // What the optimiser holds for the model's parameter `index` (named() order), whole; alive until the next call.
   virtual at::Tensor whole(StateKind kind, size_t index);
   // The model's parameter `index` itself, whole, of which `held` is here; alive until the next call.
   virtual at::Tensor wholeParameter(const at::Tensor& held, size_t /*index*/) { return held; }
-  // Fills the optimiser's moments from rank 0's source, which gives them in the parameters' shapes; the others' is empty. Where ranks hold
-  // parts, they all have theirs then; else rank 0 alone.
+  // Fills the optimiser's moments from rank 0's source, which gives them in the parameters' shapes; the others' is
+  // empty. Where ranks hold parts, they all have theirs then; else rank 0 alone.
   virtual void loadMoments(const MomentSource& source);
 
  protected:
   AdamW& optimizer_;
 };
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -29,12 +29,13 @@ void ProgressBar::show(const StepMetrics& m) {
   seconds_ += m.stepSeconds;
   const auto done = static_cast<double>(m.step - firstStep_ + 1);
   const auto left = static_cast<int64_t>(seconds_ / done * static_cast<double>(lastStep_ - m.step) + 0.5);
-  writeToStderr(fmt::format("\r[{}{}] {}/{}  loss {:.4f}  {:.2f} s/step  t_ar {:.2f} s  {:.0f} tokens/s  {}:{:02} left\x1b[K",
-      std::string(static_cast<size_t>(filled), '='), std::string(static_cast<size_t>(kWidth - filled), ' '), m.step,
-      lastStep_, m.meanLoss.value_or(m.loss), m.stepSeconds, m.allReduceSeconds,
-      m.stepSeconds > 0 ? static_cast<double>(m.tokens) / m.stepSeconds : 0, left / 60, left % 60));
+  writeToStderr(
+      fmt::format("\r[{}{}] {}/{}  loss {:.4f}  {:.2f} s/step  t_ar {:.2f} s  {:.0f} tokens/s  {}:{:02} left\x1b[K",
+                  std::string(static_cast<size_t>(filled), '='), std::string(static_cast<size_t>(kWidth - filled), ' '),
+                  m.step, lastStep_, m.meanLoss.value_or(m.loss), m.stepSeconds, m.allReduceSeconds,
+                  m.stepSeconds > 0 ? static_cast<double>(m.tokens) / m.stepSeconds : 0, left / 60, left % 60));
   std::fflush(stderr);
   isLineOpen_ = true;
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

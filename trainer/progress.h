@@ -11,7 +11,7 @@ class ProgressBar {
  public:
   // Draws only if `wanted` and the standard error is a terminal.
   ProgressBar(bool wanted, int64_t firstStep, int64_t lastStep);
-  ~ProgressBar(); // ends the line
+  ~ProgressBar();  // ends the line
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
   void show(const StepMetrics& metrics);
@@ -23,4 +23,4 @@ class ProgressBar {
   double seconds_ = 0;
 };
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

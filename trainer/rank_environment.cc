@@ -31,7 +31,7 @@ std::optional<int> number(const Lookup& get, const char* variable, int low, int 
 struct Source {
   const char* rank;
   const char* size;
-  const char* localSize; // ranks on this machine, for a default MASTER_ADDR
+  const char* localSize;  // ranks on this machine, for a default MASTER_ADDR
 };
 constexpr Source kSources[] = {
     {"RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"},
@@ -40,7 +40,7 @@ constexpr Source kSources[] = {
     {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_TASKS_PER_NODE"},
 };
 
-} // namespace
+}  // namespace
 
 RankEnvironment readRankEnvironment(const Lookup& get) {
   RankEnvironment environment;
@@ -64,15 +64,16 @@ RankEnvironment readRankEnvironment(const Lookup& get) {
   environment.rank = *number(get, source->rank, 0, kMaxRanks);
   if (environment.rank >= environment.worldSize) {
     throw UsageError(fmt::format("{}={} with {}={}: ranks count from 0 to {}", source->rank, environment.rank,
-        source->size, environment.worldSize, environment.worldSize - 1));
+                                 source->size, environment.worldSize, environment.worldSize - 1));
   }
   if (const char* address = get("MASTER_ADDR"); address != nullptr && *address != '\0') {
     environment.masterAddress = address;
   } else {
     const char* local = get(source->localSize);
     if (environment.worldSize > 1 && (local == nullptr || std::to_string(environment.worldSize) != local)) {
-      throw UsageError(fmt::format(
-          "MASTER_ADDR is not set: set it to the machine of rank 0, as all {} ranks can reach it", environment.worldSize));
+      throw UsageError(
+          fmt::format("MASTER_ADDR is not set: set it to the machine of rank 0, as all {} ranks can reach it",
+                      environment.worldSize));
     }
   }
   if (const auto port = number(get, "MASTER_PORT", 1, 65535)) {
@@ -87,4 +88,4 @@ RankEnvironment readRankEnvironment(const Lookup& get) {
   return environment;
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

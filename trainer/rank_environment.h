@@ -13,15 +13,15 @@ namespace gloo_bypass::trainer {
 struct RankEnvironment {
   int rank = 0;
   int worldSize = 1;
-  bool launched = false; // false: a single rank that needs no rendezvous
+  bool launched = false;  // false: a single rank that needs no rendezvous
   std::string masterAddress = "127.0.0.1";
-  uint16_t masterPort = 29500; // PyTorch's default
-  bool agentStore = false;     // torchrun's agent serves the store: rank 0 must not
-  std::string storePrefix;     // torchrun: one a restart
+  uint16_t masterPort = 29500;  // PyTorch's default
+  bool agentStore = false;      // torchrun's agent serves the store: rank 0 must not
+  std::string storePrefix;      // torchrun: one a restart
 };
 
 // `get` returns a variable's value or nullptr, as getenv does. Throws ProgramError naming variable, value and what
 // is allowed.
 RankEnvironment readRankEnvironment(const std::function<const char*(const char*)>& get);
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

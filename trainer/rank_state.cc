@@ -62,7 +62,7 @@ std::optional<RankFileName> parsed(const std::string& name, const std::string& c
 
 std::string dtypeOf(const at::Tensor& tensor) { return tensor.scalar_type() == at::kDouble ? "F64" : "F32"; }
 
-} // namespace
+}  // namespace
 
 RankStateFile::RankStateFile(std::string checkpointPath, int64_t step, int rank)
     : path_(fmt::format("{}.step{}.rank{}", checkpointPath, step, rank)), step_(step), rank_(rank) {}
@@ -70,16 +70,20 @@ RankStateFile::RankStateFile(std::string checkpointPath, int64_t step, int rank)
 void RankStateFile::save(const RankState& state, int64_t run) const {
   std::map<std::string, TensorView> tensors;
   for (const auto& [name, tensor] : state) {
-    tensors.emplace(name, TensorView{dtypeOf(tensor), tensor.sizes().vec(),
-        {static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()}});
+    tensors.emplace(name, TensorView{dtypeOf(tensor),
+                                     tensor.sizes().vec(),
+                                     {static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()}});
   }
-  writeSafetensors(path_, tensors, {{"step", std::to_string(step_)}, {"rank", std::to_string(rank_)}, {"run", std::to_string(run)}});
+  writeSafetensors(path_, tensors,
+                   {{"step", std::to_string(step_)}, {"rank", std::to_string(rank_)}, {"run", std::to_string(run)}});
 }
 
 void RankStateFile::load(const RankState& state, int64_t run) const {
   if (!std::filesystem::exists(path_)) {
-    throw UsageError(fmt::format("{} is missing: rank {} keeps there what is its own at step {}; copy it to this machine from where the "
-        "run was", path_, rank_, step_));
+    throw UsageError(fmt::format(
+        "{} is missing: rank {} keeps there what is its own at step {}; copy it to this machine from where the "
+        "run was",
+        path_, rank_, step_));
   }
   const SafetensorsFile file(path_);
   const auto text = [&](const char* key) {
@@ -91,12 +95,16 @@ void RankStateFile::load(const RankState& state, int64_t run) const {
     throw UsageError(fmt::format("{}: not what rank {} kept at step {}", path_, rank_, step_));
   }
   if (wrote.run != std::to_string(run)) {
-    throw UsageError(fmt::format("{}: of another run than the checkpoint beside it: that run ended before it wrote a checkpoint of its own. Resume from "
-        "files of one run, or begin anew", path_));
+    throw UsageError(
+        fmt::format("{}: of another run than the checkpoint beside it: that run ended before it wrote a checkpoint of "
+                    "its own. Resume from "
+                    "files of one run, or begin anew",
+                    path_));
   }
   for (const auto& [name, tensor] : state) {
     const auto found = file.tensors().find(name);
-    if (found == file.tensors().end() || found->second.dtype != dtypeOf(tensor) || at::IntArrayRef(found->second.shape) != tensor.sizes()) {
+    if (found == file.tensors().end() || found->second.dtype != dtypeOf(tensor) ||
+        at::IntArrayRef(found->second.shape) != tensor.sizes()) {
       throw UsageError(fmt::format("{}: tensor {} is missing, or has another shape or precision", path_, name));
     }
   }
@@ -111,7 +119,7 @@ void RankStateFile::load(const RankState& state, int64_t run) const {
 }
 
 void RankStateFile::remove() const {
-  std::error_code ignored; // a file that stays does no harm
+  std::error_code ignored;  // a file that stays does no harm
   fs::remove(path_, ignored);
 }
 
@@ -149,4 +157,4 @@ void tidyRankFiles(const std::string& checkpointPath, int rank, int worldSize) {
   }
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

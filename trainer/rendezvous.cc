@@ -9,8 +9,8 @@
 #include <thread>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include <torch/csrc/api/include/torch/version.h>
+#include <nlohmann/json.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
@@ -32,7 +32,8 @@ constexpr std::chrono::milliseconds kAgentAnswersWithin{10'000};
 constexpr std::chrono::milliseconds kAnswersWithin{10'000};
 
 // In the agent's store each restart has a place of its own, under a number that only this agent counts.
-const char* const kRestartsDiffer = "; if torchrun has restarted some of them or let some join, set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 for it";
+const char* const kRestartsDiffer =
+    "; if torchrun has restarted some of them or let some join, set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 for it";
 
 const char* const kConfigKey = "ddp_train/config";
 const char* const kFaultKey = "ddp_train/fault";
@@ -51,11 +52,11 @@ std::string toText(const std::vector<uint8_t>& bytes) { return {bytes.begin(), b
 // A port that the launcher drew was free then, and it draws another one for the next start.
 ProgramError cannotServe(uint16_t port, const std::string& why) {
   return ProgramError(fmt::format("rank 0 cannot listen on MASTER_PORT={}: {}; choose another port", port, why),
-      portIsDrawn() ? kExitFailure : kExitUsage);
+                      portIsDrawn() ? kExitFailure : kExitUsage);
 }
 
-// TCPStore says at length what a taken port means; find out first and say it in a line. Without listening, for the other ranks are
-// dialling already: a connection that closes again makes libtorch's thread there abort.
+// TCPStore says at length what a taken port means; find out first and say it in a line. Without listening, for the
+// other ranks are dialling already: a connection that closes again makes libtorch's thread there abort.
 void checkPortIsFree(uint16_t port) {
   const FileDescriptor socket = socketOnPort(port, /*reuse=*/true);
   if (socket.get() < 0) {
@@ -94,10 +95,12 @@ std::string firstLine(const std::exception& error) {
 
 using StorePointer = c10::intrusive_ptr<c10d::Store>;
 
-// Who listens at that port may be another program, or stopped: it never answers, and then libtorch waits without a bound. So a thread asks,
-// which is left behind in that case: the process is about to end. Another PyTorch's store may also take the question for another one, and
-// what it then says for an answer: only the text itself will do. Throws what the store does, or that there was no answer, or another one.
-StorePointer connectWithin(std::chrono::milliseconds limit, const std::string& address, const c10d::TCPStoreOptions& options) {
+// Who listens at that port may be another program, or stopped: it never answers, and then libtorch waits without a
+// bound. So a thread asks, which is left behind in that case: the process is about to end. Another PyTorch's store may
+// also take the question for another one, and what it then says for an answer: only the text itself will do. Throws
+// what the store does, or that there was no answer, or another one.
+StorePointer connectWithin(std::chrono::milliseconds limit, const std::string& address,
+                           const c10d::TCPStoreOptions& options) {
   auto ask = std::make_shared<std::packaged_task<StorePointer()>>([address, options] {
     StorePointer store = c10::make_intrusive<c10d::TCPStore>(address, options);
     if (toText(store->compareSet(kEchoKey, {}, toBytes(kEchoText))) != kEchoText) {
@@ -113,7 +116,8 @@ StorePointer connectWithin(std::chrono::milliseconds limit, const std::string& a
   return answered.get();
 }
 
-// The protocol of stores differs between PyTorch's releases: an agent of another one closes the connection, waits for more, or misunderstands.
+// The protocol of stores differs between PyTorch's releases: an agent of another one closes the connection, waits for
+// more, or misunderstands.
 StorePointer connectToAgent(const RankEnvironment& environment, const c10d::TCPStoreOptions& options) {
   std::string reason;
   try {
@@ -121,15 +125,16 @@ StorePointer connectToAgent(const RankEnvironment& environment, const c10d::TCPS
   } catch (const std::exception& error) {
     reason = firstLine(error);
   }
-  throw ProgramError(fmt::format("cannot use the store of torchrun's agent at MASTER_ADDR={} MASTER_PORT={}: {}; if torchrun is of another "
-      "PyTorch than {}, start it with --rdzv_backend c10d and TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 set, and rank 0 serves the store instead",
+  throw ProgramError(fmt::format(
+      "cannot use the store of torchrun's agent at MASTER_ADDR={} MASTER_PORT={}: {}; if torchrun is of another "
+      "PyTorch than {}, start it with --rdzv_backend c10d and TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 set, and rank 0 "
+      "serves the store instead",
       environment.masterAddress, environment.masterPort, reason, TORCH_VERSION));
 }
 
-} // namespace
+}  // namespace
 
-c10::intrusive_ptr<c10d::Store> connectStore(
-    const RankEnvironment& environment, std::chrono::milliseconds timeout) {
+c10::intrusive_ptr<c10d::Store> connectStore(const RankEnvironment& environment, std::chrono::milliseconds timeout) {
   if (!environment.launched) {
     return c10::make_intrusive<c10d::HashStore>();
   }
@@ -154,13 +159,13 @@ c10::intrusive_ptr<c10d::Store> connectStore(
       throw cannotServe(environment.masterPort, firstLine(error));
     }
     throw ProgramError(fmt::format("rank {} cannot reach rank 0 at MASTER_ADDR={} MASTER_PORT={} within {:.0f} s: {}",
-        environment.rank, environment.masterAddress, environment.masterPort,
-        std::chrono::duration<double>(timeout).count(), firstLine(error)));
+                                   environment.rank, environment.masterAddress, environment.masterPort,
+                                   std::chrono::duration<double>(timeout).count(), firstLine(error)));
   }
 }
 
 void meetRanks(c10d::Store& store, const RankEnvironment& environment, const nlohmann::json& trajectory,
-    std::chrono::milliseconds timeout) {
+               std::chrono::milliseconds timeout) {
   if (!environment.launched) {
     return;
   }
@@ -187,11 +192,12 @@ void meetRanks(c10d::Store& store, const RankEnvironment& environment, const nlo
     }
     if (Clock::now() >= deadline) {
       throw ProgramError(fmt::format("only {} of {} ranks came within {:.0f} s; missing: {}{}", arrived,
-          environment.worldSize, std::chrono::duration<double>(timeout).count(),
-          missingRanks(store, environment.worldSize), environment.agentStore ? kRestartsDiffer : ""));
+                                     environment.worldSize, std::chrono::duration<double>(timeout).count(),
+                                     missingRanks(store, environment.worldSize),
+                                     environment.agentStore ? kRestartsDiffer : ""));
     }
     std::this_thread::sleep_for(kPollInterval);
   }
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -136,9 +136,9 @@ uint64_t unsignedOr(const nlohmann::json& value, const std::string& what) {
 // Parses one header entry; `where` names file and tensor in errors. The tensor's place is in the `dataBytes` bytes of
 // data.
 StoredTensor parseTensor(const nlohmann::json& entry, uint64_t dataBytes, const std::string& where) {
-  if (!entry.is_object() || !entry.contains("dtype") || !entry["dtype"].is_string() ||
-      !entry.contains("shape") || !entry["shape"].is_array() || !entry.contains("data_offsets") ||
-      !entry["data_offsets"].is_array() || entry["data_offsets"].size() != 2) {
+  if (!entry.is_object() || !entry.contains("dtype") || !entry["dtype"].is_string() || !entry.contains("shape") ||
+      !entry["shape"].is_array() || !entry.contains("data_offsets") || !entry["data_offsets"].is_array() ||
+      entry["data_offsets"].size() != 2) {
     throw UsageError(where + ": the header entry lacks dtype, shape or data_offsets");
   }
   const auto name = entry["dtype"].get<std::string>();
@@ -228,7 +228,7 @@ class HeaderEntries {
   size_t keys_ = 0, elements_ = 0;
 };
 
-} // namespace
+}  // namespace
 
 size_t elementBytes(std::string_view dtype) {
   const Dtype* const found = findDtype(dtype);
@@ -309,9 +309,8 @@ void SafetensorsFile::read(const StoredTensor& tensor, uint64_t offset, std::spa
   file_.read(dataBegin_ + tensor.begin + offset, out);
 }
 
-void writeSafetensors(
-    const std::string& path, const std::map<std::string, TensorView>& tensors,
-    const std::map<std::string, std::string>& metadata) {
+void writeSafetensors(const std::string& path, const std::map<std::string, TensorView>& tensors,
+                      const std::map<std::string, std::string>& metadata) {
   std::map<std::string, TensorSource> sources;
   for (const auto& [name, view] : tensors) {
     sources.emplace(name, TensorSource{view.dtype, view.shape, [bytes = view.bytes] { return bytes; }});
@@ -319,9 +318,8 @@ void writeSafetensors(
   writeSafetensors(path, sources, metadata);
 }
 
-void writeSafetensors(
-    const std::string& path, const std::map<std::string, TensorSource>& tensors,
-    const std::map<std::string, std::string>& metadata) {
+void writeSafetensors(const std::string& path, const std::map<std::string, TensorSource>& tensors,
+                      const std::map<std::string, std::string>& metadata) {
   nlohmann::json header = nlohmann::json::object();
   if (!metadata.empty()) {
     header["__metadata__"] = metadata;
@@ -358,4 +356,4 @@ void writeSafetensors(
   file.commit();
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -53,23 +53,22 @@ struct TensorView {
   std::span<const std::byte> bytes;
 };
 
-// What a tensor to be written is, and where its bytes come from when its turn has come: so that not all need to be in memory at once.
+// What a tensor to be written is, and where its bytes come from when its turn has come: so that not all need to be in
+// memory at once.
 struct TensorSource {
   std::string dtype;
   std::vector<int64_t> shape;
-  std::function<std::span<const std::byte>()> bytes; // valid until the next source is asked
+  std::function<std::span<const std::byte>()> bytes;  // valid until the next source is asked
 };
 
 // Writes name -> source in the map's order; each source is asked once, in that order. A NaN or an infinity in any of
 // them is a ProgramError, and what `path` holds stays.
-void writeSafetensors(
-    const std::string& path, const std::map<std::string, TensorSource>& tensors,
-    const std::map<std::string, std::string>& metadata);
+void writeSafetensors(const std::string& path, const std::map<std::string, TensorSource>& tensors,
+                      const std::map<std::string, std::string>& metadata);
 
 // Writes name -> view in the map's order. The views' bytes must match dtype and shape (checked).
-void writeSafetensors(
-    const std::string& path, const std::map<std::string, TensorView>& tensors,
-    const std::map<std::string, std::string>& metadata);
+void writeSafetensors(const std::string& path, const std::map<std::string, TensorView>& tensors,
+                      const std::map<std::string, std::string>& metadata);
 
 // What writeSafetensors does with each tensor's bytes, for whoever holds them as well. `path` may be empty.
 void requireFinite(const std::string& name, std::string_view dtype, std::span<const std::byte> bytes,
@@ -78,4 +77,4 @@ void requireFinite(const std::string& name, std::string_view dtype, std::span<co
 // Bytes of one element, or 0 for a dtype the format does not know.
 size_t elementBytes(std::string_view dtype);
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

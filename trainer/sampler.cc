@@ -21,9 +21,14 @@ std::vector<int64_t> torchPermutation(int64_t count, uint64_t seed) {
   return order;
 }
 
-DistributedSampler::DistributedSampler(
-    int64_t sampleCount, int worldSize, int rank, GlobalBatch batch, uint64_t seed, Tail tail, std::vector<int64_t> samplesOfShards)
-    : sampleCount_(sampleCount), worldSize_(worldSize), rank_(rank), globalBatch_(batch.samples), seed_(seed), tail_(tail),
+DistributedSampler::DistributedSampler(int64_t sampleCount, int worldSize, int rank, GlobalBatch batch, uint64_t seed,
+                                       Tail tail, std::vector<int64_t> samplesOfShards)
+    : sampleCount_(sampleCount),
+      worldSize_(worldSize),
+      rank_(rank),
+      globalBatch_(batch.samples),
+      seed_(seed),
+      tail_(tail),
       samplesOfShards_(std::move(samplesOfShards)) {}
 
 int64_t DistributedSampler::batchesPerEpoch() const {
@@ -62,4 +67,4 @@ std::vector<int64_t> DistributedSampler::batch(int64_t epoch, int64_t batch) {
   return indices;
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

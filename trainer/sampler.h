@@ -14,8 +14,9 @@ namespace gloo_bypass::trainer {
 // What becomes of an epoch's last samples, where they do not fill a batch.
 enum class Tail {
   kDrop,
-  kPad,    // the epoch's first samples fill them up to a multiple of the ranks: DistributedSampler with a DataLoader that keeps the last
-  kWeighted, // the first ranks have one more than the others, which may have none
+  kPad,  // the epoch's first samples fill them up to a multiple of the ranks: DistributedSampler with a DataLoader that
+         // keeps the last
+  kWeighted,  // the first ranks have one more than the others, which may have none
 };
 
 class DistributedSampler {
@@ -23,14 +24,15 @@ class DistributedSampler {
   // worldSize and batchSize at least 1, rank below worldSize.
   DistributedSampler(int64_t sampleCount, int worldSize, int rank, int64_t batchSize, uint64_t seed)
       : DistributedSampler(sampleCount, worldSize, rank, GlobalBatch{batchSize * worldSize}, seed) {}
-  // The ranks share batches of so many samples, at least worldSize; where they do not divide evenly, the first ranks have one more.
-  // Which samples batch s holds does not depend on how many ranks share it.
+  // The ranks share batches of so many samples, at least worldSize; where they do not divide evenly, the first ranks
+  // have one more. Which samples batch s holds does not depend on how many ranks share it.
   struct GlobalBatch {
     int64_t samples;
   };
-  // With samplesOfShards (data/shard_stream.h) ranks read shards from front to back; sampleCount is then streamedSamples() of them.
-  DistributedSampler(int64_t sampleCount, int worldSize, int rank, GlobalBatch batch, uint64_t seed, Tail tail = Tail::kDrop,
-      std::vector<int64_t> samplesOfShards = {});
+  // With samplesOfShards (data/shard_stream.h) ranks read shards from front to back; sampleCount is then
+  // streamedSamples() of them.
+  DistributedSampler(int64_t sampleCount, int worldSize, int rank, GlobalBatch batch, uint64_t seed,
+                     Tail tail = Tail::kDrop, std::vector<int64_t> samplesOfShards = {});
 
   // Samples / (batch x ranks), rounded down, or up if the last ones are kept; the same for every rank and epoch.
   int64_t batchesPerEpoch() const;
@@ -58,4 +60,4 @@ class DistributedSampler {
 // torch.randperm(count) of a CPU generator seeded with `seed`.
 std::vector<int64_t> torchPermutation(int64_t count, uint64_t seed);
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -5,8 +5,8 @@
 #include <map>
 #include <numbers>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "programs/error.h"
@@ -29,27 +29,43 @@ double scaledRate(const ScheduleOptions& options, double rate, int64_t globalBat
   return rate * (options.scaling == RateScaling::kLinear ? ratio : std::sqrt(ratio));
 }
 
-int64_t decayEnd(const ScheduleOptions& options, int64_t runSteps) { return options.steps > 0 ? options.steps : runSteps; }
+int64_t decayEnd(const ScheduleOptions& options, int64_t runSteps) {
+  return options.steps > 0 ? options.steps : runSteps;
+}
 
-} // namespace
+}  // namespace
 
 void addScheduleOptions(CLI::App& app, ScheduleOptions& o) {
   const char* group = "Learning rate (of AdamW, from --lr)";
-  app.add_option_function<std::string>("--schedule", [&o](const std::string& text) { o.shape = kShapes.at(text); },
-      "after the warm-up: constant, or linear or cosine decay to --min-lr-ratio of the highest rate at the run's last step")
-      ->check(CLI::IsMember({"constant", "linear", "cosine"}))->group(group)->default_str("constant");
-  app.add_option("--warmup-steps", o.warmupSteps, "steps in which the rate grows linearly from 0; the first step's is 0")
-      ->check(CLI::Range(int64_t{0}, int64_t{1'000'000'000}))->group(group);
+  app.add_option_function<std::string>(
+         "--schedule", [&o](const std::string& text) { o.shape = kShapes.at(text); },
+         "after the warm-up: constant, or linear or cosine decay to --min-lr-ratio of the highest rate at the run's "
+         "last step")
+      ->check(CLI::IsMember({"constant", "linear", "cosine"}))
+      ->group(group)
+      ->default_str("constant");
+  app.add_option("--warmup-steps", o.warmupSteps,
+                 "steps in which the rate grows linearly from 0; the first step's is 0")
+      ->check(CLI::Range(int64_t{0}, int64_t{1'000'000'000}))
+      ->group(group);
   app.add_option("--min-lr-ratio", o.minimumRatio, "what the decay leaves of the highest rate")
-      ->check(CLI::Range(0.0, 1.0))->group(group);
-  app.add_option("--schedule-steps", o.steps, "the step at which the decay ends, if not the run's last (0): for a run in several "
-      "parts, or one that goes on at the lowest rate")
-      ->check(CLI::Range(int64_t{0}, int64_t{1'000'000'000}))->group(group);
-  app.add_option_function<std::string>("--lr-scaling", [&o](const std::string& text) { o.scaling = kScalings.at(text); },
-      "multiply --lr by (samples a step of all ranks, or of one with --average asynchronous, / --lr-base-batch): linear, by the root of it: sqrt")
-      ->check(CLI::IsMember({"none", "linear", "sqrt"}))->group(group)->default_str("none");
+      ->check(CLI::Range(0.0, 1.0))
+      ->group(group);
+  app.add_option("--schedule-steps", o.steps,
+                 "the step at which the decay ends, if not the run's last (0): for a run in several "
+                 "parts, or one that goes on at the lowest rate")
+      ->check(CLI::Range(int64_t{0}, int64_t{1'000'000'000}))
+      ->group(group);
+  app.add_option_function<std::string>(
+         "--lr-scaling", [&o](const std::string& text) { o.scaling = kScalings.at(text); },
+         "multiply --lr by (samples a step of all ranks, or of one with --average asynchronous, / --lr-base-batch): "
+         "linear, by the root of it: sqrt")
+      ->check(CLI::IsMember({"none", "linear", "sqrt"}))
+      ->group(group)
+      ->default_str("none");
   app.add_option("--lr-base-batch", o.baseBatch, "samples a step, of all ranks, that --lr is meant for (0: not given)")
-      ->check(CLI::Range(int64_t{0}, int64_t{1'000'000'000}))->group(group);
+      ->check(CLI::Range(int64_t{0}, int64_t{1'000'000'000}))
+      ->group(group);
 }
 
 std::string crossCheck(const ScheduleOptions& o) {
@@ -84,7 +100,7 @@ Schedule::Schedule(const ScheduleOptions& options, double rate, int64_t runSteps
     : options_(options), rate_(scaledRate(options, rate, globalBatch)), steps_(decayEnd(options, runSteps)) {
   if (options.shape != ScheduleShape::kConstant && options.warmupSteps >= steps_) {
     throw UsageError(fmt::format("--warmup-steps {}: the schedule has {} steps, of which some must be left to decay",
-        options.warmupSteps, steps_));
+                                 options.warmupSteps, steps_));
   }
 }
 
@@ -108,4 +124,4 @@ void Schedule::addMetrics(int64_t step, nlohmann::json& record) const {
   }
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -27,4 +27,4 @@ std::string Sha256::hex() {
   return text;
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

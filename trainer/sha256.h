@@ -22,4 +22,4 @@ class Sha256 {
   std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context_;
 };
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

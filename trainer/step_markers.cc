@@ -1,10 +1,10 @@
 #include "trainer/step_markers.h"
 
 #include <arpa/inet.h>
+#include <sys/socket.h>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
-#include <sys/socket.h>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -17,7 +17,7 @@ namespace {
 
 FileDescriptor makeSocket() { return FileDescriptor(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)); }
 
-} // namespace
+}  // namespace
 
 std::optional<sockaddr_in> parseMarkerAddress(const std::string& text) {
   sockaddr_in address{};
@@ -44,10 +44,11 @@ StepMarkers::StepMarkers(const std::string& address) {
     throw UsageError(fmt::format("--step-markers {}: neither IPv4 address nor ADDRESS:PORT", address));
   }
   destination_ = *parsed;
-  // Asks for a route and whether it is a broadcast address; the sockets that send stay unconnected, since on a connected one the answer
-  // of a host where nobody listens would keep the next marker from being sent.
+  // Asks for a route and whether it is a broadcast address; the sockets that send stay unconnected, since on a
+  // connected one the answer of a host where nobody listens would keep the next marker from being sent.
   const auto probe = makeSocket();
-  if (probe.get() < 0 || ::connect(probe.get(), reinterpret_cast<const sockaddr*>(&destination_), sizeof destination_) != 0) {
+  if (probe.get() < 0 ||
+      ::connect(probe.get(), reinterpret_cast<const sockaddr*>(&destination_), sizeof destination_) != 0) {
     throw UsageError(fmt::format("--step-markers {}: cannot be sent to: {}", address, std::strerror(errno)));
   }
 }
@@ -75,7 +76,7 @@ void StepMarkers::send(bool last) {
   }
   const std::string text = wire::stepMarkerText({step_, last});
   const ssize_t sent = ::sendto(socket_.get(), text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL,
-      reinterpret_cast<const sockaddr*>(&destination_), sizeof destination_);
+                                reinterpret_cast<const sockaddr*>(&destination_), sizeof destination_);
   if (sent < 0) {
     ++failed_;
     return fail("sendto", errno);
@@ -91,4 +92,4 @@ nlohmann::json StepMarkers::toJson() const {
   return {{"sent", sent_}, {"failed", failed_}, {"last_error", lastError_}};
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -1,11 +1,11 @@
 // Sends the two datagrams that mark a step's all-reduce in captures (transport/wire/step_marker.h).
 //
-// One socket a step, bound to the step's source port. Sending never waits: what cannot be sent is counted, and training goes on.
-// Any thread, one at a time: the owner serialises the calls.
+// One socket a step, bound to the step's source port. Sending never waits: what cannot be sent is counted, and training
+// goes on. Any thread, one at a time: the owner serialises the calls.
 #pragma once
 
-#include <cstdint>
 #include <netinet/in.h>
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -43,4 +43,4 @@ class StepMarkers {
   std::string lastError_;
 };
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

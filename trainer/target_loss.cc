@@ -1,7 +1,7 @@
 #include "trainer/target_loss.h"
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "programs/statistics.h"
@@ -13,14 +13,18 @@ namespace {
 // state_: these, then a ring of the last losses.
 constexpr size_t kSeconds = 0, kTokens = 1, kBytes = 2, kSteps = 3, kLosses = 4;
 
-} // namespace
+}  // namespace
 
 void addTargetLossOptions(CLI::App& app, TargetLossOptions& o) {
-  app.add_option("--target-loss", o.loss, "end the run at the step after which the mean over ranks of the loss, averaged over the last "
-      "--target-window steps, is at most this (0: no target); never reached, the run ends as without, with a line and status 0")
-      ->check(CLI::Range(0.0, 1e9))->group("Results");
+  app.add_option("--target-loss", o.loss,
+                 "end the run at the step after which the mean over ranks of the loss, averaged over the last "
+                 "--target-window steps, is at most this (0: no target); never reached, the run ends as without, with "
+                 "a line and status 0")
+      ->check(CLI::Range(0.0, 1e9))
+      ->group("Results");
   app.add_option("--target-window", o.window, "steps over which the loss is averaged for --target-loss")
-      ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}))->group("Results");
+      ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}))
+      ->group("Results");
 }
 
 std::string crossCheck(const TargetLossOptions& o, bool barrier, bool isAsynchronous) {
@@ -90,10 +94,10 @@ std::string TargetLoss::shortfall() const {
   }
   const auto loss = smoothed();
   return fmt::format("the loss of {} was not reached in {} steps: {}", options_.loss, state_[kSteps],
-      loss ? fmt::format("the mean of the last {} is {:.6g}", options_.window, *loss)
-           : fmt::format("they do not fill --target-window {}", options_.window));
+                     loss ? fmt::format("the mean of the last {} is {:.6g}", options_.window, *loss)
+                          : fmt::format("they do not fill --target-window {}", options_.window));
 }
 
 std::string TargetLoss::stateName() const { return fmt::format("target_loss.{}", options_.window); }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -1,7 +1,8 @@
 // Training until a loss is reached, and what that took: the measure by which ways of training can be compared.
 //
-// The loss of a step is its mean over all ranks. It is smoothed by the mean over the last `window` steps, since single batches differ;
-// before so many are done, nothing is reached. Every rank holds the same losses, so all end at the same step. Pure; one thread.
+// The loss of a step is its mean over all ranks. It is smoothed by the mean over the last `window` steps, since single
+// batches differ; before so many are done, nothing is reached. Every rank holds the same losses, so all end at the same
+// step. Pure; one thread.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +22,8 @@ namespace gloo_bypass::trainer {
 struct StepMetrics;
 
 struct TargetLossOptions {
-  double loss = 0;    // the run ends at or below it; 0: no target
-  int64_t window = 1; // steps
+  double loss = 0;     // the run ends at or below it; 0: no target
+  int64_t window = 1;  // steps
 
   bool isUsed() const { return loss > 0; }
 };
@@ -44,14 +45,15 @@ class TargetLoss {
   // state() is a checkpoint's, and its bytes are rank 0's: another rank's are not known.
   void forgetBytes();
 
-  // {"target_loss", "target_window", "steps_to_target", "seconds_to_target", "tokens_to_target", "bytes_to_target"}, the last four null
-  // while it is not reached; nothing without a target. Bytes are those that this rank sent, null where nobody counts them.
+  // {"target_loss", "target_window", "steps_to_target", "seconds_to_target", "tokens_to_target", "bytes_to_target"},
+  // the last four null while it is not reached; nothing without a target. Bytes are those that this rank sent, null
+  // where nobody counts them.
   void addSummary(nlohmann::json& summary) const;
   // What to say where there is a target and it was not reached; empty otherwise.
   std::string shortfall() const;
 
-  // What a resumed run goes on with: seconds, tokens, bytes, steps and the last losses. Empty without a target. Lives as long as this
-  // object and is what it works on.
+  // What a resumed run goes on with: seconds, tokens, bytes, steps and the last losses. Empty without a target. Lives
+  // as long as this object and is what it works on.
   std::span<double> state() { return state_; }
   // Of state() in a checkpoint; another window has another name, and begins anew.
   std::string stateName() const;
@@ -64,4 +66,4 @@ class TargetLoss {
   bool haveBytes_ = true;
 };
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

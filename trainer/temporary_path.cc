@@ -103,11 +103,11 @@ void removeTemporariesOnSignals() {
     return;  // signals end the process as they always do
   }
   std::thread(awaitSignal).detach();
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = tellOfSignal;
   action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
   for (const int signal : kSignals) {
-    struct sigaction before {};
+    struct sigaction before{};
     if (::sigaction(signal, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) {
       ::sigaction(signal, &action, nullptr);
     }

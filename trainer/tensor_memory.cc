@@ -44,18 +44,21 @@ int64_t heldParameters(const Options& options, int ranks) {
   return most;
 }
 
-} // namespace
+}  // namespace
 
 int64_t modelStateBytes(const Options& options, int ranks) {
   const int64_t parameters = heldParameters(options, ranks), zero = options.sharding.zero;
   const bool hasMasters = options.precision.hasMasters();
   const int64_t elementBytes = hasMasters ? 2 : options.precision.type == Precision::kFloat64 ? 8 : 4;
-  const int64_t optimizerBytes = hasMasters ? 12 : 2 * elementBytes; // the paper's K: masters and both moments
-  const auto held = [&](int64_t fromStage) { return zero >= fromStage ? (parameters + ranks - 1) / ranks : parameters; };
+  const int64_t optimizerBytes = hasMasters ? 12 : 2 * elementBytes;  // the paper's K: masters and both moments
+  const auto held = [&](int64_t fromStage) {
+    return zero >= fromStage ? (parameters + ranks - 1) / ranks : parameters;
+  };
   return elementBytes * (held(3) + held(2)) + optimizerBytes * held(1);
 }
 
-// Rank 0's with --average asynchronous: the parameters and moments once more, and a request and an answer of each other rank.
+// Rank 0's with --average asynchronous: the parameters and moments once more, and a request and an answer of each other
+// rank.
 int64_t serverBytes(const Options& options, int ranks) {
   const int64_t copies = options.averaging.isAsynchronous() ? 3 + 2 * (ranks - 1) : 0;
   return copies * modelConfig(options).parameterCount() * (options.precision.type == Precision::kFloat64 ? 8 : 4);
@@ -64,12 +67,16 @@ int64_t serverBytes(const Options& options, int ranks) {
 void checkMemory(const Options& options, int ranks, int ranksHere) {
   constexpr double kGigabyte = 1e9;
   const auto available = availableBytes();
-  const int64_t needed = ranksHere * modelStateBytes(options, ranks) + (ranksHere == ranks ? serverBytes(options, ranks) : 0);
+  const int64_t needed =
+      ranksHere * modelStateBytes(options, ranks) + (ranksHere == ranks ? serverBytes(options, ranks) : 0);
   if (available && needed > *available) {
-    const bool couldShard = options.sharding.zero < 3 && !options.modelParallel.isUsed() && crossCheck(ShardingOptions{1}, options).empty();
-    throw UsageError(fmt::format("{} {} of {} need {:.1f} GB for parameters, gradients and moments, activations not counted, of {:.1f} GB "
-        "available: fewer ranks, a smaller --model{}", ranksHere, ranksHere == 1 ? "rank" : "ranks", ranks,
-        static_cast<double>(needed) / kGigabyte, static_cast<double>(*available) / kGigabyte,
+    const bool couldShard =
+        options.sharding.zero < 3 && !options.modelParallel.isUsed() && crossCheck(ShardingOptions{1}, options).empty();
+    throw UsageError(fmt::format(
+        "{} {} of {} need {:.1f} GB for parameters, gradients and moments, activations not counted, of {:.1f} GB "
+        "available: fewer ranks, a smaller --model{}",
+        ranksHere, ranksHere == 1 ? "rank" : "ranks", ranks, static_cast<double>(needed) / kGigabyte,
+        static_cast<double>(*available) / kGigabyte,
         couldShard ? fmt::format(", or --zero {}", std::min<int64_t>(options.sharding.zero + 1, 3)) : ""));
   }
 }
@@ -103,4 +110,4 @@ std::optional<int64_t> peakTensorBytes() { return isCounting ? std::optional(pea
 
 void resetPeakTensorBytes() { peakBytes = liveBytes.load(); }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -13,12 +13,13 @@
 
 namespace gloo_bypass::trainer {
 
-// What one rank holds besides activations: parameters and gradients, and two moments of AdamW, each shared among ranks as --zero says
-// (Rajbhandari et al. 2020, figure 1, with fp32 or fp64 throughout). Without padding.
+// What one rank holds besides activations: parameters and gradients, and two moments of AdamW, each shared among ranks
+// as --zero says (Rajbhandari et al. 2020, figure 1, with fp32 or fp64 throughout). Without padding.
 int64_t modelStateBytes(const Options& options, int ranks);
 
-// Throws UsageError where `ranksHere` of `ranks` ranks need more than the kernel says is available (MemAvailable; limits of control groups are
-// not seen). Activations are not counted: enough here may still be too little later, when libtorch names the bytes it could not get.
+// Throws UsageError where `ranksHere` of `ranks` ranks need more than the kernel says is available (MemAvailable;
+// limits of control groups are not seen). Activations are not counted: enough here may still be too little later, when
+// libtorch names the bytes it could not get.
 void checkMemory(const Options& options, int ranks, int ranksHere);
 
 // checkMemory() for this rank, and countTensorBytes() where --memory-metrics wants it. Before the model is made.
@@ -34,4 +35,4 @@ void countTensorBytes();
 std::optional<int64_t> peakTensorBytes();
 void resetPeakTensorBytes();
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -1,10 +1,10 @@
 #include "trainer/tokenizer.h"
 
-#include <algorithm>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include <unicode/regex.h>
 #include <unicode/utext.h>
+#include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "programs/error.h"
 #include "trainer/file_io.h"
@@ -12,9 +12,9 @@
 namespace gloo_bypass::trainer {
 namespace {
 
-constexpr size_t kMaxVocabularyBytes = 64 << 20; // GPT-2's is 1 MB; the bound only stops a wrong path early
-constexpr size_t kMaxTokens = 1'000'000;         // GPT-2 has 50,257; each takes 100 bytes
-constexpr size_t kMaxCachedPieces = 1 << 18;     // about 30 MB; when full, further pieces are merged anew
+constexpr size_t kMaxVocabularyBytes = 64 << 20;  // GPT-2's is 1 MB; the bound only stops a wrong path early
+constexpr size_t kMaxTokens = 1'000'000;          // GPT-2 has 50,257; each takes 100 bytes
+constexpr size_t kMaxCachedPieces = 1 << 18;      // about 30 MB; when full, further pieces are merged anew
 
 constexpr const char* kEndOfText = "<|endoftext|>";
 
@@ -89,7 +89,7 @@ std::unordered_map<std::string, int32_t> parseVocabulary(std::string_view text, 
   return ids;
 }
 
-} // namespace
+}  // namespace
 
 Tokenizer Tokenizer::bytes() {
   Tokenizer tokenizer;
@@ -100,13 +100,12 @@ Tokenizer Tokenizer::bytes() {
 }
 
 Tokenizer Tokenizer::bytePairs(const std::string& vocabPath, const std::string& mergesPath) {
-  return bytePairsFromText(
-      readFile(vocabPath, kMaxVocabularyBytes), readFile(mergesPath, kMaxVocabularyBytes), vocabPath, mergesPath);
+  return bytePairsFromText(readFile(vocabPath, kMaxVocabularyBytes), readFile(mergesPath, kMaxVocabularyBytes),
+                           vocabPath, mergesPath);
 }
 
-Tokenizer Tokenizer::bytePairsFromText(
-    std::string_view vocabJson, std::string_view merges, const std::string& vocabName,
-    const std::string& mergesName) {
+Tokenizer Tokenizer::bytePairsFromText(std::string_view vocabJson, std::string_view merges,
+                                       const std::string& vocabName, const std::string& mergesName) {
   const auto ids = parseVocabulary(vocabJson, vocabName);
   Tokenizer tokenizer;
   tokenizer.hasMerges_ = true;
@@ -232,4 +231,4 @@ std::vector<int32_t> Tokenizer::mergePiece(std::string_view piece) const {
   return symbols;
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -24,16 +24,14 @@ class Tokenizer {
   // Throws ProgramError naming the file, and the line of merges.txt, for anything that is not GPT-2's format.
   static Tokenizer bytePairs(const std::string& vocabPath, const std::string& mergesPath);
   // The same from the files' contents; `vocabName` and `mergesName` appear in errors.
-  static Tokenizer bytePairsFromText(
-      std::string_view vocabJson, std::string_view merges, const std::string& vocabName,
-      const std::string& mergesName);
+  static Tokenizer bytePairsFromText(std::string_view vocabJson, std::string_view merges, const std::string& vocabName,
+                                     const std::string& mergesName);
 
   // Encodes until the text ends or at least `limit` tokens are there; returns at most `limit`.
-  std::vector<int32_t> encode(
-      std::string_view text, size_t limit = std::numeric_limits<size_t>::max());
+  std::vector<int32_t> encode(std::string_view text, size_t limit = std::numeric_limits<size_t>::max());
 
-  // What stands between texts that were not written together: "<|endoftext|>" of the vocabulary; without one 256, which is no byte's.
-  // Throws UsageError where the vocabulary lacks it.
+  // What stands between texts that were not written together: "<|endoftext|>" of the vocabulary; without one 256, which
+  // is no byte's. Throws UsageError where the vocabulary lacks it.
   int32_t endOfText() const;
   // One more than the largest id that encode() can return.
   int64_t idBound() const { return idBound_; }
@@ -49,12 +47,12 @@ class Tokenizer {
   std::vector<int32_t> mergePiece(std::string_view piece) const;
 
   std::array<int32_t, 256> byteIds_{};
-  std::unordered_map<uint64_t, Merge> merges_; // key: left id << 32 | right id
+  std::unordered_map<uint64_t, Merge> merges_;  // key: left id << 32 | right id
   std::unordered_map<std::string, std::vector<int32_t>> cache_;
   int64_t idBound_ = 0;
-  int32_t endOfText_ = -1; // < 0: none
+  int32_t endOfText_ = -1;  // < 0: none
   std::string vocabularyName_;
   bool hasMerges_ = false;
 };
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -59,7 +59,8 @@ double secondsBetween(Clock::time_point from, Clock::time_point to) {
 // Dropout's randomness is a function of where in the run a rank is, not of what ran before: a resumed run needs no
 // generator state to go on exactly. (SplitMix64's finaliser, so that neighbouring inputs share nothing.)
 uint64_t microBatchSeed(uint64_t seed, int rank, int64_t microBatch) {
-  uint64_t z = seed + 0x9E3779B97F4A7C15u * (static_cast<uint64_t>(microBatch) * 65536 + static_cast<uint64_t>(rank) + 1);
+  uint64_t z =
+      seed + 0x9E3779B97F4A7C15u * (static_cast<uint64_t>(microBatch) * 65536 + static_cast<uint64_t>(rank) + 1);
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
   z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
   return z ^ (z >> 31);
@@ -128,7 +129,7 @@ class Run {
         target_(options.targetLoss),
         evaluation_(options, batches_, dataRank_, dataRanks_),
         model_(modelConfig(options), arithmetic::scalarTypeOf(options.precision.type),
-            ModelShare(options.modelParallel.method, environment.rank, environment.worldSize, modelConfig(options))),
+               ModelShare(options.modelParallel.method, environment.rank, environment.worldSize, modelConfig(options))),
         weights_(mastersOf(model_)),
         units_(layOutUnits(model_, options.sharding.zero, environment.rank, environment.worldSize)),
         optimizer_(units_.empty() ? makeOptimizer(model_, weights_, options)
@@ -162,33 +163,31 @@ class Run {
   std::vector<NamedValues> moreState() {
     return withoutEmpty({{"loss_scaler", optimizer_->scalerState()}, {target_.stateName(), target_.state()}});
   }
-  std::optional<ByteCounts> readBytes() {
-    return communicator_ ? communicator_->byteCounter().read() : std::nullopt;
-  }
+  std::optional<ByteCounts> readBytes() { return communicator_ ? communicator_->byteCounter().read() : std::nullopt; }
   bool isRoot() const { return environment_.rank == 0; }
 
   const Options& options_;
   const RankEnvironment& environment_;
   ElasticRun elastic_;
   nlohmann::json trajectory_;
-  int dataRank_, dataRanks_; // of those that have samples of their own
+  int dataRank_, dataRanks_;  // of those that have samples of their own
   Batches batches_;
   int64_t lastStep_, gradientBytes_ = 0;
   Schedule schedule_;
   TargetLoss target_;
   Evaluation evaluation_;
   Gpt2 model_;
-  Gpt2 weights_; // what the optimiser updates: the model's own parameters, or their fp32 masters
-  std::vector<FlatUnit> units_; // none without --zero
+  Gpt2 weights_;                 // what the optimiser updates: the model's own parameters, or their fp32 masters
+  std::vector<FlatUnit> units_;  // none without --zero
   std::unique_ptr<AdamW> optimizer_;
   std::optional<Communicator> communicator_;
   std::unique_ptr<Parallelism> parallelism_;
-  std::optional<CheckpointFile> checkpoint_; // rank 0's, until resumed
-  std::optional<Gpt2> whole_; // rank 0's, until each rank has its part of a model that ranks share
-  std::map<int64_t, at::Tensor> losses_; // by micro-batch: between its forward and its backward
-  TrainingPosition position_; // of the checkpoint to go on from
-  int64_t run_ = 0; // TrainingPosition's, of this run; 0: not agreed yet
-  nlohmann::json evaluated_ = nlohmann::json::object(); // last
+  std::optional<CheckpointFile> checkpoint_;  // rank 0's, until resumed
+  std::optional<Gpt2> whole_;                 // rank 0's, until each rank has its part of a model that ranks share
+  std::map<int64_t, at::Tensor> losses_;      // by micro-batch: between its forward and its backward
+  TrainingPosition position_;                 // of the checkpoint to go on from
+  int64_t run_ = 0;                           // TrainingPosition's, of this run; 0: not agreed yet
+  nlohmann::json evaluated_ = nlohmann::json::object();  // last
   int64_t checkpointedStep_ = 0;
   MetricsSummary summary_;
   std::optional<LineWriter> metrics_;
@@ -197,14 +196,15 @@ class Run {
 };
 
 void Run::loadState() {
-  if (!options_.checkpointPath.empty() && (isRoot() || options_.averaging.keepsRankState() || options_.compression.keepsRankState())) {
+  if (!options_.checkpointPath.empty() &&
+      (isRoot() || options_.averaging.keepsRankState() || options_.compression.keepsRankState())) {
     checkReplaceable(options_.checkpointPath);
   }
   if (!options_.checkpointPath.empty()) {
     tidyRankFiles(options_.checkpointPath, environment_.rank, environment_.worldSize);
   }
   if (!isRoot()) {
-    return; // rank 0's values arrive by broadcast
+    return;  // rank 0's values arrive by broadcast
   }
   if (!options_.saveModelPath.empty()) {
     checkReplaceable(options_.saveModelPath);
@@ -216,14 +216,15 @@ void Run::loadState() {
   Gpt2& weights = whole_ ? *whole_ : weights_;
   if (const std::string& path = elastic_.startingPoint(); !path.empty()) {
     position_ = checkpoint_.emplace(path, weights, trajectory_).position();
-    if (position_.step >= lastStep_ && !options_.elastic.isUsed()) { // an elastic one may have lost a rank after its last step
-      throw UsageError(fmt::format("{} has done {} steps already, of {} asked for: raise --steps or --epochs",
-          path, position_.step, lastStep_));
+    if (position_.step >= lastStep_ &&
+        !options_.elastic.isUsed()) {  // an elastic one may have lost a rank after its last step
+      throw UsageError(fmt::format("{} has done {} steps already, of {} asked for: raise --steps or --epochs", path,
+                                   position_.step, lastStep_));
     }
     checkpoint_->readInto(weights, moreState());
     if (target_.isReached() && !options_.elastic.isUsed()) {
-      throw UsageError(fmt::format("{} has reached the loss of {} already, at step {}: lower --target-loss", path, options_.targetLoss.loss,
-          position_.step));
+      throw UsageError(fmt::format("{} has reached the loss of {} already, at step {}: lower --target-loss", path,
+                                   options_.targetLoss.loss, position_.step));
     }
   } else if (!options_.weightsPath.empty()) {
     loadWeights(weights, options_.weightsPath);
@@ -251,11 +252,14 @@ void Run::connect() {
   agreed["evaluation"] = {evaluation_.sampleCount(), options_.evaluation.every};
   agreed["tracing"] = agreement(options_.tracing);
   if (options_.modelParallel.isUsed()) {
-    agreed["activation_checkpointing"] = options_.activationCheckpointing; // it repeats collectives
+    agreed["activation_checkpointing"] = options_.activationCheckpointing;  // it repeats collectives
   }
-  // Files that all ranks take part in; of plain DDP's, rank 0 alone may know. Named so that what makes the difference is named first.
-  for (const auto& [method, isUsed] : {std::pair("zero", options_.sharding.zero > 0), {"model_parallel", options_.modelParallel.isUsed()},
-           {"averaging", options_.averaging.isUsed()}, {"compression", options_.compression.isUsed()}}) {
+  // Files that all ranks take part in; of plain DDP's, rank 0 alone may know. Named so that what makes the difference
+  // is named first.
+  for (const auto& [method, isUsed] : {std::pair("zero", options_.sharding.zero > 0),
+                                       {"model_parallel", options_.modelParallel.isUsed()},
+                                       {"averaging", options_.averaging.isUsed()},
+                                       {"compression", options_.compression.isUsed()}}) {
     if (isUsed) {
       agreed[fmt::format("{}_checkpoint", method)] = {!options_.checkpointPath.empty(), options_.checkpointEvery};
       agreed[fmt::format("{}_save_model", method)] = !options_.saveModelPath.empty();
@@ -287,7 +291,7 @@ void Run::resume() {
   elastic_.follow(step, start[1].item<int64_t>());
   position_ = {.step = step, .run = start[2].item<int64_t>()};
   if (step == 0) {
-    return; // elastic, without a checkpoint yet
+    return;  // elastic, without a checkpoint yet
   }
   parallelism_->loadMoments(checkpoint_ ? std::bind_front(&CheckpointFile::read, &*checkpoint_) : MomentSource());
   checkpoint_.reset();
@@ -304,7 +308,7 @@ void Run::resume() {
     target_.forgetBytes();
   }
   if (target_.isReached()) {
-    lastStep_ = step; // elastic: a rank was lost after its last step
+    lastStep_ = step;  // elastic: a rank was lost after its last step
   }
   optimizer_->setStepCount(position_.step);
   if (communicator_) {
@@ -428,8 +432,8 @@ void Run::verifyRanks(StepMetrics& metrics) {
   const auto digests = communicator_->gather(metrics.digest);
   for (size_t rank = 0; rank < digests.size(); ++rank) {
     if (digests[rank] != digests[0]) {
-      throw ProgramError(fmt::format("after step {} rank {} holds other parameters than rank 0 ({} and {})", metrics.step,
-          rank, digests[rank], digests[0]));
+      throw ProgramError(fmt::format("after step {} rank {} holds other parameters than rank 0 ({} and {})",
+                                     metrics.step, rank, digests[rank], digests[0]));
     }
   }
 }
@@ -468,7 +472,7 @@ void Run::maybeCheckpoint(int64_t step) {
       run_ = drawn.item<int64_t>();
     }
     file.save(state, run_);
-    communicator_->barrier(); // all of them are there before the checkpoint that needs them
+    communicator_->barrier();  // all of them are there before the checkpoint that needs them
   }
   if (isRoot()) {
     elastic_.keepPrevious();
@@ -546,16 +550,18 @@ void Run::writeSummary(double wallSeconds) {
   }
   if (isRoot() && options_.metricsPath != "-" && lastStep_ > position_.step) {
     const auto& median = record["median"];
-    fmt::print("{} steps over {}, {} ranks: loss {:.4f} to {:.4f}, t_step {:.3f} s, t_ar {:.3f} s ({:.3f} s exposed), "
-               "{:.0f} tokens/s (medians); sha256 {}\n",
+    fmt::print(
+        "{} steps over {}, {} ranks: loss {:.4f} to {:.4f}, t_step {:.3f} s, t_ar {:.3f} s ({:.3f} s exposed), "
+        "{:.0f} tokens/s (medians); sha256 {}\n",
         record["steps"].get<int64_t>(), record["transport"].get<std::string>(), environment_.worldSize,
         record["loss_first"].get<double>(), record["loss_last"].get<double>(), median["t_step_s"].get<double>(),
         median["t_ar_s"].get<double>(), median["t_ar_exposed_s"].get<double>(), median["tokens_per_s"].get<double>(),
         digest);
   }
   if (isRoot() && options_.metricsPath != "-" && !evaluated_.empty()) {
-    fmt::print("on {} samples not trained on: loss {:.4f}, perplexity {:.2f}\n", evaluated_["eval_samples"].get<int64_t>(),
-        evaluated_["eval_loss"].get<double>(), evaluated_["eval_perplexity"].get<double>());
+    fmt::print("on {} samples not trained on: loss {:.4f}, perplexity {:.2f}\n",
+               evaluated_["eval_samples"].get<int64_t>(), evaluated_["eval_loss"].get<double>(),
+               evaluated_["eval_perplexity"].get<double>());
   }
 }
 
@@ -567,12 +573,11 @@ void Run::execute() {
     resume();
   }
   const std::string path = metricsPathOf(options_, environment_.rank);
-  if (!path.empty()) { // an earlier run's results are replaced once this one can begin
-    metrics_.emplace(
-        path, elastic_.continues() ? LineWriter::Existing::kAppendTo : LineWriter::Existing::kReplace);
+  if (!path.empty()) {  // an earlier run's results are replaced once this one can begin
+    metrics_.emplace(path, elastic_.continues() ? LineWriter::Existing::kAppendTo : LineWriter::Existing::kReplace);
   }
   peakFlopsPerSecond_ = peakFlopsPerSecond(options_.tracing, model_, options_.batchSize * options_.seqLength,
-      communicator_ ? &*communicator_ : nullptr);
+                                           communicator_ ? &*communicator_ : nullptr);
   writeStart();
   if (const auto restart = elastic_.restartRecord(position_.step)) {
     writeRecord(*restart);
@@ -621,11 +626,11 @@ void Run::execute() {
   }
   writeSummary(wallSeconds);
   if (communicator_) {
-    communicator_->barrier(); // nobody leaves while another rank still needs its store or its answers
+    communicator_->barrier();  // nobody leaves while another rank still needs its store or its answers
   }
 }
 
-} // namespace
+}  // namespace
 
 void checkInput(const Options& options) {
   const int ranks = options.spawn > 0 ? options.spawn : options.elastic.maxRanks;
@@ -660,4 +665,4 @@ void train(const Options& options, const RankEnvironment& environment) {
   Run(options, environment).execute();
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -14,4 +14,4 @@ void checkInput(const Options& options);
 // when a peer is lost; connections may then still be open, so the caller ends the process without unwinding further.
 void train(const Options& options, const RankEnvironment& environment);
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

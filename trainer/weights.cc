@@ -26,8 +26,8 @@ constexpr std::pair<const char*, at::ScalarType> kTypes[] = {
     {"F32", at::kFloat}, {"F64", at::kDouble}, {"F16", at::kHalf}, {"BF16", at::kBFloat16}};
 
 const char* dtypeOf(const at::Tensor& tensor) {
-  const auto* const type = std::find_if(
-      std::begin(kTypes), std::end(kTypes), [&](const auto& entry) { return entry.second == tensor.scalar_type(); });
+  const auto* const type = std::find_if(std::begin(kTypes), std::end(kTypes),
+                                        [&](const auto& entry) { return entry.second == tensor.scalar_type(); });
   return type->first;
 }
 
@@ -65,10 +65,10 @@ void copyInto(at::Tensor target, const SafetensorsFile& file, const StoredTensor
 // Buffers and ties that Hugging Face files may carry and that hold nothing of ours to learn.
 bool isNoParameter(const std::string& name) {
   return name == "lm_head.weight" ||
-      (name.starts_with("h.") && (name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias")));
+         (name.starts_with("h.") && (name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias")));
 }
 
-} // namespace
+}  // namespace
 
 std::vector<NamedValues> withoutEmpty(std::vector<NamedValues> states) {
   std::erase_if(states, [](const NamedValues& state) { return state.values.empty(); });
@@ -102,7 +102,8 @@ void loadWeights(Gpt2& model, const std::string& path) {
     for (const auto& [name, tensor] : model.named()) {
       found.erase(name);
     }
-    throw UsageError(fmt::format("{}: tensor {} is none of this model's (a larger GPT-2?)", path, found.begin()->first));
+    throw UsageError(
+        fmt::format("{}: tensor {} is none of this model's (a larger GPT-2?)", path, found.begin()->first));
   }
   for (const auto& [name, tensor] : model.named()) {
     copyInto(tensor, file, *found.at(name), fmt::format("{}: tensor {}", path, name));
@@ -115,9 +116,12 @@ constexpr StateKind kStateKinds[] = {StateKind::kWeight, StateKind::kFirstMoment
 
 const char* prefixOf(StateKind kind) {
   switch (kind) {
-    case StateKind::kWeight: return "model.";
-    case StateKind::kFirstMoment: return "exp_avg.";
-    case StateKind::kSecondMoment: return "exp_avg_sq.";
+    case StateKind::kWeight:
+      return "model.";
+    case StateKind::kFirstMoment:
+      return "exp_avg.";
+    case StateKind::kSecondMoment:
+      return "exp_avg_sq.";
   }
   return "";
 }
@@ -130,7 +134,7 @@ TensorSource sourceOf(const at::Tensor& like, std::vector<int64_t> sizes, const 
 
 // Other ranks than the one that writes find the same fault in the same tensor, and end with the same line.
 void writeOrTakePart(const std::string& path, const std::map<std::string, TensorSource>& tensors,
-    const std::map<std::string, std::string>& metadata) {
+                     const std::map<std::string, std::string>& metadata) {
   if (!path.empty()) {
     writeSafetensors(path, tensors, metadata);
     return;
@@ -147,25 +151,27 @@ void checkTensor(const StoredTensor& stored, const at::Tensor& target, const std
   }
 }
 
-} // namespace
+}  // namespace
 
 void saveWeights(const std::string& path, const Gpt2& model, Parallelism& state) {
   std::map<std::string, TensorSource> tensors;
   for (size_t i = 0; i < model.named().size(); ++i) {
     const auto& [name, tensor] = model.named()[i];
-    tensors.emplace(
-        "transformer." + name, sourceOf(tensor, model.wholeSizes(i), [&state, held = tensor, i] { return state.wholeParameter(held, i); }));
+    tensors.emplace("transformer." + name, sourceOf(tensor, model.wholeSizes(i), [&state, held = tensor, i] {
+                      return state.wholeParameter(held, i);
+                    }));
   }
   writeOrTakePart(path, tensors, {{"format", "pt"}});
 }
 
 void saveCheckpoint(const std::string& path, const Gpt2& model, Parallelism& state, const TrainingPosition& position,
-    const nlohmann::json& trajectory, const std::vector<NamedValues>& more) {
+                    const nlohmann::json& trajectory, const std::vector<NamedValues>& more) {
   std::map<std::string, TensorSource> tensors;
   for (size_t i = 0; i < model.named().size(); ++i) {
     const auto& [name, tensor] = model.named()[i];
     for (const auto kind : kStateKinds) {
-      tensors.emplace(prefixOf(kind) + name, sourceOf(tensor, model.wholeSizes(i), [&state, kind, i] { return state.whole(kind, i); }));
+      tensors.emplace(prefixOf(kind) + name,
+                      sourceOf(tensor, model.wholeSizes(i), [&state, kind, i] { return state.whole(kind, i); }));
     }
   }
   for (const auto& values : more) {
@@ -173,11 +179,14 @@ void saveCheckpoint(const std::string& path, const Gpt2& model, Parallelism& sta
     tensors.emplace("state." + values.name, sourceOf(tensor, tensor.sizes().vec(), [tensor] { return tensor; }));
   }
   writeOrTakePart(path, tensors,
-      {{"format", kCheckpointFormat}, {"step", std::to_string(position.step)}, {"run", std::to_string(position.run)},
-          {"options", trajectory.dump()}});
+                  {{"format", kCheckpointFormat},
+                   {"step", std::to_string(position.step)},
+                   {"run", std::to_string(position.run)},
+                   {"options", trajectory.dump()}});
 }
 
-CheckpointFile::CheckpointFile(const std::string& path, const Gpt2& model, const nlohmann::json& trajectory) : file_(path) {
+CheckpointFile::CheckpointFile(const std::string& path, const Gpt2& model, const nlohmann::json& trajectory)
+    : file_(path) {
   const auto text = [&](const std::string& key) {
     const auto found = file_.metadata().find(key);
     return found == file_.metadata().end() ? std::string() : found->second;
@@ -251,4 +260,4 @@ std::string parameterDigest(const Gpt2& model, Parallelism& state, const std::ve
   return digest.hex();
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -24,8 +24,8 @@ void loadWeights(Gpt2& model, const std::string& path);
 void saveWeights(const std::string& path, const Gpt2& model, Parallelism& state);
 
 struct TrainingPosition {
-  int64_t step = 0; // optimiser steps done
-  int64_t run = 0;  // a random number of the run that wrote the checkpoint; 0: no rank keeps anything beside it
+  int64_t step = 0;  // optimiser steps done
+  int64_t run = 0;   // a random number of the run that wrote the checkpoint; 0: no rank keeps anything beside it
 };
 
 // What else a run goes on with, such as a loss scale: a few numbers under a name. The values belong to somebody else.
@@ -34,7 +34,7 @@ struct NamedValues {
   std::span<double> values;
 };
 std::vector<NamedValues> withoutEmpty(std::vector<NamedValues> states);
-at::Tensor tensorOf(const NamedValues& state); // (n), fp64, an alias
+at::Tensor tensorOf(const NamedValues& state);  // (n), fp64, an alias
 
 // A checkpoint is a safetensors file: "model.NAME", "exp_avg.NAME", "exp_avg_sq.NAME", `more` as "state.NAME", and the
 // run's options and position as metadata. `model` is what the optimiser updates (fp32 masters, where the parameters
@@ -42,7 +42,7 @@ at::Tensor tensorOf(const NamedValues& state); // (n), fp64, an alias
 // at a time. path empty: writes nothing, but takes part: all ranks must call it where they hold parts of the state
 // (Parallelism::holdsParts). Throws ProgramError, also for a value that is not finite: what `path` holds stays.
 void saveCheckpoint(const std::string& path, const Gpt2& model, Parallelism& state, const TrainingPosition& position,
-    const nlohmann::json& trajectory, const std::vector<NamedValues>& more = {});
+                    const nlohmann::json& trajectory, const std::vector<NamedValues>& more = {});
 
 // A checkpoint to continue from; its tensors are read one at a time.
 class CheckpointFile {
@@ -67,4 +67,4 @@ class CheckpointFile {
 // a value that is not finite.
 std::string parameterDigest(const Gpt2& model, Parallelism& state, const std::vector<at::Tensor>& more = {});
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -1,5 +1,5 @@
-// Remote keys (put and get on another rank's memory), with one face for every generation of Gloo. A Gloo that has none gets
-// the same functions, by the same names, through the classes here.
+// Remote keys (put and get on another rank's memory), with one face for every generation of Gloo. A Gloo that has none
+// gets the same functions, by the same names, through the classes here.
 //
 //   GLOO_BYPASS_GLOO_REMOTE_KEYS  unbound buffers and contexts have remote keys
 //

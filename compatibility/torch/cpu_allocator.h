@@ -1,7 +1,7 @@
 // The allocator of tensors on CPU, observed.
 //
-// allocate() is const up to PyTorch 2.1, and copy_data() is new in 2.2: each of the functions here overrides where there is one to
-// override, and is merely there otherwise.
+// allocate() is const up to PyTorch 2.1, and copy_data() is new in 2.2: each of the functions here overrides where
+// there is one to override, and is merely there otherwise.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,8 @@ using MemoryObserver = void (*)(int64_t bytes);  // negative: freed. From any th
 
 class ObservedCpuAllocator final : public at::Allocator {
  public:
-  ObservedCpuAllocator(at::Allocator& allocator, MemoryObserver observer) : allocator_(allocator), observer_(observer) {}
+  ObservedCpuAllocator(at::Allocator& allocator, MemoryObserver observer)
+      : allocator_(allocator), observer_(observer) {}
 
   at::DataPtr allocate(std::size_t bytes) const { return observed(bytes); }
   at::DataPtr allocate(std::size_t bytes) { return observed(bytes); }

@@ -1,7 +1,7 @@
 // c10d's registry of Gloo devices. PyTorch asks it for a device under the name in GLOO_DEVICE_TRANSPORT.
 //
-// Its header lies in a folder of its own since PyTorch 2.14, and creators take a third argument, lazyInit, since 2.8: the
-// language itself can ask for both.
+// Its header lies in a folder of its own since PyTorch 2.14, and creators take a third argument, lazyInit, since 2.8:
+// the language itself can ask for both.
 //
 // Thread: registering belongs to the start of the program or of a library; c10d creates devices from any thread.
 #pragma once
@@ -20,8 +20,9 @@ namespace gloo_bypass::torch_version {
 
 using DeviceRegistry = std::remove_reference_t<decltype(*c10d::GlooDeviceRegistry())>;
 
-// `make` is called with (interface, hostName, lazy), of which interface or hostName is empty; lazy means that pairs connect when they
-// are first used. Always false where PyTorch cannot ask for it. What `make` throws reaches PyTorch's caller.
+// `make` is called with (interface, hostName, lazy), of which interface or hostName is empty; lazy means that pairs
+// connect when they are first used. Always false where PyTorch cannot ask for it. What `make` throws reaches PyTorch's
+// caller.
 template <typename Make, typename Creator = DeviceRegistry::Creator>
 Creator deviceCreator(Make make) {
   if constexpr (std::is_invocable_v<Creator, const std::string&, const std::string&, bool>) {

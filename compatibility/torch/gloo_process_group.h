@@ -83,8 +83,8 @@ class GlooAllReduceWork : public c10d::ProcessGroupGloo::AsyncWork {
   std::vector<at::Tensor> reduced_;
 };
 
-// The group as the reducer and c10d's functions want it. Up to PyTorch 1.13 a ProcessGroupGloo is a ProcessGroup; since then it is a
-// Backend, and a ProcessGroup hands tensors on CPU to it.
+// The group as the reducer and c10d's functions want it. Up to PyTorch 1.13 a ProcessGroupGloo is a ProcessGroup; since
+// then it is a Backend, and a ProcessGroup hands tensors on CPU to it.
 template <typename Group>
 c10::intrusive_ptr<c10d::ProcessGroup> asProcessGroup(const c10::intrusive_ptr<c10d::Store>& store,
                                                       const c10::intrusive_ptr<Group>& group) {

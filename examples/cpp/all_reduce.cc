@@ -54,7 +54,8 @@ using DevicePointer = std::shared_ptr<gloo::transport::Device>;
   (context.*connectFullMesh)(*store, device);
 }
 
-[[maybe_unused]] void connect(Context& context, void (Context::*connectFullMesh)(std::shared_ptr<Store>, DevicePointer&),
+[[maybe_unused]] void connect(Context& context,
+                              void (Context::*connectFullMesh)(std::shared_ptr<Store>, DevicePointer&),
                               const std::shared_ptr<Store>& store, DevicePointer& device) {
   (context.*connectFullMesh)(store, device);
 }

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Trains a small network with PyTorch Lightning's DDP strategy on CPUs. Lightning starts the second process itself.
 
-    python3 examples/real_programs/lightning_ddp.py
+python3 examples/real_programs/lightning_ddp.py
 """
+
 import argparse
 import hashlib
 
@@ -16,8 +17,9 @@ class Classifier(lightning.LightningModule):
 
     def __init__(self):
         super().__init__()
-        self.layers = torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.BatchNorm1d(64), torch.nn.ReLU(),
-                                          torch.nn.Linear(64, 2))
+        self.layers = torch.nn.Sequential(
+            torch.nn.Linear(16, 64), torch.nn.BatchNorm1d(64), torch.nn.ReLU(), torch.nn.Linear(64, 2)
+        )
 
     def training_step(self, batch, _):
         points, sides = batch
@@ -54,16 +56,27 @@ def main():
 
     lightning.seed_everything(1, verbose=False)
     model = Classifier()
-    trainer = lightning.Trainer(accelerator="cpu", devices=options.ranks, strategy="ddp", max_epochs=options.epochs,
-                                logger=False, enable_checkpointing=False, enable_progress_bar=False,
-                                enable_model_summary=False)
+    trainer = lightning.Trainer(
+        accelerator="cpu",
+        devices=options.ranks,
+        strategy="ddp",
+        max_epochs=options.epochs,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
     trainer.fit(model, DataLoader(data(256, 2), batch_size=16, shuffle=True), DataLoader(data(64, 3), batch_size=16))
 
     if trainer.is_global_zero:
         print(f"accuracy {trainer.callback_metrics['accuracy'].item():.4f}\n", end="", flush=True)
     # One write a line: the ranks share the terminal.
-    print(f"rank={trainer.global_rank} of {trainer.world_size} steps={trainer.global_step} "
-          f"parameters={digest_of(model)}\n", end="", flush=True)
+    print(
+        f"rank={trainer.global_rank} of {trainer.world_size} steps={trainer.global_step} "
+        f"parameters={digest_of(model)}\n",
+        end="",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

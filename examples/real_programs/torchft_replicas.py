@@ -6,6 +6,7 @@
 A step counts only if every replica took part in it. The step during which one died is discarded, and the others wait
 for its replacement, which fetches parameters and optimiser from one of them.
 """
+
 import argparse
 import hashlib
 import os
@@ -34,14 +35,23 @@ def train(options):
     torch.manual_seed(1)  # all start with the same parameters; a replacement fetches them
     model = torch.nn.Sequential(torch.nn.Linear(64, 512), torch.nn.Tanh(), torch.nn.Linear(512, 64))
     store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
-    manager = Manager(pg=ProcessGroupGloo(timeout=timedelta(seconds=options.timeout)),
-                      load_state_dict=lambda state: (model.load_state_dict(state["model"]),
-                                                     optimizer.load_state_dict(state["optimizer"])),
-                      state_dict=lambda: {"model": model.state_dict(), "optimizer": optimizer.state_dict()},
-                      min_replica_size=options.replicas, timeout=timedelta(seconds=options.timeout),
-                      quorum_timeout=timedelta(minutes=5),  # the time that a replacement may take to come
-                      replica_id=f"replica_{options.replica}", rank=0, world_size=1, store_addr="localhost",
-                      store_port=store.port, init_sync=False)
+    manager = Manager(
+        pg=ProcessGroupGloo(timeout=timedelta(seconds=options.timeout)),
+        load_state_dict=lambda state: (
+            model.load_state_dict(state["model"]),
+            optimizer.load_state_dict(state["optimizer"]),
+        ),
+        state_dict=lambda: {"model": model.state_dict(), "optimizer": optimizer.state_dict()},
+        min_replica_size=options.replicas,
+        timeout=timedelta(seconds=options.timeout),
+        quorum_timeout=timedelta(minutes=5),  # the time that a replacement may take to come
+        replica_id=f"replica_{options.replica}",
+        rank=0,
+        world_size=1,
+        store_addr="localhost",
+        store_port=store.port,
+        init_sync=False,
+    )
     # Small buckets: the second layer's gradients are averaged before the first layer's are there.
     parallel = DistributedDataParallel(manager, model, bucket_cap_mb=0.1)
     optimizer = Optimizer(manager, torch.optim.Adam(model.parameters(), lr=0.001))
@@ -57,14 +67,20 @@ def train(options):
         optimizer.step()  # only if the step counts
         print(f"replica {options.replica} has done {manager.current_step()} steps\n", end="", flush=True)
     # One write a line: the replicas share the terminal.
-    print(f"replica={options.replica} of {options.replicas} steps={manager.current_step()} "
-          f"parameters={digest_of(model)}\n", end="", flush=True)
+    print(
+        f"replica={options.replica} of {options.replicas} steps={manager.current_step()} "
+        f"parameters={digest_of(model)}\n",
+        end="",
+        flush=True,
+    )
     manager.shutdown(wait=False)
 
 
 def start(replica, lighthouse, *more):
-    return subprocess.Popen([sys.executable, *sys.argv, "--replica", str(replica), *more],
-                            env={**os.environ, "TORCHFT_LIGHTHOUSE": lighthouse.address()})
+    return subprocess.Popen(
+        [sys.executable, *sys.argv, "--replica", str(replica), *more],
+        env={**os.environ, "TORCHFT_LIGHTHOUSE": lighthouse.address()},
+    )
 
 
 def launch(options):

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Trains a small GPT-2 of Hugging Face transformers on CPUs with accelerate, from random weights.
 
-    python3 -m torch.distributed.run --standalone --nproc_per_node 2 examples/real_programs/transformers_accelerate.py
+python3 -m torch.distributed.run --standalone --nproc_per_node 2 examples/real_programs/transformers_accelerate.py
 """
+
 import argparse
 import hashlib
 
@@ -57,8 +58,12 @@ def main():
         accelerator.print(f"epoch {epoch}: loss {mean:.6f}")
 
     # One write a line: the launcher mixes the ranks' output.
-    print(f"rank={accelerator.process_index} of {accelerator.num_processes} steps={steps} "
-          f"parameters={digest_of(accelerator.unwrap_model(model))}\n", end="", flush=True)
+    print(
+        f"rank={accelerator.process_index} of {accelerator.num_processes} steps={steps} "
+        f"parameters={digest_of(accelerator.unwrap_model(model))}\n",
+        end="",
+        flush=True,
+    )
     # No end_training, which destroys the process group: with it, a rank over TCP once did not end.
 
 

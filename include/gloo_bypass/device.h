@@ -1,21 +1,23 @@
-// Gloo devices over gloo-bypass's transports, for C++ programs that use Gloo without PyTorch. Where such a program calls
-// gloo::transport::tcp::CreateDevice it calls createDevice instead, and nothing else changes:
+// Gloo devices over gloo-bypass's transports, for C++ programs that use Gloo without PyTorch. Where such a program
+// calls gloo::transport::tcp::CreateDevice it calls createDevice instead, and nothing else changes:
 //
 //   gloo_bypass::DeviceOptions options;                                    // or DeviceOptions::fromEnvironment()
-//   options.set(gloo_bypass::setting::kMemoryMib, 128);                    // all that there are: gloo_bypass/settings.h
-//   auto device = gloo_bypass::createDevice("DPDK", options);              // names as GLOO_DEVICE_TRANSPORT has them
-//   context->connectFullMesh(store, device);                               // gloo::rendezvous::Context
+//   options.set(gloo_bypass::setting::kMemoryMib, 128);                    // all that there are:
+//   gloo_bypass/settings.h auto device = gloo_bypass::createDevice("DPDK", options);              // names as
+//   GLOO_DEVICE_TRANSPORT has them context->connectFullMesh(store, device);                               //
+//   gloo::rendezvous::Context
 //
-// Compile and link with what `pkg-config --cflags --libs gloo_bypass` prints. C++17 or later; the C++ library and the libgloo that
-// gloo_bypass was built with.
+// Compile and link with what `pkg-config --cflags --libs gloo_bypass` prints. C++17 or later; the C++ library and the
+// libgloo that gloo_bypass was built with.
 //
-// Ownership: a device is a light handle. All devices of one transport share one port or adapter, its memory and one engine thread; the
-// first device makes them and they live until the process exits. So a process has one configuration for each transport. A program that loads the PyTorch plug-in as well (libgloo_bypass.so) makes its devices by one of them only: DPDK starts once
-// a process.
-// Threads: every function here may be called from any thread. The environment must not be changed meanwhile (getenv's rule). Make
-// devices after fork(), not before: a child of a process that has made one cannot make another of that kind.
-// Errors: exceptions of Gloo's types, so that one catch of gloo::Exception serves all transports. A device that cannot be had throws
-// gloo::InvalidOperationException with one line that says what is wrong and what to do; there is never a fall-back to TCP.
+// Ownership: a device is a light handle. All devices of one transport share one port or adapter, its memory and one
+// engine thread; the first device makes them and they live until the process exits. So a process has one configuration
+// for each transport. A program that loads the PyTorch plug-in as well (libgloo_bypass.so) makes its devices by one of
+// them only: DPDK starts once a process. Threads: every function here may be called from any thread. The environment
+// must not be changed meanwhile (getenv's rule). Make devices after fork(), not before: a child of a process that has
+// made one cannot make another of that kind. Errors: exceptions of Gloo's types, so that one catch of gloo::Exception
+// serves all transports. A device that cannot be had throws gloo::InvalidOperationException with one line that says
+// what is wrong and what to do; there is never a fall-back to TCP.
 #pragma once
 
 #include <chrono>
@@ -36,22 +38,26 @@ namespace gloo_bypass {
 
 // What a device is made from. A plain value: copy it, compare nothing, keep it as long as you like.
 struct DeviceOptions {
-  // With the GLOO_BYPASS_* variables of the environment as `settings`: what the program sets afterwards goes before them.
+  // With the GLOO_BYPASS_* variables of the environment as `settings`: what the program sets afterwards goes before
+  // them.
   GLOO_BYPASS_EXPORT static DeviceOptions fromEnvironment();
 
-  // Where to communicate, as in gloo::transport::tcp::attr. At most one need be given; with neither it is the address of this machine's
-  // host name. UDP, and DPDK in its default link mode, ignore a host name: where no interface is named they take the address of the route
-  // to MASTER_ADDR, or without that the default route's (docs/links-and-rdma.md has the whole rule). DPDK's link netdev takes the
-  // interface of that route, and looks at a host name where MASTER_ADDR is not set; memif and pci need neither.
+  // Where to communicate, as in gloo::transport::tcp::attr. At most one need be given; with neither it is the address
+  // of this machine's host name. UDP, and DPDK in its default link mode, ignore a host name: where no interface is
+  // named they take the address of the route to MASTER_ADDR, or without that the default route's
+  // (docs/links-and-rdma.md has the whole rule). DPDK's link netdev takes the interface of that route, and looks at a
+  // host name where MASTER_ADDR is not set; memif and pci need neither.
   std::string interface;  // "eth0"
   std::string hostname;   // a name or IPv4 address of this machine
 
-  // Settings by the names of docs/configuration.md, for example {"GLOO_BYPASS_LINK", "netdev"}; what is not here has its
-  // default. An empty text is the default, too. Unknown names and values that are not allowed are errors when the device is made.
+  // Settings by the names of docs/configuration.md, for example {"GLOO_BYPASS_LINK", "netdev"}; what is not here has
+  // its default. An empty text is the default, too. Unknown names and values that are not allowed are errors when the
+  // device is made.
   std::map<std::string, std::string> settings;
 
-  // Pairs connect when they are first used, as those of gloo::transport::tcp::CreateLazyDevice, instead of all at once. Needs a Gloo
-  // whose contexts keep their store (2025 or later); with an earlier one all pairs connect at once all the same.
+  // Pairs connect when they are first used, as those of gloo::transport::tcp::CreateLazyDevice, instead of all at once.
+  // Needs a Gloo whose contexts keep their store (2025 or later); with an earlier one all pairs connect at once all the
+  // same.
   bool connectOnDemand = false;
 
   // The same, typed: set(setting::kSpinUs, 50us).
@@ -66,9 +72,10 @@ struct DeviceOptions {
 };
 
 // `transport` is a name as GLOO_DEVICE_TRANSPORT has it: "DPDK", "UDP", "RDMA".
-// Throws gloo::InvalidOperationException: there is no such transport; a setting is unknown or not allowed; the process's
-// first device of this kind had other settings (both are named); an interface, adapter, right or library is missing; this build has no such transport; the process was
-// forked from one that had made such a device. The first call takes tens of milliseconds.
+// Throws gloo::InvalidOperationException: there is no such transport; a setting is unknown or not allowed; the
+// process's first device of this kind had other settings (both are named); an interface, adapter, right or library is
+// missing; this build has no such transport; the process was forked from one that had made such a device. The first
+// call takes tens of milliseconds.
 GLOO_BYPASS_EXPORT std::shared_ptr<::gloo::transport::Device> createDevice(std::string_view transport,
                                                                            const DeviceOptions& options = {});
 
@@ -82,8 +89,8 @@ struct RdmaOptions : DeviceOptions {
 GLOO_BYPASS_EXPORT std::shared_ptr<::gloo::transport::Device> createDpdkDevice(const DpdkOptions& options = {});
 GLOO_BYPASS_EXPORT std::shared_ptr<::gloo::transport::Device> createRdmaDevice(const RdmaOptions& options = {});
 
-// The counters of this process's devices as a JSON object; "{}" before the first. With devices of several transports it has a member for each,
-// by its name. Not to be called from within one of Gloo's callbacks.
+// The counters of this process's devices as a JSON object; "{}" before the first. With devices of several transports it
+// has a member for each, by its name. Not to be called from within one of Gloo's callbacks.
 GLOO_BYPASS_EXPORT std::string countersJson();
 
 // The version of the library that runs, "0.1.0"; GLOO_BYPASS_VERSION is the one compiled against.

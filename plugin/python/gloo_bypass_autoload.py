@@ -5,6 +5,7 @@ Not part of the package gloo_bypass, because importing that loads the plug-in. A
 break `import torch` for every program of the machine: none does. TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps PyTorch from
 calling it.
 """
+
 import os
 import sys
 
@@ -30,6 +31,7 @@ def autoload() -> None:
 def _warn(text: str) -> None:
     try:
         import warnings
+
         warnings.warn(text, RuntimeWarning, stacklevel=2)
     except Exception:  # -W error makes exceptions of warnings
         try:

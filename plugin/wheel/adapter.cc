@@ -1,4 +1,5 @@
-// The plug-in in the wheel for PyTorch as pip installs it: registers when it is told to, once it has found that it fits.
+// The plug-in in the wheel for PyTorch as pip installs it: registers when it is told to, once it has found that it
+// fits.
 #include <exception>
 #include <string>
 

@@ -1,4 +1,5 @@
-// fmt, of which Debian has headers and a shared library only: what fmt's own src/format.cc compiles, for the parts that are used here.
+// fmt, of which Debian has headers and a shared library only: what fmt's own src/format.cc compiles, for the parts that
+// are used here.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE

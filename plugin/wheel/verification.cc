@@ -24,15 +24,15 @@
 
 namespace gloo_bypass {
 
-// A class that adds no virtual function has the same virtual table as its base but for the destructors. The instantiation below
-// makes it here; adapter_symbols.map keeps it visible.
+// A class that adds no virtual function has the same virtual table as its base but for the destructors. The
+// instantiation below makes it here; adapter_symbols.map keeps it visible.
 template <typename Base>
 struct LayoutOf : Base {
   ~LayoutOf() override = default;
 };
 
-// Those of Gloo's classes whose tables PyTorch's wheels export. TCP's stand for the abstract ones they derive from, the store for
-// those that an adapter is given.
+// Those of Gloo's classes whose tables PyTorch's wheels export. TCP's stand for the abstract ones they derive from, the
+// store for those that an adapter is given.
 template struct LayoutOf<::gloo::rendezvous::PrefixStore>;
 template struct LayoutOf<::gloo::transport::Context>;
 template struct LayoutOf<::gloo::transport::tcp::Address>;
@@ -51,7 +51,8 @@ std::string readable(const std::type_info& type) {
   return status == 0 ? text.get() : type.name();
 }
 
-// A virtual table as it lies in memory: functions, and what leads to the whole object and its type. Empty: no library shows it.
+// A virtual table as it lies in memory: functions, and what leads to the whole object and its type. Empty: no library
+// shows it.
 using VirtualTable = std::span<const void* const>;
 
 // Looks symbols up in this library and those that it is linked with, PyTorch's among them.
@@ -114,12 +115,13 @@ struct BareContext : ::gloo::transport::Context {
   static constexpr int kSize = 5;
 };
 
-// PyTorch's code makes the context in this library's memory: the last byte that it writes says how large it thinks it is.
+// PyTorch's code makes the context in this library's memory: the last byte that it writes says how large it thinks it
+// is.
 std::string misfitOfContext() {
   constexpr std::size_t kRoom = 4096;
   static_assert(sizeof(BareContext) <= kRoom / 2);
-  // Volatile: to the compiler what lies there before the constructor runs is of no account. With two patterns a byte that
-  // happens to be set to one of them is seen too.
+  // Volatile: to the compiler what lies there before the constructor runs is of no account. With two patterns a byte
+  // that happens to be set to one of them is seen too.
   alignas(std::max_align_t) volatile unsigned char room[kRoom];
   std::size_t written = 0;
   bool rightNumbers = true;

@@ -8,6 +8,7 @@ usage: kill_ranks.py [--ranks 4] [--min 2] [--steps 60] [--kill 1@17,2@38] [--tr
 transport one run of ddp_train (--model tiny unless said) with a checkpoint each --checkpoint-every steps. Prints a
 table of the restarts, in Markdown, and how often each sample was used in a step that counts.
 """
+
 import argparse
 import collections
 import json
@@ -55,19 +56,37 @@ def rank_processes(launcher):
 
 def records_of(path):
     """Of the whole lines so far."""
-    return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")] \
-        if path.exists() else []
+    return (
+        [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+        if path.exists()
+        else []
+    )
 
 
 def run(options, transport, folder):
     metrics, samples = folder / "metrics.jsonl", folder / "samples.jsonl"
-    command = [options.build / "trainer/ddp_train", *model_flags(options.flags),
-               "--elastic", f"{options.min}:{options.ranks}", "--steps", options.steps,
-               "--checkpoint", folder / "checkpoint", "--checkpoint-every", options.checkpoint_every,
-               "--metrics", metrics, "--log-samples", samples, "--no-progress", *options.flags]
+    command = [
+        options.build / "trainer/ddp_train",
+        *model_flags(options.flags),
+        "--elastic",
+        f"{options.min}:{options.ranks}",
+        "--steps",
+        options.steps,
+        "--checkpoint",
+        folder / "checkpoint",
+        "--checkpoint-every",
+        options.checkpoint_every,
+        "--metrics",
+        metrics,
+        "--log-samples",
+        samples,
+        "--no-progress",
+        *options.flags,
+    ]
     environment = {"OMP_NUM_THREADS": "1"} | os.environ | {"GLOO_DEVICE_TRANSPORT": kind_of(transport)}
-    program = subprocess.Popen([str(word) for word in command], env=environment, stdout=subprocess.DEVNULL,
-                               stderr=subprocess.PIPE, text=True)
+    program = subprocess.Popen(
+        [str(word) for word in command], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
     end = time.monotonic() + options.timeout
     try:
         for restarts, (rank, step) in enumerate(options.kill):
@@ -76,7 +95,8 @@ def run(options, transport, folder):
                     raise RuntimeError(f"{transport}: no step {step} within {options.timeout} s (--timeout)")
                 records = records_of(metrics)
                 if sum(record["event"] == "restart" for record in records) >= restarts and any(
-                        record["event"] == "step" and record["step"] >= step for record in records):
+                    record["event"] == "step" and record["step"] >= step for record in records
+                ):
                     break
                 time.sleep(POLL_S)
             ranks = rank_processes(program.pid) if program.poll() is None else {}
@@ -98,22 +118,31 @@ def uses_of(lines):
     last = collections.defaultdict(int)
     for line in lines:
         last[line["step"]] = max(last[line["step"]], line["generation"])
-    return collections.Counter((line["epoch"], sample) for line in lines if line["generation"] == last[line["step"]]
-                               for sample in line["samples"])
+    return collections.Counter(
+        (line["epoch"], sample)
+        for line in lines
+        if line["generation"] == last[line["step"]]
+        for sample in line["samples"]
+    )
 
 
 def rows(transport, records, samples):
     """A table's rows, one a restart, and a line on the samples."""
-    steps = {(record.get("generation", 0), record["step"]): record["t_step_s"]
-             for record in records if record["event"] == "step"}
+    steps = {
+        (record.get("generation", 0), record["step"]): record["t_step_s"]
+        for record in records
+        if record["event"] == "step"
+    }
     lines = []
     for record in records:
         if record["event"] == "restart":
             repeated = record["repeated_steps"]
             again = sum(steps.get((record.get("generation", 0), record["step"] + 1 + i), 0) for i in range(repeated))
-            lines.append(f"| {transport} | {record['world_size']} | {record['end_seconds']:.2f} s | "
-                         f"{record['start_seconds']:.2f} s | {repeated} in {again:.2f} s | "
-                         f"{record['lost_seconds'] + again:.2f} s |")
+            lines.append(
+                f"| {transport} | {record['world_size']} | {record['end_seconds']:.2f} s | "
+                f"{record['start_seconds']:.2f} s | {repeated} in {again:.2f} s | "
+                f"{record['lost_seconds'] + again:.2f} s |"
+            )
     uses = uses_of(samples)
     wanted = sum(len(line["samples"]) for line in samples if line["generation"] == 0 and line["step"] == 1)
     counted = len({line["step"] for line in samples})

@@ -3,11 +3,13 @@
 Each class holds one vector of partial sums. `of` makes it of a rank's fp32 vector, `+` is what a rank does with what it
 receives, `rounded` is the fp32 result that parameters are updated with.
 """
+
 import numpy as np
 
 
 class Plain:
     """What DDP does: fp32 partial sums, rounded at every addition."""
+
     wire_bytes = 4
 
     def __init__(self, values):
@@ -36,6 +38,7 @@ class Plain:
 
 class Double(Plain):
     """Partial sums in fp64, twice the bytes on the wire."""
+
     wire_bytes = 8
 
     @classmethod
@@ -49,6 +52,7 @@ class Compensated:
     two_sum finds the error of an addition exactly (Knuth, TAOCP 2, 4.2.2, theorem B); adding the errors up is
     Neumaier's summation (ZAMM 54, 1974), with two partial sums in place of a sum and a number.
     """
+
     wire_bytes = 8
 
     def __init__(self, values, lost):

@@ -6,6 +6,7 @@ Gloo's (gloo/allreduce.cc, allreduce_halving_doubling.h, allreduce_ring_chunked.
 (Thakur, Rabenseifner, Gropp: "Optimization of Collective Communication Operations in MPICH", 2005), flat is every rank
 sending to rank 0, which adds in the order of ranks.
 """
+
 import functools
 
 GLOO_SEGMENT_BYTES = 1 << 20  # Gloo's default, and c10d's
@@ -31,7 +32,7 @@ def tree(vectors, add):
     """At distance 1, 2, 4, ... every second rank that is left sends to the one before it."""
     left = list(vectors)
     while len(left) > 1:
-        left = [functools.reduce(add, left[i:i + 2]) for i in range(0, len(left), 2)]
+        left = [functools.reduce(add, left[i : i + 2]) for i in range(0, len(left), 2)]
     return left[0]
 
 
@@ -48,9 +49,13 @@ def ring(vectors, add, segment_bytes=GLOO_SEGMENT_BYTES):
     """The chunk of rank c starts at the rank before c, goes down from rank to rank, and is complete at c."""
     ranks = len(vectors)
     piece = ring_chunk(len(vectors[0]), ranks, vectors[0].wire_bytes, segment_bytes)
-    return join(vectors, [
-        functools.reduce(add, [vectors[(owner - 1 - i) % ranks][part] for i in range(ranks)])
-        for owner, part in pieces(len(vectors[0]), piece, ranks)])
+    return join(
+        vectors,
+        [
+            functools.reduce(add, [vectors[(owner - 1 - i) % ranks][part] for i in range(ranks)])
+            for owner, part in pieces(len(vectors[0]), piece, ranks)
+        ],
+    )
 
 
 def ring_chunked(vectors, add):
@@ -78,7 +83,7 @@ def halving_doubling(vectors, add):
     sums, first, ranks = [], 0, len(vectors)
     for bit in reversed(range(ranks.bit_length())):
         if ranks & (1 << bit):
-            sums.append(power_of_two_tree(vectors[first:first + (1 << bit)], add))
+            sums.append(power_of_two_tree(vectors[first : first + (1 << bit)], add))
             first += 1 << bit
     return functools.reduce(lambda smaller, larger: add(larger, smaller), reversed(sums))
 
@@ -95,6 +100,7 @@ def bcube_groups(ranks):
 def bcube(vectors, add):
     """At each step the ranks of a group share a range: each owns a piece, to which it adds the others' in their order,
     its own first."""
+
     def reduce_range(sums, begin, end, sizes):
         """The finished pieces of begin..end, in order. sums: of the ranks that still hold this range, by rank."""
         if not sizes:
@@ -108,17 +114,24 @@ def bcube(vectors, add):
             # Groups are neighbours: at the next step one rank of each group goes on with this piece.
             owned = []
             for group in range(0, len(sums), size):
-                members = sums[group:group + size]
+                members = sums[group : group + size]
                 order = [owner] + [other for other in range(size) if other != owner]
                 owned.append(functools.reduce(add, [members[i] for i in order]))
             finished += reduce_range(owned, first, last, sizes[1:])
         return finished
+
     parts = reduce_range(list(vectors), 0, len(vectors[0]), bcube_groups(len(vectors)))
     return join(vectors, [part for _, part in sorted(parts, key=lambda one: one[0]) if len(part)])
 
 
-ALGORITHMS = {"flat": flat, "ring": ring, "ring_chunked": ring_chunked, "tree": tree,
-              "halving_doubling": halving_doubling, "bcube": bcube}
+ALGORITHMS = {
+    "flat": flat,
+    "ring": ring,
+    "ring_chunked": ring_chunked,
+    "tree": tree,
+    "halving_doubling": halving_doubling,
+    "bcube": bcube,
+}
 IN_GLOO = ("ring", "ring_chunked", "halving_doubling", "bcube")
 
 

@@ -8,6 +8,7 @@ kinds.
 
 usage: study.py [--trainer build/trainer/ddp_train] [--ranks 8] [--elements 20000] [--seed 1]
 """
+
 import argparse
 import hashlib
 import json
@@ -28,8 +29,10 @@ UNIT_ROUNDOFF = 2.0**-24  # of fp32
 
 def wide_exponents(ranks, elements, random):
     """Magnitudes from 2^-30 to 2^30, both signs: most operands vanish against the largest one."""
-    return [(random.standard_normal(elements) * 2.0**random.uniform(-30, 30, elements)).astype(np.float32)
-            for _ in range(ranks)]
+    return [
+        (random.standard_normal(elements) * 2.0 ** random.uniform(-30, 30, elements)).astype(np.float32)
+        for _ in range(ranks)
+    ]
 
 
 def cancelling(ranks, elements, random):
@@ -55,13 +58,33 @@ def read_safetensors(path, prefix):
     with open(path, "rb") as file:
         header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
         data = file.read()
-    return {name[len(prefix):]: np.frombuffer(data[slice(*header[name]["data_offsets"])], "<f4")
-            for name in sorted(header) if name.startswith(prefix)}
+    return {
+        name[len(prefix) :]: np.frombuffer(data[slice(*header[name]["data_offsets"])], "<f4")
+        for name in sorted(header)
+        if name.startswith(prefix)
+    }
 
 
 def run_tiny(trainer, *flags):
-    subprocess.run([trainer, "--model", "tiny", "--seq-length", "16", "--steps", "1", "--lr", "0", "--metrics",
-                    "/dev/null", *flags], check=True, capture_output=True, timeout=100)
+    subprocess.run(
+        [
+            trainer,
+            "--model",
+            "tiny",
+            "--seq-length",
+            "16",
+            "--steps",
+            "1",
+            "--lr",
+            "0",
+            "--metrics",
+            "/dev/null",
+            *flags,
+        ],
+        check=True,
+        capture_output=True,
+        timeout=100,
+    )
 
 
 def train_tiny(trainer, folder, *flags):
@@ -97,8 +120,9 @@ def error(sums, vectors, exact):
 def bucketed(name, vectors, elements, **options):
     """As DDP reduces: bucket by bucket."""
     cuts = range(0, len(vectors[0]), elements)
-    return np.concatenate([reduced(name, [vector[cut:cut + elements] for vector in vectors], **options)
-                           for cut in cuts])
+    return np.concatenate(
+        [reduced(name, [vector[cut : cut + elements] for vector in vectors], **options) for cut in cuts]
+    )
 
 
 def changed(one, other):
@@ -129,8 +153,10 @@ def error_table(kinds, ranks):
 
 def bits_table(kinds, world_sizes):
     """Share of elements of which the first so many ranks' sums have other bits."""
-    variants = {"ring in segments of 4 KiB": lambda v: reduced("ring", v, segment_bytes=4096),
-                "ring in buckets of 1000 elements": lambda v: bucketed("ring", v, 1000)}
+    variants = {
+        "ring in segments of 4 KiB": lambda v: reduced("ring", v, segment_bytes=4096),
+        "ring in buckets of 1000 elements": lambda v: bucketed("ring", v, 1000),
+    }
     variants |= {name: lambda v, name=name: reduced(name, v) for name in orders.ALGORITHMS if name != "ring"}
     rows = []
     for label, reduce in variants.items():
@@ -143,9 +169,11 @@ def bits_table(kinds, world_sizes):
 
 
 def digest_table(kinds, ranks):
-    rows = [[name, arithmetic, *(digest(reduced(name, vectors, ARITHMETICS[arithmetic]))
-                                 for vectors, _ in kinds.values())]
-            for arithmetic in ARITHMETICS for name in orders.ALGORITHMS]
+    rows = [
+        [name, arithmetic, *(digest(reduced(name, vectors, ARITHMETICS[arithmetic])) for vectors, _ in kinds.values())]
+        for arithmetic in ARITHMETICS
+        for name in orders.ALGORITHMS
+    ]
     return table([f"order, {ranks} ranks", "sums", *kinds], rows)
 
 
@@ -160,8 +188,10 @@ def main():
     vectors = {"gradients": gradients(options.trainer, options.ranks)} if options.trainer else {}
     vectors |= {name: make(options.ranks, options.elements, random) for name, make in HOSTILE.items()}
     kinds = {name: (one, exact_sums(one)) for name, one in vectors.items()}
-    print(f"Largest error in 2^-24 times the sum of magnitudes, and elements not correctly rounded, of {options.ranks} "
-          "ranks\n")
+    print(
+        f"Largest error in 2^-24 times the sum of magnitudes, and elements not correctly rounded, of {options.ranks} "
+        "ranks\n"
+    )
     print(error_table(kinds, options.ranks))
     print("\nElements whose bits differ from those of the ring in one bucket with segments of 1 MiB\n")
     print(bits_table(kinds, [ranks for ranks in (2, 3, 4, 8) if ranks <= options.ranks]))

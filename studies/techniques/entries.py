@@ -1,4 +1,5 @@
 """What is compared: studies of ddp_train's techniques, each a few sets of flags; and the links that they cross."""
+
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,75 +19,139 @@ class Study:
     model: tuple = ("--model", "tiny")
 
 
-STUDIES = {study.name: study for study in (
-    Study("compression", "Gradient compression", {
-        "none": (),
-        "bf16": ("--compress", "bf16"),
-        "topk 1 %": ("--compress", "topk", "--compress-ratio", "0.01"),
-        "randomk 1 %": ("--compress", "randomk", "--compress-ratio", "0.01"),
-        "sign": ("--compress", "sign"),
-        "terngrad": ("--compress", "terngrad"),
-        "qsgd 16": ("--compress", "qsgd", "--compress-levels", "16"),
-        "powersgd 4": ("--compress", "powersgd", "--compress-rank", "4"),
-    }),
-    Study("low-communication", "Ranks that meet now and then", {
-        "every step": (),
-        "local-sgd 10": ("--average", "local-sgd", "--inner-steps", "10"),
-        "diloco 10": ("--average", "diloco", "--inner-steps", "10"),
-        "central": ("--average", "central"),
-        "gossip ring": ("--average", "gossip"),
-    }),
-    # Ranks that wait for the slowest, or do not; best with a link of one slow rank.
-    Study("asynchronous", "Waiting for the slowest", {
-        "every step": (),
-        # As large a step as the four of four ranks that go one after the other.
-        "every step at 4 x rate": ("--lr-scaling", "linear", "--lr-base-batch", "8"),
-        "central": ("--average", "central"),
-        "asynchronous": ("--average", "asynchronous"),
-        "at most 4 ahead": ("--average", "asynchronous", "--staleness-bound", "4"),
-        "never ahead": ("--average", "asynchronous", "--staleness-bound", "0"),
-        "rate / staleness": ("--average", "asynchronous", "--staleness-penalty", "inverse"),
-    }),
-    Study("sharding", "ZeRO", {f"zero {stage}": ("--zero", str(stage)) for stage in range(4)}),
-    Study("half-precision", "Precision", {
-        "fp32": (), "bf16": ("--precision", "bf16"), "fp16": ("--precision", "fp16"), "fp64": ("--precision", "fp64")}),
-    # The same samples a step.
-    Study("accumulation", "Accumulation against batch", {
-        "batch 8": ("--batch-size", "8"),
-        "4 x 2": ("--batch-size", "4", "--accumulate", "2"),
-        "2 x 4": ("--batch-size", "2", "--accumulate", "4"),
-        "1 x 8": ("--batch-size", "1", "--accumulate", "8"),
-    }),
-    # Twice the batch, twice (linear) or 1.4 times (sqrt) the rate.
-    Study("batch", "Batch and rate", {
-        "batch 4": ("--batch-size", "4"),
-        "batch 16": ("--batch-size", "16"),
-        "batch 16 linear": ("--batch-size", "16", "--lr-scaling", "linear", "--lr-base-batch", "8"),
-        "batch 16 sqrt": ("--batch-size", "16", "--lr-scaling", "sqrt", "--lr-base-batch", "8"),
-    }),
-    # As many samples a rank and step: twice the ranks, twice the batch of all.
-    Study("ranks", "Ranks and rate", {
-        "2 ranks": (),
-        "4 ranks": (),
-        "8 ranks": (),
-        "4 ranks linear": ("--lr-scaling", "linear", "--lr-base-batch", "16"),
-        "8 ranks linear": ("--lr-scaling", "linear", "--lr-base-batch", "16"),
-        "8 ranks sqrt": ("--lr-scaling", "sqrt", "--lr-base-batch", "16"),
-    }, ranks={"2 ranks": 2, "4 ranks": 4, "8 ranks": 8, "4 ranks linear": 4, "8 ranks linear": 8, "8 ranks sqrt": 8}),
-    # Four ranks and the same 16 samples a step.
-    Study("parallelism", "Samples, blocks' parts or blocks for each rank", {
-        "data parallel": ("--batch-size", "4"),
-        "zero 3": ("--batch-size", "4", "--zero", "3"),
-        "tensor": ("--batch-size", "16", "--model-parallel", "tensor"),
-        **{f"{method} 4 x 4": ("--batch-size", "4", "--accumulate", "4", "--model-parallel", method)
-           for method in ("gpipe", "1f1b")},
-    }, ranks=dict.fromkeys(("data parallel", "zero 3", "tensor", "gpipe 4 x 4", "1f1b 4 x 4"), 4), model=EIGHT_BLOCKS),
-    # The same 16 samples in more and smaller micro-batches.
-    Study("bubbles", "Micro-batches of a pipeline", {
-        f"{method} {micros} x {16 // micros}": ("--batch-size", str(16 // micros), "--accumulate", str(micros),
-                                                "--model-parallel", method)
-        for method in ("gpipe", "1f1b") for micros in (1, 2, 4, 8)}, model=EIGHT_BLOCKS),
-)}
+STUDIES = {
+    study.name: study
+    for study in (
+        Study(
+            "compression",
+            "Gradient compression",
+            {
+                "none": (),
+                "bf16": ("--compress", "bf16"),
+                "topk 1 %": ("--compress", "topk", "--compress-ratio", "0.01"),
+                "randomk 1 %": ("--compress", "randomk", "--compress-ratio", "0.01"),
+                "sign": ("--compress", "sign"),
+                "terngrad": ("--compress", "terngrad"),
+                "qsgd 16": ("--compress", "qsgd", "--compress-levels", "16"),
+                "powersgd 4": ("--compress", "powersgd", "--compress-rank", "4"),
+            },
+        ),
+        Study(
+            "low-communication",
+            "Ranks that meet now and then",
+            {
+                "every step": (),
+                "local-sgd 10": ("--average", "local-sgd", "--inner-steps", "10"),
+                "diloco 10": ("--average", "diloco", "--inner-steps", "10"),
+                "central": ("--average", "central"),
+                "gossip ring": ("--average", "gossip"),
+            },
+        ),
+        # Ranks that wait for the slowest, or do not; best with a link of one slow rank.
+        Study(
+            "asynchronous",
+            "Waiting for the slowest",
+            {
+                "every step": (),
+                # As large a step as the four of four ranks that go one after the other.
+                "every step at 4 x rate": ("--lr-scaling", "linear", "--lr-base-batch", "8"),
+                "central": ("--average", "central"),
+                "asynchronous": ("--average", "asynchronous"),
+                "at most 4 ahead": ("--average", "asynchronous", "--staleness-bound", "4"),
+                "never ahead": ("--average", "asynchronous", "--staleness-bound", "0"),
+                "rate / staleness": ("--average", "asynchronous", "--staleness-penalty", "inverse"),
+            },
+        ),
+        Study("sharding", "ZeRO", {f"zero {stage}": ("--zero", str(stage)) for stage in range(4)}),
+        Study(
+            "half-precision",
+            "Precision",
+            {
+                "fp32": (),
+                "bf16": ("--precision", "bf16"),
+                "fp16": ("--precision", "fp16"),
+                "fp64": ("--precision", "fp64"),
+            },
+        ),
+        # The same samples a step.
+        Study(
+            "accumulation",
+            "Accumulation against batch",
+            {
+                "batch 8": ("--batch-size", "8"),
+                "4 x 2": ("--batch-size", "4", "--accumulate", "2"),
+                "2 x 4": ("--batch-size", "2", "--accumulate", "4"),
+                "1 x 8": ("--batch-size", "1", "--accumulate", "8"),
+            },
+        ),
+        # Twice the batch, twice (linear) or 1.4 times (sqrt) the rate.
+        Study(
+            "batch",
+            "Batch and rate",
+            {
+                "batch 4": ("--batch-size", "4"),
+                "batch 16": ("--batch-size", "16"),
+                "batch 16 linear": ("--batch-size", "16", "--lr-scaling", "linear", "--lr-base-batch", "8"),
+                "batch 16 sqrt": ("--batch-size", "16", "--lr-scaling", "sqrt", "--lr-base-batch", "8"),
+            },
+        ),
+        # As many samples a rank and step: twice the ranks, twice the batch of all.
+        Study(
+            "ranks",
+            "Ranks and rate",
+            {
+                "2 ranks": (),
+                "4 ranks": (),
+                "8 ranks": (),
+                "4 ranks linear": ("--lr-scaling", "linear", "--lr-base-batch", "16"),
+                "8 ranks linear": ("--lr-scaling", "linear", "--lr-base-batch", "16"),
+                "8 ranks sqrt": ("--lr-scaling", "sqrt", "--lr-base-batch", "16"),
+            },
+            ranks={
+                "2 ranks": 2,
+                "4 ranks": 4,
+                "8 ranks": 8,
+                "4 ranks linear": 4,
+                "8 ranks linear": 8,
+                "8 ranks sqrt": 8,
+            },
+        ),
+        # Four ranks and the same 16 samples a step.
+        Study(
+            "parallelism",
+            "Samples, blocks' parts or blocks for each rank",
+            {
+                "data parallel": ("--batch-size", "4"),
+                "zero 3": ("--batch-size", "4", "--zero", "3"),
+                "tensor": ("--batch-size", "16", "--model-parallel", "tensor"),
+                **{
+                    f"{method} 4 x 4": ("--batch-size", "4", "--accumulate", "4", "--model-parallel", method)
+                    for method in ("gpipe", "1f1b")
+                },
+            },
+            ranks=dict.fromkeys(("data parallel", "zero 3", "tensor", "gpipe 4 x 4", "1f1b 4 x 4"), 4),
+            model=EIGHT_BLOCKS,
+        ),
+        # The same 16 samples in more and smaller micro-batches.
+        Study(
+            "bubbles",
+            "Micro-batches of a pipeline",
+            {
+                f"{method} {micros} x {16 // micros}": (
+                    "--batch-size",
+                    str(16 // micros),
+                    "--accumulate",
+                    str(micros),
+                    "--model-parallel",
+                    method,
+                )
+                for method in ("gpipe", "1f1b")
+                for micros in (1, 2, 4, 8)
+            },
+            model=EIGHT_BLOCKS,
+        ),
+    )
+}
 
 # fabric-run's options. Every path between two ranks, both ways; a round trip is twice the delay.
 LINKS = {
@@ -95,6 +160,10 @@ LINKS = {
     "50Mbit": ("--defaults", "rate=50Mbit/s,delay=1ms,queue=4MiB"),
     "300ms": ("--defaults", "rate=1000Mbit/s,delay=150ms,queue=64MiB"),
     # 200 Mbit/s, but for rank 1's.
-    "slow rank": ("--defaults", "rate=200Mbit/s,delay=1ms,queue=4MiB",
-                  "--edge", "from=1,to=*,both=true,rate=10Mbit/s,delay=1ms,queue=4MiB"),
+    "slow rank": (
+        "--defaults",
+        "rate=200Mbit/s,delay=1ms,queue=4MiB",
+        "--edge",
+        "from=1,to=*,both=true,rate=10Mbit/s,delay=1ms,queue=4MiB",
+    ),
 }

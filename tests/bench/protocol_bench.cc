@@ -2,8 +2,9 @@
 //
 //   protocol_bench [--seconds N] [--only TEXT] [--json FILE]
 //
-// Every datagram is copied once into a slot and handed to the other session from there, as a ring of a memory link does. Each
-// figure is measured in many short rounds; median and 99th percentile are over the rounds. GB means 1e9 bytes.
+// Every datagram is copied once into a slot and handed to the other session from there, as a ring of a memory link
+// does. Each figure is measured in many short rounds; median and 99th percentile are over the rounds. GB means 1e9
+// bytes.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -53,10 +54,13 @@ class Bench {
     a_.connect(now(), 2, shape.datagramBytes);
     b_.connect(now(), 1, shape.datagramBytes);
     const TimePoint limit = now() + std::chrono::seconds(5);
-    while ((a_.state() != SessionState::kEstablished || b_.state() != SessionState::kEstablished) && now() < limit) pump(now());
+    while ((a_.state() != SessionState::kEstablished || b_.state() != SessionState::kEstablished) && now() < limit)
+      pump(now());
   }
 
-  bool established() const { return a_.state() == SessionState::kEstablished && b_.state() == SessionState::kEstablished; }
+  bool established() const {
+    return a_.state() == SessionState::kEstablished && b_.state() == SessionState::kEstablished;
+  }
   std::uint64_t packets() const { return packets_; }
 
   // One batch there; returns when all of it has arrived.
@@ -65,7 +69,8 @@ class Bench {
     for (std::size_t i = 0; i < shape_.batch; ++i) {
       (void)b_.postReceive(posted, {token_ + i, kKey, sink_.data(), sink_.size(), false}).ok();
     }
-    for (std::size_t i = 0; i < shape_.batch; ++i) (void)a_.postSend(posted, {token_ + i, kKey, data_.data(), data_.size(), 0}).ok();
+    for (std::size_t i = 0; i < shape_.batch; ++i)
+      (void)a_.postSend(posted, {token_ + i, kKey, data_.data(), data_.size(), 0}).ok();
     token_ += shape_.batch;
     received_ = 0;
     while (received_ < shape_.batch) pump(now());
@@ -98,7 +103,8 @@ class Bench {
     SessionDatagram datagram;
     for (int i = 0; i < kBurst && from.pollTransmit(time, &datagram); ++i) {
       std::memcpy(slot_.data(), datagram.header.data(), datagram.header.size());
-      if (!datagram.payload.empty()) std::memcpy(slot_.data() + datagram.header.size(), datagram.payload.data(), datagram.payload.size());
+      if (!datagram.payload.empty())
+        std::memcpy(slot_.data() + datagram.header.size(), datagram.payload.data(), datagram.payload.size());
       to.handleDatagram(time, std::span(slot_).first(datagram.header.size() + datagram.payload.size()));
       ++packets_;
     }
@@ -133,7 +139,8 @@ Figure measure(const Shape& shape, double secondsToRun) {
       messages += shape.batch;
       time = now();
     }
-    nanoseconds.push_back(static_cast<double>((time - roundStart).count()) / static_cast<double>(bench.packets() - before));
+    nanoseconds.push_back(static_cast<double>((time - roundStart).count()) /
+                          static_cast<double>(bench.packets() - before));
   }
   const double elapsed = static_cast<double>((now() - start).count()) * 1e-9;
   std::sort(nanoseconds.begin(), nanoseconds.end());
@@ -176,8 +183,10 @@ int run(int argc, char** argv) {
     return 2;
   }
   fmt::print("# {}, commit {}\n", machine(), GLOO_BYPASS_COMMIT);
-  fmt::print("{:36} {:>12} {:>10} {:>12} {:>12} {:>8}\n", "", "median ns", "p99 ns", "M packets/s", "M messages/s", "GB/s");
-  nlohmann::json report = {{"machine", machine()}, {"commit", GLOO_BYPASS_COMMIT}, {"figures", nlohmann::json::array()}};
+  fmt::print("{:36} {:>12} {:>10} {:>12} {:>12} {:>8}\n", "", "median ns", "p99 ns", "M packets/s", "M messages/s",
+             "GB/s");
+  nlohmann::json report = {
+      {"machine", machine()}, {"commit", GLOO_BYPASS_COMMIT}, {"figures", nlohmann::json::array()}};
   for (const Shape& shape : shapes) {
     const Figure figure = measure(shape, secondsToRun);
     if (figure.packetsPerSecond == 0) {
@@ -185,7 +194,8 @@ int run(int argc, char** argv) {
       return 1;
     }
     fmt::print("{:36} {:12.1f} {:10.1f} {:12.3f} {:12.3f} {:8.3f}\n", figure.name, figure.medianNanoseconds,
-               figure.p99Nanoseconds, figure.packetsPerSecond / 1e6, figure.messagesPerSecond / 1e6, figure.bytesPerSecond / 1e9);
+               figure.p99Nanoseconds, figure.packetsPerSecond / 1e6, figure.messagesPerSecond / 1e6,
+               figure.bytesPerSecond / 1e9);
     report["figures"].push_back({{"name", figure.name},
                                  {"medianNanosecondsPerPacket", figure.medianNanoseconds},
                                  {"p99NanosecondsPerPacket", figure.p99Nanoseconds},

@@ -43,16 +43,16 @@ class Feed {
 
 TEST(Analysis, TwoSteps_HaveBytesTimeAndPeak) {
   Feed feed;
-  feed.segment(milliseconds(0), 900);      // before the first marker
+  feed.segment(milliseconds(0), 900);  // before the first marker
   feed.marker(milliseconds(1000), 1, false);
   feed.segment(milliseconds(1100), 1000);
   feed.segment(milliseconds(1200), 500, kB, kA);
   feed.marker(milliseconds(1500), 1, true);
-  feed.segment(milliseconds(1600), 300);   // between the steps
+  feed.segment(milliseconds(1600), 300);  // between the steps
   feed.marker(milliseconds(2000), 2, false);
   feed.segment(milliseconds(2100), 3500);
   feed.marker(milliseconds(3000), 2, true);
-  feed.segment(milliseconds(4000), 700);   // after the last one
+  feed.segment(milliseconds(4000), 700);  // after the last one
   feed.analysis.finish();
   ASSERT_EQ(feed.steps().size(), 2u);
   EXPECT_EQ(feed.steps()[0].bytes, 1500u);
@@ -177,8 +177,8 @@ TEST(Analysis, ByteKinds_AddUpToAllBytes) {
   feed.add(milliseconds(0), test::tcpSegment(kA, kB, 100, 0, 0x02));  // SYN takes a number
   feed.add(milliseconds(1), test::tcpSegment(kA, kB, 101, 1000));
   feed.add(milliseconds(2), test::tcpSegment(kA, kB, 1101, 1000));
-  feed.add(milliseconds(3), test::tcpSegment(kA, kB, 601, 1000));   // half of it known
-  feed.add(milliseconds(4), test::tcpSegment(kB, kA, 1, 0));        // an acknowledgement
+  feed.add(milliseconds(3), test::tcpSegment(kA, kB, 601, 1000));  // half of it known
+  feed.add(milliseconds(4), test::tcpSegment(kB, kA, 1, 0));       // an acknowledgement
   feed.add(milliseconds(5), test::ethernet(Octets(28), 0x0806));
   feed.add(milliseconds(6), Octets(5));
   feed.analysis.finish();
@@ -267,7 +267,8 @@ TEST(StepMarker, Text_IsReadAsWritten) {
     }
   }
   const std::string text = wire::stepMarkerText({12, true});
-  for (std::size_t kept = 0; kept < text.size(); ++kept) EXPECT_FALSE(wire::parseStepMarker(text.substr(0, kept)).has_value());
+  for (std::size_t kept = 0; kept < text.size(); ++kept)
+    EXPECT_FALSE(wire::parseStepMarker(text.substr(0, kept)).has_value());
   EXPECT_FALSE(wire::parseStepMarker("gloo-bypass step 99999999999999999999 first\n").has_value());
 }
 

@@ -14,7 +14,9 @@ namespace {
 using test::host;
 using test::Octets;
 
-ProgramResult analyse(const std::vector<std::string>& arguments) { return runProgram(CAPTURE_ANALYSER_PATH, arguments); }
+ProgramResult analyse(const std::vector<std::string>& arguments) {
+  return runProgram(CAPTURE_ANALYSER_PATH, arguments);
+}
 
 // Two steps of 0.5 s with 1,000 bytes each, on the wire; the first from .2 to .3, the second back.
 Octets twoSteps() {
@@ -33,7 +35,8 @@ TEST(CaptureAnalyser, Capture_IsTableAndJsonAndCsv) {
   const TemporaryFolder folder;
   const std::string capture = test::writeFile(folder.path, "a.pcap", twoSteps());
   const std::string json = folder.path + "/a.json", throughput = folder.path + "/t.csv", steps = folder.path + "/s.csv";
-  const auto result = analyse({capture, "--json", json, "--csv-throughput", throughput, "--csv-steps", steps, "--interval", "0.5", "--steps"});
+  const auto result = analyse(
+      {capture, "--json", json, "--csv-throughput", throughput, "--csv-steps", steps, "--interval", "0.5", "--steps"});
   EXPECT_EQ(result.exitStatus, 0) << result.err;
   EXPECT_NE(result.out.find("2 steps"), std::string::npos) << result.out;
   EXPECT_NE(result.out.find("10.32.0.3"), std::string::npos);
@@ -43,12 +46,14 @@ TEST(CaptureAnalyser, Capture_IsTableAndJsonAndCsv) {
   EXPECT_EQ(report["per_step"]["th_peak_bit_s"]["max"], 16'000.0);
   EXPECT_DOUBLE_EQ(report["th_avg_bit_s"].get<double>(), 2000 * 8 / 1.5);
   EXPECT_EQ(report["matrix"]["training"]["directions"].size(), 2u);
-  const nlohmann::json there{{"from", "10.32.0.2"}, {"to", "10.32.0.3"}, {"interval_s", 0.5}, {"bytes_by_interval", {1000}}},
+  const nlohmann::json there{
+      {"from", "10.32.0.2"}, {"to", "10.32.0.3"}, {"interval_s", 0.5}, {"bytes_by_interval", {1000}}},
       back{{"from", "10.32.0.3"}, {"to", "10.32.0.2"}, {"interval_s", 0.5}, {"bytes_by_interval", {0, 0, 1000}}};
   EXPECT_EQ(report["directions_over_time"], nlohmann::json({there, back}));
   EXPECT_EQ(report["snap_length"], 128);
   EXPECT_EQ(report["faults"].size(), 0u);
-  EXPECT_EQ(contentsOf(throughput), "time_s,bytes,throughput_bit_s,cumulative_bytes\n0,1000,16000,1000\n0.5,0,0,1000\n1,1000,16000,2000\n");
+  EXPECT_EQ(contentsOf(throughput),
+            "time_s,bytes,throughput_bit_s,cumulative_bytes\n0,1000,16000,1000\n0.5,0,0,1000\n1,1000,16000,2000\n");
   EXPECT_EQ(contentsOf(steps),
             "step,begin_s,duration_s,bytes,frames,throughput_bit_s,complete\n"
             "1,0.000000000,0.500000000,1000,1,16000,1\n2,1.000000000,0.500000000,1000,1,16000,1\n");
@@ -81,7 +86,8 @@ TEST(CaptureAnalyser, FilesJoined_AreOneCapture) {
   test::PcapFile first, second;
   first.add(1'000'000'000, test::markerFrame(1, false));
   second.add(2'000'000'000, test::markerFrame(1, true));
-  const std::string a = test::writeFile(folder.path, "a", first.bytes()), b = test::writeFile(folder.path, "b", second.bytes());
+  const std::string a = test::writeFile(folder.path, "a", first.bytes()),
+                    b = test::writeFile(folder.path, "b", second.bytes());
   EXPECT_NE(analyse({a, b, "--join"}).out.find("Bytes_AR"), std::string::npos);
   EXPECT_EQ(analyse({a, b}).out.find("Bytes_AR"), std::string::npos);
 }
@@ -98,8 +104,11 @@ TEST(CaptureAnalyser, NoMarkers_AreSaid) {
 TEST(CaptureAnalyser, BadInput_IsOneLineAndAStatus) {
   const TemporaryFolder folder;
   const std::string empty = test::writeFile(folder.path, "empty", {});
-  for (const std::vector<std::string>& arguments :
-       {std::vector<std::string>{}, {empty}, {"/no/such/file"}, {"--interval", "0", empty}, {"--marker-port", "0", empty}}) {
+  for (const std::vector<std::string>& arguments : {std::vector<std::string>{},
+                                                    {empty},
+                                                    {"/no/such/file"},
+                                                    {"--interval", "0", empty},
+                                                    {"--marker-port", "0", empty}}) {
     const auto result = analyse(arguments);
     EXPECT_EQ(result.exitStatus, 2) << result.err;
     EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;

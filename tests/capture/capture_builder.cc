@@ -26,7 +26,8 @@ void put32(Octets& to, std::uint64_t value) {
 void append(Octets& to, const Octets& bytes) { to.insert(to.end(), bytes.begin(), bytes.end()); }
 Octets octets(std::string_view text) { return {text.begin(), text.end()}; }
 
-Octets ipv4(Endpoint from, Endpoint to, std::uint8_t protocol, const Octets& inside, std::uint16_t identification, std::uint16_t fragment) {
+Octets ipv4(Endpoint from, Endpoint to, std::uint8_t protocol, const Octets& inside, std::uint16_t identification,
+            std::uint16_t fragment) {
   Octets out;
   put16(out, 0x4500);
   put16(out, 20 + inside.size());
@@ -138,7 +139,8 @@ void PcapngFile::add(std::uint32_t interface, std::uint64_t ticks, const Octets&
 
 std::string writeFile(const std::string& folder, const std::string& name, const Octets& bytes) {
   const std::string path = folder + "/" + name;
-  std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
   return path;
 }
 

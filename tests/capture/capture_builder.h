@@ -23,7 +23,8 @@ struct Endpoint {
 };
 constexpr std::uint32_t host(unsigned last) { return 0x0a200000 + last; }  // 10.32.0.x
 
-Octets tcpSegment(Endpoint from, Endpoint to, std::uint32_t sequence, std::size_t payloadBytes, std::uint8_t flags = 0x10);
+Octets tcpSegment(Endpoint from, Endpoint to, std::uint32_t sequence, std::size_t payloadBytes,
+                  std::uint8_t flags = 0x10);
 Octets udpDatagram(Endpoint from, Endpoint to, const Octets& payload, std::uint16_t identification = 0);
 Octets ipv4(Endpoint from, Endpoint to, std::uint8_t protocol, const Octets& inside, std::uint16_t identification = 0,
             std::uint16_t fragment = 0);

@@ -73,7 +73,8 @@ void cutEverywhere(const Octets& whole, const std::vector<std::size_t>& frameEnd
   for (std::size_t length = 1; length < whole.size(); ++length) {
     Octets cut(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length));
     auto file = openBytes(cut);
-    const auto complete = static_cast<std::uint64_t>(std::count_if(frameEnds.begin(), frameEnds.end(), [&](auto end) { return end <= length; }));
+    const auto complete = static_cast<std::uint64_t>(
+        std::count_if(frameEnds.begin(), frameEnds.end(), [&](auto end) { return end <= length; }));
     if (!file.ok()) {
       EXPECT_EQ(complete, 0u) << length;
       continue;
@@ -119,7 +120,8 @@ TEST(CaptureFile, LengthsThatLie_AreAFault) {
   pcap.add(1, kFrame);
   pcap.add(2, kFrame);
   Octets bytes = pcap.bytes();
-  for (int i = 0; i < 4; ++i) bytes[24 + 16 + kFrame.size() + 8 + static_cast<std::size_t>(i)] = 0xff;  // the second one's kept length
+  for (int i = 0; i < 4; ++i)
+    bytes[24 + 16 + kFrame.size() + 8 + static_cast<std::size_t>(i)] = 0xff;  // the second one's kept length
   auto file = openBytes(bytes);
   EXPECT_TRUE(file.value().next().has_value());
   EXPECT_FALSE(file.value().next().has_value());

@@ -79,7 +79,8 @@ TEST(Dissection, SnapLength_TellsLengthsFromTheHeaders) {
 TEST(Dissection, EveryPrefix_IsCutUntilTheHeadersEnd) {
   const Octets frame = test::tcpSegment(kA, kB, 1, 100);
   for (std::size_t kept = 0; kept <= frame.size(); ++kept) {
-    const Octets prefix(frame.begin(), frame.begin() + static_cast<std::ptrdiff_t>(kept));  // its own memory, for sanitizers
+    const Octets prefix(frame.begin(),
+                        frame.begin() + static_cast<std::ptrdiff_t>(kept));  // its own memory, for sanitizers
     const auto cut = dissect(LinkLayer::kEthernet, std::as_bytes(std::span(prefix)), frame.size());
     EXPECT_EQ(cut.kind, kept < 54 ? FrameKind::kCut : FrameKind::kTcp) << kept;
     EXPECT_EQ(cut.wireBytes, frame.size());
@@ -108,7 +109,8 @@ TEST(Dissection, BypassChunks_AreDataBehindShortHeaders) {
 
 TEST(Dissection, BypassFramesOfOtherTypes_AreAcknowledgementOrControl) {
   EXPECT_EQ(dissected(test::udpDatagram(kA, kB, bypassDatagram(wire::FrameType::kAck, 0))).kind, FrameKind::kBypassAck);
-  EXPECT_EQ(dissected(test::udpDatagram(kA, kB, bypassDatagram(wire::FrameType::kGrant, 0))).kind, FrameKind::kBypassControl);
+  EXPECT_EQ(dissected(test::udpDatagram(kA, kB, bypassDatagram(wire::FrameType::kGrant, 0))).kind,
+            FrameKind::kBypassControl);
   EXPECT_EQ(dissected(test::udpDatagram(kA, kB, bypassDatagram(wire::FrameType::kProbe, 900))).payloadBytes, 0u);
 }
 
@@ -153,7 +155,8 @@ TEST(Dissection, OtherNetworks_AreNotIpv4) {
 TEST(Dissection, Fragments_HaveAddressesOnly) {
   const Octets inside(100);
   for (const int fragment : {0x2000, 0x2010, 0x0010}) {
-    const auto frame = dissected(test::ethernet(test::ipv4(kA, kB, 17, inside, 1, static_cast<std::uint16_t>(fragment))));
+    const auto frame =
+        dissected(test::ethernet(test::ipv4(kA, kB, 17, inside, 1, static_cast<std::uint16_t>(fragment))));
     EXPECT_EQ(frame.kind, FrameKind::kFragment);
     EXPECT_TRUE(frame.hasAddresses);
     EXPECT_EQ(frame.destinationPort, 0);

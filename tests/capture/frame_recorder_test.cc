@@ -85,7 +85,8 @@ TEST(FrameRecorder, SeveralChunks_NoneIsMissingOrOutOfOrder) {
   const TemporaryFolder folder;
   const auto recorder = recorderTo(folder.path + "/a.pcapng", 0);
   std::uint64_t kept = 0;
-  for (std::size_t i = 0; i < 3'000; ++i) recorder->record(i % 2, UnixTime(static_cast<std::int64_t>(i)), spanOf(Octets(1'000 + i)));
+  for (std::size_t i = 0; i < 3'000; ++i)
+    recorder->record(i % 2, UnixTime(static_cast<std::int64_t>(i)), spanOf(Octets(1'000 + i)));
   ASSERT_TRUE(recorder->finish(UnixTime(0)).ok());
   const Read read = readAll(folder.path + "/a.pcapng");
   EXPECT_FALSE(read.fault.has_value());
@@ -100,7 +101,8 @@ TEST(FrameRecorder, FewFrames_AreInTheFileWhileItGrows) {
   const auto recorder = recorderTo(path);
   const auto before = std::filesystem::file_size(path);
   recorder->record(0, UnixTime(1), spanOf(Octets(60)));
-  for (int i = 0; i < 1'000 && std::filesystem::file_size(path) == before; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  for (int i = 0; i < 1'000 && std::filesystem::file_size(path) == before; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_EQ(readAll(path).lengths.size(), 1u);
 }
 

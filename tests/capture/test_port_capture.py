@@ -1,4 +1,5 @@
 """Ranks that capture their own ports: what the analyser says of the files against the ranks' own counters."""
+
 import json
 import os
 import pathlib
@@ -13,9 +14,14 @@ ANALYSER = os.environ["CAPTURE_ANALYSER"]
 def all_reduce(folder, **settings):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GLOO_BYPASS_")}
     environment.update(GLOO_BYPASS_CAPTURE=str(folder / "rank%r.pcapng"), **settings)
-    return subprocess.run([
-        PERF, "--ranks", "2", "--transports", "DPDK", "-b", "4", "-e", "1M", "-f", "512", "-n", "5", "-w", "1"],
-                          env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=100)
+    return subprocess.run(
+        [PERF, "--ranks", "2", "--transports", "DPDK", "-b", "4", "-e", "1M", "-f", "512", "-n", "5", "-w", "1"],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=100,
+    )
 
 
 def test_TwoRanks_BothCaptures_HaveExactlyTheBytesOfTheCounters(tmp_path):
@@ -25,8 +31,11 @@ def test_TwoRanks_BothCaptures_HaveExactlyTheBytesOfTheCounters(tmp_path):
     matrices = []
     for rank in ("0", "1"):
         subprocess.run(
-            [ANALYSER, str(tmp_path / f"rank{rank}.pcapng"), "--json",
-             str(tmp_path / "figures.json")], check=True, timeout=60, stdout=subprocess.DEVNULL)
+            [ANALYSER, str(tmp_path / f"rank{rank}.pcapng"), "--json", str(tmp_path / "figures.json")],
+            check=True,
+            timeout=60,
+            stdout=subprocess.DEVNULL,
+        )
         (figures,) = json.loads((tmp_path / "figures.json").read_text())["captures"]
         counters = json.loads((tmp_path / f"rank{rank}.json").read_text())
         port = counters["port"]
@@ -38,8 +47,9 @@ def test_TwoRanks_BothCaptures_HaveExactlyTheBytesOfTheCounters(tmp_path):
         assert 0 <= figures["frames"] - port["capture_frames"] <= 10
         assert 0 <= figures["bytes"] - port["capture_bytes"] <= 10 * 200
         assert figures["snap_length"] == 128
-        matrices.append({(one["from"], one["to"]): one["payload_bytes"]
-                         for one in figures["matrix"]["before"]["directions"]})
+        matrices.append(
+            {(one["from"], one["to"]): one["payload_bytes"] for one in figures["matrix"]["before"]["directions"]}
+        )
     assert matrices[0] == matrices[1], "what one rank has sent the other one has received"
     assert len(matrices[0]) == 2
 
@@ -65,9 +75,24 @@ def test_GreatestLength_EndsTheCaptureAndNotTheRun(tmp_path):
 
 
 def capture_cost(*arguments):
-    return subprocess.run([
-        SOURCE / "scripts" / "capture-cost", "--place", "own", "--rounds", "2", "--bytes", "65536", "--iterations", "4",
-        *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=100)
+    return subprocess.run(
+        [
+            SOURCE / "scripts" / "capture-cost",
+            "--place",
+            "own",
+            "--rounds",
+            "2",
+            "--bytes",
+            "65536",
+            "--iterations",
+            "4",
+            *arguments,
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=100,
+    )
 
 
 def test_CaptureCost_OwnPort_CountsFramesAndLeavesNothing(tmp_path):

@@ -15,8 +15,10 @@ from program_runs import run_record  # noqa: E402
 @pytest.fixture
 def write_run(tmp_path):
     """Writes a record, and returns its path."""
+
     def write(name="run.json", **figures):
         path = tmp_path / name
         path.write_text(json.dumps(run_record(**figures)))
         return path
+
     return write

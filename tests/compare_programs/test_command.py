@@ -20,19 +20,43 @@ BUILD = os.environ.get("PLUGIN_BUILD", "")
 PYTHON = os.environ.get("PLUGIN_PYTHON", "/usr/bin/python3")  # that of a wheel's tests
 PLANTED = Path(__file__).with_name("programs") / "planted_python.py"
 TRANSPORTS = ("TCP", "UDP") if os.environ.get("PLUGIN_NO_DPDK") else ("TCP", "DPDK", "UDP")
-needs_plugin = pytest.mark.skipif(not BUILD and "PLUGIN_PYTHON" not in os.environ,
-                                  reason="the plug-in is not in this build")
+needs_plugin = pytest.mark.skipif(
+    not BUILD and "PLUGIN_PYTHON" not in os.environ, reason="the plug-in is not in this build"
+)
 
 
 def words_of(folder, *arguments):
-    return [str(word) for word in (
-        ROOT / "scripts" / "compare-programs", "--effort", "tiny", "--rounds", 1, "--build", BUILD, "--python", PYTHON,
-        "--output", folder / "out", "--json", folder / "run.json", *arguments)]
+    return [
+        str(word)
+        for word in (
+            ROOT / "scripts" / "compare-programs",
+            "--effort",
+            "tiny",
+            "--rounds",
+            1,
+            "--build",
+            BUILD,
+            "--python",
+            PYTHON,
+            "--output",
+            folder / "out",
+            "--json",
+            folder / "run.json",
+            *arguments,
+        )
+    ]
 
 
 def compare(folder, *arguments, **variables):
-    return subprocess.run(words_of(folder, *arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          timeout=LIMIT_S, check=False, env=os.environ | variables)
+    return subprocess.run(
+        words_of(folder, *arguments),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+        env=os.environ | variables,
+    )
 
 
 def processes_that_name(text):
@@ -50,18 +74,25 @@ def processes_that_name(text):
 def planted_python(folder):
     """What --python takes; the shell keeps the planted file out of the way of -c and -m."""
     path = folder / "python"
-    path.write_text(f"#!/bin/sh\nexec {PYTHON} {PLANTED} \"$@\"\n")
+    path.write_text(f'#!/bin/sh\nexec {PYTHON} {PLANTED} "$@"\n')
     path.chmod(0o755)
     return path
 
 
-@pytest.mark.parametrize("arguments, said", [
-    (["--programs", "games"], "'games' is none of decoding, all_reduce, training"),
-    (["--transports", "TCP,PIGEON"], "'PIGEON' is none of TCP, DPDK"),
-    (["--transports", "TCP,TCP"], "names one twice"), (["--ranks", "1"], "from 2 to 64"),
-    (["--rounds", "0"], "from 1 to 1000"), (["--effort", "much"], "invalid choice: 'much'"),
-    (["--threads", "0"], "from 1 to 1024"), (["--json", "/proc/none/x.json"], "'/proc/none' cannot be made a folder"),
-    (["--json", "/tmp"], "'/tmp' cannot be written")])
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (["--programs", "games"], "'games' is none of decoding, all_reduce, training"),
+        (["--transports", "TCP,PIGEON"], "'PIGEON' is none of TCP, DPDK"),
+        (["--transports", "TCP,TCP"], "names one twice"),
+        (["--ranks", "1"], "from 2 to 64"),
+        (["--rounds", "0"], "from 1 to 1000"),
+        (["--effort", "much"], "invalid choice: 'much'"),
+        (["--threads", "0"], "from 1 to 1024"),
+        (["--json", "/proc/none/x.json"], "'/proc/none' cannot be made a folder"),
+        (["--json", "/tmp"], "'/tmp' cannot be written"),
+    ],
+)
 def test_Command_BadInput_IsRefused(arguments, said, capsys):
     with pytest.raises(SystemExit) as refused:
         command.main(arguments)
@@ -113,12 +144,16 @@ def test_Environment_OfTheUser_DoesNotChangeWhatIsMeasured(monkeypatch):
 
 
 def test_Programs_WithoutWhatTheyNeed_AreLeftOutWithTheCommand():
-    left_out, options = [], SimpleNamespace(programs=("training", "decoding", "all_reduce"), effort="full", ranks=3,
-                                            python="/venv/python")
+    left_out, options = (
+        [],
+        SimpleNamespace(programs=("training", "decoding", "all_reduce"), effort="full", ranks=3, python="/venv/python"),
+    )
     wanted = list(command.wanted_programs(options, SimpleNamespace(has=()), left_out))
     assert [one.name for one in wanted] == ["all_reduce"]
-    assert left_out[0] == {"what": "training",
-                           "why": "transformers is missing: /venv/python -m pip install transformers"}
+    assert left_out[0] == {
+        "what": "training",
+        "why": "transformers is missing: /venv/python -m pip install transformers",
+    }
     assert "16 heads" in left_out[1]["why"]
 
 
@@ -141,26 +176,39 @@ def test_Measure_EachRound_GoesOverProgramsAndTransportsInTurn(tmp_path):
 
     measured = measurement_of(tmp_path, turn)
     rates = []
-    measured.measure([programs.BY_NAME["decoding"], programs.BY_NAME["all_reduce"]], lambda text: None,
-                     lambda: rates.append(1))
-    assert asked == [(1, "decoding", "TCP"), (1, "decoding", "DPDK"), (1, "all_reduce", "TCP"),
-                     (1, "all_reduce", "DPDK"), (2, "decoding", "TCP"), (2, "all_reduce", "DPDK"),
-                     (2, "all_reduce", "TCP")]
+    measured.measure(
+        [programs.BY_NAME["decoding"], programs.BY_NAME["all_reduce"]], lambda text: None, lambda: rates.append(1)
+    )
+    assert asked == [
+        (1, "decoding", "TCP"),
+        (1, "decoding", "DPDK"),
+        (1, "all_reduce", "TCP"),
+        (1, "all_reduce", "DPDK"),
+        (2, "decoding", "TCP"),
+        (2, "all_reduce", "DPDK"),
+        (2, "all_reduce", "TCP"),
+    ]
     assert len(rates) == 2
     assert [one.in_words() for one in measured.missing] == ["decoding over DPDK, round 1: lost"]
     assert [(row["program"], row["transport"], row["median_us"], row["rounds_us"]) for row in measured.rows()] == [
-        ("decoding", "TCP", 15.0, [10.0, 20.0]), ("all_reduce", "TCP", 15.0, [10.0, 20.0]),
-        ("all_reduce", "DPDK", 2.0, [2.0, 2.0])]
+        ("decoding", "TCP", 15.0, [10.0, 20.0]),
+        ("all_reduce", "TCP", 15.0, [10.0, 20.0]),
+        ("all_reduce", "DPDK", 2.0, [2.0, 2.0]),
+    ]
 
 
 def record_of(transport="TCP", checksum="a"):
     return {"transport": transport, "checksum": checksum, "rows": []}
 
 
-@pytest.mark.parametrize("records, said", [
-    ([record_of("DPDK"), record_of("TCP")], "transports of the ranks differ: DPDK, TCP"),
-    ([record_of("DPDK", "b"), record_of("DPDK", "c")], "results of the ranks differ: b, c"),
-    ([record_of("DPDK", "b"), record_of("DPDK", "b")], "its result differs from that over TCP")])
+@pytest.mark.parametrize(
+    "records, said",
+    [
+        ([record_of("DPDK"), record_of("TCP")], "transports of the ranks differ: DPDK, TCP"),
+        ([record_of("DPDK", "b"), record_of("DPDK", "c")], "results of the ranks differ: b, c"),
+        ([record_of("DPDK", "b"), record_of("DPDK", "b")], "its result differs from that over TCP"),
+    ],
+)
 def test_Check_RanksOrTransportsThatDisagree_IsRefused(tmp_path, records, said):
     measured = measurement_of(tmp_path, None)
     measured.check(programs.BY_NAME["decoding"], "TCP", [record_of(), record_of()])
@@ -174,9 +222,12 @@ def test_Run_TinyProgramsOverEachTransport_AreStoredAndTheSame(tmp_path):
     assert answer.returncode == 0, answer.stdout + answer.stderr
     run = stored_programs.read(tmp_path / "run.json")
     assert run.transports == TRANSPORTS and run.effort == "tiny" and run.ranks == 2
-    for key in (programs.Key("decoding", programs.TOKEN), programs.Key("all_reduce", programs.HOT, 8192),
-                programs.Key("all_reduce", programs.FIRST, 8192),
-                programs.Key("all_reduce", programs.ADDED, 8192, 0.5)):
+    for key in (
+        programs.Key("decoding", programs.TOKEN),
+        programs.Key("all_reduce", programs.HOT, 8192),
+        programs.Key("all_reduce", programs.FIRST, 8192),
+        programs.Key("all_reduce", programs.ADDED, 8192, 0.5),
+    ):
         assert all(run.row(key, transport) for transport in TRANSPORTS), key
     hot = programs.BY_NAME["all_reduce"].sizes["tiny"]["most_calls"]
     assert run.row(programs.Key("all_reduce", programs.HOT, 4), "TCP").samples == 2 * hot  # of both ranks
@@ -185,12 +236,25 @@ def test_Run_TinyProgramsOverEachTransport_AreStoredAndTheSame(tmp_path):
 
 
 @needs_plugin
-@pytest.mark.parametrize("named, used, said", [
-    ("UDP", "TCP", "UDP was to carry"), ("TCP", "UDP", "TCP was to carry all bytes, but"),
-    *([("DPDK", "TCP", "DPDK was to carry"), ("DPDK", "UDP", "came over UDP")] if "DPDK" in TRANSPORTS else [])])
+@pytest.mark.parametrize(
+    "named, used, said",
+    [
+        ("UDP", "TCP", "UDP was to carry"),
+        ("TCP", "UDP", "TCP was to carry all bytes, but"),
+        *([("DPDK", "TCP", "DPDK was to carry"), ("DPDK", "UDP", "came over UDP")] if "DPDK" in TRANSPORTS else []),
+    ],
+)
 def test_Run_BytesOverAnotherTransportThanNamed_HaveNoFigures(tmp_path, named, used, said):
-    answer = compare(tmp_path, "--python", planted_python(tmp_path), "--programs", "all_reduce", "--transports", named,
-                     PLANTED_TRANSPORT=used)
+    answer = compare(
+        tmp_path,
+        "--python",
+        planted_python(tmp_path),
+        "--programs",
+        "all_reduce",
+        "--transports",
+        named,
+        PLANTED_TRANSPORT=used,
+    )
     assert answer.returncode == 1 and "nothing was measured" in answer.stderr, answer.stdout + answer.stderr
     assert f"not measured: all_reduce over {named}, round 1: rank " in answer.stderr and said in answer.stderr
     assert not (tmp_path / "run.json").exists()
@@ -199,8 +263,13 @@ def test_Run_BytesOverAnotherTransportThanNamed_HaveNoFigures(tmp_path, named, u
 @needs_plugin
 def test_Run_EndedBySignal_LeavesNoRank(tmp_path):
     # The ranks' results, which their command lines name, lie there.
-    child = subprocess.Popen(words_of(tmp_path, "--transports", "TCP", "--rounds", 1000), stdout=subprocess.DEVNULL,
-                             stderr=subprocess.PIPE, text=True, env=os.environ | {"TMPDIR": str(tmp_path)})
+    child = subprocess.Popen(
+        words_of(tmp_path, "--transports", "TCP", "--rounds", 1000),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+    )
     results = f"{tmp_path}/gbp"
     try:
         until = time.monotonic() + 60

@@ -67,7 +67,8 @@ bool contains(const std::string& text, const std::string& part) { return text.fi
 // A slot as Gloo's collectives have it.
 const std::uint64_t kCollectiveSlot = ::gloo::Slot::build(::gloo::kAllreduceSlotPrefix, 3);
 
-std::unique_ptr<::gloo::transport::UnboundBuffer> bufferOf(const std::shared_ptr<::gloo::transport::Context>& context, int& value) {
+std::unique_ptr<::gloo::transport::UnboundBuffer> bufferOf(const std::shared_ptr<::gloo::transport::Context>& context,
+                                                           int& value) {
   return context->createUnboundBuffer(&value, sizeof(value));
 }
 
@@ -189,8 +190,11 @@ TEST_F(Adapter, CollectiveFails_APairThatConnectsLater_LearnsOfIt) {
     for (const auto& [rank, peer] : {std::pair(one, other), std::pair(other, one)}) {
       (void)contexts[static_cast<std::size_t>(rank)]->createPair(peer);
     }
-    const auto pairOf = [&](int rank, int peer) -> auto& { return contexts[static_cast<std::size_t>(rank)]->getPair(peer); };
-    const auto addressOfOne = pairOf(one, other)->address().bytes(), addressOfOther = pairOf(other, one)->address().bytes();
+    const auto pairOf = [&](int rank, int peer) -> auto& {
+      return contexts[static_cast<std::size_t>(rank)]->getPair(peer);
+    };
+    const auto addressOfOne = pairOf(one, other)->address().bytes(),
+               addressOfOther = pairOf(other, one)->address().bytes();
     inThreads(2, [&](int i) {
       i == 0 ? pairOf(one, other)->connect(addressOfOther) : pairOf(other, one)->connect(addressOfOne);
     });

@@ -183,8 +183,7 @@ void spawn(const Backend& backend, int size, const std::function<void(ContextPtr
 
 std::vector<ContextPtr> connectedContexts(const Backend& backend, int size, Milliseconds timeout) {
   std::vector<ContextPtr> contexts(static_cast<std::size_t>(size));
-  spawn(
-      backend, size, [&](ContextPtr c) { contexts[static_cast<std::size_t>(c->rank)] = c; }, timeout);
+  spawn(backend, size, [&](ContextPtr c) { contexts[static_cast<std::size_t>(c->rank)] = c; }, timeout);
   return contexts;
 }
 

@@ -77,7 +77,7 @@ T sample(int rank, std::size_t index, int round = 0) {
 
 }  // namespace gloo_bypass::test
 
-#define GLOO_BYPASS_CONFORMANCE(Fixture)                                                                 \
-  GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Fixture);                                                \
-  INSTANTIATE_TEST_SUITE_P(Conformance, Fixture, ::testing::ValuesIn(::gloo_bypass::test::backends()),   \
+#define GLOO_BYPASS_CONFORMANCE(Fixture)                                                               \
+  GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Fixture);                                              \
+  INSTANTIATE_TEST_SUITE_P(Conformance, Fixture, ::testing::ValuesIn(::gloo_bypass::test::backends()), \
                            ::gloo_bypass::test::nameOf)

@@ -232,7 +232,8 @@ TEST_P(Failure, ClosedByUs_LaterOperations_Fail) {
             }));
 }
 
-// A collective that fails takes its buffers with it; under ASan and with late messages this shows whether they are let go.
+// A collective that fails takes its buffers with it; under ASan and with late messages this shows whether they are let
+// go.
 TEST_P(Failure, Allreduce_RankMissing_FailsEveryoneAndFreesTheBuffers) {
   Mesh mesh = connectedMesh(GetParam(), 2);
   auto contexts = connectedContexts(GetParam(), 3);

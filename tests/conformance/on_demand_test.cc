@@ -285,7 +285,8 @@ TEST_P(OnDemand, ReceiveFromAny_OneSourceOnlyEverComes_GetsIt) {
 
 TEST_P(OnDemand, SourceOfReceiveFromAny_SilentPastTheTimeout_MayStillCome) {
   if (!ours()) GTEST_SKIP() << "the reference fails such a pair at its timeout";
-  // Rank 0's pairs have it for their handshakes too, which a busy machine may keep waiting; nothing else here is bounded by it.
+  // Rank 0's pairs have it for their handshakes too, which a busy machine may keep waiting; nothing else here is
+  // bounded by it.
   constexpr Milliseconds kSilence{1000};
   std::vector<TransportContext> contexts = {join(0, 3, kSilence), join(1, 3), join(2, 3)};
   int value = -1;
@@ -480,9 +481,8 @@ TEST_P(OnDemand, AllReduceAndBarrier_ExactResults) {
     for (std::size_t i = 0; i < kCount; ++i) data[i] = sample<std::int64_t>(rank, i);
     ::gloo::AllreduceOptions options(context);
     options.setOutput(data.data(), kCount);
-    options.setReduceFunction([](void* c, const void* a, const void* b, std::size_t n) {
-      ::gloo::sum<std::int64_t>(c, a, b, n);
-    });
+    options.setReduceFunction(
+        [](void* c, const void* a, const void* b, std::size_t n) { ::gloo::sum<std::int64_t>(c, a, b, n); });
     ::gloo::allreduce(options);
     for (std::size_t i = 0; i < kCount; ++i) {
       std::int64_t expected = 0;

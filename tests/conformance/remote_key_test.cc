@@ -1,5 +1,5 @@
-// Put and get on another rank's memory, which does nothing for it: over every back-end the same. Gloo's own TCP transport, the
-// reference elsewhere, has none; what is expected here is what Gloo's ibverbs transport promises.
+// Put and get on another rank's memory, which does nothing for it: over every back-end the same. Gloo's own TCP
+// transport, the reference elsewhere, has none; what is expected here is what Gloo's ibverbs transport promises.
 #include <atomic>
 #include <cstdint>
 #include <memory>

@@ -139,8 +139,8 @@ TEST_P(SendRecv, ShortMessage_IntoLargerReceive_LeavesTheRest) {
 
 TEST_P(SendRecv, Slots_DifferingInTheUpperHalf_AreDistinct) {
   run(2, [](const ContextPtr& context) {
-    const std::vector<std::uint64_t> slots = {1, 0x100000001, 0xffffffff00000001, 0x8000000000000001,
-                                              0xffffffffffffffff, 0};
+    const std::vector<std::uint64_t> slots = {
+        1, 0x100000001, 0xffffffff00000001, 0x8000000000000001, 0xffffffffffffffff, 0};
     std::vector<int> values(slots.size(), -1);
     std::vector<BufferPtr> buffers;
     for (int& value : values) buffers.push_back(bufferOf(context, value));

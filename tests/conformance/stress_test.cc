@@ -18,8 +18,8 @@ namespace {
 constexpr int kRanks = 4;
 constexpr int kRounds = 12;
 constexpr int kMessagesARound = 60;
-constexpr std::uint64_t kSharedSlots = 3;     // several pairs use them at once
-constexpr std::uint64_t kAnySlot = 1ull << 40;  // and above: received from any rank, a slot a round
+constexpr std::uint64_t kSharedSlots = 3;        // several pairs use them at once
+constexpr std::uint64_t kAnySlot = 1ull << 40;   // and above: received from any rank, a slot a round
 constexpr std::uint64_t kDeadSlot = 1ull << 41;  // nothing is ever sent on it
 
 struct Message {
@@ -163,7 +163,8 @@ class Stress : public Conformance {};
 
 TEST_P(Stress, RandomTraffic_EveryMessageArrivesUnharmed) {
   const char* fixed = std::getenv("GLOO_BYPASS_TEST_SEED");
-  const unsigned seed = fixed != nullptr ? static_cast<unsigned>(std::strtoul(fixed, nullptr, 10)) : std::random_device{}();
+  const unsigned seed =
+      fixed != nullptr ? static_cast<unsigned>(std::strtoul(fixed, nullptr, 10)) : std::random_device{}();
   SCOPED_TRACE("GLOO_BYPASS_TEST_SEED=" + std::to_string(seed));
   RecordProperty("seed", std::to_string(seed));
   run(kRanks, [&](const ContextPtr& context) { runRank(context, seed, /*mayCancel=*/!GetParam().reference); });

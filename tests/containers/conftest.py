@@ -22,8 +22,14 @@ class Command:
         self.environment = dict(os.environ, PATH=path)
 
     def start(self, *arguments):
-        return subprocess.Popen([ROOT / "scripts" / "run-containers", *map(str, arguments)], env=self.environment,
-                                text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        return subprocess.Popen(
+            [ROOT / "scripts" / "run-containers", *map(str, arguments)],
+            env=self.environment,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
 
     def run(self, *arguments):
         with self.start(*arguments) as process:
@@ -35,8 +41,9 @@ class Command:
         return process.returncode, out, err
 
     def ranks(self, transport, *arguments, program=()):
-        return self.run("--transport", transport, "--output", self.output, *arguments,
-                        *(["--", *program] if program else []))
+        return self.run(
+            "--transport", transport, "--output", self.output, *arguments, *(["--", *program] if program else [])
+        )
 
 
 @pytest.fixture

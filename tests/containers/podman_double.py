@@ -20,7 +20,8 @@ def make(folder, rank_script):
     folder.mkdir(parents=True)
     (folder / "podman").write_text(
         f'#!/bin/sh\nexport DOUBLE_STATE="{folder}/state"\nexport DOUBLE_RANK="{folder}/rank"\n'
-        f'exec /usr/bin/python3 "{Path(__file__).resolve()}" "$@"\n')
+        f'exec /usr/bin/python3 "{Path(__file__).resolve()}" "$@"\n'
+    )
     (folder / "rank").write_text("#!/bin/bash\n" + rank_script)
     for name in ("podman", "rank"):
         (folder / name).chmod(0o755)
@@ -36,8 +37,13 @@ def values(words, option):
 def run(words):
     name = values(words, "--name")[0]
     if "--detach" in words:
-        waiting = subprocess.Popen(words[-2:], start_new_session=True, stdin=subprocess.DEVNULL,
-                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        waiting = subprocess.Popen(
+            words[-2:],
+            start_new_session=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         (STATE / "container" / name).write_text(f"{waiting.pid}\n")
         return 0
     return rank(words, name)
@@ -51,8 +57,9 @@ def execute(words):
 def rank(words, name):
     environment = dict(os.environ, **dict(pair.split("=", 1) for pair in values(words, "--env")))
     # As with podman, there is a container before its program says its first word.
-    process = subprocess.Popen([os.environ["DOUBLE_RANK"]], env=environment, start_new_session=True,
-                               preexec_fn=lambda: belong(name))
+    process = subprocess.Popen(
+        [os.environ["DOUBLE_RANK"]], env=environment, start_new_session=True, preexec_fn=lambda: belong(name)
+    )
     status = process.wait()
     return 128 - status if status < 0 else status
 

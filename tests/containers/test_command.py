@@ -19,6 +19,7 @@ def double(tmp_path):
         command = Command(tmp_path / "output", f"{folder}:{os.environ['PATH']}")
         command.state = folder / "state"
         return command
+
     return make
 
 
@@ -96,17 +97,23 @@ def test_Run_OutputExists_IsKept(double):
     assert list(command.output.iterdir()) == [] and left_over(command) == []
 
 
-@pytest.mark.parametrize("arguments, says", [
-    (["--transport", "QUIC"], "invalid choice"),
-    (["--transport", "TCP", "--ranks", "0"], "from 1 to 64"),
-    (["--transport", "TCP", "--ranks", "3", "--ranks-per-container", "2"], "no multiple of --ranks-per-container 2"),
-    (["--transport", "TCP", "--ranks-per-container", "2", "--compose"], "one rank a container"),
-    (["--transport", "TCP", "--env", "A"], "NAME=VALUE"),
-    (["--transport", "TCP", "--rootfs", "/nowhere"], "no folder"),
-    (["--transport", "TCP", "--package", "python3-torch"], "--build"),
-    (["--transport", "RDMA", "--guest", "--build"], "built before"),
-    ([], "--transport"),
-])
+@pytest.mark.parametrize(
+    "arguments, says",
+    [
+        (["--transport", "QUIC"], "invalid choice"),
+        (["--transport", "TCP", "--ranks", "0"], "from 1 to 64"),
+        (
+            ["--transport", "TCP", "--ranks", "3", "--ranks-per-container", "2"],
+            "no multiple of --ranks-per-container 2",
+        ),
+        (["--transport", "TCP", "--ranks-per-container", "2", "--compose"], "one rank a container"),
+        (["--transport", "TCP", "--env", "A"], "NAME=VALUE"),
+        (["--transport", "TCP", "--rootfs", "/nowhere"], "no folder"),
+        (["--transport", "TCP", "--package", "python3-torch"], "--build"),
+        (["--transport", "RDMA", "--guest", "--build"], "built before"),
+        ([], "--transport"),
+    ],
+)
 def test_CommandLine_Wrong_StatusTwoAndReason(command, arguments, says):
     status, _, err = command.run(*arguments)
     assert status == 2 and says in err
@@ -116,9 +123,16 @@ def options(words, name):
     return podman_double.values(words, name)
 
 
-@pytest.mark.parametrize("transport, capabilities, user", [
-    ("TCP", [], "1000:1000"), ("UDP", [], "1000:1000"), ("DPDK", [], "1000:1000"), ("DPDK-auto", [], "1000:1000"),
-    ("DPDK-netdev", ["NET_RAW", "NET_ADMIN", "IPC_LOCK"], "0:0")])
+@pytest.mark.parametrize(
+    "transport, capabilities, user",
+    [
+        ("TCP", [], "1000:1000"),
+        ("UDP", [], "1000:1000"),
+        ("DPDK", [], "1000:1000"),
+        ("DPDK-auto", [], "1000:1000"),
+        ("DPDK-netdev", ["NET_RAW", "NET_ADMIN", "IPC_LOCK"], "0:0"),
+    ],
+)
 def test_Rank_EachTransport_GetsNoMoreThanItNeeds(double, transport, capabilities, user):
     command = double()
     assert command.ranks(transport, "--env", "GLOO_BYPASS_SPIN_US=0")[0] == 0
@@ -135,8 +149,9 @@ def test_Rank_EachTransport_GetsNoMoreThanItNeeds(double, transport, capabilitie
 def test_Rank_Memif_SharesOneVolume(double):
     command = double()
     assert command.ranks("DPDK")[0] == 0
-    shared = [[v for v in options(words, "--volume") if v.endswith(":/run/gloo-bypass")]
-              for words in calls(command, "run")]
+    shared = [
+        [v for v in options(words, "--volume") if v.endswith(":/run/gloo-bypass")] for words in calls(command, "run")
+    ]
     assert len(shared) == 2 and len(shared[0]) == 1 and shared[0] == shared[1]
 
 
@@ -177,20 +192,30 @@ def test_Rank_Benchmark_GetsItsTransportAsArgument(double):
 
 def test_Guest_Command_RunsTheSameInTheGuest(tmp_path):
     from gloo_bypass_tools.containers.guest import guest_command
+
     words = guest_command(["--transport", "RDMA", "--guest", "--", "--guest", "x"], tmp_path / "output", 60.0)
     assert words[0].endswith("/scripts/rdma-guest") and words[words.index("--writable") + 1] == str(tmp_path)
-    inside = words[words.index("--") + 1:]
+    inside = words[words.index("--") + 1 :]
     assert inside[0].endswith("/containers/guest-storage") and inside[1].endswith("/scripts/run-containers")
     assert inside[2:] == [
-        "--transport", "RDMA", "--engine", "podman", "--output",
-        str(tmp_path / "output"), "--", "--guest", "x"]
+        "--transport",
+        "RDMA",
+        "--engine",
+        "podman",
+        "--output",
+        str(tmp_path / "output"),
+        "--",
+        "--guest",
+        "x",
+    ]
 
 
 def test_Guest_Paths_AreWholeOnesAsItRunsInAnotherFolder(tmp_path, monkeypatch):
     from gloo_bypass_tools.containers.guest import guest_command
+
     monkeypatch.chdir(tmp_path)
     words = guest_command(["--data", "corpus", "--guest", "--rootfs=.", "--ranks", "2"], tmp_path / "output", 60.0)
-    inside = words[words.index("--") + 3:]
+    inside = words[words.index("--") + 3 :]
     assert inside[inside.index("--data") + 1] == str(tmp_path / "corpus")
     assert inside[inside.index("--rootfs") + 1] == str(tmp_path)
     assert "corpus" not in inside and inside[:2] == ["--ranks", "2"]
@@ -207,6 +232,7 @@ def test_Rdma_NoDevice_SaysHowToGetOne(double):
 
 def test_Seccomp_CallGranted_IsAllowedForUserModeOnlyAndNothingElseChanges(tmp_path):
     from gloo_bypass_tools.containers.seccomp import write_profile
+
     default = tmp_path / "default.json"
     deny = {"names": ["userfaultfd", "vm86"], "action": "SCMP_ACT_ERRNO"}
     allow = {"names": ["read"], "action": "SCMP_ACT_ALLOW"}
@@ -221,5 +247,6 @@ def test_Seccomp_CallGranted_IsAllowedForUserModeOnlyAndNothingElseChanges(tmp_p
 
 def test_Seccomp_NoDefaultProfile_NothingIsWritten(tmp_path):
     from gloo_bypass_tools.containers.seccomp import write_profile
+
     assert not write_profile(["userfaultfd"], tmp_path / "made.json", [tmp_path / "none.json"])
     assert not (tmp_path / "made.json").exists()

@@ -43,8 +43,9 @@ class Answer:
 
 def model_fault(document):
     """Why the API's models do not take this document; empty if they do."""
-    client = pytest.importorskip("kubernetes.client",
-                                 reason="python3-kubernetes is not installed: run scripts/install-packages")
+    client = pytest.importorskip(
+        "kubernetes.client", reason="python3-kubernetes is not installed: run scripts/install-packages"
+    )
     model = MODELS.get((document.get("apiVersion"), document.get("kind")))
     if not model:
         return f"unknown kind {document.get('apiVersion')} {document.get('kind')}"
@@ -62,14 +63,17 @@ def test_Kubernetes_EachDocument_FitsTheApi(name):
         assert model_fault(document) == ""
 
 
-@pytest.mark.parametrize("break_it", [
-    lambda job: job["spec"].update(backofLimit=1),
-    lambda job: job["spec"].update(completions="2"),
-    lambda job: job["spec"].pop("template"),
-    lambda job: job["spec"]["template"]["spec"]["containers"][0].pop("name"),
-    lambda job: job["spec"]["template"].update(restartPolicy="Never"),
-    lambda job: job.update(kind="Jop"),
-])
+@pytest.mark.parametrize(
+    "break_it",
+    [
+        lambda job: job["spec"].update(backofLimit=1),
+        lambda job: job["spec"].update(completions="2"),
+        lambda job: job["spec"].pop("template"),
+        lambda job: job["spec"]["template"]["spec"]["containers"][0].pop("name"),
+        lambda job: job["spec"]["template"].update(restartPolicy="Never"),
+        lambda job: job.update(kind="Jop"),
+    ],
+)
 def test_KubernetesLinter_FaultPlanted_IsFound(break_it):
     job = documents("netdev")[1]
     break_it(job)
@@ -107,7 +111,8 @@ def test_Kubernetes_IndexedJob_RanksFindRankZero(name):
     spec, pod = job["spec"], job["spec"]["template"]["spec"]
     environment = plain_environment(ranks_of(job)[0])
     assert spec["completionMode"] == "Indexed" and spec["completions"] == spec["parallelism"] == int(
-        environment["WORLD_SIZE"])
+        environment["WORLD_SIZE"]
+    )
     assert service["spec"]["selector"] == {"job-name": job["metadata"]["name"]}
     assert pod["subdomain"] == service["metadata"]["name"]
     assert environment["MASTER_ADDR"] == f"{job['metadata']['name']}-0.{service['metadata']['name']}"
@@ -115,8 +120,9 @@ def test_Kubernetes_IndexedJob_RanksFindRankZero(name):
 
 def test_Kubernetes_OnePodOfRanks_CountsThem():
     containers = ranks_of(documents("memif")[0])
-    assert [plain_environment(container)["RANK"]
-            for container in containers] == [str(n) for n in range(len(containers))]
+    assert [plain_environment(container)["RANK"] for container in containers] == [
+        str(n) for n in range(len(containers))
+    ]
     assert {plain_environment(container)["WORLD_SIZE"] for container in containers} == {str(len(containers))}
 
 
@@ -140,14 +146,19 @@ def test_Readme_EveryGrant_IsExplained():
 
 
 def test_Yaml_AllFiles_LintClean():
-    done = subprocess.run([tool("yamllint"), "--strict", "-c", CONTAINERS / "yamllint.yaml", CONTAINERS],
-                          capture_output=True, text=True)
+    done = subprocess.run(
+        [tool("yamllint"), "--strict", "-c", CONTAINERS / "yamllint.yaml", CONTAINERS], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_Shell_AllScripts_ShellcheckClean():
-    scripts = [CONTAINERS / "slurm" / "train.sbatch", CONTAINERS / "stage-programs", CONTAINERS / "guest-storage",
-               ROOT / "scripts" / "install-packages"]
+    scripts = [
+        CONTAINERS / "slurm" / "train.sbatch",
+        CONTAINERS / "stage-programs",
+        CONTAINERS / "guest-storage",
+        ROOT / "scripts" / "install-packages",
+    ]
     done = subprocess.run([tool("shellcheck"), "--severity=warning", *scripts], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
 
@@ -162,36 +173,55 @@ for ((task = 0; task < 2; task++)); do SLURM_PROCID=$task SLURM_NTASKS=2 "$@" ||
 
 @pytest.fixture
 def slurm(tmp_path):
-    doubles = {"srun": SRUN, "scontrol": "#!/bin/sh\nprintf 'node7\\nnode8\\n'\n",
-               "program": '#!/bin/sh\necho "$RANK/$WORLD_SIZE $MASTER_ADDR:$MASTER_PORT $GLOO_DEVICE_TRANSPORT '
-                          '$GLOO_BYPASS_LINK $*"\n'}
+    doubles = {
+        "srun": SRUN,
+        "scontrol": "#!/bin/sh\nprintf 'node7\\nnode8\\n'\n",
+        "program": '#!/bin/sh\necho "$RANK/$WORLD_SIZE $MASTER_ADDR:$MASTER_PORT $GLOO_DEVICE_TRANSPORT '
+        '$GLOO_BYPASS_LINK $*"\n',
+    }
     for name, text in doubles.items():
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
 
     def run(*arguments, **variables):
         environment = {
-            "PATH": f"{tmp_path}:{os.environ['PATH']}", "PROGRAM": "program", "SLURM_JOB_ID": "20005",
-            "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_NODELIST": "node[7-8]", "SLURM_SUBMIT_DIR": str(ROOT), **variables}
-        done = subprocess.run(["bash", CONTAINERS / "slurm" / "train.sbatch", *arguments], env=environment,
-                              capture_output=True, text=True, timeout=30)
+            "PATH": f"{tmp_path}:{os.environ['PATH']}",
+            "PROGRAM": "program",
+            "SLURM_JOB_ID": "20005",
+            "SLURM_JOB_NUM_NODES": "2",
+            "SLURM_JOB_NODELIST": "node[7-8]",
+            "SLURM_SUBMIT_DIR": str(ROOT),
+            **variables,
+        }
+        done = subprocess.run(
+            ["bash", CONTAINERS / "slurm" / "train.sbatch", *arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
         return done.returncode, done.stdout.splitlines(), done.stderr
+
     return run
 
 
-@pytest.mark.parametrize("transport, told", [
-    ("UDP", "UDP "), ("DPDK", "DPDK "), ("DPDK-netdev", "DPDK netdev"), ("RDMA", "RDMA ")])
+@pytest.mark.parametrize(
+    "transport, told", [("UDP", "UDP "), ("DPDK", "DPDK "), ("DPDK-netdev", "DPDK netdev"), ("RDMA", "RDMA ")]
+)
 def test_Slurm_TwoTasks_AreTwoRanks(slurm, transport, told):
     status, out, err = slurm("--steps", "3", TRANSPORT=transport)
     assert status == 0, err
     assert out == [f"{rank}/2 node7:20005 {told} --steps 3" for rank in range(2)]
 
 
-@pytest.mark.parametrize("variables, says", [
-    ({"TRANSPORT": "QUIC"}, "TCP, UDP, DPDK, DPDK-netdev or RDMA"),
-    ({"SLURM_JOB_ID": ""}, "sbatch"),
-    ({"PROGRAM": "not-there"}, "not-there is not there"),
-])
+@pytest.mark.parametrize(
+    "variables, says",
+    [
+        ({"TRANSPORT": "QUIC"}, "TCP, UDP, DPDK, DPDK-netdev or RDMA"),
+        ({"SLURM_JOB_ID": ""}, "sbatch"),
+        ({"PROGRAM": "not-there"}, "not-there is not there"),
+    ],
+)
 def test_Slurm_WrongSetting_OneLineAndStatusTwo(slurm, variables, says):
     status, out, err = slurm(**variables)
     assert (status, out, len(err.splitlines())) == (2, [], 1) and says in err

@@ -1,4 +1,5 @@
-// What a description means: hosts, ports, which entry decides about an edge, flags. Its faults: description_faults_test.cc.
+// What a description means: hosts, ports, which entry decides about an edge, flags. Its faults:
+// description_faults_test.cc.
 #include "fabric/description.h"
 
 #include <gmock/gmock.h>

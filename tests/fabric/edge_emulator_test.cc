@@ -21,7 +21,8 @@ constexpr TimePoint kStart = TimePoint{} + std::chrono::hours(1);
 constexpr std::size_t kFrameBytes = 1514;
 constexpr std::uint64_t kMegabit = 1'000'000;
 constexpr int kSeeds = 50;
-// Deviations allowed from a binomial's mean. Seeds are fixed; chosen so that any seeds would do: 6 are exceeded once in 5e8.
+// Deviations allowed from a binomial's mean. Seeds are fixed; chosen so that any seeds would do: 6 are exceeded once in
+// 5e8.
 constexpr double kSigmas = 6;
 
 void expectShare(double probability, std::uint64_t hits, std::uint64_t trials, const std::string& what) {

@@ -15,8 +15,11 @@ using capture::test::Octets;
 std::vector<Octets> captures() {
   namespace make = capture::test;
   const make::Endpoint a{make::host(2), 1}, b{make::host(3), 4791};
-  const std::vector<Octets> frames{make::markerFrame(1, false), make::tcpSegment(a, b, 1, 40), make::udpDatagram(a, b, Octets(60, 0x0a)),
-                                   make::udpDatagram(b, a, {'g', 'B', 1, 16}), make::ethernet(Octets(28), 0x0806),
+  const std::vector<Octets> frames{make::markerFrame(1, false),
+                                   make::tcpSegment(a, b, 1, 40),
+                                   make::udpDatagram(a, b, Octets(60, 0x0a)),
+                                   make::udpDatagram(b, a, {'g', 'B', 1, 16}),
+                                   make::ethernet(Octets(28), 0x0806),
                                    make::markerFrame(1, true)};
   make::PcapFile pcap, cooked(113);
   make::PcapngFile pcapng;
@@ -36,7 +39,8 @@ TEST(FuzzReplay, CapturesCutAndChanged_AreHandled) {
   sim::forEachSeed(10'000, 1, [&](std::uint64_t seed) {
     sim::Random random(seed);
     Octets input = inputs[random.below(inputs.size())];
-    for (std::uint64_t i = 1 + random.below(8); i > 0; --i) input[random.below(input.size())] = static_cast<std::uint8_t>(random.next());
+    for (std::uint64_t i = 1 + random.below(8); i > 0; --i)
+      input[random.below(input.size())] = static_cast<std::uint8_t>(random.next());
     if (random.chance(0.2)) input.resize(random.below(input.size() + 1));
     fuzzCapture(input);
   });

@@ -12,7 +12,8 @@ void fuzzCapture(std::span<const std::uint8_t> input) {
   std::vector<std::uint8_t> bytes(input.begin(), input.end());
   auto file = capture::CaptureFile::open(::fmemopen(bytes.data(), bytes.size(), "rb"), "input", "");
   if (!file) return;
-  capture::AnalysedCapture analysed{{"input"}, file.value().linkName(), file.value().snapLength(), "", {}, capture::Analysis({})};
+  capture::AnalysedCapture analysed{{"input"}, file.value().linkName(), file.value().snapLength(), "",
+                                    {},        capture::Analysis({})};
   std::uint64_t frames = 0;
   while (const auto captured = file.value().next()) {
     const auto frame = capture::dissect(file.value().linkLayer(), captured->bytes, captured->originalLength);

@@ -11,15 +11,16 @@ namespace gloo_bypass::fuzz {
 // The bytes are one datagram: parsed and, by type, decoded; as they are and with its checksums put right.
 void fuzzPacket(std::span<const std::uint8_t> input);
 
-// The bytes are a script: a pair of sessions, the user's calls, and a network that delivers, drops, repeats, alters and makes
-// up datagrams. Aborts on a broken invariant.
+// The bytes are a script: a pair of sessions, the user's calls, and a network that delivers, drops, repeats, alters and
+// makes up datagrams. Aborts on a broken invariant.
 void fuzzSession(std::span<const std::uint8_t> input);
 
-// The bytes are a file, pcap or pcapng: read and analysed as capture_analyser does. Aborts if bytes are lost between the kinds.
+// The bytes are a file, pcap or pcapng: read and analysed as capture_analyser does. Aborts if bytes are lost between
+// the kinds.
 void fuzzCapture(std::span<const std::uint8_t> input);
 
-// The bytes are a description of an emulated fabric, and behind a zero byte flags, a line each: parsed, and if accepted, driven through
-// its schedule. Aborts on a value out of range, or an error that is not one printable line.
+// The bytes are a description of an emulated fabric, and behind a zero byte flags, a line each: parsed, and if
+// accepted, driven through its schedule. Aborts on a value out of range, or an error that is not one printable line.
 void fuzzDescription(std::span<const std::uint8_t> input);
 
 // The bytes are an Ethernet frame: parsed, as it is and with its IPv4 checksum put right, and handed to a table of

@@ -15,10 +15,10 @@ namespace {
 using std::chrono::microseconds;
 
 constexpr std::size_t kDatagramBytes = 1472;
-constexpr std::size_t kMaxQueued = 64;        // datagrams on the way; more are lost
-constexpr std::size_t kMaxOperations = 256;   // of the user, in one script
+constexpr std::size_t kMaxQueued = 64;       // datagrams on the way; more are lost
+constexpr std::size_t kMaxOperations = 256;  // of the user, in one script
 constexpr std::size_t kMaxMessageBytes = 20'000;
-constexpr int kMaxDatagramsAtOnce = 5'000;    // more without time passing is a loop
+constexpr int kMaxDatagramsAtOnce = 5'000;  // more without time passing is a loop
 constexpr std::size_t kMemoryBound = 24u << 20;
 
 class Script {
@@ -131,25 +131,69 @@ class FuzzedPair {
     Side& here = (code & 0x80) != 0 ? b_ : a_;
     Side& there = (code & 0x80) != 0 ? a_ : b_;
     switch (code & 0x1f) {
-      case 0: case 1: case 2: deliver(here, there); break;
-      case 3: drop(here); break;
-      case 4: repeat(here, there); break;
-      case 5: alter(script, here, there, true); break;
-      case 6: alter(script, here, there, false); break;
-      case 7: invent(script, there); break;
-      case 8: case 9: case 10: here.post(now_, script, true); break;
-      case 11: case 12: case 13: here.post(now_, script, false); break;
-      case 14: (void)here.session.cancelSend(now_, script.byte()); break;
-      case 15: (void)here.session.cancelReceive(now_, script.byte()); break;
-      case 16: pass(microseconds(script.word())); break;
-      case 17: pass(std::chrono::milliseconds(script.word())); break;
-      case 18: here.session.close(now_, (script.byte() & 1) != 0); break;
-      case 19: here.refuseNext(); break;
-      case 20: here.session.connect(now_, there.id, kDatagramBytes); break;
-      case 21: reorder(here); break;
-      case 22: settle(); break;
-      case 23: splice(script, here, there); break;
-      default: deliver(here, there); break;
+      case 0:
+      case 1:
+      case 2:
+        deliver(here, there);
+        break;
+      case 3:
+        drop(here);
+        break;
+      case 4:
+        repeat(here, there);
+        break;
+      case 5:
+        alter(script, here, there, true);
+        break;
+      case 6:
+        alter(script, here, there, false);
+        break;
+      case 7:
+        invent(script, there);
+        break;
+      case 8:
+      case 9:
+      case 10:
+        here.post(now_, script, true);
+        break;
+      case 11:
+      case 12:
+      case 13:
+        here.post(now_, script, false);
+        break;
+      case 14:
+        (void)here.session.cancelSend(now_, script.byte());
+        break;
+      case 15:
+        (void)here.session.cancelReceive(now_, script.byte());
+        break;
+      case 16:
+        pass(microseconds(script.word()));
+        break;
+      case 17:
+        pass(std::chrono::milliseconds(script.word()));
+        break;
+      case 18:
+        here.session.close(now_, (script.byte() & 1) != 0);
+        break;
+      case 19:
+        here.refuseNext();
+        break;
+      case 20:
+        here.session.connect(now_, there.id, kDatagramBytes);
+        break;
+      case 21:
+        reorder(here);
+        break;
+      case 22:
+        settle();
+        break;
+      case 23:
+        splice(script, here, there);
+        break;
+      default:
+        deliver(here, there);
+        break;
     }
     collect();
   }

@@ -1,5 +1,5 @@
-// A peer that breaks the protocol of remote keys: a channel that says what the test wants, against a real context. Whatever it
-// says, no byte outside the exposed buffer is read or written, and its victim sees one clear error.
+// A peer that breaks the protocol of remote keys: a channel that says what the test wants, against a real context.
+// Whatever it says, no byte outside the exposed buffer is read or written, and its victim sees one clear error.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -124,9 +124,8 @@ class RemoteHostile : public ::testing::TestWithParam<Medium> {
   // `data` stays until the test ends.
   void send(MessageKey key, Bytes data) {
     sent_.push_back(std::make_unique<Bytes>(std::move(data)));
-    peer_->progress().exclusive([&] {
-      (void)channel_->postSend({sent_.size(), key, sent_.back()->data(), sent_.back()->size(), 0});
-    });
+    peer_->progress().exclusive(
+        [&] { (void)channel_->postSend({sent_.size(), key, sent_.back()->data(), sent_.back()->size(), 0}); });
   }
   void say(const RemoteMessage& message, std::size_t payload = 0) {
     send(remoteControlKey(), encodeRemoteMessage(message, Bytes(payload, std::byte{1})));
@@ -233,14 +232,8 @@ TEST_P(RemoteHostile, MessagesNoCorrectPeerSends_EndThePairWithTheReason) {
       {"no correct peer sends", [&] { send(remoteControlKey(), Bytes(kRemoteHeaderBytes, std::byte{0xff})); }},
       {"no correct peer sends", [&] { send(remoteControlKey(), Bytes(kMaxRemoteMessageBytes + 1)); }},
       {"no correct peer sends", [&] { send(remoteControlKey(), Bytes(1 << 20)); }},
-      {"for no purpose",
-       [&] {
-         send({MessageKind::kBound, std::uint64_t{1} << 40}, Bytes(5));
-       }},
-      {"for no purpose",
-       [&] {
-         send({MessageKind::kBound, UINT64_MAX}, Bytes(5));
-       }},
+      {"for no purpose", [&] { send({MessageKind::kBound, std::uint64_t{1} << 40}, Bytes(5)); }},
+      {"for no purpose", [&] { send({MessageKind::kBound, UINT64_MAX}, Bytes(5)); }},
       {"out of turn", [&] { say(request(Type::kPut, 2, 0, 10), 10); }},
       {"out of turn", [&] { say(request(Type::kGet, UINT64_MAX, 0, 10)); }},
       {"no put announced", [&] { send(putDataKey(1), Bytes(10)); }},
@@ -329,12 +322,13 @@ TEST_P(RemoteHostile, DroppedDataLongerThanMemory_EndsThePairAndNothingElse) {
   // The two that touch no byte of a message before it is matched. RDMA registers it, page by page.
   if (GetParam().name != "Memory" && GetParam().name != "Loopback") GTEST_SKIP() << "64 TiB cannot be registered";
   constexpr std::size_t kHuge = std::size_t{1} << 46;  // of the 2^47 bytes that a process can address
-  void* const mapped = ::mmap(nullptr, kHuge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* const mapped =
+      ::mmap(nullptr, kHuge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped == MAP_FAILED) GTEST_SKIP() << "cannot map 64 TiB";
   auto* const memory = static_cast<std::byte*>(mapped);
   auto buffer = context_->createUnboundBuffer(memory, kHuge);
-  const std::unique_ptr<RemoteKey> key(static_cast<RemoteKey*>(
-      dynamic_cast<gloo_version::RemoteKeyBuffer&>(*buffer).getRemoteKey().release()));
+  const std::unique_ptr<RemoteKey> key(
+      static_cast<RemoteKey*>(dynamic_cast<gloo_version::RemoteKeyBuffer&>(*buffer).getRemoteKey().release()));
   RemoteMessage put = request(RemoteMessageType::kPut, 1, 0, kHuge);
   put.region = key->region;
   say(put);
@@ -343,7 +337,8 @@ TEST_P(RemoteHostile, DroppedDataLongerThanMemory_EndsThePairAndNothingElse) {
   EXPECT_EQ(RemoteRefusal::kCancelled, hear()->refusal);
   peer_->progress().exclusive([&] { (void)channel_->postSend({1000, putDataKey(1), memory, kHuge, 0}); });
   const std::string text = failure();
-  EXPECT_TRUE(contains(text, "rank 1") && contains(text, "70368744177664 bytes") && contains(text, "no memory")) << text;
+  EXPECT_TRUE(contains(text, "rank 1") && contains(text, "70368744177664 bytes") && contains(text, "no memory"))
+      << text;
   buffer.reset();
   peer_->progress().exclusive([&] { channel_->close(/*abort=*/true); });
   (void)::munmap(mapped, kHuge);

@@ -7,6 +7,7 @@ A step that is a GoogleTest or pytest program has its cases reported one by one;
 and 77 skipped. The last case is the guest's kernel log, in which no warning may be. With $GTEST_OUTPUT=xml:PATH a JUnit
 report goes there. Exit status: 0, 1 when a case failed, 77 when this machine cannot run a guest.
 """
+
 import argparse
 import os
 import re
@@ -55,7 +56,8 @@ def script(steps):
             f"cd {folder}; SECONDS=0",
             f"GTEST_OUTPUT=xml:{folder}/report.xml PYTEST_ADDOPTS=--junitxml={folder}/report.xml "
             f"timeout --kill-after=5 {step.seconds} bash -c {shlex.quote(step.command)} < /dev/null > output 2>&1",
-            f"status=$?; echo $status > status; echo \"{step.name}: exit status $status after $SECONDS s\""]
+            f'status=$?; echo $status > status; echo "{step.name}: exit status $status after $SECONDS s"',
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -89,8 +91,11 @@ def cases_of(step):
 
 
 def kernel_case(log):
-    faults = [line for line in log.read_text(errors="replace").splitlines()
-              if KERNEL_FAULTS.search(line)] if log.exists() else ["no log"]
+    faults = (
+        [line for line in log.read_text(errors="replace").splitlines() if KERNEL_FAULTS.search(line)]
+        if log.exists()
+        else ["no log"]
+    )
     return case("kernel log is clean", failure=faults[0] if faults else None)
 
 
@@ -122,10 +127,23 @@ def main():
         (Path(folder) / "script").write_text(script(arguments.steps))
         log = Path(folder) / "dmesg"
         limit = sum(step.seconds + 5 for step in arguments.steps) + BESIDE_STEPS
-        run = subprocess.run([
-            arguments.guest, "run", "--timeout",
-            str(limit), "--writable", folder, "--dmesg",
-            str(log), *arguments.option, "--", "bash", f"{folder}/script"], stdin=subprocess.DEVNULL)
+        run = subprocess.run(
+            [
+                arguments.guest,
+                "run",
+                "--timeout",
+                str(limit),
+                "--writable",
+                folder,
+                "--dmesg",
+                str(log),
+                *arguments.option,
+                "--",
+                "bash",
+                f"{folder}/script",
+            ],
+            stdin=subprocess.DEVNULL,
+        )
         cases = [case for step in arguments.steps for case in cases_of(step)] + [kernel_case(log)]
         if run.returncode != 0:
             cases.append(case("guest", failure=f"rdma-guest: exit status {run.returncode}"))
@@ -134,7 +152,8 @@ def main():
                 print(f"---- {step.name}\n{step.output}")
         write_report(cases)
     failures = [
-        element for element in cases if element.find("failure") is not None or element.find("error") is not None]
+        element for element in cases if element.find("failure") is not None or element.find("error") is not None
+    ]
     for element in failures:
         print(f"FAILED {element.get('name')}: {(element.find('failure').get('message') or '').splitlines()[0]}")
     print(f"{len(cases)} cases, {len(failures)} failed")

@@ -6,6 +6,7 @@ the guest.
 Bounds on time are one-sided, so that a slow machine passes. netem's own random numbers have no seed: bounds on loss are
 6 deviations wide, which chance exceeds once in 5e8 runs.
 """
+
 import ctypes
 import math
 import os
@@ -35,8 +36,9 @@ def socket_inside(address):
 
     def make():
         with open(f"/run/netns/{SPACE}", "rb") as namespace:
-            assert ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(),
-                                                           CLONE_NEWNET) == 0, os.strerror(ctypes.get_errno())
+            assert ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), CLONE_NEWNET) == 0, os.strerror(
+                ctypes.get_errno()
+            )
         receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         receiver.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 1 << 24)
         receiver.bind((address, PORT))
@@ -160,9 +162,16 @@ def test_Netem_Queue_LosesWhatDoesNotFit(path):
 
 
 def test_Netem_Events_ChangeTheEdgeWhileTheScriptRuns(path):
-    path.emulate("--edge", "from=r0,to=r1,jitter=1ms,corruption=1%", "--event",
-                 "at=100ms,for=100ms,from=r0,to=r1,rate=1Mbit/s", "--event", "at=300ms,from=r0,to=r1,down=forever",
-                 "--event", "at=400ms,from=r0,to=r2,down=100ms")
+    path.emulate(
+        "--edge",
+        "from=r0,to=r1,jitter=1ms,corruption=1%",
+        "--event",
+        "at=100ms,for=100ms,from=r0,to=r1,rate=1Mbit/s",
+        "--event",
+        "at=300ms,from=r0,to=r1,down=forever",
+        "--event",
+        "at=400ms,from=r0,to=r2,down=100ms",
+    )
     for rank in (1, 2):
         path.send(rank, b"x")
     assert path.receive_all(1) == []

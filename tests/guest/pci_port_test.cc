@@ -23,9 +23,11 @@ class PciPort : public ::testing::Test {
  protected:
   void SetUp() override {
     std::error_code error;
-    const auto driver = std::filesystem::read_symlink(std::string("/sys/bus/pci/devices/") + kAddress + "/driver", error);
+    const auto driver =
+        std::filesystem::read_symlink(std::string("/sys/bus/pci/devices/") + kAddress + "/driver", error);
     const std::string name = driver.filename().string();
-    if (name != "vfio-pci" && name != "uio_pci_generic") GTEST_SKIP() << "no NIC at " << kAddress << " that DPDK may drive";
+    if (name != "vfio-pci" && name != "uio_pci_generic")
+      GTEST_SKIP() << "no NIC at " << kAddress << " that DPDK may drive";
   }
 };
 

@@ -6,6 +6,7 @@ inside the guest.
 A host is a memif directory: SoftRoCE works in the initial network namespace only, where every rank has a device of its
 own on a link of scripts/fabric-run. What crosses no link has not left its host.
 """
+
 import json
 import os
 import subprocess
@@ -38,11 +39,37 @@ def short_folder():
 
 def run(folder, *command, links="RDMA"):
     """`command` in every rank; returns the counters of the links. `links`: for what fabric-run makes them."""
-    done = subprocess.run([
-        FABRIC_RUN, "--fabric", FABRIC, "--where", "host", "--transport", links, "--ranks",
-        str(RANKS), "--output", folder / "run", "--timeout", str(RUN_S), "--env", "GLOO_BYPASS_RDMA_TIMEOUT=22", "--",
-        "sh", "-c", AS_RANK, "sh", folder, *command], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          timeout=RUN_S + 30, check=False)
+    done = subprocess.run(
+        [
+            FABRIC_RUN,
+            "--fabric",
+            FABRIC,
+            "--where",
+            "host",
+            "--transport",
+            links,
+            "--ranks",
+            str(RANKS),
+            "--output",
+            folder / "run",
+            "--timeout",
+            str(RUN_S),
+            "--env",
+            "GLOO_BYPASS_RDMA_TIMEOUT=22",
+            "--",
+            "sh",
+            "-c",
+            AS_RANK,
+            "sh",
+            folder,
+            *command,
+        ],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=RUN_S + 30,
+        check=False,
+    )
     logs = [path.read_text(errors="replace") for path in sorted((folder / "run").glob("rank-*.log"))]
     assert done.returncode == 0, "\n".join([done.stdout, done.stderr, *logs])
     return json.loads((folder / "run" / "fabric.json").read_text())
@@ -50,8 +77,26 @@ def run(folder, *command, links="RDMA"):
 
 def test_AllReduce_TwoHostsOfTwo_IsAsRightAsTcpAndOnlyWhatGoesBetweenThemIsRdma(folder):
     report = folder / "perf.json"
-    links = run(folder, PERF, "--transports", "TCP,DPDK", "-b", str(BYTES), "-e", str(BYTES), "-n", "1", "-w", "1",
-                "-c", "1", "--rounds", "1", "--json", report)
+    links = run(
+        folder,
+        PERF,
+        "--transports",
+        "TCP,DPDK",
+        "-b",
+        str(BYTES),
+        "-e",
+        str(BYTES),
+        "-n",
+        "1",
+        "-w",
+        "1",
+        "-c",
+        "1",
+        "--rounds",
+        "1",
+        "--json",
+        report,
+    )
     results = json.loads(report.read_text())["results"][0]["transports"]
     assert [(one["transport"], one["wrong"]) for one in results] == [("TCP", 0), ("DPDK", 0)]
 
@@ -72,8 +117,19 @@ def test_Training_TwoHostsOfTwo_EndsWithTcpsParameters(folder):
     digests = {}
     for transport, links in (("TCP", "TCP"), ("DPDK", "RDMA")):
         metrics = folder / f"{transport}.jsonl"
-        run(folder / transport, "env", f"GLOO_DEVICE_TRANSPORT={transport}", TRAINER, "--model", "tiny", "--steps", "2",
-            "--metrics", metrics, links=links)
+        run(
+            folder / transport,
+            "env",
+            f"GLOO_DEVICE_TRANSPORT={transport}",
+            TRAINER,
+            "--model",
+            "tiny",
+            "--steps",
+            "2",
+            "--metrics",
+            metrics,
+            links=links,
+        )
         record = json.loads(metrics.read_text().splitlines()[-1])
         assert record["transport"] == transport
         digests[transport] = record["sha256"]

@@ -1,5 +1,6 @@
-// Connections over the RDMA device of this machine, in the guest SoftRoCE's: made and ended by the hundred, many at once, and flooded with
-// the fewest credits. What is left of them is asked of the kernel. Skipped where there is no device. (The guest's kernel log is looked at apart.)
+// Connections over the RDMA device of this machine, in the guest SoftRoCE's: made and ended by the hundred, many at
+// once, and flooded with the fewest credits. What is left of them is asked of the kernel. Skipped where there is no
+// device. (The guest's kernel log is looked at apart.)
 #include <gtest/gtest.h>
 
 #include <array>

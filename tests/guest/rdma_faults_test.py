@@ -3,6 +3,7 @@ guest's network.
 
     ALL_REDUCE_PERF=... pytest rdma_faults_test.py
 """
+
 import os
 import re
 import resource
@@ -15,7 +16,7 @@ import pytest
 
 PROGRAM = os.environ["ALL_REDUCE_PERF"]
 HANG_SECONDS = 60  # emulated, and perhaps on a busy machine: a bound that only a hang reaches
-LONG = 50          # an operation's time limit that no test waits for
+LONG = 50  # an operation's time limit that no test waits for
 
 
 def interface_and_device():
@@ -35,12 +36,35 @@ class Ranks:
             variables = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(count), **(environment or {}))
             with open(folder / f"output-{rank}", "wb") as output:
                 self.processes.append(
-                    subprocess.Popen([
-                        PROGRAM, "--transports", "RDMA", "-b", size, "-e", size, "-n",
-                        str(iterations), "-w", "1", "-c", "1", "--timeout",
-                        str(timeout), "--store-dir",
-                        str(folder / "store")], env=variables, cwd=folder, stdin=subprocess.DEVNULL, stdout=output,
-                                     stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=before))
+                    subprocess.Popen(
+                        [
+                            PROGRAM,
+                            "--transports",
+                            "RDMA",
+                            "-b",
+                            size,
+                            "-e",
+                            size,
+                            "-n",
+                            str(iterations),
+                            "-w",
+                            "1",
+                            "-c",
+                            "1",
+                            "--timeout",
+                            str(timeout),
+                            "--store-dir",
+                            str(folder / "store"),
+                        ],
+                        env=variables,
+                        cwd=folder,
+                        stdin=subprocess.DEVNULL,
+                        stdout=output,
+                        stderr=subprocess.STDOUT,
+                        start_new_session=True,
+                        preexec_fn=before,
+                    )
+                )
 
     def __enter__(self):
         return self
@@ -119,8 +143,9 @@ def test_InterfaceDownAndUp_InMidRun_GoesOnOrFailsNamingThePeer(tmp_path):
         if statuses == [0, 0]:
             assert "Out of bounds values : 0 OK" in ranks.output(0), ranks.output(0)
         else:
-            assert re.search(r"rank [01]\b.*(lost|closed)",
-                             ranks.output(0) + ranks.output(1)), ranks.output(0) + ranks.output(1)
+            assert re.search(r"rank [01]\b.*(lost|closed)", ranks.output(0) + ranks.output(1)), ranks.output(
+                0
+            ) + ranks.output(1)
     # And the device serves the next run.
     wait_for_gid()
     (tmp_path / "again").mkdir()
@@ -169,11 +194,14 @@ def test_NoDevice_SaysWhatToDo(tmp_path):
     wait_for_gid()
 
 
-@pytest.mark.parametrize("name, value, expected", [
-    ("GLOO_BYPASS_RDMA_DEVICES", "mlx9_0", "mlx9_0"),
-    ("GLOO_BYPASS_RDMA_GID_INDEX", "200", "GID"),
-    ("GLOO_BYPASS_RDMA_PORT", "7", "port"),
-])
+@pytest.mark.parametrize(
+    "name, value, expected",
+    [
+        ("GLOO_BYPASS_RDMA_DEVICES", "mlx9_0", "mlx9_0"),
+        ("GLOO_BYPASS_RDMA_GID_INDEX", "200", "GID"),
+        ("GLOO_BYPASS_RDMA_PORT", "7", "port"),
+    ],
+)
 def test_WrongChoice_IsNamed(tmp_path, name, value, expected):
     with Ranks(tmp_path, environment={name: value}) as ranks:
         assert ranks.wait(0) != 0
@@ -239,8 +267,9 @@ def test_TwoDevices_AreStriped(tmp_path):
             run_quietly(f"ip link set {link} up")
         run_quietly("ip addr add 10.78.0.1/24 dev rail0")
         run_quietly("rdma link add rxerail type rxe netdev rail0")
-        with Ranks(tmp_path, iterations=5, size="4M",
-                   environment={"GLOO_BYPASS_RDMA_DEVICES": f"{device},rxerail"}) as ranks:
+        with Ranks(
+            tmp_path, iterations=5, size="4M", environment={"GLOO_BYPASS_RDMA_DEVICES": f"{device},rxerail"}
+        ) as ranks:
             assert [ranks.wait(0), ranks.wait(1)] == [0, 0], ranks.output(0) + ranks.output(1)
             assert "Out of bounds values : 0 OK" in ranks.output(0), ranks.output(0)
         packets = int((Path("/sys/class/infiniband/rxerail/ports/1/hw_counters/sent_pkts")).read_text())

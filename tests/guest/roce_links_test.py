@@ -5,6 +5,7 @@ stay as they are.
 
 Bounds on time are one-sided, so that a slow machine passes.
 """
+
 import json
 import os
 import signal
@@ -26,8 +27,19 @@ DELAY_S = 0.1
 
 def words(output, *description):
     return [
-        FABRIC_RUN, "--fabric", FABRIC, "--where", "host", "--transport", "RDMA", "--output", output, "--timeout",
-        "120", *description]
+        FABRIC_RUN,
+        "--fabric",
+        FABRIC,
+        "--where",
+        "host",
+        "--transport",
+        "RDMA",
+        "--output",
+        output,
+        "--timeout",
+        "120",
+        *description,
+    ]
 
 
 def said(*command):
@@ -35,17 +47,42 @@ def said(*command):
 
 
 def network_state():
-    return said("ip", "rule"), [line.split()[:2] for line in said("ip", "-br", "link").splitlines()
-                                ], sorted(os.listdir("/sys/class/infiniband"))
+    return (
+        said("ip", "rule"),
+        [line.split()[:2] for line in said("ip", "-br", "link").splitlines()],
+        sorted(os.listdir("/sys/class/infiniband")),
+    )
 
 
 def test_FabricRun_RdmaOverAFarEdge_TakesItsDelayAndIsCapturedAndLeavesNothing(tmp_path):
     before, output, report = network_state(), tmp_path / "run", tmp_path / "perf.json"
     edge = f"from=r1,to=r0,delay={DELAY_S:g}s"
-    done = subprocess.run([
-        *words(output, "--ranks", "2", "--edge", edge, "--capture"), "--", PERF, "--transports", "{transport}", "-b",
-        "4", "-e", "4", "-n", "1", "-w", "1", "--rounds", "2", "--json", report], stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    done = subprocess.run(
+        [
+            *words(output, "--ranks", "2", "--edge", edge, "--capture"),
+            "--",
+            PERF,
+            "--transports",
+            "{transport}",
+            "-b",
+            "4",
+            "-e",
+            "4",
+            "-n",
+            "1",
+            "-w",
+            "1",
+            "--rounds",
+            "2",
+            "--json",
+            report,
+        ],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     result = json.loads(report.read_text())["results"][0]["transports"][0]
     assert result["transport"] == "RDMA" and result["wrong"] == 0
@@ -54,8 +91,9 @@ def test_FabricRun_RdmaOverAFarEdge_TakesItsDelayAndIsCapturedAndLeavesNothing(t
     counters = json.loads((output / "fabric.json").read_text())
     edges = {(one["from"], one["to"]): one for one in counters["edges"]}
     assert edges["r1", "r0"]["delivered"] > 0 and edges["r0", "r1"]["delivered"] > 0
-    assert [device["host"]
-            for device in counters["devices"]] == ["r0", "r1"] and counters["devices"][1]["sent_pkts"] > 0
+    assert [device["host"] for device in counters["devices"]] == ["r0", "r1"] and counters["devices"][1][
+        "sent_pkts"
+    ] > 0
     assert_capture(output, tmp_path / "figures.json", edges)
     assert network_state() == before
 
@@ -67,10 +105,10 @@ def assert_capture(output, figures, edges):
     directions = {(one["from"], one["to"]): one["frames"] for one in capture["matrix"]["before"]["directions"]}
     assert set(directions) == {("10.77.0.3", "10.77.0.2"), ("10.77.0.2", "10.77.0.3")}
     # Each frame once, as it enters.
-    assert directions["10.77.0.3",
-                      "10.77.0.2"] <= edges["r1", "r0"]["offered"] and directions["10.77.0.2",
-                                                                                  "10.77.0.3"] <= edges["r0",
-                                                                                                        "r1"]["offered"]
+    assert (
+        directions["10.77.0.3", "10.77.0.2"] <= edges["r1", "r0"]["offered"]
+        and directions["10.77.0.2", "10.77.0.3"] <= edges["r0", "r1"]["offered"]
+    )
 
 
 def test_Study_PartOfTheGuest_MeasuresOverRdmaAndLeavesNothing(tmp_path):
@@ -78,21 +116,47 @@ def test_Study_PartOfTheGuest_MeasuresOverRdmaAndLeavesNothing(tmp_path):
     for name in ("raw", "logs"):
         (folder / name).mkdir(parents=True)
     plan = {
-        "study": "edge-latency", "scale": "small", "transports": ["TCP", "RDMA"], "guest": ["RDMA"],
-        "variants": [f"{1000 * DELAY_S:g}ms"], "segments": ["default"], "repeats": 1, "ranks": 2, "bytes": 65536,
-        "rounds": 1, "warm_up": 0}
-    programs = {"fabric_run": FABRIC_RUN, "fabric": FABRIC, "all_reduce_perf": PERF, "python": "/usr/bin/python3",
-                "probe": ROOT / "python" / "gloo_bypass_tools" / "study" / "rank_probe.py"}
+        "study": "edge-latency",
+        "scale": "small",
+        "transports": ["TCP", "RDMA"],
+        "guest": ["RDMA"],
+        "variants": [f"{1000 * DELAY_S:g}ms"],
+        "segments": ["default"],
+        "repeats": 1,
+        "ranks": 2,
+        "bytes": 65536,
+        "rounds": 1,
+        "warm_up": 0,
+    }
+    programs = {
+        "fabric_run": FABRIC_RUN,
+        "fabric": FABRIC,
+        "all_reduce_perf": PERF,
+        "python": "/usr/bin/python3",
+        "probe": ROOT / "python" / "gloo_bypass_tools" / "study" / "rank_probe.py",
+    }
     (folder / "order.json").write_text(
-        json.dumps({
-            "schema": "gloo-bypass/study-order/1", "study": "edge-latency", "plan": plan,
-            "programs": {name: str(path) for name, path in programs.items()}}))
-    done = subprocess.run([SCRIPTS / "study", "in-guest", folder], stdin=subprocess.DEVNULL, capture_output=True,
-                          text=True, timeout=2 * LIMIT_S, check=False)
+        json.dumps(
+            {
+                "schema": "gloo-bypass/study-order/1",
+                "study": "edge-latency",
+                "plan": plan,
+                "programs": {name: str(path) for name, path in programs.items()},
+            }
+        )
+    )
+    done = subprocess.run(
+        [SCRIPTS / "study", "in-guest", folder],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=2 * LIMIT_S,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     record = json.loads((folder / "results.json").read_text())
     assert record["state"] == "complete", record["failures"]
-    run, = record["runs"]
+    (run,) = record["runs"]
     # The rank behind the slow edge cannot end before its own half has crossed it.
     assert run["cell"]["transport"] == "RDMA" and run["times_s"][0] >= DELAY_S and len(run["ranks"]) == 2
     assert run["fabric"]["netem"] and run["bypass"]["packets_sent"] > 0
@@ -100,7 +164,7 @@ def test_Study_PartOfTheGuest_MeasuresOverRdmaAndLeavesNothing(tmp_path):
 
 
 # Rank 0 marks what it runs as a step of training.
-MARKED = '''mark() {
+MARKED = """mark() {
   [ "$RANK" = 0 ] || return 0
   "$PYTHON" -S -c 'import socket, sys
 marker = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -109,7 +173,7 @@ marker.sendto(b"gloo-bypass step 1 %s\\n" % sys.argv[2].encode(), (sys.argv[1], 
 }
 markers=$1
 shift
-mark "$markers" first && "$@" && mark "$markers" last'''
+mark "$markers" first && "$@" && mark "$markers" last"""
 EVENT_BYTES = 1 << 20
 
 
@@ -118,17 +182,33 @@ def test_FabricRun_RdmaWithStepMarkers_BytesBetweenThemAreTheRingsAndItsHeaders(
     # Nothing is sent again because a rank waited for a processor: 17 s.
     settings = ["--env", "GLOO_BYPASS_RDMA_TIMEOUT=22", "--env", f"PYTHON={sys.executable}"]
     perf = [
-        PERF, "--transports", "{transport}", "-b",
-        str(EVENT_BYTES), "-e",
-        str(EVENT_BYTES), "-n", "1", "-w", "0", "-c", "0"]
-    done = subprocess.run([
-        *words(output, "--ranks", "2", "--capture", *settings), "--", "sh", "-c", MARKED, "sh", "{markers}", *perf],
-                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        PERF,
+        "--transports",
+        "{transport}",
+        "-b",
+        str(EVENT_BYTES),
+        "-e",
+        str(EVENT_BYTES),
+        "-n",
+        "1",
+        "-w",
+        "0",
+        "-c",
+        "0",
+    ]
+    done = subprocess.run(
+        [*words(output, "--ranks", "2", "--capture", *settings), "--", "sh", "-c", MARKED, "sh", "{markers}", *perf],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     counters = json.loads((output / "fabric.json").read_text())
     assert counters["capture"]["lost"] == 0 and all(one["completer_retry_err"] == 0 for one in counters["devices"])
     said(ANALYSER, output / "capture.pcapng", "--json", figures)
-    step, = json.loads(figures.read_text())["captures"][0]["steps"]
+    (step,) = json.loads(figures.read_text())["captures"][0]["steps"]
     assert (step["step"], step["complete"]) == (1, True)
     # One all-reduce; three barriers and the ends of the connections are 0.06 % of it.
     path = next(one for one in framing.paths() if one.name == "RDMA, RoCEv2 1024")
@@ -138,8 +218,13 @@ def test_FabricRun_RdmaWithStepMarkers_BytesBetweenThemAreTheRingsAndItsHeaders(
 
 def test_FabricRun_RdmaInterrupted_LeavesNothing(tmp_path):
     before = network_state()
-    running = subprocess.Popen([*words(tmp_path / "run", "--ranks", "2"), "--", "sleep", "100"],
-                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    running = subprocess.Popen(
+        [*words(tmp_path / "run", "--ranks", "2"), "--", "sleep", "100"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     try:
         deadline = time.monotonic() + LIMIT_S
         while not (tmp_path / "run" / "rank-1.log").exists():

@@ -1,4 +1,5 @@
 """scripts/rdma-guest: its arguments, what it says when something is missing, and what a run leaves behind."""
+
 import os
 import select
 import shutil
@@ -17,13 +18,20 @@ from gloo_bypass_tools.rdma_guest import machine as guest_machine  # noqa: E402
 from gloo_bypass_tools.rdma_guest.kernel import kernels_in, NEEDED  # noqa: E402
 from gloo_bypass_tools.rdma_guest.streams import EndedStream, Lines  # noqa: E402
 
-ANSWERS_WITHIN = 60   # seconds; what does not boot takes a fraction of one
-RUNS_WITHIN = 240     # seconds; boot included, on a busy machine
+ANSWERS_WITHIN = 60  # seconds; what does not boot takes a fraction of one
+RUNS_WITHIN = 240  # seconds; boot included, on a busy machine
 
 
 def guest(*words, timeout=ANSWERS_WITHIN, **options):
-    return subprocess.run([sys.executable, SCRIPT, *words], text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, timeout=timeout, **options)
+    return subprocess.run(
+        [sys.executable, SCRIPT, *words],
+        text=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        timeout=timeout,
+        **options,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -33,20 +41,23 @@ def machine():
         pytest.skip(checked.stdout.splitlines()[0])
 
 
-@pytest.mark.parametrize("words, text", [
-    (["run"], "run needs a command"),
-    (["run", "--"], "run needs a command"),
-    (["run", "--cpus", "many", "--", "true"], "'many': it must be a whole number from 1 to 64"),
-    (["run", "--timeout", "0", "--", "true"], "'0': it must be a whole number"),
-    (["run", "--memory", "1", "--", "true"], "'1': it must be a whole number from 1024"),
-    (["run", "--rxe", "-1", "--", "true"], "'-1': it must be a whole number from 0"),
-    (["run", "--env", "NOTHING", "--", "true"], "'NOTHING' is not NAME=VALUE"),
-    (["run", "--env", "a b=c", "--", "true"], "'a b=c' is not NAME=VALUE"),
-    (["run", "--writable", "/no/such", "--", "true"], "'/no/such' is no folder"),
-    (["run", "--writable", "/", "--", "true"], "'/' cannot be shared for writing"),
-    (["run", "--pci-driver", "none", "--", "true"], "invalid choice: 'none'"),
-    (["sideways"], "invalid choice: 'sideways'"),
-])
+@pytest.mark.parametrize(
+    "words, text",
+    [
+        (["run"], "run needs a command"),
+        (["run", "--"], "run needs a command"),
+        (["run", "--cpus", "many", "--", "true"], "'many': it must be a whole number from 1 to 64"),
+        (["run", "--timeout", "0", "--", "true"], "'0': it must be a whole number"),
+        (["run", "--memory", "1", "--", "true"], "'1': it must be a whole number from 1024"),
+        (["run", "--rxe", "-1", "--", "true"], "'-1': it must be a whole number from 0"),
+        (["run", "--env", "NOTHING", "--", "true"], "'NOTHING' is not NAME=VALUE"),
+        (["run", "--env", "a b=c", "--", "true"], "'a b=c' is not NAME=VALUE"),
+        (["run", "--writable", "/no/such", "--", "true"], "'/no/such' is no folder"),
+        (["run", "--writable", "/", "--", "true"], "'/' cannot be shared for writing"),
+        (["run", "--pci-driver", "none", "--", "true"], "invalid choice: 'none'"),
+        (["sideways"], "invalid choice: 'sideways'"),
+    ],
+)
 def test_CommandLine_Wrong_IsRefusedWithTheReason(words, text):
     done = guest(*words)
     assert done.returncode == 2
@@ -131,15 +142,18 @@ def test_Kernels_SeveralAndUnfit_NewestFitOneIsLast(tmp_path):
     assert [kernel.version for kernel in kernels_in(tmp_path)] == ["6.1.0-9-amd64", "6.1.0-56-amd64"]
 
 
-@pytest.mark.parametrize("pieces, passed, ended", [
-    ([b"out", b"putTOKEN"], b"output", True),
-    ([b"output", b"TO", b"KE", b"N"], b"output", True),
-    ([b"TOTOKEN", b"after"], b"TO", True),
-    ([b"a TOKE", b"N"], b"a ", True),
-    ([b"a TOK", b"Yo"], b"a TOKYo", False),
-    ([b"a TOKE"], b"a TOKE", False),
-    ([b"TOKEN"], b"", True),
-])
+@pytest.mark.parametrize(
+    "pieces, passed, ended",
+    [
+        ([b"out", b"putTOKEN"], b"output", True),
+        ([b"output", b"TO", b"KE", b"N"], b"output", True),
+        ([b"TOTOKEN", b"after"], b"TO", True),
+        ([b"a TOKE", b"N"], b"a ", True),
+        ([b"a TOK", b"Yo"], b"a TOKYo", False),
+        ([b"a TOKE"], b"a TOKE", False),
+        ([b"TOKEN"], b"", True),
+    ],
+)
 def test_EndedStream_TokenInPieces_IsCutOffAndNothingElse(pieces, passed, ended):
     got = []
     stream = EndedStream(b"TOKEN", got.append)
@@ -169,12 +183,30 @@ def test_Run_Command_HasItsFolderEnvironmentStreamsAndStatus(machine, tmp_path):
     work.mkdir()
     other.mkdir()
     log = tmp_path / "dmesg"
-    command = (r'echo "$GIVEN|$INHERITED|$1"; echo problem >&2; echo result > made; echo more > "$2/made"; '
-               r'echo lost > /etc/lost; '
-               r'cat /sys/class/infiniband/rxe0/ports/1/state; ulimit -l; tc -V; seq 100000; exit 7')
-    done = guest("run", "--env", "GIVEN=a 'b' \"c\" $d", "--writable", str(other), "--dmesg", str(log), "--", "bash",
-                 "-c", command, "bash", "word with 'quotes'", str(other), cwd=work,
-                 env=dict(os.environ, INHERITED="yes"), timeout=RUNS_WITHIN)
+    command = (
+        r'echo "$GIVEN|$INHERITED|$1"; echo problem >&2; echo result > made; echo more > "$2/made"; '
+        r"echo lost > /etc/lost; "
+        r"cat /sys/class/infiniband/rxe0/ports/1/state; ulimit -l; tc -V; seq 100000; exit 7"
+    )
+    done = guest(
+        "run",
+        "--env",
+        "GIVEN=a 'b' \"c\" $d",
+        "--writable",
+        str(other),
+        "--dmesg",
+        str(log),
+        "--",
+        "bash",
+        "-c",
+        command,
+        "bash",
+        "word with 'quotes'",
+        str(other),
+        cwd=work,
+        env=dict(os.environ, INHERITED="yes"),
+        timeout=RUNS_WITHIN,
+    )
     lines = done.stdout.splitlines()
     assert done.stderr.splitlines() == ["problem"]
     assert lines[0] == "a 'b' \"c\" $d|yes|word with 'quotes'"
@@ -187,18 +219,43 @@ def test_Run_Command_HasItsFolderEnvironmentStreamsAndStatus(machine, tmp_path):
 
 
 def test_Run_LongerThanAllowed_IsEnded(machine, tmp_path):
-    done = guest("run", "--rxe", "0", "--timeout", "1", "--", "sleep", "1000", cwd=tmp_path, timeout=RUNS_WITHIN,
-                 env=dict(os.environ, TMPDIR=str(tmp_path)))
+    done = guest(
+        "run",
+        "--rxe",
+        "0",
+        "--timeout",
+        "1",
+        "--",
+        "sleep",
+        "1000",
+        cwd=tmp_path,
+        timeout=RUNS_WITHIN,
+        env=dict(os.environ, TMPDIR=str(tmp_path)),
+    )
     assert done.returncode == 124
     assert done.stderr.splitlines() == ["rdma-guest: time limit: the command ran longer than 1 s and was ended"]
     assert list(tmp_path.iterdir()) == []
 
 
 def test_Run_WhileItRuns_OutputIsPassedOn(machine, tmp_path):
-    run = subprocess.Popen([
-        sys.executable, SCRIPT, "run", "--rxe", "0", "--timeout",
-        str(RUNS_WITHIN), "--", "bash", "-c", "echo begun; sleep 1000"], cwd=tmp_path, stdin=subprocess.DEVNULL,
-                           stdout=subprocess.PIPE)
+    run = subprocess.Popen(
+        [
+            sys.executable,
+            SCRIPT,
+            "run",
+            "--rxe",
+            "0",
+            "--timeout",
+            str(RUNS_WITHIN),
+            "--",
+            "bash",
+            "-c",
+            "echo begun; sleep 1000",
+        ],
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+    )
     try:
         assert select.select([run.stdout], [], [], RUNS_WITHIN)[0], "no output"
         assert run.stdout.readline() == b"begun\n"
@@ -210,8 +267,14 @@ def test_Run_WhileItRuns_OutputIsPassedOn(machine, tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_Run_EndedBySignal_LeavesNothing(machine, tmp_path, number):
-    run = subprocess.Popen([sys.executable, SCRIPT, "run", "--", "true"], cwd=tmp_path, env=dict(
-        os.environ, TMPDIR=str(tmp_path)), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    run = subprocess.Popen(
+        [sys.executable, SCRIPT, "run", "--", "true"],
+        cwd=tmp_path,
+        env=dict(os.environ, TMPDIR=str(tmp_path)),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     children = Path(f"/proc/{run.pid}/task/{run.pid}/children")
     end = time.monotonic() + ANSWERS_WITHIN
     while not (qemu := children.read_text().split()) or "qemu" not in Path(f"/proc/{qemu[0]}/comm").read_text():

@@ -1,4 +1,5 @@
 """An installation of the build folder into a temporary DESTDIR, made once for all tests."""
+
 import contextlib
 import json
 import os
@@ -17,8 +18,14 @@ VERSION = os.environ["INSTALL_VERSION"]
 
 def run(*command, check=True, **keywords):
     """Text of stdout and stderr; a failure shows it."""
-    done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          timeout=150, **keywords)
+    done = subprocess.run(
+        [str(word) for word in command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=150,
+        **keywords,
+    )
     if check:
         assert done.returncode == 0, f"{command} ended with {done.returncode}:\n{done.stdout}"
     return done.stdout
@@ -56,7 +63,8 @@ def records_aside():
 def install(build, destdir, *arguments):
     # As little as possible of the caller's environment: DESTDIR and MESON_* would change what is installed.
     environment = {
-        name: value for name, value in os.environ.items() if name != "DESTDIR" and not name.startswith("MESON")}
+        name: value for name, value in os.environ.items() if name != "DESTDIR" and not name.startswith("MESON")
+    }
     run("meson", "install", "-C", build, "--no-rebuild", "--destdir", destdir, *arguments, env=environment)
 
 
@@ -67,11 +75,13 @@ class Tree:
         self.root = root
         options = {
             option["name"]: option["value"]
-            for option in json.loads(run("meson", "introspect", BUILD, "--buildoptions"))}
+            for option in json.loads(run("meson", "introspect", BUILD, "--buildoptions"))
+        }
         prefix = pathlib.Path(options["prefix"])
         self.folders = {
             name: prefix / options[name]
-            for name in ("bindir", "libdir", "libexecdir", "includedir", "datadir", "mandir")}
+            for name in ("bindir", "libdir", "libexecdir", "includedir", "datadir", "mandir")
+        }
 
     def folder(self, option):
         return self.root / self.folders[option].relative_to("/")
@@ -79,9 +89,13 @@ class Tree:
     def environment(self):
         """For compilers and programs that use it as if it were the system's."""
         return {
-            **os.environ, "PKG_CONFIG_PATH": str(self.folder("libdir") / "pkgconfig"),
-            "PKG_CONFIG_SYSROOT_DIR": str(self.root), "PKG_CONFIG_ALLOW_SYSTEM_CFLAGS": "1",
-            "PKG_CONFIG_ALLOW_SYSTEM_LIBS": "1", "LD_LIBRARY_PATH": str(self.folder("libdir"))}
+            **os.environ,
+            "PKG_CONFIG_PATH": str(self.folder("libdir") / "pkgconfig"),
+            "PKG_CONFIG_SYSROOT_DIR": str(self.root),
+            "PKG_CONFIG_ALLOW_SYSTEM_CFLAGS": "1",
+            "PKG_CONFIG_ALLOW_SYSTEM_LIBS": "1",
+            "LD_LIBRARY_PATH": str(self.folder("libdir")),
+        }
 
 
 @pytest.fixture(scope="session")

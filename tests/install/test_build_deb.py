@@ -1,5 +1,6 @@
 """What scripts/build-deb does with the folders that it is given: the tools that build, check and unpack are stand-ins
 here."""
+
 import os
 import shutil
 import subprocess
@@ -39,9 +40,10 @@ def project(tmp_path):
     assert text.count("export PATH=/usr/sbin") == 1
     executable(
         project / "scripts" / "build-deb",
-        text.replace("export PATH=/usr/sbin",
-                     f"export PATH={tools}:/usr/sbin").replace("/usr/bin/python3 ",
-                                                               f"{tools}/python3 ").replace("/usr/lib/ccache:", ""))
+        text.replace("export PATH=/usr/sbin", f"export PATH={tools}:/usr/sbin")
+        .replace("/usr/bin/python3 ", f"{tools}/python3 ")
+        .replace("/usr/lib/ccache:", ""),
+    )
     (project / "debian" / "tests").mkdir(parents=True)
     (project / "debian" / "control").write_text("Source: gloo-bypass\n\nPackage: one\n\nPackage: two-dev\n")
     for name in ("cpp-example", "programs", "plug-in"):
@@ -56,9 +58,15 @@ def project(tmp_path):
 
 
 def build(project, *arguments, status=0):
-    done = subprocess.run([project / "scripts" / "build-deb", *map(str, arguments)], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, timeout=50, cwd=project,
-                          env={**os.environ, "TMPDIR": str(project.parent)})
+    done = subprocess.run(
+        [project / "scripts" / "build-deb", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=50,
+        cwd=project,
+        env={**os.environ, "TMPDIR": str(project.parent)},
+    )
     assert done.returncode == status, done.stdout
     return done.stdout
 
@@ -118,10 +126,12 @@ def test_Keep_TwiceInOneFolder_BuildsAgainThere(project, tmp_path):
     for _ in range(2):
         build(project, "--keep", tmp_path / "kept")
         (tmp_path / "kept" / "other_1_amd64.deb").write_text("of others")
-    assert (tmp_path / "kept" / "other_1_amd64.deb").exists() and (tmp_path / "kept" / "gloo-bypass" / "debian" /
-                                                                   "control").exists()
+    assert (tmp_path / "kept" / "other_1_amd64.deb").exists() and (
+        tmp_path / "kept" / "gloo-bypass" / "debian" / "control"
+    ).exists()
 
 
 def test_Output_InsideTheKeptFolder_IsRefused(project, tmp_path):
-    assert "lies in the folder of --keep" in build(project, "--keep", tmp_path / "kept", "--output",
-                                                   tmp_path / "kept" / "root", status=1)
+    assert "lies in the folder of --keep" in build(
+        project, "--keep", tmp_path / "kept", "--output", tmp_path / "kept" / "root", status=1
+    )

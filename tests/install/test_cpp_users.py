@@ -1,5 +1,6 @@
 """What C++ users have: headers that compile by themselves, pkg-config and CMake files that suffice, a library that
 works."""
+
 import re
 import shutil
 import subprocess
@@ -75,22 +76,35 @@ def compile_program(tree, source, output, compiler="g++", standard="c++17"):
 def test_Header_Alone_Compiles(tree, tmp_path, compiler, header):
     (tmp_path / "alone.cc").write_text(f"#include <gloo_bypass/{header}>\n#include <gloo_bypass/{header}>\n")
     for standard in ("c++17", "c++20"):
-        run(compiler, f"-std={standard}", *STRICT, "-fsyntax-only", tmp_path / "alone.cc", "-I",
-            tree.folder("includedir"))
+        run(
+            compiler,
+            f"-std={standard}",
+            *STRICT,
+            "-fsyntax-only",
+            tmp_path / "alone.cc",
+            "-I",
+            tree.folder("includedir"),
+        )
 
 
 def test_Library_Exports_OnlyThePublicFunctions(tree):
     library = tree.folder("libdir") / "libgloo_bypass_device.so.0"
     names = {
-        line.split(" ", 2)[2].split("@")[0] for line in run("nm", "-DC", "--defined-only", library).splitlines()
-        if " A " not in line}
+        line.split(" ", 2)[2].split("@")[0]
+        for line in run("nm", "-DC", "--defined-only", library).splitlines()
+        if " A " not in line
+    }
     text = "std::basic_string_view<char, std::char_traits<char> >"
-    assert names == {"gloo_bypass::DeviceOptions::fromEnvironment()",
-                     f"gloo_bypass::createDevice({text}, gloo_bypass::DeviceOptions const&)",
-                     "gloo_bypass::DpdkOptions::fromEnvironment()", "gloo_bypass::RdmaOptions::fromEnvironment()",
-                     "gloo_bypass::createDpdkDevice(gloo_bypass::DpdkOptions const&)",
-                     "gloo_bypass::createRdmaDevice(gloo_bypass::RdmaOptions const&)",
-                     "gloo_bypass::countersJson[abi:cxx11]()", "gloo_bypass::version()"}
+    assert names == {
+        "gloo_bypass::DeviceOptions::fromEnvironment()",
+        f"gloo_bypass::createDevice({text}, gloo_bypass::DeviceOptions const&)",
+        "gloo_bypass::DpdkOptions::fromEnvironment()",
+        "gloo_bypass::RdmaOptions::fromEnvironment()",
+        "gloo_bypass::createDpdkDevice(gloo_bypass::DpdkOptions const&)",
+        "gloo_bypass::createRdmaDevice(gloo_bypass::RdmaOptions const&)",
+        "gloo_bypass::countersJson[abi:cxx11]()",
+        "gloo_bypass::version()",
+    }
 
 
 def test_Library_UsersOfIt_NeedNoHeadersOfDpdk(tree):
@@ -104,8 +118,10 @@ def test_Settings_EveryConstantSetToItsDefault_IsAcceptedAndErrorsAreGloos(tree,
         pytest.skip("gloo-bypass-config is not in this build: libcli11-dev was not found")
     clean = {"PATH": "/usr/bin:/bin"}
     defaults = dict(
-        line.split("=", 1) for line in run(program, "--effective", env=clean).splitlines()
-        if not line.startswith("GLOO_BYPASS_MEMIF_DIR"))
+        line.split("=", 1)
+        for line in run(program, "--effective", env=clean).splitlines()
+        if not line.startswith("GLOO_BYPASS_MEMIF_DIR")
+    )
     header = (tree.folder("includedir") / "gloo_bypass" / "settings.h").read_text()
     constants = re.findall(r'SettingName<([\w:]+)> (k\w+)\{"(GLOO_BYPASS_\w+)"\};', header)
     table = [line for line in run(program, env=clean).splitlines() if line.startswith("GLOO_BYPASS_")]
@@ -113,12 +129,19 @@ def test_Settings_EveryConstantSetToItsDefault_IsAcceptedAndErrorsAreGloos(tree,
     lines = []
     for kind, constant, name in constants:
         if name in defaults:
-            value = f'"{defaults[name]}"' if kind == "std::string_view" else defaults[
-                name] if kind == "std::int64_t" else f"{kind}({defaults[name]})"
+            value = (
+                f'"{defaults[name]}"'
+                if kind == "std::string_view"
+                else defaults[name]
+                if kind == "std::int64_t"
+                else f"{kind}({defaults[name]})"
+            )
             lines.append(f"  options.set(setting::{constant}, {value});")
     (tmp_path / "every.cc").write_text(EVERY_SETTING.replace("@SETTINGS@", "\n".join(lines)))
-    said = run(compile_program(tree, tmp_path / "every.cc", tmp_path / "every"),
-               env={**tree.environment(), "XDG_RUNTIME_DIR": runtime_folder})
+    said = run(
+        compile_program(tree, tmp_path / "every.cc", tmp_path / "every"),
+        env={**tree.environment(), "XDG_RUNTIME_DIR": runtime_folder},
+    )
     assert f"version {VERSION} {VERSION}\n" in said
     assert "DPDK transport: GLOO_BYPASS_MEMORY is not a known setting: did you mean GLOO_BYPASS_MEMORY_MIB?" in said
     assert "DPDK transport: 'LINK' is not the name of a setting: they begin with GLOO_BYPASS_" in said
@@ -137,9 +160,15 @@ def test_Example_BuiltWithItsMakefile_ReducesOverDpdkOnTwoRanks(tree, tmp_path, 
     run("make", "-C", tmp_path, "CXXFLAGS=-O1 " + " ".join(STRICT), env=tree.environment())
     (tmp_path / "store").mkdir()
     ranks = [
-        subprocess.Popen([tmp_path / "all_reduce", str(rank), "2", tmp_path / "store"], stdout=subprocess.PIPE,
-                         stderr=subprocess.STDOUT, text=True,
-                         env={**tree.environment(), "XDG_RUNTIME_DIR": runtime_folder}) for rank in range(2)]
+        subprocess.Popen(
+            [tmp_path / "all_reduce", str(rank), "2", tmp_path / "store"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**tree.environment(), "XDG_RUNTIME_DIR": runtime_folder},
+        )
+        for rank in range(2)
+    ]
     try:
         said = [rank.communicate(timeout=40)[0] for rank in ranks]
     finally:
@@ -156,11 +185,18 @@ def test_CMake_FindPackage_LinksTheLibrary(tree, tmp_path):
         pytest.skip("cmake is not installed")
     (tmp_path / "CMakeLists.txt").write_text(
         "cmake_minimum_required(VERSION 3.20)\nproject(user CXX)\nfind_package(gloo_bypass 0.1 REQUIRED)\n"
-        "add_executable(user user.cc)\ntarget_link_libraries(user gloo_bypass::device)\n")
+        "add_executable(user user.cc)\ntarget_link_libraries(user gloo_bypass::device)\n"
+    )
     (tmp_path / "user.cc").write_text(
-        '#include <gloo_bypass/device.h>\nint main() { return gloo_bypass::version()[0] == \'0\' ? 0 : '
-        '1; }\n')
-    run("cmake", "-S", tmp_path, "-B", tmp_path / "build",
-        f"-Dgloo_bypass_DIR={tree.folder('libdir') / 'cmake' / 'gloo_bypass'}")
+        "#include <gloo_bypass/device.h>\nint main() { return gloo_bypass::version()[0] == '0' ? 0 : 1; }\n"
+    )
+    run(
+        "cmake",
+        "-S",
+        tmp_path,
+        "-B",
+        tmp_path / "build",
+        f"-Dgloo_bypass_DIR={tree.folder('libdir') / 'cmake' / 'gloo_bypass'}",
+    )
     run("cmake", "--build", tmp_path / "build")
     run(tmp_path / "build" / "user", env=tree.environment())

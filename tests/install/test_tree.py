@@ -1,4 +1,5 @@
 """What is installed, and that it works from where it lies."""
+
 import fnmatch
 import os
 import pathlib
@@ -28,8 +29,9 @@ def files_in(root):
 def test_Tree_Installed_HoldsWhatIsExpectedAndNothingElse(tree):
     patterns = list(expected_patterns(tree.folders))
     files = files_in(tree.root)
-    assert [file for file in files
-            if not any(fnmatch.fnmatchcase(file, pattern) for pattern in patterns)] == [], "not in expected_files.txt"
+    assert [file for file in files if not any(fnmatch.fnmatchcase(file, pattern) for pattern in patterns)] == [], (
+        "not in expected_files.txt"
+    )
     assert [pattern for pattern in patterns if not fnmatch.filter(files, pattern)] == [], "not installed"
 
 
@@ -57,8 +59,10 @@ def test_ManualPages_EachProgram_HasOneThatMatchesItsHelp(tree):
         assert len(pages) == 1, link.name
         text = pages[0].read_text().replace("\\-", "-").replace("\\fB", "").replace("\\fR", "")
         for option in {
-                word for word in run(link, "--help").replace(",", " ").split()
-                if word.startswith("--") and word[2:].isalpha()}:
+            word
+            for word in run(link, "--help").replace(",", " ").split()
+            if word.startswith("--") and word[2:].isalpha()
+        }:
             assert option in text, f"{option} is not in {pages[0].name}"
         if shutil.which("lexgrog"):
             assert f"{link.name} - " in run("lexgrog", pages[0])
@@ -69,8 +73,10 @@ def test_ManualPages_OfTheConfiguration_HasEverySetting(tree):
         pytest.skip("no manual page of gloo-bypass-config in this build")
     page = (tree.folder("mandir") / "man1" / "gloo-bypass-config.1").read_text()
     names = [
-        line for line in run(tree.folder("bindir") / "gloo-bypass-config").splitlines()
-        if line.startswith("GLOO_BYPASS_")]
+        line
+        for line in run(tree.folder("bindir") / "gloo-bypass-config").splitlines()
+        if line.startswith("GLOO_BYPASS_")
+    ]
     assert len(names) > 20
     assert [name for name in names if f".B {name}\n" not in page] == []
 
@@ -90,7 +96,8 @@ def test_FabricRun_Installed_HasNoModuleThatNothingInstalledImports(tree):
     modules = {path.stem for path in sources} - {"__init__"}
     text = "".join(path.read_text() for path in [programs / "fabric-run", *sources])
     imported = {
-        name for line in re.findall(r"^\s*(?:from|import) .*", text, re.MULTILINE) for name in re.findall(r"\w+", line)}
+        name for line in re.findall(r"^\s*(?:from|import) .*", text, re.MULTILINE) for name in re.findall(r"\w+", line)
+    }
     assert modules and modules - imported == set()
 
 
@@ -98,8 +105,10 @@ def test_FabricRun_Installed_TakesTheFabricBesideIt(tree, tmp_path):
     if "fabric" not in FEATURES:
         pytest.skip("no fabric in this build")
     programs = tree.folder("libexecdir") / "gloo-bypass"
-    asked = ("from gloo_bypass_tools.common import program_places; from gloo_bypass_tools.fabric_run import command; "
-             "print(command.FABRIC, program_places.results())")
+    asked = (
+        "from gloo_bypass_tools.common import program_places; from gloo_bypass_tools.fabric_run import command; "
+        "print(command.FABRIC, program_places.results())"
+    )
     answer = run("/usr/bin/python3", "-B", "-c", asked, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(programs)})
     assert answer.split() == [str((programs / "fabric").resolve()), str(tmp_path / "results")]
     assert os.access(programs / "fabric", os.X_OK)
@@ -109,7 +118,19 @@ def test_CaptureOfARank_Installed_IsReadByTheAnalyser(tree, tmp_path):
     if not {"perf", "capture", "fabric"} <= FEATURES:  # the fabric is there where DPDK is
         pytest.skip("no all_reduce_perf over DPDK, or no capture_analyser, in this build")
     run(
-        tree.folder("bindir") / "gloo-bypass-all-reduce-perf", "--ranks", "2", "--transports", "DPDK", "-b", "4K", "-e",
-        "4K", "-n", "3", env={**os.environ, "GLOO_BYPASS_CAPTURE": str(tmp_path / "rank%r.pcapng")})
+        tree.folder("bindir") / "gloo-bypass-all-reduce-perf",
+        "--ranks",
+        "2",
+        "--transports",
+        "DPDK",
+        "-b",
+        "4K",
+        "-e",
+        "4K",
+        "-n",
+        "3",
+        env={**os.environ, "GLOO_BYPASS_CAPTURE": str(tmp_path / "rank%r.pcapng")},
+    )
     assert "bypass_payload" in run(
-        tree.folder("bindir") / "gloo-bypass-capture-analyser", tmp_path / "rank0.pcapng", tmp_path / "rank1.pcapng")
+        tree.folder("bindir") / "gloo-bypass-capture-analyser", tmp_path / "rank0.pcapng", tmp_path / "rank1.pcapng"
+    )

@@ -1,5 +1,6 @@
 """After scripts/uninstall everything is as it was before the first installation, however often and in how many places
 it was installed."""
+
 import os
 
 import pytest
@@ -37,6 +38,7 @@ def small(tmp_path):
         (source / "meson.build").write_text(PROJECT.format(more=more))
         run("meson", "setup", *["--reconfigure"] * folder.exists(), folder, source, "--prefix", "/usr/local")
         return folder
+
     return configure
 
 

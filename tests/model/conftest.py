@@ -16,13 +16,35 @@ def benchmark_report(ranks, times_us, algorithm="ring"):
     return {
         "schema": "gloo-bypass/all_reduce_perf/1",
         "parameters": {"algorithm": algorithm, "iterations": 20, "rounds": 5},
-        "ranks": [{"rank": rank} for rank in range(ranks)], "results": [{
-            "size": size, "count": size // 4, "transports": [{
-                "transport": name, "time_us": one[size], "p50_us": one[size], "p99_us": one[size], "min_us": one[size],
-                "max_us": one[size], "round_time_us": [one[size]], "algbw_gb_s": 1.0, "busbw_gb_s": 1.0, "wrong": 0,
-                "ratio_p50": 1, "ratio_time": 1, "cpu_seconds_of_rank": [0.1] * ranks, "cpu_percent": 50.0}
-                                                             for name, one in times_us.items() if size in one]}
-                                                                        for size in sizes]}
+        "ranks": [{"rank": rank} for rank in range(ranks)],
+        "results": [
+            {
+                "size": size,
+                "count": size // 4,
+                "transports": [
+                    {
+                        "transport": name,
+                        "time_us": one[size],
+                        "p50_us": one[size],
+                        "p99_us": one[size],
+                        "min_us": one[size],
+                        "max_us": one[size],
+                        "round_time_us": [one[size]],
+                        "algbw_gb_s": 1.0,
+                        "busbw_gb_s": 1.0,
+                        "wrong": 0,
+                        "ratio_p50": 1,
+                        "ratio_time": 1,
+                        "cpu_seconds_of_rank": [0.1] * ranks,
+                        "cpu_percent": 50.0,
+                    }
+                    for name, one in times_us.items()
+                    if size in one
+                ],
+            }
+            for size in sizes
+        ],
+    }
 
 
 @pytest.fixture
@@ -36,16 +58,19 @@ def model(capsys):
         except SystemExit as ended:
             status = ended.code
         return status, *capsys.readouterr()
+
     return run
 
 
 @pytest.fixture
 def answer(model):
     """The JSON of a subcommand that succeeds."""
+
     def run(*arguments):
         status, output, errors = model(*arguments, "--json", "-")
         assert status == 0 and errors == ""
         return json.loads(output)
+
     return run
 
 
@@ -53,4 +78,5 @@ def answer(model):
 def coarse_plots(monkeypatch):
     """Drawing takes most of the time; what is drawn does not depend on the resolution."""
     from gloo_bypass_tools.report import plots
+
     monkeypatch.setattr(plots, "DOTS_PER_IN", 40)

@@ -12,15 +12,22 @@ SUBCOMMANDS = ("volume", "fit", "predict", "plan", "published", "simulated")
 
 
 def test_model_runs_as_a_program_and_names_its_subcommands():
-    done = subprocess.run([ROOT / "scripts" / "model", "--help"], capture_output=True, text=True, timeout=60,
-                          check=False)
+    done = subprocess.run(
+        [ROOT / "scripts" / "model", "--help"], capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 0 and all(name in done.stdout for name in SUBCOMMANDS)
 
 
-@pytest.mark.parametrize("name, formulas", [("volume", ("2(N-1) S", "2 (N-1)/N S")), ("fit", ("T = 2 (N-1) alpha",)),
-                                            ("predict", ("2N iterations",)),
-                                            ("plan", ("BW_min = S / (alpha_net T_batch - T_prop - T_hop)",)),
-                                            ("published", ("floor(400",))])
+@pytest.mark.parametrize(
+    "name, formulas",
+    [
+        ("volume", ("2(N-1) S", "2 (N-1)/N S")),
+        ("fit", ("T = 2 (N-1) alpha",)),
+        ("predict", ("2N iterations",)),
+        ("plan", ("BW_min = S / (alpha_net T_batch - T_prop - T_hop)",)),
+        ("published", ("floor(400",)),
+    ],
+)
 def test_help_states_the_formulas(model, name, formulas):
     status, output, _ = model(name, "--help")
     assert status == 0
@@ -30,8 +37,11 @@ def test_help_states_the_formulas(model, name, formulas):
 
 def test_volume_of_the_published_run(answer):
     made = answer("volume")
-    assert made["gradient_bytes"] == 327_650_304 and made["event_bytes"] == 655_300_608 and made[
-        "broadcast_bytes"] == 327_650_304
+    assert (
+        made["gradient_bytes"] == 327_650_304
+        and made["event_bytes"] == 655_300_608
+        and made["broadcast_bytes"] == 327_650_304
+    )
     paths = {one["path"]: one for one in made["paths"]}
     published = measurements.published("5.14", "world-size", "ws=2", "bytes_per_event", "median")
     assert paths["TCP, offloaded"]["event_bytes"] == pytest.approx(published, rel=2e-4)
@@ -51,8 +61,10 @@ def test_volume_matrix_has_a_one_way_ring_and_a_tree(model):
 
 
 def test_volume_mtu_changes_what_headers_cost(answer):
-    small, large = (next(one["overhead"] for one in answer("volume", "--mtu", mtu)["paths"] if one["path"] == "TCP")
-                    for mtu in (1500, 9000))
+    small, large = (
+        next(one["overhead"] for one in answer("volume", "--mtu", mtu)["paths"] if one["path"] == "TCP")
+        for mtu in (1500, 9000)
+    )
     assert large < small / 4
 
 
@@ -66,23 +78,31 @@ def test_predict_published_edges(answer):
 
 
 def test_predict_step_without_overlap_is_the_sum(answer):
-    made = answer("predict", "--bytes", "64M", "--beta-gb-s", "1", "--forward-s", "1", "--backward-s", "2",
-                  "--optimizer-s", "0.5")
+    made = answer(
+        "predict", "--bytes", "64M", "--beta-gb-s", "1", "--forward-s", "1", "--backward-s", "2", "--optimizer-s", "0.5"
+    )
     one = made["scenarios"][0]
     assert one["t_step_s"] == pytest.approx(3.5 + one["t_ar_s"]) and one["t_ar_s"] == pytest.approx(
-        made["alpha_beta_s"], rel=0.05)
+        made["alpha_beta_s"], rel=0.05
+    )
 
 
 def test_predict_buckets_hide_behind_backward(answer):
-    one = answer("predict", "--bytes", "64M", "--bucket-mb", "8", "--beta-gb-s", "1", "--backward-s",
-                 "10")["scenarios"][0]
+    one = answer("predict", "--bytes", "64M", "--bucket-mb", "8", "--beta-gb-s", "1", "--backward-s", "10")[
+        "scenarios"
+    ][0]
     assert one["exposed_s"] < 0.2 * 0.067 and one["t_step_s"] == pytest.approx(10 + one["exposed_s"])
 
 
 def test_predict_rates_and_delays_cross(answer):
     made = answer("predict", "--bytes", "16M", "--edge-rate-mbit", "100,50", "--edge-delay-ms", "1,2")
-    assert [one["name"] for one in made["scenarios"]
-            ] == ["no limit", "100 Mbit/s, 1 ms", "100 Mbit/s, 2 ms", "50 Mbit/s, 1 ms", "50 Mbit/s, 2 ms"]
+    assert [one["name"] for one in made["scenarios"]] == [
+        "no limit",
+        "100 Mbit/s, 1 ms",
+        "100 Mbit/s, 2 ms",
+        "50 Mbit/s, 1 ms",
+        "50 Mbit/s, 2 ms",
+    ]
 
 
 def test_predict_window_bounds_a_long_edge(answer):
@@ -92,19 +112,23 @@ def test_predict_window_bounds_a_long_edge(answer):
     assert bound == pytest.approx(25.6, rel=0.05) and free < bound / 4
 
 
-@pytest.mark.parametrize("arguments, said", [
-    (("predict", "--transport", "TCP"), "--transport belongs to --fit"),
-    (("predict", "--study", "edge-latency", "--ranks", "2"), "--ranks 2: the study's runs had 4"),
-    (("predict", "--study", "edge-latency", "--bytes", "1M"), "DistilGPT2"),
-    (("predict", "--study", "edge-latency", "--forward-s", "1"), "--forward-s: the step's times are the study's"),
-    (("predict", "--fit", "x", "--alpha-us", "1"), "--alpha-us and --fit"),
-    (("predict", "--edge-rate-mbit", "100,0"), "'0': it must be a number from 1e-06"),
-    (("predict", "--completion", "soon"), "invalid choice: 'soon'"),
-    (("volume", "--ranks", "1"), "'1': it must be a whole number from 2 to 4096"),
-    (("volume", "--bytes", "1T"), "'1T': it must be a size from 4"),
-    (("volume", "--bytes", "4", "--parameters", "5"), "not allowed with"),
-    (("volume", "--mtu", "100"), "from 576 to 65535"),
-    ((), "SUBCOMMAND")])
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (("predict", "--transport", "TCP"), "--transport belongs to --fit"),
+        (("predict", "--study", "edge-latency", "--ranks", "2"), "--ranks 2: the study's runs had 4"),
+        (("predict", "--study", "edge-latency", "--bytes", "1M"), "DistilGPT2"),
+        (("predict", "--study", "edge-latency", "--forward-s", "1"), "--forward-s: the step's times are the study's"),
+        (("predict", "--fit", "x", "--alpha-us", "1"), "--alpha-us and --fit"),
+        (("predict", "--edge-rate-mbit", "100,0"), "'0': it must be a number from 1e-06"),
+        (("predict", "--completion", "soon"), "invalid choice: 'soon'"),
+        (("volume", "--ranks", "1"), "'1': it must be a whole number from 2 to 4096"),
+        (("volume", "--bytes", "1T"), "'1T': it must be a size from 4"),
+        (("volume", "--bytes", "4", "--parameters", "5"), "not allowed with"),
+        (("volume", "--mtu", "100"), "from 576 to 65535"),
+        ((), "SUBCOMMAND"),
+    ],
+)
 def test_wrong_arguments_are_refused(model, arguments, said):
     status, output, errors = model(*arguments)
     assert status == 2 and output == "" and said in errors
@@ -117,13 +141,21 @@ def test_fit_takesAFolderOfCompare(model, answer, tmp_path):
     assert status == 2 and "no results of scripts/compare" in errors and errors.count("\n") == 1
     for name, sizes in (("small", (4, 1024)), ("large", (1 << 20, 1 << 26))):
         (tmp_path / "raw" / f"all-reduce-{name}.json").write_text(
-            json.dumps(benchmark_report(2, {"TCP": {size: 20.0 + size / 1e3 for size in sizes}})))
+            json.dumps(benchmark_report(2, {"TCP": {size: 20.0 + size / 1e3 for size in sizes}}))
+        )
     (one,) = answer("fit", tmp_path)["fits"]
     assert one["transport"] == "TCP" and len(one["points"]) == 4
 
 
-@pytest.mark.parametrize("content, said", [("{}", "no 'schema'"), ("[]", "expected an object"), ("{", "not JSON"),
-                                           ('{"schema": "gloo-bypass/model-fit/1", "fits": [{}]}', "no 'transport'")])
+@pytest.mark.parametrize(
+    "content, said",
+    [
+        ("{}", "no 'schema'"),
+        ("[]", "expected an object"),
+        ("{", "not JSON"),
+        ('{"schema": "gloo-bypass/model-fit/1", "fits": [{}]}', "no 'transport'"),
+    ],
+)
 def test_predict_refuses_what_is_no_fit(model, tmp_path, content, said):
     path = tmp_path / "fit.json"
     path.write_text(content)
@@ -131,8 +163,11 @@ def test_predict_refuses_what_is_no_fit(model, tmp_path, content, said):
     assert status == 2 and errors.count("\n") == 1 and said in errors and str(path) in errors
 
 
-@pytest.mark.parametrize("arguments", [("volume",), ("plan",), ("predict", "--bytes", "1M"),
-                                       ("published", "--table", "5.14")], ids=lambda one: one[0])
+@pytest.mark.parametrize(
+    "arguments",
+    [("volume",), ("plan",), ("predict", "--bytes", "1M"), ("published", "--table", "5.14")],
+    ids=lambda one: one[0],
+)
 def test_json_goes_beside_its_name_first_and_a_failure_leaves_nothing(model, tmp_path, arguments):
     folder = tmp_path / "there"
     folder.mkdir()
@@ -158,6 +193,12 @@ def test_json_to_a_pipe_goes_through_the_pipe(model, tmp_path):
 
 
 def test_output_cut_short_is_no_crash():
-    done = subprocess.run(f"{ROOT / 'scripts' / 'model'} published --all | head -n 1", shell=True, capture_output=True,
-                          text=True, timeout=60, check=False)
+    done = subprocess.run(
+        f"{ROOT / 'scripts' / 'model'} published --all | head -n 1",
+        shell=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 0 and done.stderr == ""

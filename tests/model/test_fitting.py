@@ -14,8 +14,10 @@ LINK = ring.Link(12e-6, 2.5e9)
 def points(link=LINK, ranks=(2,), noise=0.0, seed=1, sizes=SIZES):
     draw = random.Random(seed)
     return [
-        fitting.Point(n, size,
-                      ring.time_s(n, size, link) * 2.718281828**draw.gauss(0, noise)) for n in ranks for size in sizes]
+        fitting.Point(n, size, ring.time_s(n, size, link) * 2.718281828 ** draw.gauss(0, noise))
+        for n in ranks
+        for size in sizes
+    ]
 
 
 def test_exact_times_give_back_alpha_and_beta():
@@ -64,13 +66,17 @@ def test_gamma_has_no_column_of_its_own_whatever_the_ranks():
     assert [point.seconds for point in one] == pytest.approx([point.seconds for point in other], rel=1e-12)
 
 
-@pytest.mark.parametrize("made, said", [
-    (points(sizes=SIZES[:2]), "2 different sizes of message cannot tell alpha from beta"),
-    (points(sizes=SIZES[:1]), "1 different size of message cannot"),
-    ([], "0 different sizes"),
-    ([fitting.Point(1, size, 1e-6) for size in SIZES], "the times are of one rank"),
-    ([fitting.Point(2, size, 0.0) for size in SIZES], "a time is not above 0"),
-    ([fitting.Point(2, size, 1e-4) for size in SIZES], "do not grow with the size")])
+@pytest.mark.parametrize(
+    "made, said",
+    [
+        (points(sizes=SIZES[:2]), "2 different sizes of message cannot tell alpha from beta"),
+        (points(sizes=SIZES[:1]), "1 different size of message cannot"),
+        ([], "0 different sizes"),
+        ([fitting.Point(1, size, 1e-6) for size in SIZES], "the times are of one rank"),
+        ([fitting.Point(2, size, 0.0) for size in SIZES], "a time is not above 0"),
+        ([fitting.Point(2, size, 1e-4) for size in SIZES], "do not grow with the size"),
+    ],
+)
 def test_what_cannot_be_fitted_is_refused(made, said):
     with pytest.raises(fitting.FitError, match=said):
         fitting.fit(made)
@@ -91,8 +97,17 @@ def measured(tmp_path):
     files = []
     for ranks in (2, 4):
         path = tmp_path / f"{ranks}.json"
-        path.write_text(json.dumps(benchmark_report(ranks, {
-            "TCP": times_us(ring.Link(80e-6, 1e9), ranks), "SHARED": times_us(ring.Link(5e-6, 8e9 / ranks), ranks)})))
+        path.write_text(
+            json.dumps(
+                benchmark_report(
+                    ranks,
+                    {
+                        "TCP": times_us(ring.Link(80e-6, 1e9), ranks),
+                        "SHARED": times_us(ring.Link(5e-6, 8e9 / ranks), ranks),
+                    },
+                )
+            )
+        )
         files.append(path)
     return files
 
@@ -127,11 +142,15 @@ def test_predict_takes_a_fit(model, answer, measured, tmp_path):
     assert made["alpha_beta_s"] == pytest.approx(ring.time_s(4, 2**26, ring.Link(80e-6, 1e9)), rel=1e-4)
 
 
-@pytest.mark.parametrize("report, said", [
-    (benchmark_report(2, {"TCP": {4: 1.0, 8: 2.0}}), "TCP: 2 different sizes"),
-    (benchmark_report(1, {"TCP": {4: 1.0, 8: 2.0, 64: 3.0}}), "one rank"),
-    (benchmark_report(2, {"TCP": {4: 1.0, 8: 2.0, 64: 3.0}}, "bcube"), "--algorithm bcube"),
-    ({"schema": "other/1"}, "schema 'other/1'")])
+@pytest.mark.parametrize(
+    "report, said",
+    [
+        (benchmark_report(2, {"TCP": {4: 1.0, 8: 2.0}}), "TCP: 2 different sizes"),
+        (benchmark_report(1, {"TCP": {4: 1.0, 8: 2.0, 64: 3.0}}), "one rank"),
+        (benchmark_report(2, {"TCP": {4: 1.0, 8: 2.0, 64: 3.0}}, "bcube"), "--algorithm bcube"),
+        ({"schema": "other/1"}, "schema 'other/1'"),
+    ],
+)
 def test_fit_command_refuses_in_one_line(model, tmp_path, report, said):
     path = tmp_path / "report.json"
     path.write_text(json.dumps(report))
@@ -141,6 +160,8 @@ def test_fit_command_refuses_in_one_line(model, tmp_path, report, said):
 
 def test_fit_command_names_what_is_missing(model, measured, tmp_path):
     assert "nowhere.json: cannot be read" in model("fit", tmp_path / "nowhere.json")[2]
-    assert "--transport RDMA: not in these files, which have TCP, SHARED" in model("fit", *measured, "--transport",
-                                                                                   "RDMA")[2]
+    assert (
+        "--transport RDMA: not in these files, which have TCP, SHARED"
+        in model("fit", *measured, "--transport", "RDMA")[2]
+    )
     assert "have no size from 1,073,741,824 to" in model("fit", *measured, "--min-bytes", "1G")[2]

@@ -22,8 +22,15 @@ def test_all_figures_are_there():
     figures = measurements.read()
     assert len(figures) == 469
     assert {figure.study for figure in figures} == {
-        "barrier", "flow-symmetry", "batch-size", "precision", "ws4-flows", "world-size", "edge-bandwidth",
-        "edge-latency"}
+        "barrier",
+        "flow-symmetry",
+        "batch-size",
+        "precision",
+        "ws4-flows",
+        "world-size",
+        "edge-bandwidth",
+        "edge-latency",
+    }
 
 
 def test_figures_of_several_tables_agree():
@@ -31,30 +38,46 @@ def test_figures_of_several_tables_agree():
     another run."""
     base = [
         measurements.published(table, study, variant, "bytes_per_event", "median")
-        for table, study, variant in (("5.2", "barrier", "no-barrier"), ("5.7", "batch-size", "bs=8"),
-                                      ("5.10", "precision", "fp32"), ("5.14", "world-size", "ws=2"))]
+        for table, study, variant in (
+            ("5.2", "barrier", "no-barrier"),
+            ("5.7", "batch-size", "bs=8"),
+            ("5.10", "precision", "fp32"),
+            ("5.14", "world-size", "ws=2"),
+        )
+    ]
     assert base == [656.271e6] * 4
 
 
-@pytest.mark.parametrize("asked, said", [
-    (("9.9", "batch-size", "bs=8", "t_ar", "median"), "table '9.9': there are 5.1,"),
-    (("5.8", "precision", "bs=8", "t_ar", "median"), "study 'precision' in 5.8: there are batch-size"),
-    (("5.8", "batch-size", "bs=9", "t_ar", "median"), "variant 'bs=9' in 5.8 batch-size: there are bs=8, bs=16"),
-    (("5.8", "batch-size", "bs=8", "t_er", "median"), "metric 't_er'"),
-    (("5.8", "batch-size", "bs=8", "t_ar", "max"), "there are median, p75")])
+@pytest.mark.parametrize(
+    "asked, said",
+    [
+        (("9.9", "batch-size", "bs=8", "t_ar", "median"), "table '9.9': there are 5.1,"),
+        (("5.8", "precision", "bs=8", "t_ar", "median"), "study 'precision' in 5.8: there are batch-size"),
+        (("5.8", "batch-size", "bs=9", "t_ar", "median"), "variant 'bs=9' in 5.8 batch-size: there are bs=8, bs=16"),
+        (("5.8", "batch-size", "bs=8", "t_er", "median"), "metric 't_er'"),
+        (("5.8", "batch-size", "bs=8", "t_ar", "max"), "there are median, p75"),
+    ],
+)
 def test_published_unknown_figure_names_what_there_is(asked, said):
     with pytest.raises(measurements.PublishedError, match=said):
         measurements.published(*asked)
 
 
-@pytest.mark.parametrize("line, said",
-                         [("5.1,a,b,c,median,s,x", "x.csv:2: value 'x'"), ("5.1,a,b,c,median,s,-1", "value '-1'"),
-                          ("5.1,a,b,c,median,s,nan", "value 'nan'"),
-                          ("5.1,a,b,c,median,furlongs,1", "unit 'furlongs' is none of 1, MB"),
-                          ("5.1,a,b,c,mode,s,1", "statistic 'mode'"), ("five,a,b,c,median,s,1", "table 'five'"),
-                          ("5.1,,b,c,median,s,1", "column 'study' is ''"), ("5.1,a,b,c,median,s", "7 columns"),
-                          ("5.1,a,b,c,median,s,1,2", "7 columns"),
-                          ("5.1,a,b,c,median,s,1\n5.1,a,b,c,median,s,2", "x.csv:3: the same figure as in line 2")])
+@pytest.mark.parametrize(
+    "line, said",
+    [
+        ("5.1,a,b,c,median,s,x", "x.csv:2: value 'x'"),
+        ("5.1,a,b,c,median,s,-1", "value '-1'"),
+        ("5.1,a,b,c,median,s,nan", "value 'nan'"),
+        ("5.1,a,b,c,median,furlongs,1", "unit 'furlongs' is none of 1, MB"),
+        ("5.1,a,b,c,mode,s,1", "statistic 'mode'"),
+        ("five,a,b,c,median,s,1", "table 'five'"),
+        ("5.1,,b,c,median,s,1", "column 'study' is ''"),
+        ("5.1,a,b,c,median,s", "7 columns"),
+        ("5.1,a,b,c,median,s,1,2", "7 columns"),
+        ("5.1,a,b,c,median,s,1\n5.1,a,b,c,median,s,2", "x.csv:3: the same figure as in line 2"),
+    ],
+)
 def test_read_refuses_a_wrong_line_with_its_number(tmp_path, line, said):
     path = tmp_path / "x.csv"
     path.write_text(HEADER + line + "\n")
@@ -63,9 +86,15 @@ def test_read_refuses_a_wrong_line_with_its_number(tmp_path, line, said):
     assert said in str(refused.value) and "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("content, said", [(b"", "the first line"), (b"a,b\n", "the first line"),
-                                           (HEADER.encode(), "no figures"),
-                                           (HEADER.encode() + b"\xff\xfe", "not a CSV file")])
+@pytest.mark.parametrize(
+    "content, said",
+    [
+        (b"", "the first line"),
+        (b"a,b\n", "the first line"),
+        (HEADER.encode(), "no figures"),
+        (HEADER.encode() + b"\xff\xfe", "not a CSV file"),
+    ],
+)
 def test_read_refuses_another_file(tmp_path, content, said):
     path = tmp_path / "x.csv"
     path.write_bytes(content)
@@ -74,30 +103,42 @@ def test_read_refuses_another_file(tmp_path, content, said):
 
 
 def test_every_variant_of_the_file_is_known_to_the_model():
-    assert [figure for figure in measurements.read()
-            if prediction.setting_of(figure.study, figure.variant) is None] == []
+    assert [
+        figure for figure in measurements.read() if prediction.setting_of(figure.study, figure.variant) is None
+    ] == []
     assert prediction.setting_of("edge-latency", "300ms") == prediction.Setting(ranks=4, delay_s=0.3)
     assert prediction.setting_of("edge-latency", "tomorrow") is None
 
 
-@pytest.mark.parametrize("figure", [one for one in measurements.read() if one.metric == "allreduce_events"],
-                         ids=lambda one: one.variant)
+@pytest.mark.parametrize(
+    "figure", [one for one in measurements.read() if one.metric == "allreduce_events"], ids=lambda one: one.variant
+)
 def test_events_are_exactly_the_published_ones(figure):
     assert prediction.predict(figure).value == figure.value
 
 
-@pytest.mark.parametrize("figure", [
-    one
-    for one in measurements.read() if one.metric == "bytes_per_event" and one.statistic == "median" and one.base > 1e6],
-                         ids=lambda one: f"{one.table} {one.variant}")
+@pytest.mark.parametrize(
+    "figure",
+    [
+        one
+        for one in measurements.read()
+        if one.metric == "bytes_per_event" and one.statistic == "median" and one.base > 1e6
+    ],
+    ids=lambda one: f"{one.table} {one.variant}",
+)
 def test_bytes_per_event_are_within_half_a_per_cent(figure):
     assert figure.value / prediction.predict(figure).value == pytest.approx(1, abs=0.005)
 
 
-@pytest.mark.parametrize("figure", [
-    one for one in measurements.read()
-    if one.metric in ("th_peak", "th_avg_overall") and one.statistic in ("mean", "median") and one.value > 1],
-                         ids=lambda one: f"{one.table} {one.variant}")
+@pytest.mark.parametrize(
+    "figure",
+    [
+        one
+        for one in measurements.read()
+        if one.metric in ("th_peak", "th_avg_overall") and one.statistic in ("mean", "median") and one.value > 1
+    ],
+    ids=lambda one: f"{one.table} {one.variant}",
+)
 def test_rates_are_what_their_definition_says(figure):
     """Except for flows of two ranks, which are printed to four digits; of those of four ranks, two last 20 s less than
     the epoch."""
@@ -106,13 +147,17 @@ def test_rates_are_what_their_definition_says(figure):
     assert figure.value / made.value == pytest.approx(1, abs=allowed)
 
 
-@pytest.mark.parametrize("figure", [one for one in measurements.read() if one.metric.endswith(measurements.RATIO)],
-                         ids=lambda one: f"{one.table} {one.variant} {one.metric} {one.statistic}")
+@pytest.mark.parametrize(
+    "figure",
+    [one for one in measurements.read() if one.metric.endswith(measurements.RATIO)],
+    ids=lambda one: f"{one.table} {one.variant} {one.metric} {one.statistic}",
+)
 def test_ratios_are_those_of_the_printed_figures(figure):
     """To the digits printed; one was cut instead of rounded."""
-    top, bottom = (measurements.figure(figure.table, figure.study, variant, figure.metric.removesuffix("_ratio"),
-                                       figure.statistic)
-                   for variant in (figure.variant, measurements.FIRST[figure.study]))
+    top, bottom = (
+        measurements.figure(figure.table, figure.study, variant, figure.metric.removesuffix("_ratio"), figure.statistic)
+        for variant in (figure.variant, measurements.FIRST[figure.study])
+    )
     assert figure.value == pytest.approx(top.value / bottom.value, abs=0.0065)
 
 
@@ -124,8 +169,11 @@ def test_ratios_of_bytes_are_the_models():
 
 
 def test_ring_of_four_ranks_goes_one_way_in_file_and_model():
-    by = {figure.variant: (figure.value, prediction.predict(figure).value) for figure in measurements.read()
-          if figure.study == "ws4-flows" and figure.metric == "bytes_per_event"}
+    by = {
+        figure.variant: (figure.value, prediction.predict(figure).value)
+        for figure in measurements.read()
+        if figure.study == "ws4-flows" and figure.metric == "bytes_per_event"
+    }
     for published, made in by.values():
         assert (published > 100) == (made > 100)
     assert by["0->3"][1] > 490 and by["3->0"][1] < 1
@@ -153,8 +201,10 @@ def test_published_command_all_shows_every_figure(model, answer):
     assert "train_loss" not in model("published")[1]
 
 
-@pytest.mark.parametrize("arguments, said", [(("--table", "6.1"), "--table 6.1: there are 5.1"),
-                                             (("--study", "x"), "--study x: there are barrier")])
+@pytest.mark.parametrize(
+    "arguments, said",
+    [(("--table", "6.1"), "--table 6.1: there are 5.1"), (("--study", "x"), "--study x: there are barrier")],
+)
 def test_published_command_unknown_choice_is_refused(model, arguments, said):
     status, _, errors = model("published", *arguments)
     assert status == 2 and said in errors

@@ -142,6 +142,7 @@ def test_framing_has_the_sizes_of_the_wire_format():
 
     def constant(text, name):
         return int(re.search(rf"\b{name} = (\d+)", text).group(1))
+
     assert framing.COMMON_HEADER_BYTES == constant(packet, "kCommonHeaderBytes")
     assert framing.MESSAGE_HEADER_BYTES == constant(packet, "kMessageHeaderBytes")
     assert framing.SHORT_HEADER_BYTES == constant(packet, "kShortHeaderBytes")

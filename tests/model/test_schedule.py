@@ -75,8 +75,9 @@ def test_unknown_completion_is_refused():
 def test_overlap_of_a_hundred_layers_is_the_worked_case():
     # Backward 80 ms, all-reduces 100 ms in all: 100.8 ms with overlap, 180 ms without.
     ready = [0.8e-3 * layer for layer in range(100)]
-    line = overlap.timeline(ready, [1] * 100, lambda size, together: 1e-3 * together, overlap.Step(0.8e-3, ready[-1]),
-                            threads=1)
+    line = overlap.timeline(
+        ready, [1] * 100, lambda size, together: 1e-3 * together, overlap.Step(0.8e-3, ready[-1]), threads=1
+    )
     assert line.step_s == pytest.approx(100.8e-3)
     assert line.exposed_s == pytest.approx(100e-3 - ready[-1])
     without = overlap.timeline([0.0], [100], lambda size, together: 1e-3 * size, overlap.Step(80e-3), threads=1)
@@ -85,8 +86,11 @@ def test_overlap_of_a_hundred_layers_is_the_worked_case():
 
 def test_overlap_hides_what_ends_before_the_last_bucket_is_ready():
     line = overlap.timeline([0.0, 1.0], [5, 1], lambda size, together: 0.1 * size, overlap.Step(0.5, 1.0, 0.25))
-    assert line.ar_s == pytest.approx(1.1) and line.exposed_s == pytest.approx(0.1) and line.step_s == pytest.approx(
-        0.5 + 1.1 + 0.25)
+    assert (
+        line.ar_s == pytest.approx(1.1)
+        and line.exposed_s == pytest.approx(0.1)
+        and line.step_s == pytest.approx(0.5 + 1.1 + 0.25)
+    )
     assert line.spans == ((0.0, pytest.approx(0.5)), (1.0, pytest.approx(1.1)))
 
 
@@ -95,7 +99,8 @@ def test_two_threads_gain_where_latency_decides_and_nothing_where_the_link_does(
     latency = [overlap.timeline(ready, sizes, lambda size, together: 1.0, threads=threads).ar_s for threads in (1, 2)]
     bandwidth = [
         overlap.timeline(ready, sizes, lambda size, together: 1.0 * together, threads=threads).ar_s
-        for threads in (1, 2)]
+        for threads in (1, 2)
+    ]
     assert latency == pytest.approx([4.0, 2.0]) and bandwidth == pytest.approx([4.0, 4.0])
 
 
@@ -109,9 +114,11 @@ def test_timeline_without_buckets_is_refused():
         overlap.timeline([], [], lambda size, together: 1.0)
 
 
-@pytest.mark.parametrize("table, study, variant",
-                         [("5.17", "edge-bandwidth", variant) for variant in ("200Mbit", "100Mbit", "50Mbit")] + [
-                             ("5.20", "edge-latency", variant) for variant in ("100ms", "200ms", "300ms")])
+@pytest.mark.parametrize(
+    "table, study, variant",
+    [("5.17", "edge-bandwidth", variant) for variant in ("200Mbit", "100Mbit", "50Mbit")]
+    + [("5.20", "edge-latency", variant) for variant in ("100ms", "200ms", "300ms")],
+)
 def test_published_slow_edges_are_within_a_tenth_of_the_model(table, study, variant):
     base = measurements.published(table, study, "base", "event_duration", "median")
     published = measurements.published(table, study, variant, "event_duration", "median")

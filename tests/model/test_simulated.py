@@ -13,13 +13,26 @@ import pytest
 MODEL = Path(__file__).resolve().parents[2] / "scripts" / "model"
 
 RUN = {
-    "ranks": 4, "end": "done", "time_s": {"median": 1.2, "min": 1.1,
-                                          "max": 1.3}, "fairness": None, "sessions": {"retransmits": 7},
-    "model": {"schedule_s": 0.5, "schedule_with_loss_s": 1.0, "physics_s": 0.6, "alpha_beta_s": 0.4}}
+    "ranks": 4,
+    "end": "done",
+    "time_s": {"median": 1.2, "min": 1.1, "max": 1.3},
+    "fairness": None,
+    "sessions": {"retransmits": 7},
+    "model": {"schedule_s": 0.5, "schedule_with_loss_s": 1.0, "physics_s": 0.6, "alpha_beta_s": 0.4},
+}
 REPORT = {
-    "schema": "gloo-bypass/fabric-simulation/1", "results": [RUN | {"ranks": 8}, RUN], "inputs": {
-        "description": "a/ring.toml", "sites": 0, "groups": 2, "bytes": 4_000_000, "loss": "1%",
-        "max_segment_bytes": None, "congestion_control": "bbr"}}
+    "schema": "gloo-bypass/fabric-simulation/1",
+    "results": [RUN | {"ranks": 8}, RUN],
+    "inputs": {
+        "description": "a/ring.toml",
+        "sites": 0,
+        "groups": 2,
+        "bytes": 4_000_000,
+        "loss": "1%",
+        "max_segment_bytes": None,
+        "congestion_control": "bbr",
+    },
+}
 
 
 @pytest.fixture
@@ -28,6 +41,7 @@ def written(tmp_path):
         path = tmp_path / name
         path.write_text(json.dumps(report))
         return path
+
     return write
 
 
@@ -47,8 +61,9 @@ def test_run_without_a_time_is_shown_as_it_ended(model, answer, written):
 
 def test_plot_is_a_picture_of_all_files(model, written, tmp_path):
     picture = tmp_path / "scale.png"
-    status, text, errors = model("simulated", written(REPORT), written(REPORT, "t.json"), "--name", "one", "--name",
-                                 "two", "--plot", picture)
+    status, text, errors = model(
+        "simulated", written(REPORT), written(REPORT, "t.json"), "--name", "one", "--name", "two", "--plot", picture
+    )
     assert status == 0 and errors == "" and f"Plot: {picture}" in text and "two: 4 MB" in text
     assert picture.read_bytes().startswith(b"\x89PNG")
     status, _, errors = model("simulated", written(REPORT), "--plot", tmp_path / "nowhere" / "x.png")
@@ -61,19 +76,34 @@ def test_plot_without_what_draws_is_one_line_and_writes_nothing(written, tmp_pat
     hidden.mkdir()
     (hidden / f"{module}.py").write_text(f"raise ModuleNotFoundError('hidden', name='{module}')\n")
     words = [
-        sys.executable, MODEL, "simulated",
-        written(REPORT), "--plot", tmp_path / "x.png", "--json", tmp_path / "x.json"]
-    done = subprocess.run(words, env={**os.environ, "PYTHONPATH": str(hidden)}, stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True, timeout=60, check=False)
+        sys.executable,
+        MODEL,
+        "simulated",
+        written(REPORT),
+        "--plot",
+        tmp_path / "x.png",
+        "--json",
+        tmp_path / "x.json",
+    ]
+    done = subprocess.run(
+        words,
+        env={**os.environ, "PYTHONPATH": str(hidden)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 1 and done.stdout == ""
     assert done.stderr == (
-        f"model simulated: --plot: there is no Python module {module}: install python3-matplotlib and "
-        "python3-pandas\n")
+        f"model simulated: --plot: there is no Python module {module}: install python3-matplotlib and python3-pandas\n"
+    )
     assert not (tmp_path / "x.png").exists() and not (tmp_path / "x.json").exists()
 
 
 def test_ticks_keep_their_distance():
     from gloo_bypass_tools.model import plot
+
     assert plot.rank_ticks({2, 4, 8, 16, 23, 32, 64, 128}) == [128, 64, 32, 16, 8, 4, 2]
 
 
@@ -86,13 +116,18 @@ def without(report, *way):
     return made
 
 
-@pytest.mark.parametrize("report, said", [({}, "no 'schema'"),
-                                          (REPORT | {"schema": "gloo-bypass/model-fit/1"}, "fabric_simulation --json"),
-                                          (REPORT | {"results": []}, "no results"),
-                                          (without(REPORT, "inputs", "loss"), "no 'loss'"),
-                                          (without(REPORT, "results", 1, "model", "physics_s"), ": no 'physics_s'"),
-                                          (REPORT | {"results": [RUN | {"ranks": 1}]}, "not at least 2"),
-                                          (REPORT | {"results": [RUN | {"time_s": 3}]}, "no 'median'")])
+@pytest.mark.parametrize(
+    "report, said",
+    [
+        ({}, "no 'schema'"),
+        (REPORT | {"schema": "gloo-bypass/model-fit/1"}, "fabric_simulation --json"),
+        (REPORT | {"results": []}, "no results"),
+        (without(REPORT, "inputs", "loss"), "no 'loss'"),
+        (without(REPORT, "results", 1, "model", "physics_s"), ": no 'physics_s'"),
+        (REPORT | {"results": [RUN | {"ranks": 1}]}, "not at least 2"),
+        (REPORT | {"results": [RUN | {"time_s": 3}]}, "no 'median'"),
+    ],
+)
 def test_what_is_no_simulation_is_refused(model, written, report, said):
     path = written(report)
     status, output, errors = model("simulated", path)

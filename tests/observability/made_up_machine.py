@@ -1,4 +1,5 @@
 """Trees of files that look like machines, for gloo-bypass-doctor --sysroot."""
+
 import struct
 
 STATUS = """\
@@ -47,8 +48,12 @@ class MadeUpMachine:
     def install(self, **versions):
         self.packages.update({name.replace("_", "-"): version for name, version in versions.items()})
         self.write(
-            "var/lib/dpkg/status", "\n\n".join(f"Package: {name}\nStatus: install ok installed\nVersion: {version}"
-                                               for name, version in self.packages.items()))
+            "var/lib/dpkg/status",
+            "\n\n".join(
+                f"Package: {name}\nStatus: install ok installed\nVersion: {version}"
+                for name, version in self.packages.items()
+            ),
+        )
 
     def huge_pages(self, reserved, free, size="2048kB"):
         self.write(f"sys/kernel/mm/hugepages/hugepages-{size}/nr_hugepages", f"{reserved}\n")
@@ -67,8 +72,9 @@ class MadeUpMachine:
         if interface:
             self.write(f"{base}/net/{interface}/mtu", "1500")
 
-    def rdma_device(self, name="mlx5_0", state="4: ACTIVE", gids=("0000:0000:0000:0000:0000:ffff:0a00:0001",),
-                    kind="RoCE v2"):
+    def rdma_device(
+        self, name="mlx5_0", state="4: ACTIVE", gids=("0000:0000:0000:0000:0000:ffff:0a00:0001",), kind="RoCE v2"
+    ):
         base = f"sys/class/infiniband/{name}/ports/1"
         self.write(f"{base}/state", state)
         self.write(f"{base}/link_layer", "Ethernet")
@@ -88,14 +94,17 @@ class MadeUpMachine:
             entries.append((1, at))
             at += len(n) + 1
         entries += [(5, table), (0, 0)]
-        header = b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, 0, 0x40, 0, 0, 64, 56, 2,
-                                                                 0, 0, 0)
+        header = (
+            b"\x7fELF\x02\x01\x01"
+            + bytes(9)
+            + struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, 0, 0x40, 0, 0, 64, 56, 2, 0, 0, 0)
+        )
         size = dynamic + 16 * len(entries)
         header += struct.pack("<IIQQQQQQ", 1, 4, 0, 0, 0, size, size, 4096)
         header += struct.pack("<IIQQQQQQ", 2, 4, dynamic, dynamic, dynamic, 16 * len(entries), 16 * len(entries), 8)
         data = bytearray(size)
-        data[:len(header)] = header
-        data[table:table + len(strings)] = strings
+        data[: len(header)] = header
+        data[table : table + len(strings)] = strings
         data[dynamic:] = b"".join(struct.pack("<qQ", *entry) for entry in entries)
         self.write(name).write_bytes(bytes(data))
 
@@ -106,8 +115,9 @@ def bare(root):
     machine.write("etc/os-release", 'ID=debian\nVERSION_ID="12"\n')
     machine.write("etc/hostname", "node1\n")
     machine.write("etc/hosts", "127.0.0.1 localhost\n127.0.1.1 node1\n")
-    machine.write("proc/cpuinfo",
-                  "model name\t: Intel(R) Xeon(R) Gold 6338\nflags\t\t: fpu sse4_2 avx2 fma avx512f avx512vl\n")
+    machine.write(
+        "proc/cpuinfo", "model name\t: Intel(R) Xeon(R) Gold 6338\nflags\t\t: fpu sse4_2 avx2 fma avx512f avx512vl\n"
+    )
     machine.write("proc/meminfo", "MemTotal: 64000000 kB\nMemAvailable: 32000000 kB\n")
     machine.write("proc/sys/kernel/osrelease", "6.1.0-30-amd64\n")
     machine.write("proc/mounts", "shm /dev/shm tmpfs rw,size=8g 0 0\n")
@@ -122,11 +132,18 @@ def bare(root):
 def complete(root):
     """A machine on which everything works."""
     machine = bare(root)
-    machine.install(librte_eal23="22.11.6-1", python3_torch="1.13.1+dfsg-4", libgloo0="0.0~git20220518",
-                    libibverbs1="44.0-2")
-    for name in ("librte_eal.so.23", "libibverbs.so.1", "libibverbs/libmlx5-rdmav34.so", "libtorch_cpu.so.1.13",
-                 "libgloo.so.0", "dpdk/pmds-23.0/librte_net_af_packet.so.23",
-                 "dpdk/pmds-23.0/librte_bus_pci.so.23"):
+    machine.install(
+        librte_eal23="22.11.6-1", python3_torch="1.13.1+dfsg-4", libgloo0="0.0~git20220518", libibverbs1="44.0-2"
+    )
+    for name in (
+        "librte_eal.so.23",
+        "libibverbs.so.1",
+        "libibverbs/libmlx5-rdmav34.so",
+        "libtorch_cpu.so.1.13",
+        "libgloo.so.0",
+        "dpdk/pmds-23.0/librte_net_af_packet.so.23",
+        "dpdk/pmds-23.0/librte_bus_pci.so.23",
+    ):
         machine.write(f"{LIBRARIES}/{name}")
     machine.shared_object(PLUGIN, [])
     machine.shared_object(PLUGIN_ITSELF, ["libtorch_cpu.so.1.13", "libgloo.so.0", "librte_eal.so.23"])
@@ -145,8 +162,9 @@ def complete(root):
     machine.write("sys/module/rdma_rxe/initstate", "live")
     for tool in ("ip", "rdma", "modprobe"):
         machine.write(f"usr/sbin/{tool}")
-    machine.link("etc/alternatives/libblas.so.3-x86_64-linux-gnu",
-                 "/usr/lib/x86_64-linux-gnu/openblas-pthread/libblas.so.3")
+    machine.link(
+        "etc/alternatives/libblas.so.3-x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu/openblas-pthread/libblas.so.3"
+    )
     machine.write("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "performance\n")
     machine.write("sys/devices/system/node/node0/cpulist", "0-7")
     machine.write("etc/hosts", "127.0.0.1 localhost\n10.0.0.1 node1\n")
@@ -154,4 +172,7 @@ def complete(root):
 
 
 COMPLETE_ENVIRONMENT = {
-    "GLOO_DEVICE_TRANSPORT": "DPDK", "GLOO_BYPASS_PCI_ADDRESS": "0000:00:04.0", "GLOO_BYPASS_IPV4": "10.0.0.2/24"}
+    "GLOO_DEVICE_TRANSPORT": "DPDK",
+    "GLOO_BYPASS_PCI_ADDRESS": "0000:00:04.0",
+    "GLOO_BYPASS_IPV4": "10.0.0.2/24",
+}

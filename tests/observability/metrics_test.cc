@@ -245,7 +245,7 @@ TEST(MetricsExporter_File, NoThreadToBeHad_IsToldAtStart) {
 }
 
 bool isA(mode_t kind, const std::string& path) {
-  struct stat status {};
+  struct stat status{};
   return ::lstat(path.c_str(), &status) == 0 && (status.st_mode & S_IFMT) == kind;
 }
 

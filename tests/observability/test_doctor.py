@@ -1,4 +1,5 @@
 """gloo-bypass-doctor on made-up machines: what it finds, what it advises, and its exit status."""
+
 import json
 import os
 import shutil
@@ -17,10 +18,13 @@ from gloo_bypass_tools.doctor.shared_object import needed_libraries  # noqa: E40
 
 
 def run(machine, *arguments, **environment):
-    return subprocess.run(["/usr/bin/python3",
-                           str(DOCTOR), "--sysroot",
-                           str(machine.root), *arguments], capture_output=True, text=True, timeout=60,
-                          env={"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1", **environment})
+    return subprocess.run(
+        ["/usr/bin/python3", str(DOCTOR), "--sysroot", str(machine.root), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1", **environment},
+    )
 
 
 def findings(machine, path, **environment):
@@ -40,15 +44,18 @@ def test_Doctor_CompleteMachine_EverythingIsOk(tmp_path, path):
     assert set(states(complete(tmp_path), path, **COMPLETE_ENVIRONMENT).values()) == {"ok"}
 
 
-@pytest.mark.parametrize("path, lacking", [
-    ("memif", {"DPDK libraries"}),
-    ("netdev", {"DPDK driver net_af_packet", "network interface", "capabilities", "locked memory"}),
-    ("pci", {"DPDK driver bus_pci", "NIC", "IOMMU", "vfio", "locked memory"}),
-    ("udp", {"UDP socket"}),
-    ("rdma", {"libibverbs", "RDMA devices", "GID", "locked memory"}),
-    ("softroce", {"tools", "module rdma_rxe", "SoftRoCE device", "libibverbs", "locked memory"}),
-    ("training", {"PyTorch", "Gloo", "BLAS"}),
-])
+@pytest.mark.parametrize(
+    "path, lacking",
+    [
+        ("memif", {"DPDK libraries"}),
+        ("netdev", {"DPDK driver net_af_packet", "network interface", "capabilities", "locked memory"}),
+        ("pci", {"DPDK driver bus_pci", "NIC", "IOMMU", "vfio", "locked memory"}),
+        ("udp", {"UDP socket"}),
+        ("rdma", {"libibverbs", "RDMA devices", "GID", "locked memory"}),
+        ("softroce", {"tools", "module rdma_rxe", "SoftRoCE device", "libibverbs", "locked memory"}),
+        ("training", {"PyTorch", "Gloo", "BLAS"}),
+    ],
+)
 def test_Doctor_BareMachine_NamesWhatIsMissing(tmp_path, path, lacking):
     found = findings(bare(tmp_path), path)
     assert {name for name, finding in found.items() if finding["state"] == "missing"} == lacking
@@ -94,11 +101,14 @@ def test_Rdma_PortDown_NamesItAndTheCommand(tmp_path):
     assert found["mend"][0] == "sudo ip link set ens1 up"
 
 
-@pytest.mark.parametrize("gids, kind", [
-    (("fe80:0000:0000:0000:0202:c9ff:fe00:0001",), "RoCE v2"),
-    (("0000:0000:0000:0000:0000:ffff:0a00:0001",), "IB/RoCE v1"),
-    (("0000:0000:0000:0000:0000:0000:0000:0000",), "RoCE v2"),
-])
+@pytest.mark.parametrize(
+    "gids, kind",
+    [
+        (("fe80:0000:0000:0000:0202:c9ff:fe00:0001",), "RoCE v2"),
+        (("0000:0000:0000:0000:0000:ffff:0a00:0001",), "IB/RoCE v1"),
+        (("0000:0000:0000:0000:0000:0000:0000:0000",), "RoCE v2"),
+    ],
+)
 def test_Rdma_NoUsableGid_IsMissing(tmp_path, gids, kind):
     machine = complete(tmp_path)
     machine.rdma_device("mlx5_0", gids=gids, kind=kind)
@@ -234,8 +244,12 @@ def test_Training_SlowMachine_IsWarnedOf(tmp_path):
     machine.write("sys/fs/cgroup/cpu.max", "200000 100000\n")
     machine.write("proc/mounts", "shm /dev/shm tmpfs rw,size=65536k 0 0\n")
     found = findings(machine, "training", **COMPLETE_ENVIRONMENT)
-    assert {name for name, f in found.items()
-            if f["state"] == "warning"} == {"BLAS", "CPU governor", "cores", "/dev/shm"}
+    assert {name for name, f in found.items() if f["state"] == "warning"} == {
+        "BLAS",
+        "CPU governor",
+        "cores",
+        "/dev/shm",
+    }
     assert found["cores"]["mend"][0].startswith("export OMP_NUM_THREADS=2")
 
 
@@ -279,8 +293,12 @@ def test_Command_Installed_NamesTheInstalledPrograms(tmp_path):
     (tmp_path / "gloo-bypass-doctor").symlink_to(place / "gloo-bypass-doctor")
     (tmp_path / "machine").mkdir()
     machine = bare(tmp_path / "machine")
-    result = subprocess.run([str(tmp_path / "gloo-bypass-doctor"), "--sysroot",
-                             str(machine.root)], capture_output=True, text=True, timeout=60)
+    result = subprocess.run(
+        [str(tmp_path / "gloo-bypass-doctor"), "--sysroot", str(machine.root)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert result.returncode == 1
     assert "sudo gloo-bypass-softroce up" in result.stdout and "scripts/" not in result.stdout
 

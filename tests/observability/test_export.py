@@ -1,5 +1,6 @@
 """Two ranks of all_reduce_perf over DPDK that tell about themselves while they run: metrics over HTTP and in files,
 DPDK's telemetry."""
+
 import contextlib
 import fcntl
 import http.client
@@ -33,11 +34,18 @@ def ranks(folder, announcement, iterations=FOREVER, **environment):
     found by rank."""
     log = folder / "log"
     with log.open("w") as out:
-        process = subprocess.Popen([
-            PERF, "--ranks", "2", "--transports", "DPDK", "-b", "64K", "-e", "64K", "--iters", iterations], stdout=out,
-                                   stderr=subprocess.STDOUT, start_new_session=True, env={
-                                       **os.environ, "GLOO_BYPASS_MEMIF_DIRECTORY": str(folder / "m"),
-                                       "XDG_RUNTIME_DIR": str(folder), **environment})
+        process = subprocess.Popen(
+            [PERF, "--ranks", "2", "--transports", "DPDK", "-b", "64K", "-e", "64K", "--iters", iterations],
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env={
+                **os.environ,
+                "GLOO_BYPASS_MEMIF_DIRECTORY": str(folder / "m"),
+                "XDG_RUNTIME_DIR": str(folder),
+                **environment,
+            },
+        )
     try:
         found, end = {}, time.monotonic() + DEADLINE
         while len(found) < 2:
@@ -70,8 +78,11 @@ def families(text):
 
 
 def value(all_families, family, sample=None, **labels):
-    return sum(s.value for s in all_families[family].samples
-               if s.name == (sample or family) and all(s.labels.get(k) == v for k, v in labels.items()))
+    return sum(
+        s.value
+        for s in all_families[family].samples
+        if s.name == (sample or family) and all(s.labels.get(k) == v for k, v in labels.items())
+    )
 
 
 def until(condition):
@@ -85,15 +96,18 @@ def until(condition):
 
 
 def test_Http_TwoRanksRunning_EachServesItsOwnAndCountsOn(folder):
-    with ranks(folder, r"metrics at (http://127\.0\.0\.1:\d+/metrics)",
-               GLOO_BYPASS_METRICS="http://127.0.0.1:auto") as (_, addresses):
+    with ranks(
+        folder, r"metrics at (http://127\.0\.0\.1:\d+/metrics)", GLOO_BYPASS_METRICS="http://127.0.0.1:auto"
+    ) as (_, addresses):
         assert addresses["0"] != addresses["1"]
         for rank, address in addresses.items():
             labels = {"rank": rank, "transport": "DPDK"}
 
             def sent():
-                return value(families(scrape(address)), "gloo_bypass_messages_sent", "gloo_bypass_messages_sent_total",
-                             **labels)
+                return value(
+                    families(scrape(address)), "gloo_bypass_messages_sent", "gloo_bypass_messages_sent_total", **labels
+                )
+
             first = until(sent)
             assert until(lambda: sent() > first)
             seen = families(scrape(address))
@@ -101,11 +115,15 @@ def test_Http_TwoRanksRunning_EachServesItsOwnAndCountsOn(folder):
             assert seen["gloo_bypass_receive_seconds"].type == "histogram"
             assert value(seen, "gloo_bypass_open_channels", **labels) == 1
             count = value(seen, "gloo_bypass_receive_seconds", "gloo_bypass_receive_seconds_count", **labels)
-            infinite = value(seen, "gloo_bypass_receive_seconds", "gloo_bypass_receive_seconds_bucket", le="+Inf",
-                             **labels)
+            infinite = value(
+                seen, "gloo_bypass_receive_seconds", "gloo_bypass_receive_seconds_bucket", le="+Inf", **labels
+            )
             assert count == infinite > 0
-            assert 0 < value(seen, "gloo_bypass_receive_seconds", "gloo_bypass_receive_seconds_sum", **
-                             labels) < DEADLINE * count
+            assert (
+                0
+                < value(seen, "gloo_bypass_receive_seconds", "gloo_bypass_receive_seconds_sum", **labels)
+                < DEADLINE * count
+            )
             peer = next(s for s in seen["gloo_bypass_channel_messages_sent"].samples if s.name.endswith("_total"))
             assert peer.labels["peer_rank"] == str(1 - int(rank)) and f"rank {1 - int(rank)}" in peer.labels["peer"]
             buckets = [s.value for s in seen["gloo_bypass_rtt_seconds"].samples if s.name.endswith("_bucket")]
@@ -113,8 +131,9 @@ def test_Http_TwoRanksRunning_EachServesItsOwnAndCountsOn(folder):
 
 
 def test_Http_RankEnded_PortIsFree(folder):
-    with ranks(folder, r"metrics at (http://127\.0\.0\.1:\d+/metrics)", iterations="3000",
-               GLOO_BYPASS_METRICS="http://:auto") as (process, addresses):
+    with ranks(
+        folder, r"metrics at (http://127\.0\.0\.1:\d+/metrics)", iterations="3000", GLOO_BYPASS_METRICS="http://:auto"
+    ) as (process, addresses):
         assert process.wait(timeout=DEADLINE) == 0, (folder / "log").read_text()
         for address in addresses.values():
             with pytest.raises(OSError):
@@ -127,23 +146,33 @@ def test_Http_PortInUse_OneLineAndFailure(folder):
         taken.listen()
         target = f"http://127.0.0.1:{taken.getsockname()[1]}"
         result = subprocess.run(
-            [PERF, "--ranks", "2", "--transports", "DPDK", "-b", "4", "-e", "4"], capture_output=True, text=True,
+            [PERF, "--ranks", "2", "--transports", "DPDK", "-b", "4", "-e", "4"],
+            capture_output=True,
+            text=True,
             timeout=DEADLINE,
-            env={**os.environ, "GLOO_BYPASS_METRICS": target, "GLOO_BYPASS_MEMIF_DIRECTORY": str(folder / "m")})
+            env={**os.environ, "GLOO_BYPASS_METRICS": target, "GLOO_BYPASS_MEMIF_DIRECTORY": str(folder / "m")},
+        )
     assert result.returncode != 0
     lines = [line for line in result.stderr.splitlines() if "GLOO_BYPASS_METRICS" in line]
-    assert lines and all(f"GLOO_BYPASS_METRICS='{target}'" in line and "in use" in line
-                         for line in lines), result.stderr
+    assert lines and all(f"GLOO_BYPASS_METRICS='{target}'" in line and "in use" in line for line in lines), (
+        result.stderr
+    )
 
 
 def test_File_TwoRanks_AreWrittenWhileRunningAndAtTheEnd(folder):
     (folder / "out").mkdir()
     environment = {
-        **os.environ, "GLOO_BYPASS_METRICS": f"file:{folder}/out/rank%r.prom", "GLOO_BYPASS_METRICS_INTERVAL_MS": "100",
-        "GLOO_BYPASS_MEMIF_DIRECTORY": f"{folder}/m\udcff", "GLOO_BYPASS_STATS": f"{folder}/stats%r.json"}
-    process = subprocess.Popen([
-        PERF, "--ranks", "2", "--transports", "DPDK", "-b", "1M", "-e", "1M", "--iters", "1500"], env=environment,
-                               stdout=subprocess.DEVNULL)
+        **os.environ,
+        "GLOO_BYPASS_METRICS": f"file:{folder}/out/rank%r.prom",
+        "GLOO_BYPASS_METRICS_INTERVAL_MS": "100",
+        "GLOO_BYPASS_MEMIF_DIRECTORY": f"{folder}/m\udcff",
+        "GLOO_BYPASS_STATS": f"{folder}/stats%r.json",
+    }
+    process = subprocess.Popen(
+        [PERF, "--ranks", "2", "--transports", "DPDK", "-b", "1M", "-e", "1M", "--iters", "1500"],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+    )
     try:
         path = folder / "out" / "rank1.prom"
         until(lambda: path.exists() and "gloo_bypass_messages_sent_total{" in path.read_text())
@@ -156,11 +185,13 @@ def test_File_TwoRanks_AreWrittenWhileRunningAndAtTheEnd(folder):
         stats = json.loads((folder / f"stats{rank}.json").read_text())
         text = (folder / "out" / f"rank{rank}.prom").read_text()
         labels = f'{{rank="{rank}",transport="DPDK"}}'
-        assert f'gloo_bypass_payload_sent_bytes_total{labels} {stats["payload_bytes_sent"]}\n' in text
+        assert f"gloo_bypass_payload_sent_bytes_total{labels} {stats['payload_bytes_sent']}\n" in text
         large = stats["latencies"]["send"]["up_to_1MiB"]
         assert large["count"] > 0 and 0 < large["p50"] <= large["p99"] <= large["max"]
-        assert value(families(text), "gloo_bypass_send_seconds", "gloo_bypass_send_seconds_count",
-                     size="up_to_1MiB") == large["count"]
+        assert (
+            value(families(text), "gloo_bypass_send_seconds", "gloo_bypass_send_seconds_count", size="up_to_1MiB")
+            == large["count"]
+        )
 
 
 class Telemetry:
@@ -193,13 +224,22 @@ def test_Telemetry_AnotherProcessIsStarting_WaitsForItsTurn(folder):
     other = os.open(directory, os.O_RDONLY)
     fcntl.flock(other, fcntl.LOCK_EX)
     process = subprocess.Popen(
-        [PERF, "--ranks", "2", "--transports", "DPDK", "-b", "4", "-e", "4"], stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE, text=True, start_new_session=True, env={
-            **os.environ, "GLOO_BYPASS_MEMIF_DIRECTORY": str(folder / "m"), "GLOO_BYPASS_TELEMETRY": "on",
-            "RUNTIME_DIRECTORY": str(folder)})
+        [PERF, "--ranks", "2", "--transports", "DPDK", "-b", "4", "-e", "4"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={
+            **os.environ,
+            "GLOO_BYPASS_MEMIF_DIRECTORY": str(folder / "m"),
+            "GLOO_BYPASS_TELEMETRY": "on",
+            "RUNTIME_DIRECTORY": str(folder),
+        },
+    )
     try:
         children = until(
-            lambda: [int(p) for p in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()])
+            lambda: [int(p) for p in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+        )
         until(lambda: any(holds_open(child, directory) for child in children))
         assert not list(directory.rglob("dpdk_telemetry*"))
         os.close(other)  # and with it the lock
@@ -231,6 +271,10 @@ def test_Telemetry_TwoRanksRunning_AnswersOurCommands(folder):
 
 def test_Telemetry_NotAskedFor_NoSocket(folder):
     process = subprocess.run(
-        [PERF, "--ranks", "2", "--transports", "DPDK", "-b", "4", "-e", "4"], timeout=DEADLINE, capture_output=True,
-        text=True, env={**os.environ, "GLOO_BYPASS_MEMIF_DIRECTORY": str(folder / "m"), "XDG_RUNTIME_DIR": str(folder)})
+        [PERF, "--ranks", "2", "--transports", "DPDK", "-b", "4", "-e", "4"],
+        timeout=DEADLINE,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "GLOO_BYPASS_MEMIF_DIRECTORY": str(folder / "m"), "XDG_RUNTIME_DIR": str(folder)},
+    )
     assert process.returncode == 0 and "telemetry" not in process.stderr

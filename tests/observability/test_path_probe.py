@@ -1,5 +1,6 @@
 """gloo-bypass-doctor --listen and --probe between two network namespaces: which direction is blocked, what size passes,
 and what a hostile other end gets."""
+
 import json
 import os
 import socket
@@ -35,11 +36,16 @@ def hosts():
     try:
         for end in "ab":
             run("ip", "netns", "add", f"{PREFIX}-{end}")
-        run("ip", "-n", f"{PREFIX}-a", "link", "add", "v0", "type", "veth", "peer", "name", "v0", "netns",
-            f"{PREFIX}-b")
+        run(
+            "ip", "-n", f"{PREFIX}-a", "link", "add", "v0", "type", "veth", "peer", "name", "v0", "netns", f"{PREFIX}-b"
+        )
         for number, end in enumerate("ab", 1):
-            for words in (["addr", "add", f"10.77.1.{number}/24", "dev", "v0"], ["link", "set", "lo", "up"],
-                          ["addr", "add", f"fd77:1::{number}/64", "dev", "v0", "nodad"], ["link", "set", "v0", "up"]):
+            for words in (
+                ["addr", "add", f"10.77.1.{number}/24", "dev", "v0"],
+                ["link", "set", "lo", "up"],
+                ["addr", "add", f"fd77:1::{number}/64", "dev", "v0", "nodad"],
+                ["link", "set", "v0", "up"],
+            ):
                 run("ip", "-n", f"{PREFIX}-{end}", *words)
         yield None
     except FileNotFoundError as error:
@@ -53,8 +59,13 @@ class Listener:
     """In b."""
 
     def __init__(self, *arguments, **environment):
-        self.process = subprocess.Popen(inside("b", *DOCTOR, "--listen", *arguments), stdout=subprocess.PIPE, text=True,
-                                        stderr=subprocess.STDOUT, env={**ENVIRONMENT, **environment})
+        self.process = subprocess.Popen(
+            inside("b", *DOCTOR, "--listen", *arguments),
+            stdout=subprocess.PIPE,
+            text=True,
+            stderr=subprocess.STDOUT,
+            env={**ENVIRONMENT, **environment},
+        )
         self.first = self.process.stdout.readline()
 
     def __enter__(self):
@@ -67,8 +78,14 @@ class Listener:
 
 def probed(address, *arguments, **environment):
     """(exit status, findings by direction) of a probe from a."""
-    result = subprocess.run(inside("a", *DOCTOR, "--probe", address, "--json", *arguments), capture_output=True,
-                            text=True, timeout=60, check=False, env={**ENVIRONMENT, **environment})
+    result = subprocess.run(
+        inside("a", *DOCTOR, "--probe", address, "--json", *arguments),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**ENVIRONMENT, **environment},
+    )
     assert result.stderr == "", result.stderr
     return result.returncode, {finding["name"]: finding for finding in json.loads(result.stdout)["udp"]["findings"]}
 
@@ -111,8 +128,9 @@ def test_Probe_OneDirectionLosesLargePackets_NamesTheSettingThatHelps(hosts):
 
 def test_Direction_AddressTranslationBetween_SaysSo():
     way = path_probe.Direction("10.0.0.1:47777", "192.0.2.2:47777", 1500, 1500, "192.0.2.9:61001")
-    assert way.problem == ("arrives from 192.0.2.9:61001: an address translation lies between, and ranks know only "
-                           "10.0.0.1:47777")
+    assert way.problem == (
+        "arrives from 192.0.2.9:61001: an address translation lies between, and ranks know only 10.0.0.1:47777"
+    )
     assert "same on both sides" in way.advice
 
 
@@ -134,8 +152,9 @@ def test_Port_IsTheFirstOfTheRange(hosts):
 
 
 def doctor(*arguments):
-    return subprocess.run([*DOCTOR, *arguments], capture_output=True, text=True, timeout=60, env=ENVIRONMENT,
-                          check=False)
+    return subprocess.run(
+        [*DOCTOR, *arguments], capture_output=True, text=True, timeout=60, env=ENVIRONMENT, check=False
+    )
 
 
 def test_Probe_NobodyListens_OneLineSaysWhatToStart():
@@ -146,7 +165,8 @@ def test_Probe_NobodyListens_OneLineSaysWhatToStart():
     assert result.returncode == 1
     assert result.stderr == (
         f"gloo-bypass-doctor: no TCP connection to 127.0.0.1:{port} (Connection refused), which ranks need for "
-        "MASTER_PORT as well: start gloo-bypass-doctor --listen there first\n")
+        "MASTER_PORT as well: start gloo-bypass-doctor --listen there first\n"
+    )
 
 
 def test_Listen_PortIsTaken_OneLineSaysSo():
@@ -157,19 +177,39 @@ def test_Listen_PortIsTaken_OneLineSaysSo():
     assert result.stderr == f"gloo-bypass-doctor: cannot listen at 127.0.0.1:{port}: Address already in use\n"
 
 
-@pytest.mark.parametrize("arguments", [["--probe", ""], ["--probe", ":5"], ["--probe", "a:b"], ["--probe", "a:70000"],
-                                       ["--probe", "a/b"], ["--probe", "[fd00::1"], ["--listen", "1.2.3.4:0"],
-                                       ["--listen", "--probe", "a"], ["--listen", "--seconds", "0"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--probe", ""],
+        ["--probe", ":5"],
+        ["--probe", "a:b"],
+        ["--probe", "a:70000"],
+        ["--probe", "a/b"],
+        ["--probe", "[fd00::1"],
+        ["--listen", "1.2.3.4:0"],
+        ["--listen", "--probe", "a"],
+        ["--listen", "--seconds", "0"],
+    ],
+)
 def test_BadInput_OneLineAndExitStatus2(arguments):
     result = doctor(*arguments)
     assert result.returncode == 2 and result.stderr.splitlines()[-1].startswith("gloo-bypass-doctor: error: ")
 
 
-@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\n\r\n", b"[]\n", b"x" * 100_000, b"{}\n",
-                                  b'{"token": "00", "port": 1, "mtu": 1500}\n',
-                                  b'{"token": "%s", "port": 65536, "mtu": 1500}\n' % (b"00" * 16),
-                                  b'{"token": "%s", "port": true, "mtu": 1500}\n' % (b"00" * 16),
-                                  b'{"token": "%s", "port": 5, "mtu": 1e9}\n' % (b"00" * 16)])
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"[]\n",
+        b"x" * 100_000,
+        b"{}\n",
+        b'{"token": "00", "port": 1, "mtu": 1500}\n',
+        b'{"token": "%s", "port": 65536, "mtu": 1500}\n' % (b"00" * 16),
+        b'{"token": "%s", "port": true, "mtu": 1500}\n' % (b"00" * 16),
+        b'{"token": "%s", "port": 5, "mtu": 1e9}\n' % (b"00" * 16),
+    ],
+)
 def test_Listener_HostileProber_IsRefusedAndTheNextOneServed(sent):
     said, lines = threading.Event(), []
 
@@ -199,8 +239,13 @@ def test_Listener_ProberGoesWithoutReading_TheNextOneIsServed():
     """As a command, which a signal would end: pytest ignores SIGPIPE, and so does what it runs in a thread."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    with subprocess.Popen([*DOCTOR, "--listen", f"127.0.0.1:{port}", "--seconds", "60"], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, env=ENVIRONMENT) as listener:
+    with subprocess.Popen(
+        [*DOCTOR, "--listen", f"127.0.0.1:{port}", "--seconds", "60"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=ENVIRONMENT,
+    ) as listener:
         try:
             assert "listens at" in listener.stdout.readline()
             with socket.create_connection(("127.0.0.1", port)) as gone:
@@ -211,9 +256,18 @@ def test_Listener_ProberGoesWithoutReading_TheNextOneIsServed():
             listener.kill()
 
 
-@pytest.mark.parametrize("report", [{}, {"sizes": 5, "source": ""}, {"sizes": [0], "source": ""},
-                                    {"sizes": [True], "source": ""}, {"sizes": [1500] * 100, "source": ""},
-                                    {"sizes": [], "source": "\x1b[2J"}, {"sizes": [], "source": "x" * 100}])
+@pytest.mark.parametrize(
+    "report",
+    [
+        {},
+        {"sizes": 5, "source": ""},
+        {"sizes": [0], "source": ""},
+        {"sizes": [True], "source": ""},
+        {"sizes": [1500] * 100, "source": ""},
+        {"sizes": [], "source": "\x1b[2J"},
+        {"sizes": [], "source": "x" * 100},
+    ],
+)
 def test_Report_Impossible_IsRefused(report):
     with pytest.raises(path_probe.ProbeError):
         path_probe.Arrived.of_message(report)

@@ -123,11 +123,11 @@ TEST(ForeignVariables, SettingsAndWhatIsMisspelt_AreNot) {
     EXPECT_FALSE(isForeignVariable(setting.name, "")) << setting.name;
     EXPECT_FALSE(isForeignVariable(setting.name + "S", "1")) << setting.name;
   }
-  const std::vector<SettingText> misspelt = {
-      {"GLOO_BYPASS_PORT", "9101"},       {"GLOO_BYPASS_PORT_", "9"},           {"GLOO_BYPASS_PORT_9101", "9"},
-      {"GLOO_BYPASS_PORT_TCP", "9"},      {"GLOO_BYPASS_PORT_9101_", "9"},      {"GLOO_BYPASS_UDP_PORTS", "tcp://x"},
-      {"GLOO_BYPASS_SERVICE_LEVEL", "3"}, {"GLOO_BYPASS_METRICS", "tcp://x"},   {"GLOO_BYPASS_LINK_NAME", "eth0"},
-      {"GLOO_BYPASS_PORT_12_TCPX", "9"}};
+  const std::vector<SettingText> misspelt = {{"GLOO_BYPASS_PORT", "9101"},       {"GLOO_BYPASS_PORT_", "9"},
+                                             {"GLOO_BYPASS_PORT_9101", "9"},     {"GLOO_BYPASS_PORT_TCP", "9"},
+                                             {"GLOO_BYPASS_PORT_9101_", "9"},    {"GLOO_BYPASS_UDP_PORTS", "tcp://x"},
+                                             {"GLOO_BYPASS_SERVICE_LEVEL", "3"}, {"GLOO_BYPASS_METRICS", "tcp://x"},
+                                             {"GLOO_BYPASS_LINK_NAME", "eth0"},  {"GLOO_BYPASS_PORT_12_TCPX", "9"}};
   for (const auto& [name, value] : misspelt) EXPECT_FALSE(isForeignVariable(name, value)) << name;
 }
 
@@ -175,7 +175,8 @@ TEST_F(Environment, StatsWithRank_RankIsFilledInOrMissed) {
 
 TEST_F(Environment, CaptureWithRank_RankIsFilledInOrMissed) {
   set("GLOO_BYPASS_CAPTURE", "/x/rank-%r-%p.pcapng");
-  EXPECT_THAT(configurationFromEnvironment().error().message, AllOf(HasSubstr("GLOO_BYPASS_CAPTURE"), HasSubstr("RANK")));
+  EXPECT_THAT(configurationFromEnvironment().error().message,
+              AllOf(HasSubstr("GLOO_BYPASS_CAPTURE"), HasSubstr("RANK")));
   set("RANK", "3");
   EXPECT_EQ(configurationFromEnvironment().value().capture, "/x/rank-3-%p.pcapng");
 }

@@ -1,5 +1,6 @@
 """Hosts of tests: network namespaces on one Ethernet, host 0 at one switch and all others at another, each with a memif
 directory of its own. Ranks are numbered host by host, as torchrun does."""
+
 import os
 import shutil
 import subprocess
@@ -55,19 +56,57 @@ class Hosts:
             for end in range(2):
                 run("ip", "-n", switch, "link", "add", f"bridge{end}", "type", "bridge")
                 run("ip", "-n", switch, "link", "set", f"bridge{end}", "up")
-                run("ip", "-n", switch, "link", "set", f"trunk{end}", "master", f"bridge{end}", "mtu", str(self.mtu),
-                    "up")
+                run(
+                    "ip",
+                    "-n",
+                    switch,
+                    "link",
+                    "set",
+                    f"trunk{end}",
+                    "master",
+                    f"bridge{end}",
+                    "mtu",
+                    str(self.mtu),
+                    "up",
+                )
             for host in range(self.count):
                 run("ip", "netns", "add", self.name(host))
                 if self.own_name:
                     self.name_host(host)
-                run("ip", "-n", switch, "link", "add", f"port{host}", "type", "veth", "peer", "name", INTERFACE,
-                    "netns", self.name(host))
-                run("ip", "-n", switch, "link", "set", f"port{host}", "master",
-                    f"bridge{min(host, 1)}", "mtu", str(self.mtu), "up")
-                for words in (["addr", "add", f"{self.address(host)}/24", "dev", INTERFACE],
-                              ["addr", "add", f"{self.address6(host)}/64", "dev", INTERFACE, "nodad"],
-                              ["link", "set", "lo", "up"], ["link", "set", INTERFACE, "mtu", str(self.mtu), "up"]):
+                run(
+                    "ip",
+                    "-n",
+                    switch,
+                    "link",
+                    "add",
+                    f"port{host}",
+                    "type",
+                    "veth",
+                    "peer",
+                    "name",
+                    INTERFACE,
+                    "netns",
+                    self.name(host),
+                )
+                run(
+                    "ip",
+                    "-n",
+                    switch,
+                    "link",
+                    "set",
+                    f"port{host}",
+                    "master",
+                    f"bridge{min(host, 1)}",
+                    "mtu",
+                    str(self.mtu),
+                    "up",
+                )
+                for words in (
+                    ["addr", "add", f"{self.address(host)}/24", "dev", INTERFACE],
+                    ["addr", "add", f"{self.address6(host)}/64", "dev", INTERFACE, "nodad"],
+                    ["link", "set", "lo", "up"],
+                    ["link", "set", INTERFACE, "mtu", str(self.mtu), "up"],
+                ):
                     run("ip", "-n", self.name(host), *words)
             if self.mtu > 1500:
                 self.send_single_frames()
@@ -82,8 +121,11 @@ class Hosts:
         file.parent.mkdir(parents=True)
         file.write_text("\n".join(["127.0.0.1 localhost", *rows]) + "\n")
         run("ip", "-n", self.name(host), "link", "add", "apart0", "type", "veth", "peer", "name", "nobody0")
-        for words in (["addr", "add", f"{APART_PREFIX}.{host + 1}/24", "dev", "apart0"],
-                      ["link", "set", "nobody0", "up"], ["link", "set", "apart0", "up"]):
+        for words in (
+            ["addr", "add", f"{APART_PREFIX}.{host + 1}/24", "dev", "apart0"],
+            ["link", "set", "nobody0", "up"],
+            ["link", "set", "apart0", "up"],
+        ):
             run("ip", "-n", self.name(host), *words)
 
     def own_files(self, host):
@@ -131,27 +173,77 @@ class Hosts:
 
     def add_second_network(self):
         """Between the first two hosts; its interfaces are SECOND."""
-        run("ip", "-n", self.name(0), "link", "add", SECOND, "type", "veth", "peer", "name", SECOND, "netns",
-            self.name(1))
+        run(
+            "ip",
+            "-n",
+            self.name(0),
+            "link",
+            "add",
+            SECOND,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            SECOND,
+            "netns",
+            self.name(1),
+        )
         for host in range(2):
             run("ip", "-n", self.name(host), "addr", "add", f"{SECOND_PREFIX}.{host + 1}/24", "dev", SECOND)
             run("ip", "-n", self.name(host), "link", "set", SECOND, "up")
 
     def drop_arriving_udp(self, host, interface):
-        run("ip", "netns", "exec", self.name(host), "iptables", "-A", "INPUT", "-p", "udp", "-i", interface, "-j",
-            "DROP")
+        run(
+            "ip",
+            "netns",
+            "exec",
+            self.name(host),
+            "iptables",
+            "-A",
+            "INPUT",
+            "-p",
+            "udp",
+            "-i",
+            interface,
+            "-j",
+            "DROP",
+        )
 
     def limit_rate(self, interface, rate):
         """Of what the first two hosts send by it; "100mbit"."""
         for host in range(2):
-            run("ip", "netns", "exec", self.name(host), "tc", "qdisc", "replace", "dev", interface, "root", "tbf",
-                "rate", rate, "burst", "64k", "limit", "256k")
+            run(
+                "ip",
+                "netns",
+                "exec",
+                self.name(host),
+                "tc",
+                "qdisc",
+                "replace",
+                "dev",
+                interface,
+                "root",
+                "tbf",
+                "rate",
+                rate,
+                "burst",
+                "64k",
+                "limit",
+                "256k",
+            )
 
     def ranks(self, program, per_host, environment=None, per_rank=None, **options):
         """`environment`: besides what a user of several machines sets, MASTER_ADDR; `per_rank`: more, by rank."""
         size = self.count * per_host
         own = per_rank or {}
-        return Ranks(program, size, environment={"MASTER_ADDR": self.address(0), **(environment or {})},
-                     per_rank={rank: {"GLOO_BYPASS_MEMIF_DIRECTORY": self.memif_directory(rank // per_host),
-                                      **own.get(rank, {})} for rank in range(size)},
-                     prefixes=[self.inside(rank // per_host) for rank in range(size)], **options)
+        return Ranks(
+            program,
+            size,
+            environment={"MASTER_ADDR": self.address(0), **(environment or {})},
+            per_rank={
+                rank: {"GLOO_BYPASS_MEMIF_DIRECTORY": self.memif_directory(rank // per_host), **own.get(rank, {})}
+                for rank in range(size)
+            },
+            prefixes=[self.inside(rank // per_host) for rank in range(size)],
+            **options,
+        )

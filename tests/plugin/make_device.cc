@@ -1,4 +1,5 @@
-// A C++ program that is linked with PyTorch and knows nothing of the plug-in: prints the Gloo device that PyTorch makes.
+// A C++ program that is linked with PyTorch and knows nothing of the plug-in: prints the Gloo device that PyTorch
+// makes.
 #include <cstdio>
 #include <exception>
 

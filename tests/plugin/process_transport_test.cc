@@ -78,7 +78,8 @@ class FakeTransport : public Transport {
   ProgressEngine engine_;
 };
 
-// Back-ends by the names of real ones. The object must live as long as the ProcessTransport, so they are never destroyed.
+// Back-ends by the names of real ones. The object must live as long as the ProcessTransport, so they are never
+// destroyed.
 template <typename Make>
 const BackEnd& dpdk(Make make) {
   return *new BackEnd{.name = "DPDK", .missing = "", .package = "", .make = std::move(make)};
@@ -151,8 +152,7 @@ TEST(ProcessTransport_Acquire, SecondInterface_SharesTheTransportAndIsSaidOnce) 
     EXPECT_THAT(said, AllOf(HasSubstr("'eth0' carries all"), HasSubstr("'eth1\\x1b' is not used")));
     EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1);
     rule = InterfaceRule::kRequired;
-    EXPECT_THAT(process.acquire(backEnd, second).error().message,
-                HasSubstr("GLOO_BYPASS_INTERFACE: 'eth0' and 'eth1"));
+    EXPECT_THAT(process.acquire(backEnd, second).error().message, HasSubstr("GLOO_BYPASS_INTERFACE: 'eth0' and 'eth1"));
   }
 }
 

@@ -1,4 +1,5 @@
 """Starts the ranks of a PyTorch program as processes, and ends them whatever happens. Every wait has a bound."""
+
 import os
 import random
 import signal
@@ -34,8 +35,11 @@ def free_port():
 
 def clean_environment():
     """The variables of a user who has set none of ours."""
-    kept = {name: value for name, value in os.environ.items()
-            if not name.startswith(("GLOO_", "MASTER_", "LD_PRELOAD", "RANK", "WORLD_SIZE", "PYTHONPATH"))}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("GLOO_", "MASTER_", "LD_PRELOAD", "RANK", "WORLD_SIZE", "PYTHONPATH"))
+    }
     return {**kept, "USE_LIBUV": "0"}  # Debian 13's PyTorch asks for libuv by default, and has none
 
 
@@ -44,15 +48,30 @@ class Ranks:
     `load`: how the plug-in comes in; a wheel's by itself, where others are preloaded; None: not at all.
     `prefixes`: of each rank the words that lead it to where it runs."""
 
-    def __init__(self, program, size, transport="DPDK", load="preload", arguments=(), environment=None, per_rank=None,
-                 prefixes=None):
+    def __init__(
+        self,
+        program,
+        size,
+        transport="DPDK",
+        load="preload",
+        arguments=(),
+        environment=None,
+        per_rank=None,
+        prefixes=None,
+    ):
         self.folder = tempfile.TemporaryDirectory(prefix="gbt")
         self.processes = []
         port = str(free_port())
         for rank in range(size):
             env = clean_environment()
-            env.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port, RANK=str(rank), WORLD_SIZE=str(size),
-                       OMP_NUM_THREADS="1", PYTHONUNBUFFERED="1")
+            env.update(
+                MASTER_ADDR="127.0.0.1",
+                MASTER_PORT=port,
+                RANK=str(rank),
+                WORLD_SIZE=str(size),
+                OMP_NUM_THREADS="1",
+                PYTHONUNBUFFERED="1",
+            )
             if transport:
                 env["GLOO_DEVICE_TRANSPORT"] = transport
             if transport == "DPDK":
@@ -69,10 +88,21 @@ class Ranks:
             env.update((per_rank or {}).get(rank, {}))
             output = open(self._path(rank), "wb")
             self.processes.append(
-                subprocess.Popen([*(prefixes[rank] if prefixes else []), PYTHON,
-                                  os.path.join(FOLDER, "programs", program), *map(str, arguments)],
-                                 env=env, cwd=self.folder.name, stdin=subprocess.DEVNULL, stdout=output,
-                                 stderr=subprocess.STDOUT, start_new_session=True))
+                subprocess.Popen(
+                    [
+                        *(prefixes[rank] if prefixes else []),
+                        PYTHON,
+                        os.path.join(FOLDER, "programs", program),
+                        *map(str, arguments),
+                    ],
+                    env=env,
+                    cwd=self.folder.name,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            )
             output.close()
 
     def _path(self, rank):
@@ -86,7 +116,7 @@ class Ranks:
         """What the program printed as `name=value`."""
         for line in self.output(rank).splitlines():
             if line.startswith(name + "="):
-                return line[len(name) + 1:]
+                return line[len(name) + 1 :]
         raise AssertionError(f"rank {rank} printed no {name}=:\n{self.output(rank)}")
 
     def write_file(self, name):
@@ -120,13 +150,15 @@ class Ranks:
                 if text in self.output(rank):
                     return rank
             assert time.monotonic() < end, f"no rank printed '{text}':\n" + "\n".join(
-                map(self.output, range(len(self.processes))))
+                map(self.output, range(len(self.processes)))
+            )
             time.sleep(0.02)
 
     def succeed(self):
         statuses = self.wait()
         assert statuses == [0] * len(statuses), "\n".join(
-            f"rank {rank}: exit status {status}\n{self.output(rank)}" for rank, status in enumerate(statuses))
+            f"rank {rank}: exit status {status}\n{self.output(rank)}" for rank, status in enumerate(statuses)
+        )
         return self
 
     def signal(self, rank, number):

@@ -175,8 +175,8 @@ TEST(Settings_Parse, WrongValue_NamesVariableValueAndWhatIsAllowed) {
                                           {"GLOO_BYPASS_RDMA_TIMEOUT", "0"},
                                           {"GLOO_BYPASS_RDMA_RETRY_COUNT", "8"}};
   for (const auto& [name, text] : wrong) {
-    EXPECT_THAT(errorOf({{name, text}}),
-                AllOf(HasSubstr(name), HasSubstr(printable("'" + text + "'")), HasSubstr("must be"), Not(HasSubstr("\n"))));
+    EXPECT_THAT(errorOf({{name, text}}), AllOf(HasSubstr(name), HasSubstr(printable("'" + text + "'")),
+                                               HasSubstr("must be"), Not(HasSubstr("\n"))));
   }
 }
 
@@ -226,7 +226,8 @@ TEST(Settings_Together, KeepAlive_IsHalfOfThePeerTimeoutAtMost) {
   EXPECT_THAT(errorOf({{"GLOO_BYPASS_PEER_TIMEOUT_MS", "1000"}}), HasSubstr("GLOO_BYPASS_KEEP_ALIVE_MS (1000 ms)"));
 }
 
-// A program's wait may last longer than any default; a machine that is stopped, or a way that comes back, answers in time.
+// A program's wait may last longer than any default; a machine that is stopped, or a way that comes back, answers in
+// time.
 TEST(Settings_Together, PeerTimeout_IsTheUsersUnlessSet) {
   using std::chrono::minutes;
   TransportConfig config;

@@ -1,5 +1,6 @@
 """Unmodified PyTorch programs on hosts with two interfaces, of which the first leads to no other host: which addresses
 the ranks take."""
+
 from pathlib import Path
 
 import pytest
@@ -53,8 +54,9 @@ def train_from_loopback(hosts, per_host, way, own, others):
     """Those on host 0 are started with a MASTER_ADDR that leads no other host to it."""
     transport, settings = way
     per_rank = {rank: {"MASTER_ADDR": own} for rank in range(per_host)}
-    with hosts.ranks("neighbours.py", per_host, {**settings, "MASTER_ADDR": others}, per_rank, transport=transport,
-                     arguments=[1000]) as ranks:
+    with hosts.ranks(
+        "neighbours.py", per_host, {**settings, "MASTER_ADDR": others}, per_rank, transport=transport, arguments=[1000]
+    ) as ranks:
         ranks.succeed()
 
 
@@ -80,8 +82,9 @@ def test_MasterIsLocalhostOnHost0Alone_NoDefaultRoute_HostNamesInterfaceIsTaken(
 @pytest.mark.parametrize("way", [UDP, AUTO], ids=["udp", "auto"])
 def test_MasterIsLocalhostOnHost0Alone_NothingTellsTheInterface_OneLineSaysWhatToSet(way):
     with Hosts(2, own_name=DEBIANS_OWN_NAME) as hosts:
-        with hosts.ranks("neighbours.py", 1, per_rank={0: {"MASTER_ADDR": "localhost"}}, transport=way[0],
-                         arguments=[1]) as ranks:
+        with hosts.ranks(
+            "neighbours.py", 1, per_rank={0: {"MASTER_ADDR": "localhost"}}, transport=way[0], arguments=[1]
+        ) as ranks:
             assert ranks.wait() == [1, 1]
             for rank in range(2):
                 assert "a loopback address leads to no other host: set GLOO_SOCKET_IFNAME" in ranks.output(rank)
@@ -89,11 +92,14 @@ def test_MasterIsLocalhostOnHost0Alone_NothingTellsTheInterface_OneLineSaysWhatT
 
 def test_NetdevAndNothingTellsTheInterface_OneLineNamesThem():
     with Hosts(1, own_name=DEBIANS_OWN_NAME) as hosts:
-        with hosts.ranks("neighbours.py", 1, {**NETDEV[1], "MASTER_ADDR": "node0"}, transport=NETDEV[0],
-                         arguments=[1]) as ranks:
+        with hosts.ranks(
+            "neighbours.py", 1, {**NETDEV[1], "MASTER_ADDR": "node0"}, transport=NETDEV[0], arguments=[1]
+        ) as ranks:
             assert ranks.wait() == [1]
-            line = ("neither MASTER_ADDR='node0' nor a default route nor the host's name says which interface leads to "
-                    "other hosts: set GLOO_SOCKET_IFNAME (or GLOO_BYPASS_INTERFACE) to one of: apart0 host0")
+            line = (
+                "neither MASTER_ADDR='node0' nor a default route nor the host's name says which interface leads to "
+                "other hosts: set GLOO_SOCKET_IFNAME (or GLOO_BYPASS_INTERFACE) to one of: apart0 host0"
+            )
             assert line in ranks.output(0), ranks.output(0)
 
 
@@ -102,17 +108,24 @@ def test_NoMasterAddress_HostsThatMeetByTheirOwnStoreReachEachOther(way):
     """init_method="tcp://..." needs no MASTER_ADDR, and one that leads nowhere does no harm."""
     with Hosts(2) as hosts:
         for master in "", "no-such-host.invalid":
-            with hosts.ranks("meet.py", 1, {"MASTER_ADDR": master}, transport=way[0],
-                             arguments=[f"tcp://{hosts.address(0)}:29400"]) as ranks:
+            with hosts.ranks(
+                "meet.py", 1, {"MASTER_ADDR": master}, transport=way[0], arguments=[f"tcp://{hosts.address(0)}:29400"]
+            ) as ranks:
                 ranks.succeed()
 
 
-@pytest.mark.parametrize("way, place", [
-    pytest.param(UDP, place, id=f"udp, {place}", marks=pytest.mark.transport_alone)
-    for place in ("no default route", "default route", "down", "loopback")] + [
+@pytest.mark.parametrize(
+    "way, place",
+    [
+        pytest.param(UDP, place, id=f"udp, {place}", marks=pytest.mark.transport_alone)
+        for place in ("no default route", "default route", "down", "loopback")
+    ]
+    + [
         pytest.param(AUTO, "default route", id="auto, default route"),
         pytest.param(AUTO, "loopback", id="auto, loopback"),
-        pytest.param(AUTO_NETDEV, "default route", id="auto-netdev", marks=pytest.mark.transport_alone)])
+        pytest.param(AUTO_NETDEV, "default route", id="auto-netdev", marks=pytest.mark.transport_alone),
+    ],
+)
 def test_AllRanksOnOneHost_AnyMasterWorksOverAnyNetworkAndNone(way, place):
     with Hosts(1, own_name=DEBIANS_OWN_NAME) as hosts:
         if place == "default route":
@@ -128,13 +141,23 @@ def test_AllRanksOnOneHost_AnyMasterWorksOverAnyNetworkAndNone(way, place):
 
 
 @pytest.mark.transport_alone
-@pytest.mark.parametrize("own_name, routes, master, address, why", [
-    (DEBIANS_OWN_NAME, True, "localhost", "10.78.0.1", "the default route begins there (MASTER_ADDR=localhost leads"),
-    (DEBIANS_OWN_NAME, True, "::1", "fd78::1", "the default route begins there (MASTER_ADDR=::1 leads"),
-    (DEBIANS_OWN_NAME, True, "10.79.0.9", "10.79.0.1", "the route to MASTER_ADDR=10.79.0.9 begins there"),
-    ("10.78.0.1", False, "localhost", "10.78.0.1", "the host's own name leads there"),
-    (None, False, "localhost", "10.78.0.1", "host0 is the only interface"),
-    (DEBIANS_OWN_NAME, False, "localhost", "127.0.0.1", "no route and no name says which interface")])
+@pytest.mark.parametrize(
+    "own_name, routes, master, address, why",
+    [
+        (
+            DEBIANS_OWN_NAME,
+            True,
+            "localhost",
+            "10.78.0.1",
+            "the default route begins there (MASTER_ADDR=localhost leads",
+        ),
+        (DEBIANS_OWN_NAME, True, "::1", "fd78::1", "the default route begins there (MASTER_ADDR=::1 leads"),
+        (DEBIANS_OWN_NAME, True, "10.79.0.9", "10.79.0.1", "the route to MASTER_ADDR=10.79.0.9 begins there"),
+        ("10.78.0.1", False, "localhost", "10.78.0.1", "the host's own name leads there"),
+        (None, False, "localhost", "10.78.0.1", "host0 is the only interface"),
+        (DEBIANS_OWN_NAME, False, "localhost", "127.0.0.1", "no route and no name says which interface"),
+    ],
+)
 def test_Doctor_NamesTheAddressThatARankTakesAndWhy(tmp_path, own_name, routes, master, address, why):
     with Hosts(1, own_name=own_name) as hosts:
         if routes:
@@ -183,15 +206,31 @@ def test_PortRange_ShorterThanTheRanksOfAHost_OneLineSaysSo():
             # The other one may wait for it at the store, or miss the store that went with it.
             refused = ranks.whoever_prints(
                 "no UDP port of GLOO_BYPASS_UDP_PORT='47777' is free at 10.78.0.1 on host0: each rank of a host takes "
-                "one: set a longer range, or 0 for any free port")
+                "one: set a longer range, or 0 for any free port"
+            )
             assert ranks.wait([refused]) == [1]
 
 
 def drop_arriving_udp(hosts, host, way):
     """Over netdev no rule of the host's own firewall counts: the switch drops it."""
     if way is NETDEV:
-        run("ip", "netns", "exec", hosts.name("switch"), "ebtables", "-A", "FORWARD", "-p", "IPv4", "--ip-proto", "udp",
-            "-o", f"port{host}", "-j", "DROP")
+        run(
+            "ip",
+            "netns",
+            "exec",
+            hosts.name("switch"),
+            "ebtables",
+            "-A",
+            "FORWARD",
+            "-p",
+            "IPv4",
+            "--ip-proto",
+            "udp",
+            "-o",
+            f"port{host}",
+            "-j",
+            "DROP",
+        )
     else:
         hosts.drop_arriving_udp(host, INTERFACE)
 
@@ -204,8 +243,9 @@ def test_OneDirectionIsBlocked_EachRankNamesItWithTheWay(way):
         settings = {**way[1], "GLOO_BYPASS_CONNECT_TIMEOUT_MS": "3000"}
         with hosts.ranks("add.py", 1, settings, transport=way[0]) as ranks:
             assert ranks.wait() == [1, 1]
-            for rank, what in enumerate(["its packets arrive here, but there is no answer to ours",
-                                         "nothing has arrived from it"]):
+            for rank, what in enumerate(
+                ["its packets arrive here, but there is no answer to ours", "nothing has arrived from it"]
+            ):
                 output = ranks.output(rank)
                 assert "did not answer within 3" in output and what in output, output
                 assert f" of 10.78.0.{rank + 1}" in output and f" to 10.78.0.{2 - rank}:" in output, output

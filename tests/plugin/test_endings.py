@@ -1,4 +1,5 @@
 """Ranks whose processes end while others go on: what was waited for arrives, and nobody else is concerned."""
+
 import re
 
 import pytest
@@ -9,8 +10,10 @@ STATUS = {"kill": -9}
 
 
 # So much that neither memory nor sockets hold it, and little.
-@pytest.mark.parametrize("count, length", [
-    (200, 16_384), *(pytest.param(*sizes, marks=pytest.mark.transport_alone) for sizes in ((1, 1), (20, 200_000)))])
+@pytest.mark.parametrize(
+    "count, length",
+    [(200, 16_384), *(pytest.param(*sizes, marks=pytest.mark.transport_alone) for sizes in ((1, 1), (20, 200_000)))],
+)
 @pytest.mark.parametrize("how", ["_exit", "destroy", "exec", "kill", "exit"])
 @pytest.mark.parametrize("transport", TRANSPORTS[1:])
 def test_LastSend_SenderEnds_WhatItWaitedForArrives(transport, how, count, length):

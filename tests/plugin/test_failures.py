@@ -1,4 +1,5 @@
 """Ranks that are killed or stopped: what the others see, and when."""
+
 import re
 import signal
 import time

@@ -1,4 +1,5 @@
 """Unmodified PyTorch programs on several hosts with several ranks each: memory within a host, the network between."""
+
 import os
 import re
 import signal
@@ -16,15 +17,23 @@ TCP = {"GLOO_SOCKET_IFNAME": "host0"}
 NETDEV = {"GLOO_BYPASS_NETWORK": "netdev", "GLOO_SOCKET_IFNAME": "host0"}
 
 
-@pytest.mark.parametrize("count, per_host", [
-    (2, 2),
-    pytest.param(3, 3, marks=pytest.mark.transport_alone),
-    pytest.param(2, 4, marks=pytest.mark.transport_alone)])
+@pytest.mark.parametrize(
+    "count, per_host",
+    [
+        (2, 2),
+        pytest.param(3, 3, marks=pytest.mark.transport_alone),
+        pytest.param(2, 4, marks=pytest.mark.transport_alone),
+    ],
+)
 def test_Training_TcpAndOurs_EndWithTheSameParameters(count, per_host):
     digests = {}
     with Hosts(count) as hosts:
-        for name, transport, environment in [("TCP", "TCP", TCP), ("auto", "DPDK", None), ("UDP", "UDP", None),
-                                             ("auto, netdev", "DPDK", NETDEV)]:
+        for name, transport, environment in [
+            ("TCP", "TCP", TCP),
+            ("auto", "DPDK", None),
+            ("UDP", "UDP", None),
+            ("auto, netdev", "DPDK", NETDEV),
+        ]:
             if name not in ("TCP", "auto") and (count, per_host) != (2, 2):
                 continue
             with hosts.ranks("train.py", per_host, environment, transport=transport) as ranks:
@@ -43,10 +52,16 @@ NARROW_UDP, NARROW_NETDEV = ("UDP", {}), ("DPDK", NETDEV)
 
 
 @pytest.mark.transport_alone
-@pytest.mark.parametrize("way, mtu", [
-    pytest.param(NARROW_UDP, 1220, id="UDP, 1220"), pytest.param(NARROW_UDP, 576, id="UDP, 576"),
-    pytest.param(("DPDK", {}), 1000, id="auto, 1000"), pytest.param(NARROW_NETDEV, 1000, id="netdev, 1000"),
-    pytest.param(NARROW_NETDEV, 576, id="netdev, 576")])
+@pytest.mark.parametrize(
+    "way, mtu",
+    [
+        pytest.param(NARROW_UDP, 1220, id="UDP, 1220"),
+        pytest.param(NARROW_UDP, 576, id="UDP, 576"),
+        pytest.param(("DPDK", {}), 1000, id="auto, 1000"),
+        pytest.param(NARROW_NETDEV, 1000, id="netdev, 1000"),
+        pytest.param(NARROW_NETDEV, 576, id="netdev, 576"),
+    ],
+)
 def test_NarrowNetwork_Works(way, mtu):
     """mqvpn#123, quic-go#5021: a tunnel that carries less than 1,228 bytes, and TCP."""
     transport, settings = way
@@ -73,10 +88,17 @@ def test_NarrowOnTheWayOnly_IsFoundFromTheBeginning(tmp_path):
 
 
 @pytest.mark.transport_alone
-@pytest.mark.parametrize("way, part", [
-    pytest.param(NARROW_UDP, "carries packets of 570 bytes, fewer than the 576 that every network carries: raise the",
-                 id="UDP"),
-    pytest.param(NARROW_NETDEV, "an MTU of 570 is less than 576: raise the interface's", id="netdev")])
+@pytest.mark.parametrize(
+    "way, part",
+    [
+        pytest.param(
+            NARROW_UDP,
+            "carries packets of 570 bytes, fewer than the 576 that every network carries: raise the",
+            id="UDP",
+        ),
+        pytest.param(NARROW_NETDEV, "an MTU of 570 is less than 576: raise the interface's", id="netdev"),
+    ],
+)
 def test_NetworkBelowWhatIpv4Promises_OneLineSaysWhatToRaise(way, part):
     transport, settings = way
     with Hosts(2, mtu=570) as hosts:
@@ -132,8 +154,13 @@ def test_OneMemifDirectoryForAllHosts_SharesMemoryOnly():
         between = hosts.sent_bytes(0) - before
         prefixes = [["ip", "netns", "exec", hosts.name(host)] for host in range(2)]
         before = hosts.sent_bytes(0)
-        with Ranks("neighbours.py", 2, prefixes=prefixes, arguments=[100_000],
-                   environment={"MASTER_ADDR": hosts.address(0), "GLOO_BYPASS_MEMIF_DIRECTORY": directory}) as ranks:
+        with Ranks(
+            "neighbours.py",
+            2,
+            prefixes=prefixes,
+            arguments=[100_000],
+            environment={"MASTER_ADDR": hosts.address(0), "GLOO_BYPASS_MEMIF_DIRECTORY": directory},
+        ) as ranks:
             ranks.succeed()
         within = hosts.sent_bytes(0) - before
     os.rmdir(directory)

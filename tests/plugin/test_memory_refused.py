@@ -1,4 +1,5 @@
 """Ranks of one host that cannot share memory: link mode auto does without it, and each rank says why."""
+
 import json
 import os
 import re
@@ -8,10 +9,10 @@ import pytest
 from ranks import Ranks
 
 INSIDE = ["unshare", "-m", "sh", "-c"]
-READ_ONLY = [*INSIDE, "mount --bind /tmp /tmp && mount -o remount,bind,ro /tmp && exec \"$@\"", "sh"]
-FULL = [*INSIDE, "mount -t tmpfs -o size=4k,nr_inodes=1 none /tmp && exec \"$@\"", "sh"]
+READ_ONLY = [*INSIDE, 'mount --bind /tmp /tmp && mount -o remount,bind,ro /tmp && exec "$@"', "sh"]
+FULL = [*INSIDE, 'mount -t tmpfs -o size=4k,nr_inodes=1 none /tmp && exec "$@"', "sh"]
 # A file system with room for the directory alone.
-NO_SOCKET = [*INSIDE, "mount -t tmpfs -o nr_inodes=2 none /tmp && exec \"$@\"", "sh"]
+NO_SOCKET = [*INSIDE, 'mount -t tmpfs -o nr_inodes=2 none /tmp && exec "$@"', "sh"]
 # Set, as Ranks would do it; empty: as if it were not.
 BY_DEFAULT = {"GLOO_BYPASS_MEMIF_DIRECTORY": "", "XDG_RUNTIME_DIR": "", "GLOO_BYPASS_STATS": "./stats-%r.json"}
 
@@ -27,9 +28,15 @@ def reasons(ranks, rank):
     return [line for line in ranks.output(rank).splitlines() if "over the network: " in line]
 
 
-@pytest.mark.parametrize("prefix, cause", [(READ_ONLY, "Read-only file system"), (FULL, "No space left on device"),
-                                           (NO_SOCKET, "bind: No space left on device")],
-                         ids=["read-only", "full", "no-socket"])
+@pytest.mark.parametrize(
+    "prefix, cause",
+    [
+        (READ_ONLY, "Read-only file system"),
+        (FULL, "No space left on device"),
+        (NO_SOCKET, "bind: No space left on device"),
+    ],
+    ids=["read-only", "full", "no-socket"],
+)
 def test_Directory_OfNoRankCanBeUsed_AllSumOverTheNetworkAndSayWhyOnce(prefix, cause):
     with Ranks("add.py", 3, environment=BY_DEFAULT, prefixes=[prefix] * 3) as ranks:
         ranks.succeed()
@@ -54,9 +61,11 @@ def test_Directory_OfOneRankCannotBeUsed_ItsPeersSayItsReason():
             assert (f"process {ranks.processes[1].pid} " in said[0]) == (rank != 1), said
 
 
-@pytest.mark.parametrize("environment", [{**BY_DEFAULT, "GLOO_BYPASS_LINK": "memif"},
-                                         {"GLOO_BYPASS_MEMIF_DIRECTORY": "/tmp/gloo-bypass-named"}],
-                         ids=["memif", "directory"])
+@pytest.mark.parametrize(
+    "environment",
+    [{**BY_DEFAULT, "GLOO_BYPASS_LINK": "memif"}, {"GLOO_BYPASS_MEMIF_DIRECTORY": "/tmp/gloo-bypass-named"}],
+    ids=["memif", "directory"],
+)
 def test_WhatWasAskedFor_CannotBeUsed_OneLineSaysWhy(environment):
     with Ranks("add.py", 1, environment=environment, prefixes=[READ_ONLY]) as ranks:
         assert ranks.wait() == [1]

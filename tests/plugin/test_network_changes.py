@@ -1,4 +1,5 @@
 """Unmodified PyTorch programs on two hosts whose network changes in mid-run, over UDP and over netdev."""
+
 import time
 
 import pytest
@@ -14,8 +15,13 @@ ROUNDS = 2000
 
 def running(hosts, network, rounds, environment=None, child=False):
     transport, settings = network
-    return hosts.ranks("until_failure.py", 1, {**(settings or {}), **(environment or {})}, transport=transport,
-                       arguments=[LONG, rounds, *(["child"] if child else [])])
+    return hosts.ranks(
+        "until_failure.py",
+        1,
+        {**(settings or {}), **(environment or {})},
+        transport=transport,
+        arguments=[LONG, rounds, *(["child"] if child else [])],
+    )
 
 
 def wait_until_going(ranks):
@@ -23,10 +29,16 @@ def wait_until_going(ranks):
         ranks.wait_for_line(rank, "going=yes")
 
 
-@pytest.mark.parametrize("network, mtu, carried", [
-    pytest.param(UDP, 9000, 1500, id="UDP"), pytest.param(NETDEV, 9000, 1500, id="netdev"),
-    pytest.param(UDP, 1500, 1000, id="UDP, narrow"), pytest.param(NETDEV, 1500, 1000, id="netdev, narrow"),
-    pytest.param(UDP, 9000, 576, id="UDP, as narrow as can be")])
+@pytest.mark.parametrize(
+    "network, mtu, carried",
+    [
+        pytest.param(UDP, 9000, 1500, id="UDP"),
+        pytest.param(NETDEV, 9000, 1500, id="netdev"),
+        pytest.param(UDP, 1500, 1000, id="UDP, narrow"),
+        pytest.param(NETDEV, 1500, 1000, id="netdev, narrow"),
+        pytest.param(UDP, 9000, 576, id="UDP, as narrow as can be"),
+    ],
+)
 def test_PathMtuShrinks_OnTheWayOnly_TheRunGoesOn(network, mtu, carried):
     with Hosts(2, mtu=mtu) as hosts, running(hosts, network, ROUNDS) as ranks:
         hosts.send_single_frames()

@@ -1,4 +1,5 @@
 """Unmodified PyTorch programs over DPDK: the same results as over TCP."""
+
 import json
 import os
 

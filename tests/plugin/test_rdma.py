@@ -1,5 +1,6 @@
 """Unmodified PyTorch programs over RDMA, where there is a device: on a machine with an adapter, or in the guest (suite
 "guest")."""
+
 import json
 import os
 
@@ -8,8 +9,10 @@ from ranks import Ranks
 
 DEVICES = "/sys/class/infiniband"
 pytestmark = [
-    pytest.mark.rdma, pytest.mark.without_dpdk,
-    pytest.mark.skipif(not (os.path.isdir(DEVICES) and os.listdir(DEVICES)), reason="this machine has no RDMA device")]
+    pytest.mark.rdma,
+    pytest.mark.without_dpdk,
+    pytest.mark.skipif(not (os.path.isdir(DEVICES) and os.listdir(DEVICES)), reason="this machine has no RDMA device"),
+]
 
 
 def test_Training_TcpAndRdma_EndWithTheSameParameters():

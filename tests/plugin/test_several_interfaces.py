@@ -1,4 +1,5 @@
 """Unmodified PyTorch programs on two hosts that two networks join: large messages are striped over both interfaces."""
+
 import time
 
 import pytest
@@ -75,11 +76,15 @@ def test_SecondNetworkCarriesNothing_ConnectFailsAndBothNameTheWay(hosts, impati
             assert way in ranks.output(rank), ranks.output(rank)
 
 
-@pytest.mark.parametrize("value,words", [
-    (f"{INTERFACE},nonesuch", "there is no interface 'nonesuch'"),
-    (f"{INTERFACE},{INTERFACE}", "leads to 10.78.0.1 twice: name each once"),
-    (f"{INTERFACE},", f"GLOO_BYPASS_INTERFACE='{INTERFACE},' is not allowed"),
-    (",".join(f"if{i}" for i in range(9)), "has 9 names, more than 8")])
+@pytest.mark.parametrize(
+    "value,words",
+    [
+        (f"{INTERFACE},nonesuch", "there is no interface 'nonesuch'"),
+        (f"{INTERFACE},{INTERFACE}", "leads to 10.78.0.1 twice: name each once"),
+        (f"{INTERFACE},", f"GLOO_BYPASS_INTERFACE='{INTERFACE},' is not allowed"),
+        (",".join(f"if{i}" for i in range(9)), "has 9 names, more than 8"),
+    ],
+)
 def test_BadList_OneLineSaysSo(hosts, value, words):
     with hosts.ranks("add.py", 1, {BY_US: value}, transport="UDP") as ranks:
         ranks.wait()

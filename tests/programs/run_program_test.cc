@@ -15,8 +15,7 @@ using Parsed = std::variant<int, std::string>;
 // What the program "probe" does with the options `body` gets.
 template <typename Body>
 int run(const Body& body) {
-  return runProgram(
-      "probe", [](int, const char* const*) -> Parsed { return 5; }, body, 0, nullptr);
+  return runProgram("probe", [](int, const char* const*) -> Parsed { return 5; }, body, 0, nullptr);
 }
 
 TEST(RunProgram, Body_GetsOptionsAndItsStatusIsReturned) {
@@ -26,9 +25,7 @@ TEST(RunProgram, Body_GetsOptionsAndItsStatusIsReturned) {
 TEST(RunProgram, TextInsteadOfOptions_IsPrinted) {
   ::testing::internal::CaptureStdout();
   const auto parse = [](int, const char* const*) -> Parsed { return "help\n"; };
-  EXPECT_EQ(runProgram(
-                "probe", parse, [](int) { return 9; }, 0, nullptr),
-            0);
+  EXPECT_EQ(runProgram("probe", parse, [](int) { return 9; }, 0, nullptr), 0);
   std::fflush(stdout);
   EXPECT_EQ(::testing::internal::GetCapturedStdout(), "help\n");
 }

@@ -1,4 +1,5 @@
 """Runs Debian's Python with the package from the build folder. Every wait has a bound."""
+
 import json
 import os
 import pathlib
@@ -18,13 +19,24 @@ PACKAGE_PATH = os.environ.get("PLUGIN_PYTHON_PATH", "")  # empty: installed wher
 def environment_for(folder, **more):
     """The variables of a user who has set none of ours; memif meets in `folder`."""
     return {
-        **clean_environment(), "PYTHONPATH": PACKAGE_PATH, "GLOO_BYPASS_MEMIF_DIRECTORY": str(folder / "m"),
-        "PYTHONDONTWRITEBYTECODE": "1", **{name: str(value) for name, value in more.items()}}
+        **clean_environment(),
+        "PYTHONPATH": PACKAGE_PATH,
+        "GLOO_BYPASS_MEMIF_DIRECTORY": str(folder / "m"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        **{name: str(value) for name, value in more.items()},
+    }
 
 
 def run(arguments, environment, python=PYTHON, status=0, cwd=None):
-    result = subprocess.run([str(python), *map(str, arguments)], env=environment, capture_output=True, text=True,
-                            timeout=HANG_SECONDS, stdin=subprocess.DEVNULL, cwd=cwd)
+    result = subprocess.run(
+        [str(python), *map(str, arguments)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=HANG_SECONDS,
+        stdin=subprocess.DEVNULL,
+        cwd=cwd,
+    )
     if status is not None:
         assert result.returncode == status, f"exit status {result.returncode}\n{result.stdout}{result.stderr}"
     return result
@@ -40,6 +52,7 @@ def answers_in(environments, folder, **more):
 @pytest.fixture(scope="session")
 def installed_torch():
     """Version of PyTorch as two numbers."""
-    result = run(["-c", "import torch; print(torch.__version__)"],
-                 {**clean_environment(), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"})
+    result = run(
+        ["-c", "import torch; print(torch.__version__)"], {**clean_environment(), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    )
     return tuple(int(word) for word in result.stdout.split(".")[:2])

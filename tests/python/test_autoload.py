@@ -1,4 +1,5 @@
 """What PyTorch calls at the end of `import torch` never breaks it."""
+
 import os
 import pathlib
 import sys
@@ -16,7 +17,8 @@ def pretend_package(folder, body):
     (folder / "gloo_bypass").mkdir()
     (folder / "gloo_bypass" / "__init__.py").write_text(textwrap.dedent(body))
     (folder / "gloo_bypass_autoload.py").write_text(
-        (pathlib.Path(PACKAGE_PATH) / "gloo_bypass_autoload.py").read_text())
+        (pathlib.Path(PACKAGE_PATH) / "gloo_bypass_autoload.py").read_text()
+    )
     return folder
 
 
@@ -32,10 +34,15 @@ def call_autoload(folder, transport, *options):
     environment = environment_for(folder, PYTHONPATH=folder)
     if transport is not None:
         environment["GLOO_DEVICE_TRANSPORT"] = transport
-    return run([
-        *options, "-c",
-        "import gloo_bypass_autoload as a; a.autoload(); import sys; print('gloo_bypass' in sys.modules)"], environment,
-               python=sys.executable)
+    return run(
+        [
+            *options,
+            "-c",
+            "import gloo_bypass_autoload as a; a.autoload(); import sys; print('gloo_bypass' in sys.modules)",
+        ],
+        environment,
+        python=sys.executable,
+    )
 
 
 @pytest.mark.parametrize("transport", [None, "", "TCP", "UV"])
@@ -50,12 +57,15 @@ def test_Autoload_TransportIsOurs_LoadsThePackage(tmp_path, transport):
     assert (result.stdout, result.stderr) == ("True\n", "")
 
 
-@pytest.mark.parametrize("body, said", [
-    ("raise ImportError('built for PyTorch 0.4, this is 9.9')", "built for PyTorch 0.4, this is 9.9"),
-    ("raise OSError('libfmt.so.9: cannot open shared object file')", "libfmt.so.9"),
-    ("import no_such_module", "no_such_module"),
-    ("this is no Python", "invalid syntax"),
-])
+@pytest.mark.parametrize(
+    "body, said",
+    [
+        ("raise ImportError('built for PyTorch 0.4, this is 9.9')", "built for PyTorch 0.4, this is 9.9"),
+        ("raise OSError('libfmt.so.9: cannot open shared object file')", "libfmt.so.9"),
+        ("import no_such_module", "no_such_module"),
+        ("this is no Python", "invalid syntax"),
+    ],
+)
 def test_Autoload_PackageIsBroken_OneWarningSaysWhy(tmp_path, body, said):
     pretend_package(tmp_path, body)
     for options in ([], ["-W", "error"]):
@@ -67,7 +77,8 @@ def test_Autoload_PackageIsBroken_OneWarningSaysWhy(tmp_path, body, said):
 
 def test_Autoload_NoPackageAtAll_OnlyWarns(tmp_path):
     (tmp_path / "gloo_bypass_autoload.py").write_text(
-        (pathlib.Path(PACKAGE_PATH) / "gloo_bypass_autoload.py").read_text())
+        (pathlib.Path(PACKAGE_PATH) / "gloo_bypass_autoload.py").read_text()
+    )
     assert "gloo_bypass" in call_autoload(tmp_path, "RDMA").stderr
 
 
@@ -80,8 +91,9 @@ def test_EntryPoint_OfTheWheelAndOfMesonInstall_AreTheSame():
 
 def needs_autoload(installed_torch):
     if installed_torch < (2, 5):
-        pytest.skip(f"PyTorch {installed_torch[0]}.{installed_torch[1]} loads no backends by itself; 2.5 is the "
-                    "first that does")
+        pytest.skip(
+            f"PyTorch {installed_torch[0]}.{installed_torch[1]} loads no backends by itself; 2.5 is the first that does"
+        )
 
 
 def test_ImportTorch_PackageIsBroken_WorksWithOneWarning(tmp_path, installed_torch):

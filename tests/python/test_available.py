@@ -1,4 +1,5 @@
 """available(): what works here, why the rest does not, and that asking leaves nothing behind."""
+
 import json
 import os
 import pathlib
@@ -33,14 +34,20 @@ def asked(tmp_path_factory):
     unwritable.write_text("no directory")
     environments = {
         "as it is": {"GLOO_BYPASS_STATS": str(folder / "stats.json"), "GLOO_BYPASS_METRICS": f"file:{folder}/metrics"},
-        "directory exists": {"GLOO_BYPASS_MEMIF_DIRECTORY": str(own)}, "directory cannot be made": {
-            "GLOO_BYPASS_MEMIF_DIRECTORY": str(unwritable / "m")}, "directory open to others": {
-                "GLOO_BYPASS_MEMIF_DIRECTORY": str(open_to_all)}, "wrong value": {"GLOO_BYPASS_SPIN_US": "fast"},
-        "no such interface": {"GLOO_SOCKET_IFNAME": "nosuch0,lo", "GLOO_BYPASS_LINK": "netdev"}, "no such device": {
-            "GLOO_BYPASS_LINK": "pci", "GLOO_BYPASS_PCI_ADDRESS": "ffff:ff:1f.7",
-            "GLOO_BYPASS_IPV4": "10.9.9.2/24"}, "huge pages": {
-                "GLOO_BYPASS_HUGE_PAGES": "on", "GLOO_BYPASS_LINK": "netdev", "GLOO_BYPASS_INTERFACE": "lo"},
-        "rdma device": {"GLOO_BYPASS_RDMA_DEVICES": "nosuch0"}, "afterwards": {},}
+        "directory exists": {"GLOO_BYPASS_MEMIF_DIRECTORY": str(own)},
+        "directory cannot be made": {"GLOO_BYPASS_MEMIF_DIRECTORY": str(unwritable / "m")},
+        "directory open to others": {"GLOO_BYPASS_MEMIF_DIRECTORY": str(open_to_all)},
+        "wrong value": {"GLOO_BYPASS_SPIN_US": "fast"},
+        "no such interface": {"GLOO_SOCKET_IFNAME": "nosuch0,lo", "GLOO_BYPASS_LINK": "netdev"},
+        "no such device": {
+            "GLOO_BYPASS_LINK": "pci",
+            "GLOO_BYPASS_PCI_ADDRESS": "ffff:ff:1f.7",
+            "GLOO_BYPASS_IPV4": "10.9.9.2/24",
+        },
+        "huge pages": {"GLOO_BYPASS_HUGE_PAGES": "on", "GLOO_BYPASS_LINK": "netdev", "GLOO_BYPASS_INTERFACE": "lo"},
+        "rdma device": {"GLOO_BYPASS_RDMA_DEVICES": "nosuch0"},
+        "afterwards": {},
+    }
     results = answers_in(list(environments.values()), folder)
     left = sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
     return {**dict(zip(environments, results)), "left in the folder": left, "threads": results[-1]}
@@ -88,13 +95,16 @@ def test_Available_DpdkWithoutADirectoryThatNobodyNamed_WorksAndSaysWhatItLacks(
 
 
 @needs_dpdk
-@pytest.mark.parametrize("environment, parts", [
-    ("directory cannot be made", ["unwritable/m'", "GLOO_BYPASS_MEMIF_DIRECTORY"]),
-    ("directory open to others", ["open to other users", "755", "700"]),
-    ("wrong value", ["GLOO_BYPASS_SPIN_US='fast'", "0 to 1000000"]),
-    ("no such interface", ["nosuch0"]),
-    ("no such device", ["ffff:ff:1f.7"]),
-])
+@pytest.mark.parametrize(
+    "environment, parts",
+    [
+        ("directory cannot be made", ["unwritable/m'", "GLOO_BYPASS_MEMIF_DIRECTORY"]),
+        ("directory open to others", ["open to other users", "755", "700"]),
+        ("wrong value", ["GLOO_BYPASS_SPIN_US='fast'", "0 to 1000000"]),
+        ("no such interface", ["nosuch0"]),
+        ("no such device", ["ffff:ff:1f.7"]),
+    ],
+)
 def test_Available_DpdkCannotWork_SaysWhy(asked, environment, parts):
     works, text = answer(asked, environment, "DPDK")
     assert not works
@@ -178,10 +188,19 @@ def test_InUse_DpdkBeforeWhileAndInChild_AnswersAndCountersAreTrue():
 def test_AfterFailure_ProcessGroupCouldNotBeMade_AsksWithoutStartingAnything(tmp_path_factory):
     folder = tmp_path_factory.mktemp("f")  # short, for sockets
     metrics = folder / "metrics.prom"
-    environment = environment_for(folder, GLOO_DEVICE_TRANSPORT="DPDK", GLOO_BYPASS_MEMIF_DIRECTORY="/proc/nowhere",
-                                  GLOO_BYPASS_METRICS=f"file:{metrics}", MASTER_ADDR="127.0.0.1",
-                                  MASTER_PORT=free_port(), SECOND_PORT=free_port(), RANK=0, WORLD_SIZE=1,
-                                  GOOD_DIRECTORY=folder / "m", METRICS_FILE=metrics)
+    environment = environment_for(
+        folder,
+        GLOO_DEVICE_TRANSPORT="DPDK",
+        GLOO_BYPASS_MEMIF_DIRECTORY="/proc/nowhere",
+        GLOO_BYPASS_METRICS=f"file:{metrics}",
+        MASTER_ADDR="127.0.0.1",
+        MASTER_PORT=free_port(),
+        SECOND_PORT=free_port(),
+        RANK=0,
+        WORLD_SIZE=1,
+        GOOD_DIRECTORY=folder / "m",
+        METRICS_FILE=metrics,
+    )
     result = json.loads(run([PROGRAMS / "after_failure.py"], environment).stdout.splitlines()[-1])
     assert "/proc/nowhere" in result["failure"]
     assert not result["still wrong"]["works"] and "/proc/nowhere" in result["still wrong"]["text"]
@@ -197,8 +216,10 @@ def test_Preloaded_AnotherFileOfThePlugIn_NoSecondCopyIsLoaded(tmp_path):
     preloaded, plugin = tmp_path / library.name, tmp_path / "libgloo_bypass_plugin.so"
     shutil.copy(library, preloaded)
     shutil.copy(library.with_name(plugin.name), plugin)
-    show = ("import gloo_bypass; print(sorted({line.split()[-1] for line in open('/proc/self/maps') if "
-           "'libgloo_bypass' in line}), gloo_bypass.stats())")
+    show = (
+        "import gloo_bypass; print(sorted({line.split()[-1] for line in open('/proc/self/maps') if "
+        "'libgloo_bypass' in line}), gloo_bypass.stats())"
+    )
     result = run(["-c", show], environment_for(tmp_path, LD_PRELOAD=preloaded))
     assert result.stdout.strip() == f"['{preloaded}', '{plugin}'] {{}}"
 
@@ -228,8 +249,9 @@ def test_Command_Text_OneLineForEachTransport(tmp_path):
 
 
 def test_Command_NamedTransportDoesNotWork_ExitStatusSaysSo(tmp_path):
-    result = run(["-m", "gloo_bypass", "DPDK"], environment_for(tmp_path, GLOO_BYPASS_MEMIF_DIRECTORY="/proc/nowhere"),
-                 status=1)
+    result = run(
+        ["-m", "gloo_bypass", "DPDK"], environment_for(tmp_path, GLOO_BYPASS_MEMIF_DIRECTORY="/proc/nowhere"), status=1
+    )
     assert "DPDK: no, " in result.stdout and result.stderr == ""
 
 
@@ -238,15 +260,22 @@ def test_Command_UnknownTransport_OneClearLine(tmp_path):
     assert "'dpdk' is no transport; there are TCP, DPDK, UDP, RDMA" in result.stderr.splitlines()[-1]
 
 
-@pytest.mark.parametrize("prober", [["-m", "gloo_bypass"], [ROOT / "scripts" / "gloo-bypass-doctor"]],
-                         ids=["package", "doctor"])
+@pytest.mark.parametrize(
+    "prober", [["-m", "gloo_bypass"], [ROOT / "scripts" / "gloo-bypass-doctor"]], ids=["package", "doctor"]
+)
 def test_Command_ListenAndProbe_EachWayIsJudged(tmp_path, prober):
     where = f"127.0.0.1:{free_port()}"
-    with subprocess.Popen([PYTHON, "-m", "gloo_bypass", "--listen", where, "--seconds", "80"], text=True,
-                          stdout=subprocess.PIPE, env=environment_for(tmp_path)) as listener:
+    with subprocess.Popen(
+        [PYTHON, "-m", "gloo_bypass", "--listen", where, "--seconds", "80"],
+        text=True,
+        stdout=subprocess.PIPE,
+        env=environment_for(tmp_path),
+    ) as listener:
         try:
-            assert listener.stdout.readline() == (f"python3 -m gloo_bypass: listens at {where} for 80 s; on the other "
-                                                  f"host run: python3 -m gloo_bypass --probe {where}\n")
+            assert listener.stdout.readline() == (
+                f"python3 -m gloo_bypass: listens at {where} for 80 s; on the other "
+                f"host run: python3 -m gloo_bypass --probe {where}\n"
+            )
             output = run([*prober, "--probe", where], environment_for(tmp_path)).stdout
         finally:
             listener.kill()
@@ -260,8 +289,16 @@ def test_Command_ProbeAndNobodyListens_OneLineSaysWhatToStart(tmp_path):
     assert result.stderr.endswith("start python3 -m gloo_bypass --listen there first\n")
 
 
-@pytest.mark.parametrize("arguments", [["--probe", "a:b"], ["--probe", ""], ["--listen", "x", "--probe", "y"],
-                                       ["UDP", "--probe", "y"], ["--listen", "--seconds", "0"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--probe", "a:b"],
+        ["--probe", ""],
+        ["--listen", "x", "--probe", "y"],
+        ["UDP", "--probe", "y"],
+        ["--listen", "--seconds", "0"],
+    ],
+)
 def test_Command_BadProbe_OneLineAndExitStatus2(tmp_path, arguments):
     result = run(["-m", "gloo_bypass", *arguments], environment_for(tmp_path), status=2)
     assert result.stderr.splitlines()[-1].startswith("python3 -m gloo_bypass: error: ")

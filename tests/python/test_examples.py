@@ -1,5 +1,6 @@
 """Every example runs with two ranks over TCP and DPDK, checks its result, prints the same numbers over both, and ends
 well."""
+
 import os
 import pathlib
 import re
@@ -27,8 +28,10 @@ def outcome_of(example, transport):
         if transport != "TCP":
             ranks.succeed()
         lines = [
-            line for line in ranks.output(0).splitlines()
-            if line.startswith(("sum ", "parameters", "optimiser", "words", "checked"))]
+            line
+            for line in ranks.output(0).splitlines()
+            if line.startswith(("sum ", "parameters", "optimiser", "words", "checked"))
+        ]
         if transport == "DPDK" and example == "ddp.py":
             assert "{'DPDK': " in ranks.output(0)
         assert lines and lines[-1].startswith("checked: 2 ranks "), ranks.output(0) + ranks.output(1)
@@ -44,8 +47,9 @@ def test_Example_TwoRanks_ChecksItselfAndAgreesOverAllTransports(example):
 
 @pytest.mark.parametrize("example", RANKS_PROGRAMS)
 def test_Example_End_LeavesNoThreadThatCouldAbortIt(example, installed_torch):
-    with Ranks(FOLDER / "programs" / "threads_left.py", 2, transport="UDP", load="import",
-               arguments=[EXAMPLES / example]) as ranks:
+    with Ranks(
+        FOLDER / "programs" / "threads_left.py", 2, transport="UDP", load="import", arguments=[EXAMPLES / example]
+    ) as ranks:
         if ranks.wait() == [NOT_IN_THIS_RELEASE] * 2:
             pytest.skip(ranks.output(0).strip())
         ranks.succeed()
@@ -56,19 +60,33 @@ def test_Example_End_LeavesNoThreadThatCouldAbortIt(example, installed_torch):
             assert ranks.value(rank, "left") == "0"
 
 
-@pytest.mark.parametrize("example, named, used", [
-    *((example, "DPDK", "TCP") for example in RANKS_PROGRAMS), ("ddp.py", "UDP", "TCP"), ("ddp.py", "TCP", "UDP"),
-    ("ddp.py", "DPDK", "UDP")])
+@pytest.mark.parametrize(
+    "example, named, used",
+    [
+        *((example, "DPDK", "TCP") for example in RANKS_PROGRAMS),
+        ("ddp.py", "UDP", "TCP"),
+        ("ddp.py", "TCP", "UDP"),
+        ("ddp.py", "DPDK", "UDP"),
+    ],
+)
 def test_Example_BytesOverAnotherTransportThanNamed_IsRefused(example, named, used):
     if "DPDK" in (named, used) and "DPDK" not in TRANSPORTS:
         pytest.skip("the DPDK transport is not in this build")
-    with Ranks(FOLDER / "programs" / "other_transport.py", 2, transport=named, load="import",
-               arguments=[used, EXAMPLES / example]) as ranks:
+    with Ranks(
+        FOLDER / "programs" / "other_transport.py",
+        2,
+        transport=named,
+        load="import",
+        arguments=[used, EXAMPLES / example],
+    ) as ranks:
         statuses = ranks.wait()
         if statuses == [NOT_IN_THIS_RELEASE] * 2:
             pytest.skip(ranks.output(0).strip())
-        said = (f"{named} was to carry all bytes, but" if used != "TCP" else
-                f"{named} was to carry 1 bytes at least, and carried 0: PyTorch reads GLOO_DEVICE_TRANSPORT once")
+        said = (
+            f"{named} was to carry all bytes, but"
+            if used != "TCP"
+            else f"{named} was to carry 1 bytes at least, and carried 0: PyTorch reads GLOO_DEVICE_TRANSPORT once"
+        )
         assert 0 not in statuses and said in ranks.output(0), ranks.output(0)
         assert "checked:" not in ranks.output(0)
 
@@ -84,35 +102,48 @@ def test_DocumentedTorchrun_TwoRanks_ChecksItself(tmp_path, installed_torch):
     with tempfile.TemporaryDirectory(prefix="gbt") as short:
         environment = environment_for(pathlib.Path(short), GLOO_DEVICE_TRANSPORT=TRANSPORTS[-1])
         del environment["USE_LIBUV"]  # the page's own lines must do
-        result = run(["-c", line.replace("python3", PYTHON).replace("/tmp/meeting", f"{tmp_path}/meeting")],
-                     environment, python="/bin/bash", cwd=EXAMPLES.parent)
+        result = run(
+            ["-c", line.replace("python3", PYTHON).replace("/tmp/meeting", f"{tmp_path}/meeting")],
+            environment,
+            python="/bin/bash",
+            cwd=EXAMPLES.parent,
+        )
     assert "checked: 2 ranks trained" in result.stdout
 
 
 def test_TwoNodes_Ddp_BothAgentsEndWell(tmp_path):
     with tempfile.TemporaryDirectory(prefix="gbt") as short:  # sockets have short names
-        result = run([EXAMPLES / "two_nodes.py", EXAMPLES / "ddp.py", "--steps", "3"],
-                     environment_for(pathlib.Path(short), GLOO_DEVICE_TRANSPORT=TRANSPORTS[-1], TMPDIR=tmp_path))
+        result = run(
+            [EXAMPLES / "two_nodes.py", EXAMPLES / "ddp.py", "--steps", "3"],
+            environment_for(pathlib.Path(short), GLOO_DEVICE_TRANSPORT=TRANSPORTS[-1], TMPDIR=tmp_path),
+        )
     assert "checked: 2 ranks trained" in result.stdout
     assert result.stdout.splitlines()[-1] == "checked: 2 agents with 1 rank each ended well"
     assert not list(tmp_path.glob("two-nodes-*"))
 
 
-@pytest.mark.parametrize("program, options, said", [
-    ("import sys; sys.exit(3)", [], "exit statuses are ["),
-    ("import time; time.sleep(600)", ["--seconds", "1"], "[None, None] (None: still running after 1 s)"),
-])
+@pytest.mark.parametrize(
+    "program, options, said",
+    [
+        ("import sys; sys.exit(3)", [], "exit statuses are ["),
+        ("import time; time.sleep(600)", ["--seconds", "1"], "[None, None] (None: still running after 1 s)"),
+    ],
+)
 def test_TwoNodes_ProgramFailsOrHangs_SaysSo(tmp_path, program, options, said):
     (tmp_path / "program.py").write_text(program)
-    result = run([EXAMPLES / "two_nodes.py", *options, tmp_path / "program.py"],
-                 environment_for(tmp_path, TMPDIR=tmp_path), status=1)
+    result = run(
+        [EXAMPLES / "two_nodes.py", *options, tmp_path / "program.py"],
+        environment_for(tmp_path, TMPDIR=tmp_path),
+        status=1,
+    )
     assert said in result.stderr.splitlines()[-1]
     assert "checked" not in result.stdout
     assert not list(tmp_path.glob("two-nodes-*"))
 
 
-@pytest.mark.parametrize("arguments, said", [(["no-such-program.py"], "there is no program 'no-such-program.py'"),
-                                             ([], "required: program")])
+@pytest.mark.parametrize(
+    "arguments, said", [(["no-such-program.py"], "there is no program 'no-such-program.py'"), ([], "required: program")]
+)
 def test_TwoNodes_WrongArguments_OneClearLine(tmp_path, arguments, said):
     result = run([EXAMPLES / "two_nodes.py", *arguments], environment_for(tmp_path), python=sys.executable, status=2)
     assert said in result.stderr.splitlines()[-1]

@@ -1,5 +1,6 @@
 """Programs of transformers, Lightning and torchft as their users write them: over each transport they end with the same
 parameters on all ranks, and over ours the bytes were ours. Each runs as examples/real_programs/README.md says."""
+
 import collections
 import json
 import os
@@ -49,8 +50,14 @@ def documented_commands():
 def environment_over(transport, folder):
     """Of a user of PyTorch from pip. The package is there for TCP too: it must not be in the way."""
     environment = environment_for(
-        folder, GLOO_DEVICE_TRANSPORT=transport, OMP_NUM_THREADS=1, PYTHONUNBUFFERED=1, RUST_LOG="warn",
-        HF_HUB_OFFLINE=1, GLOO_BYPASS_STATS=folder / "stats-%p.json")  # RANK is not set by each launcher
+        folder,
+        GLOO_DEVICE_TRANSPORT=transport,
+        OMP_NUM_THREADS=1,
+        PYTHONUNBUFFERED=1,
+        RUST_LOG="warn",
+        HF_HUB_OFFLINE=1,
+        GLOO_BYPASS_STATS=folder / "stats-%p.json",
+    )  # RANK is not set by each launcher
     environment.pop("USE_LIBUV")
     environment.pop("LOCAL_RANK", None)
     return environment
@@ -60,8 +67,15 @@ def output_of(command, environment, folder, enough):
     """What it has printed when it has ended well, or when that is enough."""
     output = folder / "output"
     with open(output, "wb") as file:
-        process = subprocess.Popen(command, env=environment, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=file,
-                                   stderr=subprocess.STDOUT, start_new_session=True)
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
     end = time.monotonic() + PROGRAM_SECONDS
     try:
         while process.poll() is None and time.monotonic() < end and not enough(output.read_text(errors="replace")):

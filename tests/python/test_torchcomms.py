@@ -1,9 +1,12 @@
 """A program that asks for one of our transports and for torchcomms, which would use TCP without a word, is refused."""
+
 import pytest
 from conftest import PROGRAMS, environment_for, run
 
-LINE = ("gloo_bypass: TORCH_DISTRIBUTED_USE_TORCHCOMMS (torch.distributed.config.use_torchcomms) sends every process "
-        "group through torchcomms' own TCP, and GLOO_DEVICE_TRANSPORT=UDP would do nothing: unset one of them")
+LINE = (
+    "gloo_bypass: TORCH_DISTRIBUTED_USE_TORCHCOMMS (torch.distributed.config.use_torchcomms) sends every process "
+    "group through torchcomms' own TCP, and GLOO_DEVICE_TRANSPORT=UDP would do nothing: unset one of them"
+)
 FIRST_WITH_TORCHCOMMS = (2, 11)
 
 
@@ -14,8 +17,9 @@ def _(installed_torch):
 
 
 def environment(folder, **more):
-    return environment_for(folder, GLOO_DEVICE_TRANSPORT="UDP", TORCH_DEVICE_BACKEND_AUTOLOAD="0",
-                           GLOO_BYPASS_MEMIF_DIRECTORY="", **more)
+    return environment_for(
+        folder, GLOO_DEVICE_TRANSPORT="UDP", TORCH_DEVICE_BACKEND_AUTOLOAD="0", GLOO_BYPASS_MEMIF_DIRECTORY="", **more
+    )
 
 
 @pytest.mark.parametrize("value", ["1", "true", "yes", "false"])  # PyTorch takes any text but 0 for yes
@@ -24,8 +28,14 @@ def test_Import_TorchcommsIsAskedFor_OneLineRefuses(tmp_path, value):
     assert result.stderr.splitlines()[-1] == f"ImportError: {LINE}"
 
 
-@pytest.mark.parametrize("more", [{"TORCH_DISTRIBUTED_USE_TORCHCOMMS": "0"}, {"TORCH_DISTRIBUTED_USE_TORCHCOMMS": ""},
-                                  {"TORCH_DISTRIBUTED_USE_TORCHCOMMS": "1", "GLOO_DEVICE_TRANSPORT": "TCP"}])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"TORCH_DISTRIBUTED_USE_TORCHCOMMS": "0"},
+        {"TORCH_DISTRIBUTED_USE_TORCHCOMMS": ""},
+        {"TORCH_DISTRIBUTED_USE_TORCHCOMMS": "1", "GLOO_DEVICE_TRANSPORT": "TCP"},
+    ],
+)
 def test_Import_NothingContradicts_Works(tmp_path, more):
     result = run([PROGRAMS / "torchcomms_later.py", "never"], {**environment(tmp_path), **more})
     assert result.stdout == "group\n" and "torchcomms" not in result.stderr
@@ -47,7 +57,13 @@ def test_Init_VariableIsSetAfterTheImport_PyTorchDoesNotReadItAndOursIsUsed(tmp_
 def test_ImportTorch_TorchcommsIsAskedFor_WarnsAndInitRefuses(tmp_path):
     """PyTorch imports the package itself, and makes a warning of an error."""
     variables = {**environment(tmp_path, TORCH_DISTRIBUTED_USE_TORCHCOMMS="1"), "TORCH_DEVICE_BACKEND_AUTOLOAD": "1"}
-    result = run(["-c", "import torch.distributed as d; d.init_process_group('gloo', store=d.HashStore(), rank=0, "
-                  "world_size=1)"], variables, status=1)
+    result = run(
+        [
+            "-c",
+            "import torch.distributed as d; d.init_process_group('gloo', store=d.HashStore(), rank=0, world_size=1)",
+        ],
+        variables,
+        status=1,
+    )
     assert f"RuntimeWarning: GLOO_DEVICE_TRANSPORT=UDP will not work: {LINE}" in result.stderr
     assert result.stderr.splitlines()[-1] == f"RuntimeError: {LINE}"

@@ -1,4 +1,5 @@
 """The package's own types, by mypy as pyproject.toml configures it."""
+
 import importlib.util
 import pathlib
 import subprocess
@@ -29,11 +30,23 @@ needs_mypy = pytest.mark.skipif(not HAS_MYPY, reason="mypy not found")
 
 
 def mypy(folder, *arguments):
-    result = subprocess.run([
-        PYTHON, "-m", "mypy", "--config-file",
-        str(ROOT / "pyproject.toml"), "--cache-dir",
-        str(folder / "cache"), *map(str, arguments)], capture_output=True, text=True, timeout=HANG_SECONDS, cwd=folder,
-                            env={"MYPYPATH": PACKAGE_PATH, "PATH": "/usr/bin:/bin"})
+    result = subprocess.run(
+        [
+            PYTHON,
+            "-m",
+            "mypy",
+            "--config-file",
+            str(ROOT / "pyproject.toml"),
+            "--cache-dir",
+            str(folder / "cache"),
+            *map(str, arguments),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=HANG_SECONDS,
+        cwd=folder,
+        env={"MYPYPATH": PACKAGE_PATH, "PATH": "/usr/bin:/bin"},
+    )
     return result.returncode, result.stdout + result.stderr
 
 

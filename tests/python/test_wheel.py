@@ -1,5 +1,6 @@
 """`pip install .` in a fresh virtual environment: what the wheel contains, that it works without PYTHONPATH, that it
 can be removed."""
+
 import os
 import pathlib
 import subprocess
@@ -13,15 +14,30 @@ from ranks import PYTHON, clean_environment
 # Compiling everything without a compiler cache, on two busy cores.
 BUILD_SECONDS = 900
 WANTED = {
-    "gloo_bypass/" + name for name in ("__init__.py", "__main__.py", "_availability.py", "_built.py", "_library.py",
-                                       "_path_probe.py", "_stats.py", "_torchcomms.py", "py.typed",
-                                       "libgloo_bypass.so",
-                                       "libgloo_bypass_plugin.so")} | {"gloo_bypass_autoload.py"}
+    "gloo_bypass/" + name
+    for name in (
+        "__init__.py",
+        "__main__.py",
+        "_availability.py",
+        "_built.py",
+        "_library.py",
+        "_path_probe.py",
+        "_stats.py",
+        "_torchcomms.py",
+        "py.typed",
+        "libgloo_bypass.so",
+        "libgloo_bypass_plugin.so",
+    )
+} | {"gloo_bypass_autoload.py"}
 
 
 def missing():
-    for module, package in (("mesonpy", "python3-mesonpy"), ("venv", "python3-venv"), ("ensurepip", "python3-venv"),
-                            ("pip", "python3-pip")):
+    for module, package in (
+        ("mesonpy", "python3-mesonpy"),
+        ("venv", "python3-venv"),
+        ("ensurepip", "python3-venv"),
+        ("pip", "python3-pip"),
+    ):
         if subprocess.run([PYTHON, "-c", f"import {module}"], capture_output=True, timeout=60).returncode != 0:
             return f"{package} not found"
     return ""
@@ -31,25 +47,31 @@ pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "nothing is
 
 
 def checked(*command, seconds=120, **more):
-    result = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=seconds,
-                            stdin=subprocess.DEVNULL, **more)
+    result = subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, timeout=seconds, stdin=subprocess.DEVNULL, **more
+    )
     assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-4000:]
     return result.stdout
 
 
 def files_under(folder):
     return {
-        str(path.relative_to(folder)) for path in folder.rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts}
+        str(path.relative_to(folder))
+        for path in folder.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
 
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory):
     """A copy, since Debian 12's meson-python writes into the folder that it builds."""
     folder = tmp_path_factory.mktemp("wheel") / "sources"
-    names = subprocess.run(["git", "-C",
-                            str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-                           capture_output=True, text=True, timeout=60).stdout.split("\0")
+    names = subprocess.run(
+        ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    ).stdout.split("\0")
     for name in filter(None, names):
         if (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -65,9 +87,21 @@ def wheel(sources):
     environment = {**clean_environment(), "PATH": "/usr/lib/ccache:/usr/bin:/bin", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     # Without DPDK, RDMA and other options: half the time to compile, and nothing else in the wheel's making is
     # different.
-    checked(PYTHON, "-m", "pip", "wheel", "--no-build-isolation", "--no-index", "--no-deps", "--wheel-dir",
-            sources.parent, "--config-settings=setup-args=-Dauto_features=disabled", sources, seconds=BUILD_SECONDS,
-            env=environment)
+    checked(
+        PYTHON,
+        "-m",
+        "pip",
+        "wheel",
+        "--no-build-isolation",
+        "--no-index",
+        "--no-deps",
+        "--wheel-dir",
+        sources.parent,
+        "--config-settings=setup-args=-Dauto_features=disabled",
+        sources,
+        seconds=BUILD_SECONDS,
+        env=environment,
+    )
     wheels = list(sources.parent.glob("*.whl"))
     assert len(wheels) == 1
     return wheels[0]
@@ -88,15 +122,20 @@ def test_Wheel_Content_IsThePackageAndNothingElse(wheel):
     names = {name for name in zipfile.ZipFile(wheel).namelist() if not name.endswith("/")}
     packed = {name for name in names if ".dist-info/" not in name}
     assert packed == WANTED
-    assert wheel.name.startswith("gloo_bypass-") and sysconfig.get_platform().replace("-",
-                                                                                      "_").split("_")[0] in wheel.name
+    assert (
+        wheel.name.startswith("gloo_bypass-") and sysconfig.get_platform().replace("-", "_").split("_")[0] in wheel.name
+    )
 
 
 def test_Wheel_EntryPoint_IsPyTorchsForBackends(wheel):
     archive = zipfile.ZipFile(wheel)
     name = next(name for name in archive.namelist() if name.endswith("entry_points.txt"))
     assert archive.read(name).decode().split() == [
-        "[torch.backends]", "gloo_bypass", "=", "gloo_bypass_autoload:autoload"]
+        "[torch.backends]",
+        "gloo_bypass",
+        "=",
+        "gloo_bypass_autoload:autoload",
+    ]
 
 
 def test_Wheel_Library_NeedsNothingOfTheBuildFolder(wheel, tmp_path):
@@ -112,7 +151,8 @@ def test_Wheel_Installed_WorksWithoutPythonPath(installed, tmp_path):
     del environment["PYTHONPATH"]
     program = (
         "import gloo_bypass as g; a = g.available(); "
-        "print(g.library, g.__version__, a['TCP'].available, 'not in this build' in a['DPDK'].reason, g.stats())")
+        "print(g.library, g.__version__, a['TCP'].available, 'not in this build' in a['DPDK'].reason, g.stats())"
+    )
     path, version, tcp, no_dpdk, stats = checked(python, "-c", program, env=environment, cwd=tmp_path).split()
     assert pathlib.Path(path).is_relative_to(folder) and path.endswith("gloo_bypass/libgloo_bypass.so")
     assert tcp == no_dpdk == "True" and stats == "{}"

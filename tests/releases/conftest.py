@@ -1,5 +1,6 @@
 """scripts/release-root with a cache folder of the test's own and a double of mmdebstrap; each test has a copy of the
 scripts, whose package lists it may change."""
+
 import json
 import os
 import shutil
@@ -41,14 +42,24 @@ class ReleaseRoot:
         self.releases = folder / "cache" / "gloo-bypass" / "releases"
         self.calls_file = folder / "calls"
         executable(folder / "bin" / "mmdebstrap", f'#!/bin/sh\nexec /usr/bin/python3 "{DOUBLE}" "$@"\n')
-        self.environment = dict(os.environ, PATH=f"{folder / 'bin'}:{os.environ['PATH']}",
-                                XDG_CACHE_HOME=str(folder / "cache"), CCACHE_DIR=str(folder / "ccache"),
-                                DOUBLE_CALLS=str(self.calls_file))
+        self.environment = dict(
+            os.environ,
+            PATH=f"{folder / 'bin'}:{os.environ['PATH']}",
+            XDG_CACHE_HOME=str(folder / "cache"),
+            CCACHE_DIR=str(folder / "ccache"),
+            DOUBLE_CALLS=str(self.calls_file),
+        )
 
     def start(self, *words, script="release-root", **variables):
-        return subprocess.Popen([self.tree / "scripts" / script, *map(str, words)], cwd=self.tree, text=True,
-                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                env={**self.environment, **variables})
+        return subprocess.Popen(
+            [self.tree / "scripts" / script, *map(str, words)],
+            cwd=self.tree,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**self.environment, **variables},
+        )
 
     def __call__(self, *words, script="release-root", **variables):
         with self.start(*words, script=script, **variables) as process:
@@ -62,8 +73,9 @@ class ReleaseRoot:
     @property
     def calls(self):
         """The command lines of the double, in order."""
-        return [json.loads(line)
-                for line in self.calls_file.read_text().splitlines()] if self.calls_file.exists() else []
+        return (
+            [json.loads(line) for line in self.calls_file.read_text().splitlines()] if self.calls_file.exists() else []
+        )
 
     def left_over(self):
         """What an unfinished making would leave."""
@@ -78,6 +90,7 @@ def fixture_release_root(tmp_path):
 @pytest.fixture(name="namespaces", scope="session")
 def fixture_namespaces():
     from gloo_bypass_tools.release_root import failures, namespaces
+
     try:
         namespaces.check()
     except failures.RootError as error:

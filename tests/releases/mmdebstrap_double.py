@@ -4,6 +4,7 @@ moment.
 $DOUBLE_SAYS is printed as an error instead; $DOUBLE_HANGS makes a part of a root, touches that path, and goes on for
 ever.
 """
+
 import json
 import os
 import shutil
@@ -44,8 +45,10 @@ def main(words):
             time.sleep(1)
     if "DOUBLE_SAYS" in os.environ:
         root.mkdir()
-        print("I: running apt-get update...\n" + os.environ["DOUBLE_SAYS"] + "\nE: mmdebstrap failed to run",
-              file=sys.stderr)
+        print(
+            "I: running apt-get update...\n" + os.environ["DOUBLE_SAYS"] + "\nE: mmdebstrap failed to run",
+            file=sys.stderr,
+        )
         return 1
     make_root(root)
     return 0

@@ -1,5 +1,6 @@
 """scripts/release-root: what it refuses, when it makes a root, what an interruption leaves, and what a command in a
 root sees."""
+
 import os
 import shutil
 import signal
@@ -13,16 +14,19 @@ MISSING = 125
 MARK = "etc/gloo-bypass-release-root.json"
 
 
-@pytest.mark.parametrize("words, text", [
-    (["make", "warty"], "'warty' (choose from"),
-    (["make"], "the following arguments are required: RELEASE"),
-    (["run", "trixie"], "the following arguments are required: COMMAND"),
-    (["run", "trixie", "--share", "/no/such", "--", "true"], "'/no/such' is no folder"),
-    (["run", "trixie", "--share", "/", "--", "true"], "'/' cannot be shared"),
-    (["run", "trixie", "--env", "A", "--", "true"], "'A' is not NAME=VALUE"),
-    (["make", "trixie", "--mirror", "nearby"], "'nearby' is no address of a mirror"),
-    (["sideways"], "invalid choice: 'sideways'"),
-])
+@pytest.mark.parametrize(
+    "words, text",
+    [
+        (["make", "warty"], "'warty' (choose from"),
+        (["make"], "the following arguments are required: RELEASE"),
+        (["run", "trixie"], "the following arguments are required: COMMAND"),
+        (["run", "trixie", "--share", "/no/such", "--", "true"], "'/no/such' is no folder"),
+        (["run", "trixie", "--share", "/", "--", "true"], "'/' cannot be shared"),
+        (["run", "trixie", "--env", "A", "--", "true"], "'A' is not NAME=VALUE"),
+        (["make", "trixie", "--mirror", "nearby"], "'nearby' is no address of a mirror"),
+        (["sideways"], "invalid choice: 'sideways'"),
+    ],
+)
 def test_CommandLine_Wrong_IsRefusedWithTheReason(release_root, words, text):
     done = release_root(*words)
     assert done.returncode == 2
@@ -69,18 +73,27 @@ def test_Make_NoMmdebstrap_NamesTheCommand(namespaces, release_root, tmp_path):
     done = release_root("make", "trixie", PATH=str(programs))
     assert done.returncode == MISSING
     assert done.stderr.splitlines() == [
-        "release-root: mmdebstrap is not installed: run scripts/install-packages releases"]
+        "release-root: mmdebstrap is not installed: run scripts/install-packages releases"
+    ]
 
 
-@pytest.mark.parametrize("said, text", [
-    ("Err:1 http://mirror.test/debian trixie InRelease\n  Temporary failure resolving 'mirror.test'",
-     "cannot be reached: check the network"),
-    ("E: Unable to locate package libgloo-dev", "has no such package: E: Unable to locate package libgloo-dev"),
-    ("dpkg: error processing archive (--unpack): No space left on device", "no room is left"),
-    ("E: The repository 'http://mirror.test/debian trixie Release' does not have a Release file.",
-     "does not have all of trixie"),
-    ("E: Release file for http://mirror.test/InRelease is expired (invalid since 1d).", "out of date"),
-    ("E: something else", "something else"),])
+@pytest.mark.parametrize(
+    "said, text",
+    [
+        (
+            "Err:1 http://mirror.test/debian trixie InRelease\n  Temporary failure resolving 'mirror.test'",
+            "cannot be reached: check the network",
+        ),
+        ("E: Unable to locate package libgloo-dev", "has no such package: E: Unable to locate package libgloo-dev"),
+        ("dpkg: error processing archive (--unpack): No space left on device", "no room is left"),
+        (
+            "E: The repository 'http://mirror.test/debian trixie Release' does not have a Release file.",
+            "does not have all of trixie",
+        ),
+        ("E: Release file for http://mirror.test/InRelease is expired (invalid since 1d).", "out of date"),
+        ("E: something else", "something else"),
+    ],
+)
 def test_Make_MmdebstrapFails_IsOneLineAndNothingIsLeft(namespaces, release_root, said, text):
     done = release_root("make", "trixie", DOUBLE_SAYS=said)
     assert done.returncode == MISSING
@@ -156,17 +169,36 @@ def test_Make_TwoAtOnce_OneMakes(namespaces, release_root):
 def test_Run_Command_SeesTheRootAndLeavesItAsItWas(namespaces, release_root, tmp_path):
     other = tmp_path / "other"
     other.mkdir()
-    script = ('cat /etc/debian_version; echo "$GIVEN|$GLOO_BYPASS_SIM_RUNS|$STRANGER"; echo here > made; '
-              'echo there > "$1/made"; '
-              'echo lost > /etc/lost; echo lost > /tmp/lost; cat /proc/sys/kernel/hostname; ls "$HOME"; exit 7')
-    done = release_root("run", "trixie", "--share", other, "--env", "GIVEN=a 'b' $c", "--", "bash", "-c", script,
-                        "bash", other, GLOO_BYPASS_SIM_RUNS="3", STRANGER="outside")
+    script = (
+        'cat /etc/debian_version; echo "$GIVEN|$GLOO_BYPASS_SIM_RUNS|$STRANGER"; echo here > made; '
+        'echo there > "$1/made"; '
+        'echo lost > /etc/lost; echo lost > /tmp/lost; cat /proc/sys/kernel/hostname; ls "$HOME"; exit 7'
+    )
+    done = release_root(
+        "run",
+        "trixie",
+        "--share",
+        other,
+        "--env",
+        "GIVEN=a 'b' $c",
+        "--",
+        "bash",
+        "-c",
+        script,
+        "bash",
+        other,
+        GLOO_BYPASS_SIM_RUNS="3",
+        STRANGER="outside",
+    )
     assert done.returncode == 7, done.stderr
     assert done.stdout.splitlines()[:2] == ["the double's", "a 'b' $c|3|"]
     assert (release_root.tree / "made").read_text() == "here\n" and (other / "made").read_text() == "there\n"
     root = release_root.releases / "trixie"
-    assert not (root / "etc/lost").exists() and not (root / "tmp/lost").exists() and not (root /
-                                                                                          str(tmp_path)[1:]).exists()
+    assert (
+        not (root / "etc/lost").exists()
+        and not (root / "tmp/lost").exists()
+        and not (root / str(tmp_path)[1:]).exists()
+    )
     assert list((release_root.releases / "mount").iterdir()) == []
     with open("/proc/self/mounts", encoding="utf-8") as mounts:
         assert str(release_root.releases) not in mounts.read()
@@ -179,8 +211,9 @@ def test_Run_ProcessLeftBehind_EndsWithTheCommand(namespaces, release_root):
 
 
 def test_Run_Interrupted_EndsTheCommand(namespaces, release_root):
-    with release_root.start("run", "trixie", "--", "bash", "-c",
-                            "echo $$ > started; while :; do sleep 876543; done") as process:
+    with release_root.start(
+        "run", "trixie", "--", "bash", "-c", "echo $$ > started; while :; do sleep 876543; done"
+    ) as process:
         wait_for(release_root.tree / "started", process)
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=60) == 128 + signal.SIGTERM
@@ -191,7 +224,8 @@ def test_Run_NoRootAndOnlyExisting_SaysHowToMakeIt(namespaces, release_root):
     done = release_root("run", "trixie", "--only-existing", "--", "true")
     assert done.returncode == MISSING
     assert done.stderr.splitlines() == [
-        "release-root: there is no root of trixie: run scripts/release-root make trixie"]
+        "release-root: there is no root of trixie: run scripts/release-root make trixie"
+    ]
     assert not release_root.calls
 
 

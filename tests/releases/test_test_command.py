@@ -1,4 +1,5 @@
 """scripts/test: what it refuses, and what it asks of scripts/release-root."""
+
 import pytest
 
 from conftest import executable
@@ -11,19 +12,25 @@ def fixture_test_command(release_root):
     """scripts/test whose release-root and install-packages only note what they are asked."""
     for name in ("release-root", "install-packages"):
         executable(release_root.tree / "scripts" / name, ECHO)
-    release_root.asked = lambda name: ((release_root.folder / f"calls.{name}").read_text().splitlines()
-                                       if (release_root.folder / f"calls.{name}").exists() else None)
+    release_root.asked = lambda name: (
+        (release_root.folder / f"calls.{name}").read_text().splitlines()
+        if (release_root.folder / f"calls.{name}").exists()
+        else None
+    )
     return release_root
 
 
-@pytest.mark.parametrize("words, text", [
-    (["--release", "warty"], "--release 'warty': it must be bookworm, trixie or forky"),
-    (["--release"], "--release needs a name"),
-    (["--release", "trixie", "--suite", "guest"], "leave out --release"),
-    (["--release", "trixie", "--sanitize", "all"], "--sanitize 'all': it must be address or thread"),
-    (["--dir"], "--dir needs a folder"),
-    (["--sanitize", "thread", "--suite", "sim"], "--suite sim has one thread"),
-])
+@pytest.mark.parametrize(
+    "words, text",
+    [
+        (["--release", "warty"], "--release 'warty': it must be bookworm, trixie or forky"),
+        (["--release"], "--release needs a name"),
+        (["--release", "trixie", "--suite", "guest"], "leave out --release"),
+        (["--release", "trixie", "--sanitize", "all"], "--sanitize 'all': it must be address or thread"),
+        (["--dir"], "--dir needs a folder"),
+        (["--sanitize", "thread", "--suite", "sim"], "--suite sim has one thread"),
+    ],
+)
 def test_Arguments_Wrong_AreRefusedBeforeAnythingIsMade(test_command, words, text):
     done = test_command(*words, script="test")
     assert done.returncode == 2
@@ -32,11 +39,19 @@ def test_Arguments_Wrong_AreRefusedBeforeAnythingIsMade(test_command, words, tex
     assert test_command.asked("release-root") is None and test_command.asked("install-packages") is None
 
 
-@pytest.mark.parametrize("words, root_options, inner", [
-    ([], [], ["--dir", "build-trixie"]), (["--no-install"], ["--only-existing"], ["--dir", "build-trixie"]),
-    (["--suite", "unit", "--suite", "plugin", "--werror"], [], [
-        "--suite", "unit", "--suite", "plugin", "--werror", "--dir", "build-trixie"]),
-    (["--sanitize", "thread", "--dir", "build-x"], [], ["--sanitize", "thread", "--dir", "build-x"]),])
+@pytest.mark.parametrize(
+    "words, root_options, inner",
+    [
+        ([], [], ["--dir", "build-trixie"]),
+        (["--no-install"], ["--only-existing"], ["--dir", "build-trixie"]),
+        (
+            ["--suite", "unit", "--suite", "plugin", "--werror"],
+            [],
+            ["--suite", "unit", "--suite", "plugin", "--werror", "--dir", "build-trixie"],
+        ),
+        (["--sanitize", "thread", "--dir", "build-x"], [], ["--sanitize", "thread", "--dir", "build-x"]),
+    ],
+)
 def test_Release_Options_ReachTheRunInTheRoot(test_command, words, root_options, inner):
     done = test_command("--release", "trixie", *words, script="test")
     assert done.returncode == 0, done.stderr
@@ -44,8 +59,9 @@ def test_Release_Options_ReachTheRunInTheRoot(test_command, words, root_options,
     command = asked.index("--")
     assert asked[:command] == ["run", "trixie", *root_options]
     assert asked[command + 1] == "scripts/test"
-    assert [word for word in asked[command + 2:]
-            if word != "--no-install"] == inner and "--no-install" in asked[command + 2:]
+    assert [word for word in asked[command + 2 :] if word != "--no-install"] == inner and "--no-install" in asked[
+        command + 2 :
+    ]
     assert test_command.asked("install-packages") == (None if "--no-install" in words else ["releases"])
 
 
@@ -53,8 +69,12 @@ def test_Release_FolderElsewhere_IsShared(test_command, tmp_path):
     done = test_command("--release", "forky", "--no-install", "--dir", tmp_path / "elsewhere", script="test")
     assert done.returncode == 0, done.stderr
     assert test_command.asked("release-root")[:5] == [
-        "run", "forky", "--only-existing", "--share",
-        str(tmp_path / "elsewhere")]
+        "run",
+        "forky",
+        "--only-existing",
+        "--share",
+        str(tmp_path / "elsewhere"),
+    ]
     assert (tmp_path / "elsewhere").is_dir()
 
 

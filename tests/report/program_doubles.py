@@ -16,8 +16,9 @@ from pathlib import Path
 def make_program(path, faults=None):
     here = Path(__file__).resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\nDOUBLE_FAULTS='{json.dumps(faults or {})}' exec {sys.executable} {here} "
-                    f"{path.name} \"$@\"\n")
+    path.write_text(
+        f"#!/bin/sh\nDOUBLE_FAULTS='{json.dumps(faults or {})}' exec {sys.executable} {here} {path.name} \"$@\"\n"
+    )
     path.chmod(0o755)
     return path
 
@@ -38,6 +39,7 @@ def value_of(arguments, flag):
 
 def train(arguments):
     import conftest
+
     transport = os.environ["GLOO_DEVICE_TRANSPORT"]
     fault = fault_of(transport)
     if fault == "fail" or fault == "fails again" and "training-again" in value_of(arguments, "--metrics"):
@@ -49,8 +51,9 @@ def train(arguments):
     for rank in range(ranks):
         path = Path(value_of(arguments, "--metrics").replace("{rank}", str(rank)))
         slow = fault == "slow" or fault == "slow at first" and "again" not in path.name
-        lines = conftest.training_records(used, rank, steps, digest, step_s=6.0 if slow else 3.0,
-                                          forward_s=1.5 if slow else 0.6)
+        lines = conftest.training_records(
+            used, rank, steps, digest, step_s=6.0 if slow else 3.0, forward_s=1.5 if slow else 0.6
+        )
         conftest.write_lines(path, lines[:2] if fault == "hang" else lines)
     if fault == "hang":
         Path(os.environ["DOUBLE_PID_FILE"]).write_text(f"{os.getpid()}\n")
@@ -60,6 +63,7 @@ def train(arguments):
 
 def reduce(arguments):
     import conftest
+
     transports = value_of(arguments, "--transports").split(",")
     path = Path(value_of(arguments, "--json"))
     for transport in transports:
@@ -83,7 +87,8 @@ def reduce(arguments):
         report = conftest.benchmark_report(results)
         report["build"] = {
             "commit": "0123abc4567d",
-            "transports": ["TCP", "DPDK", "RDMA"] + ([] if fault_of("GLOO_IBVERBS") else ["GLOO_IBVERBS"])}
+            "transports": ["TCP", "DPDK", "RDMA"] + ([] if fault_of("GLOO_IBVERBS") else ["GLOO_IBVERBS"]),
+        }
     path.write_text(json.dumps(report))
     return 0
 
@@ -92,6 +97,7 @@ def compare_programs(arguments):
     """In place of scripts/compare-programs."""
     import conftest  # noqa: F401  the path to our packages
     from program_runs import run_record
+
     if fault_of("compare-programs") == "fail":
         print("compare-programs: /usr/bin/python3: No module named 'torch'")
         return 2
@@ -104,6 +110,7 @@ def compare_programs(arguments):
 def write(arguments):
     """As server listens and waits for its client; as client prints the table."""
     import socket
+
     if fault_of("ib_write_bw") == "fail":
         print("Unable to find the Infiniband/RoCE device")
         return 1
@@ -119,8 +126,10 @@ def write(arguments):
         time.sleep(600)
     print(" #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]")
     if fault_of("ib_write_bw") != "no table":
-        print(f" {value_of(arguments, '-s')}    {value_of(arguments, '-n')}           1.840352            "
-              "1.600000            0.000020")
+        print(
+            f" {value_of(arguments, '-s')}    {value_of(arguments, '-n')}           1.840352            "
+            "1.600000            0.000020"
+        )
     return 0
 
 
@@ -134,10 +143,17 @@ def guest(arguments):
     if fault_of("rdma-guest") == "does not boot":
         print("rdma-guest: the guest did not come up within 120 s", file=sys.stderr)
         return 125
-    command = arguments[arguments.index("--") + 1:]
+    command = arguments[arguments.index("--") + 1 :]
     os.execv(command[0], command)
 
 
 if __name__ == "__main__":
-    sys.exit({"ddp_train": train, "all_reduce_perf": reduce, "ib_write_bw": write, "rdma-guest": guest,
-              "compare-programs": compare_programs}[sys.argv[1]](sys.argv[2:]))
+    sys.exit(
+        {
+            "ddp_train": train,
+            "all_reduce_perf": reduce,
+            "ib_write_bw": write,
+            "rdma-guest": guest,
+            "compare-programs": compare_programs,
+        }[sys.argv[1]](sys.argv[2:])
+    )

@@ -35,6 +35,7 @@ def compare(tmp_path, capsys):
         build = make_build(tmp_path / "build", faults)
         status = command.compare([*QUICK, "--build", str(build), "--output", str(tmp_path / "out"), *arguments])
         return Done(status, *capsys.readouterr())
+
     yield run
     for number, handler in handlers.items():
         signal.signal(number, handler)
@@ -51,14 +52,20 @@ def test_compare_two_transports_prints_one_table_and_writes_a_folder(tmp_path, c
         assert said in done.stdout
     record = record_of(tmp_path)
     assert record["state"] == "complete"
-    assert [(one["transport"], one["repeat"]) for one in record["training"]] == [("TCP", 1), ("DPDK", 1), ("TCP", 2),
-                                                                                 ("DPDK", 2)]
+    assert [(one["transport"], one["repeat"]) for one in record["training"]] == [
+        ("TCP", 1),
+        ("DPDK", 1),
+        ("TCP", 2),
+        ("DPDK", 2),
+    ]
     assert (tmp_path / "out" / "index.html").exists()
     assert not list((tmp_path / "out").rglob("*.partial"))
     command_line = record["stages"][0]["command"]
     assert command_line.startswith("GLOO_DEVICE_TRANSPORT=TCP ") and "--seed 1" in command_line
-    assert record["repeat_command"].startswith(
-        "scripts/compare --transports TCP,DPDK --steps 3") and "--output" not in record["repeat_command"]
+    assert (
+        record["repeat_command"].startswith("scripts/compare --transports TCP,DPDK --steps 3")
+        and "--output" not in record["repeat_command"]
+    )
 
 
 def test_compare_out_of_time_leaves_repeats_out_but_not_the_first(tmp_path, compare):
@@ -89,7 +96,11 @@ def test_compare_machine_that_was_not_steady_is_measured_again_in_shorter_turns(
     assert "2.50 times as fast over DPDK as over TCP: measuring again, in turns of 3 steps" in done.stdout
     record = record_of(tmp_path)
     assert [(one["transport"], one["repeat"]) for one in record["set_aside"]["training"]] == [
-        ("TCP", 1), ("DPDK", 1), ("TCP", 2), ("DPDK", 2)]
+        ("TCP", 1),
+        ("DPDK", 1),
+        ("TCP", 2),
+        ("DPDK", 2),
+    ]
     again = record["training"]
     assert [one["transport"] for one in again] == ["TCP", "DPDK"] * 4 and "training-again-1-TCP" in again[0]["files"][0]
     assert "--steps 3 " in record["stages"][-1]["command"] and "--steps 9 " in record["stages"][0]["command"]
@@ -191,10 +202,13 @@ def test_compare_silent_fallback_is_a_failure(tmp_path, compare):
 def test_compare_interrupted_ends_its_children_and_keeps_results(tmp_path, number):
     build = make_build(tmp_path / "build", {"DPDK": "hang"})
     pid_file = tmp_path / "pid"
-    child = subprocess.Popen([ROOT / "scripts" / "compare", *QUICK, "--no-benchmark", "--build", build, "--output",
-                              tmp_path / "out"],
-                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                             env=os.environ | {"DOUBLE_PID_FILE": str(pid_file)})
+    child = subprocess.Popen(
+        [ROOT / "scripts" / "compare", *QUICK, "--no-benchmark", "--build", build, "--output", tmp_path / "out"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=os.environ | {"DOUBLE_PID_FILE": str(pid_file)},
+    )
     try:
         until = time.monotonic() + 60
         while not (pid_file.exists() and pid_file.read_text().endswith("\n")):
@@ -220,8 +234,9 @@ def test_compare_existing_output_is_refused(tmp_path, compare):
 
 
 def test_compare_without_programs_says_what_to_run(tmp_path):
-    done = subprocess.run([ROOT / "scripts" / "compare", "--build", tmp_path], capture_output=True, text=True,
-                          timeout=60, check=False)
+    done = subprocess.run(
+        [ROOT / "scripts" / "compare", "--build", tmp_path], capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == command.BAD_INPUT and "run scripts/build first" in done.stderr
 
 
@@ -232,17 +247,32 @@ def test_report_draws_a_folder_again(measurement, capsys):
 
 
 def test_report_of_no_results_is_one_line(tmp_path):
-    done = subprocess.run([ROOT / "scripts" / "report", tmp_path], capture_output=True, text=True, timeout=60,
-                          check=False)
+    done = subprocess.run(
+        [ROOT / "scripts" / "report", tmp_path], capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == command.BAD_INPUT
     assert done.stderr.count("\n") == 1 and "results.json: cannot be read" in done.stderr
 
 
 def test_quickstart_runs_on_what_is_built(tmp_path):
     build = make_build(tmp_path / "build")
-    done = subprocess.run([
-        ROOT / "scripts" / "quickstart", "--no-install", "--no-build", "--no-guest", *QUICK, "--build", build,
-        "--output", tmp_path / "out"], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [
+            ROOT / "scripts" / "quickstart",
+            "--no-install",
+            "--no-build",
+            "--no-guest",
+            *QUICK,
+            "--build",
+            build,
+            "--output",
+            tmp_path / "out",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Results go to" in done.stdout and "identical results" in done.stdout
 
@@ -265,31 +295,62 @@ def test_build_counter_counts_ninjas_steps_in_place_or_every_30_s(tmp_path, is_t
     now, log, display = [100.0], tmp_path / "build.log", NotedDisplay(is_terminal)
     tick = command.build_counter(display, log, lambda: now[0])
     long = f"[123/444] Compiling {'x' * 100}/b.cc"
-    for after_s, said in ((0, "The Meson build system"), (29, "[1/444] c++ a.cc"), (31, long),
-                          (60, "[200/444] c++ c.cc"), (61, "[201/444] c++ d.cc")):
+    for after_s, said in (
+        (0, "The Meson build system"),
+        (29, "[1/444] c++ a.cc"),
+        (31, long),
+        (60, "[200/444] c++ c.cc"),
+        (61, "[201/444] c++ d.cc"),
+    ):
         now[0] = 100.0 + after_s
         log.write_text(said + "\n")
         tick()
-    assert display.notes == [(None, None, "The Meson build system"), (1, 444, "building: 1 of 444"),
-                             (123, 444, "building: 123 of 444"), (200, 444, "building: 200 of 444"),
-                             (201, 444, "building: 201 of 444")]
+    assert display.notes == [
+        (None, None, "The Meson build system"),
+        (1, 444, "building: 1 of 444"),
+        (123, 444, "building: 123 of 444"),
+        (200, 444, "building: 200 of 444"),
+        (201, 444, "building: 201 of 444"),
+    ]
     assert display.lines == ([] if is_terminal else ["building: 123 of 444", "building: 201 of 444"])
 
 
 def test_quickstart_failing_build_names_stage_and_log(tmp_path):
     (tmp_path / "file").write_text("")
-    done = subprocess.run([
-        ROOT / "scripts" / "quickstart", "--no-install", "--build", tmp_path / "file" / "x", "--output",
-        tmp_path / "out"], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [
+            ROOT / "scripts" / "quickstart",
+            "--no-install",
+            "--build",
+            tmp_path / "file" / "x",
+            "--output",
+            tmp_path / "out",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert done.returncode == command.FAILED
     assert "build exited with status" in done.stdout and "logs/build.log" in done.stdout
     assert record_of(tmp_path)["state"] == "failed"
 
 
-@pytest.mark.parametrize("arguments",
-                         [["--sizes", "4:64M"], ["--sizes", "8M:4:4"], ["--sizes", "x:4:4"], [
-                             "--transports", "TCP,TCP"], ["--transports", "TCP,"], ["--ranks", "1"], ["--steps", "1"],
-                          ["--minutes", "nan"], ["--warm-up", "6"], ["--no-training", "--no-benchmark"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--sizes", "4:64M"],
+        ["--sizes", "8M:4:4"],
+        ["--sizes", "x:4:4"],
+        ["--transports", "TCP,TCP"],
+        ["--transports", "TCP,"],
+        ["--ranks", "1"],
+        ["--steps", "1"],
+        ["--minutes", "nan"],
+        ["--warm-up", "6"],
+        ["--no-training", "--no-benchmark"],
+    ],
+)
 def test_options_out_of_range_are_refused(arguments, capsys):
     with pytest.raises(SystemExit) as refused:
         command.compare(arguments)
@@ -302,11 +363,16 @@ def test_sizes_are_read_as_the_benchmark_reads_them():
 
 
 def test_repeat_command_leaves_the_output_folder_out():
-    assert command.without_output(["--steps", "3", "--output", "x", "--output=y", "--idle",
-                                   "1"]) == ["--steps", "3", "--idle", "1"]
+    assert command.without_output(["--steps", "3", "--output", "x", "--output=y", "--idle", "1"]) == [
+        "--steps",
+        "3",
+        "--idle",
+        "1",
+    ]
 
 
 def test_quickstart_help_needs_nothing_installed():
-    done = subprocess.run([ROOT / "scripts" / "quickstart", "--help"], capture_output=True, text=True, timeout=60,
-                          check=False)
+    done = subprocess.run(
+        [ROOT / "scripts" / "quickstart", "--help"], capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 0 and "--minutes" in done.stdout

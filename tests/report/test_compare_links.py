@@ -20,13 +20,32 @@ BUILD = os.environ.get("PERF_BUILD", "")
 
 
 def words_of(folder, build, *arguments):
-    return [str(word) for word in (ROOT / "scripts" / "compare-links", "--build", build, "--output", folder / "out",
-                                   "--json", folder / "run.json", "--repeats", 1, *arguments)]
+    return [
+        str(word)
+        for word in (
+            ROOT / "scripts" / "compare-links",
+            "--build",
+            build,
+            "--output",
+            folder / "out",
+            "--json",
+            folder / "run.json",
+            "--repeats",
+            1,
+            *arguments,
+        )
+    ]
 
 
 def compare(folder, build, *arguments):
-    return subprocess.run(words_of(folder, build, *arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          timeout=LIMIT_S, check=False)
+    return subprocess.run(
+        words_of(folder, build, *arguments),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
 
 
 def why_no_namespaces():
@@ -50,18 +69,21 @@ def processes_that_name(text):
     return found
 
 
-@pytest.mark.parametrize("arguments, said", [
-    (["--links", "memif,nosuch"], "'nosuch' is no link; there are memif, udp, "),
-    (["--links", "udp,udp"], "names a link twice"),
-    (["--sizes", "6"], "multiples of 4 bytes"),
-    (["--sizes", "4,4"], "different"),
-    (["--sizes", "2G"], "at most 1G"),
-    (["--sizes", "much"], "'much' is no size"),
-    (["--repeats", "0"], "from 1 to 1000"),
-    (["--json", "/proc/none/x.json"], "'/proc/none' cannot be made a folder"),
-    (["--json", "/tmp"], "'/tmp' cannot be written"),
-    (["--build", "/nosuch"], "there is no program '/nosuch/tools/all_reduce_perf'"),
-])
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (["--links", "memif,nosuch"], "'nosuch' is no link; there are memif, udp, "),
+        (["--links", "udp,udp"], "names a link twice"),
+        (["--sizes", "6"], "multiples of 4 bytes"),
+        (["--sizes", "4,4"], "different"),
+        (["--sizes", "2G"], "at most 1G"),
+        (["--sizes", "much"], "'much' is no size"),
+        (["--repeats", "0"], "from 1 to 1000"),
+        (["--json", "/proc/none/x.json"], "'/proc/none' cannot be made a folder"),
+        (["--json", "/tmp"], "'/tmp' cannot be written"),
+        (["--build", "/nosuch"], "there is no program '/nosuch/tools/all_reduce_perf'"),
+    ],
+)
 def test_Command_BadInput_IsRefused(tmp_path, arguments, said, capsys):
     with pytest.raises(SystemExit) as refused:
         command.main(["--build", str(make_build(tmp_path / "build")), *arguments])
@@ -92,8 +114,10 @@ def test_Measure_EachRound_GoesOverAllCellsSoASlowOneSpoilsNone(tmp_path):
         if (number, link.name, count) == (2, "udp", 64):
             raise LinkError("lost")
         slow = 10.0 if number == 2 else 1.0
-        return "0123abc4567d", {name: {"p50_us": slow * (number + factor), "p99_us": slow * 9, "busbw_gb_s": 1.0}
-                                for name, factor in (("TCP", 100), (link.transport, 0))}
+        return "0123abc4567d", {
+            name: {"p50_us": slow * (number + factor), "p99_us": slow * 9, "busbw_gb_s": 1.0}
+            for name, factor in (("TCP", 100), (link.transport, 0))
+        }
 
     measurement = Measurement(SimpleNamespace(links=["memif", "udp"], sizes=[4, 64], repeats=3), tmp_path)
     measurement.all_reduce = all_reduce
@@ -101,10 +125,12 @@ def test_Measure_EachRound_GoesOverAllCellsSoASlowOneSpoilsNone(tmp_path):
     cells = [("memif", 4), ("memif", 64), ("udp", 4), ("udp", 64)]
     assert asked == [(1, *cell) for cell in cells] + [(2, *cell) for cell in cells] + [(3, *cell) for cell in cells[:3]]
     assert [(row["link"], row["transport"], row["bytes"], row["median_us"], row["p99_us"]) for row in measurement.rows][
-        :2] == [("memif", "TCP", 4, 103.0, 90.0), ("memif", "DPDK", 4, 3.0, 90.0)]
+        :2
+    ] == [("memif", "TCP", 4, 103.0, 90.0), ("memif", "DPDK", 4, 3.0, 90.0)]
     assert [row["median_us"] for row in measurement.rows[-2:]] == [101.0, 1.0]  # of the round before it failed
     assert [(one.cell.title, one.cell.bytes, one.round, one.why) for one in measurement.missing] == [
-        ("UDP", 64, 2, "lost")]
+        ("UDP", 64, 2, "lost")
+    ]
 
 
 def test_Run_InsideAMachine_GivesATableAndAStoredRun(tmp_path):
@@ -112,8 +138,11 @@ def test_Run_InsideAMachine_GivesATableAndAStoredRun(tmp_path):
     assert answer.returncode == 0, answer.stdout + answer.stderr
     run = stored_run.read(tmp_path / "run.json")
     assert [(row.link, row.transport, row.bytes) for row in run.rows] == [
-        (link, transport, count) for link, ours in (("memif", "DPDK"), ("UDP", "UDP")) for count in (4, 65536)
-        for transport in ("TCP", ours)]
+        (link, transport, count)
+        for link, ours in (("memif", "DPDK"), ("UDP", "UDP"))
+        for count in (4, 65536)
+        for transport in ("TCP", ours)
+    ]
     assert run.commit == "0123abc4567d" and "load " in run.machine
     assert answer.stdout.startswith(run.machine.partition(", load ")[0]) and " of a core" in run.machine
     assert len(run.rates) in (0, 2)  # none where /usr/bin/python3 has no PyTorch
@@ -141,8 +170,12 @@ def test_Run_AllFail_WritesNoStoredRun(tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_Run_EndedBySignal_LeavesNoProcess(tmp_path, number):
     build = make_build(tmp_path / "build", {"all_reduce_perf UDP": "hang"})
-    child = subprocess.Popen(words_of(tmp_path, build, "--links", "udp", "--sizes", "4"), stdout=subprocess.DEVNULL,
-                             stderr=subprocess.PIPE, text=True)
+    child = subprocess.Popen(
+        words_of(tmp_path, build, "--links", "udp", "--sizes", "4"),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     try:
         until = time.monotonic() + 60
         while not (tmp_path / "out" / "udp-4-1" / "rank-1.log").exists():
@@ -163,8 +196,9 @@ def test_Run_RealRanksOverVeth_AreMeasured(tmp_path):
     answer = compare(tmp_path, BUILD, "--links", "udp-1500,netdev-9000,vhost-1500", "--sizes", "4,64K")
     rows = stored_run.read(tmp_path / "run.json").rows
     # Which of them are in this build is not this test's matter; what is not there must say why.
-    assert {row.link for row in rows} | {link for link in ("UDP 1500", "netdev 9000", "vhost 1500")
-                                         if f"{link}, " in answer.stdout} == {"UDP 1500", "netdev 9000", "vhost 1500"}
+    assert {row.link for row in rows} | {
+        link for link in ("UDP 1500", "netdev 9000", "vhost 1500") if f"{link}, " in answer.stdout
+    } == {"UDP 1500", "netdev 9000", "vhost 1500"}
     assert answer.returncode == ("not measured" in answer.stdout)
     assert {row.bytes for row in rows if row.link == "UDP 1500"} == {4, 65536}
     left = subprocess.run(["ip", "link"], capture_output=True, text=True, timeout=60, check=True).stdout

@@ -25,13 +25,21 @@ def run(tmp_path, capsys, monkeypatch):
         make_program(tmp_path / "bin" / "ib_write_bw", faults)
         monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
         program = make_program(tmp_path / "rdma-guest", faults)
-        status = function([
-            *QUICK, "--build",
-            str(build), "--guest-program",
-            str(program), "--output",
-            str(tmp_path / "out"), *arguments])
+        status = function(
+            [
+                *QUICK,
+                "--build",
+                str(build),
+                "--guest-program",
+                str(program),
+                "--output",
+                str(tmp_path / "out"),
+                *arguments,
+            ]
+        )
         captured = capsys.readouterr()
         return status, captured.out, captured.err
+
     yield of
     for number, handler in handlers.items():
         signal.signal(number, handler)
@@ -49,7 +57,7 @@ def test_compare_with_a_device_puts_rdma_beside_ib_write_bw_and_gloos_own(tmp_pa
     assert [one["repeat"] for one in record["beside_write"]] == [1, 2] and len(record["bound"]) == 3
     names = [stage["name"] for stage in record["stages"]]
     at = names.index("ib_write_bw, 0")
-    assert names[at:at + 3] == ["ib_write_bw, 0", "all-reduce beside ib_write_bw, 1", "ib_write_bw, 1"]
+    assert names[at : at + 3] == ["ib_write_bw, 0", "all-reduce beside ib_write_bw, 1", "ib_write_bw, 1"]
     # The doubles: 4 MiB in 4,244 us over anything, 0.1 GB/s of ib_write_bw.
     assert "9.88 x (0.988 of 0.1 GB/s)" in out and "ibverbs" in out
     page = (tmp_path / "out" / "index.html").read_text()
@@ -120,8 +128,9 @@ def test_quickstart_without_a_device_adds_the_guest_and_mixes_no_figures(tmp_pat
 
 
 def test_quickstart_without_a_guest_says_why_and_succeeds(tmp_path, run):
-    status, out, _ = run(command.quickstart, "--no-install", "--no-build", "--no-training",
-                         faults={"rdma-guest": "missing"})
+    status, out, _ = run(
+        command.quickstart, "--no-install", "--no-build", "--no-training", faults={"rdma-guest": "missing"}
+    )
     assert status == 0
     assert "RDMA: not measured" in out and "missing: qemu-system-x86_64" in out
     assert "missing: qemu-system-x86_64" in (tmp_path / "out" / "index.html").read_text()
@@ -130,8 +139,10 @@ def test_quickstart_without_a_guest_says_why_and_succeeds(tmp_path, run):
 def test_quickstart_with_a_device_needs_no_guest(tmp_path, run):
     status, _, _ = run(command.quickstart, "--no-install", "--no-build", "--no-training", ports=[PORT])
     assert status == 0
-    assert record_of(tmp_path / "out")["plan"]["transports"] == ["TCP", "DPDK", "RDMA"
-                                                                 ] and not (tmp_path / "out" / "guest").exists()
+    assert (
+        record_of(tmp_path / "out")["plan"]["transports"] == ["TCP", "DPDK", "RDMA"]
+        and not (tmp_path / "out" / "guest").exists()
+    )
 
 
 def test_arguments_of_a_plan_come_back_as_the_same_plan(tmp_path):
@@ -139,12 +150,33 @@ def test_arguments_of_a_plan_come_back_as_the_same_plan(tmp_path):
 
     from gloo_bypass_tools.report.comparison import Plan
     from gloo_bypass_tools.report.results import ResultsFolder
-    plan = Plan(transports=("TCP", "RDMA"), ranks=3, model="tiny", batch_size=2, seq_len=16, steps=4, warm_up=2,
-                repeats=2, seed=7, sizes=(4, 4096, 4), idle_s=1.5, minutes=2.0, benchmark=True, training=False,
-                trainer_arguments=("--bucket-cap-mb", "1"), emulated=True)
+
+    plan = Plan(
+        transports=("TCP", "RDMA"),
+        ranks=3,
+        model="tiny",
+        batch_size=2,
+        seq_len=16,
+        steps=4,
+        warm_up=2,
+        repeats=2,
+        seed=7,
+        sizes=(4, 4096, 4),
+        idle_s=1.5,
+        minutes=2.0,
+        benchmark=True,
+        training=False,
+        trainer_arguments=("--bucket-cap-mb", "1"),
+        emulated=True,
+    )
     words = guest.arguments_of(plan, tmp_path, ResultsFolder(tmp_path))
     parsed = command.compare_parser().parse_args(words)
     assert command.plan_of(parsed, parsed.emulated) == plan
-    assert command.plan_of(command.compare_parser().parse_args(
-        guest.arguments_of(replace(plan, training=True, benchmark=False), tmp_path,
-                           ResultsFolder(tmp_path)))).benchmark is False
+    assert (
+        command.plan_of(
+            command.compare_parser().parse_args(
+                guest.arguments_of(replace(plan, training=True, benchmark=False), tmp_path, ResultsFolder(tmp_path))
+            )
+        ).benchmark
+        is False
+    )

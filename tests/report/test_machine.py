@@ -30,17 +30,23 @@ def test_Rates_PythonThatHasNone_SaysWhy(python, said):
 
 def test_Rates_PythonWithoutPyTorch_SaysWhy(tmp_path):
     python = tmp_path / "python"
-    python.write_text("#!/bin/sh\nexec /usr/bin/python3 -S \"$@\"\n")
+    python.write_text('#!/bin/sh\nexec /usr/bin/python3 -S "$@"\n')
     python.chmod(0o755)
     with pytest.raises(memory_rates.RatesError, match="No module named 'torch'"):
         memory_rates.measure(str(python))
 
 
 def test_Rates_InWords_NameTheirRange():
-    said = memory_rates.in_words([sample_of({"1": 5.84, "2": 9.0}, {"1": 6.0, "2": 8.0}),
-                                  sample_of({"1": 17.1, "2": 9.04}, {"1": 6.0, "2": 8.0})])
-    assert said == ("copies 64 MiB at 5.8 to 17 GB/s with 1 thread, 9 GB/s with 2 threads; adds at 6 GB/s with 1 "
-                    "thread, 8 GB/s with 2 threads")
+    said = memory_rates.in_words(
+        [
+            sample_of({"1": 5.84, "2": 9.0}, {"1": 6.0, "2": 8.0}),
+            sample_of({"1": 17.1, "2": 9.04}, {"1": 6.0, "2": 8.0}),
+        ]
+    )
+    assert said == (
+        "copies 64 MiB at 5.8 to 17 GB/s with 1 thread, 9 GB/s with 2 threads; adds at 6 GB/s with 1 "
+        "thread, 8 GB/s with 2 threads"
+    )
     assert memory_rates.in_words([]) == ""
 
 

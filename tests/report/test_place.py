@@ -35,9 +35,14 @@ def test_choose_guest_is_taken_when_asked_for_even_with_a_device():
     assert place.choose("guest", ALL, [PORT], can_be_had).kind == place.GUEST
 
 
-@pytest.mark.parametrize("asked, said",
-                         [("auto", "no RDMA device with an active port, and the guest cannot be had: missing: qemu"),
-                          ("guest", "the guest cannot be had: missing: qemu"), ("host", "scripts/softroce up")])
+@pytest.mark.parametrize(
+    "asked, said",
+    [
+        ("auto", "no RDMA device with an active port, and the guest cannot be had: missing: qemu"),
+        ("guest", "the guest cannot be had: missing: qemu"),
+        ("host", "scripts/softroce up"),
+    ],
+)
 def test_choose_nowhere_to_measure_rdma_says_what_to_do(asked, said):
     with pytest.raises(place.PlaceError, match=said):
         place.choose(asked, ALL, [], lambda: "missing: qemu")

@@ -50,8 +50,10 @@ def test_run_killed_names_the_signal(tmp_path):
 
 
 def test_run_starter_is_killed_the_child_ends(tmp_path):
-    script = f"import sys; sys.path.insert(0, {str(PYTHON)!r}); from gloo_bypass_tools.common import processes; " \
+    script = (
+        f"import sys; sys.path.insert(0, {str(PYTHON)!r}); from gloo_bypass_tools.common import processes; "
         f"processes.run(['sh', '-c', 'echo $$ > {tmp_path}/pid; exec sleep 600'], '{tmp_path}/log', 600)"
+    )
     with subprocess.Popen([sys.executable, "-c", script]) as starter:
         until = time.monotonic() + WAIT_S
         while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().endswith("\n"):
@@ -71,6 +73,7 @@ def test_run_past_its_limit_ends_the_whole_group(tmp_path, monkeypatch):
         """The time is up once the group is complete, however long that takes."""
         complete = (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().endswith("\n")
         return 100.0 if complete else 0.0
+
     script = f"sleep 600 & echo $! > {tmp_path}/pid; wait"
     with monkeypatch.context() as patched:
         patched.setattr(processes, "time", types.SimpleNamespace(monotonic=monotonic))
@@ -95,6 +98,7 @@ def test_run_interrupted_ends_the_whole_group(tmp_path, monkeypatch):
         if (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().endswith("\n"):
             ready.set()
             raise KeyboardInterrupt
+
     script = f"trap '' TERM; sleep 600 & echo $! > {tmp_path}/pid; wait; wait"
     with pytest.raises(KeyboardInterrupt):
         processes.run(["sh", "-c", script], tmp_path / "log", 30, on_tick=tick)

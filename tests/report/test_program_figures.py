@@ -19,8 +19,9 @@ def test_Figures_OfSamples_AreMedianTailAndMean():
 def test_Differences_OfRounds_AreOfTheMeansAndOfStepsOfTheMedians():
     whole, alone = Key("all_reduce", programs.ROUND, 8192, 2), Key("all_reduce", programs.ROUND_ALONE, 8192, 2)
     other = Key("all_reduce", programs.ROUND, 8192, 10)
-    found = programs.with_differences(programs.BY_NAME["all_reduce"], {whole: [5.0, 5.0, 11.0], alone: [2.0, 2.0, 5.0],
-                                                                       other: [1.0]})
+    found = programs.with_differences(
+        programs.BY_NAME["all_reduce"], {whole: [5.0, 5.0, 11.0], alone: [2.0, 2.0, 5.0], other: [1.0]}
+    )
     added = found[Key("all_reduce", programs.ADDED, 8192, 2)]
     assert (added.median_us, added.p99_us, added.mean_us) == (4.0, 4.0, 4.0)
     assert Key("all_reduce", programs.ADDED, 8192, 10) not in found and found[whole].median_us == 5.0
@@ -37,7 +38,11 @@ def test_AllRounds_OneSlowRound_IsTheTailAndNotTheMedian():
 
 def test_Turns_EachTransport_BeginsInTurn():
     assert [programs.turns(["A", "B", "C"], number) for number in (1, 2, 3, 4)] == [
-        ["A", "B", "C"], ["B", "C", "A"], ["C", "A", "B"], ["A", "B", "C"]]
+        ["A", "B", "C"],
+        ["B", "C", "A"],
+        ["C", "A", "B"],
+        ["A", "B", "C"],
+    ]
 
 
 @pytest.mark.parametrize("ranks, said", [(2, ""), (16, ""), (3, "16 heads cannot be shared by 3 ranks")])

@@ -14,7 +14,10 @@ def test_Whole_Run_HasEachQuantityWithItsRatioAndItsMachine(write_run):
     assert text.startswith("2 ranks of 1 thread on 2 cores of a processor; PyTorch 2.13.0+cpu")
     assert "load 0.10 before, other programs took 0.02 of a core. The machine copies 64 MiB at 17 GB/s" in text
     assert cells_of(text, "tensor-parallel decoding: a token")[1:] == [
-        "50 ms, 100 ms; 20 tokens/s", "12.5 ms, 25 ms; 80 tokens/s", "4 x"]
+        "50 ms, 100 ms; 20 tokens/s",
+        "12.5 ms, 25 ms; 80 tokens/s",
+        "4 x",
+    ]
     assert cells_of(text, "`all_reduce`: 8 KiB, adds to 2 ms")[1:] == ["2 ms", "500 us", "4 x"]
     assert cells_of(text, "the same without its all-reduces")[-1] == ""
     assert programs.ROUND not in text.replace("rounds", "") and "Left out: something: a reason." in text
@@ -27,6 +30,7 @@ def test_Whole_RatioOverTheRounds_IsInBrackets(write_run):
             if row["quantity"] == programs.HOT:
                 us = row["median_us"]
                 row["rounds_us"] = [0.5 * us, us, us] if row["transport"] == "TCP" else [us, us, 0.8 * us]
+
     text = tables.whole(stored_programs.read(write_run(spread)))
     assert cells_of(text, "`all_reduce`: 8 KiB |")[-1] == "4 x (2 to 5)"
 
@@ -37,6 +41,7 @@ def test_Whole_RatioAboveAHundred_IsWrittenOut(write_run):
             if row["quantity"] == programs.HOT:
                 us = row["median_us"]
                 row["rounds_us"] = [us, us, 60 * us] if row["transport"] == "TCP" else [us, us, us]
+
     text = tables.whole(stored_programs.read(write_run(slow_round)))
     assert cells_of(text, "`all_reduce`: 8 KiB |")[-1] == "4 x (4 to 240)"
 
@@ -55,23 +60,31 @@ def test_Whole_DifferenceBelowZero_IsNothingAndHasNoRatio(write_run):
         for row in record["rows"]:
             if row["quantity"] == programs.EXPOSED and row["transport"] == "DPDK":
                 row.update(median_us=-5.0, p99_us=-5.0, mean_us=-5.0, rounds_us=[-5.0])
+
     assert cells_of(tables.whole(stored_programs.read(write_run(below))), "its exposed all-reduce")[2:] == ["0 us", ""]
 
 
 def test_Headline_FastAndSlowRunOfOneMachine_AreRanges(write_run):
-    fast, slow = (stored_programs.read(write_run(name=f"{name}.json", tcp_us=tcp, dpdk_us=dpdk))
-                  for name, tcp, dpdk in (("a", 1000.0, 250.0), ("b", 2000.0, 1000.0)))
+    fast, slow = (
+        stored_programs.read(write_run(name=f"{name}.json", tcp_us=tcp, dpdk_us=dpdk))
+        for name, tcp, dpdk in (("a", 1000.0, 250.0), ("b", 2000.0, 1000.0))
+    )
     text = tables.headline([fast, slow])
     assert text.count("| --- ") == 4 and "| PyTorch 2.13, 2 ranks on 2 cores of a processor |" in text
     assert cells_of(text, "tensor-parallel decoding, 24 layers of 1,024 |")[1:] == [
-        "10 to 20 tokens/s", "20 to 80 tokens/s", "2 to 4 x"]
+        "10 to 20 tokens/s",
+        "20 to 80 tokens/s",
+        "2 to 4 x",
+    ]
     assert cells_of(text, "`all_reduce` of 8 KiB")[1:] == ["1 to 2 ms", "250 us to 1 ms", "2 to 4 x"]
     assert "64 MiB" not in text, "it was not measured"
 
 
 def test_Headline_GainAndLoss_AreNotBoldAndOnlyLossesAre(write_run):
-    gain, loss = (stored_programs.read(write_run(name=f"{name}.json", dpdk_us=dpdk))
-                  for name, dpdk in (("a", 500.0), ("b", 1250.0)))
+    gain, loss = (
+        stored_programs.read(write_run(name=f"{name}.json", dpdk_us=dpdk))
+        for name, dpdk in (("a", 500.0), ("b", 1250.0))
+    )
     assert cells_of(tables.headline([gain, loss]), "`all_reduce` of 8 KiB")[-1] == "0.8 to 2 x"
     assert cells_of(tables.headline([loss]), "`all_reduce` of 8 KiB")[-1] == "**0.8 x**"
 

@@ -23,8 +23,14 @@ def add_port(root, device, number=1, state="4: ACTIVE", layer="Ethernet", gids=(
 
 def add_roce(root, device, interface):
     add_port(
-        root, device, gids=[(0, LINK_LOCAL, "RoCE v2", interface), (2, MAPPED, "IB/RoCE v1", interface),
-                            (10, MAPPED, "RoCE v2", interface)])
+        root,
+        device,
+        gids=[
+            (0, LINK_LOCAL, "RoCE v2", interface),
+            (2, MAPPED, "IB/RoCE v1", interface),
+            (10, MAPPED, "RoCE v2", interface),
+        ],
+    )
 
 
 def test_active_no_folder_is_none(tmp_path):
@@ -41,9 +47,15 @@ def test_active_infiniband_needs_no_address(tmp_path):
     assert rdma_ports.active(tmp_path) == [rdma_ports.Port("mlx5_0", 2, 0, "", False)]
 
 
-@pytest.mark.parametrize("state, gids", [("1: DOWN", [(1, MAPPED, "RoCE v2", "eth0")]),
-                                         ("4: ACTIVE", [(0, LINK_LOCAL, "RoCE v2", "eth0")]),
-                                         ("4: ACTIVE", [(0, MAPPED, "IB/RoCE v1", "eth0")]), ("4: ACTIVE", [])])
+@pytest.mark.parametrize(
+    "state, gids",
+    [
+        ("1: DOWN", [(1, MAPPED, "RoCE v2", "eth0")]),
+        ("4: ACTIVE", [(0, LINK_LOCAL, "RoCE v2", "eth0")]),
+        ("4: ACTIVE", [(0, MAPPED, "IB/RoCE v1", "eth0")]),
+        ("4: ACTIVE", []),
+    ],
+)
 def test_active_leaves_out_what_cannot_carry_traffic(tmp_path, state, gids):
     add_port(tmp_path, "rxe0", state=state, gids=gids)
     assert rdma_ports.active(tmp_path) == []
@@ -56,11 +68,17 @@ def test_active_tells_devices_in_software(tmp_path):
     assert [port.in_software for port in rdma_ports.active(tmp_path / "class")] == [True]
 
 
-@pytest.mark.parametrize("environment, device", [({}, "rxe0"), ({"GLOO_BYPASS_RDMA_DEVICES": "rxe1,rxe0"}, "rxe1"),
-                                                 ({"GLOO_BYPASS_INTERFACE": "eth1"}, "rxe1"),
-                                                 ({"GLOO_BYPASS_RDMA_PORT": "0"}, "rxe0"),
-                                                 ({"GLOO_BYPASS_RDMA_PORT": "2"}, None),
-                                                 ({"GLOO_BYPASS_RDMA_DEVICES": "rxe7"}, None)])
+@pytest.mark.parametrize(
+    "environment, device",
+    [
+        ({}, "rxe0"),
+        ({"GLOO_BYPASS_RDMA_DEVICES": "rxe1,rxe0"}, "rxe1"),
+        ({"GLOO_BYPASS_INTERFACE": "eth1"}, "rxe1"),
+        ({"GLOO_BYPASS_RDMA_PORT": "0"}, "rxe0"),
+        ({"GLOO_BYPASS_RDMA_PORT": "2"}, None),
+        ({"GLOO_BYPASS_RDMA_DEVICES": "rxe7"}, None),
+    ],
+)
 def test_chosen_follows_the_settings(tmp_path, environment, device):
     add_roce(tmp_path, "rxe0", "eth0")
     add_roce(tmp_path, "rxe1", "eth1")

@@ -58,11 +58,16 @@ def test_training_unknown_bytes_are_missing_not_zero(tmp_path):
     assert steps[0]["sent_bytes"] is None
 
 
-@pytest.mark.parametrize("key, value, said", [("t_step_s", "3", "'t_step_s' is '3', not a finite number"),
-                                              ("loss", float("nan"), "'loss' is nan, not a finite number"),
-                                              ("t_ar_s", None, "'t_ar_s' is None, not a finite number"),
-                                              ("t_ar_s", True, "not a finite number"),
-                                              ("t_forward_s", ..., "no 't_forward_s'")])
+@pytest.mark.parametrize(
+    "key, value, said",
+    [
+        ("t_step_s", "3", "'t_step_s' is '3', not a finite number"),
+        ("loss", float("nan"), "'loss' is nan, not a finite number"),
+        ("t_ar_s", None, "'t_ar_s' is None, not a finite number"),
+        ("t_ar_s", True, "not a finite number"),
+        ("t_forward_s", ..., "no 't_forward_s'"),
+    ],
+)
 def test_training_bad_value_is_named_with_its_line(tmp_path, key, value, said):
     lines = training_records("TCP")
     if value is ...:
@@ -96,11 +101,14 @@ def test_finished_steps_of_a_file_being_written_counts_whole_lines(tmp_path):
 def test_all_reduce_report_gives_a_row_for_each_size_and_transport(tmp_path):
     path = tmp_path / "a.json"
     path.write_text(
-        json.dumps(benchmark_report([reduce_result(4, {"TCP": 97.0, "DPDK": 9.0}),
-                                     reduce_result(64, {"TCP": 98.0})])))
+        json.dumps(benchmark_report([reduce_result(4, {"TCP": 97.0, "DPDK": 9.0}), reduce_result(64, {"TCP": 98.0})]))
+    )
     rows = records.read_all_reduce(path)
-    assert [(row["transport"], row["bytes"], row["p50_us"]) for row in rows] == [("TCP", 4, 97.0), ("DPDK", 4, 9.0),
-                                                                                 ("TCP", 64, 98.0)]
+    assert [(row["transport"], row["bytes"], row["p50_us"]) for row in rows] == [
+        ("TCP", 4, 97.0),
+        ("DPDK", 4, 9.0),
+        ("TCP", 64, 98.0),
+    ]
     assert rows[0]["samples"] == 20 * 5 * 2 and rows[0]["ranks"] == 2
 
 
@@ -137,7 +145,9 @@ def test_files_that_the_programs_really_wrote_are_read():
     assert len(steps) == 4 and run["parameters"] == 81912576 and len(run["sha256"]) == 64
     assert all(row["step_s"] > row["forward_s"] > 0 and row["sent_bytes"] > 327e6 for row in steps)
     rows = records.read_all_reduce(fixtures / "all_reduce_perf.json")
-    assert [(row["transport"], row["bytes"], row["wrong"]) for row in rows] == [("TCP", 40_000_000, 0),
-                                                                                ("DPDK", 40_000_000, 0)]
+    assert [(row["transport"], row["bytes"], row["wrong"]) for row in rows] == [
+        ("TCP", 40_000_000, 0),
+        ("DPDK", 40_000_000, 0),
+    ]
     idle = records.read_idle(fixtures / "idle.json")
     assert [(row["transport"], row["rank"]) for row in idle] == [("TCP", 0), ("TCP", 1), ("DPDK", 0), ("DPDK", 1)]

@@ -52,8 +52,12 @@ def test_page_of_different_bits_says_so(tmp_path):
 
 
 def test_render_what_a_failure_left_says_what_is_missing(tmp_path):
-    folder = write_measurement(tmp_path / "r", ("TCP",), "failed",
-                               [{"stage": "train over DPDK", "reason": "train over DPDK exited", "log": "x"}])
+    folder = write_measurement(
+        tmp_path / "r",
+        ("TCP",),
+        "failed",
+        [{"stage": "train over DPDK", "reason": "train over DPDK exited", "log": "x"}],
+    )
     _, made = rendering.render(folder)
     text = folder.place("index.html").read_text()
     assert made.same_bits is None and "This measurement is incomplete." in text and "train over DPDK exited" in text

@@ -35,6 +35,7 @@ def test_write_on_full_disk_keeps_the_old_file_and_says_why(tmp_path, monkeypatc
 
     def full(_):
         raise OSError(errno.ENOSPC, "No space left on device")
+
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(results.ResultsError, match="cannot write .*x: No space left on device: make room"):
         folder.write_text("x", "new")

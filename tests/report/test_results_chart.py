@@ -35,27 +35,30 @@ def test_Read_Fixture_HasEveryRowAndItsRatio(run):
     assert run.ratio(next(row for row in run.rows if row.link == "vhost 1500")) is None
 
 
-@pytest.mark.parametrize("change, said", [
-    (lambda run: run.pop("commit"), "no 'commit'"),
-    (lambda run: run.update(commit="main"), "'commit' is 'main'"),
-    (lambda run: run.update(date="22 November"), "'date' is '22 November'"),
-    (lambda run: run.update(machine=" "), "'machine' is empty"),
-    (lambda run: run.update(note="x"), "'note' is unknown"),
-    (lambda run: run.update(rows=[]), "'rows' is empty"),
-    (lambda run: run.update(rates=[{"copy_GBps": {"1": 5.0}}]), "rates[0]: no 'add_GBps'"),
-    (lambda run: run.update(rates=[{"copy_GBps": {"1": 0}, "add_GBps": {"1": 5.0}}]), "'1' is 0"),
-    (lambda run: run.update(rates=[{"copy_GBps": {"all": 5}, "add_GBps": {"1": 5.0}}]), "'all' is 5"),
-    (lambda run: run.update(rates=[{"copy_GBps": {"1": "5"}, "add_GBps": {"1": 5.0}}]), "'5', not a finite number"),
-    (lambda run: run["rows"].append(3), "expected an object, found int"),
-    (lambda run: run["rows"].append(run["rows"][0]), "is there already"),
-    (lambda run: run["rows"][2].pop("link"), "rows[2]: no 'link'"),
-    (lambda run: run["rows"][2].update(speed=1), "rows[2]: 'speed' is unknown"),
-    (lambda run: run["rows"][2].update(bytes=0), "rows[2]: 'bytes' is 0, not above 0"),
-    (lambda run: run["rows"][2].update(bytes=1.5), "rows[2]: 'bytes' is 1.5, not a whole number"),
-    (lambda run: run["rows"][2].update(median_us=math.nan), "rows[2]: 'median_us' is nan, not a finite number"),
-    (lambda run: run["rows"][2].update(p99_us=0.001), "rows[2]: 'p99_us' is 0.001, below the median"),
-    (lambda run: run["rows"][2].update(bus_GBps="fast"), "rows[2]: 'bus_GBps' is 'fast', not a finite number"),
-])
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        (lambda run: run.pop("commit"), "no 'commit'"),
+        (lambda run: run.update(commit="main"), "'commit' is 'main'"),
+        (lambda run: run.update(date="22 November"), "'date' is '22 November'"),
+        (lambda run: run.update(machine=" "), "'machine' is empty"),
+        (lambda run: run.update(note="x"), "'note' is unknown"),
+        (lambda run: run.update(rows=[]), "'rows' is empty"),
+        (lambda run: run.update(rates=[{"copy_GBps": {"1": 5.0}}]), "rates[0]: no 'add_GBps'"),
+        (lambda run: run.update(rates=[{"copy_GBps": {"1": 0}, "add_GBps": {"1": 5.0}}]), "'1' is 0"),
+        (lambda run: run.update(rates=[{"copy_GBps": {"all": 5}, "add_GBps": {"1": 5.0}}]), "'all' is 5"),
+        (lambda run: run.update(rates=[{"copy_GBps": {"1": "5"}, "add_GBps": {"1": 5.0}}]), "'5', not a finite number"),
+        (lambda run: run["rows"].append(3), "expected an object, found int"),
+        (lambda run: run["rows"].append(run["rows"][0]), "is there already"),
+        (lambda run: run["rows"][2].pop("link"), "rows[2]: no 'link'"),
+        (lambda run: run["rows"][2].update(speed=1), "rows[2]: 'speed' is unknown"),
+        (lambda run: run["rows"][2].update(bytes=0), "rows[2]: 'bytes' is 0, not above 0"),
+        (lambda run: run["rows"][2].update(bytes=1.5), "rows[2]: 'bytes' is 1.5, not a whole number"),
+        (lambda run: run["rows"][2].update(median_us=math.nan), "rows[2]: 'median_us' is nan, not a finite number"),
+        (lambda run: run["rows"][2].update(p99_us=0.001), "rows[2]: 'p99_us' is 0.001, below the median"),
+        (lambda run: run["rows"][2].update(bus_GBps="fast"), "rows[2]: 'bus_GBps' is 'fast', not a finite number"),
+    ],
+)
 def test_Read_Wrong_IsRefusedWithItsPlace(tmp_path, change, said):
     with pytest.raises(RecordError) as raised:
         stored_run.read(changed(tmp_path, change))
@@ -64,8 +67,11 @@ def test_Read_Wrong_IsRefusedWithItsPlace(tmp_path, change, said):
 
 def points(svg, kind):
     """The corners of each line of one transport, in the order of the file."""
-    return [[tuple(map(float, point.split(","))) for point in line.get("points").split()]
-            for line in ElementTree.fromstring(svg).iter(f"{SVG}polyline") if f"t-{kind}" in line.get("class").split()]
+    return [
+        [tuple(map(float, point.split(","))) for point in line.get("points").split()]
+        for line in ElementTree.fromstring(svg).iter(f"{SVG}polyline")
+        if f"t-{kind}" in line.get("class").split()
+    ]
 
 
 def test_Svg_Fixture_DrawsEachPlaceOnceAndFasterLower(run):
@@ -81,9 +87,11 @@ def test_Svg_Fixture_DrawsEachPlaceOnceAndFasterLower(run):
 
 def test_Svg_TimeTenTimesAsLong_LiesOneDecadeHigher(tmp_path):
     def two_rows(record):
-        record["rows"] = [dict(record["rows"][0], bytes=size, median_us=time, p99_us=time)
-                          for size, time in ((4, 10), (64, 1000))]
-    (low, high), = points(results_chart.svg(stored_run.read(changed(tmp_path, two_rows))), "tcp")
+        record["rows"] = [
+            dict(record["rows"][0], bytes=size, median_us=time, p99_us=time) for size, time in ((4, 10), (64, 1000))
+        ]
+
+    ((low, high),) = points(results_chart.svg(stored_run.read(changed(tmp_path, two_rows))), "tcp")
     assert low[1] - high[1] == pytest.approx(results_chart.HEIGHT, abs=0.2)  # the axis has these two decades
 
 
@@ -105,8 +113,16 @@ def test_Svg_Names_DoNotOverlapAndStayInside(run):
     svg = ElementTree.fromstring(results_chart.svg(run))
     width = float(svg.get("viewBox").split()[2])
     names = [text for text in svg.iter(f"{SVG}text") if (text.get("class") or "").startswith("name ")]
-    assert [name.text for name in names] == ["TCP", "DPDK, memif", "DPDK, netdev 1500", "DPDK, vhost 1500", "TCP",
-                                             "UDP 1500", "TCP", "DPDK, memif"]
+    assert [name.text for name in names] == [
+        "TCP",
+        "DPDK, memif",
+        "DPDK, netdev 1500",
+        "DPDK, vhost 1500",
+        "TCP",
+        "UDP 1500",
+        "TCP",
+        "DPDK, memif",
+    ]
     places = [(float(name.get("x")), float(name.get("y"))) for name in names]
     bottom = results_chart.TOP + results_chart.HEIGHT
     assert all(x < width - 80 and results_chart.TOP <= y <= bottom + 5 for x, y in places)
@@ -136,8 +152,9 @@ def test_Table_Fixture_MarksWhatLoses(run):
             assert ("**" in row[-1]) == (value < 1), row
 
 
-@pytest.mark.parametrize("count, label", [(4, "4 B"), (1024, "1 KiB"), (65536, "64 KiB"), (16 << 20, "16 MiB"),
-                                          (40_000_000, "40 MB")])
+@pytest.mark.parametrize(
+    "count, label", [(4, "4 B"), (1024, "1 KiB"), (65536, "64 KiB"), (16 << 20, "16 MiB"), (40_000_000, "40 MB")]
+)
 def test_SizeLabel_Powers_AreBinary(count, label):
     assert results_chart.size_label(count) == label
 

@@ -9,9 +9,16 @@ def test_repeat_turns_alternate_in_the_order_given():
     assert turns == ["TCP", "DPDK", "TCP", "DPDK"]
 
 
-@pytest.mark.parametrize("remaining, one, done, most, wanted", [(100.0, 40.0, 1, 5, 3), (39.0, 40.0, 1, 5, 1),
-                                                                (1000.0, 40.0, 1, 3, 3), (0.0, 40.0, 2, 3, 2),
-                                                                (1000.0, 1.0, 3, 3, 3)])
+@pytest.mark.parametrize(
+    "remaining, one, done, most, wanted",
+    [
+        (100.0, 40.0, 1, 5, 3),
+        (39.0, 40.0, 1, 5, 1),
+        (1000.0, 40.0, 1, 3, 3),
+        (0.0, 40.0, 2, 3, 2),
+        (1000.0, 1.0, 3, 3, 3),
+    ],
+)
 def test_affordable_repeats_keep_what_is_done_and_stay_in_bounds(remaining, one, done, most, wanted):
     assert schedule.affordable_repeats(remaining, one, done, most) == wanted
 
@@ -29,7 +36,10 @@ def test_remaining_is_never_negative():
 def test_benchmark_parts_cover_the_sweep_and_ten_million_floats():
     parts = comparison.benchmark_parts((4, 64 * 2**20, 4))
     assert [(name, low, high) for name, low, high, *_ in parts] == [
-        ("small", 4, 65536), ("large", 262144, 64 * 2**20), ("10M floats", 40_000_000, 40_000_000)]
+        ("small", 4, 65536),
+        ("large", 262144, 64 * 2**20),
+        ("10M floats", 40_000_000, 40_000_000),
+    ]
     assert [name for name, *_ in comparison.benchmark_parts((4, 64, 4))] == ["small", "10M floats"]
 
 

@@ -27,10 +27,13 @@ def tree(tmp_path):
     """A README and a page with all tables, and the fixture as the picture's run."""
     (tmp_path / "docs" / "runs").mkdir(parents=True)
     (tmp_path / "docs" / "results.json").write_text(FIXTURE.read_text())
-    (tmp_path / "README.md").write_text("# Title\n\n<!-- table: link-ranges -->\nold\n<!-- end of table -->\nmore\n"
-                                        "<!-- table: program-headline -->\nby hand\n<!-- end of table -->\n")
+    (tmp_path / "README.md").write_text(
+        "# Title\n\n<!-- table: link-ranges -->\nold\n<!-- end of table -->\nmore\n"
+        "<!-- table: program-headline -->\nby hand\n<!-- end of table -->\n"
+    )
     (tmp_path / "docs" / "results.md").write_text(
-        "".join(f"<!-- table: {name} -->\n<!-- end of table -->\n" for name in documents.TABLES))
+        "".join(f"<!-- table: {name} -->\n<!-- end of table -->\n" for name in documents.TABLES)
+    )
     return tmp_path
 
 
@@ -122,6 +125,9 @@ def test_Command_BadRunOrFolder_SaysSoInOneLine(tmp_path, capsys):
 def test_StoredResults_Tables_AreMadeOfThem():
     """README.md and docs/ have the tables that scripts/draw-results makes of the stored runs."""
     stored = documents.read(ROOT)
-    stale = [path.name for path in documents.pages(ROOT)
-             if documents.renewed(path.read_text(), stored, path) != path.read_text()]
+    stale = [
+        path.name
+        for path in documents.pages(ROOT)
+        if documents.renewed(path.read_text(), stored, path) != path.read_text()
+    ]
     assert stale == [], "run scripts/draw-results"

@@ -18,10 +18,21 @@ def measure(tmp_path, monkeypatch, capsys):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = str(probe.getsockname()[1])
-        status = write_bandwidth.main([
-            "--device", "rxe0", "--gid-index", "1", "--tcp-port", port, "--json",
-            str(tmp_path / "out.json"), *arguments])
+        status = write_bandwidth.main(
+            [
+                "--device",
+                "rxe0",
+                "--gid-index",
+                "1",
+                "--tcp-port",
+                port,
+                "--json",
+                str(tmp_path / "out.json"),
+                *arguments,
+            ]
+        )
         return status, capsys.readouterr().err
+
     return run
 
 
@@ -31,8 +42,13 @@ def test_both_directions_together_are_halved_and_told_in_bytes(tmp_path, measure
     assert json.loads((tmp_path / "out.json").read_text())["message_bytes"] == 2**20
 
 
-@pytest.mark.parametrize("fault, said", [("fail", "as server: Unable to find the Infiniband/RoCE device"),
-                                         ("no table", "printed no line for 1048576 bytes")])
+@pytest.mark.parametrize(
+    "fault, said",
+    [
+        ("fail", "as server: Unable to find the Infiniband/RoCE device"),
+        ("no table", "printed no line for 1048576 bytes"),
+    ],
+)
 def test_failure_is_one_line_and_leaves_no_file(tmp_path, measure, fault, said):
     status, error = measure(fault)
     assert status == write_bandwidth.FAILED and error.count("\n") == 1 and said in error

@@ -21,9 +21,9 @@ constexpr double kGigabit = 1e9 / 8;
 constexpr double kLongGigabit = kGigabit * kLongPathScale;
 
 struct Outcome {
-  double utilisation = 0;           // payload delivered of what the link could carry
+  double utilisation = 0;  // payload delivered of what the link could carry
   Duration meanQueueing{0};
-  std::vector<double> shares;       // of each flow
+  std::vector<double> shares;  // of each flow
 };
 
 // Flows over one link: `warmUp`, then `measured`.
@@ -33,9 +33,9 @@ Outcome runFlows(CongestionControl kind, int flows, const LinkModel& model, Dura
   Link link(simulation, model, 7);
   std::vector<std::unique_ptr<Flow>> all;
   for (int i = 0; i < flows; ++i) {
-    all.push_back(std::make_unique<Flow>(
-        simulation, link, model.delay,
-        makeCongestionController(kind, SessionConfig{}, Flow::kDatagramBytes, static_cast<std::uint64_t>(i) * 12345 + 6)));
+    all.push_back(std::make_unique<Flow>(simulation, link, model.delay,
+                                         makeCongestionController(kind, SessionConfig{}, Flow::kDatagramBytes,
+                                                                  static_cast<std::uint64_t>(i) * 12345 + 6)));
     Flow* const flow = all.back().get();
     flow->setHandshakeRtt(2 * model.delay);
     simulation.after(i * secondStartsAfter, [flow] { flow->start(); });
@@ -53,8 +53,7 @@ Outcome runFlows(CongestionControl kind, int flows, const LinkModel& model, Dura
   }
   for (double& share : outcome.shares) share /= total;
   const double framing = static_cast<double>(Flow::kDatagramBytes) / (Flow::kDatagramBytes + kWireOverheadBytes);
-  outcome.utilisation =
-      total / (model.bytesPerSecond() * std::chrono::duration<double>(measured).count() * framing);
+  outcome.utilisation = total / (model.bytesPerSecond() * std::chrono::duration<double>(measured).count() * framing);
   const auto sent = static_cast<Duration::rep>(link.counters().offered - start.offered);
   outcome.meanQueueing = (link.counters().totalQueueing - start.totalQueueing) / std::max<Duration::rep>(sent, 1);
   return outcome;
@@ -193,14 +192,14 @@ TEST(Bbr, LongPathWithLoss_UsesMostOfTheLink) {
 }
 
 TEST(Bbr, HeavyLoss_KeepsGoing) {
-  const Outcome outcome =
-      runFlows(CongestionControl::kBbr, 1, linkOf(kLongGigabit / 10, milliseconds(50), 0.3, 1.0), seconds(3), seconds(20));
+  const Outcome outcome = runFlows(CongestionControl::kBbr, 1, linkOf(kLongGigabit / 10, milliseconds(50), 0.3, 1.0),
+                                   seconds(3), seconds(20));
   EXPECT_GT(outcome.utilisation, 0.05);
 }
 
 TEST(Bbr, IntercontinentalPath_UsesMostOfTheLink) {
-  const Outcome outcome =
-      runFlows(CongestionControl::kBbr, 1, linkOf(kLongGigabit, milliseconds(150), 0.001, 1.0), seconds(6), seconds(20));
+  const Outcome outcome = runFlows(CongestionControl::kBbr, 1, linkOf(kLongGigabit, milliseconds(150), 0.001, 1.0),
+                                   seconds(6), seconds(20));
   EXPECT_GT(outcome.utilisation, 0.8);
 }
 
@@ -212,8 +211,8 @@ TEST(Bbr, OneFlow_KeepsTheQueueBelowTheBandwidthDelayProduct) {
 }
 
 TEST(Bbr, TwoFlows_ShareOneLink) {
-  const Outcome outcome = runFlows(CongestionControl::kBbr, 2, linkOf(kLongGigabit / 4, milliseconds(20), 0.0005, 1.5), seconds(15),
-                                   seconds(20), seconds(2));
+  const Outcome outcome = runFlows(CongestionControl::kBbr, 2, linkOf(kLongGigabit / 4, milliseconds(20), 0.0005, 1.5),
+                                   seconds(15), seconds(20), seconds(2));
   EXPECT_GT(outcome.utilisation, 0.85);
   for (const double share : outcome.shares) EXPECT_GT(share, 0.25);
 }

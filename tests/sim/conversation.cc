@@ -270,7 +270,8 @@ void Conversation::onAnnounced(MessageKey key, std::size_t length) {
   const std::size_t index = announcedOrder_.front();
   announcedOrder_.pop_front();
   Message& m = messages_[index];
-  if (length != m.length) fault(fmt::format("message {}: announced with {} bytes, sent with {}", index, length, m.length));
+  if (length != m.length)
+    fault(fmt::format("message {}: announced with {} bytes, sent with {}", index, length, m.length));
   // At once, from the event, or later; but in the order of the announcements.
   announcedToPost_.push_back(index);
   if (random_.chance(0.5)) {

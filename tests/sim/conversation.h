@@ -1,5 +1,5 @@
-// One direction of traffic between two hosts, planned at random from a seed, and the judge of what arrives: every message
-// bit-exact, in order of its key, once; buffers untouched outside the time in which they are lent.
+// One direction of traffic between two hosts, planned at random from a seed, and the judge of what arrives: every
+// message bit-exact, in order of its key, once; buffers untouched outside the time in which they are lent.
 //
 // Kinds of keys, by what the receiver does:
 //   ordinary    receives posted at random times, before or after the message arrives
@@ -26,7 +26,7 @@ struct TrafficModel {
   std::size_t totalBytes = 4 << 20;  // no further messages are planned beyond
   int ordinaryKeys = 4;
   bool announced = true, persistent = true, withdrawn = true;
-  bool lossless = false;  // what the link has taken arrives, and needs no confirmation
+  bool lossless = false;                            // what the link has taken arrives, and needs no confirmation
   Duration spread = std::chrono::milliseconds(10);  // sends and receives are posted within it
 };
 

@@ -74,7 +74,8 @@ TEST(PeerVanishes, AtAnyMoment_TheOtherFailsWithinThePeerTimeout) {
     ASSERT_TRUE(busy.pair.connectWithin(seconds(30)));
     busy.forth.start();
     busy.back.start();
-    busy.pair.simulation.runFor(Duration(static_cast<Duration::rep>(random.uniform() * 10 * static_cast<double>(oneWay.count()))));
+    busy.pair.simulation.runFor(
+        Duration(static_cast<Duration::rep>(random.uniform() * 10 * static_cast<double>(oneWay.count()))));
     busy.pair.b.vanish();
     const TimePoint vanished = busy.pair.simulation.now();
     const Session& survivor = busy.pair.a.session();
@@ -94,7 +95,8 @@ TEST(PeerVanishes, BeforeItAnswers_ConnectTimesOut) {
   pair.b.vanish();
   pair.connect();
   const TimePoint start = pair.simulation.now();
-  ASSERT_TRUE(pair.simulation.runUntil(start + seconds(4), [&] { return pair.a.session().state() == SessionState::kFailed; }));
+  ASSERT_TRUE(
+      pair.simulation.runUntil(start + seconds(4), [&] { return pair.a.session().state() == SessionState::kFailed; }));
   EXPECT_EQ(pair.a.session().error().code, ErrorCode::kTimedOut);
   EXPECT_GE(pair.simulation.now() - start, seconds(3));
 }
@@ -111,15 +113,17 @@ TEST(PeerStops, AndResumesInTime_NothingIsLost) {
     busy.start();
     for (int i = 0; i < 3; ++i) {
       Host& host = random.chance(0.5) ? busy.pair.a : busy.pair.b;
-      busy.pair.simulation.runFor(Duration(static_cast<Duration::rep>(random.uniform() * 4 * static_cast<double>(oneWay.count()))));
+      busy.pair.simulation.runFor(
+          Duration(static_cast<Duration::rep>(random.uniform() * 4 * static_cast<double>(oneWay.count()))));
       host.stop();
       busy.pair.simulation.runFor(Duration(static_cast<Duration::rep>(random.logUniform(1e4, 8e9))));
       host.resume();
     }
     ASSERT_TRUE(busy.pair.simulation.runUntil(busy.pair.simulation.now() + seconds(120),
                                               [&] { return busy.forth.done() && busy.back.done(); }))
-        << busy.forth.progress() << "; " << busy.back.progress() << busy.faults()
-        << "; states " << static_cast<int>(busy.pair.a.session().state()) << " and " << static_cast<int>(busy.pair.b.session().state());
+        << busy.forth.progress() << "; " << busy.back.progress() << busy.faults() << "; states "
+        << static_cast<int>(busy.pair.a.session().state()) << " and "
+        << static_cast<int>(busy.pair.b.session().state());
     busy.forth.checkBuffers();
     busy.back.checkBuffers();
     EXPECT_EQ(busy.faults(), "");
@@ -218,8 +222,8 @@ TEST(Close, WithMessagesUnderWay_DeliversThemFirst) {
     forth.start();
     pair.simulation.runFor(Duration{0});  // everything is posted at once
     pair.a.operate([](Session& session, TimePoint now) { session.close(now, false); });
-    ASSERT_TRUE(pair.simulation.runUntil(pair.simulation.now() + seconds(60),
-                                         [&] { return over(pair.b.session().state()); }));
+    ASSERT_TRUE(
+        pair.simulation.runUntil(pair.simulation.now() + seconds(60), [&] { return over(pair.b.session().state()); }));
     EXPECT_EQ(pair.b.session().state(), SessionState::kPeerClosed);
     EXPECT_TRUE(forth.allReceived()) << forth.progress();
     for (const std::string& fault : forth.faults()) ADD_FAILURE() << fault;
@@ -248,11 +252,9 @@ TEST(CloseAndAbort, InAnyOrderAtAnyTime_BothSidesEnd) {
         closed[side] = true;
       });
     }
-    ASSERT_TRUE(simulation.runUntil(simulation.now() + seconds(60),
-                                    [&] {
-                                      return closed[0] && closed[1] && busy.pair.a.session().drained() &&
-                                             busy.pair.b.session().drained();
-                                    }))
+    ASSERT_TRUE(simulation.runUntil(
+        simulation.now() + seconds(60),
+        [&] { return closed[0] && closed[1] && busy.pair.a.session().drained() && busy.pair.b.session().drained(); }))
         << "states " << static_cast<int>(busy.pair.a.session().state()) << " and "
         << static_cast<int>(busy.pair.b.session().state()) << ", next wake of a in "
         << (busy.pair.a.nextWake() - simulation.now()).count() << " ns, of b in "
@@ -271,8 +273,8 @@ TEST(Abort, IsSeenAsFailureByThePeer) {
                                        [&] { return pair.b.session().state() == SessionState::kFailed; }));
 }
 
-// A receiver that takes its messages in the opposite order of keys: what nobody receives yet must not block the rest, however
-// much of it there is.
+// A receiver that takes its messages in the opposite order of keys: what nobody receives yet must not block the rest,
+// however much of it there is.
 class UnreceivedMessages : public testing::TestWithParam<std::pair<Duration, bool>> {};
 
 TEST_P(UnreceivedMessages, BeyondEveryBuffer_OtherKeysStillFlow) {
@@ -307,7 +309,8 @@ TEST_P(UnreceivedMessages, BeyondEveryBuffer_OtherKeysStillFlow) {
     receive(kUnreceived);
     ASSERT_TRUE(pair.simulation.runUntil(pair.simulation.now() + seconds(30), [&] { return completions == 1; }));
     for (std::size_t i = kUnreceived; i-- > 0;) receive(i);
-    ASSERT_TRUE(pair.simulation.runUntil(pair.simulation.now() + seconds(60), [&] { return completions == kUnreceived + 1; }));
+    ASSERT_TRUE(
+        pair.simulation.runUntil(pair.simulation.now() + seconds(60), [&] { return completions == kUnreceived + 1; }));
     for (const auto& buffer : received) EXPECT_EQ(buffer, data);
     EXPECT_LE(pair.b.maxMemoryBytes(), memoryBound(config, oneWay >= milliseconds(1)));
   }

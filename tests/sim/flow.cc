@@ -107,9 +107,12 @@ void Flow::handleAck(TimePoint now, std::uint64_t sequence) {
     sent_.pop_front();
     ++first_;
   }
-  inFlightBytes_ = kDatagramBytes * static_cast<std::size_t>(std::count_if(
-      sent_.begin(), sent_.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(sent_.size(), kLossDistance + 2)),
-      [](const Sent& s) { return !s.acked; }));
+  inFlightBytes_ =
+      kDatagramBytes *
+      static_cast<std::size_t>(std::count_if(
+          sent_.begin(),
+          sent_.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(sent_.size(), kLossDistance + 2)),
+          [](const Sent& s) { return !s.acked; }));
   if (sent_.size() > kLossDistance + 2) inFlightBytes_ += kDatagramBytes * (sent_.size() - kLossDistance - 2);
   sample.inFlightBytes = inFlightBytes_;
   if (minRtt_ == Duration{0} || sample.rtt < minRtt_) minRtt_ = sample.rtt;

@@ -36,8 +36,8 @@ class Flow final : public Actor, public DatagramSink {
  private:
   struct Sent {
     TimePoint time;
-    TimePoint deliveredTime;      // of the latest delivery then
-    TimePoint firstSentTime;      // of the sending that this delivery interval began with
+    TimePoint deliveredTime;  // of the latest delivery then
+    TimePoint firstSentTime;  // of the sending that this delivery interval began with
     std::uint64_t deliveredBytes;
     bool acked = false, appLimited = false;
   };

@@ -70,7 +70,8 @@ std::vector<std::string> Pair::audit(const Conversation& forth, const Conversati
   atMost("messages received by a", ca.messagesReceived, cb.messagesSent);
   atMost("payload received by b", cb.payloadBytesReceived, ca.payloadBytesSent);
   atMost("payload received by a", ca.payloadBytesReceived, cb.payloadBytesSent);
-  const bool longPath = std::max(a.session().path().smoothedRtt, b.session().path().smoothedRtt) >= config_.longPathRtt / 2;
+  const bool longPath =
+      std::max(a.session().path().smoothedRtt, b.session().path().smoothedRtt) >= config_.longPathRtt / 2;
   atMost("memory of a", a.maxMemoryBytes(), memoryBound(config_, longPath));
   atMost("memory of b", b.maxMemoryBytes(), memoryBound(config_, longPath));
   return faults;

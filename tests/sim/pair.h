@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "tests/sim/conversation.h"
 #include "simulation/host.h"
 #include "simulation/link.h"
 #include "simulation/simulation.h"
+#include "tests/sim/conversation.h"
 
 namespace gloo_bypass::sim {
 

@@ -1,4 +1,5 @@
-// What sessions get out of a path: utilisation, fairness, queues. Virtual seconds, so the machine's speed decides nothing.
+// What sessions get out of a path: utilisation, fairness, queues. Virtual seconds, so the machine's speed decides
+// nothing.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -52,7 +53,8 @@ Measured measure(const LinkModel& model, const SessionConfig& config, int sessio
     b.attach(back, a);
     a.connect(b, maxDatagramBytes);
     b.connect(a, maxDatagramBytes);
-    const std::size_t bdp = static_cast<std::size_t>(model.bytesPerSecond() * 2e-9 * static_cast<double>(model.delay.count()));
+    const std::size_t bdp =
+        static_cast<std::size_t>(model.bytesPerSecond() * 2e-9 * static_cast<double>(model.delay.count()));
     streams.push_back(std::make_unique<Stream>(a, b, messageBytes, 4 + 4 * bdp / messageBytes));
   }
   simulation.runFor(4 * model.delay + milliseconds(500));
@@ -71,8 +73,9 @@ Measured measure(const LinkModel& model, const SessionConfig& config, int sessio
   }
   measured.share /= total;
   measured.utilisation = total / (model.bytesPerSecond() * std::chrono::duration<double>(duration).count());
-  measured.meanQueueing = (forth.counters().totalQueueing - start.totalQueueing) /
-                          static_cast<Duration::rep>(std::max<std::uint64_t>(1, forth.counters().offered - start.offered));
+  measured.meanQueueing =
+      (forth.counters().totalQueueing - start.totalQueueing) /
+      static_cast<Duration::rep>(std::max<std::uint64_t>(1, forth.counters().offered - start.offered));
   for (const auto& host : hosts) measured.maxMemoryBytes = std::max(measured.maxMemoryBytes, host->maxMemoryBytes());
   return measured;
 }
@@ -86,8 +89,8 @@ TEST_P(LongPath, GigabitHundredMillisecondsLossy_IsUsedAboveEightyPercent) {
   std::vector<std::size_t> datagrams = {8972};
   if (GetParam() == CongestionControl::kAuto) datagrams.push_back(1472);
   for (const std::size_t datagram : datagrams) {
-    const Measured measured =
-        measure(linkOf(kLongGigabit, milliseconds(50), 0.001, 1.0), config, 1, 1 << 20, datagram, seconds(4), seconds(10));
+    const Measured measured = measure(linkOf(kLongGigabit, milliseconds(50), 0.001, 1.0), config, 1, 1 << 20, datagram,
+                                      seconds(4), seconds(10));
     EXPECT_GT(measured.utilisation, 0.8) << "datagrams of " << datagram;
     EXPECT_LE(measured.maxMemoryBytes, memoryBound(config, true));
     RecordProperty("utilisation", std::to_string(measured.utilisation));
@@ -97,28 +100,29 @@ TEST_P(LongPath, GigabitHundredMillisecondsLossy_IsUsedAboveEightyPercent) {
 INSTANTIATE_TEST_SUITE_P(Controllers, LongPath, testing::Values(CongestionControl::kAuto, CongestionControl::kBbr),
                          [](const auto& info) { return info.param == CongestionControl::kAuto ? "Auto" : "Bbr"; });
 
-// At this rate under sanitizers too: on slower paths blocks are shorter, and need up to a quarter of the rate for repair frames.
+// At this rate under sanitizers too: on slower paths blocks are shorter, and need up to a quarter of the rate for
+// repair frames.
 TEST(LongPathLoss, OnePercent_StillCarriesMost) {
-  const Measured measured = measure(linkOf(kGigabit / 4, milliseconds(50), 0.01, 1.0), SessionConfig{}, 1, 1 << 20, 1472,
-                                    seconds(4), seconds(8));
+  const Measured measured = measure(linkOf(kGigabit / 4, milliseconds(50), 0.01, 1.0), SessionConfig{}, 1, 1 << 20,
+                                    1472, seconds(4), seconds(8));
   EXPECT_GT(measured.utilisation, 0.75);
 }
 
 TEST(LongPathShortQueue, TenthOfTheBandwidthDelayProduct_StillCarriesMost) {
-  const Measured measured = measure(linkOf(kLongGigabit / 4, milliseconds(50), 0.0001, 0.1), SessionConfig{}, 1, 1 << 20, 1472,
-                                    seconds(4), seconds(8));
+  const Measured measured = measure(linkOf(kLongGigabit / 4, milliseconds(50), 0.0001, 0.1), SessionConfig{}, 1,
+                                    1 << 20, 1472, seconds(4), seconds(8));
   EXPECT_GT(measured.utilisation, 0.75);
 }
 
 TEST(IntercontinentalPath, ThreeHundredMilliseconds_CarriesMost) {
-  const Measured measured = measure(linkOf(kLongGigabit / 4, milliseconds(150), 0.001, 1.0), SessionConfig{}, 1, 1 << 20, 1472,
-                                    seconds(8), seconds(12));
+  const Measured measured = measure(linkOf(kLongGigabit / 4, milliseconds(150), 0.001, 1.0), SessionConfig{}, 1,
+                                    1 << 20, 1472, seconds(8), seconds(12));
   EXPECT_GT(measured.utilisation, 0.75);
 }
 
 TEST(Fairness, TwoBbrSessions_ShareALongPath) {
-  const Measured measured = measure(linkOf(kLongGigabit / 10, milliseconds(20), 0.0001, 1.5), SessionConfig{}, 2, 1 << 20, 1472,
-                                    seconds(15), seconds(20));
+  const Measured measured = measure(linkOf(kLongGigabit / 10, milliseconds(20), 0.0001, 1.5), SessionConfig{}, 2,
+                                    1 << 20, 1472, seconds(15), seconds(20));
   EXPECT_GT(measured.utilisation, 0.8);
   EXPECT_GT(measured.share, 0.25);
   EXPECT_LT(measured.share, 0.75);
@@ -134,8 +138,8 @@ TEST(Fairness, TwoSwiftSessions_ShareARackLink) {
 
 TEST(Rack, HundredMicroseconds_SwiftKeepsTheQueueShort) {
   for (const std::size_t datagram : {std::size_t{1472}, std::size_t{8972}}) {
-    const Measured measured = measure(linkOf(10 * kGigabit, microseconds(50), 0, 20), SessionConfig{}, 1, 4 << 20, datagram,
-                                      milliseconds(200), milliseconds(200));
+    const Measured measured = measure(linkOf(10 * kGigabit, microseconds(50), 0, 20), SessionConfig{}, 1, 4 << 20,
+                                      datagram, milliseconds(200), milliseconds(200));
     EXPECT_GT(measured.utilisation, 0.85) << "datagrams of " << datagram;
     EXPECT_LT(measured.meanQueueing, microseconds(220)) << "datagrams of " << datagram;
     EXPECT_LE(measured.maxMemoryBytes, std::size_t{32} << 20);

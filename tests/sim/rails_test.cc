@@ -1,4 +1,5 @@
-// One session over several paths: what its rails add, whatever the paths are like, and that nothing is lost or mixed up.
+// One session over several paths: what its rails add, whatever the paths are like, and that nothing is lost or mixed
+// up.
 #include <gtest/gtest.h>
 
 #include <deque>

@@ -1,5 +1,5 @@
-// Thousands of random paths with random traffic: every message bit-exact and in order, no deadlock, no spurious failure,
-// memory bounded, counters that add up, an orderly end.
+// Thousands of random paths with random traffic: every message bit-exact and in order, no deadlock, no spurious
+// failure, memory bounded, counters that add up, an orderly end.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,5 +1,5 @@
-// What is sent again, and when: a receiver that is only slow costs a few frames, a tail that was lost is back within two probe
-// timeouts. Virtual time; what is lost is chosen by the test, the rest by seeds.
+// What is sent again, and when: a receiver that is only slow costs a few frames, a tail that was lost is back within
+// two probe timeouts. Virtual time; what is lost is chosen by the test, the rest by seeds.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,7 +36,8 @@ class Gate final : public DatagramSink {
   explicit Gate(DatagramSink& to) : to_(to) {}
   void onDatagram(TimePoint now, std::span<const std::byte> datagram) override {
     wire::ParsedPacket packet;
-    if (wire::parsePacket(datagram, &packet) != wire::ParseResult::kOk || !passes || passes(packet)) to_.onDatagram(now, datagram);
+    if (wire::parsePacket(datagram, &packet) != wire::ParseResult::kOk || !passes || passes(packet))
+      to_.onDatagram(now, datagram);
   }
   std::function<bool(const wire::ParsedPacket&)> passes;
 
@@ -63,7 +64,8 @@ struct GatedPair {
 
 // The first has endless data for the second.
 struct StreamingPair : GatedPair {
-  StreamingPair(const LinkModel& model, std::uint64_t seed) : GatedPair(model, seed), stream(pair.a, pair.b, 64 << 10, 64) {}
+  StreamingPair(const LinkModel& model, std::uint64_t seed)
+      : GatedPair(model, seed), stream(pair.a, pair.b, 64 << 10, 64) {}
   bool streamFor(Duration time) {
     if (!connect()) return false;
     stream.start();
@@ -133,9 +135,8 @@ Duration delayOfLoss(Duration oneWay, std::uint64_t frames, const std::function<
     std::vector<std::byte> data(bytes), sink(bytes);
     const MessageKey key{MessageKind::kUnbound, 1};
     bool received = false;
-    pair.b.setObserver([&](const SessionEvent& event) {
-      received |= event.type == SessionEvent::Type::kReceiveComplete;
-    });
+    pair.b.setObserver(
+        [&](const SessionEvent& event) { received |= event.type == SessionEvent::Type::kReceiveComplete; });
     std::vector<bool> seen(frames, !lossy);
     gated.toB.passes = [&](const wire::ParsedPacket& packet) {
       const auto number = numberOf(packet);
@@ -196,7 +197,8 @@ TEST(AcknowledgementsLost, ForFiftyMilliseconds_FewFramesAreSentAgain) {
   }
 }
 
-// Nothing gets through for a while, on every path: the window that was under way is lost, and traffic goes on soon after.
+// Nothing gets through for a while, on every path: the window that was under way is lost, and traffic goes on soon
+// after.
 TEST(Outage, WholeWindowLost_TrafficGoesOn) {
   for (const Duration oneWay : {Duration(microseconds(50)), Duration(milliseconds(5)), Duration(milliseconds(50))}) {
     for (const Duration outage : {milliseconds(2), milliseconds(50), milliseconds(500)}) {
@@ -210,7 +212,8 @@ TEST(Outage, WholeWindowLost_TrafficGoesOn) {
       const std::uint64_t before = streaming.stream.deliveredBytes();
       // The probe that gets through is at most as late again as the outage was long.
       pair.simulation.runFor(outage + 2 * probeTimeout(oneWay) + 4 * oneWay + milliseconds(20));
-      EXPECT_GT(streaming.stream.deliveredBytes(), before) << oneWay.count() / 1000 << " us, outage " << outage.count() / 1000;
+      EXPECT_GT(streaming.stream.deliveredBytes(), before)
+          << oneWay.count() / 1000 << " us, outage " << outage.count() / 1000;
       const std::uint64_t then = streaming.stream.deliveredBytes();
       pair.simulation.runFor(seconds(3));
       EXPECT_GT(static_cast<double>(streaming.stream.deliveredBytes() - then), 0.5 * 3 * 1e8 / 8);

@@ -1,4 +1,5 @@
-// Repair frames end to end: when there are any, what they give back, what they cost, and that congestion control still sees what is lost.
+// Repair frames end to end: when there are any, what they give back, what they cost, and that congestion control still
+// sees what is lost.
 #include <gtest/gtest.h>
 
 #include "tests/sim/pair.h"
@@ -10,7 +11,8 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr double kRate = 100e6 / 8;  // bytes a second; with less, under sanitizers too, blocks would be short, and other ones
+constexpr double kRate =
+    100e6 / 8;  // bytes a second; with less, under sanitizers too, blocks would be short, and other ones
 
 LinkModel longLink(double loss) {
   LinkModel link;
@@ -86,7 +88,8 @@ TEST(Repair, LongPathThatLosesNothing_HasNoRepairFrames) {
   EXPECT_EQ(streamed.sender().repairFramesSent, 0u);
 }
 
-// Up to a millisecond there and back, in a rack or between towns: there Swift takes loss for a full queue, and more frames do not help.
+// Up to a millisecond there and back, in a rack or between towns: there Swift takes loss for a full queue, and more
+// frames do not help.
 class RepairWithSwift : public testing::TestWithParam<int> {};
 
 TEST_P(RepairWithSwift, PathThatLoses_HasRepairFramesOnlyWhenAskedFor) {
@@ -105,7 +108,8 @@ TEST_P(RepairWithSwift, PathThatLoses_HasRepairFramesOnlyWhenAskedFor) {
   EXPECT_GT(asked.b.session().counters().framesRecovered, 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(OneWayMicroseconds, RepairWithSwift, testing::Values(100, 350), testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(OneWayMicroseconds, RepairWithSwift, testing::Values(100, 350),
+                         testing::PrintToStringParamName());
 
 TEST(Repair, LossThatStops_EndsIt) {
   Streamed streamed(longLink(0.01), kAuto, kAuto);
@@ -174,7 +178,8 @@ TEST(Repair, ReorderingAlone_TurnsItOffAgain) {
   EXPECT_LT(streamed.sender().repairFramesSent - repairs, (streamed.sender().packetsSent - packets) / 20);
 }
 
-// A path that is full loses too. What repair gives back of that counts as lost, so the sender does not take more than there is.
+// A path that is full loses too. What repair gives back of that counts as lost, so the sender does not take more than
+// there is.
 TEST(Repair, FullQueue_IsNotFilledFurther) {
   LinkModel link = longLink(0);
   link.queueBytes = 200'000;  // a sixth of the bandwidth-delay product

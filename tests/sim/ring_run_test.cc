@@ -58,12 +58,12 @@ TEST(RingRun, LongEdgeTwoSegmentsARank_IsWithinAQuarterOfPropagationAndSerialisa
 
 class RingRunLoss : public testing::TestWithParam<const char*> {};
 
-// What is lost costs a round trip of the long edge, which is the schedule's own unit: without redundancy a transport can only be near
-// the schedule with repetitions.
+// What is lost costs a round trip of the long edge, which is the schedule's own unit: without redundancy a transport
+// can only be near the schedule with repetitions.
 TEST_P(RingRunLoss, LongEdge_IsWithinAQuarterOfTheScheduleWithRepetitions) {
   for (const char* const segment : {"1MiB", "two"}) {
-    const RingRunResult result =
-        run({"--config", kLongEdge, "--bytes", kSize, "--segment-bytes", segment, "--loss", GetParam(), "--fec", "off"});
+    const RingRunResult result = run(
+        {"--config", kLongEdge, "--bytes", kSize, "--segment-bytes", segment, "--loss", GetParam(), "--fec", "off"});
     ASSERT_EQ(result.end, RingRunEnd::kDone) << result.error;
     EXPECT_LE(ratio(result, result.bounds.scheduleWithLoss), 1.25) << segment;
     EXPECT_GT(result.bounds.scheduleWithLoss, result.bounds.schedule);
@@ -105,12 +105,13 @@ TEST(RingRun, SitesOfARing_AreWithinAQuarterOfTheScheduleWhateverTheRanks) {
   }
 }
 
-// As far from their neighbours as 128 and 64 sites on that ring: 0.43 and 0.81 ms there and back. Where sends wait for grants and
-// acknowledgements these take 1.5 and 1.9 times as long.
+// As far from their neighbours as 128 and 64 sites on that ring: 0.43 and 0.81 ms there and back. Where sends wait for
+// grants and acknowledgements these take 1.5 and 1.9 times as long.
 TEST(RingRun, NeighboursUnderAMillisecond_AreOnTheSchedule) {
   for (const char* const delay : {"215us", "403us"}) {
-    const RingRunResult result = run({"--ranks", "8", "--defaults", std::string("rate=10Gbit/s,queue=16MiB,delay=") + delay,
-                                      "--bytes", kSanitized ? "4MB" : "10MB", "--iterations", "1"});
+    const RingRunResult result =
+        run({"--ranks", "8", "--defaults", std::string("rate=10Gbit/s,queue=16MiB,delay=") + delay, "--bytes",
+             kSanitized ? "4MB" : "10MB", "--iterations", "1"});
     ASSERT_EQ(result.end, RingRunEnd::kDone) << result.error;
     EXPECT_LE(ratio(result, result.bounds.schedule), 1.1) << delay;
     EXPECT_EQ(result.sessions.rendezvousMessages, 0u) << delay;
@@ -118,8 +119,8 @@ TEST(RingRun, NeighboursUnderAMillisecond_AreOnTheSchedule) {
   }
 }
 
-// The queue is shorter than a segment. Delay-based control leaves the bursts room: BBR loses 15 times as many frames there and takes 1.29
-// times the schedule's time, sends that wait 2.19 times.
+// The queue is shorter than a segment. Delay-based control leaves the bursts room: BBR loses 15 times as many frames
+// there and takes 1.29 times the schedule's time, sends that wait 2.19 times.
 TEST(RingRun, NeighboursUnderAMillisecondShallowQueue_AreWithinAQuarterOfTheSchedule) {
   const RingRunResult result = run({"--ranks", "16", "--defaults", "rate=10Gbit/s,queue=300kB,delay=160us", "--bytes",
                                     kSanitized ? "4MB" : "10MB", "--iterations", "1"});

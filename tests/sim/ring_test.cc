@@ -52,8 +52,8 @@ class Ring {
 
 class RingSteadyState : public testing::TestWithParam<std::size_t> {};
 
-// The bound is 2 N iterations in each one-way delay of the long edge. A transport that waits for acknowledgements or grants
-// gets 2 or fewer, whatever N.
+// The bound is 2 N iterations in each one-way delay of the long edge. A transport that waits for acknowledgements or
+// grants gets 2 or fewer, whatever N.
 TEST_P(RingSteadyState, OneLongEdge_RunsAtTwoIterationsARankAndDelay) {
   const std::size_t ranks = GetParam();
   constexpr Duration kOneWay = milliseconds(300);
@@ -123,7 +123,8 @@ TEST(RingSchedule, LargeVector_IsCutAsGlooCutsIt) {
   EXPECT_EQ(RingSchedule(4, std::uint64_t{64} << 20, 8 << 20).segmentsPerRank(), 2u);
 }
 
-// The reduce-scatter's last segment arrives at its owner: rank r ends with segments r, and begins the all-gather with them.
+// The reduce-scatter's last segment arrives at its owner: rank r ends with segments r, and begins the all-gather with
+// them.
 TEST(RingSchedule, Halves_FitTogether) {
   const RingSchedule schedule(3, 12 * 100 - 40, 200);  // segments of 196 bytes, the last one shorter
   ASSERT_EQ(schedule.segmentsPerRank(), 2u);
@@ -150,8 +151,8 @@ TEST(RingBounds, EdgeThatLosesFrames_CostsRoundTrips) {
   edges[3].delay = edges[3].roundTrip = milliseconds(300);
   const RingSchedule schedule(4, std::uint64_t{400} << 20);
   EXPECT_EQ(ringBounds(schedule, edges).scheduleWithLoss, ringBounds(schedule, edges).schedule);
-  // Of 4 segments that follow one another in a delay, of 743 frames each, nearly always one waits for a repetition, and it seldom for
-  // a second one.
+  // Of 4 segments that follow one another in a delay, of 743 frames each, nearly always one waits for a repetition, and
+  // it seldom for a second one.
   edges[3].loss = 0.001;
   const RingBounds bounds = ringBounds(schedule, edges);
   EXPECT_GT(bounds.scheduleWithLoss, bounds.schedule * 17 / 10);

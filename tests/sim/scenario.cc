@@ -16,8 +16,8 @@ constexpr Duration kTimeLimit = std::chrono::minutes(20);
 constexpr Duration kCloseLimit = seconds(90);
 
 CongestionControl anyCongestionControl(Random& random) {
-  static constexpr CongestionControl kKinds[] = {CongestionControl::kAuto, CongestionControl::kAuto,
-                                                 CongestionControl::kAuto, CongestionControl::kFixed,
+  static constexpr CongestionControl kKinds[] = {CongestionControl::kAuto,  CongestionControl::kAuto,
+                                                 CongestionControl::kAuto,  CongestionControl::kFixed,
                                                  CongestionControl::kSwift, CongestionControl::kBbr};
   return random.pick(kKinds);
 }
@@ -81,8 +81,8 @@ class ScenarioRun {
  private:
   void runTraffic() {
     const bool done = pair_.simulation.runUntil(Simulation::kStart + kTimeLimit, [this] {
-      return (forth_.done() && back_.done() && bothAre(SessionState::kEstablished)) || failed(pair_.a) || failed(pair_.b) ||
-             !forth_.faults().empty() || !back_.faults().empty();
+      return (forth_.done() && back_.done() && bothAre(SessionState::kEstablished)) || failed(pair_.a) ||
+             failed(pair_.b) || !forth_.faults().empty() || !back_.faults().empty();
     });
     collect("forth", forth_);
     collect("back", back_);
@@ -108,7 +108,8 @@ class ScenarioRun {
     }
     close(second);
     if (!pair_.simulation.runUntil(limit, [&] { return first.session().drained() && second.session().drained(); })) {
-      faults_.push_back(fmt::format("closed sessions do not drain: {} {}", first.session().drained(), second.session().drained()));
+      faults_.push_back(
+          fmt::format("closed sessions do not drain: {} {}", first.session().drained(), second.session().drained()));
     }
     forth_.checkBuffers();
     back_.checkBuffers();
@@ -139,12 +140,13 @@ class ScenarioRun {
 }  // namespace
 
 std::string Scenario::describe() const {
-  return fmt::format("seed {} (repeat with GLOO_BYPASS_SIM_SEED={})\n  forth: {}\n  back: {}\n  datagrams of {} B, congestion control {}, lossless {}, repair mode {} ({} %)\n"
-                     "  traffic forth: {}\n  traffic back: {}",
-                     seed, seed, path.forth.describe(), path.back.describe(), path.maxDatagramBytes,
-                     static_cast<int>(config.congestionControl), config.losslessLink,
-                     static_cast<int>(config.repair.mode), config.repair.percent, describeTraffic(forth),
-                     describeTraffic(back));
+  return fmt::format(
+      "seed {} (repeat with GLOO_BYPASS_SIM_SEED={})\n  forth: {}\n  back: {}\n  datagrams of {} B, congestion control "
+      "{}, lossless {}, repair mode {} ({} %)\n"
+      "  traffic forth: {}\n  traffic back: {}",
+      seed, seed, path.forth.describe(), path.back.describe(), path.maxDatagramBytes,
+      static_cast<int>(config.congestionControl), config.losslessLink, static_cast<int>(config.repair.mode),
+      config.repair.percent, describeTraffic(forth), describeTraffic(back));
 }
 
 Scenario lossyScenario(std::uint64_t seed) {

@@ -1,4 +1,5 @@
-// Hosts that share their cores with others: stopped for milliseconds at a time, while datagrams wait in a socket's buffer. Virtual time.
+// Hosts that share their cores with others: stopped for milliseconds at a time, while datagrams wait in a socket's
+// buffer. Virtual time.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -67,9 +68,9 @@ constexpr double kGigabit = 1e9 / 8;
 constexpr double kLongPathRate = 50e6 * kLongPathScale;
 constexpr Share kHalf{milliseconds(3), milliseconds(3)}, kFifth{milliseconds(3), milliseconds(12)};
 
-// Rack: both run a quarter of the time, and a window that fills the link's queue gets more; with each wait taken for a queue it was 0.22.
-// Longer paths: with pacing that does not make up for waits, and windows without room for clumps of acknowledgements, it was 0.07,
-// 0.16 and 0.005.
+// Rack: both run a quarter of the time, and a window that fills the link's queue gets more; with each wait taken for a
+// queue it was 0.22. Longer paths: with pacing that does not make up for waits, and windows without room for clumps of
+// acknowledgements, it was 0.07, 0.16 and 0.005.
 INSTANTIATE_TEST_SUITE_P(Paths, SharedCores,
                          testing::Values(Case{"Rack", kGigabit, microseconds(25), kHalf, 0.3},
                                          Case{"Metro", kLongPathRate, microseconds(2500), kHalf, 0.6},

@@ -121,7 +121,7 @@ void converse(Transport& transport, const Line& line, const std::function<void()
 // What the survivor holds.
 struct Held {
   std::ptrdiff_t descriptors = 0, sharedMappings = 0, threads = 0;
-  long heapKiB = 0;  // in use
+  long heapKiB = 0;    // in use
   long pinnedKiB = 0;  // by adapters
   long sharedKiB = 0,
        privateKiB = 0;  // resident; what is private is shown only: an allocator keeps some of what is freed

@@ -1,4 +1,5 @@
 """Adding a back-end touches few files outside its folder: those that list all of them, which this test counts."""
+
 import ast
 import pathlib
 import re
@@ -19,9 +20,30 @@ LISTS = {
     "python/gloo_bypass_tools/containers/recipes.py": "what containers are granted for each",
     "python/gloo_bypass_tools/compare_links/links.py": "the links that scripts/compare-links measures",
 }
-FOLDERS = ("compatibility", "containers", "device", "examples", "fabric", "include", "install", "plugin", "process",
-           "programs", "python", "scripts", "simulation", "studies", "tools", "trainer", "transport",
-           "tests/conformance", "tests/gloo", "tests/structure", "tests/support", "tests/unit")
+FOLDERS = (
+    "compatibility",
+    "containers",
+    "device",
+    "examples",
+    "fabric",
+    "include",
+    "install",
+    "plugin",
+    "process",
+    "programs",
+    "python",
+    "scripts",
+    "simulation",
+    "studies",
+    "tools",
+    "trainer",
+    "transport",
+    "tests/conformance",
+    "tests/gloo",
+    "tests/structure",
+    "tests/support",
+    "tests/unit",
+)
 OWN = re.compile(r"^(transport|tests/unit)/(dpdk|udp|verbs)/")
 NAMES = {"DPDK": "dpdk", "UDP": "udp", "RDMA": "verbs"}
 COMMENT = re.compile(r"""//[^\n]*|/\*.*?\*/|("(?:\\.|[^"\\\n])*")""", re.DOTALL)
@@ -39,8 +61,11 @@ def python_statements(text):
     for node in ast.walk(ast.parse(text)):
         if not isinstance(node, ast.expr):
             for one in (child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)):
-                yield [part.value for part in ast.walk(one)
-                       if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+                yield [
+                    part.value
+                    for part in ast.walk(one)
+                    if isinstance(part, ast.Constant) and isinstance(part.value, str)
+                ]
 
 
 def listed(path):
@@ -52,8 +77,10 @@ def listed(path):
         text = COMMENT.sub(lambda match: match.group(1) or "", text)
         places = [IN_CXX.findall(place) for place in text.split(";")]
     elif path.suffix == ".py" or text.startswith("#!") and "python" in text.split("\n", 1)[0]:
-        places = [[match.groups() for string in strings if (match := IN_PYTHON.match(string))]
-                  for strings in python_statements(text)]
+        places = [
+            [match.groups() for string in strings if (match := IN_PYTHON.match(string))]
+            for strings in python_statements(text)
+        ]
     else:
         places = []
     return max((back_ends(place) for place in places), key=len, default=set())
@@ -85,18 +112,21 @@ def test_BackEnds_Table_HasEveryFolder():
     assert set(re.findall(r"(\w+)::backEnd\(\)", table)) == folders
 
 
-@pytest.mark.parametrize("name, text, found", [
-    ("process/x.cc", 'const char* names[] = {"DPDK",\n "RDMA"};', True),
-    ("process/x.cc", 'f("DPDK"); f("RDMA");  // "UDP", "DPDK"', False),
-    ("tools/x.h", '#include "transport/udp/udp_port.h"\n#include "transport/verbs/verbs_transport.h"\n', True),
-    ("transport/udp/x.cc", 'const char* names[] = {"DPDK", "RDMA"};', False),
-    ("device/meson.build", "deps = [dpdk_port_dep, udp_port_dep]", True),
-    ("device/meson.build", "deps = [dpdk_port_dep]  # not udp_port_dep", False),
-    ("plugin/x.py", 'def f():\n    return {"DPDK": 1,\n        "UDP": 2}\n', True),
-    ("scripts/x", '#!/usr/bin/python3\nif name in ("RDMA", "UDP"):\n    pass\n', True),
-    ("plugin/x.py", '"""DPDK"""\nONE = "DPDK"\nOTHER = "RDMA over DPDK"\n', False),
-    ("python/x.py", 'if name == "DPDK":\n    pass\nelif name == "RDMA":\n    pass\n', False),
-])
+@pytest.mark.parametrize(
+    "name, text, found",
+    [
+        ("process/x.cc", 'const char* names[] = {"DPDK",\n "RDMA"};', True),
+        ("process/x.cc", 'f("DPDK"); f("RDMA");  // "UDP", "DPDK"', False),
+        ("tools/x.h", '#include "transport/udp/udp_port.h"\n#include "transport/verbs/verbs_transport.h"\n', True),
+        ("transport/udp/x.cc", 'const char* names[] = {"DPDK", "RDMA"};', False),
+        ("device/meson.build", "deps = [dpdk_port_dep, udp_port_dep]", True),
+        ("device/meson.build", "deps = [dpdk_port_dep]  # not udp_port_dep", False),
+        ("plugin/x.py", 'def f():\n    return {"DPDK": 1,\n        "UDP": 2}\n', True),
+        ("scripts/x", '#!/usr/bin/python3\nif name in ("RDMA", "UDP"):\n    pass\n', True),
+        ("plugin/x.py", '"""DPDK"""\nONE = "DPDK"\nOTHER = "RDMA over DPDK"\n', False),
+        ("python/x.py", 'if name == "DPDK":\n    pass\nelif name == "RDMA":\n    pass\n', False),
+    ],
+)
 def test_Checker_ListPlanted_IsFound(tmp_path, name, text, found):
     (tmp_path / name).parent.mkdir(parents=True)
     (tmp_path / name).write_text(text)

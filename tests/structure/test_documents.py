@@ -2,6 +2,7 @@
 
 Documents are README.md, docs/ and the READMEs of the areas.
 """
+
 import os
 import pathlib
 import re
@@ -94,18 +95,27 @@ def is_built(root, folder, name):
     """Whether build/FOLDER/NAME comes to be: a folder of the sources, or a target of FOLDER's meson.build."""
     build_file = root / folder / "meson.build"
     target = re.sub(r"^lib|\.so$", "", name) if name.endswith(".so") else name
-    return (root / folder / name).is_dir() or name == "test-reports" or (
-        build_file.exists() and re.search(rf"'{re.escape(target)}'", build_file.read_text()) is not None)
+    return (
+        (root / folder / name).is_dir()
+        or name == "test-reports"
+        or (build_file.exists() and re.search(rf"'{re.escape(target)}'", build_file.read_text()) is not None)
+    )
 
 
 def command_faults(root):
     faults = []
     for path in documents(root):
         text = path.read_text()
-        faults += [f"{relative(path, root)}: scripts/{name} is not there"
-                   for name in SCRIPT.findall(text) if not (root / "scripts" / name).exists()]
-        faults += [f"{relative(path, root)}: nothing makes build/{folder}{name}"
-                   for folder, name in BUILT.findall(text) if not is_built(root, folder, name)]
+        faults += [
+            f"{relative(path, root)}: scripts/{name} is not there"
+            for name in SCRIPT.findall(text)
+            if not (root / "scripts" / name).exists()
+        ]
+        faults += [
+            f"{relative(path, root)}: nothing makes build/{folder}{name}"
+            for folder, name in BUILT.findall(text)
+            if not is_built(root, folder, name)
+        ]
     return faults
 
 
@@ -148,24 +158,28 @@ def test_Configuration_Table_IsTheSettings():
     printed = subprocess.run([CONFIG_PROGRAM, "--markdown"], capture_output=True, text=True, check=True).stdout
     assert table_of((ROOT / "docs/configuration.md").read_text()) == table_of(printed), (
         "renew it: sed -i '/^|/,$d' docs/configuration.md; "
-        "build/tools/gloo_bypass_config --markdown >> docs/configuration.md")
+        "build/tools/gloo_bypass_config --markdown >> docs/configuration.md"
+    )
 
 
-@pytest.mark.parametrize("file, text, check", [
-    ("README.md", "line\n" * 151, length_faults),
-    ("README.md", "measured at 8e8e5f7.", commit_faults),
-    ("README.md", "commit 70d7a2d0c51a39aa5c4af5ac22fa2fbf7e0a41ec", commit_faults),
-    ("README.md", "[page](docs/none.md)", link_faults),
-    ("docs/page.md", "[section](#none)\n# Some", link_faults),
-    ("docs/page.md", "[section](../README.md#none)", link_faults),
-    ("area/README.md", "![picture](none.svg)", link_faults),
-    ("docs/page.md", "nobody links here", unreachable),
-    ("area/README.md", "nobody links here", unreachable),
-    ("docs/page.md", "not in the map", unmapped),
-    ("README.md", "```\nscripts/none --help\n```", command_faults),
-    ("README.md", "run `scripts/none`.", command_faults),
-    ("README.md", "```\nbuild/tools/none -b 4\n```", command_faults),
-])
+@pytest.mark.parametrize(
+    "file, text, check",
+    [
+        ("README.md", "line\n" * 151, length_faults),
+        ("README.md", "measured at 8e8e5f7.", commit_faults),
+        ("README.md", "commit 70d7a2d0c51a39aa5c4af5ac22fa2fbf7e0a41ec", commit_faults),
+        ("README.md", "[page](docs/none.md)", link_faults),
+        ("docs/page.md", "[section](#none)\n# Some", link_faults),
+        ("docs/page.md", "[section](../README.md#none)", link_faults),
+        ("area/README.md", "![picture](none.svg)", link_faults),
+        ("docs/page.md", "nobody links here", unreachable),
+        ("area/README.md", "nobody links here", unreachable),
+        ("docs/page.md", "not in the map", unmapped),
+        ("README.md", "```\nscripts/none --help\n```", command_faults),
+        ("README.md", "run `scripts/none`.", command_faults),
+        ("README.md", "```\nbuild/tools/none -b 4\n```", command_faults),
+    ],
+)
 def test_Checker_FaultPlanted_IsFound(tmp_path, file, text, check):
     (tmp_path / "README.md").write_text("# Title\n")
     (tmp_path / file).parent.mkdir(exist_ok=True)
@@ -181,7 +195,8 @@ def test_Checker_SoundDocuments_AreAccepted(tmp_path):
     (tmp_path / "build/README.md").write_text("[not ours](none)")
     (tmp_path / "README.md").write_text(
         "[one](docs/one.md#put-and-get-its-key) [site](https://example.org/x)\n"
-        "```\nscripts/build\nbuild/tools/perf    # [not a link](none)\n```\n1234567 facade deadbeef.so\n")
+        "```\nscripts/build\nbuild/tools/perf    # [not a link](none)\n```\n1234567 facade deadbeef.so\n"
+    )
     (tmp_path / "docs/one.md").write_text("# Put and get: its `key`\n## Same\n## Same\n[second](#same-1)")
     for check in (length_faults, commit_faults, link_faults, unreachable, unmapped, command_faults):
         assert check(tmp_path) == []

@@ -3,25 +3,44 @@
 Classes, structs, enumerations and constants at namespace scope of the project's headers and sources. What an anonymous
 namespace holds is its file's own.
 """
+
 import pathlib
 import re
 
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FOLDERS = ["compatibility", "device", "fabric", "include", "plugin", "process", "programs", "simulation", "tools",
-           "trainer", "transport"]
+FOLDERS = [
+    "compatibility",
+    "device",
+    "fabric",
+    "include",
+    "plugin",
+    "process",
+    "programs",
+    "simulation",
+    "tools",
+    "trainer",
+    "transport",
+]
 # Of these files a build has one: they answer the same questions, each for its own case.
 ALTERNATIVES = re.compile(r"(_missing\.cc|_missing\.h)$")
 
-NOT_CODE = re.compile(r"""//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])'"""
-                      r"|^[ \t]*#(?:\\\n|[^\n])*", re.DOTALL | re.MULTILINE)
+NOT_CODE = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])'"""
+    r"|^[ \t]*#(?:\\\n|[^\n])*",
+    re.DOTALL | re.MULTILINE,
+)
 NAMESPACE = re.compile(r"^(?:inline\s+)?namespace\b\s*([\w:]*)$")
-TYPE = re.compile(r"^(?:template\s*<.*>\s*)?(?:enum\s+class|enum\s+struct|enum|class|struct|union)\s+"
-                  r"(?:\[\[.*?\]\]\s*|alignas\s*\([^)]*\)\s*|[A-Z]+_[A-Z_]+(?:\([^)]*\))?\s+)*"
-                  r"([\w:]+(?:<[^{]*?>)?)\s*(?:final\s*)?(?::(?!:).*)?$", re.DOTALL)
-CONSTANT = re.compile(r"^(?:(?:inline|static|constexpr|const)\s+)*constexpr\s[^(=]*?(\w+)(?:\[\w*\])*\s*(?:=|$)",
-                      re.DOTALL)
+TYPE = re.compile(
+    r"^(?:template\s*<.*>\s*)?(?:enum\s+class|enum\s+struct|enum|class|struct|union)\s+"
+    r"(?:\[\[.*?\]\]\s*|alignas\s*\([^)]*\)\s*|[A-Z]+_[A-Z_]+(?:\([^)]*\))?\s+)*"
+    r"([\w:]+(?:<[^{]*?>)?)\s*(?:final\s*)?(?::(?!:).*)?$",
+    re.DOTALL,
+)
+CONSTANT = re.compile(
+    r"^(?:(?:inline|static|constexpr|const)\s+)*constexpr\s[^(=]*?(\w+)(?:\[\w*\])*\s*(?:=|$)", re.DOTALL
+)
 
 
 def definitions(text):
@@ -74,22 +93,30 @@ def test_Definitions_OfRealHeaders_AreSeen():
     assert sum(len(list(definitions(path.read_text()))) for path in (ROOT / "transport").rglob("*.h")) > 150
 
 
-@pytest.mark.parametrize("first, second, names", [
-    ("namespace a { struct X { int b; }; }", "namespace a {\nclass X final : public Y {};\n}", ["a::X"]),
-    ("namespace a::b { enum class X : int { kOne }; }", "namespace a { namespace b { enum X { kOne }; } }",
-     ["a::b::X"]),
-    ("namespace a { inline constexpr int kX = 1; }", "namespace a { constexpr std::array<int, 2> kX{1, 2}; }",
-     ["a::kX"]),
-    ("struct X {};", "template <typename T>\nstruct X {};", ["X"]),
-    ("namespace a { void f(X x) {} struct X {}; }",
-     'namespace a { class [[nodiscard]] A_B("m") X {}; }', ["a::X"]),
-    ("namespace a { struct X {}; }", "namespace b { struct X {}; }", []),
-    ("namespace a { struct X {}; }", "namespace a { namespace { struct X {}; } }", []),
-    ("namespace a { struct X {}; }", "namespace a { struct Y { struct X {}; }; struct X; class X* x; }", []),
-    ("namespace a { struct X {}; }", "namespace a { // struct X {};\n#define B struct X {};\n}", []),
-    ("template <> struct h<X> {};", "template <> struct h<Y> {};", []),
-    ("namespace a { void f() { constexpr int kX = 1; } }", "namespace a { constexpr int f(int kX = 1); }", []),
-])
+@pytest.mark.parametrize(
+    "first, second, names",
+    [
+        ("namespace a { struct X { int b; }; }", "namespace a {\nclass X final : public Y {};\n}", ["a::X"]),
+        (
+            "namespace a::b { enum class X : int { kOne }; }",
+            "namespace a { namespace b { enum X { kOne }; } }",
+            ["a::b::X"],
+        ),
+        (
+            "namespace a { inline constexpr int kX = 1; }",
+            "namespace a { constexpr std::array<int, 2> kX{1, 2}; }",
+            ["a::kX"],
+        ),
+        ("struct X {};", "template <typename T>\nstruct X {};", ["X"]),
+        ("namespace a { void f(X x) {} struct X {}; }", 'namespace a { class [[nodiscard]] A_B("m") X {}; }', ["a::X"]),
+        ("namespace a { struct X {}; }", "namespace b { struct X {}; }", []),
+        ("namespace a { struct X {}; }", "namespace a { namespace { struct X {}; } }", []),
+        ("namespace a { struct X {}; }", "namespace a { struct Y { struct X {}; }; struct X; class X* x; }", []),
+        ("namespace a { struct X {}; }", "namespace a { // struct X {};\n#define B struct X {};\n}", []),
+        ("template <> struct h<X> {};", "template <> struct h<Y> {};", []),
+        ("namespace a { void f() { constexpr int kX = 1; } }", "namespace a { constexpr int f(int kX = 1); }", []),
+    ],
+)
 def test_Checker_DefinitionsPlanted_DoublesAreFound(tmp_path, first, second, names):
     for name, text in (("transport/first.h", first), ("tools/deep/second.cc", second)):
         (tmp_path / name).parent.mkdir(parents=True)

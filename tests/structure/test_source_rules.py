@@ -2,6 +2,7 @@
 
 A rule that exists only in a document does not hold for long.
 """
+
 import pathlib
 import re
 
@@ -24,20 +25,51 @@ MAY_INCLUDE = {
     "transport/pairs": ["transport/base", "transport/channel", "transport/progress", "transport/sessions"],
     "transport/timing": ["transport/base", "transport/channel", "transport/progress"],
     "transport/datagram": [
-        "transport/base", "transport/wire", "transport/channel", "transport/core", "transport/progress",
-        "transport/sessions"],
+        "transport/base",
+        "transport/wire",
+        "transport/channel",
+        "transport/core",
+        "transport/progress",
+        "transport/sessions",
+    ],
     "transport/dpdk": [
-        "transport/base", "transport/wire", "transport/capture", "transport/channel", "transport/core",
-        "transport/datagram", "transport/network", "transport/pairs", "transport/progress", "transport/sessions",
-        "transport/udp", "transport/verbs"],  # their port and transport, between hosts
+        "transport/base",
+        "transport/wire",
+        "transport/capture",
+        "transport/channel",
+        "transport/core",
+        "transport/datagram",
+        "transport/network",
+        "transport/pairs",
+        "transport/progress",
+        "transport/sessions",
+        "transport/udp",
+        "transport/verbs",
+    ],  # their port and transport, between hosts
     "transport/udp": [
-        "transport/base", "transport/wire", "transport/channel", "transport/core", "transport/datagram",
-        "transport/network", "transport/progress"],
+        "transport/base",
+        "transport/wire",
+        "transport/channel",
+        "transport/core",
+        "transport/datagram",
+        "transport/network",
+        "transport/progress",
+    ],
     "transport/verbs": [
-        "transport/base", "transport/channel", "transport/matching", "transport/network", "transport/progress",
-        "transport/sessions"],
+        "transport/base",
+        "transport/channel",
+        "transport/matching",
+        "transport/network",
+        "transport/progress",
+        "transport/sessions",
+    ],
     "transport/gloo": [
-        "transport/base", "transport/wire", "transport/channel", "transport/progress", "compatibility/gloo"],
+        "transport/base",
+        "transport/wire",
+        "transport/channel",
+        "transport/progress",
+        "compatibility/gloo",
+    ],
     "process": ["transport"],
     "plugin": ["transport", "process", "compatibility/torch"],
     "include/gloo_bypass": [],  # what users compile against: nothing of the sources
@@ -55,29 +87,53 @@ IMPURE_INCLUDES = re.compile(
     r"^(sys/|netinet/|arpa/|net/|linux/|rte_|infiniband/|gloo/|torch/|c10/|ATen/|"
     r"(pthread|poll|unistd|fcntl|time|signal|stdio|netdb|ifaddrs|sched|semaphore)\.h$|"
     r"(thread|mutex|shared_mutex|condition_variable|future|semaphore|latch|barrier|stop_token|atomic|random|ctime|"
-    r"iostream|fstream|cstdio|filesystem|csignal)$)")
+    r"iostream|fstream|cstdio|filesystem|csignal)$)"
+)
 IMPURE_WORDS = re.compile(
     r"\b(steady_clock|system_clock|high_resolution_clock|clock_gettime|gettimeofday|monotonicNow|getenv|setenv|environ|"
     r"rand|srand|"
-    r"random_device|mt19937|thread_local|socket|sleep_for|usleep|nanosleep|__rdtsc|rte_\w+)\b")
+    r"random_device|mt19937|thread_local|socket|sleep_for|usleep|nanosleep|__rdtsc|rte_\w+)\b"
+)
 # What a build of Gloo or PyTorch can do, or which one it is: for the headers of compatibility/ only.
 VERSION_CONDITION = re.compile(
     r"^\s*#\s*(?:if|ifdef|ifndef|elif)\b.*\b"
     r"((?:GLOO|TORCH)_(?:VERSION|STORE|SHARED)\w*|GLOO_BYPASS_(?:GLOO|TORCH)_\w+)"
 )
 VERSION_FREE = [
-    "transport", "fabric", "simulation", "process", "plugin", "include", "device", "programs", "tools", "trainer",
-    "tests", "examples"]
+    "transport",
+    "fabric",
+    "simulation",
+    "process",
+    "plugin",
+    "include",
+    "device",
+    "programs",
+    "tools",
+    "trainer",
+    "tests",
+    "examples",
+]
 # Whether a back-end is built in is for Meson: it compiles back_end.cc or back_end_missing.cc, and a test's media.
 BACK_END_FOLDERS = ["transport/dpdk", "transport/udp", "transport/verbs"]
 BACK_END_CONDITION = re.compile(
-    r"^\s*#\s*(?:if|ifdef|ifndef|elif|elifdef|elifndef)\b.*(DPDK|RDMA|UDP|VERBS)", re.IGNORECASE)
+    r"^\s*#\s*(?:if|ifdef|ifndef|elif|elifdef|elifndef)\b.*(DPDK|RDMA|UDP|VERBS)", re.IGNORECASE
+)
 # Gloo's own ibverbs transport is not one of the back-ends.
 GLOOS_OWN = re.compile(r"GLOO_BYPASS_GLOO_\w+|GLOO_(?:HAVE|USE)_\w+")
 CXX_FOLDERS = [*VERSION_FREE, "compatibility", "studies"]
 # Every folder that Python lies in, launchers without a suffix and programs of tests included.
-PYTHON_FOLDERS = ["scripts", "python", "install", "tools", "trainer", "examples", "studies", "compatibility", "plugin",
-                  "tests"]
+PYTHON_FOLDERS = [
+    "scripts",
+    "python",
+    "install",
+    "tools",
+    "trainer",
+    "examples",
+    "studies",
+    "compatibility",
+    "plugin",
+    "tests",
+]
 PYTHON_COLUMNS = 120
 # Which packages of python/gloo_bypass_tools/ a package may import from (itself always): common/ knows none of them.
 PYTHON_MAY_IMPORT = {
@@ -94,8 +150,9 @@ PYTHON_MAY_IMPORT = {
     "compare_programs": ["common", "report"],
     "study": ["common", "report", "model", "fabric_run"],
 }
-PYTHON_IMPORT = re.compile(r"^\s*(?:from|import) (gloo_bypass_tools[.\w]*|\.[.\w]*)(?: import \(?([\w, ]+))?",
-                           re.MULTILINE)
+PYTHON_IMPORT = re.compile(
+    r"^\s*(?:from|import) (gloo_bypass_tools[.\w]*|\.[.\w]*)(?: import \(?([\w, ]+))?", re.MULTILINE
+)
 READS_ENVIRONMENT = re.compile(r"\b(getenv|secure_getenv|environ)\b")
 
 
@@ -134,8 +191,11 @@ def purity_faults(root):
             if path.relative_to(root).as_posix() in IMPURE_FILES:
                 continue
             text = path.read_text()
-            faults += [f"{path.relative_to(root)}:{number} includes {target}"
-                       for number, target in included(text) if IMPURE_INCLUDES.match(target)]
+            faults += [
+                f"{path.relative_to(root)}:{number} includes {target}"
+                for number, target in included(text)
+                if IMPURE_INCLUDES.match(target)
+            ]
             for number, line in enumerate(without_comments_and_strings(text).splitlines(), 1):
                 faults += [f"{path.relative_to(root)}:{number} uses {word}" for word in IMPURE_WORDS.findall(line)]
     return faults
@@ -191,11 +251,17 @@ def test_Sources_AllFoldersButTheBackEnds_AskForNoBackEnd():
     assert condition_faults(ROOT) == []
 
 
-@pytest.mark.parametrize("folder, line, faults", [
-    ("process", "#ifdef GLOO_BYPASS_HAVE_DPDK", 1), ("tests/conformance", "#if defined(TEST_VERBS) && 1", 1),
-    ("tools", '  #  elif __has_include("transport/udp/udp_port.h")', 1), ("transport/udp", "#ifdef UDP_SEGMENT", 0),
-    ("compatibility/gloo", "#if GLOO_BYPASS_GLOO_IBVERBS_UNBOUND", 0), ("plugin", "// #ifdef DPDK", 0),
-])
+@pytest.mark.parametrize(
+    "folder, line, faults",
+    [
+        ("process", "#ifdef GLOO_BYPASS_HAVE_DPDK", 1),
+        ("tests/conformance", "#if defined(TEST_VERBS) && 1", 1),
+        ("tools", '  #  elif __has_include("transport/udp/udp_port.h")', 1),
+        ("transport/udp", "#ifdef UDP_SEGMENT", 0),
+        ("compatibility/gloo", "#if GLOO_BYPASS_GLOO_IBVERBS_UNBOUND", 0),
+        ("plugin", "// #ifdef DPDK", 0),
+    ],
+)
 def test_Checker_ConditionAboutABackEnd_IsFoundOutsideTheBackEnds(tmp_path, folder, line, faults):
     (tmp_path / folder).mkdir(parents=True)
     (tmp_path / folder / "planted.cc").write_text(f"#include <string>\n{line}\n#endif\n")
@@ -210,13 +276,18 @@ def is_python(path):
 
 
 def python_files(root):
-    return sorted(path for folder in PYTHON_FOLDERS for path in (root / folder).rglob("*")
-                  if path.is_file() and is_python(path))
+    return sorted(
+        path for folder in PYTHON_FOLDERS for path in (root / folder).rglob("*") if path.is_file() and is_python(path)
+    )
 
 
 def column_faults(root):
-    return [f"{path.relative_to(root)}:{number} has {len(line)} columns" for path in python_files(root)
-            for number, line in enumerate(path.read_text().splitlines(), 1) if len(line) > PYTHON_COLUMNS]
+    return [
+        f"{path.relative_to(root)}:{number} has {len(line)} columns"
+        for path in python_files(root)
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if len(line) > PYTHON_COLUMNS
+    ]
 
 
 def import_faults(root):
@@ -239,11 +310,16 @@ def test_Sources_PythonPackages_ImportInOneDirection():
     assert import_faults(ROOT) == []
 
 
-@pytest.mark.parametrize("package, line", [
-    ("common", "from gloo_bypass_tools.report import records"), ("report", "    from gloo_bypass_tools import study"),
-    ("report", "import gloo_bypass_tools.model.ring"), ("model", "from . import ring"),
-    ("study", "from .cells import Cell"),
-])
+@pytest.mark.parametrize(
+    "package, line",
+    [
+        ("common", "from gloo_bypass_tools.report import records"),
+        ("report", "    from gloo_bypass_tools import study"),
+        ("report", "import gloo_bypass_tools.model.ring"),
+        ("model", "from . import ring"),
+        ("study", "from .cells import Cell"),
+    ],
+)
 def test_Checker_PythonImportPlanted_IsFound(tmp_path, package, line):
     planted = tmp_path / "python" / "gloo_bypass_tools" / package / "planted.py"
     planted.parent.mkdir(parents=True)
@@ -276,30 +352,33 @@ def test_Sources_TransportAndPlugin_ReadEnvironmentInOneFile():
     assert environment_faults(ROOT) == []
 
 
-@pytest.mark.parametrize("folder, line, check", [
-    ("transport/core", "#include <sys/socket.h>", purity_faults),
-    ("transport/wire", "#include <mutex>", purity_faults),
-    ("transport/channel", "#include <unistd.h>", purity_faults),
-    ("transport/core", "auto now = std::chrono::steady_clock::now();", purity_faults),
-    ("transport/core", 'const char* x = getenv("X");', purity_faults),
-    ("transport/core", "#include <rte_mbuf.h>", purity_faults),
-    ("fabric", "#include <thread>", purity_faults),
-    ("fabric", '#include "tools/fabric/mac_table.h"', direction_faults),
-    ("simulation", '#include "transport/datagram/packet_port.h"', direction_faults),
-    ("simulation", "#include <atomic>", purity_faults),
-    ("transport/core", '#include "transport/datagram/packet_port.h"', direction_faults),
-    ("transport/gloo", '#include "transport/dpdk/dpdk_port.h"', direction_faults),
-    ("transport/dpdk", '#include "process/settings.h"', direction_faults),
-    ("include/gloo_bypass", '#include "process/settings.h"', direction_faults),
-    ("transport/dpdk", 'std::getenv("HOME");', environment_faults),
-    ("compatibility/gloo", '#include "transport/gloo/device.h"', direction_faults),
-    ("transport/verbs", '#include "compatibility/gloo/transport.h"', direction_faults),
-    ("transport/gloo", "#if GLOO_BYPASS_GLOO_SHARED_STORE", version_faults),
-    ("tests/plugin", "#ifdef GLOO_BYPASS_TORCH_LAZY_INIT", version_faults),
-    ("tools", "#if GLOO_VERSION > 500", version_faults),
-    ("programs", '#include "tools/perf_options.h"', direction_faults),
-    ("tools", '#include "trainer/options.h"', direction_faults),
-])
+@pytest.mark.parametrize(
+    "folder, line, check",
+    [
+        ("transport/core", "#include <sys/socket.h>", purity_faults),
+        ("transport/wire", "#include <mutex>", purity_faults),
+        ("transport/channel", "#include <unistd.h>", purity_faults),
+        ("transport/core", "auto now = std::chrono::steady_clock::now();", purity_faults),
+        ("transport/core", 'const char* x = getenv("X");', purity_faults),
+        ("transport/core", "#include <rte_mbuf.h>", purity_faults),
+        ("fabric", "#include <thread>", purity_faults),
+        ("fabric", '#include "tools/fabric/mac_table.h"', direction_faults),
+        ("simulation", '#include "transport/datagram/packet_port.h"', direction_faults),
+        ("simulation", "#include <atomic>", purity_faults),
+        ("transport/core", '#include "transport/datagram/packet_port.h"', direction_faults),
+        ("transport/gloo", '#include "transport/dpdk/dpdk_port.h"', direction_faults),
+        ("transport/dpdk", '#include "process/settings.h"', direction_faults),
+        ("include/gloo_bypass", '#include "process/settings.h"', direction_faults),
+        ("transport/dpdk", 'std::getenv("HOME");', environment_faults),
+        ("compatibility/gloo", '#include "transport/gloo/device.h"', direction_faults),
+        ("transport/verbs", '#include "compatibility/gloo/transport.h"', direction_faults),
+        ("transport/gloo", "#if GLOO_BYPASS_GLOO_SHARED_STORE", version_faults),
+        ("tests/plugin", "#ifdef GLOO_BYPASS_TORCH_LAZY_INIT", version_faults),
+        ("tools", "#if GLOO_VERSION > 500", version_faults),
+        ("programs", '#include "tools/perf_options.h"', direction_faults),
+        ("tools", '#include "trainer/options.h"', direction_faults),
+    ],
+)
 def test_Checker_FaultPlanted_IsFound(tmp_path, folder, line, check):
     (tmp_path / folder).mkdir(parents=True)
     (tmp_path / folder / "planted.cc").write_text(f"// a comment\n{line}\n")
@@ -308,6 +387,7 @@ def test_Checker_FaultPlanted_IsFound(tmp_path, folder, line, check):
 
 def test_Checker_WordInCommentOrString_IsIgnored(tmp_path):
     (tmp_path / "transport/core").mkdir(parents=True)
-    (tmp_path /
-     "transport/core/clean.cc").write_text('// no socket, no rand\nconst char* text = "socket";\n/* getenv\n rand */\n')
+    (tmp_path / "transport/core/clean.cc").write_text(
+        '// no socket, no rand\nconst char* text = "socket";\n/* getenv\n rand */\n'
+    )
     assert purity_faults(tmp_path) == []

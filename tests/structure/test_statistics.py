@@ -1,4 +1,5 @@
 """The types of gloo_bypass.stats() have the keys that the library writes: the rows of the table of counters."""
+
 import ast
 import pathlib
 import re
@@ -28,4 +29,6 @@ def test_Counters_OfThePackage_AreTheTablesRows():
 def test_Checker_RowOrKeyPlanted_IsSeen():
     assert rows('{&C::a, "b_c", "d"}, {\n &C::e,\n "f", "g"},') == ["b_c", "f"]
     assert typed_keys("class Counters:\n    '''Text.'''\n    x: int\n    y: str  # z: int\n", "Counters") == {
-        "x": "int", "y": "str"}
+        "x": "int",
+        "y": "str",
+    }

@@ -26,8 +26,11 @@ def main(arguments):
     if "--model" in arguments:
         conftest.write_training_run(output, events=int(value(arguments, "--steps")), transport=transport)
         return 0
-    plan = conftest.plan_for(bytes=int(value(arguments, "-b")), rounds=int(value(arguments, "--rounds")),
-                             ranks=int(value(arguments, "--ranks")))
+    plan = conftest.plan_for(
+        bytes=int(value(arguments, "-b")),
+        rounds=int(value(arguments, "--rounds")),
+        ranks=int(value(arguments, "--ranks")),
+    )
     cell = conftest.cells.Cell("300ms", transport, "default", 0.0)
     conftest.write_run(output, plan, cell, [0.5] * plan.rounds, wrong=3 if fault == "wrong" else 0)
     return 0

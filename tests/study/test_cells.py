@@ -17,10 +17,12 @@ def value(listed, flag):
 
 def test_cells_transportsOfACell_FollowOneAnother():
     found = cells.cells_of(plan_for(losses=(0.0,)))
-    assert [(one.variant, one.segment, one.transport) for one in found] == [(variant, segment, transport)
-                                                                            for variant in ("base", "300ms")
-                                                                            for segment in ("default", "two")
-                                                                            for transport in ("TCP", "DPDK")]
+    assert [(one.variant, one.segment, one.transport) for one in found] == [
+        (variant, segment, transport)
+        for variant in ("base", "300ms")
+        for segment in ("default", "two")
+        for transport in ("TCP", "DPDK")
+    ]
 
 
 def test_cells_loss_IsMeasuredWhereThePlanSaysSo():
@@ -45,16 +47,20 @@ def test_command_farEdge_HasDelayLossAndRoom():
 
 
 def test_command_baseOverTcp_HasNoEdgeAndNoSettingsOfOurs():
-    listed = words(plan_for(sysctls=(("net.ipv4.tcp_congestion_control", "cubic"),)),
-                   cells.Cell("base", "TCP", "default", 0.0))
+    listed = words(
+        plan_for(sysctls=(("net.ipv4.tcp_congestion_control", "cubic"),)), cells.Cell("base", "TCP", "default", 0.0)
+    )
     assert "--edge" not in listed and "--env" not in listed
     assert value(listed, "--sysctl") == "net.ipv4.tcp_congestion_control=cubic"
     assert value(listed, "--transports") == "TCP"
 
 
 def test_command_slowEdge_HasRateAndARoutersQueue():
-    listed = words(plan_for(study="edge-bandwidth"), cells.Cell("50Mbit", "DPDK-netdev", "default", 0.0),
-                   catalogue.STUDIES["edge-bandwidth"])
+    listed = words(
+        plan_for(study="edge-bandwidth"),
+        cells.Cell("50Mbit", "DPDK-netdev", "default", 0.0),
+        catalogue.STUDIES["edge-bandwidth"],
+    )
     assert value(listed, "--edge") == "from=r3,to=r2,rate=50Mbit/s,queue=1MiB"
     assert value(listed, "--transport") == "DPDK-netdev" and value(listed, "--transports") == "DPDK"
 
@@ -67,7 +73,8 @@ def test_limits_longerModel_WaitsLonger():
     assert cells.operation_limit_s(plan, "RDMA", 0.001) == cells.LEAST_OPERATION_S + crossing_s
     plan = plan_for(guest=("RDMA",))
     assert cells.operation_limit_s(plan, "RDMA", 0.001) > cells.LEAST_OPERATION_S and cells.run_limit_s(
-        plan, 70.0, "RDMA") > cells.run_limit_s(plan, 70.0)
+        plan, 70.0, "RDMA"
+    ) > cells.run_limit_s(plan, 70.0)
 
 
 def test_limits_tcpOver300ms_AreTwiceWhatItTook():
@@ -90,8 +97,11 @@ def test_model_300ms_IsTheArchitecturesArithmetic():
     # 16 segments, 4 a rank: 24 iterations; 8 in a delay where sends are buffered, 2 where data waits for the notice.
     assert model("DPDK").schedule_s == pytest.approx(3 * 0.3, rel=0.03)
     assert model("TCP").schedule_s == pytest.approx(12 * 0.3, rel=0.03)
-    assert (model("TCP").completion, model("DPDK").completion,
-            model("DPDK", variant="base").completion) == ("granted", "buffered", "acknowledged")
+    assert (model("TCP").completion, model("DPDK").completion, model("DPDK", variant="base").completion) == (
+        "granted",
+        "buffered",
+        "acknowledged",
+    )
 
 
 def test_model_RdmaFetchesLongSegments_TwoWaysThereAndOneBackEach():
@@ -105,8 +115,9 @@ def test_model_RdmaFetchesLongSegments_TwoWaysThereAndOneBackEach():
 
 def test_command_Rdma_HasNoSamplesOfTheSwitchAndLooksSeldom():
     plan = plan_for(transports=("RDMA",), guest=("RDMA",))
-    listed = cells.command_of(plan, STUDY, cells.Cell("300ms", "RDMA", "default", 0.0), 1.0, PROGRAMS, "/out",
-                              "/out.json")
+    listed = cells.command_of(
+        plan, STUDY, cells.Cell("300ms", "RDMA", "default", 0.0), 1.0, PROGRAMS, "/out", "/out.json"
+    )
     assert value(listed, "--transport") == value(listed, "--transports") == "RDMA" and "--samples" not in listed
     assert float(value(listed, "--interval")) > cells.PROBE_INTERVAL_S
 

@@ -1,4 +1,5 @@
 """scripts/study --continue: what is kept, what is measured again, and what is refused."""
+
 import fcntl
 import json
 import os
@@ -25,6 +26,7 @@ def study(capsys):
         except SystemExit as ended:
             status = ended.code
         return status, *capsys.readouterr()
+
     return run
 
 
@@ -37,6 +39,7 @@ def undrawn(tmp_path_factory):
 @pytest.fixture
 def cut_off(study, doubled, monkeypatch, undrawn):
     """A study's folder whose `missing` last runs were not made, as an interruption leaves it: half a run, too."""
+
     def make(missing, **changes):
         results = doubled()
         if not undrawn.exists():
@@ -46,11 +49,12 @@ def cut_off(study, doubled, monkeypatch, undrawn):
                 study(*ARGUMENTS, "--output", undrawn)
         shutil.copytree(undrawn, results)
         record = json.loads((results / "results.json").read_text())
-        for run in record["runs"][len(record["runs"]) - missing:]:
+        for run in record["runs"][len(record["runs"]) - missing :]:
             (results / run["folder"] / "half").write_text("written")
-        record["runs"] = record["runs"][:len(record["runs"]) - missing]
+        record["runs"] = record["runs"][: len(record["runs"]) - missing]
         (results / "results.json").write_text(json.dumps(record | {"state": "interrupted"} | changes))
         return results
+
     return make
 
 
@@ -70,8 +74,10 @@ def test_continue_RunsAreMissing_OnlyTheseAreMade(study, cut_off, missing):
     assert record["state"] == "complete" and len(record["continued"]) == 1
     assert {folder: (results / folder).stat().st_ino for folder in kept} == kept, "was measured again"
     assert not list(results.glob("raw/*/half"))
-    assert sorted(stage["log"] for stage in record["stages"]) == sorted(f"logs/{slug}.log" for slug in (
-        "1-base-default-TCP", "1-base-default-DPDK", "2-base-default-TCP", "2-base-default-DPDK"))
+    assert sorted(stage["log"] for stage in record["stages"]) == sorted(
+        f"logs/{slug}.log"
+        for slug in ("1-base-default-TCP", "1-base-default-DPDK", "2-base-default-TCP", "2-base-default-DPDK")
+    )
     assert record["repeat_command"] == before["repeat_command"]
     assert record["machine"]["load_before"] >= before["machine"]["load_before"]
     assert "gone on with" in (results / "index.html").read_text()
@@ -110,33 +116,48 @@ def test_continue_CutOffBeforeThePage_ItIsDrawn(study, cut_off, state):
     record = json.loads((results / "results.json").read_text())
     assert status == 0 and f"nothing is missing in {shown(results)} but its page, which is drawn" in output
     assert record["state"] == "complete" and about(record) == [
-        (repeat, transport) for repeat in (1, 2) for transport in ("TCP", "DPDK")]
+        (repeat, transport) for repeat in (1, 2) for transport in ("TCP", "DPDK")
+    ]
     assert "published" in (results / "index.html").read_text() and (results / "summary.csv").exists()
 
 
-@pytest.mark.parametrize("change, said", [
-    (lambda record: record["machine"].update(commit="0123abc"), "its runs are of commit '0123abc', and here is"),
-    (lambda record: record["machine"].update(cores=99), "its runs are of number of cores 99"),
-    (lambda record: record.update(schema="x"), "schema 'x', not 'gloo-bypass/study/1'"),
-    (lambda record: record["plan"].update(bytes=4096), "its command and its plan do not agree"),
-    (lambda record: record.update(repeat_command="rm -r /"), "repeat_command is no command of scripts/study"),
-    (lambda record: record.update(repeat_command="scripts/study '"), "repeat_command: No closing quotation"),
-    (lambda record: record["runs"].append(record["runs"][0]), "runs[2] is none of this study's, or there twice"),
-    (lambda record: record["runs"][0]["cell"].update(variant="400ms"), "runs[0] is none of this study's"),
-    (lambda record: record["runs"].insert(1, 7), "runs[1] is none of this study's"),
-    (lambda record: record["runs"][1].update(folder="raw/gone"), "'folder' is 'raw/gone', not raw/1-base-default-DPDK"),
-    (lambda record: record["runs"][1].update(folder="../.."), "'folder' is '../..', not raw/"),
-    (lambda record: record["runs"][0].update(times_s=[0.1, 0.1]), "runs[0]: 'times_s' is not what the files in"),
-    (lambda record: record["machine"].update(kernel="2.4"), "its runs are of kernel '2.4'"),
-    (lambda record: record["programs"].update(fabric="0123"), "the build is not what its runs had: fabric: go on"),
-    (lambda record: record["files"].update({"--data": "0"}),
-     "the text, vocabulary or weights is not what its runs had: --data"),
-    (lambda record: record["machine"]["packages"].update({"libgloo-dev": "0"}),
-     "with other versions of libgloo-dev: measure all of it anew"),
-    (lambda record: record["environment"].update(GLOO_X="1"), "the environment is not what its runs had: GLOO_X"),
-    (lambda record: record["kernel_tcp"].update(tcp_rmem="1"), "the kernel's TCP is not what its runs had: tcp_rmem"),
-    (lambda record: record["stages"].append(7), "stages[4]: no 'log'"),
-    (lambda record: record.pop("stages"), "stages")])
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        (lambda record: record["machine"].update(commit="0123abc"), "its runs are of commit '0123abc', and here is"),
+        (lambda record: record["machine"].update(cores=99), "its runs are of number of cores 99"),
+        (lambda record: record.update(schema="x"), "schema 'x', not 'gloo-bypass/study/1'"),
+        (lambda record: record["plan"].update(bytes=4096), "its command and its plan do not agree"),
+        (lambda record: record.update(repeat_command="rm -r /"), "repeat_command is no command of scripts/study"),
+        (lambda record: record.update(repeat_command="scripts/study '"), "repeat_command: No closing quotation"),
+        (lambda record: record["runs"].append(record["runs"][0]), "runs[2] is none of this study's, or there twice"),
+        (lambda record: record["runs"][0]["cell"].update(variant="400ms"), "runs[0] is none of this study's"),
+        (lambda record: record["runs"].insert(1, 7), "runs[1] is none of this study's"),
+        (
+            lambda record: record["runs"][1].update(folder="raw/gone"),
+            "'folder' is 'raw/gone', not raw/1-base-default-DPDK",
+        ),
+        (lambda record: record["runs"][1].update(folder="../.."), "'folder' is '../..', not raw/"),
+        (lambda record: record["runs"][0].update(times_s=[0.1, 0.1]), "runs[0]: 'times_s' is not what the files in"),
+        (lambda record: record["machine"].update(kernel="2.4"), "its runs are of kernel '2.4'"),
+        (lambda record: record["programs"].update(fabric="0123"), "the build is not what its runs had: fabric: go on"),
+        (
+            lambda record: record["files"].update({"--data": "0"}),
+            "the text, vocabulary or weights is not what its runs had: --data",
+        ),
+        (
+            lambda record: record["machine"]["packages"].update({"libgloo-dev": "0"}),
+            "with other versions of libgloo-dev: measure all of it anew",
+        ),
+        (lambda record: record["environment"].update(GLOO_X="1"), "the environment is not what its runs had: GLOO_X"),
+        (
+            lambda record: record["kernel_tcp"].update(tcp_rmem="1"),
+            "the kernel's TCP is not what its runs had: tcp_rmem",
+        ),
+        (lambda record: record["stages"].append(7), "stages[4]: no 'log'"),
+        (lambda record: record.pop("stages"), "stages"),
+    ],
+)
 def test_continue_AnotherOrDamagedFolder_IsRefusedAndLeftAlone(study, cut_off, change, said):
     results = cut_off(2)
     record = json.loads((results / "results.json").read_text())
@@ -148,14 +169,21 @@ def test_continue_AnotherOrDamagedFolder_IsRefusedAndLeftAlone(study, cut_off, c
     assert (results / "results.json").read_bytes() == before
 
 
-@pytest.mark.parametrize("name, damage, said", [
-    ("1-base-default-TCP/probe-2.json", lambda path: os.truncate(path, 40), "probe-2.json:1: not JSON"),
-    ("1-base-default-TCP/fabric.json", lambda path: path.unlink(), "fabric.json: cannot be read"),
-    ("1-base-default-TCP/fabric.json", lambda path: path.write_text(json.dumps(
-        json.loads(path.read_text()) | {"late_us": None})), "1-base-default-TCP: one of its files is damaged"),
-    ("1-base-default-TCP.json", lambda path: os.truncate(path, 0), "1-base-default-TCP.json:1: not JSON"),
-    ("1-base-default-DPDK/stats-3.json", lambda path: path.write_bytes(bytes(100)), "stats-3.json"),
-    ("1-base-default-DPDK", shutil.rmtree, "1-base-default-DPDK is missing: move it back")])
+@pytest.mark.parametrize(
+    "name, damage, said",
+    [
+        ("1-base-default-TCP/probe-2.json", lambda path: os.truncate(path, 40), "probe-2.json:1: not JSON"),
+        ("1-base-default-TCP/fabric.json", lambda path: path.unlink(), "fabric.json: cannot be read"),
+        (
+            "1-base-default-TCP/fabric.json",
+            lambda path: path.write_text(json.dumps(json.loads(path.read_text()) | {"late_us": None})),
+            "1-base-default-TCP: one of its files is damaged",
+        ),
+        ("1-base-default-TCP.json", lambda path: os.truncate(path, 0), "1-base-default-TCP.json:1: not JSON"),
+        ("1-base-default-DPDK/stats-3.json", lambda path: path.write_bytes(bytes(100)), "stats-3.json"),
+        ("1-base-default-DPDK", shutil.rmtree, "1-base-default-DPDK is missing: move it back"),
+    ],
+)
 def test_continue_DamagedFilesOfARun_AreNotTrusted(study, cut_off, name, damage, said):
     results = cut_off(2)
     damage(results / "raw" / name)
@@ -195,8 +223,21 @@ def test_continue_WhileItIsMeasured_IsRefused(study, cut_off):
 def test_continue_GuestCutOff_ItsRunsAreKept(study, doubled):
     """A guest that ends in the middle leaves what it had; the next goes on from it."""
     results = doubled({"RDMA": "fail"})
-    arguments = ("edge-latency", "--variants", "base", "--segments", "default", "--losses", "0", "--repeats", 1,
-                 "--transports", "TCP,TCP-netem,RDMA", "--output", results)
+    arguments = (
+        "edge-latency",
+        "--variants",
+        "base",
+        "--segments",
+        "default",
+        "--losses",
+        "0",
+        "--repeats",
+        1,
+        "--transports",
+        "TCP,TCP-netem,RDMA",
+        "--output",
+        results,
+    )
     assert study(*arguments)[0] == 1
     os.environ["FAULTS"] = "{}"
     status, output, _ = study("--continue", results)
@@ -228,8 +269,27 @@ def test_study_killedAndContinuedAtOnce_IsAsAWholeOne(tmp_path):
     if problem := right_to_namespaces():
         pytest.skip(problem)
     whole, cut = tmp_path / "whole", tmp_path / "cut"
-    words = [ROOT / "scripts" / "study", "edge-latency", "--ranks", "2", "--bytes", "64K", "--variants", "base",
-             "--segments", "default", "--losses", "0", "--repeats", "1", "--rounds", "2", "--build", BUILD, "--output"]
+    words = [
+        ROOT / "scripts" / "study",
+        "edge-latency",
+        "--ranks",
+        "2",
+        "--bytes",
+        "64K",
+        "--variants",
+        "base",
+        "--segments",
+        "default",
+        "--losses",
+        "0",
+        "--repeats",
+        "1",
+        "--rounds",
+        "2",
+        "--build",
+        BUILD,
+        "--output",
+    ]
     subprocess.run([*words, whole], capture_output=True, timeout=100, check=True)
     with subprocess.Popen([*words, cut], stdout=subprocess.DEVNULL) as process:
         deadline = time.monotonic() + 60

@@ -1,4 +1,5 @@
 """studies/failures: its counting, its input, and a rank that is really killed."""
+
 import os
 import pathlib
 import subprocess
@@ -24,16 +25,31 @@ def test_Uses_StepsDoneAgain_CountOnce():
 
 def test_Rows_LostAndRepeatedSamples_AreCounted():
     log = [line(0, 1, [1, 2]), line(0, 2, [2, 3]), line(0, 3, [4])]
-    records = [{"event": "restart", "world_size": 2, "end_seconds": 1.0, "start_seconds": 2.0, "repeated_steps": 1,
-                "lost_seconds": 3.0, "step": 1}, {"event": "step", "step": 2, "t_step_s": 0.5}]
+    records = [
+        {
+            "event": "restart",
+            "world_size": 2,
+            "end_seconds": 1.0,
+            "start_seconds": 2.0,
+            "repeated_steps": 1,
+            "lost_seconds": 3.0,
+            "step": 1,
+        },
+        {"event": "step", "step": 2, "t_step_s": 0.5},
+    ]
     lines, audit = kill_ranks.rows("TCP", records, log)
     assert lines == ["| TCP | 2 | 1.00 s | 2.00 s | 1 in 0.50 s | 3.50 s |"]
     assert audit.endswith("lost 1, used twice in an epoch 1")
 
 
-@pytest.mark.parametrize("flags, reason", [
-    (["--kill", "1"], "no list of RANK@STEP"), (["--kill", "1@99"], "the run has 60 steps"),
-    (["--transports", "PIGEON"], "'PIGEON' is none of")])
+@pytest.mark.parametrize(
+    "flags, reason",
+    [
+        (["--kill", "1"], "no list of RANK@STEP"),
+        (["--kill", "1@99"], "the run has 60 steps"),
+        (["--transports", "PIGEON"], "'PIGEON' is none of"),
+    ],
+)
 def test_Script_BadInput_IsSaid(flags, reason):
     ended = subprocess.run([SCRIPT, *flags], capture_output=True, text=True, timeout=60)
     assert ended.returncode == 2 and reason in ended.stderr.splitlines()[-1]
@@ -41,7 +57,23 @@ def test_Script_BadInput_IsSaid(flags, reason):
 
 @pytest.mark.skipif(not DDP_TRAIN.exists(), reason=f"{DDP_TRAIN} is not built")
 def test_Script_RankKilled_NoSampleIsLost():
-    ended = subprocess.run([SCRIPT, "--ranks", "3", "--steps", "20", "--kill", "1@12", "--transports", "TCP", "--build",
-                            DDP_TRAIN.parents[1]], capture_output=True, text=True, timeout=150)
+    ended = subprocess.run(
+        [
+            SCRIPT,
+            "--ranks",
+            "3",
+            "--steps",
+            "20",
+            "--kill",
+            "1@12",
+            "--transports",
+            "TCP",
+            "--build",
+            DDP_TRAIN.parents[1],
+        ],
+        capture_output=True,
+        text=True,
+        timeout=150,
+    )
     assert ended.returncode == 0, ended.stderr
     assert "| TCP | 2 |" in ended.stdout and "20 steps of 24 samples; lost 0, used twice in an epoch 0" in ended.stdout

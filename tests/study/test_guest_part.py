@@ -8,11 +8,25 @@ import pytest
 from conftest import MACHINE, write_run
 from gloo_bypass_tools.report.records import RecordError
 from gloo_bypass_tools.report.results import ResultsFolder
-from gloo_bypass_tools.study import (catalogue, cells, command, estimates, guest_part, rendering, sweep_cells,
-                                     sweep_prediction, sweep_reading, sweep_tables, sweeps, training, transports)
+from gloo_bypass_tools.study import (
+    catalogue,
+    cells,
+    command,
+    estimates,
+    guest_part,
+    rendering,
+    sweep_cells,
+    sweep_prediction,
+    sweep_reading,
+    sweep_tables,
+    sweeps,
+    training,
+    transports,
+)
 
-PROGRAMS = cells.Programs("fabric-run", "fabric", "all_reduce_perf", "python3", "rank_probe.py", "ddp_train",
-                          "capture_analyser")
+PROGRAMS = cells.Programs(
+    "fabric-run", "fabric", "all_reduce_perf", "python3", "rank_probe.py", "ddp_train", "capture_analyser"
+)
 WORLD_SIZE, LOSS = catalogue.STUDIES["world-size"], catalogue.STUDIES["loss"]
 ALL_FOUR = ("TCP", "DPDK", "TCP-netem", "RDMA")
 THERE = ("TCP-netem", "RDMA")
@@ -20,13 +34,17 @@ THERE = ("TCP-netem", "RDMA")
 
 def training_plan(**changes):
     return training.TrainingPlan(
-        **({"study": "world-size", "scale": "small", "transports": ALL_FOUR, "variants": ("ws=2",), "guest": THERE}
-           | changes))
+        **(
+            {"study": "world-size", "scale": "small", "transports": ALL_FOUR, "variants": ("ws=2",), "guest": THERE}
+            | changes
+        )
+    )
 
 
 def words(transport, **changes):
-    return training.command_of(training_plan(**changes), WORLD_SIZE.variant("ws=2"),
-                               training.TrainingCell("ws=2", transport), PROGRAMS, "/out")
+    return training.command_of(
+        training_plan(**changes), WORLD_SIZE.variant("ws=2"), training.TrainingCell("ws=2", transport), PROGRAMS, "/out"
+    )
 
 
 def value(listed, flag):
@@ -37,27 +55,38 @@ def value(listed, flag):
 def test_command_inTheGuest_HasLinksOfTheKernelAndASmallModel(transport, kind):
     listed = words(transport)
     assert (value(listed, "--transport"), value(listed, "--links"), value(listed, "--where")) == (kind, "netem", "host")
-    assert (value(listed, "--model"), value(listed, "--seq-length"), value(listed,
-                                                                           "--interval")) == ("tiny", "8", "3.0")
+    assert (value(listed, "--model"), value(listed, "--seq-length"), value(listed, "--interval")) == (
+        "tiny",
+        "8",
+        "3.0",
+    )
     assert "--samples" not in listed and "--capture" in listed and value(listed, "--step-markers") == "{markers}"
     assert ("--env" in listed) == (kind == "RDMA")
 
 
 def test_command_rdmaOnThisMachine_IsTheStudysOwnModel():
     listed = words("RDMA", guest=())
-    assert (value(listed, "--model"), value(listed, "--seq-length"), value(listed,
-                                                                           "--interval")) == ("distilgpt2", "64", "1.0")
+    assert (value(listed, "--model"), value(listed, "--seq-length"), value(listed, "--interval")) == (
+        "distilgpt2",
+        "64",
+        "1.0",
+    )
     assert value(words("DPDK"), "--model") == "distilgpt2" and "--where" not in words("DPDK")
 
 
 def test_command_flapInTheGuest_GoesOnUntilTheRanksTrain():
-    plan = sweeps.SweepPlan(study="flap", scale="small", transports=("TCP", "RDMA"), guest=("RDMA",), model="tiny",
-                            steps=40)
+    plan = sweeps.SweepPlan(
+        study="flap", scale="small", transports=("TCP", "RDMA"), guest=("RDMA",), model="tiny", steps=40
+    )
     counts = [
         sum(
-            word.startswith("at=") for word in sweep_cells.command_of(
-                plan, catalogue.STUDIES["flap"], training.TrainingCell("200ms", one), PROGRAMS, "/out"))
-        for one in ("TCP", "RDMA")]
+            word.startswith("at=")
+            for word in sweep_cells.command_of(
+                plan, catalogue.STUDIES["flap"], training.TrainingCell("200ms", one), PROGRAMS, "/out"
+            )
+        )
+        for one in ("TCP", "RDMA")
+    ]
     assert counts == [sweeps.TIMES_DOWN, sweeps.GUEST_TIMES_DOWN]
     # Training that lasts as long as that has as many.
     run = {"cell": {"transport": "RDMA"}, "step_slowest_s": [3.0] * 100, "ar_slowest_s": [0.2] * 99 + [1.2]}
@@ -79,15 +108,25 @@ def test_limits_inTheGuest_AreLonger():
 
 def test_memory_ofTheGuest_IsForTheLargestCell():
     assert guest_part.memory_for_training(2, "tiny") == guest_part.LEAST_MIB == guest_part.memory_for_reduces(4, 2**20)
-    assert guest_part.memory_for_training(4, "distilgpt2") > 4 * 3000 and guest_part.memory_for_reduces(
-        4, 2**30) > 4 * 5 * 1024
+    assert (
+        guest_part.memory_for_training(4, "distilgpt2") > 4 * 3000
+        and guest_part.memory_for_reduces(4, 2**30) > 4 * 5 * 1024
+    )
 
 
-@pytest.mark.parametrize("listed, found", [(ALL_FOUR, [("DPDK", "TCP"), ("RDMA", "TCP-netem")]), (("TCP", "RDMA"), []),
-                                           (("RDMA", "TCP-netem", "DPDK"), [("TCP-netem", "RDMA")])])
+@pytest.mark.parametrize(
+    "listed, found",
+    [
+        (ALL_FOUR, [("DPDK", "TCP"), ("RDMA", "TCP-netem")]),
+        (("TCP", "RDMA"), []),
+        (("RDMA", "TCP-netem", "DPDK"), [("TCP-netem", "RDMA")]),
+    ],
+)
 def test_compared_transports_AreThoseOnOneMachine(listed, found):
-    assert transports.compared(training_plan(transports=listed, guest=tuple(one for one in listed
-                                                                            if one in THERE))) == found
+    assert (
+        transports.compared(training_plan(transports=listed, guest=tuple(one for one in listed if one in THERE)))
+        == found
+    )
 
 
 def test_model_rdmaOverEqualEdges_IsAnnouncedAndRead():
@@ -99,18 +138,25 @@ def test_model_rdmaOverEqualEdges_IsAnnouncedAndRead():
 
 
 def test_reading_rdmaSweep_CountsWhatTheDevicesBeganAnew(tmp_path):
-    plan, cell = sweeps.SweepPlan(study="loss", scale="small", rounds=2,
-                                  bytes=4 * 2**20), training.TrainingCell("random-1", "RDMA")
+    plan, cell = (
+        sweeps.SweepPlan(study="loss", scale="small", rounds=2, bytes=4 * 2**20),
+        training.TrainingCell("random-1", "RDMA"),
+    )
     folder, _ = write_run(tmp_path / "run", plan.of_reduce(LOSS.variant("random-1")), cell)
     record = json.loads((folder / "fabric.json").read_text())
     record |= {
-        "links": "netem", "kernel": "6.1", "processor": "QEMU",
-        "edges": [one | {"offered_bytes": None} for one in record["edges"]]}
+        "links": "netem",
+        "kernel": "6.1",
+        "processor": "QEMU",
+        "edges": [one | {"offered_bytes": None} for one in record["edges"]],
+    }
     (folder / "fabric.json").write_text(json.dumps(record))
     found = sweep_reading.run_of(folder, plan, LOSS, cell)
-    assert found["resent"] == {
-        "retransmitted": None, "timeouts": 6
-    } and found["fabric"]["offered_bytes"] is None and found["fabric"]["netem"] == "Linux 6.1 on QEMU"
+    assert (
+        found["resent"] == {"retransmitted": None, "timeouts": 6}
+        and found["fabric"]["offered_bytes"] is None
+        and found["fabric"]["netem"] == "Linux 6.1 on QEMU"
+    )
 
 
 @pytest.fixture
@@ -126,25 +172,61 @@ def study(*arguments):
 
 def test_study_withTransportsOfTheGuest_TakesOverItsPart(doubled, capsys):
     results = doubled()
-    assert study("world-size", "--variants", "ws=2", "--steps", 3, "--transports", "TCP,TCP-netem,RDMA", "--repeats", 2,
-                 "--output", results) == 0
+    assert (
+        study(
+            "world-size",
+            "--variants",
+            "ws=2",
+            "--steps",
+            3,
+            "--transports",
+            "TCP,TCP-netem,RDMA",
+            "--repeats",
+            2,
+            "--output",
+            results,
+        )
+        == 0
+    )
     record = json.loads((results / "results.json").read_text())
     assert [(run["cell"]["transport"], run["repeat"], run["folder"].split("/")[0]) for run in record["runs"]] == [
-        ("TCP", 1, "raw"), ("TCP", 2, "raw"), *((one, repeat, "guest") for repeat in (1, 2) for one in THERE)]
-    assert all((results / run["folder"] / "fabric.json").exists()
-               for run in record["runs"]) and record["state"] == "complete"
+        ("TCP", 1, "raw"),
+        ("TCP", 2, "raw"),
+        *((one, repeat, "guest") for repeat in (1, 2) for one in THERE),
+    ]
+    assert (
+        all((results / run["folder"] / "fabric.json").exists() for run in record["runs"])
+        and record["state"] == "complete"
+    )
     assert record["guest"]["machine"]["kernel"] and all((results / stage["log"]).exists() for stage in record["stages"])
     assert "--memory 4096" in (results / "logs" / "guest.log").read_text()
     page = (results / "index.html").read_text()
-    assert "Measured and modelled, the tiny model" in page and "<th>RDMA, guest</th>" in page and ("whose processor is "
-                                                                                                  "emulated") in page
+    assert (
+        "Measured and modelled, the tiny model" in page
+        and "<th>RDMA, guest</th>" in page
+        and ("whose processor is emulated") in page
+    )
     assert "ws=2, in the guest: the parameters end bit for bit the same" in capsys.readouterr().out
 
 
 def test_study_ofSlowEdges_HasOneGuestForAllCells(undrawn, doubled):
     results = doubled()
-    assert study("edge-latency", "--variants", "base,300ms", "--losses", "0", "--repeats", 1, "--transports",
-                 "TCP,RDMA", "--output", results) == 0
+    assert (
+        study(
+            "edge-latency",
+            "--variants",
+            "base,300ms",
+            "--losses",
+            "0",
+            "--repeats",
+            1,
+            "--transports",
+            "TCP,RDMA",
+            "--output",
+            results,
+        )
+        == 0
+    )
     record = json.loads((results / "results.json").read_text())
     assert len([stage for stage in record["stages"] if "in the guest" in stage["name"]]) == 1
     assert [run["cell"]["transport"] for run in record["runs"]] == ["TCP"] * 4 + ["RDMA"] * 4
@@ -155,8 +237,10 @@ def test_study_guestThatFails_KeepsTheOthersAndSaysWhy(doubled, capsys):
     assert study("flap", "--variants", "none", "--transports", "TCP,RDMA", "--output", results) == 1
     record = json.loads((results / "results.json").read_text())
     assert [run["cell"]["transport"] for run in record["runs"]] == ["TCP"] and record["state"] == "failed"
-    assert "out of memory" in capsys.readouterr(
-    ).out and "<b>RDMA</b> was not run: in the guest, 1 runs: RDMA exited" in (results / "index.html").read_text()
+    assert (
+        "out of memory" in capsys.readouterr().out
+        and "<b>RDMA</b> was not run: in the guest, 1 runs: RDMA exited" in (results / "index.html").read_text()
+    )
 
 
 def test_study_runThatFailsInTheGuest_LeavesTheOthersOfIt(undrawn, doubled, capsys):
@@ -164,18 +248,21 @@ def test_study_runThatFailsInTheGuest_LeavesTheOthersOfIt(undrawn, doubled, caps
     assert study("loss", "--variants", "0", "--transports", "TCP-netem,RDMA", "--output", results) == 1
     record = json.loads((results / "results.json").read_text())
     assert [run["cell"]["transport"] for run in record["runs"]] == ["TCP-netem"]
-    assert [one["log"].split("/")[0]
-            for one in record["failures"]] == ["guest"] and "in the guest: repeat 1" in capsys.readouterr().out
+    assert [one["log"].split("/")[0] for one in record["failures"]] == [
+        "guest"
+    ] and "in the guest: repeat 1" in capsys.readouterr().out
 
 
 def test_study_bucketsOfATinyModel_AreLeftOutAndSaid(undrawn, doubled, capsys):
     results = doubled()
     assert study("bucket", "--variants", "25MiB", "--transports", "TCP,RDMA", "--output", results) == 1
-    one, = json.loads((results / "results.json").read_text())["left_out"]
+    (one,) = json.loads((results / "results.json").read_text())["left_out"]
     assert one["what"] == "RDMA" and one["why"].startswith("in the guest the tiny model trains")
     assert "RDMA is left out: in the guest the tiny model trains" in capsys.readouterr().out
-    assert study("bucket", "--transports", "RDMA", "--output",
-                 results.with_name("other")) == 2 and not results.with_name("other").exists()
+    assert (
+        study("bucket", "--transports", "RDMA", "--output", results.with_name("other")) == 2
+        and not results.with_name("other").exists()
+    )
     assert capsys.readouterr().err.startswith("study: RDMA: in the guest the tiny model trains")
 
 
@@ -184,6 +271,7 @@ def test_study_inTheGuestAlone_NeedsNoRightHere(undrawn, doubled, monkeypatch):
 
     def refuse():
         raise command.FabricRunError("no right to make network namespaces here")
+
     monkeypatch.setattr(command.enclosure, "check_right", refuse)
     assert study("loss", "--variants", "0", "--transports", "RDMA", "--output", results) == 0
     assert study("loss", "--variants", "0", "--transports", "TCP,RDMA", "--output", results.with_name("other")) == 2
@@ -194,11 +282,13 @@ def test_study_withoutAGuest_RunsTheOthersAndSaysWhy(undrawn, doubled, monkeypat
 
     def refuse(*_):
         raise command.FabricRunError("the guest cannot be had: no <kernel>")
+
     monkeypatch.setattr(command.place, "choose", refuse)
     assert study("flap", "--variants", "none", "--transports", "TCP,RDMA", "--output", results) == 1
     assert "RDMA is left out: the guest cannot be had: no <kernel>" in capsys.readouterr().out
-    assert json.loads((results / "results.json").read_text())["left_out"] == [{
-        "what": "RDMA", "why": "the guest cannot be had: no <kernel>"}]
+    assert json.loads((results / "results.json").read_text())["left_out"] == [
+        {"what": "RDMA", "why": "the guest cannot be had: no <kernel>"}
+    ]
     assert study("flap", "--transports", "RDMA", "--output", results.with_name("other")) == 2
     assert capsys.readouterr().err == "study: RDMA: the guest cannot be had: no <kernel>\n"
 
@@ -213,29 +303,58 @@ def test_order_ofAnotherKind_IsRefused(tmp_path):
 
 def run_record(transport, sha):
     return {
-        "cell": {"variant": "none", "transport": transport}, "repeat": 1, "folder": "raw/none", "t_step_s": [0.1] * 3,
-        "t_ar_s": [0.01] * 3, "t_exposed_s": [0.01] * 3, "step_slowest_s": [0.1] * 3, "ar_slowest_s": [0.01] * 3,
-        "sha256": sha, "lost_frames": 0, "limited_by": "", "ranks": [], "capture": {
-            "events": [{"bytes": 4e5, "seconds": 0.1}], "bytes_by_kind": {}, "matrix": {
-                phase: [{"from": "10.77.0.2", "to": "10.77.0.3", "bytes": 4e5}] for phase in ("before", "training")}}}
+        "cell": {"variant": "none", "transport": transport},
+        "repeat": 1,
+        "folder": "raw/none",
+        "t_step_s": [0.1] * 3,
+        "t_ar_s": [0.01] * 3,
+        "t_exposed_s": [0.01] * 3,
+        "step_slowest_s": [0.1] * 3,
+        "ar_slowest_s": [0.01] * 3,
+        "sha256": sha,
+        "lost_frames": 0,
+        "limited_by": "",
+        "ranks": [],
+        "capture": {
+            "events": [{"bytes": 4e5, "seconds": 0.1}],
+            "bytes_by_kind": {},
+            "matrix": {
+                phase: [{"from": "10.77.0.2", "to": "10.77.0.3", "bytes": 4e5}] for phase in ("before", "training")
+            },
+        },
+    }
 
 
 def test_render_sweep_ComparesOnOneMachineOnly(tmp_path):
-    plan = sweeps.SweepPlan(study="flap", scale="small", transports=ALL_FOUR, variants=("none",), guest=THERE,
-                            model="tiny", steps=3)
+    plan = sweeps.SweepPlan(
+        study="flap", scale="small", transports=ALL_FOUR, variants=("none",), guest=THERE, model="tiny", steps=3
+    )
     folder = ResultsFolder.create(tmp_path / "study")
     runs = [run_record(one, "b" * 64 if one in THERE else "a" * 64) for one in ALL_FOUR]
     folder.write_json(
-        "results.json", {
-            "schema": "gloo-bypass/study/1", "study": "flap", "state": "complete", "plan": plan.as_record(),
-            "machine": MACHINE, "failures": [], "kernel_tcp": {"congestion_control": "bbr"}, "environment": {},
-            "stages": [], "repeat_command": "scripts/study flap", "runs": runs, "guest": {
-                "machine": {"cores": 2, "processor": "QEMU <TCG>", "kernel": "6.1"}}})
+        "results.json",
+        {
+            "schema": "gloo-bypass/study/1",
+            "study": "flap",
+            "state": "complete",
+            "plan": plan.as_record(),
+            "machine": MACHINE,
+            "failures": [],
+            "kernel_tcp": {"congestion_control": "bbr"},
+            "environment": {},
+            "stages": [],
+            "repeat_command": "scripts/study flap",
+            "runs": runs,
+            "guest": {"machine": {"cores": 2, "processor": "QEMU <TCG>", "kernel": "6.1"}},
+        },
+    )
     _, _, _, made = rendering.render(folder)
     page = folder.place("index.html").read_text()
     assert "<th>DPDK / TCP</th><th>RDMA / TCP-netem</th>" in page and "2 cores of QEMU &lt;TCG&gt;, Linux 6.1" in page
-    assert [(one.label, one.met) for one in made.targets] == [("parameters at the end, 2 runs", True),
-                                                              ("parameters at the end, 2 runs in the guest", True)]
+    assert [(one.label, one.met) for one in made.targets] == [
+        ("parameters at the end, 2 runs", True),
+        ("parameters at the end, 2 runs in the guest", True),
+    ]
 
 
 def test_limit_straggler_IsLongerInTheGuestToo():
@@ -252,8 +371,9 @@ def test_limit_straggler_IsLongerInTheGuestToo():
         ({"transports": ("TCP", "DPDK"), "guest": (), "steps": 0}, WORLD_SIZE, 3, 8),
         ({"transports": ("TCP",), "guest": (), "steps": 0, "variants": ("ws=4",)}, WORLD_SIZE, 2, 6),
         ({"transports": THERE}, WORLD_SIZE, 1, 4),
-        ({"transports": ("RDMA",), "guest": ("RDMA",), "guest_model": "distilgpt2", "steps": 0}, WORLD_SIZE, 120, 3000)
-    ])
+        ({"transports": ("RDMA",), "guest": ("RDMA",), "guest_model": "distilgpt2", "steps": 0}, WORLD_SIZE, 120, 3000),
+    ],
+)
 def test_estimate_training_IsMinutesOrHours(changes, study_of, low, high):
     plan = training_plan(**changes)
     found_s = sum(estimates.training_cell_s(plan, study_of, cell, 2) for cell in training.cells_of(plan))
@@ -263,9 +383,18 @@ def test_estimate_training_IsMinutesOrHours(changes, study_of, low, high):
 
 @pytest.mark.parametrize(
     "variant, loss_percent, transport, took_s",
-    [("base", 0.0, "TCP", 37), ("base", 0.0, "DPDK", 10), ("base", 0.0, "UDP", 27), ("100ms", 0.0, "TCP", 92),
-     ("100ms", 0.0, "DPDK", 27), ("100ms", 0.0, "UDP", 34), ("100ms", 1.0, "TCP", 216), ("100ms", 1.0, "UDP", 33),
-     ("200ms", 0.0, "TCP", 183)])
+    [
+        ("base", 0.0, "TCP", 37),
+        ("base", 0.0, "DPDK", 10),
+        ("base", 0.0, "UDP", 27),
+        ("100ms", 0.0, "TCP", 92),
+        ("100ms", 0.0, "DPDK", 27),
+        ("100ms", 0.0, "UDP", 34),
+        ("100ms", 1.0, "TCP", 216),
+        ("100ms", 1.0, "UDP", 33),
+        ("200ms", 0.0, "TCP", 183),
+    ],
+)
 def test_estimate_edgeLatencyAtPublishedSize_IsHalfToTwiceWhatItTook(variant, loss_percent, transport, took_s):
     study_of = catalogue.STUDIES["edge-latency"]
     scale = study_of.scales["published"]
@@ -278,9 +407,16 @@ def test_estimate_edgeLatencyAtPublishedSize_IsHalfToTwiceWhatItTook(variant, lo
 def test_estimate_sweep_IsLongerInTheGuest(name):
     study_of = catalogue.STUDIES[name]
     scale = study_of.scales["small"]
-    plan = sweeps.SweepPlan(study=name, scale="small", variants=tuple(point.name for point in study_of.variants),
-                            transports=("RDMA",), steps=scale.steps or 3, bytes=scale.bytes, rounds=scale.rounds,
-                            model=study_of.model)
+    plan = sweeps.SweepPlan(
+        study=name,
+        scale="small",
+        variants=tuple(point.name for point in study_of.variants),
+        transports=("RDMA",),
+        steps=scale.steps or 3,
+        bytes=scale.bytes,
+        rounds=scale.rounds,
+        model=study_of.model,
+    )
     there = replace(plan, guest=("RDMA",), guest_model=study_of.model)
     for cell in training.cells_of(plan):
         assert estimates.sweep_cell_s(plan, study_of, cell, 2) < estimates.sweep_cell_s(there, study_of, cell, 2)

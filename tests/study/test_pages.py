@@ -10,34 +10,68 @@ from gloo_bypass_tools.report.results import ResultsFolder
 from gloo_bypass_tools.study import page as study_page
 from gloo_bypass_tools.study import rendering, training
 
-EDGES = [{"from": "10.77.0.2", "to": "10.77.0.3", "bytes": 327e6},
-         {"from": "10.77.0.3", "to": "10.77.0.2", "bytes": 2e4}]
+EDGES = [
+    {"from": "10.77.0.2", "to": "10.77.0.3", "bytes": 327e6},
+    {"from": "10.77.0.3", "to": "10.77.0.2", "bytes": 2e4},
+]
 
 
 def training_run(transport):
     return {
-        "cell": {"variant": "bs=8",
-                 "transport": transport}, "repeat": 1, "folder": f"raw/{transport}", "t_step_s": [10.0, 20.0],
-        "t_ar_s": [5.0, 4.0], "loss": 3.0, "sha256": "a" * 64, "lost_frames": 0, "ranks": [], "capture": {
-            "events": [{"bytes": 686e6, "seconds": 4.0}], "total_bytes": 2e9, "total_s": 40.0, "faults": [],
-            "bytes_by_kind": {}, "matrix": {"before": EDGES, "training": EDGES}}}
+        "cell": {"variant": "bs=8", "transport": transport},
+        "repeat": 1,
+        "folder": f"raw/{transport}",
+        "t_step_s": [10.0, 20.0],
+        "t_ar_s": [5.0, 4.0],
+        "loss": 3.0,
+        "sha256": "a" * 64,
+        "lost_frames": 0,
+        "ranks": [],
+        "capture": {
+            "events": [{"bytes": 686e6, "seconds": 4.0}],
+            "total_bytes": 2e9,
+            "total_s": 40.0,
+            "faults": [],
+            "bytes_by_kind": {},
+            "matrix": {"before": EDGES, "training": EDGES},
+        },
+    }
 
 
 def training_folder(path, raw=True, **changes):
     folder = ResultsFolder.create(path)
     plan = training.TrainingPlan(study="batch-size", scale="small", variants=("bs=8",))
     folder.write_json(
-        "results.json", {
-            "schema": "gloo-bypass/study/1", "study": "batch-size", "state": "complete", "plan": plan.as_record(),
-            "machine": MACHINE, "failures": [], "kernel_tcp": {}, "environment": {}, "stages": [],
-            "repeat_command": "scripts/study batch-size", "runs": [
-                training_run(transport) for transport in plan.transports]} | changes)
+        "results.json",
+        {
+            "schema": "gloo-bypass/study/1",
+            "study": "batch-size",
+            "state": "complete",
+            "plan": plan.as_record(),
+            "machine": MACHINE,
+            "failures": [],
+            "kernel_tcp": {},
+            "environment": {},
+            "stages": [],
+            "repeat_command": "scripts/study batch-size",
+            "runs": [training_run(transport) for transport in plan.transports],
+        }
+        | changes,
+    )
     for transport in plan.transports if raw else ():
         place = folder.place(f"raw/{transport}")
         place.mkdir()
         (place / "probe-0.json").write_text(json.dumps(probe(0)))
-        (place / "analysis.json").write_text(json.dumps({"schema": "gloo-bypass/capture/1", "captures": [
-            {"first_frame_unix_s": 1.0, "interval_s": 1.0, "bytes_by_interval": [1, 2], "steps": []}]}))
+        (place / "analysis.json").write_text(
+            json.dumps(
+                {
+                    "schema": "gloo-bypass/capture/1",
+                    "captures": [
+                        {"first_frame_unix_s": 1.0, "interval_s": 1.0, "bytes_by_interval": [1, 2], "steps": []}
+                    ],
+                }
+            )
+        )
     return folder
 
 
@@ -63,8 +97,10 @@ def edge(tmp_path_factory):
     return drawn(study_folder(tmp_path_factory.mktemp("edge") / "study", runs=RUNS, left_out=LEFT_OUT))
 
 
-@pytest.mark.parametrize("names, said", [(("TCP",), "TCP"), (("TCP", "DPDK"), "TCP and DPDK"),
-                                         (("TCP", "DPDK", "RDMA"), "TCP, DPDK and RDMA")])
+@pytest.mark.parametrize(
+    "names, said",
+    [(("TCP",), "TCP"), (("TCP", "DPDK"), "TCP and DPDK"), (("TCP", "DPDK", "RDMA"), "TCP, DPDK and RDMA")],
+)
 def test_page_transports_AreListedInWords(names, said):
     assert study_page.in_words(names) == said
 
@@ -76,19 +112,35 @@ def page(request):
 
 def test_page_training_HasEverySectionAndItsPlots(trained):
     text, names = trained
-    for heading in ("Published, measured, modelled", "Events", "Traffic over time", "Who sent to whom", "The ranks",
-                    "On what", "Once more"):
+    for heading in (
+        "Published, measured, modelled",
+        "Events",
+        "Traffic over time",
+        "Who sent to whom",
+        "The ranks",
+        "On what",
+        "Once more",
+    ):
         assert f"<h2>{heading}</h2>" in text
     assert names == {
-        "events", "throughput-events", "bytes-events", "throughput", "cumulative", "matrix-bs8", "ranks-bs8"}
+        "events",
+        "throughput-events",
+        "bytes-events",
+        "throughput",
+        "cumulative",
+        "matrix-bs8",
+        "ranks-bs8",
+    }
     assert text.count("<img ") == 7
 
 
 def test_csv_events_AreOneLineEach(tmp_path):
     record = {"runs": [training_run("TCP"), {"cell": {"variant": "0.1"}, "ranks": [], "times_s": [1.0]}]}
     rendering.write_csv(folder := ResultsFolder.create(tmp_path / "study"), record, [])
-    assert folder.place(
-        "events.csv").read_text() == "variant,transport,repeat,event,bytes,seconds\nbs=8,TCP,1,1,686000000.0,4.0\n"
+    assert (
+        folder.place("events.csv").read_text()
+        == "variant,transport,repeat,event,bytes,seconds\nbs=8,TCP,1,1,686000000.0,4.0\n"
+    )
     assert not folder.place("samples.csv").exists()
 
 
@@ -105,7 +157,8 @@ def test_page_pictures_AreDescribed(page):
 def test_page_fabricLostFrames_SaysInHowManyRuns(tmp_path):
     page, _ = drawn(study_folder(tmp_path / "study", runs=[*RUNS[:-1], RUNS[-1] | {"lost_beside": 7}]))
     assert f"In 1 run of {len(RUNS)} the fabric itself lost frames beside the links, up to 7 in one" in " ".join(
-        page.split())
+        page.split()
+    )
 
 
 def test_page_rdmaNotRun_HasAColumnThatSaysSo(page):

@@ -54,7 +54,10 @@ def asked_of(folder, times, status=0):
         (programs / name).write_text(f"#!/bin/sh\n{does}\n")
         (programs / name).chmod(0o755)
     environment = {
-        "PATH": f"{programs}:{os.environ['PATH']}", "QUESTIONS": str(folder / "questions"), "GLOO_SOCKET_IFNAME": "lo"}
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "QUESTIONS": str(folder / "questions"),
+        "GLOO_SOCKET_IFNAME": "lo",
+    }
     program = f"""import os, sys, time
 path, end = os.environ["QUESTIONS"], time.monotonic() + 50
 while not (os.path.exists(path) and os.path.getsize(path) >= {times}):
@@ -66,9 +69,12 @@ sys.exit({status})"""
 
 def probed(folder, program, environment, interval="0.05"):
     kept = {name: text for name, text in os.environ.items() if not name.startswith("GLOO_")}
-    done = subprocess.run([
-        sys.executable, PROBE, "--output", folder, "--interval", interval, "--", sys.executable, "-c", program],
-                          env=kept | {"RANK": "1"} | environment, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, PROBE, "--output", folder, "--interval", interval, "--", sys.executable, "-c", program],
+        env=kept | {"RANK": "1"} | environment,
+        timeout=60,
+        check=False,
+    )
     return done.returncode, json.loads((folder / "probe-1.json").read_text())
 
 
@@ -91,8 +97,9 @@ def test_probe_sampleOfABypassRank_HasWhatItsTransportHasWrittenByThen(tmp_path)
 def test_probe_metricsOfTheUser_AreReadAndKept(tmp_path):
     path = tmp_path / "own-1.prom"
     path.write_text(METRICS)
-    _, record = probed(tmp_path, "pass",
-                       {"GLOO_DEVICE_TRANSPORT": "RDMA", "GLOO_BYPASS_METRICS": f"file:{tmp_path}/own-%r.prom"})
+    _, record = probed(
+        tmp_path, "pass", {"GLOO_DEVICE_TRANSPORT": "RDMA", "GLOO_BYPASS_METRICS": f"file:{tmp_path}/own-%r.prom"}
+    )
     assert record["traffic"]["sent_bytes"] == 700 and path.exists()
 
 
@@ -108,8 +115,11 @@ def test_probe_rankOverTcp_HasTheInterfacesBytesAndItsStatus(tmp_path):
     status, record = probed(tmp_path, program, environment | {"GLOO_DEVICE_TRANSPORT": "TCP"})
     assert (status, record["status"], record["rank"]) == (7, 7, 1)
     assert record["traffic"]["source"] == "the kernel's counters of lo"
-    assert len(record["samples"]
-               ) > 1 and record["samples"][0]["received_bytes"] >= 0 and record["samples"][-1]["resident_bytes"] > 0
+    assert (
+        len(record["samples"]) > 1
+        and record["samples"][0]["received_bytes"] >= 0
+        and record["samples"][-1]["resident_bytes"] > 0
+    )
 
 
 def test_probe_processThatHasEnded_IsNotSampled():
@@ -125,8 +135,9 @@ def test_probe_samples_NoneIsAheadOfItsInterval(tmp_path):
     before = time.time()
     _, record = probed(tmp_path, *asked_of(tmp_path, 4))
     assert before <= record["began_unix_s"] <= before + 60
-    assert len(record["samples"]) > 3 and all(sample["at_s"] >= 0.05 * index - 0.001
-                                              for index, sample in enumerate(record["samples"]))
+    assert len(record["samples"]) > 3 and all(
+        sample["at_s"] >= 0.05 * index - 0.001 for index, sample in enumerate(record["samples"])
+    )
 
 
 @pytest.mark.parametrize("takes, between", [(0.0, 1), (0.3, 1), (2.6, 3)])
@@ -134,16 +145,17 @@ def test_probe_samples_AreAtWholeIntervalsHoweverLongOneTakes(monkeypatch, takes
     process = Waited(monkeypatch, 5)
     probe = rank_probe.Probe("", None)
     taken = rank_probe.process_use
-    monkeypatch.setattr(rank_probe, "process_use",
-                        lambda pid: setattr(process, "now", process.now + takes) or taken(pid))
+    monkeypatch.setattr(
+        rank_probe, "process_use", lambda pid: setattr(process, "now", process.now + takes) or taken(pid)
+    )
     assert rank_probe.sample_until_ended(probe, process, 1.0) == 0
     assert process.waits == pytest.approx([100.0 + between * count for count in range(1, 6)])
-    assert [sample["at_s"]
-            for sample in probe.samples] == pytest.approx([between * count + takes for count in range(5)])
+    assert [sample["at_s"] for sample in probe.samples] == pytest.approx(
+        [between * count + takes for count in range(5)]
+    )
 
 
-@pytest.mark.parametrize("text, found", [("", {}),
-                                         ("a 1\nb{x=\"1\"} 2\nb{x=\"2\"} 3\n# a 9\nc 0.5\n", {"a": 1, "b": 5})])
+@pytest.mark.parametrize("text, found", [("", {}), ('a 1\nb{x="1"} 2\nb{x="2"} 3\n# a 9\nc 0.5\n', {"a": 1, "b": 5})])
 def test_metrics_text_IsSummedOverLabels(text, found):
     assert rank_probe.metrics_of(text) == found
 
@@ -155,4 +167,6 @@ def test_transportTraffic_packetsAlone_CountWhereThereIsNoPort(tmp_path):
     traffic.path.write_text("gloo_bypass_wire_sent_bytes_total 5\ngloo_bypass_wire_received_bytes_total 6\n")
     assert traffic.bytes() == (6, 5)
     assert environment == {
-        "GLOO_BYPASS_METRICS": f"file:{tmp_path}/metrics-3.prom", "GLOO_BYPASS_METRICS_INTERVAL_MS": "250"}
+        "GLOO_BYPASS_METRICS": f"file:{tmp_path}/metrics-3.prom",
+        "GLOO_BYPASS_METRICS_INTERVAL_MS": "250",
+    }

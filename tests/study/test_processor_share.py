@@ -21,18 +21,25 @@ BUSY = "import time; end = time.process_time() + 0.3\nwhile time.process_time() 
 def test_places_bothVersions_AreOwnGroupsThenTops():
     mounted = processor_share.mounts(
         "cgroup /g/cpu cgroup rw,cpu,cpuacct 0 0\ncgroup2 /g/unified cgroup2 rw 0 0\ncgroup /g/memory "
-        "cgroup rw,memory 0 0\n/dev/a / ext4 rw 0 0\n")
+        "cgroup rw,memory 0 0\n/dev/a / ext4 rw 0 0\n"
+    )
     found = processor_share.places(mounted, "4:memory:/x\n2:cpu,cpuacct:/user\n0::/slice\n")
-    assert found == [(Path("/g/unified/slice"), "cgroup2"), (Path("/g/unified"), "cgroup2"),
-                     (Path("/g/cpu/user"), "cgroup"), (Path("/g/cpu"), "cgroup")]
+    assert found == [
+        (Path("/g/unified/slice"), "cgroup2"),
+        (Path("/g/unified"), "cgroup2"),
+        (Path("/g/cpu/user"), "cgroup"),
+        (Path("/g/cpu"), "cgroup"),
+    ]
 
 
 def test_places_noControlGroups_AreNone():
     assert processor_share.places([], "") == []
 
 
-@pytest.mark.parametrize("kind, files, said", [("cgroup2", ("cpu.max",), "5000 20000"),
-                                               ("cgroup", ("cpu.cfs_period_us", "cpu.cfs_quota_us"), "5000")])
+@pytest.mark.parametrize(
+    "kind, files, said",
+    [("cgroup2", ("cpu.max",), "5000 20000"), ("cgroup", ("cpu.cfs_period_us", "cpu.cfs_quota_us"), "5000")],
+)
 def test_made_groupWithQuotas_HasTheShare(tmp_path, monkeypatch, kind, files, said):
     made = Path.mkdir
 
@@ -40,6 +47,7 @@ def test_made_groupWithQuotas_HasTheShare(tmp_path, monkeypatch, kind, files, sa
         made(self, *arguments, **options)
         for name in files:
             (self / name).write_text("")
+
     monkeypatch.setattr(Path, "mkdir", mkdir_with_files)
     group = processor_share.made_in(tmp_path, kind, 0.25, "one")
     assert group == tmp_path / "one" and (group / files[-1]).read_text() == said
@@ -76,10 +84,14 @@ sys.exit(times < 5)"""
 def ran(tmp_path, limit, program, rank=1):
     """Seconds that it took under the probe."""
     began = time.monotonic()
-    done = subprocess.run([
-        sys.executable, PROBE, "--output", tmp_path, *map(str, limit.flags), "--", sys.executable, "-c", program],
-                          env=os.environ | {"RANK": str(rank), "GLOO_SOCKET_IFNAME": "none"}, capture_output=True,
-                          text=True, timeout=50, check=False)
+    done = subprocess.run(
+        [sys.executable, PROBE, "--output", tmp_path, *map(str, limit.flags), "--", sys.executable, "-c", program],
+        env=os.environ | {"RANK": str(rank), "GLOO_SOCKET_IFNAME": "none"},
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / f"probe-{rank}.json").read_text())["status"] == 0
     return time.monotonic() - began
@@ -104,14 +116,19 @@ def test_holdDown_share_IsOfEachPeriod(monkeypatch):
     def sleep(seconds):
         told.append(seconds)
         process.returncode = 0 if len(told) == 8 else None
+
     monkeypatch.setattr(rank_probe, "time", SimpleNamespace(sleep=sleep))
     rank_probe.hold_down(process, 0.2)
     assert told == [signal.SIGSTOP, pytest.approx(0.04), signal.SIGCONT, pytest.approx(0.01)] * 2
 
 
 def test_limited_groupThatIsNotThere_FailsAndSaysSo(tmp_path):
-    done = subprocess.run([
-        sys.executable, PROBE, "--output", tmp_path, "--limit-rank", "0", "--limit-group", "/nowhere", "--", "true"],
-                          env=os.environ | {"RANK": "0", "GLOO_SOCKET_IFNAME": "none"}, capture_output=True, text=True,
-                          timeout=50, check=False)
+    done = subprocess.run(
+        [sys.executable, PROBE, "--output", tmp_path, "--limit-rank", "0", "--limit-group", "/nowhere", "--", "true"],
+        env=os.environ | {"RANK": "0", "GLOO_SOCKET_IFNAME": "none"},
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
     assert done.returncode != 0 and "/nowhere" in done.stderr

@@ -13,8 +13,12 @@ TCP, DPDK = (cells.Cell("300ms", transport, "default", 0.0) for transport in ("T
 def test_run_tcp_HasTimesAndTheWindowOfTheSlowEdge(tmp_path):
     found = reading.run_of(*write_run(tmp_path / "run", plan_for(), TCP), plan_for(), TCP)
     assert found["times_s"] == [1.0, 2.0]
-    assert (found["tcp"]["cwnd_max"], found["tcp"]["control"], found["tcp"]["retransmitted"],
-            found["tcp"]["timeouts"]) == (700, "cubic", 2, 3)
+    assert (
+        found["tcp"]["cwnd_max"],
+        found["tcp"]["control"],
+        found["tcp"]["retransmitted"],
+        found["tcp"]["timeouts"],
+    ) == (700, "cubic", 2, 3)
     assert found["bypass"] is None
     assert found["fabric"]["slow"]["lost"] == 2
     assert found["ranks"][1] == {"rank": 1, "cpu_percent": pytest.approx(50.0), "peak_bytes": 5000}
@@ -23,8 +27,11 @@ def test_run_tcp_HasTimesAndTheWindowOfTheSlowEdge(tmp_path):
 def test_run_dpdk_HasTheCountersOfTheChannel(tmp_path):
     found = reading.run_of(*write_run(tmp_path / "run", plan_for(), DPDK), plan_for(), DPDK)
     assert found["tcp"] is None
-    assert (found["bypass"]["window_bytes"], found["bypass"]["retransmitted"],
-            found["bypass"]["of_channel"]) == (5_000_000, 7, True)
+    assert (found["bypass"]["window_bytes"], found["bypass"]["retransmitted"], found["bypass"]["of_channel"]) == (
+        5_000_000,
+        7,
+        True,
+    )
     assert found["bypass"]["repair_frames"] == 6
 
 
@@ -33,8 +40,12 @@ def test_run_dpdkClosedChannels_HasTheSums(tmp_path):
     stats = json.loads((folder / "stats-3.json").read_text())
     (folder / "stats-3.json").write_text(json.dumps(stats | {"open_channels": []}))
     found = reading.run_of(folder, perf, plan_for(), DPDK)["bypass"]
-    assert (found["retransmitted"], found["of_channel"], found["window_bytes"], found["repair_frames"]) == (9, False,
-                                                                                                            None, None)
+    assert (found["retransmitted"], found["of_channel"], found["window_bytes"], found["repair_frames"]) == (
+        9,
+        False,
+        None,
+        None,
+    )
 
 
 RDMA = cells.Cell("300ms", "RDMA", "default", 0.0)
@@ -50,8 +61,9 @@ def rdma_run(folder, devices=("r0", "r1", "r2", "r3")):
     record |= {"links": "netem", "kernel": "6.1.0", "processor": "QEMU TCG CPU"}
     for one in record["edges"]:
         one |= {"offered_bytes": None, "mean_delay_ms": None, "max_queue_bytes": None}
-    record["devices"] = [{"host": host, "completer_retry_err": number, "sent_pkts": 10 * number}
-                         for number, host in enumerate(devices)]
+    record["devices"] = [
+        {"host": host, "completer_retry_err": number, "sent_pkts": 10 * number} for number, host in enumerate(devices)
+    ]
     (folder / "fabric.json").write_text(json.dumps(record))
     return folder, perf
 
@@ -60,12 +72,20 @@ def test_run_rdma_HasTheRetriesOfBothDevicesAtTheSlowEdge(tmp_path):
     found = reading.run_of(*rdma_run(tmp_path / "run"), plan_for(), RDMA)
     assert found["times_s"] == [1.0, 2.0] and found["fabric"]["slow"]["lost"] == 2 and found["tcp"] is None
     assert found["fabric"]["netem"] == "Linux 6.1.0 on QEMU TCG CPU"
-    assert (found["bypass"]["timeouts"], found["bypass"]["packets_sent"], found["bypass"]["retransmitted"]) == (5, 30,
-                                                                                                                None)
+    assert (found["bypass"]["timeouts"], found["bypass"]["packets_sent"], found["bypass"]["retransmitted"]) == (
+        5,
+        30,
+        None,
+    )
 
 
-@pytest.mark.parametrize("changes", [{"hosts": [{"missed": 3, "no_memory": 1, "queue_full": 2, "nobody_there": 9}, {}]},
-                                     {"missed": 6, "hosts": [{"missed": None}]}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"hosts": [{"missed": 3, "no_memory": 1, "queue_full": 2, "nobody_there": 9}, {}]},
+        {"missed": 6, "hosts": [{"missed": None}]},
+    ],
+)
 def test_run_lostByTheFabricItself_IsTold(tmp_path, changes):
     folder, perf = write_run(tmp_path / "run", plan_for(), TCP)
     assert reading.run_of(folder, perf, plan_for(), TCP)["lost_beside"] == 0
@@ -92,11 +112,20 @@ def test_run_ofAnotherPlan_IsRefused(tmp_path, changes):
         reading.run_of(folder, perf, plan_for(**changes), TCP)
 
 
-@pytest.mark.parametrize("name, text, said",
-                         [("fabric.json", "{}", "schema None"),
-                          ("fabric.json", '{"schema": "gloo-bypass/fabric/1", "seconds": 1, "edges": []}',
-                           "nothing crossed the edge from r3 to r2"), ("probe-2.json", "{}", "not the probe of rank 2"),
-                          ("probe-0.json", "{", "not JSON"), ("fabric.json", None, "cannot be read")])
+@pytest.mark.parametrize(
+    "name, text, said",
+    [
+        ("fabric.json", "{}", "schema None"),
+        (
+            "fabric.json",
+            '{"schema": "gloo-bypass/fabric/1", "seconds": 1, "edges": []}',
+            "nothing crossed the edge from r3 to r2",
+        ),
+        ("probe-2.json", "{}", "not the probe of rank 2"),
+        ("probe-0.json", "{", "not JSON"),
+        ("fabric.json", None, "cannot be read"),
+    ],
+)
 def test_run_damagedFile_IsNamed(tmp_path, name, text, said):
     folder, perf = write_run(tmp_path / "run", plan_for(), TCP)
     (folder / name).unlink() if text is None else (folder / name).write_text(text)
@@ -116,12 +145,23 @@ ESTAB 0      0      10.77.0.5:1   10.77.0.2:2
 def test_connections_ssOutput_IsRead():
     first, second = rank_probe.connections(SS)
     assert first == {
-        "local": "10.77.0.5:53864", "peer": "10.77.0.4:45859", "control": "bbr", "rtt_ms": 151.528, "mss": 1448,
-        "cwnd": 21, "bytes_sent": 33448, "bytes_retrans": 2896, "retrans": 2, "rcv_space": 14480, "snd_wnd": 73728}
+        "local": "10.77.0.5:53864",
+        "peer": "10.77.0.4:45859",
+        "control": "bbr",
+        "rtt_ms": 151.528,
+        "mss": 1448,
+        "cwnd": 21,
+        "bytes_sent": 33448,
+        "bytes_retrans": 2896,
+        "retrans": 2,
+        "rcv_space": 14480,
+        "snd_wnd": 73728,
+    }
     assert second == {"local": "10.77.0.5:1", "peer": "10.77.0.2:2", "control": "cubic", "cwnd": 10, "ssthresh": 7}
 
 
 @pytest.mark.parametrize(
-    "text", ["", "ESTAB\n", "\t bbr cwnd:1\n", "ESTAB 0 0 a b\nESTAB 0 0 c d\n", "ESTAB 0 0 a b\n\t\n\t cwnd:x\n"])
+    "text", ["", "ESTAB\n", "\t bbr cwnd:1\n", "ESTAB 0 0 a b\nESTAB 0 0 c d\n", "ESTAB 0 0 a b\n\t\n\t cwnd:x\n"]
+)
 def test_connections_otherText_IsNoFailure(text):
     assert all("cwnd" not in one for one in rank_probe.connections(text))

@@ -11,27 +11,47 @@ import numpy as np
 import pytest
 from conftest import MACHINE, ROOT, right_to_namespaces, write_run, write_training_run
 from gloo_bypass_tools.report.results import ResultsFolder
-from gloo_bypass_tools.study import (catalogue, cells, command, options, rendering, sweep_cells, sweep_prediction,
-                                     sweep_reading, sweep_tables, sweeps, training)
+from gloo_bypass_tools.study import (
+    catalogue,
+    cells,
+    command,
+    options,
+    rendering,
+    sweep_cells,
+    sweep_prediction,
+    sweep_reading,
+    sweep_tables,
+    sweeps,
+    training,
+)
 
-PROGRAMS = cells.Programs("fabric-run", "fabric", "all_reduce_perf", "python3", "rank_probe.py", "ddp_train",
-                          "capture_analyser")
-LOSS, FLAP, BUCKET, STRAGGLERS, ALGORITHM = (catalogue.STUDIES[name]
-                                             for name in ("loss", "flap", "bucket", "stragglers", "algorithm"))
+PROGRAMS = cells.Programs(
+    "fabric-run", "fabric", "all_reduce_perf", "python3", "rank_probe.py", "ddp_train", "capture_analyser"
+)
+LOSS, FLAP, BUCKET, STRAGGLERS, ALGORITHM = (
+    catalogue.STUDIES[name] for name in ("loss", "flap", "bucket", "stragglers", "algorithm")
+)
 ALL = pytest.mark.parametrize("study", catalogue.of_kind(sweeps.Sweep).values(), ids=lambda study: study.name)
 
 
 def plan_for(study, **changes):
     scale = study.scales["small"]
     values = {
-        "study": study.name, "scale": "small", "variants": tuple(point.name for point in study.variants),
-        "model": study.model, "steps": scale.steps, "bytes": scale.bytes, "rounds": scale.rounds} | changes
+        "study": study.name,
+        "scale": "small",
+        "variants": tuple(point.name for point in study.variants),
+        "model": study.model,
+        "steps": scale.steps,
+        "bytes": scale.bytes,
+        "rounds": scale.rounds,
+    } | changes
     return sweeps.SweepPlan(**values)
 
 
 def words(study, name, transport="DPDK", limit=()):
-    return sweep_cells.command_of(plan_for(study), study, training.TrainingCell(name, transport), PROGRAMS,
-                                  Path("/out"), limit)
+    return sweep_cells.command_of(
+        plan_for(study), study, training.TrainingCell(name, transport), PROGRAMS, Path("/out"), limit
+    )
 
 
 def value(listed, flag):
@@ -45,8 +65,9 @@ def fabric_settings(listed):
 @ALL
 def test_sweep_namesAndBase_AreThereOnce(study):
     names = [point.name for point in study.variants]
-    assert len(set(names)) == len(names) and study.base in names and set(study.quantities) <= set(
-        sweep_tables.QUANTITIES)
+    assert (
+        len(set(names)) == len(names) and study.base in names and set(study.quantities) <= set(sweep_tables.QUANTITIES)
+    )
     assert not sweep_cells.problem_of(plan_for(study), study)
     assert len({cell.slug for cell in sweep_cells.cells_of(plan_for(study))}) == 2 * len(names)
 
@@ -66,8 +87,10 @@ def test_command_randomLoss_IsOnEveryEdge():
 @pytest.mark.parametrize("name, mean", [("burst-0.1", 0.001), ("burst-5", 0.05)])
 def test_command_burstLoss_HasTheSameMean(name, mean):
     found = {
-        key: float(text.rstrip("%")) / 100 for key, text in fabric_settings(words(LOSS, name)).items()
-        if key.startswith("burst")}
+        key: float(text.rstrip("%")) / 100
+        for key, text in fabric_settings(words(LOSS, name)).items()
+        if key.startswith("burst")
+    }
     in_burst = found["burst_enter"] / (found["burst_enter"] + found["burst_leave"])
     assert in_burst * found["burst_loss"] == pytest.approx(mean, rel=1e-4)
 
@@ -89,15 +112,19 @@ def test_command_straggler_IsTheProbesAffair():
     listed = words(STRAGGLERS, "0.25", limit=("--limit-rank", 1, "--limit-share", 0.25))
     assert listed.index("--limit-rank") < listed.index("ddp_train") and value(listed, "--limit-share") == "0.25"
     plan = plan_for(STRAGGLERS)
-    slow, free = (sweep_cells.run_limit_s(plan, STRAGGLERS, training.TrainingCell(name, "TCP"))
-                  for name in ("0.25", "free"))
+    slow, free = (
+        sweep_cells.run_limit_s(plan, STRAGGLERS, training.TrainingCell(name, "TCP")) for name in ("0.25", "free")
+    )
     assert slow == 4 * free
 
 
 def test_command_algorithm_IsAllReducePerfs():
     listed = words(ALGORITHM, "halving_doubling-1MiB", "TCP")
-    assert (value(listed, "--algorithm"), value(listed, "-b"), fabric_settings(listed)["delay"]) == ("halving_doubling",
-                                                                                                     str(2**20), "5ms")
+    assert (value(listed, "--algorithm"), value(listed, "-b"), fabric_settings(listed)["delay"]) == (
+        "halving_doubling",
+        str(2**20),
+        "5ms",
+    )
 
 
 @pytest.mark.parametrize("name", ["random-1", "burst-1"])
@@ -114,8 +141,9 @@ def test_model_loss_CostsMoreWithMoreOfIt():
     times = [sweep_prediction.reduce_s(plan, LOSS.variant(name), "DPDK") for name in ("0", "random-0.1", "random-5")]
     assert times == sorted(times) and times[2] > 1.5 * times[0]
     # In bursts the same share of frames spoils fewer segments.
-    assert sweep_prediction.reduce_s(plan, LOSS.variant("burst-0.5"),
-                                     "DPDK") < sweep_prediction.reduce_s(plan, LOSS.variant("random-0.5"), "DPDK")
+    assert sweep_prediction.reduce_s(plan, LOSS.variant("burst-0.5"), "DPDK") < sweep_prediction.reduce_s(
+        plan, LOSS.variant("random-0.5"), "DPDK"
+    )
 
 
 def test_model_algorithms_AreRoundsAndBytes():
@@ -123,7 +151,10 @@ def test_model_algorithms_AreRoundsAndBytes():
     small = {
         name: [
             sweep_prediction.reduce_s(plan, ALGORITHM.variant(f"{name}-64KiB"), transport)
-            for transport in ("TCP", "DPDK")] for name in ("ring", "halving_doubling", "bcube")}
+            for transport in ("TCP", "DPDK")
+        ]
+        for name in ("ring", "halving_doubling", "bcube")
+    }
     # Four rounds of 5 ms, six of the ring; over TCP those of ring and bcube wait for a notice first.
     assert small["halving_doubling"] == pytest.approx([0.02, 0.02], rel=0.02)
     assert small["bcube"] == pytest.approx([0.04, 0.02], rel=0.02)
@@ -134,8 +165,9 @@ BASE = {"t_step": 4.0, "t_ar": 1.5, "t_exposed": 0.5, "cpu": 0.8}
 
 
 def model(study, name, key, base=None, cores=2, **changes):
-    return sweep_prediction.value_of(plan_for(study, **changes), study, study.variant(name), "TCP", key,
-                                     BASE if base is None else base, cores)
+    return sweep_prediction.value_of(
+        plan_for(study, **changes), study, study.variant(name), "TCP", key, BASE if base is None else base, cores
+    )
 
 
 def test_model_bucket_MeetsItsBaseAndExposesOneBigBucket():
@@ -143,8 +175,10 @@ def test_model_bucket_MeetsItsBaseAndExposesOneBigBucket():
     assert model(BUCKET, "400MiB", "t_exposed") > model(BUCKET, "25MiB", "t_exposed")
     assert model(BUCKET, "400MiB", "t_step") == pytest.approx(4.0 + model(BUCKET, "400MiB", "t_exposed") - 0.5)
     assert model(BUCKET, "1MiB", "bytes_per_event") == pytest.approx(686.2e6, rel=0.01)
-    assert model(BUCKET, "1MiB", "t_ar", model="tiny") == pytest.approx(1.5, rel=0.01) and model(
-        BUCKET, "1MiB", "t_ar", base={}) is None
+    assert (
+        model(BUCKET, "1MiB", "t_ar", model="tiny") == pytest.approx(1.5, rel=0.01)
+        and model(BUCKET, "1MiB", "t_ar", base={}) is None
+    )
 
 
 def test_model_straggler_HasItsProcessorTimeAtItsShare():
@@ -167,19 +201,35 @@ def test_model_scaling_KnowsTheCores():
 
 def reduce_record(name, transport, times_s, retransmitted=0):
     return {
-        "cell": asdict(training.TrainingCell(name,
-                                             transport)), "repeat": 1, "folder": "raw/none", "times_s": list(times_s),
-        "fabric": {"offered": 1000}, "ranks": [], "resent": {"retransmitted": retransmitted, "timeouts": 2}}
+        "cell": asdict(training.TrainingCell(name, transport)),
+        "repeat": 1,
+        "folder": "raw/none",
+        "times_s": list(times_s),
+        "fabric": {"offered": 1000},
+        "ranks": [],
+        "resent": {"retransmitted": retransmitted, "timeouts": 2},
+    }
 
 
 def training_record(name, transport, slowest, sha="a" * 64, repeated=3000):
     return {
-        "cell": asdict(training.TrainingCell(name, transport)), "repeat": 1, "folder": "raw/none", "t_step_s": slowest,
-        "t_ar_s": [0.5] * len(slowest), "t_exposed_s": [0.1] * len(slowest), "step_slowest_s": slowest,
-        "ar_slowest_s": [one / 2 for one in slowest], "sha256": sha, "lost_frames": 6, "limited_by": "", "ranks": [{
-            "rank": 1, "cpu_percent": 80.0, "peak_bytes": 1}], "capture": {
-                "events": [{"bytes": 686.2e6, "seconds": 1.0}],
-                "bytes_by_kind": {"tcp_payload": 9, "tcp_repeated": repeated}}}
+        "cell": asdict(training.TrainingCell(name, transport)),
+        "repeat": 1,
+        "folder": "raw/none",
+        "t_step_s": slowest,
+        "t_ar_s": [0.5] * len(slowest),
+        "t_exposed_s": [0.1] * len(slowest),
+        "step_slowest_s": slowest,
+        "ar_slowest_s": [one / 2 for one in slowest],
+        "sha256": sha,
+        "lost_frames": 6,
+        "limited_by": "",
+        "ranks": [{"rank": 1, "cpu_percent": 80.0, "peak_bytes": 1}],
+        "capture": {
+            "events": [{"bytes": 686.2e6, "seconds": 1.0}],
+            "bytes_by_kind": {"tcp_payload": 9, "tcp_repeated": repeated},
+        },
+    }
 
 
 def figure(rows, key, name, transport="TCP"):
@@ -192,15 +242,19 @@ def test_rows_flap_CountTheTimesDownByTheTime():
     rows = sweep_tables.rows_of(plan_for(FLAP), FLAP, [training_record("200ms", "TCP", steps)], 2)
     lost = figure(rows, "lost_time", "200ms")
     assert (lost.samples, lost.low, lost.high, lost.model) == (2, pytest.approx(0.125), pytest.approx(0.175), 0.2)
-    assert figure(rows, "repeated_bytes", "200ms").median == pytest.approx(1.5) and figure(
-        rows, "lost_frames", "200ms").median == 3
+    assert (
+        figure(rows, "repeated_bytes", "200ms").median == pytest.approx(1.5)
+        and figure(rows, "lost_frames", "200ms").median == 3
+    )
 
 
 def test_rows_loss_HaveSharesTimeoutsAndBandwidth():
-    rows = sweep_tables.rows_of(plan_for(LOSS), LOSS,
-                                [reduce_record("random-1", "TCP", (2.0, 4.0, 3.0), retransmitted=20)], 2)
-    assert figure(rows, "time", "random-1").median == 3.0 and figure(rows, "sent_again",
-                                                                     "random-1").median == pytest.approx(2.0)
+    rows = sweep_tables.rows_of(
+        plan_for(LOSS), LOSS, [reduce_record("random-1", "TCP", (2.0, 4.0, 3.0), retransmitted=20)], 2
+    )
+    assert figure(rows, "time", "random-1").median == 3.0 and figure(
+        rows, "sent_again", "random-1"
+    ).median == pytest.approx(2.0)
     assert figure(rows, "busbw", "random-1").median == pytest.approx(1.5 * 4 * 2**20 / 3.0 / 1e6)
     assert not [row for row in rows if row.point.name == "0"]
 
@@ -210,10 +264,12 @@ def test_rows_scaling_EfficiencyIsAgainstTheFirstPoint():
     runs = [training_record("ws=2", "TCP", [4.0, 4.0]), training_record("ws=4", "TCP", [8.0, 8.0])]
     rows = sweep_tables.rows_of(plan_for(study), study, runs, 2)
     assert figure(rows, "efficiency", "ws=2").median == pytest.approx(100) and figure(
-        rows, "efficiency", "ws=4").median == pytest.approx(50)
+        rows, "efficiency", "ws=4"
+    ).median == pytest.approx(50)
     # 0.1 s of 4 s and of 8 s were visible: what else made the efficiency halve is not the all-reduce.
     assert figure(rows, "computing", "ws=2").median == pytest.approx(97.5) and figure(
-        rows, "computing", "ws=4").median == pytest.approx(98.75)
+        rows, "computing", "ws=4"
+    ).median == pytest.approx(98.75)
     published = {row.point.name: row.published for row in rows if row.key == "t_step"}
     assert published == {"ws=2": pytest.approx(20.296), "ws=4": pytest.approx(66.989)}
     alone = sweep_tables.rows_of(plan_for(study, variants=("ws=4",)), study, runs[1:], 2)
@@ -223,19 +279,27 @@ def test_rows_scaling_EfficiencyIsAgainstTheFirstPoint():
 @pytest.mark.parametrize("other, met", [("a" * 64, True), ("b" * 64, False)])
 def test_targets_parameters_MustNotDependOnTheSweep(other, met):
     runs = [training_record("none", "TCP", [0.1] * 3), training_record("50ms", "DPDK", [0.1] * 3, sha=other)]
-    one, = sweep_tables.targets_of(plan_for(FLAP), FLAP, runs, [])
+    (one,) = sweep_tables.targets_of(plan_for(FLAP), FLAP, runs, [])
     assert one.met is met
 
 
 def test_reading_training_HasTheSlowestOfEachStep(tmp_path):
-    found = sweep_reading.run_of(write_training_run(tmp_path / "run", events=4), plan_for(BUCKET, steps=4), BUCKET,
-                                 training.TrainingCell("25MiB", "TCP"))
-    assert found["step_slowest_s"] == [2.0] * 3 and found["ar_slowest_s"] == [
-        0.5] * 3 and found["t_exposed_s"] == [0.1] * 6
+    found = sweep_reading.run_of(
+        write_training_run(tmp_path / "run", events=4),
+        plan_for(BUCKET, steps=4),
+        BUCKET,
+        training.TrainingCell("25MiB", "TCP"),
+    )
+    assert (
+        found["step_slowest_s"] == [2.0] * 3
+        and found["ar_slowest_s"] == [0.5] * 3
+        and found["t_exposed_s"] == [0.1] * 6
+    )
 
 
-@pytest.mark.parametrize("transport, resent", [("TCP", {"retransmitted": 0, "timeouts": 12}),
-                                               ("DPDK", {"retransmitted": 36, "timeouts": 4})])
+@pytest.mark.parametrize(
+    "transport, resent", [("TCP", {"retransmitted": 0, "timeouts": 12}), ("DPDK", {"retransmitted": 36, "timeouts": 4})]
+)
 def test_reading_reduce_SumsAllRanks(tmp_path, transport, resent):
     plan, cell = plan_for(LOSS, rounds=2), training.TrainingCell("random-1", transport)
     folder, _ = write_run(tmp_path / "run", plan.of_reduce(LOSS.variant("random-1")), cell)
@@ -246,18 +310,35 @@ def test_reading_reduce_SumsAllRanks(tmp_path, transport, resent):
 def folder_of(path, study, runs, **changes):
     folder = ResultsFolder.create(path)
     folder.write_json(
-        "results.json", {
-            "schema": "gloo-bypass/study/1", "study": study.name, "state": "complete",
-            "plan": plan_for(study).as_record(), "machine": MACHINE, "failures": [], "kernel_tcp": {
-                "congestion_control": "bbr"}, "environment": {}, "stages": [],
-            "repeat_command": f"scripts/study {study.name}", "runs": runs} | changes)
+        "results.json",
+        {
+            "schema": "gloo-bypass/study/1",
+            "study": study.name,
+            "state": "complete",
+            "plan": plan_for(study).as_record(),
+            "machine": MACHINE,
+            "failures": [],
+            "kernel_tcp": {"congestion_control": "bbr"},
+            "environment": {},
+            "stages": [],
+            "repeat_command": f"scripts/study {study.name}",
+            "runs": runs,
+        }
+        | changes,
+    )
     return folder
 
 
 def test_render_loss_WritesTablesPlotsAndTheSameAgain(tmp_path):
-    folder = folder_of(tmp_path / "study", LOSS, [
-        reduce_record(name, transport, (1.0, 1.5)) for name in ("0", "random-1", "burst-1")
-        for transport in ("TCP", "DPDK")])
+    folder = folder_of(
+        tmp_path / "study",
+        LOSS,
+        [
+            reduce_record(name, transport, (1.0, 1.5))
+            for name in ("0", "random-1", "burst-1")
+            for transport in ("TCP", "DPDK")
+        ],
+    )
     _, plan, _, made = rendering.render(folder)
     page = folder.place("index.html").read_text()
     assert "Frames sent again" in page and "<script" not in page and plan == plan_for(LOSS)
@@ -291,13 +372,17 @@ def test_command_trainingSweep_AnalysesItsCaptures(doubled, capsys):
     assert "the same; wanted bit for bit the same in all: reached" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("arguments, said",
-                         [(("loss", "--variants", "random-3"), "'random-3' is none of 0, random-0.1"),
-                          (("loss", "--bytes", "30"), "--bytes 30: it must be a multiple of 4"),
-                          (("algorithm", "--bytes", "1M"), "unrecognized arguments: --bytes"),
-                          (("flap", "--steps", "1"), "from 2 to 100000"),
-                          (("stragglers", "--warm-up", "3"), "--warm-up 3 leaves none of the 3 steps of free"),
-                          (("bucket", "--mtu", "32001"), "from 576 to 32000")])
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (("loss", "--variants", "random-3"), "'random-3' is none of 0, random-0.1"),
+        (("loss", "--bytes", "30"), "--bytes 30: it must be a multiple of 4"),
+        (("algorithm", "--bytes", "1M"), "unrecognized arguments: --bytes"),
+        (("flap", "--steps", "1"), "from 2 to 100000"),
+        (("stragglers", "--warm-up", "3"), "--warm-up 3 leaves none of the 3 steps of free"),
+        (("bucket", "--mtu", "32001"), "from 576 to 32000"),
+    ],
+)
 def test_command_badInput_IsOneLineAndStatus2(capsys, arguments, said):
     with pytest.raises(SystemExit) as ended:
         command.main(list(arguments))
@@ -306,6 +391,7 @@ def test_command_badInput_IsOneLineAndStatus2(capsys, arguments, said):
 
 def test_options_mtu_IsWhatFabricRunTakes(capsys):
     from gloo_bypass_tools.fabric_run import command as fabric_run
+
     words = ["--ranks", "2", "--transport", "TCP", "--mtu"]
     assert fabric_run.parse([*words, str(options.LARGEST_MTU), "true"]).mtu == options.LARGEST_MTU
     with pytest.raises(SystemExit):
@@ -318,12 +404,31 @@ def test_study_ofTheProgramsThemselves_LosesFramesAndSendsThemAgain(tmp_path):
     if problem := right_to_namespaces():
         pytest.skip(problem)
     results = tmp_path / "results"
-    done = subprocess.run([
-        ROOT / "scripts" / "study", "loss", "--variants", "random-5", "--bytes", "256K", "--rounds", "1", "--warm-up",
-        "0", "--build", os.environ["STUDY_BUILD"], "--output", results], capture_output=True, text=True, timeout=110,
-                          check=False)
+    done = subprocess.run(
+        [
+            ROOT / "scripts" / "study",
+            "loss",
+            "--variants",
+            "random-5",
+            "--bytes",
+            "256K",
+            "--rounds",
+            "1",
+            "--warm-up",
+            "0",
+            "--build",
+            os.environ["STUDY_BUILD"],
+            "--output",
+            results,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     found = {run["cell"]["transport"]: run for run in json.loads((results / "results.json").read_text())["runs"]}
     # Of some 1,500 frames of each; the all-reduce's result is checked by the program.
-    assert all(run["fabric"]["lost_randomly"] > 0 and run["resent"]["retransmitted"] > 0
-               for run in found.values()) and set(found) == {"TCP", "DPDK"}
+    assert all(
+        run["fabric"]["lost_randomly"] > 0 and run["resent"]["retransmitted"] > 0 for run in found.values()
+    ) and set(found) == {"TCP", "DPDK"}

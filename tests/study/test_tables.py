@@ -21,15 +21,21 @@ def test_rows_recordedRuns_HaveMediansAndTheSlowest():
 
 def test_rows_repeats_AreOfAllSamples():
     found = tables.row_at(
-        rows([run_record("300ms", "TCP", "default", (1.0, 9.0)),
-              run_record("300ms", "TCP", "default", (2.0, 3.0))]), "300ms", "default")
+        rows([run_record("300ms", "TCP", "default", (1.0, 9.0)), run_record("300ms", "TCP", "default", (2.0, 3.0))]),
+        "300ms",
+        "default",
+    )
     one = found.measured["TCP"]
     assert (one.median_s, one.p99_s, one.samples, len(one.runs)) == (2.5, 9.0, 4, 2)
 
 
 def test_rows_cellsWithoutRuns_AreLeftOut():
     assert [(row.variant, row.segment, row.loss_percent) for row in rows()] == [
-        ("base", "default", 0.0), ("300ms", "default", 0.0), ("300ms", "two", 0.0), ("300ms", "default", 1.0)]
+        ("base", "default", 0.0),
+        ("300ms", "default", 0.0),
+        ("300ms", "two", 0.0),
+        ("300ms", "default", 1.0),
+    ]
     assert tables.row_at(rows(), "300ms", "default", 1.0).ratio("TCP") is None
 
 
@@ -64,9 +70,12 @@ def test_targets_slowEdge_AreOfEveryTransport():
 
 
 def test_shares_ofTcpsTime_AddUpToIt():
-    one, = tables.shares_of(plan_for(), STUDY, rows())
-    assert (one.transport_s, one.pipeline_s, one.rest_s) == (pytest.approx(3.15), pytest.approx(0.3),
-                                                             pytest.approx(0.75))
+    (one,) = tables.shares_of(plan_for(), STUDY, rows())
+    assert (one.transport_s, one.pipeline_s, one.rest_s) == (
+        pytest.approx(3.15),
+        pytest.approx(0.3),
+        pytest.approx(0.75),
+    )
     assert one.transport_s + one.pipeline_s + one.rest_s == pytest.approx(one.total_s)
     assert one.growth == pytest.approx(4.2 / 0.4) and one.published_growth == pytest.approx(76.027 / 21.010)
     assert one.modelled_growth == pytest.approx(one.published_growth, rel=0.25)
@@ -77,9 +86,10 @@ def test_shares_withoutTcp_AreNone():
 
 
 def test_windows_ofBothTransports_AreBytes():
-    found = {(one.row.variant, one.row.segment, one.row.loss_percent, one.transport): one
-             for one in tables.windows_of(rows(),
-                                          plan_for().settings)}
+    found = {
+        (one.row.variant, one.row.segment, one.row.loss_percent, one.transport): one
+        for one in tables.windows_of(rows(), plan_for().settings)
+    }
     tcp, dpdk = found["300ms", "default", 0.0, "TCP"], found["300ms", "default", 0.0, "DPDK"]
     assert (tcp.window_bytes, tcp.control, tcp.retransmitted) == (700 * 1448, "cubic", 2)
     assert (dpdk.window_bytes, dpdk.control, dpdk.lost_frames, dpdk.repair_frames) == (5_000_000, "bbr", 2, 6)
@@ -90,8 +100,11 @@ def test_render_folder_WritesEverythingAndTheSameAgain(tmp_path):
     folder = study_folder(tmp_path / "study")
     record, plan, _, made = rendering.render(folder)
     page = folder.place("index.html").read_text()
-    assert "A Processor &lt;script&gt;" in page and "<script" not in page and "http" not in page.replace(
-        "https://", "http://").split("</style>")[1]
+    assert (
+        "A Processor &lt;script&gt;" in page
+        and "<script" not in page
+        and "http" not in page.replace("https://", "http://").split("</style>")[1]
+    )
     assert "76.0 s" in page and "not reached" in page
     lines = list(csv.DictReader(folder.place("summary.csv").open()))
     assert len(lines) == 7 and float(lines[0]["median_s"]) == pytest.approx(0.4)
@@ -104,8 +117,10 @@ def test_render_rdmaInTheGuest_SaysWhereItWas(tmp_path):
     run = run_record("300ms", "RDMA", "default", [8.0])
     run["fabric"]["netem"] = "Linux 6.1.0 on QEMU TCG CPU"
     sentence = tables.elsewhere_of(tables.rows_of(plan_for(transports=("TCP", "RDMA")), STUDY, [run]))
-    assert sentence == ["RDMA: ranks, and links made by the kernel's netem, were on Linux 6.1.0 on QEMU TCG CPU: "
-                        "another machine's processor time, the same delays."]
+    assert sentence == [
+        "RDMA: ranks, and links made by the kernel's netem, were on Linux 6.1.0 on QEMU TCG CPU: "
+        "another machine's processor time, the same delays."
+    ]
     folder = study_folder(tmp_path / "study", plan=plan_for(transports=("TCP", "RDMA")).as_record(), runs=[run])
     rendering.render(folder)
     assert "Linux 6.1.0 on QEMU TCG CPU" in folder.place("index.html").read_text()
@@ -124,9 +139,15 @@ def test_render_nothingMeasured_IsAPageStill(tmp_path):
     assert "Nothing was measured." in folder.place("index.html").read_text()
 
 
-@pytest.mark.parametrize("changes, said", [({"schema": "x"}, "schema 'x'"),
-                                           ({"study": "other"}, "'other' is none of edge-latency"),
-                                           ({"plan": {}}, "the plan is not whole"), ({"runs": 3}, "'runs' is 3")])
+@pytest.mark.parametrize(
+    "changes, said",
+    [
+        ({"schema": "x"}, "schema 'x'"),
+        ({"study": "other"}, "'other' is none of edge-latency"),
+        ({"plan": {}}, "the plan is not whole"),
+        ({"runs": 3}, "'runs' is 3"),
+    ],
+)
 def test_render_otherFolder_IsRefused(tmp_path, changes, said):
     with pytest.raises(RecordError, match=said):
         rendering.render(study_folder(tmp_path / "study", **changes))

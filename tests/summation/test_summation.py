@@ -2,6 +2,7 @@
 
 REDUCE_VECTORS and DDP_TRAIN name the programs; what needs one that is not there is skipped.
 """
+
 import fractions
 import json
 import operator
@@ -36,16 +37,35 @@ def same_bits(one, other):
 def by_gloo(folder, name, vectors, *flags):
     """Each rank's result of a real all-reduce."""
     np.stack(vectors).tofile(folder / "in")
-    subprocess.run([REDUCE_VECTORS, "--ranks", str(len(vectors)), "--algorithm", name, "--input", folder / "in",
-                    "--type", "double" if vectors[0].dtype == np.float64 else "float", "--output", folder / "out",
-                    *flags], check=True, timeout=100)
+    subprocess.run(
+        [
+            REDUCE_VECTORS,
+            "--ranks",
+            str(len(vectors)),
+            "--algorithm",
+            name,
+            "--input",
+            folder / "in",
+            "--type",
+            "double" if vectors[0].dtype == np.float64 else "float",
+            "--output",
+            folder / "out",
+            *flags,
+        ],
+        check=True,
+        timeout=100,
+    )
     return np.fromfile(folder / "out", vectors[0].dtype).reshape(len(vectors), -1)
 
 
 @needs_gloo
-@pytest.mark.parametrize("name, ranks, segment_bytes", [
-    *[("ring", ranks, segment) for ranks in (2, 3, 5) for segment in (0, 256, 1000)],
-    *[(name, ranks, 0) for name in ("ring_chunked", "halving_doubling", "bcube") for ranks in (3, 4, 6, 7)]])
+@pytest.mark.parametrize(
+    "name, ranks, segment_bytes",
+    [
+        *[("ring", ranks, segment) for ranks in (2, 3, 5) for segment in (0, 256, 1000)],
+        *[(name, ranks, 0) for name in ("ring_chunked", "halving_doubling", "bcube") for ranks in (3, 4, 6, 7)],
+    ],
+)
 def test_Order_OfGloo_IsTheModelsBitForBit(tmp_path, name, ranks, segment_bytes):
     vectors = hostile("wide exponents", ranks)
     flags = ["--segment-bytes", str(segment_bytes)] if segment_bytes else []
@@ -65,30 +85,51 @@ def test_Order_OfDoubles_IsTheModelsToo(tmp_path):
 
 
 @needs_gloo
-@pytest.mark.parametrize("name, length", [("ring", 1), ("ring", 2), ("ring", 5), ("ring", 7), ("ring_chunked", 700),
-                                          ("halving_doubling", 3), ("bcube", 2)])
+@pytest.mark.parametrize(
+    "name, length",
+    [("ring", 1), ("ring", 2), ("ring", 5), ("ring", 7), ("ring_chunked", 700), ("halving_doubling", 3), ("bcube", 2)],
+)
 def test_Order_FewElements_IsTheModels(tmp_path, name, length):
     vectors = hostile("wide exponents", 3, length)
     assert all(same_bits(one, study.reduced(name, vectors)) for one in by_gloo(tmp_path, name, vectors))
 
 
 @needs_gloo
-@pytest.mark.parametrize("flags, reason", [
-    (["--ranks", "3", "--algorithm", "ring"], "not whole vectors of 3 ranks"),
-    (["--ranks", "2", "--algorithm", "bcube", "--segment-bytes", "64"], "--segment-bytes belongs to --algorithm ring"),
-    (["--ranks", "2", "--algorithm", "star"], "--algorithm"),
-    (["--ranks", "2", "--algorithm", "ring", "--input", "/no/such"], "cannot read /no/such")])
+@pytest.mark.parametrize(
+    "flags, reason",
+    [
+        (["--ranks", "3", "--algorithm", "ring"], "not whole vectors of 3 ranks"),
+        (
+            ["--ranks", "2", "--algorithm", "bcube", "--segment-bytes", "64"],
+            "--segment-bytes belongs to --algorithm ring",
+        ),
+        (["--ranks", "2", "--algorithm", "star"], "--algorithm"),
+        (["--ranks", "2", "--algorithm", "ring", "--input", "/no/such"], "cannot read /no/such"),
+    ],
+)
 def test_ReduceVectors_BadInput_IsOneLine(tmp_path, flags, reason):
     (tmp_path / "in").write_bytes(bytes(32))
-    ended = subprocess.run([REDUCE_VECTORS, "--type", "float", "--output", tmp_path / "out",
-                            *(() if "--input" in flags else ("--input", tmp_path / "in")), *flags],
-                           capture_output=True, text=True, timeout=100)
+    ended = subprocess.run(
+        [
+            REDUCE_VECTORS,
+            "--type",
+            "float",
+            "--output",
+            tmp_path / "out",
+            *(() if "--input" in flags else ("--input", tmp_path / "in")),
+            *flags,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
     assert ended.returncode == 2 and reason in ended.stderr and ended.stderr.count("\n") == 1, ended
     assert not (tmp_path / "out").exists()
 
 
 class Depth:
     """A partial sum that only knows how many additions its operands went through."""
+
     wire_bytes = 4
 
     def __init__(self, depths):
@@ -126,9 +167,18 @@ def test_Error_OfPlainSums_IsWithinHighamsBound(name, kind):
         assert worst <= chain / (1 - chain * study.UNIT_ROUNDOFF)
 
 
-@pytest.mark.parametrize("kind, arithmetic, correct", [
-    *[(kind, arithmetic, True) for kind in ("cancelling", "wide exponents") for arithmetic in ("compensated", "fp64")],
-    ("swamped", "fp64", False), *[(kind, "fp32", False) for kind in KINDS]])
+@pytest.mark.parametrize(
+    "kind, arithmetic, correct",
+    [
+        *[
+            (kind, arithmetic, True)
+            for kind in ("cancelling", "wide exponents")
+            for arithmetic in ("compensated", "fp64")
+        ],
+        ("swamped", "fp64", False),
+        *[(kind, "fp32", False) for kind in KINDS],
+    ],
+)
 def test_Sums_OfEachArithmetic_AreAsExactAsStated(kind, arithmetic, correct):
     vectors = hostile(kind, 8)
     exact = study.exact_sums(vectors)
@@ -142,8 +192,10 @@ def test_Compensated_SwampedOperands_AreKept(name):
     vectors = hostile("swamped", 8)
     exact = study.exact_sums(vectors)
     ordinary = np.sum(np.abs([vector for vector in vectors if abs(vector[0]) < 2.0**59]), axis=0, dtype=np.float64)
+
     def worst(arithmetic):
         return np.max(np.abs(study.reduced(name, vectors, ARITHMETICS[arithmetic]) - exact) / ordinary)
+
     assert worst("compensated") < 8 * study.UNIT_ROUNDOFF  # the sums of what is lost are fp32 themselves
     assert worst("fp64") > 0.1
     assert worst("fp32") > 0.1
@@ -176,8 +228,11 @@ def test_TwoRanks_AllOrdersSegmentsAndBuckets_HaveTheSameBits(kind):
 def test_ThreeRanks_OrderBucketsAndSegments_ChangeBits():
     vectors = hostile("wide exponents", 3)
     expected = study.reduced("ring", vectors)
-    for other in (study.reduced("tree", vectors), study.bucketed("ring", vectors, 1000),
-                  study.reduced("ring", vectors, segment_bytes=512)):
+    for other in (
+        study.reduced("tree", vectors),
+        study.bucketed("ring", vectors, 1000),
+        study.reduced("ring", vectors, segment_bytes=512),
+    ):
         assert study.changed(expected, other) > 0
 
 
@@ -216,11 +271,27 @@ def of_buckets(parameters, trace_file):
 
 
 def registration_order(names):
-    layer = ["ln_1.weight", "ln_1.bias", "attn.c_attn.weight", "attn.c_attn.bias", "attn.c_proj.weight",
-             "attn.c_proj.bias", "ln_2.weight", "ln_2.bias", "mlp.c_fc.weight", "mlp.c_fc.bias", "mlp.c_proj.weight",
-             "mlp.c_proj.bias"]
-    known = ["wte.weight", "wpe.weight", *(f"h.{i}.{name}" for i in range(2) for name in layer), "ln_f.weight",
-             "ln_f.bias"]
+    layer = [
+        "ln_1.weight",
+        "ln_1.bias",
+        "attn.c_attn.weight",
+        "attn.c_attn.bias",
+        "attn.c_proj.weight",
+        "attn.c_proj.bias",
+        "ln_2.weight",
+        "ln_2.bias",
+        "mlp.c_fc.weight",
+        "mlp.c_fc.bias",
+        "mlp.c_proj.weight",
+        "mlp.c_proj.bias",
+    ]
+    known = [
+        "wte.weight",
+        "wpe.weight",
+        *(f"h.{i}.{name}" for i in range(2) for name in layer),
+        "ln_f.weight",
+        "ln_f.bias",
+    ]
     assert sorted(known) == sorted(names)
     return known
 
@@ -234,15 +305,33 @@ def test_Gradients_OfRealDdp_AreTheModelsRingBitForBit(tmp_path, monkeypatch, ra
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     text = (ROOT / "trainer/data/sample.txt").read_bytes()
     study.run_tiny(DDP_TRAIN, "--save-model", tmp_path / "w")
-    ddp = study.train_tiny(DDP_TRAIN, tmp_path, "--spawn", str(ranks), "--batch-size", "1", "--samples", str(ranks),
-                           "--bucket-cap-mb", "0.02", "--first-bucket-mb", "0.005", "--verify-ranks", "--trace",
-                           tmp_path / "trace.json", *flags)
+    ddp = study.train_tiny(
+        DDP_TRAIN,
+        tmp_path,
+        "--spawn",
+        str(ranks),
+        "--batch-size",
+        "1",
+        "--samples",
+        str(ranks),
+        "--bucket-cap-mb",
+        "0.02",
+        "--first-bucket-mb",
+        "0.005",
+        "--verify-ranks",
+        "--trace",
+        tmp_path / "trace.json",
+        *flags,
+    )
     alone = []
     for rank in range(ranks):
         (sample,) = torch_data.DistributedSampler(range(ranks), num_replicas=ranks, rank=rank, seed=42)
-        (tmp_path / "text").write_bytes(text[sample * 16:sample * 16 + 17])
-        alone.append(study.train_tiny(DDP_TRAIN, tmp_path, "--no-ddp", "--batch-size", "1", "--samples", "1", "--data",
-                                      tmp_path / "text"))
+        (tmp_path / "text").write_bytes(text[sample * 16 : sample * 16 + 17])
+        alone.append(
+            study.train_tiny(
+                DDP_TRAIN, tmp_path, "--no-ddp", "--batch-size", "1", "--samples", "1", "--data", tmp_path / "text"
+            )
+        )
     parameters = {name: ddp[name] for name in registration_order(ddp)}
     buckets = list(of_buckets(parameters, tmp_path / "trace.json"))
     assert len(buckets) > 3

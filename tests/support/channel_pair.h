@@ -1,4 +1,5 @@
-// Two channels of one transport, connected to each other over the loopback port, with the real sessions and engine underneath.
+// Two channels of one transport, connected to each other over the loopback port, with the real sessions and engine
+// underneath.
 #pragma once
 
 #include <gtest/gtest.h>

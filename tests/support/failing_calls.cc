@@ -19,17 +19,20 @@ Function original(const char* name) {
 
 // TEST_NO_HARD_LINKS: a file system that has none.
 extern "C" int link(const char* from, const char* to) noexcept {
-  if (std::getenv("TEST_NO_HARD_LINKS") == nullptr) return original<int (*)(const char*, const char*)>("link")(from, to);
+  if (std::getenv("TEST_NO_HARD_LINKS") == nullptr)
+    return original<int (*)(const char*, const char*)>("link")(from, to);
   errno = EPERM;
   return -1;
 }
 
-// TEST_PORT_TAKEN_ONCE, a file that is not there yet: MASTER_PORT is another program's, the first time that anybody asks for it.
+// TEST_PORT_TAKEN_ONCE, a file that is not there yet: MASTER_PORT is another program's, the first time that anybody
+// asks for it.
 extern "C" int bind(int socket, const sockaddr* address, socklen_t length) noexcept {
   const char* const file = std::getenv("TEST_PORT_TAKEN_ONCE");
   const char* const port = std::getenv("MASTER_PORT");
   // Of either family the port is at the same place.
-  if (file != nullptr && port != nullptr && *port != 0 && (address->sa_family == AF_INET || address->sa_family == AF_INET6) &&
+  if (file != nullptr && port != nullptr && *port != 0 &&
+      (address->sa_family == AF_INET || address->sa_family == AF_INET6) &&
       ntohs(reinterpret_cast<const sockaddr_in*>(address)->sin_port) == std::atoi(port)) {
     if (const int made = ::open(file, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600); made >= 0) {
       ::close(made);
@@ -49,6 +52,7 @@ extern "C" int fsync(int file) {
 // TEST_LISTEN_SECONDS: whoever listens is preempted right after it for so long.
 extern "C" int listen(int socket, int backlog) noexcept {
   const int result = original<int (*)(int, int)>("listen")(socket, backlog);
-  if (const char* const seconds = std::getenv("TEST_LISTEN_SECONDS")) ::sleep(static_cast<unsigned>(std::atoi(seconds)));
+  if (const char* const seconds = std::getenv("TEST_LISTEN_SECONDS"))
+    ::sleep(static_cast<unsigned>(std::atoi(seconds)));
   return result;
 }

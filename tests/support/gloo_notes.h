@@ -1,4 +1,5 @@
-// What a program has said, but for what Gloo of 2025 notes of a TCP connection that is well: "[FILE:LINE] INFO Rank 0 is connected to 1...".
+// What a program has said, but for what Gloo of 2025 notes of a TCP connection that is well: "[FILE:LINE] INFO Rank 0
+// is connected to 1...".
 #pragma once
 
 #include <sstream>

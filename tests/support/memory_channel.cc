@@ -93,8 +93,8 @@ void MemoryChannel::transmit(const SendRequest& request) {
   parcel.length = request.length;
   parcel.remoteOffset = request.remoteOffset;
   // Receives of one key complete in order: a short message does not overtake an offered one.
-  const bool behindOffer = std::any_of(offered_.begin(), offered_.end(),
-                                       [&](const auto& entry) { return entry.second.key == request.key; });
+  const bool behindOffer =
+      std::any_of(offered_.begin(), offered_.end(), [&](const auto& entry) { return entry.second.key == request.key; });
   if (behindOffer || request.length >= sender_.rendezvousBytes()) {
     parcel.type = ParcelType::kOffer;
     parcel.offer = nextOffer_++;

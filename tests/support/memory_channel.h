@@ -18,7 +18,18 @@ namespace gloo_bypass::test {
 
 //   eager:       kEager ->
 //   rendezvous:  kOffer ->   <- kGrant   kPayload ->    (kPayload without a grant when the sender closes)
-enum class ParcelType : std::uint8_t { kHello, kEager, kOffer, kGrant, kPayload, kWithdraw, kClose, kReset, kGone, kCorrupt };
+enum class ParcelType : std::uint8_t {
+  kHello,
+  kEager,
+  kOffer,
+  kGrant,
+  kPayload,
+  kWithdraw,
+  kClose,
+  kReset,
+  kGone,
+  kCorrupt
+};
 
 struct Parcel {
   ParcelType type = ParcelType::kHello;
@@ -97,11 +108,11 @@ class MemoryChannel final : public MessageChannel {
   std::uint64_t remoteTransport_ = 0;
   std::uint64_t remoteChannel_ = 0;
   std::optional<std::string> heardDialect_;  // of the peer's hello
-  std::deque<SendRequest> early_;                   // posted before the connection was made
+  std::deque<SendRequest> early_;            // posted before the connection was made
   std::uint64_t nextOffer_ = 1;
-  std::map<std::uint64_t, SendRequest> offered_;    // of ours
-  std::map<std::uint64_t, SlotIndex> offers_;       // of the peer's, granted or not
-  Matcher matcher_{0};  // no peer is hostile here
+  std::map<std::uint64_t, SendRequest> offered_;  // of ours
+  std::map<std::uint64_t, SlotIndex> offers_;     // of the peer's, granted or not
+  Matcher matcher_{0};                            // no peer is hostile here
 };
 
 }  // namespace gloo_bypass::test

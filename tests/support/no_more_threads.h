@@ -1,4 +1,5 @@
-// While it lives, threads that this process starts fail for want of memory, as where the machine has none left for them.
+// While it lives, threads that this process starts fail for want of memory, as where the machine has none left for
+// them.
 #pragma once
 
 #include <pthread.h>

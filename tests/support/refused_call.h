@@ -1,4 +1,5 @@
-// A sandbox around this process and its children, as containers have them: from now on the kernel refuses one system call.
+// A sandbox around this process and its children, as containers have them: from now on the kernel refuses one system
+// call.
 #pragma once
 
 #include <linux/audit.h>
@@ -13,8 +14,8 @@
 
 namespace gloo_bypass::test {
 
-// `argument` and `value`: only where the call's argument of that number (from 0 on) is `value`, in its lower 32 bits. Cannot
-// be undone. False: there are no such filters here.
+// `argument` and `value`: only where the call's argument of that number (from 0 on) is `value`, in its lower 32 bits.
+// Cannot be undone. False: there are no such filters here.
 struct RefusedArgument {
   unsigned number = 0;
   std::uint32_t value = 0;
@@ -30,9 +31,12 @@ inline bool refuseCall(long call, int error, std::optional<RefusedArgument> argu
   const sock_filter refuse BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<std::uint32_t>(error));
   const sock_filter allow BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
   const RefusedArgument wanted = argument.value_or(RefusedArgument{});
-  std::array all{load(offsetof(seccomp_data, nr)), unless(static_cast<std::uint32_t>(call), 3),
+  std::array all{load(offsetof(seccomp_data, nr)),
+                 unless(static_cast<std::uint32_t>(call), 3),
                  load(offsetof(seccomp_data, args) + wanted.number * sizeof(std::uint64_t)),
-                 unless(wanted.value, 1), refuse, allow};
+                 unless(wanted.value, 1),
+                 refuse,
+                 allow};
   std::array plain{load(offsetof(seccomp_data, nr)), unless(static_cast<std::uint32_t>(call), 1), refuse, allow};
   const sock_fprog program = argument ? sock_fprog{all.size(), all.data()} : sock_fprog{plain.size(), plain.data()};
   return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;

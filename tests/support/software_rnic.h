@@ -1,9 +1,9 @@
-// An RDMA adapter in software, inside one process: fills a VerbsApi, so that the RDMA back-end can be tested on a machine without an
-// adapter, without libibverbs and without kernel modules, and with faults on demand.
+// An RDMA adapter in software, inside one process: fills a VerbsApi, so that the RDMA back-end can be tested on a
+// machine without an adapter, without libibverbs and without kernel modules, and with faults on demand.
 //
-// Queue pairs of all devices of this process reach each other by (GID, queue pair number). One adapter thread, running while a
-// device is open, executes work requests; completions arrive asynchronously, as from hardware. What is strict on some real adapter
-// is strict here:
+// Queue pairs of all devices of this process reach each other by (GID, queue pair number). One adapter thread, running
+// while a device is open, executes work requests; completions arrive asynchronously, as from hardware. What is strict
+// on some real adapter is strict here:
 //  - a buffer is read when its request is executed, not when it is posted (but for inline data);
 //  - a slot of a send or receive queue is free again once a completion that covers it was polled, not before;
 //  - a completion with an error has no valid opcode, length or flags (they hold garbage);
@@ -11,11 +11,11 @@
 //  - a time-out costs 4.096 us * 2^timeout for the first try and for each of retry_cnt repetitions.
 // Large messages are executed in pieces, so that one can fail half way.
 //
-// Programs' errors that would corrupt memory or hang on hardware end the process with a message: destroying an object twice, or with
-// events that were not acknowledged within a second.
+// Programs' errors that would corrupt memory or hang on hardware end the process with a message: destroying an object
+// twice, or with events that were not acknowledged within a second.
 //
-// Thread: everything may be called from any thread. Source: InfiniBand Architecture Specification volume 1, chapters 9 to 11;
-// libibverbs' manual pages; Linux' rdma_rxe.
+// Thread: everything may be called from any thread. Source: InfiniBand Architecture Specification volume 1, chapters 9
+// to 11; libibverbs' manual pages; Linux' rdma_rxe.
 #pragma once
 
 #include <array>
@@ -109,8 +109,8 @@ class SoftwareRnic {
  public:
   static SoftwareRnic& instance();
 
-  // As at the start of the process: the default devices, no fault, counters zero. What is still alive is forgotten: it no longer
-  // counts or works, its memory stays, and destroying it later is harmless. For a test's SetUp and TearDown.
+  // As at the start of the process: the default devices, no fault, counters zero. What is still alive is forgotten: it
+  // no longer counts or works, its memory stays, and destroying it later is harmless. For a test's SetUp and TearDown.
   void reset();
   // Other devices than the default ones. No context may be open.
   void setDevices(std::vector<SoftwareDeviceOptions> devices);
@@ -118,18 +118,18 @@ class SoftwareRnic {
   void changeDevice(const std::string& name, const SoftwareDeviceOptions& options);
   SoftwareDeviceOptions device(const std::string& name) const;
 
-  // Down: packets to and from the device are lost, so that requests are repeated and at last fail with IBV_WC_RETRY_EXC_ERR. Opened
-  // contexts get IBV_EVENT_PORT_ERR or IBV_EVENT_PORT_ACTIVE.
+  // Down: packets to and from the device are lost, so that requests are repeated and at last fail with
+  // IBV_WC_RETRY_EXC_ERR. Opened contexts get IBV_EVENT_PORT_ERR or IBV_EVENT_PORT_ACTIVE.
   void setPort(const std::string& name, bool up);
-  // The port goes down, and comes up again once `tries` tries of whatever requests have been lost: by the adapter itself, since a test
-  // that is kept waiting would bring it up when all retries are over.
+  // The port goes down, and comes up again once `tries` tries of whatever requests have been lost: by the adapter
+  // itself, since a test that is kept waiting would bring it up when all retries are over.
   void losePort(const std::string& name, std::uint64_t tries);
-  // As when the device is unplugged or its driver unloaded: IBV_EVENT_DEVICE_FATAL, every queue pair in error, the device not listed
-  // any more, and every verb that makes or changes something fails with EIO.
+  // As when the device is unplugged or its driver unloaded: IBV_EVENT_DEVICE_FATAL, every queue pair in error, the
+  // device not listed any more, and every verb that makes or changes something fails with EIO.
   void removeDevice(const std::string& name);
 
-  // As if the owner's process had died: peers see silence. The owner's objects stay, so that the test can destroy them; nothing they
-  // posted is executed, and it completes (flushed) only if they are moved to the error state.
+  // As if the owner's process had died: peers see silence. The owner's objects stay, so that the test can destroy them;
+  // nothing they posted is executed, and it completes (flushed) only if they are moved to the error state.
   void killContext(const ibv_context* context);
   void killQueuePair(std::uint32_t number);
 
@@ -137,7 +137,8 @@ class SoftwareRnic {
   void setLatency(Duration latency);                // from posting to execution; order within a queue pair is kept
   // The adapter takes up no more work (time-outs included) until it is resumed. What is posted stays where it is.
   void setPaused(bool paused);
-  // RLIMIT_MEMLOCK: registrations beyond this many bytes, in whole pages and of all contexts together, fail with ENOMEM.
+  // RLIMIT_MEMLOCK: registrations beyond this many bytes, in whole pages and of all contexts together, fail with
+  // ENOMEM.
   void limitRegisteredBytes(std::uint64_t bytes);
 
   SoftwareRnicCounters counters() const;

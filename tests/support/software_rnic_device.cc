@@ -15,7 +15,8 @@ namespace {
 constexpr std::uintptr_t kPageBytes = 4096;
 constexpr int kWritingAccess =
     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND;
-// A key's low byte changes from one region to the next, as on hardware, so that no program takes keys for small numbers.
+// A key's low byte changes from one region to the next, as on hardware, so that no program takes keys for small
+// numbers.
 constexpr std::uint32_t kKeyShift = 8;
 constexpr std::uint32_t kKeyVariant = 0x9d;
 
@@ -186,7 +187,8 @@ int freeProtectionDomain(ibv_pd* pd) {
   return 0;
 }
 
-// Brings the pages in as pinning them would: not if they are not mapped, or not writable and to be written. 0 or an errno.
+// Brings the pages in as pinning them would: not if they are not mapped, or not writable and to be written. 0 or an
+// errno.
 int touchPages(std::uintptr_t begin, std::uintptr_t end, int access) {
 #if defined(MADV_POPULATE_READ) && defined(MADV_POPULATE_WRITE)
   static const bool supported = [] {

@@ -7,8 +7,8 @@
 namespace gloo_bypass::test {
 namespace {
 
-// A message is executed in pieces of this size, taking turns with other queue pairs. Large enough to copy at memory speed, small enough
-// that control verbs wait some ten microseconds.
+// A message is executed in pieces of this size, taking turns with other queue pairs. Large enough to copy at memory
+// speed, small enough that control verbs wait some ten microseconds.
 constexpr std::uint64_t kPieceBytes = 64 * 1024;
 constexpr int kInfiniteRnrRetries = 7;
 
@@ -311,8 +311,8 @@ class Stepper {
     }
   }
 
-  // Everything but id, status and queue pair is undefined when there was an error: garbage, so that nobody gets used to it. The opcode
-  // looks like a receive's for a send, and the other way round.
+  // Everything but id, status and queue pair is undefined when there was an error: garbage, so that nobody gets used to
+  // it. The opcode looks like a receive's for a send, and the other way round.
   static ibv_wc failedEntry(std::uint64_t id, ibv_wc_status status, std::uint32_t number, bool isSend) {
     ibv_wc entry;
     std::memset(static_cast<void*>(&entry), 0x5a, sizeof(entry));

@@ -5,8 +5,8 @@
 namespace gloo_bypass::test {
 namespace {
 
-// How long the adapter looks for work before it sleeps: longer than a program needs to answer a completion. Short against a test, and
-// yields, since two cores are the norm.
+// How long the adapter looks for work before it sleeps: longer than a program needs to answer a completion. Short
+// against a test, and yields, since two cores are the norm.
 constexpr Duration kSpin = std::chrono::microseconds(20);
 
 void retire(std::vector<std::unique_ptr<SoftDevice>>& retired, std::deque<std::unique_ptr<SoftDevice>>& devices) {

@@ -5,8 +5,9 @@
 //                          |  `----------> waiting  (time-out, receiver not ready, latency) --time--> run queue
 //                          `--- error or destruction takes it out of wherever it is
 //
-// Locks, in this order: the fabric's (control verbs, and each step of the adapter), a queue pair's, a receive queue's, a completion
-// queue's, an event queue's; the doorbell's is a leaf. The data path takes only the ones of its own queues.
+// Locks, in this order: the fabric's (control verbs, and each step of the adapter), a queue pair's, a receive queue's,
+// a completion queue's, an event queue's; the doorbell's is a leaf. The data path takes only the ones of its own
+// queues.
 #pragma once
 
 #include <array>

@@ -17,8 +17,8 @@ Object* refuseWith(int error) {
   return nullptr;
 }
 
-// Before an object goes: events about it that were read must have been acknowledged. libibverbs waits for that without end; here it
-// ends the process after a second. Without the fabric's lock.
+// Before an object goes: events about it that were read must have been acknowledged. libibverbs waits for that without
+// end; here it ends the process after a second. Without the fabric's lock.
 void awaitAcknowledgements(const EventLedger& ledger, const char* object);
 
 // Events about `object` that nobody has read go with it.

@@ -1,4 +1,5 @@
-// with_refused_call CALL ERROR COMMAND...: runs COMMAND where the kernel refuses CALL, a number, with the error of that number.
+// with_refused_call CALL ERROR COMMAND...: runs COMMAND where the kernel refuses CALL, a number, with the error of that
+// number.
 #include <unistd.h>
 
 #include <cstdio>

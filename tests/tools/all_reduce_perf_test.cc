@@ -90,21 +90,25 @@ struct Variant {
   const char* ranks;
 };
 class AllReducePerfVariant : public ::testing::TestWithParam<Variant> {};
-INSTANTIATE_TEST_SUITE_P(
-    Tcp, AllReducePerfVariant,
-    ::testing::Values(Variant{"ring", "double", "sum", "4"}, Variant{"ring", "int8", "max", "3"},
-                      Variant{"bcube", "half", "sum", "4"}, Variant{"bcube", "int64", "min", "2"},
-                      Variant{"halving_doubling", "int32", "prod", "4"}, Variant{"halving_doubling", "half", "max", "3"},
-                      Variant{"ring_chunked", "uint8", "sum", "4"}, Variant{"ring_chunked", "float", "prod", "2"}),
-    [](const auto& info) {
-      return std::string(info.param.algorithm) + "_" + info.param.type + "_" + info.param.op + "_" + info.param.ranks;
-    });
+INSTANTIATE_TEST_SUITE_P(Tcp, AllReducePerfVariant,
+                         ::testing::Values(Variant{"ring", "double", "sum", "4"}, Variant{"ring", "int8", "max", "3"},
+                                           Variant{"bcube", "half", "sum", "4"}, Variant{"bcube", "int64", "min", "2"},
+                                           Variant{"halving_doubling", "int32", "prod", "4"},
+                                           Variant{"halving_doubling", "half", "max", "3"},
+                                           Variant{"ring_chunked", "uint8", "sum", "4"},
+                                           Variant{"ring_chunked", "float", "prod", "2"}),
+                         [](const auto& info) {
+                           return std::string(info.param.algorithm) + "_" + info.param.type + "_" + info.param.op +
+                                  "_" + info.param.ranks;
+                         });
 
 TEST_P(AllReducePerfVariant, SeveralSizes_ExactResults) {
   const Variant& variant = GetParam();
-  const ProgramResult result =
-      perf({"--ranks", variant.ranks, "--algorithm", variant.algorithm, "-d", variant.type, "-o", variant.op, "-b", "8",
-            "-e", "200000", "-f", "25", "-n", "2", "-w", "1", "-c", "2"});
+  const ProgramResult result = perf({"--ranks", variant.ranks, "--algorithm", variant.algorithm,
+                                     "-d",      variant.type,  "-o",          variant.op,
+                                     "-b",      "8",           "-e",          "200000",
+                                     "-f",      "25",          "-n",          "2",
+                                     "-w",      "1",           "-c",          "2"});
   ASSERT_EQ(result.exitStatus, 0) << result.err;
   const auto rows = rowsOf(result.out);
   ASSERT_EQ(rows.size(), 4u);
@@ -126,8 +130,8 @@ TEST(AllReducePerf, NoCheck_SaysNotAvailable) {
 
 TEST(AllReducePerf, Json_HasWhatTheTableHas) {
   const TemporaryFolder folder;
-  const ProgramResult result = perf({"--ranks", "2", "-b", "4", "-e", "1K", "-f", "256", "-n", "3", "--rounds", "2",
-                                     "--json", folder / "out.json"});
+  const ProgramResult result = perf(
+      {"--ranks", "2", "-b", "4", "-e", "1K", "-f", "256", "-n", "3", "--rounds", "2", "--json", folder / "out.json"});
   ASSERT_EQ(result.exitStatus, 0) << result.err;
   const nlohmann::json json = readJson(folder / "out.json");
   EXPECT_EQ(json.at("schema"), "gloo-bypass/all_reduce_perf/1");
@@ -266,7 +270,8 @@ TEST(AllReducePerf, Terminated_PassesTheSignalOn) {
 }
 
 TEST(AllReducePerf, RankStopped_EndsAtTheTimeout) {
-  Program program(kPath, {"--ranks", "2", "-b", "256K", "-e", "256K", "-n", "1000000", "--timeout", "5"});  // to connect, too
+  Program program(kPath,
+                  {"--ranks", "2", "-b", "256K", "-e", "256K", "-n", "1000000", "--timeout", "5"});  // to connect, too
   ASSERT_TRUE(program.waitForOutput("(GB/s)", kPrompt));
   ASSERT_EQ(::kill(pidOfRank(program.out(), 1), SIGSTOP), 0);
   const ProgramResult result = program.finish(std::chrono::seconds(30));
@@ -276,8 +281,7 @@ TEST(AllReducePerf, RankStopped_EndsAtTheTimeout) {
 }
 
 TEST(AllReducePerf, Deadline_EndsAllRanks) {
-  const ProgramResult result =
-      perf({"--ranks", "2", "-b", "256K", "-e", "256K", "-n", "1000000", "--deadline", "1"});
+  const ProgramResult result = perf({"--ranks", "2", "-b", "256K", "-e", "256K", "-n", "1000000", "--deadline", "1"});
   EXPECT_EQ(result.exitStatus, 1);
   EXPECT_THAT(result.err, HasSubstr("--deadline"));
 }
@@ -339,8 +343,7 @@ TEST(AllReducePerf, EnvironmentIncomplete_SaysWhatIsMissing) {
 
 TEST(AllReducePerf, Idle_ReportsCpuAndMemoryOfEachRank) {
   const TemporaryFolder folder;
-  const ProgramResult result =
-      perf({"--ranks", "2", "--idle", "1", "-e", "64K", "--json", folder / "out.json"});
+  const ProgramResult result = perf({"--ranks", "2", "--idle", "1", "-e", "64K", "--json", folder / "out.json"});
   ASSERT_EQ(result.exitStatus, 0) << result.err;
   EXPECT_EQ(rowsOf(result.out).size(), 2u);
   const nlohmann::json idle = readJson(folder / "out.json").at("idle").at(0);
@@ -361,8 +364,8 @@ class AllReducePerfDpdk : public ::testing::Test {
 
 TEST_F(AllReducePerfDpdk, InterleavedWithTcp_ExactResultsAndARatio) {
   const TemporaryFolder folder;
-  const ProgramResult result = perf({"--ranks", "2", "--transports", "TCP,DPDK", "-b", "4", "-e", "1M", "-f", "512", "-n",
-                                     "5", "--rounds", "2", "-c", "2", "--json", folder / "out.json"});
+  const ProgramResult result = perf({"--ranks", "2", "--transports", "TCP,DPDK", "-b", "4", "-e", "1M", "-f", "512",
+                                     "-n", "5", "--rounds", "2", "-c", "2", "--json", folder / "out.json"});
   ASSERT_EQ(result.exitStatus, 0) << result.err;
   const auto rows = rowsOf(result.out);
   ASSERT_EQ(rows.size(), 6u) << result.out;
@@ -378,7 +381,8 @@ TEST_F(AllReducePerfDpdk, InterleavedWithTcp_ExactResultsAndARatio) {
 
 // A rank that is ahead goes on to the next transport while another one counts what the last one carried.
 TEST(AllReducePerf, TcpIsTimedLast_BytesOfTheCheckThatFollowsAreNotItsOwn) {
-  const Words arguments{"--ranks", "2", "--transports", "UDP,TCP", "-b", "1K", "-e", "64K", "-f", "2", "-n", "5", "--rounds", "1"};
+  const Words arguments{"--ranks", "2", "--transports", "UDP,TCP", "-b",       "1K", "-e", "64K",
+                        "-f",      "2", "-n",           "5",       "--rounds", "1"};
   for (int i = 0; i < 5; ++i) {
     const ProgramResult result = runProgram(ALL_REDUCE_PERF_PATH, arguments);
     ASSERT_EQ(result.exitStatus, 0) << result.err;
@@ -387,8 +391,8 @@ TEST(AllReducePerf, TcpIsTimedLast_BytesOfTheCheckThatFollowsAreNotItsOwn) {
 
 TEST_F(AllReducePerfDpdk, EachAlgorithmOnFourRanks_ExactResults) {
   for (const char* algorithm : {"ring", "halving_doubling", "bcube", "ring_chunked"}) {
-    const ProgramResult result = perf({"--ranks", "4", "--transports", "DPDK", "--algorithm", algorithm, "-b", "4", "-e",
-                                       "256K", "-f", "256", "-n", "3", "-c", "2"});
+    const ProgramResult result = perf({"--ranks", "4", "--transports", "DPDK", "--algorithm", algorithm, "-b", "4",
+                                       "-e", "256K", "-f", "256", "-n", "3", "-c", "2"});
     EXPECT_EQ(result.exitStatus, 0) << algorithm << ": " << result.err;
   }
 }
@@ -401,8 +405,8 @@ TEST_F(AllReducePerfDpdk, SixtyFourRanksOfOneHost_Connect) {
 }
 
 TEST_F(AllReducePerfDpdk, RankKilled_EndsPromptlyAndNamesIt) {
-  Program program(kPath, {"--ranks", "2", "--transports", "DPDK", "-b", "256K", "-e", "256K", "-n", "1000000", "--timeout",
-                          "60"});
+  Program program(
+      kPath, {"--ranks", "2", "--transports", "DPDK", "-b", "256K", "-e", "256K", "-n", "1000000", "--timeout", "60"});
   ASSERT_TRUE(program.waitForOutput("(GB/s)", kPrompt));
   const pid_t victim = pidOfRank(program.out(), 1);
   ASSERT_GT(victim, 0);
@@ -413,8 +417,8 @@ TEST_F(AllReducePerfDpdk, RankKilled_EndsPromptlyAndNamesIt) {
 }
 
 TEST_F(AllReducePerfDpdk, WrongSetting_OneLine) {
-  const ProgramResult result = perf({"--ranks", "2", "--transports", "DPDK", "-b", "4", "-e", "4"},
-                                    {{"GLOO_BYPASS_LINK", "carrier-pigeon"}});
+  const ProgramResult result =
+      perf({"--ranks", "2", "--transports", "DPDK", "-b", "4", "-e", "4"}, {{"GLOO_BYPASS_LINK", "carrier-pigeon"}});
   EXPECT_EQ(result.exitStatus, 1);
   EXPECT_THAT(result.err, HasSubstr("carrier-pigeon"));
   EXPECT_EQ(lineCount(test::withoutGloosNotes(result.err)), 1) << result.err;
@@ -437,8 +441,8 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_P(AllReducePerfMislabelled, BytesOverAnotherTransport_AreRefused) {
   const auto& [named, used, said] = GetParam();
   const TemporaryFolder folder;
-  const Words arguments{"--ranks", "2", "--transports", named, "-b",     "4K",
-                        "-e",      "4K", "-n",          "3",   "--json", folder / "out.json"};
+  const Words arguments{"--ranks", "2",  "--transports", named, "-b",     "4K",
+                        "-e",      "4K", "-n",           "3",   "--json", folder / "out.json"};
   const ProgramResult result = runProgram(MISLABELLED_PERF_PATH, arguments, {{"PLANTED_TRANSPORT", used}});
   EXPECT_EQ(result.exitStatus, 1);
   EXPECT_THAT(result.err, HasSubstr(said));
@@ -471,8 +475,8 @@ class AllReducePerfRdma : public ::testing::Test {
 
 TEST_F(AllReducePerfRdma, EachAlgorithmOnThreeRanks_ExactResults) {
   for (const char* algorithm : {"ring", "halving_doubling", "bcube", "ring_chunked"}) {
-    const ProgramResult result = perf({"--ranks", "3", "--transports", "RDMA", "--algorithm", algorithm, "-b", "4", "-e",
-                                       "256K", "-f", "256", "-n", "3", "-c", "2"});
+    const ProgramResult result = perf({"--ranks", "3", "--transports", "RDMA", "--algorithm", algorithm, "-b", "4",
+                                       "-e", "256K", "-f", "256", "-n", "3", "-c", "2"});
     EXPECT_EQ(result.exitStatus, 0) << algorithm << ": " << result.err;
   }
 }
@@ -493,8 +497,8 @@ TEST_F(AllReducePerfRdma, BesideGloosOwnIbverbs_ExactResultsAndARatio) {
 }
 
 TEST_F(AllReducePerfRdma, DeviceDoesNotExist_OneLineForAllRanks) {
-  const ProgramResult result = perf({"--ranks", "2", "--transports", "RDMA", "-b", "4", "-e", "4"},
-                                    {{"GLOO_BYPASS_RDMA_DEVICES", "nosuch0"}});
+  const ProgramResult result =
+      perf({"--ranks", "2", "--transports", "RDMA", "-b", "4", "-e", "4"}, {{"GLOO_BYPASS_RDMA_DEVICES", "nosuch0"}});
   EXPECT_EQ(result.exitStatus, 1);
   EXPECT_THAT(result.err, HasSubstr("nosuch0"));
   EXPECT_EQ(lineCount(test::withoutGloosNotes(result.err)), 1) << result.err;

@@ -13,10 +13,14 @@ constexpr std::size_t kCount = 4096;
 
 std::int64_t combine(ReduceOp op, std::int64_t a, std::int64_t b) {
   switch (op) {
-    case ReduceOp::kSum: return a + b;
-    case ReduceOp::kProd: return a * b;
-    case ReduceOp::kMin: return std::min(a, b);
-    case ReduceOp::kMax: return std::max(a, b);
+    case ReduceOp::kSum:
+      return a + b;
+    case ReduceOp::kProd:
+      return a * b;
+    case ReduceOp::kMin:
+      return std::min(a, b);
+    case ReduceOp::kMax:
+      return std::max(a, b);
   }
   return 0;
 }
@@ -34,10 +38,18 @@ std::uint64_t wrongOf(ReduceOp op, int ranks, const std::vector<int>& included, 
     }
     for (std::size_t i = 0; i < kCount; ++i) {
       switch (op) {
-        case ReduceOp::kSum: result[i] = static_cast<T>(result[i] + data[i]); break;
-        case ReduceOp::kProd: result[i] = static_cast<T>(result[i] * data[i]); break;
-        case ReduceOp::kMin: result[i] = std::min(result[i], data[i]); break;
-        case ReduceOp::kMax: result[i] = std::max(result[i], data[i]); break;
+        case ReduceOp::kSum:
+          result[i] = static_cast<T>(result[i] + data[i]);
+          break;
+        case ReduceOp::kProd:
+          result[i] = static_cast<T>(result[i] * data[i]);
+          break;
+        case ReduceOp::kMin:
+          result[i] = std::min(result[i], data[i]);
+          break;
+        case ReduceOp::kMax:
+          result[i] = std::max(result[i], data[i]);
+          break;
       }
     }
   }

@@ -71,7 +71,8 @@ TEST(PerfOptions, EachWrongValue_IsNamedWithWhatIsAllowed) {
   EXPECT_THAT(problemOf({"-d", "quad"}), HasSubstr("'quad' is none of int8"));
   EXPECT_THAT(problemOf({"-o", "avg"}), HasSubstr("none of sum, prod, min, max"));
   EXPECT_THAT(problemOf({"--algorithm", "tree"}), HasSubstr("halving_doubling"));
-  EXPECT_THAT(problemOf({"--transports", "ROCE"}), HasSubstr("unknown transport 'ROCE'; known are TCP, DPDK, UDP, RDMA, GLOO_IBVERBS"));
+  EXPECT_THAT(problemOf({"--transports", "ROCE"}),
+              HasSubstr("unknown transport 'ROCE'; known are TCP, DPDK, UDP, RDMA, GLOO_IBVERBS"));
   EXPECT_THAT(problemOf({"--transports", "tcp"}), HasSubstr("unknown transport 'tcp'"));
   EXPECT_THAT(problemOf({"--transports", "TCP,TCP"}), HasSubstr("twice"));
   EXPECT_THAT(problemOf({"-f", "1"}), HasSubstr("--stepfactor"));

@@ -29,8 +29,9 @@ PerfOptions twoTransports() {
 }
 
 TEST(Summarize, TwoTransports_ComputesTimesBandwidthAndRatio) {
-  const SizeResult result = summarize(twoTransports(), 4000, {{equalIterations(100, 4), equalIterations(300, 4)},
-                                                              {equalIterations(50, 4), equalIterations(50, 4)}});
+  const SizeResult result =
+      summarize(twoTransports(), 4000,
+                {{equalIterations(100, 4), equalIterations(300, 4)}, {equalIterations(50, 4), equalIterations(50, 4)}});
   EXPECT_EQ(result.count, 1000u);
   const TransportResult& tcp = result.transports.at(0);
   const TransportResult& dpdk = result.transports.at(1);
@@ -131,13 +132,14 @@ TEST(Table, SeveralTransports_HaveTransportAndRatioColumns) {
   const std::string columns = columnsText(options);
   EXPECT_THAT(columns, HasSubstr("transport"));
   EXPECT_THAT(columns, HasSubstr("ratio"));
-  const SizeResult result = summarize(options, 4000, {{equalIterations(100, 4), equalIterations(100, 4)},
-                                                      {equalIterations(50, 4), equalIterations(50, 4)}});
+  const SizeResult result =
+      summarize(options, 4000,
+                {{equalIterations(100, 4), equalIterations(100, 4)}, {equalIterations(50, 4), equalIterations(50, 4)}});
   std::istringstream row(rowsText(options, result));
   std::vector<std::string> words{std::istream_iterator<std::string>(row), {}};
-  EXPECT_THAT(words, ::testing::ElementsAre("4000", "1000", "float", "sum", "TCP", "100.0", "0.04", "0.04", "0", "100.0",
-                                            "100.0", "1.00", "4000", "1000", "float", "sum", "DPDK", "50.00", "0.08",
-                                            "0.08", "0", "50.00", "50.00", "2.00"));
+  EXPECT_THAT(words, ::testing::ElementsAre("4000", "1000", "float", "sum", "TCP", "100.0", "0.04", "0.04", "0",
+                                            "100.0", "100.0", "1.00", "4000", "1000", "float", "sum", "DPDK", "50.00",
+                                            "0.08", "0.08", "0", "50.00", "50.00", "2.00"));
 }
 
 TEST(Table, OneTransport_HasNcclTestsColumns) {
@@ -154,8 +156,8 @@ TEST(Table, HeaderAndRows_HaveTheSameWidth) {
     PerfOptions options = twoTransports();
     options.cpuColumn = cpu;
     const std::string columns = columnsText(options);
-    const std::string rows = rowsText(
-        options, summarize(options, 4, {{equalIterations(1, 4)}, {equalIterations(1, 4)}}));
+    const std::string rows =
+        rowsText(options, summarize(options, 4, {{equalIterations(1, 4)}, {equalIterations(1, 4)}}));
     EXPECT_EQ(columns.find('\n'), rows.find('\n'));
   }
 }

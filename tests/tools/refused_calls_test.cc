@@ -1,5 +1,6 @@
-// Ranks in sandboxes: for each system call that the transports make, the kernel refuses it, as containers and gVisor do. The
-// ranks then do without it, or making the device fails at once with one line that names it. None of them waits for a peer.
+// Ranks in sandboxes: for each system call that the transports make, the kernel refuses it, as containers and gVisor
+// do. The ranks then do without it, or making the device fails at once with one line that names it. None of them waits
+// for a peer.
 #include <sys/syscall.h>
 
 #include <algorithm>
@@ -113,11 +114,12 @@ TEST_P(RefusedCall, TwoRanks_DoWithoutItOrSayAtOnceWhichItIs) {
         EXPECT_EQ(said, "");
         break;
       case kOverTheNetwork:
-        EXPECT_THAT(said, AllOf(HasSubstr("over the network: "), HasSubstr(call.name), HasSubstr(std::strerror(error))));
+        EXPECT_THAT(said,
+                    AllOf(HasSubstr("over the network: "), HasSubstr(call.name), HasSubstr(std::strerror(error))));
         break;
       case kOneLineNamesIt:
-        EXPECT_THAT(said, AllOf(HasSubstr(transport + " transport: "), HasSubstr(call.name),
-                                HasSubstr(std::strerror(error))));
+        EXPECT_THAT(
+            said, AllOf(HasSubstr(transport + " transport: "), HasSubstr(call.name), HasSubstr(std::strerror(error))));
         break;
     }
     EXPECT_LE(std::count(said.begin(), said.end(), '\n'), 1) << said;

@@ -6,6 +6,7 @@ parameters its gradient. In that order the server's AdamW is computed again, a c
 
 usage: asynchronous_reference.py DDP_TRAIN SAMPLE_TEXT
 """
+
 import json
 import subprocess
 import sys
@@ -27,10 +28,35 @@ TOLERANCE = 1e-9
 def pushes_of(program, folder, *flags):
     """Every rank's steps, in the order in which the server applied them."""
     metrics = folder + "/rank{rank}.jsonl"
-    subprocess.run([program, "--model", "tiny", "--precision", "fp64", "--seq-length", str(base.LENGTH), "--samples",
-                    str(base.SAMPLES), "--seed", str(base.SEED), "--batch-size", str(base.BATCH), "--spawn", str(RANKS),
-                    "--average", "asynchronous", "--lr", str(RATE), "--metrics", metrics, *flags],
-                   check=True, stdout=subprocess.DEVNULL, timeout=100)
+    subprocess.run(
+        [
+            program,
+            "--model",
+            "tiny",
+            "--precision",
+            "fp64",
+            "--seq-length",
+            str(base.LENGTH),
+            "--samples",
+            str(base.SAMPLES),
+            "--seed",
+            str(base.SEED),
+            "--batch-size",
+            str(base.BATCH),
+            "--spawn",
+            str(RANKS),
+            "--average",
+            "asynchronous",
+            "--lr",
+            str(RATE),
+            "--metrics",
+            metrics,
+            *flags,
+        ],
+        check=True,
+        stdout=subprocess.DEVNULL,
+        timeout=100,
+    )
     pushes = []
     for rank in range(RANKS):
         with open(metrics.format(rank=rank)) as file:
@@ -69,8 +95,9 @@ def main():
         weights = base.read_safetensors(path)
         for flags in ((), ("--staleness-penalty", "inverse"), ("--staleness-bound", "0"), ("--staleness-bound", "1")):
             checkpoint = folder + "/c"
-            pushes = pushes_of(program, folder, "--weights", path, "--steps", str(SAVED_AT), "--checkpoint", checkpoint,
-                               *flags)
+            pushes = pushes_of(
+                program, folder, "--weights", path, "--steps", str(SAVED_AT), "--checkpoint", checkpoint, *flags
+            )
             more = pushes_of(program, folder, "--resume", checkpoint, "--steps", str(STEPS), *flags)
             assert len(pushes) == RANKS * SAVED_AT and len(more) == RANKS * STEPS, "steps are missing"
             pushes += [push for push in more if push["step"] > SAVED_AT]
@@ -81,8 +108,10 @@ def main():
                 # and one more.
                 assert max(push["staleness"] for push in pushes) <= (RANKS - 1) * (2 * bound + 1)
             staleness = sum(push["staleness"] for push in pushes) / len(pushes)
-            print(f"{' '.join(flags) or 'unbounded'}: {len(pushes)} losses within {TOLERANCE} of the reference, "
-                  f"mean staleness {staleness:.2f}, at last {pushes[-1]['loss']:.6f}")
+            print(
+                f"{' '.join(flags) or 'unbounded'}: {len(pushes)} losses within {TOLERANCE} of the reference, "
+                f"mean staleness {staleness:.2f}, at last {pushes[-1]['loss']:.6f}"
+            )
 
 
 if __name__ == "__main__":

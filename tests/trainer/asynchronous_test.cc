@@ -21,9 +21,7 @@ ParameterServer serverOf(const AveragingOptions& options, std::chrono::duration<
   return {std::make_unique<AdamW>(std::vector<at::Tensor>{parameter}, all), 2, 0, options, patience};
 }
 
-AveragingOptions bound(int64_t steps) {
-  return {.method = AveragingMethod::kAsynchronous, .stalenessBound = steps};
-}
+AveragingOptions bound(int64_t steps) { return {.method = AveragingMethod::kAsynchronous, .stalenessBound = steps}; }
 
 // What a call threw.
 template <typename Call>
@@ -45,7 +43,7 @@ TEST(ParameterServer, RankIsAheadOfTheBound_WaitsForTheSlowestAndSaysForWhom) {
   server.push(0, gradient, 0, 0.1);
   server.push(0, gradient, 1, 0.1);
   EXPECT_EQ(errorOf([&] { server.push(0, gradient, 2, 0.1); }),
-      "rank 0 has done 3 steps and waits for rank 1, which has done 0 and none for 0.001 s");
+            "rank 0 has done 3 steps and waits for rank 1, which has done 0 and none for 0.001 s");
 }
 
 TEST(ParameterServer, SlowestComes_WhoWaitsGoesOnWithItsUpdate) {
@@ -69,7 +67,8 @@ TEST(ParameterServer, Failure_EndsEveryWait) {
 TEST(ParameterServer, VersionThatNeverWas_IsRefusedAndChangesNothing) {
   auto server = serverOf(bound(-1), kLimit);
   for (const int64_t version : {int64_t{1}, int64_t{-1}, std::numeric_limits<int64_t>::max()}) {
-    EXPECT_NE(errorOf([&] { server.push(1, at::ones({3}, at::kDouble), version, 0.1); }).find("rank 1 sent a gradient"), std::string::npos);
+    EXPECT_NE(errorOf([&] { server.push(1, at::ones({3}, at::kDouble), version, 0.1); }).find("rank 1 sent a gradient"),
+              std::string::npos);
   }
   EXPECT_EQ(server.version(), 0);
   EXPECT_TRUE(server.optimizer().parameters()[0].eq(0).all().item<bool>());
@@ -95,15 +94,16 @@ TEST(Asynchronous, VerifyRanks_ComparesNothingBetweenMeetings) {
 }
 
 TEST(Asynchronous, RateScaling_CountsTheSamplesOfAnUpdate) {
-  const auto finished = train({"--spawn", "2", "--steps", "1", "--batch-size", "4", "--average", "asynchronous", "--lr", "0.001",
-      "--lr-scaling", "linear", "--lr-base-batch", "2"});
+  const auto finished = train({"--spawn", "2", "--steps", "1", "--batch-size", "4", "--average", "asynchronous", "--lr",
+                               "0.001", "--lr-scaling", "linear", "--lr-base-batch", "2"});
   EXPECT_DOUBLE_EQ(stepsOf(finished.out).at(0)["learning_rate"].get<double>(), 0.002) << finished.err;
 }
 
 TEST(Asynchronous, Rank0Fails_TheOthersThreadsAndRanksEnd) {
   const TemporaryFolder folder;
-  auto process = startTraining({"--spawn", "3", "--steps", "20", "--average", "asynchronous", "--checkpoint", folder / "c",
-      "--checkpoint-every", "10", "--timeout", "300"}, {}, 100'000);
+  auto process = startTraining({"--spawn", "3", "--steps", "20", "--average", "asynchronous", "--checkpoint",
+                                folder / "c", "--checkpoint-every", "10", "--timeout", "300"},
+                               {}, 100'000);
   const auto finished = process.finish(kLimit);
   EXPECT_EQ(finished.shellStatus(), 1) << finished.err;
   EXPECT_NE(finished.err.find("cannot write"), std::string::npos) << finished.err;

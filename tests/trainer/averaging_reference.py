@@ -5,6 +5,7 @@ The methods are written from their papers on torch.nn.functional, torch's Distri
 
 usage: averaging_reference.py DDP_TRAIN SAMPLE_TEXT
 """
+
 import sys
 import tempfile
 
@@ -88,13 +89,21 @@ def gossip(neighbours):
         for number, rank in enumerate(ranks):
             rank.load(mean([before[other] for other in {number, *neighbours(number, step)}]))
             rank.optimizer.step()
+
     return step_of
 
 
 METHODS = {
     ("local-sgd", "--inner-steps", str(INNER)): local_sgd,
-    ("diloco", "--inner-steps", str(INNER), "--outer-lr", str(OUTER_LR), "--outer-momentum",
-     str(OUTER_MOMENTUM)): diloco,
+    (
+        "diloco",
+        "--inner-steps",
+        str(INNER),
+        "--outer-lr",
+        str(OUTER_LR),
+        "--outer-momentum",
+        str(OUTER_MOMENTUM),
+    ): diloco,
     ("central",): central,
     ("gossip",): gossip(lambda rank, step: {(rank - 1) % RANKS, (rank + 1) % RANKS}),
     ("gossip", "--gossip-topology", "exponential"): gossip(lambda rank, step: {(rank - 2 ** (step % 2)) % RANKS}),
@@ -110,8 +119,19 @@ def main():
         base.trainer(program, "--steps", "1", "--lr", "0", "--batch-size", "1", "--save-model", path)
         weights = base.read_safetensors(path)
         for flags, method in METHODS.items():
-            records = base.trainer(program, "--spawn", str(RANKS), "--steps", str(STEPS), "--batch-size",
-                                   str(base.BATCH), "--weights", path, "--average", *flags)
+            records = base.trainer(
+                program,
+                "--spawn",
+                str(RANKS),
+                "--steps",
+                str(STEPS),
+                "--batch-size",
+                str(base.BATCH),
+                "--weights",
+                path,
+                "--average",
+                *flags,
+            )
             losses = [record["loss_mean"] for record in records if record["event"] == "step"]
             assert len(losses) == STEPS, records
             ranks, state = [Rank(weights, number) for number in range(RANKS)], {}

@@ -43,7 +43,7 @@ TEST(Neighbours, EveryTopology_HearsWhoSendsAndNobodyTwice) {
 
 TEST(Neighbours, Exponential_ReachesEveryRankInLogarithmicallyManySteps) {
   constexpr int kRanks = 8;
-  std::vector<std::set<int>> knows(kRanks); // whose parameters are in a rank's
+  std::vector<std::set<int>> knows(kRanks);  // whose parameters are in a rank's
   for (int rank = 0; rank < kRanks; ++rank) knows[static_cast<size_t>(rank)].insert(rank);
   for (int64_t step = 0; step < 3; ++step) {
     const auto before = knows;
@@ -59,7 +59,8 @@ TEST(Neighbours, Exponential_ReachesEveryRankInLogarithmicallyManySteps) {
 
 TEST(Neighbours, RandomPairs_DifferFromStepToStep) {
   std::set<std::vector<int>> partners;
-  for (int64_t step = 0; step < 8; ++step) partners.insert(neighboursOf(0, 8, GossipTopology::kRandom, step, kSeed).sendTo);
+  for (int64_t step = 0; step < 8; ++step)
+    partners.insert(neighboursOf(0, 8, GossipTopology::kRandom, step, kSeed).sendTo);
   EXPECT_GT(partners.size(), 2u);
 }
 
@@ -69,7 +70,8 @@ std::vector<Json> recordsOf(const ProgramResult& finished) {
 }
 
 TEST(Averaging, CentralWithTwoRanks_HasTheBitsOfDdp) {
-  const std::vector<std::string> common{"--spawn", "2", "--steps", "4", "--clip-norm", "0.5", "--accumulate", "2", "--verify-ranks"};
+  const std::vector<std::string> common{"--spawn",      "2", "--steps",       "4", "--clip-norm", "0.5",
+                                        "--accumulate", "2", "--verify-ranks"};
   auto central = common;
   central.insert(central.end(), {"--average", "central"});
   const auto summary = summaryOf(train(central));
@@ -78,7 +80,8 @@ TEST(Averaging, CentralWithTwoRanks_HasTheBitsOfDdp) {
 }
 
 TEST(Averaging, DiLoCoWithoutMomentumAtRateOne_IsLocalSgd) {
-  const std::vector<std::string> common{"--spawn", "3", "--steps", "7", "--precision", "fp64", "--inner-steps", "3", "--verify-ranks"};
+  const std::vector<std::string> common{"--spawn",       "3", "--steps",       "7", "--precision", "fp64",
+                                        "--inner-steps", "3", "--verify-ranks"};
   auto local = common, diloco = common;
   local.insert(local.end(), {"--average", "local-sgd"});
   diloco.insert(diloco.end(), {"--average", "diloco", "--outer-lr", "1", "--outer-momentum", "0"});
@@ -93,10 +96,11 @@ TEST(Averaging, DiLoCoWithoutMomentumAtRateOne_IsLocalSgd) {
 }
 
 TEST(Averaging, BetweenMeetings_NothingButTheLossIsSent) {
-  const auto records = recordsOf(train({"--spawn", "2", "--steps", "15", "--average", "local-sgd", "--inner-steps", "8", "--no-barrier"}));
+  const auto records = recordsOf(
+      train({"--spawn", "2", "--steps", "15", "--average", "local-sgd", "--inner-steps", "8", "--no-barrier"}));
   // What a busy peer has not acknowledged yet TCP counts later, the first broadcast's too: in some of the steps.
   EXPECT_EQ(bytesOfAStep({records.begin() + 1, records.begin() + 8}), 0);
-  int64_t sent = 0; // by the meeting of step 8
+  int64_t sent = 0;  // by the meeting of step 8
   for (size_t step = 8; step <= 15; ++step) sent += records.at(step)["bytes_sent"].get<int64_t>();
   EXPECT_GE(sent, 4 * records.at(0)["parameters"].get<int64_t>());
 }
@@ -114,7 +118,8 @@ TEST(Averaging, ResumedRun_GoesOnBitForBit) {
     with({"--steps", "4", "--checkpoint-every", "2"});  // between two meetings
     EXPECT_EQ(with({"--steps", "8", "--resume", folder / "c"}), whole);
     for (const auto& entry : std::filesystem::directory_iterator(folder.path)) {
-      EXPECT_EQ(entry.path().filename().string().find("step4"), std::string::npos) << entry.path() << " is of no checkpoint any more";
+      EXPECT_EQ(entry.path().filename().string().find("step4"), std::string::npos)
+          << entry.path() << " is of no checkpoint any more";
     }
   }
 }
@@ -124,7 +129,7 @@ TEST(Averaging, RankFileIsMissing_ResumeSaysWhich) {
   digestOf(train({"--spawn", "2", "--steps", "2", "--average", "gossip", "--checkpoint", folder / "c"}));
   ASSERT_TRUE(std::filesystem::remove(folder / "c.step2.rank1"));
   const auto refused = train({"--spawn", "2", "--steps", "4", "--average", "gossip", "--resume", folder / "c"});
-  EXPECT_NE(refused.shellStatus(), 0); // of the rank that lacks it, or of one that lost it
+  EXPECT_NE(refused.shellStatus(), 0);  // of the rank that lacks it, or of one that lost it
   EXPECT_NE(refused.err.find("c.step2.rank1 is missing"), std::string::npos) << refused.err;
 }
 
@@ -150,7 +155,8 @@ TEST(Averaging, RankKilled_EndsTheRunPromptly) {
     std::istringstream children(contentsOf("/proc/" + pid + "/task/" + pid + "/children"));
     pid_t victim = 0;
     for (pid_t child; children >> child;) {
-      if (contentsOf("/proc/" + std::to_string(child) + "/environ").find(std::string("\0RANK=1\0", 8)) != std::string::npos) {
+      if (contentsOf("/proc/" + std::to_string(child) + "/environ").find(std::string("\0RANK=1\0", 8)) !=
+          std::string::npos) {
         victim = child;
       }
     }
@@ -164,18 +170,25 @@ TEST(Averaging, RankKilled_EndsTheRunPromptly) {
 }
 
 TEST(Averaging, FlagOfAnotherMethod_IsRefused) {
-  for (const auto& [flag, value, methods] : std::vector<std::array<std::string, 3>>{{"--inner-steps", "3", "local-sgd or diloco"},
-           {"--outer-lr", "0.5", "diloco"}, {"--staleness-bound", "1", "asynchronous"}, {"--staleness-penalty", "inverse", "asynchronous"}}) {
+  for (const auto& [flag, value, methods] :
+       std::vector<std::array<std::string, 3>>{{"--inner-steps", "3", "local-sgd or diloco"},
+                                               {"--outer-lr", "0.5", "diloco"},
+                                               {"--staleness-bound", "1", "asynchronous"},
+                                               {"--staleness-penalty", "inverse", "asynchronous"}}) {
     expectRefused(train({"--average", "gossip", flag, value}), flag + ": is for --average " + methods);
     expectRefused(train({flag, value}), flag + ": is for --average " + methods);
   }
-  expectRefused(train({"--gossip-topology", "random", "--average", "central"}), "--gossip-topology: is for --average gossip");
+  expectRefused(train({"--gossip-topology", "random", "--average", "central"}),
+                "--gossip-topology: is for --average gossip");
 }
 
 TEST(Averaging, WhatDoesNotGoTogether_IsRefused) {
-  for (const std::vector<std::string>& flags : std::vector<std::vector<std::string>>{{"--no-ddp"},
-           {"--spawn", "2", "--compress", "sign"}, {"--spawn", "2", "--precision", "bf16"},
-           {"--spawn", "2", "--step-markers", "127.0.0.1"}, {"--spawn", "2", "--passages", "lines"}}) {
+  for (const std::vector<std::string>& flags :
+       std::vector<std::vector<std::string>>{{"--no-ddp"},
+                                             {"--spawn", "2", "--compress", "sign"},
+                                             {"--spawn", "2", "--precision", "bf16"},
+                                             {"--spawn", "2", "--step-markers", "127.0.0.1"},
+                                             {"--spawn", "2", "--passages", "lines"}}) {
     auto all = flags;
     all.insert(all.end(), {"--average", "diloco", "--steps", "1"});
     const auto refused = train(all);

@@ -6,6 +6,7 @@ by hooks written here from the papers. In fp64, so that only rounding in the las
 
 usage: compression_reference.py DDP_TRAIN SAMPLE_TEXT
 """
+
 import json
 import os
 import subprocess
@@ -121,8 +122,13 @@ class Compression:
             values = p[chosen] if self.method == "randomk" else p[chosen] * lengths
             result = torch.zeros_like(p).index_copy_(0, chosen, values)
         else:
-            compress = {"topk": top_k, "topk-forgetful": top_k, "sign": scaled_sign, "terngrad": tern_grad,
-                        "qsgd": qsgd}[self.method]
+            compress = {
+                "topk": top_k,
+                "topk-forgetful": top_k,
+                "sign": scaled_sign,
+                "terngrad": tern_grad,
+                "qsgd": qsgd,
+            }[self.method]
             result = compress(p, generator_at(self.step, dist.get_rank(), number))
         if self.method in ("topk", "sign", "randomk"):
             self.residuals[number] = p - result
@@ -141,11 +147,13 @@ def bf16_sum(tensor, group=None, async_op=True):
             done = torch.futures.Future()
             done.set_result([tensor])
             return done
+
     return Work()
 
 
 class OurAllReduce:
     """torch.distributed, as default_hooks sees it."""
+
     group, all_reduce = dist.group, staticmethod(bf16_sum)
 
 
@@ -162,8 +170,7 @@ class PowerSgd:
 
     def __init__(self, parameters):
         self.numbers = {id(parameter): number for number, parameter in enumerate(parameters)}
-        self.state = powerSGD_hook.PowerSGDState(
-            None, matrix_approximation_rank=RANK, start_powerSGD_iter=WARMUP)
+        self.state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=RANK, start_powerSGD_iter=WARMUP)
 
     def __call__(self, _state, bucket):
         state = self.state
@@ -196,8 +203,11 @@ class Model(torch.nn.Module):
 
 def order_in_model(weights):
     """As the trainer numbers parameters: Hugging Face's order of registration."""
-    block = [f"{part}.{kind}" for part in ("ln_1", "attn.c_attn", "attn.c_proj", "ln_2", "mlp.c_fc", "mlp.c_proj")
-             for kind in ("weight", "bias")]
+    block = [
+        f"{part}.{kind}"
+        for part in ("ln_1", "attn.c_attn", "attn.c_proj", "ln_2", "mlp.c_fc", "mlp.c_proj")
+        for kind in ("weight", "bias")
+    ]
     names = ["wte.weight", "wpe.weight"]
     names += [f"h.{layer}.{name}" for layer in range(reference.LAYERS) for name in block]
     names += ["ln_f.weight", "ln_f.bias"]
@@ -251,13 +261,27 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         weights = folder + "/model.safetensors"
         reference.trainer(program, "--steps", "1", "--lr", "0", "--batch-size", "1", "--save-model", weights)
-        ranks = [subprocess.Popen([sys.executable, os.path.abspath(__file__), "--rank", str(rank), folder, text])
-                 for rank in range(RANKS)]
+        ranks = [
+            subprocess.Popen([sys.executable, os.path.abspath(__file__), "--rank", str(rank), folder, text])
+            for rank in range(RANKS)
+        ]
         trained = {}
         for method, flags in METHODS.items():
             records = reference.trainer(
-                program, "--spawn", str(RANKS), "--steps", str(STEPS), "--batch-size", str(BATCH), "--weights", weights,
-                "--verify-ranks", "--compress", method.split("-")[0], *flags)
+                program,
+                "--spawn",
+                str(RANKS),
+                "--steps",
+                str(STEPS),
+                "--batch-size",
+                str(BATCH),
+                "--weights",
+                weights,
+                "--verify-ranks",
+                "--compress",
+                method.split("-")[0],
+                *flags,
+            )
             trained[method] = [record["loss_mean"] for record in records if record["event"] == "step"]
         assert [rank.wait(timeout=100) for rank in ranks] == [0] * RANKS
         with open(folder + "/losses.json") as file:
@@ -266,8 +290,10 @@ def main():
     for method in METHODS:
         difference = max(abs(a - b) for a, b in zip(trained[method], expected[method]))
         effect = max(abs(a - b) for a, b in zip(trained[method], trained["none"]))
-        print(f"{method}: last loss {trained[method][-1]:.12f}, largest difference from the reference "
-              f"{difference:.1e}, from no compression {effect:.1e}")
+        print(
+            f"{method}: last loss {trained[method][-1]:.12f}, largest difference from the reference "
+            f"{difference:.1e}, from no compression {effect:.1e}"
+        )
         assert len(trained[method]) == len(expected[method]) == STEPS
         if difference > TOLERANCE or (method != "none" and effect < 10 * TOLERANCE):
             failed.append(method)

@@ -1,5 +1,5 @@
-// Gradient compression: bit streams, codecs, and real ranks under each method. compression_reference.py compares trajectories with
-// PyTorch's hooks and with references written from the papers.
+// Gradient compression: bit streams, codecs, and real ranks under each method. compression_reference.py compares
+// trajectories with PyTorch's hooks and with references written from the papers.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -94,7 +94,8 @@ TEST(Codec, NotFiniteGradient_IsNotHidden) {
       for (const int64_t at : {0, 700, 1030}) {
         auto values = gaussian(1031);
         values[at] = bad;
-        EXPECT_FALSE(throughCode(*codecs[method], values)[at].isfinite().item<bool>()) << method << ": " << bad << " at " << at;
+        EXPECT_FALSE(throughCode(*codecs[method], values)[at].isfinite().item<bool>())
+            << method << ": " << bad << " at " << at;
       }
     }
   }
@@ -110,7 +111,9 @@ TEST(Codec, AnyBytes_AreDecodedWithinTheTensor) {
       auto around = at::zeros({300});
       auto middle = around.narrow(0, 100, 100);
       codec->addDecoded(code, middle);
-      EXPECT_EQ(around.narrow(0, 0, 100).count_nonzero().item<int64_t>() + around.narrow(0, 200, 100).count_nonzero().item<int64_t>(), 0);
+      EXPECT_EQ(around.narrow(0, 0, 100).count_nonzero().item<int64_t>() +
+                    around.narrow(0, 200, 100).count_nonzero().item<int64_t>(),
+                0);
     }
   }
 }
@@ -137,8 +140,8 @@ TEST(Sign, Code_IsTheMeanMagnitudeWithEachSign) {
   EXPECT_TRUE(throughCode(*makeSignCodec(), values).allclose(expected, 1e-15, 0));
 }
 
-// An element is one of two neighbouring levels, `width` apart. The mean over many draws is it within Bernstein's bound, which a
-// correct codec exceeds at any of the elements with a probability of 1e-6.
+// An element is one of two neighbouring levels, `width` apart. The mean over many draws is it within Bernstein's bound,
+// which a correct codec exceeds at any of the elements with a probability of 1e-6.
 void expectUnbiased(const Codec& codec, const at::Tensor& values, const at::Tensor& width) {
   constexpr int kDraws = 4000;
   auto sum = at::zeros_like(values);
@@ -179,10 +182,13 @@ TEST(Qsgd, EachElement_MovesLessThanOneLevel) {
   EXPECT_LT(error.slice(0, 512).max().item<double>(), values.slice(0, 512).norm().item<double>() / 7);
 }
 
-// Against 4 bytes an element. Top 1 % with 64-bit indices would be 33, as often quoted; 32 bits are enough for any tensor.
+// Against 4 bytes an element. Top 1 % with 64-bit indices would be 33, as often quoted; 32 bits are enough for any
+// tensor.
 TEST(Codec, Ratios_AreTheFormulas) {
   constexpr int64_t kElements = 1'000'000;
-  const auto ratio = [](const std::unique_ptr<Codec>& codec) { return 4.0 * kElements / static_cast<double>(codec->codeBytes(kElements, 4)); };
+  const auto ratio = [](const std::unique_ptr<Codec>& codec) {
+    return 4.0 * kElements / static_cast<double>(codec->codeBytes(kElements, 4));
+  };
   EXPECT_NEAR(ratio(makeTopKCodec(0.01)), 50, 1e-9);
   EXPECT_NEAR(ratio(makeSignCodec()), 32, 0.01);
   EXPECT_NEAR(ratio(makeTernGradCodec()), 16, 0.01);
@@ -219,9 +225,10 @@ at::Tensor reduced(Compressor& compressor, const at::Tensor& gradient, int64_t s
 
 TEST(ErrorFeedback, ConstantGradient_ArrivesInFullAfterSomeSteps) {
   const auto gradient = gaussian(300, at::kDouble).view({20, 15});
-  for (const auto method : {CompressionMethod::kTopK, CompressionMethod::kSign, CompressionMethod::kPowerSgd, CompressionMethod::kRandomK}) {
+  for (const auto method : {CompressionMethod::kTopK, CompressionMethod::kSign, CompressionMethod::kPowerSgd,
+                            CompressionMethod::kRandomK}) {
     for (const bool feedback : {true, false}) {
-      if (!feedback && method == CompressionMethod::kRandomK) continue; // unbiased then: below
+      if (!feedback && method == CompressionMethod::kRandomK) continue;  // unbiased then: below
       const auto compressor = makeCompressor(optionsOf(method, 0.1, feedback), {{"w", gradient}}, 1);
       constexpr int kSteps = 400;
       auto sum = at::zeros_like(gradient);
@@ -242,7 +249,8 @@ TEST(RandomK, WithoutErrorFeedback_MeanOverStepsIsTheGradient) {
     ASSERT_EQ(sent.count_nonzero().item<int64_t>(), 10);
     sum += sent;
   }
-  const double deviations = 5 * std::sqrt(4.0 / kSteps); // n v with probability 1/n, n 4 or 5: a variance of at most 4 v^2
+  const double deviations =
+      5 * std::sqrt(4.0 / kSteps);  // n v with probability 1/n, n 4 or 5: a variance of at most 4 v^2
   EXPECT_LT(((sum / kSteps - gradient).abs() / gradient.abs()).max().item<double>(), deviations);
 }
 
@@ -274,24 +282,27 @@ class Compression : public ::testing::TestWithParam<const char*> {
   std::vector<std::string> method() const {
     const std::string name = GetParam();
     return std::vector<std::string>{"--compress", name} +
-        (name == "powersgd" ? std::vector<std::string>{"--compress-warmup", "2"} : std::vector<std::string>{});
+           (name == "powersgd" ? std::vector<std::string>{"--compress-warmup", "2"} : std::vector<std::string>{});
   }
 };
 INSTANTIATE_TEST_SUITE_P(Methods, Compression,
-    ::testing::Values("fp16", "bf16", "topk", "randomk", "sign", "terngrad", "qsgd", "powersgd"),
-    [](const auto& method) { return std::string(method.param); });
+                         ::testing::Values("fp16", "bf16", "topk", "randomk", "sign", "terngrad", "qsgd", "powersgd"),
+                         [](const auto& method) { return std::string(method.param); });
 
-const std::vector<std::string> kManyBuckets{"--spawn", "3", "--batch-size", "2", "--bucket-cap-mb", "0.02", "--first-bucket-mb",
-    "0.005", "--accumulate", "2", "--clip-norm", "0.5", "--dropout", "0.1"};
+const std::vector<std::string> kManyBuckets{
+    "--spawn",      "3", "--batch-size", "2",   "--bucket-cap-mb", "0.02", "--first-bucket-mb", "0.005",
+    "--accumulate", "2", "--clip-norm",  "0.5", "--dropout",       "0.1"};
 
 TEST_P(Compression, RunThatResumes_EndsBitIdenticalOnAllRanks) {
   const TemporaryFolder folder;
   const auto flags = kManyBuckets + method() + std::vector<std::string>{"--verify-ranks"};
   const auto straight = recordsOf(flags + std::vector<std::string>{"--steps", "7"});
   const std::string name = GetParam();
-  if (name != "fp16" && name != "bf16" && name != "qsgd") { // no state and no randomness, or terngrad's: for the test's time
+  if (name != "fp16" && name != "bf16" &&
+      name != "qsgd") {  // no state and no randomness, or terngrad's: for the test's time
     recordsOf(flags + std::vector<std::string>{"--steps", "4", "--checkpoint", folder / "c"});
-    EXPECT_EQ(straight.back()["sha256"], digestOf(flags + std::vector<std::string>{"--steps", "7", "--resume", folder / "c"}));
+    EXPECT_EQ(straight.back()["sha256"],
+              digestOf(flags + std::vector<std::string>{"--steps", "7", "--resume", folder / "c"}));
   }
   const auto step = straight.at(5);
   EXPECT_GT(step["buckets"].get<int>(), 3);
@@ -299,11 +310,12 @@ TEST_P(Compression, RunThatResumes_EndsBitIdenticalOnAllRanks) {
   EXPECT_LE(step["t_ar_exposed_s"].get<double>(), step["t_ar_s"].get<double>());
   EXPECT_LE(step["t_ar_s"].get<double>(), step["t_step_s"].get<double>());
   EXPECT_NEAR(step["compression_ratio"].get<double>(),
-      step["gradient_bytes"].get<double>() / step["compressed_bytes"].get<double>(), 1e-9);
+              step["gradient_bytes"].get<double>() / step["compressed_bytes"].get<double>(), 1e-9);
   EXPECT_GT(step["compression_ratio"].get<double>(), 1.1);
 }
 
-// Where a gradient is sent as such (all of it, in one bucket), two ranks reduce it to the same bits as the plain all-reduce does.
+// Where a gradient is sent as such (all of it, in one bucket), two ranks reduce it to the same bits as the plain
+// all-reduce does.
 TEST(Training, CompressionThatLeavesNothingOut_EqualsPlainDdp) {
   const std::vector<std::string> two{"--spawn", "2", "--steps", "4"};
   const auto plain = digestOf(two);
@@ -338,7 +350,8 @@ TEST(Metrics, CompressedRuns_SendWhatTheFormulasSay) {
   for (const auto& [method, ratio, timesSent] : {Case{"fp16", 2, 4.0 / 3}, Case{"topk", 50, 2}, Case{"sign", 32, 2}}) {
     const auto records = recordsOf({"--spawn", "3", "--steps", "5", "--compress", method});
     const auto& step = records.at(3);
-    EXPECT_NEAR(step["compression_ratio"].get<double>(), ratio, 0.05 * ratio) << method; // small tensors send a bit more
+    EXPECT_NEAR(step["compression_ratio"].get<double>(), ratio, 0.05 * ratio)
+        << method;  // small tensors send a bit more
     const auto expected = step["compressed_bytes"].get<double>() * timesSent;
     const double sent = bytesOfAStep({records.begin() + 1, records.end() - 1});
     EXPECT_GE(sent, 0.97 * expected) << method;
@@ -356,7 +369,8 @@ TEST(Metrics, PlainRuns_HaveNoCompressionFields) {
 
 TEST(StepMarkers, CompressedBuckets_AreMarkedOnceAStep) {
   const auto summary = recordsOf({"--spawn", "2", "--steps", "3", "--compress", "powersgd", "--compress-warmup", "1",
-      "--bucket-cap-mb", "0.02", "--step-markers", "127.0.0.1"}).back();
+                                  "--bucket-cap-mb", "0.02", "--step-markers", "127.0.0.1"})
+                           .back();
   EXPECT_EQ(summary["step_markers"]["sent"], 6) << summary["step_markers"];
 }
 
@@ -401,7 +415,8 @@ TEST(BadInput, CheckpointOfAnotherCompression_IsRefused) {
 TEST(Failure, OnlyOneRankCompresses_EveryRankSaysSo) {
   const uint16_t port = freePort();
   const auto rank = [&](const char* number) {
-    return Environment{{"RANK", number}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", std::to_string(port)}};
+    return Environment{
+        {"RANK", number}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", std::to_string(port)}};
   };
   Program first = startTraining({"--steps", "1", "--compress", "topk"}, rank("0"));
   Program second = startTraining({"--steps", "1"}, rank("1"));
@@ -412,5 +427,5 @@ TEST(Failure, OnlyOneRankCompresses_EveryRankSaysSo) {
   }
 }
 
-} // namespace
-} // namespace gloo_bypass::trainer::testing
+}  // namespace
+}  // namespace gloo_bypass::trainer::testing

@@ -53,8 +53,8 @@ std::map<int, pid_t> ranksOf(pid_t launcher) {
 }
 
 std::vector<std::string> elastic(const TemporaryFolder& folder, std::vector<std::string> more) {
-  more.insert(more.begin(), {"--batch-size", "2", "--checkpoint", folder / "c", "--checkpoint-every", "5", "--log-samples",
-      folder / "samples", "--no-progress", "--verify-ranks"});
+  more.insert(more.begin(), {"--batch-size", "2", "--checkpoint", folder / "c", "--checkpoint-every", "5",
+                             "--log-samples", folder / "samples", "--no-progress", "--verify-ranks"});
   return more;
 }
 
@@ -68,7 +68,7 @@ void killAt(Program& process, int rank, const std::string& marker) {
 
 // The last try of each step counts: every sample of the epoch's batches, in exactly one kept step.
 void expectEverySampleOnce(const std::string& log, int64_t epochSamples, int64_t globalBatch, uint64_t seed) {
-  std::map<int64_t, std::pair<int64_t, std::multiset<int64_t>>> kept; // step -> generation, samples
+  std::map<int64_t, std::pair<int64_t, std::multiset<int64_t>>> kept;  // step -> generation, samples
   std::map<int64_t, int64_t> epochs;
   for (const Json& line : records(log)) {
     auto& [generation, samples] = kept[line["step"].get<int64_t>()];
@@ -121,8 +121,10 @@ TEST(Elastic, TwoRanksKilled_RestGoesOnAndEachSampleCountsOnce) {
   const auto straight = train({"--batch-size", "8", "--precision", "fp64", "--samples", "400"});
   ASSERT_EQ(straight.shellStatus(), 0) << straight.err;
   std::map<int, double> expected, actual;
-  for (const Json& step : records(straight.out, "step")) expected[step["step"].get<int>()] = step["loss_mean"].get<double>();
-  for (const Json& step : records(finished.out, "step")) actual[step["step"].get<int>()] = step["loss_mean"].get<double>();
+  for (const Json& step : records(straight.out, "step"))
+    expected[step["step"].get<int>()] = step["loss_mean"].get<double>();
+  for (const Json& step : records(finished.out, "step"))
+    actual[step["step"].get<int>()] = step["loss_mean"].get<double>();
   ASSERT_EQ(actual.size(), 50u);
   for (const auto& [step, loss] : expected) EXPECT_NEAR(loss, actual[step], 1e-8) << step;
 }
@@ -151,7 +153,8 @@ TEST(Elastic, TooFewLeft_EndsWithTheReasonAndTheCheckpointsStep) {
   killAt(process, 1, "\"step\":8");
   const auto finished = process.finish(kLimit);
   EXPECT_EQ(finished.shellStatus(), 128 + SIGKILL);
-  EXPECT_NE(finished.err.find("1 ranks are left, --elastic 2:2 needs 2: 1 of 2: rank 1"), std::string::npos) << finished.err;
+  EXPECT_NE(finished.err.find("1 ranks are left, --elastic 2:2 needs 2: 1 of 2: rank 1"), std::string::npos)
+      << finished.err;
   EXPECT_NE(finished.err.find("holds step "), std::string::npos) << finished.err;
 }
 
@@ -173,11 +176,12 @@ TEST(Elastic, KilledAnywhereInAWrite_CheckpointIsWhole) {
   const auto seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
-  ASSERT_EQ(train({"--steps", "1", "--checkpoint", folder / "c", "--elastic", "1:1"}).shellStatus(), 0); // one to lose
+  ASSERT_EQ(train({"--steps", "1", "--checkpoint", folder / "c", "--elastic", "1:1"}).shellStatus(), 0);  // one to lose
   for (int round = 0; round < 4; ++round) {
-    Program process = startTraining({"--steps", "1000000", "--checkpoint", folder / "c", "--checkpoint-every", "1", "--elastic",
-        "1:1", "--no-progress", "--max-restarts", "0"});
-    // A step's record is written just before its checkpoint: from there a random number of looks at the process's children.
+    Program process = startTraining({"--steps", "1000000", "--checkpoint", folder / "c", "--checkpoint-every", "1",
+                                     "--elastic", "1:1", "--no-progress", "--max-restarts", "0"});
+    // A step's record is written just before its checkpoint: from there a random number of looks at the process's
+    // children.
     ASSERT_TRUE(process.waitForOutput("\"tokens_per_s\"", kLimit));
     pid_t writer = 0;
     for (auto looks = 1 + random() % 200; looks > 0; --looks) {
@@ -196,7 +200,7 @@ TEST(Elastic, KilledAnywhereInAWrite_CheckpointIsWhole) {
 TEST(Elastic, PortThatTheLauncherDrewWasTaken_AnotherIsDrawn) {
   const TemporaryFolder folder;
   const auto finished = train(elastic(folder, {"--elastic", "1:2", "--rejoin-after", "0", "--steps", "2"}),
-      withFailing("TEST_PORT_TAKEN_ONCE", folder / "taken"));
+                              withFailing("TEST_PORT_TAKEN_ONCE", folder / "taken"));
   EXPECT_EQ(finished.shellStatus(), 0) << finished.err;
   EXPECT_TRUE(std::filesystem::exists(folder / "taken"));
   EXPECT_NE(finished.err.find("restart 1 of "), std::string::npos) << finished.err;
@@ -205,7 +209,7 @@ TEST(Elastic, PortThatTheLauncherDrewWasTaken_AnotherIsDrawn) {
 TEST(Elastic, FileSystemWithoutHardLinks_TheOneBeforeIsKept) {
   const TemporaryFolder folder;
   const auto finished = train(elastic(folder, {"--elastic", "1:1", "--steps", "3", "--checkpoint-every", "1"}),
-      withFailing("TEST_NO_HARD_LINKS", "1"));
+                              withFailing("TEST_NO_HARD_LINKS", "1"));
   EXPECT_EQ(finished.shellStatus(), 0) << finished.err;
   EXPECT_NO_THROW(SafetensorsFile file(folder / "c"));
   EXPECT_NO_THROW(SafetensorsFile file(folder / "c.previous"));
@@ -250,7 +254,8 @@ TEST(Elastic, DamagedCheckpointAndFullDisk_TheOneBeforeStaysWhole) {
   ASSERT_EQ(train(elastic(folder, {"--elastic", "1:1", "--steps", "10"})).shellStatus(), 0);
   writeText(folder / "c", contentsOf(folder / "c").substr(0, 1000));
   const std::string before = contentsOf(folder / "c.previous");
-  Program process = startTraining(elastic(folder, {"--elastic", "1:1", "--steps", "20", "--max-restarts", "0"}), {}, 100'000);
+  Program process =
+      startTraining(elastic(folder, {"--elastic", "1:1", "--steps", "20", "--max-restarts", "0"}), {}, 100'000);
   EXPECT_NE(process.finish(kLimit).shellStatus(), 0) << "a checkpoint of 100 kB was written";
   EXPECT_EQ(contentsOf(folder / "c.previous"), before);
 }
@@ -292,7 +297,8 @@ TEST(Elastic, ShardedModel_HasTheSameBits) {
 TEST(Elastic, AnotherLauncherRestartsWithMoreRanks_EachSampleCountsOnce) {
   const TemporaryFolder folder;
   const auto flags = elastic(folder, {"--elastic", "1:2", "--samples", "800"});
-  for (int start = 0; start < 2; ++start) { // the second time it repeats the steps after the checkpoint, and gets no further
+  for (int start = 0; start < 2;
+       ++start) {  // the second time it repeats the steps after the checkpoint, and gets no further
     Program alone = startTraining(flags, rankOf(0, 1, freePort()));
     ASSERT_TRUE(alone.waitForOutput(start == 0 ? "\"step\":8," : "\"event\":\"restart\"", kLimit));
     ASSERT_EQ(::kill(alone.pid(), SIGKILL), 0);
@@ -322,8 +328,11 @@ TEST(Elastic, CheckpointThatRankZeroHasNot_IsRefused) {
   Program first = startTraining(elastic(other, {"--elastic", "1:2", "--steps", "20"}), rankOf(0, 2, port));
   const auto second = train(elastic(folder, {"--elastic", "1:2", "--steps", "20"}), rankOf(1, 2, port));
   EXPECT_EQ(second.shellStatus(), 2);
-  EXPECT_NE(second.err.find("holds step 10 here, but rank 0 starts from step 0: --checkpoint must be a file that all machines share"),
-      std::string::npos) << second.err;
+  EXPECT_NE(
+      second.err.find(
+          "holds step 10 here, but rank 0 starts from step 0: --checkpoint must be a file that all machines share"),
+      std::string::npos)
+      << second.err;
   EXPECT_NE(first.finish(kLimit).shellStatus(), 0);
 }
 
@@ -339,5 +348,5 @@ TEST(Elastic, BadInput_IsRefused) {
   refused({"--elastic", "2:3", "--checkpoint", "c", "--spawn", "1"}, "--spawn 1: outside of --elastic 2:3");
 }
 
-} // namespace
-} // namespace gloo_bypass::trainer::testing
+}  // namespace
+}  // namespace gloo_bypass::trainer::testing

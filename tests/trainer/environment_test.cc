@@ -46,16 +46,22 @@ TEST(RankEnvironment, TorchVariables_AreRead) {
 }
 
 TEST(RankEnvironment, TorchrunAgent_ServesTheStore) {
-  const auto environment = read({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"},
-      {"TORCHELASTIC_USE_AGENT_STORE", "True"}, {"TORCHELASTIC_RESTART_COUNT", "3"}});
+  const auto environment = read({{"RANK", "0"},
+                                 {"WORLD_SIZE", "2"},
+                                 {"MASTER_ADDR", "a"},
+                                 {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                                 {"TORCHELASTIC_RESTART_COUNT", "3"}});
   EXPECT_TRUE(environment.agentStore);
   EXPECT_EQ(environment.storePrefix, "/worker/attempt_3");
 }
 
 TEST(RankEnvironment, SlurmAndOpenMpi_StandIn) {
   EXPECT_EQ(read({{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}, {"MASTER_ADDR", "a"}}).rank, 1);
-  const auto mpi = read({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"},
-      {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}});
+  const auto mpi = read({{"OMPI_COMM_WORLD_RANK", "1"},
+                         {"OMPI_COMM_WORLD_SIZE", "2"},
+                         {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                         {"SLURM_PROCID", "0"},
+                         {"SLURM_NTASKS", "1"}});
   EXPECT_EQ(mpi.rank, 1);
   EXPECT_EQ(mpi.masterAddress, "127.0.0.1");
 }
@@ -68,7 +74,7 @@ TEST(RankEnvironment, WrongValues_NameVariableAndRange) {
   expectRefused({{"RANK", "0"}, {"WORLD_SIZE", "2 "}, {"MASTER_ADDR", "a"}}, "WORLD_SIZE=2 : must be");
   expectRefused({{"RANK", "0"}, {"WORLD_SIZE", "2"}}, "MASTER_ADDR is not set");
   expectRefused({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "70000"}},
-      "MASTER_PORT=70000");
+                "MASTER_PORT=70000");
 }
 
 Options parse(std::vector<const char*> arguments) {
@@ -108,8 +114,7 @@ TEST(Options, WrongValues_AreRefused) {
 TEST(Options, Difference_NamesTheFirstFieldThatDiffers) {
   Options one, other;
   other.batchSize = 16;
-  EXPECT_EQ(firstDifference(trajectoryOptions(one), trajectoryOptions(other), "there"),
-      "batch_size: 8 here, 16 there");
+  EXPECT_EQ(firstDifference(trajectoryOptions(one), trajectoryOptions(other), "there"), "batch_size: 8 here, 16 there");
   EXPECT_EQ(firstDifference(trajectoryOptions(one), trajectoryOptions(one), "there"), "");
 }
 
@@ -150,5 +155,5 @@ TEST(LineWriter, FullDisk_IsReported) {
   EXPECT_THROW(writer.writeLine("one"), ProgramError);
 }
 
-} // namespace
-} // namespace gloo_bypass::trainer
+}  // namespace
+}  // namespace gloo_bypass::trainer

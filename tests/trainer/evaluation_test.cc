@@ -14,7 +14,7 @@
 namespace gloo_bypass::trainer::testing {
 namespace {
 
-constexpr int kSeqLength = 16; // of startTraining()
+constexpr int kSeqLength = 16;  // of startTraining()
 const std::vector<std::string> kStandStill{"--lr", "0", "--weight-decay", "0"};
 
 std::vector<std::string> joined(std::vector<std::string> a, const std::vector<std::string>& b) {
@@ -80,7 +80,8 @@ TEST_F(Evaluation, OfPassages_CountsNoPadding) {
   const auto path = file("t", "a line\nanother, longer line\n\nab\nwhat is the fourth line\nxyz\n");
   const auto common = joined({"--steps", "1", "--precision", "fp64", "--passages", "lines"}, kStandStill);
   const auto step = stepsOf(train(joined(common, {"--data", path, "--batch-size", "5"})).out).at(0);
-  const auto evaluation = lastOf(joined(common, {"--data", path, "--batch-size", "1", "--eval-data", path, "--spawn", "2"}));
+  const auto evaluation =
+      lastOf(joined(common, {"--data", path, "--batch-size", "1", "--eval-data", path, "--spawn", "2"}));
   EXPECT_NEAR(evaluation["eval_loss"].get<double>(), step["loss"].get<double>(), 1e-12);
   EXPECT_EQ(evaluation["eval_tokens"], 5 + 16 + 1 + 16 + 2);
   EXPECT_EQ(step["tokens"], evaluation["eval_tokens"]);
@@ -88,7 +89,8 @@ TEST_F(Evaluation, OfPassages_CountsNoPadding) {
 
 // Shares of 7, 4 and 3, 3, 2 and 2, and none for the last rank of eight.
 TEST_F(Evaluation, AnyNumberOfRanks_HasTheSameLoss) {
-  const auto flags = joined({"--eval-samples", "7", "--steps", "1", "--batch-size", "2", "--precision", "fp64"}, kStandStill);
+  const auto flags =
+      joined({"--eval-samples", "7", "--steps", "1", "--batch-size", "2", "--precision", "fp64"}, kStandStill);
   const auto one = lastOf(flags)["eval_loss"].get<double>();
   for (const char* ranks : {"2", "3", "8"}) {
     const auto some = lastOf(joined(flags, {"--spawn", ranks}));
@@ -113,9 +115,14 @@ TEST_F(Evaluation, HeldOutSamples_AreTheTextsLastAndNotTrainedOn) {
 
 TEST_F(Evaluation, EveryWayOfTraining_IsNotChanged) {
   const auto path = file("t", text(5));
-  const std::vector<std::vector<std::string>> ways{{}, {"--zero", "2"}, {"--zero", "3", "--activation-checkpointing"},
-      {"--average", "local-sgd", "--inner-steps", "2"}, {"--compress", "topk"}, {"--precision", "bf16"}, {"--no-barrier"},
-      {"--accumulate", "2"}};
+  const std::vector<std::vector<std::string>> ways{{},
+                                                   {"--zero", "2"},
+                                                   {"--zero", "3", "--activation-checkpointing"},
+                                                   {"--average", "local-sgd", "--inner-steps", "2"},
+                                                   {"--compress", "topk"},
+                                                   {"--precision", "bf16"},
+                                                   {"--no-barrier"},
+                                                   {"--accumulate", "2"}};
   for (const auto& way : ways) {
     const auto flags = joined({"--spawn", "2", "--steps", "4", "--dropout", "0.1"}, way);
     const auto finished = train(joined(flags, {"--eval-data", path, "--eval-every", "1"}));
@@ -126,15 +133,15 @@ TEST_F(Evaluation, EveryWayOfTraining_IsNotChanged) {
     for (size_t i = 0; i < all.size(); ++i) {
       EXPECT_EQ(all[i]["step"], i + 1) << name;
     }
-    EXPECT_LT(all.back()["eval_loss"].get<double>(), 7) << name; // ln 512 = 6.2 before training
+    EXPECT_LT(all.back()["eval_loss"].get<double>(), 7) << name;  // ln 512 = 6.2 before training
   }
 }
 
 // Also where the run ends early, at the step that reached its target.
 TEST_F(Evaluation, LearnedText_HasALowerLoss) {
   const auto path = file("t", text(8));
-  const auto finished = train({"--data", path, "--eval-data", path, "--eval-every", "5", "--steps", "1000", "--lr", "0.01",
-      "--batch-size", "8", "--target-loss", "3"});
+  const auto finished = train({"--data", path, "--eval-data", path, "--eval-every", "5", "--steps", "1000", "--lr",
+                               "0.01", "--batch-size", "8", "--target-loss", "3"});
   const auto steps = stepsOf(finished.out).size();
   const auto all = evaluationsOf(finished);
   ASSERT_GE(all.size(), 2u);
@@ -160,5 +167,5 @@ TEST_F(Evaluation, BadInput_IsRefused) {
   expectRefused(train({"--eval-data", file("short", "abc")}), "too few for one sample");
 }
 
-} // namespace
-} // namespace gloo_bypass::trainer::testing
+}  // namespace
+}  // namespace gloo_bypass::trainer::testing

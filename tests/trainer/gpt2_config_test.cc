@@ -27,7 +27,8 @@ TEST(Gpt2Config, Names_AreThoseOfTheModels) {
 }
 
 // As the model hub has it, with keys that say nothing about sizes.
-const nlohmann::json kMedium = nlohmann::json::parse(R"({"activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"],
+const nlohmann::json kMedium =
+    nlohmann::json::parse(R"({"activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"],
     "attn_pdrop": 0.1, "bos_token_id": 50256, "initializer_range": 0.02, "layer_norm_epsilon": 1e-05, "model_type": "gpt2",
     "n_ctx": 1024, "n_embd": 1024, "n_head": 16, "n_layer": 24, "n_positions": 1024, "n_special": 0, "vocab_size": 50257,
     "task_specific_params": {"text-generation": {"do_sample": true, "max_length": 50}}})");
@@ -69,8 +70,9 @@ TEST_F(Gpt2ConfigFile, Published_IsTheModelOfThatName) {
 TEST_F(Gpt2ConfigFile, SizesThatMakeNoModel_AreRefused) {
   for (const char* key : {"n_embd", "n_head", "n_positions", "vocab_size"}) {
     const std::string message = std::string(": ") + key + " must be a whole number from 1 to 1048576";
-    for (const nlohmann::json& value : {nlohmann::json(0), nlohmann::json(-1), nlohmann::json(1 << 21),
-             nlohmann::json(UINT64_MAX), nlohmann::json(1.5), nlohmann::json("12"), nlohmann::json()}) {
+    for (const nlohmann::json& value :
+         {nlohmann::json(0), nlohmann::json(-1), nlohmann::json(1 << 21), nlohmann::json(UINT64_MAX),
+          nlohmann::json(1.5), nlohmann::json("12"), nlohmann::json()}) {
       EXPECT_EQ(refusalOf(key, value), message) << value;
     }
   }
@@ -80,7 +82,8 @@ TEST_F(Gpt2ConfigFile, SizesThatMakeNoModel_AreRefused) {
 
 TEST_F(Gpt2ConfigFile, AnotherArithmetic_IsRefused) {
   EXPECT_EQ(refusalOf("model_type", "llama"), ": model_type is \"llama\", only \"gpt2\" can be trained");
-  EXPECT_EQ(refusalOf("activation_function", "relu"), ": activation_function is \"relu\", only \"gelu_new\" can be trained");
+  EXPECT_EQ(refusalOf("activation_function", "relu"),
+            ": activation_function is \"relu\", only \"gelu_new\" can be trained");
   EXPECT_EQ(refusalOf("tie_word_embeddings", false), ": tie_word_embeddings is false, only true can be trained");
   EXPECT_EQ(refusalOf("n_inner", 1024), ": n_inner is 1024, only four times n_embd can be trained");
 }
@@ -92,5 +95,5 @@ TEST_F(Gpt2ConfigFile, NoConfiguration_IsRefused) {
   EXPECT_NE(refusalOf("{}").find("n_layer must be"), std::string::npos);
 }
 
-} // namespace
-} // namespace gloo_bypass::trainer
+}  // namespace
+}  // namespace gloo_bypass::trainer

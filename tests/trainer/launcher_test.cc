@@ -35,10 +35,10 @@ TEST(Launcher, ChildArguments_LeaveSpawnOut) {
   const char* spaced[] = {"ddp_train", "--spawn", "2", "--steps", "3"};
   const auto arguments = childArguments(5, spaced);
   EXPECT_EQ(std::vector<std::string>(arguments.begin() + 1, arguments.end()),
-      (std::vector<std::string>{"--steps", "3"}));
+            (std::vector<std::string>{"--steps", "3"}));
   const char* joined[] = {"ddp_train", "--spawn=2", "--steps=3"};
   EXPECT_EQ(childArguments(3, joined).size(), 2u);
 }
 
-} // namespace
-} // namespace gloo_bypass::trainer
+}  // namespace
+}  // namespace gloo_bypass::trainer

@@ -23,7 +23,8 @@ struct ReceivedMarker {
 class MarkerReceiver {
  public:
   // Port 0: any that is free.
-  explicit MarkerReceiver(uint16_t port = 0, in_addr_t address = INADDR_LOOPBACK) : fd_(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
+  explicit MarkerReceiver(uint16_t port = 0, in_addr_t address = INADDR_LOOPBACK)
+      : fd_(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in local{};
     local.sin_family = AF_INET;
     local.sin_port = htons(port);
@@ -46,7 +47,8 @@ class MarkerReceiver {
     sockaddr_in from{};
     for (;;) {
       socklen_t length = sizeof(from);
-      const ssize_t size = ::recvfrom(fd_, bytes.data(), bytes.size(), MSG_DONTWAIT, reinterpret_cast<sockaddr*>(&from), &length);
+      const ssize_t size =
+          ::recvfrom(fd_, bytes.data(), bytes.size(), MSG_DONTWAIT, reinterpret_cast<sockaddr*>(&from), &length);
       if (size < 0) {
         return markers;
       }
@@ -59,4 +61,4 @@ class MarkerReceiver {
   uint16_t port_ = 0;
 };
 
-} // namespace gloo_bypass::trainer::testing
+}  // namespace gloo_bypass::trainer::testing

@@ -1,5 +1,5 @@
-// A plug-in with a fault: what is made under the name of GLOO_DEVICE_TRANSPORT is a device of PLANTED_TRANSPORT. It loads
-// the real one, which DDP_TRAIN_PLUGIN names, first.
+// A plug-in with a fault: what is made under the name of GLOO_DEVICE_TRANSPORT is a device of PLANTED_TRANSPORT. It
+// loads the real one, which DDP_TRAIN_PLUGIN names, first.
 #include <dlfcn.h>
 
 #include <cstdio>

@@ -1,5 +1,5 @@
-// Ranks that share one model, as users run them: the numbers of one rank with the same samples, for the bytes that the papers say.
-// DDP_TRAIN names the program.
+// Ranks that share one model, as users run them: the numbers of one rank with the same samples, for the bytes that the
+// papers say. DDP_TRAIN names the program.
 #include <algorithm>
 #include <csignal>
 #include <fstream>
@@ -22,12 +22,15 @@
 namespace gloo_bypass::trainer::testing {
 namespace {
 
-Flags shared(const std::string& method, int ranks) { return {"--spawn", std::to_string(ranks), "--model-parallel", method}; }
+Flags shared(const std::string& method, int ranks) {
+  return {"--spawn", std::to_string(ranks), "--model-parallel", method};
+}
 
 // Four blocks instead of tiny's two, and heads that three ranks can share.
 std::string fourBlocks(const TemporaryFolder& folder) {
-  std::ofstream(folder / "config.json") << nlohmann::json{{"model_type", "gpt2"}, {"n_layer", 4}, {"n_embd", 24}, {"n_head", 12},
-      {"vocab_size", 512}, {"n_positions", 128}};
+  std::ofstream(folder / "config.json") << nlohmann::json{{"model_type", "gpt2"}, {"n_layer", 4},
+                                                          {"n_embd", 24},         {"n_head", 12},
+                                                          {"vocab_size", 512},    {"n_positions", 128}};
   return folder / "config.json";
 }
 
@@ -42,7 +45,8 @@ TEST(ModelShare, RanksTogether_HoldEachElementOnce) {
         auto held = at::zeros(parameter.sizes, at::kInt);
         for (int rank = 0; rank < ranks; ++rank) {
           const auto piece = ModelShare(method, rank, ranks, config).of(parameter);
-          EXPECT_EQ(piece.elements(), std::accumulate(piece.sizes.begin(), piece.sizes.end(), int64_t{1}, std::multiplies<>()));
+          EXPECT_EQ(piece.elements(),
+                    std::accumulate(piece.sizes.begin(), piece.sizes.end(), int64_t{1}, std::multiplies<>()));
           if (!piece.isCopy && piece.length > 0) {
             held.view({piece.outer, piece.extent, piece.inner}).narrow(1, piece.begin, piece.length).add_(1);
           }
@@ -68,7 +72,10 @@ TEST(ModelShare, None_IsEverythingAtEachRank) {
 TEST(ModelShare, Tensor_CutsAttentionByHeads) {
   const Gpt2Config config{.layers = 1, .hidden = 4, .heads = 2, .vocabulary = 8, .positions = 2};
   const auto piece = ModelShare(ModelParallelism::kTensor, 1, 2, config).of({"h.0.attn.c_attn.bias", {12}});
-  const auto held = at::arange(12).view({piece.outer, piece.extent, piece.inner}).narrow(1, piece.begin, piece.length).reshape(piece.sizes);
+  const auto held = at::arange(12)
+                        .view({piece.outer, piece.extent, piece.inner})
+                        .narrow(1, piece.begin, piece.length)
+                        .reshape(piece.sizes);
   EXPECT_TRUE(held.equal(at::tensor({2, 3, 6, 7, 10, 11}, at::kLong)));
 }
 
@@ -86,7 +93,7 @@ TEST(PipelinePasses, AreThePapers) {
   EXPECT_EQ(written(pipelinePasses(ModelParallelism::kGpipe, 1, 4, 3)), "F0 F1 F2 B0 B1 B2 ");
   EXPECT_EQ(written(pipelinePasses(ModelParallelism::k1F1B, 3, 4, 3)), "F0 B0 F1 B1 F2 B2 ");
   EXPECT_EQ(written(pipelinePasses(ModelParallelism::k1F1B, 1, 4, 4)), "F0 F1 F2 B0 F3 B1 B2 B3 ");
-  EXPECT_EQ(written(pipelinePasses(ModelParallelism::k1F1B, 0, 4, 2)), "F0 F1 B0 B1 "); // fewer than fill the pipeline
+  EXPECT_EQ(written(pipelinePasses(ModelParallelism::k1F1B, 0, 4, 2)), "F0 F1 B0 B1 ");  // fewer than fill the pipeline
 }
 
 TEST(PipelinePasses, KeepAtMostSoManyActivations) {
@@ -106,8 +113,15 @@ TEST(PipelinePasses, KeepAtMostSoManyActivations) {
 // Losses, norms and weights of one rank with the same samples; ranks, accumulation, clipping, evaluation.
 TEST(ModelParallel, FollowsOneRank) {
   const TemporaryFolder folder;
-  const Flags common{"--model-config", fourBlocks(folder), "--steps", "4", "--precision", "fp64", "--batch-size", "2", "--accumulate", "3",
-      "--clip-norm", "0.5", "--eval-samples", "5", "--lr", "1e-2", "--verify-ranks"};
+  const Flags common{"--model-config", fourBlocks(folder),
+                     "--steps",        "4",
+                     "--precision",    "fp64",
+                     "--batch-size",   "2",
+                     "--accumulate",   "3",
+                     "--clip-norm",    "0.5",
+                     "--eval-samples", "5",
+                     "--lr",           "1e-2",
+                     "--verify-ranks"};
   const auto alone = train(common + Flags{"--save-model", folder / "alone"});
   const auto steps = stepsOf(alone.out);
   for (const auto& [method, ranks] : std::vector<std::pair<std::string, int>>{
@@ -144,7 +158,7 @@ TEST(Pipeline, SchedulesAgreeBitForBit_AndOneHoldsLess) {
   const auto gpipe = train(common + shared("gpipe", 2)), oneByOne = train(common + shared("1f1b", 2));
   EXPECT_EQ(digestOf(gpipe), digestOf(oneByOne));
   EXPECT_LT(stepsOf(oneByOne.out).back()["peak_tensor_bytes"].get<double>(),
-      0.6 * stepsOf(gpipe.out).back()["peak_tensor_bytes"].get<double>());
+            0.6 * stepsOf(gpipe.out).back()["peak_tensor_bytes"].get<double>());
 }
 
 TEST(ModelParallel, CheckpointsContinue_OnOneRankAndBack) {
@@ -157,7 +171,8 @@ TEST(ModelParallel, CheckpointsContinue_OnOneRankAndBack) {
     digestOf(train(common + Flags{"--steps", "4", "--resume", folder / "c", "--checkpoint", folder / "alone"}));
     EXPECT_LT(largestDifference(folder / "straight", folder / "alone"), 1e-9);
     digestOf(train(common + Flags{"--steps", "2", "--checkpoint", folder / "c"}));
-    digestOf(train(common + shared(method, 2) + Flags{"--steps", "4", "--resume", folder / "c", "--checkpoint", folder / "together"}));
+    digestOf(train(common + shared(method, 2) +
+                   Flags{"--steps", "4", "--resume", folder / "c", "--checkpoint", folder / "together"}));
     EXPECT_LT(largestDifference(folder / "straight", folder / "together"), 1e-9);
   }
 }
@@ -168,7 +183,9 @@ TEST(ModelParallel, Resumed_HasTheBitsOfAStraightRun) {
   for (const std::string method : {"tensor", "1f1b"}) {
     const auto straight = digestOf(train(common + shared(method, 2) + Flags{"--steps", "4"}));
     digestOf(train(common + shared(method, 2) + Flags{"--steps", "2", "--checkpoint", folder / method}));
-    EXPECT_EQ(digestOf(train(common + shared(method, 2) + Flags{"--steps", "4", "--resume", folder / method})), straight) << method;
+    EXPECT_EQ(digestOf(train(common + shared(method, 2) + Flags{"--steps", "4", "--resume", folder / method})),
+              straight)
+        << method;
   }
 }
 
@@ -176,13 +193,15 @@ TEST(ModelParallel, WeightsFile_IsReadAndWritten) {
   const TemporaryFolder folder;
   digestOf(train({"--steps", "1", "--lr", "0", "--save-model", folder / "start"}));
   for (const std::string method : {"tensor", "gpipe"}) {
-    digestOf(train(Flags{"--steps", "1", "--lr", "0", "--seed", "7", "--weights", folder / "start", "--save-model", folder / "end"} +
-        shared(method, 2)));
+    digestOf(train(Flags{"--steps", "1", "--lr", "0", "--seed", "7", "--weights", folder / "start", "--save-model",
+                         folder / "end"} +
+                   shared(method, 2)));
     EXPECT_TRUE(contentsOf(folder / "start") == contentsOf(folder / "end")) << method;
   }
 }
 
-// Rank 0 of a pipeline sends M activations and the embedding's gradient; a ring of N sends 2 (N-1)/N of each of 4 sums a block.
+// Rank 0 of a pipeline sends M activations and the embedding's gradient; a ring of N sends 2 (N-1)/N of each of 4 sums
+// a block.
 TEST(ModelParallel, SendsTheBytesOfTheFormula) {
   constexpr int64_t kMicros = 3, kActivations = 16 * 16 * 32 * 4, kEmbedding = 512 * 32 * 4, kBlocks = 2;
   const Flags common{"--steps", "5", "--batch-size", "16", "--accumulate", std::to_string(kMicros)};
@@ -194,20 +213,22 @@ TEST(ModelParallel, SendsTheBytesOfTheFormula) {
   const double sums = static_cast<double>(4 * kBlocks * kMicros * kActivations);
   const int64_t passed = kMicros * kActivations + kEmbedding;
   const std::vector<std::pair<std::string, Expected>> all{{"gpipe", {2, passed, static_cast<double>(passed)}},
-      {"1f1b", {2, passed, static_cast<double>(passed)}},
-      {"tensor", {2, static_cast<int64_t>(sums), sums}}, {"tensor", {4, static_cast<int64_t>(sums), 1.5 * sums}}};
+                                                          {"1f1b", {2, passed, static_cast<double>(passed)}},
+                                                          {"tensor", {2, static_cast<int64_t>(sums), sums}},
+                                                          {"tensor", {4, static_cast<int64_t>(sums), 1.5 * sums}}};
   for (const auto& [method, expected] : all) {
     const auto steps = stepsOf(train(common + shared(method, expected.ranks)).out);
     ASSERT_EQ(steps.size(), 5u) << method;
     EXPECT_EQ(steps[1]["exchanged_bytes"].get<int64_t>(), expected.handedOver) << method;
-    EXPECT_NEAR(bytesOfAStep(steps), expected.sent, 0.1 * expected.sent) << method; // headers, barrier
+    EXPECT_NEAR(bytesOfAStep(steps), expected.sent, 0.1 * expected.sent) << method;  // headers, barrier
     EXPECT_GT(steps[1]["t_wait_s"].get<double>(), 0) << method;
   }
 }
 
 TEST(ModelParallel, RankIsKilled_TheOtherEndsAndSaysSo) {
   for (const std::string method : {"tensor", "1f1b"}) {
-    Environment one{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", std::to_string(freePort())}};
+    Environment one{
+        {"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", std::to_string(freePort())}};
     Environment two = one;
     two["RANK"] = "1";
     const Flags flags{"--steps", "1000000", "--timeout", "20", "--accumulate", "2", "--model-parallel", method};
@@ -222,12 +243,16 @@ TEST(ModelParallel, RankIsKilled_TheOtherEndsAndSaysSo) {
 }
 
 TEST(ModelParallel, WhatCannotBe_IsRefusedBeforeAnyRankStarts) {
-  const std::vector<std::pair<Flags, std::string>> all{{shared("tensor", 3), "3 ranks cannot share 4 attention heads"},
-      {shared("gpipe", 3), "3 ranks, but 2 blocks"}, {shared("1f1b", 2) + Flags{"--zero", "1"}, "goes without --zero"},
-      {shared("1f1b", 2) + Flags{"--tail", "weighted"}, "--tail drop"}, {shared("tensor", 2) + Flags{"--dropout", "0.1"}, "without --dropout"},
+  const std::vector<std::pair<Flags, std::string>> all{
+      {shared("tensor", 3), "3 ranks cannot share 4 attention heads"},
+      {shared("gpipe", 3), "3 ranks, but 2 blocks"},
+      {shared("1f1b", 2) + Flags{"--zero", "1"}, "goes without --zero"},
+      {shared("1f1b", 2) + Flags{"--tail", "weighted"}, "--tail drop"},
+      {shared("tensor", 2) + Flags{"--dropout", "0.1"}, "without --dropout"},
       {shared("tensor", 2) + Flags{"--precision", "bf16"}, "not with --precision"},
       {shared("gpipe", 2) + Flags{"--segment-bytes", "4096"}, "--segment-bytes"},
-      {{"--model-parallel", "tensor", "--no-ddp"}, "--no-ddp"}, {{"--model-parallel", "diagonal"}, "diagonal"}};
+      {{"--model-parallel", "tensor", "--no-ddp"}, "--no-ddp"},
+      {{"--model-parallel", "diagonal"}, "diagonal"}};
   for (const auto& [flags, reason] : all) {
     const auto finished = train(Flags{"--steps", "1"} + flags);
     EXPECT_EQ(finished.shellStatus(), 2) << reason;
@@ -243,9 +268,11 @@ TEST(ModelParallel, OverDpdk_HasTcpsBits) {
   }
   for (const std::string method : {"tensor", "1f1b"}) {
     const Flags flags = Flags{"--steps", "3", "--accumulate", "3"} + shared(method, 2);
-    EXPECT_EQ(digestOf(train(flags + Flags{"--plugin", plugin}, {{"GLOO_DEVICE_TRANSPORT", "DPDK"}})), digestOf(train(flags))) << method;
+    EXPECT_EQ(digestOf(train(flags + Flags{"--plugin", plugin}, {{"GLOO_DEVICE_TRANSPORT", "DPDK"}})),
+              digestOf(train(flags)))
+        << method;
   }
 }
 
-} // namespace
-} // namespace gloo_bypass::trainer::testing
+}  // namespace
+}  // namespace gloo_bypass::trainer::testing

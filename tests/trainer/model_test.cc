@@ -52,7 +52,7 @@ TEST(Gpt2, DistilGpt2_HasExactlyThePublishedParameters) {
 TEST(Gpt2, FreshModel_PredictsNearUniformly) {
   auto model = tiny();
   model.initialize(1);
-  const auto ids = at::zeros({2, 8}, at::kLong); // the targets differ: a tied embedding favours a token itself
+  const auto ids = at::zeros({2, 8}, at::kLong);  // the targets differ: a tied embedding favours a token itself
   EXPECT_NEAR(model.loss(ids, at::ones_like(ids), 0).item<double>(), std::log(512.0), 0.2);
 }
 
@@ -70,10 +70,10 @@ TEST(Gpt2, LaterTokens_DoNotReachEarlierPredictions) {
   model.initialize(1);
   auto ids = at::arange(8, at::kLong).reshape({1, 8});
   // Only the first prediction counts; its gradient must not touch the positions after it.
-  auto targets = at::full({1, 8}, -100, at::kLong); // cross entropy's ignored class
+  auto targets = at::full({1, 8}, -100, at::kLong);  // cross entropy's ignored class
   targets[0][0] = 3;
   model.loss(ids, targets, 0).backward();
-  const auto gradient = model.named()[1].second.grad(); // of wpe.weight
+  const auto gradient = model.named()[1].second.grad();  // of wpe.weight
   EXPECT_GT(gradient[0].abs().max().item<double>(), 0);
   EXPECT_EQ(gradient.slice(0, 1).abs().max().item<double>(), 0);
 }
@@ -97,8 +97,8 @@ class WeightsFile : public ::testing::Test {
   void save(const std::function<void(std::map<std::string, TensorView>&)>& change) {
     std::map<std::string, TensorView> tensors;
     for (const auto& [name, tensor] : model_.named()) {
-      tensors[name] = {"F32", tensor.sizes().vec(),
-          {static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()}};
+      tensors[name] = {
+          "F32", tensor.sizes().vec(), {static_cast<const std::byte*>(tensor.data_ptr()), tensor.nbytes()}};
     }
     change(tensors);
     writeSafetensors(path_, tensors, {});
@@ -172,23 +172,12 @@ TEST(Checkpoint, OtherOptionsOrFiles_AreRefused) {
   AdamW optimizer(model.parameters(), Options());
   Parallelism state(optimizer);
   saveCheckpoint(folder / "c", model, state, {.step = 2}, {{"batch_size", 8}});
-  expectMessage(
-      [&] {
-        CheckpointFile(folder / "c", model, {{"batch_size", 16}});
-      },
-      "batch_size: 16 here, 8 in the checkpoint");
+  expectMessage([&] { CheckpointFile(folder / "c", model, {{"batch_size", 16}}); },
+                "batch_size: 16 here, 8 in the checkpoint");
   saveWeights(folder / "w", model, state);
-  expectMessage(
-      [&] {
-        CheckpointFile(folder / "w", model, {{"batch_size", 8}});
-      },
-      "not a checkpoint of this program");
+  expectMessage([&] { CheckpointFile(folder / "w", model, {{"batch_size", 8}}); }, "not a checkpoint of this program");
   auto other = tiny(at::kDouble);
-  expectMessage(
-      [&] {
-        CheckpointFile(folder / "c", other, {{"batch_size", 8}});
-      },
-      "has another precision");
+  expectMessage([&] { CheckpointFile(folder / "c", other, {{"batch_size", 8}}); }, "has another precision");
 }
 
 TEST(AdamW, Clipping_BoundsTheNorm) {
@@ -202,5 +191,5 @@ TEST(AdamW, Clipping_BoundsTheNorm) {
   EXPECT_NEAR(optimizer.clipGradients(1e9), 1e-3, 1e-6);
 }
 
-} // namespace
-} // namespace gloo_bypass::trainer
+}  // namespace
+}  // namespace gloo_bypass::trainer

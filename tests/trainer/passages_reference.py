@@ -6,6 +6,7 @@ padded, packed, or packed into shards of which each rank reads its own.
 
 usage: passages_reference.py DDP_TRAIN SAMPLE_TEXT; TOKENISE names the other program
 """
+
 import os
 import random
 import subprocess
@@ -21,11 +22,19 @@ except ImportError:
     sys.exit(77)
 
 STEPS, BATCH, RATE, TOLERANCE = 7, 2, 3e-3, 1e-9
-WAYS = (("--spawn", "2"), ("--spawn", "3", "--accumulate", "2"),
-        ("--spawn", "2", "--accumulate", "3", "--zero", "3"), ("--no-ddp",), ("--spawn", "2", "--clip-norm", "0.5"),
-        ("--spawn", "3", "--tail", "weighted", "--samples", "17"), ("--spawn", "2", "--pack"),
-        ("--spawn", "3", "--accumulate", "2", "--pack", "--tail", "weighted"), ("--spawn", "2", "--stream-shards"),
-        ("--spawn", "3", "--accumulate", "2", "--stream-shards"), ("--no-ddp", "--stream-shards"))
+WAYS = (
+    ("--spawn", "2"),
+    ("--spawn", "3", "--accumulate", "2"),
+    ("--spawn", "2", "--accumulate", "3", "--zero", "3"),
+    ("--no-ddp",),
+    ("--spawn", "2", "--clip-norm", "0.5"),
+    ("--spawn", "3", "--tail", "weighted", "--samples", "17"),
+    ("--spawn", "2", "--pack"),
+    ("--spawn", "3", "--accumulate", "2", "--pack", "--tail", "weighted"),
+    ("--spawn", "2", "--stream-shards"),
+    ("--spawn", "3", "--accumulate", "2", "--stream-shards"),
+    ("--no-ddp", "--stream-shards"),
+)
 END_OF_TEXT, SHARD_TOKENS = 256, 100
 
 
@@ -41,25 +50,30 @@ def text_and_passages(folder):
 
 
 def sample_of(passage):
-    ids = base.byte_ids(passage.encode())[:base.LENGTH + 1]
+    ids = base.byte_ids(passage.encode())[: base.LENGTH + 1]
     inputs, targets = torch.zeros(base.LENGTH, dtype=torch.long), torch.full((base.LENGTH,), -100)
-    inputs[:len(ids) - 1] = ids[:-1]
-    targets[:len(ids) - 1] = ids[1:]
+    inputs[: len(ids) - 1] = ids[:-1]
+    targets[: len(ids) - 1] = ids[1:]
     return inputs, targets
 
 
 def packed(passages, cuts=()):
     """Samples of one row, or of each part between `cuts`."""
     row = torch.cat([torch.cat([base.byte_ids(passage.encode()), torch.tensor([END_OF_TEXT])]) for passage in passages])
-    return [[(part[i:i + base.LENGTH], part[i + 1:i + base.LENGTH + 1])
-             for i in range(0, len(part) - base.LENGTH, base.LENGTH)] for part in torch.tensor_split(row, cuts)]
+    return [
+        [
+            (part[i : i + base.LENGTH], part[i + 1 : i + base.LENGTH + 1])
+            for i in range(0, len(part) - base.LENGTH, base.LENGTH)
+        ]
+        for part in torch.tensor_split(row, cuts)
+    ]
 
 
 def streamed(passages, ranks, epoch):
     """An epoch's samples: rank r has the r-th, the (r + ranks)-th and so on."""
     tokens = sum(len(passage) + 1 for passage in passages)
     shards = [shard for shard in packed(passages, list(range(SHARD_TOKENS, tokens, SHARD_TOKENS))) if shard]
-    each = sum(sorted(map(len, shards))[:len(shards) // ranks])
+    each = sum(sorted(map(len, shards))[: len(shards) // ranks])
     order = torch.randperm(len(shards), generator=torch.Generator().manual_seed(base.SEED + epoch)).tolist()
     queues = [[sample for i in order[rank::ranks] for sample in shards[i]][:each] for rank in range(ranks)]
     return [sample for together in zip(*queues) for sample in together]
@@ -76,8 +90,21 @@ def value(flags, name, default):
 
 def check(program, path, weights_path, passages, flags):
     text = ("--data", path + ".shards") if "--stream-shards" in flags else ("--data", path, "--passages", "lines")
-    records = base.trainer(program, *text, "--samples", "0", "--batch-size", str(BATCH),
-                           "--steps", str(STEPS), "--lr", str(RATE), "--weights", weights_path, *flags)
+    records = base.trainer(
+        program,
+        *text,
+        "--samples",
+        "0",
+        "--batch-size",
+        str(BATCH),
+        "--steps",
+        str(STEPS),
+        "--lr",
+        str(RATE),
+        "--weights",
+        weights_path,
+        *flags,
+    )
     steps = [record for record in records if record["event"] == "step"]
     assert len(steps) == STEPS, records
     parameters = base.read_safetensors(weights_path)
@@ -85,15 +112,20 @@ def check(program, path, weights_path, passages, flags):
         parameter.requires_grad_(True)
     optimizer = torch.optim.AdamW(parameters.values(), lr=RATE, weight_decay=0.01)
     ranks = value(flags, "--spawn", 1)
-    samples = (packed(passages)[0] if "--pack" in flags else streamed(passages, ranks, 0) if "--stream-shards" in flags
-               else [sample_of(passage) for passage in passages if len(passage) > 1])
-    samples = samples[:value(flags, "--samples", len(samples))]
+    samples = (
+        packed(passages)[0]
+        if "--pack" in flags
+        else streamed(passages, ranks, 0)
+        if "--stream-shards" in flags
+        else [sample_of(passage) for passage in passages if len(passage) > 1]
+    )
+    samples = samples[: value(flags, "--samples", len(samples))]
     size = BATCH * ranks * value(flags, "--accumulate", 1)
     epoch_steps = -(-len(samples) // size) if "weighted" in flags else len(samples) // size
     for number, record in enumerate(steps):
         epoch, position = divmod(number, epoch_steps)
         order = streamed(passages, ranks, epoch) if "--stream-shards" in flags else shuffled(samples, epoch)
-        batch = order[position * size:(position + 1) * size]
+        batch = order[position * size : (position + 1) * size]
         inputs, targets = (torch.stack(part) for part in zip(*batch))
         expected = base.loss_of(parameters, inputs, targets)
         loss = record["loss"] if "--no-ddp" in flags else record["loss_mean"]
@@ -107,8 +139,10 @@ def check(program, path, weights_path, passages, flags):
         if "--clip-norm" in flags:
             torch.nn.utils.clip_grad_norm_(parameters.values(), 0.5)
         optimizer.step()
-    print(f"{' '.join(flags)}: {STEPS} losses within {TOLERANCE} of the reference, at last {loss:.6f}, "
-          f"{padding:.0f} % padding")
+    print(
+        f"{' '.join(flags)}: {STEPS} losses within {TOLERANCE} of the reference, at last {loss:.6f}, "
+        f"{padding:.0f} % padding"
+    )
 
 
 def main():
@@ -117,8 +151,19 @@ def main():
         weights = folder + "/model.safetensors"
         base.trainer(program, "--steps", "1", "--lr", "0", "--batch-size", "1", "--save-model", weights)
         path, passages = text_and_passages(folder)
-        subprocess.run([os.environ["TOKENISE"], path, "--passages", "lines", "--shard-tokens", str(SHARD_TOKENS),
-                        "--output", path + ".shards"], check=True)
+        subprocess.run(
+            [
+                os.environ["TOKENISE"],
+                path,
+                "--passages",
+                "lines",
+                "--shard-tokens",
+                str(SHARD_TOKENS),
+                "--output",
+                path + ".shards",
+            ],
+            check=True,
+        )
         for flags in WAYS:
             check(program, path, weights, passages, flags)
 

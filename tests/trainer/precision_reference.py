@@ -8,6 +8,7 @@ addition leave.
 
 usage: precision_reference.py DDP_TRAIN SAMPLE_TEXT
 """
+
 import sys
 import tempfile
 
@@ -21,6 +22,7 @@ LAYERS, HIDDEN, HEADS = reference.LAYERS, reference.HIDDEN, reference.HEADS
 
 class Rounded(torch.autograd.Function):
     """To 16 bits and back, forward and backward."""
+
     @staticmethod
     def forward(context, x, dtype):
         context.dtype = dtype
@@ -39,6 +41,7 @@ def loss_of(parameters, ids, targets, dtype):
     mask = torch.full((ids.shape[1], ids.shape[1]), float("-inf")).triu(1)
     x = r(r(F.embedding(ids, p["wte.weight"])) + p["wpe.weight"][: ids.shape[1]])
     for i in range(LAYERS):
+
         def w(name):
             return p[f"h.{i}.{name}"]
 
@@ -60,6 +63,7 @@ def loss_of(parameters, ids, targets, dtype):
 
 class GradScaler:
     """torch.cuda.amp.GradScaler's unscale_(), step() and update(), by amp_update_scale_cuda_kernel's arithmetic."""
+
     def __init__(self, init_scale, growth_interval, growth_factor=2.0, backoff_factor=0.5):
         self.scale, self.tracker = torch.tensor(init_scale, dtype=torch.float32), 0
         self.interval, self.growth, self.backoff = growth_interval, growth_factor, backoff_factor
@@ -86,9 +90,24 @@ def run(program, text, precision, dtype, initial, tolerance):
         weights = folder + "/model.safetensors"
         reference.trainer(program, "--steps", "1", "--lr", "0", "--batch-size", "1", "--save-model", weights)
         records = reference.trainer(
-            program, "--precision", precision, "--steps", str(STEPS), "--batch-size", str(BATCH), "--weights", weights,
-            "--lr", "0.003", "--loss-scale", "dynamic", "--initial-loss-scale", str(initial), "--loss-scale-interval",
-            str(INTERVAL))
+            program,
+            "--precision",
+            precision,
+            "--steps",
+            str(STEPS),
+            "--batch-size",
+            str(BATCH),
+            "--weights",
+            weights,
+            "--lr",
+            "0.003",
+            "--loss-scale",
+            "dynamic",
+            "--initial-loss-scale",
+            str(initial),
+            "--loss-scale-interval",
+            str(INTERVAL),
+        )
         parameters = {name: value.float() for name, value in reference.read_safetensors(weights).items()}
     steps = [record for record in records if record["event"] == "step"]
     assert len(steps) == STEPS, records
@@ -101,8 +120,10 @@ def run(program, text, precision, dtype, initial, tolerance):
         optimizer.zero_grad()
         (loss * scaler.scale).backward()
         skipped += scaler.step(optimizer, list(parameters.values()), dtype)
-        print(f"{precision} {step + 1}: loss {record['loss']:.6f} ({loss.item():.6f}), scale {record['loss_scale']} "
-              f"({scale}), left out {record['skipped_steps']} ({skipped})")
+        print(
+            f"{precision} {step + 1}: loss {record['loss']:.6f} ({loss.item():.6f}), scale {record['loss_scale']} "
+            f"({scale}), left out {record['skipped_steps']} ({skipped})"
+        )
         assert abs(record["loss"] - loss.item()) < tolerance
         assert record["loss_scale"] == scale
         assert record["skipped_steps"] == skipped

@@ -1,4 +1,5 @@
-// Parameters and gradients in 16 bits, fp32 masters, loss scaling: parts of them, and whole runs. DDP_TRAIN names the program.
+// Parameters and gradients in 16 bits, fp32 masters, loss scaling: parts of them, and whole runs. DDP_TRAIN names the
+// program.
 #include <cmath>
 #include <cstdlib>
 #include <limits>
@@ -30,7 +31,7 @@ TEST(LossScaler, Dynamic_HalvesAtOnceAndDoublesAfterTheInterval) {
   EXPECT_EQ(scaler.scale(), 32768);
   scaler.update(false);
   scaler.update(false);
-  scaler.update(true); // the good steps before it count no more
+  scaler.update(true);  // the good steps before it count no more
   EXPECT_EQ(scaler.scale(), 16384);
   for (const double expected : {16384, 16384, 32768, 32768, 32768, 65536}) {
     scaler.update(false);
@@ -69,7 +70,7 @@ TEST(LossScaler, State_CarriesEverythingOver) {
   one.update(true);
   one.update(false);
   std::ranges::copy(one.state(), other.state().begin());
-  other.update(false); // the second good one
+  other.update(false);  // the second good one
   EXPECT_EQ(other.scale(), 65536);
   EXPECT_EQ(other.skippedSteps(), 1);
 }
@@ -78,8 +79,9 @@ class SixteenBits : public ::testing::TestWithParam<at::ScalarType> {
  protected:
   at::Tensor random(at::IntArrayRef shape) const { return at::randn(shape).to(GetParam()); }
 };
-INSTANTIATE_TEST_SUITE_P(Types, SixteenBits, ::testing::Values(at::kHalf, at::kBFloat16),
-    [](const auto& info) { return info.param == at::kHalf ? std::string("fp16") : std::string("bf16"); });
+INSTANTIATE_TEST_SUITE_P(Types, SixteenBits, ::testing::Values(at::kHalf, at::kBFloat16), [](const auto& info) {
+  return info.param == at::kHalf ? std::string("fp16") : std::string("bf16");
+});
 
 TEST_P(SixteenBits, Sums_AreThoseOfFp32RoundedOnce) {
   at::manual_seed(1);
@@ -94,8 +96,11 @@ TEST_P(SixteenBits, Sums_AreThoseOfFp32RoundedOnce) {
     EXPECT_TRUE(arithmetic::addmm(zeros, ones, ones.t()).eq(4096).all().item<bool>()) << rows;
     const auto several = ones.expand({3, rows, 4096});
     EXPECT_TRUE(arithmetic::bmm(several, several.transpose(1, 2)).eq(4096).all().item<bool>()) << rows;
-    EXPECT_TRUE(arithmetic::baddbmm(at::zeros({3, rows, rows}, GetParam()), several, several.transpose(1, 2), 0.5).eq(2048).all()
-                    .item<bool>()) << rows;
+    EXPECT_TRUE(arithmetic::baddbmm(at::zeros({3, rows, rows}, GetParam()), several, several.transpose(1, 2), 0.5)
+                    .eq(2048)
+                    .all()
+                    .item<bool>())
+        << rows;
   }
 }
 
@@ -120,9 +125,11 @@ TEST_P(SixteenBits, EveryOperator_HasAGradientInItsType) {
 
 TEST_P(SixteenBits, LargeProducts_AreFp32sWithinARounding) {
   at::manual_seed(4);
-  const auto x = random({3, 70, 90}), y = random({3, 90, 80}), mask = at::full({70, 80}, -kInfinity, GetParam()).triu_(1);
+  const auto x = random({3, 70, 90}), y = random({3, 90, 80}),
+             mask = at::full({70, 80}, -kInfinity, GetParam()).triu_(1);
   const auto product = arithmetic::baddbmm(mask.expand({3, 70, 80}), x, y, 0.125);
-  const auto expected = at::baddbmm(mask.to(at::kFloat).expand({3, 70, 80}), x.to(at::kFloat), y.to(at::kFloat), 1, 0.125);
+  const auto expected =
+      at::baddbmm(mask.to(at::kFloat).expand({3, 70, 80}), x.to(at::kFloat), y.to(at::kFloat), 1, 0.125);
   EXPECT_EQ(product.scalar_type(), GetParam());
   EXPECT_TRUE(at::allclose(product.to(at::kFloat), expected, GetParam() == at::kHalf ? 0x1p-10 : 0x1p-7, 1e-5));
 }
@@ -144,8 +151,8 @@ class MasterWeights : public ::testing::Test {
     options_.precision = {.type = Precision::kFloat16, .initialLossScale = 1024};
   }
   void make() {
-    optimizer_ = std::make_unique<MasterWeightsAdamW>(
-        std::vector<at::Tensor>{parameter_}, std::vector<at::Tensor>{master_}, options_);
+    optimizer_ = std::make_unique<MasterWeightsAdamW>(std::vector<at::Tensor>{parameter_},
+                                                      std::vector<at::Tensor>{master_}, options_);
     optimizer_->weightsChanged();
   }
   void stepWith(const std::vector<double>& gradient) {
@@ -191,7 +198,7 @@ TEST_F(MasterWeights, InfiniteGradient_LeavesTheStepOut) {
     EXPECT_EQ(optimizer_->firstMoments()[0].abs().max().item<double>(), 0);
     nlohmann::json record;
     optimizer_->addMetrics(record);
-    EXPECT_EQ(record["loss_scale"], 1024); // that of the step
+    EXPECT_EQ(record["loss_scale"], 1024);  // that of the step
     EXPECT_EQ(record["skipped_steps"], 1);
     EXPECT_EQ(optimizer_->scaled(at::ones({1})).item<double>(), 512);
     // Adam's first step is of the full rate: the one left out does not count.
@@ -216,7 +223,9 @@ TEST_F(MasterWeights, ScaleOff_TakesGradientsAsTheyAre) {
 
 TEST(Precision, SixteenBits_HalveTheGradientsBytes) {
   const auto bytes = [](const char* precision) {
-    return stepsOf(train({"--steps", "2", "--spawn", "2", "--precision", precision}).out).at(1)["gradient_bytes"].get<int64_t>();
+    return stepsOf(train({"--steps", "2", "--spawn", "2", "--precision", precision}).out)
+        .at(1)["gradient_bytes"]
+        .get<int64_t>();
   };
   const auto whole = bytes("fp32");
   EXPECT_GT(whole, 0);
@@ -259,8 +268,11 @@ TEST(Precision, BucketsAndSegments_DoNotChangeTwoRanksResult) {
 TEST(Precision, Overflow_SkipsTheSameStepsOnEveryRank) {
   const TemporaryFolder folder;
   // The scale doubles after every good step: it overflows, again and again.
-  EXPECT_EQ(train({"--spawn", "3", "--batch-size", "2", "--steps", "14", "--precision", "fp16", "--initial-loss-scale", "2097152",
-      "--loss-scale-interval", "1", "--clip-norm", "1", "--verify-ranks", "--metrics", folder / "m{rank}"}).shellStatus(), 0);
+  EXPECT_EQ(train({"--spawn", "3", "--batch-size", "2", "--steps", "14", "--precision", "fp16", "--initial-loss-scale",
+                   "2097152", "--loss-scale-interval", "1", "--clip-norm", "1", "--verify-ranks", "--metrics",
+                   folder / "m{rank}"})
+                .shellStatus(),
+            0);
   const auto first = stepsOf(contentsOf(folder / "m0"));
   ASSERT_EQ(first.size(), 14u);
   double scale = 2097152;
@@ -289,8 +301,9 @@ TEST(Precision, ResumedRun_EndsBitIdentical) {
   const TemporaryFolder folder;
   for (const char* precision : {"fp16", "bf16"}) {
     const auto run = [&](std::vector<std::string> more) {
-      more.insert(more.begin(), {"--spawn", "2", "--precision", precision, "--dropout", "0.1", "--loss-scale", "dynamic",
-          "--initial-loss-scale", precision == std::string("fp16") ? "1048576" : "65536", "--loss-scale-interval", "4"});
+      more.insert(more.begin(), {"--spawn", "2", "--precision", precision, "--dropout", "0.1", "--loss-scale",
+                                 "dynamic", "--initial-loss-scale",
+                                 precision == std::string("fp16") ? "1048576" : "65536", "--loss-scale-interval", "4"});
       return summaryOf(train(more));
     };
     const auto straight = run({"--steps", "12", "--checkpoint", folder / "straight"});
@@ -330,18 +343,20 @@ TEST(Precision, Checkpoint_HoldsMastersAndTheModelFileTheirRoundings) {
 TEST(Precision, Weights_OfAFileAreTheMasters) {
   const TemporaryFolder folder;
   digestOf(train({"--steps", "1", "--save-model", folder / "m"}));
-  digestOf(train({"--steps", "1", "--lr", "0", "--precision", "fp16", "--weights", folder / "m", "--checkpoint", folder / "c"}));
+  digestOf(train(
+      {"--steps", "1", "--lr", "0", "--precision", "fp16", "--weights", folder / "m", "--checkpoint", folder / "c"}));
   const SafetensorsFile model(folder / "m"), checkpoint(folder / "c");
   for (const auto& [name, view] : model.tensors()) {
     EXPECT_TRUE(at::equal(read(model, name, at::kFloat),
-        read(checkpoint, "model." + name.substr(std::string("transformer.").size()), at::kFloat))) << name;
+                          read(checkpoint, "model." + name.substr(std::string("transformer.").size()), at::kFloat)))
+        << name;
   }
 }
 
 TEST(Precision, OneRank_EqualsTheLoopWithoutDdp) {
   for (const char* precision : {"bf16", "fp16"}) {
     EXPECT_EQ(digestOf(train({"--steps", "4", "--precision", precision})),
-        digestOf(train({"--steps", "4", "--precision", precision, "--no-ddp"})));
+              digestOf(train({"--steps", "4", "--precision", precision, "--no-ddp"})));
   }
 }
 
@@ -353,11 +368,11 @@ TEST(Precision, MeasuredPeak_Exists) {
 
 TEST(ArithmeticPerf, Report_HasEveryTypeAndNamesWhatIsMissing) {
   const TemporaryFolder folder;
-  const auto finished = runProgram(std::getenv("ARITHMETIC_PERF"),
-      {"--gemm", "16x32x64", "--rounds", "3", "--loop-passes", "1000", "--json", folder / "r"});
+  const auto finished = runProgram(std::getenv("ARITHMETIC_PERF"), {"--gemm", "16x32x64", "--rounds", "3",
+                                                                    "--loop-passes", "1000", "--json", folder / "r"});
   ASSERT_EQ(finished.shellStatus(), 0) << finished.err;
   const auto report = nlohmann::json::parse(contentsOf(folder / "r"));
-  ASSERT_EQ(report["gemm"].size(), 6u); // each type, and the 16-bit ones as ddp_train computes
+  ASSERT_EQ(report["gemm"].size(), 6u);  // each type, and the 16-bit ones as ddp_train computes
   for (const auto& product : report["gemm"]) {
     if (product.contains("fault")) {
       EXPECT_EQ(product["kernel"], "libtorch");
@@ -370,7 +385,8 @@ TEST(ArithmeticPerf, Report_HasEveryTypeAndNamesWhatIsMissing) {
   }
   ASSERT_EQ(report["loop"].size(), 4u);
   EXPECT_EQ(report["loop"][0]["published_s"], 9.95);
-  EXPECT_NEAR(report["loop"][1]["seconds_for_published_passes"].get<double>(), report["loop"][1]["p50_s"].get<double>() * 1.15e6, 1e-6);
+  EXPECT_NEAR(report["loop"][1]["seconds_for_published_passes"].get<double>(),
+              report["loop"][1]["p50_s"].get<double>() * 1.15e6, 1e-6);
 }
 
 TEST(ArithmeticPerf, BadOptions_AreRefused) {
@@ -397,8 +413,8 @@ TEST(Precision, BadOptions_AreRefused) {
   digestOf(train({"--steps", "2", "--precision", "fp16", "--checkpoint", folder / "c"}));
   refuse({"--steps", "3", "--precision", "bf16", "--resume", folder / "c"}, "in the checkpoint");
   refuse({"--steps", "3", "--precision", "fp16", "--loss-scale", "1024", "--resume", folder / "c"},
-      "loss_scale: \"1024\" here, \"dynamic\" in the checkpoint");
+         "loss_scale: \"1024\" here, \"dynamic\" in the checkpoint");
 }
 
-} // namespace
-} // namespace gloo_bypass::trainer::testing
+}  // namespace
+}  // namespace gloo_bypass::trainer::testing

@@ -27,7 +27,7 @@ TEST(Training, OneRank_EqualsTheLoopWithoutDdp) {
 
 TEST(Training, OneRankWithAccumulation_EqualsTheLoopWithoutDdp) {
   EXPECT_EQ(digestOf(train({"--steps", "3", "--accumulate", "3"})),
-      digestOf(train({"--steps", "3", "--accumulate", "3", "--no-ddp"})));
+            digestOf(train({"--steps", "3", "--accumulate", "3", "--no-ddp"})));
 }
 
 std::vector<double> losses(const ProgramResult& finished) {
@@ -54,9 +54,11 @@ TEST(Training, RanksTogether_EqualOneRankWithTheWholeBatch) {
   EXPECT_LT(one.back(), one.front());
 }
 
-// 41 samples in steps of 12, the last of which has 5: shares of 5; 3 and 2; 2, 2 and 1; or a micro-batch of 4 and one of 1.
+// 41 samples in steps of 12, the last of which has 5: shares of 5; 3 and 2; 2, 2 and 1; or a micro-batch of 4 and one
+// of 1.
 TEST(Training, WeightedTail_EqualsOneRankWithTheWholeBatch) {
-  const std::vector<std::string> common{"--samples", "41", "--epochs", "2", "--precision", "fp64", "--tail", "weighted"};
+  const std::vector<std::string> common{"--samples",   "41",   "--epochs", "2",
+                                        "--precision", "fp64", "--tail",   "weighted"};
   const auto with = [&](std::vector<std::string> flags) {
     flags.insert(flags.begin(), common.begin(), common.end());
     return train(flags);
@@ -65,9 +67,11 @@ TEST(Training, WeightedTail_EqualsOneRankWithTheWholeBatch) {
   const auto one = losses(alone);
   ASSERT_EQ(one.size(), 8u);
   EXPECT_EQ(stepsOf(alone.out)[3]["tokens"], 5 * 16);
-  const std::vector<std::vector<std::string>> ways{{"--batch-size", "6", "--spawn", "2"}, {"--batch-size", "4", "--spawn", "3"},
-      {"--batch-size", "2", "--spawn", "2", "--accumulate", "3"}, {"--batch-size", "1", "--spawn", "6", "--accumulate", "2"},
-      {"--batch-size", "6", "--spawn", "2", "--zero", "3"}};
+  const std::vector<std::vector<std::string>> ways{{"--batch-size", "6", "--spawn", "2"},
+                                                   {"--batch-size", "4", "--spawn", "3"},
+                                                   {"--batch-size", "2", "--spawn", "2", "--accumulate", "3"},
+                                                   {"--batch-size", "1", "--spawn", "6", "--accumulate", "2"},
+                                                   {"--batch-size", "6", "--spawn", "2", "--zero", "3"}};
   for (const auto& way : ways) {
     const auto finished = with(way);
     const auto some = losses(finished);
@@ -81,7 +85,8 @@ TEST(Training, WeightedTail_EqualsOneRankWithTheWholeBatch) {
 
 // 41 samples: the last step has 5, which 2 ranks make 6.
 TEST(Training, PaddedTail_IsAStepOfEqualShares) {
-  const auto finished = train({"--samples", "41", "--epochs", "1", "--batch-size", "6", "--spawn", "2", "--tail", "pad", "--verify-ranks"});
+  const auto finished = train(
+      {"--samples", "41", "--epochs", "1", "--batch-size", "6", "--spawn", "2", "--tail", "pad", "--verify-ranks"});
   summaryOf(finished);
   const auto steps = stepsOf(finished.out);
   ASSERT_EQ(steps.size(), 4u);
@@ -103,8 +108,9 @@ TEST(Training, TailSmallerThanTheRanks_LeavesSomeWithoutSamples) {
 }
 
 TEST(Training, ManyBucketsAndRanks_StayBitIdentical) {
-  const auto finished = train({"--spawn", "3", "--steps", "5", "--verify-ranks", "--bucket-cap-mb", "0.02",
-      "--first-bucket-mb", "0.005", "--accumulate", "2", "--clip-norm", "0.5", "--dropout", "0.1"});
+  const auto finished =
+      train({"--spawn", "3", "--steps", "5", "--verify-ranks", "--bucket-cap-mb", "0.02", "--first-bucket-mb", "0.005",
+             "--accumulate", "2", "--clip-norm", "0.5", "--dropout", "0.1"});
   const auto summary = summaryOf(finished);
   EXPECT_GT(records(finished.out)[3]["buckets"].get<int>(), 3);
 }
@@ -121,7 +127,7 @@ TEST(Metrics, Steps_CarryEveryField) {
   const auto summary = summaryOf(finished);
   const auto step = records(finished.out).at(2);
   for (const char* field : {"loss", "t_step_s", "t_forward_s", "t_backward_s", "t_optimizer_s", "t_ar_s",
-           "t_ar_exposed_s", "tokens_per_s", "model_flops_per_s", "bytes_sent", "bytes_received"}) {
+                            "t_ar_exposed_s", "tokens_per_s", "model_flops_per_s", "bytes_sent", "bytes_received"}) {
     EXPECT_TRUE(step.contains(field) && step[field].is_number()) << field;
     if (std::string(field) != "loss") {
       EXPECT_TRUE(summary["median"].contains(field) && summary["p99"].contains(field)) << field;
@@ -138,8 +144,8 @@ TEST(Metrics, Steps_CarryEveryField) {
 
 TEST(Checkpoint, ResumedRun_EndsBitIdentical) {
   const TemporaryFolder folder;
-  const std::vector<std::string> common{"--spawn", "3", "--dropout", "0.1", "--bucket-cap-mb", "0.02",
-      "--first-bucket-mb", "0.005", "--batch-size", "4"};
+  const std::vector<std::string> common{"--spawn",           "3",     "--dropout",    "0.1", "--bucket-cap-mb", "0.02",
+                                        "--first-bucket-mb", "0.005", "--batch-size", "4"};
   auto flags = [&](std::vector<std::string> more) {
     more.insert(more.begin(), common.begin(), common.end());
     return more;
@@ -156,8 +162,8 @@ TEST(Checkpoint, OtherOptions_AreRefused) {
   expectRefused(train({"--steps", "2", "--resume", folder / "c"}), "has done 2 steps already");
   writeText(folder / "other", std::string(10'000, 'x'));
   expectRefused(train({"--steps", "4", "--resume", folder / "c", "--data", folder / "other"}), "text: ");
-  expectRefused(
-      train({"--steps", "4", "--resume", folder / "c", "--data", folder / "other", "--samples", "8"}), "give the same --data");
+  expectRefused(train({"--steps", "4", "--resume", folder / "c", "--data", folder / "other", "--samples", "8"}),
+                "give the same --data");
   writeText(folder / "cut", contentsOf(folder / "c").substr(0, 50'000));
   expectRefused(train({"--steps", "4", "--resume", folder / "cut"}), "truncated");
 }
@@ -243,7 +249,8 @@ TEST(Failure, NoRankZero_IsBounded) {
 
 TEST(Failure, AgentsStoreThatDoesNotAnswer_IsBoundedAndTheWayOutNamed) {
   const uint16_t port = freePort();
-  const FileDescriptor silent = socketOnPort(port, /*reuse=*/false); // connections wait in its queue: as an agent of another PyTorch
+  const FileDescriptor silent =
+      socketOnPort(port, /*reuse=*/false);  // connections wait in its queue: as an agent of another PyTorch
   ASSERT_EQ(::listen(silent.get(), 4), 0);
   Environment environment = rankOf(1, 2, port);
   environment["TORCHELASTIC_USE_AGENT_STORE"] = "True";
@@ -254,8 +261,8 @@ TEST(Failure, AgentsStoreThatDoesNotAnswer_IsBoundedAndTheWayOutNamed) {
   EXPECT_NE(finished.err.find("TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1"), std::string::npos) << finished.err;
 }
 
-// As PyTorch 2.13's does with 1.13's `check`, when it comes in several segments: it takes it for `add`, answers with the sum, and closes the
-// connection over what follows.
+// As PyTorch 2.13's does with 1.13's `check`, when it comes in several segments: it takes it for `add`, answers with
+// the sum, and closes the connection over what follows.
 TEST(Failure, AgentsStoreThatMisunderstands_TheWayOutIsNamed) {
   const uint16_t port = freePort();
   const FileDescriptor listener = socketOnPort(port, /*reuse=*/false);
@@ -271,7 +278,7 @@ TEST(Failure, AgentsStoreThatMisunderstands_TheWayOutIsNamed) {
   Environment environment = rankOf(0, 1, port);
   environment["TORCHELASTIC_USE_AGENT_STORE"] = "True";
   const auto finished = train({"--steps", "1", "--rendezvous-timeout", "5"}, environment);
-  ::shutdown(listener.get(), SHUT_RDWR); // if nobody came
+  ::shutdown(listener.get(), SHUT_RDWR);  // if nobody came
   agent.join();
   EXPECT_EQ(finished.shellStatus(), 1);
   EXPECT_NE(finished.err.find("TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1"), std::string::npos) << finished.err;
@@ -284,7 +291,9 @@ TEST(Failure, WhoListensOnMasterPortDoesNotAnswer_IsBounded) {
   ASSERT_EQ(::listen(silent.get(), 4), 0);
   const auto finished = train({"--steps", "1", "--rendezvous-timeout", "1"}, rankOf(1, 2, port));
   EXPECT_EQ(finished.shellStatus(), 1);
-  EXPECT_NE(finished.err.find("rank 1 cannot reach rank 0 at MASTER_ADDR=127.0.0.1 MASTER_PORT=" + std::to_string(port)), std::string::npos)
+  EXPECT_NE(
+      finished.err.find("rank 1 cannot reach rank 0 at MASTER_ADDR=127.0.0.1 MASTER_PORT=" + std::to_string(port)),
+      std::string::npos)
       << finished.err;
   EXPECT_NE(finished.err.find("no answer"), std::string::npos) << finished.err;
 }
@@ -306,15 +315,17 @@ TEST(Failure, StderrCannotBeWritten_StatusSaysWhatWasWrong) {
 
 TEST(Failure, AgentsCountRestartsDifferently_TheWayOutIsNamed) {
   const uint16_t port = freePort();
-  Program server = startTraining({"--steps", "1", "--rendezvous-timeout", "20"}, rankOf(0, 2, port)); // serves a store
+  Program server = startTraining({"--steps", "1", "--rendezvous-timeout", "20"}, rankOf(0, 2, port));  // serves a store
   Environment environment = rankOf(1, 2, port);
   environment["TORCHELASTIC_USE_AGENT_STORE"] = "True";
   environment["TORCHELASTIC_RESTART_COUNT"] = "1";
   ProgramResult finished;
   for (int i = 0; i < 10 && finished.err.find("missing: 0; if torchrun") == std::string::npos; ++i) {
-    finished = train({"--steps", "1", "--rendezvous-timeout", "2"}, environment); // no answer before the server listens
+    finished =
+        train({"--steps", "1", "--rendezvous-timeout", "2"}, environment);  // no answer before the server listens
   }
-  EXPECT_NE(finished.err.find("only 1 of 2 ranks came within 2 s; missing: 0; if torchrun has restarted"), std::string::npos)
+  EXPECT_NE(finished.err.find("only 1 of 2 ranks came within 2 s; missing: 0; if torchrun has restarted"),
+            std::string::npos)
       << finished.err;
 }
 
@@ -336,8 +347,10 @@ TEST(BadInput, UnreadableData_IsRefusedOnce) {
 
 TEST(BadInput, TailsThatDoNotGo_AreRefused) {
   expectRefused(train({"--tail", "half"}), "--tail: half not in {drop,pad,weighted}");
-  expectRefused(train({"--spawn", "2", "--tail", "weighted", "--average", "local-sgd"}), "--tail weighted goes without --average");
-  expectRefused(train({"--tail", "pad", "--elastic", "1:2", "--checkpoint", "/tmp/c"}), "--tail pad goes without --elastic");
+  expectRefused(train({"--spawn", "2", "--tail", "weighted", "--average", "local-sgd"}),
+                "--tail weighted goes without --average");
+  expectRefused(train({"--tail", "pad", "--elastic", "1:2", "--checkpoint", "/tmp/c"}),
+                "--tail pad goes without --elastic");
 }
 
 TEST(BadInput, ForeignWeights_AreRefused) {
@@ -348,10 +361,10 @@ TEST(BadInput, ForeignWeights_AreRefused) {
 
 TEST(BadInput, UnknownTransport_IsRefusedOnce) {
   expectRefused(train({"--spawn", "2", "--plugin", "/no/such.so"}, {{"GLOO_DEVICE_TRANSPORT", "PIGEON"}}),
-      "GLOO_DEVICE_TRANSPORT=PIGEON needs a plug-in that cannot be loaded");
+                "GLOO_DEVICE_TRANSPORT=PIGEON needs a plug-in that cannot be loaded");
   // A library that registers nothing.
   expectRefused(train({"--plugin", "libm.so.6"}, {{"GLOO_DEVICE_TRANSPORT", "PIGEON"}}),
-      "GLOO_DEVICE_TRANSPORT=PIGEON: no such transport");
+                "GLOO_DEVICE_TRANSPORT=PIGEON: no such transport");
 }
 
 TEST(BadInput, CheckpointThatCannotBeWritten_IsRefusedBeforeTheFirstStep) {
@@ -367,7 +380,7 @@ TEST(BadInput, CheckpointThatCannotBeWritten_IsRefusedBeforeTheFirstStep) {
 TEST(BadInput, ModelThatCannotBeWritten_IsRefusedBeforeTheFirstStep) {
   const TemporaryFolder folder;
   expectRefused(train({"--steps", "1", "--metrics", folder / "m", "--save-model", folder / "missing/m"}),
-      "cannot write " + (folder / "missing/m"));
+                "cannot write " + (folder / "missing/m"));
   EXPECT_FALSE(std::filesystem::exists(folder / "m")) << "steps were run";
 }
 
@@ -376,8 +389,9 @@ TEST(BadInput, RankFilesThatCannotBeWritten_AreRefusedBeforeTheFirstStep) {
   const TemporaryFolder folder;
   const uint16_t port = freePort();
   const auto flags = [&](const std::string& checkpoint, const std::string& metrics) {
-    return std::vector<std::string>{"--steps", "1", "--average", "gossip", "--rendezvous-timeout", "2", "--checkpoint", folder / checkpoint,
-        "--metrics", folder / metrics};
+    return std::vector<std::string>{
+        "--steps",           "1",         "--average",     "gossip", "--rendezvous-timeout", "2", "--checkpoint",
+        folder / checkpoint, "--metrics", folder / metrics};
   };
   Program first = startTraining(flags("c", "m0"), rankOf(0, 2, port));
   expectRefused(train(flags("missing/c", "m1"), rankOf(1, 2, port)), "cannot write " + (folder / "missing/c"));
@@ -395,10 +409,13 @@ TEST(BadInput, EarlierResults_AreKept) {
   const TemporaryFolder folder;
   writeText(folder / "samples", "before");
   writeText(folder / "metrics", "before");
-  expectRefused(train({"--data", folder / "missing", "--log-samples", folder / "samples", "--metrics", folder / "metrics"}), "missing");
+  expectRefused(
+      train({"--data", folder / "missing", "--log-samples", folder / "samples", "--metrics", folder / "metrics"}),
+      "missing");
   const uint16_t port = freePort();
   Program first = startTraining({"--steps", "1", "--batch-size", "2"}, rankOf(0, 2, port));
-  expectRefused(train({"--steps", "1", "--batch-size", "4", "--metrics", folder / "metrics"}, rankOf(1, 2, port)), "batch_size: ");
+  expectRefused(train({"--steps", "1", "--batch-size", "4", "--metrics", folder / "metrics"}, rankOf(1, 2, port)),
+                "batch_size: ");
   EXPECT_NE(first.finish(kLimit).shellStatus(), 0);
   EXPECT_EQ(contentsOf(folder / "samples") + contentsOf(folder / "metrics"), "beforebefore");
 }
@@ -438,16 +455,17 @@ TEST(Transport, BytesOverAnotherThanTheNamedOne_EndTheRunWithoutASummary) {
   struct Fault {
     std::string named, used, said;
   };
-  for (const auto& [named, used, said] : {Fault{"DPDK", "TCP", "DPDK was to carry 1 bytes at least, and carried 0"},
-           Fault{"TCP", "UDP", "came over UDP"}, Fault{"DPDK", "UDP", "came over UDP"}}) {
+  for (const auto& [named, used, said] :
+       {Fault{"DPDK", "TCP", "DPDK was to carry 1 bytes at least, and carried 0"}, Fault{"TCP", "UDP", "came over UDP"},
+        Fault{"DPDK", "UDP", "came over UDP"}}) {
     const TemporaryFolder folder;
     const auto result = train({"--spawn", "2", "--steps", "2", "--metrics", folder / "m", "--plugin", plugin},
-        {{"GLOO_DEVICE_TRANSPORT", named}, {"PLANTED_TRANSPORT", used}});
+                              {{"GLOO_DEVICE_TRANSPORT", named}, {"PLANTED_TRANSPORT", used}});
     EXPECT_NE(result.shellStatus(), 0) << named << " " << used;
     EXPECT_NE(result.err.find(said), std::string::npos) << result.err;
     EXPECT_EQ(contentsOf(folder / "m").find("\"summary\""), std::string::npos);
   }
 }
 
-} // namespace
-} // namespace gloo_bypass::trainer::testing
+}  // namespace
+}  // namespace gloo_bypass::trainer::testing

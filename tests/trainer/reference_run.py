@@ -7,6 +7,7 @@ must follow the same trajectory: data order, tokens, model, loss and optimiser a
 usage: reference_run.py DDP_TRAIN SAMPLE_TEXT [FLAG...]
 The flags are those of a way to train that must not change the numbers.
 """
+
 import json
 import struct
 import subprocess
@@ -31,9 +32,13 @@ def read_safetensors(path):
     header.pop("__metadata__", None)
     return {
         name.removeprefix("transformer."): torch.frombuffer(
-            data, dtype=torch.float64, offset=entry["data_offsets"][0],
+            data,
+            dtype=torch.float64,
+            offset=entry["data_offsets"][0],
             count=(entry["data_offsets"][1] - entry["data_offsets"][0]) // 8,
-        ).reshape(entry["shape"]).clone()
+        )
+        .reshape(entry["shape"])
+        .clone()
         for name, entry in header.items()
     }
 
@@ -42,8 +47,10 @@ def loss_of(p, ids, targets):
     x = p["wte.weight"][ids] + p["wpe.weight"][: ids.shape[1]]
     mask = torch.ones(ids.shape[1], ids.shape[1], dtype=torch.bool).tril()
     for i in range(LAYERS):
+
         def w(name):
             return p[f"h.{i}.{name}"]
+
         y = F.layer_norm(x, (HIDDEN,), w("ln_1.weight"), w("ln_1.bias"))
         q, k, v = (y @ w("attn.c_attn.weight") + w("attn.c_attn.bias")).split(HIDDEN, dim=-1)
         q, k, v = (t.view(*t.shape[:2], HEADS, HIDDEN // HEADS).transpose(1, 2) for t in (q, k, v))
@@ -86,8 +93,20 @@ def batches(text, steps, batch, ranks):
 
 
 def trainer(program, *flags):
-    arguments = [program, "--model", "tiny", "--precision", "fp64", "--seq-length", str(LENGTH), "--samples",
-                 str(SAMPLES), "--seed", str(SEED), *flags]
+    arguments = [
+        program,
+        "--model",
+        "tiny",
+        "--precision",
+        "fp64",
+        "--seq-length",
+        str(LENGTH),
+        "--samples",
+        str(SAMPLES),
+        "--seed",
+        str(SEED),
+        *flags,
+    ]
     output = subprocess.run(arguments, check=True, stdout=subprocess.PIPE, text=True, timeout=100).stdout
     return [json.loads(line) for line in output.splitlines()]
 
@@ -97,8 +116,9 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         weights = folder + "/model.safetensors"
         trainer(program, "--steps", "1", "--lr", "0", "--batch-size", "1", "--save-model", weights)
-        records = trainer(program, "--spawn", "2", "--steps", str(STEPS), "--batch-size", str(BATCH), "--weights",
-                          weights, *flags)
+        records = trainer(
+            program, "--spawn", "2", "--steps", str(STEPS), "--batch-size", str(BATCH), "--weights", weights, *flags
+        )
         parameters = read_safetensors(weights)
     for parameter in parameters.values():
         parameter.requires_grad_(True)

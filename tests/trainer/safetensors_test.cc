@@ -47,9 +47,10 @@ class Safetensors : public ::testing::Test {
     const std::vector<float> floats{1, 2, 3, 4, 5, 6};
     const std::vector<double> doubles{7, 8};
     writeSafetensors(path_,
-        {{"b", {"F32", {2, 3}, std::as_bytes(std::span(floats))}},
-            {"a", {"F64", {2}, std::as_bytes(std::span(doubles))}}, {"empty", {"F32", {0, 4}, {}}}},
-        {{"format", "pt"}});
+                     {{"b", {"F32", {2, 3}, std::as_bytes(std::span(floats))}},
+                      {"a", {"F64", {2}, std::as_bytes(std::span(doubles))}},
+                      {"empty", {"F32", {0, 4}, {}}}},
+                     {{"format", "pt"}});
     return contentsOf(path_);
   }
 
@@ -125,7 +126,9 @@ TEST_F(Safetensors, HostileHeaders_AreRefusedWithTheReason) {
   expectRefused(file(tensor("F32", "[18446744073709551615]", "[0,4]"), "1234"), "the shape is too large");
   expectRefused(file(tensor("F32", "[1]", "[0,4]"), "12345678"), "8 bytes of data, the tensors need 4");
   expectRefused(file("{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},"
-                     "\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[1,3]}}", "123"), "overlap");
+                     "\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[1,3]}}",
+                     "123"),
+                "overlap");
   expectRefused(file("{\"__metadata__\":{\"a\":1}}", ""), "is not a string");
 }
 
@@ -252,5 +255,5 @@ TEST_F(Safetensors, FailedWrite_LeavesTheOldFile) {
   EXPECT_EQ(contentsOf(path_), good);
 }
 
-} // namespace
-} // namespace gloo_bypass::trainer
+}  // namespace
+}  // namespace gloo_bypass::trainer

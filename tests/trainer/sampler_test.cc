@@ -33,8 +33,8 @@ TEST(Sampler, IncompleteBatch_IsDropped) {
   EXPECT_EQ(DistributedSampler(400, 4, 0, 8, 0).batchesPerEpoch(), 12);
 }
 
-// Of 7 samples in batches of 2 a rank, seed 3: torch.utils.data.DistributedSampler(range(7), 2, rank, seed=3) in a DataLoader of
-// batch size 2, PyTorch 1.13. Order: 5, 3, 4, 6, 0, 2, 1.
+// Of 7 samples in batches of 2 a rank, seed 3: torch.utils.data.DistributedSampler(range(7), 2, rank, seed=3) in a
+// DataLoader of batch size 2, PyTorch 1.13. Order: 5, 3, 4, 6, 0, 2, 1.
 TEST(Sampler, PaddedTail_EqualsTorchDistributedSampler) {
   const DistributedSampler::GlobalBatch batch{4};
   DistributedSampler first(7, 2, 0, batch, 3, Tail::kPad), second(7, 2, 1, batch, 3, Tail::kPad);
@@ -78,10 +78,11 @@ TEST(Sampler, RanksOfAnEpoch_ShareNoSample) {
   EXPECT_EQ(seen.size(), 96u);
 }
 
-// Rank 0 reads the second, the fourth and the third of five shards, rank 1 the first and the last. Any two have 4 samples at least.
+// Rank 0 reads the second, the fourth and the third of five shards, rank 1 the first and the last. Any two have 4
+// samples at least.
 TEST(ShardStream, RankReadsItsShardsFromFrontToBack) {
-  const std::vector<int64_t> shards{3, 3, 0, 3, 3, 1}; // the one of 0 is none
-  ASSERT_EQ(torchPermutation(5, 3), (Indices{1, 0, 3, 4, 2})); // PyTorch's
+  const std::vector<int64_t> shards{3, 3, 0, 3, 3, 1};          // the one of 0 is none
+  ASSERT_EQ(torchPermutation(5, 3), (Indices{1, 0, 3, 4, 2}));  // PyTorch's
   ASSERT_EQ(streamedSamples(shards, 2), 8);
   // Their samples are 0-2, 3-5, 6-8, 9-11 and 12.
   EXPECT_EQ(streamOrder(shards, 2, 3), (Indices{3, 0, 4, 1, 5, 2, 9, 12}));
@@ -99,7 +100,7 @@ TEST(ShardStream, AnyEpoch_HasAsManySamplesAndNoneTwice) {
       const std::set<int64_t> different(order.begin(), order.end());
       EXPECT_EQ(static_cast<int64_t>(different.size()), count) << ranks << " ranks, seed " << seed;
       EXPECT_TRUE(*different.begin() >= 0 && *different.rbegin() < 44);
-      for (size_t i = 0; i + static_cast<size_t>(ranks) < order.size(); ++i) { // the next one, or the first of a shard
+      for (size_t i = 0; i + static_cast<size_t>(ranks) < order.size(); ++i) {  // the next one, or the first of a shard
         const int64_t next = order[i + static_cast<size_t>(ranks)];
         EXPECT_TRUE(next == order[i] + 1 || next % 7 == 0) << order[i] << ", then " << next;
       }
@@ -121,5 +122,5 @@ TEST(Sampler, RanksTogether_TakeWhatOneLargerRankTakes) {
   EXPECT_EQ(together, expected);
 }
 
-} // namespace
-} // namespace gloo_bypass::trainer
+}  // namespace
+}  // namespace gloo_bypass::trainer

@@ -7,6 +7,7 @@ reference_run.py's.
 
 usage: schedule_reference.py DDP_TRAIN SAMPLE_TEXT
 """
+
 import math
 import sys
 import tempfile
@@ -35,8 +36,11 @@ def transformers(shape, step):
     if step < WARMUP:
         return step / max(1, WARMUP)
     progress = (step - WARMUP) / max(1, STEPS - WARMUP)
-    factor = {"constant": 1, "linear": max(0.0, (STEPS - step) / max(1, STEPS - WARMUP)),
-              "cosine": max(0.0, 0.5 * (1.0 + math.cos(math.pi * 0.5 * 2.0 * progress)))}[shape]
+    factor = {
+        "constant": 1,
+        "linear": max(0.0, (STEPS - step) / max(1, STEPS - WARMUP)),
+        "cosine": max(0.0, 0.5 * (1.0 + math.cos(math.pi * 0.5 * 2.0 * progress))),
+    }[shape]
     return factor * (1 - FLOOR) + FLOOR if shape != "constant" else factor
 
 
@@ -48,8 +52,21 @@ def main():
             reference.trainer(program, "--steps", "1", "--lr", "0", "--batch-size", "1", "--save-model", weights)
             floor = ["--min-lr-ratio", str(FLOOR)] if shape != "constant" else []
             records = reference.trainer(
-                program, "--steps", str(STEPS), "--batch-size", "8", "--weights", weights, "--lr", str(RATE),
-                "--schedule", shape, "--warmup-steps", str(WARMUP), *floor)
+                program,
+                "--steps",
+                str(STEPS),
+                "--batch-size",
+                "8",
+                "--weights",
+                weights,
+                "--lr",
+                str(RATE),
+                "--schedule",
+                shape,
+                "--warmup-steps",
+                str(WARMUP),
+                *floor,
+            )
             parameters = reference.read_safetensors(weights)
         steps = [record for record in records if record["event"] == "step"]
         assert len(steps) == STEPS, records
@@ -59,8 +76,10 @@ def main():
         scheduler = torchs(shape, optimizer)
         for step, (record, (ids, targets)) in enumerate(zip(steps, reference.batches(text, STEPS, 8, 1))):
             rate, loss = optimizer.param_groups[0]["lr"], reference.loss_of(parameters, ids, targets)
-            print(f"{shape} {step + 1}: {record['learning_rate']:.9f} (torch {rate:.9f}), loss {record['loss']:.9f} "
-                  f"({loss.item():.9f})")
+            print(
+                f"{shape} {step + 1}: {record['learning_rate']:.9f} (torch {rate:.9f}), loss {record['loss']:.9f} "
+                f"({loss.item():.9f})"
+            )
             assert abs(record["learning_rate"] - rate) < 1e-12
             assert abs(record["learning_rate"] - RATE * transformers(shape, step)) < 1e-12
             assert abs(record["loss"] - loss.item()) < 1e-9

@@ -32,10 +32,11 @@ TEST(Schedule, Warmup_GrowsLinearlyFromZero) {
 }
 
 TEST(Schedule, Decay_EndsAtTheMinimumAndStaysThere) {
-  const auto linear = scheduleOf(ScheduleShape::kLinear, 2, 0.2, 12), cosine = scheduleOf(ScheduleShape::kCosine, 2, 0.2, 12);
+  const auto linear = scheduleOf(ScheduleShape::kLinear, 2, 0.2, 12),
+             cosine = scheduleOf(ScheduleShape::kCosine, 2, 0.2, 12);
   for (const auto& schedule : {linear, cosine}) {
     EXPECT_DOUBLE_EQ(schedule.rateOf(2), kRate);
-    EXPECT_DOUBLE_EQ(schedule.rateOf(7), kRate * 0.6); // half way: both have lost half of what they lose
+    EXPECT_DOUBLE_EQ(schedule.rateOf(7), kRate * 0.6);  // half way: both have lost half of what they lose
     EXPECT_DOUBLE_EQ(schedule.rateOf(12), kRate * 0.2);
     EXPECT_DOUBLE_EQ(schedule.rateOf(1000), kRate * 0.2);
   }
@@ -64,23 +65,24 @@ TEST(Schedule, WarmupThatLeavesNoStepToDecay_IsRefused) {
 }
 
 TEST(Schedule, Scaling_TakesTheBatchOfAllRanksAndMicroBatches) {
-  const auto steps = stepsOf(train({"--spawn", "2", "--steps", "1", "--batch-size", "2", "--accumulate", "3", "--lr", "0.001",
-      "--lr-scaling", "linear", "--lr-base-batch", "6"}).out);
+  const auto steps = stepsOf(train({"--spawn", "2", "--steps", "1", "--batch-size", "2", "--accumulate", "3", "--lr",
+                                    "0.001", "--lr-scaling", "linear", "--lr-base-batch", "6"})
+                                 .out);
   ASSERT_EQ(steps.size(), 1u);
   EXPECT_DOUBLE_EQ(steps[0]["learning_rate"].get<double>(), 0.002);
 }
 
 TEST(Schedule, ConstantRate_TrainsAsWithoutSchedule) {
   const auto plain = train({"--steps", "4", "--lr", "0.001"});
-  EXPECT_EQ(digestOf(plain),
-      digestOf(train({"--steps", "4", "--lr", "0.002", "--lr-scaling", "linear", "--lr-base-batch", "16"}))); // batch 8
+  EXPECT_EQ(digestOf(plain), digestOf(train({"--steps", "4", "--lr", "0.002", "--lr-scaling", "linear",
+                                             "--lr-base-batch", "16"})));  // batch 8
   EXPECT_FALSE(stepsOf(plain.out)[0].contains("learning_rate"));
 }
 
 TEST(Schedule, RunInTwoParts_EndsBitIdentical) {
   const TemporaryFolder folder;
-  const std::vector<std::string> common{"--spawn", "2", "--lr", "0.003", "--schedule", "cosine", "--warmup-steps", "3",
-      "--min-lr-ratio", "0.1", "--schedule-steps", "14"};
+  const std::vector<std::string> common{"--spawn",        "2", "--lr",           "0.003", "--schedule",       "cosine",
+                                        "--warmup-steps", "3", "--min-lr-ratio", "0.1",   "--schedule-steps", "14"};
   const auto run = [&](std::vector<std::string> more) {
     more.insert(more.begin(), common.begin(), common.end());
     return train(more);
@@ -101,12 +103,13 @@ TEST(Schedule, ResumedUnderAnother_IsRefused) {
   const TemporaryFolder folder;
   digestOf(train({"--steps", "2", "--schedule", "linear", "--checkpoint", folder / "c"}));
   expectRefused(train({"--steps", "4", "--schedule", "linear", "--resume", folder / "c"}),
-      "schedule_steps: 4 here, 2 in the checkpoint");
+                "schedule_steps: 4 here, 2 in the checkpoint");
   expectRefused(train({"--steps", "4", "--schedule", "cosine", "--schedule-steps", "2", "--resume", folder / "c"}),
-      "schedule: \"cosine\" here, \"linear\" in the checkpoint");
+                "schedule: \"cosine\" here, \"linear\" in the checkpoint");
   expectRefused(train({"--steps", "4", "--resume", folder / "c"}), "nothing here");
   digestOf(train({"--steps", "2", "--checkpoint", folder / "plain"}));
-  expectRefused(train({"--steps", "4", "--warmup-steps", "1", "--resume", folder / "plain"}), "nothing in the checkpoint");
+  expectRefused(train({"--steps", "4", "--warmup-steps", "1", "--resume", folder / "plain"}),
+                "nothing in the checkpoint");
 }
 
 TEST(Schedule, BadOptions_AreRefused) {
@@ -124,7 +127,7 @@ TEST(Schedule, BadOptions_AreRefused) {
 
 StepMetrics stepWith(double meanLoss) {
   StepMetrics metrics;
-  metrics.loss = 100; // this rank's, which must not count
+  metrics.loss = 100;  // this rank's, which must not count
   metrics.meanLoss = meanLoss;
   metrics.stepSeconds = 0.5;
   metrics.tokens = 10;
@@ -134,10 +137,10 @@ StepMetrics stepWith(double meanLoss) {
 
 TEST(TargetLoss, MeanOfTheWindow_Decides) {
   TargetLoss target({.loss = 2, .window = 2});
-  EXPECT_FALSE(target.isReachedBy(stepWith(1))); // the window is not full
+  EXPECT_FALSE(target.isReachedBy(stepWith(1)));  // the window is not full
   EXPECT_FALSE(target.isReachedBy(stepWith(4)));
   EXPECT_FALSE(target.isReachedBy(stepWith(1)));
-  EXPECT_TRUE(target.isReachedBy(stepWith(3))); // (1 + 3) / 2
+  EXPECT_TRUE(target.isReachedBy(stepWith(3)));  // (1 + 3) / 2
   nlohmann::json summary;
   target.addSummary(summary);
   EXPECT_EQ(summary["steps_to_target"], 4);
@@ -161,8 +164,9 @@ TEST(TargetLoss, NoTarget_SaysNothing) {
   EXPECT_EQ(target.shortfall(), "");
 }
 
-const std::vector<std::string> kToTarget{"--spawn", "3", "--batch-size", "2", "--lr", "0.003", "--steps", "60",
-    "--target-loss", "5.6", "--target-window", "3"};
+const std::vector<std::string> kToTarget{"--spawn",       "3",     "--batch-size",    "2",
+                                         "--lr",          "0.003", "--steps",         "60",
+                                         "--target-loss", "5.6",   "--target-window", "3"};
 
 TEST(TargetLoss, AllRanks_EndAtTheFirstStepThatReachesIt) {
   const TemporaryFolder folder;
@@ -237,7 +241,8 @@ TEST(TargetLoss, NotReached_IsSaidWithStatusZero) {
   const auto summary = summaryOf(finished);
   EXPECT_EQ(summary["target_loss"], 0.5);
   EXPECT_TRUE(summary["steps_to_target"].is_null() && summary["bytes_to_target"].is_null());
-  EXPECT_NE(finished.err.find("the loss of 0.5 was not reached in 3 steps: the mean of the last 1 is"), std::string::npos);
+  EXPECT_NE(finished.err.find("the loss of 0.5 was not reached in 3 steps: the mean of the last 1 is"),
+            std::string::npos);
 }
 
 TEST(TargetLoss, UnknownMean_IsRefused) {
@@ -247,5 +252,5 @@ TEST(TargetLoss, UnknownMean_IsRefused) {
   expectRefused(train({"--target-window", "5"}), "--target-window means nothing");
 }
 
-} // namespace
-} // namespace gloo_bypass::trainer::testing
+}  // namespace
+}  // namespace gloo_bypass::trainer::testing

@@ -1,5 +1,5 @@
-// ZeRO's stages and activation checkpointing, as users run them: the same numbers as without, in less memory, for the bytes that the
-// paper promises. Everything runs the tiny model; DDP_TRAIN names the program.
+// ZeRO's stages and activation checkpointing, as users run them: the same numbers as without, in less memory, for the
+// bytes that the paper promises. Everything runs the tiny model; DDP_TRAIN names the program.
 #include <algorithm>
 #include <map>
 #include <span>
@@ -111,11 +111,13 @@ TEST(Zero, MemoryAndBytes_AreThePapers) {
   for (const int ranks : {2, 4}) {
     for (int stage = 0; stage <= 3; ++stage) {
       const auto steps = stepsOf(
-          train(Flags{"--spawn", std::to_string(ranks), "--steps", "4", "--memory-metrics", "--batch-size", "2"} + zero(stage)).out);
+          train(Flags{"--spawn", std::to_string(ranks), "--steps", "4", "--memory-metrics", "--batch-size", "2"} +
+                zero(stage))
+              .out);
       ASSERT_EQ(steps.size(), 4u);
       const auto field = [&](const char* name) { return steps[1][name].get<double>(); };
       const std::string where = std::to_string(ranks) + " ranks, stage " + std::to_string(stage);
-      const double share = 1.0 / ranks, padding = 1.01; // units are rounded up to 16 elements a rank
+      const double share = 1.0 / ranks, padding = 1.01;  // units are rounded up to 16 elements a rank
       const auto expectAbout = [&](const char* name, double expected) {
         EXPECT_GE(field(name), expected) << where << ", " << name;
         EXPECT_LE(field(name), expected * padding) << where << ", " << name;
@@ -135,9 +137,11 @@ TEST(Zero, MemoryAndBytes_AreThePapers) {
 TEST(Zero, PeakOfTensors_FallsWithEveryStage) {
   double above = 1e18;
   for (int stage = 0; stage <= 3; ++stage) {
-    // Small activations, so that the model's state is most of what there is; stage 1 and 2 differ between micro-batches only.
-    const auto finished = train(Flags{"--spawn", "2", "--steps", "2", "--memory-metrics", "--batch-size", "1", "--seq-length", "4",
-        "--accumulate", "2", "--bucket-cap-mb", "0.01"} + zero(stage));
+    // Small activations, so that the model's state is most of what there is; stage 1 and 2 differ between micro-batches
+    // only.
+    const auto finished = train(Flags{"--spawn", "2", "--steps", "2", "--memory-metrics", "--batch-size", "1",
+                                      "--seq-length", "4", "--accumulate", "2", "--bucket-cap-mb", "0.01"} +
+                                zero(stage));
     const auto steps = stepsOf(finished.out);
     ASSERT_EQ(steps.size(), 2u) << finished.err;
     const auto peak = steps[1]["peak_tensor_bytes"].get<double>();
@@ -154,10 +158,13 @@ TEST(Zero, PlainTraining_HasNoNewFields) {
 }
 
 TEST(Zero, WhatItCannotBeWith_IsRefused) {
-  const std::vector<std::pair<Flags, std::string>> cases{{{"--no-ddp"}, "not with --no-ddp"},
+  const std::vector<std::pair<Flags, std::string>> cases{
+      {{"--no-ddp"}, "not with --no-ddp"},
       {{"--gradient-as-bucket-view"}, "--gradient-as-bucket-view is of the reducer's buckets"},
-      {{"--segment-bytes", "4096"}, "--segment-bytes is of all-reduces"}, {{"--precision", "bf16"}, "not with --precision bf16"},
-      {{"--compress", "topk"}, "--compress replaces all-reduces"}, {{"--average", "local-sgd"}, "--average has ranks with models"}};
+      {{"--segment-bytes", "4096"}, "--segment-bytes is of all-reduces"},
+      {{"--precision", "bf16"}, "not with --precision bf16"},
+      {{"--compress", "topk"}, "--compress replaces all-reduces"},
+      {{"--average", "local-sgd"}, "--average has ranks with models"}};
   for (const auto& [flags, reason] : cases) {
     const auto finished = train(flags + zero(1));
     expectRefused(finished, reason);
@@ -171,7 +178,8 @@ TEST(Zero, RanksWithOtherStages_AreRefused) {
   Environment one = place, two = place;
   one["RANK"] = "0";
   two["RANK"] = "1";
-  Program first = startTraining(Flags{"--steps", "1"} + zero(1), one), second = startTraining(Flags{"--steps", "1"} + zero(3), two);
+  Program first = startTraining(Flags{"--steps", "1"} + zero(1), one),
+          second = startTraining(Flags{"--steps", "1"} + zero(3), two);
   const auto here = first.finish(kLimit), there = second.finish(kLimit);
   EXPECT_GT(here.shellStatus(), 0);
   EXPECT_GT(there.shellStatus(), 0);
@@ -179,17 +187,19 @@ TEST(Zero, RanksWithOtherStages_AreRefused) {
 }
 
 TEST(Memory, TooLittle_IsSaidBeforeAnyRankStarts) {
-  const auto finished = train({"--model", "distilgpt2", "--spawn", "1024", "--steps", "1"}); // 1.3 TB
+  const auto finished = train({"--model", "distilgpt2", "--spawn", "1024", "--steps", "1"});  // 1.3 TB
   expectRefused(finished, "1024 ranks of 1024 need 1342.1 GB for parameters, gradients and moments");
   EXPECT_EQ(finished.shellStatus(), 2);
-  expectRefused(train({"--model", "distilgpt2", "--elastic", "1:1024", "--checkpoint", "c"}), "1024 ranks of 1024 need 1342.1 GB");
+  expectRefused(train({"--model", "distilgpt2", "--elastic", "1:1024", "--checkpoint", "c"}),
+                "1024 ranks of 1024 need 1342.1 GB");
 }
 
 TEST(Memory, Formula_IsThePapers) {
   Options options;
   options.model = "distilgpt2";
   const int64_t parameters = 81'912'576;
-  const int64_t shares[] = {16 * parameters, (4 + 4 + 8 / 4) * parameters, (4 + (4 + 8) / 4) * parameters, 16 * parameters / 4};
+  const int64_t shares[] = {16 * parameters, (4 + 4 + 8 / 4) * parameters, (4 + (4 + 8) / 4) * parameters,
+                            16 * parameters / 4};
   for (int stage = 0; stage <= 3; ++stage) {
     options.sharding.zero = stage;
     EXPECT_EQ(modelStateBytes(options, 4), shares[stage]) << "stage " << stage;
@@ -228,7 +238,8 @@ TEST(ActivationCheckpointing, SameBits_AsWithout) {
 // A second gather is not needed: the recomputation has what backward gathers anyway.
 TEST(ActivationCheckpointing, WithStageThree_SendsTheSameBytes) {
   const Flags common = Flags{"--spawn", "2", "--steps", "5"} + zero(3);
-  const auto without = stepsOf(train(common).out), with = stepsOf(train(common + Flags{"--activation-checkpointing"}).out);
+  const auto without = stepsOf(train(common).out),
+             with = stepsOf(train(common + Flags{"--activation-checkpointing"}).out);
   ASSERT_EQ(without.size(), 5u);
   ASSERT_EQ(with.size(), 5u);
   EXPECT_NEAR(bytesOfAStep(with), bytesOfAStep(without), 1000);
@@ -250,7 +261,7 @@ TEST(ActivationCheckpointing, Forward_KeepsABlocksInputOnly) {
     return *peakTensorBytes() - before;
   };
   const int64_t all = keptBytes(false), inputs = keptBytes(true);
-  const int64_t input = 8 * 32 * 32 * 4; // (BT, C), fp32
+  const int64_t input = 8 * 32 * 32 * 4;  // (BT, C), fp32
   EXPECT_LT(inputs, all / 4);
   EXPECT_GE(inputs, config.layers * input);
   EXPECT_GT(all, config.layers * 20 * input);
@@ -278,8 +289,8 @@ TEST(ActivationCheckpointing, RandomNumbers_AreDrawnAgainAndNoneIsLost) {
   at::manual_seed(3);
   at::rand({50});
   EXPECT_TRUE(at::rand({5}).equal(between));
-  EXPECT_TRUE(at::rand({5}).equal(after)); // the recomputation drew none of its own
+  EXPECT_TRUE(at::rand({5}).equal(after));  // the recomputation drew none of its own
 }
 
-} // namespace
-} // namespace gloo_bypass::trainer::testing
+}  // namespace
+}  // namespace gloo_bypass::trainer::testing

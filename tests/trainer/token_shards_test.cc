@@ -27,8 +27,8 @@ std::vector<int32_t> someTokens(size_t count, int32_t bound = kIdBound) {
   return tokens;
 }
 
-void writeShards(const std::string& folder, const std::vector<int32_t>& tokens, int64_t shardTokens, int64_t idBound = kIdBound,
-    const std::string& vocabulary = "bytes") {
+void writeShards(const std::string& folder, const std::vector<int32_t>& tokens, int64_t shardTokens,
+                 int64_t idBound = kIdBound, const std::string& vocabulary = "bytes") {
   TokenShardWriter writer(folder, vocabulary, idBound, shardTokens);
   constexpr size_t kAtATime = 7;
   for (size_t i = 0; i < tokens.size(); i += kAtATime) {
@@ -88,26 +88,38 @@ TEST(TokenShards, WhatIsMissingOrDamaged_IsNamed) {
     damage(folder / "t");
     return refusalOf(folder / "t");
   };
-  const std::string first = "/shard-00000.safetensors", second = "/shard-00001.safetensors", last = "/shard-00003.safetensors";
+  const std::string first = "/shard-00000.safetensors", second = "/shard-00001.safetensors",
+                    last = "/shard-00003.safetensors";
   const auto with = [&](const std::string& metadata, const std::string& value, int32_t id = 1) {
     return [=](const std::string& folder) {
-      std::map<std::string, std::string> all{{"format", "gloo-bypass tokens 1"}, {"shard", "1"}, {"last", "false"},
-          {"id_bound", "1000"}, {"vocabulary", "bytes"}};
+      std::map<std::string, std::string> all{{"format", "gloo-bypass tokens 1"},
+                                             {"shard", "1"},
+                                             {"last", "false"},
+                                             {"id_bound", "1000"},
+                                             {"vocabulary", "bytes"}};
       all[metadata] = value;
       const std::vector<int32_t> ids{id};
-      writeSafetensors(folder + second, std::map<std::string, TensorView>{{"tokens", {"U32", {1}, std::as_bytes(std::span(ids))}}}, all);
+      writeSafetensors(folder + second,
+                       std::map<std::string, TensorView>{{"tokens", {"U32", {1}, std::as_bytes(std::span(ids))}}}, all);
     };
   };
   EXPECT_EQ(after([](const std::string&) {}), "read");
   EXPECT_EQ(after(with("last", "false")), "read");
   for (const auto& [said, wanted] : std::vector<std::pair<std::string, std::string>>{
-           {after([&](const std::string& folder) { fs::remove(folder + last); }), "is not the last shard, but shard-00003"},
-           {after([&](const std::string& folder) { fs::remove(folder + second); }), "is not the last shard, but shard-00001"},
+           {after([&](const std::string& folder) { fs::remove(folder + last); }),
+            "is not the last shard, but shard-00003"},
+           {after([&](const std::string& folder) { fs::remove(folder + second); }),
+            "is not the last shard, but shard-00001"},
            {after([&](const std::string& folder) { fs::remove(folder + first); }), "a folder without shard-00000"},
-           {after([&](const std::string& folder) { fs::resize_file(folder + second, fs::file_size(folder + second) - 1); }), "truncated"},
+           {after([&](const std::string& folder) {
+              fs::resize_file(folder + second, fs::file_size(folder + second) - 1);
+            }),
+            "truncated"},
            {after([&](const std::string& folder) { fs::resize_file(folder + second, 5); }), "not a safetensors file"},
-           {after([&](const std::string& folder) { fs::copy_file(folder + second, folder + "/shard-00004.safetensors"); }),
-               "shard-00003.safetensors is the last shard, but shard-00004"},
+           {after([&](const std::string& folder) {
+              fs::copy_file(folder + second, folder + "/shard-00004.safetensors");
+            }),
+            "shard-00003.safetensors is the last shard, but shard-00004"},
            {after(with("shard", "7")), "\"shard\" is \"7\", not 1"},
            {after(with("last", "true")), "is the last shard, but shard-00002"},
            {after(with("format", "x")), "its format is \"x\""},
@@ -134,7 +146,9 @@ TEST(TokenShardWriter, WhatIsNotFinished_LeavesNothing) {
   EXPECT_THROW(TokenShardWriter(folder / "t", "bytes", kIdBound, 3), UsageError);
 }
 
-ProgramResult tokenise(std::vector<std::string> flags) { return Program(std::getenv("TOKENISE"), flags, {}).finish(kLimit); }
+ProgramResult tokenise(std::vector<std::string> flags) {
+  return Program(std::getenv("TOKENISE"), flags, {}).finish(kLimit);
+}
 
 TEST(Tokenise, RunOfShards_HasTheBitsOfTheText) {
   const TemporaryFolder folder;
@@ -189,8 +203,10 @@ TEST(Tokenise, PackedPassages_HaveTheBitsOfThoseInMemory) {
   const TemporaryFolder folder;
   const std::string text = std::getenv("SAMPLE_TEXT");
   for (const std::string kind : {"lines", "paragraphs"}) {
-    ASSERT_EQ(tokenise({text, "--output", folder / kind, "--passages", kind, "--shard-tokens", "10000"}).shellStatus(), 0);
-    EXPECT_EQ(digestOf(train({"--steps", "3", "--data", folder / kind})), digestOf(train({"--steps", "3", "--passages", kind, "--pack"})));
+    ASSERT_EQ(tokenise({text, "--output", folder / kind, "--passages", kind, "--shard-tokens", "10000"}).shellStatus(),
+              0);
+    EXPECT_EQ(digestOf(train({"--steps", "3", "--data", folder / kind})),
+              digestOf(train({"--steps", "3", "--passages", kind, "--pack"})));
   }
   expectRefused(tokenise({text, "--output", folder / "u", "--passages", "words"}), "words");
   expectRefused(train({"--steps", "1", "--pack"}), "--pack");
@@ -211,13 +227,16 @@ TEST(StreamShards, ContinuedRun_HasTheBitsOfAStraightOne_AndUnfitInputIsRefused)
   digestOf(run({"--steps", "3", "--checkpoint", checkpoint}));
   EXPECT_EQ(digestOf(run({"--steps", "6", "--resume", checkpoint})), straight);
   digestOf(run({"--steps", "1", "--eval-data", shards}));
-  const auto unlike = train({"--spawn", "2", "--data", shards, "--samples", "0", "--steps", "6", "--resume", checkpoint});
+  const auto unlike =
+      train({"--spawn", "2", "--data", shards, "--samples", "0", "--steps", "6", "--resume", checkpoint});
   EXPECT_TRUE(unlike.shellStatus() == 2 && unlike.err.find("other options") != std::string::npos) << unlike.err;
   expectRefused(run({"--steps", "1", "--eval-samples", "3"}), "--eval-samples");
   expectRefused(run({"--steps", "1", "--tail", "pad"}), "--tail");
   expectRefused(train({"--spawn", "2", "--data", shards, "--stream-shards", "--steps", "1"}), "--samples 0");
-  expectRefused(train({"--spawn", "2", "--data", text, "--stream-shards", "--steps", "1", "--samples", "0"}), "is no folder of shards");
-  expectRefused(train({"--spawn", "60", "--data", shards, "--stream-shards", "--steps", "1", "--samples", "0"}), "fewer than 60 ranks");
+  expectRefused(train({"--spawn", "2", "--data", text, "--stream-shards", "--steps", "1", "--samples", "0"}),
+                "is no folder of shards");
+  expectRefused(train({"--spawn", "60", "--data", shards, "--stream-shards", "--steps", "1", "--samples", "0"}),
+                "fewer than 60 ranks");
 }
 
 }  // namespace

@@ -31,9 +31,9 @@ struct SmallVocabulary {
             (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || (byte >= 174 && byte <= 255);
         if (isPrintable == printable) {
           const int code = printable ? byte : next++;
-          const std::string text = code < 128
-              ? std::string(1, static_cast<char>(code))
-              : std::string{static_cast<char>(0xC0 | (code >> 6)), static_cast<char>(0x80 | (code & 63))};
+          const std::string text =
+              code < 128 ? std::string(1, static_cast<char>(code))
+                         : std::string{static_cast<char>(0xC0 | (code >> 6)), static_cast<char>(0x80 | (code & 63))};
           vocab[text] = id++;
         }
       }
@@ -51,7 +51,7 @@ struct SmallVocabulary {
   std::string merges;
 };
 
-const std::string kSpace = "\xC4\xA0"; // how GPT-2 writes a space inside a token (U+0120)
+const std::string kSpace = "\xC4\xA0";  // how GPT-2 writes a space inside a token (U+0120)
 
 TEST(Tokenizer, Bytes_HaveGpt2Ids) {
   auto tokenizer = Tokenizer::bytes();
@@ -61,11 +61,11 @@ TEST(Tokenizer, Bytes_HaveGpt2Ids) {
 }
 
 TEST(Tokenizer, Merges_ApplyInOrderOfRank) {
-  const SmallVocabulary small(Merges{{"h", "e"}, {"l", "l"}, {"he", "ll"}, {"hell", "o"}, {kSpace, "w"}, {"o", "r"},
-      {kSpace + "w", "or"}});
+  const SmallVocabulary small(
+      Merges{{"h", "e"}, {"l", "l"}, {"he", "ll"}, {"hell", "o"}, {kSpace, "w"}, {"o", "r"}, {kSpace + "w", "or"}});
   auto tokenizer = small.tokenizer();
   EXPECT_EQ(tokenizer.encode("hello world"),
-      (std::vector<int32_t>{small.id("hello"), small.id(kSpace + "wor"), small.id("l"), small.id("d")}));
+            (std::vector<int32_t>{small.id("hello"), small.id(kSpace + "wor"), small.id("l"), small.id("d")}));
 }
 
 TEST(Tokenizer, LowerRank_WinsOverLeftmost) {
@@ -137,18 +137,21 @@ TEST(Tokenizer, ForeignFiles_AreRefusedWithTheReason) {
   expectRefused(good.vocab.dump(), "a c\n", "merges.txt:1: a token of this merge is not in vocab.json");
 }
 
-// Wherever a text is cut. Every pair that may stand in one of the pattern's words merges, so that another word is another token.
+// Wherever a text is cut. Every pair that may stand in one of the pattern's words merges, so that another word is
+// another token.
 TEST(TokenisablePiece, PiecesTokens_AreTheTexts) {
   const std::string newline = "\xC4\x8A", tab = "\xC4\x89";
   Merges merges;
   for (const auto& left : {kSpace, newline, tab, std::string("a"), std::string("b")}) {
-    for (const auto& right : {kSpace, newline, tab, std::string("a"), std::string("b"), std::string("!"), std::string("1")}) {
+    for (const auto& right :
+         {kSpace, newline, tab, std::string("a"), std::string("b"), std::string("!"), std::string("1")}) {
       merges.emplace_back(left, right);
     }
   }
   auto tokenizer = SmallVocabulary(merges).tokenizer();
   std::mt19937 random(3);
-  constexpr std::array<const char*, 13> kParts{"a", "bab", " ", "  ", "\n", "\t", "1", "23", "'s", "!", "?!", "\xc3\xa9", "\xe2\x80\x83"};
+  constexpr std::array<const char*, 13> kParts{"a",  "bab", " ", "  ", "\n",       "\t",          "1",
+                                               "23", "'s",  "!", "?!", "\xc3\xa9", "\xe2\x80\x83"};
   int cuts = 0;
   for (int text = 0; text < 500; ++text) {
     std::string whole;
@@ -224,8 +227,7 @@ TEST(TextPieces, OfTokensAndPassages_TogetherAreTheText) {
 TEST(TextPieces, FileThatHasBecomeShorter_IsNamed) {
   const TemporaryFolder folder;
   writeText(folder / "text", std::string(100, 'a'));
-  TextPieces pieces(
-      folder / "text", [](std::string_view text) { return text.size(); }, 10);
+  TextPieces pieces(folder / "text", [](std::string_view text) { return text.size(); }, 10);
   EXPECT_EQ(pieces.next().size(), 10u);
   writeText(folder / "text", std::string(15, 'a'));
   try {
@@ -285,10 +287,10 @@ TEST(Corpus, OfPackedPassages_IsOneRowWithAnEndBehindEach) {
   const TemporaryFolder folder;
   writeText(folder / "text", " abc \n\nde\nf\n");
   for (auto tokenizer : {Tokenizer::bytes(), [] {
-         SmallVocabulary vocabulary({});
-         vocabulary.vocab["<|endoftext|>"] = 300;
-         return vocabulary.tokenizer();
-       }()}) {
+                           SmallVocabulary vocabulary({});
+                           vocabulary.vocab["<|endoftext|>"] = 300;
+                           return vocabulary.tokenizer();
+                         }()}) {
     const int32_t end = tokenizer.isBytePair() ? 300 : 256;
     EXPECT_EQ(tokenizer.endOfText(), end);
     auto row = tokenizer.encode("abc.de.f.");
@@ -317,5 +319,5 @@ TEST(Corpus, UnusableText_IsRefused) {
   EXPECT_THROW(Corpus("/dev/null", tokenizer, 3, 0), ProgramError);
 }
 
-} // namespace
-} // namespace gloo_bypass::trainer
+}  // namespace
+}  // namespace gloo_bypass::trainer

@@ -6,6 +6,7 @@ the all-reduce, which ddp_train reports by its own clock, are computed anew from
 
 usage: trace_reference.py DDP_TRAIN
 """
+
 import json
 import os
 import subprocess
@@ -51,8 +52,11 @@ def check_names(spans, known):
 
 def check_all_reduces(spans, records):
     for record in records:
-        buckets = [span for span in spans if span["name"] == "gloo:all_reduce" and span["pid"] == 0
-                   and span["args"]["step"] == record["step"]]
+        buckets = [
+            span
+            for span in spans
+            if span["name"] == "gloo:all_reduce" and span["pid"] == 0 and span["args"]["step"] == record["step"]
+        ]
         assert len(buckets) == record["buckets"], record
         assert sum(span["args"]["bytes"] for span in buckets) == record["gradient_bytes"], record
         last_done = max(span["ts"] + span["dur"] for span in buckets)
@@ -79,9 +83,26 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         trace_file = os.path.join(folder, "trace.json")
         output = subprocess.run(
-            [program, "--model", "tiny", "--spawn", str(RANKS), "--steps", str(STEPS), "--bucket-cap-mb", "0.02",
-             "--first-bucket-mb", "0.005", "--trace", trace_file],
-            check=True, stdout=subprocess.PIPE, text=True, timeout=100).stdout
+            [
+                program,
+                "--model",
+                "tiny",
+                "--spawn",
+                str(RANKS),
+                "--steps",
+                str(STEPS),
+                "--bucket-cap-mb",
+                "0.02",
+                "--first-bucket-mb",
+                "0.005",
+                "--trace",
+                trace_file,
+            ],
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=100,
+        ).stdout
         with open(trace_file) as file:
             trace = json.load(file)
         known = profiled_names(folder)

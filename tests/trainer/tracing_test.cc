@@ -46,7 +46,8 @@ TEST(ClockOffset, UnevenWays_AreWithinTheBound) {
 }
 
 TEST(ClockOffset, OneWayTakesAll_IsTheWholeBound) {
-  const ClockExchange late{.sentNs = 100, .remoteNs = 1100, .receivedNs = 300}; // the answer took 200, the question nothing
+  const ClockExchange late{
+      .sentNs = 100, .remoteNs = 1100, .receivedNs = 300};  // the answer took 200, the question nothing
   const auto offset = estimateOffset({&late, 1});
   EXPECT_EQ(offset.errorBoundNs, 100);
   EXPECT_EQ(offset.offsetNs, 1000 - 100);
@@ -62,7 +63,7 @@ TEST(ClockOffset, ClocksThatDrift_AreInterpolatedBetweenTheTwoEstimates) {
 }
 
 TEST(BucketReadiness, FirstBackward_IsCutFromTheLastParameterOn) {
-  BucketReadiness readiness({40, 8, 4}); // bytes of three parameters
+  BucketReadiness readiness({40, 8, 4});  // bytes of three parameters
   // As with a tied embedding: the first parameter, cut last, is ready last; the second one was ready before the third.
   readiness.gradientReady(1, at(10));
   readiness.gradientReady(2, at(20));
@@ -88,7 +89,7 @@ TEST(BucketReadiness, LaterBackwards_AreCutInTheFirstOnesOrder) {
   ASSERT_TRUE(rebuilt.has_value());
   EXPECT_EQ((*rebuilt)[0].last, at(102));
   EXPECT_EQ((*rebuilt)[1].first, at(103));
-  readiness.gradientReady(2, at(151)); // another order: buckets stay as they are
+  readiness.gradientReady(2, at(151));  // another order: buckets stay as they are
   readiness.gradientReady(1, at(152));
   readiness.gradientReady(0, at(153));
   const auto later = readiness.ofBuckets({48, 4});
@@ -122,7 +123,7 @@ TEST(TraceRecorder, Full_KeepsTheFirstAndCountsTheRest) {
 
 // Spans of one thread and process nest or are apart, as the format demands.
 void expectNested(const std::vector<Json>& spans) {
-  std::map<std::pair<int64_t, int64_t>, std::vector<double>> open; // ends of what is open, by track
+  std::map<std::pair<int64_t, int64_t>, std::vector<double>> open;  // ends of what is open, by track
   constexpr double kHalfNanosecond = 5e-4;
   for (const auto& span : spans) {
     auto& ends = open[{span["pid"].get<int64_t>(), span["tid"].get<int64_t>()}];
@@ -149,8 +150,10 @@ TEST(ChromeTrace, OverlappingBuckets_GetTracksOfTheirOwnAndTheLastIsReused) {
   std::string text;
   ChromeTrace trace([&](std::string_view piece) { text += piece; }, 1'000, 1, "TCP");
   const std::vector<TraceSpan> spans{{SpanKind::kBucketReduced, 1, 0, 8, 1'000, 3'000},
-      {SpanKind::kBucketReduced, 1, 1, 8, 2'000, 5'000}, {SpanKind::kBucketReduced, 1, 2, 8, 3'000, 4'000},
-      {SpanKind::kStep, 1, 0, 0, 1'000, 6'000}, {SpanKind::kForward, 1, 0, 0, 1'000, 2'000}};
+                                     {SpanKind::kBucketReduced, 1, 1, 8, 2'000, 5'000},
+                                     {SpanKind::kBucketReduced, 1, 2, 8, 3'000, 4'000},
+                                     {SpanKind::kStep, 1, 0, 0, 1'000, 6'000},
+                                     {SpanKind::kForward, 1, 0, 0, 1'000, 2'000}};
   trace.addRank({.rank = 0, .leftOut = 7}, spans);
   trace.finish();
   const Json json = Json::parse(text);
@@ -178,7 +181,7 @@ TEST(ChromeTrace, AnotherRanksTimes_AreOnRankZerosClock) {
   trace.finish();
   const Json json = Json::parse(text);
   const auto span = spansOf(json).at(0);
-  EXPECT_EQ(span["ts"], 2.0); // microseconds: 3,000 + 9,000 - 10,000 ns
+  EXPECT_EQ(span["ts"], 2.0);  // microseconds: 3,000 + 9,000 - 10,000 ns
   EXPECT_EQ(span["dur"], 0.5);
   EXPECT_EQ(span["pid"], 1);
   EXPECT_EQ(json["ranks"][0]["clock_at_end"]["error_bound_ns"], 40);
@@ -194,8 +197,9 @@ std::vector<Json> lines(const std::string& text) {
 }
 
 constexpr int kRanks = 3, kSteps = 4, kMicroBatches = 2;
-const std::vector<std::string> kManyBuckets{"--spawn", "3", "--steps", "4", "--accumulate", "2", "--bucket-cap-mb", "0.02",
-    "--first-bucket-mb", "0.005", "--clip-norm", "0.5"};
+const std::vector<std::string> kManyBuckets{"--spawn",           "3",     "--steps",         "4",
+                                            "--accumulate",      "2",     "--bucket-cap-mb", "0.02",
+                                            "--first-bucket-mb", "0.005", "--clip-norm",     "0.5"};
 
 std::vector<std::string> with(std::vector<std::string> flags, const std::vector<std::string>& more) {
   flags.insert(flags.end(), more.begin(), more.end());
@@ -222,7 +226,8 @@ TEST(Tracing, AllRanks_HaveEveryStepAndBucketAndTheMetricsTimes) {
   expectNested(spans);
   EXPECT_EQ(trace["distributedInfo"]["world_size"], kRanks);
   const auto count = [&](const std::string& name, int64_t rank) {
-    return std::count_if(spans.begin(), spans.end(), [&](const Json& s) { return s["name"] == name && s["pid"] == rank; });
+    return std::count_if(spans.begin(), spans.end(),
+                         [&](const Json& s) { return s["name"] == name && s["pid"] == rank; });
   };
   const auto records = lines(finished.out);
   int64_t buckets = 0;
@@ -251,7 +256,8 @@ TEST(Tracing, EveryBucket_IsReadyBeforeItIsHandedOver) {
   const TemporaryFolder folder;
   // Resumed: the reducer's buckets are rebuilt by a backward that is of no step.
   ASSERT_EQ(train(with(kManyBuckets, {"--checkpoint", folder / "c"})).shellStatus(), 0);
-  const auto finished = train(with(kManyBuckets, {"--steps", "6", "--resume", folder / "c", "--trace", folder / "t.json"}));
+  const auto finished =
+      train(with(kManyBuckets, {"--steps", "6", "--resume", folder / "c", "--trace", folder / "t.json"}));
   ASSERT_EQ(finished.shellStatus(), 0) << finished.err;
   const auto spans = spansOf(Json::parse(contentsOf(folder / "t.json")));
   std::map<std::tuple<int64_t, int64_t, int64_t>, double> ready;
@@ -259,9 +265,11 @@ TEST(Tracing, EveryBucket_IsReadyBeforeItIsHandedOver) {
   for (const auto& span : spans) {
     EXPECT_GT(span["args"]["step"].get<int64_t>(), kSteps);
     if (span["args"].contains("bucket") && span["name"] != "queued") {
-      const std::tuple key(span["pid"].get<int64_t>(), span["args"]["step"].get<int64_t>(), span["args"]["bucket"].get<int64_t>());
+      const std::tuple key(span["pid"].get<int64_t>(), span["args"]["step"].get<int64_t>(),
+                           span["args"]["bucket"].get<int64_t>());
       const bool isHandedOver = span["name"] == "gloo:all_reduce";
-      (isHandedOver ? handedOver : ready)[key] = span["ts"].get<double>() + (isHandedOver ? 0 : span["dur"].get<double>());
+      (isHandedOver ? handedOver : ready)[key] =
+          span["ts"].get<double>() + (isHandedOver ? 0 : span["dur"].get<double>());
     }
   }
   ASSERT_EQ(ready.size(), handedOver.size());
@@ -312,7 +320,9 @@ TEST(Tracing, CompressedBuckets_AreSpansAsReducedOnesAre) {
 }
 
 // The exit status of `unshare` with the arguments; 127 where it is not there.
-int unshareStatus(const std::string& arguments) { return WEXITSTATUS(std::system(("unshare " + arguments + " >/dev/null 2>&1").c_str())); }
+int unshareStatus(const std::string& arguments) {
+  return WEXITSTATUS(std::system(("unshare " + arguments + " >/dev/null 2>&1").c_str()));
+}
 
 TEST(Tracing, RankWithAnotherMonotonicClock_IsAlignedWithinTheBound) {
   constexpr int64_t kAheadNs = 4'000'000'000'000;
@@ -321,14 +331,20 @@ TEST(Tracing, RankWithAnotherMonotonicClock_IsAlignedWithinTheBound) {
   }
   const TemporaryFolder folder;
   const uint16_t port = freePort();
-  const Environment common{{"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", std::to_string(port)},
-      {"GLOO_DEVICE_TRANSPORT", ""}, {"TORCH_CPP_LOG_LEVEL", "ERROR"}};
-  const std::vector<std::string> flags{"--model", "tiny", "--seq-length", "16", "--steps", "3", "--trace", folder / "t.json"};
+  const Environment common{{"WORLD_SIZE", "2"},
+                           {"MASTER_ADDR", "127.0.0.1"},
+                           {"MASTER_PORT", std::to_string(port)},
+                           {"GLOO_DEVICE_TRANSPORT", ""},
+                           {"TORCH_CPP_LOG_LEVEL", "ERROR"}};
+  const std::vector<std::string> flags{"--model", "tiny", "--seq-length", "16",
+                                       "--steps", "3",    "--trace",      folder / "t.json"};
   Environment here = common, ahead = common;
   here["RANK"] = "0";
   ahead["RANK"] = "1";
   Program first(std::getenv("DDP_TRAIN"), flags, here);
-  Program second("/usr/bin/unshare", with({"--time", "--monotonic", "4000", "--fork", "--kill-child", std::getenv("DDP_TRAIN")}, flags), ahead);
+  Program second("/usr/bin/unshare",
+                 with({"--time", "--monotonic", "4000", "--fork", "--kill-child", std::getenv("DDP_TRAIN")}, flags),
+                 ahead);
   const auto one = first.finish(kLimit), two = second.finish(kLimit);
   ASSERT_EQ(one.shellStatus(), 0) << one.err;
   ASSERT_EQ(two.shellStatus(), 0) << two.err;
@@ -339,8 +355,9 @@ TEST(Tracing, RankWithAnotherMonotonicClock_IsAlignedWithinTheBound) {
   }
   // A barrier ends on no rank before it has begun on every rank.
   const double boundUs = std::max(trace["ranks"][1]["clock_at_start"]["error_bound_ns"].get<double>(),
-                             trace["ranks"][1]["clock_at_end"]["error_bound_ns"].get<double>()) / 1e3;
-  std::map<int64_t, std::pair<double, double>> barriers; // by step: last begin, first end
+                                  trace["ranks"][1]["clock_at_end"]["error_bound_ns"].get<double>()) /
+                         1e3;
+  std::map<int64_t, std::pair<double, double>> barriers;  // by step: last begin, first end
   for (const auto& span : spansOf(trace)) {
     if (span["name"] == "gloo:barrier") {
       const double begin = span["ts"].get<double>(), end = begin + span["dur"].get<double>();
@@ -361,13 +378,13 @@ TEST(Utilisation, PeakThatIsSaid_MakesMfuAndNothingElse) {
     if (record["event"] == "step") {
       EXPECT_NEAR(record["mfu"].get<double>(), 100 * record["model_flops_per_s"].get<double>() / 8e9, 1e-6);
       EXPECT_NEAR(record["overlap"].get<double>(),
-          100 * (1 - record["t_ar_exposed_s"].get<double>() / record["t_ar_s"].get<double>()), 1e-6);
+                  100 * (1 - record["t_ar_exposed_s"].get<double>() / record["t_ar_s"].get<double>()), 1e-6);
     }
   }
 }
 
 TEST(Utilisation, PeakThatIsMeasured_IsPositiveAndPlainRunsHaveNone) {
-  for (const char* precision : {"fp32", "fp16"}) { // libtorch 1.13 itself multiplies no fp16 matrices
+  for (const char* precision : {"fp32", "fp16"}) {  // libtorch 1.13 itself multiplies no fp16 matrices
     const auto measured = train({"--spawn", "2", "--steps", "2", "--measure-peak", "--precision", precision});
     ASSERT_EQ(measured.shellStatus(), 0) << measured.err;
     EXPECT_GT(lines(measured.out).back()["median"]["mfu"].get<double>(), 0);
@@ -388,7 +405,8 @@ TEST(TracingOptions, BadInput_IsOneLineBeforeTheFirstStep) {
   const TemporaryFolder folder;
   expectRefused({"--measure-peak", "--peak-flops", "1e9"}, "--measure-peak and --peak-flops exclude each other");
   expectRefused({"--peak-flops", "-1"}, "--peak-flops");
-  expectRefused({"--steps", "1", "--metrics", folder / "m", "--trace", folder / "missing/t"}, "cannot write " + folder / "missing/t");
+  expectRefused({"--steps", "1", "--metrics", folder / "m", "--trace", folder / "missing/t"},
+                "cannot write " + folder / "missing/t");
   EXPECT_FALSE(std::filesystem::exists(folder / "m")) << "steps were run";
 }
 
@@ -396,8 +414,10 @@ TEST(TracingOptions, RanksThatDiffer_AreRefusedAtTheStart) {
   const TemporaryFolder folder;
   const uint16_t port = freePort();
   const auto rank = [&](int number, const std::vector<std::string>& more) {
-    return startTraining(with({"--steps", "1"}, more), {{"RANK", std::to_string(number)}, {"WORLD_SIZE", "2"},
-        {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", std::to_string(port)}});
+    return startTraining(with({"--steps", "1"}, more), {{"RANK", std::to_string(number)},
+                                                        {"WORLD_SIZE", "2"},
+                                                        {"MASTER_ADDR", "127.0.0.1"},
+                                                        {"MASTER_PORT", std::to_string(port)}});
   };
   Program first = rank(0, {"--trace", folder / "t.json"}), second = rank(1, {});
   const auto one = first.finish(kLimit), two = second.finish(kLimit);
@@ -409,12 +429,13 @@ TEST(TracingOptions, RanksThatDiffer_AreRefusedAtTheStart) {
 
 TEST(FullDisk, Trace_IsWholeOrNotThere) {
   const TemporaryFolder folder;
-  Program process = startTraining({"--steps", "40", "--metrics", "/dev/null", "--trace", folder / "t.json"}, {}, 10'000);
+  Program process =
+      startTraining({"--steps", "40", "--metrics", "/dev/null", "--trace", folder / "t.json"}, {}, 10'000);
   const auto finished = process.finish(kLimit);
   EXPECT_EQ(finished.shellStatus(), 1) << finished.err;
   EXPECT_NE(finished.err.find("cannot write"), std::string::npos) << finished.err;
   EXPECT_TRUE(std::filesystem::is_empty(folder.path)) << "a piece was left";
 }
 
-} // namespace
-} // namespace gloo_bypass::trainer::testing
+}  // namespace
+}  // namespace gloo_bypass::trainer::testing

@@ -47,8 +47,8 @@ inline std::vector<nlohmann::json> stepsOf(const std::string& text) {
   return lines;
 }
 
-// The bytes that this rank sent in one of `steps`, of as many each, but for the first. What TCP sends twice on a busy machine counts
-// too, in some of them: the least is what a step takes.
+// The bytes that this rank sent in one of `steps`, of as many each, but for the first. What TCP sends twice on a busy
+// machine counts too, in some of them: the least is what a step takes.
 inline double bytesOfAStep(const std::vector<nlohmann::json>& steps) {
   double least = std::numeric_limits<double>::infinity();
   for (size_t i = 1; i < steps.size(); ++i) {
@@ -65,4 +65,4 @@ inline void expectRefused(const ProgramResult& finished, const std::string& reas
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << finished.err;
 }
 
-} // namespace gloo_bypass::trainer::testing
+}  // namespace gloo_bypass::trainer::testing

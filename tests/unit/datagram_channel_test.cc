@@ -101,8 +101,8 @@ class SilentPeer : public ::testing::Test {
     auto port = std::make_unique<NetworkPort>();
     port_ = port.get();
     transport_ = makePolledDatagramTransport(config, std::move(port));
-    a_ = std::move(transport_->openChannel({.localRank = 0, .peerRank = 1, .silenceTimeout = silenceTimeout}, &atA_)
-                       .value());
+    a_ = std::move(
+        transport_->openChannel({.localRank = 0, .peerRank = 1, .silenceTimeout = silenceTimeout}, &atA_).value());
     b_ = std::move(transport_->openChannel({.localRank = 1, .peerRank = 0}, &atB_).value());
     ASSERT_TRUE(a_->connect(b_->localAddress()).ok());
     ASSERT_TRUE(b_->connect(a_->localAddress()).ok());

@@ -67,8 +67,8 @@ class CountingPort final : public PacketPort, private PacketSink {
   LinkId opens = 0, inner = 0;
   std::size_t closes = 0;
   std::optional<LinkId> current;
-  std::set<LinkId> live;  // opened, and not closed
-  bool silent = false;    // takes nothing
+  std::set<LinkId> live;    // opened, and not closed
+  bool silent = false;      // takes nothing
   bool endsAtOnce = false;  // each link is closed by its peer
   std::atomic<std::uint64_t> receives{0};
 

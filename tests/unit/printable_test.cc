@@ -19,12 +19,17 @@ TEST(Printable, ControlCharacters_AreHexadecimal) {
   EXPECT_EQ(printable("\x1b[2J\x1b]0;owned\x07"), "\\x1b[2J\\x1b]0;owned\\x07");
   EXPECT_EQ(printable("a\r\nrank 0: all is well\n"), "a\\x0d\\x0arank 0: all is well\\x0a");
   EXPECT_EQ(printable("\0\x7f"s), "\\x00\\x7f");
-  EXPECT_EQ(printable("\xc2\x9b" "31m"), "\\xc2\\x9b31m") << "U+009B begins a sequence as ESC [ does";
+  EXPECT_EQ(printable("\xc2\x9b"
+                      "31m"),
+            "\\xc2\\x9b31m")
+      << "U+009B begins a sequence as ESC [ does";
   EXPECT_EQ(printable("\xc2\xa0"), "\xc2\xa0");
 }
 
 TEST(Printable, InvalidUtf8_IsHexadecimal) {
-  EXPECT_EQ(printable("\x9b" "31m"), "\\x9b31m");
+  EXPECT_EQ(printable("\x9b"
+                      "31m"),
+            "\\x9b31m");
   EXPECT_EQ(printable("\xff\xfe"), "\\xff\\xfe");
   EXPECT_EQ(printable("\xc0\x9b"), "\\xc0\\x9b") << "two bytes for what one holds";
   EXPECT_EQ(printable("\xe0\x80\x9b"), "\\xe0\\x80\\x9b");
@@ -35,9 +40,7 @@ TEST(Printable, InvalidUtf8_IsHexadecimal) {
   EXPECT_EQ(printable("\xe2\x1b[m"), "\\xe2\\x1b[m") << "a sequence swallows nothing that is not its own";
 }
 
-TEST(Printable, EscapedText_IsNotEscapedAgain) {
-  EXPECT_EQ(printable(printable("\x1b\xff")), "\\x1b\\xff");
-}
+TEST(Printable, EscapedText_IsNotEscapedAgain) { EXPECT_EQ(printable(printable("\x1b\xff")), "\\x1b\\xff"); }
 
 }  // namespace
 }  // namespace gloo_bypass

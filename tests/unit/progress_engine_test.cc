@@ -71,11 +71,12 @@ class FakePort final : public Pollable {
     condition_.notify_all();
   }
 
-  // Where time-outs are counted: the engine's own bound on block() must not pass on a machine that stands still for a while.
+  // Where time-outs are counted: the engine's own bound on block() must not pass on a machine that stands still for a
+  // while.
   Duration shortestBlock{0};
   Duration patient{0};
   mutable int duringRests = 0;  // arrivals to come, one in each rest; nothing wakes for them
-  int seen = 0;  // under exclusive access
+  int seen = 0;                 // under exclusive access
   int flushes = 0;
   std::atomic<int> polls{0}, blocks{0}, timeouts{0};
   std::atomic<bool> waiterDrove{false}, engineDrove{false};
@@ -274,9 +275,13 @@ TEST(ProgressEngine_EngineThread, CannotBePinned_SaysSoOnce) {
   constexpr int kNoSuchCpu = CPU_SETSIZE - 1;
   FakePort port;
   ::testing::internal::CaptureStderr();
-  { ProgressEngine engine(port, {.engineCpu = kNoSuchCpu}); }
+  {
+    ProgressEngine engine(port, {.engineCpu = kNoSuchCpu});
+  }
   const std::string said = ::testing::internal::GetCapturedStderr();
-  EXPECT_EQ(said, "gloo-bypass: the engine's thread cannot be pinned to CPU 1023 (GLOO_BYPASS_ENGINE_CPU): Invalid argument\n");
+  EXPECT_EQ(
+      said,
+      "gloo-bypass: the engine's thread cannot be pinned to CPU 1023 (GLOO_BYPASS_ENGINE_CPU): Invalid argument\n");
 }
 
 // As when the child ends with exit(), and destructors close what the parent had.

@@ -82,8 +82,9 @@ TEST(SpinPolicy, SleepsHideThatWaitsAreShort_FoundOutByTrying) {
   EXPECT_LE(waits, SpinPolicy::kTryLast + 40);
 }
 
-// Two ranks answer each other at once over a device that cannot wake a sleeper: who sleeps looks by itself, after `first`, then after
-// ever longer steps, each late by the slack of the kernel's timers. Both begin asleep. Whether both come to poll.
+// Two ranks answer each other at once over a device that cannot wake a sleeper: who sleeps looks by itself, after
+// `first`, then after ever longer steps, each late by the slack of the kernel's timers. Both begin asleep. Whether both
+// come to poll.
 bool comeToPoll(Duration first) {
   constexpr Duration kSlack = microseconds(50), kOnTheWay = microseconds(2);
   struct Rank {
@@ -108,7 +109,8 @@ bool comeToPoll(Duration first) {
 
 TEST(SpinPolicy, PeersSleepInTurn_StepsShorterThanAWaitWorthPolling_BothComeToPoll) {
   EXPECT_TRUE(comeToPoll(microseconds(20)));
-  EXPECT_FALSE(comeToPoll(microseconds(100))) << "each is kept asleep by the other's sleep: ports need not be this careful";
+  EXPECT_FALSE(comeToPoll(microseconds(100)))
+      << "each is kept asleep by the other's sleep: ports need not be this careful";
 }
 
 TEST(SpinPolicy, PollingSwitchedOff_NeverPolls) {

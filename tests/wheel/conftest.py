@@ -1,4 +1,5 @@
 """The wheel for PyTorch from pip, and the Python of an environment that has both (scripts/test --wheel)."""
+
 import os
 import pathlib
 import subprocess
@@ -27,8 +28,13 @@ def package(wheel, tmp_path_factory):
 
 def run(program, *arguments, status=0, **variables):
     """A Python program in the environment that has the wheel."""
-    result = subprocess.run([PYTHON, "-c", program, *map(str, arguments)], capture_output=True, text=True,
-                            timeout=HANG_SECONDS, stdin=subprocess.DEVNULL,
-                            env={**clean_environment(), **variables})
+    result = subprocess.run(
+        [PYTHON, "-c", program, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=HANG_SECONDS,
+        stdin=subprocess.DEVNULL,
+        env={**clean_environment(), **variables},
+    )
     assert result.returncode == status, result.stdout + result.stderr
     return result

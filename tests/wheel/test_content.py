@@ -1,4 +1,5 @@
 """What is in the wheel, what its libraries show and what they need."""
+
 import re
 import subprocess
 import zipfile
@@ -7,9 +8,19 @@ import pytest
 
 MOST_BYTES = 30_000_000
 MODULES = {
-    "gloo_bypass/" + name for name in ("__init__.py", "__main__.py", "_availability.py", "_built.py", "_library.py",
-                                       "_path_probe.py", "_stats.py", "_torchcomms.py",
-                                       "py.typed")} | {"gloo_bypass_autoload.py"}
+    "gloo_bypass/" + name
+    for name in (
+        "__init__.py",
+        "__main__.py",
+        "_availability.py",
+        "_built.py",
+        "_library.py",
+        "_path_probe.py",
+        "_stats.py",
+        "_torchcomms.py",
+        "py.typed",
+    )
+} | {"gloo_bypass_autoload.py"}
 ADAPTERS = {"libgloo_bypass_gloo_2023.so", "libgloo_bypass_gloo_2025.so"}
 TRANSPORTS = "libgloo_bypass_transports.so"
 # Of every Linux: what glibc and GCC install.
@@ -28,8 +39,10 @@ def needed(library):
 
 def symbols(library, *options):
     """As C++ writes them: what follows the letter of each line."""
-    return [re.split(r"(?:^|\s)[A-Za-z] ", line, maxsplit=1)[1]
-            for line in output_of("nm", "-D", "-C", *options, library).splitlines()]
+    return [
+        re.split(r"(?:^|\s)[A-Za-z] ", line, maxsplit=1)[1]
+        for line in output_of("nm", "-D", "-C", *options, library).splitlines()
+    ]
 
 
 def test_Name_AnyPythonAndLinuxFromBookworm(wheel):
@@ -48,7 +61,16 @@ def test_Files_AreThePackageItsLibrariesAndTheirLicences(wheel):
     assert len(beside) == 2 and all(BESIDE.fullmatch(name.split("/")[1]) for name in beside), beside
     licences = {name for name in names if name.startswith("gloo_bypass/licences/")}
     assert {name.split("/")[-1] for name in licences} == {
-        "dpdk", "fmt", "isa-l", "libbsd", "libmd", "libnuma", "nlohmann-json", "rdma-core", "LGPL-2.1"}
+        "dpdk",
+        "fmt",
+        "isa-l",
+        "libbsd",
+        "libmd",
+        "libnuma",
+        "nlohmann-json",
+        "rdma-core",
+        "LGPL-2.1",
+    }
     assert names == MODULES | {f"gloo_bypass/{name}" for name in [*ADAPTERS, TRANSPORTS]} | beside | licences
 
 
@@ -71,8 +93,11 @@ def test_Library_NeedsOnlyTheSystemAndThePackage(package, name):
 
 @pytest.mark.parametrize("name", sorted(ADAPTERS))
 def test_Adapter_TakesOnlyGlooAndItsRegistryFromPyTorch(package, name):
-    taken = [text for text in symbols(package / "gloo_bypass" / name, "--undefined-only")
-             if re.search(r"\b(c10|c10d|at|torch|caffe2)::", text)]
+    taken = [
+        text
+        for text in symbols(package / "gloo_bypass" / name, "--undefined-only")
+        if re.search(r"\b(c10|c10d|at|torch|caffe2)::", text)
+    ]
     assert taken == ["c10d::GlooDeviceRegistry[abi:cxx11]()"]
     assert not [text for text in symbols(package / "gloo_bypass" / name, "--undefined-only") if "fmt::" in text]
 
@@ -81,7 +106,10 @@ def test_Adapter_TakesOnlyGlooAndItsRegistryFromPyTorch(package, name):
 def test_Adapter_ShowsItsFunctionsAndWhatVerificationReads(package, name):
     shown = symbols(package / "gloo_bypass" / name, "--defined-only")
     assert {text for text in shown if not text.startswith("vtable for gloo_bypass::LayoutOf<")} == {
-        "gloo_bypass_available_json", "gloo_bypass_register", "gloo_bypass_stats_json"}
+        "gloo_bypass_available_json",
+        "gloo_bypass_register",
+        "gloo_bypass_stats_json",
+    }
 
 
 def test_Transports_KnowNeitherPyTorchNorGloo(package):

@@ -1,5 +1,5 @@
-// Writes a capture of this protocol's frames, made by the codec that the transport uses, one of every kind and some that no correct
-// peer sends: sample_capture FILE SNAPLENGTH. The order is what test_dissector.py expects.
+// Writes a capture of this protocol's frames, made by the codec that the transport uses, one of every kind and some
+// that no correct peer sends: sample_capture FILE SNAPLENGTH. The order is what test_dissector.py expects.
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -53,7 +53,8 @@ Octets finished(wire::PacketWriter& writer, const Octets& payload = {}) {
   return out;
 }
 
-Octets message(wire::FrameType type, std::uint32_t sequence, const Octets& payload, bool checksum = false, std::size_t padding = 5) {
+Octets message(wire::FrameType type, std::uint32_t sequence, const Octets& payload, bool checksum = false,
+               std::size_t padding = 5) {
   wire::PacketHeader header = headerOf(type, sequence);
   if (checksum) {
     header.flags |= wire::kFlagPayloadChecksum;

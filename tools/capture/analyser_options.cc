@@ -9,7 +9,8 @@
 namespace gloo_bypass::capture {
 namespace {
 
-constexpr const char* kFooter = R"(Figures, as "Distributed AI fabrics: a network-side perspective" (master's thesis, 2026) defines them:
+constexpr const char* kFooter =
+    R"(Figures, as "Distributed AI fabrics: a network-side perspective" (master's thesis, 2026) defines them:
   Bytes_AR    bytes on the wire between the two markers of a step
   Dur/event   time between the two markers
   TH_peak     Bytes_AR x 8 / Dur/event
@@ -36,18 +37,28 @@ std::variant<AnalyserOptions, std::string> parseAnalyserOptions(int argc, const 
   AnalyserOptions options;
   double intervalSeconds = 0.1;
   unsigned markerPort = options.analysis.markerPort;
-  CLI::App app("What a capture (pcap or pcapng) of data-parallel training shows: bytes, time and throughput of each step's all-reduce, "
-               "who sent how much to whom, and traffic over time. TCP, gloo-bypass over UDP, RoCEv2.", "capture_analyser");
+  CLI::App app(
+      "What a capture (pcap or pcapng) of data-parallel training shows: bytes, time and throughput of each step's "
+      "all-reduce, "
+      "who sent how much to whom, and traffic over time. TCP, gloo-bypass over UDP, RoCEv2.",
+      "capture_analyser");
   app.footer(kFooter);
   app.get_formatter()->column_width(30);
   app.option_defaults()->always_capture_default();
   app.set_version_flag("--version", std::string("capture_analyser ") + versionName());
-  app.add_option("files", options.files, "captures, each analysed by itself; - is standard input")->required()->type_name("FILE");
+  app.add_option("files", options.files, "captures, each analysed by itself; - is standard input")
+      ->required()
+      ->type_name("FILE");
   app.add_flag("--join", options.join, "the files are one capture, in this order (tcpdump -C)");
-  app.add_option("--filter", options.filter, "count only frames that match, in tcpdump's words; markers always do")->type_name("EXPRESSION");
-  app.add_option("--marker-port", markerPort, "UDP port that step markers go to")->check(CLI::Range(1, 65535))->type_name("PORT");
-  app.add_option("--interval", intervalSeconds, "of traffic over time; doubled until a capture has at most 65,536 of them")
-      ->check(CLI::Range(1e-6, 86400.0))->type_name("SECONDS");
+  app.add_option("--filter", options.filter, "count only frames that match, in tcpdump's words; markers always do")
+      ->type_name("EXPRESSION");
+  app.add_option("--marker-port", markerPort, "UDP port that step markers go to")
+      ->check(CLI::Range(1, 65535))
+      ->type_name("PORT");
+  app.add_option("--interval", intervalSeconds,
+                 "of traffic over time; doubled until a capture has at most 65,536 of them")
+      ->check(CLI::Range(1e-6, 86400.0))
+      ->type_name("SECONDS");
   app.add_flag("--steps", options.everyStep, "a line for each step in the table");
   app.add_option("--json", options.jsonPath, "write everything as JSON")->type_name("FILE");
   app.add_option("--csv-throughput", options.throughputPath, "write traffic over time as CSV")->type_name("FILE");

@@ -39,7 +39,8 @@ std::size_t Analysis::FlowHash::operator()(const FlowKey& key) const {
 }
 
 bool Analysis::isMarker(const DissectedFrame& frame) const {
-  return frame.isUdp && frame.destinationPort == settings_.markerPort && frame.sourcePort >= wire::kStepMarkerSourcePort;
+  return frame.isUdp && frame.destinationPort == settings_.markerPort &&
+         frame.sourcePort >= wire::kStepMarkerSourcePort;
 }
 
 void Analysis::noteTime(CaptureTime time) {

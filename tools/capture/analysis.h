@@ -1,13 +1,14 @@
-// Turns a capture, frame by frame, into the figures of a study of distributed training. Pure: frames and their times come in as
-// arguments. Memory is bounded however long the capture is; one owner.
+// Turns a capture, frame by frame, into the figures of a study of distributed training. Pure: frames and their times
+// come in as arguments. Memory is bounded however long the capture is; one owner.
 //
 // The metrics are those of "Distributed AI fabrics: a network-side perspective" (master's thesis, 2026):
 //   Bytes_AR   bytes on the wire between the two markers of a step
 //   Dur/event  time between them
 //   TH_peak    Bytes_AR x 8 / Dur
-//   TH_avg     all bytes x 8 / the time that they took: of the training, from the first marker to the last, or of all of the capture
-// Bytes are those of frames as they were, not as far as they were kept, from the Ethernet header on, without preamble and
-// checksum. Markers are never counted.
+//   TH_avg     all bytes x 8 / the time that they took: of the training, from the first marker to the last, or of all
+//   of the capture
+// Bytes are those of frames as they were, not as far as they were kept, from the Ethernet header on, without preamble
+// and checksum. Markers are never counted.
 #pragma once
 
 #include <array>
@@ -28,14 +29,14 @@ namespace gloo_bypass::capture {
 // What the bytes of frames are for. Every byte is of one kind.
 enum class ByteKind : std::uint8_t {
   kTcpPayload,
-  kTcpRepeated,      // payload before the highest sequence number seen on its connection: retransmitted, or overtaken
+  kTcpRepeated,  // payload before the highest sequence number seen on its connection: retransmitted, or overtaken
   kBypassPayload,
-  kBypassRepeated,   // payload of a frame that is not the newest of its session: retransmitted, or overtaken
-  kRocePayload,      // what the adapter repeats is not told apart
-  kHeaders,          // of the frames that carry these, and of control frames
-  kAcknowledgements, // frames that do nothing else
-  kOther,            // ARP, IPv6, fragments, other UDP, other IPv4
-  kNotDissected,     // frames of which too little was kept
+  kBypassRepeated,    // payload of a frame that is not the newest of its session: retransmitted, or overtaken
+  kRocePayload,       // what the adapter repeats is not told apart
+  kHeaders,           // of the frames that carry these, and of control frames
+  kAcknowledgements,  // frames that do nothing else
+  kOther,             // ARP, IPv6, fragments, other UDP, other IPv4
+  kNotDissected,      // frames of which too little was kept
 };
 inline constexpr std::size_t kByteKinds = 9;
 
@@ -67,9 +68,9 @@ struct AnalysisSettings {
 struct AnalysisTotals {
   std::uint64_t frames = 0, bytes = 0;  // without markers
   std::uint64_t largestTcpFrame = 0;
-  std::uint64_t backwards = 0;          // frames with a time before that of the frame before
-  std::uint64_t fragments = 0, cut = 0; // frames
-  CaptureTime first{}, last{};          // earliest and latest, markers included
+  std::uint64_t backwards = 0;           // frames with a time before that of the frame before
+  std::uint64_t fragments = 0, cut = 0;  // frames
+  CaptureTime first{}, last{};           // earliest and latest, markers included
   std::array<std::uint64_t, kByteKinds> bytesOfKind{};
 };
 

@@ -53,7 +53,8 @@ ExitCode readAll(const AnalyserOptions& options, std::vector<AnalysedCapture>& c
       code = kNoCapture;
       continue;
     }
-    if (captures.empty() || !options.join) captures.push_back({{}, "", 0, options.filter, {}, Analysis(options.analysis)});
+    if (captures.empty() || !options.join)
+      captures.push_back({{}, "", 0, options.filter, {}, Analysis(options.analysis)});
     AnalysedCapture& capture = captures.back();
     if (!capture.files.empty() && capture.link != file.value().linkName()) {
       complain(fmt::format("{}: its frames begin with {}, those of {} with {}: they cannot be joined", path,

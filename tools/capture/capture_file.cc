@@ -18,12 +18,17 @@ Error unreadable(const std::string& name, const std::string& why) {
 
 std::optional<LinkLayer> linkLayerOf(int type) {
   switch (type) {
-    case DLT_EN10MB: return LinkLayer::kEthernet;
+    case DLT_EN10MB:
+      return LinkLayer::kEthernet;
     case DLT_RAW:
-    case DLT_IPV4: return LinkLayer::kRawIp;
-    case DLT_LINUX_SLL: return LinkLayer::kCooked;
-    case DLT_LINUX_SLL2: return LinkLayer::kCooked2;
-    default: return {};
+    case DLT_IPV4:
+      return LinkLayer::kRawIp;
+    case DLT_LINUX_SLL:
+      return LinkLayer::kCooked;
+    case DLT_LINUX_SLL2:
+      return LinkLayer::kCooked2;
+    default:
+      return {};
   }
 }
 
@@ -69,8 +74,10 @@ Result<CaptureFile> CaptureFile::open(std::FILE* file, const std::string& name, 
   const auto link = linkLayerOf(type);
   if (!link) {
     const char* typeName = ::pcap_datalink_val_to_name(type);
-    return unreadable(name, fmt::format("its frames begin with a header of type {} ({}); known are EN10MB, RAW, LINUX_SLL and LINUX_SLL2",
-                                        type, typeName == nullptr ? "unknown" : typeName));
+    return unreadable(
+        name,
+        fmt::format("its frames begin with a header of type {} ({}); known are EN10MB, RAW, LINUX_SLL and LINUX_SLL2",
+                    type, typeName == nullptr ? "unknown" : typeName));
   }
   capture.link_ = *link;
   if (!filter.empty()) {

@@ -1,4 +1,5 @@
-// Reads a capture, pcap or pcapng, frame by frame, by libpcap. Owns the file. One owner; reading waits for the disk or the pipe.
+// Reads a capture, pcap or pcapng, frame by frame, by libpcap. Owns the file. One owner; reading waits for the disk or
+// the pipe.
 #pragma once
 
 #include <cstdint>

@@ -12,8 +12,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::array<const char*, kByteKinds> kKindNames{"tcp_payload",  "tcp_repeated",     "bypass_payload",
-                                                         "bypass_repeated", "roce_payload",  "headers",
+constexpr std::array<const char*, kByteKinds> kKindNames{"tcp_payload",      "tcp_repeated", "bypass_payload",
+                                                         "bypass_repeated",  "roce_payload", "headers",
                                                          "acknowledgements", "other",        "not_dissected"};
 constexpr std::array<const char*, kPercentiles.size()> kSpreadNames{"min", "p25", "median", "p75", "max"};
 // As a matrix; more hosts are listed.
@@ -63,7 +63,8 @@ std::string matrixText(const char* title, const TrafficMatrix& matrix) {
     return text + "\n";
   }
   std::vector<std::pair<Direction, FlowTotals>> sorted(matrix.directions().begin(), matrix.directions().end());
-  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second.bytes > b.second.bytes; });
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return a.second.bytes > b.second.bytes; });
   for (std::size_t i = 0; i < std::min(sorted.size(), kMaxListedDirections); ++i) {
     text += fmt::format("{:<16} -> {:<16}{:>14.6g}\n", ipv4(sorted[i].first.first), ipv4(sorted[i].first.second),
                         static_cast<double>(sorted[i].second.bytes) / 1e6);
@@ -72,7 +73,8 @@ std::string matrixText(const char* title, const TrafficMatrix& matrix) {
 }
 
 std::string everyStepText(const Analysis& analysis) {
-  std::string text = fmt::format("\n{:>10}{:>14}{:>14}{:>16}{:>14}\n", "step", "begin [s]", "Dur [s]", "Bytes_AR", "TH [Mbit/s]");
+  std::string text =
+      fmt::format("\n{:>10}{:>14}{:>14}{:>16}{:>14}\n", "step", "begin [s]", "Dur [s]", "Bytes_AR", "TH [Mbit/s]");
   for (const StepWindow& step : analysis.steps().steps()) {
     text += fmt::format("{:>10}{:>14.6f}", step.step, secondsOf(step.begin - analysis.totals().first));
     if (!step.complete) {
@@ -96,22 +98,30 @@ std::string notes(const AnalysedCapture& capture) {
   const MarkerCounters& markers = analysis.steps().counters();
   std::string text;
   if (markers.markers == 0) {
-    text += "note: no step marker in the capture (UDP to the marker port): figures of steps cannot be had; --marker-port names another port\n";
+    text +=
+        "note: no step marker in the capture (UDP to the marker port): figures of steps cannot be had; --marker-port "
+        "names another port\n";
   }
   text += noteIf(markers.repeated, "markers seen a second time, ignored");
   text += noteIf(markers.withoutBegin, "markers of a step's end without one of its begin");
   text += noteIf(markers.withoutEnd, "steps without an end");
   text += noteIf(markers.backwards, "steps that end before they begin by the capture's clock");
-  text += noteIf(markers.notKept, fmt::format("steps beyond the first {}: not in the figures of steps", StepWindows::kMaxSteps));
-  text += noteIf(totals.cut, fmt::format("frames were kept too short to tell what they are (snap length {})", capture.snapLength));
+  text += noteIf(markers.notKept,
+                 fmt::format("steps beyond the first {}: not in the figures of steps", StepWindows::kMaxSteps));
+  text += noteIf(totals.cut,
+                 fmt::format("frames were kept too short to tell what they are (snap length {})", capture.snapLength));
   text += noteIf(totals.fragments, "IPv4 fragments, counted as other");
   text += noteIf(totals.backwards, "frames with a time before that of the frame before");
   if (totals.largestTcpFrame > kLongestTcpFrame) {
-    text += fmt::format("note: TCP frames of up to {} bytes: segments were joined before the capture (GRO, GSO, TSO), so headers are counted "
-                        "too few; switch it off with ethtool -K IF gro off gso off tso off\n", totals.largestTcpFrame);
+    text += fmt::format(
+        "note: TCP frames of up to {} bytes: segments were joined before the capture (GRO, GSO, TSO), so headers are "
+        "counted "
+        "too few; switch it off with ethtool -K IF gro off gso off tso off\n",
+        totals.largestTcpFrame);
   }
   if (capture.link == "LINUX_SLL" || capture.link == "LINUX_SLL2") {
-    text += "note: a capture of all interfaces (tcpdump -i any) holds a frame once for each interface that it crossed\n";
+    text +=
+        "note: a capture of all interfaces (tcpdump -i any) holds a frame once for each interface that it crossed\n";
   }
   return text;
 }
@@ -140,8 +150,11 @@ Json optionalJson(const std::optional<double>& value) {
 Json matrixJson(const TrafficMatrix& matrix) {
   Json directions = Json::array();
   for (const auto& [direction, totals] : matrix.directions()) {
-    directions.push_back({{"from", ipv4(direction.first)}, {"to", ipv4(direction.second)}, {"bytes", totals.bytes},
-                          {"frames", totals.frames}, {"payload_bytes", totals.payloadBytes}});
+    directions.push_back({{"from", ipv4(direction.first)},
+                          {"to", ipv4(direction.second)},
+                          {"bytes", totals.bytes},
+                          {"frames", totals.frames},
+                          {"payload_bytes", totals.payloadBytes}});
   }
   return {{"directions", directions}, {"other_bytes", matrix.others().bytes}};
 }
@@ -149,7 +162,8 @@ Json matrixJson(const TrafficMatrix& matrix) {
 Json stepsJson(const Analysis& analysis) {
   Json steps = Json::array();
   for (const StepWindow& step : analysis.steps().steps()) {
-    Json line{{"step", step.step}, {"begin_s", secondsOf(step.begin - analysis.totals().first)}, {"complete", step.complete}};
+    Json line{
+        {"step", step.step}, {"begin_s", secondsOf(step.begin - analysis.totals().first)}, {"complete", step.complete}};
     if (step.complete) {
       line["duration_s"] = step.seconds();
       line["bytes"] = step.bytes;
@@ -184,15 +198,19 @@ Json directionsJson(const Analysis& analysis) {
     const Direction direction = analysis.trackedDirections()[i];
     const auto found = analysis.training().directions().find(direction);
     if (found == analysis.training().directions().end()) continue;
-    directions.push_back({{"from", ipv4(direction.first)}, {"to", ipv4(direction.second)}, {"th_avg_bit_s", optionalJson(bitsPerSecond(found->second.bytes, time->second - time->first))},
-                          {"per_step", statisticsJson(stepStatistics(analysis, i))}});
+    directions.push_back(
+        {{"from", ipv4(direction.first)},
+         {"to", ipv4(direction.second)},
+         {"th_avg_bit_s", optionalJson(bitsPerSecond(found->second.bytes, time->second - time->first))},
+         {"per_step", statisticsJson(stepStatistics(analysis, i))}});
   }
   return directions;
 }
 
 Json markersJson(const MarkerCounters& markers) {
-  return {{"seen", markers.markers}, {"repeated", markers.repeated}, {"without_begin", markers.withoutBegin},
-          {"without_end", markers.withoutEnd}, {"backwards", markers.backwards}, {"not_kept", markers.notKept}};
+  return {
+      {"seen", markers.markers},           {"repeated", markers.repeated},   {"without_begin", markers.withoutBegin},
+      {"without_end", markers.withoutEnd}, {"backwards", markers.backwards}, {"not_kept", markers.notKept}};
 }
 
 Json faultsJson(const AnalysedCapture& capture) {
@@ -207,15 +225,17 @@ Json faultsJson(const AnalysedCapture& capture) {
 
 std::string faultLine(const std::string& file, const CaptureFault& fault) {
   const std::string where = fault.offset >= 0 ? fmt::format(" near byte {}", fault.offset) : "";
-  return fmt::format("{}: damaged or cut off{}, after {} frames, which are all in the figures: {}", file, where, fault.frames, fault.what);
+  return fmt::format("{}: damaged or cut off{}, after {} frames, which are all in the figures: {}", file, where,
+                     fault.frames, fault.what);
 }
 
 std::string captureTable(const AnalysedCapture& capture, bool everyStep) {
   const Analysis& analysis = capture.analysis;
   const AnalysisTotals& totals = analysis.totals();
-  std::string text = fmt::format("{}: {} frames, {:.6g} MB in {:.6f} s ({}, snap length {}){}\n", names(capture), totals.frames,
-                                 static_cast<double>(totals.bytes) / 1e6, secondsOf(totals.last - totals.first), capture.link,
-                                 capture.snapLength, capture.filter.empty() ? "" : fmt::format(", only {}", capture.filter));
+  std::string text =
+      fmt::format("{}: {} frames, {:.6g} MB in {:.6f} s ({}, snap length {}){}\n", names(capture), totals.frames,
+                  static_cast<double>(totals.bytes) / 1e6, secondsOf(totals.last - totals.first), capture.link,
+                  capture.snapLength, capture.filter.empty() ? "" : fmt::format(", only {}", capture.filter));
   if (const auto statistics = stepStatistics(analysis)) {
     text += fmt::format("\n{:<20}", fmt::format("{} step{}", statistics->steps, statistics->steps == 1 ? "" : "s"));
     for (const char* name : kSpreadNames) text += fmt::format("{:>12}", name);
@@ -263,8 +283,10 @@ Json captureJson(const AnalysedCapture& capture) {
           {"per_step", statisticsJson(stepStatistics(analysis))},
           {"directions", directionsJson(analysis)},
           {"bytes_by_kind", kinds},
-          {"matrix", {{"before", matrixJson(analysis.before())}, {"training", matrixJson(analysis.training())},
-                      {"after", matrixJson(analysis.after())}}},
+          {"matrix",
+           {{"before", matrixJson(analysis.before())},
+            {"training", matrixJson(analysis.training())},
+            {"after", matrixJson(analysis.after())}}},
           {"markers", markersJson(analysis.steps().counters())},
           {"cut_frames", totals.cut},
           {"fragments", totals.fragments},
@@ -287,7 +309,8 @@ std::string throughputCsv(const std::vector<AnalysedCapture>& captures) {
       const std::uint64_t bytes = series.bins()[bin];
       sum += bytes;
       if (captures.size() > 1) text += fmt::format("{},", i + 1);
-      text += fmt::format("{:.9g},{},{:.9g},{}\n", static_cast<double>(bin) * interval, bytes, static_cast<double>(bytes) * 8 / interval, sum);
+      text += fmt::format("{:.9g},{},{:.9g},{}\n", static_cast<double>(bin) * interval, bytes,
+                          static_cast<double>(bytes) * 8 / interval, sum);
     }
   }
   return text;
@@ -302,7 +325,8 @@ std::string stepsCsv(const std::vector<AnalysedCapture>& captures) {
       if (captures.size() > 1) text += fmt::format("{},", i + 1);
       text += fmt::format("{},{:.9f},", step.step, secondsOf(step.begin - analysis.totals().first));
       const double seconds = step.seconds();
-      const std::string rate = step.complete && seconds > 0 ? fmt::format("{:.9g}", static_cast<double>(step.bytes) * 8 / seconds) : "";
+      const std::string rate =
+          step.complete && seconds > 0 ? fmt::format("{:.9g}", static_cast<double>(step.bytes) * 8 / seconds) : "";
       text += step.complete ? fmt::format("{:.9f},{},{},{},1\n", seconds, step.bytes, step.frames, rate) : ",,,,0\n";
     }
   }

@@ -10,7 +10,8 @@ namespace {
 using Bytes = std::span<const std::byte>;
 
 constexpr std::size_t kEthernetBytes = 14, kCookedBytes = 16, kCooked2Bytes = 20, kVlanBytes = 4;
-constexpr std::size_t kIpv4Bytes = 20, kUdpBytes = 8, kTcpBytes = 20, kTransportHeaderBytes = 12, kRoceChecksumBytes = 4;
+constexpr std::size_t kIpv4Bytes = 20, kUdpBytes = 8, kTcpBytes = 20, kTransportHeaderBytes = 12,
+                      kRoceChecksumBytes = 4;
 constexpr std::uint16_t kTypeIpv4 = 0x0800, kTypeVlan = 0x8100, kTypeVlanOuter = 0x88a8;
 constexpr std::uint8_t kProtocolTcp = 6, kProtocolUdp = 17;
 constexpr std::uint16_t kRocePort = 4791;
@@ -41,20 +42,39 @@ struct Part {
   }
 };
 
-// Headers between the base transport header and the payload, of the reliable connected and the datagram service; InfiniBand
-// Architecture, volume 1, table "OpCode field".
+// Headers between the base transport header and the payload, of the reliable connected and the datagram service;
+// InfiniBand Architecture, volume 1, table "OpCode field".
 std::size_t roceExtensionBytes(std::uint8_t opcode) {
   constexpr std::size_t kAddress = 16, kImmediate = 4, kAcknowledge = 4, kAtomic = 28, kDatagram = 8;
   switch (opcode) {
-    case 0x03: case 0x05: case 0x09: case 0x16: case 0x17: return kImmediate;
-    case 0x06: case 0x0a: case 0x0c: return kAddress;
-    case 0x0b: return kAddress + kImmediate;
-    case 0x0d: case 0x0f: case 0x10: case kRoceAcknowledge: return kAcknowledge;
-    case kRoceAtomicAcknowledge: return kAcknowledge + 8;
-    case 0x13: case 0x14: return kAtomic;
-    case 0x64: return kDatagram;
-    case 0x65: return kDatagram + kImmediate;
-    default: return 0;
+    case 0x03:
+    case 0x05:
+    case 0x09:
+    case 0x16:
+    case 0x17:
+      return kImmediate;
+    case 0x06:
+    case 0x0a:
+    case 0x0c:
+      return kAddress;
+    case 0x0b:
+      return kAddress + kImmediate;
+    case 0x0d:
+    case 0x0f:
+    case 0x10:
+    case kRoceAcknowledge:
+      return kAcknowledge;
+    case kRoceAtomicAcknowledge:
+      return kAcknowledge + 8;
+    case 0x13:
+    case 0x14:
+      return kAtomic;
+    case 0x64:
+      return kDatagram;
+    case 0x65:
+      return kDatagram + kImmediate;
+    default:
+      return 0;
   }
 }
 
@@ -71,8 +91,8 @@ void dissectRoce(const Part& part, DissectedFrame& frame) {
 void dissectBypass(const wire::PacketOutline& outline, const Part& part, DissectedFrame& frame) {
   frame.kind = FrameKind::kBypassControl;
   if (outline.type == wire::FrameType::kAck) frame.kind = FrameKind::kBypassAck;
-  // Repair frames are of what protects data, as headers are, and no data: control. So are the pieces of a frame that was
-  // sent whole before.
+  // Repair frames are of what protects data, as headers are, and no data: control. So are the pieces of a frame that
+  // was sent whole before.
   if (!wire::isData(outline.type)) return;
   frame.kind = FrameKind::kBypass;
   frame.payloadBytes = part.length - outline.headerBytes;
@@ -166,7 +186,9 @@ DissectedFrame dissect(LinkLayer link, Bytes captured, std::uint64_t originalLen
     dissectNetwork(load8(captured, 0) >> 4 == 4 ? kTypeIpv4 : 0, whole, frame);
     return frame;
   }
-  const std::size_t header = link == LinkLayer::kEthernet ? kEthernetBytes : link == LinkLayer::kCooked ? kCookedBytes : kCooked2Bytes;
+  const std::size_t header = link == LinkLayer::kEthernet ? kEthernetBytes
+                             : link == LinkLayer::kCooked ? kCookedBytes
+                                                          : kCooked2Bytes;
   const std::size_t typeAt = link == LinkLayer::kEthernet ? 12 : link == LinkLayer::kCooked ? 14 : 0;
   if (!whole.has(header)) return frame;
   frame.wireBytes = whole.length - header + kEthernetBytes;

@@ -1,5 +1,5 @@
-// What a captured frame is, told from the bytes that were kept of it. Pure. The bytes are hostile: every length is checked against
-// what is there before it is used.
+// What a captured frame is, told from the bytes that were kept of it. Pure. The bytes are hostile: every length is
+// checked against what is there before it is used.
 #pragma once
 
 #include <cstddef>
@@ -24,28 +24,29 @@ enum class FrameKind : std::uint8_t {
   kBypassControl,  // any other frame of it
   kRoce,           // RoCEv2, UDP port 4791
   kRoceAck,
-  kUdp,            // any other
-  kFragment,       // of an IPv4 datagram: what is in it is not told
+  kUdp,       // any other
+  kFragment,  // of an IPv4 datagram: what is in it is not told
   kOtherIpv4,
-  kNotIpv4,        // ARP, IPv6
-  kCut,            // the snap length, or the frame's end, came before the headers' end
+  kNotIpv4,  // ARP, IPv6
+  kCut,      // the snap length, or the frame's end, came before the headers' end
 };
 
 struct DissectedFrame {
   FrameKind kind = FrameKind::kCut;
-  bool hasAddresses = false;  // IPv4
+  bool hasAddresses = false;                  // IPv4
   std::uint32_t source = 0, destination = 0;  // host byte order
   std::uint16_t sourcePort = 0, destinationPort = 0;
   std::uint16_t identification = 0;  // of IPv4
-  // Ethernet header to the end of payload and padding; no preamble, no checksum. A cooked header counts as an Ethernet one.
+  // Ethernet header to the end of payload and padding; no preamble, no checksum. A cooked header counts as an Ethernet
+  // one.
   std::uint64_t wireBytes = 0;
   // Of kTcp, kBypass and kRoce: bytes that the user's data takes.
   std::uint64_t payloadBytes = 0;
   // Of kTcp: the payload's first byte. Of kBypass: the frame.
   std::uint32_t sequence = 0;
-  std::uint64_t session = 0;  // of kBypass: the receiver's id
-  bool opens = false;         // TCP's SYN
-  bool isUdp = false;         // also where it is too short to tell more
+  std::uint64_t session = 0;              // of kBypass: the receiver's id
+  bool opens = false;                     // TCP's SYN
+  bool isUdp = false;                     // also where it is too short to tell more
   std::span<const std::byte> udpPayload;  // what was captured of it
 };
 

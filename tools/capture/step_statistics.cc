@@ -21,7 +21,8 @@ Spread spreadOf(std::vector<double> values) {
   return spread;
 }
 
-std::optional<StepStatistics> statisticsOf(const Analysis& analysis, const std::function<std::uint64_t(const StepWindow&)>& bytesOfStep) {
+std::optional<StepStatistics> statisticsOf(const Analysis& analysis,
+                                           const std::function<std::uint64_t(const StepWindow&)>& bytesOfStep) {
   std::vector<double> bytes, seconds, rates;
   for (const StepWindow& step : analysis.steps().steps()) {
     if (!step.complete) continue;

@@ -3,9 +3,10 @@
 //   no step open --first marker of s--> s open --second marker of s--> s is complete
 //                                        |  first marker of another step: s stays without an end
 //
-// A marker with this project's text (transport/wire/step_marker.h) says which of the two it is; one without is the second of its step if
-// that step is open. A marker seen again (the network repeated it, or the capture saw it on two interfaces) is counted and has no
-// effect. Bounds: kMaxSteps steps are kept, and kMaxDirectionEntries figures of their directions; what exceeds either is counted.
+// A marker with this project's text (transport/wire/step_marker.h) says which of the two it is; one without is the
+// second of its step if that step is open. A marker seen again (the network repeated it, or the capture saw it on two
+// interfaces) is counted and has no effect. Bounds: kMaxSteps steps are kept, and kMaxDirectionEntries figures of their
+// directions; what exceeds either is counted.
 #pragma once
 
 #include <chrono>
@@ -24,20 +25,20 @@ using CaptureTime = std::chrono::nanoseconds;
 struct StepWindow {
   std::uint64_t step = 0;
   CaptureTime begin{}, end{};
-  std::uint64_t bytes = 0, frames = 0;  // of all frames between the markers, the markers left out
-  bool complete = false;                // has an end, not before its begin
+  std::uint64_t bytes = 0, frames = 0;                 // of all frames between the markers, the markers left out
+  bool complete = false;                               // has an end, not before its begin
   std::size_t directionsBegin = 0, directionsEnd = 0;  // in StepWindows::directions()
 
   double seconds() const { return std::chrono::duration<double>(end - begin).count(); }
 };
 
 struct MarkerCounters {
-  std::uint64_t markers = 0;     // all of them
-  std::uint64_t repeated = 0;    // seen before
+  std::uint64_t markers = 0;       // all of them
+  std::uint64_t repeated = 0;      // seen before
   std::uint64_t withoutBegin = 0;  // "last" of a step that is not open
-  std::uint64_t withoutEnd = 0;  // steps
-  std::uint64_t backwards = 0;   // steps that end before they begin, by the capture's clock
-  std::uint64_t notKept = 0;     // complete steps beyond kMaxSteps
+  std::uint64_t withoutEnd = 0;    // steps
+  std::uint64_t backwards = 0;     // steps that end before they begin, by the capture's clock
+  std::uint64_t notKept = 0;       // complete steps beyond kMaxSteps
 };
 
 class StepWindows {

@@ -1,4 +1,5 @@
-// Bytes by time, in memory that does not grow with the capture: where more bins than the most would be needed, each two become one. Pure.
+// Bytes by time, in memory that does not grow with the capture: where more bins than the most would be needed, each two
+// become one. Pure.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,8 @@ class TimeSeries {
   static constexpr std::size_t kMaxBins = 1 << 16;
 
   // `interval` > 0, 2 bins at least.
-  explicit TimeSeries(std::chrono::nanoseconds interval, std::size_t maxBins = kMaxBins) : interval_(interval), maxBins_(maxBins) {}
+  explicit TimeSeries(std::chrono::nanoseconds interval, std::size_t maxBins = kMaxBins)
+      : interval_(interval), maxBins_(maxBins) {}
 
   // `sinceStart` of the first frame; before it counts as at it.
   void add(std::chrono::nanoseconds sinceStart, std::uint64_t bytes);

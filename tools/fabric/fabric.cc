@@ -45,7 +45,7 @@ void onSignal(int number) {
 }
 
 void handleSignals() {
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = onSignal;
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) (void)::sigaction(number, &action, nullptr);
   makeWriteSignalsErrors();

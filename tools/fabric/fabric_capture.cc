@@ -29,7 +29,8 @@ Result<std::unique_ptr<FabricCapture>> FabricCapture::create(const CaptureOption
                                                              const Description& description, int epoll, TimePoint now) {
   std::optional<capture::MarkerSocket> markers;
   capture::RecorderOptions recording{.snapLength = options.snapLength, .application = "gloo-bypass fabric"};
-  for (const HostDescription& host : description.hosts) recording.interfaces.push_back({host.name, ipv4Text(host.ipv4)});
+  for (const HostDescription& host : description.hosts)
+    recording.interfaces.push_back({host.name, ipv4Text(host.ipv4)});
   if (!options.markersAddress.empty()) {
     auto opened = openMarkers(options.markersAddress, epoll);
     if (!opened) return opened.error();
@@ -62,8 +63,9 @@ void FabricCapture::onFrame(std::size_t host, std::span<const std::byte> frame, 
 }
 
 void FabricCapture::receiveMarkers(TimePoint now) {
-  markersReceived_ +=
-      markers_->receive([&](capture::UnixTime, std::span<const std::byte> frame) { recorder_->record(markersInterface_, unixTime(now), frame); });
+  markersReceived_ += markers_->receive([&](capture::UnixTime, std::span<const std::byte> frame) {
+    recorder_->record(markersInterface_, unixTime(now), frame);
+  });
 }
 
 Status FabricCapture::finish(TimePoint now) {

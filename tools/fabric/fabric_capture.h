@@ -1,5 +1,6 @@
-// The capture of a fabric: each frame as it enters at a port, in a pcapng file with an interface for each host, at the fabric's clock;
-// and step markers that come by the kernel, for ranks whose only way out of their process is a memif socket.
+// The capture of a fabric: each frame as it enters at a port, in a pcapng file with an interface for each host, at the
+// fabric's clock; and step markers that come by the kernel, for ranks whose only way out of their process is a memif
+// socket.
 //
 // Frames are captured before the edges' emulation: what an edge loses, delays or alters is in the file as it was sent.
 // Thread: the switch's. The file is written by a thread of the recorder's.

@@ -4,7 +4,8 @@
 //   nothing for kSpin       nap to the next due frame, kNap at most: more frames of a burst may follow
 //   nothing for kLinger     sleep until the next due frame or until a port wakes it, kLongestSleep at most
 //
-// Two cores are the norm, and the ranks want them: a nap gives the processor away, and an idle fabric wakes some 200 times a second.
+// Two cores are the norm, and the ranks want them: a nap gives the processor away, and an idle fabric wakes some 200
+// times a second.
 #pragma once
 
 #include <atomic>
@@ -18,8 +19,9 @@ namespace gloo_bypass::fabric {
 // CLOCK_MONOTONIC.
 TimePoint monotonicTime();
 
-// Gives the calling thread real-time priority, so that frames are in time while the ranks compute: on two busy cores one is late by 4 ms
-// otherwise, and by 0.1 to 0.5 ms with it. The kernel keeps some time for all others. False: no right to (root, CAP_SYS_NICE, ulimit -r).
+// Gives the calling thread real-time priority, so that frames are in time while the ranks compute: on two busy cores
+// one is late by 4 ms otherwise, and by 0.1 to 0.5 ms with it. The kernel keeps some time for all others. False: no
+// right to (root, CAP_SYS_NICE, ulimit -r).
 bool goBeforeOthers();
 
 class FabricLoop {
@@ -27,8 +29,8 @@ class FabricLoop {
   // `epoll` is the set that the ports put their descriptors into.
   FabricLoop(FabricSwitch& fabricSwitch, int epoll) : switch_(fabricSwitch), epoll_(epoll) {}
 
-  // `report` is called about every `interval` (kNever-like: Duration::max()). Returns when `stop` is set, which a signal handler may
-  // do, or when `end` has come.
+  // `report` is called about every `interval` (kNever-like: Duration::max()). Returns when `stop` is set, which a
+  // signal handler may do, or when `end` has come.
   void run(const std::atomic<bool>& stop, TimePoint end, Duration interval,
            const std::function<void(TimePoint)>& report);
 

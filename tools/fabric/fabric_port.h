@@ -1,7 +1,7 @@
 // Where frames enter and leave the fabric: seam between the switch and what a host is attached by.
 //
-// Thread: the switch's, one owner. Nothing here waits: a port that can be slept on puts its descriptors into the epoll set that
-// it was made with.
+// Thread: the switch's, one owner. Nothing here waits: a port that can be slept on puts its descriptors into the epoll
+// set that it was made with.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// What a fabric has counted, as a table for people and as JSON for programs. Pure: nothing here reads a clock or a file.
+// What a fabric has counted, as a table for people and as JSON for programs. Pure: nothing here reads a clock or a
+// file.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +22,8 @@ class FabricReport {
         lastBytes_(description.edges.size()),
         lastOffered_(description.edges.size()) {}
 
-  // A line for each edge that has been used, at most `maxEdges` of them, those with the most bytes. Rates are of the time since the
-  // last call.
+  // A line for each edge that has been used, at most `maxEdges` of them, those with the most bytes. Rates are of the
+  // time since the last call.
   std::string table(TimePoint now, std::size_t maxEdges);
   // Lines for what went wrong at hosts: frames lost outside the emulated edges, each with what to do. Empty: nothing.
   std::string complaints() const;

@@ -1,12 +1,13 @@
 // Forwards frames between the hosts of a fabric, each over the emulated edge from its source to its destination.
 //
-//   port of host i --receive--> whose MAC? --> edge i->j: lost, or when does it arrive? --> held until then --> port of host j
+//   port of host i --receive--> whose MAC? --> edge i->j: lost, or when does it arrive? --> held until then --> port of
+//   host j
 //
-// A frame to a known MAC address goes to that host, any other (ARP, and addresses not seen yet) to all of them, over each edge.
-// Pure but for the ports: time is an argument. Thread: one owner.
+// A frame to a known MAC address goes to that host, any other (ARP, and addresses not seen yet) to all of them, over
+// each edge. Pure but for the ports: time is an argument. Thread: one owner.
 //
-// Bounds: frames under way share the arena's memory; frames that are due and that a host does not take wait in a queue of
-// Limits::portQueueBytes for each host. What exceeds either is dropped and counted, never held back at its source.
+// Bounds: frames under way share the arena's memory; frames that are due and that a host does not take wait in a queue
+// of Limits::portQueueBytes for each host. What exceeds either is dropped and counted, never held back at its source.
 #pragma once
 
 #include <cstddef>
@@ -53,7 +54,8 @@ class FabricSwitch final : private FrameSink {
   // Sees every frame from now on; must live as long as poll() is called.
   void observe(FrameObserver& observer) { observer_ = &observer; }
 
-  // One round: changes that are due, a burst from each port, frames that are due. True: a frame moved. `now` never goes back.
+  // One round: changes that are due, a burst from each port, frames that are due. True: a frame moved. `now` never goes
+  // back.
   bool poll(TimePoint now);
   // When poll has something to do even if no frame comes in; a time that has passed: at once.
   TimePoint nextDue() const;

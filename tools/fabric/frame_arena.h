@@ -1,7 +1,7 @@
 // The memory of the frames that wait in the fabric: taken in slabs as it is needed, never more than a limit.
 //
-// 300 ms of a 10 Gbit/s edge are 375 MB, so the limit is a setting; where it is reached a frame is refused, and the caller drops
-// and counts it. A frame is written once and then shared: a broadcast, or a duplicate, refers to it again.
+// 300 ms of a 10 Gbit/s edge are 375 MB, so the limit is a setting; where it is reached a frame is refused, and the
+// caller drops and counts it. A frame is written once and then shared: a broadcast, or a duplicate, refers to it again.
 // Thread: one owner. A slab holds blocks of one size; once all of them are free it can be cut anew for another size.
 #pragma once
 

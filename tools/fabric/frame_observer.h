@@ -1,4 +1,5 @@
-// Sees the frames that enter a fabric: seam between the switch and a capture. Called by the switch's thread, which it must not keep.
+// Sees the frames that enter a fabric: seam between the switch and a capture. Called by the switch's thread, which it
+// must not keep.
 #pragma once
 
 #include <cstddef>

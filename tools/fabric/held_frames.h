@@ -1,9 +1,9 @@
 // Frames on their way along the emulated edges, each until its time of arrival. Pure: time is an argument.
 //
-// Most frames of one edge arrive in the order in which they left, so each edge has a first-in-first-out queue, and a small heap
-// knows the queues' fronts; only a frame that overtakes (jitter, reordering) goes through a heap of its own. So a quarter of a
-// million frames under way cost no more for each than a few.
-// Thread: one owner. The caller's references pass to this object with push and back with pop.
+// Most frames of one edge arrive in the order in which they left, so each edge has a first-in-first-out queue, and a
+// small heap knows the queues' fronts; only a frame that overtakes (jitter, reordering) goes through a heap of its own.
+// So a quarter of a million frames under way cost no more for each than a few. Thread: one owner. The caller's
+// references pass to this object with push and back with pop.
 #pragma once
 
 #include <cstddef>

@@ -1,10 +1,10 @@
-// A port of the fabric that is a network interface of the kernel, through DPDK's af_packet driver: usually one end of a veth pair
-// whose other end is in a rank's network namespace.
+// A port of the fabric that is a network interface of the kernel, through DPDK's af_packet driver: usually one end of a
+// veth pair whose other end is in a rank's network namespace.
 //
 // What the other end sends must be whole frames: segmentation and checksums are done late on a veth (TSO, GSO, checksum
-// offload), and a frame taken from it half-way is longer than the MTU, or has no checksum. So these are switched off at the
-// other end: ethtool -K DEV tx off tso off gso off. Longer frames are dropped and counted.
-// Thread: the switch's. Needs CAP_NET_RAW in the interface's namespace.
+// offload), and a frame taken from it half-way is longer than the MTU, or has no checksum. So these are switched off at
+// the other end: ethtool -K DEV tx off tso off gso off. Longer frames are dropped and counted. Thread: the switch's.
+// Needs CAP_NET_RAW in the interface's namespace.
 #pragma once
 
 #include <memory>
@@ -20,8 +20,8 @@ namespace gloo_bypass::fabric {
 
 class InterfacePort final : public FabricPort {
  public:
-  // Bytes of each of the driver's two rings: what comes while the fabric's process has no processor waits there. They are locked in
-  // memory, which a user may do up to a limit: with so many interfaces, this is what each can have.
+  // Bytes of each of the driver's two rings: what comes while the fabric's process has no processor waits there. They
+  // are locked in memory, which a user may do up to a limit: with so many interfaces, this is what each can have.
   static std::size_t ringBytesFor(std::size_t interfaces);
   // The EAL runs. `epoll` outlives the port. Errors: no such interface, down, an MTU below the fabric's, no right.
   static Result<std::unique_ptr<InterfacePort>> create(const std::string& interface, std::size_t longestFrame,

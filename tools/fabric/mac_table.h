@@ -1,4 +1,5 @@
-// Which port a MAC address was last seen at. Bounded: where the table is full a new address is not learnt, and frames to it are flooded.
+// Which port a MAC address was last seen at. Bounded: where the table is full a new address is not learnt, and frames
+// to it are flooded.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +17,8 @@ class MacTable {
  public:
   static constexpr std::size_t kMaxAddresses = 4096;
 
-  // A source address of a frame that came in at `port`. A fixed address does not move. False: it is fixed at another port.
+  // A source address of a frame that came in at `port`. A fixed address does not move. False: it is fixed at another
+  // port.
   bool learn(const dpdk::MacAddress& mac, std::size_t port);
   // Known from the description, before anything was sent.
   void fix(const dpdk::MacAddress& mac, std::size_t port);

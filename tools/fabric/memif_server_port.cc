@@ -25,7 +25,7 @@ Error socketError(const std::string& path, const std::string& what) {
 
 // A socket that nobody listens at any more is a dead process's.
 Status checkFree(const std::string& path) {
-  struct stat status {};
+  struct stat status{};
   if (::lstat(path.c_str(), &status) != 0) {
     if (errno == ENOENT) return {};
     return socketError(path, std::strerror(errno));
@@ -117,7 +117,8 @@ void MemifServerPort::hearClient() {
 void MemifServerPort::establish() {
   link_.emplace(handshake_->takeMemory());
   link_->events = handshake_->takeEvents();
-  // Edge-triggered: the counter need not be read. A client's descriptor that cannot be waited for is none of a driver's.
+  // Edge-triggered: the counter need not be read. A client's descriptor that cannot be waited for is none of a
+  // driver's.
   if (!link_->received.start() || !link_->toSend.start() || !watch(link_->events.get(), EPOLLIN | EPOLLET)) {
     complain("fabric", fmt::format("{}: a client was refused: its event descriptor cannot be waited for", describe()));
     return closeClient("the event descriptor cannot be waited for");

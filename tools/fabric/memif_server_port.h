@@ -1,7 +1,8 @@
-// A port of the fabric that is the server of a memif socket. One client at a time: when it ends, what it had sent is still taken,
-// and another may come.
+// A port of the fabric that is the server of a memif socket. One client at a time: when it ends, what it had sent is
+// still taken, and another may come.
 //
-// Thread: the switch's. The client may write to the shared memory at any time; nothing in it is trusted (memif_memory.h).
+// Thread: the switch's. The client may write to the shared memory at any time; nothing in it is trusted
+// (memif_memory.h).
 #pragma once
 
 #include <memory>
@@ -17,8 +18,8 @@ namespace gloo_bypass::fabric {
 
 class MemifServerPort final : public FabricPort {
  public:
-  // Listens at `path`, an absolute one, until destroyed. Descriptors go into `epoll`, which must outlive the port. Errors: the socket
-  // is another process's, or cannot be made. A dead process's socket is replaced.
+  // Listens at `path`, an absolute one, until destroyed. Descriptors go into `epoll`, which must outlive the port.
+  // Errors: the socket is another process's, or cannot be made. A dead process's socket is replaced.
   static Result<std::unique_ptr<MemifServerPort>> create(const std::string& path, std::size_t longestFrame, int epoll);
   ~MemifServerPort() override;
 

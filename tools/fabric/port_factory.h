@@ -11,8 +11,8 @@
 
 namespace gloo_bypass::fabric {
 
-// One for each host, in their order. Starts DPDK where an interface asks for it. `epoll` outlives the ports. On an error nothing is
-// left; the message names the host.
+// One for each host, in their order. Starts DPDK where an interface asks for it. `epoll` outlives the ports. On an
+// error nothing is left; the message names the host.
 Result<std::vector<std::unique_ptr<FabricPort>>> makePorts(const Description& description, std::size_t longestFrame,
                                                            const std::string& ealArguments, int epoll);
 

@@ -1,8 +1,9 @@
-// A port of the fabric that is a tap interface of its own making: the host's kernel sees an interface with the host's address, in the
-// namespace that the description says, and the fabric the frames.
+// A port of the fabric that is a tap interface of its own making: the host's kernel sees an interface with the host's
+// address, in the namespace that the description says, and the fabric the frames.
 //
-// One system call a frame, and no care needed: the kernel finishes segments and checksums before a tap, and tells when a frame waits.
-// The interface goes with the port. Thread: the switch's. Needs CAP_NET_ADMIN in the namespace, and /dev/net/tun.
+// One system call a frame, and no care needed: the kernel finishes segments and checksums before a tap, and tells when
+// a frame waits. The interface goes with the port. Thread: the switch's. Needs CAP_NET_ADMIN in the namespace, and
+// /dev/net/tun.
 #pragma once
 
 #include <memory>

@@ -24,7 +24,7 @@ std::atomic<bool> stopWanted{false};
 
 // The second signal ends the process as it would have without us.
 void handleSignals() {
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = [](int) { stopWanted.store(true, std::memory_order_relaxed); };
   action.sa_flags = static_cast<int>(SA_RESETHAND);
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) (void)::sigaction(number, &action, nullptr);
@@ -49,8 +49,8 @@ class ProgressLine {
     if (!shown_ || now < next_) return;
     next_ = now + kBetweenProgress;
     writeToStderr(fmt::format("\r\033[K{} ranks: {:.1f} %, {:.4g} s of virtual time, {:.1f} million events", ranks,
-               100 * progress.share, std::chrono::duration<double>(progress.elapsed).count(),
-               static_cast<double>(progress.events) * 1e-6));
+                              100 * progress.share, std::chrono::duration<double>(progress.elapsed).count(),
+                              static_cast<double>(progress.events) * 1e-6));
     (void)std::fflush(stderr);
     written_ = true;
   }

@@ -159,8 +159,8 @@ class RingRun {
 
   bool mayGoOn(Duration elapsed) { return firstError().empty() && goOn_({progress(), elapsed, simulation_.steps()}); }
 
-  // Until the last one has done its all-reduces the others go on: each is measured beside all others. At the first one's end all had
-  // the same time.
+  // Until the last one has done its all-reduces the others go on: each is measured beside all others. At the first
+  // one's end all had the same time.
   void onGroupDone(RingGroup& done) {
     const bool isFirst = groupsRunning_-- == groups_.size();
     if (groupsRunning_ > 0) done.goOn();

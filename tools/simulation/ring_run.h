@@ -1,4 +1,5 @@
-// Ring all-reduces of one or several process groups over a described fabric, in virtual time, and what came of them. One thread.
+// Ring all-reduces of one or several process groups over a described fabric, in virtual time, and what came of them.
+// One thread.
 #pragma once
 
 #include <cstddef>
@@ -41,7 +42,8 @@ struct RingRunResult {
   RingBounds bounds;
   std::vector<std::vector<Duration>> times;  // of each group, the measured all-reduces
   Duration elapsed{0};                       // from the beginning of the first all-reduce until the last one's end
-  // Jain's index of what the groups received until the first of them had finished: 1 is equal shares, 1/groups is one has all.
+  // Jain's index of what the groups received until the first of them had finished: 1 is equal shares, 1/groups is one
+  // has all.
   double fairness = 1;
   // Of all all-reduces, warm-ups included; connecting is not.
   fabric::EdgeCounters edges;

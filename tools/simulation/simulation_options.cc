@@ -102,7 +102,9 @@ void addOptions(CLI::App& app, SimulationOptions& options, Texts& texts) {
   app.add_option("--iterations", run.measured, "all-reduces that are")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  app.add_option("--mtu", run.mtu, "longest IP packet")->check(CLI::Range(wire::kMinDatagramBytes + 28, std::size_t{32768}))->capture_default_str();
+  app.add_option("--mtu", run.mtu, "longest IP packet")
+      ->check(CLI::Range(wire::kMinDatagramBytes + 28, std::size_t{32768}))
+      ->capture_default_str();
   app.add_option("--congestion-control", run.session.congestionControl,
                  "auto, fixed, swift or bbr; auto: swift, and bbr from --bbr-rtt on")
       ->transform(CLI::Transformer(kCongestionControls, CLI::ignore_case))

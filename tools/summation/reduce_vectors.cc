@@ -1,7 +1,7 @@
 // reduce_vectors: the bits that Gloo's all-reduces make of given vectors. See studies/summation/README.md.
 //
-// N ranks on this machine, over TCP, reduce one vector each, once. Input: the ranks' vectors one after the other, elements as this
-// machine holds them. Output: each rank's result, in the same way; whole or not at all.
+// N ranks on this machine, over TCP, reduce one vector each, once. Input: the ranks' vectors one after the other,
+// elements as this machine holds them. Output: each rank's result, in the same way; whole or not at all.
 #include <sys/mman.h>
 
 #include <cstring>
@@ -12,10 +12,10 @@
 #include <string>
 #include <variant>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <gloo/barrier.h>
 #include <gloo/rendezvous/context.h>
+#include <CLI/CLI.hpp>
 
 #include "compatibility/gloo/rendezvous.h"
 #include "programs/command_line.h"
@@ -43,16 +43,20 @@ struct ReduceOptions {
 
 std::variant<ReduceOptions, std::string> parse(int argc, const char* const* argv) {
   ReduceOptions options;
-  CLI::App app("Reduces given vectors once by one of Gloo's all-reduces, over TCP, to compare their bits.", "reduce_vectors");
+  CLI::App app("Reduces given vectors once by one of Gloo's all-reduces, over TCP, to compare their bits.",
+               "reduce_vectors");
   app.set_version_flag("--version", "reduce_vectors " + std::string(commitName()));
   app.add_option("--ranks", options.ranks, "how many to start here")->check(CLI::Range(1, 64))->required();
   app.add_option("--algorithm", options.collective.algorithm, "ring, bcube, halving_doubling or ring_chunked")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, AllReduceAlgorithm>{
-          {"ring", AllReduceAlgorithm::kRing}, {"bcube", AllReduceAlgorithm::kBcube},
-          {"halving_doubling", AllReduceAlgorithm::kHalvingDoubling}, {"ring_chunked", AllReduceAlgorithm::kRingChunked}}))
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, AllReduceAlgorithm>{{"ring", AllReduceAlgorithm::kRing},
+                                                    {"bcube", AllReduceAlgorithm::kBcube},
+                                                    {"halving_doubling", AllReduceAlgorithm::kHalvingDoubling},
+                                                    {"ring_chunked", AllReduceAlgorithm::kRingChunked}}))
       ->required();
   app.add_option("--type", options.collective.dataType, "float or double")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, DataType>{{"float", DataType::kFloat}, {"double", DataType::kDouble}}))
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, DataType>{{"float", DataType::kFloat}, {"double", DataType::kDouble}}))
       ->required();
   app.add_option("--segment-bytes", options.collective.segmentBytes, "of the ring; 0: Gloo's default, 1 MiB")
       ->check(CLI::Range(std::size_t{0}, std::size_t{1} << 31));
@@ -60,7 +64,8 @@ std::variant<ReduceOptions, std::string> parse(int argc, const char* const* argv
   app.add_option("--output", options.output, "file for the ranks' results")->required();
   if (auto text = readCommandLine(app, argc, argv)) return *std::move(text);
   if (options.collective.segmentBytes != 0 && options.collective.algorithm != AllReduceAlgorithm::kRing)
-    throw UsageError(fmt::format("--segment-bytes belongs to --algorithm ring, not to {}", nameOf(options.collective.algorithm)));
+    throw UsageError(
+        fmt::format("--segment-bytes belongs to --algorithm ring, not to {}", nameOf(options.collective.algorithm)));
   return options;
 }
 
@@ -106,7 +111,8 @@ int reduceAsRank(const ReduceOptions& options, const SharedBytes& vectors, int r
     };
     const std::size_t bytes = vectors.size() / static_cast<std::size_t>(options.ranks);
     char* mine = vectors.data() + bytes * static_cast<std::size_t>(rank);
-    const auto collective = makeCollective(options.collective, context, &tag, mine, bytes / elementBytes(options.collective.dataType));
+    const auto collective =
+        makeCollective(options.collective, context, &tag, mine, bytes / elementBytes(options.collective.dataType));
     barrier();  // bound buffers exist on all ranks before anyone writes to them, and until the last rank is done
     collective->run();
     barrier();
@@ -121,8 +127,8 @@ int run(const ReduceOptions& options) {
   const std::string input = readInput(options.input);
   const std::size_t whole = static_cast<std::size_t>(options.ranks) * elementBytes(options.collective.dataType);
   if (input.size() % whole != 0 || input.size() > kMaxInputBytes)
-    throw UsageError(fmt::format("--input {}: {} bytes are not whole vectors of {} ranks, or more than {}", options.input,
-                                 input.size(), options.ranks, kMaxInputBytes));
+    throw UsageError(fmt::format("--input {}: {} bytes are not whole vectors of {} ranks, or more than {}",
+                                 options.input, input.size(), options.ranks, kMaxInputBytes));
   checkWritable("--output", options.output);
   const SharedBytes vectors(input.size());
   std::memcpy(vectors.data(), input.data(), input.size());

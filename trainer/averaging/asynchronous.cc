@@ -16,12 +16,12 @@
 namespace gloo_bypass::trainer {
 namespace {
 
-// Before the gradient (rate, and the version that it is of) and before the parameters (what the server did). One message each way, so
-// that the numbers cost no trip of their own.
+// Before the gradient (rate, and the version that it is of) and before the parameters (what the server did). One
+// message each way, so that the numbers cost no trip of their own.
 struct Header {
   int64_t version = 0, update = 0, staleness = 0;
   double rate = 0, withheldSeconds = 0;
-  int64_t reserved = 0; // what follows begins at a multiple of any dtype's size
+  int64_t reserved = 0;  // what follows begins at a multiple of any dtype's size
 };
 
 at::Tensor emptyMessage(const at::Tensor& payload) {
@@ -45,14 +45,20 @@ void fill(at::Tensor& message, const Header& header, const at::Tensor& payload) 
   payloadOf(message, payload.scalar_type()).copy_(payload);
 }
 
-} // namespace
+}  // namespace
 
 // Answers one rank, until it is stopped or the rank is gone.
 class Asynchronous::Service {
  public:
   Service(Communicator& communicator, ParameterServer& server, int rank, const at::Tensor& parameters)
-      : communicator_(communicator), server_(server), rank_(rank), type_(parameters.scalar_type()), request_(emptyMessage(parameters)),
-        answer_(emptyMessage(parameters)), transfer_(communicator.startReceive(request_, rank)), thread_([this] { serve(); }) {}
+      : communicator_(communicator),
+        server_(server),
+        rank_(rank),
+        type_(parameters.scalar_type()),
+        request_(emptyMessage(parameters)),
+        answer_(emptyMessage(parameters)),
+        transfer_(communicator.startReceive(request_, rank)),
+        thread_([this] { serve(); }) {}
 
   ~Service() {
     {
@@ -73,8 +79,11 @@ class Asynchronous::Service {
         const Header asked = headerOf(request_);
         const auto answer = server_.push(rank_, payloadOf(request_, type_), asked.version, asked.rate);
         fill(answer_,
-            {.version = answer.version, .update = answer.update, .staleness = answer.staleness, .withheldSeconds = answer.withheldSeconds},
-            answer.parameters);
+             {.version = answer.version,
+              .update = answer.update,
+              .staleness = answer.staleness,
+              .withheldSeconds = answer.withheldSeconds},
+             answer.parameters);
         // Before the answer is sent: its next gradient then finds somebody who takes it, without asking.
         auto next = communicator_.startReceive(request_, rank_);
         if (!isNow(communicator_.startSend(answer_, rank_)) || !transfer_->wait() || !isNow(std::move(next))) return;
@@ -96,10 +105,10 @@ class Asynchronous::Service {
   const int rank_;
   const at::ScalarType type_;
   at::Tensor request_, answer_;
-  std::mutex mutex_; // of what follows
+  std::mutex mutex_;  // of what follows
   std::unique_ptr<Transfer> transfer_;
   bool isStopped_ = false;
-  std::thread thread_; // last: it uses all of them
+  std::thread thread_;  // last: it uses all of them
 };
 
 Asynchronous::Asynchronous(const Gpt2& model, AdamW& optimizer, Communicator& communicator, const Options& options)
@@ -125,7 +134,7 @@ void Asynchronous::begin() {
   }
   optimizer->setStepCount(version_);
   server_.emplace(std::move(optimizer), communicator().worldSize(), version_, options_.averaging,
-      std::chrono::duration<double>(options_.timeoutSeconds));
+                  std::chrono::duration<double>(options_.timeoutSeconds));
   const auto weights = flat(this->parameters());
   for (int rank = 1; rank < communicator().worldSize(); ++rank) {
     services_.push_back(std::make_unique<Service>(communicator(), *server_, rank, weights));
@@ -157,8 +166,11 @@ ParameterServer::Answer Asynchronous::pushOverNetwork(const at::Tensor& gradient
   std::vector<at::Tensor> heard{at::empty_like(request)};
   communicator().exchange(request, {0}, heard, {0});
   const Header said = headerOf(heard[0]);
-  return {.parameters = payloadOf(heard[0], gradient.scalar_type()), .version = said.version, .update = said.update,
-      .staleness = said.staleness, .withheldSeconds = said.withheldSeconds};
+  return {.parameters = payloadOf(heard[0], gradient.scalar_type()),
+          .version = said.version,
+          .update = said.update,
+          .staleness = said.staleness,
+          .withheldSeconds = said.withheldSeconds};
 }
 
 // After the barrier every rank's last gradient is in the parameters.
@@ -196,4 +208,4 @@ void Asynchronous::addSummary(nlohmann::json& record) const {
   record["staleness_max"] = stalenessMax_;
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -29,7 +29,7 @@ void Averaging::beginStep(int64_t step) {
 }
 
 at::Tensor Averaging::meanOverRanks(const at::Tensor& flat) {
-  auto mean = flat.div(communicator_.worldSize()); // before they are added, as DistributedDataParallel does
+  auto mean = flat.div(communicator_.worldSize());  // before they are added, as DistributedDataParallel does
   communicator_.sum(mean);
   const double apart = (flat - mean).norm().item<double>();
   distance_ = std::sqrt(communicator_.meanOverRanks(apart * apart));
@@ -70,7 +70,8 @@ Averaging::Exchange::~Exchange() {
   if (part_ == Part::kLast) ++owner_.exchanges_;
 }
 
-std::unique_ptr<Parallelism> makeAveraging(const Options& options, const Gpt2& model, AdamW& optimizer, Communicator& communicator) {
+std::unique_ptr<Parallelism> makeAveraging(const Options& options, const Gpt2& model, AdamW& optimizer,
+                                           Communicator& communicator) {
   const AveragingOptions& chosen = options.averaging;
   switch (chosen.method) {
     case AveragingMethod::kNone:
@@ -89,4 +90,4 @@ std::unique_ptr<Parallelism> makeAveraging(const Options& options, const Gpt2& m
   return nullptr;
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

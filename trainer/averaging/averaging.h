@@ -1,7 +1,8 @@
 // Ranks that train on their own and meet now and then, or only some of the others: no gradient passes c10d's reducer.
 //
-// Every rank begins with rank 0's parameters. What a rank keeps for itself between meetings (its parameters, AdamW's moments) is in a
-// file of its own beside a checkpoint. finish() makes the ranks equal: the model that is saved is their mean. One thread.
+// Every rank begins with rank 0's parameters. What a rank keeps for itself between meetings (its parameters, AdamW's
+// moments) is in a file of its own beside a checkpoint. finish() makes the ranks equal: the model that is saved is
+// their mean. One thread.
 #pragma once
 
 #include <chrono>
@@ -27,8 +28,8 @@ class Averaging : public Parallelism {
 
   void beginStep(int64_t step) override;
   void finish() override;
-  // t_average_s, the time of this step's exchange; averaged, whether there was one; distance, where it is known: how far ranks had
-  // gone apart, the root of the mean over ranks of ||x_i - mean||^2.
+  // t_average_s, the time of this step's exchange; averaged, whether there was one; distance, where it is known: how
+  // far ranks had gone apart, the root of the mean over ranks of ||x_i - mean||^2.
   void addMetrics(nlohmann::json& record) const override;
   // synchronisations, exchanges of the run; distance, at its end.
   void addSummary(nlohmann::json& record) const override;
@@ -41,7 +42,8 @@ class Averaging : public Parallelism {
   // Of `flat` (n) over all ranks, by the ring; notes how far this one was from it.
   at::Tensor meanOverRanks(const at::Tensor& flat);
 
-  // Notes that ranks exchange something from its making to its end. A step's exchange may be in parts: its last one counts.
+  // Notes that ranks exchange something from its making to its end. A step's exchange may be in parts: its last one
+  // counts.
   enum class Part { kNotLast, kLast };
   class Exchange {
    public:
@@ -62,11 +64,12 @@ class Averaging : public Parallelism {
   Communicator& communicator_;
   int64_t step_ = 0;
   double seconds_ = 0;
-  int64_t exchanges_ = 0, exchangesBefore_ = 0; // of the run; before this step
+  int64_t exchanges_ = 0, exchangesBefore_ = 0;  // of the run; before this step
   std::optional<double> distance_;
 };
 
 // Keeps a reference to the options.
-std::unique_ptr<Parallelism> makeAveraging(const Options& options, const Gpt2& model, AdamW& optimizer, Communicator& communicator);
+std::unique_ptr<Parallelism> makeAveraging(const Options& options, const Gpt2& model, AdamW& optimizer,
+                                           Communicator& communicator);
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

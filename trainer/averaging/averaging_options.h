@@ -18,9 +18,9 @@ enum class GossipTopology { kRing, kExponential, kRandom };
 
 struct AveragingOptions {
   AveragingMethod method = AveragingMethod::kNone;
-  int64_t innerSteps = 10;                       // local-sgd, diloco: optimiser steps between two meetings
-  double outerRate = 0.7, outerMomentum = 0.9;   // diloco
-  int64_t stalenessBound = -1; // asynchronous: steps that a rank may be ahead of the slowest; -1: any number
+  int64_t innerSteps = 10;                      // local-sgd, diloco: optimiser steps between two meetings
+  double outerRate = 0.7, outerMomentum = 0.9;  // diloco
+  int64_t stalenessBound = -1;  // asynchronous: steps that a rank may be ahead of the slowest; -1: any number
   StalenessPenalty stalenessPenalty = StalenessPenalty::kNone;
   GossipTopology topology = GossipTopology::kRing;
 
@@ -36,4 +36,4 @@ std::string crossCheck(const AveragingOptions& options, bool hasGroup);
 // Adds nothing where nothing is averaged.
 void addToTrajectory(const AveragingOptions& options, nlohmann::json& trajectory);
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

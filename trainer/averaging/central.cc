@@ -6,7 +6,8 @@
 
 namespace gloo_bypass::trainer {
 
-// Each is divided before they are added in the order of the ranks: with two ranks the bits are those of DistributedDataParallel.
+// Each is divided before they are added in the order of the ranks: with two ranks the bits are those of
+// DistributedDataParallel.
 void Central::gatherGradients() {
   const Exchange exchange(*this, Part::kNotLast);
   isGathered_ = true;
@@ -46,4 +47,4 @@ void Central::updateParameters() {
   setValues(parameters(), weights);
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

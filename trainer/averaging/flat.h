@@ -43,4 +43,4 @@ inline void setGradients(std::vector<at::Tensor>& parameters, const at::Tensor& 
   forEachPart(parameters, flat, [](at::Tensor& parameter, const at::Tensor& part) { parameter.mutable_grad() = part; });
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

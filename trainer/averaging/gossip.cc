@@ -12,7 +12,7 @@ namespace {
 
 int around(int rank, int worldSize) { return (rank % worldSize + worldSize) % worldSize; }
 
-} // namespace
+}  // namespace
 
 Neighbours neighboursOf(int rank, int worldSize, GossipTopology topology, int64_t step, uint64_t seed) {
   if (worldSize == 1) return {};
@@ -23,7 +23,7 @@ Neighbours neighboursOf(int rank, int worldSize, GossipTopology topology, int64_
       return {{left, right}, {left, right}};
     }
     case GossipTopology::kExponential: {
-      const auto distances = std::bit_width(static_cast<unsigned>(worldSize - 1)); // 1, 2, 4, ... below the world size
+      const auto distances = std::bit_width(static_cast<unsigned>(worldSize - 1));  // 1, 2, 4, ... below the world size
       const int distance = 1 << (step % distances);
       return {{around(rank + distance, worldSize)}, {around(rank - distance, worldSize)}};
     }
@@ -57,4 +57,4 @@ void Gossip::updateParameters() {
   Averaging::updateParameters();
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

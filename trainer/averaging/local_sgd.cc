@@ -38,4 +38,4 @@ RankState DiLoCo::rankState() const {
   return state;
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -5,8 +5,8 @@
 
 namespace gloo_bypass::trainer {
 
-// The mean of the parameters each H steps (Stich, Local SGD Converges Fast and Communicates Little, 2019, algorithm 1; McMahan et al.,
-// FedAvg, 2017). AdamW's moments stay each rank's own.
+// The mean of the parameters each H steps (Stich, Local SGD Converges Fast and Communicates Little, 2019, algorithm 1;
+// McMahan et al., FedAvg, 2017). AdamW's moments stay each rank's own.
 class LocalSgd : public Averaging {
  public:
   LocalSgd(const Gpt2& model, AdamW& optimizer, Communicator& communicator, int64_t innerSteps)
@@ -23,8 +23,9 @@ class LocalSgd : public Averaging {
   const int64_t innerSteps_;
 };
 
-// Each meeting is a step of an outer optimiser, SGD with Nesterov momentum, on the way that the ranks have gone since the last one
-// (Douillard et al., DiLoCo, 2023, algorithm 1: the outer gradient is the parameters then minus the mean now).
+// Each meeting is a step of an outer optimiser, SGD with Nesterov momentum, on the way that the ranks have gone since
+// the last one (Douillard et al., DiLoCo, 2023, algorithm 1: the outer gradient is the parameters then minus the mean
+// now).
 class DiLoCo final : public LocalSgd {
  public:
   DiLoCo(const Gpt2& model, AdamW& optimizer, Communicator& communicator, const AveragingOptions& options);
@@ -36,8 +37,8 @@ class DiLoCo final : public LocalSgd {
 
  private:
   const double rate_, momentum_;
-  at::Tensor start_;    // (n): the parameters after the last meeting
-  at::Tensor velocity_; // (n): the outer momentum
+  at::Tensor start_;     // (n): the parameters after the last meeting
+  at::Tensor velocity_;  // (n): the outer momentum
 };
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

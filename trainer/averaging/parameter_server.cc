@@ -12,8 +12,8 @@ namespace gloo_bypass::trainer {
 
 using Clock = std::chrono::steady_clock;
 
-ParameterServer::ParameterServer(std::unique_ptr<AdamW> optimizer, int worldSize, int64_t updates, const AveragingOptions& options,
-    std::chrono::duration<double> patience)
+ParameterServer::ParameterServer(std::unique_ptr<AdamW> optimizer, int worldSize, int64_t updates,
+                                 const AveragingOptions& options, std::chrono::duration<double> patience)
     : optimizer_(std::move(optimizer)),
       options_(options),
       patience_(patience),
@@ -24,7 +24,8 @@ ParameterServer::Answer ParameterServer::push(int rank, const at::Tensor& gradie
   std::unique_lock lock(mutex_);
   if (failure_) std::rethrow_exception(failure_);
   if (version < 0 || version > version_) {
-    throw ProgramError(fmt::format("rank {} sent a gradient of the parameters after update {}, of {} so far", rank, version, version_));
+    throw ProgramError(fmt::format("rank {} sent a gradient of the parameters after update {}, of {} so far", rank,
+                                   version, version_));
   }
   Answer answer{.parameters = {}, .staleness = version_ - version};
   const bool isPenalised = options_.stalenessPenalty == StalenessPenalty::kInverse && answer.staleness > 1;
@@ -32,7 +33,7 @@ ParameterServer::Answer ParameterServer::push(int rank, const at::Tensor& gradie
   auto parameters = optimizer_->parameters();
   setGradients(parameters, gradient);
   optimizer_->step();
-  optimizer_->clearGradients(); // they are views of what is the caller's
+  optimizer_->clearGradients();  // they are views of what is the caller's
   answer.update = ++version_;
   ++steps_.at(static_cast<size_t>(rank));
   changed_.notify_all();
@@ -50,8 +51,9 @@ void ParameterServer::waitForSlowest(std::unique_lock<std::mutex>& lock, int ran
   const int64_t own = steps_[static_cast<size_t>(rank)];
   const auto slowest = [&] { return std::min_element(steps_.begin(), steps_.end()); };
   if (!changed_.wait_for(lock, patience_, [&] { return failure_ || own - *slowest() <= options_.stalenessBound; })) {
-    throw ProgramError(fmt::format("rank {} has done {} steps and waits for rank {}, which has done {} and none for {:g} s", rank, own,
-        slowest() - steps_.begin(), *slowest(), patience_.count()));
+    throw ProgramError(
+        fmt::format("rank {} has done {} steps and waits for rank {}, which has done {} and none for {:g} s", rank, own,
+                    slowest() - steps_.begin(), *slowest(), patience_.count()));
   }
   if (failure_) std::rethrow_exception(failure_);
 }
@@ -62,4 +64,4 @@ void ParameterServer::fail(std::exception_ptr reason) {
   changed_.notify_all();
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

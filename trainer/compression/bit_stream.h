@@ -27,7 +27,7 @@ class BitWriter {
   std::span<std::byte> bytes_;
   std::size_t at_ = 0;
   uint64_t held_ = 0;
-  unsigned count_ = 0; // bits held, below 8 between calls
+  unsigned count_ = 0;  // bits held, below 8 between calls
 };
 
 class BitReader {
@@ -52,4 +52,4 @@ class BitReader {
   unsigned count_ = 0;
 };
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

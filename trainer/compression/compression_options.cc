@@ -2,8 +2,8 @@
 
 #include <map>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "trainer/given.h"
@@ -12,9 +12,10 @@
 namespace gloo_bypass::trainer {
 namespace {
 
-const NamedChoices<CompressionMethod> kMethods{{"none", CompressionMethod::kNone},
-    {"fp16", CompressionMethod::kFp16}, {"bf16", CompressionMethod::kBf16}, {"topk", CompressionMethod::kTopK},
-    {"randomk", CompressionMethod::kRandomK}, {"sign", CompressionMethod::kSign},
+const NamedChoices<CompressionMethod> kMethods{
+    {"none", CompressionMethod::kNone},         {"fp16", CompressionMethod::kFp16},
+    {"bf16", CompressionMethod::kBf16},         {"topk", CompressionMethod::kTopK},
+    {"randomk", CompressionMethod::kRandomK},   {"sign", CompressionMethod::kSign},
     {"terngrad", CompressionMethod::kTernGrad}, {"qsgd", CompressionMethod::kQsgd},
     {"powersgd", CompressionMethod::kPowerSgd}};
 
@@ -31,7 +32,7 @@ bool canFeedBack(CompressionMethod method) {
   return isSparse(method) || method == CompressionMethod::kSign || method == CompressionMethod::kPowerSgd;
 }
 
-} // namespace
+}  // namespace
 
 int64_t CompressionOptions::plainSteps() const {
   return warmupSteps.value_or(method == CompressionMethod::kPowerSgd ? kPowerSgdPlainSteps : 0);
@@ -39,20 +40,34 @@ int64_t CompressionOptions::plainSteps() const {
 
 void addCompressionOptions(CLI::App& app, CompressionOptions& o) {
   const char* group = "Gradient compression";
-  app.add_option_function<std::string>("--compress", [&o](const std::string& text) { o.method = kMethods.at(text); },
-      "what ranks send instead of their gradients: casts (fp16, bf16), the largest or random elements (topk, randomk), one "
-      "bit an element (sign), three values (terngrad), a few levels (qsgd), low rank (powersgd)")
-      ->check(CLI::IsMember(namesOf(kMethods)))->group(group)->default_str("none");
+  app.add_option_function<std::string>(
+         "--compress", [&o](const std::string& text) { o.method = kMethods.at(text); },
+         "what ranks send instead of their gradients: casts (fp16, bf16), the largest or random elements (topk, "
+         "randomk), one "
+         "bit an element (sign), three values (terngrad), a few levels (qsgd), low rank (powersgd)")
+      ->check(CLI::IsMember(namesOf(kMethods)))
+      ->group(group)
+      ->default_str("none");
   app.add_option("--compress-ratio", o.ratio, "topk, randomk: share of each tensor's elements that is sent")
-      ->check(CLI::Range(1e-6, 1.0))->group(group)->default_str("0.01");
+      ->check(CLI::Range(1e-6, 1.0))
+      ->group(group)
+      ->default_str("0.01");
   app.add_option("--compress-levels", o.levels, "qsgd: levels above zero")
-      ->check(CLI::Range(int64_t{1}, kMaxLevels))->group(group)->default_str("16");
+      ->check(CLI::Range(int64_t{1}, kMaxLevels))
+      ->group(group)
+      ->default_str("16");
   app.add_option("--compress-rank", o.rank, "powersgd: rank of what is sent of each matrix")
-      ->check(CLI::Range(1, 1024))->group(group)->default_str("4");
-  app.add_option("--compress-warmup", o.warmupSteps, "steps with the plain all-reduce before (default: 10 for powersgd, else 0)")
-      ->check(CLI::Range(int64_t{0}, int64_t{1'000'000'000}))->group(group);
-  app.add_flag("!--no-error-feedback", o.errorFeedback, "topk, randomk, sign, powersgd: do not add what was not sent to the "
-      "next step's gradient")->group(group);
+      ->check(CLI::Range(1, 1024))
+      ->group(group)
+      ->default_str("4");
+  app.add_option("--compress-warmup", o.warmupSteps,
+                 "steps with the plain all-reduce before (default: 10 for powersgd, else 0)")
+      ->check(CLI::Range(int64_t{0}, int64_t{1'000'000'000}))
+      ->group(group);
+  app.add_flag("!--no-error-feedback", o.errorFeedback,
+               "topk, randomk, sign, powersgd: do not add what was not sent to the "
+               "next step's gradient")
+      ->group(group);
 }
 
 std::string crossCheck(const CompressionOptions& o, bool hasGroup) {
@@ -80,7 +95,8 @@ std::string crossCheck(const CompressionOptions& o, bool hasGroup) {
     return fmt::format("--compress-rank is for --compress powersgd, not for {}", name(o.method));
   }
   if (!o.errorFeedback && !canFeedBack(o.method)) {
-    return fmt::format("--no-error-feedback: --compress {} has none (topk, randomk, sign and powersgd have)", name(o.method));
+    return fmt::format("--no-error-feedback: --compress {} has none (topk, randomk, sign and powersgd have)",
+                       name(o.method));
   }
   return {};
 }
@@ -95,4 +111,4 @@ void addToTrajectory(const CompressionOptions& o, nlohmann::json& trajectory) {
   trajectory["compression"] = std::move(compression);
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

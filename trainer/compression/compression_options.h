@@ -22,12 +22,13 @@ struct CompressionOptions {
   std::optional<int64_t> levels;       // QSGD: above zero
   std::optional<int64_t> rank;         // PowerSGD
   std::optional<int64_t> warmupSteps;  // with the plain all-reduce; 10 for PowerSGD, else 0
-  bool errorFeedback = true;  // where the method has it
+  bool errorFeedback = true;           // where the method has it
 
   bool isUsed() const { return method != CompressionMethod::kNone; }
   // Whether each rank writes a file of its own beside a checkpoint: what is left out, or PowerSGD's last matrices.
   bool keepsRankState() const {
-    const bool leavesOut = method == CompressionMethod::kTopK || method == CompressionMethod::kRandomK || method == CompressionMethod::kSign;
+    const bool leavesOut = method == CompressionMethod::kTopK || method == CompressionMethod::kRandomK ||
+                           method == CompressionMethod::kSign;
     return method == CompressionMethod::kPowerSgd || (leavesOut && errorFeedback);
   }
   double keptRatio() const { return ratio.value_or(0.01); }
@@ -42,4 +43,4 @@ std::string crossCheck(const CompressionOptions& options, bool hasGroup);
 // Adds nothing where nothing is compressed.
 void addToTrajectory(const CompressionOptions& options, nlohmann::json& trajectory);
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -7,7 +7,8 @@
 namespace gloo_bypass::trainer {
 
 std::unique_ptr<Compressor> makeCompressor(const CompressionOptions& options,
-    const std::vector<std::pair<std::string, at::Tensor>>& parameters, uint64_t seed) {
+                                           const std::vector<std::pair<std::string, at::Tensor>>& parameters,
+                                           uint64_t seed) {
   const ErrorFeedback none(false, parameters);
   const auto feedback = [&] { return ErrorFeedback(options.errorFeedback, parameters); };
   switch (options.method) {
@@ -33,4 +34,4 @@ std::unique_ptr<Compressor> makeCompressor(const CompressionOptions& options,
   return nullptr;
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

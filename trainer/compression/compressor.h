@@ -1,7 +1,7 @@
 // A method of gradient compression: how ranks make one gradient of theirs, by sending less than it.
 //
-// Each tensor is compressed by itself, whatever bucket it is in; what a bucket's tensors make is sent together. So the result does not
-// depend on where the reducer cuts its buckets. Every rank ends with the same bits.
+// Each tensor is compressed by itself, whatever bucket it is in; what a bucket's tensors make is sent together. So the
+// result does not depend on where the reducer cuts its buckets. Every rank ends with the same bits.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,12 @@ namespace gloo_bypass::trainer {
 
 // One parameter's gradient: a view into its bucket, with the parameter's shape and dtype.
 struct GradientPart {
-  std::size_t parameter; // its number in the model
+  std::size_t parameter;  // its number in the model
   at::Tensor gradient;
 };
 
-// The other ranks. Collectives wait until they are done; every rank must call the same ones in the same order. Errors: exceptions of c10d.
+// The other ranks. Collectives wait until they are done; every rank must call the same ones in the same order. Errors:
+// exceptions of c10d.
 class Wire {
  public:
   virtual ~Wire() = default;
@@ -40,8 +41,8 @@ class Wire {
 class Compressor {
  public:
   virtual ~Compressor() = default;
-  // Replaces each gradient by the mean over ranks, as far as the method sends it. `step` from 0: what is drawn at random is a function
-  // of it, the rank and the parameter.
+  // Replaces each gradient by the mean over ranks, as far as the method sends it. `step` from 0: what is drawn at
+  // random is a function of it, the rank and the parameter.
   virtual void reduce(std::span<const GradientPart> parts, int64_t step, Wire& wire) = 0;
   // What of it must outlive the process for a run to go on exactly.
   virtual RankState state() const { return {}; }
@@ -49,6 +50,7 @@ class Compressor {
 
 // `parameters`: the model's, in its order, with their names; only names, shapes and dtypes are looked at.
 std::unique_ptr<Compressor> makeCompressor(const CompressionOptions& options,
-    const std::vector<std::pair<std::string, at::Tensor>>& parameters, uint64_t seed);
+                                           const std::vector<std::pair<std::string, at::Tensor>>& parameters,
+                                           uint64_t seed);
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

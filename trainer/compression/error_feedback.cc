@@ -33,4 +33,4 @@ RankState ErrorFeedback::state() const {
   return state;
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -1,5 +1,5 @@
-// What was not sent is added to the next gradient (Seide et al., 1-Bit Stochastic Gradient Descent, 2014, equation 1; Karimireddy et
-// al., Error Feedback Fixes SignSGD, 2019, algorithm 1).
+// What was not sent is added to the next gradient (Seide et al., 1-Bit Stochastic Gradient Descent, 2014, equation 1;
+// Karimireddy et al., Error Feedback Fixes SignSGD, 2019, algorithm 1).
 #pragma once
 
 #include <string>
@@ -26,10 +26,10 @@ class ErrorFeedback {
 
  private:
   std::vector<std::string> names_;
-  std::vector<at::Tensor> residuals_; // (n) each, in the parameters' order
+  std::vector<at::Tensor> residuals_;  // (n) each, in the parameters' order
 };
 
 // In which the arithmetic is done.
 at::ScalarType workType(const at::Tensor& gradient);
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -40,7 +40,7 @@ class CountedWire final : public Wire {
   int64_t bytes_ = 0;
 };
 
-} // namespace
+}  // namespace
 
 class CompressedExchange::Worker {
  public:
@@ -65,8 +65,8 @@ class CompressedExchange::Worker {
 
   FuturePtr handOver(const c10d::GradBucket& bucket) {
     Job job{bucket.getBuffer(), bucket.getParameters(), bucket.getGradients(),
-        communicator_.bucketHandedOver(static_cast<int64_t>(bucket.getBuffer().nbytes())),
-        c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get())};
+            communicator_.bucketHandedOver(static_cast<int64_t>(bucket.getBuffer().nbytes())),
+            c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get())};
     auto future = job.done;
     {
       const std::lock_guard lock(mutex_);
@@ -89,8 +89,8 @@ class CompressedExchange::Worker {
 
  private:
   struct Job {
-    at::Tensor buffer; // (n): the bucket
-    std::vector<at::Tensor> parameters, gradients; // the gradients are views into it
+    at::Tensor buffer;                              // (n): the bucket
+    std::vector<at::Tensor> parameters, gradients;  // the gradients are views into it
     BucketTicket ticket;
     FuturePtr done;
   };
@@ -137,7 +137,7 @@ class CompressedExchange::Worker {
   std::map<const at::TensorImpl*, std::size_t> numbers_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Job> jobs_; // at most as many as there are buckets
+  std::deque<Job> jobs_;  // at most as many as there are buckets
   int64_t step_ = 0;
   bool stopping_ = false;
   std::thread thread_;
@@ -156,10 +156,10 @@ class Hook final : public c10d::CommHookInterface {
   const std::shared_ptr<Worker> worker_;
 };
 
-} // namespace
+}  // namespace
 
-CompressedExchange::CompressedExchange(const CompressionOptions& options, const Gpt2& model, Communicator& communicator, uint64_t seed,
-    c10d::Reducer& reducer)
+CompressedExchange::CompressedExchange(const CompressionOptions& options, const Gpt2& model, Communicator& communicator,
+                                       uint64_t seed, c10d::Reducer& reducer)
     : worker_(std::make_shared<Worker>(options, model, communicator, seed)) {
   reducer.register_comm_hook(std::make_unique<Hook<Worker>>(worker_));
 }
@@ -170,4 +170,4 @@ void CompressedExchange::beginStep(int64_t step) { worker_->beginStep(step); }
 int64_t CompressedExchange::sentBytes() const { return worker_->sentBytes(); }
 RankState CompressedExchange::state() const { return worker_->state(); }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

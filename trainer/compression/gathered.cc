@@ -9,10 +9,10 @@ std::span<std::byte> bytesOf(const at::Tensor& message) {
   return {static_cast<std::byte*>(message.data_ptr()), message.nbytes()};
 }
 
-} // namespace
+}  // namespace
 
 void GatheredCodes::reduce(std::span<const GradientPart> parts, int64_t step, Wire& wire) {
-  std::vector<int64_t> lengths; // of each tensor's code
+  std::vector<int64_t> lengths;  // of each tensor's code
   int64_t total = 0;
   for (const GradientPart& part : parts) {
     lengths.push_back(codec_->codeBytes(part.gradient.numel(), workType(part.gradient) == at::kDouble ? 8 : 4));
@@ -45,4 +45,4 @@ void GatheredCodes::reduce(std::span<const GradientPart> parts, int64_t step, Wi
   }
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

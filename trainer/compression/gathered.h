@@ -24,4 +24,4 @@ class GatheredCodes final : public Compressor {
   const uint64_t seed_;
 };
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -11,4 +11,4 @@ inline int64_t keptCount(int64_t count, double ratio) {
   return std::clamp<int64_t>(static_cast<int64_t>(ratio * static_cast<double>(count)), 1, count);
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

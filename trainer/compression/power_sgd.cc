@@ -9,7 +9,7 @@
 namespace gloo_bypass::trainer {
 namespace {
 
-constexpr int64_t kLeastGain = 2; // PyTorch's min_compression_rate
+constexpr int64_t kLeastGain = 2;  // PyTorch's min_compression_rate
 
 // 0: one-dimensional, or too small to gain.
 int64_t rankFor(at::IntArrayRef shape, int64_t wanted) {
@@ -23,17 +23,19 @@ int64_t rankFor(at::IntArrayRef shape, int64_t wanted) {
 
 void orthogonalise(at::Tensor& matrix) { matrix.copy_(std::get<0>(at::linalg_qr(matrix))); }
 
-} // namespace
+}  // namespace
 
-PowerSgd::PowerSgd(int64_t rank, ErrorFeedback feedback, const std::vector<std::pair<std::string, at::Tensor>>& parameters, uint64_t seed)
+PowerSgd::PowerSgd(int64_t rank, ErrorFeedback feedback,
+                   const std::vector<std::pair<std::string, at::Tensor>>& parameters, uint64_t seed)
     : feedback_(std::move(feedback)) {
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const auto& [name, parameter] = parameters[i];
     names_.push_back(name);
     q_.emplace_back();
     if (const int64_t r = rankFor(parameter.sizes(), rank); r > 0) {
-      q_[i] = at::randn({parameter.numel() / parameter.size(0), r}, generatorAt({.seed = seed, .step = 0, .rank = -1, .parameter = i}),
-          at::TensorOptions().dtype(workType(parameter)));
+      q_[i] = at::randn({parameter.numel() / parameter.size(0), r},
+                        generatorAt({.seed = seed, .step = 0, .rank = -1, .parameter = i}),
+                        at::TensorOptions().dtype(workType(parameter)));
     }
   }
 }
@@ -114,4 +116,4 @@ void PowerSgd::reduceMatrices(std::vector<Matrix>& matrices, Wire& wire) {
   }
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -12,14 +12,17 @@
 namespace gloo_bypass::trainer {
 namespace {
 
-// For each group of elements a scale; then a code an element: level + levels, where level is -levels ... levels and stands for
-// scale x level / levels. TernGrad is the case of one level and one group.
+// For each group of elements a scale; then a code an element: level + levels, where level is -levels ... levels and
+// stands for scale x level / levels. TernGrad is the case of one level and one group.
 class LevelCodec final : public Codec {
  public:
   enum class Scale { kLargest, kEuclidean };
   // `group` 0: the whole tensor.
   LevelCodec(int64_t levels, int64_t group, Scale scale)
-      : levels_(levels), group_(group), scale_(scale), width_(static_cast<unsigned>(std::bit_width(static_cast<uint64_t>(2 * levels)))) {}
+      : levels_(levels),
+        group_(group),
+        scale_(scale),
+        width_(static_cast<unsigned>(std::bit_width(static_cast<uint64_t>(2 * levels)))) {}
 
   int64_t codeBytes(int64_t count, int64_t valueBytes) const override {
     return groups(count) * valueBytes + bytesOfBits(count * width_);
@@ -63,8 +66,8 @@ class LevelCodec final : public Codec {
   int64_t groupOf(int64_t count) const { return group_ == 0 ? count : group_; }
   int64_t groups(int64_t count) const { return (count + groupOf(count) - 1) / groupOf(count); }
 
-  // The level below |value| / scale x levels, or by chance the one above. Of a scale that is no number the code says nothing, and
-  // decodes to no number.
+  // The level below |value| / scale x levels, or by chance the one above. Of a scale that is no number the code says
+  // nothing, and decodes to no number.
   template <typename T>
   uint32_t codeOf(T value, T scale, T draw) const {
     if (!(scale > 0) || !std::isfinite(scale)) return static_cast<uint32_t>(levels_);
@@ -76,12 +79,12 @@ class LevelCodec final : public Codec {
 
   const int64_t levels_, group_;
   const Scale scale_;
-  const unsigned width_; // bits a code
+  const unsigned width_;  // bits a code
 };
 
 constexpr int64_t kQsgdBucket = 512;
 
-} // namespace
+}  // namespace
 
 std::unique_ptr<Codec> makeTernGradCodec() { return std::make_unique<LevelCodec>(1, 0, LevelCodec::Scale::kLargest); }
 
@@ -89,4 +92,4 @@ std::unique_ptr<Codec> makeQsgdCodec(int64_t levels) {
   return std::make_unique<LevelCodec>(levels, kQsgdBucket, LevelCodec::Scale::kEuclidean);
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -12,7 +12,7 @@ uint64_t mixed(uint64_t z) {
   return z ^ (z >> 31);
 }
 
-} // namespace
+}  // namespace
 
 uint64_t seedAt(const DrawPlace& place) {
   uint64_t z = mixed(place.seed);
@@ -23,4 +23,4 @@ uint64_t seedAt(const DrawPlace& place) {
 
 at::Generator generatorAt(const DrawPlace& place) { return at::detail::createCPUGenerator(seedAt(place)); }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

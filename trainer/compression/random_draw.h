@@ -21,4 +21,4 @@ uint64_t seedAt(const DrawPlace& place);
 // PyTorch's CPU generator under that seed.
 at::Generator generatorAt(const DrawPlace& place);
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -36,8 +36,8 @@ class SignCodec final : public Codec {
   }
 };
 
-} // namespace
+}  // namespace
 
 std::unique_ptr<Codec> makeSignCodec() { return std::make_unique<SignCodec>(); }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

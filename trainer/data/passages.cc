@@ -9,7 +9,8 @@ constexpr std::string_view kBlank = " \t\r\n\f\v";
 
 std::string_view trimmed(std::string_view text) {
   const size_t begin = text.find_first_not_of(kBlank);
-  return begin == std::string_view::npos ? std::string_view() : text.substr(begin, text.find_last_not_of(kBlank) + 1 - begin);
+  return begin == std::string_view::npos ? std::string_view()
+                                         : text.substr(begin, text.find_last_not_of(kBlank) + 1 - begin);
 }
 
 // Behind the last one of `text`, which begins with a line; 0: there is none, or it has no end yet.
@@ -24,9 +25,10 @@ size_t endOfBlankLine(std::string_view text) {
   return 0;
 }
 
-} // namespace
+}  // namespace
 
-const NamedChoices<Passages> kPassages{{"none", Passages::kNone}, {"lines", Passages::kLines}, {"paragraphs", Passages::kParagraphs}};
+const NamedChoices<Passages> kPassages{
+    {"none", Passages::kNone}, {"lines", Passages::kLines}, {"paragraphs", Passages::kParagraphs}};
 
 TextPieces passagePieces(const std::string& path, Passages kind, size_t pieceBytes) {
   return TextPieces(
@@ -52,7 +54,7 @@ void pack(const std::string& path, Passages kind, Tokenizer& tokenizer,
 
 std::vector<std::string_view> passagesOf(std::string_view text, Passages kind) {
   std::vector<std::string_view> passages;
-  size_t begin = 0; // of the passage
+  size_t begin = 0;  // of the passage
   const auto end = [&](size_t at) {
     if (const auto passage = trimmed(text.substr(begin, at - begin)); !passage.empty()) {
       passages.push_back(passage);
@@ -70,4 +72,4 @@ std::vector<std::string_view> passagesOf(std::string_view text, Passages kind) {
   return passages;
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

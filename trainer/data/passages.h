@@ -1,5 +1,5 @@
-// A text as passages: each a sample of its own, or packed, one after the other with the end-of-text token behind each, in one row that
-// is cut anywhere. No torch.
+// A text as passages: each a sample of its own, or packed, one after the other with the end-of-text token behind each,
+// in one row that is cut anywhere. No torch.
 #pragma once
 
 #include <functional>
@@ -16,8 +16,8 @@ namespace gloo_bypass::trainer {
 
 enum class Passages {
   kNone,
-  kLines,      // as of WikiText, whose paragraphs are lines
-  kParagraphs, // of a text whose lines are wrapped: blank lines are between them
+  kLines,       // as of WikiText, whose paragraphs are lines
+  kParagraphs,  // of a text whose lines are wrapped: blank lines are between them
 };
 
 // As flags have them.
@@ -34,4 +34,4 @@ TextPieces passagePieces(const std::string& path, Passages kind, size_t pieceByt
 void pack(const std::string& path, Passages kind, Tokenizer& tokenizer,
           const std::function<bool(std::span<const int32_t>)>& take);
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

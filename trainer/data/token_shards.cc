@@ -88,14 +88,15 @@ void readWidened(const SafetensorsFile& file, const StoredTensor& tokens, int64_
   });
 }
 
-} // namespace
+}  // namespace
 
 TokenShards::TokenShards(const std::string& folder) {
   int64_t count = 0;
   for (std::error_code error; fs::exists(folder + "/" + shardName(count), error); ++count) {
   }
   if (count == 0) {
-    throw UsageError(fmt::format("{}: a folder without {}: give a text, or a folder that scripts/tokenise wrote", folder, shardName(0)));
+    throw UsageError(fmt::format("{}: a folder without {}: give a text, or a folder that scripts/tokenise wrote",
+                                 folder, shardName(0)));
   }
   for (int64_t number = 0; number < count; ++number) {
     addShard(folder + "/" + shardName(number), number, number + 1 == count);
@@ -143,7 +144,10 @@ void TokenShards::read(int64_t begin, std::span<int32_t> out) const {
 }
 
 TokenShardWriter::TokenShardWriter(std::string folder, std::string vocabulary, int64_t idBound, int64_t shardTokens)
-    : folder_(withoutSlashes(std::move(folder))), vocabulary_(std::move(vocabulary)), idBound_(idBound), shardTokens_(shardTokens) {
+    : folder_(withoutSlashes(std::move(folder))),
+      vocabulary_(std::move(vocabulary)),
+      idBound_(idBound),
+      shardTokens_(shardTokens) {
   if (fs::exists(folder_)) {
     throw UsageError(folder_ + " exists already: choose another --output, or move it away");
   }
@@ -161,7 +165,7 @@ void TokenShardWriter::add(std::span<const int32_t> tokens) {
   waiting_.insert(waiting_.end(), tokens.begin(), tokens.end());
   const auto whole = static_cast<size_t>(shardTokens_);
   size_t written = 0;
-  for (; waiting_.size() - written > whole; written += whole) { // what is left is the last one, perhaps
+  for (; waiting_.size() - written > whole; written += whole) {  // what is left is the last one, perhaps
     writeShard(std::span(waiting_).subspan(written, whole), /*isLast=*/false);
   }
   waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(written));
@@ -201,7 +205,8 @@ std::string vocabularyName(const std::string& vocabPath, const std::string& merg
     return "bytes";
   }
   constexpr size_t kMostBytes = 1 << 28;
-  const std::string vocab = readFile(vocabPath, kMostBytes), all = fmt::format("{} {}{}", vocab.size(), vocab, readFile(mergesPath, kMostBytes));
+  const std::string vocab = readFile(vocabPath, kMostBytes),
+                    all = fmt::format("{} {}{}", vocab.size(), vocab, readFile(mergesPath, kMostBytes));
   Sha256 digest;
   digest.add(std::as_bytes(std::span(all)));
   return "sha256:" + digest.hex();
@@ -232,4 +237,4 @@ TextPieces tokenisablePieces(const std::string& path, const Tokenizer& tokenizer
   return TextPieces(path, cut, pieceBytes);
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

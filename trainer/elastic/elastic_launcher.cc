@@ -42,13 +42,14 @@ class Places {
   void rest(size_t place, double seconds) { healthyAt_[place] = monotonicSeconds() + seconds; }
 
  private:
-  std::vector<double> healthyAt_; // on the monotonic clock
+  std::vector<double> healthyAt_;  // on the monotonic clock
 };
 
 std::string checkpointState(const std::string& path) {
   for (const std::string& file : {path, previousOf(path)}) {
     try {
-      return fmt::format("{} holds step {}: the same command continues from it", file, SafetensorsFile(file).metadata().at("step"));
+      return fmt::format("{} holds step {}: the same command continues from it", file,
+                         SafetensorsFile(file).metadata().at("step"));
     } catch (const std::exception&) {
     }
   }
@@ -60,11 +61,11 @@ bool isFinal(const RanksEnd& end) {
   return end.exitStatus == 0 || end.rank < 0 || end.exitStatus == kExitUsage || end.exitStatus == kCannotExecute;
 }
 
-} // namespace
+}  // namespace
 
 RanksEnd launchElastic(const std::vector<std::string>& arguments, const Options& options, const RankTimes& times) {
   const ElasticOptions& elastic = options.elastic;
-  const FileDescriptor progress(::memfd_create("ddp_train progress", 0)); // ranks inherit it
+  const FileDescriptor progress(::memfd_create("ddp_train progress", 0));  // ranks inherit it
   if (progress.get() < 0) {
     throw ProgramError(fmt::format("cannot make a file in memory: {}", std::strerror(errno)));
   }
@@ -102,19 +103,27 @@ RanksEnd launchElastic(const std::vector<std::string>& arguments, const Options&
     failures += fmt::format("{}{} of {}: {}", failures.empty() ? "" : "; ", end.lost.size(), used.size(), end.message);
     used = places.healthy();
     if (static_cast<int>(used.size()) < elastic.minRanks) {
-      return {firstStatus, end.rank, fmt::format("{} ranks are left, --elastic {} needs {}: {}; {}", used.size(), elastic.range,
-          elastic.minRanks, failures, checkpointState(options.checkpointPath)), {}};
+      return {firstStatus,
+              end.rank,
+              fmt::format("{} ranks are left, --elastic {} needs {}: {}; {}", used.size(), elastic.range,
+                          elastic.minRanks, failures, checkpointState(options.checkpointPath)),
+              {}};
     }
     if (generation >= elastic.maxRestarts) {
-      return {firstStatus, end.rank, fmt::format("--max-restarts {} are used up: {}; {}", elastic.maxRestarts, failures,
-          checkpointState(options.checkpointPath)), {}};
+      return {firstStatus,
+              end.rank,
+              fmt::format("--max-restarts {} are used up: {}; {}", elastic.maxRestarts, failures,
+                          checkpointState(options.checkpointPath)),
+              {}};
     }
     const ElasticProgress reached = readProgress(progress.get());
     const bool hasSteps = reached.doneSeconds > begun;
-    nlohmann::json before{{"generation", generation + 1}, {"reason", end.message}, {"ended", ended},
-        {"last_step_done", hasSteps ? reached.doneSeconds : begun}};
+    nlohmann::json before{{"generation", generation + 1},
+                          {"reason", end.message},
+                          {"ended", ended},
+                          {"last_step_done", hasSteps ? reached.doneSeconds : begun}};
     if (hasSteps) {
-      before["step"] = reached.step; // else nothing is repeated that was not counted at the restart before
+      before["step"] = reached.step;  // else nothing is repeated that was not counted at the restart before
     }
     ::setenv("DDP_TRAIN_RESTART", before.dump().c_str(), 1);
     complain("ddp_train", fmt::format("{}; restart {} of {} with {} ranks", end.message, generation + 1,
@@ -123,4 +132,4 @@ RanksEnd launchElastic(const std::vector<std::string>& arguments, const Options&
   }
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -1,4 +1,5 @@
-// Starts the ranks of an elastic run on this machine and restarts the group when one fails: torchrun's way (--nnodes=MIN:MAX,
+// Starts the ranks of an elastic run on this machine and restarts the group when one fails: torchrun's way
+// (--nnodes=MIN:MAX,
 // --max-restarts), with a place a rank instead of a node.
 //
 //            +------------- restart: the places that are healthy, at least MIN ---------------+
@@ -21,4 +22,4 @@ namespace gloo_bypass::trainer {
 // The calling process may have no other thread. `arguments` as in launchRanks(). Throws ProgramError.
 RanksEnd launchElastic(const std::vector<std::string>& arguments, const Options& options, const RankTimes& times = {});
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

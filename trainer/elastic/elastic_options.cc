@@ -2,8 +2,8 @@
 
 #include <charconv>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 namespace gloo_bypass::trainer {
 namespace {
@@ -20,7 +20,8 @@ std::string parseRange(const std::string& text, ElasticOptions& o) {
   const char* begin = text.data();
   const char* end = begin + text.size();
   const size_t colon = text.find(':');
-  if (colon == std::string::npos || !parseCount(begin, begin + colon, o.minRanks) || !parseCount(begin + colon + 1, end, o.maxRanks)) {
+  if (colon == std::string::npos || !parseCount(begin, begin + colon, o.minRanks) ||
+      !parseCount(begin + colon + 1, end, o.maxRanks)) {
     return fmt::format("{}: must be MIN:MAX, two numbers of ranks from 1 to {}", text, kMaxRanks);
   }
   if (o.minRanks > o.maxRanks) {
@@ -30,19 +31,28 @@ std::string parseRange(const std::string& text, ElasticOptions& o) {
   return {};
 }
 
-} // namespace
+}  // namespace
 
 void addElasticOptions(CLI::App& app, ElasticOptions& o) {
   const char* group = "Ranks that fail";
-  app.add_option("--elastic", o.range, "go on from --checkpoint with the ranks that are left when one fails, down to MIN; they share "
-      "the samples of a step of MAX ranks (--batch-size x MAX), however many they are")
-      ->check([&o](const std::string& text) { return parseRange(text, o); })->type_name("MIN:MAX")->group(group);
+  app.add_option("--elastic", o.range,
+                 "go on from --checkpoint with the ranks that are left when one fails, down to MIN; they share "
+                 "the samples of a step of MAX ranks (--batch-size x MAX), however many they are")
+      ->check([&o](const std::string& text) { return parseRange(text, o); })
+      ->type_name("MIN:MAX")
+      ->group(group);
   app.add_option("--max-restarts", o.maxRestarts, "with --elastic: restarts before the run is given up")
-      ->check(CLI::Range(0, 1'000'000))->group(group);
-  app.add_option("--rejoin-after", o.rejoinSeconds, "with --elastic: seconds after which a failed rank's place is filled again, at the "
-      "next restart (0: at the one that its failure causes)")->check(CLI::Range(0.0, 86'400.0))->group(group);
-  app.add_option("--log-samples", o.samplesPath, "append a JSON line a rank and step to FILE: which samples it trained on")
-      ->type_name("FILE")->group(group);
+      ->check(CLI::Range(0, 1'000'000))
+      ->group(group);
+  app.add_option("--rejoin-after", o.rejoinSeconds,
+                 "with --elastic: seconds after which a failed rank's place is filled again, at the "
+                 "next restart (0: at the one that its failure causes)")
+      ->check(CLI::Range(0.0, 86'400.0))
+      ->group(group);
+  app.add_option("--log-samples", o.samplesPath,
+                 "append a JSON line a rank and step to FILE: which samples it trained on")
+      ->type_name("FILE")
+      ->group(group);
 }
 
 std::string crossCheck(const ElasticOptions& o, int spawn, const std::string& checkpointPath, bool hasGroup) {
@@ -61,4 +71,4 @@ std::string crossCheck(const ElasticOptions& o, int spawn, const std::string& ch
   return {};
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -48,7 +48,8 @@ std::string chooseStart(const std::string& checkpointPath, const std::string& re
     }
   }
   if (!fault.empty() && reads) {
-    throw UsageError(fmt::format("{}, and no checkpoint is left: remove {} and {} to start anew", fault, checkpointPath, previousOf(checkpointPath)));
+    throw UsageError(fmt::format("{}, and no checkpoint is left: remove {} and {} to start anew", fault, checkpointPath,
+                                 previousOf(checkpointPath)));
   }
   return resumePath;
 }
@@ -58,7 +59,7 @@ constexpr size_t kMostFaultBytes =
     2048;  // further ones are left out; the rest is 0, so that of two ranks' one is whole
 
 int64_t linesIn(const std::string& path) {
-  constexpr size_t kMaxBytes = 64 << 20; // of a million restarts
+  constexpr size_t kMaxBytes = 64 << 20;  // of a million restarts
   const std::string text = std::filesystem::exists(path) ? readFile(path, kMaxBytes) : std::string();
   return std::count(text.begin(), text.end(), '\n');
 }
@@ -74,7 +75,7 @@ const char* valueOf(const char* variable) {
   return text != nullptr && *text != '\0' ? text : nullptr;
 }
 
-} // namespace
+}  // namespace
 
 std::string previousOf(const std::string& checkpointPath) { return checkpointPath + ".previous"; }
 
@@ -104,9 +105,14 @@ std::string readLastingFault(int descriptor) {
   return reason.substr(0, std::min(reason.find('\0'), bytes > 0 ? static_cast<size_t>(bytes) : 0));
 }
 
-ElasticRun::ElasticRun(const ElasticOptions& options, const std::string& checkpointPath, const std::string& resumePath, int rank,
-    int worldSize)
-    : elastic_(options.isUsed()), checkpointPath_(checkpointPath), samplesPath_(options.samplesPath), startingPoint_(resumePath), rank_(rank), worldSize_(worldSize) {
+ElasticRun::ElasticRun(const ElasticOptions& options, const std::string& checkpointPath, const std::string& resumePath,
+                       int rank, int worldSize)
+    : elastic_(options.isUsed()),
+      checkpointPath_(checkpointPath),
+      samplesPath_(options.samplesPath),
+      startingPoint_(resumePath),
+      rank_(rank),
+      worldSize_(worldSize) {
   if (elastic_) {
     if (worldSize < options.minRanks || worldSize > options.maxRanks) {
       throw UsageError(fmt::format("{} ranks: outside of --elastic {}", worldSize, options.range));
@@ -123,7 +129,8 @@ ElasticRun::ElasticRun(const ElasticOptions& options, const std::string& checkpo
 
 void ElasticRun::openLog() {
   if (!samplesPath_.empty()) {
-    samples_.emplace(samplesPath_, rank_ == 0 && !continues() ? LineWriter::Existing::kReplace : LineWriter::Existing::kAppendTo);
+    samples_.emplace(samplesPath_,
+                     rank_ == 0 && !continues() ? LineWriter::Existing::kReplace : LineWriter::Existing::kAppendTo);
   }
 }
 
@@ -139,9 +146,11 @@ void ElasticRun::countStart() {
 }
 
 void ElasticRun::follow(int64_t step, int64_t generation) {
-  const bool hasCheckpoint = startingPoint_ == checkpointPath_ || startingPoint_ == previousOf(checkpointPath_); // not --resume's
+  const bool hasCheckpoint =
+      startingPoint_ == checkpointPath_ || startingPoint_ == previousOf(checkpointPath_);  // not --resume's
   if (const int64_t own = elastic_ && hasCheckpoint ? stepsIn(startingPoint_) : 0; own > step) {
-    throw UsageError(fmt::format("{} holds step {} here, but rank 0 starts from step {}: --checkpoint must be a file that all machines share",
+    throw UsageError(fmt::format(
+        "{} holds step {} here, but rank 0 starts from step {}: --checkpoint must be a file that all machines share",
         startingPoint_, own, step));
   }
   generation_ = generation;
@@ -151,10 +160,12 @@ std::optional<nlohmann::json> ElasticRun::restartRecord(int64_t step) const {
   if (generation_ == 0) {
     return std::nullopt;
   }
-  nlohmann::json record{{"event", "restart"}, {"generation", generation_}, {"world_size", worldSize_}, {"step", step},
-      {"reason", nullptr}, {"lost_seconds", nullptr}, {"end_seconds", nullptr}, {"start_seconds", nullptr}, {"repeated_steps", nullptr}};
+  nlohmann::json record{{"event", "restart"},     {"generation", generation_}, {"world_size", worldSize_},
+                        {"step", step},           {"reason", nullptr},         {"lost_seconds", nullptr},
+                        {"end_seconds", nullptr}, {"start_seconds", nullptr},  {"repeated_steps", nullptr}};
   if (before_.is_object()) {
-    const auto now = monotonicSeconds(), last = before_.value("last_step_done", now), ended = before_.value("ended", now);
+    const auto now = monotonicSeconds(), last = before_.value("last_step_done", now),
+               ended = before_.value("ended", now);
     record["reason"] = before_.value("reason", "");
     record["lost_seconds"] = now - last;
     record["end_seconds"] = ended - last;
@@ -166,8 +177,14 @@ std::optional<nlohmann::json> ElasticRun::restartRecord(int64_t step) const {
 
 void ElasticRun::logSamples(int64_t step, int64_t epoch, const std::function<std::vector<int64_t>()>& samples) {
   if (samples_) {
-    samples_->writeLine(nlohmann::json{{"generation", generation_}, {"step", step}, {"epoch", epoch}, {"rank", rank_},
-        {"world_size", worldSize_}, {"samples", samples()}}.dump());
+    samples_->writeLine(nlohmann::json{
+        {"generation", generation_},
+        {"step", step},
+        {"epoch", epoch},
+        {"rank", rank_},
+        {"world_size", worldSize_},
+        {"samples",
+         samples()}}.dump());
   }
 }
 
@@ -182,7 +199,7 @@ void ElasticRun::stepDone(int64_t step) const {
 
 void ElasticRun::keepPrevious() const {
   if (!elastic_ || rank_ != 0 || !isWhole(checkpointPath_)) {
-    return; // there is none; or it is damaged, and must not take the place of the one that this run began with
+    return;  // there is none; or it is damaged, and must not take the place of the one that this run began with
   }
   // A second name for the same file, put in place by rename: at every moment both names are a whole checkpoint's.
   TemporaryPath link(temporaryNameOf(previousOf(checkpointPath_)));
@@ -200,4 +217,4 @@ void ElasticRun::keepPrevious() const {
   }
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -1,11 +1,12 @@
 // Loss and perplexity on samples that are not trained on, reduced over ranks with counts.
 //
-// Rank r of N takes the samples r, r + N, ...; each adds up the losses of its tokens, and the ranks' sums are divided by the ranks'
-// number of tokens. Shares that differ therefore weigh what they hold, and the result does not depend on N but for the order of
-// additions. Perplexity is e^loss (Jurafsky and Martin, Speech and Language Processing, section 3.3), with the natural logarithm of the loss.
+// Rank r of N takes the samples r, r + N, ...; each adds up the losses of its tokens, and the ranks' sums are divided
+// by the ranks' number of tokens. Shares that differ therefore weigh what they hold, and the result does not depend on
+// N but for the order of additions. Perplexity is e^loss (Jurafsky and Martin, Speech and Language Processing,
+// section 3.3), with the natural logarithm of the loss.
 //
-// Nothing that training computes depends on it: no dropout, no random numbers, no gradients. With --average each rank evaluates the
-// model it holds at that step. One thread.
+// Nothing that training computes depends on it: no dropout, no random numbers, no gradients. With --average each rank
+// evaluates the model it holds at that step. One thread.
 #pragma once
 
 #include <cstdint>
@@ -31,16 +32,16 @@ class Evaluation {
   // After step `step`, counted from 1. The end of training is another matter: the run always evaluates then.
   bool isDueAfter(int64_t step) const { return isUsed() && every_ > 0 && step % every_ == 0; }
 
-  // By all ranks together; hasLoss: what the model computes here is a loss that counts. `communicator` is null for a single rank
-  // without one. Takes as many forwards at every rank, as a model that is gathered from all of them needs.
+  // By all ranks together; hasLoss: what the model computes here is a loss that counts. `communicator` is null for a
+  // single rank without one. Takes as many forwards at every rank, as a model that is gathered from all of them needs.
   // {"eval_loss", "eval_perplexity", "eval_samples", "eval_tokens", "t_eval_s"}.
   nlohmann::json run(const Gpt2& model, bool hasLoss, Communicator* communicator) const;
 
  private:
-  std::optional<Corpus> text_; // --eval-data's
+  std::optional<Corpus> text_;  // --eval-data's
   const Corpus& corpus_;
   int64_t first_, count_, every_, batchSize_;
   int rank_, worldSize_;
 };
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

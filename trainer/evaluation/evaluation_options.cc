@@ -6,12 +6,18 @@ namespace gloo_bypass::trainer {
 
 void addEvaluationOptions(CLI::App& app, EvaluationOptions& o) {
   const char* group = "Evaluation";
-  auto* samples = app.add_option("--eval-samples", o.samples, "hold the last N samples of the text out of training, and report loss and "
-      "perplexity on them when training has ended")->check(CLI::Range(int64_t{0}, int64_t{1'000'000'000}))->group(group);
+  auto* samples = app.add_option("--eval-samples", o.samples,
+                                 "hold the last N samples of the text out of training, and report loss and "
+                                 "perplexity on them when training has ended")
+                      ->check(CLI::Range(int64_t{0}, int64_t{1'000'000'000}))
+                      ->group(group);
   app.add_option("--eval-data", o.dataPath, "report them on this text instead, and train on all samples")
-      ->type_name("FILE")->group(group)->excludes(samples);
+      ->type_name("FILE")
+      ->group(group)
+      ->excludes(samples);
   app.add_option("--eval-every", o.every, "steps between evaluations (0: at the end only)")
-      ->check(CLI::Range(int64_t{0}, int64_t{1'000'000'000}))->group(group);
+      ->check(CLI::Range(int64_t{0}, int64_t{1'000'000'000}))
+      ->group(group);
 }
 
 std::string crossCheck(const EvaluationOptions& o) {
@@ -21,4 +27,4 @@ std::string crossCheck(const EvaluationOptions& o) {
   return {};
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -23,4 +23,4 @@ class Handle {
   Object* object_;
 };
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -10,18 +10,24 @@
 namespace gloo_bypass::trainer {
 namespace {
 
-const NamedChoices<ModelParallelism> kMethods{{"none", ModelParallelism::kNone}, {"tensor", ModelParallelism::kTensor},
-    {"gpipe", ModelParallelism::kGpipe}, {"1f1b", ModelParallelism::k1F1B}};
+const NamedChoices<ModelParallelism> kMethods{{"none", ModelParallelism::kNone},
+                                              {"tensor", ModelParallelism::kTensor},
+                                              {"gpipe", ModelParallelism::kGpipe},
+                                              {"1f1b", ModelParallelism::k1F1B}};
 
-} // namespace
+}  // namespace
 
 std::string nameOf(ModelParallelism method) { return nameOf(kMethods, method); }
 
 void addModelParallelOptions(CLI::App& app, ModelParallelOptions& o) {
-  app.add_option_function<std::string>("--model-parallel", [&o](const std::string& text) { o.method = kMethods.at(text); },
-      "the ranks share one model instead of the samples: each has a part of every block (tensor), or some of the blocks, through which the "
-      "micro-batches of --accumulate pass, all forwards first (gpipe) or one forward, one backward (1f1b)")
-      ->check(CLI::IsMember(namesOf(kMethods)))->group("Model parallelism")->default_str("none");
+  app.add_option_function<std::string>(
+         "--model-parallel", [&o](const std::string& text) { o.method = kMethods.at(text); },
+         "the ranks share one model instead of the samples: each has a part of every block (tensor), or some of the "
+         "blocks, through which the "
+         "micro-batches of --accumulate pass, all forwards first (gpipe) or one forward, one backward (1f1b)")
+      ->check(CLI::IsMember(namesOf(kMethods)))
+      ->group("Model parallelism")
+      ->default_str("none");
 }
 
 std::string crossCheck(const ModelParallelOptions& o, const Options& options) {
@@ -62,4 +68,4 @@ std::string crossCheck(const ModelParallelOptions& o, const Options& options) {
   return {};
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

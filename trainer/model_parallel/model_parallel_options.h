@@ -1,7 +1,7 @@
 // How ranks share one model's computation: the flag. Pure; no libtorch.
 //
-// No part of trajectoryOptions(): the samples and sums are one rank's, so that a checkpoint continues with any of them. Ranks compare
-// the method besides.
+// No part of trajectoryOptions(): the samples and sums are one rank's, so that a checkpoint continues with any of them.
+// Ranks compare the method besides.
 #pragma once
 
 #include <string>
@@ -15,10 +15,10 @@ namespace gloo_bypass::trainer {
 struct Options;
 
 enum class ModelParallelism {
-  kNone,   // each rank has the model to itself
-  kTensor, // a part of each block (Shoeybi et al. 2019)
-  kGpipe,  // some of the blocks; all forwards, then all backwards (Huang et al. 2019)
-  k1F1B,   // some of the blocks; a backward as soon as it can be (Narayanan et al. 2019)
+  kNone,    // each rank has the model to itself
+  kTensor,  // a part of each block (Shoeybi et al. 2019)
+  kGpipe,   // some of the blocks; all forwards, then all backwards (Huang et al. 2019)
+  k1F1B,    // some of the blocks; a backward as soon as it can be (Narayanan et al. 2019)
 };
 
 struct ModelParallelOptions {
@@ -38,4 +38,4 @@ std::string nameOf(ModelParallelism method);
 // What is wrong with them beside the other options; empty if nothing.
 std::string crossCheck(const ModelParallelOptions& o, const Options& options);
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

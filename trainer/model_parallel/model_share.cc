@@ -14,17 +14,18 @@ bool isOneOf(const std::string& name, std::initializer_list<const char*> endings
   return std::any_of(endings.begin(), endings.end(), [&](const char* ending) { return name.ends_with(ending); });
 }
 
-} // namespace
+}  // namespace
 
 ModelShare::ModelShare(ModelParallelism method, int rank, int ranks, const Gpt2Config& config)
     : method_(method), rank_(rank), ranks_(ranks) {
   if (method == ModelParallelism::kTensor && config.heads % ranks != 0) {
-    throw UsageError(fmt::format("--model-parallel tensor: {} ranks cannot share {} attention heads evenly", ranks, config.heads));
+    throw UsageError(
+        fmt::format("--model-parallel tensor: {} ranks cannot share {} attention heads evenly", ranks, config.heads));
   }
   if (method == ModelParallelism::kGpipe || method == ModelParallelism::k1F1B) {
     if (config.layers < ranks) {
-      throw UsageError(
-          fmt::format("--model-parallel {}: {} ranks, but {} blocks: at most one rank a block", nameOf(method), ranks, config.layers));
+      throw UsageError(fmt::format("--model-parallel {}: {} ranks, but {} blocks: at most one rank a block",
+                                   nameOf(method), ranks, config.layers));
     }
     // The first ranks have one more, where they do not divide: the last one has the head to compute.
     const int64_t each = config.layers / ranks, longer = config.layers % ranks;
@@ -43,12 +44,13 @@ HeldPiece ModelShare::of(const ParameterShape& parameter) const {
   if (method_ == ModelParallelism::kNone || ranks_ == 1) {
     return whole;
   }
-  return method_ == ModelParallelism::kTensor ? tensorPiece(parameter, std::move(whole)) : stagePiece(parameter, std::move(whole));
+  return method_ == ModelParallelism::kTensor ? tensorPiece(parameter, std::move(whole))
+                                              : stagePiece(parameter, std::move(whole));
 }
 
 HeldPiece ModelShare::tensorPiece(const ParameterShape& parameter, HeldPiece piece) const {
   size_t dimension = 0;
-  int64_t parts = 1; // of that dimension, each of which is cut: query, key and value
+  int64_t parts = 1;  // of that dimension, each of which is cut: query, key and value
   if (isOneOf(parameter.name, {"attn.c_attn.weight", "attn.c_attn.bias"})) {
     dimension = parameter.sizes.size() - 1;
     parts = 3;
@@ -99,4 +101,4 @@ int64_t ModelShare::elements(const Gpt2Config& config) const {
   return elements;
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -13,14 +13,16 @@ namespace {
 
 using PipelineHandle = Handle<Pipeline>;
 
-// Where a rank's graph begins: what the rank before it computed. `anchor` is a tensor that wants a gradient, so that there is a backward.
+// Where a rank's graph begins: what the rank before it computed. `anchor` is a tensor that wants a gradient, so that
+// there is a backward.
 struct FromRankBefore : torch::autograd::Function<FromRankBefore> {
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& /*anchor*/, const PipelineHandle& pipeline) {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& /*anchor*/,
+                            const PipelineHandle& pipeline) {
     pipeline.keepIn(context);
     return pipeline->takeActivations();
   }
-  static torch::autograd::variable_list backward(
-      torch::autograd::AutogradContext* context, const torch::autograd::variable_list& gradients) {
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
     PipelineHandle::of(context).sendGradient(gradients[0]);
     return {at::Tensor(), at::Tensor()};
   }
@@ -28,21 +30,23 @@ struct FromRankBefore : torch::autograd::Function<FromRankBefore> {
 
 // Where it ends, in the place of the loss: 0, whose gradient is whatever the next rank sends.
 struct ToRankAfter : torch::autograd::Function<ToRankAfter> {
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, const PipelineHandle& pipeline) {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
+                            const PipelineHandle& pipeline) {
     pipeline.keepIn(context);
     pipeline->sendActivations(x);
     return at::zeros({}, x.options().requires_grad(false));
   }
-  static torch::autograd::variable_list backward(
-      torch::autograd::AutogradContext* context, const torch::autograd::variable_list& /*gradients*/) {
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& /*gradients*/) {
     return {PipelineHandle::of(context).takeGradient(), at::Tensor()};
   }
 };
 
-} // namespace
+}  // namespace
 
 std::vector<Pass> pipelinePasses(ModelParallelism method, int rank, int ranks, int64_t microBatches) {
-  const int64_t ahead = method == ModelParallelism::kGpipe ? microBatches : std::min<int64_t>(ranks - 1 - rank, microBatches);
+  const int64_t ahead =
+      method == ModelParallelism::kGpipe ? microBatches : std::min<int64_t>(ranks - 1 - rank, microBatches);
   std::vector<Pass> passes;
   for (int64_t forward = 0; forward < microBatches + ahead; ++forward) {
     if (forward < microBatches) {
@@ -94,7 +98,8 @@ std::vector<Pass> Pipeline::planPasses(int64_t microBatches) {
 }
 
 void Pipeline::send(const at::Tensor& tensor, int rank) {
-  // Within a step there are fewer, so that no rank waits here for one that waits for it; an evaluation's all go the same way.
+  // Within a step there are fewer, so that no rank waits here for one that waits for it; an evaluation's all go the
+  // same way.
   while (outgoing_.size() >= mostOutgoing_) {
     waiting([&] { outgoing_.front().transfer->wait(); });
     outgoing_.pop_front();
@@ -148,4 +153,4 @@ void Pipeline::completeBackward(StepMetrics& metrics) {
   metrics.backwardSeconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

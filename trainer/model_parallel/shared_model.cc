@@ -18,11 +18,15 @@ at::Tensor viewOf(const at::Tensor& whole, const HeldPiece& piece) {
   return whole.view({piece.outer, piece.extent, piece.inner}).narrow(1, piece.begin, piece.length);
 }
 
-} // namespace
+}  // namespace
 
-SharedModel::SharedModel(
-    Gpt2& model, const Gpt2* whole, AdamW& optimizer, Communicator& communicator, ModelParallelism method, int lossRank)
-    : Parallelism(optimizer), communicator_(communicator), parameters_(model.parameters()), pieces_(parameters_.size()), lossRank_(lossRank) {
+SharedModel::SharedModel(Gpt2& model, const Gpt2* whole, AdamW& optimizer, Communicator& communicator,
+                         ModelParallelism method, int lossRank)
+    : Parallelism(optimizer),
+      communicator_(communicator),
+      parameters_(model.parameters()),
+      pieces_(parameters_.size()),
+      lossRank_(lossRank) {
   const auto shapes = model.config().parameters();
   for (int rank = 0; rank < communicator.worldSize(); ++rank) {
     const ModelShare share(method, rank, communicator.worldSize(), model.config());
@@ -103,12 +107,12 @@ void SharedModel::addMetrics(nlohmann::json& record) const {
   record["exchanged_bytes"] = exchangedBytes_;
 }
 
-std::unique_ptr<SharedModel> makeSharedModel(
-    Gpt2& model, const Gpt2* whole, AdamW& optimizer, Communicator& communicator, const Options& options) {
+std::unique_ptr<SharedModel> makeSharedModel(Gpt2& model, const Gpt2* whole, AdamW& optimizer,
+                                             Communicator& communicator, const Options& options) {
   if (options.modelParallel.isPipeline()) {
     return std::make_unique<Pipeline>(model, whole, optimizer, communicator, options);
   }
   return std::make_unique<TensorParallel>(model, whole, optimizer, communicator);
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -1,8 +1,8 @@
-// Ranks that train one model together, each with the part of the parameters that ModelShare gives it: what tensor parallelism and pipelines
-// have in common.
+// Ranks that train one model together, each with the part of the parameters that ModelShare gives it: what tensor
+// parallelism and pipelines have in common.
 //
-// No gradient is averaged: all ranks work on the same samples, and each updates what it holds. What ranks hold alike gets the same gradient
-// at each. One thread; hooks of autograd run on it too, since all is on CPU.
+// No gradient is averaged: all ranks work on the same samples, and each updates what it holds. What ranks hold alike
+// gets the same gradient at each. One thread; hooks of autograd run on it too, since all is on CPU.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,8 @@ namespace gloo_bypass::trainer {
 class SharedModel : public Parallelism {
  public:
   // Gives every rank its part of rank 0's `whole`, which is null at the others. References must outlive it.
-  SharedModel(Gpt2& model, const Gpt2* whole, AdamW& optimizer, Communicator& communicator, ModelParallelism method, int lossRank);
+  SharedModel(Gpt2& model, const Gpt2* whole, AdamW& optimizer, Communicator& communicator, ModelParallelism method,
+              int lossRank);
 
   bool hasLoss() const override { return communicator_.rank() == lossRank_; }
   bool learnsFromBackward() const override { return false; }
@@ -58,8 +59,8 @@ class SharedModel : public Parallelism {
 
   std::vector<at::Tensor> parameters_;
   std::vector<std::vector<int64_t>> wholeSizes_;
-  std::vector<std::vector<HeldPiece>> pieces_; // by parameter and rank
-  at::Tensor assembled_; // what was asked for last
+  std::vector<std::vector<HeldPiece>> pieces_;  // by parameter and rank
+  at::Tensor assembled_;                        // what was asked for last
   int lossRank_;
   std::vector<Interval> waits_;
   double waitedSeconds_ = 0;
@@ -67,7 +68,7 @@ class SharedModel : public Parallelism {
 };
 
 // The way of the options' method.
-std::unique_ptr<SharedModel> makeSharedModel(
-    Gpt2& model, const Gpt2* whole, AdamW& optimizer, Communicator& communicator, const Options& options);
+std::unique_ptr<SharedModel> makeSharedModel(Gpt2& model, const Gpt2* whole, AdamW& optimizer,
+                                             Communicator& communicator, const Options& options);
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

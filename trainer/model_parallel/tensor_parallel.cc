@@ -15,23 +15,24 @@ struct F : torch::autograd::Function<F> {
     ranks.keepIn(context);
     return x.view_as(x);
   }
-  static torch::autograd::variable_list backward(
-      torch::autograd::AutogradContext* context, const torch::autograd::variable_list& gradients) {
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
     return {TensorHandle::of(context).sumOverRanks(gradients[0]), at::Tensor()};
   }
 };
 
 struct G : torch::autograd::Function<G> {
-  static at::Tensor forward(torch::autograd::AutogradContext* /*context*/, const at::Tensor& part, const TensorHandle& ranks) {
+  static at::Tensor forward(torch::autograd::AutogradContext* /*context*/, const at::Tensor& part,
+                            const TensorHandle& ranks) {
     return ranks->sumOverRanks(part);
   }
-  static torch::autograd::variable_list backward(
-      torch::autograd::AutogradContext* /*context*/, const torch::autograd::variable_list& gradients) {
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* /*context*/,
+                                                 const torch::autograd::variable_list& gradients) {
     return {gradients[0], at::Tensor()};
   }
 };
 
-} // namespace
+}  // namespace
 
 TensorParallel::TensorParallel(Gpt2& model, const Gpt2* whole, AdamW& optimizer, Communicator& communicator)
     : SharedModel(model, whole, optimizer, communicator, ModelParallelism::kTensor, /*lossRank=*/0) {
@@ -48,4 +49,4 @@ at::Tensor TensorParallel::sumOverRanks(const at::Tensor& part) {
   return sum;
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -16,8 +16,9 @@ at::Tensor rounded(const Operation& operation, const at::Tensor& x, const Tensor
   return hasSixteenBits(x) ? operation(widened(x), widened(more)...).to(x.scalar_type()) : operation(x, more...);
 }
 
-// Whether libtorch multiplies bf16 matrices by the processor's own instructions and sums in fp32, asked of the sum of 4096 ones: bf16 counts
-// to 256 only. Without the instructions products are right in newer releases, but slower than in fp32.
+// Whether libtorch multiplies bf16 matrices by the processor's own instructions and sums in fp32, asked of the sum of
+// 4096 ones: bf16 counts to 256 only. Without the instructions products are right in newer releases, but slower than in
+// fp32.
 bool hasBFloat16Products() {
 #ifdef __x86_64__
   static const bool has = __builtin_cpu_supports("avx512bf16") && [] {
@@ -34,10 +35,11 @@ bool hasBFloat16Products() {
 // Of the products x y. Small ones go another way in libtorch 1.13 (below 16 x 16 x 16), and are summed in bf16 there.
 bool isNative(const at::Tensor& x, const at::Tensor& y) {
   constexpr int64_t kLeastMultiplications = 32 * 32 * 32;
-  return x.scalar_type() == at::kBFloat16 && x.size(-2) * x.size(-1) * y.size(-1) >= kLeastMultiplications && hasBFloat16Products();
+  return x.scalar_type() == at::kBFloat16 && x.size(-2) * x.size(-1) * y.size(-1) >= kLeastMultiplications &&
+         hasBFloat16Products();
 }
 
-} // namespace
+}  // namespace
 
 at::ScalarType scalarTypeOf(Precision precision) {
   switch (precision) {
@@ -53,7 +55,9 @@ at::ScalarType scalarTypeOf(Precision precision) {
   return at::kFloat;
 }
 
-at::ScalarType computedIn(at::ScalarType type) { return type == at::kBFloat16 || type == at::kHalf ? at::kFloat : type; }
+at::ScalarType computedIn(at::ScalarType type) {
+  return type == at::kBFloat16 || type == at::kHalf ? at::kFloat : type;
+}
 
 at::Tensor addmm(const at::Tensor& bias, const at::Tensor& x, const at::Tensor& weight) {
   const auto operation = [](const auto& b, const auto& a, const auto& w) { return at::addmm(b, a, w); };
@@ -85,7 +89,8 @@ at::Tensor softmax(const at::Tensor& x) {
 
 at::Tensor layerNorm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double epsilon) {
   return rounded(
-      [=](const auto& a, const auto& w, const auto& b) { return at::layer_norm(a, {a.size(-1)}, w, b, epsilon); }, x, weight, bias);
+      [=](const auto& a, const auto& w, const auto& b) { return at::layer_norm(a, {a.size(-1)}, w, b, epsilon); }, x,
+      weight, bias);
 }
 
 at::Tensor gelu(const at::Tensor& x) {
@@ -100,4 +105,4 @@ at::Tensor crossEntropy(const at::Tensor& logits, const at::Tensor& targets) {
   return at::cross_entropy_loss(widened(logits), targets);
 }
 
-} // namespace gloo_bypass::trainer::arithmetic
+}  // namespace gloo_bypass::trainer::arithmetic

@@ -12,8 +12,8 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "process/json_text.h"
@@ -33,7 +33,7 @@ namespace {
 constexpr Precision kTypes[] = {Precision::kFloat32, Precision::kFloat64, Precision::kBFloat16, Precision::kFloat16};
 
 struct ProductSize {
-  int64_t m = 0, k = 0, n = 0; // (M, K) x (K, N)
+  int64_t m = 0, k = 0, n = 0;  // (M, K) x (K, N)
 };
 
 struct PerfOptions {
@@ -48,7 +48,7 @@ struct PerfOptions {
 struct Series {
   nlohmann::json names;
   std::function<void()> run;
-  double work; // floating-point operations, or passes, of a run
+  double work;  // floating-point operations, or passes, of a run
   std::vector<double> seconds;
   std::string fault;
 };
@@ -59,7 +59,8 @@ ProductSize parseSize(const std::string& text) {
   for (size_t i = 0; i < numbers.size(); ++i) {
     const auto [next, error] = std::from_chars(at, end, numbers[i]);
     const bool isLast = i + 1 == numbers.size();
-    if (error != std::errc() || numbers[i] < 1 || numbers[i] > 65536 || (isLast ? next != end : next == end || *next != 'x')) {
+    if (error != std::errc() || numbers[i] < 1 || numbers[i] > 65536 ||
+        (isLast ? next != end : next == end || *next != 'x')) {
       throw UsageError(fmt::format("--gemm {}: not three numbers from 1 to 65536, as in 512x768x3072", text));
     }
     at = next + 1;
@@ -69,14 +70,20 @@ ProductSize parseSize(const std::string& text) {
 
 std::variant<PerfOptions, std::string> parsePerfOptions(int argc, const char* const* argv) {
   PerfOptions options;
-  CLI::App app("How fast matrix products are in fp32, fp64, bf16 and fp16, and the published loop of multiplications and divisions "
-      "by 3. Rounds alternate between all of them.", "arithmetic_perf");
+  CLI::App app(
+      "How fast matrix products are in fp32, fp64, bf16 and fp16, and the published loop of multiplications and "
+      "divisions "
+      "by 3. Rounds alternate between all of them.",
+      "arithmetic_perf");
   app.option_defaults()->always_capture_default();
   app.set_version_flag("--version", "arithmetic_perf " + buildVersion());
-  app.add_option("--gemm", options.sizeTexts, "products (M, K) x (K, N) as MxKxN, commas between (default: two of DistilGPT2's)")
-      ->delimiter(',')->type_name("MxKxN,...");
+  app.add_option("--gemm", options.sizeTexts,
+                 "products (M, K) x (K, N) as MxKxN, commas between (default: two of DistilGPT2's)")
+      ->delimiter(',')
+      ->type_name("MxKxN,...");
   app.add_option("--rounds", options.rounds, "runs of each; a first one is not counted")->check(CLI::Range(1, 100'000));
-  app.add_option("--loop-passes", options.loopPasses, "of the loop in a round (0: no loop); the published one has 1.15e9")
+  app.add_option("--loop-passes", options.loopPasses,
+                 "of the loop in a round (0: no loop); the published one has 1.15e9")
       ->check(CLI::Range(int64_t{0}, int64_t{100} * kPublishedPasses));
   app.add_option("--json", options.jsonPath, "write everything as JSON")->type_name("FILE");
   if (auto text = readCommandLine(app, argc, argv)) {
@@ -142,9 +149,10 @@ nlohmann::json resultOf(const Series& series) {
 
 nlohmann::json productResult(const Series& series) {
   auto result = resultOf(series);
-  result["gflop_s"] =
-      result["p50_s"].is_null() ? nlohmann::json(nullptr) : nlohmann::json(series.work / result["p50_s"].get<double>() / 1e9);
-  fmt::print("{:>24} {:>5} {:>10} {:>12} {:>12} {:>10}\n",
+  result["gflop_s"] = result["p50_s"].is_null() ? nlohmann::json(nullptr)
+                                                : nlohmann::json(series.work / result["p50_s"].get<double>() / 1e9);
+  fmt::print(
+      "{:>24} {:>5} {:>10} {:>12} {:>12} {:>10}\n",
       fmt::format("{}x{}x{}", result["m"].get<int64_t>(), result["k"].get<int64_t>(), result["n"].get<int64_t>()),
       result["type"].get<std::string>(), result["kernel"].get<std::string>(),
       series.fault.empty() ? fmt::format("{:.1f}", result["p50_s"].get<double>() * 1e6) : "none",
@@ -162,7 +170,7 @@ nlohmann::json loopResult(const Series& series, Precision type) {
   result["seconds_for_published_passes"] = result["p50_s"].get<double>() * factor;
   result["published_s"] = published > 0 ? nlohmann::json(published) : nlohmann::json(nullptr);
   fmt::print("{:>5} {:>14.3f} {:>14.3f} {:>12}\n", name(type), result["p50_s"].get<double>() * factor,
-      result["p99_s"].get<double>() * factor, published > 0 ? fmt::format("{:.2f}", published) : "-");
+             result["p99_s"].get<double>() * factor, published > 0 ? fmt::format("{:.2f}", published) : "-");
   return result;
 }
 
@@ -181,21 +189,30 @@ int measureAll(const PerfOptions& options) {
   const size_t productCount = all.size();
   for (const Precision type : kTypes) {
     if (options.loopPasses > 0) {
-      all.push_back({{{"type", name(type)}}, [type, &options] { runPublishedLoop(type, options.loopPasses); },
-          static_cast<double>(options.loopPasses), {}, {}});
+      all.push_back({{{"type", name(type)}},
+                     [type, &options] { runPublishedLoop(type, options.loopPasses); },
+                     static_cast<double>(options.loopPasses),
+                     {},
+                     {}});
     }
   }
   measure(all, options.rounds);
-  nlohmann::json report{{"schema", "gloo-bypass/arithmetic_perf/1"}, {"commit", commitName()}, {"machine", describeMachine()},
-      {"blas", blasName()}, {"threads", at::get_num_threads()}, {"rounds", options.rounds}, {"gemm", nlohmann::json::array()},
-      {"loop", nlohmann::json::array()}};
-  fmt::print("{:>24} {:>5} {:>10} {:>12} {:>12} {:>10}\n", "(M, K) x (K, N)", "type", "kernel", "p50 (us)", "p99 (us)", "GFLOP/s");
+  nlohmann::json report{{"schema", "gloo-bypass/arithmetic_perf/1"},
+                        {"commit", commitName()},
+                        {"machine", describeMachine()},
+                        {"blas", blasName()},
+                        {"threads", at::get_num_threads()},
+                        {"rounds", options.rounds},
+                        {"gemm", nlohmann::json::array()},
+                        {"loop", nlohmann::json::array()}};
+  fmt::print("{:>24} {:>5} {:>10} {:>12} {:>12} {:>10}\n", "(M, K) x (K, N)", "type", "kernel", "p50 (us)", "p99 (us)",
+             "GFLOP/s");
   for (size_t i = 0; i < productCount; ++i) {
     report["gemm"].push_back(productResult(all[i]));
   }
   if (productCount < all.size()) {
-    fmt::print("\nseconds for {} multiplications and divisions by 3, from {} of them\n{:>5} {:>14} {:>14} {:>12}\n", kPublishedPasses,
-        options.loopPasses, "type", "p50", "p99", "published");
+    fmt::print("\nseconds for {} multiplications and divisions by 3, from {} of them\n{:>5} {:>14} {:>14} {:>12}\n",
+               kPublishedPasses, options.loopPasses, "type", "p50", "p99", "published");
   }
   for (size_t i = productCount; i < all.size(); ++i) {
     report["loop"].push_back(loopResult(all[i], kTypes[i - productCount]));
@@ -204,8 +221,8 @@ int measureAll(const PerfOptions& options) {
   return 0;
 }
 
-} // namespace
-} // namespace gloo_bypass::trainer
+}  // namespace
+}  // namespace gloo_bypass::trainer
 
 int main(int argc, char** argv) {
   namespace trainer = gloo_bypass::trainer;

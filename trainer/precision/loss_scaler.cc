@@ -6,9 +6,9 @@
 namespace gloo_bypass::trainer {
 namespace {
 
-constexpr float kGrowth = 2, kBackoff = 0.5; // GradScaler's growth_factor and backoff_factor
+constexpr float kGrowth = 2, kBackoff = 0.5;  // GradScaler's growth_factor and backoff_factor
 
-} // namespace
+}  // namespace
 
 LossScaler::LossScaler(const PrecisionOptions& options) : interval_(options.lossScaleInterval) {
   const bool isDynamic =
@@ -43,4 +43,4 @@ void LossScaler::update(bool foundInfinity) {
   }
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

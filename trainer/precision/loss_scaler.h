@@ -1,8 +1,10 @@
-// Loss scaling: the loss is multiplied by a factor before backward, so that small gradients do not become zero in fp16, and the
-// gradients are divided by it before the optimiser's step (Micikevicius et al., Mixed Precision Training, ICLR 2018, section 3.2).
+// Loss scaling: the loss is multiplied by a factor before backward, so that small gradients do not become zero in fp16,
+// and the gradients are divided by it before the optimiser's step (Micikevicius et al., Mixed Precision Training, ICLR
+// 2018, section 3.2).
 //
-// The dynamic factor follows torch.cuda.amp.GradScaler: a step whose gradients have an infinity or a NaN is left out and the factor
-// halved; after `interval` good steps in a row it is doubled. Pure: gradients are somebody else's. One thread.
+// The dynamic factor follows torch.cuda.amp.GradScaler: a step whose gradients have an infinity or a NaN is left out
+// and the factor halved; after `interval` good steps in a row it is doubled. Pure: gradients are somebody else's. One
+// thread.
 #pragma once
 
 #include <array>
@@ -27,8 +29,8 @@ class LossScaler {
   // At the end of a step; foundInfinity: it was left out. Does nothing when off.
   void update(bool foundInfinity);
 
-  // What a resumed run goes on with: the factor, the good steps since it changed, the steps left out. Empty when off. Lives as long
-  // as this object and is what it works on.
+  // What a resumed run goes on with: the factor, the good steps since it changed, the steps left out. Empty when off.
+  // Lives as long as this object and is what it works on.
   std::span<double> state() { return isOn() ? std::span<double>(state_) : std::span<double>(); }
 
  private:
@@ -39,4 +41,4 @@ class LossScaler {
   std::array<double, 3> state_{1, 0, 0};
 };
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -18,8 +18,8 @@ std::unique_ptr<AdamW> makeOptimizer(const Gpt2& model, const Gpt2& masters, con
   return std::make_unique<AdamW>(model.parameters(), options);
 }
 
-MasterWeightsAdamW::MasterWeightsAdamW(
-    std::vector<at::Tensor> parameters, std::vector<at::Tensor> masters, const Options& options)
+MasterWeightsAdamW::MasterWeightsAdamW(std::vector<at::Tensor> parameters, std::vector<at::Tensor> masters,
+                                       const Options& options)
     : AdamW(masters, options),
       model_(std::move(parameters)),
       masters_(std::move(masters)),
@@ -88,4 +88,4 @@ void MasterWeightsAdamW::addMetrics(nlohmann::json& record) const {
   }
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -1,7 +1,8 @@
 // fp32 masters of a model in 16 bits (Micikevicius et al., Mixed Precision Training, ICLR 2018, section 3.1).
 //
-// The optimiser updates the masters, in fp32, and the model's parameters are these, rounded: an update smaller than half a unit of the
-// parameter's last place is not lost. Forward, backward and the all-reduce see 16 bits only. One thread.
+// The optimiser updates the masters, in fp32, and the model's parameters are these, rounded: an update smaller than
+// half a unit of the parameter's last place is not lost. Forward, backward and the all-reduce see 16 bits only. One
+// thread.
 #pragma once
 
 #include <memory>
@@ -13,8 +14,8 @@
 
 namespace gloo_bypass::trainer {
 
-// The weights that the optimiser updates, a file fills and a checkpoint keeps: new fp32 tensors for a model in 16 bits, the model's own
-// tensors (shared, not copied) for another.
+// The weights that the optimiser updates, a file fills and a checkpoint keeps: new fp32 tensors for a model in 16 bits,
+// the model's own tensors (shared, not copied) for another.
 Gpt2 mastersOf(const Gpt2& model);
 
 // AdamW over `masters`, what mastersOf(model) gave. Keeps both models' tensors.
@@ -25,10 +26,11 @@ class MasterWeightsAdamW final : public AdamW {
   // The two models' parameters, in the same order, of the same shapes.
   MasterWeightsAdamW(std::vector<at::Tensor> parameters, std::vector<at::Tensor> masters, const Options& options);
 
-  // Divides the gradients by the scale, then steps the masters and rounds them into the model; does neither where the scaler is on and
-  // a gradient is not finite. After an all-reduce all ranks hold the same gradients, infinities included, so all decide alike.
+  // Divides the gradients by the scale, then steps the masters and rounds them into the model; does neither where the
+  // scaler is on and a gradient is not finite. After an all-reduce all ranks hold the same gradients, infinities
+  // included, so all decide alike.
   void step() override;
-  double clipGradients(double maxNorm) override; // of the unscaled gradients
+  double clipGradients(double maxNorm) override;  // of the unscaled gradients
   void clearGradients() override;
 
   std::vector<at::Tensor> masters() const override { return masters_; }
@@ -51,4 +53,4 @@ class MasterWeightsAdamW final : public AdamW {
   bool foundInfinity_ = false;  // among them
 };
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

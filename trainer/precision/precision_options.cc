@@ -3,8 +3,8 @@
 #include <charconv>
 #include <map>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "trainer/precision/loss_scaler.h"
@@ -12,9 +12,11 @@
 namespace gloo_bypass::trainer {
 namespace {
 
-const std::map<std::string, Precision> kPrecisions{{"fp32", Precision::kFloat32}, {"fp64", Precision::kFloat64},
-    {"bf16", Precision::kBFloat16}, {"fp16", Precision::kFloat16}};
-constexpr double kSmallestScale = 0x1p-126, kLargestScale = 0x1p100; // of normal floats
+const std::map<std::string, Precision> kPrecisions{{"fp32", Precision::kFloat32},
+                                                   {"fp64", Precision::kFloat64},
+                                                   {"bf16", Precision::kBFloat16},
+                                                   {"fp16", Precision::kFloat16}};
+constexpr double kSmallestScale = 0x1p-126, kLargestScale = 0x1p100;  // of normal floats
 
 bool isScale(const std::string& text) {
   double value = 0;
@@ -22,7 +24,7 @@ bool isScale(const std::string& text) {
   return error == std::errc() && end == text.data() + text.size() && value >= kSmallestScale && value <= kLargestScale;
 }
 
-} // namespace
+}  // namespace
 
 const char* name(Precision precision) {
   for (const auto& [text, value] : kPrecisions) {
@@ -34,19 +36,29 @@ const char* name(Precision precision) {
 }
 
 void addPrecisionOptions(CLI::App& app, PrecisionOptions& o) {
-  app.add_option_function<std::string>("--precision", [&o](const std::string& text) { o.type = kPrecisions.at(text); },
-      "of parameters, gradients and arithmetic; with bf16 and fp16 the optimiser holds fp32 masters, sums within an operation "
-      "are fp32 and gradients are reduced in 16 bits")
-      ->check(CLI::IsMember({"fp32", "fp64", "bf16", "fp16"}))->group("Run")->default_str("fp32");
+  app.add_option_function<std::string>(
+         "--precision", [&o](const std::string& text) { o.type = kPrecisions.at(text); },
+         "of parameters, gradients and arithmetic; with bf16 and fp16 the optimiser holds fp32 masters, sums within an "
+         "operation "
+         "are fp32 and gradients are reduced in 16 bits")
+      ->check(CLI::IsMember({"fp32", "fp64", "bf16", "fp16"}))
+      ->group("Run")
+      ->default_str("fp32");
   const char* group = "Loss scaling (with --precision bf16 or fp16)";
-  app.add_option("--loss-scale", o.lossScale, "multiply the loss by this before backward and divide the gradients by it after the "
-      "all-reduce: dynamic, a number, or off; steps with infinite gradients are left out unless off (default: dynamic for "
-      "fp16, off for bf16)")
-      ->type_name("dynamic|N|off")->group(group);
+  app.add_option("--loss-scale", o.lossScale,
+                 "multiply the loss by this before backward and divide the gradients by it after the "
+                 "all-reduce: dynamic, a number, or off; steps with infinite gradients are left out unless off "
+                 "(default: dynamic for "
+                 "fp16, off for bf16)")
+      ->type_name("dynamic|N|off")
+      ->group(group);
   app.add_option("--initial-loss-scale", o.initialLossScale, "of a dynamic loss scale")
-      ->check(CLI::Range(1e-30, kLargestScale))->group(group);
-  app.add_option("--loss-scale-interval", o.lossScaleInterval, "steps without overflow before a dynamic loss scale doubles")
-      ->check(CLI::Range(int64_t{1}, int64_t{1'000'000'000}))->group(group);
+      ->check(CLI::Range(1e-30, kLargestScale))
+      ->group(group);
+  app.add_option("--loss-scale-interval", o.lossScaleInterval,
+                 "steps without overflow before a dynamic loss scale doubles")
+      ->check(CLI::Range(int64_t{1}, int64_t{1'000'000'000}))
+      ->group(group);
 }
 
 std::string crossCheck(const PrecisionOptions& o) {
@@ -68,4 +80,4 @@ void addToTrajectory(const PrecisionOptions& o, nlohmann::json& trajectory) {
   }
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -18,7 +18,7 @@ double multiplyAndDivide(int64_t passes) {
   return static_cast<double>(value);
 }
 
-} // namespace
+}  // namespace
 
 double publishedLoopSeconds(Precision type) {
   return type == Precision::kFloat32 ? 9.95 : type == Precision::kFloat64 ? 11.06 : 0;
@@ -38,4 +38,4 @@ double runPublishedLoop(Precision type, int64_t passes) {
   return multiplyAndDivide<float>(passes);
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

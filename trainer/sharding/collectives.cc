@@ -10,12 +10,13 @@ PendingCollective PendingCollective::reduceScatter(Communicator& communicator, c
   pending.input_ = input;
   pending.received_ = at::empty_like(input);
   std::vector<int64_t> equalSplits;
-  pending.work_ = communicator.processGroup().alltoall_base(pending.received_, pending.input_, equalSplits, equalSplits);
+  pending.work_ =
+      communicator.processGroup().alltoall_base(pending.received_, pending.input_, equalSplits, equalSplits);
   return pending;
 }
 
-PendingCollective PendingCollective::allGather(
-    Communicator& communicator, const at::Tensor& part, const std::vector<at::Tensor>& parts) {
+PendingCollective PendingCollective::allGather(Communicator& communicator, const at::Tensor& part,
+                                               const std::vector<at::Tensor>& parts) {
   PendingCollective pending;
   std::vector<std::vector<at::Tensor>> outputs{parts};
   std::vector<at::Tensor> inputs{part};
@@ -35,4 +36,4 @@ at::Tensor PendingCollective::wait() {
   return sum;
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

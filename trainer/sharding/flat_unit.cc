@@ -14,7 +14,7 @@ constexpr int64_t kShardElements = 16;
 
 int64_t roundUp(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
-} // namespace
+}  // namespace
 
 FlatUnit::FlatUnit(std::vector<at::Tensor> parameters, int rank, int ranks, bool ownShard)
     : parameters_(std::move(parameters)), rank_(rank), ranks_(ranks), ownShard_(ownShard) {
@@ -103,4 +103,4 @@ std::vector<at::Tensor> shardsOf(const std::vector<FlatUnit>& units) {
   return shards;
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

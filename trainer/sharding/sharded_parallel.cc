@@ -14,12 +14,14 @@
 namespace gloo_bypass::trainer {
 namespace {
 
-constexpr size_t kCollectivesInFlight = 3; // bounds the memory of what is on its way; one for each of c10d's threads, and one to come
+constexpr size_t kCollectivesInFlight =
+    3;  // bounds the memory of what is on its way; one for each of c10d's threads, and one to come
 constexpr double kMebibyte = 1 << 20;
 
-} // namespace
+}  // namespace
 
-// One hook a parameter, called when autograd has accumulated its gradient. Accumulators live as long as somebody holds them.
+// One hook a parameter, called when autograd has accumulated its gradient. Accumulators live as long as somebody holds
+// them.
 struct ShardedParallel::Hooks {
   // A shared_ptr, in newer releases an intrusive_ptr.
   using Accumulator = decltype(torch::autograd::impl::grad_accumulator(std::declval<const at::Tensor&>()));
@@ -31,8 +33,9 @@ struct ShardedParallel::Hooks {
   }
 };
 
-// Stage 3. A block's parameters are gathered before its forward and released after it, gathered again when backward reaches its output
-// and released with its last gradient. The head's stay from its forward to its backward, which follows at once.
+// Stage 3. A block's parameters are gathered before its forward and released after it, gathered again when backward
+// reaches its output and released with its last gradient. The head's stay from its forward to its backward, which
+// follows at once.
 class ShardedParallel::Residence final : public PartRunner {
  public:
   explicit Residence(ShardedParallel& owner) : owner_(owner) {}
@@ -55,8 +58,8 @@ class ShardedParallel::Residence final : public PartRunner {
   ShardedParallel& owner_;
 };
 
-ShardedParallel::ShardedParallel(
-    Gpt2& model, AdamW& optimizer, std::vector<FlatUnit>& units, Communicator& communicator, const Options& options)
+ShardedParallel::ShardedParallel(Gpt2& model, AdamW& optimizer, std::vector<FlatUnit>& units,
+                                 Communicator& communicator, const Options& options)
     : Parallelism(optimizer),
       units_(units),
       communicator_(communicator),
@@ -111,7 +114,7 @@ void ShardedParallel::gradientReady(size_t unit) {
   if (!isReducing_) {
     return;
   }
-  if (!isFinishQueued_) { // as c10d's reducer: backward returns when all is reduced
+  if (!isFinishQueued_) {  // as c10d's reducer: backward returns when all is reduced
     torch::autograd::Engine::get_default_engine().queue_callback([this] { settleAll(); });
     isFinishQueued_ = true;
   }
@@ -206,8 +209,8 @@ void ShardedParallel::gather(size_t unit) {
       pending.front().wait();
       pending.pop_front();
     }
-    pending.push_back(PendingCollective::allGather(
-        communicator_, shard.narrow(0, begin, end - begin), units_[unit].pieces(whole, begin, end)));
+    pending.push_back(PendingCollective::allGather(communicator_, shard.narrow(0, begin, end - begin),
+                                                   units_[unit].pieces(whole, begin, end)));
   });
   for (auto& collective : pending) {
     collective.wait();
@@ -223,7 +226,7 @@ int64_t ShardedParallel::synchronisedBytes(const std::vector<at::Tensor>& /*para
 }
 
 HeldBytes ShardedParallel::heldBytes(const std::vector<at::Tensor>& parameters) const {
-  HeldBytes held = Parallelism::heldBytes(parameters); // gradients: what the parameters themselves still have
+  HeldBytes held = Parallelism::heldBytes(parameters);  // gradients: what the parameters themselves still have
   held.parameters = 0;
   for (const auto& unit : units_) {
     held.parameters += unit.heldBytes();
@@ -240,10 +243,10 @@ at::Tensor ShardedParallel::whole(StateKind kind, size_t index) {
   }
   if (!gathered_.defined() || gatheredOf_ != std::pair(kind, unit)) {
     const at::NoGradGuard noGrad;
-    const auto shard = kind == StateKind::kWeight ? units_[unit].shard().detach()
-        : kind == StateKind::kFirstMoment            ? optimizer_.firstMoments()[unit]
-                                                     : optimizer_.secondMoments()[unit];
-    gathered_ = at::Tensor(); // before the next one is made
+    const auto shard = kind == StateKind::kWeight        ? units_[unit].shard().detach()
+                       : kind == StateKind::kFirstMoment ? optimizer_.firstMoments()[unit]
+                                                         : optimizer_.secondMoments()[unit];
+    gathered_ = at::Tensor();  // before the next one is made
     gathered_ = at::empty(units_[unit].whole().sizes(), shard.options());
     PendingCollective::allGather(communicator_, shard, units_[unit].pieces(gathered_, 0, shard.numel())).wait();
     gatheredOf_ = {kind, unit};
@@ -268,4 +271,4 @@ void ShardedParallel::loadMoments(const MomentSource& source) {
   }
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -7,9 +7,11 @@
 namespace gloo_bypass::trainer {
 
 void addShardingOptions(CLI::App& app, ShardingOptions& o) {
-  app.add_option("--zero", o.zero, "ZeRO's stage: what ranks hold a share of only. 1: the optimiser's state, 2: gradients too, "
-      "3: parameters too (0: nothing, DDP)")
-      ->check(CLI::Range(int64_t{0}, int64_t{3}))->group("Sharding and memory");
+  app.add_option("--zero", o.zero,
+                 "ZeRO's stage: what ranks hold a share of only. 1: the optimiser's state, 2: gradients too, "
+                 "3: parameters too (0: nothing, DDP)")
+      ->check(CLI::Range(int64_t{0}, int64_t{3}))
+      ->group("Sharding and memory");
 }
 
 std::string crossCheck(const ShardingOptions& sharding, const Options& options) {
@@ -37,4 +39,4 @@ std::string crossCheck(const ShardingOptions& sharding, const Options& options) 
   return {};
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

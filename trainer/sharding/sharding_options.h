@@ -15,7 +15,7 @@ namespace gloo_bypass::trainer {
 struct Options;
 
 struct ShardingOptions {
-  int64_t zero = 0; // stage; 0: every rank holds everything (DDP)
+  int64_t zero = 0;  // stage; 0: every rank holds everything (DDP)
 };
 
 void addShardingOptions(CLI::App& app, ShardingOptions& options);
@@ -23,4 +23,4 @@ void addShardingOptions(CLI::App& app, ShardingOptions& options);
 // What is wrong with them beside the other options; empty if nothing.
 std::string crossCheck(const ShardingOptions& sharding, const Options& options);
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

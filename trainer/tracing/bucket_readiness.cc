@@ -11,7 +11,8 @@ BucketReadiness::BucketReadiness(std::vector<int64_t> parameterBytes)
   std::iota(order_.rbegin(), order_.rend(), size_t{0});
 }
 
-std::optional<std::vector<BucketReadiness::Interval>> BucketReadiness::ofBuckets(const std::vector<int64_t>& bucketBytes) {
+std::optional<std::vector<BucketReadiness::Interval>> BucketReadiness::ofBuckets(
+    const std::vector<int64_t>& bucketBytes) {
   const bool areAllReady = std::all_of(ready_.begin(), ready_.end(), [](const auto& time) { return time.has_value(); });
   const auto intervals = areAllReady ? cut(bucketBytes) : std::nullopt;
   if (areAllReady && !isRebuilt_) {
@@ -23,7 +24,8 @@ std::optional<std::vector<BucketReadiness::Interval>> BucketReadiness::ofBuckets
   return intervals;
 }
 
-std::optional<std::vector<BucketReadiness::Interval>> BucketReadiness::cut(const std::vector<int64_t>& bucketBytes) const {
+std::optional<std::vector<BucketReadiness::Interval>> BucketReadiness::cut(
+    const std::vector<int64_t>& bucketBytes) const {
   std::vector<Interval> intervals;
   auto parameter = order_.begin();
   for (const int64_t wanted : bucketBytes) {
@@ -42,4 +44,4 @@ std::optional<std::vector<BucketReadiness::Interval>> BucketReadiness::cut(const
   return parameter == order_.end() ? std::optional(intervals) : std::nullopt;
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

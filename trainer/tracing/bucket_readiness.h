@@ -1,10 +1,10 @@
 // When a bucket's gradients became ready.
 //
-// c10d does not say which parameters a bucket holds, but how it cuts them: consecutive pieces of one list, handed over in the
-// list's order. In the first backward that synchronises the list is the parameters, last registered first; from then on it is
-// the order in which gradients became ready in that backward (reducer.cpp, rebuild_buckets; autograd's order on a CPU is the
-// graph's, the same on all ranks). Pieces are found by their bytes; where they do not fit, nothing is said.
-// One thread at a time.
+// c10d does not say which parameters a bucket holds, but how it cuts them: consecutive pieces of one list, handed over
+// in the list's order. In the first backward that synchronises the list is the parameters, last registered first; from
+// then on it is the order in which gradients became ready in that backward (reducer.cpp, rebuild_buckets; autograd's
+// order on a CPU is the graph's, the same on all ranks). Pieces are found by their bytes; where they do not fit,
+// nothing is said. One thread at a time.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,7 @@ class BucketReadiness {
  public:
   using Time = std::chrono::steady_clock::time_point;
   struct Interval {
-    Time first, last; // gradients of the bucket
+    Time first, last;  // gradients of the bucket
   };
 
   // Bytes of each parameter's gradient, in the order of registration.
@@ -28,17 +28,17 @@ class BucketReadiness {
   // Of a parameter, in a backward; the last time counts.
   void gradientReady(size_t parameter, Time when) { ready_[parameter] = when; }
 
-  // After a backward that synchronised: the interval of each bucket, in the order in which buckets were handed over. Empty where
-  // the bytes do not cut the list, or a gradient was not ready.
+  // After a backward that synchronised: the interval of each bucket, in the order in which buckets were handed over.
+  // Empty where the bytes do not cut the list, or a gradient was not ready.
   std::optional<std::vector<Interval>> ofBuckets(const std::vector<int64_t>& bucketBytes);
 
  private:
   std::optional<std::vector<Interval>> cut(const std::vector<int64_t>& bucketBytes) const;
 
   std::vector<int64_t> parameterBytes_;
-  std::vector<std::optional<Time>> ready_; // by parameter
-  std::vector<size_t> order_;              // of parameters, as buckets are cut from it
+  std::vector<std::optional<Time>> ready_;  // by parameter
+  std::vector<size_t> order_;               // of parameters, as buckets are cut from it
   bool isRebuilt_ = false;
 };
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

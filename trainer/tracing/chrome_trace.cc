@@ -13,12 +13,14 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Tracks of a rank, in the order in which they are shown. Spans of buckets overlap, and a track's spans must not: each kind has as
-// many tracks as it has spans at one time.
+// Tracks of a rank, in the order in which they are shown. Spans of buckets overlap, and a track's spans must not: each
+// kind has as many tracks as it has spans at one time.
 constexpr int kTrainingThread = 0, kFirstReadyTrack = 1, kFirstReducedTrack = 1001;
 
 int firstTrack(SpanKind kind) {
-  return kind == SpanKind::kBucketReady ? kFirstReadyTrack : kind == SpanKind::kBucketReduced ? kFirstReducedTrack : kTrainingThread;
+  return kind == SpanKind::kBucketReady     ? kFirstReadyTrack
+         : kind == SpanKind::kBucketReduced ? kFirstReducedTrack
+                                            : kTrainingThread;
 }
 
 std::string trackName(int track) {
@@ -31,23 +33,34 @@ std::string trackName(int track) {
 // As PyTorch's profiler names them, where it has a name.
 std::string eventName(const TraceSpan& span) {
   switch (span.kind) {
-    case SpanKind::kStep: return fmt::format("ProfilerStep#{}", span.step);
-    case SpanKind::kForward: return "DistributedDataParallel.forward";
-    case SpanKind::kBackward: return "backward";
-    case SpanKind::kExposed: return "exposed gloo:all_reduce";
-    case SpanKind::kOptimizer: return "Optimizer.step#AdamW.step";
-    case SpanKind::kBarrier: return "gloo:barrier";
-    case SpanKind::kBucketReady: return fmt::format("bucket {} gradients", span.index);
-    case SpanKind::kBucketReduced: return "gloo:all_reduce";
-    case SpanKind::kBucketQueued: return "queued";
-    case SpanKind::kWait: return "waiting for ranks";
+    case SpanKind::kStep:
+      return fmt::format("ProfilerStep#{}", span.step);
+    case SpanKind::kForward:
+      return "DistributedDataParallel.forward";
+    case SpanKind::kBackward:
+      return "backward";
+    case SpanKind::kExposed:
+      return "exposed gloo:all_reduce";
+    case SpanKind::kOptimizer:
+      return "Optimizer.step#AdamW.step";
+    case SpanKind::kBarrier:
+      return "gloo:barrier";
+    case SpanKind::kBucketReady:
+      return fmt::format("bucket {} gradients", span.index);
+    case SpanKind::kBucketReduced:
+      return "gloo:all_reduce";
+    case SpanKind::kBucketQueued:
+      return "queued";
+    case SpanKind::kWait:
+      return "waiting for ranks";
   }
   return "?";
 }
 
 Json arguments(const TraceSpan& span) {
   Json json{{"step", span.step}};
-  if (span.kind == SpanKind::kBucketReady || span.kind == SpanKind::kBucketReduced || span.kind == SpanKind::kBucketQueued) {
+  if (span.kind == SpanKind::kBucketReady || span.kind == SpanKind::kBucketReduced ||
+      span.kind == SpanKind::kBucketQueued) {
     json["bucket"] = span.index;
     json["bytes"] = span.bytes;
   } else if (span.kind == SpanKind::kForward || span.kind == SpanKind::kBackward) {
@@ -66,7 +79,7 @@ std::vector<int> tracks(std::span<const TraceSpan> spans, const std::vector<size
   std::vector<int64_t> readyEnds, reducedEnds;
   for (const size_t i : order) {
     if (firstTrack(spans[i].kind) == kTrainingThread) {
-      continue; // nested by nature
+      continue;  // nested by nature
     }
     auto& ends = spans[i].kind == SpanKind::kBucketReady ? readyEnds : reducedEnds;
     auto free = std::find_if(ends.begin(), ends.end(), [&](int64_t end) { return end <= spans[i].beginNs; });
@@ -84,13 +97,15 @@ std::vector<int> tracks(std::span<const TraceSpan> spans, const std::vector<size
   return chosen;
 }
 
-} // namespace
+}  // namespace
 
 ChromeTrace::ChromeTrace(Write write, int64_t originNs, int worldSize, const std::string& transport)
     : write_(std::move(write)), originNs_(originNs) {
   const Json distributed{{"backend", "gloo"}, {"rank", 0}, {"world_size", worldSize}, {"transport", transport}};
-  write_(fmt::format("{{\n\"schemaVersion\": 1,\n\"displayTimeUnit\": \"ms\",\n\"distributedInfo\": {},\n"
-                     "\"baseTimeNanoseconds\": {},\n\"traceEvents\": [", distributed.dump(), originNs));
+  write_(
+      fmt::format("{{\n\"schemaVersion\": 1,\n\"displayTimeUnit\": \"ms\",\n\"distributedInfo\": {},\n"
+                  "\"baseTimeNanoseconds\": {},\n\"traceEvents\": [",
+                  distributed.dump(), originNs));
 }
 
 void ChromeTrace::writeEvent(const std::string& json) {
@@ -123,20 +138,30 @@ void ChromeTrace::addRank(const TracedRank& rank, std::span<const TraceSpan> spa
     const int64_t beginNs = toRemoteClock(span.beginNs, rank.clockAtStart, rank.clockAtEnd);
     const int64_t endNs = toRemoteClock(span.endNs, rank.clockAtStart, rank.clockAtEnd);
     // Whole nanoseconds in the format's microseconds.
-    writeEvent(fmt::format(R"({{"ph":"X","cat":"{}","name":"{}","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{}}})",
-        track[i] == kTrainingThread ? "user_annotation" : "c10d", eventName(span), rank.rank, track[i],
-        static_cast<double>(beginNs - originNs_) / 1e3, static_cast<double>(endNs - beginNs) / 1e3, arguments(span).dump()));
+    writeEvent(
+        fmt::format(R"({{"ph":"X","cat":"{}","name":"{}","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{}}})",
+                    track[i] == kTrainingThread ? "user_annotation" : "c10d", eventName(span), rank.rank, track[i],
+                    static_cast<double>(beginNs - originNs_) / 1e3, static_cast<double>(endNs - beginNs) / 1e3,
+                    arguments(span).dump()));
   }
-  const Json known{{"rank", rank.rank}, {"spans", spans.size()}, {"spans_left_out", rank.leftOut},
-      {"last_step", spans.empty() ? 0 : spans.back().step}, {"clock_at_start", toJson(rank.clockAtStart)},
-      {"clock_at_end", toJson(rank.clockAtEnd)}};
+  const Json known{{"rank", rank.rank},
+                   {"spans", spans.size()},
+                   {"spans_left_out", rank.leftOut},
+                   {"last_step", spans.empty() ? 0 : spans.back().step},
+                   {"clock_at_start", toJson(rank.clockAtStart)},
+                   {"clock_at_end", toJson(rank.clockAtEnd)}};
   ranks_ += (ranks_.empty() ? "\n" : ",\n") + known.dump();
 }
 
 void ChromeTrace::finish() {
   write_(fmt::format("\n],\n\"clock\": {},\n\"notKnown\": {},\n\"ranks\": [{}\n]\n}}\n",
-      Json("rank 0's monotonic clock; others by Cristian's algorithm over the process group at start and end, interpolated").dump(),
-      Json("when the network card sent a bucket's first byte: where 'queued' ends, the transport has it; a capture shows frames").dump(), ranks_));
+                     Json("rank 0's monotonic clock; others by Cristian's algorithm over the process group at start "
+                          "and end, interpolated")
+                         .dump(),
+                     Json("when the network card sent a bucket's first byte: where 'queued' ends, the transport has "
+                          "it; a capture shows frames")
+                         .dump(),
+                     ranks_));
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -18,8 +18,8 @@ namespace gloo_bypass::trainer {
 // What is known of a rank besides its spans.
 struct TracedRank {
   int64_t rank = 0;
-  int64_t leftOut = 0;             // spans beyond kMaxTraceSpans
-  ClockOffset clockAtStart, clockAtEnd; // from this rank's clock to rank 0's
+  int64_t leftOut = 0;                   // spans beyond kMaxTraceSpans
+  ClockOffset clockAtStart, clockAtEnd;  // from this rank's clock to rank 0's
 };
 
 class ChromeTrace {
@@ -37,8 +37,8 @@ class ChromeTrace {
 
   Write write_;
   int64_t originNs_;
-  std::string ranks_; // of the ranks so far; comes last in the file
+  std::string ranks_;  // of the ranks so far; comes last in the file
   bool isFirstEvent_ = true;
 };
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -18,8 +18,9 @@ int64_t toRemoteClock(int64_t localNs, const ClockOffset& first, const ClockOffs
   if (localNs <= first.localNs || last.localNs <= first.localNs) {
     return localNs + first.offsetNs;
   }
-  const double part = std::min(1.0, static_cast<double>(localNs - first.localNs) / static_cast<double>(last.localNs - first.localNs));
+  const double part =
+      std::min(1.0, static_cast<double>(localNs - first.localNs) / static_cast<double>(last.localNs - first.localNs));
   return localNs + first.offsetNs + std::llround(part * static_cast<double>(last.offsetNs - first.offsetNs));
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -3,19 +3,30 @@
 
 usage: draw_step.py TRACE.json STEP PICTURE.svg
 """
+
 import html
 import json
 import math
 import sys
 
 WIDTH, LABELS, ROW, BAR, TOP = 1000, 130, 20, 15, 12
-COLOURS = {"DistributedDataParallel.forward": "#4c78a8", "backward": "#72b7b2", "exposed gloo:all_reduce": "#e45756",
-           "Optimizer.step#AdamW.step": "#f2a03d", "gloo:barrier": "#9d755d", "gloo:all_reduce": "#b279a2",
-           "queued": "#dcc7d9"}
+COLOURS = {
+    "DistributedDataParallel.forward": "#4c78a8",
+    "backward": "#72b7b2",
+    "exposed gloo:all_reduce": "#e45756",
+    "Optimizer.step#AdamW.step": "#f2a03d",
+    "gloo:barrier": "#9d755d",
+    "gloo:all_reduce": "#b279a2",
+    "queued": "#dcc7d9",
+}
 FILLING = "#bab0ac"
 ROWS = {"buckets filling": "filling", "buckets in the process group": "reducing"}
-SHORT = {"DistributedDataParallel.forward": "forward", "Optimizer.step#AdamW.step": "AdamW",
-         "exposed gloo:all_reduce": "exposed", "gloo:barrier": "barrier"}
+SHORT = {
+    "DistributedDataParallel.forward": "forward",
+    "Optimizer.step#AdamW.step": "AdamW",
+    "exposed gloo:all_reduce": "exposed",
+    "gloo:barrier": "barrier",
+}
 
 
 def spans_of(trace, step):
@@ -27,8 +38,11 @@ def spans_of(trace, step):
 
 def rows_of(trace, spans):
     """(rank, track, name) of each row that has a span, from the top; the whole step is no row."""
-    names = {(event["pid"], event["tid"]): event["args"]["name"] for event in trace["traceEvents"]
-             if event["ph"] == "M" and event["name"] == "thread_name"}
+    names = {
+        (event["pid"], event["tid"]): event["args"]["name"]
+        for event in trace["traceEvents"]
+        if event["ph"] == "M" and event["name"] == "thread_name"
+    }
     used = sorted({(span["pid"], span["tid"]) for span in spans})
     return [(rank, track, names[rank, track]) for rank, track in used]
 
@@ -47,10 +61,15 @@ def bar(span, left, scale, y):
     if span["name"] == "queued":
         label = ""
     title = html.escape(f"{span['name']} {json.dumps(span['args'])}: {span['dur'] / 1000:.2f} ms")
-    text = f'<text x="{x + 3:.1f}" y="{y + 11}" fill="white">{html.escape(label)}</text>' if (
-        width > 7 * len(label) + 4) else ""
-    return (f'<g><title>{title}</title><rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{BAR}" fill="{fill}"/>'
-            f"{text}</g>")
+    text = (
+        f'<text x="{x + 3:.1f}" y="{y + 11}" fill="white">{html.escape(label)}</text>'
+        if (width > 7 * len(label) + 4)
+        else ""
+    )
+    return (
+        f'<g><title>{title}</title><rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{BAR}" fill="{fill}"/>'
+        f"{text}</g>"
+    )
 
 
 def picture(trace, step):
@@ -66,16 +85,23 @@ def picture(trace, step):
         parts.append(f'<text x="4" y="{y + 11}">rank {rank}: {html.escape(ROWS.get(name, name))}</text>')
         inside = [span for span in spans if (span["pid"], span["tid"]) == (rank, track)]
         # Wide ones first: what is nested in them is drawn over them.
-        parts += [bar(span, left, scale, y) for span in sorted(inside, key=lambda span: -span["dur"])
-                  if not span["name"].startswith("ProfilerStep#")]
+        parts += [
+            bar(span, left, scale, y)
+            for span in sorted(inside, key=lambda span: -span["dur"])
+            if not span["name"].startswith("ProfilerStep#")
+        ]
         y += ROW
     tick = tick_us(duration)
     for i in range(int(duration / tick) + 1):
         x = LABELS + i * tick * scale
-        parts.append(f'<path d="M{x:.1f} {TOP - 4}V{y}" stroke="#000" stroke-opacity=".2"/>'
-                     f'<text x="{x:.1f}" y="{y + 12}" text-anchor="middle">{i * tick / 1000:g} ms</text>')
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y + 18}" font-family="sans-serif" '
-            f'font-size="10">\n<rect width="100%" height="100%" fill="white"/>\n' + "\n".join(parts) + "\n</svg>\n")
+        parts.append(
+            f'<path d="M{x:.1f} {TOP - 4}V{y}" stroke="#000" stroke-opacity=".2"/>'
+            f'<text x="{x:.1f}" y="{y + 12}" text-anchor="middle">{i * tick / 1000:g} ms</text>'
+        )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y + 18}" font-family="sans-serif" '
+        f'font-size="10">\n<rect width="100%" height="100%" fill="white"/>\n' + "\n".join(parts) + "\n</svg>\n"
+    )
 
 
 def main():

@@ -26,8 +26,8 @@ double measureMatrixProduct(const Gpt2Config& config, int64_t tokens, at::Scalar
   return 2 * static_cast<double>(tokens * c * 4 * c) / best;
 }
 
-std::optional<double> peakFlopsPerSecond(
-    const TracingOptions& options, const Gpt2& model, int64_t tokens, Communicator* communicator) {
+std::optional<double> peakFlopsPerSecond(const TracingOptions& options, const Gpt2& model, int64_t tokens,
+                                         Communicator* communicator) {
   const int ranks = communicator != nullptr ? communicator->worldSize() : 1;
   if (!options.measurePeak) {
     return options.peakFlopsPerSecond > 0 ? std::optional(options.peakFlopsPerSecond * ranks) : std::nullopt;
@@ -39,4 +39,4 @@ std::optional<double> peakFlopsPerSecond(
   return communicator != nullptr ? communicator->meanOverRanks(own) * ranks : own;
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

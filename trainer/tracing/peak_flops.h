@@ -11,13 +11,13 @@
 
 namespace gloo_bypass::trainer {
 
-// Operations a second of the best of several products (tokens, C) x (C, 4C), a layer of the model's, by the model's own operator
-// on this rank's threads; takes about 0.3 s. Draws no random numbers.
+// Operations a second of the best of several products (tokens, C) x (C, 4C), a layer of the model's, by the model's own
+// operator on this rank's threads; takes about 0.3 s. Draws no random numbers.
 double measureMatrixProduct(const Gpt2Config& config, int64_t tokens, at::ScalarType type);
 
-// By the options; nothing if neither is given. Measuring is collective, since ranks on one machine share it. tokens: of a
-// micro-batch. Null communicator: a rank without a group.
-std::optional<double> peakFlopsPerSecond(
-    const TracingOptions& options, const Gpt2& model, int64_t tokens, Communicator* communicator);
+// By the options; nothing if neither is given. Measuring is collective, since ranks on one machine share it. tokens: of
+// a micro-batch. Null communicator: a rank without a group.
+std::optional<double> peakFlopsPerSecond(const TracingOptions& options, const Gpt2& model, int64_t tokens,
+                                         Communicator* communicator);
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

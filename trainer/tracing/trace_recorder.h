@@ -10,23 +10,23 @@
 namespace gloo_bypass::trainer {
 
 enum class SpanKind : int64_t {
-  kStep,          // batch, forward, backward, optimiser, barrier
-  kForward,       // of one micro-batch; `index` counts them
-  kBackward,      // of one micro-batch
-  kExposed,       // the part of backward in which nothing is left but waiting for all-reduces
-  kOptimizer,     // clipping included
+  kStep,       // batch, forward, backward, optimiser, barrier
+  kForward,    // of one micro-batch; `index` counts them
+  kBackward,   // of one micro-batch
+  kExposed,    // the part of backward in which nothing is left but waiting for all-reduces
+  kOptimizer,  // clipping included
   kBarrier,
-  kBucketReady,   // first gradient of bucket `index` ready until its last one is
-  kBucketReduced, // bucket `index` handed over to the process group until it is reduced
-  kBucketQueued,  // the part of the span before it in which no thread of the process group had begun with it
-  kWait,          // the part of a forward or backward, or of what follows them, in which the rank only waits for others
+  kBucketReady,    // first gradient of bucket `index` ready until its last one is
+  kBucketReduced,  // bucket `index` handed over to the process group until it is reduced
+  kBucketQueued,   // the part of the span before it in which no thread of the process group had begun with it
+  kWait,  // the part of a forward or backward, or of what follows them, in which the rank only waits for others
 };
 
 struct TraceSpan {
   SpanKind kind;
-  int64_t step;  // from 1
-  int64_t index; // micro-batch or bucket, from 0
-  int64_t bytes; // of a bucket
+  int64_t step;   // from 1
+  int64_t index;  // micro-batch or bucket, from 0
+  int64_t bytes;  // of a bucket
   int64_t beginNs, endNs;
 };
 constexpr int kNumbersASpan = 6;
@@ -40,7 +40,7 @@ class TraceRecorder {
   explicit TraceRecorder(size_t capacity = kMaxTraceSpans) : capacity_(capacity) {}
 
   void add(SpanKind kind, int64_t step, int64_t index, std::chrono::steady_clock::time_point begin,
-      std::chrono::steady_clock::time_point end, int64_t bytes = 0) {
+           std::chrono::steady_clock::time_point end, int64_t bytes = 0) {
     if (spans_.size() < capacity_) {
       spans_.push_back({kind, step, index, bytes, nanoseconds(begin), nanoseconds(end)});
     } else {
@@ -60,4 +60,4 @@ class TraceRecorder {
   int64_t leftOut_ = 0;
 };
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -15,7 +15,7 @@ namespace gloo_bypass::trainer {
 namespace {
 
 constexpr int kRoot = 0;
-constexpr int kTag = 7001; // of messages between two ranks; collectives have tags of their own
+constexpr int kTag = 7001;  // of messages between two ranks; collectives have tags of their own
 // A round trip is some 100 us over TCP: 10 ms a rank. The shortest of so many is close to what the way allows.
 constexpr int kExchanges = 100;
 
@@ -63,16 +63,18 @@ ClockOffset askClock(Communicator& communicator) {
 // (8) of int64: what the root needs before the spans.
 at::Tensor headerOf(const TraceRecorder& recorder, const ClockOffset& start, const ClockOffset& end) {
   return at::tensor({static_cast<int64_t>(recorder.spans().size()), recorder.leftOut(), start.localNs, start.offsetNs,
-      start.errorBoundNs, end.localNs, end.offsetNs, end.errorBoundNs}, at::kLong);
+                     start.errorBoundNs, end.localNs, end.offsetNs, end.errorBoundNs},
+                    at::kLong);
 }
 
 TracedRank tracedRank(int rank, const int64_t* header) {
-  return {.rank = rank, .leftOut = header[1],
-      .clockAtStart = {.localNs = header[2], .offsetNs = header[3], .errorBoundNs = header[4]},
-      .clockAtEnd = {.localNs = header[5], .offsetNs = header[6], .errorBoundNs = header[7]}};
+  return {.rank = rank,
+          .leftOut = header[1],
+          .clockAtStart = {.localNs = header[2], .offsetNs = header[3], .errorBoundNs = header[4]},
+          .clockAtEnd = {.localNs = header[5], .offsetNs = header[6], .errorBoundNs = header[7]}};
 }
 
-} // namespace
+}  // namespace
 
 Tracer::Tracer(std::string path, int rank) : path_(std::move(path)) {
   if (isOn() && rank == kRoot) {
@@ -102,7 +104,8 @@ void Tracer::start(Communicator* communicator, const std::vector<at::Tensor>& pa
   std::vector<int64_t> bytes;
   for (size_t i = 0; i < parameters.size(); ++i) {
     bytes.push_back(static_cast<int64_t>(parameters[i].nbytes()));
-    parameters[i].register_hook([this, i](const at::Tensor&) { readiness_->gradientReady(i, std::chrono::steady_clock::now()); });
+    parameters[i].register_hook(
+        [this, i](const at::Tensor&) { readiness_->gradientReady(i, std::chrono::steady_clock::now()); });
   }
   readiness_.emplace(std::move(bytes));
 }
@@ -115,18 +118,21 @@ void Tracer::addWindow(int64_t step, const AllReduceWindow& window, Time backwar
   for (const auto& bucket : window.each) {
     bytes.push_back(bucket.bytes);
   }
-  const auto ready = readiness_->ofBuckets(bytes); // in any case: it learns the order from the first backward
+  const auto ready = readiness_->ofBuckets(bytes);  // in any case: it learns the order from the first backward
   if (step == 0) {
     return;
   }
   for (size_t i = 0; i < window.each.size(); ++i) {
     const auto& bucket = window.each[i];
     if (ready) {
-      recorder_.add(SpanKind::kBucketReady, step, static_cast<int64_t>(i), (*ready)[i].first, (*ready)[i].last, bucket.bytes);
+      recorder_.add(SpanKind::kBucketReady, step, static_cast<int64_t>(i), (*ready)[i].first, (*ready)[i].last,
+                    bucket.bytes);
     }
-    recorder_.add(SpanKind::kBucketReduced, step, static_cast<int64_t>(i), bucket.handedOver, bucket.done, bucket.bytes);
+    recorder_.add(SpanKind::kBucketReduced, step, static_cast<int64_t>(i), bucket.handedOver, bucket.done,
+                  bucket.bytes);
     if (bucket.begun) {
-      recorder_.add(SpanKind::kBucketQueued, step, static_cast<int64_t>(i), bucket.handedOver, *bucket.begun, bucket.bytes);
+      recorder_.add(SpanKind::kBucketQueued, step, static_cast<int64_t>(i), bucket.handedOver, *bucket.begun,
+                    bucket.bytes);
     }
   }
   if (window.buckets > 0 && window.lastHandedOver < backwardDone) {
@@ -175,7 +181,7 @@ void Tracer::write() {
   AtomicFile file(path_);
   const int worldSize = communicator_ != nullptr ? communicator_->worldSize() : 1;
   ChromeTrace trace([&](std::string_view text) { file.write(text); }, originNs_, worldSize,
-      communicator_ != nullptr ? communicator_->transport() : "none");
+                    communicator_ != nullptr ? communicator_->transport() : "none");
   TracedRank traced = tracedRank(kRoot, header.data_ptr<int64_t>());
   int64_t leftOut = traced.leftOut;
   trace.addRank(traced, spans);
@@ -198,4 +204,4 @@ void Tracer::write() {
   }
 }
 
-} // namespace gloo_bypass::trainer
+}  // namespace gloo_bypass::trainer

@@ -4,11 +4,10 @@
 #include <cstdio>
 #include <cstdlib>
 
-#define GLOO_BYPASS_CHECK(condition)                                                            \
-  do {                                                                                          \
-    if (!(condition)) [[unlikely]] {                                                            \
-      std::fprintf(stderr, "gloo-bypass: %s:%d: broken invariant: %s\n", __FILE__, __LINE__,    \
-                   #condition);                                                                 \
-      std::abort();                                                                             \
-    }                                                                                           \
+#define GLOO_BYPASS_CHECK(condition)                                                                      \
+  do {                                                                                                    \
+    if (!(condition)) [[unlikely]] {                                                                      \
+      std::fprintf(stderr, "gloo-bypass: %s:%d: broken invariant: %s\n", __FILE__, __LINE__, #condition); \
+      std::abort();                                                                                       \
+    }                                                                                                     \
   } while (false)

@@ -63,72 +63,81 @@ struct SessionConfig {
   CongestionControl congestionControl = CongestionControl::kAuto;
   PayloadChecksum payloadChecksum = PayloadChecksum::kAuto;
   Repair repair;
-  std::size_t rendezvousBytes = 32 * 1024;      // short paths: longer messages wait for the receiver's grant and are not copied
-  // From this RTT on sends are buffered and data flows ahead of receives: between racks of one building it is below, between towns above.
+  std::size_t rendezvousBytes =
+      32 * 1024;  // short paths: longer messages wait for the receiver's grant and are not copied
+  // From this RTT on sends are buffered and data flows ahead of receives: between racks of one building it is below,
+  // between towns above.
   Duration longPathRtt = std::chrono::microseconds(300);
-  // kAuto's BBR from here on. It takes what a queue is short of for loss of the path, which is dear where round trips are short.
+  // kAuto's BBR from here on. It takes what a queue is short of for loss of the path, which is dear where round trips
+  // are short.
   Duration bbrRtt = std::chrono::milliseconds(1);
-  std::size_t shortPathEagerBytes = 4 << 20;            // eager (unmatched) bytes a peer may have in flight to us, short paths
-  std::size_t maxBufferBytes = 64u << 20;               // cap of each peer's send buffer, and of its receive buffer, long paths
-  std::size_t fixedWindowBytes = 8u << 20;              // congestion window of kFixed
+  std::size_t shortPathEagerBytes = 4 << 20;  // eager (unmatched) bytes a peer may have in flight to us, short paths
+  std::size_t maxBufferBytes = 64u << 20;     // cap of each peer's send buffer, and of its receive buffer, long paths
+  std::size_t fixedWindowBytes = 8u << 20;    // congestion window of kFixed
   Duration minRto = std::chrono::milliseconds(5);
   Duration maxRto = std::chrono::seconds(2);
-  Duration keepAlive = std::chrono::seconds(1);         // silence after which an idle session probes; on lossless links none
-  // Silence after which the peer has vanished; on lossless links the link tells. A channel's user may wait longer (peerTimeout below).
+  Duration keepAlive = std::chrono::seconds(1);  // silence after which an idle session probes; on lossless links none
+  // Silence after which the peer has vanished; on lossless links the link tells. A channel's user may wait longer
+  // (peerTimeout below).
   Duration peerTimeout = std::chrono::seconds(120);
   Duration connectTimeout = std::chrono::seconds(30);
 };
 
 // The RDMA back-end's part.
 struct RdmaConfig {
-  std::string devices;                 // names of verbs devices, comma between; several are striped; empty: the one whose GID is on the interface
-  unsigned port = 0;                   // of each device; 0: its first active one
-  int gidIndex = -1;                   // -1: the RoCEv2 GID that maps the interface's IPv4 address
-  std::size_t eagerBytes = 32 * 1024;  // up to here a message is copied and sent at once; longer ones are read by the receiver
-  unsigned credits = 64;               // receives posted for each peer
-  std::size_t chunkBytes = 1u << 20;   // of one RDMA READ, and no more than half of readBytes
-  std::size_t readBytes = 16u << 20;   // of all READs under way from one peer: what its network is sent at once
+  std::string devices;  // names of verbs devices, comma between; several are striped; empty: the one whose GID is on
+                        // the interface
+  unsigned port = 0;    // of each device; 0: its first active one
+  int gidIndex = -1;    // -1: the RoCEv2 GID that maps the interface's IPv4 address
+  std::size_t eagerBytes =
+      32 * 1024;          // up to here a message is copied and sent at once; longer ones are read by the receiver
+  unsigned credits = 64;  // receives posted for each peer
+  std::size_t chunkBytes = 1u << 20;  // of one RDMA READ, and no more than half of readBytes
+  std::size_t readBytes = 16u << 20;  // of all READs under way from one peer: what its network is sent at once
   unsigned trafficClass = 0;
   unsigned serviceLevel = 0;
-  unsigned timeoutExponent = 16;       // wait for an acknowledgement: 4.096 us * 2^n (InfiniBand, Local ACK Timeout)
-  unsigned retryCount = 7;             // retransmissions before the connection is lost
-  std::size_t registrationCacheBytes = std::size_t{4} << 30;  // registered, and so pinned, memory that is kept for the next use
+  unsigned timeoutExponent = 16;  // wait for an acknowledgement: 4.096 us * 2^n (InfiniBand, Local ACK Timeout)
+  unsigned retryCount = 7;        // retransmissions before the connection is lost
+  std::size_t registrationCacheBytes = std::size_t{4}
+                                       << 30;  // registered, and so pinned, memory that is kept for the next use
 };
 
 struct TransportConfig {
   LinkMode link = LinkMode::kAuto;
   Network network = Network::kAuto;
-  std::string memifDirectory;        // sockets of memif links; empty: $XDG_RUNTIME_DIR or /tmp, + /gloo-bypass-UID
-  bool memifDirectoryIsDefault = false;  // nobody named it: auto does without memory where it cannot be used. No setting of its own
+  std::string memifDirectory;  // sockets of memif links; empty: $XDG_RUNTIME_DIR or /tmp, + /gloo-bypass-UID
+  bool memifDirectoryIsDefault =
+      false;  // nobody named it: auto does without memory where it cannot be used. No setting of its own
   std::size_t memifBufferBytes = 60 * 1024;  // one ring slot and so the largest frame
-  unsigned memifLog2Slots = 6;               // ring slots: 2^n; 64 x 60 KiB hold the segments that Gloo's ring has under way
+  unsigned memifLog2Slots = 6;  // ring slots: 2^n; 64 x 60 KiB hold the segments that Gloo's ring has under way
   NetdevDriver netdevDriver = NetdevDriver::kAfPacket;
-  std::string interface;             // netdev: name; empty: the one that Gloo's interface or host name resolves to
-  std::string pciAddress;            // pci: 0000:00:04.0, or a vdev string such as net_virtio_user0,path=...
-  std::string ipv4;                  // pci: address/prefix of this port, since no kernel interface has one
-  std::string gateway;               // pci: next hop for peers outside the prefix
-  Duration connectTimeout{};         // of each peer; 0: what the channel's user has
-  Duration peerTimeout{};            // of each session; 0: session.peerTimeout, or what the channel's user has if that is longer
-  PortRange udpPorts;                // this process takes the first that is free
-  std::size_t mtu = 0;               // 0: discovered from the interface or driver
-  std::string ealArguments;          // appended to the EAL's, as a shell would split them
+  std::string interface;      // netdev: name; empty: the one that Gloo's interface or host name resolves to
+  std::string pciAddress;     // pci: 0000:00:04.0, or a vdev string such as net_virtio_user0,path=...
+  std::string ipv4;           // pci: address/prefix of this port, since no kernel interface has one
+  std::string gateway;        // pci: next hop for peers outside the prefix
+  Duration connectTimeout{};  // of each peer; 0: what the channel's user has
+  Duration peerTimeout{};  // of each session; 0: session.peerTimeout, or what the channel's user has if that is longer
+  PortRange udpPorts;      // this process takes the first that is free
+  std::size_t mtu = 0;     // 0: discovered from the interface or driver
+  std::string ealArguments;  // appended to the EAL's, as a shell would split them
   HugePages hugePages = HugePages::kAuto;
-  std::size_t memoryMiB = 64;        // EAL memory without huge pages, and mempools' bound
+  std::size_t memoryMiB = 64;  // EAL memory without huge pages, and mempools' bound
   Duration spin = std::chrono::microseconds(200);
   int engineCpu = -1;
-  std::string stats;                 // at exit: "" nothing, "stderr", or a file that gets JSON
+  std::string stats;  // at exit: "" nothing, "stderr", or a file that gets JSON
   Histograms histograms = Histograms::kAuto;
-  std::string metrics;               // while it runs: "" nothing, "file:PATH" or "http://ADDRESS:PORT", Prometheus's text format
+  std::string metrics;  // while it runs: "" nothing, "file:PATH" or "http://ADDRESS:PORT", Prometheus's text format
   Duration metricsInterval = std::chrono::seconds(10);  // between two writings of that file
-  bool telemetry = false;            // DPDK's telemetry socket
-  std::string capture;               // pcapng file of the port's frames; "": none
-  std::size_t captureSnapLength = 128;   // bytes kept of each frame
-  std::size_t captureMaxMiB = 4096;      // the file's greatest length
-  std::string captureMarkers;        // where rank 0 receives step markers into it: ADDRESS or ADDRESS:PORT; "": nowhere
-  std::string dpdkDirectory = "/tmp/dpdk";  // where DPDK makes its sockets, as it chooses by the environment. No setting of its own
+  bool telemetry = false;                               // DPDK's telemetry socket
+  std::string capture;                                  // pcapng file of the port's frames; "": none
+  std::size_t captureSnapLength = 128;                  // bytes kept of each frame
+  std::size_t captureMaxMiB = 4096;                     // the file's greatest length
+  std::string captureMarkers;  // where rank 0 receives step markers into it: ADDRESS or ADDRESS:PORT; "": nowhere
+  std::string dpdkDirectory =
+      "/tmp/dpdk";            // where DPDK makes its sockets, as it chooses by the environment. No setting of its own
   std::string masterAddress;  // MASTER_ADDR, whose route tells the interface where none is named. No setting of its own
   std::string hostInterface;  // RDMA: the interface of the host name that Gloo gave, or empty. No setting of its own
-  std::string rank;                  // RANK, for labels of metrics; may be empty. No setting of its own
+  std::string rank;           // RANK, for labels of metrics; may be empty. No setting of its own
   SessionConfig session;
   RdmaConfig rdma;
 };

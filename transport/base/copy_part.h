@@ -1,6 +1,6 @@
-// Copies a part of a message whose next part follows in memory and is copied soon. One end is users' memory, seldom in the
-// cache; a processor begins to fetch ahead anew with each part, and so waits for memory often. This asks for what is
-// kAhead further on. A long part is left to the C library, whose copies of cached memory are faster.
+// Copies a part of a message whose next part follows in memory and is copied soon. One end is users' memory, seldom in
+// the cache; a processor begins to fetch ahead anew with each part, and so waits for memory often. This asks for what
+// is kAhead further on. A long part is left to the C library, whose copies of cached memory are faster.
 #pragma once
 
 #include <cstddef>

@@ -1,11 +1,12 @@
 // Ends the sleep of a thread that waits for descriptors, from other processes too: they are given the end to ring at.
 //
-// A pair of sockets and no eventfd: what two processes share has one O_NONBLOCK, which each can take back, and then wait in
-// write() or read() for as long as the other likes. Here each call says by itself that it does not wait (MSG_DONTWAIT).
+// A pair of sockets and no eventfd: what two processes share has one O_NONBLOCK, which each can take back, and then
+// wait in write() or read() for as long as the other likes. Here each call says by itself that it does not wait
+// (MSG_DONTWAIT).
 //
 // The owner's own wakes go through the end that is given away too. A peer that shuts it down (shutdown()) ends all
-// rings, the owner's own included, for as long as the doorbell lives: each sleep then lasts until a descriptor beside it
-// is ready, or to its bound.
+// rings, the owner's own included, for as long as the doorbell lives: each sleep then lasts until a descriptor beside
+// it is ready, or to its bound.
 //
 // Any thread.
 #pragma once

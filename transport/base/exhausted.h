@@ -17,12 +17,14 @@ inline std::string exhausted(int error) {
   if (error == EMFILE || error == ETOOMANYREFS) {
     rlimit limit{};
     (void)::getrlimit(RLIMIT_NOFILE, &limit);
-    return std::string(error == EMFILE ? "this process has as many descriptors open as it may"
-                                       : "this user's processes send each other more descriptors at once than one may have") +
+    return std::string(error == EMFILE
+                           ? "this process has as many descriptors open as it may"
+                           : "this user's processes send each other more descriptors at once than one may have") +
            " (RLIMIT_NOFILE is " + std::to_string(limit.rlim_cur) + "): raise the limit (ulimit -n)";
   }
   if (error == ENFILE) return "this machine has as many files open as it may (fs.file-max)";
-  if (error == ENOMEM || error == ENOBUFS) return "there is no memory left for it, the kernel's or what this process may have (ulimit -v)";
+  if (error == ENOMEM || error == ENOBUFS)
+    return "there is no memory left for it, the kernel's or what this process may have (ulimit -v)";
   return {};
 }
 

@@ -1,5 +1,6 @@
 // A hash map with open addressing and backward-shift deletion: no allocation an element, memory follows the number of
-// elements down as well as up. Small trivially copyable keys and values. Pointers to values die with any insert or erase.
+// elements down as well as up. Small trivially copyable keys and values. Pointers to values die with any insert or
+// erase.
 #pragma once
 
 #include <cstddef>
@@ -54,7 +55,8 @@ class FlatMap {
   // `value`: what find() or at() gave, with no change of the map since.
   void eraseFound(const Value* value) {
     std::size_t hole = static_cast<std::size_t>(reinterpret_cast<const char*>(value) -
-                                                reinterpret_cast<const char*>(&cells_[0].value)) / sizeof(Cell);
+                                                reinterpret_cast<const char*>(&cells_[0].value)) /
+                       sizeof(Cell);
     for (std::size_t i = next(hole); cells_[i].used; i = next(i)) {
       const std::size_t distance = (i - home(cells_[i].key)) & mask_;
       if (distance < ((i - hole) & mask_)) continue;  // would move before its home

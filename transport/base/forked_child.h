@@ -1,5 +1,5 @@
-// Descriptors that a forked child must not keep: a peer takes their end for the end of this process, and a child, a data
-// loader's for one, may outlive it. Any thread.
+// Descriptors that a forked child must not keep: a peer takes their end for the end of this process, and a child, a
+// data loader's for one, may outlive it. Any thread.
 #pragma once
 
 #include <fcntl.h>

@@ -20,7 +20,8 @@ std::string toString(const PortRange& ports);
 // Why no port of `ports` could be taken at `place` ("10.0.0.2 on eth0"), and what to do. One line.
 std::string noPort(const PortRange& ports, const std::string& place, int error);
 
-// Calls `bind` with one port after the other until one is not taken; `bind` returns 0 or an errno. Returns what it returned last.
+// Calls `bind` with one port after the other until one is not taken; `bind` returns 0 or an errno. Returns what it
+// returned last.
 template <typename Bind>
 int bindFirstFree(const PortRange& ports, Bind bind) {
   for (std::uint32_t port = ports.first;; ++port) {

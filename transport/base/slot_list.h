@@ -1,5 +1,5 @@
-// A singly linked list of slots of a SlotPool, through each element's member `next`: no allocation, and an element can move from
-// list to list.
+// A singly linked list of slots of a SlotPool, through each element's member `next`: no allocation, and an element can
+// move from list to list.
 #pragma once
 
 #include "transport/base/slot_pool.h"

@@ -46,8 +46,7 @@ class [[nodiscard]] Status {
  public:
   Status() = default;  // success
   Status(Error error) : error_(std::move(error)) {}
-  Status(ErrorScope scope, ErrorCode code, std::string message)
-      : error_(Error{scope, code, std::move(message)}) {}
+  Status(ErrorScope scope, ErrorCode code, std::string message) : error_(Error{scope, code, std::move(message)}) {}
 
   bool ok() const { return !error_.has_value(); }
   explicit operator bool() const { return ok(); }

@@ -24,7 +24,8 @@ class WakeEvent {
   // The event is left to block(): taken here, it could be gone before the thread that sleeps has seen it.
   void disarm() { armed_.store(false, std::memory_order_seq_cst); }
   void wake();
-  // Sleeps until a wake(), until one of `others` is ready, which their revents then say, or for `timeout`. At most kOthers.
+  // Sleeps until a wake(), until one of `others` is ready, which their revents then say, or for `timeout`. At most
+  // kOthers.
   void block(std::span<pollfd> others, Duration timeout);
   static constexpr std::size_t kOthers = 8;
 

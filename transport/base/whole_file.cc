@@ -67,7 +67,7 @@ Status writeAll(int file, std::string_view text) {
 
 // A terminal, /dev/null or a FIFO stays what it is.
 Status writeInPlace(const std::string& path, const std::string& text) {
-  struct stat status {};
+  struct stat status{};
   if (::stat(path.c_str(), &status) != 0) return failedAs(errno);
   if (S_ISREG(status.st_mode)) return failedAs("it is a symbolic link to a file: name the file itself");
   if (!S_ISCHR(status.st_mode) && !S_ISFIFO(status.st_mode)) {
@@ -82,7 +82,7 @@ Status writeInPlace(const std::string& path, const std::string& text) {
 }  // namespace
 
 Status writeWholeFile(const std::string& path, const std::string& text, Durability durability) {
-  struct stat status {};
+  struct stat status{};
   if (::lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) return writeInPlace(path, text);
   const std::string temporary = path + "." + std::to_string(::getpid()) + ".tmp";
   ::unlink(temporary.c_str());  // of a process that had our number

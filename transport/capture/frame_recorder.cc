@@ -16,8 +16,8 @@
 namespace gloo_bypass::capture {
 namespace {
 
-// The longest that a frame waits for the writer: nobody wakes it, since that would cost the owner a system call. With 64 chunks that is
-// room for 6 GB/s.
+// The longest that a frame waits for the writer: nobody wakes it, since that would cost the owner a system call. With
+// 64 chunks that is room for 6 GB/s.
 constexpr std::chrono::milliseconds kWriterNap{10};
 // Of an interface's statistics at the file's end, with room to spare.
 constexpr std::uint64_t kStatisticsBytes = 64;
@@ -44,7 +44,8 @@ Result<std::unique_ptr<FrameRecorder>> FrameRecorder::create(const std::string& 
   // The owner's alone: it holds the ids of live sessions, and whoever knows one can end it.
   FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
   if (!file) {
-    return cannotWrite(path, errno == EEXIST ? "there is a file of this name: choose another, or remove it" : std::strerror(errno));
+    return cannotWrite(
+        path, errno == EEXIST ? "there is a file of this name: choose another, or remove it" : std::strerror(errno));
   }
   auto recorder = create(std::move(file), path, options);
   if (!recorder) (void)::unlink(path.c_str());
@@ -118,13 +119,15 @@ void FrameRecorder::writeOut(Chunk& chunk) {
   const std::size_t used = chunk.used.load(std::memory_order_acquire);
   if (used == chunk.written) return;
   const std::span<const std::byte> blocks(chunk.bytes.get() + chunk.written, used - chunk.written);
-  if (failed_.load(std::memory_order_relaxed) || !writeWhole(blocks)) discarded_.fetch_add(blocksIn(blocks), std::memory_order_relaxed);
+  if (failed_.load(std::memory_order_relaxed) || !writeWhole(blocks))
+    discarded_.fetch_add(blocksIn(blocks), std::memory_order_relaxed);
   chunk.written = used;
 }
 
 void FrameRecorder::writeChunks() {
   for (;;) {
-    const bool last = stopping_.load(std::memory_order_acquire);  // before the look: what was recorded before it is seen
+    const bool last =
+        stopping_.load(std::memory_order_acquire);  // before the look: what was recorded before it is seen
     const std::uint64_t filled = filled_.load(std::memory_order_acquire);
     const std::uint64_t first = written_.load(std::memory_order_relaxed);
     for (std::uint64_t next = first; next != filled; ++next) {
@@ -169,7 +172,8 @@ Status FrameRecorder::finish(UnixTime now) {
   stop();
   std::string tail;
   for (std::size_t i = 0; i < interfaces_.size(); ++i) {
-    appendInterfaceStatistics(tail, static_cast<std::uint32_t>(i), now, interfaces_[i].frames + interfaces_[i].lost, interfaces_[i].lost);
+    appendInterfaceStatistics(tail, static_cast<std::uint32_t>(i), now, interfaces_[i].frames + interfaces_[i].lost,
+                              interfaces_[i].lost);
   }
   if (!failed_.load(std::memory_order_acquire)) (void)writeWhole(std::as_bytes(std::span(tail)));
   file_.reset();

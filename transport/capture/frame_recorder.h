@@ -2,9 +2,10 @@
 //
 //   record() --copies--> chunk being filled --a thread of this object's, every kWriterNap--> file
 //
-// Bounds: kChunks chunks of kChunkBytes, taken as they are needed. Where all of them wait for the disk, frames are lost: counted for each
-// interface, told in the file's statistics and by counters(). A file that cannot be written any further (a full disk) ends the recording,
-// and so does one that has its greatest length: it ends after a whole block, so that it can be read; everything later counts as lost.
+// Bounds: kChunks chunks of kChunkBytes, taken as they are needed. Where all of them wait for the disk, frames are
+// lost: counted for each interface, told in the file's statistics and by counters(). A file that cannot be written any
+// further (a full disk) ends the recording, and so does one that has its greatest length: it ends after a whole block,
+// so that it can be read; everything later counts as lost.
 //
 // Threads: record() and finish() by one owner; counters() by the owner too. The writing thread takes no signals.
 #pragma once
@@ -52,16 +53,17 @@ class FrameRecorder {
   // `path` must not exist. The error is one line.
   static Result<std::unique_ptr<FrameRecorder>> create(const std::string& path, const RecorderOptions& options);
   // Writes to what is open already; `name` is for messages.
-  static Result<std::unique_ptr<FrameRecorder>> create(FileDescriptor file, const std::string& name, const RecorderOptions& options);
+  static Result<std::unique_ptr<FrameRecorder>> create(FileDescriptor file, const std::string& name,
+                                                       const RecorderOptions& options);
   // Writes what is left; without finish() the statistics are missing.
   ~FrameRecorder();
   FrameRecorder(const FrameRecorder&) = delete;
   FrameRecorder& operator=(const FrameRecorder&) = delete;
 
-  // Keeps the beginning of the frame, which lies in these pieces one after the other, at most the snap length. It is copied. `wholeBytes`:
-  // its length, where the pieces are not all of it.
-  void record(std::size_t interface, UnixTime time, FrameDirection direction, std::span<const std::span<const std::byte>> pieces,
-              std::size_t wholeBytes = 0);
+  // Keeps the beginning of the frame, which lies in these pieces one after the other, at most the snap length. It is
+  // copied. `wholeBytes`: its length, where the pieces are not all of it.
+  void record(std::size_t interface, UnixTime time, FrameDirection direction,
+              std::span<const std::span<const std::byte>> pieces, std::size_t wholeBytes = 0);
   void record(std::size_t interface, UnixTime time, std::span<const std::byte> frame) {
     record(interface, time, FrameDirection::kUnknown, std::span(&frame, 1));
   }
@@ -101,7 +103,8 @@ class FrameRecorder {
   std::uint64_t recorded_ = 0;  // the file's length, once all is written
   bool tooLong_ = false;
   std::array<Chunk, kChunks> chunks_;
-  // Chunk n is chunks_[n % kChunks]: those before written_ are in the file, those before filled_ are full, and filled_ is being filled.
+  // Chunk n is chunks_[n % kChunks]: those before written_ are in the file, those before filled_ are full, and filled_
+  // is being filled.
   std::atomic<std::uint64_t> filled_{0}, written_{0};
   std::atomic<std::uint64_t> fileBytes_{0};
   std::atomic<std::uint64_t> discarded_{0};  // blocks that were recorded and not written

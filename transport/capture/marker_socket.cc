@@ -72,7 +72,8 @@ UnixTime timeOf(msghdr& message) {
   timespec time{};
   (void)::clock_gettime(CLOCK_REALTIME, &time);
   for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr; part = CMSG_NXTHDR(&message, part)) {
-    if (part->cmsg_level == SOL_SOCKET && part->cmsg_type == SCM_TIMESTAMPNS) std::memcpy(&time, CMSG_DATA(part), sizeof time);
+    if (part->cmsg_level == SOL_SOCKET && part->cmsg_type == SCM_TIMESTAMPNS)
+      std::memcpy(&time, CMSG_DATA(part), sizeof time);
   }
   return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
 }
@@ -82,7 +83,9 @@ UnixTime timeOf(msghdr& message) {
 bool MarkerSocket::isAddress(const std::string& address) { return parseAddress(address).has_value(); }
 
 Result<MarkerSocket> MarkerSocket::open(const std::string& text) {
-  const auto wrong = [](std::string what) { return Error{ErrorScope::kDevice, ErrorCode::kUnavailable, std::move(what)}; };
+  const auto wrong = [](std::string what) {
+    return Error{ErrorScope::kDevice, ErrorCode::kUnavailable, std::move(what)};
+  };
   const auto address = parseAddress(text);
   if (!address) return wrong("neither an IPv4 address nor ADDRESS:PORT");
   FileDescriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -94,7 +97,8 @@ Result<MarkerSocket> MarkerSocket::open(const std::string& text) {
   return MarkerSocket(std::move(socket));
 }
 
-std::size_t MarkerSocket::receive(const std::function<void(UnixTime received, std::span<const std::byte> frame)>& onMarker) {
+std::size_t MarkerSocket::receive(
+    const std::function<void(UnixTime received, std::span<const std::byte> frame)>& onMarker) {
   std::array<std::byte, kLongestMarker> bytes;
   for (std::size_t i = 0; i < kMarkersALook; ++i) {
     sockaddr_in from{}, to{};

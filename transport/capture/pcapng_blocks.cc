@@ -7,10 +7,12 @@
 namespace gloo_bypass::capture {
 namespace {
 
-constexpr std::uint32_t kSectionHeader = 0x0a0d0d0a, kInterfaceDescription = 1, kInterfaceStatistics = 5, kEnhancedPacket = 6;
+constexpr std::uint32_t kSectionHeader = 0x0a0d0d0a, kInterfaceDescription = 1, kInterfaceStatistics = 5,
+                        kEnhancedPacket = 6;
 constexpr std::uint32_t kByteOrder = 0x1a2b3c4d;
 constexpr std::uint16_t kLinkEthernet = 1;
-constexpr std::uint16_t kOptionEnd = 0, kUserApplication = 4, kInterfaceName = 2, kInterfaceDescriptionText = 3, kResolution = 9;
+constexpr std::uint16_t kOptionEnd = 0, kUserApplication = 4, kInterfaceName = 2, kInterfaceDescriptionText = 3,
+                        kResolution = 9;
 constexpr std::uint16_t kReceived = 4, kDropped = 5, kPacketFlags = 2;
 
 template <typename T>
@@ -56,7 +58,8 @@ void appendSectionHeader(std::string& to, const std::string& application) {
   appendBlock(to, kSectionHeader, body);
 }
 
-void appendInterface(std::string& to, const std::string& name, const std::string& description, std::uint32_t snapLength) {
+void appendInterface(std::string& to, const std::string& name, const std::string& description,
+                     std::uint32_t snapLength) {
   std::string body;
   append(body, kLinkEthernet);
   append(body, std::uint16_t{0});
@@ -68,7 +71,8 @@ void appendInterface(std::string& to, const std::string& name, const std::string
   appendBlock(to, kInterfaceDescription, body);
 }
 
-void appendInterfaceStatistics(std::string& to, std::uint32_t interface, UnixTime now, std::uint64_t received, std::uint64_t dropped) {
+void appendInterfaceStatistics(std::string& to, std::uint32_t interface, UnixTime now, std::uint64_t received,
+                               std::uint64_t dropped) {
   const auto time = static_cast<std::uint64_t>(now.count());
   std::string body;
   append(body, interface);

@@ -1,6 +1,7 @@
-// A back-end as data: what everybody who asks "which transports are there?" needs to know of one. Each back-end's folder makes one
-// (its back_end.h); process/back_ends.cc has the one table of them, and registration, availability, the device library, the tools and
-// the tests iterate over that table. docs/adding-a-backend.md walks through a new one.
+// A back-end as data: what everybody who asks "which transports are there?" needs to know of one. Each back-end's
+// folder makes one (its back_end.h); process/back_ends.cc has the one table of them, and registration, availability,
+// the device library, the tools and the tests iterate over that table. docs/adding-a-backend.md walks through a new
+// one.
 //
 // Thread: any; descriptors are constant once made and never destroyed.
 #pragma once
@@ -31,7 +32,8 @@ enum class InterfaceRule : std::uint8_t {
   kRequired,  // none, or one without an IPv4 address, is an error
 };
 
-// Changes a configuration for an attempt that must leave nothing behind, and undoes on destruction what it did outside it.
+// Changes a configuration for an attempt that must leave nothing behind, and undoes on destruction what it did outside
+// it.
 class Rehearsal {
  public:
   virtual ~Rehearsal() = default;
@@ -39,7 +41,8 @@ class Rehearsal {
   virtual std::string withRealNames(std::string text) const = 0;
 };
 
-// The report of the process's live transport of this back-end; nothing if there is none. Any thread, until the process ends.
+// The report of the process's live transport of this back-end; nothing if there is none. Any thread, until the process
+// ends.
 using ReportSource = std::function<std::optional<TransportReport>()>;
 
 struct BackEnd {
@@ -49,7 +52,8 @@ struct BackEnd {
   std::string missing;  // "libdpdk was missing or disabled when it was built"
   std::string package;  // "libdpdk-dev"
 
-  // For makeTransport() below. Errors are one line that says what is wrong and what to do; std::system_error: no thread.
+  // For makeTransport() below. Errors are one line that says what is wrong and what to do; std::system_error: no
+  // thread.
   std::function<Result<std::shared_ptr<Transport>>(const TransportConfig&)> make;
 
   InterfaceRule (*interfaceRule)(const TransportConfig&) = nullptr;
@@ -60,7 +64,8 @@ struct BackEnd {
   // The back-end's own way of showing its report, once its transport lives; null: none.
   Status (*publish)(const TransportConfig&, ReportSource) = nullptr;
 
-  // What it is made of starts once a process, and has (or is known to fail): an attempt in a forked child says nothing. Null: never.
+  // What it is made of starts once a process, and has (or is known to fail): an attempt in a forked child says nothing.
+  // Null: never.
   bool (*decided)() = nullptr;
   // Null: an attempt leaves nothing behind anyway.
   std::unique_ptr<Rehearsal> (*rehearse)(TransportConfig&) = nullptr;

@@ -1,5 +1,5 @@
-// What is counted of one channel, whichever back-end counts, and the one table of it: sums, JSON, text, Prometheus's metrics and DPDK's
-// telemetry are all made from the table, so a new counter is a field and a row.
+// What is counted of one channel, whichever back-end counts, and the one table of it: sums, JSON, text, Prometheus's
+// metrics and DPDK's telemetry are all made from the table, so a new counter is a field and a row.
 //
 // Pure. Thread: counters are plain fields, changed under exclusive access; the table is constant.
 #pragma once
@@ -36,7 +36,7 @@ struct PathFigures {
 };
 
 struct ChannelCounterRow {
-  std::uint64_t ChannelCounters::*field;
+  std::uint64_t ChannelCounters::* field;
   const char* name;    // in JSON, text and telemetry
   const char* metric;  // of all channels together, without gloo_bypass_
   const char* help;

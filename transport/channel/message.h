@@ -35,8 +35,9 @@ struct SendRequest {
   const std::byte* data = nullptr;  // readable until onSendComplete or cancelSend
   std::size_t length = 0;           // zero is a message like any other
   std::uint64_t remoteOffset = 0;   // where in a persistent receive's region it goes; 0 for unbound
-  // Complete only once the peer has the message, where the network may lose it: the message then arrives however this process
-  // ends. Without it, what the port or adapter has taken is complete, and nobody retransmits it once this process has ended.
+  // Complete only once the peer has the message, where the network may lose it: the message then arrives however this
+  // process ends. Without it, what the port or adapter has taken is complete, and nobody retransmits it once this
+  // process has ended.
   bool confirmed = false;
 };
 

@@ -40,17 +40,18 @@ enum class ChannelState : std::uint8_t {
 class ChannelObserver {
  public:
   virtual ~ChannelObserver() = default;
-  // The buffer may be reused; the peer need not have received the message yet. But it will get it even if this process ends now:
-  // the message is in memory that both share, or the kernel or the adapter has it. Where a network may lose it, that holds for
-  // confirmed sends only (SendRequest::confirmed).
+  // The buffer may be reused; the peer need not have received the message yet. But it will get it even if this process
+  // ends now: the message is in memory that both share, or the kernel or the adapter has it. Where a network may lose
+  // it, that holds for confirmed sends only (SendRequest::confirmed).
   virtual void onSendComplete(OperationToken token) noexcept = 0;
   virtual void onReceiveComplete(OperationToken token, std::size_t length) noexcept = 0;
   // A message has been announced for which no receive was posted. The observer may call postReceive
   // from here (recv-from-any). Each message is announced once at most, in the peer's order of sending.
   virtual void onMessageAnnounced(MessageKey key, std::size_t length) noexcept = 0;
-  // kConnected, kPeerClosed or kFailed was reached. After kFailed and kPeerClosed, every pending operation has been forgotten
-  // (no completion will come, no buffer is touched); receives whose message had fully arrived are completed first. What else has
-  // fully arrived can still be received, unless the channel failed because a rule was broken (Error::isLoss).
+  // kConnected, kPeerClosed or kFailed was reached. After kFailed and kPeerClosed, every pending operation has been
+  // forgotten (no completion will come, no buffer is touched); receives whose message had fully arrived are completed
+  // first. What else has fully arrived can still be received, unless the channel failed because a rule was broken
+  // (Error::isLoss).
   virtual void onStateChange(ChannelState state) noexcept = 0;
 };
 
@@ -67,15 +68,15 @@ class MessageChannel {
   // onStateChange. Both sides call it. Settings that cannot talk end in kFailed with both values named.
   virtual Status connect(std::span<const std::byte> remoteAddress) = 0;
 
-  // Before kConnected: accepted and queued. In kClosed: an error; in kPeerClosed and kFailed too, but for a receive whose
-  // message has fully arrived. After an error there is no such operation. May complete (call the observer) before it
-  // returns.
+  // Before kConnected: accepted and queued. In kClosed: an error; in kPeerClosed and kFailed too, but for a receive
+  // whose message has fully arrived. After an error there is no such operation. May complete (call the observer) before
+  // it returns.
   virtual Status postSend(const SendRequest& request) = 0;
   virtual Status postReceive(const ReceiveRequest& request) = 0;
-  // After these the buffer is not touched any more and no completion comes. False: it is complete, or a send whose copy goes on.
-  // A cancelled send whose bytes have partly gone out goes on as a copy. Where it is too long to be copied, or the peer reads
-  // it from the user's memory (RDMA), the channel fails, as an aborted TCP stream would.
-  // A cancelled receive whose message has partly arrived lets the rest arrive into nowhere.
+  // After these the buffer is not touched any more and no completion comes. False: it is complete, or a send whose copy
+  // goes on. A cancelled send whose bytes have partly gone out goes on as a copy. Where it is too long to be copied, or
+  // the peer reads it from the user's memory (RDMA), the channel fails, as an aborted TCP stream would. A cancelled
+  // receive whose message has partly arrived lets the rest arrive into nowhere.
   virtual bool cancelSend(OperationToken token) = 0;
   virtual bool cancelReceive(OperationToken token) = 0;
   // When the oldest message of the key for which no receive is posted arrived or was announced; nothing: there is none
@@ -97,7 +98,8 @@ class MessageChannel {
 struct ChannelOptions {
   int localRank = -1, peerRank = -1;                   // for messages and logs
   Duration connectTimeout = std::chrono::seconds(30);  // handshake ends in kFailed (kTimedOut) after it
-  // How long its user waits for anything: a peer that is silent, and of which nothing worse is known, is not given up before.
+  // How long its user waits for anything: a peer that is silent, and of which nothing worse is known, is not given up
+  // before.
   Duration silenceTimeout{0};
 };
 

@@ -16,15 +16,15 @@ namespace gloo_bypass {
 // What one processed acknowledgement taught.
 struct AckSample {
   TimePoint now;
-  std::size_t ackedBytes = 0;        // newly acknowledged, cumulatively or selectively
-  std::size_t lostBytes = 0;         // newly declared lost
-  std::size_t inFlightBytes = 0;     // after both
-  Duration rtt{0};                   // latest sample; 0: none in this acknowledgement
+  std::size_t ackedBytes = 0;     // newly acknowledged, cumulatively or selectively
+  std::size_t lostBytes = 0;      // newly declared lost
+  std::size_t inFlightBytes = 0;  // after both
+  Duration rtt{0};                // latest sample; 0: none in this acknowledgement
   Duration minRtt{0}, smoothedRtt{0};
   // Delivered between the acked packet's sending and now (draft-cheng-iccrg-delivery-rate-estimation); 0: none.
   double deliveryRateBytesPerSecond = 0;
-  bool appLimited = false;           // the sample was taken while the sender had too little to send
-  std::uint64_t deliveredBytes = 0;  // total so far
+  bool appLimited = false;                // the sample was taken while the sender had too little to send
+  std::uint64_t deliveredBytes = 0;       // total so far
   std::uint64_t priorDeliveredBytes = 0;  // total delivered when the newest acked packet was sent (round counting)
 };
 

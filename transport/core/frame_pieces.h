@@ -1,8 +1,8 @@
 // A frame that has its number already and no longer fits the path: sent in pieces, and put together again. Pure.
 //
 // A number stands for its frame's bytes: had a part of them taken it over, the frame as it was first sent could still
-// arrive, and an acknowledgement would not say which of the two it is for. So the receiver gathers all of the frame (its
-// symbol, repair/frame_symbol.h) before anything of it counts as arrived.
+// arrive, and an acknowledgement would not say which of the two it is for. So the receiver gathers all of the frame
+// (its symbol, repair/frame_symbol.h) before anything of it counts as arrived.
 #pragma once
 
 #include <array>
@@ -49,13 +49,14 @@ class PieceSender {
 };
 
 // The receiver's side. Memory: kMaxFrames frames, 1 MiB; where there are more the one begun first is forgotten, and
-// arrives when it is retransmitted. A frame's small pieces are gathered apart from its others, of which some may be late.
+// arrives when it is retransmitted. A frame's small pieces are gathered apart from its others, of which some may be
+// late.
 class PieceGatherer {
  public:
   static constexpr std::size_t kMaxFrames = 16;
 
-  // False: no correct peer sends this. `*symbol`: the frame's, where this was the last piece of it; valid until the next
-  // call. A piece that is here already is dropped.
+  // False: no correct peer sends this. `*symbol`: the frame's, where this was the last piece of it; valid until the
+  // next call. A piece that is here already is dropped.
   bool onPiece(std::uint64_t sequence, const wire::PieceHeader& piece, std::span<const std::byte> bytes,
                std::optional<std::span<const std::byte>>* symbol);
   void clear() { frames_ = {}; }

@@ -7,9 +7,9 @@ namespace gloo_bypass {
 
 std::optional<Error> compareSettings(const wire::Hello& local, const wire::Hello& remote) {
   const auto differ = [](const char* setting, const char* here, const char* there) {
-    return Error{ErrorScope::kSession, ErrorCode::kConfiguration,
-                 std::string(setting) + " is " + here + " here and " + there +
-                     " on the peer; give both ranks the same setting"};
+    return Error{
+        ErrorScope::kSession, ErrorCode::kConfiguration,
+        std::string(setting) + " is " + here + " here and " + there + " on the peer; give both ranks the same setting"};
   };
   const auto link = [](std::uint8_t lossless) { return lossless != 0 ? "lossless (memory)" : "a network"; };
   const auto onOff = [](std::uint8_t on) { return on != 0 ? "on" : "off"; };

@@ -2,7 +2,8 @@
 //
 //   first frame -> known -> described -> (and every earlier id) introduced -+- receive posted: matched, grant sent if
 //                                                                           |                  requested
-//                                                                           `- none: unmatched, announced to the user, staged
+//                                                                           `- none: unmatched, announced to the user,
+//                                                                           staged
 //
 // kData and kAnnounce describe a message: tag, length. A kChunk may come before them; it is staged.
 //
@@ -36,7 +37,12 @@ class IncomingMessages {
   // Pointers are borrowed for the object's lifetime. `seed`: random bits that the peer does not know.
   IncomingMessages(CreditWindow credit, RingQueue<SessionEvent>* events, RingQueue<ControlFrame>* controls,
                    ChannelCounters* counters, std::uint64_t seed)
-      : credit_(credit), events_(events), controls_(controls), counters_(counters), matcher_(seed), known_(MixHash{seed}) {}
+      : credit_(credit),
+        events_(events),
+        controls_(controls),
+        counters_(counters),
+        matcher_(seed),
+        known_(MixHash{seed}) {}
 
   Status post(const ReceiveRequest& request);
   // As MessageChannel::oldestUnmatched.
@@ -58,7 +64,8 @@ class IncomingMessages {
     credit_.onTold();
     toldFinished_ = finished_;
   }
-  // Receives are forgotten. Messages that are here whole are kept, but for those behind one of the same key that is not.
+  // Receives are forgotten. Messages that are here whole are kept, but for those behind one of the same key that is
+  // not.
   void forgetReceives();
   void clear();
   std::size_t memoryBytes() const {
@@ -68,12 +75,12 @@ class IncomingMessages {
  private:
   struct Incoming {
     std::uint64_t id = 0;
-    std::uint64_t arrived = 0;      // bytes
-    std::uint64_t extent = 0;       // staged: end of the highest byte
+    std::uint64_t arrived = 0;  // bytes
+    std::uint64_t extent = 0;   // staged: end of the highest byte
     std::uint64_t stagedBytes = 0;
     PooledBuffer staging;
     bool described = false, introduced = false;
-    bool emptyArrived = false;      // the one chunk of a message of no bytes
+    bool emptyArrived = false;  // the one chunk of a message of no bytes
     bool wantsGrant = false, granted = false, withdrawn = false;
   };
   using Matcher = MessageMatcher<Incoming>;
@@ -105,10 +112,10 @@ class IncomingMessages {
   Matcher matcher_;
   BufferPool pool_;
   FlatMap<std::uint64_t, SlotIndex> known_;  // by id
-  std::uint64_t nextId_ = 0;   // every message before it is introduced
-  std::uint64_t finished_ = 0; // completed, thrown away or withdrawn
+  std::uint64_t nextId_ = 0;                 // every message before it is introduced
+  std::uint64_t finished_ = 0;               // completed, thrown away or withdrawn
   std::uint64_t toldFinished_ = 0;
-  std::size_t ahead_ = 0;      // known messages with an id >= nextId_
+  std::size_t ahead_ = 0;  // known messages with an id >= nextId_
   std::uint64_t stagedExtents_ = 0;
   std::size_t stagingBytes_ = 0;
   Error error_;

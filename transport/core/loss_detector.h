@@ -37,7 +37,7 @@ class LossDetector {
   std::uint64_t orderThreshold() const { return orderThreshold_; }
 
  private:
-  static constexpr std::uint64_t kOrderThreshold = 3;   // RFC 9002
+  static constexpr std::uint64_t kOrderThreshold = 3;  // RFC 9002
   static constexpr std::uint64_t kMaxOrderThreshold = 4096;
   static constexpr int kTimeEighths = 9, kMaxTimeEighths = 16;  // of the RTT; RFC 9002: 9/8
   static constexpr Duration kGranularity = std::chrono::microseconds(20);

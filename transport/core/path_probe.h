@@ -10,8 +10,8 @@
 //
 // searching: the size wanted, then the usual ones below it, largest first; each kTries times. verifying: frames of the
 // size in use are lost again and again while smaller datagrams arrive. Other losses look the same for a while, so it is
-// probed as well before it is given up: for kUsualSmallest, which nearly every path carries, and where that does not come
-// through for kSmallest. The search begins anew from there.
+// probed as well before it is given up: for kUsualSmallest, which nearly every path carries, and where that does not
+// come through for kSmallest. The search begins anew from there.
 #pragma once
 
 #include <algorithm>

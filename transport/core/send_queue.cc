@@ -240,8 +240,7 @@ bool SendQueue::frontHasParts() {
 }
 
 bool SendQueue::nextPart(const ChunkSizes& sizes, FramePlan* plan) {
-  if (!nextGranted(sizes, plan) && !nextStarved(sizes, plan) &&
-      (!frontHasParts() || !nextIntroduced(sizes, plan))) {
+  if (!nextGranted(sizes, plan) && !nextStarved(sizes, plan) && (!frontHasParts() || !nextIntroduced(sizes, plan))) {
     return false;
   }
   ++partsUnderWay_;

@@ -9,11 +9,11 @@
 //
 // What rails carry (session.h) are chunks of long messages that this queue's own session has introduced.
 //
-// Ids are given when a message is introduced, in order, without holes. A copied message completes when the port has taken
-// every byte: nothing of it is left in this process alone, except for retransmission. It completes when every byte is
-// acknowledged if it is not copied, or is to be confirmed. On a lossless link every message completes when the port has
-// taken it, since nothing is ever retransmitted there. Bounds: payload copied <= the buffer limit; messages introduced and
-// not matched by the peer <= the peer's message limit.
+// Ids are given when a message is introduced, in order, without holes. A copied message completes when the port has
+// taken every byte: nothing of it is left in this process alone, except for retransmission. It completes when every
+// byte is acknowledged if it is not copied, or is to be confirmed. On a lossless link every message completes when the
+// port has taken it, since nothing is ever retransmitted there. Bounds: payload copied <= the buffer limit; messages
+// introduced and not matched by the peer <= the peer's message limit.
 #pragma once
 
 #include <cstddef>
@@ -56,8 +56,8 @@ class SendQueue {
   void markLossless() { config_.losslessLink = true; }
   void post(const SendRequest& request);
   enum class Cancel : std::uint8_t { kUnknown, kGoesOn, kDone, kWithdraw, kPartlySent };
-  // kGoesOn: a copy, and nobody is told when it is complete; what has partly gone out is copied now. kPartlySent: it is too
-  // long for that. kWithdraw: the caller must send kWithdraw for `*id`.
+  // kGoesOn: a copy, and nobody is told when it is complete; what has partly gone out is copied now. kPartlySent: it is
+  // too long for that. kWithdraw: the caller must send kWithdraw for `*id`.
   Cancel cancel(OperationToken token, std::uint64_t* id);
 
   // From the peer. onGrant false: no such message was ever announced.
@@ -102,7 +102,14 @@ class SendQueue {
 
  private:
   enum class State : std::uint8_t {
-    kFree, kQueued, kCancelled, kIntroducing, kAwaitingGrant, kGranted, kSent, kWithdrawn
+    kFree,
+    kQueued,
+    kCancelled,
+    kIntroducing,
+    kAwaitingGrant,
+    kGranted,
+    kSent,
+    kWithdrawn
   };
   struct Message {
     std::uint64_t id = 0, serial = 0;
@@ -110,11 +117,11 @@ class SendQueue {
     MessageKey key;
     const std::byte* data = nullptr;
     std::uint64_t length = 0, remoteOffset = 0;
-    std::uint64_t sent = 0;      // bytes given to frames
+    std::uint64_t sent = 0;        // bytes given to frames
     std::uint64_t handedOver = 0;  // bytes the port has taken
-    std::uint64_t eagerEnd = 0;  // bytes that go without a grant
+    std::uint64_t eagerEnd = 0;    // bytes that go without a grant
     PooledBuffer buffer;
-    std::uint32_t frames = 0;    // not acknowledged
+    std::uint32_t frames = 0;  // not acknowledged
     State state = State::kFree;
     bool copied = false;     // the user's buffer is not read any more
     bool confirmed = false;  // SendRequest::confirmed
@@ -156,10 +163,10 @@ class SendQueue {
   ChannelCounters* counters_;
   SlotPool<Message> messages_;
   BufferPool pool_;
-  RingQueue<SlotIndex> queue_;      // to be introduced, in order of posting
-  RingQueue<SlotIndex> granted_;    // being sent on grants, in order of granting
-  RingQueue<Reference> uncopied_;   // long paths: wait for room in the buffer
-  RingQueue<Reference> starved_;    // announced for want of credit only, oldest first; granted ones linger here
+  RingQueue<SlotIndex> queue_;     // to be introduced, in order of posting
+  RingQueue<SlotIndex> granted_;   // being sent on grants, in order of granting
+  RingQueue<Reference> uncopied_;  // long paths: wait for room in the buffer
+  RingQueue<Reference> starved_;   // announced for want of credit only, oldest first; granted ones linger here
   std::size_t compactUncopiedAt_ = 0, compactStarvedAt_ = 0;
   FlatMap<std::uint64_t, SlotIndex> awaiting_;  // announced, by id
   std::uint64_t nextId_ = 0, nextSerial_ = 0;

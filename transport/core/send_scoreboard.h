@@ -29,14 +29,14 @@ enum class FramePieces : std::uint8_t { kNone, kUsual, kSmall };
 
 struct SentFrame {
   TimePoint sentAt;
-  std::uint64_t order = 0;       // of its latest transmission
-  std::uint64_t number = 0;      // kGrant, kWithdraw: message id; kClose: messages; data: chunk offset
-  SlotIndex message = kNoSlot;   // data, kAnnounce: the outgoing message
-  std::uint16_t length = 0;      // data: chunk length
-  std::uint16_t wireBytes = 0;   // counted in flight: with the frame's share of its block's repair frames
-  std::uint16_t guard = 0;       // so many transmissions later the block's last repair frame went out; 0: not covered
+  std::uint64_t order = 0;      // of its latest transmission
+  std::uint64_t number = 0;     // kGrant, kWithdraw: message id; kClose: messages; data: chunk offset
+  SlotIndex message = kNoSlot;  // data, kAnnounce: the outgoing message
+  std::uint16_t length = 0;     // data: chunk length
+  std::uint16_t wireBytes = 0;  // counted in flight: with the frame's share of its block's repair frames
+  std::uint16_t guard = 0;      // so many transmissions later the block's last repair frame went out; 0: not covered
   wire::FrameType type = wire::FrameType::kCredit;
-  std::uint8_t flags = 0;        // MessageFlag
+  std::uint8_t flags = 0;  // MessageFlag
   FrameState state = FrameState::kUnsent;
   // Bits, for a frame to be a cache line.
   bool retransmitted : 1 = false;  // sent more than once: after a loss, or as a probe
@@ -97,7 +97,10 @@ class SendScoreboard {
   void markLost(std::uint64_t sequence);
   // Next frame to retransmit; false: none.
   bool nextLost(std::uint64_t* sequence);
-  bool anyLost() { std::uint64_t unused; return nextLost(&unused); }
+  bool anyLost() {
+    std::uint64_t unused;
+    return nextLost(&unused);
+  }
   // Highest frame in flight, for a loss probe.
   bool highestInFlight(std::uint64_t* sequence);
 
@@ -130,8 +133,8 @@ class SendScoreboard {
   std::size_t capacity_ = 0;
   std::uint64_t base_, next_;
   BitRing acknowledged_;
-  RingQueue<Transmission> orders_;    // in order of sending; entries go stale, see oldestInFlight
-  RingQueue<std::uint64_t> lost_;     // may hold frames that were acknowledged since
+  RingQueue<Transmission> orders_;  // in order of sending; entries go stale, see oldestInFlight
+  RingQueue<std::uint64_t> lost_;   // may hold frames that were acknowledged since
   std::uint64_t nextOrder_ = 1, largestAckedOrder_ = 0;
   std::size_t inFlightBytes_ = 0, inFlightFrames_ = 0;
 

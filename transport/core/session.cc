@@ -173,8 +173,8 @@ Status Session::Impl::postSend(TimePoint, const SendRequest& request) {
 
 // After the end what has arrived can still be received.
 Status Session::Impl::postReceive(TimePoint, const ReceiveRequest& request) {
-  const bool open = state_ == SessionState::kIdle || state_ == SessionState::kConnecting ||
-                    state_ == SessionState::kEstablished;
+  const bool open =
+      state_ == SessionState::kIdle || state_ == SessionState::kConnecting || state_ == SessionState::kEstablished;
   if (!open && !incoming_.oldestUnmatched(request.key)) {
     if (state_ == SessionState::kFailed) return error_;
     return {ErrorScope::kSession, ErrorCode::kPeerClosed, "the connection is closed; nothing more will arrive"};
@@ -207,9 +207,11 @@ bool Session::Impl::cancelSend(TimePoint, OperationToken token) {
       controls_.pushBack({wire::FrameType::kWithdraw, id});
       return true;
     case SendQueue::Cancel::kPartlySent:
-      fail({ErrorScope::kSession, ErrorCode::kCancelled,
-            "a send was cancelled after part of it had gone out, and it is too long to be copied; the connection cannot "
-            "go on"}, true);
+      fail(
+          {ErrorScope::kSession, ErrorCode::kCancelled,
+           "a send was cancelled after part of it had gone out, and it is too long to be copied; the connection cannot "
+           "go on"},
+          true);
       return true;
   }
   return false;

@@ -7,8 +7,8 @@
 //
 // Rails: further sessions to the same peer, each over a path of its own, that carry chunks of the first one's long
 // messages. A rail has a handshake, congestion control, retransmissions and keep-alive of its own, and no messages; it
-// takes chunks as its path has room, so each path carries its share. What is posted, announced, granted and closed is the
-// first session's, and a chunk that arrives over a rail is the first one's too. Both ends pair their rails alike.
+// takes chunks as its path has room, so each path carries its share. What is posted, announced, granted and closed is
+// the first session's, and a chunk that arrives over a rail is the first one's too. Both ends pair their rails alike.
 //
 // Owner: whoever made it; one thread at a time. Sizes in bytes.
 #pragma once
@@ -32,8 +32,9 @@
 
 namespace gloo_bypass {
 
-// A datagram to send. `header` is valid until the next non-const call, and `payload` too. A lasting one is in the buffer of
-// a send that is not complete, and so valid until the user hears of its end, cancels it, or closes the session.
+// A datagram to send. `header` is valid until the next non-const call, and `payload` too. A lasting one is in the
+// buffer of a send that is not complete, and so valid until the user hears of its end, cancels it, or closes the
+// session.
 struct SessionDatagram {
   std::span<const std::byte> header;
   std::span<const std::byte> payload;
@@ -45,9 +46,9 @@ enum class SessionState : std::uint8_t { kIdle, kConnecting, kEstablished, kPeer
 struct SessionEvent {
   enum class Type : std::uint8_t { kSendComplete, kReceiveComplete, kMessageAnnounced, kStateChange };
   Type type;
-  OperationToken token = 0;  // kSendComplete, kReceiveComplete
-  MessageKey key;            // kMessageAnnounced
-  std::size_t length = 0;    // kReceiveComplete, kMessageAnnounced
+  OperationToken token = 0;                  // kSendComplete, kReceiveComplete
+  MessageKey key;                            // kMessageAnnounced
+  std::size_t length = 0;                    // kReceiveComplete, kMessageAnnounced
   SessionState state = SessionState::kIdle;  // kStateChange
 };
 
@@ -56,9 +57,10 @@ class Session {
   // Ids are 64 random bits each, exchanged out of band (the rendezvous store). A datagram carries its RECEIVER's.
   // `entropy`: random bits for jitter, initial sequence numbers and hashes. The peer does not know them.
   Session(const SessionConfig& config, std::uint64_t localId, std::uint64_t entropy);
-  // A rail of `lead`, before that connects. Of the user's calls it has connect() and fail() only. After any call of a rail
-  // the lead may have something to send or to tell; the other way round see hasParts(). It ends with the lead: nothing
-  // goes out then, and it is drained. A rail that fails has lost parts of messages: the lead is to fail as well.
+  // A rail of `lead`, before that connects. Of the user's calls it has connect() and fail() only. After any call of a
+  // rail the lead may have something to send or to tell; the other way round see hasParts(). It ends with the lead:
+  // nothing goes out then, and it is drained. A rail that fails has lost parts of messages: the lead is to fail as
+  // well.
   Session(const SessionConfig& config, std::uint64_t localId, std::uint64_t entropy, const Session& lead);
   ~Session();
   Session(const Session&) = delete;
@@ -72,8 +74,8 @@ class Session {
   // connect().
   void markLossless();
   void markVerified();
-  // Handshake begins (both sides call it). `maxDatagramBytes`: what the link to this peer carries now. Where it may lose datagrams,
-  // those above `firstDatagramBytes` are used once a probe has passed.
+  // Handshake begins (both sides call it). `maxDatagramBytes`: what the link to this peer carries now. Where it may
+  // lose datagrams, those above `firstDatagramBytes` are used once a probe has passed.
   void connect(TimePoint now, std::uint64_t remoteId, std::size_t maxDatagramBytes,
                std::size_t firstDatagramBytes = wire::kEthernetDatagramBytes);
   // Good order: sent messages are delivered first; `abort`: the peer fails at once (one RESET datagram is tried).

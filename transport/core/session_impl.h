@@ -81,7 +81,7 @@ class Session::Impl {
   void handleDatagram(TimePoint now, std::span<const std::byte> datagram);  // session_receive.cc
   bool pollTransmit(TimePoint now, SessionDatagram* out);                   // session_transmit.cc
   void undoTransmit(TimePoint now);
-  void handleTimeout(TimePoint now);                                        // session_timers.cc
+  void handleTimeout(TimePoint now);  // session_timers.cc
   TimePoint pollTimeout() const;
 
  private:
@@ -106,7 +106,7 @@ class Session::Impl {
   void enterPeerClosed(TimePoint now);
   void becomeClosed(TimePoint now);
   void abandon();
-  void dropUnderWay();    // all but what has arrived
+  void dropUnderWay();  // all but what has arrived
   void dropEverything();
   bool isRail() const { return own_ != shared_; }
   bool live() const { return state_ != SessionState::kFailed && state_ != SessionState::kClosed; }
@@ -128,8 +128,8 @@ class Session::Impl {
   void handleClose(TimePoint now);
 
   // session_transmit.cc
-  // Where the link checks what it carries by 16 bits, ours are added where they cost little beside the path's delay, and
-  // where more machines have handled the bytes.
+  // Where the link checks what it carries by 16 bits, ours are added where they cost little beside the path's delay,
+  // and where more machines have handled the bytes.
   bool addsChecksum() const {
     return checksum_ || (config_.payloadChecksum == PayloadChecksum::kAuto && config_.verifiedLink &&
                          (path_.isLong || repair_.active));
@@ -244,11 +244,12 @@ class Session::Impl {
     Pacer pacer;
     bool pacingBlocked = false;
     PathProbe mtu;
-    std::size_t linkDatagramBytes = 0, firstDatagramBytes = 0;  // what the link carries and what to begin with, told by connect()
-    std::uint16_t probeReplyDue = 0;    // size; 0: none
-    std::size_t countedWindow = 0;      // this path's part of SharedMessages::windowBytes
-    bool isLong = false;                // from longPathRtt on
-    bool fitsBbr = false;               // from bbrRtt on
+    std::size_t linkDatagramBytes = 0,
+                firstDatagramBytes = 0;  // what the link carries and what to begin with, told by connect()
+    std::uint16_t probeReplyDue = 0;     // size; 0: none
+    std::size_t countedWindow = 0;       // this path's part of SharedMessages::windowBytes
+    bool isLong = false;                 // from longPathRtt on
+    bool fitsBbr = false;                // from bbrRtt on
   };
 
   // When something last came and went, and the probes sent after a silence.

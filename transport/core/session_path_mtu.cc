@@ -45,11 +45,12 @@ void Session::Impl::onOtherDatagramSize() {
 void Session::Impl::onShrunkPath() {
   const std::uint8_t wanted = isNarrow() ? wire::kCapabilityPieces | wire::kCapabilitySmall : wire::kCapabilityPieces;
   if ((handshake_.remote()->capabilities & wanted) != wanted) {
-    return fail({ErrorScope::kSession, ErrorCode::kUnavailable,
-                 "the path carries only smaller datagrams than before, and the peer's version cannot receive in pieces "
-                 "what was sent: set GLOO_BYPASS_MTU to what the path carries on all ranks, or install the same version "
-                 "on them"},
-                true);
+    return fail(
+        {ErrorScope::kSession, ErrorCode::kUnavailable,
+         "the path carries only smaller datagrams than before, and the peer's version cannot receive in pieces "
+         "what was sent: set GLOO_BYPASS_MTU to what the path carries on all ranks, or install the same version "
+         "on them"},
+        true);
   }
   stopCovering();  // repair frames are as long as the longest frame of their block
   onOtherDatagramSize();
@@ -62,9 +63,9 @@ void Session::Impl::cutIntoPieces(std::uint64_t sequence) {
   FrameContent content;
   if (frame.message != kNoSlot) fillContent(frame, &content, &header);
   writeFrame(frame, content, header);
-  piecesOut_.start(sequence, isNarrow(),
-                   {frame.type, header.payloadCrc, writer_.finish().subspan(wire::commonBytes(frame.type)),
-                    content.payload});
+  piecesOut_.start(
+      sequence, isNarrow(),
+      {frame.type, header.payloadCrc, writer_.finish().subspan(wire::commonBytes(frame.type)), content.payload});
 }
 
 // The next piece of a frame; the frame is in flight once its last piece has gone. They go one right after the other, as

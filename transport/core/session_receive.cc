@@ -24,7 +24,8 @@ std::string describeReason(std::uint32_t reason) {
 }  // namespace
 
 // Counts the datagram; false: it is not one for this session.
-bool Session::Impl::accept(std::span<const std::byte> datagram, wire::ParseResult result, const wire::PacketHeader& header) {
+bool Session::Impl::accept(std::span<const std::byte> datagram, wire::ParseResult result,
+                           const wire::PacketHeader& header) {
   if (result == wire::ParseResult::kCorrupted) {
     ++counters_.corruptedReceived;
     return false;
@@ -42,8 +43,8 @@ void Session::Impl::rejectVersion(const wire::PacketHeader& header) {
   ++counters_.invalidReceived;
   if (header.type != wire::FrameType::kHello || handshake_.done() || state_ != SessionState::kConnecting) return;
   fail({ErrorScope::kSession, ErrorCode::kConfiguration,
-        "the wire format is version " + std::to_string(wire::kWireVersion) + " here and " + std::to_string(header.version) +
-            " on the peer; install the same version on both ranks"},
+        "the wire format is version " + std::to_string(wire::kWireVersion) + " here and " +
+            std::to_string(header.version) + " on the peer; install the same version on both ranks"},
        false);
   handshake_.makeDue();
 }
@@ -55,8 +56,7 @@ void Session::Impl::handleReset(const wire::ParsedPacket& packet) {
   if (reason == static_cast<std::uint32_t>(ErrorCode::kTimedOut)) {
     return fail({ErrorScope::kSession, ErrorCode::kTimedOut, "the peer gave up waiting for this connection"}, false);
   }
-  fail({ErrorScope::kSession, ErrorCode::kPeerVanished,
-        "the peer gave the connection up: " + describeReason(reason)},
+  fail({ErrorScope::kSession, ErrorCode::kPeerVanished, "the peer gave the connection up: " + describeReason(reason)},
        false);
 }
 

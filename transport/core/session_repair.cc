@@ -179,7 +179,8 @@ bool Session::Impl::noteRepaired(TimePoint now, const wire::ParsedPacket& packet
   std::uint32_t reported = 0;
   if (!wire::decodeRecovered(packet.body, &reported)) return false;
   const Duration ago = now - repair_.peerReportArrivedAt;
-  if (repair_.peerRecovered != 0 && wire::wasOvertaken(packet.header.timestamp, repair_.peerReportedAt, ago)) return true;
+  if (repair_.peerRecovered != 0 && wire::wasOvertaken(packet.header.timestamp, repair_.peerReportedAt, ago))
+    return true;
   repair_.peerReportArrivedAt = now;
   repair_.peerReportedAt = packet.header.timestamp;
   const std::uint64_t total = expandSequence(reported, repair_.peerRecovered);

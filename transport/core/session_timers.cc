@@ -52,7 +52,8 @@ void Session::Impl::checkSilence(TimePoint now) {
     const auto seconds =
         std::chrono::duration_cast<std::chrono::milliseconds>(now - liveness_.lastReceivedAt).count() / 1000.0;
     return fail({ErrorScope::kSession, ErrorCode::kPeerVanished,
-                 "nothing was heard from the peer for " + std::to_string(seconds) + " s"}, true);
+                 "nothing was heard from the peer for " + std::to_string(seconds) + " s"},
+                true);
   }
   liveness_.lastPingAt = now;
   liveness_.pingDue = true;
@@ -69,7 +70,8 @@ void Session::Impl::handleTimeout(TimePoint now) {
   if (handshake_.expired(now)) {  // connecting, or closing before the peer was heard
     const auto seconds = std::chrono::duration_cast<std::chrono::milliseconds>(config_.connectTimeout).count() / 1000.0;
     return fail({ErrorScope::kSession, ErrorCode::kTimedOut,
-                 "the peer did not answer within " + std::to_string(seconds) + " s of connecting"}, true);
+                 "the peer did not answer within " + std::to_string(seconds) + " s of connecting"},
+                true);
   }
   handshake_.onTimeout(now);
   if (!handshake_.done()) return;

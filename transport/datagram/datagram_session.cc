@@ -13,7 +13,8 @@ namespace {
 
 // Ranks that start together meet within a second or two.
 constexpr auto kSilenceWorthALine = std::chrono::seconds(10);
-// Once or twice a link ends for an earlier session's sake. Each further time waits longer: a link may cost megabytes to make.
+// Once or twice a link ends for an earlier session's sake. Each further time waits longer: a link may cost megabytes to
+// make.
 constexpr Duration kShortestPause = std::chrono::milliseconds(1), kLongestPause = std::chrono::milliseconds(250);
 
 ChannelState channelState(SessionState state) {
@@ -100,7 +101,8 @@ void DatagramSession::handleDatagram(TimePoint now, std::span<const std::byte> d
 // The first of this session's ways whose ends have not met, if a link that loses datagrams can be why.
 const DatagramSession* DatagramSession::unmetWay() const {
   const auto isUnmet = [](const DatagramSession& session) {
-    return session.link && !session.properties_.lossless && !session.met_ && session.core.state() == SessionState::kConnecting;
+    return session.link && !session.properties_.lossless && !session.met_ &&
+           session.core.state() == SessionState::kConnecting;
   };
   if (isUnmet(*this)) return this;
   const auto rail = std::find_if(rails_.begin(), rails_.end(), [&](const auto* one) { return isUnmet(*one); });
@@ -119,8 +121,8 @@ bool DatagramSession::railsMet() const {
   return railsDue_ == 0 && std::all_of(rails_.begin(), rails_.end(), [](const auto* rail) { return rail->met_; });
 }
 
-// A session learns from its peer's first datagram that packets come from there, and from the answer to its own that they
-// go there as well.
+// A session learns from its peer's first datagram that packets come from there, and from the answer to its own that
+// they go there as well.
 std::string DatagramSession::whatIsBlocked() const {
   return fmt::format(
       "{} ({}). Firewalls must let UDP through both ways: 'gloo-bypass-doctor --listen' on the peer's host "

@@ -1,6 +1,6 @@
-// Private to datagram_transport: one session on its port, and where it stands in the poll loop. Where several ways lead to
-// the peer there is a session for each: the channel's, which leads, and its rails (transport/core/session.h). The channel
-// is connected once all are; a rail that fails fails the channel, with an error that names the way.
+// Private to datagram_transport: one session on its port, and where it stands in the poll loop. Where several ways lead
+// to the peer there is a session for each: the channel's, which leads, and its rails (transport/core/session.h). The
+// channel is connected once all are; a rail that fails fails the channel, with an error that names the way.
 #pragma once
 
 #include <cstddef>
@@ -59,7 +59,8 @@ class DatagramSession final : public ChannelSession {
   void wakeOthers();
   // The link has ended.
   void onLinkDown(TimePoint now, const Error& error);
-  // Its peer has ended it, before this session has met its own: openLinkAgain() is due at that time. kNever: it has not.
+  // Its peer has ended it, before this session has met its own: openLinkAgain() is due at that time. kNever: it has
+  // not.
   TimePoint opensLinkAgainAt() const { return linkLost_ ? opensAgainAt_ : kNever; }
   // Failed if the port opens none, or one of another kind.
   void openLinkAgain();
@@ -90,8 +91,8 @@ class DatagramSession final : public ChannelSession {
   TimePoint connectingSince_{};      // valid with `link`
   bool met_ = false;                 // has been established
   bool linkLost_ = false;
-  TimePoint opensAgainAt_{};     // with linkLost_
-  Duration nextPause_{0};        // before the link is opened again after the next loss
+  TimePoint opensAgainAt_{};  // with linkLost_
+  Duration nextPause_{0};     // before the link is opened again after the next loss
   bool linkDown_ = false;
   DatagramSession* lead_ = nullptr;      // of a rail, while it lives
   std::vector<DatagramSession*> rails_;  // of a lead

@@ -129,8 +129,8 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
 
   // PacketSink ----------------------------------------------------------------------------------
 
-  // A thread that was kept from running since it read the clock would take what came meanwhile for older than it is, say so in its
-  // echo, and the peer would find a round trip shorter than the path.
+  // A thread that was kept from running since it read the clock would take what came meanwhile for older than it is,
+  // say so in its echo, and the peer would find a round trip shorter than the path.
   void onArrivals() noexcept override { now_ = std::max(now_, monotonicNow()); }
 
   void onDatagram(LinkId link, std::span<const std::byte> datagram) noexcept override {

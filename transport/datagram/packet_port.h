@@ -26,18 +26,18 @@ using LinkId = std::uint32_t;
 struct OutgoingDatagram {
   std::span<const std::byte> header;   // copied when transmit() returns
   std::span<const std::byte> payload;  // may be empty; copied when transmit() returns
-  bool lent = false;                   // `payload` is in a user's buffer, and need not be copied before wakePeers() returns
+  bool lent = false;  // `payload` is in a user's buffer, and need not be copied before wakePeers() returns
 };
 
 // Receives what a port hands up. Called inside receive(); must not call the port.
 class PacketSink {
  public:
   virtual ~PacketSink() = default;
-  // Datagrams have arrived, just now or earlier, and will be handed up. A port that may lose datagrams calls it once for what it takes
-  // at a time: on its paths times of arrival are measured.
+  // Datagrams have arrived, just now or earlier, and will be handed up. A port that may lose datagrams calls it once
+  // for what it takes at a time: on its paths times of arrival are measured.
   virtual void onArrivals() noexcept {}
-  // `datagram` is valid during the call only. It may lie in memory that the peer can write to meanwhile: read a byte once
-  // before trusting what it says.
+  // `datagram` is valid during the call only. It may lie in memory that the peer can write to meanwhile: read a byte
+  // once before trusting what it says.
   virtual void onDatagram(LinkId link, std::span<const std::byte> datagram) noexcept = 0;
   // The link will carry nothing any more: the peer's process ended, its port is closed, or the device is gone.
   // kPeerClosed: its port lives on, and has closed this link; openLink(the same address) makes another. The link is
@@ -46,19 +46,20 @@ class PacketSink {
   // A datagram of so many bytes did not fit, as this machine, or an error message of the network about a session's
   // datagram, says. A hint: the sessions find out what passes.
   virtual void onDatagramTooLarge(LinkId /*link*/, std::size_t /*bytes*/) noexcept {}
-  // Whether `datagram`, or what an error message of the network quotes of one, was sent over `link` by a session that lives. An error
-  // message counts only then: whoever is not on the path cannot know a session's id.
+  // Whether `datagram`, or what an error message of the network quotes of one, was sent over `link` by a session that
+  // lives. An error message counts only then: whoever is not on the path cannot know a session's id.
   virtual bool sentBySession(LinkId /*link*/, std::span<const std::byte> /*datagram*/) const noexcept { return false; }
 };
 
 struct LinkProperties {
   std::size_t maxDatagramBytes = 0;  // header + payload that one datagram can carry
-  std::size_t firstDatagramBytes = wire::kEthernetDatagramBytes;  // larger ones are probed first where the link may lose them
+  std::size_t firstDatagramBytes =
+      wire::kEthernetDatagramBytes;  // larger ones are probed first where the link may lose them
   bool lossless = false;             // memory link: loses nothing, corrupts nothing; full means back-pressure
   bool verified = false;             // whoever receives checks a checksum over each datagram, the kernel or a NIC
   bool local = false;                // both ends on one machine
-  // Datagrams of one session before the next session has its turn, and wakePeers() is called. Few, so that a memory link's
-  // buffers are still in the cache when they are copied out and used again.
+  // Datagrams of one session before the next session has its turn, and wakePeers() is called. Few, so that a memory
+  // link's buffers are still in the cache when they are copied out and used again.
   std::size_t transmitBurst = 16;
 };
 
@@ -97,7 +98,8 @@ class PacketPort {
   // transmit accepts none. `remoteAddress` of another kind of port gives kConfiguration naming both.
   virtual Result<LinkId> openLink(std::span<const std::byte> remoteAddress) = 0;
   // How many ways lead to that peer, each over another interface; the peer's port gives the same answer about this one.
-  // openLink() is way 0; a further one, at most kMaxRails - 1, is opened here. A session may share long messages among them.
+  // openLink() is way 0; a further one, at most kMaxRails - 1, is opened here. A session may share long messages among
+  // them.
   static constexpr std::size_t kMaxRails = 8;
   virtual std::size_t rails(std::span<const std::byte> /*remoteAddress*/) const { return 1; }
   virtual Result<LinkId> openRail(std::span<const std::byte> remoteAddress, std::size_t /*rail*/) {
@@ -109,8 +111,9 @@ class PacketPort {
   virtual LinkProperties linkProperties(LinkId link) const = 0;
   // For people, "UDP from port 40123 of 10.0.0.1 on eth0 to 10.0.0.2:47777"; empty: nothing lies between the two ends.
   virtual std::string describeLink(LinkId /*link*/) const { return ""; }
-  // Whether openLink(remoteAddress) would lead to that peer, where it is not the port's users' mistake that it does not: memory links
-  // reach processes of one machine that share a directory. The peer's port gives the same answer about this one.
+  // Whether openLink(remoteAddress) would lead to that peer, where it is not the port's users' mistake that it does
+  // not: memory links reach processes of one machine that share a directory. The peer's port gives the same answer
+  // about this one.
   virtual bool reaches(std::span<const std::byte> /*remoteAddress*/) const { return true; }
   // How many datagrams are worth taking in one receive(); few for the same reason as LinkProperties::transmitBurst.
   virtual std::size_t receiveBurst() const { return 4; }
@@ -119,11 +122,12 @@ class PacketPort {
   virtual std::size_t receive(PacketSink& sink, std::size_t maxDatagrams) = 0;
   // Sends a prefix of `datagrams`; returns its length. Short is back-pressure: keep the rest.
   virtual std::size_t transmit(LinkId link, std::span<const OutgoingDatagram> datagrams) = 0;
-  // Wakes the sleeping peers that transmit() has put something for since the last call. A peer is woken once a batch, not
-  // for its first datagram: on a shared core it would run, find one, and sleep again. A port that gathers what transmit() took sends
-  // it now.
+  // Wakes the sleeping peers that transmit() has put something for since the last call. A peer is woken once a batch,
+  // not for its first datagram: on a shared core it would run, find one, and sleep again. A port that gathers what
+  // transmit() took sends it now.
   virtual void wakePeers() {}
-  // What arrives while nobody looks waits in a long buffer. Else in a short ring, and soon whoever sends has to wait too.
+  // What arrives while nobody looks waits in a long buffer. Else in a short ring, and soon whoever sends has to wait
+  // too.
   virtual bool gathers() const { return false; }
   // True: armWakeup() also covers room for what transmit() refused. False: look again now and then.
   virtual bool wakesForRoom() const { return false; }

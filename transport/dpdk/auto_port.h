@@ -1,10 +1,10 @@
-// Link mode auto: two ports as one. Each peer is reached by the best link that both ends have: memory where the two share a
-// machine and a memif directory, the network otherwise, also where one of them cannot share memory. Both ends ask the same
-// question of the same two addresses, so they choose alike.
+// Link mode auto: two ports as one. Each peer is reached by the best link that both ends have: memory where the two
+// share a machine and a memif directory, the network otherwise, also where one of them cannot share memory. Both ends
+// ask the same question of the same two addresses, so they choose alike.
 //
-// One thread polls both. While no link over the network is open, that port is neither polled nor slept in: ranks of one host
-// run as in link mode memif. From the first such link on the owner sleeps in the network's port, and peers over memory end
-// that sleep at its doorbell (wake_page.h).
+// One thread polls both. While no link over the network is open, that port is neither polled nor slept in: ranks of one
+// host run as in link mode memif. From the first such link on the owner sleeps in the network's port, and peers over
+// memory end that sleep at its doorbell (wake_page.h).
 //
 // A link's id is the inner port's, doubled, plus one for the network's.
 #pragma once
@@ -19,7 +19,8 @@ namespace gloo_bypass::dpdk {
 
 class AutoPort final : public PacketPort {
  public:
-  // `memory`: makeMemoryPort's (no_memory_port.h), with network's doorbell(). `networkNote`: a line for stderr once the network is used; empty: none.
+  // `memory`: makeMemoryPort's (no_memory_port.h), with network's doorbell(). `networkNote`: a line for stderr once the
+  // network is used; empty: none.
   AutoPort(std::unique_ptr<PacketPort> memory, std::unique_ptr<PacketPort> network, std::string networkNote = "");
 
   std::vector<std::byte> localAddress() const override;

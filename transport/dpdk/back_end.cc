@@ -40,9 +40,9 @@ std::vector<std::string> ignoredSettings(const TransportConfig& config) {
   }
   if (needsEal(config)) return lines;
   const auto ignored = [&](const char* name, const std::string& value) {
-    lines.push_back(fmt::format(
-        "{}='{}' does nothing here: memory links and UDP sockets need no EAL, and it is not started", name,
-        printable(value)));
+    lines.push_back(
+        fmt::format("{}='{}' does nothing here: memory links and UDP sockets need no EAL, and it is not started", name,
+                    printable(value)));
   };
   if (!config.ealArguments.empty()) ignored("GLOO_BYPASS_EAL_ARGUMENTS", config.ealArguments);
   if (config.hugePages == HugePages::kOn) ignored("GLOO_BYPASS_HUGE_PAGES", "on");
@@ -64,12 +64,12 @@ Status publish(const TransportConfig& config, ReportSource report) {
   return {};
 }
 
-// For a memif directory that is not there yet: one beside it, as long as this lives. Not the real one, which would have to be
-// removed again, perhaps from under a rank that starts at that moment.
+// For a memif directory that is not there yet: one beside it, as long as this lives. Not the real one, which would have
+// to be removed again, perhaps from under a rank that starts at that moment.
 class ProbeDirectory final : public Rehearsal {
  public:
   explicit ProbeDirectory(TransportConfig& config) : real_(config.memifDirectory) {
-    struct stat status {};
+    struct stat status{};
     if (!usesMemif(config) || real_.size() > kMaxMemifDirectoryBytes || ::lstat(real_.c_str(), &status) == 0) return;
     const std::filesystem::path parent = std::filesystem::path(real_ + "/").parent_path().parent_path();
     std::string path = parent / ".gbXXXXXX";

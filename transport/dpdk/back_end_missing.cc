@@ -3,8 +3,6 @@
 
 namespace gloo_bypass::dpdk {
 
-BackEnd backEnd() {
-  return missingBackEnd("DPDK", "libdpdk was missing or disabled when it was built", "libdpdk-dev");
-}
+BackEnd backEnd() { return missingBackEnd("DPDK", "libdpdk was missing or disabled when it was built", "libdpdk-dev"); }
 
 }  // namespace gloo_bypass::dpdk

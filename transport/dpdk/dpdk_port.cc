@@ -38,10 +38,9 @@ Result<std::unique_ptr<PacketPort>> makeAutoPort(const TransportConfig& config) 
   if (!memory) return memory.error();
   // Captures of a network port of DPDK's are refused beside it (settings.cc).
   const bool captures = !config.capture.empty() && decodeMemifAddress(memory.value()->localAddress());
-  const char* const note = !captures
-                               ? ""
-                               : "GLOO_BYPASS_CAPTURE has the frames within this host; those to other "
-                                 "hosts are the kernel's: use tcpdump on the interface";
+  const char* const note = !captures ? ""
+                                     : "GLOO_BYPASS_CAPTURE has the frames within this host; those to other "
+                                       "hosts are the kernel's: use tcpdump on the interface";
   return std::unique_ptr<PacketPort>(
       std::make_unique<AutoPort>(std::move(memory).value(), std::move(network).value(), note));
 }

@@ -8,8 +8,8 @@
 
 namespace gloo_bypass::dpdk {
 
-// Whether a device of DPDK's, or its telemetry, is used: memory links and UDP sockets need neither, and starting the EAL takes longer than
-// all else.
+// Whether a device of DPDK's, or its telemetry, is used: memory links and UDP sockets need neither, and starting the
+// EAL takes longer than all else.
 bool needsEal(const TransportConfig& config);
 
 // Starts the EAL where it is needed, and this process has none yet. Any thread. Errors name the setting and what to do.

@@ -147,7 +147,8 @@ Status startOnce(const TransportConfig& config) {
   if (config.hugePages == HugePages::kOn && !available && !asked) {
     return Status(ErrorScope::kDevice, ErrorCode::kUnavailable,
                   fmt::format("huge pages are asked for, but {} MiB of them are not free: reserve some "
-                              "(sysctl vm.nr_hugepages), or set GLOO_BYPASS_HUGE_PAGES=auto", config.memoryMiB));
+                              "(sysctl vm.nr_hugepages), or set GLOO_BYPASS_HUGE_PAGES=auto",
+                              config.memoryMiB));
   }
   const auto cpus = Eal::usableCpus("/sys/devices/system/cpu");
   if (!cpus) return cpus.error();
@@ -160,7 +161,8 @@ Status startOnce(const TransportConfig& config) {
   redirectLog();
   // More than any number of ranks takes on one machine; without a turn DPDK starts as well.
   constexpr std::chrono::seconds kTurnLimit(20);
-  const FileDescriptor turn = config.telemetry ? awaitTelemetryTurn(config.dpdkDirectory, kTurnLimit) : FileDescriptor();
+  const FileDescriptor turn =
+      config.telemetry ? awaitTelemetryTurn(config.dpdkDirectory, kTurnLimit) : FileDescriptor();
   return runInit(buildEalArguments(config, words.value(), asked || available, cpus.value()), !words.value().empty());
 }
 
@@ -178,7 +180,8 @@ Status Eal::start(const TransportConfig& config) {
     return Status(ErrorScope::kDevice, ErrorCode::kUnavailable,
                   fmt::format("this process was forked from process {}, which had already started DPDK; DPDK cannot be "
                               "used on both sides of a fork: create the first Gloo device after forking, or start "
-                              "workers with 'spawn' or 'forkserver'", s.pid));
+                              "workers with 'spawn' or 'forkserver'",
+                              s.pid));
   }
   if (!s.outcome->ok()) return *s.outcome;
   if (usesPci(config) && !isVirtualDeviceString(config.pciAddress) && !s.scannedPci) {
@@ -188,7 +191,8 @@ Status Eal::start(const TransportConfig& config) {
   return {};
 }
 
-// The EAL takes a processor for present where sysfs has its topology, and prints its usage where the list has another one.
+// The EAL takes a processor for present where sysfs has its topology, and prints its usage where the list has another
+// one.
 Result<std::string> Eal::usableCpus(const std::string& folder) {
   cpu_set_t cpus;
   CPU_ZERO(&cpus);
@@ -204,11 +208,14 @@ Result<std::string> Eal::usableCpus(const std::string& folder) {
     }
   }
   if (!list.empty()) return list;
-  return Error{ErrorScope::kDevice, ErrorCode::kUnavailable,
-               missing.empty() ? fmt::format("DPDK knows processors 0 to {} only, and this process may run on none of them: see taskset",
-                                             RTE_MAX_LCORE - 1)
-                               : fmt::format("DPDK finds out about processors in /sys, and {} is not there: mount it (mount -t sysfs "
-                                             "sysfs /sys), in a chroot or container too", missing)};
+  return Error{
+      ErrorScope::kDevice, ErrorCode::kUnavailable,
+      missing.empty()
+          ? fmt::format("DPDK knows processors 0 to {} only, and this process may run on none of them: see taskset",
+                        RTE_MAX_LCORE - 1)
+          : fmt::format("DPDK finds out about processors in /sys, and {} is not there: mount it (mount -t sysfs "
+                        "sysfs /sys), in a chroot or container too",
+                        missing)};
 }
 
 bool Eal::decided() {

@@ -18,26 +18,42 @@ struct Option {
 // DPDK 22.11's and 24.11's options. Those that would take cores, stop the process or start a second kind of process
 // are absent on purpose.
 constexpr std::array kLongOptions{
-    Option{"allow", Value::kRequired},           Option{"base-virtaddr", Value::kRequired},
-    Option{"block", Value::kRequired},           Option{"create-uio-dev", Value::kNone},
-    Option{"file-prefix", Value::kRequired},     Option{"force-max-simd-bitwidth", Value::kRequired},
-    Option{"huge-dir", Value::kRequired},        Option{"huge-unlink", Value::kOptional},
-    Option{"in-memory", Value::kNone},           Option{"iova-mode", Value::kRequired},
-    Option{"legacy-mem", Value::kNone},          Option{"log-level", Value::kRequired},
-    Option{"match-allocations", Value::kNone},   Option{"mbuf-pool-ops-name", Value::kRequired},
-    Option{"no-hpet", Value::kNone},             Option{"no-huge", Value::kNone},
-    Option{"no-pci", Value::kNone},              Option{"no-shconf", Value::kNone},
-    Option{"no-telemetry", Value::kNone},        Option{"single-file-segments", Value::kNone},
-    Option{"socket-limit", Value::kRequired},    Option{"socket-mem", Value::kRequired},
-    Option{"syslog", Value::kRequired},          Option{"telemetry", Value::kNone},
-    Option{"trace", Value::kRequired},           Option{"trace-bufsz", Value::kRequired},
-    Option{"trace-dir", Value::kRequired},       Option{"trace-mode", Value::kRequired},
-    Option{"vdev", Value::kRequired},            Option{"vfio-intr", Value::kRequired},
-    Option{"vfio-vf-token", Value::kRequired},   Option{"vmware-tsc-map", Value::kNone},
+    Option{"allow", Value::kRequired},
+    Option{"base-virtaddr", Value::kRequired},
+    Option{"block", Value::kRequired},
+    Option{"create-uio-dev", Value::kNone},
+    Option{"file-prefix", Value::kRequired},
+    Option{"force-max-simd-bitwidth", Value::kRequired},
+    Option{"huge-dir", Value::kRequired},
+    Option{"huge-unlink", Value::kOptional},
+    Option{"in-memory", Value::kNone},
+    Option{"iova-mode", Value::kRequired},
+    Option{"legacy-mem", Value::kNone},
+    Option{"log-level", Value::kRequired},
+    Option{"match-allocations", Value::kNone},
+    Option{"mbuf-pool-ops-name", Value::kRequired},
+    Option{"no-hpet", Value::kNone},
+    Option{"no-huge", Value::kNone},
+    Option{"no-pci", Value::kNone},
+    Option{"no-shconf", Value::kNone},
+    Option{"no-telemetry", Value::kNone},
+    Option{"single-file-segments", Value::kNone},
+    Option{"socket-limit", Value::kRequired},
+    Option{"socket-mem", Value::kRequired},
+    Option{"syslog", Value::kRequired},
+    Option{"telemetry", Value::kNone},
+    Option{"trace", Value::kRequired},
+    Option{"trace-bufsz", Value::kRequired},
+    Option{"trace-dir", Value::kRequired},
+    Option{"trace-mode", Value::kRequired},
+    Option{"vdev", Value::kRequired},
+    Option{"vfio-intr", Value::kRequired},
+    Option{"vfio-vf-token", Value::kRequired},
+    Option{"vmware-tsc-map", Value::kNone},
 };
-constexpr std::array<std::string_view, 8> kRefusedOptions{"help", "version", "lcores", "main-lcore",
-                                                          "proc-type", "huge-worker-stack", "service-corelist",
-                                                          "service-coremask"};
+constexpr std::array<std::string_view, 8> kRefusedOptions{
+    "help",      "version",           "lcores",           "main-lcore",
+    "proc-type", "huge-worker-stack", "service-corelist", "service-coremask"};
 constexpr std::string_view kShortWithValue = "abdmnr";
 constexpr std::string_view kRefusedShort = "hvclsS";
 
@@ -125,8 +141,11 @@ bool isVirtualDeviceString(const std::string& address) {
 
 std::vector<std::string> buildEalArguments(const TransportConfig& config, const std::vector<std::string>& userWords,
                                            bool useHugePages, const std::string& cpus) {
-  std::vector<std::string> words{"gloo-bypass", config.telemetry ? "--telemetry" : "--no-telemetry",
-                                 "--lcores=0@(" + cpus + ")", "-m", std::to_string(config.memoryMiB),
+  std::vector<std::string> words{"gloo-bypass",
+                                 config.telemetry ? "--telemetry" : "--no-telemetry",
+                                 "--lcores=0@(" + cpus + ")",
+                                 "-m",
+                                 std::to_string(config.memoryMiB),
                                  "--file-prefix=gloo-bypass"};  // also where telemetry is found
   if (useHugePages) {
     words.push_back("--in-memory");  // no files in hugetlbfs, nothing to clean up

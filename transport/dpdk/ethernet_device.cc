@@ -23,7 +23,8 @@ std::mutex& deviceMutex() {
   return mutex;
 }
 
-// virtio-user tells its vhost what it does, when it closes too. Where that has gone first, writing would end the process.
+// virtio-user tells its vhost what it does, when it closes too. Where that has gone first, writing would end the
+// process.
 class NoBrokenPipe {
  public:
   NoBrokenPipe() {
@@ -117,7 +118,8 @@ Status EthernetDevice::configure(const EthernetDeviceOptions& options) {
     configuration.rxmode.offloads |= RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
   }
   const std::string_view driver = info.driver_name != nullptr ? info.driver_name : "";
-  copiesSegments_ = configuration.txmode.offloads & RTE_ETH_TX_OFFLOAD_MULTI_SEGS && (driver == "net_af_packet" || driver == "net_vhost");
+  copiesSegments_ = configuration.txmode.offloads & RTE_ETH_TX_OFFLOAD_MULTI_SEGS &&
+                    (driver == "net_af_packet" || driver == "net_vhost");
   if (driver == "net_memif") {
     assumedMtu_ = options.mtu;
   } else if (options.mtu != 0) {

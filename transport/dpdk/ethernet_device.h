@@ -16,15 +16,15 @@
 namespace gloo_bypass::dpdk {
 
 struct EthernetDeviceOptions {
-  std::string name;          // of the device; unique in the process
-  std::string vdevArguments; // "key=value,..."; unused with existing
-  bool existing = false;     // a device on a bus (PCI), which the EAL probes and need not make
+  std::string name;           // of the device; unique in the process
+  std::string vdevArguments;  // "key=value,..."; unused with existing
+  bool existing = false;      // a device on a bus (PCI), which the EAL probes and need not make
   rte_mempool* receivePool = nullptr;
   std::uint16_t receiveDescriptors = 0, transmitDescriptors = 0;  // 0: the driver's choice
-  // 0: leave; else set it and allow frames of that size. memif's driver claims 1,518 bytes, and carries what its buffers (bsize) hold:
-  // it is not asked, and mtu() says this.
+  // 0: leave; else set it and allow frames of that size. memif's driver claims 1,518 bytes, and carries what its
+  // buffers (bsize) hold: it is not asked, and mtu() says this.
   std::size_t mtu = 0;
-  bool receiveInterrupts = false;   // try; see hasReceiveInterrupts
+  bool receiveInterrupts = false;  // try; see hasReceiveInterrupts
 };
 
 class EthernetDevice {

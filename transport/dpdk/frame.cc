@@ -72,8 +72,8 @@ void FrameTemplate::write(std::byte* out, std::size_t datagramBytes) const {
 }
 
 std::optional<Ipv4Packet> parseIpv4Frame(std::span<const std::byte> frame) {
-  // One object, returned everywhere, is made in its place. Copied from elsewhere, what was stored in small pieces is loaded in large ones,
-  // which wait for the stores: a tenth of a rank's time.
+  // One object, returned everywhere, is made in its place. Copied from elsewhere, what was stored in small pieces is
+  // loaded in large ones, which wait for the stores: a tenth of a rank's time.
   std::optional<Ipv4Packet> packet;
   if (frame.size() < kEthernetHeaderBytes + kIpv4HeaderBytes || readBe16(&frame[12]) != kEtherTypeIpv4) return packet;
   const std::span<const std::byte> ip = frame.subspan(kEthernetHeaderBytes);
@@ -139,14 +139,15 @@ std::optional<NotDelivered> parseNotDelivered(const Ipv4Packet& packet) {
   }
 }
 
-std::optional<std::size_t> udpDatagramBytes(std::span<const std::byte, kFrameHeaderBytes> headers, std::size_t frameBytes) {
+std::optional<std::size_t> udpDatagramBytes(std::span<const std::byte, kFrameHeaderBytes> headers,
+                                            std::size_t frameBytes) {
   const auto ip = headers.subspan<kEthernetHeaderBytes, kIpv4HeaderBytes>();
   const std::size_t ipBytes = readBe16(&headers[kIpLengthAt]);
   const std::size_t udpBytes = readBe16(&headers[kUdpLengthAt]);
   if (readBe16(&headers[12]) != kEtherTypeIpv4 || ip[0] != std::byte{kVersionAndLength} ||
       std::to_integer<std::uint8_t>(ip[9]) != kProtocolUdp || (readBe16(&ip[6]) & kFragmentMask) != 0 ||
-      ipBytes > frameBytes - kEthernetHeaderBytes || udpBytes < kUdpHeaderBytes || udpBytes > ipBytes - kIpv4HeaderBytes ||
-      ipBytes < kMtuOverheadBytes || internetChecksum(ip) != 0) {
+      ipBytes > frameBytes - kEthernetHeaderBytes || udpBytes < kUdpHeaderBytes ||
+      udpBytes > ipBytes - kIpv4HeaderBytes || ipBytes < kMtuOverheadBytes || internetChecksum(ip) != 0) {
     return {};
   }
   return udpBytes - kUdpHeaderBytes;

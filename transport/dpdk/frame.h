@@ -1,7 +1,7 @@
 // The 42 bytes before a datagram: Ethernet II, IPv4 without options, UDP. Pure functions on bytes.
 //
-// UDP checksum: 0 (allowed over IPv4: "none"), or the pseudo-header's, which the device completes. The protocol above has
-// its own CRC where nobody checks. DF is always set: a datagram is never fragmented.
+// UDP checksum: 0 (allowed over IPv4: "none"), or the pseudo-header's, which the device completes. The protocol above
+// has its own CRC where nobody checks. DF is always set: a datagram is never fragmented.
 #pragma once
 
 #include <array>
@@ -56,7 +56,7 @@ class FrameTemplate {
 
  private:
   std::array<std::uint8_t, kFrameHeaderBytes> bytes_{};
-  std::uint32_t checksumBase_ = 0;  // sum over the IPv4 header without the total length
+  std::uint32_t checksumBase_ = 0;      // sum over the IPv4 header without the total length
   std::uint32_t pseudoHeaderBase_ = 0;  // sum over the pseudo-header without the length
   UdpChecksum checksum_ = UdpChecksum::kNone;
 };
@@ -106,9 +106,10 @@ struct NotDelivered {
 // Nothing for any other packet, "port unreachable" from somebody else, and "too large" without an MTU.
 std::optional<NotDelivered> parseNotDelivered(const Ipv4Packet& packet);
 
-// Of a frame of `frameBytes` that begins with these headers, all of them without options: the length of the datagram behind
-// them. Nothing for any other frame.
-std::optional<std::size_t> udpDatagramBytes(std::span<const std::byte, kFrameHeaderBytes> headers, std::size_t frameBytes);
+// Of a frame of `frameBytes` that begins with these headers, all of them without options: the length of the datagram
+// behind them. Nothing for any other frame.
+std::optional<std::size_t> udpDatagramBytes(std::span<const std::byte, kFrameHeaderBytes> headers,
+                                            std::size_t frameBytes);
 
 // RFC 1071 over `bytes`, folded and inverted.
 std::uint16_t internetChecksum(std::span<const std::byte> bytes);

@@ -13,8 +13,8 @@ namespace {
 
 std::atomic<int> overdue{0};
 
-// Whoever hands work over adds to it, and the interrupt thread reads it first. The EAL's own locks order both already, but
-// ThreadSanitizer does not see them.
+// Whoever hands work over adds to it, and the interrupt thread reads it first. The EAL's own locks order both already,
+// but ThreadSanitizer does not see them.
 std::atomic<unsigned> handedOver{0};
 
 // One piece of work:

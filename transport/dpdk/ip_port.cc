@@ -16,9 +16,9 @@ namespace gloo_bypass::dpdk {
 namespace {
 
 constexpr std::size_t kSelfSlots = 64;
-// Without an interrupt a sleeper looks by itself: soon after traffic, then ever less often, so that it is late by a quarter of the time
-// it has waited at most. A look costs up to 20 us on a busy machine: 250 a second stay under 1 % of a core, and the 24 until then are
-// half a millisecond.
+// Without an interrupt a sleeper looks by itself: soon after traffic, then ever less often, so that it is late by a
+// quarter of the time it has waited at most. A look costs up to 20 us on a busy machine: 250 a second stay under 1 % of
+// a core, and the 24 until then are half a millisecond.
 constexpr Duration kFirstPollInterval = std::chrono::microseconds(20);
 constexpr Duration kLastPollInterval = std::chrono::milliseconds(4);
 // Else two ranks that sleep in turn keep each other asleep: neither has a wait that is worth polling for.
@@ -35,8 +35,8 @@ constexpr Duration kInterfaceCheckInterval = std::chrono::seconds(1);
 // ICMP port unreachable without a datagram from that peer in between: one may be forged or late.
 constexpr int kUnreachableLimit = 2;
 
-// Whether a datagram of a link whose ends make checksums arrived as it was sent: what the device says; where it does not
-// say (an IP header with options, say), computed.
+// Whether a datagram of a link whose ends make checksums arrived as it was sent: what the device says; where it does
+// not say (an IP header with options, say), computed.
 bool isIntact(const rte_mbuf& mbuf, const Ipv4Packet& packet) {
   switch (mbuf.ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) {
     case RTE_MBUF_F_RX_L4_CKSUM_GOOD:
@@ -82,7 +82,8 @@ Result<LinkId> IpPort::openLink(std::span<const std::byte> remoteAddress) {
   const UdpAddress peer = decoded.value();
   if (peer.ip == parts_.self.ip && peer.port == parts_.self.port) {
     if (selfLink_ == 0) {
-      UdpFlow flow{.sourceMac = parts_.mac, .destinationMac = parts_.mac, .sourceIp = peer.ip, .destinationIp = peer.ip};
+      UdpFlow flow{
+          .sourceMac = parts_.mac, .destinationMac = parts_.mac, .sourceIp = peer.ip, .destinationIp = peer.ip};
       flow.sourcePort = flow.destinationPort = peer.port;
       selfLink_ = add(Link{.peer = peer, .open = true, .self = true, .headers = FrameTemplate(flow)});
     }
@@ -307,8 +308,8 @@ void IpPort::answerOrLearnArp(std::span<const std::byte> frame) {
   searching_.store(neighbours_.searching(), std::memory_order_relaxed);
 }
 
-// The peer's kernel says that nobody holds its port any more, or a router that a datagram was too large. Addresses and ports
-// can be guessed, a session's id cannot: a message that quotes none of ours may come from anybody.
+// The peer's kernel says that nobody holds its port any more, or a router that a datagram was too large. Addresses and
+// ports can be guessed, a session's id cannot: a message that quotes none of ours may come from anybody.
 void IpPort::handleIcmp(PacketSink& sink, const Ipv4Packet& packet) {
   const auto told = parseNotDelivered(packet);
   if (!told || told->sourceIp != parts_.self.ip || told->sourcePort != parts_.self.port) return;
@@ -352,7 +353,7 @@ void IpPort::onTick(TimePoint now) {
 
 void IpPort::failLinksOfDeletedInterface() {
   if (!parts_.routing.kernel || !parts_.reservation) return;
-  const network::NetworkInterface interface { parts_.routing.kernel->index, parts_.routing.kernel->name };
+  const network::NetworkInterface interface{parts_.routing.kernel->index, parts_.routing.kernel->name};
   if (!interface.isDeleted(parts_.reservation->fd())) return;
   for (auto& [id, link] : links_) {
     if (link.open && !link.self) {
@@ -364,7 +365,7 @@ void IpPort::failLinksOfDeletedInterface() {
 std::string IpPort::trouble(LinkId id) const {
   const auto link = links_.find(id);
   if (link == links_.end() || link->second.self || !parts_.routing.kernel || !parts_.reservation) return {};
-  const network::NetworkInterface interface { parts_.routing.kernel->index, parts_.routing.kernel->name };
+  const network::NetworkInterface interface{parts_.routing.kernel->index, parts_.routing.kernel->name};
   return interface.trouble(parts_.reservation->fd());
 }
 

@@ -1,9 +1,9 @@
 // Link modes netdev and pci: datagrams in UDP over IPv4 over one Ethernet device, to any number of peers.
 //
-// netdev: a Linux interface through net_af_packet or net_af_xdp; address, MTU and routes are the kernel's, a kernel socket
-// holds the UDP port (port_reservation.h) and wakes a sleeper. pci: a device of DPDK's own; address and gateway come from
-// the configuration, ARP requests are answered here, a sleeper is woken by receive interrupts where the driver has
-// them and else looks every 0.1 to 4 ms.
+// netdev: a Linux interface through net_af_packet or net_af_xdp; address, MTU and routes are the kernel's, a kernel
+// socket holds the UDP port (port_reservation.h) and wakes a sleeper. pci: a device of DPDK's own; address and gateway
+// come from the configuration, ARP requests are answered here, a sleeper is woken by receive interrupts where the
+// driver has them and else looks every 0.1 to 4 ms.
 //
 // UDP checksum: by the devices where both ends' make and check them; the session then needs no CRC of its own on short
 // paths. Else 0 (none). The IPv4 header's is computed.
@@ -93,9 +93,9 @@ class IpPort final : public PacketPort {
     bool self = false;
     bool verified = false;  // datagrams have a checksum, and those without a right one are dropped
     bool reportDown = false;
-    int unreachableSeen = 0;          // ICMP port unreachable since the last datagram
-    std::optional<MacAddress> mac;    // as in `headers`
-    std::uint64_t macVersion = 0;     // of the neighbours' table when that was looked up
+    int unreachableSeen = 0;        // ICMP port unreachable since the last datagram
+    std::optional<MacAddress> mac;  // as in `headers`
+    std::uint64_t macVersion = 0;   // of the neighbours' table when that was looked up
     FrameTemplate headers;
     Error error;
   };
@@ -124,7 +124,7 @@ class IpPort final : public PacketPort {
   const std::size_t maxDatagramBytes_;
   NeighbourTable neighbours_;
   WakeEvent wakeEvent_;
-  int interrupt_ = -1;  // descriptor of the receive interrupt, the driver's; -1: none
+  int interrupt_ = -1;                      // descriptor of the receive interrupt, the driver's; -1: none
   std::unordered_map<LinkId, Link> links_;  // those not closed
   LinkId lastLink_ = 0;
   Link* lastFound_ = nullptr;
@@ -134,7 +134,7 @@ class IpPort final : public PacketPort {
   TimePoint now_{}, nextInterfaceCheck_{};
   PortCounters counters_;
   std::atomic<Duration::rep> pollIntervalNs_;  // of a sleeper without interrupt; see ip_port.cc
-  std::atomic<bool> searching_{false};  // read by block(): ARP is under way
+  std::atomic<bool> searching_{false};         // read by block(): ARP is under way
 };
 
 }  // namespace gloo_bypass::dpdk

@@ -16,8 +16,8 @@
 namespace gloo_bypass::dpdk {
 namespace {
 
-// Frames must fit the 16-bit lengths of DPDK's buffers with room to spare, and a slot of af_packet's ring, a power of two, must too;
-// jumbo frames end at 9216 in practice.
+// Frames must fit the 16-bit lengths of DPDK's buffers with room to spare, and a slot of af_packet's ring, a power of
+// two, must too; jumbo frames end at 9216 in practice.
 constexpr std::size_t kLargestMtu = 32'000;
 constexpr std::size_t kSmallestMtu = wire::kMinDatagramBytes + kMtuOverheadBytes;
 constexpr std::uint16_t kDefaultUdpPort = 47777;
@@ -30,9 +30,7 @@ constexpr std::size_t kLargestFrameSlot = 64 * 1024;
 constexpr std::size_t kSlotOverheadBytes = 128;
 constexpr std::uint16_t kDescriptors = 256;
 
-Error refuse(std::string message) {
-  return Error{ErrorScope::kDevice, ErrorCode::kConfiguration, std::move(message)};
-}
+Error refuse(std::string message) { return Error{ErrorScope::kDevice, ErrorCode::kConfiguration, std::move(message)}; }
 
 std::string uniqueName(const char* driver) {
   static std::atomic<unsigned> counter{0};
@@ -42,7 +40,8 @@ std::string uniqueName(const char* driver) {
 Result<std::size_t> chooseMtu(const TransportConfig& config, std::size_t devices) {
   const std::size_t mtu = std::min({config.mtu != 0 ? config.mtu : devices, devices, kLargestMtu});
   if (mtu < kSmallestMtu) {
-    return refuse(fmt::format("an MTU of {} is less than {}: raise the interface's or the device's", mtu, kSmallestMtu));
+    return refuse(
+        fmt::format("an MTU of {} is less than {}: raise the interface's or the device's", mtu, kSmallestMtu));
   }
   return mtu;
 }
@@ -76,8 +75,9 @@ Status checkMemifBuffers(const std::string& device, std::size_t mtu) {
     (void)std::from_chars(begin, device.data() + device.size(), bytes);  // the driver refuses what is no number
   }
   if (bytes >= mtu + kEthernetHeaderBytes) return {};
-  return refuse(fmt::format("GLOO_BYPASS_PCI_ADDRESS: memif's bsize={} is less than a frame of an MTU of {}: give bsize={} or more", bytes,
-                            mtu, mtu + kEthernetHeaderBytes));
+  return refuse(fmt::format(
+      "GLOO_BYPASS_PCI_ADDRESS: memif's bsize={} is less than a frame of an MTU of {}: give bsize={} or more", bytes,
+      mtu, mtu + kEthernetHeaderBytes));
 }
 
 struct Prefix {
@@ -137,10 +137,11 @@ Result<std::unique_ptr<PacketPort>> makeNetdevPort(const TransportConfig& config
                                         ring.blockBytes, ring.slotBytes, ring.slots);
   }
   // The driver copies a whole slot without a look at the buffer's size.
-  auto buffers = PacketBuffers::create({.maxFrameBytes = std::min<std::size_t>(ring.slotBytes, 0xffff - RTE_PKTMBUF_HEADROOM),
-                                        .receiveBuffers = xdp ? 8192U : kReceiveBuffers / 4,
-                                        .transmitBuffers = xdp ? 4096U : kReceiveBuffers / 4,
-                                        .transmitRoomBytes = mtu.value() + kEthernetHeaderBytes});
+  auto buffers =
+      PacketBuffers::create({.maxFrameBytes = std::min<std::size_t>(ring.slotBytes, 0xffff - RTE_PKTMBUF_HEADROOM),
+                             .receiveBuffers = xdp ? 8192U : kReceiveBuffers / 4,
+                             .transmitBuffers = xdp ? 4096U : kReceiveBuffers / 4,
+                             .transmitRoomBytes = mtu.value() + kEthernetHeaderBytes});
   if (!buffers) return buffers.error();
   parts.buffers = std::move(buffers).value();
   options.receivePool = parts.buffers->receivePool();

@@ -91,20 +91,22 @@ bool askRoute(Ipv4Address destination, Route& route) {
 
 Result<KernelInterface> readKernelInterface(const std::string& name) {
   if (name.empty() || name.size() >= IFNAMSIZ || name.find_first_of(",= ") != std::string::npos) {
-    return refuse(fmt::format("'{}' is no interface name: set GLOO_BYPASS_INTERFACE to one of: {}", name, candidates()));
+    return refuse(
+        fmt::format("'{}' is no interface name: set GLOO_BYPASS_INTERFACE to one of: {}", name, candidates()));
   }
   const FileDescriptor fd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (const std::string reason = fd ? "" : exhausted(errno); !reason.empty()) return refuse(reason);
   ifreq request{};
   std::memcpy(request.ifr_name, name.c_str(), name.size());
   if (!fd || ::ioctl(fd.get(), SIOCGIFFLAGS, &request) != 0) {
-    return refuse(fmt::format("there is no interface '{}': set GLOO_BYPASS_INTERFACE to one of: {}", name, candidates()));
+    return refuse(
+        fmt::format("there is no interface '{}': set GLOO_BYPASS_INTERFACE to one of: {}", name, candidates()));
   }
   const auto flags = static_cast<unsigned short>(request.ifr_flags);
   if ((flags & IFF_UP) == 0) return refuse(fmt::format("interface '{}' is down: ip link set {} up", name, name));
   if ((flags & IFF_LOOPBACK) != 0) {
-    return refuse(fmt::format("interface '{}' is the loopback: use link mode memif within one machine, or one of: {}", name,
-                              candidates()));
+    return refuse(fmt::format("interface '{}' is the loopback: use link mode memif within one machine, or one of: {}",
+                              name, candidates()));
   }
   KernelInterface interface;
   interface.name = name;

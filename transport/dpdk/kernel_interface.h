@@ -17,11 +17,12 @@ struct KernelInterface {
   std::size_t mtu = 0;
 };
 
-// A missing interface, one that is down, has no IPv4 address or is the loopback: an error with the interfaces there are.
+// A missing interface, one that is down, has no IPv4 address or is the loopback: an error with the interfaces there
+// are.
 Result<KernelInterface> readKernelInterface(const std::string& name);
 
-// Next hop towards `destination` by the kernel's routing table: the destination itself or a gateway. kConfiguration when
-// the way leads through another interface, or stays on this machine.
+// Next hop towards `destination` by the kernel's routing table: the destination itself or a gateway. kConfiguration
+// when the way leads through another interface, or stays on this machine.
 Result<Ipv4Address> nextHop(const KernelInterface& interface, Ipv4Address destination);
 
 }  // namespace gloo_bypass::dpdk

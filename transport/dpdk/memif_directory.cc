@@ -6,9 +6,9 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -27,7 +27,8 @@ static_assert(kMaxMemifDirectoryBytes + kNameBytes == kMaxSocketPathBytes);
 // A socket still being made has no .sock yet: leave young ones alone.
 constexpr std::time_t kYoungSeconds = 60;
 
-// For programs that fill in no configuration; process/environment.cc, which reads the environment, prefers XDG_RUNTIME_DIR.
+// For programs that fill in no configuration; process/environment.cc, which reads the environment, prefers
+// XDG_RUNTIME_DIR.
 std::string defaultDirectory() { return fmt::format("/tmp/gloo-bypass-{}", ::geteuid()); }
 
 bool isOurName(const std::string& name) {
@@ -36,7 +37,7 @@ bool isOurName(const std::string& name) {
 }
 
 bool isYoung(const std::string& path) {
-  struct stat status {};
+  struct stat status{};
   return ::lstat(path.c_str(), &status) != 0 || std::time(nullptr) - status.st_mtime < kYoungSeconds;
 }
 
@@ -76,9 +77,7 @@ Error unusableMemifDirectory(const TransportConfig& config, const std::string& d
 Result<std::string> prepareMemifDirectory(const TransportConfig& config) {
   std::string directory = config.memifDirectory.empty() ? defaultDirectory() : config.memifDirectory;
   while (directory.size() > 1 && directory.back() == '/') directory.pop_back();
-  const auto refuse = [&](const std::string& why) {
-    return unusableMemifDirectory(config, directory, why);
-  };
+  const auto refuse = [&](const std::string& why) { return unusableMemifDirectory(config, directory, why); };
   if (directory.front() != '/') return refuse("is not an absolute path");
   if (directory.size() > kMaxMemifDirectoryBytes) {
     return refuse(fmt::format("is longer than {} bytes", kMaxMemifDirectoryBytes));
@@ -86,7 +85,7 @@ Result<std::string> prepareMemifDirectory(const TransportConfig& config) {
   if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) {
     return refuse(fmt::format("cannot be made ({})", std::strerror(errno)));
   }
-  struct stat status {};
+  struct stat status{};
   if (::lstat(directory.c_str(), &status) != 0) return refuse(std::strerror(errno));
   if (!S_ISDIR(status.st_mode)) return refuse("is not a directory");
   if (status.st_uid != ::geteuid()) return refuse(fmt::format("belongs to user {}", status.st_uid));
@@ -114,7 +113,7 @@ PortId machineId() {
 
 PortId directoryId(const std::string& directory) {
   PortId id{};
-  struct stat status {};
+  struct stat status{};
   if (::stat(directory.c_str(), &status) != 0) return id;
   const std::array<std::uint64_t, 2> numbers{status.st_dev, status.st_ino};
   static_assert(sizeof(numbers) == sizeof(id));

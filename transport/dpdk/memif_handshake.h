@@ -11,10 +11,12 @@
 //     |<-- connect ------|                                               kConnected
 //     |--- connected --->|                                               kConnected
 //
-// The client says all of it at once, after the hello. DPDK's driver waits for each acknowledgement; a server cannot tell.
+// The client says all of it at once, after the hello. DPDK's driver waits for each acknowledgement; a server cannot
+// tell.
 //
-// DPDK's own driver is not used: it unmaps the rings from a thread of its own the moment a peer ends, also while a frame is being
-// copied out of them, takes 32 devices in a process, and needs the EAL. Pure but for the memory that the server maps.
+// DPDK's own driver is not used: it unmaps the rings from a thread of its own the moment a peer ends, also while a
+// frame is being copied out of them, takes 32 devices in a process, and needs the EAL. Pure but for the memory that the
+// server maps.
 #pragma once
 
 #include <cstddef>
@@ -51,8 +53,8 @@ class MemifServerHandshake {
   // `name` is for the client's log.
   MemifServerHandshake(std::string name, const Accepted& accepted) : name_(std::move(name)), accepted_(accepted) {}
 
-  // The answer to one message and the descriptor that came with it. After an error the answer is a disconnect: send it, and
-  // close. nullopt: nothing to be said.
+  // The answer to one message and the descriptor that came with it. After an error the answer is a disconnect: send it,
+  // and close. nullopt: nothing to be said.
   std::optional<MemifMessage> receive(const MemifMessage& message, FileDescriptor descriptor);
 
   bool connected() const { return state_ == State::kConnected; }
@@ -96,7 +98,8 @@ class MemifClientHandshake {
     std::string secret;             // the server's; at most 23 bytes
   };
 
-  // `memory` is one that MemifMemory::create made; `events` goes with both rings: the server may write to it when it has sent frames.
+  // `memory` is one that MemifMemory::create made; `events` goes with both rings: the server may write to it when it
+  // has sent frames.
   MemifClientHandshake(Server server, const MemifMemory& memory, int events)
       : server_(std::move(server)), memory_(memory), events_(events) {}
 

@@ -121,7 +121,8 @@ void MemifLink::locate() {
     case ConnectResult::kRefused:
       return fail(ErrorCode::kPeerVanished, fmt::format("nobody listens on its socket '{}'", path));
     case ConnectResult::kFailed:
-      return fail(ErrorCode::kUnavailable, fmt::format("cannot connect to its socket '{}': {}", path, std::strerror(errno)));
+      return fail(ErrorCode::kUnavailable,
+                  fmt::format("cannot connect to its socket '{}': {}", path, std::strerror(errno)));
     case ConnectResult::kConnected:
       break;
   }
@@ -164,7 +165,8 @@ void MemifLink::adopt(FileDescriptor cross, WakePage peerPage) {
   const MemifHello hello{shared_.self.portId, peer_.secret, id_};
   const PacketIo sent = watchCross() ? sendHello(cross_.get(), hello, shared_.page) : PacketIo::kClosed;
   if (sent == PacketIo::kExhausted) return failExhausted();
-  if (sent != PacketIo::kDone || sendPacket(cross_.get(), memifHello(kServerName)) != PacketIo::kDone) return peerGone();
+  if (sent != PacketIo::kDone || sendPacket(cross_.get(), memifHello(kServerName)) != PacketIo::kDone)
+    return peerGone();
   asServer_.emplace(kServerName, MemifServerHandshake::Accepted{.shape = shared_.shape(), .pages = pages_});
   state_ = State::kAttaching;
   hear();

@@ -1,9 +1,9 @@
 // One shared-memory link to one peer process.
 //
 // Memif tells the two ends apart as client (owns the shared memory) and server, and makes them meet over a Unix socket
-// (memif_handshake.h). Before that the two processes say hello in words of ours, which authenticates them and hands over the
-// wake-up pages. After it the socket stays: that it closes says that the peer has ended. What is left in the ring is then still
-// drained; the memory is unmapped by the owner's thread, in which nothing is being copied out of it.
+// (memif_handshake.h). Before that the two processes say hello in words of ours, which authenticates them and hands
+// over the wake-up pages. After it the socket stays: that it closes says that the peer has ended. What is left in the
+// ring is then still drained; the memory is unmapped by the owner's thread, in which nothing is being copied out of it.
 //
 //   connector (smaller port id, memif's client)        acceptor (memif's server)
 //   kLocating --connect, hello--> kGreeting            kAwaiting --hello arrives, hello back--+
@@ -49,7 +49,8 @@ struct MemifShared {
 // What the frames of a link carry in front.
 UdpFlow memifFlow(const MemifAddress& from, const MemifAddress& to);
 
-// First packet on a cross connection, both ways; the sender's wake-up page rides along, and its doorbell where it has one.
+// First packet on a cross connection, both ways; the sender's wake-up page rides along, and its doorbell where it has
+// one.
 struct MemifHello {
   PortId senderId{};
   PortId targetSecret{};
@@ -102,8 +103,8 @@ class MemifLink {
   }
   // Whether the ring was full last time. True: that has changed.
   bool setRefused(bool refused) { return std::exchange(refused_, refused) != refused; }
-  // After frames were released. A peer that waits for room is worth waking for a good part of the ring (`ringSlots`), or when nothing
-  // is left to receive: on a shared core it would otherwise run for a few slots at a time.
+  // After frames were released. A peer that waits for room is worth waking for a good part of the ring (`ringSlots`),
+  // or when nothing is left to receive: on a shared core it would otherwise run for a few slots at a time.
   void onSlotsFreed(std::size_t count, bool drained, std::size_t ringSlots) {
     freedSlots_ += count;
     if (freedSlots_ == 0 || (!drained && freedSlots_ < ringSlots / 2)) return;

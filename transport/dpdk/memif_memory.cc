@@ -28,8 +28,8 @@ std::size_t bytesOf(const MemifRingShape& shape) { return 2 * (ringBytes(shape) 
 
 // A file that can shrink would end us with SIGBUS, and so would one of huge pages when there are none left.
 bool isSealed(int file, std::size_t bytes) {
-  struct stat status {};
-  struct statfs system {};
+  struct stat status{};
+  struct statfs system{};
   const int seals = ::fcntl(file, F_GET_SEALS);
   return seals >= 0 && (seals & F_SEAL_SHRINK) != 0 && ::fstat(file, &status) == 0 &&
          static_cast<std::uint64_t>(status.st_size) >= bytes && ::fstatfs(file, &system) == 0 &&

@@ -3,11 +3,11 @@
 //   region 0:   ring client to server | ring server to client | buffers of both
 //   a ring: head and tail, 16-bit counters that wrap, and 2^n descriptors of 16 bytes
 //     client to server   sender moves head past what it has filled; receiver moves tail past what it has read
-//     server to client   receiver moves head past the empty buffers that it offers; sender moves tail past the filled ones
+//     server to client   receiver moves head past the empty buffers that it offers; sender moves tail past the filled
+//     ones
 //
-// Everything in the memory is the peer's to write at any time: a value is read once, checked, then used. It is a file that cannot
-// shrink, and stays mapped here when the peer ends.
-// Thread: one owner at a time.
+// Everything in the memory is the peer's to write at any time: a value is read once, checked, then used. It is a file
+// that cannot shrink, and stays mapped here when the peer ends. Thread: one owner at a time.
 #pragma once
 
 #include <rte_common.h>
@@ -34,8 +34,8 @@ struct MemifRingShape {
   bool operator==(const MemifRingShape&) const = default;
 };
 
-// When its pages are made: a ring comes round to each of them, and page faults on the way would triple the time of the first
-// messages; of many links most carry little, and would hold memory for nothing.
+// When its pages are made: a ring comes round to each of them, and page faults on the way would triple the time of the
+// first messages; of many links most carry little, and would hold memory for nothing.
 enum class MemifPages : std::uint8_t { kAtOnce, kWhenTouched };
 
 class MemifMemory {
@@ -50,8 +50,8 @@ class MemifMemory {
   MemifMemory(const MemifMemory&) = delete;
   MemifMemory& operator=(const MemifMemory&) = delete;
 
-  // One of a client's messages, and the descriptor that came with it (-1: none; borrowed). False: memory that could shrink under us,
-  // or rings that are not in it or have another shape, or no memory left to map it into (exhausted()).
+  // One of a client's messages, and the descriptor that came with it (-1: none; borrowed). False: memory that could
+  // shrink under us, or rings that are not in it or have another shape, or no memory left to map it into (exhausted()).
   bool describe(const MemifMessage& message, int descriptor);
   bool exhausted() const { return exhausted_; }
   // Both rings have been described.

@@ -1,6 +1,6 @@
-// Messages of memif's control protocol 2.0 (memif_msg_t): 128 bytes, packed, in the machine's byte order, one a packet of a SEQPACKET
-// socket; those that give memory or an event descriptor carry it beside the bytes. Layout and protocol: DPDK's guide "Memif Poll Mode
-// Driver", libmemif's documentation.
+// Messages of memif's control protocol 2.0 (memif_msg_t): 128 bytes, packed, in the machine's byte order, one a packet
+// of a SEQPACKET socket; those that give memory or an event descriptor carry it beside the bytes. Layout and protocol:
+// DPDK's guide "Memif Poll Mode Driver", libmemif's documentation.
 //
 // What a peer sends is hostile until it is checked (memif_handshake.h, memif_memory.h). Pure.
 #pragma once

@@ -27,14 +27,14 @@ constexpr LinkId kFirstLink = 1;
 constexpr std::size_t kPublishBytes = 16 * 1024;
 // Ranks of one machine that a port links to at a time. Each link takes a socket, and each at most 7.5 MiB of memory.
 constexpr std::size_t kMaxLinks = 1024;
-// Of so many, made first, all memory is there before they carry anything: as many as a ring or a tree of ranks talks over. A process
-// with more peers than that exchanges little with most of them.
+// Of so many, made first, all memory is there before they carry anything: as many as a ring or a tree of ranks talks
+// over. A process with more peers than that exchanges little with most of them.
 constexpr std::size_t kLinksWithPages = 8;
 // Connections of peers that this process has not linked to yet; more are refused and end as "peer gone" there.
 constexpr std::size_t kMaxStrangers = kMaxLinks;
-// A peer says hello as soon as it has connected. So many connections may be silent, as few as a process can spare that has
-// few descriptors; the oldest gives way to the next, unless it came just now. What is not accepted meanwhile waits in the
-// listener's backlog.
+// A peer says hello as soon as it has connected. So many connections may be silent, as few as a process can spare that
+// has few descriptors; the oldest gives way to the next, unless it came just now. What is not accepted meanwhile waits
+// in the listener's backlog.
 constexpr std::ptrdiff_t kMaxSilent = 16;
 constexpr Duration kLeastSilence = std::chrono::milliseconds(250), kLongestSilence = std::chrono::seconds(10);
 constexpr Duration kSilencePollInterval = std::chrono::milliseconds(50);
@@ -81,8 +81,8 @@ Status checkSizes(const TransportConfig& config) {
   constexpr std::size_t kMaxBufferBytes = 0xffff;
   if (config.memifBufferBytes < kMinBufferBytes || config.memifBufferBytes > kMaxBufferBytes) {
     return Status(ErrorScope::kDevice, ErrorCode::kConfiguration,
-                  fmt::format("memif buffer size is {} bytes, allowed are {} to {}", config.memifBufferBytes, kMinBufferBytes,
-                              kMaxBufferBytes));
+                  fmt::format("memif buffer size is {} bytes, allowed are {} to {}", config.memifBufferBytes,
+                              kMinBufferBytes, kMaxBufferBytes));
   }
   if (config.memifLog2Slots < 1 || config.memifLog2Slots > 14) {
     return Status(ErrorScope::kDevice, ErrorCode::kConfiguration,
@@ -200,8 +200,9 @@ Result<LinkId> MemifPort::openLink(std::span<const std::byte> remoteAddress) {
     return Error{ErrorScope::kSession, ErrorCode::kConfiguration, std::move(message)};
   };
   if (peer.machineId != self.machineId) {
-    return refuse("the peer is on another machine, and link mode memif joins processes of one: set GLOO_BYPASS_LINK=netdev "
-                  "(or pci) on all ranks");
+    return refuse(
+        "the peer is on another machine, and link mode memif joins processes of one: set GLOO_BYPASS_LINK=netdev "
+        "(or pci) on all ranks");
   }
   if (peer.directoryId != self.directoryId) {
     return refuse(
@@ -210,8 +211,9 @@ Result<LinkId> MemifPort::openLink(std::span<const std::byte> remoteAddress) {
                     printable(self.directory), printable(peer.directory)));
   }
   if (peer.bufferBytes != self.bufferBytes || peer.log2Slots != self.log2Slots) {
-    return refuse(fmt::format("memif rings are 2^{} x {} bytes here, 2^{} x {} at the peer: set the same sizes on all ranks",
-                              self.log2Slots, self.bufferBytes, peer.log2Slots, peer.bufferBytes));
+    return refuse(
+        fmt::format("memif rings are 2^{} x {} bytes here, 2^{} x {} at the peer: set the same sizes on all ranks",
+                    self.log2Slots, self.bufferBytes, peer.log2Slots, peer.bufferBytes));
   }
   if (peer.portId == self.portId) {
     if (selfLink_ == 0) {
@@ -307,8 +309,8 @@ void MemifPort::keepSpare() {
   if (!spare_) spare_.reset(::fcntl(stopEvent_.get(), F_DUPFD_CLOEXEC, 0));
 }
 
-// Else it would wait for an answer until its time to connect is over. False: nobody is waiting, of which the kernel says
-// the same.
+// Else it would wait for an answer until its time to connect is over. False: nobody is waiting, of which the kernel
+// says the same.
 bool MemifPort::refuseStranger(const std::string& why) {
   spare_.reset();
   FileDescriptor fd = acceptPacketSocket(listener_.get());
@@ -402,7 +404,8 @@ void MemifPort::block(Duration timeout) { shared_->page.block(std::min(timeout, 
 
 std::size_t MemifPort::receive(PacketSink& sink, std::size_t maxDatagrams) {
   if (controlPending_.load(std::memory_order_relaxed)) serviceControl();
-  // What we sent to ourselves and the links are first in turn, and of the links one burst each, so that none starves the others.
+  // What we sent to ourselves and the links are first in turn, and of the links one burst each, so that none starves
+  // the others.
   selfFirst_ = !selfFirst_;
   std::size_t received = selfFirst_ ? receiveSelf(sink, maxDatagrams) : 0;
   for (std::size_t visited = 0; visited < polled_.size() && received < maxDatagrams; ++visited) {
@@ -557,7 +560,9 @@ std::size_t MemifPort::fill(MemifLink& link, std::span<const OutgoingDatagram> d
 std::size_t MemifPort::transmitSelf(std::span<const OutgoingDatagram> datagrams) {
   std::size_t sent = 0;
   for (; sent < datagrams.size() && self_.push(datagrams[sent]); ++sent) {
-    if (capture_) capture_->sent(selfHeaders_.written(datagrams[sent].header.size() + datagrams[sent].payload.size()), datagrams[sent]);
+    if (capture_)
+      capture_->sent(selfHeaders_.written(datagrams[sent].header.size() + datagrams[sent].payload.size()),
+                     datagrams[sent]);
     ++counters_.packetsSent;
     counters_.bytesSent += kFrameHeaderBytes + datagrams[sent].header.size() + datagrams[sent].payload.size();
   }

@@ -37,8 +37,8 @@ class MemifPort final : public PacketPort {
   std::vector<std::byte> localAddress() const override { return encodeAddress(shared_->self); }
   std::string describe() const override;
   Result<LinkId> openLink(std::span<const std::byte> remoteAddress) override;
-  // A process of this machine, that meets its peers in the same directory. The first of this machine that shares no memory
-  // is worth a line.
+  // A process of this machine, that meets its peers in the same directory. The first of this machine that shares no
+  // memory is worth a line.
   bool reaches(std::span<const std::byte> remoteAddress) const override;
   void closeLink(LinkId link) override;
   LinkProperties linkProperties(LinkId link) const override;
@@ -60,8 +60,8 @@ class MemifPort final : public PacketPort {
   Duration longestSleep() const override;
 
  private:
-  // A connection whose peer we have not been asked to link to yet. Greeted, it may wait for as long as it likes, for it knows
-  // this port's secret; silent, it may be anybody's.
+  // A connection whose peer we have not been asked to link to yet. Greeted, it may wait for as long as it likes, for it
+  // knows this port's secret; silent, it may be anybody's.
   struct Stranger {
     FileDescriptor fd;
     bool greeted = false;
@@ -112,14 +112,15 @@ class MemifPort final : public PacketPort {
   std::size_t nextPolled_ = 0;
   bool selfFirst_ = false;
   PortCounters counters_;
-  std::unique_ptr<PortCapture> capture_;  // null: none
+  std::unique_ptr<PortCapture> capture_;     // null: none
   std::atomic<bool> controlPending_{false};  // set by the control thread
   bool sleepsElsewhere_ = false;
-  int refusedLinks_ = 0;             // links whose ring was full when last tried
-  std::vector<LinkId> wakePending_;  // links that transmit() used since wakePeers()
-  TimePoint now_ = kNever;                   // of the last tick
-  std::atomic<bool> needsTicks_{false};      // read by block()
-  std::atomic<bool> awaitsSilent_{false};    // as well: time ends a silent connection, or the wait of those that are not accepted yet
+  int refusedLinks_ = 0;                 // links whose ring was full when last tried
+  std::vector<LinkId> wakePending_;      // links that transmit() used since wakePeers()
+  TimePoint now_ = kNever;               // of the last tick
+  std::atomic<bool> needsTicks_{false};  // read by block()
+  std::atomic<bool> awaitsSilent_{
+      false};  // as well: time ends a silent connection, or the wait of those that are not accepted yet
   std::thread control_;
 };
 

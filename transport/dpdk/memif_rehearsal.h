@@ -9,8 +9,8 @@
 
 namespace gloo_bypass::dpdk {
 
-// `listener` is a socket at `path` that nobody else knows. Never waits. Errors, one line that names the call: kExhausted;
-// kUnavailable: memory cannot be shared here.
+// `listener` is a socket at `path` that nobody else knows. Never waits. Errors, one line that names the call:
+// kExhausted; kUnavailable: memory cannot be shared here.
 Status rehearseMemifLink(const MemifShared& shared, const std::string& path, int listener);
 
 }  // namespace gloo_bypass::dpdk

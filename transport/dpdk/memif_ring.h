@@ -1,5 +1,5 @@
-// The two rings of a memif link, filled and read in place: a payload is copied once into the shared memory, and once out of it, to the
-// user's buffer. A ring has one producer and one consumer.
+// The two rings of a memif link, filled and read in place: a payload is copied once into the shared memory, and once
+// out of it, to the user's buffer. A ring has one producer and one consumer.
 //
 // Where the rings are, what they look like, and whom to trust: memif_memory.h. Thread: one owner at a time.
 #pragma once
@@ -20,7 +20,8 @@ class MemifRing {
       : memory_(memory), toServer_(toServer), mask_(static_cast<std::uint16_t>(memory.shape().slots() - 1)) {}
   bool attach();
   std::size_t slots() const { return std::size_t{mask_} + 1; }
-  // How far the counter `at` (head or tail) is ahead of next_, or, `behind`, behind it; nullopt: further than a ring is long.
+  // How far the counter `at` (head or tail) is ahead of next_, or, `behind`, behind it; nullopt: further than a ring is
+  // long.
   std::optional<std::size_t> distanceTo(std::size_t at, bool behind) const;
   std::byte* descriptor(std::uint16_t position) const;
 
@@ -45,8 +46,8 @@ class MemifReceiveRing : private MemifRing {
   void prefetch(std::size_t index) const;
   // Gives the first `count` back to the sender.
   void release(std::size_t count);
-  // Whether the sender shall write to the ring's event descriptor after each burst. One that publishes a burst at the same
-  // moment may still go by the former answer, so nobody sleeps without a bound.
+  // Whether the sender shall write to the ring's event descriptor after each burst. One that publishes a burst at the
+  // same moment may still go by the former answer, so nobody sleeps without a bound.
   void askForEvents(bool wanted);
 };
 

@@ -49,7 +49,8 @@ class NeighbourTable {
     int tries = 0;
     TimePoint next{};  // of the next request
   };
-  ArpFrame makeFrame(std::uint16_t operation, const MacAddress& to, const MacAddress& targetMac, Ipv4Address targetIp) const;
+  ArpFrame makeFrame(std::uint16_t operation, const MacAddress& to, const MacAddress& targetMac,
+                     Ipv4Address targetIp) const;
 
   const MacAddress mac_;
   const Ipv4Address ip_;

@@ -1,5 +1,6 @@
-// In place of a port of memory links, where this process cannot share memory: reaches nobody, so that each peer gets a link
-// over the network; tells peers why, through its address; and says on stderr why, when it meets a rank of its own host.
+// In place of a port of memory links, where this process cannot share memory: reaches nobody, so that each peer gets a
+// link over the network; tells peers why, through its address; and says on stderr why, when it meets a rank of its own
+// host.
 #pragma once
 
 #include <memory>

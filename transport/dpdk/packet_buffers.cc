@@ -32,11 +32,11 @@ Result<MempoolHandle> makePacketPool(const char* what, unsigned count, std::size
                                                     static_cast<int>(SOCKET_ID_ANY), "stack"));
   if (!pool) {
     const bool outOfMemory = rte_errno == ENOMEM;
-    return Error{ErrorScope::kDevice, outOfMemory ? ErrorCode::kExhausted : ErrorCode::kUnavailable,
-                 fmt::format("cannot make a pool of {} packet buffers of {} bytes: {}: {}", count, roomBytes,
-                             rte_strerror(rte_errno),
-                             outOfMemory ? "raise GLOO_BYPASS_MEMORY_MIB"
-                                         : "is DPDK's driver librte_mempool_stack installed?")};
+    return Error{
+        ErrorScope::kDevice, outOfMemory ? ErrorCode::kExhausted : ErrorCode::kUnavailable,
+        fmt::format("cannot make a pool of {} packet buffers of {} bytes: {}: {}", count, roomBytes,
+                    rte_strerror(rte_errno),
+                    outOfMemory ? "raise GLOO_BYPASS_MEMORY_MIB" : "is DPDK's driver librte_mempool_stack installed?")};
   }
   return pool;
 }

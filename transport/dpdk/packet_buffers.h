@@ -37,9 +37,9 @@ class PacketBuffers {
 
   rte_mempool* receivePool() const { return receive_.get(); }
 
-  // A frame whose first segment holds the headers; a large payload that is lent is attached in place (a second segment that
-  // points into the user's buffer) when `attach`, so that the driver's copy is the only one. The driver must be done with it
-  // when its burst returns. nullptr: pool empty.
+  // A frame whose first segment holds the headers; a large payload that is lent is attached in place (a second segment
+  // that points into the user's buffer) when `attach`, so that the driver's copy is the only one. The driver must be
+  // done with it when its burst returns. nullptr: pool empty.
   rte_mbuf* build(const FrameTemplate& headers, const OutgoingDatagram& datagram, bool attach);
   // A frame of given bytes (ARP). nullptr: pool empty.
   rte_mbuf* copy(std::span<const std::byte> frame);

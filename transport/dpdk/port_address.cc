@@ -43,14 +43,13 @@ std::vector<std::byte> prefix(char kind) {
   return bytes;
 }
 
-Error refuse(std::string message) {
-  return Error{ErrorScope::kSession, ErrorCode::kConfiguration, std::move(message)};
-}
+Error refuse(std::string message) { return Error{ErrorScope::kSession, ErrorCode::kConfiguration, std::move(message)}; }
 
 Status checkPrefix(std::span<const std::byte> bytes, char wanted) {
   if (bytes.size() < kPrefixBytes || std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0) {
-    return refuse(fmt::format("this rank uses {}, the peer's address is of no DPDK port: use the same transport on all ranks",
-                              kindName(wanted)));
+    return refuse(
+        fmt::format("this rank uses {}, the peer's address is of no DPDK port: use the same transport on all ranks",
+                    kindName(wanted)));
   }
   const char kind = static_cast<char>(bytes[3]);
   if (kind != wanted) {
@@ -61,8 +60,9 @@ Status checkPrefix(std::span<const std::byte> bytes, char wanted) {
   }
   const auto version = std::to_integer<unsigned>(bytes[4]);
   if (version != kVersion) {
-    return refuse(fmt::format("this rank's address format is version {}, the peer's {}: use the same release on all ranks",
-                              kVersion, version));
+    return refuse(
+        fmt::format("this rank's address format is version {}, the peer's {}: use the same release on all ranks",
+                    kVersion, version));
   }
   return {};
 }

@@ -41,7 +41,8 @@ struct UdpAddress {
   bool checksums = false;  // its device makes UDP checksums and checks them
 };
 
-// Link mode auto: the addresses of the two ports, or a NoMemoryAddress for the first. They lie in the bytes that were decoded.
+// Link mode auto: the addresses of the two ports, or a NoMemoryAddress for the first. They lie in the bytes that were
+// decoded.
 struct AutoAddress {
   std::span<const std::byte> memory, network;
 };

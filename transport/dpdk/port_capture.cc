@@ -32,7 +32,8 @@ bool receivesMarkers(const TransportConfig& config) {
 Result<std::unique_ptr<PortCapture>> PortCapture::create(const TransportConfig& config, const std::string& name,
                                                          const std::string& description) {
   if (config.capture.empty() && !config.captureMarkers.empty()) {
-    return refuse("GLOO_BYPASS_CAPTURE is not set: GLOO_BYPASS_CAPTURE_MARKERS needs a capture that the markers go into");
+    return refuse(
+        "GLOO_BYPASS_CAPTURE is not set: GLOO_BYPASS_CAPTURE_MARKERS needs a capture that the markers go into");
   }
   if (config.capture.empty()) return std::unique_ptr<PortCapture>();
   capture::RecorderOptions options{.interfaces = {{name, description}},
@@ -42,7 +43,8 @@ Result<std::unique_ptr<PortCapture>> PortCapture::create(const TransportConfig& 
   std::optional<capture::MarkerSocket> markers;
   if (receivesMarkers(config)) {
     auto opened = capture::MarkerSocket::open(config.captureMarkers);
-    if (!opened) return refuse(fmt::format("GLOO_BYPASS_CAPTURE_MARKERS='{}': {}", config.captureMarkers, opened.error().message));
+    if (!opened)
+      return refuse(fmt::format("GLOO_BYPASS_CAPTURE_MARKERS='{}': {}", config.captureMarkers, opened.error().message));
     markers = std::move(opened).value();
     options.interfaces.push_back({"markers", config.captureMarkers});
   }
@@ -52,8 +54,8 @@ Result<std::unique_ptr<PortCapture>> PortCapture::create(const TransportConfig& 
   return std::unique_ptr<PortCapture>(new PortCapture(config, path, std::move(recorder).value(), std::move(markers)));
 }
 
-PortCapture::PortCapture(const TransportConfig& config, std::string path, std::unique_ptr<capture::FrameRecorder> recorder,
-                         std::optional<capture::MarkerSocket> markers)
+PortCapture::PortCapture(const TransportConfig& config, std::string path,
+                         std::unique_ptr<capture::FrameRecorder> recorder, std::optional<capture::MarkerSocket> markers)
     : pid_(::getpid()),
       rank_(config.rank),
       path_(std::move(path)),
@@ -83,7 +85,8 @@ void PortCapture::record(capture::FrameDirection direction, std::span<const std:
   recorder_->record(kPortInterface, latest_, direction, pieces, wholeBytes);
 }
 
-// While nobody drives the port a marker may wait for long: its time is the kernel's, as far as times in the file do not go back.
+// While nobody drives the port a marker may wait for long: its time is the kernel's, as far as times in the file do not
+// go back.
 void PortCapture::lookForMarkers(TimePoint now) {
   nextLook_ = now + capture::MarkerSocket::kLookInterval;
   (void)markers_->receive([&](capture::UnixTime received, std::span<const std::byte> frame) {
@@ -97,7 +100,8 @@ void PortCapture::onTick() {
   if (markers_) lookForMarkers(monotonicNow());
   if (saidEnded_ || !recorder_->ended()) return;
   saidEnded_ = true;
-  say(fmt::format("has ended early, {}; what is there can be read, and the transport goes on", recorder_->counters().failure));
+  say(fmt::format("has ended early, {}; what is there can be read, and the transport goes on",
+                  recorder_->counters().failure));
 }
 
 void PortCapture::finish() {
@@ -108,12 +112,13 @@ void PortCapture::finish() {
   const Status finished = recorder_->finish(now.time_since_epoch() + toUnixTime_);
   const capture::RecorderCounters counters = recorder_->counters();
   if (!counters.failure.empty()) {
-    say(fmt::format("ended early, {}: it has {} frames, {} later ones are not in it", counters.failure, counters.frames, counters.lost));
+    say(fmt::format("ended early, {}: it has {} frames, {} later ones are not in it", counters.failure, counters.frames,
+                    counters.lost));
   } else if (!finished) {
     say(finished.error().message);
   } else if (counters.lost > 0) {
-    say(fmt::format("has {} frames, {} are not in it: the disk was too slow; lower GLOO_BYPASS_CAPTURE_SNAPLEN", counters.frames,
-                    counters.lost));
+    say(fmt::format("has {} frames, {} are not in it: the disk was too slow; lower GLOO_BYPASS_CAPTURE_SNAPLEN",
+                    counters.frames, counters.lost));
   }
 }
 

@@ -22,9 +22,9 @@ Result<FileDescriptor> makeSealedMemory(const char* name, std::size_t bytes) {
   // Beyond it the kernel would send SIGXFSZ, which ends most programs.
   rlimit limit{};
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes) {
-    return Error{ErrorScope::kSession, ErrorCode::kUnavailable,
-                 fmt::format("memory to share is a file of {} bytes, and files may have {} (ulimit -f)", bytes,
-                             limit.rlim_cur)};
+    return Error{
+        ErrorScope::kSession, ErrorCode::kUnavailable,
+        fmt::format("memory to share is a file of {} bytes, and files may have {} (ulimit -f)", bytes, limit.rlim_cur)};
   }
   FileDescriptor file(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file) return refused(bytes, "memfd_create");

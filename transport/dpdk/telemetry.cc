@@ -23,7 +23,8 @@
 namespace gloo_bypass::dpdk {
 namespace {
 
-// DPDK's answers end at 16 KiB, and what does not fit is gone without a word. Room for the command's name and what is left out.
+// DPDK's answers end at 16 KiB, and what does not fit is gone without a word. Room for the command's name and what is
+// left out.
 constexpr std::size_t kMaxPeersBytes = 15 * 1024;
 constexpr std::size_t kMaxString = RTE_TEL_MAX_STRING_LEN - 1;
 
@@ -46,7 +47,8 @@ std::optional<TransportReport> currentReport() {
   return source();
 }
 
-// From DPDK 23.03 on the function has another name (and from 25.11 on only that): the argument's type finds it, if it is there.
+// From DPDK 23.03 on the function has another name (and from 25.11 on only that): the argument's type finds it, if it
+// is there.
 template <typename Data>
 void addNumber(Data* data, const std::string& name, std::uint64_t value) {
   if constexpr (requires { rte_tel_data_add_dict_uint(data, name.c_str(), value); }) {

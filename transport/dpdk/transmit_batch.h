@@ -11,8 +11,8 @@ namespace gloo_bypass::dpdk {
 
 class TransmitBatch {
  public:
-  // A session's turn (LinkProperties). Larger bursts gain nothing more, and at an MTU of 9000 are a queue that congestion control takes for
-  // a slow path.
+  // A session's turn (LinkProperties). Larger bursts gain nothing more, and at an MTU of 9000 are a queue that
+  // congestion control takes for a slow path.
   static constexpr std::uint16_t kFrames = 16;
 
   TransmitBatch() = default;

@@ -34,12 +34,13 @@ Result<WakePage> WakePage::create() {
 }
 
 Result<WakePage> WakePage::map(const FileDescriptor& fd) {
-  struct stat status {};
+  struct stat status{};
   // Seals first: only files in memory have them, and fstat waits for whoever answers in another file system.
   const int seals = fd ? ::fcntl(fd.get(), F_GET_SEALS) : -1;
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || ::fstat(fd.get(), &status) != 0 ||
       status.st_size != static_cast<off_t>(kPageBytes)) {
-    return Error{ErrorScope::kSession, ErrorCode::kPeerViolatedProtocol, "peer's wake-up page is not a sealed memory page"};
+    return Error{ErrorScope::kSession, ErrorCode::kPeerViolatedProtocol,
+                 "peer's wake-up page is not a sealed memory page"};
   }
   void* address = ::mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (address == MAP_FAILED) {
@@ -52,7 +53,9 @@ Result<WakePage> WakePage::map(const FileDescriptor& fd) {
 }
 
 WakePage::WakePage(WakePage&& other) noexcept
-    : fd_(std::move(other.fd_)), doorbell_(std::move(other.doorbell_)), shared_(std::exchange(other.shared_, nullptr)) {}
+    : fd_(std::move(other.fd_)),
+      doorbell_(std::move(other.doorbell_)),
+      shared_(std::exchange(other.shared_, nullptr)) {}
 
 WakePage& WakePage::operator=(WakePage&& other) noexcept {
   if (this != &other) {

@@ -14,18 +14,18 @@
 // thread that drives for a moment can take over from a blocked one without a system call.
 //
 // An owner that has other ports too sleeps in one of them, which waits for descriptors: sleeping = 2, and whoever would
-// have ended the FUTEX_WAIT rings at the doorbell that came with the page (base/doorbell.h). It keeps what was rung, so step
-// (4) may come as late as it likes. Nobody can make who rings wait; peers that share a doorbell can keep each other's rings
-// from being heard, which costs the owner a delay, as scribbling over the page does.
+// have ended the FUTEX_WAIT rings at the doorbell that came with the page (base/doorbell.h). It keeps what was rung, so
+// step (4) may come as late as it likes. Nobody can make who rings wait; peers that share a doorbell can keep each
+// other's rings from being heard, which costs the owner a delay, as scribbling over the page does.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <utility>
 
+#include "transport/base/file_descriptor.h"
 #include "transport/base/status.h"
 #include "transport/base/time.h"
-#include "transport/base/file_descriptor.h"
 
 namespace gloo_bypass::dpdk {
 
@@ -43,7 +43,7 @@ class WakePage {
   WakePage& operator=(WakePage&& other) noexcept;
   ~WakePage();
 
-  int fd() const { return fd_.get(); }        // -1: a peer's
+  int fd() const { return fd_.get(); }              // -1: a peer's
   int doorbell() const { return doorbell_.get(); }  // -1: none
 
   // Owner's side.

@@ -27,9 +27,8 @@ std::vector<char> encodeAddress(std::span<const std::byte> channelAddress) {
 
 std::vector<std::byte> decodeAddress(std::span<const char> bytes) {
   if (bytes.size() != kUsualBytes && bytes.size() != kLongBytes) return {};
-  const std::size_t length =
-      static_cast<std::size_t>(static_cast<unsigned char>(bytes[0])) |
-      static_cast<std::size_t>(static_cast<unsigned char>(bytes[1])) << 8;
+  const std::size_t length = static_cast<std::size_t>(static_cast<unsigned char>(bytes[0])) |
+                             static_cast<std::size_t>(static_cast<unsigned char>(bytes[1])) << 8;
   if (length == 0 || length > bytes.size() - kLengthBytes) return {};
   std::vector<std::byte> address(length);
   std::transform(bytes.begin() + kLengthBytes, bytes.begin() + kLengthBytes + static_cast<std::ptrdiff_t>(length),

@@ -4,8 +4,8 @@
 //                          |
 //                          `--> nothing, and an operation has waited for the pair's timeout: the pair fails
 //
-// Where the store counts, the key's counter lazy/.../told is looked at, since it answers at once; else the key is waited
-// for, in slices.
+// Where the store counts, the key's counter lazy/.../told is looked at, since it answers at once; else the key is
+// waited for, in slices.
 //
 // Both ranks do the same, whoever is first, so it does not matter who is. The key appears once the peer has used its
 // side: what is posted before waits in the channel.

@@ -55,8 +55,8 @@ Failure Connection::connect(std::span<const std::byte> remoteAddress) {
   if (failure_) return failure_;
   const Status status = channel_->connect(remoteAddress);
   if (status.ok()) return nullptr;
-  abort(makeFailure(GLOO_ERROR_MSG("Rank ", group_.rank(), " cannot connect to ", describePeer(), ": ",
-                                   status.error().message)));
+  abort(makeFailure(
+      GLOO_ERROR_MSG("Rank ", group_.rank(), " cannot connect to ", describePeer(), ": ", status.error().message)));
   return failure_;
 }
 
@@ -80,10 +80,10 @@ void Connection::connectTo(std::span<const char> address) {
   if (failure_) return;
   const std::vector<std::byte> remote = decodeAddress(address);
   if (remote.empty()) {
-    abort(makeFailure(GLOO_ERROR_MSG(
-        "Rank ", group_.rank(), " cannot connect to rank ", peerRank, ": its address (", address.size(),
-        " bytes) is not one of this transport (", group_.transport().describe(),
-        "): start every rank with the same GLOO_DEVICE_TRANSPORT and version")));
+    abort(makeFailure(GLOO_ERROR_MSG("Rank ", group_.rank(), " cannot connect to rank ", peerRank, ": its address (",
+                                     address.size(), " bytes) is not one of this transport (",
+                                     group_.transport().describe(),
+                                     "): start every rank with the same GLOO_DEVICE_TRANSPORT and version")));
     return;
   }
   (void)connect(remote);  // kept in failure_
@@ -120,8 +120,8 @@ Failure Connection::send(BufferState& buffer, MessageKey key, const std::byte* d
   buffer.of(Direction::kSend).pending++;
   appendPending(*operation);
   const OperationToken token = operation->token();
-  // A program's own message is confirmed. A collective, and Gloo's older ones with their bound buffers, would wait for a
-  // round trip after each of many short sends; and it fails with any of its ranks anyway.
+  // A program's own message is confirmed. A collective, and Gloo's older ones with their bound buffers, would wait for
+  // a round trip after each of many short sends; and it fails with any of its ranks anyway.
   const bool confirmed = key.kind == MessageKind::kUnbound && !isCollective(key);
   const Status status = channel_->postSend({token, key, data, length, remoteOffset, confirmed});
   // On success it may be complete, and released, already.
@@ -209,8 +209,7 @@ Failure Connection::postFailed(Operation* operation, OperationToken token, const
   }
   // That a message does not fit says more than that its sender has gone since.
   if (failure_ && error.code != ErrorCode::kMessageTooLong) return failure_;
-  return makeFailure(
-      GLOO_ERROR_MSG("Rank ", group_.rank(), " cannot ", what, describePeer(), ": ", error.message));
+  return makeFailure(GLOO_ERROR_MSG("Rank ", group_.rank(), " cannot ", what, describePeer(), ": ", error.message));
 }
 
 void Connection::cancel(Operation* operation) {
@@ -267,8 +266,8 @@ void Connection::abort(Failure failure) {
 
 void Connection::close(const char* reason) {
   if (channel_ == nullptr && !dormant_) return;
-  Failure failure = makeFailure(
-      GLOO_ERROR_MSG("Socket closed: rank ", group_.rank(), " ", reason, " to ", describePeer()));
+  Failure failure =
+      makeFailure(GLOO_ERROR_MSG("Socket closed: rank ", group_.rank(), " ", reason, " to ", describePeer()));
   if (channel_ != nullptr) channel_->close(/*abort=*/false);
   channel_.reset();
   dormant_ = false;
@@ -361,8 +360,8 @@ void Connection::onStateChange(ChannelState state) noexcept {
       break;
     case ChannelState::kPeerClosed:
       peerLeft_ = true;
-      fail(makeFailure(
-          GLOO_ERROR_MSG("Connection closed by peer: ", describePeer(), ", seen by rank ", group_.rank())));
+      fail(
+          makeFailure(GLOO_ERROR_MSG("Connection closed by peer: ", describePeer(), ", seen by rank ", group_.rank())));
       break;
     case ChannelState::kFailed:
       channelFailed();

@@ -3,12 +3,14 @@
 //
 //   dormant --first use--> opened                     (on demand only)
 //                            |
-//   opened --connect--> connecting --> connected --+--> closed by the peer, or lost  (the rest fails, what has arrived is received)
+//   opened --connect--> connecting --> connected --+--> closed by the peer, or lost  (the rest fails, what has arrived
+//   is received)
 //      |                    |              |       +--> failed: a rule was broken    (everything fails)
 //      +--------------------+--------------+----------> closed by us                 (everything fails)
 //
 // Operations may be posted from the first use on; they wait in the channel until it is connected. A channel may copy a
-// send and call it complete before that; the program is told when the peer is there, since who never comes gets nothing.
+// send and call it complete before that; the program is told when the peer is there, since who never comes gets
+// nothing.
 //
 // Thread: every method needs the progress engine's exclusive access, const members excepted.
 // Failures come back as text and are thrown by the caller when it has left exclusive access.
@@ -73,8 +75,8 @@ class Connection final : private ChannelObserver {
   std::optional<TimePoint> oldestUnmatched(std::uint64_t slot) const;
   // Every message of the slot lands in the region. Failure is stored in `buffer`, for its waits to find.
   void receiveAlways(BufferState& buffer, std::uint64_t slot, std::byte* region, std::size_t length);
-  // A put or get: `request` says what of the peer's memory, all but its number. `local` is this rank's side of it. Waited for
-  // as a send; refusals of the peer are stored in `buffer`.
+  // A put or get: `request` says what of the peer's memory, all but its number. `local` is this rank's side of it.
+  // Waited for as a send; refusals of the peer are stored in `buffer`.
   Failure access(BufferState& buffer, const RemoteMessage& request, std::byte* local);
   // The peer's puts and gets do not touch this region of ours any more. May fail the connection.
   void conceal(std::uint64_t region);

@@ -1,9 +1,11 @@
-// What a rank says to another when a collective has failed here: the other may wait for this rank in the same collective, and would
-// wait until its timeout. One message of the channel, each way at most once: text, which says why.
+// What a rank says to another when a collective has failed here: the other may wait for this rank in the same
+// collective, and would wait until its timeout. One message of the channel, each way at most once: text, which says
+// why.
 //
 // It travels as a message of a bound buffer, with a tag that no bound buffer has.
 //
-// Owner: its connection. Thread: every method needs the progress engine's exclusive access; called from the channel's observer as well.
+// Owner: its connection. Thread: every method needs the progress engine's exclusive access; called from the channel's
+// observer as well.
 #pragma once
 
 #include <cstddef>

@@ -69,7 +69,8 @@ class Group {
 
   // Exposes a buffer to the peers' puts and gets, until it is concealed. A use of every connection: any peer may come.
   std::uint64_t expose(std::byte* data, std::size_t size);
-  // No peer touches the region any more, when it returns. Without exclusive access: what is under way gets up to `linger` to end.
+  // No peer touches the region any more, when it returns. Without exclusive access: what is under way gets up to
+  // `linger` to end.
   void conceal(std::uint64_t region, std::chrono::milliseconds linger);
   ExposedMemory& exposedMemory() { return exposedMemory_; }
 

@@ -50,9 +50,9 @@ class ListHook {
   Operation* const operation_;
 };
 
-// Whether the message belongs to an operation of all ranks, so that the failure of one is that of all. Gloo has a collective's kind in
-// the first byte of a slot (gloo/types.h, class Slot); PyTorch's send and recv have tags of 32 bits. What a bound buffer is for nobody
-// can tell: its pair stands for itself.
+// Whether the message belongs to an operation of all ranks, so that the failure of one is that of all. Gloo has a
+// collective's kind in the first byte of a slot (gloo/types.h, class Slot); PyTorch's send and recv have tags of 32
+// bits. What a bound buffer is for nobody can tell: its pair stands for itself.
 constexpr bool isCollective(MessageKey key) { return key.kind == MessageKind::kUnbound && (key.tag >> 56) != 0; }
 
 enum class Direction : std::uint8_t { kSend = 0, kReceive = 1 };
@@ -68,7 +68,7 @@ struct Progress {
 // The part of a bound or unbound buffer that operations know.
 struct BufferState {
   Progress progress[2];
-  Failure failure;  // of any operation of this buffer; for ever, as over TCP
+  Failure failure;                // of any operation of this buffer; for ever, as over TCP
   bool collectiveFailed = false;  // `failure` is of a collective
   ListHook operations;
   // How many operations may still touch this object. The only member that is read without exclusive access: once

@@ -48,7 +48,8 @@ void Pair::connect(const std::vector<char>& bytes) {
 
 void Pair::waitUntilConnected() {
   Failure failure;
-  // A peer that connects, does its work and ends before this thread looks has been met: its absence is told at the next use.
+  // A peer that connects, does its work and ends before this thread looks has been met: its absence is told at the next
+  // use.
   auto arrived = [&] {
     const bool met = connection_->hasMet();
     failure = met ? nullptr : connection_->failure();
@@ -59,9 +60,9 @@ void Pair::waitUntilConnected() {
   if (!group_->progress().waitUntil(std::ref(arrived), deadlineAfter(timeout))) {
     auto giveUp = [&] {
       if (arrived()) return;
-      connection_->abort(std::make_shared<const std::string>(
-          GLOO_ERROR_MSG("Connect timeout ", connection_->describePeer(), ": rank ", group_->rank(), " waited ",
-                         timeout.count(), "ms")));
+      connection_->abort(
+          std::make_shared<const std::string>(GLOO_ERROR_MSG("Connect timeout ", connection_->describePeer(), ": rank ",
+                                                             group_->rank(), " waited ", timeout.count(), "ms")));
       failure = connection_->failure();
     };
     group_->exclusive(giveUp);

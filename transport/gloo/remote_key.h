@@ -2,8 +2,8 @@
 //
 //   gloo-bypass:1:<rank>:<bytes>:<context>:<region>     decimal, decimal, 16 hexadecimal digits each
 //
-// Both numbers are random: they name one buffer of one context of one process, and nobody who has not been given the key
-// can name it.
+// Both numbers are random: they name one buffer of one context of one process, and nobody who has not been given the
+// key can name it.
 #pragma once
 
 #include <cstddef>

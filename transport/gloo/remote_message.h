@@ -22,7 +22,8 @@
 //    |====== the data, tag of it ==========>| placed   <-------------------- kDone --|
 //    |<--------------------------- kDone ---|
 //
-// Each kPut and kGet is answered by exactly one kDone or kRefused. kCancel: the data for which a kGo came will not come.
+// Each kPut and kGet is answered by exactly one kDone or kRefused. kCancel: the data for which a kGo came will not
+// come.
 //
 // All travel as messages of bound buffers, with tags that no bound buffer has (those are of 32 bits).
 #pragma once
@@ -57,8 +58,8 @@ struct RemoteMessage {
 };
 
 inline constexpr std::size_t kRemoteHeaderBytes = 48;
-// A payload up to this travels in the message itself, which saves round trips and costs a copy on either side. With the header
-// it fits into one frame of every back-end.
+// A payload up to this travels in the message itself, which saves round trips and costs a copy on either side. With the
+// header it fits into one frame of every back-end.
 inline constexpr std::size_t kInlineBytes = 4096;
 inline constexpr std::size_t kMaxRemoteMessageBytes = kRemoteHeaderBytes + kInlineBytes;
 // Operations of one rank at one other that have been asked for and not answered; more wait where they were asked for.

@@ -11,8 +11,8 @@
 
 namespace gloo_bypass::adapter {
 
-// Whatever is given to the channel may complete, or fail the connection, before the call returns: then what was found in
-// asked_ may be gone.
+// Whatever is given to the channel may complete, or fail the connection, before the call returns: then what was found
+// in asked_ may be gone.
 
 void RemoteRequests::ask(Operation& operation, const RemoteMessage& request, std::byte* local) {
   queue_.push_back({.request = request, .operation = &operation, .local = local, .failure = nullptr});

@@ -7,8 +7,8 @@
 
 namespace gloo_bypass::adapter {
 
-// Whatever is given to the channel may complete, or fail the connection, before the call returns: then what was found in
-// served_ may be gone.
+// Whatever is given to the channel may complete, or fail the connection, before the call returns: then what was found
+// in served_ may be gone.
 
 // Both are inside their regions: no sum wraps.
 bool RemoteService::Served::conflictsWith(const Served& other) const {

@@ -6,7 +6,8 @@
 //           put, long: receive posted, kGo sent; the data comes straight to its place --+
 //           get, long: the data goes straight from its place ---------------------------'
 //
-// So operations of one peer on the same bytes take effect in the order in which they were asked for, unless all of them read.
+// So operations of one peer on the same bytes take effect in the order in which they were asked for, unless all of them
+// read.
 //
 // Thread: every method needs the progress engine's exclusive access.
 #pragma once

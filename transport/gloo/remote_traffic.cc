@@ -198,8 +198,8 @@ void RemoteTraffic::dropNext() {
   const Dropped next = toDrop_.front();
   if (!dropped_.reserve(next.length)) {
     connection_.abort(std::make_shared<const std::string>(
-        GLOO_ERROR_MSG("Rank ", group_.rank(), " closed its connection to ", connection_.describePeer(), ": it sends ", next.length,
-                       " bytes for a put or get that is over, and there is no memory to take them in")));
+        GLOO_ERROR_MSG("Rank ", group_.rank(), " closed its connection to ", connection_.describePeer(), ": it sends ",
+                       next.length, " bytes for a put or get that is over, and there is no memory to take them in")));
     return;
   }
   (void)receive({tokenOf(Purpose::kDropped, nextMessage_++), next.key, dropped_.data(), next.length,

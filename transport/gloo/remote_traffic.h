@@ -1,13 +1,14 @@
-// Puts and gets over one connection: carries what RemoteRequests and RemoteService say and move, and takes in what the peer
-// sends. Belongs to its connection, which makes it with the first of either.
+// Puts and gets over one connection: carries what RemoteRequests and RemoteService say and move, and takes in what the
+// peer sends. Belongs to its connection, which makes it with the first of either.
 //
 //   Connection -- RemoteTraffic -+- RemoteRequests   what we ask of the peer
 //                                `- RemoteService    what the peer asks of us
 //
-// Nothing is posted ahead: a message of the peer is announced, and received then. So a pair without puts and gets costs nothing.
+// Nothing is posted ahead: a message of the peer is announced, and received then. So a pair without puts and gets costs
+// nothing.
 //
-// Thread: every method needs the progress engine's exclusive access; called from the channel's observer as well, and posts there.
-// Errors: what no correct peer sends fails the connection, with the reason.
+// Thread: every method needs the progress engine's exclusive access; called from the channel's observer as well, and
+// posts there. Errors: what no correct peer sends fails the connection, with the reason.
 #pragma once
 
 #include <cstddef>
@@ -29,8 +30,8 @@ class Group;
 // In which of the two a token's operation is.
 enum class RemoteRole : std::uint8_t { kAsks = 0, kServes = 1 };
 
-// Where data is received that nobody waits for any more. Its length is the peer's choice, up to that of the longest put or get there
-// was: memory may run out, which is the connection's end only.
+// Where data is received that nobody waits for any more. Its length is the peer's choice, up to that of the longest put
+// or get there was: memory may run out, which is the connection's end only.
 class DropMemory {
  public:
   DropMemory() = default;

@@ -75,9 +75,9 @@ void UnboundBuffer::timedOut(Direction direction, std::chrono::milliseconds time
         GLOO_ERROR_MSG("Application timeout caused pair closure (rank ", group_.rank(), ")")));
   };
   group_.exclusive(failAll);
-  throw ::gloo::IoException(GLOO_ERROR_MSG(
-      "Timed out waiting ", timeout.count(), "ms for ", sending ? "send" : "recv", " operation to complete: rank ",
-      group_.rank(), sending ? ", to" : ", from", peers.str().empty() ? " no one, nothing is pending" : peers.str()));
+  throw ::gloo::IoException(GLOO_ERROR_MSG("Timed out waiting ", timeout.count(), "ms for ", sending ? "send" : "recv",
+                                           " operation to complete: rank ", group_.rank(), sending ? ", to" : ", from",
+                                           peers.str().empty() ? " no one, nothing is pending" : peers.str()));
 }
 
 void UnboundBuffer::abortWaitRecv() { abortWait(Direction::kReceive); }
@@ -127,9 +127,7 @@ void UnboundBuffer::recv(std::vector<int> srcRanks, std::uint64_t slot, std::siz
   }
   std::byte* data = checkedRange(offset, nbytes);
   Failure failure;
-  auto post = [&] {
-    failure = group_.receiveFromAny(state_, slot, data, nbytes, std::move(srcRanks));
-  };
+  auto post = [&] { failure = group_.receiveFromAny(state_, slot, data, nbytes, std::move(srcRanks)); };
   group_.exclusive(post);
   if (failure) throwIo(failure);
 }

@@ -16,7 +16,8 @@ enum class WaitOutcome { kPending, kCompleted, kAborted, kFailed, kNothingPosted
 // breath. Lives on the waiting thread's stack; true once, then for ever.
 class Wait {
  public:
-  Wait(Group& group, BufferState& buffer, Direction direction) : group_(group), buffer_(buffer), direction_(direction) {}
+  Wait(Group& group, BufferState& buffer, Direction direction)
+      : group_(group), buffer_(buffer), direction_(direction) {}
 
   // A bound buffer's: a wait for a send that was never posted is an error.
   Wait& mustBePosted() {

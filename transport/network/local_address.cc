@@ -205,8 +205,7 @@ Result<std::vector<Endpoint>> chooseLocalAddresses(const std::string& interface,
                                                    std::size_t most) {
   const std::vector<std::string> names = splitAtCommas(interface);
   if (names.size() > most) {
-    return refuse(
-        fmt::format("the list of interfaces '{}' has {} names, more than {}", interface, names.size(), most));
+    return refuse(fmt::format("the list of interfaces '{}' has {} names, more than {}", interface, names.size(), most));
   }
   std::vector<Endpoint> addresses;
   for (const std::string& name : names) {

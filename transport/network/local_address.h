@@ -23,8 +23,8 @@ namespace gloo_bypass::network {
 // May ask a name server.
 Result<Endpoint> chooseLocalAddress(const std::string& interface, const std::string& peerHost);
 
-// Of each name or address of `interface`, commas between; one where there is no comma. Also refused: an empty name, the same
-// address twice, more than `most`.
+// Of each name or address of `interface`, commas between; one where there is no comma. Also refused: an empty name, the
+// same address twice, more than `most`.
 Result<std::vector<Endpoint>> chooseLocalAddresses(const std::string& interface, const std::string& peerHost,
                                                    std::size_t most);
 
@@ -34,8 +34,9 @@ Result<std::string> chooseInterface(const std::string& peerHost);
 // "10.0.0.2 on eth0", or the address alone where no interface has it.
 std::string placeOf(const Endpoint& local);
 
-// The interface's MTU, or less where the kernel has learned so, or does not say. kUnavailable: there is no way from `local` to `peer`.
-// kConfiguration: nor can there be, as they are of two families, or one is a loopback's, which leads to no other host.
+// The interface's MTU, or less where the kernel has learned so, or does not say. kUnavailable: there is no way from
+// `local` to `peer`. kConfiguration: nor can there be, as they are of two families, or one is a loopback's, which leads
+// to no other host.
 Result<std::size_t> routeMtu(const Endpoint& local, const Endpoint& peer);
 
 }  // namespace gloo_bypass::network

@@ -1,5 +1,5 @@
-// What a channel of two transports puts into the rendezvous store as its port address (inside channel/channel_address.h, whose
-// session is the memory's). Little-endian:
+// What a channel of two transports puts into the rendezvous store as its port address (inside
+// channel/channel_address.h, whose session is the memory's). Little-endian:
 //   "GBPR" | u8 version | u64 session of the network | u16 length, port address of memory | port address of the network
 //
 // "GBP" is how the addresses of DPDK's ports begin, so that a peer of another link mode can name this one.

@@ -1,10 +1,11 @@
-// Each pair of ranks over its best transport: one that shares memory where the two can, one over the network otherwise. Both are
-// whole transports (seam 1) that one engine drives. Both ends ask the same question of the same two addresses, so they choose alike.
+// Each pair of ranks over its best transport: one that shares memory where the two can, one over the network otherwise.
+// Both are whole transports (seam 1) that one engine drives. Both ends ask the same question of the same two addresses,
+// so they choose alike.
 //
-// A channel opens one of each, since its address holds both, and closes the other when it connects. While no pair over the network
-// has connected, that transport is polled for its timers only, and not slept in: ranks of one host run as over memory alone. From
-// the first such pair on the driver sleeps in the network's transport, and peers over memory end that sleep through its
-// doorbell().
+// A channel opens one of each, since its address holds both, and closes the other when it connects. While no pair over
+// the network has connected, that transport is polled for its timers only, and not slept in: ranks of one host run as
+// over memory alone. From the first such pair on the driver sleeps in the network's transport, and peers over memory
+// end that sleep through its doorbell().
 //
 // Counters: both's sums; a channel's number is the inner one's, doubled, plus one for the network's.
 #pragma once

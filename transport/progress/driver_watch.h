@@ -1,9 +1,10 @@
-// What the engine's thread knows of the waiters that drive, without the mutex that a driver holds while it polls: a look that
-// asks for it makes the driver hand over, and costs the rank's core four switches of thread where one wake-up has two.
+// What the engine's thread knows of the waiters that drive, without the mutex that a driver holds while it polls: a
+// look that asks for it makes the driver hand over, and costs the rank's core four switches of thread where one wake-up
+// has two.
 //
-// Looks are kFirstSleep apart at first. Where waits follow one another they move apart to kBetweenWaits, and nobody is told of a
-// wait's end: a wake-up at each would cost more than the looks. Where one wait lasts they move apart to kWithinOneWait, and its end
-// wakes the watch.
+// Looks are kFirstSleep apart at first. Where waits follow one another they move apart to kBetweenWaits, and nobody is
+// told of a wait's end: a wake-up at each would cost more than the looks. Where one wait lasts they move apart to
+// kWithinOneWait, and its end wakes the watch.
 #pragma once
 
 #include <atomic>
@@ -24,7 +25,8 @@ class DriverWatch {
   // A gap between two waits that is no idleness.
   static constexpr Duration kTakeOverAfter = std::chrono::microseconds(500);
 
-  // A waiter begins to drive, or takes over from another; the last of them has ended. With the engine's exclusive access.
+  // A waiter begins to drive, or takes over from another; the last of them has ended. With the engine's exclusive
+  // access.
   void began() noexcept;
   void ended(TimePoint now) noexcept;
   bool standsStill(TimePoint now) const noexcept;

@@ -65,7 +65,8 @@ class ProgressEngine::Impl {
       // A CPU that is not there was refused when the configuration was read; a cpuset may still forbid it.
       const int failed = pthread_setaffinity_np(engineThread_.native_handle(), sizeof(cpus), &cpus);
       if (failed != 0) {
-        std::fprintf(stderr, "gloo-bypass: the engine's thread cannot be pinned to CPU %d (GLOO_BYPASS_ENGINE_CPU): %s\n",
+        std::fprintf(stderr,
+                     "gloo-bypass: the engine's thread cannot be pinned to CPU %d (GLOO_BYPASS_ENGINE_CPU): %s\n",
                      options_.engineCpu, std::strerror(failed));
       }
     }

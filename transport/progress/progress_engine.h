@@ -15,7 +15,8 @@
 //   1  nobody drives, or the engine's thread does, or the driver is blocked (a newcomer will spin for a while)
 //   2  a waiter drives: asleep until told, or until its deadline
 //   3  polling had no result for the spin time: asleep in the port, until something arrives or somebody wakes it. After
-//      something did arrive, and where the target has patience, it rests for that long first, driving, without the mutex
+//      something did arrive, and where the target has patience, it rests for that long first, driving, without the
+//      mutex
 //   4  overtaken by a newcomer; on its way out of the port until it has the mutex
 //   5  out of the port, it finds that no waiter drives
 //   6  the driver has left; one at a time, the longest waiting first
@@ -52,8 +53,8 @@ class Pollable {
   virtual void drivenBy(bool /*waiter*/) noexcept {}
   // When poll() must be called at the latest although nothing arrives; kNever for no timer.
   virtual TimePoint nextDeadline() const noexcept = 0;
-  // How long what arrives may wait to be seen, with what arrives after it, where waiting costs more than it is worth: over
-  // a slow path each datagram alone would wake the driver.
+  // How long what arrives may wait to be seen, with what arrives after it, where waiting costs more than it is worth:
+  // over a slow path each datagram alone would wake the driver.
   virtual Duration patience() const noexcept { return Duration{0}; }
   virtual void armWakeup() noexcept = 0;
   virtual void disarmWakeup() noexcept = 0;
@@ -75,8 +76,8 @@ class ProgressEngine {
   ProgressEngine& operator=(const ProgressEngine&) = delete;
 
   // Runs `f` with exclusive access, then flushes. Any thread; not from inside an observer call or
-  // another exclusive(). If `f` throws, access is released and the exception passes on. In a forked child (forked_child.h)
-  // `f` runs and nothing is sent; waitUntil() asks `pred` once.
+  // another exclusive(). If `f` throws, access is released and the exception passes on. In a forked child
+  // (forked_child.h) `f` runs and nothing is sent; waitUntil() asks `pred` once.
   void exclusive(const std::function<void()>& f);
 
   // Drives or waits until `pred` is true or `deadline` passes; `pred` runs with exclusive access, and so does what the

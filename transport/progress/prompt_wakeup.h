@@ -1,9 +1,9 @@
 // Asks the scheduler to run this thread promptly when it is woken, beside threads that compute.
 //
-// On Linux 6.12 and later (EEVDF) a woken thread waits until the running one has used up its slice, 3 ms or so, unless its
-// own slice is shorter. A waiter that sleeps in the port therefore asks for the shortest slice, and gets its old one back
-// when the wait is over. Its share of the core does not change, no privilege is needed, older kernels ignore it.
-// Source: sched_setattr(2); kernel/sched/fair.c, PREEMPT_SHORT.
+// On Linux 6.12 and later (EEVDF) a woken thread waits until the running one has used up its slice, 3 ms or so, unless
+// its own slice is shorter. A waiter that sleeps in the port therefore asks for the shortest slice, and gets its old
+// one back when the wait is over. Its share of the core does not change, no privilege is needed, older kernels ignore
+// it. Source: sched_setattr(2); kernel/sched/fair.c, PREEMPT_SHORT.
 #pragma once
 
 #include <cstdint>

@@ -2,9 +2,9 @@
 // free. Pure; one owner.
 //
 // Polling wins what a sleep and a wake-up cost, tens of microseconds in a virtual machine, if the next event is nearer
-// than that; else it takes a core from whoever computes beside it and wins nothing. Over a slow link events are hundreds
-// of microseconds apart, and a waiter that polled between them would never sleep. What the last waits showed decides, as
-// in the kernel's halt polling (Documentation/virt/kvm/halt-polling.rst).
+// than that; else it takes a core from whoever computes beside it and wins nothing. Over a slow link events are
+// hundreds of microseconds apart, and a waiter that polled between them would never sleep. What the last waits showed
+// decides, as in the kernel's halt polling (Documentation/virt/kvm/halt-polling.rst).
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,8 @@ class SpinPolicy {
  public:
   // A wait that is over sooner was worth polling for: about what is lost by sleeping.
   static constexpr Duration kWorth = std::chrono::microseconds(100);
-  // Polling goes on while at least two of three waits are worth it. One long wait, for a peer that computes, does not end it.
+  // Polling goes on while at least two of three waits are worth it. One long wait, for a peer that computes, does not
+  // end it.
   static constexpr int kMost = 16, kEnough = 4;
   // While it does not pay, a wait tries again now and then; twice as seldom each time that it was in vain.
   static constexpr int kTryFirst = 2, kTryLast = 64;
@@ -53,11 +54,11 @@ class SpinPolicy {
 
 // Whether others need this core: with more ranks than cores each empty poll keeps a rank that has work from running.
 //
-// What shows it is the time that a thread was ready to run and had no core, and much of it: our own engine's thread takes
-// some microseconds each millisecond or so. It must last, too. Where two ranks have met on one core and another one is
-// idle, the kernel parts them if both go on polling, within some of its ticks (1 to 10 ms each), and never if they sleep in
-// turn: so it must last longer while a core seems idle, but not for ever, as the kernel may not be free to part them. Then
-// waiters sleep for a while, longer each time that the next try shows the same.
+// What shows it is the time that a thread was ready to run and had no core, and much of it: our own engine's thread
+// takes some microseconds each millisecond or so. It must last, too. Where two ranks have met on one core and another
+// one is idle, the kernel parts them if both go on polling, within some of its ticks (1 to 10 ms each), and never if
+// they sleep in turn: so it must last longer while a core seems idle, but not for ever, as the kernel may not be free
+// to part them. Then waiters sleep for a while, longer each time that the next try shows the same.
 class CoreShare {
  public:
   static constexpr Duration kWindow = std::chrono::milliseconds(4);
@@ -74,8 +75,9 @@ class CoreShare {
   bool shared(TimePoint now) const { return now < until_; }
   // Looking any sooner tells nothing.
   bool worthALook(TimePoint now) const { return now - lookedAt_ >= kWindow && !shared(now); }
-  // Of the last `elapsed` this thread was ready for `ready` without running. Nothing is learnt from a time so long that it
-  // was spent on other things. `coreIdle()`: whether one of the cores that it may use seems idle; asked if it matters.
+  // Of the last `elapsed` this thread was ready for `ready` without running. Nothing is learnt from a time so long that
+  // it was spent on other things. `coreIdle()`: whether one of the cores that it may use seems idle; asked if it
+  // matters.
   template <typename CoreIdle>
   void onLook(TimePoint now, Duration elapsed, Duration ready, CoreIdle coreIdle) {
     const Duration pause = now - std::exchange(lookedAt_, now);

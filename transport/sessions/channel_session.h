@@ -1,5 +1,5 @@
-// What is behind one message channel, whichever back-end carries it. It outlives its channel until what was sent has been
-// acknowledged: a SessionTable owns it, and a handle is what the user holds.
+// What is behind one message channel, whichever back-end carries it. It outlives its channel until what was sent has
+// been acknowledged: a SessionTable owns it, and a handle is what the user holds.
 //
 // Thread: every method needs the progress engine's exclusive access.
 #pragma once
@@ -20,7 +20,8 @@ class ChannelSession {
   // Sessions that have something to send or to tell, in the order of their turns.
   using DirtyList = std::vector<ChannelSession*>;
 
-  // `id`: random, exchanged through the rendezvous store. `number`: the channel's name in counters. `dirtyList`: its table's.
+  // `id`: random, exchanged through the rendezvous store. `number`: the channel's name in counters. `dirtyList`: its
+  // table's.
   ChannelSession(DirtyList& dirtyList, std::uint64_t id, std::uint64_t number, const ChannelOptions& options,
                  ChannelObserver* observer)
       : id_(id), options_(options), observer_(observer), number_(number), dirtyList_(dirtyList) {}
@@ -81,8 +82,8 @@ class ChannelSession {
   bool abandoned_ = false;
 };
 
-// The handle that the user of a transport holds; its close() is the last that it uses of `session`. `portAddress`: what the peer's
-// session needs in order to connect.
+// The handle that the user of a transport holds; its close() is the last that it uses of `session`. `portAddress`: what
+// the peer's session needs in order to connect.
 std::unique_ptr<MessageChannel> makeChannelHandle(ChannelSession& session, std::vector<std::byte> portAddress);
 
 }  // namespace gloo_bypass

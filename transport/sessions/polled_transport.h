@@ -17,7 +17,8 @@ class PolledTransport : public Transport, public Pollable {
  public:
   ProgressEngine& progress() final { return *engine_; }
 
-  // One of the two, once. A shared engine outlives every call of this transport but its destructor, and closeAll() comes first.
+  // One of the two, once. A shared engine outlives every call of this transport but its destructor, and closeAll()
+  // comes first.
   void startEngine(const ProgressOptions& options) {
     ownEngine_ = std::make_unique<ProgressEngine>(*this, options);
     engine_ = ownEngine_.get();

@@ -1,7 +1,8 @@
-// The sessions of one transport: finds them, gives each that has something to do its turn, keeps their timers and counters, and
-// destroys them once they are finished and their channels gone.
+// The sessions of one transport: finds them, gives each that has something to do its turn, keeps their timers and
+// counters, and destroys them once they are finished and their channels gone.
 //
-// `Session`: a ChannelSession with a key(), unique in the table and convertible to 64 bits, by which its traffic names it.
+// `Session`: a ChannelSession with a key(), unique in the table and convertible to 64 bits, by which its traffic names
+// it.
 //
 // Thread: the progress engine's exclusive access, but closeAll() and waitUntilDrained().
 #pragma once
@@ -47,8 +48,8 @@ class SessionTable {
   const std::unordered_map<std::uint64_t, std::unique_ptr<Session>>& all() const { return sessions_; }
   bool anyDirty() const { return !dirty_.empty(); }
 
-  // Each dirty session's `turn`, which may mark any dirty; `retired` before one is destroyed. Returns, as a turn does, whether anything
-  // happened.
+  // Each dirty session's `turn`, which may mark any dirty; `retired` before one is destroyed. Returns, as a turn does,
+  // whether anything happened.
   template <typename Turn, typename Retired>
   bool pump(Turn&& turn, Retired&& retired) {
     bool progressed = false;

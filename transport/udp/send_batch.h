@@ -1,6 +1,6 @@
-// Datagrams that wait to be sent, in the order in which they came: datagrams of one size to one peer are a run, of which
-// the last may be shorter. The kernel takes a run as one segmented send. A payload is copied in; a long one that is
-// lent stays in the user's buffer until it is sent, or keep() copies it. Pure. One owner.
+// Datagrams that wait to be sent, in the order in which they came: datagrams of one size to one peer are a run, of
+// which the last may be shorter. The kernel takes a run as one segmented send. A payload is copied in; a long one that
+// is lent stays in the user's buffer until it is sent, or keep() copies it. Pure. One owner.
 #pragma once
 
 #include <algorithm>

@@ -5,10 +5,11 @@
 // (send_batch.h). What the socket does not take stays in the batch, and a full batch is back-pressure. receive() hands
 // up what one call brought, datagram by datagram.
 //
-// A link goes down when the network says that the peer's port is closed, quoting a session of ours; or when nothing could
-// be sent on it for kGiveUpAfter and the port's interface is deleted. Whatever else keeps datagrams from leaving may
-// pass (an interface without carrier, a route or an address that is gone): sessions wait for it as long as they wait for
-// their peers, and their error says what it was. A datagram that is too large is lost, and the sessions are told.
+// A link goes down when the network says that the peer's port is closed, quoting a session of ours; or when nothing
+// could be sent on it for kGiveUpAfter and the port's interface is deleted. Whatever else keeps datagrams from leaving
+// may pass (an interface without carrier, a route or an address that is gone): sessions wait for it as long as they
+// wait for their peers, and their error says what it was. A datagram that is too large is lost, and the sessions are
+// told.
 #pragma once
 
 #include <memory>

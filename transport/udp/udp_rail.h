@@ -1,5 +1,5 @@
-// One socket of a UDP port, with the links that go over it: its batch of what is to be sent, what has arrived and is not
-// handed up yet, and what the kernel and the network say of either (udp_port.h).
+// One socket of a UDP port, with the links that go over it: its batch of what is to be sent, what has arrived and is
+// not handed up yet, and what the kernel and the network say of either (udp_port.h).
 //
 // Thread: one owner, as of the port; wanted() and onWoken() may be called by another thread meanwhile.
 #pragma once
@@ -74,7 +74,7 @@ class UdpRail {
   const std::unique_ptr<UdpSocket> socket_;
   const std::optional<network::NetworkInterface> interface_ =  // nothing: it was just removed
       network::NetworkInterface::withAddress(local().any);
-  const std::size_t mtu_;  // of links at most; 0: what the interface carries
+  const std::size_t mtu_;                                    // of links at most; 0: what the interface carries
   const std::size_t overheadBytes_ = local().headerBytes();  // IP and UDP headers
   const LinkId step_;
   std::unordered_map<LinkId, Link> links_;
@@ -87,7 +87,7 @@ class UdpRail {
   std::size_t handedUpBytes_ = 0;
   std::uint64_t takenBytes_ = 0;  // from the socket, where the shortest message took kLeastInSocket
   bool socketEmpty_ = false;      // when last looked, and all that had come is handed up
-  std::set<LinkId> toReport_;  // something of them is not told yet
+  std::set<LinkId> toReport_;     // something of them is not told yet
   PortCounters counters_;
   TimePoint interfaceFullSince_ = kNever;  // it has taken nothing since
   std::atomic<int> full_{0};  // the batch had to stay: EAGAIN, no room in the socket; ENOBUFS, none in the interface

@@ -1,7 +1,7 @@
 // One bound, non-blocking UDP socket that moves many datagrams a call: runs of equal datagrams leave as one segmented
 // send (UDP_SEGMENT), several of them by one sendmmsg, and what the kernel has coalesced (UDP_GRO) comes in by
-// recvmmsg. Without offload by kernel or device each datagram is a message; this is said once on stderr. Where the kernel has
-// offload and refuses it on the way to a peer (IPsec), it is asked again after a while. Where a sandbox
+// recvmmsg. Without offload by kernel or device each datagram is a message; this is said once on stderr. Where the
+// kernel has offload and refuses it on the way to a peer (IPsec), it is asked again after a while. Where a sandbox
 // refuses these two calls, each message is a call.
 //
 // Nothing is ever fragmented: a datagram larger than the interface's MTU fails with EMSGSIZE. The kernel's own idea of
@@ -65,7 +65,7 @@ class UdpSocket {
   struct NetworkError {
     network::Endpoint peer;  // to which it was sent
     bool portUnreachable = false;
-    std::size_t mtu = 0;  // 0, or what the path carries as the message says
+    std::size_t mtu = 0;                // 0, or what the path carries as the message says
     std::span<const std::byte> quoted;  // the datagram's beginning, as the message has it: anybody can have made it up
   };
   // The next one, valid until the next call.

@@ -22,13 +22,12 @@ Result<std::unique_ptr<PolledTransport>> makePolled(const TransportConfig& confi
 }
 
 BackEnd backEnd() {
-  return {
-      .name = "RDMA",
-      .package = "libibverbs-dev",
-      .make = make,
-      // Devices may be named, a route may lead to one, or there is one only.
-      .interfaceRule = [](const TransportConfig&) { return InterfaceRule::kOptional; },
-      .ignoredSettings = [](const TransportConfig& c) { return ignoredWithoutDpdk(c, "RDMA", "the adapter"); }};
+  return {.name = "RDMA",
+          .package = "libibverbs-dev",
+          .make = make,
+          // Devices may be named, a route may lead to one, or there is one only.
+          .interfaceRule = [](const TransportConfig&) { return InterfaceRule::kOptional; },
+          .ignoredSettings = [](const TransportConfig& c) { return ignoredWithoutDpdk(c, "RDMA", "the adapter"); }};
 }
 
 }  // namespace gloo_bypass::verbs

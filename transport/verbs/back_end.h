@@ -10,7 +10,8 @@ namespace gloo_bypass::verbs {
 
 BackEnd backEnd();
 
-// As the back-end's `make`, to be driven beside other transports. In a build without verbs an error that names the package.
+// As the back-end's `make`, to be driven beside other transports. In a build without verbs an error that names the
+// package.
 Result<std::unique_ptr<PolledTransport>> makePolled(const TransportConfig& config);
 
 }  // namespace gloo_bypass::verbs

@@ -6,7 +6,8 @@
 namespace gloo_bypass::verbs {
 namespace {
 
-// No std::string: the table of back-ends is read while the library is loaded, perhaps before this file's objects are made.
+// No std::string: the table of back-ends is read while the library is loaded, perhaps before this file's objects are
+// made.
 constexpr const char* kWhy = "libibverbs was missing or disabled when it was built";
 constexpr const char* kPackage = "libibverbs-dev";
 

@@ -1,8 +1,9 @@
-// The completion queues of one device, all on one completion channel. None can overflow: room is reserved for every work request that
-// can be outstanding. Where the present ones are reserved up to the device's bound, another is made; one that nobody uses any more is
-// given back, but for the last. Most processes have one.
+// The completion queues of one device, all on one completion channel. None can overflow: room is reserved for every
+// work request that can be outstanding. Where the present ones are reserved up to the device's bound, another is made;
+// one that nobody uses any more is given back, but for the last. Most processes have one.
 //
-// Owner: RailQueues. Thread: every method needs the progress engine's exclusive access; fd() may be polled by any thread.
+// Owner: RailQueues. Thread: every method needs the progress engine's exclusive access; fd() may be polled by any
+// thread.
 #pragma once
 
 #include <cstddef>

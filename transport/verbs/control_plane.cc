@@ -26,7 +26,8 @@ constexpr std::uint64_t kListenerKey = 0;
 // A connection that does not say hello is no peer of ours.
 constexpr auto kHelloTimeout = std::chrono::seconds(10);
 constexpr std::size_t kMaxStrangers = 256;
-// Connections taken in one poll: whoever connects without pause must not keep data from moving. The rest waits for the next.
+// Connections taken in one poll: whoever connects without pause must not keep data from moving. The rest waits for the
+// next.
 constexpr int kAcceptsAtOnce = 64;
 // Between dialling and dialling again; doubled each time.
 constexpr auto kFirstPause = std::chrono::milliseconds(20), kLongestPause = std::chrono::milliseconds(500);
@@ -104,7 +105,8 @@ Status ControlPlane::listen(const GidBytes& ip) {
   if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listener_.get(), &event) != 0) return failed("epoll_ctl");
   // What a sandbox refuses shows now, and not as a peer that does not answer. Nobody knows the port yet.
   if (epoll_wait(epoll_.get(), &event, 1, 0) < 0) return failed("epoll_wait");
-  if (!FileDescriptor(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)) && errno != EAGAIN) return failed("accept4");
+  if (!FileDescriptor(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)) && errno != EAGAIN)
+    return failed("accept4");
   return {};
 }
 
@@ -205,8 +207,8 @@ bool ControlPlane::poll(TimePoint now) {
   return count > 0;
 }
 
-// No descriptor is left: a connection that waits for ever would keep poll() busy for ever. False: none waits (accept says that no
-// descriptor is left in that case too).
+// No descriptor is left: a connection that waits for ever would keep poll() busy for ever. False: none waits (accept
+// says that no descriptor is left in that case too).
 bool ControlPlane::turnAwayOne() {
   spare_.reset();
   const bool refused = static_cast<bool>(FileDescriptor(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)));

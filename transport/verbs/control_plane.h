@@ -1,6 +1,6 @@
-// One TCP connection beside each channel's queue pairs. It tells two things that queue pairs cannot: that the peer is ready to
-// receive (before that, what is sent is lost and retried until the connection breaks), and that the peer's process has ended (an
-// adapter that only receives never notices). No payload goes over it.
+// One TCP connection beside each channel's queue pairs. It tells two things that queue pairs cannot: that the peer is
+// ready to receive (before that, what is sent is lost and retried until the connection breaks), and that the peer's
+// process has ended (an adapter that only receives never notices). No payload goes over it.
 //
 // The side with the smaller session id dials. Little-endian, the dialler first:
 //   hello "GBC1" | u32 0 | u64 session of the one called | u64 session of the dialler;  then each side, a byte each:
@@ -10,7 +10,8 @@
 // whom the oldest makes room. A dialler that is hung up on before the peer was ready may have been one of those: it
 // dials again, until close(). Who is dialled waits as long for its peer to say that it is ready.
 //
-// Owner: the transport. Thread: every method needs the progress engine's exclusive access; fd() may be polled by any thread.
+// Owner: the transport. Thread: every method needs the progress engine's exclusive access; fd() may be polled by any
+// thread.
 #pragma once
 
 #include <array>

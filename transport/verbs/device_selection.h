@@ -2,10 +2,12 @@
 //
 //   devices configured   exactly those, in their order, one rail each
 //   interface named      the device with a RoCEv2 GID on it
-//   else                 the active device with one on the interface from which the kernel's route leads to MASTER_ADDR, else on the
+//   else                 the active device with one on the interface from which the kernel's route leads to
+//   MASTER_ADDR, else on the
 //                        host name's; else the only active device
 //   port                 as configured, else the first active one (with that GID, if the device was found by it)
-//   GID                  as configured, else of RoCEv2: the interface's IPv4 address, another IPv4 address, a global IPv6 address.
+//   GID                  as configured, else of RoCEv2: the interface's IPv4 address, another IPv4 address, a global
+//   IPv6 address.
 //                        On InfiniBand: 0
 //
 // Owner: the transport, at its start. Thread: any, one at a time. Devices that are not chosen are closed again.
@@ -38,8 +40,8 @@ struct Rail {
   ibv_gid gid{};
 };
 
-// At least one rail. Looks at `config`'s rdma, interface, masterAddress (may ask a name server) and hostInterface. `api` must outlive the
-// rails. Errors (kUnavailable, kConfiguration): one line with what was found and what to do.
+// At least one rail. Looks at `config`'s rdma, interface, masterAddress (may ask a name server) and hostInterface.
+// `api` must outlive the rails. Errors (kUnavailable, kConfiguration): one line with what was found and what to do.
 Result<std::vector<Rail>> selectRails(const VerbsApi& api, const TransportConfig& config);
 
 }  // namespace gloo_bypass::verbs

@@ -1,5 +1,5 @@
-// What every channel shares on one device: protection domain, completion queues, events. RAII, in the order that verbs asks for. And
-// one reliable-connected queue pair.
+// What every channel shares on one device: protection domain, completion queues, events. RAII, in the order that verbs
+// asks for. And one reliable-connected queue pair.
 //
 // Thread: every method needs the progress engine's exclusive access; the descriptors may be polled by any thread.
 // Source: InfiniBand Architecture Specification, volume 1, 10.3.1 (states of a queue pair); ibv_modify_qp(3).

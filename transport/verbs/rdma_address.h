@@ -1,6 +1,8 @@
-// What a channel over verbs puts into the rendezvous store as its port address (inside io/channel_address). Little-endian:
-//   "RDM1" | 16 bytes control IPv6 (IPv4-mapped) address | u16 control port | u32 eager bytes | u32 credits | u64 eager window |
-//   u8 rails | for each: 16 bytes GID | u32 QPN | u32 first PSN | u16 LID | u8 MTU (ibv_mtu) | u8 link layer | u8 read depth
+// What a channel over verbs puts into the rendezvous store as its port address (inside io/channel_address).
+// Little-endian:
+//   "RDM1" | 16 bytes control IPv6 (IPv4-mapped) address | u16 control port | u32 eager bytes | u32 credits | u64 eager
+//   window | u8 rails | for each: 16 bytes GID | u32 QPN | u32 first PSN | u16 LID | u8 MTU (ibv_mtu) | u8 link layer |
+//   u8 read depth
 // Rail 0 comes twice: first the queue pair of frames, then, as of every rail, the one of READs.
 #pragma once
 

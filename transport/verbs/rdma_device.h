@@ -21,14 +21,14 @@ class RdmaSession;
 
 class RdmaDevice {
  public:
-  // Handles completions of this session alone until `done` or the time is over; those of others wait. For the calls that must not
-  // return while the adapter still touches the user's memory. Returns whether `done` came true.
+  // Handles completions of this session alone until `done` or the time is over; those of others wait. For the calls
+  // that must not return while the adapter still touches the user's memory. Returns whether `done` came true.
   virtual bool drain(RdmaSession& session, const std::function<bool()>& done, Duration timeout) = 0;
 
   // All that the adapters had completed when this round began has been handled.
   virtual bool caughtUp() const = 0;
-  // Takes all that the adapters have completed, to be handled later. Once a queue pair is gone, before the room of its completions is
-  // another's.
+  // Takes all that the adapters have completed, to be handled later. Once a queue pair is gone, before the room of its
+  // completions is another's.
   virtual void takeCompletions() = 0;
 
   const VerbsApi& api;

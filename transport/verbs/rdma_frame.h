@@ -4,11 +4,12 @@
 //         16  u64 window returned   24 u64 tag or id   32 u64 length   40 u64 remote offset or address
 //
 //   eager     a whole message: tag, length of the payload that follows, remote offset
-//   announce  a message that the receiver fetches by RDMA READ: tag, length, remote offset; then u64 id | u64 address | u32 key for
+//   announce  a message that the receiver fetches by RDMA READ: tag, length, remote offset; then u64 id | u64 address |
+//   u32 key for
 //             each rail
 //   done      the receiver has fetched message `id`: the sender's buffer is free
-//   credit    nothing but what every frame carries: how many receives were posted again, how much of the eager window is free again
-//   bye       the sender of it closes in good order and sends nothing any more
+//   credit    nothing but what every frame carries: how many receives were posted again, how much of the eager window
+//   is free again bye       the sender of it closes in good order and sends nothing any more
 #pragma once
 
 #include <array>
@@ -41,7 +42,8 @@ struct RdmaFrame {
 inline constexpr std::size_t kFrameHeaderBytes = 48;
 inline constexpr std::size_t kMaxFrameBytes =
     kFrameHeaderBytes + 16 + 4 * kMaxRails;  // payload of eager frames not counted
-// Messages that one side may have announced and not been told to be done. A peer that announces more breaks the protocol.
+// Messages that one side may have announced and not been told to be done. A peer that announces more breaks the
+// protocol.
 inline constexpr std::size_t kMaxAnnouncedMessages = 65536;
 
 // Writes header and list of keys; returns how many bytes (the payload of an eager frame goes behind them).

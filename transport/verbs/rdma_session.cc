@@ -40,8 +40,8 @@ Status RdmaSession::open() {
   }
   const auto requests = static_cast<unsigned>(std::max(2, device_.rails[0]->limits().max_qp_wr));
   credits_ = std::min(config.credits, requests);
-  // Under way are no more frames than the peer has credits, and beside them those whose completion was not asked for. A place of
-  // SoftRoCE's is 512 bytes, of each connection.
+  // Under way are no more frames than the peer has credits, and beside them those whose completion was not asked for. A
+  // place of SoftRoCE's is 512 bytes, of each connection.
   sendDepth_ = std::min({kSendDepth, requests, 4 * credits_ - 1});
   for (auto& queues : device_.rails) {
     const bool first = reads_.empty();
@@ -176,7 +176,8 @@ bool RdmaSession::pump(TimePoint now, bool mayRead) {
     if (frames_) any |= pumpOutgoing();
     if (frames_) pumpCredit();
     if (frames_) pumpBye();
-    // Before the READs, which a device in software carries out while they are posted: what the peer can do meanwhile must not wait.
+    // Before the READs, which a device in software carries out while they are posted: what the peer can do meanwhile
+    // must not wait.
     if (frames_ && batchSize_ > 0) any |= flushFrames();
     if (mayRead) any |= pumpReads();
   }

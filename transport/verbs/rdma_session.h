@@ -1,13 +1,15 @@
 // One channel's life over queue pairs, without the handle that its user holds (transport/sessions).
 //
-//   frames queue pair, rail 0     SENDs under credits: small messages whole, announcements of large ones, and that those have been
+//   frames queue pair, rail 0     SENDs under credits: small messages whole, announcements of large ones, and that
+//   those have been
 //                                 read
-//   reads queue pair, each rail   RDMA READs of announced messages, from the sender's buffer into the receiver's, cut into chunks.
+//   reads queue pair, each rail   RDMA READs of announced messages, from the sender's buffer into the receiver's, cut
+//   into chunks.
 //                                 Apart from the frames, so that no frame waits behind a megabyte
 //
 //   message    small: copied, sent, complete at once; or, if it is to be confirmed, once the peer's adapter has it
-//              large, or the receiver's window is full: registered, announced; the receiver reads it when a receive matches, then
-//              says done: complete
+//              large, or the receiver's window is full: registered, announced; the receiver reads it when a receive
+//              matches, then says done: complete
 //   unconnected --connect--> connecting --peer says ready--> connected --> peer closed (bye) | failed | closed
 //
 // The end has two sides. Ours, once close() was called:
@@ -18,7 +20,8 @@
 //                      |                               |     |           |                               v
 //                      +--abort, failed, not in time---+-----+-----------+-- gone, failed, linger --> FINISHED
 //
-// The peer's, which only grows: PRESENT, SAID BYE, GONE (what had come before is still to be looked at), LOST (looked at).
+// The peer's, which only grows: PRESENT, SAID BYE, GONE (what had come before is still to be looked at), LOST (looked
+// at).
 //
 // Thread: every method needs the progress engine's exclusive access.
 #pragma once
@@ -73,8 +76,8 @@ class RdmaSession final : public ChannelSession, private ControlObserver {
   void onSent(WorkKind kind, std::uint32_t number);
   void onWorkFailed(WorkKind kind, ibv_wc_status status);
 
-  // Sends what may be sent, and looks at timers and at the peer's end; asks for the data of announced messages if it `mayRead`. True
-  // if anything happened.
+  // Sends what may be sent, and looks at timers and at the peer's end; asks for the data of announced messages if it
+  // `mayRead`. True if anything happened.
   bool pump(TimePoint now, bool mayRead);
   // Has READs to post.
   bool wantsToRead() const { return state_ == ChannelState::kConnected && !toRead_.empty(); }
@@ -206,8 +209,8 @@ class RdmaSession final : public ChannelSession, private ControlObserver {
   std::size_t eagerLimit_ = 0;
   std::uint32_t framesSent_ = 0, slotsReturned_ = 0;   // totals, modulo 2^32
   std::uint64_t windowUsed_ = 0, windowReturned_ = 0;  // totals
-  RingQueue<PostedFrame> posted_;  // and not known to have arrived
-  std::uint32_t sentFrames_ = 0;   // frames known to have arrived; the oldest in posted_ has this number
+  RingQueue<PostedFrame> posted_;                      // and not known to have arrived
+  std::uint32_t sentFrames_ = 0;  // frames known to have arrived; the oldest in posted_ has this number
   std::uint32_t lastSignalled_ = 0;
   static constexpr unsigned kMaxReadsUnderWay = 16;  // of each rail
   static constexpr std::size_t kBatch = 16;

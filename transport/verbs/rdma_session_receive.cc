@@ -126,8 +126,8 @@ void RdmaSession::onAnnounce(const RdmaFrame& frame) {
 }
 
 Status RdmaSession::postReceive(const ReceiveRequest& request) {
-  const bool open = state_ == ChannelState::kUnconnected || state_ == ChannelState::kConnecting ||
-                    state_ == ChannelState::kConnected;
+  const bool open =
+      state_ == ChannelState::kUnconnected || state_ == ChannelState::kConnecting || state_ == ChannelState::kConnected;
   if (!open && matcher_.oldestUnmatched(request.key) == nullptr) return refusal();
   while (const auto slot = matcher_.post(request)) {
     if (Matcher::Message& message = matcher_[*slot]; message.body.announced) {

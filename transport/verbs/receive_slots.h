@@ -1,5 +1,5 @@
-// The receives of one channel: buffers posted to its queue pair. Its peer is given as many credits as there are receives, and never has
-// more frames under way: the queue cannot run dry, and needs no flow control of the device.
+// The receives of one channel: buffers posted to its queue pair. Its peer is given as many credits as there are
+// receives, and never has more frames under way: the queue cannot run dry, and needs no flow control of the device.
 //
 // Owner: the session. Thread: every method needs the progress engine's exclusive access.
 #pragma once

@@ -1,5 +1,5 @@
-// Equal buffers in registered memory, for frames on their way out and in. Grows by slabs, is never given back: bounded by the
-// credits of the channels that are open at once.
+// Equal buffers in registered memory, for frames on their way out and in. Grows by slabs, is never given back: bounded
+// by the credits of the channels that are open at once.
 //
 // Owner: the device. Thread: every method needs the progress engine's exclusive access.
 #pragma once

@@ -25,7 +25,8 @@ namespace {
 enum Access : std::size_t { kToReceive, kToSend, kToSendAndReceive };
 constexpr std::array<int, 3> kFlags = {IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_READ,
                                        IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ};
-// Looks at the monitor while another thread is in the middle of unmapping, a yield between; then the cache is not relied upon.
+// Looks at the monitor while another thread is in the middle of unmapping, a yield between; then the cache is not
+// relied upon.
 constexpr int kSettleTries = 100;
 constexpr std::size_t kRangesATime = 64;
 
@@ -159,8 +160,8 @@ RegistrationCache::Impl::~Impl() {
     for (Entry& entry : *entries) deregister(&entry);
 }
 
-// Whether the index can be relied upon: everything that was unmapped has been dropped from it. False when another thread stays in
-// the middle of unmapping: its addresses may be in use again already.
+// Whether the index can be relied upon: everything that was unmapped has been dropped from it. False when another
+// thread stays in the middle of unmapping: its addresses may be in use again already.
 bool RegistrationCache::Impl::settled() {
   if (!monitor_) return true;
   for (int i = 0; i < kSettleTries; ++i) {

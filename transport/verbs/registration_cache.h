@@ -4,14 +4,15 @@
 //      `----miss: ibv_reg_mr of exactly these bytes, on every rail
 //
 // A registration pins physical pages. When the program unmaps memory and maps other memory at the same address, an old
-// registration would still reach the old pages: silent corruption. UnmapMonitor tells of it before munmap returns; where it cannot
-// watch (no userfaultfd, or not that kind of memory), nothing is cached and every acquire registers anew. Counters tell which.
+// registration would still reach the old pages: silent corruption. UnmapMonitor tells of it before munmap returns;
+// where it cannot watch (no userfaultfd, or not that kind of memory), nothing is cached and every acquire registers
+// anew. Counters tell which.
 //
-// Who may do what: no registration lets a peer write, since peers only read, and what arrives is written by this side's own reads and
-// receives. What is only received into no peer may read either. A buffer that is sent from is often received into as well: what the
-// program can write of it is registered for both. Peers may read its bytes until it is deregistered, not only while the message lasts
-// (docs/links-and-rdma.md says so): a memory window for each message would have to be bound on the queue pair that the peer reads over,
-// behind our own reads there.
+// Who may do what: no registration lets a peer write, since peers only read, and what arrives is written by this side's
+// own reads and receives. What is only received into no peer may read either. A buffer that is sent from is often
+// received into as well: what the program can write of it is registered for both. Peers may read its bytes until it is
+// deregistered, not only while the message lasts (docs/links-and-rdma.md says so): a memory window for each message
+// would have to be bound on the queue pair that the peer reads over, behind our own reads there.
 //
 // Owner: the transport. Thread: every method needs the progress engine's exclusive access.
 #pragma once
@@ -52,8 +53,8 @@ class RegistrationCache {
   // Entries that are kept at most: each may split a mapping of the program in three, and there is a bound on mappings.
   static constexpr std::size_t kMaxEntries = 4096;
 
-  // `api` and `domains` must outlive the cache. `maxBytes` bounds what is kept and not in use; what is in use is bounded by the
-  // program's own buffers.
+  // `api` and `domains` must outlive the cache. `maxBytes` bounds what is kept and not in use; what is in use is
+  // bounded by the program's own buffers.
   RegistrationCache(const VerbsApi& api, std::vector<ibv_pd*> domains, std::size_t maxBytes);
   // With a test's monitor, or the reason why there is none.
   RegistrationCache(const VerbsApi& api, std::vector<ibv_pd*> domains, std::size_t maxBytes,
@@ -68,8 +69,8 @@ class RegistrationCache {
   Result<const Registration*> acquire(const std::byte* data, std::size_t length, RegistrationUse use);
   void release(const Registration* registration);
 
-  // Deregisters what was unmapped since the last call. acquire() does it by itself; call it now and then, so that the pages of
-  // unmapped memory do not stay pinned while nothing is sent.
+  // Deregisters what was unmapped since the last call. acquire() does it by itself; call it now and then, so that the
+  // pages of unmapped memory do not stay pinned while nothing is sent.
   void dropUnmapped();
 
   const RegistrationCounters& counters() const;

@@ -92,7 +92,8 @@ class UnmapWatcher {
   std::mutex watchMutex_;
   int monitors_ = 0;
 
-  // Nobody allocates, frees or makes a system call that waits while holding it, but for reading events, which does not wait.
+  // Nobody allocates, frees or makes a system call that waits while holding it, but for reading events, which does not
+  // wait.
   std::mutex mutex_;
   std::array<UnmapMonitor::Range, kNotes> notes_;  // the newest; number n is at n % kNotes
   std::uint64_t noted_ = 0;                        // in total
@@ -158,7 +159,8 @@ void UnmapWatcher::run() {
 }
 
 bool UnmapWatcher::readEvents() {
-  // Taken before the event is: the kernel lets munmap return from within read(), and from then on the range must be seen.
+  // Taken before the event is: the kernel lets munmap return from within read(), and from then on the range must be
+  // seen.
   const std::lock_guard lock(mutex_);
   uffd_msg messages[kEventsARead];
   const ssize_t got = ::read(events_.get(), messages, sizeof messages);

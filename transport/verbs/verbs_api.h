@@ -1,9 +1,9 @@
-// The functions of libibverbs that this back-end uses, as a table: filled at run time from libibverbs.so.1, so that a program loads
-// on a machine without it, or by a test with a software adapter.
+// The functions of libibverbs that this back-end uses, as a table: filled at run time from libibverbs.so.1, so that a
+// program loads on a machine without it, or by a test with a software adapter.
 //
-// Only what the library exports is in the table. The data path (ibv_post_send, ibv_poll_cq, ibv_req_notify_cq, ibv_post_recv) is
-// inline in <infiniband/verbs.h> and goes through ibv_context::ops of the opened device. Everything else must be called through the
-// table: a direct call would need the library when the program is linked.
+// Only what the library exports is in the table. The data path (ibv_post_send, ibv_poll_cq, ibv_req_notify_cq,
+// ibv_post_recv) is inline in <infiniband/verbs.h> and goes through ibv_context::ops of the opened device. Everything
+// else must be called through the table: a direct call would need the library when the program is linked.
 //
 // Source: libibverbs' manual pages (rdma-core 44); InfiniBand Architecture Specification, volume 1, chapter 11.
 #pragma once
@@ -55,8 +55,8 @@ struct VerbsApi {
   decltype(&::ibv_destroy_qp) destroyQueuePair = nullptr;
 };
 
-// libibverbs.so.1, loaded once and never unloaded: providers start threads and exit handlers. Also calls ibv_fork_init, so that a
-// child of fork does not share the pages of registered memory (a kernel from 5.12 on needs nothing for it).
+// libibverbs.so.1, loaded once and never unloaded: providers start threads and exit handlers. Also calls ibv_fork_init,
+// so that a child of fork does not share the pages of registered memory (a kernel from 5.12 on needs nothing for it).
 // Errors: kUnavailable, naming the library or the symbol that is missing and the package that has it.
 Result<const VerbsApi*> systemVerbs();
 

@@ -69,7 +69,8 @@ Result<VerbsApi> loadSystemVerbs() {
   auto loaded = loadVerbs("libibverbs.so.1");
   if (!loaded) return loaded;
   if (const int error = loaded.value().forkInit(); error != 0) {
-    std::fprintf(stderr, "gloo-bypass: RDMA: ibv_fork_init: %s; a child of fork may share pages that an adapter writes\n",
+    std::fprintf(stderr,
+                 "gloo-bypass: RDMA: ibv_fork_init: %s; a child of fork may share pages that an adapter writes\n",
                  std::strerror(error));
   }
   return loaded;
@@ -78,7 +79,8 @@ Result<VerbsApi> loadSystemVerbs() {
 }  // namespace
 
 Result<VerbsApi> loadVerbs(const std::string& library) {
-  // Local: nothing else should find its functions here. Adapters' providers name libibverbs among what they need, so they find it.
+  // Local: nothing else should find its functions here. Adapters' providers name libibverbs among what they need, so
+  // they find it.
   void* handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (handle == nullptr)
     return unavailable(

@@ -54,9 +54,9 @@ Status VerbsTransport::open() {
   for (const auto& queues : rails) domains.push_back(queues->domain());
   registrations = std::make_unique<RegistrationCache>(api, std::move(domains), config.rdma.registrationCacheBytes);
   if (!registrations->watching()) {
-    std::fprintf(stderr,
-                 "gloo-bypass: RDMA: registered memory is not kept, every large message registers its buffer anew: %s\n",
-                 registrations->whyNotWatching().c_str());
+    std::fprintf(
+        stderr, "gloo-bypass: RDMA: registered memory is not kept, every large message registers its buffer anew: %s\n",
+        registrations->whyNotWatching().c_str());
   }
   GidBytes ip;
   std::copy_n(std::begin(rails[0]->rail().gid.raw), ip.size(), ip.begin());
@@ -114,7 +114,8 @@ bool VerbsTransport::poll(TimePoint now) noexcept {
   sessions_.fireTimers(now);
   if (sessions_.anyDirty() && pumpDirty(now, waiterDrives_ && !completedSome)) {
     progressed = true;
-    // A device in software has carried out by now what was posted, perhaps for milliseconds: who waits for it need not go round once more.
+    // A device in software has carried out by now what was posted, perhaps for milliseconds: who waits for it need not
+    // go round once more.
     if (inSoftware_ && handleCompletions() && sessions_.anyDirty()) (void)pumpDirty(monotonicNow(), false);
   }
   return progressed;
@@ -191,7 +192,8 @@ void VerbsTransport::handleEvent(RailQueues& queues, const ibv_async_event& even
       break;
     case IBV_EVENT_PORT_ERR:
       ++portDowns_;
-      std::fprintf(stderr, "gloo-bypass: %s: connections break if it does not come back within the retries\n", what.c_str());
+      std::fprintf(stderr, "gloo-bypass: %s: connections break if it does not come back within the retries\n",
+                   what.c_str());
       break;
     default:
       break;

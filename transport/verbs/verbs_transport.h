@@ -1,6 +1,7 @@
 // The back-end over RDMA verbs: reliable-connected queue pairs as MessageChannels.
 //
-// One a process (and configuration). Owns the devices it opened, the progress engine and every queue pair; a queue pair outlives its closed channel until what was sent has been acknowledged.
+// One a process (and configuration). Owns the devices it opened, the progress engine and every queue pair; a queue pair
+// outlives its closed channel until what was sent has been acknowledged.
 #pragma once
 
 #include <memory>
@@ -12,8 +13,8 @@
 
 namespace gloo_bypass::verbs {
 
-// `api` must outlive the transport: systemVerbs(), or a test's. Errors: those of the choice of device, port and GID; kExhausted
-// when memory cannot be locked.
+// `api` must outlive the transport: systemVerbs(), or a test's. Errors: those of the choice of device, port and GID;
+// kExhausted when memory cannot be locked.
 Result<std::shared_ptr<Transport>> makeVerbsTransport(const VerbsApi& api, const TransportConfig& config);
 // The same without an engine: to be driven beside other transports.
 Result<std::unique_ptr<PolledTransport>> makePolledVerbsTransport(const VerbsApi& api, const TransportConfig& config);

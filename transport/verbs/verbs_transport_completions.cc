@@ -9,8 +9,9 @@
 namespace gloo_bypass::verbs {
 namespace {
 
-// A device in software carries out a READ before its posting returns, milliseconds later. A program that does not wait may be about to
-// send, and its peer waits for that: so long READs are left to who waits for an operation. What nobody waits for has time.
+// A device in software carries out a READ before its posting returns, milliseconds later. A program that does not wait
+// may be about to send, and its peer waits for that: so long READs are left to who waits for an operation. What nobody
+// waits for has time.
 constexpr auto kReadGrace = std::chrono::milliseconds(5);
 
 }  // namespace

@@ -1,6 +1,6 @@
-// The transport behind makeVerbsTransport(): its sessions, and the rounds in which completions, timers and events come to them.
-// verbs_transport.cc makes it, sleeps and looks at the device's events; verbs_transport_completions.cc takes completions and lets
-// sessions send. Private to transport/verbs.
+// The transport behind makeVerbsTransport(): its sessions, and the rounds in which completions, timers and events come
+// to them. verbs_transport.cc makes it, sleeps and looks at the device's events; verbs_transport_completions.cc takes
+// completions and lets sessions send. Private to transport/verbs.
 //
 // Thread: the progress engine's exclusive access, but wake() and block().
 #pragma once

@@ -26,7 +26,8 @@
 //              then 0..63 bytes of padding (zero) that align the chunk in the frame as it is aligned in the sender's
 //              memory, so that memory links copy whole words; then the chunk itself as the payload
 //   kAnnounce  the same; chunk offset = bytes that come eagerly, chunk length 0: the rest waits for a grant
-//   kChunk     message id 8, chunk offset 8; the chunk is the payload, of at least one byte. Of a message that a kData or
+//   kChunk     message id 8, chunk offset 8; the chunk is the payload, of at least one byte. Of a message that a kData
+//   or
 //              kAnnounce describes, which may arrive later; out of eager credit. Only to peers whose Hello has
 //              kCapabilityChunks
 //   kGrantedChunk  the same, sent on a grant
@@ -42,13 +43,14 @@
 //   kRepair    first sequence number 4, number of frames from there 1, which repair frame 1, of how many 1, zero 1; the
 //              payload is a repair symbol of these frames (core/repair). Only to peers whose Hello has
 //              kCapabilityRepair
-//   kPiece     sequence number of the frame 4, length of its symbol 2 (core/repair/frame_symbol.h), number of this piece
+//   kPiece     sequence number of the frame 4, length of its symbol 2 (core/repair/frame_symbol.h), number of this
+//   piece
 //              1, 1 where the pieces are small ones, else 0; the payload is the symbol's part from number x kPieceBytes
 //              (small: kSmallPieceBytes) on. Only to peers whose Hello has kCapabilityPieces (kCapabilitySmall)
 //
-// Types from kData on take a sequence number and are retransmitted, under the same number, until acknowledged. The other
-// types take none. A frame that has become too large for the path is retransmitted
-// as kPiece datagrams, which together are that frame, under its number.
+// Types from kData on take a sequence number and are retransmitted, under the same number, until acknowledged. The
+// other types take none. A frame that has become too large for the path is retransmitted as kPiece datagrams, which
+// together are that frame, under its number.
 #pragma once
 
 #include <array>
@@ -78,8 +80,8 @@ inline constexpr std::size_t kMinDatagramBytes = 548;
 inline constexpr std::size_t kUsualMinDatagramBytes = 1200;
 // An MTU of 1500 without the headers of IPv4 and UDP.
 inline constexpr std::size_t kEthernetDatagramBytes = 1472;
-// Of an acknowledgement that every path carries. Enough that one repeats each gap of a lossy window many times. A list of
-// so many may be cut short.
+// Of an acknowledgement that every path carries. Enough that one repeats each gap of a lossy window many times. A list
+// of so many may be cut short.
 inline constexpr std::size_t kSentSackRanges = (kMinDatagramBytes - kCommonHeaderBytes - 4) / 8;
 static_assert(kSentSackRanges <= kMaxSackRanges);
 // Of every piece of a frame but its last; on paths that do not carry such pieces there are small ones.
@@ -88,8 +90,8 @@ inline constexpr std::size_t kSmallPieceBytes = kMinDatagramBytes - kCommonHeade
 // Lengths of chunks and datagrams are 16 bits.
 inline constexpr std::size_t kMaxDatagramBytes = 65535;
 inline constexpr std::int64_t kTickNanoseconds = 64;
-// Whether what was sent at `timestamp` was sent before what has `newest`, which arrived `ago`. In ticks, which wrap around after 275 s:
-// behind a silence they do not compare.
+// Whether what was sent at `timestamp` was sent before what has `newest`, which arrived `ago`. In ticks, which wrap
+// around after 275 s: behind a silence they do not compare.
 inline bool wasOvertaken(std::uint32_t timestamp, std::uint32_t newest, std::chrono::nanoseconds ago) {
   return ago < std::chrono::seconds(60) && static_cast<std::int32_t>(timestamp - newest) < 0;
 }
@@ -129,11 +131,11 @@ constexpr std::size_t messageBytes(FrameType type) { return isChunk(type) ? kChu
 constexpr std::size_t dataHeaderBytes(FrameType type) { return commonBytes(type) + messageBytes(type); }
 
 enum PacketFlag : std::uint8_t {
-  kFlagAckRequested = 1,     // answer with an acknowledgement at once
-  kFlagEcho = 2,             // the echo fields are valid
+  kFlagAckRequested = 1,  // answer with an acknowledgement at once
+  kFlagEcho = 2,          // the echo fields are valid
   kFlagPayloadChecksum = 4,
-  kFlagHelloSeen = 8,        // kHello: the sender has yours
-  kFlagCovered = 16,         // sequenced, first transmission: repair frames for it may follow, keep a copy
+  kFlagHelloSeen = 8,  // kHello: the sender has yours
+  kFlagCovered = 16,   // sequenced, first transmission: repair frames for it may follow, keep a copy
 };
 enum MessageFlag : std::uint8_t {
   kFlagGranted = 1,  // kData: sent on a grant, not out of eager credit
@@ -217,10 +219,10 @@ struct ParsedPacket {
 
 enum class ParseResult : std::uint8_t {
   kOk,
-  kForeign,        // not our magic, or too short to tell
-  kOtherVersion,   // header checksum right, version not ours; of kHello only `header` is filled
-  kCorrupted,      // a checksum is wrong
-  kMalformed,      // checksums right, lengths or type are not: no correct peer sends it
+  kForeign,       // not our magic, or too short to tell
+  kOtherVersion,  // header checksum right, version not ours; of kHello only `header` is filled
+  kCorrupted,     // a checksum is wrong
+  kMalformed,     // checksums right, lengths or type are not: no correct peer sends it
 };
 
 // Checks magic, lengths, header checksum and, where present, the payload's.
@@ -231,9 +233,9 @@ std::optional<std::uint64_t> peekReceiverId(std::span<const std::byte> datagram)
 // The body as its type says; false: wrong length.
 bool decodeMessageHeader(std::span<const std::byte> body, MessageHeader* out);
 bool decodeChunkHeader(std::span<const std::byte> body, ChunkHeader* out);
-bool decodeNumber(std::span<const std::byte> body, std::uint64_t* out);  // kGrant, kWithdraw, kClose
-bool decodeSize(std::span<const std::byte> body, std::uint16_t* out);    // kProbe, kProbeReply
-bool decodeReason(std::span<const std::byte> body, std::uint32_t* out);  // kReset
+bool decodeNumber(std::span<const std::byte> body, std::uint64_t* out);     // kGrant, kWithdraw, kClose
+bool decodeSize(std::span<const std::byte> body, std::uint16_t* out);       // kProbe, kProbeReply
+bool decodeReason(std::span<const std::byte> body, std::uint32_t* out);     // kReset
 bool decodeRecovered(std::span<const std::byte> body, std::uint32_t* out);  // kAck; an empty body is 0
 bool decodeRepairHeader(std::span<const std::byte> body, RepairHeader* out);
 bool decodePieceHeader(std::span<const std::byte> body, PieceHeader* out);

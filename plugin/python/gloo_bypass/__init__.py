@@ -10,10 +10,21 @@
 Every setting is a GLOO_BYPASS_* variable; docs/configuration.md lists them. `python3 -m gloo_bypass` prints what
 available() returns; its --listen and --probe say whether UDP goes between two hosts.
 """
+
 from ._availability import Availability, available
 from ._library import BUILT_FOR_TORCH, VERSION as __version__, library
 from ._stats import ChannelStats, Counters, PortStats, TransportStats, require_transport, stats
 
 __all__ = [
-    "Availability", "BUILT_FOR_TORCH", "ChannelStats", "Counters", "PortStats", "TransportStats", "__version__",
-    "available", "library", "require_transport", "stats"]
+    "Availability",
+    "BUILT_FOR_TORCH",
+    "ChannelStats",
+    "Counters",
+    "PortStats",
+    "TransportStats",
+    "__version__",
+    "available",
+    "library",
+    "require_transport",
+    "stats",
+]

@@ -1,5 +1,6 @@
 """`python3 -m gloo_bypass`: which transports work here, and what the others lack; or whether UDP goes between two
 hosts."""
+
 import argparse
 import dataclasses
 import json
@@ -16,12 +17,17 @@ PROGRAM = "python3 -m gloo_bypass"
 
 
 def parse(parser: argparse.ArgumentParser, arguments: Optional[Sequence[str]]) -> argparse.Namespace:
-    parser.add_argument("transports", metavar="TRANSPORT", nargs="*",
-                        help="those that have to work, by their names in GLOO_DEVICE_TRANSPORT")
+    parser.add_argument(
+        "transports",
+        metavar="TRANSPORT",
+        nargs="*",
+        help="those that have to work, by their names in GLOO_DEVICE_TRANSPORT",
+    )
     _path_probe.add_arguments(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object")
-    parser.add_argument("--version", action="version",
-                        version=f"gloo_bypass {__version__}, built for PyTorch {BUILT_FOR_TORCH}")
+    parser.add_argument(
+        "--version", action="version", version=f"gloo_bypass {__version__}, built for PyTorch {BUILT_FOR_TORCH}"
+    )
     options = parser.parse_args(arguments)
     if sum([options.probe is not None, options.listen is not None, bool(options.transports)]) > 1:
         parser.error("--probe, --listen and TRANSPORT do not go together")
@@ -31,8 +37,9 @@ def parse(parser: argparse.ArgumentParser, arguments: Optional[Sequence[str]]) -
 
 def listen(options: argparse.Namespace) -> int:
     try:
-        _path_probe.listen(options.listen, options.seconds, lambda line: print(f"{PROGRAM}: {line}", flush=True),
-                           PROGRAM)
+        _path_probe.listen(
+            options.listen, options.seconds, lambda line: print(f"{PROGRAM}: {line}", flush=True), PROGRAM
+        )
     except KeyboardInterrupt:
         pass
     return 0
@@ -41,8 +48,21 @@ def listen(options: argparse.Namespace) -> int:
 def probe(options: argparse.Namespace) -> int:
     ways = _path_probe.probe(options.probe, PROGRAM)
     if options.json:
-        print(json.dumps({"udp": [{"name": way.name, "largest_bytes": way.largest, "problem": way.problem,
-                                   "advice": way.advice if way.problem else ""} for way in ways]}))
+        print(
+            json.dumps(
+                {
+                    "udp": [
+                        {
+                            "name": way.name,
+                            "largest_bytes": way.largest,
+                            "problem": way.problem,
+                            "advice": way.advice if way.problem else "",
+                        }
+                        for way in ways
+                    ]
+                }
+            )
+        )
         return 1 if any(way.problem for way in ways) else 0
     for way in ways:
         print(f"{way.name}: {way.problem or f'packets of up to {way.largest} bytes arrive'}")
@@ -66,11 +86,12 @@ def show_available(options: argparse.Namespace, parser: argparse.ArgumentParser)
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    parser = argparse.ArgumentParser(prog=PROGRAM, formatter_class=argparse.RawDescriptionHelpFormatter,
-                                     description="Says which transports work here, and what the others lack.\n\n"
-                                     + _path_probe.HELP,
-                                     epilog="Exit status 1 if a transport that was named does not work, or UDP does "
-                                     "not go both ways; else 0.")
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Says which transports work here, and what the others lack.\n\n" + _path_probe.HELP,
+        epilog="Exit status 1 if a transport that was named does not work, or UDP does not go both ways; else 0.",
+    )
     options = parse(parser, arguments)
     try:
         if options.listen is not None:

@@ -1,4 +1,5 @@
 """Which transports work here."""
+
 import dataclasses
 from typing import Dict
 
@@ -33,4 +34,5 @@ def available() -> Dict[str, Availability]:
     answers = _library.json_of(_library.handle.gloo_bypass_available_json, 16384)
     return {
         name: Availability(name, answer["available"], answer["device"], answer["reason"])
-        for name, answer in answers.items()}
+        for name, answer in answers.items()
+    }

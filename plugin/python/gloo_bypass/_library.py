@@ -3,6 +3,7 @@
 The package has a library for each generation of Gloo that it knows. Which one is for this PyTorch is decided here by
 its version; the library then looks whether PyTorch's Gloo really is that one, before it registers anything.
 """
+
 import ctypes
 import json
 import os
@@ -32,8 +33,10 @@ def _choose(libraries: List[Tuple[str, str, List[str]]]) -> Tuple[str, str]:
     for file, gloo, releases in libraries:
         if _release(torch.__version__) in releases:
             return file, gloo
-    raise ImportError(f"gloo_bypass {VERSION} was built for PyTorch {BUILT_FOR_TORCH}, this is {_torch()}: install one "
-                      "of those, or a gloo_bypass for this one")
+    raise ImportError(
+        f"gloo_bypass {VERSION} was built for PyTorch {BUILT_FOR_TORCH}, this is {_torch()}: install one "
+        "of those, or a gloo_bypass for this one"
+    )
 
 
 def _find(file: str) -> str:
@@ -43,8 +46,9 @@ def _find(file: str) -> str:
     for place in places:
         if os.path.exists(place):
             return place
-    raise ImportError(f"gloo_bypass: the plug-in {places[0]} is missing: install the package again, or build it with "
-                      "scripts/build")
+    raise ImportError(
+        f"gloo_bypass: the plug-in {places[0]} is missing: install the package again, or build it with scripts/build"
+    )
 
 
 def _load(path: str) -> ctypes.CDLL:
@@ -55,8 +59,9 @@ def _load(path: str) -> ctypes.CDLL:
         if not hasattr(handle, "gloo_bypass_stats_json"):
             handle = ctypes.CDLL(path)
         elif not hasattr(handle, "gloo_bypass_register"):
-            raise ImportError("gloo_bypass: LD_PRELOAD has a plug-in of another version: leave it out, or build it "
-                              "again")
+            raise ImportError(
+                "gloo_bypass: LD_PRELOAD has a plug-in of another version: leave it out, or build it again"
+            )
     except OSError as error:
         raise ImportError(f"gloo_bypass: {os.path.basename(path)} cannot be loaded into {_torch()}: {error}") from error
     for function in (handle.gloo_bypass_register, handle.gloo_bypass_stats_json, handle.gloo_bypass_available_json):

@@ -1,4 +1,5 @@
 """Counters of what this process has sent and received."""
+
 import os
 from typing import Any, Dict, List, TypedDict
 
@@ -71,7 +72,7 @@ class TransportStats(Counters, total=False):
 def stats() -> Dict[str, TransportStats]:
     """Counters by the transport's name, "DPDK", "UDP" or "RDMA"; {} before this process made its first device of one.
 
-        gloo_bypass.stats()["DPDK"]["bytes_sent"]
+    gloo_bypass.stats()["DPDK"]["bytes_sent"]
     """
     counters: Dict[str, Any] = _library.json_of(_library.handle.gloo_bypass_stats_json, 16384)
     # The plug-in puts each transport's counters under its name only if there are several.
@@ -91,17 +92,21 @@ def require_transport(transport: str = "", least_bytes: int = 1) -> None:
     For benchmarks: one that changes the variable between two groups measures the first transport again.
     """
     from torch import distributed  # loaded already; what reads this file for its types alone has none
+
     transport = transport or os.environ.get("GLOO_DEVICE_TRANSPORT", "TCP")
     counters = stats()
     for other, counted in counters.items():
         if other != transport and counted["payload_bytes_received"] > 0:
-            raise RuntimeError(f"gloo_bypass: {transport} was to carry all bytes, but "
-                               f"{counted['payload_bytes_received']} came over {other}: {_ONCE}")
+            raise RuntimeError(
+                f"gloo_bypass: {transport} was to carry all bytes, but "
+                f"{counted['payload_bytes_received']} came over {other}: {_ONCE}"
+            )
     alone = distributed.is_initialized() and distributed.get_world_size() == 1
     if transport in _GLOOS_OWN or alone:
         return
     own = counters.get(transport)
     moved = own["payload_bytes_sent"] + own["payload_bytes_received"] if own else 0
     if moved < least_bytes:
-        raise RuntimeError(f"gloo_bypass: {transport} was to carry {least_bytes} bytes at least, and carried {moved}: "
-                           f"{_ONCE}")
+        raise RuntimeError(
+            f"gloo_bypass: {transport} was to carry {least_bytes} bytes at least, and carried {moved}: {_ONCE}"
+        )

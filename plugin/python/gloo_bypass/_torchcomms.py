@@ -3,6 +3,7 @@ torch.distributed.config.use_torchcomms says so. Its Gloo makes a TCP device of 
 GLOO_DEVICE_TRANSPORT, so a program that asks for one of our transports would use TCP without a word. It is refused, at
 the import and, since the program may ask for torchcomms later, when it makes a group.
 """
+
 import functools
 import os
 from typing import Callable
@@ -20,9 +21,11 @@ def _reason() -> str:
     """Empty where nothing speaks against our transports."""
     if not asks_for_ours() or not _is_asked_for():
         return ""
-    return ("TORCH_DISTRIBUTED_USE_TORCHCOMMS (torch.distributed.config.use_torchcomms) sends every process group "
-            f"through torchcomms' own TCP, and GLOO_DEVICE_TRANSPORT={os.environ['GLOO_DEVICE_TRANSPORT']} would do "
-            "nothing: unset one of them")
+    return (
+        "TORCH_DISTRIBUTED_USE_TORCHCOMMS (torch.distributed.config.use_torchcomms) sends every process group "
+        f"through torchcomms' own TCP, and GLOO_DEVICE_TRANSPORT={os.environ['GLOO_DEVICE_TRANSPORT']} would do "
+        "nothing: unset one of them"
+    )
 
 
 def _refusing(is_enabled: Callable[[], bool]) -> Callable[[], bool]:
@@ -31,6 +34,7 @@ def _refusing(is_enabled: Callable[[], bool]) -> Callable[[], bool]:
         if reason := _reason():
             raise RuntimeError(f"gloo_bypass: {reason}")
         return is_enabled()
+
     return refuse_or_answer
 
 

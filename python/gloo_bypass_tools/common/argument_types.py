@@ -1,5 +1,6 @@
 """Types of command-line arguments that several commands take, for argparse. Errors: one line that says what is
 allowed."""
+
 import argparse
 import os
 from pathlib import Path
@@ -17,6 +18,7 @@ def number_in(kind, low, high):
         if value is None or not low <= value <= high:
             raise argparse.ArgumentTypeError(f"'{text}': it must be a {noun} from {low} to {high}")
         return value
+
     return parse
 
 
@@ -26,11 +28,13 @@ def numbers_in(kind, low, high):
 
     def parse(text):
         return tuple(one(part.strip()) for part in text.split(","))
+
     return parse
 
 
 def names_of(known):
     """Some of these names, each once, with commas between: a tuple in the order given."""
+
     def parse(text):
         names = tuple(name.strip() for name in text.split(","))
         for name in names:
@@ -39,6 +43,7 @@ def names_of(known):
         if len(set(names)) != len(names):
             raise argparse.ArgumentTypeError(f"'{text}' names one twice")
         return names
+
     return parse
 
 

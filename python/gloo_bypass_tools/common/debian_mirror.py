@@ -3,6 +3,7 @@
 Nothing here needs the network. Without apt, or where it knows no Debian, the answers are Debian's own public mirror and
 no settings.
 """
+
 import re
 import subprocess
 from pathlib import Path
@@ -23,8 +24,15 @@ SOURCE_FIELDS = ("$(TARGET_OF)", "$(RELEASE)", "$(COMPONENT)", "$(REPO_URI)", "$
 def answer_of(*command):
     """The lines of a command of apt's; none where it cannot be had."""
     try:
-        return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                              text=True, timeout=ANSWER_LIMIT_S, check=True).stdout.splitlines()
+        return subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            timeout=ANSWER_LIMIT_S,
+            check=True,
+        ).stdout.splitlines()
     except (OSError, subprocess.SubprocessError):
         return []
 
@@ -34,7 +42,7 @@ def resolved(address):
     if not address.startswith(LIST_OF_MIRRORS):
         return address
     try:
-        lines = Path(address[len(LIST_OF_MIRRORS):].rstrip("/")).read_text().splitlines()
+        lines = Path(address[len(LIST_OF_MIRRORS) :].rstrip("/")).read_text().splitlines()
     except OSError:
         return ""
     return next((line.split()[0] for line in lines if line.strip() and not line.startswith("#")), "")

@@ -83,8 +83,16 @@ def end_with_starter():
 
 def start(words, output, errors=subprocess.STDOUT, environment=None, directory=None, before_exec=None):
     """`output`, `errors`: open files; by default both go to `output`. Raises OSError where it cannot be started."""
-    return subprocess.Popen([str(word) for word in words], stdin=subprocess.DEVNULL, stdout=output, stderr=errors,
-                            env=environment, cwd=directory, start_new_session=True, preexec_fn=before_exec)
+    return subprocess.Popen(
+        [str(word) for word in words],
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=errors,
+        env=environment,
+        cwd=directory,
+        start_new_session=True,
+        preexec_fn=before_exec,
+    )
 
 
 def wait_for_line(process, log, text, limit_s):
@@ -174,14 +182,18 @@ def require_success(stage, outcome, log_path):
     """Raises StageError for an outcome that is no success."""
     if outcome.status == 0:
         return
-    reason = (f"was stopped after {outcome.seconds:.0f} s without an end" if outcome.status is None
-              else describe_status(outcome.status))
+    reason = (
+        f"was stopped after {outcome.seconds:.0f} s without an end"
+        if outcome.status is None
+        else describe_status(outcome.status)
+    )
     said = last_line(log_path)
     raise StageError(f"{stage} {reason}; log: {log_path}" + (f"; last line: {said}" if said else ""))
 
 
 def interrupt_on(*numbers):
     """Makes these signals end the command as Ctrl-C does."""
+
     def interrupt(_number, _frame):
         raise KeyboardInterrupt
 
@@ -192,6 +204,7 @@ def interrupt_on(*numbers):
 def interrupt_once():
     """The first signal that asks for the end raises Interrupted; later ones do not interrupt the clean-up, whose time
     is bounded."""
+
     def interrupt(number, _frame):
         for each in ENDING:
             signal.signal(each, signal.SIG_IGN)

@@ -24,8 +24,11 @@ def free_port():
 
 def clean_environment():
     """This one without settings that would change what is measured."""
-    return {name: value for name, value in os.environ.items()
-            if not name.startswith("GLOO_") and name not in ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE")}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("GLOO_") and name not in ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE")
+    }
 
 
 class StillRunning(Exception):

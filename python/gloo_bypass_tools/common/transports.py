@@ -33,8 +33,9 @@ class Transport:
 TABLE = (
     Transport("TCP", "TCP", own_namespaces=True, look=0),
     Transport("DPDK", "DPDK", paths=("memif", "udp", "pci"), look=1),
-    Transport("DPDK-netdev", "DPDK", own_namespaces=True, settings=(("GLOO_BYPASS_LINK", "netdev"),),
-              paths=("netdev",)),
+    Transport(
+        "DPDK-netdev", "DPDK", own_namespaces=True, settings=(("GLOO_BYPASS_LINK", "netdev"),), paths=("netdev",)
+    ),
     Transport("UDP", "UDP", own_namespaces=True, paths=("udp",), look=4, by_default=False),
     Transport("RDMA", "RDMA", links=NETEM, needs_device=True, paths=("rdma",), look=2),
     Transport("TCP-netem", "TCP", links=NETEM, variant_of="TCP", own_namespaces=True, look=3),

@@ -60,19 +60,34 @@ def sizes_of(text):
 
 
 def parse(arguments):
-    parser = argparse.ArgumentParser(prog="compare-links", description=DESCRIPTION, epilog=EPILOG,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--links", type=links_of, default=list(links.BY_NAME), metavar="A,B",
-                        help=f"of {', '.join(links.BY_NAME)} (default: these), and {links.FAR_NAME}")
-    parser.add_argument("--sizes", type=sizes_of, default=sizes_of(SIZES), metavar="A,B",
-                        help=f"bytes of the all-reduces; not of far (default {SIZES})")
-    parser.add_argument("--repeats", type=number_in(int, 1, 1000), default=5, metavar="N",
-                        help="rounds (default 5)")
+    parser = argparse.ArgumentParser(
+        prog="compare-links",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--links",
+        type=links_of,
+        default=list(links.BY_NAME),
+        metavar="A,B",
+        help=f"of {', '.join(links.BY_NAME)} (default: these), and {links.FAR_NAME}",
+    )
+    parser.add_argument(
+        "--sizes",
+        type=sizes_of,
+        default=sizes_of(SIZES),
+        metavar="A,B",
+        help=f"bytes of the all-reduces; not of far (default {SIZES})",
+    )
+    parser.add_argument("--repeats", type=number_in(int, 1, 1000), default=5, metavar="N", help="rounds (default 5)")
     parser.add_argument("--json", type=result_file, metavar="FILE", help="write the stored run that draw-results reads")
-    parser.add_argument("--output", type=Path, metavar="DIR",
-                        help="a new folder for logs (default results/links-<time>)")
-    parser.add_argument("--build", type=Path, default=program_places.ROOT / "build", metavar="DIR",
-                        help="build folder (default build)")
+    parser.add_argument(
+        "--output", type=Path, metavar="DIR", help="a new folder for logs (default results/links-<time>)"
+    )
+    parser.add_argument(
+        "--build", type=Path, default=program_places.ROOT / "build", metavar="DIR", help="build folder (default build)"
+    )
     options = parser.parse_args(arguments)
     options.build = options.build.absolute()
     options.perf, options.fabric = options.build / "tools/all_reduce_perf", options.build / "tools/fabric/fabric"
@@ -89,11 +104,15 @@ def run_of(measurement, described, rates, others_cores):
     if len(commits) != 1:
         raise FabricRunError(f"the program was built anew meanwhile: commits {', '.join(sorted(commits))}")
     changed = any("-" in commit for commit in measurement.commits)
-    return {"commit": commits.pop(), "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
-            "machine": f"{machine.in_words(described)}, "
-                       + machine.quiet_in_words(described["load_before"], others_cores)
-                       + (", uncommitted changes" if changed else ""),
-            "rates": rates, "rows": measurement.rows}
+    return {
+        "commit": commits.pop(),
+        "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+        "machine": f"{machine.in_words(described)}, "
+        + machine.quiet_in_words(described["load_before"], others_cores)
+        + (", uncommitted changes" if changed else ""),
+        "rates": rates,
+        "rows": measurement.rows,
+    }
 
 
 def show(run, missing):
@@ -105,8 +124,10 @@ def show(run, missing):
     if missing:
         print("\nnot measured, or not in all rounds:")
     for one in missing:
-        print(f"  {one.cell.where}, {one.cell.title}, {one.cell.transports[-1]}, "
-              f"{results_chart.size_label(one.cell.bytes)}, round {one.round}: {one.why}")
+        print(
+            f"  {one.cell.where}, {one.cell.title}, {one.cell.transports[-1]}, "
+            f"{results_chart.size_label(one.cell.bytes)}, round {one.round}: {one.why}"
+        )
     sys.stdout.flush()
 
 
@@ -120,6 +141,7 @@ def compare(options, folder, no_namespaces=""):
 
     def progress(text):
         print(f"  {text}", file=sys.stderr, flush=True)
+
     rates.take()
     others = machine.OtherWork()
     measurement.measure(progress)
@@ -158,5 +180,6 @@ def run_outside(options, arguments):
 
 
 def main(arguments=None):
-    return enclosure.run_command("compare-links", "links", parse, run_within, run_outside, arguments,
-                                 (OSError, RecordError))
+    return enclosure.run_command(
+        "compare-links", "links", parse, run_within, run_outside, arguments, (OSError, RecordError)
+    )

@@ -30,20 +30,33 @@ def netdev(_rank, _folder):
 def vhost(mtu):
     # virtio-user waits for vhost, which tries again until it is there: so neither has to be started first.
     def settings(rank, folder):
-        device = (f"net_vhost0,iface={folder}/vhost.sock,client=1" if rank == 0
-                  else f"net_virtio_user0,path={folder}/vhost.sock,server=1")
-        return {"GLOO_BYPASS_LINK": "pci", "GLOO_BYPASS_PCI_ADDRESS": device, "GLOO_BYPASS_MTU": mtu,
-                "GLOO_BYPASS_IPV4": f"10.78.0.{rank + 1}/24"}
+        device = (
+            f"net_vhost0,iface={folder}/vhost.sock,client=1"
+            if rank == 0
+            else f"net_virtio_user0,path={folder}/vhost.sock,server=1"
+        )
+        return {
+            "GLOO_BYPASS_LINK": "pci",
+            "GLOO_BYPASS_PCI_ADDRESS": device,
+            "GLOO_BYPASS_MTU": mtu,
+            "GLOO_BYPASS_IPV4": f"10.78.0.{rank + 1}/24",
+        }
+
     return settings
 
 
 TABLE = (
     Link("memif", "memif", INSIDE, "DPDK", settings=memif),
     Link("udp", "UDP", INSIDE, "UDP"),
-    *(link for mtu in (1500, 9000) for link in (
-        Link(f"netdev-{mtu}", f"netdev {mtu}", BETWEEN, "DPDK", mtu, netdev),
-        Link(f"udp-{mtu}", f"UDP {mtu}", BETWEEN, "UDP", mtu),
-        Link(f"vhost-{mtu}", f"vhost {mtu}", BETWEEN, "DPDK", mtu, vhost(mtu)))),
+    *(
+        link
+        for mtu in (1500, 9000)
+        for link in (
+            Link(f"netdev-{mtu}", f"netdev {mtu}", BETWEEN, "DPDK", mtu, netdev),
+            Link(f"udp-{mtu}", f"UDP {mtu}", BETWEEN, "UDP", mtu),
+            Link(f"vhost-{mtu}", f"vhost {mtu}", BETWEEN, "DPDK", mtu, vhost(mtu)),
+        )
+    ),
 )
 BY_NAME = {link.name: link for link in TABLE}
 # Four ranks and one slow edge, over scripts/fabric-run.

@@ -63,9 +63,15 @@ def said_in(log, program):
 def row_of(cell, transport, rounds):
     """A row of a stored run, from that transport's figures of each round: the median of the medians, the worst p99."""
     middle = sorted(rounds, key=lambda one: one["p50_us"])[len(rounds) // 2]
-    return {"link": cell.title, "where": cell.where, "bytes": cell.bytes, "transport": transport,
-            "median_us": middle["p50_us"], "p99_us": max(one["p99_us"] for one in rounds),
-            "bus_GBps": middle["busbw_gb_s"]}
+    return {
+        "link": cell.title,
+        "where": cell.where,
+        "bytes": cell.bytes,
+        "transport": transport,
+        "median_us": middle["p50_us"],
+        "p99_us": max(one["p99_us"] for one in rounds),
+        "bus_GBps": middle["busbw_gb_s"],
+    }
 
 
 def figures_of(path):
@@ -103,11 +109,29 @@ class Measurement:
         pair = [network.NetworkNamespace(self.folder / f"{mtu}-{rank}.net") for rank in range(RANKS)]
         for namespace in pair:
             namespace.create()
-        pair[0].inside("ip", "link", "add", links.INTERFACE, "mtu", mtu, "type", "veth", "peer", "name",
-                       links.INTERFACE, "mtu", mtu, "netns", pair[1].path)
+        pair[0].inside(
+            "ip",
+            "link",
+            "add",
+            links.INTERFACE,
+            "mtu",
+            mtu,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            links.INTERFACE,
+            "mtu",
+            mtu,
+            "netns",
+            pair[1].path,
+        )
         for rank, namespace in enumerate(pair):
-            commands = ("link set lo up", f"addr add 10.77.0.{rank + 1}/24 dev {links.INTERFACE}",
-                        f"link set {links.INTERFACE} up")
+            commands = (
+                "link set lo up",
+                f"addr add 10.77.0.{rank + 1}/24 dev {links.INTERFACE}",
+                f"link set {links.INTERFACE} up",
+            )
             namespace.inside("ip", "-batch", "-", text="\n".join(commands) + "\n")
         return pair
 
@@ -121,36 +145,86 @@ class Measurement:
         timed = links.iterations(count)
         # Who goes first has colder caches: they take turns at it.
         transports = ",".join(("TCP", link.transport)[:: 1 if number % 2 else -1])
-        words = [self.options.perf, "--transports", transports, "-b", count, "-e", count, "-n", timed,
-                 "-w", max(2, timed // 5), "--rounds", 1, "--timeout", OPERATION_S,
-                 "--store-dir", place / "store", "--json", place / "results.json",
-                 *(["--interface", links.INTERFACE] if link.mtu else ["--hostname", "127.0.0.1"])]
+        words = [
+            self.options.perf,
+            "--transports",
+            transports,
+            "-b",
+            count,
+            "-e",
+            count,
+            "-n",
+            timed,
+            "-w",
+            max(2, timed // 5),
+            "--rounds",
+            1,
+            "--timeout",
+            OPERATION_S,
+            "--store-dir",
+            place / "store",
+            "--json",
+            place / "results.json",
+            *(["--interface", links.INTERFACE] if link.mtu else ["--hostname", "127.0.0.1"]),
+        ]
         prefixes, ranks = self.prefixes_of(link), QuietRanks(logs)
         try:
             for rank, prefix in enumerate(prefixes):
                 settings = link.settings(rank, place) if link.settings else {}
                 values = {"RANK": rank, "WORLD_SIZE": RANKS, **settings}
-                ranks.start([*prefix, *words],
-                            clean_environment() | {name: str(value) for name, value in values.items()})
+                ranks.start(
+                    [*prefix, *words], clean_environment() | {name: str(value) for name, value in values.items()}
+                )
             failed = ranks.wait(RUN_S)
         except StillRunning:
             raise LinkError(f"not done within {RUN_S:g} s") from None
         finally:
             ranks.end()
         if failed is not None:
-            raise LinkError(f"rank {failed.number} {processes.describe_status(failed.status)}: "
-                            f"{said_in(failed.log, self.options.perf.name)}")
+            raise LinkError(
+                f"rank {failed.number} {processes.describe_status(failed.status)}: "
+                f"{said_in(failed.log, self.options.perf.name)}"
+            )
         return figures_of(place / "results.json")
 
     def far_run(self, transport, number):
         output = self.options.output / f"far-{transport}-{number}"
         report, log = self.folder / f"far-{transport}-{number}.json", self.options.output / f"{output.name}.log"
         interface = [] if transport == "DPDK" else ["--interface", network.INTERFACE]
-        words = [program_places.script("fabric-run"), "--fabric", self.options.fabric, "--config",
-                 program_places.data("examples/fabric/edge-300ms.toml"), "--edge", links.FAR_EDGE, "--transport",
-                 transport, "--timeout", FAR_RUN_S, "--output", output, "--", self.options.perf, "--transports",
-                 transport, *interface, "-b", links.FAR_BYTES, "-e", links.FAR_BYTES, "-n", FAR_ITERATIONS, "-w", 0,
-                 "-c", 0, "--timeout", FAR_OPERATION_S, "--json", report]
+        words = [
+            program_places.script("fabric-run"),
+            "--fabric",
+            self.options.fabric,
+            "--config",
+            program_places.data("examples/fabric/edge-300ms.toml"),
+            "--edge",
+            links.FAR_EDGE,
+            "--transport",
+            transport,
+            "--timeout",
+            FAR_RUN_S,
+            "--output",
+            output,
+            "--",
+            self.options.perf,
+            "--transports",
+            transport,
+            *interface,
+            "-b",
+            links.FAR_BYTES,
+            "-e",
+            links.FAR_BYTES,
+            "-n",
+            FAR_ITERATIONS,
+            "-w",
+            0,
+            "-c",
+            0,
+            "--timeout",
+            FAR_OPERATION_S,
+            "--json",
+            report,
+        ]
         try:
             outcome = processes.run(words, log, FAR_RUN_S + 60, clean_environment())
         except processes.StageError as error:
@@ -165,13 +239,20 @@ class Measurement:
         for name in self.options.links:
             if name == links.FAR_NAME:
                 for transport in links.FAR_TRANSPORTS:
-                    yield Cell(f"{name}-{transport}", links.FAR_TITLE, links.FAR, links.FAR_BYTES, (transport,),
-                               partial(self.far_run, transport))
+                    yield Cell(
+                        f"{name}-{transport}",
+                        links.FAR_TITLE,
+                        links.FAR,
+                        links.FAR_BYTES,
+                        (transport,),
+                        partial(self.far_run, transport),
+                    )
                 continue
             link = links.BY_NAME[name]
             for count in self.options.sizes:
-                yield Cell(name, link.title, link.where, count, ("TCP", link.transport),
-                           partial(self.all_reduce, link, count))
+                yield Cell(
+                    name, link.title, link.where, count, ("TCP", link.transport), partial(self.all_reduce, link, count)
+                )
 
     def measure(self, progress):
         """All cells, as often as there are repeats; what has failed is not tried again."""
@@ -193,5 +274,9 @@ class Measurement:
                     continue
                 self.commits.add(commit)
                 found[cell].append(figures)
-        self.rows = [row_of(cell, transport, [figures[transport] for figures in rounds])
-                     for cell, rounds in found.items() if rounds for transport in cell.transports]
+        self.rows = [
+            row_of(cell, transport, [figures[transport] for figures in rounds])
+            for cell, rounds in found.items()
+            if rounds
+            for transport in cell.transports
+        ]

@@ -38,26 +38,59 @@ exit status: 0; 1 a program failed over a transport; 2 bad input; 128 + N ended 
 
 
 def parse(arguments):
-    parser = argparse.ArgumentParser(prog="compare-programs", description=DESCRIPTION, epilog=EPILOG,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--python", default="/usr/bin/python3", metavar="FILE",
-                        help="with PyTorch, and gloo_bypass unless it is in --build (default /usr/bin/python3)")
-    parser.add_argument("--programs", type=names_of(programs.BY_NAME), default=tuple(programs.BY_NAME), metavar="A,B",
-                        help=f"of {', '.join(programs.BY_NAME)} (default all)")
-    parser.add_argument("--transports", type=names_of(transports.DEVICES), default=DEFAULT_TRANSPORTS, metavar="A,B",
-                        help=f"ratios are to the first (default {','.join(DEFAULT_TRANSPORTS)})")
-    parser.add_argument("--ranks", type=number_in(int, 2, 64), default=2, metavar="N",
-                        help="on this machine (default 2)")
-    parser.add_argument("--threads", type=number_in(int, 1, 1024), metavar="N",
-                        help="that a rank computes with (default cores / ranks, at least 1)")
+    parser = argparse.ArgumentParser(
+        prog="compare-programs",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--python",
+        default="/usr/bin/python3",
+        metavar="FILE",
+        help="with PyTorch, and gloo_bypass unless it is in --build (default /usr/bin/python3)",
+    )
+    parser.add_argument(
+        "--programs",
+        type=names_of(programs.BY_NAME),
+        default=tuple(programs.BY_NAME),
+        metavar="A,B",
+        help=f"of {', '.join(programs.BY_NAME)} (default all)",
+    )
+    parser.add_argument(
+        "--transports",
+        type=names_of(transports.DEVICES),
+        default=DEFAULT_TRANSPORTS,
+        metavar="A,B",
+        help=f"ratios are to the first (default {','.join(DEFAULT_TRANSPORTS)})",
+    )
+    parser.add_argument(
+        "--ranks", type=number_in(int, 2, 64), default=2, metavar="N", help="on this machine (default 2)"
+    )
+    parser.add_argument(
+        "--threads",
+        type=number_in(int, 1, 1024),
+        metavar="N",
+        help="that a rank computes with (default cores / ranks, at least 1)",
+    )
     parser.add_argument("--rounds", type=number_in(int, 1, 1000), default=5, metavar="N", help="default 5")
-    parser.add_argument("--effort", choices=programs.EFFORTS, default=programs.FULL,
-                        help="short takes a fifth of the time, tiny only shows that it works (default full)")
+    parser.add_argument(
+        "--effort",
+        choices=programs.EFFORTS,
+        default=programs.FULL,
+        help="short takes a fifth of the time, tiny only shows that it works (default full)",
+    )
     parser.add_argument("--json", type=result_file, metavar="FILE", help="write the stored run")
-    parser.add_argument("--output", type=Path, metavar="DIR",
-                        help="a new folder for logs (default results/programs-<time>)")
-    parser.add_argument("--build", type=Path, default=program_places.ROOT / "build", metavar="DIR",
-                        help="build folder, for a Python without gloo_bypass (default build)")
+    parser.add_argument(
+        "--output", type=Path, metavar="DIR", help="a new folder for logs (default results/programs-<time>)"
+    )
+    parser.add_argument(
+        "--build",
+        type=Path,
+        default=program_places.ROOT / "build",
+        metavar="DIR",
+        help="build folder, for a Python without gloo_bypass (default build)",
+    )
     parser.add_argument("--table", type=Path, nargs="+", metavar="RUN", help="print stored runs, and measure nothing")
     options = parser.parse_args(arguments)
     options.build = options.build.absolute()
@@ -100,15 +133,25 @@ def record_of(options, found, measurement, described, rates, others_cores, left_
         return None
     measured = [name for name in options.transports if any(row["transport"] == name for row in rows)]
     return {
-        "schema": stored_programs.SCHEMA, "commit": machine.commit_of(program_places.ROOT),
+        "schema": stored_programs.SCHEMA,
+        "commit": machine.commit_of(program_places.ROOT),
         "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
         "machine": {key: described[key] for key in sorted(stored_programs.MACHINE_KEYS)},
-        "load_before": described["load_before"], "others_cores": others_cores, "rates": rates,
-        "python": found.python, "torch": found.torch, "gloo_bypass": found.gloo_bypass,
-        "ranks": options.ranks, "threads": options.threads, "rounds": options.rounds, "effort": options.effort,
+        "load_before": described["load_before"],
+        "others_cores": others_cores,
+        "rates": rates,
+        "python": found.python,
+        "torch": found.torch,
+        "gloo_bypass": found.gloo_bypass,
+        "ranks": options.ranks,
+        "threads": options.threads,
+        "rounds": options.rounds,
+        "effort": options.effort,
         "transports": measured,
         "left_out": left_out + [{"what": one.program, "why": one.in_words()} for one in measurement.missing],
-        "digests": {name: digest for name, (digest, _) in measurement.digests.items()}, "rows": rows}
+        "digests": {name: digest for name, (digest, _) in measurement.digests.items()},
+        "rows": rows,
+    }
 
 
 def measure(options):
@@ -117,11 +160,15 @@ def measure(options):
     if any(name != "TCP" for name in options.transports) and not found.gloo_bypass:
         raise interpreter.InterpreterError(
             f"{options.python} has no gloo_bypass ({found.why_not}): install the wheel in it (scripts/build-wheel), or "
-            "build the plug-in for Debian's PyTorch (scripts/build)")
+            "build the plug-in for Debian's PyTorch (scripts/build)"
+        )
     described, left_out = machine.describe_system(), []
     wanted = list(wanted_programs(options, found, left_out))
-    print(f"{machine.in_words(described)}, {machine.quiet_in_words(described['load_before'])}; PyTorch {found.torch}, "
-          f"{options.ranks} ranks of {options.threads} threads", flush=True)
+    print(
+        f"{machine.in_words(described)}, {machine.quiet_in_words(described['load_before'])}; PyTorch {found.torch}, "
+        f"{options.ranks} ranks of {options.threads} threads",
+        flush=True,
+    )
     if described["load_before"] > machine.QUIET_LOAD:
         print("compare-programs: other programs are running: figures would be of a busy machine", file=sys.stderr)
     for one in left_out:
@@ -130,6 +177,7 @@ def measure(options):
 
     def progress(text):
         print(f"  {text}", file=sys.stderr, flush=True)
+
     with tempfile.TemporaryDirectory(prefix="gbp") as folder:  # short, for sockets
         measurement = Measurement(found, options, folder, logs)
         others = machine.OtherWork()

@@ -2,6 +2,7 @@
 after the other. Each layer reduces twice a token. Weights are random, the last layer's output is the next input: what
 counts is how long products and reductions take.
 """
+
 import hashlib
 import time
 
@@ -36,8 +37,8 @@ class Layer:
         batch, heads = self.keys.shape[:2]
         query, key, value = functional.linear(x, self.qkv).view(batch, 3, heads, HEAD).unbind(1)
         self.keys[:, :, position], self.values[:, :, position] = key, value
-        scores = query.unsqueeze(2) @ self.keys[:, :, :position + 1].transpose(2, 3) / HEAD ** 0.5
-        return (scores.softmax(-1) @ self.values[:, :, :position + 1]).reshape(batch, heads * HEAD)
+        scores = query.unsqueeze(2) @ self.keys[:, :, : position + 1].transpose(2, 3) / HEAD**0.5
+        return (scores.softmax(-1) @ self.values[:, :, : position + 1]).reshape(batch, heads * HEAD)
 
     def forward(self, x, position, reduce):
         norm = x.shape[-1:]

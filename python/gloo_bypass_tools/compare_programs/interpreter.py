@@ -21,8 +21,14 @@ except ImportError as error:
     found["why_not"] = str(error)
 print(json.dumps(found))"""
 # Which would choose another transport than GLOO_DEVICE_TRANSPORT, or another number of threads than is said.
-NOT_PASSED_ON = ("LD_PRELOAD", "TORCH_DISTRIBUTED_USE_TORCHCOMMS", "TORCH_DEVICE_BACKEND_AUTOLOAD", "OMP_NUM_THREADS",
-                 "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+NOT_PASSED_ON = (
+    "LD_PRELOAD",
+    "TORCH_DISTRIBUTED_USE_TORCHCOMMS",
+    "TORCH_DEVICE_BACKEND_AUTOLOAD",
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+)
 
 
 class InterpreterError(Exception):
@@ -54,9 +60,17 @@ def environment_with(path):
 
 def answer(program, path, modules):
     try:
-        done = subprocess.run([program, "-c", QUESTION, *modules], stdin=subprocess.DEVNULL, capture_output=True,
-                              text=True, errors="replace", timeout=QUERY_S, env=environment_with(path), cwd="/",
-                              check=False)
+        done = subprocess.run(
+            [program, "-c", QUESTION, *modules],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=QUERY_S,
+            env=environment_with(path),
+            cwd="/",
+            check=False,
+        )
         if done.returncode == 0:
             return json.loads(done.stdout.splitlines()[-1])
     except (OSError, subprocess.TimeoutExpired, ValueError, IndexError) as error:
@@ -74,5 +88,6 @@ def find(program, build, modules):
         with_ours = answer(program, (*path, built), modules)
         if with_ours["gloo_bypass"] or "No module named" in found["why_not"]:
             found, path = with_ours, (*path, built)
-    return Interpreter(str(program), found["python"], found["torch"], found["gloo_bypass"], found["why_not"],
-                       tuple(found["has"]), path)
+    return Interpreter(
+        str(program), found["python"], found["torch"], found["gloo_bypass"], found["why_not"], tuple(found["has"]), path
+    )

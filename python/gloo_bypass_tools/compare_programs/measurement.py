@@ -63,10 +63,18 @@ class Measurement:
         self.count = 0
 
     def environment_of(self, rank, transport, port):
-        values = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": self.options.ranks, "MASTER_ADDR": "127.0.0.1",
-                  "MASTER_PORT": port, "GLOO_DEVICE_TRANSPORT": transport, "GLOO_SOCKET_IFNAME": "lo",
-                  "OMP_NUM_THREADS": self.options.threads, "GLOO_BYPASS_MEMIF_DIRECTORY": self.folder / "m",
-                  "USE_LIBUV": "0"}  # Debian 13's PyTorch asks for libuv by default, and has none
+        values = {
+            "RANK": rank,
+            "LOCAL_RANK": rank,
+            "WORLD_SIZE": self.options.ranks,
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": port,
+            "GLOO_DEVICE_TRANSPORT": transport,
+            "GLOO_SOCKET_IFNAME": "lo",
+            "OMP_NUM_THREADS": self.options.threads,
+            "GLOO_BYPASS_MEMIF_DIRECTORY": self.folder / "m",
+            "USE_LIBUV": "0",
+        }  # Debian 13's PyTorch asks for libuv by default, and has none
         return self.interpreter.environment() | {name: str(value) for name, value in values.items()}
 
     def turn(self, program, transport, number):
@@ -79,16 +87,21 @@ class Measurement:
         try:
             for rank, result in enumerate(results):
                 # A signal may come before the list knows of a rank.
-                ranks.start([self.interpreter.program, "-m", RANK, program.module, settings, result],
-                            self.environment_of(rank, transport, port), processes.end_with_starter)
+                ranks.start(
+                    [self.interpreter.program, "-m", RANK, program.module, settings, result],
+                    self.environment_of(rank, transport, port),
+                    processes.end_with_starter,
+                )
             failed = ranks.wait(TURN_S)
         except StillRunning:
             raise TurnError(f"not done within {TURN_S:g} s; logs: {logs}") from None
         finally:
             ranks.end()
         if failed is not None:
-            raise TurnError(f"rank {failed.number} {processes.describe_status(failed.status)}: "
-                            f"{processes.last_line(failed.log) or 'it said nothing'}; log: {failed.log}")
+            raise TurnError(
+                f"rank {failed.number} {processes.describe_status(failed.status)}: "
+                f"{processes.last_line(failed.log) or 'it said nothing'}; log: {failed.log}"
+            )
         records = [json.loads(result.read_text()) for result in results]
         self.check(program, transport, records)
         return {programs.Key(program.name, *where): samples for where, samples in samples_of(records).items()}
@@ -126,9 +139,18 @@ class Measurement:
             for key in rounds[0]:
                 each = [figures[key] for figures in rounds if key in figures]
                 middle = programs.of_all_rounds(each)
-                found.append({
-                    "program": key.program, "quantity": key.quantity, "bytes": key.bytes, "compute_ms": key.compute_ms,
-                    "transport": transport, "median_us": round(middle.median_us, 3), "p99_us": round(middle.p99_us, 3),
-                    "mean_us": round(middle.mean_us, 3), "samples": middle.samples,
-                    "rounds_us": [round(one.median_us, 3) for one in each]})
+                found.append(
+                    {
+                        "program": key.program,
+                        "quantity": key.quantity,
+                        "bytes": key.bytes,
+                        "compute_ms": key.compute_ms,
+                        "transport": transport,
+                        "median_us": round(middle.median_us, 3),
+                        "p99_us": round(middle.p99_us, 3),
+                        "mean_us": round(middle.mean_us, 3),
+                        "samples": middle.samples,
+                        "rounds_us": [round(one.median_us, 3) for one in each],
+                    }
+                )
         return found

@@ -1,4 +1,5 @@
 """What a program measures with: the process group, which counts what goes through it, and samples of seconds."""
+
 import ctypes
 import time
 
@@ -30,9 +31,15 @@ class Samples:
         self.rows.setdefault((quantity, size, compute_ms), []).append(seconds)
 
     def as_records(self):
-        return [{"quantity": quantity, "bytes": size, "compute_ms": compute_ms,
-                 "samples_us": [round(1e6 * one, 3) for one in seconds]}
-                for (quantity, size, compute_ms), seconds in self.rows.items()]
+        return [
+            {
+                "quantity": quantity,
+                "bytes": size,
+                "compute_ms": compute_ms,
+                "samples_us": [round(1e6 * one, 3) for one in seconds],
+            }
+            for (quantity, size, compute_ms), seconds in self.rows.items()
+        ]
 
 
 def seconds_since(begin):

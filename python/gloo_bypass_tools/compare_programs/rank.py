@@ -6,6 +6,7 @@ runs the program, and writes what it measured, once the counters say that the by
 MODULE is one of this folder, SETTINGS are its sizes as JSON, RESULT is a new file. RANK, WORLD_SIZE, MASTER_ADDR and
 MASTER_PORT say who the ranks are. Runs under Python 3.9 and later, with nothing but PyTorch and gloo_bypass.
 """
+
 import importlib
 import json
 import os
@@ -52,8 +53,16 @@ def run(module, settings, path):
     dist.barrier()  # so that the end of a rank which fails now is not the failure of another one
     # Two ranks send and receive a vector each; more of them, more.
     require_transport(transport, group.reduced_bytes if group.size > 1 else 0)
-    write(path, {"transport": transport, "rank": group.rank, "reduced_bytes": group.reduced_bytes,
-                 "checksum": checksum, "rows": samples.as_records()})
+    write(
+        path,
+        {
+            "transport": transport,
+            "rank": group.rank,
+            "reduced_bytes": group.reduced_bytes,
+            "checksum": checksum,
+            "rows": samples.as_records(),
+        },
+    )
     dist.barrier()
 
 

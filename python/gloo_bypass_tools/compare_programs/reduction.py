@@ -1,6 +1,7 @@
 """dist.all_reduce by itself: the first calls of a process, many one after the other, and with computing between two of
 them, as programs have it. Values are zeros while time is taken, so that none grows; each size is checked once.
 """
+
 import hashlib
 import time
 
@@ -23,7 +24,7 @@ class Computing:
     """Products of small matrices that take so many milliseconds, on all ranks the same."""
 
     def __init__(self, group, milliseconds):
-        self.matrix = torch.randn(MATRIX, MATRIX) / MATRIX ** 0.5
+        self.matrix = torch.randn(MATRIX, MATRIX) / MATRIX**0.5
         self.count = 1
         group.barrier()
         for _ in range(3):  # the first ones find cold caches

@@ -1,6 +1,7 @@
 """A step of DistilGPT2 under DistributedDataParallel, with its all-reduces and without (no_sync): what the first takes
 longer is the exposed all-reduce. Weights and tokens are random; the optimiser, which sends nothing, is left out.
 """
+
 import contextlib
 import hashlib
 import time
@@ -14,9 +15,17 @@ from gloo_bypass_tools.compare_programs.measuring import bytes_of, seconds_since
 
 def new_model(settings):
     torch.manual_seed(1)
-    return GPT2LMHeadModel(GPT2Config(
-        n_layer=settings["layers"], n_head=settings["heads"], n_embd=settings["hidden"],
-        vocab_size=settings["vocabulary"], resid_pdrop=0, embd_pdrop=0, attn_pdrop=0))
+    return GPT2LMHeadModel(
+        GPT2Config(
+            n_layer=settings["layers"],
+            n_head=settings["heads"],
+            n_embd=settings["hidden"],
+            vocab_size=settings["vocabulary"],
+            resid_pdrop=0,
+            embd_pdrop=0,
+            attn_pdrop=0,
+        )
+    )
 
 
 def step(model, tokens, reduces):

@@ -45,41 +45,79 @@ def folder(text):
 
 
 def parse(arguments):
-    parser = argparse.ArgumentParser(prog="run-containers", description=DESCRIPTION, epilog=EPILOG,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--transport", choices=RECIPES, metavar="T",
-                        help="; ".join(f"{name}: {recipe.summary}" for name, recipe in RECIPES.items()))
+    parser = argparse.ArgumentParser(
+        prog="run-containers",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--transport",
+        choices=RECIPES,
+        metavar="T",
+        help="; ".join(f"{name}: {recipe.summary}" for name, recipe in RECIPES.items()),
+    )
     parser.add_argument("--ranks", type=number_in(int, 1, 64), default=2, metavar="N", help="default 2")
     parser.add_argument(
-        "--ranks-per-container", type=number_in(int, 1, 64), default=1, metavar="N",
-        help="default 1; more: each container stands for a host with so many ranks (see DPDK-auto)")
+        "--ranks-per-container",
+        type=number_in(int, 1, 64),
+        default=1,
+        metavar="N",
+        help="default 1; more: each container stands for a host with so many ranks (see DPDK-auto)",
+    )
     parser.add_argument("--engine", choices=("podman", "docker"), help="default: the first of them that answers")
-    parser.add_argument("--runtime", metavar="NAME",
-                        help="the engine's OCI runtime (runc, crun, ...), if not its default")
+    parser.add_argument(
+        "--runtime", metavar="NAME", help="the engine's OCI runtime (runc, crun, ...), if not its default"
+    )
     parser.add_argument("--build", action="store_true", help="make the image first; without --transport, do no more")
-    parser.add_argument("--base-image", choices=("mmdebstrap",),
-                        help=f"make {images.BASE_IMAGE} from a Debian mirror if it is not there")
-    parser.add_argument("--package", action="append", default=[], metavar="NAME",
-                        help="with --build: a Debian package to add, as python3-torch; may be repeated")
+    parser.add_argument(
+        "--base-image",
+        choices=("mmdebstrap",),
+        help=f"make {images.BASE_IMAGE} from a Debian mirror if it is not there",
+    )
+    parser.add_argument(
+        "--package",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="with --build: a Debian package to add, as python3-torch; may be repeated",
+    )
     parser.add_argument("--image", default=IMAGE, metavar="NAME", help=f"default {IMAGE}")
     parser.add_argument(
-        "--rootfs", type=folder, metavar="DIR",
-        help="podman only: no image, but this root file system under an overlay; / is this machine's own")
+        "--rootfs",
+        type=folder,
+        metavar="DIR",
+        help="podman only: no image, but this root file system under an overlay; / is this machine's own",
+    )
     parser.add_argument(
-        "--guest", action="store_true",
+        "--guest",
+        action="store_true",
         help="in the guest of scripts/rdma-guest, with this machine's podman images: SoftRoCE where this "
-        "kernel has none")
+        "kernel has none",
+    )
     parser.add_argument("--program", default="ddp_train", metavar="PATH", help="default ddp_train")
-    parser.add_argument("--env", type=assignment, action="append", default=[], metavar="NAME=VALUE",
-                        help="for every rank; may be repeated")
+    parser.add_argument(
+        "--env",
+        type=assignment,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="for every rank; may be repeated",
+    )
     parser.add_argument("--interface", metavar="NAME", help="the ranks' network interface (GLOO_SOCKET_IFNAME)")
     parser.add_argument("--data", type=folder, metavar="DIR", help="a folder that the ranks see as /data, read-only")
-    parser.add_argument("--output", type=Path, metavar="DIR",
-                        help="a new folder for logs and results (default results/containers-<time>)")
-    parser.add_argument("--timeout", type=number_in(float, 1, 7 * 86400), default=3600.0, metavar="S",
-                        help="for the run (default 3600)")
-    parser.add_argument("--compose", action="store_true",
-                        help="print a compose file for this transport and number of ranks, and end")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="a new folder for logs and results (default results/containers-<time>)",
+    )
+    parser.add_argument(
+        "--timeout", type=number_in(float, 1, 7 * 86400), default=3600.0, metavar="S", help="for the run (default 3600)"
+    )
+    parser.add_argument(
+        "--compose", action="store_true", help="print a compose file for this transport and number of ranks, and end"
+    )
     parser.add_argument("arguments", nargs="*", metavar="ARGUMENT", help="after --: the program's")
     options = parser.parse_args(arguments)
     if not options.transport and not options.build:
@@ -134,7 +172,8 @@ def check_devices(recipe):
         if not Path(device).is_dir() or not any(Path(device).iterdir()):
             raise ContainerError(
                 f"{device} has no device: scripts/softroce up makes a SoftRoCE one where the kernel has rdma_rxe, "
-                "and --guest runs all this where it has none")
+                "and --guest runs all this where it has none"
+            )
 
 
 def run_ranks(engine, options):
@@ -142,13 +181,24 @@ def run_ranks(engine, options):
     if options.rootfs and not engine.is_podman:
         raise ContainerError("--rootfs is podman's: use --engine podman, or an image")
     if not options.rootfs and not engine.has_image(options.image):
-        raise ContainerError(f"{engine.name} has no image {options.image}: make it with scripts/run-containers --build "
-                             "(no registry in reach: --build --base-image mmdebstrap)")
+        raise ContainerError(
+            f"{engine.name} has no image {options.image}: make it with scripts/run-containers --build "
+            "(no registry in reach: --build --base-image mmdebstrap)"
+        )
     check_devices(recipe)
     output = new_output(output_path(options))
-    job = Job(recipe, options.ranks, program_of(options), output, options.timeout, image=options.image,
-              rootfs=str(options.rootfs or ""), environment=environment_of(options), data=options.data,
-              ranks_per_container=options.ranks_per_container)
+    job = Job(
+        recipe,
+        options.ranks,
+        program_of(options),
+        output,
+        options.timeout,
+        image=options.image,
+        rootfs=str(options.rootfs or ""),
+        environment=environment_of(options),
+        data=options.data,
+        ranks_per_container=options.ranks_per_container,
+    )
     with RankGroup(engine, job) as group:
         group.start()
         try:
@@ -157,8 +207,10 @@ def run_ranks(engine, options):
             group.quietly_collect()
             raise
         group.collect()
-    print(f"run-containers: {options.ranks} ranks over {recipe.transport} ended well; logs and results: {output}",
-          file=sys.stderr)
+    print(
+        f"run-containers: {options.ranks} ranks over {recipe.transport} ended well; logs and results: {output}",
+        file=sys.stderr,
+    )
 
 
 def main(arguments=None):

@@ -37,7 +37,8 @@ def rank_options(recipe):
     capabilities = [grant for grant in recipe.grants if grant.kind == "capability"]
     if capabilities:
         lines += ["  cap_add:"] + [
-            line for grant in capabilities for line in (f"    # {reason_of(grant)}", f"    - {grant.value}")]
+            line for grant in capabilities for line in (f"    # {reason_of(grant)}", f"    - {grant.value}")
+        ]
     for grant in recipe.grants:
         if grant.kind == "user":
             lines += commented(grant, f'user: "{grant.value}:{grant.value}"')
@@ -53,7 +54,8 @@ def rank_options(recipe):
             lines += [
                 f"  # {reason_of(grant)}:",
                 f"  # to allow {grant.value}, add seccomp=FILE to security_opt; run-containers leaves one "
-                "beside its logs"]
+                "beside its logs",
+            ]
     lines += ["  volumes:", f'    - "results:{RESULTS_DIRECTORY}"']
     for grant in recipe.grants:
         if grant.kind == "volume":
@@ -63,8 +65,14 @@ def rank_options(recipe):
 
 def service(recipe, ranks, number):
     master = "127.0.0.1" if recipe.host_network else "rank0"
-    variables = {"RANK": number, "WORLD_SIZE": ranks, "MASTER_ADDR": master, "MASTER_PORT": MASTER_PORT,
-                 "OMP_NUM_THREADS": "${OMP_NUM_THREADS:-1}", **recipe.environment}
+    variables = {
+        "RANK": number,
+        "WORLD_SIZE": ranks,
+        "MASTER_ADDR": master,
+        "MASTER_PORT": MASTER_PORT,
+        "OMP_NUM_THREADS": "${OMP_NUM_THREADS:-1}",
+        **recipe.environment,
+    }
     lines = [f"  rank{number}:", "    <<: *rank"]
     if not recipe.host_network:
         lines.append(f"    hostname: rank{number}")

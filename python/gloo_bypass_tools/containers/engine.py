@@ -79,8 +79,15 @@ class Engine:
         """The standard output of `podman WORDS...`. Raises ContainerError if it fails or takes too long."""
         command = [*self.prefix, *map(str, words)]
         try:
-            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
-                                  timeout=limit_s, start_new_session=True)
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=limit_s,
+                start_new_session=True,
+            )
         except subprocess.TimeoutExpired as error:
             raise ContainerError(f"{self.name} {words[0]} has not answered for {limit_s:.0f} s") from error
         except OSError as error:
@@ -111,5 +118,6 @@ def find_engine(wanted=None, runtime=None):
             return engine
         except ContainerError as error:
             reasons.append(str(error))
-    raise ContainerError("no container engine: " + "; ".join(reasons) +
-                         "; scripts/install-packages containers installs podman")
+    raise ContainerError(
+        "no container engine: " + "; ".join(reasons) + "; scripts/install-packages containers installs podman"
+    )

@@ -9,16 +9,23 @@ DEFAULT_PROFILES = (Path("/etc/containers/seccomp.json"), Path("/usr/share/conta
 
 # userfaultfd(2), if it is asked for faults of user mode only (bit 0), which the kernel gives any process since Linux
 # 5.11.
-RULES = {"userfaultfd": {"action": "SCMP_ACT_ALLOW", "includes": {}, "excludes": {},
-                         "args": [{"index": 0, "value": 1, "valueTwo": 1, "op": "SCMP_CMP_MASKED_EQ"}]}}
+RULES = {
+    "userfaultfd": {
+        "action": "SCMP_ACT_ALLOW",
+        "includes": {},
+        "excludes": {},
+        "args": [{"index": 0, "value": 1, "valueTwo": 1, "op": "SCMP_CMP_MASKED_EQ"}],
+    }
+}
 
 
 def extended(profile, calls):
     """`profile` with RULES of these calls in place of what it says about them."""
     rules = [{**rule, "names": [name for name in rule["names"] if name not in calls]} for rule in profile["syscalls"]]
     return {
-        **profile, "syscalls": [rule for rule in rules if rule["names"]] + [{"names": [call], **RULES[call]}
-                                                                            for call in calls]}
+        **profile,
+        "syscalls": [rule for rule in rules if rule["names"]] + [{"names": [call], **RULES[call]} for call in calls],
+    }
 
 
 def write_profile(calls, path, defaults=DEFAULT_PROFILES):

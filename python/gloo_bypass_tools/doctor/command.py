@@ -1,4 +1,5 @@
 """The command line of gloo-bypass-doctor."""
+
 import argparse
 import json
 import signal
@@ -13,12 +14,15 @@ from gloo_bypass_tools.doctor.paths import AUTO, TITLES, examine
 
 PROGRAM = "gloo-bypass-doctor"
 NOT_WORKING = 1
-DESCRIPTION = """\
+DESCRIPTION = (
+    """\
 Inspects this machine and says, for each way of moving packets, what it lacks and the command that mends it. It only \
 reads.
 Each line is a finding: ok; warning: it works, but slower, or not for every use; missing: it cannot work without.
 
-""" + path_probe.HELP
+"""
+    + path_probe.HELP
+)
 EPILOG = f"""\
 {AUTO}.
 
@@ -28,17 +32,24 @@ MARKS = {OK: ("ok", "green"), WARNING: ("warning", "yellow"), MISSING: ("MISSING
 
 
 def parse(arguments):
-    parser = argparse.ArgumentParser(prog=PROGRAM, description=DESCRIPTION, epilog=EPILOG,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM, description=DESCRIPTION, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--path", choices=TITLES, action="append", default=[], help="only this one; may be repeated")
     path_probe.add_arguments(parser)
-    parser.add_argument("--json", action="store_true",
-                        help="for programs: {path: {works, findings: [{name, state, found, why, mend}]}}")
+    parser.add_argument(
+        "--json", action="store_true", help="for programs: {path: {works, findings: [{name, state, found, why, mend}]}}"
+    )
     parser.add_argument("--brief", action="store_true", help="no findings that are ok")
-    parser.add_argument("--plugin", metavar="FILE", type=Path,
-                        help="the libgloo_bypass.so to look at (default: build/plugin's, or the installed one)")
-    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto",
-                        help="default auto: on a terminal")
+    parser.add_argument(
+        "--plugin",
+        metavar="FILE",
+        type=Path,
+        help="the libgloo_bypass.so to look at (default: build/plugin's, or the installed one)",
+    )
+    parser.add_argument(
+        "--color", choices=("auto", "always", "never"), default="auto", help="default auto: on a terminal"
+    )
     parser.add_argument("--sysroot", metavar="DIR", type=Path, default=Path("/"), help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if not options.sysroot.is_dir():
@@ -76,6 +87,7 @@ def writer(color):
     if color == "always" or (color == "auto" and sys.stdout.isatty()):
         try:
             from rich.console import Console
+
             console = Console(highlight=False, soft_wrap=True, force_terminal=True if color == "always" else None)
             return lambda line, colour: console.print(line, style=colour, markup=False)
         except ImportError:
@@ -85,8 +97,9 @@ def writer(color):
 
 def listen_for_probes(options):
     try:
-        path_probe.listen(options.listen, options.seconds, lambda line: print(f"{PROGRAM}: {line}", flush=True),
-                          PROGRAM)
+        path_probe.listen(
+            options.listen, options.seconds, lambda line: print(f"{PROGRAM}: {line}", flush=True), PROGRAM
+        )
     except KeyboardInterrupt:
         pass
 
@@ -95,9 +108,12 @@ def finding_of(direction):
     if direction.problem:
         return missing(direction.name, direction.problem, "ranks need UDP both ways", direction.advice)
     if direction.is_narrow:
-        return warning(direction.name, f"packets of more than {direction.largest} bytes do not arrive",
-                       "ranks find that out by themselves, once they have lost some; this setting tells them at once",
-                       direction.advice)
+        return warning(
+            direction.name,
+            f"packets of more than {direction.largest} bytes do not arrive",
+            "ranks find that out by themselves, once they have lost some; this setting tells them at once",
+            direction.advice,
+        )
     return ok(direction.name, f"packets of up to {direction.largest} bytes arrive")
 
 
@@ -107,8 +123,9 @@ def examine_all(options):
         ways = path_probe.probe(options.probe, PROGRAM)
         return {"udp": ("UDP between this host and another", [finding_of(way) for way in ways])}
     machine = Machine(options.sysroot)
-    return {path: (TITLES[path], examine(machine, path, options.plugin))
-            for path in (dict.fromkeys(options.path) or TITLES)}
+    return {
+        path: (TITLES[path], examine(machine, path, options.plugin)) for path in (dict.fromkeys(options.path) or TITLES)
+    }
 
 
 def main(arguments=None):
@@ -122,8 +139,15 @@ def main(arguments=None):
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return NOT_WORKING
     if options.json:
-        print(json.dumps({path: {"works": works(findings), "findings": [f.as_dict() for f in findings]}
-                          for path, (_, findings) in results.items()}, indent=2))
+        print(
+            json.dumps(
+                {
+                    path: {"works": works(findings), "findings": [f.as_dict() for f in findings]}
+                    for path, (_, findings) in results.items()
+                },
+                indent=2,
+            )
+        )
     else:
         put = writer(options.color)
         for path, (title, findings) in results.items():

@@ -1,4 +1,5 @@
 """Checks that several paths share: release, processor, memory, the plug-in and what it was built for."""
+
 import re
 from pathlib import Path
 
@@ -13,10 +14,17 @@ NETDEV_LOCKED_BYTES = 16 << 20
 # Where a build and an installation put the plug-in.
 PLUGIN = "libgloo_bypass.so"
 PLUGIN_ITSELF = "libgloo_bypass_plugin.so"  # beside it, and loaded by it
-PACKAGE_PARENTS = ("usr/lib/python3", *(f"{prefix}/lib/{python}" for prefix in ("usr/local", "usr") for python in
-                                         ("python3.11", "python3.13", "python3.14")))
-PLUGIN_FOLDERS = tuple(f"{parent}/{kind}-packages/gloo_bypass" for parent in PACKAGE_PARENTS
-                       for kind in ("dist", "site"))
+PACKAGE_PARENTS = (
+    "usr/lib/python3",
+    *(
+        f"{prefix}/lib/{python}"
+        for prefix in ("usr/local", "usr")
+        for python in ("python3.11", "python3.13", "python3.14")
+    ),
+)
+PLUGIN_FOLDERS = tuple(
+    f"{parent}/{kind}-packages/gloo_bypass" for parent in PACKAGE_PARENTS for kind in ("dist", "site")
+)
 # Installed, programs have names of their own on PATH.
 IN_SOURCE_TREE = not program_places.INSTALLED
 
@@ -34,8 +42,12 @@ def release(machine):
     if found in SUPPORTED_RELEASES or found == "testing":
         return ok("release", f"Debian {found}")
     what = f"Debian {found}" if found else "not Debian"
-    return warning("release", what, "tried on Debian 12, 13 and testing only; package names here are Debian's",
-                   "# build from source with the versions that docs/packaging.md names, and run scripts/test")
+    return warning(
+        "release",
+        what,
+        "tried on Debian 12, 13 and testing only; package names here are Debian's",
+        "# build from source with the versions that docs/packaging.md names, and run scripts/test",
+    )
 
 
 def processor(machine):
@@ -43,8 +55,9 @@ def processor(machine):
     if not flags:
         return warning("processor", "unknown", "/proc/cpuinfo says nothing")
     if "sse4_2" not in flags:
-        return missing("processor", "no SSE4.2", "Debian's DPDK, and the CRC-32C here, need it",
-                       "# use another machine")
+        return missing(
+            "processor", "no SSE4.2", "Debian's DPDK, and the CRC-32C here, need it", "# use another machine"
+        )
     return ok("processor", "AVX-512" if "avx512f" in flags else "AVX2" if "avx2" in flags else "SSE4.2")
 
 
@@ -53,8 +66,12 @@ def free_memory(machine):
     if free is None:
         return warning("memory", "unknown", "/proc/meminfo says nothing")
     if free < LEAST_FREE_MIB:
-        return missing("memory", f"{free} MiB available", f"a rank with one peer needs some {LEAST_FREE_MIB} MiB",
-                       "# end other programs, or add memory")
+        return missing(
+            "memory",
+            f"{free} MiB available",
+            f"a rank with one peer needs some {LEAST_FREE_MIB} MiB",
+            "# end other programs, or add memory",
+        )
     return ok("memory", f"{free} MiB available")
 
 
@@ -64,13 +81,15 @@ def dpdk_folder(machine):
 
 
 def dpdk_version(machine):
-    return next((v for p, v in sorted(machine.packages().items()) if re.match(r"librte-eal\d", p or "")),
-                "not a package")
+    return next(
+        (v for p, v in sorted(machine.packages().items()) if re.match(r"librte-eal\d", p or "")), "not a package"
+    )
 
 
 def no_dpdk(name):
-    return missing(name, "no librte_eal.so", "the DPDK transport is made with DPDK's libraries",
-                   "sudo apt-get install libdpdk-dev")
+    return missing(
+        name, "no librte_eal.so", "the DPDK transport is made with DPDK's libraries", "sudo apt-get install libdpdk-dev"
+    )
 
 
 def dpdk_libraries(machine):
@@ -81,17 +100,24 @@ def dpdk_libraries(machine):
 
 def dpdk_driver(driver):
     """A check that DPDK and one of its drivers are installed."""
+
     def check(machine):
         name = f"DPDK driver {driver}"
         folder = dpdk_folder(machine)
         if folder is None:
             return no_dpdk(name)
-        drivers = [f"{folder}/dpdk/{pmds}"
-                   for pmds in machine.names(f"{folder}/dpdk") if pmds.startswith("pmds-")] + [folder]
+        drivers = [f"{folder}/dpdk/{pmds}" for pmds in machine.names(f"{folder}/dpdk") if pmds.startswith("pmds-")] + [
+            folder
+        ]
         if any(n.startswith(f"librte_{driver}.so") for f in drivers for n in machine.names(f)):
             return ok(name, f"DPDK {dpdk_version(machine)}")
-        return missing(name, f"librte_{driver}.so is not there", "DPDK loads its drivers when it starts",
-                       "sudo apt-get install libdpdk-dev")
+        return missing(
+            name,
+            f"librte_{driver}.so is not there",
+            "DPDK loads its drivers when it starts",
+            "sudo apt-get install libdpdk-dev",
+        )
+
     check.__name__ = f"dpdk_driver_{driver}"
     return check
 
@@ -103,48 +129,68 @@ def plugin_path(machine, given=None):
     build = program_places.program(f"plugin/{PLUGIN}")
     if machine.root == Path("/") and IN_SOURCE_TREE and build.exists():
         return build
-    return next((machine.path(f"{folder}/{PLUGIN}")
-                 for folder in PLUGIN_FOLDERS if machine.exists(f"{folder}/{PLUGIN}")), None)
+    return next(
+        (machine.path(f"{folder}/{PLUGIN}") for folder in PLUGIN_FOLDERS if machine.exists(f"{folder}/{PLUGIN}")), None
+    )
 
 
 def plugin(given=None):
     """A check that the plug-in is there and that the libraries it was built for are installed."""
+
     def check(machine):
         path = plugin_path(machine, given)
         if path is None:
-            return warning("plug-in", f"{PLUGIN} was not found", "PyTorch gets the transports from it",
-                           f"{BUILD}   # or name it with --plugin")
+            return warning(
+                "plug-in",
+                f"{PLUGIN} was not found",
+                "PyTorch gets the transports from it",
+                f"{BUILD}   # or name it with --plugin",
+            )
         try:
             needed = [*needed_libraries(path), *needed_libraries(path.with_name(PLUGIN_ITSELF))]
         except (OSError, ValueError) as error:
             return missing("plug-in", str(error), "PyTorch gets the transports from it", BUILD)
         local = set(machine.names(path.parent)) if machine.root == Path("/") else set()
-        drivers = {name for f in LIBRARY_FOLDERS for p in machine.names(f"{f}/dpdk")
-                   for name in machine.names(f"{f}/dpdk/{p}")}
-        absent = [name for name in needed if name not in local and name not in drivers
-                  and not name.startswith("ld-linux") and machine.library(name) is None]
+        drivers = {
+            name for f in LIBRARY_FOLDERS for p in machine.names(f"{f}/dpdk") for name in machine.names(f"{f}/dpdk/{p}")
+        }
+        absent = [
+            name
+            for name in needed
+            if name not in local
+            and name not in drivers
+            and not name.startswith("ld-linux")
+            and machine.library(name) is None
+        ]
         if absent:
-            return missing("plug-in", f"{path} needs {', '.join(absent)}",
-                           "it was built for other versions of PyTorch, Gloo or DPDK than those installed",
-                           "scripts/install-packages && rm -rf build && scripts/build" if IN_SOURCE_TREE else BUILD)
+            return missing(
+                "plug-in",
+                f"{path} needs {', '.join(absent)}",
+                "it was built for other versions of PyTorch, Gloo or DPDK than those installed",
+                "scripts/install-packages && rm -rf build && scripts/build" if IN_SOURCE_TREE else BUILD,
+            )
         return ok("plug-in", f"{path}: every library it needs is there")
+
     return check
 
 
 def locked_memory(least, what):
     """A check that a process may lock `least` bytes."""
+
     def check(machine):
         limit = machine.locked_memory()
         if limit is None:
             return ok("locked memory", "unlimited")
         if limit >= least:
             return ok("locked memory", f"up to {limit >> 20} MiB")
-        advice = ["ulimit -l unlimited   # if the hard limit allows",
-                  "echo '* - memlock unlimited' | sudo tee /etc/security/limits.d/90-gloo-bypass.conf   # then "
-                  "log in again"]
+        advice = [
+            "ulimit -l unlimited   # if the hard limit allows",
+            "echo '* - memlock unlimited' | sudo tee /etc/security/limits.d/90-gloo-bypass.conf   # then log in again",
+        ]
         if machine.container():
             advice = ["# start the container with: --ulimit memlock=-1:-1"]
         return missing("locked memory", f"at most {limit >> 10} KiB", f"{what} locks memory (RLIMIT_MEMLOCK)", *advice)
+
     return check
 
 
@@ -153,11 +199,16 @@ def huge_pages(machine, why_missing=None):
     base = "/sys/kernel/mm/hugepages"
     sizes = {
         name: (machine.number(f"{base}/{name}/nr_hugepages") or 0, machine.number(f"{base}/{name}/free_hugepages") or 0)
-        for name in machine.names(base) if name.startswith("hugepages-")}
-    found = ", ".join(f"{free} of {reserved} free of {name[len('hugepages-'):]}"
-                      for name, (reserved, free) in sizes.items())
-    reserve = ("echo 512 | sudo tee /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages",
-               "echo 'vm.nr_hugepages = 512' | sudo tee /etc/sysctl.d/90-hugepages.conf   # from the next start on")
+        for name in machine.names(base)
+        if name.startswith("hugepages-")
+    }
+    found = ", ".join(
+        f"{free} of {reserved} free of {name[len('hugepages-') :]}" for name, (reserved, free) in sizes.items()
+    )
+    reserve = (
+        "echo 512 | sudo tee /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages",
+        "echo 'vm.nr_hugepages = 512' | sudo tee /etc/sysctl.d/90-hugepages.conf   # from the next start on",
+    )
     if not sizes:
         found, reserve = "this kernel has none", ("# use a kernel with CONFIG_HUGETLBFS",)
     elif any(free for _, free in sizes.values()):
@@ -172,9 +223,13 @@ def huge_pages(machine, why_missing=None):
 def huge_page_mount(machine):
     mounts = machine.mounts("hugetlbfs")
     if not mounts:
-        return warning("hugetlbfs", "not mounted",
-                       "only needed with --huge-dir in GLOO_BYPASS_EAL_ARGUMENTS, or for testpmd",
-                       "sudo mkdir -p /dev/hugepages && sudo mount -t hugetlbfs none /dev/hugepages")
+        return warning(
+            "hugetlbfs",
+            "not mounted",
+            "only needed with --huge-dir in GLOO_BYPASS_EAL_ARGUMENTS, or for testpmd",
+            "sudo mkdir -p /dev/hugepages && sudo mount -t hugetlbfs none /dev/hugepages",
+        )
     folder = mounts[0][1]
-    return ok("hugetlbfs",
-              f"on {folder}" + ("" if machine.writable(folder) else ", not writable for this user (not needed)"))
+    return ok(
+        "hugetlbfs", f"on {folder}" + ("" if machine.writable(folder) else ", not writable for this user (not needed)")
+    )

@@ -1,4 +1,5 @@
 """Checks of the DPDK paths: shared memory (memif), Linux interfaces (netdev) and NICs with a DPDK driver (pci)."""
+
 from gloo_bypass_tools.doctor import common_checks as common
 from gloo_bypass_tools.doctor.finding import missing, ok, warning
 
@@ -16,15 +17,23 @@ def memif_directory(machine):
         parent = runtime if runtime.startswith("/") and machine.writable(runtime) else "/tmp"
         folder = f"{parent}/gloo-bypass-{user}"
         if not machine.exists(folder) and not machine.writable(parent):
-            return missing(name, f"{parent} is not writable", "ranks meet through sockets in this directory",
-                           "export GLOO_BYPASS_MEMIF_DIRECTORY=/a/directory/of/yours")
+            return missing(
+                name,
+                f"{parent} is not writable",
+                "ranks meet through sockets in this directory",
+                "export GLOO_BYPASS_MEMIF_DIRECTORY=/a/directory/of/yours",
+            )
     found = machine.status(folder)
     if found is None:
         return ok(name, f"{folder}: will be made")
     why = "ranks meet there; it must belong to this user alone, since ranks share memory"
     if found.st_uid != user:
-        return missing(name, f"{folder} belongs to user {found.st_uid}", why,
-                       "export GLOO_BYPASS_MEMIF_DIRECTORY=/a/directory/of/yours")
+        return missing(
+            name,
+            f"{folder} belongs to user {found.st_uid}",
+            why,
+            "export GLOO_BYPASS_MEMIF_DIRECTORY=/a/directory/of/yours",
+        )
     if found.st_mode & 0o077:
         return missing(name, f"{folder} has mode {found.st_mode & 0o777:o}", why, f"chmod 700 {folder}")
     live = {line.split()[-1] for line in (machine.text("/proc/net/unix") or "").splitlines()[1:] if "/" in line}
@@ -41,13 +50,19 @@ def netdev_huge_pages(machine):
 def interface(machine):
     """The interface that netdev would use, or the candidates."""
     name = "network interface"
-    wanted = machine.environment.get("GLOO_BYPASS_INTERFACE") or machine.environment.get("GLOO_SOCKET_IFNAME",
-                                                                                         "").split(",")[0]
+    wanted = (
+        machine.environment.get("GLOO_BYPASS_INTERFACE")
+        or machine.environment.get("GLOO_SOCKET_IFNAME", "").split(",")[0]
+    )
     there = machine.interfaces()
     why = "netdev sends packets through it"
     if wanted and wanted not in there and wanted != "lo":
-        return missing(name, f"'{wanted}' is not there; there are: {', '.join(there) or 'none'}", why,
-                       f"export GLOO_SOCKET_IFNAME={there[0] if there else 'NAME'}")
+        return missing(
+            name,
+            f"'{wanted}' is not there; there are: {', '.join(there) or 'none'}",
+            why,
+            f"export GLOO_SOCKET_IFNAME={there[0] if there else 'NAME'}",
+        )
     chosen = [wanted] if wanted and wanted != "lo" else there
     if not chosen:
         return missing(name, "only the loopback one", why, "# give the machine or container a network interface")
@@ -62,9 +77,10 @@ def capabilities(machine):
     if not absent:
         return ok("capabilities", "CAP_NET_RAW, CAP_NET_ADMIN")
     names = ", ".join(f"CAP_{c.upper()}" for c in absent)
-    advice = ["sudo -E COMMAND   # or, for one program:",
-              "sudo setcap cap_net_raw,cap_net_admin,cap_ipc_lock+ep \"$(readlink -f /usr/bin/python3)\"   # "
-              "for all its users"]
+    advice = [
+        "sudo -E COMMAND   # or, for one program:",
+        'sudo setcap cap_net_raw,cap_net_admin,cap_ipc_lock+ep "$(readlink -f /usr/bin/python3)"   # for all its users',
+    ]
     if machine.container():
         advice = ["# start the container with: --cap-add NET_RAW --cap-add NET_ADMIN"]
     return missing("capabilities", f"no {names}", "af_packet opens raw sockets and sets the interface up", *advice)
@@ -77,8 +93,9 @@ def ethernet_devices(machine):
         base = f"/sys/bus/pci/devices/{address}"
         if (machine.text(f"{base}/class") or "").startswith(ETHERNET_CLASS):
             driver = (machine.link(f"{base}/driver") or "").rsplit("/", 1)[-1]
-            interfaces = machine.names(f"{base}/net") or [n for v in machine.names(base) if v.startswith("virtio")
-                                                          for n in machine.names(f"{base}/{v}/net")]
+            interfaces = machine.names(f"{base}/net") or [
+                n for v in machine.names(base) if v.startswith("virtio") for n in machine.names(f"{base}/{v}/net")
+            ]
             devices.append((address, machine.text(f"{base}/vendor"), driver, interfaces))
     return devices
 
@@ -106,19 +123,31 @@ def pci_device(machine):
     chosen = chosen_devices(machine)
     why = "DPDK drives a NIC that is bound to vfio-pci or uio, and the kernel then no longer does"
     if not chosen:
-        return missing(name, f"no PCI network card{f' {wanted}' if wanted else ''}", why,
-                       "# leave GLOO_BYPASS_LINK at auto here, or use netdev")
+        return missing(
+            name,
+            f"no PCI network card{f' {wanted}' if wanted else ''}",
+            why,
+            "# leave GLOO_BYPASS_LINK at auto here, or use netdev",
+        )
     bound = [f"{address} on {driver}" for address, _, driver, _ in chosen if driver in USER_SPACE_DRIVERS]
     beside = [f"{address}: {BESIDE_KERNEL[vendor]}" for address, vendor, _, _ in chosen if vendor in BESIDE_KERNEL]
     if bound or beside:
         return ok(name, "; ".join(bound + beside))
-    found = "; ".join(f"{a} on {driver or 'no driver'}{f' ({chr(44).join(i)})' if i else ''}"
-                      for a, _, driver, i in chosen)
+    found = "; ".join(
+        f"{a} on {driver or 'no driver'}{f' ({chr(44).join(i)})' if i else ''}" for a, _, driver, i in chosen
+    )
     free = next((d for d in chosen if not d[3]), chosen[-1])
     caution = ("# this takes the interface away from the kernel: not the one you log in over!",) if free[3] else ()
-    return missing(name, found, why, *caution, "sudo modprobe vfio-pci",
-                   *(f"sudo ip link set {i} down" for i in free[3]), "sudo apt-get install dpdk",
-                   f"sudo dpdk-devbind.py --bind=vfio-pci {free[0]}")
+    return missing(
+        name,
+        found,
+        why,
+        *caution,
+        "sudo modprobe vfio-pci",
+        *(f"sudo ip link set {i} down" for i in free[3]),
+        "sudo apt-get install dpdk",
+        f"sudo dpdk-devbind.py --bind=vfio-pci {free[0]}",
+    )
 
 
 def bound_drivers(machine):
@@ -132,14 +161,19 @@ def iommu(machine):
     if groups:
         return ok("IOMMU", f"{groups} groups")
     if machine.text("/sys/module/vfio/parameters/enable_unsafe_noiommu_mode") in ("Y", "1"):
-        return warning("IOMMU", "none; vfio's no-IOMMU mode is on",
-                       "the NIC can write to all memory; only root can use it")
+        return warning(
+            "IOMMU", "none; vfio's no-IOMMU mode is on", "the NIC can write to all memory; only root can use it"
+        )
     if bound_drivers(machine) & {"uio_pci_generic", "igb_uio"}:
         return warning("IOMMU", "none; uio needs none", "the NIC can write to all memory; only root can use it")
-    return missing("IOMMU", "none", "vfio-pci lets a program drive a NIC safely by it",
-                   "# in the firmware: VT-d or AMD-Vi on; on the kernel's command line: intel_iommu=on (AMD: nothing)",
-                   "echo 1 | sudo tee /sys/module/vfio/parameters/enable_unsafe_noiommu_mode   # without one, "
-                   "where all is trusted")
+    return missing(
+        "IOMMU",
+        "none",
+        "vfio-pci lets a program drive a NIC safely by it",
+        "# in the firmware: VT-d or AMD-Vi on; on the kernel's command line: intel_iommu=on (AMD: nothing)",
+        "echo 1 | sudo tee /sys/module/vfio/parameters/enable_unsafe_noiommu_mode   # without one, "
+        "where all is trusted",
+    )
 
 
 def vfio_rights(machine):
@@ -148,20 +182,26 @@ def vfio_rights(machine):
     if not machine.exists("/sys/module/vfio_pci") and not machine.exists("/sys/bus/pci/drivers/vfio-pci"):
         if bound_drivers(machine) - {"vfio-pci"}:
             return ok("vfio", "not loaded; uio is in use")
-        return missing("vfio", "the module vfio-pci is not loaded", "it gives a NIC to a program",
-                       "sudo modprobe vfio-pci")
+        return missing(
+            "vfio", "the module vfio-pci is not loaded", "it gives a NIC to a program", "sudo modprobe vfio-pci"
+        )
     groups = [g for g in machine.names("/dev/vfio") if g != "vfio"]
     closed = [g for g in groups if not machine.writable(f"/dev/vfio/{g}")]
     if closed:
-        return missing("vfio", f"/dev/vfio/{closed[0]} is not writable for this user",
-                       "only its owner can use the NIC without root", f"sudo chown $USER /dev/vfio/{closed[0]}")
+        return missing(
+            "vfio",
+            f"/dev/vfio/{closed[0]} is not writable for this user",
+            "only its owner can use the NIC without root",
+            f"sudo chown $USER /dev/vfio/{closed[0]}",
+        )
     return ok("vfio", f"groups {', '.join(groups)}" if groups else "loaded; no NIC is bound to it yet")
 
 
 def pci_huge_pages(machine):
     if bound_drivers(machine) & {"uio_pci_generic", "igb_uio"}:
-        return common.huge_pages(machine,
-                                 "with uio the NIC gets physical addresses, which only huge pages keep together")
+        return common.huge_pages(
+            machine, "with uio the NIC gets physical addresses, which only huge pages keep together"
+        )
     return common.huge_pages(machine)
 
 
@@ -171,6 +211,9 @@ def pci_address_settings(machine):
         return ok("settings", "GLOO_BYPASS_PCI_ADDRESS and GLOO_BYPASS_IPV4 are set")
     address = next((d[0] for d in ethernet_devices(machine) if d[2] in USER_SPACE_DRIVERS), "0000:00:04.0")
     values = {"GLOO_BYPASS_PCI_ADDRESS": address, "GLOO_BYPASS_IPV4": "10.0.0.2/24"}
-    return warning("settings", f"{' and '.join(absent)} not set",
-                   "no kernel interface tells which NIC, and which address it has",
-                   *(f"export {n}={values[n]}" for n in absent))
+    return warning(
+        "settings",
+        f"{' and '.join(absent)} not set",
+        "no kernel interface tells which NIC, and which address it has",
+        *(f"export {n}={values[n]}" for n in absent),
+    )

@@ -1,4 +1,5 @@
 """What a check has found."""
+
 from dataclasses import asdict, dataclass
 
 OK, WARNING, MISSING = "ok", "warning", "missing"
@@ -8,11 +9,12 @@ OK, WARNING, MISSING = "ok", "warning", "missing"
 class Finding:
     """One thing looked at. `state` is OK, WARNING (it works, but slower or not for every use) or MISSING (it cannot
     work)."""
+
     name: str
     state: str
     found: str
-    why: str = ""      # why it matters; for WARNING and MISSING
-    mend: tuple = ()   # commands for a shell on Debian, or lines of advice that begin with '#'
+    why: str = ""  # why it matters; for WARNING and MISSING
+    mend: tuple = ()  # commands for a shell on Debian, or lines of advice that begin with '#'
 
     def as_dict(self):
         return {**asdict(self), "mend": list(self.mend)}

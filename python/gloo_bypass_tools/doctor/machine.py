@@ -1,5 +1,6 @@
 """The machine as files: all that the checks look at lies under one root, so that a test can make a machine up. Nothing
 is changed or run."""
+
 import os
 import re
 import stat
@@ -7,8 +8,14 @@ from pathlib import Path
 
 CAPABILITIES = {"net_admin": 12, "net_raw": 13, "ipc_lock": 14, "sys_admin": 21}
 MULTIARCH = "usr/lib/x86_64-linux-gnu"
-LIBRARY_FOLDERS = (MULTIARCH, "lib/x86_64-linux-gnu", "usr/lib", "usr/lib64", "usr/local/lib",
-                   "usr/local/lib/x86_64-linux-gnu")
+LIBRARY_FOLDERS = (
+    MULTIARCH,
+    "lib/x86_64-linux-gnu",
+    "usr/lib",
+    "usr/lib64",
+    "usr/local/lib",
+    "usr/local/lib/x86_64-linux-gnu",
+)
 
 
 def integer(text, default=None):
@@ -118,8 +125,10 @@ class Machine:
         quota = (self.text("/sys/fs/cgroup/cpu.max") or "").split()
         if len(quota) == 2 and quota[0].isdigit():
             return int(quota[0]) / int(quota[1])
-        old, period = self.number("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"), self.number(
-            "/sys/fs/cgroup/cpu/cpu.cfs_period_us")
+        old, period = (
+            self.number("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"),
+            self.number("/sys/fs/cgroup/cpu/cpu.cfs_period_us"),
+        )
         return old / period if old and period and old > 0 else None
 
     def cpu_flags(self):
@@ -173,5 +182,7 @@ class Machine:
     def interfaces(self):
         """Network interfaces but the loopback one."""
         return [
-            name for name in self.names("/sys/class/net")
-            if name != "lo" and self.exists(f"/sys/class/net/{name}/operstate")]
+            name
+            for name in self.names("/sys/class/net")
+            if name != "lo" and self.exists(f"/sys/class/net/{name}/operstate")
+        ]

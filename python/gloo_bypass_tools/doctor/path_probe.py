@@ -4,6 +4,7 @@ datagrams of each size, as ranks do that connect to each other, so that firewall
 
 What comes from the network is checked before it is used, and every wait is bounded. Imports Python's own library only:
 gloo-bypass-doctor has this module, and so has `python3 -m gloo_bypass`, in the wheel too."""
+
 import argparse
 import hmac
 import ipaddress
@@ -50,8 +51,13 @@ def listening_time(text: str) -> int:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--probe", metavar="ADDRESS", help="whether UDP goes there and back, and up to which size")
-    parser.add_argument("--listen", metavar="ADDRESS", nargs="?", const="",
-                        help="answer those that probe this host (default: at all its addresses)")
+    parser.add_argument(
+        "--listen",
+        metavar="ADDRESS",
+        nargs="?",
+        const="",
+        help="answer those that probe this host (default: at all its addresses)",
+    )
     parser.add_argument("--seconds", type=listening_time, default=600, help="how long to listen (default 600)")
 
 
@@ -168,8 +174,9 @@ def token_of(message: Message) -> bytes:
 @dataclass
 class Arrived:
     """What one end has received."""
+
     sizes: Dict[int, int]  # datagrams by the size of their packets
-    source: str            # from where the last one came; empty: none came
+    source: str  # from where the last one came; empty: none came
 
     def as_message(self) -> Message:
         return {"sizes": sorted(self.sizes), "source": self.source}
@@ -177,15 +184,21 @@ class Arrived:
     @staticmethod
     def of_message(message: Message) -> "Arrived":
         sizes, source = message.get("sizes"), message.get("source")
-        if (not isinstance(sizes, list) or len(sizes) > len(SIZES) + 2
-                or not all(type(size) is int and 0 < size <= 65535 for size in sizes)
-                or not isinstance(source, str) or len(source) > 80 or not source.isprintable()):
+        if (
+            not isinstance(sizes, list)
+            or len(sizes) > len(SIZES) + 2
+            or not all(type(size) is int and 0 < size <= 65535 for size in sizes)
+            or not isinstance(source, str)
+            or len(source) > 80
+            or not source.isprintable()
+        ):
             raise ProbeError("the other end sent an impossible report: use the same release on both")
         return Arrived(dict.fromkeys(sizes, 1), source)
 
 
-def exchange(udp: socket.socket, peer: Place, token: bytes, mtus: Sequence[int], outgoing: bytes,
-             incoming: bytes) -> Arrived:
+def exchange(
+    udp: socket.socket, peer: Place, token: bytes, mtus: Sequence[int], outgoing: bytes, incoming: bytes
+) -> Arrived:
     """Sends probes of each size up to the larger MTU to `peer`, for about two seconds; what arrives meanwhile."""
     overhead = headers(udp.family)
     sizes = sorted({size for size in (*SIZES, *mtus) if size <= max(mtus)})
@@ -208,7 +221,9 @@ def exchange(udp: socket.socket, peer: Place, token: bytes, mtus: Sequence[int],
         except OSError:
             continue
         begin, size = MAGIC + token + incoming, len(data) + overhead
-        if hmac.compare_digest(data[:len(begin)], begin) and data[len(begin):len(begin) + 2] == size.to_bytes(2, "big"):
+        if hmac.compare_digest(data[: len(begin)], begin) and data[len(begin) : len(begin) + 2] == size.to_bytes(
+            2, "big"
+        ):
             if size in sizes:
                 arrived[size] += 1
                 source = shown(*sender[:2])
@@ -233,8 +248,10 @@ def listen(where: Place, seconds: int, say: Callable[[str], None], program: str)
     this."""
     host, port = where
     with listening_socket(host, port) as server:
-        say(f"listens at {shown(host or '*', port)} for {seconds} s; on the other host run: {program} "
-            f"--probe {shown(host or 'ADDRESS', port)}")
+        say(
+            f"listens at {shown(host or '*', port)} for {seconds} s; on the other host run: {program} "
+            f"--probe {shown(host or 'ADDRESS', port)}"
+        )
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             server.settimeout(left)
@@ -277,11 +294,12 @@ def serve(control: socket.socket, port: int) -> str:
 @dataclass
 class Direction:
     """One way between the two hosts."""
-    begin: str      # addresses, with ports
+
+    begin: str  # addresses, with ports
     end: str
-    largest: int    # bytes of the largest packet that arrived; 0: none
-    mtu: int        # of the interface that they leave by
-    source: str     # where they came from, as the other end saw it; empty: none came
+    largest: int  # bytes of the largest packet that arrived; 0: none
+    mtu: int  # of the interface that they leave by
+    source: str  # where they came from, as the other end saw it; empty: none came
 
     @property
     def name(self) -> str:
@@ -304,8 +322,10 @@ class Direction:
     @property
     def advice(self) -> str:
         if not self.largest:
-            return (f"# let UDP to {self.end} through: a firewall of either host, of the network between them or of "
-                    "the cloud drops it")
+            return (
+                f"# let UDP to {self.end} through: a firewall of either host, of the network between them or of "
+                "the cloud drops it"
+            )
         if self.source != self.begin:
             return "# use addresses that are the same on both sides: a VPN or an overlay network has such"
         return f"export GLOO_BYPASS_MTU={self.largest}   # on all ranks"
@@ -317,8 +337,10 @@ def probe(where: Place, program: str) -> List[Direction]:
     try:
         control = socket.create_connection((host, port), timeout=CONTROL_SECONDS)
     except OSError as error:
-        raise ProbeError(f"no TCP connection to {shown(host, port)} ({reason(error)}), which ranks need for "
-                         f"MASTER_PORT as well: start {program} --listen there first") from None
+        raise ProbeError(
+            f"no TCP connection to {shown(host, port)} ({reason(error)}), which ranks need for "
+            f"MASTER_PORT as well: start {program} --listen there first"
+        ) from None
     with control:
         family, own, peer = addresses(control)
         token, mtu = secrets.token_bytes(TOKEN_BYTES), interface_mtu(family, own, peer)
@@ -330,5 +352,7 @@ def probe(where: Place, program: str) -> List[Direction]:
             here = exchange(udp, (peer, peer_port), token, (mtu, peer_mtu), TO_LISTENER, TO_PROBER)
         there = Arrived.of_message(receive_line(control))
     here_name, there_name = shown(own, own_port), shown(peer, peer_port)
-    return [Direction(here_name, there_name, max(there.sizes, default=0), mtu, there.source),
-            Direction(there_name, here_name, max(here.sizes, default=0), peer_mtu, here.source)]
+    return [
+        Direction(here_name, there_name, max(there.sizes, default=0), mtu, there.source),
+        Direction(there_name, here_name, max(here.sizes, default=0), peer_mtu, here.source),
+    ]

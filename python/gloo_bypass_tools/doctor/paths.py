@@ -1,4 +1,5 @@
 """What is looked at for each path."""
+
 from gloo_bypass_tools.doctor import common_checks as common
 from gloo_bypass_tools.doctor import dpdk_checks as dpdk
 from gloo_bypass_tools.doctor import rdma_checks as rdma
@@ -14,8 +15,10 @@ TITLES = {
     "softroce": f"RDMA without an adapter, on this machine's own kernel: {common.tool('softroce')}",
     "training": "Training with PyTorch, over any transport",
 }
-AUTO = ("GLOO_DEVICE_TRANSPORT=DPDK with no other setting (GLOO_BYPASS_LINK=auto) needs memif within a host (without "
-        "it udp is used there too, which is slower), and udp between hosts")
+AUTO = (
+    "GLOO_DEVICE_TRANSPORT=DPDK with no other setting (GLOO_BYPASS_LINK=auto) needs memif within a host (without "
+    "it udp is used there too, which is slower), and udp between hosts"
+)
 
 
 def checks(path, plugin=None):
@@ -23,19 +26,55 @@ def checks(path, plugin=None):
     base = [common.release, common.processor, common.free_memory]
     return {
         "memif": [*base, common.dpdk_libraries, dpdk.memif_directory],
-        "netdev": [*base, common.dpdk_driver("net_af_packet"), dpdk.interface, dpdk.capabilities,
-                   common.locked_memory(common.NETDEV_LOCKED_BYTES, "a packet socket's ring"), dpdk.netdev_huge_pages],
-        "pci": [*base, common.dpdk_driver("bus_pci"), dpdk.pci_device, dpdk.iommu, dpdk.vfio_rights,
-                dpdk.pci_huge_pages, common.huge_page_mount, common.locked_memory(common.NETDEV_LOCKED_BYTES, "vfio"),
-                dpdk.pci_address_settings],
+        "netdev": [
+            *base,
+            common.dpdk_driver("net_af_packet"),
+            dpdk.interface,
+            dpdk.capabilities,
+            common.locked_memory(common.NETDEV_LOCKED_BYTES, "a packet socket's ring"),
+            dpdk.netdev_huge_pages,
+        ],
+        "pci": [
+            *base,
+            common.dpdk_driver("bus_pci"),
+            dpdk.pci_device,
+            dpdk.iommu,
+            dpdk.vfio_rights,
+            dpdk.pci_huge_pages,
+            common.huge_page_mount,
+            common.locked_memory(common.NETDEV_LOCKED_BYTES, "vfio"),
+            dpdk.pci_address_settings,
+        ],
         "udp": [*base, udp.sockets, udp.segmentation, udp.address],
-        "rdma": [*base, rdma.verbs_library, rdma.devices, rdma.gid, rdma.device_files, rdma.pinned_memory,
-                 rdma.registration_cache],
-        "softroce": [rdma.softroce_tools, rdma.softroce_module, rdma.softroce_device, rdma.verbs_library,
-                     rdma.pinned_memory],
-        "training": [*base, training.container, training.torch, training.gloo, common.plugin(plugin),
-                     training.transport_choice, training.host_address, training.blas, training.cores,
-                     training.governor, training.shared_memory],
+        "rdma": [
+            *base,
+            rdma.verbs_library,
+            rdma.devices,
+            rdma.gid,
+            rdma.device_files,
+            rdma.pinned_memory,
+            rdma.registration_cache,
+        ],
+        "softroce": [
+            rdma.softroce_tools,
+            rdma.softroce_module,
+            rdma.softroce_device,
+            rdma.verbs_library,
+            rdma.pinned_memory,
+        ],
+        "training": [
+            *base,
+            training.container,
+            training.torch,
+            training.gloo,
+            common.plugin(plugin),
+            training.transport_choice,
+            training.host_address,
+            training.blas,
+            training.cores,
+            training.governor,
+            training.shared_memory,
+        ],
     }[path]
 
 

@@ -1,5 +1,6 @@
 """Checks of RDMA: libibverbs, devices, ports and GIDs, rights; and of SoftRoCE, which makes a device without an
 adapter."""
+
 from gloo_bypass_tools.doctor.common_checks import locked_memory, tool
 from gloo_bypass_tools.doctor.finding import missing, ok, warning
 from gloo_bypass_tools.doctor.machine import LIBRARY_FOLDERS
@@ -15,12 +16,20 @@ pinned_memory = locked_memory(LEAST_LOCKED_BYTES, "RDMA registers, and so locks,
 
 def verbs_library(machine):
     if machine.library("libibverbs.so.1") is None:
-        return missing("libibverbs", "no libibverbs.so.1", "RDMA is reached through it",
-                       "sudo apt-get install libibverbs1 ibverbs-providers")
+        return missing(
+            "libibverbs",
+            "no libibverbs.so.1",
+            "RDMA is reached through it",
+            "sudo apt-get install libibverbs1 ibverbs-providers",
+        )
     providers = [n for f in LIBRARY_FOLDERS for n in machine.names(f"{f}/libibverbs") if n.endswith(".so")]
     if not providers:
-        return missing("libibverbs", "no providers", "each kind of device has its own library",
-                       "sudo apt-get install ibverbs-providers")
+        return missing(
+            "libibverbs",
+            "no providers",
+            "each kind of device has its own library",
+            "sudo apt-get install ibverbs-providers",
+        )
     return ok("libibverbs", f"{machine.packages().get('libibverbs1', 'there')}, {len(providers)} providers")
 
 
@@ -31,9 +40,14 @@ def is_softroce(machine, device):
 def ports(machine, device):
     """(number, state, link layer) of a device's ports."""
     base = f"{DEVICES}/{device}/ports"
-    return [(p, (machine.text(f"{base}/{p}/state")
-                 or "?").split(":")[-1].strip(), machine.text(f"{base}/{p}/link_layer") or "?")
-            for p in machine.names(base)]
+    return [
+        (
+            p,
+            (machine.text(f"{base}/{p}/state") or "?").split(":")[-1].strip(),
+            machine.text(f"{base}/{p}/link_layer") or "?",
+        )
+        for p in machine.names(base)
+    ]
 
 
 def wanted_devices(machine):
@@ -46,26 +60,40 @@ def devices(machine):
     why = "RDMA needs a device with an active port"
     absent = [d for d in wanted if d not in there]
     if absent:
-        return missing(name, f"no {', '.join(absent)}; there are: {', '.join(there) or 'none'}", why,
-                       f"export GLOO_BYPASS_RDMA_DEVICES={','.join(there)}")
+        return missing(
+            name,
+            f"no {', '.join(absent)}; there are: {', '.join(there) or 'none'}",
+            why,
+            f"export GLOO_BYPASS_RDMA_DEVICES={','.join(there)}",
+        )
     if not there:
         return missing(name, "none", why, f"{SOFTROCE_UP}   # makes one in software, where the kernel can", GUEST)
     every = {device: ports(machine, device) for device in wanted}
-    described = "; ".join(f"{d}: {', '.join(f'port {p} {state}, {layer}' for p, state, layer in of) or 'no port'}"
-                          for d, of in every.items())
+    described = "; ".join(
+        f"{d}: {', '.join(f'port {p} {state}, {layer}' for p, state, layer in of) or 'no port'}"
+        for d, of in every.items()
+    )
     if any(state == "ACTIVE" for of in every.values() for _, state, _ in of):
         return ok(name, described)
     interface = next(
-        (machine.text(f"{DEVICES}/{d}/parent") or next(iter(machine.names(f"{DEVICES}/{d}/device/net")), None)
-         for d in every), None)
-    advice = f"sudo ip link set {interface} up" if interface else ("# plug the cable in; on InfiniBand start a subnet "
-                                                                  "manager (opensm)")
+        (
+            machine.text(f"{DEVICES}/{d}/parent") or next(iter(machine.names(f"{DEVICES}/{d}/device/net")), None)
+            for d in every
+        ),
+        None,
+    )
+    advice = (
+        f"sudo ip link set {interface} up"
+        if interface
+        else ("# plug the cable in; on InfiniBand start a subnet manager (opensm)")
+    )
     return missing(name, described, why, advice, "ibv_devinfo   # of ibverbs-utils: says more")
 
 
 def active_ports(machine):
-    return [(d, p, layer) for d in wanted_devices(machine) for p, state, layer in ports(machine, d)
-            if state == "ACTIVE"]
+    return [
+        (d, p, layer) for d in wanted_devices(machine) for p, state, layer in ports(machine, d) if state == "ACTIVE"
+    ]
 
 
 def gid(machine):
@@ -89,30 +117,40 @@ def gid(machine):
     if not active_ports(machine):
         return missing("GID", "no active port", "its address is where packets come from")
     return missing(
-        "GID", "none of RoCE v2 with an IPv4 address" + (f"; there are {'; '.join(others[:4])}" if others else ""),
-        "ranks find each other by IPv4 addresses", f"sudo ip address add 10.77.0.1/24 dev {interface or 'INTERFACE'}")
+        "GID",
+        "none of RoCE v2 with an IPv4 address" + (f"; there are {'; '.join(others[:4])}" if others else ""),
+        "ranks find each other by IPv4 addresses",
+        f"sudo ip address add 10.77.0.1/24 dev {interface or 'INTERFACE'}",
+    )
 
 
 def device_files(machine):
     files = [n for n in machine.names("/dev/infiniband") if n.startswith("uverbs")]
     why = "programs reach a device through it"
     if not files and machine.names(DEVICES):
-        advice = ("# start the container with: --device /dev/infiniband" if machine.container()
-                  else "sudo modprobe ib_uverbs")
+        advice = (
+            "# start the container with: --device /dev/infiniband" if machine.container() else "sudo modprobe ib_uverbs"
+        )
         return missing("/dev/infiniband", "no uverbs files", why, advice)
     closed = [n for n in files if not machine.writable(f"/dev/infiniband/{n}")]
     if closed:
-        return missing("/dev/infiniband", f"{closed[0]} is not writable for this user", why,
-                       f"sudo chmod 666 /dev/infiniband/{closed[0]}")
+        return missing(
+            "/dev/infiniband",
+            f"{closed[0]} is not writable for this user",
+            why,
+            f"sudo chmod 666 /dev/infiniband/{closed[0]}",
+        )
     return ok("/dev/infiniband", ", ".join(files) or "no device, so no file")
 
 
 def registration_cache(machine):
     if machine.process("Seccomp") == "2" and not machine.may("sys_admin"):
         return warning(
-            "registration cache", "a seccomp filter is on",
+            "registration cache",
+            "a seccomp filter is on",
             "if it forbids userfaultfd, no registration is kept: slower, never wrong",
-            "# podman: --security-opt seccomp=FILE, a profile that allows userfaultfd (as run-containers does)")
+            "# podman: --security-opt seccomp=FILE, a profile that allows userfaultfd (as run-containers does)",
+        )
     return ok("registration cache", "nothing forbids userfaultfd, as far as can be seen")
 
 
@@ -124,8 +162,13 @@ def softroce_module(machine):
         return ok("module rdma_rxe", f"there for Linux {kernel}; {tool('softroce')} loads it")
     if "/rdma_rxe.ko" in (machine.text(f"/lib/modules/{kernel}/modules.builtin") or ""):
         return ok("module rdma_rxe", "built in")
-    return missing("module rdma_rxe", f"not there for Linux {kernel}", "it is SoftRoCE",
-                   "sudo apt-get install linux-image-amd64   # and start it", GUEST)
+    return missing(
+        "module rdma_rxe",
+        f"not there for Linux {kernel}",
+        "it is SoftRoCE",
+        "sudo apt-get install linux-image-amd64   # and start it",
+        GUEST,
+    )
 
 
 def softroce_device(machine):
@@ -139,6 +182,7 @@ def softroce_tools(machine):
     folders = ("usr/bin", "usr/sbin", "bin", "sbin")
     absent = [t for t in ("ip", "rdma", "modprobe") if not any(machine.exists(f"{f}/{t}") for f in folders)]
     if absent:
-        return missing("tools", f"no {', '.join(absent)}", f"{tool('softroce')} calls them",
-                       "sudo apt-get install iproute2 kmod")
+        return missing(
+            "tools", f"no {', '.join(absent)}", f"{tool('softroce')} calls them", "sudo apt-get install iproute2 kmod"
+        )
     return ok("tools", "ip, rdma, modprobe")

@@ -1,4 +1,5 @@
 """What a 64-bit little-endian ELF file needs: its DT_NEEDED entries. Enough of the format for that."""
+
 import struct
 
 _PT_LOAD, _PT_DYNAMIC = 1, 2
@@ -35,5 +36,7 @@ def _needed(data):
     segment = next(h for h in headers if h[0] == _PT_LOAD and h[3] <= table < h[3] + h[5])
     strings = segment[2] + table - segment[3]
     return [
-        data[strings + value:data.index(b"\0", strings + value)].decode() for tag, value in entries
-        if tag == _DT_NEEDED]
+        data[strings + value : data.index(b"\0", strings + value)].decode()
+        for tag, value in entries
+        if tag == _DT_NEEDED
+    ]

@@ -1,5 +1,6 @@
 """Checks of UDP through the kernel's sockets. On this machine a socket is opened and closed again, which sends nothing;
 of a made-up one, files tell."""
+
 import fcntl
 import ipaddress
 import socket
@@ -29,8 +30,12 @@ def sockets(machine):
         elif not machine.exists("/proc/net/udp"):
             raise OSError(0, "the kernel has no UDP over IPv4")
     except OSError as error:
-        return missing(name, error.strerror, "the transport is made of sockets that are bound to a port",
-                       "# allow it: a seccomp filter or a security module forbids it, or the kernel has no IPv4")
+        return missing(
+            name,
+            error.strerror,
+            "the transport is made of sockets that are bound to a port",
+            "# allow it: a seccomp filter or a security module forbids it, or the kernel has no IPv4",
+        )
     return ok(name, "it can be bound")
 
 
@@ -50,8 +55,12 @@ def segmentation(machine):
     name = "segmentation offload"
     if knows_segmentation(machine):
         return ok(name, "the kernel knows UDP_SEGMENT")
-    return warning(name, "the kernel does not know UDP_SEGMENT", "each datagram is sent by itself, which is slower",
-                   "# use Linux 4.18 or newer")
+    return warning(
+        name,
+        "the kernel does not know UDP_SEGMENT",
+        "each datagram is sent by itself, which is slower",
+        "# use Linux 4.18 or newer",
+    )
 
 
 def addresses_of(host):
@@ -60,8 +69,10 @@ def addresses_of(host):
         found = socket.getaddrinfo(host, None, type=socket.SOCK_DGRAM) if host else []
     except OSError:
         return []
-    return sorted((ipaddress.ip_address(row[4][0].partition("%")[0]) for row in found),
-                  key=lambda one: (one.is_loopback, one.version))
+    return sorted(
+        (ipaddress.ip_address(row[4][0].partition("%")[0]) for row in found),
+        key=lambda one: (one.is_loopback, one.version),
+    )
 
 
 def route_source(peer):
@@ -117,7 +128,7 @@ def chosen_address(machine, master):
         if any(own in each for each in outward.values()):
             return own, f"the host's own name leads there ({hint}, and there is no default route)"
     if len(outward) == 1:
-        (name, own), = outward.items()
+        ((name, own),) = outward.items()
         return own[-1 if v6_first else 0], f"{name} is the only interface ({hint}, and there is no default route)"
     return ipaddress.ip_address("127.0.0.1"), ""
 
@@ -135,7 +146,15 @@ def address(machine):
         return ok(name, f"{own}: {why}")
     there, here = sorted(addresses_by_interface(machine)), "ranks of this machine alone reach each other"
     if not there:
-        return warning(name, str(own), f"no interface leads to other hosts: {here}",
-                       "# connect it to a network, if ranks are to run elsewhere")
-    return warning(name, str(own), f"no route and no name says which interface leads to other hosts: {here}",
-                   f"export GLOO_SOCKET_IFNAME={there[0]}   # one of: {' '.join(there)}")
+        return warning(
+            name,
+            str(own),
+            f"no interface leads to other hosts: {here}",
+            "# connect it to a network, if ranks are to run elsewhere",
+        )
+    return warning(
+        name,
+        str(own),
+        f"no route and no name says which interface leads to other hosts: {here}",
+        f"export GLOO_SOCKET_IFNAME={there[0]}   # one of: {' '.join(there)}",
+    )

@@ -49,8 +49,13 @@ NOTHING = Case("nothing", "delay=0s", STEADY, None)
 def delay_case(milliseconds):
     def measure(report, nothing):
         measured = report["delay_ms"]["p50"] - nothing["delay_ms"]["p50"]
-        return (f"{milliseconds:g} ms", f"{measured:.3f} ms (p99 {report['delay_ms']['p99']:.3f})",
-                measured / milliseconds - 1, 0.05)
+        return (
+            f"{milliseconds:g} ms",
+            f"{measured:.3f} ms (p99 {report['delay_ms']['p99']:.3f})",
+            measured / milliseconds - 1,
+            0.05,
+        )
+
     return Case("delay", f"delay={milliseconds}ms", STEADY, measure)
 
 
@@ -65,11 +70,18 @@ def rate_case(megabits, seconds=3.0):
         if report["offered_bits_per_second"] < 1.05e6 * megabits:
             raise RuntimeError(
                 f"the sender could not offer more than {report['offered_bits_per_second'] / 1e6:.0f} Mbit/s on "
-                "this machine now")
+                "this machine now"
+            )
         return f"{megabits:g} Mbit/s", f"{measured:.2f} Mbit/s", measured / megabits - 1, 0.02
+
     # A tenth of a second of queue keeps the edge busy while the sender waits for a processor.
-    return Case("rate", f"rate={megabits}Mbit/s,queue={int(megabits * 12500)}B",
-                {"frames": int(offered * seconds), "bytes": payload, "per_second": offered}, measure, mtu)
+    return Case(
+        "rate",
+        f"rate={megabits}Mbit/s,queue={int(megabits * 12500)}B",
+        {"frames": int(offered * seconds), "bytes": payload, "per_second": offered},
+        measure,
+        mtu,
+    )
 
 
 def loss_case(percent, frames=30000):
@@ -78,13 +90,21 @@ def loss_case(percent, frames=30000):
     def measure(report, _):
         lost = 1 - report["received"] / report["sent"]
         # Four standard deviations of a binomial: once in 16,000 cases it is beyond.
-        return f"{percent:g} %", f"{100 * lost:.3f} %", lost / probability - 1, 4 * math.sqrt(
-            (1 - probability) / probability / report["sent"])
+        return (
+            f"{percent:g} %",
+            f"{100 * lost:.3f} %",
+            lost / probability - 1,
+            4 * math.sqrt((1 - probability) / probability / report["sent"]),
+        )
+
     return Case("loss", f"loss={percent}%", {"frames": frames, "bytes": 100, "per_second": 15000}, measure)
 
 
-CASES = [delay_case(each) for each in (1, 10, 50, 300)] + [rate_case(each) for each in (10, 50, 100, 200, 1000)] + [
-    loss_case(each) for each in (0.1, 1, 10)]
+CASES = (
+    [delay_case(each) for each in (1, 10, 50, 300)]
+    + [rate_case(each) for each in (10, 50, 100, 200, 1000)]
+    + [loss_case(each) for each in (0.1, 1, 10)]
+)
 
 
 def run_case(case, fabric):
@@ -92,11 +112,35 @@ def run_case(case, fabric):
     said."""
     with tempfile.TemporaryDirectory(prefix="fabric-accuracy-") as folder:
         words = [
-            FABRIC_RUN, "--fabric", fabric, "--output", f"{folder}/run", "--timeout", RUN_S, "--transport", "TCP",
-            "--ranks", 2, "--mtu", case.mtu, "--edge", f"from=r0,to=r1,{case.edge}", "--", sys.executable, RANK,
-            json.dumps(case.plan), f"{folder}/report.json"]
-        answer = subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                                errors="replace", check=False)
+            FABRIC_RUN,
+            "--fabric",
+            fabric,
+            "--output",
+            f"{folder}/run",
+            "--timeout",
+            RUN_S,
+            "--transport",
+            "TCP",
+            "--ranks",
+            2,
+            "--mtu",
+            case.mtu,
+            "--edge",
+            f"from=r0,to=r1,{case.edge}",
+            "--",
+            sys.executable,
+            RANK,
+            json.dumps(case.plan),
+            f"{folder}/report.json",
+        ]
+        answer = subprocess.run(
+            [str(word) for word in words],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+        )
         if answer.returncode != 0:
             raise RuntimeError(answer.stderr.strip() or f"status {answer.returncode}")
         counted = json.loads(Path(folder, "run", "fabric.json").read_text())
@@ -104,12 +148,18 @@ def run_case(case, fabric):
 
 
 def main(arguments=None):
-    parser = argparse.ArgumentParser(prog="fabric-accuracy", description=DESCRIPTION, epilog=EPILOG,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--fabric", type=Path, default=FABRIC, metavar="PATH",
-                        help="the program (default build/tools/fabric/fabric)")
-    parser.add_argument("--case", choices=("delay", "rate", "loss"), action="append",
-                        help="only these; may be repeated")
+    parser = argparse.ArgumentParser(
+        prog="fabric-accuracy",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--fabric", type=Path, default=FABRIC, metavar="PATH", help="the program (default build/tools/fabric/fabric)"
+    )
+    parser.add_argument(
+        "--case", choices=("delay", "rate", "loss"), action="append", help="only these; may be repeated"
+    )
     parser.add_argument("--repeat", type=number_in(int, 1, 100), default=1, metavar="N", help="default 1")
     options = parser.parse_args(arguments)
     failed = 0
@@ -119,8 +169,10 @@ def main(arguments=None):
         print(f"fabric-accuracy: {error}", file=sys.stderr)
         return 1
     print(f"without emulation: p50 {nothing['delay_ms']['p50']:.3f} ms, p99 {nothing['delay_ms']['p99']:.3f} ms")
-    print(f"{'case':<7} {'described':>12} {'measured':>28} {'error':>9} {'bound':>8}   late p50, p99, max (us)",
-          flush=True)
+    print(
+        f"{'case':<7} {'described':>12} {'measured':>28} {'error':>9} {'bound':>8}   late p50, p99, max (us)",
+        flush=True,
+    )
     for case in CASES * options.repeat:
         if options.case and case.name not in options.case:
             continue
@@ -133,7 +185,10 @@ def main(arguments=None):
             continue
         good = abs(error) <= bound
         failed += not good
-        print(f"{case.name:<7} {described:>12} {measured:>28} {100 * error:>+8.2f}% {100 * bound:>7.1f}% "
-              f"{'ok' if good else 'NO':>2} "
-              f"{late['p50']:.0f}, {late['p99']:.0f}, {late['max']:.0f}", flush=True)
+        print(
+            f"{case.name:<7} {described:>12} {measured:>28} {100 * error:>+8.2f}% {100 * bound:>7.1f}% "
+            f"{'ok' if good else 'NO':>2} "
+            f"{late['p50']:.0f}, {late['p99']:.0f}, {late['max']:.0f}",
+            flush=True,
+        )
     return 1 if failed else 0

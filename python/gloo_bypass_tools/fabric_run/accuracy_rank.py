@@ -42,7 +42,7 @@ def send(plan, control):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
         control.recv(1)
         # Finds the other's MAC address first, which takes a round trip.
-        datagrams.sendto(HEADER.pack(2 ** 64 - 1, 0) + filling, target)
+        datagrams.sendto(HEADER.pack(2**64 - 1, 0) + filling, target)
         control.recv(1)
         begin = time.monotonic()
         for number in range(plan["frames"]):
@@ -98,12 +98,12 @@ def collect(plan, datagrams, control):
         number, sent = HEADER.unpack_from(data)
         seconds, nanoseconds = struct.unpack("qq", ancillary[0][2])
         if number < plan["frames"]:
-            arrivals.append((number, sent, seconds * 10 ** 9 + nanoseconds))
+            arrivals.append((number, sent, seconds * 10**9 + nanoseconds))
 
 
 def arrival_rate(plan, times):
     """Of the later two thirds: the edge's queue has filled by then."""
-    times = times[len(times) // 3:]
+    times = times[len(times) // 3 :]
     # The first one's bytes came before the time that is counted.
     return 8 * (len(times) - 1) * (plan["bytes"] + FRAME_HEADERS) / max(1e-9, (times[-1] - times[0]) / 1e9)
 
@@ -113,7 +113,10 @@ def write_report(plan, arrivals, path):
     if len(arrivals) > 1:
         delays = sorted((arrived - sent) / 1e6 for _, sent, arrived in arrivals)
         report["delay_ms"] = {
-            "p50": delays[len(delays) // 2], "p99": delays[int(0.99 * (len(delays) - 1))], "max": delays[-1]}
+            "p50": delays[len(delays) // 2],
+            "p99": delays[int(0.99 * (len(delays) - 1))],
+            "max": delays[-1],
+        }
         offered = (max(arrival[1] for arrival in arrivals) - min(arrival[1] for arrival in arrivals)) / 1e9
         span = max(arrival[0] for arrival in arrivals) - min(arrival[0] for arrival in arrivals)
         report["offered_bits_per_second"] = 8 * span * (plan["bytes"] + FRAME_HEADERS) / max(offered, 1e-9)

@@ -38,25 +38,38 @@ class Sample:
     """One run."""
 
     bandwidth: float  # bytes a second
-    cpu_s: float      # of a rank, for one all-reduce
-    frames: int = 0   # in the capture
+    cpu_s: float  # of a rank, for one all-reduce
+    frames: int = 0  # in the capture
     lost: int = 0
     file_bytes: int = 0
 
 
 def perf_arguments(options, report):
     return [
-        options.build / "tools" / "all_reduce_perf", "--transports", "DPDK", "-b",
-        str(options.bytes), "-e",
-        str(options.bytes), "-n",
-        str(options.iterations), "-w", "2", "-c", "0", "--json", report]
+        options.build / "tools" / "all_reduce_perf",
+        "--transports",
+        "DPDK",
+        "-b",
+        str(options.bytes),
+        "-e",
+        str(options.bytes),
+        "-n",
+        str(options.iterations),
+        "-w",
+        "2",
+        "-c",
+        "0",
+        "--json",
+        report,
+    ]
 
 
 def run(words, folder, more=None):
     """One that captures nothing unless `more` of the environment says so; its log goes with the folder."""
     log = folder / "log"
-    environment = {name: value
-                   for name, value in os.environ.items() if not name.startswith("GLOO_BYPASS_")} | (more or {})
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GLOO_BYPASS_")} | (
+        more or {}
+    )
     try:
         outcome = processes.run(words, log, RUN_LIMIT_S, environment)
     except processes.StageError as error:
@@ -76,8 +89,11 @@ def sample_of(report, iterations):
 
 def own_port(options, folder, capturing):
     link = {"GLOO_BYPASS_LINK": "memif"}
-    capture = {"GLOO_BYPASS_CAPTURE": f"{folder}/rank%r.pcapng", "GLOO_BYPASS_CAPTURE_SNAPLEN": str(options.snap),
-               "GLOO_BYPASS_STATS": f"{folder}/rank%r.json"}
+    capture = {
+        "GLOO_BYPASS_CAPTURE": f"{folder}/rank%r.pcapng",
+        "GLOO_BYPASS_CAPTURE_SNAPLEN": str(options.snap),
+        "GLOO_BYPASS_STATS": f"{folder}/rank%r.json",
+    }
     run([*perf_arguments(options, folder / "perf.json"), "--ranks", "2"], folder, link | (capture if capturing else {}))
     sample = sample_of(folder / "perf.json", options.iterations)
     for rank in (0, 1) if capturing else ():
@@ -91,10 +107,25 @@ def own_port(options, folder, capturing):
 def at_fabric(options, folder, capturing):
     output = folder / "run"
     capture = ["--capture", "--snap", options.snap] if capturing else []
-    run([
-        program_places.script("fabric-run"), "--fabric", options.build / "tools" / "fabric" / "fabric", "--ranks", "2",
-        "--mtu", options.mtu, "--transport", "DPDK", "--output", output, *capture, "--",
-        *perf_arguments(options, folder / "perf.json")], folder)
+    run(
+        [
+            program_places.script("fabric-run"),
+            "--fabric",
+            options.build / "tools" / "fabric" / "fabric",
+            "--ranks",
+            "2",
+            "--mtu",
+            options.mtu,
+            "--transport",
+            "DPDK",
+            "--output",
+            output,
+            *capture,
+            "--",
+            *perf_arguments(options, folder / "perf.json"),
+        ],
+        folder,
+    )
     sample = sample_of(folder / "perf.json", options.iterations)
     if capturing:
         counted = json.loads((output / "fabric.json").read_text())["capture"]
@@ -120,44 +151,75 @@ def measure(place, options):
 def summary(place, pairs):
     bandwidths = [1 - on.bandwidth / off.bandwidth for off, on in pairs]
     return {
-        "place": place, "rounds": len(pairs), "without_gb_s": statistics.median(off.bandwidth
-                                                                                for off, _ in pairs) / 1e9,
-        "with_gb_s": statistics.median(on.bandwidth
-                                       for _, on in pairs) / 1e9, "bandwidth_cost": statistics.median(bandwidths),
-        "bandwidth_costs": bandwidths, "cpu_cost": statistics.median(on.cpu_s / off.cpu_s - 1 for off, on in pairs),
-        "frames": sum(on.frames
-                      for _, on in pairs), "lost": sum(on.lost
-                                                       for _, on in pairs), "file_bytes": sum(on.file_bytes
-                                                                                              for _, on in pairs)}
+        "place": place,
+        "rounds": len(pairs),
+        "without_gb_s": statistics.median(off.bandwidth for off, _ in pairs) / 1e9,
+        "with_gb_s": statistics.median(on.bandwidth for _, on in pairs) / 1e9,
+        "bandwidth_cost": statistics.median(bandwidths),
+        "bandwidth_costs": bandwidths,
+        "cpu_cost": statistics.median(on.cpu_s / off.cpu_s - 1 for off, on in pairs),
+        "frames": sum(on.frames for _, on in pairs),
+        "lost": sum(on.lost for _, on in pairs),
+        "file_bytes": sum(on.file_bytes for _, on in pairs),
+    }
 
 
 def line(figures):
     costs = figures["bandwidth_costs"]
-    return (f"{figures['place']:<7} {figures['without_gb_s']:>9.3f} {figures['with_gb_s']:>9.3f} "
-            f"{100 * figures['bandwidth_cost']:>+7.1f}% "
-            f"{f'{100 * min(costs):+.1f} to {100 * max(costs):+.1f}':>16} "
-            f"{100 * figures['cpu_cost']:>+7.1f}% {figures['frames']:>10} "
-            f"{figures['lost']:>6} {figures['file_bytes'] / MEGABYTE:>9.1f}")
+    return (
+        f"{figures['place']:<7} {figures['without_gb_s']:>9.3f} {figures['with_gb_s']:>9.3f} "
+        f"{100 * figures['bandwidth_cost']:>+7.1f}% "
+        f"{f'{100 * min(costs):+.1f} to {100 * max(costs):+.1f}':>16} "
+        f"{100 * figures['cpu_cost']:>+7.1f}% {figures['frames']:>10} "
+        f"{figures['lost']:>6} {figures['file_bytes'] / MEGABYTE:>9.1f}"
+    )
 
 
 def parser_of():
-    parser = argparse.ArgumentParser(prog="capture-cost", description=DESCRIPTION, epilog=EPILOG,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="capture-cost",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--place", choices=tuple(PLACES), action="append", help="only this one; may be repeated")
-    parser.add_argument("--rounds", type=number_in(int, 1, 1000), default=5, metavar="N",
-                        help="of a run without and one with (default 5)")
-    parser.add_argument("--bytes", type=number_in(int, 4, 1 << 34), default=16 << 20, metavar="N",
-                        help="of the vector (default 16777216)")
-    parser.add_argument("--iterations", type=number_in(int, 1, 100_000), default=30, metavar="N",
-                        help="all-reduces of a run (default 30)")
-    parser.add_argument("--snap", type=number_in(int, 64, 65535), default=128, metavar="N",
-                        help="snap length (default 128)")
-    parser.add_argument("--mtu", type=number_in(int, 1500, 9216), default=9000, metavar="N",
-                        help="fabric: longest IP packet (default 9000)")
-    parser.add_argument("--folder", type=Path, metavar="DIR",
-                        help="for the captures (default that for temporary files)")
-    parser.add_argument("--build", type=Path, default=program_places.ROOT / "build", metavar="DIR",
-                        help="build folder (default build)")
+    parser.add_argument(
+        "--rounds",
+        type=number_in(int, 1, 1000),
+        default=5,
+        metavar="N",
+        help="of a run without and one with (default 5)",
+    )
+    parser.add_argument(
+        "--bytes",
+        type=number_in(int, 4, 1 << 34),
+        default=16 << 20,
+        metavar="N",
+        help="of the vector (default 16777216)",
+    )
+    parser.add_argument(
+        "--iterations",
+        type=number_in(int, 1, 100_000),
+        default=30,
+        metavar="N",
+        help="all-reduces of a run (default 30)",
+    )
+    parser.add_argument(
+        "--snap", type=number_in(int, 64, 65535), default=128, metavar="N", help="snap length (default 128)"
+    )
+    parser.add_argument(
+        "--mtu",
+        type=number_in(int, 1500, 9216),
+        default=9000,
+        metavar="N",
+        help="fabric: longest IP packet (default 9000)",
+    )
+    parser.add_argument(
+        "--folder", type=Path, metavar="DIR", help="for the captures (default that for temporary files)"
+    )
+    parser.add_argument(
+        "--build", type=Path, default=program_places.ROOT / "build", metavar="DIR", help="build folder (default build)"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to this file too")
     return parser
 
@@ -166,8 +228,10 @@ def main(arguments=None):
     options = parser_of().parse_args(arguments)
     options.build = options.build.absolute()
     found = []
-    print(f"{'capture':<7} {'without':>9} {'with':>9} {'cost':>8} {'of the rounds':>16} {'CPU':>8} "
-          f"{'frames':>10} {'lost':>6} {'files':>9}")
+    print(
+        f"{'capture':<7} {'without':>9} {'with':>9} {'cost':>8} {'of the rounds':>16} {'CPU':>8} "
+        f"{'frames':>10} {'lost':>6} {'files':>9}"
+    )
     print(f"{'':<7} {'GB/s':>9} {'GB/s':>9} {'':>8} {'%':>16} {'':>8} {'':>10} {'':>6} {'MB':>9}", flush=True)
     try:
         for place in options.place or PLACES:
@@ -175,8 +239,11 @@ def main(arguments=None):
             print(line(found[-1]), flush=True)
         if options.json:
             record = {
-                "schema": "gloo-bypass/capture-cost/1", "bytes": options.bytes, "snap_length": options.snap,
-                "places": found}
+                "schema": "gloo-bypass/capture-cost/1",
+                "bytes": options.bytes,
+                "snap_length": options.snap,
+                "places": found,
+            }
             options.json.write_text(json.dumps(record, indent=1) + "\n")
     except (CostError, OSError) as error:
         print(f"capture-cost: {error}", file=sys.stderr)

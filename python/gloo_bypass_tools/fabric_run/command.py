@@ -50,54 +50,103 @@ def sysctl(text):
 
 
 def parse(arguments):
-    parser = argparse.ArgumentParser(prog="fabric-run", description=DESCRIPTION, epilog=EPILOG,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="fabric-run", description=DESCRIPTION, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
-        "--transport", required=True, choices=TRANSPORTS,
+        "--transport",
+        required=True,
+        choices=TRANSPORTS,
         help="what the ranks speak: Gloo's own TCP; DPDK over memif; DPDK over an interface of the kernel "
-        "(af_packet); UDP; RDMA over SoftRoCE")
+        "(af_packet); UDP; RDMA over SoftRoCE",
+    )
     parser.add_argument(
-        "--links", choices=("switch", "netem"),
+        "--links",
+        choices=("switch", "netem"),
         help="what makes them: the fabric's switch (default), or the kernel's netem (over "
-        "RDMA always): no seed, duplication or reordering")
+        "RDMA always): no seed, duplication or reordering",
+    )
     parser.add_argument(
-        "--where", choices=("auto", place.HOST, place.IN_GUEST), default="auto",
+        "--where",
+        choices=("auto", place.HOST, place.IN_GUEST),
+        default="auto",
         help="here, or in scripts/rdma-guest; auto: there if this kernel has no netem or SoftRoCE, and the "
-        "run needs it")
-    parser.add_argument("--config", type=Path, metavar="FILE",
-                        help="the fabric's description; fabric/README.md says what is in it")
+        "run needs it",
+    )
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help="the fabric's description; fabric/README.md says what is in it"
+    )
     for section in SECTIONS:
-        parser.add_argument(f"--{section}", action="append", default=[], metavar="VALUE",
-                            help="of the description; as build/tools/fabric/fabric")
-    parser.add_argument("--mtu", type=number_in(int, 576, 32000), default=1500, metavar="N",
-                        help="longest IP packet (default 1500)")
-    parser.add_argument("--memory", type=number_in(int, 1, 1 << 20), default=512, metavar="MIB",
-                        help="switch: for frames under way (default 512)")
-    parser.add_argument("--samples", action="store_true",
-                        help="switch: the edges' counters each second to OUTPUT/samples.jsonl")
+        parser.add_argument(
+            f"--{section}",
+            action="append",
+            default=[],
+            metavar="VALUE",
+            help="of the description; as build/tools/fabric/fabric",
+        )
     parser.add_argument(
-        "--capture", action="store_true",
+        "--mtu", type=number_in(int, 576, 32000), default=1500, metavar="N", help="longest IP packet (default 1500)"
+    )
+    parser.add_argument(
+        "--memory",
+        type=number_in(int, 1, 1 << 20),
+        default=512,
+        metavar="MIB",
+        help="switch: for frames under way (default 512)",
+    )
+    parser.add_argument(
+        "--samples", action="store_true", help="switch: the edges' counters each second to OUTPUT/samples.jsonl"
+    )
+    parser.add_argument(
+        "--capture",
+        action="store_true",
         help="every frame, as it enters the fabric, to OUTPUT/capture.pcapng, with step markers: "
-        "{markers} in the program's arguments is where they go, as in ddp_train --step-markers {markers}")
-    parser.add_argument("--snap", type=number_in(int, 0, 65536), default=128, metavar="N",
-                        help="bytes kept of each frame; 0: all (default 128)")
+        "{markers} in the program's arguments is where they go, as in ddp_train --step-markers {markers}",
+    )
     parser.add_argument(
-        "--rendezvous", choices=("control", "fabric"), default="control",
-        help="not DPDK, RDMA: where MASTER_ADDR is: in a network of its own (default), or on the emulated links")
+        "--snap",
+        type=number_in(int, 0, 65536),
+        default=128,
+        metavar="N",
+        help="bytes kept of each frame; 0: all (default 128)",
+    )
     parser.add_argument(
-        "--sysctl", type=sysctl, action="append", default=[], metavar="NAME=VALUE",
-        help="not DPDK, RDMA: in each rank's namespace, as net.ipv4.tcp_rmem='4096 131072 67108864'; may be repeated")
-    parser.add_argument("--env", type=assignment, action="append", default=[], metavar="NAME=VALUE",
-                        help="for every rank; may be repeated")
-    parser.add_argument("--output", type=Path, metavar="DIR",
-                        help="a new folder for logs and counters (default results/fabric-<time>)")
-    parser.add_argument("--timeout", type=number_in(float, 1, 7 * 86400), default=3600.0, metavar="S",
-                        help="for the run (default 3600)")
-    parser.add_argument("--fabric", type=Path, default=FABRIC, metavar="PATH",
-                        help="the program (default build/tools/fabric/fabric)")
+        "--rendezvous",
+        choices=("control", "fabric"),
+        default="control",
+        help="not DPDK, RDMA: where MASTER_ADDR is: in a network of its own (default), or on the emulated links",
+    )
     parser.add_argument(
-        "program", nargs="+", metavar="PROGRAM", help="after --: what each rank runs, and its arguments; "
-        "{transport} in them is GLOO_DEVICE_TRANSPORT")
+        "--sysctl",
+        type=sysctl,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="not DPDK, RDMA: in each rank's namespace, as net.ipv4.tcp_rmem='4096 131072 67108864'; may be repeated",
+    )
+    parser.add_argument(
+        "--env",
+        type=assignment,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="for every rank; may be repeated",
+    )
+    parser.add_argument(
+        "--output", type=Path, metavar="DIR", help="a new folder for logs and counters (default results/fabric-<time>)"
+    )
+    parser.add_argument(
+        "--timeout", type=number_in(float, 1, 7 * 86400), default=3600.0, metavar="S", help="for the run (default 3600)"
+    )
+    parser.add_argument(
+        "--fabric", type=Path, default=FABRIC, metavar="PATH", help="the program (default build/tools/fabric/fabric)"
+    )
+    parser.add_argument(
+        "program",
+        nargs="+",
+        metavar="PROGRAM",
+        help="after --: what each rank runs, and its arguments; {transport} in them is GLOO_DEVICE_TRANSPORT",
+    )
     options = parser.parse_args(arguments)
     options.fabric = options.fabric.absolute()
     if not options.config and not options.ranks and not options.host:
@@ -138,8 +187,11 @@ def run_outside(options, arguments):
     if where == place.IN_GUEST:
         print(f"fabric-run: in the guest: {why}", file=sys.stderr, flush=True)
         place.become_guest(arguments, options.output, options.timeout)
-    enclosure.check_tools(*(["tc"] if netem else []), *(["rdma"] if roce else []),
-                          *(kernel_capture.PROGRAMS if netem and options.capture else []))
+    enclosure.check_tools(
+        *(["tc"] if netem else []),
+        *(["rdma"] if roce else []),
+        *(kernel_capture.PROGRAMS if netem and options.capture else []),
+    )
     enclosure.check_right()
     enclosure.make_output(options.output)
     # What is in it lies on a file system of the enclosure's own, and goes with that.

@@ -32,22 +32,38 @@ def check_tools(*more):
 
 def unshare_words(own_network=True):
     words = [
-        "setpriv", "--pdeathsig", "KILL", "unshare", *(["--net"] if own_network else []), "--mount", "--pid", "--fork",
-        "--kill-child=KILL", "--mount-proc"]
+        "setpriv",
+        "--pdeathsig",
+        "KILL",
+        "unshare",
+        *(["--net"] if own_network else []),
+        "--mount",
+        "--pid",
+        "--fork",
+        "--kill-child=KILL",
+        "--mount-proc",
+    ]
     return words if os.geteuid() == 0 else [*words, "--user", "--map-root-user"]
 
 
 def check_right():
     """Whether these namespaces, and an interface in them, can be made."""
-    answer = subprocess.run([*unshare_words(), "ip", "link", "add", "v0", "type", "veth", "peer", "name", "v1"],
-                            stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=60,
-                            check=False)
+    answer = subprocess.run(
+        [*unshare_words(), "ip", "link", "add", "v0", "type", "veth", "peer", "name", "v1"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=60,
+        check=False,
+    )
     if answer.returncode != 0:
         why = (answer.stderr.strip().splitlines() or [f"status {answer.returncode}"])[-1]
         raise FabricRunError(
             f"no right to make network namespaces here ({why}): run it as root, or where users may make user "
             "namespaces (sysctl kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns); in a "
-            "container with --cap-add SYS_ADMIN --cap-add NET_ADMIN")
+            "container with --cap-add SYS_ADMIN --cap-add NET_ADMIN"
+        )
 
 
 def run_inside(folder, arguments, own_network=True):
@@ -74,8 +90,9 @@ def make_output(folder):
     try:
         folder.mkdir(parents=True)
     except OSError as error:
-        raise FabricRunError(f"--output {folder}: {error.strerror}: choose a folder that does not exist yet",
-                             2) from error
+        raise FabricRunError(
+            f"--output {folder}: {error.strerror}: choose a folder that does not exist yet", 2
+        ) from error
 
 
 def run_command(program, results, parse, run_within, run_outside, arguments=None, failures=(OSError,)):

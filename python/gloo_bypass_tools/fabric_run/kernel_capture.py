@@ -32,8 +32,9 @@ class KernelCapture:
         # interface's frames in user space, where that holds for none. Told before the interfaces, the other options
         # hold for all of them.
         words = [*prefix, DUMPCAP, "-B", BUFFER_MIB, "-C", QUEUE_BYTES, *(["-s", snap_bytes] if snap_bytes else [])]
-        words += [word for interface, mac in senders.items()
-                  for word in ("-i", interface, "-f", f"ether src {mac}")] + ["-w", self.path]
+        words += [
+            word for interface, mac in senders.items() for word in ("-i", interface, "-f", f"ether src {mac}")
+        ] + ["-w", self.path]
         with open(self.log, "wb") as log:
             self.process = start(words, log)
         self.wait_until_ready()
@@ -50,8 +51,7 @@ class KernelCapture:
                 raise FabricRunError(f"--capture: {self.last_error()}")
         except TimeoutError:
             self.process.kill()
-            raise FabricRunError(
-                f"--capture: {DUMPCAP} was not ready within {READY_S:g} s; see {self.log}") from None
+            raise FabricRunError(f"--capture: {DUMPCAP} was not ready within {READY_S:g} s; see {self.log}") from None
 
     def ended(self):
         return self.process.poll() is not None
@@ -64,10 +64,15 @@ class KernelCapture:
         """A thread of dumpcap reads each interface, so that frames lie in the file a little out of order."""
         ordered = self.path.with_suffix(".partial")
         try:
-            done = subprocess.run([REORDERCAP, self.path, ordered], stdin=subprocess.DEVNULL, capture_output=True,
-                                  text=True, errors="replace",
-                                  timeout=max(limit_s,
-                                              self.path.stat().st_size / LEAST_BYTES_A_SECOND), check=False)
+            done = subprocess.run(
+                [REORDERCAP, self.path, ordered],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=max(limit_s, self.path.stat().st_size / LEAST_BYTES_A_SECOND),
+                check=False,
+            )
         except (OSError, subprocess.TimeoutExpired) as error:
             ordered.unlink(missing_ok=True)
             raise FabricRunError(f"--capture: {self.path} could not be put in the order of time: {error}") from None
@@ -92,7 +97,8 @@ class KernelCapture:
         self.wait_until_written(came, limit_s)
         if not interrupted(self.process, limit_s):
             raise FabricRunError(
-                f"--capture: {DUMPCAP} did not end within {limit_s:g} s; {self.path} may lack its last frames")
+                f"--capture: {DUMPCAP} did not end within {limit_s:g} s; {self.path} may lack its last frames"
+            )
         self.put_in_order(limit_s)
         counts = [(int(kept), int(lost)) for kept, lost in LOST.findall(self.log.read_text(errors="replace"))]
         kept, lost = (sum(one) for one in zip(*counts)) if counts else (0, 0)

@@ -63,8 +63,11 @@ class NetemLinks:
     def make(self, address=None):
         """`address`: the bridge's own, with its prefix, for what is sent to the links themselves; None: it has none."""
         self.namespace.create()
-        commands = [f"link add {BRIDGE} type bridge mcast_snooping 0", f"link set {BRIDGE} up",
-                    *([f"addr add {address} dev {BRIDGE}"] if address else [])]
+        commands = [
+            f"link add {BRIDGE} type bridge mcast_snooping 0",
+            f"link set {BRIDGE} up",
+            *([f"addr add {address} dev {BRIDGE}"] if address else []),
+        ]
         for index in range(len(self.hosts)):
             commands += [f"link add {emulating_interface(index)} type ifb", f"link set {emulating_interface(index)} up"]
         self.namespace.inside("ip", "-batch", "-", text="\n".join(commands) + "\n")
@@ -72,17 +75,21 @@ class NetemLinks:
     def connect(self):
         """The ranks' outer ends are in the namespace; frames cross from here on, as the description says."""
         ports = [network.fabric_interface(index) for index in range(len(self.hosts))]
-        self.namespace.inside("ip", "-batch", "-", text="".join(f"link set {port} master {BRIDGE} up\n"
-                                                                for port in ports))
+        self.namespace.inside(
+            "ip", "-batch", "-", text="".join(f"link set {port} master {BRIDGE} up\n" for port in ports)
+        )
         commands = []
         for index, port in enumerate(ports):
             network.receive_on_one_processor(self.namespace.prefix(), port, index)
-            commands += [f"qdisc add dev {port} ingress",
-                         f"filter add dev {port} parent ffff: matchall action mirred egress redirect dev "
-                         f"{emulating_interface(index)}"]
+            commands += [
+                f"qdisc add dev {port} ingress",
+                f"filter add dev {port} parent ffff: matchall action mirred egress redirect dev "
+                f"{emulating_interface(index)}",
+            ]
         script = self.script()
         commands += [
-            line.removeprefix("tc ") for line in script.partition("\nsleep ")[0].splitlines() if line.startswith("tc ")]
+            line.removeprefix("tc ") for line in script.partition("\nsleep ")[0].splitlines() if line.startswith("tc ")
+        ]
         self.changes = changes_of(script)
         self.namespace.inside("tc", "-batch", "-", text="\n".join(commands) + "\n")
         if self.options.capture:
@@ -113,9 +120,15 @@ class NetemLinks:
             self.changing.stop()
             self.changing = None
         self.counters = {
-            "schema": "gloo-bypass/fabric/1", "links": "netem", "kernel": os.uname().release, "processor": processor(),
-            "seconds": round(time.monotonic() - self.began, 3), "edges": self.edges(),
-            "missed": lost_by_processors() - self.lost_before, **({"devices": devices} if devices else {})}
+            "schema": "gloo-bypass/fabric/1",
+            "links": "netem",
+            "kernel": os.uname().release,
+            "processor": processor(),
+            "seconds": round(time.monotonic() - self.began, 3),
+            "edges": self.edges(),
+            "missed": lost_by_processors() - self.lost_before,
+            **({"devices": devices} if devices else {}),
+        }
         if self.capture:
             try:
                 self.counters["capture"] = self.capture.end(END_S)
@@ -133,7 +146,8 @@ class NetemLinks:
         found = []
         for index, host in enumerate(self.hosts):
             qdiscs = json.loads(
-                self.namespace.inside("tc", "-s", "-j", "qdisc", "show", "dev", emulating_interface(index)))
+                self.namespace.inside("tc", "-s", "-j", "qdisc", "show", "dev", emulating_interface(index))
+            )
             by_handle = {one.get("handle"): one for one in qdiscs}
             others = [other for other in self.hosts if other is not host]
             for band, other in enumerate(others):
@@ -148,11 +162,15 @@ class NetemLinks:
             return ""
         rows = [f"{'edge':<16}{'frames':>12}{'bytes':>16}{'lost':>10}{'in queue':>10}"]
         for edge in self.counters["edges"]:
-            rows.append(f"{edge['from'] + '->' + edge['to']:<16}{edge['delivered']:>12}{edge['delivered_bytes']:>16}"
-                        f"{edge['lost_randomly']:>10}{edge['lost_in_queue']:>10}")
+            rows.append(
+                f"{edge['from'] + '->' + edge['to']:<16}{edge['delivered']:>12}{edge['delivered_bytes']:>16}"
+                f"{edge['lost_randomly']:>10}{edge['lost_in_queue']:>10}"
+            )
         if self.counters["missed"]:
-            rows.append(f"{self.counters['missed']} frames were lost beside the edges: the kernel had too many waiting "
-                        "for a processor (net.core.netdev_max_backlog)")
+            rows.append(
+                f"{self.counters['missed']} frames were lost beside the edges: the kernel had too many waiting "
+                "for a processor (net.core.netdev_max_backlog)"
+            )
         lost = self.counters.get("capture", {}).get("lost", 0)
         if lost:
             rows.append(f"the capture lost {lost} frames: it could not keep up; --snap keeps less of each")
@@ -164,7 +182,16 @@ def edge_of(start, end, netem, tbf):
     link that is down with those at random. Frames that are still under way are offered, and nothing more."""
     in_queue = tbf.get("drops", 0)
     return {
-        "from": start, "to": end, "offered": netem["packets"] + netem["drops"] + netem.get("qlen", 0),
-        "offered_bytes": None, "delivered": netem["packets"], "delivered_bytes": netem["bytes"], "lost_randomly": max(
-            0, netem["drops"] - in_queue), "lost_in_burst": 0, "lost_in_queue": in_queue, "lost_while_down": 0,
-        "mean_delay_ms": None, "max_queue_bytes": None}
+        "from": start,
+        "to": end,
+        "offered": netem["packets"] + netem["drops"] + netem.get("qlen", 0),
+        "offered_bytes": None,
+        "delivered": netem["packets"],
+        "delivered_bytes": netem["bytes"],
+        "lost_randomly": max(0, netem["drops"] - in_queue),
+        "lost_in_burst": 0,
+        "lost_in_queue": in_queue,
+        "lost_while_down": 0,
+        "mean_delay_ms": None,
+        "max_queue_bytes": None,
+    }

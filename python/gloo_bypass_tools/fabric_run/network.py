@@ -22,8 +22,15 @@ def answer(*words, text=None):
     """What a command says; a failure ends the run with its last line."""
     why = ""
     try:
-        done = subprocess.run([str(word) for word in words], input=text, capture_output=True, text=True,
-                              errors="replace", timeout=COMMAND_S, check=False)
+        done = subprocess.run(
+            [str(word) for word in words],
+            input=text,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=COMMAND_S,
+            check=False,
+        )
         if done.returncode != 0:
             why = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[0]
     except subprocess.TimeoutExpired:
@@ -36,8 +43,16 @@ def answer(*words, text=None):
 def attempt(*words):
     """Of what is taken away: whether it worked. What has gone already needs nothing."""
     try:
-        return subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL, capture_output=True,
-                              timeout=COMMAND_S, check=False).returncode == 0
+        return (
+            subprocess.run(
+                [str(word) for word in words],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=COMMAND_S,
+                check=False,
+            ).returncode
+            == 0
+        )
     except subprocess.TimeoutExpired:
         return False
 
@@ -79,8 +94,9 @@ class NetworkNamespace:
         """It begins without addresses; those that IPv6 makes by itself would be traffic."""
         self.path.touch()
         answer("unshare", f"--net={self.path}", "true")
-        self.inside("sh", "-c",
-                    "for each in all default; do echo 1 > /proc/sys/net/ipv6/conf/$each/disable_ipv6; done; exit 0")
+        self.inside(
+            "sh", "-c", "for each in all default; do echo 1 > /proc/sys/net/ipv6/conf/$each/disable_ipv6; done; exit 0"
+        )
 
     def inside(self, *words, text=None):
         return answer(*self.prefix(), *words, text=text)
@@ -100,15 +116,21 @@ class RankNamespace(NetworkNamespace):
         """`links`: where the other end of its interface belongs; None: into the enclosure's own namespace."""
         inner = fabric_interface(self.index)
         self.create()
-        outside = [f"link add {inner} mtu {self.mtu} type veth peer name {INTERFACE} netns {self.path} mtu {self.mtu}",
-                   f"link set {inner} netns {links}" if links else f"link set {inner} up"]
+        outside = [
+            f"link add {inner} mtu {self.mtu} type veth peer name {INTERFACE} netns {self.path} mtu {self.mtu}",
+            f"link set {inner} netns {links}" if links else f"link set {inner} up",
+        ]
         rank = [
             f"link set {INTERFACE} address {mac_of(self.host, self.index)}",
-            f"addr add {self.host['ipv4']}/{self.host['prefix_length']} dev {INTERFACE}", "link set lo up",
-            f"link set {INTERFACE} up"]
+            f"addr add {self.host['ipv4']}/{self.host['prefix_length']} dev {INTERFACE}",
+            "link set lo up",
+            f"link set {INTERFACE} up",
+        ]
         if control:
-            outside += [f"link add ctl-{self.index} type veth peer name ctl0 netns {self.path}",
-                        f"link set ctl-{self.index} master {CONTROL_BRIDGE} up"]
+            outside += [
+                f"link add ctl-{self.index} type veth peer name ctl0 netns {self.path}",
+                f"link set ctl-{self.index} master {CONTROL_BRIDGE} up",
+            ]
             rank += [f"addr add {control_address(self.index)}/16 dev ctl0", "link set ctl0 up"]
         answer("ip", "-batch", "-", text="\n".join(outside) + "\n")
         # Frames must leave whole: a switch between veths does not finish segments and checksums.
@@ -133,7 +155,8 @@ def prepare(hosts, folder, own_network, control):
         prepare_network(control)
     names = Path(folder) / "hosts"
     lines = ["127.0.0.1 localhost", f"127.0.1.1 {os.uname().nodename}"] + [
-        f"{host['ipv4']} {host['name']}" for host in hosts]
+        f"{host['ipv4']} {host['name']}" for host in hosts
+    ]
     names.write_text("\n".join(lines) + "\n")
     answer("mount", "--bind", names, "/etc/hosts")
 

@@ -30,8 +30,15 @@ tc filter add dev probe parent ffff: matchall action mirred egress redirect dev 
 
 def why_no_netem():
     try:
-        done = subprocess.run([*enclosure.unshare_words(), "sh", "-c", NETEM_PROBE], stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, errors="replace", timeout=PROBE_S, check=False)
+        done = subprocess.run(
+            [*enclosure.unshare_words(), "sh", "-c", NETEM_PROBE],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=PROBE_S,
+            check=False,
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"netem could not be tried: {error}"
     if done.returncode == 0:
@@ -46,8 +53,9 @@ def why_no_softroce():
     if Path("/sys/module/rdma_rxe").exists():
         return ""
     try:
-        subprocess.run(["modprobe", "rdma_rxe"], stdin=subprocess.DEVNULL, capture_output=True, timeout=PROBE_S,
-                       check=True)
+        subprocess.run(
+            ["modprobe", "rdma_rxe"], stdin=subprocess.DEVNULL, capture_output=True, timeout=PROBE_S, check=True
+        )
     except (OSError, subprocess.SubprocessError):
         return f"this kernel ({os.uname().release}) has no SoftRoCE (rdma_rxe)"
     return ""
@@ -61,6 +69,7 @@ def lacking(roce):
 def guest_problem():
     """Why there is no guest, in a line; '' where there is one."""
     from gloo_bypass_tools.rdma_guest.command import missing
+
     return "; ".join(missing())
 
 
@@ -82,18 +91,31 @@ def guest_command(arguments, output, timeout_s):
     """The command line of the guest; `arguments` are this run's own."""
     own, program = split_at_dashes(arguments)
     return [
-        str(GUEST), "run", "--rxe", "0", "--timeout",
-        str(int(timeout_s) + GUEST_START_S), "--writable",
-        str(output.parent), "--",
-        str(program_places.script("fabric-run")), *own, "--where", HOST, *program]
+        str(GUEST),
+        "run",
+        "--rxe",
+        "0",
+        "--timeout",
+        str(int(timeout_s) + GUEST_START_S),
+        "--writable",
+        str(output.parent),
+        "--",
+        str(program_places.script("fabric-run")),
+        *own,
+        "--where",
+        HOST,
+        *program,
+    ]
 
 
 def become_guest(arguments, output, timeout_s):
     """Replaces this process by the guest's, which shows the run's output and ends with its status."""
     from gloo_bypass_tools.rdma_guest.command import MOST_SECONDS
+
     if timeout_s > MOST_SECONDS - GUEST_START_S:
-        raise FabricRunError(f"--timeout {timeout_s:g}: in the guest it must be {MOST_SECONDS - GUEST_START_S} at most",
-                             2)
+        raise FabricRunError(
+            f"--timeout {timeout_s:g}: in the guest it must be {MOST_SECONDS - GUEST_START_S} at most", 2
+        )
     if output.exists():
         raise FabricRunError(f"--output {output}: File exists: choose a folder that does not exist yet", 2)
     output.parent.mkdir(parents=True, exist_ok=True)

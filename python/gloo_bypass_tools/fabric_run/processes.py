@@ -24,8 +24,9 @@ class Fabric:
     def wait_until_ready(self):
         try:
             if not wait_for_line(self.process, self.log, b"fabric: ready", READY_S):
-                raise FabricRunError(self.last_error() or f"the fabric {described(self.process.returncode)}",
-                                     self.failure_status())
+                raise FabricRunError(
+                    self.last_error() or f"the fabric {described(self.process.returncode)}", self.failure_status()
+                )
         except TimeoutError:
             raise FabricRunError(f"the fabric was not ready within {READY_S:g} s") from None
 
@@ -45,8 +46,9 @@ class Fabric:
         """Its counters. Raises FabricRunError if it did not end in order."""
         interrupted(self.process, END_S)
         if self.process.returncode != 0:
-            raise FabricRunError(self.last_error() or f"the fabric {described(self.process.returncode)}",
-                                 self.failure_status())
+            raise FabricRunError(
+                self.last_error() or f"the fabric {described(self.process.returncode)}", self.failure_status()
+            )
         return json.loads(Path(self.stats).read_text())
 
     def last_table(self):
@@ -72,14 +74,18 @@ class FabricRanks(Ranks):
 
     def wait_beside(self, links, timeout_s):
         """Until all have ended. Raises FabricRunError unless all ended well and in time, and before the links."""
+
         def check():
             if why := links.why_ended():
                 raise FabricRunError(why)
+
         try:
             failed = self.wait(timeout_s, check)
         except StillRunning as error:
             raise FabricRunError(str(error)) from None
         if failed is not None:
-            raise FabricRunError(f"rank {failed.number} failed first, {described(failed.status)}; the end of "
-                                 f"{failed.log}:{failed.end_of_log()}",
-                                 128 - failed.status if failed.status < 0 else failed.status)
+            raise FabricRunError(
+                f"rank {failed.number} failed first, {described(failed.status)}; the end of "
+                f"{failed.log}:{failed.end_of_log()}",
+                128 - failed.status if failed.status < 0 else failed.status,
+            )

@@ -73,7 +73,8 @@ def timeout_for(round_trip_s):
     """GLOO_BYPASS_RDMA_TIMEOUT: the least that outlasts this round trip."""
     return next(
         (power for power in range(LEAST_TIMEOUT, MOST_TIMEOUT) if TIMEOUT_UNIT_S * 2**power >= PATIENCE * round_trip_s),
-        MOST_TIMEOUT)
+        MOST_TIMEOUT,
+    )
 
 
 def settings_for(description, environment):
@@ -95,10 +96,15 @@ def spare_address(hosts):
     subnet = network_of(hosts[0])
     last = int(subnet.broadcast_address)
     return next(
-        (str(one)
-         for one in (ipaddress.ip_address(last - back)
-                     for back in range(1, min(len(hosts) + 2, subnet.num_addresses - 1))) if str(one) not in taken),
-        None)
+        (
+            str(one)
+            for one in (
+                ipaddress.ip_address(last - back) for back in range(1, min(len(hosts) + 2, subnet.num_addresses - 1))
+            )
+            if str(one) not in taken
+        ),
+        None,
+    )
 
 
 class RoceHosts:
@@ -114,26 +120,53 @@ class RoceHosts:
         """`links`: the path of the network namespace of the other ends."""
         if Path("/proc/sys/net/ipv4/conf/all/rp_filter").read_text().strip() == "1":
             raise FabricRunError(
-                "net.ipv4.conf.all.rp_filter = 1 drops what comes from an address of this machine: set it to 0 or 2")
+                "net.ipv4.conf.all.rp_filter = 1 drops what comes from an address of this machine: set it to 0 or 2"
+            )
         if int(BACKLOG.read_text()) < BACKLOG_FRAMES:
             self.backlog = BACKLOG.read_text()
             BACKLOG.write_text(str(BACKLOG_FRAMES))
         for index, host in enumerate(self.hosts):
             name = interface_of(index)
-            network.answer("ip", "link", "add", name, "mtu", self.mtu, "address", network.mac_of(host, index), "type",
-                           "veth", "peer", "name", network.fabric_interface(index), "netns", links, "mtu", self.mtu)
+            network.answer(
+                "ip",
+                "link",
+                "add",
+                name,
+                "mtu",
+                self.mtu,
+                "address",
+                network.mac_of(host, index),
+                "type",
+                "veth",
+                "peer",
+                "name",
+                network.fabric_interface(index),
+                "netns",
+                links,
+                "mtu",
+                self.mtu,
+            )
             self.made += 1
-            for setting, value in (("ipv6/conf/{}/disable_ipv6", "1"), ("ipv4/conf/{}/rp_filter", "0"),
-                                   ("ipv4/conf/{}/accept_local", "1")):
+            for setting, value in (
+                ("ipv6/conf/{}/disable_ipv6", "1"),
+                ("ipv4/conf/{}/rp_filter", "0"),
+                ("ipv4/conf/{}/accept_local", "1"),
+            ):
                 path = Path("/proc/sys/net", setting.format(name))
                 if path.exists():
                     path.write_text(value)
             network.receive_on_one_processor([], name, index)
             # Neighbours are told: each interface would answer for the addresses of all.
-            commands = [f"addr add {host['ipv4']}/{host['prefix_length']} dev {name}", f"link set {name} up",
-                        f"route add table {FIRST_TABLE + index} {network_of(host)} dev {name} src {host['ipv4']}"]
-            commands += [f"neigh add {other['ipv4']} lladdr {network.mac_of(other, at)} dev {name} nud permanent"
-                         for at, other in enumerate(self.hosts) if at != index]
+            commands = [
+                f"addr add {host['ipv4']}/{host['prefix_length']} dev {name}",
+                f"link set {name} up",
+                f"route add table {FIRST_TABLE + index} {network_of(host)} dev {name} src {host['ipv4']}",
+            ]
+            commands += [
+                f"neigh add {other['ipv4']} lladdr {network.mac_of(other, at)} dev {name} nud permanent"
+                for at, other in enumerate(self.hosts)
+                if at != index
+            ]
             if index == 0 and (markers := spare_address(self.hosts)):
                 # Another interface may be in the same network, as SoftRoCE's own by default is.
                 commands.append(f"route add {markers}/32 dev {name} src {host['ipv4']}")
@@ -158,16 +191,19 @@ class RoceHosts:
                 if time.monotonic() > deadline:
                     raise FabricRunError(
                         f"{device_of(index)} on {interface_of(index)} has no active port with the address "
-                        f"{host['ipv4']} after {READY_S:g} s")
+                        f"{host['ipv4']} after {READY_S:g} s"
+                    )
                 time.sleep(POLL_S)
 
     def ready(self, index):
         port = DEVICES / device_of(index) / "ports" / "1"
         wanted = "0000:0000:0000:0000:0000:ffff:%02x%02x:%02x%02x" % tuple(
-            int(part) for part in self.hosts[index]["ipv4"].split("."))
+            int(part) for part in self.hosts[index]["ipv4"].split(".")
+        )
         try:
-            return "ACTIVE" in (port / "state").read_text() and any(wanted == gid.read_text().strip()
-                                                                    for gid in (port / "gids").iterdir())
+            return "ACTIVE" in (port / "state").read_text() and any(
+                wanted == gid.read_text().strip() for gid in (port / "gids").iterdir()
+            )
         except OSError:
             return False
 

@@ -33,17 +33,26 @@ def said_by_fabric(options, words):
     """What the program says of the description; bad input is its to refuse."""
     if not os.access(options.fabric, os.X_OK):
         raise FabricRunError(
-            f"there is no program '{options.fabric}': build it with scripts/build, or say --fabric PATH", 2)
+            f"there is no program '{options.fabric}': build it with scripts/build, or say --fabric PATH", 2
+        )
     try:
-        answer = subprocess.run([str(word) for word in (options.fabric, *words, *description_flags(options))],
-                                stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
-                                timeout=CHECK_S, check=False)
+        answer = subprocess.run(
+            [str(word) for word in (options.fabric, *words, *description_flags(options))],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=CHECK_S,
+            check=False,
+        )
     except subprocess.TimeoutExpired:
-        raise FabricRunError(f"the fabric's check of the description took more than {CHECK_S:g} s: describe fewer "
-                             "hosts or events", 2) from None
+        raise FabricRunError(
+            f"the fabric's check of the description took more than {CHECK_S:g} s: describe fewer hosts or events", 2
+        ) from None
     if answer.returncode != 0:
-        raise FabricRunError((answer.stderr.strip().splitlines()
-                              or ["the fabric's check failed"])[-1].removeprefix("fabric: "), 2)
+        raise FabricRunError(
+            (answer.stderr.strip().splitlines() or ["the fabric's check failed"])[-1].removeprefix("fabric: "), 2
+        )
     return answer.stdout
 
 
@@ -55,8 +64,8 @@ def read_description(options):
 def netem_script(options, hosts):
     """What `tc` is to do so that each host's edges begin at its emulating interface."""
     words = [
-        word for index, host in enumerate(hosts)
-        for word in ("--netem", f"{host['name']}={emulating_interface(index)}")]
+        word for index, host in enumerate(hosts) for word in ("--netem", f"{host['name']}={emulating_interface(index)}")
+    ]
     return said_by_fabric(options, [*config_flag(options), *words])
 
 
@@ -71,18 +80,25 @@ class Run:
         self.control = self.own_namespaces and options.rendezvous == "control"
         self.namespaces = [
             network.RankNamespace(index, host, options.mtu, options.sysctl, folder)
-            for index, host in enumerate(self.hosts)]
+            for index, host in enumerate(self.hosts)
+        ]
         self.roce = roce.RoceHosts(self.hosts, options.mtu) if self.transport.needs_device else None
         self.master_port = free_port() if self.roce else MASTER_PORT
-        self.netem = NetemLinks(options, description, folder,
-                                lambda: netem_script(options, self.hosts)) if options.links == "netem" else None
+        self.netem = (
+            NetemLinks(options, description, folder, lambda: netem_script(options, self.hosts))
+            if options.links == "netem"
+            else None
+        )
 
     def make_links(self):
         """The ranks' interfaces and what joins them, ready for frames."""
         network.prepare(self.hosts, self.folder, not self.roce, self.control)
         if self.netem:
-            self.netem.make(f"{self.markers_address()}/{self.hosts[0]['prefix_length']}"
-                            if self.roce and self.markers_address() != LOOPBACK else None)
+            self.netem.make(
+                f"{self.markers_address()}/{self.hosts[0]['prefix_length']}"
+                if self.roce and self.markers_address() != LOOPBACK
+                else None
+            )
         if self.own_namespaces:
             for namespace in self.namespaces:
                 namespace.make(self.control, self.netem and self.netem.namespace.path)
@@ -100,11 +116,18 @@ class Run:
     def fabric_words(self):
         options = self.options
         words = [
-            options.fabric, *config_flag(options), *description_flags(options), "--mtu", options.mtu, "--memory",
-            options.memory]
+            options.fabric,
+            *config_flag(options),
+            *description_flags(options),
+            "--mtu",
+            options.mtu,
+            "--memory",
+            options.memory,
+        ]
         for index, host in enumerate(self.hosts):
-            port = (f"interface={network.fabric_interface(index)}" if self.own_namespaces
-                    else f"memif={self.socket(index)}")
+            port = (
+                f"interface={network.fabric_interface(index)}" if self.own_namespaces else f"memif={self.socket(index)}"
+            )
             words += ["--host", f"name={host['name']},{port}"]
         if options.capture:
             words += ["--capture", options.output / "capture.pcapng", "--snap", options.snap]
@@ -131,8 +154,13 @@ class Run:
 
     def environment_of(self, index):
         host = self.hosts[index]
-        values = {"RANK": index, "WORLD_SIZE": len(self.hosts), "LOCAL_RANK": index, "MASTER_PORT": self.master_port,
-                  "GLOO_DEVICE_TRANSPORT": self.transport.device}
+        values = {
+            "RANK": index,
+            "WORLD_SIZE": len(self.hosts),
+            "LOCAL_RANK": index,
+            "MASTER_PORT": self.master_port,
+            "GLOO_DEVICE_TRANSPORT": self.transport.device,
+        }
         if self.own_namespaces:
             values["MASTER_ADDR"] = network.control_address(0) if self.control else self.hosts[0]["ipv4"]
             values["GLOO_SOCKET_IFNAME"] = network.INTERFACE
@@ -140,13 +168,19 @@ class Run:
                 values |= {**dict(self.transport.settings), "GLOO_BYPASS_INTERFACE": network.INTERFACE}
         elif self.roce:
             values |= {
-                "MASTER_ADDR": LOOPBACK, "GLOO_SOCKET_IFNAME": roce.interface_of(index),
+                "MASTER_ADDR": LOOPBACK,
+                "GLOO_SOCKET_IFNAME": roce.interface_of(index),
                 "GLOO_BYPASS_RDMA_DEVICES": roce.device_of(index),
-                **roce.settings_for(self.description, os.environ | dict(self.options.env))}
+                **roce.settings_for(self.description, os.environ | dict(self.options.env)),
+            }
         else:
             values |= {
-                "MASTER_ADDR": LOOPBACK, "GLOO_BYPASS_LINK": "pci", "GLOO_BYPASS_PCI_ADDRESS": self.memif_device(index),
-                "GLOO_BYPASS_IPV4": f"{host['ipv4']}/{host['prefix_length']}", "GLOO_BYPASS_MTU": self.options.mtu}
+                "MASTER_ADDR": LOOPBACK,
+                "GLOO_BYPASS_LINK": "pci",
+                "GLOO_BYPASS_PCI_ADDRESS": self.memif_device(index),
+                "GLOO_BYPASS_IPV4": f"{host['ipv4']}/{host['prefix_length']}",
+                "GLOO_BYPASS_MTU": self.options.mtu,
+            }
         # As any launcher: else OpenBLAS takes all cores for each rank, and its threads spin for one another.
         threads = {"OMP_NUM_THREADS": str(max(1, len(os.sched_getaffinity(0)) // len(self.hosts)))}
         own = {name: str(value) for name, value in values.items()}
@@ -169,7 +203,14 @@ class Run:
         # A host name of its own, that of its interface on the fabric: by it Gloo finds the interface where nothing else
         # says.
         named = [
-            "unshare", "--uts", "sh", "-c", 'hostname "$1" && shift && exec "$@"', "rank", self.hosts[index]["name"]]
+            "unshare",
+            "--uts",
+            "sh",
+            "-c",
+            'hostname "$1" && shift && exec "$@"',
+            "rank",
+            self.hosts[index]["name"],
+        ]
         return [*self.namespaces[index].prefix(), *named, *program]
 
     def run(self):
@@ -193,4 +234,5 @@ class Run:
         if not any(edge["delivered"] for edge in counters["edges"]):
             raise FabricRunError(
                 "nothing crossed the fabric: does the program take its transport from GLOO_DEVICE_TRANSPORT? "
-                "all_reduce_perf wants --transports {transport}")
+                "all_reduce_perf wants --transports {transport}"
+            )

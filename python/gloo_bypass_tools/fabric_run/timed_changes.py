@@ -32,8 +32,14 @@ class TimedChanges:
 
     def __init__(self, prefix, changes, log):
         self.changes, self.stopped = changes, threading.Event()
-        self.process = subprocess.Popen([*prefix, "tc", "-batch", "-"], stdin=subprocess.PIPE, stdout=log, stderr=log,
-                                        bufsize=0, start_new_session=True)
+        self.process = subprocess.Popen(
+            [*prefix, "tc", "-batch", "-"],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            bufsize=0,
+            start_new_session=True,
+        )
         self.began = time.monotonic()
         self.thread = threading.Thread(target=self._carry_out, daemon=True)
         self.thread.start()

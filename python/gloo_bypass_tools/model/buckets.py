@@ -50,8 +50,14 @@ class Gpt2:
 
 
 # Of `tiny` as ddp_train has it.
-MODELS = {"distilgpt2": Gpt2(6, 768), "gpt2": Gpt2(12, 768), "gpt2-medium": Gpt2(24, 1024),
-          "gpt2-large": Gpt2(36, 1280), "gpt2-xl": Gpt2(48, 1600), "tiny": Gpt2(2, 32, vocabulary=512, positions=128)}
+MODELS = {
+    "distilgpt2": Gpt2(6, 768),
+    "gpt2": Gpt2(12, 768),
+    "gpt2-medium": Gpt2(24, 1024),
+    "gpt2-large": Gpt2(36, 1280),
+    "gpt2-xl": Gpt2(48, 1600),
+    "tiny": Gpt2(2, 32, vocabulary=512, positions=128),
+}
 
 
 def of_model(model, element_bytes, first=FIRST_BUCKET_BYTES, limit=BUCKET_BYTES):

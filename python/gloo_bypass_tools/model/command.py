@@ -5,8 +5,14 @@ import argparse
 import os
 import sys
 
-from gloo_bypass_tools.model import (fit_command, plan_command, predict_command, published_command, simulated_command,
-                                     volume_command)
+from gloo_bypass_tools.model import (
+    fit_command,
+    plan_command,
+    predict_command,
+    published_command,
+    simulated_command,
+    volume_command,
+)
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 DESCRIPTION = """What an all-reduce carries and how long it takes, by model: to stand beside measured and published \
@@ -16,8 +22,9 @@ Each subcommand's --help states its formulas and units."""
 
 
 def parser():
-    made = argparse.ArgumentParser(prog="model", description=DESCRIPTION,
-                                   formatter_class=argparse.RawDescriptionHelpFormatter)
+    made = argparse.ArgumentParser(
+        prog="model", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parsers = made.add_subparsers(dest="subcommand", required=True, metavar="SUBCOMMAND")
     for module in (volume_command, fit_command, predict_command, plan_command, published_command, simulated_command):
         module.add_parser(parsers)
@@ -30,6 +37,7 @@ def main(arguments=None):
 
     from gloo_bypass_tools.model.fitting import FitError
     from gloo_bypass_tools.model.output import OutputError
+
     name = f"model {options.subcommand}"
     try:
         return options.run(options)

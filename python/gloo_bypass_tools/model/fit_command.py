@@ -23,18 +23,30 @@ sums. Files of several N are fitted together, and each N apart: if those agree, 
 
 
 def add_parser(parsers):
-    parser = parsers.add_parser("fit", help="alpha and beta from all_reduce_perf's JSON", description=DESCRIPTION,
-                                formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE",
-                        help="of all_reduce_perf --json; or a folder of scripts/compare")
-    parser.add_argument("--transport", action="append", metavar="NAME",
-                        help="fit this one only; may be given several times")
-    parser.add_argument("--sum-gb-s", type=number_in(float, 0.001, 1e6), metavar="G",
-                        help="GB/s at which a rank sums: gamma = 1/G; from 0.001 to 1e6")
-    parser.add_argument("--min-bytes", type=vector.size_of, default=4, metavar="B",
-                        help="leave out smaller sizes (default 4)")
-    parser.add_argument("--max-bytes", type=vector.size_of, default=vector.MAX_BYTES, metavar="B",
-                        help="leave out larger sizes")
+    parser = parsers.add_parser(
+        "fit",
+        help="alpha and beta from all_reduce_perf's JSON",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "files", nargs="+", type=Path, metavar="FILE", help="of all_reduce_perf --json; or a folder of scripts/compare"
+    )
+    parser.add_argument(
+        "--transport", action="append", metavar="NAME", help="fit this one only; may be given several times"
+    )
+    parser.add_argument(
+        "--sum-gb-s",
+        type=number_in(float, 0.001, 1e6),
+        metavar="G",
+        help="GB/s at which a rank sums: gamma = 1/G; from 0.001 to 1e6",
+    )
+    parser.add_argument(
+        "--min-bytes", type=vector.size_of, default=4, metavar="B", help="leave out smaller sizes (default 4)"
+    )
+    parser.add_argument(
+        "--max-bytes", type=vector.size_of, default=vector.MAX_BYTES, metavar="B", help="leave out larger sizes"
+    )
     parser.add_argument("--plot", type=Path, metavar="PNG", help="draw times, fit and residuals")
     output.add_option(parser)
     parser.set_defaults(run=run)
@@ -45,6 +57,7 @@ def reports_of(path):
     if not path.is_dir():
         return [path]
     from gloo_bypass_tools.report.records import RecordError
+
     found = sorted((path / "raw").glob("all-reduce-*.json"))
     if not found:
         raise RecordError(f"{path}: no results of scripts/compare: it has no raw/all-reduce-*.json")
@@ -56,6 +69,7 @@ def points_of(options):
     from gloo_bypass_tools.report import records
 
     from gloo_bypass_tools.model.fitting import FitError, Point
+
     found = {}
     for place in (place for path in options.files for place in reports_of(path)):
         for row in records.read_all_reduce(place):
@@ -78,22 +92,34 @@ def range_text(interval, unit):
 
 def row_of(name, ranks, fit):
     sizes = {point.size for point in fit.points}
-    return (name, ranks, len(sizes), quantities.si(fit.alpha_s.value, "s"), range_text(fit.alpha_s, "s"),
-            quantities.si(fit.beta.value, "B/s"), range_text(fit.beta, "B/s"), quantities.percent(fit.rms, 1),
-            f"{100 * fit.worst:+.0f} %")
+    return (
+        name,
+        ranks,
+        len(sizes),
+        quantities.si(fit.alpha_s.value, "s"),
+        range_text(fit.alpha_s, "s"),
+        quantities.si(fit.beta.value, "B/s"),
+        range_text(fit.beta, "B/s"),
+        quantities.percent(fit.rms, 1),
+        f"{100 * fit.worst:+.0f} %",
+    )
 
 
 def fit_all(found, gamma):
     """[(transport, ranks as text, Fit)]: joint first, then each N where there are several with enough sizes."""
     from gloo_bypass_tools.model import fitting
+
     made = []
     for name, points in found.items():
         try:
             split = fitting.by_ranks(points)
             made.append((name, "+".join(map(str, split)), fitting.fit(points, gamma)))
             if len(split) > 1:
-                made += [(name, str(ranks), fitting.fit(part, gamma)) for ranks, part in split.items()
-                         if len({point.size for point in part}) >= fitting.MIN_SIZES]
+                made += [
+                    (name, str(ranks), fitting.fit(part, gamma))
+                    for ranks, part in split.items()
+                    if len({point.size for point in part}) >= fitting.MIN_SIZES
+                ]
         except fitting.FitError as error:
             raise fitting.FitError(f"{name}: {error}") from error
     return made
@@ -104,29 +130,47 @@ def joint_lines(made):
     lines = []
     for name, ranks, fit in made:
         apart = [
-            other for other_name, other_ranks, other in made
-            if other_name == name and other_ranks != ranks and "+" in ranks]
+            other
+            for other_name, other_ranks, other in made
+            if other_name == name and other_ranks != ranks and "+" in ranks
+        ]
         if not apart:
             continue
         squares = sum(sum(r * r for r in other.residuals) for other in apart)
         number = sum(len(other.residuals) for other in apart)
         alone = (squares / number) ** 0.5
-        verdict = "one alpha and one beta explain all N" if fit.rms < 1.5 * alone + 0.01 else (
-            "alpha and beta change with N: the ranks share a processor, memory or a link, which the model "
-            "gives each its own")
-        lines.append(f"{name}: off by {quantities.percent(fit.rms, 1)} together, {quantities.percent(alone, 1)} "
-                     f"each N apart: {verdict}")
+        verdict = (
+            "one alpha and one beta explain all N"
+            if fit.rms < 1.5 * alone + 0.01
+            else (
+                "alpha and beta change with N: the ranks share a processor, memory or a link, which the model "
+                "gives each its own"
+            )
+        )
+        lines.append(
+            f"{name}: off by {quantities.percent(fit.rms, 1)} together, {quantities.percent(alone, 1)} "
+            f"each N apart: {verdict}"
+        )
     return lines
 
 
 def as_record(name, ranks, fit):
     def interval(one):
         return asdict(one) | {"high": None if one.high == float("inf") else one.high}
+
     return {
-        "transport": name, "ranks": [int(one) for one in ranks.split("+")], "alpha_s": interval(fit.alpha_s),
-        "beta_bytes_s": interval(fit.beta), "gamma_s_byte": fit.gamma, "rms": fit.rms, "worst": fit.worst, "points": [
+        "transport": name,
+        "ranks": [int(one) for one in ranks.split("+")],
+        "alpha_s": interval(fit.alpha_s),
+        "beta_bytes_s": interval(fit.beta),
+        "gamma_s_byte": fit.gamma,
+        "rms": fit.rms,
+        "worst": fit.worst,
+        "points": [
             asdict(point) | {"fitted_s": ring.time_s(point.ranks, point.size, fit.link), "residual": residual}
-            for point, residual in zip(fit.points, fit.residuals)]}
+            for point, residual in zip(fit.points, fit.residuals)
+        ],
+    }
 
 
 def residual_table(joint):
@@ -137,7 +181,8 @@ def residual_table(joint):
     for name, fit in joint.items():
         for point, residual in zip(fit.points, fit.residuals):
             cells.setdefault(point.size, {}).setdefault((name, point.ranks), []).append(
-                f"{quantities.si(point.seconds, 's')} {100 * residual:+.0f} %")
+                f"{quantities.si(point.seconds, 's')} {100 * residual:+.0f} %"
+            )
     for size in sorted(cells):
         output.add_row(table, f"{size:,}", *(", ".join(cells[size].get(key, [""])) for key in names))
     return table
@@ -149,21 +194,33 @@ def run(options):
     joint = {}
     for name, _, fit in made:
         joint.setdefault(name, fit)
-    table = output.table("T = 2(N-1) alpha + (N-1)/N S (2/beta + gamma)", "<transport", "N", "sizes", "alpha", "95 %",
-                         "beta", "95 %", "rms off", "worst")
+    table = output.table(
+        "T = 2(N-1) alpha + (N-1)/N S (2/beta + gamma)",
+        "<transport",
+        "N",
+        "sizes",
+        "alpha",
+        "95 %",
+        "beta",
+        "95 %",
+        "rms off",
+        "worst",
+    )
     for name, ranks, fit in made:
         output.add_row(table, *row_of(name, ranks, fit))
     said = "beta contains the sums (gamma = 0)" if gamma == 0 else f"gamma = 1/{options.sum_gb_s:g} GB/s as given"
-    halves = (f"{name}: half of the time is latency at "
-              f"{quantities.si(ring.half_size(fit.points[0].ranks, fit.link), 'B')}"
-              for name, fit in joint.items())
+    halves = (
+        f"{name}: half of the time is latency at {quantities.si(ring.half_size(fit.points[0].ranks, fit.link), 'B')}"
+        for name, fit in joint.items()
+    )
     lines = ["; ".join([said, *halves]), *joint_lines(made)]
     if options.plot:
         output.write_file(options.plot, output.drawing().fits(joint))
         lines.append(f"Plot: {options.plot}")
     record = {
         "schema": "gloo-bypass/model-fit/1",
-        "inputs": {"files": [str(path) for path in options.files],
-                   "gamma_s_byte": gamma}, "fits": [as_record(*one) for one in made]}
+        "inputs": {"files": [str(path) for path in options.files], "gamma_s_byte": gamma},
+        "fits": [as_record(*one) for one in made],
+    }
     output.finish(options, record, [table, residual_table(joint)], lines)
     return 0

@@ -15,11 +15,11 @@ from gloo_bypass_tools.model import ring
 
 MIN_SIZES = 3
 BOOTSTRAPS, SEED = 1000, 20260101
-STEPS = 60            # of Gauss-Newton; it has settled after some twenty
-RIDGE = 1e-9          # keeps the step finite where a part of the time is nowhere to be seen
-LEAST_LOG = -46.0     # 1e-20 seconds
-LEAST_SHARE = 0.01    # of some time that transfer must take for a bandwidth to be found
-HUBER = 1.345         # 95 % of least squares' efficiency where noise is Gaussian
+STEPS = 60  # of Gauss-Newton; it has settled after some twenty
+RIDGE = 1e-9  # keeps the step finite where a part of the time is nowhere to be seen
+LEAST_LOG = -46.0  # 1e-20 seconds
+LEAST_SHARE = 0.01  # of some time that transfer must take for a bandwidth to be found
+HUBER = 1.345  # 95 % of least squares' efficiency where noise is Gaussian
 CONFIDENCE = 0.95
 
 
@@ -99,8 +99,10 @@ def check(points):
         raise FitError("the times are of one rank: an all-reduce of one rank moves nothing; measure with two or more")
     sizes = {point.size for point in points}
     if len(sizes) < MIN_SIZES:
-        raise FitError(f"{len(sizes)} different size{'s' if len(sizes) != 1 else ''} of message cannot tell alpha from "
-                       f"beta: measure {MIN_SIZES} or more, as all_reduce_perf -b 4 -e 64M -f 4 does")
+        raise FitError(
+            f"{len(sizes)} different size{'s' if len(sizes) != 1 else ''} of message cannot tell alpha from "
+            f"beta: measure {MIN_SIZES} or more, as all_reduce_perf -b 4 -e 64M -f 4 does"
+        )
     if any(not point.seconds > 0 for point in points):
         raise FitError("a time is not above 0")
 
@@ -115,8 +117,9 @@ def fit(points, gamma=0.0, bootstraps=BOOTSTRAPS):
     if np.max(moved * per_byte / fitted) < LEAST_SHARE:
         raise FitError("the times do not grow with the size: no bandwidth can be found")
     if per_byte <= gamma:
-        raise FitError(f"summing alone, at {1e-9 / gamma:.3g} GB/s, would take longer than was measured: --sum-gb-s "
-                       "is too low")
+        raise FitError(
+            f"summing alone, at {1e-9 / gamma:.3g} GB/s, would take longer than was measured: --sum-gb-s is too low"
+        )
     off = np.log(times / fitted)
     draw = np.random.default_rng(SEED).integers(0, len(points), (bootstraps, len(points)))
     # Residuals of a fit are smaller than the noise by what its two parameters take up. Not centred: one outlier would
@@ -127,14 +130,18 @@ def fit(points, gamma=0.0, bootstraps=BOOTSTRAPS):
     slow, fast = np.percentile(bytes_s, high) - gamma, np.percentile(bytes_s, low) - gamma
     return Fit(
         Interval(per_round, float(np.percentile(alphas, low)), float(np.percentile(alphas, high))),
-        Interval(2 / (per_byte - gamma),
-                 float(2 / slow) if slow > 0 else 0.0,
-                 float(2 / fast) if fast > 0 else float("inf")), gamma, tuple(points),
-        tuple(float(value) for value in np.expm1(off)))
+        Interval(
+            2 / (per_byte - gamma), float(2 / slow) if slow > 0 else 0.0, float(2 / fast) if fast > 0 else float("inf")
+        ),
+        gamma,
+        tuple(points),
+        tuple(float(value) for value in np.expm1(off)),
+    )
 
 
 def by_ranks(points):
     """The points of each number of ranks apart."""
     return {
         ranks: [point for point in points if point.ranks == ranks]
-        for ranks in sorted({point.ranks for point in points})}
+        for ranks in sorted({point.ranks for point in points})
+    }

@@ -9,12 +9,12 @@ import math
 from dataclasses import dataclass
 
 ETHERNET_BYTES, IPV4_BYTES, UDP_BYTES = 14, 20, 8
-TCP_BYTES = 20 + 12                      # with timestamps
+TCP_BYTES = 20 + 12  # with timestamps
 TCP_FRAME_BYTES = ETHERNET_BYTES + IPV4_BYTES + TCP_BYTES
 # Six size_t before each of Gloo's messages. Each send is announced and each receive asks, by a preamble alone in a
 # frame.
 GLOO_PREAMBLE_BYTES = 48
-LARGEST_OFFLOADED_PACKET_BYTES = 65535   # what the kernel hands to an interface that segments by itself
+LARGEST_OFFLOADED_PACKET_BYTES = 65535  # what the kernel hands to an interface that segments by itself
 
 UDP_FRAME_BYTES = ETHERNET_BYTES + IPV4_BYTES + UDP_BYTES
 COMMON_HEADER_BYTES, MESSAGE_HEADER_BYTES, MAX_PADDING_BYTES = 56, 44, 63
@@ -23,7 +23,7 @@ DATA_HEADER_BYTES = COMMON_HEADER_BYTES + MESSAGE_HEADER_BYTES
 SHORT_HEADER_BYTES, CHUNK_HEADER_BYTES = 44, 16
 CHUNK_FRAME_HEADER_BYTES = SHORT_HEADER_BYTES + CHUNK_HEADER_BYTES
 GRANT_BYTES = COMMON_HEADER_BYTES + 8
-RENDEZVOUS_BYTES = 32768                 # longer messages wait for a grant on short paths with loss
+RENDEZVOUS_BYTES = 32768  # longer messages wait for a grant on short paths with loss
 FRAMES_AN_ACKNOWLEDGEMENT, LOSSLESS_FRAMES_AN_ACKNOWLEDGEMENT = 8, 64
 # Where data goes both ways most acknowledgements ride on it; one for 10 to 20 frames goes alone (measured through the
 # fabric).
@@ -75,8 +75,11 @@ class TcpPath:
         frames = math.ceil((GLOO_PREAMBLE_BYTES + size) / self.frame_payload)
         notice = TCP_FRAME_BYTES + GLOO_PREAMBLE_BYTES
         alone = 0 if both_ways else frames / self.frames_an_acknowledgement
-        return Cost(size + GLOO_PREAMBLE_BYTES + frames * TCP_FRAME_BYTES + notice, notice + alone * TCP_FRAME_BYTES,
-                    frames + 2 + alone)
+        return Cost(
+            size + GLOO_PREAMBLE_BYTES + frames * TCP_FRAME_BYTES + notice,
+            notice + alone * TCP_FRAME_BYTES,
+            frames + 2 + alone,
+        )
 
 
 @dataclass(frozen=True)
@@ -107,9 +110,11 @@ class DatagramPath:
             described = 0 if announced else min(size, self.datagram - DATA_HEADER_BYTES)
             chunks = math.ceil((size - described) / self.chunk)
             frames = chunks + (0 if announced else 1)
-            around = Cost(size + UDP_FRAME_BYTES + DATA_HEADER_BYTES +
-                          chunks * (UDP_FRAME_BYTES + CHUNK_FRAME_HEADER_BYTES),
-                          UDP_FRAME_BYTES + GRANT_BYTES if announced else 0.0, chunks + (2 if announced else 1))
+            around = Cost(
+                size + UDP_FRAME_BYTES + DATA_HEADER_BYTES + chunks * (UDP_FRAME_BYTES + CHUNK_FRAME_HEADER_BYTES),
+                UDP_FRAME_BYTES + GRANT_BYTES if announced else 0.0,
+                chunks + (2 if announced else 1),
+            )
         alone = self.alone(frames, size, both_ways)
         return around + Cost(0.0, alone * (UDP_FRAME_BYTES + COMMON_HEADER_BYTES), alone)
 
@@ -160,15 +165,18 @@ def offloaded_payload(mtu):
 
 def paths(mtu=1500, memif_frame=61440):
     """Every path that the project measures, for interfaces of this MTU."""
-    return (TcpPath("TCP", f"{tcp_payload(mtu):,} bytes of data, as on a wire", tcp_payload(mtu)),
-            TcpPath("TCP, offloaded", f"{offloaded_payload(mtu):,} bytes of data, as a bridge sees them",
-                    offloaded_payload(mtu)),
-            DatagramPath("DPDK netdev, pci", f"datagrams of {mtu - IPV4_BYTES - UDP_BYTES:,} bytes",
-                         mtu - IPV4_BYTES - UDP_BYTES),
-            DatagramPath("DPDK memif", f"frames of {memif_frame:,} bytes", memif_frame - UDP_FRAME_BYTES,
-                         lossless=True), RocePath("RDMA, RoCEv2 1024", "path MTU 1,024 bytes", 1024),
-            RocePath("RDMA, RoCEv2 4096", "path MTU 4,096 bytes", 4096),
-            )
+    return (
+        TcpPath("TCP", f"{tcp_payload(mtu):,} bytes of data, as on a wire", tcp_payload(mtu)),
+        TcpPath(
+            "TCP, offloaded", f"{offloaded_payload(mtu):,} bytes of data, as a bridge sees them", offloaded_payload(mtu)
+        ),
+        DatagramPath(
+            "DPDK netdev, pci", f"datagrams of {mtu - IPV4_BYTES - UDP_BYTES:,} bytes", mtu - IPV4_BYTES - UDP_BYTES
+        ),
+        DatagramPath("DPDK memif", f"frames of {memif_frame:,} bytes", memif_frame - UDP_FRAME_BYTES, lossless=True),
+        RocePath("RDMA, RoCEv2 1024", "path MTU 1,024 bytes", 1024),
+        RocePath("RDMA, RoCEv2 4096", "path MTU 4,096 bytes", 4096),
+    )
 
 
 def event_cost(path, ranks, segments):

@@ -16,8 +16,10 @@ class OutputError(Exception):
 
 def add_option(parser):
     parser.add_argument(
-        "--json", metavar="FILE",
-        help="write inputs and results to FILE too, whole or not at all; '-': to standard output, and no table")
+        "--json",
+        metavar="FILE",
+        help="write inputs and results to FILE too, whole or not at all; '-': to standard output, and no table",
+    )
 
 
 def table(title, *columns):
@@ -39,7 +41,8 @@ def drawing():
         from gloo_bypass_tools.model import plot
     except ModuleNotFoundError as error:
         raise OutputError(
-            f"--plot: there is no Python module {error.name}: install python3-matplotlib and python3-pandas") from None
+            f"--plot: there is no Python module {error.name}: install python3-matplotlib and python3-pandas"
+        ) from None
     return plot
 
 

@@ -68,8 +68,9 @@ def timeline(ready, sizes, duration, step=Step(), threads=2):
                 spans[index][1] = now
     end = max(span[1] for span in spans)
     last_ready = max(ready)
-    return Timeline(end, end - last_ready, step.before_s + max(end, step.window_s) + step.after_s,
-                    tuple(map(tuple, spans)))
+    return Timeline(
+        end, end - last_ready, step.before_s + max(end, step.window_s) + step.after_s, tuple(map(tuple, spans))
+    )
 
 
 def stretched(buckets, base_s, unlimited, limited, threads=2):

@@ -22,10 +22,22 @@ SECONDS_A_DAY = 86400.0
 TOPOLOGIES = ("once-round", "one-way", "bidirectional")
 # What the source prints; where it differs from the formulas, ROUNDING says why.
 SOURCE = {
-    "pods": 50000, "pods_a_site": 2200, "flops": 1.8e22, "gradient_bits": 1.15e15, "updates": 1.8e6, "batch_s": 4.9,
-    "sync_s": 0.245, "propagation_s": 0.024, "hop_s": 0.64e-3, "bandwidth": 5.23e15, "fabric": 57.6e15}
-ROUNDING = ("the source goes on from T_batch rounded to 4.9 s: T_sync = 245 ms and 5.23 Pbit/s; printed it has T_sync "
-            "rounded to 250 ms and 5.1; the 0.25 inside its printed formula is a slip: alpha_net is 0.05")
+    "pods": 50000,
+    "pods_a_site": 2200,
+    "flops": 1.8e22,
+    "gradient_bits": 1.15e15,
+    "updates": 1.8e6,
+    "batch_s": 4.9,
+    "sync_s": 0.245,
+    "propagation_s": 0.024,
+    "hop_s": 0.64e-3,
+    "bandwidth": 5.23e15,
+    "fabric": 57.6e15,
+}
+ROUNDING = (
+    "the source goes on from T_batch rounded to 4.9 s: T_sync = 245 ms and 5.23 Pbit/s; printed it has T_sync "
+    "rounded to 250 ms and 5.1; the 0.25 inside its printed formula is a slip: alpha_net is 0.05"
+)
 
 
 @dataclass(frozen=True)
@@ -108,11 +120,15 @@ def topologies_of(inputs, bits, sync_s):
     ranks = inputs.sites
     once_s = (inputs.ring_km * inputs.us_per_km + inputs.hops * inputs.hop_us) * 1e-6
     hop_s = once_s / ranks
-    shapes = (("once-round", "T_prop + T_hop + S/BW", once_s, 1.0),
-              ("one-way", "2(N-1) T_1 + 2(N-1)/N S/BW", ring.rounds(ranks) * hop_s, ring.rank_bytes(ranks, 1.0)),
-              ("bidirectional", "(N-1)(T_1 + S/(N BW))", (ranks - 1) * hop_s, (ranks - 1) / ranks))
-    return tuple(Topology(name, formula, latency_s, share, bandwidth_of(share * bits, sync_s - latency_s))
-                 for name, formula, latency_s, share in shapes)
+    shapes = (
+        ("once-round", "T_prop + T_hop + S/BW", once_s, 1.0),
+        ("one-way", "2(N-1) T_1 + 2(N-1)/N S/BW", ring.rounds(ranks) * hop_s, ring.rank_bytes(ranks, 1.0)),
+        ("bidirectional", "(N-1)(T_1 + S/(N BW))", (ranks - 1) * hop_s, (ranks - 1) / ranks),
+    )
+    return tuple(
+        Topology(name, formula, latency_s, share, bandwidth_of(share * bits, sync_s - latency_s))
+        for name, formula, latency_s, share in shapes
+    )
 
 
 def plan(inputs):
@@ -126,26 +142,47 @@ def plan(inputs):
     propagation_s, hop_s = inputs.ring_km * inputs.us_per_km * 1e-6, inputs.hops * inputs.hop_us * 1e-6
     topologies = topologies_of(inputs, bits, sync_s)
     chosen = next(one for one in topologies if one.name == inputs.topology)
-    return Plan(pods=pods, pods_a_site=pods / inputs.sites, flops=pods * inputs.pod_flops, gradient_bits=bits, k=k,
-                critical_tokens=critical, updates=updates, batch_s=batch_s, sync_s=sync_s, propagation_s=propagation_s,
-                hop_s=hop_s, serialisation_s=sync_s - chosen.latency_s, bandwidth=chosen.bandwidth,
-                fabric=float(inputs.fabric_pods) * inputs.pod_trays * inputs.tray_ports * inputs.port_bits_s,
-                topology=inputs.topology, topologies=topologies)
+    return Plan(
+        pods=pods,
+        pods_a_site=pods / inputs.sites,
+        flops=pods * inputs.pod_flops,
+        gradient_bits=bits,
+        k=k,
+        critical_tokens=critical,
+        updates=updates,
+        batch_s=batch_s,
+        sync_s=sync_s,
+        propagation_s=propagation_s,
+        hop_s=hop_s,
+        serialisation_s=sync_s - chosen.latency_s,
+        bandwidth=chosen.bandwidth,
+        fabric=float(inputs.fabric_pods) * inputs.pod_trays * inputs.tray_ports * inputs.port_bits_s,
+        topology=inputs.topology,
+        topologies=topologies,
+    )
 
 
 def with_rounded_steps(made):
     """What rounding in between makes of BW_min, as the source does it: [(what is rounded, T_sync, BW_min)]."""
     from_batch = made.sync_s / made.batch_s * quantities.rounded(made.batch_s, 2)
-    steps = ((f"T_batch rounded to {quantities.rounded(made.batch_s, 2):g} s", from_batch),
-             (f"that T_sync rounded to {1e3 * quantities.rounded(quantities.rounded(from_batch, 3), 2):g} ms",
-              quantities.rounded(quantities.rounded(from_batch, 3), 2)))
+    steps = (
+        (f"T_batch rounded to {quantities.rounded(made.batch_s, 2):g} s", from_batch),
+        (
+            f"that T_sync rounded to {1e3 * quantities.rounded(quantities.rounded(from_batch, 3), 2):g} ms",
+            quantities.rounded(quantities.rounded(from_batch, 3), 2),
+        ),
+    )
     chosen = made.chosen
-    return [(said, sync_s, bandwidth_of(chosen.share * made.gradient_bits, sync_s - chosen.latency_s))
-            for said, sync_s in steps]
+    return [
+        (said, sync_s, bandwidth_of(chosen.share * made.gradient_bits, sync_s - chosen.latency_s))
+        for said, sync_s in steps
+    ]
 
 
 def impossibility(made):
     """Why there is no bandwidth, in one line."""
-    return (f"cannot be: propagation and hops take {quantities.seconds(made.chosen.latency_s)}, and T_sync may take "
-            f"{quantities.seconds(made.sync_s)}: no bandwidth is enough; a shorter ring, fewer hops, larger batches "
-            "(--critical-batch-tokens), more days or a larger --alpha-net are")
+    return (
+        f"cannot be: propagation and hops take {quantities.seconds(made.chosen.latency_s)}, and T_sync may take "
+        f"{quantities.seconds(made.sync_s)}: no bandwidth is enough; a shorter ring, fewer hops, larger batches "
+        "(--critical-batch-tokens), more days or a larger --alpha-net are"
+    )

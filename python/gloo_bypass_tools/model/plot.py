@@ -25,8 +25,15 @@ def styled(axes, theme):
 
 def fits(found, theme=plots.LIGHT):
     """PNG of fits by transport; where there are several numbers of ranks, each line says at its end which it is of."""
-    figure, (above, below) = pyplot.subplots(2, 1, figsize=(plots.WIDTH_IN, 4.9), dpi=plots.DOTS_PER_IN,
-                                             layout="constrained", sharex=True, height_ratios=(2.6, 1))
+    figure, (above, below) = pyplot.subplots(
+        2,
+        1,
+        figsize=(plots.WIDTH_IN, 4.9),
+        dpi=plots.DOTS_PER_IN,
+        layout="constrained",
+        sharex=True,
+        height_ratios=(2.6, 1),
+    )
     figure.set_facecolor(theme.paper)
     sizes = sorted({point.size for fit in found.values() for point in fit.points})
     several = any(len({point.ranks for point in fit.points}) > 1 for fit in found.values())
@@ -34,8 +41,13 @@ def fits(found, theme=plots.LIGHT):
         look = plots.place_of(transport, index)
         colour = theme.series[look]
         marks = {
-            "color": colour, "marker": plots.MARKERS[look], "linestyle": "none", "markersize": 5,
-            "markeredgecolor": theme.paper, "markeredgewidth": 0.8}
+            "color": colour,
+            "marker": plots.MARKERS[look],
+            "linestyle": "none",
+            "markersize": 5,
+            "markeredgecolor": theme.paper,
+            "markeredgewidth": 0.8,
+        }
         at = [point.size for point in fit.points]
         above.plot(at, [1e6 * point.seconds for point in fit.points], label=f"{transport}, measured", **marks)
         for ranks in sorted({point.ranks for point in fit.points}):
@@ -43,8 +55,15 @@ def fits(found, theme=plots.LIGHT):
             line = [1e6 * ring.time_s(ranks, size, fit.link) for size in own]
             above.plot(own, line, color=colour, linewidth=1.6, linestyle=plots.DASHES[look])
             if several:
-                above.annotate(f"N = {ranks}", (own[0], line[0]), xytext=(-4, 5), textcoords="offset points", ha="left",
-                               fontsize=8.5, color=colour)
+                above.annotate(
+                    f"N = {ranks}",
+                    (own[0], line[0]),
+                    xytext=(-4, 5),
+                    textcoords="offset points",
+                    ha="left",
+                    fontsize=8.5,
+                    color=colour,
+                )
         below.plot(at, [100 * residual for residual in fit.residuals], **marks)
     for axes in (above, below):
         styled(axes, theme)
@@ -57,16 +76,24 @@ def fits(found, theme=plots.LIGHT):
     below.set_ylabel("measured against\nfitted", fontsize=10, color=theme.ink)
     below.set_xlabel("message size", fontsize=10, color=theme.ink)
     above.legend(frameon=False, fontsize=10, labelcolor=theme.ink)
-    plots.titled(above, theme, "Ring all-reduce: alpha and beta",
-                 "lines: T = 2(N-1) alpha + (N-1)/N S (2/beta + gamma)")
+    plots.titled(
+        above, theme, "Ring all-reduce: alpha and beta", "lines: T = 2(N-1) alpha + (N-1)/N S (2/beta + gamma)"
+    )
     return plots.png_of(figure)
 
 
 def simulated(all_series, theme=plots.LIGHT):
     """PNG of simulated times against the number of ranks, each file's with its bound, and below them how far they are
     apart."""
-    figure, (above, below) = pyplot.subplots(2, 1, figsize=(plots.WIDTH_IN, 5.2), dpi=plots.DOTS_PER_IN,
-                                             layout="constrained", sharex=True, height_ratios=(2.2, 1))
+    figure, (above, below) = pyplot.subplots(
+        2,
+        1,
+        figsize=(plots.WIDTH_IN, 5.2),
+        dpi=plots.DOTS_PER_IN,
+        layout="constrained",
+        sharex=True,
+        height_ratios=(2.2, 1),
+    )
     figure.set_facecolor(theme.paper)
     for index, series in enumerate(all_series):
         look = index % len(theme.series)
@@ -74,15 +101,21 @@ def simulated(all_series, theme=plots.LIGHT):
         done = [run for run in series.runs if run.time_s is not None]
         at = [run.ranks for run in done]
         marks = {
-            "color": colour, "marker": marker, "linestyle": "none", "markersize": 5, "markeredgecolor": theme.paper,
-            "markeredgewidth": 0.8}
+            "color": colour,
+            "marker": marker,
+            "linestyle": "none",
+            "markersize": 5,
+            "markeredgecolor": theme.paper,
+            "markeredgewidth": 0.8,
+        }
         above.plot(at, [1e3 * run.time_s for run in done], label=series.name, **marks)
         every = [run.ranks for run in series.runs]
         above.plot(every, [1e3 * run.schedule_s for run in series.runs], color=colour, linewidth=1.6)
         above.plot(every, [1e3 * run.physics_s for run in series.runs], color=colour, linewidth=1.2, linestyle=":")
         apart = [(run.ranks, run.time_s / run.schedule_s) for run in done if run.schedule_s > 0]
-        below.plot([one[0] for one in apart], [one[1]
-                                               for one in apart], **(marks | {"linestyle": "-", "linewidth": 1.2}))
+        below.plot(
+            [one[0] for one in apart], [one[1] for one in apart], **(marks | {"linestyle": "-", "linewidth": 1.2})
+        )
     for axes in (above, below):
         styled(axes, theme)
     above.set_yscale("log")
@@ -97,8 +130,9 @@ def simulated(all_series, theme=plots.LIGHT):
     below.set_ylabel("simulated against\nschedule", fontsize=10, color=theme.ink)
     below.set_xlabel("ranks", fontsize=10, color=theme.ink)
     above.legend(frameon=False, fontsize=10, labelcolor=theme.ink)
-    plots.titled(above, theme, "Ring all-reduce in virtual time",
-                 "line: Gloo's schedule; dotted: propagation and serialisation")
+    plots.titled(
+        above, theme, "Ring all-reduce in virtual time", "line: Gloo's schedule; dotted: propagation and serialisation"
+    )
     return plots.png_of(figure)
 
 

@@ -56,39 +56,70 @@ class Row:
 
 
 def add_parser(parsers):
-    parser = parsers.add_parser("predict", help="time of an all-reduce and of a step", description=DESCRIPTION,
-                                formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--study", choices=sorted(STUDIES),
-                        help="a published study: 4 ranks, DistilGPT2, its edges, its step without limit")
+    parser = parsers.add_parser(
+        "predict",
+        help="time of an all-reduce and of a step",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--study",
+        choices=sorted(STUDIES),
+        help="a published study: 4 ranks, DistilGPT2, its edges, its step without limit",
+    )
     parser.add_argument("--ranks", type=number_in(int, 2, 1024), metavar="N", help="from 2 to 1024 (default 2)")
     vector.add_options(parser)
     links = parser.add_argument_group("links")
     links.add_argument("--fit", type=Path, metavar="FILE", help="alpha, beta and gamma of a file that fit --json wrote")
     links.add_argument("--transport", metavar="NAME", help="with --fit: whose")
-    links.add_argument("--alpha-us", type=number_in(float, 0, 1e9), metavar="US",
-                       help="alpha, microseconds (default 0)")
     links.add_argument(
-        "--beta-gb-s", type=number_in(float, 1e-9, 1e9), metavar="GB/S",
-        help="beta, GB/s of each direction (default 3.125: the 25 Gbit/s of the published link check)")
-    links.add_argument("--sum-gb-s", type=number_in(float, 1e-6, 1e9), metavar="G",
-                       help="GB/s at which a rank sums: gamma = 1/G (default: at no cost)")
-    links.add_argument("--edge-rate-mbit", type=numbers_in(float, 1e-6, 1e9), metavar="R,R",
-                       help="Mbit/s of the slow edge")
-    links.add_argument("--edge-delay-ms", type=numbers_in(float, 0, 1e9), metavar="D,D",
-                       help="its one-way delay, milliseconds")
-    links.add_argument("--edge-return-ms", type=number_in(float, 0, 1e9), default=0.0, metavar="D",
-                       help="delay of the way back, of notices and acknowledgements (default 0, as published)")
+        "--alpha-us", type=number_in(float, 0, 1e9), metavar="US", help="alpha, microseconds (default 0)"
+    )
     links.add_argument(
-        "--window-bytes", type=vector.size_of, metavar="W", help="at most so much under way on the slow edge: W each "
-        "delay there and back bounds its rate")
+        "--beta-gb-s",
+        type=number_in(float, 1e-9, 1e9),
+        metavar="GB/S",
+        help="beta, GB/s of each direction (default 3.125: the 25 Gbit/s of the published link check)",
+    )
+    links.add_argument(
+        "--sum-gb-s",
+        type=number_in(float, 1e-6, 1e9),
+        metavar="G",
+        help="GB/s at which a rank sums: gamma = 1/G (default: at no cost)",
+    )
+    links.add_argument(
+        "--edge-rate-mbit", type=numbers_in(float, 1e-6, 1e9), metavar="R,R", help="Mbit/s of the slow edge"
+    )
+    links.add_argument(
+        "--edge-delay-ms", type=numbers_in(float, 0, 1e9), metavar="D,D", help="its one-way delay, milliseconds"
+    )
+    links.add_argument(
+        "--edge-return-ms",
+        type=number_in(float, 0, 1e9),
+        default=0.0,
+        metavar="D",
+        help="delay of the way back, of notices and acknowledgements (default 0, as published)",
+    )
+    links.add_argument(
+        "--window-bytes",
+        type=vector.size_of,
+        metavar="W",
+        help="at most so much under way on the slow edge: W each delay there and back bounds its rate",
+    )
     ranks = parser.add_argument_group("schedule and step")
-    ranks.add_argument("--completion", choices=schedule.COMPLETIONS, default="granted",
-                       help="of the step's columns (default granted: Gloo's TCP)")
-    ranks.add_argument("--threads", type=number_in(int, 1, 64), default=2, metavar="N",
-                       help="all-reduces at once (default 2: c10d's)")
+    ranks.add_argument(
+        "--completion",
+        choices=schedule.COMPLETIONS,
+        default="granted",
+        help="of the step's columns (default granted: Gloo's TCP)",
+    )
+    ranks.add_argument(
+        "--threads", type=number_in(int, 1, 64), default=2, metavar="N", help="all-reduces at once (default 2: c10d's)"
+    )
     for name in ("forward", "backward", "optimizer"):
-        ranks.add_argument(f"--{name}-s", type=number_in(float, 0, 1e9), metavar="S",
-                           help=f"seconds of {name} (default 0)")
+        ranks.add_argument(
+            f"--{name}-s", type=number_in(float, 0, 1e9), metavar="S", help=f"seconds of {name} (default 0)"
+        )
     output.add_option(parser)
     parser.set_defaults(run=run, refuse=parser.error)
 
@@ -104,17 +135,21 @@ def link_of(options):
     if given:
         options.refuse(f"--{given[0].replace('_', '-')} and --fit: one of them says what the links do")
     from gloo_bypass_tools.report import records
+
     report = records.benchmark_report(options.fit, "gloo-bypass/model-fit/1")
     fits = {}
     for one in records.value_at(options.fit, report, "fits", list):
         fits.setdefault(records.value_at(options.fit, one, "transport", str), one)
     if options.transport is None and len(fits) != 1 or options.transport is not None and options.transport not in fits:
         options.refuse(
-            f"--transport {options.transport or 'is missing'}: {options.fit} has {', '.join(fits) or 'no fit'}")
+            f"--transport {options.transport or 'is missing'}: {options.fit} has {', '.join(fits) or 'no fit'}"
+        )
     name = options.transport or next(iter(fits))
     place = f"{options.fit}: {name}"
-    alpha, beta = (records.number_at(place, records.value_at(place, fits[name], key, dict), "value")
-                   for key in ("alpha_s", "beta_bytes_s"))
+    alpha, beta = (
+        records.number_at(place, records.value_at(place, fits[name], key, dict), "value")
+        for key in ("alpha_s", "beta_bytes_s")
+    )
     gamma = records.number_at(place, fits[name], "gamma_s_byte")
     if alpha < 0 or beta <= 0 or gamma < 0:
         raise records.RecordError(f"{place}: alpha and gamma must not be below 0, beta must be above it")
@@ -137,25 +172,37 @@ def take_study(options):
     else:
         options.edge_delay_ms = options.edge_delay_ms or STUDIES[options.study]
     table, unit = ("5.17", "Mbit") if rate else ("5.20", "ms")
-    return {value: measurements.published(table, options.study, f"{value:g}{unit}", "event_duration", "median")
-            for value in STUDIES[options.study]}
+    return {
+        value: measurements.published(table, options.study, f"{value:g}{unit}", "event_duration", "median")
+        for value in STUDIES[options.study]
+    }
 
 
 def scenarios_of(options, published):
     found = [
         Scenario(
-            "no limit", published_s=measurements.published("5.17", "edge-bandwidth", "base", "event_duration", "median")
-            if published else None)]
+            "no limit",
+            published_s=measurements.published("5.17", "edge-bandwidth", "base", "event_duration", "median")
+            if published
+            else None,
+        )
+    ]
     for rate in options.edge_rate_mbit or (None,):
         for delay in options.edge_delay_ms or (None,):
             if rate is None and delay is None:
                 continue
-            name = ", ".join(f"{value:g} {unit}" for value, unit in ((rate, "Mbit/s"), (delay, "ms"))
-                             if value is not None)
+            name = ", ".join(
+                f"{value:g} {unit}" for value, unit in ((rate, "Mbit/s"), (delay, "ms")) if value is not None
+            )
             alone = (rate is None) != (delay is None)
             found.append(
-                Scenario(name, None if rate is None else rate * 1e6 / 8, None if delay is None else delay * 1e-3,
-                         published.get(rate if delay is None else delay) if alone else None))
+                Scenario(
+                    name,
+                    None if rate is None else rate * 1e6 / 8,
+                    None if delay is None else delay * 1e-3,
+                    published.get(rate if delay is None else delay) if alone else None,
+                )
+            )
     return found
 
 
@@ -172,16 +219,22 @@ def edge_of(options, scenario, link):
 def step_of(options, made, link, published):
     """(overlap.Step, seconds at which each bucket is ready after the first)."""
     if published:
-        base = {metric: measurements.published(table, "edge-bandwidth", "base", metric, "median")
-                for table, metric in (("5.17", "event_duration"), ("5.18", "t_ar"), ("5.18", "t_step"))}
+        base = {
+            metric: measurements.published(table, "edge-bandwidth", "base", metric, "median")
+            for table, metric in (("5.17", "event_duration"), ("5.18", "t_ar"), ("5.18", "t_step"))
+        }
         edges = schedule.ring_of(options.ranks, link.beta, link.alpha_s)
-        last_s = schedule.time_s(made[-1].size, edges, options.completion, link.gamma, options.segment_bytes,
-                                 options.bits // 8)
+        last_s = schedule.time_s(
+            made[-1].size, edges, options.completion, link.gamma, options.segment_bytes, options.bits // 8
+        )
         window_s = max(0.0, base["event_duration"] - last_s)
         return overlap.Step(base["t_step"] - base["t_ar"], window_s, 0.0), [bucket.ready * window_s for bucket in made]
     backward_s = options.backward_s or 0.0
-    share = 0.0 if options.bytes is not None or options.parameters is not None else buckets.first_ready(
-        buckets.MODELS[options.model or "distilgpt2"])
+    share = (
+        0.0
+        if options.bytes is not None or options.parameters is not None
+        else buckets.first_ready(buckets.MODELS[options.model or "distilgpt2"])
+    )
     if share == 0.0:
         # Equal buckets: the first is ready after its own share of backward.
         share = 1 / len(made)
@@ -198,20 +251,37 @@ def row_of(options, scenario, made, link, published):
         slow = schedule.Edge(edge.rate / together, edge.delay_s, edge.back_s)
         edges = schedule.ring_of(options.ranks, link.beta / together, link.alpha_s, slow)
         return schedule.time_s(bytes_, edges, completion, link.gamma, options.segment_bytes, element)
+
     step, ready = step_of(options, made, link, published)
-    line = overlap.timeline(ready, [bucket.size for bucket in made],
-                            lambda bytes_, together: ring_s(bytes_, together, options.completion), step,
-                            options.threads)
-    return Row(scenario, schedule.perfect_s(size, options.ranks, edge),
-               {completion: ring_s(size, 1, completion) for completion in schedule.COMPLETIONS}, line)
+    line = overlap.timeline(
+        ready,
+        [bucket.size for bucket in made],
+        lambda bytes_, together: ring_s(bytes_, together, options.completion),
+        step,
+        options.threads,
+    )
+    return Row(
+        scenario,
+        schedule.perfect_s(size, options.ranks, edge),
+        {completion: ring_s(size, 1, completion) for completion in schedule.COMPLETIONS},
+        line,
+    )
 
 
 def all_reduce_table(options, rows, what):
-    table = output.table(f"One all-reduce of {what} over {options.ranks} ranks", "<slow edge", "edge alone",
-                         *(f"Gloo's ring, {name}" for name in schedule.COMPLETIONS))
+    table = output.table(
+        f"One all-reduce of {what} over {options.ranks} ranks",
+        "<slow edge",
+        "edge alone",
+        *(f"Gloo's ring, {name}" for name in schedule.COMPLETIONS),
+    )
     for row in rows:
-        output.add_row(table, row.scenario.name, quantities.seconds(row.alone_s),
-                       *(quantities.seconds(row.single_s[name]) for name in schedule.COMPLETIONS))
+        output.add_row(
+            table,
+            row.scenario.name,
+            quantities.seconds(row.alone_s),
+            *(quantities.seconds(row.single_s[name]) for name in schedule.COMPLETIONS),
+        )
     return table
 
 
@@ -219,32 +289,63 @@ def step_table(options, rows, made):
     published = any(row.scenario.published_s is not None for row in rows)
     table = output.table(
         f"A step with {len(made)} bucket{'s' if len(made) > 1 else ''}, {options.threads} at a time, "
-        f"{options.completion}", "<slow edge", "T_ar", "exposed", "T_step", "OH_ar",
-        *(["published T_ar", "published / model"] if published else []))
+        f"{options.completion}",
+        "<slow edge",
+        "T_ar",
+        "exposed",
+        "T_step",
+        "OH_ar",
+        *(["published T_ar", "published / model"] if published else []),
+    )
     for row in rows:
         line, cells = row.line, []
         if published:
             one = row.scenario.published_s
             cells = ["", ""] if one is None else [quantities.seconds(one), f"{one / line.ar_s:.2f}"]
-        output.add_row(table, row.scenario.name,
-                       *(quantities.seconds(value) for value in (line.ar_s, line.exposed_s, line.step_s)),
-                       quantities.percent(line.ar_s / line.step_s if line.step_s else 0.0, 1), *cells)
+        output.add_row(
+            table,
+            row.scenario.name,
+            *(quantities.seconds(value) for value in (line.ar_s, line.exposed_s, line.step_s)),
+            quantities.percent(line.ar_s / line.step_s if line.step_s else 0.0, 1),
+            *cells,
+        )
     return table
 
 
 def record_of(options, made, link, rows):
     return {
-        "schema": "gloo-bypass/model-predict/1", "inputs": {
-            "ranks": options.ranks, "what": vector.name_of(options),
-            "bits": options.bits, "segment_bytes": options.segment_bytes, "bucket_bytes": [
-                bucket.size
-                for bucket in made], "alpha_s": link.alpha_s, "beta_bytes_s": link.beta, "gamma_s_byte": link.gamma,
-            "completion": options.completion, "threads": options.threads, "study": options.study,
-            "window_bytes": options.window_bytes, "edge_return_s": 1e-3 * options.edge_return_ms}, "scenarios": [{
-                "name": row.scenario.name, "rate_bytes_s": row.scenario.rate, "delay_s": row.scenario.delay_s,
-                "edge_alone_s": row.alone_s, "ring_s": row.single_s, "t_ar_s": row.line.ar_s,
-                "exposed_s": row.line.exposed_s, "t_step_s": row.line.step_s, "published_s": row.scenario.published_s,
-                "bucket_spans_s": row.line.spans} for row in rows]}
+        "schema": "gloo-bypass/model-predict/1",
+        "inputs": {
+            "ranks": options.ranks,
+            "what": vector.name_of(options),
+            "bits": options.bits,
+            "segment_bytes": options.segment_bytes,
+            "bucket_bytes": [bucket.size for bucket in made],
+            "alpha_s": link.alpha_s,
+            "beta_bytes_s": link.beta,
+            "gamma_s_byte": link.gamma,
+            "completion": options.completion,
+            "threads": options.threads,
+            "study": options.study,
+            "window_bytes": options.window_bytes,
+            "edge_return_s": 1e-3 * options.edge_return_ms,
+        },
+        "scenarios": [
+            {
+                "name": row.scenario.name,
+                "rate_bytes_s": row.scenario.rate,
+                "delay_s": row.scenario.delay_s,
+                "edge_alone_s": row.alone_s,
+                "ring_s": row.single_s,
+                "t_ar_s": row.line.ar_s,
+                "exposed_s": row.line.exposed_s,
+                "t_step_s": row.line.step_s,
+                "published_s": row.scenario.published_s,
+                "bucket_spans_s": row.line.spans,
+            }
+            for row in rows
+        ],
+    }
 
 
 def run(options):
@@ -255,15 +356,22 @@ def run(options):
     rows = [row_of(options, scenario, made, link, published) for scenario in scenarios_of(options, published)]
     ideal_s = ring.time_s(options.ranks, size, link)
     cut = schedule.cut(size, options.ranks, options.segment_bytes, options.bits // 8)
-    lines = [f"alpha-beta: T = {quantities.seconds(ideal_s)} with alpha {quantities.si(link.alpha_s, 's')}, "
-             f"beta {quantities.si(link.beta, 'B/s')}, gamma {quantities.si(link.gamma, 's/B')}; all at "
-             f"once: {cut.per_rank:,} segments of "
-             f"{cut.segment:,} bytes a rank, {schedule.iterations(options.ranks, cut.per_rank):,} iterations"]
+    lines = [
+        f"alpha-beta: T = {quantities.seconds(ideal_s)} with alpha {quantities.si(link.alpha_s, 's')}, "
+        f"beta {quantities.si(link.beta, 'B/s')}, gamma {quantities.si(link.gamma, 's/B')}; all at "
+        f"once: {cut.per_rank:,} segments of "
+        f"{cut.segment:,} bytes a rank, {schedule.iterations(options.ranks, cut.per_rank):,} iterations"
+    ]
     if published:
-        lines.append("published: medians between the markers on the wire; the run without limit gives the computation, "
-                     "so its ratio is 1 by definition")
+        lines.append(
+            "published: medians between the markers on the wire; the run without limit gives the computation, "
+            "so its ratio is 1 by definition"
+        )
     record = record_of(options, made, link, rows) | {"alpha_beta_s": ideal_s, "segments_a_rank": cut.per_rank}
-    output.finish(options, record,
-                  [all_reduce_table(options, rows, vector.name_of(options)),
-                   step_table(options, rows, made)], lines)
+    output.finish(
+        options,
+        record,
+        [all_reduce_table(options, rows, vector.name_of(options)), step_table(options, rows, made)],
+        lines,
+    )
     return 0

@@ -15,9 +15,9 @@ from gloo_bypass_tools.report import measurements
 from gloo_bypass_tools.model import buckets, framing, overlap, ring, schedule
 
 MODEL = buckets.MODELS["distilgpt2"]
-SAMPLES = 400                     # of an epoch
-LINK_CHECK_RATE = 25e9 / 8        # bytes/s that iperf3 found between containers
-THREADS = 2                       # c10d's, on each of which a bucket's all-reduce runs
+SAMPLES = 400  # of an epoch
+LINK_CHECK_RATE = 25e9 / 8  # bytes/s that iperf3 found between containers
+THREADS = 2  # c10d's, on each of which a bucket's all-reduce runs
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,13 @@ def setting_of(study, variant):
     if not found:
         return None
     before, number, after = found.group(1), int(found.group(2)), found.group(3)
-    made = {("bs=", None): {"batch": number}, ("ws=", None): {"ranks": number}, ("fp", None): {"bits": number},
-            (None, "Mbit"): {"ranks": 4, "rate": number * 1e6 / 8},
-            (None, "ms"): {"ranks": 4, "delay_s": number * 1e-3}}
+    made = {
+        ("bs=", None): {"batch": number},
+        ("ws=", None): {"ranks": number},
+        ("fp", None): {"bits": number},
+        (None, "Mbit"): {"ranks": 4, "rate": number * 1e6 / 8},
+        (None, "ms"): {"ranks": 4, "delay_s": number * 1e-3},
+    }
     return Setting(**made[before, after]) if (before, after) in made else None
 
 
@@ -106,12 +110,13 @@ def edge_bytes(setting, variant):
 def edge_duration(setting, completion):
     """duration(size, n) of overlap.timeline, for this setting's ring with its slow edge."""
     cost = event_cost(setting.ranks, setting.bits)
-    share = setting.size * 2 * (setting.ranks - 1) / cost.forward   # of the edge's rate that is payload
+    share = setting.size * 2 * (setting.ranks - 1) / cost.forward  # of the edge's rate that is payload
 
     def duration(size, together):
         slow = schedule.Edge(setting.rate * share / together, setting.delay_s, 0.0)
         edges = schedule.ring_of(setting.ranks, LINK_CHECK_RATE * share / together, slow=slow)
         return schedule.time_s(size, edges, completion, element_bytes=setting.element_bytes)
+
     return duration
 
 
@@ -119,14 +124,24 @@ def edge_duration(setting, completion):
 def all_reduce_s(setting, base_s, completion="granted"):
     """T_ar over the slow edge, where it takes base_s without: what is ready when is stretched to fit that."""
     unconstrained = Setting(setting.ranks, setting.batch, setting.bits)
-    return overlap.stretched(bucket_list(setting.bits), base_s, edge_duration(unconstrained, completion),
-                             edge_duration(setting, completion), THREADS).ar_s
+    return overlap.stretched(
+        bucket_list(setting.bits),
+        base_s,
+        edge_duration(unconstrained, completion),
+        edge_duration(setting, completion),
+        THREADS,
+    ).ar_s
 
 
 def sibling(figure, **changes):
     """Another figure of the same line of the study, or None."""
-    parts = {"table": figure.table, "study": figure.study, "variant": figure.variant, "metric": figure.metric,
-             "statistic": figure.statistic} | changes
+    parts = {
+        "table": figure.table,
+        "study": figure.study,
+        "variant": figure.variant,
+        "metric": figure.metric,
+        "statistic": figure.statistic,
+    } | changes
     if changes.get("table") == "any":
         for one in measurements.index().values():
             if all(getattr(one, name) == value for name, value in parts.items() if name != "table"):
@@ -176,8 +191,9 @@ def time_of(figure, setting):
     unit = measurements.UNITS[figure.unit]
     if figure.metric == "t_step":
         base_ar = sibling(figure, variant="base", metric="t_ar")
-        return (base.base - base_ar.base +
-                all_reduce_s(setting, base_ar.base)) / unit, "T_ar of the model, the rest as unconstrained"
+        return (
+            base.base - base_ar.base + all_reduce_s(setting, base_ar.base)
+        ) / unit, "T_ar of the model, the rest as unconstrained"
     return all_reduce_s(setting, base.base) / unit, "Gloo's ring over TCP, buckets against backward"
 
 
@@ -197,8 +213,10 @@ def predicted_ratio(figure):
     metric = figure.metric.removesuffix(measurements.RATIO)
     if metric not in ("allreduce_events", "bytes_per_event", "total_bytes"):
         return None
-    of = [predict(replace(figure, metric=metric, variant=variant, unit="MB"))
-          for variant in (figure.variant, measurements.FIRST[figure.study])]
+    of = [
+        predict(replace(figure, metric=metric, variant=variant, unit="MB"))
+        for variant in (figure.variant, measurements.FIRST[figure.study])
+    ]
     return Prediction(of[0].value / of[1].value, f"model's {metric} over that of {measurements.FIRST[figure.study]}")
 
 
@@ -212,11 +230,19 @@ def predict(figure):
     if figure.metric == "allreduce_events":
         return Prediction(float(setting.events), "floor(400 / (batch x N))")
     if figure.metric == "tx_bytes":
-        return Prediction(setting.events * event_cost(setting.ranks, setting.bits).total / setting.ranks / 1e9,
-                          "events x bytes / N")
+        return Prediction(
+            setting.events * event_cost(setting.ranks, setting.bits).total / setting.ranks / 1e9, "events x bytes / N"
+        )
     made = {
-        "bytes_per_event": bytes_of, "total_bytes": bytes_of, "th_peak": rate_of, "th_avg_overall": rate_of,
-        "event_duration": time_of, "t_ar": time_of, "t_step": time_of, "oh_ar": share_of}.get(figure.metric)
+        "bytes_per_event": bytes_of,
+        "total_bytes": bytes_of,
+        "th_peak": rate_of,
+        "th_avg_overall": rate_of,
+        "event_duration": time_of,
+        "t_ar": time_of,
+        "t_step": time_of,
+        "oh_ar": share_of,
+    }.get(figure.metric)
     found = made(figure, setting) if made else None
     return Prediction(*found) if found else None
 
@@ -233,34 +259,59 @@ class Ratio:
 
 def ratios():
     """What changes by how much from one setting to another."""
+
     def of(table, study, top, bottom, metric):
-        return (measurements.published(table, study, top, metric, "median") /
-                measurements.published(table, study, bottom, metric, "median"))
+        return measurements.published(table, study, top, metric, "median") / measurements.published(
+            table, study, bottom, metric, "median"
+        )
 
     two, four = event_cost(2, 32).total, event_cost(4, 32).total
     size = Setting().size
 
     def outside(variant):
-        return (measurements.published("5.15", "world-size", variant, "t_step", "median")
-                - measurements.published("5.15", "world-size", variant, "t_ar", "median"))
+        return measurements.published("5.15", "world-size", variant, "t_step", "median") - measurements.published(
+            "5.15", "world-size", variant, "t_ar", "median"
+        )
+
     return [
-        Ratio("bytes per event, FP64 / FP32", of("5.10", "precision", "fp64", "fp32", "bytes_per_event"),
-              event_cost(2, 64).total / two, "S doubles"),
-        Ratio("event duration, FP64 / FP32", of("5.10", "precision", "fp64", "fp32", "event_duration"), 2.0,
-              "beta alone"),
-        Ratio("bytes per event, batch 16 / 8", of("5.7", "batch-size", "bs=16", "bs=8", "bytes_per_event"), 1.0,
-              "S does not depend on the batch"),
-        Ratio("bytes per event, 4 ranks / 2", of("5.14", "world-size", "ws=4", "ws=2", "bytes_per_event"), four / two,
-              "2(N-1) S"),
-        Ratio("event duration, 4 ranks / 2", of("5.14", "world-size", "ws=4", "ws=2", "event_duration"),
-              ring.event_bytes(4, size) / ring.event_bytes(2, size),
-              "one shared machine carries 3 x the bytes; a link for each rank: 1.5"),
-        Ratio("step outside T_ar, 4 ranks / 2",
-              outside("ws=4") / outside("ws=2"), 2.0,
-              "twice the ranks on 4 virtual processors: why the duration grows beyond the bytes"),
+        Ratio(
+            "bytes per event, FP64 / FP32",
+            of("5.10", "precision", "fp64", "fp32", "bytes_per_event"),
+            event_cost(2, 64).total / two,
+            "S doubles",
+        ),
+        Ratio(
+            "event duration, FP64 / FP32", of("5.10", "precision", "fp64", "fp32", "event_duration"), 2.0, "beta alone"
+        ),
+        Ratio(
+            "bytes per event, batch 16 / 8",
+            of("5.7", "batch-size", "bs=16", "bs=8", "bytes_per_event"),
+            1.0,
+            "S does not depend on the batch",
+        ),
+        Ratio(
+            "bytes per event, 4 ranks / 2",
+            of("5.14", "world-size", "ws=4", "ws=2", "bytes_per_event"),
+            four / two,
+            "2(N-1) S",
+        ),
+        Ratio(
+            "event duration, 4 ranks / 2",
+            of("5.14", "world-size", "ws=4", "ws=2", "event_duration"),
+            ring.event_bytes(4, size) / ring.event_bytes(2, size),
+            "one shared machine carries 3 x the bytes; a link for each rank: 1.5",
+        ),
+        Ratio(
+            "step outside T_ar, 4 ranks / 2",
+            outside("ws=4") / outside("ws=2"),
+            2.0,
+            "twice the ranks on 4 virtual processors: why the duration grows beyond the bytes",
+        ),
         edge_ratio("5.17", "edge-bandwidth", "50Mbit", "the edge is busy all the time, from the first bucket on"),
-        edge_ratio("5.20", "edge-latency", "300ms",
-                   "Gloo's TCP waits for the receiver's notice; without that: {buffered:.2f}"),]
+        edge_ratio(
+            "5.20", "edge-latency", "300ms", "Gloo's TCP waits for the receiver's notice; without that: {buffered:.2f}"
+        ),
+    ]
 
 
 def edge_ratio(table, study, variant, how):
@@ -268,7 +319,9 @@ def edge_ratio(table, study, variant, how):
     receive."""
     base_s = measurements.published(table, study, "base", "event_duration", "median")
     setting = setting_of(study, variant)
-    return Ratio(f"event duration, {variant} / no limit",
-                 measurements.published(table, study, variant, "event_duration", "median") / base_s,
-                 all_reduce_s(setting, base_s) / base_s,
-                 how.format(buffered=all_reduce_s(setting, base_s, "buffered") / base_s))
+    return Ratio(
+        f"event duration, {variant} / no limit",
+        measurements.published(table, study, variant, "event_duration", "median") / base_s,
+        all_reduce_s(setting, base_s) / base_s,
+        how.format(buffered=all_reduce_s(setting, base_s, "buffered") / base_s),
+    )

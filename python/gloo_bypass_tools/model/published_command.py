@@ -25,12 +25,18 @@ SHOWN = ("count", "sum", "mean", "median")
 
 
 def add_parser(parsers):
-    parser = parsers.add_parser("published", help="the published figures beside the model", description=DESCRIPTION,
-                                formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--table", action="append", metavar="T",
-                        help="one table only, as 5.17; may be given several times")
-    parser.add_argument("--study", action="append", metavar="NAME",
-                        help="one study only, as edge-latency; may be given several times")
+    parser = parsers.add_parser(
+        "published",
+        help="the published figures beside the model",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--table", action="append", metavar="T", help="one table only, as 5.17; may be given several times"
+    )
+    parser.add_argument(
+        "--study", action="append", metavar="NAME", help="one study only, as edge-latency; may be given several times"
+    )
     parser.add_argument("--all", action="store_true", help="every figure")
     parser.add_argument("--file", type=Path, default=measurements.PATH, help=argparse.SUPPRESS)
     output.add_option(parser)
@@ -43,18 +49,46 @@ def chosen(options, figures):
         for value in values or ():
             if value not in there:
                 options.refuse(f"{flag} {value}: there are {', '.join(there)}")
-    return [figure for figure in figures if (not options.table or figure.table in options.table)
-            and (not options.study or figure.study in options.study)]
+    return [
+        figure
+        for figure in figures
+        if (not options.table or figure.table in options.table) and (not options.study or figure.study in options.study)
+    ]
 
 
 def figure_table(number, rows):
-    table = output.table(f"Table {number}" if number != "text" else "In the text", "<study", "<variant", "<metric", "<",
-                         "unit", "published", "model", "ratio", "<model: how")
+    table = output.table(
+        f"Table {number}" if number != "text" else "In the text",
+        "<study",
+        "<variant",
+        "<metric",
+        "<",
+        "unit",
+        "published",
+        "model",
+        "ratio",
+        "<model: how",
+    )
     for figure, made in rows:
-        cells = ("-", "", "") if made is None else (f"{made.value:,.4g}" if made.value < 1000 else f"{made.value:,.1f}",
-                                                    f"{figure.value / made.value:.4f}" if made.value else "-", made.how)
-        output.add_row(table, figure.study, figure.variant, figure.metric, figure.statistic, figure.unit,
-                       f"{figure.value:,g}" if figure.value < 1e5 else f"{figure.value:,.0f}", *cells)
+        cells = (
+            ("-", "", "")
+            if made is None
+            else (
+                f"{made.value:,.4g}" if made.value < 1000 else f"{made.value:,.1f}",
+                f"{figure.value / made.value:.4f}" if made.value else "-",
+                made.how,
+            )
+        )
+        output.add_row(
+            table,
+            figure.study,
+            figure.variant,
+            figure.metric,
+            figure.statistic,
+            figure.unit,
+            f"{figure.value:,g}" if figure.value < 1e5 else f"{figure.value:,.0f}",
+            *cells,
+        )
     return table
 
 
@@ -68,14 +102,24 @@ def ratio_table():
 def summary_line(rows):
     """How far bytes and edge times are off."""
     parts = []
-    for name, metrics in (("bytes per event", ("bytes_per_event",)), ("slow edges' event duration",
-                                                                      ("event_duration",))):
+    for name, metrics in (
+        ("bytes per event", ("bytes_per_event",)),
+        ("slow edges' event duration", ("event_duration",)),
+    ):
         off = [
-            figure.value / made.value - 1 for figure, made in rows if made is not None and made.value
-            and figure.metric in metrics and figure.statistic == "median" and "->" not in figure.variant]
+            figure.value / made.value - 1
+            for figure, made in rows
+            if made is not None
+            and made.value
+            and figure.metric in metrics
+            and figure.statistic == "median"
+            and "->" not in figure.variant
+        ]
         if off:
-            parts.append(f"{name}: published / model - 1 from {quantities.percent(min(off), 2)} to "
-                         f"{quantities.percent(max(off), 2)}")
+            parts.append(
+                f"{name}: published / model - 1 from {quantities.percent(min(off), 2)} to "
+                f"{quantities.percent(max(off), 2)}"
+            )
     return "; ".join(parts)
 
 
@@ -85,12 +129,19 @@ def run(options):
     shown = [row for row in rows if options.all or row[0].statistic in SHOWN and row[1] is not None]
     whole = not options.table and not options.study
     record = {
-        "schema": "gloo-bypass/model-published/1", "source": "studies/published-measurements.csv",
-        "figures": [asdict(figure) | {
-            "model": None if made is None else made.value,
-            "ratio": None if made is None or not made.value else figure.value / made.value,
-            "how": None if made is None else made.how} for figure, made in rows],
-        "ratios": [asdict(one) for one in prediction.ratios()]}
+        "schema": "gloo-bypass/model-published/1",
+        "source": "studies/published-measurements.csv",
+        "figures": [
+            asdict(figure)
+            | {
+                "model": None if made is None else made.value,
+                "ratio": None if made is None or not made.value else figure.value / made.value,
+                "how": None if made is None else made.how,
+            }
+            for figure, made in rows
+        ],
+        "ratios": [asdict(one) for one in prediction.ratios()],
+    }
     numbers = list(dict.fromkeys(figure.table for figure, _ in shown))
     tables = [figure_table(number, [row for row in shown if row[0].table == number]) for number in numbers]
     said = summary_line(rows)

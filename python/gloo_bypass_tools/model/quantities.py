@@ -12,7 +12,7 @@ def si(value, unit, digits=3):
     mantissa, exponent = f"{abs(value):.{digits - 1}e}".split("e")
     group = min(18, max(-9, 3 * (int(exponent) // 3)))
     shift = int(exponent) - group
-    text = f"{float(mantissa) * 10.0 ** shift:.{max(0, digits - 1 - shift)}f}"
+    text = f"{float(mantissa) * 10.0**shift:.{max(0, digits - 1 - shift)}f}"
     return f"{'-' if value < 0 else ''}{text} {PREFIXES[group]}{unit}"
 
 
@@ -20,8 +20,11 @@ def seconds(value):
     """'24.0 ms', '4.88 s', '87.8 s', '1,240 s': no prefix above seconds."""
     if value is None:
         return "-"
-    return si(value,
-              "s") if abs(value) < 0.9995 else f"{value:,.{2 if abs(value) < 10 else 1 if abs(value) < 100 else 0}f} s"
+    return (
+        si(value, "s")
+        if abs(value) < 0.9995
+        else f"{value:,.{2 if abs(value) < 10 else 1 if abs(value) < 100 else 0}f} s"
+    )
 
 
 def megabytes(value):

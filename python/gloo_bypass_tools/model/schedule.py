@@ -96,8 +96,8 @@ def run(ranks, per_rank, segment, edges, completion, gamma, late=None):
     to, origin = (rank - 1) % ranks, (rank + 1) % ranks
     serialise = np.array([segment / edge.rate for edge in edges])
     delay, back = np.array([edge.delay_s for edge in edges]), np.array([edge.back_s for edge in edges])
-    now = free = np.zeros(ranks)                      # free: when the edge has put out what it was given
-    arrived, sent = [now, now], [now, now]            # of the last two iterations: data here, and the send complete
+    now = free = np.zeros(ranks)  # free: when the edge has put out what it was given
+    arrived, sent = [now, now], [now, now]  # of the last two iterations: data here, and the send complete
     each = (ranks - 1) * per_rank
     for half in range(2):
         summing = gamma * segment if half == 0 else 0.0

@@ -37,11 +37,19 @@ class Series:
 
 
 def add_parser(parsers):
-    parser = parsers.add_parser("simulated", help="simulated all-reduces beside the model's, over N",
-                                description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parsers.add_parser(
+        "simulated",
+        help="simulated all-reduces beside the model's, over N",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="of fabric_simulation --json; a line each")
-    parser.add_argument("--name", action="append", metavar="TEXT",
-                        help="what the plot calls a file, in their order; else what was given to the simulation")
+    parser.add_argument(
+        "--name",
+        action="append",
+        metavar="TEXT",
+        help="what the plot calls a file, in their order; else what was given to the simulation",
+    )
     parser.add_argument("--plot", type=Path, metavar="PNG", help="draw time and ratio to the schedule against N")
     output.add_option(parser)
     parser.set_defaults(run=run)
@@ -64,24 +72,31 @@ def name_of(inputs):
 
 def run_at(place, record):
     from gloo_bypass_tools.report.records import RecordError, number_at, value_at
+
     model, time = value_at(place, record, "model", dict), record.get("time_s")
     ranks = number_at(place, record, "ranks")
     if ranks < 2:
         raise RecordError(f"{place}: 'ranks' is {ranks}, not at least 2")
-    return Run(int(ranks), value_at(place, record, "end", str),
-               None if time is None else number_at(place, time, "median"),
-               number_at(place, model, "schedule_with_loss_s"), number_at(place, model, "physics_s"),
-               number_at(place, model, "alpha_beta_s"),
-               int(number_at(place, value_at(place, record, "sessions", dict), "retransmits")),
-               number_at(place, record, "fairness", nullable=True))
+    return Run(
+        int(ranks),
+        value_at(place, record, "end", str),
+        None if time is None else number_at(place, time, "median"),
+        number_at(place, model, "schedule_with_loss_s"),
+        number_at(place, model, "physics_s"),
+        number_at(place, model, "alpha_beta_s"),
+        int(number_at(place, value_at(place, record, "sessions", dict), "retransmits")),
+        number_at(place, record, "fairness", nullable=True),
+    )
 
 
 def read(path):
     from gloo_bypass_tools.report.records import RecordError, json_object, number_at, value_at
+
     record = json_object(path)
     if value_at(path, record, "schema", str) != SCHEMA:
         raise RecordError(
-            f"{path}: its schema is {record['schema']!r}, not {SCHEMA!r}: give a file of fabric_simulation --json")
+            f"{path}: its schema is {record['schema']!r}, not {SCHEMA!r}: give a file of fabric_simulation --json"
+        )
     inputs = value_at(path, record, "inputs", dict)
     for key, kind in (("description", str), ("congestion_control", str)):
         value_at(path, inputs, key, kind)
@@ -91,7 +106,8 @@ def read(path):
         if key not in inputs:
             raise RecordError(f"{path}: no '{key}'")
     runs = [
-        run_at(f"{path}: results[{number}]", one) for number, one in enumerate(value_at(path, record, "results", list))]
+        run_at(f"{path}: results[{number}]", one) for number, one in enumerate(value_at(path, record, "results", list))
+    ]
     if not runs:
         raise RecordError(f"{path}: has no results")
     return Series(name_of(inputs), int(inputs["bytes"]), tuple(sorted(runs, key=lambda one: one.ranks)))
@@ -102,29 +118,51 @@ def ratio(run):
 
 
 def table_of(series):
-    made = output.table(f"{series.name}: {series.size / 1e6:g} MB", "N", "simulated", "schedule", "ratio", "physics",
-                        "alpha-beta", "repeated", "fairness", "<")
+    made = output.table(
+        f"{series.name}: {series.size / 1e6:g} MB",
+        "N",
+        "simulated",
+        "schedule",
+        "ratio",
+        "physics",
+        "alpha-beta",
+        "repeated",
+        "fairness",
+        "<",
+    )
     for run in series.runs:
         times = ratio(run)
-        output.add_row(made, run.ranks, quantities.seconds(run.time_s), quantities.seconds(run.schedule_s),
-                       "-" if times is None else f"{times:.2f}", quantities.seconds(run.physics_s),
-                       quantities.seconds(run.alpha_beta_s), f"{run.retransmits:,}",
-                       "-" if run.fairness is None else f"{run.fairness:.3f}", "" if run.end == "done" else run.end)
+        output.add_row(
+            made,
+            run.ranks,
+            quantities.seconds(run.time_s),
+            quantities.seconds(run.schedule_s),
+            "-" if times is None else f"{times:.2f}",
+            quantities.seconds(run.physics_s),
+            quantities.seconds(run.alpha_beta_s),
+            f"{run.retransmits:,}",
+            "-" if run.fairness is None else f"{run.fairness:.3f}",
+            "" if run.end == "done" else run.end,
+        )
     return made
 
 
 def record_of(options, all_series):
     return {
-        "schema": "gloo-bypass/model-simulated/1", "inputs": {"files": [str(path) for path in options.files]},
-        "series": [{
-            "name": one.name, "bytes": one.size, "runs": [vars(run) | {"ratio": ratio(run)} for run in one.runs]}
-                   for one in all_series]}
+        "schema": "gloo-bypass/model-simulated/1",
+        "inputs": {"files": [str(path) for path in options.files]},
+        "series": [
+            {"name": one.name, "bytes": one.size, "runs": [vars(run) | {"ratio": ratio(run)} for run in one.runs]}
+            for one in all_series
+        ],
+    }
 
 
 def run(options):
     from dataclasses import replace
 
     from gloo_bypass_tools.report.records import RecordError
+
     all_series = [read(path) for path in options.files]
     if options.name:
         if len(options.name) != len(all_series):

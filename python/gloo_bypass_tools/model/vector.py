@@ -22,17 +22,30 @@ def size_of(text):
 def add_options(parser):
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
-        "--model", choices=sorted(buckets.MODELS),
-        help="its gradients, in the buckets in which DDP reduces them (default distilgpt2: 81,912,576 parameters)")
-    what.add_argument("--parameters", type=number_in(float, 1, 1e15), metavar="P",
-                      help="gradients of so many parameters")
-    what.add_argument("--bytes", type=size_of, metavar="S",
-                      help="a vector of so many bytes: 64K, 64M, 1G are powers of 1024")
+        "--model",
+        choices=sorted(buckets.MODELS),
+        help="its gradients, in the buckets in which DDP reduces them (default distilgpt2: 81,912,576 parameters)",
+    )
+    what.add_argument(
+        "--parameters", type=number_in(float, 1, 1e15), metavar="P", help="gradients of so many parameters"
+    )
+    what.add_argument(
+        "--bytes", type=size_of, metavar="S", help="a vector of so many bytes: 64K, 64M, 1G are powers of 1024"
+    )
     parser.add_argument("--bits", type=int, choices=(16, 32, 64), default=32, help="of a gradient (default 32)")
-    parser.add_argument("--bucket-mb", type=number_in(float, 0.001, 1e6), metavar="MB",
-                        help="largest bucket in MiB (default 25 with --model, as DDP's; else all in one)")
-    parser.add_argument("--segment-bytes", type=size_of, default=2**20, metavar="B",
-                        help="largest segment of Gloo's ring (default 1M, as Gloo's)")
+    parser.add_argument(
+        "--bucket-mb",
+        type=number_in(float, 0.001, 1e6),
+        metavar="MB",
+        help="largest bucket in MiB (default 25 with --model, as DDP's; else all in one)",
+    )
+    parser.add_argument(
+        "--segment-bytes",
+        type=size_of,
+        default=2**20,
+        metavar="B",
+        help="largest segment of Gloo's ring (default 1M, as Gloo's)",
+    )
 
 
 def buckets_of(options):
@@ -44,8 +57,9 @@ def buckets_of(options):
         return buckets.of_model(model, element, min(buckets.FIRST_BUCKET_BYTES, limit), limit)
     size = options.bytes if options.bytes is not None else int(options.parameters) * element
     size = max(element, size // element * element)
-    return buckets.uniform(size, size if options.bucket_mb is None else int(options.bucket_mb * buckets.MEBIBYTE),
-                           element)
+    return buckets.uniform(
+        size, size if options.bucket_mb is None else int(options.bucket_mb * buckets.MEBIBYTE), element
+    )
 
 
 def name_of(options):

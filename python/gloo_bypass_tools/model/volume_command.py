@@ -19,13 +19,23 @@ MAX_MATRIX = 8
 
 
 def add_parser(parsers):
-    parser = parsers.add_parser("volume", help="bytes of an all-reduce, with each path's headers",
-                                description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ranks", type=number_in(int, 2, 4096), default=2, metavar="N",
-                        help="from 2 to 4096 (default 2)")
+    parser = parsers.add_parser(
+        "volume",
+        help="bytes of an all-reduce, with each path's headers",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--ranks", type=number_in(int, 2, 4096), default=2, metavar="N", help="from 2 to 4096 (default 2)"
+    )
     vector.add_options(parser)
-    parser.add_argument("--mtu", type=number_in(int, 576, 65535), default=1500, metavar="B",
-                        help="of the interfaces, bytes (default 1500)")
+    parser.add_argument(
+        "--mtu",
+        type=number_in(int, 576, 65535),
+        default=1500,
+        metavar="B",
+        help="of the interfaces, bytes (default 1500)",
+    )
     output.add_option(parser)
     parser.set_defaults(run=run)
 
@@ -43,39 +53,60 @@ def costs(options, made):
 
 
 def payload_table(options, size):
-    table = output.table(f"Payload: {vector.name_of(options)}, {options.bits} bit, {options.ranks} ranks", "<",
-                         "formula", "bytes", "MB")
-    for name, formula, value in (("gradients, S", "P x bits / 8", size),
-                                 ("ring, all ranks", "2(N-1) S", ring.event_bytes(options.ranks, size)),
-                                 ("ring, a rank sends", "2(N-1)/N S", ring.rank_bytes(options.ranks, size)),
-                                 ("broadcast, once", "(N-1) S", ring.broadcast_bytes(options.ranks, size))):
+    table = output.table(
+        f"Payload: {vector.name_of(options)}, {options.bits} bit, {options.ranks} ranks", "<", "formula", "bytes", "MB"
+    )
+    for name, formula, value in (
+        ("gradients, S", "P x bits / 8", size),
+        ("ring, all ranks", "2(N-1) S", ring.event_bytes(options.ranks, size)),
+        ("ring, a rank sends", "2(N-1)/N S", ring.rank_bytes(options.ranks, size)),
+        ("broadcast, once", "(N-1) S", ring.broadcast_bytes(options.ranks, size)),
+    ):
         output.add_row(table, name, formula, f"{value:,.0f}", f"{value / 1e6:,.3f}")
     return table
 
 
 def path_table(options, size, found):
     payload = ring.event_bytes(options.ranks, size)
-    table = output.table("With headers, an event, all ranks", "<path", "MB", "overhead", "edge of the ring",
-                         "its way back", "frames", "<a frame carries")
+    table = output.table(
+        "With headers, an event, all ranks",
+        "<path",
+        "MB",
+        "overhead",
+        "edge of the ring",
+        "its way back",
+        "frames",
+        "<a frame carries",
+    )
     for path, cost in found.items():
         edge, back = cost.forward / options.ranks, cost.backward / options.ranks
-        output.add_row(table, path.name, f"{cost.total / 1e6:,.3f}", quantities.percent(cost.total / payload - 1),
-                       f"{edge / 1e6:,.3f}", f"{back / 1e6:,.3f}", f"{cost.frames:,.0f}", path.about)
+        output.add_row(
+            table,
+            path.name,
+            f"{cost.total / 1e6:,.3f}",
+            quantities.percent(cost.total / payload - 1),
+            f"{edge / 1e6:,.3f}",
+            f"{back / 1e6:,.3f}",
+            f"{cost.frames:,.0f}",
+            path.about,
+        )
     return table
 
 
 def matrix_table(options, size, cost):
     """Who sends how much to whom, before the first step and in each, over TCP as a bridge sees it."""
-    table = output.table("Flows, MB (first broadcast + each event)", "<from \\ to",
-                         *(str(rank) for rank in range(options.ranks)))
+    table = output.table(
+        "Flows, MB (first broadcast + each event)", "<from \\ to", *(str(rank) for rank in range(options.ranks))
+    )
     forward = set(ring.ring_edges(options.ranks))
     backward = {(end, start) for start, end in forward}
     tree = set(ring.broadcast_edges(options.ranks))
     for start in range(options.ranks):
         cells = []
         for end in range(options.ranks):
-            event = ((cost.forward if (start, end) in forward else 0)
-                     + (cost.backward if (start, end) in backward else 0)) / options.ranks
+            event = (
+                (cost.forward if (start, end) in forward else 0) + (cost.backward if (start, end) in backward else 0)
+            ) / options.ranks
             first = f"{size / 1e6:,.1f} + " if (start, end) in tree else ""
             cells.append("" if start == end else f"{first}{event / 1e6:,.2f}" if first or event else "0")
         output.add_row(table, str(start), *cells)
@@ -100,7 +131,8 @@ def published_lines(options, size, found):
         f"that overhead, acknowledgements included, is {framing.TCP_FRAME_BYTES} bytes for each {each:,.0f} bytes of "
         f"data; frames of {options.mtu} bytes would make it {quantities.percent(wire.total / payload - 1, 1)}. So the "
         "bridge saw packets of up to 64 KiB: offloading was off on the bridge, but the containers' own interfaces "
-        "handed on what was not segmented"]
+        "handed on what was not segmented",
+    ]
 
 
 def run(options):
@@ -110,15 +142,34 @@ def run(options):
     payload = ring.event_bytes(options.ranks, size)
     offloaded = next(cost for path, cost in found.items() if path.name == "TCP, offloaded")
     record = {
-        "schema": "gloo-bypass/model-volume/1", "inputs": {
-            "ranks": options.ranks, "what": vector.name_of(options), "bits": options.bits, "mtu": options.mtu,
-            "segment_bytes": options.segment_bytes, "bucket_bytes": [bucket.size for bucket in made]},
-        "gradient_bytes": size, "event_bytes": payload, "rank_bytes": ring.rank_bytes(options.ranks, size),
-        "broadcast_bytes": ring.broadcast_bytes(options.ranks, size), "ring_edges": ring.ring_edges(options.ranks),
-        "broadcast_edges": ring.broadcast_edges(options.ranks), "paths": [{
-            "path": path.name, "about": path.about, "event_bytes": cost.total, "overhead": cost.total / payload - 1,
-            "edge_bytes": cost.forward / options.ranks, "back_bytes": cost.backward / options.ranks,
-            "frames": cost.frames} for path, cost in found.items()]}
+        "schema": "gloo-bypass/model-volume/1",
+        "inputs": {
+            "ranks": options.ranks,
+            "what": vector.name_of(options),
+            "bits": options.bits,
+            "mtu": options.mtu,
+            "segment_bytes": options.segment_bytes,
+            "bucket_bytes": [bucket.size for bucket in made],
+        },
+        "gradient_bytes": size,
+        "event_bytes": payload,
+        "rank_bytes": ring.rank_bytes(options.ranks, size),
+        "broadcast_bytes": ring.broadcast_bytes(options.ranks, size),
+        "ring_edges": ring.ring_edges(options.ranks),
+        "broadcast_edges": ring.broadcast_edges(options.ranks),
+        "paths": [
+            {
+                "path": path.name,
+                "about": path.about,
+                "event_bytes": cost.total,
+                "overhead": cost.total / payload - 1,
+                "edge_bytes": cost.forward / options.ranks,
+                "back_bytes": cost.backward / options.ranks,
+                "frames": cost.frames,
+            }
+            for path, cost in found.items()
+        ],
+    }
     tables = [payload_table(options, size), path_table(options, size, found)]
     if options.ranks <= MAX_MATRIX:
         tables.append(matrix_table(options, size, offloaded))

@@ -4,6 +4,7 @@ and boot.sh as init.
 Both are kept in the cache folder under a name made of what they are built from, so a change of kernel, busybox or
 boot.sh builds new ones.
 """
+
 import hashlib
 import lzma
 import os
@@ -43,8 +44,9 @@ def module_files(kernel):
     files = []
     for name in MODULES:
         try:
-            answer = subprocess.run([*command, name], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                    timeout=30)
+            answer = subprocess.run(
+                [*command, name], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=30
+            )
         except FileNotFoundError:
             raise GuestError("modprobe is not installed: run scripts/install-packages (Debian package kmod)") from None
         if answer.returncode != 0:
@@ -72,8 +74,14 @@ def build_initramfs(kernel, busybox, folder):
     names = "".join(f"{path.relative_to(root)}\n" for path in sorted(root.rglob("*")))
     try:
         with open(archive, "wb") as out:
-            done = subprocess.run(["cpio", "-o", "-H", "newc", "--quiet", "-R", "0:0"], cwd=root, input=names.encode(),
-                                  stdout=out, stderr=subprocess.PIPE, timeout=60)
+            done = subprocess.run(
+                ["cpio", "-o", "-H", "newc", "--quiet", "-R", "0:0"],
+                cwd=root,
+                input=names.encode(),
+                stdout=out,
+                stderr=subprocess.PIPE,
+                timeout=60,
+            )
     except FileNotFoundError:
         raise GuestError("cpio is not installed: run scripts/install-packages") from None
     if done.returncode != 0:

@@ -1,4 +1,5 @@
 """The command line of scripts/rdma-guest."""
+
 import argparse
 import os
 import shutil
@@ -16,7 +17,7 @@ INSTALL = "run scripts/install-packages"
 MOST_DEVICES = 8  # of --rxe and of --pci-nics
 LEAST_MEMORY_MIB = 1024
 MOST_SECONDS = 86400
-MOST_CPUS = 4     # of the default: software emulation gains little from more
+MOST_CPUS = 4  # of the default: software emulation gains little from more
 
 DESCRIPTION = """Boots Debian's stock kernel in QEMU, with SoftRoCE (RDMA in software), netem and userfaultfd ready, \
 and runs a command
@@ -49,31 +50,79 @@ def folder(text):
 def parser():
     top = argparse.ArgumentParser(prog="rdma-guest", description=DESCRIPTION, allow_abbrev=False)
     verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB")
-    run = verbs.add_parser("run", help="boot, run COMMAND in the current folder, return its output and exit status",
-                           epilog=NOTES, description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter,
-                           allow_abbrev=False, usage="rdma-guest run [options] -- COMMAND...")
-    run.add_argument("--timeout", type=number_in(int, 1, MOST_SECONDS), default=600, metavar="S",
-                     help="end the command after S seconds (default 600)")
-    run.add_argument("--cpus", type=number_in(int, 1, 64), default=min(os.cpu_count() or 1, MOST_CPUS), metavar="N",
-                     help=f"virtual CPUs (default: as many as here, {MOST_CPUS} at most)")
-    run.add_argument("--memory", type=number_in(int, LEAST_MEMORY_MIB, 1 << 20), default=4096, metavar="MIB",
-                     help="default 4096; taken as it is used")
-    run.add_argument("--env", type=assignment, action="append", default=[], metavar="NAME=VALUE",
-                     help="in the command's environment, beside the caller's own; may be repeated")
-    run.add_argument("--writable", type=folder, action="append", default=[], metavar="DIR",
-                     help="what the command writes below DIR appears here; may be repeated")
-    run.add_argument("--rxe", type=number_in(int, 0, MOST_DEVICES), default=1, metavar="N",
-                     help="SoftRoCE devices, each on an interface of its own (default 1)")
-    run.add_argument("--pci-nics", type=number_in(int, 0, MOST_DEVICES), default=0, metavar="N",
-                     help="emulated virtio NICs on one hub, for DPDK; huge pages are reserved then (default 0)")
-    run.add_argument("--pci-driver", choices=PCI_DRIVERS, default=PCI_DRIVERS[0],
-                     help="what those NICs are bound to (default %(default)s)")
+    run = verbs.add_parser(
+        "run",
+        help="boot, run COMMAND in the current folder, return its output and exit status",
+        epilog=NOTES,
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        usage="rdma-guest run [options] -- COMMAND...",
+    )
+    run.add_argument(
+        "--timeout",
+        type=number_in(int, 1, MOST_SECONDS),
+        default=600,
+        metavar="S",
+        help="end the command after S seconds (default 600)",
+    )
+    run.add_argument(
+        "--cpus",
+        type=number_in(int, 1, 64),
+        default=min(os.cpu_count() or 1, MOST_CPUS),
+        metavar="N",
+        help=f"virtual CPUs (default: as many as here, {MOST_CPUS} at most)",
+    )
+    run.add_argument(
+        "--memory",
+        type=number_in(int, LEAST_MEMORY_MIB, 1 << 20),
+        default=4096,
+        metavar="MIB",
+        help="default 4096; taken as it is used",
+    )
+    run.add_argument(
+        "--env",
+        type=assignment,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="in the command's environment, beside the caller's own; may be repeated",
+    )
+    run.add_argument(
+        "--writable",
+        type=folder,
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="what the command writes below DIR appears here; may be repeated",
+    )
+    run.add_argument(
+        "--rxe",
+        type=number_in(int, 0, MOST_DEVICES),
+        default=1,
+        metavar="N",
+        help="SoftRoCE devices, each on an interface of its own (default 1)",
+    )
+    run.add_argument(
+        "--pci-nics",
+        type=number_in(int, 0, MOST_DEVICES),
+        default=0,
+        metavar="N",
+        help="emulated virtio NICs on one hub, for DPDK; huge pages are reserved then (default 0)",
+    )
+    run.add_argument(
+        "--pci-driver",
+        choices=PCI_DRIVERS,
+        default=PCI_DRIVERS[0],
+        help="what those NICs are bound to (default %(default)s)",
+    )
     run.add_argument("--kvm", action="store_true", help="use KVM; software emulation, the default, runs everywhere")
     run.add_argument("--dmesg", type=Path, metavar="FILE", help="save the guest's kernel log there")
     run.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     verbs.add_parser("check", help="say what is missing here for run; exit status 1 if anything is")
-    verbs.add_parser("fetch-kernel",
-                     help="download the distribution's kernel package into the cache folder, if no kernel is there")
+    verbs.add_parser(
+        "fetch-kernel", help="download the distribution's kernel package into the cache folder, if no kernel is there"
+    )
     return top
 
 
@@ -88,8 +137,10 @@ def missing():
     if not busybox_path():
         sentences.append(f"there is no statically linked busybox: {INSTALL} (Debian package busybox-static)")
     if not find_kernel():
-        sentences.append("there is no Debian kernel with SoftRoCE, neither installed nor in the cache: run "
-                         "scripts/rdma-guest fetch-kernel")
+        sentences.append(
+            "there is no Debian kernel with SoftRoCE, neither installed nor in the cache: run "
+            "scripts/rdma-guest fetch-kernel"
+        )
     return sentences
 
 
@@ -107,10 +158,20 @@ def run_command(arguments):
         raise GuestError(f"--dmesg: there is no folder {arguments.dmesg.absolute().parent}")
     here = Path.cwd()
     shared = [path for path in (here, *arguments.writable) if path != Path("/")]
-    run = Run(command=arguments.command, directory=here, timeout_seconds=arguments.timeout, cpus=arguments.cpus,
-              memory_mib=arguments.memory, environment=dict(arguments.env), writable=outermost(shared),
-              rxe_devices=arguments.rxe, pci_nics=arguments.pci_nics, pci_driver=arguments.pci_driver,
-              kvm=arguments.kvm, dmesg=arguments.dmesg)
+    run = Run(
+        command=arguments.command,
+        directory=here,
+        timeout_seconds=arguments.timeout,
+        cpus=arguments.cpus,
+        memory_mib=arguments.memory,
+        environment=dict(arguments.env),
+        writable=outermost(shared),
+        rxe_devices=arguments.rxe,
+        pci_nics=arguments.pci_nics,
+        pci_driver=arguments.pci_driver,
+        kvm=arguments.kvm,
+        dmesg=arguments.dmesg,
+    )
     kernel = find_kernel()
     return run_in_guest(run, kernel, boot_files_for(kernel))
 

@@ -2,6 +2,7 @@
 
 A Kernel is a folder that has boot/vmlinuz-VERSION and lib/modules/VERSION: "/" or a folder of the cache.
 """
+
 import os
 import re
 import shutil
@@ -15,8 +16,15 @@ from gloo_bypass_tools.rdma_guest.failures import GuestError
 PACKAGE = "linux-image-amd64"
 NEEDED = "kernel/drivers/infiniband/sw/rxe/rdma_rxe.ko"
 # Most of the modules' bytes, and of no use in the guest.
-LEFT_OUT = ("drivers/gpu", "drivers/media", "drivers/staging", "drivers/net/wireless", "drivers/scsi", "drivers/iio",
-            "sound")
+LEFT_OUT = (
+    "drivers/gpu",
+    "drivers/media",
+    "drivers/staging",
+    "drivers/net/wireless",
+    "drivers/scsi",
+    "drivers/iio",
+    "sound",
+)
 DOWNLOAD_SECONDS = 300
 
 
@@ -47,9 +55,12 @@ def kernels_in(root):
     """Debian kernels below root that have an image one may read, and the modules for SoftRoCE; the newest last."""
     kernels = [Kernel(root, image.name.removeprefix("vmlinuz-")) for image in (root / "boot").glob("vmlinuz-*-amd64")]
     usable = [
-        kernel for kernel in kernels
-        if (kernel.modules / NEEDED).exists() and (kernel.modules /
-                                                   "modules.dep").exists() and os.access(kernel.image, os.R_OK)]
+        kernel
+        for kernel in kernels
+        if (kernel.modules / NEEDED).exists()
+        and (kernel.modules / "modules.dep").exists()
+        and os.access(kernel.image, os.R_OK)
+    ]
     return sorted(usable, key=lambda kernel: sort_key(kernel.version))
 
 
@@ -64,8 +75,16 @@ def find_kernel():
 
 def run(command, **options):
     try:
-        return subprocess.run(command, check=True, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, timeout=DOWNLOAD_SECONDS, **options).stdout
+        return subprocess.run(
+            command,
+            check=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=DOWNLOAD_SECONDS,
+            **options,
+        ).stdout
     except FileNotFoundError:
         raise GuestError(f"{command[0]} is not installed: run scripts/install-packages") from None
     except subprocess.TimeoutExpired:
@@ -85,7 +104,8 @@ def fetch_kernel():
         if not shutil.which(program):
             raise GuestError(
                 f"{program} is not there: on another system than Debian, put a Debian kernel package's boot/ and lib/ "
-                f"into {cache_folder() / 'kernel'} (dpkg-deb -x, depmod -b)")
+                f"into {cache_folder() / 'kernel'} (dpkg-deb -x, depmod -b)"
+            )
     listed = run(["apt-cache", "depends", "--important", PACKAGE])
     names = re.findall(r"Depends: (linux-image-\S+)", listed)
     if not names:
@@ -107,12 +127,27 @@ def unpack_kernel(package, root):
     root.mkdir()
     excluded = [f"--exclude=*/kernel/{name}" for name in LEFT_OUT]
     with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", str(package)], stdout=subprocess.PIPE) as source:
-        unpacked = subprocess.run([
-            "tar", "-x", "--no-same-owner", "-C",
-            str(root), *excluded, "--wildcards", "./boot/vmlinuz-*", "./lib/modules"], stdin=source.stdout,
-                                  stderr=subprocess.PIPE, text=True, timeout=DOWNLOAD_SECONDS)
+        unpacked = subprocess.run(
+            [
+                "tar",
+                "-x",
+                "--no-same-owner",
+                "-C",
+                str(root),
+                *excluded,
+                "--wildcards",
+                "./boot/vmlinuz-*",
+                "./lib/modules",
+            ],
+            stdin=source.stdout,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=DOWNLOAD_SECONDS,
+        )
     if unpacked.returncode != 0 or source.returncode != 0:
-        raise GuestError(f"{package.name} cannot be unpacked into {root.parent.parent}: "
-                         f"{unpacked.stderr.strip() or 'damaged package'}")
+        raise GuestError(
+            f"{package.name} cannot be unpacked into {root.parent.parent}: "
+            f"{unpacked.stderr.strip() or 'damaged package'}"
+        )
     version = next((root / "boot").glob("vmlinuz-*")).name.removeprefix("vmlinuz-")
     run(["/sbin/depmod", "-b", str(root), version])

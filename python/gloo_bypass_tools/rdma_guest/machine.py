@@ -4,6 +4,7 @@ caller.
 The guest's streams come over sockets that only this process and QEMU have; nothing but this run's temporary folder lies
 in the file system, so any number of guests may run side by side.
 """
+
 import ctypes
 import os
 import secrets
@@ -23,18 +24,29 @@ from gloo_bypass_tools.rdma_guest.failures import GuestError, TIME_LIMIT
 from gloo_bypass_tools.rdma_guest.streams import EndedStream, Lines
 
 QEMU_PROGRAM = "qemu-system-x86_64"
-BOOT_SECONDS = 180       # from QEMU's start to the command's; 5 s on a quiet machine in software emulation
-KVM_BOOT_SECONDS = 30     # the same with KVM; some machines have a /dev/kvm that does not run a stock kernel
-DRAIN_SECONDS = 10       # for the rest of the output once the exit status is there
+BOOT_SECONDS = 180  # from QEMU's start to the command's; 5 s on a quiet machine in software emulation
+KVM_BOOT_SECONDS = 30  # the same with KVM; some machines have a /dev/kvm that does not run a stock kernel
+DRAIN_SECONDS = 10  # for the rest of the output once the exit status is there
 PORTS = ("control", "out", "err")
 INSIDE = Path(__file__).with_name("inside.sh")
 PCI_DRIVERS = ("vfio-pci", "uio_pci_generic")
-FIRST_PCI_SLOT = 0x10     # NIC n is 0000:00:1n.0 in the guest
-HUGE_PAGES = 256         # of 2 MiB, reserved with --pci-nics
+FIRST_PCI_SLOT = 0x10  # NIC n is 0000:00:1n.0 in the guest
+HUGE_PAGES = 256  # of 2 MiB, reserved with --pci-nics
 # Of the caller's environment: what has a meaning on the host only.
 HOST_ONLY = {
-    "TMPDIR", "TMP", "TEMP", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "SSH_AUTH_SOCK", "PWD", "OLDPWD",
-    "SHLVL", "_", "LD_PRELOAD"}
+    "TMPDIR",
+    "TMP",
+    "TEMP",
+    "XDG_RUNTIME_DIR",
+    "DBUS_SESSION_BUS_ADDRESS",
+    "DISPLAY",
+    "SSH_AUTH_SOCK",
+    "PWD",
+    "OLDPWD",
+    "SHLVL",
+    "_",
+    "LD_PRELOAD",
+}
 PR_SET_PDEATHSIG = 1
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -42,6 +54,7 @@ ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 @dataclass
 class Run:
     """What to run, and in which guest."""
+
     command: list
     directory: Path
     timeout_seconds: float = 600
@@ -66,10 +79,15 @@ def command_script(run):
 
 def write_settings(run, folder, token):
     settings = {
-        "RXE_DEVICES": run.rxe_devices, "SOFTROCE": program_places.script("softroce"), "END_TOKEN": token,
+        "RXE_DEVICES": run.rxe_devices,
+        "SOFTROCE": program_places.script("softroce"),
+        "END_TOKEN": token,
         "PCI_NICS": run.pci_nics,
-        "PCI_DRIVER": run.pci_driver, "HUGE_PAGES": HUGE_PAGES, "PCI_ADDRESSES": " ".join(pci_addresses(run)),
-        "ADDRESS": "10.77.0.1" if run.rxe_devices else "127.0.1.1"}
+        "PCI_DRIVER": run.pci_driver,
+        "HUGE_PAGES": HUGE_PAGES,
+        "PCI_ADDRESSES": " ".join(pci_addresses(run)),
+        "ADDRESS": "10.77.0.1" if run.rxe_devices else "127.0.1.1",
+    }
     (folder / "settings").write_text("".join(f"{name}={shlex.quote(str(value))}\n" for name, value in settings.items()))
     (folder / "command").write_text(command_script(run))
     (folder / "writable").write_text("".join(f"{path}\n" for path in run.writable))
@@ -91,9 +109,12 @@ def nic_options(run):
     features = "iommu_platform=on,ats=on,disable-legacy=on," if needs_iommu(run) else ""
     for number in range(run.pci_nics):
         options += [
-            "-netdev", f"hubport,id=nic{number},hubid=1", "-device",
+            "-netdev",
+            f"hubport,id=nic{number},hubid=1",
+            "-device",
             f"virtio-net-pci,netdev=nic{number},mac=52:54:00:00:00:{number + 1:02x},addr={FIRST_PCI_SLOT + number:#x},"
-            f"{features}romfile="]
+            f"{features}romfile=",
+        ]
     return options
 
 
@@ -105,21 +126,45 @@ def qemu_command(run, kernel, files, folder, ports):
         machine += ",kernel-irqchip=split"  # for the IOMMU's interrupt remapping
         append += " intel_iommu=on"
     command = [
-        QEMU_PROGRAM, "-machine", machine, "-smp",
-        str(run.cpus), "-m",
-        str(run.memory_mib), "-nodefaults", "-display", "none", "-no-reboot", "-kernel",
-        str(files.image), "-initrd",
-        str(files.initramfs), "-append", append, "-serial", f"file:{folder / 'console'}", "-device",
-        "virtio-serial-pci"]
+        QEMU_PROGRAM,
+        "-machine",
+        machine,
+        "-smp",
+        str(run.cpus),
+        "-m",
+        str(run.memory_mib),
+        "-nodefaults",
+        "-display",
+        "none",
+        "-no-reboot",
+        "-kernel",
+        str(files.image),
+        "-initrd",
+        str(files.initramfs),
+        "-append",
+        append,
+        "-serial",
+        f"file:{folder / 'console'}",
+        "-device",
+        "virtio-serial-pci",
+    ]
     command += ["-accel", "kvm", "-cpu", "host"] if run.kvm else ["-accel", "tcg,thread=multi", "-cpu", "max"]
     for name, port in ports.items():
         command += [
-            "-chardev", f"socket,id={name},fd={port.fileno()}", "-device", f"virtserialport,chardev={name},name={name}"]
+            "-chardev",
+            f"socket,id={name},fd={port.fileno()}",
+            "-device",
+            f"virtserialport,chardev={name},name={name}",
+        ]
     shares = [("root", "/", ",readonly=on")] + [(f"share{n}", path, "") for n, path in enumerate(run.writable)]
     for tag, path, options in shares:
         quoted = str(path).replace(",", ",,")
-        command += ["-fsdev", f"local,id={tag},path={quoted},security_model=none,multidevs=remap{options}",
-                    "-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}"]
+        command += [
+            "-fsdev",
+            f"local,id={tag},path={quoted},security_model=none,multidevs=remap{options}",
+            "-device",
+            f"virtio-9p-pci,fsdev={tag},mount_tag={tag}",
+        ]
     return command + nic_options(run)
 
 
@@ -144,9 +189,15 @@ class Guest:
         command = qemu_command(run, kernel, files, folder, ends)
         with open(folder / "qemu", "wb") as messages:
             # A session of its own, so that Ctrl-C reaches this process alone, which then ends QEMU.
-            self.qemu_ = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=messages,
-                                          pass_fds=[end.fileno() for end in ends.values()], preexec_fn=die_with_parent,
-                                          start_new_session=True)
+            self.qemu_ = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=messages,
+                pass_fds=[end.fileno() for end in ends.values()],
+                preexec_fn=die_with_parent,
+                start_new_session=True,
+            )
         for end in ends.values():
             end.close()
         self.out_ = EndedStream(token.encode(), lambda data: write_all(1, data))
@@ -194,19 +245,29 @@ class Guest:
 
     def console_lines(self):
         path = self.folder_ / "console"
-        return [line.strip() for line in path.read_text(errors="replace").splitlines()
-                if line.strip()] if path.exists() else []
+        return (
+            [line.strip() for line in path.read_text(errors="replace").splitlines() if line.strip()]
+            if path.exists()
+            else []
+        )
 
     def finish(self):
         """Boots, runs the command, passes its output on; its exit status."""
         seconds, advice = (KVM_BOOT_SECONDS, " with KVM: run it without --kvm") if self.run_.kvm else (BOOT_SECONDS, "")
-        self.until(lambda: self.started_, time.monotonic() + seconds,
-                   GuestError(f"the guest did not come up within {seconds} s{advice}"))
-        limit = GuestError(f"time limit: the command ran longer than {self.run_.timeout_seconds:g} s and was ended",
-                           TIME_LIMIT)
+        self.until(
+            lambda: self.started_,
+            time.monotonic() + seconds,
+            GuestError(f"the guest did not come up within {seconds} s{advice}"),
+        )
+        limit = GuestError(
+            f"time limit: the command ran longer than {self.run_.timeout_seconds:g} s and was ended", TIME_LIMIT
+        )
         self.until(lambda: self.status_ is not None, time.monotonic() + self.run_.timeout_seconds, limit)
-        self.until(lambda: self.out_.ended and self.err_.ended, time.monotonic() + DRAIN_SECONDS,
-                   GuestError("the command's output broke off"))
+        self.until(
+            lambda: self.out_.ended and self.err_.ended,
+            time.monotonic() + DRAIN_SECONDS,
+            GuestError("the command's output broke off"),
+        )
         return self.status_
 
     def close(self):
@@ -221,7 +282,7 @@ class Guest:
 
 def write_all(descriptor, data):
     while data:
-        data = data[os.write(descriptor, data):]
+        data = data[os.write(descriptor, data) :]
 
 
 def run_in_guest(run, kernel, files):

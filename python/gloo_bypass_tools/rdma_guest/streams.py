@@ -24,9 +24,10 @@ class EndedStream:
             data = data[:at]
         else:
             keep = next(
-                (n for n in range(min(len(self.token_) - 1, len(data)), 0, -1) if data.endswith(self.token_[:n])), 0)
-            self.held_ = data[len(data) - keep:]
-            data = data[:len(data) - keep]
+                (n for n in range(min(len(self.token_) - 1, len(data)), 0, -1) if data.endswith(self.token_[:n])), 0
+            )
+            self.held_ = data[len(data) - keep :]
+            data = data[: len(data) - keep]
         if data:
             self.write_(data)
 

@@ -1,4 +1,5 @@
 """The command line of scripts/release-root."""
+
 import argparse
 import re
 import subprocess
@@ -48,29 +49,55 @@ def mirror(text):
 
 
 def parser():
-    top = argparse.ArgumentParser(prog="release-root", description=DESCRIPTION, epilog=NOTES, allow_abbrev=False,
-                                  formatter_class=argparse.RawDescriptionHelpFormatter)
+    top = argparse.ArgumentParser(
+        prog="release-root",
+        description=DESCRIPTION,
+        epilog=NOTES,
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB")
 
     def verb(name, text, usage):
-        added = verbs.add_parser(name, help=text, description=text, usage=usage, allow_abbrev=False, epilog=NOTES,
-                                 formatter_class=argparse.RawDescriptionHelpFormatter)
+        added = verbs.add_parser(
+            name,
+            help=text,
+            description=text,
+            usage=usage,
+            allow_abbrev=False,
+            epilog=NOTES,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
         if name != "list":
             added.add_argument("release", choices=RELEASES, metavar="RELEASE", help=", ".join(RELEASES))
         if name in ("make", "run"):
-            added.add_argument("--mirror", type=mirror, metavar="URL",
-                               help="make the root from this mirror (default: this machine's)")
+            added.add_argument(
+                "--mirror", type=mirror, metavar="URL", help="make the root from this mirror (default: this machine's)"
+            )
         return added
 
-    verb("make", "make the root unless it is there, with the packages of today's lists",
-         "release-root make RELEASE [--mirror URL]")
-    running = verb("run", "make the root unless it is there, and run COMMAND in it",
-                   "release-root run RELEASE [options] -- COMMAND...")
+    verb(
+        "make",
+        "make the root unless it is there, with the packages of today's lists",
+        "release-root make RELEASE [--mirror URL]",
+    )
+    running = verb(
+        "run",
+        "make the root unless it is there, and run COMMAND in it",
+        "release-root run RELEASE [options] -- COMMAND...",
+    )
     running.add_argument("--only-existing", action="store_true", help="fail rather than make the root")
-    running.add_argument("--share", type=folder, action="append", default=[], metavar="DIR",
-                         help="what is written below DIR appears here; may be repeated")
-    running.add_argument("--env", type=assignment, action="append", default=[], metavar="NAME=VALUE",
-                         help="may be repeated")
+    running.add_argument(
+        "--share",
+        type=folder,
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="what is written below DIR appears here; may be repeated",
+    )
+    running.add_argument(
+        "--env", type=assignment, action="append", default=[], metavar="NAME=VALUE", help="may be repeated"
+    )
     running.add_argument("command", nargs="+", metavar="COMMAND", help="after --: the command and its arguments")
     verb("list", "say which roots there are, and whether they have the packages of today's lists", "release-root list")
     verb("remove", "remove the root", "release-root remove RELEASE")
@@ -83,16 +110,20 @@ def list_roots(store):
         record = store.record(release)
         if record:
             made = time.strftime("%Y-%m-%d", time.gmtime(record["made"]))
-            state = ("current" if record["packages"] == digest_of(release, names)
-                     else "has not the packages of today's lists: will be made anew")
+            state = (
+                "current"
+                if record["packages"] == digest_of(release, names)
+                else "has not the packages of today's lists: will be made anew"
+            )
             print(f"{release}: {store.root(release)}, made {made} from {record['mirror']}, {state}")
         else:
             print(f"{release}: not made yet")
 
 
 def remove(store, release):
-    with store.lock(release, alone=True,
-                    waiting=lambda: say(f"waiting for another process that uses the root of {release}")):
+    with store.lock(
+        release, alone=True, waiting=lambda: say(f"waiting for another process that uses the root of {release}")
+    ):
         remove_tree(store.unfinished(release))
         # First out of sight, then removed: an interrupted removal leaves nothing that looks like a root.
         if store.root(release).exists():

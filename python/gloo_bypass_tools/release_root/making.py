@@ -1,4 +1,5 @@
 """Makes a root by mmdebstrap: as NAME.new, renamed to NAME when it is complete."""
+
 import hashlib
 import json
 import os
@@ -15,30 +16,49 @@ from gloo_bypass_tools.release_root.store import RECORD, RELEASES
 
 # of scripts/install-packages: what building and testing need; a guest is not started in a root
 LISTS = ("build", "run")
-LAYOUT = 1                       # of a root; counts up when its making changes, so that older ones are made anew
+LAYOUT = 1  # of a root; counts up when its making changes, so that older ones are made anew
 MAKING_LIMIT_S = 3600.0
 LISTING_LIMIT_S = 60
-FREE_BYTES = 5_000_000_000       # a root takes 3 GB, its packages 1 GB while they are unpacked
+FREE_BYTES = 5_000_000_000  # a root takes 3 GB, its packages 1 GB while they are unpacked
 # The causes that have an answer, as apt, dpkg and mmdebstrap put them; the first that is found in the log is named.
-CAUSES = ((("No space left on device",), "no room is left: {folder} needs {gigabytes:.0f} GB"),
-          (("Temporary failure resolving", "Could not resolve", "Could not connect", "Connection timed out",
-            "Connection refused", "Network is unreachable", "Unable to connect"),
-           "{mirror} cannot be reached: check the network, or apt's proxy settings"),
-          (("does not have a Release file", "404  Not Found"),
-           "{mirror} does not have all of {release}: try another with --mirror, or later"),
-          (("Unable to locate package", "has no installation candidate"),
-           "{release} has no such package: {line}"), (("is not valid yet", "is expired"),
-                                                      "the mirror's list of {release} is out of date: {line}"),
-          (("NO_PUBKEY", "GPG error", "no public key"),
-           "the key that signs {release} is not known here: update the package debian-archive-keyring"),
-          )
+CAUSES = (
+    (("No space left on device",), "no room is left: {folder} needs {gigabytes:.0f} GB"),
+    (
+        (
+            "Temporary failure resolving",
+            "Could not resolve",
+            "Could not connect",
+            "Connection timed out",
+            "Connection refused",
+            "Network is unreachable",
+            "Unable to connect",
+        ),
+        "{mirror} cannot be reached: check the network, or apt's proxy settings",
+    ),
+    (
+        ("does not have a Release file", "404  Not Found"),
+        "{mirror} does not have all of {release}: try another with --mirror, or later",
+    ),
+    (("Unable to locate package", "has no installation candidate"), "{release} has no such package: {line}"),
+    (("is not valid yet", "is expired"), "the mirror's list of {release} is out of date: {line}"),
+    (
+        ("NO_PUBKEY", "GPG error", "no public key"),
+        "the key that signs {release} is not known here: update the package debian-archive-keyring",
+    ),
+)
 
 
 def packages(lists=LISTS):
     """Names of packages, from scripts/install-packages, where they are kept."""
     try:
-        done = subprocess.run([program_places.script("install-packages"), "--list", *lists], stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, timeout=LISTING_LIMIT_S, check=True)
+        done = subprocess.run(
+            [program_places.script("install-packages"), "--list", *lists],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=LISTING_LIMIT_S,
+            check=True,
+        )
     except (OSError, subprocess.SubprocessError) as error:
         said = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
         raise RootError(f"scripts/install-packages --list failed: {said[-1] if said else 'no message'}") from error
@@ -70,8 +90,9 @@ def cause_of(log, **values):
 def remove_tree(path):
     """Also what other users of a user namespace own. One file system: what somebody mounted in it stays."""
     if path.exists():
-        status = namespaces.run(["rm", "-rf", "--one-file-system", "--", path], limit_s=MAKING_LIMIT_S,
-                                stdin=subprocess.DEVNULL)
+        status = namespaces.run(
+            ["rm", "-rf", "--one-file-system", "--", path], limit_s=MAKING_LIMIT_S, stdin=subprocess.DEVNULL
+        )
         if status != 0:
             raise RootError(f"cannot remove {path}: what rm said is above")
 
@@ -79,8 +100,16 @@ def remove_tree(path):
 def mmdebstrap_command(release, folder, names, mirror):
     # Mode root, in namespaces of ours: in any other a root without privileges could not be entered with the same ids.
     return [
-        "mmdebstrap", "--mode=root", "--format=directory", "--variant=minbase", "--include=" + ",".join(names),
-        *apt_options(), release, folder, mirror]
+        "mmdebstrap",
+        "--mode=root",
+        "--format=directory",
+        "--variant=minbase",
+        "--include=" + ",".join(names),
+        *apt_options(),
+        release,
+        folder,
+        mirror,
+    ]
 
 
 def ready(store, release, digest):
@@ -94,8 +123,10 @@ def ensure(store, release, mirror=None):
     if ready(store, release, digest):
         return
     with store.lock(
-            release, alone=True,
-            waiting=lambda: say(f"waiting for another process that makes or uses the root of {release}")) as lock:
+        release,
+        alone=True,
+        waiting=lambda: say(f"waiting for another process that makes or uses the root of {release}"),
+    ) as lock:
         if not ready(store, release, digest):
             make(store, release, digest, mirror or debian_mirror(), lock)
 
@@ -106,17 +137,25 @@ def make(store, release, digest, mirror, lock):
         raise RootError("mmdebstrap is not installed: run scripts/install-packages releases")
     free = shutil.disk_usage(store.folder).free
     if free < FREE_BYTES:
-        raise RootError(f"no room for a root: {store.folder} has {free / 1e9:.1f} GB free, {FREE_BYTES / 1e9:.0f} GB "
-                        "are needed; set XDG_CACHE_HOME to another folder")
+        raise RootError(
+            f"no room for a root: {store.folder} has {free / 1e9:.1f} GB free, {FREE_BYTES / 1e9:.0f} GB "
+            "are needed; set XDG_CACHE_HOME to another folder"
+        )
     new, root, log = store.unfinished(release), store.root(release), store.log(release)
     remove_tree(new)
     say(f"making the root of {release}, Debian {RELEASES[release]} (once; some minutes); log: {log}")
     begin = time.monotonic()
     try:
         with open(log, "w", encoding="utf-8") as output:
-            status = namespaces.run(mmdebstrap_command(release, new, packages(),
-                                                       mirror), limit_s=MAKING_LIMIT_S, stdin=subprocess.DEVNULL,
-                                    stdout=output, stderr=output, pass_fds=[lock], env=dict(os.environ, LC_ALL="C"))
+            status = namespaces.run(
+                mmdebstrap_command(release, new, packages(), mirror),
+                limit_s=MAKING_LIMIT_S,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                pass_fds=[lock],
+                env=dict(os.environ, LC_ALL="C"),
+            )
         if status != 0:
             cause = cause_of(log, release=release, mirror=mirror, folder=store.folder, gigabytes=FREE_BYTES / 1e9)
             raise RootError(f"the root of {release} could not be made: {cause} (all of it: {log})")
@@ -125,7 +164,8 @@ def make(store, release, digest, mirror, lock):
         new.rename(root)
     except subprocess.TimeoutExpired as error:
         raise RootError(
-            f"mmdebstrap was stopped after {MAKING_LIMIT_S / 60:.0f} minutes; what it said: {log}") from error
+            f"mmdebstrap was stopped after {MAKING_LIMIT_S / 60:.0f} minutes; what it said: {log}"
+        ) from error
     except OSError as error:
         raise RootError(f"the root of {release} could not be made: {error}") from error
     finally:

@@ -4,6 +4,7 @@ however it ends.
 As root the namespaces suffice. Other users get a user namespace as well, in which they are root; their ranges in
 /etc/subuid and /etc/subgid stand for the other users of the root.
 """
+
 import os
 import shutil
 import subprocess
@@ -24,14 +25,25 @@ def check():
     if not shutil.which("unshare"):
         raise RootError("unshare is not installed: it is in Debian's package util-linux")
     try:
-        done = subprocess.run([*prefix(), "true"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                              stderr=subprocess.PIPE, text=True, errors="replace", timeout=TRY_LIMIT_S, check=False)
+        done = subprocess.run(
+            [*prefix(), "true"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            timeout=TRY_LIMIT_S,
+            check=False,
+        )
     except subprocess.TimeoutExpired as error:
         raise RootError(f"unshare did not answer within {TRY_LIMIT_S} s") from error
     if done.returncode != 0:
         reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        advice = ("this container lacks the right to mount" if os.geteuid() == 0 else
-                  "run this as root, or give this user ranges in /etc/subuid and /etc/subgid and install uidmap")
+        advice = (
+            "this container lacks the right to mount"
+            if os.geteuid() == 0
+            else "run this as root, or give this user ranges in /etc/subuid and /etc/subgid and install uidmap"
+        )
         raise RootError(f"namespaces cannot be had here ({reason}): {advice}")
 
 

@@ -1,4 +1,5 @@
 """Runs a command in a root, which it may change at will and leaves as it was."""
+
 import os
 import re
 from pathlib import Path
@@ -38,11 +39,15 @@ def run(store, release, command, folders=(), working=None, given=None):
     in."""
     root = store.root(release)
     if any(sign in str(root) for sign in ":,\\"):  # options of overlay's
-        raise RootError(f"a root cannot lie in {root}: the path has a ':', ',' or '\\'; set XDG_CACHE_HOME to another "
-                        "folder")
+        raise RootError(
+            f"a root cannot lie in {root}: the path has a ':', ',' or '\\'; set XDG_CACHE_HOME to another folder"
+        )
     shared = [*folders, compiler_cache()]
     with store.lock(release, alone=False) as lock:
         if not store.record(release):
             raise RootError(f"there is no root of {release}: run scripts/release-root make {release}")
-        return namespaces.run(["/bin/bash", INSIDE, root, store.mount_point, *shared, "--", working or "/", *command],
-                              env=environment(given or {}), pass_fds=[lock])
+        return namespaces.run(
+            ["/bin/bash", INSIDE, root, store.mount_point, *shared, "--", working or "/", *command],
+            env=environment(given or {}),
+            pass_fds=[lock],
+        )

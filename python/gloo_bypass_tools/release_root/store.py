@@ -4,6 +4,7 @@ RELEASES/NAME is a root that is complete; NAME.new is one in the making, or what
 shared by those who run something in the root, and alone by the one who makes or removes it; NAME.log is what mmdebstrap
 said last.
 """
+
 import fcntl
 import json
 import os
@@ -47,7 +48,8 @@ class Store:
             self.mount_point.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RootError(
-                f"cannot make {self.mount_point}: {error.strerror}: set XDG_CACHE_HOME to another folder") from error
+                f"cannot make {self.mount_point}: {error.strerror}: set XDG_CACHE_HOME to another folder"
+            ) from error
 
     def record(self, release):
         """What is known of a complete root: "packages" (a digest), "made" (Unix time), "mirror"; None where there is no
@@ -76,8 +78,9 @@ class Store:
                     break
                 except BlockingIOError as error:
                     if time.monotonic() > deadline:
-                        raise RootError(f"another process has used {self.root(release)} for "
-                                        f"{WAIT_LIMIT_S / 60:.0f} minutes: end it") from error
+                        raise RootError(
+                            f"another process has used {self.root(release)} for {WAIT_LIMIT_S / 60:.0f} minutes: end it"
+                        ) from error
                     if not told:
                         told = True
                         waiting()

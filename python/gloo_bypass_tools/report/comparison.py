@@ -91,9 +91,27 @@ def environment_for(transport, inherited):
 
 
 def trainer_command(program, plan, metrics):
-    return [program, "--spawn", plan.ranks, "--model", plan.model, "--batch-size", plan.batch_size,
-            "--seq-length", plan.seq_len, "--steps", plan.steps, "--seed", plan.seed, "--skip-first", plan.warm_up,
-            "--no-progress", "--metrics", metrics, *plan.trainer_arguments]
+    return [
+        program,
+        "--spawn",
+        plan.ranks,
+        "--model",
+        plan.model,
+        "--batch-size",
+        plan.batch_size,
+        "--seq-length",
+        plan.seq_len,
+        "--steps",
+        plan.steps,
+        "--seed",
+        plan.seed,
+        "--skip-first",
+        plan.warm_up,
+        "--no-progress",
+        "--metrics",
+        metrics,
+        *plan.trainer_arguments,
+    ]
 
 
 def iterations(size, emulated=False):
@@ -123,9 +141,12 @@ class Comparison(Stages):
     def __init__(self, root, build, plan, folder, display, budget, record=None, compare_programs=None):
         described = machine.describe_system() if plan.emulated else machine.describe(root)
         super().__init__(
-            root, folder, display,
-            {"plan": asdict(plan), "machine": described, "environment": telling(environment_for("", os.environ))} |
-            (record or {}))
+            root,
+            folder,
+            display,
+            {"plan": asdict(plan), "machine": described, "environment": telling(environment_for("", os.environ))}
+            | (record or {}),
+        )
         self.build, self.plan, self.budget = build, plan, budget
         self.programs = compare_programs or root / "scripts" / "compare-programs"
         self.step_rows, self.rates, self.others = [], RateSamples(), machine.OtherWork()
@@ -199,8 +220,7 @@ class Comparison(Stages):
                 return
             left_s = schedule.remaining_s(total_s, self.budget.elapsed_s(), AFTER_TRAINING_S)
             took_s = max(0.1, self.budget.elapsed_s() - before)
-            repeats = max(min(least, plan.repeats),
-                          schedule.affordable_repeats(left_s, took_s, repeat, repeats))
+            repeats = max(min(least, plan.repeats), schedule.affordable_repeats(left_s, took_s, repeat, repeats))
 
     def train(self, plan, slug, turn):
         partial = self.folder.place(f"raw/{slug}-rank{{rank}}.jsonl.partial")
@@ -209,13 +229,22 @@ class Comparison(Stages):
         def tick():
             done, last = records.finished_steps(live)
             if last:
-                self.display.advance(done, note=f"step {done} of {plan.steps}, loss {last.get('loss', 0):.3f}, "
-                                                f"{last.get('t_step_s', 0):.2f} s a step")
+                self.display.advance(
+                    done,
+                    note=f"step {done} of {plan.steps}, loss {last.get('loss', 0):.3f}, "
+                    f"{last.get('t_step_s', 0):.2f} s a step",
+                )
 
         limit_s = schedule.run_limit_s(plan.steps) * (EMULATED_LIMIT_FACTOR if plan.emulated else 1.0)
-        if not self.stage(f"train over {turn.transport}, repeat {turn.repeat}", slug,
-                          trainer_command(self.build / "trainer" / "ddp_train", plan, partial), limit_s,
-                          environment_for(turn.transport, os.environ), on_tick=tick, total=plan.steps):
+        if not self.stage(
+            f"train over {turn.transport}, repeat {turn.repeat}",
+            slug,
+            trainer_command(self.build / "trainer" / "ddp_train", plan, partial),
+            limit_s,
+            environment_for(turn.transport, os.environ),
+            on_tick=tick,
+            total=plan.steps,
+        ):
             return False
         return self.take_training(turn, slug)
 
@@ -228,8 +257,9 @@ class Comparison(Stages):
                 rows, _ = records.read_training(self.folder.place(name), turn.transport, turn.repeat, self.plan.warm_up)
                 self.step_rows += rows
         except (ResultsError, records.RecordError) as error:
-            self.fail(f"train over {turn.transport}, repeat {turn.repeat}", str(error),
-                      self.folder.place(f"logs/{slug}.log"))
+            self.fail(
+                f"train over {turn.transport}, repeat {turn.repeat}", str(error), self.folder.place(f"logs/{slug}.log")
+            )
             self.save()
             return False
         self.record["training"].append({"transport": turn.transport, "repeat": turn.repeat, "files": names})
@@ -239,8 +269,13 @@ class Comparison(Stages):
     def run_and_read(self, name, slug, command, read, limit_s=None):
         """Runs a program that writes raw/SLUG.json. Returns that name, or None where it failed or cannot be read."""
         file = f"raw/{slug}.json"
-        if not self.stage(name, slug, [*command, "--json", self.folder.place(file)], limit_s or self.limit_s + 10.0,
-                          environment_for("", os.environ)):
+        if not self.stage(
+            name,
+            slug,
+            [*command, "--json", self.folder.place(file)],
+            limit_s or self.limit_s + 10.0,
+            environment_for("", os.environ),
+        ):
             return None
         try:
             read(self.folder.place(file))
@@ -251,8 +286,16 @@ class Comparison(Stages):
             return None
 
     def benchmark(self, name, slug, arguments, read, transports=None):
-        command = [self.build / "tools" / "all_reduce_perf", "--ranks", self.plan.ranks, "--transports",
-                   ",".join(transports or self.plan.transports), *arguments, "--deadline", int(self.limit_s)]
+        command = [
+            self.build / "tools" / "all_reduce_perf",
+            "--ranks",
+            self.plan.ranks,
+            "--transports",
+            ",".join(transports or self.plan.transports),
+            *arguments,
+            "--deadline",
+            int(self.limit_s),
+        ]
         return self.run_and_read(name, slug, command, read)
 
     def take(self, key, file):
@@ -261,25 +304,51 @@ class Comparison(Stages):
             self.save()
 
     def measure_all_reduce(self, name, low, high, factor, count, warm_up):
-        self.take("all_reduce", self.benchmark(f"all-reduce, {name}", "all-reduce-" + name.replace(" ", "-"),
-                                               ["-b", low, "-e", high, "-f", factor, "-n", count, "-w", warm_up],
-                                               records.read_all_reduce))
+        self.take(
+            "all_reduce",
+            self.benchmark(
+                f"all-reduce, {name}",
+                "all-reduce-" + name.replace(" ", "-"),
+                ["-b", low, "-e", high, "-f", factor, "-n", count, "-w", warm_up],
+                records.read_all_reduce,
+            ),
+        )
 
     def measure_programs(self):
         """The transports through torch.distributed, as users have them: the same programs, one transport a process."""
         plan = self.plan
-        named = [one for one in plan.transports if one in BY_NAME and BY_NAME[one].device == one
-                 and not BY_NAME[one].needs_device]
+        named = [
+            one
+            for one in plan.transports
+            if one in BY_NAME and BY_NAME[one].device == one and not BY_NAME[one].needs_device
+        ]
         if plan.emulated or len(named) < 2:
             return None
         if not (self.build / "plugin" / "python" / "gloo_bypass").is_dir():
-            return self.leave_out("The comparison through torch.distributed",
-                                  "the plug-in for Debian's PyTorch is not in this build")
-        command = [self.programs, "--build", self.build, "--transports", ",".join(named), "--ranks", plan.ranks,
-                   "--programs", "decoding,all_reduce", "--effort", programs.SHORT, "--rounds", 1, "--output",
-                   self.folder.place("logs/programs")]
-        self.take("programs", self.run_and_read("torch.distributed", "programs", command, stored_programs.read,
-                                                PROGRAMS_LIMIT_S))
+            return self.leave_out(
+                "The comparison through torch.distributed", "the plug-in for Debian's PyTorch is not in this build"
+            )
+        command = [
+            self.programs,
+            "--build",
+            self.build,
+            "--transports",
+            ",".join(named),
+            "--ranks",
+            plan.ranks,
+            "--programs",
+            "decoding,all_reduce",
+            "--effort",
+            programs.SHORT,
+            "--rounds",
+            1,
+            "--output",
+            self.folder.place("logs/programs"),
+        ]
+        self.take(
+            "programs",
+            self.run_and_read("torch.distributed", "programs", command, stored_programs.read, PROGRAMS_LIMIT_S),
+        )
         return None
 
     def measure_beside_write(self):
@@ -287,16 +356,20 @@ class Comparison(Stages):
         done."""
         port = rdma_ports.chosen(rdma_ports.active(), os.environ)
         if port is None:
-            return self.leave_out("ib_write_bw",
-                                  "no active RDMA port with a RoCEv2 GID of an IPv4 address is to be seen")
+            return self.leave_out(
+                "ib_write_bw", "no active RDMA port with a RoCEv2 GID of an IPv4 address is to be seen"
+            )
         if not shutil.which("ib_write_bw"):
             return self.leave_out("ib_write_bw", "it is not installed: apt install perftest")
         count, warm_up = iterations(WRITE_BESIDE_BYTES, self.plan.emulated)
         before = self.write_bandwidth(port, 0)
         for repeat in range(1, max(LEAST_WRITE_REPEATS, self.plan.repeats) + 1):
-            file = before and self.benchmark(f"all-reduce beside ib_write_bw, {repeat}", f"beside-write-{repeat}", [
-                "-b", WRITE_BESIDE_BYTES, "-e", WRITE_BESIDE_BYTES, "-n", count, "-w", warm_up, "--rounds", 2],
-                                             records.read_all_reduce)
+            file = before and self.benchmark(
+                f"all-reduce beside ib_write_bw, {repeat}",
+                f"beside-write-{repeat}",
+                ["-b", WRITE_BESIDE_BYTES, "-e", WRITE_BESIDE_BYTES, "-n", count, "-w", warm_up, "--rounds", 2],
+                records.read_all_reduce,
+            )
             after = file and self.write_bandwidth(port, repeat)
             if not after:
                 return None
@@ -310,12 +383,25 @@ class Comparison(Stages):
             tcp_port = probe.getsockname()[1]
         command = [
             "/usr/bin/python3",
-            Path(__file__).with_name("write_bandwidth.py"), "--device", port.device, "--port", port.number,
-            "--gid-index", port.gid_index, "--bytes", WRITE_MESSAGE_BYTES, "--iterations",
-            EMULATED_WRITE_ITERATIONS if self.plan.emulated else WRITE_ITERATIONS, "--tcp-port", tcp_port, "--limit",
-            self.limit_s]
-        return self.run_and_read(f"ib_write_bw, {number}", f"write-bandwidth-{number}", command,
-                                 records.read_write_bandwidth)
+            Path(__file__).with_name("write_bandwidth.py"),
+            "--device",
+            port.device,
+            "--port",
+            port.number,
+            "--gid-index",
+            port.gid_index,
+            "--bytes",
+            WRITE_MESSAGE_BYTES,
+            "--iterations",
+            EMULATED_WRITE_ITERATIONS if self.plan.emulated else WRITE_ITERATIONS,
+            "--tcp-port",
+            tcp_port,
+            "--limit",
+            self.limit_s,
+        ]
+        return self.run_and_read(
+            f"ib_write_bw, {number}", f"write-bandwidth-{number}", command, records.read_write_bandwidth
+        )
 
     def measure_bound(self):
         """Gloo's own transport over verbs beside ours, with an algorithm that it can run."""
@@ -326,9 +412,14 @@ class Comparison(Stages):
             count, warm_up = iterations(size, self.plan.emulated)
             self.take(
                 "bound",
-                self.benchmark(f"{BOUND_ALGORITHM}, {name}", f"bound-{name}",
-                               ["--algorithm", BOUND_ALGORITHM, "-b", size, "-e", size, "-n", count, "-w", warm_up],
-                               records.read_all_reduce, [*self.plan.transports, GLOO_IBVERBS]))
+                self.benchmark(
+                    f"{BOUND_ALGORITHM}, {name}",
+                    f"bound-{name}",
+                    ["--algorithm", BOUND_ALGORITHM, "-b", size, "-e", size, "-n", count, "-w", warm_up],
+                    records.read_all_reduce,
+                    [*self.plan.transports, GLOO_IBVERBS],
+                ),
+            )
         return None
 
     def measure_idle(self):

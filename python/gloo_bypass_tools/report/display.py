@@ -29,10 +29,14 @@ class Display:
         """Shows a stage while the body runs; a line remains of it. `total` counts what advance() reports."""
         started = time.monotonic()
         if self.console.is_terminal:
-            self._progress = Progress(TextColumn("{task.description:<26}"),
-                                      BarColumn(bar_width=24), TimeElapsedColumn(),
-                                      TextColumn("{task.fields[note]}",
-                                                 style="dim"), console=self.console, transient=True)
+            self._progress = Progress(
+                TextColumn("{task.description:<26}"),
+                BarColumn(bar_width=24),
+                TimeElapsedColumn(),
+                TextColumn("{task.fields[note]}", style="dim"),
+                console=self.console,
+                transient=True,
+            )
             self._task = self._progress.add_task(escape(name), total=total, note="")
             self._progress.start()
         else:

@@ -21,8 +21,9 @@ from gloo_bypass_tools.report.program_tables import bold, markdown, spanned
 from gloo_bypass_tools.report.records import RecordError
 from gloo_bypass_tools.report.results_chart import ratio_label, size_label, time_label
 
-MARKED = re.compile(r"(?P<begin><!-- table: (?P<name>[\w-]+) -->\n)(?P<table>.*?)(?P<end><!-- end of table -->)",
-                    re.DOTALL)
+MARKED = re.compile(
+    r"(?P<begin><!-- table: (?P<name>[\w-]+) -->\n)(?P<table>.*?)(?P<end><!-- end of table -->)", re.DOTALL
+)
 # Where the far edge is measured: four ranks, one size, two transports of ours.
 FAR_PLACE = "300 ms, 1 % loss"
 # Sizes of the table of one run, and of the ranges over all runs.
@@ -42,8 +43,10 @@ def read(root):
     """RecordError where a file is not what it should be."""
     docs = Path(root) / "docs"
     links = [docs / "results.json", *sorted(docs.glob("runs/links-*.json"))]
-    return Stored(tuple(stored_run.read(path) for path in links if path.exists()),
-                  tuple(stored_programs.read(path) for path in sorted(docs.glob("runs/programs-*.json"))))
+    return Stored(
+        tuple(stored_run.read(path) for path in links if path.exists()),
+        tuple(stored_programs.read(path) for path in sorted(docs.glob("runs/programs-*.json"))),
+    )
 
 
 def link_name(row):
@@ -79,8 +82,13 @@ def links_of_one(run):
         name = link_name(next(iter(pairs.values()))[1])
         last = pairs.get(sizes[-1])
         ratio = last and last[0].median_us / last[1].median_us
-        lines.append([name, *(pair_cell(*pairs[size]) if size in pairs else "" for size in sizes),
-                      bold(ratio_label(ratio), ratio < 1) if ratio else ""])
+        lines.append(
+            [
+                name,
+                *(pair_cell(*pairs[size]) if size in pairs else "" for size in sizes),
+                bold(ratio_label(ratio), ratio < 1) if ratio else "",
+            ]
+        )
     state = memory_rates.in_words(run.rates)
     said = f"The machine {state}." if state else "How fast it copies and adds was not recorded."
     return f"{run.machine}, {run.date}. {said}\n\n{markdown(header, lines)}"
@@ -107,15 +115,22 @@ def link_ranges(stored):
         return ""
     names = {(row.where, row.link): link_name(row) for run in stored.links for row in run.rows}
     header = ["times as fast as TCP, 2 ranks", *("one float" if size == 4 else size_label(size) for size in SIZES)]
-    return markdown(header, [[names[key], *(range_cell(ratios_over(stored.links, *key, size)) for size in SIZES)]
-                             for key in keys])
+    return markdown(
+        header, [[names[key], *(range_cell(ratios_over(stored.links, *key, size)) for size in SIZES)] for key in keys]
+    )
 
 
 def pairs_of(stored, link, size):
     """(TCP's row, our row) of each run, of the first transport of ours that has the link."""
-    pairs = [(base, row) for run in stored.links for row in run.rows for base in run.rows
-             if row.transport != stored_run.BASE and (row.link, row.bytes) == (link, size)
-             and base.key == (row.where, link, size, stored_run.BASE)]
+    pairs = [
+        (base, row)
+        for run in stored.links
+        for row in run.rows
+        for base in run.rows
+        if row.transport != stored_run.BASE
+        and (row.link, row.bytes) == (link, size)
+        and base.key == (row.where, link, size, stored_run.BASE)
+    ]
     return [pair for pair in pairs if pair[1].transport == pairs[0][1].transport]
 
 
@@ -134,8 +149,13 @@ def link_headline(stored):
         pairs = pairs_of(stored, link, size)
         if pairs:
             times = (spanned([pair[side].median_us for pair in pairs], time_label) for side in (0, 1))
-            lines.append([f"{text} ({pairs[0][1].transport})", *times,
-                          range_cell([base.median_us / ours.median_us for base, ours in pairs])])
+            lines.append(
+                [
+                    f"{text} ({pairs[0][1].transport})",
+                    *times,
+                    range_cell([base.median_us / ours.median_us for base, ours in pairs]),
+                ]
+            )
     return markdown(["Gloo's all-reduce", "Gloo TCP", "gloo-bypass", ""], lines) if lines else ""
 
 
@@ -147,17 +167,24 @@ def program_headline(stored):
     return program_tables.headline(stored.programs)
 
 
-TABLES = {"links": links, "link-ranges": link_ranges, "link-headline": link_headline, "programs": programs,
-          "program-headline": program_headline}
+TABLES = {
+    "links": links,
+    "link-ranges": link_ranges,
+    "link-headline": link_headline,
+    "programs": programs,
+    "program-headline": program_headline,
+}
 
 
 def renewed(text, stored, place):
     """The text with its tables made again; RecordError for one that nobody makes."""
+
     def table(match):
         if match["name"] not in TABLES:
             raise RecordError(f"{place}: nobody makes the table '{match['name']}'; there are {', '.join(TABLES)}")
         made = TABLES[match["name"]](stored)
         return f"{match['begin']}{made}\n{match['end']}" if made else match.group()
+
     return MARKED.sub(table, text)
 
 
@@ -181,10 +208,12 @@ def renew(root, stored):
 def draw_results(root, arguments=None):
     """The command line of scripts/draw-results."""
     parser = argparse.ArgumentParser(
-        prog="draw-results", description="Draws the README's picture from docs/results.json, a run of "
+        prog="draw-results",
+        description="Draws the README's picture from docs/results.json, a run of "
         "scripts/compare-links, and makes the marked tables of README.md and docs/ from the stored runs: that one, "
         "docs/runs/links-*.json, and docs/runs/programs-*.json of scripts/compare-programs. With a run, draws that one "
-        "and makes no tables.")
+        "and makes no tables.",
+    )
     parser.add_argument("run", nargs="?", type=Path, help="a run over all links (default docs/results.json)")
     parser.add_argument("--output", type=Path, default=root / "docs/results.svg", help="default: docs/results.svg")
     parser.add_argument("--table", action="store_true", help="print every link as a Markdown table, and write nothing")
@@ -201,7 +230,6 @@ def draw_results(root, arguments=None):
         print(f"draw-results: {error}", file=sys.stderr)
         return 2
     except OSError as error:
-        print(f"draw-results: {error.filename or options.output}: cannot be written: {error.strerror}",
-              file=sys.stderr)
+        print(f"draw-results: {error.filename or options.output}: cannot be written: {error.strerror}", file=sys.stderr)
         return 1
     return 0

@@ -19,8 +19,14 @@ OVERTIME_S = 300.0
 def problem(program):
     """Why the guest of this program, scripts/rdma-guest, cannot be had, in a line; '' where it can."""
     try:
-        done = subprocess.run([program, "check"], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              timeout=CHECK_LIMIT_S, check=False)
+        done = subprocess.run(
+            [program, "check"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=CHECK_LIMIT_S,
+            check=False,
+        )
     except OSError as error:
         return f"{program}: {error.strerror}"
     except subprocess.TimeoutExpired:
@@ -43,10 +49,21 @@ def arguments_of(plan, build, folder):
     """The command line with which scripts/compare carries out this plan there."""
     low, high, factor = plan.sizes
     options = {
-        "--transports": ",".join(plan.transports), "--ranks": plan.ranks, "--sizes": f"{low}:{high}:{factor}",
-        "--repeats": plan.repeats, "--minutes": plan.minutes, "--steps": plan.steps, "--warm-up": plan.warm_up,
-        "--model": plan.model, "--batch-size": plan.batch_size, "--seq-length": plan.seq_len, "--seed": plan.seed,
-        "--idle": plan.idle_s, "--build": build, "--measure-into": folder.path.resolve()}
+        "--transports": ",".join(plan.transports),
+        "--ranks": plan.ranks,
+        "--sizes": f"{low}:{high}:{factor}",
+        "--repeats": plan.repeats,
+        "--minutes": plan.minutes,
+        "--steps": plan.steps,
+        "--warm-up": plan.warm_up,
+        "--model": plan.model,
+        "--batch-size": plan.batch_size,
+        "--seq-length": plan.seq_len,
+        "--seed": plan.seed,
+        "--idle": plan.idle_s,
+        "--build": build,
+        "--measure-into": folder.path.resolve(),
+    }
     words = ["--emulated", *(str(word) for pair in options.items() for word in pair)]
     words += [] if plan.training else ["--no-training"]
     words += [] if plan.benchmark else ["--no-benchmark"]
@@ -58,8 +75,13 @@ class GuestMeasurement(Stages):
 
     def __init__(self, root, program, build, plan, folder, display, place, repeat_command):
         self.of_host = {"place": place.as_record(), "host": machine.describe_system(), "repeat_command": repeat_command}
-        super().__init__(root, folder, display, {"plan": asdict(plan), "machine": machine.describe(root),
-                                                 "environment": telling(os.environ)} | self.of_host)
+        super().__init__(
+            root,
+            folder,
+            display,
+            {"plan": asdict(plan), "machine": machine.describe(root), "environment": telling(os.environ)}
+            | self.of_host,
+        )
         self.program, self.build, self.plan = program, build, plan
 
     def run(self):
@@ -67,15 +89,29 @@ class GuestMeasurement(Stages):
         self.save()
         log = self.folder.place("logs/guest.log")
         limit_s = 60.0 * self.plan.minutes + OVERTIME_S
-        command = [self.program, "run", "--timeout", int(limit_s), "--", self.root / "scripts" / "compare",
-                   *arguments_of(self.plan, self.build, self.folder)]
+        command = [
+            self.program,
+            "run",
+            "--timeout",
+            int(limit_s),
+            "--",
+            self.root / "scripts" / "compare",
+            *arguments_of(self.plan, self.build, self.folder),
+        ]
 
         def tick():
             self.display.advance(note=processes.last_line(log, 70))
 
         # The folder is where the command runs, since the guest may write there.
-        return self.stage("measure in the guest", "guest", command, limit_s + BOOT_LIMIT_S, dict(os.environ),
-                          on_tick=tick, directory=self.folder.path)
+        return self.stage(
+            "measure in the guest",
+            "guest",
+            command,
+            limit_s + BOOT_LIMIT_S,
+            dict(os.environ),
+            on_tick=tick,
+            directory=self.folder.path,
+        )
 
     def note_stage(self, stage, reason):
         """Where the stage was the guest, takes over what it has written there."""

@@ -8,8 +8,18 @@ import time
 from pathlib import Path
 
 # Debian packages whose versions bear on the figures.
-PACKAGES = ("libtorch-dev", "libgloo-dev", "libdpdk-dev", "libibverbs-dev", "ibverbs-providers", "perftest",
-            "libopenblas0-pthread", "g++", "meson", "python3-torch")
+PACKAGES = (
+    "libtorch-dev",
+    "libgloo-dev",
+    "libdpdk-dev",
+    "libibverbs-dev",
+    "ibverbs-providers",
+    "perftest",
+    "libopenblas0-pthread",
+    "g++",
+    "meson",
+    "python3-torch",
+)
 UNKNOWN = "unknown"
 QUERY_LIMIT_S = 10
 # Processes that run or wait for a processor before a measurement, and the cores' worth of time that other programs took
@@ -21,8 +31,9 @@ TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 def output_of(command, directory=None):
     """The program's output without its end of line, or '' where it cannot be had."""
     try:
-        done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=QUERY_LIMIT_S,
-                              check=False)
+        done = subprocess.run(
+            command, cwd=directory, capture_output=True, text=True, timeout=QUERY_LIMIT_S, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""
@@ -95,8 +106,11 @@ def describe_software(root):
         dpkg = subprocess.run(query, capture_output=True, text=True, timeout=QUERY_LIMIT_S, check=False).stdout
     except (OSError, subprocess.TimeoutExpired):
         dpkg = ""
-    return {"virtualisation": output_of(["systemd-detect-virt"]) or UNKNOWN, "commit": commit_of(root),
-            "packages": package_versions(dpkg)}
+    return {
+        "virtualisation": output_of(["systemd-detect-virt"]) or UNKNOWN,
+        "commit": commit_of(root),
+        "packages": package_versions(dpkg),
+    }
 
 
 def describe(root):

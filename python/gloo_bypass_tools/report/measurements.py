@@ -18,14 +18,29 @@ from gloo_bypass_tools.report.records import RecordError
 PATH = program_places.data("studies/published-measurements.csv")
 COLUMNS = ["table", "study", "variant", "metric", "statistic", "unit", "value"]
 # Unit of the file -> what a figure is multiplied by to be in bytes, seconds, bit/s, shares or as it is.
-UNITS = {"1": 1.0, "MB": 1e6, "GB": 1e9, "GiB": 2.0**30, "s": 1.0, "ms": 1e-3, "Gbps": 1e9, "Mbps": 1e6, "%": 0.01,
-         "nats": 1.0}
+UNITS = {
+    "1": 1.0,
+    "MB": 1e6,
+    "GB": 1e9,
+    "GiB": 2.0**30,
+    "s": 1.0,
+    "ms": 1e-3,
+    "Gbps": 1e9,
+    "Mbps": 1e6,
+    "%": 0.01,
+    "nats": 1.0,
+}
 # mean-below: the mean is less than the value; level: about as much all the time.
 STATISTICS = ("count", "sum", "mean", "mean-below", "epoch-mean", "level", "min", "p25", "median", "p75", "max")
 # A metric X_ratio is X of the line's variant over X of the study's first one.
 RATIO = "_ratio"
-FIRST = {"barrier": "no-barrier", "flow-symmetry": "rank0->rank1", "batch-size": "bs=8", "precision": "fp32",
-         "world-size": "ws=2"}
+FIRST = {
+    "barrier": "no-barrier",
+    "flow-symmetry": "rank0->rank1",
+    "batch-size": "bs=8",
+    "precision": "fp32",
+    "world-size": "ws=2",
+}
 
 
 class PublishedError(RecordError):
@@ -88,7 +103,8 @@ def read(path=PATH):
                 figure = figure_of(place, row)
                 if figure.key in seen:
                     raise PublishedError(
-                        f"{place}: the same figure as in line {seen[figure.key]}: {' '.join(figure.key)}")
+                        f"{place}: the same figure as in line {seen[figure.key]}: {' '.join(figure.key)}"
+                    )
                 seen[figure.key] = reader.line_num
                 figures.append(figure)
     except OSError as error:
@@ -116,7 +132,8 @@ def figure(table, study, variant, metric, statistic, path=PATH):
         if wanted[depth] not in there:
             above = f" in {' '.join(wanted[:depth])}" if depth else ""
             raise PublishedError(
-                f"no published figure with {name} {wanted[depth]!r}{above}: there are {', '.join(there)}")
+                f"no published figure with {name} {wanted[depth]!r}{above}: there are {', '.join(there)}"
+            )
     raise AssertionError("unreachable: every part was found")
 
 

@@ -39,6 +39,7 @@ def seconds_of(operation):
 def sample(vector_bytes=VECTOR_BYTES):
     """{"copy_GBps": {threads: rate}, "add_GBps": the same}, with one thread and with as many as there are cores."""
     import torch
+
     a, b = (torch.ones(vector_bytes // 4) for _ in range(2))
     operations = {"copy": lambda: b.copy_(a), "add": lambda: b.add_(a)}
     found = {f"{name}_GBps": {} for name in operations}
@@ -51,12 +52,24 @@ def sample(vector_bytes=VECTOR_BYTES):
 
 def measure(python=PYTHON):
     """A sample, by that Python. RatesError where it cannot be had."""
-    environment = {name: value for name, value in os.environ.items()
-                   if name not in ("LD_PRELOAD", "OMP_NUM_THREADS", "GLOO_DEVICE_TRANSPORT")}
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("LD_PRELOAD", "OMP_NUM_THREADS", "GLOO_DEVICE_TRANSPORT")
+    }
     try:
         # By its text and not its name: this folder's modules must not stand where PyTorch looks for its own.
-        done = subprocess.run([python, "-c", Path(__file__).read_text()], stdin=subprocess.DEVNULL, capture_output=True,
-                              text=True, errors="replace", timeout=LIMIT_S, env=environment, cwd="/", check=False)
+        done = subprocess.run(
+            [python, "-c", Path(__file__).read_text()],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=LIMIT_S,
+            env=environment,
+            cwd="/",
+            check=False,
+        )
         if done.returncode != 0:
             said = done.stderr.strip().splitlines()
             raise RatesError(f"{python}: {said[-1] if said else f'status {done.returncode}'}")
@@ -83,6 +96,7 @@ class RateSamples(list):
 def checked(place, samples):
     """The samples of a stored run. RecordError where they are not what sample() gives."""
     from gloo_bypass_tools.report.records import RecordError, number_at, value_at
+
     for number, one in enumerate(samples):
         for name in OPERATIONS:
             rates = value_at(f"{place}: rates[{number}]", one, f"{name}_GBps", dict)
@@ -107,8 +121,10 @@ def in_words(samples):
         for one in samples:
             for threads, rate in one[f"{name}_GBps"].items():
                 by_threads.setdefault(int(threads), []).append(rate)
-        rates = [f"{span(values, 'GB/s')} with {threads} thread{'s' if threads > 1 else ''}"
-                 for threads, values in sorted(by_threads.items())]
+        rates = [
+            f"{span(values, 'GB/s')} with {threads} thread{'s' if threads > 1 else ''}"
+            for threads, values in sorted(by_threads.items())
+        ]
         if rates:
             parts.append(f"{verb} at {', '.join(rates)}")
     return "; ".join(parts)

@@ -20,8 +20,14 @@ def data_uri(png):
 
 def pictures(light, dark):
     """Name -> what the template needs to show a plot in both themes."""
-    return {name: {"light": data_uri(png), "dark": data_uri(dark[name]) if name in dark else None,
-                   "alt": plots.DESCRIPTIONS[name]} for name, png in light.items()}
+    return {
+        name: {
+            "light": data_uri(png),
+            "dark": data_uri(dark[name]) if name in dark else None,
+            "alt": plots.DESCRIPTIONS[name],
+        }
+        for name, png in light.items()
+    }
 
 
 def tile(value, label, good=None, doubt=False):
@@ -38,15 +44,23 @@ def ratio_tile(one, label, doubt=""):
 
 def not_steady(run):
     """A sentence on a run of programs during which the machine was not steady; ''."""
-    return run.doubt and (f"Computation that sends nothing did not take equally long over the transports ({run.doubt}"
-                          "): what is said of torch.distributed is in doubt.")
+    return run.doubt and (
+        f"Computation that sends nothing did not take equally long over the transports ({run.doubt}"
+        "): what is said of torch.distributed is in doubt."
+    )
 
 
 def set_aside_in_words(record):
     """A sentence on a training that was measured twice; ''."""
     aside = record.get("set_aside")
-    return aside and (f"{aside['why']} when training was first measured, so it was measured again in turns of "
-                      f"{aside['steps']} steps; only these have figures here.") or ""
+    return (
+        aside
+        and (
+            f"{aside['why']} when training was first measured, so it was measured again in turns of "
+            f"{aside['steps']} steps; only these have figures here."
+        )
+        or ""
+    )
 
 
 def tiles(measurement, made):
@@ -58,15 +72,21 @@ def tiles(measurement, made):
     sweep = (("10M floats", summary.TEN_MILLION_BYTES), ("1 element", summary.ONE_ELEMENT_BYTES))
     forward = made.doubted.get(other)
     doubt = forward and f"the forward pass, which sends nothing, was {forward:.2f}\u202f\u00d7 as fast"
-    compared = [(made.training, "step_s", "training step", other, doubt),
-                (made.training, "all_reduce_s", "all-reduce in training", other, doubt)]
+    compared = [
+        (made.training, "step_s", "training step", other, doubt),
+        (made.training, "all_reduce_s", "all-reduce in training", other, doubt),
+    ]
     compared += program_tiles(measurement, made)
-    compared += [(made.all_reduce, f"all_reduce_{size}", f"ring all-reduce, {label}", transport, "")
-                 for transport in transports[1:] for label, size in sweep]
+    compared += [
+        (made.all_reduce, f"all_reduce_{size}", f"ring all-reduce, {label}", transport, "")
+        for transport in transports[1:]
+        for label, size in sweep
+    ]
     found = []
     if made.same_bits is not None:
         found.append(
-            tile("identical" if made.same_bits else "different", "trained parameters, bit for bit", made.same_bits))
+            tile("identical" if made.same_bits else "different", "trained parameters, bit for bit", made.same_bits)
+        )
     for rows, key, label, transport, why in compared:
         one = summary.ratio_at(rows, key, transport)
         if one is not None:
@@ -82,8 +102,10 @@ def program_tiles(measurement, made):
     found = []
     for run in measurement.programs:
         doubt = "what sends nothing did not take equally long" if run.doubt else ""
-        for key, label in ((f"{programs.TOKEN}_0_0", "tensor-parallel decoding"),
-                           (f"{programs.HOT}_8192_0", "PyTorch's all_reduce, 8 KiB")):
+        for key, label in (
+            (f"{programs.TOKEN}_0_0", "tensor-parallel decoding"),
+            (f"{programs.HOT}_8192_0", "PyTorch's all_reduce, 8 KiB"),
+        ):
             found.append((made.programs, key, label, run.transports[1], doubt))
     return found
 
@@ -101,15 +123,27 @@ def all_reduce_lines(frame, transports):
                 continue
             one = part.iloc[-1]
             medians[transport] = one["p50_us"]
-            cells.append({"p50": wording.number(one["p50_us"]), "p99": wording.number(one["p99_us"]),
-                          "busbw": wording.number(summary.busbw(size, one["p50_us"], one["ranks"])),
-                          "wrong": one["wrong"]})
-        ratios = [summary.times_better(medians.get(transports[0]), medians.get(transport), "lower")
-                  for transport in transports[1:]]
+            cells.append(
+                {
+                    "p50": wording.number(one["p50_us"]),
+                    "p99": wording.number(one["p99_us"]),
+                    "busbw": wording.number(summary.busbw(size, one["p50_us"], one["ranks"])),
+                    "wrong": one["wrong"],
+                }
+            )
+        ratios = [
+            summary.times_better(medians.get(transports[0]), medians.get(transport), "lower")
+            for transport in transports[1:]
+        ]
         wrong = [cell["wrong"] for cell in cells if cell and cell["wrong"] is not None]
-        lines.append({"size": summary.size_text(int(size)), "cells": cells,
-                      "wrong": int(sum(wrong)) if wrong else "not checked",
-                      "ratios": ["" if value is None else f"{value:.2f}\u202f\u00d7" for value in ratios]})
+        lines.append(
+            {
+                "size": summary.size_text(int(size)),
+                "cells": cells,
+                "wrong": int(sum(wrong)) if wrong else "not checked",
+                "ratios": ["" if value is None else f"{value:.2f}\u202f\u00d7" for value in ratios],
+            }
+        )
     return lines
 
 
@@ -119,14 +153,21 @@ def samples_text(rows):
 
 
 def repeats_done(measurement):
-    return {transport: int(measurement.runs[measurement.runs["transport"] == transport]["repeat"].nunique())
-            for transport in measurement.transports}
+    return {
+        transport: int(measurement.runs[measurement.runs["transport"] == transport]["repeat"].nunique())
+        for transport in measurement.transports
+    }
 
 
 def environment_over(folders, **filters):
     """Of templates of pages; a name that is not given is an error."""
-    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(folders), autoescape=True, trim_blocks=True,
-                                     lstrip_blocks=True, undefined=jinja2.StrictUndefined)
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(folders),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
     environment.filters |= {"number": wording.number, "duration": wording.duration} | filters
     return environment
 
@@ -142,30 +183,51 @@ def notes(measurement, made):
     record = measurement.record
     done = repeats_done(measurement).values() if made.training else ()
     return paragraphs(
-        environment_over(FOLDER), "notes.txt.j2", plan=record["plan"], made=made, place=measurement.place,
-        transports=measurement.transports, each=min(done, default=0), beside=len(measurement.beside) > 0,
-        steps=record.get("set_aside", record["plan"])["steps"], programs=measurement.programs,
-        others=record.get("others_cores"), set_aside=set_aside_in_words(record),
+        environment_over(FOLDER),
+        "notes.txt.j2",
+        plan=record["plan"],
+        made=made,
+        place=measurement.place,
+        transports=measurement.transports,
+        each=min(done, default=0),
+        beside=len(measurement.beside) > 0,
+        steps=record.get("set_aside", record["plan"])["steps"],
+        programs=measurement.programs,
+        others=record.get("others_cores"),
+        set_aside=set_aside_in_words(record),
         samples=samples_text(made.training) if made.training else "",
         rounds=int(measurement.reduces["rounds"].max()) if made.all_reduce else 0,
         # A guest's own load says nothing of the machine that it runs on.
-        load=record.get("host", record["machine"]).get("load_before"), left_out=record.get("left_out", []))
+        load=record.get("host", record["machine"]).get("load_before"),
+        left_out=record.get("left_out", []),
+    )
 
 
 def machine_lines(record):
     found = record["machine"]
     memory = found.get("memory_gib")
-    lines = [("Processor", found.get("processor")), ("Cores", found.get("cores")),
-             ("Memory", f"{memory} GiB" if memory else None), ("System", found.get("operating_system")),
-             ("Kernel", found.get("kernel")), ("Virtualisation", found.get("virtualisation")),
-             ("RDMA", measured_device(record)), ("Commit", found.get("commit")), ("Date", found.get("date")),
-             ("Copies and additions", memory_rates.in_words(record.get("rates", []))),
-             ("Cut off, and gone on with", ", ".join(record.get("continued", [])))]
+    lines = [
+        ("Processor", found.get("processor")),
+        ("Cores", found.get("cores")),
+        ("Memory", f"{memory} GiB" if memory else None),
+        ("System", found.get("operating_system")),
+        ("Kernel", found.get("kernel")),
+        ("Virtualisation", found.get("virtualisation")),
+        ("RDMA", measured_device(record)),
+        ("Commit", found.get("commit")),
+        ("Date", found.get("date")),
+        ("Copies and additions", memory_rates.in_words(record.get("rates", []))),
+        ("Cut off, and gone on with", ", ".join(record.get("continued", []))),
+    ]
     if "host" in record:
         host = record["host"]
-        lines.append(("Host of the guest",
-                      f"{machine.in_words(host)}, {host.get('operating_system')}, kernel {host.get('kernel')}, load "
-                      f"{host.get('load_before')} before"))
+        lines.append(
+            (
+                "Host of the guest",
+                f"{machine.in_words(host)}, {host.get('operating_system')}, kernel {host.get('kernel')}, load "
+                f"{host.get('load_before')} before",
+            )
+        )
     lines += list(found.get("packages", {}).items())
     return [(key, value) for key, value in lines if value]
 
@@ -181,8 +243,14 @@ def run_lines(measurement):
     """Digest -> where it was seen."""
     lines = []
     for (transport, digest), part in measurement.runs.groupby(["transport", "sha256"], sort=False):
-        lines.append({"transport": transport, "digest": digest, "runs": int(part["repeat"].nunique()),
-                      "ranks": int(part["rank"].nunique())})
+        lines.append(
+            {
+                "transport": transport,
+                "digest": digest,
+                "runs": int(part["repeat"].nunique()),
+                "ranks": int(part["rank"].nunique()),
+            }
+        )
     return lines
 
 
@@ -190,12 +258,26 @@ def html_of(measurement, made, light, dark):
     record = measurement.record
     environment = environment_over(FOLDER, label=wording.label, ratio_range=wording.ratio_range)
     return environment.get_template("page.html.j2").render(
-        record=record, plan=record["plan"], transports=measurement.transports, made=made, tiles=tiles(
-            measurement,
-            made), pictures=pictures(light, dark), training_plots=TRAINING_PLOTS, all_reduce_plots=ALL_REDUCE_PLOTS,
-        all_reduce_lines=all_reduce_lines, run_lines=run_lines(measurement), headings=wording.heading,
-        measurement=measurement, not_steady=not_steady, guest=measurement.guest, guest_plots=GUEST_PLOTS,
+        record=record,
+        plan=record["plan"],
+        transports=measurement.transports,
+        made=made,
+        tiles=tiles(measurement, made),
+        pictures=pictures(light, dark),
+        training_plots=TRAINING_PLOTS,
+        all_reduce_plots=ALL_REDUCE_PLOTS,
+        all_reduce_lines=all_reduce_lines,
+        run_lines=run_lines(measurement),
+        headings=wording.heading,
+        measurement=measurement,
+        not_steady=not_steady,
+        guest=measurement.guest,
+        guest_plots=GUEST_PLOTS,
         in_words=machine.in_words,
-        guest_notes=notes(measurement.guest, made.guest) if measurement.guest else [], notes=notes(
-            measurement, made), machine_lines=machine_lines(record), machine=machine.in_words(record["machine"]),
-        source=published.SOURCE, parameters=int(measurement.runs["parameters"].max()) if len(measurement.runs) else 0)
+        guest_notes=notes(measurement.guest, made.guest) if measurement.guest else [],
+        notes=notes(measurement, made),
+        machine_lines=machine_lines(record),
+        machine=machine.in_words(record["machine"]),
+        source=published.SOURCE,
+        parameters=int(measurement.runs["parameters"].max()) if len(measurement.runs) else 0,
+    )

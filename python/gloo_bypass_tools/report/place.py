@@ -35,15 +35,18 @@ class Place:
             return "in a guest under software emulation (QEMU), with RDMA in software (SoftRoCE)"
         if not self.device:
             return "on this machine"
-        return ("on this machine, with RDMA "
-               f"{'in software (SoftRoCE)' if self.in_software else 'of its adapter'}: {self.device}")
+        return (
+            "on this machine, with RDMA "
+            f"{'in software (SoftRoCE)' if self.in_software else 'of its adapter'}: {self.device}"
+        )
 
 
 def from_record(record):
     """The place of a results folder; folders of earlier versions were measured on the host."""
     known = record.get("place") or {}
-    return Place(**{key: known[key]
-                    for key in ("kind", "device", "in_software", "why") if key in known} or {"kind": HOST})
+    return Place(
+        **{key: known[key] for key in ("kind", "device", "in_software", "why") if key in known} or {"kind": HOST}
+    )
 
 
 def choose(asked, transports, ports, guest_problem):
@@ -56,7 +59,8 @@ def choose(asked, transports, ports, guest_problem):
         if needs_device and not ports:
             raise PlaceError(
                 "this machine has no RDMA device with an active port and an IPv4 address: scripts/softroce up makes "
-                "one in software where the kernel has rdma_rxe, --where guest measures in a guest")
+                "one in software where the kernel has rdma_rxe, --where guest measures in a guest"
+            )
         return here
     problem = guest_problem()
     if problem:
@@ -71,6 +75,8 @@ def remark(where):
     if not where.in_software:
         return ""
     slower = " and the processor itself is emulated" if where.emulated else ""
-    return ("RDMA is in software here: the kernel's SoftRoCE makes and checks each packet of at most 4 KiB on the "
-            f"processor{slower}, while TCP over the loopback moves segments of 64 KiB and makes no packet at all: TCP "
-            "can win on bandwidth. With a real adapter the bytes of RDMA cost no processor time and those of TCP do.")
+    return (
+        "RDMA is in software here: the kernel's SoftRoCE makes and checks each packet of at most 4 KiB on the "
+        f"processor{slower}, while TCP over the loopback moves segments of 64 KiB and makes no packet at all: TCP "
+        "can win on bandwidth. With a real adapter the bytes of RDMA cost no processor time and those of TCP do."
+    )

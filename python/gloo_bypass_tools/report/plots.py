@@ -32,14 +32,24 @@ class Theme:
     parts: dict
 
 
-LIGHT = Theme("light", "#ffffff", "#1a1c1f", "#5d6269", "#e3e5e8",
-              ("#c2560c", "#0072b2", "#00805f", "#a4508b", "#8a6d00"),
-              {"forward": "#56b4e9", "backward": "#0072b2", "exposed": "#d55e00", "optimizer": "#8a8f96",
-               "other": "#d5d8dc"})
-DARK = Theme("dark", "#16181c", "#e8eaed", "#a4a9b1", "#30343b",
-             ("#f0914a", "#56b4e9", "#2fc79e", "#e08fc6", "#e3c14b"),
-             {"forward": "#8cccf2", "backward": "#2f8fd0", "exposed": "#ee7a2a", "optimizer": "#8a8f96",
-              "other": "#4a4f57"})
+LIGHT = Theme(
+    "light",
+    "#ffffff",
+    "#1a1c1f",
+    "#5d6269",
+    "#e3e5e8",
+    ("#c2560c", "#0072b2", "#00805f", "#a4508b", "#8a6d00"),
+    {"forward": "#56b4e9", "backward": "#0072b2", "exposed": "#d55e00", "optimizer": "#8a8f96", "other": "#d5d8dc"},
+)
+DARK = Theme(
+    "dark",
+    "#16181c",
+    "#e8eaed",
+    "#a4a9b1",
+    "#30343b",
+    ("#f0914a", "#56b4e9", "#2fc79e", "#e08fc6", "#e3c14b"),
+    {"forward": "#8cccf2", "backward": "#2f8fd0", "exposed": "#ee7a2a", "optimizer": "#8a8f96", "other": "#4a4f57"},
+)
 MARKERS = ("o", "s", "^", "D", "v")
 DASHES = ("-", "-", "--", ":", "-.")
 
@@ -84,8 +94,18 @@ def png_of(figure):
 def titled(axes, theme, title, subtitle=""):
     axes.set_title(title, loc="left", color=theme.ink, fontsize=12, fontweight="bold", pad=22 if subtitle else 8)
     if subtitle:
-        axes.text(0, 1.0, subtitle, transform=axes.transAxes, color=theme.faint, fontsize=9.5, va="bottom",
-                  ha="left", linespacing=1.2, clip_on=False).set_y(1.025)
+        axes.text(
+            0,
+            1.0,
+            subtitle,
+            transform=axes.transAxes,
+            color=theme.faint,
+            fontsize=9.5,
+            va="bottom",
+            ha="left",
+            linespacing=1.2,
+            clip_on=False,
+        ).set_y(1.025)
 
 
 def unit_of(seconds):
@@ -96,8 +116,13 @@ def unit_of(seconds):
 def step_breakdown(steps, transports, theme):
     """Stacked bars: where a step's time goes, the part of the all-reduce that backward waits for on its own."""
     measured = summary.measured_steps(steps)
-    names = {"forward": "forward", "backward": "backward", "exposed": "all-reduce, not hidden",
-             "optimizer": "optimiser", "other": "other"}
+    names = {
+        "forward": "forward",
+        "backward": "backward",
+        "exposed": "all-reduce, not hidden",
+        "optimizer": "optimiser",
+        "other": "other",
+    }
     present = [transport for transport in transports if (measured["transport"] == transport).any()]
     figure, axes = figure_with(theme, 1.65 + 0.62 * len(present))
     ends = []
@@ -112,19 +137,41 @@ def step_breakdown(steps, transports, theme):
     for position, transport, pieces, series in ends:
         left = 0.0
         for name, seconds in pieces.items():
-            axes.barh(position, seconds, left=left, height=0.62, color=theme.parts[name], edgecolor=theme.paper,
-                      linewidth=0.8, label=names[name] if position == 0 else None)
+            axes.barh(
+                position,
+                seconds,
+                left=left,
+                height=0.62,
+                color=theme.parts[name],
+                edgecolor=theme.paper,
+                linewidth=0.8,
+                label=names[name] if position == 0 else None,
+            )
             if seconds > 0.085 * longest:
                 dark_text = name == "forward" or name == "other" and theme.name == "light"
-                axes.text(left + seconds / 2, position, wording.number(seconds * scale), ha="center", va="center",
-                          fontsize=9.5, color="#14161a" if dark_text else "#ffffff")
+                axes.text(
+                    left + seconds / 2,
+                    position,
+                    wording.number(seconds * scale),
+                    ha="center",
+                    va="center",
+                    fontsize=9.5,
+                    color="#14161a" if dark_text else "#ffffff",
+                )
             left += seconds
         tail = series.quantile(0.99)
         axes.plot([series.median(), tail], [position, position], color=theme.ink, linewidth=1.1, solid_capstyle="butt")
         axes.plot([tail, tail], [position - 0.09, position + 0.09], color=theme.ink, linewidth=1.1)
         axes.text(
-            max(left, tail) + 0.015 * longest, position, f"{wording.number(series.median() * scale)} {unit}",
-            va="center", ha="left", fontsize=10.5, fontweight="bold", color=theme.ink)
+            max(left, tail) + 0.015 * longest,
+            position,
+            f"{wording.number(series.median() * scale)} {unit}",
+            va="center",
+            ha="left",
+            fontsize=10.5,
+            fontweight="bold",
+            color=theme.ink,
+        )
     axes.set_yticks([position for position, *_ in ends], [transport for _, transport, *_ in ends])
     axes.tick_params(axis="y", length=0, labelsize=11, labelcolor=theme.ink)
     axes.invert_yaxis()
@@ -133,10 +180,22 @@ def step_breakdown(steps, transports, theme):
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value * scale:g}"))
     axes.set_xlabel(f"{name_of_unit} a step (median; whisker to the 99th percentile)", fontsize=10)
     axes.grid(axis="x", color=theme.grid, linewidth=0.8)
-    axes.set_title("Where a training step's time goes", loc="left", color=theme.ink, fontsize=12, fontweight="bold",
-                   pad=26)
-    axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 0.985), ncols=5, frameon=False, fontsize=9, borderpad=0.2,
-                labelcolor=theme.ink, handlelength=0.9, handleheight=0.9, columnspacing=1.0, handletextpad=0.4)
+    axes.set_title(
+        "Where a training step's time goes", loc="left", color=theme.ink, fontsize=12, fontweight="bold", pad=26
+    )
+    axes.legend(
+        loc="lower left",
+        bbox_to_anchor=(-0.02, 0.985),
+        ncols=5,
+        frameon=False,
+        fontsize=9,
+        borderpad=0.2,
+        labelcolor=theme.ink,
+        handlelength=0.9,
+        handleheight=0.9,
+        columnspacing=1.0,
+        handletextpad=0.4,
+    )
     return png_of(figure)
 
 
@@ -156,14 +215,36 @@ def all_reduce_time(steps, transports, theme):
             # Points spread by their order in time, left to right, not at random.
             spread = [centre + width * 0.5 * ((i + 0.5) / len(values) - 0.5) for i in range(len(values))]
             look = place_of(transport, index)
-            axes.plot(spread, values, linestyle="none", marker=MARKERS[look], markersize=3.8,
-                      alpha=0.45 if theme.name == "light" else 0.7, markeredgewidth=0, color=theme.series[look])
+            axes.plot(
+                spread,
+                values,
+                linestyle="none",
+                marker=MARKERS[look],
+                markersize=3.8,
+                alpha=0.45 if theme.name == "light" else 0.7,
+                markeredgewidth=0,
+                color=theme.series[look],
+            )
             median = summary.figure_of(values).median
-            axes.plot([centre - width * 0.36, centre + width * 0.36], [median, median], linewidth=2.6,
-                      solid_capstyle="butt", color=theme.series[look])
-            axes.annotate(f"{transport}\n{wording.number(median * scale)} {unit}", (centre, max(values)), xytext=(0, 5),
-                          textcoords="offset points", ha="center", va="bottom", fontsize=9.5, fontweight="bold",
-                          color=theme.series[look], linespacing=1.15)
+            axes.plot(
+                [centre - width * 0.36, centre + width * 0.36],
+                [median, median],
+                linewidth=2.6,
+                solid_capstyle="butt",
+                color=theme.series[look],
+            )
+            axes.annotate(
+                f"{transport}\n{wording.number(median * scale)} {unit}",
+                (centre, max(values)),
+                xytext=(0, 5),
+                textcoords="offset points",
+                ha="center",
+                va="bottom",
+                fontsize=9.5,
+                fontweight="bold",
+                color=theme.series[look],
+                linespacing=1.15,
+            )
     axes.set_xticks(range(len(columns)), [label for _, label in columns])
     axes.tick_params(axis="x", length=0, labelsize=10.5, labelcolor=theme.ink)
     axes.set_xlim(-0.55, len(columns) - 0.45)
@@ -204,17 +285,38 @@ def by_size(reduces, transports, theme, column, tail_column, title, subtitle, y_
         look = place_of(transport, index)
         colour = theme.series[look]
         middle, tail = part[column].to_numpy(), part[tail_column].to_numpy()
-        axes.errorbar(part["bytes"], middle, yerr=[(middle - tail).clip(min=0), (tail - middle).clip(min=0)],
-                      color=colour, ecolor=colour, elinewidth=1, capsize=2.2, linewidth=2, markersize=5.5,
-                      marker=MARKERS[look], linestyle=DASHES[look], markeredgecolor=theme.paper,
-                      markeredgewidth=0.8)
+        axes.errorbar(
+            part["bytes"],
+            middle,
+            yerr=[(middle - tail).clip(min=0), (tail - middle).clip(min=0)],
+            color=colour,
+            ecolor=colour,
+            elinewidth=1,
+            capsize=2.2,
+            linewidth=2,
+            markersize=5.5,
+            marker=MARKERS[look],
+            linestyle=DASHES[look],
+            markeredgecolor=theme.paper,
+            markeredgewidth=0.8,
+        )
         ends.append((transport, part["bytes"].iloc[-1], middle[-1], colour))
     axes.set_yscale("log")
     size_axis(axes, sizes)
     plain_log_axis(axes.yaxis)
     for transport, at, value, colour in apart(ends, axes.get_ylim()):
-        axes.annotate(transport, (ends_x(sizes), value), xytext=(8, 0), textcoords="offset points", va="center",
-                      ha="left", color=colour, fontsize=11, fontweight="bold", annotation_clip=False)
+        axes.annotate(
+            transport,
+            (ends_x(sizes), value),
+            xytext=(8, 0),
+            textcoords="offset points",
+            va="center",
+            ha="left",
+            color=colour,
+            fontsize=11,
+            fontweight="bold",
+            annotation_clip=False,
+        )
     axes.set_xlabel("message size", fontsize=10)
     axes.set_ylabel(y_label, fontsize=10)
     axes.grid(color=theme.grid, linewidth=0.8)
@@ -246,15 +348,32 @@ def bandwidth(reduces, transports, theme, least=1024):
     frame = reduces.copy()
     for percentile in ("p50", "p99"):
         frame[f"{percentile}_busbw"] = summary.busbw(frame["bytes"], frame[f"{percentile}_us"], frame["ranks"])
-    return by_size(frame, transports, theme, "p50_busbw", "p99_busbw", "All-reduce bandwidth",
-                   "ring, median; whisker to the 99th percentile", "bus bandwidth, GB/s",
-                   [size for size in powers_of_two(frame) if size >= least])
+    return by_size(
+        frame,
+        transports,
+        theme,
+        "p50_busbw",
+        "p99_busbw",
+        "All-reduce bandwidth",
+        "ring, median; whisker to the 99th percentile",
+        "bus bandwidth, GB/s",
+        [size for size in powers_of_two(frame) if size >= least],
+    )
 
 
 def latency(reduces, transports, theme):
     sizes = [size for size in powers_of_two(reduces) if size <= summary.SMALL_BYTES]
-    return by_size(reduces, transports, theme, "p50_us", "p99_us", "All-reduce time of small messages",
-                   "ring, median; whisker to the 99th percentile", "microseconds", sizes)
+    return by_size(
+        reduces,
+        transports,
+        theme,
+        "p50_us",
+        "p99_us",
+        "All-reduce time of small messages",
+        "ring, median; whisker to the 99th percentile",
+        "microseconds",
+        sizes,
+    )
 
 
 def loss(steps, transports, theme, same_bits):
@@ -269,13 +388,24 @@ def loss(steps, transports, theme, same_bits):
         if not len(part):
             continue
         broad, look = index == 0, place_of(transport, index)
-        axes.plot(part["step"], part[column], color=theme.series[look], linewidth=7 if broad else 1.8,
-                  alpha=0.45 if broad else 1, marker=None if broad else MARKERS[look], markersize=4.5,
-                  label=transport, solid_capstyle="round")
+        axes.plot(
+            part["step"],
+            part[column],
+            color=theme.series[look],
+            linewidth=7 if broad else 1.8,
+            alpha=0.45 if broad else 1,
+            marker=None if broad else MARKERS[look],
+            markersize=4.5,
+            label=transport,
+            solid_capstyle="round",
+        )
         curves.append(part.set_index("step")[column])
     largest = max((float((curve - curves[0]).abs().max()) for curve in curves[1:]), default=None)
-    verdict = {True: "the parameters end bit for bit the same", False: "the parameters end in different bits",
-               None: ""}[same_bits]
+    verdict = {
+        True: "the parameters end bit for bit the same",
+        False: "the parameters end in different bits",
+        None: "",
+    }[same_bits]
     said = "" if largest is None else f"largest difference {largest:g}"
     axes.set_xlabel("step", fontsize=10)
     axes.set_ylabel("loss, nats a token", fontsize=10)
@@ -295,7 +425,7 @@ DESCRIPTIONS = {
     "loss": "Loss over the steps for each transport, drawn over each other.",
     "guest_bandwidth": "In the guest: bus bandwidth of the ring all-reduce over the message size for each transport.",
     "guest_latency": "In the guest: time of the ring all-reduce of small messages over the message size for each "
-                     "transport.",
+    "transport.",
 }
 
 

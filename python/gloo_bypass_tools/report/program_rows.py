@@ -25,8 +25,11 @@ def row_of(run, key, text, unit):
     if unit == "us" and key.bytes > SMALL_BYTES:
         unit = "ms"
     better = "higher" if unit == "tokens/s" else "lower"
-    figures = {transport: figure_of(run.row(key, transport), unit) for transport in run.transports
-               if run.row(key, transport) is not None}
+    figures = {
+        transport: figure_of(run.row(key, transport), unit)
+        for transport in run.transports
+        if run.row(key, transport) is not None
+    }
     base, ratios = figures.get(run.transports[0]), {}
     for transport in run.transports[1:]:
         value = times_better(base and base.median, figures.get(transport) and figures[transport].median, better)

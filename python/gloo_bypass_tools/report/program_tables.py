@@ -10,22 +10,27 @@ from gloo_bypass_tools.report.results_chart import ratio_label, size_label, time
 DECODER, TRAINED = (programs.BY_NAME[name].sizes[programs.FULL] for name in ("decoding", "training"))
 # What a reader looks for first, and how it is said: a time, or tokens a second.
 HEADLINES = (
-    (Key("decoding", programs.TOKEN),
-     f"tensor-parallel decoding, {DECODER['layers']} layers of {DECODER['hidden']:,}"),
+    (Key("decoding", programs.TOKEN), f"tensor-parallel decoding, {DECODER['layers']} layers of {DECODER['hidden']:,}"),
     (Key("all_reduce", programs.HOT, 4), "`all_reduce` of one float, one after the other"),
     (Key("all_reduce", programs.HOT, 8192), "`all_reduce` of 8 KiB, one after the other"),
     (Key("all_reduce", programs.ADDED, 8192, 2), "what one of 8 KiB adds after 2 ms of computing"),
     (Key("all_reduce", programs.HOT, 64 << 20), "`all_reduce` of 64 MiB"),
-    (Key("training", programs.STEP),
-     f"step of DistilGPT2 under DDP, {TRAINED['batch'] * TRAINED['length']} tokens a rank"),
+    (
+        Key("training", programs.STEP),
+        f"step of DistilGPT2 under DDP, {TRAINED['batch'] * TRAINED['length']} tokens a rank",
+    ),
 )
 LABELS = {
-    programs.TOKEN: "tensor-parallel decoding: a token", programs.TOKEN_ALONE: "the same without its all-reduces",
-    programs.FIRST: "`all_reduce`: first calls of a process, {size}", programs.HOT: "`all_reduce`: {size}",
+    programs.TOKEN: "tensor-parallel decoding: a token",
+    programs.TOKEN_ALONE: "the same without its all-reduces",
+    programs.FIRST: "`all_reduce`: first calls of a process, {size}",
+    programs.HOT: "`all_reduce`: {size}",
     programs.CALL: "`all_reduce`: {size}, the call after {ms:g} ms of computing",
     programs.ADDED: "`all_reduce`: {size}, adds to {ms:g} ms of computing (mean)",
-    programs.STEP: "DistilGPT2 under DDP: a step", programs.STEP_ALONE: "the same without its all-reduces",
-    programs.EXPOSED: "its exposed all-reduce"}
+    programs.STEP: "DistilGPT2 under DDP: a step",
+    programs.STEP_ALONE: "the same without its all-reduces",
+    programs.EXPOSED: "its exposed all-reduce",
+}
 
 
 def label(key):
@@ -79,8 +84,9 @@ def ratio_cell(run, key, transport):
 
 
 def markdown(header, lines):
-    return "\n".join([f"| {' | '.join(header)} |", "| --- " * len(header) + "|",
-                      *(f"| {' | '.join(line)} |" for line in lines)])
+    return "\n".join(
+        [f"| {' | '.join(header)} |", "| --- " * len(header) + "|", *(f"| {' | '.join(line)} |" for line in lines)]
+    )
 
 
 def about(run):
@@ -89,8 +95,10 @@ def about(run):
     state = memory_rates.in_words(run.rates)
     said = f"The machine {state}." if state else "How fast it copies and adds was not recorded."
     rounds = f"{run.rounds} round{'s' if run.rounds > 1 else ''}"
-    return (f"{run.title}; PyTorch {run.torch}, Python {run.python}, {rounds} in turn{effort}, {run.date}; "
-            f"{machine.quiet_in_words(run.load_before, run.others_cores)}. {said}")
+    return (
+        f"{run.title}; PyTorch {run.torch}, Python {run.python}, {rounds} in turn{effort}, {run.date}; "
+        f"{machine.quiet_in_words(run.load_before, run.others_cores)}. {said}"
+    )
 
 
 def whole(run):
@@ -99,9 +107,13 @@ def whole(run):
     header = ["", first, *(word for other in others for word in (other, ""))]
     lines = []
     for key in sorted(filter(label, run.keys()), key=place):
-        lines.append([label(key), cell(run.row(key, first)),
-                      *(word for other in others
-                        for word in (cell(run.row(key, other)), ratio_cell(run, key, other)))])
+        lines.append(
+            [
+                label(key),
+                cell(run.row(key, first)),
+                *(word for other in others for word in (cell(run.row(key, other)), ratio_cell(run, key, other))),
+            ]
+        )
     notes = [f"Left out: {what}: {why}." for what, why in run.left_out]
     if run.doubt:
         notes.append(f"**The machine was not steady**: {run.doubt}. Ratios near that say little.")
@@ -113,8 +125,11 @@ def spanned(values, text):
     low, high = text(min(values)), text(max(values))
     if low == high:
         return low
-    return f"{low.rpartition(' ')[0]} to {high}" if low.rpartition(" ")[2] == high.rpartition(" ")[2] else (
-        f"{low} to {high}")
+    return (
+        f"{low.rpartition(' ')[0]} to {high}"
+        if low.rpartition(" ")[2] == high.rpartition(" ")[2]
+        else (f"{low} to {high}")
+    )
 
 
 def headline_cell(runs, key, transport):
@@ -149,11 +164,23 @@ def headline(runs):
         newest = max(map(release_of, those))
         those = [run for run in those if release_of(run) == newest]
         processors = " and ".join(dict.fromkeys(run.machine["processor"] for run in those))
-        header = [f"PyTorch {newest[0]}.{newest[1]}, {ranks} ranks on {cores} cores of {processors}", f"Gloo {first}",
-                  *(word for other in others for word in (other, ""))]
-        lines = [[text, headline_cell(those, key, first),
-                  *(word for other in others
-                    for word in (headline_cell(those, key, other), headline_ratio(those, key, other)))]
-                 for key, text in HEADLINES if any(key in run.keys() for run in those)]
+        header = [
+            f"PyTorch {newest[0]}.{newest[1]}, {ranks} ranks on {cores} cores of {processors}",
+            f"Gloo {first}",
+            *(word for other in others for word in (other, "")),
+        ]
+        lines = [
+            [
+                text,
+                headline_cell(those, key, first),
+                *(
+                    word
+                    for other in others
+                    for word in (headline_cell(those, key, other), headline_ratio(those, key, other))
+                ),
+            ]
+            for key, text in HEADLINES
+            if any(key in run.keys() for run in those)
+        ]
         tables.append(markdown(header, lines))
     return "\n\n".join(tables)

@@ -52,28 +52,94 @@ def heads_problem(sizes, ranks):
 
 FULL, SHORT, TINY = EFFORTS = ("full", "short", "tiny")
 TABLE = (
-    Program("decoding", "decoding", "tensor-parallel decoding: two all-reduces a layer and token", {
-        FULL: {"layers": 24, "hidden": 1024, "batch": 1, "tokens": 16, "repeats": 3},
-        SHORT: {"layers": 12, "hidden": 1024, "batch": 1, "tokens": 8, "repeats": 2},
-        TINY: {"layers": 1, "hidden": 256, "batch": 1, "tokens": 2, "repeats": 1}},
-            problem=heads_problem),
-    Program("all_reduce", "reduction", "dist.all_reduce by itself, and with computing between two of them", {
-        FULL: {"first_calls": 50, "first_bytes": 8192, "sizes": [4, 8192, 65536, 1 << 20, 16 << 20, 64 << 20],
-               "most_calls": 300, "least_calls": 8, "compute_ms": [0.5, 2, 10], "compute_sizes": [8192, 65536],
-               "compute_rounds": 60},
-        SHORT: {"first_calls": 50, "first_bytes": 8192, "sizes": [4, 8192, 65536, 1 << 20, 16 << 20],
-                "most_calls": 200, "least_calls": 5, "compute_ms": [2], "compute_sizes": [8192], "compute_rounds": 50},
-        TINY: {"first_calls": 3, "first_bytes": 8192, "sizes": [4, 8192], "most_calls": 5, "least_calls": 2,
-               "compute_ms": [0.5], "compute_sizes": [8192], "compute_rounds": 4}},
-            (Difference(ADDED, ROUND, ROUND_ALONE),)),
-    Program("training", "training", "a step of DistilGPT2 under DistributedDataParallel", {
-        FULL: {"layers": 6, "heads": 12, "hidden": 768, "vocabulary": 50257, "batch": 1, "length": 64, "warm_up": 3,
-               "steps": 8},
-        SHORT: {"layers": 6, "heads": 12, "hidden": 768, "vocabulary": 50257, "batch": 1, "length": 64, "warm_up": 1,
-                "steps": 3},
-        TINY: {"layers": 1, "heads": 2, "hidden": 32, "vocabulary": 64, "batch": 1, "length": 8, "warm_up": 1,
-               "steps": 2}},
-            (Difference(EXPOSED, STEP, STEP_ALONE, statistics.median),), ("transformers",)),
+    Program(
+        "decoding",
+        "decoding",
+        "tensor-parallel decoding: two all-reduces a layer and token",
+        {
+            FULL: {"layers": 24, "hidden": 1024, "batch": 1, "tokens": 16, "repeats": 3},
+            SHORT: {"layers": 12, "hidden": 1024, "batch": 1, "tokens": 8, "repeats": 2},
+            TINY: {"layers": 1, "hidden": 256, "batch": 1, "tokens": 2, "repeats": 1},
+        },
+        problem=heads_problem,
+    ),
+    Program(
+        "all_reduce",
+        "reduction",
+        "dist.all_reduce by itself, and with computing between two of them",
+        {
+            FULL: {
+                "first_calls": 50,
+                "first_bytes": 8192,
+                "sizes": [4, 8192, 65536, 1 << 20, 16 << 20, 64 << 20],
+                "most_calls": 300,
+                "least_calls": 8,
+                "compute_ms": [0.5, 2, 10],
+                "compute_sizes": [8192, 65536],
+                "compute_rounds": 60,
+            },
+            SHORT: {
+                "first_calls": 50,
+                "first_bytes": 8192,
+                "sizes": [4, 8192, 65536, 1 << 20, 16 << 20],
+                "most_calls": 200,
+                "least_calls": 5,
+                "compute_ms": [2],
+                "compute_sizes": [8192],
+                "compute_rounds": 50,
+            },
+            TINY: {
+                "first_calls": 3,
+                "first_bytes": 8192,
+                "sizes": [4, 8192],
+                "most_calls": 5,
+                "least_calls": 2,
+                "compute_ms": [0.5],
+                "compute_sizes": [8192],
+                "compute_rounds": 4,
+            },
+        },
+        (Difference(ADDED, ROUND, ROUND_ALONE),),
+    ),
+    Program(
+        "training",
+        "training",
+        "a step of DistilGPT2 under DistributedDataParallel",
+        {
+            FULL: {
+                "layers": 6,
+                "heads": 12,
+                "hidden": 768,
+                "vocabulary": 50257,
+                "batch": 1,
+                "length": 64,
+                "warm_up": 3,
+                "steps": 8,
+            },
+            SHORT: {
+                "layers": 6,
+                "heads": 12,
+                "hidden": 768,
+                "vocabulary": 50257,
+                "batch": 1,
+                "length": 64,
+                "warm_up": 1,
+                "steps": 3,
+            },
+            TINY: {
+                "layers": 1,
+                "heads": 2,
+                "hidden": 32,
+                "vocabulary": 64,
+                "batch": 1,
+                "length": 8,
+                "warm_up": 1,
+                "steps": 2,
+            },
+        },
+        (Difference(EXPOSED, STEP, STEP_ALONE, statistics.median),),
+        ("transformers",),
+    ),
 )
 BY_NAME = {program.name: program for program in TABLE}
 
@@ -102,8 +168,9 @@ class Figures:
 
 
 def figures_of(samples_us):
-    return Figures(statistics.median(samples_us), quantile(samples_us, 0.99), statistics.fmean(samples_us),
-                   len(samples_us))
+    return Figures(
+        statistics.median(samples_us), quantile(samples_us, 0.99), statistics.fmean(samples_us), len(samples_us)
+    )
 
 
 def with_differences(program, by_key):
@@ -121,8 +188,12 @@ def with_differences(program, by_key):
 
 def of_all_rounds(rounds):
     """The Figures of several turns: the median of the medians, the worst p99."""
-    return Figures(statistics.median(one.median_us for one in rounds), max(one.p99_us for one in rounds),
-                   statistics.fmean(one.mean_us for one in rounds), sum(one.samples for one in rounds))
+    return Figures(
+        statistics.median(one.median_us for one in rounds),
+        max(one.p99_us for one in rounds),
+        statistics.fmean(one.mean_us for one in rounds),
+        sum(one.samples for one in rounds),
+    )
 
 
 def turns(transports, number):

@@ -12,9 +12,12 @@ from gloo_bypass_tools.report import measurements, summary
 
 SOURCE = "Distributed AI fabrics: a network-side perspective"
 # Label, unit here, metric and table of each figure shown.
-FIGURES = (("Bytes on the wire of an all-reduce", "MB", "bytes_per_event", "5.7"),
-           ("Step, T_step", "s", "t_step", "5.8"), ("All-reduce, T_ar", "s", "t_ar", "5.8"), ("T_ar of the step, OH_ar",
-                                                                                              "%", "oh_ar", "5.8"))
+FIGURES = (
+    ("Bytes on the wire of an all-reduce", "MB", "bytes_per_event", "5.7"),
+    ("Step, T_step", "s", "t_step", "5.8"),
+    ("All-reduce, T_ar", "s", "t_ar", "5.8"),
+    ("T_ar of the step, OH_ar", "%", "oh_ar", "5.8"),
+)
 SETTING = {"model": "distilgpt2", "ranks": 2, "batch_size": 8, "seq_len": 64}
 
 
@@ -36,8 +39,12 @@ def comparable(plan):
 
 def beside(training, transports, ranks):
     """The published figures with ours. Bytes are those that all ranks sent."""
-    keys = {"bytes_per_event": ("sent_bytes", ranks), "t_step": ("step_s", 1), "t_ar": ("all_reduce_s", 1),
-            "oh_ar": ("share_percent", 1)}
+    keys = {
+        "bytes_per_event": ("sent_bytes", ranks),
+        "t_step": ("step_s", 1),
+        "t_ar": ("all_reduce_s", 1),
+        "oh_ar": ("share_percent", 1),
+    }
     rows = []
     for label, unit, metric, table in FIGURES:
         key, factor = keys[metric]

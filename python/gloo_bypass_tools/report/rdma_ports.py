@@ -45,8 +45,10 @@ def usable_gid(folder):
     if line_of(folder / "link_layer") == "InfiniBand":
         return 0, ""
     for index in numbered(folder / "gids"):
-        if (line_of(folder / "gids" / str(index)).startswith(IPV4_MAPPED)
-                and line_of(folder / "gid_attrs" / "types" / str(index)) == "RoCE v2"):
+        if (
+            line_of(folder / "gids" / str(index)).startswith(IPV4_MAPPED)
+            and line_of(folder / "gid_attrs" / "types" / str(index)) == "RoCE v2"
+        ):
             return index, line_of(folder / "gid_attrs" / "ndevs" / str(index))
     return None
 
@@ -75,7 +77,10 @@ def chosen(ports, environment):
     number = environment.get("GLOO_BYPASS_RDMA_PORT", "")
     number = number if number.isdecimal() else "0"  # tcp://... is Kubernetes', of a Service "gloo-bypass-rdma"
     for port in ports:
-        if (device in ("", port.device) and number in ("0", str(port.number))
-                and (device or not interface or interface == port.interface)):
+        if (
+            device in ("", port.device)
+            and number in ("0", str(port.number))
+            and (device or not interface or interface == port.interface)
+        ):
             return port
     return None

@@ -27,12 +27,29 @@ STEP_KEYS = {
 # null where the trainer could not know.
 NULLABLE_STEP_KEYS = {"loss_mean": "loss_mean", "sent_bytes": "bytes_sent", "received_bytes": "bytes_received"}
 STEP_COLUMNS = ("transport", "repeat", "rank", "warm_up", *STEP_KEYS, *NULLABLE_STEP_KEYS)
-RUN_COLUMNS = ("transport", "repeat", "rank", "sha256", "parameters", "steps", "bytes_source", "threads",
-               "peak_memory_mb")
+RUN_COLUMNS = (
+    "transport",
+    "repeat",
+    "rank",
+    "sha256",
+    "parameters",
+    "steps",
+    "bytes_source",
+    "threads",
+    "peak_memory_mb",
+)
 
 # Column here -> key of a size and transport in the benchmark's file.
-REDUCE_KEYS = {"p50_us": "p50_us", "p99_us": "p99_us", "mean_us": "time_us", "min_us": "min_us", "max_us": "max_us",
-               "algbw_gbps": "algbw_gb_s", "busbw_gbps": "busbw_gb_s", "cpu_percent": "cpu_percent"}
+REDUCE_KEYS = {
+    "p50_us": "p50_us",
+    "p99_us": "p99_us",
+    "mean_us": "time_us",
+    "min_us": "min_us",
+    "max_us": "max_us",
+    "algbw_gbps": "algbw_gb_s",
+    "busbw_gbps": "busbw_gb_s",
+    "cpu_percent": "cpu_percent",
+}
 REDUCE_COLUMNS = ("transport", "algorithm", "ranks", "bytes", "elements", "samples", "rounds", "wrong", *REDUCE_KEYS)
 IDLE_KEYS = {"cpu_percent": "cpu_percent", "seconds": "seconds", "memory_bytes": "pss_growth_bytes"}
 IDLE_COLUMNS = ("transport", "repeat", "rank", *IDLE_KEYS)
@@ -141,10 +158,17 @@ def read_training(path, transport, repeat, warm_up):
     for index, row in enumerate(steps):
         row["rank"] = rank
         row["warm_up"] = index < warm_up
-    run = {"transport": transport, "repeat": repeat, "rank": rank, "sha256": value_at(place, record, "sha256", str),
-           "parameters": number_at(f"{path}:1", start, "parameters"), "steps": len(steps),
-           "bytes_source": value_at(place, record, "bytes_source", str),
-           "threads": number_at(place, record, "threads"), "peak_memory_mb": number_at(place, record, "peak_memory_mb")}
+    run = {
+        "transport": transport,
+        "repeat": repeat,
+        "rank": rank,
+        "sha256": value_at(place, record, "sha256", str),
+        "parameters": number_at(f"{path}:1", start, "parameters"),
+        "steps": len(steps),
+        "bytes_source": value_at(place, record, "bytes_source", str),
+        "threads": number_at(place, record, "threads"),
+        "peak_memory_mb": number_at(place, record, "peak_memory_mb"),
+    }
     return steps, run
 
 
@@ -194,9 +218,16 @@ def read_all_reduce(path):
         place = f"{path}: results[{index}]"
         size, count = number_at(place, result, "size"), number_at(place, result, "count")
         for one in value_at(place, result, "transports", list):
-            row = {"transport": value_at(place, one, "transport", str), "algorithm": algorithm, "ranks": ranks,
-                   "bytes": int(size), "elements": int(count), "samples": samples, "rounds": rounds,
-                   "wrong": number_at(place, one, "wrong", nullable=True)}
+            row = {
+                "transport": value_at(place, one, "transport", str),
+                "algorithm": algorithm,
+                "ranks": ranks,
+                "bytes": int(size),
+                "elements": int(count),
+                "samples": samples,
+                "rounds": rounds,
+                "wrong": number_at(place, one, "wrong", nullable=True),
+            }
             row |= {column: number_at(place, one, key) for column, key in REDUCE_KEYS.items()}
             rows.append(row)
     return rows
@@ -226,13 +257,22 @@ def read_beside_write(reduce_path, write_paths, repeat):
     it."""
     writes = [read_write_bandwidth(path) for path in write_paths]
     mean = sum(writes) / len(writes)
-    return [{
-        "repeat": repeat, "transport": row["transport"], "ranks": row["ranks"], "bytes": row["bytes"],
-        "p50_us": row["p50_us"], "write_gbps": mean} for row in read_all_reduce(reduce_path)]
+    return [
+        {
+            "repeat": repeat,
+            "transport": row["transport"],
+            "ranks": row["ranks"],
+            "bytes": row["bytes"],
+            "p50_us": row["p50_us"],
+            "write_gbps": mean,
+        }
+        for row in read_all_reduce(reduce_path)
+    ]
 
 
 def frame_of(rows, columns):
     """A frame that has all the columns even without rows."""
     # Here, since measuring needs no pandas and a guest in software emulation takes a minute to load it.
     import pandas
+
     return pandas.DataFrame(rows, columns=list(columns))

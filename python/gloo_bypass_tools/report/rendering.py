@@ -4,8 +4,17 @@ from dataclasses import dataclass
 
 import pandas
 
-from gloo_bypass_tools.report import (machine, page, place, plots, program_rows, published, records, stored_programs,
-                                      summary)
+from gloo_bypass_tools.report import (
+    machine,
+    page,
+    place,
+    plots,
+    program_rows,
+    published,
+    records,
+    stored_programs,
+    summary,
+)
 from gloo_bypass_tools.report.results import ResultsFolder
 from gloo_bypass_tools.report.table import comparison_table, target_line, verdict
 
@@ -76,23 +85,37 @@ def load(folder):
             rows, run = records.read_training(folder.place(name), one["transport"], one["repeat"], warm_up)
             steps += rows
             runs.append(run)
-    aside = [records.read_training(folder.place(name), one["transport"], one["repeat"], warm_up)[1]
-             for one in record.get("set_aside", {}).get("training", []) for name in one["files"]]
+    aside = [
+        records.read_training(folder.place(name), one["transport"], one["repeat"], warm_up)[1]
+        for one in record.get("set_aside", {}).get("training", [])
+        for name in one["files"]
+    ]
     for name in records.value_at(path, record, "all_reduce", list):
         reduces += records.read_all_reduce(folder.place(name))
     for name in records.value_at(path, record, "idle", list):
         idle += records.read_idle(folder.place(name))
     # Folders of earlier versions have none of the rest.
-    beside = [row for one in record.get("beside_write", []) for row in records.read_beside_write(
-        folder.place(one["all_reduce"]), [folder.place(name) for name in one["write"]], one["repeat"])]
+    beside = [
+        row
+        for one in record.get("beside_write", [])
+        for row in records.read_beside_write(
+            folder.place(one["all_reduce"]), [folder.place(name) for name in one["write"]], one["repeat"]
+        )
+    ]
     bound = [row for name in record.get("bound", []) for row in records.read_all_reduce(folder.place(name))]
     inner = record.get("guest", {}).get("folder")
-    return Measurement(record, records.frame_of(steps, records.STEP_COLUMNS),
-                       records.frame_of(runs, records.RUN_COLUMNS), records.frame_of(reduces, records.REDUCE_COLUMNS),
-                       records.frame_of(idle, records.IDLE_COLUMNS), records.frame_of(beside, records.WRITE_COLUMNS),
-                       records.frame_of(bound, records.REDUCE_COLUMNS), records.frame_of(aside, records.RUN_COLUMNS),
-                       tuple(stored_programs.read(folder.place(name)) for name in record.get("programs", [])),
-                       load(ResultsFolder(folder.place(inner))) if inner else None)
+    return Measurement(
+        record,
+        records.frame_of(steps, records.STEP_COLUMNS),
+        records.frame_of(runs, records.RUN_COLUMNS),
+        records.frame_of(reduces, records.REDUCE_COLUMNS),
+        records.frame_of(idle, records.IDLE_COLUMNS),
+        records.frame_of(beside, records.WRITE_COLUMNS),
+        records.frame_of(bound, records.REDUCE_COLUMNS),
+        records.frame_of(aside, records.RUN_COLUMNS),
+        tuple(stored_programs.read(folder.place(name)) for name in record.get("programs", [])),
+        load(ResultsFolder(folder.place(inner))) if inner else None,
+    )
 
 
 def summarise(measurement):
@@ -109,14 +132,22 @@ def summarise(measurement):
         if "RDMA" in transports and len(measurement.reduces):
             reached += summary.rdma_targets(measurement.beside, reduces, bound, idle)
     return Summary(
-        training, reduces, summary.headline_rows(reduces), idle,
+        training,
+        reduces,
+        summary.headline_rows(reduces),
+        idle,
         summary.identical_in_each([measurement.runs, measurement.aside], transports),
-        summary.digests(measurement.runs), reached,
+        summary.digests(measurement.runs),
+        reached,
         published.beside(training, transports, plan["ranks"]) if training and published.comparable(plan) else [],
-        summary.doubt(training, transports), summary.doubted(training, transports), bound, bound_transports,
+        summary.doubt(training, transports),
+        summary.doubted(training, transports),
+        bound,
+        bound_transports,
         place.remark(measurement.place) if summary.slower_than_baseline(reduces, "RDMA") else "",
         [row for run in measurement.programs for row in program_rows.rows_of(run)],
-        summarise(measurement.guest) if measurement.guest else None)
+        summarise(measurement.guest) if measurement.guest else None,
+    )
 
 
 def row_records(rows, transports):
@@ -126,11 +157,20 @@ def row_records(rows, transports):
         for transport in transports:
             figure, ratio = row.figures.get(transport), row.ratios.get(transport)
             if figure is not None:
-                lines.append({"section": row.section, "quantity": row.label, "unit": row.unit, "transport": transport,
-                              "median": figure.median, "tail": figure.tail, "samples": figure.samples,
-                              "times_better": ratio.value if ratio else None,
-                              "times_better_low": ratio.low if ratio else None,
-                              "times_better_high": ratio.high if ratio else None})
+                lines.append(
+                    {
+                        "section": row.section,
+                        "quantity": row.label,
+                        "unit": row.unit,
+                        "transport": transport,
+                        "median": figure.median,
+                        "tail": figure.tail,
+                        "samples": figure.samples,
+                        "times_better": ratio.value if ratio else None,
+                        "times_better_low": ratio.low if ratio else None,
+                        "times_better_high": ratio.high if ratio else None,
+                    }
+                )
     return lines
 
 
@@ -145,12 +185,15 @@ def terminal_rows(made):
 def title_of(measurement):
     plan = measurement.record["plan"]
     where = "" if measurement.place == place.Place(place.HOST) else f", {measurement.place.in_words()}"
-    return (f"{plan['ranks']} ranks on {machine.in_words(measurement.record['machine'])}{where}; {plan['model']}, "
-            f"batch size {plan['batch_size']}, sequence length {plan['seq_len']}")
+    return (
+        f"{plan['ranks']} ranks on {machine.in_words(measurement.record['machine'])}{where}; {plan['model']}, "
+        f"batch size {plan['batch_size']}, sequence length {plan['seq_len']}"
+    )
 
 
 def show(measurement, made, console):
     """The table and the verdict on the terminal; the guest's own after it."""
+
     def say(text, style=""):
         console.print(text, style=style, highlight=False, soft_wrap=True, markup=False)
 
@@ -159,21 +202,27 @@ def show(measurement, made, console):
         console.print()
         say(title_of(measurement), "bold")
         doubted = {summary.TRAINING: made.doubted} | {
-            program_rows.section_of(run): run.transports for run in measurement.programs if run.doubt}
+            program_rows.section_of(run): run.transports for run in measurement.programs if run.doubt
+        }
         console.print(comparison_table(rows, measurement.transports, doubted=doubted))
         if made.bound:
             console.print()
             console.print(comparison_table(made.bound, made.bound_transports, tails=False))
         if len(measurement.transports) > 1:
             say(
-                f"\nRatio: how many times better than {measurement.transports[0]}, in times as in rates." +
-                (" ibverbs: Gloo's own transport over verbs." if "GLOO_IBVERBS" in made.bound_transports else ""),
-                "dim")
+                f"\nRatio: how many times better than {measurement.transports[0]}, in times as in rates."
+                + (" ibverbs: Gloo's own transport over verbs." if "GLOO_IBVERBS" in made.bound_transports else ""),
+                "dim",
+            )
     for target in made.targets:
         if target.label.startswith("RDMA"):
             say(*target_line(target))
-    for text in (made.remark, page.set_aside_in_words(measurement.record), made.doubt,
-                 *(page.not_steady(run) for run in measurement.programs)):
+    for text in (
+        made.remark,
+        page.set_aside_in_words(measurement.record),
+        made.doubt,
+        *(page.not_steady(run) for run in measurement.programs),
+    ):
         if text:
             say(text, "yellow")
     text, style = verdict(made.same_bits, made.digests)
@@ -193,12 +242,27 @@ def show_guest(measurement, made, console, say):
 def write_csv(folder, measurement, made):
     transports = made.bound_transports
     rows = [*made.training, *made.programs, *made.all_reduce, *made.bound, *made.idle]
-    columns = ("section", "quantity", "unit", "transport", "median", "tail", "samples", "times_better",
-               "times_better_low", "times_better_high")
-    for name, frame in (("steps.csv", measurement.steps), ("runs.csv", measurement.runs),
-                        ("all_reduce.csv", measurement.reduces), ("idle.csv", measurement.idle),
-                        ("beside_write.csv", measurement.beside), ("bound.csv", measurement.bound),
-                        ("summary.csv", records.frame_of(row_records(rows, transports), columns))):
+    columns = (
+        "section",
+        "quantity",
+        "unit",
+        "transport",
+        "median",
+        "tail",
+        "samples",
+        "times_better",
+        "times_better_low",
+        "times_better_high",
+    )
+    for name, frame in (
+        ("steps.csv", measurement.steps),
+        ("runs.csv", measurement.runs),
+        ("all_reduce.csv", measurement.reduces),
+        ("idle.csv", measurement.idle),
+        ("beside_write.csv", measurement.beside),
+        ("bound.csv", measurement.bound),
+        ("summary.csv", records.frame_of(row_records(rows, transports), columns)),
+    ):
         if len(frame):
             folder.write_text(name, csv_of(frame))
 

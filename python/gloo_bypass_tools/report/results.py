@@ -48,7 +48,8 @@ class ResultsFolder:
         except FileExistsError as error:
             if not path.exists():
                 raise ResultsError(
-                    f"cannot make {path}: {error.filename} is a file: choose another --output") from error
+                    f"cannot make {path}: {error.filename} is a file: choose another --output"
+                ) from error
             raise ResultsError(f"{path} exists already: choose another --output, or move it away") from error
         except OSError as error:
             raise ResultsError(f"cannot make {path}: {error.strerror}: choose another --output") from error
@@ -72,7 +73,8 @@ class ResultsFolder:
             write_whole(target, content)
         except OSError as error:
             raise ResultsError(
-                f"cannot write {target}: {error.strerror}: make room, or choose another --output") from error
+                f"cannot write {target}: {error.strerror}: make room, or choose another --output"
+            ) from error
         return target
 
     def adopt(self, partial_name, name):

@@ -101,8 +101,8 @@ def spread(labels):
 
 
 def name_of(transport, link):
-    """"DPDK, netdev 1500"; a link called like its transport is not named twice."""
-    return transport + link[len(transport):] if link.lower().startswith(transport.lower()) else f"{transport}, {link}"
+    """ "DPDK, netdev 1500"; a link called like its transport is not named twice."""
+    return transport + link[len(transport) :] if link.lower().startswith(transport.lower()) else f"{transport}, {link}"
 
 
 def ratios_of(run, rows):
@@ -124,9 +124,11 @@ def panel_of(run, where, rows, left):
     right, bottom = left + LEFT + PLOT, TOP + HEIGHT
     parts = [text(left + LEFT, TOP - 22, where, "title")]
     for power in range(panel.low, panel.high + 1):
-        y = panel.y(10 ** power)
-        parts += [f'<path class="grid" d="M{left + LEFT} {y:.1f}H{right}"/>',
-                  text(left + LEFT - 6, y + 4, time_label(10 ** power), "faint", "end")]
+        y = panel.y(10**power)
+        parts += [
+            f'<path class="grid" d="M{left + LEFT} {y:.1f}H{right}"/>',
+            text(left + LEFT - 6, y + 4, time_label(10**power), "faint", "end"),
+        ]
     room = math.inf
     for count in reversed(panel.sizes):
         x = panel.x(count)
@@ -141,8 +143,10 @@ def panel_of(run, where, rows, left):
         points = " ".join(f"{panel.x(row.bytes):.1f},{panel.y(row.median_us):.1f}" for row in line)
         dashes = f' stroke-dasharray="{dash}"' if dash else ""
         parts.append(f'<polyline class="line {kind}" points="{points}"{dashes}/>')
-        parts += [f'<circle class="dot {kind}" cx="{x}" cy="{y}" r="2.6"/>'
-                  for x, y in (point.split(",") for point in points.split())]
+        parts += [
+            f'<circle class="dot {kind}" cx="{x}" cy="{y}" r="2.6"/>'
+            for x, y in (point.split(",") for point in points.split())
+        ]
         if transport != stored_run.BASE or len(names[transport]) == 1:
             labels.append((panel.y(line[-1].median_us), kind, transport, link, ratios_of(run, line)))
     for y, kind, transport, link, ratios in spread(labels):
@@ -163,8 +167,10 @@ def colour_rules(rows, shade):
     rules = []
     for transport in transports:
         colour = colours_of(transport)[shade]
-        rules.append(f".line.t-{transport.lower()} {{ stroke: {colour}; }} .dot.t-{transport.lower()}, "
-                     f".name.t-{transport.lower()} {{ fill: {colour}; }}")
+        rules.append(
+            f".line.t-{transport.lower()} {{ stroke: {colour}; }} .dot.t-{transport.lower()}, "
+            f".name.t-{transport.lower()} {{ fill: {colour}; }}"
+        )
     return "\n".join(rules)
 
 
@@ -174,14 +180,23 @@ def svg(run):
     width, height = PANEL * len(panels) + 40, TOP + HEIGHT + BOTTOM + (LINE if state else 0)
     light = STYLE.format(**LIGHT) + "\n" + colour_rules(run.rows, 0)
     dark = STYLE.format(**DARK) + "\n" + colour_rules(run.rows, 1)
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">',
-             "<title>Time of an all-reduce against its size, over TCP and over gloo-bypass</title>",
-             f"<style>{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}</style>",
-             f'<rect class="paper" width="{width}" height="{height}" rx="8"/>']
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">',
+        "<title>Time of an all-reduce against its size, over TCP and over gloo-bypass</title>",
+        f"<style>{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}</style>",
+        f'<rect class="paper" width="{width}" height="{height}" rx="8"/>',
+    ]
     for index, (where, rows) in enumerate(panels.items()):
         parts += panel_of(run, where, rows, index * PANEL)
-    parts.append(text(LEFT, TOP + HEIGHT + BOTTOM - 12, "Median time of an all-reduce; lower is better. Below a name: "
-                      f"times as fast as TCP, smallest to largest size. {run.machine}, {run.date}.", "faint"))
+    parts.append(
+        text(
+            LEFT,
+            TOP + HEIGHT + BOTTOM - 12,
+            "Median time of an all-reduce; lower is better. Below a name: "
+            f"times as fast as TCP, smallest to largest size. {run.machine}, {run.date}.",
+            "faint",
+        )
+    )
     if state:
         parts.append(text(LEFT, height - 12, f"While it was measured, the machine {state}.", "faint"))
     return "\n".join([*parts, "</svg>", ""])
@@ -191,8 +206,16 @@ def times_of(row):
     return f"{time_label(row.median_us)}, {time_label(row.p99_us)}"
 
 
-HEADINGS = ("where", "link", "transport", "size", "TCP: median, p99", "ours: median, p99", "ours, busbw",
-            "times as fast")
+HEADINGS = (
+    "where",
+    "link",
+    "transport",
+    "size",
+    "TCP: median, p99",
+    "ours: median, p99",
+    "ours, busbw",
+    "times as fast",
+)
 
 
 def cells(run):
@@ -203,8 +226,16 @@ def cells(run):
         if row.transport == stored_run.BASE:
             continue
         tcp, ratio = base.get((row.where, row.link, row.bytes, stored_run.BASE)), run.ratio(row)
-        yield (row.where, row.link, row.transport, size_label(row.bytes), times_of(tcp) if tcp else "not measured",
-               times_of(row), f"{number(row.bus_gbps, 'GB/s')} GB/s", "" if ratio is None else ratio_label(ratio))
+        yield (
+            row.where,
+            row.link,
+            row.transport,
+            size_label(row.bytes),
+            times_of(tcp) if tcp else "not measured",
+            times_of(row),
+            f"{number(row.bus_gbps, 'GB/s')} GB/s",
+            "" if ratio is None else ratio_label(ratio),
+        )
 
 
 def table(run):

@@ -28,8 +28,10 @@ def medians_of(steps, transport):
         if step["transport"] == transport and not step["warm_up"]:
             by_repeat.setdefault(step["repeat"], []).append(step["forward_s"])
     every = [seconds for repeat in by_repeat.values() for seconds in repeat]
-    return (statistics.median(every) if every else None,
-            {repeat: statistics.median(seconds) for repeat, seconds in by_repeat.items()})
+    return (
+        statistics.median(every) if every else None,
+        {repeat: statistics.median(seconds) for repeat, seconds in by_repeat.items()},
+    )
 
 
 def unsteady(steps, transports):
@@ -49,6 +51,7 @@ def unsteady(steps, transports):
 
 def in_words(found, first):
     """A sentence on what unsteady() has found; '' where that is nothing."""
-    each = " and ".join(f"{ratio:.2f} times as fast over {transport} as over {first}"
-                        for transport, ratio in found.items())
+    each = " and ".join(
+        f"{ratio:.2f} times as fast over {transport} as over {first}" for transport, ratio in found.items()
+    )
     return f"Nothing is sent in a forward pass, yet it was {each}" if found else ""

@@ -21,11 +21,39 @@ from gloo_bypass_tools.report.records import RecordError, json_object, number_at
 from gloo_bypass_tools.report.stored_run import only, positive_at, text_at
 
 SCHEMA = "gloo-bypass/programs/1"
-KEYS = {"schema", "commit", "date", "machine", "load_before", "others_cores", "rates", "python", "torch", "gloo_bypass",
-        "ranks", "threads", "rounds", "effort", "transports", "left_out", "digests", "rows"}
+KEYS = {
+    "schema",
+    "commit",
+    "date",
+    "machine",
+    "load_before",
+    "others_cores",
+    "rates",
+    "python",
+    "torch",
+    "gloo_bypass",
+    "ranks",
+    "threads",
+    "rounds",
+    "effort",
+    "transports",
+    "left_out",
+    "digests",
+    "rows",
+}
 MACHINE_KEYS = {"processor", "cores", "memory_gib", "operating_system", "kernel"}
-ROW_KEYS = {"program", "quantity", "bytes", "compute_ms", "transport", "median_us", "p99_us", "mean_us", "samples",
-            "rounds_us"}
+ROW_KEYS = {
+    "program",
+    "quantity",
+    "bytes",
+    "compute_ms",
+    "transport",
+    "median_us",
+    "p99_us",
+    "mean_us",
+    "samples",
+    "rounds_us",
+}
 # A program that sends nothing may take so much longer over one transport than over another: else the machine was not
 # steady, and ratios say little.
 STEADY = 1.1
@@ -92,8 +120,10 @@ class Run:
             times = [row.median_us for row in self.rows if row.key == key]
             if key.quantity in programs.ALONE and max(times) > STEADY * min(times):
                 after = f" ({key.compute_ms:g} ms)" if key.compute_ms else ""
-                said.append(f"{key.program}, {key.quantity}{after}: {max(times) / min(times):.2f} times as long over "
-                            "one transport as over another")
+                said.append(
+                    f"{key.program}, {key.quantity}{after}: {max(times) / min(times):.2f} times as long over "
+                    "one transport as over another"
+                )
         return "; ".join(said)
 
 
@@ -125,8 +155,15 @@ def row_of(place, record, transports):
     number = number_at if is_difference else positive_at
     rounds = value_at(place, record, "rounds_us", list)
     each = tuple(number(f"{place}: rounds_us", dict(enumerate(rounds)), index) for index in range(len(rounds)))
-    row = Row(key, transport, number(place, record, "median_us"), number(place, record, "p99_us"),
-              number(place, record, "mean_us"), whole_at(place, record, "samples", 1), each)
+    row = Row(
+        key,
+        transport,
+        number(place, record, "median_us"),
+        number(place, record, "p99_us"),
+        number(place, record, "mean_us"),
+        whole_at(place, record, "samples", 1),
+        each,
+    )
     if row.p99_us < row.median_us:
         raise RecordError(f"{place}: 'p99_us' is {row.p99_us!r}, below the median of {row.median_us!r}")
     if not each or abs(statistics.median(each) - row.median_us) > 0.01 * abs(row.median_us) + 0.01:
@@ -177,11 +214,26 @@ def read(path):
         by_place[row.key, row.transport] = row
     if not rows:
         raise RecordError(f"{path}: 'rows' is empty")
-    left_out = tuple((text_at(f"{path}: left_out", one, "what"), text_at(f"{path}: left_out", one, "why"))
-                     for one in value_at(path, record, "left_out", list))
+    left_out = tuple(
+        (text_at(f"{path}: left_out", one, "what"), text_at(f"{path}: left_out", one, "why"))
+        for one in value_at(path, record, "left_out", list)
+    )
     value_at(path, record, "digests", dict)
-    return Run(commit, date, found, number_at(path, record, "load_before"),
-               number_at(path, record, "others_cores", nullable=True),
-               memory_rates.checked(path, value_at(path, record, "rates", list)), text_at(path, record, "python"),
-               torch_at(path, record), whole_at(path, record, "ranks", 2), whole_at(path, record, "threads", 1),
-               whole_at(path, record, "rounds", 1), effort, transports, left_out, tuple(rows), by_place)
+    return Run(
+        commit,
+        date,
+        found,
+        number_at(path, record, "load_before"),
+        number_at(path, record, "others_cores", nullable=True),
+        memory_rates.checked(path, value_at(path, record, "rates", list)),
+        text_at(path, record, "python"),
+        torch_at(path, record),
+        whole_at(path, record, "ranks", 2),
+        whole_at(path, record, "threads", 1),
+        whole_at(path, record, "rounds", 1),
+        effort,
+        transports,
+        left_out,
+        tuple(rows),
+        by_place,
+    )

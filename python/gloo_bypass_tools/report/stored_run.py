@@ -81,8 +81,13 @@ def row_of(place, record):
     if size != int(size):
         raise RecordError(f"{place}: 'bytes' is {size!r}, not a whole number")
     texts = {key: text_at(place, record, key) for key in ("link", "where", "transport")}
-    row = Row(**texts, bytes=int(size), median_us=positive_at(place, record, "median_us"),
-              p99_us=positive_at(place, record, "p99_us"), bus_gbps=positive_at(place, record, "bus_GBps"))
+    row = Row(
+        **texts,
+        bytes=int(size),
+        median_us=positive_at(place, record, "median_us"),
+        p99_us=positive_at(place, record, "p99_us"),
+        bus_gbps=positive_at(place, record, "bus_GBps"),
+    )
     if row.p99_us < row.median_us:
         raise RecordError(f"{place}: 'p99_us' is {row.p99_us!r}, below the median of {row.median_us!r}")
     return row

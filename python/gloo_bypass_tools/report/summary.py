@@ -107,7 +107,8 @@ def ratio_of(medians, other_medians, overall, better):
     if value is None:
         return None
     each = [
-        times_better(medians[repeat], other_medians[repeat], better) for repeat in medians if repeat in other_medians]
+        times_better(medians[repeat], other_medians[repeat], better) for repeat in medians if repeat in other_medians
+    ]
     each = [one for one in each if one is not None]
     return Ratio(value, min(each), max(each)) if len(each) > 1 else Ratio(value)
 
@@ -127,8 +128,9 @@ def row_of(frame, transports, section, key, label, unit, scale, better):
     baseline, ratios = transports[0], {}
     for transport in transports[1:]:
         if baseline in figures and transport in figures:
-            ratio = ratio_of(medians[baseline], medians[transport],
-                             (figures[baseline].median, figures[transport].median), better)
+            ratio = ratio_of(
+                medians[baseline], medians[transport], (figures[baseline].median, figures[transport].median), better
+            )
             if ratio is not None:
                 ratios[transport] = ratio
     return Row(section, key, label, unit, better, figures, ratios)
@@ -201,8 +203,17 @@ def all_reduce_rows(reduces, transports, section="Ring all-reduce", key="all_red
                 if value is not None:
                     ratios[transport] = Ratio(value)
         elements = int(reduces[reduces["bytes"] == size]["elements"].iloc[0])
-        rows.append(Row(section, f"{key}_{size}", f"{size_text(int(size))}, {count_text(elements)}", unit,
-                        better, figures, ratios))
+        rows.append(
+            Row(
+                section,
+                f"{key}_{size}",
+                f"{size_text(int(size))}, {count_text(elements)}",
+                unit,
+                better,
+                figures,
+                ratios,
+            )
+        )
     return rows
 
 
@@ -257,8 +268,10 @@ def doubted(training, transports):
 def doubt(training, transports):
     """A sentence on those that are doubted; '' where none is."""
     said = steadiness.in_words(doubted(training, transports), transports[0])
-    return said and (f"{said}: the machine was not steady, or a transport's threads take processor time from the "
-                     "computation. What training says about that transport is in doubt.")
+    return said and (
+        f"{said}: the machine was not steady, or a transport's threads take processor time from the "
+        "computation. What training says about that transport is in doubt."
+    )
 
 
 @dataclass(frozen=True)
@@ -298,8 +311,11 @@ def bound_rows(bound, transports):
 
 def columns_of(bound, transports):
     """The transports of the bound rows: those compared, and what was measured beside them."""
-    return [*transports, *(one for one in bound["transport"].unique() if one not in transports)
-            ] if len(bound) else list(transports)
+    return (
+        [*transports, *(one for one in bound["transport"].unique() if one not in transports)]
+        if len(bound)
+        else list(transports)
+    )
 
 
 def share_of_write(beside, transport):
@@ -311,8 +327,11 @@ def share_of_write(beside, transport):
     ours = part.apply(lambda one: busbw(one["bytes"], one["p50_us"], one["ranks"]), axis=1)
     each = ours / part["write_gbps"]
     low, high = (float(each.min()), float(each.max())) if len(part) > 1 else (None, None)
-    return (Ratio(float(ours.median() / part["write_gbps"].median()), low, high), float(ours.median()),
-            float(part["write_gbps"].median()))
+    return (
+        Ratio(float(ours.median() / part["write_gbps"].median()), low, high),
+        float(ours.median()),
+        float(part["write_gbps"].median()),
+    )
 
 
 def ratio_between(rows, key, transport, other):
@@ -327,12 +346,17 @@ def ratio_between(rows, key, transport, other):
 def one_element_target(reduces, bound):
     """One element in the ring, which PyTorch runs and Gloo's ibverbs cannot, beside what that needs in the algorithm
     that it can run."""
-    ours, theirs = (figure_at(rows, f"{key}_{ONE_ELEMENT_BYTES}", transport)
-                    for rows, key, transport in ((reduces, "all_reduce", "RDMA"), (bound, "bound", "GLOO_IBVERBS")))
+    ours, theirs = (
+        figure_at(rows, f"{key}_{ONE_ELEMENT_BYTES}", transport)
+        for rows, key, transport in ((reduces, "all_reduce", "RDMA"), (bound, "bound", "GLOO_IBVERBS"))
+    )
     value = times_better(theirs and theirs.median, ours and ours.median, "lower")
-    one = target_of("RDMA, ring all-reduce of 1 element, median",
-                    "at most a tenth of what Gloo's own ibverbs transport needs, ring-chunked", value and Ratio(value),
-                    10.0)
+    one = target_of(
+        "RDMA, ring all-reduce of 1 element, median",
+        "at most a tenth of what Gloo's own ibverbs transport needs, ring-chunked",
+        value and Ratio(value),
+        10.0,
+    )
     return replace(one, measured=f"1/{value:.1f} ({ours.median:,.0f} of {theirs.median:,.0f} us)") if value else one
 
 
@@ -341,21 +365,36 @@ def rdma_targets(beside, reduces, bound, idle):
     found = []
     share = share_of_write(beside, "RDMA")
     size = size_text(int(beside["bytes"].iloc[0])) if len(beside) else "4 MiB"
-    one = target_of(f"RDMA, ring all-reduce of {size}, bus bandwidth",
-                    "at least 0.85 x ib_write_bw's, one direction with both busy", share[0] if share else None, 0.85)
+    one = target_of(
+        f"RDMA, ring all-reduce of {size}, bus bandwidth",
+        "at least 0.85 x ib_write_bw's, one direction with both busy",
+        share[0] if share else None,
+        0.85,
+    )
     if share:
         one = replace(one, measured=f"{share[0].value:.2f} x ({share[1]:.3g} of {share[2]:.3g} GB/s)")
     found.append(one)
     found.append(one_element_target(reduces, bound))
     for row in bound:
-        found.append(target_of(f"RDMA, ring-chunked all-reduce of {row.label.partition(',')[0]}",
-                               f"at least {LEAST_TO_IBVERBS:g} x Gloo's own ibverbs transport, in the same algorithm",
-                               ratio_between(bound, row.key, "RDMA", "GLOO_IBVERBS"), LEAST_TO_IBVERBS))
+        found.append(
+            target_of(
+                f"RDMA, ring-chunked all-reduce of {row.label.partition(',')[0]}",
+                f"at least {LEAST_TO_IBVERBS:g} x Gloo's own ibverbs transport, in the same algorithm",
+                ratio_between(bound, row.key, "RDMA", "GLOO_IBVERBS"),
+                LEAST_TO_IBVERBS,
+            )
+        )
     cpu = figure_at(idle, "cpu_percent", "RDMA")
     if cpu is not None:
         found.append(
-            Target("RDMA, idle, connected rank", "under 1 % of a core", f"{cpu.median:.2f} %", cpu.median < 1.0,
-                   "reached" if cpu.median < 1.0 else "not reached"))
+            Target(
+                "RDMA, idle, connected rank",
+                "under 1 % of a core",
+                f"{cpu.median:.2f} %",
+                cpu.median < 1.0,
+                "reached" if cpu.median < 1.0 else "not reached",
+            )
+        )
     return found
 
 
@@ -375,19 +414,41 @@ def targets(training, reduces, idle, transport, baseline):
     of_training = in_doubt if transport in doubted(training, [baseline, transport]) else lambda target: target
     ten_million, one_element = f"all_reduce_{TEN_MILLION_BYTES}", f"all_reduce_{ONE_ELEMENT_BYTES}"
     found = [
-        target_of("Ring all-reduce of 10M floats", f"at least 3 x {baseline}'s bandwidth",
-                  ratio_at(reduces, ten_million, transport), 3.0),
-        target_of("Ring all-reduce of 1 element, median", f"at least 5 x as fast as {baseline}",
-                  ratio_at(reduces, one_element, transport), 5.0),
-        of_training(target_of("Training step", f"no slower than {baseline}", ratio_at(training, "step_s", transport),
-                              1.0)),
-        of_training(target_of("All-reduce in training, T_ar", f"at least 2 x as fast as {baseline}",
-                              ratio_at(training, "all_reduce_s", transport), 2.0)),
+        target_of(
+            "Ring all-reduce of 10M floats",
+            f"at least 3 x {baseline}'s bandwidth",
+            ratio_at(reduces, ten_million, transport),
+            3.0,
+        ),
+        target_of(
+            "Ring all-reduce of 1 element, median",
+            f"at least 5 x as fast as {baseline}",
+            ratio_at(reduces, one_element, transport),
+            5.0,
+        ),
+        of_training(
+            target_of("Training step", f"no slower than {baseline}", ratio_at(training, "step_s", transport), 1.0)
+        ),
+        of_training(
+            target_of(
+                "All-reduce in training, T_ar",
+                f"at least 2 x as fast as {baseline}",
+                ratio_at(training, "all_reduce_s", transport),
+                2.0,
+            )
+        ),
     ]
     cpu = figure_at(idle, "cpu_percent", transport)
     if cpu is None:
         found.append(Target("Idle, connected rank", "under 1 % of a core", "not measured", None, ""))
     else:
-        found.append(Target("Idle, connected rank", "under 1 % of a core", f"{cpu.median:.2f} %", cpu.median < 1.0,
-                            "reached" if cpu.median < 1.0 else "not reached"))
+        found.append(
+            Target(
+                "Idle, connected rank",
+                "under 1 % of a core",
+                f"{cpu.median:.2f} %",
+                cpu.median < 1.0,
+                "reached" if cpu.median < 1.0 else "not reached",
+            )
+        )
     return found

@@ -17,8 +17,9 @@ def comparison_table(rows, transports, tails=True, doubted=None):
         if tails:
             table.add_column("p99", justify="right", no_wrap=True, style="dim", header_style="dim")
     for transport in transports[1:]:
-        table.add_column(f"{wording.heading(transport)} x" if len(transports) > 2 else "ratio", justify="right",
-                         no_wrap=True)
+        table.add_column(
+            f"{wording.heading(transport)} x" if len(transports) > 2 else "ratio", justify="right", no_wrap=True
+        )
     section = None
     for row in rows:
         if row.section != section:
@@ -26,9 +27,8 @@ def comparison_table(rows, transports, tails=True, doubted=None):
                 table.add_row()
             table.add_row(Text(row.section, style="bold"))
             section = row.section
-        cells = [text for transport in transports for text in cell(row, transport)[:2 if tails else 1]]
-        cells += [ratio_cell(row, transport, transport in doubted.get(row.section, ()))
-                  for transport in transports[1:]]
+        cells = [text for transport in transports for text in cell(row, transport)[: 2 if tails else 1]]
+        cells += [ratio_cell(row, transport, transport in doubted.get(row.section, ())) for transport in transports[1:]]
         table.add_row("  " + wording.label(row), *cells)
     return table
 
@@ -54,8 +54,9 @@ def ratio_cell(row, transport, is_doubted=False):
 def target_line(target):
     """A target beside what was measured, with its style."""
     style = {True: "green", False: "red", None: "yellow"}[target.met]
-    return f"{target.label}: {target.measured}; wanted {target.wanted}" + (f": {target.said}"
-                                                                           if target.said else ""), style
+    return f"{target.label}: {target.measured}; wanted {target.wanted}" + (
+        f": {target.said}" if target.said else ""
+    ), style
 
 
 def verdict(same_bits, found):
@@ -65,7 +66,8 @@ def verdict(same_bits, found):
         said = f"identical results: every rank of every run ended with parameters of SHA-256 {digest[:16]}..."
         return said, "bold green"
     if same_bits is False:
-        each = "; ".join(f"{transport}: {', '.join(digest[:16] for digest in values)}"
-                         for transport, values in found.items())
+        each = "; ".join(
+            f"{transport}: {', '.join(digest[:16] for digest in values)}" for transport, values in found.items()
+        )
         return f"DIFFERENT results: SHA-256 of all parameters {each}", "bold red"
     return "", ""

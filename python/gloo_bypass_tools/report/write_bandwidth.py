@@ -40,8 +40,23 @@ def listens(port):
 
 def command_of(options):
     return [
-        PROGRAM, "-d", options.device, "-i", options.port, "-x", options.gid_index, "-b", "-s", options.bytes, "-n",
-        options.iterations, "-p", options.tcp_port, "-F", "--report_gbits"]
+        PROGRAM,
+        "-d",
+        options.device,
+        "-i",
+        options.port,
+        "-x",
+        options.gid_index,
+        "-b",
+        "-s",
+        options.bytes,
+        "-n",
+        options.iterations,
+        "-p",
+        options.tcp_port,
+        "-F",
+        "--report_gbits",
+    ]
 
 
 def bandwidth_in(output, size):
@@ -60,8 +75,9 @@ def last_line(output):
 
 def start(command):
     try:
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                text=True)
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
     except FileNotFoundError as error:
         raise WriteError(f"{PROGRAM} is not installed: apt install perftest") from error
 
@@ -79,7 +95,8 @@ def measured(options):
                 raise WriteError(f"{PROGRAM} as server: {last_line(server.stdout.read())}")
             if time.monotonic() > limit:
                 raise WriteError(
-                    f"{PROGRAM} as server did not listen on port {options.tcp_port} within {LISTEN_LIMIT_S:g} s")
+                    f"{PROGRAM} as server did not listen on port {options.tcp_port} within {LISTEN_LIMIT_S:g} s"
+                )
             time.sleep(0.05)
         client = start([*command, "127.0.0.1"])
         output, _ = client.communicate(timeout=max(1.0, until - time.monotonic()))
@@ -101,7 +118,8 @@ def measured(options):
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(
-        prog="write_bandwidth", description=f"{PROGRAM} between two processes of this machine, both directions busy.")
+        prog="write_bandwidth", description=f"{PROGRAM} between two processes of this machine, both directions busy."
+    )
     parser.add_argument("--device", required=True)
     parser.add_argument("--port", type=int, default=1)
     parser.add_argument("--gid-index", type=int, default=0)
@@ -117,8 +135,15 @@ def main(arguments=None):
         print(f"write_bandwidth: {error}", file=sys.stderr)
         return FAILED
     # perftest adds the two directions up.
-    report = {"schema": SCHEMA, "device": options.device, "port": options.port, "gid_index": options.gid_index,
-              "message_bytes": options.bytes, "iterations": options.iterations, "direction_gb_s": both / 8 / 2}
+    report = {
+        "schema": SCHEMA,
+        "device": options.device,
+        "port": options.port,
+        "gid_index": options.gid_index,
+        "message_bytes": options.bytes,
+        "iterations": options.iterations,
+        "direction_gb_s": both / 8 / 2,
+    }
     partial = options.json + ".partial"
     with open(partial, "w", encoding="utf-8") as file:
         file.write(json.dumps(report, indent=2) + "\n")

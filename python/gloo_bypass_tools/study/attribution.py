@@ -32,5 +32,13 @@ def shares_of(label, tcp_s, other_s, other_two_s, base_s=None, published_growth=
     """None where a figure is missing. A part below 0 stays so: noise is shown, not hidden."""
     if None in (tcp_s, other_s, other_two_s) or tcp_s <= 0:
         return None
-    return Shares(label, tcp_s, tcp_s - other_s, other_s - other_two_s, other_two_s, tcp_s / base_s if base_s else None,
-                  published_growth, modelled_growth)
+    return Shares(
+        label,
+        tcp_s,
+        tcp_s - other_s,
+        other_s - other_two_s,
+        other_two_s,
+        tcp_s / base_s if base_s else None,
+        published_growth,
+        modelled_growth,
+    )

@@ -11,7 +11,7 @@ from gloo_bypass_tools.study import edge_study, transports
 
 # The program's own limits follow from the model: so many times as long, and this much more.
 PATIENCE, START_S, LEAST_OPERATION_S = 12.0, 60.0, 60.0
-GUEST_PATIENCE_S = 240.0   # in the guest, for programs that load, and ranks that meet
+GUEST_PATIENCE_S = 240.0  # in the guest, for programs that load, and ranks that meet
 PROBE_INTERVAL_S = 0.5
 # What crosses the fabric at the least, in all: a tenth of what it is on two quick cores.
 SLOWEST_BYTES_A_SECOND = 2e7
@@ -61,7 +61,7 @@ class Plan:
     seed: int = 1
     settings: tuple = tuple(SETTINGS.items())
     sysctls: tuple = ()
-    guest: tuple = ()   # those of the transports that are measured in the guest
+    guest: tuple = ()  # those of the transports that are measured in the guest
 
     def as_record(self):
         return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
@@ -73,10 +73,12 @@ class Plan:
 
 def plan_from(kind, record):
     """A plan of this kind from what its as_record() gave. TypeError where something is missing."""
+
     def value_of(value):
         if not isinstance(value, list):
             return value
         return tuple(tuple(one) if isinstance(one, list) else one for one in value)
+
     return kind(**{name: value_of(value) for name, value in record.items() if name in kind.__dataclass_fields__})
 
 
@@ -87,8 +89,9 @@ def cells_of(plan):
         for loss in plan.losses:
             if loss and variant not in plan.lossy:
                 continue
-            found += [Cell(variant, transport, segment, loss)
-                      for segment in plan.segments for transport in plan.transports]
+            found += [
+                Cell(variant, transport, segment, loss) for segment in plan.segments for transport in plan.transports
+            ]
     return found
 
 
@@ -116,7 +119,8 @@ def slow_edge_flags(variant, ranks, loss_percent=0.0):
     """The fabric's description, as flags of fabric-run. `variant`: of an edge's study."""
     flags = [
         "--defaults",
-        f"rate={edge_study.FAST_RATE_MBIT:g}Mbit/s,delay={edge_study.FAST_DELAY_MS:g}ms,queue={edge_study.FAST_QUEUE}"]
+        f"rate={edge_study.FAST_RATE_MBIT:g}Mbit/s,delay={edge_study.FAST_DELAY_MS:g}ms,queue={edge_study.FAST_QUEUE}",
+    ]
     settings = []
     if variant.rate_mbit is not None:
         settings += [f"rate={variant.rate_mbit:g}Mbit/s", f"queue={edge_study.SLOW_QUEUE}"]
@@ -161,22 +165,41 @@ class Programs:
     probe: object
     trainer: object = None
     analyser: object = None
-    guest: object = None   # scripts/rdma-guest
-    study: object = None   # scripts/study
+    guest: object = None  # scripts/rdma-guest
+    study: object = None  # scripts/study
 
 
 def command_of(plan, study, cell, model_s, programs, output, perf_json):
     """fabric-run with the ranks of one run; its `output` is a folder that does not exist yet."""
-    return reduce_command(plan, cell.transport, ("--ranks", plan.ranks, *edge_flags(plan, study, cell)),
-                          ("--segment-bytes", segment_bytes(plan, cell.segment)), model_s, programs, output, perf_json)
+    return reduce_command(
+        plan,
+        cell.transport,
+        ("--ranks", plan.ranks, *edge_flags(plan, study, cell)),
+        ("--segment-bytes", segment_bytes(plan, cell.segment)),
+        model_s,
+        programs,
+        output,
+        perf_json,
+    )
 
 
 def reduce_command(plan, transport, fabric_flags, perf_flags, model_s, programs, output, perf_json):
     """fabric-run with all_reduce_perf in each rank, whose one size, rounds and warm-up are the plan's."""
     words = [
-        programs.fabric_run, *transports.run_flags(transport), "--seed", plan.seed, *fabric_flags, "--mtu", plan.mtu,
-        "--fabric", programs.fabric, "--output", output,
-        "--timeout", round(run_limit_s(plan, model_s, transport))]
+        programs.fabric_run,
+        *transports.run_flags(transport),
+        "--seed",
+        plan.seed,
+        *fabric_flags,
+        "--mtu",
+        plan.mtu,
+        "--fabric",
+        programs.fabric,
+        "--output",
+        output,
+        "--timeout",
+        round(run_limit_s(plan, model_s, transport)),
+    ]
     if not transports.is_tcp(transport):
         stats = f"GLOO_BYPASS_STATS={output}/stats-%r.json"
         settings = (stats, *(f"{name}={value}" for name, value in plan.settings))
@@ -184,9 +207,31 @@ def reduce_command(plan, transport, fabric_flags, perf_flags, model_s, programs,
     else:
         words += [part for name, value in plan.sysctls for part in ("--sysctl", f"{name}={value}")]
     words += [
-        "--", programs.python, programs.probe, "--output", output,
-        "--interval", EMULATED_PROBE_INTERVAL_S if transport in plan.guest else PROBE_INTERVAL_S,
-        "--", programs.all_reduce_perf, "--transports", transports.kind_of(transport),
-        "-b", plan.bytes, "-e", plan.bytes, "-n", 1, "-w", plan.warm_up, "--rounds", plan.rounds, *perf_flags,
-        "--timeout", round(operation_limit_s(plan, transport, model_s)), "--json", perf_json]
+        "--",
+        programs.python,
+        programs.probe,
+        "--output",
+        output,
+        "--interval",
+        EMULATED_PROBE_INTERVAL_S if transport in plan.guest else PROBE_INTERVAL_S,
+        "--",
+        programs.all_reduce_perf,
+        "--transports",
+        transports.kind_of(transport),
+        "-b",
+        plan.bytes,
+        "-e",
+        plan.bytes,
+        "-n",
+        1,
+        "-w",
+        plan.warm_up,
+        "--rounds",
+        plan.rounds,
+        *perf_flags,
+        "--timeout",
+        round(operation_limit_s(plan, transport, model_s)),
+        "--json",
+        perf_json,
+    ]
     return [str(word) for word in words]

@@ -27,8 +27,9 @@ def why_of(record, transport, planned):
     for one in record.get("failures", []):
         if transport in re.split("[:,] ", one["stage"]):
             return one["reason"]
-    return {"interrupted": "the study was interrupted before",
-            "running": "the study has not come to it"}.get(record["state"], "nothing of it was measured")
+    return {"interrupted": "the study was interrupted before", "running": "the study has not come to it"}.get(
+        record["state"], "nothing of it was measured"
+    )
 
 
 def absent_of(record, plan):

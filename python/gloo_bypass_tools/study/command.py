@@ -47,21 +47,29 @@ def model_said(study):
 
 
 def parser_of():
-    parser = argparse.ArgumentParser(prog="study", description=DESCRIPTION, epilog=EPILOG,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--continue", dest="continued", type=Path, metavar="RESULTS",
-                        help="go on with the study of this folder where it was cut off: what it has is kept, what "
-                        "failed or is missing is measured, as its command said, with the same build and on the same "
-                        "machine")
+    parser = argparse.ArgumentParser(
+        prog="study", description=DESCRIPTION, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--continue",
+        dest="continued",
+        type=Path,
+        metavar="RESULTS",
+        help="go on with the study of this folder where it was cut off: what it has is kept, what "
+        "failed or is missing is measured, as its command said, with the same build and on the same "
+        "machine",
+    )
     parsers = parser.add_subparsers(dest="name", metavar="NAME")
     for kind in KINDS:
         for study in kind.studies.values():
-            one = parsers.add_parser(study.name, help=study.title,
-                                     description=f"{study.title}. {study.about}{model_said(study)}")
+            one = parsers.add_parser(
+                study.name, help=study.title, description=f"{study.title}. {study.about}{model_said(study)}"
+            )
             kind.add_options(one, study)
             one.set_defaults(study=study)
-    draw = parsers.add_parser("draw", help="the tables, plots and page of a folder once more",
-                              description="Draws a study's folder again.")
+    draw = parsers.add_parser(
+        "draw", help="the tables, plots and page of a folder once more", description="Draws a study's folder again."
+    )
     draw.add_argument("folder", type=Path)
     parsers.add_parser("in-guest").add_argument("folder", type=Path)  # the guest's part, which guest_part starts
     return parser
@@ -69,11 +77,17 @@ def parser_of():
 
 def programs_of(options):
     build = options.build.absolute()
-    return cells.Programs(fabric_run=ROOT / "scripts" / "fabric-run", fabric=build / "tools" / "fabric" / "fabric",
-                          all_reduce_perf=build / "tools" / "all_reduce_perf", python="/usr/bin/python3",
-                          probe=Path(__file__).with_name("rank_probe.py"), trainer=build / "trainer" / "ddp_train",
-                          analyser=build / "tools" / "capture" / "capture_analyser",
-                          guest=ROOT / "scripts" / "rdma-guest", study=ROOT / "scripts" / "study")
+    return cells.Programs(
+        fabric_run=ROOT / "scripts" / "fabric-run",
+        fabric=build / "tools" / "fabric" / "fabric",
+        all_reduce_perf=build / "tools" / "all_reduce_perf",
+        python="/usr/bin/python3",
+        probe=Path(__file__).with_name("rank_probe.py"),
+        trainer=build / "trainer" / "ddp_train",
+        analyser=build / "tools" / "capture" / "capture_analyser",
+        guest=ROOT / "scripts" / "rdma-guest",
+        study=ROOT / "scripts" / "study",
+    )
 
 
 def placed(plan, study, asked):
@@ -109,6 +123,7 @@ def draw(options):
     folder = ResultsFolder(options.folder)
     from gloo_bypass_tools.study import rendering
     from gloo_bypass_tools.report.display import console_for_output
+
     try:
         drawn = rendering.render(folder)
     except (KeyError, TypeError, AttributeError) as error:  # of a record that says something else than was written
@@ -131,13 +146,21 @@ def announcement(options, plan, measurement):
 def in_guest(options):
     """The guest's part of a study; what failed stands in its results."""
     from gloo_bypass_tools.report.display import Display
+
     folder = ResultsFolder(options.folder)
     name, record, programs = guest_part.read_order(folder)
     kind = kind_of(name)
     plan = kind.plan_type.from_record(record)
-    measurement = kind.measurement(ROOT, plan, kind.studies[name],
-                                   cells.Programs(**{key: Path(value) for key, value in programs.items()}), folder,
-                                   Display(), "", in_guest=True)
+    measurement = kind.measurement(
+        ROOT,
+        plan,
+        kind.studies[name],
+        cells.Programs(**{key: Path(value) for key, value in programs.items()}),
+        folder,
+        Display(),
+        "",
+        in_guest=True,
+    )
     if folder.place("results.json").exists():
         measurement.take_up(json_object(folder.place("results.json")))
     measurement.run()
@@ -151,8 +174,11 @@ def measure(options, plan, left_out, programs, arguments, earlier=None):
         enclosure.check_tools()
         enclosure.check_right()
     default = default_path(ROOT)
-    folder = earlier[0] if earlier else ResultsFolder.create(
-        options.output or default.with_name(f"study-{plan.study}-{default.name}"))
+    folder = (
+        earlier[0]
+        if earlier
+        else ResultsFolder.create(options.output or default.with_name(f"study-{plan.study}-{default.name}"))
+    )
     with continuation.alone(folder):
         return measure_into(folder, options, plan, left_out, programs, arguments, earlier and earlier[1])
 
@@ -161,9 +187,11 @@ def measure_into(folder, options, plan, left_out, programs, arguments, record):
     from gloo_bypass_tools.report.display import Display
 
     from gloo_bypass_tools.study import rendering
+
     display, status = Display(), 0
-    measurement = kind_of(options.name).measurement(ROOT, plan, options.study, programs, folder, display,
-                                                    shlex.join(["scripts/study", *arguments]), left_out)
+    measurement = kind_of(options.name).measurement(
+        ROOT, plan, options.study, programs, folder, display, shlex.join(["scripts/study", *arguments]), left_out
+    )
     if record:
         continuation.check(folder, record, measurement)
         measurement.take_up(record)

@@ -18,8 +18,12 @@ from gloo_bypass_tools.study import guest_part
 
 # Figures of one study must agree in them to stand in one table.
 ALIKE = {"commit": "commit", "processor": "processor", "cores": "number of cores", "kernel": "kernel"}
-SET_UP = {"programs": "build", "files": "text, vocabulary or weights", "environment": "environment",
-          "kernel_tcp": "kernel's TCP"}
+SET_UP = {
+    "programs": "build",
+    "files": "text, vocabulary or weights",
+    "environment": "environment",
+    "kernel_tcp": "kernel's TCP",
+}
 
 
 def read(path, schema, root):
@@ -33,12 +37,15 @@ def read(path, schema, root):
     measured, here = records.value_at(place, record, "machine", dict), machine.describe(root)
     for key, name in ALIKE.items():
         if measured.get(key) != here[key]:
-            raise records.RecordError(f"{path}: its runs are of {name} {measured.get(key)!r}, and here is "
-                                      f"{here[key]!r}: go on there, or measure all of it anew")
+            raise records.RecordError(
+                f"{path}: its runs are of {name} {measured.get(key)!r}, and here is "
+                f"{here[key]!r}: go on there, or measure all of it anew"
+            )
     had, has = records.value_at(place, measured, "packages", dict), here["packages"]
     if changed := sorted(one for one in {*had, *has} if had.get(one) != has.get(one)):
-        raise records.RecordError(f"{path}: its runs were with other versions of {', '.join(changed)}: measure all of "
-                                  "it anew")
+        raise records.RecordError(
+            f"{path}: its runs were with other versions of {', '.join(changed)}: measure all of it anew"
+        )
     for number, stage in enumerate(records.value_at(place, record, "stages", list)):
         records.value_at(f"{place}: stages[{number}]", stage if isinstance(stage, dict) else {}, "log", str)
     try:
@@ -60,13 +67,16 @@ def check(folder, record, measurement):
     place, plan, cells = folder.place("results.json"), measurement.plan, measurement.all_cells()
     known = [asdict(cell) for cell in cells]
     if as_written(plan.as_record()) != record.get("plan"):
-        raise records.RecordError(f"{place}: its command and its plan do not agree: was one of them changed? Measure "
-                                  "anew")
+        raise records.RecordError(
+            f"{place}: its command and its plan do not agree: was one of them changed? Measure anew"
+        )
     for key, name in SET_UP.items():
         there, here = records.value_at(place, record, key, dict), as_written(measurement.record[key])
         if differing := sorted(one for one in {*there, *here} if there.get(one) != here.get(one)):
-            raise records.RecordError(f"{folder.path}: the {name} is not what its runs had: {', '.join(differing)}: go "
-                                      "on with that, or measure all of it anew")
+            raise records.RecordError(
+                f"{folder.path}: the {name} is not what its runs had: {', '.join(differing)}: go "
+                "on with that, or measure all of it anew"
+            )
     seen = []
     for number, run in enumerate(records.value_at(place, record, "runs", list)):
         about = (run.get("repeat"), run.get("cell")) if isinstance(run, dict) else None
@@ -89,18 +99,24 @@ def check_files(folder, place, run, cell, measurement):
     except records.RecordError as error:
         raise records.RecordError(f"{error}: it was whole once: bring it back, or measure anew") from error
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise records.RecordError(f"{output}: one of its files is damaged ({error!r}): bring the whole one back, or "
-                                  "measure anew") from error
+        raise records.RecordError(
+            f"{output}: one of its files is damaged ({error!r}): bring the whole one back, or measure anew"
+        ) from error
     if differing := sorted(key for key, value in found.items() if run.get(key) != value):
-        raise records.RecordError(f"{place}: '{differing[0]}' is not what the files in {output} say: bring the right "
-                                  "ones back, or measure anew")
+        raise records.RecordError(
+            f"{place}: '{differing[0]}' is not what the files in {output} say: bring the right "
+            "ones back, or measure anew"
+        )
 
 
 def is_finished(folder, record):
     """Whether its page was drawn of all that it has: after it was written down for the last time."""
     page = folder.place("index.html")
-    return (record.get("state") == "complete" and page.exists()
-            and page.stat().st_mtime_ns >= folder.place("results.json").stat().st_mtime_ns)
+    return (
+        record.get("state") == "complete"
+        and page.exists()
+        and page.stat().st_mtime_ns >= folder.place("results.json").stat().st_mtime_ns
+    )
 
 
 @contextmanager

@@ -24,14 +24,23 @@ def all_of(folder, record, plan, study, rows):
         return []
     found = [
         pictures.in_both(
-            RESULT, "time", "Time of the all-reduce over the variants of the slow edge for each transport and segment "
+            RESULT,
+            "time",
+            "Time of the all-reduce over the variants of the slow edge for each transport and segment "
             "size, with "
-            "the model's lines and the published times.", lambda theme: plots.time(rows, plan, study, theme))]
+            "the model's lines and the published times.",
+            lambda theme: plots.time(rows, plan, study, theme),
+        )
+    ]
     if plan.lossy and any(row.loss_percent and row.variant == plan.lossy[-1] for row in rows):
         found.append(
-            pictures.in_both(RESULT, "loss",
-                             "Time of the all-reduce with loss on the slow edge, for each transport and segment size.",
-                             lambda theme: plots.loss(rows, plan, study, theme)))
+            pictures.in_both(
+                RESULT,
+                "loss",
+                "Time of the all-reduce with loss on the slow edge, for each transport and segment size.",
+                lambda theme: plots.loss(rows, plan, study, theme),
+            )
+        )
     segment = plan.segments[0]
     by_run = traces_of(folder, record["runs"], segment)
     for variant in plan.variants:
@@ -40,8 +49,11 @@ def all_of(folder, record, plan, study, rows):
         label = f"{study.variant(variant).label}, segments {edge_study.SEGMENT_NAMES[segment]}"
         found.append(
             pictures.in_both(
-                RANKS, f"ranks-{variant}",
+                RANKS,
+                f"ranks-{variant}",
                 f"{label}: CPU, memory, bytes sent and received of each rank over time, over each "
                 "transport; samples.csv has the same figures.",
-                lambda theme: trace_plots.ranks(by_run, variant, label, plan.transports, theme)))
+                lambda theme: trace_plots.ranks(by_run, variant, label, plan.transports, theme),
+            )
+        )
     return found

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from gloo_bypass_tools.study.study import Study
 
-PUBLISHED_BYTES = 81_912_576 * 4       # DistilGPT2's gradient in FP32
+PUBLISHED_BYTES = 81_912_576 * 4  # DistilGPT2's gradient in FP32
 MIB = 2**20
 # Every other edge. The published bridge had about 25 Gbit/s between containers (iperf3); this machine's ranks have
 # less.

@@ -21,7 +21,7 @@ class Quantity:
     unit: str
     base: float
     logarithmic: bool = False
-    digits: int = 0   # after the point; 0: as the size of the number has it
+    digits: int = 0  # after the point; 0: as the size of the number has it
 
 
 DURATION = Quantity("event_duration", "Duration of an event", "seconds", 1.0)
@@ -36,13 +36,16 @@ class Group:
     variant: str
     name: str
     values: list
-    spread: dict       # min, p25, median, p75, max: those there are
+    spread: dict  # min, p25, median, p75, max: those there are
     model: float | None = None
 
 
 def spread_of(values):
-    return {name: training_tables.STATISTICS[name](values)
-            for name in ("min", "p25", "median", "p75", "max")} if values else {}
+    return (
+        {name: training_tables.STATISTICS[name](values) for name in ("min", "p25", "median", "p75", "max")}
+        if values
+        else {}
+    )
 
 
 def groups_of(quantity, plan, runs, figures, model_of):
@@ -50,17 +53,24 @@ def groups_of(quantity, plan, runs, figures, model_of):
     `model_of(variant, transport)`: in base units, or None."""
     found = []
     for variant in plan.variants:
-        published = {figure.statistic: figure.base / quantity.base for figure in figures
-                     if (figure.variant, figure.metric) == (variant, quantity.metric)}
+        published = {
+            figure.statistic: figure.base / quantity.base
+            for figure in figures
+            if (figure.variant, figure.metric) == (variant, quantity.metric)
+        }
         if published:
             found.append(Group(variant, PUBLISHED, [], published))
         for transport in plan.transports:
             values = [
-                value / quantity.base for value in training_tables.samples_of(
-                    quantity.metric, training_tables.runs_of(runs, variant, transport), False)]
+                value / quantity.base
+                for value in training_tables.samples_of(
+                    quantity.metric, training_tables.runs_of(runs, variant, transport), False
+                )
+            ]
             model = model_of(variant, transport)
             found.append(
-                Group(variant, transport, values, spread_of(values), None if model is None else model / quantity.base))
+                Group(variant, transport, values, spread_of(values), None if model is None else model / quantity.base)
+            )
     return found
 
 
@@ -68,16 +78,25 @@ def draw_group(axes, theme, at, group, colour):
     """A box from quartile to quartile, the median as a bar, whiskers to the extremes, every event as a point."""
     spread = group.spread
     if "p25" in spread and "p75" in spread:
-        axes.bar(at, spread["p75"] - spread["p25"], bottom=spread["p25"], width=0.62, color=colour, alpha=0.22,
-                 linewidth=0)
+        axes.bar(
+            at, spread["p75"] - spread["p25"], bottom=spread["p25"], width=0.62, color=colour, alpha=0.22, linewidth=0
+        )
     if "min" in spread or "max" in spread:
         low, high = spread.get("min", spread["median"]), spread.get("max", spread["median"])
         axes.plot([at, at], [low, high], color=colour, linewidth=1, zorder=2)
         for end in (low, high):
             axes.plot([at - 0.1, at + 0.1], [end, end], color=colour, linewidth=1, zorder=2)
     count = len(group.values)
-    axes.plot([at + 0.5 * ((i + 0.5) / count - 0.5) for i in range(count)], group.values, linestyle="none", marker="o",
-              markersize=3.6, alpha=0.6, color=colour, markeredgewidth=0)
+    axes.plot(
+        [at + 0.5 * ((i + 0.5) / count - 0.5) for i in range(count)],
+        group.values,
+        linestyle="none",
+        marker="o",
+        markersize=3.6,
+        alpha=0.6,
+        color=colour,
+        markeredgewidth=0,
+    )
     axes.plot([at - 0.31, at + 0.31], [spread["median"]] * 2, color=colour, linewidth=2.4, solid_capstyle="butt")
     if group.model is not None:
         axes.plot([at - 0.4, at + 0.4], [group.model] * 2, color=theme.ink, linewidth=1.3, linestyle=(0, (2, 1.4)))
@@ -98,9 +117,19 @@ def name_groups(axes, theme, groups, places):
     axes.tick_params(axis="x", length=0, labelcolor=theme.ink)
     for variant in dict.fromkeys(group.variant for group in groups):
         mine = [place for place, group in zip(places, groups) if group.variant == variant]
-        axes.annotate(variant, (sum(mine) / len(mine), 0), xycoords=("data", "axes fraction"), xytext=(0, -18),
-                      textcoords="offset points", ha="center", va="top", fontsize=10, fontweight="bold",
-                      color=theme.ink, annotation_clip=False)
+        axes.annotate(
+            variant,
+            (sum(mine) / len(mine), 0),
+            xycoords=("data", "axes fraction"),
+            xytext=(0, -18),
+            textcoords="offset points",
+            ha="center",
+            va="top",
+            fontsize=10,
+            fontweight="bold",
+            color=theme.ink,
+            annotation_clip=False,
+        )
 
 
 def make_room(axes, quantity):
@@ -127,9 +156,18 @@ def event_plot(quantity, plan, groups, theme):
         colour = theme.series[place_of(group.name, plan.transports.index(group.name))] if own else theme.faint
         draw_group(axes, theme, at, group, colour)
         median = group.spread["median"]
-        axes.annotate(f"{median:,.{quantity.digits}f}" if quantity.digits else wording.number(median), (at, median),
-                      xytext=(0, 2.5), textcoords="offset points", ha="center", fontsize=9, fontweight="bold",
-                      color=colour, zorder=5, path_effects=[withStroke(linewidth=2.5, foreground=theme.paper)])
+        axes.annotate(
+            f"{median:,.{quantity.digits}f}" if quantity.digits else wording.number(median),
+            (at, median),
+            xytext=(0, 2.5),
+            textcoords="offset points",
+            ha="center",
+            fontsize=9,
+            fontweight="bold",
+            color=colour,
+            zorder=5,
+            path_effects=[withStroke(linewidth=2.5, foreground=theme.paper)],
+        )
     make_room(axes, quantity)
     name_groups(axes, theme, groups, places)
     axes.set_ylabel(quantity.unit + (", logarithmic" if quantity.logarithmic else ""), fontsize=10)

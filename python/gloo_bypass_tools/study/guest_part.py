@@ -42,14 +42,29 @@ def memory_for_reduces(ranks, size):
 
 def command_of(measurement, within, limit_s):
     programs = measurement.programs
-    return [programs.guest, "run", "--rxe", "0", "--memory", measurement.guest_memory_mib(),
-            "--timeout", round(limit_s), "--", programs.python, programs.study, "in-guest", within.path.absolute()]
+    return [
+        programs.guest,
+        "run",
+        "--rxe",
+        "0",
+        "--memory",
+        measurement.guest_memory_mib(),
+        "--timeout",
+        round(limit_s),
+        "--",
+        programs.python,
+        programs.study,
+        "in-guest",
+        within.path.absolute(),
+    ]
 
 
 def write_order(measurement, within):
     programs = {name: str(value) for name, value in vars(measurement.programs).items() if value is not None}
-    within.write_json(ORDER, {"schema": SCHEMA, "study": measurement.study.name, "plan": measurement.plan.as_record(),
-                              "programs": programs})
+    within.write_json(
+        ORDER,
+        {"schema": SCHEMA, "study": measurement.study.name, "plan": measurement.plan.as_record(), "programs": programs},
+    )
 
 
 def read_order(folder):
@@ -58,8 +73,11 @@ def read_order(folder):
     record = records.json_object(path)
     if record.get("schema") != SCHEMA:
         raise records.RecordError(f"{path}: schema {record.get('schema')!r}, not {SCHEMA!r}")
-    return (records.value_at(path, record, "study", str), records.value_at(path, record, "plan", dict),
-            records.value_at(path, record, "programs", dict))
+    return (
+        records.value_at(path, record, "study", str),
+        records.value_at(path, record, "plan", dict),
+        records.value_at(path, record, "programs", dict),
+    )
 
 
 def run_there(measurement, listed):
@@ -68,17 +86,24 @@ def run_there(measurement, listed):
     place_within = measurement.folder.place(FOLDER)
     within = ResultsFolder(place_within) if place_within.exists() else ResultsFolder.create(place_within)
     write_order(measurement, within)
-    limit_s = min(MOST_S,
-                  sum(measurement.limit_s(cell) for cell in listed) + place.GUEST_START_S)
+    limit_s = min(MOST_S, sum(measurement.limit_s(cell) for cell in listed) + place.GUEST_START_S)
     name = f"in the guest, {len(listed)} runs: {', '.join(measurement.plan.guest)}"
     log = measurement.folder.place("logs/guest.log")
 
     def tick():
         measurement.display.advance(note=processes.last_line(log, 70))
+
     try:
         # The folder is where it runs, since that is what the guest may write to.
-        measurement.stage(name, FOLDER, command_of(measurement, within, limit_s), limit_s + place.GUEST_START_S,
-                          dict(os.environ), on_tick=tick, directory=within.path)
+        measurement.stage(
+            name,
+            FOLDER,
+            command_of(measurement, within, limit_s),
+            limit_s + place.GUEST_START_S,
+            dict(os.environ),
+            on_tick=tick,
+            directory=within.path,
+        )
     finally:
         take_over(measurement, within)
 

@@ -12,8 +12,17 @@ from pathlib import Path
 from gloo_bypass_tools.report import machine
 from gloo_bypass_tools.report.records import RecordError
 from gloo_bypass_tools.report.stages import Stages, telling
-from gloo_bypass_tools.study import (cells, guest_part, processor_share, reading, sweep_cells,
-                                     sweep_reading, sweeps, training, training_reading)
+from gloo_bypass_tools.study import (
+    cells,
+    guest_part,
+    processor_share,
+    reading,
+    sweep_cells,
+    sweep_reading,
+    sweeps,
+    training,
+    training_reading,
+)
 
 SCHEMA = "gloo-bypass/study/1"
 # fabric-run has the limit itself, and ends its ranks in order.
@@ -29,7 +38,8 @@ def kernel_tcp():
     these."""
     return {
         "congestion_control": machine.text_of("/proc/sys/net/ipv4/tcp_congestion_control").strip() or machine.UNKNOWN,
-        **{path.rpartition("/")[2]: " ".join(machine.text_of(path).split()) for path in TCP_BUFFERS}}
+        **{path.rpartition("/")[2]: " ".join(machine.text_of(path).split()) for path in TCP_BUFFERS},
+    }
 
 
 def digests_of(programs):
@@ -61,12 +71,23 @@ class StudyMeasurement(Stages):
     """
 
     def __init__(self, root, plan, study, programs, folder, display, repeat_command, left_out=(), in_guest=False):
-        super().__init__(root, folder, display, {
-            "schema": SCHEMA, "study": study.name, "plan": plan.as_record(),
-            "machine": machine.describe_system() if in_guest else machine.describe(root),
-            "kernel_tcp": kernel_tcp(), "environment": telling(os.environ), "repeat_command": repeat_command,
-            "programs": {} if in_guest else digests_of(programs),
-            "files": {flag: digest_of(path) for flag, path in getattr(plan, "files", ())}, "runs": []})
+        super().__init__(
+            root,
+            folder,
+            display,
+            {
+                "schema": SCHEMA,
+                "study": study.name,
+                "plan": plan.as_record(),
+                "machine": machine.describe_system() if in_guest else machine.describe(root),
+                "kernel_tcp": kernel_tcp(),
+                "environment": telling(os.environ),
+                "repeat_command": repeat_command,
+                "programs": {} if in_guest else digests_of(programs),
+                "files": {flag: digest_of(path) for flag, path in getattr(plan, "files", ())},
+                "runs": [],
+            },
+        )
         self.plan, self.study, self.programs = plan, study, programs
         self.not_measured, self.in_guest = dict(left_out), in_guest
 
@@ -74,16 +95,20 @@ class StudyMeasurement(Stages):
         """Goes on from the record of the same study: what it has is kept, what failed is tried again."""
         # The page says so where any of it was measured on a busy machine.
         load = max(one["machine"].get("load_before") or 0.0 for one in (earlier, self.record))
-        self.record |= {"runs": earlier["runs"], "machine": earlier["machine"] | {"load_before": load},
-                        "continued": earlier.get("continued", []) + [self.record["machine"]["date"]]}
+        self.record |= {
+            "runs": earlier["runs"],
+            "machine": earlier["machine"] | {"load_before": load},
+            "continued": earlier.get("continued", []) + [self.record["machine"]["date"]],
+        }
         if guest_part.FOLDER in earlier:
             self.record[guest_part.FOLDER] = earlier[guest_part.FOLDER]
         missing = self.missing()
         again = {self.slug_of(repeat, cell) for repeat, cell in missing}
         if any(cell.transport in self.plan.guest for _, cell in missing):
             again.add(guest_part.FOLDER)
-        self.record["stages"] = [stage for stage in earlier["stages"]
-                                 if Path(stage["log"]).stem.removesuffix("-analysis") not in again]
+        self.record["stages"] = [
+            stage for stage in earlier["stages"] if Path(stage["log"]).stem.removesuffix("-analysis") not in again
+        ]
 
     def cells(self):
         return [cell for cell in self.all_cells() if cell.transport not in self.not_measured]
@@ -91,8 +116,12 @@ class StudyMeasurement(Stages):
     def missing(self):
         """(repeat, cell) of all runs that the record has not."""
         done = [(run["repeat"], run["cell"]) for run in self.record["runs"]]
-        return [(repeat, cell) for repeat in range(1, self.plan.repeats + 1) for cell in self.cells()
-                if (repeat, asdict(cell)) not in done]
+        return [
+            (repeat, cell)
+            for repeat in range(1, self.plan.repeats + 1)
+            for cell in self.cells()
+            if (repeat, asdict(cell)) not in done
+        ]
 
     @staticmethod
     def slug_of(repeat, cell):
@@ -145,8 +174,9 @@ class EdgeMeasurement(StudyMeasurement):
         return cells.run_limit_s(self.plan, self.model_s(cell), cell.transport) + GRACE_S
 
     def measure(self, cell, name, slug, output):
-        command = cells.command_of(self.plan, self.study, cell, self.model_s(cell), self.programs, output,
-                                   cells.report_beside(output))
+        command = cells.command_of(
+            self.plan, self.study, cell, self.model_s(cell), self.programs, output, cells.report_beside(output)
+        )
         return {} if self.stage(name, slug, command, self.limit_s(cell), dict(os.environ)) else None
 
     def read(self, cell, output):
@@ -164,8 +194,9 @@ class TrainingMeasurement(StudyMeasurement):
         return training.run_limit_s(self.plan, self.study.variant(cell.variant), cell.transport) + GRACE_S
 
     def guest_memory_mib(self):
-        return guest_part.memory_for_training(max(self.study.variant(name).ranks for name in self.plan.variants),
-                                              self.plan.guest_model)
+        return guest_part.memory_for_training(
+            max(self.study.variant(name).ranks for name in self.plan.variants), self.plan.guest_model
+        )
 
     def measure(self, cell, name, slug, output):
         plan, variant = self.plan, self.study.variant(cell.variant)
@@ -176,9 +207,13 @@ class TrainingMeasurement(StudyMeasurement):
         """The run, and the analysis of its capture."""
         if not self.stage(name, slug, command, limit_s, dict(os.environ)):
             return None
-        analysed = self.stage(f"{name}: analysis", f"{slug}-analysis",
-                              [self.programs.analyser, output / CAPTURE, "--json", output / "analysis.json"],
-                              ANALYSIS_LIMIT_S, dict(os.environ))
+        analysed = self.stage(
+            f"{name}: analysis",
+            f"{slug}-analysis",
+            [self.programs.analyser, output / CAPTURE, "--json", output / "analysis.json"],
+            ANALYSIS_LIMIT_S,
+            dict(os.environ),
+        )
         return {} if analysed else None
 
     def read(self, cell, output):

@@ -10,8 +10,9 @@ SOURCE = "Distributed AI fabrics: a network-side perspective"
 
 def environment_with(**filters):
     """Of the studies' templates."""
-    return page.environment_over(FOLDERS, ratio=ratio, plural=plural, in_words=in_words, settings=settings_text,
-                                 **filters)
+    return page.environment_over(
+        FOLDERS, ratio=ratio, plural=plural, in_words=in_words, settings=settings_text, **filters
+    )
 
 
 def machine_lines(record):
@@ -38,12 +39,23 @@ def settings_text(settings):
 
 def notes(template, record, plan, study, **values):
     """What was measured and how, a paragraph each, as the study's template has it."""
-    return page.paragraphs(environment_with(), template, record=record, plan=plan, study=study,
-                           kernel=record["kernel_tcp"], **guest_values(record, plan), **values)
+    return page.paragraphs(
+        environment_with(),
+        template,
+        record=record,
+        plan=plan,
+        study=study,
+        kernel=record["kernel_tcp"],
+        **guest_values(record, plan),
+        **values,
+    )
 
 
 def guest_values(record, plan):
     """Of what was measured in the guest."""
     described = record.get("guest", {}).get("machine", {})
-    return {"in_guest": [one for one in plan.guest if any(run["cell"]["transport"] == one for run in record["runs"])],
-            "guest_machine": machine.in_words(described), "guest_kernel": described.get("kernel", machine.UNKNOWN)}
+    return {
+        "in_guest": [one for one in plan.guest if any(run["cell"]["transport"] == one for run in record["runs"])],
+        "guest_machine": machine.in_words(described),
+        "guest_kernel": described.get("kernel", machine.UNKNOWN),
+    }

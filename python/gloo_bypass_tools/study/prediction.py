@@ -25,9 +25,9 @@ import numpy as np
 from gloo_bypass_tools.model import framing, schedule
 from gloo_bypass_tools.study import cells, edge_study, transports
 
-LONG_PATH_RTT_MS = 0.3   # GLOO_BYPASS_LONG_PATH_RTT_US
-DRAWS = 15               # of losses: their mean is steady to a few per cent
-ROCE_4096_LEAST_MTU = 4176   # SoftRoCE keeps 80 bytes of a packet for headers
+LONG_PATH_RTT_MS = 0.3  # GLOO_BYPASS_LONG_PATH_RTT_US
+DRAWS = 15  # of losses: their mean is steady to a few per cent
+ROCE_4096_LEAST_MTU = 4176  # SoftRoCE keeps 80 bytes of a packet for headers
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,10 @@ def completion_of(transport, delay_ms, segment):
 def ring_over(variant, ranks, transport, segment, share, together=1):
     """(edges, completion) of Gloo's ring where its last edge is the variant's: of segments of so many bytes, while
     `together` all-reduces share each edge; `share`: payload_share()."""
-    fast, rate = (mbit * 1e6 / 8 * share / together
-                  for mbit in (edge_study.FAST_RATE_MBIT, variant.rate_mbit or edge_study.FAST_RATE_MBIT))
+    fast, rate = (
+        mbit * 1e6 / 8 * share / together
+        for mbit in (edge_study.FAST_RATE_MBIT, variant.rate_mbit or edge_study.FAST_RATE_MBIT)
+    )
     fast_s = edge_study.FAST_DELAY_MS * 1e-3
     # One way of data in the schedule is three of frames where it is fetched.
     delay_s = variant.one_way_ms * 1e-3
@@ -90,18 +92,26 @@ def ring_over(variant, ranks, transport, segment, share, together=1):
 def model_of(plan, study, cell):
     variant = study.variant(cell.variant)
     largest = cells.segment_bytes(plan, cell.segment) or schedule.SEGMENT_BYTES
-    edges, completion = ring_over(variant, plan.ranks, cell.transport,
-                                  schedule.cut(plan.bytes, plan.ranks, largest).segment,
-                                  payload_share(plan, cell.transport))
+    edges, completion = ring_over(
+        variant,
+        plan.ranks,
+        cell.transport,
+        schedule.cut(plan.bytes, plan.ranks, largest).segment,
+        payload_share(plan, cell.transport),
+    )
     lossless = schedule.time_s(plan.bytes, edges, completion, segment_bytes=largest)
-    return Model(lossless, repeated_s(plan, cell, edges, completion, largest) if cell.loss_percent else lossless,
-                 floor_s(plan, edges[cells.slow_edge(plan.ranks)[0]].rate, variant.one_way_ms * 1e-3), completion)
+    return Model(
+        lossless,
+        repeated_s(plan, cell, edges, completion, largest) if cell.loss_percent else lossless,
+        floor_s(plan, edges[cells.slow_edge(plan.ranks)[0]].rate, variant.one_way_ms * 1e-3),
+        completion,
+    )
 
 
 def trips_of(frames, loss, chance):
     """How often any of so many frames has to be sent until all have arrived, with this much luck (0 to 1)."""
     trips = 1
-    while (1 - loss ** trips) ** frames < chance:
+    while (1 - loss**trips) ** frames < chance:
         trips += 1
     return trips
 
@@ -119,7 +129,8 @@ def repeated_s(plan, cell, edges, completion, segment):
         return on_edge * (trips_of(frames, loss, luck.random()) - 1) * (edge.delay_s + edge.back_s)
 
     return statistics.mean(
-        schedule.time_s(plan.bytes, edges, completion, segment_bytes=segment, late=late) for _ in range(DRAWS))
+        schedule.time_s(plan.bytes, edges, completion, segment_bytes=segment, late=late) for _ in range(DRAWS)
+    )
 
 
 def floor_s(plan, rate, delay_s):

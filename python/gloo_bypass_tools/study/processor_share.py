@@ -29,8 +29,9 @@ class Limit:
 def mounts(text):
     """(folder, kind, options) of each mounted hierarchy of control groups."""
     words = [line.split() for line in text.splitlines()]
-    return [(Path(one[1]), one[2], one[3].split(",")) for one in words
-            if len(one) > 3 and one[2] in ("cgroup", "cgroup2")]
+    return [
+        (Path(one[1]), one[2], one[3].split(",")) for one in words if len(one) > 3 and one[2] in ("cgroup", "cgroup2")
+    ]
 
 
 def own_group(text, kind):
@@ -38,8 +39,9 @@ def own_group(text, kind):
     nothing."""
     for line in text.splitlines():
         number, controllers, path = (line.split(":", 2) + ["", ""])[:3]
-        if (kind == "cgroup2" and number == "0" and not controllers) or (kind == "cgroup"
-                                                                         and "cpu" in controllers.split(",")):
+        if (kind == "cgroup2" and number == "0" and not controllers) or (
+            kind == "cgroup" and "cpu" in controllers.split(",")
+        ):
             return path
     return "/"
 
@@ -90,8 +92,10 @@ def limited(share, rank):
         if group is None:
             continue
         try:
-            yield Limit("cpu.max of cgroup v2" if kind == "cgroup2" else "cpu.cfs_quota_us of cgroup v1",
-                        (*flags, "--limit-group", group))
+            yield Limit(
+                "cpu.max of cgroup v2" if kind == "cgroup2" else "cpu.cfs_quota_us of cgroup v1",
+                (*flags, "--limit-group", group),
+            )
         finally:
             # Its processes ended with the run's namespaces.
             with contextlib.suppress(OSError):

@@ -26,8 +26,9 @@ RANK, INTERFACE, TRANSPORT = "RANK", "GLOO_SOCKET_IFNAME", "GLOO_DEVICE_TRANSPOR
 METRICS, METRICS_INTERVAL = "GLOO_BYPASS_METRICS", "GLOO_BYPASS_METRICS_INTERVAL_MS"
 WRITTEN_MORE_OFTEN, LEAST_INTERVAL_MS = 4, 100
 # (received, sent): of the port, or where there is none of the transport's packets.
-METRIC_PAIRS = tuple((f"gloo_bypass_{of}_received_bytes_total", f"gloo_bypass_{of}_sent_bytes_total")
-                     for of in ("port", "wire"))
+METRIC_PAIRS = tuple(
+    (f"gloo_bypass_{of}_received_bytes_total", f"gloo_bypass_{of}_sent_bytes_total") for of in ("port", "wire")
+)
 QUERY_S = 5.0
 # A day at four a second would be no probe's memory any more: later samples are left out, and counted.
 MAX_SAMPLES = 100_000
@@ -36,9 +37,18 @@ DUTY_S = 0.05
 # The shell moves itself into the group, and becomes the rank.
 INTO_GROUP = ("sh", "-c", 'echo 0 > "$0/cgroup.procs" && exec "$@"')
 # Of /proc/net/snmp and /proc/net/netstat: what says how TCP met loss.
-COUNTERS = ("Tcp.RetransSegs", "Tcp.OutSegs", "Tcp.InSegs", "TcpExt.TCPTimeouts", "TcpExt.TCPFastRetrans",
-            "TcpExt.TCPSlowStartRetrans", "TcpExt.TCPLostRetransmit", "TcpExt.TCPLossProbes", "TcpExt.TCPSpuriousRTOs",
-            "TcpExt.TCPDSACKRecv")
+COUNTERS = (
+    "Tcp.RetransSegs",
+    "Tcp.OutSegs",
+    "Tcp.InSegs",
+    "TcpExt.TCPTimeouts",
+    "TcpExt.TCPFastRetrans",
+    "TcpExt.TCPSlowStartRetrans",
+    "TcpExt.TCPLostRetransmit",
+    "TcpExt.TCPLossProbes",
+    "TcpExt.TCPSpuriousRTOs",
+    "TcpExt.TCPDSACKRecv",
+)
 # Fields of `ss -ti`, as name:value.
 CONNECTION_FIELDS = ("cwnd", "ssthresh", "mss", "bytes_sent", "bytes_retrans", "rcv_space", "snd_wnd")
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -85,8 +95,15 @@ def connections(said):
 
 def answer_of(*words):
     try:
-        return subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
-                              timeout=QUERY_S, check=False).stdout
+        return subprocess.run(
+            words,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=QUERY_S,
+            check=False,
+        ).stdout
     except (OSError, subprocess.TimeoutExpired):
         return ""
 
@@ -100,8 +117,10 @@ def address_of(interface):
 def tcp_connections(own):
     """Connections from the address on the fabric, without those over which the ranks met."""
     # Without the column of states, which `state established` leaves out, the addresses are words 3 and 4.
-    said = "\n".join(line if line[:1].isspace() else "ESTAB " + line
-                     for line in answer_of("ss", "-tinH", "state", "established").splitlines())
+    said = "\n".join(
+        line if line[:1].isspace() else "ESTAB " + line
+        for line in answer_of("ss", "-tinH", "state", "established").splitlines()
+    )
     return [one for one in connections(said) if own is None or one["local"].rpartition(":")[0] == own]
 
 
@@ -134,8 +153,10 @@ class TransportTraffic:
         if self.path is None:
             return None, None
         found = metrics_of(text_of(self.path))
-        return next(((found[received], found[sent])
-                     for received, sent in METRIC_PAIRS if received in found and sent in found), (None, None))
+        return next(
+            ((found[received], found[sent]) for received, sent in METRIC_PAIRS if received in found and sent in found),
+            (None, None),
+        )
 
     def end(self):
         if self.own and self.path is not None:
@@ -194,20 +215,35 @@ class Probe:
             self.left_out += 1
             return
         at, (received, sent) = time.monotonic() - self.began, self.traffic.bytes() if self.traffic else (None, None)
-        self.samples.append({
-            "at_s": round(at, 3), "cpu_s": used[0], "resident_bytes": used[1], "received_bytes": received,
-            "sent_bytes": sent, "connections": self.connections()})
+        self.samples.append(
+            {
+                "at_s": round(at, 3),
+                "cpu_s": used[0],
+                "resident_bytes": used[1],
+                "received_bytes": received,
+                "sent_bytes": sent,
+                "connections": self.connections(),
+            }
+        )
 
     def record(self, rank, status):
         after = kernel_counters()
         received, sent = self.traffic.bytes() if self.traffic else (None, None)
         return {
-            "schema": SCHEMA, "rank": rank, "status": status, "began_unix_s": self.began_unix,
-            "seconds": round(time.monotonic() - self.began, 3), "traffic": {
-                "source": self.traffic.source if self.traffic else None, "received_bytes": received,
-                "sent_bytes": sent}, "tcp": {name: count - self.before.get(name, 0)
-                                             for name, count in after.items()} if self.interface else {},
-            "samples": self.samples, "samples_left_out": self.left_out}
+            "schema": SCHEMA,
+            "rank": rank,
+            "status": status,
+            "began_unix_s": self.began_unix,
+            "seconds": round(time.monotonic() - self.began, 3),
+            "traffic": {
+                "source": self.traffic.source if self.traffic else None,
+                "received_bytes": received,
+                "sent_bytes": sent,
+            },
+            "tcp": {name: count - self.before.get(name, 0) for name, count in after.items()} if self.interface else {},
+            "samples": self.samples,
+            "samples_left_out": self.left_out,
+        }
 
 
 def hold_down(process, share):
@@ -243,8 +279,9 @@ def run(program, output, interval_s, group=None, share=None):
     rank, environment = int(os.environ[RANK]), dict(os.environ)
     traffic_of_rank = traffic_of(environment, output, rank, interval_s)
     probe = Probe(environment.get(INTERFACE, ""), traffic_of_rank)
-    process = subprocess.Popen([*INTO_GROUP, group, *program] if group else program, stdin=subprocess.DEVNULL,
-                               env=environment)
+    process = subprocess.Popen(
+        [*INTO_GROUP, group, *program] if group else program, stdin=subprocess.DEVNULL, env=environment
+    )
     if share is not None:
         threading.Thread(target=hold_down, args=(process, share), daemon=True).start()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -267,8 +304,9 @@ def main():
     parser.add_argument("--limit-rank", type=int, metavar="R", help="the rank whose processor time is held down")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--limit-group", metavar="DIR", help="by starting it in this control group")
-    how.add_argument("--limit-share", type=float, metavar="P",
-                     help="by stopping it for all but this share of each 50 ms")
+    how.add_argument(
+        "--limit-share", type=float, metavar="P", help="by stopping it for all but this share of each 50 ms"
+    )
     parser.add_argument("program", nargs="+")
     options = parser.parse_args()
     limit = (options.limit_group, options.limit_share) if options.limit_rank == int(os.environ[RANK]) else (None, None)

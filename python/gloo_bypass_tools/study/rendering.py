@@ -53,11 +53,18 @@ def sample_lines(folder, record):
             probe = records.json_object(path)
             for sample in probe["samples"]:
                 began = probe.get("began_unix_s")
-                lines.append({
-                    **run["cell"], "repeat": run["repeat"], "rank": rank,
-                    "at_unix_s": None if began is None else round(began + sample["at_s"], 3), **{
-                        key: sample[key] for key in ("at_s", "cpu_s", "resident_bytes", "received_bytes", "sent_bytes")}
-                })
+                lines.append(
+                    {
+                        **run["cell"],
+                        "repeat": run["repeat"],
+                        "rank": rank,
+                        "at_unix_s": None if began is None else round(began + sample["at_s"], 3),
+                        **{
+                            key: sample[key]
+                            for key in ("at_s", "cpu_s", "resident_bytes", "received_bytes", "sent_bytes")
+                        },
+                    }
+                )
     return lines
 
 
@@ -65,12 +72,18 @@ def event_lines(record):
     """Every event of every captured run: one line each."""
     return [
         {**run["cell"], "repeat": run["repeat"], "event": number, "bytes": event["bytes"], "seconds": event["seconds"]}
-        for run in record["runs"] if "capture" in run for number, event in enumerate(run["capture"]["events"], start=1)]
+        for run in record["runs"]
+        if "capture" in run
+        for number, event in enumerate(run["capture"]["events"], start=1)
+    ]
 
 
 def write_csv(folder, record, summary):
-    for name, lines in (("summary.csv", summary), ("samples.csv", sample_lines(folder, record)),
-                        ("events.csv", event_lines(record))):
+    for name, lines in (
+        ("summary.csv", summary),
+        ("samples.csv", sample_lines(folder, record)),
+        ("events.csv", event_lines(record)),
+    ):
         if lines:
             folder.write_text(name, csv_text(lines))
 
@@ -86,6 +99,7 @@ def render(folder):
 
 def show(record, plan, study, made, console):
     """The tables on the terminal."""
+
     def say(text, style=""):
         console.print(Text(text), style=style, soft_wrap=True)
 

@@ -31,22 +31,40 @@ def quantity_plot(rows, key, plan, study, theme):
         look = place_of(transport, index)
         colour = theme.series[look]
         for number, name in enumerate(series):
-            listed = [(places[row.point.label], row.figures[transport]) for row in present
-                      if row.point.series in ("", name) and transport in row.figures]
+            listed = [
+                (places[row.point.label], row.figures[transport])
+                for row in present
+                if row.point.series in ("", name) and transport in row.figures
+            ]
             if not listed:
                 continue
             shift = BESIDE * (index * len(series) + number - (len(plan.transports) * len(series) - 1) / 2)
             at, figures = [place + shift for place, _ in listed], [one for _, one in listed]
             values += [value for one in figures for value in (one.low, one.high)]
-            axes.errorbar(at, [one.median for one in figures], yerr=[[one.median - one.low for one in figures],
-                                                                     [one.high - one.median for one in figures]
-                                                                     ], color=colour, capsize=2.2, elinewidth=0.9,
-                          linewidth=2, marker=MARKERS[number if len(series) > 1 else look], markersize=5.5,
-                          linestyle=SERIES_LINES[number % len(SERIES_LINES)] if len(series) > 1 else DASHES[0],
-                          label=f"{transport}, {name}" if name else transport)
+            axes.errorbar(
+                at,
+                [one.median for one in figures],
+                yerr=[[one.median - one.low for one in figures], [one.high - one.median for one in figures]],
+                color=colour,
+                capsize=2.2,
+                elinewidth=0.9,
+                linewidth=2,
+                marker=MARKERS[number if len(series) > 1 else look],
+                markersize=5.5,
+                linestyle=SERIES_LINES[number % len(SERIES_LINES)] if len(series) > 1 else DASHES[0],
+                label=f"{transport}, {name}" if name else transport,
+            )
             modelled = [(place + shift, one.model) for place, one in listed if one.model]
-            axes.plot([place for place, _ in modelled], [model for _, model in modelled], color=colour, linewidth=1.1,
-                      linestyle=(0, (1, 1.5)), marker="_", markersize=9, alpha=0.8)
+            axes.plot(
+                [place for place, _ in modelled],
+                [model for _, model in modelled],
+                color=colour,
+                linewidth=1.1,
+                linestyle=(0, (1, 1.5)),
+                marker="_",
+                markersize=9,
+                alpha=0.8,
+            )
     finish(axes, theme, study, quantity, places, values)
     return png_of(figure)
 
@@ -64,18 +82,34 @@ def finish(axes, theme, study, quantity, places, values):
     axes.grid(axis="y", color=theme.grid, linewidth=0.8)
     # Below the axes: any place within hides a whisker somewhere.
     _, labels = axes.get_legend_handles_labels()
-    axes.legend(loc="upper center", bbox_to_anchor=(0.45, -0.2), ncols=3 if len(labels) > 4 else 2, frameon=False,
-                fontsize=8.5, labelcolor=theme.ink, handlelength=3.2)
-    titled(axes, theme, quantity.label[0].upper() + quantity.label[1:],
-           "median, whiskers to the extremes; fine dots: the model")
+    axes.legend(
+        loc="upper center",
+        bbox_to_anchor=(0.45, -0.2),
+        ncols=3 if len(labels) > 4 else 2,
+        frameon=False,
+        fontsize=8.5,
+        labelcolor=theme.ink,
+        handlelength=3.2,
+    )
+    titled(
+        axes,
+        theme,
+        quantity.label[0].upper() + quantity.label[1:],
+        "median, whiskers to the extremes; fine dots: the model",
+    )
 
 
 def all_of(rows, plan, study):
     """A quantity each, by its key."""
     return {
         key: in_both(
-            key, key.replace("_", "-"),
+            key,
+            key.replace("_", "-"),
             f"{sweep_tables.QUANTITIES[key].label} over {study.axis}, a line for each transport; the table "
             "has the same "
-            "figures.", lambda theme, key=key: quantity_plot(rows, key, plan, study, theme)) for key in study.quantities
-        if any(row.key == key for row in rows)}
+            "figures.",
+            lambda theme, key=key: quantity_plot(rows, key, plan, study, theme),
+        )
+        for key in study.quantities
+        if any(row.key == key for row in rows)
+    }

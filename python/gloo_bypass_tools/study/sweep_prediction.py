@@ -54,6 +54,7 @@ def ring_s(plan, point, transport):
 
     def late():
         return np.array([trips_of(frames, point, luck) - 1 for _ in range(point.ranks)]) * 2 * delay_s
+
     return statistics.mean(schedule.time_s(of_one.bytes, edges, completion, late=late) for _ in range(prediction.DRAWS))
 
 
@@ -70,8 +71,9 @@ def rounds_s(plan, point, transport):
     waits = point.algorithm == "bcube" and completion_of(of_one, transport, point) != "buffered"
     # Over RDMA what is long is announced and read: a way there and back before the data's.
     ways = 3 if prediction.is_fetched(transport, of_one.bytes // point.ranks) else 2 if waits else 1
-    return (2 * math.log2(point.ranks) * point.delay_ms * 1e-3 * ways
-            + ring.serialisation_s(point.ranks, of_one.bytes, edge_rate(of_one, transport)))
+    return 2 * math.log2(point.ranks) * point.delay_ms * 1e-3 * ways + ring.serialisation_s(
+        point.ranks, of_one.bytes, edge_rate(of_one, transport)
+    )
 
 
 def reduce_s(plan, point, transport):
@@ -81,8 +83,9 @@ def reduce_s(plan, point, transport):
 def of_reduce(asked):
     """What a sweep of all-reduces is predicted by."""
     point, time_s = asked.point, reduce_s(asked.plan, asked.point, asked.transport)
-    return {"time": time_s,
-            "busbw": ring.rank_bytes(point.ranks, point.bytes or asked.plan.bytes) / time_s}.get(asked.key)
+    return {"time": time_s, "busbw": ring.rank_bytes(point.ranks, point.bytes or asked.plan.bytes) / time_s}.get(
+        asked.key
+    )
 
 
 def has_times(base):

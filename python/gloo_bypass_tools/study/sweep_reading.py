@@ -12,13 +12,18 @@ def fabric_totals(path):
     edges = value_at(path, record, "edges", list)
     found = {
         key: sum(number_at(f"{path}: edges[{index}]", one, key) for index, one in enumerate(edges))
-        for key in ("offered", *reading.LOSSES)}
+        for key in ("offered", *reading.LOSSES)
+    }
     # The kernel's netem counts the bytes that it delivers alone.
     offered = [
-        number_at(f"{path}: edges[{index}]", one, "offered_bytes", nullable=True) for index, one in enumerate(edges)]
+        number_at(f"{path}: edges[{index}]", one, "offered_bytes", nullable=True) for index, one in enumerate(edges)
+    ]
     return found | {
-        "offered_bytes": None if None in offered else sum(offered), "lost": sum(found[key] for key in reading.LOSSES),
-        "seconds": number_at(path, record, "seconds"), "netem": reading.netem_of(record)}
+        "offered_bytes": None if None in offered else sum(offered),
+        "lost": sum(found[key] for key in reading.LOSSES),
+        "seconds": number_at(path, record, "seconds"),
+        "netem": reading.netem_of(record),
+    }
 
 
 def resent(folder, probes, transport):
@@ -27,23 +32,33 @@ def resent(folder, probes, transport):
     if transport == "RDMA":
         path = folder / "fabric.json"
         return {
-            "retransmitted": None, "timeouts": sum(
+            "retransmitted": None,
+            "timeouts": sum(
                 number_at(path, one, "completer_retry_err")
-                for one in value_at(path, json_object(path), "devices", list))}
+                for one in value_at(path, json_object(path), "devices", list)
+            ),
+        }
     if transports.is_tcp(transport):
-        return {"retransmitted": sum(probe["tcp"].get("Tcp.RetransSegs", 0) for probe in probes),
-                "timeouts": sum(probe["tcp"].get("TcpExt.TCPTimeouts", 0) for probe in probes)}
+        return {
+            "retransmitted": sum(probe["tcp"].get("Tcp.RetransSegs", 0) for probe in probes),
+            "timeouts": sum(probe["tcp"].get("TcpExt.TCPTimeouts", 0) for probe in probes),
+        }
     stats = {path: json_object(path) for path in (folder / f"stats-{probe['rank']}.json" for probe in probes)}
-    return {"retransmitted": sum(number_at(path, one, "retransmits") for path, one in stats.items()),
-            "timeouts": sum(number_at(path, one, "retransmit_timeouts") for path, one in stats.items())}
+    return {
+        "retransmitted": sum(number_at(path, one, "retransmits") for path, one in stats.items()),
+        "timeouts": sum(number_at(path, one, "retransmit_timeouts") for path, one in stats.items()),
+    }
 
 
 def reduce_run(folder, plan, point, cell):
     probes = [reading.probe_of(folder / f"probe-{rank}.json", rank) for rank in range(point.ranks)]
-    return {"times_s": reading.times_of(cells.report_beside(folder), plan.of_reduce(point), cell.transport),
-            "fabric": fabric_totals(folder / "fabric.json"), "lost_beside": reading.lost_beside(folder / "fabric.json"),
-            "ranks": [reading.rank_use(probe) for probe in probes],
-            "resent": resent(folder, probes, cell.transport)}
+    return {
+        "times_s": reading.times_of(cells.report_beside(folder), plan.of_reduce(point), cell.transport),
+        "fabric": fabric_totals(folder / "fabric.json"),
+        "lost_beside": reading.lost_beside(folder / "fabric.json"),
+        "ranks": [reading.rank_use(probe) for probe in probes],
+        "resent": resent(folder, probes, cell.transport),
+    }
 
 
 def training_run(folder, plan, point, cell):
@@ -55,7 +70,9 @@ def training_run(folder, plan, point, cell):
     def slowest(key):
         return [
             max(one)
-            for one in zip(*(found[key][rank * each:(rank + 1) * each] for rank in range(point.ranks)), strict=True)]
+            for one in zip(*(found[key][rank * each : (rank + 1) * each] for rank in range(point.ranks)), strict=True)
+        ]
+
     return found | {"step_slowest_s": slowest("t_step_s"), "ar_slowest_s": slowest("t_ar_s")}
 
 

@@ -4,8 +4,19 @@ from dataclasses import dataclass
 
 from gloo_bypass_tools.model import output
 from gloo_bypass_tools.report import machine, wording
-from gloo_bypass_tools.study import (columns, page, pictures, sweep_plots, sweep_tables, sweeps, training,
-                                     training_pictures, training_rendering, training_tables, transports)
+from gloo_bypass_tools.study import (
+    columns,
+    page,
+    pictures,
+    sweep_plots,
+    sweep_tables,
+    sweeps,
+    training,
+    training_pictures,
+    training_rendering,
+    training_tables,
+    transports,
+)
 
 
 @dataclass(frozen=True)
@@ -29,9 +40,17 @@ def notes(record, plan, study):
     trained, steps = study.workload == sweeps.TRAIN, ""
     if trained:
         steps = ", ".join(dict.fromkeys(str(training.steps_of(plan, study.variant(name))) for name in plan.variants))
-    return page.notes("sweep_notes.txt.j2", record, plan, study, trained=trained, steps=steps, cores=cores_of(record),
-                      models=training_rendering.models_of(plan, plan.transports) if trained else "",
-                      ways=sweep_tables.ways_of(record["runs"]))
+    return page.notes(
+        "sweep_notes.txt.j2",
+        record,
+        plan,
+        study,
+        trained=trained,
+        steps=steps,
+        cores=cores_of(record),
+        models=training_rendering.models_of(plan, plan.transports) if trained else "",
+        ways=sweep_tables.ways_of(record["runs"]),
+    )
 
 
 def figure_text(figure):
@@ -55,12 +74,14 @@ def sections_of(plan, study, rows):
 def pictures_of_runs(folder, record, plan, study):
     """What every study of training shows of its runs; of all-reduces the ranks of one point, since all are alike."""
     if study.workload == sweeps.TRAIN:
-        return training_pictures.all_of(folder, record, plan, study,
-                                        training_tables.flows_of(plan, study, record["runs"]))
+        return training_pictures.all_of(
+            folder, record, plan, study, training_tables.flows_of(plan, study, record["runs"])
+        )
     measured = [name for name in plan.variants if any(run["cell"]["variant"] == name for run in record["runs"])]
     shown = [study.base] if study.base in measured else measured[:1]
     return list(
-        training_pictures.variant_pictures(plan, shown, training_pictures.traces_of(folder, plan, record["runs"]), {}))
+        training_pictures.variant_pictures(plan, shown, training_pictures.traces_of(folder, plan, record["runs"]), {})
+    )
 
 
 def render(folder, record, plan, study):
@@ -70,28 +91,47 @@ def render(folder, record, plan, study):
     of_runs = pictures_of_runs(folder, record, plan, study)
     pictures.write(folder, [*by_quantity.values(), *of_runs])
     environment = page.environment_with(heading=lambda one: transports.heading(plan, one))
-    folder.write_text("index.html", environment.get_template("sweep.html.j2").render(
-        record=record, plan=plan, study=study, made=made, quantities=sections_of(plan, study, made.rows),
-        pictures={key: one.as_shown() for key, one in by_quantity.items()},
-        sections=list(training_rendering.sections_of(of_runs)), absent=columns.absent_of(record, plan),
-        notes=notes(record, plan, study) if made.rows else [], source=page.SOURCE,
-        has_series=any(study.variant(name).series for name in plan.variants), against=sweep_tables.against,
-        compared=transports.compared(plan), machine_lines=page.machine_lines(record),
-        machine=machine.in_words(record["machine"])))
+    folder.write_text(
+        "index.html",
+        environment.get_template("sweep.html.j2").render(
+            record=record,
+            plan=plan,
+            study=study,
+            made=made,
+            quantities=sections_of(plan, study, made.rows),
+            pictures={key: one.as_shown() for key, one in by_quantity.items()},
+            sections=list(training_rendering.sections_of(of_runs)),
+            absent=columns.absent_of(record, plan),
+            notes=notes(record, plan, study) if made.rows else [],
+            source=page.SOURCE,
+            has_series=any(study.variant(name).series for name in plan.variants),
+            against=sweep_tables.against,
+            compared=transports.compared(plan),
+            machine_lines=page.machine_lines(record),
+            machine=machine.in_words(record["machine"]),
+        ),
+    )
     return made
 
 
 def section_table(plan, study, rows):
     published, modelled = any(row.published is not None for row in rows), any(row.modelled for row in rows)
     table = output.table(
-        "", f"<{study.axis}", *(["published"] if published else []), *[
-            column for one in plan.transports
-            for column in ((transports.heading(plan, one), "model") if modelled else (transports.heading(plan, one),))])
+        "",
+        f"<{study.axis}",
+        *(["published"] if published else []),
+        *[
+            column
+            for one in plan.transports
+            for column in ((transports.heading(plan, one), "model") if modelled else (transports.heading(plan, one),))
+        ],
+    )
     for row in rows:
         point = row.point
         cells = [
             f"{point.series} {point.label}".strip(),
-            *(["-" if row.published is None else wording.number(row.published)] if published else [])]
+            *(["-" if row.published is None else wording.number(row.published)] if published else []),
+        ]
         for transport in plan.transports:
             figure = row.figures.get(transport)
             cells.append(figure_text(figure))

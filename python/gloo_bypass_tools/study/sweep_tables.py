@@ -85,36 +85,53 @@ def straggler_use(run, _plan, _point):
 
 QUANTITIES = {
     "time": Quantity("time of the all-reduce", "s", 1.0, lambda run, plan, point: run["times_s"], logarithmic=True),
-    "busbw": Quantity("bus bandwidth, 2(N-1)/N S / time", "MB/s", 1e6, bus_bandwidth,
-                      logarithmic=True), "sent_again": Quantity(
-                          "frames sent again, of all that entered the fabric", "%", 0.01, lambda run, plan, point: []
-                          if run["resent"]["retransmitted"] is None else [
-                              run["resent"]["retransmitted"] / max(1, run["fabric"]["offered"])]), "timeouts": Quantity(
-                                  "time-outs, of all ranks in a run", "",
-                                  1.0, lambda run, plan, point: [run["resent"]["timeouts"]]),
-    "t_step": Quantity("T_step, a step", "s", 1.0, lambda run, plan, point: run["t_step_s"]), "t_ar": Quantity(
-        "T_ar, first bucket handed over to last one done", "s", 1.0,
-        lambda run, plan, point: run["t_ar_s"]), "t_exposed": Quantity("of it not hidden behind backward", "s", 1.0,
-                                                                       lambda run, plan, point: run["t_exposed_s"]),
-    "bytes_per_event": Quantity("bytes of an event", "MB", 1e6,
-                                lambda run, plan, point: [event["bytes"] for event in run["capture"]["events"]]),
+    "busbw": Quantity("bus bandwidth, 2(N-1)/N S / time", "MB/s", 1e6, bus_bandwidth, logarithmic=True),
+    "sent_again": Quantity(
+        "frames sent again, of all that entered the fabric",
+        "%",
+        0.01,
+        lambda run, plan, point: []
+        if run["resent"]["retransmitted"] is None
+        else [run["resent"]["retransmitted"] / max(1, run["fabric"]["offered"])],
+    ),
+    "timeouts": Quantity(
+        "time-outs, of all ranks in a run", "", 1.0, lambda run, plan, point: [run["resent"]["timeouts"]]
+    ),
+    "t_step": Quantity("T_step, a step", "s", 1.0, lambda run, plan, point: run["t_step_s"]),
+    "t_ar": Quantity(
+        "T_ar, first bucket handed over to last one done", "s", 1.0, lambda run, plan, point: run["t_ar_s"]
+    ),
+    "t_exposed": Quantity("of it not hidden behind backward", "s", 1.0, lambda run, plan, point: run["t_exposed_s"]),
+    "bytes_per_event": Quantity(
+        "bytes of an event", "MB", 1e6, lambda run, plan, point: [event["bytes"] for event in run["capture"]["events"]]
+    ),
     "samples_per_s": Quantity(
-        "samples a second, all ranks", "1/s", 1.0,
-        lambda run, plan, point: [point.ranks * point.batch / one
-                                  for one in run["step_slowest_s"]]), "efficiency": Quantity(
-                                      "samples a second and rank, against the first point", "%", 0.01,
-                                      None),
+        "samples a second, all ranks",
+        "1/s",
+        1.0,
+        lambda run, plan, point: [point.ranks * point.batch / one for one in run["step_slowest_s"]],
+    ),
+    "efficiency": Quantity("samples a second and rank, against the first point", "%", 0.01, None),
     "computing": Quantity(
-        "T_c / (T_c + T_r), the share of a step besides what is visible of the all-reduce", "%", 0.01,
-        lambda run, plan, point: [1 - visible / step for visible, step in zip(run["t_exposed_s"], run["t_step_s"])
-                                  if step > 0]),
+        "T_c / (T_c + T_r), the share of a step besides what is visible of the all-reduce",
+        "%",
+        0.01,
+        lambda run, plan, point: [
+            1 - visible / step for visible, step in zip(run["t_exposed_s"], run["t_step_s"]) if step > 0
+        ],
+    ),
     "lost_time": Quantity("time lost each time the link was down", "s", 1.0, lost_times, logarithmic=True),
     "repeated_bytes": Quantity(
-        "bytes sent again each time", "kB", 1e3,
-        lambda run, plan, point: [repeated_bytes(run) / times_down(run, plan, point)]), "lost_frames": Quantity(
-            "frames lost each time", "", 1.0,
-            lambda run, plan, point: [run["lost_frames"] / times_down(run, plan, point)]), "cpu": Quantity(
-                "processor of the second rank", "% of a core", 0.01, straggler_use),}
+        "bytes sent again each time",
+        "kB",
+        1e3,
+        lambda run, plan, point: [repeated_bytes(run) / times_down(run, plan, point)],
+    ),
+    "lost_frames": Quantity(
+        "frames lost each time", "", 1.0, lambda run, plan, point: [run["lost_frames"] / times_down(run, plan, point)]
+    ),
+    "cpu": Quantity("processor of the second rank", "% of a core", 0.01, straggler_use),
+}
 # The model of these starts from the base's.
 BASE_KEYS = ("t_step", "t_ar", "t_exposed", "cpu", "samples_per_s")
 
@@ -142,7 +159,11 @@ def figure_of(key, samples, runs, model):
     return Figure(
         statistics.median(samples) / unit,
         min(samples) / unit,
-        max(samples) / unit, len(samples), runs, None if model is None else model / unit)
+        max(samples) / unit,
+        len(samples),
+        runs,
+        None if model is None else model / unit,
+    )
 
 
 def samples_of(plan, study, point, key, runs, base):
@@ -177,8 +198,14 @@ def published_of(plan, study, point, key):
     """The published median of this point, whatever the table."""
     if not point.published or study.workload != sweeps.TRAIN or not training_tables.published_transports(plan):
         return None
-    found = next((one for one in measurements.read()
-                  if (one.study, one.variant, one.metric, one.statistic) == (*point.published, key, "median")), None)
+    found = next(
+        (
+            one
+            for one in measurements.read()
+            if (one.study, one.variant, one.metric, one.statistic) == (*point.published, key, "median")
+        ),
+        None,
+    )
     return None if found is None else found.base / QUANTITIES[key].per_unit
 
 
@@ -188,12 +215,20 @@ def targets_of(plan, study, record_runs, rows):
     # Another machine's processor and model give other parameters.
     for place in ("", " in the guest"):
         digests = [
-            run["sha256"] for run in record_runs
-            if "sha256" in run and (run["cell"]["transport"] in plan.guest) == bool(place)]
+            run["sha256"]
+            for run in record_runs
+            if "sha256" in run and (run["cell"]["transport"] in plan.guest) == bool(place)
+        ]
         if study.same_bits and len(digests) > 1:
             same = len(set(digests)) == 1
-            found.append(Target(f"parameters at the end, {len(digests)} runs{place}", "bit for bit the same in all",
-                                "the same" if same else f"{len(set(digests))} different ones", same))
+            found.append(
+                Target(
+                    f"parameters at the end, {len(digests)} runs{place}",
+                    "bit for bit the same in all",
+                    "the same" if same else f"{len(set(digests))} different ones",
+                    same,
+                )
+            )
     if "bytes_per_event" in study.quantities:
         found += training_tables.byte_targets(plan, study, record_runs)
     return found
@@ -205,8 +240,21 @@ def ways_of(record_runs):
 
 
 def csv_lines(rows):
-    return [{
-        "quantity": row.key, "unit": QUANTITIES[row.key].unit, "point": row.point.name, "series": row.point.series,
-        "transport": transport, "median": one.median, "low": one.low, "high": one.high, "samples": one.samples,
-        "runs": one.runs, "model": one.model, "published": row.published} for row in rows
-            for transport, one in row.figures.items()]
+    return [
+        {
+            "quantity": row.key,
+            "unit": QUANTITIES[row.key].unit,
+            "point": row.point.name,
+            "series": row.point.series,
+            "transport": transport,
+            "median": one.median,
+            "low": one.low,
+            "high": one.high,
+            "samples": one.samples,
+            "runs": one.runs,
+            "model": one.model,
+            "published": row.published,
+        }
+        for row in rows
+        for transport, one in row.figures.items()
+    ]

@@ -31,14 +31,14 @@ class Point(training.TrainingVariant):
     label: str = ""
     series: str = ""
     algorithm: str = "ring"
-    bytes: int = 0                    # of the vector; 0: the scale's
+    bytes: int = 0  # of the vector; 0: the scale's
     delay_ms: float = edge_study.FAST_DELAY_MS
     loss_percent: float = 0.0
     burst: bool = False
     down_ms: float = 0.0
-    processor_share: float | None = None   # of one core, for one rank; None: what it gets
-    endless: bool = False             # as many steps as the plan says, over several epochs
-    published: tuple = ()             # study and variant of the published file that measured this point, over TCP
+    processor_share: float | None = None  # of one core, for one rank; None: what it gets
+    endless: bool = False  # as many steps as the plan says, over several epochs
+    published: tuple = ()  # study and variant of the published file that measured this point, over TCP
 
     @property
     def epoch_steps(self):
@@ -55,11 +55,16 @@ class Point(training.TrainingVariant):
 
     def fabric_flags(self, in_guest=False):
         settings = [
-            f"rate={edge_study.FAST_RATE_MBIT:g}Mbit/s", f"delay={self.delay_ms:g}ms", f"queue={edge_study.FAST_QUEUE}"]
+            f"rate={edge_study.FAST_RATE_MBIT:g}Mbit/s",
+            f"delay={self.delay_ms:g}ms",
+            f"queue={edge_study.FAST_QUEUE}",
+        ]
         if self.loss_percent and self.burst:
             settings += [
-                f"burst_enter={self.burst_enter_percent:.6g}%", f"burst_leave={BURST_LEAVE_PERCENT:g}%",
-                f"burst_loss={BURST_LOSS_PERCENT:g}%"]
+                f"burst_enter={self.burst_enter_percent:.6g}%",
+                f"burst_leave={BURST_LEAVE_PERCENT:g}%",
+                f"burst_loss={BURST_LOSS_PERCENT:g}%",
+            ]
         elif self.loss_percent:
             settings.append(f"loss={self.loss_percent:g}%")
         flags = ["--defaults", ",".join(settings)]
@@ -121,9 +126,9 @@ class Sweep(Study):
     scales: dict
     predicted: object
     model: str = training.MODEL
-    same_bits: bool = False   # the parameters must not depend on what is swept
+    same_bits: bool = False  # the parameters must not depend on what is swept
     guest_problem: object = lambda plan, study: ""
-    published_name = None   # what was published is its points'
+    published_name = None  # what was published is its points'
 
     def __post_init__(self):
         super().__post_init__()
@@ -143,6 +148,16 @@ class SweepPlan(training.TrainingPlan):
 
     def of_reduce(self, point):
         """What the studies of an all-reduce read of a plan, for this point."""
-        return cells.Plan(study=self.study, scale=self.scale, ranks=point.ranks, bytes=point.bytes or self.bytes,
-                          rounds=self.rounds, warm_up=self.warm_up, mtu=self.mtu, seed=self.seed,
-                          settings=self.settings, sysctls=self.sysctls, guest=self.guest)
+        return cells.Plan(
+            study=self.study,
+            scale=self.scale,
+            ranks=point.ranks,
+            bytes=point.bytes or self.bytes,
+            rounds=self.rounds,
+            warm_up=self.warm_up,
+            mtu=self.mtu,
+            seed=self.seed,
+            settings=self.settings,
+            sysctls=self.sysctls,
+            guest=self.guest,
+        )

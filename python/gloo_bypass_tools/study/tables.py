@@ -46,13 +46,15 @@ class Row:
 
     def ratio(self, transport):
         """Measured / model's schedule, losses included."""
-        return self.measured[transport].median_s / self.model[
-            transport].repeated_s if transport in self.measured else None
+        return (
+            self.measured[transport].median_s / self.model[transport].repeated_s if transport in self.measured else None
+        )
 
     def lossless_ratio(self, transport):
         """Measured / model's schedule without loss."""
-        return self.measured[transport].median_s / self.model[
-            transport].schedule_s if transport in self.measured else None
+        return (
+            self.measured[transport].median_s / self.model[transport].schedule_s if transport in self.measured else None
+        )
 
     def floor_ratio(self, transport):
         return self.measured[transport].median_s / self.model[transport].floor_s if transport in self.measured else None
@@ -104,19 +106,35 @@ def rows_of(plan, study, runs):
                     continue
                 published = published_of(study, variant, plan) if segment == "default" and not loss else None
                 scaled = None if published is None else published * plan.bytes / edge_study.PUBLISHED_BYTES
-                rows.append(Row(variant, study.variant(variant).label, loss, segment, measured,
-                                {cell.transport: study.model(plan, study, cell) for cell in listed}, scaled, published))
+                rows.append(
+                    Row(
+                        variant,
+                        study.variant(variant).label,
+                        loss,
+                        segment,
+                        measured,
+                        {cell.transport: study.model(plan, study, cell) for cell in listed},
+                        scaled,
+                        published,
+                    )
+                )
     return rows
 
 
 def elsewhere_of(rows):
     """A sentence for each transport that did not cross the fabric's switch."""
     places = {
-        transport: run["fabric"]["netem"] for row in rows for transport, one in row.measured.items() for run in one.runs
-        if run["fabric"].get("netem")}
-    return [f"{transport}: ranks, and links made by the kernel's netem, were on {place}: another machine's "
-            "processor time, the same delays."
-            for transport, place in places.items()]
+        transport: run["fabric"]["netem"]
+        for row in rows
+        for transport, one in row.measured.items()
+        for run in one.runs
+        if run["fabric"].get("netem")
+    }
+    return [
+        f"{transport}: ranks, and links made by the kernel's netem, were on {place}: another machine's "
+        "processor time, the same delays."
+        for transport, place in places.items()
+    ]
 
 
 def row_at(rows, variant, segment, loss=0.0):
@@ -151,16 +169,24 @@ def shares_of(plan, study, rows):
             continue
         row, two = row_at(rows, variant, "default"), row_at(rows, variant, "two")
         published = published_of(study, variant, plan)
-        found.append(attribution.shares_of(
-            study.variant(variant).label, median_at(row, "TCP"), median_at(row, other), median_at(two, other),
-            median_at(base, "TCP"), published / published_base if published and published_base else None,
-            modelled_growth(study, variant, plan)))
+        found.append(
+            attribution.shares_of(
+                study.variant(variant).label,
+                median_at(row, "TCP"),
+                median_at(row, other),
+                median_at(two, other),
+                median_at(base, "TCP"),
+                published / published_base if published and published_base else None,
+                modelled_growth(study, variant, plan),
+            )
+        )
     return [one for one in found if one is not None]
 
 
 def modelled_growth(study, variant, plan):
     """Of the published T_ar: buckets against backward, over Gloo's TCP."""
     from gloo_bypass_tools.model import prediction as published_prediction
+
     if plan.ranks != study.ranks:
         return None
     figure = measurements.figure(study.tables["t_ar"], study.name, variant, "t_ar", "median")
@@ -212,13 +238,20 @@ def windows_of(rows, settings):
             control = senders[0].get("control") or asked
             cpu = middle([middle([rank["cpu_percent"] for rank in run["ranks"]]) for run in one.runs])
             found.append(
-                Window(row, transport, control, middle([window_bytes_of(run) for run in one.runs]),
-                       middle([retransmitted_of(run) for run in one.runs]),
-                       middle([sender.get("repair_frames") for sender in senders]),
-                       middle([sender.get("timeouts") for sender in senders]),
-                       middle([run["fabric"]["slow"]["lost"] for run in one.runs]),
-                       middle([run["fabric"]["slow"]["lost_in_queue"] for run in one.runs]),
-                       middle([run["fabric"]["slow"]["delivered_bytes"] for run in one.runs]), cpu))
+                Window(
+                    row,
+                    transport,
+                    control,
+                    middle([window_bytes_of(run) for run in one.runs]),
+                    middle([retransmitted_of(run) for run in one.runs]),
+                    middle([sender.get("repair_frames") for sender in senders]),
+                    middle([sender.get("timeouts") for sender in senders]),
+                    middle([run["fabric"]["slow"]["lost"] for run in one.runs]),
+                    middle([run["fabric"]["slow"]["lost_in_queue"] for run in one.runs]),
+                    middle([run["fabric"]["slow"]["delivered_bytes"] for run in one.runs]),
+                    cpu,
+                )
+            )
     return found
 
 
@@ -228,12 +261,25 @@ def csv_lines(rows):
     for row in rows:
         for transport, one in row.measured.items():
             model = row.model[transport]
-            lines.append({
-                "variant": row.variant, "loss_percent": row.loss_percent, "segment": row.segment,
-                "transport": transport, "median_s": one.median_s, "p99_s": one.p99_s, "runs": len(one.runs),
-                "samples": one.samples, "schedule_s": model.schedule_s, "completion": model.completion,
-                "floor_s": model.floor_s, "repeated_s": model.repeated_s,
-                "ratio_to_schedule": row.lossless_ratio(transport), "ratio_to_repeated": row.ratio(transport),
-                "ratio_to_floor": row.floor_ratio(transport), "published_s": row.published_as,
-                "published_scaled_s": row.published_s})
+            lines.append(
+                {
+                    "variant": row.variant,
+                    "loss_percent": row.loss_percent,
+                    "segment": row.segment,
+                    "transport": transport,
+                    "median_s": one.median_s,
+                    "p99_s": one.p99_s,
+                    "runs": len(one.runs),
+                    "samples": one.samples,
+                    "schedule_s": model.schedule_s,
+                    "completion": model.completion,
+                    "floor_s": model.floor_s,
+                    "repeated_s": model.repeated_s,
+                    "ratio_to_schedule": row.lossless_ratio(transport),
+                    "ratio_to_repeated": row.ratio(transport),
+                    "ratio_to_floor": row.floor_ratio(transport),
+                    "published_s": row.published_as,
+                    "published_scaled_s": row.published_s,
+                }
+            )
     return lines

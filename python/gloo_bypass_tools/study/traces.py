@@ -52,7 +52,7 @@ class Series:
     def coarser(self, most=MOST_POINTS):
         """The same with so many intervals at most."""
         group = -(-len(self.bytes) // most) or 1
-        sums = [sum(self.bytes[index:index + group]) for index in range(0, len(self.bytes), group)]
+        sums = [sum(self.bytes[index : index + group]) for index in range(0, len(self.bytes), group)]
         return Series(self.begin_s, self.interval_s * group, sums)
 
 
@@ -84,9 +84,15 @@ def rank_trace(probe, origin_unix_s):
 
     def bit_s(key):
         return [None if (rate := rate_of(*pair[:2], key, pair[2])) is None else 8 * rate for pair in pairs]
-    return RankTrace(probe["rank"], [one["at_s"] + shift for one in kept], [one["resident_bytes"] for one in kept],
-                     [100 * rate_of(*pair[:2], "cpu_s", pair[2]) for pair in pairs], bit_s("sent_bytes"),
-                     bit_s("received_bytes"))
+
+    return RankTrace(
+        probe["rank"],
+        [one["at_s"] + shift for one in kept],
+        [one["resident_bytes"] for one in kept],
+        [100 * rate_of(*pair[:2], "cpu_s", pair[2]) for pair in pairs],
+        bit_s("sent_bytes"),
+        bit_s("received_bytes"),
+    )
 
 
 def series_at(path, record, begin_s):
@@ -124,7 +130,11 @@ def trace_of(folder):
     begin = number_at(path, capture, "first_frame_unix_s") - origin if one_clock else 0.0
     directions = {
         (training_tables.rank_at(one["from"]), training_tables.rank_at(one["to"])): series_at(path, one, begin)
-        for one in capture.get("directions_over_time", [])}
-    events = [(begin + step["begin_s"], begin + step["begin_s"] + step["duration_s"])
-              for step in value_at(path, capture, "steps", list) if step.get("complete")]
+        for one in capture.get("directions_over_time", [])
+    }
+    events = [
+        (begin + step["begin_s"], begin + step["begin_s"] + step["duration_s"])
+        for step in value_at(path, capture, "steps", list)
+        if step.get("complete")
+    ]
     return RunTrace(ranks, series_at(path, capture, begin), directions, events, one_clock)

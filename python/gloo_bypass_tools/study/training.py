@@ -39,9 +39,9 @@ class TrainingVariant:
     name: str
     ranks: int = 2
     batch: int = 8
-    precision: str = "fp32"   # of ddp_train
+    precision: str = "fp32"  # of ddp_train
     barrier: bool = False
-    bucket_mb: float | None = None   # largest bucket, MiB; None: DDP's own 25
+    bucket_mb: float | None = None  # largest bucket, MiB; None: DDP's own 25
 
     @property
     def bits(self):
@@ -56,7 +56,8 @@ class TrainingVariant:
         return (
             "--defaults",
             f"rate={edge_study.FAST_RATE_MBIT:g}Mbit/s,delay={edge_study.FAST_DELAY_MS:g}ms,"
-            f"queue={edge_study.FAST_QUEUE}")
+            f"queue={edge_study.FAST_QUEUE}",
+        )
 
     @property
     def trainer_flags(self):
@@ -81,7 +82,7 @@ class TrainingStudy(Study):
     The model is training_prediction's, and event_bytes()."""
 
     flows: tuple = ()
-    published: str = ""   # its name in the published file, where that is another
+    published: str = ""  # its name in the published file, where that is another
 
     @property
     def published_name(self):
@@ -91,9 +92,13 @@ class TrainingStudy(Study):
 def over_slow_edge(study, order):
     """Training over the edges of that study, as they were published."""
     return TrainingStudy(
-        name=f"{study.name}-training", order=order, title=f"{study.title}: training", about=study.about,
+        name=f"{study.name}-training",
+        order=order,
+        title=f"{study.title}: training",
+        about=study.about,
         published=study.name,
-        variants=tuple(SlowEdgeVariant(edge.name, ranks=study.ranks, edge=edge) for edge in study.variants))
+        variants=tuple(SlowEdgeVariant(edge.name, ranks=study.ranks, edge=edge) for edge in study.variants),
+    )
 
 
 @dataclass(frozen=True)
@@ -130,7 +135,7 @@ class TrainingPlan:
     guest: tuple = ()
     guest_model: str = TINY
     guest_sequence_length: int = GUEST_SEQUENCE_LENGTH
-    files: tuple = ()   # (flag of ddp_train, absolute path): text, vocabulary, merges, weights, where they are others
+    files: tuple = ()  # (flag of ddp_train, absolute path): text, vocabulary, merges, weights, where they are others
 
     def model_over(self, transport):
         return self.guest_model if transport in self.guest else self.model
@@ -163,21 +168,60 @@ def command_of(plan, variant, cell, programs, output, limit=()):
     down."""
     transport, model = cell.transport, plan.model_over(cell.transport)
     words = [
-        programs.fabric_run, *transports.run_flags(transport), "--ranks", variant.ranks, "--seed", plan.seed,
-        *variant.fabric_flags(transport in plan.guest), "--mtu", plan.mtu, "--fabric", programs.fabric,
-        "--output", output, "--capture", "--timeout", round(run_limit_s(plan, variant, transport))]
+        programs.fabric_run,
+        *transports.run_flags(transport),
+        "--ranks",
+        variant.ranks,
+        "--seed",
+        plan.seed,
+        *variant.fabric_flags(transport in plan.guest),
+        "--mtu",
+        plan.mtu,
+        "--fabric",
+        programs.fabric,
+        "--output",
+        output,
+        "--capture",
+        "--timeout",
+        round(run_limit_s(plan, variant, transport)),
+    ]
     if transports.is_tcp(transport):
         words += [part for name, value in plan.sysctls for part in ("--sysctl", f"{name}={value}")]
     else:
         words += [part for name, value in plan.settings for part in ("--env", f"{name}={value}")]
     words += [
-        "--", programs.python, programs.probe, "--output", output,
-        "--interval", cells.EMULATED_PROBE_INTERVAL_S if transport in plan.guest else PROBE_INTERVAL_S, *limit,
-        "--", programs.trainer, "--model", model, "--batch-size", variant.batch,
-        "--seq-length", plan.sequence_length_over(transport), "--precision", variant.precision,
-        "--steps", steps_of(plan, variant), "--seed", plan.seed, "--skip-first", plan.warm_up,
-        "--barrier" if variant.barrier else "--no-barrier", "--no-progress", "--step-markers", "{markers}",
-        "--metrics", f"{output}/metrics-{{rank}}.jsonl", *variant.trainer_flags]
+        "--",
+        programs.python,
+        programs.probe,
+        "--output",
+        output,
+        "--interval",
+        cells.EMULATED_PROBE_INTERVAL_S if transport in plan.guest else PROBE_INTERVAL_S,
+        *limit,
+        "--",
+        programs.trainer,
+        "--model",
+        model,
+        "--batch-size",
+        variant.batch,
+        "--seq-length",
+        plan.sequence_length_over(transport),
+        "--precision",
+        variant.precision,
+        "--steps",
+        steps_of(plan, variant),
+        "--seed",
+        plan.seed,
+        "--skip-first",
+        plan.warm_up,
+        "--barrier" if variant.barrier else "--no-barrier",
+        "--no-progress",
+        "--step-markers",
+        "{markers}",
+        "--metrics",
+        f"{output}/metrics-{{rank}}.jsonl",
+        *variant.trainer_flags,
+    ]
     if model == MODEL:
         words += ["--samples", SAMPLES]
     words += [word for pair in plan.files for word in pair]

@@ -32,15 +32,18 @@ def duration_over(plan, variant, transport, edge):
         segment = schedule.cut(size, variant.ranks, element_bytes=element_bytes).segment
         edges, completion = prediction.ring_over(edge, variant.ranks, transport, segment, share, together)
         return schedule.time_s(size, edges, completion, element_bytes=element_bytes)
+
     return duration
 
 
 def reduces_s(plan, variant, transport, base_s):
     """T_ar over the slow edge, where it takes base_s without."""
     limits = [
-        duration_over(plan, variant, transport, edge) for edge in (edge_study.Variant(edge_study.BASE), variant.edge)]
-    return overlap.stretched(training.gradient_buckets(variant, plan.model_over(transport)), base_s, *limits,
-                             published_prediction.THREADS).ar_s
+        duration_over(plan, variant, transport, edge) for edge in (edge_study.Variant(edge_study.BASE), variant.edge)
+    ]
+    return overlap.stretched(
+        training.gradient_buckets(variant, plan.model_over(transport)), base_s, *limits, published_prediction.THREADS
+    ).ar_s
 
 
 def time_of(plan, variant, transport, metric, base):

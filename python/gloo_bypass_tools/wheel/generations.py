@@ -3,6 +3,7 @@
 PyTorch's wheels contain Gloo without its headers. Debian's libgloo-dev of some release has those of the same revision,
 or of one with the same classes; libtorch-dev of that release has the header of PyTorch's registry of devices.
 """
+
 from dataclasses import dataclass
 
 
@@ -18,6 +19,5 @@ class Generation:
 # C++'s old ABI.
 GENERATIONS = (
     Generation("gloo_2023", ("2.7",), "trixie", "0.0~git20231202"),
-    Generation("gloo_2025", ("2.9", "2.10", "2.11", "2.12", "2.13", "2.14", "2.15"), "forky",
-               "0.0~git20250912"),
+    Generation("gloo_2025", ("2.9", "2.10", "2.11", "2.12", "2.13", "2.14", "2.15"), "forky", "0.0~git20250912"),
 )

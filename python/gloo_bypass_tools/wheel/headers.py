@@ -1,4 +1,5 @@
 """Downloads Debian's packages of headers and unpacks them, without installing anything: no root is needed."""
+
 import os
 import re
 import shutil
@@ -17,14 +18,23 @@ VERSIONS = "versions"  # the file that makes a folder complete: of each package
 
 def run(*command, cwd=None):
     try:
-        done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, capture_output=True,
-                              text=True, timeout=APT_LIMIT_S, cwd=cwd, check=False)
+        done = subprocess.run(
+            [str(word) for word in command],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=APT_LIMIT_S,
+            cwd=cwd,
+            check=False,
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise WheelError(f"{command[0]} failed: {error}") from error
     if done.returncode != 0:
         lines = [line for line in done.stderr.splitlines() if line.startswith("E:")] or done.stderr.splitlines()
-        raise WheelError(f"{command[0]} failed: {lines[0] if lines else 'no message'}" +
-                         (f"; does apt reach {debian_mirror()}?" if command[0] == "apt-get" else ""))
+        raise WheelError(
+            f"{command[0]} failed: {lines[0] if lines else 'no message'}"
+            + (f"; does apt reach {debian_mirror()}?" if command[0] == "apt-get" else "")
+        )
     return done.stdout
 
 
@@ -36,9 +46,15 @@ def apt_of(release, folder):
     signed = f"[signed-by={KEYS}] " if KEYS.exists() else ""
     sources.write_text(f"deb {signed}{debian_mirror()} {release} main\n")
     settings = {
-        "Dir::Etc::sourcelist": sources, "Dir::Etc::sourceparts": os.devnull, "Dir::State::Lists": folder / "lists",
-        "Dir::Cache::Archives": folder / "archives", "Dir::Cache::pkgcache": "", "Dir::Cache::srcpkgcache": "",
-        "APT::Sandbox::User": "root", "Acquire::Retries": 3}
+        "Dir::Etc::sourcelist": sources,
+        "Dir::Etc::sourceparts": os.devnull,
+        "Dir::State::Lists": folder / "lists",
+        "Dir::Cache::Archives": folder / "archives",
+        "Dir::Cache::pkgcache": "",
+        "Dir::Cache::srcpkgcache": "",
+        "APT::Sandbox::User": "root",
+        "Acquire::Retries": 3,
+    }
     return ["apt-get", "-q", *(word for name, value in settings.items() for word in ("-o", f"{name}={value}"))]
 
 
@@ -71,8 +87,10 @@ def folder_of(generation, place, say):
     versions = unpacked(generation.debian, folder / "packages")
     version = versions["libgloo-dev"]
     if not version.startswith(generation.revision):
-        say(f"{generation.debian}'s libgloo-dev is {version} now; {generation.name} was compared with PyTorch's Gloo "
-            f"as {generation.revision}: run scripts/test --wheel with every release that it is for")
+        say(
+            f"{generation.debian}'s libgloo-dev is {version} now; {generation.name} was compared with PyTorch's Gloo "
+            f"as {generation.revision}: run scripts/test --wheel with every release that it is for"
+        )
     include = folder / "include"
     include.unlink(missing_ok=True)
     include.symlink_to("packages/root/usr/include")

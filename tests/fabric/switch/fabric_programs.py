@@ -1,4 +1,5 @@
 """The programs under test, and running them."""
+
 import json
 import os
 import subprocess
@@ -19,8 +20,13 @@ def enclosure_words():
 
 
 def why_no_namespaces():
-    probe = subprocess.run([*enclosure_words(), "ip", "link", "add", "v0", "type", "veth", "peer", "name", "v1"],
-                           capture_output=True, text=True, check=False, timeout=60)
+    probe = subprocess.run(
+        [*enclosure_words(), "ip", "link", "add", "v0", "type", "veth", "peer", "name", "v1"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
     return "" if probe.returncode == 0 else "no network namespaces with a veth pair here: " + probe.stderr.strip()
 
 
@@ -28,8 +34,15 @@ needs_namespaces = pytest.mark.skipif(bool(why_no_namespaces()), reason=why_no_n
 
 
 def run(words, **more):
-    return subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          timeout=LIMIT_S, check=False, **more)
+    return subprocess.run(
+        [str(word) for word in words],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+        **more,
+    )
 
 
 def fabric(*words, **more):

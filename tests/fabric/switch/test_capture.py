@@ -1,4 +1,5 @@
 """`fabric --capture` with real ranks and on real disks."""
+
 import json
 import os
 import signal
@@ -23,10 +24,29 @@ def analysed(capture, folder, *words):
 @pytest.mark.parametrize("transport", ("TCP", "DPDK"))
 def test_Capture_AllReduce_HasEveryFrameOfEveryHost(tmp_path, transport):
     output = tmp_path / "run"
-    answer = fabric_run(output, "--transport", transport, "--ranks", 3, "--defaults", "delay=1ms", "--capture",
-                        "--", PERF, "--transports", "{transport}",
-                        *([] if transport == "DPDK" else ["--interface", "fab0"]), "-b", "256K", "-e", "256K", "-n", 2,
-                        "-w", 0)
+    answer = fabric_run(
+        output,
+        "--transport",
+        transport,
+        "--ranks",
+        3,
+        "--defaults",
+        "delay=1ms",
+        "--capture",
+        "--",
+        PERF,
+        "--transports",
+        "{transport}",
+        *([] if transport == "DPDK" else ["--interface", "fab0"]),
+        "-b",
+        "256K",
+        "-e",
+        "256K",
+        "-n",
+        2,
+        "-w",
+        0,
+    )
     assert answer.returncode == 0, answer.stdout + answer.stderr
     counted = counters(output)
     assert counted["capture"]["lost"] == 0 and counted["capture"]["failure"] == ""
@@ -43,11 +63,20 @@ def test_Capture_AllReduce_HasEveryFrameOfEveryHost(tmp_path, transport):
 
 def start(tmp_path, *words, file_limit_kib=None):
     limit = [] if file_limit_kib is None else ["bash", "-c", f'ulimit -f {file_limit_kib}; exec "$@"', "bash"]
-    process = subprocess.Popen([
-        *limit, FABRIC, "--ranks", "2",
-        *[word for i in (0, 1)
-          for word in ("--host", f"name=r{i},memif={tmp_path}/{i}.sock")], *[str(word) for word in words]],
-                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [
+            *limit,
+            FABRIC,
+            "--ranks",
+            "2",
+            *[word for i in (0, 1) for word in ("--host", f"name=r{i},memif={tmp_path}/{i}.sock")],
+            *[str(word) for word in words],
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     line = process.stdout.readline()
     assert line.startswith("fabric: ready"), line + process.stderr.read()
     return process
@@ -64,10 +93,23 @@ def test_Capture_Signal_FileIsWhole(tmp_path, number):
 
 
 def test_Capture_DiskIsFullAtTheStart_IsOneLineAndNoFile(tmp_path):
-    answer = run([
-        "bash", "-c", 'ulimit -f 0; exec "$@"', "bash", FABRIC, "--ranks", 2, "--host",
-        f"name=r0,memif={tmp_path}/0.sock", "--host", f"name=r1,memif={tmp_path}/1.sock", "--capture",
-        tmp_path / "a.pcapng"])
+    answer = run(
+        [
+            "bash",
+            "-c",
+            'ulimit -f 0; exec "$@"',
+            "bash",
+            FABRIC,
+            "--ranks",
+            2,
+            "--host",
+            f"name=r0,memif={tmp_path}/0.sock",
+            "--host",
+            f"name=r1,memif={tmp_path}/1.sock",
+            "--capture",
+            tmp_path / "a.pcapng",
+        ]
+    )
     assert answer.returncode == 1 and "a.pcapng" in one_line(answer)
     assert not list(tmp_path.iterdir())
 
@@ -77,11 +119,21 @@ def test_Capture_DiskThatFills_EndsTheCaptureAndNotTheFabric(tmp_path):
     """The limit leaves room for the head and some markers, which come as frames do."""
     # of this process alone: somebody may have the port at 127.0.0.1
     address = f"127.9.{os.getpid() // 250 % 250}.{os.getpid() % 250 + 1}"
-    process = start(tmp_path, "--capture", tmp_path / "a.pcapng", "--markers", f"{address}:40999", "--interval", "0.1",
-                    file_limit_kib=8)
-    sender = ("import socket, sys\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
-              f"for i in range(5000): s.sendto(b'gloo-bypass step 1 first', ('{address}', 40999)); i % 50 or "
-              "__import__('time').sleep(0.001)")
+    process = start(
+        tmp_path,
+        "--capture",
+        tmp_path / "a.pcapng",
+        "--markers",
+        f"{address}:40999",
+        "--interval",
+        "0.1",
+        file_limit_kib=8,
+    )
+    sender = (
+        "import socket, sys\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+        f"for i in range(5000): s.sendto(b'gloo-bypass step 1 first', ('{address}', 40999)); i % 50 or "
+        "__import__('time').sleep(0.001)"
+    )
     assert run(["/usr/bin/python3", "-c", sender]).returncode == 0
     said = process.stderr.readline()
     assert "has ended early" in said and "File too large" in said, said
@@ -93,14 +145,17 @@ def test_Capture_DiskThatFills_EndsTheCaptureAndNotTheFabric(tmp_path):
     assert analysed(tmp_path / "a.pcapng", tmp_path, "--marker-port", "40999")["faults"] == []
 
 
-@pytest.mark.parametrize("words, status, said", [
-    (["--snap", "100"], 2, "--capture"),
-    (["--markers", "127.0.0.1"], 2, "--capture"),
-    (["--capture", "/none/such/folder/a", "--snap", "-1"], 2, "--snap"),
-    (["--capture", "/none/such/folder/a"], 1, "/none/such/folder/a"),
-    (["--capture", "{folder}/a", "--markers", "there"], 1, "--markers there"),
-    (["--capture", "{folder}/kept"], 1, "there is a file of this name"),
-])
+@pytest.mark.parametrize(
+    "words, status, said",
+    [
+        (["--snap", "100"], 2, "--capture"),
+        (["--markers", "127.0.0.1"], 2, "--capture"),
+        (["--capture", "/none/such/folder/a", "--snap", "-1"], 2, "--snap"),
+        (["--capture", "/none/such/folder/a"], 1, "/none/such/folder/a"),
+        (["--capture", "{folder}/a", "--markers", "there"], 1, "--markers there"),
+        (["--capture", "{folder}/kept"], 1, "there is a file of this name"),
+    ],
+)
 def test_Capture_BadInput_IsOneLine(tmp_path, words, status, said):
     (tmp_path / "kept").write_text("kept")
     hosts = [word for i in (0, 1) for word in ("--host", f"name=r{i},memif={tmp_path}/{i}.sock")]

@@ -1,4 +1,5 @@
 """`fabric` and scripts/fabric-run as commands: bad input, endings, and what is left behind."""
+
 import json
 import os
 import re
@@ -11,8 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from fabric_programs import (FABRIC, FABRIC_RUN, PERF, counters, enclosure_words, fabric, fabric_run, needs_namespaces,
-                             one_line, run)
+from fabric_programs import (
+    FABRIC,
+    FABRIC_RUN,
+    PERF,
+    counters,
+    enclosure_words,
+    fabric,
+    fabric_run,
+    needs_namespaces,
+    one_line,
+    run,
+)
 
 BOUND_S = 60
 
@@ -39,6 +50,7 @@ def processes_naming(text):
 
 # fabric: input -------------------------------------------------------------------------------
 
+
 def test_Check_Description_PrintsHostsAndEdges():
     answer = fabric("--check", "--ranks", "3", "--edge", "from=r0,to=r1,delay=300ms")
     assert answer.returncode == 0
@@ -46,20 +58,32 @@ def test_Check_Description_PrintsHostsAndEdges():
     as_json = json.loads(fabric("--check", "--ranks", "3", "--json").stdout)
     assert [host["ipv4"] for host in as_json["hosts"]] == ["10.77.0.2", "10.77.0.3", "10.77.0.4"]
     assert len(as_json["edges"]) == 6
-    assert as_json["longest_round_trip_s"] == 0 and as_json["lowest_rate_bit_s"] == 0 and as_json[
-        "smallest_queue_bytes"] == 0
+    assert (
+        as_json["longest_round_trip_s"] == 0
+        and as_json["lowest_rate_bit_s"] == 0
+        and as_json["smallest_queue_bytes"] == 0
+    )
 
 
-@pytest.mark.parametrize("words, said", [
-    ([], "what is to be emulated"), (["--config", "/none/such.toml"], "/none/such.toml"),
-    (["--ranks", "2", "--mtu", "20"], "--mtu"), (["--ranks", "2", "--edge", "from=r0,to=r9,delay=1ms"], "r9"),
-    (["--ranks", "2", "--defaults", "rate=-5Mbit/s"], "-5Mbit/s"), (["--ranks", "2", "--colour", "red"], "--colour"),
-    (["--check", "--json", "--config", "x"], "--config"),
-    (["--ranks", "2", "--netem", "r9=eth0"
-      ], "--netem r9=eth0: give a host (its name, or a rank from 0 to 1) and its interface"),
-    (["--ranks", "2", "--netem", "r0"], "--netem r0: give a host"),
-    (["--ranks", "2", "--netem", "r0=a b"], "is no interface's name"),
-    (["--ranks", "2", "--defaults", "duplication=1%", "--netem", "r0=eth0"], "cannot do duplication"),])
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        ([], "what is to be emulated"),
+        (["--config", "/none/such.toml"], "/none/such.toml"),
+        (["--ranks", "2", "--mtu", "20"], "--mtu"),
+        (["--ranks", "2", "--edge", "from=r0,to=r9,delay=1ms"], "r9"),
+        (["--ranks", "2", "--defaults", "rate=-5Mbit/s"], "-5Mbit/s"),
+        (["--ranks", "2", "--colour", "red"], "--colour"),
+        (["--check", "--json", "--config", "x"], "--config"),
+        (
+            ["--ranks", "2", "--netem", "r9=eth0"],
+            "--netem r9=eth0: give a host (its name, or a rank from 0 to 1) and its interface",
+        ),
+        (["--ranks", "2", "--netem", "r0"], "--netem r0: give a host"),
+        (["--ranks", "2", "--netem", "r0=a b"], "is no interface's name"),
+        (["--ranks", "2", "--defaults", "duplication=1%", "--netem", "r0=eth0"], "cannot do duplication"),
+    ],
+)
 def test_Command_BadInput_IsOneLineAndStatusTwo(words, said):
     answer = fabric(*words)
     assert answer.returncode == 2 and answer.stdout == ""
@@ -67,19 +91,31 @@ def test_Command_BadInput_IsOneLineAndStatusTwo(words, said):
 
 
 def test_Netem_Host_PrintsAScriptForItsInterface():
-    answer = fabric("--ranks", "2", "--edge", "from=1,to=0,delay=300ms", "--event", "at=1s,from=1,to=0,down=200ms",
-                    "--netem", "1=eth7")
+    answer = fabric(
+        "--ranks",
+        "2",
+        "--edge",
+        "from=1,to=0,delay=300ms",
+        "--event",
+        "at=1s,from=1,to=0,down=200ms",
+        "--netem",
+        "1=eth7",
+    )
     assert answer.returncode == 0 and answer.stderr == ""
     assert "dev eth7 parent 1:2 handle 102: netem limit 10000000 delay 300000us\n" in answer.stdout
-    assert answer.stdout.index("sleep 1.000000") < answer.stdout.index("loss 100%") < answer.stdout.index(
-        "sleep 0.200000")
+    assert (
+        answer.stdout.index("sleep 1.000000") < answer.stdout.index("loss 100%") < answer.stdout.index("sleep 0.200000")
+    )
 
 
-@pytest.mark.parametrize("host, said", [
-    ("name=r0", "nothing says how it is attached"),
-    ("name=r0,interface=gbnone0", "interface 'gbnone0': there is none of this name"),
-    ("name=r0,memif=/none/such/place.sock", "/none/such/place.sock"),
-])
+@pytest.mark.parametrize(
+    "host, said",
+    [
+        ("name=r0", "nothing says how it is attached"),
+        ("name=r0,interface=gbnone0", "interface 'gbnone0': there is none of this name"),
+        ("name=r0,memif=/none/such/place.sock", "/none/such/place.sock"),
+    ],
+)
 def test_Command_PortCannotBeMade_SaysWhyAndWhose(tmp_path, host, said):
     answer = fabric("--ranks", "2", "--host", host, "--host", f"name=r1,memif={tmp_path}/r1.sock")
     assert answer.returncode == 1 and answer.stdout == ""
@@ -89,10 +125,15 @@ def test_Command_PortCannotBeMade_SaysWhyAndWhose(tmp_path, host, said):
 
 @needs_namespaces
 def test_Command_BadEalArguments_IsOneLine(tmp_path):
-    answer = run([
-        *enclosure_words(), "sh", "-c",
-        f"ip link add v0 type veth peer name v1; ip link set v0 up; ip link set v1 up; exec {FABRIC} "
-        f"--host name=a,interface=v0 --host name=b,memif={tmp_path}/b.sock --eal-arguments=--nonsense"])
+    answer = run(
+        [
+            *enclosure_words(),
+            "sh",
+            "-c",
+            f"ip link add v0 type veth peer name v1; ip link set v0 up; ip link set v1 up; exec {FABRIC} "
+            f"--host name=a,interface=v0 --host name=b,memif={tmp_path}/b.sock --eal-arguments=--nonsense",
+        ]
+    )
     assert answer.returncode == 1
     assert "unknown option --nonsense" in one_line(answer)
 
@@ -101,8 +142,10 @@ def test_Command_BadEalArguments_IsOneLine(tmp_path):
 def test_Command_InterfaceUnfit_SaysWhatToDo(tmp_path):
     make = "ip link add v0 type veth peer name v1; ip link set v0 up; ip link set v1 up;"
     start = f"exec {FABRIC} --host name=a,interface=v0 --host name=b,memif={tmp_path}/b.sock"
-    for change, flags, said in (("ip link set v0 down;", "", "it is down: ip link set v0 up"),
-                                ("", "--mtu 9000", "its MTU is 1500, the fabric's 9000")):
+    for change, flags, said in (
+        ("ip link set v0 down;", "", "it is down: ip link set v0 up"),
+        ("", "--mtu 9000", "its MTU is 1500, the fabric's 9000"),
+    ):
         answer = run([*enclosure_words(), "sh", "-c", f"{make} {change} {start} {flags}"])
         assert answer.returncode == 1, answer.stdout
         assert said in one_line(answer)
@@ -110,9 +153,11 @@ def test_Command_InterfaceUnfit_SaysWhatToDo(tmp_path):
 
 @needs_namespaces
 def test_Command_NoRightToRawSockets_SaysWhatIsNeeded(tmp_path):
-    script = ("ip link add v0 type veth peer name v1; ip link set v0 up; ip link set v1 up; exec setpriv "
-              f"--bounding-set -net_raw --inh-caps -net_raw -- sh -c 'exec {FABRIC} --host name=a,interface=v0 --host "
-              f"name=b,memif={tmp_path}/b.sock'")
+    script = (
+        "ip link add v0 type veth peer name v1; ip link set v0 up; ip link set v1 up; exec setpriv "
+        f"--bounding-set -net_raw --inh-caps -net_raw -- sh -c 'exec {FABRIC} --host name=a,interface=v0 --host "
+        f"name=b,memif={tmp_path}/b.sock'"
+    )
     answer = run([*enclosure_words(), "sh", "-c", script])
     assert answer.returncode == 1
     assert "no right to open raw sockets" in one_line(answer)
@@ -131,14 +176,25 @@ def test_Command_CounterFileCannotBeWritten_StartsNothing(tmp_path):
 
 # fabric: running --------------------------------------------------------------------------------
 
+
 class RunningFabric:
     """Two memif ports, nobody attached."""
 
     def __init__(self, folder, *words):
         self.sockets = [folder / "a.sock", folder / "b.sock"]
-        self.process = subprocess.Popen([
-            FABRIC, "--host", f"name=a,memif={self.sockets[0]}", "--host", f"name=b,memif={self.sockets[1]}",
-            *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            [
+                FABRIC,
+                "--host",
+                f"name=a,memif={self.sockets[0]}",
+                "--host",
+                f"name=b,memif={self.sockets[1]}",
+                *map(str, words),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         assert self.process.stdout.readline().startswith("fabric: ready, 2 hosts")
 
     def __enter__(self):
@@ -221,8 +277,9 @@ def test_Fabric_VethThatLeavesChecksums_IsSaidAtTheEnd(tmp_path):
     log = (tmp_path / "log").read_text()
     assert answer.returncode == 0, answer.stderr + log
     assert "no answer" in answer.stdout
-    assert re.search(r"a \(interface fab-a\): \d+ frames from it, .* had no right checksum.*ethtool -K DEV tx off",
-                     log), log
+    assert re.search(
+        r"a \(interface fab-a\): \d+ frames from it, .* had no right checksum.*ethtool -K DEV tx off", log
+    ), log
 
 
 TAP_SCRIPT = """
@@ -276,14 +333,18 @@ def test_Fabric_TapsInNamespaces_CarryFramesAndGoWithIt(tmp_path):
 
 # fabric-run -------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("words, said", [
-    (["--ranks", 2, "--", "true"], "--transport"),
-    (["--transport", "TCP", "--", "true"], "--config FILE, or --ranks"),
-    (["--transport", "TCP", "--ranks", 2, "--", "/none/such"], "there is no program '/none/such'"),
-    (["--transport", "TCP", "--ranks", 2, "--sysctl", "kernel.x=1", "--", "true"], "net.NAME=VALUE"),
-    (["--transport", "TCP", "--ranks", 1, "--", "true"], "2 to 256"),
-    (["--transport", "TCP", "--ranks", 2, "--defaults", "delay=5", "--", "true"], "delay"),
-])
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["--ranks", 2, "--", "true"], "--transport"),
+        (["--transport", "TCP", "--", "true"], "--config FILE, or --ranks"),
+        (["--transport", "TCP", "--ranks", 2, "--", "/none/such"], "there is no program '/none/such'"),
+        (["--transport", "TCP", "--ranks", 2, "--sysctl", "kernel.x=1", "--", "true"], "net.NAME=VALUE"),
+        (["--transport", "TCP", "--ranks", 1, "--", "true"], "2 to 256"),
+        (["--transport", "TCP", "--ranks", 2, "--defaults", "delay=5", "--", "true"], "delay"),
+    ],
+)
 def test_FabricRun_BadInput_IsStatusTwo(tmp_path, words, said):
     answer = fabric_run(tmp_path / "run", *words)
     assert answer.returncode == 2
@@ -301,11 +362,30 @@ def test_FabricRun_OutputExists_IsRefusedAndKept(tmp_path):
 @needs_namespaces
 def test_FabricRun_NoRightToMakeNamespaces_SaysSo(tmp_path):
     words = [
-        "unshare", "--user", "--map-root-user", "sh", "-c", 'echo 0 > /proc/sys/user/max_net_namespaces && exec "$@"',
-        "sh"]
-    answer = run([
-        *words, FABRIC_RUN, "--fabric", FABRIC, "--output", tmp_path / "run", "--transport", "TCP", "--ranks", 2, "--",
-        "true"])
+        "unshare",
+        "--user",
+        "--map-root-user",
+        "sh",
+        "-c",
+        'echo 0 > /proc/sys/user/max_net_namespaces && exec "$@"',
+        "sh",
+    ]
+    answer = run(
+        [
+            *words,
+            FABRIC_RUN,
+            "--fabric",
+            FABRIC,
+            "--output",
+            tmp_path / "run",
+            "--transport",
+            "TCP",
+            "--ranks",
+            2,
+            "--",
+            "true",
+        ]
+    )
     if "max_net_namespaces" in answer.stderr:
         pytest.skip("this limit cannot be set here")
     assert answer.returncode == 1
@@ -316,11 +396,14 @@ def test_FabricRun_NoRightToMakeNamespaces_SaysSo(tmp_path):
 @needs_namespaces
 @pytest.mark.parametrize("transport", ["TCP", "DPDK", "DPDK-netdev"])
 def test_FabricRun_Ranks_KnowWhoAndWhereTheyAre(tmp_path, transport):
-    script = ('echo "$RANK $WORLD_SIZE $MASTER_ADDR $GLOO_DEVICE_TRANSPORT ${GLOO_BYPASS_LINK-} '
-              '${GLOO_BYPASS_IPV4-}"; echo "threads $OMP_NUM_THREADS"; ip -br addr; '
-              'getent hosts r1')
-    answer = fabric_run(tmp_path / "run", "--transport", transport, "--ranks", 3, "--env", "COLOUR=red", "--", "sh",
-                        "-c", script)
+    script = (
+        'echo "$RANK $WORLD_SIZE $MASTER_ADDR $GLOO_DEVICE_TRANSPORT ${GLOO_BYPASS_LINK-} '
+        '${GLOO_BYPASS_IPV4-}"; echo "threads $OMP_NUM_THREADS"; ip -br addr; '
+        "getent hosts r1"
+    )
+    answer = fabric_run(
+        tmp_path / "run", "--transport", transport, "--ranks", 3, "--env", "COLOUR=red", "--", "sh", "-c", script
+    )
     # Nothing crossed the fabric, which is what a run whose program ignored the transport looks like.
     assert answer.returncode == 1 and "nothing crossed the fabric" in one_line(answer)
     for rank in range(3):
@@ -329,7 +412,7 @@ def test_FabricRun_Ranks_KnowWhoAndWhereTheyAre(tmp_path, transport):
         link = {"TCP": "", "DPDK": "pci", "DPDK-netdev": "netdev"}[transport]
         address = "127.0.0.1" if transport == "DPDK" else "169.254.0.1"
         assert said.startswith(f"{rank} 3 {address} {kind} {link}")
-        assert (f"10.77.0.{rank + 2}" in said)
+        assert f"10.77.0.{rank + 2}" in said
         assert "10.77.0.3" in said and "r1" in said
         threads = os.environ.get("OMP_NUM_THREADS", max(1, len(os.sched_getaffinity(0)) // 3))
         assert f"threads {threads}\n" in said
@@ -337,8 +420,17 @@ def test_FabricRun_Ranks_KnowWhoAndWhereTheyAre(tmp_path, transport):
 
 @needs_namespaces
 def test_FabricRun_RankFails_ItsStatusAndLastWordsAreTold(tmp_path):
-    answer = fabric_run(tmp_path / "run", "--transport", "TCP", "--ranks", 2, "--", "sh", "-c",
-                        'test "$RANK" = 0 || { echo my last words; exit 7; }')
+    answer = fabric_run(
+        tmp_path / "run",
+        "--transport",
+        "TCP",
+        "--ranks",
+        2,
+        "--",
+        "sh",
+        "-c",
+        'test "$RANK" = 0 || { echo my last words; exit 7; }',
+    )
     assert answer.returncode == 7
     assert "rank 1 failed first, status 7" in answer.stderr and "my last words" in answer.stderr
     assert counters(tmp_path / "run")["schema"] == "gloo-bypass/fabric/1"
@@ -347,11 +439,35 @@ def test_FabricRun_RankFails_ItsStatusAndLastWordsAreTold(tmp_path):
 @needs_namespaces
 @pytest.mark.parametrize("transport", ["TCP", "DPDK"])
 def test_FabricRun_RankKilledAmidTraffic_FabricGoesOnAndRunEnds(tmp_path, transport):
-    script = ('if [ "$RANK" = 1 ]; then exec timeout -s KILL 1 "$0" "$@"; else exec "$0" "$@"; fi')
+    script = 'if [ "$RANK" = 1 ]; then exec timeout -s KILL 1 "$0" "$@"; else exec "$0" "$@"; fi'
     interface = [] if transport == "DPDK" else ["--interface", "fab0"]
-    answer = fabric_run(tmp_path / "run", "--transport", transport, "--ranks", 2, "--env",
-                        "GLOO_BYPASS_PEER_TIMEOUT_MS=3000", "--", "sh", "-c", script, PERF, "--transports",
-                        "{transport}", *interface, "--timeout", 5, "-b", "4M", "-e", "4M", "-n", 100000, "-c", 0)
+    answer = fabric_run(
+        tmp_path / "run",
+        "--transport",
+        transport,
+        "--ranks",
+        2,
+        "--env",
+        "GLOO_BYPASS_PEER_TIMEOUT_MS=3000",
+        "--",
+        "sh",
+        "-c",
+        script,
+        PERF,
+        "--transports",
+        "{transport}",
+        *interface,
+        "--timeout",
+        5,
+        "-b",
+        "4M",
+        "-e",
+        "4M",
+        "-n",
+        100000,
+        "-c",
+        0,
+    )
     assert answer.returncode not in (0, 2), answer.stderr
     assert "failed first" in answer.stderr
     # In order: its last table, which one that had died with the rank would not have printed.
@@ -362,8 +478,9 @@ def test_FabricRun_RankKilledAmidTraffic_FabricGoesOnAndRunEnds(tmp_path, transp
 @needs_namespaces
 def test_FabricRun_FabricEndsEarly_IsSaid(tmp_path):
     wrapper = tmp_path / "short-lived"
-    wrapper.write_text(f'#!/bin/sh\ncase "$*" in *--check*) exec {FABRIC} "$@";; *) exec {FABRIC} "$@" --duration '
-                       '0.2;; esac\n')
+    wrapper.write_text(
+        f'#!/bin/sh\ncase "$*" in *--check*) exec {FABRIC} "$@";; *) exec {FABRIC} "$@" --duration 0.2;; esac\n'
+    )
     wrapper.chmod(0o755)
     answer = fabric_run(tmp_path / "run", "--fabric", wrapper, "--transport", "DPDK", "--ranks", 2, "--", "sleep", 600)
     assert answer.returncode == 1
@@ -382,14 +499,35 @@ def test_FabricRun_Timeout_EndsRanks(tmp_path):
 def test_FabricRun_SignalMidRun_LeavesNothing(tmp_path, number, status):
     output = tmp_path / "run"
     before = run(["ip", "-br", "link"]).stdout
-    process = subprocess.Popen([
-        FABRIC_RUN, "--fabric", FABRIC, "--output", output, "--transport", "TCP", "--ranks", "2", "--", "sh", "-c",
-        "echo started; exec sleep 600"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-                               env={**os.environ, "TMPDIR": str(tmp_path)})
+    process = subprocess.Popen(
+        [
+            FABRIC_RUN,
+            "--fabric",
+            FABRIC,
+            "--output",
+            output,
+            "--transport",
+            "TCP",
+            "--ranks",
+            "2",
+            "--",
+            "sh",
+            "-c",
+            "echo started; exec sleep 600",
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
     try:
         wait_for(
-            lambda: all((output / f"rank-{rank}.log").exists() and (output / f"rank-{rank}.log").stat().st_size
-                        for rank in range(2)), "ranks")
+            lambda: all(
+                (output / f"rank-{rank}.log").exists() and (output / f"rank-{rank}.log").stat().st_size
+                for rank in range(2)
+            ),
+            "ranks",
+        )
         process.send_signal(number)
         assert process.wait(BOUND_S) == status
         assert number == signal.SIGKILL or "ended by" in process.stderr.read()

@@ -1,4 +1,5 @@
 """One all-reduce; prints its sum."""
+
 import load  # noqa: F401
 import torch
 import torch.distributed as dist

@@ -1,5 +1,6 @@
 """A rank that starts programs, which know nothing of PyTorch, after its first all-reduce. Prints which libraries of
 ours or PyTorch's one of them has; what another costs, in seconds of processor time; and what they say."""
+
 import re
 import resource
 import subprocess

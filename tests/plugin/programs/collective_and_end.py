@@ -1,5 +1,6 @@
 """Collectives, and as soon as a rank's last one returns its process ends. Arguments: how (endings.py), the last
 collective."""
+
 import sys
 
 import load  # noqa: F401

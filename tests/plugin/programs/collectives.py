@@ -1,5 +1,6 @@
 """What PyTorch programs do with groups: every collective, objects, point to point, many groups, several threads. Checks
 itself."""
+
 import threading
 
 import load  # noqa: F401

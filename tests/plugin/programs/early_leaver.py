@@ -1,5 +1,6 @@
 """Rank 2 does its part and its process ends; ranks 0 and 1 go on with messages between the two, some of them after
 that. Argument: how rank 2 ends (endings.py)."""
+
 import os
 import sys
 import time

@@ -1,4 +1,5 @@
 """How a process can end without a word to anybody."""
+
 import os
 import signal
 import sys
@@ -8,8 +9,12 @@ import torch.distributed as dist
 
 def join():
     """A store in a file: one in rank 0 would end with it."""
-    dist.init_process_group("gloo", init_method="file://" + os.path.abspath("store"), rank=int(os.environ["RANK"]),
-                            world_size=int(os.environ["WORLD_SIZE"]))
+    dist.init_process_group(
+        "gloo",
+        init_method="file://" + os.path.abspath("store"),
+        rank=int(os.environ["RANK"]),
+        world_size=int(os.environ["WORLD_SIZE"]),
+    )
 
 
 def end(how):

@@ -1,5 +1,6 @@
 """Rank 2 ends while the others reduce what neither memory nor sockets hold. Argument: how it ends (endings.py). Then
 these two go on with messages between them."""
+
 import os
 import sys
 

@@ -4,6 +4,7 @@ beside (children of a running rank use no device).
 A child of a running rank leaves by C's exit(), so that exit handlers run there, without Python's finalisation, in which
 PyTorch's own process group would wait for threads that the child does not have (over TCP, too).
 """
+
 import ctypes
 import os
 import sys
@@ -45,14 +46,18 @@ if case == "before":
     sys.exit(in_child(lambda: (run("child"), dist.destroy_process_group())))
 run("parent")
 if case == "after":
+
     def again():
         store = dist.FileStore(os.path.join(os.getcwd(), f"store-{os.getpid()}"), 1)
         dist.ProcessGroupGloo(store, 0, 1)
+
     sys.exit(0 if in_child(again) == 4 else 5)
 status = in_child(lambda: None)
 assert status == 0, status
-assert sum(
-    int(batch) for batch in torch.utils.data.DataLoader(range(8), num_workers=2, multiprocessing_context="fork")) == 28
+assert (
+    sum(int(batch) for batch in torch.utils.data.DataLoader(range(8), num_workers=2, multiprocessing_context="fork"))
+    == 28
+)
 tensor = torch.ones(1000)
 dist.all_reduce(tensor)
 assert (tensor == dist.get_world_size()).all()

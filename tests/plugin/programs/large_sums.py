@@ -1,4 +1,5 @@
 """All-reduces of 16 MiB, whose sums are checked. Argument: how many."""
+
 import sys
 
 import load  # noqa: F401

@@ -1,4 +1,5 @@
 """Loads the plug-in as LOAD says; with LD_PRELOAD there is nothing to do. Programs here begin with `import load`."""
+
 import atexit
 import os
 
@@ -14,6 +15,7 @@ for way in os.environ.get("LOAD", "").split("+"):
 # active exception". Debian's does not. Imported later, torch.distributed.nn keeps the group (docs/pytorch.md).
 if "PLUGIN_PYTHON" in os.environ:
     import torch.distributed.nn
+
     atexit.register(lambda: torch.distributed.is_initialized() and torch.distributed.destroy_process_group())
 
 

@@ -1,4 +1,5 @@
 """One all-reduce between ranks that meet by the argument, an init_method of PyTorch's."""
+
 import os
 import sys
 

@@ -1,4 +1,5 @@
 """Each rank sends to the next one; arguments: elements of a message, and "pairs" where 0 sends to 1 and 2 to 3 only."""
+
 import sys
 
 import load

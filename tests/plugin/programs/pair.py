@@ -1,4 +1,5 @@
 """Of three ranks only 0 and 1 ever talk."""
+
 import load
 import torch
 import torch.distributed as dist

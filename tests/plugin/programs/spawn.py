@@ -1,4 +1,5 @@
 """Starts two ranks by multiprocessing's spawn: new processes of Python, with this one's environment."""
+
 import os
 
 import load  # noqa: F401

@@ -1,4 +1,5 @@
 """An unmodified DDP script: nothing in it knows of the plug-in (`import load` does nothing under LD_PRELOAD)."""
+
 import gc
 import hashlib
 
@@ -11,8 +12,14 @@ from torch.nn.parallel import DistributedDataParallel
 def train():
     torch.manual_seed(dist.get_rank())  # DDP broadcasts rank 0's parameters
     model = DistributedDataParallel(
-        torch.nn.Sequential(torch.nn.Linear(64, 512), torch.nn.ReLU(), torch.nn.Linear(512, 512), torch.nn.ReLU(),
-                            torch.nn.Linear(512, 8)))
+        torch.nn.Sequential(
+            torch.nn.Linear(64, 512),
+            torch.nn.ReLU(),
+            torch.nn.Linear(512, 512),
+            torch.nn.ReLU(),
+            torch.nn.Linear(512, 8),
+        )
+    )
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     data = torch.Generator().manual_seed(100 + dist.get_rank())
     for step in range(8):

@@ -1,6 +1,7 @@
 """All-reduces until one fails; prints the error and how long the failing one took, and stays until there is a file
 "leave", lest others fail for its end. Arguments: timeout in seconds, rounds, "child" for a forked one that stays as
 long."""
+
 import datetime
 import os
 import sys

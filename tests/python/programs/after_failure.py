@@ -1,4 +1,5 @@
 """What available() says, and does not do, after a process group that could not be made. Prints one JSON object."""
+
 import json
 import os
 
@@ -15,8 +16,11 @@ def ask():
         os.unlink(METRICS)  # of the attempt that failed
     answer = gloo_bypass.available()["DPDK"]
     return {
-        "works": answer.available, "text": answer.device + answer.reason, "stats": gloo_bypass.stats(),
-        "metrics": os.path.exists(METRICS)}
+        "works": answer.available,
+        "text": answer.device + answer.reason,
+        "stats": gloo_bypass.stats(),
+        "metrics": os.path.exists(METRICS),
+    }
 
 
 result = {}

@@ -4,6 +4,7 @@ takes seconds.
 Prints a JSON list of {"answers": ..., "left": what this process has afterwards that it had not before}; last, what
 three threads are told that ask at the same time.
 """
+
 import json
 import os
 import sys
@@ -30,9 +31,12 @@ for environment in json.loads(sys.argv[1]):
     before = state_of_process()
     answers = gloo_bypass.available()
     after = state_of_process()
-    results.append({
-        "answers": {name: [bool(a), a.name, a.available, a.device, a.reason]
-                    for name, a in answers.items()}, "left": sorted(after - before)})
+    results.append(
+        {
+            "answers": {name: [bool(a), a.name, a.available, a.device, a.reason] for name, a in answers.items()},
+            "left": sorted(after - before),
+        }
+    )
     for name in environment:
         del os.environ[name]
 with ThreadPoolExecutor(3) as threads:

@@ -1,5 +1,6 @@
 """What the package says before, while and after DPDK is used by this process, and in processes forked from it. Prints
 name=value lines."""
+
 import json
 import os
 

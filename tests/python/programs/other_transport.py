@@ -1,5 +1,6 @@
 """Runs the example that its second argument names, after it has made a device over the transport that its first
 argument names: PyTorch keeps that one, whatever GLOO_DEVICE_TRANSPORT says later, as it did before this program."""
+
 import os
 import runpy
 import sys

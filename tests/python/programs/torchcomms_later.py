@@ -1,4 +1,5 @@
 """Asks for torchcomms after the import, and then for a group; the argument says how: "config" or "variable"."""
+
 import os
 import sys
 

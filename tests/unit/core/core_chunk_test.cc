@@ -45,7 +45,8 @@ class BothWays {
   std::size_t begun_ = 0;
 };
 
-// Bytes of payload in each packet of an MTU of 1,500 bytes, IPv4's and UDP's headers included, from the message's second on.
+// Bytes of payload in each packet of an MTU of 1,500 bytes, IPv4's and UDP's headers included, from the message's
+// second on.
 TEST(Chunks, LongMessage_FullPacketsCarry1410BytesOfPayload) {
   for (const Duration delay : {Duration(microseconds(50)), Duration(milliseconds(25))}) {
     SessionPair pair(1, {}, WireModel{.delay = delay, .bytesPerSecond = 1e8});
@@ -193,8 +194,8 @@ TEST(Chunks, FaultyNetworks_BitExact) {
   }
 }
 
-// Chunks carry no limits. Where both sides send little else, and have little more credit than the path holds, credit must still
-// come in time: no later than with the limits in every frame.
+// Chunks carry no limits. Where both sides send little else, and have little more credit than the path holds, credit
+// must still come in time: no later than with the limits in every frame.
 TEST(Chunks, EagerPayloadBothWays_CreditComesInTime) {
   SessionConfig config;
   config.maxBufferBytes = 4 << 20;

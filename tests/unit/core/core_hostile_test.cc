@@ -58,16 +58,34 @@ TEST_F(Victim, CorrectMessage_IsStaged) {
   expectAlive();
   EXPECT_EQ(session_.counters().stagedReceives, 1u);
 }
-TEST_F(Victim, ChunkBeyondMessage_Fails) { message(wire::FrameType::kData, header(0, 10, 5, 6), 6); expectViolation(); }
-TEST_F(Victim, ChunkOffsetOverflows_Fails) { message(wire::FrameType::kData, header(0, 10, ~0ull, 6), 6); expectViolation(); }
-TEST_F(Victim, ChunkLengthLies_Fails) { message(wire::FrameType::kData, header(0, 100, 0, 6), 7); expectViolation(); }
-TEST_F(Victim, HugeMessage_Fails) { message(wire::FrameType::kData, header(0, ~0ull, 0, 6), 6); expectViolation(); }
+TEST_F(Victim, ChunkBeyondMessage_Fails) {
+  message(wire::FrameType::kData, header(0, 10, 5, 6), 6);
+  expectViolation();
+}
+TEST_F(Victim, ChunkOffsetOverflows_Fails) {
+  message(wire::FrameType::kData, header(0, 10, ~0ull, 6), 6);
+  expectViolation();
+}
+TEST_F(Victim, ChunkLengthLies_Fails) {
+  message(wire::FrameType::kData, header(0, 100, 0, 6), 7);
+  expectViolation();
+}
+TEST_F(Victim, HugeMessage_Fails) {
+  message(wire::FrameType::kData, header(0, ~0ull, 0, 6), 6);
+  expectViolation();
+}
 TEST_F(Victim, HugeMessageLastByte_AllocatesNothing) {
   message(wire::FrameType::kData, header(0, 1ull << 40, (1ull << 40) - 1, 1), 1);
   expectViolation();
 }
-TEST_F(Victim, MessageIdBeyondCredit_Fails) { message(wire::FrameType::kData, header(65536, 1, 0, 1), 1); expectViolation(); }
-TEST_F(Victim, MessageIdMaximal_Fails) { message(wire::FrameType::kData, header(~0ull, 1, 0, 1), 1); expectViolation(); }
+TEST_F(Victim, MessageIdBeyondCredit_Fails) {
+  message(wire::FrameType::kData, header(65536, 1, 0, 1), 1);
+  expectViolation();
+}
+TEST_F(Victim, MessageIdMaximal_Fails) {
+  message(wire::FrameType::kData, header(~0ull, 1, 0, 1), 1);
+  expectViolation();
+}
 TEST_F(Victim, FinishedMessageAgain_Fails) {
   std::byte in[4];
   ASSERT_TRUE(session_.postReceive(now_, {1, {}, in, 4}).ok());
@@ -112,9 +130,18 @@ TEST_F(Victim, AnnouncedTwice_Fails) {
   message(wire::FrameType::kAnnounce, header(0, 100, 0, 0));
   expectViolation();
 }
-TEST_F(Victim, AnnouncedEmpty_Fails) { message(wire::FrameType::kAnnounce, header(0, 0, 0, 0)); expectViolation(); }
-TEST_F(Victim, GrantOfNothing_Fails) { number(wire::FrameType::kGrant, 0); expectViolation(); }
-TEST_F(Victim, WithdrawalBeyondCredit_Fails) { number(wire::FrameType::kWithdraw, 70000); expectViolation(); }
+TEST_F(Victim, AnnouncedEmpty_Fails) {
+  message(wire::FrameType::kAnnounce, header(0, 0, 0, 0));
+  expectViolation();
+}
+TEST_F(Victim, GrantOfNothing_Fails) {
+  number(wire::FrameType::kGrant, 0);
+  expectViolation();
+}
+TEST_F(Victim, WithdrawalBeyondCredit_Fails) {
+  number(wire::FrameType::kWithdraw, 70000);
+  expectViolation();
+}
 TEST_F(Victim, WithdrawalsWithoutAnnouncement_AreBounded) {
   std::uint64_t id = 0;
   for (; session_.state() == SessionState::kEstablished && id < 100000; ++id) number(wire::FrameType::kWithdraw, id);
@@ -208,7 +235,8 @@ TEST(Hostile, RandomFields_NoCrash) {
     pair.connectBoth();
     ASSERT_TRUE(pair.runUntil([&] { return pair.established(); }));
     Bytes in(1000);
-    for (OperationToken i = 0; i < 4; ++i) ASSERT_TRUE(pair.b.session->postReceive(pair.now, {i, {MessageKind::kUnbound, i}, in.data(), in.size()}).ok());
+    for (OperationToken i = 0; i < 4; ++i)
+      ASSERT_TRUE(pair.b.session->postReceive(pair.now, {i, {MessageKind::kUnbound, i}, in.data(), in.size()}).ok());
     const auto small = [&] { return random() % 4 == 0 ? random() : random() % 5; };
     std::uint32_t firstSequence = 0;
     {
@@ -236,13 +264,22 @@ TEST(Hostile, RandomFields_NoCrash) {
       header.byteLimit = small();
       header.messageLimit = static_cast<std::uint32_t>(small());
       writer.begin(header);
-      wire::MessageHeader message{small(), small(), small() % 3000, small(), small(), static_cast<std::uint16_t>(small()),
-                            static_cast<std::uint8_t>(small() % 3), static_cast<std::uint8_t>(small() % 2)};
-      if (header.type == wire::FrameType::kData || header.type == wire::FrameType::kAnnounce) writer.messageHeader(message);
+      wire::MessageHeader message{small(),
+                                  small(),
+                                  small() % 3000,
+                                  small(),
+                                  small(),
+                                  static_cast<std::uint16_t>(small()),
+                                  static_cast<std::uint8_t>(small() % 3),
+                                  static_cast<std::uint8_t>(small() % 2)};
+      if (header.type == wire::FrameType::kData || header.type == wire::FrameType::kAnnounce)
+        writer.messageHeader(message);
       else if (wire::isChunk(header.type))
         writer.chunkHeader({message.id, message.chunkOffset});
-      else if (header.type == wire::FrameType::kHello) writer.hello({small(), small(), small(), 0, 1472, 1, 0});
-      else if (header.type != wire::FrameType::kCredit && header.type != wire::FrameType::kAck) writer.number(small());
+      else if (header.type == wire::FrameType::kHello)
+        writer.hello({small(), small(), small(), 0, 1472, 1, 0});
+      else if (header.type != wire::FrameType::kCredit && header.type != wire::FrameType::kAck)
+        writer.number(small());
       const auto span = writer.finish();
       Bytes bytes(span.begin(), span.end());
       if (wire::isData(header.type)) bytes.insert(bytes.end(), message.chunkLength % 3000u, std::byte{});

@@ -168,8 +168,8 @@ TEST(RtoEstimator, SteadyRtt_ConvergesToFloorOrRtt) {
   EXPECT_EQ(rto.minimum(), milliseconds(200));  // the old minimum has aged
 }
 
-// With an acknowledgement every 100 us, the variation of a steady path goes to nothing within a round trip; a host that computes for
-// 50 ms has lost nothing.
+// With an acknowledgement every 100 us, the variation of a steady path goes to nothing within a round trip; a host that
+// computes for 50 ms has lost nothing.
 TEST(RtoEstimator, SteadyLongPathSampledOften_OutlastsAStall) {
   RtoEstimator rto(milliseconds(5), seconds(2));
   for (int i = 0; i < 10'000; ++i) rto.addSample(kStart + microseconds(100) * i, milliseconds(300));

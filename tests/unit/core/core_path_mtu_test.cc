@@ -56,8 +56,8 @@ std::string why(const SessionPair& pair) {
 
 // Below 1,200 bytes it takes a second look: those are tried first.
 TEST(PathMtu, ShrinksInMidMessage_TheMessageArrivesWithinASecondOrTwo) {
-  for (const std::size_t carried : {kEthernet, std::size_t{1372}, std::size_t{1200}, std::size_t{1199}, std::size_t{972},
-                                    std::size_t{548}}) {
+  for (const std::size_t carried :
+       {kEthernet, std::size_t{1372}, std::size_t{1200}, std::size_t{1199}, std::size_t{972}, std::size_t{548}}) {
     const Duration limit = seconds(carried < 1200 ? 2 : 1);
     for (const Duration delay : {Duration(microseconds(50)), Duration(milliseconds(10))}) {
       SCOPED_TRACE(std::to_string(carried) + " bytes, " + std::to_string(delay.count()) + " ns");
@@ -156,8 +156,8 @@ TEST(PathMtu, ChangesAgainAndAgainUnderFaults_BitExact) {
   }
 }
 
-// What repair frames add to a frame in flight does not make it one of the size under suspicion: small frames that arrive
-// all the time prove nothing of larger ones.
+// What repair frames add to a frame in flight does not make it one of the size under suspicion: small frames that
+// arrive all the time prove nothing of larger ones.
 TEST(PathMtu, ShrinksWhileCoveredSmallFramesArrive_IsFound) {
   SessionConfig config;
   config.repair = {.mode = Repair::Mode::kOn, .percent = Repair::kMostPercent};
@@ -188,7 +188,8 @@ TEST(PathMtu, ShrinksWhileCoveredSmallFramesArrive_IsFound) {
   EXPECT_GT(pair.b.receivesCompleted, 1u);
 }
 
-// A queue that holds no more than a few large frames drops many in a row and lets small ones pass; the path is as before.
+// A queue that holds no more than a few large frames drops many in a row and lets small ones pass; the path is as
+// before.
 TEST(PathMtu, LossesOfAFullQueue_LeaveTheSize) {
   WireModel wire = jumboPath();
   wire.bytesPerSecond = 2e7;

@@ -1,4 +1,5 @@
-// The parts of repair: erasure code, symbols, how much of it, blocks at the sender and at the receiver; and what a hostile peer may try.
+// The parts of repair: erasure code, symbols, how much of it, blocks at the sender and at the receiver; and what a
+// hostile peer may try.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -142,7 +143,8 @@ TEST(FrameSymbol, LengthsBeyondTheSymbolOrUnsequencedTypes_AreRefused) {
   EXPECT_FALSE(readSymbol(std::span(good).first(7), &read));
 }
 
-// The chance that a block cannot be put together, by its definition, summed from the other end than the code under test does.
+// The chance that a block cannot be put together, by its definition, summed from the other end than the code under test
+// does.
 double failure(std::size_t sources, std::size_t repairs, double rate) {
   const auto n = static_cast<double>(sources + repairs);
   double sum = 0;
@@ -235,8 +237,8 @@ class Blocks : public ::testing::Test {
     encoder_.close(repairs);
   }
   FrameSymbol frame(std::size_t i) const {
-    return {payloads_[i].empty() ? wire::FrameType::kGrant : wire::FrameType::kData, static_cast<std::uint32_t>(i), bodies_[i],
-            payloads_[i]};
+    return {payloads_[i].empty() ? wire::FrameType::kGrant : wire::FrameType::kData, static_cast<std::uint32_t>(i),
+            bodies_[i], payloads_[i]};
   }
   void arrive(std::uint64_t sequence) {
     acks_.onFrame(now_, sequence, false);
@@ -362,7 +364,8 @@ TEST_F(Blocks, FrameLongerThanItsRepairFrames_IsRefused) {
   EXPECT_FALSE(decoder_.onRepair(first_, header, Bytes(kMinSymbolBytes)));
 }
 
-// Repair frames for blocks that never get their frames, and frames as long as they may be: memory stays within its bounds.
+// Repair frames for blocks that never get their frames, and frames as long as they may be: memory stays within its
+// bounds.
 TEST_F(Blocks, HostilePeer_IsHeldWithinTheBounds) {
   std::mt19937_64 random(4);
   const Bytes body(wire::kMessageHeaderBytes), longPayload(64000), repair(65000);
@@ -373,7 +376,7 @@ TEST_F(Blocks, HostilePeer_IsHeldWithinTheBounds) {
       (void)decoder_.onSource(sequence, {wire::FrameType::kData, 0, body, longPayload});
     } else {
       const wire::RepairHeader header{0, static_cast<std::uint8_t>(1 + random() % 128),
-                                static_cast<std::uint8_t>(random() % 32), 32};
+                                      static_cast<std::uint8_t>(random() % 32), 32};
       (void)decoder_.onRepair(sequence, header, repair);
     }
     ASSERT_LT(decoder_.memoryBytes(), RepairDecoder::kMaxKeptBytes + RepairDecoder::kMaxRepairBytes + (4u << 20));

@@ -23,21 +23,28 @@ WireModel memoryLink() {
 }
 
 void send(SessionPair& pair, Side& side, OperationToken token, MessageKey key, const Bytes& data) {
-  ASSERT_TRUE(side.session->postSend(pair.now, {.token = token, .key = key, .data = data.data(), .length = data.size()}).ok());
+  ASSERT_TRUE(
+      side.session->postSend(pair.now, {.token = token, .key = key, .data = data.data(), .length = data.size()}).ok());
 }
 void receive(SessionPair& pair, Side& side, OperationToken token, MessageKey key, Bytes& data) {
-  ASSERT_TRUE(side.session->postReceive(pair.now, {.token = token, .key = key, .data = data.data(), .capacity = data.size()}).ok());
+  ASSERT_TRUE(
+      side.session->postReceive(pair.now, {.token = token, .key = key, .data = data.data(), .capacity = data.size()})
+          .ok());
 }
 MessageKey tag(std::uint64_t value) { return {MessageKind::kUnbound, value}; }
 
 // Messages of all sizes both ways, posted in the order that `receiveFirst` says; bit-exact at the end.
 void exchange(SessionPair& pair, int count, std::size_t maxLength, bool receiveFirst, std::uint64_t seed) {
   std::mt19937_64 random(seed);
-  struct Transfer { Bytes out, in; MessageKey key; };
+  struct Transfer {
+    Bytes out, in;
+    MessageKey key;
+  };
   std::vector<Transfer> transfers[2];
   for (auto& list : transfers) {
     for (int i = 0; i < count; ++i) {
-      const std::size_t length = i % 7 == 0 ? 0 : random() % (i % 3 == 0 ? maxLength : std::min<std::size_t>(maxLength, 3000));
+      const std::size_t length =
+          i % 7 == 0 ? 0 : random() % (i % 3 == 0 ? maxLength : std::min<std::size_t>(maxLength, 3000));
       list.push_back({pattern(length, random()), Bytes(length), tag(random() % 5)});
     }
   }
@@ -46,8 +53,10 @@ void exchange(SessionPair& pair, int count, std::size_t maxLength, bool receiveF
     for (int s = 0; s < 2; ++s) {
       for (int i = 0; i < count; ++i) {
         Transfer& t = transfers[s][static_cast<std::size_t>(i)];
-        if (receives) receive(pair, *sides[1 - s], static_cast<OperationToken>(i), t.key, t.in);
-        else send(pair, *sides[s], static_cast<OperationToken>(i), t.key, t.out);
+        if (receives)
+          receive(pair, *sides[1 - s], static_cast<OperationToken>(i), t.key, t.in);
+        else
+          send(pair, *sides[s], static_cast<OperationToken>(i), t.key, t.out);
       }
     }
   };
@@ -55,13 +64,16 @@ void exchange(SessionPair& pair, int count, std::size_t maxLength, bool receiveF
   if (!receiveFirst) pair.runFor(milliseconds(300));
   post(!receiveFirst);
   const auto n = static_cast<std::size_t>(count);
-  ASSERT_TRUE(pair.runUntil([&] {
-    return pair.a.sendsCompleted == n && pair.b.sendsCompleted == n && pair.a.receivesCompleted == n && pair.b.receivesCompleted == n;
-  }, seconds(600)))
+  ASSERT_TRUE(pair.runUntil(
+      [&] {
+        return pair.a.sendsCompleted == n && pair.b.sendsCompleted == n && pair.a.receivesCompleted == n &&
+               pair.b.receivesCompleted == n;
+      },
+      seconds(600)))
       << pair.a.sendsCompleted << " " << pair.b.sendsCompleted << " " << pair.a.receivesCompleted << " "
       << pair.b.receivesCompleted << " states " << int(pair.a.session->state()) << " " << int(pair.b.session->state())
-      << " " << (pair.a.session->state() == SessionState::kFailed ? pair.a.session->error().message : "")
-      << " " << (pair.b.session->state() == SessionState::kFailed ? pair.b.session->error().message : "");
+      << " " << (pair.a.session->state() == SessionState::kFailed ? pair.a.session->error().message : "") << " "
+      << (pair.b.session->state() == SessionState::kFailed ? pair.b.session->error().message : "");
   for (const auto& list : transfers) {
     for (const Transfer& t : list) ASSERT_EQ(t.out, t.in);
   }
@@ -136,11 +148,20 @@ TEST(Session, FaultyNetworks_BitExact) {
   cases.push_back({"duplicates", {.delay = microseconds(50), .duplicate = 0.3}});
   cases.push_back({"reordering", {.delay = microseconds(50), .jitter = microseconds(200)}});
   cases.push_back({"corruption", {.delay = microseconds(50), .corrupt = 0.05}});
-  cases.push_back({"all", {.delay = microseconds(100), .jitter = microseconds(300), .loss = 0.05, .duplicate = 0.05, .corrupt = 0.02}});
+  cases.push_back(
+      {"all",
+       {.delay = microseconds(100), .jitter = microseconds(300), .loss = 0.05, .duplicate = 0.05, .corrupt = 0.02}});
   cases.push_back({"long", {.delay = milliseconds(50), .loss = 0.01}});
-  cases.push_back({"long, all", {.delay = milliseconds(30), .jitter = milliseconds(20), .loss = 0.05, .duplicate = 0.05, .corrupt = 0.02}});
+  cases.push_back(
+      {"long, all",
+       {.delay = milliseconds(30), .jitter = milliseconds(20), .loss = 0.05, .duplicate = 0.05, .corrupt = 0.02}});
   cases.push_back({"narrow", {.delay = milliseconds(1), .bytesPerSecond = 1e7, .queueLimit = milliseconds(5)}});
-  cases.push_back({"narrow, refusing", {.delay = milliseconds(1), .loss = 0.02, .bytesPerSecond = 1e7, .queueLimit = milliseconds(5), .refuseEvery = 3}});
+  cases.push_back({"narrow, refusing",
+                   {.delay = milliseconds(1),
+                    .loss = 0.02,
+                    .bytesPerSecond = 1e7,
+                    .queueLimit = milliseconds(5),
+                    .refuseEvery = 3}});
   for (const Faults& faults : cases) {
     for (std::uint64_t seed = 1; seed <= 3; ++seed) {
       SCOPED_TRACE(std::string(faults.name) + ", seed " + std::to_string(seed));
@@ -158,7 +179,8 @@ TEST(Session, UnreceivedMessage_DoesNotBlockOtherKeys) {
   // More than the eager credit, never received.
   std::vector<Bytes> stuck;
   for (int i = 0; i < 100; ++i) stuck.push_back(pattern(30000, 1));
-  for (int i = 0; i < 100; ++i) send(pair, pair.a, 1000 + static_cast<OperationToken>(i), tag(1), stuck[static_cast<std::size_t>(i)]);
+  for (int i = 0; i < 100; ++i)
+    send(pair, pair.a, 1000 + static_cast<OperationToken>(i), tag(1), stuck[static_cast<std::size_t>(i)]);
   const Bytes large = pattern(5 << 20, 2), small = pattern(100, 3);
   send(pair, pair.a, 1, tag(2), large);
   send(pair, pair.a, 2, tag(3), small);
@@ -174,7 +196,8 @@ TEST(Session, UnreceivedMessage_DoesNotBlockOtherKeys) {
   EXPECT_EQ(pair.b.announced[101].key, tag(3));
   // And the stuck ones still come, in order.
   std::vector<Bytes> late(100, Bytes(30000));
-  for (int i = 0; i < 100; ++i) receive(pair, pair.b, 100 + static_cast<OperationToken>(i), tag(1), late[static_cast<std::size_t>(i)]);
+  for (int i = 0; i < 100; ++i)
+    receive(pair, pair.b, 100 + static_cast<OperationToken>(i), tag(1), late[static_cast<std::size_t>(i)]);
   ASSERT_TRUE(pair.runUntil([&] { return pair.b.receivesCompleted == 102; }, seconds(1)));
   for (const Bytes& bytes : late) ASSERT_EQ(bytes, stuck[0]);
 }
@@ -189,8 +212,10 @@ TEST(Session, TenThousandTags_MemoryReturns) {
       receive(pair, pair.b, i, tag(base + i), in);
       send(pair, pair.a, i, tag(base + i), out);
       pair.flush();
-      if (i % 16 == 15) ASSERT_TRUE(pair.runUntil([&] { return pair.b.receivesCompleted == base + i + 1; }, seconds(1)));
-      else ASSERT_TRUE(pair.runUntil([&] { return pair.b.receivesCompleted > base + i; }, seconds(1)));
+      if (i % 16 == 15)
+        ASSERT_TRUE(pair.runUntil([&] { return pair.b.receivesCompleted == base + i + 1; }, seconds(1)));
+      else
+        ASSERT_TRUE(pair.runUntil([&] { return pair.b.receivesCompleted > base + i; }, seconds(1)));
     }
   };
   // Rings and pools reach their working size within the first rounds, which depends on when acknowledgements come.
@@ -243,7 +268,8 @@ TEST(Session, SettingsDiffer_BothNameThem) {
   }));
   EXPECT_EQ(pair.a.session->error().code, ErrorCode::kConfiguration);
   EXPECT_EQ(pair.b.session->error().code, ErrorCode::kConfiguration);
-  EXPECT_NE(pair.a.session->error().message.find("on here and off"), std::string::npos) << pair.a.session->error().message;
+  EXPECT_NE(pair.a.session->error().message.find("on here and off"), std::string::npos)
+      << pair.a.session->error().message;
 }
 
 struct Frames {
@@ -354,7 +380,8 @@ TEST(Session, ShortSend_CompletesWhenSent_ConfirmedOneWhenAcknowledged) {
   pair.flush();
   EXPECT_EQ(pair.a.sendsCompleted, 2u);
   const auto confirmed = [&](OperationToken token, const Bytes& bytes) {
-    const SendRequest request{.token = token, .key = tag(1), .data = bytes.data(), .length = bytes.size(), .confirmed = true};
+    const SendRequest request{
+        .token = token, .key = tag(1), .data = bytes.data(), .length = bytes.size(), .confirmed = true};
     ASSERT_TRUE(pair.a.session->postSend(pair.now, request).ok());
   };
   const TimePoint begin = pair.now;
@@ -373,9 +400,10 @@ TEST(Session, ConfirmedSend_LossOfAll_NeverCompletes) {
   ASSERT_TRUE(pair.runUntil([&] { return pair.established(); }));
   pair.wire.loss = 1;
   const Bytes out = pattern(100, 1);
-  ASSERT_TRUE(pair.a.session
-                  ->postSend(pair.now, {.token = 1, .key = tag(1), .data = out.data(), .length = out.size(), .confirmed = true})
-                  .ok());
+  ASSERT_TRUE(
+      pair.a.session
+          ->postSend(pair.now, {.token = 1, .key = tag(1), .data = out.data(), .length = out.size(), .confirmed = true})
+          .ok());
   pair.runFor(seconds(10));
   EXPECT_EQ(pair.a.sendsCompleted, 0u);
   pair.wire.loss = 0;
@@ -689,7 +717,10 @@ TEST(Session, AcknowledgedBeforeSettled_SendStillCompletesAtHandOver) {
     b.handleDatagram(now, bytes);
     if (chunk >= 8) continue;
     // Anything that b sends acknowledges: a small message of its own.
-    ASSERT_TRUE(b.postSend(now, {.token = 100u + static_cast<OperationToken>(chunk), .key = tag(2), .data = nullptr, .length = 0}).ok());
+    ASSERT_TRUE(
+        b.postSend(now,
+                   {.token = 100u + static_cast<OperationToken>(chunk), .key = tag(2), .data = nullptr, .length = 0})
+            .ok());
     SessionDatagram answer;
     while (b.pollTransmit(now, &answer)) {
       Bytes back(answer.header.begin(), answer.header.end());

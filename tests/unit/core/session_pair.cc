@@ -37,7 +37,8 @@ void SessionPair::carry(Side& to, int direction, const SessionDatagram& datagram
   wire::ParsedPacket packet;
   if (datagram.lasting && wire::parsePacket(bytes, &packet) == wire::ParseResult::kOk) {
     // What the session has made itself it makes anew soon.
-    EXPECT_TRUE(wire::isData(packet.header.type) || datagram.payload.empty()) << "type " << static_cast<int>(packet.header.type);
+    EXPECT_TRUE(wire::isData(packet.header.type) || datagram.payload.empty())
+        << "type " << static_cast<int>(packet.header.type);
   }
   if (onLeave && !onLeave(direction == 0, bytes)) return;
   if (wire::parsePacket(bytes, &packet) == wire::ParseResult::kOk && wire::isData(packet.header.type)) {
@@ -59,7 +60,8 @@ void SessionPair::carry(Side& to, int direction, const SessionDatagram& datagram
   if (chance(random_) < wire.corrupt) bytes[random_() % bytes.size()] ^= static_cast<std::byte>(1 + random_() % 255);
   for (int i = 0; i < copies; ++i) {
     TimePoint at = departs + wire.delay;
-    if (wire.jitter.count() > 0) at += Duration(static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(wire.jitter.count())));
+    if (wire.jitter.count() > 0)
+      at += Duration(static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(wire.jitter.count())));
     flights_.push({at, datagrams * 2 + static_cast<unsigned>(i), &to, bytes});
   }
 }
@@ -82,13 +84,19 @@ bool SessionPair::flushSide(Side& side, Side& other, int direction) {
     any = true;
     side.events.push_back(event);
     switch (event.type) {
-      case SessionEvent::Type::kSendComplete: ++side.sendsCompleted; break;
+      case SessionEvent::Type::kSendComplete:
+        ++side.sendsCompleted;
+        break;
       case SessionEvent::Type::kReceiveComplete:
         ++side.receivesCompleted;
         side.received.push_back(event.token);
         break;
-      case SessionEvent::Type::kMessageAnnounced: side.announced.push_back(event); break;
-      case SessionEvent::Type::kStateChange: side.states.push_back(event.state); break;
+      case SessionEvent::Type::kMessageAnnounced:
+        side.announced.push_back(event);
+        break;
+      case SessionEvent::Type::kStateChange:
+        side.states.push_back(event.state);
+        break;
     }
   }
   return any;

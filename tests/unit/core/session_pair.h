@@ -23,13 +23,13 @@ using std::chrono::seconds;
 
 struct WireModel {
   Duration delay = microseconds(5);
-  Duration jitter{0};            // uniform, so that datagrams overtake each other
+  Duration jitter{0};  // uniform, so that datagrams overtake each other
   double loss = 0, duplicate = 0, corrupt = 0;
-  double bytesPerSecond = 0;     // 0: any
+  double bytesPerSecond = 0;               // 0: any
   Duration queueLimit = milliseconds(50);  // longer: dropped; only with a rate
   std::size_t maxDatagramBytes = 1472, firstDatagramBytes = 1472;
-  std::size_t carriesBytes = 65535;        // larger datagrams vanish, as on a path with a smaller MTU
-  std::size_t refuseEvery = 0;             // each n-th transmit is refused by the port
+  std::size_t carriesBytes = 65535;  // larger datagrams vanish, as on a path with a smaller MTU
+  std::size_t refuseEvery = 0;       // each n-th transmit is refused by the port
 };
 
 struct Side {

@@ -14,7 +14,8 @@ class VictimSession : public ::testing::Test {
   static constexpr std::uint32_t kFirst = 0xfffffff0u;  // so that the numbers wrap soon
 
   // `hello`: what the peer says of itself beside its identity.
-  VictimSession(const SessionConfig& config, std::size_t datagramBytes, wire::Hello hello) : session_(config, kTheirs, 1) {
+  VictimSession(const SessionConfig& config, std::size_t datagramBytes, wire::Hello hello)
+      : session_(config, kTheirs, 1) {
     session_.connect(now_, kMine, datagramBytes);
     hello.senderId = kMine;
     hello.initialSequence = kFirst;

@@ -354,7 +354,8 @@ TEST(AutoPort, DirectoryCannotBeUsed_DefaultIsDoneWithoutAndANamedOneRefused) {
     std::ofstream(file) << "no directory";
     std::filesystem::create_directory(another);
     ASSERT_TRUE(::geteuid() != 0 || ::chown(another.c_str(), 12345, 12345) == 0);
-    std::vector<std::string> unusable{open, file, file + "/m", "/proc/nowhere", "relative", "/tmp/" + std::string(90, 'x')};
+    std::vector<std::string> unusable{
+        open, file, file + "/m", "/proc/nowhere", "relative", "/tmp/" + std::string(90, 'x')};
     if (::geteuid() == 0) unusable.push_back(another);
     for (const std::string& directory : unusable) {
       SCOPED_TRACE(directory);
@@ -419,8 +420,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Refusal{"Bind", SYS_bind, kUnixAddress, "bind"},
                     Refusal{"UnixSocket", SYS_socket, test::RefusedArgument{0, AF_UNIX}, "socket"},
                     Refusal{"Connect", SYS_connect, kUnixAddress, "connect"},
-                    Refusal{"Accept", SYS_accept4, {}, "accept4"},
-                    Refusal{"Listen", SYS_listen, {}, "listen"},
+                    Refusal{"Accept", SYS_accept4, {}, "accept4"}, Refusal{"Listen", SYS_listen, {}, "listen"},
                     Refusal{"Credentials", SYS_getsockopt, test::RefusedArgument{2, SO_PEERCRED}, "SO_PEERCRED"},
                     Refusal{"Rename", SYS_rename, {}, "rename"},
                     Refusal{"Epoll", SYS_epoll_create1, {}, "epoll_create1"},

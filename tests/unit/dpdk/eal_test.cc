@@ -53,13 +53,14 @@ TEST(SplitShellWords, QuotesAndBackslashes_AsAShell) {
 }
 
 TEST(CheckEalArguments, WhatWouldEndTheProcess_IsRefused) {
-  for (const char* word : {"--help", "-h", "--version", "-v", "--lcores=0-3", "-l", "--proc-type=secondary", "--nonsense",
-                           "-x", "stray", "--no-huge=1", "--socket-mem", "-d"}) {
+  for (const char* word : {"--help", "-h", "--version", "-v", "--lcores=0-3", "-l", "--proc-type=secondary",
+                           "--nonsense", "-x", "stray", "--no-huge=1", "--socket-mem", "-d"}) {
     const Status status = checkEalArguments({word});
     EXPECT_FALSE(status.ok()) << word;
     EXPECT_TRUE(status.ok() || isOneLine(status.error().message)) << word;
   }
-  EXPECT_TRUE(checkEalArguments({"--socket-mem", "64", "-n", "4", "-a0000:00:04.0", "--vdev=net_null0", "--in-memory"}).ok());
+  EXPECT_TRUE(
+      checkEalArguments({"--socket-mem", "64", "-n", "4", "-a0000:00:04.0", "--vdev=net_null0", "--in-memory"}).ok());
 }
 
 TEST(BuildEalArguments, WithHugePagesOrWithout_FilesHaveOurPrefix) {
@@ -84,7 +85,7 @@ TEST_F(EalTest, NoSysfs_OneLineThatSaysSoAndNothingOnStdout) {
     EXPECT_NE(error.find("/sys"), std::string::npos) << error;
     EXPECT_NE(error.find("mount"), std::string::npos) << error;
     std::fflush(stdout);
-    struct stat status {};
+    struct stat status{};
     ASSERT_EQ(::stat(output.c_str(), &status), 0);
     EXPECT_EQ(status.st_size, 0);
   });
@@ -95,7 +96,8 @@ TEST_F(EalTest, NoSysfs_OneLineThatSaysSoAndNothingOnStdout) {
 
 TEST_F(EalTest, BadArguments_OneClearLineAndNothingOnStdout) {
   const std::string output = testDirectory() + ".out";
-  for (const std::string arguments : {"--nonsense", "--socket-mem=abc", "--vdev=net_nonesuch0", "--iova-mode=xx", "'"}) {
+  for (const std::string arguments :
+       {"--nonsense", "--socket-mem=abc", "--vdev=net_nonesuch0", "--iova-mode=xx", "'"}) {
     runProcess([&] {
       ASSERT_NE(std::freopen(output.c_str(), "w", stdout), nullptr);
       TransportConfig config = memifTestConfig();
@@ -105,7 +107,7 @@ TEST_F(EalTest, BadArguments_OneClearLineAndNothingOnStdout) {
       // The same answer again, and not a second start.
       EXPECT_EQ(startErrorOf(config), error);
       std::fflush(stdout);
-      struct stat status {};
+      struct stat status{};
       ASSERT_EQ(::stat(output.c_str(), &status), 0);
       EXPECT_EQ(status.st_size, 0) << arguments;
     });
@@ -141,7 +143,7 @@ TEST_F(EalTest, Start_LeavesAffinityAndSignalsAlone) {
     ::pthread_sigmask(SIG_SETMASK, nullptr, &maskBefore);
     std::array<sighandler_t, 64> handlers{};
     for (int signal = 1; signal < SIGRTMIN; ++signal) {
-      struct sigaction action {};
+      struct sigaction action{};
       (void)::sigaction(signal, nullptr, &action);
       handlers[static_cast<std::size_t>(signal)] = action.sa_handler;
     }
@@ -152,7 +154,7 @@ TEST_F(EalTest, Start_LeavesAffinityAndSignalsAlone) {
     ::pthread_sigmask(SIG_SETMASK, nullptr, &maskAfter);
     for (int signal = 1; signal < SIGRTMIN; ++signal) {
       EXPECT_EQ(sigismember(&maskBefore, signal), sigismember(&maskAfter, signal)) << signal;
-      struct sigaction action {};
+      struct sigaction action{};
       (void)::sigaction(signal, nullptr, &action);
       EXPECT_EQ(action.sa_handler, handlers[static_cast<std::size_t>(signal)]) << signal;
     }
@@ -260,7 +262,8 @@ TEST_F(EalTest, MemifDirectory_WhatDeadProcessesLeftIsSwept) {
                   const auto port = makeDpdkPort(memifTestConfig());
                   ASSERT_TRUE(port.ok());
                   ::kill(::getpid(), SIGKILL);
-                }, true},
+                },
+                true},
                {[](Partner&) {}});
   ASSERT_FALSE(std::filesystem::is_empty(testDirectory()));
   runProcess([] {
@@ -287,11 +290,13 @@ TEST_F(EalTest, HostileAddresses_AreErrorsNotCrashes) {
       auto bytes = good;
       bytes.resize(static_cast<std::size_t>(rand_r(&seed)) % (good.size() + 200), std::byte{'/'});
       for (int flips = rand_r(&seed) % 4; flips > 0 && !bytes.empty(); --flips) {
-        bytes[static_cast<std::size_t>(rand_r(&seed)) % std::min<std::size_t>(bytes.size(), 5)] = static_cast<std::byte>(rand_r(&seed));
+        bytes[static_cast<std::size_t>(rand_r(&seed)) % std::min<std::size_t>(bytes.size(), 5)] =
+            static_cast<std::byte>(rand_r(&seed));
       }
       // The directory's text is for messages: which directory it is, its id says, and that is before it.
       constexpr std::ptrdiff_t kBeforeDirectory = 76;
-      if (bytes.size() > kBeforeDirectory && std::equal(good.begin(), good.begin() + kBeforeDirectory, bytes.begin())) continue;
+      if (bytes.size() > kBeforeDirectory && std::equal(good.begin(), good.begin() + kBeforeDirectory, bytes.begin()))
+        continue;
       const auto link = port.value()->openLink(bytes);
       EXPECT_FALSE(link.ok());
     }

@@ -82,7 +82,8 @@ TEST(UdpAddress, SomethingElseAtItsEnd_IsMalformed) {
 }
 
 // What an ICMP message from `from` says that quotes a datagram of someFlow().
-std::optional<NotDelivered> saidByIcmp(std::uint8_t code, std::uint16_t mtu, Ipv4Address from, std::size_t quotedBytes = 16) {
+std::optional<NotDelivered> saidByIcmp(std::uint8_t code, std::uint16_t mtu, Ipv4Address from,
+                                       std::size_t quotedBytes = 16) {
   const auto quoted = frameOf(FrameTemplate(someFlow()), 100, 3);
   std::vector<std::byte> icmp(8);
   icmp[0] = std::byte{3};

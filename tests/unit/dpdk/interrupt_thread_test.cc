@@ -22,7 +22,8 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// The EAL's locks order what a gate's maker and the interrupt thread do; ThreadSanitizer does not see them, but sees this.
+// The EAL's locks order what a gate's maker and the interrupt thread do; ThreadSanitizer does not see them, but sees
+// this.
 std::atomic<unsigned> gatesMade{0};
 
 // Keeps EAL's interrupt thread from running until open().

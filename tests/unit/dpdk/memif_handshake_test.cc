@@ -1,5 +1,5 @@
-// Memif's handshake: our two ends with each other, and a client against a server that breaks the protocol. What a hostile client may
-// say, tests/fabric/switch/memif_server_test.cc says.
+// Memif's handshake: our two ends with each other, and a client against a server that breaks the protocol. What a
+// hostile client may say, tests/fabric/switch/memif_server_test.cc says.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>

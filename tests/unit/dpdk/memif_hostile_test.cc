@@ -1,5 +1,5 @@
-// A peer that is let in, since it knows the secrets, and then breaks memif's handshake. Its link goes down and says why; another link of
-// the same port carries on.
+// A peer that is let in, since it knows the secrets, and then breaks memif's handshake. Its link goes down and says
+// why; another link of the same port carries on.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -335,7 +335,8 @@ TEST(MemifHello, DescriptorThatIsNoDoorbell_IsRefused) {
   EXPECT_TRUE(isTaken(FileDescriptor(::fcntl(bell.rungAt(), F_DUPFD_CLOEXEC, 0))));
 }
 
-// A peer has the same open file, and may do with it what it likes: take O_NONBLOCK back, fill it, empty it, shut it down.
+// A peer has the same open file, and may do with it what it likes: take O_NONBLOCK back, fill it, empty it, shut it
+// down.
 TEST(WakePage, PeerTakesTheDoorbellOver_NeitherEndWaitsForIt) {
   WakePage owner = std::move(WakePage::create()).value();
   WakeEvent sleep;
@@ -376,7 +377,9 @@ TEST(WakePage, PeerTakesTheDoorbellOver_NeitherEndWaitsForIt) {
 }
 
 TEST(MemifExhausted, DescriptorsEndWhileThePortIsMade_ErrorNamesTheLimit) {
-  { ASSERT_TRUE(makeDpdkPort(memifTestConfig()).ok()); }  // what a process needs once
+  {
+    ASSERT_TRUE(makeDpdkPort(memifTestConfig()).ok());
+  }  // what a process needs once
   int refused = 0;
   for (rlim_t more = 0; more < 12; ++more) {
     const test::NoMoreDescriptors few(more);
@@ -424,8 +427,8 @@ TEST(MemifSilence, NobodySaysHello_ConnectionEndsAfterTenSeconds) {
   const FileDescriptor silent = connectTo(*port);
   ASSERT_TRUE(silent);
   // One that greets, and is answered when the port is asked for a link: hours later.
-  const bool connects = decodeMemifAddress(late->localAddress()).value().portId <
-                        decodeMemifAddress(port->localAddress()).value().portId;
+  const bool connects =
+      decodeMemifAddress(late->localAddress()).value().portId < decodeMemifAddress(port->localAddress()).value().portId;
   const auto fromLate = late->openLink(port->localAddress());
   ASSERT_TRUE(fromLate.ok());
   const auto tickLate = [&] {
@@ -513,62 +516,62 @@ std::unique_ptr<PacketPort> openPortThat(bool connects) {
 TEST(MemifSilence, HundredSilentConnectionsAndFewDescriptors_RankGoesOnAndAnotherConnects) {
   testDirectory();
   runProcesses({[](Partner& partner) {
-                  const rlimit few{64, 64};
-                  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
-                  const auto port = openPortThat(/*connects=*/false);
-                  partner.send(port->localAddress());
-                  const auto address = partner.receive();
-                  CollectingSink sink;
-                  const auto openLater = [&] { return FileDescriptor(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0)); };
-                  LinkId link = 0;
-                  for (const TimePoint end = monotonicNow() + Duration(std::chrono::seconds(3)); monotonicNow() < end;) {
-                    port->armWakeup();
-                    port->onTick(monotonicNow());
-                    if (port->receive(sink, 8) == 0) port->block(std::chrono::milliseconds(100));
-                    port->disarmWakeup();
-                    ASSERT_TRUE(openLater()) << "the rank has no descriptor left for itself";
-                  }
-                  link = port->openLink(address).value();
-                  const OutgoingDatagram nothing{};
-                  EXPECT_TRUE(waitFor([&] {
-                    port->onTick(monotonicNow());
-                    (void)port->receive(sink, 8);
-                    return port->transmit(link, std::span(&nothing, 1)) == 1;
-                  }));
-                  port->wakePeers();
-                  EXPECT_GE(port->counters().droppedForeign, 36U);
-                  partner.meet();
-                }},
+                 const rlimit few{64, 64};
+                 ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+                 const auto port = openPortThat(/*connects=*/false);
+                 partner.send(port->localAddress());
+                 const auto address = partner.receive();
+                 CollectingSink sink;
+                 const auto openLater = [&] { return FileDescriptor(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0)); };
+                 LinkId link = 0;
+                 for (const TimePoint end = monotonicNow() + Duration(std::chrono::seconds(3)); monotonicNow() < end;) {
+                   port->armWakeup();
+                   port->onTick(monotonicNow());
+                   if (port->receive(sink, 8) == 0) port->block(std::chrono::milliseconds(100));
+                   port->disarmWakeup();
+                   ASSERT_TRUE(openLater()) << "the rank has no descriptor left for itself";
+                 }
+                 link = port->openLink(address).value();
+                 const OutgoingDatagram nothing{};
+                 EXPECT_TRUE(waitFor([&] {
+                   port->onTick(monotonicNow());
+                   (void)port->receive(sink, 8);
+                   return port->transmit(link, std::span(&nothing, 1)) == 1;
+                 }));
+                 port->wakePeers();
+                 EXPECT_GE(port->counters().droppedForeign, 36U);
+                 partner.meet();
+               }},
                {[](Partner& partner) {
-                  const auto port = openPortThat(/*connects=*/true);
-                  partner.send(port->localAddress());
-                  const auto address = partner.receive();
-                  const MemifAddress victim = decodeMemifAddress(address).value();
-                  std::vector<FileDescriptor> silent;
-                  EXPECT_TRUE(waitFor([&] {
-                    FileDescriptor fd;
-                    if (connectPacketSocket(victim.directory + "/" + toHex(victim.portId) + ".sock", fd) ==
-                        ConnectResult::kConnected) {
-                      silent.push_back(std::move(fd));
-                    }
-                    return silent.size() == 100;
-                  }));
-                  const auto link = port->openLink(address);
-                  ASSERT_TRUE(link.ok());
-                  CollectingSink sink;
-                  EXPECT_TRUE(waitFor([&] {
-                    port->onTick(monotonicNow());
-                    (void)port->receive(sink, 8);
-                    return !sink.datagrams.empty() || !sink.down.empty();
-                  }));
-                  EXPECT_TRUE(sink.down.empty()) << sink.down.front().second.message;
-                  partner.meet();
-                }});
+                 const auto port = openPortThat(/*connects=*/true);
+                 partner.send(port->localAddress());
+                 const auto address = partner.receive();
+                 const MemifAddress victim = decodeMemifAddress(address).value();
+                 std::vector<FileDescriptor> silent;
+                 EXPECT_TRUE(waitFor([&] {
+                   FileDescriptor fd;
+                   if (connectPacketSocket(victim.directory + "/" + toHex(victim.portId) + ".sock", fd) ==
+                       ConnectResult::kConnected) {
+                     silent.push_back(std::move(fd));
+                   }
+                   return silent.size() == 100;
+                 }));
+                 const auto link = port->openLink(address);
+                 ASSERT_TRUE(link.ok());
+                 CollectingSink sink;
+                 EXPECT_TRUE(waitFor([&] {
+                   port->onTick(monotonicNow());
+                   (void)port->receive(sink, 8);
+                   return !sink.datagrams.empty() || !sink.down.empty();
+                 }));
+                 EXPECT_TRUE(sink.down.empty()) << sink.down.front().second.message;
+                 partner.meet();
+               }});
   removeTestDirectory();
 }
 
-// What is left of dead processes is removed, and nothing else: whoever cannot be reached (here, since its socket is of another kind) may
-// live.
+// What is left of dead processes is removed, and nothing else: whoever cannot be reached (here, since its socket is of
+// another kind) may live.
 TEST_F(MemifHostile, DirectoryIsSwept_WhoCannotBeReachedStays) {
   const TransportConfig config = memifTestConfig();
   ASSERT_TRUE(prepareMemifDirectory(config).ok());

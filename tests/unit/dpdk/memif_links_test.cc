@@ -218,7 +218,8 @@ TEST_F(MemifLinks, FortyGroupsOneAfterTheOther_NothingOfThemIsKept) {
   });
 }
 
-// One rank of many on a host, each a process as far as its port can tell; pages come when they are touched, or this would take 480 MB.
+// One rank of many on a host, each a process as far as its port can tell; pages come when they are touched, or this
+// would take 480 MB.
 TEST_F(MemifLinks, SixtyFourPeersAtATime_AllConnectAndNothingIsKept) {
   runProcess([] {
     constexpr int kPeersAtATime = 64;  // twice what DPDK's driver allowed
@@ -377,7 +378,8 @@ TEST(MemifExhausted, ConnectingEndHasNoMemory_BothEndsNameIt) {
     });
   }
   ASSERT_FALSE(atClient.down.empty() || atServer.down.empty());
-  EXPECT_NE(atClient.down.front().second.message.find("ulimit -v"), std::string::npos) << atClient.down.front().second.message;
+  EXPECT_NE(atClient.down.front().second.message.find("ulimit -v"), std::string::npos)
+      << atClient.down.front().second.message;
   EXPECT_NE(atServer.down.front().second.message.find("it has no memory left"), std::string::npos)
       << atServer.down.front().second.message;
 }
@@ -394,7 +396,8 @@ TEST(MemifExhausted, TooManyDescriptorsOnTheirWay_IsNotThePeersEnd) {
     ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
     const std::byte packet{};
     PacketIo sent = PacketIo::kDone;
-    for (int i = 0; i < 100 && sent == PacketIo::kDone; ++i) sent = sendPacket(ends[0], std::span(&packet, 1), STDERR_FILENO);
+    for (int i = 0; i < 100 && sent == PacketIo::kDone; ++i)
+      sent = sendPacket(ends[0], std::span(&packet, 1), STDERR_FILENO);
     const int error = errno;
     EXPECT_EQ(sent, PacketIo::kExhausted);
     EXPECT_NE(exhausted(error).find("RLIMIT_NOFILE is 64"), std::string::npos) << exhausted(error);

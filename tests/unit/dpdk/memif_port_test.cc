@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -27,7 +27,8 @@ using Clock = std::chrono::steady_clock;
 
 TimePoint now() { return TimePoint(Clock::now().time_since_epoch()); }
 
-// By the event itself, for which a busy machine needs a second at most; not by a bound on a wait, the least of which is 10 s here.
+// By the event itself, for which a busy machine needs a second at most; not by a bound on a wait, the least of which is
+// 10 s here.
 constexpr seconds kPromptly{5};
 
 class MemifPort : public ::testing::Test {
@@ -66,7 +67,8 @@ class ComparingSink : public PacketSink {
   void onDatagram(LinkId, std::span<const std::byte> datagram) noexcept override {
     const auto expected = stream_.next();
     ++received;
-    if (datagram.size() != expected.size() || std::memcmp(datagram.data(), expected.data(), expected.size()) != 0) ++wrong;
+    if (datagram.size() != expected.size() || std::memcmp(datagram.data(), expected.data(), expected.size()) != 0)
+      ++wrong;
   }
   void onLinkDown(LinkId, const Error& error) noexcept override { down = error.message; }
   std::size_t received = 0, wrong = 0;
@@ -76,7 +78,8 @@ class ComparingSink : public PacketSink {
   Stream stream_;
 };
 
-void streamBothWays(Partner& partner, unsigned seedOut, unsigned seedIn, std::size_t frames, const TransportConfig& config) {
+void streamBothWays(Partner& partner, unsigned seedOut, unsigned seedIn, std::size_t frames,
+                    const TransportConfig& config) {
   const auto port = openPort(config);
   const LinkId link = linkPorts(*port, partner);
   const std::size_t maxBytes = port->linkProperties(link).maxDatagramBytes;
@@ -99,7 +102,8 @@ void streamBothWays(Partner& partner, unsigned seedOut, unsigned seedIn, std::si
     }
     (void)port->receive(sink, 16);
     done = sent == frames && sink.received == frames;
-    // Only where there is nothing to do: beside others Linux 6.18 gives a yielding thread its core back milliseconds later.
+    // Only where there is nothing to do: beside others Linux 6.18 gives a yielding thread its core back milliseconds
+    // later.
     if (sent + sink.received == before) std::this_thread::yield();
   }
   EXPECT_TRUE(done) << "sent " << sent << " received " << sink.received << " " << sink.down;
@@ -162,7 +166,8 @@ TEST_F(MemifPort, PingPongWithBothEndsBlocking_NoWakeUpIsLost) {
       CollectingSink sink;
       std::array<std::byte, 8> ping{};
       constexpr std::byte kLast{1};
-      // Each round waits for the scheduler twice: on a busy machine fewer must do. The first end says which is the last.
+      // Each round waits for the scheduler twice: on a busy machine fewer must do. The first end says which is the
+      // last.
       const auto enough = Clock::now() + seconds(15);
       if (first) transmitOne(*port, link, ping);
       for (int i = 1; ping[0] != kLast; ++i) {
@@ -186,54 +191,53 @@ TEST_F(MemifPort, PingPongWithBothEndsBlocking_NoWakeUpIsLost) {
 }
 
 TEST_F(MemifPort, SenderBlockedOnFullRing_WakesWhenReceiverTakes) {
-  runProcesses(
-      {[](Partner& partner) {
-        const auto port = openPort();
-        const LinkId link = linkPorts(*port, partner);
-        CollectingSink sink;
-        const std::vector<std::byte> bytes(4096);
-        const OutgoingDatagram datagram{bytes, {}};
-        transmitOne(*port, link, bytes);
-        while (port->transmit(link, std::span(&datagram, 1)) == 1) {
-        }
-        port->armWakeup();
-        ASSERT_EQ(port->receive(sink, 32), 0U);
-        ASSERT_EQ(port->transmit(link, std::span(&datagram, 1)), 0U);
-        partner.meet();
-        const auto before = Clock::now();
-        std::size_t sent = 0;
-        while (sent == 0 && Clock::now() - before < seconds(10)) {
-          port->block(seconds(20));
-          port->disarmWakeup();
-          ASSERT_EQ(port->receive(sink, 32), 0U);
-          port->armWakeup();
-          sent = port->transmit(link, std::span(&datagram, 1));
-        }
-        EXPECT_LT(Clock::now() - before, seconds(10));
-        port->disarmWakeup();
-        EXPECT_EQ(sent, 1U);
-        partner.meet();
-      }},
-      {[](Partner& partner) {
-        const auto port = openPort();
-        linkPorts(*port, partner);
-        // Keeps the handshake going without taking frames until the sender says that it is full.
-        CollectingSink sink;
-        std::atomic<bool> met{false};
-        std::thread waiter([&] {
-          partner.meet();
-          met = true;
-        });
-        EXPECT_TRUE(waitFor([&] {
-          port->onTick(now());
-          (void)port->receive(sink, 0);
-          return met.load();
-        }));
-        waiter.join();
-        // A sender is woken for half a ring, or when nothing is left to take.
-        EXPECT_TRUE(waitFor([&] { return port->receive(sink, 32) == 0 && !sink.datagrams.empty(); }));
-        partner.meet();
-      }});
+  runProcesses({[](Partner& partner) {
+                 const auto port = openPort();
+                 const LinkId link = linkPorts(*port, partner);
+                 CollectingSink sink;
+                 const std::vector<std::byte> bytes(4096);
+                 const OutgoingDatagram datagram{bytes, {}};
+                 transmitOne(*port, link, bytes);
+                 while (port->transmit(link, std::span(&datagram, 1)) == 1) {
+                 }
+                 port->armWakeup();
+                 ASSERT_EQ(port->receive(sink, 32), 0U);
+                 ASSERT_EQ(port->transmit(link, std::span(&datagram, 1)), 0U);
+                 partner.meet();
+                 const auto before = Clock::now();
+                 std::size_t sent = 0;
+                 while (sent == 0 && Clock::now() - before < seconds(10)) {
+                   port->block(seconds(20));
+                   port->disarmWakeup();
+                   ASSERT_EQ(port->receive(sink, 32), 0U);
+                   port->armWakeup();
+                   sent = port->transmit(link, std::span(&datagram, 1));
+                 }
+                 EXPECT_LT(Clock::now() - before, seconds(10));
+                 port->disarmWakeup();
+                 EXPECT_EQ(sent, 1U);
+                 partner.meet();
+               }},
+               {[](Partner& partner) {
+                 const auto port = openPort();
+                 linkPorts(*port, partner);
+                 // Keeps the handshake going without taking frames until the sender says that it is full.
+                 CollectingSink sink;
+                 std::atomic<bool> met{false};
+                 std::thread waiter([&] {
+                   partner.meet();
+                   met = true;
+                 });
+                 EXPECT_TRUE(waitFor([&] {
+                   port->onTick(now());
+                   (void)port->receive(sink, 0);
+                   return met.load();
+                 }));
+                 waiter.join();
+                 // A sender is woken for half a ring, or when nothing is left to take.
+                 EXPECT_TRUE(waitFor([&] { return port->receive(sink, 32) == 0 && !sink.datagrams.empty(); }));
+                 partner.meet();
+               }});
 }
 
 TEST_F(MemifPort, PeerKilledWhileBothStream_LinkGoesDownPromptlyAndNothingCrashes) {
@@ -289,29 +293,29 @@ TEST_F(MemifPort, PeerOverwritesTheSharedMemory_LinkGoesDownAndNothingCrashes) {
   // Either end may be memif's client: the ids are random, so several rounds see both.
   for (int i = 0; i < 4; ++i) {
     runProcesses({[](Partner& partner) {
-                    const auto port = openPort();
-                    const LinkId link = linkPorts(*port, partner);
-                    transmitOne(*port, link, std::array<std::byte, 8>{});
-                    partner.meet();
-                    overwriteSharedMemory();
-                    partner.meet();
-                  }},
+                   const auto port = openPort();
+                   const LinkId link = linkPorts(*port, partner);
+                   transmitOne(*port, link, std::array<std::byte, 8>{});
+                   partner.meet();
+                   overwriteSharedMemory();
+                   partner.meet();
+                 }},
                  {[](Partner& partner) {
-                    const auto port = openPort();
-                    linkPorts(*port, partner);
-                    CollectingSink sink;
-                    const auto take = [&] {
-                      port->onTick(now());
-                      (void)port->receive(sink, 32);
-                    };
-                    EXPECT_TRUE(waitFor([&] { return take(), !sink.datagrams.empty(); }));
-                    partner.meet();
-                    EXPECT_TRUE(waitFor([&] { return take(), !sink.down.empty(); }));
-                    if (!sink.down.empty()) {
-                      EXPECT_EQ(sink.down.front().second.code, ErrorCode::kPeerViolatedProtocol);
-                    }
-                    partner.meet();
-                  }});
+                   const auto port = openPort();
+                   linkPorts(*port, partner);
+                   CollectingSink sink;
+                   const auto take = [&] {
+                     port->onTick(now());
+                     (void)port->receive(sink, 32);
+                   };
+                   EXPECT_TRUE(waitFor([&] { return take(), !sink.datagrams.empty(); }));
+                   partner.meet();
+                   EXPECT_TRUE(waitFor([&] { return take(), !sink.down.empty(); }));
+                   if (!sink.down.empty()) {
+                     EXPECT_EQ(sink.down.front().second.code, ErrorCode::kPeerViolatedProtocol);
+                   }
+                   partner.meet();
+                 }});
   }
 }
 
@@ -323,51 +327,53 @@ TEST_F(MemifPort, PeerKilledWhileWeBlock_WakesAndReportsLinkDown) {
                   transmitOne(*port, link, ping);
                   partner.meet();
                   ::kill(::getpid(), SIGKILL);
-                }, true},
+                },
+                true},
                {[](Partner& partner) {
-                  const auto port = openPort();
-                  linkPorts(*port, partner);
-                  CollectingSink sink;
-                  ASSERT_TRUE(blockForDatagram(*port, sink, Clock::now() + seconds(20)));
-                  partner.meet();
-                  const auto before = Clock::now();
-                  EXPECT_FALSE(blockForDatagram(*port, sink, before + seconds(15)));
-                  ASSERT_EQ(sink.down.size(), 1U);
-                  EXPECT_LT(Clock::now() - before, kPromptly);
-                }});
+                 const auto port = openPort();
+                 linkPorts(*port, partner);
+                 CollectingSink sink;
+                 ASSERT_TRUE(blockForDatagram(*port, sink, Clock::now() + seconds(20)));
+                 partner.meet();
+                 const auto before = Clock::now();
+                 EXPECT_FALSE(blockForDatagram(*port, sink, before + seconds(15)));
+                 ASSERT_EQ(sink.down.size(), 1U);
+                 EXPECT_LT(Clock::now() - before, kPromptly);
+               }});
 }
 
 TEST_F(MemifPort, PeerSendsAndCloses_LastFramesArriveBeforeLinkDown) {
   runProcesses({[](Partner& partner) {
-                  auto port = openPort();
-                  const LinkId link = linkPorts(*port, partner);
-                  const std::vector<std::byte> bytes(20'000, std::byte{7});
-                  for (int i = 0; i < 20; ++i) transmitOne(*port, link, bytes);
-                  port.reset();
-                  partner.meet();
-                }},
+                 auto port = openPort();
+                 const LinkId link = linkPorts(*port, partner);
+                 const std::vector<std::byte> bytes(20'000, std::byte{7});
+                 for (int i = 0; i < 20; ++i) transmitOne(*port, link, bytes);
+                 port.reset();
+                 partner.meet();
+               }},
                {[](Partner& partner) {
-                  const auto port = openPort();
-                  linkPorts(*port, partner);
-                  CollectingSink sink;
-                  // Sees the frames and the end at the same time: gone already when we look.
-                  EXPECT_TRUE(waitFor([&] {
-                    port->onTick(now());
-                    (void)port->receive(sink, 1);
-                    return !sink.datagrams.empty();
-                  }));
-                  partner.meet();
-                  EXPECT_TRUE(waitFor([&] {
-                    (void)port->receive(sink, 3);
-                    return !sink.down.empty();
-                  }));
-                  EXPECT_EQ(sink.datagrams.size(), 20U);
-                  EXPECT_NE(sink.down.front().second.message.find("closed"), std::string::npos);
-                }});
+                 const auto port = openPort();
+                 linkPorts(*port, partner);
+                 CollectingSink sink;
+                 // Sees the frames and the end at the same time: gone already when we look.
+                 EXPECT_TRUE(waitFor([&] {
+                   port->onTick(now());
+                   (void)port->receive(sink, 1);
+                   return !sink.datagrams.empty();
+                 }));
+                 partner.meet();
+                 EXPECT_TRUE(waitFor([&] {
+                   (void)port->receive(sink, 3);
+                   return !sink.down.empty();
+                 }));
+                 EXPECT_EQ(sink.datagrams.size(), 20U);
+                 EXPECT_NE(sink.down.front().second.message.find("closed"), std::string::npos);
+               }});
   EXPECT_TRUE(std::filesystem::is_empty(testDirectory()));
 }
 
-// Only the connector, who has the smaller id, can know; the acceptor's wait is bounded by the session's connect timeout.
+// Only the connector, who has the smaller id, can know; the acceptor's wait is bounded by the session's connect
+// timeout.
 TEST_F(MemifPort, AcceptorGoneBeforeLinking_ConnectorsLinkGoesDown) {
   const auto end = [](Partner& partner) {
     auto port = openPort();
@@ -429,8 +435,8 @@ TEST_F(MemifPort, TwoPortsOfOneProcess_CarryDatagrams) {
       (void)a->receive(atA, 32);
       (void)b->receive(atB, 32);
       return atA.datagrams.size() == 100 && atB.datagrams.size() == 100;
-    })) << "sent " << sentA << " and " << sentB << ", received " << atB.datagrams.size() << " and "
-        << atA.datagrams.size();
+    })) << "sent "
+        << sentA << " and " << sentB << ", received " << atB.datagrams.size() << " and " << atA.datagrams.size();
     for (const auto& [link, error] : atA.down) ADD_FAILURE() << error.message;
     for (const auto& [link, error] : atB.down) ADD_FAILURE() << error.message;
   });
@@ -446,16 +452,18 @@ TEST_F(MemifPort, BusyWithItself_StillHearsOthers) {
     const OutgoingDatagram own{toSelf, {}}, other{fromB, {}};
     CollectingSink atA, atB;
     bool sent = false;
-    EXPECT_TRUE(waitFor([&] {
-      while (a->transmit(self, std::span(&own, 1)) == 1) continue;
-      a->onTick(now());
-      b->onTick(now());
-      sent = sent || b->transmit(ba, std::span(&other, 1)) == 1;
-      atA.datagrams.clear();
-      (void)a->receive(atA, 4);
-      (void)b->receive(atB, 4);
-      return std::ranges::any_of(atA.datagrams, [&](const auto& datagram) { return datagram == fromB; });
-    }, seconds(5)));
+    EXPECT_TRUE(waitFor(
+        [&] {
+          while (a->transmit(self, std::span(&own, 1)) == 1) continue;
+          a->onTick(now());
+          b->onTick(now());
+          sent = sent || b->transmit(ba, std::span(&other, 1)) == 1;
+          atA.datagrams.clear();
+          (void)a->receive(atA, 4);
+          (void)b->receive(atB, 4);
+          return std::ranges::any_of(atA.datagrams, [&](const auto& datagram) { return datagram == fromB; });
+        },
+        seconds(5)));
   });
 }
 

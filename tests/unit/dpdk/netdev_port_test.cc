@@ -138,7 +138,8 @@ TEST_F(NetdevPort, PingPongOfAllSizesWithBlocking_ArrivesBitExact) {
       EXPECT_FALSE(port->linkProperties(link).lossless);
       EXPECT_TRUE(port->gathers());
       CollectingSink sink;
-      for (std::size_t length = 1; length <= maxBytes; length = length == maxBytes ? maxBytes + 1 : std::min(length + 97, maxBytes)) {
+      for (std::size_t length = 1; length <= maxBytes;
+           length = length == maxBytes ? maxBytes + 1 : std::min(length + 97, maxBytes)) {
         if (first) {
           ASSERT_TRUE(transmitOne(*port, link, pattern(length)));
         }
@@ -198,11 +199,14 @@ TEST_F(NetdevPort, BurstsOneWay_WhatArrivesIsWholeAndInOrder) {
                    std::uint32_t last = 0;
                    std::size_t received = 0, wrong = 0;
                  } sink;
-                 EXPECT_TRUE(waitFor([&] {
-                   port->onTick(now());
-                   (void)port->receive(sink, 64);
-                   return sink.last >= kFrames - 1;
-                 }, seconds(25))) << sink.received << " received, the last one " << sink.last;
+                 EXPECT_TRUE(waitFor(
+                     [&] {
+                       port->onTick(now());
+                       (void)port->receive(sink, 64);
+                       return sink.last >= kFrames - 1;
+                     },
+                     seconds(25)))
+                     << sink.received << " received, the last one " << sink.last;
                  EXPECT_EQ(sink.wrong, 0U);
                  partner.meet();
                  partner.meet();  // the port stays until nobody sends to it any more
@@ -210,16 +214,17 @@ TEST_F(NetdevPort, BurstsOneWay_WhatArrivesIsWholeAndInOrder) {
 }
 
 TEST_F(NetdevPort, PeerKilled_IcmpPortUnreachableTakesTheLinkDown) {
-  runProcesses(inside('a',
-                      [](Partner& partner) {
-                        const auto port = openPort();
-                        const LinkId link = linkPorts(*port, partner);
-                        partner.meet();
-                        ASSERT_TRUE(transmitOne(*port, link, pattern(100)));
-                        partner.meet();
-                        ::kill(::getpid(), SIGKILL);
-                      },
-                      true),
+  runProcesses(inside(
+                   'a',
+                   [](Partner& partner) {
+                     const auto port = openPort();
+                     const LinkId link = linkPorts(*port, partner);
+                     partner.meet();
+                     ASSERT_TRUE(transmitOne(*port, link, pattern(100)));
+                     partner.meet();
+                     ::kill(::getpid(), SIGKILL);
+                   },
+                   true),
                inside('b', [](Partner& partner) {
                  const auto port = openPort();
                  const LinkId link = linkPorts(*port, partner);
@@ -297,70 +302,75 @@ TEST_F(NetdevPort, RouterSaysThatADatagramIsTooLarge_CountsIfItQuotesASession) {
 }
 
 TEST_F(NetdevPort, NobodyAnswersArp_LinkGoesDownAndTheNextOneTriesAnew) {
-  runProcesses(inside('a', [](Partner&) {
-    const auto port = openPort();
-    auto address = port->localAddress();
-    address[8] = std::byte{99};  // the last byte of the IPv4 address
-    const auto link = port->openLink(address);
-    ASSERT_TRUE(link.ok()) << link.error().message;
-    CollectingSink sink;
-    TimePoint virtualNow = now();
-    EXPECT_TRUE(waitFor([&] {
-      port->onTick(virtualNow);
-      virtualNow += milliseconds(100);
-      (void)port->receive(sink, 32);
-      return !sink.down.empty();
-    }));
-    EXPECT_NE(sink.down[0].second.message.find("ARP"), std::string::npos);
-    const auto next = port->openLink(address);
-    ASSERT_TRUE(next.ok()) << next.error().message;
-    EXPECT_NE(next.value(), link.value());
-    port->closeLink(link.value());
-    for (int i = 0; i < 50; ++i, virtualNow += milliseconds(100)) {
-      port->onTick(virtualNow);
-      (void)port->receive(sink, 32);
-    }
-    EXPECT_EQ(sink.down.size(), 1U) << "failed without another try";
-    EXPECT_TRUE(waitFor([&] {
-      port->onTick(virtualNow);
-      virtualNow += milliseconds(100);
-      (void)port->receive(sink, 32);
-      return sink.down.size() == 2;
-    }));
-    EXPECT_EQ(sink.down[1].first, next.value());
-  }), inside('b', [](Partner&) {}));
+  runProcesses(inside('a',
+                      [](Partner&) {
+                        const auto port = openPort();
+                        auto address = port->localAddress();
+                        address[8] = std::byte{99};  // the last byte of the IPv4 address
+                        const auto link = port->openLink(address);
+                        ASSERT_TRUE(link.ok()) << link.error().message;
+                        CollectingSink sink;
+                        TimePoint virtualNow = now();
+                        EXPECT_TRUE(waitFor([&] {
+                          port->onTick(virtualNow);
+                          virtualNow += milliseconds(100);
+                          (void)port->receive(sink, 32);
+                          return !sink.down.empty();
+                        }));
+                        EXPECT_NE(sink.down[0].second.message.find("ARP"), std::string::npos);
+                        const auto next = port->openLink(address);
+                        ASSERT_TRUE(next.ok()) << next.error().message;
+                        EXPECT_NE(next.value(), link.value());
+                        port->closeLink(link.value());
+                        for (int i = 0; i < 50; ++i, virtualNow += milliseconds(100)) {
+                          port->onTick(virtualNow);
+                          (void)port->receive(sink, 32);
+                        }
+                        EXPECT_EQ(sink.down.size(), 1U) << "failed without another try";
+                        EXPECT_TRUE(waitFor([&] {
+                          port->onTick(virtualNow);
+                          virtualNow += milliseconds(100);
+                          (void)port->receive(sink, 32);
+                          return sink.down.size() == 2;
+                        }));
+                        EXPECT_EQ(sink.down[1].first, next.value());
+                      }),
+               inside('b', [](Partner&) {}));
 }
 
 TEST_F(NetdevPort, WrongSettings_OneClearLine) {
-  runProcesses(inside('a', [](Partner&) {
-    const auto errorOf = [](const TransportConfig& config) {
-      const auto port = makeDpdkPort(config);
-      EXPECT_FALSE(port.ok());
-      return port.ok() ? std::string() : port.error().message;
-    };
-    TransportConfig config = netdevConfig();
-    config.interface = "nonesuch0";
-    EXPECT_NE(errorOf(config).find("no interface 'nonesuch0'"), std::string::npos);
-    EXPECT_NE(errorOf(config).find("v0"), std::string::npos);
-    config.interface = "lo";
-    ASSERT_TRUE(shell("ip link set lo up"));
-    EXPECT_NE(errorOf(config).find("loopback"), std::string::npos);
-    config = netdevConfig();
-    const auto port = openPort();
-    const auto address = port->localAddress();
-    const auto taken =
-        static_cast<std::uint16_t>(std::to_integer<unsigned>(address[9]) << 8 | std::to_integer<unsigned>(address[10]));
-    config.udpPorts = {taken, taken};
-    EXPECT_NE(errorOf(config).find("GLOO_BYPASS_UDP_PORT='" + std::to_string(taken) + "' is free at 10."),
-              std::string::npos)
-        << errorOf(config);
-    EXPECT_NE(errorOf(config).find(" on v0: each rank"), std::string::npos);
-    auto far = address;
-    far[5] = std::byte{11};
-    const auto link = port->openLink(far);
-    ASSERT_FALSE(link.ok());
-    EXPECT_NE(link.error().message.find("no route"), std::string::npos);
-  }), inside('b', [](Partner&) {}));
+  runProcesses(inside('a',
+                      [](Partner&) {
+                        const auto errorOf = [](const TransportConfig& config) {
+                          const auto port = makeDpdkPort(config);
+                          EXPECT_FALSE(port.ok());
+                          return port.ok() ? std::string() : port.error().message;
+                        };
+                        TransportConfig config = netdevConfig();
+                        config.interface = "nonesuch0";
+                        EXPECT_NE(errorOf(config).find("no interface 'nonesuch0'"), std::string::npos);
+                        EXPECT_NE(errorOf(config).find("v0"), std::string::npos);
+                        config.interface = "lo";
+                        ASSERT_TRUE(shell("ip link set lo up"));
+                        EXPECT_NE(errorOf(config).find("loopback"), std::string::npos);
+                        config = netdevConfig();
+                        const auto port = openPort();
+                        const auto address = port->localAddress();
+                        const auto taken = static_cast<std::uint16_t>(std::to_integer<unsigned>(address[9]) << 8 |
+                                                                      std::to_integer<unsigned>(address[10]));
+                        config.udpPorts = {taken, taken};
+                        EXPECT_NE(
+                            errorOf(config).find("GLOO_BYPASS_UDP_PORT='" + std::to_string(taken) + "' is free at 10."),
+                            std::string::npos)
+                            << errorOf(config);
+                        EXPECT_NE(errorOf(config).find(" on v0: each rank"), std::string::npos);
+                        auto far = address;
+                        far[5] = std::byte{11};
+                        const auto link = port->openLink(far);
+                        ASSERT_FALSE(link.ok());
+                        EXPECT_NE(link.error().message.find("no route"), std::string::npos);
+                      }),
+               inside('b', [](Partner&) {}));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Memory within a host and RDMA between hosts as one transport: which pair gets which, that one sleep waits for both, and that each
-// may end without the other. A host is a memif directory and an adapter in software.
+// Memory within a host and RDMA between hosts as one transport: which pair gets which, that one sleep waits for both,
+// and that each may end without the other. A host is a memif directory and an adapter in software.
 #include <gmock/gmock.h>
 #include <unistd.h>
 

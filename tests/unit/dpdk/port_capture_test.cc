@@ -132,7 +132,8 @@ TEST_F(PortCapture, PciBothWays_ArpIsThereToo) {
     return ProcessEnd{[=](Partner& partner) {
       TransportConfig config = capturing(name);
       config.link = LinkMode::kPci;
-      config.pciAddress = "net_memif0,role=" + role + ",id=0,socket-abstract=no,socket=" + testDirectory() + "/wire.sock";
+      config.pciAddress =
+          "net_memif0,role=" + role + ",id=0,socket-abstract=no,socket=" + testDirectory() + "/wire.sock";
       config.ipv4 = address + "/24";
       config.mtu = 1500;
       config.captureSnapLength = 65535;
@@ -164,7 +165,9 @@ TEST_F(PortCapture, PortToItself_IsThereOnceWithHeaders) {
 }
 
 // Of this process alone: somebody may have the port at 127.0.0.1.
-std::string markersAddress() { return "127.9." + std::to_string(::getpid() / 250 % 250) + "." + std::to_string(::getpid() % 250 + 1); }
+std::string markersAddress() {
+  return "127.9." + std::to_string(::getpid() / 250 % 250) + "." + std::to_string(::getpid() % 250 + 1);
+}
 
 void sendMarker(int step) {
   const FileDescriptor sender(::socket(AF_INET, SOCK_DGRAM, 0));
@@ -213,7 +216,8 @@ bool kernelStampsArrivals() {
     return false;
   }
   const auto sent = std::chrono::system_clock::now();
-  while (std::chrono::system_clock::now() == sent) {}
+  while (std::chrono::system_clock::now() == sent) {
+  }
   char byte;
   alignas(cmsghdr) char control[128];
   iovec place{&byte, 1};
@@ -263,7 +267,8 @@ TEST_F(PortCapture, FileThatCannotBeMade_OneLineThatNamesTheSettingAndNoPort) {
     runProcess([&name] {
       const auto port = makeDpdkPort(capturing(name));
       ASSERT_FALSE(port.ok());
-      EXPECT_NE(port.error().message.find("GLOO_BYPASS_CAPTURE='" + pathOf(name)), std::string::npos) << port.error().message;
+      EXPECT_NE(port.error().message.find("GLOO_BYPASS_CAPTURE='" + pathOf(name)), std::string::npos)
+          << port.error().message;
       EXPECT_EQ(port.error().message.find('\n'), std::string::npos);
     });
   }
@@ -308,7 +313,8 @@ TEST_F(PortCapture, DiskThatFills_IsSaidOnceAndThePortGoesOn) {
     EXPECT_EQ(contents.frames, counters.captureFrames);
     std::string line, text;
     int early = 0;
-    for (std::ifstream file(said); std::getline(file, line); text += line + "\n") early += line.find("has ended early") != std::string::npos;
+    for (std::ifstream file(said); std::getline(file, line); text += line + "\n")
+      early += line.find("has ended early") != std::string::npos;
     EXPECT_EQ(early, 1) << text;
     EXPECT_NE(text.find(pathOf("a")), std::string::npos) << text;
   });

@@ -52,8 +52,8 @@ LinkId linkPorts(PacketPort& port, Partner& partner);
 // Monotonic, bounded by `limit`: false when it ran out.
 bool waitFor(const std::function<bool()>& condition, Duration limit = std::chrono::seconds(20));
 
-// AddressSanitizer maps memory and holds locks while a thread begins: before it does not, neither take the memory away nor
-// fork, or the child waits for that lock for ever.
+// AddressSanitizer maps memory and holds locks while a thread begins: before it does not, neither take the memory away
+// nor fork, or the child waits for that lock for ever.
 bool otherThreadsSleep();
 
 // Keeps what arrives.
@@ -65,7 +65,7 @@ class CollectingSink : public PacketSink {
   bool sentBySession(LinkId, std::span<const std::byte> datagram) const noexcept override {
     return datagram.size() >= session.size() && std::equal(session.begin(), session.end(), datagram.begin());
   }
-  bool arrivalsTold = false;  // of links that are lossless nobody tells
+  bool arrivalsTold = false;       // of links that are lossless nobody tells
   std::vector<std::byte> session;  // with which datagrams of "a session" begin
   std::vector<std::vector<std::byte>> datagrams;
   void onDatagramTooLarge(LinkId link, std::size_t bytes) noexcept override { tooLarge.emplace_back(link, bytes); }

@@ -41,7 +41,8 @@ class Ring {
   rte_mbuf* frame(std::uint32_t number, bool attached = false) {
     header_.resize(sizeof(number));
     std::memcpy(header_.data(), &number, sizeof(number));
-    return buffers_->build(FrameTemplate(UdpFlow{}), {header_, attached ? payload_ : std::span<const std::byte>()}, attached);
+    return buffers_->build(FrameTemplate(UdpFlow{}), {header_, attached ? payload_ : std::span<const std::byte>()},
+                           attached);
   }
   // Fills the ring, and returns how many frames that took.
   std::uint32_t fill() {

@@ -31,7 +31,7 @@ class KeepingSink : public PacketSink {
     return !session.empty() && quoted.size() >= session.size() &&
            std::equal(session.begin(), session.end(), quoted.begin());
   }
-  bool arrivalsTold = false;  // of links that are lossless nobody tells
+  bool arrivalsTold = false;       // of links that are lossless nobody tells
   std::vector<std::byte> session;  // with which datagrams of "a session" begin; empty: no session lives
   std::vector<LinkId> links;
   std::vector<std::vector<std::byte>> datagrams;

@@ -78,7 +78,8 @@ class UdpNamespaces : public ::testing::Test {
     EXPECT_TRUE(
         receiveUntil(*b_, atB_, [&] { return !atB_.datagrams.empty() && atB_.datagrams.back() == pattern(bytes); }));
   }
-  // A queue that lets 2 MB/s pass keeps what it holds charged to the socket. Slow, so that it fills under a sanitizer too.
+  // A queue that lets 2 MB/s pass keeps what it holds charged to the socket. Slow, so that it fills under a sanitizer
+  // too.
   bool slowDown() {
     return shell("tc -n " + name('a') + " qdisc add dev v0 root tbf rate 16mbit burst 64kb limit 64mb");
   }
@@ -141,8 +142,8 @@ TEST_F(UdpNamespaces, MasterIsThisHost_InterfaceIsTheOneWithThatAddress) {
   });
 }
 
-// Rank 0 is started with localhost, as many recipes do; others know its host by another address. A hint that leads nowhere
-// is no better one.
+// Rank 0 is started with localhost, as many recipes do; others know its host by another address. A hint that leads
+// nowhere is no better one.
 TEST_F(UdpNamespaces, MasterLeadsToNoOtherHost_DefaultRoutesAddressElseTheOnlyOneElseTheLoopbacks) {
   const auto expectEach = [](const std::string& ipv4, const std::string& ipv6) {
     for (const char* hint : {"localhost", "127.0.0.1", "127.0.1.1", "", "192.0.2.1"}) {
@@ -186,8 +187,7 @@ TEST_F(UdpNamespaces, MasterIsLinkLocal_InterfacesOtherAddressIsTaken) {
 TEST_F(UdpNamespaces, NoInterfaceButTheLoopback_SaysSo) {
   inside('b', [] {
     ASSERT_TRUE(shell("ip link del v0 && ip link set lo up"));
-    EXPECT_NE(textOf(chooseInterface("127.0.0.1")).find("no interface that leads to other hosts"),
-              std::string::npos);
+    EXPECT_NE(textOf(chooseInterface("127.0.0.1")).find("no interface that leads to other hosts"), std::string::npos);
   });
 }
 
@@ -303,8 +303,7 @@ TEST_F(UdpNamespaces, BurstThatNoLongerFits_IsNotFragmented) {
   inside('a', [&] { wakePeers(*a_); });
   (void)a_->receive(atA_, 1);
   EXPECT_EQ(atA_.tooLarge, (std::vector<std::pair<LinkId, std::size_t>>{{toB_, 8000}}));
-  EXPECT_FALSE(receiveUntil(
-      *b_, atB_, [&] { return !atB_.datagrams.empty(); }, milliseconds(100)));
+  EXPECT_FALSE(receiveUntil(*b_, atB_, [&] { return !atB_.datagrams.empty(); }, milliseconds(100)));
 }
 
 TEST_F(UdpNamespaces, InterfaceDeleted_LinkGoesDownWithinSecondsNamingIt) {

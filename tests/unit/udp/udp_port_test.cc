@@ -380,8 +380,7 @@ TEST_P(UdpPorts, PortClosed_LinkGoesDownOnlyIfASessionIsQuoted) {
     while (atA_.down.empty() && monotonicNow() < end) {
       (void)transmit(*a_, toB_, bytes);
       wakePeers(*a_);
-      (void)receiveUntil(
-          *a_, atA_, [&] { return !atA_.down.empty(); }, milliseconds(20));
+      (void)receiveUntil(*a_, atA_, [&] { return !atA_.down.empty(); }, milliseconds(20));
     }
     return !atA_.down.empty();
   };
@@ -561,7 +560,8 @@ TEST_F(OneSession, ForgedUnreachable_CountsOnlyWithOurSessionsId) {
 TEST(UdpErrors, ManyForgedUnreachables_AllAreReadInTheEnd) {
   if (!rawSocket()) GTEST_SKIP() << "needs root for a raw socket";
   const auto port = openPort(at("127.0.0.1")), peer = openPort(at("127.0.0.1"));
-  const Endpoint own = decode(port->localAddress()).value().front(), other = decode(peer->localAddress()).value().front();
+  const Endpoint own = decode(port->localAddress()).value().front(),
+                 other = decode(peer->localAddress()).value().front();
   const LinkId link = linkTo(*port, *peer);
   KeepingSink sink;
   sink.session = beginningOfHelloTo(1);

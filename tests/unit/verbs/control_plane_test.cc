@@ -108,7 +108,8 @@ struct ControlPlaneTest : ::testing::Test {
     storeLittle(reinterpret_cast<std::byte*>(bytes.data()) + 16, from);
     return bytes;
   }
-  // Idle: nothing to read, and poll() says so. What the kernel delivers late, between two looks, is work and not restlessness.
+  // Idle: nothing to read, and poll() says so. What the kernel delivers late, between two looks, is work and not
+  // restlessness.
   static bool idle(ControlPlane& plane, TimePoint when) {
     for (int i = 0; i < 100; ++i) {
       if (plane.poll(when)) continue;
@@ -222,9 +223,12 @@ TEST_F(ControlPlaneTest, DialToClosedPort_IsToldWithTheReason) {
 }
 
 TEST_F(ControlPlaneTest, SandboxRefusesACall_ErrorNamesIt) {
-  for (const auto& [name, call] : {std::pair("epoll_create1", SYS_epoll_create1), {"socket", SYS_socket},
-                                   {"eventfd2", SYS_eventfd2}, {"getsockname", SYS_getsockname},
-                                   {"epoll_ctl", SYS_epoll_ctl}, {"epoll_wait", SYS_epoll_wait},
+  for (const auto& [name, call] : {std::pair("epoll_create1", SYS_epoll_create1),
+                                   {"socket", SYS_socket},
+                                   {"eventfd2", SYS_eventfd2},
+                                   {"getsockname", SYS_getsockname},
+                                   {"epoll_ctl", SYS_epoll_ctl},
+                                   {"epoll_wait", SYS_epoll_wait},
                                    {"accept4", SYS_accept4}}) {
     const pid_t child = ::fork();
     ASSERT_GE(child, 0);
@@ -273,7 +277,9 @@ TEST_F(ControlPlaneTest, HalfHello_DoesNotSpinAndIsDroppedInTime) {
 }
 
 TEST_F(ControlPlaneTest, StrangerHangsUp_IsForgotten) {
-  { const FileDescriptor fd = stranger(*b); }
+  {
+    const FileDescriptor fd = stranger(*b);
+  }
   ASSERT_TRUE(until([&] { return b->refusedConnections() == 1; }));
   FileDescriptor half = stranger(*b);
   const auto bytes = hello(kB, kA);

@@ -26,8 +26,8 @@ class RdmaHostilePeer : public RdmaChannelTest {
     EXPECT_EQ(error.scope, ErrorScope::kSession);
     EXPECT_FALSE(error.message.empty());
   }
-  // Up to `frames` frames, until the victim's channel fails. Not faster than the victim takes them: a peer that finds no receive posted
-  // loses its own queue pair, and the victim would see silence instead of the attack.
+  // Up to `frames` frames, until the victim's channel fails. Not faster than the victim takes them: a peer that finds
+  // no receive posted loses its own queue pair, and the victim would see silence instead of the attack.
   static void flood(HostilePeer& peer, RdmaEnd& victim, FrameType type, std::uint64_t frames, std::size_t payload = 0) {
     bool failed = false;
     for (std::uint64_t i = 0; i < frames && !failed; ++i) {
@@ -54,10 +54,7 @@ TEST_F(RdmaHostilePeer, FramesThatNoPeerSends_FailTheChannel) {
       [](HostilePeer& p, RdmaEnd&) { p.say(FrameType::kCredit, [](RdmaFrame& f) { f.slotsReturned = 0xffffffff; }); },
       [](HostilePeer& p, RdmaEnd&) { p.say(FrameType::kCredit, [](RdmaFrame& f) { f.windowReturned = 1; }); },
       [](HostilePeer& p, RdmaEnd&) { p.say(FrameType::kAnnounce, [](RdmaFrame& f) { f.rails = 2; }); },
-      [](HostilePeer& p, RdmaEnd&) {
-        p.send(p.frame(
-            FrameType::kEager, [](RdmaFrame& f) { f.length = 1; }, 0));
-      },
+      [](HostilePeer& p, RdmaEnd&) { p.send(p.frame(FrameType::kEager, [](RdmaFrame& f) { f.length = 1; }, 0)); },
   };
   for (std::size_t i = 0; i < attacks.size(); ++i) {
     SCOPED_TRACE(i);

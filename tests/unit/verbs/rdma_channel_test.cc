@@ -313,7 +313,8 @@ TEST_F(RdmaChannel, CloseInGoodOrder_WhatWasSentArrivesFirst) {
   std::vector<std::byte> in(kLarge), small(100);
   const auto expected = patterned(kLarge, 3);
   auto out = expected;
-  // A close waits 100 ms for what the peer has yet to read. A machine may keep the peer from it for longer; then it is no good order.
+  // A close waits 100 ms for what the peer has yet to read. A machine may keep the peer from it for longer; then it is
+  // no good order.
   bool inTime = false;
   for (int i = 0; i < 20 && !inTime; ++i) {
     if (i > 0) destroy();

@@ -1,4 +1,5 @@
-// One process' side of RDMA channels, mostly on the software adapter: a transport of its own, channels, and what they told.
+// One process' side of RDMA channels, mostly on the software adapter: a transport of its own, channels, and what they
+// told.
 #pragma once
 
 #include <gtest/gtest.h>

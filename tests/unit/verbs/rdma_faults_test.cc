@@ -54,8 +54,11 @@ TEST_F(RdmaFaults, ConfirmedSend_CompletesOnceThePeersAdapterHasIt) {
   rnic.setPort("soft1", false);
   bool completed = true;
   const auto post = [&](OperationToken token, bool confirmed) {
-    const SendRequest request{.token = token, .key = {MessageKind::kUnbound, 1}, .data = small.data(),
-                              .length = small.size(), .confirmed = confirmed};
+    const SendRequest request{.token = token,
+                              .key = {MessageKind::kUnbound, 1},
+                              .data = small.data(),
+                              .length = small.size(),
+                              .confirmed = confirmed};
     ASSERT_TRUE((*a)[0].handle->postSend(request).ok());
   };
   a->exclusive([&] {

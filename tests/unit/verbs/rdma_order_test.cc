@@ -110,7 +110,8 @@ TEST_F(RdmaOrder, ReadBytesAreBounded_TheRestIsAskedForWhenThoseHaveCome) {
   EXPECT_EQ(second, out);
 }
 
-// Gloo's ring posts a receive, then a send, then waits. A thread that was kept waiting in between may find the READ posted.
+// Gloo's ring posts a receive, then a send, then waits. A thread that was kept waiting in between may find the READ
+// posted.
 TEST_F(RdmaOrder, ReceiveThenSendThenWaitInSoftware_SendGoesBeforeTheRead) {
   openInSoftware();
   bool seen = false;

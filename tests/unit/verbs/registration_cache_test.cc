@@ -484,7 +484,8 @@ TEST_F(RegistrationCacheTest, Acquire_SecondRailRefuses_NoneIsLeft) {
   EXPECT_EQ(adapter_.liveRegions(), 0u);
 }
 
-// Any order of acquires, releases and unmappings: never a registration from before an unmapping of its pages, and the bounds hold.
+// Any order of acquires, releases and unmappings: never a registration from before an unmapping of its pages, and the
+// bounds hold.
 TEST_F(RegistrationCacheTest, AnyOrder_Random_NeverStaleAndWithinBounds) {
   constexpr std::size_t kPages = 40, kBound = 25;
   // With more of them nearly every range is held by somebody, and nothing is left to evict.

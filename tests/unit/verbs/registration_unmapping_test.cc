@@ -1,4 +1,5 @@
-// The cache over the kernel's own events: memory that comes and goes under it, from several threads. Skipped where nothing tells.
+// The cache over the kernel's own events: memory that comes and goes under it, from several threads. Skipped where
+// nothing tells.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -125,8 +126,8 @@ TEST_F(RegistrationUnmappingTest, Free_InsideExclusiveAccessAndAllocator_Returns
   allocating.join();
 }
 
-// The hard case: an address goes to another thread while the one that unmapped it is still in munmap, before the event is there.
-// A registration must never be older than the mapping it is asked for.
+// The hard case: an address goes to another thread while the one that unmapped it is still in munmap, before the event
+// is there. A registration must never be older than the mapping it is asked for.
 TEST_F(RegistrationUnmappingTest, Acquire_ManyThreadsMapAndUnmap_NeverOlderThanTheMapping) {
   constexpr int kThreads = 4, kRounds = 400;
   std::mutex exclusive;

@@ -1,4 +1,5 @@
-// Completion channels, asynchronous events, registration, limits and teardown of the software adapter, and that it works with many threads.
+// Completion channels, asynchronous events, registration, limits and teardown of the software adapter, and that it
+// works with many threads.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>

@@ -117,7 +117,8 @@ TEST_F(SoftwareRnicTest, EmptyMessage_OfEachKind_IsCompletedWithoutKey) {
   EXPECT_EQ(b->completion().byte_len, 0U);
 }
 
-// The data leave when the request is executed: a program that writes to the buffer before the completion sends something else.
+// The data leave when the request is executed: a program that writes to the buffer before the completion sends
+// something else.
 TEST_F(SoftwareRnicTest, Send_BufferChangedBeforeExecution_SendsTheNewContents) {
   connect();
   Bytes sent = patterned(32, 1), received(32), inlined(32);

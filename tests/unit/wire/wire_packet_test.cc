@@ -14,9 +14,7 @@
 namespace gloo_bypass {
 namespace {
 
-std::span<const std::byte> bytesOf(std::string_view text) {
-  return std::as_bytes(std::span(text.data(), text.size()));
-}
+std::span<const std::byte> bytesOf(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
 
 TEST(Crc32c, KnownInputs_GivePublishedValues) {
   // RFC 3720, B.4, and the check value of the algorithm's catalogue entry.
@@ -186,7 +184,8 @@ TEST(Packet, HeaderLongerThanAny_IsNotAccepted) {
     storeLittle(&datagram[18], static_cast<std::uint16_t>(length));
     const std::uint32_t first = wire::crc32c(std::span(datagram).first(4));
     storeLittle(&datagram[4], wire::crc32c(std::span(datagram).subspan(8, length - 8), first));
-    EXPECT_EQ(wire::parsePacket(datagram, &packet), length <= wire::kMaxHeaderBytes ? wire::ParseResult::kOk : wire::ParseResult::kCorrupted);
+    EXPECT_EQ(wire::parsePacket(datagram, &packet),
+              length <= wire::kMaxHeaderBytes ? wire::ParseResult::kOk : wire::ParseResult::kCorrupted);
   }
 }
 

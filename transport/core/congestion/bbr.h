@@ -81,7 +81,7 @@ class Bbr final : public CongestionController {
   WindowedMaximum<kBandwidthRounds> aggregation_;  // bytes acknowledged at once beyond what the bandwidth explains
   TimePoint aggregationStart_{};
   double aggregatedBytes_ = 0;  // acknowledged since then
-  double bandwidthLow_;  // bw_lo: after a round of heavy loss, until the next probe; else infinity
+  double bandwidthLow_;         // bw_lo: after a round of heavy loss, until the next probe; else infinity
   Duration minRtt_{0};
   TimePoint minRttStamp_{};
 
@@ -91,8 +91,8 @@ class Bbr final : public CongestionController {
   double roundBandwidth_ = 0;  // largest rate of this round
   std::size_t roundAckedBytes_ = 0, roundLostBytes_ = 0;
   Duration roundMinRtt_{0};
-  bool heavyLoss_ = false;     // the round that just ended lost more than kLossThreshold
-  double noiseLoss_ = 0;       // smoothed loss rate of rounds that did not probe
+  bool heavyLoss_ = false;  // the round that just ended lost more than kLossThreshold
+  double noiseLoss_ = 0;    // smoothed loss rate of rounds that did not probe
 
   // STARTUP.
   bool pipeFull_ = false;

@@ -30,8 +30,8 @@ class Pacer {
   // The next datagram may go at this time or later; a time in the past means now.
   TimePoint releaseTime() const { return next_ - tolerance_; }
   bool mayReleaseAt(TimePoint now) const { return releaseTime() <= now; }
-  // When a sender that waits only for this should look again: half of a burst may leave then. Not one datagram, or it would be woken
-  // for each; not the whole burst, so that a timer may fire late by half of the burst's duration.
+  // When a sender that waits only for this should look again: half of a burst may leave then. Not one datagram, or it
+  // would be woken for each; not the whole burst, so that a timer may fire late by half of the burst's duration.
   TimePoint wakeTime() const { return releaseTime() + untilHalfBurst_; }
   void onSent(TimePoint now, std::size_t bytes);
   // The port did not take the datagram of the last onSent.

@@ -82,8 +82,7 @@ Duration Swift::targetDelay() const {
   static const double kAlpha = nanoseconds(kFlowScalingRange) /
                                (1 / std::sqrt(kFlowScalingMinDatagrams) - 1 / std::sqrt(kFlowScalingMaxDatagrams));
   static const double kBeta = -kAlpha / std::sqrt(kFlowScalingMaxDatagrams);
-  const double scaling =
-      std::clamp(kAlpha / std::sqrt(window_ / mss_) + kBeta, 0.0, nanoseconds(kFlowScalingRange));
+  const double scaling = std::clamp(kAlpha / std::sqrt(window_ / mss_) + kBeta, 0.0, nanoseconds(kFlowScalingRange));
   return minRtt_ + minRtt_ / 2 + hostDelay_ + Duration(static_cast<Duration::rep>(scaling));
 }
 

@@ -50,7 +50,7 @@ class Swift final : public CongestionController {
   const double mss_;
   double window_;
   Duration minRtt_{0};
-  bool pathChanged_ = false;     // the session's own minimum is of another path
+  bool pathChanged_ = false;  // the session's own minimum is of another path
   Duration smoothedRtt_{0};
   TimePoint lastDecrease_ = TimePoint{} - std::chrono::hours(24);
   Duration hostDelay_;
@@ -61,16 +61,16 @@ class Swift final : public CongestionController {
     bool starting = false;
     int roundsUnderTarget = 0;
   } before_;
-  Duration expectedDelay_{0};  // what a queue would still make after the latest of them
+  Duration expectedDelay_{0};              // what a queue would still make after the latest of them
   std::uint64_t deliveredAtDecrease_ = 0;  // frames sent after it carry no smaller priorDeliveredBytes
-  bool starting_ = true;         // doubling, until the target is first passed
-  bool windowLimited_ = false;   // this round filled the window; without that, growth would be unfounded
+  bool starting_ = true;                   // doubling, until the target is first passed
+  bool windowLimited_ = false;             // this round filled the window; without that, growth would be unfounded
   bool lastRoundLimited_ = false;
   std::uint64_t roundEndDelivered_ = 0;
-  int roundsUnderTarget_ = 0;    // in a row
-  int roundsAtFloor_ = 0;        // in a row: at the minimal window, yet over the target
-  Duration roundMinRtt_{0};      // of the rounds counted in roundsAtFloor_
-  int timeouts_ = 0;             // in a row
+  int roundsUnderTarget_ = 0;  // in a row
+  int roundsAtFloor_ = 0;      // in a row: at the minimal window, yet over the target
+  Duration roundMinRtt_{0};    // of the rounds counted in roundsAtFloor_
+  int timeouts_ = 0;           // in a row
 };
 
 }  // namespace gloo_bypass

@@ -94,7 +94,8 @@ void RepairDecoder::holdRepair(Block& block, std::size_t index, std::span<const 
   std::copy(payload.begin(), payload.end(), repair.buffer.data.get());
 }
 
-bool RepairDecoder::onRepair(std::uint64_t first, const wire::RepairHeader& header, std::span<const std::byte> payload) {
+bool RepairDecoder::onRepair(std::uint64_t first, const wire::RepairHeader& header,
+                             std::span<const std::byte> payload) {
   if (header.sources == 0 || header.sources > kMaxBlockSources || header.index >= header.repairs ||
       header.repairs > kMaxBlockRepairs || payload.size() < kMinSymbolBytes ||
       first + header.sources > acks_.next() + kMaxFrameWindow) {

@@ -37,7 +37,8 @@ class RepairDecoder {
   // nextRecovered. False: contradicts what came before; no correct peer sends it.
   [[nodiscard]] bool onSource(std::uint64_t sequence, const FrameSymbol& frame);
   // False as above. `first`: the header's number in full.
-  [[nodiscard]] bool onRepair(std::uint64_t first, const wire::RepairHeader& header, std::span<const std::byte> payload);
+  [[nodiscard]] bool onRepair(std::uint64_t first, const wire::RepairHeader& header,
+                              std::span<const std::byte> payload);
 
   struct Recovered {
     std::uint64_t sequence = 0;

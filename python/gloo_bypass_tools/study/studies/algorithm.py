@@ -18,11 +18,30 @@ SIZES = {"64 KiB": 64 * 1024, "1 MiB": MIB, "16 MiB": 16 * MIB}
 def points():
     for algorithm in ("ring", "halving_doubling", "bcube"):
         for label, size in SIZES.items():
-            yield Point(f"{algorithm}-{label.replace(' ', '')}", ranks=4, label=label,
-                        series=algorithm.replace("_", "-"), algorithm=algorithm, bytes=size, delay_ms=5.0)
+            yield Point(
+                f"{algorithm}-{label.replace(' ', '')}",
+                ranks=4,
+                label=label,
+                series=algorithm.replace("_", "-"),
+                algorithm=algorithm,
+                bytes=size,
+                delay_ms=5.0,
+            )
 
 
-STUDIES = (sweeps.Sweep(
-    name="algorithm", order=110, title="Ring, halving-doubling and bcube", about=ABOUT, model_about=MODEL,
-    axis="vector", workload=sweeps.REDUCE, variants=tuple(points()), base="ring-64KiB",
-    quantities=("time", "busbw", "sent_again"), scales=sweeps.REDUCE_SCALES, predicted=sweep_prediction.of_reduce),)
+STUDIES = (
+    sweeps.Sweep(
+        name="algorithm",
+        order=110,
+        title="Ring, halving-doubling and bcube",
+        about=ABOUT,
+        model_about=MODEL,
+        axis="vector",
+        workload=sweeps.REDUCE,
+        variants=tuple(points()),
+        base="ring-64KiB",
+        quantities=("time", "busbw", "sent_again"),
+        scales=sweeps.REDUCE_SCALES,
+        predicted=sweep_prediction.of_reduce,
+    ),
+)

@@ -16,8 +16,11 @@ BISECTIONS = 60
 
 def time_of_buckets(listed, window_s, byte_s):
     """T_ar where an all-reduce has byte_s for each byte, and as much longer as others run beside it."""
-    return overlap.timeline([bucket.ready * window_s for bucket in listed], [bucket.size for bucket in listed],
-                            lambda size, together: size * byte_s * together)
+    return overlap.timeline(
+        [bucket.ready * window_s for bucket in listed],
+        [bucket.size for bucket in listed],
+        lambda size, together: size * byte_s * together,
+    )
 
 
 def timeline(model, point, base_point, base):
@@ -42,22 +45,45 @@ def predicted(asked):
     made = timeline(asked.plan.model_over(asked.transport), asked.point, asked.base_point, asked.base)
     if made is None:
         return None
-    return {"t_ar": made.ar_s, "t_exposed": made.exposed_s,
-            "t_step": asked.base["t_step"] + made.exposed_s - asked.base["t_exposed"]}.get(asked.key)
+    return {
+        "t_ar": made.ar_s,
+        "t_exposed": made.exposed_s,
+        "t_step": asked.base["t_step"] + made.exposed_s - asked.base["t_exposed"],
+    }.get(asked.key)
 
 
 def guest_problem(plan, _study):
     if plan.guest_model != training.TINY:
         return ""
-    return ("in the guest the tiny model trains, whose gradient of 0.18 MB is one bucket at all these sizes; "
-            "--guest-model distilgpt2 has some, at many minutes a step")
+    return (
+        "in the guest the tiny model trains, whose gradient of 0.18 MB is one bucket at all these sizes; "
+        "--guest-model distilgpt2 has some, at many minutes a step"
+    )
 
 
-STUDIES = (sweeps.Sweep(
-    name="bucket", order=120, title="Bucket size of DDP", about=ABOUT, model_about=MODEL, axis="bucket, MiB",
-    workload=sweeps.TRAIN, base="25MiB",
-    variants=tuple(Point(f"{size:g}MiB", bucket_mb=size, label=f"{size:g}",
-                         published=("batch-size", "bs=8") if size == 25 else ())
-                   for size in (1.0, 5.0, 25.0, 100.0, 400.0)),
-    quantities=("t_step", "t_ar", "t_exposed", "bytes_per_event"), scales=sweeps.TRAINING_SCALES, same_bits=True,
-    predicted=predicted, guest_problem=guest_problem),)
+STUDIES = (
+    sweeps.Sweep(
+        name="bucket",
+        order=120,
+        title="Bucket size of DDP",
+        about=ABOUT,
+        model_about=MODEL,
+        axis="bucket, MiB",
+        workload=sweeps.TRAIN,
+        base="25MiB",
+        variants=tuple(
+            Point(
+                f"{size:g}MiB",
+                bucket_mb=size,
+                label=f"{size:g}",
+                published=("batch-size", "bs=8") if size == 25 else (),
+            )
+            for size in (1.0, 5.0, 25.0, 100.0, 400.0)
+        ),
+        quantities=("t_step", "t_ar", "t_exposed", "bytes_per_event"),
+        scales=sweeps.TRAINING_SCALES,
+        same_bits=True,
+        predicted=predicted,
+        guest_problem=guest_problem,
+    ),
+)

@@ -6,7 +6,13 @@ ABOUT = """
 Between two ranks each direction carries as much as the other; four ranks send one way round a ring.
 """
 
-STUDIES = (TrainingStudy(
-    name="flow-symmetry", order=70, title="Who sends to whom: two ranks and four", about=ABOUT,
-    variants=(TrainingVariant("ws=2"), TrainingVariant("ws=4", ranks=4)),
-    flows=(("flow-symmetry", "ws=2"), ("ws4-flows", "ws=4"))),)
+STUDIES = (
+    TrainingStudy(
+        name="flow-symmetry",
+        order=70,
+        title="Who sends to whom: two ranks and four",
+        about=ABOUT,
+        variants=(TrainingVariant("ws=2"), TrainingVariant("ws=4", ranks=4)),
+        flows=(("flow-symmetry", "ws=2"), ("ws4-flows", "ws=4")),
+    ),
+)

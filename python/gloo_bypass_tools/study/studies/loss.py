@@ -17,12 +17,30 @@ def points():
     yield Point("0", ranks=4, label="0 %", delay_ms=5.0)
     for kind in ("random", "burst"):
         for share in (0.1, 0.5, 1.0, 2.0, 5.0):
-            yield Point(f"{kind}-{share:g}", ranks=4, label=f"{share:g} %", series=kind, delay_ms=5.0,
-                        loss_percent=share, burst=kind == "burst")
+            yield Point(
+                f"{kind}-{share:g}",
+                ranks=4,
+                label=f"{share:g} %",
+                series=kind,
+                delay_ms=5.0,
+                loss_percent=share,
+                burst=kind == "burst",
+            )
 
 
-STUDIES = (sweeps.Sweep(
-    name="loss", order=100, title="Loss on every edge, random and in bursts", about=ABOUT, model_about=MODEL,
-    axis="frames lost", workload=sweeps.REDUCE, variants=tuple(points()), base="0",
-    quantities=("time", "sent_again", "timeouts", "busbw"), scales=sweeps.REDUCE_SCALES,
-    predicted=sweep_prediction.of_reduce),)
+STUDIES = (
+    sweeps.Sweep(
+        name="loss",
+        order=100,
+        title="Loss on every edge, random and in bursts",
+        about=ABOUT,
+        model_about=MODEL,
+        axis="frames lost",
+        workload=sweeps.REDUCE,
+        variants=tuple(points()),
+        base="0",
+        quantities=("time", "sent_again", "timeouts", "busbw"),
+        scales=sweeps.REDUCE_SCALES,
+        predicted=sweep_prediction.of_reduce,
+    ),
+)

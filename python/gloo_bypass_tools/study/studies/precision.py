@@ -2,8 +2,13 @@
 
 from gloo_bypass_tools.study.training import TrainingStudy, TrainingVariant
 
-STUDIES = (TrainingStudy(
-    name="precision", order=50, title="FP32 and FP64, BF16 and FP16",
-    about="""Two ranks; gradients of twice the bytes, and of half of them. BF16 and FP16 have nothing published beside
+STUDIES = (
+    TrainingStudy(
+        name="precision",
+        order=50,
+        title="FP32 and FP64, BF16 and FP16",
+        about="""Two ranks; gradients of twice the bytes, and of half of them. BF16 and FP16 have nothing published beside
     them.""",
-    variants=tuple(TrainingVariant(name, precision=name) for name in ("fp32", "fp64", "bf16", "fp16"))),)
+        variants=tuple(TrainingVariant(name, precision=name) for name in ("fp32", "fp64", "bf16", "fp16")),
+    ),
+)

@@ -20,25 +20,46 @@ def predicted(asked):
 
     def crowded(ranks):
         return max(1.0, ranks / asked.cores)
+
     stretch = crowded(point.ranks) / crowded(first.ranks)
     computed = (base["t_step"] - base["t_exposed"]) * point.batch / first.batch * stretch
     visible = base["t_exposed"] * ring.rank_bytes(point.ranks, 1) / ring.rank_bytes(first.ranks, 1) * stretch
     step_s = computed + visible
     samples = point.ranks * point.batch / step_s
-    return {"t_step": step_s, "samples_per_s": samples, "computing": computed / step_s,
-            "efficiency": samples / (first.ranks * first.batch / base["t_step"]) * first.ranks / point.ranks
-            }.get(asked.key)
+    return {
+        "t_step": step_s,
+        "samples_per_s": samples,
+        "computing": computed / step_s,
+        "efficiency": samples / (first.ranks * first.batch / base["t_step"]) * first.ranks / point.ranks,
+    }.get(asked.key)
 
 
 def study(name, order, title, about, batch_of, published=()):
     """`published`: numbers of ranks that the published study of the world size has too."""
     return sweeps.Sweep(
-        name=name, order=order, title=title, about=about, model_about=MODEL, axis="ranks", workload=sweeps.TRAIN,
-        variants=tuple(Point(f"ws={ranks}", ranks=ranks, batch=batch_of(ranks), barrier=True, label=f"{ranks} ranks",
-                             published=("world-size", f"ws={ranks}") if ranks in published else ())
-                       for ranks in (2, 3, 4)),
-        base="ws=2", quantities=("t_step", "samples_per_s", "efficiency", "computing", "t_ar", "bytes_per_event"),
-        scales=sweeps.TRAINING_SCALES, predicted=predicted)
+        name=name,
+        order=order,
+        title=title,
+        about=about,
+        model_about=MODEL,
+        axis="ranks",
+        workload=sweeps.TRAIN,
+        variants=tuple(
+            Point(
+                f"ws={ranks}",
+                ranks=ranks,
+                batch=batch_of(ranks),
+                barrier=True,
+                label=f"{ranks} ranks",
+                published=("world-size", f"ws={ranks}") if ranks in published else (),
+            )
+            for ranks in (2, 3, 4)
+        ),
+        base="ws=2",
+        quantities=("t_step", "samples_per_s", "efficiency", "computing", "t_ar", "bytes_per_event"),
+        scales=sweeps.TRAINING_SCALES,
+        predicted=predicted,
+    )
 
 
 STUDIES = (

@@ -20,11 +20,23 @@ def predicted(asked):
     return max(base["t_step"], base["t_step"] * base["cpu"] / share)
 
 
-STUDIES = (sweeps.Sweep(
-    name="stragglers", order=140, title="One rank with little processor time", about=ABOUT, model_about=MODEL,
-    axis="share of a core", workload=sweeps.TRAIN, base="free",
-    variants=(Point("free", barrier=True, label="no limit", published=("barrier", "barrier")),
-              *(Point(f"{share:g}", barrier=True, label=f"{share:g}", processor_share=share)
-                for share in (0.5, 0.25))),
-    quantities=("t_step", "t_ar", "t_exposed", "cpu"), scales=sweeps.TRAINING_SCALES, same_bits=True,
-    predicted=predicted),)
+STUDIES = (
+    sweeps.Sweep(
+        name="stragglers",
+        order=140,
+        title="One rank with little processor time",
+        about=ABOUT,
+        model_about=MODEL,
+        axis="share of a core",
+        workload=sweeps.TRAIN,
+        base="free",
+        variants=(
+            Point("free", barrier=True, label="no limit", published=("barrier", "barrier")),
+            *(Point(f"{share:g}", barrier=True, label=f"{share:g}", processor_share=share) for share in (0.5, 0.25)),
+        ),
+        quantities=("t_step", "t_ar", "t_exposed", "cpu"),
+        scales=sweeps.TRAINING_SCALES,
+        same_bits=True,
+        predicted=predicted,
+    ),
+)

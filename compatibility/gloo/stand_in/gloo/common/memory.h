@@ -1,5 +1,6 @@
-// Stand-in for a header that Debian's libgloo-dev of December 2023 leaves out and gloo/transport/tcp/pair.h includes. It names what TCP's
-// classes name, so that the compiler knows their virtual functions; nobody may make one of them or look at its members.
+// Stand-in for a header that Debian's libgloo-dev of December 2023 leaves out and gloo/transport/tcp/pair.h includes.
+// It names what TCP's classes name, so that the compiler knows their virtual functions; nobody may make one of them or
+// look at its members.
 #pragma once
 
 #include <memory>

@@ -15,4 +15,4 @@ class DistAutogradContext {
 };
 using ContextPtr = std::shared_ptr<DistAutogradContext>;
 
-} // namespace torch::distributed::autograd
+}  // namespace torch::distributed::autograd
