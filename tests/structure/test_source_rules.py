@@ -121,20 +121,6 @@ BACK_END_CONDITION = re.compile(
 # Gloo's own ibverbs transport is not one of the back-ends.
 GLOOS_OWN = re.compile(r"GLOO_BYPASS_GLOO_\w+|GLOO_(?:HAVE|USE)_\w+")
 CXX_FOLDERS = [*VERSION_FREE, "compatibility", "studies"]
-# Every folder that Python lies in, launchers without a suffix and programs of tests included.
-PYTHON_FOLDERS = [
-    "scripts",
-    "python",
-    "install",
-    "tools",
-    "trainer",
-    "examples",
-    "studies",
-    "compatibility",
-    "plugin",
-    "tests",
-]
-PYTHON_COLUMNS = 120
 # Which packages of python/gloo_bypass_tools/ a package may import from (itself always): common/ knows none of them.
 PYTHON_MAY_IMPORT = {
     "common": [],
@@ -268,28 +254,6 @@ def test_Checker_ConditionAboutABackEnd_IsFoundOutsideTheBackEnds(tmp_path, fold
     assert len(condition_faults(tmp_path)) == faults
 
 
-def is_python(path):
-    if path.suffix:
-        return path.suffix == ".py"
-    with path.open("rb") as file:
-        return re.match(rb"#!.*\bpython", file.readline()) is not None
-
-
-def python_files(root):
-    return sorted(
-        path for folder in PYTHON_FOLDERS for path in (root / folder).rglob("*") if path.is_file() and is_python(path)
-    )
-
-
-def column_faults(root):
-    return [
-        f"{path.relative_to(root)}:{number} has {len(line)} columns"
-        for path in python_files(root)
-        for number, line in enumerate(path.read_text().splitlines(), 1)
-        if len(line) > PYTHON_COLUMNS
-    ]
-
-
 def import_faults(root):
     """Imports are absolute, so that one sees whose they are."""
     tree, faults = root / "python" / "gloo_bypass_tools", []
@@ -325,22 +289,6 @@ def test_Checker_PythonImportPlanted_IsFound(tmp_path, package, line):
     planted.parent.mkdir(parents=True)
     planted.write_text(f"from gloo_bypass_tools.common import processes\nimport re\n{line}\n")
     assert len(import_faults(tmp_path)) == 1
-
-
-def test_Sources_Python_HasShortLines():
-    found = {path.relative_to(ROOT).as_posix() for path in python_files(ROOT)}
-    assert {"scripts/study", "python/gloo_bypass_tools/study/command.py", "tests/study/conftest.py"} <= found
-    assert column_faults(ROOT) == []
-
-
-@pytest.mark.parametrize("name, text", [("scripts/launcher", "#!/usr/bin/python3\n"), ("tests/x/conftest.py", "")])
-def test_Checker_LongLineOfPython_IsFound(tmp_path, name, text):
-    planted = tmp_path / name
-    planted.parent.mkdir(parents=True)
-    planted.write_text(f"{text}{'x' * PYTHON_COLUMNS}\n")
-    assert column_faults(tmp_path) == []
-    planted.write_text(f"{text}{'x' * (PYTHON_COLUMNS + 1)}\n")
-    assert len(column_faults(tmp_path)) == 1
 
 
 def test_Sources_FoldersWithoutClockAndSocket_ArePure():

@@ -7,8 +7,7 @@ STUDIES = (
         name="precision",
         order=50,
         title="FP32 and FP64, BF16 and FP16",
-        about="""Two ranks; gradients of twice the bytes, and of half of them. BF16 and FP16 have nothing published beside
-    them.""",
+        about="""Two ranks; gradients of twice the bytes, and of half. Nothing was published about BF16 and FP16.""",
         variants=tuple(TrainingVariant(name, precision=name) for name in ("fp32", "fp64", "bf16", "fp16")),
     ),
 )
