@@ -4,8 +4,8 @@
 
 #include <CLI/CLI.hpp>
 
-#include "process/environment.h"
-#include "process/settings.h"
+#include "transport/process/environment.h"
+#include "transport/process/settings.h"
 
 int main(int argc, char** argv) {
   CLI::App app("Settings of gloo-bypass: all that GLOO_BYPASS_* variables can say, and what they say now");

@@ -8,8 +8,8 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
-#include "programs/error.h"
-#include "programs/program_path.h"
+#include "tools/common/error.h"
+#include "tools/common/program_path.h"
 #include "trainer/data/shard_stream.h"
 #include "trainer/data/token_shards.h"
 #include "trainer/gpt2.h"

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "programs/program_path.h"
+#include "tools/common/program_path.h"
 
 namespace gloo_bypass::trainer {
 namespace {

@@ -16,11 +16,11 @@
 #include <gloo/types.h>
 #include <nlohmann/json.hpp>
 
-#include "compatibility/torch/device_registry.h"
-#include "compatibility/torch/gloo_process_group.h"
-#include "programs/carried_bytes.h"
-#include "programs/error.h"
-#include "programs/program_path.h"
+#include "plugin/compatibility/torch/device_registry.h"
+#include "plugin/compatibility/torch/gloo_process_group.h"
+#include "tools/common/carried_bytes.h"
+#include "tools/common/error.h"
+#include "tools/common/program_path.h"
 #include "trainer/joined.h"
 #include "trainer/rendezvous.h"
 

@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "programs/error.h"
+#include "tools/common/error.h"
 #include "trainer/file_io.h"
 #include "trainer/sha256.h"
 

@@ -7,7 +7,7 @@
 #include <ATen/ATen.h>
 #include <nlohmann/json.hpp>
 
-#include "compatibility/torch/reducer.h"
+#include "plugin/compatibility/torch/reducer.h"
 #include "trainer/compression/exchange.h"
 
 namespace gloo_bypass::trainer {

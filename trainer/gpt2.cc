@@ -7,7 +7,7 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
-#include "programs/error.h"
+#include "tools/common/error.h"
 #include "trainer/activation_checkpointing.h"
 #include "trainer/precision/arithmetic.h"
 

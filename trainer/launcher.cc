@@ -7,8 +7,8 @@
 #include <string_view>
 #include <thread>
 
-#include "programs/free_port.h"
-#include "programs/program_path.h"
+#include "tools/common/free_port.h"
+#include "tools/common/program_path.h"
 
 namespace gloo_bypass::trainer {
 namespace {

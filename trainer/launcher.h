@@ -1,13 +1,13 @@
 // Starts the ranks of one machine as copies of this program (--spawn N).
 //
 // Each child gets RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR (127.0.0.1), MASTER_PORT (a free one)
-// and, when unset, OMP_NUM_THREADS = max(1, cores / N). How they end together: programs/rank_processes.h.
+// and, when unset, OMP_NUM_THREADS = max(1, cores / N). How they end together: tools/common/rank_processes.h.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "programs/rank_processes.h"
+#include "tools/common/rank_processes.h"
 
 namespace gloo_bypass::trainer {
 

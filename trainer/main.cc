@@ -10,8 +10,8 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
-#include "programs/result_file.h"
-#include "programs/run_program.h"
+#include "tools/common/result_file.h"
+#include "tools/common/run_program.h"
 #include "trainer/blas.h"
 #include "trainer/elastic/elastic_launcher.h"
 #include "trainer/elastic/elastic_run.h"

@@ -3,7 +3,7 @@
 #include <functional>
 #include <utility>
 
-#include "programs/statistics.h"
+#include "tools/common/statistics.h"
 
 namespace gloo_bypass::trainer {
 namespace {

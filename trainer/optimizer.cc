@@ -4,7 +4,7 @@
 // After adamw.h: in 1.13 it does not include what it uses.
 #include <torch/nn/utils/clip_grad.h>
 
-#include "compatibility/torch/optimizer_state.h"
+#include "plugin/compatibility/torch/optimizer_state.h"
 
 namespace gloo_bypass::trainer {
 

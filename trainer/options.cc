@@ -4,8 +4,8 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "programs/command_line.h"
-#include "programs/version.h"
+#include "tools/common/command_line.h"
+#include "tools/common/version.h"
 #include "trainer/given.h"
 #include "trainer/named_choices.h"
 #include "trainer/step_markers.h"

@@ -9,7 +9,7 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
-#include "programs/error.h"
+#include "tools/common/error.h"
 #include "trainer/finite.h"
 #include "trainer/safetensors.h"
 #include "trainer/temporary_path.h"

@@ -14,9 +14,9 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
-#include "compatibility/torch/tcp_store.h"
-#include "programs/error.h"
-#include "programs/free_port.h"
+#include "plugin/compatibility/torch/tcp_store.h"
+#include "tools/common/error.h"
+#include "tools/common/free_port.h"
 #include "trainer/options.h"
 
 namespace gloo_bypass::trainer {

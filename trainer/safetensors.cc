@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "programs/error.h"
+#include "tools/common/error.h"
 #include "trainer/finite.h"
 #include "transport/base/check.h"
 

@@ -9,7 +9,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "programs/error.h"
+#include "tools/common/error.h"
 #include "trainer/given.h"
 #include "trainer/named_choices.h"
 

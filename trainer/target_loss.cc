@@ -4,7 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "programs/statistics.h"
+#include "tools/common/statistics.h"
 #include "trainer/metrics.h"
 
 namespace gloo_bypass::trainer {

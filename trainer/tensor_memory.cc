@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "compatibility/torch/cpu_allocator.h"
-#include "programs/error.h"
+#include "plugin/compatibility/torch/cpu_allocator.h"
+#include "tools/common/error.h"
 
 namespace gloo_bypass::trainer {
 namespace {

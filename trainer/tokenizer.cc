@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "programs/error.h"
+#include "tools/common/error.h"
 #include "trainer/file_io.h"
 
 namespace gloo_bypass::trainer {

@@ -18,9 +18,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "programs/error.h"
-#include "programs/machine.h"
-#include "programs/version.h"
+#include "tools/common/error.h"
+#include "tools/common/machine.h"
+#include "tools/common/version.h"
 #include "trainer/averaging/averaging.h"
 #include "trainer/batches.h"
 #include "trainer/blas.h"

@@ -7,7 +7,7 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
-#include "programs/error.h"
+#include "tools/common/error.h"
 #include "trainer/finite.h"
 #include "trainer/joined.h"
 #include "trainer/safetensors.h"

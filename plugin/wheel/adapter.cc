@@ -3,9 +3,9 @@
 #include <exception>
 #include <string>
 
-#include "plugin/c_text.h"
-#include "plugin/gloo_bypass.h"
-#include "plugin/registration.h"
+#include "plugin/torch/c_text.h"
+#include "plugin/torch/gloo_bypass.h"
+#include "plugin/torch/registration.h"
 #include "plugin/wheel/verification.h"
 
 GLOO_BYPASS_VISIBLE int gloo_bypass_register(char* buffer, size_t capacity) {

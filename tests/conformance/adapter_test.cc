@@ -10,9 +10,9 @@
 #include <gloo/transport/unbound_buffer.h>
 #include <gloo/types.h>
 
-#include "compatibility/gloo/remote_key.h"
 #include "tests/conformance/backend.h"
 #include "tests/support/memory_transport.h"
+#include "transport/compatibility/gloo/remote_key.h"
 #include "transport/gloo/device.h"
 
 namespace gloo_bypass::test {

@@ -10,12 +10,12 @@
 #include <gloo/transport/pair.h>
 #include <gloo/transport/tcp/device.h>
 
-#include "compatibility/gloo/own_transports.h"
-#include "compatibility/gloo/rendezvous.h"
 #include "tests/conformance/on_demand_backends.h"
 #include "tests/support/loopback_port.h"
 #include "tests/support/media/media.h"
 #include "tests/support/memory_transport.h"
+#include "transport/compatibility/gloo/own_transports.h"
+#include "transport/compatibility/gloo/rendezvous.h"
 #include "transport/datagram/datagram_transport.h"
 #include "transport/gloo/device.h"
 

@@ -16,8 +16,8 @@
 #include <gloo/transport/pair.h>
 #include <gloo/transport/unbound_buffer.h>
 
-#include "compatibility/gloo/rendezvous.h"
 #include "tests/conformance/backend.h"
+#include "transport/compatibility/gloo/rendezvous.h"
 
 namespace gloo_bypass::test {
 namespace {

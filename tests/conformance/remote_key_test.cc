@@ -13,8 +13,8 @@
 #include <gloo/transport/pair.h>
 #include <gloo/transport/unbound_buffer.h>
 
-#include "compatibility/gloo/remote_key.h"
 #include "tests/conformance/on_demand_backends.h"
+#include "transport/compatibility/gloo/remote_key.h"
 #include "transport/gloo/context.h"
 
 namespace gloo_bypass::test {

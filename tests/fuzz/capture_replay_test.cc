@@ -1,10 +1,10 @@
 // The capture analyser's fuzz target without a fuzzer: a corpus of small captures, cut and changed from a fixed seed.
 #include <gtest/gtest.h>
 
-#include "tests/capture/capture_builder.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/sim/random.h"
 #include "tests/sim/settings.h"
+#include "tests/tools/capture/capture_builder.h"
 
 namespace gloo_bypass::fuzz {
 namespace {

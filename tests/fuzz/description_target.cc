@@ -5,10 +5,10 @@
 #include <string>
 #include <string_view>
 
-#include "fabric/description.h"
-#include "fabric/netem.h"
-#include "fabric/schedule.h"
 #include "tests/fuzz/fuzz_target.h"
+#include "tools/fabric/core/description.h"
+#include "tools/fabric/core/netem.h"
+#include "tools/fabric/core/schedule.h"
 #include "transport/base/check.h"
 
 namespace gloo_bypass::fuzz {

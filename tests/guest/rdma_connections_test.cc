@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/unit/verbs/rdma_end.h"
+#include "tests/transport/verbs/rdma_end.h"
 #include "transport/verbs/verbs_transport.h"
 
 namespace gloo_bypass::test {

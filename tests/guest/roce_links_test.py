@@ -19,7 +19,7 @@ SCRIPTS = ROOT / "scripts"
 FABRIC_RUN = SCRIPTS / "fabric-run"
 FABRIC, PERF, ANALYSER = (os.environ[name] for name in ("FABRIC", "ALL_REDUCE_PERF", "ANALYSER"))
 LIMIT_S = 150
-sys.path.insert(0, str(ROOT / "python"))
+sys.path.insert(0, str(ROOT / "scripts"))
 from gloo_bypass_tools.model import framing, schedule  # noqa: E402
 
 DELAY_S = 0.1
@@ -133,7 +133,7 @@ def test_Study_PartOfTheGuest_MeasuresOverRdmaAndLeavesNothing(tmp_path):
         "fabric": FABRIC,
         "all_reduce_perf": PERF,
         "python": "/usr/bin/python3",
-        "probe": ROOT / "python" / "gloo_bypass_tools" / "study" / "rank_probe.py",
+        "probe": ROOT / "tools" / "study" / "rank_probe.py",
     }
     (folder / "order.json").write_text(
         json.dumps(

@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "scripts" / "rdma-guest"
-sys.path.insert(0, str(ROOT / "python"))
+sys.path.insert(0, str(ROOT / "scripts"))
 from gloo_bypass_tools.rdma_guest import machine as guest_machine  # noqa: E402
 from gloo_bypass_tools.rdma_guest.kernel import kernels_in, NEEDED  # noqa: E402
 from gloo_bypass_tools.rdma_guest.streams import EndedStream, Lines  # noqa: E402

@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "simulation/host.h"
 #include "tests/sim/random.h"
+#include "tools/simulation/core/host.h"
 
 namespace gloo_bypass::sim {
 

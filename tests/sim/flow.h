@@ -6,8 +6,8 @@
 #include <deque>
 #include <memory>
 
-#include "simulation/link.h"
-#include "simulation/simulation.h"
+#include "tools/simulation/core/link.h"
+#include "tools/simulation/core/simulation.h"
 #include "transport/core/congestion.h"
 #include "transport/core/congestion/pacer.h"
 

@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "simulation/host.h"
-#include "simulation/link.h"
-#include "simulation/simulation.h"
 #include "tests/sim/conversation.h"
+#include "tools/simulation/core/host.h"
+#include "tools/simulation/core/link.h"
+#include "tools/simulation/core/simulation.h"
 
 namespace gloo_bypass::sim {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstddef>
 
-#include "fabric/random.h"
+#include "tools/fabric/core/random.h"
 
 namespace gloo_bypass::sim {
 

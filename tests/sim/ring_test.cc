@@ -3,9 +3,9 @@
 
 #include <vector>
 
-#include "simulation/ring_bounds.h"
-#include "simulation/ring_group.h"
 #include "tests/sim/pair.h"
+#include "tools/simulation/core/ring_bounds.h"
+#include "tools/simulation/core/ring_group.h"
 
 namespace gloo_bypass::sim {
 namespace {

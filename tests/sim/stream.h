@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "simulation/host.h"
+#include "tools/simulation/core/host.h"
 
 namespace gloo_bypass::sim {
 

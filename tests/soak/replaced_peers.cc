@@ -27,11 +27,11 @@
 #include <thread>
 #include <vector>
 
-#include "process/back_ends.h"
-#include "programs/command_line.h"
 #include "tests/support/temporary_folder.h"
+#include "tools/common/command_line.h"
 #include "transport/base/file_descriptor.h"
 #include "transport/channel/message_channel.h"
+#include "transport/process/back_ends.h"
 #include "transport/progress/progress_engine.h"
 
 namespace gloo_bypass::soak {

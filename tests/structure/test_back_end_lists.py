@@ -12,39 +12,30 @@ SELF = "tests/structure/test_back_end_lists.py"
 # The files that list the back-ends, and why they have to; docs/adding-a-backend.md goes through them.
 LISTS = {
     "transport/meson.build": "builds each back-end's folder and its unit tests, and links it into the table",
-    "process/back_ends.cc": "the table that every part in C++ iterates over",
+    "transport/process/back_ends.cc": "the table that every part in C++ iterates over",
     "tests/structure/test_source_rules.py": "what each folder may include",
     "tests/support/media/meson.build": "the transports that suites over all back-ends run with",
-    "python/gloo_bypass_tools/common/transports.py": "the table that doctor, reports and studies iterate over",
+    "tools/common/transports.py": "the table that doctor, reports and studies iterate over",
     "plugin/python/gloo_bypass_autoload.py": "runs in every `import torch`, and so may not load the library to ask",
-    "python/gloo_bypass_tools/containers/recipes.py": "what containers are granted for each",
-    "python/gloo_bypass_tools/compare_links/links.py": "the links that scripts/compare-links measures",
+    "tools/containers/recipes.py": "what containers are granted for each",
+    "tools/compare_links/links.py": "the links that scripts/compare-links measures",
 }
 FOLDERS = (
-    "compatibility",
     "containers",
-    "device",
     "examples",
-    "fabric",
-    "include",
-    "install",
+    "packaging",
     "plugin",
-    "process",
-    "programs",
-    "python",
     "scripts",
-    "simulation",
-    "studies",
     "tools",
     "trainer",
     "transport",
     "tests/conformance",
-    "tests/gloo",
     "tests/structure",
     "tests/support",
-    "tests/unit",
+    "tests/transport",
 )
-OWN = re.compile(r"^(transport|tests/unit)/(dpdk|udp|verbs)/")
+# A back-end's own folders; and the tests of the table of all.
+OWN = re.compile(r"^((transport|tests/transport)/(dpdk|udp|verbs)|tests/transport/process)/")
 NAMES = {"DPDK": "dpdk", "UDP": "udp", "RDMA": "verbs"}
 COMMENT = re.compile(r"""//[^\n]*|/\*.*?\*/|("(?:\\.|[^"\\\n])*")""", re.DOTALL)
 IN_CXX = re.compile(r'"(DPDK|UDP|RDMA)"|^\s*#\s*include "transport/(dpdk|udp|verbs)/', re.MULTILINE)
@@ -108,23 +99,23 @@ def test_BackEnds_Lists_AreFewAndKnown():
 def test_BackEnds_Table_HasEveryFolder():
     folders = {path.parent.name for path in (ROOT / "transport").glob("*/back_end.cc")}
     assert folders == set(NAMES.values()), "a new back-end: give it a name here"
-    table = (ROOT / "process/back_ends.cc").read_text()
+    table = (ROOT / "transport/process/back_ends.cc").read_text()
     assert set(re.findall(r"(\w+)::backEnd\(\)", table)) == folders
 
 
 @pytest.mark.parametrize(
     "name, text, found",
     [
-        ("process/x.cc", 'const char* names[] = {"DPDK",\n "RDMA"};', True),
-        ("process/x.cc", 'f("DPDK"); f("RDMA");  // "UDP", "DPDK"', False),
+        ("transport/process/x.cc", 'const char* names[] = {"DPDK",\n "RDMA"};', True),
+        ("transport/process/x.cc", 'f("DPDK"); f("RDMA");  // "UDP", "DPDK"', False),
         ("tools/x.h", '#include "transport/udp/udp_port.h"\n#include "transport/verbs/verbs_transport.h"\n', True),
         ("transport/udp/x.cc", 'const char* names[] = {"DPDK", "RDMA"};', False),
-        ("device/meson.build", "deps = [dpdk_port_dep, udp_port_dep]", True),
-        ("device/meson.build", "deps = [dpdk_port_dep]  # not udp_port_dep", False),
+        ("plugin/cpp/meson.build", "deps = [dpdk_port_dep, udp_port_dep]", True),
+        ("plugin/cpp/meson.build", "deps = [dpdk_port_dep]  # not udp_port_dep", False),
         ("plugin/x.py", 'def f():\n    return {"DPDK": 1,\n        "UDP": 2}\n', True),
         ("scripts/x", '#!/usr/bin/python3\nif name in ("RDMA", "UDP"):\n    pass\n', True),
         ("plugin/x.py", '"""DPDK"""\nONE = "DPDK"\nOTHER = "RDMA over DPDK"\n', False),
-        ("python/x.py", 'if name == "DPDK":\n    pass\nelif name == "RDMA":\n    pass\n', False),
+        ("tools/x.py", 'if name == "DPDK":\n    pass\nelif name == "RDMA":\n    pass\n', False),
     ],
 )
 def test_Checker_ListPlanted_IsFound(tmp_path, name, text, found):

@@ -10,9 +10,10 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-# Which folders a folder may include from (itself always). Siblings do not know each other.
+# Which rooms a room may include from (itself always), with all that is in them. A file belongs to the deepest room that
+# is listed. Siblings do not know each other.
 MAY_INCLUDE = {
-    "compatibility/gloo": [],
+    "transport/compatibility/gloo": [],
     "transport/base": [],
     "transport/network": ["transport/base"],
     "transport/wire": ["transport/base"],
@@ -68,20 +69,41 @@ MAY_INCLUDE = {
         "transport/wire",
         "transport/channel",
         "transport/progress",
-        "compatibility/gloo",
+        "transport/compatibility/gloo",
     ],
-    "process": ["transport"],
-    "plugin": ["transport", "process", "compatibility/torch"],
-    "include/gloo_bypass": [],  # what users compile against: nothing of the sources
-    "device": ["transport", "process"],
-    "fabric": ["transport/base"],
-    "simulation": ["transport/base", "transport/wire", "transport/channel", "transport/core", "fabric"],
-    "programs": ["transport/base"],
-    "tools": ["programs", "transport", "process", "compatibility/gloo", "fabric", "simulation"],
-    "trainer": ["programs", "transport", "process", "plugin/gloo_bypass.h"],
+    "transport/process": ["transport"],
+    "plugin/compatibility/torch": [],
+    "plugin/torch": ["transport", "plugin/compatibility/torch"],
+    "plugin/wheel": ["transport", "plugin/torch", "plugin/compatibility/torch"],
+    "plugin/cpp/include": [],  # what users compile against: nothing of the sources
+    "plugin/cpp": ["transport"],
+    "tools/common": ["transport/base"],
+    "tools/fabric/core": ["transport/base"],
+    "tools/fabric/switch": ["tools/common", "transport", "tools/fabric"],
+    "tools/simulation/core": [
+        "transport/base",
+        "transport/wire",
+        "transport/channel",
+        "transport/core",
+        "tools/fabric/core",
+    ],
+    "tools": ["transport"],
+    "tools/all_reduce_perf": ["tools/common", "transport"],
+    "tools/capture": ["tools/common", "transport"],
+    "tools/fabric": ["tools/common", "tools/fabric/core"],
+    "tools/simulation": ["tools/common", "tools/fabric", "tools/simulation/core", "transport"],
+    "tools/summation": ["tools/common", "tools/all_reduce_perf", "transport"],
+    "trainer": ["tools/common", "transport", "plugin/torch/gloo_bypass.h", "plugin/compatibility/torch"],
 }
-PURE = ["transport/core", "transport/matching", "transport/wire", "transport/channel", "fabric", "simulation"]
-IMPURE_FILES = ["fabric/description_file.cc"]  # reads the file that the others get as text
+PURE = [
+    "transport/core",
+    "transport/matching",
+    "transport/wire",
+    "transport/channel",
+    "tools/fabric/core",
+    "tools/simulation/core",
+]
+IMPURE_FILES = ["tools/fabric/core/description_file.cc"]  # reads the file that the others get as text
 # Time arrives as an argument (std::chrono's durations are fine, its clocks are not), so does entropy; nothing blocks.
 IMPURE_INCLUDES = re.compile(
     r"^(sys/|netinet/|arpa/|net/|linux/|rte_|infiniband/|gloo/|torch/|c10/|ATen/|"
@@ -99,20 +121,7 @@ VERSION_CONDITION = re.compile(
     r"^\s*#\s*(?:if|ifdef|ifndef|elif)\b.*\b"
     r"((?:GLOO|TORCH)_(?:VERSION|STORE|SHARED)\w*|GLOO_BYPASS_(?:GLOO|TORCH)_\w+)"
 )
-VERSION_FREE = [
-    "transport",
-    "fabric",
-    "simulation",
-    "process",
-    "plugin",
-    "include",
-    "device",
-    "programs",
-    "tools",
-    "trainer",
-    "tests",
-    "examples",
-]
+VERSION_FREE = ["transport", "plugin", "tools", "trainer", "tests", "examples"]  # but for compatibility/ in them
 # Whether a back-end is built in is for Meson: it compiles back_end.cc or back_end_missing.cc, and a test's media.
 BACK_END_FOLDERS = ["transport/dpdk", "transport/udp", "transport/verbs"]
 BACK_END_CONDITION = re.compile(
@@ -120,8 +129,7 @@ BACK_END_CONDITION = re.compile(
 )
 # Gloo's own ibverbs transport is not one of the back-ends.
 GLOOS_OWN = re.compile(r"GLOO_BYPASS_GLOO_\w+|GLOO_(?:HAVE|USE)_\w+")
-CXX_FOLDERS = [*VERSION_FREE, "compatibility", "studies"]
-# Which packages of python/gloo_bypass_tools/ a package may import from (itself always): common/ knows none of them.
+# Which Python packages of tools/ a package may import from (itself always): common/ knows none of them.
 PYTHON_MAY_IMPORT = {
     "common": [],
     "doctor": ["common"],
@@ -159,15 +167,23 @@ def sources(root, folder):
     return sorted(path for path in (root / folder).rglob("*") if path.suffix in (".h", ".cc"))
 
 
+def room_of(name):
+    return max((room for room in MAY_INCLUDE if name.startswith(room + "/")), key=len, default=None)
+
+
 def direction_faults(root):
     faults = []
-    for folder, allowed in MAY_INCLUDE.items():
-        for path in sources(root, folder):
+    for top in {room.partition("/")[0] for room in MAY_INCLUDE}:
+        for path in sources(root, top):
+            name = path.relative_to(root).as_posix()
+            own = room_of(name)
+            allowed = MAY_INCLUDE.get(own, [])
             for number, target in included(path.read_text()):
-                owner = next((f for f in MAY_INCLUDE if target.startswith(f + "/")), None)
-                if owner and owner != folder and not any((owner + "/").startswith(f + "/") for f in allowed):
-                    faults.append(f"{path.relative_to(root)}:{number} includes {target}")
-    return faults
+                room = room_of(target)
+                if room in (None, own) or any(target == one or target.startswith(one + "/") for one in allowed):
+                    continue
+                faults.append(f"{name}:{number} includes {target}")
+    return sorted(faults)
 
 
 def purity_faults(root):
@@ -190,9 +206,9 @@ def purity_faults(root):
 def environment_faults(root):
     """The environment is read in one file; what starts ranks (trainer/, tools/) may look at RANK and its like."""
     faults = []
-    for folder in ("transport", "fabric", "simulation", "process", "plugin", "device", "include/gloo_bypass"):
+    for folder in ("transport", "plugin", "tools/fabric/core", "tools/simulation/core"):
         for path in sources(root, folder):
-            if path.relative_to(root).as_posix() == "process/environment.cc":
+            if path.relative_to(root).as_posix() == "transport/process/environment.cc":
                 continue
             for number, line in enumerate(without_comments_and_strings(path.read_text()).splitlines(), 1):
                 if READS_ENVIRONMENT.search(line):
@@ -208,6 +224,8 @@ def version_faults(root):
     faults = []
     for folder in VERSION_FREE:
         for path in sources(root, folder):
+            if "compatibility" in path.relative_to(root).parts:
+                continue
             for number, line in enumerate(path.read_text().splitlines(), 1):
                 match = VERSION_CONDITION.match(line)
                 if match:
@@ -221,7 +239,7 @@ def test_Sources_AllFoldersButCompatibility_AskForNoVersion():
 
 def condition_faults(root):
     faults = []
-    for folder in CXX_FOLDERS:
+    for folder in VERSION_FREE:
         for path in sources(root, folder):
             if any(path.is_relative_to(root / own) for own in BACK_END_FOLDERS):
                 continue
@@ -240,11 +258,11 @@ def test_Sources_AllFoldersButTheBackEnds_AskForNoBackEnd():
 @pytest.mark.parametrize(
     "folder, line, faults",
     [
-        ("process", "#ifdef GLOO_BYPASS_HAVE_DPDK", 1),
+        ("transport/process", "#ifdef GLOO_BYPASS_HAVE_DPDK", 1),
         ("tests/conformance", "#if defined(TEST_VERBS) && 1", 1),
         ("tools", '  #  elif __has_include("transport/udp/udp_port.h")', 1),
         ("transport/udp", "#ifdef UDP_SEGMENT", 0),
-        ("compatibility/gloo", "#if GLOO_BYPASS_GLOO_IBVERBS_UNBOUND", 0),
+        ("transport/compatibility/gloo", "#if GLOO_BYPASS_GLOO_IBVERBS_UNBOUND", 0),
         ("plugin", "// #ifdef DPDK", 0),
     ],
 )
@@ -256,7 +274,7 @@ def test_Checker_ConditionAboutABackEnd_IsFoundOutsideTheBackEnds(tmp_path, fold
 
 def import_faults(root):
     """Imports are absolute, so that one sees whose they are."""
-    tree, faults = root / "python" / "gloo_bypass_tools", []
+    tree, faults = root / "tools", []
     for path in sorted(tree.rglob("*.py")):
         package = path.relative_to(tree).parts[0]
         for match in PYTHON_IMPORT.finditer(path.read_text()):
@@ -269,7 +287,7 @@ def import_faults(root):
 
 
 def test_Sources_PythonPackages_ImportInOneDirection():
-    packages = {path.parent.name for path in (ROOT / "python" / "gloo_bypass_tools").glob("*/__init__.py")}
+    packages = {path.parent.name for path in (ROOT / "tools").glob("*/__init__.py")}
     assert packages == set(PYTHON_MAY_IMPORT)
     assert import_faults(ROOT) == []
 
@@ -285,7 +303,7 @@ def test_Sources_PythonPackages_ImportInOneDirection():
     ],
 )
 def test_Checker_PythonImportPlanted_IsFound(tmp_path, package, line):
-    planted = tmp_path / "python" / "gloo_bypass_tools" / package / "planted.py"
+    planted = tmp_path / "tools" / package / "planted.py"
     planted.parent.mkdir(parents=True)
     planted.write_text(f"from gloo_bypass_tools.common import processes\nimport re\n{line}\n")
     assert len(import_faults(tmp_path)) == 1
@@ -309,21 +327,21 @@ def test_Sources_TransportAndPlugin_ReadEnvironmentInOneFile():
         ("transport/core", "auto now = std::chrono::steady_clock::now();", purity_faults),
         ("transport/core", 'const char* x = getenv("X");', purity_faults),
         ("transport/core", "#include <rte_mbuf.h>", purity_faults),
-        ("fabric", "#include <thread>", purity_faults),
-        ("fabric", '#include "tools/fabric/mac_table.h"', direction_faults),
-        ("simulation", '#include "transport/datagram/packet_port.h"', direction_faults),
-        ("simulation", "#include <atomic>", purity_faults),
+        ("tools/fabric/core", "#include <thread>", purity_faults),
+        ("tools/fabric/core", '#include "tools/fabric/switch/mac_table.h"', direction_faults),
+        ("tools/simulation/core", '#include "transport/datagram/packet_port.h"', direction_faults),
+        ("tools/simulation/core", "#include <atomic>", purity_faults),
         ("transport/core", '#include "transport/datagram/packet_port.h"', direction_faults),
         ("transport/gloo", '#include "transport/dpdk/dpdk_port.h"', direction_faults),
-        ("transport/dpdk", '#include "process/settings.h"', direction_faults),
-        ("include/gloo_bypass", '#include "process/settings.h"', direction_faults),
+        ("transport/dpdk", '#include "transport/process/settings.h"', direction_faults),
+        ("plugin/cpp/include/gloo_bypass", '#include "transport/process/settings.h"', direction_faults),
         ("transport/dpdk", 'std::getenv("HOME");', environment_faults),
-        ("compatibility/gloo", '#include "transport/gloo/device.h"', direction_faults),
-        ("transport/verbs", '#include "compatibility/gloo/transport.h"', direction_faults),
+        ("transport/compatibility/gloo", '#include "transport/gloo/device.h"', direction_faults),
+        ("transport/verbs", '#include "transport/compatibility/gloo/transport.h"', direction_faults),
         ("transport/gloo", "#if GLOO_BYPASS_GLOO_SHARED_STORE", version_faults),
         ("tests/plugin", "#ifdef GLOO_BYPASS_TORCH_LAZY_INIT", version_faults),
         ("tools", "#if GLOO_VERSION > 500", version_faults),
-        ("programs", '#include "tools/perf_options.h"', direction_faults),
+        ("tools/common", '#include "tools/all_reduce_perf/perf_options.h"', direction_faults),
         ("tools", '#include "trainer/options.h"', direction_faults),
     ],
 )

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "process/report_json.h"
 #include "transport/datagram/datagram_transport.h"
+#include "transport/process/report_json.h"
 #include "transport/progress/progress_engine.h"
 
 namespace gloo_bypass::test {

@@ -5,10 +5,10 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "programs/error.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/trainer/tiny_training.h"
 #include "tests/trainer/training_results.h"
+#include "tools/common/error.h"
 #include "trainer/averaging/parameter_server.h"
 
 namespace gloo_bypass::trainer::testing {

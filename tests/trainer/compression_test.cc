@@ -13,11 +13,11 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "programs/error.h"
-#include "programs/free_port.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/trainer/tiny_training.h"
 #include "tests/trainer/training_results.h"
+#include "tools/common/error.h"
+#include "tools/common/free_port.h"
 #include "trainer/compression/bit_stream.h"
 #include "trainer/compression/codec.h"
 #include "trainer/compression/compressor.h"

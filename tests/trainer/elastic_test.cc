@@ -15,9 +15,9 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "programs/free_port.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/trainer/tiny_training.h"
+#include "tools/common/free_port.h"
 #include "trainer/safetensors.h"
 #include "trainer/sampler.h"
 #include "transport/base/file_descriptor.h"

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "programs/error.h"
 #include "tests/support/temporary_folder.h"
+#include "tools/common/error.h"
 #include "trainer/file_io.h"
 #include "trainer/options.h"
 #include "trainer/rank_environment.h"

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "programs/error.h"
 #include "tests/support/temporary_folder.h"
+#include "tools/common/error.h"
 
 namespace gloo_bypass::trainer {
 namespace {

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "compatibility/torch/device_registry.h"
+#include "plugin/compatibility/torch/device_registry.h"
 
 namespace c10d {
 namespace {

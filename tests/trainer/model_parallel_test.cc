@@ -10,11 +10,11 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "programs/free_port.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/trainer/tensor_files.h"
 #include "tests/trainer/tiny_training.h"
 #include "tests/trainer/training_results.h"
+#include "tools/common/free_port.h"
 #include "trainer/gpt2.h"
 #include "trainer/model_parallel/model_share.h"
 #include "trainer/model_parallel/pipeline.h"

@@ -4,8 +4,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "programs/error.h"
 #include "tests/support/temporary_folder.h"
+#include "tools/common/error.h"
 #include "trainer/gpt2.h"
 #include "trainer/optimizer.h"
 #include "trainer/safetensors.h"

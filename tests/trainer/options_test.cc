@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "programs/error.h"
+#include "tools/common/error.h"
 
 namespace gloo_bypass::trainer {
 namespace {

@@ -9,10 +9,10 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "programs/error.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/trainer/tiny_training.h"
 #include "tests/trainer/training_results.h"
+#include "tools/common/error.h"
 #include "trainer/gpt2.h"
 #include "trainer/precision/arithmetic.h"
 #include "trainer/precision/loss_scaler.h"

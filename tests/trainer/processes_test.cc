@@ -11,10 +11,10 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "programs/free_port.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/trainer/tiny_training.h"
 #include "tests/trainer/training_results.h"
+#include "tools/common/free_port.h"
 
 namespace gloo_bypass::trainer::testing {
 namespace {

@@ -5,10 +5,10 @@
 
 #include <gtest/gtest.h>
 
-#include "compatibility/torch/tcp_store.h"
-#include "programs/free_port.h"
+#include "plugin/compatibility/torch/tcp_store.h"
 #include "tests/support/gloo_notes.h"
 #include "tests/trainer/tiny_training.h"
+#include "tools/common/free_port.h"
 
 namespace gloo_bypass::trainer::testing {
 namespace {

@@ -13,8 +13,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "programs/error.h"
 #include "tests/support/temporary_folder.h"
+#include "tools/common/error.h"
 
 namespace gloo_bypass::trainer {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "programs/error.h"
+#include "tools/common/error.h"
 #include "trainer/data/shard_stream.h"
 
 namespace gloo_bypass::trainer {

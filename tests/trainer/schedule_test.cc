@@ -5,10 +5,10 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "programs/error.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/trainer/tiny_training.h"
 #include "tests/trainer/training_results.h"
+#include "tools/common/error.h"
 #include "trainer/metrics.h"
 #include "trainer/schedule.h"
 #include "trainer/target_loss.h"

@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include "marker_receiver.h"
-#include "programs/error.h"
 #include "tests/trainer/tiny_training.h"
+#include "tools/common/error.h"
 
 namespace gloo_bypass::trainer::testing {
 namespace {

@@ -20,7 +20,7 @@ import time
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "plugin"))  # hosts.py, ranks.py
+sys.path.insert(0, str(ROOT / "tests" / "plugin" / "torch"))  # hosts.py, ranks.py
 from hosts import INTERFACE, Hosts, why_not  # noqa: E402
 from ranks import FROM_WHEEL, HANG_SECONDS, PYTHON, clean_environment, free_port  # noqa: E402
 

@@ -8,10 +8,10 @@
 
 #include <gtest/gtest.h>
 
-#include "programs/error.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/trainer/tiny_training.h"
 #include "tests/trainer/training_results.h"
+#include "tools/common/error.h"
 #include "trainer/data/token_shards.h"
 
 namespace gloo_bypass::trainer::testing {

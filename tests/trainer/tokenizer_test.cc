@@ -10,8 +10,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "programs/error.h"
 #include "tests/support/temporary_folder.h"
+#include "tools/common/error.h"
 #include "trainer/corpus.h"
 #include "trainer/data/token_shards.h"
 

@@ -10,9 +10,9 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "programs/free_port.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/trainer/tiny_training.h"
+#include "tools/common/free_port.h"
 #include "trainer/tracing/bucket_readiness.h"
 #include "trainer/tracing/chrome_trace.h"
 #include "trainer/tracing/clock_offset.h"

@@ -3,8 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <cmath>
 
-#include "programs/command_line.h"
-#include "programs/version.h"
+#include "tools/common/command_line.h"
+#include "tools/common/version.h"
 
 namespace gloo_bypass::capture {
 namespace {

@@ -5,13 +5,13 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "process/json_text.h"
-#include "programs/error.h"
-#include "programs/result_file.h"
-#include "programs/run_program.h"
 #include "tools/capture/analyser_options.h"
 #include "tools/capture/capture_file.h"
 #include "tools/capture/capture_report.h"
+#include "tools/common/error.h"
+#include "tools/common/result_file.h"
+#include "tools/common/run_program.h"
+#include "transport/process/json_text.h"
 
 namespace gloo_bypass::capture {
 namespace {

@@ -8,11 +8,11 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "process/json_text.h"
-#include "programs/error.h"
-#include "programs/result_file.h"
-#include "programs/run_program.h"
+#include "tools/common/error.h"
+#include "tools/common/result_file.h"
+#include "tools/common/run_program.h"
 #include "tools/simulation/simulation_report.h"
+#include "transport/process/json_text.h"
 
 namespace gloo_bypass::sim {
 namespace {

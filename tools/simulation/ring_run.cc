@@ -7,7 +7,7 @@
 #include <memory>
 #include <numeric>
 
-#include "fabric/schedule.h"
+#include "tools/fabric/core/schedule.h"
 #include "transport/channel/channel_counters.h"
 #include "transport/wire/packet.h"
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "fabric/description.h"
-#include "simulation/ring_bounds.h"
-#include "simulation/ring_group.h"
+#include "tools/fabric/core/description.h"
+#include "tools/simulation/core/ring_bounds.h"
+#include "tools/simulation/core/ring_group.h"
 #include "transport/base/config.h"
 #include "transport/channel/message.h"
 

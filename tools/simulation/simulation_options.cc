@@ -5,12 +5,12 @@
 #include <CLI/CLI.hpp>
 #include <map>
 
-#include "fabric/description_file.h"
-#include "fabric/edge_settings.h"
-#include "fabric/quantity.h"
-#include "programs/command_line.h"
-#include "programs/version.h"
-#include "tools/description_flags.h"
+#include "tools/common/command_line.h"
+#include "tools/common/version.h"
+#include "tools/fabric/core/description_file.h"
+#include "tools/fabric/core/edge_settings.h"
+#include "tools/fabric/core/quantity.h"
+#include "tools/fabric/description_flags.h"
 #include "transport/wire/packet.h"
 
 namespace gloo_bypass::sim {
@@ -42,7 +42,7 @@ all, warm-ups too. Frames count as in the switch: from the Ethernet header on. F
 the time when the first is done: 1, equal shares; 1/K, one has all. An all-reduce begins on all ranks at once, when the one before it is done on all; sums take no time. Payload is
 carried and checked, but is the same buffer for every message. Timed changes count from the first all-reduce's beginning.
 
-Descriptions: fabric/README.md, examples/fabric/. Exit status: 0; 1, a run failed or a result could not be written; 2, bad input; 130,
+Descriptions: tools/fabric/core/README.md, examples/fabric/. Exit status: 0; 1, a run failed or a result could not be written; 2, bad input; 130,
 interrupted: results so far are printed and written.)";
 
 const std::map<std::string, CongestionControl> kCongestionControls{{"auto", CongestionControl::kAuto},

@@ -6,7 +6,7 @@
 #include <variant>
 #include <vector>
 
-#include "fabric/description.h"
+#include "tools/fabric/core/description.h"
 #include "tools/simulation/ring_run.h"
 
 namespace gloo_bypass::sim {

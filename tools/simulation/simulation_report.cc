@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "fabric/quantity.h"
-#include "programs/version.h"
+#include "tools/common/version.h"
+#include "tools/fabric/core/quantity.h"
 
 namespace gloo_bypass::sim {
 namespace {

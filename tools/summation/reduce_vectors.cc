@@ -1,4 +1,4 @@
-// reduce_vectors: the bits that Gloo's all-reduces make of given vectors. See studies/summation/README.md.
+// reduce_vectors: the bits that Gloo's all-reduces make of given vectors. See docs/studies/summation/README.md.
 //
 // N ranks on this machine, over TCP, reduce one vector each, once. Input: the ranks' vectors one after the other,
 // elements as this machine holds them. Output: each rank's result, in the same way; whole or not at all.
@@ -17,16 +17,16 @@
 #include <gloo/rendezvous/context.h>
 #include <CLI/CLI.hpp>
 
-#include "compatibility/gloo/rendezvous.h"
-#include "programs/command_line.h"
-#include "programs/error.h"
-#include "programs/rank_processes.h"
-#include "programs/result_file.h"
-#include "programs/run_program.h"
-#include "programs/version.h"
-#include "tools/collective.h"
-#include "tools/device_factory.h"
-#include "tools/key_value_store.h"
+#include "tools/all_reduce_perf/collective.h"
+#include "tools/all_reduce_perf/device_factory.h"
+#include "tools/all_reduce_perf/key_value_store.h"
+#include "tools/common/command_line.h"
+#include "tools/common/error.h"
+#include "tools/common/rank_processes.h"
+#include "tools/common/result_file.h"
+#include "tools/common/run_program.h"
+#include "tools/common/version.h"
+#include "transport/compatibility/gloo/rendezvous.h"
 
 namespace gloo_bypass {
 namespace {

@@ -9,7 +9,7 @@
 #include <ATen/ATen.h>
 #include <nlohmann/json.hpp>
 
-#include "programs/error.h"
+#include "tools/common/error.h"
 #include "trainer/averaging/flat.h"
 #include "trainer/data_parallel.h"
 

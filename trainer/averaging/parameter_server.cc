@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "programs/error.h"
+#include "tools/common/error.h"
 #include "trainer/averaging/flat.h"
 
 namespace gloo_bypass::trainer {

@@ -11,7 +11,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>
 
-#include "compatibility/torch/reducer.h"
+#include "plugin/compatibility/torch/reducer.h"
 
 namespace gloo_bypass::trainer {
 namespace {

@@ -8,10 +8,10 @@
 #include <variant>
 #include <vector>
 
-#include "programs/command_line.h"
-#include "programs/error.h"
-#include "programs/run_program.h"
-#include "programs/version.h"
+#include "tools/common/command_line.h"
+#include "tools/common/error.h"
+#include "tools/common/run_program.h"
+#include "tools/common/version.h"
 #include "trainer/data/passages.h"
 #include "trainer/data/token_shards.h"
 #include "trainer/file_io.h"

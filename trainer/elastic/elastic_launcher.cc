@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "programs/error.h"
+#include "tools/common/error.h"
 #include "trainer/elastic/elastic_run.h"
 #include "trainer/launcher.h"
 #include "trainer/safetensors.h"

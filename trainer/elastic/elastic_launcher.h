@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "programs/rank_processes.h"
+#include "tools/common/rank_processes.h"
 #include "trainer/options.h"
 
 namespace gloo_bypass::trainer {

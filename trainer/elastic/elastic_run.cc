@@ -12,7 +12,7 @@
 
 #include <fmt/format.h>
 
-#include "programs/error.h"
+#include "tools/common/error.h"
 #include "trainer/safetensors.h"
 
 namespace gloo_bypass::trainer {

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "programs/error.h"
+#include "tools/common/error.h"
 
 namespace gloo_bypass::trainer {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "programs/error.h"
+#include "tools/common/error.h"
 
 namespace gloo_bypass::trainer {
 namespace {

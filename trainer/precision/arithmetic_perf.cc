@@ -16,16 +16,16 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "process/json_text.h"
-#include "programs/command_line.h"
-#include "programs/machine.h"
-#include "programs/result_file.h"
-#include "programs/run_program.h"
-#include "programs/statistics.h"
-#include "programs/version.h"
+#include "tools/common/command_line.h"
+#include "tools/common/machine.h"
+#include "tools/common/result_file.h"
+#include "tools/common/run_program.h"
+#include "tools/common/statistics.h"
+#include "tools/common/version.h"
 #include "trainer/blas.h"
 #include "trainer/precision/arithmetic.h"
 #include "trainer/precision/published_loop.h"
+#include "transport/process/json_text.h"
 
 namespace gloo_bypass::trainer {
 namespace {

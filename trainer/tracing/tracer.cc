@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
-#include "programs/error.h"
+#include "tools/common/error.h"
 #include "trainer/file_io.h"
 #include "trainer/tracing/chrome_trace.h"
 

@@ -1,5 +1,5 @@
-// The one validated configuration of the transports. Filled from GLOO_BYPASS_* by process/environment.cc (the only
-// place that reads the environment) or by a C++ program. Ranges are stated there, in one table.
+// The one validated configuration of the transports. Filled from GLOO_BYPASS_* by transport/process/environment.cc (the
+// only place that reads the environment) or by a C++ program. Ranges are stated there, in one table.
 #pragma once
 
 #include <algorithm>

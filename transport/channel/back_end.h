@@ -1,7 +1,7 @@
 // A back-end as data: what everybody who asks "which transports are there?" needs to know of one. Each back-end's
-// folder makes one (its back_end.h); process/back_ends.cc has the one table of them, and registration, availability,
-// the device library, the tools and the tests iterate over that table. docs/adding-a-backend.md walks through a new
-// one.
+// folder makes one (its back_end.h); transport/process/back_ends.cc has the one table of them, and registration,
+// availability, the device library, the tools and the tests iterate over that table. docs/adding-a-backend.md walks
+// through a new one.
 //
 // Thread: any; descriptors are constant once made and never destroyed.
 #pragma once

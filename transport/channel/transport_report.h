@@ -1,5 +1,6 @@
-// What a transport tells of itself, as plain data; who shows it (process/report_json.h, process/metrics_text.h, DPDK's
-// telemetry) knows no back-end. Taken under exclusive access; a value of its own afterwards.
+// What a transport tells of itself, as plain data; who shows it (transport/process/report_json.h,
+// transport/process/metrics_text.h, DPDK's telemetry) knows no back-end. Taken under exclusive access; a value of its
+// own afterwards.
 #pragma once
 
 #include <cstdint>

@@ -27,7 +27,7 @@ static_assert(kMaxMemifDirectoryBytes + kNameBytes == kMaxSocketPathBytes);
 // A socket still being made has no .sock yet: leave young ones alone.
 constexpr std::time_t kYoungSeconds = 60;
 
-// For programs that fill in no configuration; process/environment.cc, which reads the environment, prefers
+// For programs that fill in no configuration; transport/process/environment.cc, which reads the environment, prefers
 // XDG_RUNTIME_DIR.
 std::string defaultDirectory() { return fmt::format("/tmp/gloo-bypass-{}", ::geteuid()); }
 

@@ -23,8 +23,8 @@
 #include <thread>
 #include <vector>
 
-#include "compatibility/gloo/transport.h"
 #include "transport/base/time.h"
+#include "transport/compatibility/gloo/transport.h"
 #include "transport/gloo/operation.h"
 
 namespace gloo_bypass::adapter {

@@ -6,7 +6,7 @@
 
 #include <gloo/transport/device.h>
 
-#include "compatibility/gloo/transport.h"
+#include "transport/compatibility/gloo/transport.h"
 #include "transport/gloo/connect_mode.h"
 #include "transport/gloo/group.h"
 

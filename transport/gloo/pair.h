@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "compatibility/gloo/transport.h"
+#include "transport/compatibility/gloo/transport.h"
 #include "transport/gloo/address.h"
 #include "transport/gloo/connect_mode.h"
 #include "transport/gloo/group.h"

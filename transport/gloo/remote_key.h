@@ -11,7 +11,7 @@
 #include <memory>
 #include <string>
 
-#include "compatibility/gloo/remote_key.h"
+#include "transport/compatibility/gloo/remote_key.h"
 
 namespace gloo_bypass::adapter {
 

@@ -19,7 +19,7 @@
 
 #include <gloo/transport/unbound_buffer.h>
 
-#include "compatibility/gloo/remote_key.h"
+#include "transport/compatibility/gloo/remote_key.h"
 #include "transport/gloo/context.h"
 #include "transport/gloo/operation.h"
 

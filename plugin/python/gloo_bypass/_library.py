@@ -1,4 +1,5 @@
-"""Loads the plug-in, which registers the transports with PyTorch, and calls its C functions (plugin/gloo_bypass.h).
+"""Loads the plug-in, which registers the transports with PyTorch, and calls its C functions
+(plugin/torch/gloo_bypass.h).
 
 The package has a library for each generation of Gloo that it knows. Which one is for this PyTorch is decided here by
 its version; the library then looks whether PyTorch's Gloo really is that one, before it registers anything.

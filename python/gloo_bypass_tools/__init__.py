@@ -1,1 +1,0 @@
-"""What the launchers of scripts/ call, a package for each; common/ is below all of them."""

@@ -1,0 +1,38 @@
+"""Runs Debian's Python with the package from the build folder, for tests/examples/ too. Every wait has a bound."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "tests" / "plugin" / "torch"))  # ranks.py
+from ranks import HANG_SECONDS, PYTHON, clean_environment  # noqa: E402
+
+PACKAGE_PATH = os.environ.get("PLUGIN_PYTHON_PATH", "")  # empty: installed where PYTHON finds it
+
+
+def environment_for(folder, **more):
+    """The variables of a user who has set none of ours; memif meets in `folder`."""
+    return {
+        **clean_environment(),
+        "PYTHONPATH": PACKAGE_PATH,
+        "GLOO_BYPASS_MEMIF_DIRECTORY": str(folder / "m"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        **{name: str(value) for name, value in more.items()},
+    }
+
+
+def run(arguments, environment, python=PYTHON, status=0, cwd=None):
+    result = subprocess.run(
+        [str(python), *map(str, arguments)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=HANG_SECONDS,
+        stdin=subprocess.DEVNULL,
+        cwd=cwd,
+    )
+    if status is not None:
+        assert result.returncode == status, f"exit status {result.returncode}\n{result.stdout}{result.stderr}"
+    return result

@@ -1,0 +1,15 @@
+// A C++ program that is linked with PyTorch and knows nothing of the plug-in: prints the Gloo device that PyTorch
+// makes.
+#include <cstdio>
+#include <exception>
+
+#include "plugin/compatibility/torch/gloo_process_group.h"
+
+int main() {
+  try {
+    std::printf("device=%s\n", gloo_bypass::torch_version::defaultDevice()->str().c_str());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}

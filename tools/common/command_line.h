@@ -1,0 +1,44 @@
+// The command line of a program, once CLI11 knows its options.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <optional>
+#include <string>
+
+#include "tools/common/error.h"
+
+namespace gloo_bypass {
+
+// CLI::Range lets it through: it is neither below nor above.
+inline void refuseNan(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_type_name().find("FLOAT") == std::string::npos) continue;
+    for (const std::string& text : option->results()) {
+      double value = 0;
+      if (CLI::detail::lexical_cast(text, value) && std::isnan(value)) {
+        throw UsageError(fmt::format("{} {}: no number (see --help)", option->get_name(), text));
+      }
+    }
+  }
+}
+
+// Fills what the options of `app` are bound to. Text: what --help or --version ask for, and nothing else is to be done.
+// Throws UsageError, one line.
+inline std::optional<std::string> readCommandLine(CLI::App& app, int argc, const char* const* argv) {
+  try {
+    app.parse(argc, argv);
+    refuseNan(app);
+    return {};
+  } catch (const CLI::CallForHelp&) {
+    return app.help();
+  } catch (const CLI::CallForVersion&) {
+    return app.version() + "\n";
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(oneLine(error.what()) + " (see --help)");
+  }
+}
+
+}  // namespace gloo_bypass

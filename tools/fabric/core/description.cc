@@ -1,0 +1,56 @@
+#include "tools/fabric/core/description.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "tools/fabric/core/description_edges.h"
+#include "tools/fabric/core/description_hosts.h"
+#include "tools/fabric/core/description_source.h"
+
+namespace gloo_bypass::fabric {
+namespace {
+
+Status readSeed(const std::vector<Entry>& entries, std::uint64_t& seed) {
+  for (const Entry& entry : entries) {
+    const Field* const field = entry.section.empty() ? entry.find("seed") : nullptr;
+    if (field == nullptr) continue;
+    const char* const end = field->value.data() + field->value.size();
+    const auto [stop, error] = std::from_chars(field->value.data(), end, seed);
+    if (error != std::errc{} || stop != end) {
+      return faultIn(entry, *field, "is no seed; give a whole number from 0 to 18446744073709551615");
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Description> parseDescription(const DescriptionInput& input) {
+  const Result<std::vector<Entry>> entries = readEntries(input);
+  if (!entries) return entries.error();
+  Description description;
+  if (Status status = readSeed(entries.value(), description.seed); !status) return status.error();
+  Result<std::vector<HostDescription>> hosts = readHosts(entries.value());
+  if (!hosts) return hosts.error();
+  description.hosts = std::move(hosts).value();
+  if (Status status = readEdges(entries.value(), description); !status) return status.error();
+  return description;
+}
+
+std::optional<std::size_t> Description::findHost(std::string_view nameOrRank) const {
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    if (hosts[i].name == nameOrRank) return i;
+  }
+  std::size_t rank = 0;
+  const char* const end = nameOrRank.data() + nameOrRank.size();
+  const auto [stop, error] = std::from_chars(nameOrRank.data(), end, rank);
+  if (error != std::errc{} || stop != end || rank >= hosts.size()) return std::nullopt;
+  return rank;
+}
+
+std::string ipv4Text(std::uint32_t address) {
+  return fmt::format("{}.{}.{}.{}", address >> 24, address >> 16 & 255, address >> 8 & 255, address & 255);
+}
+
+}  // namespace gloo_bypass::fabric

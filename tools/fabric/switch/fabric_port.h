@@ -1,0 +1,51 @@
+// Where frames enter and leave the fabric: seam between the switch and what a host is attached by.
+//
+// Thread: the switch's, one owner. Nothing here waits: a port that can be slept on puts its descriptors into the epoll
+// set that it was made with.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "tools/fabric/switch/frame_arena.h"
+
+namespace gloo_bypass::fabric {
+
+class FrameSink {
+ public:
+  virtual ~FrameSink() = default;
+  // `frame` is valid during the call only.
+  virtual void onFrame(std::span<const std::byte> frame) = 0;
+};
+
+struct FabricPortCounters {
+  std::uint64_t framesIn = 0, bytesIn = 0;    // handed to the sink
+  std::uint64_t framesOut = 0, bytesOut = 0;  // taken by the other end's ring
+  std::uint64_t malformed = 0;                // shorter than an Ethernet header, chained, or an impossible descriptor
+  std::uint64_t tooLong = 0;                  // longer than the fabric's MTU: dropped
+  std::uint64_t missed = 0;                   // lost before the fabric could read them (the driver's ring was full)
+  std::uint64_t unfinished = 0;               // of the first frames: without a right TCP or UDP checksum; passed on
+};
+
+class FabricPort {
+ public:
+  virtual ~FabricPort() = default;
+
+  // "memif /run/fabric/rank0.sock"
+  virtual std::string describe() const = 0;
+  // Whether somebody is at the other end.
+  virtual bool connected() const = 0;
+  // Connects and disconnects; cheap, called about each millisecond and whenever a descriptor was ready.
+  virtual void service() = 0;
+  // At most `maxFrames` to the sink. Returns how many were taken from the ring.
+  virtual std::size_t receive(FrameSink& sink, std::size_t maxFrames) = 0;
+  // Copies a prefix of the frames to the other end; returns its length. Short: the ring is full.
+  virtual std::size_t transmit(std::span<Frame* const> frames) = 0;
+  // Whether frames that arrive shall wake the sleeper. After `true` the caller polls once more before it sleeps.
+  virtual void wakeOnFrames(bool wanted) = 0;
+  virtual FabricPortCounters counters() const = 0;
+};
+
+}  // namespace gloo_bypass::fabric

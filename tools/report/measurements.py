@@ -1,0 +1,142 @@
+"""The published figures of docs/studies/published-measurements.csv, read and checked.
+
+    published("5.7", "batch-size", "bs=8", "bytes_per_event", "median")      656271000.0, in bytes
+
+Every line is checked when the file is read: a figure that cannot be understood is refused with the line's number, never
+skipped.
+"""
+
+import csv
+import functools
+import math
+import re
+from dataclasses import dataclass
+
+from gloo_bypass_tools.common import program_places
+from gloo_bypass_tools.report.records import RecordError
+
+PATH = program_places.data("docs/studies/published-measurements.csv")
+COLUMNS = ["table", "study", "variant", "metric", "statistic", "unit", "value"]
+# Unit of the file -> what a figure is multiplied by to be in bytes, seconds, bit/s, shares or as it is.
+UNITS = {
+    "1": 1.0,
+    "MB": 1e6,
+    "GB": 1e9,
+    "GiB": 2.0**30,
+    "s": 1.0,
+    "ms": 1e-3,
+    "Gbps": 1e9,
+    "Mbps": 1e6,
+    "%": 0.01,
+    "nats": 1.0,
+}
+# mean-below: the mean is less than the value; level: about as much all the time.
+STATISTICS = ("count", "sum", "mean", "mean-below", "epoch-mean", "level", "min", "p25", "median", "p75", "max")
+# A metric X_ratio is X of the line's variant over X of the study's first one.
+RATIO = "_ratio"
+FIRST = {
+    "barrier": "no-barrier",
+    "flow-symmetry": "rank0->rank1",
+    "batch-size": "bs=8",
+    "precision": "fp32",
+    "world-size": "ws=2",
+}
+
+
+class PublishedError(RecordError):
+    """The file, or a question to it, is wrong; the text is one line for the user."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One line of the file. `value` as printed, `base` in bytes, seconds, bit/s or as a share."""
+
+    table: str
+    study: str
+    variant: str
+    metric: str
+    statistic: str
+    unit: str
+    value: float
+
+    @property
+    def base(self):
+        return self.value * UNITS[self.unit]
+
+    @property
+    def key(self):
+        return self.table, self.study, self.variant, self.metric, self.statistic
+
+
+def figure_of(place, row):
+    """A line of the file as a Figure. PublishedError names the place and what is wrong there."""
+    if None in row or None in row.values():
+        raise PublishedError(f"{place}: {len(COLUMNS)} columns are needed: {','.join(COLUMNS)}")
+    for column in COLUMNS[:-1]:
+        if not row[column] or row[column] != row[column].strip():
+            raise PublishedError(f"{place}: column '{column}' is {row[column]!r}")
+    if not re.fullmatch(r"\d+\.\d+|text", row["table"]):
+        raise PublishedError(f"{place}: table {row['table']!r} is neither a number as in 5.7 nor 'text'")
+    if row["unit"] not in UNITS:
+        raise PublishedError(f"{place}: unit {row['unit']!r} is none of {', '.join(UNITS)}")
+    if row["statistic"] not in STATISTICS:
+        raise PublishedError(f"{place}: statistic {row['statistic']!r} is none of {', '.join(STATISTICS)}")
+    try:
+        value = float(row["value"])
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value >= 0):
+        raise PublishedError(f"{place}: value {row['value']!r} is no number of 0 or more")
+    return Figure(**{column: row[column] for column in COLUMNS[:-1]}, value=value)
+
+
+def read(path=PATH):
+    """All figures in the order of the file."""
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file)
+            if reader.fieldnames != COLUMNS:
+                raise PublishedError(f"{path}:1: the first line is not {','.join(COLUMNS)}")
+            figures, seen = [], {}
+            for row in reader:
+                place = f"{path}:{reader.line_num}"
+                figure = figure_of(place, row)
+                if figure.key in seen:
+                    raise PublishedError(
+                        f"{place}: the same figure as in line {seen[figure.key]}: {' '.join(figure.key)}"
+                    )
+                seen[figure.key] = reader.line_num
+                figures.append(figure)
+    except OSError as error:
+        raise PublishedError(f"{path}: cannot be read: {error.strerror}") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise PublishedError(f"{path}: not a CSV file: {error}") from error
+    if not figures:
+        raise PublishedError(f"{path}: no figures")
+    return figures
+
+
+@functools.lru_cache(maxsize=None)
+def index(path=PATH):
+    return {figure.key: figure for figure in read(path)}
+
+
+def figure(table, study, variant, metric, statistic, path=PATH):
+    """The figure itself. PublishedError names what there is instead."""
+    wanted = (table, study, variant, metric, statistic)
+    found = index(path)
+    if wanted in found:
+        return found[wanted]
+    for depth, name in enumerate(("table", "study", "variant", "metric", "statistic")):
+        there = list(dict.fromkeys(key[depth] for key in found if key[:depth] == wanted[:depth]))
+        if wanted[depth] not in there:
+            above = f" in {' '.join(wanted[:depth])}" if depth else ""
+            raise PublishedError(
+                f"no published figure with {name} {wanted[depth]!r}{above}: there are {', '.join(there)}"
+            )
+    raise AssertionError("unreachable: every part was found")
+
+
+def published(table, study, variant, metric, statistic, path=PATH):
+    """A published figure in bytes, seconds, bit/s, as a share or a count."""
+    return figure(table, study, variant, metric, statistic, path).base

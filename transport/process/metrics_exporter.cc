@@ -1,0 +1,148 @@
+#include "transport/process/metrics_exporter.h"
+
+#include <unistd.h>
+
+#include <condition_variable>
+#include <cstdio>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "transport/base/exhausted.h"
+#include "transport/base/own_description.h"
+#include "transport/base/printable.h"
+#include "transport/base/signals_blocked.h"
+#include "transport/base/whole_file.h"
+#include "transport/process/metrics_endpoint.h"
+#include "transport/process/metrics_target.h"
+
+namespace gloo_bypass {
+namespace {
+
+Error unavailable(const TransportConfig& config, const std::string& what) {
+  return {ErrorScope::kDevice, ErrorCode::kUnavailable,
+          printable(fmt::format("GLOO_BYPASS_METRICS='{}': {}", config.metrics, what))};
+}
+
+class FileExporter final : public MetricsExporter {
+ public:
+  // std::system_error: the system gives no thread.
+  FileExporter(const TransportConfig& config, std::string path, std::function<std::string()> text)
+      : target_(config.metrics), path_(std::move(path)), interval_(config.metricsInterval), text_(std::move(text)) {
+    const SignalsBlocked blocked;
+    thread_ = std::thread([this] { run(); });
+  }
+  ~FileExporter() override { end(); }
+
+  void stop(const std::function<std::string()>& lastText) noexcept override {
+    end();
+    write(lastText);
+  }
+
+ private:
+  void run() {
+    std::unique_lock lock(mutex_);
+    while (!ending_.wait_for(lock, interval_, [this] { return end_; })) {
+      lock.unlock();
+      write(text_);
+      lock.lock();
+    }
+  }
+
+  void end() noexcept {
+    {
+      std::lock_guard lock(mutex_);
+      end_ = true;
+    }
+    ending_.notify_all();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  // A disk may be full for a while, or the numbers not to be had: said once, tried again.
+  void write(const std::function<std::string()>& text) noexcept {
+    try {
+      const Status written = writeWholeFile(path_, text());
+      if (!written) return complain(written.error().message.c_str());
+      complained_ = false;
+    } catch (const std::exception& error) {
+      complain(error.what());
+    }
+  }
+
+  void complain(const char* why) noexcept {
+    if (std::exchange(complained_, true)) return;
+    std::fprintf(stderr, "gloo-bypass: GLOO_BYPASS_METRICS='%s': %s could not be written: %s\n", target_.c_str(),
+                 path_.c_str(), why);
+  }
+
+  const std::string target_, path_;
+  const Duration interval_;
+  const std::function<std::string()> text_;
+  bool complained_ = false;  // of the thread, and of stop() after it
+  std::mutex mutex_;         // guards end_
+  std::condition_variable ending_;
+  bool end_ = false;
+  std::thread thread_;
+};
+
+class HttpExporter final : public MetricsExporter {
+ public:
+  explicit HttpExporter(std::function<std::string()> text) : text_(std::move(text)) {}
+
+  Status open(const MetricsTarget& target) {
+    auto opened = MetricsEndpoint::open(target.address, target.port, [this] { return page(); });
+    if (!opened) return opened.error();
+    endpoint_ = std::move(opened).value();
+    return {};
+  }
+  std::uint16_t port() const { return endpoint_->port(); }
+
+  void stop(const std::function<std::string()>&) noexcept override { endpoint_.reset(); }
+  void leaveToParent() noexcept override {
+    if (endpoint_) endpoint_->leaveToParent();
+  }
+
+ private:
+  // On the endpoint's thread.
+  std::string page() {
+    const auto now = std::chrono::steady_clock::now();
+    if (kept_.empty() || now - keptSince_ >= kLeastInterval) {
+      kept_ = text_();
+      keptSince_ = now;
+    }
+    return kept_;
+  }
+
+  const std::function<std::string()> text_;
+  std::string kept_;
+  std::chrono::steady_clock::time_point keptSince_{};
+  std::unique_ptr<MetricsEndpoint> endpoint_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<MetricsExporter>> MetricsExporter::start(const TransportConfig& config, std::string firstText,
+                                                                std::function<std::string()> text) {
+  const auto target = parseMetricsTarget(config.metrics);
+  if (!target) return unavailable(config, fmt::format("it must be {}", kMetricsTargetForms));
+  if (!target->path.empty()) {
+    std::string path = withProcessId(target->path);
+    const Status written = writeWholeFile(path, firstText);
+    if (!written) return unavailable(config, fmt::format("{} cannot be written: {}", path, written.error().message));
+    try {
+      return std::unique_ptr<MetricsExporter>(new FileExporter(config, std::move(path), std::move(text)));
+    } catch (const std::system_error& error) {
+      return unavailable(config, noThread(error));
+    }
+  }
+  auto exporter = std::make_unique<HttpExporter>(std::move(text));
+  if (Status opened = exporter->open(*target); !opened) return unavailable(config, opened.error().message);
+  std::fprintf(stderr, "gloo-bypass: %s: metrics at http://%s:%u/metrics\n", describeProcess(config.rank).c_str(),
+               target->address.c_str(), static_cast<unsigned>(exporter->port()));
+  return std::unique_ptr<MetricsExporter>(std::move(exporter));
+}
+
+}  // namespace gloo_bypass

@@ -1,0 +1,320 @@
+#include "transport/process/process_transport.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <new>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "transport/base/check.h"
+#include "transport/base/forked_child.h"
+#include "transport/base/printable.h"
+#include "transport/base/whole_file.h"
+#include "transport/process/json_text.h"
+#include "transport/process/metrics_text.h"
+#include "transport/process/report_json.h"
+#include "transport/process/settings.h"
+#include "transport/progress/progress_engine.h"
+#include "transport/timing/timed_transport.h"
+
+namespace gloo_bypass {
+namespace {
+
+// Lives in storage of its own so that no static destructor touches it.
+alignas(ProcessTransport) unsigned char storage[sizeof(ProcessTransport)];
+ProcessTransport* theInstance = nullptr;
+pid_t parentBeforeFork = 0;
+
+using Live = ProcessTransport::Live;
+
+TransportReport reportOf(const Live& live) {
+  TransportReport report;
+  live.transport->progress().exclusive([&] { report = live.transport->report(); });
+  return report;
+}
+
+// One transport's object as it is; those of several under the back-ends' names.
+nlohmann::json countersOf(const std::vector<Live>& lives) {
+  if (lives.size() == 1) return reportJson(lives.front().backEnd->name, reportOf(lives.front()));
+  nlohmann::json all = nlohmann::json::object();
+  for (const Live& live : lives) all[live.backEnd->name] = reportJson(live.backEnd->name, reportOf(live));
+  return all;
+}
+
+void writeFile(const std::string& path, const std::string& text) {
+  const Status written = writeWholeFile(path, text);
+  if (written) return;
+  std::fprintf(stderr, "gloo-bypass: GLOO_BYPASS_STATS='%s' could not be written: %s\n", printable(path).c_str(),
+               printable(written.error().message).c_str());
+}
+
+std::string metricsOf(const std::vector<Live>& lives, const std::string& rank) {
+  std::vector<NamedReport> reports;
+  for (const Live& live : lives) reports.push_back({live.backEnd->name, reportOf(live)});
+  return metricsText(reports, rank);
+}
+
+// Transports that name the same target share a report.
+void writeStatistics(const std::vector<Live>& lives) {
+  std::map<std::string, std::vector<Live>> byTarget;
+  for (const Live& live : lives) {
+    if (!live.statsTarget.empty()) byTarget[live.statsTarget].push_back(live);
+  }
+  for (const auto& [target, group] : byTarget) {
+    const nlohmann::json counters = countersOf(group);
+    if (target == "stderr") {
+      std::fprintf(stderr, "gloo-bypass statistics of process %d\n%s", getpid(), asText(counters).c_str());
+    } else {
+      writeFile(withProcessId(target), jsonText(counters) + "\n");
+    }
+  }
+}
+
+void letGo(std::shared_ptr<Transport> transport) {
+  if (transport.use_count() == 1) return;  // destroyed here
+  // A device is still in use: the transport must not go before its user, but its peers must not take the end of this
+  // process for a failure.
+  transport->closeAll();
+  new std::shared_ptr<Transport>(std::move(transport));
+}
+
+Error alreadyStartedBefore(const BackEnd& backEnd, pid_t parent) {
+  return {
+      ErrorScope::kDevice, ErrorCode::kUnavailable,
+      fmt::format("process {} was forked from process {}, which had already started {}, and it cannot be started anew "
+                  "after that: make the first device after the fork, or start processes with the spawn method",
+                  getpid(), parent, backEnd.name)};
+}
+
+Error otherConfiguration(const std::vector<std::string>& different) {
+  std::string list;
+  for (const std::string& difference : different) list += (list.empty() ? "" : "; ") + difference;
+  return {ErrorScope::kDevice, ErrorCode::kConfiguration,
+          "a process has one configuration, but the first device and this one differ in " + list};
+}
+
+// What the waiting thread and the worker of shutDown share; freed by whoever leaves last.
+struct ShutDownWork {
+  std::mutex mutex;
+  std::condition_variable finished;
+  bool done = false;
+};
+
+// Of a thread that has not been joined; zero once it has ended.
+std::chrono::nanoseconds processorTime(std::thread& thread) {
+  clockid_t clock{};
+  timespec time{};
+  if (pthread_getcpuclockid(thread.native_handle(), &clock) != 0 || clock_gettime(clock, &time) != 0) return {};
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
+// False: a bound was reached. Looks at the worker some times within the bound for its standstill; in which this whole
+// process may have been stopped, so it is looks that count.
+bool waitUntilDone(ShutDownWork& work, std::thread& worker, const ProcessTransport::ShutDownBounds& bounds) {
+  constexpr int kLooks = 5;
+  const auto end = std::chrono::steady_clock::now() + bounds.total;
+  std::unique_lock lock(work.mutex);
+  auto used = processorTime(worker);
+  for (int still = 0; !work.finished.wait_for(lock, bounds.standstill / kLooks, [&] { return work.done; });) {
+    const auto before = std::exchange(used, processorTime(worker));
+    still = used == before ? still + 1 : 0;
+    if (still == kLooks || std::chrono::steady_clock::now() >= end) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+ProcessTransport& ProcessTransport::instance() {
+  static const bool once = [] {
+    theInstance = new (storage) ProcessTransport();
+    std::atexit([] { theInstance->shutDown(); });
+    pthread_atfork([] { parentBeforeFork = getpid(); }, nullptr,
+                   [] {
+                     forked_child::giveFree();
+                     theInstance->becomeChildOf(parentBeforeFork);
+                   });
+    return true;
+  }();
+  static_cast<void>(once);
+  return *theInstance;
+}
+
+ProcessTransport::Slot& ProcessTransport::slotOf(const BackEnd& backEnd) {
+  for (Slot& slot : slots_) {
+    if (slot.backEnd == nullptr) slot.backEnd = &backEnd;
+    if (slot.backEnd->name == backEnd.name) return slot;
+  }
+  GLOO_BYPASS_CHECK(false && "more back-ends than kMostBackEnds");
+  return slots_.front();
+}
+
+Result<std::shared_ptr<Transport>> ProcessTransport::acquire(const BackEnd& backEnd, const TransportConfig& config) {
+  std::unique_lock lock(mutex_);
+  Slot& slot = slotOf(backEnd);
+  if (slot.inheritedFrom != 0) return alreadyStartedBefore(backEnd, slot.inheritedFrom);
+  if (ended_) {
+    return Error{ErrorScope::kDevice, ErrorCode::kUnavailable, "the process is exiting: no new device can be made"};
+  }
+  if (slot.transport) {
+    TransportConfig wanted = config;
+    // GLOO_SOCKET_IFNAME=a,b: Gloo asks for a device of each, and this back-end uses one (or, over UDP, all of that
+    // list); a program that makes devices may name one after the other.
+    const auto rule = backEnd.interfaceRule != nullptr ? backEnd.interfaceRule(config) : InterfaceRule::kIgnored;
+    if (rule == InterfaceRule::kNamed || rule == InterfaceRule::kSeveral) {
+      if (wanted.interface != slot.config.interface && !std::exchange(slot.saidOneInterface, true)) {
+        std::fprintf(stderr, "gloo-bypass: %s: several interfaces are named, and '%s' carries all; '%s' is not used\n",
+                     backEnd.name.c_str(), printable(slot.config.interface).c_str(),
+                     printable(wanted.interface).c_str());
+      }
+      wanted.interface = slot.config.interface;
+    }
+    const auto different = differences(slot.config, wanted);
+    if (different.empty()) return slot.transport;
+    return otherConfiguration(different);
+  }
+  if (Status status = validate(config); !status) return status.error();
+  const bool hadExporter = exporter_ != nullptr;
+  if (Status status = startExporter(config); !status) return status.error();
+  slot.begun = true;
+  auto made = makeTransport(backEnd, config);
+  Status status = made ? Status() : Status(made.error());
+  if (status && backEnd.publish != nullptr) {
+    status = backEnd.publish(config, [&backEnd] { return instance().report(backEnd); });
+  }
+  if (!status) {
+    made = status.error();  // ends before the lock is let go: the next device may start it anew
+    if (!hadExporter) stopExporter(lock);
+    return made;
+  }
+  if (backEnd.ignoredSettings != nullptr) {
+    for (const std::string& line : backEnd.ignoredSettings(config)) {
+      std::fprintf(stderr, "gloo-bypass: %s\n", line.c_str());
+    }
+  }
+  slot.transport = measuresLatencies(config) ? makeTimedTransport(made.value()) : made.value();
+  slot.config = config;
+  return slot.transport;
+}
+
+bool ProcessTransport::settled(const BackEnd& backEnd) {
+  std::lock_guard lock(mutex_);
+  const Slot& slot = slotOf(backEnd);
+  return slot.transport || slot.inheritedFrom != 0;
+}
+
+// One for the whole process, although each transport has a configuration: the first that asks decides.
+Status ProcessTransport::startExporter(const TransportConfig& config) {
+  if (config.metrics.empty()) return {};
+  if (exporter_) {
+    if (config.metrics == exportedTo_) return {};
+    return otherConfiguration({fmt::format("GLOO_BYPASS_METRICS: '{}' and '{}'", exportedTo_, config.metrics)});
+  }
+  auto started = MetricsExporter::start(config, metricsText({}, config.rank),
+                                        [this, rank = config.rank] { return metricsOf(liveTransports(), rank); });
+  if (!started) return started.error();
+  exportedRank_ = config.rank;
+  exporter_ = std::move(started).value();
+  exportedTo_ = config.metrics;
+  return {};
+}
+
+// Its thread may be waiting for the mutex.
+void ProcessTransport::stopExporter(std::unique_lock<std::mutex>& lock) {
+  const auto stopping = std::move(exporter_);
+  if (!stopping) return;
+  const std::string rank = exportedRank_;
+  lock.unlock();
+  stopping->stop([&rank] { return metricsText({}, rank); });
+  lock.lock();
+}
+
+std::vector<ProcessTransport::Live> ProcessTransport::liveTransports() {
+  std::vector<Live> lives;
+  std::lock_guard lock(mutex_);
+  for (const Slot& slot : slots_) {
+    if (slot.transport) lives.push_back({slot.backEnd, slot.transport, slot.config.stats});
+  }
+  return lives;
+}
+
+std::string ProcessTransport::countersJson() { return jsonText(countersOf(liveTransports())); }
+
+std::optional<TransportReport> ProcessTransport::report(const BackEnd& backEnd) {
+  for (const Live& live : liveTransports()) {
+    if (live.backEnd->name == backEnd.name) return reportOf(live);
+  }
+  return std::nullopt;
+}
+
+void ProcessTransport::shutDown(const ShutDownBounds& bounds) noexcept {
+  try {
+    std::vector<Live> lives;
+    std::unique_ptr<MetricsExporter> exporter;
+    std::string rank;
+    {
+      std::lock_guard lock(mutex_);
+      ended_ = true;
+      exporter = std::move(exporter_);
+      rank = exportedRank_;
+      for (Slot& slot : slots_) {
+        if (slot.transport) lives.push_back({slot.backEnd, std::move(slot.transport), slot.config.stats});
+      }
+    }
+    if (lives.empty() && !exporter) return;
+    const auto work = std::make_shared<ShutDownWork>();
+    // On a thread of its own, because exit() may have been called where a transport can never answer.
+    std::thread worker([work, lives = std::move(lives), exporter = std::move(exporter), rank]() mutable {
+      // The endpoint's thread ends before the transport is asked for anything, for it may never answer.
+      if (exporter) exporter->stop([&] { return metricsOf(lives, rank); });
+      try {
+        writeStatistics(lives);
+      } catch (const std::exception& error) {
+        std::fprintf(stderr, "gloo-bypass: no statistics: %s\n", error.what());
+      }
+      for (Live& live : lives) letGo(std::move(live.transport));
+      std::lock_guard lock(work->mutex);
+      work->done = true;
+      work->finished.notify_all();
+    });
+    const auto begin = std::chrono::steady_clock::now();
+    if (waitUntilDone(*work, worker, bounds)) {
+      worker.join();
+    } else {
+      worker.detach();
+      const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
+      std::fprintf(stderr, "gloo-bypass: the transport did not stop within %.0f s at exit; left as it is\n",
+                   waited.count());
+    }
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "gloo-bypass: at exit: %s\n", error.what());
+  }
+}
+
+void ProcessTransport::becomeChildOf(pid_t parent) noexcept {
+  if (exporter_) exporter_->leaveToParent();
+  // The mutex may be held by a thread that does not exist here, and the transports' destructors would wait for such
+  // threads: a fresh object takes the place, what the parent had stays as it is.
+  std::array<std::pair<const BackEnd*, pid_t>, kMostBackEnds> inherited{};
+  for (std::size_t i = 0; i < kMostBackEnds; ++i) {
+    const Slot& slot = slots_[i];
+    const pid_t from = slot.inheritedFrom != 0 ? slot.inheritedFrom : slot.begun ? parent : 0;
+    inherited[i] = {slot.backEnd, from};
+  }
+  auto* fresh = new (this) ProcessTransport();
+  for (std::size_t i = 0; i < kMostBackEnds; ++i) {
+    fresh->slots_[i].backEnd = inherited[i].first;
+    fresh->slots_[i].inheritedFrom = inherited[i].second;
+  }
+}
+
+}  // namespace gloo_bypass

@@ -1,0 +1,56 @@
+// The table of all settings: one row a GLOO_BYPASS_* variable, with its unit, range and meaning. Parser, help text,
+// docs/configuration.md and the comparison of two configurations are all produced from it.
+//
+// Thread: any; the table is immutable after its first use. Reads no environment (transport/process/environment.cc
+// does).
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "transport/base/config.h"
+#include "transport/base/status.h"
+
+namespace gloo_bypass {
+
+inline constexpr std::string_view kSettingPrefix = "GLOO_BYPASS_";
+// Variables of the project's own tests (seeds, numbers of runs): no settings, and no mistake.
+inline constexpr std::string_view kTestPrefixes[] = {"GLOO_BYPASS_SIM_", "GLOO_BYPASS_TEST_"};
+
+struct Setting {
+  std::string name;         // GLOO_BYPASS_LINK
+  std::string unit;         // "bytes", "us", ...; empty where there is none
+  std::string allowed;      // for people: "memif, netdev or pci", "1 to 14"
+  std::string description;  // one line
+  // Writes the value that `text` stands for into the configuration. False: not allowed, nothing written.
+  std::function<bool(std::string_view text, TransportConfig& config)> parse;
+  // The text that parse() turns into the configuration's value.
+  std::function<std::string(const TransportConfig& config)> format;
+};
+
+std::span<const Setting> settings();
+
+// A variable and its text, as they came from the environment.
+using SettingText = std::pair<std::string, std::string>;
+
+// The defaults with `texts` applied and validated. Only names that start with kSettingPrefix are looked at; an unknown
+// one is an error that names the nearest known one. An empty text leaves the default.
+Result<TransportConfig> configurationFromTexts(std::span<const SettingText> texts);
+
+// Ranges of every setting, and what must hold between two of them. The error names setting, value and what is allowed.
+Status validate(const TransportConfig& config);
+
+// What differs, by setting, in the table's order: "GLOO_BYPASS_LINK: memif and netdev". Empty: equal.
+std::vector<std::string> differences(const TransportConfig& first, const TransportConfig& second);
+
+// The table for people, ending in a new line.
+std::string settingsAsText();
+std::string settingsAsMarkdown();
+// NAME=value for each setting, one a line; a value that is not the default is marked.
+std::string configurationAsText(const TransportConfig& config);
+
+}  // namespace gloo_bypass
