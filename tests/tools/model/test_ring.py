@@ -141,7 +141,7 @@ def test_framing_has_the_sizes_of_the_wire_format():
     config = (ROOT / "transport/base/config.h").read_text()
 
     def constant(text, name):
-        return int(re.search(rf"\b{name} = (\d+)", text).group(1))
+        return int(re.search(rf"\b{name}\s*=\s*(\d+)", text).group(1))
 
     assert framing.COMMON_HEADER_BYTES == constant(packet, "kCommonHeaderBytes")
     assert framing.MESSAGE_HEADER_BYTES == constant(packet, "kMessageHeaderBytes")
