@@ -3,6 +3,7 @@ allowed."""
 
 import argparse
 import os
+import re
 from pathlib import Path
 
 
@@ -30,6 +31,17 @@ def numbers_in(kind, low, high):
         return tuple(one(part.strip()) for part in text.split(","))
 
     return parse
+
+
+SIZE_SUFFIXES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
+
+
+def size_of(text):
+    """Bytes of '4', '64K', '64M': powers of 1024, as all_reduce_perf reads them."""
+    found = re.fullmatch(r"(\d{1,16})([KMG]?)", text.strip().upper())
+    if not found:
+        raise argparse.ArgumentTypeError(f"'{text}' is no size: write 4, 64K, 64M or 1G")
+    return int(found.group(1)) * SIZE_SUFFIXES[found.group(2)]
 
 
 def names_of(known):

@@ -8,6 +8,8 @@ import re
 import subprocess
 from pathlib import Path
 
+from gloo_bypass_tools.common.processes import ask
+
 PUBLIC_MIRROR = "http://deb.debian.org/debian"
 # Names under which a source is a release itself, and not its updates or something that others add to it.
 RELEASE_NAMES = {"bookworm", "trixie", "forky", "sid", "oldstable", "stable", "testing", "unstable"}
@@ -24,17 +26,10 @@ SOURCE_FIELDS = ("$(TARGET_OF)", "$(RELEASE)", "$(COMPONENT)", "$(REPO_URI)", "$
 def answer_of(*command):
     """The lines of a command of apt's; none where it cannot be had."""
     try:
-        return subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            timeout=ANSWER_LIMIT_S,
-            check=True,
-        ).stdout.splitlines()
+        done = ask(command, ANSWER_LIMIT_S)
     except (OSError, subprocess.SubprocessError):
         return []
+    return done.stdout.splitlines() if done.returncode == 0 else []
 
 
 def resolved(address):

@@ -12,6 +12,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from gloo_bypass_tools.common.failures import BAD_INPUT, Failure, Interrupted
+
 POLL_S = 0.05
 # Between two calls of what shows progress.
 TICK_S = 0.1
@@ -24,16 +26,10 @@ PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None)
 
 
-class StageError(Exception):
+class StageError(Failure):
     """A program failed; the text is one line that names the stage, the reason and the log."""
 
-
-class Interrupted(Exception):
-    """A signal asked for the end of this command. The text is the signal's name, `status` the exit status it means."""
-
-    def __init__(self, number):
-        super().__init__(signal.Signals(number).name)
-        self.status = 128 + number
+    status = BAD_INPUT
 
 
 @dataclass(frozen=True)
@@ -88,11 +84,32 @@ def start(words, output, errors=subprocess.STDOUT, environment=None, directory=N
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=errors,
-        env=environment,
+        env=environment and {name: str(value) for name, value in environment.items()},
         cwd=directory,
         start_new_session=True,
         preexec_fn=before_exec,
     )
+
+
+def ask(words, limit_s, text="", **options):
+    """Runs a program to its end, with `text` as its input: a CompletedProcess with its output. Raises OSError where it
+    cannot be started, subprocess.TimeoutExpired after `limit_s`."""
+    return subprocess.run(
+        [str(word) for word in words],
+        input=text,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=limit_s,
+        check=False,
+        **options,
+    )
+
+
+def errors_of(done):
+    """What a program that was asked said on stderr, a string a line; its status where it said nothing."""
+    said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    return said or [f"status {done.returncode}"]
 
 
 def wait_for_line(process, log, text, limit_s):
