@@ -8,36 +8,36 @@ import shlex
 import signal
 import sys
 import time
+from dataclasses import fields, replace
 from pathlib import Path
 
 from gloo_bypass_tools.common import processes
-from gloo_bypass_tools.common.argument_types import number_in
+from gloo_bypass_tools.common.argument_types import number_in, size_of
+from gloo_bypass_tools.common.failures import BAD_INPUT, FAILED, exit_status
+from gloo_bypass_tools.common.options import add_build, add_number, add_output
 from gloo_bypass_tools.common.program_places import ROOT
 from gloo_bypass_tools.common.transports import BY_NAME, COMPARED
+from gloo_bypass_tools.report import guest, place, rdma_ports
+from gloo_bypass_tools.report.comparison import Budget, Comparison, Plan
+from gloo_bypass_tools.report.guest import GuestMeasurement
+from gloo_bypass_tools.report.lines import LineDisplay
+from gloo_bypass_tools.report.results import ResultsFolder, default_path
 
-SUFFIXES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 # Exit statuses: 1 a stage failed or results differ, 2 bad input, 130 interrupted.
-FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
+INTERRUPTED = 130
 # What the comparison runs. The tests are left to scripts/test: they would take as long again to build.
 TARGETS = ("trainer/ddp_train", "tools/all_reduce_perf", "plugin/libgloo_bypass.so")
 INSTALL_LIMIT_S, BUILD_LIMIT_S = 3600.0, 3600.0
 # Between lines about the build where there is no terminal.
 COUNTER_S = 30.0
-# Of quickstart's time, for the comparison with RDMA in the guest where this machine has no device.
+# Of quickstart's time, for the comparison with RDMA in the guest where this machine has no device; and its size.
 GUEST_MINUTES = 3.0
+SMALL = {"ranks": 2, "batch_size": 4, "seq_len": 32, "steps": 5, "warm_up": 1, "repeats": 1, "idle_s": 0.0}
 # What is measured unless the user says otherwise, by place: emulation is ten times slower.
 DEFAULTS = {
-    "host": {"model": "distilgpt2", "sizes": (4, 64 * 2**20, 4), "idle": 5.0},
-    "guest": {"model": "tiny", "sizes": (4, 4 * 2**20, 32), "idle": 5.0},
+    place.HOST: {"model": "distilgpt2", "sizes": (4, 64 * 2**20, 4), "idle_s": 5.0},
+    place.GUEST: {"model": "tiny", "sizes": (4, 4 * 2**20, 32), "idle_s": 5.0},
 }
-
-
-def size_of(text):
-    """Bytes of '4', '64K', '64M': powers of 1024, as all_reduce_perf reads them."""
-    found = re.fullmatch(r"(\d+)([KMG]?)", text.strip().upper())
-    if not found:
-        raise argparse.ArgumentTypeError(f"'{text}' is no size: write 4, 64K, 64M or 1G")
-    return int(found.group(1)) * SUFFIXES[found.group(2)]
 
 
 def sizes_of(text):
@@ -74,9 +74,7 @@ def add_measurement_options(parser, minutes):
         help="measure all of it on this machine or in the guest of scripts/rdma-guest; auto: in the guest if RDMA is "
         "compared and this machine has no RDMA device",
     )
-    parser.add_argument(
-        "--ranks", type=number_in(int, 2, 64), default=2, metavar="N", help="ranks on this machine (default 2)"
-    )
+    add_number(parser, "--ranks", int, 2, 64, "ranks on this machine", default=2)
     parser.add_argument(
         "--sizes",
         type=sizes_of,
@@ -84,76 +82,39 @@ def add_measurement_options(parser, minutes):
         help="all-reduce sizes: smallest, largest, factor (default 4:64M:4, and 10M floats are added; in "
         "the guest 4:4M:32)",
     )
-    parser.add_argument(
-        "--repeats",
-        type=number_in(int, 1, 100),
-        default=3,
-        metavar="N",
-        help="at most so many trainings of each transport, in turn (default 3)",
-    )
-    parser.add_argument(
-        "--minutes",
-        type=number_in(float, 0.1, 1440),
-        default=minutes,
-        metavar="M",
-        help=f"time for everything but package download: repeats are left out to keep it (default {minutes:g})",
-    )
-    parser.add_argument(
-        "--steps",
-        type=number_in(int, 2, 100000),
-        default=6,
-        metavar="N",
-        help="steps of each training, warm-up included (default 6)",
-    )
-    parser.add_argument(
-        "--warm-up",
-        type=number_in(int, 0, 1000),
-        default=1,
-        metavar="N",
-        help="first steps that are not measured (default 1)",
-    )
+    add_number(parser, "--repeats", int, 1, 100, "at most so many trainings of each transport, in turn", default=3)
+    budget = "time for everything but package download: repeats are left out to keep it"
+    add_number(parser, "--minutes", float, 0.1, 1440, budget, default=minutes, metavar="M")
+    add_number(parser, "--steps", int, 2, 100000, "steps of each training, warm-up included", default=6)
+    add_number(parser, "--warm-up", int, 0, 1000, "first steps that are not measured", default=1)
     parser.add_argument("--model", choices=("distilgpt2", "tiny"), help="default distilgpt2, in the guest tiny")
-    parser.add_argument(
-        "--batch-size", type=number_in(int, 1, 65536), default=8, metavar="N", help="samples a rank (default 8)"
-    )
-    parser.add_argument(
-        "--seq-length", type=number_in(int, 1, 1024), default=64, metavar="N", help="tokens a sample (default 64)"
-    )
+    add_number(parser, "--batch-size", int, 1, 65536, "samples a rank", default=8)
+    add_number(parser, "--seq-length", int, 1, 1024, "tokens a sample", default=64, dest="seq_len")
     parser.add_argument("--seed", type=number_in(int, 0, 2**63 - 1), default=1, metavar="N")
-    parser.add_argument(
-        "--idle",
-        type=number_in(float, 0, 3600),
-        metavar="S",
-        help="seconds of standing still to measure; 0: leave out (default 5)",
-    )
-    parser.add_argument("--no-training", action="store_true", help="leave the training out")
-    parser.add_argument(
-        "--no-benchmark", action="store_true", help="leave all-reduces, torch.distributed and idle ranks out"
-    )
-    parser.add_argument(
-        "--output", type=Path, metavar="DIR", help="a new folder for the results (default results/<time>)"
-    )
-    parser.add_argument(
-        "--build", type=Path, default=ROOT / "build", metavar="DIR", help="build folder (default build)"
-    )
+    idle = "seconds of standing still to measure; 0: leave out (default 5)"
+    add_number(parser, "--idle", float, 0, 3600, idle, metavar="S", dest="idle_s")
+    parser.add_argument("--no-training", action="store_false", dest="training", help="leave the training out")
+    benchmark = "leave all-reduces, torch.distributed and idle ranks out"
+    parser.add_argument("--no-benchmark", action="store_false", dest="benchmark", help=benchmark)
+    add_output(parser, "the results", "<time>")
+    add_build(parser)
     parser.add_argument(
         "--compare-programs", type=Path, default=ROOT / "scripts" / "compare-programs", help=argparse.SUPPRESS
     )
     parser.add_argument("--guest-program", type=Path, default=ROOT / "scripts" / "rdma-guest", help=argparse.SUPPRESS)
-    parser.add_argument("trainer", nargs="*", metavar="TRAINER OPTION", help="after --: further options of ddp_train")
+    trainer = "after --: further options of ddp_train"
+    parser.add_argument("trainer_arguments", nargs="*", metavar="TRAINER OPTION", help=trainer)
 
 
 def check(parser, options):
     if options.warm_up >= options.steps:
         parser.error(f"--warm-up {options.warm_up} leaves none of --steps {options.steps} to measure")
-    if options.no_training and options.no_benchmark:
+    if not options.training and not options.benchmark:
         parser.error("--no-training and --no-benchmark leave nothing to do")
 
 
 def decide(options):
     """The Place to measure at; fills in what the user left open. PlaceError where there is none."""
-    from gloo_bypass_tools.report import guest, place, rdma_ports
-
     ports = rdma_ports.active()
     if options.transports is None:
         options.transports = tuple(
@@ -167,56 +128,18 @@ def decide(options):
 
 
 def plan_of(options, emulated=False):
-    from gloo_bypass_tools.report.comparison import Plan
-
-    return Plan(
-        transports=options.transports,
-        ranks=options.ranks,
-        model=options.model,
-        batch_size=options.batch_size,
-        seq_len=options.seq_length,
-        steps=options.steps,
-        warm_up=options.warm_up,
-        repeats=options.repeats,
-        seed=options.seed,
-        sizes=options.sizes,
-        idle_s=options.idle,
-        minutes=options.minutes,
-        training=not options.no_training,
-        benchmark=not options.no_benchmark,
-        trainer_arguments=tuple(options.trainer),
-        emulated=emulated,
-    )
+    given = {one.name: getattr(options, one.name) for one in fields(Plan) if one.name != "emulated"}
+    return Plan(**given | {"trainer_arguments": tuple(options.trainer_arguments)}, emulated=emulated)
 
 
 def measurement_of(options, folder, display, budget, where, arguments):
     """What will measure at this place: Stages that have run()."""
-    repeat_command = shlex.join(arguments)
-    if where.kind == "guest":
-        from gloo_bypass_tools.report.guest import GuestMeasurement
-
-        return GuestMeasurement(
-            ROOT,
-            options.guest_program,
-            options.build.resolve(),
-            plan_of(options, emulated=True),
-            folder,
-            display,
-            where,
-            repeat_command,
-        )
-    from gloo_bypass_tools.report.comparison import Comparison
-
-    return Comparison(
-        ROOT,
-        options.build.resolve(),
-        plan_of(options),
-        folder,
-        display,
-        budget,
-        {"repeat_command": repeat_command, "place": where.as_record()},
-        options.compare_programs,
-    )
+    build, repeat_command = options.build.resolve(), shlex.join(arguments)
+    if where.emulated:
+        plan = plan_of(options, emulated=True)
+        return GuestMeasurement(options.guest_program, build, plan, folder, display, where, repeat_command)
+    record = {"repeat_command": repeat_command, "place": where.as_record()}
+    return Comparison(build, plan_of(options), folder, display, budget, record, options.compare_programs)
 
 
 def build_counter(display, log, clock=time.monotonic):
@@ -283,10 +206,6 @@ def add_guest(options, folder, display, measurement):
     """quickstart's comparison with RDMA where this machine has no device: small, in the guest, in a folder of its own.
     Returns whether nothing failed; where the guest cannot be had, the reason is written down and nothing has failed.
     """
-    from gloo_bypass_tools.report import guest, place
-    from gloo_bypass_tools.report.comparison import Plan
-    from gloo_bypass_tools.report.results import ResultsFolder
-
     problem = guest.problem(options.guest_program)
     if problem:
         guest.fetch_kernel(options.guest_program, folder.place("logs/fetch-kernel.log"))
@@ -294,43 +213,18 @@ def add_guest(options, folder, display, measurement):
     if problem:
         measurement.record["guest"] = {"why_not": problem}
         measurement.save()
-        display.line(
-            f"RDMA is left out: this machine has no RDMA device, and the guest cannot be had: {problem}", style="yellow"
-        )
+        why = f"this machine has no RDMA device, and the guest cannot be had: {problem}"
+        display.line(f"RDMA is left out: {why}", style="yellow")
         return True
-    defaults = DEFAULTS["guest"]
-    plan = Plan(
-        transports=COMPARED,
-        ranks=2,
-        model=defaults["model"],
-        batch_size=4,
-        seq_len=32,
-        steps=5,
-        warm_up=1,
-        repeats=1,
-        seed=options.seed,
-        sizes=defaults["sizes"],
-        idle_s=0.0,
-        minutes=GUEST_MINUTES,
-        training=not options.no_training,
-        benchmark=not options.no_benchmark,
-        emulated=True,
-    )
+    of_guest = DEFAULTS[place.GUEST] | {"minutes": GUEST_MINUTES, "trainer_arguments": (), "emulated": True}
+    plan = replace(plan_of(options), transports=COMPARED, **of_guest | SMALL)
     where = place.Place(place.GUEST, "", True, "this machine has no RDMA device with an active port")
     within = ResultsFolder.create(folder.path / "guest")
     measurement.record["guest"] = {"folder": "guest"}
     measurement.save()
-    inner = guest.GuestMeasurement(
-        ROOT,
-        options.guest_program,
-        options.build.resolve(),
-        plan,
-        within,
-        display,
-        where,
-        f"scripts/compare --where guest --transports {','.join(COMPARED)}",
-    )
-    return inner.run()
+    repeat_command = f"scripts/compare --where guest --transports {','.join(COMPARED)}"
+    build = options.build.resolve()
+    return GuestMeasurement(options.guest_program, build, plan, within, display, where, repeat_command).run()
 
 
 def shown(path):
@@ -340,32 +234,14 @@ def shown(path):
 
 
 def missing_programs(options):
-    wanted = []
-    if not options.no_training:
-        wanted.append("trainer/ddp_train")
-    if not options.no_benchmark:
-        wanted.append("tools/all_reduce_perf")
-    return [name for name in wanted if not os.access(options.build / name, os.X_OK)]
+    wanted = {"trainer/ddp_train": options.training, "tools/all_reduce_perf": options.benchmark}
+    return [name for name, runs in wanted.items() if runs and not os.access(options.build / name, os.X_OK)]
 
 
 def guarded(name, body):
-    """Runs a command's body; turns what the user can put right into one line and an exit status."""
-    from gloo_bypass_tools.report.place import PlaceError
-    from gloo_bypass_tools.report.records import RecordError
-    from gloo_bypass_tools.report.results import ResultsError
-
+    """The exit status of a command's body, or of what ends it."""
     processes.interrupt_on(signal.SIGTERM, signal.SIGHUP)
-    try:
-        return body()
-    except (PlaceError, ResultsError, RecordError, processes.StageError) as error:
-        print(f"{name}: {error}", file=sys.stderr)
-        return BAD_INPUT
-    except OSError as error:
-        print(f"{name}: {error.filename or 'output'}: {error.strerror}", file=sys.stderr)
-        return FAILED
-    except KeyboardInterrupt:
-        print(f"{name}: interrupted", file=sys.stderr)
-        return INTERRUPTED
+    return exit_status(name, body)
 
 
 def compare_parser():
@@ -394,41 +270,23 @@ def compare(arguments=None):
     def body():
         if options.measure_into:
             return measure_only(options)
-        where = decide(options)
-        from gloo_bypass_tools.report.comparison import Budget
         from gloo_bypass_tools.report.display import Display
-        from gloo_bypass_tools.report.results import ResultsFolder, default_path
 
+        where = decide(options)
         folder = ResultsFolder.create(options.output or default_path(ROOT))
         display, budget = Display(), Budget()
         if where.kind == "guest":
             display.line(f"All of it is measured {where.in_words()}: {where.why}.")
-        measurement = measurement_of(
-            options, folder, display, budget, where, ["scripts/compare", *without_output(arguments)]
-        )
-        return measure(measurement, folder, display, budget)
+        repeat = ["scripts/compare", *without_output(arguments)]
+        return measure(measurement_of(options, folder, display, budget, where, repeat), folder, display, budget)
 
     return guarded("compare", body)
 
 
 def measure_only(options):
     """The measurement alone, into a folder that is there, with nothing loaded that takes long to load."""
-    from gloo_bypass_tools.report.comparison import Budget, Comparison
-    from gloo_bypass_tools.report.lines import LineDisplay
-    from gloo_bypass_tools.report.results import ResultsFolder
-
-    return (
-        0
-        if Comparison(
-            ROOT,
-            options.build,
-            plan_of(options, options.emulated),
-            ResultsFolder(options.measure_into),
-            LineDisplay(),
-            Budget(),
-        ).run()
-        else FAILED
-    )
+    folder, plan = ResultsFolder(options.measure_into), plan_of(options, options.emulated)
+    return 0 if Comparison(options.build, plan, folder, LineDisplay(), Budget()).run() else FAILED
 
 
 def quickstart(arguments=None):
@@ -448,9 +306,7 @@ def quickstart(arguments=None):
     check(parser, options)
 
     def body():
-        from gloo_bypass_tools.report.comparison import Budget
         from gloo_bypass_tools.report.display import Display
-        from gloo_bypass_tools.report.results import ResultsFolder, default_path
 
         where = decide(options)
         folder = ResultsFolder.create(options.output or default_path(ROOT))
@@ -465,12 +321,10 @@ def quickstart(arguments=None):
             before.append(("install packages", "install", [ROOT / "scripts" / "install-packages"], INSTALL_LIMIT_S))
         if not options.no_build:
             wanted = [word for target in TARGETS for word in ("--target", target)]
-            before.append(
-                ("build", "build", [ROOT / "scripts" / "build", "--dir", options.build, *wanted], BUILD_LIMIT_S)
-            )
-        measurement = measurement_of(
-            options, folder, display, budget, where, ["scripts/quickstart", *without_output(arguments)]
-        )
+            build = [ROOT / "scripts" / "build", "--dir", options.build, *wanted]
+            before.append(("build", "build", build, BUILD_LIMIT_S))
+        repeat = ["scripts/quickstart", *without_output(arguments)]
+        measurement = measurement_of(options, folder, display, budget, where, repeat)
         return measure(measurement, folder, display, budget, before, after)
 
     return guarded("quickstart", body)
@@ -478,12 +332,10 @@ def quickstart(arguments=None):
 
 def without_output(arguments):
     """Arguments for repeating the command: --output must name a new folder each time."""
-    kept, skip = [], False
-    for word in arguments:
-        if skip:
-            skip = False
-        elif word == "--output":
-            skip = True
+    kept, words = [], iter(arguments)
+    for word in words:
+        if word == "--output":
+            next(words, None)
         elif not word.startswith("--output="):
             kept.append(word)
     return kept
@@ -499,7 +351,6 @@ def report(arguments=None):
     def body():
         from gloo_bypass_tools.report import rendering
         from gloo_bypass_tools.report.display import console_for_output
-        from gloo_bypass_tools.report.results import ResultsFolder
 
         folder = ResultsFolder(options.folder)
         measurement, made = rendering.render(folder)

@@ -6,12 +6,13 @@ stage the folder is complete as far as it goes: scripts/report can draw it at an
 
 import os
 import shutil
-import socket
 import time
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from gloo_bypass_tools.common.transports import BY_NAME
+from gloo_bypass_tools.common.program_places import ROOT
+from gloo_bypass_tools.common.rank_processes import free_port
+from gloo_bypass_tools.common.transports import names
 from gloo_bypass_tools.report import machine, programs, rdma_ports, records, schedule, steadiness, stored_programs
 from gloo_bypass_tools.report.memory_rates import RateSamples
 from gloo_bypass_tools.report.results import ResultsError
@@ -91,27 +92,9 @@ def environment_for(transport, inherited):
 
 
 def trainer_command(program, plan, metrics):
-    return [
-        program,
-        "--spawn",
-        plan.ranks,
-        "--model",
-        plan.model,
-        "--batch-size",
-        plan.batch_size,
-        "--seq-length",
-        plan.seq_len,
-        "--steps",
-        plan.steps,
-        "--seed",
-        plan.seed,
-        "--skip-first",
-        plan.warm_up,
-        "--no-progress",
-        "--metrics",
-        metrics,
-        *plan.trainer_arguments,
-    ]
+    size = ["--model", plan.model, "--batch-size", plan.batch_size, "--seq-length", plan.seq_len]
+    steps = ["--steps", plan.steps, "--seed", plan.seed, "--skip-first", plan.warm_up, "--no-progress"]
+    return [program, "--spawn", plan.ranks, *size, *steps, "--metrics", metrics, *plan.trainer_arguments]
 
 
 def iterations(size, emulated=False):
@@ -138,17 +121,12 @@ def benchmark_parts(sizes, emulated=False):
 class Comparison(Stages):
     """One measurement into one results folder. Single-threaded; owns its children while a stage runs."""
 
-    def __init__(self, root, build, plan, folder, display, budget, record=None, compare_programs=None):
-        described = machine.describe_system() if plan.emulated else machine.describe(root)
-        super().__init__(
-            root,
-            folder,
-            display,
-            {"plan": asdict(plan), "machine": described, "environment": telling(environment_for("", os.environ))}
-            | (record or {}),
-        )
+    def __init__(self, build, plan, folder, display, budget, record=None, compare_programs=None):
+        described = machine.describe_system() if plan.emulated else machine.describe(ROOT)
+        own = {"plan": asdict(plan), "machine": described, "environment": telling(environment_for("", os.environ))}
+        super().__init__(ROOT, folder, display, own | (record or {}))
         self.build, self.plan, self.budget = build, plan, budget
-        self.programs = compare_programs or root / "scripts" / "compare-programs"
+        self.programs = compare_programs or ROOT / "scripts" / "compare-programs"
         self.step_rows, self.rates, self.others = [], RateSamples(), machine.OtherWork()
         self.limit_s = BENCHMARK_LIMIT_S * (EMULATED_LIMIT_FACTOR if plan.emulated else 1.0)
 
@@ -229,22 +207,14 @@ class Comparison(Stages):
         def tick():
             done, last = records.finished_steps(live)
             if last:
-                self.display.advance(
-                    done,
-                    note=f"step {done} of {plan.steps}, loss {last.get('loss', 0):.3f}, "
-                    f"{last.get('t_step_s', 0):.2f} s a step",
-                )
+                loss, step_s = last.get("loss", 0), last.get("t_step_s", 0)
+                note = f"step {done} of {plan.steps}, loss {loss:.3f}, {step_s:.2f} s a step"
+                self.display.advance(done, note=note)
 
         limit_s = schedule.run_limit_s(plan.steps) * (EMULATED_LIMIT_FACTOR if plan.emulated else 1.0)
-        if not self.stage(
-            f"train over {turn.transport}, repeat {turn.repeat}",
-            slug,
-            trainer_command(self.build / "trainer" / "ddp_train", plan, partial),
-            limit_s,
-            environment_for(turn.transport, os.environ),
-            on_tick=tick,
-            total=plan.steps,
-        ):
+        command = trainer_command(self.build / "trainer" / "ddp_train", plan, partial)
+        environment = environment_for(turn.transport, os.environ)
+        if not self.stage(turn.name, slug, command, limit_s, environment, on_tick=tick, total=plan.steps):
             return False
         return self.take_training(turn, slug)
 
@@ -257,9 +227,7 @@ class Comparison(Stages):
                 rows, _ = records.read_training(self.folder.place(name), turn.transport, turn.repeat, self.plan.warm_up)
                 self.step_rows += rows
         except (ResultsError, records.RecordError) as error:
-            self.fail(
-                f"train over {turn.transport}, repeat {turn.repeat}", str(error), self.folder.place(f"logs/{slug}.log")
-            )
+            self.fail(turn.name, str(error), self.folder.place(f"logs/{slug}.log"))
             self.save()
             return False
         self.record["training"].append({"transport": turn.transport, "repeat": turn.repeat, "files": names})
@@ -269,13 +237,8 @@ class Comparison(Stages):
     def run_and_read(self, name, slug, command, read, limit_s=None):
         """Runs a program that writes raw/SLUG.json. Returns that name, or None where it failed or cannot be read."""
         file = f"raw/{slug}.json"
-        if not self.stage(
-            name,
-            slug,
-            [*command, "--json", self.folder.place(file)],
-            limit_s or self.limit_s + 10.0,
-            environment_for("", os.environ),
-        ):
+        command = [*command, "--json", self.folder.place(file)]
+        if not self.stage(name, slug, command, limit_s or self.limit_s + 10.0, environment_for("", os.environ)):
             return None
         try:
             read(self.folder.place(file))
@@ -286,17 +249,9 @@ class Comparison(Stages):
             return None
 
     def benchmark(self, name, slug, arguments, read, transports=None):
-        command = [
-            self.build / "tools" / "all_reduce_perf",
-            "--ranks",
-            self.plan.ranks,
-            "--transports",
-            ",".join(transports or self.plan.transports),
-            *arguments,
-            "--deadline",
-            int(self.limit_s),
-        ]
-        return self.run_and_read(name, slug, command, read)
+        over = ",".join(transports or self.plan.transports)
+        command = [self.build / "tools" / "all_reduce_perf", "--ranks", self.plan.ranks, "--transports", over]
+        return self.run_and_read(name, slug, [*command, *arguments, "--deadline", int(self.limit_s)], read)
 
     def take(self, key, file):
         if file:
@@ -304,51 +259,25 @@ class Comparison(Stages):
             self.save()
 
     def measure_all_reduce(self, name, low, high, factor, count, warm_up):
-        self.take(
-            "all_reduce",
-            self.benchmark(
-                f"all-reduce, {name}",
-                "all-reduce-" + name.replace(" ", "-"),
-                ["-b", low, "-e", high, "-f", factor, "-n", count, "-w", warm_up],
-                records.read_all_reduce,
-            ),
-        )
+        slug, sizes = "all-reduce-" + name.replace(" ", "-"), ["-b", low, "-e", high, "-f", factor]
+        arguments = [*sizes, "-n", count, "-w", warm_up]
+        self.take("all_reduce", self.benchmark(f"all-reduce, {name}", slug, arguments, records.read_all_reduce))
 
     def measure_programs(self):
         """The transports through torch.distributed, as users have them: the same programs, one transport a process."""
         plan = self.plan
-        named = [
-            one
-            for one in plan.transports
-            if one in BY_NAME and BY_NAME[one].device == one and not BY_NAME[one].needs_device
-        ]
+        usable = names(lambda one: one.name == one.device and not one.needs_device)
+        named = [one for one in plan.transports if one in usable]
         if plan.emulated or len(named) < 2:
             return None
         if not (self.build / "plugin" / "python" / "gloo_bypass").is_dir():
-            return self.leave_out(
-                "The comparison through torch.distributed", "the plug-in for Debian's PyTorch is not in this build"
-            )
-        command = [
-            self.programs,
-            "--build",
-            self.build,
-            "--transports",
-            ",".join(named),
-            "--ranks",
-            plan.ranks,
-            "--programs",
-            "decoding,all_reduce",
-            "--effort",
-            programs.SHORT,
-            "--rounds",
-            1,
-            "--output",
-            self.folder.place("logs/programs"),
-        ]
-        self.take(
-            "programs",
-            self.run_and_read("torch.distributed", "programs", command, stored_programs.read, PROGRAMS_LIMIT_S),
-        )
+            why = "the plug-in for Debian's PyTorch is not in this build"
+            return self.leave_out("The comparison through torch.distributed", why)
+        command = [self.programs, "--build", self.build, "--transports", ",".join(named), "--ranks", plan.ranks]
+        command += ["--programs", "decoding,all_reduce", "--effort", programs.SHORT, "--rounds", 1]
+        command += ["--output", self.folder.place("logs/programs")]
+        read = stored_programs.read
+        self.take("programs", self.run_and_read("torch.distributed", "programs", command, read, PROGRAMS_LIMIT_S))
         return None
 
     def measure_beside_write(self):
@@ -356,20 +285,15 @@ class Comparison(Stages):
         done."""
         port = rdma_ports.chosen(rdma_ports.active(), os.environ)
         if port is None:
-            return self.leave_out(
-                "ib_write_bw", "no active RDMA port with a RoCEv2 GID of an IPv4 address is to be seen"
-            )
+            return self.leave_out("ib_write_bw", "there is no active RDMA port with a RoCEv2 GID of an IPv4 address")
         if not shutil.which("ib_write_bw"):
             return self.leave_out("ib_write_bw", "it is not installed: apt install perftest")
         count, warm_up = iterations(WRITE_BESIDE_BYTES, self.plan.emulated)
+        arguments = ["-b", WRITE_BESIDE_BYTES, "-e", WRITE_BESIDE_BYTES, "-n", count, "-w", warm_up, "--rounds", 2]
         before = self.write_bandwidth(port, 0)
         for repeat in range(1, max(LEAST_WRITE_REPEATS, self.plan.repeats) + 1):
-            file = before and self.benchmark(
-                f"all-reduce beside ib_write_bw, {repeat}",
-                f"beside-write-{repeat}",
-                ["-b", WRITE_BESIDE_BYTES, "-e", WRITE_BESIDE_BYTES, "-n", count, "-w", warm_up, "--rounds", 2],
-                records.read_all_reduce,
-            )
+            name, slug = f"all-reduce beside ib_write_bw, {repeat}", f"beside-write-{repeat}"
+            file = before and self.benchmark(name, slug, arguments, records.read_all_reduce)
             after = file and self.write_bandwidth(port, repeat)
             if not after:
                 return None
@@ -378,48 +302,24 @@ class Comparison(Stages):
         return None
 
     def write_bandwidth(self, port, number):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            tcp_port = probe.getsockname()[1]
-        command = [
-            "/usr/bin/python3",
-            Path(__file__).with_name("write_bandwidth.py"),
-            "--device",
-            port.device,
-            "--port",
-            port.number,
-            "--gid-index",
-            port.gid_index,
-            "--bytes",
-            WRITE_MESSAGE_BYTES,
-            "--iterations",
-            EMULATED_WRITE_ITERATIONS if self.plan.emulated else WRITE_ITERATIONS,
-            "--tcp-port",
-            tcp_port,
-            "--limit",
-            self.limit_s,
-        ]
-        return self.run_and_read(
-            f"ib_write_bw, {number}", f"write-bandwidth-{number}", command, records.read_write_bandwidth
-        )
+        times = EMULATED_WRITE_ITERATIONS if self.plan.emulated else WRITE_ITERATIONS
+        command = ["/usr/bin/python3", Path(__file__).with_name("write_bandwidth.py"), "--device", port.device]
+        command += ["--port", port.number, "--gid-index", port.gid_index, "--tcp-port", free_port()]
+        command += ["--bytes", WRITE_MESSAGE_BYTES, "--iterations", times, "--limit", self.limit_s]
+        slug = f"write-bandwidth-{number}"
+        return self.run_and_read(f"ib_write_bw, {number}", slug, command, records.read_write_bandwidth)
 
     def measure_bound(self):
         """Gloo's own transport over verbs beside ours, with an algorithm that it can run."""
         for file in self.record["all_reduce"]:
             if GLOO_IBVERBS not in records.transports_built_in(self.folder.place(file)):
                 return self.leave_out("Gloo's own ibverbs transport", "all_reduce_perf was built without it")
+        over = [*self.plan.transports, GLOO_IBVERBS]
         for name, size in BOUND_SIZES:
             count, warm_up = iterations(size, self.plan.emulated)
-            self.take(
-                "bound",
-                self.benchmark(
-                    f"{BOUND_ALGORITHM}, {name}",
-                    f"bound-{name}",
-                    ["--algorithm", BOUND_ALGORITHM, "-b", size, "-e", size, "-n", count, "-w", warm_up],
-                    records.read_all_reduce,
-                    [*self.plan.transports, GLOO_IBVERBS],
-                ),
-            )
+            arguments = ["--algorithm", BOUND_ALGORITHM, "-b", size, "-e", size, "-n", count, "-w", warm_up]
+            title, slug = f"{BOUND_ALGORITHM}, {name}", f"bound-{name}"
+            self.take("bound", self.benchmark(title, slug, arguments, records.read_all_reduce, over))
         return None
 
     def measure_idle(self):

@@ -58,9 +58,8 @@ class Display:
         """The present stage has come so far; shown on a terminal only."""
         if self._progress is None:
             return
-        fields = {"note": escape(note)} if note else {}
-        fields |= {key: value for key, value in (("completed", completed), ("total", total)) if value is not None}
-        self._progress.update(self._task, **fields)
+        # Of what is None the progress stays as it was.
+        self._progress.update(self._task, completed=completed, total=total, **({"note": escape(note)} if note else {}))
 
     def line(self, text, style=""):
         self.console.print(text, style=style, markup=False, soft_wrap=True)

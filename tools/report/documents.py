@@ -16,10 +16,11 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from gloo_bypass_tools.common.failures import Failure, exit_status
 from gloo_bypass_tools.report import memory_rates, program_tables, results_chart, stored_programs, stored_run
-from gloo_bypass_tools.report.program_tables import bold, markdown, spanned
+from gloo_bypass_tools.report.program_tables import spanned
 from gloo_bypass_tools.report.records import RecordError
-from gloo_bypass_tools.report.results_chart import ratio_label, size_label, time_label
+from gloo_bypass_tools.report.results_chart import bold, markdown, ratio_label, size_label, time_label
 
 MARKED = re.compile(
     r"(?P<begin><!-- table: (?P<name>[\w-]+) -->\n)(?P<table>.*?)(?P<end><!-- end of table -->)", re.DOTALL
@@ -82,16 +83,9 @@ def links_of_one(run):
         name = link_name(next(iter(pairs.values()))[1])
         last = pairs.get(sizes[-1])
         ratio = last and last[0].median_us / last[1].median_us
-        lines.append(
-            [
-                name,
-                *(pair_cell(*pairs[size]) if size in pairs else "" for size in sizes),
-                bold(ratio_label(ratio), ratio < 1) if ratio else "",
-            ]
-        )
-    state = memory_rates.in_words(run.rates)
-    said = f"The machine {state}." if state else "How fast it copies and adds was not recorded."
-    return f"{run.machine}, {run.date}. {said}\n\n{markdown(header, lines)}"
+        cells = (pair_cell(*pairs[size]) if size in pairs else "" for size in sizes)
+        lines.append([name, *cells, bold(ratio_label(ratio), ratio < 1) if ratio else ""])
+    return f"{run.machine}, {run.date}. {memory_rates.sentence(run.rates)}\n\n{markdown(header, lines)}"
 
 
 def links(stored):
@@ -149,13 +143,8 @@ def link_headline(stored):
         pairs = pairs_of(stored, link, size)
         if pairs:
             times = (spanned([pair[side].median_us for pair in pairs], time_label) for side in (0, 1))
-            lines.append(
-                [
-                    f"{text} ({pairs[0][1].transport})",
-                    *times,
-                    range_cell([base.median_us / ours.median_us for base, ours in pairs]),
-                ]
-            )
+            ratios = [base.median_us / ours.median_us for base, ours in pairs]
+            lines.append([f"{text} ({pairs[0][1].transport})", *times, range_cell(ratios)])
     return markdown(["Gloo's all-reduce", "Gloo TCP", "gloo-bypass", ""], lines) if lines else ""
 
 
@@ -218,18 +207,18 @@ def draw_results(root, arguments=None):
     parser.add_argument("--output", type=Path, default=root / "docs/results.svg", help="default: docs/results.svg")
     parser.add_argument("--table", action="store_true", help="print every link as a Markdown table, and write nothing")
     options = parser.parse_args(arguments)
+    return exit_status("draw-results", lambda: draw(root, options))
+
+
+def draw(root, options):
+    run = stored_run.read(options.run or root / "docs/results.json")
+    if options.table:
+        sys.stdout.write(results_chart.table(run))
+        return 0
     try:
-        run = stored_run.read(options.run or root / "docs/results.json")
-        if options.table:
-            sys.stdout.write(results_chart.table(run))
-            return 0
         options.output.write_text(results_chart.svg(run), encoding="utf-8")
-        for path in renew(root, read(root)) if options.run is None else ():
-            print(f"draw-results: {os.path.relpath(path, root)} has new tables", file=sys.stderr)
-    except RecordError as error:
-        print(f"draw-results: {error}", file=sys.stderr)
-        return 2
     except OSError as error:
-        print(f"draw-results: {error.filename or options.output}: cannot be written: {error.strerror}", file=sys.stderr)
-        return 1
+        raise Failure(f"{options.output}: cannot be written: {error.strerror}") from error
+    for path in renew(root, read(root)) if options.run is None else ():
+        print(f"draw-results: {os.path.relpath(path, root)} has new tables", file=sys.stderr)
     return 0

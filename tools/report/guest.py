@@ -7,6 +7,7 @@ import subprocess
 from dataclasses import asdict
 
 from gloo_bypass_tools.common import processes
+from gloo_bypass_tools.common.program_places import ROOT
 from gloo_bypass_tools.report import machine, records
 from gloo_bypass_tools.report.stages import Stages, telling
 
@@ -19,14 +20,7 @@ OVERTIME_S = 300.0
 def problem(program):
     """Why the guest of this program, scripts/rdma-guest, cannot be had, in a line; '' where it can."""
     try:
-        done = subprocess.run(
-            [program, "check"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=CHECK_LIMIT_S,
-            check=False,
-        )
+        done = processes.ask([program, "check"], CHECK_LIMIT_S)
     except OSError as error:
         return f"{program}: {error.strerror}"
     except subprocess.TimeoutExpired:
@@ -73,15 +67,10 @@ def arguments_of(plan, build, folder):
 class GuestMeasurement(Stages):
     """One measurement in the guest into one results folder. Single-threaded; owns the guest while it runs."""
 
-    def __init__(self, root, program, build, plan, folder, display, place, repeat_command):
+    def __init__(self, program, build, plan, folder, display, place, repeat_command):
         self.of_host = {"place": place.as_record(), "host": machine.describe_system(), "repeat_command": repeat_command}
-        super().__init__(
-            root,
-            folder,
-            display,
-            {"plan": asdict(plan), "machine": machine.describe(root), "environment": telling(os.environ)}
-            | self.of_host,
-        )
+        own = {"plan": asdict(plan), "machine": machine.describe(ROOT), "environment": telling(os.environ)}
+        super().__init__(ROOT, folder, display, own | self.of_host)
         self.program, self.build, self.plan = program, build, plan
 
     def run(self):
@@ -89,29 +78,16 @@ class GuestMeasurement(Stages):
         self.save()
         log = self.folder.place("logs/guest.log")
         limit_s = 60.0 * self.plan.minutes + OVERTIME_S
-        command = [
-            self.program,
-            "run",
-            "--timeout",
-            int(limit_s),
-            "--",
-            self.root / "scripts" / "compare",
-            *arguments_of(self.plan, self.build, self.folder),
-        ]
+        compare = [ROOT / "scripts" / "compare", *arguments_of(self.plan, self.build, self.folder)]
+        command = [self.program, "run", "--timeout", int(limit_s), "--", *compare]
 
         def tick():
             self.display.advance(note=processes.last_line(log, 70))
 
         # The folder is where the command runs, since the guest may write there.
-        return self.stage(
-            "measure in the guest",
-            "guest",
-            command,
-            limit_s + BOOT_LIMIT_S,
-            dict(os.environ),
-            on_tick=tick,
-            directory=self.folder.path,
-        )
+        limits = {"limit_s": limit_s + BOOT_LIMIT_S, "environment": dict(os.environ)}
+        here = self.folder.path
+        return self.stage("measure in the guest", "guest", command, **limits, on_tick=tick, directory=here)
 
     def note_stage(self, stage, reason):
         """Where the stage was the guest, takes over what it has written there."""

@@ -1,10 +1,23 @@
 """Progress as plain lines, with nothing but Python's own library: for a log, and for a guest where every import takes
 seconds."""
 
+import sys
 import time
 from contextlib import contextmanager
 
-from gloo_bypass_tools.report import wording
+from gloo_bypass_tools.report import machine, wording
+
+
+def show_start(program, described, more=""):
+    """The machine that is measured, and a warning where it is busy. `described`: by machine.describe_system()."""
+    load = described["load_before"]
+    print(f"{machine.in_words(described)}, {machine.quiet_in_words(load)}{more}", flush=True)
+    if load > machine.QUIET_LOAD:
+        print(f"{program}: other programs are running: figures would be of a busy machine", file=sys.stderr)
+
+
+def show_progress(text):
+    print(f"  {text}", file=sys.stderr, flush=True)
 
 
 class LineDisplay:

@@ -3,23 +3,16 @@
 import datetime
 import os
 import platform
+import re
 import subprocess
 import time
 from pathlib import Path
 
+from gloo_bypass_tools.common.processes import ask
+
 # Debian packages whose versions bear on the figures.
-PACKAGES = (
-    "libtorch-dev",
-    "libgloo-dev",
-    "libdpdk-dev",
-    "libibverbs-dev",
-    "ibverbs-providers",
-    "perftest",
-    "libopenblas0-pthread",
-    "g++",
-    "meson",
-    "python3-torch",
-)
+PACKAGES = ("libtorch-dev", "libgloo-dev", "libdpdk-dev", "libibverbs-dev", "ibverbs-providers", "perftest")
+PACKAGES += ("libopenblas0-pthread", "g++", "meson", "python3-torch")
 UNKNOWN = "unknown"
 QUERY_LIMIT_S = 10
 # Processes that run or wait for a processor before a measurement, and the cores' worth of time that other programs took
@@ -28,15 +21,13 @@ QUIET_LOAD, QUIET_CORES = 0.5, 0.1
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 
-def output_of(command, directory=None):
+def output_of(command, directory=None, statuses=(0,)):
     """The program's output without its end of line, or '' where it cannot be had."""
     try:
-        done = subprocess.run(
-            command, cwd=directory, capture_output=True, text=True, timeout=QUERY_LIMIT_S, check=False
-        )
+        done = ask(command, QUERY_LIMIT_S, cwd=directory)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    return done.stdout.strip() if done.returncode in statuses else ""
 
 
 def text_of(path):
@@ -47,25 +38,18 @@ def text_of(path):
 
 
 def processor_name(cpuinfo):
-    for line in cpuinfo.splitlines():
-        key, _, value = line.partition(":")
-        if key.strip() == "model name":
-            return value.strip()
-    return platform.machine() or UNKNOWN
+    found = re.search(r"^model name\s*:(.*)", cpuinfo, re.MULTILINE)
+    return found.group(1).strip() if found else platform.machine() or UNKNOWN
 
 
 def memory_gib(meminfo):
-    for line in meminfo.splitlines():
-        if line.startswith("MemTotal:"):
-            return round(int(line.split()[1]) / 2**20, 1)
-    return None
+    found = re.search(r"^MemTotal:\s*(\d+)", meminfo, re.MULTILINE)
+    return round(int(found.group(1)) / 2**20, 1) if found else None
 
 
 def operating_system(os_release):
-    for line in os_release.splitlines():
-        if line.startswith("PRETTY_NAME="):
-            return line.partition("=")[2].strip().strip('"')
-    return UNKNOWN
+    found = re.search(r"^PRETTY_NAME=(.*)", os_release, re.MULTILINE)
+    return found.group(1).strip().strip('"') if found else UNKNOWN
 
 
 def package_versions(dpkg_output):
@@ -102,15 +86,15 @@ def describe_system():
 def describe_software(root):
     """What is measured: commit and packages; and what kind of machine this is."""
     query = ["dpkg-query", "-W", "-f", "${Package}\t${Version}\t${db:Status-Status}\n", *PACKAGES]
-    try:
-        dpkg = subprocess.run(query, capture_output=True, text=True, timeout=QUERY_LIMIT_S, check=False).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        dpkg = ""
     return {
         "virtualisation": output_of(["systemd-detect-virt"]) or UNKNOWN,
         "commit": commit_of(root),
-        "packages": package_versions(dpkg),
+        "packages": package_versions(output_of(query, statuses=(0, 1))),  # 1: it knows some of them only
     }
+
+
+def today():
+    return datetime.datetime.now(datetime.timezone.utc).date().isoformat()
 
 
 def describe(root):
@@ -127,11 +111,8 @@ def in_words(described):
 def busy_seconds(stat):
     """Processor time of all programs since the machine started, from /proc/stat's text; None where it does not say.
     Without interrupts, which no process is charged for."""
-    for line in stat.splitlines():
-        words = line.split()
-        if words[:1] == ["cpu"] and len(words) > 3:
-            return sum(int(word) for word in words[1:4]) / TICKS_A_SECOND
-    return None
+    found = re.search(r"^cpu +(\d+) (\d+) (\d+)", stat, re.MULTILINE)
+    return sum(map(int, found.groups())) / TICKS_A_SECOND if found else None
 
 
 class OtherWork:

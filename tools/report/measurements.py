@@ -16,20 +16,11 @@ from gloo_bypass_tools.common import program_places
 from gloo_bypass_tools.report.records import RecordError
 
 PATH = program_places.data("docs/studies/published-measurements.csv")
-COLUMNS = ["table", "study", "variant", "metric", "statistic", "unit", "value"]
+KEY = ("table", "study", "variant", "metric", "statistic")
+COLUMNS = [*KEY, "unit", "value"]
 # Unit of the file -> what a figure is multiplied by to be in bytes, seconds, bit/s, shares or as it is.
-UNITS = {
-    "1": 1.0,
-    "MB": 1e6,
-    "GB": 1e9,
-    "GiB": 2.0**30,
-    "s": 1.0,
-    "ms": 1e-3,
-    "Gbps": 1e9,
-    "Mbps": 1e6,
-    "%": 0.01,
-    "nats": 1.0,
-}
+UNITS = {"1": 1.0, "MB": 1e6, "GB": 1e9, "GiB": 2.0**30, "s": 1.0, "ms": 1e-3}
+UNITS |= {"Gbps": 1e9, "Mbps": 1e6, "%": 0.01, "nats": 1.0}
 # mean-below: the mean is less than the value; level: about as much all the time.
 STATISTICS = ("count", "sum", "mean", "mean-below", "epoch-mean", "level", "min", "p25", "median", "p75", "max")
 # A metric X_ratio is X of the line's variant over X of the study's first one.
@@ -44,7 +35,7 @@ FIRST = {
 
 
 class PublishedError(RecordError):
-    """The file, or a question to it, is wrong; the text is one line for the user."""
+    """The file, or a question to it, is wrong."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +56,7 @@ class Figure:
 
     @property
     def key(self):
-        return self.table, self.study, self.variant, self.metric, self.statistic
+        return tuple(getattr(self, part) for part in KEY)
 
 
 def figure_of(place, row):
@@ -102,9 +93,8 @@ def read(path=PATH):
                 place = f"{path}:{reader.line_num}"
                 figure = figure_of(place, row)
                 if figure.key in seen:
-                    raise PublishedError(
-                        f"{place}: the same figure as in line {seen[figure.key]}: {' '.join(figure.key)}"
-                    )
+                    before = f"line {seen[figure.key]}: {' '.join(figure.key)}"
+                    raise PublishedError(f"{place}: the same figure as in {before}")
                 seen[figure.key] = reader.line_num
                 figures.append(figure)
     except OSError as error:
@@ -127,13 +117,11 @@ def figure(table, study, variant, metric, statistic, path=PATH):
     found = index(path)
     if wanted in found:
         return found[wanted]
-    for depth, name in enumerate(("table", "study", "variant", "metric", "statistic")):
+    for depth, name in enumerate(KEY):
         there = list(dict.fromkeys(key[depth] for key in found if key[:depth] == wanted[:depth]))
         if wanted[depth] not in there:
-            above = f" in {' '.join(wanted[:depth])}" if depth else ""
-            raise PublishedError(
-                f"no published figure with {name} {wanted[depth]!r}{above}: there are {', '.join(there)}"
-            )
+            what = f"{name} {wanted[depth]!r}" + (f" in {' '.join(wanted[:depth])}" if depth else "")
+            raise PublishedError(f"no published figure with {what}: there are {', '.join(there)}")
     raise AssertionError("unreachable: every part was found")
 
 

@@ -52,27 +52,15 @@ def sample(vector_bytes=VECTOR_BYTES):
 
 def measure(python=PYTHON):
     """A sample, by that Python. RatesError where it cannot be had."""
-    environment = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in ("LD_PRELOAD", "OMP_NUM_THREADS", "GLOO_DEVICE_TRANSPORT")
-    }
+    from gloo_bypass_tools.common.processes import ask, errors_of
+
+    left_out = ("LD_PRELOAD", "OMP_NUM_THREADS", "GLOO_DEVICE_TRANSPORT")
+    environment = {name: value for name, value in os.environ.items() if name not in left_out}
     try:
         # By its text and not its name: this folder's modules must not stand where PyTorch looks for its own.
-        done = subprocess.run(
-            [python, "-c", Path(__file__).read_text()],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=LIMIT_S,
-            env=environment,
-            cwd="/",
-            check=False,
-        )
+        done = ask([python, "-c", Path(__file__).read_text()], LIMIT_S, env=environment, cwd="/")
         if done.returncode != 0:
-            said = done.stderr.strip().splitlines()
-            raise RatesError(f"{python}: {said[-1] if said else f'status {done.returncode}'}")
+            raise RatesError(f"{python}: {errors_of(done)[-1]}")
         return json.loads(done.stdout)
     except (OSError, subprocess.TimeoutExpired, ValueError) as error:
         raise RatesError(f"{python}: {error}") from error
@@ -111,6 +99,12 @@ def span(values, unit):
     """The least and the largest, once where they are the same as shown."""
     low, high = f"{min(values):.2g}", f"{max(values):.2g}"
     return f"{low} {unit}" if low == high else f"{low} to {high} {unit}"
+
+
+def sentence(samples):
+    """A sentence on the machine of a stored run."""
+    state = in_words(samples)
+    return f"The machine {state}." if state else "How fast it copies and adds was not recorded."
 
 
 def in_words(samples):

@@ -20,14 +20,11 @@ def data_uri(png):
 
 def pictures(light, dark):
     """Name -> what the template needs to show a plot in both themes."""
-    return {
-        name: {
-            "light": data_uri(png),
-            "dark": data_uri(dark[name]) if name in dark else None,
-            "alt": plots.DESCRIPTIONS[name],
-        }
-        for name, png in light.items()
-    }
+    found = {}
+    for name, png in light.items():
+        in_dark = data_uri(dark[name]) if name in dark else None
+        found[name] = {"light": data_uri(png), "dark": in_dark, "alt": plots.DESCRIPTIONS[name]}
+    return found
 
 
 def tile(value, label, good=None, doubt=False):
@@ -52,15 +49,12 @@ def not_steady(run):
 
 def set_aside_in_words(record):
     """A sentence on a training that was measured twice; ''."""
-    aside = record.get("set_aside")
+    if "set_aside" not in record:
+        return ""
     return (
-        aside
-        and (
-            f"{aside['why']} when training was first measured, so it was measured again in turns of "
-            f"{aside['steps']} steps; only these have figures here."
-        )
-        or ""
-    )
+        "{why} when training was first measured, so it was measured again in turns of {steps} steps; only these have "
+        "figures here."
+    ).format(**record["set_aside"])
 
 
 def tiles(measurement, made):
@@ -84,9 +78,8 @@ def tiles(measurement, made):
     ]
     found = []
     if made.same_bits is not None:
-        found.append(
-            tile("identical" if made.same_bits else "different", "trained parameters, bit for bit", made.same_bits)
-        )
+        same = "identical" if made.same_bits else "different"
+        found.append(tile(same, "trained parameters, bit for bit", made.same_bits))
     for rows, key, label, transport, why in compared:
         one = summary.ratio_at(rows, key, transport)
         if one is not None:
@@ -123,27 +116,15 @@ def all_reduce_lines(frame, transports):
                 continue
             one = part.iloc[-1]
             medians[transport] = one["p50_us"]
-            cells.append(
-                {
-                    "p50": wording.number(one["p50_us"]),
-                    "p99": wording.number(one["p99_us"]),
-                    "busbw": wording.number(summary.busbw(size, one["p50_us"], one["ranks"])),
-                    "wrong": one["wrong"],
-                }
-            )
-        ratios = [
-            summary.times_better(medians.get(transports[0]), medians.get(transport), "lower")
-            for transport in transports[1:]
-        ]
+            figures = {"p50": one["p50_us"], "p99": one["p99_us"]}
+            figures["busbw"] = summary.busbw(size, one["p50_us"], one["ranks"])
+            cells.append({name: wording.number(value) for name, value in figures.items()} | {"wrong": one["wrong"]})
+        first, *others = (medians.get(transport) for transport in transports)
+        ratios = [summary.times_better(first, other, "lower") for other in others]
+        ratios = ["" if value is None else f"{value:.2f}\u202f\u00d7" for value in ratios]
         wrong = [cell["wrong"] for cell in cells if cell and cell["wrong"] is not None]
-        lines.append(
-            {
-                "size": summary.size_text(int(size)),
-                "cells": cells,
-                "wrong": int(sum(wrong)) if wrong else "not checked",
-                "ratios": ["" if value is None else f"{value:.2f}\u202f\u00d7" for value in ratios],
-            }
-        )
+        wrong = int(sum(wrong)) if wrong else "not checked"
+        lines.append({"size": summary.size_text(int(size)), "cells": cells, "wrong": wrong, "ratios": ratios})
     return lines
 
 
@@ -153,10 +134,8 @@ def samples_text(rows):
 
 
 def repeats_done(measurement):
-    return {
-        transport: int(measurement.runs[measurement.runs["transport"] == transport]["repeat"].nunique())
-        for transport in measurement.transports
-    }
+    runs = measurement.runs
+    return {one: int(runs[runs["transport"] == one]["repeat"].nunique()) for one in measurement.transports}
 
 
 def environment_over(folders, **filters):
@@ -207,27 +186,20 @@ def machine_lines(record):
     found = record["machine"]
     memory = found.get("memory_gib")
     lines = [
-        ("Processor", found.get("processor")),
-        ("Cores", found.get("cores")),
+        *((name, found.get(name.lower())) for name in ("Processor", "Cores")),
         ("Memory", f"{memory} GiB" if memory else None),
         ("System", found.get("operating_system")),
-        ("Kernel", found.get("kernel")),
-        ("Virtualisation", found.get("virtualisation")),
+        *((name, found.get(name.lower())) for name in ("Kernel", "Virtualisation")),
         ("RDMA", measured_device(record)),
-        ("Commit", found.get("commit")),
-        ("Date", found.get("date")),
+        *((name, found.get(name.lower())) for name in ("Commit", "Date")),
         ("Copies and additions", memory_rates.in_words(record.get("rates", []))),
         ("Cut off, and gone on with", ", ".join(record.get("continued", []))),
     ]
     if "host" in record:
         host = record["host"]
-        lines.append(
-            (
-                "Host of the guest",
-                f"{machine.in_words(host)}, {host.get('operating_system')}, kernel {host.get('kernel')}, load "
-                f"{host.get('load_before')} before",
-            )
-        )
+        system, kernel, load = (host.get(key) for key in ("operating_system", "kernel", "load_before"))
+        said = f"{machine.in_words(host)}, {system}, kernel {kernel}, load {load} before"
+        lines.append(("Host of the guest", said))
     lines += list(found.get("packages", {}).items())
     return [(key, value) for key, value in lines if value]
 
@@ -243,14 +215,8 @@ def run_lines(measurement):
     """Digest -> where it was seen."""
     lines = []
     for (transport, digest), part in measurement.runs.groupby(["transport", "sha256"], sort=False):
-        lines.append(
-            {
-                "transport": transport,
-                "digest": digest,
-                "runs": int(part["repeat"].nunique()),
-                "ranks": int(part["rank"].nunique()),
-            }
-        )
+        counts = {"runs": int(part["repeat"].nunique()), "ranks": int(part["rank"].nunique())}
+        lines.append({"transport": transport, "digest": digest, **counts})
     return lines
 
 

@@ -3,13 +3,16 @@ Pure."""
 
 from dataclasses import asdict, dataclass
 
+from gloo_bypass_tools.common.failures import BAD_INPUT, Failure
 from gloo_bypass_tools.common.transports import BY_NAME
 
 HOST, GUEST = "host", "guest"
 
 
-class PlaceError(Exception):
-    """There is no place for this comparison; the text is one line that says what to do."""
+class PlaceError(Failure):
+    """There is no place for this comparison."""
+
+    status = BAD_INPUT
 
 
 @dataclass(frozen=True)
@@ -35,10 +38,8 @@ class Place:
             return "in a guest under software emulation (QEMU), with RDMA in software (SoftRoCE)"
         if not self.device:
             return "on this machine"
-        return (
-            "on this machine, with RDMA "
-            f"{'in software (SoftRoCE)' if self.in_software else 'of its adapter'}: {self.device}"
-        )
+        kind = "in software (SoftRoCE)" if self.in_software else "of its adapter"
+        return f"on this machine, with RDMA {kind}: {self.device}"
 
 
 def from_record(record):

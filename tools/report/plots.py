@@ -91,21 +91,12 @@ def png_of(figure):
     return buffer.getvalue()
 
 
-def titled(axes, theme, title, subtitle=""):
-    axes.set_title(title, loc="left", color=theme.ink, fontsize=12, fontweight="bold", pad=22 if subtitle else 8)
+def titled(axes, theme, title, subtitle="", pad=None):
+    pad = pad or (22 if subtitle else 8)
+    axes.set_title(title, loc="left", color=theme.ink, fontsize=12, fontweight="bold", pad=pad)
     if subtitle:
-        axes.text(
-            0,
-            1.0,
-            subtitle,
-            transform=axes.transAxes,
-            color=theme.faint,
-            fontsize=9.5,
-            va="bottom",
-            ha="left",
-            linespacing=1.2,
-            clip_on=False,
-        ).set_y(1.025)
+        place = {"transform": axes.transAxes, "va": "bottom", "ha": "left", "clip_on": False}
+        axes.text(0, 1.025, subtitle, color=theme.faint, fontsize=9.5, linespacing=1.2, **place)
 
 
 def unit_of(seconds):
@@ -116,13 +107,8 @@ def unit_of(seconds):
 def step_breakdown(steps, transports, theme):
     """Stacked bars: where a step's time goes, the part of the all-reduce that backward waits for on its own."""
     measured = summary.measured_steps(steps)
-    names = {
-        "forward": "forward",
-        "backward": "backward",
-        "exposed": "all-reduce, not hidden",
-        "optimizer": "optimiser",
-        "other": "other",
-    }
+    names = {"forward": "forward", "backward": "backward", "exposed": "all-reduce, not hidden"}
+    names |= {"optimizer": "optimiser", "other": "other"}
     present = [transport for transport in transports if (measured["transport"] == transport).any()]
     figure, axes = figure_with(theme, 1.65 + 0.62 * len(present))
     ends = []
@@ -137,41 +123,19 @@ def step_breakdown(steps, transports, theme):
     for position, transport, pieces, series in ends:
         left = 0.0
         for name, seconds in pieces.items():
-            axes.barh(
-                position,
-                seconds,
-                left=left,
-                height=0.62,
-                color=theme.parts[name],
-                edgecolor=theme.paper,
-                linewidth=0.8,
-                label=names[name] if position == 0 else None,
-            )
+            look = {"color": theme.parts[name], "edgecolor": theme.paper, "linewidth": 0.8, "height": 0.62}
+            axes.barh(position, seconds, left=left, label=names[name] if position == 0 else None, **look)
             if seconds > 0.085 * longest:
                 dark_text = name == "forward" or name == "other" and theme.name == "light"
-                axes.text(
-                    left + seconds / 2,
-                    position,
-                    wording.number(seconds * scale),
-                    ha="center",
-                    va="center",
-                    fontsize=9.5,
-                    color="#14161a" if dark_text else "#ffffff",
-                )
+                look = {"ha": "center", "va": "center", "fontsize": 9.5, "color": "#14161a" if dark_text else "#ffffff"}
+                axes.text(left + seconds / 2, position, wording.number(seconds * scale), **look)
             left += seconds
         tail = series.quantile(0.99)
         axes.plot([series.median(), tail], [position, position], color=theme.ink, linewidth=1.1, solid_capstyle="butt")
         axes.plot([tail, tail], [position - 0.09, position + 0.09], color=theme.ink, linewidth=1.1)
-        axes.text(
-            max(left, tail) + 0.015 * longest,
-            position,
-            f"{wording.number(series.median() * scale)} {unit}",
-            va="center",
-            ha="left",
-            fontsize=10.5,
-            fontweight="bold",
-            color=theme.ink,
-        )
+        look = {"va": "center", "ha": "left", "fontsize": 10.5, "fontweight": "bold", "color": theme.ink}
+        said = f"{wording.number(series.median() * scale)} {unit}"
+        axes.text(max(left, tail) + 0.015 * longest, position, said, **look)
     axes.set_yticks([position for position, *_ in ends], [transport for _, transport, *_ in ends])
     axes.tick_params(axis="y", length=0, labelsize=11, labelcolor=theme.ink)
     axes.invert_yaxis()
@@ -180,23 +144,17 @@ def step_breakdown(steps, transports, theme):
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value * scale:g}"))
     axes.set_xlabel(f"{name_of_unit} a step (median; whisker to the 99th percentile)", fontsize=10)
     axes.grid(axis="x", color=theme.grid, linewidth=0.8)
-    axes.set_title(
-        "Where a training step's time goes", loc="left", color=theme.ink, fontsize=12, fontweight="bold", pad=26
-    )
-    axes.legend(
-        loc="lower left",
-        bbox_to_anchor=(-0.02, 0.985),
-        ncols=5,
-        frameon=False,
-        fontsize=9,
-        borderpad=0.2,
-        labelcolor=theme.ink,
-        handlelength=0.9,
-        handleheight=0.9,
-        columnspacing=1.0,
-        handletextpad=0.4,
-    )
+    titled(axes, theme, "Where a training step's time goes", pad=26)
+    spaces = {"borderpad": 0.2, "columnspacing": 1.0, "handlelength": 0.9, "handleheight": 0.9, "handletextpad": 0.4}
+    place = {"loc": "lower left", "bbox_to_anchor": (-0.02, 0.985), "ncols": 5}
+    axes.legend(frameon=False, fontsize=9, labelcolor=theme.ink, **place, **spaces)
     return png_of(figure)
+
+
+def named_at(axes, text, point, points_away, colour, fontsize=9.5, **more):
+    """A bold text so many points away from a point of the plot."""
+    place = {"xytext": points_away, "textcoords": "offset points"}
+    axes.annotate(text, point, color=colour, fontsize=fontsize, fontweight="bold", **place, **more)
 
 
 def all_reduce_time(steps, transports, theme):
@@ -215,36 +173,13 @@ def all_reduce_time(steps, transports, theme):
             # Points spread by their order in time, left to right, not at random.
             spread = [centre + width * 0.5 * ((i + 0.5) / len(values) - 0.5) for i in range(len(values))]
             look = place_of(transport, index)
-            axes.plot(
-                spread,
-                values,
-                linestyle="none",
-                marker=MARKERS[look],
-                markersize=3.8,
-                alpha=0.45 if theme.name == "light" else 0.7,
-                markeredgewidth=0,
-                color=theme.series[look],
-            )
-            median = summary.figure_of(values).median
-            axes.plot(
-                [centre - width * 0.36, centre + width * 0.36],
-                [median, median],
-                linewidth=2.6,
-                solid_capstyle="butt",
-                color=theme.series[look],
-            )
-            axes.annotate(
-                f"{transport}\n{wording.number(median * scale)} {unit}",
-                (centre, max(values)),
-                xytext=(0, 5),
-                textcoords="offset points",
-                ha="center",
-                va="bottom",
-                fontsize=9.5,
-                fontweight="bold",
-                color=theme.series[look],
-                linespacing=1.15,
-            )
+            colour = theme.series[look]
+            points = {"linestyle": "none", "marker": MARKERS[look], "markersize": 3.8, "markeredgewidth": 0}
+            axes.plot(spread, values, color=colour, alpha=0.45 if theme.name == "light" else 0.7, **points)
+            median, ends = summary.figure_of(values).median, [centre - width * 0.36, centre + width * 0.36]
+            axes.plot(ends, [median, median], linewidth=2.6, solid_capstyle="butt", color=colour)
+            said = f"{transport}\n{wording.number(median * scale)} {unit}"
+            named_at(axes, said, (centre, max(values)), (0, 5), colour, ha="center", va="bottom", linespacing=1.15)
     axes.set_xticks(range(len(columns)), [label for _, label in columns])
     axes.tick_params(axis="x", length=0, labelsize=10.5, labelcolor=theme.ink)
     axes.set_xlim(-0.55, len(columns) - 0.45)
@@ -273,8 +208,9 @@ def plain_log_axis(axis):
     axis.set_minor_formatter(NullFormatter())
 
 
-def by_size(reduces, transports, theme, column, tail_column, title, subtitle, y_label, sizes):
-    """One line a transport over the sizes, both axes logarithmic, whiskers from the median to the 99th percentile."""
+def by_size(reduces, transports, theme, columns, title, y_label, sizes):
+    """One line a transport over the sizes, both axes logarithmic, whiskers from the median to the 99th percentile.
+    `columns`: of these two."""
     figure, axes = figure_with(theme)
     shown = reduces[reduces["bytes"].isin(sizes)]
     ends = []
@@ -284,48 +220,22 @@ def by_size(reduces, transports, theme, column, tail_column, title, subtitle, y_
             continue
         look = place_of(transport, index)
         colour = theme.series[look]
-        middle, tail = part[column].to_numpy(), part[tail_column].to_numpy()
-        axes.errorbar(
-            part["bytes"],
-            middle,
-            yerr=[(middle - tail).clip(min=0), (tail - middle).clip(min=0)],
-            color=colour,
-            ecolor=colour,
-            elinewidth=1,
-            capsize=2.2,
-            linewidth=2,
-            markersize=5.5,
-            marker=MARKERS[look],
-            linestyle=DASHES[look],
-            markeredgecolor=theme.paper,
-            markeredgewidth=0.8,
-        )
+        middle, tail = (part[column].to_numpy() for column in columns)
+        whiskers = {"yerr": [(middle - tail).clip(min=0), (tail - middle).clip(min=0)], "elinewidth": 1, "capsize": 2.2}
+        marks = {"marker": MARKERS[look], "markersize": 5.5, "markeredgecolor": theme.paper, "markeredgewidth": 0.8}
+        axes.errorbar(part["bytes"], middle, color=colour, linewidth=2, linestyle=DASHES[look], **whiskers, **marks)
         ends.append((transport, part["bytes"].iloc[-1], middle[-1], colour))
     axes.set_yscale("log")
     size_axis(axes, sizes)
     plain_log_axis(axes.yaxis)
     for transport, at, value, colour in apart(ends, axes.get_ylim()):
-        axes.annotate(
-            transport,
-            (ends_x(sizes), value),
-            xytext=(8, 0),
-            textcoords="offset points",
-            va="center",
-            ha="left",
-            color=colour,
-            fontsize=11,
-            fontweight="bold",
-            annotation_clip=False,
-        )
+        beside = {"va": "center", "ha": "left", "annotation_clip": False}
+        named_at(axes, transport, (max(sizes), value), (8, 0), colour, fontsize=11, **beside)
     axes.set_xlabel("message size", fontsize=10)
     axes.set_ylabel(y_label, fontsize=10)
     axes.grid(color=theme.grid, linewidth=0.8)
-    titled(axes, theme, title, subtitle)
+    titled(axes, theme, title, "ring, median; whisker to the 99th percentile")
     return png_of(figure)
-
-
-def ends_x(sizes):
-    return max(sizes)
 
 
 def apart(ends, limits, share=0.075):
@@ -348,32 +258,14 @@ def bandwidth(reduces, transports, theme, least=1024):
     frame = reduces.copy()
     for percentile in ("p50", "p99"):
         frame[f"{percentile}_busbw"] = summary.busbw(frame["bytes"], frame[f"{percentile}_us"], frame["ranks"])
-    return by_size(
-        frame,
-        transports,
-        theme,
-        "p50_busbw",
-        "p99_busbw",
-        "All-reduce bandwidth",
-        "ring, median; whisker to the 99th percentile",
-        "bus bandwidth, GB/s",
-        [size for size in powers_of_two(frame) if size >= least],
-    )
+    columns, sizes = ("p50_busbw", "p99_busbw"), [size for size in powers_of_two(frame) if size >= least]
+    return by_size(frame, transports, theme, columns, "All-reduce bandwidth", "bus bandwidth, GB/s", sizes)
 
 
 def latency(reduces, transports, theme):
     sizes = [size for size in powers_of_two(reduces) if size <= summary.SMALL_BYTES]
-    return by_size(
-        reduces,
-        transports,
-        theme,
-        "p50_us",
-        "p99_us",
-        "All-reduce time of small messages",
-        "ring, median; whisker to the 99th percentile",
-        "microseconds",
-        sizes,
-    )
+    title = "All-reduce time of small messages"
+    return by_size(reduces, transports, theme, ("p50_us", "p99_us"), title, "microseconds", sizes)
 
 
 def loss(steps, transports, theme, same_bits):
@@ -387,25 +279,14 @@ def loss(steps, transports, theme, same_bits):
         part = first[(first["transport"] == transport) & (first["rank"] == first["rank"].min())].sort_values("step")
         if not len(part):
             continue
-        broad, look = index == 0, place_of(transport, index)
-        axes.plot(
-            part["step"],
-            part[column],
-            color=theme.series[look],
-            linewidth=7 if broad else 1.8,
-            alpha=0.45 if broad else 1,
-            marker=None if broad else MARKERS[look],
-            markersize=4.5,
-            label=transport,
-            solid_capstyle="round",
-        )
+        look = place_of(transport, index)
+        shape = {"linewidth": 7, "alpha": 0.45} if index == 0 else {"linewidth": 1.8, "marker": MARKERS[look]}
+        shape |= {"markersize": 4.5, "solid_capstyle": "round"}
+        axes.plot(part["step"], part[column], color=theme.series[look], label=transport, **shape)
         curves.append(part.set_index("step")[column])
     largest = max((float((curve - curves[0]).abs().max()) for curve in curves[1:]), default=None)
-    verdict = {
-        True: "the parameters end bit for bit the same",
-        False: "the parameters end in different bits",
-        None: "",
-    }[same_bits]
+    same, different = "the parameters end bit for bit the same", "the parameters end in different bits"
+    verdict = {True: same, False: different, None: ""}[same_bits]
     said = "" if largest is None else f"largest difference {largest:g}"
     axes.set_xlabel("step", fontsize=10)
     axes.set_ylabel("loss, nats a token", fontsize=10)

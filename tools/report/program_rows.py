@@ -1,9 +1,8 @@
 """A stored run of programs as rows of quickstart's table. Pure."""
 
 from gloo_bypass_tools.report import programs
-from gloo_bypass_tools.report.programs import Key
 from gloo_bypass_tools.report.results_chart import size_label
-from gloo_bypass_tools.report.summary import SMALL_BYTES, Figure, Ratio, Row, times_better
+from gloo_bypass_tools.report.summary import SMALL_BYTES, Figure, Row, ratios_of
 
 # Shown where it was measured: what a reader of the short table looks for.
 QUANTITIES = (
@@ -30,13 +29,13 @@ def row_of(run, key, text, unit):
         for transport in run.transports
         if run.row(key, transport) is not None
     }
-    base, ratios = figures.get(run.transports[0]), {}
-    for transport in run.transports[1:]:
-        value = times_better(base and base.median, figures.get(transport) and figures[transport].median, better)
-        if value is not None:
-            ratios[transport] = Ratio(value)
+    ratios = ratios_of(figures, run.transports, better)
     label = text.format(size=size_label(key.bytes), ms=key.compute_ms)
-    return Row(section_of(run), f"{key.quantity}_{key.bytes}_{key.compute_ms:g}", label, unit, better, figures, ratios)
+    return Row(section_of(run), row_key(key), label, unit, better, figures, ratios)
+
+
+def row_key(key):
+    return f"{key.quantity}_{key.bytes}_{key.compute_ms:g}"
 
 
 def section_of(run):
@@ -49,10 +48,3 @@ def rows_of(run):
         keys = [key for key in run.keys() if (key.program, key.quantity) == (program, quantity)]
         found += [row_of(run, key, text, unit) for key in sorted(keys, key=lambda one: (one.compute_ms, one.bytes))]
     return found
-
-
-def ratio_at(rows, program, quantity, size, transport):
-    """The Ratio of one quantity; None where it was not measured."""
-    key = Key(program, quantity, size)
-    wanted = f"{key.quantity}_{key.bytes}_{key.compute_ms:g}"
-    return next((row.ratios.get(transport) for row in rows if row.key == wanted), None)

@@ -4,10 +4,11 @@ import re
 
 from gloo_bypass_tools.report import machine, memory_rates, programs
 from gloo_bypass_tools.report.programs import Key
-from gloo_bypass_tools.report.results_chart import ratio_label, size_label, time_label
+from gloo_bypass_tools.report.results_chart import bold, markdown, ratio_label, size_label, time_label
 
 # Of the runs that headlines are made of.
 DECODER, TRAINED = (programs.BY_NAME[name].sizes[programs.FULL] for name in ("decoding", "training"))
+TRAINED_TOKENS = TRAINED["batch"] * TRAINED["length"]
 # What a reader looks for first, and how it is said: a time, or tokens a second.
 HEADLINES = (
     (Key("decoding", programs.TOKEN), f"tensor-parallel decoding, {DECODER['layers']} layers of {DECODER['hidden']:,}"),
@@ -15,10 +16,7 @@ HEADLINES = (
     (Key("all_reduce", programs.HOT, 8192), "`all_reduce` of 8 KiB, one after the other"),
     (Key("all_reduce", programs.ADDED, 8192, 2), "what one of 8 KiB adds after 2 ms of computing"),
     (Key("all_reduce", programs.HOT, 64 << 20), "`all_reduce` of 64 MiB"),
-    (
-        Key("training", programs.STEP),
-        f"step of DistilGPT2 under DDP, {TRAINED['batch'] * TRAINED['length']} tokens a rank",
-    ),
+    (Key("training", programs.STEP), f"step of DistilGPT2 under DDP, {TRAINED_TOKENS} tokens a rank"),
 )
 LABELS = {
     programs.TOKEN: "tensor-parallel decoding: a token",
@@ -50,23 +48,15 @@ def tokens(us):
     return f"{rate:,.0f} tokens/s" if rate >= 100 else f"{rate:.3g} tokens/s"
 
 
-def bold(text, loses):
-    return f"**{text}**" if loses and text else text
-
-
 def signed_time(us):
     return time_label(us) if us > 0 else "0 us"
-
-
-def is_difference(key):
-    return key.quantity in {one.name for one in programs.BY_NAME[key.program].differences}
 
 
 def cell(row):
     """Median and p99; of a difference, which is one number a round, that alone."""
     if row is None:
         return "-"
-    if is_difference(row.key):
+    if programs.is_difference(row.key):
         return signed_time(row.median_us)
     rate = f"; {tokens(row.median_us)}" if row.key.program == "decoding" else ""
     return f"{time_label(row.median_us)}, {time_label(row.p99_us)}{rate}"
@@ -83,21 +73,13 @@ def ratio_cell(run, key, transport):
     return bold(ratio_label(value), value < 1) + spread
 
 
-def markdown(header, lines):
-    return "\n".join(
-        [f"| {' | '.join(header)} |", "| --- " * len(header) + "|", *(f"| {' | '.join(line)} |" for line in lines)]
-    )
-
-
 def about(run):
     """A sentence on where and how a run was measured."""
     effort = "" if run.effort == programs.FULL else f", effort {run.effort}"
-    state = memory_rates.in_words(run.rates)
-    said = f"The machine {state}." if state else "How fast it copies and adds was not recorded."
     rounds = f"{run.rounds} round{'s' if run.rounds > 1 else ''}"
     return (
         f"{run.title}; PyTorch {run.torch}, Python {run.python}, {rounds} in turn{effort}, {run.date}; "
-        f"{machine.quiet_in_words(run.load_before, run.others_cores)}. {said}"
+        f"{machine.quiet_in_words(run.load_before, run.others_cores)}. {memory_rates.sentence(run.rates)}"
     )
 
 
@@ -107,13 +89,9 @@ def whole(run):
     header = ["", first, *(word for other in others for word in (other, ""))]
     lines = []
     for key in sorted(filter(label, run.keys()), key=place):
-        lines.append(
-            [
-                label(key),
-                cell(run.row(key, first)),
-                *(word for other in others for word in (cell(run.row(key, other)), ratio_cell(run, key, other))),
-            ]
-        )
+        lines.append([label(key), cell(run.row(key, first))])
+        for other in others:
+            lines[-1] += [cell(run.row(key, other)), ratio_cell(run, key, other)]
     notes = [f"Left out: {what}: {why}." for what, why in run.left_out]
     if run.doubt:
         notes.append(f"**The machine was not steady**: {run.doubt}. Ratios near that say little.")
@@ -125,11 +103,8 @@ def spanned(values, text):
     low, high = text(min(values)), text(max(values))
     if low == high:
         return low
-    return (
-        f"{low.rpartition(' ')[0]} to {high}"
-        if low.rpartition(" ")[2] == high.rpartition(" ")[2]
-        else (f"{low} to {high}")
-    )
+    number, _, unit = low.rpartition(" ")
+    return f"{number} to {high}" if high.endswith(f" {unit}") else f"{low} to {high}"
 
 
 def headline_cell(runs, key, transport):
@@ -169,18 +144,11 @@ def headline(runs):
             f"Gloo {first}",
             *(word for other in others for word in (other, "")),
         ]
-        lines = [
-            [
-                text,
-                headline_cell(those, key, first),
-                *(
-                    word
-                    for other in others
-                    for word in (headline_cell(those, key, other), headline_ratio(those, key, other))
-                ),
-            ]
-            for key, text in HEADLINES
-            if any(key in run.keys() for run in those)
-        ]
+        lines = []
+        for key, text in HEADLINES:
+            if any(key in run.keys() for run in those):
+                lines.append([text, headline_cell(those, key, first)])
+                for other in others:
+                    lines[-1] += [headline_cell(those, key, other), headline_ratio(those, key, other)]
         tables.append(markdown(header, lines))
     return "\n\n".join(tables)

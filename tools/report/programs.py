@@ -42,6 +42,7 @@ class Program:
 
 
 HEAD = 64
+DISTILGPT2 = {"layers": 6, "heads": 12, "hidden": 768, "vocabulary": 50257}
 
 
 def heads_problem(sizes, ranks):
@@ -68,36 +69,15 @@ TABLE = (
         "reduction",
         "dist.all_reduce by itself, and with computing between two of them",
         {
-            FULL: {
-                "first_calls": 50,
-                "first_bytes": 8192,
-                "sizes": [4, 8192, 65536, 1 << 20, 16 << 20, 64 << 20],
-                "most_calls": 300,
-                "least_calls": 8,
-                "compute_ms": [0.5, 2, 10],
-                "compute_sizes": [8192, 65536],
-                "compute_rounds": 60,
-            },
-            SHORT: {
-                "first_calls": 50,
-                "first_bytes": 8192,
-                "sizes": [4, 8192, 65536, 1 << 20, 16 << 20],
-                "most_calls": 200,
-                "least_calls": 5,
-                "compute_ms": [2],
-                "compute_sizes": [8192],
-                "compute_rounds": 50,
-            },
-            TINY: {
-                "first_calls": 3,
-                "first_bytes": 8192,
-                "sizes": [4, 8192],
-                "most_calls": 5,
-                "least_calls": 2,
-                "compute_ms": [0.5],
-                "compute_sizes": [8192],
-                "compute_rounds": 4,
-            },
+            FULL: {"first_calls": 50, "first_bytes": 8192, "most_calls": 300, "least_calls": 8}
+            | {"sizes": [4, 8192, 65536, 1 << 20, 16 << 20, 64 << 20]}
+            | {"compute_ms": [0.5, 2, 10], "compute_sizes": [8192, 65536], "compute_rounds": 60},
+            SHORT: {"first_calls": 50, "first_bytes": 8192, "most_calls": 200, "least_calls": 5}
+            | {"sizes": [4, 8192, 65536, 1 << 20, 16 << 20]}
+            | {"compute_ms": [2], "compute_sizes": [8192], "compute_rounds": 50},
+            TINY: {"first_calls": 3, "first_bytes": 8192, "most_calls": 5, "least_calls": 2}
+            | {"sizes": [4, 8192]}
+            | {"compute_ms": [0.5], "compute_sizes": [8192], "compute_rounds": 4},
         },
         (Difference(ADDED, ROUND, ROUND_ALONE),),
     ),
@@ -106,36 +86,10 @@ TABLE = (
         "training",
         "a step of DistilGPT2 under DistributedDataParallel",
         {
-            FULL: {
-                "layers": 6,
-                "heads": 12,
-                "hidden": 768,
-                "vocabulary": 50257,
-                "batch": 1,
-                "length": 64,
-                "warm_up": 3,
-                "steps": 8,
-            },
-            SHORT: {
-                "layers": 6,
-                "heads": 12,
-                "hidden": 768,
-                "vocabulary": 50257,
-                "batch": 1,
-                "length": 64,
-                "warm_up": 1,
-                "steps": 3,
-            },
-            TINY: {
-                "layers": 1,
-                "heads": 2,
-                "hidden": 32,
-                "vocabulary": 64,
-                "batch": 1,
-                "length": 8,
-                "warm_up": 1,
-                "steps": 2,
-            },
+            FULL: DISTILGPT2 | {"batch": 1, "length": 64, "warm_up": 3, "steps": 8},
+            SHORT: DISTILGPT2 | {"batch": 1, "length": 64, "warm_up": 1, "steps": 3},
+            TINY: {"layers": 1, "heads": 2, "hidden": 32, "vocabulary": 64}
+            | {"batch": 1, "length": 8, "warm_up": 1, "steps": 2},
         },
         (Difference(EXPOSED, STEP, STEP_ALONE, statistics.median),),
         ("transformers",),
@@ -167,10 +121,13 @@ class Figures:
     samples: int
 
 
+def is_difference(key):
+    return key.quantity in {one.name for one in BY_NAME[key.program].differences}
+
+
 def figures_of(samples_us):
-    return Figures(
-        statistics.median(samples_us), quantile(samples_us, 0.99), statistics.fmean(samples_us), len(samples_us)
-    )
+    median, mean = statistics.median(samples_us), statistics.fmean(samples_us)
+    return Figures(median, quantile(samples_us, 0.99), mean, len(samples_us))
 
 
 def with_differences(program, by_key):

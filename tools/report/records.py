@@ -4,10 +4,14 @@ Every reader refuses a file that it does not understand with RecordError, which 
 wrong there. Times are in seconds unless a column's name ends in _us; sizes are in bytes; GB means 1e9 bytes.
 """
 
+import datetime
 import json
 import math
+import re
+import statistics
 from pathlib import Path
 
+from gloo_bypass_tools.common.failures import BAD_INPUT, Failure
 from gloo_bypass_tools.common.transports import BENCHMARKED
 
 # Column here -> key of a step in the trainer's file.
@@ -27,17 +31,8 @@ STEP_KEYS = {
 # null where the trainer could not know.
 NULLABLE_STEP_KEYS = {"loss_mean": "loss_mean", "sent_bytes": "bytes_sent", "received_bytes": "bytes_received"}
 STEP_COLUMNS = ("transport", "repeat", "rank", "warm_up", *STEP_KEYS, *NULLABLE_STEP_KEYS)
-RUN_COLUMNS = (
-    "transport",
-    "repeat",
-    "rank",
-    "sha256",
-    "parameters",
-    "steps",
-    "bytes_source",
-    "threads",
-    "peak_memory_mb",
-)
+RUN_COLUMNS = ("transport", "repeat", "rank", "sha256", "parameters", "steps")
+RUN_COLUMNS += ("bytes_source", "threads", "peak_memory_mb")
 
 # Column here -> key of a size and transport in the benchmark's file.
 REDUCE_KEYS = {
@@ -58,8 +53,10 @@ WRITE_SCHEMA = "gloo-bypass/write_bandwidth/1"
 WRITE_COLUMNS = ("repeat", "transport", "ranks", "bytes", "p50_us", "write_gbps")
 
 
-class RecordError(Exception):
-    """A file is not what it should be; the text is one line for the user."""
+class RecordError(Failure):
+    """A file is not what it should be."""
+
+    status = BAD_INPUT
 
 
 def text_of(path):
@@ -71,16 +68,20 @@ def text_of(path):
         raise RecordError(f"{path}: not UTF-8 text") from error
 
 
+def object_at(place, value):
+    """The value, which must be an object."""
+    if not isinstance(value, dict):
+        raise RecordError(f"{place}: expected an object, found {type(value).__name__}")
+    return value
+
+
 def json_object(path):
     try:
-        value = json.loads(text_of(path))
+        return object_at(path, json.loads(text_of(path)))
     except json.JSONDecodeError as error:
         raise RecordError(f"{path}:{error.lineno}: not JSON: {error.msg}") from error
     except RecursionError as error:
         raise RecordError(f"{path}: nested more deeply than any of ours") from error
-    if not isinstance(value, dict):
-        raise RecordError(f"{path}: expected an object, found {type(value).__name__}")
-    return value
 
 
 def json_lines(path):
@@ -90,12 +91,9 @@ def json_lines(path):
         if not line.strip():
             continue
         try:
-            record = json.loads(line)
+            found.append((number, object_at(f"{path}:{number}", json.loads(line))))
         except json.JSONDecodeError as error:
             raise RecordError(f"{path}:{number}: not JSON: {error.msg}") from error
-        if not isinstance(record, dict):
-            raise RecordError(f"{path}:{number}: expected an object, found {type(record).__name__}")
-        found.append((number, record))
     return found
 
 
@@ -118,6 +116,49 @@ def number_at(place, record, key, nullable=False):
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         raise RecordError(f"{place}: '{key}' is {value!r}, not a finite number")
     return value
+
+
+def positive_at(place, record, key):
+    value = number_at(place, record, key)
+    if value <= 0:
+        raise RecordError(f"{place}: '{key}' is {value!r}, not above 0")
+    return value
+
+
+def whole_at(place, record, key, least=0):
+    value = number_at(place, record, key)
+    if value != int(value) or value < least:
+        raise RecordError(f"{place}: '{key}' is {value!r}, not a whole number from {least} on")
+    return int(value)
+
+
+def text_at(place, record, key):
+    text = value_at(place, record, key, str).strip()
+    if not text:
+        raise RecordError(f"{place}: '{key}' is empty")
+    return text
+
+
+def date_at(place, record, key):
+    try:
+        return datetime.date.fromisoformat(text_at(place, record, key))
+    except ValueError as error:
+        raise RecordError(f"{place}: '{key}' is {record[key]!r}, not like 2026-11-27") from error
+
+
+def commit_at(place, record, key, more=""):
+    """`more`: a regular expression of what may follow or replace the digits."""
+    commit = text_at(place, record, key)
+    if not re.fullmatch(f"[0-9a-f]{{7,40}}{more}", commit):
+        raise RecordError(f"{place}: '{key}' is {commit!r}, not 7 to 40 hexadecimal digits")
+    return commit
+
+
+def only(place, record, keys):
+    """Refuses what a record may not have."""
+    for key in record:
+        if key not in keys:
+            raise RecordError(f"{place}: '{key}' is unknown; known are {', '.join(sorted(keys))}")
 
 
 def read_training(path, transport, repeat, warm_up):
@@ -191,7 +232,7 @@ def finished_steps(path):
 
 
 def benchmark_report(path, wanted=REDUCE_SCHEMA):
-    """A report of all_reduce_perf, or another program's, of the schema that this reader knows."""
+    """A report of all_reduce_perf, or another program's record, of the schema that this reader knows."""
     report = json_object(path)
     schema = value_at(path, report, "schema", str)
     if schema != wanted:
@@ -255,19 +296,9 @@ def read_write_bandwidth(path):
 def read_beside_write(reduce_path, write_paths, repeat):
     """Rows for the frame of all-reduces that ran between runs of ib_write_bw: each with the mean of those next to
     it."""
-    writes = [read_write_bandwidth(path) for path in write_paths]
-    mean = sum(writes) / len(writes)
-    return [
-        {
-            "repeat": repeat,
-            "transport": row["transport"],
-            "ranks": row["ranks"],
-            "bytes": row["bytes"],
-            "p50_us": row["p50_us"],
-            "write_gbps": mean,
-        }
-        for row in read_all_reduce(reduce_path)
-    ]
+    mean = statistics.fmean(read_write_bandwidth(path) for path in write_paths)
+    # frame_of() leaves the other columns out.
+    return [row | {"repeat": repeat, "write_gbps": mean} for row in read_all_reduce(reduce_path)]
 
 
 def frame_of(rows, columns):

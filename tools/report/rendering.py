@@ -1,6 +1,6 @@
 """From a results folder's raw files to everything that is drawn from them. Run again, it draws the same again."""
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import pandas
 
@@ -79,30 +79,29 @@ def load(folder):
     if record.get("schema") != SCHEMA:
         raise records.RecordError(f"{path}: schema {record.get('schema')!r}, not {SCHEMA!r}")
     warm_up = records.number_at(path, records.value_at(path, record, "plan", dict), "warm_up")
-    steps, runs, reduces, idle = [], [], [], []
-    for one in records.value_at(path, record, "training", list):
-        for name in one["files"]:
-            rows, run = records.read_training(folder.place(name), one["transport"], one["repeat"], warm_up)
-            steps += rows
-            runs.append(run)
-    aside = [
-        records.read_training(folder.place(name), one["transport"], one["repeat"], warm_up)[1]
-        for one in record.get("set_aside", {}).get("training", [])
-        for name in one["files"]
-    ]
-    for name in records.value_at(path, record, "all_reduce", list):
-        reduces += records.read_all_reduce(folder.place(name))
-    for name in records.value_at(path, record, "idle", list):
-        idle += records.read_idle(folder.place(name))
+
+    def trained(runs):
+        """(rows of steps, row of the run) of each rank's file."""
+        return [
+            records.read_training(folder.place(name), one["transport"], one["repeat"], warm_up)
+            for one in runs
+            for name in one["files"]
+        ]
+
+    def all_of(read, names):
+        return [row for name in names for row in read(folder.place(name))]
+
+    training = trained(records.value_at(path, record, "training", list))
+    steps, runs = [row for rows, _ in training for row in rows], [run for _, run in training]
+    reduces = all_of(records.read_all_reduce, records.value_at(path, record, "all_reduce", list))
+    idle = all_of(records.read_idle, records.value_at(path, record, "idle", list))
     # Folders of earlier versions have none of the rest.
-    beside = [
-        row
-        for one in record.get("beside_write", [])
-        for row in records.read_beside_write(
-            folder.place(one["all_reduce"]), [folder.place(name) for name in one["write"]], one["repeat"]
-        )
-    ]
-    bound = [row for name in record.get("bound", []) for row in records.read_all_reduce(folder.place(name))]
+    aside = [run for _, run in trained(record.get("set_aside", {}).get("training", []))]
+    beside = []
+    for one in record.get("beside_write", []):
+        writes = [folder.place(name) for name in one["write"]]
+        beside += records.read_beside_write(folder.place(one["all_reduce"]), writes, one["repeat"])
+    bound = all_of(records.read_all_reduce, record.get("bound", []))
     inner = record.get("guest", {}).get("folder")
     return Measurement(
         record,
@@ -150,36 +149,20 @@ def summarise(measurement):
     )
 
 
-def row_records(rows, transports):
+SUMMARY_COLUMNS = ("section", "quantity", "unit", "transport", "median", "tail", "samples")
+SUMMARY_COLUMNS += ("times_better", "times_better_low", "times_better_high")
+
+
+def summary_lines(rows, transports):
     """Rows as lines of summary.csv: one a quantity and transport."""
     lines = []
     for row in rows:
         for transport in transports:
-            figure, ratio = row.figures.get(transport), row.ratios.get(transport)
+            figure, ratio = row.figures.get(transport), row.ratios.get(transport, summary.Ratio(None))
             if figure is not None:
-                lines.append(
-                    {
-                        "section": row.section,
-                        "quantity": row.label,
-                        "unit": row.unit,
-                        "transport": transport,
-                        "median": figure.median,
-                        "tail": figure.tail,
-                        "samples": figure.samples,
-                        "times_better": ratio.value if ratio else None,
-                        "times_better_low": ratio.low if ratio else None,
-                        "times_better_high": ratio.high if ratio else None,
-                    }
-                )
+                what = (row.section, row.label, row.unit, transport)
+                lines.append((*what, *astuple(figure), *astuple(ratio)))
     return lines
-
-
-def csv_of(frame):
-    return frame.to_csv(index=False, lineterminator="\n")
-
-
-def terminal_rows(made):
-    return [*made.training, *made.programs, *made.headline_all_reduce, *made.idle]
 
 
 def title_of(measurement):
@@ -197,7 +180,7 @@ def show(measurement, made, console):
     def say(text, style=""):
         console.print(text, style=style, highlight=False, soft_wrap=True, markup=False)
 
-    rows = terminal_rows(made)
+    rows = [*made.training, *made.programs, *made.headline_all_reduce, *made.idle]
     if rows:
         console.print()
         say(title_of(measurement), "bold")
@@ -209,11 +192,9 @@ def show(measurement, made, console):
             console.print()
             console.print(comparison_table(made.bound, made.bound_transports, tails=False))
         if len(measurement.transports) > 1:
-            say(
-                f"\nRatio: how many times better than {measurement.transports[0]}, in times as in rates."
-                + (" ibverbs: Gloo's own transport over verbs." if "GLOO_IBVERBS" in made.bound_transports else ""),
-                "dim",
-            )
+            ibverbs = " ibverbs: Gloo's own transport over verbs." if "GLOO_IBVERBS" in made.bound_transports else ""
+            first = measurement.transports[0]
+            say(f"\nRatio: how many times better than {first}, in times as in rates.{ibverbs}", "dim")
     for target in made.targets:
         if target.label.startswith("RDMA"):
             say(*target_line(target))
@@ -240,20 +221,8 @@ def show_guest(measurement, made, console, say):
 
 
 def write_csv(folder, measurement, made):
-    transports = made.bound_transports
     rows = [*made.training, *made.programs, *made.all_reduce, *made.bound, *made.idle]
-    columns = (
-        "section",
-        "quantity",
-        "unit",
-        "transport",
-        "median",
-        "tail",
-        "samples",
-        "times_better",
-        "times_better_low",
-        "times_better_high",
-    )
+    lines = summary_lines(rows, made.bound_transports)
     for name, frame in (
         ("steps.csv", measurement.steps),
         ("runs.csv", measurement.runs),
@@ -261,10 +230,10 @@ def write_csv(folder, measurement, made):
         ("idle.csv", measurement.idle),
         ("beside_write.csv", measurement.beside),
         ("bound.csv", measurement.bound),
-        ("summary.csv", records.frame_of(row_records(rows, transports), columns)),
+        ("summary.csv", records.frame_of(lines, SUMMARY_COLUMNS)),
     ):
         if len(frame):
-            folder.write_text(name, csv_of(frame))
+            folder.write_text(name, frame.to_csv(index=False, lineterminator="\n"))
 
 
 def pictures(measurement, made, theme):

@@ -3,14 +3,19 @@
 A file is written beside its place and renamed into it, so a full disk or a Ctrl-C leaves no half of one.
 """
 
+import contextlib
 import json
 import os
 import time
 from pathlib import Path
 
+from gloo_bypass_tools.common.failures import BAD_INPUT, Failure
 
-class ResultsError(Exception):
-    """The folder or a file in it cannot be written; the text is one line for the user."""
+
+class ResultsError(Failure):
+    """The folder or a file in it cannot be written."""
+
+    status = BAD_INPUT
 
 
 def write_whole(target, content):
@@ -23,10 +28,8 @@ def write_whole(target, content):
             os.fsync(file.fileno())
         os.replace(partial, target)
     except OSError:
-        try:
+        with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
-        except OSError:
-            pass
         raise
 
 

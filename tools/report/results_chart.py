@@ -48,6 +48,15 @@ def ratio_label(ratio):
     return f"{ratio:.0f} x" if ratio >= 9.5 else f"{ratio:.2g} x"
 
 
+def bold(text, loses):
+    return f"**{text}**" if loses and text else text
+
+
+def markdown(header, lines):
+    table = [header, ["---"] * len(header), *lines]
+    return "\n".join(f"| {' | '.join(line)} |" for line in table)
+
+
 def in_picture(rows):
     """Links of a larger MTU are left to the table where the same link of 1500 is there: lines would hide each other."""
     links = {row.link for row in rows}
@@ -143,10 +152,8 @@ def panel_of(run, where, rows, left):
         points = " ".join(f"{panel.x(row.bytes):.1f},{panel.y(row.median_us):.1f}" for row in line)
         dashes = f' stroke-dasharray="{dash}"' if dash else ""
         parts.append(f'<polyline class="line {kind}" points="{points}"{dashes}/>')
-        parts += [
-            f'<circle class="dot {kind}" cx="{x}" cy="{y}" r="2.6"/>'
-            for x, y in (point.split(",") for point in points.split())
-        ]
+        for x, y in (point.split(",") for point in points.split()):
+            parts.append(f'<circle class="dot {kind}" cx="{x}" cy="{y}" r="2.6"/>')
         if transport != stored_run.BASE or len(names[transport]) == 1:
             labels.append((panel.y(line[-1].median_us), kind, transport, link, ratios_of(run, line)))
     for y, kind, transport, link, ratios in spread(labels):
@@ -163,14 +170,10 @@ def colours_of(transport):
 
 
 def colour_rules(rows, shade):
-    transports = sorted({row.transport for row in rows})
     rules = []
-    for transport in transports:
-        colour = colours_of(transport)[shade]
-        rules.append(
-            f".line.t-{transport.lower()} {{ stroke: {colour}; }} .dot.t-{transport.lower()}, "
-            f".name.t-{transport.lower()} {{ fill: {colour}; }}"
-        )
+    for transport in sorted({row.transport for row in rows}):
+        kind, colour = f"t-{transport.lower()}", colours_of(transport)[shade]
+        rules.append(f".line.{kind} {{ stroke: {colour}; }} .dot.{kind}, .name.{kind} {{ fill: {colour}; }}")
     return "\n".join(rules)
 
 
@@ -188,15 +191,8 @@ def svg(run):
     ]
     for index, (where, rows) in enumerate(panels.items()):
         parts += panel_of(run, where, rows, index * PANEL)
-    parts.append(
-        text(
-            LEFT,
-            TOP + HEIGHT + BOTTOM - 12,
-            "Median time of an all-reduce; lower is better. Below a name: "
-            f"times as fast as TCP, smallest to largest size. {run.machine}, {run.date}.",
-            "faint",
-        )
-    )
+    legend = "Median time of an all-reduce; lower is better. Below a name: times as fast as TCP, smallest to largest"
+    parts.append(text(LEFT, TOP + HEIGHT + BOTTOM - 12, f"{legend} size. {run.machine}, {run.date}.", "faint"))
     if state:
         parts.append(text(LEFT, height - 12, f"While it was measured, the machine {state}.", "faint"))
     return "\n".join([*parts, "</svg>", ""])
@@ -206,16 +202,8 @@ def times_of(row):
     return f"{time_label(row.median_us)}, {time_label(row.p99_us)}"
 
 
-HEADINGS = (
-    "where",
-    "link",
-    "transport",
-    "size",
-    "TCP: median, p99",
-    "ours: median, p99",
-    "ours, busbw",
-    "times as fast",
-)
+HEADINGS = ("where", "link", "transport", "size")
+HEADINGS += ("TCP: median, p99", "ours: median, p99", "ours, busbw", "times as fast")
 
 
 def cells(run):
@@ -240,11 +228,7 @@ def cells(run):
 
 def table(run):
     """The same in Markdown; where TCP is faster, the ratio is bold."""
-    headings, *rows = cells(run)
-    lines = [f"| {' | '.join(headings)} |", "| --- " * len(headings) + "|"]
-    ours = [row for row in run.rows if row.transport != stored_run.BASE]
-    for row, line in zip(ours, rows):
-        ratio = run.ratio(row)
-        shown = f"**{line[-1]}**" if ratio is not None and ratio < 1 else line[-1]
-        lines.append(f"| {' | '.join((*line[:-1], shown))} |")
-    return "\n".join(lines) + "\n"
+    headings, *lines = cells(run)
+    ratios = [run.ratio(row) for row in run.rows if row.transport != stored_run.BASE]
+    lines = [(*line[:-1], bold(line[-1], ratio is not None and ratio < 1)) for line, ratio in zip(lines, ratios)]
+    return markdown(headings, lines) + "\n"

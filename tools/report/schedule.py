@@ -11,6 +11,10 @@ class Turn:
     transport: str
     repeat: int
 
+    @property
+    def name(self):
+        return f"train over {self.transport}, repeat {self.repeat}"
+
 
 def repeat_turns(transports, repeat):
     """The runs of one repeat, in the order given, so that repeats read A B A B."""

@@ -7,6 +7,8 @@ import time
 from gloo_bypass_tools.common import processes
 
 SCHEMA = "gloo-bypass/comparison/1"
+# Lists of the record, which stages add to.
+PARTS = ("stages", "failures", "left_out", "training", "all_reduce", "programs", "beside_write", "bound", "idle")
 # Settings of the children that bear on the figures, to be named in the report.
 TELLING_PREFIXES = ("GLOO_", "OMP_", "OPENBLAS_", "MKL_")
 
@@ -17,13 +19,8 @@ def telling(environment):
 
 def shell_line(environment, words, root):
     """The command as one can paste it, with paths below the repository relative to it."""
-    prefix = str(root) + os.sep
-    return " ".join(
-        [
-            *(f"{key}={shlex.quote(value)}" for key, value in environment.items()),
-            *(shlex.quote(word.removeprefix(prefix)) for word in words),
-        ]
-    )
+    settings = [f"{key}={shlex.quote(value)}" for key, value in environment.items()]
+    return " ".join([*settings, shlex.join(word.removeprefix(f"{root}{os.sep}") for word in words)])
 
 
 class Stages:
@@ -33,19 +30,7 @@ class Stages:
 
     def __init__(self, root, folder, display, record):
         self.root, self.folder, self.display = root, folder, display
-        self.record = {
-            "schema": SCHEMA,
-            "state": "running",
-            "stages": [],
-            "failures": [],
-            "left_out": [],
-            "training": [],
-            "all_reduce": [],
-            "programs": [],
-            "beside_write": [],
-            "bound": [],
-            "idle": [],
-        } | record
+        self.record = {"schema": SCHEMA, "state": "running", **{part: [] for part in PARTS}, **record}
 
     def save(self):
         self.folder.write_json("results.json", self.record)
@@ -71,25 +56,16 @@ class Stages:
         done, reason = False, f"{name} was interrupted"
         try:
             with self.display.stage(name, total=total):
-                outcome = processes.run(
-                    words, log, limit_s, environment=environment, directory=directory or self.root, on_tick=on_tick
-                )
+                outcome = processes.run(words, log, limit_s, environment, directory or self.root, on_tick)
                 processes.require_success(name, outcome, log)
             done = True
         except processes.StageError as error:
             reason = str(error)
         finally:
             shown = telling({key: value for key, value in environment.items() if os.environ.get(key) != value})
-            self.note_stage(
-                {
-                    "name": name,
-                    "seconds": round(time.monotonic() - before, 1),
-                    "succeeded": done,
-                    "log": self.folder.relative(log),
-                    "command": shell_line(shown, words, self.root),
-                },
-                reason,
-            )
+            stage = {"name": name, "seconds": round(time.monotonic() - before, 1), "succeeded": done}
+            stage |= {"log": self.folder.relative(log), "command": shell_line(shown, words, self.root)}
+            self.note_stage(stage, reason)
         return done
 
     def note_stage(self, stage, reason):

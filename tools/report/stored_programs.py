@@ -14,46 +14,25 @@ below 0. A row that cannot be understood is refused, never skipped.
 import datetime
 import re
 import statistics
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from gloo_bypass_tools.report import machine, memory_rates, programs
-from gloo_bypass_tools.report.records import RecordError, json_object, number_at, value_at
-from gloo_bypass_tools.report.stored_run import only, positive_at, text_at
+from gloo_bypass_tools.report.records import (
+    RecordError,
+    benchmark_report,
+    commit_at,
+    date_at,
+    number_at,
+    object_at,
+    only,
+    positive_at,
+    text_at,
+    value_at,
+    whole_at,
+)
 
 SCHEMA = "gloo-bypass/programs/1"
-KEYS = {
-    "schema",
-    "commit",
-    "date",
-    "machine",
-    "load_before",
-    "others_cores",
-    "rates",
-    "python",
-    "torch",
-    "gloo_bypass",
-    "ranks",
-    "threads",
-    "rounds",
-    "effort",
-    "transports",
-    "left_out",
-    "digests",
-    "rows",
-}
 MACHINE_KEYS = {"processor", "cores", "memory_gib", "operating_system", "kernel"}
-ROW_KEYS = {
-    "program",
-    "quantity",
-    "bytes",
-    "compute_ms",
-    "transport",
-    "median_us",
-    "p99_us",
-    "mean_us",
-    "samples",
-    "rounds_us",
-}
 # A program that sends nothing may take so much longer over one transport than over another: else the machine was not
 # steady, and ratios say little.
 STEADY = 1.1
@@ -127,11 +106,8 @@ class Run:
         return "; ".join(said)
 
 
-def whole_at(place, record, key, least=0):
-    value = number_at(place, record, key)
-    if value != int(value) or value < least:
-        raise RecordError(f"{place}: '{key}' is {value!r}, not a whole number from {least} on")
-    return int(value)
+KEYS = {one.name for one in fields(Run)} - {"by_place"} | {"schema", "gloo_bypass", "digests"}
+ROW_KEYS = {one.name for one in (*fields(programs.Key), *fields(Row))} - {"key"}
 
 
 def key_of(place, record):
@@ -145,25 +121,15 @@ def key_of(place, record):
 
 
 def row_of(place, record, transports):
-    if not isinstance(record, dict):
-        raise RecordError(f"{place}: expected an object, found {type(record).__name__}")
-    only(place, record, ROW_KEYS)
+    only(place, object_at(place, record), ROW_KEYS)
     key, transport = key_of(place, record), text_at(place, record, "transport")
     if transport not in transports:
         raise RecordError(f"{place}: 'transport' is {transport!r}, none of the run's {', '.join(transports)}")
-    is_difference = key.quantity in {one.name for one in programs.BY_NAME[key.program].differences}
-    number = number_at if is_difference else positive_at
+    number = number_at if programs.is_difference(key) else positive_at
     rounds = value_at(place, record, "rounds_us", list)
     each = tuple(number(f"{place}: rounds_us", dict(enumerate(rounds)), index) for index in range(len(rounds)))
-    row = Row(
-        key,
-        transport,
-        number(place, record, "median_us"),
-        number(place, record, "p99_us"),
-        number(place, record, "mean_us"),
-        whole_at(place, record, "samples", 1),
-        each,
-    )
+    times = (number(place, record, name) for name in ("median_us", "p99_us", "mean_us"))
+    row = Row(key, transport, *times, whole_at(place, record, "samples", 1), each)
     if row.p99_us < row.median_us:
         raise RecordError(f"{place}: 'p99_us' is {row.p99_us!r}, below the median of {row.median_us!r}")
     if not each or abs(statistics.median(each) - row.median_us) > 0.01 * abs(row.median_us) + 0.01:
@@ -186,18 +152,10 @@ def names_at(place, record, key):
 
 
 def read(path):
-    record = json_object(path)
-    schema = value_at(path, record, "schema", str)
-    if schema != SCHEMA:
-        raise RecordError(f"{path}: schema {schema!r}, not {SCHEMA!r}")
+    record = benchmark_report(path, SCHEMA)
     only(path, record, KEYS)
-    commit = text_at(path, record, "commit")
-    if not re.fullmatch(r"[0-9a-f]{7,40}( with uncommitted changes)?|unknown", commit):
-        raise RecordError(f"{path}: 'commit' is {commit!r}, not 7 to 40 hexadecimal digits")
-    try:
-        date = datetime.date.fromisoformat(text_at(path, record, "date"))
-    except ValueError as error:
-        raise RecordError(f"{path}: 'date' is {record['date']!r}, not like 2026-11-27") from error
+    commit = commit_at(path, record, "commit", "( with uncommitted changes)?|unknown")
+    date = date_at(path, record, "date")
     found = value_at(path, record, "machine", dict)
     only(f"{path}: machine", found, MACHINE_KEYS)
     text_at(f"{path}: machine", found, "processor"), whole_at(f"{path}: machine", found, "cores", 1)

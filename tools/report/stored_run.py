@@ -11,11 +11,21 @@ have none. A row that cannot be understood is refused, never skipped.
 """
 
 import datetime
-import re
 from dataclasses import dataclass
 
 from gloo_bypass_tools.report import memory_rates
-from gloo_bypass_tools.report.records import RecordError, json_object, number_at, value_at
+from gloo_bypass_tools.report.records import (
+    RecordError,
+    commit_at,
+    date_at,
+    json_object,
+    object_at,
+    only,
+    positive_at,
+    text_at,
+    value_at,
+    whole_at,
+)
 
 BASE = "TCP"
 RUN_KEYS = {"commit", "date", "machine", "rates", "rows"}
@@ -53,41 +63,11 @@ class Run:
         return None
 
 
-def only(place, record, keys):
-    for key in record:
-        if key not in keys:
-            raise RecordError(f"{place}: '{key}' is unknown; known are {', '.join(sorted(keys))}")
-
-
-def text_at(place, record, key):
-    text = value_at(place, record, key, str).strip()
-    if not text:
-        raise RecordError(f"{place}: '{key}' is empty")
-    return text
-
-
-def positive_at(place, record, key):
-    value = number_at(place, record, key)
-    if value <= 0:
-        raise RecordError(f"{place}: '{key}' is {value!r}, not above 0")
-    return value
-
-
 def row_of(place, record):
-    if not isinstance(record, dict):
-        raise RecordError(f"{place}: expected an object, found {type(record).__name__}")
-    only(place, record, ROW_KEYS)
-    size = positive_at(place, record, "bytes")
-    if size != int(size):
-        raise RecordError(f"{place}: 'bytes' is {size!r}, not a whole number")
+    only(place, object_at(place, record), ROW_KEYS)
     texts = {key: text_at(place, record, key) for key in ("link", "where", "transport")}
-    row = Row(
-        **texts,
-        bytes=int(size),
-        median_us=positive_at(place, record, "median_us"),
-        p99_us=positive_at(place, record, "p99_us"),
-        bus_gbps=positive_at(place, record, "bus_GBps"),
-    )
+    rates = {key.lower(): positive_at(place, record, key) for key in ("median_us", "p99_us", "bus_GBps")}
+    row = Row(**texts, bytes=whole_at(place, record, "bytes", 1), **rates)
     if row.p99_us < row.median_us:
         raise RecordError(f"{place}: 'p99_us' is {row.p99_us!r}, below the median of {row.median_us!r}")
     return row
@@ -96,13 +76,7 @@ def row_of(place, record):
 def read(path):
     record = json_object(path)
     only(path, record, RUN_KEYS)
-    commit = text_at(path, record, "commit")
-    if not re.fullmatch(r"[0-9a-f]{7,40}", commit):
-        raise RecordError(f"{path}: 'commit' is {commit!r}, not 7 to 40 hexadecimal digits")
-    try:
-        date = datetime.date.fromisoformat(text_at(path, record, "date"))
-    except ValueError as error:
-        raise RecordError(f"{path}: 'date' is {record['date']!r}, not like 2026-11-22") from error
+    commit, date = commit_at(path, record, "commit"), date_at(path, record, "date")
     rows = []
     for number, entry in enumerate(value_at(path, record, "rows", list)):
         row = row_of(f"{path}: rows[{number}]", entry)

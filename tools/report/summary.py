@@ -125,15 +125,28 @@ def row_of(frame, transports, section, key, label, unit, scale, better):
             medians[transport] = values.groupby(part["repeat"]).median().dropna().to_dict()
     if not figures:
         return None
-    baseline, ratios = transports[0], {}
-    for transport in transports[1:]:
-        if baseline in figures and transport in figures:
-            ratio = ratio_of(
-                medians[baseline], medians[transport], (figures[baseline].median, figures[transport].median), better
-            )
-            if ratio is not None:
-                ratios[transport] = ratio
-    return Row(section, key, label, unit, better, figures, ratios)
+
+    def ratio(first, other):
+        return ratio_of(medians[first], medians[other], (figures[first].median, figures[other].median), better)
+
+    return Row(section, key, label, unit, better, figures, ratios_to_first(figures, transports, ratio))
+
+
+def ratios_to_first(figures, transports, ratio):
+    """{transport: `ratio(first, transport)`} of those that have figures, where it can be said."""
+    first, *others = transports
+    found = {other: ratio(first, other) for other in others if first in figures and other in figures}
+    return {other: one for other, one in found.items() if one is not None}
+
+
+def ratios_of(figures, transports, better):
+    """The Ratios of medians."""
+
+    def ratio(first, other):
+        value = times_better(figures[first].median, figures[other].median, better)
+        return value and Ratio(value)
+
+    return ratios_to_first(figures, transports, ratio)
 
 
 def measured_steps(steps):
@@ -195,25 +208,9 @@ def all_reduce_rows(reduces, transports, section="Ring all-reduce", key="all_red
                 values = times if size <= SMALL_BYTES else [busbw(size, time, one["ranks"]) for time in times]
                 figures[transport] = Figure(float(values[0]), float(values[1]), int(one["samples"]))
         unit, better = ("us", "lower") if size <= SMALL_BYTES else ("GB/s", "higher")
-        baseline = figures.get(transports[0])
-        ratios = {}
-        for transport in transports[1:]:
-            if baseline and transport in figures:
-                value = times_better(baseline.median, figures[transport].median, better)
-                if value is not None:
-                    ratios[transport] = Ratio(value)
         elements = int(reduces[reduces["bytes"] == size]["elements"].iloc[0])
-        rows.append(
-            Row(
-                section,
-                f"{key}_{size}",
-                f"{size_text(int(size))}, {count_text(elements)}",
-                unit,
-                better,
-                figures,
-                ratios,
-            )
-        )
+        label = f"{size_text(int(size))}, {count_text(elements)}"
+        rows.append(Row(section, f"{key}_{size}", label, unit, better, figures, ratios_of(figures, transports, better)))
     return rows
 
 
@@ -239,17 +236,11 @@ def identical_in_each(frames, transports):
 
 def ratio_at(rows, key, transport):
     """The Ratio of one row, or None."""
-    for row in rows:
-        if row.key == key and transport in row.ratios:
-            return row.ratios[transport]
-    return None
+    return next((row.ratios[transport] for row in rows if row.key == key and transport in row.ratios), None)
 
 
 def figure_at(rows, key, transport):
-    for row in rows:
-        if row.key == key:
-            return row.figures.get(transport)
-    return None
+    return next((row.figures.get(transport) for row in rows if row.key == key), None)
 
 
 def doubted(training, transports):
@@ -286,6 +277,15 @@ class Target:
     said: str
 
 
+def idle_target(idle, transport, label):
+    """What an idle rank takes of a core."""
+    cpu = figure_at(idle, "cpu_percent", transport)
+    if cpu is None:
+        return Target(label, "under 1 % of a core", "not measured", None, "")
+    met = cpu.median < 1.0
+    return Target(label, "under 1 % of a core", f"{cpu.median:.2f} %", met, "reached" if met else "not reached")
+
+
 def target_of(label, wanted, one, least):
     """The Target of a Ratio that must be `least`; repeats on both sides of it, near it, decide nothing."""
     if one is None:
@@ -311,11 +311,7 @@ def bound_rows(bound, transports):
 
 def columns_of(bound, transports):
     """The transports of the bound rows: those compared, and what was measured beside them."""
-    return (
-        [*transports, *(one for one in bound["transport"].unique() if one not in transports)]
-        if len(bound)
-        else list(transports)
-    )
+    return list(dict.fromkeys([*transports, *bound["transport"]]))
 
 
 def share_of_write(beside, transport):
@@ -327,29 +323,22 @@ def share_of_write(beside, transport):
     ours = part.apply(lambda one: busbw(one["bytes"], one["p50_us"], one["ranks"]), axis=1)
     each = ours / part["write_gbps"]
     low, high = (float(each.min()), float(each.max())) if len(part) > 1 else (None, None)
-    return (
-        Ratio(float(ours.median() / part["write_gbps"].median()), low, high),
-        float(ours.median()),
-        float(part["write_gbps"].median()),
-    )
+    reached, possible = float(ours.median()), float(part["write_gbps"].median())
+    return Ratio(reached / possible, low, high), reached, possible
 
 
-def ratio_between(rows, key, transport, other):
-    """How many times better `transport` was than `other` in one row; the Ratio, or None."""
-    for row in rows:
-        if row.key == key and transport in row.figures and other in row.figures:
-            value = times_better(row.figures[other].median, row.figures[transport].median, row.better)
-            return None if value is None else Ratio(value)
-    return None
+def ratio_between(row, transport, other):
+    """How many times better `transport` was than `other` in a row; the Ratio, or None."""
+    ours, theirs = row.figures.get(transport), row.figures.get(other)
+    value = times_better(theirs and theirs.median, ours and ours.median, row.better)
+    return value and Ratio(value)
 
 
 def one_element_target(reduces, bound):
     """One element in the ring, which PyTorch runs and Gloo's ibverbs cannot, beside what that needs in the algorithm
     that it can run."""
-    ours, theirs = (
-        figure_at(rows, f"{key}_{ONE_ELEMENT_BYTES}", transport)
-        for rows, key, transport in ((reduces, "all_reduce", "RDMA"), (bound, "bound", "GLOO_IBVERBS"))
-    )
+    ours = figure_at(reduces, f"all_reduce_{ONE_ELEMENT_BYTES}", "RDMA")
+    theirs = figure_at(bound, f"bound_{ONE_ELEMENT_BYTES}", "GLOO_IBVERBS")
     value = times_better(theirs and theirs.median, ours and ours.median, "lower")
     one = target_of(
         "RDMA, ring all-reduce of 1 element, median",
@@ -362,39 +351,19 @@ def one_element_target(reduces, bound):
 
 def rdma_targets(beside, reduces, bound, idle):
     """The project's targets for RDMA: beside what the adapter can do, and beside Gloo's own transport over verbs."""
-    found = []
     share = share_of_write(beside, "RDMA")
     size = size_text(int(beside["bytes"].iloc[0])) if len(beside) else "4 MiB"
-    one = target_of(
-        f"RDMA, ring all-reduce of {size}, bus bandwidth",
-        "at least 0.85 x ib_write_bw's, one direction with both busy",
-        share[0] if share else None,
-        0.85,
-    )
+    wanted = "at least 0.85 x ib_write_bw's, one direction with both busy"
+    one = target_of(f"RDMA, ring all-reduce of {size}, bus bandwidth", wanted, share[0] if share else None, 0.85)
     if share:
         one = replace(one, measured=f"{share[0].value:.2f} x ({share[1]:.3g} of {share[2]:.3g} GB/s)")
-    found.append(one)
-    found.append(one_element_target(reduces, bound))
+    found = [one, one_element_target(reduces, bound)]
+    wanted = f"at least {LEAST_TO_IBVERBS:g} x Gloo's own ibverbs transport, in the same algorithm"
     for row in bound:
-        found.append(
-            target_of(
-                f"RDMA, ring-chunked all-reduce of {row.label.partition(',')[0]}",
-                f"at least {LEAST_TO_IBVERBS:g} x Gloo's own ibverbs transport, in the same algorithm",
-                ratio_between(bound, row.key, "RDMA", "GLOO_IBVERBS"),
-                LEAST_TO_IBVERBS,
-            )
-        )
-    cpu = figure_at(idle, "cpu_percent", "RDMA")
-    if cpu is not None:
-        found.append(
-            Target(
-                "RDMA, idle, connected rank",
-                "under 1 % of a core",
-                f"{cpu.median:.2f} %",
-                cpu.median < 1.0,
-                "reached" if cpu.median < 1.0 else "not reached",
-            )
-        )
+        label = f"RDMA, ring-chunked all-reduce of {row.label.partition(',')[0]}"
+        found.append(target_of(label, wanted, ratio_between(row, "RDMA", "GLOO_IBVERBS"), LEAST_TO_IBVERBS))
+    if figure_at(idle, "cpu_percent", "RDMA"):
+        found.append(idle_target(idle, "RDMA", "RDMA, idle, connected rank"))
     return found
 
 
@@ -411,44 +380,15 @@ def in_doubt(target):
 
 def targets(training, reduces, idle, transport, baseline):
     """The project's targets for two ranks on one machine, held against the rows of a measurement."""
-    of_training = in_doubt if transport in doubted(training, [baseline, transport]) else lambda target: target
+    doubtful = transport in doubted(training, [baseline, transport])
     ten_million, one_element = f"all_reduce_{TEN_MILLION_BYTES}", f"all_reduce_{ONE_ELEMENT_BYTES}"
-    found = [
-        target_of(
-            "Ring all-reduce of 10M floats",
-            f"at least 3 x {baseline}'s bandwidth",
-            ratio_at(reduces, ten_million, transport),
-            3.0,
-        ),
-        target_of(
-            "Ring all-reduce of 1 element, median",
-            f"at least 5 x as fast as {baseline}",
-            ratio_at(reduces, one_element, transport),
-            5.0,
-        ),
-        of_training(
-            target_of("Training step", f"no slower than {baseline}", ratio_at(training, "step_s", transport), 1.0)
-        ),
-        of_training(
-            target_of(
-                "All-reduce in training, T_ar",
-                f"at least 2 x as fast as {baseline}",
-                ratio_at(training, "all_reduce_s", transport),
-                2.0,
-            )
-        ),
-    ]
-    cpu = figure_at(idle, "cpu_percent", transport)
-    if cpu is None:
-        found.append(Target("Idle, connected rank", "under 1 % of a core", "not measured", None, ""))
-    else:
-        found.append(
-            Target(
-                "Idle, connected rank",
-                "under 1 % of a core",
-                f"{cpu.median:.2f} %",
-                cpu.median < 1.0,
-                "reached" if cpu.median < 1.0 else "not reached",
-            )
-        )
-    return found
+    found = []
+    for label, wanted, rows, key, least in (
+        ("Ring all-reduce of 10M floats", "at least 3 x {}'s bandwidth", reduces, ten_million, 3.0),
+        ("Ring all-reduce of 1 element, median", "at least 5 x as fast as {}", reduces, one_element, 5.0),
+        ("Training step", "no slower than {}", training, "step_s", 1.0),
+        ("All-reduce in training, T_ar", "at least 2 x as fast as {}", training, "all_reduce_s", 2.0),
+    ):
+        target = target_of(label, wanted.format(baseline), ratio_at(rows, key, transport), least)
+        found.append(in_doubt(target) if doubtful and rows is training else target)
+    return [*found, idle_target(idle, transport, "Idle, connected rank")]

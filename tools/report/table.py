@@ -17,9 +17,8 @@ def comparison_table(rows, transports, tails=True, doubted=None):
         if tails:
             table.add_column("p99", justify="right", no_wrap=True, style="dim", header_style="dim")
     for transport in transports[1:]:
-        table.add_column(
-            f"{wording.heading(transport)} x" if len(transports) > 2 else "ratio", justify="right", no_wrap=True
-        )
+        heading = f"{wording.heading(transport)} x" if len(transports) > 2 else "ratio"
+        table.add_column(heading, justify="right", no_wrap=True)
     section = None
     for row in rows:
         if row.section != section:
@@ -54,9 +53,8 @@ def ratio_cell(row, transport, is_doubted=False):
 def target_line(target):
     """A target beside what was measured, with its style."""
     style = {True: "green", False: "red", None: "yellow"}[target.met]
-    return f"{target.label}: {target.measured}; wanted {target.wanted}" + (
-        f": {target.said}" if target.said else ""
-    ), style
+    said = f": {target.said}" if target.said else ""
+    return f"{target.label}: {target.measured}; wanted {target.wanted}{said}", style
 
 
 def verdict(same_bits, found):

@@ -39,24 +39,8 @@ def listens(port):
 
 
 def command_of(options):
-    return [
-        PROGRAM,
-        "-d",
-        options.device,
-        "-i",
-        options.port,
-        "-x",
-        options.gid_index,
-        "-b",
-        "-s",
-        options.bytes,
-        "-n",
-        options.iterations,
-        "-p",
-        options.tcp_port,
-        "-F",
-        "--report_gbits",
-    ]
+    port = ["-d", options.device, "-i", options.port, "-x", options.gid_index, "-p", options.tcp_port]
+    return [PROGRAM, *port, "-b", "-s", options.bytes, "-n", options.iterations, "-F", "--report_gbits"]
 
 
 def bandwidth_in(output, size):
@@ -94,9 +78,8 @@ def measured(options):
             if server.poll() is not None:
                 raise WriteError(f"{PROGRAM} as server: {last_line(server.stdout.read())}")
             if time.monotonic() > limit:
-                raise WriteError(
-                    f"{PROGRAM} as server did not listen on port {options.tcp_port} within {LISTEN_LIMIT_S:g} s"
-                )
+                where = f"port {options.tcp_port} within {LISTEN_LIMIT_S:g} s"
+                raise WriteError(f"{PROGRAM} as server did not listen on {where}")
             time.sleep(0.05)
         client = start([*command, "127.0.0.1"])
         output, _ = client.communicate(timeout=max(1.0, until - time.monotonic()))
@@ -135,15 +118,8 @@ def main(arguments=None):
         print(f"write_bandwidth: {error}", file=sys.stderr)
         return FAILED
     # perftest adds the two directions up.
-    report = {
-        "schema": SCHEMA,
-        "device": options.device,
-        "port": options.port,
-        "gid_index": options.gid_index,
-        "message_bytes": options.bytes,
-        "iterations": options.iterations,
-        "direction_gb_s": both / 8 / 2,
-    }
+    report = {"schema": SCHEMA, "device": options.device, "port": options.port, "gid_index": options.gid_index}
+    report |= {"message_bytes": options.bytes, "iterations": options.iterations, "direction_gb_s": both / 8 / 2}
     partial = options.json + ".partial"
     with open(partial, "w", encoding="utf-8") as file:
         file.write(json.dumps(report, indent=2) + "\n")

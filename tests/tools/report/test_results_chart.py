@@ -52,7 +52,7 @@ def test_Read_Fixture_HasEveryRowAndItsRatio(run):
         (lambda run: run["rows"].append(run["rows"][0]), "is there already"),
         (lambda run: run["rows"][2].pop("link"), "rows[2]: no 'link'"),
         (lambda run: run["rows"][2].update(speed=1), "rows[2]: 'speed' is unknown"),
-        (lambda run: run["rows"][2].update(bytes=0), "rows[2]: 'bytes' is 0, not above 0"),
+        (lambda run: run["rows"][2].update(bytes=0), "rows[2]: 'bytes' is 0, not a whole number from 1 on"),
         (lambda run: run["rows"][2].update(bytes=1.5), "rows[2]: 'bytes' is 1.5, not a whole number"),
         (lambda run: run["rows"][2].update(median_us=math.nan), "rows[2]: 'median_us' is nan, not a finite number"),
         (lambda run: run["rows"][2].update(p99_us=0.001), "rows[2]: 'p99_us' is 0.001, below the median"),
