@@ -1,21 +1,21 @@
 """The command line of scripts/compare-links."""
 
 import argparse
-import datetime
 import json
 import os
 import sys
 import tempfile
-from pathlib import Path
 
-from gloo_bypass_tools.common import processes, program_places
-from gloo_bypass_tools.common.argument_types import number_in, result_file
+from gloo_bypass_tools.common import processes
+from gloo_bypass_tools.common.argument_types import names_of, result_file
+from gloo_bypass_tools.common.options import add_build, add_number, add_output, command_parser
 from gloo_bypass_tools.compare_links import links
 from gloo_bypass_tools.compare_links.measurement import Measurement
 from gloo_bypass_tools.fabric_run import enclosure, network
 from gloo_bypass_tools.fabric_run.failures import FabricRunError
 from gloo_bypass_tools.report import machine, memory_rates, results_chart, stored_run
 from gloo_bypass_tools.report.command import size_of
+from gloo_bypass_tools.report.lines import show_progress, show_start
 from gloo_bypass_tools.report.memory_rates import RateSamples
 from gloo_bypass_tools.report.records import RecordError
 
@@ -41,15 +41,12 @@ EPILOG = """\
 exit status: 0; 1 a link could not be measured; 2 bad input; 128 + N ended by signal N"""
 
 
+LINKS = (*links.BY_NAME, links.FAR_NAME)
+
+
 def links_of(text):
-    names = [name.strip() for name in text.split(",")]
-    known = (*links.BY_NAME, links.FAR_NAME)
-    for name in names:
-        if name not in known:
-            raise argparse.ArgumentTypeError(f"'{name}' is no link; there are {', '.join(known)}")
-    if len(set(names)) != len(names):
-        raise argparse.ArgumentTypeError(f"'{text}' names a link twice")
-    return [name for name in known if name in names]
+    names = names_of(LINKS)(text)
+    return [name for name in LINKS if name in names]
 
 
 def sizes_of(text):
@@ -60,12 +57,7 @@ def sizes_of(text):
 
 
 def parse(arguments):
-    parser = argparse.ArgumentParser(
-        prog="compare-links",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("compare-links", DESCRIPTION, EPILOG)
     parser.add_argument(
         "--links",
         type=links_of,
@@ -80,14 +72,10 @@ def parse(arguments):
         metavar="A,B",
         help=f"bytes of the all-reduces; not of far (default {SIZES})",
     )
-    parser.add_argument("--repeats", type=number_in(int, 1, 1000), default=5, metavar="N", help="rounds (default 5)")
+    add_number(parser, "--repeats", int, 1, 1000, "rounds", default=5)
     parser.add_argument("--json", type=result_file, metavar="FILE", help="write the stored run that draw-results reads")
-    parser.add_argument(
-        "--output", type=Path, metavar="DIR", help="a new folder for logs (default results/links-<time>)"
-    )
-    parser.add_argument(
-        "--build", type=Path, default=program_places.ROOT / "build", metavar="DIR", help="build folder (default build)"
-    )
+    add_output(parser, "logs", "links-<time>")
+    add_build(parser)
     options = parser.parse_args(arguments)
     options.build = options.build.absolute()
     options.perf, options.fabric = options.build / "tools/all_reduce_perf", options.build / "tools/fabric/fabric"
@@ -103,13 +91,12 @@ def run_of(measurement, described, rates, others_cores):
     commits = {commit.partition("-")[0] for commit in measurement.commits}
     if len(commits) != 1:
         raise FabricRunError(f"the program was built anew meanwhile: commits {', '.join(sorted(commits))}")
-    changed = any("-" in commit for commit in measurement.commits)
+    changed = ", uncommitted changes" if any("-" in commit for commit in measurement.commits) else ""
+    quiet = machine.quiet_in_words(described["load_before"], others_cores)
     return {
         "commit": commits.pop(),
-        "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
-        "machine": f"{machine.in_words(described)}, "
-        + machine.quiet_in_words(described["load_before"], others_cores)
-        + (", uncommitted changes" if changed else ""),
+        "date": machine.today(),
+        "machine": f"{machine.in_words(described)}, {quiet}{changed}",
         "rates": rates,
         "rows": measurement.rows,
     }
@@ -133,18 +120,11 @@ def show(run, missing):
 
 def compare(options, folder, no_namespaces=""):
     described = machine.describe_system()
-    load = described["load_before"]
-    print(f"{machine.in_words(described)}, {machine.quiet_in_words(load)}", flush=True)
-    if load > machine.QUIET_LOAD:
-        print("compare-links: other programs are running: figures would be of a busy machine", file=sys.stderr)
+    show_start("compare-links", described)
     measurement, rates = Measurement(options, folder, no_namespaces), RateSamples()
-
-    def progress(text):
-        print(f"  {text}", file=sys.stderr, flush=True)
-
     rates.take()
     others = machine.OtherWork()
-    measurement.measure(progress)
+    measurement.measure(show_progress)
     others_cores = others.cores()
     rates.take()
     print(memory_rates.in_words(rates) or f"copy and addition rates: not measured: {rates.why_not}", flush=True)
@@ -180,6 +160,5 @@ def run_outside(options, arguments):
 
 
 def main(arguments=None):
-    return enclosure.run_command(
-        "compare-links", "links", parse, run_within, run_outside, arguments, (OSError, RecordError)
-    )
+    failures = (OSError, RecordError)
+    return enclosure.run_command("compare-links", "links", parse, run_within, run_outside, arguments, failures)

@@ -30,11 +30,8 @@ def netdev(_rank, _folder):
 def vhost(mtu):
     # virtio-user waits for vhost, which tries again until it is there: so neither has to be started first.
     def settings(rank, folder):
-        device = (
-            f"net_vhost0,iface={folder}/vhost.sock,client=1"
-            if rank == 0
-            else f"net_virtio_user0,path={folder}/vhost.sock,server=1"
-        )
+        vhost, virtio = ("net_vhost0,iface={},client=1", "net_virtio_user0,path={},server=1")
+        device = (virtio if rank else vhost).format(f"{folder}/vhost.sock")
         return {
             "GLOO_BYPASS_LINK": "pci",
             "GLOO_BYPASS_PCI_ADDRESS": device,

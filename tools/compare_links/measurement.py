@@ -109,30 +109,12 @@ class Measurement:
         pair = [network.NetworkNamespace(self.folder / f"{mtu}-{rank}.net") for rank in range(RANKS)]
         for namespace in pair:
             namespace.create()
-        pair[0].inside(
-            "ip",
-            "link",
-            "add",
-            links.INTERFACE,
-            "mtu",
-            mtu,
-            "type",
-            "veth",
-            "peer",
-            "name",
-            links.INTERFACE,
-            "mtu",
-            mtu,
-            "netns",
-            pair[1].path,
-        )
+        name = links.INTERFACE
+        veth = f"link add {name} mtu {mtu} type veth peer name {name} mtu {mtu} netns {pair[1].path}"
+        network.carry_out("ip", [veth], pair[0].prefix())
         for rank, namespace in enumerate(pair):
-            commands = (
-                "link set lo up",
-                f"addr add 10.77.0.{rank + 1}/24 dev {links.INTERFACE}",
-                f"link set {links.INTERFACE} up",
-            )
-            namespace.inside("ip", "-batch", "-", text="\n".join(commands) + "\n")
+            commands = ["link set lo up", f"addr add 10.77.0.{rank + 1}/24 dev {name}", f"link set {name} up"]
+            network.carry_out("ip", commands, namespace.prefix())
         return pair
 
     def all_reduce(self, link, count, number):
@@ -145,88 +127,37 @@ class Measurement:
         timed = links.iterations(count)
         # Who goes first has colder caches: they take turns at it.
         transports = ",".join(("TCP", link.transport)[:: 1 if number % 2 else -1])
-        words = [
-            self.options.perf,
-            "--transports",
-            transports,
-            "-b",
-            count,
-            "-e",
-            count,
-            "-n",
-            timed,
-            "-w",
-            max(2, timed // 5),
-            "--rounds",
-            1,
-            "--timeout",
-            OPERATION_S,
-            "--store-dir",
-            place / "store",
-            "--json",
-            place / "results.json",
-            *(["--interface", links.INTERFACE] if link.mtu else ["--hostname", "127.0.0.1"]),
-        ]
+        words = [self.options.perf, "--transports", transports, "-b", count, "-e", count]
+        words += ["-n", timed, "-w", max(2, timed // 5), "--rounds", 1, "--timeout", OPERATION_S]
+        words += ["--store-dir", place / "store", "--json", place / "results.json"]
+        words += ["--interface", links.INTERFACE] if link.mtu else ["--hostname", "127.0.0.1"]
         prefixes, ranks = self.prefixes_of(link), QuietRanks(logs)
         try:
             for rank, prefix in enumerate(prefixes):
                 settings = link.settings(rank, place) if link.settings else {}
-                values = {"RANK": rank, "WORLD_SIZE": RANKS, **settings}
-                ranks.start(
-                    [*prefix, *words], clean_environment() | {name: str(value) for name, value in values.items()}
-                )
+                own = {"RANK": rank, "WORLD_SIZE": RANKS, **settings}
+                ranks.start([*prefix, *words], clean_environment() | own)
             failed = ranks.wait(RUN_S)
         except StillRunning:
             raise LinkError(f"not done within {RUN_S:g} s") from None
         finally:
             ranks.end()
         if failed is not None:
-            raise LinkError(
-                f"rank {failed.number} {processes.describe_status(failed.status)}: "
-                f"{said_in(failed.log, self.options.perf.name)}"
-            )
+            why = said_in(failed.log, self.options.perf.name)
+            raise LinkError(f"rank {failed.number} {processes.describe_status(failed.status)}: {why}")
         return figures_of(place / "results.json")
 
     def far_run(self, transport, number):
         output = self.options.output / f"far-{transport}-{number}"
         report, log = self.folder / f"far-{transport}-{number}.json", self.options.output / f"{output.name}.log"
-        interface = [] if transport == "DPDK" else ["--interface", network.INTERFACE]
-        words = [
-            program_places.script("fabric-run"),
-            "--fabric",
-            self.options.fabric,
-            "--config",
-            program_places.data("examples/fabric/edge-300ms.toml"),
-            "--edge",
-            links.FAR_EDGE,
-            "--transport",
-            transport,
-            "--timeout",
-            FAR_RUN_S,
-            "--output",
-            output,
-            "--",
-            self.options.perf,
-            "--transports",
-            transport,
-            *interface,
-            "-b",
-            links.FAR_BYTES,
-            "-e",
-            links.FAR_BYTES,
-            "-n",
-            FAR_ITERATIONS,
-            "-w",
-            0,
-            "-c",
-            0,
-            "--timeout",
-            FAR_OPERATION_S,
-            "--json",
-            report,
-        ]
+        run = [program_places.script("fabric-run"), "--fabric", self.options.fabric, "--transport", transport]
+        run += ["--config", program_places.data("examples/fabric/edge-300ms.toml"), "--edge", links.FAR_EDGE]
+        run += ["--timeout", FAR_RUN_S, "--output", output]
+        perf = [self.options.perf, "--transports", transport, "-b", links.FAR_BYTES, "-e", links.FAR_BYTES]
+        perf += ["-n", FAR_ITERATIONS, "-w", 0, "-c", 0, "--timeout", FAR_OPERATION_S, "--json", report]
+        perf += [] if transport == "DPDK" else ["--interface", network.INTERFACE]
         try:
-            outcome = processes.run(words, log, FAR_RUN_S + 60, clean_environment())
+            outcome = processes.run([*run, "--", *perf], log, FAR_RUN_S + 60, clean_environment())
         except processes.StageError as error:
             raise LinkError(str(error)) from None
         if outcome.status is None:
@@ -239,20 +170,13 @@ class Measurement:
         for name in self.options.links:
             if name == links.FAR_NAME:
                 for transport in links.FAR_TRANSPORTS:
-                    yield Cell(
-                        f"{name}-{transport}",
-                        links.FAR_TITLE,
-                        links.FAR,
-                        links.FAR_BYTES,
-                        (transport,),
-                        partial(self.far_run, transport),
-                    )
+                    run, each = partial(self.far_run, transport), f"{name}-{transport}"
+                    yield Cell(each, links.FAR_TITLE, links.FAR, links.FAR_BYTES, (transport,), run)
                 continue
             link = links.BY_NAME[name]
             for count in self.options.sizes:
-                yield Cell(
-                    name, link.title, link.where, count, ("TCP", link.transport), partial(self.all_reduce, link, count)
-                )
+                run, transports = partial(self.all_reduce, link, count), ("TCP", link.transport)
+                yield Cell(name, link.title, link.where, count, transports, run)
 
     def measure(self, progress):
         """All cells, as often as there are repeats; what has failed is not tried again."""

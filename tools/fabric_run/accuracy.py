@@ -2,18 +2,17 @@
 namespaces, stamped by the sender and, on arrival, by the kernel. Each case is a run of its own of scripts/fabric-run
 with two ranks (accuracy_rank.py)."""
 
-import argparse
 import json
 import math
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from gloo_bypass_tools.common import program_places
-from gloo_bypass_tools.common.argument_types import number_in
-from gloo_bypass_tools.fabric_run.command import FABRIC
+from gloo_bypass_tools.common.options import REPEATED, add_number, command_parser
+from gloo_bypass_tools.common.processes import ask
+from gloo_bypass_tools.fabric_run.command import add_fabric
 
 FABRIC_RUN = program_places.script("fabric-run")
 RANK = Path(__file__).resolve().with_name("accuracy_rank.py")
@@ -49,12 +48,8 @@ NOTHING = Case("nothing", "delay=0s", STEADY, None)
 def delay_case(milliseconds):
     def measure(report, nothing):
         measured = report["delay_ms"]["p50"] - nothing["delay_ms"]["p50"]
-        return (
-            f"{milliseconds:g} ms",
-            f"{measured:.3f} ms (p99 {report['delay_ms']['p99']:.3f})",
-            measured / milliseconds - 1,
-            0.05,
-        )
+        said = f"{measured:.3f} ms (p99 {report['delay_ms']['p99']:.3f})"
+        return f"{milliseconds:g} ms", said, measured / milliseconds - 1, 0.05
 
     return Case("delay", f"delay={milliseconds}ms", STEADY, measure)
 
@@ -66,22 +61,15 @@ def rate_case(megabits, seconds=3.0):
     offered = 1.3 * megabits * 1e6 / 8 / (payload + FRAME_HEADERS)
 
     def measure(report, _):
-        measured = report["frame_bits_per_second"] / 1e6
-        if report["offered_bits_per_second"] < 1.05e6 * megabits:
-            raise RuntimeError(
-                f"the sender could not offer more than {report['offered_bits_per_second'] / 1e6:.0f} Mbit/s on "
-                "this machine now"
-            )
+        measured, offers = (report[f"{name}_bits_per_second"] / 1e6 for name in ("frame", "offered"))
+        if offers < 1.05 * megabits:
+            raise RuntimeError(f"the sender could not offer more than {offers:.0f} Mbit/s on this machine now")
         return f"{megabits:g} Mbit/s", f"{measured:.2f} Mbit/s", measured / megabits - 1, 0.02
 
     # A tenth of a second of queue keeps the edge busy while the sender waits for a processor.
-    return Case(
-        "rate",
-        f"rate={megabits}Mbit/s,queue={int(megabits * 12500)}B",
-        {"frames": int(offered * seconds), "bytes": payload, "per_second": offered},
-        measure,
-        mtu,
-    )
+    edge = f"rate={megabits}Mbit/s,queue={int(megabits * 12500)}B"
+    plan = {"frames": int(offered * seconds), "bytes": payload, "per_second": offered}
+    return Case("rate", edge, plan, measure, mtu)
 
 
 def loss_case(percent, frames=30000):
@@ -90,12 +78,8 @@ def loss_case(percent, frames=30000):
     def measure(report, _):
         lost = 1 - report["received"] / report["sent"]
         # Four standard deviations of a binomial: once in 16,000 cases it is beyond.
-        return (
-            f"{percent:g} %",
-            f"{100 * lost:.3f} %",
-            lost / probability - 1,
-            4 * math.sqrt((1 - probability) / probability / report["sent"]),
-        )
+        bound = 4 * math.sqrt((1 - probability) / probability / report["sent"])
+        return f"{percent:g} %", f"{100 * lost:.3f} %", lost / probability - 1, bound
 
     return Case("loss", f"loss={percent}%", {"frames": frames, "bytes": 100, "per_second": 15000}, measure)
 
@@ -111,36 +95,10 @@ def run_case(case, fabric):
     """The receiver's report, and how late the fabric was by its own account. Raises RuntimeError with what fabric-run
     said."""
     with tempfile.TemporaryDirectory(prefix="fabric-accuracy-") as folder:
-        words = [
-            FABRIC_RUN,
-            "--fabric",
-            fabric,
-            "--output",
-            f"{folder}/run",
-            "--timeout",
-            RUN_S,
-            "--transport",
-            "TCP",
-            "--ranks",
-            2,
-            "--mtu",
-            case.mtu,
-            "--edge",
-            f"from=r0,to=r1,{case.edge}",
-            "--",
-            sys.executable,
-            RANK,
-            json.dumps(case.plan),
-            f"{folder}/report.json",
-        ]
-        answer = subprocess.run(
-            [str(word) for word in words],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-        )
+        words = [FABRIC_RUN, "--fabric", fabric, "--output", f"{folder}/run", "--timeout", RUN_S, "--transport", "TCP"]
+        words += ["--ranks", 2, "--mtu", case.mtu, "--edge", f"from=r0,to=r1,{case.edge}"]
+        rank = [sys.executable, RANK, json.dumps(case.plan), f"{folder}/report.json"]
+        answer = ask([*words, "--", *rank], limit_s=None)
         if answer.returncode != 0:
             raise RuntimeError(answer.stderr.strip() or f"status {answer.returncode}")
         counted = json.loads(Path(folder, "run", "fabric.json").read_text())
@@ -148,19 +106,10 @@ def run_case(case, fabric):
 
 
 def main(arguments=None):
-    parser = argparse.ArgumentParser(
-        prog="fabric-accuracy",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "--fabric", type=Path, default=FABRIC, metavar="PATH", help="the program (default build/tools/fabric/fabric)"
-    )
-    parser.add_argument(
-        "--case", choices=("delay", "rate", "loss"), action="append", help="only these; may be repeated"
-    )
-    parser.add_argument("--repeat", type=number_in(int, 1, 100), default=1, metavar="N", help="default 1")
+    parser = command_parser("fabric-accuracy", DESCRIPTION, EPILOG)
+    add_fabric(parser)
+    parser.add_argument("--case", choices=("delay", "rate", "loss"), help="only these; may be repeated", **REPEATED)
+    add_number(parser, "--repeat", int, 1, 100, "default 1", default=1)
     options = parser.parse_args(arguments)
     failed = 0
     try:
@@ -169,10 +118,8 @@ def main(arguments=None):
         print(f"fabric-accuracy: {error}", file=sys.stderr)
         return 1
     print(f"without emulation: p50 {nothing['delay_ms']['p50']:.3f} ms, p99 {nothing['delay_ms']['p99']:.3f} ms")
-    print(
-        f"{'case':<7} {'described':>12} {'measured':>28} {'error':>9} {'bound':>8}   late p50, p99, max (us)",
-        flush=True,
-    )
+    heading = f"{'case':<7} {'described':>12} {'measured':>28} {'error':>9} {'bound':>8}"
+    print(f"{heading}   late p50, p99, max (us)", flush=True)
     for case in CASES * options.repeat:
         if options.case and case.name not in options.case:
             continue
@@ -185,10 +132,7 @@ def main(arguments=None):
             continue
         good = abs(error) <= bound
         failed += not good
-        print(
-            f"{case.name:<7} {described:>12} {measured:>28} {100 * error:>+8.2f}% {100 * bound:>7.1f}% "
-            f"{'ok' if good else 'NO':>2} "
-            f"{late['p50']:.0f}, {late['p99']:.0f}, {late['max']:.0f}",
-            flush=True,
-        )
+        found = f"{case.name:<7} {described:>12} {measured:>28} {100 * error:>+8.2f}% {100 * bound:>7.1f}%"
+        lateness = ", ".join(f"{late[name]:.0f}" for name in ("p50", "p99", "max"))
+        print(f"{found} {'ok' if good else 'NO'} {lateness}", flush=True)
     return 1 if failed else 0

@@ -1,17 +1,16 @@
 """What a capture costs: the same all-reduce without it and with it, in turn, at a rank's own port and at the fabric's
 ports."""
 
-import argparse
 import json
 import os
 import statistics
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from gloo_bypass_tools.common import processes, program_places
-from gloo_bypass_tools.common.argument_types import number_in
+from gloo_bypass_tools.common.failures import FAILED, Failure, exit_status
+from gloo_bypass_tools.common.options import REPEATED, add_build, add_number, command_parser
 
 RUN_LIMIT_S = 300
 MEGABYTE = 1e6
@@ -29,8 +28,8 @@ capture, and its time is not in it. Files go to a folder that is removed."""
 EPILOG = "exit status: 0; 1 a run failed, or frames were lost to a capture; 2 bad command line"
 
 
-class CostError(Exception):
-    """A run that failed; the text is for the user."""
+class CostError(Failure):
+    """A run that failed."""
 
 
 @dataclass
@@ -45,33 +44,16 @@ class Sample:
 
 
 def perf_arguments(options, report):
-    return [
-        options.build / "tools" / "all_reduce_perf",
-        "--transports",
-        "DPDK",
-        "-b",
-        str(options.bytes),
-        "-e",
-        str(options.bytes),
-        "-n",
-        str(options.iterations),
-        "-w",
-        "2",
-        "-c",
-        "0",
-        "--json",
-        report,
-    ]
+    size = ["-b", options.bytes, "-e", options.bytes, "-n", options.iterations, "-w", 2, "-c", 0]
+    return [options.build / "tools" / "all_reduce_perf", "--transports", "DPDK", *size, "--json", report]
 
 
 def run(words, folder, more=None):
     """One that captures nothing unless `more` of the environment says so; its log goes with the folder."""
     log = folder / "log"
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GLOO_BYPASS_")} | (
-        more or {}
-    )
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GLOO_BYPASS_")}
     try:
-        outcome = processes.run(words, log, RUN_LIMIT_S, environment)
+        outcome = processes.run(words, log, RUN_LIMIT_S, kept | (more or {}))
     except processes.StageError as error:
         raise CostError(f"{error}: build it first (scripts/build), or name the folder with --build") from error
     if outcome.status is None:
@@ -94,7 +76,7 @@ def own_port(options, folder, capturing):
         "GLOO_BYPASS_CAPTURE_SNAPLEN": str(options.snap),
         "GLOO_BYPASS_STATS": f"{folder}/rank%r.json",
     }
-    run([*perf_arguments(options, folder / "perf.json"), "--ranks", "2"], folder, link | (capture if capturing else {}))
+    run([*perf_arguments(options, folder / "perf.json"), "--ranks", 2], folder, link | (capture if capturing else {}))
     sample = sample_of(folder / "perf.json", options.iterations)
     for rank in (0, 1) if capturing else ():
         port = json.loads((folder / f"rank{rank}.json").read_text())["port"]
@@ -105,27 +87,10 @@ def own_port(options, folder, capturing):
 
 
 def at_fabric(options, folder, capturing):
-    output = folder / "run"
-    capture = ["--capture", "--snap", options.snap] if capturing else []
-    run(
-        [
-            program_places.script("fabric-run"),
-            "--fabric",
-            options.build / "tools" / "fabric" / "fabric",
-            "--ranks",
-            "2",
-            "--mtu",
-            options.mtu,
-            "--transport",
-            "DPDK",
-            "--output",
-            output,
-            *capture,
-            "--",
-            *perf_arguments(options, folder / "perf.json"),
-        ],
-        folder,
-    )
+    output, fabric = folder / "run", options.build / "tools" / "fabric" / "fabric"
+    words = [program_places.script("fabric-run"), "--fabric", fabric, "--ranks", 2, "--mtu", options.mtu]
+    words += ["--transport", "DPDK", "--output", output, *(["--capture", "--snap", options.snap] if capturing else [])]
+    run([*words, "--", *perf_arguments(options, folder / "perf.json")], folder)
     sample = sample_of(folder / "perf.json", options.iterations)
     if capturing:
         counted = json.loads((output / "fabric.json").read_text())["capture"]
@@ -176,56 +141,22 @@ def line(figures):
 
 
 def parser_of():
-    parser = argparse.ArgumentParser(
-        prog="capture-cost",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--place", choices=tuple(PLACES), action="append", help="only this one; may be repeated")
-    parser.add_argument(
-        "--rounds",
-        type=number_in(int, 1, 1000),
-        default=5,
-        metavar="N",
-        help="of a run without and one with (default 5)",
-    )
-    parser.add_argument(
-        "--bytes",
-        type=number_in(int, 4, 1 << 34),
-        default=16 << 20,
-        metavar="N",
-        help="of the vector (default 16777216)",
-    )
-    parser.add_argument(
-        "--iterations",
-        type=number_in(int, 1, 100_000),
-        default=30,
-        metavar="N",
-        help="all-reduces of a run (default 30)",
-    )
-    parser.add_argument(
-        "--snap", type=number_in(int, 64, 65535), default=128, metavar="N", help="snap length (default 128)"
-    )
-    parser.add_argument(
-        "--mtu",
-        type=number_in(int, 1500, 9216),
-        default=9000,
-        metavar="N",
-        help="fabric: longest IP packet (default 9000)",
-    )
+    parser = command_parser("capture-cost", DESCRIPTION, EPILOG)
+    parser.add_argument("--place", choices=tuple(PLACES), help="only this one; may be repeated", **REPEATED)
+    add_number(parser, "--rounds", int, 1, 1000, "of a run without and one with", default=5)
+    add_number(parser, "--bytes", int, 4, 1 << 34, "of the vector", default=16 << 20)
+    add_number(parser, "--iterations", int, 1, 100_000, "all-reduces of a run", default=30)
+    add_number(parser, "--snap", int, 64, 65535, "snap length", default=128)
+    add_number(parser, "--mtu", int, 1500, 9216, "fabric: longest IP packet", default=9000)
     parser.add_argument(
         "--folder", type=Path, metavar="DIR", help="for the captures (default that for temporary files)"
     )
-    parser.add_argument(
-        "--build", type=Path, default=program_places.ROOT / "build", metavar="DIR", help="build folder (default build)"
-    )
+    add_build(parser)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to this file too")
     return parser
 
 
-def main(arguments=None):
-    options = parser_of().parse_args(arguments)
+def compare(options):
     options.build = options.build.absolute()
     found = []
     print(
@@ -233,19 +164,15 @@ def main(arguments=None):
         f"{'frames':>10} {'lost':>6} {'files':>9}"
     )
     print(f"{'':<7} {'GB/s':>9} {'GB/s':>9} {'':>8} {'%':>16} {'':>8} {'':>10} {'':>6} {'MB':>9}", flush=True)
-    try:
-        for place in options.place or PLACES:
-            found.append(summary(place, measure(place, options)))
-            print(line(found[-1]), flush=True)
-        if options.json:
-            record = {
-                "schema": "gloo-bypass/capture-cost/1",
-                "bytes": options.bytes,
-                "snap_length": options.snap,
-                "places": found,
-            }
-            options.json.write_text(json.dumps(record, indent=1) + "\n")
-    except (CostError, OSError) as error:
-        print(f"capture-cost: {error}", file=sys.stderr)
-        return 1
-    return 1 if any(figures["lost"] for figures in found) else 0
+    for place in options.place or PLACES:
+        found.append(summary(place, measure(place, options)))
+        print(line(found[-1]), flush=True)
+    if options.json:
+        record = {"schema": "gloo-bypass/capture-cost/1", "bytes": options.bytes, "snap_length": options.snap}
+        options.json.write_text(json.dumps(record | {"places": found}, indent=1) + "\n")
+    return FAILED if any(figures["lost"] for figures in found) else 0
+
+
+def main(arguments=None):
+    options = parser_of().parse_args(arguments)
+    return exit_status("capture-cost", lambda: compare(options))

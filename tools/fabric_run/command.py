@@ -7,7 +7,14 @@ import tempfile
 from pathlib import Path
 
 from gloo_bypass_tools.common import processes, program_places
-from gloo_bypass_tools.common.argument_types import assignment, number_in
+from gloo_bypass_tools.common.options import (
+    REPEATED,
+    add_environment,
+    add_number,
+    add_output,
+    add_timeout,
+    command_parser,
+)
 from gloo_bypass_tools.common.transports import BY_NAME, NETEM, SWITCH, names
 from gloo_bypass_tools.fabric_run import enclosure, kernel_capture, place
 from gloo_bypass_tools.fabric_run.run import SECTIONS, Run, netem_script, read_description
@@ -49,10 +56,13 @@ def sysctl(text):
     return name, value
 
 
+def add_fabric(parser):
+    meaning = "the program (default build/tools/fabric/fabric)"
+    parser.add_argument("--fabric", type=Path, default=FABRIC, metavar="PATH", help=meaning)
+
+
 def parse(arguments):
-    parser = argparse.ArgumentParser(
-        prog="fabric-run", description=DESCRIPTION, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser("fabric-run", DESCRIPTION, EPILOG)
     parser.add_argument(
         "--transport",
         required=True,
@@ -80,23 +90,10 @@ def parse(arguments):
         help="the fabric's description; tools/fabric/core/README.md says what is in it",
     )
     for section in SECTIONS:
-        parser.add_argument(
-            f"--{section}",
-            action="append",
-            default=[],
-            metavar="VALUE",
-            help="of the description; as build/tools/fabric/fabric",
-        )
-    parser.add_argument(
-        "--mtu", type=number_in(int, 576, 32000), default=1500, metavar="N", help="longest IP packet (default 1500)"
-    )
-    parser.add_argument(
-        "--memory",
-        type=number_in(int, 1, 1 << 20),
-        default=512,
-        metavar="MIB",
-        help="switch: for frames under way (default 512)",
-    )
+        meaning = "of the description; as build/tools/fabric/fabric"
+        parser.add_argument(f"--{section}", metavar="VALUE", help=meaning, **REPEATED)
+    add_number(parser, "--mtu", int, 576, 32000, "longest IP packet", default=1500)
+    add_number(parser, "--memory", int, 1, 1 << 20, "switch: for frames under way", default=512, metavar="MIB")
     parser.add_argument(
         "--samples", action="store_true", help="switch: the edges' counters each second to OUTPUT/samples.jsonl"
     )
@@ -106,13 +103,7 @@ def parse(arguments):
         help="every frame, as it enters the fabric, to OUTPUT/capture.pcapng, with step markers: "
         "{markers} in the program's arguments is where they go, as in ddp_train --step-markers {markers}",
     )
-    parser.add_argument(
-        "--snap",
-        type=number_in(int, 0, 65536),
-        default=128,
-        metavar="N",
-        help="bytes kept of each frame; 0: all (default 128)",
-    )
+    add_number(parser, "--snap", int, 0, 65536, "bytes kept of each frame; 0: all", default=128)
     parser.add_argument(
         "--rendezvous",
         choices=("control", "fabric"),
@@ -122,28 +113,14 @@ def parse(arguments):
     parser.add_argument(
         "--sysctl",
         type=sysctl,
-        action="append",
-        default=[],
         metavar="NAME=VALUE",
         help="not DPDK, RDMA: in each rank's namespace, as net.ipv4.tcp_rmem='4096 131072 67108864'; may be repeated",
+        **REPEATED,
     )
-    parser.add_argument(
-        "--env",
-        type=assignment,
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="for every rank; may be repeated",
-    )
-    parser.add_argument(
-        "--output", type=Path, metavar="DIR", help="a new folder for logs and counters (default results/fabric-<time>)"
-    )
-    parser.add_argument(
-        "--timeout", type=number_in(float, 1, 7 * 86400), default=3600.0, metavar="S", help="for the run (default 3600)"
-    )
-    parser.add_argument(
-        "--fabric", type=Path, default=FABRIC, metavar="PATH", help="the program (default build/tools/fabric/fabric)"
-    )
+    add_environment(parser, "for every rank")
+    add_output(parser, "logs and counters", "fabric-<time>")
+    add_timeout(parser)
+    add_fabric(parser)
     parser.add_argument(
         "program",
         nargs="+",

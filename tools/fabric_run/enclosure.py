@@ -18,9 +18,11 @@ import sys
 import time
 
 from gloo_bypass_tools.common import processes, program_places
+from gloo_bypass_tools.common.failures import BAD_INPUT, exit_status
 from gloo_bypass_tools.fabric_run.failures import FabricRunError
 
 INSIDE = "--inside"
+TRY_LIMIT_S = 60.0
 TOOLS = ("unshare", "setpriv", "nsenter", "mount", "hostname", "ip", "ethtool")
 
 
@@ -31,34 +33,16 @@ def check_tools(*more):
 
 
 def unshare_words(own_network=True):
-    words = [
-        "setpriv",
-        "--pdeathsig",
-        "KILL",
-        "unshare",
-        *(["--net"] if own_network else []),
-        "--mount",
-        "--pid",
-        "--fork",
-        "--kill-child=KILL",
-        "--mount-proc",
-    ]
+    words = ["setpriv", "--pdeathsig", "KILL", "unshare", *(["--net"] if own_network else [])]
+    words += ["--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc"]
     return words if os.geteuid() == 0 else [*words, "--user", "--map-root-user"]
 
 
 def check_right():
     """Whether these namespaces, and an interface in them, can be made."""
-    answer = subprocess.run(
-        [*unshare_words(), "ip", "link", "add", "v0", "type", "veth", "peer", "name", "v1"],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=60,
-        check=False,
-    )
-    if answer.returncode != 0:
-        why = (answer.stderr.strip().splitlines() or [f"status {answer.returncode}"])[-1]
+    done = processes.ask([*unshare_words(), *"ip link add v0 type veth peer name v1".split()], TRY_LIMIT_S)
+    if done.returncode != 0:
+        why = processes.errors_of(done)[-1]
         raise FabricRunError(
             f"no right to make network namespaces here ({why}): run it as root, or where users may make user "
             "namespaces (sysctl kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns); in a "
@@ -90,15 +74,14 @@ def make_output(folder):
     try:
         folder.mkdir(parents=True)
     except OSError as error:
-        raise FabricRunError(
-            f"--output {folder}: {error.strerror}: choose a folder that does not exist yet", 2
-        ) from error
+        why = f"--output {folder}: {error.strerror}: choose a folder that does not exist yet"
+        raise FabricRunError(why, BAD_INPUT) from error
 
 
 def run_command(program, results, parse, run_within, run_outside, arguments=None, failures=(OSError,)):
     """main() of a command that starts itself again within the namespaces: `run_outside(options, arguments)` here,
     `run_within(options, folder)` there. `results`: how its default output folder begins. Its exit status; what ended it
-    is one line on stderr, of `failures` (status 1) too."""
+    is one line on stderr. `failures`: exceptions with the status 1."""
     arguments = sys.argv[1:] if arguments is None else arguments
     inside = arguments[:1] == [INSIDE]
     if not inside:
@@ -107,14 +90,6 @@ def run_command(program, results, parse, run_within, run_outside, arguments=None
         arguments = ["--output", str(chosen), *arguments]
     options = parse(arguments[2:] if inside else arguments)
     options.output = options.output.absolute()
-    try:
-        return run_within(options, arguments[1]) if inside else run_outside(options, arguments)
-    except processes.Interrupted as interruption:
-        print(f"{program}: ended by {interruption}", file=sys.stderr)
-        return interruption.status
-    except FabricRunError as error:
-        print(f"{program}: {error}", file=sys.stderr)
-        return error.status
-    except failures as error:
-        print(f"{program}: {error}", file=sys.stderr)
-        return 1
+    return exit_status(
+        program, lambda: run_within(options, arguments[1]) if inside else run_outside(options, arguments), failures
+    )

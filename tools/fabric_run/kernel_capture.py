@@ -5,7 +5,7 @@ import re
 import subprocess
 import time
 
-from gloo_bypass_tools.common.processes import POLL_S, interrupted, last_lines, start, wait_for_line
+from gloo_bypass_tools.common.processes import POLL_S, ask, errors_of, interrupted, last_lines, start, wait_for_line
 from gloo_bypass_tools.fabric_run import network
 from gloo_bypass_tools.fabric_run.failures import FabricRunError
 
@@ -32,9 +32,9 @@ class KernelCapture:
         # interface's frames in user space, where that holds for none. Told before the interfaces, the other options
         # hold for all of them.
         words = [*prefix, DUMPCAP, "-B", BUFFER_MIB, "-C", QUEUE_BYTES, *(["-s", snap_bytes] if snap_bytes else [])]
-        words += [
-            word for interface, mac in senders.items() for word in ("-i", interface, "-f", f"ether src {mac}")
-        ] + ["-w", self.path]
+        for interface, mac in senders.items():
+            words += ["-i", interface, "-f", f"ether src {mac}"]
+        words += ["-w", self.path]
         with open(self.log, "wb") as log:
             self.process = start(words, log)
         self.wait_until_ready()
@@ -64,21 +64,12 @@ class KernelCapture:
         """A thread of dumpcap reads each interface, so that frames lie in the file a little out of order."""
         ordered = self.path.with_suffix(".partial")
         try:
-            done = subprocess.run(
-                [REORDERCAP, self.path, ordered],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=max(limit_s, self.path.stat().st_size / LEAST_BYTES_A_SECOND),
-                check=False,
-            )
+            done = ask([REORDERCAP, self.path, ordered], max(limit_s, self.path.stat().st_size / LEAST_BYTES_A_SECOND))
+            why = errors_of(done)[0] if done.returncode != 0 else ""
         except (OSError, subprocess.TimeoutExpired) as error:
+            why = str(error)
+        if why:
             ordered.unlink(missing_ok=True)
-            raise FabricRunError(f"--capture: {self.path} could not be put in the order of time: {error}") from None
-        if done.returncode != 0:
-            ordered.unlink(missing_ok=True)
-            why = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[0]
             raise FabricRunError(f"--capture: {self.path} could not be put in the order of time: {why}")
         ordered.rename(self.path)
 

@@ -12,6 +12,7 @@ veth pair, goes with the enclosure.
 
 import json
 import os
+import re
 import time
 from pathlib import Path
 
@@ -35,11 +36,8 @@ def emulating_interface(index):
 
 def processor():
     """What carries the links and ranks out: the guest's says that it is emulated."""
-    for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
-        name, _, value = line.partition(":")
-        if name.strip() == "model name":
-            return value.strip()
-    return "unknown"
+    found = re.search(r"^model name\s*:(.*)", Path("/proc/cpuinfo").read_text(errors="replace"), re.MULTILINE)
+    return found.group(1).strip() if found else "unknown"
 
 
 def lost_by_processors():
@@ -70,31 +68,25 @@ class NetemLinks:
         ]
         for index in range(len(self.hosts)):
             commands += [f"link add {emulating_interface(index)} type ifb", f"link set {emulating_interface(index)} up"]
-        self.namespace.inside("ip", "-batch", "-", text="\n".join(commands) + "\n")
+        network.carry_out("ip", commands, self.namespace.prefix())
 
     def connect(self):
         """The ranks' outer ends are in the namespace; frames cross from here on, as the description says."""
-        ports = [network.fabric_interface(index) for index in range(len(self.hosts))]
-        self.namespace.inside(
-            "ip", "-batch", "-", text="".join(f"link set {port} master {BRIDGE} up\n" for port in ports)
-        )
+        ports, prefix = [network.fabric_interface(index) for index in range(len(self.hosts))], self.namespace.prefix()
+        network.carry_out("ip", [f"link set {port} master {BRIDGE} up" for port in ports], prefix)
         commands = []
         for index, port in enumerate(ports):
-            network.receive_on_one_processor(self.namespace.prefix(), port, index)
-            commands += [
-                f"qdisc add dev {port} ingress",
-                f"filter add dev {port} parent ffff: matchall action mirred egress redirect dev "
-                f"{emulating_interface(index)}",
-            ]
+            network.receive_on_one_processor(prefix, port, index)
+            redirect = f"action mirred egress redirect dev {emulating_interface(index)}"
+            commands += [f"qdisc add dev {port} ingress", f"filter add dev {port} parent ffff: matchall {redirect}"]
         script = self.script()
-        commands += [
-            line.removeprefix("tc ") for line in script.partition("\nsleep ")[0].splitlines() if line.startswith("tc ")
-        ]
+        lines = script.partition("\nsleep ")[0].splitlines()
+        commands += [line.removeprefix("tc ") for line in lines if line.startswith("tc ")]
         self.changes = changes_of(script)
-        self.namespace.inside("tc", "-batch", "-", text="\n".join(commands) + "\n")
+        network.carry_out("tc", commands, prefix)
         if self.options.capture:
             senders = {port: network.mac_of(host, index) for index, (host, port) in enumerate(zip(self.hosts, ports))}
-            self.capture = KernelCapture(self.namespace.prefix(), senders, self.options.output, self.options.snap)
+            self.capture = KernelCapture(prefix, senders, self.options.output, self.options.snap)
 
     def start(self):
         """The description's time begins."""
@@ -145,10 +137,8 @@ class NetemLinks:
         """Of each edge that was used: frames and bytes as netem and tbf counted them."""
         found = []
         for index, host in enumerate(self.hosts):
-            qdiscs = json.loads(
-                self.namespace.inside("tc", "-s", "-j", "qdisc", "show", "dev", emulating_interface(index))
-            )
-            by_handle = {one.get("handle"): one for one in qdiscs}
+            shown = self.namespace.inside("tc", "-s", "-j", "qdisc", "show", "dev", emulating_interface(index))
+            by_handle = {one.get("handle"): one for one in json.loads(shown)}
             others = [other for other in self.hosts if other is not host]
             for band, other in enumerate(others):
                 netem, tbf = by_handle.get(f"{FIRST_NETEM + band:x}:"), by_handle.get(f"{FIRST_TBF + band:x}:", {})

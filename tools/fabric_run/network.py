@@ -11,6 +11,7 @@ import os
 import subprocess
 from pathlib import Path
 
+from gloo_bypass_tools.common.processes import ask, errors_of
 from gloo_bypass_tools.fabric_run.failures import FabricRunError
 
 INTERFACE = "fab0"
@@ -18,21 +19,13 @@ CONTROL_BRIDGE = "control"
 COMMAND_S = 60.0
 
 
-def answer(*words, text=None):
+def answer(*words, text=""):
     """What a command says; a failure ends the run with its last line."""
     why = ""
     try:
-        done = subprocess.run(
-            [str(word) for word in words],
-            input=text,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=COMMAND_S,
-            check=False,
-        )
+        done = ask(words, COMMAND_S, text)
         if done.returncode != 0:
-            why = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[0]
+            why = errors_of(done)[0]
     except subprocess.TimeoutExpired:
         why = f"no end within {COMMAND_S:g} s"
     if why:
@@ -40,19 +33,15 @@ def answer(*words, text=None):
     return done.stdout
 
 
+def carry_out(program, commands, prefix=()):
+    """Commands of `ip` or `tc`, a string each. `prefix`: words that lead into a namespace."""
+    answer(*prefix, program, "-batch", "-", text="\n".join(commands) + "\n")
+
+
 def attempt(*words):
     """Of what is taken away: whether it worked. What has gone already needs nothing."""
     try:
-        return (
-            subprocess.run(
-                [str(word) for word in words],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=COMMAND_S,
-                check=False,
-            ).returncode
-            == 0
-        )
+        return ask(words, COMMAND_S).returncode == 0
     except subprocess.TimeoutExpired:
         return False
 
@@ -98,8 +87,8 @@ class NetworkNamespace:
             "sh", "-c", "for each in all default; do echo 1 > /proc/sys/net/ipv6/conf/$each/disable_ipv6; done; exit 0"
         )
 
-    def inside(self, *words, text=None):
-        return answer(*self.prefix(), *words, text=text)
+    def inside(self, *words):
+        return answer(*self.prefix(), *words)
 
     def prefix(self):
         return ["nsenter", f"--net={self.path}", "--"]
@@ -132,10 +121,10 @@ class RankNamespace(NetworkNamespace):
                 f"link set ctl-{self.index} master {CONTROL_BRIDGE} up",
             ]
             rank += [f"addr add {control_address(self.index)}/16 dev ctl0", "link set ctl0 up"]
-        answer("ip", "-batch", "-", text="\n".join(outside) + "\n")
+        carry_out("ip", outside)
         # Frames must leave whole: a switch between veths does not finish segments and checksums.
         self.inside("ethtool", "-K", INTERFACE, "tx", "off", "tso", "off", "gso", "off", "gro", "off")
-        self.inside("ip", "-batch", "-", text="\n".join(rank) + "\n")
+        carry_out("ip", rank, self.prefix())
         for name, value in self.sysctls:
             self.set_sysctl(name, value)
 
@@ -154,9 +143,8 @@ def prepare(hosts, folder, own_network, control):
     if own_network:
         prepare_network(control)
     names = Path(folder) / "hosts"
-    lines = ["127.0.0.1 localhost", f"127.0.1.1 {os.uname().nodename}"] + [
-        f"{host['ipv4']} {host['name']}" for host in hosts
-    ]
+    lines = ["127.0.0.1 localhost", f"127.0.1.1 {os.uname().nodename}"]
+    lines += [f"{host['ipv4']} {host['name']}" for host in hosts]
     names.write_text("\n".join(lines) + "\n")
     answer("mount", "--bind", names, "/etc/hosts")
 
@@ -166,9 +154,9 @@ def prepare_network(control):
         path = Path(f"/proc/sys/net/ipv6/conf/{kind}/disable_ipv6")
         if path.exists():
             path.write_text("1")
-    answer("ip", "link", "set", "lo", "up")
+    commands = ["link set lo up"]
     if control:
-        # One that looks into groups reports its own (224.0.0.106): frames that a packet socket of the fabric may have
-        # before it is bound.
-        answer("ip", "link", "add", CONTROL_BRIDGE, "type", "bridge", "mcast_snooping", "0")
-        answer("ip", "link", "set", CONTROL_BRIDGE, "up")
+        # A bridge that looks into groups reports its own (224.0.0.106): a packet socket of the fabric may get such
+        # frames before it is bound.
+        commands += [f"link add {CONTROL_BRIDGE} type bridge mcast_snooping 0", f"link set {CONTROL_BRIDGE} up"]
+    carry_out("ip", commands)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from gloo_bypass_tools.common import program_places
 from gloo_bypass_tools.common.argument_types import split_at_dashes
+from gloo_bypass_tools.common.processes import ask, errors_of
 from gloo_bypass_tools.fabric_run import enclosure
 from gloo_bypass_tools.fabric_run.failures import FabricRunError
 
@@ -30,21 +31,12 @@ tc filter add dev probe parent ffff: matchall action mirred egress redirect dev 
 
 def why_no_netem():
     try:
-        done = subprocess.run(
-            [*enclosure.unshare_words(), "sh", "-c", NETEM_PROBE],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=PROBE_S,
-            check=False,
-        )
+        done = ask([*enclosure.unshare_words(), "sh", "-c", NETEM_PROBE], PROBE_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"netem could not be tried: {error}"
     if done.returncode == 0:
         return ""
-    said = [line for line in done.stderr.splitlines() if line.strip()] or [f"status {done.returncode}"]
-    return f"this kernel ({os.uname().release}) does not make links with netem: {said[0]}"
+    return f"this kernel ({os.uname().release}) does not make links with netem: {errors_of(done)[0]}"
 
 
 def why_no_softroce():
@@ -53,12 +45,10 @@ def why_no_softroce():
     if Path("/sys/module/rdma_rxe").exists():
         return ""
     try:
-        subprocess.run(
-            ["modprobe", "rdma_rxe"], stdin=subprocess.DEVNULL, capture_output=True, timeout=PROBE_S, check=True
-        )
+        loaded = ask(["modprobe", "rdma_rxe"], PROBE_S).returncode == 0
     except (OSError, subprocess.SubprocessError):
-        return f"this kernel ({os.uname().release}) has no SoftRoCE (rdma_rxe)"
-    return ""
+        loaded = False
+    return "" if loaded else f"this kernel ({os.uname().release}) has no SoftRoCE (rdma_rxe)"
 
 
 def lacking(roce):
@@ -90,32 +80,18 @@ def choose(asked, netem, roce, guest_problem):
 def guest_command(arguments, output, timeout_s):
     """The command line of the guest; `arguments` are this run's own."""
     own, program = split_at_dashes(arguments)
-    return [
-        str(GUEST),
-        "run",
-        "--rxe",
-        "0",
-        "--timeout",
-        str(int(timeout_s) + GUEST_START_S),
-        "--writable",
-        str(output.parent),
-        "--",
-        str(program_places.script("fabric-run")),
-        *own,
-        "--where",
-        HOST,
-        *program,
-    ]
+    guest = [GUEST, "run", "--rxe", 0, "--timeout", int(timeout_s) + GUEST_START_S, "--writable", output.parent]
+    run = [program_places.script("fabric-run"), *own, "--where", HOST, *program]
+    return [str(word) for word in (*guest, "--", *run)]
 
 
 def become_guest(arguments, output, timeout_s):
     """Replaces this process by the guest's, which shows the run's output and ends with its status."""
     from gloo_bypass_tools.rdma_guest.command import MOST_SECONDS
 
-    if timeout_s > MOST_SECONDS - GUEST_START_S:
-        raise FabricRunError(
-            f"--timeout {timeout_s:g}: in the guest it must be {MOST_SECONDS - GUEST_START_S} at most", 2
-        )
+    most_s = MOST_SECONDS - GUEST_START_S
+    if timeout_s > most_s:
+        raise FabricRunError(f"--timeout {timeout_s:g}: in the guest it must be {most_s} at most", 2)
     if output.exists():
         raise FabricRunError(f"--output {output}: File exists: choose a folder that does not exist yet", 2)
     output.parent.mkdir(parents=True, exist_ok=True)

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from gloo_bypass_tools.common.failures import BAD_INPUT, FAILED
 from gloo_bypass_tools.common.processes import described, interrupted, last_lines, start, wait_for_line
 from gloo_bypass_tools.common.rank_processes import Ranks, StillRunning
 from gloo_bypass_tools.fabric_run.failures import FabricRunError
@@ -24,9 +25,7 @@ class Fabric:
     def wait_until_ready(self):
         try:
             if not wait_for_line(self.process, self.log, b"fabric: ready", READY_S):
-                raise FabricRunError(
-                    self.last_error() or f"the fabric {described(self.process.returncode)}", self.failure_status()
-                )
+                raise self.failure()
         except TimeoutError:
             raise FabricRunError(f"the fabric was not ready within {READY_S:g} s") from None
 
@@ -46,21 +45,18 @@ class Fabric:
         """Its counters. Raises FabricRunError if it did not end in order."""
         interrupted(self.process, END_S)
         if self.process.returncode != 0:
-            raise FabricRunError(
-                self.last_error() or f"the fabric {described(self.process.returncode)}", self.failure_status()
-            )
+            raise self.failure()
         return json.loads(Path(self.stats).read_text())
 
     def last_table(self):
         """What it printed at its end."""
         return self.log.read_text(errors="replace").rpartition("\n\n")[2]
 
-    def last_error(self):
-        said = last_lines(self.errors, 1)
-        return said[0].removeprefix("fabric: ") if said else ""
-
-    def failure_status(self):
-        return 2 if self.process.returncode == 2 else 1
+    def failure(self):
+        """What its failure means for the run."""
+        status = self.process.returncode
+        said = last_lines(self.errors, 1) or [f"the fabric {described(status)}"]
+        return FabricRunError(said[0].removeprefix("fabric: "), BAD_INPUT if status == BAD_INPUT else FAILED)
 
 
 class FabricRanks(Ranks):

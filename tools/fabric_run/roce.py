@@ -94,17 +94,8 @@ def spare_address(hosts):
     none."""
     taken = {host["ipv4"] for host in hosts}
     subnet = network_of(hosts[0])
-    last = int(subnet.broadcast_address)
-    return next(
-        (
-            str(one)
-            for one in (
-                ipaddress.ip_address(last - back) for back in range(1, min(len(hosts) + 2, subnet.num_addresses - 1))
-            )
-            if str(one) not in taken
-        ),
-        None,
-    )
+    highest = (str(subnet.broadcast_address - back) for back in range(1, min(len(hosts) + 2, subnet.num_addresses - 1)))
+    return next((address for address in highest if address not in taken), None)
 
 
 class RoceHosts:
@@ -127,25 +118,9 @@ class RoceHosts:
             BACKLOG.write_text(str(BACKLOG_FRAMES))
         for index, host in enumerate(self.hosts):
             name = interface_of(index)
-            network.answer(
-                "ip",
-                "link",
-                "add",
-                name,
-                "mtu",
-                self.mtu,
-                "address",
-                network.mac_of(host, index),
-                "type",
-                "veth",
-                "peer",
-                "name",
-                network.fabric_interface(index),
-                "netns",
-                links,
-                "mtu",
-                self.mtu,
-            )
+            outer = f"name {network.fabric_interface(index)} netns {links} mtu {self.mtu}"
+            address = network.mac_of(host, index)
+            network.carry_out("ip", [f"link add {name} mtu {self.mtu} address {address} type veth peer {outer}"])
             self.made += 1
             for setting, value in (
                 ("ipv6/conf/{}/disable_ipv6", "1"),
@@ -170,7 +145,7 @@ class RoceHosts:
             if index == 0 and (markers := spare_address(self.hosts)):
                 # Another interface may be in the same network, as SoftRoCE's own by default is.
                 commands.append(f"route add {markers}/32 dev {name} src {host['ipv4']}")
-            network.answer("ip", "-batch", "-", text="\n".join(commands) + "\n")
+            network.carry_out("ip", commands)
         self.make_rules()
 
     def make_rules(self):
@@ -197,9 +172,7 @@ class RoceHosts:
 
     def ready(self, index):
         port = DEVICES / device_of(index) / "ports" / "1"
-        wanted = "0000:0000:0000:0000:0000:ffff:%02x%02x:%02x%02x" % tuple(
-            int(part) for part in self.hosts[index]["ipv4"].split(".")
-        )
+        wanted = ipaddress.IPv6Address(f"::ffff:{self.hosts[index]['ipv4']}").exploded
         try:
             return "ACTIVE" in (port / "state").read_text() and any(
                 wanted == gid.read_text().strip() for gid in (port / "gids").iterdir()

@@ -5,6 +5,7 @@ import os
 import subprocess
 from pathlib import Path
 
+from gloo_bypass_tools.common.processes import ask, errors_of
 from gloo_bypass_tools.common.rank_processes import free_port
 from gloo_bypass_tools.common.transports import BY_NAME
 from gloo_bypass_tools.fabric_run import network, roce
@@ -36,37 +37,28 @@ def said_by_fabric(options, words):
             f"there is no program '{options.fabric}': build it with scripts/build, or say --fabric PATH", 2
         )
     try:
-        answer = subprocess.run(
-            [str(word) for word in (options.fabric, *words, *description_flags(options))],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=CHECK_S,
-            check=False,
-        )
+        done = ask([options.fabric, *words, *description_flags(options)], CHECK_S)
     except subprocess.TimeoutExpired:
         raise FabricRunError(
             f"the fabric's check of the description took more than {CHECK_S:g} s: describe fewer hosts or events", 2
         ) from None
-    if answer.returncode != 0:
-        raise FabricRunError(
-            (answer.stderr.strip().splitlines() or ["the fabric's check failed"])[-1].removeprefix("fabric: "), 2
-        )
-    return answer.stdout
+    if done.returncode != 0:
+        raise FabricRunError(errors_of(done)[-1].removeprefix("fabric: "), 2)
+    return done.stdout
 
 
 def read_description(options):
     """What the fabric makes of it: hosts with their addresses."""
-    return json.loads(said_by_fabric(options, ["--check", *([options.config] if options.config else []), "--json"]))
+    description = [options.config] if options.config else []
+    return json.loads(said_by_fabric(options, ["--check", *description, "--json"]))
 
 
 def netem_script(options, hosts):
     """What `tc` is to do so that each host's edges begin at its emulating interface."""
-    words = [
-        word for index, host in enumerate(hosts) for word in ("--netem", f"{host['name']}={emulating_interface(index)}")
-    ]
-    return said_by_fabric(options, [*config_flag(options), *words])
+    words = config_flag(options)
+    for index, host in enumerate(hosts):
+        words += ["--netem", f"{host['name']}={emulating_interface(index)}"]
+    return said_by_fabric(options, words)
 
 
 class Run:
@@ -84,21 +76,16 @@ class Run:
         ]
         self.roce = roce.RoceHosts(self.hosts, options.mtu) if self.transport.needs_device else None
         self.master_port = free_port() if self.roce else MASTER_PORT
-        self.netem = (
-            NetemLinks(options, description, folder, lambda: netem_script(options, self.hosts))
-            if options.links == "netem"
-            else None
-        )
+        self.netem = None
+        if options.links == "netem":
+            self.netem = NetemLinks(options, description, folder, lambda: netem_script(options, self.hosts))
 
     def make_links(self):
         """The ranks' interfaces and what joins them, ready for frames."""
         network.prepare(self.hosts, self.folder, not self.roce, self.control)
         if self.netem:
-            self.netem.make(
-                f"{self.markers_address()}/{self.hosts[0]['prefix_length']}"
-                if self.roce and self.markers_address() != LOOPBACK
-                else None
-            )
+            markers = self.markers_address() if self.roce else LOOPBACK
+            self.netem.make(f"{markers}/{self.hosts[0]['prefix_length']}" if markers != LOOPBACK else None)
         if self.own_namespaces:
             for namespace in self.namespaces:
                 namespace.make(self.control, self.netem and self.netem.namespace.path)
@@ -115,20 +102,11 @@ class Run:
 
     def fabric_words(self):
         options = self.options
-        words = [
-            options.fabric,
-            *config_flag(options),
-            *description_flags(options),
-            "--mtu",
-            options.mtu,
-            "--memory",
-            options.memory,
-        ]
+        words = [options.fabric, *config_flag(options), *description_flags(options)]
+        words += ["--mtu", options.mtu, "--memory", options.memory]
         for index, host in enumerate(self.hosts):
-            port = (
-                f"interface={network.fabric_interface(index)}" if self.own_namespaces else f"memif={self.socket(index)}"
-            )
-            words += ["--host", f"name={host['name']},{port}"]
+            interface, socket = f"interface={network.fabric_interface(index)}", f"memif={self.socket(index)}"
+            words += ["--host", f"name={host['name']},{interface if self.own_namespaces else socket}"]
         if options.capture:
             words += ["--capture", options.output / "capture.pcapng", "--snap", options.snap]
             if not self.own_namespaces:
@@ -140,11 +118,8 @@ class Run:
     def socket(self, index):
         return self.folder / f"rank{index}.sock"
 
-    def frame_bytes(self):
-        return self.options.mtu + ETHERNET_HEADER
-
     def memif_device(self, index):
-        buffer_bytes = max(2048, (self.frame_bytes() + 255) // 256 * 256)
+        buffer_bytes = max(2048, (self.options.mtu + ETHERNET_HEADER + 255) // 256 * 256)
         slots = LOG2_SLOTS if buffer_bytes == 2048 else LOG2_JUMBO_SLOTS
         mac = network.mac_of(self.hosts[index], index)
         return (
@@ -202,15 +177,8 @@ class Run:
             return program
         # A host name of its own, that of its interface on the fabric: by it Gloo finds the interface where nothing else
         # says.
-        named = [
-            "unshare",
-            "--uts",
-            "sh",
-            "-c",
-            'hostname "$1" && shift && exec "$@"',
-            "rank",
-            self.hosts[index]["name"],
-        ]
+        script = 'hostname "$1" && shift && exec "$@"'
+        named = ["unshare", "--uts", "sh", "-c", script, "rank", self.hosts[index]["name"]]
         return [*self.namespaces[index].prefix(), *named, *program]
 
     def run(self):

@@ -34,11 +34,11 @@ class TimedChanges:
         self.changes, self.stopped = changes, threading.Event()
         self.process = subprocess.Popen(
             [*prefix, "tc", "-batch", "-"],
+            bufsize=0,
+            start_new_session=True,
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,
-            bufsize=0,
-            start_new_session=True,
         )
         self.began = time.monotonic()
         self.thread = threading.Thread(target=self._carry_out, daemon=True)

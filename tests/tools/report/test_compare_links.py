@@ -72,8 +72,8 @@ def processes_that_name(text):
 @pytest.mark.parametrize(
     "arguments, said",
     [
-        (["--links", "memif,nosuch"], "'nosuch' is no link; there are memif, udp, "),
-        (["--links", "udp,udp"], "names a link twice"),
+        (["--links", "memif,nosuch"], "'nosuch' is none of memif, udp, "),
+        (["--links", "udp,udp"], "names one twice"),
         (["--sizes", "6"], "multiples of 4 bytes"),
         (["--sizes", "4,4"], "different"),
         (["--sizes", "2G"], "at most 1G"),
