@@ -1,7 +1,5 @@
 """The command line of scripts/compare-programs."""
 
-import argparse
-import datetime
 import json
 import os
 import sys
@@ -9,14 +7,15 @@ import tempfile
 from pathlib import Path
 
 from gloo_bypass_tools.common import processes, program_places, transports
-from gloo_bypass_tools.common.argument_types import names_of, number_in, result_file
+from gloo_bypass_tools.common.argument_types import names_of, result_file
+from gloo_bypass_tools.common.failures import FAILED, exit_status
+from gloo_bypass_tools.common.options import add_build, add_number, add_output, command_parser
 from gloo_bypass_tools.compare_programs import interpreter
 from gloo_bypass_tools.compare_programs.measurement import Measurement
 from gloo_bypass_tools.report import machine, program_tables, programs, results, stored_programs
+from gloo_bypass_tools.report.lines import show_progress, show_start
 from gloo_bypass_tools.report.memory_rates import RateSamples
-from gloo_bypass_tools.report.records import RecordError
 
-FAILED, BAD_INPUT = 1, 2
 # What needs nothing that a machine may lack.
 DEFAULT_TRANSPORTS = transports.names(lambda one: one.name == one.device and not one.needs_device)
 
@@ -38,12 +37,7 @@ exit status: 0; 1 a program failed over a transport; 2 bad input; 128 + N ended 
 
 
 def parse(arguments):
-    parser = argparse.ArgumentParser(
-        prog="compare-programs",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("compare-programs", DESCRIPTION, EPILOG)
     parser.add_argument(
         "--python",
         default="/usr/bin/python3",
@@ -64,16 +58,9 @@ def parse(arguments):
         metavar="A,B",
         help=f"ratios are to the first (default {','.join(DEFAULT_TRANSPORTS)})",
     )
-    parser.add_argument(
-        "--ranks", type=number_in(int, 2, 64), default=2, metavar="N", help="on this machine (default 2)"
-    )
-    parser.add_argument(
-        "--threads",
-        type=number_in(int, 1, 1024),
-        metavar="N",
-        help="that a rank computes with (default cores / ranks, at least 1)",
-    )
-    parser.add_argument("--rounds", type=number_in(int, 1, 1000), default=5, metavar="N", help="default 5")
+    add_number(parser, "--ranks", int, 2, 64, "on this machine", default=2)
+    add_number(parser, "--threads", int, 1, 1024, "that a rank computes with (default cores / ranks, at least 1)")
+    add_number(parser, "--rounds", int, 1, 1000, "default 5", default=5)
     parser.add_argument(
         "--effort",
         choices=programs.EFFORTS,
@@ -81,16 +68,8 @@ def parse(arguments):
         help="short takes a fifth of the time, tiny only shows that it works (default full)",
     )
     parser.add_argument("--json", type=result_file, metavar="FILE", help="write the stored run")
-    parser.add_argument(
-        "--output", type=Path, metavar="DIR", help="a new folder for logs (default results/programs-<time>)"
-    )
-    parser.add_argument(
-        "--build",
-        type=Path,
-        default=program_places.ROOT / "build",
-        metavar="DIR",
-        help="build folder, for a Python without gloo_bypass (default build)",
-    )
+    add_output(parser, "logs", "programs-<time>")
+    add_build(parser, "build folder, for a Python without gloo_bypass")
     parser.add_argument("--table", type=Path, nargs="+", metavar="RUN", help="print stored runs, and measure nothing")
     options = parser.parse_args(arguments)
     options.build = options.build.absolute()
@@ -123,7 +102,7 @@ def new_folder(path):
 
 
 def default_output():
-    return program_places.results() / results.default_path("").name.join(("programs-", ""))
+    return program_places.results() / f"programs-{results.default_path('').name}"
 
 
 def record_of(options, found, measurement, described, rates, others_cores, left_out):
@@ -135,7 +114,7 @@ def record_of(options, found, measurement, described, rates, others_cores, left_
     return {
         "schema": stored_programs.SCHEMA,
         "commit": machine.commit_of(program_places.ROOT),
-        "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+        "date": machine.today(),
         "machine": {key: described[key] for key in sorted(stored_programs.MACHINE_KEYS)},
         "load_before": described["load_before"],
         "others_cores": others_cores,
@@ -164,24 +143,15 @@ def measure(options):
         )
     described, left_out = machine.describe_system(), []
     wanted = list(wanted_programs(options, found, left_out))
-    print(
-        f"{machine.in_words(described)}, {machine.quiet_in_words(described['load_before'])}; PyTorch {found.torch}, "
-        f"{options.ranks} ranks of {options.threads} threads",
-        flush=True,
-    )
-    if described["load_before"] > machine.QUIET_LOAD:
-        print("compare-programs: other programs are running: figures would be of a busy machine", file=sys.stderr)
+    ranks = f"; PyTorch {found.torch}, {options.ranks} ranks of {options.threads} threads"
+    show_start("compare-programs", described, ranks)
     for one in left_out:
         print(f"left out: {one['what']}: {one['why']}", flush=True)
     logs, rates = new_folder(options.output or default_output()), RateSamples(options.python)
-
-    def progress(text):
-        print(f"  {text}", file=sys.stderr, flush=True)
-
     with tempfile.TemporaryDirectory(prefix="gbp") as folder:  # short, for sockets
         measurement = Measurement(found, options, folder, logs)
         others = machine.OtherWork()
-        measurement.measure(wanted, progress, rates.take)
+        measurement.measure(wanted, show_progress, rates.take)
         others_cores = others.cores()
     rates.take()
     for one in measurement.missing:
@@ -200,20 +170,12 @@ def measure(options):
     return FAILED if measurement.missing else 0
 
 
+def show_tables(paths):
+    print("\n\n".join(program_tables.whole(stored_programs.read(path)) for path in paths))
+    return 0
+
+
 def main(arguments=None):
     options = parse(arguments)
-    try:
-        processes.interrupt_once()
-        if options.table:
-            print("\n\n".join(program_tables.whole(stored_programs.read(path)) for path in options.table))
-            return 0
-        return measure(options)
-    except (interpreter.InterpreterError, RecordError, results.ResultsError) as error:
-        print(f"compare-programs: {error}", file=sys.stderr)
-        return BAD_INPUT
-    except OSError as error:
-        print(f"compare-programs: {error.filename or 'output'}: {error.strerror}", file=sys.stderr)
-        return FAILED
-    except processes.Interrupted as signalled:
-        print(f"compare-programs: ended by {signalled}", file=sys.stderr)
-        return signalled.status
+    processes.interrupt_once()
+    return exit_status("compare-programs", lambda: show_tables(options.table) if options.table else measure(options))

@@ -3,9 +3,11 @@
 import json
 import os
 import subprocess
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from gloo_bypass_tools.common import program_places
+from gloo_bypass_tools.common.failures import BAD_INPUT, Failure
+from gloo_bypass_tools.common.processes import ask, errors_of
 from gloo_bypass_tools.common.rank_processes import clean_environment
 
 QUERY_S = 120
@@ -21,18 +23,14 @@ except ImportError as error:
     found["why_not"] = str(error)
 print(json.dumps(found))"""
 # Which would choose another transport than GLOO_DEVICE_TRANSPORT, or another number of threads than is said.
-NOT_PASSED_ON = (
-    "LD_PRELOAD",
-    "TORCH_DISTRIBUTED_USE_TORCHCOMMS",
-    "TORCH_DEVICE_BACKEND_AUTOLOAD",
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-)
+NOT_PASSED_ON = ("LD_PRELOAD", "TORCH_DISTRIBUTED_USE_TORCHCOMMS", "TORCH_DEVICE_BACKEND_AUTOLOAD")
+NOT_PASSED_ON += ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
-class InterpreterError(Exception):
-    """The Python cannot run the programs; the text is one line that says what to do."""
+class InterpreterError(Failure):
+    """The Python cannot run the programs."""
+
+    status = BAD_INPUT
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,7 @@ class Interpreter:
     gloo_bypass: str
     why_not: str
     has: tuple = ()
-    path: tuple = field(default=())
+    path: tuple = ()
 
     def environment(self):
         return environment_with(self.path)
@@ -60,23 +58,12 @@ def environment_with(path):
 
 def answer(program, path, modules):
     try:
-        done = subprocess.run(
-            [program, "-c", QUESTION, *modules],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=QUERY_S,
-            env=environment_with(path),
-            cwd="/",
-            check=False,
-        )
+        done = ask([program, "-c", QUESTION, *modules], QUERY_S, env=environment_with(path), cwd="/")
         if done.returncode == 0:
             return json.loads(done.stdout.splitlines()[-1])
     except (OSError, subprocess.TimeoutExpired, ValueError, IndexError) as error:
         raise InterpreterError(f"{program}: {error}") from error
-    said = done.stderr.strip().splitlines()
-    raise InterpreterError(f"{program}: {said[-1] if said else f'status {done.returncode}'}")
+    raise InterpreterError(f"{program}: {errors_of(done)[-1]}")
 
 
 def find(program, build, modules):
@@ -88,6 +75,4 @@ def find(program, build, modules):
         with_ours = answer(program, (*path, built), modules)
         if with_ours["gloo_bypass"] or "No module named" in found["why_not"]:
             found, path = with_ours, (*path, built)
-    return Interpreter(
-        str(program), found["python"], found["torch"], found["gloo_bypass"], found["why_not"], tuple(found["has"]), path
-    )
+    return Interpreter(str(program), **(found | {"has": tuple(found["has"]), "path": path}))

@@ -6,7 +6,7 @@ of a program came to the same result is checked here.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from gloo_bypass_tools.common import processes
@@ -73,9 +73,9 @@ class Measurement:
             "GLOO_SOCKET_IFNAME": "lo",
             "OMP_NUM_THREADS": self.options.threads,
             "GLOO_BYPASS_MEMIF_DIRECTORY": self.folder / "m",
-            "USE_LIBUV": "0",
-        }  # Debian 13's PyTorch asks for libuv by default, and has none
-        return self.interpreter.environment() | {name: str(value) for name, value in values.items()}
+            "USE_LIBUV": 0,  # Debian 13's PyTorch asks for libuv by default, and has none
+        }
+        return self.interpreter.environment() | values
 
     def turn(self, program, transport, number):
         """The samples of one program's ranks over one transport; TurnError where they failed."""
@@ -86,22 +86,18 @@ class Measurement:
         settings, port, ranks = json.dumps(program.sizes[self.options.effort]), free_port(), QuietRanks(logs)
         try:
             for rank, result in enumerate(results):
+                words = [self.interpreter.program, "-m", RANK, program.module, settings, result]
                 # A signal may come before the list knows of a rank.
-                ranks.start(
-                    [self.interpreter.program, "-m", RANK, program.module, settings, result],
-                    self.environment_of(rank, transport, port),
-                    processes.end_with_starter,
-                )
+                ranks.start(words, self.environment_of(rank, transport, port), processes.end_with_starter)
             failed = ranks.wait(TURN_S)
         except StillRunning:
             raise TurnError(f"not done within {TURN_S:g} s; logs: {logs}") from None
         finally:
             ranks.end()
         if failed is not None:
-            raise TurnError(
-                f"rank {failed.number} {processes.describe_status(failed.status)}: "
-                f"{processes.last_line(failed.log) or 'it said nothing'}; log: {failed.log}"
-            )
+            said = processes.last_line(failed.log) or "it said nothing"
+            ended = processes.describe_status(failed.status)
+            raise TurnError(f"rank {failed.number} {ended}: {said}; log: {failed.log}")
         records = [json.loads(result.read_text()) for result in results]
         self.check(program, transport, records)
         return {programs.Key(program.name, *where): samples for where, samples in samples_of(records).items()}
@@ -138,19 +134,7 @@ class Measurement:
         for (_, transport), rounds in self.rounds.items():
             for key in rounds[0]:
                 each = [figures[key] for figures in rounds if key in figures]
-                middle = programs.of_all_rounds(each)
-                found.append(
-                    {
-                        "program": key.program,
-                        "quantity": key.quantity,
-                        "bytes": key.bytes,
-                        "compute_ms": key.compute_ms,
-                        "transport": transport,
-                        "median_us": round(middle.median_us, 3),
-                        "p99_us": round(middle.p99_us, 3),
-                        "mean_us": round(middle.mean_us, 3),
-                        "samples": middle.samples,
-                        "rounds_us": [round(one.median_us, 3) for one in each],
-                    }
-                )
+                times = {name: round(value, 3) for name, value in asdict(programs.of_all_rounds(each)).items()}
+                rounds_us = [round(one.median_us, 3) for one in each]
+                found.append(asdict(key) | {"transport": transport, **times, "rounds_us": rounds_us})
         return found
