@@ -7,7 +7,15 @@ import time
 from pathlib import Path
 
 from gloo_bypass_tools.common import processes
-from gloo_bypass_tools.common.argument_types import assignment, number_in
+from gloo_bypass_tools.common.failures import exit_status
+from gloo_bypass_tools.common.options import (
+    REPEATED,
+    add_environment,
+    add_number,
+    add_output,
+    add_timeout,
+    command_parser,
+)
 from gloo_bypass_tools.common.program_places import ROOT
 from gloo_bypass_tools.containers import images
 from gloo_bypass_tools.containers.compose import compose_file
@@ -16,7 +24,6 @@ from gloo_bypass_tools.containers.guest import become_guest
 from gloo_bypass_tools.containers.group import Job, RankGroup
 from gloo_bypass_tools.containers.recipes import RECIPES
 
-FAILED, BAD_INPUT = 1, 2
 IMAGE = "gloo-bypass-rank"
 
 DESCRIPTION = """\
@@ -45,26 +52,16 @@ def folder(text):
 
 
 def parse(arguments):
-    parser = argparse.ArgumentParser(
-        prog="run-containers",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("run-containers", DESCRIPTION, EPILOG)
     parser.add_argument(
         "--transport",
         choices=RECIPES,
         metavar="T",
         help="; ".join(f"{name}: {recipe.summary}" for name, recipe in RECIPES.items()),
     )
-    parser.add_argument("--ranks", type=number_in(int, 1, 64), default=2, metavar="N", help="default 2")
-    parser.add_argument(
-        "--ranks-per-container",
-        type=number_in(int, 1, 64),
-        default=1,
-        metavar="N",
-        help="default 1; more: each container stands for a host with so many ranks (see DPDK-auto)",
-    )
+    add_number(parser, "--ranks", int, 1, 64, "default 2", default=2)
+    per_container = "default 1; more: each container stands for a host with so many ranks (see DPDK-auto)"
+    add_number(parser, "--ranks-per-container", int, 1, 64, per_container, default=1)
     parser.add_argument("--engine", choices=("podman", "docker"), help="default: the first of them that answers")
     parser.add_argument(
         "--runtime", metavar="NAME", help="the engine's OCI runtime (runc, crun, ...), if not its default"
@@ -77,10 +74,9 @@ def parse(arguments):
     )
     parser.add_argument(
         "--package",
-        action="append",
-        default=[],
         metavar="NAME",
         help="with --build: a Debian package to add, as python3-torch; may be repeated",
+        **REPEATED,
     )
     parser.add_argument("--image", default=IMAGE, metavar="NAME", help=f"default {IMAGE}")
     parser.add_argument(
@@ -96,25 +92,11 @@ def parse(arguments):
         "kernel has none",
     )
     parser.add_argument("--program", default="ddp_train", metavar="PATH", help="default ddp_train")
-    parser.add_argument(
-        "--env",
-        type=assignment,
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="for every rank; may be repeated",
-    )
+    add_environment(parser, "for every rank")
     parser.add_argument("--interface", metavar="NAME", help="the ranks' network interface (GLOO_SOCKET_IFNAME)")
     parser.add_argument("--data", type=folder, metavar="DIR", help="a folder that the ranks see as /data, read-only")
-    parser.add_argument(
-        "--output",
-        type=Path,
-        metavar="DIR",
-        help="a new folder for logs and results (default results/containers-<time>)",
-    )
-    parser.add_argument(
-        "--timeout", type=number_in(float, 1, 7 * 86400), default=3600.0, metavar="S", help="for the run (default 3600)"
-    )
+    add_output(parser, "logs and results", "containers-<time>")
+    add_timeout(parser)
     parser.add_argument(
         "--compose", action="store_true", help="print a compose file for this transport and number of ranks, and end"
     )
@@ -213,6 +195,19 @@ def run_ranks(engine, options):
     )
 
 
+def carry_out(options, arguments):
+    if options.guest:
+        become_guest(arguments, output_path(options), options.timeout)
+    engine = find_engine(options.engine, options.runtime)
+    if options.base_image:
+        images.make_base_image(engine)
+    if options.build:
+        images.build_rank_image(engine, options.image, options.package)
+    if options.transport:
+        run_ranks(engine, options)
+    return 0
+
+
 def main(arguments=None):
     arguments = sys.argv[1:] if arguments is None else arguments
     options = parse(arguments)
@@ -220,20 +215,4 @@ def main(arguments=None):
         print(compose_file(RECIPES[options.transport], options.ranks), end="")
         return 0
     processes.interrupt_once()
-    try:
-        if options.guest:
-            become_guest(arguments, output_path(options), options.timeout)
-        engine = find_engine(options.engine, options.runtime)
-        if options.base_image:
-            images.make_base_image(engine)
-        if options.build:
-            images.build_rank_image(engine, options.image, options.package)
-        if options.transport:
-            run_ranks(engine, options)
-        return 0
-    except ContainerError as error:
-        print(f"run-containers: {error}", file=sys.stderr)
-        return FAILED
-    except processes.Interrupted as signalled:
-        print(f"run-containers: ended by {signalled}", file=sys.stderr)
-        return signalled.status
+    return exit_status("run-containers", lambda: carry_out(options, arguments))

@@ -5,13 +5,16 @@ import resource
 import shutil
 import subprocess
 
+from gloo_bypass_tools.common.failures import Failure
+from gloo_bypass_tools.common.processes import ask
+
 ANSWER_LIMIT_S = 120.0
 # Podman asks for a million processes and files in every container. More than this no rank needs.
 MOST_FILES, MOST_PROCESSES = 65536, 32768
 
 
-class ContainerError(Exception):
-    """One line: what failed, why, and what to do."""
+class ContainerError(Failure):
+    pass
 
 
 def meaningful_line(text):
@@ -77,17 +80,8 @@ class Engine:
 
     def answer(self, *words, limit_s=ANSWER_LIMIT_S):
         """The standard output of `podman WORDS...`. Raises ContainerError if it fails or takes too long."""
-        command = [*self.prefix, *map(str, words)]
         try:
-            done = subprocess.run(
-                command,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=limit_s,
-                start_new_session=True,
-            )
+            done = ask([*self.prefix, *words], limit_s, start_new_session=True)
         except subprocess.TimeoutExpired as error:
             raise ContainerError(f"{self.name} {words[0]} has not answered for {limit_s:.0f} s") from error
         except OSError as error:

@@ -96,59 +96,26 @@ class RankGroup:
     def environment_of(self, number):
         """Who the rank is, what the transport needs, then what the caller says."""
         master = "127.0.0.1" if self.job.recipe.host_network else self.container_of(0)
-        return {
-            "RANK": number,
-            "WORLD_SIZE": self.job.ranks,
-            "MASTER_ADDR": master,
-            "MASTER_PORT": self.master_port,
-            **self.job.recipe.environment,
-            **self.job.environment,
-        }
+        own = {"RANK": number, "WORLD_SIZE": self.job.ranks, "MASTER_ADDR": master, "MASTER_PORT": self.master_port}
+        return own | self.job.recipe.environment | self.job.environment
 
     def command_of(self, number):
         """Of a rank that has a container of its own, or is executed in one that waits."""
         environment = [
             word for name, value in self.environment_of(number).items() for word in ("--env", f"{name}={value}")
         ]
+        words = ["run", *self.container_words(number, environment)]
         if self.job.ranks_per_container > 1:
-            return [
-                *self.engine.prefix,
-                "exec",
-                *environment,
-                "--workdir",
-                RESULTS_DIRECTORY,
-                self.container_of(number),
-                *self.job.program,
-            ]
-        return [*self.engine.prefix, "run", *self.container_words(number, environment), *self.job.program]
+            words = ["exec", *environment, "--workdir", RESULTS_DIRECTORY, self.container_of(number)]
+        return [*self.engine.prefix, *words, *self.job.program]
 
     def container_words(self, number, options=()):
         """What follows `run`, to the image."""
-        recipe = self.job.recipe
-        words = [
-            *self.engine.run_options,
-            *options,
-            "--name",
-            self.container_of(number),
-            "--label",
-            f"{LABEL}={self.id}",
-            "--cap-drop",
-            "ALL",
-            "--security-opt",
-            "no-new-privileges",
-            *self.profile,
-            *self.engine.read_only(),
-            "--log-driver",
-            "none",
-            "--user",
-            f"{recipe.user}:{recipe.user}",
-            *self.engine.limits(),
-        ]
-        words += (
-            ["--network", "host"]
-            if recipe.host_network
-            else ["--network", self.network, "--hostname", self.container_of(number)]
-        )
+        recipe, name = self.job.recipe, self.container_of(number)
+        words = [*self.engine.run_options, *options, "--name", name, "--label", f"{LABEL}={self.id}"]
+        words += ["--cap-drop", "ALL", "--security-opt", "no-new-privileges", *self.profile, *self.engine.read_only()]
+        words += ["--log-driver", "none", "--user", f"{recipe.user}:{recipe.user}", *self.engine.limits()]
+        words += ["--network", "host"] if recipe.host_network else ["--network", self.network, "--hostname", name]
         for capability in recipe.granted("capability"):
             words += ["--cap-add", capability]
         for device in recipe.granted("device"):
@@ -167,9 +134,8 @@ class RankGroup:
         self.master_port = free_port() if self.job.recipe.host_network else MASTER_PORT
         if self.job.ranks_per_container > 1:
             for number in range(0, self.job.ranks, self.job.ranks_per_container):
-                self.engine.answer(
-                    "run", *self.container_words(number, ["--detach"]), "sleep", int(self.job.timeout_s) + ORPHAN_S
-                )
+                sleep = ["sleep", int(self.job.timeout_s) + ORPHAN_S]
+                self.engine.answer("run", *self.container_words(number, ["--detach"]), *sleep)
                 self.waiting.append(self.container_of(number))
         for number in range(self.job.ranks):
             self.ranks.start(self.command_of(number))

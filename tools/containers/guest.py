@@ -24,23 +24,11 @@ def with_whole_paths(words):
 def guest_command(arguments, output, timeout_s):
     """The command line of the guest; `arguments` are this run's own, --guest included."""
     own, program = split_at_dashes(arguments)
-    return [
-        str(ROOT / "scripts" / "rdma-guest"),
-        "run",
-        "--timeout",
-        str(int(timeout_s) + START_LIMIT_S),
-        "--writable",
-        str(output.parent),
-        "--",
-        str(ROOT / "containers" / "guest-storage"),
-        str(ROOT / "scripts" / "run-containers"),
-        *(word for word in with_whole_paths(own) if word != "--guest"),
-        "--engine",
-        "podman",
-        "--output",
-        str(output),
-        *program,
-    ]
+    own = [word for word in with_whole_paths(own) if word != "--guest"]
+    guest = [ROOT / "scripts" / "rdma-guest", "run", "--timeout", int(timeout_s) + START_LIMIT_S]
+    run = [ROOT / "containers" / "guest-storage", ROOT / "scripts" / "run-containers", *own, "--engine", "podman"]
+    words = [*guest, "--writable", output.parent, "--", *run, "--output", output, *program]
+    return [str(word) for word in words]
 
 
 def become_guest(arguments, output, timeout_s):

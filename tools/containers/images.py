@@ -44,21 +44,9 @@ def make_base_image(engine):
         archive = Path(folder) / "base.tar"
         # This machine's settings of apt are for the making: in a container, an address in them may mean another
         # machine.
-        run_visibly(
-            [
-                "mmdebstrap",
-                "--quiet",
-                "--variant=minbase",
-                "--include=ca-certificates",
-                *apt_options(),
-                '--customize-hook=rm -f "$1/etc/apt/apt.conf.d/99mmdebstrap"',
-                SUITE,
-                str(archive),
-                debian_mirror(),
-            ],
-            BASE_LIMIT_S,
-            "mmdebstrap",
-        )
+        command = ["mmdebstrap", "--quiet", "--variant=minbase", "--include=ca-certificates", *apt_options()]
+        command += ['--customize-hook=rm -f "$1/etc/apt/apt.conf.d/99mmdebstrap"', SUITE, str(archive), debian_mirror()]
+        run_visibly(command, BASE_LIMIT_S, "mmdebstrap")
         engine.answer("import", archive, BASE_IMAGE, limit_s=BASE_LIMIT_S)
 
 
@@ -67,9 +55,5 @@ def build_rank_image(engine, image, extra_packages=()):
     if extra_packages:
         command += ["--build-arg", "EXTRA_PACKAGES=" + " ".join(extra_packages)]
     # The mounts of RUN need BuildKit, which docker 20 has but does not use unasked.
-    run_visibly(
-        [*command, *engine.limits(), str(ROOT)],
-        BUILD_LIMIT_S,
-        f"{engine.name} build",
-        dict(os.environ, DOCKER_BUILDKIT="1"),
-    )
+    environment = dict(os.environ, DOCKER_BUILDKIT="1")
+    run_visibly([*command, *engine.limits(), str(ROOT)], BUILD_LIMIT_S, f"{engine.name} build", environment)
