@@ -9,11 +9,11 @@ import hashlib
 import lzma
 import os
 import shutil
-import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from gloo_bypass_tools.common.processes import ask
 from gloo_bypass_tools.rdma_guest.failures import GuestError
 from gloo_bypass_tools.rdma_guest.kernel import cache_folder
 
@@ -40,13 +40,11 @@ def busybox_path():
 
 def module_files(kernel):
     """The modules of MODULES with what they depend on, in an order in which they can be loaded."""
-    command = ["/sbin/modprobe", "-d", str(kernel.root), "-S", kernel.version, "--show-depends"]
+    command = ["/sbin/modprobe", "-d", kernel.root, "-S", kernel.version, "--show-depends"]
     files = []
     for name in MODULES:
         try:
-            answer = subprocess.run(
-                [*command, name], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=30
-            )
+            answer = ask([*command, name], 30)
         except FileNotFoundError:
             raise GuestError("modprobe is not installed: run scripts/install-packages (Debian package kmod)") from None
         if answer.returncode != 0:
@@ -73,19 +71,11 @@ def build_initramfs(kernel, busybox, folder):
     archive = folder / "initramfs"
     names = "".join(f"{path.relative_to(root)}\n" for path in sorted(root.rglob("*")))
     try:
-        with open(archive, "wb") as out:
-            done = subprocess.run(
-                ["cpio", "-o", "-H", "newc", "--quiet", "-R", "0:0"],
-                cwd=root,
-                input=names.encode(),
-                stdout=out,
-                stderr=subprocess.PIPE,
-                timeout=60,
-            )
+        done = ask(["cpio", "-o", "-H", "newc", "--quiet", "-R", "0:0", "-O", archive], 60, names, cwd=root)
     except FileNotFoundError:
         raise GuestError("cpio is not installed: run scripts/install-packages") from None
     if done.returncode != 0:
-        raise GuestError(f"cpio failed: {done.stderr.decode(errors='replace').strip()}")
+        raise GuestError(f"cpio failed: {done.stderr.strip()}")
     shutil.rmtree(root)
     return archive
 

@@ -7,7 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
-from gloo_bypass_tools.common.argument_types import assignment, number_in
+from gloo_bypass_tools.common.options import AS_WRITTEN, REPEATED, add_environment, add_number
 from gloo_bypass_tools.rdma_guest.boot_files import boot_files_for, busybox_path
 from gloo_bypass_tools.rdma_guest.failures import GuestError, MISSING
 from gloo_bypass_tools.rdma_guest.kernel import fetch_kernel, find_kernel
@@ -55,61 +55,22 @@ def parser():
         help="boot, run COMMAND in the current folder, return its output and exit status",
         epilog=NOTES,
         description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
         usage="rdma-guest run [options] -- COMMAND...",
+        **AS_WRITTEN,
     )
-    run.add_argument(
-        "--timeout",
-        type=number_in(int, 1, MOST_SECONDS),
-        default=600,
-        metavar="S",
-        help="end the command after S seconds (default 600)",
-    )
-    run.add_argument(
-        "--cpus",
-        type=number_in(int, 1, 64),
-        default=min(os.cpu_count() or 1, MOST_CPUS),
-        metavar="N",
-        help=f"virtual CPUs (default: as many as here, {MOST_CPUS} at most)",
-    )
-    run.add_argument(
-        "--memory",
-        type=number_in(int, LEAST_MEMORY_MIB, 1 << 20),
-        default=4096,
-        metavar="MIB",
-        help="default 4096; taken as it is used",
-    )
-    run.add_argument(
-        "--env",
-        type=assignment,
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="in the command's environment, beside the caller's own; may be repeated",
-    )
-    run.add_argument(
-        "--writable",
-        type=folder,
-        action="append",
-        default=[],
-        metavar="DIR",
-        help="what the command writes below DIR appears here; may be repeated",
-    )
-    run.add_argument(
-        "--rxe",
-        type=number_in(int, 0, MOST_DEVICES),
-        default=1,
-        metavar="N",
-        help="SoftRoCE devices, each on an interface of its own (default 1)",
-    )
-    run.add_argument(
-        "--pci-nics",
-        type=number_in(int, 0, MOST_DEVICES),
-        default=0,
-        metavar="N",
-        help="emulated virtio NICs on one hub, for DPDK; huge pages are reserved then (default 0)",
-    )
+    add_number(run, "--timeout", int, 1, MOST_SECONDS, "end the command after S seconds", default=600, metavar="S")
+    cpus, as_here = min(os.cpu_count() or 1, MOST_CPUS), f"default: as many as here, {MOST_CPUS} at most"
+    add_number(run, "--cpus", int, 1, 64, f"virtual CPUs ({as_here})", default=cpus)
+    memory = "default 4096; taken as it is used"
+    add_number(run, "--memory", int, LEAST_MEMORY_MIB, 1 << 20, memory, default=4096, metavar="MIB")
+    add_environment(run, "in the command's environment, beside the caller's own")
+    written = "what the command writes below DIR appears here; may be repeated"
+    run.add_argument("--writable", type=folder, metavar="DIR", help=written, **REPEATED)
+    devices = "SoftRoCE devices, each on an interface of its own"
+    add_number(run, "--rxe", int, 0, MOST_DEVICES, devices, default=1)
+    nics = "emulated virtio NICs on one hub, for DPDK; huge pages are reserved then"
+    add_number(run, "--pci-nics", int, 0, MOST_DEVICES, nics, default=0)
     run.add_argument(
         "--pci-driver",
         choices=PCI_DRIVERS,

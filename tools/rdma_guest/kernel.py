@@ -11,20 +11,14 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from gloo_bypass_tools.common.processes import ask, errors_of
 from gloo_bypass_tools.rdma_guest.failures import GuestError
 
 PACKAGE = "linux-image-amd64"
 NEEDED = "kernel/drivers/infiniband/sw/rxe/rdma_rxe.ko"
 # Most of the modules' bytes, and of no use in the guest.
-LEFT_OUT = (
-    "drivers/gpu",
-    "drivers/media",
-    "drivers/staging",
-    "drivers/net/wireless",
-    "drivers/scsi",
-    "drivers/iio",
-    "sound",
-)
+DRIVERS_LEFT_OUT = ("gpu", "media", "staging", "net/wireless", "scsi", "iio")
+LEFT_OUT = (*(f"drivers/{name}" for name in DRIVERS_LEFT_OUT), "sound")
 DOWNLOAD_SECONDS = 300
 
 
@@ -75,23 +69,14 @@ def find_kernel():
 
 def run(command, **options):
     try:
-        return subprocess.run(
-            command,
-            check=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            timeout=DOWNLOAD_SECONDS,
-            **options,
-        ).stdout
+        done = ask(command, DOWNLOAD_SECONDS, **options)
     except FileNotFoundError:
         raise GuestError(f"{command[0]} is not installed: run scripts/install-packages") from None
     except subprocess.TimeoutExpired:
         raise GuestError(f"'{' '.join(command)}' took longer than {DOWNLOAD_SECONDS} s") from None
-    except subprocess.CalledProcessError as error:
-        lines = [line for line in error.stderr.splitlines() if line.strip()]
-        raise GuestError(f"'{' '.join(command)}' failed: {lines[-1] if lines else error.returncode}") from None
+    if done.returncode != 0:
+        raise GuestError(f"'{' '.join(command)}' failed: {errors_of(done)[-1]}")
+    return done.stdout
 
 
 def fetch_kernel():
@@ -126,28 +111,13 @@ def unpack_kernel(package, root):
     """The image and the modules of a kernel package, and the modules' index, below root."""
     root.mkdir()
     excluded = [f"--exclude=*/kernel/{name}" for name in LEFT_OUT]
-    with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", str(package)], stdout=subprocess.PIPE) as source:
+    unpack = ["tar", "-x", "--no-same-owner", "-C", root, *excluded, "--wildcards", "./boot/vmlinuz-*", "./lib/modules"]
+    with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", package], stdout=subprocess.PIPE) as source:
         unpacked = subprocess.run(
-            [
-                "tar",
-                "-x",
-                "--no-same-owner",
-                "-C",
-                str(root),
-                *excluded,
-                "--wildcards",
-                "./boot/vmlinuz-*",
-                "./lib/modules",
-            ],
-            stdin=source.stdout,
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=DOWNLOAD_SECONDS,
+            unpack, stdin=source.stdout, stderr=subprocess.PIPE, text=True, timeout=DOWNLOAD_SECONDS
         )
     if unpacked.returncode != 0 or source.returncode != 0:
-        raise GuestError(
-            f"{package.name} cannot be unpacked into {root.parent.parent}: "
-            f"{unpacked.stderr.strip() or 'damaged package'}"
-        )
+        why = unpacked.stderr.strip() or "damaged package"
+        raise GuestError(f"{package.name} cannot be unpacked into {root.parent.parent}: {why}")
     version = next((root / "boot").glob("vmlinuz-*")).name.removeprefix("vmlinuz-")
     run(["/sbin/depmod", "-b", str(root), version])

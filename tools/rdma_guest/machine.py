@@ -5,7 +5,6 @@ The guest's streams come over sockets that only this process and QEMU have; noth
 in the file system, so any number of guests may run side by side.
 """
 
-import ctypes
 import os
 import secrets
 import selectors
@@ -20,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gloo_bypass_tools.common import program_places
+from gloo_bypass_tools.common.processes import ENDING, end_with_starter
 from gloo_bypass_tools.rdma_guest.failures import GuestError, TIME_LIMIT
 from gloo_bypass_tools.rdma_guest.streams import EndedStream, Lines
 
@@ -33,22 +33,8 @@ PCI_DRIVERS = ("vfio-pci", "uio_pci_generic")
 FIRST_PCI_SLOT = 0x10  # NIC n is 0000:00:1n.0 in the guest
 HUGE_PAGES = 256  # of 2 MiB, reserved with --pci-nics
 # Of the caller's environment: what has a meaning on the host only.
-HOST_ONLY = {
-    "TMPDIR",
-    "TMP",
-    "TEMP",
-    "XDG_RUNTIME_DIR",
-    "DBUS_SESSION_BUS_ADDRESS",
-    "DISPLAY",
-    "SSH_AUTH_SOCK",
-    "PWD",
-    "OLDPWD",
-    "SHLVL",
-    "_",
-    "LD_PRELOAD",
-}
-PR_SET_PDEATHSIG = 1
-ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+HOST_ONLY = {"TMPDIR", "TMP", "TEMP", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "SSH_AUTH_SOCK"}
+HOST_ONLY |= {"PWD", "OLDPWD", "SHLVL", "_", "LD_PRELOAD"}
 
 
 @dataclass
@@ -108,13 +94,9 @@ def nic_options(run):
     options = ["-device", "intel-iommu,intremap=on,device-iotlb=on,aw-bits=48"] if needs_iommu(run) else []
     features = "iommu_platform=on,ats=on,disable-legacy=on," if needs_iommu(run) else ""
     for number in range(run.pci_nics):
-        options += [
-            "-netdev",
-            f"hubport,id=nic{number},hubid=1",
-            "-device",
-            f"virtio-net-pci,netdev=nic{number},mac=52:54:00:00:00:{number + 1:02x},addr={FIRST_PCI_SLOT + number:#x},"
-            f"{features}romfile=",
-        ]
+        address = f"mac=52:54:00:00:00:{number + 1:02x},addr={FIRST_PCI_SLOT + number:#x}"
+        options += ["-netdev", f"hubport,id=nic{number},hubid=1"]
+        options += ["-device", f"virtio-net-pci,netdev=nic{number},{address},{features}romfile="]
     return options
 
 
@@ -125,53 +107,26 @@ def qemu_command(run, kernel, files, folder, ports):
     if needs_iommu(run):
         machine += ",kernel-irqchip=split"  # for the IOMMU's interrupt remapping
         append += " intel_iommu=on"
-    command = [
-        QEMU_PROGRAM,
-        "-machine",
-        machine,
-        "-smp",
-        str(run.cpus),
-        "-m",
-        str(run.memory_mib),
-        "-nodefaults",
-        "-display",
-        "none",
-        "-no-reboot",
-        "-kernel",
-        str(files.image),
-        "-initrd",
-        str(files.initramfs),
-        "-append",
-        append,
-        "-serial",
-        f"file:{folder / 'console'}",
-        "-device",
-        "virtio-serial-pci",
-    ]
+    command = [QEMU_PROGRAM, "-machine", machine, "-smp", str(run.cpus), "-m", str(run.memory_mib)]
+    command += ["-nodefaults", "-display", "none", "-no-reboot"]
+    command += ["-kernel", str(files.image), "-initrd", str(files.initramfs), "-append", append]
+    command += ["-serial", f"file:{folder / 'console'}", "-device", "virtio-serial-pci"]
     command += ["-accel", "kvm", "-cpu", "host"] if run.kvm else ["-accel", "tcg,thread=multi", "-cpu", "max"]
     for name, port in ports.items():
-        command += [
-            "-chardev",
-            f"socket,id={name},fd={port.fileno()}",
-            "-device",
-            f"virtserialport,chardev={name},name={name}",
-        ]
+        command += ["-chardev", f"socket,id={name},fd={port.fileno()}"]
+        command += ["-device", f"virtserialport,chardev={name},name={name}"]
     shares = [("root", "/", ",readonly=on")] + [(f"share{n}", path, "") for n, path in enumerate(run.writable)]
     for tag, path, options in shares:
         quoted = str(path).replace(",", ",,")
-        command += [
-            "-fsdev",
-            f"local,id={tag},path={quoted},security_model=none,multidevs=remap{options}",
-            "-device",
-            f"virtio-9p-pci,fsdev={tag},mount_tag={tag}",
-        ]
+        command += ["-fsdev", f"local,id={tag},path={quoted},security_model=none,multidevs=remap{options}"]
+        command += ["-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}"]
     return command + nic_options(run)
 
 
 def die_with_parent():
     """In the child before exec: QEMU ends when this process does, however it does."""
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING_SIGNALS)
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+    end_with_starter()
 
 
 class Guest:
@@ -227,7 +182,9 @@ class Guest:
                 key.fileobj.close()
         return bool(self.selector_.get_map())
 
-    def until(self, condition, deadline, expired):
+    def until(self, condition, seconds, expired):
+        """Waits for a condition; raises `expired` after so many seconds."""
+        deadline = time.monotonic() + seconds
         while not condition():
             left = deadline - time.monotonic()
             if left <= 0:
@@ -245,29 +202,19 @@ class Guest:
 
     def console_lines(self):
         path = self.folder_ / "console"
-        return (
-            [line.strip() for line in path.read_text(errors="replace").splitlines() if line.strip()]
-            if path.exists()
-            else []
-        )
+        text = path.read_text(errors="replace") if path.exists() else ""
+        return [line.strip() for line in text.splitlines() if line.strip()]
 
     def finish(self):
         """Boots, runs the command, passes its output on; its exit status."""
         seconds, advice = (KVM_BOOT_SECONDS, " with KVM: run it without --kvm") if self.run_.kvm else (BOOT_SECONDS, "")
-        self.until(
-            lambda: self.started_,
-            time.monotonic() + seconds,
-            GuestError(f"the guest did not come up within {seconds} s{advice}"),
-        )
-        limit = GuestError(
-            f"time limit: the command ran longer than {self.run_.timeout_seconds:g} s and was ended", TIME_LIMIT
-        )
-        self.until(lambda: self.status_ is not None, time.monotonic() + self.run_.timeout_seconds, limit)
-        self.until(
-            lambda: self.out_.ended and self.err_.ended,
-            time.monotonic() + DRAIN_SECONDS,
-            GuestError("the command's output broke off"),
-        )
+        expired = GuestError(f"the guest did not come up within {seconds} s{advice}")
+        self.until(lambda: self.started_, seconds, expired)
+        seconds = self.run_.timeout_seconds
+        expired = GuestError(f"time limit: the command ran longer than {seconds:g} s and was ended", TIME_LIMIT)
+        self.until(lambda: self.status_ is not None, seconds, expired)
+        expired = GuestError("the command's output broke off")
+        self.until(lambda: self.out_.ended and self.err_.ended, DRAIN_SECONDS, expired)
         return self.status_
 
     def close(self):
@@ -288,7 +235,7 @@ def write_all(descriptor, data):
 def run_in_guest(run, kernel, files):
     """Runs the command in a guest of its own; its exit status. Raises GuestError."""
     # A signal raises an exception in this thread. While QEMU runs and nothing would end it, the signal waits.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING_SIGNALS)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     try:
         with tempfile.TemporaryDirectory(prefix="rdma-guest.") as folder:
             guest = Guest(run, kernel, files, Path(folder))
@@ -297,7 +244,7 @@ def run_in_guest(run, kernel, files):
                     signal.pthread_sigmask(signal.SIG_SETMASK, before)
                     return guest.finish()
                 finally:
-                    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING_SIGNALS)
+                    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
             finally:
                 guest.close()
     finally:
