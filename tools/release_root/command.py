@@ -2,16 +2,16 @@
 
 import argparse
 import re
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 from gloo_bypass_tools.common import processes
 from gloo_bypass_tools.common.argument_types import assignment
+from gloo_bypass_tools.common.failures import exit_status
+from gloo_bypass_tools.common.options import AS_WRITTEN, REPEATED
 from gloo_bypass_tools.release_root import namespaces
-from gloo_bypass_tools.release_root.failures import MISSING, RootError
-from gloo_bypass_tools.release_root.making import digest_of, ensure, packages, remove_tree, say
+from gloo_bypass_tools.release_root.failures import MISSING
+from gloo_bypass_tools.release_root.making import digest_of, ensure, packages, remove_tree
 from gloo_bypass_tools.release_root.running import run
 from gloo_bypass_tools.release_root.store import RELEASES, Store
 
@@ -49,25 +49,13 @@ def mirror(text):
 
 
 def parser():
-    top = argparse.ArgumentParser(
-        prog="release-root",
-        description=DESCRIPTION,
-        epilog=NOTES,
-        allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    common = {"epilog": NOTES, "allow_abbrev": False, **AS_WRITTEN}
+    top = argparse.ArgumentParser(prog="release-root", description=DESCRIPTION, **common)
     verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB")
 
-    def verb(name, text, usage):
-        added = verbs.add_parser(
-            name,
-            help=text,
-            description=text,
-            usage=usage,
-            allow_abbrev=False,
-            epilog=NOTES,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
+    def verb(name, text, arguments=""):
+        usage = f"release-root {name} {arguments}".rstrip()
+        added = verbs.add_parser(name, help=text, description=text, usage=usage, **common)
         if name != "list":
             added.add_argument("release", choices=RELEASES, metavar="RELEASE", help=", ".join(RELEASES))
         if name in ("make", "run"):
@@ -76,31 +64,16 @@ def parser():
             )
         return added
 
-    verb(
-        "make",
-        "make the root unless it is there, with the packages of today's lists",
-        "release-root make RELEASE [--mirror URL]",
-    )
-    running = verb(
-        "run",
-        "make the root unless it is there, and run COMMAND in it",
-        "release-root run RELEASE [options] -- COMMAND...",
-    )
+    make = "make the root unless it is there"
+    verb("make", f"{make}, with the packages of today's lists", "RELEASE [--mirror URL]")
+    running = verb("run", f"{make}, and run COMMAND in it", "RELEASE [options] -- COMMAND...")
     running.add_argument("--only-existing", action="store_true", help="fail rather than make the root")
-    running.add_argument(
-        "--share",
-        type=folder,
-        action="append",
-        default=[],
-        metavar="DIR",
-        help="what is written below DIR appears here; may be repeated",
-    )
-    running.add_argument(
-        "--env", type=assignment, action="append", default=[], metavar="NAME=VALUE", help="may be repeated"
-    )
+    written = "what is written below DIR appears here; may be repeated"
+    running.add_argument("--share", type=folder, metavar="DIR", help=written, **REPEATED)
+    running.add_argument("--env", type=assignment, metavar="NAME=VALUE", help="may be repeated", **REPEATED)
     running.add_argument("command", nargs="+", metavar="COMMAND", help="after --: the command and its arguments")
-    verb("list", "say which roots there are, and whether they have the packages of today's lists", "release-root list")
-    verb("remove", "remove the root", "release-root remove RELEASE")
+    verb("list", "say which roots there are, and whether they have the packages of today's lists")
+    verb("remove", "remove the root", "RELEASE")
     return top
 
 
@@ -110,20 +83,16 @@ def list_roots(store):
         record = store.record(release)
         if record:
             made = time.strftime("%Y-%m-%d", time.gmtime(record["made"]))
-            state = (
-                "current"
-                if record["packages"] == digest_of(release, names)
-                else "has not the packages of today's lists: will be made anew"
-            )
+            state = "has not the packages of today's lists: will be made anew"
+            if record["packages"] == digest_of(release, names):
+                state = "current"
             print(f"{release}: {store.root(release)}, made {made} from {record['mirror']}, {state}")
         else:
             print(f"{release}: not made yet")
 
 
 def remove(store, release):
-    with store.lock(
-        release, alone=True, waiting=lambda: say(f"waiting for another process that uses the root of {release}")
-    ):
+    with store.lock(release, alone=True):
         remove_tree(store.unfinished(release))
         # First out of sight, then removed: an interrupted removal leaves nothing that looks like a root.
         if store.root(release).exists():
@@ -151,22 +120,12 @@ def serve(options):
     elif options.verb == "remove":
         remove(store, options.release)
     else:
-        return run_command(store, options)
+        status = run_command(store, options)
+        return 128 - status if status < 0 else status
     return 0
 
 
 def main(arguments=None):
     options = parser().parse_args(arguments)
     processes.interrupt_once()
-    try:
-        status = serve(options)
-        return 128 - status if status < 0 else status
-    except RootError as error:
-        print(f"release-root: {error}", file=sys.stderr)
-        return error.status
-    except processes.Interrupted as signalled:
-        print(f"release-root: ended by {signalled}", file=sys.stderr)
-        return signalled.status
-    except subprocess.SubprocessError as error:
-        print(f"release-root: {error}", file=sys.stderr)
-        return MISSING
+    return exit_status("release-root", lambda: serve(options))

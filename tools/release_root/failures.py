@@ -1,9 +1,9 @@
-"""The one exception of this package: what went wrong in one line, and the exit status it gives."""
+"""The one exception of this package."""
+
+from gloo_bypass_tools.common.failures import Failure
 
 MISSING = 125  # the root could not be had; a command in it has not run
 
 
-class RootError(Exception):
-    def __init__(self, message, status=MISSING):
-        super().__init__(message)
-        self.status = status
+class RootError(Failure):
+    status = MISSING

@@ -5,14 +5,14 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import time
 
 from gloo_bypass_tools.common import program_places
 from gloo_bypass_tools.common.debian_mirror import apt_options, debian_mirror
+from gloo_bypass_tools.common.processes import ask, errors_of
 from gloo_bypass_tools.release_root import namespaces
 from gloo_bypass_tools.release_root.failures import RootError
-from gloo_bypass_tools.release_root.store import RECORD, RELEASES
+from gloo_bypass_tools.release_root.store import RECORD, RELEASES, say
 
 # of scripts/install-packages: what building and testing need; a guest is not started in a root
 LISTS = ("build", "run")
@@ -51,26 +51,17 @@ CAUSES = (
 def packages(lists=LISTS):
     """Names of packages, from scripts/install-packages, where they are kept."""
     try:
-        done = subprocess.run(
-            [program_places.script("install-packages"), "--list", *lists],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=LISTING_LIMIT_S,
-            check=True,
-        )
+        done = ask([program_places.script("install-packages"), "--list", *lists], LISTING_LIMIT_S)
+        why = errors_of(done)[-1] if done.returncode != 0 else ""
     except (OSError, subprocess.SubprocessError) as error:
-        said = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
-        raise RootError(f"scripts/install-packages --list failed: {said[-1] if said else 'no message'}") from error
+        why = str(error)
+    if why:
+        raise RootError(f"scripts/install-packages --list failed: {why}")
     return done.stdout.split()
 
 
 def digest_of(release, names):
     return hashlib.sha256("\n".join([str(LAYOUT), release, *sorted(set(names))]).encode()).hexdigest()
-
-
-def say(text):
-    print(f"release-root: {text}", file=sys.stderr, flush=True)
 
 
 def cause_of(log, **values):
@@ -90,26 +81,19 @@ def cause_of(log, **values):
 def remove_tree(path):
     """Also what other users of a user namespace own. One file system: what somebody mounted in it stays."""
     if path.exists():
-        status = namespaces.run(
-            ["rm", "-rf", "--one-file-system", "--", path], limit_s=MAKING_LIMIT_S, stdin=subprocess.DEVNULL
-        )
+        command = ["rm", "-rf", "--one-file-system", "--", path]
+        try:
+            status = namespaces.run(command, limit_s=MAKING_LIMIT_S, stdin=subprocess.DEVNULL)
+        except subprocess.TimeoutExpired as error:
+            raise RootError(f"cannot remove {path} within {MAKING_LIMIT_S / 60:.0f} minutes") from error
         if status != 0:
             raise RootError(f"cannot remove {path}: what rm said is above")
 
 
 def mmdebstrap_command(release, folder, names, mirror):
     # Mode root, in namespaces of ours: in any other a root without privileges could not be entered with the same ids.
-    return [
-        "mmdebstrap",
-        "--mode=root",
-        "--format=directory",
-        "--variant=minbase",
-        "--include=" + ",".join(names),
-        *apt_options(),
-        release,
-        folder,
-        mirror,
-    ]
+    kind = ["--mode=root", "--format=directory", "--variant=minbase"]
+    return ["mmdebstrap", *kind, "--include=" + ",".join(names), *apt_options(), release, folder, mirror]
 
 
 def ready(store, release, digest):
@@ -122,11 +106,7 @@ def ensure(store, release, mirror=None):
     digest = digest_of(release, packages())
     if ready(store, release, digest):
         return
-    with store.lock(
-        release,
-        alone=True,
-        waiting=lambda: say(f"waiting for another process that makes or uses the root of {release}"),
-    ) as lock:
+    with store.lock(release, alone=True) as lock:
         if not ready(store, release, digest):
             make(store, release, digest, mirror or debian_mirror(), lock)
 
@@ -146,16 +126,10 @@ def make(store, release, digest, mirror, lock):
     say(f"making the root of {release}, Debian {RELEASES[release]} (once; some minutes); log: {log}")
     begin = time.monotonic()
     try:
+        command, environment = mmdebstrap_command(release, new, packages(), mirror), dict(os.environ, LC_ALL="C")
         with open(log, "w", encoding="utf-8") as output:
-            status = namespaces.run(
-                mmdebstrap_command(release, new, packages(), mirror),
-                limit_s=MAKING_LIMIT_S,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                pass_fds=[lock],
-                env=dict(os.environ, LC_ALL="C"),
-            )
+            streams = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output}
+            status = namespaces.run(command, MAKING_LIMIT_S, pass_fds=[lock], env=environment, **streams)
         if status != 0:
             cause = cause_of(log, release=release, mirror=mirror, folder=store.folder, gigabytes=FREE_BYTES / 1e9)
             raise RootError(f"the root of {release} could not be made: {cause} (all of it: {log})")

@@ -5,10 +5,14 @@ As root the namespaces suffice. Other users get a user namespace as well, in whi
 /etc/subuid and /etc/subgid stand for the other users of the root.
 """
 
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
+from pathlib import Path
 
+from gloo_bypass_tools.common import processes
 from gloo_bypass_tools.release_root.failures import RootError
 
 TRY_LIMIT_S = 30
@@ -25,26 +29,14 @@ def check():
     if not shutil.which("unshare"):
         raise RootError("unshare is not installed: it is in Debian's package util-linux")
     try:
-        done = subprocess.run(
-            [*prefix(), "true"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            timeout=TRY_LIMIT_S,
-            check=False,
-        )
+        done = processes.ask([*prefix(), "true"], TRY_LIMIT_S)
     except subprocess.TimeoutExpired as error:
         raise RootError(f"unshare did not answer within {TRY_LIMIT_S} s") from error
     if done.returncode != 0:
-        reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        advice = (
-            "this container lacks the right to mount"
-            if os.geteuid() == 0
-            else "run this as root, or give this user ranges in /etc/subuid and /etc/subgid and install uidmap"
-        )
-        raise RootError(f"namespaces cannot be had here ({reason}): {advice}")
+        advice = "run this as root, or give this user ranges in /etc/subuid and /etc/subgid and install uidmap"
+        if os.geteuid() == 0:
+            advice = "this container lacks the right to mount"
+        raise RootError(f"namespaces cannot be had here ({processes.errors_of(done)[-1]}): {advice}")
 
 
 def run(command, limit_s=None, **options):
@@ -60,22 +52,8 @@ def run(command, limit_s=None, **options):
 
 def end(process):
     """unshare itself does not heed SIGTERM; the command does. Killed, it takes the whole process namespace along."""
-    children = [int(word) for word in read(f"/proc/{process.pid}/task/{process.pid}/children").split()]
-    for child in children:
-        try:
-            os.kill(child, 15)
-        except ProcessLookupError:
-            pass
-    try:
-        process.wait(timeout=ENDS_WITHIN_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
-def read(path):
-    try:
-        with open(path, encoding="ascii") as file:
-            return file.read()
-    except OSError:
-        return ""
+    with contextlib.suppress(OSError):
+        for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(child), signal.SIGTERM)
+    processes.ended_within(process, ENDS_WITHIN_S)

@@ -8,6 +8,7 @@ said last.
 import fcntl
 import json
 import os
+import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,10 @@ RELEASES = {"bookworm": "12", "trixie": "13", "forky": "testing"}
 RECORD = Path("etc/gloo-bypass-release-root.json")
 WAIT_LIMIT_S = 5400.0  # for the lock: longer than making a root, or a run of all tests in it, takes
 ASK_EVERY_S = 0.2
+
+
+def say(text):
+    print(f"release-root: {text}", file=sys.stderr, flush=True)
 
 
 def cache_folder():
@@ -60,9 +65,9 @@ class Store:
             return None
 
     @contextmanager
-    def lock(self, release, alone, waiting=lambda: None):
-        """Held while the block runs, and by processes that are given the descriptor it yields while they live. Calls
-        `waiting` once if somebody else has the root; gives up after WAIT_LIMIT_S."""
+    def lock(self, release, alone):
+        """Held while the block runs, and by processes that are given the descriptor it yields while they live. Says
+        once that it waits to be alone; gives up after WAIT_LIMIT_S."""
         path = self.folder / f"{release}.lock"
         try:
             opened = open(path, "a", encoding="ascii")
@@ -81,8 +86,8 @@ class Store:
                         raise RootError(
                             f"another process has used {self.root(release)} for {WAIT_LIMIT_S / 60:.0f} minutes: end it"
                         ) from error
-                    if not told:
+                    if alone and not told:
                         told = True
-                        waiting()
+                        say(f"waiting for another process that makes or uses the root of {release}")
                     time.sleep(ASK_EVERY_S)
             yield opened.fileno()
