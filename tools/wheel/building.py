@@ -4,7 +4,6 @@ from and says which Linux it is for."""
 import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 from gloo_bypass_tools.common import processes, program_places
@@ -51,6 +50,11 @@ def checked(what, command, log, limit_s, environment=None):
         raise WheelError(f"{what} failed: {reason_in(log, begin)}; see {log}")
 
 
+def install(tools, words, what, log, limit_s=TOOLS_LIMIT_S):
+    command = [tools / "pip", "install", "--disable-pip-version-check", "--quiet", *words]
+    checked(f"pip install {what}", command, log, limit_s)
+
+
 def make_environment(folder, packages, log, limit_s=TOOLS_LIMIT_S):
     """A virtual environment with these packages; made once for a list of packages."""
     record = folder / "packages.txt"
@@ -58,26 +62,14 @@ def make_environment(folder, packages, log, limit_s=TOOLS_LIMIT_S):
     if not (record.exists() and record.read_text() == wanted):
         shutil.rmtree(folder, ignore_errors=True)
         checked("python3 -m venv", [PYTHON, "-m", "venv", folder], log, TOOLS_LIMIT_S)
-        checked(
-            "pip install " + " ".join(packages),
-            [folder / "bin/pip", "install", "--disable-pip-version-check", "--quiet", *packages],
-            log,
-            limit_s,
-        )
+        install(folder / "bin", packages, " ".join(packages), log, limit_s)
         record.write_text(wanted)
     return folder / "bin"
 
 
 def commit_time():
     """Seconds since 1970: the time that files in the wheel have, so that the same sources give the same bytes."""
-    done = subprocess.run(
-        ["git", "-C", program_places.ROOT, "log", "-1", "--format=%ct"],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = processes.ask(["git", "-C", program_places.ROOT, "log", "-1", "--format=%ct"], 60)
     return done.stdout.strip() if done.returncode == 0 and done.stdout.strip() else "315532800"
 
 
@@ -118,48 +110,17 @@ def build_wheel(place, output, say):
     shutil.rmtree(raw, ignore_errors=True)
     say(f"compiling, with output in {log}")
     setup = [f"generations={','.join(map(str, folders))}", *OPTIONS]
-    checked(
-        "building the wheel",
-        [
-            tools / "python3",
-            "-m",
-            "build",
-            "--wheel",
-            "--no-isolation",
-            "--outdir",
-            raw,
-            f"-Cbuild-dir={BUILD_FOLDER}",
-            *(f"-Csetup-args=-D{option}" for option in setup),
-            "-Cinstall-args=--strip",
-        ],
-        log,
-        BUILD_LIMIT_S,
-        environment,
-    )
+    build = [tools / "python3", "-m", "build", "--wheel", "--no-isolation", "--outdir", raw]
+    build += [f"-Cbuild-dir={BUILD_FOLDER}", *(f"-Csetup-args=-D{option}" for option in setup)]
+    checked("building the wheel", [*build, "-Cinstall-args=--strip"], log, BUILD_LIMIT_S, environment)
     # No module of it depends on the version of Python: ctypes loads the libraries.
-    checked(
-        "naming the wheel",
-        [tools / "wheel", "tags", "--remove", "--python-tag=py3", "--abi-tag=none", only(raw, "*.whl")],
-        log,
-        TOOLS_LIMIT_S,
-        environment,
-    )
+    tags = [tools / "wheel", "tags", "--remove", "--python-tag=py3", "--abi-tag=none", only(raw, "*.whl")]
+    checked("naming the wheel", tags, log, TOOLS_LIMIT_S, environment)
     finished = place / "finished"
     shutil.rmtree(finished, ignore_errors=True)
-    checked(
-        "auditwheel",
-        [
-            tools / "auditwheel",
-            "repair",
-            *(f"--exclude={name}" for name in OF_PYTORCH),
-            "--wheel-dir",
-            finished,
-            only(raw, "*.whl"),
-        ],
-        log,
-        TOOLS_LIMIT_S,
-        environment,
-    )
+    repair = [tools / "auditwheel", "repair", *(f"--exclude={name}" for name in OF_PYTORCH)]
+    repair += ["--wheel-dir", finished, only(raw, "*.whl")]
+    checked("auditwheel", repair, log, TOOLS_LIMIT_S, environment)
     output.mkdir(parents=True, exist_ok=True)
     for earlier in output.glob("gloo_bypass-*.whl"):
         earlier.unlink()
@@ -172,26 +133,15 @@ def build_sdist(place, output, say):
     say("source distribution")
     raw = place / "sdist"
     shutil.rmtree(raw, ignore_errors=True)
-    checked(
-        "building the source distribution",
-        [tools / "python3", "-m", "build", "--sdist", "--no-isolation", "--outdir", raw],
-        place / "log",
-        BUILD_LIMIT_S,
-        variables(tools),
-    )
+    build = [tools / "python3", "-m", "build", "--sdist", "--no-isolation", "--outdir", raw]
+    checked("building the source distribution", build, place / "log", BUILD_LIMIT_S, variables(tools))
     return Path(shutil.copy2(only(raw, "*.tar.gz"), output))
 
 
 def environment_with_torch(place, torch, wheel, say):
     """The Python of an environment with this release of PyTorch from PyPI, and the wheel."""
     say(f"PyTorch {torch} from PyPI")
-    folder = place / f"torch-{torch}"
-    log = place / "log"
+    folder, log = place / f"torch-{torch}", place / "log"
     tools = make_environment(folder, (f"torch=={torch}", "numpy"), log, TORCH_LIMIT_S)
-    checked(
-        f"pip install {wheel.name}",
-        [tools / "pip", "install", "--disable-pip-version-check", "--quiet", "--force-reinstall", "--no-deps", wheel],
-        log,
-        TOOLS_LIMIT_S,
-    )
+    install(tools, ["--force-reinstall", "--no-deps", wheel], wheel.name, log)
     return tools / "python3"

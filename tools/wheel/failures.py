@@ -1,5 +1,7 @@
 """The one exception of this package."""
 
+from gloo_bypass_tools.common.failures import Failure
 
-class WheelError(Exception):
-    """One line that says what went wrong, and what to do."""
+
+class WheelError(Failure):
+    pass

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from gloo_bypass_tools.common.debian_mirror import debian_mirror
+from gloo_bypass_tools.common.processes import ask, errors_of
 from gloo_bypass_tools.wheel.failures import WheelError
 
 PACKAGES = ("libgloo-dev", "libtorch-dev")
@@ -18,23 +19,14 @@ VERSIONS = "versions"  # the file that makes a folder complete: of each package
 
 def run(*command, cwd=None):
     try:
-        done = subprocess.run(
-            [str(word) for word in command],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=APT_LIMIT_S,
-            cwd=cwd,
-            check=False,
-        )
+        done = ask(command, APT_LIMIT_S, cwd=cwd)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise WheelError(f"{command[0]} failed: {error}") from error
     if done.returncode != 0:
-        lines = [line for line in done.stderr.splitlines() if line.startswith("E:")] or done.stderr.splitlines()
-        raise WheelError(
-            f"{command[0]} failed: {lines[0] if lines else 'no message'}"
-            + (f"; does apt reach {debian_mirror()}?" if command[0] == "apt-get" else "")
-        )
+        lines = errors_of(done)
+        why = next((line for line in lines if line.startswith("E:")), lines[0])
+        question = f"; does apt reach {debian_mirror()}?" if command[0] == "apt-get" else ""
+        raise WheelError(f"{command[0]} failed: {why}{question}")
     return done.stdout
 
 
