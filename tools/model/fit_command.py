@@ -1,12 +1,14 @@
 """scripts/model fit: alpha and beta from what all_reduce_perf measured."""
 
-import argparse
+import math
+import statistics
 from dataclasses import asdict
 from pathlib import Path
 
-from gloo_bypass_tools.common.argument_types import number_in
+from gloo_bypass_tools.common.options import add_number
 from gloo_bypass_tools.model import output, quantities, ring, vector
 
+HELP = "alpha and beta from all_reduce_perf's JSON"
 DESCRIPTION = """alpha and beta of each transport from files of all_reduce_perf --json (ring only), by least squares \
 of the relative error.
 
@@ -22,25 +24,15 @@ beta contains the
 sums. Files of several N are fitted together, and each N apart: if those agree, one alpha and one beta explain all."""
 
 
-def add_parser(parsers):
-    parser = parsers.add_parser(
-        "fit",
-        help="alpha and beta from all_reduce_perf's JSON",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_options(parser):
     parser.add_argument(
         "files", nargs="+", type=Path, metavar="FILE", help="of all_reduce_perf --json; or a folder of scripts/compare"
     )
     parser.add_argument(
         "--transport", action="append", metavar="NAME", help="fit this one only; may be given several times"
     )
-    parser.add_argument(
-        "--sum-gb-s",
-        type=number_in(float, 0.001, 1e6),
-        metavar="G",
-        help="GB/s at which a rank sums: gamma = 1/G; from 0.001 to 1e6",
-    )
+    rate = "GB/s at which a rank sums: gamma = 1/G; from 0.001 to 1e6"
+    add_number(parser, "--sum-gb-s", float, 0.001, 1e6, rate, metavar="G")
     parser.add_argument(
         "--min-bytes", type=vector.size_of, default=4, metavar="B", help="leave out smaller sizes (default 4)"
     )
@@ -48,8 +40,6 @@ def add_parser(parsers):
         "--max-bytes", type=vector.size_of, default=vector.MAX_BYTES, metavar="B", help="leave out larger sizes"
     )
     parser.add_argument("--plot", type=Path, metavar="PNG", help="draw times, fit and residuals")
-    output.add_option(parser)
-    parser.set_defaults(run=run)
 
 
 def reports_of(path):
@@ -125,32 +115,25 @@ def fit_all(found, gamma):
     return made
 
 
+CHANGES_WITH_RANKS = (
+    "alpha and beta change with N: the ranks share a processor, memory or a link, which the model gives each its own"
+)
+
+
 def joint_lines(made):
     """Whether one alpha and beta do for all N."""
     lines = []
     for name, ranks, fit in made:
-        apart = [
-            other
-            for other_name, other_ranks, other in made
-            if other_name == name and other_ranks != ranks and "+" in ranks
-        ]
-        if not apart:
+        if "+" not in ranks:
             continue
-        squares = sum(sum(r * r for r in other.residuals) for other in apart)
-        number = sum(len(other.residuals) for other in apart)
-        alone = (squares / number) ** 0.5
-        verdict = (
-            "one alpha and one beta explain all N"
-            if fit.rms < 1.5 * alone + 0.01
-            else (
-                "alpha and beta change with N: the ranks share a processor, memory or a link, which the model "
-                "gives each its own"
-            )
-        )
-        lines.append(
-            f"{name}: off by {quantities.percent(fit.rms, 1)} together, {quantities.percent(alone, 1)} "
-            f"each N apart: {verdict}"
-        )
+        apart = [other for other_name, other_ranks, other in made if other_name == name and other_ranks != ranks]
+        residuals = [residual for other in apart for residual in other.residuals]
+        if not residuals:
+            continue
+        alone = math.sqrt(statistics.fmean(residual**2 for residual in residuals))
+        verdict = "one alpha and one beta explain all N" if fit.rms < 1.5 * alone + 0.01 else CHANGES_WITH_RANKS
+        together, each = quantities.percent(fit.rms, 1), quantities.percent(alone, 1)
+        lines.append(f"{name}: off by {together} together, {each} each N apart: {verdict}")
     return lines
 
 
@@ -180,9 +163,8 @@ def residual_table(joint):
     cells = {}
     for name, fit in joint.items():
         for point, residual in zip(fit.points, fit.residuals):
-            cells.setdefault(point.size, {}).setdefault((name, point.ranks), []).append(
-                f"{quantities.si(point.seconds, 's')} {100 * residual:+.0f} %"
-            )
+            said = f"{quantities.si(point.seconds, 's')} {100 * residual:+.0f} %"
+            cells.setdefault(point.size, {}).setdefault((name, point.ranks), []).append(said)
     for size in sorted(cells):
         output.add_row(table, f"{size:,}", *(", ".join(cells[size].get(key, [""])) for key in names))
     return table
@@ -194,18 +176,8 @@ def run(options):
     joint = {}
     for name, _, fit in made:
         joint.setdefault(name, fit)
-    table = output.table(
-        "T = 2(N-1) alpha + (N-1)/N S (2/beta + gamma)",
-        "<transport",
-        "N",
-        "sizes",
-        "alpha",
-        "95 %",
-        "beta",
-        "95 %",
-        "rms off",
-        "worst",
-    )
+    columns = ("<transport", "N", "sizes", "alpha", "95 %", "beta", "95 %", "rms off", "worst")
+    table = output.table("T = 2(N-1) alpha + (N-1)/N S (2/beta + gamma)", *columns)
     for name, ranks, fit in made:
         output.add_row(table, *row_of(name, ranks, fit))
     said = "beta contains the sums (gamma = 0)" if gamma == 0 else f"gamma = 1/{options.sum_gb_s:g} GB/s as given"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gloo_bypass_tools.common.failures import BAD_INPUT, Failure
 from gloo_bypass_tools.model import ring
 
 MIN_SIZES = 3
@@ -23,8 +24,10 @@ HUBER = 1.345  # 95 % of least squares' efficiency where noise is Gaussian
 CONFIDENCE = 0.95
 
 
-class FitError(Exception):
-    """These times cannot be fitted; the text is one line for the user."""
+class FitError(Failure):
+    """These times cannot be fitted."""
+
+    status = BAD_INPUT
 
 
 @dataclass(frozen=True)
@@ -117,9 +120,8 @@ def fit(points, gamma=0.0, bootstraps=BOOTSTRAPS):
     if np.max(moved * per_byte / fitted) < LEAST_SHARE:
         raise FitError("the times do not grow with the size: no bandwidth can be found")
     if per_byte <= gamma:
-        raise FitError(
-            f"summing alone, at {1e-9 / gamma:.3g} GB/s, would take longer than was measured: --sum-gb-s is too low"
-        )
+        rate = f"{1e-9 / gamma:.3g} GB/s"
+        raise FitError(f"summing alone, at {rate}, would take longer than was measured: --sum-gb-s is too low")
     off = np.log(times / fitted)
     draw = np.random.default_rng(SEED).integers(0, len(points), (bootstraps, len(points)))
     # Residuals of a fit are smaller than the noise by what its two parameters take up. Not centred: one outlier would
@@ -128,20 +130,13 @@ def fit(points, gamma=0.0, bootstraps=BOOTSTRAPS):
     alphas, bytes_s = robust(rounds, moved, fitted * np.exp(noise[draw]))
     low, high = 50 * (1 - CONFIDENCE), 50 * (1 + CONFIDENCE)
     slow, fast = np.percentile(bytes_s, high) - gamma, np.percentile(bytes_s, low) - gamma
-    return Fit(
-        Interval(per_round, float(np.percentile(alphas, low)), float(np.percentile(alphas, high))),
-        Interval(
-            2 / (per_byte - gamma), float(2 / slow) if slow > 0 else 0.0, float(2 / fast) if fast > 0 else float("inf")
-        ),
-        gamma,
-        tuple(points),
-        tuple(float(value) for value in np.expm1(off)),
-    )
+    least, most = float(2 / slow) if slow > 0 else 0.0, float(2 / fast) if fast > 0 else float("inf")
+    alpha = Interval(per_round, float(np.percentile(alphas, low)), float(np.percentile(alphas, high)))
+    residuals = tuple(float(value) for value in np.expm1(off))
+    return Fit(alpha, Interval(2 / (per_byte - gamma), least, most), gamma, tuple(points), residuals)
 
 
 def by_ranks(points):
     """The points of each number of ranks apart."""
-    return {
-        ranks: [point for point in points if point.ranks == ranks]
-        for ranks in sorted({point.ranks for point in points})
-    }
+    numbers = sorted({point.ranks for point in points})
+    return {ranks: [point for point in points if point.ranks == ranks] for ranks in numbers}

@@ -165,14 +165,11 @@ def offloaded_payload(mtu):
 
 def paths(mtu=1500, memif_frame=61440):
     """Every path that the project measures, for interfaces of this MTU."""
+    segment, offloaded, datagram = tcp_payload(mtu), offloaded_payload(mtu), mtu - IPV4_BYTES - UDP_BYTES
     return (
-        TcpPath("TCP", f"{tcp_payload(mtu):,} bytes of data, as on a wire", tcp_payload(mtu)),
-        TcpPath(
-            "TCP, offloaded", f"{offloaded_payload(mtu):,} bytes of data, as a bridge sees them", offloaded_payload(mtu)
-        ),
-        DatagramPath(
-            "DPDK netdev, pci", f"datagrams of {mtu - IPV4_BYTES - UDP_BYTES:,} bytes", mtu - IPV4_BYTES - UDP_BYTES
-        ),
+        TcpPath("TCP", f"{segment:,} bytes of data, as on a wire", segment),
+        TcpPath("TCP, offloaded", f"{offloaded:,} bytes of data, as a bridge sees them", offloaded),
+        DatagramPath("DPDK netdev, pci", f"datagrams of {datagram:,} bytes", datagram),
         DatagramPath("DPDK memif", f"frames of {memif_frame:,} bytes", memif_frame - UDP_FRAME_BYTES, lossless=True),
         RocePath("RDMA, RoCEv2 1024", "path MTU 1,024 bytes", 1024),
         RocePath("RDMA, RoCEv2 4096", "path MTU 4,096 bytes", 4096),

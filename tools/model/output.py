@@ -4,14 +4,15 @@ import json
 import sys
 from pathlib import Path
 
+from gloo_bypass_tools.common.failures import Failure
 from gloo_bypass_tools.report.display import console_for_output
 from gloo_bypass_tools.report.results import write_whole
 from rich.table import Table
 from rich.text import Text
 
 
-class OutputError(Exception):
-    """A file cannot be written, or a picture drawn; the text is one line for the user."""
+class OutputError(Failure):
+    """A file cannot be written, or a picture drawn."""
 
 
 def add_option(parser):

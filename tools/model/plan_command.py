@@ -1,11 +1,12 @@
 """scripts/model plan: the bandwidth between sites that training a large model over them needs."""
 
-import argparse
 from dataclasses import asdict
 
 from gloo_bypass_tools.common.argument_types import number_in
+from gloo_bypass_tools.common.options import add_number
 from gloo_bypass_tools.model import output, planner, quantities
 
+CALIBRATED = "--calibration-tokens: k = B_crit / sqrt(tokens)"
 # Flag, field of planner.Inputs, type, least, most, unit and meaning.
 FLAGS = (
     ("--power-gw", "power_w", float, 1e-6, 1e6, 1e9, "GW of all sites together"),
@@ -20,15 +21,7 @@ FLAGS = (
     ("--tokens", "tokens", float, 1, 1e24, 1, "tokens trained on"),
     ("--bits", "bits", int, 1, 128, 1, "bits of a gradient"),
     ("--days", "days", float, 1e-6, 1e6, 1, "days that training takes"),
-    (
-        "--critical-batch-tokens",
-        "critical_tokens",
-        float,
-        1,
-        1e24,
-        1,
-        "B_crit in tokens at --calibration-tokens: k = B_crit / sqrt(tokens)",
-    ),
+    ("--critical-batch-tokens", "critical_tokens", float, 1, 1e24, 1, f"B_crit in tokens at {CALIBRATED}"),
     ("--calibration-tokens", "calibration_tokens", float, 1, 1e24, 1, "tokens at which B_crit is known"),
     ("--alpha-net", "alpha_net", float, 1e-9, 1, 1, "share of T_batch that synchronisation may take"),
     ("--fabric-pods", "fabric_pods", int, 1, 10**9, 1, "pods of a site, for its own fabric"),
@@ -36,6 +29,7 @@ FLAGS = (
     ("--tray-ports", "tray_ports", int, 1, 10**6, 1, "ports of a tray"),
     ("--port-gbit", "port_bits_s", float, 1e-6, 1e9, 1e9, "Gbit/s of a port"),
 )
+HELP = "bandwidth between data centres"
 DESCRIPTION = """The bandwidth that synchronous training over several sites needs. Defaults are the published \
 reference case.
 
@@ -75,13 +69,7 @@ ROWS = (
 )
 
 
-def add_parser(parsers):
-    parser = parsers.add_parser(
-        "plan",
-        help="bandwidth between data centres",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_options(parser):
     for flag, field, kind, low, high, unit, meaning in FLAGS:
         default = getattr(planner.Inputs(), field) / unit if kind is float else getattr(planner.Inputs(), field)
         parser.add_argument(
@@ -91,20 +79,14 @@ def add_parser(parsers):
             metavar="X" if kind is float else "N",
             help=meaning if "default" in meaning else f"{meaning} (default {default:g})",
         )
-    parser.add_argument(
-        "--critical-batch-k",
-        type=number_in(float, 1e-12, 1e24),
-        metavar="X",
-        help="k itself, in place of --critical-batch-tokens and --calibration-tokens",
-    )
+    itself = "k itself, in place of --critical-batch-tokens and --calibration-tokens"
+    add_number(parser, "--critical-batch-k", float, 1e-12, 1e24, itself, metavar="X")
     parser.add_argument(
         "--topology",
         choices=planner.TOPOLOGIES,
         default="once-round",
         help="how the sites synchronise (default once-round)",
     )
-    output.add_option(parser)
-    parser.set_defaults(run=run, refuse=parser.error)
 
 
 def inputs_of(options):
@@ -114,14 +96,10 @@ def inputs_of(options):
         if value is not None:
             given[field] = value * unit if kind is float else value
     if options.critical_batch_k is not None:
-        for flag, field in (
-            ("--critical-batch-tokens", "critical_tokens"),
-            ("--calibration-tokens", "calibration_tokens"),
-        ):
-            if field in given:
-                options.refuse(
-                    f"--critical-batch-k and {flag}: k is B_crit / sqrt(tokens), give it or what it follows from"
-                )
+        for flag, field, *_ in FLAGS:
+            if field in given and field in ("critical_tokens", "calibration_tokens"):
+                why = "k is B_crit / sqrt(tokens), give it or what it follows from"
+                options.refuse(f"--critical-batch-k and {flag}: {why}")
         given |= {"critical_tokens": options.critical_batch_k, "calibration_tokens": 1.0}
     if "sites" in given:
         given.setdefault("hops", given["sites"])
@@ -145,22 +123,12 @@ def tables_of(made, reference):
     table = output.table("Synchronous training over several sites", *columns)
     last = iter(LAST_FORMULAS[made.topology])
     for field, name, formula, unit in ROWS:
-        printed = [value_text(planner.SOURCE[field], unit) if field in planner.SOURCE else ""] if reference else []
-        output.add_row(
-            table,
-            name,
-            next(last) if formula is None else formula,
-            value_text(getattr(made, field), unit),
-            *printed,
-            style="bold" if field == "bandwidth" else None,
-        )
-    shapes = output.table(
-        "Ways to synchronise the sites: bandwidth of each direction of each edge",
-        "<topology",
-        "<T_sync",
-        "latency",
-        "BW needed",
-    )
+        cells = [name, next(last) if formula is None else formula, value_text(getattr(made, field), unit)]
+        if reference:
+            cells.append(value_text(planner.SOURCE[field], unit) if field in planner.SOURCE else "")
+        output.add_row(table, *cells, style="bold" if field == "bandwidth" else None)
+    title = "Ways to synchronise the sites: bandwidth of each direction of each edge"
+    shapes = output.table(title, "<topology", "<T_sync", "latency", "BW needed")
     for one in made.topologies:
         output.add_row(shapes, one.name, one.formula, quantities.seconds(one.latency_s), topology_text(one))
     return [table, shapes]

@@ -164,18 +164,13 @@ def plan(inputs):
 
 def with_rounded_steps(made):
     """What rounding in between makes of BW_min, as the source does it: [(what is rounded, T_sync, BW_min)]."""
-    from_batch = made.sync_s / made.batch_s * quantities.rounded(made.batch_s, 2)
-    steps = (
-        (f"T_batch rounded to {quantities.rounded(made.batch_s, 2):g} s", from_batch),
-        (
-            f"that T_sync rounded to {1e3 * quantities.rounded(quantities.rounded(from_batch, 3), 2):g} ms",
-            quantities.rounded(quantities.rounded(from_batch, 3), 2),
-        ),
-    )
-    chosen = made.chosen
+    batch_s, chosen = quantities.rounded(made.batch_s, 2), made.chosen
+    from_batch = made.sync_s / made.batch_s * batch_s
+    sync_s = quantities.rounded(quantities.rounded(from_batch, 3), 2)
+    steps = {f"T_batch rounded to {batch_s:g} s": from_batch, f"that T_sync rounded to {1e3 * sync_s:g} ms": sync_s}
     return [
         (said, sync_s, bandwidth_of(chosen.share * made.gradient_bits, sync_s - chosen.latency_s))
-        for said, sync_s in steps
+        for said, sync_s in steps.items()
     ]
 
 

@@ -8,46 +8,47 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 from gloo_bypass_tools.model import ring
 
 
-def size_ticks(axes, sizes):
-    chosen = sorted(sizes)
-    while len(chosen) > 7:
-        chosen = chosen[::2]
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(chosen, [plots.summary.size_text(int(size)) for size in chosen])
-    axes.xaxis.set_minor_locator(NullLocator())
+def two_panels(theme, height_in, ratio):
+    """A figure, its logarithmic axes above and others below them, `ratio` times as high as these."""
+    figure, (above, below) = pyplot.subplots(
+        2,
+        1,
+        figsize=(plots.WIDTH_IN, height_in),
+        dpi=plots.DOTS_PER_IN,
+        layout="constrained",
+        sharex=True,
+        height_ratios=(ratio, 1),
+    )
+    figure.set_facecolor(theme.paper)
+    for axes in (above, below):
+        plots.open_frame(axes, theme)
+        axes.grid(color=theme.grid, linewidth=0.8)
+        axes.set_axisbelow(True)
+    return figure, above, below
 
 
-def styled(axes, theme):
-    plots.open_frame(axes, theme)
-    axes.grid(color=theme.grid, linewidth=0.8)
-    axes.set_axisbelow(True)
+def named(theme, above, below, unit, beside, x_label):
+    """Names of the axes, and the legend."""
+    above.set_ylabel(unit, fontsize=10, color=theme.ink)
+    below.set_ylabel(beside, fontsize=10, color=theme.ink)
+    below.set_xlabel(x_label, fontsize=10, color=theme.ink)
+    above.legend(frameon=False, fontsize=10, labelcolor=theme.ink)
+
+
+def marks_of(theme, colour, marker):
+    marks = {"color": colour, "marker": marker, "linestyle": "none", "markersize": 5}
+    return marks | {"markeredgecolor": theme.paper, "markeredgewidth": 0.8}
 
 
 def fits(found, theme=plots.LIGHT):
     """PNG of fits by transport; where there are several numbers of ranks, each line says at its end which it is of."""
-    figure, (above, below) = pyplot.subplots(
-        2,
-        1,
-        figsize=(plots.WIDTH_IN, 4.9),
-        dpi=plots.DOTS_PER_IN,
-        layout="constrained",
-        sharex=True,
-        height_ratios=(2.6, 1),
-    )
-    figure.set_facecolor(theme.paper)
+    figure, above, below = two_panels(theme, 4.9, 2.6)
     sizes = sorted({point.size for fit in found.values() for point in fit.points})
     several = any(len({point.ranks for point in fit.points}) > 1 for fit in found.values())
     for index, (transport, fit) in enumerate(found.items()):
         look = plots.place_of(transport, index)
         colour = theme.series[look]
-        marks = {
-            "color": colour,
-            "marker": plots.MARKERS[look],
-            "linestyle": "none",
-            "markersize": 5,
-            "markeredgecolor": theme.paper,
-            "markeredgewidth": 0.8,
-        }
+        marks = marks_of(theme, colour, plots.MARKERS[look])
         at = [point.size for point in fit.points]
         above.plot(at, [1e6 * point.seconds for point in fit.points], label=f"{transport}, measured", **marks)
         for ranks in sorted({point.ranks for point in fit.points}):
@@ -55,69 +56,37 @@ def fits(found, theme=plots.LIGHT):
             line = [1e6 * ring.time_s(ranks, size, fit.link) for size in own]
             above.plot(own, line, color=colour, linewidth=1.6, linestyle=plots.DASHES[look])
             if several:
-                above.annotate(
-                    f"N = {ranks}",
-                    (own[0], line[0]),
-                    xytext=(-4, 5),
-                    textcoords="offset points",
-                    ha="left",
-                    fontsize=8.5,
-                    color=colour,
-                )
+                beside = {"xytext": (-4, 5), "textcoords": "offset points", "ha": "left"}
+                above.annotate(f"N = {ranks}", (own[0], line[0]), fontsize=8.5, color=colour, **beside)
         below.plot(at, [100 * residual for residual in fit.residuals], **marks)
-    for axes in (above, below):
-        styled(axes, theme)
     above.set_yscale("log")
     plots.plain_log_axis(above.yaxis)
-    size_ticks(below, sizes)
+    plots.size_axis(below, sizes)
     below.axhline(0, color=theme.faint, linewidth=1)
     below.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+g} %" if value else "0"))
-    above.set_ylabel("microseconds", fontsize=10, color=theme.ink)
-    below.set_ylabel("measured against\nfitted", fontsize=10, color=theme.ink)
-    below.set_xlabel("message size", fontsize=10, color=theme.ink)
-    above.legend(frameon=False, fontsize=10, labelcolor=theme.ink)
-    plots.titled(
-        above, theme, "Ring all-reduce: alpha and beta", "lines: T = 2(N-1) alpha + (N-1)/N S (2/beta + gamma)"
-    )
+    named(theme, above, below, "microseconds", "measured against\nfitted", "message size")
+    lines = "lines: T = 2(N-1) alpha + (N-1)/N S (2/beta + gamma)"
+    plots.titled(above, theme, "Ring all-reduce: alpha and beta", lines)
     return plots.png_of(figure)
 
 
 def simulated(all_series, theme=plots.LIGHT):
     """PNG of simulated times against the number of ranks, each file's with its bound, and below them how far they are
     apart."""
-    figure, (above, below) = pyplot.subplots(
-        2,
-        1,
-        figsize=(plots.WIDTH_IN, 5.2),
-        dpi=plots.DOTS_PER_IN,
-        layout="constrained",
-        sharex=True,
-        height_ratios=(2.2, 1),
-    )
-    figure.set_facecolor(theme.paper)
+    figure, above, below = two_panels(theme, 5.2, 2.2)
     for index, series in enumerate(all_series):
         look = index % len(theme.series)
         colour, marker = theme.series[look], plots.MARKERS[look % len(plots.MARKERS)]
         done = [run for run in series.runs if run.time_s is not None]
         at = [run.ranks for run in done]
-        marks = {
-            "color": colour,
-            "marker": marker,
-            "linestyle": "none",
-            "markersize": 5,
-            "markeredgecolor": theme.paper,
-            "markeredgewidth": 0.8,
-        }
+        marks = marks_of(theme, colour, marker)
         above.plot(at, [1e3 * run.time_s for run in done], label=series.name, **marks)
         every = [run.ranks for run in series.runs]
         above.plot(every, [1e3 * run.schedule_s for run in series.runs], color=colour, linewidth=1.6)
         above.plot(every, [1e3 * run.physics_s for run in series.runs], color=colour, linewidth=1.2, linestyle=":")
         apart = [(run.ranks, run.time_s / run.schedule_s) for run in done if run.schedule_s > 0]
-        below.plot(
-            [one[0] for one in apart], [one[1] for one in apart], **(marks | {"linestyle": "-", "linewidth": 1.2})
-        )
-    for axes in (above, below):
-        styled(axes, theme)
+        line = marks | {"linestyle": "-", "linewidth": 1.2}
+        below.plot([one[0] for one in apart], [one[1] for one in apart], **line)
     above.set_yscale("log")
     plots.plain_log_axis(above.yaxis)
     below.set_xscale("log", base=2)
@@ -126,13 +95,9 @@ def simulated(all_series, theme=plots.LIGHT):
     below.xaxis.set_minor_locator(NullLocator())
     below.axhline(1, color=theme.faint, linewidth=1)
     below.set_ylim(bottom=0)
-    above.set_ylabel("milliseconds", fontsize=10, color=theme.ink)
-    below.set_ylabel("simulated against\nschedule", fontsize=10, color=theme.ink)
-    below.set_xlabel("ranks", fontsize=10, color=theme.ink)
-    above.legend(frameon=False, fontsize=10, labelcolor=theme.ink)
-    plots.titled(
-        above, theme, "Ring all-reduce in virtual time", "line: Gloo's schedule; dotted: propagation and serialisation"
-    )
+    named(theme, above, below, "milliseconds", "simulated against\nschedule", "ranks")
+    lines = "line: Gloo's schedule; dotted: propagation and serialisation"
+    plots.titled(above, theme, "Ring all-reduce in virtual time", lines)
     return plots.png_of(figure)
 
 

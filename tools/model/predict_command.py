@@ -1,13 +1,14 @@
 """scripts/model predict: how long an all-reduce, and a training step with it, should take over described links."""
 
-import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
-from gloo_bypass_tools.common.argument_types import number_in, numbers_in
-from gloo_bypass_tools.report import measurements
+from gloo_bypass_tools.common.argument_types import numbers_in
+from gloo_bypass_tools.common.options import add_number
+from gloo_bypass_tools.report import measurements, records
 from gloo_bypass_tools.model import buckets, output, overlap, prediction, quantities, ring, schedule, vector
 
+HELP = "time of an all-reduce and of a step"
 DESCRIPTION = """T_ar of one all-reduce of S bytes over N ranks, and of a training step's buckets, with one edge of \
 the ring slowed down.
 
@@ -55,51 +56,27 @@ class Row:
     line: overlap.Timeline
 
 
-def add_parser(parsers):
-    parser = parsers.add_parser(
-        "predict",
-        help="time of an all-reduce and of a step",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_options(parser):
     parser.add_argument(
         "--study",
         choices=sorted(STUDIES),
         help="a published study: 4 ranks, DistilGPT2, its edges, its step without limit",
     )
-    parser.add_argument("--ranks", type=number_in(int, 2, 1024), metavar="N", help="from 2 to 1024 (default 2)")
+    add_number(parser, "--ranks", int, 2, 1024, "from 2 to 1024 (default 2)")
     vector.add_options(parser)
     links = parser.add_argument_group("links")
     links.add_argument("--fit", type=Path, metavar="FILE", help="alpha, beta and gamma of a file that fit --json wrote")
     links.add_argument("--transport", metavar="NAME", help="with --fit: whose")
-    links.add_argument(
-        "--alpha-us", type=number_in(float, 0, 1e9), metavar="US", help="alpha, microseconds (default 0)"
-    )
-    links.add_argument(
-        "--beta-gb-s",
-        type=number_in(float, 1e-9, 1e9),
-        metavar="GB/S",
-        help="beta, GB/s of each direction (default 3.125: the 25 Gbit/s of the published link check)",
-    )
-    links.add_argument(
-        "--sum-gb-s",
-        type=number_in(float, 1e-6, 1e9),
-        metavar="G",
-        help="GB/s at which a rank sums: gamma = 1/G (default: at no cost)",
-    )
-    links.add_argument(
-        "--edge-rate-mbit", type=numbers_in(float, 1e-6, 1e9), metavar="R,R", help="Mbit/s of the slow edge"
-    )
-    links.add_argument(
-        "--edge-delay-ms", type=numbers_in(float, 0, 1e9), metavar="D,D", help="its one-way delay, milliseconds"
-    )
-    links.add_argument(
-        "--edge-return-ms",
-        type=number_in(float, 0, 1e9),
-        default=0.0,
-        metavar="D",
-        help="delay of the way back, of notices and acknowledgements (default 0, as published)",
-    )
+    add_number(links, "--alpha-us", float, 0, 1e9, "alpha, microseconds (default 0)", metavar="US")
+    beta = "beta, GB/s of each direction (default 3.125: the 25 Gbit/s of the published link check)"
+    add_number(links, "--beta-gb-s", float, 1e-9, 1e9, beta, metavar="GB/S")
+    sums = "GB/s at which a rank sums: gamma = 1/G (default: at no cost)"
+    add_number(links, "--sum-gb-s", float, 1e-6, 1e9, sums, metavar="G")
+    rates, delays = numbers_in(float, 1e-6, 1e9), numbers_in(float, 0, 1e9)
+    links.add_argument("--edge-rate-mbit", type=rates, metavar="R,R", help="Mbit/s of the slow edge")
+    links.add_argument("--edge-delay-ms", type=delays, metavar="D,D", help="its one-way delay, milliseconds")
+    way_back = "delay of the way back, of notices and acknowledgements (default 0, as published)"
+    add_number(links, "--edge-return-ms", float, 0, 1e9, way_back, default=0.0, metavar="D")
     links.add_argument(
         "--window-bytes",
         type=vector.size_of,
@@ -113,15 +90,9 @@ def add_parser(parsers):
         default="granted",
         help="of the step's columns (default granted: Gloo's TCP)",
     )
-    ranks.add_argument(
-        "--threads", type=number_in(int, 1, 64), default=2, metavar="N", help="all-reduces at once (default 2: c10d's)"
-    )
+    add_number(ranks, "--threads", int, 1, 64, "all-reduces at once (default 2: c10d's)", default=2)
     for name in ("forward", "backward", "optimizer"):
-        ranks.add_argument(
-            f"--{name}-s", type=number_in(float, 0, 1e9), metavar="S", help=f"seconds of {name} (default 0)"
-        )
-    output.add_option(parser)
-    parser.set_defaults(run=run, refuse=parser.error)
+        add_number(ranks, f"--{name}-s", float, 0, 1e9, f"seconds of {name} (default 0)", metavar="S")
 
 
 def link_of(options):
@@ -134,22 +105,17 @@ def link_of(options):
         return ring.Link(1e-6 * (options.alpha_us or 0.0), beta, 1e-9 / options.sum_gb_s if options.sum_gb_s else 0.0)
     if given:
         options.refuse(f"--{given[0].replace('_', '-')} and --fit: one of them says what the links do")
-    from gloo_bypass_tools.report import records
-
     report = records.benchmark_report(options.fit, "gloo-bypass/model-fit/1")
     fits = {}
     for one in records.value_at(options.fit, report, "fits", list):
         fits.setdefault(records.value_at(options.fit, one, "transport", str), one)
-    if options.transport is None and len(fits) != 1 or options.transport is not None and options.transport not in fits:
-        options.refuse(
-            f"--transport {options.transport or 'is missing'}: {options.fit} has {', '.join(fits) or 'no fit'}"
-        )
-    name = options.transport or next(iter(fits))
+    name = options.transport or (next(iter(fits)) if len(fits) == 1 else None)
+    if name not in fits:
+        there = ", ".join(fits) or "no fit"
+        options.refuse(f"--transport {options.transport or 'is missing'}: {options.fit} has {there}")
     place = f"{options.fit}: {name}"
-    alpha, beta = (
-        records.number_at(place, records.value_at(place, fits[name], key, dict), "value")
-        for key in ("alpha_s", "beta_bytes_s")
-    )
+    intervals = (records.value_at(place, fits[name], key, dict) for key in ("alpha_s", "beta_bytes_s"))
+    alpha, beta = (records.number_at(place, one, "value") for one in intervals)
     gamma = records.number_at(place, fits[name], "gamma_s_byte")
     if alpha < 0 or beta <= 0 or gamma < 0:
         raise records.RecordError(f"{place}: alpha and gamma must not be below 0, beta must be above it")
@@ -178,31 +144,21 @@ def take_study(options):
     }
 
 
+def unlimited(table, metric):
+    """Of the published run without limit."""
+    return measurements.published(table, "edge-bandwidth", "base", metric, "median")
+
+
 def scenarios_of(options, published):
-    found = [
-        Scenario(
-            "no limit",
-            published_s=measurements.published("5.17", "edge-bandwidth", "base", "event_duration", "median")
-            if published
-            else None,
-        )
-    ]
+    found = [Scenario("no limit", published_s=unlimited("5.17", "event_duration") if published else None)]
     for rate in options.edge_rate_mbit or (None,):
         for delay in options.edge_delay_ms or (None,):
             if rate is None and delay is None:
                 continue
-            name = ", ".join(
-                f"{value:g} {unit}" for value, unit in ((rate, "Mbit/s"), (delay, "ms")) if value is not None
-            )
-            alone = (rate is None) != (delay is None)
-            found.append(
-                Scenario(
-                    name,
-                    None if rate is None else rate * 1e6 / 8,
-                    None if delay is None else delay * 1e-3,
-                    published.get(rate if delay is None else delay) if alone else None,
-                )
-            )
+            given = [(value, unit) for value, unit in ((rate, "Mbit/s"), (delay, "ms")) if value is not None]
+            name = ", ".join(f"{value:g} {unit}" for value, unit in given)
+            rate_bytes, delay_s = rate and rate * 1e6 / 8, delay and delay * 1e-3
+            found.append(Scenario(name, rate_bytes, delay_s, published.get(given[0][0]) if len(given) == 1 else None))
     return found
 
 
@@ -219,117 +175,73 @@ def edge_of(options, scenario, link):
 def step_of(options, made, link, published):
     """(overlap.Step, seconds at which each bucket is ready after the first)."""
     if published:
-        base = {
-            metric: measurements.published(table, "edge-bandwidth", "base", metric, "median")
-            for table, metric in (("5.17", "event_duration"), ("5.18", "t_ar"), ("5.18", "t_step"))
-        }
         edges = schedule.ring_of(options.ranks, link.beta, link.alpha_s)
-        last_s = schedule.time_s(
-            made[-1].size, edges, options.completion, link.gamma, options.segment_bytes, options.bits // 8
-        )
-        window_s = max(0.0, base["event_duration"] - last_s)
-        return overlap.Step(base["t_step"] - base["t_ar"], window_s, 0.0), [bucket.ready * window_s for bucket in made]
+        window_s = max(0.0, unlimited("5.17", "event_duration") - ring_s(options, link, made[-1].size, edges))
+        step = overlap.Step(unlimited("5.18", "t_step") - unlimited("5.18", "t_ar"), window_s, 0.0)
+        return step, [bucket.ready * window_s for bucket in made]
     backward_s = options.backward_s or 0.0
-    share = (
-        0.0
-        if options.bytes is not None or options.parameters is not None
-        else buckets.first_ready(buckets.MODELS[options.model or "distilgpt2"])
-    )
-    if share == 0.0:
-        # Equal buckets: the first is ready after its own share of backward.
-        share = 1 / len(made)
+    # Equal buckets: the first is ready after its own share of backward.
+    share = 1 / len(made)
+    if options.bytes is None and options.parameters is None:
+        share = buckets.first_ready(buckets.MODELS[options.model or "distilgpt2"])
     window_s = backward_s * (1 - share)
     step = overlap.Step((options.forward_s or 0.0) + backward_s - window_s, window_s, options.optimizer_s or 0.0)
     return step, [bucket.ready * window_s for bucket in made]
 
 
-def row_of(options, scenario, made, link, published):
-    size, edge = sum(bucket.size for bucket in made), edge_of(options, scenario, link)
-    element = options.bits // 8
+def ring_s(options, link, size, edges, completion=None):
+    """Of Gloo's ring over these edges."""
+    done = completion or options.completion
+    return schedule.time_s(size, edges, done, link.gamma, options.segment_bytes, options.bits // 8)
 
-    def ring_s(bytes_, together, completion):
+
+def row_of(options, scenario, made, link, published):
+    sizes, edge = [bucket.size for bucket in made], edge_of(options, scenario, link)
+
+    def duration(size, together, completion=None):
         slow = schedule.Edge(edge.rate / together, edge.delay_s, edge.back_s)
         edges = schedule.ring_of(options.ranks, link.beta / together, link.alpha_s, slow)
-        return schedule.time_s(bytes_, edges, completion, link.gamma, options.segment_bytes, element)
+        return ring_s(options, link, size, edges, completion)
 
     step, ready = step_of(options, made, link, published)
-    line = overlap.timeline(
-        ready,
-        [bucket.size for bucket in made],
-        lambda bytes_, together: ring_s(bytes_, together, options.completion),
-        step,
-        options.threads,
-    )
-    return Row(
-        scenario,
-        schedule.perfect_s(size, options.ranks, edge),
-        {completion: ring_s(size, 1, completion) for completion in schedule.COMPLETIONS},
-        line,
-    )
+    line = overlap.timeline(ready, sizes, duration, step, options.threads)
+    single_s = {completion: duration(sum(sizes), 1, completion) for completion in schedule.COMPLETIONS}
+    return Row(scenario, schedule.perfect_s(sum(sizes), options.ranks, edge), single_s, line)
 
 
 def all_reduce_table(options, rows, what):
-    table = output.table(
-        f"One all-reduce of {what} over {options.ranks} ranks",
-        "<slow edge",
-        "edge alone",
-        *(f"Gloo's ring, {name}" for name in schedule.COMPLETIONS),
-    )
+    rings = (f"Gloo's ring, {name}" for name in schedule.COMPLETIONS)
+    table = output.table(f"One all-reduce of {what} over {options.ranks} ranks", "<slow edge", "edge alone", *rings)
     for row in rows:
-        output.add_row(
-            table,
-            row.scenario.name,
-            quantities.seconds(row.alone_s),
-            *(quantities.seconds(row.single_s[name]) for name in schedule.COMPLETIONS),
-        )
+        times = (row.alone_s, *(row.single_s[name] for name in schedule.COMPLETIONS))
+        output.add_row(table, row.scenario.name, *map(quantities.seconds, times))
     return table
 
 
 def step_table(options, rows, made):
     published = any(row.scenario.published_s is not None for row in rows)
-    table = output.table(
-        f"A step with {len(made)} bucket{'s' if len(made) > 1 else ''}, {options.threads} at a time, "
-        f"{options.completion}",
-        "<slow edge",
-        "T_ar",
-        "exposed",
-        "T_step",
-        "OH_ar",
-        *(["published T_ar", "published / model"] if published else []),
-    )
+    many = "s" if len(made) > 1 else ""
+    title = f"A step with {len(made)} bucket{many}, {options.threads} at a time, {options.completion}"
+    beside = ["published T_ar", "published / model"] if published else []
+    table = output.table(title, "<slow edge", "T_ar", "exposed", "T_step", "OH_ar", *beside)
     for row in rows:
         line, cells = row.line, []
         if published:
             one = row.scenario.published_s
             cells = ["", ""] if one is None else [quantities.seconds(one), f"{one / line.ar_s:.2f}"]
-        output.add_row(
-            table,
-            row.scenario.name,
-            *(quantities.seconds(value) for value in (line.ar_s, line.exposed_s, line.step_s)),
-            quantities.percent(line.ar_s / line.step_s if line.step_s else 0.0, 1),
-            *cells,
-        )
+        times = map(quantities.seconds, (line.ar_s, line.exposed_s, line.step_s))
+        share = quantities.percent(line.ar_s / line.step_s if line.step_s else 0.0, 1)
+        output.add_row(table, row.scenario.name, *times, share, *cells)
     return table
 
 
 def record_of(options, made, link, rows):
     return {
         "schema": "gloo-bypass/model-predict/1",
-        "inputs": {
-            "ranks": options.ranks,
-            "what": vector.name_of(options),
-            "bits": options.bits,
-            "segment_bytes": options.segment_bytes,
-            "bucket_bytes": [bucket.size for bucket in made],
-            "alpha_s": link.alpha_s,
-            "beta_bytes_s": link.beta,
-            "gamma_s_byte": link.gamma,
-            "completion": options.completion,
-            "threads": options.threads,
-            "study": options.study,
-            "window_bytes": options.window_bytes,
-            "edge_return_s": 1e-3 * options.edge_return_ms,
-        },
+        "inputs": vector.as_record(options, made)
+        | {"alpha_s": link.alpha_s, "beta_bytes_s": link.beta, "gamma_s_byte": link.gamma}
+        | {name: getattr(options, name) for name in ("completion", "threads", "study", "window_bytes")}
+        | {"edge_return_s": 1e-3 * options.edge_return_ms},
         "scenarios": [
             {
                 "name": row.scenario.name,
@@ -356,11 +268,12 @@ def run(options):
     rows = [row_of(options, scenario, made, link, published) for scenario in scenarios_of(options, published)]
     ideal_s = ring.time_s(options.ranks, size, link)
     cut = schedule.cut(size, options.ranks, options.segment_bytes, options.bits // 8)
+    alpha, beta = quantities.si(link.alpha_s, "s"), quantities.si(link.beta, "B/s")
+    segments = f"{cut.per_rank:,} segments of {cut.segment:,} bytes a rank"
     lines = [
-        f"alpha-beta: T = {quantities.seconds(ideal_s)} with alpha {quantities.si(link.alpha_s, 's')}, "
-        f"beta {quantities.si(link.beta, 'B/s')}, gamma {quantities.si(link.gamma, 's/B')}; all at "
-        f"once: {cut.per_rank:,} segments of "
-        f"{cut.segment:,} bytes a rank, {schedule.iterations(options.ranks, cut.per_rank):,} iterations"
+        f"alpha-beta: T = {quantities.seconds(ideal_s)} with alpha {alpha}, beta {beta}, gamma "
+        f"{quantities.si(link.gamma, 's/B')}; all at once: {segments}, "
+        f"{schedule.iterations(options.ranks, cut.per_rank):,} iterations"
     ]
     if published:
         lines.append(
@@ -368,10 +281,6 @@ def run(options):
             "so its ratio is 1 by definition"
         )
     record = record_of(options, made, link, rows) | {"alpha_beta_s": ideal_s, "segments_a_rank": cut.per_rank}
-    output.finish(
-        options,
-        record,
-        [all_reduce_table(options, rows, vector.name_of(options)), step_table(options, rows, made)],
-        lines,
-    )
+    tables = [all_reduce_table(options, rows, vector.name_of(options)), step_table(options, rows, made)]
+    output.finish(options, record, tables, lines)
     return 0

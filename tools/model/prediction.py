@@ -124,24 +124,13 @@ def edge_duration(setting, completion):
 def all_reduce_s(setting, base_s, completion="granted"):
     """T_ar over the slow edge, where it takes base_s without: what is ready when is stretched to fit that."""
     unconstrained = Setting(setting.ranks, setting.batch, setting.bits)
-    return overlap.stretched(
-        bucket_list(setting.bits),
-        base_s,
-        edge_duration(unconstrained, completion),
-        edge_duration(setting, completion),
-        THREADS,
-    ).ar_s
+    unlimited, limited = (edge_duration(one, completion) for one in (unconstrained, setting))
+    return overlap.stretched(bucket_list(setting.bits), base_s, unlimited, limited, THREADS).ar_s
 
 
 def sibling(figure, **changes):
     """Another figure of the same line of the study, or None."""
-    parts = {
-        "table": figure.table,
-        "study": figure.study,
-        "variant": figure.variant,
-        "metric": figure.metric,
-        "statistic": figure.statistic,
-    } | changes
+    parts = dict(zip(measurements.KEY, figure.key)) | changes
     if changes.get("table") == "any":
         for one in measurements.index().values():
             if all(getattr(one, name) == value for name, value in parts.items() if name != "table"):
@@ -191,9 +180,8 @@ def time_of(figure, setting):
     unit = measurements.UNITS[figure.unit]
     if figure.metric == "t_step":
         base_ar = sibling(figure, variant="base", metric="t_ar")
-        return (
-            base.base - base_ar.base + all_reduce_s(setting, base_ar.base)
-        ) / unit, "T_ar of the model, the rest as unconstrained"
+        step_s = base.base - base_ar.base + all_reduce_s(setting, base_ar.base)
+        return step_s / unit, "T_ar of the model, the rest as unconstrained"
     return all_reduce_s(setting, base.base) / unit, "Gloo's ring over TCP, buckets against backward"
 
 
@@ -213,11 +201,9 @@ def predicted_ratio(figure):
     metric = figure.metric.removesuffix(measurements.RATIO)
     if metric not in ("allreduce_events", "bytes_per_event", "total_bytes"):
         return None
-    of = [
-        predict(replace(figure, metric=metric, variant=variant, unit="MB"))
-        for variant in (figure.variant, measurements.FIRST[figure.study])
-    ]
-    return Prediction(of[0].value / of[1].value, f"model's {metric} over that of {measurements.FIRST[figure.study]}")
+    first = measurements.FIRST[figure.study]
+    above, below = (predict(replace(figure, metric=metric, variant=one, unit="MB")) for one in (figure.variant, first))
+    return Prediction(above.value / below.value, f"model's {metric} over that of {first}")
 
 
 def predict(figure):
@@ -230,9 +216,8 @@ def predict(figure):
     if figure.metric == "allreduce_events":
         return Prediction(float(setting.events), "floor(400 / (batch x N))")
     if figure.metric == "tx_bytes":
-        return Prediction(
-            setting.events * event_cost(setting.ranks, setting.bits).total / setting.ranks / 1e9, "events x bytes / N"
-        )
+        total = event_cost(setting.ranks, setting.bits).total
+        return Prediction(setting.events * total / setting.ranks / 1e9, "events x bytes / N")
     made = {
         "bytes_per_event": bytes_of,
         "total_bytes": bytes_of,
@@ -260,57 +245,33 @@ class Ratio:
 def ratios():
     """What changes by how much from one setting to another."""
 
-    def of(table, study, top, bottom, metric):
-        return measurements.published(table, study, top, metric, "median") / measurements.published(
-            table, study, bottom, metric, "median"
-        )
+    def median(table, study, variant, metric):
+        return measurements.published(table, study, variant, metric, "median")
 
-    two, four = event_cost(2, 32).total, event_cost(4, 32).total
-    size = Setting().size
+    def of(table, study, top, bottom, metric):
+        return median(table, study, top, metric) / median(table, study, bottom, metric)
 
     def outside(variant):
-        return measurements.published("5.15", "world-size", variant, "t_step", "median") - measurements.published(
-            "5.15", "world-size", variant, "t_ar", "median"
-        )
+        return median("5.15", "world-size", variant, "t_step") - median("5.15", "world-size", variant, "t_ar")
 
+    two, four, size = event_cost(2, 32).total, event_cost(4, 32).total, Setting().size
+    doubles, batches = ("5.10", "precision", "fp64", "fp32"), ("5.7", "batch-size", "bs=16", "bs=8")
+    ranks = ("5.14", "world-size", "ws=4", "ws=2")
+    more_events = ring.event_bytes(4, size) / ring.event_bytes(2, size)
+    shared = "one shared machine carries 3 x the bytes; a link for each rank: 1.5"
+    crowded = "twice the ranks on 4 virtual processors: why the duration grows beyond the bytes"
+    busy = "the edge is busy all the time, from the first bucket on"
+    waits = "Gloo's TCP waits for the receiver's notice; without that: {buffered:.2f}"
+    bytes_, duration = "bytes_per_event", "event_duration"
     return [
-        Ratio(
-            "bytes per event, FP64 / FP32",
-            of("5.10", "precision", "fp64", "fp32", "bytes_per_event"),
-            event_cost(2, 64).total / two,
-            "S doubles",
-        ),
-        Ratio(
-            "event duration, FP64 / FP32", of("5.10", "precision", "fp64", "fp32", "event_duration"), 2.0, "beta alone"
-        ),
-        Ratio(
-            "bytes per event, batch 16 / 8",
-            of("5.7", "batch-size", "bs=16", "bs=8", "bytes_per_event"),
-            1.0,
-            "S does not depend on the batch",
-        ),
-        Ratio(
-            "bytes per event, 4 ranks / 2",
-            of("5.14", "world-size", "ws=4", "ws=2", "bytes_per_event"),
-            four / two,
-            "2(N-1) S",
-        ),
-        Ratio(
-            "event duration, 4 ranks / 2",
-            of("5.14", "world-size", "ws=4", "ws=2", "event_duration"),
-            ring.event_bytes(4, size) / ring.event_bytes(2, size),
-            "one shared machine carries 3 x the bytes; a link for each rank: 1.5",
-        ),
-        Ratio(
-            "step outside T_ar, 4 ranks / 2",
-            outside("ws=4") / outside("ws=2"),
-            2.0,
-            "twice the ranks on 4 virtual processors: why the duration grows beyond the bytes",
-        ),
-        edge_ratio("5.17", "edge-bandwidth", "50Mbit", "the edge is busy all the time, from the first bucket on"),
-        edge_ratio(
-            "5.20", "edge-latency", "300ms", "Gloo's TCP waits for the receiver's notice; without that: {buffered:.2f}"
-        ),
+        Ratio("bytes per event, FP64 / FP32", of(*doubles, bytes_), event_cost(2, 64).total / two, "S doubles"),
+        Ratio("event duration, FP64 / FP32", of(*doubles, duration), 2.0, "beta alone"),
+        Ratio("bytes per event, batch 16 / 8", of(*batches, bytes_), 1.0, "S does not depend on the batch"),
+        Ratio("bytes per event, 4 ranks / 2", of(*ranks, bytes_), four / two, "2(N-1) S"),
+        Ratio("event duration, 4 ranks / 2", of(*ranks, duration), more_events, shared),
+        Ratio("step outside T_ar, 4 ranks / 2", outside("ws=4") / outside("ws=2"), 2.0, crowded),
+        edge_ratio("5.17", "edge-bandwidth", "50Mbit", busy),
+        edge_ratio("5.20", "edge-latency", "300ms", waits),
     ]
 
 
@@ -319,9 +280,6 @@ def edge_ratio(table, study, variant, how):
     receive."""
     base_s = measurements.published(table, study, "base", "event_duration", "median")
     setting = setting_of(study, variant)
-    return Ratio(
-        f"event duration, {variant} / no limit",
-        measurements.published(table, study, variant, "event_duration", "median") / base_s,
-        all_reduce_s(setting, base_s) / base_s,
-        how.format(buffered=all_reduce_s(setting, base_s, "buffered") / base_s),
-    )
+    published = measurements.published(table, study, variant, "event_duration", "median") / base_s
+    said = how.format(buffered=all_reduce_s(setting, base_s, "buffered") / base_s)
+    return Ratio(f"event duration, {variant} / no limit", published, all_reduce_s(setting, base_s) / base_s, said)

@@ -7,6 +7,7 @@ from pathlib import Path
 from gloo_bypass_tools.report import measurements
 from gloo_bypass_tools.model import output, prediction, quantities
 
+HELP = "the published figures beside the model"
 DESCRIPTION = """The published figures of DDP over Gloo's TCP (docs/studies/published-measurements.csv) beside \
 what the model says.
 ratio = published / model.
@@ -24,13 +25,7 @@ nothing about."""
 SHOWN = ("count", "sum", "mean", "median")
 
 
-def add_parser(parsers):
-    parser = parsers.add_parser(
-        "published",
-        help="the published figures beside the model",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_options(parser):
     parser.add_argument(
         "--table", action="append", metavar="T", help="one table only, as 5.17; may be given several times"
     )
@@ -39,8 +34,6 @@ def add_parser(parsers):
     )
     parser.add_argument("--all", action="store_true", help="every figure")
     parser.add_argument("--file", type=Path, default=measurements.PATH, help=argparse.SUPPRESS)
-    output.add_option(parser)
-    parser.set_defaults(run=run, refuse=parser.error)
 
 
 def chosen(options, figures):
@@ -57,38 +50,16 @@ def chosen(options, figures):
 
 
 def figure_table(number, rows):
-    table = output.table(
-        f"Table {number}" if number != "text" else "In the text",
-        "<study",
-        "<variant",
-        "<metric",
-        "<",
-        "unit",
-        "published",
-        "model",
-        "ratio",
-        "<model: how",
-    )
+    title = f"Table {number}" if number != "text" else "In the text"
+    what = ("<study", "<variant", "<metric", "<", "unit")
+    table = output.table(title, *what, "published", "model", "ratio", "<model: how")
     for figure, made in rows:
-        cells = (
-            ("-", "", "")
-            if made is None
-            else (
-                f"{made.value:,.4g}" if made.value < 1000 else f"{made.value:,.1f}",
-                f"{figure.value / made.value:.4f}" if made.value else "-",
-                made.how,
-            )
-        )
-        output.add_row(
-            table,
-            figure.study,
-            figure.variant,
-            figure.metric,
-            figure.statistic,
-            figure.unit,
-            f"{figure.value:,g}" if figure.value < 1e5 else f"{figure.value:,.0f}",
-            *cells,
-        )
+        cells = ["-", "", ""]
+        if made is not None:
+            value = f"{made.value:,.4g}" if made.value < 1000 else f"{made.value:,.1f}"
+            cells = [value, f"{figure.value / made.value:.4f}" if made.value else "-", made.how]
+        published = f"{figure.value:,g}" if figure.value < 1e5 else f"{figure.value:,.0f}"
+        output.add_row(table, *figure.key[1:], figure.unit, published, *cells)
     return table
 
 
@@ -102,25 +73,21 @@ def ratio_table():
 def summary_line(rows):
     """How far bytes and edge times are off."""
     parts = []
-    for name, metrics in (
-        ("bytes per event", ("bytes_per_event",)),
-        ("slow edges' event duration", ("event_duration",)),
-    ):
+    medians = [(figure, made) for figure, made in rows if figure.statistic == "median" and "->" not in figure.variant]
+    for name, metric in (("bytes per event", "bytes_per_event"), ("slow edges' event duration", "event_duration")):
         off = [
-            figure.value / made.value - 1
-            for figure, made in rows
-            if made is not None
-            and made.value
-            and figure.metric in metrics
-            and figure.statistic == "median"
-            and "->" not in figure.variant
+            figure.value / made.value - 1 for figure, made in medians if figure.metric == metric and made and made.value
         ]
         if off:
-            parts.append(
-                f"{name}: published / model - 1 from {quantities.percent(min(off), 2)} to "
-                f"{quantities.percent(max(off), 2)}"
-            )
+            low, high = (quantities.percent(one, 2) for one in (min(off), max(off)))
+            parts.append(f"{name}: published / model - 1 from {low} to {high}")
     return "; ".join(parts)
+
+
+def as_record(figure, made):
+    value = made and made.value
+    ratio = figure.value / value if value else None
+    return asdict(figure) | {"model": value, "ratio": ratio, "how": made and made.how}
 
 
 def run(options):
@@ -131,15 +98,7 @@ def run(options):
     record = {
         "schema": "gloo-bypass/model-published/1",
         "source": "docs/studies/published-measurements.csv",
-        "figures": [
-            asdict(figure)
-            | {
-                "model": None if made is None else made.value,
-                "ratio": None if made is None or not made.value else figure.value / made.value,
-                "how": None if made is None else made.how,
-            }
-            for figure, made in rows
-        ],
+        "figures": [as_record(figure, made) for figure, made in rows],
         "ratios": [asdict(one) for one in prediction.ratios()],
     }
     numbers = list(dict.fromkeys(figure.table for figure, _ in shown))

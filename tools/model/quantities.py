@@ -20,11 +20,9 @@ def seconds(value):
     """'24.0 ms', '4.88 s', '87.8 s', '1,240 s': no prefix above seconds."""
     if value is None:
         return "-"
-    return (
-        si(value, "s")
-        if abs(value) < 0.9995
-        else f"{value:,.{2 if abs(value) < 10 else 1 if abs(value) < 100 else 0}f} s"
-    )
+    if abs(value) < 0.9995:
+        return si(value, "s")
+    return f"{value:,.{2 if abs(value) < 10 else 1 if abs(value) < 100 else 0}f} s"
 
 
 def megabytes(value):

@@ -1,12 +1,13 @@
 """scripts/model simulated: time against the number of ranks, simulated and by model."""
 
-import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gloo_bypass_tools.report.records import RecordError, json_object, number_at, value_at
 from gloo_bypass_tools.model import output, quantities
 
 SCHEMA = "gloo-bypass/fabric-simulation/1"
+HELP = "simulated all-reduces beside the model's, over N"
 DESCRIPTION = """Time of a ring all-reduce against the number of ranks, from files of fabric_simulation --json: what \
 the sessions took in virtual
 time, beside the bounds that the files have.
@@ -36,13 +37,7 @@ class Series:
     runs: tuple
 
 
-def add_parser(parsers):
-    parser = parsers.add_parser(
-        "simulated",
-        help="simulated all-reduces beside the model's, over N",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_options(parser):
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="of fabric_simulation --json; a line each")
     parser.add_argument(
         "--name",
@@ -51,8 +46,6 @@ def add_parser(parsers):
         help="what the plot calls a file, in their order; else what was given to the simulation",
     )
     parser.add_argument("--plot", type=Path, metavar="PNG", help="draw time and ratio to the schedule against N")
-    output.add_option(parser)
-    parser.set_defaults(run=run)
 
 
 def name_of(inputs):
@@ -71,8 +64,6 @@ def name_of(inputs):
 
 
 def run_at(place, record):
-    from gloo_bypass_tools.report.records import RecordError, number_at, value_at
-
     model, time = value_at(place, record, "model", dict), record.get("time_s")
     ranks = number_at(place, record, "ranks")
     if ranks < 2:
@@ -90,24 +81,20 @@ def run_at(place, record):
 
 
 def read(path):
-    from gloo_bypass_tools.report.records import RecordError, json_object, number_at, value_at
-
     record = json_object(path)
     if value_at(path, record, "schema", str) != SCHEMA:
-        raise RecordError(
-            f"{path}: its schema is {record['schema']!r}, not {SCHEMA!r}: give a file of fabric_simulation --json"
-        )
+        said = f"its schema is {record['schema']!r}, not {SCHEMA!r}"
+        raise RecordError(f"{path}: {said}: give a file of fabric_simulation --json")
     inputs = value_at(path, record, "inputs", dict)
-    for key, kind in (("description", str), ("congestion_control", str)):
-        value_at(path, inputs, key, kind)
+    for key in ("description", "congestion_control"):
+        value_at(path, inputs, key, str)
     for key in ("sites", "groups", "bytes"):
         number_at(path, inputs, key)
     for key in ("loss", "max_segment_bytes"):
         if key not in inputs:
             raise RecordError(f"{path}: no '{key}'")
-    runs = [
-        run_at(f"{path}: results[{number}]", one) for number, one in enumerate(value_at(path, record, "results", list))
-    ]
+    results = value_at(path, record, "results", list)
+    runs = [run_at(f"{path}: results[{number}]", one) for number, one in enumerate(results)]
     if not runs:
         raise RecordError(f"{path}: has no results")
     return Series(name_of(inputs), int(inputs["bytes"]), tuple(sorted(runs, key=lambda one: one.ranks)))
@@ -118,32 +105,16 @@ def ratio(run):
 
 
 def table_of(series):
-    made = output.table(
-        f"{series.name}: {series.size / 1e6:g} MB",
-        "N",
-        "simulated",
-        "schedule",
-        "ratio",
-        "physics",
-        "alpha-beta",
-        "repeated",
-        "fairness",
-        "<",
-    )
+    columns = ("N", "simulated", "schedule", "ratio", "physics", "alpha-beta", "repeated", "fairness", "<")
+    made = output.table(f"{series.name}: {series.size / 1e6:g} MB", *columns)
     for run in series.runs:
-        times = ratio(run)
-        output.add_row(
-            made,
-            run.ranks,
-            quantities.seconds(run.time_s),
-            quantities.seconds(run.schedule_s),
-            "-" if times is None else f"{times:.2f}",
-            quantities.seconds(run.physics_s),
-            quantities.seconds(run.alpha_beta_s),
-            f"{run.retransmits:,}",
-            "-" if run.fairness is None else f"{run.fairness:.3f}",
-            "" if run.end == "done" else run.end,
+        times = "-" if ratio(run) is None else f"{ratio(run):.2f}"
+        simulated, schedule, physics, alpha_beta = (
+            quantities.seconds(one) for one in (run.time_s, run.schedule_s, run.physics_s, run.alpha_beta_s)
         )
+        fairness = "-" if run.fairness is None else f"{run.fairness:.3f}"
+        cells = (simulated, schedule, times, physics, alpha_beta, f"{run.retransmits:,}", fairness)
+        output.add_row(made, run.ranks, *cells, "" if run.end == "done" else run.end)
     return made
 
 
@@ -159,10 +130,6 @@ def record_of(options, all_series):
 
 
 def run(options):
-    from dataclasses import replace
-
-    from gloo_bypass_tools.report.records import RecordError
-
     all_series = [read(path) for path in options.files]
     if options.name:
         if len(options.name) != len(all_series):

@@ -1,19 +1,20 @@
 """Options that say what is reduced, shared by subcommands: a model's gradients, a number of parameters, or bytes."""
 
 import argparse
-import re
 
-from gloo_bypass_tools.common.argument_types import number_in
+from gloo_bypass_tools.common import argument_types
+from gloo_bypass_tools.common.options import add_number
 from gloo_bypass_tools.model import buckets
 
-SUFFIXES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 MAX_BYTES = 2**50
 
 
 def size_of(text):
-    """Bytes of '4', '64K', '64M': powers of 1024, as all_reduce_perf reads them."""
-    found = re.fullmatch(r"(\d{1,16})([KMG]?)", text.strip().upper())
-    value = int(found.group(1)) * SUFFIXES[found.group(2)] if found else 0
+    """Bytes of a vector."""
+    try:
+        value = argument_types.size_of(text)
+    except argparse.ArgumentTypeError:
+        value = 0
     if not 4 <= value <= MAX_BYTES:
         raise argparse.ArgumentTypeError(f"'{text}': it must be a size from 4 to 2^50 bytes, as 4, 64K, 64M or 1G")
     return value
@@ -26,19 +27,13 @@ def add_options(parser):
         choices=sorted(buckets.MODELS),
         help="its gradients, in the buckets in which DDP reduces them (default distilgpt2: 81,912,576 parameters)",
     )
-    what.add_argument(
-        "--parameters", type=number_in(float, 1, 1e15), metavar="P", help="gradients of so many parameters"
-    )
+    add_number(what, "--parameters", float, 1, 1e15, "gradients of so many parameters", metavar="P")
     what.add_argument(
         "--bytes", type=size_of, metavar="S", help="a vector of so many bytes: 64K, 64M, 1G are powers of 1024"
     )
     parser.add_argument("--bits", type=int, choices=(16, 32, 64), default=32, help="of a gradient (default 32)")
-    parser.add_argument(
-        "--bucket-mb",
-        type=number_in(float, 0.001, 1e6),
-        metavar="MB",
-        help="largest bucket in MiB (default 25 with --model, as DDP's; else all in one)",
-    )
+    largest = "largest bucket in MiB (default 25 with --model, as DDP's; else all in one)"
+    add_number(parser, "--bucket-mb", float, 0.001, 1e6, largest, metavar="MB")
     parser.add_argument(
         "--segment-bytes",
         type=size_of,
@@ -57,9 +52,19 @@ def buckets_of(options):
         return buckets.of_model(model, element, min(buckets.FIRST_BUCKET_BYTES, limit), limit)
     size = options.bytes if options.bytes is not None else int(options.parameters) * element
     size = max(element, size // element * element)
-    return buckets.uniform(
-        size, size if options.bucket_mb is None else int(options.bucket_mb * buckets.MEBIBYTE), element
-    )
+    limit = size if options.bucket_mb is None else int(options.bucket_mb * buckets.MEBIBYTE)
+    return buckets.uniform(size, limit, element)
+
+
+def as_record(options, made):
+    """The vector among a record's inputs."""
+    return {
+        "ranks": options.ranks,
+        "what": name_of(options),
+        "bits": options.bits,
+        "segment_bytes": options.segment_bytes,
+        "bucket_bytes": [bucket.size for bucket in made],
+    }
 
 
 def name_of(options):

@@ -1,11 +1,10 @@
 """scripts/model volume: what an all-reduce puts on the wire, with the headers of each path."""
 
-import argparse
-
-from gloo_bypass_tools.common.argument_types import number_in
+from gloo_bypass_tools.common.options import add_number
 from gloo_bypass_tools.report import measurements
 from gloo_bypass_tools.model import framing, output, prediction, quantities, ring, schedule, vector
 
+HELP = "bytes of an all-reduce, with each path's headers"
 DESCRIPTION = """Bytes of one training step's all-reduce, of S bytes of gradients over N ranks.
 
   S = parameters x bits / 8
@@ -18,26 +17,10 @@ Bytes are those of a capture: without preamble, check sequence and gap on the wi
 MAX_MATRIX = 8
 
 
-def add_parser(parsers):
-    parser = parsers.add_parser(
-        "volume",
-        help="bytes of an all-reduce, with each path's headers",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "--ranks", type=number_in(int, 2, 4096), default=2, metavar="N", help="from 2 to 4096 (default 2)"
-    )
+def add_options(parser):
+    add_number(parser, "--ranks", int, 2, 4096, "from 2 to 4096", default=2)
     vector.add_options(parser)
-    parser.add_argument(
-        "--mtu",
-        type=number_in(int, 576, 65535),
-        default=1500,
-        metavar="B",
-        help="of the interfaces, bytes (default 1500)",
-    )
-    output.add_option(parser)
-    parser.set_defaults(run=run)
+    add_number(parser, "--mtu", int, 576, 65535, "of the interfaces, bytes", default=1500, metavar="B")
 
 
 def costs(options, made):
@@ -53,9 +36,8 @@ def costs(options, made):
 
 
 def payload_table(options, size):
-    table = output.table(
-        f"Payload: {vector.name_of(options)}, {options.bits} bit, {options.ranks} ranks", "<", "formula", "bytes", "MB"
-    )
+    title = f"Payload: {vector.name_of(options)}, {options.bits} bit, {options.ranks} ranks"
+    table = output.table(title, "<", "formula", "bytes", "MB")
     for name, formula, value in (
         ("gradients, S", "P x bits / 8", size),
         ("ring, all ranks", "2(N-1) S", ring.event_bytes(options.ranks, size)),
@@ -68,45 +50,27 @@ def payload_table(options, size):
 
 def path_table(options, size, found):
     payload = ring.event_bytes(options.ranks, size)
-    table = output.table(
-        "With headers, an event, all ranks",
-        "<path",
-        "MB",
-        "overhead",
-        "edge of the ring",
-        "its way back",
-        "frames",
-        "<a frame carries",
-    )
+    columns = ("<path", "MB", "overhead", "edge of the ring", "its way back", "frames", "<a frame carries")
+    table = output.table("With headers, an event, all ranks", *columns)
     for path, cost in found.items():
-        edge, back = cost.forward / options.ranks, cost.backward / options.ranks
-        output.add_row(
-            table,
-            path.name,
-            f"{cost.total / 1e6:,.3f}",
-            quantities.percent(cost.total / payload - 1),
-            f"{edge / 1e6:,.3f}",
-            f"{back / 1e6:,.3f}",
-            f"{cost.frames:,.0f}",
-            path.about,
-        )
+        overhead = quantities.percent(cost.total / payload - 1)
+        edges = (f"{each / options.ranks / 1e6:,.3f}" for each in (cost.forward, cost.backward))
+        cells = (f"{cost.total / 1e6:,.3f}", overhead, *edges, f"{cost.frames:,.0f}")
+        output.add_row(table, path.name, *cells, path.about)
     return table
 
 
 def matrix_table(options, size, cost):
     """Who sends how much to whom, before the first step and in each, over TCP as a bridge sees it."""
-    table = output.table(
-        "Flows, MB (first broadcast + each event)", "<from \\ to", *(str(rank) for rank in range(options.ranks))
-    )
-    forward = set(ring.ring_edges(options.ranks))
-    backward = {(end, start) for start, end in forward}
-    tree = set(ring.broadcast_edges(options.ranks))
+    title = "Flows, MB (first broadcast + each event)"
+    table = output.table(title, "<from \\ to", *(str(rank) for rank in range(options.ranks)))
+    forward, tree = set(ring.ring_edges(options.ranks)), set(ring.broadcast_edges(options.ranks))
     for start in range(options.ranks):
         cells = []
         for end in range(options.ranks):
-            event = (
-                (cost.forward if (start, end) in forward else 0) + (cost.backward if (start, end) in backward else 0)
-            ) / options.ranks
+            there = cost.forward if (start, end) in forward else 0
+            back = cost.backward if (end, start) in forward else 0
+            event = (there + back) / options.ranks
             first = f"{size / 1e6:,.1f} + " if (start, end) in tree else ""
             cells.append("" if start == end else f"{first}{event / 1e6:,.2f}" if first or event else "0")
         output.add_row(table, str(start), *cells)
@@ -121,8 +85,8 @@ def published_lines(options, size, found):
     figure = measurements.figure("5.14", "world-size", variant, "bytes_per_event", "median")
     payload = ring.event_bytes(options.ranks, size)
     excess = figure.base / payload - 1
-    offloaded = next(cost for path, cost in found.items() if path.name == "TCP, offloaded")
-    wire = next(cost for path, cost in found.items() if path.name == "TCP")
+    by_name = {path.name: cost for path, cost in found.items()}
+    offloaded, wire = by_name["TCP, offloaded"], by_name["TCP"]
     each = framing.TCP_FRAME_BYTES / excess
     return [
         f"published (table 5.14, {variant}, median): {figure.value:,.3f} MB, "
@@ -143,14 +107,7 @@ def run(options):
     offloaded = next(cost for path, cost in found.items() if path.name == "TCP, offloaded")
     record = {
         "schema": "gloo-bypass/model-volume/1",
-        "inputs": {
-            "ranks": options.ranks,
-            "what": vector.name_of(options),
-            "bits": options.bits,
-            "mtu": options.mtu,
-            "segment_bytes": options.segment_bytes,
-            "bucket_bytes": [bucket.size for bucket in made],
-        },
+        "inputs": vector.as_record(options, made) | {"mtu": options.mtu},
         "gradient_bytes": size,
         "event_bytes": payload,
         "rank_bytes": ring.rank_bytes(options.ranks, size),
