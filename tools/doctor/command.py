@@ -1,28 +1,27 @@
 """The command line of gloo-bypass-doctor."""
 
 import argparse
+import contextlib
 import json
 import signal
 import sys
 from pathlib import Path
 
+from gloo_bypass_tools.common.options import REPEATED, command_parser
 from gloo_bypass_tools.common.transports import TABLE
 from gloo_bypass_tools.doctor import path_probe
-from gloo_bypass_tools.doctor.finding import MISSING, OK, WARNING, missing, ok, warning
+from gloo_bypass_tools.doctor.finding import MISSING, OK, WARNING, Subject
 from gloo_bypass_tools.doctor.machine import Machine
 from gloo_bypass_tools.doctor.paths import AUTO, TITLES, examine
 
 PROGRAM = "gloo-bypass-doctor"
 NOT_WORKING = 1
-DESCRIPTION = (
-    """\
+DESCRIPTION = f"""\
 Inspects this machine and says, for each way of moving packets, what it lacks and the command that mends it. It only \
 reads.
 Each line is a finding: ok; warning: it works, but slower, or not for every use; missing: it cannot work without.
 
-"""
-    + path_probe.HELP
-)
+{path_probe.HELP}"""
 EPILOG = f"""\
 {AUTO}.
 
@@ -32,10 +31,8 @@ MARKS = {OK: ("ok", "green"), WARNING: ("warning", "yellow"), MISSING: ("MISSING
 
 
 def parse(arguments):
-    parser = argparse.ArgumentParser(
-        prog=PROGRAM, description=DESCRIPTION, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--path", choices=TITLES, action="append", default=[], help="only this one; may be repeated")
+    parser = command_parser(PROGRAM, DESCRIPTION, EPILOG)
+    parser.add_argument("--path", choices=TITLES, help="only this one; may be repeated", **REPEATED)
     path_probe.add_arguments(parser)
     parser.add_argument(
         "--json", action="store_true", help="for programs: {path: {works, findings: [{name, state, found, why, mend}]}}"
@@ -96,25 +93,23 @@ def writer(color):
 
 
 def listen_for_probes(options):
-    try:
+    with contextlib.suppress(KeyboardInterrupt):
         path_probe.listen(
             options.listen, options.seconds, lambda line: print(f"{PROGRAM}: {line}", flush=True), PROGRAM
         )
-    except KeyboardInterrupt:
-        pass
 
 
 def finding_of(direction):
+    subject = Subject(direction.name)
     if direction.problem:
-        return missing(direction.name, direction.problem, "ranks need UDP both ways", direction.advice)
+        return subject.missing(direction.problem, "ranks need UDP both ways", direction.advice)
     if direction.is_narrow:
-        return warning(
-            direction.name,
+        return subject.warning(
             f"packets of more than {direction.largest} bytes do not arrive",
             "ranks find that out by themselves, once they have lost some; this setting tells them at once",
             direction.advice,
         )
-    return ok(direction.name, f"packets of up to {direction.largest} bytes arrive")
+    return subject.ok(f"packets of up to {direction.largest} bytes arrive")
 
 
 def examine_all(options):
@@ -122,10 +117,8 @@ def examine_all(options):
     if options.probe is not None:
         ways = path_probe.probe(options.probe, PROGRAM)
         return {"udp": ("UDP between this host and another", [finding_of(way) for way in ways])}
-    machine = Machine(options.sysroot)
-    return {
-        path: (TITLES[path], examine(machine, path, options.plugin)) for path in (dict.fromkeys(options.path) or TITLES)
-    }
+    machine, paths = Machine(options.sysroot), dict.fromkeys(options.path) or TITLES
+    return {path: (TITLES[path], examine(machine, path, options.plugin)) for path in paths}
 
 
 def main(arguments=None):
@@ -139,15 +132,11 @@ def main(arguments=None):
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return NOT_WORKING
     if options.json:
-        print(
-            json.dumps(
-                {
-                    path: {"works": works(findings), "findings": [f.as_dict() for f in findings]}
-                    for path, (_, findings) in results.items()
-                },
-                indent=2,
-            )
-        )
+        record = {
+            path: {"works": works(findings), "findings": [one.as_dict() for one in findings]}
+            for path, (_, findings) in results.items()
+        }
+        print(json.dumps(record, indent=2))
     else:
         put = writer(options.color)
         for path, (title, findings) in results.items():

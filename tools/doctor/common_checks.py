@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from gloo_bypass_tools.common import program_places
-from gloo_bypass_tools.doctor.finding import missing, ok, warning
+from gloo_bypass_tools.doctor.finding import Subject, install
 from gloo_bypass_tools.doctor.machine import LIBRARY_FOLDERS
 from gloo_bypass_tools.doctor.shared_object import needed_libraries
 
@@ -38,12 +38,12 @@ BUILD = "scripts/build" if IN_SOURCE_TREE else "# build and install it again, as
 
 
 def release(machine):
+    subject = Subject("release")
     found = machine.release()
     if found in SUPPORTED_RELEASES or found == "testing":
-        return ok("release", f"Debian {found}")
+        return subject.ok(f"Debian {found}")
     what = f"Debian {found}" if found else "not Debian"
-    return warning(
-        "release",
+    return subject.warning(
         what,
         "tried on Debian 12, 13 and testing only; package names here are Debian's",
         "# build from source with the versions that docs/packaging.md names, and run scripts/test",
@@ -51,28 +51,27 @@ def release(machine):
 
 
 def processor(machine):
+    subject = Subject("processor")
     flags = machine.cpu_flags()
     if not flags:
-        return warning("processor", "unknown", "/proc/cpuinfo says nothing")
+        return subject.warning("unknown", "/proc/cpuinfo says nothing")
     if "sse4_2" not in flags:
-        return missing(
-            "processor", "no SSE4.2", "Debian's DPDK, and the CRC-32C here, need it", "# use another machine"
-        )
-    return ok("processor", "AVX-512" if "avx512f" in flags else "AVX2" if "avx2" in flags else "SSE4.2")
+        return subject.missing("no SSE4.2", "Debian's DPDK, and the CRC-32C here, need it", "# use another machine")
+    return subject.ok("AVX-512" if "avx512f" in flags else "AVX2" if "avx2" in flags else "SSE4.2")
 
 
 def free_memory(machine):
+    subject = Subject("memory")
     free = machine.memory_mib("MemAvailable")
     if free is None:
-        return warning("memory", "unknown", "/proc/meminfo says nothing")
+        return subject.warning("unknown", "/proc/meminfo says nothing")
     if free < LEAST_FREE_MIB:
-        return missing(
-            "memory",
+        return subject.missing(
             f"{free} MiB available",
             f"a rank with one peer needs some {LEAST_FREE_MIB} MiB",
             "# end other programs, or add memory",
         )
-    return ok("memory", f"{free} MiB available")
+    return subject.ok(f"{free} MiB available")
 
 
 def dpdk_folder(machine):
@@ -86,36 +85,32 @@ def dpdk_version(machine):
     )
 
 
-def no_dpdk(name):
-    return missing(
-        name, "no librte_eal.so", "the DPDK transport is made with DPDK's libraries", "sudo apt-get install libdpdk-dev"
-    )
+def no_dpdk(subject):
+    why = "the DPDK transport is made with DPDK's libraries"
+    return subject.missing("no librte_eal.so", why, install("libdpdk-dev"))
 
 
 def dpdk_libraries(machine):
     """That DPDK is installed. Memory links use none of its drivers."""
-    name = "DPDK libraries"
-    return no_dpdk(name) if dpdk_folder(machine) is None else ok(name, f"DPDK {dpdk_version(machine)}")
+    subject = Subject("DPDK libraries")
+    return no_dpdk(subject) if dpdk_folder(machine) is None else subject.ok(f"DPDK {dpdk_version(machine)}")
 
 
 def dpdk_driver(driver):
     """A check that DPDK and one of its drivers are installed."""
 
     def check(machine):
-        name = f"DPDK driver {driver}"
+        subject = Subject(f"DPDK driver {driver}")
         folder = dpdk_folder(machine)
         if folder is None:
-            return no_dpdk(name)
+            return no_dpdk(subject)
         drivers = [f"{folder}/dpdk/{pmds}" for pmds in machine.names(f"{folder}/dpdk") if pmds.startswith("pmds-")] + [
             folder
         ]
         if any(n.startswith(f"librte_{driver}.so") for f in drivers for n in machine.names(f)):
-            return ok(name, f"DPDK {dpdk_version(machine)}")
-        return missing(
-            name,
-            f"librte_{driver}.so is not there",
-            "DPDK loads its drivers when it starts",
-            "sudo apt-get install libdpdk-dev",
+            return subject.ok(f"DPDK {dpdk_version(machine)}")
+        return subject.missing(
+            f"librte_{driver}.so is not there", "DPDK loads its drivers when it starts", install("libdpdk-dev")
         )
 
     check.__name__ = f"dpdk_driver_{driver}"
@@ -138,10 +133,10 @@ def plugin(given=None):
     """A check that the plug-in is there and that the libraries it was built for are installed."""
 
     def check(machine):
+        subject = Subject("plug-in")
         path = plugin_path(machine, given)
         if path is None:
-            return warning(
-                "plug-in",
+            return subject.warning(
                 f"{PLUGIN} was not found",
                 "PyTorch gets the transports from it",
                 f"{BUILD}   # or name it with --plugin",
@@ -149,7 +144,7 @@ def plugin(given=None):
         try:
             needed = [*needed_libraries(path), *needed_libraries(path.with_name(PLUGIN_ITSELF))]
         except (OSError, ValueError) as error:
-            return missing("plug-in", str(error), "PyTorch gets the transports from it", BUILD)
+            return subject.missing(str(error), "PyTorch gets the transports from it", BUILD)
         local = set(machine.names(path.parent)) if machine.root == Path("/") else set()
         drivers = {
             name for f in LIBRARY_FOLDERS for p in machine.names(f"{f}/dpdk") for name in machine.names(f"{f}/dpdk/{p}")
@@ -163,13 +158,12 @@ def plugin(given=None):
             and machine.library(name) is None
         ]
         if absent:
-            return missing(
-                "plug-in",
+            return subject.missing(
                 f"{path} needs {', '.join(absent)}",
                 "it was built for other versions of PyTorch, Gloo or DPDK than those installed",
                 "scripts/install-packages && rm -rf build && scripts/build" if IN_SOURCE_TREE else BUILD,
             )
-        return ok("plug-in", f"{path}: every library it needs is there")
+        return subject.ok(f"{path}: every library it needs is there")
 
     return check
 
@@ -178,24 +172,26 @@ def locked_memory(least, what):
     """A check that a process may lock `least` bytes."""
 
     def check(machine):
+        subject = Subject("locked memory")
         limit = machine.locked_memory()
         if limit is None:
-            return ok("locked memory", "unlimited")
+            return subject.ok("unlimited")
         if limit >= least:
-            return ok("locked memory", f"up to {limit >> 20} MiB")
+            return subject.ok(f"up to {limit >> 20} MiB")
         advice = [
             "ulimit -l unlimited   # if the hard limit allows",
             "echo '* - memlock unlimited' | sudo tee /etc/security/limits.d/90-gloo-bypass.conf   # then log in again",
         ]
         if machine.container():
             advice = ["# start the container with: --ulimit memlock=-1:-1"]
-        return missing("locked memory", f"at most {limit >> 10} KiB", f"{what} locks memory (RLIMIT_MEMLOCK)", *advice)
+        return subject.missing(f"at most {limit >> 10} KiB", f"{what} locks memory (RLIMIT_MEMLOCK)", *advice)
 
     return check
 
 
 def huge_pages(machine, why_missing=None):
     """Of all sizes: reserved and free. `why_missing`: why it cannot work without them; None: it can."""
+    subject = Subject("huge pages")
     base = "/sys/kernel/mm/hugepages"
     sizes = {
         name: (machine.number(f"{base}/{name}/nr_hugepages") or 0, machine.number(f"{base}/{name}/free_hugepages") or 0)
@@ -212,24 +208,24 @@ def huge_pages(machine, why_missing=None):
     if not sizes:
         found, reserve = "this kernel has none", ("# use a kernel with CONFIG_HUGETLBFS",)
     elif any(free for _, free in sizes.values()):
-        return ok("huge pages", found)
+        return subject.ok(found)
     elif any(reserved for reserved, _ in sizes.values()):
         reserve = ("grep -l hugepages /proc/[0-9]*/numa_maps   # who has them", *reserve)
     if why_missing:
-        return missing("huge pages", found, why_missing, *reserve)
-    return warning("huge pages", found, "packet buffers lie in ordinary pages: some more misses of the TLB", *reserve)
+        return subject.missing(found, why_missing, *reserve)
+    return subject.warning(found, "packet buffers lie in ordinary pages: some more misses of the TLB", *reserve)
 
 
 def huge_page_mount(machine):
+    subject = Subject("hugetlbfs")
     mounts = machine.mounts("hugetlbfs")
     if not mounts:
-        return warning(
-            "hugetlbfs",
+        return subject.warning(
             "not mounted",
             "only needed with --huge-dir in GLOO_BYPASS_EAL_ARGUMENTS, or for testpmd",
             "sudo mkdir -p /dev/hugepages && sudo mount -t hugetlbfs none /dev/hugepages",
         )
     folder = mounts[0][1]
-    return ok(
-        "hugetlbfs", f"on {folder}" + ("" if machine.writable(folder) else ", not writable for this user (not needed)")
+    return subject.ok(
+        f"on {folder}" + ("" if machine.writable(folder) else ", not writable for this user (not needed)")
     )

@@ -1,7 +1,7 @@
 """Checks of the DPDK paths: shared memory (memif), Linux interfaces (netdev) and NICs with a DPDK driver (pci)."""
 
 from gloo_bypass_tools.doctor import common_checks as common
-from gloo_bypass_tools.doctor.finding import missing, ok, warning
+from gloo_bypass_tools.doctor.finding import Subject, install
 
 ETHERNET_CLASS = "0x0200"
 USER_SPACE_DRIVERS = ("vfio-pci", "uio_pci_generic", "igb_uio")
@@ -10,37 +10,33 @@ BESIDE_KERNEL = {"0x15b3": "mlx5_core (NVIDIA): works beside the kernel's driver
 
 
 def memif_directory(machine):
-    name, user = "socket directory", machine.user()
+    subject, user = Subject("socket directory"), machine.user()
     folder = machine.environment.get("GLOO_BYPASS_MEMIF_DIRECTORY")
     if not folder:
         runtime = machine.environment.get("XDG_RUNTIME_DIR", "")
         parent = runtime if runtime.startswith("/") and machine.writable(runtime) else "/tmp"
         folder = f"{parent}/gloo-bypass-{user}"
         if not machine.exists(folder) and not machine.writable(parent):
-            return missing(
-                name,
+            return subject.missing(
                 f"{parent} is not writable",
                 "ranks meet through sockets in this directory",
                 "export GLOO_BYPASS_MEMIF_DIRECTORY=/a/directory/of/yours",
             )
     found = machine.status(folder)
     if found is None:
-        return ok(name, f"{folder}: will be made")
+        return subject.ok(f"{folder}: will be made")
     why = "ranks meet there; it must belong to this user alone, since ranks share memory"
     if found.st_uid != user:
-        return missing(
-            name,
-            f"{folder} belongs to user {found.st_uid}",
-            why,
-            "export GLOO_BYPASS_MEMIF_DIRECTORY=/a/directory/of/yours",
+        return subject.missing(
+            f"{folder} belongs to user {found.st_uid}", why, "export GLOO_BYPASS_MEMIF_DIRECTORY=/a/directory/of/yours"
         )
     if found.st_mode & 0o077:
-        return missing(name, f"{folder} has mode {found.st_mode & 0o777:o}", why, f"chmod 700 {folder}")
+        return subject.missing(f"{folder} has mode {found.st_mode & 0o777:o}", why, f"chmod 700 {folder}")
     live = {line.split()[-1] for line in (machine.text("/proc/net/unix") or "").splitlines()[1:] if "/" in line}
     sockets = [entry for entry in machine.names(folder) if entry.endswith(".sock")]
     stale = [entry for entry in sockets if f"{folder}/{entry}" not in live]
     rest = f", {len(stale)} left by ended processes (the next rank removes them)" if stale else ""
-    return ok(name, f"{folder}: {len(sockets) - len(stale)} ranks run{rest}")
+    return subject.ok(f"{folder}: {len(sockets) - len(stale)} ranks run{rest}")
 
 
 def netdev_huge_pages(machine):
@@ -49,7 +45,7 @@ def netdev_huge_pages(machine):
 
 def interface(machine):
     """The interface that netdev would use, or the candidates."""
-    name = "network interface"
+    subject = Subject("network interface")
     wanted = (
         machine.environment.get("GLOO_BYPASS_INTERFACE")
         or machine.environment.get("GLOO_SOCKET_IFNAME", "").split(",")[0]
@@ -57,25 +53,25 @@ def interface(machine):
     there = machine.interfaces()
     why = "netdev sends packets through it"
     if wanted and wanted not in there and wanted != "lo":
-        return missing(
-            name,
+        return subject.missing(
             f"'{wanted}' is not there; there are: {', '.join(there) or 'none'}",
             why,
             f"export GLOO_SOCKET_IFNAME={there[0] if there else 'NAME'}",
         )
     chosen = [wanted] if wanted and wanted != "lo" else there
     if not chosen:
-        return missing(name, "only the loopback one", why, "# give the machine or container a network interface")
+        return subject.missing("only the loopback one", why, "# give the machine or container a network interface")
     up = [i for i in chosen if machine.text(f"/sys/class/net/{i}/operstate") in ("up", "unknown")]
     if not up:
-        return missing(name, f"{', '.join(chosen)}: down", why, f"sudo ip link set {chosen[0]} up")
-    return ok(name, ", ".join(f"{i} (MTU {machine.number(f'/sys/class/net/{i}/mtu')})" for i in up))
+        return subject.missing(f"{', '.join(chosen)}: down", why, f"sudo ip link set {chosen[0]} up")
+    return subject.ok(", ".join(f"{i} (MTU {machine.number(f'/sys/class/net/{i}/mtu')})" for i in up))
 
 
 def capabilities(machine):
+    subject = Subject("capabilities")
     absent = [c for c in ("net_raw", "net_admin") if not machine.may(c)]
     if not absent:
-        return ok("capabilities", "CAP_NET_RAW, CAP_NET_ADMIN")
+        return subject.ok("CAP_NET_RAW, CAP_NET_ADMIN")
     names = ", ".join(f"CAP_{c.upper()}" for c in absent)
     advice = [
         "sudo -E COMMAND   # or, for one program:",
@@ -83,7 +79,7 @@ def capabilities(machine):
     ]
     if machine.container():
         advice = ["# start the container with: --cap-add NET_RAW --cap-add NET_ADMIN"]
-    return missing("capabilities", f"no {names}", "af_packet opens raw sockets and sets the interface up", *advice)
+    return subject.missing(f"no {names}", "af_packet opens raw sockets and sets the interface up", *advice)
 
 
 def ethernet_devices(machine):
@@ -117,14 +113,13 @@ def nothing_is_bound(machine):
 
 
 def pci_device(machine):
-    name, wanted = "NIC", wanted_device(machine)
+    subject, wanted = Subject("NIC"), wanted_device(machine)
     if wanted.startswith("net_"):
-        return ok(name, f"virtual device {wanted}")
+        return subject.ok(f"virtual device {wanted}")
     chosen = chosen_devices(machine)
     why = "DPDK drives a NIC that is bound to vfio-pci or uio, and the kernel then no longer does"
     if not chosen:
-        return missing(
-            name,
+        return subject.missing(
             f"no PCI network card{f' {wanted}' if wanted else ''}",
             why,
             "# leave GLOO_BYPASS_LINK at auto here, or use netdev",
@@ -132,20 +127,19 @@ def pci_device(machine):
     bound = [f"{address} on {driver}" for address, _, driver, _ in chosen if driver in USER_SPACE_DRIVERS]
     beside = [f"{address}: {BESIDE_KERNEL[vendor]}" for address, vendor, _, _ in chosen if vendor in BESIDE_KERNEL]
     if bound or beside:
-        return ok(name, "; ".join(bound + beside))
+        return subject.ok("; ".join(bound + beside))
     found = "; ".join(
         f"{a} on {driver or 'no driver'}{f' ({chr(44).join(i)})' if i else ''}" for a, _, driver, i in chosen
     )
     free = next((d for d in chosen if not d[3]), chosen[-1])
     caution = ("# this takes the interface away from the kernel: not the one you log in over!",) if free[3] else ()
-    return missing(
-        name,
+    return subject.missing(
         found,
         why,
         *caution,
         "sudo modprobe vfio-pci",
         *(f"sudo ip link set {i} down" for i in free[3]),
-        "sudo apt-get install dpdk",
+        install("dpdk"),
         f"sudo dpdk-devbind.py --bind=vfio-pci {free[0]}",
     )
 
@@ -155,19 +149,19 @@ def bound_drivers(machine):
 
 
 def iommu(machine):
+    subject = Subject("IOMMU")
     if nothing_is_bound(machine):
-        return ok("IOMMU", "not needed: no NIC is taken from the kernel")
+        return subject.ok("not needed: no NIC is taken from the kernel")
     groups = len(machine.names("/sys/kernel/iommu_groups"))
     if groups:
-        return ok("IOMMU", f"{groups} groups")
+        return subject.ok(f"{groups} groups")
     if machine.text("/sys/module/vfio/parameters/enable_unsafe_noiommu_mode") in ("Y", "1"):
-        return warning(
-            "IOMMU", "none; vfio's no-IOMMU mode is on", "the NIC can write to all memory; only root can use it"
+        return subject.warning(
+            "none; vfio's no-IOMMU mode is on", "the NIC can write to all memory; only root can use it"
         )
     if bound_drivers(machine) & {"uio_pci_generic", "igb_uio"}:
-        return warning("IOMMU", "none; uio needs none", "the NIC can write to all memory; only root can use it")
-    return missing(
-        "IOMMU",
+        return subject.warning("none; uio needs none", "the NIC can write to all memory; only root can use it")
+    return subject.missing(
         "none",
         "vfio-pci lets a program drive a NIC safely by it",
         "# in the firmware: VT-d or AMD-Vi on; on the kernel's command line: intel_iommu=on (AMD: nothing)",
@@ -177,24 +171,24 @@ def iommu(machine):
 
 
 def vfio_rights(machine):
+    subject = Subject("vfio")
     if nothing_is_bound(machine):
-        return ok("vfio", "not needed: no NIC is taken from the kernel")
+        return subject.ok("not needed: no NIC is taken from the kernel")
     if not machine.exists("/sys/module/vfio_pci") and not machine.exists("/sys/bus/pci/drivers/vfio-pci"):
         if bound_drivers(machine) - {"vfio-pci"}:
-            return ok("vfio", "not loaded; uio is in use")
-        return missing(
-            "vfio", "the module vfio-pci is not loaded", "it gives a NIC to a program", "sudo modprobe vfio-pci"
+            return subject.ok("not loaded; uio is in use")
+        return subject.missing(
+            "the module vfio-pci is not loaded", "it gives a NIC to a program", "sudo modprobe vfio-pci"
         )
     groups = [g for g in machine.names("/dev/vfio") if g != "vfio"]
     closed = [g for g in groups if not machine.writable(f"/dev/vfio/{g}")]
     if closed:
-        return missing(
-            "vfio",
+        return subject.missing(
             f"/dev/vfio/{closed[0]} is not writable for this user",
             "only its owner can use the NIC without root",
             f"sudo chown $USER /dev/vfio/{closed[0]}",
         )
-    return ok("vfio", f"groups {', '.join(groups)}" if groups else "loaded; no NIC is bound to it yet")
+    return subject.ok(f"groups {', '.join(groups)}" if groups else "loaded; no NIC is bound to it yet")
 
 
 def pci_huge_pages(machine):
@@ -206,13 +200,13 @@ def pci_huge_pages(machine):
 
 
 def pci_address_settings(machine):
+    subject = Subject("settings")
     absent = [n for n in ("GLOO_BYPASS_PCI_ADDRESS", "GLOO_BYPASS_IPV4") if not machine.environment.get(n)]
     if not absent:
-        return ok("settings", "GLOO_BYPASS_PCI_ADDRESS and GLOO_BYPASS_IPV4 are set")
+        return subject.ok("GLOO_BYPASS_PCI_ADDRESS and GLOO_BYPASS_IPV4 are set")
     address = next((d[0] for d in ethernet_devices(machine) if d[2] in USER_SPACE_DRIVERS), "0000:00:04.0")
     values = {"GLOO_BYPASS_PCI_ADDRESS": address, "GLOO_BYPASS_IPV4": "10.0.0.2/24"}
-    return warning(
-        "settings",
+    return subject.warning(
         f"{' and '.join(absent)} not set",
         "no kernel interface tells which NIC, and which address it has",
         *(f"export {n}={values[n]}" for n in absent),

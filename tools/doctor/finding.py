@@ -20,13 +20,22 @@ class Finding:
         return {**asdict(self), "mend": list(self.mend)}
 
 
-def ok(name, found):
-    return Finding(name, OK, found)
+@dataclass(frozen=True)
+class Subject:
+    """What a check looks at; its methods are the findings about it."""
+
+    name: str
+
+    def ok(self, found):
+        return Finding(self.name, OK, found)
+
+    def warning(self, found, why, *mend):
+        return Finding(self.name, WARNING, found, why, mend)
+
+    def missing(self, found, why, *mend):
+        return Finding(self.name, MISSING, found, why, mend)
 
 
-def warning(name, found, why, *mend):
-    return Finding(name, WARNING, found, why, mend)
-
-
-def missing(name, found, why, *mend):
-    return Finding(name, MISSING, found, why, mend)
+def install(packages):
+    """A command that mends a finding."""
+    return f"sudo apt-get install {packages}"

@@ -2,7 +2,7 @@
 adapter."""
 
 from gloo_bypass_tools.doctor.common_checks import locked_memory, tool
-from gloo_bypass_tools.doctor.finding import missing, ok, warning
+from gloo_bypass_tools.doctor.finding import Subject, install
 from gloo_bypass_tools.doctor.machine import LIBRARY_FOLDERS
 
 DEVICES = "/sys/class/infiniband"
@@ -15,22 +15,15 @@ pinned_memory = locked_memory(LEAST_LOCKED_BYTES, "RDMA registers, and so locks,
 
 
 def verbs_library(machine):
+    subject = Subject("libibverbs")
     if machine.library("libibverbs.so.1") is None:
-        return missing(
-            "libibverbs",
-            "no libibverbs.so.1",
-            "RDMA is reached through it",
-            "sudo apt-get install libibverbs1 ibverbs-providers",
+        return subject.missing(
+            "no libibverbs.so.1", "RDMA is reached through it", install("libibverbs1 ibverbs-providers")
         )
     providers = [n for f in LIBRARY_FOLDERS for n in machine.names(f"{f}/libibverbs") if n.endswith(".so")]
     if not providers:
-        return missing(
-            "libibverbs",
-            "no providers",
-            "each kind of device has its own library",
-            "sudo apt-get install ibverbs-providers",
-        )
-    return ok("libibverbs", f"{machine.packages().get('libibverbs1', 'there')}, {len(providers)} providers")
+        return subject.missing("no providers", "each kind of device has its own library", install("ibverbs-providers"))
+    return subject.ok(f"{machine.packages().get('libibverbs1', 'there')}, {len(providers)} providers")
 
 
 def is_softroce(machine, device):
@@ -56,25 +49,24 @@ def wanted_devices(machine):
 
 
 def devices(machine):
-    name, there, wanted = "RDMA devices", machine.names(DEVICES), wanted_devices(machine)
+    subject, there, wanted = Subject("RDMA devices"), machine.names(DEVICES), wanted_devices(machine)
     why = "RDMA needs a device with an active port"
     absent = [d for d in wanted if d not in there]
     if absent:
-        return missing(
-            name,
+        return subject.missing(
             f"no {', '.join(absent)}; there are: {', '.join(there) or 'none'}",
             why,
             f"export GLOO_BYPASS_RDMA_DEVICES={','.join(there)}",
         )
     if not there:
-        return missing(name, "none", why, f"{SOFTROCE_UP}   # makes one in software, where the kernel can", GUEST)
+        return subject.missing("none", why, f"{SOFTROCE_UP}   # makes one in software, where the kernel can", GUEST)
     every = {device: ports(machine, device) for device in wanted}
     described = "; ".join(
         f"{d}: {', '.join(f'port {p} {state}, {layer}' for p, state, layer in of) or 'no port'}"
         for d, of in every.items()
     )
     if any(state == "ACTIVE" for of in every.values() for _, state, _ in of):
-        return ok(name, described)
+        return subject.ok(described)
     interface = next(
         (
             machine.text(f"{DEVICES}/{d}/parent") or next(iter(machine.names(f"{DEVICES}/{d}/device/net")), None)
@@ -87,7 +79,7 @@ def devices(machine):
         if interface
         else ("# plug the cable in; on InfiniBand start a subnet manager (opensm)")
     )
-    return missing(name, described, why, advice, "ibv_devinfo   # of ibverbs-utils: says more")
+    return subject.missing(described, why, advice, "ibv_devinfo   # of ibverbs-utils: says more")
 
 
 def active_ports(machine):
@@ -98,6 +90,7 @@ def active_ports(machine):
 
 def gid(machine):
     """RoCE carries packets from a GID that maps an IPv4 address; InfiniBand has one by itself."""
+    subject = Subject("GID")
     usable, others, interface = [], [], None
     for device, port, layer in active_ports(machine):
         if layer == "InfiniBand":
@@ -113,11 +106,10 @@ def gid(machine):
             elif value.strip("0:"):
                 others.append(f"{device} index {index}: {value} {kind}")
     if usable:
-        return ok("GID", "; ".join(usable))
+        return subject.ok("; ".join(usable))
     if not active_ports(machine):
-        return missing("GID", "no active port", "its address is where packets come from")
-    return missing(
-        "GID",
+        return subject.missing("no active port", "its address is where packets come from")
+    return subject.missing(
         "none of RoCE v2 with an IPv4 address" + (f"; there are {'; '.join(others[:4])}" if others else ""),
         "ranks find each other by IPv4 addresses",
         f"sudo ip address add 10.77.0.1/24 dev {interface or 'INTERFACE'}",
@@ -125,45 +117,43 @@ def gid(machine):
 
 
 def device_files(machine):
+    subject = Subject("/dev/infiniband")
     files = [n for n in machine.names("/dev/infiniband") if n.startswith("uverbs")]
     why = "programs reach a device through it"
     if not files and machine.names(DEVICES):
         advice = (
             "# start the container with: --device /dev/infiniband" if machine.container() else "sudo modprobe ib_uverbs"
         )
-        return missing("/dev/infiniband", "no uverbs files", why, advice)
+        return subject.missing("no uverbs files", why, advice)
     closed = [n for n in files if not machine.writable(f"/dev/infiniband/{n}")]
     if closed:
-        return missing(
-            "/dev/infiniband",
-            f"{closed[0]} is not writable for this user",
-            why,
-            f"sudo chmod 666 /dev/infiniband/{closed[0]}",
+        return subject.missing(
+            f"{closed[0]} is not writable for this user", why, f"sudo chmod 666 /dev/infiniband/{closed[0]}"
         )
-    return ok("/dev/infiniband", ", ".join(files) or "no device, so no file")
+    return subject.ok(", ".join(files) or "no device, so no file")
 
 
 def registration_cache(machine):
+    subject = Subject("registration cache")
     if machine.process("Seccomp") == "2" and not machine.may("sys_admin"):
-        return warning(
-            "registration cache",
+        return subject.warning(
             "a seccomp filter is on",
             "if it forbids userfaultfd, no registration is kept: slower, never wrong",
             "# podman: --security-opt seccomp=FILE, a profile that allows userfaultfd (as run-containers does)",
         )
-    return ok("registration cache", "nothing forbids userfaultfd, as far as can be seen")
+    return subject.ok("nothing forbids userfaultfd, as far as can be seen")
 
 
 def softroce_module(machine):
+    subject = Subject("module rdma_rxe")
     if machine.exists("/sys/module/rdma_rxe"):
-        return ok("module rdma_rxe", "loaded")
+        return subject.ok("loaded")
     kernel = machine.kernel()
     if "/rdma_rxe.ko" in (machine.text(f"/lib/modules/{kernel}/modules.dep") or ""):
-        return ok("module rdma_rxe", f"there for Linux {kernel}; {tool('softroce')} loads it")
+        return subject.ok(f"there for Linux {kernel}; {tool('softroce')} loads it")
     if "/rdma_rxe.ko" in (machine.text(f"/lib/modules/{kernel}/modules.builtin") or ""):
-        return ok("module rdma_rxe", "built in")
-    return missing(
-        "module rdma_rxe",
+        return subject.ok("built in")
+    return subject.missing(
         f"not there for Linux {kernel}",
         "it is SoftRoCE",
         "sudo apt-get install linux-image-amd64   # and start it",
@@ -172,17 +162,17 @@ def softroce_module(machine):
 
 
 def softroce_device(machine):
+    subject = Subject("SoftRoCE device")
     soft = [d for d in machine.names(DEVICES) if is_softroce(machine, d)]
     if soft:
-        return ok("SoftRoCE device", ", ".join(soft))
-    return missing("SoftRoCE device", "none", f"{tool('softroce')} makes one on an interface of its own", SOFTROCE_UP)
+        return subject.ok(", ".join(soft))
+    return subject.missing("none", f"{tool('softroce')} makes one on an interface of its own", SOFTROCE_UP)
 
 
 def softroce_tools(machine):
+    subject = Subject("tools")
     folders = ("usr/bin", "usr/sbin", "bin", "sbin")
     absent = [t for t in ("ip", "rdma", "modprobe") if not any(machine.exists(f"{f}/{t}") for f in folders)]
     if absent:
-        return missing(
-            "tools", f"no {', '.join(absent)}", f"{tool('softroce')} calls them", "sudo apt-get install iproute2 kmod"
-        )
-    return ok("tools", "ip, rdma, modprobe")
+        return subject.missing(f"no {', '.join(absent)}", f"{tool('softroce')} calls them", install("iproute2 kmod"))
+    return subject.ok("ip, rdma, modprobe")

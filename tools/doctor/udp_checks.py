@@ -7,7 +7,7 @@ import socket
 import struct
 from pathlib import Path
 
-from gloo_bypass_tools.doctor.finding import missing, ok, warning
+from gloo_bypass_tools.doctor.finding import Subject
 from gloo_bypass_tools.doctor.machine import integer
 
 SOL_UDP, UDP_SEGMENT = 17, 103
@@ -22,7 +22,7 @@ def is_this(machine):
 
 
 def sockets(machine):
-    name = "UDP socket"
+    subject = Subject("UDP socket")
     try:
         if is_this(machine):
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
@@ -30,13 +30,12 @@ def sockets(machine):
         elif not machine.exists("/proc/net/udp"):
             raise OSError(0, "the kernel has no UDP over IPv4")
     except OSError as error:
-        return missing(
-            name,
+        return subject.missing(
             error.strerror,
             "the transport is made of sockets that are bound to a port",
             "# allow it: a seccomp filter or a security module forbids it, or the kernel has no IPv4",
         )
-    return ok(name, "it can be bound")
+    return subject.ok("it can be bound")
 
 
 def knows_segmentation(machine):
@@ -52,11 +51,10 @@ def knows_segmentation(machine):
 
 
 def segmentation(machine):
-    name = "segmentation offload"
+    subject = Subject("segmentation offload")
     if knows_segmentation(machine):
-        return ok(name, "the kernel knows UDP_SEGMENT")
-    return warning(
-        name,
+        return subject.ok("the kernel knows UDP_SEGMENT")
+    return subject.warning(
         "the kernel does not know UDP_SEGMENT",
         "each datagram is sent by itself, which is slower",
         "# use Linux 4.18 or newer",
@@ -135,25 +133,23 @@ def chosen_address(machine, master):
 
 def address(machine):
     """By which address other ranks would send to one on this machine."""
-    name = "address"
+    subject = Subject("address")
     for variable in ("GLOO_BYPASS_INTERFACE", "GLOO_SOCKET_IFNAME"):
         if machine.environment.get(variable):
-            return ok(name, f"that of {machine.environment[variable]}, which {variable} names")
+            return subject.ok(f"that of {machine.environment[variable]}, which {variable} names")
     if not is_this(machine):
-        return ok(name, "as the machine's routes have it, which its files do not tell")
+        return subject.ok("as the machine's routes have it, which its files do not tell")
     own, why = chosen_address(machine, machine.environment.get("MASTER_ADDR", ""))
     if why:
-        return ok(name, f"{own}: {why}")
+        return subject.ok(f"{own}: {why}")
     there, here = sorted(addresses_by_interface(machine)), "ranks of this machine alone reach each other"
     if not there:
-        return warning(
-            name,
+        return subject.warning(
             str(own),
             f"no interface leads to other hosts: {here}",
             "# connect it to a network, if ranks are to run elsewhere",
         )
-    return warning(
-        name,
+    return subject.warning(
         str(own),
         f"no route and no name says which interface leads to other hosts: {here}",
         f"export GLOO_SOCKET_IFNAME={there[0]}   # one of: {' '.join(there)}",
