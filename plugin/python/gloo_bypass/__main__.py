@@ -2,6 +2,7 @@
 hosts."""
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import os
@@ -36,35 +37,27 @@ def parse(parser: argparse.ArgumentParser, arguments: Optional[Sequence[str]]) -
 
 
 def listen(options: argparse.Namespace) -> int:
-    try:
+    with contextlib.suppress(KeyboardInterrupt):
         _path_probe.listen(
             options.listen, options.seconds, lambda line: print(f"{PROGRAM}: {line}", flush=True), PROGRAM
         )
-    except KeyboardInterrupt:
-        pass
     return 0
 
 
 def probe(options: argparse.Namespace) -> int:
     ways = _path_probe.probe(options.probe, PROGRAM)
     if options.json:
-        print(
-            json.dumps(
-                {
-                    "udp": [
-                        {
-                            "name": way.name,
-                            "largest_bytes": way.largest,
-                            "problem": way.problem,
-                            "advice": way.advice if way.problem else "",
-                        }
-                        for way in ways
-                    ]
-                }
-            )
-        )
-        return 1 if any(way.problem for way in ways) else 0
-    for way in ways:
+        found = [
+            {
+                "name": way.name,
+                "largest_bytes": way.largest,
+                "problem": way.problem,
+                "advice": way.advice if way.problem else "",
+            }
+            for way in ways
+        ]
+        print(json.dumps({"udp": found}))
+    for way in ways if not options.json else ():
         print(f"{way.name}: {way.problem or f'packets of up to {way.largest} bytes arrive'}")
         if way.problem:
             print(f"  {way.advice}")
