@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -22,27 +23,20 @@ LISTING_LIMIT_S = 60
 FREE_BYTES = 5_000_000_000  # a root takes 3 GB, its packages 1 GB while they are unpacked
 # The causes that have an answer, as apt, dpkg and mmdebstrap put them; the first that is found in the log is named.
 CAUSES = (
-    (("No space left on device",), "no room is left: {folder} needs {gigabytes:.0f} GB"),
+    ("No space left on device", "no room is left: {folder} needs {gigabytes:.0f} GB"),
     (
-        (
-            "Temporary failure resolving",
-            "Could not resolve",
-            "Could not connect",
-            "Connection timed out",
-            "Connection refused",
-            "Network is unreachable",
-            "Unable to connect",
-        ),
+        "Temporary failure resolving|Could not (resolve|connect)|Connection (timed out|refused)|Network is unreachable|"
+        "Unable to connect",
         "{mirror} cannot be reached: check the network, or apt's proxy settings",
     ),
     (
-        ("does not have a Release file", "404  Not Found"),
+        "does not have a Release file|404  Not Found",
         "{mirror} does not have all of {release}: try another with --mirror, or later",
     ),
-    (("Unable to locate package", "has no installation candidate"), "{release} has no such package: {line}"),
-    (("is not valid yet", "is expired"), "the mirror's list of {release} is out of date: {line}"),
+    ("Unable to locate package|has no installation candidate", "{release} has no such package: {line}"),
+    ("is not valid yet|is expired", "the mirror's list of {release} is out of date: {line}"),
     (
-        ("NO_PUBKEY", "GPG error", "no public key"),
+        "NO_PUBKEY|GPG error|no public key",
         "the key that signs {release} is not known here: update the package debian-archive-keyring",
     ),
 )
@@ -72,7 +66,7 @@ def cause_of(log, **values):
         lines = []
     for signs, text in CAUSES:
         for line in lines:
-            if any(sign in line for sign in signs):
+            if re.search(signs, line):
                 return text.format(line=line[:300], **values)
     errors = [line for line in lines if line.startswith(("E:", "Err:"))]
     return (errors or lines or ["mmdebstrap said nothing"])[0][:300]
