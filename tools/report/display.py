@@ -1,13 +1,10 @@
 """Progress on a terminal, and plain lines where there is none (a log, a pipe)."""
 
-import time
-from contextlib import contextmanager
-
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from gloo_bypass_tools.report import wording
+from gloo_bypass_tools.report.lines import LineDisplay
 
 
 def console_for_output():
@@ -16,18 +13,18 @@ def console_for_output():
     return console if console.is_terminal else Console(highlight=False, width=120)
 
 
-class Display:
-    """Says which stage runs and how far it is. Single-threaded, one stage at a time."""
+COLOURS = {"done": "green", "failed": "red", "stopped": "yellow"}
+
+
+class Display(LineDisplay):
+    """Says which stage runs, and on a terminal how far it is."""
 
     def __init__(self, console=None):
         self.console = console or console_for_output()
         self._progress = None
         self._task = None
 
-    @contextmanager
-    def stage(self, name, total=None):
-        """Shows a stage while the body runs; a line remains of it. `total` counts what advance() reports."""
-        started = time.monotonic()
+    def begin(self, name, total):
         if self.console.is_terminal:
             self._progress = Progress(
                 TextColumn("{task.description:<26}"),
@@ -41,18 +38,12 @@ class Display:
             self._progress.start()
         else:
             self.console.print(f"{name} ...")
-        mark = "[red]failed [/red]"
-        try:
-            yield self
-            mark = "[green]done   [/green]"
-        except KeyboardInterrupt:
-            mark = "[yellow]stopped[/yellow]"
-            raise
-        finally:
-            if self._progress is not None:
-                self._progress.stop()
-                self._progress = None
-            self.console.print(f"{mark} {escape(name):<26} {wording.duration(time.monotonic() - started):>12}")
+
+    def end(self, name, ended, duration):
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None
+        self.console.print(f"[{COLOURS[ended]}]{ended:<7}[/] {escape(name):<26} {duration:>12}")
 
     def advance(self, completed=None, total=None, note=""):
         """The present stage has come so far; shown on a terminal only."""

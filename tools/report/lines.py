@@ -21,14 +21,13 @@ def show_progress(text):
 
 
 class LineDisplay:
-    """Says which stage runs and how it ended. Single-threaded, one stage at a time; display.Display has the same
-    methods."""
+    """Says which stage runs and how it ended. Single-threaded, one stage at a time."""
 
     @contextmanager
     def stage(self, name, total=None):
-        """Shows a stage while the body runs. `total` is what a display with a bar needs."""
+        """Shows a stage while the body runs; a line remains of it. `total` counts what advance() reports."""
         started = time.monotonic()
-        self.line(f"{name} ...")
+        self.begin(name, total)
         ended = "failed"
         try:
             yield self
@@ -37,7 +36,13 @@ class LineDisplay:
             ended = "stopped"
             raise
         finally:
-            self.line(f"{ended:<7} {name:<26} {wording.duration(time.monotonic() - started):>12}")
+            self.end(name, ended, wording.duration(time.monotonic() - started))
+
+    def begin(self, name, total):
+        self.line(f"{name} ...")
+
+    def end(self, name, ended, duration):
+        self.line(f"{ended:<7} {name:<26} {duration:>12}")
 
     def advance(self, completed=None, total=None, note=""):
         """How far the present stage is: not shown."""
