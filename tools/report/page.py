@@ -224,9 +224,6 @@ def html_of(measurement, made, light, dark):
     record = measurement.record
     environment = environment_over(FOLDER, label=wording.label, ratio_range=wording.ratio_range)
     return environment.get_template("page.html.j2").render(
-        record=record,
-        plan=record["plan"],
-        transports=measurement.transports,
         made=made,
         tiles=tiles(measurement, made),
         pictures=pictures(light, dark),
@@ -237,7 +234,6 @@ def html_of(measurement, made, light, dark):
         headings=wording.heading,
         measurement=measurement,
         not_steady=not_steady,
-        guest=measurement.guest,
         guest_plots=GUEST_PLOTS,
         in_words=machine.in_words,
         guest_notes=notes(measurement.guest, made.guest) if measurement.guest else [],
