@@ -1,6 +1,5 @@
 """Checks that several paths share: release, processor, memory, the plug-in and what it was built for."""
 
-import re
 from pathlib import Path
 
 from gloo_bypass_tools.common import program_places
@@ -14,17 +13,10 @@ NETDEV_LOCKED_BYTES = 16 << 20
 # Where a build and an installation put the plug-in.
 PLUGIN = "libgloo_bypass.so"
 PLUGIN_ITSELF = "libgloo_bypass_plugin.so"  # beside it, and loaded by it
-PACKAGE_PARENTS = (
-    "usr/lib/python3",
-    *(
-        f"{prefix}/lib/{python}"
-        for prefix in ("usr/local", "usr")
-        for python in ("python3.11", "python3.13", "python3.14")
-    ),
-)
-PLUGIN_FOLDERS = tuple(
-    f"{parent}/{kind}-packages/gloo_bypass" for parent in PACKAGE_PARENTS for kind in ("dist", "site")
-)
+PYTHONS = [f"{prefix}/lib/python3.{minor}" for prefix in ("usr/local", "usr") for minor in (11, 13, 14)]
+PLUGIN_FOLDERS = [
+    f"{parent}/{kind}-packages/gloo_bypass" for parent in ("usr/lib/python3", *PYTHONS) for kind in ("dist", "site")
+]
 # Installed, programs have names of their own on PATH.
 IN_SOURCE_TREE = not program_places.INSTALLED
 
@@ -80,9 +72,7 @@ def dpdk_folder(machine):
 
 
 def dpdk_version(machine):
-    return next(
-        (v for p, v in sorted(machine.packages().items()) if re.match(r"librte-eal\d", p or "")), "not a package"
-    )
+    return machine.version_of(r"librte-eal\d.*") or "not a package"
 
 
 def no_dpdk(subject):
@@ -104,16 +94,13 @@ def dpdk_driver(driver):
         folder = dpdk_folder(machine)
         if folder is None:
             return no_dpdk(subject)
-        drivers = [f"{folder}/dpdk/{pmds}" for pmds in machine.names(f"{folder}/dpdk") if pmds.startswith("pmds-")] + [
-            folder
-        ]
-        if any(n.startswith(f"librte_{driver}.so") for f in drivers for n in machine.names(f)):
+        drivers = [f"{folder}/dpdk/{pmds}" for pmds in machine.names(f"{folder}/dpdk") if pmds.startswith("pmds-")]
+        if any(n.startswith(f"librte_{driver}.so") for f in (*drivers, folder) for n in machine.names(f)):
             return subject.ok(f"DPDK {dpdk_version(machine)}")
         return subject.missing(
             f"librte_{driver}.so is not there", "DPDK loads its drivers when it starts", install("libdpdk-dev")
         )
 
-    check.__name__ = f"dpdk_driver_{driver}"
     return check
 
 
@@ -124,39 +111,27 @@ def plugin_path(machine, given=None):
     build = program_places.program(f"plugin/{PLUGIN}")
     if machine.root == Path("/") and IN_SOURCE_TREE and build.exists():
         return build
-    return next(
-        (machine.path(f"{folder}/{PLUGIN}") for folder in PLUGIN_FOLDERS if machine.exists(f"{folder}/{PLUGIN}")), None
-    )
+    installed = (f"{folder}/{PLUGIN}" for folder in PLUGIN_FOLDERS)
+    return next((machine.path(name) for name in installed if machine.exists(name)), None)
 
 
 def plugin(given=None):
     """A check that the plug-in is there and that the libraries it was built for are installed."""
 
     def check(machine):
-        subject = Subject("plug-in")
+        subject, why = Subject("plug-in"), "PyTorch gets the transports from it"
         path = plugin_path(machine, given)
         if path is None:
-            return subject.warning(
-                f"{PLUGIN} was not found",
-                "PyTorch gets the transports from it",
-                f"{BUILD}   # or name it with --plugin",
-            )
+            return subject.warning(f"{PLUGIN} was not found", why, f"{BUILD}   # or name it with --plugin")
         try:
             needed = [*needed_libraries(path), *needed_libraries(path.with_name(PLUGIN_ITSELF))]
         except (OSError, ValueError) as error:
-            return subject.missing(str(error), "PyTorch gets the transports from it", BUILD)
-        local = set(machine.names(path.parent)) if machine.root == Path("/") else set()
-        drivers = {
-            name for f in LIBRARY_FOLDERS for p in machine.names(f"{f}/dpdk") for name in machine.names(f"{f}/dpdk/{p}")
-        }
-        absent = [
-            name
-            for name in needed
-            if name not in local
-            and name not in drivers
-            and not name.startswith("ld-linux")
-            and machine.library(name) is None
-        ]
+            return subject.missing(str(error), why, BUILD)
+        there = set(machine.names(path.parent)) if machine.root == Path("/") else set()
+        drivers = (f"{folder}/dpdk/{pmds}" for folder in LIBRARY_FOLDERS for pmds in machine.names(f"{folder}/dpdk"))
+        there.update(name for folder in drivers for name in machine.names(folder))
+        others = (name for name in needed if name not in there and not name.startswith("ld-linux"))
+        absent = [name for name in others if machine.library(name) is None]
         if absent:
             return subject.missing(
                 f"{path} needs {', '.join(absent)}",
@@ -191,25 +166,22 @@ def locked_memory(least, what):
 
 def huge_pages(machine, why_missing=None):
     """Of all sizes: reserved and free. `why_missing`: why it cannot work without them; None: it can."""
-    subject = Subject("huge pages")
-    base = "/sys/kernel/mm/hugepages"
-    sizes = {
-        name: (machine.number(f"{base}/{name}/nr_hugepages") or 0, machine.number(f"{base}/{name}/free_hugepages") or 0)
-        for name in machine.names(base)
-        if name.startswith("hugepages-")
-    }
-    found = ", ".join(
-        f"{free} of {reserved} free of {name[len('hugepages-') :]}" for name, (reserved, free) in sizes.items()
-    )
+    subject, base, sizes = Subject("huge pages"), "/sys/kernel/mm/hugepages", {}
+    for folder in machine.names(base):
+        kind, _, size = folder.partition("hugepages-")
+        if not kind and size:
+            counts = (machine.number(f"{base}/{folder}/{name}_hugepages") or 0 for name in ("free", "nr"))
+            sizes[size] = tuple(counts)
+    found = ", ".join(f"{free} of {reserved} free of {size}" for size, (free, reserved) in sizes.items())
     reserve = (
         "echo 512 | sudo tee /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages",
         "echo 'vm.nr_hugepages = 512' | sudo tee /etc/sysctl.d/90-hugepages.conf   # from the next start on",
     )
     if not sizes:
         found, reserve = "this kernel has none", ("# use a kernel with CONFIG_HUGETLBFS",)
-    elif any(free for _, free in sizes.values()):
+    elif any(free for free, _ in sizes.values()):
         return subject.ok(found)
-    elif any(reserved for reserved, _ in sizes.values()):
+    elif any(reserved for _, reserved in sizes.values()):
         reserve = ("grep -l hugepages /proc/[0-9]*/numa_maps   # who has them", *reserve)
     if why_missing:
         return subject.missing(found, why_missing, *reserve)
@@ -226,6 +198,5 @@ def huge_page_mount(machine):
             "sudo mkdir -p /dev/hugepages && sudo mount -t hugetlbfs none /dev/hugepages",
         )
     folder = mounts[0][1]
-    return subject.ok(
-        f"on {folder}" + ("" if machine.writable(folder) else ", not writable for this user (not needed)")
-    )
+    rights = "" if machine.writable(folder) else ", not writable for this user (not needed)"
+    return subject.ok(f"on {folder}{rights}")

@@ -9,6 +9,9 @@ USER_SPACE_DRIVERS = ("vfio-pci", "uio_pci_generic", "igb_uio")
 BESIDE_KERNEL = {"0x15b3": "mlx5_core (NVIDIA): works beside the kernel's driver", "0x1414": "mana (Microsoft)"}
 
 
+ANOTHER_DIRECTORY = "export GLOO_BYPASS_MEMIF_DIRECTORY=/a/directory/of/yours"
+
+
 def memif_directory(machine):
     subject, user = Subject("socket directory"), machine.user()
     folder = machine.environment.get("GLOO_BYPASS_MEMIF_DIRECTORY")
@@ -17,19 +20,14 @@ def memif_directory(machine):
         parent = runtime if runtime.startswith("/") and machine.writable(runtime) else "/tmp"
         folder = f"{parent}/gloo-bypass-{user}"
         if not machine.exists(folder) and not machine.writable(parent):
-            return subject.missing(
-                f"{parent} is not writable",
-                "ranks meet through sockets in this directory",
-                "export GLOO_BYPASS_MEMIF_DIRECTORY=/a/directory/of/yours",
-            )
+            why = "ranks meet through sockets in this directory"
+            return subject.missing(f"{parent} is not writable", why, ANOTHER_DIRECTORY)
     found = machine.status(folder)
     if found is None:
         return subject.ok(f"{folder}: will be made")
     why = "ranks meet there; it must belong to this user alone, since ranks share memory"
     if found.st_uid != user:
-        return subject.missing(
-            f"{folder} belongs to user {found.st_uid}", why, "export GLOO_BYPASS_MEMIF_DIRECTORY=/a/directory/of/yours"
-        )
+        return subject.missing(f"{folder} belongs to user {found.st_uid}", why, ANOTHER_DIRECTORY)
     if found.st_mode & 0o077:
         return subject.missing(f"{folder} has mode {found.st_mode & 0o777:o}", why, f"chmod 700 {folder}")
     live = {line.split()[-1] for line in (machine.text("/proc/net/unix") or "").splitlines()[1:] if "/" in line}
@@ -39,17 +37,11 @@ def memif_directory(machine):
     return subject.ok(f"{folder}: {len(sockets) - len(stale)} ranks run{rest}")
 
 
-def netdev_huge_pages(machine):
-    return common.huge_pages(machine)
-
-
 def interface(machine):
     """The interface that netdev would use, or the candidates."""
     subject = Subject("network interface")
-    wanted = (
-        machine.environment.get("GLOO_BYPASS_INTERFACE")
-        or machine.environment.get("GLOO_SOCKET_IFNAME", "").split(",")[0]
-    )
+    named = machine.environment.get("GLOO_SOCKET_IFNAME", "").split(",")[0]
+    wanted = machine.environment.get("GLOO_BYPASS_INTERFACE") or named
     there = machine.interfaces()
     why = "netdev sends packets through it"
     if wanted and wanted not in there and wanted != "lo":
@@ -192,11 +184,8 @@ def vfio_rights(machine):
 
 
 def pci_huge_pages(machine):
-    if bound_drivers(machine) & {"uio_pci_generic", "igb_uio"}:
-        return common.huge_pages(
-            machine, "with uio the NIC gets physical addresses, which only huge pages keep together"
-        )
-    return common.huge_pages(machine)
+    why = "with uio the NIC gets physical addresses, which only huge pages keep together"
+    return common.huge_pages(machine, why if bound_drivers(machine) & {"uio_pci_generic", "igb_uio"} else None)
 
 
 def pci_address_settings(machine):

@@ -8,14 +8,8 @@ from pathlib import Path
 
 CAPABILITIES = {"net_admin": 12, "net_raw": 13, "ipc_lock": 14, "sys_admin": 21}
 MULTIARCH = "usr/lib/x86_64-linux-gnu"
-LIBRARY_FOLDERS = (
-    MULTIARCH,
-    "lib/x86_64-linux-gnu",
-    "usr/lib",
-    "usr/lib64",
-    "usr/local/lib",
-    "usr/local/lib/x86_64-linux-gnu",
-)
+LIBRARY_FOLDERS = (MULTIARCH, "lib/x86_64-linux-gnu", "usr/lib", "usr/lib64", "usr/local/lib")
+LIBRARY_FOLDERS += ("usr/local/lib/x86_64-linux-gnu",)
 
 
 def integer(text, default=None):
@@ -125,10 +119,7 @@ class Machine:
         quota = (self.text("/sys/fs/cgroup/cpu.max") or "").split()
         if len(quota) == 2 and quota[0].isdigit():
             return int(quota[0]) / int(quota[1])
-        old, period = (
-            self.number("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"),
-            self.number("/sys/fs/cgroup/cpu/cpu.cfs_period_us"),
-        )
+        old, period = (self.number(f"/sys/fs/cgroup/cpu/cpu.cfs_{name}_us") for name in ("quota", "period"))
         return old / period if old and period and old > 0 else None
 
     def cpu_flags(self):
@@ -165,8 +156,13 @@ class Machine:
             for block in (self.text("/var/lib/dpkg/status") or "").split("\n\n"):
                 fields = dict(re.findall(r"^(Package|Status|Version): (.*)$", block, re.MULTILINE))
                 if fields.get("Status", "").endswith(" installed"):
-                    self._packages[fields.get("Package")] = fields.get("Version", "")
+                    self._packages[fields.get("Package", "")] = fields.get("Version", "")
         return self._packages
+
+    def version_of(self, pattern):
+        """Of the first installed package with a name like that; None: there is none."""
+        names = (name for name in sorted(self.packages()) if re.fullmatch(pattern, name))
+        return next((self.packages()[name] for name in names), None)
 
     def library(self, name):
         """The folder that holds a shared library, or None."""
@@ -181,8 +177,5 @@ class Machine:
 
     def interfaces(self):
         """Network interfaces but the loopback one."""
-        return [
-            name
-            for name in self.names("/sys/class/net")
-            if name != "lo" and self.exists(f"/sys/class/net/{name}/operstate")
-        ]
+        names = (name for name in self.names("/sys/class/net") if name != "lo")
+        return [name for name in names if self.exists(f"/sys/class/net/{name}/operstate")]

@@ -32,7 +32,7 @@ def checks(path, plugin=None):
             dpdk.interface,
             dpdk.capabilities,
             common.locked_memory(common.NETDEV_LOCKED_BYTES, "a packet socket's ring"),
-            dpdk.netdev_huge_pages,
+            common.huge_pages,
         ],
         "pci": [
             *base,

@@ -32,15 +32,13 @@ def is_softroce(machine, device):
 
 def ports(machine, device):
     """(number, state, link layer) of a device's ports."""
-    base = f"{DEVICES}/{device}/ports"
-    return [
-        (
-            p,
-            (machine.text(f"{base}/{p}/state") or "?").split(":")[-1].strip(),
-            machine.text(f"{base}/{p}/link_layer") or "?",
+    found = []
+    for port in machine.names(f"{DEVICES}/{device}/ports"):
+        state, layer = (
+            machine.text(f"{DEVICES}/{device}/ports/{port}/{name}") or "?" for name in ("state", "link_layer")
         )
-        for p in machine.names(base)
-    ]
+        found.append((port, state.split(":")[-1].strip(), layer))
+    return found
 
 
 def wanted_devices(machine):
@@ -61,24 +59,15 @@ def devices(machine):
     if not there:
         return subject.missing("none", why, f"{SOFTROCE_UP}   # makes one in software, where the kernel can", GUEST)
     every = {device: ports(machine, device) for device in wanted}
-    described = "; ".join(
-        f"{d}: {', '.join(f'port {p} {state}, {layer}' for p, state, layer in of) or 'no port'}"
-        for d, of in every.items()
-    )
+    in_words = {d: ", ".join(f"port {p} {state}, {layer}" for p, state, layer in of) for d, of in every.items()}
+    described = "; ".join(f"{device}: {said or 'no port'}" for device, said in in_words.items())
     if any(state == "ACTIVE" for of in every.values() for _, state, _ in of):
         return subject.ok(described)
-    interface = next(
-        (
-            machine.text(f"{DEVICES}/{d}/parent") or next(iter(machine.names(f"{DEVICES}/{d}/device/net")), None)
-            for d in every
-        ),
-        None,
-    )
-    advice = (
-        f"sudo ip link set {interface} up"
-        if interface
-        else ("# plug the cable in; on InfiniBand start a subnet manager (opensm)")
-    )
+    first = f"{DEVICES}/{wanted[0]}"
+    interface = machine.text(f"{first}/parent") or next(iter(machine.names(f"{first}/device/net")), None)
+    advice = "# plug the cable in; on InfiniBand start a subnet manager (opensm)"
+    if interface:
+        advice = f"sudo ip link set {interface} up"
     return subject.missing(described, why, advice, "ibv_devinfo   # of ibverbs-utils: says more")
 
 
@@ -121,9 +110,9 @@ def device_files(machine):
     files = [n for n in machine.names("/dev/infiniband") if n.startswith("uverbs")]
     why = "programs reach a device through it"
     if not files and machine.names(DEVICES):
-        advice = (
-            "# start the container with: --device /dev/infiniband" if machine.container() else "sudo modprobe ib_uverbs"
-        )
+        advice = "sudo modprobe ib_uverbs"
+        if machine.container():
+            advice = "# start the container with: --device /dev/infiniband"
         return subject.missing("no uverbs files", why, advice)
     closed = [n for n in files if not machine.writable(f"/dev/infiniband/{n}")]
     if closed:

@@ -14,9 +14,7 @@ BLAS_LINK = "/etc/alternatives/libblas.so.3-x86_64-linux-gnu"
 
 def torch(machine):
     subject = Subject("PyTorch")
-    version = next(
-        (v for p, v in sorted(machine.packages().items()) if re.fullmatch(r"python3-torch|libtorch\d.*", p or "")), None
-    )
+    version = machine.version_of(r"python3-torch|libtorch\d.*")
     if version is None:
         return subject.missing(
             "no Debian package of it",
@@ -35,7 +33,7 @@ def torch(machine):
 
 def gloo(machine):
     subject = Subject("Gloo")
-    versions = {p: v for p, v in machine.packages().items() if re.fullmatch(r"libgloo(\d.*)?", p or "")}
+    versions = {p: v for p, v in machine.packages().items() if re.fullmatch(r"libgloo(\d.*)?", p)}
     if not versions:
         return subject.missing("no package libgloo", "it has the collectives", install("libgloo-dev python3-torch"))
     return subject.ok(", ".join(f"{p} {v}" for p, v in sorted(versions.items())))
@@ -161,11 +159,8 @@ def cores(machine):
 def governor(machine):
     subject = Subject("CPU governor")
     base = "/sys/devices/system/cpu"
-    found = {
-        machine.text(f"{base}/{cpu}/cpufreq/scaling_governor")
-        for cpu in machine.names(base)
-        if re.fullmatch(r"cpu\d+", cpu)
-    } - {None}
+    cpus = (name for name in machine.names(base) if re.fullmatch(r"cpu\d+", name))
+    found = {machine.text(f"{base}/{cpu}/cpufreq/scaling_governor") for cpu in cpus} - {None}
     if found - {"performance"}:
         return subject.warning(
             ", ".join(sorted(found)),
@@ -187,11 +182,9 @@ def shared_memory(machine):
         return subject.ok("no limit but half of the memory")
     mib = int(size.group(1)) * {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}[size.group(2)] >> 20
     if mib < LEAST_SHM_MIB:
-        advice = (
-            "# start the container with: --shm-size 2g"
-            if machine.container()
-            else "sudo mount -o remount,size=2G /dev/shm"
-        )
+        advice = "sudo mount -o remount,size=2G /dev/shm"
+        if machine.container():
+            advice = "# start the container with: --shm-size 2g"
         return subject.warning(
             f"{mib} MiB", "data loaders with workers pass batches through it, and fail when it is full", advice
         )
