@@ -1,6 +1,6 @@
-"""Where this machine's apt gets Debian from, and what it is told about the way there: for mmdebstrap.
+"""Where this machine's apt gets Debian from, and its settings for the way there: for mmdebstrap.
 
-Nothing here needs the network. Without apt, or where it knows no Debian, the answers are Debian's own public mirror and
+Nothing here needs the network. Without apt, or if apt knows no Debian, the answers are Debian's own public mirror and
 no settings.
 """
 
@@ -13,7 +13,7 @@ from gloo_bypass_tools.common.processes import ask
 PUBLIC_MIRROR = "http://deb.debian.org/debian"
 # Names under which a source is a release itself, and not its updates or something that others add to it.
 RELEASE_NAMES = {"bookworm", "trixie", "forky", "sid", "oldstable", "stable", "testing", "unstable"}
-# What apt is told of proxies, and of Release files whose date a mirror of its own does not keep up.
+# apt's settings about proxies, and about the dates of Release files, which a local mirror may not keep up to date.
 SETTINGS = re.compile(
     r"Acquire::(https?(::.*)?::(Proxy|Proxy-Auto-Detect|CaInfo|Verify-Peer)|"
     r"Check-Date|Check-Valid-Until|Max-ValidTime)\b"
@@ -24,7 +24,7 @@ SOURCE_FIELDS = ("$(TARGET_OF)", "$(RELEASE)", "$(COMPONENT)", "$(REPO_URI)", "$
 
 
 def answer_of(*command):
-    """The lines of a command of apt's; none where it cannot be had."""
+    """The lines that a command of apt's prints; none if it fails."""
     try:
         done = ask(command, ANSWER_LIMIT_S)
     except (OSError, subprocess.SubprocessError):
@@ -46,7 +46,7 @@ def resolved(address):
 def debian_mirror():
     for line in answer_of("apt-get", "indextargets", "--format", "|".join(SOURCE_FIELDS)):
         kind, release, component, address, origin = line.split("|", len(SOURCE_FIELDS) - 1)
-        # A source that apt has no lists of yet tells no origin; its address does then.
+        # apt knows the origin only of sources that it has lists of. The address tells it for the others.
         debian = origin == "Debian" if origin else address.rstrip("/").endswith("/debian")
         if kind == "deb" and component == "main" and release in RELEASE_NAMES and debian and resolved(address):
             return resolved(address).rstrip("/")

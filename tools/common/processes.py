@@ -56,7 +56,7 @@ def describe_status(status):
 
 
 def last_lines(path, count):
-    """Of a log, of its last 16 KiB."""
+    """The last lines of a log, from its last 16 KiB."""
     with open(path, "rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - TAIL_BYTES))
@@ -196,7 +196,7 @@ def run(command, log_path, limit_s, environment=None, directory=None, on_tick=No
 
 
 def require_success(stage, outcome, log_path):
-    """Raises StageError for an outcome that is no success."""
+    """Raises StageError unless the outcome is a success."""
     if outcome.status == 0:
         return
     reason = (
@@ -219,8 +219,8 @@ def interrupt_on(*numbers):
 
 
 def interrupt_once():
-    """The first signal that asks for the end raises Interrupted; later ones do not interrupt the clean-up, whose time
-    is bounded."""
+    """The first signal that asks for the end raises Interrupted. Later ones do not interrupt the clean-up, which takes
+    a bounded time."""
 
     def interrupt(number, _frame):
         for each in ENDING:

@@ -16,14 +16,14 @@ TAIL_LINES = 8
 
 
 def free_port():
-    """One that nothing listens on now, at any of this machine's addresses: where rank 0 may have its store."""
+    """A port that nothing listens on now, at any of this machine's addresses: for rank 0's store."""
     with socket.socket() as probe:
         probe.bind(("", 0))
         return probe.getsockname()[1]
 
 
 def clean_environment():
-    """This one without settings that would change what is measured."""
+    """This process's environment without settings that would change what is measured."""
     return {
         name: value
         for name, value in os.environ.items()
@@ -105,4 +105,4 @@ class Ranks(list):
 
 class QuietRanks(Ranks):
     def show_rank_0(self):
-        """What rank 0 says is for its log alone."""
+        """Shows nothing: rank 0's output is for its log alone."""

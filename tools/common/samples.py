@@ -1,8 +1,8 @@
-"""What many samples of one quantity come to. Pure."""
+"""Statistics of samples. Pure."""
 
 
 def quantile(values, share):
-    """As numpy and the published figures have it: linear between neighbours."""
+    """Linear between neighbours, as in numpy and in the published figures."""
     ordered = sorted(values)
     at = share * (len(ordered) - 1)
     low = int(at)

@@ -9,13 +9,13 @@ SWITCH, NETEM, NOWHERE = "switch", "netem", ""
 
 @dataclass(frozen=True)
 class Transport:
-    """`name` is what commands are told, `device` what the ranks are told (GLOO_DEVICE_TRANSPORT), '' for what only
-    all_reduce_perf can use. `settings`: further ones of a rank. `links`: what emulates its links, the fabric's switch
-    or the kernel's netem; `variant_of`: the transport that this is over other links, which only studies tell apart.
-    `own_namespaces`: over the switch each rank is in a network namespace of its own.
-    `needs_device`: of RDMA. `paths`: what gloo-bypass-doctor calls the ways that its packets can go. `look`: its place
-    among the colours, markers and dashes of every plot, or None: by its order there. `heading`: in tables, where the
-    name is too long. `by_default`: a comparison has it without being told."""
+    """`name`: its name in commands. `device`: its name in GLOO_DEVICE_TRANSPORT, '' if only all_reduce_perf can use it.
+    `settings`: further ones of a rank. `links`: what emulates its links, the fabric's switch or the kernel's netem.
+    `variant_of`: the transport that this is over other links; only studies tell the two apart. `own_namespaces`: over
+    the switch each rank is in a network namespace of its own. `needs_device`: it needs an RDMA device. `paths`:
+    gloo-bypass-doctor's names for the ways that its packets can go. `look`: its place among the colours, markers and
+    dashes of every plot; None: its order there decides. `heading`: a short name for tables. `by_default`: comparisons
+    include it unless the user chooses transports."""
 
     name: str
     device: str

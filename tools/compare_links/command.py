@@ -28,11 +28,11 @@ Measures all-reduces of two ranks over every link against Gloo's TCP, on this ma
 and how many times as fast as TCP. Each round goes over all links and sizes, TCP and the link in turn; figures are the
 median of the rounds' medians and the worst p99. Inside a machine: memif, and UDP over the loopback. Between two network
 namespaces over a veth pair, at an MTU of 1500 and of 9000: DPDK over the interface (netdev), UDP, and virtio-user with
-vhost, which is held against TCP over the veth pair. far, if it is asked for, is 16 MiB of four ranks of which one sends
-over an edge with 300 ms and 1 % loss (scripts/fabric-run); it takes long. What could not be measured is below the table
-with the reason, and is not tried again: figures are then of the rounds before. How fast the machine copies and adds
-64 MiB is measured before and after, and stored: where memory is slow, large vectors gain less. Namespaces and
-interfaces go with the command, however it ends."""
+vhost, which is held against TCP over the veth pair. far takes long and is not among the defaults: 16 MiB over four
+ranks, and one of them sends over an edge with 300 ms and 1 % loss (scripts/fabric-run). Below the table stands what
+could not be measured, with the reason. It is not tried again, so its figures are of the rounds before. How fast the
+machine copies and adds 64 MiB is measured before and after, and stored: where memory is slow, large vectors gain less.
+Namespaces and interfaces go with the command, however it ends."""
 EPILOG = """\
   scripts/compare-links
   scripts/compare-links --links memif,netdev-1500 --sizes 4,1M --repeats 3

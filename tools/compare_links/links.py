@@ -1,4 +1,4 @@
-"""The links that are compared, and what the ranks of each are told. Pure."""
+"""The links that are compared, and the settings of their ranks. Pure."""
 
 from dataclasses import dataclass
 

@@ -46,7 +46,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Missing:
-    """What has no figures of a round, and why."""
+    """A cell without figures in a round, and why."""
 
     cell: Cell
     round: int
@@ -54,7 +54,7 @@ class Missing:
 
 
 def said_in(log, program):
-    """The reason in a log: the program's own line, or the last."""
+    """The reason of a failure, from its log: the program's own line, or the last one."""
     lines = Path(log).read_text(errors="replace").splitlines()
     own = [line for line in lines if line.startswith(f"{program}: ")]
     return (own[0].removeprefix(f"{program}: ") if own else processes.last_line(log)) or "it said nothing"

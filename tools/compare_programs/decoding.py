@@ -1,5 +1,5 @@
-"""Tensor-parallel decoding: a decoder shaped like GPT, whose heads and hidden units the ranks share, makes one token
-after the other. Each layer reduces twice a token. Weights are random, the last layer's output is the next input: what
+"""Tensor-parallel decoding: a decoder shaped like GPT makes one token after the other; the ranks share its heads and
+hidden units. Each layer reduces twice a token. Weights are random, the last layer's output is the next input: what
 counts is how long products and reductions take.
 """
 
@@ -16,7 +16,7 @@ SCALE = 0.02
 
 
 def number_type():
-    """What inference uses, where Gloo of this PyTorch reduces it."""
+    """The type that inference uses, if this PyTorch's Gloo can reduce it."""
     return torch.bfloat16 if int(torch.__version__.split(".")[0]) >= 2 else torch.float32
 
 

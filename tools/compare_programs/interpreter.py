@@ -22,7 +22,7 @@ try:
 except ImportError as error:
     found["why_not"] = str(error)
 print(json.dumps(found))"""
-# Which would choose another transport than GLOO_DEVICE_TRANSPORT, or another number of threads than is said.
+# These would choose another transport than GLOO_DEVICE_TRANSPORT, or another number of threads.
 NOT_PASSED_ON = ("LD_PRELOAD", "TORCH_DISTRIBUTED_USE_TORCHCOMMS", "TORCH_DEVICE_BACKEND_AUTOLOAD")
 NOT_PASSED_ON += ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 

@@ -32,7 +32,7 @@ def commented(grant, line):
 
 
 def rank_options(recipe):
-    """The lines of x-rank that the transport adds, each under its reason."""
+    """The lines that the transport adds to x-rank, each under its reason."""
     lines = []
     capabilities = [grant for grant in recipe.grants if grant.kind == "capability"]
     if capabilities:
@@ -50,7 +50,7 @@ def rank_options(recipe):
             name, _, values = grant.value.partition("=")
             soft, _, hard = values.partition(":")
             lines += [f"  # {reason_of(grant)}", "  ulimits:", f"    {name}: {{soft: {soft}, hard: {hard}}}"]
-        elif grant.kind == "syscall":  # of which no profile is at hand
+        elif grant.kind == "syscall":  # there is no profile at hand
             lines += [
                 f"  # {reason_of(grant)}:",
                 f"  # to allow {grant.value}, add seccomp=FILE to security_opt; run-containers leaves one "

@@ -25,7 +25,7 @@ def meaningful_line(text):
 
 
 def may_raise_limits():
-    """Whether this process may raise a hard limit; asked of a child, so that nothing changes here."""
+    """Whether this process may raise a hard limit. A child tries it, so that nothing changes here."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
     if hard == resource.RLIM_INFINITY:
         return True

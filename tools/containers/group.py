@@ -16,7 +16,7 @@ from gloo_bypass_tools.containers.recipes import MASTER_PORT, RESULTS_DIRECTORY,
 LABEL = "gloo-bypass.run"
 # Beyond the run's own limit: how long a container of several ranks lives on where nobody ends it.
 ORPHAN_S = 60
-# A container engine's client that has been told of its container's end.
+# How long an engine's client may take to end after its container.
 CLIENT_S = 5.0
 
 
@@ -77,8 +77,8 @@ class RankGroup:
             self.profile = ["--security-opt", f"seccomp={path}"]
 
     def make_volume(self, purpose, mount_point):
-        """A volume that takes its owner and mode from the image's folder; of a root file system podman is told the
-        owner."""
+        """A volume that takes its owner and mode from the image's folder; for a root file system podman gets the owner
+        as an option."""
         name = f"{self.id}-{purpose}"
         owner = []
         if self.job.rootfs:
@@ -100,7 +100,7 @@ class RankGroup:
         return own | self.job.recipe.environment | self.job.environment
 
     def command_of(self, number):
-        """Of a rank that has a container of its own, or is executed in one that waits."""
+        """The engine's command for a rank: a container of its own, or an exec in one that waits."""
         environment = [
             word for name, value in self.environment_of(number).items() for word in ("--env", f"{name}={value}")
         ]
@@ -190,7 +190,7 @@ class RankGroup:
             self.quietly("network", "rm", self.network)
 
     def quietly(self, *words):
-        """For the way out, where one failure must not keep the rest from being done: it is said, and that is all."""
+        """For the clean-up: a failure is printed, and does not stop the rest."""
         try:
             return self.engine.answer(*words)
         except ContainerError as error:

@@ -1,4 +1,4 @@
-"""What a rank's container is given for each transport, and why. The one place for it: the launcher and the compose
+"""What a rank's container gets for each transport, and why. The one place for it: the launcher and the compose
 files are made from it, and containers/README.md prints it.
 
 A rank starts from nothing: an unprivileged user, no capability, no way to get one, a read-only root file system, a

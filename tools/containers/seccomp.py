@@ -7,8 +7,7 @@ from pathlib import Path
 # own compiled in, and takes this one as well: the format is one.
 DEFAULT_PROFILES = (Path("/etc/containers/seccomp.json"), Path("/usr/share/containers/seccomp.json"))
 
-# userfaultfd(2), if it is asked for faults of user mode only (bit 0), which the kernel gives any process since Linux
-# 5.11.
+# userfaultfd(2) for faults of user mode only (bit 0). Since Linux 5.11 any process may use that.
 RULES = {
     "userfaultfd": {
         "action": "SCMP_ACT_ALLOW",

@@ -165,7 +165,7 @@ def locked_memory(least, what):
 
 
 def huge_pages(machine, why_missing=None):
-    """Of all sizes: reserved and free. `why_missing`: why it cannot work without them; None: it can."""
+    """Huge pages of all sizes, reserved and free. `why_missing`: why the path needs them; None: it does not."""
     subject, base, sizes = Subject("huge pages"), "/sys/kernel/mm/hugepages", {}
     for folder in machine.names(base):
         kind, _, size = folder.partition("hugepages-")

@@ -160,7 +160,7 @@ class Machine:
         return self._packages
 
     def version_of(self, pattern):
-        """Of the first installed package with a name like that; None: there is none."""
+        """The version of the first installed package with a name like that; None if there is none."""
         names = (name for name in sorted(self.packages()) if re.fullmatch(pattern, name))
         return next((self.packages()[name] for name in names), None)
 
@@ -169,7 +169,7 @@ class Machine:
         return next((folder for folder in LIBRARY_FOLDERS if self.exists(f"{folder}/{name}")), None)
 
     def release(self):
-        """Of Debian: 12, 13, ...; 'testing' for what has no number yet; None elsewhere."""
+        """Debian's release: 12, 13, ...; 'testing' if it has no number yet; None on other systems."""
         fields = dict(line.split("=", 1) for line in (self.text("/etc/os-release") or "").splitlines() if "=" in line)
         if fields.get("ID", "").strip('"') != "debian":
             return None

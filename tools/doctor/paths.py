@@ -1,4 +1,4 @@
-"""What is looked at for each path."""
+"""The checks of each path."""
 
 from gloo_bypass_tools.doctor import common_checks as common
 from gloo_bypass_tools.doctor import dpdk_checks as dpdk

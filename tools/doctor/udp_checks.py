@@ -88,7 +88,7 @@ def others_can_send_to(own):
 
 
 def addresses_by_interface(machine):
-    """Of each that leads to other hosts; IPv4 first."""
+    """The addresses of each interface that leads to other hosts; IPv4 first."""
     rows = [line.split() for line in (machine.text("/proc/net/if_inet6") or "").splitlines()]
     found = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:

@@ -102,7 +102,7 @@ def collect(plan, datagrams, control):
 
 
 def arrival_rate(plan, times):
-    """Of the later two thirds: the edge's queue has filled by then."""
+    """The rate over the later two thirds, when the edge's queue is full."""
     times = times[len(times) // 3 :]
     # The first one's bytes came before the time that is counted.
     return 8 * (len(times) - 1) * (plan["bytes"] + FRAME_HEADERS) / max(1e-9, (times[-1] - times[0]) / 1e9)

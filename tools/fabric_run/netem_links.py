@@ -30,12 +30,12 @@ END_S = 10.0
 
 
 def emulating_interface(index):
-    """Whose qdiscs do what the edges from this rank do."""
+    """Its qdiscs emulate the edges from this rank."""
     return f"ifb-{index}"
 
 
 def processor():
-    """What carries the links and ranks out: the guest's says that it is emulated."""
+    """The processor that runs links and ranks. The guest's name tells that it is emulated."""
     found = re.search(r"^model name\s*:(.*)", Path("/proc/cpuinfo").read_text(errors="replace"), re.MULTILINE)
     return found.group(1).strip() if found else "unknown"
 

@@ -39,7 +39,7 @@ def carry_out(program, commands, prefix=()):
 
 
 def attempt(*words):
-    """Of what is taken away: whether it worked. What has gone already needs nothing."""
+    """Runs a command of the clean-up: whether it worked. What it removes may have gone already."""
     try:
         return ask(words, COMMAND_S).returncode == 0
     except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""Where a run takes place: on this machine, or in the guest of scripts/rdma-guest, whose kernel has netem and
+"""Where a run takes place: on this machine, or in the guest of scripts/rdma-guest. The guest's kernel has netem and
 SoftRoCE."""
 
 import os
@@ -64,8 +64,8 @@ def guest_problem():
 
 
 def choose(asked, netem, roce, guest_problem):
-    """(HOST or IN_GUEST, why). `asked`: 'auto' or one of them; `guest_problem()` says in a line why the guest cannot be
-    had, or nothing."""
+    """(HOST or IN_GUEST, why). `asked`: 'auto' or one of them; `guest_problem()` says in a line why the guest is not
+    available, or nothing."""
     why = lacking(roce) if netem and asked != IN_GUEST else ""
     if asked == HOST and why:
         raise FabricRunError(f"--where host: {why}; --where guest runs it in a guest whose kernel has that", 2)
@@ -73,7 +73,7 @@ def choose(asked, netem, roce, guest_problem):
         return HOST, ""
     problem = guest_problem()
     if problem:
-        raise FabricRunError(f"{why + ', and ' if why else ''}the guest cannot be had: {problem}", 2)
+        raise FabricRunError(f"{why + ', and ' if why else ''}the guest is not available: {problem}", 2)
     return IN_GUEST, why or "asked for"
 
 

@@ -30,7 +30,7 @@ class Fabric:
             raise FabricRunError(f"the fabric was not ready within {READY_S:g} s") from None
 
     def start(self):
-        """Its time began when it was ready."""
+        """Nothing to do: its time began when it was ready."""
 
     def ended(self):
         return self.process.poll() is not None
@@ -53,7 +53,7 @@ class Fabric:
         return self.log.read_text(errors="replace").rpartition("\n\n")[2]
 
     def failure(self):
-        """What its failure means for the run."""
+        """The exception for its failure."""
         status = self.process.returncode
         said = last_lines(self.errors, 1) or [f"the fabric {described(status)}"]
         return FabricRunError(said[0].removeprefix("fabric: "), BAD_INPUT if status == BAD_INPUT else FAILED)

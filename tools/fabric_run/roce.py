@@ -78,7 +78,7 @@ def timeout_for(round_trip_s):
 
 
 def settings_for(description, environment):
-    """What queue pairs are told of these links; `environment` overrides it."""
+    """Settings of queue pairs for these links; `environment` overrides them."""
     own = {READ_BYTES: read_bytes_for(description)}
     given = environment.get(READ_BYTES, "")
     own[TIMEOUT] = timeout_for(longest_wait_s(description, int(given) if given.isdecimal() else own[READ_BYTES]))
@@ -131,7 +131,7 @@ class RoceHosts:
                 if path.exists():
                     path.write_text(value)
             network.receive_on_one_processor([], name, index)
-            # Neighbours are told: each interface would answer for the addresses of all.
+            # Fixed neighbours, since each interface would answer for the addresses of all.
             commands = [
                 f"addr add {host['ipv4']}/{host['prefix_length']} dev {name}",
                 f"link set {name} up",

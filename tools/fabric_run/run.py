@@ -31,7 +31,7 @@ def config_flag(options):
 
 
 def said_by_fabric(options, words):
-    """What the program says of the description; bad input is its to refuse."""
+    """What the program prints about the description. The program refuses bad input."""
     if not os.access(options.fabric, os.X_OK):
         raise FabricRunError(
             f"there is no program '{options.fabric}': build it with scripts/build, or say --fabric PATH", 2
@@ -48,7 +48,7 @@ def said_by_fabric(options, words):
 
 
 def read_description(options):
-    """What the fabric makes of it: hosts with their addresses."""
+    """The description as the fabric reads it: hosts with their addresses."""
     description = [options.config] if options.config else []
     return json.loads(said_by_fabric(options, ["--check", *description, "--json"]))
 

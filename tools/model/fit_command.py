@@ -121,7 +121,7 @@ CHANGES_WITH_RANKS = (
 
 
 def joint_lines(made):
-    """Whether one alpha and beta do for all N."""
+    """Whether one alpha and one beta explain all N."""
     lines = []
     for name, ranks, fit in made:
         if "+" not in ranks:

@@ -17,7 +17,7 @@ from gloo_bypass_tools.model import ring
 MIN_SIZES = 3
 BOOTSTRAPS, SEED = 1000, 20260101
 STEPS = 60  # of Gauss-Newton; it has settled after some twenty
-RIDGE = 1e-9  # keeps the step finite where a part of the time is nowhere to be seen
+RIDGE = 1e-9  # keeps the step finite if the measured times show only one of the two parts
 LEAST_LOG = -46.0  # 1e-20 seconds
 LEAST_SHARE = 0.01  # of some time that transfer must take for a bandwidth to be found
 HUBER = 1.345  # 95 % of least squares' efficiency where noise is Gaussian

@@ -24,7 +24,7 @@ def add_option(parser):
 
 
 def table(title, *columns):
-    """Columns whose name begins with '<' are to the left, others to the right."""
+    """Columns with a '<' before their name align left, others right."""
     made = Table(title=title, header_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for column in columns:
         left = column.startswith("<")

@@ -163,7 +163,7 @@ def plan(inputs):
 
 
 def with_rounded_steps(made):
-    """What rounding in between makes of BW_min, as the source does it: [(what is rounded, T_sync, BW_min)]."""
+    """BW_min with intermediate results rounded, as the source does it: [(what is rounded, T_sync, BW_min)]."""
     batch_s, chosen = quantities.rounded(made.batch_s, 2), made.chosen
     from_batch = made.sync_s / made.batch_s * batch_s
     sync_s = quantities.rounded(quantities.rounded(from_batch, 3), 2)

@@ -123,7 +123,7 @@ def link_of(options):
 
 
 def take_study(options):
-    """Fills in what a published study says, where the user left it open. Returns {edge's figure: published T_ar}."""
+    """Fills in a published study's values where the user gave none. Returns {edge's figure: published T_ar}."""
     given = [name for name in ("forward_s", "backward_s", "optimizer_s") if getattr(options, name) is not None]
     if given:
         options.refuse(f"--{given[0].replace('_', '-')}: the step's times are the study's")
@@ -145,7 +145,7 @@ def take_study(options):
 
 
 def unlimited(table, metric):
-    """Of the published run without limit."""
+    """The published median of the run without limit."""
     return measurements.published(table, "edge-bandwidth", "base", metric, "median")
 
 
@@ -190,7 +190,7 @@ def step_of(options, made, link, published):
 
 
 def ring_s(options, link, size, edges, completion=None):
-    """Of Gloo's ring over these edges."""
+    """The time of Gloo's ring over these edges."""
     done = completion or options.completion
     return schedule.time_s(size, edges, done, link.gamma, options.segment_bytes, options.bits // 8)
 

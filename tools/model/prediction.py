@@ -17,7 +17,7 @@ from gloo_bypass_tools.model import buckets, framing, overlap, ring, schedule
 MODEL = buckets.MODELS["distilgpt2"]
 SAMPLES = 400  # of an epoch
 LINK_CHECK_RATE = 25e9 / 8  # bytes/s that iperf3 found between containers
-THREADS = 2  # c10d's, on each of which a bucket's all-reduce runs
+THREADS = 2  # c10d's; each runs one bucket's all-reduce at a time
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def edge_duration(setting, completion):
 
 @functools.lru_cache(maxsize=None)
 def all_reduce_s(setting, base_s, completion="granted"):
-    """T_ar over the slow edge, where it takes base_s without: what is ready when is stretched to fit that."""
+    """T_ar over the slow edge, if it takes base_s without one: that tells when each bucket is ready."""
     unconstrained = Setting(setting.ranks, setting.batch, setting.bits)
     unlimited, limited = (edge_duration(one, completion) for one in (unconstrained, setting))
     return overlap.stretched(bucket_list(setting.bits), base_s, unlimited, limited, THREADS).ar_s
@@ -140,7 +140,7 @@ def sibling(figure, **changes):
 
 
 def bytes_of(figure, setting):
-    """Of bytes_per_event and total_bytes."""
+    """Predicts bytes_per_event and total_bytes."""
     if "->" in figure.variant:
         event, broadcast = edge_bytes(setting, figure.variant)
     else:
@@ -152,7 +152,7 @@ def bytes_of(figure, setting):
 
 
 def rate_of(figure, setting):
-    """Of th_peak, th_avg_overall: published bytes over published time."""
+    """Predicts th_peak and th_avg_overall: published bytes over published time."""
     peak = figure.metric == "th_peak"
     if figure.statistic != ("median" if peak else "mean"):
         return None
@@ -171,7 +171,7 @@ def rate_of(figure, setting):
 
 
 def time_of(figure, setting):
-    """Of event_duration, t_ar and t_step over a slow edge."""
+    """Predicts event_duration, t_ar and t_step over a slow edge."""
     if figure.study not in ("edge-bandwidth", "edge-latency") or figure.statistic != "median":
         return None
     base = sibling(figure, variant="base")
@@ -186,7 +186,7 @@ def time_of(figure, setting):
 
 
 def share_of(figure, setting):
-    """Of oh_ar."""
+    """Predicts oh_ar."""
     parts = [sibling(figure, metric="t_ar"), sibling(figure, metric="t_step")]
     if figure.statistic != "median" or None in parts:
         return None
@@ -197,7 +197,7 @@ def share_of(figure, setting):
 
 
 def predicted_ratio(figure):
-    """Of two predictions that rest on no published figure of their own: of bytes and counts."""
+    """The ratio of two predictions that need no published figure: of bytes or of counts."""
     metric = figure.metric.removesuffix(measurements.RATIO)
     if metric not in ("allreduce_events", "bytes_per_event", "total_bytes"):
         return None

@@ -74,9 +74,9 @@ def bound_s(ranks, per_rank, edge, completion):
 
 
 def time_s(size, edges, completion="buffered", gamma=0.0, segment_bytes=SEGMENT_BYTES, element_bytes=4, late=None):
-    """When the last rank has the whole sum. edges[r] leads from rank r to rank r-1. late(), if given, is asked in each
-    iteration: an array of the seconds by which what each rank sends comes later (what was lost of it comes once
-    more)."""
+    """When the last rank has the whole sum. edges[r] leads from rank r to rank r-1. late(), if given, is called
+    in each iteration: an array of seconds by which each rank's segment arrives later, because a part of it is sent
+    again."""
     if completion not in COMPLETIONS:
         raise ValueError(f"completion {completion!r} is none of {', '.join(COMPLETIONS)}")
     ranks = len(edges)

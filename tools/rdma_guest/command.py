@@ -88,7 +88,7 @@ def parser():
 
 
 def missing():
-    """What run needs and is not here, one sentence each."""
+    """What `run` needs and is missing here, one sentence each."""
     sentences = []
     for program, package in ((QEMU_PROGRAM, "qemu-system-x86"), ("cpio", "cpio")):
         if not shutil.which(program):
@@ -106,7 +106,7 @@ def missing():
 
 
 def outermost(folders):
-    """Without those that lie in another one."""
+    """The folders that lie in no other one of them."""
     return [path for path in dict.fromkeys(folders) if not any(other in path.parents for other in folders)]
 
 

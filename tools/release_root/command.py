@@ -28,7 +28,7 @@ and compilers read (GLOO_*, CCACHE_*, GTEST_*, CXX and the like). Written throug
 and those given
 with --share, and ccache's. Whatever is changed elsewhere is gone at the end, and so is every process that is left.
 
-Exit status: the command's; {MISSING} when the root could not be had (one line on stderr says why); 128 + N when \
+Exit status: the command's; {MISSING} when there is no root (one line on stderr says why); 128 + N when \
 signal N ended it."""
 
 

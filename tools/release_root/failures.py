@@ -2,7 +2,7 @@
 
 from gloo_bypass_tools.common.failures import Failure
 
-MISSING = 125  # the root could not be had; a command in it has not run
+MISSING = 125  # there is no root, so no command has run in it
 
 
 class RootError(Failure):

@@ -59,7 +59,7 @@ def digest_of(release, names):
 
 
 def cause_of(log, **values):
-    """What to tell of a failed mmdebstrap: one line."""
+    """Why mmdebstrap failed, in one line."""
     try:
         lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     except OSError:
@@ -73,7 +73,7 @@ def cause_of(log, **values):
 
 
 def remove_tree(path):
-    """Also what other users of a user namespace own. One file system: what somebody mounted in it stays."""
+    """Removes a folder, also files of other users of a user namespace. It stays on one file system."""
     if path.exists():
         command = ["rm", "-rf", "--one-file-system", "--", path]
         try:

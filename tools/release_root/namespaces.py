@@ -36,7 +36,7 @@ def check():
         advice = "run this as root, or give this user ranges in /etc/subuid and /etc/subgid and install uidmap"
         if os.geteuid() == 0:
             advice = "this container lacks the right to mount"
-        raise RootError(f"namespaces cannot be had here ({processes.errors_of(done)[-1]}): {advice}")
+        raise RootError(f"no namespaces can be made here ({processes.errors_of(done)[-1]}): {advice}")
 
 
 def run(command, limit_s=None, **options):

@@ -1,7 +1,8 @@
 """Runs the comparison of transports and turns what it measured into tables, plots and one page.
 
 records     reads the trainer's and the benchmark's files into data frames      (pure but for reading)
-published   the published figures that ours stand beside, of which measurements reads and checks the file
+measurements  reads and checks the file of published figures
+published   the published figures that ours stand beside
 summary     medians, 99th percentiles, ratios                                   (pure)
 steadiness  whether the machine was steady while transports took turns          (pure)
 programs, stored_programs, program_tables, program_rows   what scripts/compare-programs measures, and how it is shown
@@ -15,7 +16,7 @@ machine     what the numbers were measured on
 rdma_ports  the active ports of RDMA devices
 write_bandwidth  a program of its own: what an adapter does, by perftest's ib_write_bw
 lines       progress as plain lines, with nothing but Python's own library
-children    starts programs, watches them, ends them
+display     the same with a bar on a terminal
 results     the results folder: never overwritten, every file whole or absent
 stages      a measurement's record, and the programs that it runs as its stages
 comparison  the measurement itself, stage by stage

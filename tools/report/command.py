@@ -133,7 +133,7 @@ def plan_of(options, emulated=False):
 
 
 def measurement_of(options, folder, display, budget, where, arguments):
-    """What will measure at this place: Stages that have run()."""
+    """The measurement for this place: Stages with run()."""
     build, repeat_command = options.build.resolve(), shlex.join(arguments)
     if where.emulated:
         plan = plan_of(options, emulated=True)
@@ -204,7 +204,7 @@ def measure(measurement, folder, display, budget, before=(), after=None):
 
 def add_guest(options, folder, display, measurement):
     """quickstart's comparison with RDMA where this machine has no device: small, in the guest, in a folder of its own.
-    Returns whether nothing failed; where the guest cannot be had, the reason is written down and nothing has failed.
+    Returns whether nothing failed. A guest that is not available is no failure; the record says why.
     """
     problem = guest.problem(options.guest_program)
     if problem:
@@ -213,7 +213,7 @@ def add_guest(options, folder, display, measurement):
     if problem:
         measurement.record["guest"] = {"why_not": problem}
         measurement.save()
-        why = f"this machine has no RDMA device, and the guest cannot be had: {problem}"
+        why = f"this machine has no RDMA device, and the guest is not available: {problem}"
         display.line(f"RDMA is left out: {why}", style="yellow")
         return True
     of_guest = DEFAULTS[place.GUEST] | {"minutes": GUEST_MINUTES, "trainer_arguments": (), "emulated": True}

@@ -135,7 +135,7 @@ class Comparison(Stages):
         super().save()
 
     def take_rates(self):
-        """How fast the machine copies and adds, which a guest's emulation is not asked."""
+        """Measures how fast the machine copies and adds, unless it is emulated."""
         if not self.plan.emulated:
             self.rates.take()
             self.record["rates"] = list(self.rates)
@@ -281,8 +281,8 @@ class Comparison(Stages):
         return None
 
     def measure_beside_write(self):
-        """All-reduces between runs of ib_write_bw on the same device: what the adapter can do stands beside what is
-        done."""
+        """Measures all-reduces between runs of ib_write_bw on the same device, to compare them with what the adapter
+        can do."""
         port = rdma_ports.chosen(rdma_ports.active(), os.environ)
         if port is None:
             return self.leave_out("ib_write_bw", "there is no active RDMA port with a RoCEv2 GID of an IPv4 address")
@@ -310,7 +310,7 @@ class Comparison(Stages):
         return self.run_and_read(f"ib_write_bw, {number}", slug, command, records.read_write_bandwidth)
 
     def measure_bound(self):
-        """Gloo's own transport over verbs beside ours, with an algorithm that it can run."""
+        """Measures Gloo's own transport over verbs beside ours, with an algorithm that it can run."""
         for file in self.record["all_reduce"]:
             if GLOO_IBVERBS not in records.transports_built_in(self.folder.place(file)):
                 return self.leave_out("Gloo's own ibverbs transport", "all_reduce_perf was built without it")

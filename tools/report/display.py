@@ -8,7 +8,7 @@ from gloo_bypass_tools.report.lines import LineDisplay
 
 
 def console_for_output():
-    """Where the output is no terminal, rich would break lines at 80 columns."""
+    """A console that does not break lines at 80 columns if the output is no terminal."""
     console = Console(highlight=False)
     return console if console.is_terminal else Console(highlight=False, width=120)
 

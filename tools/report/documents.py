@@ -128,7 +128,7 @@ def pairs_of(stored, link, size):
     return [pair for pair in pairs if pair[1].transport == pairs[0][1].transport]
 
 
-# What a reader looks for first: link and size, and how they are said.
+# The links and sizes that a reader looks for first, and their names.
 HEADLINES = (
     ("UDP 1500", 4, "one float, 2 ranks between hosts, MTU 1500"),
     ("UDP 1500", 64 << 20, "64 MiB, 2 ranks between hosts, MTU 1500"),
@@ -183,7 +183,7 @@ def pages(root):
 
 
 def renew(root, stored):
-    """Writes the pages whose tables have changed, and returns them."""
+    """Writes the pages with changed tables, and returns them."""
     changed = []
     for path in pages(root):
         text = path.read_text(encoding="utf-8")

@@ -18,7 +18,7 @@ OVERTIME_S = 300.0
 
 
 def problem(program):
-    """Why the guest of this program, scripts/rdma-guest, cannot be had, in a line; '' where it can."""
+    """Why the guest of this program, scripts/rdma-guest, is not available, in a line; '' if it is."""
     try:
         done = processes.ask([program, "check"], CHECK_LIMIT_S)
     except OSError as error:

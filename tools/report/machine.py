@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gloo_bypass_tools.common.processes import ask
 
-# Debian packages whose versions bear on the figures.
+# Debian packages that bear on the figures by their versions.
 PACKAGES = ("libtorch-dev", "libgloo-dev", "libdpdk-dev", "libibverbs-dev", "ibverbs-providers", "perftest")
 PACKAGES += ("libopenblas0-pthread", "g++", "meson", "python3-torch")
 UNKNOWN = "unknown"
@@ -22,7 +22,7 @@ TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 def output_of(command, directory=None, statuses=(0,)):
-    """The program's output without its end of line, or '' where it cannot be had."""
+    """The program's output without its end of line; '' if it fails."""
     try:
         done = ask(command, QUERY_LIMIT_S, cwd=directory)
     except (OSError, subprocess.TimeoutExpired):
@@ -127,7 +127,7 @@ class OtherWork:
         return time.monotonic(), busy_seconds(text_of("/proc/stat")), sum(used[:4])
 
     def cores(self):
-        """So many cores' worth since the beginning, once all children have been waited for; None where it is not
+        """Cores' worth of it since the beginning. Call it once all children have been waited for. None if it is not
         known."""
         (began, busy_then, own_then), (now, busy, own) = self.began, self.now()
         if busy is None or busy_then is None or now <= began:

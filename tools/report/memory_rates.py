@@ -51,7 +51,7 @@ def sample(vector_bytes=VECTOR_BYTES):
 
 
 def measure(python=PYTHON):
-    """A sample, by that Python. RatesError where it cannot be had."""
+    """A sample, by that Python. RatesError if it fails."""
     from gloo_bypass_tools.common.processes import ask, errors_of
 
     left_out = ("LD_PRELOAD", "OMP_NUM_THREADS", "GLOO_DEVICE_TRANSPORT")
@@ -67,7 +67,7 @@ def measure(python=PYTHON):
 
 
 class RateSamples(list):
-    """Those of one run, taken while nothing that is measured runs. Where they cannot be had, `why_not` says so."""
+    """The samples of one run, taken while nothing that is measured runs. `why_not`: why there are none."""
 
     def __init__(self, python=PYTHON):
         super().__init__()
@@ -108,7 +108,7 @@ def sentence(samples):
 
 
 def in_words(samples):
-    """Of all samples of a run; '' without any."""
+    """The rates of all samples, in a phrase; '' without samples."""
     parts = []
     for name, verb in (("copy", "copies 64 MiB"), ("add", "adds")):
         by_threads = {}

@@ -139,7 +139,7 @@ def repeats_done(measurement):
 
 
 def environment_over(folders, **filters):
-    """Of templates of pages; a name that is not given is an error."""
+    """The environment of page templates. An undefined name is an error."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folders),
         autoescape=True,
@@ -152,7 +152,7 @@ def environment_over(folders, **filters):
 
 
 def paragraphs(environment, template, **values):
-    """What a template of plain text says, a string each; the page escapes them."""
+    """The paragraphs of a plain-text template. The page escapes them."""
     text = environment.overlay(autoescape=False).get_template(template).render(values)
     return [" ".join(one.split()) for one in text.split("\n\n") if one.strip()]
 

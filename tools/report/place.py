@@ -52,7 +52,7 @@ def from_record(record):
 
 def choose(asked, transports, ports, guest_problem):
     """The Place for these transports. `asked` is 'auto', HOST or GUEST; `ports` are the host's active RDMA ports;
-    `guest_problem()` says in a line why the guest cannot be had, or nothing.
+    `guest_problem()` says in a line why the guest is not available, or nothing.
     """
     needs_device = any(transport in BY_NAME and BY_NAME[transport].needs_device for transport in transports)
     here = Place(HOST, ports[0].in_words(), ports[0].in_software) if ports else Place(HOST)
@@ -66,13 +66,13 @@ def choose(asked, transports, ports, guest_problem):
     problem = guest_problem()
     if problem:
         lacking = "" if asked == GUEST else "this machine has no RDMA device with an active port, and "
-        raise PlaceError(f"{lacking}the guest cannot be had: {problem}")
+        raise PlaceError(f"{lacking}the guest is not available: {problem}")
     why = "it was asked for" if asked == GUEST else "this machine has no RDMA device with an active port"
     return Place(GUEST, "", True, why)
 
 
 def remark(where):
-    """Why RDMA in software may lose to TCP, and what an adapter changes; '' where there is one."""
+    """Why RDMA in software may lose to TCP, and what an adapter changes; '' if RDMA is in hardware."""
     if not where.in_software:
         return ""
     slower = " and the processor itself is emulated" if where.emulated else ""

@@ -297,7 +297,7 @@ def loss(steps, transports, theme, same_bits):
     return png_of(figure)
 
 
-# File name -> what a reader who cannot see the plot is told.
+# File name -> a text for readers who cannot see the plot.
 DESCRIPTIONS = {
     "step_breakdown": "Stacked bars: the median time of a step's parts for each transport.",
     "all_reduce_time": "All-reduce time of every training step for each transport, with medians.",

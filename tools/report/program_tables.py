@@ -9,7 +9,7 @@ from gloo_bypass_tools.report.results_chart import bold, markdown, ratio_label, 
 # Of the runs that headlines are made of.
 DECODER, TRAINED = (programs.BY_NAME[name].sizes[programs.FULL] for name in ("decoding", "training"))
 TRAINED_TOKENS = TRAINED["batch"] * TRAINED["length"]
-# What a reader looks for first, and how it is said: a time, or tokens a second.
+# What a reader looks for first, and its name.
 HEADLINES = (
     (Key("decoding", programs.TOKEN), f"tensor-parallel decoding, {DECODER['layers']} layers of {DECODER['hidden']:,}"),
     (Key("all_reduce", programs.HOT, 4), "`all_reduce` of one float, one after the other"),
@@ -32,7 +32,7 @@ LABELS = {
 
 
 def label(key):
-    """None for what only serves to make another quantity."""
+    """None for a quantity that only serves to compute another one."""
     text = LABELS.get(key.quantity)
     return text and text.format(size=size_label(key.bytes), ms=key.compute_ms)
 
@@ -43,7 +43,7 @@ def place(key):
 
 
 def tokens(us):
-    """A second."""
+    """Tokens a second."""
     rate = 1e6 / us
     return f"{rate:,.0f} tokens/s" if rate >= 100 else f"{rate:.3g} tokens/s"
 
@@ -53,7 +53,7 @@ def signed_time(us):
 
 
 def cell(row):
-    """Median and p99; of a difference, which is one number a round, that alone."""
+    """Median and p99. A difference is one number a round and has no p99."""
     if row is None:
         return "-"
     if programs.is_difference(row.key):
@@ -63,7 +63,7 @@ def cell(row):
 
 
 def ratio_cell(run, key, transport):
-    """How many times as fast as the first transport, with the range over the rounds; '' for what sends nothing."""
+    """How many times as fast as the first transport, with the range over the rounds; '' if it sends nothing."""
     found = None if key.quantity in programs.ALONE else run.ratio(key, transport)
     if found is None:
         return ""
@@ -117,7 +117,7 @@ def headline_cell(runs, key, transport):
 
 
 def headline_ratio(runs, key, transport):
-    """Over all runs: what holds in each of them."""
+    """The ratios over all runs; bold if TCP wins in each of them."""
     ratios = [found[0] for found in (run.ratio(key, transport) for run in runs) if found]
     return bold(spanned(ratios, ratio_label), max(ratios) < 1) if ratios else ""
 

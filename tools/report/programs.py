@@ -113,7 +113,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Figures:
-    """Of one quantity over one transport, in one turn or in all."""
+    """One quantity's figures over one transport, in one turn or in all."""
 
     median_us: float
     p99_us: float
@@ -154,6 +154,6 @@ def of_all_rounds(rounds):
 
 
 def turns(transports, number):
-    """The order in one round: each begins once in so many rounds, since who goes first has colder caches."""
+    """The order in one round: each begins once in so many rounds, since the first has colder caches."""
     first = (number - 1) % len(transports)
     return transports[first:] + transports[:first]

@@ -36,7 +36,7 @@ class Measurement:
     aside: pandas.DataFrame
     # Runs of scripts/compare-programs.
     programs: tuple = ()
-    # What quickstart measured in the guest besides: another machine, whose figures are compared only with each other.
+    # What quickstart measured in the guest besides: another machine. Compare its figures only with each other.
     guest: "Measurement | None" = None
 
     @property
@@ -50,7 +50,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Summary:
-    """What a reader is told. `same_bits` is None where not every transport was trained."""
+    """What the reports show. `same_bits` is None unless every transport was trained."""
 
     training: list
     all_reduce: list
@@ -217,7 +217,7 @@ def show_guest(measurement, made, console, say):
         say(f"\nAnother machine, so compare its figures only with each other: {measurement.guest.place.in_words()}.")
         show(measurement.guest, made.guest, console)
     elif why_not := measurement.record.get("guest", {}).get("why_not"):
-        say(f"RDMA: not measured: this machine has no RDMA device, and the guest cannot be had: {why_not}", "yellow")
+        say(f"RDMA: not measured: this machine has no RDMA device, and the guest is not available: {why_not}", "yellow")
 
 
 def write_csv(folder, measurement, made):

@@ -1,7 +1,7 @@
 """A stored run as the README's picture (SVG, without Matplotlib) and as a table of every link.
 
 The picture has a panel for each place: time against size, both logarithmic. The same run gives the same bytes. Colours
-follow the reader's light or dark scheme; a transport is told from another by colour and label, a link by its dashes.
+follow the reader's light or dark scheme; transports differ by colour and label, links by their dashes.
 """
 
 import math

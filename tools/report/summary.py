@@ -12,7 +12,7 @@ import pandas
 
 from gloo_bypass_tools.report import steadiness
 
-# Up to here an all-reduce is told by its time, above it by its bandwidth.
+# Up to this size tables show an all-reduce's time, above it the bandwidth.
 SMALL_BYTES = 65536
 # The sizes of the short table, where they were measured: 1 element, a small and a middle one, 10M floats.
 HEADLINE_BYTES = (4, 1024, 65536, 2**20, 40_000_000)

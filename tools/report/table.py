@@ -7,7 +7,7 @@ from gloo_bypass_tools.report import wording
 
 
 def comparison_table(rows, transports, tails=True, doubted=None):
-    """All rows, a section after another; a ratio above 1 is better than the first transport. Without `tails` medians
+    """All rows by section. A ratio above 1 is better than the first transport. Without `tails` medians
     only. `doubted`: of a section, the transports about which it says little."""
     doubted = doubted or {}
     table = Table(header_style="bold", box=None, pad_edge=False, padding=(0, 1, 0, 0))

@@ -1,7 +1,6 @@
 """A program: perftest's ib_write_bw between two processes of this machine, both directions busy, to a JSON file.
 
-What an adapter does when nothing but RDMA WRITE is asked of it: the yardstick beside which an all-reduce over RDMA
-stands.
+This is what an adapter can do with RDMA WRITE alone, as a yardstick for all-reduces over RDMA.
 """
 
 import argparse
@@ -24,8 +23,8 @@ class WriteError(Exception):
 
 
 def listens(port):
-    """Whether a process of this machine listens on the TCP port. Asked of the kernel: ib_write_bw serves one connection
-    only."""
+    """Whether a process of this machine listens on the TCP port. The kernel's table tells; a connection to try it would
+    be the only one that ib_write_bw serves."""
     for name in ("tcp", "tcp6"):
         try:
             with open(f"/proc/net/{name}", encoding="ascii") as table:

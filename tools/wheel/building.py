@@ -32,7 +32,7 @@ OPTIONS = ("werror=true", "gloo=disabled", "plugin=disabled", "dpdk=enabled", "v
 
 
 def reason_in(log, begin):
-    """What the output from there on says is wrong: the first line of a compiler, or the last line of all."""
+    """The reason of a failure, from the log: the compiler's first error after `begin`, or the last line."""
     with open(log, "rb") as file:
         file.seek(begin)
         lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]

@@ -38,8 +38,8 @@ def test_choose_guest_is_taken_when_asked_for_even_with_a_device():
 @pytest.mark.parametrize(
     "asked, said",
     [
-        ("auto", "no RDMA device with an active port, and the guest cannot be had: missing: qemu"),
-        ("guest", "the guest cannot be had: missing: qemu"),
+        ("auto", "no RDMA device with an active port, and the guest is not available: missing: qemu"),
+        ("guest", "the guest is not available: missing: qemu"),
         ("host", "scripts/softroce up"),
     ],
 )

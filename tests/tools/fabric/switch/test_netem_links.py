@@ -157,8 +157,8 @@ def test_Place_WhatTheKernelLacks_Decides(monkeypatch, asked, netem, lacking, pr
     "asked, problem, said",
     [
         ("host", "", "--where host: no SoftRoCE; --where guest"),
-        ("auto", "no QEMU", "no SoftRoCE, and the guest cannot be had: no QEMU"),
-        ("guest", "no QEMU", "the guest cannot be had: no QEMU"),
+        ("auto", "no QEMU", "no SoftRoCE, and the guest is not available: no QEMU"),
+        ("guest", "no QEMU", "the guest is not available: no QEMU"),
     ],
 )
 def test_Place_NowhereToRun_IsOneLineAndBadInput(monkeypatch, asked, problem, said):
