@@ -1,1 +1,2 @@
-"""What several of this package's commands use: types of arguments, where programs lie, processes, Debian's mirror."""
+"""What several of this package's commands use: options and their types, how they end, where programs lie,
+processes, Debian's mirror."""

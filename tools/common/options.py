@@ -37,6 +37,7 @@ def add_output(parser, what, name):
     parser.add_argument("--output", type=Path, metavar="DIR", help=meaning)
 
 
-def add_timeout(parser):
-    """Of a run of ranks."""
+def add_run_options(parser, what, name):
+    """The output folder and the time limit of a run of ranks."""
+    add_output(parser, what, name)
     add_number(parser, "--timeout", float, 1, 7 * 86400, "for the run", default=3600.0, metavar="S")

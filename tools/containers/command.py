@@ -8,14 +8,7 @@ from pathlib import Path
 
 from gloo_bypass_tools.common import processes
 from gloo_bypass_tools.common.failures import exit_status
-from gloo_bypass_tools.common.options import (
-    REPEATED,
-    add_environment,
-    add_number,
-    add_output,
-    add_timeout,
-    command_parser,
-)
+from gloo_bypass_tools.common.options import REPEATED, add_environment, add_number, add_run_options, command_parser
 from gloo_bypass_tools.common.program_places import ROOT
 from gloo_bypass_tools.containers import images
 from gloo_bypass_tools.containers.compose import compose_file
@@ -95,8 +88,7 @@ def parse(arguments):
     add_environment(parser, "for every rank")
     parser.add_argument("--interface", metavar="NAME", help="the ranks' network interface (GLOO_SOCKET_IFNAME)")
     parser.add_argument("--data", type=folder, metavar="DIR", help="a folder that the ranks see as /data, read-only")
-    add_output(parser, "logs and results", "containers-<time>")
-    add_timeout(parser)
+    add_run_options(parser, "logs and results", "containers-<time>")
     parser.add_argument(
         "--compose", action="store_true", help="print a compose file for this transport and number of ranks, and end"
     )

@@ -7,14 +7,7 @@ import tempfile
 from pathlib import Path
 
 from gloo_bypass_tools.common import processes, program_places
-from gloo_bypass_tools.common.options import (
-    REPEATED,
-    add_environment,
-    add_number,
-    add_output,
-    add_timeout,
-    command_parser,
-)
+from gloo_bypass_tools.common.options import REPEATED, add_environment, add_number, add_run_options, command_parser
 from gloo_bypass_tools.common.transports import BY_NAME, NETEM, SWITCH, names
 from gloo_bypass_tools.fabric_run import enclosure, kernel_capture, place
 from gloo_bypass_tools.fabric_run.run import SECTIONS, Run, netem_script, read_description
@@ -118,8 +111,7 @@ def parse(arguments):
         **REPEATED,
     )
     add_environment(parser, "for every rank")
-    add_output(parser, "logs and counters", "fabric-<time>")
-    add_timeout(parser)
+    add_run_options(parser, "logs and counters", "fabric-<time>")
     add_fabric(parser)
     parser.add_argument(
         "program",

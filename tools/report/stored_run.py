@@ -13,19 +13,8 @@ have none. A row that cannot be understood is refused, never skipped.
 import datetime
 from dataclasses import dataclass
 
-from gloo_bypass_tools.report import memory_rates
-from gloo_bypass_tools.report.records import (
-    RecordError,
-    commit_at,
-    date_at,
-    json_object,
-    object_at,
-    only,
-    positive_at,
-    text_at,
-    value_at,
-    whole_at,
-)
+from gloo_bypass_tools.report import memory_rates, records
+from gloo_bypass_tools.report.records import RecordError
 
 BASE = "TCP"
 RUN_KEYS = {"commit", "date", "machine", "rates", "rows"}
@@ -64,21 +53,21 @@ class Run:
 
 
 def row_of(place, record):
-    only(place, object_at(place, record), ROW_KEYS)
-    texts = {key: text_at(place, record, key) for key in ("link", "where", "transport")}
-    rates = {key.lower(): positive_at(place, record, key) for key in ("median_us", "p99_us", "bus_GBps")}
-    row = Row(**texts, bytes=whole_at(place, record, "bytes", 1), **rates)
+    records.only(place, records.object_at(place, record), ROW_KEYS)
+    texts = {key: records.text_at(place, record, key) for key in ("link", "where", "transport")}
+    rates = {key.lower(): records.positive_at(place, record, key) for key in ("median_us", "p99_us", "bus_GBps")}
+    row = Row(**texts, bytes=records.whole_at(place, record, "bytes", 1), **rates)
     if row.p99_us < row.median_us:
         raise RecordError(f"{place}: 'p99_us' is {row.p99_us!r}, below the median of {row.median_us!r}")
     return row
 
 
 def read(path):
-    record = json_object(path)
-    only(path, record, RUN_KEYS)
-    commit, date = commit_at(path, record, "commit"), date_at(path, record, "date")
+    record = records.json_object(path)
+    records.only(path, record, RUN_KEYS)
+    commit, date = records.commit_at(path, record, "commit"), records.date_at(path, record, "date")
     rows = []
-    for number, entry in enumerate(value_at(path, record, "rows", list)):
+    for number, entry in enumerate(records.value_at(path, record, "rows", list)):
         row = row_of(f"{path}: rows[{number}]", entry)
         if row.key in [other.key for other in rows]:
             what = f"{row.transport} over {row.link} with {row.bytes} bytes"
@@ -86,5 +75,5 @@ def read(path):
         rows.append(row)
     if not rows:
         raise RecordError(f"{path}: 'rows' is empty")
-    rates = memory_rates.checked(path, value_at(path, record, "rates", list) if "rates" in record else ())
-    return Run(commit, date, text_at(path, record, "machine"), tuple(rows), rates)
+    rates = memory_rates.checked(path, records.value_at(path, record, "rates", list) if "rates" in record else ())
+    return Run(commit, date, records.text_at(path, record, "machine"), tuple(rows), rates)
