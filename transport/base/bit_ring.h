@@ -1,5 +1,5 @@
 // A window of bits over 64-bit sequence numbers, in a power-of-two ring of words that grows up to a bound. Bits outside
-// the window read as 0. One class serves both ends: what arrived (receiver) and what was acknowledged (sender).
+// the window read as 0. The receiver marks what has arrived in it, the sender what has been acknowledged.
 #pragma once
 
 #include <bit>
@@ -38,7 +38,7 @@ class BitRing {
       }
     }
   }
-  // The first n in [from, limit) whose bit is `value`; `limit` if none. base() <= from.
+  // The first n in [from, limit) that has the bit `value`; `limit` if there is none. base() <= from.
   std::uint64_t findNext(std::uint64_t from, std::uint64_t limit, bool value) const {
     while (from < limit) {
       std::uint64_t word = wordOf(from);
@@ -52,7 +52,7 @@ class BitRing {
     }
     return limit;
   }
-  // The last n in [limit, from) whose bit is `value`, plus one; `limit` if none. base() <= limit <= from.
+  // The last n in [limit, from) that has the bit `value`, plus one; `limit` if there is none. base() <= limit <= from.
   std::uint64_t findPreviousEnd(std::uint64_t from, std::uint64_t limit, bool value) const {
     while (from > limit) {
       const std::uint64_t last = from - 1;
@@ -70,7 +70,7 @@ class BitRing {
 
  private:
   static constexpr std::size_t kMinimumWords = 4;
-  // One word less than there are: base() may lie in the middle of the first.
+  // One word less than allocated: base() may lie in the middle of the first.
   std::uint64_t span() const { return (words_.size() - 1) * 64; }
   std::uint64_t wordOf(std::uint64_t n) const { return n / 64 - base_ / 64 < words_.size() ? words_[index(n)] : 0; }
   std::size_t index(std::uint64_t n) const { return (n / 64) & (words_.size() - 1); }

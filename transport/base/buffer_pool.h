@@ -1,5 +1,5 @@
-// Memory for copied payload: small buffers in power-of-two classes that are kept for the next taker, larger ones from
-// the heap. Takes part in no bound of its own but the cache's; the owner counts what it holds.
+// Memory for copied payload. It keeps small buffers, in power-of-two classes, for reuse; larger ones come from the
+// heap. Only the cache has a bound here: the owner counts what it holds.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ class BufferPool {
 
  private:
   static constexpr std::size_t kSmallest = 64, kLargest = 64 * 1024, kClasses = 11;
-  // Enough for a window of small messages; more would only be kept for a burst that does not come back.
+  // Enough for a window of small messages. More would only be kept after a burst that does not come back.
   static constexpr std::size_t kMaxCachedBytes = 1 << 20;
 
   std::array<std::vector<std::unique_ptr<std::byte[]>>, kClasses> free_;

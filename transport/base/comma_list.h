@@ -1,4 +1,4 @@
-// Lists in one text, commas between.
+// Comma-separated lists.
 #pragma once
 
 #include <algorithm>

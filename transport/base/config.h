@@ -1,5 +1,5 @@
-// The one validated configuration of the transports. Filled from GLOO_BYPASS_* by transport/process/environment.cc (the
-// only place that reads the environment) or by a C++ program. Ranges are stated there, in one table.
+// The one validated configuration of the transports. transport/process/environment.cc fills it from GLOO_BYPASS_*, and
+// alone reads the environment; a C++ program may also fill it itself. One table there has the ranges.
 #pragma once
 
 #include <algorithm>
@@ -20,38 +20,38 @@ enum class LinkMode : std::uint8_t {
 };
 // What link mode auto uses between hosts.
 enum class Network : std::uint8_t {
-  kAuto = 0,    // pci where an address of a device is set, else UDP
+  kAuto = 0,    // pci if a device address is set, else UDP
   kUdp = 1,     // the kernel's UDP sockets
-  kNetdev = 2,  // as LinkMode
+  kNetdev = 2,  // as in LinkMode
   kPci = 3,
-  kRdma = 4,  // a verbs device, as the RDMA transport uses it. Never chosen by kAuto
+  kRdma = 4,  // a verbs device, as in the RDMA transport; kAuto never chooses it
 };
 enum class NetdevDriver : std::uint8_t { kAfPacket, kAfXdp };
 enum class CongestionControl : std::uint8_t {
-  kAuto = 0,  // fixed window on lossless links, else by measured RTT: Swift below bbrRtt, BBR above
+  kAuto = 0,  // a fixed window on lossless links; elsewhere by measured RTT: Swift below bbrRtt, BBR from there on
   kFixed = 1,
   kSwift = 2,  // delay-based, for racks
   kBbr = 3,    // model-based, loss-tolerant, for long-haul paths
 };
 enum class PayloadChecksum : std::uint8_t {
-  kAuto = 0,  // none on memory links; where the port checks what it carries (UDP sockets), on long paths; else always
+  kAuto = 0,  // memory links: none. Ports that check their payload (UDP sockets): on long paths. Others: always
   kOff = 1,
   kOn = 2,
 };
-// Repair frames: what is lost is recovered from them, without a round trip.
+// Repair frames: the receiver recovers lost frames from them, without a round trip.
 struct Repair {
   enum class Mode : std::uint8_t {
-    kAuto = 0,  // on long paths once something was lost there, and as long as something is
+    kAuto = 0,  // on long paths, from the first loss and for as long as frames get lost
     kOff = 1,   // neither sent nor requested
     kOn = 2,    // everywhere but on memory links
   };
   static constexpr unsigned kMostPercent = 25;
   Mode mode = Mode::kAuto;
-  unsigned percent = 0;  // kOn: repair frames for every hundred; 0: by the loss that is measured
+  unsigned percent = 0;  // kOn: repair frames for every hundred; 0: as many as the measured loss asks for
 };
 enum class HugePages : std::uint8_t { kAuto = 0, kOff = 1, kOn = 2 };
 enum class Histograms : std::uint8_t {
-  kAuto = 0,  // where something asks for numbers: stats, metrics or telemetry
+  kAuto = 0,  // if stats, metrics or telemetry will show them
   kOff = 1,
   kOn = 2,
 };
@@ -59,47 +59,48 @@ enum class Histograms : std::uint8_t {
 // The protocol's part: all that transport/core needs to know.
 struct SessionConfig {
   bool losslessLink = false;
-  bool verifiedLink = false;  // the port checks what it carries, as TCP does: a checksum of 16 bits
+  bool verifiedLink = false;  // the port checks its payload, as TCP does, by a checksum of 16 bits
   CongestionControl congestionControl = CongestionControl::kAuto;
   PayloadChecksum payloadChecksum = PayloadChecksum::kAuto;
   Repair repair;
   std::size_t rendezvousBytes =
       32 * 1024;  // short paths: longer messages wait for the receiver's grant and are not copied
-  // From this RTT on sends are buffered and data flows ahead of receives: between racks of one building it is below,
-  // between towns above.
+  // From this RTT on, sends are buffered and data flows ahead of receives. Racks of one building have a lower RTT,
+  // towns a higher one.
   Duration longPathRtt = std::chrono::microseconds(300);
-  // kAuto's BBR from here on. It takes what a queue is short of for loss of the path, which is dear where round trips
-  // are short.
+  // From this RTT on, kAuto chooses BBR. BBR takes drops of a queue that is too short for the path's loss, which costs
+  // much where round trips are short.
   Duration bbrRtt = std::chrono::milliseconds(1);
-  std::size_t shortPathEagerBytes = 4 << 20;  // eager (unmatched) bytes a peer may have in flight to us, short paths
-  std::size_t maxBufferBytes = 64u << 20;     // cap of each peer's send buffer, and of its receive buffer, long paths
-  std::size_t fixedWindowBytes = 8u << 20;    // congestion window of kFixed
+  std::size_t shortPathEagerBytes =
+      4 << 20;                              // short paths: eager (unmatched) bytes that a peer may have in flight to us
+  std::size_t maxBufferBytes = 64u << 20;   // long paths: bound of each peer's send buffer, and of its receive buffer
+  std::size_t fixedWindowBytes = 8u << 20;  // congestion window of kFixed
   Duration minRto = std::chrono::milliseconds(5);
   Duration maxRto = std::chrono::seconds(2);
-  Duration keepAlive = std::chrono::seconds(1);  // silence after which an idle session probes; on lossless links none
-  // Silence after which the peer has vanished; on lossless links the link tells. A channel's user may wait longer
-  // (peerTimeout below).
+  Duration keepAlive =
+      std::chrono::seconds(1);  // an idle session probes after this silence; lossless links need no probe
+  // Silence after which the peer counts as vanished; lossless links report it themselves. The channel's user may wait
+  // longer (peerTimeout below).
   Duration peerTimeout = std::chrono::seconds(120);
   Duration connectTimeout = std::chrono::seconds(30);
 };
 
 // The RDMA back-end's part.
 struct RdmaConfig {
-  std::string devices;  // names of verbs devices, comma between; several are striped; empty: the one whose GID is on
-                        // the interface
+  std::string devices;  // names of verbs devices, comma-separated; messages are striped over several; empty: the device
+                        // that has its GID on the interface
   unsigned port = 0;    // of each device; 0: its first active one
   int gidIndex = -1;    // -1: the RoCEv2 GID that maps the interface's IPv4 address
   std::size_t eagerBytes =
       32 * 1024;          // up to here a message is copied and sent at once; longer ones are read by the receiver
   unsigned credits = 64;  // receives posted for each peer
-  std::size_t chunkBytes = 1u << 20;  // of one RDMA READ, and no more than half of readBytes
-  std::size_t readBytes = 16u << 20;  // of all READs under way from one peer: what its network is sent at once
+  std::size_t chunkBytes = 1u << 20;  // of one RDMA READ; at most half of readBytes
+  std::size_t readBytes = 16u << 20;  // of all READs under way from one peer: so much its network is sent at once
   unsigned trafficClass = 0;
   unsigned serviceLevel = 0;
   unsigned timeoutExponent = 16;  // wait for an acknowledgement: 4.096 us * 2^n (InfiniBand, Local ACK Timeout)
   unsigned retryCount = 7;        // retransmissions before the connection is lost
-  std::size_t registrationCacheBytes = std::size_t{4}
-                                       << 30;  // registered, and so pinned, memory that is kept for the next use
+  std::size_t registrationCacheBytes = std::size_t{4} << 30;  // pinned memory that stays registered for reuse
 };
 
 struct TransportConfig {

@@ -1,6 +1,6 @@
-// Copies a part of a message whose next part follows in memory and is copied soon. One end is users' memory, seldom in
-// the cache; a processor begins to fetch ahead anew with each part, and so waits for memory often. This asks for what
-// is kAhead further on. A long part is left to the C library, whose copies of cached memory are faster.
+// Copies a part of a message when its next part follows in memory and is copied soon. One end is the user's memory,
+// seldom in the cache. A processor starts its prefetching anew for each part, and so waits for memory often: this
+// function prefetches kAhead further on. It leaves a long part to the C library, which copies cached memory faster.
 #pragma once
 
 #include <cstddef>
@@ -10,13 +10,13 @@
 
 namespace gloo_bypass {
 
-// The end that is users' memory.
+// The end that is in the user's memory.
 enum class ColdEnd : std::uint8_t { kSource, kDestination };
 
 template <ColdEnd cold>
 void copyPart(std::byte* to, std::span<const std::byte> from) {
   constexpr std::size_t kLong = 16'384, kAhead = 2048, kCacheLine = 64;
-  // May lie beyond the message: asking for memory that is nobody's does nothing.
+  // May point beyond the message: prefetching an unmapped address does nothing.
   const auto ahead = reinterpret_cast<std::uintptr_t>(cold == ColdEnd::kSource ? from.data() : to) + kAhead;
   std::size_t at = 0;
   for (; from.size() < kLong && from.size() - at >= kCacheLine; at += kCacheLine) {

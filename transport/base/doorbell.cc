@@ -10,8 +10,8 @@
 namespace gloo_bypass {
 namespace {
 
-// The kernel holds 6 rings in the smallest buffer (net.unix.max_dgram_qlen does not bound two sockets that are a pair).
-// A peer that makes it larger again, or rings without end, must not keep the owner here.
+// The kernel holds 6 rings in the smallest buffer (net.unix.max_dgram_qlen does not bound a socket pair). A peer that
+// enlarges the buffer again, or rings without end, must not keep the owner here.
 constexpr int kSmallestBuffer = 1, kMostRings = 16;
 
 int optionOf(int descriptor, int name) {
@@ -57,7 +57,7 @@ void Doorbell::quiet() const {
   for (int taken = 0; taken < kMostRings && takeOne(heard_.get()); ++taken) continue;
 }
 
-// Full: it has been heard already.
+// If the buffer is full, a ring is waiting already.
 void Doorbell::ring(int descriptor) { (void)sendOne(descriptor); }
 
 bool Doorbell::isOne(int descriptor) {

@@ -1,12 +1,11 @@
-// Ends the sleep of a thread that waits for descriptors, from other processes too: they are given the end to ring at.
+// Ends the sleep of a thread that polls descriptors. Other processes can ring too: they get the end to ring at.
 //
-// A pair of sockets and no eventfd: what two processes share has one O_NONBLOCK, which each can take back, and then
-// wait in write() or read() for as long as the other likes. Here each call says by itself that it does not wait
-// (MSG_DONTWAIT).
+// This is a socket pair, not an eventfd. Two processes that share an eventfd share its O_NONBLOCK: either can clear it
+// and so make the other block in write() or read(). Here each call says that it must not block (MSG_DONTWAIT).
 //
-// The owner's own wakes go through the end that is given away too. A peer that shuts it down (shutdown()) ends all
-// rings, the owner's own included, for as long as the doorbell lives: each sleep then lasts until a descriptor beside
-// it is ready, or to its bound.
+// The owner's own wakes use the end that peers have too. A peer that shuts it down (shutdown()) disables all rings, the
+// owner's own included, for as long as the doorbell lives: each sleep then lasts until another descriptor is ready, or
+// to its bound.
 //
 // Any thread.
 #pragma once
@@ -19,22 +18,22 @@ namespace gloo_bypass {
 class Doorbell {
  public:
   Doorbell();
-  // Rings and listens once: a call that a sandbox refuses fails here, and not as a ring that nobody hears. Errors name
-  // the call: kExhausted, kUnavailable.
+  // The constructor rings and listens once: a call that a sandbox refuses fails here, not later as a ring that no one
+  // hears. Errors name the call: kExhausted, kUnavailable.
   const Status& made() const { return made_; }
 
-  // To poll: readable once somebody has rung.
+  // For poll(): readable after a ring.
   int heardAt() const { return heard_.get(); }
-  // To give away. Whoever has it can also keep others from being heard; who sleeps must not do so without a bound.
+  // For other processes. Each of them can also keep the others from being heard: bound every sleep.
   int rungAt() const { return rung_.get(); }
   void ring() const { ring(rung_.get()); }
-  // Silences what was rung: each ring that was left would end one more sleep at once. At most 16 rings, since a peer
-  // may go on ringing.
+  // Drops the rings that are waiting, since each would end one more sleep at once. At most 16, since a peer may go on
+  // ringing.
   void quiet() const;
 
-  // Another process's.
+  // Rings another process's doorbell.
   static void ring(int descriptor);
-  // Whether a descriptor from another process is one, so that ring() cannot wait.
+  // Whether a descriptor from another process is a doorbell, so that ring() cannot block.
   static bool isOne(int descriptor);
 
  private:

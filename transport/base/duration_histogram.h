@@ -1,6 +1,6 @@
-// A histogram of durations in fixed, log-linear buckets (as HdrHistogram's): each power of two is cut into 16, so what
-// it tells is at most 1/16 above what was measured. Bounded: 4.6 KiB, never grows; adding is a few instructions. Not
-// thread-safe: whoever owns it adds and reads under its own lock (exclusive access, here).
+// A histogram of durations in fixed, log-linear buckets, as in HdrHistogram: each power of two is cut into 16, so a
+// reported value exceeds the measured one by at most 1/16. Bounded: 4.6 KiB, never grows; adding takes a few
+// instructions. Not thread-safe: the owner adds and reads under its own lock (exclusive access, here).
 //
 // Our own because Debian 12 and 13 have no HdrHistogram for C or C++.
 #pragma once
@@ -35,8 +35,8 @@ class DurationHistogram {
   Duration max() const { return Duration(static_cast<Duration::rep>(max_)); }
   Duration mean() const { return Duration(static_cast<Duration::rep>(count_ == 0 ? 0 : sum_ / count_)); }
 
-  // The least duration that at least `fraction` (0 to 1) of all do not exceed, rounded up to a bucket's upper edge, but
-  // never above max(). Zero if there is none.
+  // The smallest duration that at least `fraction` (0 to 1) of all do not exceed, rounded up to a bucket's upper edge
+  // but never above max(). Zero if the histogram is empty.
   Duration quantile(double fraction) const {
     const auto wanted =
         std::max<std::uint64_t>(1, static_cast<std::uint64_t>(fraction * static_cast<double>(count_) + 0.999999));
@@ -64,7 +64,7 @@ class DurationHistogram {
   }
 
  private:
-  // Values below 16 have a bucket each; above, the leading bit says the row, the next four the column.
+  // Each value below 16 has a bucket. Above, the leading bit selects the row and the next four the column.
   static std::size_t bucketOf(std::uint64_t ns) {
     if (ns < (1u << kSubBits)) return ns;
     const auto leading = static_cast<unsigned>(std::bit_width(ns)) - 1;

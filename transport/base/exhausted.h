@@ -1,4 +1,4 @@
-// Why the system had nothing more to give, in one line.
+// Says in one line which resource the system ran out of.
 #pragma once
 
 #include <sys/resource.h>
@@ -12,7 +12,7 @@
 
 namespace gloo_bypass {
 
-// Of a call that failed with `error`; empty: it was for another reason.
+// For a call that failed with `error`; empty if no resource ran out.
 inline std::string exhausted(int error) {
   if (error == EMFILE || error == ETOOMANYREFS) {
     rlimit limit{};
@@ -28,18 +28,18 @@ inline std::string exhausted(int error) {
   return {};
 }
 
-// Of any failed call.
+// For any failed call.
 inline std::string reasonOf(int error) {
   std::string why = exhausted(error);
   return why.empty() ? std::strerror(error) : why;
 }
 
-// Whether there was no more of it to have, or it was refused.
+// kExhausted if a resource ran out, else kUnavailable.
 inline ErrorCode codeOf(int error) {
   return exhausted(error).empty() ? ErrorCode::kUnavailable : ErrorCode::kExhausted;
 }
 
-// Of a system call that has just failed.
+// A system call that has just failed.
 struct FailedCall {
   ErrorCode code;
   std::string text;  // "mmap: Cannot allocate memory"
@@ -51,7 +51,7 @@ inline FailedCall failedCall(const char* call, int error = errno) {
 inline constexpr const char* kRaiseThreadLimits =
     "raise the limit of threads (ulimit -u; a container's pids.max) or of memory (ulimit -v)";
 
-// Of a std::thread that could not be made.
+// For a std::thread that could not start.
 inline std::string noThread(const std::system_error& error) {
   const std::string why = error.code().message();
   if (error.code().value() != EAGAIN) return "no thread can be started: " + why;

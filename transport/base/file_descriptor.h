@@ -29,7 +29,7 @@ class FileDescriptor {
     }
     fd_ = fd;
   }
-  // A forked child gives it free: its end is what tells peers that this process has ended.
+  // A forked child closes its copy: peers take the descriptor's end for the end of this process.
   FileDescriptor leftByForkedChildren() && {
     if (fd_ >= 0) forked_child::leave(fd_);
     return std::move(*this);

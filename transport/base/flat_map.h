@@ -1,6 +1,5 @@
-// A hash map with open addressing and backward-shift deletion: no allocation an element, memory follows the number of
-// elements down as well as up. Small trivially copyable keys and values. Pointers to values die with any insert or
-// erase.
+// A hash map with open addressing and backward-shift deletion. It allocates nothing per element and shrinks as well as
+// grows. For small trivially copyable keys and values. Any insert or erase invalidates pointers to values.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +15,7 @@ constexpr std::uint64_t mixBits(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// `seed`: random where a peer chooses the keys. Without one it could choose those that meet in one place.
+// `seed`: random if a peer chooses the keys. Without one the peer could choose keys that collide.
 struct MixHash {
   std::uint64_t seed = 0;
   std::uint64_t operator()(std::uint64_t key) const { return mixBits(key ^ seed); }
@@ -39,7 +38,7 @@ class FlatMap {
     }
   }
   const Value* find(const Key& key) const { return const_cast<FlatMap*>(this)->find(key); }
-  // The value of `key`, made with `Value{}` where there is none.
+  // The value of `key`; inserts `Value{}` if the key is missing.
   Value& at(const Key& key) {
     if (Value* found = find(key)) return *found;
     if ((size_ + 1) * 4 > cells_.size() * 3) rehash(cells_.empty() ? kMinimumCells : cells_.size() * 2);
@@ -52,7 +51,7 @@ class FlatMap {
     eraseFound(found);
     return true;
   }
-  // `value`: what find() or at() gave, with no change of the map since.
+  // `value`: from find() or at(), with no change of the map since.
   void eraseFound(const Value* value) {
     std::size_t hole = static_cast<std::size_t>(reinterpret_cast<const char*>(value) -
                                                 reinterpret_cast<const char*>(&cells_[0].value)) /
@@ -74,7 +73,7 @@ class FlatMap {
     }
   }
   void clear() {
-    std::vector<Cell>().swap(cells_);  // gives the memory back, which assigning {} does not
+    std::vector<Cell>().swap(cells_);  // frees the memory, which assigning {} does not
     size_ = mask_ = 0;
   }
 

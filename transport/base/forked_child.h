@@ -1,5 +1,5 @@
-// Descriptors that a forked child must not keep: a peer takes their end for the end of this process, and a child, a
-// data loader's for one, may outlive it. Any thread.
+// Descriptors that a forked child must not keep. A peer takes their end for the end of this process, and a child, such
+// as a data loader's worker, may outlive it. Any thread.
 #pragma once
 
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 
 namespace gloo_bypass::forked_child {
 
-// A bit each. Children keep those above.
+// One bit each. Children keep descriptors above.
 inline constexpr int kMostDescriptors = 65'536;
 inline std::array<std::atomic<std::uint64_t>, kMostDescriptors / 64> left{};
 
@@ -27,12 +27,12 @@ inline void keep(int fd) {
   if ((word.load(std::memory_order_relaxed) & bit) != 0) word.fetch_and(~bit);
 }
 
-// How many forks this process comes from, that it was told of. Objects made before the last one are the parent's: what
-// they share with peers is not this process' to touch.
+// How many forks lie between this process and the one that registered. Objects made before the last fork are the
+// parent's: this process must not touch what they share with peers.
 inline std::atomic<int> forks{0};
 
-// In the child, right after the fork. Async-signal-safe. The numbers stay taken, by /dev/null: objects of the parent's
-// still have them, and would close what the child opens under them.
+// In the child, right after the fork. Async-signal-safe. Opens /dev/null under each number: the parent's objects still
+// hold these numbers, and would close whatever the child opened under them.
 inline void giveFree() {
   forks.fetch_add(1, std::memory_order_relaxed);
   const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);

@@ -9,7 +9,7 @@ namespace {
 
 unsigned char byteAt(std::string_view text, std::size_t at) { return static_cast<unsigned char>(text[at]); }
 
-// Of a sequence of UTF-8 by its first byte; 0: none begins so.
+// Length of a UTF-8 sequence by its first byte; 0: not a valid first byte.
 std::size_t sequenceBytes(unsigned char first) {
   if (first < 0x80) return 1;
   if (first >= 0xc2 && first < 0xe0) return 2;
@@ -18,7 +18,7 @@ std::size_t sequenceBytes(unsigned char first) {
   return 0;
 }
 
-// How many bytes `text`, which is not empty, begins with that may be shown as they are; 0: the first byte may not.
+// How many leading bytes of `text` (not empty) may be shown as they are; 0: the first byte may not.
 std::size_t shownBytes(std::string_view text) {
   const std::size_t bytes = sequenceBytes(byteAt(text, 0));
   if (bytes == 0 || bytes > text.size()) return 0;

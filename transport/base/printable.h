@@ -1,5 +1,5 @@
-// Text from a peer, a file or a user, as a message may show it: without what would move a terminal's cursor, end a line
-// or forge one.
+// Makes text from a peer, a file or a user safe for a message: it cannot move a terminal's cursor, end a line or forge
+// one.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace gloo_bypass {
 
-// `text` with each byte of a control character (below 0x20, 0x7f, U+0080 to U+009F) and each byte that is not valid
-// UTF-8 as \xNN. A backslash stays one: what was escaped once is not escaped again.
+// Writes each byte of a control character (below 0x20, 0x7f, U+0080 to U+009F) and each byte of invalid UTF-8 as \xNN.
+// Keeps backslashes, so that escaping twice changes nothing.
 std::string printable(std::string_view text);
 
 }  // namespace gloo_bypass

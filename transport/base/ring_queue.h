@@ -1,5 +1,5 @@
-// A FIFO in a power-of-two ring that grows by doubling: no allocation once it has reached its size. The owner bounds
-// its length. Indexes of elements do not stay valid over push and pop.
+// A FIFO in a power-of-two ring that doubles when full and then allocates no more. The owner bounds its length. Push
+// and pop invalidate indexes of elements.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@ class RingQueue {
     GLOO_BYPASS_CHECK(!empty());
     return std::move(items_[head_++ & (capacity_ - 1)]);
   }
-  // Keeps the order of the others.
+  // Keeps the order of the remaining elements.
   template <typename Unwanted>
   void removeIf(Unwanted&& unwanted) {
     for (std::size_t left = size(); left > 0; --left) {
@@ -38,7 +38,7 @@ class RingQueue {
       if (!unwanted(item)) pushBack(std::move(item));
     }
   }
-  // Forgets all, and gives the memory back.
+  // Removes all elements and frees the memory.
   void clear() {
     items_.reset();
     capacity_ = head_ = tail_ = 0;

@@ -1,5 +1,5 @@
-// Sequence arithmetic: the wire carries the low 32 bits of a 64-bit counter, and the receiver finds the whole number
-// again from one that it knows to be near.
+// Sequence arithmetic: the wire carries the low 32 bits of a 64-bit counter. The receiver restores the whole number
+// from a nearby one that it knows.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@ namespace gloo_bypass {
 
 constexpr std::uint32_t truncateSequence(std::uint64_t sequence) { return static_cast<std::uint32_t>(sequence); }
 
-// The number nearest to `near` (less than 2^31 away) with the low bits `wire`; 0 where that would be negative.
+// The number nearest to `near` (less than 2^31 away) that has the low bits `wire`; 0 if that would be negative.
 constexpr std::uint64_t expandSequence(std::uint32_t wire, std::uint64_t near) {
   const auto delta = static_cast<std::int32_t>(wire - static_cast<std::uint32_t>(near));
   if (delta < 0 && near < static_cast<std::uint64_t>(-static_cast<std::int64_t>(delta))) return 0;

@@ -1,5 +1,5 @@
-// While it lives, the calling thread takes no signal, and a thread that is made meanwhile never does: the application's
-// signals go to the application's threads.
+// Blocks all signals for the calling thread while this object lives; threads started meanwhile keep them blocked. The
+// application's signals belong to the application's threads.
 #pragma once
 
 #include <pthread.h>

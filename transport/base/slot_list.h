@@ -1,5 +1,5 @@
-// A singly linked list of slots of a SlotPool, through each element's member `next`: no allocation, and an element can
-// move from list to list.
+// A singly linked list of a SlotPool's slots, through each element's member `next`. It allocates nothing, and an
+// element can move from list to list.
 #pragma once
 
 #include "transport/base/slot_pool.h"
@@ -34,7 +34,7 @@ struct SlotList {
     if (empty()) tail = kNoSlot;
     return slot;
   }
-  // False: it is not in this list.
+  // False: not in this list.
   template <typename T>
   bool remove(SlotPool<T>& pool, SlotIndex slot) {
     SlotIndex previous = kNoSlot;

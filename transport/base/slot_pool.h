@@ -15,7 +15,7 @@ inline constexpr SlotIndex kNoSlot = 0xffffffffu;
 template <typename T>
 class SlotPool {
  public:
-  // The object is as it was when freed (or T{}): the taker resets what it needs.
+  // The object is as it was when freed (or T{}): the caller resets what it needs.
   SlotIndex take() {
     if (free_.empty()) addBlock();
     const SlotIndex slot = free_.back();
@@ -30,7 +30,7 @@ class SlotPool {
   T& operator[](SlotIndex slot) { return blocks_[slot / kBlock][slot % kBlock]; }
   const T& operator[](SlotIndex slot) const { return blocks_[slot / kBlock][slot % kBlock]; }
   std::size_t taken() const { return taken_; }
-  // Slots ever made; for loops over all of them.
+  // Slots ever made, for loops over all of them.
   SlotIndex size() const { return static_cast<SlotIndex>(blocks_.size() * kBlock); }
   std::size_t memoryBytes() const { return size() * (sizeof(T) + sizeof(SlotIndex)); }
   void clear() {

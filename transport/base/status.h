@@ -35,7 +35,7 @@ struct Error {
   ErrorCode code = ErrorCode::kInternal;
   std::string message;  // what, where, and what to do; one line
 
-  // The peer or the way to it ended, and nobody broke a rule: what had arrived before is as good as ever.
+  // The peer or the path ended, and no one broke a rule: data that had arrived before is still valid.
   bool isLoss() const {
     return code == ErrorCode::kPeerVanished || code == ErrorCode::kPeerClosed || code == ErrorCode::kTimedOut ||
            code == ErrorCode::kUnavailable;

@@ -1,6 +1,5 @@
-// Time as the transport sees it: nanoseconds since an arbitrary epoch, given as an argument.
-// There is no now() here: the rooms above read the clock, core/ and wire/ never do, and a
-// simulation supplies virtual time.
+// Time as the transport sees it: nanoseconds since an arbitrary epoch, passed as an argument. There is no now() here:
+// higher rooms read the clock, core/ and wire/ never do, and a simulation supplies virtual time.
 #pragma once
 
 #include <chrono>

@@ -25,7 +25,7 @@ void WakeEvent::block(std::span<pollfd> others, Duration timeout) {
   limit.tv_sec = seconds.count();
   limit.tv_nsec = (timeout - seconds).count();
   int ready = ::ppoll(polled.data(), others.size() + 1, &limit, nullptr);
-  if (ready < 0 && errno != EINTR) {  // a sandbox may refuse it, and whoever cannot sleep keeps a core busy
+  if (ready < 0 && errno != EINTR) {  // a sandbox may refuse poll(); without sleep the thread keeps a core busy
     const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(timeout);
     ready = ::poll(polled.data(), others.size() + 1, static_cast<int>(milliseconds.count()));
   }

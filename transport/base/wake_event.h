@@ -1,6 +1,7 @@
-// Ends the sleep of a thread that waits for descriptors: any thread wakes it, at no cost while nobody sleeps.
+// Ends the sleep of a thread that polls descriptors. Any thread wakes it; a wake costs nothing while no thread sleeps.
 //
-// arm() and disarm() by the owner; block() by one thread, also while the owner disarms; wake() by any.
+// Threads: the owner calls arm() and disarm(); one thread calls block(), even while the owner disarms; any calls
+// wake().
 #pragma once
 
 #include <poll.h>
@@ -15,17 +16,17 @@ namespace gloo_bypass {
 
 class WakeEvent {
  public:
-  // Whether it can wake.
+  // Whether the wake-up works.
   const Status& made() const { return doorbell_.made(); }
-  // Another process that rings here wakes too.
+  // Another process that rings here also ends the sleep.
   int doorbell() const { return doorbell_.rungAt(); }
 
   void arm() { armed_.store(true, std::memory_order_seq_cst); }
-  // The event is left to block(): taken here, it could be gone before the thread that sleeps has seen it.
+  // Only block() clears the event: cleared here, it could be gone before the sleeping thread has seen it.
   void disarm() { armed_.store(false, std::memory_order_seq_cst); }
   void wake();
-  // Sleeps until a wake(), until one of `others` is ready, which their revents then say, or for `timeout`. At most
-  // kOthers.
+  // Sleeps until a wake(), until one of `others` (at most kOthers) is ready, as their revents then show, or for
+  // `timeout`.
   void block(std::span<pollfd> others, Duration timeout);
   static constexpr std::size_t kOthers = 8;
 

@@ -23,7 +23,7 @@ namespace {
 Status failedAs(std::string why) { return {ErrorScope::kDevice, ErrorCode::kUnavailable, std::move(why)}; }
 Status failedAs(int error) { return failedAs(std::strerror(error)); }
 
-// Whoever reads a FIFO may go while we write: that is an error here, not the end of the process.
+// A FIFO's reader may leave while we write: that must be an error here, not SIGPIPE.
 class BrokenPipeHeld {
  public:
   BrokenPipeHeld() {
@@ -65,7 +65,7 @@ Status writeAll(int file, std::string_view text) {
   return {};
 }
 
-// A terminal, /dev/null or a FIFO stays what it is.
+// A terminal, /dev/null or a FIFO is not replaced.
 Status writeInPlace(const std::string& path, const std::string& text) {
   struct stat status{};
   if (::stat(path.c_str(), &status) != 0) return failedAs(errno);
@@ -85,7 +85,7 @@ Status writeWholeFile(const std::string& path, const std::string& text, Durabili
   struct stat status{};
   if (::lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) return writeInPlace(path, text);
   const std::string temporary = path + "." + std::to_string(::getpid()) + ".tmp";
-  ::unlink(temporary.c_str());  // of a process that had our number
+  ::unlink(temporary.c_str());  // left by a process that had our number
   const int file = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (file < 0) return failedAs(errno);
   Status written = writeAll(file, text);

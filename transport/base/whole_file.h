@@ -1,4 +1,4 @@
-// Files that others read while we write: whole or not at all.
+// Writes files that others read meanwhile: they see a whole file or none.
 #pragma once
 
 #include <chrono>
@@ -8,11 +8,11 @@
 
 namespace gloo_bypass {
 
-// Written beside `path` and renamed: a reader sees the old text or the new one. A character device or a FIFO, also
-// where a symbolic link leads to it (/dev/stdout), is kept and written to directly; a reader who takes nothing is
-// waited for kReaderBound. All else that is not a regular file is refused, a link to one included. The error says why,
-// in errno's text or ours; nothing is left behind. kDurable: on the disk before it has its name, so that a disk that
-// fills late or fails is noticed.
+// Writes beside `path` and renames: a reader sees the old text or the new one. A character device or a FIFO, also
+// behind a symbolic link (/dev/stdout), is written directly; a write to a FIFO without a reader waits for kReaderBound.
+// Anything else that is not a regular file is refused, also behind a link. The error gives the reason, in errno's text
+// or ours; nothing is left behind. kDurable: the data reaches the disk before the rename, so that a full or failing
+// disk is noticed.
 enum class Durability { kOrdinary, kDurable };
 Status writeWholeFile(const std::string& path, const std::string& text, Durability durability = Durability::kOrdinary);
 inline constexpr std::chrono::seconds kReaderBound{1};

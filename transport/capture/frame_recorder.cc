@@ -16,10 +16,10 @@
 namespace gloo_bypass::capture {
 namespace {
 
-// The longest that a frame waits for the writer: nobody wakes it, since that would cost the owner a system call. With
-// 64 chunks that is room for 6 GB/s.
+// The longest that a frame waits for the writer. The owner does not wake it, since that would cost a system call. With
+// 64 chunks this allows 6 GB/s.
 constexpr std::chrono::milliseconds kWriterNap{10};
-// Of an interface's statistics at the file's end, with room to spare.
+// Reserved for each interface's statistics at the file's end; more than they need.
 constexpr std::uint64_t kStatisticsBytes = 64;
 
 std::uint64_t blocksIn(std::span<const std::byte> blocks) {
@@ -41,7 +41,7 @@ Duration unixClockAhead(TimePoint now) {
 }
 
 Result<std::unique_ptr<FrameRecorder>> FrameRecorder::create(const std::string& path, const RecorderOptions& options) {
-  // The owner's alone: it holds the ids of live sessions, and whoever knows one can end it.
+  // Only the owner may read it: the file holds the ids of live sessions, and whoever knows one can end it.
   FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
   if (!file) {
     return cannotWrite(
@@ -67,7 +67,7 @@ Result<std::unique_ptr<FrameRecorder>> FrameRecorder::create(FileDescriptor file
 FrameRecorder::~FrameRecorder() { stop(); }
 
 void FrameRecorder::start() {
-  const SignalsBlocked blocked;  // they are the owner's
+  const SignalsBlocked blocked;  // signals belong to the owner's threads
   writer_ = std::thread([this] { writeChunks(); });
 }
 
@@ -126,8 +126,8 @@ void FrameRecorder::writeOut(Chunk& chunk) {
 
 void FrameRecorder::writeChunks() {
   for (;;) {
-    const bool last =
-        stopping_.load(std::memory_order_acquire);  // before the look: what was recorded before it is seen
+    const bool last = stopping_.load(
+        std::memory_order_acquire);  // load this before filled_, so that everything recorded before the stop is seen
     const std::uint64_t filled = filled_.load(std::memory_order_acquire);
     const std::uint64_t first = written_.load(std::memory_order_relaxed);
     for (std::uint64_t next = first; next != filled; ++next) {
@@ -143,7 +143,7 @@ void FrameRecorder::writeChunks() {
   }
 }
 
-// On an error the file ends where it ended before.
+// On an error, truncates the file to its previous end.
 bool FrameRecorder::writeWhole(std::span<const std::byte> bytes) {
   const std::uint64_t before = fileBytes_.load(std::memory_order_relaxed);
   std::size_t done = 0;

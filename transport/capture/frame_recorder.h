@@ -1,13 +1,13 @@
-// Writes frames to a pcapng file without ever keeping waiting who hands them over.
+// Writes frames to a pcapng file without ever blocking the caller.
 //
 //   record() --copies--> chunk being filled --a thread of this object's, every kWriterNap--> file
 //
-// Bounds: kChunks chunks of kChunkBytes, taken as they are needed. Where all of them wait for the disk, frames are
-// lost: counted for each interface, told in the file's statistics and by counters(). A file that cannot be written any
-// further (a full disk) ends the recording, and so does one that has its greatest length: it ends after a whole block,
-// so that it can be read; everything later counts as lost.
+// Bounds: kChunks chunks of kChunkBytes, allocated as needed. If all of them wait for the disk, frames are dropped and
+// counted for each interface, in the file's statistics and in counters(). Recording ends when the file cannot grow (a
+// full disk) or reaches its maximum length. It ends after a whole block, so that the file can be read; all later frames
+// count as dropped.
 //
-// Threads: record() and finish() by one owner; counters() by the owner too. The writing thread takes no signals.
+// Threads: one owner calls record(), finish() and counters(). The writing thread takes no signals.
 #pragma once
 
 #include <array>
@@ -25,14 +25,14 @@
 
 namespace gloo_bypass::capture {
 
-// What to add to a time of the transports' clock, which says `now`, for that of the world.
+// The offset to add to a time of the transports' clock to get Unix time; that clock reads `now`.
 Duration unixClockAhead(TimePoint now);
 
 struct RecorderCounters {
   std::uint64_t frames = 0, lost = 0;
-  std::uint64_t bytes = 0;      // of the frames as they were
+  std::uint64_t bytes = 0;      // of the whole frames, before cutting
   std::uint64_t fileBytes = 0;  // written so far
-  std::string failure;          // empty: none; else why recording has ended
+  std::string failure;          // empty: no failure; else why recording has ended
 };
 
 struct RecorderOptions {
@@ -42,7 +42,7 @@ struct RecorderOptions {
   std::vector<Interface> interfaces;
   std::uint32_t snapLength = 0;    // bytes kept of a frame; 0: all
   std::uint64_t maxFileBytes = 0;  // 0: no bound
-  std::string application;         // that the file names as its maker
+  std::string application;         // the program that the file names as its writer
 };
 
 class FrameRecorder {
@@ -52,22 +52,22 @@ class FrameRecorder {
 
   // `path` must not exist. The error is one line.
   static Result<std::unique_ptr<FrameRecorder>> create(const std::string& path, const RecorderOptions& options);
-  // Writes to what is open already; `name` is for messages.
+  // Writes to an open file; `name` is for messages.
   static Result<std::unique_ptr<FrameRecorder>> create(FileDescriptor file, const std::string& name,
                                                        const RecorderOptions& options);
-  // Writes what is left; without finish() the statistics are missing.
+  // Writes what is left. The statistics are missing unless finish() was called.
   ~FrameRecorder();
   FrameRecorder(const FrameRecorder&) = delete;
   FrameRecorder& operator=(const FrameRecorder&) = delete;
 
-  // Keeps the beginning of the frame, which lies in these pieces one after the other, at most the snap length. It is
-  // copied. `wholeBytes`: its length, where the pieces are not all of it.
+  // Copies the beginning of the frame, at most the snap length. `pieces` hold the frame in order; `wholeBytes` is its
+  // length if they do not hold all of it.
   void record(std::size_t interface, UnixTime time, FrameDirection direction,
               std::span<const std::span<const std::byte>> pieces, std::size_t wholeBytes = 0);
   void record(std::size_t interface, UnixTime time, std::span<const std::byte> frame) {
     record(interface, time, FrameDirection::kUnknown, std::span(&frame, 1));
   }
-  // Writes what is left and the statistics, and closes the file. Once. The error says what the file lacks.
+  // Writes what is left and the statistics, then closes the file. Call once. The error says what the file lacks.
   Status finish(UnixTime now);
 
   RecorderCounters counters() const;
@@ -75,11 +75,11 @@ class FrameRecorder {
   bool ended() const { return tooLong_ || failed_.load(std::memory_order_acquire); }
 
  private:
-  // The owner appends whole blocks, and shows them by `used`.
+  // The owner appends whole blocks and publishes them through `used`.
   struct Chunk {
     std::unique_ptr<std::byte[]> bytes;
     std::atomic<std::size_t> used{0};
-    std::size_t written = 0;  // of the writer
+    std::size_t written = 0;  // by the writer
   };
   struct InterfaceCounters {
     std::uint64_t frames = 0, lost = 0;
@@ -88,7 +88,7 @@ class FrameRecorder {
   FrameRecorder(std::string path, FileDescriptor file, const RecorderOptions& options)
       : path_(std::move(path)), file_(std::move(file)), options_(options), interfaces_(options.interfaces.size()) {}
   void start();
-  // A chunk with room for so many bytes; nullptr: all of them wait for the disk, or recording has ended.
+  // A chunk with room for `bytes`; nullptr: all wait for the disk, or recording has ended.
   Chunk* roomFor(std::size_t bytes);
   void writeChunks();
   void writeOut(Chunk& chunk);
@@ -100,14 +100,14 @@ class FrameRecorder {
   const RecorderOptions options_;
   std::vector<InterfaceCounters> interfaces_;
   std::uint64_t bytes_ = 0;     // of recorded frames
-  std::uint64_t recorded_ = 0;  // the file's length, once all is written
+  std::uint64_t recorded_ = 0;  // length of the file once all is written
   bool tooLong_ = false;
   std::array<Chunk, kChunks> chunks_;
   // Chunk n is chunks_[n % kChunks]: those before written_ are in the file, those before filled_ are full, and filled_
   // is being filled.
   std::atomic<std::uint64_t> filled_{0}, written_{0};
   std::atomic<std::uint64_t> fileBytes_{0};
-  std::atomic<std::uint64_t> discarded_{0};  // blocks that were recorded and not written
+  std::atomic<std::uint64_t> discarded_{0};  // blocks that were recorded but not written
   std::atomic<bool> stopping_{false}, failed_{false};
   std::string failure_;  // set before failed_
   std::thread writer_;

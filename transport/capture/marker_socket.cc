@@ -67,7 +67,7 @@ std::vector<std::byte> markerFrame(const sockaddr_in& from, const sockaddr_in& t
   return frame;
 }
 
-// When the kernel received it; where it does not say, now.
+// The kernel's time of reception; without one, now.
 UnixTime timeOf(msghdr& message) {
   timespec time{};
   (void)::clock_gettime(CLOCK_REALTIME, &time);

@@ -23,7 +23,7 @@ void append(std::string& to, T value) {
 }
 
 void appendOption(std::string& to, std::uint16_t code, std::string value) {
-  constexpr std::size_t kLongest = 1'000;  // a name; the format allows 65,535 bytes
+  constexpr std::size_t kLongest = 1'000;  // of a name; the format allows 65,535 bytes
   value.resize(std::min(value.size(), kLongest));
   append(to, code);
   append(to, static_cast<std::uint16_t>(value.size()));
@@ -52,7 +52,7 @@ void appendSectionHeader(std::string& to, const std::string& application) {
   append(body, kByteOrder);
   append(body, std::uint16_t{1});
   append(body, std::uint16_t{0});
-  append(body, ~std::uint64_t{0});  // the section's length: not told
+  append(body, ~std::uint64_t{0});  // the section's length: unspecified
   appendOption(body, kUserApplication, application);
   append(body, std::uint32_t{kOptionEnd});
   appendBlock(to, kSectionHeader, body);
@@ -95,7 +95,7 @@ void writePacketBlock(std::byte* to, const PacketBlock& block) {
   storeLittle(to + 20, static_cast<std::uint32_t>(block.keptBytes));
   storeLittle(to + 24, static_cast<std::uint32_t>(block.originalBytes));
   std::byte* const behind = to + kKeptBytesAt + (block.keptBytes + 3) / 4 * 4;
-  // The padding, where there is any.
+  // Zeroes the padding.
   for (std::byte* at = to + kKeptBytesAt + block.keptBytes; at < behind; ++at) *at = std::byte{0};
   if (block.direction != FrameDirection::kUnknown) {
     storeLittle(behind, kPacketFlags);

@@ -19,7 +19,7 @@ void appendInterface(std::string& to, const std::string& name, const std::string
 void appendInterfaceStatistics(std::string& to, std::uint32_t interface, UnixTime now, std::uint64_t received,
                                std::uint64_t dropped);
 
-// As the interface saw the frame; kUnknown: nothing is said about it.
+// From the interface's point of view; kUnknown: unspecified.
 enum class FrameDirection : std::uint32_t { kUnknown = 0, kReceived = 1, kSent = 2 };
 struct PacketBlock {
   std::uint32_t interface = 0;
@@ -31,8 +31,7 @@ struct PacketBlock {
     return 32 + (keptBytes + 3) / 4 * 4 + (direction == FrameDirection::kUnknown ? 0 : 12);
   }
 };
-// Writes block.bytes() bytes to `to`; the frame's beginning, block.keptBytes of it, is the caller's to put at
-// kKeptBytesAt.
+// Writes block.bytes() bytes to `to`. The caller puts the frame's first block.keptBytes bytes at kKeptBytesAt.
 inline constexpr std::size_t kKeptBytesAt = 28;
 void writePacketBlock(std::byte* to, const PacketBlock& block);
 

@@ -1,9 +1,8 @@
-// A back-end as data: what everybody who asks "which transports are there?" needs to know of one. Each back-end's
-// folder makes one (its back_end.h); transport/process/back_ends.cc has the one table of them, and registration,
-// availability, the device library, the tools and the tests iterate over that table. docs/adding-a-backend.md walks
-// through a new one.
+// A back-end as data. Each back-end's folder makes one descriptor (its back_end.h), and transport/process/back_ends.cc
+// lists them all in one table. Registration, availability, the device library, the tools and the tests iterate over
+// that table. docs/adding-a-backend.md walks through a new one.
 //
-// Thread: any; descriptors are constant once made and never destroyed.
+// Thread: any. Descriptors are constant once made and never destroyed.
 #pragma once
 
 #include <functional>
@@ -23,57 +22,56 @@ namespace gloo_bypass {
 
 class Transport;
 
-// What a back-end makes of the interface or host name that Gloo gives.
+// How a back-end uses the interface or host name that Gloo gives.
 enum class InterfaceRule : std::uint8_t {
-  kIgnored,   // it has no use for one
-  kNamed,     // a named interface; where there is none it finds its way by itself, and host names do not matter
-  kSeveral,   // as kNamed; of a list of names, commas between, all are used
-  kOptional,  // a named interface; the host name's apart, as one to prefer where none is named
-  kRequired,  // none, or one without an IPv4 address, is an error
+  kIgnored,   // unused
+  kNamed,     // uses a named interface; without one the back-end chooses by itself. Ignores host names
+  kSeveral,   // as kNamed, and accepts a comma-separated list, to use all of them
+  kOptional,  // uses a named interface; without one it prefers the host name's
+  kRequired,  // a missing interface, or one without an IPv4 address, is an error
 };
 
-// Changes a configuration for an attempt that must leave nothing behind, and undoes on destruction what it did outside
-// it.
+// Changes a configuration for a trial that must leave nothing behind; the destructor undoes what it did elsewhere.
 class Rehearsal {
  public:
   virtual ~Rehearsal() = default;
-  // `text` with the names that a real attempt would have used.
+  // `text` with the names that a real start would have used.
   virtual std::string withRealNames(std::string text) const = 0;
 };
 
-// The report of the process's live transport of this back-end; nothing if there is none. Any thread, until the process
+// The report of the process's live transport of this back-end; nullopt if there is none. Any thread, until the process
 // ends.
 using ReportSource = std::function<std::optional<TransportReport>()>;
 
 struct BackEnd {
-  std::string name;  // as GLOO_DEVICE_TRANSPORT has it: "DPDK"
+  std::string name;  // the value of GLOO_DEVICE_TRANSPORT: "DPDK"
 
-  // Not in this build: why, and which package brings it. Empty: it is, and `make` is set.
+  // If this build lacks the back-end: why, and which package brings it. Empty if it is there; then `make` is set.
   std::string missing;  // "libdpdk was missing or disabled when it was built"
   std::string package;  // "libdpdk-dev"
 
-  // For makeTransport() below. Errors are one line that says what is wrong and what to do; std::system_error: no
-  // thread.
+  // For makeTransport() below. Errors are one line: what is wrong and what to do. std::system_error: no thread could
+  // start.
   std::function<Result<std::shared_ptr<Transport>>(const TransportConfig&)> make;
 
   InterfaceRule (*interfaceRule)(const TransportConfig&) = nullptr;
 
-  // One line for each setting that is set and does nothing here; null: all do.
+  // One line for each setting that is set but has no effect here; null: all have one.
   std::vector<std::string> (*ignoredSettings)(const TransportConfig&) = nullptr;
 
-  // The back-end's own way of showing its report, once its transport lives; null: none.
+  // The back-end's own way to publish its report, called once its transport lives; null: none.
   Status (*publish)(const TransportConfig&, ReportSource) = nullptr;
 
-  // What it is made of starts once a process, and has (or is known to fail): an attempt in a forked child says nothing.
-  // Null: never.
+  // True once the part that starts only once a process (such as DPDK's EAL) has started, or is known to fail: then a
+  // trial in a forked child proves nothing. Null: never.
   bool (*decided)() = nullptr;
-  // Null: an attempt leaves nothing behind anyway.
+  // Null: a trial leaves nothing behind anyway.
   std::unique_ptr<Rehearsal> (*rehearse)(TransportConfig&) = nullptr;
 
   bool inThisBuild() const { return missing.empty(); }
 };
 
-// A transport of the back-end, or one line: `make`'s, or that the system gives no thread or no memory for it.
+// A transport of the back-end. The error is one line: `make`'s, or that the system has no thread or no memory for it.
 inline Result<std::shared_ptr<Transport>> makeTransport(const BackEnd& backEnd, const TransportConfig& config) {
   try {
     return backEnd.make(config);
@@ -85,7 +83,7 @@ inline Result<std::shared_ptr<Transport>> makeTransport(const BackEnd& backEnd, 
   }
 }
 
-// For a build without what the back-end needs.
+// For a build that lacks the back-end's dependencies.
 inline BackEnd missingBackEnd(std::string name, std::string missing, std::string package) {
   BackEnd backEnd;
   backEnd.name = std::move(name);

@@ -75,7 +75,7 @@ Result<ChannelAddress> decodeChannelAddress(std::span<const std::byte> bytes) {
   if (!port) return malformed;
   address.portAddress.assign(port->begin(), port->end());
   const auto description = reader.field();
-  // Nothing follows in this version.
+  // This version has no further fields.
   if (!description || !reader.atEnd()) return malformed;
   for (std::byte b : *description) {
     const auto c = std::to_integer<unsigned char>(b);

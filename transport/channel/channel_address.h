@@ -1,4 +1,4 @@
-// What a channel puts into the rendezvous store. Little-endian:
+// What a channel writes to the rendezvous store. Little-endian:
 //   "GBY1" | u64 session id | u16 length, port address | u16 length, description (UTF-8, for messages only)
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace gloo_bypass {
 
-// So that all of it stays within MessageChannel::kMaxAddressBytes.
+// Keeps the whole address within MessageChannel::kMaxAddressBytes.
 inline constexpr std::size_t kMaxPortAddressBytes = 400;
 
 struct ChannelAddress {
@@ -22,7 +22,7 @@ struct ChannelAddress {
 };
 
 std::vector<std::byte> encodeChannelAddress(const ChannelAddress& address);
-// Hostile bytes: every length is checked; unprintable characters of the description are replaced.
+// The bytes are hostile: it checks every length and replaces unprintable characters of the description.
 Result<ChannelAddress> decodeChannelAddress(std::span<const std::byte> bytes);
 
 }  // namespace gloo_bypass

@@ -46,7 +46,7 @@ constexpr ChannelCounterRow kRows[] = {
     {&C::bufferedSends, "buffered_sends", "buffered_sends_total", "Sends copied into the send buffer"},
     {&C::stagedReceives, "staged_receives", "staged_receives_total", "Messages kept until a receive took them"},
 };
-// A field without a row would be lost from every report.
+// A field without a row would be missing from every report.
 static_assert(sizeof(ChannelCounters) == sizeof(std::uint64_t) * std::size(kRows));
 
 }  // namespace

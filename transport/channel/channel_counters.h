@@ -1,5 +1,5 @@
-// What is counted of one channel, whichever back-end counts, and the one table of it: sums, JSON, text, Prometheus's
-// metrics and DPDK's telemetry are all made from the table, so a new counter is a field and a row.
+// The counters of one channel, for every back-end, and the one table that describes them. Sums, JSON, text,
+// Prometheus's metrics and DPDK's telemetry are all made from the table, so a new counter needs a field and a row.
 //
 // Pure. Thread: counters are plain fields, changed under exclusive access; the table is constant.
 #pragma once
@@ -15,9 +15,9 @@ struct ChannelCounters {
   std::uint64_t messagesSent = 0, messagesReceived = 0;
   std::uint64_t payloadBytesSent = 0, payloadBytesReceived = 0;  // first transmissions only
   std::uint64_t packetsSent = 0, packetsReceived = 0;
-  std::uint64_t wireBytesSent = 0, wireBytesReceived = 0;  // datagrams, our header on
+  std::uint64_t wireBytesSent = 0, wireBytesReceived = 0;  // datagrams, with our header
   std::uint64_t retransmits = 0;
-  std::uint64_t spuriousRetransmits = 0;  // of them: an earlier one had arrived, as far as acknowledgements tell
+  std::uint64_t spuriousRetransmits = 0;  // of these: an earlier copy had arrived, as far as acknowledgements show
   std::uint64_t tailLossProbes = 0;       // silence of some two round trips: an acknowledgement was requested
   std::uint64_t retransmitTimeouts = 0;   // no answer: requested again
   // Repair frames, frames recovered from the peer's, and frames retransmitted although repair frames covered them.
@@ -28,19 +28,19 @@ struct ChannelCounters {
   std::uint64_t eagerMessages = 0, rendezvousMessages = 0, bufferedSends = 0, stagedReceives = 0;
 };
 
-// What a session knows of its path now. Not summed.
+// A session's current view of its path. Not summed.
 struct PathFigures {
   Duration smoothedRtt{0}, minRtt{0};
   std::uint64_t congestionWindowBytes = 0;
-  std::size_t datagramBytes = 0;  // the largest that is sent
+  std::size_t datagramBytes = 0;  // largest size sent
 };
 
 struct ChannelCounterRow {
   std::uint64_t ChannelCounters::* field;
   const char* name;    // in JSON, text and telemetry
-  const char* metric;  // of all channels together, without gloo_bypass_
+  const char* metric;  // over all channels, without gloo_bypass_
   const char* help;
-  // Of each channel; null: there is none, since a metric of every peer is dear.
+  // For each channel; null: none, since a metric for every peer is expensive.
   const char* channelMetric = nullptr;
   const char* channelHelp = nullptr;
 };

@@ -1,4 +1,4 @@
-// For BackEnd::ignoredSettings of those that run without DPDK.
+// For BackEnd::ignoredSettings of back-ends that run without DPDK.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace gloo_bypass {
 
-// One line for each setting that asks something of DPDK. `name`: the back-end; `maker`: who makes its frames ("the
-// kernel"), where it does not see them.
+// One line for each setting that needs DPDK. `name`: the back-end; `maker`: who makes its frames ("the kernel"), if the
+// back-end does not see them.
 std::vector<std::string> ignoredWithoutDpdk(const TransportConfig& config, const char* name, const char* maker);
 
 }  // namespace gloo_bypass

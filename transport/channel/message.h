@@ -1,5 +1,4 @@
-// What a message is to its sender and receiver: the vocabulary that the protocol core, every back-end and
-// the Gloo adapter share.
+// The vocabulary of messages that the protocol core, every back-end and the Gloo adapter share.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +17,7 @@ struct MessageKey {
   bool operator==(const MessageKey&) const = default;
 };
 
-// `seed`: as MixHash's.
+// `seed`: as in MixHash.
 struct MessageKeyHash {
   std::uint64_t seed = 0;
   std::uint64_t operator()(const MessageKey& key) const {
@@ -26,7 +25,7 @@ struct MessageKeyHash {
   }
 };
 
-// Chosen by the caller, unique among the channel's live operations of that direction (a pointer, say).
+// The caller chooses it (a pointer, say), unique among the channel's live operations of that direction.
 using OperationToken = std::uint64_t;
 
 struct SendRequest {
@@ -34,9 +33,9 @@ struct SendRequest {
   MessageKey key;
   const std::byte* data = nullptr;  // readable until onSendComplete or cancelSend
   std::size_t length = 0;           // zero is a message like any other
-  std::uint64_t remoteOffset = 0;   // where in a persistent receive's region it goes; 0 for unbound
-  // Complete only once the peer has the message, where the network may lose it: the message then arrives however this
-  // process ends. Without it, what the port or adapter has taken is complete, and nobody retransmits it once this
+  std::uint64_t remoteOffset = 0;   // offset in a persistent receive's region; 0 for unbound
+  // If the network may lose the message, it completes only once the peer has it: it then arrives however this process
+  // ends. Without the flag a send completes once the port or adapter has taken it, and no one retransmits it after this
   // process has ended.
   bool confirmed = false;
 };
@@ -45,9 +44,9 @@ struct ReceiveRequest {
   OperationToken token = 0;
   MessageKey key;
   std::byte* data = nullptr;  // writable until onReceiveComplete or cancelReceive
-  std::size_t capacity = 0;   // a longer message fails the CHANNEL with kMessageTooLong, as Gloo's TCP does
-  // A bound buffer: stays posted, and every message of the key is written at data + its remoteOffset; one
-  // onReceiveComplete for each. At most one persistent receive a key, and no other receive with it.
+  std::size_t capacity = 0;   // a longer message fails the CHANNEL with kMessageTooLong, as in Gloo's TCP
+  // For a bound buffer: the receive stays posted, every message of the key is written at data + its remoteOffset, and
+  // each calls onReceiveComplete. At most one persistent receive a key, and no other receive with it.
   bool persistent = false;
 };
 

@@ -1,10 +1,10 @@
-// Seam 1: reliable, tagged, ordered messages to one peer. The Gloo adapter knows nothing below it; a
-// back-end (DPDK sessions, RDMA queue pairs) implements it and passes the conformance suite.
+// Seam 1: reliable, tagged, ordered messages to one peer. The Gloo adapter knows nothing below it. A back-end (DPDK or
+// UDP sessions, RDMA queue pairs, pairs of two transports) implements it and passes the conformance suite.
 //
-// Exclusive access. All of a back-end's channels share one ProgressEngine. Every method of Transport and
-// MessageChannel, and every call of a ChannelObserver, happens with the engine's exclusive access
-// held (ProgressEngine::exclusive, or inside an observer call). So an adapter whose state is touched
-// under exclusive access only needs no further lock. The two exceptions are named below.
+// Exclusive access. All channels of a transport share one ProgressEngine. The caller of any method of Transport and
+// MessageChannel holds the engine's exclusive access (ProgressEngine::exclusive, or inside an observer call), and so
+// does the back-end when it calls a ChannelObserver. An adapter that touches its state only under exclusive access
+// needs no other lock. Methods that are exceptions say so.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@ enum class ChannelState : std::uint8_t {
   kConnecting,
   kConnected,
   kPeerClosed,  // the peer closed in good order; what it had sent before can still be received
-  kFailed,      // see MessageChannel::error; the same holds if the peer or the way to it was lost
+  kFailed,      // see MessageChannel::error. After loss of the peer or the path, what had arrived can still be received
   kClosed,      // close() was called
 };
 
@@ -40,47 +40,46 @@ enum class ChannelState : std::uint8_t {
 class ChannelObserver {
  public:
   virtual ~ChannelObserver() = default;
-  // The buffer may be reused; the peer need not have received the message yet. But it will get it even if this process
-  // ends now: the message is in memory that both share, or the kernel or the adapter has it. Where a network may lose
-  // it, that holds for confirmed sends only (SendRequest::confirmed).
+  // The buffer may be reused; the peer need not have received the message yet. It will receive it even if this process
+  // ends now: the message is in shared memory, or the kernel or the adapter has it. If a network may lose it, that
+  // holds for confirmed sends only (SendRequest::confirmed).
   virtual void onSendComplete(OperationToken token) noexcept = 0;
   virtual void onReceiveComplete(OperationToken token, std::size_t length) noexcept = 0;
-  // A message has been announced for which no receive was posted. The observer may call postReceive
-  // from here (recv-from-any). Each message is announced once at most, in the peer's order of sending.
+  // A message was announced and no receive is posted for it. The observer may call postReceive from here
+  // (recv-from-any). Each message is announced at most once, in the peer's order of sending.
   virtual void onMessageAnnounced(MessageKey key, std::size_t length) noexcept = 0;
-  // kConnected, kPeerClosed or kFailed was reached. After kFailed and kPeerClosed, every pending operation has been
-  // forgotten (no completion will come, no buffer is touched); receives whose message had fully arrived are completed
-  // first. What else has fully arrived can still be received, unless the channel failed because a rule was broken
-  // (Error::isLoss).
+  // The channel reached kConnected, kPeerClosed or kFailed. After kFailed and kPeerClosed, no pending operation
+  // completes and no buffer is touched; receives that had their whole message complete first. Other messages that have
+  // fully arrived can still be received, unless a broken rule made the channel fail (Error::isLoss).
   virtual void onStateChange(ChannelState state) noexcept = 0;
 };
 
 class MessageChannel {
  public:
-  // Closes if close() was not called. Needs exclusive access as every method does.
+  // Closes if close() was not called. Needs exclusive access, as every method does.
   virtual ~MessageChannel() = default;
 
-  // What the peer's connect needs; opaque, at most kMaxAddressBytes, known from construction on.
+  // What the peer passes to connect(); opaque, at most kMaxAddressBytes, known from construction on.
   virtual std::vector<std::byte> localAddress() const = 0;
   static constexpr std::size_t kMaxAddressBytes = 512;
 
-  // Begins to connect to the channel whose localAddress() is `remoteAddress` (hostile bytes); the end is told by
-  // onStateChange. Both sides call it. Settings that cannot talk end in kFailed with both values named.
+  // Starts to connect to the channel that has the localAddress() `remoteAddress` (hostile bytes); onStateChange reports
+  // the outcome. Both sides call it. Incompatible settings end in kFailed with an error that names both values.
   virtual Status connect(std::span<const std::byte> remoteAddress) = 0;
 
-  // Before kConnected: accepted and queued. In kClosed: an error; in kPeerClosed and kFailed too, but for a receive
-  // whose message has fully arrived. After an error there is no such operation. May complete (call the observer) before
-  // it returns.
+  // Before kConnected: accepted and queued. In kClosed, kPeerClosed and kFailed: an error, except for a receive that
+  // has its whole message here in the latter two. After an error the operation does not exist. May complete (call the
+  // observer) before it returns.
   virtual Status postSend(const SendRequest& request) = 0;
   virtual Status postReceive(const ReceiveRequest& request) = 0;
-  // After these the buffer is not touched any more and no completion comes. False: it is complete, or a send whose copy
-  // goes on. A cancelled send whose bytes have partly gone out goes on as a copy. Where it is too long to be copied, or
-  // the peer reads it from the user's memory (RDMA), the channel fails, as an aborted TCP stream would. A cancelled
-  // receive whose message has partly arrived lets the rest arrive into nowhere.
+  // After these the buffer is not touched any more and no completion comes. False: it is complete, or a copied send
+  // continues. A cancelled send that has partly left continues as a copy. If it is too long to copy, or the peer reads
+  // it from the user's memory (RDMA), the channel fails, as an aborted TCP stream would. A cancelled receive drops the
+  // rest of a message that has partly arrived.
   virtual bool cancelSend(OperationToken token) = 0;
   virtual bool cancelReceive(OperationToken token) = 0;
-  // When the oldest message of the key for which no receive is posted arrived or was announced; nothing: there is none
-  // that can be received. Comparable between the channels of a process, for a receive from any of several peers.
+  // When the key's oldest message without a posted receive arrived or was announced; nullopt: none can be received.
+  // Comparable between the channels of a process, for a receive from any of several peers.
   virtual std::optional<TimePoint> oldestUnmatched(MessageKey key) const = 0;
 
   virtual ChannelState state() const = 0;
@@ -89,21 +88,20 @@ class MessageChannel {
   virtual std::string describePeer() const = 0;
   virtual ChannelCounters counters() const = 0;
 
-  // Good order: what was sent before is delivered first if the peer still listens (in the background, bounded by a
-  // linger time); the peer sees kPeerClosed. `abort` drops what is unsent; the peer sees kFailed.
-  // No observer call comes after it; user buffers are not touched any more (unsent data is copied first).
+  // Good order: what was sent before is still delivered while the peer listens (in the background, for at most a linger
+  // time); the peer sees kPeerClosed. `abort` drops what is unsent; the peer sees kFailed. No observer call comes after
+  // it, and user buffers are not touched any more (unsent data is copied first).
   virtual void close(bool abort) = 0;
 };
 
 struct ChannelOptions {
   int localRank = -1, peerRank = -1;                   // for messages and logs
-  Duration connectTimeout = std::chrono::seconds(30);  // handshake ends in kFailed (kTimedOut) after it
-  // How long its user waits for anything: a peer that is silent, and of which nothing worse is known, is not given up
-  // before.
+  Duration connectTimeout = std::chrono::seconds(30);  // a longer handshake ends in kFailed (kTimedOut)
+  // How long the channel's user waits for anything: a peer that is only silent does not count as vanished earlier.
   Duration silenceTimeout{0};
 };
 
-// A back-end in this process. Made once a process (and configuration), shared by all Devices.
+// A back-end in this process. Made once a process (and configuration); all Devices share it.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -114,8 +112,9 @@ class Transport {
   // `observer` must outlive the channel or its close().
   virtual Result<std::unique_ptr<MessageChannel>> openChannel(const ChannelOptions& options,
                                                               ChannelObserver* observer) = 0;
-  // The process ends while channels are open: closes them in good order and waits a bounded time until the peers have
-  // what was sent. Operations that still wait never complete. Exception to the rule: any thread, no exclusive access.
+  // The process ends while channels are open: closes them in good order and waits, for a bounded time, until the peers
+  // have everything that was sent. Operations that still wait never complete. Exception to the rule: any thread, no
+  // exclusive access.
   virtual void closeAll() {}
   virtual TransportReport report() const = 0;
 };

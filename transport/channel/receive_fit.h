@@ -1,4 +1,4 @@
-// Whether a message fits the receive that it matched; the same words whichever back-end finds out.
+// Whether a message fits the receive that it matched. All back-ends use the same error text.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace gloo_bypass {
 
-// Empty: it fits. Else what is wrong and what to do. `capacity` and `persistent` are the receive's.
+// Empty: it fits. Else what is wrong and what to do. `capacity` and `persistent` describe the receive.
 std::string misfit(const MessageKey& key, std::size_t capacity, bool persistent, std::uint64_t length,
                    std::uint64_t remoteOffset);
 

@@ -1,6 +1,6 @@
-// What a transport tells of itself, as plain data; who shows it (transport/process/report_json.h,
-// transport/process/metrics_text.h, DPDK's telemetry) knows no back-end. Taken under exclusive access; a value of its
-// own afterwards.
+// A transport's report about itself, as plain data. The code that shows it (transport/process/report_json.h,
+// transport/process/metrics_text.h, DPDK's telemetry) knows no back-end. Taken under exclusive access; an independent
+// value afterwards.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace gloo_bypass {
 
-// A number of the port's or the device's that only this back-end has; its texts are constants.
+// A number of the port or device that only this back-end has; its texts are constants.
 struct PortFigure {
   const char* name;  // in JSON, text and telemetry
   const char*
@@ -24,10 +24,10 @@ struct PortFigure {
 
 struct ChannelReport {
   std::uint64_t number = 0;  // the channel's name in this process
-  std::string peer;          // as it described itself; may be empty before it connected
+  std::string peer;          // the peer's own description; may be empty before it connects
   int localRank = -1, peerRank = -1;
   ChannelCounters counters;
-  std::optional<PathFigures> path;  // where the back-end knows it
+  std::optional<PathFigures> path;  // if the back-end knows it
 };
 
 // How long operations took (transport/timing).
@@ -46,12 +46,12 @@ struct OperationTimes {
 };
 
 struct TransportReport {
-  std::string description;                         // of what it runs over: "memif in /tmp/x"
+  std::string description;                         // what it runs over: "memif in /tmp/x"
   ChannelCounters total;                           // of all channels, closed ones included
   std::uint64_t bytesSent = 0, bytesReceived = 0;  // by the port, as far out as it can count
   std::vector<PortFigure> port;
   std::vector<ChannelReport> channels;          // open ones
-  std::optional<DurationHistogram> roundTrips;  // as acknowledgements show them; only where latencies are measured
+  std::optional<DurationHistogram> roundTrips;  // as acknowledgements show them; only if latencies are measured
   std::optional<OperationTimes> operations;     // the same
 };
 

@@ -1,12 +1,12 @@
-// Which message belongs to which posted receive of one channel. Pure; one thread at a time.
+// Matches arriving messages with the posted receives of one channel. Pure; one thread at a time.
 //
 //   arrive -+- receive of the key posted: matched       post -+- unmatched message of the key: matched, oldest first
 //           `- none: unmatched, kept                          `- none: waits
 //
-// Messages of one key match receives of it in order, and receives complete in that order: a matched message that is
-// complete waits for older ones of its key. A persistent receive matches every message of its key. A key costs memory
-// only while something of it is here. The owner calls arrive in the peer's order of sending, bounds the number of
-// messages, and moves their bytes.
+// Messages of one key match its receives in order, and receives complete in that order: a complete message waits for
+// older ones of its key. A persistent receive matches every message of its key. A key uses memory only while it has
+// messages or receives. The owner calls arrive() in the peer's order of sending, bounds the number of messages, and
+// moves their bytes.
 #pragma once
 
 #include <cstddef>
@@ -24,22 +24,22 @@
 
 namespace gloo_bypass {
 
-// The owner puts what else it knows of a message into `Body`.
+// `Body`: whatever else the owner records about a message.
 template <typename Body>
 class MessageMatcher {
  public:
   struct Message {
     MessageKey key;
-    std::uint64_t length = 0, remoteOffset = 0;  // the owner's to fill in, before it is matched or right after
-    TimePoint arrived{};                         // the owner's to fill in, for an unmatched message
+    std::uint64_t length = 0, remoteOffset = 0;  // the owner sets these before the match or right after
+    TimePoint arrived{};                         // the owner sets this for an unmatched message
     ReceiveRequest receive;                      // when matched
     bool matched = false;
     bool complete = false;
-    bool orphaned = false;  // its receive was cancelled: arrives into nowhere, and nobody is told
+    bool orphaned = false;  // its receive was cancelled: the bytes are dropped, and no one is notified
     Body body{};
     SlotIndex next = kNoSlot;
 
-    // When matched. Empty: it fits its receive; else what is wrong, and destination() is not valid.
+    // For a matched message. Empty: it fits its receive; else what is wrong, and destination() is not valid.
     std::string misfit() const {
       return gloo_bypass::misfit(key, receive.capacity, receive.persistent, length, remoteOffset);
     }
@@ -52,16 +52,16 @@ class MessageMatcher {
     bool empty() const { return receives.empty() && unmatched.empty() && active.empty(); }
   };
 
-  // `seed`: random bits that the peer, which chooses the keys, does not know.
+  // `seed`: random bits that the peer does not know, since it chooses the keys.
   explicit MessageMatcher(std::uint64_t seed) : keys_(MessageKeyHash{seed}) {}
 
-  // A message that has not arrived yet as far as matching goes: an earlier one is missing. Its key may come later too.
+  // A slot for a message that cannot be matched yet because an earlier one is missing. Its key may be unknown too.
   SlotIndex take() {
     const SlotIndex slot = messages_.take();
     messages_[slot] = Message{};
     return slot;
   }
-  // True: it is matched, a receive was waiting.
+  // True: a receive was waiting and is now matched.
   bool arrive(SlotIndex slot) {
     Message& message = messages_[slot];
     Key& key = keys_.at(message.key);
@@ -80,10 +80,10 @@ class MessageMatcher {
     (void)arrive(slot);
     return slot;
   }
-  // A message that take() gave and that has not arrived.
+  // Frees a slot from take() that never arrived.
   void give(SlotIndex slot) { forget(slot); }
 
-  // The message that `request` is matched with now, or nothing: it waits. For a persistent request call again until it
+  // The message that `request` matches now; nullopt: the request waits. For a persistent request, call again until it
   // waits.
   std::optional<SlotIndex> post(const ReceiveRequest& request) {
     Key& key = keys_.at(request.key);
@@ -92,30 +92,30 @@ class MessageMatcher {
     return std::nullopt;
   }
 
-  // For a message that is here whole and needs no bookkeeping: the key if a receive waits and no older message is
-  // under way, else null. Valid until the next call that changes something.
+  // For a message that is here whole and needs no bookkeeping: its key if a receive waits and no older message is under
+  // way, else null. Valid until the next call that changes something.
   Key* readyKey(MessageKey name) {
     Key* key = keys_.find(name);
     return key == nullptr || key->receives.empty() || !key->active.empty() ? nullptr : key;
   }
   const ReceiveRequest& firstReceive(const Key& key) const { return receives_[key.receives.head].request; }
-  // The first receive of a ready key has got its message.
+  // Completes the first receive of a ready key.
   void finishFirstReceive(Key* key) {
     if (firstReceive(*key).persistent) return;
     dropFirstReceive(*key);
     eraseIfEmpty(key);
   }
-  // The receive that the next message of the key will meet; null: none waits.
+  // The receive that the key's next message will match; null: none waits.
   const ReceiveRequest* waiting(MessageKey name) const {
     const Key* key = keys_.find(name);
     return key == nullptr || key->receives.empty() ? nullptr : &firstReceive(*key);
   }
-  // Null: every message of the key that has arrived has a receive.
+  // Null: every arrived message of the key has a receive.
   const Message* oldestUnmatched(MessageKey name) const {
     const Key* key = keys_.find(name);
     return key == nullptr || key->unmatched.empty() ? nullptr : &messages_[key->unmatched.head];
   }
-  // When it arrived; what MessageChannel::oldestUnmatched answers.
+  // For MessageChannel::oldestUnmatched.
   std::optional<TimePoint> unmatchedSince(MessageKey name) const {
     const Message* message = oldestUnmatched(name);
     return message == nullptr ? std::nullopt : std::optional(message->arrived);
@@ -124,15 +124,16 @@ class MessageMatcher {
   Message& operator[](SlotIndex slot) { return messages_[slot]; }
 
   // The message is in the user's buffer. Calls `end(message)` for it and for younger complete ones of its key, orphaned
-  // ones too, unless an older one is still under way. `end` may post, cancel and clear.
+  // ones included, unless an older one is still under way. `end` may post, cancel and clear.
   template <typename End>
   void complete(SlotIndex slot, End&& end) {
     messages_[slot].complete = true;
     completeInOrder(messages_[slot].key, end);
   }
 
-  // The sender took back a message that has arrived; its receive is the first of its key again. Returns the message
-  // that this receive has met instead, if there is one. Calls `end` as complete() does, for younger ones that waited.
+  // The sender took back a message that has arrived; its receive becomes the first of its key again. Returns the
+  // message that this receive matches instead, if any. Calls `end`, as complete() does, for younger messages that
+  // waited.
   template <typename End>
   std::optional<SlotIndex> withdraw(SlotIndex slot, End&& end) {
     Key* key = keys_.find(messages_[slot].key);
@@ -183,9 +184,9 @@ class MessageMatcher {
     });
   }
 
-  // Waiting receives and active messages are forgotten. Unmatched messages for which `whole` is true stay, up to their
-  // key's first other one: behind a message that will never be whole none of its key can be received. `drop` is called
-  // for what goes.
+  // Drops waiting receives and active messages. Unmatched messages stay while `whole` is true for them, up to their
+  // key's first other one: behind a message that will never be whole, none of its key can be received. Calls `drop` for
+  // each removed message.
   template <typename Whole, typename Drop>
   void forgetReceives(Whole&& whole, Drop&& drop) {
     FlatMap<MessageKey, Key, MessageKeyHash> kept(keys_.hash());

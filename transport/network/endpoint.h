@@ -1,4 +1,4 @@
-// An IPv4 or IPv6 address and port, as the kernel has it and as people write it.
+// An IPv4 or IPv6 address and port, in the kernel's form and as text.
 #pragma once
 
 #include <arpa/inet.h>
@@ -17,10 +17,10 @@ namespace gloo_bypass::network {
 union Endpoint {
   sockaddr any;
   sockaddr_in v4;
-  sockaddr_in6 v6{};  // so that all bytes are zero
+  sockaddr_in6 v6{};  // zeroes all bytes
 
   bool isV6() const { return any.sa_family == AF_INET6; }
-  // IP's and UDP's, of a datagram from or to it.
+  // Bytes of the IP and UDP headers of its datagrams.
   std::size_t headerBytes() const { return isV6() ? 48 : 28; }
   bool isIp() const { return isV6() || any.sa_family == AF_INET; }
   // At the same place in both families.
@@ -39,15 +39,15 @@ union Endpoint {
 };
 
 Endpoint endpointOf(const sockaddr& address);
-// An address as people write it, port 0; nothing where `text` is none.
+// Parses a numeric address; port 0. nullopt: `text` is none.
 std::optional<Endpoint> parseIp(const std::string& text);
 // "10.0.0.2"; with the port "10.0.0.2:47777" and "[::1]:47777".
 std::string ipText(Endpoint endpoint);
 std::string toString(const Endpoint& endpoint);
 
-// As peers are told: 4 or 16 bytes of address, and the port, big endian.
+// The form for peers: 4 or 16 bytes of address, and the port, big endian.
 std::vector<std::byte> toBytes(Endpoint endpoint);
-// Back out of a peer's bytes, which are hostile; nothing where they are no unicast address and a port.
+// Parses a peer's bytes, which are hostile; nullopt: not a unicast address and a port.
 std::optional<Endpoint> fromBytes(std::span<const std::byte> bytes);
 
 }  // namespace gloo_bypass::network

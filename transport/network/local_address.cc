@@ -22,11 +22,11 @@
 namespace gloo_bypass::network {
 namespace {
 
-constexpr std::uint16_t kDiscardPort = 9;  // a route is the same for all ports
-// Of a way that the kernel says nothing about: IPv6's least, which IPv4's carry too but for the narrowest.
+constexpr std::uint16_t kDiscardPort = 9;  // any port will do: routes do not depend on it
+// For a route without a known MTU: IPv6's minimum, which all but the narrowest IPv4 paths carry too.
 constexpr std::size_t kLeastMtu = 1280;
 
-// Names of hosts and interfaces are the environment's and the kernel's, which allow control characters.
+// Names of hosts and interfaces come from the environment and the kernel, and may hold control characters.
 Error refuse(const std::string& message) {
   return {ErrorScope::kDevice, ErrorCode::kConfiguration, printable(message)};
 }
@@ -41,7 +41,7 @@ std::string inOneLine(const std::set<std::string>& names) {
 struct Interface {
   std::string name;
   unsigned flags = 0;
-  std::vector<Endpoint> addresses;  // IPv4 first; none that is link-local, which says nothing on another host
+  std::vector<Endpoint> addresses;  // IPv4 first; no link-local ones, which mean nothing on another host
 
   bool leadsOut() const { return (flags & IFF_RUNNING) != 0 && (flags & IFF_LOOPBACK) == 0 && !addresses.empty(); }
 };
@@ -66,7 +66,7 @@ Result<std::vector<Interface>> listInterfaces() {
   return interfaces;
 }
 
-// Its name; empty where none has the address. All of 127/8 is the loopback's.
+// The interface's name; empty if none has the address. All of 127/8 belongs to the loopback.
 std::string interfaceWith(const Endpoint& address) {
   const auto interfaces = listInterfaces();
   if (!interfaces) return "";
@@ -97,7 +97,7 @@ Result<Endpoint> addressOfInterface(const std::string& name) {
       inOneLine(known)));
 }
 
-// Connected; without a way there is none, and errno says why.
+// A connected socket; without a route none, and errno says why.
 FileDescriptor routedSocket(const Endpoint& local, const Endpoint& peer) {
   FileDescriptor fd(::socket(peer.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   Endpoint own = local;
@@ -107,7 +107,7 @@ FileDescriptor routedSocket(const Endpoint& local, const Endpoint& peer) {
   return fd;
 }
 
-// The address from which the kernel's route leads to `peer`; nothing where there is no route.
+// The address that the kernel uses towards `peer`; nullopt: no route.
 std::optional<Endpoint> routeSource(Endpoint peer) {
   peer.setPort(kDiscardPort);
   const FileDescriptor fd = routedSocket({}, peer);
@@ -118,8 +118,8 @@ std::optional<Endpoint> routeSource(Endpoint peer) {
   return own;
 }
 
-// In the order in which they are tried, which is the same on all hosts, or their addresses might be of two families:
-// the loopback last, IPv4 first. None where the name is unknown.
+// In an order that is the same on all hosts, as otherwise their addresses might be of two families: the loopback last,
+// IPv4 first. Empty if the name is unknown.
 std::vector<Endpoint> addressesOf(const std::string& host) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_DGRAM;
@@ -143,7 +143,7 @@ Result<std::vector<Interface>> outwardInterfaces() {
   return interfaces;
 }
 
-// Of those that lead to other hosts, the address that this machine's own name leads to.
+// The address of this machine's own name, if one of these interfaces has it.
 std::optional<Endpoint> addressOfHostName(const std::vector<Interface>& outward) {
   char name[HOST_NAME_MAX + 1] = "";
   if (::gethostname(name, sizeof(name) - 1) != 0) return {};
@@ -157,7 +157,8 @@ std::optional<Endpoint> addressOfHostName(const std::vector<Interface>& outward)
   return {};
 }
 
-// By which address other hosts send to this one, where no peer's tells. Nothing: none does, or nothing says which.
+// The address that other hosts can send to, when no peer is known. nullopt: there is none, or several and no way to
+// choose.
 std::optional<Endpoint> addressForOthers(bool v6First) {
   constexpr const char* kElsewhere[] = {"192.0.2.1", "2001:db8::1"};  // of no host: reserved for documents
   for (const bool v6 : {v6First, !v6First}) {
@@ -172,7 +173,7 @@ std::optional<Endpoint> addressForOthers(bool v6First) {
   return v6First ? addresses.back() : addresses.front();
 }
 
-// The loopback's, where this machine has none that another host could send to, or several and nothing says which.
+// The loopback's address, if this machine has none that another host could send to, or several and no way to choose.
 Result<Endpoint> addressTowards(const std::string& host) {
   Endpoint within = *parseIp("127.0.0.1");
   for (const Endpoint& peer : addressesOf(host)) {
@@ -267,7 +268,7 @@ Result<std::size_t> routeMtu(const Endpoint& local, const Endpoint& peer) {
   if (fd && ::getsockopt(fd.get(), v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_MTU : IP_MTU, &mtu, &length) == 0) {
     return static_cast<std::size_t>(mtu);
   }
-  // A sandbox refuses a call that only asks. Larger datagrams are found by probing.
+  // A sandbox refuses a call that only queries. Probing finds larger sizes later.
   if (fd || errno == EPERM || errno == ENOSYS) return kLeastMtu;
   if (const std::string reason = exhausted(errno); !reason.empty()) {
     return Error{ErrorScope::kSession, ErrorCode::kExhausted, reason};

@@ -12,7 +12,7 @@
 namespace gloo_bypass {
 namespace {
 
-// The beginning of a short file; empty: there is none, or no descriptor.
+// The beginning of a short file; empty: no such file, or no descriptor left.
 std::array<char, 128> textOf(const char* path) {
   std::array<char, 128> text{};
   const FileDescriptor fd(::open(path, O_RDONLY | O_CLOEXEC));
@@ -30,13 +30,13 @@ Duration readyTime() {
 
 int runnableThreads(const char* loadavg) {
   int runnable = 0;
-  // Words, as the program's locale may write numbers with a comma.
+  // Skip the first three as words: the program's locale may write numbers with a comma.
   return std::sscanf(loadavg, "%*s %*s %*s %d/", &runnable) == 1 ? runnable : 0;
 }
 
 bool coreSeemsIdle() {
   const int runnable = runnableThreads(textOf("/proc/loadavg").data());
-  cpu_set_t allowed;  // it fails for more cores than the set holds
+  cpu_set_t allowed;  // the call fails for more cores than the set holds
   return runnable > 0 && sched_getaffinity(0, sizeof(allowed), &allowed) == 0 && runnable <= CPU_COUNT(&allowed);
 }
 

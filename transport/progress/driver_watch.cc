@@ -11,7 +11,7 @@ void DriverWatch::began() noexcept {
   driving_.store(true);
 }
 
-// Either the watch sees that nobody drives before it falls asleep, or this sees that it is to be told.
+// Either the watch sees before it falls asleep that no one drives, or this call sees that it must notify the watch.
 void DriverWatch::ended(TimePoint now) noexcept {
   lastEnded_.store(now.time_since_epoch().count());
   driving_.store(false);

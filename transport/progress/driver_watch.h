@@ -1,10 +1,10 @@
-// What the engine's thread knows of the waiters that drive, without the mutex that a driver holds while it polls: a
-// look that asks for it makes the driver hand over, and costs the rank's core four switches of thread where one wake-up
-// has two.
+// Lets the engine's thread observe the waiters that drive, without the mutex that a driver holds while it polls. Taking
+// that mutex would make the driver hand over, and cost the rank's core four thread switches where one wake-up costs
+// two.
 //
-// Looks are kFirstSleep apart at first. Where waits follow one another they move apart to kBetweenWaits, and nobody is
-// told of a wait's end: a wake-up at each would cost more than the looks. Where one wait lasts they move apart to
-// kWithinOneWait, and its end wakes the watch.
+// Looks are kFirstSleep apart at first. While waits follow one another, the interval grows to kBetweenWaits and no one
+// notifies the watch at a wait's end: a wake-up at each would cost more than the looks. While one wait lasts, the
+// interval grows to kWithinOneWait, and its end wakes the watch.
 #pragma once
 
 #include <atomic>
@@ -19,14 +19,13 @@ namespace gloo_bypass {
 class DriverWatch {
  public:
   static constexpr Duration kFirstSleep = std::chrono::milliseconds(1);
-  // Also the longest that an operation nobody waits for stands still, once kTakeOverAfter is over.
+  // Also the longest time that an operation without a waiter stands still, once kTakeOverAfter is over.
   static constexpr Duration kBetweenWaits = std::chrono::milliseconds(4);
   static constexpr Duration kWithinOneWait = std::chrono::milliseconds(64);
-  // A gap between two waits that is no idleness.
+  // A shorter gap between two waits does not count as idle.
   static constexpr Duration kTakeOverAfter = std::chrono::microseconds(500);
 
-  // A waiter begins to drive, or takes over from another; the last of them has ended. With the engine's exclusive
-  // access.
+  // A waiter begins to drive, or takes over from another; the last of them has ended. With exclusive access.
   void began() noexcept;
   void ended(TimePoint now) noexcept;
   bool standsStill(TimePoint now) const noexcept;
@@ -36,7 +35,8 @@ class DriverWatch {
   // Any thread, once and for all.
   void stop();
 
-  // The sleep after one of `last`, in which the same driver stayed or not, and at whose end somebody drove or not.
+  // The next sleep after one of length `last`: whether another wait began during it, and whether a waiter drove at its
+  // end.
   static Duration nextSleep(Duration last, bool anotherWaitBegan, bool driving) noexcept;
   // How often awaitStandstill() has looked.
   std::uint64_t looks() const noexcept { return looks_.load(std::memory_order_relaxed); }

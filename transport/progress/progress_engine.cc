@@ -27,7 +27,7 @@ namespace {
 
 // A poll round takes microseconds: worth this many tries before sleeping on the mutex.
 constexpr int kLockTries = 200;
-// A driver that was asked for access looks this often whether the other thread has it, then sleeps until it has.
+// A driver that must yield access checks this often whether the other thread has it, then sleeps until it has.
 constexpr int kHandOverTries = 100;
 constexpr auto kLongestHandOver = std::chrono::milliseconds(1);
 // A busily polling driver never blocks; waiters beside it whose deadline passes need the mutex now and then.
@@ -62,7 +62,7 @@ class ProgressEngine::Impl {
       cpu_set_t cpus;
       CPU_ZERO(&cpus);
       CPU_SET(static_cast<unsigned>(options_.engineCpu), &cpus);
-      // A CPU that is not there was refused when the configuration was read; a cpuset may still forbid it.
+      // The configuration refuses a CPU that does not exist; a cpuset may still forbid this one.
       const int failed = pthread_setaffinity_np(engineThread_.native_handle(), sizeof(cpus), &cpus);
       if (failed != 0) {
         std::fprintf(stderr,
@@ -110,7 +110,7 @@ class ProgressEngine::Impl {
  private:
   enum class State : std::uint8_t { kOutside, kDriving, kBlocked, kPassive, kPromoted, kSatisfied };
 
-  // A thread that waits, or the engine's.
+  // A thread that waits, or the engine's own.
   struct Waiter {
     Waiter(const std::function<bool()>& predicate, TimePoint limit, bool busy)
         : pred(predicate), deadline(limit), busyPoll(busy) {}
@@ -123,15 +123,15 @@ class ProgressEngine::Impl {
   // kRoleChanges: from driving to waiting passively, or back.
   enum class Outcome { kReached, kTimedOut, kRoleChanges };
 
-  // In a forked child: a thread of the parent's may have held the mutex, and what is sent would be sent in the parent's
-  // name, into memory that peers still share with it. A destructor asks for access all the same.
+  // In a forked child: a thread of the parent may have held the mutex, and anything sent would go out in the parent's
+  // name, into memory that peers still share with it. Destructors call exclusive() all the same.
   bool isParents() const { return forked_child::forks.load(std::memory_order_relaxed) != forks_; }
 
-  // A waiter drives; from the engine anybody takes over.
+  // Whether a waiter drives; any waiter may take over from the engine.
   bool anotherDrives() const { return driver_ != nullptr && driver_ != &engine_; }
 
-  // A newcomer takes over from a blocked driver, since it will spin for a while; who was overtaken itself leaves a
-  // blocked driver alone, or two waiters would wake each other without end.
+  // A newcomer takes over from a blocked driver, since it will spin for a while. A waiter that was itself overtaken
+  // leaves a blocked driver alone, or two waiters would wake each other without end.
   bool mayDrive(const Waiter& self) const {
     if (self.state == State::kSatisfied) return false;
     return !anotherDrives() || (self.state == State::kOutside && driver_->state == State::kBlocked);
@@ -162,7 +162,7 @@ class ProgressEngine::Impl {
     waiter.state = next;
   }
 
-  // Outside, passive, promoted -> driving. Nobody drives, the engine does, or a waiter that is blocked.
+  // Outside, passive, promoted -> driving. The driver until now: none, the engine, or a blocked waiter.
   void beginDriving(Waiter& self) {
     GLOO_BYPASS_CHECK(driver_ != &self);
     if (driver_ != nullptr) overtake(*driver_);
@@ -173,8 +173,8 @@ class ProgressEngine::Impl {
     target_.drivenBy(&self != &engine_);
   }
 
-  // Blocked -> passive; the engine's thread, which steps aside at any point: -> outside. It learns of it when it has
-  // the mutex again.
+  // Blocked -> passive; the engine's thread, which steps aside at any point: -> outside. It notices when it has the
+  // mutex again.
   void overtake(Waiter& driver) {
     if (driver.state == State::kBlocked) {
       target_.wake();
@@ -235,7 +235,7 @@ class ProgressEngine::Impl {
     promoteNext();
   }
 
-  // Nobody drives: asks the longest waiting one, unless one has been asked that has not run yet.
+  // No one drives: promotes the longest waiting one, unless a promoted waiter has not run yet.
   void promoteNext() {
     if (driver_ != nullptr) return;
     Waiter* next = nullptr;
@@ -266,7 +266,7 @@ class ProgressEngine::Impl {
     letIn_.notify_all();
   }
 
-  // Lets a thread that asked for exclusive access have it: an unlock followed by a lock would win the race for ever.
+  // Yields to a thread that asked for exclusive access: a plain unlock and lock would win the race for ever.
   void handOver(std::unique_lock<std::mutex>& lock) {
     lock.unlock();
     for (int i = 0; i < kHandOverTries && contenders_.load(std::memory_order_relaxed) > 0; ++i) cpuPause();
@@ -274,7 +274,7 @@ class ProgressEngine::Impl {
     if (contenders_.load(std::memory_order_relaxed) > 0) letIn_.wait_for(lock, kLongestHandOver);
   }
 
-  // Tells other waiters what has become true.
+  // Satisfies the waiters that have a true predicate now.
   void settle() {
     for (Waiter* waiter : passive_) {
       if (waiter->state != State::kSatisfied && waiter->pred()) tell(*waiter, State::kSatisfied);
@@ -303,7 +303,7 @@ class ProgressEngine::Impl {
     return reached ? Outcome::kReached : Outcome::kTimedOut;
   }
 
-  // kRoleChanges: it was overtaken.
+  // kRoleChanges: another waiter took over.
   Outcome drive(Waiter& self, std::unique_lock<std::mutex>& lock) {
     beginDriving(self);
     const Outcome outcome = pollUntilOver(self, lock);
@@ -311,8 +311,8 @@ class ProgressEngine::Impl {
     return outcome;
   }
 
-  // Since when nothing has happened, and whether that was slept through: then it is not worth polling any more, nor
-  // resting.
+  // Since when nothing has happened, and whether the driver slept meanwhile: then it should neither poll any longer nor
+  // rest.
   struct Quiet {
     TimePoint since;
     bool slept = false;
@@ -364,8 +364,8 @@ class ProgressEngine::Impl {
 
   // False: another waiter took over meanwhile.
   bool blockOnce(Waiter& self, std::unique_lock<std::mutex>& lock, Quiet& quiet) {
-    // One thread at a time inside block(): arming again for ourselves would undo the wake-up of a driver that was taken
-    // over from and has not left yet, and either could take what was meant for the other.
+    // One thread at a time inside block(). Arming again for ourselves would undo the wake-up of an overtaken driver
+    // that has not left yet, and either could take the other's event.
     if (insidePort_ != nullptr) {
       letIn_.wait_for(lock, kLongestHandOver);
       return driver_ == &self;
@@ -399,7 +399,7 @@ class ProgressEngine::Impl {
     return true;
   }
 
-  // Lets more arrive, where the target has the patience; false: it has none.
+  // Waits for more to arrive, if the target has patience; false: it has none.
   bool rest(const Waiter& self, std::unique_lock<std::mutex>& lock) {
     const TimePoint now = monotonicNow();
     const Duration patience = std::min({target_.patience(), target_.nextDeadline() - now, self.deadline - now});
@@ -410,7 +410,7 @@ class ProgressEngine::Impl {
   }
 
   static std::chrono::steady_clock::time_point steadyTime(TimePoint t) {
-    // Far-off deadlines overflow in the system calls below condition_variable: a day is for ever here.
+    // Far-off deadlines overflow in the system calls below condition_variable: a day means for ever here.
     const TimePoint latest = monotonicNow() + std::chrono::hours(24);
     return std::chrono::steady_clock::time_point(std::min(t, latest).time_since_epoch());
   }
@@ -420,7 +420,7 @@ class ProgressEngine::Impl {
       watch_.awaitStandstill();
       std::unique_lock<std::mutex> lock = acquire();
       if (stop_) return;
-      if (!watch_.standsStill(monotonicNow())) continue;  // somebody came in between
+      if (!watch_.standsStill(monotonicNow())) continue;  // a waiter came in between
       (void)drive(engine_, lock);
     }
   }
@@ -431,9 +431,9 @@ class ProgressEngine::Impl {
   const int forks_ = forked_child::forks.load(std::memory_order_relaxed);
   std::mutex mutex_;  // exclusive access; guards all below
   std::atomic<int> contenders_{0};
-  // A driver waits here for another thread: one that asked for access, or that must leave block().
+  // A driver waits here for another thread: one that wants access, or one that must leave block().
   std::condition_variable letIn_;
-  Waiter* driver_ = nullptr;      // driving or blocked; nobody else is
+  Waiter* driver_ = nullptr;      // driving or blocked; no other is
   std::list<Waiter*> passive_;    // passive, promoted or satisfied; the longest waiting first
   Waiter* insidePort_ = nullptr;  // inside target_.block(); passive by now if it was overtaken there
   TimePoint blockedUntil_{};

@@ -61,7 +61,7 @@ class ChannelHandle final : public MessageChannel {
   }
 
  private:
-  // For calls that may leave something to send or to tell.
+  // For calls after which the session may have something to send or to report.
   ChannelSession& dirty() {
     session_->markDirty();
     return *session_;

@@ -1,5 +1,5 @@
-// What is behind one message channel, whichever back-end carries it. It outlives its channel until what was sent has
-// been acknowledged: a SessionTable owns it, and a handle is what the user holds.
+// The session behind one message channel, for every back-end. It outlives its channel until the peer has acknowledged
+// everything sent: a SessionTable owns it, and the user holds a handle.
 //
 // Thread: every method needs the progress engine's exclusive access.
 #pragma once
@@ -17,17 +17,17 @@ namespace gloo_bypass {
 
 class ChannelSession {
  public:
-  // Sessions that have something to send or to tell, in the order of their turns.
+  // Sessions that have something to send or to report, in the order of their turns.
   using DirtyList = std::vector<ChannelSession*>;
 
-  // `id`: random, exchanged through the rendezvous store. `number`: the channel's name in counters. `dirtyList`: its
+  // `id`: random, exchanged through the rendezvous store. `number`: the channel's name in counters. `dirtyList`: the
   // table's.
   ChannelSession(DirtyList& dirtyList, std::uint64_t id, std::uint64_t number, const ChannelOptions& options,
                  ChannelObserver* observer)
       : id_(id), options_(options), observer_(observer), number_(number), dirtyList_(dirtyList) {}
   virtual ~ChannelSession() = default;
 
-  // As MessageChannel's; the caller marks the session dirty.
+  // As in MessageChannel; the caller marks the session dirty.
   virtual Status connect(TimePoint now, const ChannelAddress& peer) = 0;
   virtual Status postSend(const SendRequest& request) = 0;
   virtual Status postReceive(const ReceiveRequest& request) = 0;
@@ -40,22 +40,22 @@ class ChannelSession {
   virtual ChannelCounters counters() const = 0;
   virtual std::optional<PathFigures> path() const { return std::nullopt; }
 
-  // When it wants a turn although nothing arrives; kNever: no timer runs.
+  // When it needs a turn although nothing arrives; kNever: no timer runs.
   virtual TimePoint deadline() const = 0;
   // The deadline has passed; the turn follows.
   virtual void handleTimeout(TimePoint /*now*/) {}
-  // Closed, and nothing is left to do.
+  // Closed, with nothing left to do.
   virtual bool finished() const = 0;
-  // All that the peer should get before the process ends has been acknowledged, or cannot be.
+  // The peer has acknowledged all that it should get before the process ends, or never will.
   virtual bool drained() const { return finished(); }
 
-  // Has a turn soon.
+  // Asks for a turn soon.
   void markDirty() {
     if (dirty_) return;
     dirty_ = true;
     dirtyList_.push_back(this);
   }
-  // No channel points here any more: the table destroys the session once it is finished.
+  // The channel is gone: the table destroys the session once it is finished.
   void abandon() {
     abandoned_ = true;
     markDirty();
@@ -82,7 +82,7 @@ class ChannelSession {
   bool abandoned_ = false;
 };
 
-// The handle that the user of a transport holds; its close() is the last that it uses of `session`. `portAddress`: what
+// The handle that the user of a transport holds; after close() it does not use `session` any more. `portAddress`: what
 // the peer's session needs in order to connect.
 std::unique_ptr<MessageChannel> makeChannelHandle(ChannelSession& session, std::vector<std::byte> portAddress);
 

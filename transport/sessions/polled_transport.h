@@ -1,6 +1,6 @@
-// A transport as something to poll: an engine of its own drives it, or one that drives others too (transport/pairs).
+// A transport that an engine polls: its own engine, or one shared with other transports (transport/pairs).
 //
-// Thread: as Transport and Pollable say; the rest by the owner, before the first channel or after the last.
+// Threads: as in Transport and Pollable. The owner makes all other calls before the first channel or after the last.
 #pragma once
 
 #include <cstddef>
@@ -17,23 +17,23 @@ class PolledTransport : public Transport, public Pollable {
  public:
   ProgressEngine& progress() final { return *engine_; }
 
-  // One of the two, once. A shared engine outlives every call of this transport but its destructor, and closeAll()
-  // comes first.
+  // Call one of the two, once. A shared engine must outlive every call of this transport but its destructor; call
+  // closeAll() first.
   void startEngine(const ProgressOptions& options) {
     ownEngine_ = std::make_unique<ProgressEngine>(*this, options);
     engine_ = ownEngine_.get();
   }
   void shareEngine(ProgressEngine& engine) { engine_ = &engine; }
 
-  // As PacketPort's, of a channel's port address.
+  // As in PacketPort, for a channel's port address.
   virtual bool reaches(std::span<const std::byte> /*portAddress*/) const { return true; }
-  // As PacketPort's: where the owner has something else to sleep in.
+  // As in PacketPort: for an owner that sleeps elsewhere.
   virtual int doorbell() const { return -1; }
   virtual void sleepElsewhere(bool /*elsewhere*/) {}
   virtual Duration longestSleep() const { return Duration::max(); }
 
  protected:
-  // For the destructor of whoever is polled: afterwards its own engine polls it no more.
+  // For the destructor of the derived class: from here on its own engine does not poll it.
   void stopEngine() { ownEngine_.reset(); }
   template <typename Session>
   void drainAndStop(SessionTable<Session>& sessions) {

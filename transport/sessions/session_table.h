@@ -1,10 +1,9 @@
-// The sessions of one transport: finds them, gives each that has something to do its turn, keeps their timers and
-// counters, and destroys them once they are finished and their channels gone.
+// The sessions of one transport. The table finds them, gives a turn to each that has something to do, runs their
+// timers, sums their counters, and destroys them once they are finished and their channels gone.
 //
-// `Session`: a ChannelSession with a key(), unique in the table and convertible to 64 bits, by which its traffic names
-// it.
+// `Session`: a ChannelSession with a key(), unique in the table and convertible to 64 bits, that its packets carry.
 //
-// Thread: the progress engine's exclusive access, but closeAll() and waitUntilDrained().
+// Thread: with the progress engine's exclusive access, except for closeAll() and waitUntilDrained().
 #pragma once
 
 #include <algorithm>
@@ -22,10 +21,10 @@ namespace gloo_bypass {
 template <typename Session>
 class SessionTable {
  public:
-  // At the end of the process: how long to wait until peers have what was sent.
+  // How long to wait, at the end of the process, for peers to receive what was sent.
   static constexpr auto kDrainTime = std::chrono::seconds(3);
 
-  // Neither 0 nor a session's key.
+  // Neither 0 nor the key of a session.
   std::uint64_t drawId() {
     std::uint64_t id = 0;
     while (id == 0 || sessions_.contains(id)) id = (static_cast<std::uint64_t>(random_()) << 32) | random_();
@@ -38,7 +37,7 @@ class SessionTable {
     return added;
   }
 
-  // Null: there is none. Mostly the one that was found last.
+  // Null: unknown key. Tries the session found last first.
   Session* find(std::uint64_t key) {
     if (lastFound_ != nullptr && lastFound_->key() == key) return lastFound_;
     const auto it = sessions_.find(key);
@@ -48,8 +47,8 @@ class SessionTable {
   const std::unordered_map<std::uint64_t, std::unique_ptr<Session>>& all() const { return sessions_; }
   bool anyDirty() const { return !dirty_.empty(); }
 
-  // Each dirty session's `turn`, which may mark any dirty; `retired` before one is destroyed. Returns, as a turn does,
-  // whether anything happened.
+  // Calls `turn` for each dirty session, which may mark others dirty, and `retired` before it destroys one. Returns
+  // whether anything happened, as a turn does.
   template <typename Turn, typename Retired>
   bool pump(Turn&& turn, Retired&& retired) {
     bool progressed = false;
@@ -60,7 +59,7 @@ class SessionTable {
       progressed |= turn(session);
       nextDeadline_ = std::min(nextDeadline_, session.deadline());
       if (!session.finished()) continue;
-      progressed = true;  // for who waits until all are
+      progressed = true;  // for threads that wait until all are drained
       if (!pumped->abandoned_ || pumped->dirty_) continue;
       retired(session);
       closedCounters_ += session.counters();
@@ -71,7 +70,7 @@ class SessionTable {
     return progressed;
   }
 
-  // The earliest of all timers, or before it.
+  // No later than the earliest timer.
   TimePoint nextDeadline() const { return nextDeadline_; }
   void fireTimers(TimePoint now) {
     if (now < nextDeadline_) return;
@@ -86,7 +85,7 @@ class SessionTable {
     }
   }
 
-  // As Transport::closeAll: without exclusive access. Channels stay, closed. `engine` drives the transport.
+  // As Transport::closeAll; without exclusive access. The channels remain, closed. `engine` drives the transport.
   void closeAll(ProgressEngine& engine) {
     engine.exclusive([this] {
       for (auto& [key, session] : sessions_) {

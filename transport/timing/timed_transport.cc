@@ -38,7 +38,7 @@ class Times {
   }
   void addConnect(Duration duration) { connect_.add(duration); }
 
-  // Null: there are too many already. Stays where it is.
+  // Null: too many peers already. The address stays valid.
   PeerTimes* peer(const std::string& name) {
     const auto found = peers_.find(name);
     if (found != peers_.end()) return &found->second;
@@ -83,7 +83,7 @@ class TimedChannel final : public MessageChannel, private ChannelObserver {
     return inner_->connect(remoteAddress);
   }
 
-  // Remembered first: it may complete before the call returns.
+  // Remember first: the send may complete before the call returns.
   Status postSend(const SendRequest& request) override {
     sends_.at(request.token) = {monotonicNow(), request.length};
     Status status = inner_->postSend(request);

@@ -12,8 +12,8 @@ namespace gloo_bypass::wire {
 namespace {
 
 #if defined(__x86_64__)
-// ISA-L folds from 256 bytes on, and is the faster one there. Below it takes one and a half times as long as this loop,
-// and for four bytes, the first part of a header, six times.
+// ISA-L folds from 256 bytes on, and is faster there. Below, it takes one and a half times as long as this loop, and
+// for four bytes, the first part of a header, six times.
 constexpr std::size_t kFoldedBytes = 256;
 const bool kHasInstruction = __builtin_cpu_supports("sse4.2");
 

@@ -1,5 +1,5 @@
-// CRC-32C (Castagnoli), as iSCSI and ext4 use it. ISA-L computes it, by the processor's instructions where there are
-// any. Pure; any thread.
+// CRC-32C (Castagnoli), as in iSCSI and ext4. ISA-L computes it with the processor's instructions if there are any.
+// Pure; any thread.
 #pragma once
 
 #include <cstddef>

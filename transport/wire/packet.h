@@ -1,4 +1,4 @@
-// What a datagram looks like, and functions that write and read it. Pure. Little-endian, fixed offsets, no padding.
+// The format of a datagram, and functions that write and read it. Pure. Little-endian, fixed offsets, no padding.
 //
 //   offset size  field                                                            every datagram
 //        0    2  magic 0x4267 ("gB")
@@ -7,10 +7,10 @@
 //        4    4  CRC-32C of the header without this field
 //        8    8  session id of the RECEIVER
 //       16    1  flags (PacketFlag)
-//       17    1  number of SACK ranges, 0..64 (61 are sent at most)
+//       17    1  number of SACK ranges, 0..64 (senders use at most 61)
 //       18    2  header length: 56 (kChunk, kGrantedChunk: 44) + 8 x ranges + body
 //       20    4  CRC-32C of the payload (flag kPayloadChecksum), else 0
-//       24    4  sequence number of this frame; of a frame without one: the next to be used
+//       24    4  sequence number of this frame; in a frame without one: the next to be used
 //       28    4  acknowledgement: every frame before this number has arrived
 //       32    4  timestamp of sending, 64 ns ticks of the sender's clock
 //       36    4  timestamp echo: of the newest-sent datagram that arrived (flag kEcho)
@@ -19,38 +19,36 @@
 //       48    8  byte limit: eager payload bytes that may be sent in total
 //       56  8 n  SACK ranges [begin, end), newest first
 //
-//   kChunk and kGrantedChunk have no limits: what else follows begins at offset 44.
+//   kChunk and kGrantedChunk have no limits: their further fields begin at offset 44.
 //
 //   body, by type
 //   kData      message id 8, tag 8, total length 8, remote offset 8, chunk offset 8, chunk length 2, kind 1, flags 1;
 //              then 0..63 bytes of padding (zero) that align the chunk in the frame as it is aligned in the sender's
 //              memory, so that memory links copy whole words; then the chunk itself as the payload
 //   kAnnounce  the same; chunk offset = bytes that come eagerly, chunk length 0: the rest waits for a grant
-//   kChunk     message id 8, chunk offset 8; the chunk is the payload, of at least one byte. Of a message that a kData
-//   or
-//              kAnnounce describes, which may arrive later; out of eager credit. Only to peers whose Hello has
-//              kCapabilityChunks
+//   kChunk     message id 8, chunk offset 8; the chunk is the payload, of at least one byte. A kData or kAnnounce
+//              describes the message, and may arrive later. Uses eager credit. Only to peers that set
+//              kCapabilityChunks in their Hello
 //   kGrantedChunk  the same, sent on a grant
 //   kGrant     message id 8: send the rest, a receive is matched
 //   kWithdraw  message id 8: an announced message will not come
 //   kClose     number of messages sent in total 8
 //   kCredit    nothing (the limits are in the header)
-//   kAck       nothing, or how many frames were recovered from repair frames in total 4; flag kAckRequested makes it a
+//   kAck       nothing, or the total number of frames recovered from repair frames 4; flag kAckRequested makes it a
 //              keep-alive probe
 //   kHello     Hello below (not sequenced, sent until answered)
 //   kProbe     size 2, padded to that size: does a datagram of this size pass?      kProbeReply  size 2
 //   kReset     reason 4 (ErrorCode): the sender of this has failed or aborted
-//   kRepair    first sequence number 4, number of frames from there 1, which repair frame 1, of how many 1, zero 1; the
-//              payload is a repair symbol of these frames (core/repair). Only to peers whose Hello has
-//              kCapabilityRepair
-//   kPiece     sequence number of the frame 4, length of its symbol 2 (core/repair/frame_symbol.h), number of this
-//   piece
-//              1, 1 where the pieces are small ones, else 0; the payload is the symbol's part from number x kPieceBytes
-//              (small: kSmallPieceBytes) on. Only to peers whose Hello has kCapabilityPieces (kCapabilitySmall)
+//   kRepair    first sequence number 4, number of frames from there 1, index of this repair frame 1, number of them 1,
+//              zero 1; the payload is a repair symbol of these frames (core/repair). Only to peers that set
+//              kCapabilityRepair in their Hello
+//   kPiece     sequence number of the frame 4, length of its symbol 2 (core/repair/frame_symbol.h), index of this
+//              piece 1, size 1 (1: small pieces, else 0); the payload is the symbol's part from index x kPieceBytes
+//              (small: kSmallPieceBytes) on. Only to peers that set kCapabilityPieces (kCapabilitySmall) in their Hello
 //
-// Types from kData on take a sequence number and are retransmitted, under the same number, until acknowledged. The
-// other types take none. A frame that has become too large for the path is retransmitted as kPiece datagrams, which
-// together are that frame, under its number.
+// Types from kData on take a sequence number; the sender retransmits them, under the same number, until acknowledged.
+// The other types take none. A frame that has become too large for the path is retransmitted as kPiece datagrams, which
+// together form that frame, under its number.
 #pragma once
 
 #include <array>
@@ -65,39 +63,39 @@ namespace gloo_bypass::wire {
 inline constexpr std::uint16_t kWireMagic = 0x4267;
 inline constexpr std::uint8_t kWireVersion = 1;
 inline constexpr std::size_t kCommonHeaderBytes = 56;
-// Of kChunk and kGrantedChunk: without the limits.
+// Common header of kChunk and kGrantedChunk, without the limits.
 inline constexpr std::size_t kShortHeaderBytes = 44;
 inline constexpr std::size_t kMessageHeaderBytes = 44, kChunkHeaderBytes = 16;
 inline constexpr std::size_t kRepairHeaderBytes = 8, kPieceHeaderBytes = 8;
-// Of those that are accepted.
+// The most that a receiver accepts.
 inline constexpr std::size_t kMaxSackRanges = 64;
 inline constexpr std::size_t kMaxPaddingBytes = 63;
 inline constexpr std::size_t kMaxHeaderBytes =
     kCommonHeaderBytes + kMaxSackRanges * 8 + kMessageHeaderBytes + kMaxPaddingBytes + 1;
-// Every path carries it: what IPv4 promises, 576 bytes, without the headers of IPv4 and UDP.
+// Every path carries this size: IPv4's guaranteed 576 bytes, less the headers of IPv4 and UDP.
 inline constexpr std::size_t kMinDatagramBytes = 548;
-// Nearly every path carries it (QUIC's choice): peers without kCapabilitySmall send none that is smaller.
+// Nearly every path carries this size (QUIC's choice). Peers without kCapabilitySmall never send smaller ones.
 inline constexpr std::size_t kUsualMinDatagramBytes = 1200;
-// An MTU of 1500 without the headers of IPv4 and UDP.
+// An MTU of 1500, less the headers of IPv4 and UDP.
 inline constexpr std::size_t kEthernetDatagramBytes = 1472;
-// Of an acknowledgement that every path carries. Enough that one repeats each gap of a lossy window many times. A list
-// of so many may be cut short.
+// Ranges in an acknowledgement that every path carries. Enough to repeat each gap of a lossy window many times. A list
+// of this length may be cut short.
 inline constexpr std::size_t kSentSackRanges = (kMinDatagramBytes - kCommonHeaderBytes - 4) / 8;
 static_assert(kSentSackRanges <= kMaxSackRanges);
-// Of every piece of a frame but its last; on paths that do not carry such pieces there are small ones.
+// Payload of every piece of a frame but the last; paths that are too narrow for it get small pieces.
 inline constexpr std::size_t kPieceBytes = kUsualMinDatagramBytes - kCommonHeaderBytes - kPieceHeaderBytes;
 inline constexpr std::size_t kSmallPieceBytes = kMinDatagramBytes - kCommonHeaderBytes - kPieceHeaderBytes;
 // Lengths of chunks and datagrams are 16 bits.
 inline constexpr std::size_t kMaxDatagramBytes = 65535;
 inline constexpr std::int64_t kTickNanoseconds = 64;
-// Whether what was sent at `timestamp` was sent before what has `newest`, which arrived `ago`. In ticks, which wrap
-// around after 275 s: behind a silence they do not compare.
+// Whether what was sent at `timestamp` was sent before the datagram with `newest`, which arrived `ago`. Ticks wrap
+// around after 275 s, so after a silence they do not compare.
 inline bool wasOvertaken(std::uint32_t timestamp, std::uint32_t newest, std::chrono::nanoseconds ago) {
   return ago < std::chrono::seconds(60) && static_cast<std::int32_t>(timestamp - newest) < 0;
 }
 
 enum class FrameType : std::uint8_t {
-  // Without sequence number.
+  // Without a sequence number.
   kHello = 1,
   kAck,
   kProbe,
@@ -105,7 +103,7 @@ enum class FrameType : std::uint8_t {
   kReset,
   kRepair,
   kPiece,
-  // With one.
+  // With a sequence number.
   kData = 16,
   kAnnounce,
   kGrant,
@@ -121,24 +119,24 @@ constexpr bool isKnown(FrameType type) {
 }
 constexpr bool isSequenced(FrameType type) { return type >= FrameType::kData; }
 constexpr bool isChunk(FrameType type) { return type == FrameType::kChunk || type == FrameType::kGrantedChunk; }
-// With payload of a message.
+// Carries payload of a message.
 constexpr bool isData(FrameType type) { return type == FrameType::kData || isChunk(type); }
-// What a datagram has before its SACK ranges.
+// Header bytes before the SACK ranges.
 constexpr std::size_t commonBytes(FrameType type) { return isChunk(type) ? kShortHeaderBytes : kCommonHeaderBytes; }
-// Of kData and kAnnounce without padding, kChunk and kGrantedChunk: what describes message and chunk.
+// Body bytes of kData and kAnnounce (without padding), kChunk and kGrantedChunk: they describe message and chunk.
 constexpr std::size_t messageBytes(FrameType type) { return isChunk(type) ? kChunkHeaderBytes : kMessageHeaderBytes; }
-// Of these: all before the payload.
+// For these types: all bytes before the payload.
 constexpr std::size_t dataHeaderBytes(FrameType type) { return commonBytes(type) + messageBytes(type); }
 
 enum PacketFlag : std::uint8_t {
   kFlagAckRequested = 1,  // answer with an acknowledgement at once
   kFlagEcho = 2,          // the echo fields are valid
   kFlagPayloadChecksum = 4,
-  kFlagHelloSeen = 8,  // kHello: the sender has yours
+  kFlagHelloSeen = 8,  // kHello: the sender has received yours
   kFlagCovered = 16,   // sequenced, first transmission: repair frames for it may follow, keep a copy
 };
 enum MessageFlag : std::uint8_t {
-  kFlagGranted = 1,  // kData: sent on a grant, not out of eager credit
+  kFlagGranted = 1,  // kData: sent on a grant, without eager credit
 };
 
 struct SackRange {
@@ -153,18 +151,18 @@ struct PacketHeader {
   std::uint32_t payloadCrc = 0;
   std::uint32_t sequence = 0, acknowledged = 0;
   std::uint32_t timestamp = 0, timestampEcho = 0, echoDelay = 0;
-  // Not of kChunk and kGrantedChunk.
+  // Not in kChunk and kGrantedChunk.
   std::uint32_t messageLimit = 0;
   std::uint64_t byteLimit = 0;
 };
 
-// What a repair frame covers: frames [firstSequence, firstSequence + sources).
+// The frames that a repair frame covers: [firstSequence, firstSequence + sources).
 struct RepairHeader {
   std::uint32_t firstSequence = 0;
   std::uint8_t sources = 0, index = 0, repairs = 0;
 };
 
-// Which part of which frame a piece is.
+// The position of a piece in its frame.
 struct PieceHeader {
   std::uint32_t sequence = 0;
   std::uint16_t symbolBytes = 0;
@@ -179,12 +177,12 @@ struct MessageHeader {
   std::uint8_t kind = 0, flags = 0;
 };
 
-// Where in which message a chunk lies.
+// The position of a chunk in its message.
 struct ChunkHeader {
   std::uint64_t id = 0, offset = 0;
 };
 
-// What each side sends before anything else. 40 bytes.
+// The first datagram that each side sends. 40 bytes.
 struct Hello {
   std::uint64_t senderId = 0;
   std::uint64_t rendezvousBytes = 0;
@@ -192,20 +190,20 @@ struct Hello {
   std::uint32_t initialSequence = 0;
   std::uint32_t maxDatagramBytes = 0;
   std::uint8_t lossless = 0, payloadChecksum = 0;  // must agree
-  std::uint8_t capabilities = 0;                   // Capability; what is not known is ignored
+  std::uint8_t capabilities = 0;                   // Capability; unknown bits are ignored
 };
 inline constexpr std::size_t kHelloBytes = 40;
 enum Capability : std::uint8_t {
-  kCapabilityRepair = 1,  // understands kRepair and kFlagCovered, and counts in kAck what it recovered
+  kCapabilityRepair = 1,  // understands kRepair and kFlagCovered, and reports in kAck how many frames it recovered
   kCapabilityPieces = 2,  // understands kPiece
   kCapabilityChunks = 4,  // understands kChunk and kGrantedChunk
-  kCapabilitySmall = 8,   // sends datagrams below kUsualMinDatagramBytes where the path is so narrow; small pieces
+  kCapabilitySmall = 8,   // sends datagrams below kUsualMinDatagramBytes on narrow paths, and small pieces
 };
 
-// A received datagram, cut into its parts. The header is copied out before it is looked at, since a datagram may lie in
+// A received datagram, cut into its parts. It copies the header before it reads it, since the datagram may lie in
 // memory that the peer can still write to.
 struct ParsedPacket {
-  ParsedPacket() {}  // leaves headerBytes alone
+  ParsedPacket() {}  // does not initialise headerBytes
   ParsedPacket(const ParsedPacket&) = delete;
   ParsedPacket& operator=(const ParsedPacket&) = delete;
   std::array<std::byte, kMaxHeaderBytes> headerBytes;
@@ -219,8 +217,8 @@ struct ParsedPacket {
 
 enum class ParseResult : std::uint8_t {
   kOk,
-  kForeign,       // not our magic, or too short to tell
-  kOtherVersion,  // header checksum right, version not ours; of kHello only `header` is filled
+  kForeign,       // not our magic, or too short
+  kOtherVersion,  // header checksum right, version not ours; for kHello only, sets `header`
   kCorrupted,     // a checksum is wrong
   kMalformed,     // checksums right, lengths or type are not: no correct peer sends it
 };
@@ -230,7 +228,7 @@ ParseResult parsePacket(std::span<const std::byte> datagram, ParsedPacket* out);
 // Magic, length and the receiver's id only.
 std::optional<std::uint64_t> peekReceiverId(std::span<const std::byte> datagram);
 
-// The body as its type says; false: wrong length.
+// Decodes the body by its type; false: wrong length.
 bool decodeMessageHeader(std::span<const std::byte> body, MessageHeader* out);
 bool decodeChunkHeader(std::span<const std::byte> body, ChunkHeader* out);
 bool decodeNumber(std::span<const std::byte> body, std::uint64_t* out);     // kGrant, kWithdraw, kClose

@@ -6,7 +6,7 @@
 
 namespace gloo_bypass::wire {
 
-// The offsets are in the table of packet.h.
+// packet.h has the table of offsets.
 std::optional<PacketOutline> outlinePacket(std::span<const std::byte> captured, std::size_t length) {
   if (captured.size() < kOutlineBytes || length < kCommonHeaderBytes || length > kMaxDatagramBytes) return {};
   const std::byte* const p = captured.data();

@@ -1,6 +1,6 @@
-// What can be told of a datagram of which only the beginning was kept, as captures with a snap length do. Pure.
+// What the beginning of a datagram shows, for captures with a snap length. Pure.
 //
-// No checksum is looked at, so an outline is a guess, good enough for counting: magic, version, type and lengths agree.
+// It verifies no checksum, so an outline is a guess, good enough for counting: magic, version, type and lengths agree.
 #pragma once
 
 #include <cstddef>
@@ -18,10 +18,10 @@ struct PacketOutline {
   std::uint32_t sequence = 0;
   std::size_t headerBytes = 0;
 };
-// Enough of a datagram to tell.
+// As many bytes as an outline needs.
 inline constexpr std::size_t kOutlineBytes = 28;
 
-// `captured`: the beginning; `length`: of the whole datagram. nullopt: not of this protocol, or of another version.
+// `captured`: the beginning; `length`: of the whole datagram. nullopt: another protocol or another version.
 std::optional<PacketOutline> outlinePacket(std::span<const std::byte> captured, std::size_t length);
 
 }  // namespace gloo_bypass::wire

@@ -1,11 +1,11 @@
-// What marks a training step in a capture: two UDP datagrams from rank 0, one when the first bucket of gradients is
-// handed over to the all-reduce, one when the last bucket of the step has completed. Between them lies the step's
-// all-reduce on the wire. Pure.
+// Marks a training step in a capture by two UDP datagrams from rank 0: one when the first bucket of gradients goes to
+// the all-reduce, one when the step's last bucket has completed. Between them lies the step's all-reduce on the wire.
+// Pure.
 //
 // Port and source ports are those of the published captures ("Distributed AI fabrics: a network-side perspective",
 // master's thesis, 2026): to port 9999 from port 40000 + step. A port has 16 bits, so the steps wrap: source port =
-// 40000 + step mod 25536. The text inside is ours; it says the step in full and which of the two it is, so that a lost
-// or repeated marker is not taken for the other one.
+// 40000 + step mod 25536. The text inside is ours. It gives the full step and which of the two markers it is, so that a
+// lost or repeated marker is not mistaken for the other.
 #pragma once
 
 #include <charconv>
@@ -35,7 +35,7 @@ inline std::string stepMarkerText(StepMarker marker) {
   return std::string(kStepMarkerBegin) + std::to_string(marker.step) + (marker.last ? " last\n" : " first\n");
 }
 
-// nullopt: not our text, or cut short. What follows the line is ignored.
+// nullopt: not our text, or cut short. Ignores anything after the line.
 inline std::optional<StepMarker> parseStepMarker(std::string_view text) {
   if (!text.starts_with(kStepMarkerBegin)) return {};
   text.remove_prefix(kStepMarkerBegin.size());
