@@ -11,10 +11,10 @@
 namespace gloo_bypass {
 namespace {
 
-// Ranks that start together meet within a second or two.
+// Ranks that start together connect within a second or two.
 constexpr auto kSilenceWorthALine = std::chrono::seconds(10);
-// Once or twice a link ends for an earlier session's sake. Each further time waits longer: a link may cost megabytes to
-// make.
+// A link may end once or twice on behalf of an earlier session. Each further attempt waits longer: a link may cost
+// megabytes.
 constexpr Duration kShortestPause = std::chrono::milliseconds(1), kLongestPause = std::chrono::milliseconds(250);
 
 ChannelState channelState(SessionState state) {
@@ -36,7 +36,7 @@ ChannelState channelState(SessionState state) {
   return ChannelState::kFailed;
 }
 
-// Both ends make it of the id that the rendezvous store has given them, which nobody else knows.
+// Both ends derive it from the id that the rendezvous store gave them and that no one else knows.
 std::uint64_t railId(std::uint64_t leadId, std::size_t rail) { return mixBits(leadId + rail); }
 
 }  // namespace
@@ -94,11 +94,11 @@ void DatagramSession::handleDatagram(TimePoint now, std::span<const std::byte> d
   markDirty();
   if (lead_ != nullptr) lead_->markDirty();
   if (unmet == nullptr || wasFailed || core.state() != SessionState::kFailed) return;
-  // The peer was the first to give up waiting.
+  // The peer timed out first.
   if (core.error().code == ErrorCode::kTimedOut) core.explainFailure(unmet->whatIsBlocked());
 }
 
-// The first of this session's ways whose ends have not met, if a link that loses datagrams can be why.
+// The first of this session's paths that is not connected, if loss on its link can be the reason.
 const DatagramSession* DatagramSession::unmetWay() const {
   const auto isUnmet = [](const DatagramSession& session) {
     return session.link && !session.properties_.lossless && !session.met_ &&
@@ -121,8 +121,7 @@ bool DatagramSession::railsMet() const {
   return railsDue_ == 0 && std::all_of(rails_.begin(), rails_.end(), [](const auto* rail) { return rail->met_; });
 }
 
-// A session learns from its peer's first datagram that packets come from there, and from the answer to its own that
-// they go there as well.
+// The peer's first datagram shows that packets arrive; its answer to ours shows that they leave too.
 std::string DatagramSession::whatIsBlocked() const {
   return fmt::format(
       "{} ({}). Firewalls must let UDP through both ways: 'gloo-bypass-doctor --listen' on the peer's host "
@@ -138,7 +137,7 @@ void DatagramSession::handleTimeout(TimePoint now) {
   core.handleTimeout(now);
   if (before == SessionState::kConnecting && core.state() == before) return warnOfSilence(now);
   if (before == SessionState::kFailed || core.state() != SessionState::kFailed) return;
-  // For nothing was heard: it may be for this machine's part.
+  // Timed out: check for a local cause first.
   std::string why = port_.trouble(*link);
   if (why.empty() && before == SessionState::kConnecting && !properties_.lossless &&
       core.error().code == ErrorCode::kTimedOut) {
@@ -166,9 +165,8 @@ bool DatagramSession::finished() const {
   return core.drained() || (linkDown_ && (state == SessionState::kClosed || state == SessionState::kFailed));
 }
 
-// A peer closes a link that no session of its own uses. One of ours that connects just then is for a session of the
-// peer's that has not connected yet, and so will do that over the next link; all it can have sent is a Hello, which it
-// repeats.
+// A peer closes a link that no session of its own uses. If one of ours is just connecting on it, the peer's session has
+// not connected yet and will use the next link; ours can only have sent a Hello, which it repeats.
 void DatagramSession::onLinkDown(TimePoint now, const Error& error) {
   const SessionState state = core.state();
   const bool connects = state == SessionState::kConnecting || (state == SessionState::kClosing && !met_);
@@ -185,7 +183,7 @@ void DatagramSession::openLinkAgain() {
   if (!opened) return failLink(opened.error());
   link = opened.value();
   const LinkProperties begunWith = std::exchange(properties_, port_.linkProperties(*link));
-  // The session's settings, and what its Hello says, are for the link that it began with.
+  // The session's settings and its Hello depend on the properties of the link that it began with.
   if (properties_.lossless != begunWith.lossless || properties_.verified != begunWith.verified ||
       properties_.maxDatagramBytes < begunWith.maxDatagramBytes) {
     failLink({ErrorScope::kSession, ErrorCode::kUnavailable,
@@ -205,7 +203,7 @@ bool DatagramSession::tellEvents() {
   met_ = met_ || core.state() == SessionState::kEstablished;
   SessionEvent event;
   bool any = false;
-  // Told last: an observer that hears of a message may receive it, which completes first.
+  // Reported last: an observer that learns of a message may receive it, and that receive must complete first.
   std::optional<SessionState> end;
   while (core.pollEvent(&event)) {
     any = true;
@@ -239,14 +237,14 @@ bool DatagramSession::tellEvents() {
 }
 
 void DatagramSession::tellStateChange(SessionState state) {
-  // Who hears of an end takes buffers back that the port was lent in this turn.
+  // An observer that learns of an end takes back buffers that were lent to the port in this turn.
   if (state != SessionState::kEstablished) port_.wakePeers();
   if (state == SessionState::kEstablished && !railsMet()) {
     connectedHeld_ = true;
     return;
   }
   const bool held = std::exchange(connectedHeld_, false);
-  // The peer's rails had all met ours.
+  // All rails of the peer had connected to ours.
   if (held && state == SessionState::kPeerClosed) observer_->onStateChange(ChannelState::kConnected);
   if (observer_ != nullptr) observer_->onStateChange(channelState(state));
 }

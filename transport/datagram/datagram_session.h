@@ -1,6 +1,6 @@
-// Private to datagram_transport: one session on its port, and where it stands in the poll loop. Where several ways lead
-// to the peer there is a session for each: the channel's, which leads, and its rails (transport/core/session.h). The
-// channel is connected once all are; a rail that fails fails the channel, with an error that names the way.
+// Private to datagram_transport: one session on its port, and its state in the poll loop. If several paths lead to the
+// peer, each has a session: the channel's leads, the others are its rails (transport/core/session.h). The channel is
+// connected once all are; a rail that fails fails the channel, with an error that names the path.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ class DatagramSession final : public ChannelSession {
   DatagramSession(PacketPort& port, DirtyList& dirtyList, const SessionConfig& config, std::uint64_t id,
                   std::uint64_t entropy, std::uint64_t number, const ChannelOptions& options, ChannelObserver* observer)
       : ChannelSession(dirtyList, id, number, options, observer), core(config, id, entropy), port_(port) {}
-  // A rail of `lead`, the way `rail` to its peer. No channel points here.
+  // A rail of `lead`: path number `rail` to its peer. No channel points here.
   DatagramSession(DatagramSession& lead, DirtyList& dirtyList, const SessionConfig& config, std::size_t rail,
                   std::uint64_t entropy, std::uint64_t number);
   ~DatagramSession() override;
@@ -31,15 +31,15 @@ class DatagramSession final : public ChannelSession {
   Status postSend(const SendRequest& request) override { return core.postSend(monotonicNow(), request); }
   Status postReceive(const ReceiveRequest& request) override { return core.postReceive(monotonicNow(), request); }
   bool cancelSend(OperationToken token) override {
-    port_.wakePeers();  // has copied what it was lent
+    port_.wakePeers();  // copies what was lent to it
     return core.cancelSend(monotonicNow(), token);
   }
   bool cancelReceive(OperationToken token) override { return core.cancelReceive(monotonicNow(), token); }
   std::optional<TimePoint> oldestUnmatched(MessageKey key) const override { return core.oldestUnmatched(key); }
   void close(TimePoint now, bool abort) override {
-    if (lead_ != nullptr) return;  // ends with it
+    if (lead_ != nullptr) return;  // ends with its lead
     observer_ = nullptr;
-    port_.wakePeers();  // has copied what it was lent
+    port_.wakePeers();  // copies what was lent to it
     core.close(now, abort);
   }
   ChannelState state() const override;
@@ -52,28 +52,27 @@ class DatagramSession final : public ChannelSession {
   bool finished() const override;
 
   void handleDatagram(TimePoint now, std::span<const std::byte> datagram);
-  // connect() has found further ways: how many, and each one's session begins to connect.
+  // How many further paths connect() has found; for each, the transport opens a session.
   std::size_t takeRailsDue() { return std::exchange(railsDue_, 0); }
   void connectRail(TimePoint now, std::size_t rail);
-  // Those of its rails that have something to do now, or its lead, which may have something to tell, have a turn soon.
+  // Gives a turn soon to its rails that have something to do, or to its lead, which may have something to report.
   void wakeOthers();
   // The link has ended.
   void onLinkDown(TimePoint now, const Error& error);
-  // Its peer has ended it, before this session has met its own: openLinkAgain() is due at that time. kNever: it has
-  // not.
+  // When to call openLinkAgain(): the peer ended the link before this session had connected. kNever: the link stands.
   TimePoint opensLinkAgainAt() const { return linkLost_ ? opensAgainAt_ : kNever; }
-  // Failed if the port opens none, or one of another kind.
+  // Fails if the port opens no link, or one of another kind.
   void openLinkAgain();
-  // Tells the observer. True if there was anything to tell.
+  // Notifies the observer. True if there was anything to report.
   bool tellEvents();
   bool canTransmit() const { return link && !linkDown_ && !linkLost_; }
   std::size_t transmitBurst() const { return properties_.transmitBurst; }
 
   Session core;
   std::optional<LinkId> link;
-  std::uint64_t remoteId = 0;   // what its datagrams carry; valid with `link`
+  std::uint64_t remoteId = 0;   // its datagrams carry this id; valid with `link`
   TimePoint nextTurn = kNever;  // core.pollTimeout() when last pumped
-  TimePoint transmitFrom{};     // the port was full: not before this
+  TimePoint transmitFrom{};     // the port was full: wait until then
 
  private:
   void useLink(TimePoint now, LinkId opened, const std::vector<std::byte>& peerPort, std::uint64_t remote);
@@ -86,18 +85,18 @@ class DatagramSession final : public ChannelSession {
   void warnOfSilence(TimePoint now) const;
 
   PacketPort& port_;
-  LinkProperties properties_;        // of `link`, when it was opened; each time
-  std::vector<std::byte> peerPort_;  // its address; valid with `link`
+  LinkProperties properties_;        // of `link`, when it was opened
+  std::vector<std::byte> peerPort_;  // of the peer; valid with `link`
   TimePoint connectingSince_{};      // valid with `link`
-  bool met_ = false;                 // has been established
+  bool met_ = false;                 // has been established once
   bool linkLost_ = false;
   TimePoint opensAgainAt_{};  // with linkLost_
-  Duration nextPause_{0};     // before the link is opened again after the next loss
+  Duration nextPause_{0};     // how long to wait before the next reopening
   bool linkDown_ = false;
-  DatagramSession* lead_ = nullptr;      // of a rail, while it lives
-  std::vector<DatagramSession*> rails_;  // of a lead
+  DatagramSession* lead_ = nullptr;      // for a rail, while its lead lives
+  std::vector<DatagramSession*> rails_;  // for a lead
   std::size_t railsDue_ = 0;
-  bool connectedHeld_ = false;  // established, but not all rails are
+  bool connectedHeld_ = false;  // established, but some rail is not
 };
 
 }  // namespace gloo_bypass

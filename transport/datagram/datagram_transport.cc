@@ -13,13 +13,13 @@ namespace gloo_bypass {
 namespace {
 
 constexpr auto kTickInterval = std::chrono::milliseconds(1);
-// A full port says nothing when it has room again. A frame takes microseconds to be copied out of a memory link: look
-// this often while polling...
+// A full port does not report when it has room again. Copying a frame out of a memory link takes microseconds: try this
+// often while polling...
 constexpr auto kRetryFullPort = std::chrono::microseconds(3);
-// ...and this often while asleep; rarely where the port wakes us for room.
+// ...and this often while asleep; rarely if the port wakes us for room.
 constexpr auto kRetryFullPortAsleep = std::chrono::microseconds(50);
 constexpr auto kRetryWakingPort = std::chrono::milliseconds(2);
-// Share of the round trip that what arrives may wait for more; and what is too short to be worth a sleep.
+// Share of the round trip that arrived data may wait for more; a shorter time is not worth a sleep.
 constexpr int kPatienceShare = 100;
 constexpr auto kLeastPatience = std::chrono::microseconds(50);
 constexpr Duration kMostPatience = std::chrono::milliseconds(1);
@@ -114,12 +114,12 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
     return sessions_.anyDirty() ? std::min(timers, now_ + retryAsleep_) : timers;
   }
 
-  // On a fast path much arrives at once or one right after the other, and whoever rests holds it up.
+  // On a fast path datagrams arrive in bursts, and a resting driver holds them up.
   Duration patience() const noexcept override {
     return received_ <= kFewDatagrams && gap_ >= patience_ / 2 ? patience_ : Duration{0};
   }
   void armWakeup() noexcept override {
-    // The poll that follows must ask a full port once more, or its answer to our flag could be missed.
+    // The next poll must ask a full port once more, or it could miss the answer to our flag.
     for (ChannelSession* session : sessions_.dirtyList()) static_cast<DatagramSession*>(session)->transmitFrom = {};
     port_->armWakeup();
   }
@@ -129,8 +129,8 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
 
   // PacketSink ----------------------------------------------------------------------------------
 
-  // A thread that was kept from running since it read the clock would take what came meanwhile for older than it is,
-  // say so in its echo, and the peer would find a round trip shorter than the path.
+  // A thread that lost its core after it read the clock would take newer arrivals for older than they are and say so in
+  // its echo; the peer would measure a round trip shorter than the path.
   void onArrivals() noexcept override { now_ = std::max(now_, monotonicNow()); }
 
   void onDatagram(LinkId link, std::span<const std::byte> datagram) noexcept override {
@@ -177,7 +177,7 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
     return config;
   }
 
-  // A hundredth of a round trip is nothing beside it. The nearest peer decides: the driver serves all.
+  // A hundredth of a round trip is small beside it. The nearest peer decides: the driver serves all.
   Duration leastPatience() const {
     if (!port_->gathers()) return Duration{0};
     Duration nearest = Duration::max();
@@ -190,7 +190,7 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
     return std::min(nearest / kPatienceShare, kMostPatience);
   }
 
-  // connect() was called, and several ways lead to the peer.
+  // connect() was called, and several paths lead to the peer.
   void openRails(DatagramSession& lead, TimePoint now) {
     const std::size_t due = lead.takeRailsDue();
     for (std::size_t rail = 1; rail <= due; ++rail) {
@@ -201,7 +201,7 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
     }
   }
 
-  // Each dirty session: what it has to send, what it has to tell. Observers may post more, to any session.
+  // Lets each dirty session send and report. Observers may post more, to any session.
   bool pumpDirty(TimePoint now) {
     const auto turn = [&](DatagramSession& session) {
       if (session.opensLinkAgainAt() <= now) {
@@ -213,10 +213,10 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
       const bool more = transmitSome(session, now, &progressed);
       progressed |= session.tellEvents();
       session.wakeOthers();
-      // Without a link nothing that is due can leave.
+      // Without a link nothing due can leave.
       session.nextTurn = session.canTransmit() ? session.core.pollTimeout() : session.opensLinkAgainAt();
       if (more) {
-        // What is overdue because the port took nothing is no reason to stay awake.
+        // A session that is overdue because the port is full is no reason to stay awake.
         session.nextTurn = std::max(session.nextTurn, now + retryAsleep_);
         session.markDirty();
       }
@@ -227,12 +227,11 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
     };
     const bool progressed = sessions_.pump(turn, retired);
     port_->wakePeers();
-    if (!left_.empty()) closeUnusedLinks();  // after what was sent last has gone
+    if (!left_.empty()) closeUnusedLinks();  // after the last data has left
     return progressed;
   }
 
-  // A link ends with the last session on it: descriptors, shared memory and a place among the port's links are for
-  // peers that are talked to.
+  // A link ends with the last session on it: it holds descriptors, shared memory and one of the port's link slots.
   void closeUnusedLinks() {
     std::sort(left_.begin(), left_.end());
     left_.erase(std::unique(left_.begin(), left_.end()), left_.end());
@@ -243,7 +242,7 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
     left_.clear();
   }
 
-  // True: the port was full or the quantum is over, come again.
+  // True: the port was full or the quantum is used up; call again.
   bool transmitSome(DatagramSession& session, TimePoint now, bool* progressed) {
     if (!session.canTransmit()) return false;
     if (now < session.transmitFrom) return true;
@@ -267,7 +266,7 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
   const std::size_t receiveBurst_;
   const Duration retryAsleep_;
   SessionTable<DatagramSession> sessions_;
-  std::vector<LinkId> left_;  // by a session, in this pump; others may use them
+  std::vector<LinkId> left_;  // left by a session in this pump; others may still use them
   TimePoint now_{};
   TimePoint nextTick_{};
   Duration patience_{0};

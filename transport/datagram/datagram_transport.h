@@ -1,7 +1,7 @@
 // The back-end over datagrams: sessions of transport/core on a PacketPort, as MessageChannels.
 //
-// One a process (and port). Owns the port, the progress engine and every session; a session outlives its closed
-// channel until what was sent has been acknowledged.
+// One per process and port. Owns the port, the progress engine and every session; a session outlives its closed channel
+// until the peer has acknowledged everything sent.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@
 
 namespace gloo_bypass {
 
-// Destroying the transport closes what is left, lets it drain for at most kDrainTime, then closes the port. All
+// The destructor closes the remaining sessions, lets them drain for at most kDrainTime, then closes the port. All
 // channels must be gone by then.
 std::shared_ptr<Transport> makeDatagramTransport(const TransportConfig& config, std::unique_ptr<PacketPort> port);
-// The same without an engine: to be driven beside other transports.
+// The same without an engine, to share one with other transports.
 std::unique_ptr<PolledTransport> makePolledDatagramTransport(const TransportConfig& config,
                                                              std::unique_ptr<PacketPort> port);
 

@@ -23,10 +23,10 @@
 namespace gloo_bypass::dpdk {
 namespace {
 
-// Memory links have no interface, a PCI device is named by its address; what the kernel has is found by the route to
-// MASTER_ADDR. Without one netdev has only the host's name to go by.
+// Memory links have no interface, and an address names a PCI device. The route to MASTER_ADDR selects a kernel
+// interface; without MASTER_ADDR, netdev only has the host's name.
 InterfaceRule interfaceRule(const TransportConfig& config) {
-  if (usesRdma(config)) return InterfaceRule::kOptional;  // as over RDMA alone
+  if (usesRdma(config)) return InterfaceRule::kOptional;  // as with RDMA alone
   if (usesNetdev(config)) return config.masterAddress.empty() ? InterfaceRule::kRequired : InterfaceRule::kNamed;
   return config.link == LinkMode::kAuto && !usesPci(config) ? InterfaceRule::kSeveral : InterfaceRule::kIgnored;
 }
@@ -49,7 +49,7 @@ std::vector<std::string> ignoredSettings(const TransportConfig& config) {
   return lines;
 }
 
-// The socket's path is DPDK's choice, so it is printed.
+// DPDK chooses the socket's path, so we print it.
 Status publish(const TransportConfig& config, ReportSource report) {
   if (!config.telemetry) return {};
   Status offered = offerTelemetry(std::move(report));
@@ -64,8 +64,8 @@ Status publish(const TransportConfig& config, ReportSource report) {
   return {};
 }
 
-// For a memif directory that is not there yet: one beside it, as long as this lives. Not the real one, which would have
-// to be removed again, perhaps from under a rank that starts at that moment.
+// Replaces a memif directory that does not exist yet by one beside it, as long as this object lives. Creating the real
+// one would mean removing it again, perhaps under a rank that starts at that moment.
 class ProbeDirectory final : public Rehearsal {
  public:
   explicit ProbeDirectory(TransportConfig& config) : real_(config.memifDirectory) {
@@ -73,12 +73,13 @@ class ProbeDirectory final : public Rehearsal {
     if (!usesMemif(config) || real_.size() > kMaxMemifDirectoryBytes || ::lstat(real_.c_str(), &status) == 0) return;
     const std::filesystem::path parent = std::filesystem::path(real_ + "/").parent_path().parent_path();
     std::string path = parent / ".gbXXXXXX";
-    // A name longer than the real one's might be refused where that is not.
+    // A name longer than the real one might be refused when the real one is not.
     if (path.size() > kMaxMemifDirectoryBytes) {
       if (::access(parent.c_str(), W_OK | X_OK) != 0) return;
       path = "/tmp/.gbXXXXXX";
     }
-    if (::mkdtemp(path.data()) == nullptr) return;  // the child will find the same about the real one, and say it
+    if (::mkdtemp(path.data()) == nullptr)
+      return;  // the child will fail in the same way at the real one, and report it
     path_ = path;
     config.memifDirectory = path;
   }

@@ -1,4 +1,4 @@
-// DPDK as a back-end: its ports, the protocol core's sessions over them, its telemetry.
+// The DPDK back-end: its ports, the protocol core's sessions over them, its telemetry.
 #pragma once
 
 #include "transport/channel/back_end.h"

@@ -1,4 +1,4 @@
-// In a build without DPDK, in place of the folder's other sources.
+// Replaces the folder's other sources in a build without DPDK.
 #include "transport/dpdk/back_end.h"
 
 namespace gloo_bypass::dpdk {

@@ -36,7 +36,7 @@ Result<std::unique_ptr<PacketPort>> makeAutoPort(const TransportConfig& config) 
   if (!network) return network.error();
   auto memory = makeMemoryPort(config, network.value()->doorbell());
   if (!memory) return memory.error();
-  // Captures of a network port of DPDK's are refused beside it (settings.cc).
+  // settings.cc refuses captures of a DPDK network port beside it.
   const bool captures = !config.capture.empty() && decodeMemifAddress(memory.value()->localAddress());
   const char* const note = !captures ? ""
                                      : "GLOO_BYPASS_CAPTURE has the frames within this host; those to other "

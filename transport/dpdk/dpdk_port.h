@@ -1,4 +1,4 @@
-// Makes the DPDK port that a configuration asks for.
+// Makes the DPDK port for a configuration.
 #pragma once
 
 #include <memory>
@@ -8,11 +8,11 @@
 
 namespace gloo_bypass::dpdk {
 
-// Whether a device of DPDK's, or its telemetry, is used: memory links and UDP sockets need neither, and starting the
-// EAL takes longer than all else.
+// Whether the configuration uses a DPDK device or DPDK's telemetry. Memory links and UDP sockets need neither, and the
+// EAL's start takes longer than all else.
 bool needsEal(const TransportConfig& config);
 
-// Starts the EAL where it is needed, and this process has none yet. Any thread. Errors name the setting and what to do.
+// Starts the EAL if it is needed and this process has none yet. Any thread. Errors name the setting and what to do.
 Result<std::unique_ptr<PacketPort>> makeDpdkPort(const TransportConfig& config);
 
 }  // namespace gloo_bypass::dpdk

@@ -1,4 +1,4 @@
-// Makes the transport that a configuration asks for: sessions on a DPDK port, or memory links beside RDMA.
+// Makes the transport for a configuration: sessions on a DPDK port, or memory links beside RDMA.
 #pragma once
 
 #include <memory>
@@ -9,10 +9,11 @@
 
 namespace gloo_bypass::dpdk {
 
-// Starts the EAL where it is needed, and this process has none yet. Any thread. Errors name the setting and what to do.
+// Starts the EAL if it is needed and this process has none yet. Any thread. Errors name the setting and what to do.
 Result<std::shared_ptr<Transport>> makeDpdkTransport(const TransportConfig& config);
 
-// Memory links within a host, `network` between hosts: a transport without an engine, with a doorbell().
+// Memory links within a host, `network` between hosts. The memory links are a transport without an engine, with a
+// doorbell().
 Result<std::shared_ptr<Transport>> makeMemoryBeside(const TransportConfig& config,
                                                     std::unique_ptr<PolledTransport> network);
 

@@ -29,11 +29,11 @@ namespace {
 
 struct EalState {
   std::mutex mutex;
-  std::optional<Status> outcome;  // of the one start
+  std::optional<Status> outcome;  // of the only start
   pid_t pid = 0;
   bool scannedPci = false;
-  bool logAsked = false;  // by the user's arguments; before the first line
-  // A log line may come from any thread, also while `mutex` is held.
+  bool logAsked = false;  // the user's arguments set a log level; set before the first line
+  // Any thread may log, even while `mutex` is held.
   std::mutex logMutex;
   std::string lastError;
 };
@@ -43,7 +43,7 @@ EalState& state() {
   return *s;
 }
 
-// DPDK warns and errs about much that is normal here; what matters of it is quoted in our own errors.
+// DPDK logs warnings and errors about much that is normal here; our own errors quote what matters.
 ssize_t writeLogLine(void*, const char* text, std::size_t size) {
   std::string_view line(text, size);
   while (!line.empty() && line.back() == '\n') line.remove_suffix(1);
@@ -67,7 +67,7 @@ void redirectLog() {
   (void)rte_openlog_stream(stream);
 }
 
-// Whether this user can have `bytes` of huge pages, found out by asking for them.
+// Whether this user can have `bytes` of huge pages; tries to map them.
 bool hugePagesAvailable(std::size_t bytes) {
   constexpr std::size_t kPageBytes = 2u << 20;
   bytes = (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
@@ -84,11 +84,11 @@ bool contains(const std::vector<std::string>& words, std::string_view word) {
   return false;
 }
 
-// DPDK prints its usage to stdout, and an alarm to stderr, when a value is wrong: we say it in our own line.
+// For a bad value DPDK prints its usage to stdout and an alarm to stderr: our own error line says it instead.
 class QuietOutput {
  public:
   QuietOutput() {
-    // Not all files: what a forked process has from its parent is the parent's to write.
+    // Not all files: buffered output inherited from a parent process is the parent's to write.
     std::fflush(stdout);
     std::fflush(stderr);
     const FileDescriptor null(::open("/dev/null", O_WRONLY | O_CLOEXEC));
@@ -117,7 +117,7 @@ Status runInit(std::vector<std::string> words, bool userArguments) {
   argv.push_back(nullptr);
   int result = -1;
   int cause = 0;
-  // In a thread of its own: the EAL pins the thread that starts it, and its threads inherit this one's signal mask.
+  // In a separate thread: the EAL pins the thread that starts it, and its threads inherit this one's signal mask.
   std::thread starter([&] {
     sigset_t all;
     sigfillset(&all);
@@ -152,14 +152,14 @@ Status startOnce(const TransportConfig& config) {
   }
   const auto cpus = Eal::usableCpus("/sys/devices/system/cpu");
   if (!cpus) return cpus.error();
-  // Words of ours that the user gave too would be contradictions for the EAL.
+  // The EAL would see words that both we and the user give as contradictions.
   std::erase(words.value(), "--no-huge");
   std::erase(words.value(), "--in-memory");
   state().logAsked = std::any_of(words.value().begin(), words.value().end(),
                                  [](const std::string& word) { return word.starts_with("--log-level"); });
   state().scannedPci = usesPci(config) && !isVirtualDeviceString(config.pciAddress);
   redirectLog();
-  // More than any number of ranks takes on one machine; without a turn DPDK starts as well.
+  // Longer than any number of ranks needs on one machine; DPDK starts even without a turn.
   constexpr std::chrono::seconds kTurnLimit(20);
   const FileDescriptor turn =
       config.telemetry ? awaitTelemetryTurn(config.dpdkDirectory, kTurnLimit) : FileDescriptor();
@@ -191,8 +191,7 @@ Status Eal::start(const TransportConfig& config) {
   return {};
 }
 
-// The EAL takes a processor for present where sysfs has its topology, and prints its usage where the list has another
-// one.
+// The EAL counts a processor as present if sysfs has its topology, and prints its usage if the list names another.
 Result<std::string> Eal::usableCpus(const std::string& folder) {
   cpu_set_t cpus;
   CPU_ZERO(&cpus);

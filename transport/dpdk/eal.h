@@ -1,10 +1,10 @@
-// DPDK's environment abstraction layer: one a process, started by the first port that needs it, never stopped or
-// restarted.
+// DPDK's environment abstraction layer. One per process: the first port that needs it starts it; it never stops or
+// restarts.
 //
-// What an application may rely on: starting it changes neither the calling thread's CPU affinity nor any signal
-// mask (it runs in a thread of its own that ends; the EAL's own threads block all signals and may run on any CPU the
-// caller may), makes no worker threads, and writes nothing to stdout. To stderr go critical messages of DPDK's, and all
-// of them where the user's arguments have --log-level.
+// What an application may rely on: the start changes neither the calling thread's CPU affinity nor any signal mask (it
+// runs in a thread of its own that ends; the EAL's own threads block all signals and may run on any CPU that the caller
+// may use), makes no worker threads, and writes nothing to stdout. DPDK's critical messages go to stderr, or all of
+// them if the user's arguments have --log-level.
 #pragma once
 
 #include <string>
@@ -16,19 +16,18 @@ namespace gloo_bypass::dpdk {
 
 class Eal {
  public:
-  // Any thread. The first call decides the settings; later ones only check that they can live with them. After a failed
-  // start every call returns the same error. In a child forked after the start: an error that says so.
+  // Any thread. The first call decides the settings; later ones only check that they are compatible. After a failed
+  // start every call returns the same error. In a child forked after the start, the error says so.
   static Status start(const TransportConfig& config);
 
-  // Whether start has been called, with or without success, here or before the fork: a forked child cannot try it
-  // again.
+  // Whether start() was called, successfully or not, here or before the fork: a forked child cannot try it again.
   static bool decided();
 
-  // The processors that this thread may run on and DPDK can find in `folder`, sysfs's of processors: "0,1". The error,
-  // one line, says what is missing there.
+  // The processors that this thread may run on and that DPDK can find in `folder` (sysfs): "0,1". The error, one line,
+  // says what is missing there.
   static Result<std::string> usableCpus(const std::string& folder);
 
-  // " (what the driver said)" of the last error line logged by DPDK on this thread's behalf, or "".
+  // The last error line that DPDK logged for this thread, as " (TEXT)"; "" if none.
   static std::string lastErrorSuffix();
   static void forgetLastError();
 };

@@ -15,7 +15,7 @@ struct Option {
   Value value;
 };
 
-// DPDK 22.11's and 24.11's options. Those that would take cores, stop the process or start a second kind of process
+// Options of DPDK 22.11 and 24.11. Options that would take cores, stop the process or start a second kind of process
 // are absent on purpose.
 constexpr std::array kLongOptions{
     Option{"allow", Value::kRequired},
@@ -61,7 +61,7 @@ Error bad(std::string message) {
   return Error{ErrorScope::kDevice, ErrorCode::kConfiguration, "EAL arguments: " + std::move(message)};
 }
 
-// Appends one word starting at text[i]; leaves i behind it.
+// Appends the word that starts at text[i]; leaves i behind it.
 Status takeWord(const std::string& text, std::size_t& i, std::string& word) {
   char quote = 0;
   for (; i < text.size(); ++i) {

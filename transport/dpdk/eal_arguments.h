@@ -1,4 +1,4 @@
-// The EAL's command line: what we ask for, and what the user appends.
+// The EAL's command line: our arguments, then the user's.
 #pragma once
 
 #include <string>
@@ -9,17 +9,17 @@
 
 namespace gloo_bypass::dpdk {
 
-// Splits as a POSIX shell would into words: blanks, '...', "..." and backslash. Nothing is expanded and nothing is run.
+// Splits into words as a POSIX shell would: blanks, '...', "..." and backslash. Expands nothing and runs nothing.
 Result<std::vector<std::string>> splitShellWords(const std::string& text);
 
-// Refuses what would end or confuse the process: unknown options, missing values, --help, --version, worker cores.
-// One clear line instead of DPDK's page of usage.
+// Refuses what would end or confuse the process: unknown options, missing values, --help, --version, worker cores. The
+// error is one clear line instead of DPDK's page of usage.
 Status checkEalArguments(const std::vector<std::string>& words);
 
 // True when a device address names a virtual device ("net_virtio_user0,path=...") instead of a PCI one.
 bool isVirtualDeviceString(const std::string& address);
 
-// argv of the EAL. `useHugePages` and `cpus` ("0,1,5-7": where the EAL's threads may run) were found out by the caller.
+// argv of the EAL. The caller determines `useHugePages` and `cpus` ("0,1,5-7": where the EAL's threads may run).
 std::vector<std::string> buildEalArguments(const TransportConfig& config, const std::vector<std::string>& userWords,
                                            bool useHugePages, const std::string& cpus);
 

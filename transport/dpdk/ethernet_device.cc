@@ -23,7 +23,7 @@ std::mutex& deviceMutex() {
   return mutex;
 }
 
-// virtio-user tells its vhost what it does, when it closes too. Where that has gone first, writing would end the
+// virtio-user sends its vhost its state, even when it closes. If the vhost is already gone, SIGPIPE would end the
 // process.
 class NoBrokenPipe {
  public:
@@ -62,21 +62,21 @@ Error interruptsLate(const std::string& name) {
 
 void stopAndRemove(const std::string& name, std::uint16_t port, bool isVirtual, bool started) {
   if (started) (void)rte_eth_dev_stop(port);
-  // Removing a virtual device closes its port too.
+  // Removing a virtual device also closes its port.
   if (isVirtual) {
     (void)rte_vdev_uninit(name.c_str());
   } else if (port != RTE_MAX_ETHPORTS) {
     rte_eth_dev_info info{};
     const int known = rte_eth_dev_info_get(port, &info);
     (void)rte_eth_dev_close(port);
-    if (known == 0) (void)rte_dev_remove(info.device);  // so that it can be probed again
+    if (known == 0) (void)rte_dev_remove(info.device);  // so that the EAL can probe it again
   }
 }
 
 }  // namespace
 
 Result<std::unique_ptr<EthernetDevice>> EthernetDevice::create(const EthernetDeviceOptions& options) {
-  // Before the lock: on failure it is destroyed, and the destructor locks too.
+  // Before the lock: on failure the destructor runs, and it locks too.
   std::unique_ptr<EthernetDevice> device(new EthernetDevice);
   std::lock_guard<std::mutex> lock(deviceMutex());
   const NoBrokenPipe noBrokenPipe;
@@ -95,7 +95,7 @@ Result<std::unique_ptr<EthernetDevice>> EthernetDevice::create(const EthernetDev
   }
   int found = rte_eth_dev_get_port_by_name(options.name.c_str(), &device->port_);
   if (found != 0 && options.existing) {
-    // The EAL probes once, when it starts; a device that was removed since is probed anew.
+    // The EAL probes once, when it starts; probe a device again that was removed since.
     found = rte_dev_probe(options.name.c_str());
     if (found == 0) found = rte_eth_dev_get_port_by_name(options.name.c_str(), &device->port_);
   }
@@ -144,8 +144,8 @@ Status EthernetDevice::configure(const EthernetDeviceOptions& options) {
   return {};
 }
 
-// The memif driver's handlers of its sockets run in EAL's interrupt thread. They share a device's messages with whoever
-// stops or closes it, and nothing guards them: between its sendmsg and what follows a handler would find its message
+// The memif driver's socket handlers run in the EAL's interrupt thread. They share a device's messages, without a lock,
+// with the thread that stops or closes it: between its sendmsg and the next step a handler would find its message
 // freed.
 EthernetDevice::~EthernetDevice() {
   if (!virtual_ && port_ == RTE_MAX_ETHPORTS) return;  // none was made

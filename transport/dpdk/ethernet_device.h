@@ -1,5 +1,5 @@
-// One DPDK Ethernet device with one receive and one transmit queue: made from a virtual device's arguments
-// or adopted by name, configured, started; stopped, closed and removed at the end.
+// One DPDK Ethernet device with one receive and one transmit queue: made from a virtual device's arguments or adopted
+// by name, configured and started; at the end stopped, closed and removed.
 //
 // Thread: one owner at a time. Making and removing devices is serialised inside.
 #pragma once
@@ -18,11 +18,11 @@ namespace gloo_bypass::dpdk {
 struct EthernetDeviceOptions {
   std::string name;           // of the device; unique in the process
   std::string vdevArguments;  // "key=value,..."; unused with existing
-  bool existing = false;      // a device on a bus (PCI), which the EAL probes and need not make
+  bool existing = false;      // a device on a bus (PCI), which the EAL finds; not made here
   rte_mempool* receivePool = nullptr;
   std::uint16_t receiveDescriptors = 0, transmitDescriptors = 0;  // 0: the driver's choice
-  // 0: leave; else set it and allow frames of that size. memif's driver claims 1,518 bytes, and carries what its
-  // buffers (bsize) hold: it is not asked, and mtu() says this.
+  // 0: leave; else set it and allow frames of that size. memif's driver claims 1,518 bytes but carries what its buffers
+  // (bsize) hold: the device does not set it, and mtu() returns this.
   std::size_t mtu = 0;
   bool receiveInterrupts = false;  // try; see hasReceiveInterrupts
 };
@@ -35,19 +35,19 @@ class EthernetDevice {
   EthernetDevice& operator=(const EthernetDevice&) = delete;
 
   std::uint16_t receive(rte_mbuf** mbufs, std::uint16_t count) { return rte_eth_rx_burst(port_, 0, mbufs, count); }
-  // Takes ownership of a prefix of the mbufs; the rest stays the caller's.
+  // Takes ownership of a prefix of the mbufs; the caller keeps the rest.
   std::uint16_t transmit(rte_mbuf** mbufs, std::uint16_t count) { return rte_eth_tx_burst(port_, 0, mbufs, count); }
 
   std::uint16_t port() const { return port_; }
   bool linkUp() const;
   MacAddress mac() const;
   std::size_t mtu() const;
-  // What transmit() takes may have segments in anybody's memory, which is copied before it returns.
+  // Whether transmit() copies segments before it returns, so that they may lie in any memory.
   bool copiesSegments() const { return copiesSegments_; }
-  // It makes UDP checksums and checks them.
+  // Whether it computes and checks UDP checksums.
   bool checksums() const { return checksums_; }
   bool hasReceiveInterrupts() const { return receiveInterrupts_; }
-  // Frames the driver dropped for want of buffers or ring space.
+  // Frames that the driver dropped because it lacked buffers or ring space.
   std::uint64_t missed() const;
 
  private:

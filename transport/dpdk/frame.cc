@@ -72,8 +72,8 @@ void FrameTemplate::write(std::byte* out, std::size_t datagramBytes) const {
 }
 
 std::optional<Ipv4Packet> parseIpv4Frame(std::span<const std::byte> frame) {
-  // One object, returned everywhere, is made in its place. Copied from elsewhere, what was stored in small pieces is
-  // loaded in large ones, which wait for the stores: a tenth of a rank's time.
+  // One object, returned everywhere, is built in place. A copy would load in large pieces what was stored in small
+  // ones, and wait for the stores: a tenth of a rank's time.
   std::optional<Ipv4Packet> packet;
   if (frame.size() < kEthernetHeaderBytes + kIpv4HeaderBytes || readBe16(&frame[12]) != kEtherTypeIpv4) return packet;
   const std::span<const std::byte> ip = frame.subspan(kEthernetHeaderBytes);
@@ -132,7 +132,7 @@ std::optional<NotDelivered> parseNotDelivered(const Ipv4Packet& packet) {
       return told;
     case kIcmpTooLarge:
       told.mtu = readBe16(&icmp[6]);
-      if (told.mtu == 0) return {};  // from before RFC 1191
+      if (told.mtu == 0) return {};  // a router from before RFC 1191
       return told;
     default:
       return {};

@@ -1,7 +1,7 @@
 // The 42 bytes before a datagram: Ethernet II, IPv4 without options, UDP. Pure functions on bytes.
 //
-// UDP checksum: 0 (allowed over IPv4: "none"), or the pseudo-header's, which the device completes. The protocol above
-// has its own CRC where nobody checks. DF is always set: a datagram is never fragmented.
+// UDP checksum: 0 (allowed over IPv4: "none"), or the pseudo-header's sum, which the device completes. The protocol
+// above adds its own CRC if nothing below checks. DF is always set: a datagram is never fragmented.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ inline constexpr std::size_t kEthernetHeaderBytes = 14;
 inline constexpr std::size_t kIpv4HeaderBytes = 20;
 inline constexpr std::size_t kUdpHeaderBytes = 8;
 inline constexpr std::size_t kFrameHeaderBytes = kEthernetHeaderBytes + kIpv4HeaderBytes + kUdpHeaderBytes;
-// What an MTU must carry beside the datagram.
+// Bytes of an MTU that do not carry datagram.
 inline constexpr std::size_t kMtuOverheadBytes = kIpv4HeaderBytes + kUdpHeaderBytes;
 
 inline constexpr std::uint16_t kEtherTypeIpv4 = 0x0800;
@@ -37,10 +37,10 @@ struct UdpFlow {
 
 enum class UdpChecksum : std::uint8_t {
   kNone,
-  kByDevice,  // the field holds the sum over the pseudo-header (RFC 768), as devices want it that complete it
+  kByDevice,  // the field holds the pseudo-header's sum (RFC 768), which the device completes
 };
 
-// Headers of one flow, written once; each frame then costs a copy of 42 bytes and two lengths.
+// Headers of one flow, written once; each frame then needs a copy of 42 bytes and two lengths.
 class FrameTemplate {
  public:
   FrameTemplate() = default;
@@ -77,13 +77,13 @@ inline void writeBe32(std::byte* p, std::uint32_t v) {
   writeBe16(p + 2, static_cast<std::uint16_t>(v & 0xffff));
 }
 
-// What is in a received IPv4 frame, checked term by term. Nothing for what is not IPv4, is cut short, is a fragment or
-// has a wrong header checksum.
+// A received IPv4 frame, with every field checked. nullopt: not IPv4, cut short, a fragment, or a wrong header
+// checksum.
 struct Ipv4Packet {
   MacAddress sourceMac{}, destinationMac{};
   Ipv4Address sourceIp = 0, destinationIp = 0;
   std::uint8_t protocol = 0;
-  std::span<const std::byte> payload;  // behind the IPv4 header, as long as the header says
+  std::span<const std::byte> payload;  // behind the IPv4 header, in the length the header gives
 };
 std::optional<Ipv4Packet> parseIpv4Frame(std::span<const std::byte> frame);
 
@@ -92,22 +92,22 @@ struct UdpDatagram {
   std::span<const std::byte> data;
 };
 std::optional<UdpDatagram> parseUdp(std::span<const std::byte> payload);
-// Of a packet that parseUdp() has read. False also where it has none.
+// For a packet that parseUdp() has accepted. False also if it has no checksum.
 bool hasRightUdpChecksum(const Ipv4Packet& packet);
 
-// An ICMP packet's word that a UDP datagram did not arrive, and why (RFC 792, 1191); and who had sent that to whom.
+// An ICMP report that a UDP datagram did not arrive, and why (RFC 792, 1191), with the datagram's flow.
 struct NotDelivered {
-  bool portUnreachable = false;  // so says the quoted destination itself; else it was too large for a hop
+  bool portUnreachable = false;  // reported by the quoted destination itself; else the datagram was too large for a hop
   std::uint16_t mtu = 0;         // of that hop
   Ipv4Address sourceIp = 0, destinationIp = 0;
   std::uint16_t sourcePort = 0, destinationPort = 0;
-  std::span<const std::byte> data;  // of the datagram: as much as was quoted
+  std::span<const std::byte> data;  // the quoted part of the datagram
 };
-// Nothing for any other packet, "port unreachable" from somebody else, and "too large" without an MTU.
+// nullopt: any other packet, a "port unreachable" that the destination did not send, and "too large" without an MTU.
 std::optional<NotDelivered> parseNotDelivered(const Ipv4Packet& packet);
 
-// Of a frame of `frameBytes` that begins with these headers, all of them without options: the length of the datagram
-// behind them. Nothing for any other frame.
+// For a frame of `frameBytes` that begins with these headers, all without options: the length of the datagram behind
+// them. nullopt for any other frame.
 std::optional<std::size_t> udpDatagramBytes(std::span<const std::byte, kFrameHeaderBytes> headers,
                                             std::size_t frameBytes);
 

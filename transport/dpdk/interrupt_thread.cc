@@ -13,20 +13,20 @@ namespace {
 
 std::atomic<int> overdue{0};
 
-// Whoever hands work over adds to it, and the interrupt thread reads it first. The EAL's own locks order both already,
-// but ThreadSanitizer does not see them.
+// The submitting thread increments it, and the interrupt thread reads it first. The EAL's own locks already order the
+// two, but ThreadSanitizer does not see them.
 std::atomic<unsigned> handedOver{0};
 
-// One piece of work:
+// A piece of work:
 //
 //   kWaiting --> kRunning --> kDone
 //
-// and `late` from the moment that nobody waits for it any more.
+// `late` is set from the moment the submitter stops waiting.
 class Job {
  public:
   explicit Job(std::function<void()> work) : work_(std::move(work)) {}
 
-  // At most once; whoever comes second does nothing.
+  // Runs at most once; a second caller does nothing.
   void run() {
     {
       std::lock_guard<std::mutex> lock(mutex_);
@@ -69,7 +69,7 @@ bool betweenInterrupts(std::function<void()> work, Duration limit) {
   auto argument = std::make_unique<std::shared_ptr<Job>>(job);
   handedOver.fetch_add(1, std::memory_order_release);
   if (rte_eal_alarm_set(1, runJob, argument.get()) != 0) {
-    // The alarm may have been kept although it was not set: what it points to stays.
+    // The alarm may fire although setting it failed: keep its argument alive.
     (void)argument.release();
     job->run();  // no memory, or no timer: better here than never
   } else {

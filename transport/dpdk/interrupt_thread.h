@@ -1,4 +1,4 @@
-// EAL's interrupt thread: handlers of descriptors, the drivers' among them, and alarms run there, one after the other.
+// The EAL's interrupt thread. Descriptor handlers (also the drivers') and alarms run there, one after the other.
 #pragma once
 
 #include <functional>
@@ -7,16 +7,17 @@
 
 namespace gloo_bypass::dpdk {
 
-// Its handlers take microseconds: longer than a machine with many ranks a core keeps a thread from running.
+// Its handlers take microseconds. The limit exceeds the time for which a machine with many ranks a core delays a
+// thread.
 inline constexpr Duration kInterruptThreadLimit = std::chrono::seconds(5);
 
-// Does `work` there, so that no handler runs meanwhile, and waits for it. False: not done within `limit`. Then it is
-// done whenever that thread comes to it, so `work` must own all that it uses.
+// Runs `work` on that thread, so that no handler runs meanwhile, and waits for it. False: not done within `limit`. The
+// thread then runs it later, so `work` must own everything it uses.
 //
-// Any thread but that one, once the EAL runs.
+// Call from any other thread, once the EAL runs.
 [[nodiscard]] bool betweenInterrupts(std::function<void()> work, Duration limit = kInterruptThreadLimit);
 
-// Work that betweenInterrupts() no longer waits for is still to be done.
+// Whether work that betweenInterrupts() no longer waits for is still to run.
 bool interruptsOverdue();
 
 }  // namespace gloo_bypass::dpdk

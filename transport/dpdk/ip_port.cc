@@ -16,27 +16,27 @@ namespace gloo_bypass::dpdk {
 namespace {
 
 constexpr std::size_t kSelfSlots = 64;
-// Without an interrupt a sleeper looks by itself: soon after traffic, then ever less often, so that it is late by a
-// quarter of the time it has waited at most. A look costs up to 20 us on a busy machine: 250 a second stay under 1 % of
-// a core, and the 24 until then are half a millisecond.
+// Without an interrupt a sleeper polls: soon after traffic, then ever less often, so that it is late by at most a
+// quarter of the time it has waited. A look costs up to 20 us on a busy machine: 250 a second stay under 1 % of a core,
+// and the 24 until then are half a millisecond.
 constexpr Duration kFirstPollInterval = std::chrono::microseconds(20);
 constexpr Duration kLastPollInterval = std::chrono::milliseconds(4);
-// Else two ranks that sleep in turn keep each other asleep: neither has a wait that is worth polling for.
+// Otherwise two ranks that sleep in turn keep each other asleep: neither has a wait that is worth polling for.
 constexpr Duration kTimerSlack = std::chrono::microseconds(50);  // the kernel's, of a sleep: PR_SET_TIMERSLACK
 static_assert(kFirstPollInterval + kTimerSlack < SpinPolicy::kWorth);
 // While ARP is under way its timers must run.
 constexpr Duration kSearchInterval = std::chrono::milliseconds(10);
-// Of a frame: before the payload.
+// Bytes of a frame before the payload.
 constexpr std::size_t kHeadersBytes = kFrameHeaderBytes + wire::kCommonHeaderBytes;
-// A device does not tell when it has room again.
+// A device does not report when it has room again.
 constexpr Duration kRetryFullDevice = std::chrono::microseconds(50);
-// Netdev: a packet socket of a deleted interface is as silent as one without traffic.
+// Netdev: the packet socket of a deleted interface looks like one without traffic.
 constexpr Duration kInterfaceCheckInterval = std::chrono::seconds(1);
-// ICMP port unreachable without a datagram from that peer in between: one may be forged or late.
+// So many ICMP port unreachable in a row, without a datagram from that peer: a single one may be forged or late.
 constexpr int kUnreachableLimit = 2;
 
-// Whether a datagram of a link whose ends make checksums arrived as it was sent: what the device says; where it does
-// not say (an IP header with options, say), computed.
+// Whether a datagram with a checksum arrived intact: the device's verdict, or our own computation if it has none (for
+// an IP header with options, say).
 bool isIntact(const rte_mbuf& mbuf, const Ipv4Packet& packet) {
   switch (mbuf.ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) {
     case RTE_MBUF_F_RX_L4_CKSUM_GOOD:
@@ -184,7 +184,7 @@ bool IpPort::append(const Link& link, const OutgoingDatagram& datagram) {
   if (batch_.full()) sendBatch();
   if (batch_.full()) return false;
   rte_mbuf* const frame = parts_.buffers->build(link.headers, datagram, parts_.device->copiesSegments());
-  if (frame == nullptr) return false;  // all in the driver's ring
+  if (frame == nullptr) return false;  // the driver's ring holds all
   batch_.append(frame);
   return true;
 }
@@ -207,7 +207,7 @@ void IpPort::sendArp(const ArpFrame& frame) {
 // Receiving -------------------------------------------------------------------------------------
 
 std::size_t IpPort::receive(PacketSink& sink, std::size_t maxDatagrams) {
-  if (!batch_.empty()) sendBatch();  // there may be room again
+  if (!batch_.empty()) sendBatch();  // the device may have room again
   if (anyDown_) reportDown(sink);
   std::size_t received = receiveSelf(sink, maxDatagrams);
   while (received < maxDatagrams) {
@@ -215,7 +215,7 @@ std::size_t IpPort::receive(PacketSink& sink, std::size_t maxDatagrams) {
     const auto wanted = static_cast<std::uint16_t>(std::min(maxDatagrams - received, mbufs.size()));
     const std::uint16_t count = parts_.device->receive(mbufs.data(), wanted);
     if (count > 0) sink.onArrivals();
-    // The other core has just written them: all of a burst are fetched at once.
+    // The other core has just written them: fetch all of a burst at once.
     for (std::uint16_t i = 0; i < count; ++i) {
       for (std::size_t at = 0; at < kHeadersBytes; at += RTE_CACHE_LINE_SIZE) {
         rte_prefetch0(rte_pktmbuf_mtod_offset(mbufs[i], const std::byte*, at));
@@ -308,8 +308,8 @@ void IpPort::answerOrLearnArp(std::span<const std::byte> frame) {
   searching_.store(neighbours_.searching(), std::memory_order_relaxed);
 }
 
-// The peer's kernel says that nobody holds its port any more, or a router that a datagram was too large. Addresses and
-// ports can be guessed, a session's id cannot: a message that quotes none of ours may come from anybody.
+// The peer's kernel reports a closed port, or a router that a datagram was too large. Anyone can guess addresses and
+// ports, but no session id: ignore a message that quotes none of ours.
 void IpPort::handleIcmp(PacketSink& sink, const Ipv4Packet& packet) {
   const auto told = parseNotDelivered(packet);
   if (!told || told->sourceIp != parts_.self.ip || told->sourcePort != parts_.self.port) return;
@@ -387,7 +387,7 @@ void IpPort::block(Duration timeout) {
   if (framesWait_.load(std::memory_order_relaxed)) timeout = std::min(timeout, kRetryFullDevice);
   wakeEvent_.block({&arrival, 1}, timeout);
   if (interrupt_ >= 0 && arrival.revents != 0) {
-    // Takes the event, or the next sleep would end at once. UIO devices want reads of 4 bytes, all others of 8.
+    // Consumes the event, or the next sleep would end at once. UIO devices need reads of 4 bytes, all others of 8.
     std::uint64_t count = 0;
     if (::read(interrupt_, &count, 8) < 0 && errno == EINVAL) (void)!::read(interrupt_, &count, 4);
   }

@@ -1,13 +1,13 @@
 // Link modes netdev and pci: datagrams in UDP over IPv4 over one Ethernet device, to any number of peers.
 //
-// netdev: a Linux interface through net_af_packet or net_af_xdp; address, MTU and routes are the kernel's, a kernel
-// socket holds the UDP port (port_reservation.h) and wakes a sleeper. pci: a device of DPDK's own; address and gateway
-// come from the configuration, ARP requests are answered here, a sleeper is woken by receive interrupts where the
-// driver has them and else looks every 0.1 to 4 ms.
+// netdev: a Linux interface through net_af_packet or net_af_xdp. The kernel has its address, MTU and routes; a kernel
+// socket holds the UDP port (port_reservation.h) and wakes a sleeper. pci: a device of DPDK. The configuration gives
+// address and gateway, this port answers ARP requests, and receive interrupts wake a sleeper if the driver has them;
+// otherwise it polls every 0.1 to 4 ms.
 //
-// UDP checksum: by the devices where both ends' make and check them; the session then needs no CRC of its own on short
-// paths. Else 0 (none). The IPv4 header's is computed.
-// The path to a peer opens once its next hop's MAC is known: until then transmit accepts nothing.
+// UDP checksum: if both ends' devices compute and check it, they do; the session then needs no CRC of its own on short
+// paths. Otherwise 0 (none). We compute the IPv4 header's checksum. The path to a peer opens once its next hop's MAC is
+// known: until then transmit accepts nothing.
 #pragma once
 
 #include <atomic>
@@ -32,11 +32,11 @@
 
 namespace gloo_bypass::dpdk {
 
-// The EAL runs.
+// Requires a running EAL.
 Result<std::unique_ptr<PacketPort>> makeNetdevPort(const TransportConfig& config);
 Result<std::unique_ptr<PacketPort>> makePciPort(const TransportConfig& config);
 
-// How an IpPort finds the way: by the kernel's routing table, or by a prefix and a gateway.
+// How an IpPort routes: by the kernel's routing table, or by a prefix and a gateway.
 struct IpRouting {
   std::optional<KernelInterface> kernel;
   Ipv4Address prefixMask = 0;
@@ -50,7 +50,7 @@ struct IpPortParts {
   UdpAddress self;
   std::size_t mtu = 0;
   IpRouting routing;
-  std::optional<PortReservation> reservation;  // netdev
+  std::optional<PortReservation> reservation;  // for netdev
   std::unique_ptr<PacketBuffers> buffers;
   std::unique_ptr<EthernetDevice> device;
   std::unique_ptr<PortCapture> capture;  // null: none
@@ -77,7 +77,7 @@ class IpPort final : public PacketPort {
   void block(Duration timeout) override;
   void disarmWakeup() override;
   void wakePeers() override { sendBatch(); }
-  // Netdev: the packet socket's ring holds 4 MiB (ip_port_factory.cc). A NIC's has some hundred frames.
+  // Netdev: the packet socket's ring holds 4 MiB (ip_port_factory.cc). A NIC's ring has some hundred frames.
   bool gathers() const override { return parts_.reservation.has_value(); }
   void wake() override { wakeEvent_.wake(); }
   int doorbell() const override { return wakeEvent_.doorbell(); }
@@ -91,11 +91,11 @@ class IpPort final : public PacketPort {
     Ipv4Address hop = 0;
     bool open = false;
     bool self = false;
-    bool verified = false;  // datagrams have a checksum, and those without a right one are dropped
+    bool verified = false;  // datagrams carry a checksum; those with a wrong or no checksum are dropped
     bool reportDown = false;
     int unreachableSeen = 0;        // ICMP port unreachable since the last datagram
     std::optional<MacAddress> mac;  // as in `headers`
-    std::uint64_t macVersion = 0;   // of the neighbours' table when that was looked up
+    std::uint64_t macVersion = 0;   // of the neighbour table at that lookup
     FrameTemplate headers;
     Error error;
   };
@@ -120,12 +120,12 @@ class IpPort final : public PacketPort {
 
   IpPortParts parts_;
   TransmitBatch batch_;
-  std::atomic<bool> framesWait_{false};  // read by block(): the device has refused some of the batch
+  std::atomic<bool> framesWait_{false};  // read by block(): the device refused some of the batch
   const std::size_t maxDatagramBytes_;
   NeighbourTable neighbours_;
   WakeEvent wakeEvent_;
-  int interrupt_ = -1;                      // descriptor of the receive interrupt, the driver's; -1: none
-  std::unordered_map<LinkId, Link> links_;  // those not closed
+  int interrupt_ = -1;                      // descriptor of the driver's receive interrupt; -1: none
+  std::unordered_map<LinkId, Link> links_;  // open ones
   LinkId lastLink_ = 0;
   Link* lastFound_ = nullptr;
   LinkId selfLink_ = 0;
@@ -133,7 +133,7 @@ class IpPort final : public PacketPort {
   bool anyDown_ = false;
   TimePoint now_{}, nextInterfaceCheck_{};
   PortCounters counters_;
-  std::atomic<Duration::rep> pollIntervalNs_;  // of a sleeper without interrupt; see ip_port.cc
+  std::atomic<Duration::rep> pollIntervalNs_;  // for a sleeper without interrupt; see ip_port.cc
   std::atomic<bool> searching_{false};         // read by block(): ARP is under way
 };
 

@@ -1,4 +1,4 @@
-// Makes ports of link modes netdev and pci from a configuration.
+// Makes ports for link modes netdev and pci from a configuration.
 #include <arpa/inet.h>
 #include <fmt/format.h>
 
@@ -16,14 +16,14 @@
 namespace gloo_bypass::dpdk {
 namespace {
 
-// Frames must fit the 16-bit lengths of DPDK's buffers with room to spare, and a slot of af_packet's ring, a power of
-// two, must too; jumbo frames end at 9216 in practice.
+// Frames must fit the 16-bit lengths of DPDK's buffers with room to spare, and a slot of af_packet's ring, which is a
+// power of two; jumbo frames end at 9216 in practice.
 constexpr std::size_t kLargestMtu = 32'000;
 constexpr std::size_t kSmallestMtu = wire::kMinDatagramBytes + kMtuOverheadBytes;
 constexpr std::uint16_t kDefaultUdpPort = 47777;
 constexpr unsigned kReceiveBuffers = 512;
 constexpr unsigned kTransmitBuffers = 512;
-// af_packet's rings: bytes of each of its two.
+// Bytes of each of af_packet's two rings.
 constexpr std::size_t kRingBytes = 4u << 20;
 constexpr std::size_t kLargestFrameSlot = 64 * 1024;
 // TPACKET2 header, link-layer address and alignment before the frame in its slot.
@@ -72,7 +72,7 @@ Status checkMemifBuffers(const std::string& device, std::size_t mtu) {
   std::size_t bytes = kDefaultBufferBytes;
   if (const std::size_t at = device.find(kKey); at != std::string::npos) {
     const char* const begin = device.data() + at + kKey.size();
-    (void)std::from_chars(begin, device.data() + device.size(), bytes);  // the driver refuses what is no number
+    (void)std::from_chars(begin, device.data() + device.size(), bytes);  // the driver refuses text that is not a number
   }
   if (bytes >= mtu + kEthernetHeaderBytes) return {};
   return refuse(fmt::format(
@@ -105,7 +105,7 @@ Result<Prefix> parsePrefix(const std::string& text) {
   return Prefix{ip.value(), ~Ipv4Address{0} << (32 - length)};
 }
 
-// The named one, else that of the route to MASTER_ADDR.
+// The configured interface, else the one that the route to MASTER_ADDR uses.
 Result<KernelInterface> netdevInterface(const TransportConfig& config) {
   if (!config.interface.empty() || config.masterAddress.empty()) return readKernelInterface(config.interface);
   const auto chosen = network::chooseInterface(config.masterAddress);
@@ -136,7 +136,7 @@ Result<std::unique_ptr<PacketPort>> makeNetdevPort(const TransportConfig& config
     options.vdevArguments = fmt::format("iface={},blocksz={},framesz={},framecnt={},qdisc_bypass=1", name,
                                         ring.blockBytes, ring.slotBytes, ring.slots);
   }
-  // The driver copies a whole slot without a look at the buffer's size.
+  // The driver copies a whole slot without checking the buffer's size.
   auto buffers =
       PacketBuffers::create({.maxFrameBytes = std::min<std::size_t>(ring.slotBytes, 0xffff - RTE_PKTMBUF_HEADROOM),
                              .receiveBuffers = xdp ? 8192U : kReceiveBuffers / 4,
@@ -190,7 +190,7 @@ Result<std::unique_ptr<PacketPort>> makePciPort(const TransportConfig& config) {
   options.receivePool = parts.buffers->receivePool();
   options.receiveDescriptors = options.transmitDescriptors = kDescriptors;
   options.mtu = wantedMtu;
-  // The eventfds of vhost and virtio_user stay readable and end every sleep at once: those are polled.
+  // The eventfds of vhost and virtio_user stay readable and end every sleep at once: poll those devices instead.
   options.receiveInterrupts = !isVirtual;
   auto device = EthernetDevice::create(options);
   if (!device) return device.error();

@@ -21,12 +21,12 @@
 namespace gloo_bypass::dpdk {
 namespace {
 
-// With names of interfaces, in which the environment and the kernel allow control characters.
+// Names of interfaces may hold control characters: the environment and the kernel allow them.
 Error refuse(const std::string& message) {
   return Error{ErrorScope::kDevice, ErrorCode::kConfiguration, printable(message)};
 }
 
-// "eth0, eth1": what could have been meant.
+// "eth0, eth1": the interfaces that exist.
 std::string candidates() {
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) return "none";
@@ -48,7 +48,7 @@ struct Route {
   Ipv4Address gateway = 0;
 };
 
-// Asks the kernel for one route. False: the kernel has none.
+// Asks the kernel for one route. False: there is none.
 bool askRoute(Ipv4Address destination, Route& route) {
   const FileDescriptor fd(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
   if (!fd) return false;

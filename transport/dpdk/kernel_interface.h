@@ -1,4 +1,4 @@
-// What the kernel knows of a network interface and of the way to a peer.
+// What the kernel knows about a network interface and about the route to a peer.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,11 @@ struct KernelInterface {
   std::size_t mtu = 0;
 };
 
-// A missing interface, one that is down, has no IPv4 address or is the loopback: an error with the interfaces there
-// are.
+// The error lists the interfaces that exist: `name` is missing, down, without an IPv4 address, or the loopback.
 Result<KernelInterface> readKernelInterface(const std::string& name);
 
-// Next hop towards `destination` by the kernel's routing table: the destination itself or a gateway. kConfiguration
-// when the way leads through another interface, or stays on this machine.
+// Next hop towards `destination` by the kernel's routing table: the destination itself or a gateway. kConfiguration if
+// the route uses another interface or stays on this machine.
 Result<Ipv4Address> nextHop(const KernelInterface& interface, Ipv4Address destination);
 
 }  // namespace gloo_bypass::dpdk

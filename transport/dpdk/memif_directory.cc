@@ -24,10 +24,10 @@ constexpr std::size_t kIdHexBytes = 2 * std::tuple_size_v<PortId>;
 // "/" + id + ".sock.tmp", with room for a few bytes more.
 constexpr std::size_t kNameBytes = 1 + kIdHexBytes + 12;
 static_assert(kMaxMemifDirectoryBytes + kNameBytes == kMaxSocketPathBytes);
-// A socket still being made has no .sock yet: leave young ones alone.
+// A socket that is still being made has no .sock yet: leave young ones alone.
 constexpr std::time_t kYoungSeconds = 60;
 
-// For programs that fill in no configuration; transport/process/environment.cc, which reads the environment, prefers
+// For programs without a configuration; transport/process/environment.cc, which reads the environment, prefers
 // XDG_RUNTIME_DIR.
 std::string defaultDirectory() { return fmt::format("/tmp/gloo-bypass-{}", ::geteuid()); }
 
@@ -41,7 +41,7 @@ bool isYoung(const std::string& path) {
   return ::lstat(path.c_str(), &status) != 0 || std::time(nullptr) - status.st_mtime < kYoungSeconds;
 }
 
-// A live port listens on its .sock from before anything else of it exists until after everything else is gone.
+// A live port listens on its .sock before it makes anything else, and until everything else is gone.
 bool ownerIsDead(const std::string& base) {
   FileDescriptor ignored;
   return connectPacketSocket(base + ".sock", ignored) == ConnectResult::kRefused;

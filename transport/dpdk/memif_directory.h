@@ -1,4 +1,4 @@
-// The directory that memory links meet in: private to one user, and swept of what dead processes left.
+// The directory in which memory links meet: private to one user, and swept of files that dead processes left.
 //
 //   <port id in hex>.sock   where peers connect; exists while the port lives
 #pragma once
@@ -12,19 +12,19 @@
 
 namespace gloo_bypass::dpdk {
 
-// A socket's path has room for 107 bytes; the names in the directory need the rest.
+// A socket's path has at most 107 bytes; the names in the directory need the rest.
 inline constexpr std::size_t kMaxMemifDirectoryBytes = 62;
 
-// Makes it (0700) when it is missing, checks that it is ours alone, that paths in it fit a socket address,
-// then removes sockets of processes that have ended. Errors: kConfiguration if somebody named it, else kUnavailable.
+// Creates it (0700) if it is missing, checks that it is ours alone and that paths in it fit a socket address, then
+// removes sockets of processes that have ended. Errors: kConfiguration if the user named it, else kUnavailable.
 Result<std::string> prepareMemifDirectory(const TransportConfig& config);
-// Why a directory cannot be used, as an error of the above.
+// Why a directory cannot be used, as an error of the function above.
 Error unusableMemifDirectory(const TransportConfig& config, const std::string& directory, const std::string& why);
 
-// Its device and inode; zero where it has gone.
+// Its device and inode; zero if it is gone.
 PortId directoryId(const std::string& directory);
 
-// The same for all containers and pods on one kernel, another after each boot; zero where /proc does not tell.
+// The same for all containers and pods on one kernel, different after each boot; zero if /proc does not say.
 PortId machineId();
 
 }  // namespace gloo_bypass::dpdk

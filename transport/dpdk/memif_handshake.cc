@@ -12,17 +12,17 @@
 namespace gloo_bypass::dpdk {
 namespace {
 
-// DPDK's driver allows as many.
+// DPDK's driver allows the same.
 constexpr std::uint8_t kMaxLog2Slots = 14;
 constexpr std::size_t kMaxBufferBytes = 65535;
 constexpr std::string_view kClientName = "gloo-bypass";
 
-// The rest is zero already, and one byte of it ends the text.
+// The rest is zero already, and one zero byte terminates the text.
 void setText(MemifMessage& message, std::size_t at, std::size_t room, std::string_view text) {
   std::memcpy(&message[at], text.data(), std::min(text.size(), room - 1));
 }
 
-// The peer's words, for our log: printable, and no longer than the field.
+// The peer's text, for our log: printable, and no longer than the field.
 std::string textAt(const MemifMessage& message, std::size_t at, std::size_t room) {
   std::string text;
   for (std::size_t i = 0; i < room && message[at + i] != std::byte{}; ++i) {
@@ -32,7 +32,7 @@ std::string textAt(const MemifMessage& message, std::size_t at, std::size_t room
   return text;
 }
 
-// Whoever polls another kind of file may have to wait for it. Where /proc is not there nobody can tell.
+// Polling another kind of file may block. Without /proc we cannot tell.
 bool isEventfd(int fd) {
   std::array<char, 64> name{};
   const ssize_t length = ::readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), name.data(), name.size());
@@ -107,7 +107,7 @@ std::optional<MemifMessage> MemifServerHandshake::addRegion(const MemifMessage& 
   return memifMessage(MemifMessageType::kAck);
 }
 
-// The first ring tells how many slots there are, and the region's size then how large their buffers are.
+// The first ring gives the number of slots; with the region's size this gives the size of their buffers.
 std::optional<MemifMessage> MemifServerHandshake::makeMemory(unsigned log2Slots) {
   const std::size_t slots = std::size_t{1} << log2Slots;
   const std::size_t rings = 2 * (kMemifDescriptorsAt + kMemifDescriptorBytes * slots);

@@ -1,4 +1,4 @@
-// Both sides of memif's handshake (protocol 2.0): what the other side says, checked, and what it gets for an answer.
+// Both sides of memif's handshake (protocol 2.0): checks each message of the other side and produces the answer.
 //
 //   server            client                                             state of both
 //     |--- hello ------->|                                               kAwaitingInit; kAwaitingHello
@@ -11,12 +11,12 @@
 //     |<-- connect ------|                                               kConnected
 //     |--- connected --->|                                               kConnected
 //
-// The client says all of it at once, after the hello. DPDK's driver waits for each acknowledgement; a server cannot
-// tell.
+// The client sends all of it at once, after the hello. DPDK's driver waits for each acknowledgement; a server sees no
+// difference.
 //
-// DPDK's own driver is not used: it unmaps the rings from a thread of its own the moment a peer ends, also while a
-// frame is being copied out of them, takes 32 devices in a process, and needs the EAL. Pure but for the memory that the
-// server maps.
+// We do not use DPDK's own driver: it unmaps the rings in its own thread the moment a peer ends, even while a frame is
+// being copied out of them, allows 32 devices in a process, and needs the EAL. Pure, except that the server maps
+// memory.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@
 
 namespace gloo_bypass::dpdk {
 
-// A handshake is eight messages each way at most; more come from no correct peer.
+// A handshake has at most eight messages each way; no correct peer sends more.
 inline constexpr int kMaxMemifMessages = 32;
 
 // The first message, the server's. `name` is for the client's log.
@@ -44,26 +44,26 @@ MemifMessage memifDisconnect(std::string_view reason);
 class MemifServerHandshake {
  public:
   struct Accepted {
-    // A client whose buffers hold less is refused: longer frames would be chained, which corrupts them.
+    // A client with smaller buffers is refused: longer frames would be chained, which corrupts them.
     std::size_t longestFrame = 0;
-    std::optional<MemifRingShape> shape;  // the only one; empty: any
+    std::optional<MemifRingShape> shape;  // the only accepted one; empty: any
     MemifPages pages = MemifPages::kAtOnce;
   };
 
   // `name` is for the client's log.
   MemifServerHandshake(std::string name, const Accepted& accepted) : name_(std::move(name)), accepted_(accepted) {}
 
-  // The answer to one message and the descriptor that came with it. After an error the answer is a disconnect: send it,
-  // and close. nullopt: nothing to be said.
+  // The answer to one message and to its descriptor. After an error the answer is a disconnect: send it, and close.
+  // nullopt: no answer.
   std::optional<MemifMessage> receive(const MemifMessage& message, FileDescriptor descriptor);
 
   bool connected() const { return state_ == State::kConnected; }
-  // Why the client was refused, or that it took its leave; empty: neither.
+  // Why the client was refused, or its reason for leaving; empty: neither.
   const std::string& ended() const { return ended_; }
 
   // It ended because this process has no memory left.
   bool exhausted() const { return memory_ && memory_->exhausted(); }
-  // Once connected; only once.
+  // Once connected, and only once.
   std::unique_ptr<MemifMemory> takeMemory() { return std::move(memory_); }
   // Becomes readable when the client has sent frames, if the ring asks for it.
   FileDescriptor takeEvents() { return std::move(events_); }
@@ -81,7 +81,7 @@ class MemifServerHandshake {
   const Accepted accepted_;
   State state_ = State::kAwaitingInit;
   std::string ended_;
-  std::optional<MemifMessage> region_;  // kept until the first ring tells its shape
+  std::optional<MemifMessage> region_;  // kept until the first ring shows its shape
   FileDescriptor regionMemory_;
   std::unique_ptr<MemifMemory> memory_;
   FileDescriptor events_;
@@ -91,23 +91,23 @@ class MemifClientHandshake {
  public:
   struct Packet {
     MemifMessage message{};
-    int descriptor = -1;  // goes with it; borrowed
+    int descriptor = -1;  // sent along; borrowed
   };
   struct Server {
     std::uint32_t interfaceId = 0;  // which of the server's interfaces
-    std::string secret;             // the server's; at most 23 bytes
+    std::string secret;             // of the server; at most 23 bytes
   };
 
-  // `memory` is one that MemifMemory::create made; `events` goes with both rings: the server may write to it when it
-  // has sent frames.
+  // `memory` comes from MemifMemory::create. `events` is sent with both rings: the server may write to it after it has
+  // sent frames.
   MemifClientHandshake(Server server, const MemifMemory& memory, int events)
       : server_(std::move(server)), memory_(memory), events_(events) {}
 
-  // What to send after one message: nothing, or all that the server must know.
+  // The packets to send after one message: none, or the client's whole description.
   std::vector<Packet> receive(const MemifMessage& message);
 
   bool connected() const { return state_ == State::kConnected; }
-  // Why it will not come about; empty: it may.
+  // Why the handshake failed; empty: it has not.
   const std::string& ended() const { return ended_; }
 
  private:

@@ -16,8 +16,7 @@ namespace {
 
 constexpr std::uint32_t kHelloMagic = 0x4742686c;  // "GBhl"
 constexpr std::size_t kHelloBytes = 4 + 16 + 16 + 4;
-// A packet of one of these bytes is the last on a cross connection: the port, or only this link, is closed in good
-// order.
+// A packet of one of these bytes is the last on a cross connection: the port, or only this link, closes in good order.
 constexpr std::byte kPortCloses{'b'}, kLinkCloses{'c'};
 // The other end cannot take the connection, or what comes with it.
 constexpr std::byte kNoDescriptors{'d'}, kNoMemory{'m'};
@@ -172,7 +171,7 @@ void MemifLink::adopt(FileDescriptor cross, WakePage peerPage) {
   hear();
 }
 
-// The socket's events come once: reads until nothing is left, or the link has ended.
+// The socket is edge-triggered: read until it is empty or the link has ended.
 void MemifLink::hear() {
   while (state_ == State::kAttaching || state_ == State::kUp) {
     MemifMessage message{};
@@ -181,7 +180,7 @@ void MemifLink::hear() {
     const PacketIo io = receivePacket(cross_.get(), message, length, attached);
     if (io == PacketIo::kWouldBlock) return;
     if (io == PacketIo::kExhausted) return failExhausted();
-    // Once the handshake is over, the link ends whatever comes.
+    // After the handshake anything more ends the link.
     if (io == PacketIo::kClosed || length != message.size() || state_ == State::kUp) {
       return peerGone(io == PacketIo::kDone && length == 1 ? message[0] : std::byte{});
     }
@@ -197,7 +196,7 @@ void MemifLink::hear() {
 }
 
 void MemifLink::answerServer(const MemifMessage& message) {
-  // The socket holds more than a whole handshake: full means that nobody reads any more.
+  // The socket holds more than a whole handshake: if it is full, the peer does not read any more.
   for (const MemifClientHandshake::Packet& packet : asClient_->receive(message)) {
     const PacketIo sent = sendPacket(cross_.get(), packet.message, packet.descriptor);
     if (sent == PacketIo::kExhausted) return failExhausted();
@@ -228,14 +227,14 @@ void MemifLink::establish() {
   state_ = State::kUp;
 }
 
-// An accepted connection has been watched since it came.
+// An accepted connection is watched from the start.
 bool MemifLink::watchCross() {
   epoll_event event{};
   event.events = EPOLLIN | EPOLLRDHUP | EPOLLET;
   return ::epoll_ctl(shared_.epoll.get(), EPOLL_CTL_ADD, cross_.get(), &event) == 0 || errno == EEXIST;
 }
 
-// The kernel tells that a connection was reset once, before what had come on it.
+// The kernel reports a connection reset once, before the data that had arrived.
 std::byte MemifLink::hearLastWord() {
   std::array<std::byte, kMemifMessageBytes> packet;
   int closed = 0;

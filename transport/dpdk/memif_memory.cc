@@ -18,7 +18,7 @@
 namespace gloo_bypass::dpdk {
 namespace {
 
-// By which each end knows a ring.
+// Both ends identify a ring by it.
 constexpr std::uint32_t kCookie = 0x3E31F20;
 
 std::size_t ringBytes(const MemifRingShape& shape) {
@@ -26,7 +26,7 @@ std::size_t ringBytes(const MemifRingShape& shape) {
 }
 std::size_t bytesOf(const MemifRingShape& shape) { return 2 * (ringBytes(shape) + shape.slots() * shape.bufferBytes); }
 
-// A file that can shrink would end us with SIGBUS, and so would one of huge pages when there are none left.
+// A file that can shrink could end us with SIGBUS; so could huge pages when none are left.
 bool isSealed(int file, std::size_t bytes) {
   struct stat status{};
   struct statfs system{};
@@ -76,7 +76,7 @@ std::array<MemifMessage, 3> MemifMemory::description() const {
   return {region, rings[0], rings[1]};
 }
 
-// Nobody else has the memory yet.
+// No other process has the memory yet.
 void MemifMemory::offerBuffers() {
   std::size_t offset = 2 * ringBytes(shape_);
   for (std::byte* const ring : {toServer_, toClient_}) {

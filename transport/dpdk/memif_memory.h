@@ -6,8 +6,8 @@
 //     server to client   receiver moves head past the empty buffers that it offers; sender moves tail past the filled
 //     ones
 //
-// Everything in the memory is the peer's to write at any time: a value is read once, checked, then used. It is a file
-// that cannot shrink, and stays mapped here when the peer ends. Thread: one owner at a time.
+// The peer can write all of this memory at any time: read a value once, check it, then use it. The memory is a file
+// that cannot shrink; it stays mapped here when the peer ends. Thread: one owner at a time.
 #pragma once
 
 #include <rte_common.h>
@@ -26,7 +26,7 @@ namespace gloo_bypass::dpdk {
 
 enum class MemifRole : std::uint8_t { kClient, kServer };
 
-// What both ends have agreed on before.
+// Both ends agree on it beforehand.
 struct MemifRingShape {
   std::size_t bufferBytes = 0;
   unsigned log2Slots = 0;
@@ -34,38 +34,37 @@ struct MemifRingShape {
   bool operator==(const MemifRingShape&) const = default;
 };
 
-// When its pages are made: a ring comes round to each of them, and page faults on the way would triple the time of the
-// first messages; of many links most carry little, and would hold memory for nothing.
+// When to allocate the pages. A busy ring cycles through all of them, and page faults on the way would triple the time
+// of the first messages. With many links most carry little, and allocated pages would be wasted.
 enum class MemifPages : std::uint8_t { kAtOnce, kWhenTouched };
 
 class MemifMemory {
  public:
-  // That of a client which has still to describe it.
+  // For a client's memory that it has yet to describe.
   explicit MemifMemory(const MemifRingShape& shape, MemifPages pages = MemifPages::kAtOnce)
       : shape_(shape), pages_(pages) {}
-  // A client's own: complete, with all buffers of the ring to the client offered. Errors: kExhausted,
-  // kUnavailable.
+  // A client's own, complete: it offers all buffers of the ring to the client. Errors: kExhausted, kUnavailable.
   static Result<std::unique_ptr<MemifMemory>> create(const MemifRingShape& shape, MemifPages pages);
   ~MemifMemory();
   MemifMemory(const MemifMemory&) = delete;
   MemifMemory& operator=(const MemifMemory&) = delete;
 
-  // One of a client's messages, and the descriptor that came with it (-1: none; borrowed). False: memory that could
-  // shrink under us, or rings that are not in it or have another shape, or no memory left to map it into (exhausted()).
+  // Takes one of the client's messages and its descriptor (-1: none; borrowed). False: memory that could shrink, rings
+  // that do not lie in it or have another shape, or no memory left to map it (exhausted()).
   bool describe(const MemifMessage& message, int descriptor);
   bool exhausted() const { return exhausted_; }
-  // Both rings have been described.
+  // Both rings are described.
   bool complete() const { return toServer_ != nullptr && toClient_ != nullptr; }
 
-  // Of one that create() made: the messages that describe it, the region first, and the descriptor that goes with that.
+  // For memory from create(): the messages that describe it, the region first, and the region's descriptor.
   std::array<MemifMessage, 3> description() const;
   int descriptor() const { return file_.get(); }
-  // The server has it: the mapping is enough.
+  // The server has mapped it: our mapping is enough.
   void closeDescriptor() { file_.reset(); }
 
   const MemifRingShape& shape() const { return shape_; }
   std::byte* ring(bool toServer) const { return toServer ? toServer_ : toClient_; }
-  // The part that a descriptor of the peer's names; empty if it is not in the memory.
+  // The part that a peer's descriptor names; empty if it lies outside the memory.
   std::span<std::byte> part(std::size_t offset, std::size_t length) const {
     if (length > regionBytes_ || offset > regionBytes_ - length) return {};
     return {region_ + offset, length};
@@ -78,7 +77,7 @@ class MemifMemory {
 
   const MemifRingShape shape_;
   const MemifPages pages_;
-  FileDescriptor file_;          // of our own
+  FileDescriptor file_;          // if create() made it
   std::byte* region_ = nullptr;  // mapped
   std::size_t regionBytes_ = 0;
   bool exhausted_ = false;

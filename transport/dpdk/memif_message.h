@@ -1,8 +1,8 @@
-// Messages of memif's control protocol 2.0 (memif_msg_t): 128 bytes, packed, in the machine's byte order, one a packet
-// of a SEQPACKET socket; those that give memory or an event descriptor carry it beside the bytes. Layout and protocol:
-// DPDK's guide "Memif Poll Mode Driver", libmemif's documentation.
+// Messages of memif's control protocol 2.0 (memif_msg_t): 128 bytes, packed, in the machine's byte order, one per
+// packet of a SEQPACKET socket. Messages that pass memory or an event descriptor carry it as ancillary data. Layout and
+// protocol: DPDK's guide "Memif Poll Mode Driver", libmemif's documentation.
 //
-// What a peer sends is hostile until it is checked (memif_handshake.h, memif_memory.h). Pure.
+// A peer's message is hostile until it is checked (memif_handshake.h, memif_memory.h). Pure.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ enum class MemifMessageType : std::uint16_t {
   kDisconnect,
 };
 
-// Where the fields are, and how long texts are with their terminator.
+// Offsets of the fields, and sizes of texts with their terminator.
 namespace memif_field {
 inline constexpr std::size_t kType = 0;
 inline constexpr std::size_t kHelloName = 2, kHelloMinVersion = 34, kHelloMaxVersion = 36, kHelloMaxLog2Slots = 44;
@@ -40,8 +40,8 @@ inline constexpr std::size_t kDisconnectReason = 6;
 inline constexpr std::size_t kNameBytes = 32, kSecretBytes = 24, kReasonBytes = 96;
 }  // namespace memif_field
 
-inline constexpr std::uint8_t kMemifEthernet = 0;       // of kInitMode
-inline constexpr std::uint16_t kMemifRingToServer = 1;  // of kRingFlags
+inline constexpr std::uint8_t kMemifEthernet = 0;       // value of kInitMode
+inline constexpr std::uint16_t kMemifRingToServer = 1;  // value of kRingFlags
 
 template <typename T>
 T memifField(const MemifMessage& message, std::size_t at) {

@@ -23,22 +23,23 @@ namespace gloo_bypass::dpdk {
 namespace {
 
 constexpr LinkId kFirstLink = 1;
-// The peer may begin to copy out what is this long while we copy on; small frames are shown together.
+// The peer may begin to copy out a frame this long while we go on; small frames are published together.
 constexpr std::size_t kPublishBytes = 16 * 1024;
-// Ranks of one machine that a port links to at a time. Each link takes a socket, and each at most 7.5 MiB of memory.
+// A port links to at most this many ranks of its machine at a time. Each link takes a socket and at most 7.5 MiB of
+// memory.
 constexpr std::size_t kMaxLinks = 1024;
-// Of so many, made first, all memory is there before they carry anything: as many as a ring or a tree of ranks talks
-// over. A process with more peers than that exchanges little with most of them.
+// The first links allocate all their memory in advance: as many as a ring or a tree of ranks uses. A process with more
+// peers exchanges little with most of them.
 constexpr std::size_t kLinksWithPages = 8;
-// Connections of peers that this process has not linked to yet; more are refused and end as "peer gone" there.
+// Connections of peers without a link here yet; further ones are refused and end there as "peer gone".
 constexpr std::size_t kMaxStrangers = kMaxLinks;
-// A peer says hello as soon as it has connected. So many connections may be silent, as few as a process can spare that
-// has few descriptors; the oldest gives way to the next, unless it came just now. What is not accepted meanwhile waits
-// in the listener's backlog.
+// A peer sends its hello right after it connects. At most this many connections may be silent, few enough for a process
+// with few descriptors; a new one replaces the oldest, unless that came just now. Others wait in the listener's
+// backlog.
 constexpr std::ptrdiff_t kMaxSilent = 16;
 constexpr Duration kLeastSilence = std::chrono::milliseconds(250), kLongestSilence = std::chrono::seconds(10);
 constexpr Duration kSilencePollInterval = std::chrono::milliseconds(50);
-// A peer whose backlog is full raises no event when it is not any more.
+// A peer raises no event when its full backlog has room again.
 constexpr Duration kSetUpPollInterval = std::chrono::milliseconds(1);
 constexpr std::size_t kMinBufferBytes = 2048;
 
@@ -66,7 +67,7 @@ Result<FileDescriptor> listenIn(const TransportConfig& config, const MemifShared
                                 fmt::format("takes no socket ({})", listener.error().message));
 }
 
-// At a socket of its own: other ranks know where the port's will be, and look whether it lives.
+// Uses a socket of its own: other ranks know the path of the port's real one, and check whether it lives.
 Status rehearse(const TransportConfig& config, const MemifShared& shared) {
   constexpr const char* kSuffix = ".try";
   const auto listener = listenIn(config, shared, kSuffix);
@@ -152,9 +153,9 @@ Status MemifPort::start(std::unique_ptr<PortCapture> capture) {
   if (!addToEpoll(shared_->epoll.get(), listener_.get()) || !addToEpoll(shared_->epoll.get(), stopEvent_.get())) {
     return refused("epoll_ctl");
   }
-  keepSpare();  // without it, who comes when there is none left would hear nothing
+  keepSpare();  // without it, a peer that connects when none is left would get no answer
   if (!spare_) return refused("fcntl");
-  const SignalsBlocked blocked;  // they are the application's threads' business
+  const SignalsBlocked blocked;  // they belong to the application's threads
   control_ = std::thread([this] { watchSockets(); });
   pthread_setname_np(control_.native_handle(), "gb-memif");
   return {};
@@ -162,7 +163,7 @@ Status MemifPort::start(std::unique_ptr<PortCapture> capture) {
 
 MemifPort::~MemifPort() {
   if (::getpid() != pid_) {
-    // A forked child: thread and sockets are the parent's. Leave them alone, memory included.
+    // In a forked child, thread, sockets and memory are the parent's: leave them alone.
     if (control_.joinable()) control_.detach();
     for (auto& link : links_) (void)link.release();
     return;
@@ -272,7 +273,7 @@ void MemifPort::introduce(MemifLink& link) {
   for (std::size_t i = 0; i < strangers_.size(); ++i) {
     Stranger& stranger = strangers_[i];
     if (!stranger.greeted || stranger.hello.senderId != link.peer().portId) continue;
-    if (!stillWaits(stranger)) continue;  // it gave up: another connection of its may have come
+    if (!stillWaits(stranger)) continue;  // it gave up; it may have another connection
     link.adopt(std::move(stranger.fd), std::move(stranger.page));
     strangers_.erase(strangers_.begin() + static_cast<std::ptrdiff_t>(i));
     return;
@@ -304,13 +305,13 @@ void MemifPort::sayExhausted(const std::string& why) {
   std::fprintf(stderr, "gloo-bypass: another process of this machine cannot connect to this one: %s\n", why.c_str());
 }
 
-// Another thread may have taken it since it was given up.
+// Another thread may have taken it since we gave it up.
 void MemifPort::keepSpare() {
   if (!spare_) spare_.reset(::fcntl(stopEvent_.get(), F_DUPFD_CLOEXEC, 0));
 }
 
-// Else it would wait for an answer until its time to connect is over. False: nobody is waiting, of which the kernel
-// says the same.
+// Answers the stranger, who would otherwise wait until its connect timeout. False: no one is waiting; accept fails in
+// the same way then.
 bool MemifPort::refuseStranger(const std::string& why) {
   spare_.reset();
   FileDescriptor fd = acceptPacketSocket(listener_.get());
@@ -322,7 +323,7 @@ bool MemifPort::refuseStranger(const std::string& why) {
   return waited;
 }
 
-// Whether one more connection may be accepted. The hello of the oldest may have come unread.
+// Whether one more connection may be accepted. The oldest one's hello may have arrived unread.
 bool MemifPort::roomForSilent() {
   while (silentStrangers() >= kMaxSilent) {
     const auto oldest = oldestSilent();
@@ -404,7 +405,7 @@ void MemifPort::block(Duration timeout) { shared_->page.block(std::min(timeout, 
 
 std::size_t MemifPort::receive(PacketSink& sink, std::size_t maxDatagrams) {
   if (controlPending_.load(std::memory_order_relaxed)) serviceControl();
-  // What we sent to ourselves and the links are first in turn, and of the links one burst each, so that none starves
+  // Ourselves and the links take turns, and each link gets one burst, so that none starves the others.
   // the others.
   selfFirst_ = !selfFirst_;
   std::size_t received = selfFirst_ ? receiveSelf(sink, maxDatagrams) : 0;
@@ -466,7 +467,7 @@ void MemifPort::deliver(MemifLink& link, PacketSink& sink, std::span<const std::
   counters_.bytesReceived += frame.size();
   std::optional<std::size_t> datagramBytes;
   if (frame.size() >= kFrameHeaderBytes) {
-    std::array<std::byte, kFrameHeaderBytes> headers;  // the peer may change what lies in the ring
+    std::array<std::byte, kFrameHeaderBytes> headers;  // copy: the peer may change the ring's memory
     std::memcpy(headers.data(), frame.data(), headers.size());
     datagramBytes = udpDatagramBytes(headers, frame.size());
   }
@@ -477,7 +478,7 @@ void MemifPort::deliver(MemifLink& link, PacketSink& sink, std::span<const std::
   sink.onDatagram(link.id(), frame.subspan(kFrameHeaderBytes, *datagramBytes));
 }
 
-// What it holds, the memory shared with the peer and the descriptors, goes at once.
+// Frees the link's shared memory and descriptors at once.
 void MemifPort::reportDown(MemifLink& link, PacketSink& sink) {
   const std::unique_ptr<MemifLink> ended = std::move(links_[link.id() - kFirstLink]);
   std::erase(polled_, &link);

@@ -1,8 +1,8 @@
 // Link mode memif: a port of shared-memory links, one to each peer process, made on demand.
 //
-// Frames are written where they lie in the ring, and handed up from there (memif_ring.h).
+// Frames are written and read in place in the ring (memif_ring.h).
 //
-// Memory of a link: two rings of 2^n frames (7.5 MiB at 64 x 60 KiB) shared with the peer. DPDK's EAL is not used.
+// Memory of a link: two rings of 2^n frames (7.5 MiB at 64 x 60 KiB) shared with the peer. No DPDK EAL.
 #pragma once
 
 #include <algorithm>
@@ -21,24 +21,24 @@
 
 namespace gloo_bypass::dpdk {
 
-// `doorbell`: ends the sleep of an owner that has other ports too (sleepElsewhere); -1: it has none. Makes a
-// link to itself first. Errors: kUnavailable: this process cannot share memory; kConfiguration; kExhausted.
+// `doorbell`: ends the sleep of an owner that has other ports too (sleepElsewhere); -1: none. Makes a link to itself
+// first. Errors: kUnavailable: this process cannot share memory; kConfiguration; kExhausted.
 class MemifPort;
 Result<std::unique_ptr<MemifPort>> makeMemifPort(const TransportConfig& config, int doorbell = -1);
 
 class MemifPort final : public PacketPort {
  public:
-  // `listener` is the socket of `shared->base` + ".sock".
+  // `listener` is the socket at `shared->base` + ".sock".
   MemifPort(std::unique_ptr<MemifShared> shared, FileDescriptor listener, FileDescriptor stopEvent);
   ~MemifPort() override;
-  // Starts listening for events. Once, before anything else. `capture` may be null.
+  // Starts listening for events. Call once, before anything else. `capture` may be null.
   Status start(std::unique_ptr<PortCapture> capture);
 
   std::vector<std::byte> localAddress() const override { return encodeAddress(shared_->self); }
   std::string describe() const override;
   Result<LinkId> openLink(std::span<const std::byte> remoteAddress) override;
-  // A process of this machine, that meets its peers in the same directory. The first of this machine that shares no
-  // memory is worth a line.
+  // True for a process of this machine that uses the same directory. Prints one line for the first process of this
+  // machine that shares no memory.
   bool reaches(std::span<const std::byte> remoteAddress) const override;
   void closeLink(LinkId link) override;
   LinkProperties linkProperties(LinkId link) const override;
@@ -55,17 +55,17 @@ class MemifPort final : public PacketPort {
   void wake() override { shared_->page.wakeIfSleeping(); }
   PortCounters counters() const override;
   void finishCapture() override;
-  // Sleeps where `doorbell` ends it.
+  // Lets the owner sleep where `doorbell` ends the sleep.
   void sleepElsewhere(bool elsewhere) override { sleepsElsewhere_ = elsewhere; }
   Duration longestSleep() const override;
 
  private:
-  // A connection whose peer we have not been asked to link to yet. Greeted, it may wait for as long as it likes, for it
-  // knows this port's secret; silent, it may be anybody's.
+  // A connection from a peer to which we have no link yet. After its hello it may wait as long as it likes, since it
+  // knows this port's secret; before, it may be anyone's.
   struct Stranger {
     FileDescriptor fd;
     bool greeted = false;
-    TimePoint since = kNever;  // silent; as of the first tick after it came
+    TimePoint since = kNever;  // if silent: time of the first tick after it came
     MemifHello hello;
     WakePage page;
   };
@@ -76,14 +76,14 @@ class MemifPort final : public PacketPort {
   std::ptrdiff_t silentStrangers() const { return std::ranges::count(strangers_, false, &Stranger::greeted); }
   std::vector<Stranger>::iterator oldestSilent() { return std::ranges::find(strangers_, false, &Stranger::greeted); }
   bool roomForSilent();
-  // Where there are too many silent ones, the oldest gives way to it.
+  // If too many are silent, it replaces the oldest.
   void addStranger(Stranger stranger);
   void keepSpare();
   bool refuseStranger(const std::string& why);
   void sayExhausted(const std::string& why);
   // False: drop it.
   bool greetStranger(Stranger& stranger);
-  // Having greeted, it says nothing until it is answered; unless it goes.
+  // After its hello it sends nothing until it is answered, unless it leaves.
   static bool stillWaits(const Stranger& stranger);
   void introduce(MemifLink& link);
   std::size_t receiveSelf(PacketSink& sink, std::size_t maxDatagrams);
@@ -100,14 +100,14 @@ class MemifPort final : public PacketPort {
   const std::size_t maxDatagramBytes_;
   FileDescriptor listener_;
   FileDescriptor stopEvent_;
-  FileDescriptor spare_;  // given up for a moment, to tell a stranger that there is no other
+  FileDescriptor spare_;  // a spare descriptor, closed for a moment to tell a stranger that none is left
   bool saidExhausted_ = false;
   mutable bool saidNoMemory_ = false;
   std::vector<std::unique_ptr<MemifLink>> links_;  // by id - kFirstLink; empty: closed, or reported down
   std::vector<MemifLink*> polled_;                 // not yet reported down
   std::vector<Stranger> strangers_;                // the oldest first
   SelfRing self_;
-  FrameTemplate selfHeaders_;  // what its frames would begin with
+  FrameTemplate selfHeaders_;  // the headers that its frames would have
   LinkId selfLink_ = 0;
   std::size_t nextPolled_ = 0;
   bool selfFirst_ = false;
@@ -115,7 +115,7 @@ class MemifPort final : public PacketPort {
   std::unique_ptr<PortCapture> capture_;     // null: none
   std::atomic<bool> controlPending_{false};  // set by the control thread
   bool sleepsElsewhere_ = false;
-  int refusedLinks_ = 0;                 // links whose ring was full when last tried
+  int refusedLinks_ = 0;                 // links with a full ring at the last attempt
   std::vector<LinkId> wakePending_;      // links that transmit() used since wakePeers()
   TimePoint now_ = kNever;               // of the last tick
   std::atomic<bool> needsTicks_{false};  // read by block()

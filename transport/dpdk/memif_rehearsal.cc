@@ -20,7 +20,7 @@ Error refused(const char* call) {
   return cannotShare(code, text);
 }
 
-// What the two ends say to each other first; each then has the other's page.
+// The first exchange of the two ends; each then has the other's page.
 Status exchangeHellos(const MemifShared& shared, int here, int there) {
   if (!peerIsSameUser(there)) return refused("getsockopt(SO_PEERCRED)");
   if (sendHello(here, {shared.self.portId, shared.self.secret, 0}, shared.page) != PacketIo::kDone) {
@@ -54,7 +54,7 @@ Status shakeHands(const MemifShared& shared, int here, int there) {
   return {};
 }
 
-// That the port hears of what comes.
+// Checks that the port sees events.
 Status watch(int epoll, int socket) {
   epoll_event event{};
   event.events = EPOLLIN | EPOLLET;

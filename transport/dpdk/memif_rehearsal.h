@@ -1,5 +1,5 @@
-// One memory link of a process to itself, made and dropped before anybody knows of its port: what the system refuses (a
-// sandbox a call, a limit the memory) is found out while there is still a choice of links.
+// Makes and drops one memory link of a process to itself, before others know its port. So it finds out what the system
+// refuses (a sandbox a call, a limit the memory) while there is still a choice of links.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace gloo_bypass::dpdk {
 
-// `listener` is a socket at `path` that nobody else knows. Never waits. Errors, one line that names the call:
+// `listener` is a socket at `path` that no one else knows. Never blocks. Errors, one line that names the call:
 // kExhausted; kUnavailable: memory cannot be shared here.
 Status rehearseMemifLink(const MemifShared& shared, const std::string& path, int listener);
 

@@ -8,11 +8,11 @@
 namespace gloo_bypass::dpdk {
 namespace {
 
-// Of memif_desc_t.
+// Offsets in memif_desc_t.
 constexpr std::size_t kAtFlags = 0, kAtBufferRegion = 2;
 constexpr std::uint16_t kChained = 1;
 
-// The headers of a frame.
+// Covers the headers of a frame.
 constexpr std::size_t kPrefetchBytes = 4 * RTE_CACHE_LINE_SIZE;
 
 // In shared memory: one access each, of a size that no compiler splits or repeats.
@@ -45,7 +45,7 @@ std::byte* MemifRing::descriptor(std::uint16_t position) const {
 
 bool MemifReceiveRing::start() {
   if (!attach()) return false;
-  // Offered already; but a server that is DPDK's driver takes it back when it connects.
+  // It was offered already, but a server with DPDK's driver takes it back when it connects.
   if (!toServer_) {
     store(ring_ + kMemifHeadAt, static_cast<std::uint16_t>(slots()), std::memory_order_release);
   }

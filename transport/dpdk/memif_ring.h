@@ -1,7 +1,7 @@
 // The two rings of a memif link, filled and read in place: a payload is copied once into the shared memory, and once
 // out of it, to the user's buffer. A ring has one producer and one consumer.
 //
-// Where the rings are, what they look like, and whom to trust: memif_memory.h. Thread: one owner at a time.
+// memif_memory.h describes the layout of the rings and whom to trust. Thread: one owner at a time.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +13,15 @@
 
 namespace gloo_bypass::dpdk {
 
-// What both ends of a ring have in common. `memory` outlives it.
+// Common to both ends of a ring. `memory` outlives it.
 class MemifRing {
  protected:
   MemifRing(const MemifMemory& memory, bool toServer)
       : memory_(memory), toServer_(toServer), mask_(static_cast<std::uint16_t>(memory.shape().slots() - 1)) {}
   bool attach();
   std::size_t slots() const { return std::size_t{mask_} + 1; }
-  // How far the counter `at` (head or tail) is ahead of next_, or, `behind`, behind it; nullopt: further than a ring is
-  // long.
+  // How far the counter `at` (head or tail) is ahead of next_ (with `behind`: behind it); nullopt: further than the
+  // ring's length.
   std::optional<std::size_t> distanceTo(std::size_t at, bool behind) const;
   std::byte* descriptor(std::uint16_t position) const;
 
@@ -42,12 +42,12 @@ class MemifReceiveRing : private MemifRing {
   std::optional<std::size_t> waiting() const;
   // The `index`th waiting frame, in memory that the peer can still write to; empty: an impossible descriptor.
   std::span<const std::byte> frame(std::size_t index) const;
-  // Fetches what will be looked at first, while something else is being done.
+  // Prefetches the frame's headers while something else runs.
   void prefetch(std::size_t index) const;
   // Gives the first `count` back to the sender.
   void release(std::size_t count);
-  // Whether the sender shall write to the ring's event descriptor after each burst. One that publishes a burst at the
-  // same moment may still go by the former answer, so nobody sleeps without a bound.
+  // Whether the sender should write to the ring's event descriptor after each burst. A sender that publishes at the
+  // same moment may still use the old answer, so bound every sleep.
   void askForEvents(bool wanted);
 };
 
@@ -59,11 +59,11 @@ class MemifSendRing : private MemifRing {
   bool start() { return attach(); }
   // How many slots can be filled; nullopt: the counters are impossible.
   std::optional<std::size_t> room() const;
-  // The next slot's whole buffer, there being room; empty: an impossible descriptor.
+  // The next slot's whole buffer; requires room. Empty: an impossible descriptor.
   std::span<std::byte> slot() const;
-  // That slot holds a frame of so many bytes.
+  // That slot holds a frame of this size.
   void push(std::size_t bytes);
-  // Shows the receiver what was pushed.
+  // Makes pushed frames visible to the receiver.
   void publish();
 };
 

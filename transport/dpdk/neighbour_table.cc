@@ -69,7 +69,7 @@ std::optional<ArpFrame> NeighbourTable::handle(std::span<const std::byte> frame,
   std::memcpy(senderMac.data(), &frame[22], 6);
   const Ipv4Address senderIp = readBe32(&frame[28]);
   const Ipv4Address targetIp = readBe32(&frame[38]);
-  // Only hops we asked for enter the table: it cannot be flooded.
+  // Only hops that we asked for enter the table, so that no one can flood it.
   if (const auto it = entries_.find(senderIp); it != entries_.end() && isUnicast(senderMac) && targetIp == ip_) {
     it->second = Entry{senderMac, 0, now + kRefreshAfter};
     ++version_;
@@ -84,7 +84,7 @@ std::vector<ArpFrame> NeighbourTable::tick(TimePoint now) {
     if (now < entry.next || (!entry.mac && entry.tries > kMaxTries)) continue;
     ++entry.tries;
     entry.next = now + kFirstRetry * (1 << std::min(entry.tries - 1, kMaxDoublings));
-    // Known and silent for all tries: keeps the old address, and asks again much later.
+    // Known, but silent for all tries: keep the old address, and ask again much later.
     if (entry.mac && entry.tries > kMaxTries) {
       entry.tries = 0;
       entry.next = now + kRefreshAfter;

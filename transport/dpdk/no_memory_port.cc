@@ -18,7 +18,7 @@
 namespace gloo_bypass::dpdk {
 namespace {
 
-// Where the kernel does not say which machine this is, every peer may be on it.
+// If the kernel does not identify this machine, any peer may be on it.
 bool mayBeOfMachine(std::span<const std::byte> address, const PortId& machine) {
   if (machine == PortId{}) return true;
   if (const auto memory = decodeMemifAddress(address)) return memory.value().machineId == machine;
@@ -53,7 +53,7 @@ class NoMemoryPort final : public PacketPort {
   std::size_t transmit(LinkId, std::span<const OutgoingDatagram>) override { return 0; }
   bool wakesForRoom() const override { return true; }
 
-  // One that was to end a sleep here is no more than superfluous elsewhere.
+  // A wake-up meant for a sleep here only ends the other sleep early.
   void sleepElsewhere(bool elsewhere) override { sleepsElsewhere_.store(elsewhere, std::memory_order_seq_cst); }
   void armWakeup() override { here_.arm(); }
   void block(Duration timeout) override { here_.block({}, timeout); }

@@ -1,6 +1,6 @@
-// In place of a port of memory links, where this process cannot share memory: reaches nobody, so that each peer gets a
-// link over the network; tells peers why, through its address; and says on stderr why, when it meets a rank of its own
-// host.
+// Replaces the port of memory links if this process cannot share memory. It reaches no one, so that each peer gets a
+// link over the network. Its address tells peers why, and when it meets a rank of its own host it prints the reason to
+// stderr.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@
 
 namespace gloo_bypass::dpdk {
 
-// Memory links, or, where the system has none to give and nobody chose it, what stands in for them. `doorbell`: ends
-// the sleep of the port or transport beside it. Errors: makeMemifPort's others.
+// Memory links; or a NoMemoryPort if the system refuses them and the user did not ask for them. `doorbell`: ends the
+// sleep of the port or transport beside it. Errors: makeMemifPort's others.
 Result<std::unique_ptr<PacketPort>> makeMemoryPort(const TransportConfig& config, int doorbell);
 
 }  // namespace gloo_bypass::dpdk

@@ -21,7 +21,7 @@ struct MempoolFree {
 };
 using MempoolHandle = std::unique_ptr<rte_mempool, MempoolFree>;
 
-// `count` buffers with room for so many bytes each, headroom included. `what` is for its name.
+// `count` buffers of this size each, headroom included. `what` is for the pool's name.
 Result<MempoolHandle> makePacketPool(const char* what, unsigned count, std::size_t roomBytes);
 
 class PacketBuffers {
@@ -30,18 +30,18 @@ class PacketBuffers {
     std::size_t maxFrameBytes = 0;
     unsigned receiveBuffers = 0;
     unsigned transmitBuffers = 0;
-    // Bytes of a transmit buffer behind the headroom; at least maxFrameBytes unless payloads are always attached.
+    // Bytes of a transmit buffer after the headroom; at least maxFrameBytes unless payloads are always attached.
     std::size_t transmitRoomBytes = 0;
   };
   static Result<std::unique_ptr<PacketBuffers>> create(const Sizes& sizes);
 
   rte_mempool* receivePool() const { return receive_.get(); }
 
-  // A frame whose first segment holds the headers; a large payload that is lent is attached in place (a second segment
-  // that points into the user's buffer) when `attach`, so that the driver's copy is the only one. The driver must be
-  // done with it when its burst returns. nullptr: pool empty.
+  // Builds a frame with the headers in the first segment. With `attach`, a large lent payload stays in place (a second
+  // segment points into the user's buffer), so that the driver makes the only copy; the driver must be done with it
+  // when its burst returns. nullptr: pool empty.
   rte_mbuf* build(const FrameTemplate& headers, const OutgoingDatagram& datagram, bool attach);
-  // A frame of given bytes (ARP). nullptr: pool empty.
+  // Copies a whole frame (ARP). nullptr: pool empty.
   rte_mbuf* copy(std::span<const std::byte> frame);
 
   PacketBuffers(const PacketBuffers&) = delete;

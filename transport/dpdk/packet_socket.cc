@@ -15,9 +15,10 @@
 namespace gloo_bypass::dpdk {
 namespace {
 
-// Peers that connect while the owner computes wait here; more see kBusy and come again.
+// Peers that connect while the owner computes wait here; further ones get kBusy and try again.
 constexpr int kBacklog = 64;
-// The most that a message has (the kernel's SCM_MAX_FD). The kernel closes those without a place itself, and may wait.
+// The most that one message can carry (the kernel's SCM_MAX_FD). The kernel closes descriptors that do not fit, and may
+// block in it.
 constexpr std::size_t kMaxDescriptors = 253;
 
 bool fillAddress(const std::string& path, sockaddr_un& address) {
@@ -32,7 +33,8 @@ FileDescriptor newSocket() {
   return FileDescriptor(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)).leftByForkedChildren();
 }
 
-// It may be a socket that its sender made linger: close() would wait until its bytes are gone. Fails where it is none.
+// The descriptor may be a socket that its sender made linger: close() would block until its bytes are gone. Fails if it
+// is not a socket.
 FileDescriptor closedAtOnce(int received) {
   constexpr linger kOff{.l_onoff = 0, .l_linger = 0};
   (void)::setsockopt(received, SOL_SOCKET, SO_LINGER, &kOff, sizeof(kOff));
@@ -110,7 +112,7 @@ PacketIo receivePacket(int fd, std::span<std::byte> buffer, std::size_t& length,
   msghdr message{};
   message.msg_iov = &vector;
   message.msg_iovlen = 1;
-  // Room for credentials too: DPDK's driver asks for them, and then both ends send them.
+  // Room for credentials too: DPDK's driver enables them, and then both ends send them.
   alignas(cmsghdr) char control[CMSG_SPACE(kMaxDescriptors * sizeof(int)) + CMSG_SPACE(sizeof(ucred))];
   message.msg_control = control;
   message.msg_controllen = sizeof(control);

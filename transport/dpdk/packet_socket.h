@@ -1,5 +1,5 @@
-// Unix sockets that keep packet borders (SOCK_SEQPACKET) and carry a file descriptor beside the bytes.
-// All are non-blocking and close-on-exec. Errors: Status with the path; I/O ends in PacketIo.
+// Unix sockets that keep packet borders (SOCK_SEQPACKET) and pass a file descriptor with a packet. All are non-blocking
+// and close-on-exec. Setup errors are a Status; I/O returns a PacketIo.
 #pragma once
 
 #include <cstddef>
@@ -17,26 +17,25 @@ inline constexpr std::size_t kMaxSocketPathBytes = 107;
 enum class PacketIo { kDone, kWouldBlock, kClosed, kExhausted };
 
 // The path appears only once the socket listens, so a refused connect always means a dead owner. Errors: kConfiguration
-// (the path's length), kExhausted, kUnavailable; they name the call that failed, not the path.
+// (the path's length), kExhausted, kUnavailable; they name the failed call, not the path.
 Result<FileDescriptor> listenPacketSocket(const std::string& path);
 
 enum class ConnectResult { kConnected, kBusy, kExhausted, kRefused, kFailed };
 // kBusy: the listener's backlog is full, try again. kExhausted: this process or machine has no descriptor or memory
-// left, errno says which. kRefused: nobody listens (any more). kFailed: whoever listens cannot be reached, errno says
-// why (a security module forbids it, say).
+// left; errno says which. kRefused: no one listens (any more). kFailed: the listener cannot be reached; errno says why
+// (a security module forbids it, say).
 ConnectResult connectPacketSocket(const std::string& path, FileDescriptor& out);
-// Empty when nobody is waiting (errno: EAGAIN), or where it cannot be taken.
+// Empty: no one is waiting (errno: EAGAIN), or the connection cannot be accepted.
 FileDescriptor acceptPacketSocket(int listener);
 
-// `attachedFd` -1: none, and then no second. The caller keeps them. kExhausted: too many descriptors are on their way
+// `attachedFd` -1: none, and then no second. The caller keeps them. kExhausted: too many descriptors are in flight
 // already (errno: ETOOMANYREFS).
 PacketIo sendPacket(int fd, std::span<const std::byte> packet, int attachedFd = -1, int secondFd = -1);
-// Sets `length`; a packet longer than `buffer` ends in kClosed, since no correct peer sends one.
-// A second descriptor ends there too where there is no place for one. kExhausted: descriptors came, and this process
-// has none left for them; errno says which limit it is. A descriptor that came may be a socket that its sender made
-// linger (SO_LINGER). It does not any more, so closing it does not wait. Closing can still wait for a process of the
-// same user: where the descriptor is a file of its FUSE file system, which answers flush when it likes, or where a
-// socket that lingers lies unread in one that is closed, ours or one that came.
+// Sets `length`; a packet longer than `buffer` ends in kClosed, since no correct peer sends one, and so does a second
+// descriptor without a place for it. kExhausted: descriptors came, and this process has none left for them; errno names
+// the limit. A received socket may linger (SO_LINGER); this call turns that off, so that closing it does not block.
+// Closing can still block on a process of the same user: if the descriptor is a file of its FUSE file system, which
+// answers flush when it likes, or if a lingering socket lies unread in a socket that is closed, ours or a received one.
 PacketIo receivePacket(int fd, std::span<std::byte> buffer, std::size_t& length, FileDescriptor& attached,
                        FileDescriptor* second = nullptr);
 

@@ -18,13 +18,13 @@ constexpr char kMemifKind = 'M';
 constexpr char kNoMemoryKind = 'N';
 constexpr char kUdpKind = 'U';
 constexpr char kAutoKind = 'A';
-constexpr char kPairsKind = 'R';  // of transport/pairs: no port's
+constexpr char kPairsKind = 'R';  // transport/pairs uses it; no port does
 constexpr std::uint8_t kVersion = 2;
 constexpr std::size_t kPrefixBytes = 5;
 constexpr std::size_t kMemifFixedBytes = kPrefixBytes + 4 * 16 + 4 + 2 + 1;
 constexpr std::size_t kNoMemoryFixedBytes = kPrefixBytes + 16 + 4;
 constexpr std::size_t kUdpBytes = kPrefixBytes + 4 + 2;
-// One byte more, a 1, where the port's device makes and checks checksums.
+// One more byte, a 1, if the port's device computes and checks checksums.
 constexpr std::byte kChecksums{1};
 
 std::string kindName(char kind) {
@@ -71,7 +71,7 @@ void appendId(std::vector<std::byte>& out, const PortId& id) {
   for (const std::uint8_t b : id) out.push_back(static_cast<std::byte>(b));
 }
 
-// Within kMaxBytes. The name in quotation marks gives way first, since the cause comes after it.
+// Shortens to kMaxBytes, the name in quotation marks first, since the cause follows it.
 std::string shortened(std::string why) {
   constexpr std::string_view kLeftOut = "...";
   if (why.size() <= NoMemoryAddress::kMaxBytes) return why;

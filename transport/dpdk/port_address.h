@@ -1,4 +1,4 @@
-// What a port tells its peers: opaque bytes to everybody else, hostile bytes to whoever decodes them.
+// A port's address for its peers: opaque bytes in between, hostile bytes for the decoder.
 #pragma once
 
 #include <array>
@@ -15,34 +15,34 @@ namespace gloo_bypass::dpdk {
 
 using PortId = std::array<std::uint8_t, 16>;  // random
 
-// A memory link's end. 76 bytes and the directory.
+// An end of a memory link. 76 bytes plus the directory's name.
 struct MemifAddress {
   PortId portId{};
-  PortId secret{};       // whoever knows it may connect
-  PortId machineId{};    // the kernel's boot id: memory links stay within one
-  PortId directoryId{};  // the directory's device and inode, the same wherever it is mounted on that machine
+  PortId secret{};       // grants the right to connect
+  PortId machineId{};    // the kernel's boot id: memory links stay within one machine
+  PortId directoryId{};  // the directory's device and inode, the same wherever that machine mounts it
   std::uint32_t pid = 0;
   std::uint16_t bufferBytes = 0;
   std::uint8_t log2Slots = 0;
   std::string directory;
 };
 
-// In place of a memory link's end: this process has none. About as long as that: RDMA's address must fit beside it.
+// Replaces a MemifAddress if this process has no memory links. About as long as one: RDMA's address must fit beside it.
 struct NoMemoryAddress {
-  PortId machineId{};  // as a MemifAddress's; zero: unknown
+  PortId machineId{};  // as in MemifAddress; zero: unknown
   std::uint32_t pid = 0;
-  std::string why;  // shortened to kMaxBytes by encodeAddress: first what stands in quotation marks, then the end
+  std::string why;  // encodeAddress shortens it to kMaxBytes: first the quoted text, then the end
   static constexpr std::size_t kMaxBytes = 140;
 };
 
 struct UdpAddress {
   Ipv4Address ip = 0;
   std::uint16_t port = 0;
-  bool checksums = false;  // its device makes UDP checksums and checks them
+  bool checksums = false;  // its device computes and checks UDP checksums
 };
 
-// Link mode auto: the addresses of the two ports, or a NoMemoryAddress for the first. They lie in the bytes that were
-// decoded.
+// Link mode auto: the addresses of the two ports, or a NoMemoryAddress for the first. They point into the decoded
+// bytes.
 struct AutoAddress {
   std::span<const std::byte> memory, network;
 };
@@ -57,8 +57,7 @@ Result<UdpAddress> decodeUdpAddress(std::span<const std::byte> bytes);
 std::vector<std::byte> encodeAutoAddress(std::span<const std::byte> memory, std::span<const std::byte> network);
 Result<AutoAddress> decodeAutoAddress(std::span<const std::byte> bytes);
 
-// A line for people, if `address` is that of a process that cannot share memory, and may be of `machine`; else
-// empty.
+// A line for users if `address` belongs to a process that cannot share memory and may be on `machine`; else empty.
 std::string whyNoMemory(std::span<const std::byte> address, const PortId& machine);
 
 std::string toHex(const PortId& id);

@@ -22,7 +22,7 @@ Error refuse(const std::string& message) {
   return {ErrorScope::kDevice, ErrorCode::kConfiguration, printable(message)};
 }
 
-// The ranks of one machine have one environment and one such address: rank 0, which sends the markers, takes it.
+// The ranks of one machine share one environment and so one such address: rank 0, which sends the markers, takes it.
 bool receivesMarkers(const TransportConfig& config) {
   return !config.captureMarkers.empty() && (config.rank.empty() || config.rank == "0");
 }
@@ -67,7 +67,7 @@ PortCapture::~PortCapture() {
   if (::getpid() == pid_) {
     finish();
   } else {
-    (void)recorder_.release();  // its thread is not here
+    (void)recorder_.release();  // its thread does not exist here
   }
 }
 
@@ -85,8 +85,8 @@ void PortCapture::record(capture::FrameDirection direction, std::span<const std:
   recorder_->record(kPortInterface, latest_, direction, pieces, wholeBytes);
 }
 
-// While nobody drives the port a marker may wait for long: its time is the kernel's, as far as times in the file do not
-// go back.
+// While no one drives the port a marker may wait for long: use the kernel's time, as far as times in the file do not
+// decrease.
 void PortCapture::lookForMarkers(TimePoint now) {
   nextLook_ = now + capture::MarkerSocket::kLookInterval;
   (void)markers_->receive([&](capture::UnixTime received, std::span<const std::byte> frame) {

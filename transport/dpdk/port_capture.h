@@ -1,16 +1,15 @@
-// The capture of a port: every frame as it leaves this process and as it comes in, in a pcapng file
-// (GLOO_BYPASS_CAPTURE).
+// Captures a port: writes every frame that leaves or enters this process to a pcapng file (GLOO_BYPASS_CAPTURE).
 //
-// Frames are kept as far as the snap length, by a copy into memory that a thread of the recorder's writes
-// (transport/capture/frame_recorder.h): the port never waits for the disk. DPDK's own rte_pcapng is not used: it wants
-// an mbuf and an Ethernet device for each frame, and memif links are filled and read in place and come and go while the
-// file is open.
+// It copies each frame, up to the snap length, into memory that a thread of the recorder writes to disk
+// (transport/capture/frame_recorder.h): the port never waits for the disk. It does not use DPDK's rte_pcapng, which
+// needs an mbuf and an Ethernet device for each frame: memif links are filled and read in place, and come and go while
+// the file is open.
 //
-// What a port sends to itself (ranks that are threads of one process) is there once, as sent. Step markers that other
-// programs send by the kernel are received at GLOO_BYPASS_CAPTURE_MARKERS, by rank 0 only, and are in the file before
-// the frames that follow them.
+// Frames that a port sends to itself (ranks that are threads of one process) appear once, as sent. Rank 0 alone
+// receives, at GLOO_BYPASS_CAPTURE_MARKERS, step markers that other programs send through the kernel; they precede the
+// frames that follow them.
 //
-// Thread: the port's owner. A forked child has none: it leaves file and thread to its parent.
+// Thread: the port's owner. A forked child does not capture: it leaves file and thread to its parent.
 #pragma once
 
 #include <sys/types.h>
@@ -30,27 +29,27 @@ namespace gloo_bypass::dpdk {
 
 class PortCapture {
  public:
-  // nullptr where the configuration asks for none. `name` is that of the interface in the file, `description` its text.
-  // The error is one line that names the setting; no file is left then.
+  // nullptr if the configuration asks for none. `name` and `description` are the interface's in the file. The error is
+  // one line that names the setting; no file is left then.
   static Result<std::unique_ptr<PortCapture>> create(const TransportConfig& config, const std::string& name,
                                                      const std::string& description);
-  // finish(), if that has not been called.
+  // Calls finish() if no one has.
   ~PortCapture();
   PortCapture(const PortCapture&) = delete;
   PortCapture& operator=(const PortCapture&) = delete;
 
-  // The frame lies in these pieces, one after the other.
+  // `frame` holds the pieces of the frame, in order.
   void sent(std::span<const std::byte> frame) { record(capture::FrameDirection::kSent, {&frame, 1}, frame.size()); }
   void sent(std::span<const std::byte> headers, const OutgoingDatagram& datagram);
-  // `wholeBytes`: its length, of which `frame` may be the beginning.
+  // `wholeBytes`: the frame's length; `frame` may be only its beginning.
   void received(std::span<const std::byte> frame, std::size_t wholeBytes) {
     record(capture::FrameDirection::kReceived, {&frame, 1}, wholeBytes);
   }
 
-  // About each millisecond: takes markers that have come, and says once on stderr that recording has ended early.
+  // Call about each millisecond: takes markers that have arrived, and reports once on stderr if recording ended early.
   void onTick();
-  // Writes what is left and the statistics; says on stderr what the file lacks. Later frames are not in it. Once or
-  // more.
+  // Writes what is left and the statistics; reports on stderr what the file lacks. Later frames are not recorded. May
+  // be called again.
   void finish();
   void addTo(PortCounters& counters) const;
 

@@ -11,14 +11,14 @@
 namespace gloo_bypass::dpdk {
 namespace {
 
-constexpr int kReceiveBufferBytes = 2048;  // the kernel's minimum: what passes the filter only counts
+constexpr int kReceiveBufferBytes = 2048;  // the kernel's minimum: a packet that passes the filter only signals
 constexpr int kDrainLimit = 64;
 
 }  // namespace
 
 Result<PortReservation> PortReservation::create(const KernelInterface& interface, const PortRange& ports) {
   PortReservation reservation;
-  // Closed, it is what gives a peer that still sends its answer.
+  // Once this socket is closed, the kernel answers a peer that still sends.
   reservation.fd_ =
       FileDescriptor(::socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)).leftByForkedChildren();
   const int fd = reservation.fd_.get();

@@ -1,10 +1,10 @@
 // A kernel UDP socket that holds our port while DPDK moves the packets.
 //
-// It keeps the port ours, keeps the kernel from answering our packets with ICMP port unreachable, and, when the port
-// goes away, lets the kernel give just that answer to a peer that still sends. It can also wake a sleeper: a socket
-// filter drops everything, but while armed lets one byte of each packet pass, which makes the socket readable. The
-// kernel hands a packet to packet sockets before it hands it to UDP, so what did not make the socket readable before
-// arm() is in our ring already when the owner looks once more.
+// It keeps the port ours, and keeps the kernel from answering our packets with ICMP port unreachable. When the port
+// goes away, the kernel gives just that answer to a peer that still sends. It can also wake a sleeper: a socket filter
+// drops everything, but while armed lets one byte of each packet pass, which makes the socket readable. The kernel
+// delivers a packet to packet sockets before UDP. So a packet that did not make the socket readable before arm() is
+// already in our ring when the owner looks once more.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace gloo_bypass::dpdk {
 
 class PortReservation {
  public:
-  // The first of `ports` that is free at the interface's address. kConfiguration: none is.
+  // Takes the first free port of `ports` at the interface's address. kConfiguration: none is free.
   static Result<PortReservation> create(const KernelInterface& interface, const PortRange& ports);
 
   int fd() const { return fd_.get(); }

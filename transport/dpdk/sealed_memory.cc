@@ -19,7 +19,7 @@ Error refused(std::size_t bytes, const char* call) {
 }  // namespace
 
 Result<FileDescriptor> makeSealedMemory(const char* name, std::size_t bytes) {
-  // Beyond it the kernel would send SIGXFSZ, which ends most programs.
+  // Above this limit the kernel would send SIGXFSZ, which ends most programs.
   rlimit limit{};
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes) {
     return Error{

@@ -1,4 +1,4 @@
-// Memory to share: a file that can neither shrink nor grow, so that no peer ends this process with SIGBUS.
+// Memory to share: a file that can neither shrink nor grow, so that no peer can end this process with SIGBUS.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace gloo_bypass::dpdk {
 
-// Zero-filled. Errors: kExhausted, or kUnavailable where the system refuses it; one line that names the call.
+// Zero-filled. Errors: kExhausted, or kUnavailable if the system refuses it; one line that names the call.
 Result<FileDescriptor> makeSealedMemory(const char* name, std::size_t bytes);
 
 }  // namespace gloo_bypass::dpdk

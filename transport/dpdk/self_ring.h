@@ -1,4 +1,4 @@
-// Datagrams a port sends to itself: ranks that are threads of one process. One owner.
+// Datagrams that a port sends to itself: ranks that are threads of one process. One owner.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ class SelfRing {
     std::size_t length = 0;
   };
   const std::size_t slotBytes_;
-  std::vector<Slot> slots_;  // a slot's memory is made when first used
+  std::vector<Slot> slots_;  // a slot allocates its memory at first use
   std::size_t head_ = 0, tail_ = 0;
 };
 

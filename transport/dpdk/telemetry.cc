@@ -23,8 +23,7 @@
 namespace gloo_bypass::dpdk {
 namespace {
 
-// DPDK's answers end at 16 KiB, and what does not fit is gone without a word. Room for the command's name and what is
-// left out.
+// DPDK cuts its answers at 16 KiB without notice. Leaves room for the command's name and the number of omitted peers.
 constexpr std::size_t kMaxPeersBytes = 15 * 1024;
 constexpr std::size_t kMaxString = RTE_TEL_MAX_STRING_LEN - 1;
 
@@ -47,8 +46,8 @@ std::optional<TransportReport> currentReport() {
   return source();
 }
 
-// From DPDK 23.03 on the function has another name (and from 25.11 on only that): the argument's type finds it, if it
-// is there.
+// From DPDK 23.03 on the function has another name (from 25.11 on only that one): this overload exists if the function
+// does.
 template <typename Data>
 void addNumber(Data* data, const std::string& name, std::uint64_t value) {
   if constexpr (requires { rte_tel_data_add_dict_uint(data, name.c_str(), value); }) {
@@ -62,7 +61,7 @@ void addText(rte_tel_data* data, const std::string& name, const std::string& tex
   (void)rte_tel_data_add_dict_string(data, name.c_str(), text.substr(0, kMaxString).c_str());
 }
 
-// Telemetry has whole numbers only.
+// Telemetry has integers only.
 void addDuration(rte_tel_data* data, const std::string& name, Duration duration) {
   addNumber(data, name + "_ns", static_cast<std::uint64_t>(duration.count()));
 }
@@ -71,7 +70,7 @@ void addCounters(rte_tel_data* data, const ChannelCounters& counters) {
   for (const ChannelCounterRow& row : channelCounterRows()) addNumber(data, row.name, counters.*row.field);
 }
 
-// The container is DPDK's once it has been added.
+// DPDK owns the container once it is added.
 template <typename Fill>
 void addObject(rte_tel_data* data, const std::string& name, Fill fill) {
   rte_tel_data* inner = rte_tel_data_alloc();
@@ -101,7 +100,7 @@ void answerStats(const TransportReport& report, const char*, rte_tel_data* data)
   for (const PortFigure& figure : report.port) addNumber(data, std::string("port_") + figure.name, figure.value);
 }
 
-// At most.
+// An upper bound.
 std::size_t bytesInAnswer(const ChannelReport& channel) {
   constexpr std::size_t kPunctuation = 4, kOtherFields = 256;
   std::size_t bytes = kOtherFields + 2 * channel.peer.size();  // quotes may be escaped
@@ -150,7 +149,7 @@ void answerHistograms(const TransportReport& report, const char*, rte_tel_data* 
   if (report.roundTrips) addSummary(data, "rtt", *report.roundTrips);
 }
 
-// DPDK's thread knows no exceptions.
+// Exceptions must not reach DPDK's thread.
 template <void (*answer)(const TransportReport&, const char*, rte_tel_data*)>
 int callback(const char*, const char* parameters, rte_tel_data* data) {
   try {
@@ -192,7 +191,7 @@ Status offerTelemetry(ReportSource report) {
   return {ErrorScope::kDevice, ErrorCode::kUnavailable, "GLOO_BYPASS_TELEMETRY: DPDK does not take the commands"};
 }
 
-// DPDK adds a number to the name where another process has it, and does not tell which.
+// DPDK appends a number to the name if another process has it, and does not report which.
 std::string telemetrySocketPath() {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/fd"), ::closedir);
   if (!folder) return "";

@@ -12,7 +12,7 @@ void TransmitBatch::flush(EthernetDevice& device) {
     if (rte_pktmbuf_linearize(*frame) == 0) {
       *kept++ = *frame;
     } else {
-      rte_pktmbuf_free(*frame);  // has no room for its payload: lost, as any frame may be
+      rte_pktmbuf_free(*frame);  // no room for its payload: lost, as any frame may be
     }
   }
   count_ = static_cast<std::uint16_t>(kept - begin);

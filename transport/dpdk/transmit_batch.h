@@ -1,5 +1,5 @@
-// Frames that are built and not yet handed to the device: it takes a burst at once, which costs it little more than one
-// frame. One owner.
+// Frames that wait for the device. It takes them in bursts, since a burst costs it little more than one frame. One
+// owner.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@ namespace gloo_bypass::dpdk {
 
 class TransmitBatch {
  public:
-  // A session's turn (LinkProperties). Larger bursts gain nothing more, and at an MTU of 9000 are a queue that
+  // A session's turn (LinkProperties). Larger bursts gain nothing more, and at an MTU of 9000 they form a queue that
   // congestion control takes for a slow path.
   static constexpr std::uint16_t kFrames = 16;
 
@@ -22,9 +22,9 @@ class TransmitBatch {
 
   bool empty() const { return count_ == 0; }
   bool full() const { return count_ == kFrames; }
-  // Takes ownership; not full.
+  // Takes ownership; requires that the batch is not full.
   void append(rte_mbuf* frame) { frames_[count_++] = frame; }
-  // What the device does not take stays, and no longer points into users' buffers.
+  // Frames that the device does not accept stay, and no longer point into users' buffers.
   void flush(EthernetDevice& device);
 
  private:

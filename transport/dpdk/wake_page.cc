@@ -35,7 +35,7 @@ Result<WakePage> WakePage::create() {
 
 Result<WakePage> WakePage::map(const FileDescriptor& fd) {
   struct stat status{};
-  // Seals first: only files in memory have them, and fstat waits for whoever answers in another file system.
+  // Check the seals first: only files in memory have them, and fstat could block on another file system.
   const int seals = fd ? ::fcntl(fd.get(), F_GET_SEALS) : -1;
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || ::fstat(fd.get(), &status) != 0 ||
       status.st_size != static_cast<off_t>(kPageBytes)) {
@@ -83,7 +83,7 @@ void WakePage::disarm() { shared_->sleeping.store(0, std::memory_order_seq_cst);
 
 void WakePage::block(Duration timeout) {
   if (timeout <= Duration::zero()) return;
-  // Bounded, so that a peer that scribbles over the page can cost a delay at most.
+  // Bounded, so that a peer that overwrites the page can cause a delay at most.
   timeout = std::min<Duration>(timeout, std::chrono::hours(1));
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(timeout);
   timespec relative{};

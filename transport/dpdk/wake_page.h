@@ -1,7 +1,7 @@
-// Sleeping and waking across processes without a system call while nobody sleeps.
+// Sleeping and waking across processes, without a system call while no one sleeps.
 //
-// Each port owns one page of shared memory (a sealed memfd: its size cannot change under a peer that has
-// mapped it). Peers map it and look at it after each burst.
+// Each port owns one page of shared memory (a sealed memfd: its size cannot change under a peer that has mapped it).
+// Peers map it and check it after each burst.
 //
 // Why no wake-up is lost. The owner: (1) sleeping = 1, (2) full fence, (3) looks at its rings once more,
 // (4) FUTEX_WAIT while sleeping == 1. A peer: (a) publishes into the ring, (b) full fence, (c) reads sleeping;
@@ -13,10 +13,10 @@
 // Several threads may be inside block(). disarm() does not wake them: a later arm() covers them again, so a
 // thread that drives for a moment can take over from a blocked one without a system call.
 //
-// An owner that has other ports too sleeps in one of them, which waits for descriptors: sleeping = 2, and whoever would
-// have ended the FUTEX_WAIT rings at the doorbell that came with the page (base/doorbell.h). It keeps what was rung, so
-// step (4) may come as late as it likes. Nobody can make who rings wait; peers that share a doorbell can keep each
-// other's rings from being heard, which costs the owner a delay, as scribbling over the page does.
+// An owner that has other ports too sleeps in one of them, which polls descriptors: sleeping = 2, and a peer that would
+// have ended the FUTEX_WAIT rings at the doorbell that came with the page (base/doorbell.h). The doorbell keeps its
+// rings, so step (4) may come as late as it likes. No one can block the ringing peer. Peers that share a doorbell can
+// keep each other's rings from being heard, which delays the owner, as overwriting the page does.
 #pragma once
 
 #include <atomic>
@@ -33,9 +33,9 @@ class WakePage {
  public:
   // A new page of this process.
   static Result<WakePage> create();
-  // Maps a peer's page; refuses what is not a sealed memory file of the right size (hostile descriptor).
+  // Maps a peer's page; refuses anything but a sealed memory file of the right size (hostile descriptor).
   static Result<WakePage> map(const FileDescriptor& fd);
-  // That of the page's owner, where it has one. A peer's has been checked: Doorbell::isOne.
+  // The doorbell of the page's owner, if it has one. A peer's must be checked with Doorbell::isOne.
   void setDoorbell(FileDescriptor doorbell) { doorbell_ = std::move(doorbell); }
 
   WakePage() = default;
@@ -43,7 +43,7 @@ class WakePage {
   WakePage& operator=(WakePage&& other) noexcept;
   ~WakePage();
 
-  int fd() const { return fd_.get(); }              // -1: a peer's
+  int fd() const { return fd_.get(); }              // -1: a peer's page
   int doorbell() const { return doorbell_.get(); }  // -1: none
 
   // Owner's side.
@@ -51,16 +51,16 @@ class WakePage {
   void arm(Sleep where = Sleep::kHere);
   void disarm();
   void block(Duration timeout);
-  // Whether the owner has unsent packets and wants to hear of free ring slots too.
+  // Whether the owner has unsent packets and wants a wake-up for free ring slots too.
   void setWaitsForSpace(bool waits) {
     if (shared_->waitsForSpace.load(std::memory_order_relaxed) != (waits ? 1U : 0U)) {
       shared_->waitsForSpace.store(waits ? 1 : 0, std::memory_order_relaxed);
     }
   }
 
-  // Either side, after publishing something for the owner.
+  // Either side: call after publishing something for the owner.
   void wakeIfSleeping();
-  // After freeing ring slots.
+  // Call after freeing ring slots.
   void wakeIfWaitingForSpace();
 
  private:

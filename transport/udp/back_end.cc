@@ -19,7 +19,7 @@ BackEnd backEnd() {
   return {.name = "UDP",
           .package = "",
           .make = make,
-          // Without a name the route to MASTER_ADDR tells; a host name may lead to the loopback (gloo#335).
+          // Without a name the route to MASTER_ADDR decides; a host name may lead to the loopback (gloo#335).
           .interfaceRule = [](const TransportConfig&) { return InterfaceRule::kSeveral; },
           .ignoredSettings = [](const TransportConfig& c) { return ignoredWithoutDpdk(c, "UDP", "the kernel"); }};
 }

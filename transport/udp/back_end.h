@@ -1,4 +1,4 @@
-// The kernel's UDP sockets as a back-end.
+// The back-end over the kernel's UDP sockets.
 #pragma once
 
 #include "transport/channel/back_end.h"

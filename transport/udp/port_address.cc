@@ -8,7 +8,7 @@
 namespace gloo_bypass::udp {
 namespace {
 
-// "GBP", the kind of port (sockets), the format's version; then of each endpoint a byte that says how many follow.
+// "GBP", the kind of port (sockets), the format's version; then each endpoint, after a byte with its length.
 constexpr std::array kPrefix{std::byte{'G'}, std::byte{'B'}, std::byte{'P'}, std::byte{'S'}, std::byte{3}};
 
 }  // namespace

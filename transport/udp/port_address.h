@@ -1,4 +1,4 @@
-// Where a port's sockets are, as peers are told through the rendezvous store.
+// The addresses of a port's sockets, in the form that peers get through the rendezvous store.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace gloo_bypass::udp {
 
-// Of each socket, at most PacketPort::kMaxRails; and back out of a peer's bytes, which are hostile. An address of
-// another kind of port: kConfiguration.
+// One endpoint for each socket, at most PacketPort::kMaxRails. Decoding takes a peer's bytes, which are hostile; the
+// address of another kind of port gives kConfiguration.
 std::vector<std::byte> encode(std::span<const network::Endpoint> endpoints);
 Result<std::vector<network::Endpoint>> decode(std::span<const std::byte> bytes);
 

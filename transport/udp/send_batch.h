@@ -1,6 +1,6 @@
-// Datagrams that wait to be sent, in the order in which they came: datagrams of one size to one peer are a run, of
-// which the last may be shorter. The kernel takes a run as one segmented send. A payload is copied in; a long one that
-// is lent stays in the user's buffer until it is sent, or keep() copies it. Pure. One owner.
+// Datagrams that wait to be sent, in order. A run is a sequence of datagrams of one size to one peer; its last may be
+// shorter. The kernel takes a run as one segmented send. The batch copies payloads, except long lent ones: these stay
+// in the user's buffer until they are sent, or until keep() copies them. Pure. One owner.
 #pragma once
 
 #include <algorithm>
@@ -18,12 +18,11 @@ namespace gloo_bypass::udp {
 
 class SendBatch {
  public:
-  // The kernel's bounds are 64 segments, and 65,487 bytes over IPv6. 44 segments fill it at an MTU of 1500.
+  // The kernel allows 64 segments, and 65,487 bytes over IPv6. 44 segments fill it at an MTU of 1500.
   static constexpr std::size_t kMaxSegments = 44, kMaxRunBytes = 65'200;
-  // Beyond it there is nothing to win, and what was copied in should still be in the cache when the kernel copies it
-  // out.
+  // A larger batch gains nothing, and copied data should still be in the cache when the kernel copies it out.
   static constexpr std::size_t kBytes = 4 * kMaxRunBytes, kMaxRuns = 64;
-  // As many datagrams of that size as whole runs hold: a run of one costs the kernel as much as 20 more in another.
+  // As many datagrams of that size as whole runs hold: a run of one costs the kernel as much as 20 more in another run.
   static constexpr std::size_t burst(std::size_t datagramBytes) {
     const std::size_t run = std::clamp<std::size_t>(kMaxRunBytes / datagramBytes, 1, kMaxSegments);
     return kMaxSegments / run * run;
@@ -32,35 +31,35 @@ class SendBatch {
   struct Destination {
     LinkId link = 0;
     network::Endpoint peer;
-    bool failing = false;  // what was tried last did not leave
-    // Where the kernel does not cut into segments what goes there: each datagram is a message until then.
+    bool failing = false;  // the last attempt failed
+    // If the kernel cannot segment towards this peer: until then each datagram is a message.
     TimePoint singlyUntil{};
     Duration singlyFor{};
   };
-  // From here on a payload is sent in place: a second piece of memory costs the kernel less than the copy.
+  // From this size on a payload is sent in place: a second piece of memory costs the kernel less than the copy.
   static constexpr std::size_t kInPlaceFrom = 4096;
   struct Datagram {
     std::byte* begin = nullptr;
     std::size_t copied = 0;              // from `begin` on
-    std::span<const std::byte> inPlace;  // the rest
+    std::span<const std::byte> inPlace;  // the remaining bytes
     std::size_t bytes() const { return copied + inPlace.size(); }
   };
   struct Run {
     Destination* to = nullptr;
     std::size_t segmentBytes = 0, bytes = 0;
-    std::size_t first = 0, segments = 0;  // of the batch's datagrams
+    std::size_t first = 0, segments = 0;  // index and number in the batch's datagrams
   };
 
   SendBatch() { runs_.reserve(kMaxRuns); }
   bool empty() const { return first_ == runs_.size(); }
   std::span<const Run> runs() const { return std::span(runs_).subspan(first_); }
-  // Of all datagrams since it was last empty, those that are gone too.
+  // Counts all datagrams since the batch was last empty, sent ones included.
   std::size_t size() const { return datagrams_.size(); }
   std::span<const Datagram> datagrams(const Run& run) const {
     return std::span(datagrams_).subspan(run.first, run.segments);
   }
 
-  // False: full, or what is left would cut a run short. `to` stays where it is until the batch is empty.
+  // False: full, or the rest would cut a run short. `to` must keep its address until the batch is empty.
   bool append(Destination& to, const OutgoingDatagram& datagram) {
     const std::size_t length = datagram.header.size() + datagram.payload.size();
     const bool joins = !empty() && runs_.back().to == &to && length <= runs_.back().segmentBytes &&
@@ -79,7 +78,7 @@ class SendBatch {
     return true;
   }
 
-  // The oldest datagrams have gone, or never will.
+  // The oldest datagrams are sent, or never will be.
   void remove(std::size_t segments) {
     for (; segments > 0 && !empty(); ++first_) {
       Run& run = runs_[first_];
@@ -92,24 +91,24 @@ class SendBatch {
     first_ = used_ = 0;
   }
 
-  // Users' buffers are theirs again.
+  // Copies what is in users' buffers.
   void keep() {
     if (empty()) return;
     for (Datagram& datagram : std::span(datagrams_).subspan(runs_[first_].first)) copyIn(datagram);
   }
 
  private:
-  // There is room for the whole datagram.
+  // Requires room for the whole datagram.
   static void copyIn(Datagram& datagram) {
     copyPart<ColdEnd::kSource>(datagram.begin + datagram.copied, datagram.inPlace);
     datagram.copied += std::exchange(datagram.inPlace, {}).size();
   }
 
   const std::unique_ptr<std::byte[]> bytes_ = std::make_unique_for_overwrite<std::byte[]>(kBytes);
-  std::size_t used_ = 0;  // of bytes_; free again once the batch is empty
+  std::size_t used_ = 0;  // of bytes_; reset once the batch is empty
   std::vector<Run> runs_;
   std::vector<Datagram> datagrams_;
-  std::size_t first_ = 0;  // of runs_ that is not gone
+  std::size_t first_ = 0;  // the first of runs_ that is not sent
 };
 
 }  // namespace gloo_bypass::udp

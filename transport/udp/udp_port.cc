@@ -20,7 +20,7 @@ static_assert(PacketPort::kMaxRails <= WakeEvent::kOthers);
 
 class UdpPort final : public PacketPort {
  public:
-  // At most kMaxRails, at least one. A link's id modulo their number is its rail's index.
+  // From one to kMaxRails. A link's id modulo their number is its rail's index.
   explicit UdpPort(std::vector<std::unique_ptr<UdpRail>> rails) : rails_(std::move(rails)) {}
   const Status& canBeWoken() const { return wakeEvent_.made(); }
 

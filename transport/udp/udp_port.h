@@ -1,15 +1,15 @@
-// Packet port over the kernel's UDP sockets: no privilege, no DPDK, IPv4 or IPv6, one socket for all peers, ranks of
-// one host included; of several interfaces one each (udp_rail.h), which lead to the peers' by number.
+// Packet port over the kernel's UDP sockets: no privilege, no DPDK, IPv4 or IPv6. One socket serves all peers, ranks of
+// the same host included. With several interfaces there is one socket (rail, udp_rail.h) for each; rail n leads to the
+// peers' rail n.
 //
-// transmit() puts datagrams into a batch, wakePeers() sends it: a session's burst is one segmented send
-// (send_batch.h). What the socket does not take stays in the batch, and a full batch is back-pressure. receive() hands
-// up what one call brought, datagram by datagram.
+// transmit() puts datagrams into a batch, wakePeers() sends it: a session's burst is one segmented send (send_batch.h).
+// What the socket does not accept stays in the batch, and a full batch is back-pressure. receive() hands up one call's
+// datagrams one by one.
 //
-// A link goes down when the network says that the peer's port is closed, quoting a session of ours; or when nothing
-// could be sent on it for kGiveUpAfter and the port's interface is deleted. Whatever else keeps datagrams from leaving
-// may pass (an interface without carrier, a route or an address that is gone): sessions wait for it as long as they
-// wait for their peers, and their error says what it was. A datagram that is too large is lost, and the sessions are
-// told.
+// A link goes down in two cases: the network reports, quoting a session of ours, that the peer's port is closed; or
+// sending has failed for kGiveUpAfter and the port's interface is deleted. Other obstacles may pass (an interface
+// without carrier, a missing route or address): sessions wait for them as long as they wait for their peers, and their
+// error names the obstacle. A datagram that is too large is lost, and the port informs the sessions.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,7 @@ namespace gloo_bypass::udp {
 
 inline constexpr Duration kGiveUpAfter = std::chrono::seconds(3);
 
-// Looks at `interface` and `masterAddress` (network/local_address.h), `udpPorts` and `mtu`. The error is one line.
+// Uses `interface` and `masterAddress` (network/local_address.h), `udpPorts` and `mtu`. The error is one line.
 Result<std::unique_ptr<PacketPort>> makeUdpPort(const TransportConfig& config,
                                                 Offload offload = Offload::kWhereThereIs);
 

@@ -16,16 +16,16 @@ namespace {
 
 constexpr std::size_t kEthernetHeaderBytes = 14;
 constexpr std::size_t kLargestDatagram = 65'507;
-// Error messages taken in one receive(); more wait for the next.
+// Error messages read in one receive(); the rest wait for the next.
 constexpr int kErrorsAtOnce = 64;
-// No socket holds more at a time: its buffer, of which the kernel makes twice what it is asked for.
+// No socket holds more at a time: this is its buffer, and the kernel doubles the requested size.
 constexpr std::uint64_t kMostInSocket = 16u << 20;
-// Of which a message takes more than this, be it empty: the kernel counts its own memory too.
+// Every message, even an empty one, takes more of that buffer: the kernel counts its own memory too.
 constexpr std::size_t kLeastInSocket = 256;
-// An interface does not tell when its queue has room again.
+// An interface does not report when its queue has room again.
 constexpr auto kRetryFullInterface = std::chrono::milliseconds(1);
-// Its queue moves on within this. What it still refuses then, it drops: a veth pair what the other end's MTU does not
-// carry, an interface without carrier everything.
+// A full queue moves on within this time. What the interface still refuses then, it drops: a veth pair drops what the
+// other end's MTU does not carry, an interface without carrier drops everything.
 constexpr auto kFullInterface = std::chrono::milliseconds(10);
 
 }  // namespace
@@ -38,8 +38,8 @@ Result<LinkId> UdpRail::openLink(const network::Endpoint& peer) {
   const auto routed = routeMtu(socket_->local(), peer);
   if (!routed) return routed.error();
   const std::size_t smallest = wire::kMinDatagramBytes + overheadBytes_;
-  // What the kernel was told of the way, by ICMP that anybody can send, is good to begin with: it forgets it after
-  // minutes.
+  // The kernel's MTU of the route, which anyone can lower by ICMP, is good enough to begin with: the kernel forgets it
+  // after minutes.
   std::size_t mtu = std::max(routed.value(), interface_ ? interface_->mtu(socket_->fd()) : 0);
   if (mtu_ != 0) mtu = std::min(mtu_, mtu);
   if (mtu < smallest) {
@@ -113,25 +113,26 @@ void UdpRail::sendBatch() {
   closed_.clear();
 }
 
-// The interface has refused a datagram.
+// Whether the interface drops the datagrams that it refuses now.
 bool UdpRail::dropsWhatItRefuses() {
   const TimePoint now = monotonicNow();
   interfaceFullSince_ = std::min(interfaceFullSince_, now);
   return now - interfaceFullSince_ >= kFullInterface;
 }
 
-// What the kernel refuses to send; or a message of the network has come meanwhile.
+// The kernel refused to send, or an error message of the network arrived meanwhile.
 void UdpRail::onSendFailure(const SendBatch::Run& run, int error) {
   const auto found = links_.find(run.to->link);
-  if (found == links_.end() || found->second.down) return;  // closed, or down, since
+  if (found == links_.end() || found->second.down) return;  // closed, or down, meanwhile
   Link& link = found->second;
-  if (error == EMSGSIZE) {  // others pass
+  if (error == EMSGSIZE) {  // other datagrams may pass
     if (link.tooLarge == 0) link.tooLarge = run.segmentBytes;
     toReport_.insert(run.to->link);
     return;
   }
   link.lastError = error;
-  // A pause of this process is none of the link's: what counts is that sending fails again, so long after it first did.
+  // Do not count time in which this process was stopped: what counts is that sending fails again, this long after the
+  // first failure.
   const TimePoint now = monotonicNow();
   if (!std::exchange(run.to->failing, true)) {
     link.failingSince = now;
@@ -163,11 +164,11 @@ void UdpRail::forgetPeer(const Link& link) {
 // Receiving -------------------------------------------------------------------------------------
 
 std::size_t UdpRail::receive(PacketSink& sink, std::size_t maxDatagrams) {
-  if (!batch_.empty()) sendBatch();  // there may be room again
+  if (!batch_.empty()) sendBatch();  // the socket may have room again
   if (socket_->metError()) readErrors(sink);
   std::size_t received = handUp(sink, maxDatagrams);
   if (received < maxDatagrams) {
-    takeFromSocket();  // once: what one call brings is enough for a turn
+    takeFromSocket();  // once: one call brings enough for a turn
     received += handUp(sink, maxDatagrams - received);
   }
   if (!toReport_.empty()) report(sink);
@@ -181,11 +182,11 @@ void UdpRail::takeFromSocket() {
   counters_.droppedNoBuffer = socket_->dropped();
 }
 
-// That a peer has ended overtakes in the kernel what it had sent before.
+// In the kernel, the news that a peer has ended overtakes the data that it had sent before.
 void UdpRail::report(PacketSink& sink) {
   std::erase_if(toReport_, [&](LinkId id) {
     const auto found = links_.find(id);
-    if (found == links_.end()) return true;  // closed since
+    if (found == links_.end()) return true;  // closed meanwhile
     Link& link = found->second;
     if (link.tooLarge != 0) sink.onDatagramTooLarge(id, std::exchange(link.tooLarge, 0));
     if (!link.down) return true;

@@ -1,7 +1,7 @@
-// One socket of a UDP port, with the links that go over it: its batch of what is to be sent, what has arrived and is
-// not handed up yet, and what the kernel and the network say of either (udp_port.h).
+// One socket of a UDP port and the links that use it: the batch to send, the data that has arrived but is not handed up
+// yet, and the errors that the kernel and the network report (udp_port.h).
 //
-// Thread: one owner, as of the port; wanted() and onWoken() may be called by another thread meanwhile.
+// Thread: one owner, the port's; wanted() and onWoken() may be called by another thread meanwhile.
 #pragma once
 
 #include <poll.h>
@@ -26,13 +26,13 @@ namespace gloo_bypass::udp {
 
 class UdpRail {
  public:
-  // Its links' ids are `first` and so on, `step` apart. `mtu`: of links at most, 0: what the interface carries.
+  // Link ids are `first`, `first` + `step` and so on. `mtu`: the links' maximum; 0: the interface's.
   UdpRail(std::unique_ptr<UdpSocket> socket, std::size_t mtu, LinkId first, LinkId step)
       : socket_(std::move(socket)), mtu_(mtu), step_(step), nextLink_(first) {}
 
   const network::Endpoint& local() const { return socket_->local(); }
 
-  // As PacketPort's.
+  // As in PacketPort.
   Result<LinkId> openLink(const network::Endpoint& peer);
   void closeLink(LinkId id);
   const LinkProperties& linkProperties(LinkId id) const { return links_.at(id).properties; }
@@ -46,7 +46,7 @@ class UdpRail {
     sendBatch();
     batch_.keep();
   }
-  // What to sleep for, and not longer than *timeout; afterwards what poll() said of it.
+  // The events to sleep for, and not longer than *timeout; then onWoken() takes poll()'s result.
   pollfd wanted(Duration* timeout) const;
   void onWoken(short revents) { socket_->onWoken(revents); }
 
@@ -56,9 +56,9 @@ class UdpRail {
     LinkProperties properties;
     TimePoint failingSince{};   // with to.failing
     int lastError = 0;          // with to.failing
-    std::size_t tooLarge = 0;   // a datagram of so many bytes did not fit, and that is not told yet
-    std::optional<Error> down;  // takes nothing any more; told once what had arrived before is handed up
-    std::uint64_t tellAt = 0;   // with down: told when takenBytes_ is as much, at the latest
+    std::size_t tooLarge = 0;   // size of a datagram that did not fit, not reported yet; 0: none
+    std::optional<Error> down;  // set: accepts nothing any more; reported once all earlier data is handed up
+    std::uint64_t tellAt = 0;   // with down: reported at the latest when takenBytes_ reaches it
   };
 
   void sendBatch();
@@ -72,25 +72,25 @@ class UdpRail {
   void forgetPeer(const Link& link);
 
   const std::unique_ptr<UdpSocket> socket_;
-  const std::optional<network::NetworkInterface> interface_ =  // nothing: it was just removed
+  const std::optional<network::NetworkInterface> interface_ =  // nullopt: it was just removed
       network::NetworkInterface::withAddress(local().any);
-  const std::size_t mtu_;                                    // of links at most; 0: what the interface carries
+  const std::size_t mtu_;                                    // the links' maximum; 0: the interface's
   const std::size_t overheadBytes_ = local().headerBytes();  // IP and UDP headers
   const LinkId step_;
   std::unordered_map<LinkId, Link> links_;
-  // Since the batch was last empty: what it holds of them still goes to their peers.
+  // Closed since the batch was last empty: their datagrams in it still go to their peers.
   std::vector<decltype(links_)::node_type> closed_;
-  std::map<network::Endpoint, LinkId> byPeer_;  // of links whose end has not been told
+  std::map<network::Endpoint, LinkId> byPeer_;  // links whose end is not reported yet
   LinkId nextLink_;
   SendBatch batch_;
-  std::span<const UdpSocket::Received> received_;  // not handed up yet: from the first one's byte handedUpBytes_ on
+  std::span<const UdpSocket::Received> received_;  // not handed up yet: from byte handedUpBytes_ of the first one on
   std::size_t handedUpBytes_ = 0;
-  std::uint64_t takenBytes_ = 0;  // from the socket, where the shortest message took kLeastInSocket
-  bool socketEmpty_ = false;      // when last looked, and all that had come is handed up
-  std::set<LinkId> toReport_;     // something of them is not told yet
+  std::uint64_t takenBytes_ = 0;  // from the socket; counts at least kLeastInSocket a message
+  bool socketEmpty_ = false;      // when last checked, with all earlier data handed up
+  std::set<LinkId> toReport_;     // links with something to report
   PortCounters counters_;
-  TimePoint interfaceFullSince_ = kNever;  // it has taken nothing since
-  std::atomic<int> full_{0};  // the batch had to stay: EAGAIN, no room in the socket; ENOBUFS, none in the interface
+  TimePoint interfaceFullSince_ = kNever;  // has accepted nothing since
+  std::atomic<int> full_{0};               // why the batch stayed: EAGAIN, socket full; ENOBUFS, interface full
 };
 
 }  // namespace gloo_bypass::udp

@@ -16,15 +16,15 @@
 namespace gloo_bypass::udp {
 namespace {
 
-// What a window of a fast path holds; the kernel gives less where its limit is lower and we may not pass it.
+// Holds a window of a fast path. The kernel grants less if its limit is lower and we may not exceed it.
 constexpr int kSocketBufferBytes = 4 << 20;
-// An error message that waits on the socket ends a call that has nothing to do with it, once.
+// An error message that waits on the socket ends one unrelated call.
 constexpr int kTries = 3;
 
-// Of segments, where a checksum or IPsec cannot be made of them. No error message of the network is one (the kernel's
-// icmp_err_convert, icmpv6_err_convert): those come from anybody, and end whatever call is next.
+// The kernel's answer to segments where a checksum or IPsec cannot be computed on them. No error message of the network
+// maps to it (the kernel's icmp_err_convert, icmpv6_err_convert): anyone can send those, and they end the next call.
 constexpr int kRefusedSegments = EIO;
-// The way may change. Each time costs some calls, and no datagram.
+// The route may change. Each new attempt costs some calls, and no datagram.
 constexpr Duration kShortestRefusal = std::chrono::seconds(1), kLongestRefusal = std::chrono::minutes(1);
 
 bool setOption(int fd, int level, int name, int value) {
@@ -75,14 +75,15 @@ Result<std::unique_ptr<UdpSocket>> UdpSocket::open(const network::Endpoint& loca
   FileDescriptor fd = FileDescriptor(::socket(local.any.sa_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0))
                           .leftByForkedChildren();
   if (!fd) return fails("socket");
-  // Before it has an address: an error message that anybody sends there would answer in the sandbox's place.
+  // Before the socket has an address: otherwise an error message that anyone sends there would answer in the sandbox's
+  // place.
   const ManyAtOnce many{.send = ::sendmmsg(fd.get(), nullptr, 0, MSG_DONTWAIT) == 0,
                         .receive = ::recvmmsg(fd.get(), nullptr, 0, MSG_DONTWAIT, nullptr) == 0};
   enlarge(fd.get(), SO_RCVBUFFORCE, SO_RCVBUF);
   enlarge(fd.get(), SO_SNDBUFFORCE, SO_SNDBUF);
   (void)setOption(fd.get(), SOL_SOCKET, SO_RXQ_OVFL, 1);
   const bool v6 = local.isV6();
-  // Or the kernel would fragment.
+  // Or else the kernel would fragment.
   if (!setOption(fd.get(), v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_MTU_DISCOVER : IP_MTU_DISCOVER,
                  v6 ? IPV6_PMTUDISC_PROBE : IP_PMTUDISC_PROBE)) {
     return fails("setsockopt(IP_MTU_DISCOVER)");
@@ -117,7 +118,7 @@ UdpSocket::UdpSocket(FileDescriptor fd, const network::Endpoint& local, ManyAtOn
       many_(many),
       offloads_(offload == Offload::kWhereThereIs),
       receivedBytes_(std::make_unique_for_overwrite<std::byte[]>(kReceived * kReceivedBytes)) {
-  // Segments of 0: none unless a message asks for them.
+  // Segment size 0: no segments unless a message asks for them.
   if (!offloads_ ||
       (setOption(fd_.get(), IPPROTO_UDP, UDP_SEGMENT, 0) && setOption(fd_.get(), IPPROTO_UDP, UDP_GRO, 1)))
     return;
@@ -146,7 +147,7 @@ bool UdpSocket::cutsFor(const SendBatch::Destination& to) const {
   return offloads_ && (to.singlyUntil == TimePoint{} || monotonicNow() >= to.singlyUntil);
 }
 
-// Of `datagrams`, which are the run's or one of them. What lies side by side is one piece.
+// The messages of `datagrams`: the run's or one of them. Adjacent memory becomes one piece.
 void UdpSocket::prepareMessage(std::size_t number, const SendBatch::Run& run,
                                std::span<const SendBatch::Datagram> datagrams) {
   const std::size_t first = pieces_.size();
@@ -208,7 +209,7 @@ UdpSocket::SendFailure UdpSocket::send(SendBatch& batch) {
     noteError();
     if (++tries < kTries) continue;
     if (segments == 1 || errno != kRefusedSegments) {
-      // Kernels before 6.14 say EINVAL of segments that are larger than the interface's MTU.
+      // Kernels before 6.14 return EINVAL for segments larger than the interface's MTU.
       return {segments > 1 && errno == EINVAL ? EMSGSIZE : errno, segments, anySent};
     }
     sayNoOffload();
@@ -227,7 +228,7 @@ int UdpSocket::receiveMessages() {
   int count = 0;
   for (mmsghdr& message : incoming_.headers) {
     const ssize_t length = ::recvmsg(fd_.get(), &message.msg_hdr, MSG_DONTWAIT);
-    if (length < 0 && count > 0 && errno != EAGAIN) noteError();  // the next call does not meet with it again
+    if (length < 0 && count > 0 && errno != EAGAIN) noteError();  // the next call will not return it again
     if (length < 0) return count > 0 ? count : -1;
     message.msg_len = static_cast<unsigned>(length);
     ++count;
@@ -254,7 +255,7 @@ std::span<const UdpSocket::Received> UdpSocket::receive() {
       if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_GRO) {
         received[i].segmentBytes = static_cast<std::size_t>(std::max(valueOf<int>(*c), 1));
       } else if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SO_RXQ_OVFL) {
-        // The total, in 32 bits.
+        // The kernel's total, in 32 bits.
         dropped_ += valueOf<std::uint32_t>(*c) - static_cast<std::uint32_t>(dropped_);
       }
     }
@@ -272,9 +273,9 @@ std::optional<UdpSocket::NetworkError> UdpSocket::nextError() {
       const bool v6 = c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_RECVERR;
       if (!v6 && !(c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_RECVERR)) continue;
       const auto error = valueOf<sock_extended_err>(*c);
-      // Other origins are our own kernel, which has told send() already.
+      // Other origins are our own kernel, and send() has already returned those.
       if (error.ee_origin != (v6 ? SO_EE_ORIGIN_ICMP6 : SO_EE_ORIGIN_ICMP)) continue;
-      told.portUnreachable = error.ee_errno == ECONNREFUSED;  // of no other message
+      told.portUnreachable = error.ee_errno == ECONNREFUSED;  // only this message means it
       told.mtu = error.ee_errno == EMSGSIZE ? error.ee_info : 0;
       told.quoted = std::span(quoted_).first(static_cast<std::size_t>(length));
       noteError();  // there may be more

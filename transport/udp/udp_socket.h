@@ -1,13 +1,13 @@
-// One bound, non-blocking UDP socket that moves many datagrams a call: runs of equal datagrams leave as one segmented
-// send (UDP_SEGMENT), several of them by one sendmmsg, and what the kernel has coalesced (UDP_GRO) comes in by
-// recvmmsg. Without offload by kernel or device each datagram is a message; this is said once on stderr. Where the
-// kernel has offload and refuses it on the way to a peer (IPsec), it is asked again after a while. Where a sandbox
-// refuses these two calls, each message is a call.
+// One bound, non-blocking UDP socket that moves many datagrams a call. Runs of equal datagrams leave as one segmented
+// send (UDP_SEGMENT), and one sendmmsg carries several; recvmmsg takes what the kernel has coalesced (UDP_GRO). Without
+// offload each datagram is a message, and one line on stderr says so. If the kernel has offload but refuses it towards
+// a peer (IPsec), the socket tries again after a while. If a sandbox refuses sendmmsg and recvmmsg, each message is a
+// call.
 //
-// Nothing is ever fragmented: a datagram larger than the interface's MTU fails with EMSGSIZE. The kernel's own idea of
-// the path's MTU, which anybody's ICMP can lower, limits no datagram (IP_PMTUDISC_PROBE).
+// Nothing is ever fragmented: a datagram larger than the interface's MTU fails with EMSGSIZE. The kernel's estimate of
+// the path's MTU, which anyone's ICMP can lower, limits no datagram (IP_PMTUDISC_PROBE).
 //
-// Thread: one owner; poll() of fd(), and onWoken(), by any.
+// Thread: one owner; any thread may poll() fd() and call onWoken().
 #pragma once
 
 #include <poll.h>
@@ -33,7 +33,7 @@ enum class Offload : std::uint8_t { kWhereThereIs, kNone };
 
 class UdpSocket {
  public:
-  // At `local`'s address and the first of `ports` that is free. The error is one line: the address is not this
+  // Binds `local`'s address and the first free port of `ports`. The error is one line: the address is not this
   // machine's, all ports are taken, no descriptor.
   static Result<std::unique_ptr<UdpSocket>> open(const network::Endpoint& local, const PortRange& ports = {},
                                                  Offload offload = Offload::kWhereThereIs);
@@ -43,36 +43,37 @@ class UdpSocket {
   bool offloads() const { return offloads_; }
 
   struct SendFailure {
-    int error = 0;  // 0: all is sent; EAGAIN, ENOBUFS: no room in socket, interface; else of the oldest run...
-    std::size_t segments = 0;  // ...of which so many were tried together
+    int error = 0;             // 0: all is sent; EAGAIN, ENOBUFS: socket, interface full; else the oldest run's error
+    std::size_t segments = 0;  // of that run, in the failed message
     bool anySent = false;
   };
-  // Removes from `batch` what the kernel took; whom it is for is no longer failing.
+  // Removes from `batch` what the kernel took, and clears `failing` of its destinations.
   SendFailure send(SendBatch& batch);
 
-  // What one or several datagrams of one peer arrived in: all of segmentBytes but the last, which may be shorter.
+  // Memory with one or several datagrams of one peer: all have segmentBytes, but the last may be shorter.
   struct Received {
     network::Endpoint from;
     std::span<const std::byte> bytes;
     std::size_t segmentBytes = 0;
   };
-  // What has arrived, of one call; valid until the next. Empty: nothing, or an error that nextError() tells.
+  // The messages of one call; valid until the next. Empty: none, or an error for nextError().
   std::span<const Received> receive();
-  // Datagrams that the kernel dropped for want of room.
+  // Datagrams that the kernel dropped because the socket was full.
   std::uint64_t dropped() const { return dropped_; }
 
-  // An error message of the network (ICMP) about a datagram of ours.
+  // An ICMP error message about a datagram of ours.
   struct NetworkError {
-    network::Endpoint peer;  // to which it was sent
+    network::Endpoint peer;  // the datagram's destination
     bool portUnreachable = false;
-    std::size_t mtu = 0;                // 0, or what the path carries as the message says
-    std::span<const std::byte> quoted;  // the datagram's beginning, as the message has it: anybody can have made it up
+    std::size_t mtu = 0;                // 0, or the path's MTU according to the message
+    std::span<const std::byte> quoted;  // the datagram's beginning, as quoted: anyone can forge it
   };
-  // The next one, valid until the next call.
+  // The next error message, valid until the next call.
   std::optional<NetworkError> nextError();
-  // Whether there may be one: since the last call send(), receive() or poll() met with it, or nextError() gave one.
+  // Whether there may be one: since the last call of this, send(), receive() or poll() met an error, or nextError()
+  // returned one.
   bool metError() { return metError_.load(std::memory_order_relaxed) && metError_.exchange(false); }
-  // What poll() said of fd(). Any thread.
+  // Takes poll()'s result for fd(). Any thread.
   void onWoken(short revents) {
     if ((revents & POLLERR) != 0) noteError();
   }
@@ -87,13 +88,13 @@ class UdpSocket {
   };
   static constexpr std::size_t kReceived = 8, kReceivedBytes = 65'536;
 
-  // Whether a call may have several messages.
+  // Whether one call may carry several messages.
   struct ManyAtOnce {
     bool send, receive;
   };
 
   UdpSocket(FileDescriptor fd, const network::Endpoint& local, ManyAtOnce many, Offload offload);
-  // As sendmmsg and recvmmsg: how many of the first `count` went, or came; -1 and errno: none.
+  // As sendmmsg and recvmmsg: how many of the first `count` were sent or received; -1 and errno: none.
   int sendMessages(std::size_t count);
   int receiveMessages();
   void noteError() { metError_.store(true, std::memory_order_relaxed); }
@@ -104,7 +105,7 @@ class UdpSocket {
   const FileDescriptor fd_;
   const network::Endpoint local_;
   const ManyAtOnce many_;
-  bool offloads_;  // the kernel has it
+  bool offloads_;  // the kernel supports it
   std::atomic<bool> metError_{false};
   std::uint64_t dropped_ = 0;
   Messages<SendBatch::kMaxRuns> outgoing_;
