@@ -119,8 +119,8 @@ class MemifPort final : public PacketPort {
   std::vector<LinkId> wakePending_;      // links that transmit() used since wakePeers()
   TimePoint now_ = kNever;               // of the last tick
   std::atomic<bool> needsTicks_{false};  // read by block()
-  std::atomic<bool> awaitsSilent_{
-      false};  // as well: time ends a silent connection, or the wait of those that are not accepted yet
+  // Read by block() too: a timer ends silent connections, or the wait of those that are not accepted yet.
+  std::atomic<bool> awaitsSilent_{false};
   std::thread control_;
 };
 

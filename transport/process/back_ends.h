@@ -1,4 +1,4 @@
-// The table of back-ends: the only place of the libraries that knows which there are.
+// The table of back-ends: no other part of the libraries knows which ones exist.
 #pragma once
 
 #include <span>
@@ -9,13 +9,13 @@
 
 namespace gloo_bypass {
 
-// All that the sources have, those that this build lacks too. Any thread; lives until the process has ended.
+// All back-ends of the sources, including those that this build lacks. Any thread; lives until the process has ended.
 std::span<const BackEnd> backEnds();
 
 // By its name, matched exactly; null if there is none.
 const BackEnd* findBackEnd(std::string_view name);
 
-// One line for a back-end that this build lacks: what was missing and what to do. Empty if it is in this build.
+// One line for a back-end that this build lacks: the missing part and what to do. Empty if this build has it.
 std::string whyMissing(const BackEnd& backEnd);
 
 }  // namespace gloo_bypass

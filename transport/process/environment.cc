@@ -23,21 +23,21 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// XDG_RUNTIME_DIR is set in some containers to a directory that is not there.
+// In some containers XDG_RUNTIME_DIR names a directory that does not exist.
 std::string defaultMemifDirectory() {
   std::string parent = variable("XDG_RUNTIME_DIR");
   if (parent.empty() || parent.front() != '/' || access(parent.c_str(), W_OK | X_OK) != 0) parent = "/tmp";
   return fmt::format("{}/gloo-bypass-{}", parent, geteuid());
 }
 
-// As DPDK chooses it (eal_create_runtime_dir); the folder of a file prefix lies in it.
+// DPDK's choice (eal_create_runtime_dir); the folder of a file prefix lies in it.
 std::string dpdkDirectory() {
   std::string parent = variable("RUNTIME_DIRECTORY");
   if (parent.empty()) parent = getuid() == 0 ? "/var/run" : variable("XDG_RUNTIME_DIR");
   return (parent.empty() ? "/tmp" : parent) + "/dpdk";
 }
 
-// %r in a setting's text becomes RANK.
+// Replaces %r in a setting's text by RANK.
 Status putRank(const char* setting, const char* instead, const std::string& rank, std::string& text) {
   const std::size_t at = text.find("%r");
   if (at == std::string::npos) return {};
@@ -50,7 +50,7 @@ Status putRank(const char* setting, const char* instead, const std::string& rank
   return {};
 }
 
-// Once a process.
+// Once per process.
 void sayWhatIsIgnored(const std::vector<std::string>& names) {
   static std::atomic<bool> said{false};
   if (names.empty() || said.exchange(true)) return;

@@ -15,7 +15,7 @@ bool isPortsAddress(std::string_view value) {
   return value.starts_with("tcp://") || value.starts_with("udp://") || value.starts_with("sctp://");
 }
 
-// What follows "..._PORT_" in "GLOO_BYPASS_PORT_9101_TCP" and its _PROTO, _PORT and _ADDR.
+// The text after "..._PORT_" in "GLOO_BYPASS_PORT_9101_TCP" and its _PROTO, _PORT and _ADDR.
 bool isPortAndProtocol(std::string_view text) {
   const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
   if (digits == 0 || digits == text.size() || text[digits] != '_') return false;

@@ -9,7 +9,7 @@
 
 namespace gloo_bypass {
 
-// Whether the variable is such a one. Also of a setting's name: a Service "gloo-bypass-udp" makes GLOO_BYPASS_UDP_PORT.
+// True for such a variable, even if it has a setting's name: a Service "gloo-bypass-udp" makes GLOO_BYPASS_UDP_PORT.
 bool isForeignVariable(std::string_view name, std::string_view value);
 
 }  // namespace gloo_bypass

@@ -21,7 +21,7 @@ Error wrong(std::string message) { return {ErrorScope::kDevice, ErrorCode::kConf
 
 constexpr const char* kWhatToDo = "set GLOO_SOCKET_IFNAME or GLOO_BYPASS_INTERFACE to the interface to use";
 
-// GLOO_SOCKET_IFNAME's interface if there is one, else what the configuration has.
+// GLOO_SOCKET_IFNAME's interface if there is one, else the configuration's.
 Result<TransportConfig> withInterface(TransportConfig config, const std::string& gloos) {
   if (gloos.empty()) return config;
   if (!config.interface.empty() && config.interface != gloos) {
@@ -57,7 +57,7 @@ Result<std::string> interfaceOfHost(const std::string& hostName) {
   for (const addrinfo* address = addresses.get(); address != nullptr; address = address->ai_next) {
     const in_addr wanted = reinterpret_cast<const sockaddr_in*>(address->ai_addr)->sin_addr;
     inet_ntop(AF_INET, &wanted, text, sizeof(text));
-    // All of 127/8 is the loopback's, also addresses that it does not list (Debian's 127.0.1.1).
+    // All of 127/8 belongs to the loopback, even addresses that it does not list (Debian's 127.0.1.1).
     if ((ntohl(wanted.s_addr) >> 24) == 127) {
       return wrong(fmt::format("host name '{}' is {}, on the loopback interface: {}", hostName, text, kWhatToDo));
     }

@@ -1,5 +1,4 @@
-// What PyTorch tells a transport about where to communicate: an interface's name (from GLOO_SOCKET_IFNAME) or a host
-// name.
+// Where PyTorch lets a transport communicate: an interface's name (from GLOO_SOCKET_IFNAME) or a host name.
 #pragma once
 
 #include <string>
@@ -10,22 +9,22 @@
 
 namespace gloo_bypass {
 
-// `config` with its interface, or hostInterface, filled in from what Gloo gave, as the back-end's rule has it
+// `config` with its interface, or hostInterface, set from Gloo's values by the back-end's rule
 // (BackEnd::interfaceRule). Errors (one line): the interface contradicts GLOO_BYPASS_INTERFACE; it names several, and
 // the back-end uses one; kRequired, and the host name has no IPv4 address, or one that is on no interface or on the
 // loopback.
 Result<TransportConfig> withGlooAddress(InterfaceRule rule, TransportConfig config, const std::string& interface,
                                         const std::string& hostName);
 
-// Of GLOO_SOCKET_IFNAME's `list` PyTorch makes a device of each interface, `gloos` is the name of one: what the
-// back-end is to have instead, the whole list where it uses all.
+// PyTorch makes a device for each interface of GLOO_SOCKET_IFNAME's `list`; `gloos` names one. Returns what the
+// back-end gets instead: the whole list if it uses all.
 std::string interfacesFor(InterfaceRule rule, const std::string& list, const std::string& gloos);
 
-// This machine's name, or "" if it has none: what Gloo's TCP transport looks up when it is told neither interface nor
-// host name.
+// This machine's name, or "" if it has none. Gloo's TCP transport looks it up if it gets neither interface nor host
+// name.
 std::string ownHostName();
 
-// The name of the interface of this machine that has an IPv4 address of `hostName`.
+// The interface of this machine that has an IPv4 address of `hostName`.
 Result<std::string> interfaceOfHost(const std::string& hostName);
 
 }  // namespace gloo_bypass

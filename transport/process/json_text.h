@@ -1,5 +1,4 @@
-// JSON as text. Texts in it (names of folders and hosts) may be of any bytes: what is not UTF-8 becomes U+FFFD, where
-// dump() throws.
+// JSON as text. Names of folders and hosts may hold any bytes: invalid UTF-8 becomes U+FFFD, where dump() throws.
 #pragma once
 
 #include <nlohmann/json.hpp>

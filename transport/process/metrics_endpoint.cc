@@ -29,7 +29,7 @@ constexpr const char* kLibrary = "libmicrohttpd.so.12";
 constexpr std::size_t kConnectionMemory = 16 * 1024;
 constexpr int kBacklog = 16;
 
-// What is used of libmicrohttpd.
+// The functions used from libmicrohttpd.
 struct HttpLibrary {
   decltype(&MHD_start_daemon) start = nullptr;
   decltype(&MHD_stop_daemon) stop = nullptr;
@@ -67,7 +67,7 @@ Result<HttpLibrary> loadLibrary() {
   return library;
 }
 
-// Bound here, not by the library: its errors say too little.
+// Bind here: the library's errors say too little.
 Result<FileDescriptor> listenOn(const std::string& address, std::uint16_t port) {
   FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   sockaddr_in name{};
@@ -117,10 +117,10 @@ class HttpEndpoint final : public MetricsEndpoint {
   }
 
   bool running() const { return daemon_ != nullptr; }
-  // Why it does not.
+  // Why it does not run.
   std::string trouble() const {
     if (given_ < 0) return std::strerror(error_);
-    // The library leaves what its cleaning up said in errno.
+    // errno holds what the library's clean-up left in it.
     return std::string("no thread or memory for it: ") + kRaiseThreadLimits;
   }
   std::uint16_t port() const override { return port_; }
@@ -135,7 +135,7 @@ class HttpEndpoint final : public MetricsEndpoint {
     return static_cast<HttpEndpoint*>(self)->answerTo(connection, url, method);
   }
 
-  // Answered at the first call, when only the headers are there: a body is never read.
+  // Answered at the first call, with only the headers here: a body is never read.
   MHD_Result answerTo(MHD_Connection* connection, std::string_view url, std::string_view method) noexcept {
     try {
       if (url != "/metrics") return reply(connection, MHD_HTTP_NOT_FOUND, "404: only /metrics is here\n");
@@ -165,7 +165,7 @@ class HttpEndpoint final : public MetricsEndpoint {
   FileDescriptor socket_;
   const int given_;  // the same socket, the library's to close
   MHD_Daemon* daemon_ = nullptr;
-  int error_ = 0;  // of what made no given_
+  int error_ = 0;  // why given_ could not be made
 };
 
 }  // namespace

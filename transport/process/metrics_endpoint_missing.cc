@@ -1,4 +1,4 @@
-// In builds without libmicrohttpd's headers.
+// For builds without libmicrohttpd's headers.
 #include "transport/process/metrics_endpoint.h"
 
 namespace gloo_bypass {

@@ -29,7 +29,7 @@ Error unavailable(const TransportConfig& config, const std::string& what) {
 
 class FileExporter final : public MetricsExporter {
  public:
-  // std::system_error: the system gives no thread.
+  // Throws std::system_error if no thread can start.
   FileExporter(const TransportConfig& config, std::string path, std::function<std::string()> text)
       : target_(config.metrics), path_(std::move(path)), interval_(config.metricsInterval), text_(std::move(text)) {
     const SignalsBlocked blocked;
@@ -61,7 +61,7 @@ class FileExporter final : public MetricsExporter {
     if (thread_.joinable()) thread_.join();
   }
 
-  // A disk may be full for a while, or the numbers not to be had: said once, tried again.
+  // A disk may be full for a while, or the numbers unavailable: report it once, try again.
   void write(const std::function<std::string()>& text) noexcept {
     try {
       const Status written = writeWholeFile(path_, text());
@@ -81,7 +81,7 @@ class FileExporter final : public MetricsExporter {
   const std::string target_, path_;
   const Duration interval_;
   const std::function<std::string()> text_;
-  bool complained_ = false;  // of the thread, and of stop() after it
+  bool complained_ = false;  // used by the thread, and by stop() after it
   std::mutex mutex_;         // guards end_
   std::condition_variable ending_;
   bool end_ = false;
@@ -106,7 +106,7 @@ class HttpExporter final : public MetricsExporter {
   }
 
  private:
-  // On the endpoint's thread.
+  // Runs on the endpoint's thread.
   std::string page() {
     const auto now = std::chrono::steady_clock::now();
     if (kept_.empty() || now - keptSince_ >= kLeastInterval) {

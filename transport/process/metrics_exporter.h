@@ -1,8 +1,8 @@
-// Metrics for others while the process runs, as GLOO_BYPASS_METRICS says: a file written anew at an interval, or an
+// Exports metrics while the process runs, as GLOO_BYPASS_METRICS says: to a file rewritten at an interval, or over an
 // HTTP endpoint.
 //
-// One thread, which blocks all signals; it asks for the text by a function that it was given. With neither target asked
-// for there is no exporter, and so no thread and no socket. Owner: ProcessTransport.
+// One thread, which blocks all signals; it gets the text from a given function. If no target is configured there is no
+// exporter, and so no thread and no socket. Owner: ProcessTransport.
 #pragma once
 
 #include <functional>
@@ -16,20 +16,21 @@ namespace gloo_bypass {
 
 class MetricsExporter {
  public:
-  // A new text at most so often: a reader who asks without pause costs no more than one who asks ten times a second.
+  // The shortest interval between two new texts: a reader that asks without pause costs no more than ten requests a
+  // second.
   static constexpr std::chrono::milliseconds kLeastInterval{100};
 
-  // `text` is called on the exporter's thread only, from now until stop(). A file is written once before start returns,
-  // with `firstText`, so that a path that cannot work is told here; if it cannot be written later, one line on stderr
-  // says so. Errors name GLOO_BYPASS_METRICS: kUnavailable. An endpoint says its address in one line on stderr.
+  // Only the exporter's thread calls `text`, from now until stop(). start() writes a file once, with `firstText`,
+  // before it returns, so that an impossible path fails here; a later failure prints one line on stderr. Errors name
+  // GLOO_BYPASS_METRICS: kUnavailable. An endpoint prints its address in one line on stderr.
   static Result<std::unique_ptr<MetricsExporter>> start(const TransportConfig& config, std::string firstText,
                                                         std::function<std::string()> text);
   virtual ~MetricsExporter() = default;
 
-  // Ends and joins the thread (waits for a call of `text`); then, if the target is a file, calls `lastText` and writes
-  // what it gives.
+  // Ends and joins the thread (waits for a call of `text`); then, if the target is a file, writes the result of
+  // `lastText`.
   virtual void stop(const std::function<std::string()>& lastText) noexcept = 0;
-  // In a forked child, instead of all else: gives free what the child has inherited. Async-signal-safe.
+  // In a forked child, instead of all else: closes what the child has inherited. Async-signal-safe.
   virtual void leaveToParent() noexcept {}
 };
 

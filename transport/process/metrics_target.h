@@ -1,4 +1,4 @@
-// Where metrics go while the process runs: what GLOO_BYPASS_METRICS means, taken apart.
+// The target of metrics while the process runs: parses GLOO_BYPASS_METRICS.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 namespace gloo_bypass {
 
 struct MetricsTarget {
-  std::string path;        // of the file; empty: an HTTP endpoint
-  std::string address;     // numeric IPv4; 127.0.0.1 where none was given
+  std::string path;        // the file; empty: an HTTP endpoint
+  std::string address;     // numeric IPv4; default 127.0.0.1
   std::uint16_t port = 0;  // 0: any free one
 };
 

@@ -29,7 +29,7 @@ std::string escaped(std::string_view text, bool quotes) {
   return out;
 }
 
-// What is not UTF-8 becomes U+FFFD.
+// Replaces invalid UTF-8 by U+FFFD.
 std::string wellFormed(const std::string& text) {
   using nlohmann::json;
   return json::parse(jsonText(json(text))).get<std::string>();
@@ -43,7 +43,7 @@ std::string inBraces(const Labels& labels) {
   return text.empty() ? text : text + "}";
 }
 
-// All samples of a metric must stand together under one HELP and TYPE, though they come transport by transport.
+// All samples of a metric must stand together under one HELP and TYPE, but reports arrive by transport.
 class Families {
  public:
   void add(const std::string& metric, const char* type, const char* help, const std::string& suffix,
@@ -78,12 +78,12 @@ Labels with(Labels labels, std::string name, std::string value) {
   return labels;
 }
 
-// As many digits as the measurement has (nanoseconds), not those that binary fractions add.
+// As many digits as the measurement has (nanoseconds), not the digits of a binary fraction.
 std::string seconds(Duration duration) {
   return fmt::format("{:.12g}", std::chrono::duration<double>(duration).count());
 }
 
-// Every process has the same edges, used or not. ("Below an edge" stands for Prometheus's "at most": a nanosecond's
+// Every process writes the same edges, used or not. ("Below an edge" stands for Prometheus's "at most": a nanosecond's
 // difference.)
 void addHistogram(Families& families, const char* metric, const char* help, const DurationHistogram& histogram,
                   const Labels& labels) {

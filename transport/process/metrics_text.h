@@ -1,4 +1,4 @@
-// Counters and histograms as Prometheus's text format, version 0.0.4. Pure: from reports to text.
+// Counters and histograms in Prometheus's text format, version 0.0.4. Pure: from reports to text.
 #pragma once
 
 #include <span>
@@ -13,11 +13,10 @@ struct NamedReport {
   TransportReport report;
 };
 
-// The text of all transports' metrics. `rank`: label "rank" of each sample; none where it is empty.
+// The text of all transports' metrics. `rank`: label "rank" of each sample; no label if it is empty.
 //
-// Metrics are named gloo_bypass_..., counters end in _total, units are seconds and bytes. Per channel (labels channel,
-// peer, peer_rank): at most kMaxChannelsInMetrics channels; gloo_bypass_channels_left_out says how many there were
-// beyond.
+// Metrics are named gloo_bypass_..., counters end in _total, units are seconds and bytes. Samples per channel (labels
+// channel, peer, peer_rank): at most kMaxChannelsInMetrics channels; gloo_bypass_channels_left_out counts the rest.
 std::string metricsText(std::span<const NamedReport> transports, const std::string& rank);
 inline constexpr std::size_t kMaxChannelsInMetrics = 256;
 

@@ -29,7 +29,7 @@
 namespace gloo_bypass {
 namespace {
 
-// Lives in storage of its own so that no static destructor touches it.
+// In separate storage, so that no static destructor touches it.
 alignas(ProcessTransport) unsigned char storage[sizeof(ProcessTransport)];
 ProcessTransport* theInstance = nullptr;
 pid_t parentBeforeFork = 0;
@@ -42,7 +42,7 @@ TransportReport reportOf(const Live& live) {
   return report;
 }
 
-// One transport's object as it is; those of several under the back-ends' names.
+// The plain object for one transport; for several, one object each under the back-ends' names.
 nlohmann::json countersOf(const std::vector<Live>& lives) {
   if (lives.size() == 1) return reportJson(lives.front().backEnd->name, reportOf(lives.front()));
   nlohmann::json all = nlohmann::json::object();
@@ -63,7 +63,7 @@ std::string metricsOf(const std::vector<Live>& lives, const std::string& rank) {
   return metricsText(reports, rank);
 }
 
-// Transports that name the same target share a report.
+// Transports with the same target share a report.
 void writeStatistics(const std::vector<Live>& lives) {
   std::map<std::string, std::vector<Live>> byTarget;
   for (const Live& live : lives) {
@@ -80,8 +80,8 @@ void writeStatistics(const std::vector<Live>& lives) {
 }
 
 void letGo(std::shared_ptr<Transport> transport) {
-  if (transport.use_count() == 1) return;  // destroyed here
-  // A device is still in use: the transport must not go before its user, but its peers must not take the end of this
+  if (transport.use_count() == 1) return;  // the last user: destroyed here
+  // A device still uses it: the transport must not end before its user, but its peers must not take the end of this
   // process for a failure.
   transport->closeAll();
   new std::shared_ptr<Transport>(std::move(transport));
@@ -102,14 +102,14 @@ Error otherConfiguration(const std::vector<std::string>& different) {
           "a process has one configuration, but the first device and this one differ in " + list};
 }
 
-// What the waiting thread and the worker of shutDown share; freed by whoever leaves last.
+// Shared by the waiting thread and the worker of shutDown; the last to leave frees it.
 struct ShutDownWork {
   std::mutex mutex;
   std::condition_variable finished;
   bool done = false;
 };
 
-// Of a thread that has not been joined; zero once it has ended.
+// For a thread that is not joined yet; zero once it has ended.
 std::chrono::nanoseconds processorTime(std::thread& thread) {
   clockid_t clock{};
   timespec time{};
@@ -117,8 +117,8 @@ std::chrono::nanoseconds processorTime(std::thread& thread) {
   return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
 }
 
-// False: a bound was reached. Looks at the worker some times within the bound for its standstill; in which this whole
-// process may have been stopped, so it is looks that count.
+// False: a bound was reached. Counts samples of the worker, not time, within the standstill bound: this whole process
+// may have been stopped.
 bool waitUntilDone(ShutDownWork& work, std::thread& worker, const ProcessTransport::ShutDownBounds& bounds) {
   constexpr int kLooks = 5;
   const auto end = std::chrono::steady_clock::now() + bounds.total;
@@ -167,7 +167,7 @@ Result<std::shared_ptr<Transport>> ProcessTransport::acquire(const BackEnd& back
   }
   if (slot.transport) {
     TransportConfig wanted = config;
-    // GLOO_SOCKET_IFNAME=a,b: Gloo asks for a device of each, and this back-end uses one (or, over UDP, all of that
+    // GLOO_SOCKET_IFNAME=a,b: Gloo asks for a device for each, and this back-end uses one (or, over UDP, the whole
     // list); a program that makes devices may name one after the other.
     const auto rule = backEnd.interfaceRule != nullptr ? backEnd.interfaceRule(config) : InterfaceRule::kIgnored;
     if (rule == InterfaceRule::kNamed || rule == InterfaceRule::kSeveral) {
@@ -192,7 +192,7 @@ Result<std::shared_ptr<Transport>> ProcessTransport::acquire(const BackEnd& back
     status = backEnd.publish(config, [&backEnd] { return instance().report(backEnd); });
   }
   if (!status) {
-    made = status.error();  // ends before the lock is let go: the next device may start it anew
+    made = status.error();  // stop it before unlocking: the next device may start it anew
     if (!hadExporter) stopExporter(lock);
     return made;
   }
@@ -212,7 +212,7 @@ bool ProcessTransport::settled(const BackEnd& backEnd) {
   return slot.transport || slot.inheritedFrom != 0;
 }
 
-// One for the whole process, although each transport has a configuration: the first that asks decides.
+// One for the whole process, although each transport has a configuration: the first one with a target decides.
 Status ProcessTransport::startExporter(const TransportConfig& config) {
   if (config.metrics.empty()) return {};
   if (exporter_) {
@@ -272,9 +272,9 @@ void ProcessTransport::shutDown(const ShutDownBounds& bounds) noexcept {
     }
     if (lives.empty() && !exporter) return;
     const auto work = std::make_shared<ShutDownWork>();
-    // On a thread of its own, because exit() may have been called where a transport can never answer.
+    // On a separate thread, because exit() may have been called where a transport can never answer.
     std::thread worker([work, lives = std::move(lives), exporter = std::move(exporter), rank]() mutable {
-      // The endpoint's thread ends before the transport is asked for anything, for it may never answer.
+      // Stop the endpoint's thread before asking the transport, which may never answer.
       if (exporter) exporter->stop([&] { return metricsOf(lives, rank); });
       try {
         writeStatistics(lives);
@@ -302,8 +302,8 @@ void ProcessTransport::shutDown(const ShutDownBounds& bounds) noexcept {
 
 void ProcessTransport::becomeChildOf(pid_t parent) noexcept {
   if (exporter_) exporter_->leaveToParent();
-  // The mutex may be held by a thread that does not exist here, and the transports' destructors would wait for such
-  // threads: a fresh object takes the place, what the parent had stays as it is.
+  // A thread that does not exist here may hold the mutex, and the transports' destructors would wait for such threads:
+  // a new object takes the place, and the parent's state stays untouched.
   std::array<std::pair<const BackEnd*, pid_t>, kMostBackEnds> inherited{};
   for (std::size_t i = 0; i < kMostBackEnds; ++i) {
     const Slot& slot = slots_[i];

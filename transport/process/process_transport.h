@@ -1,11 +1,11 @@
 // The transports of this process, one a back-end. PyTorch makes a Device for every process group, but DPDK's
-// environment starts once a process, and an adapter's queues and registered memory are worth sharing: so all devices of
-// a back-end share one Transport, made with the first device and kept until the process exits.
+// environment starts once a process, and an adapter's queues and registered memory are worth sharing. So all devices of
+// a back-end share one Transport: the first device makes it, and it lives until the process exits.
 //
 //   none --acquire--> live --exit--> statistics written, transport destroyed (or left alone if a device still uses it)
 //     |                 |
 //     +----- fork ------+--> the child starts at `none`; if the parent had begun to make its transport, the child's
-//     acquire fails
+//                            acquire fails
 //
 // Thread: any. Nothing here is ever destroyed, so that exit handlers, static destructors and Python's finalisation may
 // come in any order.
@@ -33,7 +33,7 @@ class ProcessTransport {
  public:
   static constexpr std::size_t kMostBackEnds = 8;
 
-  // The process's own. A forked child has another one than its parent. Registers the exit handler.
+  // The process's only one; a forked child gets its own. Registers the exit handler.
   static ProcessTransport& instance();
 
   // For tests; a process uses instance().
@@ -41,26 +41,26 @@ class ProcessTransport {
   ProcessTransport(const ProcessTransport&) = delete;
   ProcessTransport& operator=(const ProcessTransport&) = delete;
 
-  // The back-end's live transport, or a new one, whose operations are timed if the configuration asks for histograms.
-  // `backEnd` must live as long as the process (transport/process/back_ends.h's do); it is known by its name. The first
-  // configuration with a target for metrics starts their export. Errors: kConfiguration if the live one has another
-  // configuration (both values named); kUnavailable in a forked child whose parent had begun to make its own; the
-  // exporter's; the back-end's.
+  // The back-end's live transport, or a new one; if the configuration asks for histograms, its operations are timed.
+  // `backEnd` must live as long as the process (those of transport/process/back_ends.h do); its name identifies it. The
+  // first configuration with a target for metrics starts their export. Errors: kConfiguration if the live one has
+  // another configuration (with both values); kUnavailable in a forked child if its parent had begun to make its own;
+  // the exporter's; the back-end's.
   Result<std::shared_ptr<Transport>> acquire(const BackEnd& backEnd, const TransportConfig& config);
 
-  // Whether acquire would make no transport: the back-end's is live, or was begun by a process that this one was forked
-  // from.
+  // Whether acquire would make no transport: the back-end has a live one, or an ancestor of this forked process had
+  // begun to make one.
   bool settled(const BackEnd& backEnd);
 
-  // The report of the live transport as JSON (transport/process/report_json.h); "{}" if there is none; of several, an
-  // object with each one's under its back-end's name.
+  // The report of the live transport as JSON (transport/process/report_json.h); "{}" if there is none; for several, an
+  // object with a report under each back-end's name.
   std::string countersJson();
-  // Of this back-end; nothing if it has no live transport.
+  // The report of this back-end; nullopt if it has no live transport.
   std::optional<TransportReport> report(const BackEnd& backEnd);
 
-  // Writes the statistics and metrics that the configuration asks for, ends their export, and lets go of the
-  // transports. Bounded: what gets on may take `total`, many connections on a busy machine need it; what has stood
-  // still, without any processor time, for `standstill` is waiting for what will not come. Either is left alone with a
+  // Writes the configured statistics and metrics, ends their export, and releases the transports. Bounded: a shut-down
+  // that progresses may take `total`, which many connections on a busy machine need. If it stands still, without using
+  // the processor, for `standstill`, it waits for something that will not come. Beyond a bound it is abandoned, with a
   // line on stderr.
   struct ShutDownBounds {
     std::chrono::milliseconds standstill{5'000}, total{60'000};
@@ -68,10 +68,10 @@ class ProcessTransport {
   void shutDown() noexcept { shutDown(ShutDownBounds{}); }
   void shutDown(const ShutDownBounds& bounds) noexcept;
 
-  // As after fork, in the child: forgets (without destroying) what the parent had.
+  // For the child after fork: forgets the parent's transports without destroying them.
   void becomeChildOf(pid_t parent) noexcept;
 
-  // A back-end and its transport, held for the time of a call.
+  // A back-end and its transport, held during a call.
   struct Live {
     const BackEnd* backEnd;
     std::shared_ptr<Transport> transport;
@@ -84,8 +84,8 @@ class ProcessTransport {
     std::shared_ptr<Transport> transport;  // null: none yet, or shut down
     TransportConfig config;                // of transport
     bool begun = false;                    // the factory has been called in this process
-    bool saidOneInterface = false;         // that other interfaces than config's are not used
-    pid_t inheritedFrom = 0;               // the ancestor whose transport this process may not use; 0: none
+    bool saidOneInterface = false;         // whether the line on unused further interfaces is printed
+    pid_t inheritedFrom = 0;               // the ancestor that made a transport this process may not use; 0: none
   };
 
   Status startExporter(const TransportConfig& config);
@@ -95,9 +95,9 @@ class ProcessTransport {
 
   std::mutex mutex_;  // guards all below
   std::array<Slot, kMostBackEnds> slots_;
-  std::unique_ptr<MetricsExporter> exporter_;  // null: no metrics are asked for
+  std::unique_ptr<MetricsExporter> exporter_;  // null: no metrics configured
   std::string exportedTo_, exportedRank_;      // of the last exporter
-  bool ended_ = false;                         // shutDown ran
+  bool ended_ = false;                         // shutDown has run
 };
 
 }  // namespace gloo_bypass

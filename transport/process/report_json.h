@@ -1,4 +1,4 @@
-// A transport's report as JSON, the one form that files, the C API and Python read; and as text for people.
+// A transport's report as JSON, the one form for files, the C API and Python; and as text for users.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ namespace gloo_bypass {
 // what the report lacks is left out.
 nlohmann::json reportJson(const std::string& name, const TransportReport& report);
 
-// The same, one "name value" a line, nested names joined by dots; of histograms the summary.
+// The same, one "name value" a line, nested names joined by dots; a histogram as its summary.
 std::string asText(const nlohmann::json& report);
 
 }  // namespace gloo_bypass

@@ -6,7 +6,7 @@
 namespace gloo_bypass::verbs {
 namespace {
 
-// libibverbs is loaded here, so that a program that never asks for RDMA needs none.
+// Loads libibverbs here, so that a program without RDMA does not need it.
 Result<std::shared_ptr<Transport>> make(const TransportConfig& config) {
   const auto verbs = systemVerbs();
   if (!verbs) return verbs.error();
@@ -25,7 +25,7 @@ BackEnd backEnd() {
   return {.name = "RDMA",
           .package = "libibverbs-dev",
           .make = make,
-          // Devices may be named, a route may lead to one, or there is one only.
+          // The user may name devices, a route may lead to one, or there may be only one.
           .interfaceRule = [](const TransportConfig&) { return InterfaceRule::kOptional; },
           .ignoredSettings = [](const TransportConfig& c) { return ignoredWithoutDpdk(c, "RDMA", "the adapter"); }};
 }

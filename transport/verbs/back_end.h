@@ -1,4 +1,4 @@
-// RDMA verbs as a back-end.
+// The back-end over RDMA verbs.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@ namespace gloo_bypass::verbs {
 
 BackEnd backEnd();
 
-// As the back-end's `make`, to be driven beside other transports. In a build without verbs an error that names the
-// package.
+// As the back-end's `make`, without an engine, to share one with other transports. In a build without verbs the error
+// names the package.
 Result<std::unique_ptr<PolledTransport>> makePolled(const TransportConfig& config);
 
 }  // namespace gloo_bypass::verbs

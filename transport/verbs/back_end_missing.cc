@@ -1,4 +1,4 @@
-// In a build without libibverbs' headers, in place of the folder's other sources.
+// Replaces the folder's other sources in a build without libibverbs' headers.
 #include "transport/verbs/back_end.h"
 
 #include <string>
@@ -6,8 +6,8 @@
 namespace gloo_bypass::verbs {
 namespace {
 
-// No std::string: the table of back-ends is read while the library is loaded, perhaps before this file's objects are
-// made.
+// Not a std::string: the table of back-ends is read while the library is loaded, perhaps before this file's objects
+// exist.
 constexpr const char* kWhy = "libibverbs was missing or disabled when it was built";
 constexpr const char* kPackage = "libibverbs-dev";
 

@@ -16,7 +16,7 @@ namespace {
 constexpr unsigned kFirstCompletions = 1024;
 constexpr unsigned kAcknowledgeAt = 64;
 constexpr int kPollBatch = 16;
-// Taken from one queue before the next one, and before sessions have their turn.
+// Rounds for one queue before the next one, and before sessions have their turn.
 constexpr int kPollRounds = 4;
 
 Error exhausted(std::string message) {
@@ -106,7 +106,7 @@ void CompletionQueues::release(ibv_cq* handle, unsigned count) {
   Queue& queue = of(handle);
   queue.reserved -= count;
   if (queue.reserved > 0 || queues_.size() == 1) return;
-  // Its events that nobody has read go with it. Those of other queues stay: somebody may be about to sleep on them.
+  // Its unread events go with it. Events of other queues stay: a thread may be about to sleep on them.
   destroy(queue);
   queues_.erase(queues_.begin() + (&queue - queues_.data()));
 }

@@ -1,9 +1,8 @@
-// The completion queues of one device, all on one completion channel. None can overflow: room is reserved for every
-// work request that can be outstanding. Where the present ones are reserved up to the device's bound, another is made;
-// one that nobody uses any more is given back, but for the last. Most processes have one.
+// The completion queues of one device, all on one completion channel. None can overflow: each connection reserves room
+// for every work request that it can have outstanding. If the existing queues are reserved up to the device's bound,
+// another is made; an unused queue is freed, except the last. Most processes have one.
 //
-// Owner: RailQueues. Thread: every method needs the progress engine's exclusive access; fd() may be polled by any
-// thread.
+// Owner: RailQueues. Thread: every method needs the progress engine's exclusive access; any thread may poll fd().
 #pragma once
 
 #include <cstddef>
@@ -20,7 +19,7 @@ namespace gloo_bypass::verbs {
 
 class CompletionQueues;
 
-// Room in one of the queues. Must go after the queue pairs that use it, and after their completions were taken.
+// Room in one of the queues. Destroy it after the queue pairs that use it, and after taking their completions.
 class CompletionShare {
  public:
   CompletionShare() = default;
@@ -43,20 +42,20 @@ class CompletionShare {
 
 class CompletionQueues {
  public:
-  // With one queue. `api` and `context` must outlive the object. Errors: kUnavailable.
+  // Starts with one queue. `api` and `context` must outlive the object. Errors: kUnavailable.
   static Result<std::unique_ptr<CompletionQueues>> make(const VerbsApi& api, ibv_context* context,
                                                         const std::string& deviceName, const ibv_device_attr& limits);
   ~CompletionQueues();
   CompletionQueues(const CompletionQueues&) = delete;
   CompletionQueues& operator=(const CompletionQueues&) = delete;
 
-  // Of one connection. Errors: kExhausted when the device allows no more.
+  // Reserves room for one connection. Errors: kExhausted if the device allows no more.
   Result<CompletionShare> reserve(unsigned count);
 
-  // Appends what was completed, at most some rounds of each queue, in the order of each. True: there may be more.
+  // Appends completions, at most some rounds of each queue, in the order of each. True: there may be more.
   bool take(std::deque<ibv_wc>* completions);
 
-  // Arms the channel for the next completion of any queue; consumeNotifications() takes what came.
+  // Arms the channel for the next completion of any queue; consumeNotifications() reads the events.
   void requestNotification();
   void consumeNotifications();
   int fd() const { return channel_->fd; }
@@ -66,7 +65,7 @@ class CompletionQueues {
   struct Queue {
     ibv_cq* handle = nullptr;
     unsigned capacity = 0, reserved = 0;
-    unsigned unacknowledged = 0;  // events; the queue cannot be destroyed before they are acknowledged
+    unsigned unacknowledged = 0;  // of events; verbs requires acknowledging them before destroying the queue
   };
 
   CompletionQueues(const VerbsApi& api, ibv_context* context, std::string deviceName, const ibv_device_attr& limits);

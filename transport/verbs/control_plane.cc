@@ -23,15 +23,15 @@ namespace {
 constexpr std::array<char, 4> kMagic = {'G', 'B', 'C', '1'};
 constexpr char kReady = 'R', kAbort = 'A';
 constexpr std::uint64_t kListenerKey = 0;
-// A connection that does not say hello is no peer of ours.
+// A connection without a hello is not a peer.
 constexpr auto kHelloTimeout = std::chrono::seconds(10);
 constexpr std::size_t kMaxStrangers = 256;
-// Connections taken in one poll: whoever connects without pause must not keep data from moving. The rest waits for the
-// next.
+// Connections accepted in one poll: a process that connects without pause must not keep data from moving. The rest
+// waits for the next poll.
 constexpr int kAcceptsAtOnce = 64;
-// Between dialling and dialling again; doubled each time.
+// Between two attempts to dial; doubles each time.
 constexpr auto kFirstPause = std::chrono::milliseconds(20), kLongestPause = std::chrono::milliseconds(500);
-// A host that went down without a word is noticed after 5 + 5 * 2 s.
+// Detects a host that went down silently after 5 + 5 * 2 s.
 constexpr int kKeepAliveIdleSeconds = 5, kKeepAliveIntervalSeconds = 2, kKeepAliveProbes = 5;
 
 bool isMappedIpv4(const GidBytes& ip) {
@@ -103,7 +103,7 @@ Status ControlPlane::listen(const GidBytes& ip) {
   event.events = EPOLLIN;
   event.data.u64 = kListenerKey;
   if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listener_.get(), &event) != 0) return failed("epoll_ctl");
-  // What a sandbox refuses shows now, and not as a peer that does not answer. Nobody knows the port yet.
+  // Find a sandbox's refusal now, not later as a peer that does not answer. No one knows the port yet.
   if (epoll_wait(epoll_.get(), &event, 1, 0) < 0) return failed("epoll_wait");
   if (!FileDescriptor(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)) && errno != EAGAIN)
     return failed("accept4");
@@ -116,7 +116,7 @@ Status ControlPlane::connect(std::uint64_t sessionId, std::uint64_t peer, const 
   Session& session = sessions_.at(sessionId);
   session.peer = peer;
   if (session.socket != 0) {
-    // It dialled before we knew whom to expect.
+    // The peer dialled before we knew which peer to expect.
     Socket& socket = sockets_.at(session.socket);
     if (socket.helloFrom == peer && say(socket, kReady)) {
       listenTo(session.socket, socket, EPOLLIN | EPOLLRDHUP);
@@ -157,7 +157,7 @@ void ControlPlane::dialLater(Session& session) {
 
 void ControlPlane::dialDue(TimePoint now) {
   nextDial_ = kNever;
-  std::vector<std::pair<std::uint64_t, std::string>> unreachable;  // an observer may close sessions
+  std::vector<std::pair<std::uint64_t, std::string>> unreachable;  // collected first: an observer may close sessions
   for (auto& [id, session] : sessions_) {
     if (session.dialAt <= now) {
       session.dialAt = kNever;
@@ -184,7 +184,7 @@ std::uint64_t ControlPlane::add(Socket socket, std::uint32_t events) {
   epoll_event event{};
   event.events = events;
   event.data.u64 = key;
-  // Failure leaves the socket unheard: the channel's own time-outs end it.
+  // On failure no one reads the socket, and the channel's own time-outs end it.
   (void)epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, socket.fd.get(), &event);
   sockets_.emplace(key, std::move(socket));
   return key;
@@ -208,7 +208,7 @@ bool ControlPlane::poll(TimePoint now) {
 }
 
 // No descriptor is left: a connection that waits for ever would keep poll() busy for ever. False: none waits (accept
-// says that no descriptor is left in that case too).
+// reports a lack of descriptors in that case too).
 bool ControlPlane::turnAwayOne() {
   spare_.reset();
   const bool refused = static_cast<bool>(FileDescriptor(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)));
@@ -227,7 +227,7 @@ void ControlPlane::acceptAll(TimePoint now) {
     if (!fd) return;
     if (strangers_.size() >= kMaxStrangers) {
       const std::uint64_t oldest = *strangers_.begin();
-      readHello(oldest, sockets_.at(oldest));  // it may have come since
+      readHello(oldest, sockets_.at(oldest));  // it may have arrived since
       if (strangers_.contains(oldest)) refuse(oldest);
     }
     watchForDeadHosts(fd.get());
@@ -240,7 +240,7 @@ void ControlPlane::acceptAll(TimePoint now) {
 
 void ControlPlane::handle(std::uint64_t key) {
   const auto it = sockets_.find(key);
-  if (it == sockets_.end()) return;  // closed by what an earlier event of this round led to
+  if (it == sockets_.end()) return;  // an earlier event of this round led to its closing
   Socket& socket = it->second;
   if (socket.session == 0) {
     readHello(key, socket);
@@ -296,7 +296,7 @@ void ControlPlane::readHello(std::uint64_t key, Socket& socket) {
   const bool known = wellFormed && it != sessions_.end() && it->second.socket == 0 &&
                      (it->second.peer == 0 || (it->second.peer == from && from < target));
   if (!known) {
-    // Else the dialler would try again, although nobody will ever answer.
+    // Otherwise the dialler would try again, although no one will ever answer.
     if (wellFormed && it == sessions_.end()) (void)say(socket, kAbort);
     refuse(key);
     return;
@@ -306,7 +306,7 @@ void ControlPlane::readHello(std::uint64_t key, Socket& socket) {
   socket.helloFrom = from;
   it->second.socket = key;
   if (it->second.peer == 0) {
-    listenTo(key, socket, 0);  // what it says further is read when we know whom to expect
+    listenTo(key, socket, 0);  // read the rest when we know which peer to expect
   } else if (!say(socket, kReady)) {
     hungUp(target, "the peer hung up while connecting");
   }
@@ -315,7 +315,7 @@ void ControlPlane::readHello(std::uint64_t key, Socket& socket) {
 void ControlPlane::readMessages(Socket& socket) {
   const std::uint64_t id = socket.session;
   ControlObserver* observer = sessions_.at(id).observer;
-  if (sessions_.at(id).peer == 0) {  // it hung up before we knew whom to expect
+  if (sessions_.at(id).peer == 0) {  // it hung up before we knew which peer to expect
     refuse(std::exchange(sessions_.at(id).socket, 0));
     return;
   }
@@ -358,8 +358,8 @@ void ControlPlane::lost(std::uint64_t sessionId, bool aborted, const std::string
   it->second.observer->onPeerGone(aborted, cause);
 }
 
-// Before the peer was ready: who dialled may have been turned away with strangers, and who was dialled may have taken
-// one for the peer.
+// Before the peer was ready: the listener may have taken the dialler for a stranger and refused it, or this side may
+// have taken a stranger for the peer.
 void ControlPlane::hungUp(std::uint64_t sessionId, const std::string& cause) {
   Session& session = sessions_.at(sessionId);
   if (session.peerReady) {

@@ -1,17 +1,16 @@
-// One TCP connection beside each channel's queue pairs. It tells two things that queue pairs cannot: that the peer is
-// ready to receive (before that, what is sent is lost and retried until the connection breaks), and that the peer's
-// process has ended (an adapter that only receives never notices). No payload goes over it.
+// One TCP connection beside each channel's queue pairs. It reports two things that queue pairs cannot. First, that the
+// peer is ready to receive: earlier messages are lost and retried until the connection breaks. Second, that the peer's
+// process has ended: an adapter that only receives never notices. It carries no payload.
 //
 // The side with the smaller session id dials. Little-endian, the dialler first:
 //   hello "GBC1" | u32 0 | u64 session of the one called | u64 session of the dialler;  then each side, a byte each:
-//   'R' my queue pairs can receive   'A' I abort the connection, or: the session called is not there any more
+//   'R' my queue pairs can receive   'A' I abort the connection, or: the session called does not exist any more
 //
-// Anybody may connect to the listener. Who has not said hello is a stranger: kept for 10 s, and at most 256 of them, of
-// whom the oldest makes room. A dialler that is hung up on before the peer was ready may have been one of those: it
-// dials again, until close(). Who is dialled waits as long for its peer to say that it is ready.
+// Anyone may connect to the listener. A connection without a hello is a stranger: kept for 10 s, and at most 256 of
+// them; the oldest makes room. The listener may have taken a dialler for one of those and hung up before the peer was
+// ready: the dialler tries again, until close(). The called side waits as long for its peer to report that it is ready.
 //
-// Owner: the transport. Thread: every method needs the progress engine's exclusive access; fd() may be polled by any
-// thread.
+// Owner: the transport. Thread: every method needs the progress engine's exclusive access; any thread may poll fd().
 #pragma once
 
 #include <array>
@@ -28,18 +27,18 @@
 
 namespace gloo_bypass::verbs {
 
-// Told from inside ControlPlane::poll. May call the plane.
+// Called from inside ControlPlane::poll. May call the plane.
 class ControlObserver {
  public:
   virtual ~ControlObserver() = default;
   virtual void onPeerReady() noexcept = 0;
-  // The connection is over. `aborted`: the peer said so, else its process or its host went away.
+  // The connection is over. `aborted`: the peer said so; else its process or its host is gone.
   virtual void onPeerGone(bool aborted, const std::string& cause) noexcept = 0;
 };
 
 class ControlPlane {
  public:
-  // Listens on `ip`, any port. Errors: kUnavailable, naming the address.
+  // Listens on `ip`, any port. Errors: kUnavailable, with the address.
   static Result<std::unique_ptr<ControlPlane>> make(const GidBytes& ip);
   ~ControlPlane();
   ControlPlane(const ControlPlane&) = delete;
@@ -48,21 +47,19 @@ class ControlPlane {
   std::uint16_t port() const { return port_; }
   // Readable when poll() has something to do. For epoll; do not read.
   int fd() const { return epoll_.get(); }
-  // When poll() must be called at the latest although fd() is not readable; kNever for no timer.
+  // The latest time to call poll() although fd() is not readable; kNever for no timer.
   TimePoint deadline() const { return nextDial_; }
 
-  // A session that peers may dial. `observer` must live until close().
+  // Lets peers dial `session`. `observer` must live until close().
   void open(std::uint64_t session, ControlObserver* observer);
-  // This side is ready. Dials, or says so to the peer that dials.
+  // This side is ready. It dials, or sends its 'R' to the peer that dials.
   Status connect(std::uint64_t session, std::uint64_t peer, const GidBytes& ip, std::uint16_t port);
   void close(std::uint64_t session, bool abort);
 
   // True if anything happened.
   bool poll(TimePoint now);
 
-  std::uint64_t refusedConnections() const {
-    return refused_;
-  }  // strangers, and hellos for sessions that are not there
+  std::uint64_t refusedConnections() const { return refused_; }  // strangers, and hellos for unknown sessions
 
  private:
   struct Session {
@@ -70,18 +67,18 @@ class ControlPlane {
     std::uint64_t peer = 0;    // 0: connect() was not called yet
     std::uint64_t socket = 0;  // key in sockets_; 0: none
     bool peerReady = false;
-    // Where to dial; port 0: the peer does.
+    // Where to dial; port 0: the peer dials.
     GidBytes ip{};
     std::uint16_t port = 0;
     TimePoint dialAt = kNever;
-    Duration pause{0};  // before the next dialling
+    Duration pause{0};  // before the next attempt
   };
   struct Socket {
     FileDescriptor fd;
     std::uint64_t session = 0;    // 0: no hello yet
-    std::uint64_t helloFrom = 0;  // who the dialler says it is
+    std::uint64_t helloFrom = 0;  // the dialler's session, as it claims
     bool dialling = false;
-    TimePoint since{};  // accepted then
+    TimePoint since{};  // time of accept
     std::array<std::byte, 24> hello{};
     std::size_t helloBytes = 0;
   };
@@ -106,14 +103,14 @@ class ControlPlane {
   void dropStrangers(TimePoint now);
 
   FileDescriptor listener_, epoll_;
-  FileDescriptor spare_;  // given up for a moment when no other is left
+  FileDescriptor spare_;  // a spare descriptor, closed for a moment when no other is left
   std::uint16_t port_ = 0;
   std::uint64_t nextKey_ = 1;
   std::unordered_map<std::uint64_t, Session> sessions_;
   std::unordered_map<std::uint64_t, Socket> sockets_;
-  std::set<std::uint64_t> strangers_;  // keys of sockets without a hello; the oldest first
+  std::set<std::uint64_t> strangers_;  // keys of sockets without a hello, the oldest first
   TimePoint now_{};                    // of the last poll()
-  TimePoint nextDial_ = kNever;        // the earliest of the sessions'
+  TimePoint nextDial_ = kNever;        // the sessions' earliest
   std::uint64_t refused_ = 0;
 };
 

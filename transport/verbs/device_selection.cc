@@ -28,17 +28,17 @@ constexpr unsigned kMaxGidIndex = 255;  // ibv_global_route::sgid_index is 8 bit
 Error unavailable(std::string message) {
   return Error{ErrorScope::kDevice, ErrorCode::kUnavailable, std::move(message)};
 }
-// With names of devices and interfaces, which the environment has.
+// Names of devices and interfaces come from the environment, and may hold control characters.
 Error misconfigured(const std::string& message) {
   return Error{ErrorScope::kDevice, ErrorCode::kConfiguration, printable(message)};
 }
 
-// --- what belongs to the interface ---
+// --- the interface ---
 
 struct Interface {
   std::string name;
   unsigned index = 0;
-  std::array<std::uint8_t, 4> ipv4{};  // its first; 0.0.0.0: none
+  std::array<std::uint8_t, 4> ipv4{};  // its first address; 0.0.0.0: none
 };
 
 Result<Interface> lookUpInterface(const std::string& name) {
@@ -70,7 +70,7 @@ bool mapsAddressOf(const ibv_gid& gid, const Interface& interface) {
          std::memcmp(gid.raw + 12, interface.ipv4.data(), interface.ipv4.size()) == 0;
 }
 
-// The higher the better; 0: not to be chosen without being asked for.
+// Higher is better; 0: only on explicit request.
 int preference(const ibv_gid_entry& entry, const Interface& interface) {
   if (entry.gid_type != IBV_GID_TYPE_ROCE_V2 || isEmpty(entry.gid) || isLinkLocal(entry.gid)) return 0;
   const bool onInterface = interface.index != 0 && entry.ndev_ifindex == interface.index;
@@ -83,7 +83,7 @@ bool belongsTo(const ibv_gid_entry& entry, const Interface& interface) {
          (entry.ndev_ifindex == interface.index || mapsAddressOf(entry.gid, interface));
 }
 
-// The one to use, or those to prefer, the best first; none: `candidates` is empty.
+// The interface to use, or the preferred ones, the best first; if none, `candidates` is empty.
 struct Interfaces {
   bool named = false;
   std::vector<Interface> candidates;
@@ -115,14 +115,14 @@ Result<Interfaces> chooseInterfaces(const TransportConfig& config) {
   return chosen;
 }
 
-// --- what the machine has ---
+// --- the machine's devices ---
 
 struct Device {
   DeviceContext context;
   std::string name;
   std::vector<ibv_port_attr> ports;  // port n is at n - 1
   std::vector<ibv_gid_entry> gids;   // of all ports, without empty ones
-  std::string problem;               // why it cannot be used, or empty
+  std::string problem;               // why it cannot be used; empty: it can
 };
 
 std::string stateName(ibv_port_state state) {
@@ -241,7 +241,7 @@ bool isActiveOn(const Device& device, const Interface& interface) {
            return belongsTo(gid, interface) && isActive(device, gid.port_num);
          });
 }
-// The first of the interfaces that the device is on; else none.
+// The first of the interfaces that the device is on; else an empty one.
 Interface interfaceOf(const Device& device, const Interfaces& interfaces) {
   for (const Interface& one : interfaces.candidates) {
     if (isOn(device, one)) return one;
@@ -333,7 +333,7 @@ Result<std::vector<Rail>> railsByName(std::vector<Device> devices, const RdmaCon
   return rails;
 }
 
-// The active one of those on the interface, else the first of them. Null: none is on it.
+// Of the devices on the interface the active one, else the first. Null: none is on it.
 Device* deviceOn(std::vector<Device>& devices, const Interface& interface) {
   Device* found = nullptr;
   for (Device& device : devices) {

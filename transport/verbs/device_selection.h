@@ -1,16 +1,15 @@
-// Which device, port and GID to use: as configured, else those that belong to the interface.
+// Chooses device, port and GID: as configured, else by the interface.
 //
 //   devices configured   exactly those, in their order, one rail each
 //   interface named      the device with a RoCEv2 GID on it
-//   else                 the active device with one on the interface from which the kernel's route leads to
-//   MASTER_ADDR, else on the
-//                        host name's; else the only active device
-//   port                 as configured, else the first active one (with that GID, if the device was found by it)
+//   else                 the active device with one on the interface that the kernel's route to MASTER_ADDR uses, else
+//                        on the host name's; else the only active device
+//   port                 as configured, else the first active one (with that GID, if the GID selected the device)
 //   GID                  as configured, else of RoCEv2: the interface's IPv4 address, another IPv4 address, a global
-//   IPv6 address.
-//                        On InfiniBand: 0
+//   IPv6
+//                        address. On InfiniBand: 0
 //
-// Owner: the transport, at its start. Thread: any, one at a time. Devices that are not chosen are closed again.
+// Owner: the transport, at its start. Thread: any, one at a time. It closes the devices that it does not choose.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +23,7 @@
 
 namespace gloo_bypass::verbs {
 
-// Closes the device. Everything made on it must be gone before.
+// Closes the device. Destroy everything made on it first.
 struct DeviceCloser {
   const VerbsApi* api = nullptr;
   void operator()(ibv_context* context) const { api->closeDevice(context); }
@@ -35,13 +34,13 @@ struct Rail {
   DeviceContext context;
   std::string deviceName;
   std::uint8_t port = 0;       // from 1 on
-  ibv_port_attr attributes{};  // active_mtu, lid, link_layer; as they were when the rail was chosen
-  std::uint8_t gidIndex = 0;   // verbs has 8 bits for it
+  ibv_port_attr attributes{};  // active_mtu, lid, link_layer; as of the choice
+  std::uint8_t gidIndex = 0;   // 8 bits in verbs
   ibv_gid gid{};
 };
 
-// At least one rail. Looks at `config`'s rdma, interface, masterAddress (may ask a name server) and hostInterface.
-// `api` must outlive the rails. Errors (kUnavailable, kConfiguration): one line with what was found and what to do.
+// At least one rail. Uses `config`'s rdma, interface, masterAddress (may query a name server) and hostInterface. `api`
+// must outlive the rails. Errors (kUnavailable, kConfiguration): one line with what was found and what to do.
 Result<std::vector<Rail>> selectRails(const VerbsApi& api, const TransportConfig& config);
 
 }  // namespace gloo_bypass::verbs

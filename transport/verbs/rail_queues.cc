@@ -51,7 +51,7 @@ RailQueues::~RailQueues() {
 }
 
 bool RailQueues::takeEvent(ibv_async_event* event) {
-  // ibv_get_async_event logs nothing and fails with EAGAIN when the descriptor is not readable.
+  // ibv_get_async_event logs nothing and fails with EAGAIN if the descriptor is not readable.
   if (api_.getAsyncEvent(rail_.context.get(), event) != 0) return false;
   api_.ackAsyncEvent(event);
   return true;
@@ -85,7 +85,7 @@ Result<std::unique_ptr<QueuePair>> QueuePair::make(const VerbsApi& api, RailQueu
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_INIT;
   attributes.port_num = queues.rail().port;
-  attributes.qp_access_flags = IBV_ACCESS_REMOTE_READ;  // peers only ever read, and only what was announced to them
+  attributes.qp_access_flags = IBV_ACCESS_REMOTE_READ;  // peers only read, and only announced messages
   if (const int error = api.modifyQueuePair(made->pair_, &attributes,
                                             IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
       error != 0) {

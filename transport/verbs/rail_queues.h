@@ -1,7 +1,7 @@
-// What every channel shares on one device: protection domain, completion queues, events. RAII, in the order that verbs
-// asks for. And one reliable-connected queue pair.
+// The resources that all channels share on one device: protection domain, completion queues, events; RAII, in the order
+// that verbs requires. And one reliable-connected queue pair.
 //
-// Thread: every method needs the progress engine's exclusive access; the descriptors may be polled by any thread.
+// Thread: every method needs the progress engine's exclusive access; any thread may poll the descriptors.
 // Source: InfiniBand Architecture Specification, volume 1, 10.3.1 (states of a queue pair); ibv_modify_qp(3).
 #pragma once
 
@@ -28,7 +28,7 @@ class RailQueues {
 
   const Rail& rail() const { return rail_; }
   const ibv_device_attr& limits() const { return limits_; }
-  // SoftRoCE: requests are carried out by the processor that posts them, mostly before ibv_post_send returns.
+  // SoftRoCE: the processor that posts a request also carries it out, mostly before ibv_post_send returns.
   bool inSoftware() const;
   ibv_pd* domain() const { return domain_; }
   CompletionQueues& completions() const { return *completions_; }
@@ -53,13 +53,13 @@ class QueuePair {
   struct Depths {
     unsigned sends = 0;        // work requests
     unsigned receives = 0;     // 0: nothing is ever received on it
-    unsigned inlineBytes = 0;  // asked for; the device may give less
+    unsigned inlineBytes = 0;  // requested; the device may grant less
   };
-  // In INIT: messages of the peer are dropped until connect(). `completions` has room for both depths.
-  // Errors: kExhausted when the device allows no more.
+  // In INIT: drops the peer's messages until connect(). `completions` must have room for both depths. Errors:
+  // kExhausted if the device allows no more.
   static Result<std::unique_ptr<QueuePair>> make(const VerbsApi& api, RailQueues& queues, ibv_cq* completions,
                                                  const Depths& depths, const RdmaConfig& config);
-  // Nothing touches the memory of its requests any more when it returns.
+  // After it nothing touches the memory of its requests any more.
   ~QueuePair();
   QueuePair(const QueuePair&) = delete;
   QueuePair& operator=(const QueuePair&) = delete;
@@ -67,12 +67,12 @@ class QueuePair {
   RailAddress address() const;
   std::uint32_t number() const { return pair_->qp_num; }
   unsigned inlineBytes() const { return inlineBytes_; }
-  // READs that may be outstanding to this peer.
+  // How many READs may be outstanding to this peer.
   unsigned readDepth() const { return readDepth_; }
 
-  // To RTR and RTS: from now on it receives and may send.
+  // Moves to RTR and RTS: from now on it receives and may send.
   Status connect(const RailAddress& peer);
-  // All or the error; a list linked by `next`.
+  // Posts a list, linked by `next`: all of it, or an error.
   Status post(ibv_send_wr* list);
   Status postReceives(ibv_recv_wr* list);
 

@@ -1,9 +1,9 @@
-// What a channel over verbs puts into the rendezvous store as its port address (inside io/channel_address).
+// The port address of a channel over verbs, as it stands in the rendezvous store (inside a ChannelAddress).
 // Little-endian:
 //   "RDM1" | 16 bytes control IPv6 (IPv4-mapped) address | u16 control port | u32 eager bytes | u32 credits | u64 eager
 //   window | u8 rails | for each: 16 bytes GID | u32 QPN | u32 first PSN | u16 LID | u8 MTU (ibv_mtu) | u8 link layer |
 //   u8 read depth
-// Rail 0 comes twice: first the queue pair of frames, then, as of every rail, the one of READs.
+// Rail 0 appears twice: first the queue pair of frames, then, as on every rail, the one of READs.
 #pragma once
 
 #include <array>
@@ -27,21 +27,21 @@ struct RailAddress {
   std::uint16_t lid = 0;        // InfiniBand only
   std::uint8_t mtu = 0;         // ibv_mtu: 1 (256 bytes) to 5 (4096 bytes)
   std::uint8_t linkLayer = 0;   // IBV_LINK_LAYER_*
-  std::uint8_t readDepth = 0;   // READs it answers at once
+  std::uint8_t readDepth = 0;   // READs that it serves at once
 };
 
 struct RdmaAddress {
-  GidBytes controlIp{};  // of the TCP connection that tells of readiness and of the peer's end
+  GidBytes controlIp{};  // of the control connection (control_plane.h)
   std::uint16_t controlPort = 0;
-  std::uint32_t eagerBytes = 0;    // the longest frame payload that the peer's receives take
+  std::uint32_t eagerBytes = 0;    // longest frame payload that the peer's receives take
   std::uint32_t credits = 0;       // receives posted for us
   std::uint64_t eagerWindow = 0;   // bytes of unmatched messages that it keeps for us
   RailAddress frames;              // the queue pair of frames, on rail 0
-  std::vector<RailAddress> rails;  // those of READs
+  std::vector<RailAddress> rails;  // the queue pairs of READs
 };
 
 std::vector<std::byte> encodeRdmaAddress(const RdmaAddress& address);
-// Hostile bytes: every field is checked.
+// The bytes are hostile: it checks every field.
 Result<RdmaAddress> decodeRdmaAddress(std::span<const std::byte> bytes);
 
 }  // namespace gloo_bypass::verbs

@@ -1,4 +1,4 @@
-// What the sessions of one transport share, and what they ask of it. Private to transport/verbs.
+// Resources and services that one transport offers its sessions. Private to transport/verbs.
 //
 // Thread: the progress engine's exclusive access.
 #pragma once
@@ -21,25 +21,25 @@ class RdmaSession;
 
 class RdmaDevice {
  public:
-  // Handles completions of this session alone until `done` or the time is over; those of others wait. For the calls
-  // that must not return while the adapter still touches the user's memory. Returns whether `done` came true.
+  // Handles completions of this session alone until `done` or the timeout; others wait. For calls that must not return
+  // while the adapter still touches the user's memory. Returns the last `done()`.
   virtual bool drain(RdmaSession& session, const std::function<bool()>& done, Duration timeout) = 0;
 
-  // All that the adapters had completed when this round began has been handled.
+  // All completions that existed when this round began are handled.
   virtual bool caughtUp() const = 0;
-  // Takes all that the adapters have completed, to be handled later. Once a queue pair is gone, before the room of its
-  // completions is another's.
+  // Fetches all completions, to be handled later. Call it after destroying a queue pair, before another may use the
+  // room that its completions had reserved.
   virtual void takeCompletions() = 0;
 
   const VerbsApi& api;
   const TransportConfig config;
-  // Destroyed in reverse order: what is made on a rail goes before it.
+  // Destroyed in reverse order: objects made on a rail go before it.
   std::vector<std::unique_ptr<RailQueues>> rails;
   std::unique_ptr<RegisteredSlots> slots;  // for frames, on rail 0
   std::unique_ptr<RegistrationCache> registrations;
   std::unique_ptr<ControlPlane> control;
   BufferPool staging;
-  bool completedSome = false;  // an observer was told so in this round
+  bool completedSome = false;  // an observer was notified in this round
 
  protected:
   RdmaDevice(const VerbsApi& verbs, const TransportConfig& configuration) : api(verbs), config(configuration) {}

@@ -69,7 +69,7 @@ std::optional<DecodedFrame> decodeFrame(std::span<const std::byte> bytes) {
       for (std::size_t i = 0; i < keys; ++i) {
         frame.remoteKeys[i] = loadLittle<std::uint32_t>(rest.data() + kAnnounceBytes + 4 * i);
       }
-      // No message reaches beyond the end of the address space.
+      // No message extends beyond the end of the address space.
       if (frame.length > UINT64_MAX - frame.address) return std::nullopt;
       return decoded;
     default:

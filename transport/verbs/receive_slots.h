@@ -1,5 +1,5 @@
-// The receives of one channel: buffers posted to its queue pair. Its peer is given as many credits as there are
-// receives, and never has more frames under way: the queue cannot run dry, and needs no flow control of the device.
+// The receives of one channel: buffers posted to its queue pair. Its peer gets as many credits as there are receives,
+// and never has more frames under way: the queue cannot run dry, and needs no flow control by the device.
 //
 // Owner: the session. Thread: every method needs the progress engine's exclusive access.
 #pragma once
@@ -21,20 +21,20 @@ class ReceiveSlots {
  public:
   // `session` names the session in completions. `slots` must outlive the object.
   ReceiveSlots(RegisteredSlots& slots, std::uint32_t session) : slots_(slots), session_(session) {}
-  // Gives all slots back. The queue pair must be gone: a device may hold receives without ever completing them.
+  // Frees all slots. Destroy the queue pair first: a device may hold receives without ever completing them.
   ~ReceiveSlots();
   ReceiveSlots(const ReceiveSlots&) = delete;
   ReceiveSlots& operator=(const ReceiveSlots&) = delete;
 
-  // Posts the first ones. Errors: kExhausted when no more memory can be locked.
+  // Posts the first receives. Errors: kExhausted if no more memory can be locked.
   Status post(QueuePair& pair, unsigned count);
 
   std::span<const std::byte> received(std::uint32_t slot, std::size_t length) {
     return std::span<const std::byte>(slots_.bytes(slot)).first(std::min(length, slots_.slotBytes()));
   }
-  // The slot's frame has been read. Posted with others, at the latest by flush().
+  // The slot's frame has been read. Posts it together with others, at the latest in flush().
   Status repost(QueuePair& pair, std::uint32_t slot);
-  // Total of repost() since the beginning, modulo 2^32: what the peer is told, after a flush().
+  // Number of repost() calls so far, modulo 2^32; the session sends it to the peer after a flush().
   std::uint32_t reposted() const { return reposted_; }
   Status flush(QueuePair& pair);
 

@@ -1,5 +1,5 @@
-// Equal buffers in registered memory, for frames on their way out and in. Grows by slabs, is never given back: bounded
-// by the credits of the channels that are open at once.
+// Buffers of equal size in registered memory, for outgoing and incoming frames. It grows by slabs and never shrinks;
+// the credits of the channels open at once bound it.
 //
 // Owner: the device. Thread: every method needs the progress engine's exclusive access.
 #pragma once
@@ -23,7 +23,7 @@ class RegisteredSlots {
   RegisteredSlots(const RegisteredSlots&) = delete;
   RegisteredSlots& operator=(const RegisteredSlots&) = delete;
 
-  // Errors: kExhausted when no more memory can be registered.
+  // Errors: kExhausted if no more memory can be registered.
   Result<std::uint32_t> take();
   void give(std::uint32_t slot) { free_.push_back(slot); }
 

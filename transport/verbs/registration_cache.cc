@@ -21,12 +21,12 @@
 namespace gloo_bypass::verbs {
 namespace {
 
-// What the adapter may do with a registration, and so which index it is in.
+// What the adapter may do with a registration; selects its index.
 enum Access : std::size_t { kToReceive, kToSend, kToSendAndReceive };
 constexpr std::array<int, 3> kFlags = {IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_READ,
                                        IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ};
-// Looks at the monitor while another thread is in the middle of unmapping, a yield between; then the cache is not
-// relied upon.
+// How often to check the monitor while another thread is in the middle of unmapping, with a yield in between; after
+// that the cache is not used.
 constexpr int kSettleTries = 100;
 constexpr std::size_t kRangesATime = 64;
 
@@ -40,8 +40,8 @@ struct Entry : Registration {
   bool covers(const std::byte* first, const std::byte* last) const { return begin <= first && last <= end(); }
 };
 
-// Entries by address, none within another: ends ascend as begins do. So the last that begins at or before an address
-// is the one that reaches farthest from there.
+// Entries by address, none within another, so their ends ascend as their beginnings do. The last entry that begins at
+// or before an address therefore reaches farthest from there.
 class AddressIndex {
  public:
   Entry* covering(const std::byte* first, const std::byte* last) const {
@@ -50,19 +50,19 @@ class AddressIndex {
     Entry* entry = std::prev(after)->second;
     return entry->covers(first, last) ? entry : nullptr;
   }
-  // Any of those that touch [first, last), or null.
+  // Any entry that overlaps [first, last), or null.
   Entry* touching(const std::byte* first, const std::byte* last) const {
     const auto after = byBegin_.lower_bound(last);
     if (after == byBegin_.begin()) return nullptr;
     Entry* entry = std::prev(after)->second;
     return entry->end() > first ? entry : nullptr;
   }
-  // One that lies within [first, last), or null.
+  // An entry that lies within [first, last), or null.
   Entry* within(const std::byte* first, const std::byte* last) const {
     const auto at = byBegin_.lower_bound(first);
     return at != byBegin_.end() && at->second->end() <= last ? at->second : nullptr;
   }
-  // Where the first entry after `address` begins, or `limit` if that comes before.
+  // Where the first entry after `address` begins, but at most `limit`.
   std::byte* nextBegin(std::byte* address, std::byte* limit) const {
     const auto after = byBegin_.upper_bound(address);
     return after == byBegin_.end() ? limit : std::min(limit, after->second->begin);
@@ -88,12 +88,12 @@ std::uintptr_t pageBytes() {
 std::byte* pageOf(const std::byte* address) {
   return reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(address) & ~(pageBytes() - 1));
 }
-// The whole pages around it: what is pinned and watched.
+// The whole pages around it, which are pinned and watched.
 Pages pagesOf(const Registration& entry) {
   return {pageOf(entry.begin), pageOf(entry.begin + entry.length - 1) + pageBytes()};
 }
 
-// The kernel says ENOMEM of memory that is not mapped, too. MS_ASYNC looks at the mappings and does nothing.
+// The kernel returns ENOMEM for unmapped memory too. MS_ASYNC checks the mappings and does nothing else.
 bool isMapped(const Pages& pages) { return ::msync(pages.begin, pages.bytes(), MS_ASYNC) == 0 || errno != ENOMEM; }
 
 }  // namespace
@@ -139,7 +139,7 @@ class RegistrationCache::Impl {
   std::string whyNotWatching_;
 
   std::list<Entry> inUse_;
-  std::list<Entry> unused_;  // indexed, all of them; the one longest unused comes first
+  std::list<Entry> unused_;  // all are indexed; least recently used first
   std::size_t unusedBytes_ = 0;
   std::array<AddressIndex, kFlags.size()> indices_;  // by Access
   RegistrationCounters counters_;
@@ -160,8 +160,8 @@ RegistrationCache::Impl::~Impl() {
     for (Entry& entry : *entries) deregister(&entry);
 }
 
-// Whether the index can be relied upon: everything that was unmapped has been dropped from it. False when another
-// thread stays in the middle of unmapping: its addresses may be in use again already.
+// Whether the index is reliable: everything unmapped has been dropped from it. False if another thread stays in the
+// middle of unmapping: its addresses may be in use again already.
 bool RegistrationCache::Impl::settled() {
   if (!monitor_) return true;
   for (int i = 0; i < kSettleTries; ++i) {
@@ -199,7 +199,7 @@ Result<const Registration*> RegistrationCache::Impl::acquire(const std::byte* da
   self->self = self;
   self->begin = const_cast<std::byte*>(data);
   self->length = length;
-  // Watched before it is registered, so that no unmapping falls between.
+  // Watch before registering, so that no unmapping falls in between.
   const Pages pages = pagesOf(*self);
   bool watched = reliable && monitor_ && monitor_->watch(pages.begin, pages.bytes());
   if (Status registered = registerPages(&*self, use, &watched); !registered) {
@@ -228,7 +228,7 @@ void RegistrationCache::Impl::release(Entry* entry) {
   evictBeyondBounds();
 }
 
-// `watched`: whether the entry's pages are, as before; false after it: they cannot be any more.
+// `watched`: whether the entry's pages are watched; set to false if they cannot be any more.
 Status RegistrationCache::Impl::registerPages(Entry* entry, RegistrationUse use, bool* watched) {
   const std::size_t bytes = pagesOf(*entry).bytes();
   entry->access = use == RegistrationUse::kRemoteRead ? kToSendAndReceive : kToReceive;
@@ -236,20 +236,20 @@ Status RegistrationCache::Impl::registerPages(Entry* entry, RegistrationUse use,
     const int error = registerOnRails(entry);
     if (error == 0) break;
     if (error == ENOMEM && !unused_.empty()) {
-      // At least as much as is wanted now, or all there is.
+      // At least as much as is needed now, or everything.
       std::size_t freed = 0;
       while (freed < bytes && !unused_.empty()) {
         freed += pagesOf(unused_.front()).bytes();
         evict(&unused_.front());
       }
-      // What was evicted may have had pages in common with this entry, which no index has yet.
+      // An evicted entry may have shared pages with this one, which is in no index yet.
       if (*watched) {
         const Pages pages = pagesOf(*entry);
         *watched = monitor_->watch(pages.begin, pages.bytes());
       }
       continue;
     }
-    // A program may send what it cannot write.
+    // A program may send memory that it cannot write.
     const bool mayBeReadOnly = error == EFAULT || error == EACCES || error == EPERM;
     if (!mayBeReadOnly || entry->access != kToSendAndReceive) return refusal(*entry, error);
     entry->access = kToSend;
@@ -260,7 +260,7 @@ Status RegistrationCache::Impl::registerPages(Entry* entry, RegistrationUse use,
   return {};
 }
 
-// All or none. 0, or the errno.
+// All rails or none. Returns 0 or the errno.
 int RegistrationCache::Impl::registerOnRails(Entry* entry) {
   entry->regions.reserve(domains_.size());
   for (ibv_pd* domain : domains_) {
@@ -300,7 +300,7 @@ void RegistrationCache::Impl::deregister(Entry* entry) {
   counters_.pinnedBytes -= pagesOf(*entry).bytes();
 }
 
-// From here on acquire finds it, in place of what it covers and allows.
+// From here on acquire finds it, in place of the entries that it covers and allows.
 void RegistrationCache::Impl::keep(Entry* entry) {
   for (const Access access : {kToReceive, kToSend, kToSendAndReceive}) {
     if ((kFlags[access] & ~kFlags[entry->access]) != 0) continue;
@@ -311,7 +311,7 @@ void RegistrationCache::Impl::keep(Entry* entry) {
   evictBeyondBounds();
 }
 
-// Never found again; deregistered now or, if it is in use, at its release.
+// acquire never finds it again; deregistered now or, if it is in use, at its release.
 void RegistrationCache::Impl::forget(Entry* entry) {
   indexOf(*entry).remove(entry);
   entry->indexed = false;
@@ -333,7 +333,8 @@ void RegistrationCache::Impl::dropUnmapped() {
   } while (taken == ranges.size());
 }
 
-// What is left of the entry stays watched: its addresses may be another's by now, and an event too many does no harm.
+// The rest of the entry stays watched: its addresses may belong to another by now, and a superfluous event does no
+// harm.
 void RegistrationCache::Impl::invalidate(const std::byte* first, const std::byte* last) {
   for (const AddressIndex& index : indices_) {
     while (Entry* entry = index.touching(first, last)) {
@@ -354,7 +355,7 @@ void RegistrationCache::Impl::evictBeyondBounds() {
   while (!unused_.empty() && (unusedBytes_ > maxBytes_ || kept() > kMaxEntries)) evict(&unused_.front());
 }
 
-// Ends the watch over those pages of [first, last) in which no entry has a byte.
+// Ends the watch over those pages of [first, last) that hold no byte of an entry.
 void RegistrationCache::Impl::unwatchAlone(std::byte* first, std::byte* last) {
   while (first < last) {
     std::byte *covered = first, *next = last;

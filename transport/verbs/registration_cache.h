@@ -1,18 +1,18 @@
-// Registered memory: what an adapter may read or write, kept for the next use of the same buffer.
+// Registers memory for the adapters, and keeps registrations for the next use of the same buffer.
 //
 //   acquire --hit--> in use --release--> cached --evicted (bound reached), or its memory was unmapped--> deregistered
 //      `----miss: ibv_reg_mr of exactly these bytes, on every rail
 //
-// A registration pins physical pages. When the program unmaps memory and maps other memory at the same address, an old
-// registration would still reach the old pages: silent corruption. UnmapMonitor tells of it before munmap returns;
-// where it cannot watch (no userfaultfd, or not that kind of memory), nothing is cached and every acquire registers
-// anew. Counters tell which.
+// A registration pins physical pages. If the program unmaps memory and maps other memory at the same address, an old
+// registration would still reach the old pages: silent corruption. UnmapMonitor reports it before munmap returns. If it
+// cannot watch (no userfaultfd, or another kind of memory), nothing is cached and every acquire registers anew.
+// Counters show which is the case.
 //
-// Who may do what: no registration lets a peer write, since peers only read, and what arrives is written by this side's
-// own reads and receives. What is only received into no peer may read either. A buffer that is sent from is often
-// received into as well: what the program can write of it is registered for both. Peers may read its bytes until it is
-// deregistered, not only while the message lasts (docs/links-and-rdma.md says so): a memory window for each message
-// would have to be bound on the queue pair that the peer reads over, behind our own reads there.
+// Access rights: no registration lets a peer write, since peers only read, and this side's own reads and receives write
+// what arrives. Peers cannot read memory that is only received into. A buffer to send from is often received into as
+// well: writable memory is registered for both. Peers may read its bytes until it is deregistered, not only while the
+// message lasts (docs/links-and-rdma.md): a memory window for each message would have to be bound on the queue pair
+// that the peer reads over, behind our own reads there.
 //
 // Owner: the transport. Thread: every method needs the progress engine's exclusive access.
 #pragma once
@@ -39,22 +39,22 @@ struct Registration {
 enum class RegistrationUse : std::uint8_t { kRemoteRead, kLocalWrite };
 
 struct RegistrationCounters {
-  std::uint64_t registrations = 0;     // calls of ibv_reg_mr that succeeded, of one rail
-  std::uint64_t hits = 0, misses = 0;  // acquires
-  std::uint64_t uncached = 0;          // misses that were not kept: cannot be watched, or just being unmapped elsewhere
-  std::uint64_t invalidations = 0;     // entries that went because their memory was unmapped
-  std::uint64_t evictions = 0;  // entries that went for a bound: the cache's, or what the kernel lets this process pin
-  std::uint64_t pinnedBytes = 0;  // of one rail, now
+  std::uint64_t registrations = 0;     // successful calls of ibv_reg_mr on one rail
+  std::uint64_t hits = 0, misses = 0;  // of acquire()
+  std::uint64_t uncached = 0;          // misses that were not kept: not watchable, or just being unmapped elsewhere
+  std::uint64_t invalidations = 0;     // entries dropped because their memory was unmapped
+  std::uint64_t evictions = 0;         // entries dropped for a bound: the cache's, or the kernel's on pinned memory
+  std::uint64_t pinnedBytes = 0;       // on one rail, now
   std::uint64_t peakPinnedBytes = 0;
 };
 
 class RegistrationCache {
  public:
-  // Entries that are kept at most: each may split a mapping of the program in three, and there is a bound on mappings.
+  // Most entries kept: each may split one of the program's mappings in three, and the kernel bounds mappings.
   static constexpr std::size_t kMaxEntries = 4096;
 
-  // `api` and `domains` must outlive the cache. `maxBytes` bounds what is kept and not in use; what is in use is
-  // bounded by the program's own buffers.
+  // `api` and `domains` must outlive the cache. `maxBytes` bounds unused registrations; the program's own buffers bound
+  // those in use.
   RegistrationCache(const VerbsApi& api, std::vector<ibv_pd*> domains, std::size_t maxBytes);
   // With a test's monitor, or the reason why there is none.
   RegistrationCache(const VerbsApi& api, std::vector<ibv_pd*> domains, std::size_t maxBytes,
@@ -63,18 +63,18 @@ class RegistrationCache {
   RegistrationCache(const RegistrationCache&) = delete;
   RegistrationCache& operator=(const RegistrationCache&) = delete;
 
-  // A registration that covers [data, data + length), length > 0. Valid until release(), called once for each acquire.
-  // Errors: kExhausted when the memory cannot be locked, naming RLIMIT_MEMLOCK, its value and what is needed, after
-  // everything unused was given back; kInvalidArgument for memory that is not mapped, or not writable for kLocalWrite.
+  // A registration that covers [data, data + length), length > 0. Valid until release(); call that once for each
+  // acquire. Errors: kExhausted if the memory cannot be locked, with RLIMIT_MEMLOCK, its value and the need, after
+  // freeing everything unused; kInvalidArgument for memory that is not mapped, or not writable for kLocalWrite.
   Result<const Registration*> acquire(const std::byte* data, std::size_t length, RegistrationUse use);
   void release(const Registration* registration);
 
-  // Deregisters what was unmapped since the last call. acquire() does it by itself; call it now and then, so that the
-  // pages of unmapped memory do not stay pinned while nothing is sent.
+  // Deregisters memory that was unmapped since the last call. acquire() does so itself; call it now and then, so that
+  // the pages of unmapped memory do not stay pinned while nothing is sent.
   void dropUnmapped();
 
   const RegistrationCounters& counters() const;
-  // False: this process cannot watch memory; the reason for people.
+  // False: this process cannot watch memory, for the reason below.
   bool watching() const;
   const std::string& whyNotWatching() const;  // empty while watching
 

@@ -27,7 +27,7 @@
 namespace gloo_bypass::verbs {
 namespace {
 
-// Ranges that are remembered for a monitor that does not ask; beyond that it hears that everything may be unmapped.
+// Ranges that are remembered for a monitor that does not ask; after more, it must assume that everything is unmapped.
 constexpr std::size_t kNotes = 1024;
 constexpr std::size_t kEventsARead = 16;
 constexpr std::uint64_t kFeatures =
@@ -43,7 +43,7 @@ Result<FileDescriptor> openUserfaultfd() {
   FileDescriptor descriptor(static_cast<int>(::syscall(SYS_userfaultfd, kFlags)));
   const int reason = errno;
   if (!descriptor) {
-    // Not subject to a container's seccomp filter, if the container was given the device.
+    // Works despite a container's seccomp filter, if the container has the device.
     const FileDescriptor device(::open("/dev/userfaultfd", O_RDWR | O_CLOEXEC));
     if (device) descriptor.reset(::ioctl(device.get(), _IO(0xAA, 0x00), kFlags));  // USERFAULTFD_IOC_NEW, Linux 6.1
   }
@@ -66,7 +66,7 @@ class UnmapWatcher {
   static Result<std::shared_ptr<UnmapWatcher>> ofThisProcess();
   ~UnmapWatcher();
 
-  // How many events there were before; a monitor starts there.
+  // The number of earlier events; a monitor starts there.
   std::uint64_t addMonitor();
   void removeMonitor();
   bool watch(std::byte* begin, std::size_t length);
@@ -83,7 +83,7 @@ class UnmapWatcher {
   bool ofAnotherProcess() const { return ::getpid() != process_; }
 
   const pid_t process_ = ::getpid();
-  FileDescriptor events_;  // closed by the thread as it ends, which lets go whoever waits in munmap
+  FileDescriptor events_;  // the thread closes it as it ends, which releases threads that wait in munmap
   const FileDescriptor stop_;
   pthread_t thread_{};
   bool started_ = false;
@@ -92,8 +92,8 @@ class UnmapWatcher {
   std::mutex watchMutex_;
   int monitors_ = 0;
 
-  // Nobody allocates, frees or makes a system call that waits while holding it, but for reading events, which does not
-  // wait.
+  // While holding it, do not allocate, free or make a blocking system call. Reading events is allowed, since it does
+  // not block.
   std::mutex mutex_;
   std::array<UnmapMonitor::Range, kNotes> notes_;  // the newest; number n is at n % kNotes
   std::uint64_t noted_ = 0;                        // in total
@@ -115,7 +115,7 @@ Result<std::shared_ptr<UnmapWatcher>> UnmapWatcher::ofThisProcess() {
 
 Status UnmapWatcher::start() {
   if (!stop_) return unavailable(fmt::format("eventfd: {}", std::strerror(errno)));
-  // The program's signal handlers run in the program's threads; one that unmaps would wait for this thread.
+  // The program's signal handlers must run in its own threads; one that unmaps would wait for this thread.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -145,22 +145,22 @@ void UnmapWatcher::run() {
     pollfd wanted[2] = {{events_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}};
     if (::poll(wanted, 2, -1) < 0 && errno != EINTR) break;
     if (wanted[1].revents != 0) {
-      std::uint64_t stop = 0;  // read for ThreadSanitizer, which does not know that poll() orders
+      std::uint64_t stop = 0;  // for ThreadSanitizer, which does not know that poll() orders
       [[maybe_unused]] const ssize_t got = ::read(stop_.get(), &stop, sizeof stop);
-      // Before the thread ends: an allocator may unmap what it kept for the thread, and nobody would take that event.
+      // Before the thread ends: an allocator may unmap what it kept for the thread, and no one would take that event.
       events_.reset();
       return;
     }
     if (wanted[0].revents != 0 && !readEvents()) break;
   }
-  // Only if the program closed a descriptor that is not its own; the number may be another file's by now.
+  // Happens only if the program closed a descriptor that is not its own; the number may belong to another file by now.
   const std::lock_guard lock(mutex_);
   blind_ = true;
 }
 
 bool UnmapWatcher::readEvents() {
-  // Taken before the event is: the kernel lets munmap return from within read(), and from then on the range must be
-  // seen.
+  // Lock before reading the event: the kernel lets munmap return from within read(), and from then on the range must be
+  // visible.
   const std::lock_guard lock(mutex_);
   uffd_msg messages[kEventsARead];
   const ssize_t got = ::read(events_.get(), messages, sizeof messages);
@@ -210,14 +210,14 @@ bool UnmapWatcher::watch(std::byte* begin, std::size_t length) {
 void UnmapWatcher::unwatch(std::byte* begin, std::size_t length) {
   if (ofAnotherProcess()) return;
   const std::lock_guard lock(watchMutex_);
-  if (monitors_ != 1) return;  // another may be interested in the same page
+  if (monitors_ != 1) return;  // another may watch the same page
   uffdio_range range{reinterpret_cast<std::uintptr_t>(begin), length};
   ::ioctl(events_.get(), UFFDIO_UNREGISTER, &range);
 }
 
 bool UnmapWatcher::changedSince(std::uint64_t cursor) {
   if (ofAnotherProcess()) return true;
-  // Of no page at all, so EINVAL; but EAGAIN while a mapping is changing and its event has not been taken.
+  // An empty range, so EINVAL; but EAGAIN while a mapping is changing and its event has not been taken.
   uffdio_writeprotect nothing{};
   if (::ioctl(events_.get(), UFFDIO_WRITEPROTECT, &nothing) == 0 || errno != EINVAL) return true;
   const std::lock_guard lock(mutex_);

@@ -1,9 +1,9 @@
-// The functions of libibverbs that this back-end uses, as a table: filled at run time from libibverbs.so.1, so that a
-// program loads on a machine without it, or by a test with a software adapter.
+// The functions of libibverbs that this back-end uses, as a table. It is filled at run time from libibverbs.so.1, so
+// that a program loads on a machine without it, or by a test with a software adapter.
 //
-// Only what the library exports is in the table. The data path (ibv_post_send, ibv_poll_cq, ibv_req_notify_cq,
-// ibv_post_recv) is inline in <infiniband/verbs.h> and goes through ibv_context::ops of the opened device. Everything
-// else must be called through the table: a direct call would need the library when the program is linked.
+// The table has only what the library exports. The data path (ibv_post_send, ibv_poll_cq, ibv_req_notify_cq,
+// ibv_post_recv) is inline in <infiniband/verbs.h> and goes through ibv_context::ops of the opened device. Call
+// everything else through the table: a direct call would need the library when the program is linked.
 //
 // Source: libibverbs' manual pages (rdma-core 44); InfiniBand Architecture Specification, volume 1, chapter 11.
 #pragma once
@@ -30,9 +30,9 @@ struct VerbsApi {
   decltype(&::ibv_open_device) openDevice = nullptr;
   decltype(&::ibv_close_device) closeDevice = nullptr;
   decltype(&::ibv_query_device) queryDevice = nullptr;
-  // The exported function fills what its first version had: zero the structure before.
+  // The exported function fills only the fields of its first version: zero the structure before.
   int (*queryPort)(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes) = nullptr;
-  // How many of `entries` were filled, or a negative errno. Calls _ibv_query_gid_table.
+  // Returns how many of `entries` it filled, or a negative errno. Calls _ibv_query_gid_table.
   ssize_t (*queryGidTable)(ibv_context* context, ibv_gid_entry* entries, std::size_t maxEntries, std::uint32_t flags,
                            std::size_t entrySize) = nullptr;
   decltype(&::ibv_get_async_event) getAsyncEvent = nullptr;
@@ -56,8 +56,8 @@ struct VerbsApi {
 };
 
 // libibverbs.so.1, loaded once and never unloaded: providers start threads and exit handlers. Also calls ibv_fork_init,
-// so that a child of fork does not share the pages of registered memory (a kernel from 5.12 on needs nothing for it).
-// Errors: kUnavailable, naming the library or the symbol that is missing and the package that has it.
+// so that a child of fork does not share the pages of registered memory (not needed from kernel 5.12 on). Errors:
+// kUnavailable, with the missing library or symbol and the package that has it.
 Result<const VerbsApi*> systemVerbs();
 
 }  // namespace gloo_bypass::verbs

@@ -14,7 +14,7 @@ Error unavailable(std::string message) {
   return Error{ErrorScope::kDevice, ErrorCode::kUnavailable, std::move(message)};
 }
 
-// Looks up symbols until one is missing, and remembers which.
+// Looks up symbols until one is missing, and remembers that one.
 class Symbols {
  public:
   explicit Symbols(void* library) : library_(library) {}
@@ -31,7 +31,7 @@ class Symbols {
   std::string missing_;
 };
 
-// The versions are those of libibverbs.map (rdma-core 44); older ones, IBVERBS_1.0 of most, take other structures.
+// The versions are those of libibverbs.map (rdma-core 44); older ones, mostly IBVERBS_1.0, take other structures.
 void findDevices(Symbols& symbols, VerbsApi& api) {
   symbols.find(api.forkInit, "ibv_fork_init");
   symbols.find(api.getDeviceList, "ibv_get_device_list");
@@ -79,7 +79,7 @@ Result<VerbsApi> loadSystemVerbs() {
 }  // namespace
 
 Result<VerbsApi> loadVerbs(const std::string& library) {
-  // Local: nothing else should find its functions here. Adapters' providers name libibverbs among what they need, so
+  // RTLD_LOCAL: no other library should find its functions here. Adapters' providers depend on libibverbs by name, so
   // they find it.
   void* handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (handle == nullptr)

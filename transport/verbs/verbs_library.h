@@ -8,8 +8,8 @@
 
 namespace gloo_bypass::verbs {
 
-// Loads `library` (a name or a path) for the rest of the process's life and looks up every function of the table in the
-// version that <infiniband/verbs.h> means. Calls none. Errors: those of systemVerbs().
+// Loads `library` (a name or a path) for the rest of the process's life and looks up every function of the table, in
+// the version of <infiniband/verbs.h>. Calls none. Errors: those of systemVerbs().
 Result<VerbsApi> loadVerbs(const std::string& library);
 
 }  // namespace gloo_bypass::verbs

@@ -19,7 +19,7 @@
 namespace gloo_bypass::verbs {
 namespace {
 
-// How often the control connections, the device's events and unmapped memory are looked at.
+// How often to check the control connections, the device's events and unmapped memory.
 constexpr auto kTickInterval = std::chrono::milliseconds(1);
 
 Error systemError(const char* what) {
@@ -114,8 +114,8 @@ bool VerbsTransport::poll(TimePoint now) noexcept {
   sessions_.fireTimers(now);
   if (sessions_.anyDirty() && pumpDirty(now, waiterDrives_ && !completedSome)) {
     progressed = true;
-    // A device in software has carried out by now what was posted, perhaps for milliseconds: who waits for it need not
-    // go round once more.
+    // A device in software has by now carried out what was posted, perhaps for milliseconds: a thread that waits for it
+    // need not go round once more.
     if (inSoftware_ && handleCompletions() && sessions_.anyDirty()) (void)pumpDirty(monotonicNow(), false);
   }
   return progressed;
@@ -127,7 +127,7 @@ void VerbsTransport::flush(TimePoint now) noexcept {
 
 void VerbsTransport::armWakeup() noexcept {
   for (const auto& queues : rails) queues->completions().requestNotification();
-  nextTick_ = {};  // the poll that follows looks at everything
+  nextTick_ = {};  // the next poll checks everything
 }
 
 void VerbsTransport::disarmWakeup() noexcept {
@@ -160,14 +160,14 @@ void VerbsTransport::handleEvents() {
   }
 }
 
-// Failing tells observers, which may open channels: not while going through the map itself.
+// A failure notifies observers, which may open channels: do not iterate over the map itself.
 std::vector<RdmaSession*> VerbsTransport::allSessions() const {
   std::vector<RdmaSession*> all;
   for (const auto& [index, session] : sessions_.all()) all.push_back(session.get());
   return all;
 }
 
-// Queue pairs and completion queues, and the event's pointer to one, may be gone afterwards.
+// Afterwards queue pairs and completion queues, and the event's pointer to one, may be gone.
 void VerbsTransport::fail(const Error& error, const std::function<bool(const RdmaSession&)>& concerned) {
   for (RdmaSession* session : allSessions()) {
     if (concerned(*session)) session->fail(error);
@@ -234,7 +234,7 @@ TransportReport VerbsTransport::report() const {
   report.description = description_;
   sessions_.report(&report);
   report.port = portFigures(report.total);
-  // Frames and the data of READs; the adapter adds RoCE's headers.
+  // Frames and the data of READs, without the RoCE headers that the adapter adds.
   report.bytesSent = report.total.wireBytesSent;
   report.bytesReceived = report.total.wireBytesReceived;
   return report;

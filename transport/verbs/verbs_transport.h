@@ -1,7 +1,7 @@
 // The back-end over RDMA verbs: reliable-connected queue pairs as MessageChannels.
 //
-// One a process (and configuration). Owns the devices it opened, the progress engine and every queue pair; a queue pair
-// outlives its closed channel until what was sent has been acknowledged.
+// One per process and configuration. Owns the devices it opened, the progress engine and every queue pair; a queue pair
+// outlives its closed channel until the peer has acknowledged everything sent.
 #pragma once
 
 #include <memory>
@@ -13,10 +13,10 @@
 
 namespace gloo_bypass::verbs {
 
-// `api` must outlive the transport: systemVerbs(), or a test's. Errors: those of the choice of device, port and GID;
-// kExhausted when memory cannot be locked.
+// `api` must outlive the transport: systemVerbs(), or a test's. Errors: those of device_selection.h; kExhausted if
+// memory cannot be locked.
 Result<std::shared_ptr<Transport>> makeVerbsTransport(const VerbsApi& api, const TransportConfig& config);
-// The same without an engine: to be driven beside other transports.
+// The same without an engine, to share one with other transports.
 Result<std::unique_ptr<PolledTransport>> makePolledVerbsTransport(const VerbsApi& api, const TransportConfig& config);
 
 }  // namespace gloo_bypass::verbs

@@ -10,20 +10,20 @@ namespace gloo_bypass::verbs {
 namespace {
 
 // A device in software carries out a READ before its posting returns, milliseconds later. A program that does not wait
-// may be about to send, and its peer waits for that: so long READs are left to who waits for an operation. What nobody
-// waits for has time.
+// may be about to send, and its peer waits for that. So for this long only a thread that waits for an operation posts
+// READs; others can wait.
 constexpr auto kReadGrace = std::chrono::milliseconds(5);
 
 }  // namespace
 
-// Takes what the adapters have completed, at most some rounds of it. True if there may be more.
+// Fetches completions from the adapters, at most some rounds. True if there may be more.
 bool VerbsTransport::fetchCompletions() {
   bool more = false;
   for (const auto& queues : rails) more |= queues->completions().take(&fetched_);
   return more;
 }
 
-// True if there were any. Handling one may lead to drain(), which takes those of its session out of the middle.
+// True if there were any. Handling one may lead to drain(), which takes its session's completions out of the middle.
 bool VerbsTransport::handleCompletions() {
   caughtUp_ = !fetchCompletions();
   const bool any = !fetched_.empty();

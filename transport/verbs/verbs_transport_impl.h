@@ -1,8 +1,8 @@
-// The transport behind makeVerbsTransport(): its sessions, and the rounds in which completions, timers and events come
-// to them. verbs_transport.cc makes it, sleeps and looks at the device's events; verbs_transport_completions.cc takes
+// The transport behind makeVerbsTransport(): its sessions, and the rounds that bring them completions, timers and
+// events. verbs_transport.cc makes it, sleeps and checks the device's events; verbs_transport_completions.cc takes
 // completions and lets sessions send. Private to transport/verbs.
 //
-// Thread: the progress engine's exclusive access, but wake() and block().
+// Thread: with the progress engine's exclusive access, except wake() and block().
 #pragma once
 
 #include <cstdint>
@@ -79,15 +79,16 @@ class VerbsTransport final : public PolledTransport, private RdmaDevice {
   FileDescriptor epoll_;
   const Doorbell wakeup_;
   std::uint32_t nextIndex_ = 1;
-  // Taken from the adapter, not handled yet, the oldest first. Bounded by what the completion queues are reserved for.
+  // Fetched from the adapter, not handled yet, the oldest first. Bounded by the reservations in the completion queues.
   std::deque<ibv_wc> fetched_;
-  bool caughtUp_ = false;  // the last round left nothing in the completion queues
+  bool caughtUp_ = false;  // the last round emptied the completion queues
   TimePoint nextTick_{};
   bool inSoftware_ = false, waiterDrives_ = false;
-  bool readsDeferred_ = false;  // of sessions that are dirty, until a waiter polls, or anybody from readsFrom_ on
+  bool readsDeferred_ =
+      false;  // dirty sessions keep their READs until a waiter polls, or any thread from readsFrom_ on
   TimePoint readsFrom_{};
   std::uint64_t strayCompletions_ = 0, portDowns_ = 0;
-  SessionTable<RdmaSession> sessions_;  // by index; their end uses all of the above
+  SessionTable<RdmaSession> sessions_;  // by index; their destructors use all of the above
 };
 
 }  // namespace gloo_bypass::verbs

@@ -1,5 +1,5 @@
-// What a completion says about the work that it ends: wr_id of the verbs. A queue pair may be gone when its last
-// completions are read, so an id names its session by a number that is never used again.
+// Identifies the work that a completion ends: the wr_id of verbs. A queue pair may be gone when its last completions
+// are read, so an id names its session by a number that is never used again.
 //   bits 32 to 62 the session's index, bits 30, 31 the kind, low bits a number of that kind
 #pragma once
 

@@ -1,4 +1,4 @@
-// Gloo's own transports, which ours are compared with: what this generation of them can do.
+// Gloo's own transports, to compare with, and what this generation of them can do.
 //
 //   GLOO_BYPASS_GLOO_LAZY_TCP         TCP devices whose pairs connect when they are first used
 //   GLOO_BYPASS_GLOO_IBVERBS_UNBOUND  its ibverbs transport has unbound buffers, so that gloo::allreduce runs over it
@@ -16,7 +16,7 @@ inline constexpr bool kIbverbsHasUnboundBuffers = true;
 inline constexpr bool kIbverbsHasUnboundBuffers = false;
 #endif
 
-// Null where Gloo has none.
+// Null if Gloo has none.
 inline std::shared_ptr<::gloo::transport::Device> makeLazyTcpDevice(
     [[maybe_unused]] const ::gloo::transport::tcp::attr& attributes) {
 #if GLOO_BYPASS_GLOO_LAZY_TCP

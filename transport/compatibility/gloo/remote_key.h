@@ -1,5 +1,5 @@
-// Remote keys (put and get on another rank's memory), with one face for every generation of Gloo. A Gloo that has none
-// gets the same functions, by the same names, through the classes here.
+// Remote keys (put and get on another rank's memory), with one interface for every generation of Gloo. For a Gloo that
+// has none, the classes here provide the same functions by the same names.
 //
 //   GLOO_BYPASS_GLOO_REMOTE_KEYS  unbound buffers and contexts have remote keys
 //
@@ -64,7 +64,7 @@ class RemoteKeyContext : public ::gloo::transport::Context {
 
 #endif
 
-// What a program calls on Gloo's own context. Throws where Gloo has no remote keys.
+// A program calls it on Gloo's own context. Throws if Gloo has no remote keys.
 inline std::unique_ptr<RemoteKey> deserializeRemoteKey([[maybe_unused]] ::gloo::Context& context,
                                                        [[maybe_unused]] const std::string& serialized) {
 #if GLOO_BYPASS_GLOO_REMOTE_KEYS

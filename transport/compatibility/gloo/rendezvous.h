@@ -1,4 +1,4 @@
-// How ranks meet: stores are shared here, whether Gloo shares them or borrows them.
+// Rendezvous of ranks: stores are shared here, whether Gloo shares them or borrows them.
 //
 //   GLOO_BYPASS_GLOO_SHARED_STORE  rendezvous::Context and PrefixStore take shared_ptr<Store>, not Store&
 //

@@ -1,4 +1,4 @@
-// Bases for a transport's classes, with one face for every generation of Gloo's virtual interface.
+// Base classes for a transport, with one interface for every generation of Gloo's virtual functions.
 //
 //   GLOO_BYPASS_GLOO_PAIR_IS_CONNECTED  Pair::isConnected is pure virtual
 //   GLOO_BYPASS_GLOO_SHARED_STORE       Context::createAndConnectAllPairs takes a store that the context may keep
@@ -19,15 +19,15 @@
 
 namespace gloo_bypass::gloo_version {
 
-// What a transport may ask of the store that a context is connected through: set, get, wait.
+// What a transport may do with a context's store: set, get, wait.
 #if GLOO_BYPASS_GLOO_SHARED_STORE
 using ContextStore = ::gloo::IStore;
 #else
 using ContextStore = ::gloo::rendezvous::Store;
 #endif
 
-// Stores that count: a counter's value is known at once, where waiting for a key with a short timeout is an error that
-// some stores log (c10d's TCPStore).
+// For stores with counters: a counter's value is known at once, whereas waiting for a key with a short timeout is an
+// error that some stores log (c10d's TCPStore).
 inline bool canCount([[maybe_unused]] ContextStore& store) {
 #if GLOO_BYPASS_GLOO_SHARED_STORE
   return store.has_v2_support();
@@ -36,7 +36,7 @@ inline bool canCount([[maybe_unused]] ContextStore& store) {
 #endif
 }
 
-// Adds to the counter, which begins at 0; returns its value. Only where canCount.
+// Adds to the counter, which begins at 0; returns its value. Only if canCount.
 inline std::int64_t count([[maybe_unused]] ContextStore& store, [[maybe_unused]] const std::string& counter,
                           [[maybe_unused]] std::int64_t addend) {
 #if GLOO_BYPASS_GLOO_SHARED_STORE
@@ -46,7 +46,7 @@ inline std::int64_t count([[maybe_unused]] ContextStore& store, [[maybe_unused]]
 #endif
 }
 
-// Connects `context` as connectFullMesh would. False: it borrows its store in this Gloo, and is left as it is.
+// Connects `context` as connectFullMesh would. False: in this Gloo a context borrows its store; nothing was done.
 inline bool connectKeepingStore([[maybe_unused]] ::gloo::transport::Context& context,
                                 [[maybe_unused]] const std::shared_ptr<ContextStore>& store) {
 #if GLOO_BYPASS_GLOO_SHARED_STORE
@@ -78,8 +78,8 @@ class Context : public RemoteKeyContext {
 #endif
 
  protected:
-  // The context is to be connected. True: it keeps the store, and connects each pair when that is first used. False:
-  // Gloo makes all pairs and connects them now. Not asked by a Gloo whose contexts cannot keep a store.
+  // Called when the context should connect. True: it keeps the store, and connects each pair at first use. False: Gloo
+  // makes all pairs and connects them now. A Gloo whose contexts cannot keep a store never calls it.
   virtual bool connectOnDemand(std::shared_ptr<ContextStore> store) = 0;
 };
 

@@ -1,6 +1,6 @@
-// Stand-in for a header that Debian's libgloo-dev of December 2023 leaves out and gloo/transport/tcp/pair.h includes.
-// It names what TCP's classes name, so that the compiler knows their virtual functions; nobody may make one of them or
-// look at its members.
+// Replaces a header that Debian's libgloo-dev of December 2023 lacks and gloo/transport/tcp/pair.h includes. It
+// declares the names that TCP's classes use, so that the compiler knows their virtual functions; do not create such
+// objects or use their members.
 #pragma once
 
 #include <memory>
